@@ -1,0 +1,108 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+// Policy decides how many workers each job gets. Implementations are pure:
+// the same Snapshot gives the same Decision, with no I/O, no clock and no
+// randomness beyond Snapshot.Seed.
+type Policy interface {
+	// Name is the word users write in configuration, such as "afs-l".
+	Name() string
+
+	// Allocate returns a count for every job of the snapshot. The sum over
+	// jobs of one GPU type never exceeds that type's capacity, and each count
+	// is 0 or within the job's bounds.
+	Allocate(s *Snapshot) Decision
+}
+
+// Snapshot is all that a policy may know. Jobs are ordered by submit time,
+// ties by ID. Times are seconds on one clock (Unix time live, 0 at the start
+// of a simulated trace).
+type Snapshot struct {
+	Now  float64
+	Seed uint64
+
+	// Nodes is the capacity that elastic jobs may use: what other workloads
+	// hold is already taken off.
+	Nodes []Node
+
+	Jobs []Job
+
+	// ResizeCost is how many seconds of training one resize costs a job:
+	// measured gaps where there are some, else the configured value.
+	ResizeCost float64
+
+	// Changed says that the set of jobs, a bound, the capacity or a measured
+	// curve changed since the last decision. Policies that re-plan only on
+	// events return the present counts when it is false.
+	Changed bool
+
+	// State is what this policy returned as Decision.State last time, or nil.
+	// It survives restarts of the autoscaler.
+	State []byte
+}
+
+// Node is a machine, or one device group of a machine.
+type Node struct {
+	ID   string
+	Type string // GPU type; "" where the cluster has only one
+	GPUs int    // usable by elastic jobs, busy ones included
+	Free int    // of those, not held by any job now
+}
+
+// Job is one elastic job, waiting or running.
+type Job struct {
+	ID       string
+	Tenant   string // queue or namespace that quotas and fairness count by
+	Type     string // GPU type it needs; "" is any
+	Weight   float64
+	Priority int
+
+	Submit     float64 // time of arrival
+	FirstStart float64 // time of its first worker, 0 when it never ran
+	LastChange float64 // time of the last change of Count
+	Deadline   float64 // wanted time of completion, 0 is none
+
+	Min, Max  int   // workers while running; 1 <= Min <= Max
+	Preferred int   // what the user would ask for on a fixed-size cluster
+	Sizes     []int // allowed sizes between Min and Max, nil is all
+
+	// PerWorker is how many GPUs one worker holds, 1 when 0.
+	PerWorker int
+
+	Count       int     // workers now
+	Suspendable bool    // may go back to 0 after its start
+	Resizes     int     // resizes since its start
+	Attained    float64 // GPU-seconds received
+	RunTime     float64 // seconds with Count > 0
+
+	// Curve is what is known of the step time by size.
+	Curve Curve
+
+	// Remaining is declared or estimated remaining work in global steps; 0
+	// is unknown.
+	Remaining float64
+
+	// Done is how many global steps were made.
+	Done float64
+}
+
+// Decision is the wanted count of each job, in the order of Snapshot.Jobs.
+type Decision struct {
+	Allocations []Allocation
+	// State is handed back in the next Snapshot. It is bounded: policies keep
+	// nothing there about jobs that are gone.
+	State []byte
+	// Wake asks for another decision at this time even if nothing changes
+	// (end of a time slice, say); 0 is no wish.
+	Wake float64
+}
+
+// Allocation is the count for one job and a short reason that a user can
+// read: "grew 2→4: gains 1.7 steps/s, more than any other job would".
+type Allocation struct {
+	Job    string
+	Count  int
+	Reason string
+}
