@@ -1,0 +1,34 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"flag"
+	"io"
+
+	"github.com/hashicorp/cli"
+)
+
+// meta is what every command is given.
+type meta struct {
+	UI cli.Ui
+}
+
+// commands returns a factory for each command, by the words a user types.
+func commands(m meta) map[string]cli.CommandFactory {
+	return map[string]cli.CommandFactory{
+		"version": func() (cli.Command, error) { return &versionCommand{meta: m}, nil },
+	}
+}
+
+func newUI(in io.Reader, out, errOut io.Writer) cli.Ui {
+	return &cli.BasicUi{Reader: in, Writer: out, ErrorWriter: errOut}
+}
+
+// flags returns a flag set that leaves reporting of errors to the command.
+func (m meta) flags(name string) *flag.FlagSet {
+	f := flag.NewFlagSet(name, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	return f
+}
