@@ -56,6 +56,7 @@ type Job struct {
 	ID       string
 	Tenant   string // queue or namespace that quotas and fairness count by
 	Type     string // GPU type it needs; "" is any
+	Held     string // GPU type its workers hold now; "" when none or not known
 	Weight   float64
 	Priority int
 
@@ -105,4 +106,8 @@ type Allocation struct {
 	Job    string
 	Count  int
 	Reason string
+
+	// Type is the GPU type that the count was taken from. It says more than
+	// Job.Type only where a job takes any type and the cluster has several.
+	Type string
 }

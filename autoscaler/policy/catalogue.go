@@ -1,0 +1,10 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+// registry holds every policy that Kolo ships.
+var registry = []entry{
+	fifoEntry,
+	elasticFIFOEntry,
+}

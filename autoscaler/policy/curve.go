@@ -1,0 +1,252 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"sort"
+)
+
+// PriorExponent is how throughput is believed to grow with the number of
+// workers while nothing is measured: n workers do n^PriorExponent times the
+// steps of one. Data-parallel training on consolidated GPUs mostly lies
+// between 0.75 and 1; too high a prior costs one resize that a measurement
+// then takes back, too low a prior keeps a job from ever being measured.
+const PriorExponent = 0.9
+
+// doublingError is the relative error assumed for a size one doubling away
+// from the nearest measured one.
+const doublingError = 0.2
+
+// denseLimit bounds the lookup table of a curve; larger sizes are computed.
+const denseLimit = 256
+
+// samplesLimit is how many samples of one size count at most, so that a
+// curve follows a job whose step time drifts.
+const samplesLimit = 64
+
+// Point is the measured time of one global step at one size.
+type Point struct {
+	Size     int     `json:"size"`              // workers
+	StepTime float64 `json:"step_time"`         // mean, seconds
+	Samples  int     `json:"samples,omitempty"` // 0 counts as 1
+	Spread   float64 `json:"spread,omitempty"`  // standard deviation of one sample, seconds
+}
+
+// Curve is what is known of a job's step time by size. Nothing is assumed of
+// its shape: measured curves have steps and peaks, and a policy must expect
+// that more workers may be slower. The zero Curve knows nothing and answers
+// from the prior alone. A Curve is immutable and may be shared.
+//
+// Unmeasured sizes are filled in throughput v(n) = 1/t(n):
+//
+//   - between two measured sizes, on the straight line between them;
+//   - below the smallest, v falls as n^PriorExponent;
+//   - above the largest, v grows as n^b, where b is the exponent between the
+//     largest size and one of at most half of it (else the smallest), held
+//     between 0 and PriorExponent: a curve that already bends goes on
+//     bending, and one past its peak stays flat, which ends growth there;
+//   - with no measurement at all t(1) is taken as 1 s, so that Speedup means
+//     something but Time does not (see Measured).
+type Curve struct {
+	points []Point
+	dense  []float64 // step time at 1, 2, …; known or filled in
+	first  float64   // step time at 1
+	tail   float64   // exponent above the largest measured size
+}
+
+// NewCurve makes a curve of measured points, in any order. Points that
+// cannot be (size below 1, time not positive and finite) are left out; of two
+// points of one size the later counts.
+func NewCurve(points ...Point) Curve {
+	var c Curve
+	for _, p := range points {
+		if p.Size < 1 || !(p.StepTime > 0) || math.IsInf(p.StepTime, 1) {
+			continue
+		}
+		p.Samples = max(p.Samples, 1)
+		if !(p.Spread > 0) || math.IsInf(p.Spread, 1) {
+			p.Spread = 0
+		}
+		i, found := slices.BinarySearchFunc(c.points, p.Size, pointSize)
+		if found {
+			c.points[i] = p
+		} else {
+			c.points = slices.Insert(c.points, i, p)
+		}
+	}
+	c.fill()
+	return c
+}
+
+// CurveOf makes a curve of step times in seconds at sizes 1, 2, 3 and so on.
+func CurveOf(stepTimes ...float64) Curve {
+	points := make([]Point, len(stepTimes))
+	for i, t := range stepTimes {
+		points[i] = Point{Size: i + 1, StepTime: t}
+	}
+	return NewCurve(points...)
+}
+
+func pointSize(p Point, size int) int { return p.Size - size }
+
+// fill computes what lookups read.
+func (c *Curve) fill() {
+	if len(c.points) == 0 {
+		return
+	}
+	last := c.points[len(c.points)-1]
+	c.tail = PriorExponent
+	if len(c.points) > 1 {
+		// The nearest point at half the size or less: closer ones would
+		// make the exponent mostly noise.
+		i := sort.Search(len(c.points), func(i int) bool { return c.points[i].Size > last.Size/2 }) - 1
+		near := c.points[max(i, 0)]
+		b := math.Log(near.StepTime/last.StepTime) / math.Log(float64(last.Size)/float64(near.Size))
+		c.tail = min(max(b, 0), PriorExponent)
+	}
+	n := min(last.Size, denseLimit)
+	dense := make([]float64, n)
+	for i := range dense {
+		dense[i] = c.compute(i + 1)
+	}
+	c.dense = dense
+	c.first = dense[0]
+}
+
+// compute is Time without the table.
+func (c *Curve) compute(n int) float64 {
+	i := sort.Search(len(c.points), func(i int) bool { return c.points[i].Size >= n })
+	switch {
+	case i == len(c.points):
+		p := c.points[i-1]
+		return p.StepTime * math.Pow(float64(p.Size)/float64(n), c.tail)
+	case c.points[i].Size == n:
+		return c.points[i].StepTime
+	case i == 0:
+		p := c.points[0]
+		return p.StepTime * math.Pow(float64(p.Size)/float64(n), PriorExponent)
+	}
+	a, b := c.points[i-1], c.points[i]
+	w := float64(n-a.Size) / float64(b.Size-a.Size)
+	return 1 / ((1-w)/a.StepTime + w/b.StepTime)
+}
+
+// Time is the seconds of one global step with n workers, measured or filled
+// in; +Inf for n below 1.
+func (c *Curve) Time(n int) float64 {
+	if n >= 1 && n <= len(c.dense) {
+		return c.dense[n-1]
+	}
+	if n < 1 {
+		return math.Inf(1)
+	}
+	if len(c.points) == 0 {
+		return math.Pow(float64(n), -PriorExponent)
+	}
+	return c.compute(n)
+}
+
+// Speedup is t(1)/t(n), 0 for n below 1.
+func (c *Curve) Speedup(n int) float64 {
+	if n >= 1 && n <= len(c.dense) {
+		return c.first / c.dense[n-1]
+	}
+	if n < 1 {
+		return 0
+	}
+	return c.Time(1) / c.Time(n)
+}
+
+// Gain is how much speed-up going from one size to another brings; it is
+// negative where the second is slower.
+func (c *Curve) Gain(from, to int) float64 { return c.Speedup(to) - c.Speedup(from) }
+
+// Measured reports whether anything is known, and so whether Time is in
+// seconds.
+func (c *Curve) Measured() bool { return len(c.points) > 0 }
+
+// Known reports whether size n itself was measured.
+func (c *Curve) Known(n int) bool {
+	_, ok := slices.BinarySearchFunc(c.points, n, pointSize)
+	return ok
+}
+
+// Largest is the largest measured size, 0 if there is none.
+func (c *Curve) Largest() int {
+	if len(c.points) == 0 {
+		return 0
+	}
+	return c.points[len(c.points)-1].Size
+}
+
+// Uncertainty is the relative standard error of Time(n): of the mean where n
+// was measured, else growing by 0.2 for each doubling between n and the
+// nearest measured size; 1 where nothing is known.
+func (c *Curve) Uncertainty(n int) float64 {
+	if len(c.points) == 0 || n < 1 {
+		return 1
+	}
+	i, ok := slices.BinarySearchFunc(c.points, n, pointSize)
+	if ok {
+		p := c.points[i]
+		return p.Spread / p.StepTime / math.Sqrt(float64(p.Samples))
+	}
+	distance := math.Inf(1)
+	if i > 0 {
+		distance = math.Log2(float64(n) / float64(c.points[i-1].Size))
+	}
+	if i < len(c.points) {
+		distance = min(distance, math.Log2(float64(c.points[i].Size)/float64(n)))
+	}
+	return min(1, doublingError*distance)
+}
+
+// Points returns the measured points by ascending size. It is a copy.
+func (c *Curve) Points() []Point { return slices.Clone(c.points) }
+
+// Observe returns the curve with samples more step times of the given mean
+// (seconds) at one size taken in. Old samples lose weight once there are
+// many, so that the curve follows a drift. Impossible values change nothing.
+func (c *Curve) Observe(size int, mean float64, samples int) Curve {
+	if size < 1 || samples < 1 || !(mean > 0) || math.IsInf(mean, 1) {
+		return *c
+	}
+	points := c.Points()
+	i, ok := slices.BinarySearchFunc(points, size, pointSize)
+	if !ok {
+		points = slices.Insert(points, i, Point{Size: size, StepTime: mean, Samples: min(samples, samplesLimit)})
+		return NewCurve(points...)
+	}
+	p := &points[i]
+	old, add := float64(p.Samples), float64(min(samples, samplesLimit))
+	total := old + add
+	diff := mean - p.StepTime
+	// Pooled variance, the new mean counting as one sample repeated.
+	variance := (old*p.Spread*p.Spread + diff*diff*old*add/total) / total
+	p.StepTime += diff * add / total
+	p.Spread = math.Sqrt(variance)
+	p.Samples = int(min(total, samplesLimit))
+	return NewCurve(points...)
+}
+
+// MarshalJSON writes the measured points.
+func (c Curve) MarshalJSON() ([]byte, error) {
+	if c.points == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal(c.points)
+}
+
+// UnmarshalJSON reads measured points.
+func (c *Curve) UnmarshalJSON(b []byte) error {
+	var points []Point
+	if err := json.Unmarshal(b, &points); err != nil {
+		return err
+	}
+	*c = NewCurve(points...)
+	return nil
+}

@@ -1,0 +1,34 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package policy holds the scheduling algorithms: given what is known of a
+// cluster and its jobs, how many workers should each job have?
+//
+// A policy is a pure function. It reads no clock, does no I/O and knows
+// nothing of Nomad, so the simulator and the live autoscaler run the same
+// code, and a decision can be replayed from its input.
+//
+//	               one pool per GPU type
+//	Snapshot ──> split ──> order or score jobs ──> fill ──> Decision
+//	 nodes, jobs,            by arrival, service,   gang,     count and
+//	 curves, state           length, gain …         growth    reason per job
+//
+// # Words
+//
+// A worker is one instance of a job's group; it holds PerWorker GPUs. The
+// size of a job is its number of workers. A curve says how the time of one
+// global training step depends on the size; the speed-up s(n) = t(1)/t(n)
+// is read off it. Attained service is GPU-seconds received so far.
+// Remaining work is in seconds on one worker: steps left times t(1).
+//
+// # What every policy keeps to
+//
+// Counts of one GPU type never exceed that type's capacity. A count is 0, or
+// an allowed size between the job's bounds. A running job that must not be
+// suspended keeps at least its minimum for as long as the capacity allows.
+// The same snapshot gives the same decision. Jobs of higher Priority come
+// before others wherever a policy orders jobs.
+//
+// A policy that lacks an input (a declared length, a deadline, a curve)
+// falls back to something documented in Info.Needs rather than fail.
+package policy

@@ -1,0 +1,193 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// Info describes a policy to users.
+type Info struct {
+	Name    string
+	Doc     string // what it does, one or two sentences
+	Source  string // paper or system it comes from
+	Needs   string // information it uses, and what it does without
+	Options []Option
+}
+
+// Option is one setting of a policy.
+type Option struct {
+	Name    string
+	Type    string // bool, int, float, string, list of float, map of float
+	Default string // as one would write it in HCL
+	Doc     string
+}
+
+// entry is how the registry knows a policy.
+type entry struct {
+	info  Info
+	build func(body hcl.Body) (Policy, hcl.Diagnostics)
+}
+
+// checker is implemented by options that have more rules than their types.
+type checker interface {
+	// check names the first option with a bad value and says what is wrong
+	// with it; "" when all are good.
+	check() (option, problem string)
+}
+
+// define makes an entry. Options are a struct with hcl and doc tags; the
+// value given holds the defaults.
+func define[O any](info Info, defaults O, build func(O) Policy) entry {
+	info.Options = describe(defaults)
+	return entry{info: info, build: func(body hcl.Body) (Policy, hcl.Diagnostics) {
+		options := defaults
+		if diags := gohcl.DecodeBody(body, nil, &options); diags.HasErrors() {
+			return nil, diags
+		}
+		if c, ok := any(options).(checker); ok {
+			if name, problem := c.check(); name != "" {
+				return nil, hcl.Diagnostics{{
+					Severity: hcl.DiagError,
+					Summary:  "Invalid option " + name,
+					Detail:   fmt.Sprintf("Policy %s: %s %s.", info.Name, name, problem),
+					Subject:  attributeRange(body, name),
+				}}
+			}
+		}
+		return build(options), nil
+	}}
+}
+
+func attributeRange(body hcl.Body, name string) *hcl.Range {
+	attrs, _ := body.JustAttributes()
+	if a, ok := attrs[name]; ok {
+		return &a.Range
+	}
+	r := body.MissingItemRange()
+	return &r
+}
+
+// describe lists the options of a struct with its values as defaults.
+func describe(defaults any) []Option {
+	v := reflect.ValueOf(defaults)
+	var options []Option
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("hcl"), ",")
+		if name == "" {
+			continue
+		}
+		o := Option{Name: name, Doc: f.Tag.Get("doc")}
+		switch x := v.Field(i).Interface().(type) {
+		case bool:
+			o.Type, o.Default = "bool", fmt.Sprint(x)
+		case int:
+			o.Type, o.Default = "int", fmt.Sprint(x)
+		case float64:
+			o.Type, o.Default = "float", fmt.Sprintf("%g", x)
+		case string:
+			o.Type, o.Default = "string", fmt.Sprintf("%q", x)
+		case []float64:
+			o.Type, o.Default = "list of float", strings.ReplaceAll(fmt.Sprint(x), " ", ", ")
+		case map[string]float64:
+			o.Type, o.Default = "map of float", "{}"
+		default:
+			panic("policy: option of unknown type " + f.Type.String())
+		}
+		options = append(options, o)
+	}
+	return options
+}
+
+// Names lists all policies in alphabetical order.
+func Names() []string {
+	names := make([]string, len(registry))
+	for i, e := range registry {
+		names[i] = e.info.Name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Default is the policy used where none is named.
+const Default = "fifo"
+
+// Describe returns what a user should know of a policy.
+func Describe(name string) (Info, bool) {
+	if e, ok := find(name); ok {
+		return e.info, true
+	}
+	return Info{}, false
+}
+
+func find(name string) (entry, bool) {
+	i := slices.IndexFunc(registry, func(e entry) bool { return e.info.Name == name })
+	if i < 0 {
+		return entry{}, false
+	}
+	return registry[i], true
+}
+
+// New makes the named policy. Its options are read from body, nil for the
+// defaults. The error is an hcl.Diagnostics that names file and line where
+// the fault lies in the body.
+func New(name string, body hcl.Body) (Policy, error) {
+	e, ok := find(name)
+	if !ok {
+		return nil, fmt.Errorf("no policy is called %q; there are %s", name, strings.Join(Names(), ", "))
+	}
+	if body == nil {
+		body = hcl.EmptyBody()
+	}
+	p, diags := e.build(body)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return p, nil
+}
+
+// Parse makes a policy from one line as used on a command line: a name, and
+// options in parentheses if any, such as
+//
+//	tiresias(thresholds=[57600], starvation=0)
+func Parse(spec string) (Policy, error) {
+	name, rest, found := strings.Cut(strings.TrimSpace(spec), "(")
+	if !found {
+		return New(name, nil)
+	}
+	args, ok := strings.CutSuffix(rest, ")")
+	if !ok {
+		return nil, fmt.Errorf("policy %q: missing closing parenthesis", spec)
+	}
+	// The arguments are those of an HCL object, so that HCL's own parser
+	// decides where one ends.
+	expr, diags := hclsyntax.ParseExpression([]byte("{"+args+"}"), "policy "+name, hcl.InitialPos)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	object, ok := expr.(*hclsyntax.ObjectConsExpr)
+	if !ok {
+		return nil, fmt.Errorf("policy %q: options must be written name=value, …", spec)
+	}
+	attrs := hclsyntax.Attributes{}
+	for _, item := range object.Items {
+		key := hcl.ExprAsKeyword(item.KeyExpr)
+		if key == "" {
+			return nil, fmt.Errorf("policy %q: an option's name must be a plain word", spec)
+		}
+		attrs[key] = &hclsyntax.Attribute{
+			Name: key, Expr: item.ValueExpr, NameRange: item.KeyExpr.Range(),
+			SrcRange: hcl.RangeBetween(item.KeyExpr.Range(), item.ValueExpr.Range()),
+		}
+	}
+	return New(name, &hclsyntax.Body{Attributes: attrs, SrcRange: object.SrcRange, EndRange: object.SrcRange})
+}
