@@ -1,0 +1,29 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package optin reads what a job says about its elasticity: the scaling
+// blocks of its groups and, in them, policy { kolo { … } }.
+//
+//	group "workers" {
+//	  scaling {
+//	    enabled = true
+//	    min     = 0          # 0: the job may wait, or be suspended, at no workers
+//	    max     = 8
+//	    policy {
+//	      kolo {
+//	        min       = 2    # workers while running
+//	        preferred = 4    # what the job would ask for at a fixed size
+//	        sizes     = [2, 4, 8]
+//	      }
+//	    }
+//	  }
+//	}
+//
+// Everything has a default; an empty kolo block is enough. Nomad keeps the
+// policy block as it was written, without a schema, so every mistake must be
+// found here. A mistake never stops the autoscaler: Read returns all problems
+// of a job at once, each with the words to write instead, and the caller
+// leaves that one job alone.
+//
+// The package is pure: it reads an api.Job and asks nobody anything.
+package optin

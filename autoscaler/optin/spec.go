@@ -1,0 +1,85 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package optin
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Spec is what one job asks of the autoscaler, with all defaults filled in.
+type Spec struct {
+	// Groups are the elastic groups, in the order of the job. There is at
+	// least one.
+	Groups []Group
+
+	Min       int // workers of all groups while running, at least 1
+	Max       int // workers of all groups
+	Preferred int
+	Sizes     []int // allowed totals, ascending; nil is every total from Min to Max
+
+	Weight   float64
+	Priority int // 1 to 100, as in Nomad
+	Queue    string
+
+	// Deadline is the wanted time of completion; zero is none.
+	Deadline time.Time
+	// TotalWork is the length of the training in global steps; 0 is unknown.
+	TotalWork float64
+
+	// Suspendable jobs may go back to no workers after their start.
+	Suspendable bool
+	// CanWait says that every group may be scaled to 0, so that the job can
+	// be held in the queue.
+	CanWait bool
+}
+
+// Group is one elastic task group.
+type Group struct {
+	Name string
+	Min  int // smallest count Nomad accepts (scaling.min)
+	Max  int // largest count Nomad accepts (scaling.max)
+
+	// Device is the device ask of one worker ("nvidia/gpu"), "" when it asks
+	// for none, and Devices how many of them one worker holds.
+	Device  string
+	Devices int
+
+	CPU    int // MHz of one worker
+	Cores  int // reserved cores of one worker
+	Memory int // MiB of one worker
+
+	// Service is the first Nomad-provided service of the group, "" for none.
+	// Horovod tasks of the Kolo driver serve their progress there.
+	Service string
+}
+
+// Problem is one thing in a job that keeps the autoscaler from acting on it.
+type Problem struct {
+	// Where names the place in the job: `group "workers": scaling.policy.kolo.min`.
+	Where string
+	// What is wrong, and what to write instead.
+	What, Fix string
+}
+
+// String is the one line that logs, the API and scaling events carry.
+func (p Problem) String() string {
+	if p.Fix == "" {
+		return fmt.Sprintf("%s: %s", p.Where, p.What)
+	}
+	return fmt.Sprintf("%s: %s; %s", p.Where, p.What, p.Fix)
+}
+
+// Problems is a job's list of problems in the order they were found.
+type Problems []Problem
+
+// Error joins the problems, so that a list can travel as an error.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}
