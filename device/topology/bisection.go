@@ -1,0 +1,83 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package topology
+
+// maxBisection is the largest set of which all halves are tried: 20 GPUs have
+// 184,756.
+const maxBisection = 20
+
+// Bisection returns the NVLink bandwidth in MB/s, in one direction, between the
+// two halves of the set when it is cut at its weakest. An odd set is cut into
+// halves that differ by one. It is 0 where the halves can be cut without
+// cutting an NVLink, where the driver gives no rates, and for a set of one.
+//
+// Pairs with direct links add up. GPUs on NVSwitch do not: all that goes from
+// one half to the other leaves through the ports of the one and enters through
+// those of the other, so the half with the smaller ports is the limit.
+//
+// The answer is false for sets of more than 20 GPUs, which are not tried.
+func (m *Matrix) Bisection(set []int) (mbps int, ok bool) {
+	n := len(set)
+	if n > maxBisection {
+		return 0, false
+	}
+	if n < 2 {
+		return 0, true
+	}
+	best := -1
+	left := make([]bool, n)
+	var walk func(from, size int)
+	walk = func(from, size int) {
+		if size == n/2 {
+			if c := m.cut(set, left); best < 0 || c < best {
+				best = c
+			}
+			return
+		}
+		for i := from; i < n; i++ {
+			left[i] = true
+			walk(i+1, size+1)
+			left[i] = false
+		}
+	}
+	walk(0, 0)
+	return best, true
+}
+
+// cut returns the bandwidth between the GPUs of the set that are in the left
+// half and those that are not.
+func (m *Matrix) cut(set []int, left []bool) int {
+	sum := 0
+	// Ports into switches, by island and half.
+	ports := map[int]*[2]int{}
+	for a, i := range set {
+		switched := false
+		for b, j := range set {
+			l := m.Link(i, j)
+			if l.NVLinks == 0 {
+				continue
+			}
+			switched = switched || l.Switched
+			if a < b && left[a] != left[b] && !l.Switched {
+				sum += l.MBps
+			}
+		}
+		if !switched {
+			continue
+		}
+		half := 0
+		if left[a] {
+			half = 1
+		}
+		island := m.Island(i)
+		if ports[island] == nil {
+			ports[island] = &[2]int{}
+		}
+		ports[island][half] += m.egress[i]
+	}
+	for _, p := range ports {
+		sum += min(p[0], p[1])
+	}
+	return sum
+}

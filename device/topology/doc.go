@@ -1,0 +1,29 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package topology says how the GPUs of one machine are joined, and what
+// follows from it: islands, pair scores, the best k GPUs of those that are
+// free, bisection bandwidth. It is pure: what was read from the machine goes
+// in, answers come out; there is no I/O here and no clock.
+//
+//	        ports of each GPU          path of each pair
+//	    (to a GPU, to an NVSwitch)   (PCIe levels, peer access)
+//	                └────────────┬────────────┘
+//	                          Matrix
+//	   ┌───────────┬─────────────┼─────────────┬───────────┐
+//	Islands      Score         Best        Bisection     Encode
+//
+// # NVSwitch
+//
+// A GPU on an NVSwitch board has no NVLink that ends at another GPU: all its
+// links end at switches. Every two GPUs of the same fabric then talk at the
+// full rate of their ports, but only one pair at a time can have all of it. So
+// a pair through a switch counts as min(ports, ports) links (this is what
+// nvidia-smi shows as NV18), whereas the bandwidth of a set is counted by its
+// ports and never by the sum over its pairs.
+//
+// # Words
+//
+// An island is a set of GPUs that NVLinks join, directly or over other GPUs of
+// the set or through NVSwitch. A GPU without NVLinks is an island of one.
+package topology

@@ -1,0 +1,100 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package topology
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxGPUs bounds what Parse accepts, so that a short text cannot ask for a
+// large matrix. The largest node has 16 GPUs of up to 7 MIG instances.
+const maxGPUs = 256
+
+// Encode writes the matrix on one short line:
+//
+//	<number of GPUs>;<link>,<link>,…
+//
+// The links are the pairs 0-1, 0-2, … 0-n, 1-2, … (the upper triangle, row by
+// row). A link that repeats k times in a row is written once as <k>x<link>. An
+// HGX H100 is "8;28xNV18s".
+func (m *Matrix) Encode() string {
+	var b strings.Builder
+	b.WriteString(strconv.Itoa(m.n))
+	b.WriteByte(';')
+	last, run, first := "", 0, true
+	flush := func() {
+		if run == 0 {
+			return
+		}
+		if !first {
+			b.WriteByte(',')
+		}
+		first = false
+		if run > 1 {
+			b.WriteString(strconv.Itoa(run))
+			b.WriteByte('x')
+		}
+		b.WriteString(last)
+	}
+	for i := range m.n {
+		for j := i + 1; j < m.n; j++ {
+			s := m.Link(i, j).String()
+			if s == last {
+				run++
+				continue
+			}
+			flush()
+			last, run = s, 1
+		}
+	}
+	flush()
+	return b.String()
+}
+
+// Parse reads what [Matrix.Encode] wrote. The matrix has the links as far as
+// the text carries them: no bandwidth and no peer access.
+func Parse(s string) (*Matrix, error) {
+	head, list, found := strings.Cut(s, ";")
+	n, err := strconv.Atoi(head)
+	if !found || err != nil || n < 0 || n > maxGPUs {
+		return nil, fmt.Errorf("topology %q: want <number of GPUs up to %d>;<links>", s, maxGPUs)
+	}
+	want := n * (n - 1) / 2
+	links := make([]Link, 0, want)
+	if list != "" {
+		for _, item := range strings.Split(list, ",") {
+			count := 1
+			if k, rest, repeated := strings.Cut(item, "x"); repeated {
+				if count, err = strconv.Atoi(k); err != nil || count < 1 {
+					return nil, fmt.Errorf("topology %q: %q repeats no number of times", s, item)
+				}
+				item = rest
+			}
+			l, err := ParseLink(item)
+			if err != nil {
+				return nil, fmt.Errorf("topology %q: %w", s, err)
+			}
+			if count > want-len(links) {
+				return nil, fmt.Errorf("topology %q: more than the %d links of %d GPUs", s, want, n)
+			}
+			for range count {
+				links = append(links, l)
+			}
+		}
+	}
+	if len(links) != want {
+		return nil, fmt.Errorf("topology %q: %d links, but %d GPUs have %d", s, len(links), n, want)
+	}
+	m := &Matrix{n: n, links: make([]Link, n*n), egress: make([]int, n)}
+	for i := range n {
+		for j := i + 1; j < n; j++ {
+			m.set(i, j, links[0])
+			links = links[1:]
+		}
+	}
+	m.findIslands()
+	return m, nil
+}

@@ -1,0 +1,72 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package topology
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+)
+
+// Row is what is printed beside the links of a GPU.
+type Row struct {
+	// Label names the GPU in the head and in front of its line.
+	Label string
+	// NUMA is the NUMA node; -1 where it is not known.
+	NUMA int
+}
+
+// Legend explains the names in the table, in the order of their distance.
+const Legend = `Legend:
+
+  X    = Self
+  SYS  = PCIe and the interconnect between NUMA nodes
+  NODE = PCIe and the interconnect between host bridges of one NUMA node
+  PHB  = PCIe and one host bridge (usually the CPU)
+  PXB  = several PCIe switches, no host bridge
+  PIX  = one PCIe switch at most
+  NV#  = # NVLinks (through NVSwitch where the island says so)
+`
+
+// WriteTable prints the matrix the way nvidia-smi topo -m does, with the NUMA
+// node and the island of each GPU.
+func (m *Matrix) WriteTable(w io.Writer, rows []Row) error {
+	if len(rows) != m.n {
+		return fmt.Errorf("%d rows for %d GPUs", len(rows), m.n)
+	}
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintf(t, "\t%s", r.Label)
+	}
+	fmt.Fprint(t, "\tNUMA Affinity\tIsland\n")
+	for i, r := range rows {
+		fmt.Fprint(t, r.Label)
+		switched := false
+		for j := range m.n {
+			l := m.Link(i, j)
+			switched = switched || l.Switched
+			// nvidia-smi has no mark for a switch.
+			l.Switched = false
+			cell := l.String()
+			if i == j {
+				cell = "X"
+			}
+			fmt.Fprintf(t, "\t%s", cell)
+		}
+		numa := "N/A"
+		if r.NUMA >= 0 {
+			numa = strconv.Itoa(r.NUMA)
+		}
+		island := strconv.Itoa(m.Island(i))
+		if switched {
+			island += " (NVSwitch)"
+		}
+		fmt.Fprintf(t, "\t%s\t%s\n", numa, island)
+	}
+	if err := t.Flush(); err != nil {
+		return fmt.Errorf("printing the link matrix: %w", err)
+	}
+	return nil
+}
