@@ -1,0 +1,56 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Assignment is a slot's place in a ring: the answer to rank_and_size.
+//
+// LocalRank and LocalSize count the slots of one host. CrossRank and
+// CrossSize count the hosts that have a slot with the same LocalRank, so they
+// differ between the slots of a host when hosts have unequal numbers of slots.
+type Assignment struct {
+	Rank, Size           int
+	LocalRank, LocalSize int
+	CrossRank, CrossSize int
+}
+
+// Removed is the answer for a slot that has no place in the next ring. The
+// process that gets it aborts (exit code 134), which is how Horovod leaves.
+func Removed() Assignment { return Assignment{-1, -1, -1, -1, -1, -1} }
+
+// Valid says why a cannot be sent to a process, nil when it can.
+func (a Assignment) Valid() error {
+	if a == Removed() {
+		return nil
+	}
+	for _, p := range []struct {
+		name       string
+		rank, size int
+	}{
+		{"rank", a.Rank, a.Size},
+		{"local rank", a.LocalRank, a.LocalSize},
+		{"cross rank", a.CrossRank, a.CrossSize},
+	} {
+		if p.rank < 0 || p.rank >= p.size {
+			return fmt.Errorf("%s %d is not within 0..%d", p.name, p.rank, p.size-1)
+		}
+	}
+	return nil
+}
+
+// String is the form Horovod parses: six numbers with commas between them.
+func (a Assignment) String() string {
+	b := make([]byte, 0, 32)
+	for i, n := range [...]int{a.Rank, a.Size, a.LocalRank, a.LocalSize, a.CrossRank, a.CrossSize} {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendInt(b, int64(n), 10)
+	}
+	return string(b)
+}

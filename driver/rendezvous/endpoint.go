@@ -1,0 +1,133 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// ErrHold is returned by a Handler that has no answer and never will have:
+// the endpoint keeps the request open until the client goes away or the
+// endpoint is closed. Use it for a process that is about to be stopped.
+var ErrHold = errors.New("rendezvous: request is held")
+
+// Handler answers the requests of one slot. Every call may block for as long
+// as it likes; ctx ends when the client goes away or the endpoint is closed.
+//
+// An error of Put, Get, Delete or WorkerAddress is answered with status 500.
+// Horovod tries three times within 1.5 seconds and then aborts, so an error
+// means that this process is not to live on; anything temporary is waited for
+// inside the call. An error that wraps ErrHold is not answered at all.
+type Handler interface {
+	Put(ctx context.Context, scope, key string, value []byte) error
+	Get(ctx context.Context, scope, key string) (value []byte, found bool, err error)
+	Delete(ctx context.Context, scope, key string) error
+	// RankAndSize blocks until the next ring is formed. It is never answered
+	// with a failure (Horovod would take it for rank 0 of 0, or abort): after
+	// an error the request is held.
+	RankAndSize(ctx context.Context) (Assignment, error)
+	// WorkerAddress is told once per process where its notification service is.
+	WorkerAddress(ctx context.Context, t NotifyTarget) error
+}
+
+// Limits bound what one process can make its endpoint do. Zero fields take
+// the default.
+type Limits struct {
+	// Body is the largest body of a PUT in bytes. A blob has 136 bytes per
+	// peer; the default, 1 MiB, is enough for 7,000 ranks.
+	Body int64
+	// Name is the longest scope or key in bytes, 512 by default.
+	Name int
+	// Conns is how many connections are served at once, 32 by default; more
+	// wait in the kernel's queue. A process needs two.
+	Conns int
+	// Header and Transfer bound the time to send a request's header, and to
+	// send a body or take an answer; 10 s and 30 s by default. The time until
+	// the answer starts is not bounded.
+	Header, Transfer time.Duration
+}
+
+func (l Limits) withDefaults() Limits {
+	def := Limits{Body: 1 << 20, Name: 512, Conns: 32, Header: 10 * time.Second, Transfer: 30 * time.Second}
+	if l.Body <= 0 {
+		l.Body = def.Body
+	}
+	if l.Name <= 0 {
+		l.Name = def.Name
+	}
+	if l.Conns <= 0 {
+		l.Conns = def.Conns
+	}
+	if l.Header <= 0 {
+		l.Header = def.Header
+	}
+	if l.Transfer <= 0 {
+		l.Transfer = def.Transfer
+	}
+	return l
+}
+
+// Endpoint is the HTTP server of one slot, on a loopback port of its own: the
+// port tells who asks, which the protocol does not.
+type Endpoint struct {
+	port   int
+	server *http.Server
+	stop   context.CancelFunc
+	served sync.WaitGroup
+}
+
+// Listen starts an endpoint with the default Limits on a free port of
+// 127.0.0.1. It serves until Close.
+func Listen(h Handler, logger hclog.Logger) (*Endpoint, error) {
+	return ListenLimits(h, logger, Limits{})
+}
+
+// ListenLimits is Listen with limits of the caller's.
+func ListenLimits(h Handler, logger hclog.Logger, limits Limits) (*Endpoint, error) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("rendezvous endpoint: %w", err)
+	}
+	limits = limits.withDefaults()
+	ctx, stop := context.WithCancel(context.Background())
+	e := &Endpoint{
+		port: ln.Addr().(*net.TCPAddr).Port,
+		stop: stop,
+		server: &http.Server{
+			Handler:           &service{handler: h, limits: limits, log: logger},
+			BaseContext:       func(net.Listener) context.Context { return ctx },
+			ReadHeaderTimeout: limits.Header,
+			IdleTimeout:       limits.Header,
+			// Not ReadTimeout: it would also end requests that are held.
+			MaxHeaderBytes: 2*limits.Name + 8<<10,
+			ErrorLog:       logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
+		},
+	}
+	e.served.Go(func() {
+		if err := e.server.Serve(limitConns(ln, limits.Conns)); !errors.Is(err, http.ErrServerClosed) {
+			logger.Error("rendezvous endpoint stopped", "port", e.port, "error", err)
+		}
+	})
+	return e, nil
+}
+
+// Port is the endpoint's TCP port on 127.0.0.1. It never changes.
+func (e *Endpoint) Port() int { return e.port }
+
+// Close ends all requests and connections at once. A process that still talks
+// to the endpoint aborts, so stop it first.
+func (e *Endpoint) Close() error {
+	e.stop()
+	err := e.server.Close()
+	e.served.Wait()
+	return err
+}

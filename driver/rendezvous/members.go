@@ -1,0 +1,114 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Slot is one member of a generation.
+type Slot struct {
+	// Host is the slot's HOROVOD_HOSTNAME.
+	Host string
+	Assignment
+}
+
+// Members is a generation as one agent sees it.
+type Members struct {
+	// Slots has every member of the ring; Slots[i].Rank is i.
+	Slots []Slot
+	// Local are the ranks whose processes live on this agent.
+	Local []int
+	// Meshes is how many meshes an initialisation of this Horovod builds: 6
+	// since 0.23, 3 before, 0 when not known yet. Store.Meshes tells what a
+	// Store has learned, to be given to the next generation's.
+	Meshes int
+}
+
+// validate finds what would make scopes wait for ever.
+func (m Members) validate() error {
+	if m.Meshes != 0 && m.Meshes != 3 && m.Meshes != 6 {
+		return fmt.Errorf("%d meshes: must be 0, 3 or 6", m.Meshes)
+	}
+	local, cross := map[string]int{}, map[int]int{}
+	for i, s := range m.Slots {
+		if s.Rank != i || s.Size != len(m.Slots) {
+			return fmt.Errorf("slot %d of %d has rank %d of %d", i, len(m.Slots), s.Rank, s.Size)
+		}
+		if err := s.Valid(); err != nil {
+			return fmt.Errorf("slot %d: %w", i, err)
+		}
+		local[s.Host]++
+		cross[s.LocalRank]++
+	}
+	for i, s := range m.Slots {
+		if local[s.Host] != s.LocalSize {
+			return fmt.Errorf("slot %d: local size %d, but host %q has %d slots", i, s.LocalSize, s.Host, local[s.Host])
+		}
+		if cross[s.LocalRank] != s.CrossSize {
+			return fmt.Errorf("slot %d: cross size %d, but %d slots have local rank %d", i, s.CrossSize, cross[s.LocalRank], s.LocalRank)
+		}
+	}
+	seen := map[int]bool{}
+	for _, r := range m.Local {
+		if r < 0 || r >= len(m.Slots) || seen[r] {
+			return fmt.Errorf("local rank list %v: %d is repeated or not in the ring", m.Local, r)
+		}
+		seen[r] = true
+	}
+	return nil
+}
+
+// The three kinds of standard mesh. A kind plus three is the same mesh of
+// process set 0, so that a stage number orders all six.
+const (
+	stageGlobal = iota
+	stageLocal
+	stageCross
+	meshKinds
+)
+
+const (
+	scopeGlobal = "global"
+	prefixLocal = "local_"
+	prefixCross = "cross_"
+	// infixSet stands between a mesh's name and the hash of its process set.
+	infixSet = "_process_set_hash_"
+)
+
+// place is a slot's part in one standard mesh.
+type place struct {
+	stage int
+	// index is the slot's number within the mesh, size the mesh's size.
+	index, size int
+	// locals is how many members live on this agent.
+	locals int
+}
+
+// key is the slot's own key in that mesh.
+func (p place) key() string { return strconv.Itoa(p.index) }
+
+// scopeNames are the slot's scopes without process set, in mesh order.
+func (s Slot) scopeNames() [meshKinds]string {
+	return [meshKinds]string{scopeGlobal, prefixLocal + s.Host, prefixCross + strconv.Itoa(s.LocalRank)}
+}
+
+// places of a slot by the scope's name, without process set.
+func (m Members) places(s Slot) map[string]place {
+	names := s.scopeNames()
+	index := [meshKinds]int{s.Rank, s.LocalRank, s.CrossRank}
+	size := [meshKinds]int{s.Size, s.LocalSize, s.CrossSize}
+	out := make(map[string]place, meshKinds)
+	for kind, name := range names {
+		locals := 0
+		for _, r := range m.Local {
+			if m.Slots[r].scopeNames()[kind] == name {
+				locals++
+			}
+		}
+		out[name] = place{stage: kind, index: index[kind], size: size[kind], locals: locals}
+	}
+	return out
+}

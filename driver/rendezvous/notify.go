@@ -1,0 +1,149 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"time"
+)
+
+// resMixed is Horovod's "hosts were added and removed". It is sent for every
+// change: the value for a pure removal makes processes skip the state sync,
+// which hangs rings with a newcomer and leaves samplers partitioned for the
+// old size. A plain number is understood by all versions since 0.20.
+const resMixed = 3
+
+// maxReply bounds what is read from a process, in bytes. Replies are ~100.
+const maxReply = 64 << 10
+
+// maxExchange ends an exchange for which the caller set no deadline.
+const maxExchange = time.Minute
+
+// Ping asks whether the process's Python side answers.
+func (t NotifyTarget) Ping(ctx context.Context) error {
+	return t.exchange(ctx, "ping", pickleObject("horovod.runner.common.util.network", "PingRequest").end(), "PingResponse")
+}
+
+// Notify tells the process that the ring is to change. It acts on it at its
+// next commit, and only when timestamp is greater than that of the last notice
+// it acted on. Only the notice to rank 0 counts.
+func (t NotifyTarget) Notify(ctx context.Context, timestamp int64) error {
+	request := pickleObject("horovod.runner.elastic.worker", "HostsUpdatedRequest").
+		state(timestamp, resMixed).end()
+	return t.exchange(ctx, "notify", request, "AckResponse")
+}
+
+// exchange sends one request and checks the reply: its signature, and that it
+// is an object of the class answer. The reply is never unpickled.
+func (t NotifyTarget) exchange(ctx context.Context, what string, request []byte, answer string) error {
+	reply, err := t.roundTrip(ctx, request)
+	if err != nil {
+		return fmt.Errorf("%s process at port %d: %w", what, t.Port, err)
+	}
+	if !bytes.Contains(reply, []byte(answer)) {
+		return fmt.Errorf("%s process at port %d: reply is not a %s", what, t.Port, answer)
+	}
+	return nil
+}
+
+func (t NotifyTarget) roundTrip(ctx context.Context, request []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxExchange)
+	defer cancel()
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(t.Port)))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	// Cancelling ends a read or write that is under way.
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+
+	if _, err := conn.Write(frame(t.Key, request)); err != nil {
+		return nil, orCause(ctx, err)
+	}
+	reply, err := readFrame(conn, t.Key)
+	return reply, orCause(ctx, err)
+}
+
+// orCause prefers the context's error over the I/O error it caused.
+func orCause(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// frame is a message as Horovod's services exchange them: signature, length as
+// the machine's own int32, body.
+func frame(key, body []byte) []byte {
+	out := make([]byte, 0, sha256.Size+4+len(body))
+	out = append(out, sign(key, body)...)
+	out = binary.NativeEndian.AppendUint32(out, uint32(len(body))) //nolint:gosec // our own requests are short
+	return append(out, body...)
+}
+
+func readFrame(r io.Reader, key []byte) ([]byte, error) {
+	header := make([]byte, sha256.Size+4)
+	if _, err := io.ReadFull(r, header); err != nil {
+		return nil, fmt.Errorf("no reply: %w", err)
+	}
+	n := binary.NativeEndian.Uint32(header[sha256.Size:])
+	if n > maxReply {
+		return nil, fmt.Errorf("reply of %d bytes, more than %d", n, maxReply)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return nil, fmt.Errorf("reply is cut short: %w", err)
+	}
+	if !hmac.Equal(header[:sha256.Size], sign(key, body)) {
+		return nil, errors.New("reply is not signed with the process's key")
+	}
+	return body, nil
+}
+
+func sign(key, body []byte) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write(body)
+	return h.Sum(nil)
+}
+
+// pickled is a pickle of protocol 2 in the making.
+type pickled []byte
+
+// pickleObject begins with an object of a class, made without its constructor.
+func pickleObject(module, class string) pickled {
+	p := pickled{opProto, 2}
+	p = append(p, 'c')
+	p = append(p, module+"\n"+class+"\n"...)
+	return append(p, opEmptyTuple, 0x81) // NEWOBJ
+}
+
+// state gives the object the attributes of a HostsUpdatedRequest.
+func (p pickled) state(timestamp int64, res byte) pickled {
+	p = append(p, opEmptyDict, opMark)
+	p = p.text("timestamp")
+	p = append(p, 0x8a, 8)                                     // LONG1 of 8 bytes
+	p = binary.LittleEndian.AppendUint64(p, uint64(timestamp)) //nolint:gosec // two's complement is what LONG1 wants
+	p = p.text("res")
+	p = append(p, opBinInt1, res)
+	return append(p, opSetItems, 'b') // BUILD
+}
+
+func (p pickled) text(s string) pickled {
+	p = append(p, opBinUnicode)
+	p = binary.LittleEndian.AppendUint32(p, uint32(len(s))) //nolint:gosec // attribute names
+	return append(p, s...)
+}
+
+func (p pickled) end() []byte { return append(p, opStop) }

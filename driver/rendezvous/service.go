@@ -1,0 +1,208 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Scopes with a meaning of their own.
+const (
+	scopeRankAndSize     = "rank_and_size"
+	scopeWorkerAddresses = "worker_addresses"
+)
+
+// service turns HTTP requests into Handler calls.
+type service struct {
+	handler Handler
+	limits  Limits
+	log     hclog.Logger
+	refused atomic.Int64
+}
+
+// loudRefusals is how many refused requests are logged as warnings: enough to
+// find out why, too few to fill the log.
+const loudRefusals = 20
+
+// ServeHTTP answers one request. The statuses are Horovod's: 200 and 404 are
+// answers, everything else is a failure it retries and then dies of.
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	scope, key, ok := splitPath(r.RequestURI)
+	if !ok {
+		s.refuse(w, r, http.StatusBadRequest, "path is not /scope/key")
+		return
+	}
+	if len(scope) > s.limits.Name || len(key) > s.limits.Name {
+		s.refuse(w, r, http.StatusRequestURITooLong, "scope or key too long")
+		return
+	}
+	switch r.Method {
+	case http.MethodGet:
+		if scope == scopeRankAndSize {
+			s.rankAndSize(w, r)
+			return
+		}
+		value, found, err := s.handler.Get(r.Context(), scope, key)
+		switch {
+		case err != nil:
+			s.fail(w, r, err)
+		case !found:
+			s.answer(w, http.StatusNotFound, nil)
+		default:
+			s.answer(w, http.StatusOK, value)
+		}
+	case http.MethodPut:
+		s.put(w, r, scope, key)
+	case http.MethodDelete:
+		if err := s.handler.Delete(r.Context(), scope, key); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		s.answer(w, http.StatusOK, nil)
+	default:
+		w.Header().Set("Allow", "GET, PUT, DELETE")
+		s.refuse(w, r, http.StatusMethodNotAllowed, "method")
+	}
+}
+
+func (s *service) put(w http.ResponseWriter, r *http.Request, scope, key string) {
+	value, err := s.readBody(w, r)
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &tooLarge):
+		s.refuse(w, r, http.StatusRequestEntityTooLarge, "body too large")
+		return
+	case err != nil:
+		// The client stalled or went away in the middle of its body.
+		s.refuse(w, r, http.StatusBadRequest, err.Error())
+		return
+	}
+	if scope == scopeWorkerAddresses {
+		target, err := DecodeNotifyTarget(value)
+		if err != nil {
+			s.refuse(w, r, http.StatusBadRequest, err.Error())
+			return
+		}
+		err = s.handler.WorkerAddress(r.Context(), target)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		s.answer(w, http.StatusOK, nil)
+		return
+	}
+	if err := s.handler.Put(r.Context(), scope, key, value); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	s.answer(w, http.StatusOK, nil)
+}
+
+func (s *service) rankAndSize(w http.ResponseWriter, r *http.Request) {
+	a, err := s.handler.RankAndSize(r.Context())
+	if err == nil {
+		err = a.Valid()
+	}
+	if err != nil {
+		if r.Context().Err() == nil {
+			s.log.Warn("no rank for this slot, its request is held", "error", err)
+		}
+		<-r.Context().Done()
+		return
+	}
+	s.answer(w, http.StatusOK, []byte(a.String()))
+}
+
+// readBody reads the whole body within the limits of size and time.
+func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > s.limits.Body {
+		return nil, &http.MaxBytesError{Limit: s.limits.Body}
+	}
+	rc := http.NewResponseController(w)
+	if err := rc.SetReadDeadline(time.Now().Add(s.limits.Transfer)); err != nil {
+		return nil, err
+	}
+	body := http.MaxBytesReader(w, r.Body, s.limits.Body)
+	var value []byte
+	var err error
+	if r.ContentLength >= 0 {
+		value = make([]byte, r.ContentLength)
+		_, err = io.ReadFull(body, value)
+	} else {
+		value, err = io.ReadAll(body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The deadline must not end the request while it is held.
+	return value, rc.SetReadDeadline(time.Time{})
+}
+
+// answer sends a status and a body, always with its length: Horovod's client
+// reads no further than the first packet when there is none.
+func (s *service) answer(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h["Date"], h["Content-Type"] = nil, nil // nobody reads them
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	// Best effort: not all writers have deadlines, and a client that went
+	// away shows in the write itself.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.limits.Transfer))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// refuse answers a request that no version of Horovod sends.
+func (s *service) refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	level := hclog.Warn
+	if s.refused.Add(1) > loudRefusals {
+		level = hclog.Debug
+	}
+	s.log.Log(level, "refused a request", "method", r.Method, "path", clip(r.RequestURI), "status", status, "reason", clip(why))
+	w.Header().Set("Connection", "close")
+	s.answer(w, status, nil)
+}
+
+// fail ends a request for which the handler had no answer.
+func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil {
+		return // nobody listens any more
+	}
+	if errors.Is(err, ErrHold) {
+		<-r.Context().Done()
+		return
+	}
+	s.log.Error("request failed", "method", r.Method, "path", clip(r.RequestURI), "error", err)
+	s.answer(w, http.StatusInternalServerError, nil)
+}
+
+// splitPath takes "/scope/key" apart. Nothing is unescaped: Horovod escapes
+// nothing, so a percent sign is a percent sign.
+func splitPath(uri string) (scope, key string, ok bool) {
+	rest, ok := strings.CutPrefix(uri, "/")
+	if !ok {
+		return "", "", false
+	}
+	scope, key, ok = strings.Cut(rest, "/")
+	if !ok || scope == "" || key == "" || strings.Contains(key, "/") {
+		return "", "", false
+	}
+	return scope, key, true
+}
+
+// clip keeps a client from filling the log.
+func clip(s string) string {
+	const most = 200
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}

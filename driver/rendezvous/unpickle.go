@@ -1,0 +1,344 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// What plain Python data becomes in Go: str is string, bytes is []byte, int is
+// int64, and these three. Lists and dicts are pointers because a pickle can
+// still add to one after it has been put somewhere.
+type (
+	pyTuple []any
+	pyList  struct{ items []any }
+	pyDict  struct{ items []pyItem }
+	pyItem  struct{ key, value any }
+)
+
+// pyMark is on the stack where Python's unpickler has a mark.
+type pyMark struct{}
+
+// Opcodes of pickle protocols 2 to 5 that build plain data. Those that import,
+// call or build objects (GLOBAL, STACK_GLOBAL, REDUCE, NEWOBJ, BUILD, INST,
+// EXT, PERSID and the rest) are not here, and so are refused.
+const (
+	opProto           = 0x80
+	opFrame           = 0x95
+	opStop            = '.'
+	opMark            = '('
+	opEmptyDict       = '}'
+	opEmptyList       = ']'
+	opEmptyTuple      = ')'
+	opTuple           = 't'
+	opTuple1          = 0x85
+	opTuple2          = 0x86
+	opTuple3          = 0x87
+	opAppend          = 'a'
+	opAppends         = 'e'
+	opSetItem         = 's'
+	opSetItems        = 'u'
+	opBinInt          = 'J'
+	opBinInt1         = 'K'
+	opBinInt2         = 'M'
+	opShortBinUnicode = 0x8c
+	opBinUnicode      = 'X'
+	opBinUnicode8     = 0x8d
+	opShortBinBytes   = 'C'
+	opBinBytes        = 'B'
+	opBinBytes8       = 0x8e
+	opMemoize         = 0x94
+	opBinPut          = 'q'
+	opLongBinPut      = 'r'
+	opBinGet          = 'h'
+	opLongBinGet      = 'j'
+)
+
+var errTruncated = errors.New("pickle: ends too early")
+
+// unpickler runs the stack machine that a pickle is a program for.
+type unpickler struct {
+	in    []byte
+	stack []any
+	memo  map[uint32]any
+}
+
+// unpickle reads one pickle of plain data, which must fill data completely.
+// Work and memory are proportional to len(data).
+func unpickle(data []byte) (any, error) {
+	u := &unpickler{in: data, memo: map[uint32]any{}}
+	op, err := u.byte()
+	if err != nil {
+		return nil, err
+	}
+	version, err := u.byte()
+	if err != nil {
+		return nil, err
+	}
+	if op != opProto || version < 2 || version > 5 {
+		return nil, errors.New("pickle: not of protocol 2 to 5")
+	}
+	for {
+		op, err := u.byte()
+		if err != nil {
+			return nil, err
+		}
+		if op == opStop {
+			return u.result()
+		}
+		if err := u.step(op); err != nil {
+			return nil, err
+		}
+		if len(u.stack) > maxPickleDepth {
+			return nil, errors.New("pickle: too deep")
+		}
+	}
+}
+
+// result is the only value left when the program stops.
+func (u *unpickler) result() (any, error) {
+	if len(u.in) > 0 {
+		return nil, fmt.Errorf("pickle: %d bytes after its end", len(u.in))
+	}
+	if len(u.stack) != 1 {
+		return nil, fmt.Errorf("pickle: leaves %d values", len(u.stack))
+	}
+	return u.pop()
+}
+
+func (u *unpickler) step(op byte) error {
+	switch op {
+	case opFrame:
+		// A hint for readers of streams; all is here already.
+		_, err := u.take(8)
+		return err
+	case opMark:
+		u.push(pyMark{})
+	case opEmptyDict:
+		u.push(&pyDict{})
+	case opEmptyList:
+		u.push(&pyList{})
+	case opEmptyTuple:
+		u.push(pyTuple{})
+	case opTuple, opTuple1, opTuple2, opTuple3:
+		return u.tuple(op)
+	case opAppend, opAppends, opSetItem, opSetItems:
+		return u.extend(op)
+	case opBinInt, opBinInt1, opBinInt2:
+		return u.integer(op)
+	case opShortBinUnicode, opBinUnicode, opBinUnicode8, opShortBinBytes, opBinBytes, opBinBytes8:
+		return u.text(op)
+	case opMemoize, opBinPut, opLongBinPut, opBinGet, opLongBinGet:
+		return u.remember(op)
+	default:
+		return fmt.Errorf("pickle: opcode 0x%02x is not plain data", op)
+	}
+	return nil
+}
+
+func (u *unpickler) tuple(op byte) error {
+	var items []any
+	var err error
+	if op == opTuple {
+		items, err = u.popToMark()
+	} else {
+		items, err = u.popN(int(op-opTuple1) + 1)
+	}
+	if err == nil {
+		u.push(pyTuple(items))
+	}
+	return err
+}
+
+// extend adds one value, or all above the mark, to the list or dict below.
+func (u *unpickler) extend(op byte) error {
+	var items []any
+	var err error
+	switch op {
+	case opAppend:
+		items, err = u.popN(1)
+	case opSetItem:
+		items, err = u.popN(2)
+	default:
+		items, err = u.popToMark()
+	}
+	if err != nil {
+		return err
+	}
+	if len(u.stack) == 0 {
+		return errors.New("pickle: nothing to add to")
+	}
+	switch target := u.stack[len(u.stack)-1].(type) {
+	case *pyList:
+		if op != opAppend && op != opAppends {
+			return errors.New("pickle: key and value for a list")
+		}
+		target.items = append(target.items, items...)
+	case *pyDict:
+		if op != opSetItem && op != opSetItems || len(items)%2 != 0 {
+			return errors.New("pickle: no key and value for a dict")
+		}
+		for i := 0; i < len(items); i += 2 {
+			target.items = append(target.items, pyItem{items[i], items[i+1]})
+		}
+	default:
+		return fmt.Errorf("pickle: cannot add to a %T", target)
+	}
+	return nil
+}
+
+func (u *unpickler) integer(op byte) error {
+	width := map[byte]int{opBinInt: 4, opBinInt1: 1, opBinInt2: 2}[op]
+	b, err := u.take(uint64(width))
+	if err != nil {
+		return err
+	}
+	switch width {
+	case 1:
+		u.push(int64(b[0]))
+	case 2:
+		u.push(int64(binary.LittleEndian.Uint16(b)))
+	default:
+		u.push(int64(int32(binary.LittleEndian.Uint32(b)))) //nolint:gosec // Python writes a signed number
+	}
+	return nil
+}
+
+// text reads a str or a bytes with its length before it.
+func (u *unpickler) text(op byte) error {
+	var n uint64
+	var err error
+	switch op {
+	case opShortBinUnicode, opShortBinBytes:
+		n, err = u.number(1)
+	case opBinUnicode, opBinBytes:
+		n, err = u.number(4)
+	default:
+		n, err = u.number(8)
+	}
+	if err != nil {
+		return err
+	}
+	b, err := u.take(n)
+	if err != nil {
+		return err
+	}
+	switch op {
+	case opShortBinUnicode, opBinUnicode, opBinUnicode8:
+		if !utf8.Valid(b) {
+			return errors.New("pickle: str is not UTF-8")
+		}
+		u.push(string(b))
+	default:
+		u.push(append([]byte{}, b...))
+	}
+	return nil
+}
+
+// remember writes the top of the stack into the memo or reads from it.
+func (u *unpickler) remember(op byte) error {
+	var index uint64
+	var err error
+	switch op {
+	case opMemoize:
+		index = uint64(len(u.memo))
+	case opBinPut, opBinGet:
+		index, err = u.number(1)
+	default:
+		index, err = u.number(4)
+	}
+	if err != nil {
+		return err
+	}
+	i := uint32(index) //nolint:gosec // at most four bytes, or the memo's length
+	if op == opBinGet || op == opLongBinGet {
+		v, ok := u.memo[i]
+		if !ok {
+			return fmt.Errorf("pickle: nothing remembered as %d", i)
+		}
+		u.push(v)
+		return nil
+	}
+	if len(u.stack) == 0 {
+		return errors.New("pickle: nothing to remember")
+	}
+	top := u.stack[len(u.stack)-1]
+	if _, ok := top.(pyMark); ok {
+		return errors.New("pickle: a mark cannot be remembered")
+	}
+	u.memo[i] = top
+	return nil
+}
+
+func (u *unpickler) push(v any) { u.stack = append(u.stack, v) }
+
+func (u *unpickler) pop() (any, error) {
+	items, err := u.popN(1)
+	if err != nil {
+		return nil, err
+	}
+	return items[0], nil
+}
+
+// popN takes n values, none of which may be a mark.
+func (u *unpickler) popN(n int) ([]any, error) {
+	at := len(u.stack) - n
+	if at < 0 {
+		return nil, errors.New("pickle: takes more values than there are")
+	}
+	items := append([]any{}, u.stack[at:]...)
+	for _, v := range items {
+		if _, ok := v.(pyMark); ok {
+			return nil, errors.New("pickle: a mark is not a value")
+		}
+	}
+	u.stack = u.stack[:at]
+	return items, nil
+}
+
+// popToMark takes all values above the topmost mark, and the mark.
+func (u *unpickler) popToMark() ([]any, error) {
+	for at := len(u.stack) - 1; at >= 0; at-- {
+		if _, ok := u.stack[at].(pyMark); ok {
+			items := append([]any{}, u.stack[at+1:]...)
+			u.stack = u.stack[:at]
+			return items, nil
+		}
+	}
+	return nil, errors.New("pickle: no mark")
+}
+
+func (u *unpickler) byte() (byte, error) {
+	b, err := u.take(1)
+	if err != nil {
+		return 0, err
+	}
+	return b[0], nil
+}
+
+// number reads a little-endian unsigned number of 1, 4 or 8 bytes.
+func (u *unpickler) number(width int) (uint64, error) {
+	b, err := u.take(uint64(width))
+	if err != nil {
+		return 0, err
+	}
+	var n uint64
+	for i, c := range b {
+		n |= uint64(c) << (8 * i)
+	}
+	return n, nil
+}
+
+// take returns the next n bytes of the pickle, not a copy.
+func (u *unpickler) take(n uint64) ([]byte, error) {
+	if n > uint64(len(u.in)) {
+		return nil, errTruncated
+	}
+	b := u.in[:n]
+	u.in = u.in[n:]
+	return b, nil
+}
