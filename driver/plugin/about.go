@@ -1,0 +1,48 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/hashicorp/nomad/plugins/drivers/fsisolation"
+)
+
+// Name is what a jobspec's `driver` says. The agent configuration's `plugin`
+// block is named after the binary, nomad-driver-horovod.
+const Name = "horovod"
+
+// Version is the plugin's version, set by the linker in releases. Nomad wants a
+// semantic version.
+var Version = "0.1.0-dev"
+
+// handleVersion is the version of the state kept in task handles. A later
+// plugin must go on reading earlier ones: tasks outlive an upgrade.
+const handleVersion = 1
+
+func info() *base.PluginInfoResponse {
+	return &base.PluginInfoResponse{
+		Type:              base.PluginTypeDriver,
+		PluginApiVersions: []string{drivers.ApiVersion010},
+		PluginVersion:     Version,
+		Name:              Name,
+	}
+}
+
+// capabilities says "no file system isolation" although most tasks have it:
+// Nomad then builds no chroot and gives host paths in the environment, which
+// the driver makes true inside the task as well (see the package comment). The
+// price is that `nomad alloc exec` needs alloc-node-exec where ACLs are on.
+func capabilities() *drivers.Capabilities {
+	return &drivers.Capabilities{
+		SendSignals: true,
+		Exec:        true,
+		FSIsolation: fsisolation.None,
+		NetIsolationModes: []drivers.NetIsolationMode{
+			drivers.NetIsolationModeHost,
+			drivers.NetIsolationModeGroup,
+		},
+		MountConfigs: drivers.MountConfigSupportAll,
+	}
+}

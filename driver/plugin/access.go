@@ -1,0 +1,148 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"runtime"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// account is the user that a task runs as.
+type account struct {
+	uid, gid int
+	groups   []int
+}
+
+// lookupAccount finds a user by name. An empty name is the plugin's own user,
+// as in raw_exec.
+func lookupAccount(name string) (account, error) {
+	if name == "" {
+		groups, err := os.Getgroups()
+		return account{os.Geteuid(), os.Getegid(), groups}, err
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return account{}, fmt.Errorf("user = %q: %w", name, err)
+	}
+	var a account
+	if a.uid, err = strconv.Atoi(u.Uid); err != nil {
+		return account{}, fmt.Errorf("user = %q: uid %q is no number", name, u.Uid)
+	}
+	if a.gid, err = strconv.Atoi(u.Gid); err != nil {
+		return account{}, fmt.Errorf("user = %q: gid %q is no number", name, u.Gid)
+	}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return account{}, fmt.Errorf("user = %q: groups: %w", name, err)
+	}
+	for _, id := range ids {
+		if gid, err := strconv.Atoi(id); err == nil {
+			a.groups = append(a.groups, gid)
+		}
+	}
+	return a, nil
+}
+
+// readable is nil when the account may open the file for reading. The kernel
+// is asked with the account's own rights, so that access lists, and network
+// file systems that do not trust root, are judged as they will be.
+func (a account) readable(path string) error {
+	return a.try(func() error {
+		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	})
+}
+
+// executable is nil when the account may run the file at path.
+func (a account) executable(path string) error {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if fi.IsDir() {
+		return unix.EISDIR
+	}
+	if fi.Mode().Perm()&0o111 == 0 {
+		return unix.EACCES
+	}
+	// Opening with O_PATH needs search permission on the directories only;
+	// permission to run the file itself is then a matter of its mode.
+	return a.try(func() error {
+		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	})
+}
+
+// try runs f with the account's rights to files. They belong to the thread,
+// which is thrown away afterwards.
+func (a account) try(f func() error) error {
+	if os.Geteuid() != 0 || a.uid == 0 {
+		return f()
+	}
+	return onOwnThread(func() error {
+		// The wrappers in package unix would change the whole process.
+		if err := setThreadGroups(a.groups); err != nil {
+			return fmt.Errorf("setgroups: %w", err)
+		}
+		if err := unix.Setfsgid(a.gid); err != nil {
+			return fmt.Errorf("setfsgid: %w", err)
+		}
+		if err := unix.Setfsuid(a.uid); err != nil {
+			return fmt.Errorf("setfsuid: %w", err)
+		}
+		return f()
+	})
+}
+
+// interfacesOf lists the network interfaces of a network namespace, the host's
+// when path is empty.
+func interfacesOf(path string) ([]string, error) {
+	var names []string
+	list := func() error {
+		all, err := net.Interfaces()
+		for _, i := range all {
+			names = append(names, i.Name)
+		}
+		return err
+	}
+	if path == "" {
+		err := list()
+		return names, err
+	}
+	err := onOwnThread(func() error {
+		ns, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer ns.Close()
+		if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter network namespace %s: %w", path, err)
+		}
+		return list()
+	})
+	return names, err
+}
+
+// onOwnThread runs f on a thread that no other goroutine will use again: f may
+// change what belongs to the thread.
+func onOwnThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		done <- f()
+	}()
+	return <-done
+}

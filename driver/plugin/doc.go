@@ -1,0 +1,31 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package plugin is the Nomad task driver named "horovod".
+//
+// It knows nothing of ranks and rings. It checks what a jobspec asks for,
+// starts one agent per task with Nomad's own executor, and tells Nomad what the
+// agent says; all that makes training elastic happens in the agent (package
+// agent), which keeps running when this plugin or the Nomad client goes away.
+//
+//	Nomad client ──gRPC──> Driver ──gRPC──> executor ──fork──> agent ──> slots
+//	                         │  (this binary,  (this binary,     │
+//	                         │   no arguments)  `executor`)      │ appends
+//	                         └────────────── tails ───── events.jsonl
+//
+// The executor and the agent belong to the task, not to the plugin: what is
+// needed to find them again is in the task's handle, which Nomad keeps.
+//
+// # File systems
+//
+// With isolation "none" a task sees the host, like raw_exec. With "exec" it
+// runs in namespaces of its own with the task directory as root, like exec; but
+// where Nomad's exec driver copies the host's directories into every
+// allocation (gigabytes, where a deep-learning framework is installed), this one
+// binds them read-only. The task's own directories (local, secrets, tmp, alloc)
+// appear both below / and at the path they have on the host, so that
+// ${NOMAD_TASK_DIR} means the same file in either isolation. The driver's own
+// binary is bound as well, because the agent is that binary.
+//
+// The package runs on Linux only.
+package plugin

@@ -1,0 +1,61 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	nvidiaVisible = "NVIDIA_VISIBLE_DEVICES"
+	cudaVisible   = "CUDA_VISIBLE_DEVICES"
+
+	// reservationPrefix begins the variable that nomad-device-nvtopo adds for
+	// each `device` block of a task. Nomad lets a later block overwrite
+	// NVIDIA_VISIBLE_DEVICES of an earlier one, so only these together name all.
+	reservationPrefix = "KOLO_GPUS_"
+)
+
+// reservedGPUs lists the GPUs (UUIDs) that Nomad reserved for a task, from its
+// environment. That is the only place to look: after a restart of the client
+// Nomad restores the environment, but neither devices nor mounts.
+func reservedGPUs(env map[string]string) []string {
+	var gpus []string
+	add := func(value string) {
+		for id := range strings.SplitSeq(value, ",") {
+			id = strings.TrimSpace(id)
+			switch id {
+			case "", "none", "void", "all": // words of NVIDIA's container runtime: no reservation
+			default:
+				if !slices.Contains(gpus, id) {
+					gpus = append(gpus, id)
+				}
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		if strings.HasPrefix(key, reservationPrefix) {
+			add(env[key])
+		}
+	}
+	add(env[nvidiaVisible])
+	return gpus
+}
+
+// showGPUs makes all reserved GPUs, and no others, visible to every slot.
+//
+// CUDA itself looks at CUDA_VISIBLE_DEVICES alone, so without it a task with no
+// isolation would see the GPUs of its neighbours, and local rank 0 of every
+// allocation would take the host's first. It is never narrowed to one GPU per
+// slot: scripts pick theirs by local rank. A value inherited from the client's
+// own environment must not survive.
+func showGPUs(env map[string]string, gpus []string) {
+	if len(gpus) == 0 {
+		return
+	}
+	env[nvidiaVisible] = strings.Join(gpus, ",")
+	env[cudaVisible] = env[nvidiaVisible]
+}

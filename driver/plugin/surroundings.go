@@ -1,0 +1,83 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+)
+
+// surroundings is what validate may know of the machine and the task: plain
+// data and a few questions, so that tests can answer them.
+type surroundings struct {
+	plugin *Config
+	// env is the task's environment, taskDir, allocDir, localDir and secretsDir
+	// are paths on the host.
+	env                                     map[string]string
+	taskDir, allocDir, localDir, secretsDir string
+	mounts                                  []*drivers.MountConfig
+
+	// execIsolation is nil when this machine can isolate tasks.
+	execIsolation error
+	// exists says whether a host path is there.
+	exists func(hostPath string) bool
+	// readable is nil when the task's user may read the file at a host path,
+	// executable when that user may run it.
+	readable, executable func(hostPath string) error
+	// interfaces lists the network interfaces that the task will see.
+	interfaces func() ([]string, error)
+}
+
+// view translates between the paths a task uses and those of the host.
+type view struct {
+	// cwd is the directory that relative paths start at, as the task sees it.
+	cwd string
+	// shown are the parts of the host that the task sees; where one lies in
+	// another, the longer path wins.
+	shown []shownPath
+}
+
+type shownPath struct{ task, host string }
+
+// viewOf says what a task sees in the given isolation.
+func viewOf(isolation string, s *surroundings) view {
+	if isolation == isolationNone {
+		return view{cwd: s.taskDir, shown: []shownPath{{"/", "/"}}}
+	}
+	v := view{cwd: "/", shown: []shownPath{{"/", s.taskDir}}}
+	for _, m := range isolationMounts(s.plugin.BindPaths, s.taskDir, s.allocDir, "", "") {
+		v.shown = append(v.shown, shownPath{m.TaskPath, m.HostPath})
+	}
+	for _, m := range s.mounts {
+		v.shown = append(v.shown, shownPath{m.TaskPath, m.HostPath})
+	}
+	return v
+}
+
+// host returns the host's path of a task path, and the task's own absolute
+// form of it.
+func (v view) host(path string) (hostPath, taskPath string) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(v.cwd, path)
+	}
+	path = filepath.Clean(path)
+	best := shownPath{}
+	for _, s := range v.shown {
+		if within(path, s.task) && len(s.task) >= len(best.task) {
+			best = s
+		}
+	}
+	rel, err := filepath.Rel(best.task, path)
+	if err != nil { // cannot be: both are absolute
+		return path, path
+	}
+	return filepath.Join(best.host, rel), path
+}
+
+// within says whether path is dir or below it.
+func within(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}

@@ -1,0 +1,361 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent"
+)
+
+// plan is a checked task configuration with everything decided.
+type plan struct {
+	isolation string
+	gpus      []string
+	agent     agent.Config
+	// tokens are identities that Nomad gave in the environment alone, by the
+	// host path of the file to put them in.
+	tokens map[string]string
+}
+
+// validate checks a task's configuration against its surroundings and decides
+// all that was left open. Its error is a *ConfigError that names every field in
+// question, its value and what to do. It changes nothing.
+func validate(tc *TaskConfig, s *surroundings) (*plan, error) {
+	var p problems
+	out := &plan{gpus: reservedGPUs(s.env), tokens: map[string]string{}}
+	a := &out.agent
+
+	out.isolation = checkIsolation(&p, tc, s)
+	v := viewOf(out.isolation, s)
+	checkCounts(&p, tc, a, len(out.gpus))
+	checkTimes(&p, tc, a)
+	a.OnRingLost = choice(&p, "on_ring_lost", tc.OnRingLost, "fail", "restart")
+	a.Env = tc.Horovod.environment(&p)
+	checkCommand(&p, tc, a, s, v)
+	checkService(&p, tc, a, s)
+	checkInterface(&p, tc, a, s)
+	checkIdentity(&p, out, s, v)
+	fillFacts(&p, a, s.env)
+	return out, p.err()
+}
+
+func checkIsolation(p *problems, tc *TaskConfig, s *surroundings) string {
+	isolation := choice(p, "isolation", tc.Isolation, isolationExec, isolationNone)
+	switch {
+	case isolation == isolationNone && !s.plugin.AllowIsolationNone:
+		p.addf(`isolation = "none": not allowed on this client; use "exec", or set allow_isolation_none = true in the config of plugin "nomad-driver-horovod"`)
+	case isolation == isolationExec && s.execIsolation != nil:
+		p.addf(`isolation = "exec": not possible on this client (%v); use "none" where the client allows it`, s.execIsolation)
+	}
+	if isolation == isolationNone {
+		for _, m := range s.mounts {
+			if m.TaskPath != m.HostPath {
+				p.addf(`volume_mount at %q: needs isolation = "exec"; with "none" the task finds it at %q`, m.TaskPath, m.HostPath)
+			}
+		}
+	}
+	return isolation
+}
+
+// checkCounts decides slots and ring sizes. The plugin does not know the
+// group's count, so that np above what the group can give is found by the
+// agent's elastic_timeout only.
+func checkCounts(p *problems, tc *TaskConfig, a *agent.Config, gpus int) {
+	before := len(*p)
+	a.Slots = count(p, "slots", tc.Slots, max(gpus, 1), 1)
+	a.MinNP = count(p, "min_np", tc.MinNP, 1, 1)
+	a.NP = count(p, "np", tc.NP, a.MinNP, 1)
+	a.MaxNP = count(p, "max_np", tc.MaxNP, 0, 0)
+	a.ResetLimit = count(p, "reset_limit", tc.ResetLimit, 0, 0)
+	a.SlotRestarts = count(p, "slot_restarts", tc.SlotRestarts, 3, 0)
+	if len(*p) > before {
+		return // comparing values that are wrong by themselves only confuses
+	}
+	if a.MaxNP > 0 && a.MinNP > a.MaxNP {
+		p.addf("min_np = %d: is more than max_np = %d; lower min_np or raise max_np", a.MinNP, a.MaxNP)
+	}
+	if a.NP < a.MinNP {
+		p.addf("np = %d: is less than min_np = %d; raise np, or leave it out to start with min_np", a.NP, a.MinNP)
+	}
+	if a.MaxNP > 0 && a.NP > a.MaxNP && tc.NP != nil {
+		p.addf("np = %d: is more than max_np = %d; lower np or raise max_np", a.NP, a.MaxNP)
+	}
+	if a.MaxNP > 0 && a.Slots > a.MaxNP {
+		p.addf("slots = %d: is more than max_np = %d, so some could never train; lower slots (or the device count) or raise max_np", a.Slots, a.MaxNP)
+	}
+	if gpus > 0 && a.Slots > gpus {
+		p.addf("slots = %d: only %d GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out", a.Slots, gpus)
+	}
+}
+
+func checkTimes(p *problems, tc *TaskConfig, a *agent.Config) {
+	set := func(to *agent.Duration, field, value string, byDefault, least time.Duration) {
+		*to = agent.Duration(duration(p, field, value, byDefault, least))
+	}
+	set(&a.ElasticTimeout, "elastic_timeout", tc.ElasticTimeout, 10*time.Minute, time.Second)
+	set(&a.Settle, "settle", tc.Settle, time.Second, 0)
+	set(&a.GlooTimeout, "gloo_timeout", tc.GlooTimeout, 30*time.Second, time.Second)
+	set(&a.FinishTimeout, "finish_timeout", tc.FinishTimeout, time.Minute, 0)
+	set(&a.KillTimeout, "leave_timeout", tc.LeaveTimeout, 25*time.Second, time.Second)
+	if d := time.Duration(a.GlooTimeout); d%time.Second != 0 {
+		p.addf("gloo_timeout = %q: Horovod counts whole seconds", tc.GlooTimeout)
+	}
+}
+
+// checkCommand finds the command and, for Python, the script, where the task
+// will see them.
+func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings, v view) {
+	a.Args, a.Dir = tc.Args, v.cwd
+	if tc.Command == "" {
+		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
+		return
+	}
+	hostPath, taskPath := lookCommand(tc.Command, s, v)
+	a.Command = taskPath
+	switch {
+	case hostPath == "":
+		p.addf("command = %q: not found in %s%s", tc.Command, strings.Join(commandDirs(s.env), ", "), bindHint(v))
+		return
+	case !s.exists(hostPath):
+		p.addf("command = %q: no such file%s", tc.Command, bindHint(v))
+		return
+	}
+	if err := s.executable(hostPath); err != nil {
+		p.addf("command = %q: the task's user cannot run it (%v)", tc.Command, err)
+	}
+
+	script := pythonScript(tc.Command, tc.Args)
+	if script == "" {
+		return
+	}
+	hostPath, _ = v.host(script)
+	if err := s.readable(hostPath); errors.Is(err, fs.ErrNotExist) {
+		p.addf("args: script %q does not exist%s; bring it with an artifact, template or volume_mount block", script, bindHint(v))
+	} else if err != nil {
+		p.addf("args: script %q cannot be read by the task's user (%v)", script, err)
+	}
+}
+
+// bindHint reminds of the reason why something that is on the host is not seen.
+func bindHint(v view) string {
+	if v.cwd != "/" {
+		return ""
+	}
+	return ` in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`
+}
+
+// commandDirs are the directories searched for a command without a slash.
+func commandDirs(env map[string]string) []string {
+	path := env["PATH"]
+	if path == "" {
+		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	return filepath.SplitList(path)
+}
+
+// lookCommand finds a command as a shell would in the task's view. The host
+// path is empty when the search path has none.
+func lookCommand(command string, s *surroundings, v view) (hostPath, taskPath string) {
+	if strings.Contains(command, "/") {
+		return v.host(command)
+	}
+	for _, dir := range commandDirs(s.env) {
+		hostPath, taskPath = v.host(filepath.Join(dir, command))
+		if s.exists(hostPath) && s.executable(hostPath) == nil {
+			return hostPath, taskPath
+		}
+	}
+	return "", ""
+}
+
+// pythonScript is the script that a Python command line runs, "" if it runs
+// none (-m, -c) or is no Python.
+func pythonScript(command string, args []string) string {
+	if !strings.HasPrefix(filepath.Base(command), "python") {
+		return ""
+	}
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "-W" || arg == "-X": // take a value
+			i++
+		case strings.HasPrefix(arg, "-m") || strings.HasPrefix(arg, "-c"), arg == "-":
+			return ""
+		case !strings.HasPrefix(arg, "-"):
+			return arg
+		}
+	}
+	return ""
+}
+
+func checkService(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings) {
+	a.Service = tc.Service
+	if tc.Service == "" {
+		p.addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`)
+	}
+	label, port := tc.Port, ""
+	switch labels := portLabels(s.env); {
+	case label != "":
+		if port = s.env["NOMAD_PORT_"+cleanLabel(label)]; port == "" {
+			p.addf("port = %q: the group has no port with this label%s", label, listed(labels))
+			return
+		}
+	case len(labels) == 0:
+		p.addf(`port: the group reserves none; add network { port "kolo" {} } to the group and port = "kolo" to its service block`)
+		return
+	case len(labels) == 1:
+		port = s.env["NOMAD_PORT_"+labels[0]]
+	default:
+		if port = s.env["NOMAD_PORT_kolo"]; port == "" {
+			p.addf(`port: the group has several and none is labelled "kolo"; set port to the label of the service's port%s`, listed(labels))
+			return
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		p.addf("port: Nomad gave %q as its number; expected 1 to 65535", port)
+		return
+	}
+	a.Listen = "0.0.0.0:" + port
+}
+
+// portLabels lists the group's ports as they appear in variable names.
+func portLabels(env map[string]string) []string {
+	var labels []string
+	for key := range env {
+		if label, ok := strings.CutPrefix(key, "NOMAD_PORT_"); ok {
+			labels = append(labels, label)
+		}
+	}
+	slices.Sort(labels)
+	return labels
+}
+
+// cleanLabel is what Nomad makes of a port label in a variable name.
+func cleanLabel(label string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
+			return r
+		}
+		return '_'
+	}, label)
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "; there are none"
+	}
+	return "; there are: " + strings.Join(names, ", ")
+}
+
+func checkInterface(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings) {
+	a.Interface = tc.Interface
+	where := "interface"
+	if a.Interface == "" {
+		a.Interface, where = s.plugin.Interface, `interface (of plugin "nomad-driver-horovod")`
+	}
+	if a.Interface == "" {
+		return
+	}
+	names, err := s.interfaces()
+	if err != nil {
+		p.addf("%s = %q: cannot list the interfaces that the task sees: %v", where, a.Interface, err)
+		return
+	}
+	if !slices.Contains(names, a.Interface) {
+		p.addf("%s = %q: no such network interface%s", where, a.Interface, listed(names))
+	}
+}
+
+// checkIdentity finds the workload identity and the way to Nomad's API.
+func checkIdentity(p *problems, out *plan, s *surroundings, v view) {
+	// token returns the task's path of an identity's file. One that is only in
+	// the environment goes into a file too: the agent's environment is also
+	// its slots', and a file can be renewed.
+	token := func(file, key string) string {
+		hostPath := filepath.Join(s.secretsDir, file)
+		switch err := s.readable(hostPath); {
+		case err == nil:
+		case s.env[key] != "":
+			hostPath = filepath.Join(s.secretsDir, "kolo_"+file)
+			out.tokens[hostPath] = s.env[key]
+		case !errors.Is(err, fs.ErrNotExist):
+			p.addf("identity: %s cannot be read by the task's user (%v)", file, err)
+			return ""
+		default:
+			return ""
+		}
+		return inSecrets(s, v, filepath.Base(hostPath))
+	}
+	before := len(*p)
+	out.agent.TokenFile = token("nomad_token", "NOMAD_TOKEN")
+	out.agent.PeerTokenFile = token("nomad_kolo.jwt", "NOMAD_TOKEN_kolo")
+	if out.agent.TokenFile == "" && len(*p) == before {
+		p.addf("identity: the task has no workload identity; add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others")
+	}
+
+	socket := filepath.Join(s.secretsDir, "api.sock")
+	switch {
+	case s.exists(socket):
+		out.agent.NomadAddr = "unix://" + inSecrets(s, v, "api.sock")
+	case s.env["NOMAD_UNIX_ADDR"] != "":
+		out.agent.NomadAddr = s.env["NOMAD_UNIX_ADDR"]
+	default:
+		p.addf("identity: Nomad's Task API socket %s is missing; the client must run Nomad 1.5 or newer on Linux", socket)
+	}
+}
+
+// inSecrets is a file of the secrets directory as the task sees it. Isolated
+// tasks get the short path: a socket's must stay below 108 bytes.
+func inSecrets(s *surroundings, v view, name string) string {
+	if v.cwd == "/" {
+		return filepath.Join("/secrets", name)
+	}
+	return filepath.Join(s.secretsDir, name)
+}
+
+// fillFacts tells the agent who it is in Nomad's words.
+func fillFacts(p *problems, a *agent.Config, env map[string]string) {
+	for _, fact := range []struct {
+		key string
+		to  *string
+	}{
+		{"NOMAD_NAMESPACE", &a.Namespace},
+		{"NOMAD_JOB_ID", &a.JobID},
+		{"NOMAD_GROUP_NAME", &a.Group},
+		{"NOMAD_TASK_NAME", &a.Task},
+		{"NOMAD_ALLOC_ID", &a.AllocID},
+	} {
+		if *fact.to = env[fact.key]; *fact.to == "" {
+			p.addf("%s: is missing from the task's environment; Nomad 1.8 or newer sets it", fact.key)
+		}
+	}
+	index, err := strconv.Atoi(env["NOMAD_ALLOC_INDEX"])
+	if err != nil || index < 0 {
+		p.addf("NOMAD_ALLOC_INDEX = %q: Nomad should have set it to a number", env["NOMAD_ALLOC_INDEX"])
+	}
+	a.Index = index
+}
+
+// environment is what the agent runs with: the task's, the GPUs, and the name
+// of its configuration file.
+func (pl *plan) environment(env map[string]string, configFile string) []string {
+	env = maps.Clone(env)
+	showGPUs(env, pl.gpus)
+	env["KOLO_AGENT_CONFIG"] = configFile
+	list := make([]string, 0, len(env))
+	for k, v := range env {
+		list = append(list, fmt.Sprintf("%s=%s", k, v))
+	}
+	slices.Sort(list)
+	return list
+}

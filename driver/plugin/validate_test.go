@@ -1,0 +1,417 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent"
+)
+
+// host is a pretended client: the files on it, and what its owner allows.
+type host struct {
+	files      map[string]error // nil: readable and executable
+	interfaces []string
+	env        map[string]string
+	mounts     []*drivers.MountConfig
+	noExec     error
+	config     Config
+}
+
+const (
+	testAllocDir = "/data/alloc/a1"
+	testTaskDir  = testAllocDir + "/train"
+)
+
+// newHost is a client on which goodTask can run.
+func newHost() *host {
+	return &host{
+		files: map[string]error{
+			"/usr/bin/python3":                    nil,
+			testTaskDir + "/local/train.py":       nil,
+			testTaskDir + "/secrets/nomad_token":  nil,
+			testTaskDir + "/secrets/api.sock":     nil,
+			"/srv/venv/bin/python":                nil,
+			testTaskDir + "/local/bin/train.sh":   nil,
+			testTaskDir + "/local/unreadable.py":  fs.ErrPermission,
+			testTaskDir + "/local/not-executable": fs.ErrPermission,
+		},
+		interfaces: []string{"lo", "eth0", "ib0"},
+		env: map[string]string{
+			"PATH":              "/usr/local/bin:/usr/bin",
+			"NOMAD_NAMESPACE":   "default",
+			"NOMAD_JOB_ID":      "resnet",
+			"NOMAD_GROUP_NAME":  "workers",
+			"NOMAD_TASK_NAME":   "train",
+			"NOMAD_ALLOC_ID":    "a1",
+			"NOMAD_ALLOC_INDEX": "3",
+			"NOMAD_PORT_kolo":   "25000",
+		},
+		config: Config{AllowIsolationNone: true, BindPaths: []string{"/usr", "/etc"}},
+	}
+}
+
+func (h *host) surroundings() *surroundings {
+	access := func(path string) error {
+		err, there := h.files[path]
+		if !there {
+			return fs.ErrNotExist
+		}
+		return err
+	}
+	return &surroundings{
+		plugin: &h.config, env: h.env, mounts: h.mounts, execIsolation: h.noExec,
+		allocDir: testAllocDir, taskDir: testTaskDir,
+		localDir: testTaskDir + "/local", secretsDir: testTaskDir + "/secrets",
+		exists:   func(path string) bool { _, there := h.files[path]; return there },
+		readable: access, executable: access,
+		interfaces: func() ([]string, error) { return h.interfaces, nil },
+	}
+}
+
+func goodTask() *TaskConfig {
+	return &TaskConfig{Command: "python3", Args: []string{"local/train.py"}, Service: "resnet-ring"}
+}
+
+func TestValidateRefuses(t *testing.T) {
+	cases := map[string]struct {
+		change func(*TaskConfig, *host)
+		// says are the problems' sentences, each in full.
+		says []string
+	}{
+		"min_np above max_np": {
+			func(c *TaskConfig, _ *host) { c.MinNP, c.MaxNP = ptr(4.), ptr(2.) },
+			[]string{"min_np = 4: is more than max_np = 2; lower min_np or raise max_np"},
+		},
+		"np below min_np": {
+			func(c *TaskConfig, _ *host) { c.MinNP, c.NP = ptr(4.), ptr(2.) },
+			[]string{"np = 2: is less than min_np = 4; raise np, or leave it out to start with min_np"},
+		},
+		"np above max_np": {
+			func(c *TaskConfig, _ *host) { c.NP, c.MaxNP = ptr(9.), ptr(8.) },
+			[]string{"np = 9: is more than max_np = 8; lower np or raise max_np"},
+		},
+		"slots zero": {
+			func(c *TaskConfig, _ *host) { c.Slots = ptr(0.) },
+			[]string{"slots = 0: must be at least 1"},
+		},
+		"slots no whole number": {
+			func(c *TaskConfig, _ *host) { c.Slots = ptr(1.5) },
+			[]string{"slots = 1.5: must be a whole number"},
+		},
+		"slots above max_np": {
+			func(c *TaskConfig, _ *host) { c.Slots, c.MaxNP = ptr(4.), ptr(2.) },
+			[]string{"slots = 4: is more than max_np = 2, so some could never train; lower slots (or the device count) or raise max_np"},
+		},
+		"more slots than GPUs": {
+			func(c *TaskConfig, h *host) { c.Slots = ptr(2.); h.env[nvidiaVisible] = "GPU-a" },
+			[]string{"slots = 2: only 1 GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out"},
+		},
+		"negative reset_limit": {
+			func(c *TaskConfig, _ *host) { c.ResetLimit = ptr(-1.) },
+			[]string{"reset_limit = -1: must be at least 0"},
+		},
+		"no duration": {
+			func(c *TaskConfig, _ *host) { c.ElasticTimeout = "soon" },
+			[]string{`elastic_timeout = "soon": not a duration; write it like "90s" or "10m"`},
+		},
+		"duration too short": {
+			func(c *TaskConfig, _ *host) { c.LeaveTimeout = "0s" },
+			[]string{`leave_timeout = "0s": must be at least 1s`},
+		},
+		"half seconds for gloo": {
+			func(c *TaskConfig, _ *host) { c.GlooTimeout = "1500ms" },
+			[]string{`gloo_timeout = "1500ms": Horovod counts whole seconds`},
+		},
+		"unknown on_ring_lost": {
+			func(c *TaskConfig, _ *host) { c.OnRingLost = "retry" },
+			[]string{`on_ring_lost = "retry": must be "fail" or "restart"`},
+		},
+		"unknown isolation": {
+			func(c *TaskConfig, _ *host) { c.Isolation = "docker" },
+			[]string{`isolation = "docker": must be "exec" or "none"`},
+		},
+		"isolation none not allowed": {
+			func(c *TaskConfig, h *host) { c.Isolation = "none"; h.config.AllowIsolationNone = false },
+			[]string{`isolation = "none": not allowed on this client; use "exec", or set allow_isolation_none = true in the config of plugin "nomad-driver-horovod"`},
+		},
+		"isolation exec not possible": {
+			func(_ *TaskConfig, h *host) { h.noExec = errors.New("needs root") },
+			[]string{`isolation = "exec": not possible on this client (needs root); use "none" where the client allows it`},
+		},
+		"volume without isolation": {
+			func(c *TaskConfig, h *host) {
+				c.Isolation = "none"
+				h.mounts = []*drivers.MountConfig{{TaskPath: "/data", HostPath: "/srv/data"}}
+			},
+			[]string{`volume_mount at "/data": needs isolation = "exec"; with "none" the task finds it at "/srv/data"`},
+		},
+		"no command": {
+			func(c *TaskConfig, _ *host) { c.Command = "" },
+			[]string{`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`},
+		},
+		"command not in PATH": {
+			func(c *TaskConfig, _ *host) { c.Isolation, c.Command = "none", "python4" },
+			[]string{`command = "python4": not found in /usr/local/bin, /usr/bin`},
+		},
+		"command on the host but not in the task's view": {
+			func(c *TaskConfig, _ *host) { c.Command = "/srv/venv/bin/python" },
+			[]string{`command = "/srv/venv/bin/python": no such file in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`},
+		},
+		"command not executable": {
+			func(c *TaskConfig, _ *host) { c.Command = "local/not-executable" },
+			[]string{`command = "local/not-executable": the task's user cannot run it (permission denied)`},
+		},
+		"script missing": {
+			func(c *TaskConfig, _ *host) { c.Isolation, c.Args = "none", []string{"-u", "local/tarin.py"} },
+			[]string{`args: script "local/tarin.py" does not exist; bring it with an artifact, template or volume_mount block`},
+		},
+		"script unreadable": {
+			func(c *TaskConfig, _ *host) { c.Args = []string{"-W", "ignore", "/local/unreadable.py"} },
+			[]string{`args: script "/local/unreadable.py" cannot be read by the task's user (permission denied)`},
+		},
+		"no service": {
+			func(c *TaskConfig, _ *host) { c.Service = "" },
+			[]string{`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`},
+		},
+		"no port": {
+			func(_ *TaskConfig, h *host) { delete(h.env, "NOMAD_PORT_kolo") },
+			[]string{`port: the group reserves none; add network { port "kolo" {} } to the group and port = "kolo" to its service block`},
+		},
+		"several ports and no choice": {
+			func(_ *TaskConfig, h *host) {
+				delete(h.env, "NOMAD_PORT_kolo")
+				h.env["NOMAD_PORT_http"], h.env["NOMAD_PORT_tb"] = "1", "2"
+			},
+			[]string{`port: the group has several and none is labelled "kolo"; set port to the label of the service's port; there are: http, tb`},
+		},
+		"wrong port label": {
+			func(c *TaskConfig, _ *host) { c.Port = "rendezvous" },
+			[]string{`port = "rendezvous": the group has no port with this label; there are: kolo`},
+		},
+		"wrong interface": {
+			func(c *TaskConfig, _ *host) { c.Interface = "ens3" },
+			[]string{`interface = "ens3": no such network interface; there are: lo, eth0, ib0`},
+		},
+		"wrong interface of the plugin": {
+			func(_ *TaskConfig, h *host) { h.config.Interface = "ens3" },
+			[]string{`interface (of plugin "nomad-driver-horovod") = "ens3": no such network interface; there are: lo, eth0, ib0`},
+		},
+		"no identity": {
+			func(_ *TaskConfig, h *host) { delete(h.files, testTaskDir+"/secrets/nomad_token") },
+			[]string{"identity: the task has no workload identity; add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others"},
+		},
+		"identity unreadable": {
+			func(_ *TaskConfig, h *host) { h.files[testTaskDir+"/secrets/nomad_token"] = fs.ErrPermission },
+			[]string{"identity: nomad_token cannot be read by the task's user (permission denied)"},
+		},
+		"no Task API": {
+			func(_ *TaskConfig, h *host) { delete(h.files, testTaskDir+"/secrets/api.sock") },
+			[]string{"identity: Nomad's Task API socket /data/alloc/a1/train/secrets/api.sock is missing; the client must run Nomad 1.5 or newer on Linux"},
+		},
+		"not from Nomad": {
+			func(_ *TaskConfig, h *host) { delete(h.env, "NOMAD_JOB_ID"); h.env["NOMAD_ALLOC_INDEX"] = "x" },
+			[]string{
+				"NOMAD_JOB_ID: is missing from the task's environment; Nomad 1.8 or newer sets it",
+				`NOMAD_ALLOC_INDEX = "x": Nomad should have set it to a number`,
+			},
+		},
+		"knobs": {
+			func(c *TaskConfig, _ *host) {
+				c.Horovod = &Knobs{
+					CycleTimeMS: ptr(-1.), CacheCapacity: ptr(0.5), LogLevel: "loud",
+					AutotuneGaussianProcessNoise: ptr(1.5), TimelineMarkCycles: ptr(true),
+				}
+			},
+			[]string{
+				"horovod.cycle_time_ms = -1: must not be negative",
+				"horovod.cache_capacity = 0.5: must be a whole number",
+				"horovod.autotune_gaussian_process_noise = 1.5: must be between 0 and 1",
+				"horovod.timeline_mark_cycles = true: has no effect without timeline_filename; set that too",
+				`horovod.log_level = "loud": must be one of trace, debug, info, warning, error, fatal`,
+			},
+		},
+		"several at once": {
+			func(c *TaskConfig, _ *host) { c.Slots, c.Service, c.Interface = ptr(0.), "", "x" },
+			[]string{
+				"slots = 0: must be at least 1",
+				`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`,
+				`interface = "x": no such network interface; there are: lo, eth0, ib0`,
+			},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			task, h := goodTask(), newHost()
+			c.change(task, h)
+			_, err := validate(task, h.surroundings())
+			var refused *ConfigError
+			must.True(t, errors.As(err, &refused), must.Sprintf("got %v", err))
+			must.Eq(t, c.says, refused.Problems)
+		})
+	}
+}
+
+func TestValidateDecides(t *testing.T) {
+	// What goodTask comes to on newHost; cases say what differs.
+	base := agent.Config{
+		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: "/", Env: map[string]string{},
+		Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
+		ElasticTimeout: agent.Duration(10 * time.Minute), Settle: agent.Duration(time.Second),
+		GlooTimeout: agent.Duration(30 * time.Second), FinishTimeout: agent.Duration(time.Minute),
+		KillTimeout: agent.Duration(25 * time.Second),
+		Service:     "resnet-ring", Listen: "0.0.0.0:25000",
+		Namespace: "default", JobID: "resnet", Group: "workers", Task: "train", AllocID: "a1", Index: 3,
+		NomadAddr: "unix:///secrets/api.sock", TokenFile: "/secrets/nomad_token",
+	}
+	noIsolation := func(c *TaskConfig, a *agent.Config) {
+		c.Isolation = "none"
+		a.Dir = testTaskDir
+		a.NomadAddr = "unix://" + testTaskDir + "/secrets/api.sock"
+		a.TokenFile = testTaskDir + "/secrets/nomad_token"
+	}
+	cases := map[string]func(*TaskConfig, *host, *agent.Config){
+		"defaults":     func(*TaskConfig, *host, *agent.Config) {},
+		"no isolation": func(c *TaskConfig, _ *host, a *agent.Config) { noIsolation(c, a) },
+		"np follows min_np": func(c *TaskConfig, _ *host, a *agent.Config) {
+			c.MinNP = ptr(3.)
+			a.MinNP, a.NP = 3, 3
+		},
+		"no limit of settle": func(c *TaskConfig, _ *host, a *agent.Config) {
+			c.Settle = "0s"
+			a.Settle = 0
+		},
+		"a slot for each GPU of all device blocks": func(_ *TaskConfig, h *host, a *agent.Config) {
+			h.env["KOLO_GPUS_9f"] = "GPU-c,GPU-d"
+			h.env["KOLO_GPUS_1a"] = "GPU-a,GPU-b"
+			h.env[nvidiaVisible] = "GPU-c,GPU-d"
+			a.Slots = 4
+		},
+		"fewer slots than GPUs": func(c *TaskConfig, h *host, a *agent.Config) {
+			h.env[nvidiaVisible] = "GPU-c,GPU-d"
+			c.Slots = ptr(1.)
+			a.Slots = 1
+		},
+		"the only port whatever its label": func(_ *TaskConfig, h *host, a *agent.Config) {
+			delete(h.env, "NOMAD_PORT_kolo")
+			h.env["NOMAD_PORT_ring"] = "26000"
+			a.Listen = "0.0.0.0:26000"
+		},
+		"kolo among several ports": func(_ *TaskConfig, h *host, _ *agent.Config) {
+			h.env["NOMAD_PORT_tensorboard"] = "6006"
+		},
+		"a port label that no variable name can hold": func(c *TaskConfig, h *host, a *agent.Config) {
+			c.Port = "ring-port"
+			h.env["NOMAD_PORT_ring_port"] = "26001"
+			a.Listen = "0.0.0.0:26001"
+		},
+		"interface of the plugin": func(_ *TaskConfig, h *host, a *agent.Config) {
+			h.config.Interface = "ib0"
+			a.Interface = "ib0"
+		},
+		"the task's interface before the plugin's": func(c *TaskConfig, h *host, a *agent.Config) {
+			h.config.Interface, c.Interface = "ib0", "eth0"
+			a.Interface = "eth0"
+		},
+		"a second identity for peers": func(_ *TaskConfig, h *host, a *agent.Config) {
+			h.files[testTaskDir+"/secrets/nomad_kolo.jwt"] = nil
+			a.PeerTokenFile = "/secrets/nomad_kolo.jwt"
+		},
+		"identity in the environment only": func(_ *TaskConfig, h *host, a *agent.Config) {
+			delete(h.files, testTaskDir+"/secrets/nomad_token")
+			h.env["NOMAD_TOKEN"] = "ey"
+			a.TokenFile = "/secrets/kolo_nomad_token"
+		},
+		"command by path in the task directory": func(c *TaskConfig, _ *host, a *agent.Config) {
+			c.Command, c.Args = "local/bin/train.sh", nil
+			a.Command, a.Args = "/local/bin/train.sh", nil
+		},
+		"script of a module is not looked for": func(c *TaskConfig, _ *host, a *agent.Config) {
+			c.Args = []string{"-m", "train", "missing.py"}
+			a.Args = c.Args
+		},
+		"script at its host path": func(c *TaskConfig, _ *host, a *agent.Config) {
+			c.Args = []string{testTaskDir + "/local/train.py"}
+			a.Args = c.Args
+		},
+		"script in a volume": func(c *TaskConfig, h *host, a *agent.Config) {
+			h.mounts = []*drivers.MountConfig{{TaskPath: "/code", HostPath: "/srv/code"}}
+			h.files["/srv/code/train.py"] = nil
+			c.Args = []string{"/code/train.py"}
+			a.Args = c.Args
+		},
+		"knobs": func(c *TaskConfig, _ *host, a *agent.Config) {
+			c.Horovod = &Knobs{
+				FusionThresholdMB: ptr(0.5), CycleTimeMS: ptr(2.5), CacheCapacity: ptr(0.),
+				Autotune: ptr(true), StallCheck: ptr(false), LogLevel: "DEBUG",
+				LogWithTimestamp: ptr(true), TimelineFilename: "/alloc/t.json", NumNCCLStreams: ptr(2.),
+			}
+			a.Env = map[string]string{
+				"HOROVOD_FUSION_THRESHOLD": "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
+				"HOROVOD_AUTOTUNE": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "debug",
+				"HOROVOD_LOG_HIDE_TIME": "0", "HOROVOD_TIMELINE": "/alloc/t.json", "HOROVOD_NUM_NCCL_STREAMS": "2",
+			}
+		},
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			task, h, want := goodTask(), newHost(), base
+			change(task, h, &want)
+			got, err := validate(task, h.surroundings())
+			must.NoError(t, err)
+			must.Eq(t, want, got.agent)
+		})
+	}
+}
+
+func TestValidateMovesTokensToFiles(t *testing.T) {
+	task, h := goodTask(), newHost()
+	delete(h.files, testTaskDir+"/secrets/nomad_token")
+	h.env["NOMAD_TOKEN"], h.env["NOMAD_TOKEN_kolo"] = "ey1", "ey2"
+	got, err := validate(task, h.surroundings())
+	must.NoError(t, err)
+	must.Eq(t, map[string]string{
+		testTaskDir + "/secrets/kolo_nomad_token":    "ey1",
+		testTaskDir + "/secrets/kolo_nomad_kolo.jwt": "ey2",
+	}, got.tokens)
+}
+
+func TestReservedGPUs(t *testing.T) {
+	cases := map[string]struct {
+		env  map[string]string
+		want []string
+	}{
+		"none":                    {map[string]string{}, nil},
+		"one block":               {map[string]string{nvidiaVisible: "GPU-b,GPU-a"}, []string{"GPU-b", "GPU-a"}},
+		"words are no GPUs":       {map[string]string{nvidiaVisible: "all", "KOLO_GPUS_x": "void, none,"}, nil},
+		"blocks, the last twice":  {map[string]string{"KOLO_GPUS_b": "GPU-3", "KOLO_GPUS_a": "GPU-1,GPU-2", nvidiaVisible: "GPU-3"}, []string{"GPU-1", "GPU-2", "GPU-3"}},
+		"a mask set by who knows": {map[string]string{cudaVisible: "0"}, nil},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			must.Eq(t, c.want, reservedGPUs(c.env))
+		})
+	}
+}
+
+func TestEnvironmentShowsAllGPUs(t *testing.T) {
+	task, h := goodTask(), newHost()
+	h.env["KOLO_GPUS_1"], h.env["KOLO_GPUS_2"] = "GPU-a", "GPU-b"
+	h.env[nvidiaVisible], h.env[cudaVisible] = "GPU-b", "7"
+	before := maps.Clone(h.env)
+	pl, err := validate(task, h.surroundings())
+	must.NoError(t, err)
+	env := pl.environment(h.env, "/secrets/c.json")
+	must.SliceContains(t, env, "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b")
+	must.SliceContains(t, env, "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b")
+	must.SliceContains(t, env, "KOLO_AGENT_CONFIG=/secrets/c.json")
+	must.Eq(t, before, h.env, must.Sprint("the task's own environment is kept as Nomad gave it"))
+}
