@@ -1,0 +1,171 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Collector is the leader's side of one generation: it gathers blobs from the
+// agents and gives them out when a mesh is complete. It does no I/O. All
+// methods may be called concurrently, but Fills for one host should reach it
+// in the order in which they were returned.
+type Collector struct {
+	mu     sync.Mutex
+	meshes map[string]*gathering
+}
+
+// gathering is what the leader has of one scope.
+type gathering struct {
+	size   int
+	values map[string][]byte
+	// from is the host of each value.
+	from map[string]string
+	// complete meshes were given out by this leader, read ones by another.
+	complete, read bool
+	// settled: the values were dropped, because nobody needs them any more.
+	settled bool
+}
+
+// NewCollector begins a generation.
+func NewCollector() *Collector { return &Collector{meshes: map[string]*gathering{}} }
+
+// Submit takes values from the agent of a host and returns what is to be sent
+// out because of them. Values may be sent again: a host that does is sent the
+// complete mesh again. ErrConflict means that the ring cannot form.
+func (c *Collector) Submit(host string, puts []Put) ([]Fill, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var fills []Fill
+	added := map[string]map[string][]byte{}
+	again := map[string]bool{}
+	for _, p := range puts {
+		g, err := c.gathering(p)
+		if err != nil {
+			return fills, err
+		}
+		old, known := g.values[p.Key]
+		same := known && bytes.Equal(old, p.Value)
+		switch {
+		case g.settled:
+			continue
+		case g.complete && !same:
+			return fills, fmt.Errorf("%w: key %s of scope %s from %s", ErrConflict, clip(p.Key), clip(p.Scope), host)
+		case same && (g.complete || g.size == 0):
+			again[p.Scope] = true
+			continue
+		}
+		g.values[p.Key], g.from[p.Key] = p.Value, host
+		if g.size == 0 {
+			if added[p.Scope] == nil {
+				added[p.Scope] = map[string][]byte{}
+			}
+			added[p.Scope][p.Key] = p.Value
+		} else if len(g.values) == g.size {
+			g.complete = true
+			fills = append(fills, Fill{Scope: p.Scope, Values: g.values, Complete: true, Hosts: g.hosts()})
+		}
+	}
+	for _, scope := range sortedKeys(added) {
+		fills = append(fills, Fill{Scope: scope, Values: added[scope]})
+	}
+	for _, scope := range sortedKeys(again) {
+		fills = append(fills, c.meshes[scope].fill(scope, host))
+	}
+	return fills, nil
+}
+
+// Restore takes an agent's snapshot, and returns what is to be sent out. The
+// agent itself is sent all it may have missed.
+func (c *Collector) Restore(host string, s Snapshot) ([]Fill, error) {
+	c.mu.Lock()
+	for _, scope := range s.Released {
+		c.get(scope).read = true
+	}
+	c.mu.Unlock()
+
+	fills, err := c.Submit(host, s.Puts)
+	if err != nil {
+		return fills, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, scope := range sortedKeys(c.meshes) {
+		if g := c.meshes[scope]; g.size == 0 && len(g.values) > 0 {
+			fills = append(fills, g.fill(scope, host))
+		}
+	}
+	return fills, nil
+}
+
+// Withdraw drops the values of a slot that died, as its Store returned them,
+// unless one may have been read: then visible is true and nothing is dropped.
+func (c *Collector) Withdraw(puts []Put) (visible bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range puts {
+		g := c.meshes[p.Scope]
+		if g != nil && (g.complete || g.read || g.size == 0 && hasKey(g.values, p.Key)) {
+			return true
+		}
+	}
+	for _, p := range puts {
+		if g := c.meshes[p.Scope]; g != nil {
+			delete(g.values, p.Key)
+			delete(g.from, p.Key)
+		}
+	}
+	return false
+}
+
+// Settle drops the values of all complete meshes. Call it when all slots of
+// the ring are up.
+func (c *Collector) Settle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, g := range c.meshes {
+		if g.complete {
+			g.values, g.settled = nil, true
+		}
+	}
+}
+
+// gathering is where a value belongs, if it belongs anywhere.
+func (c *Collector) gathering(p Put) (*gathering, error) {
+	g := c.get(p.Scope)
+	if len(g.values) == 0 && !g.complete {
+		g.size = p.Size
+	}
+	if g.size != p.Size {
+		return nil, fmt.Errorf("rendezvous: scope %s has %d members for some and %d for others", clip(p.Scope), g.size, p.Size)
+	}
+	if g.size > 0 && !inMesh(p.Key, g.size) {
+		return nil, fmt.Errorf("rendezvous: key %s is not of scope %s with %d members", clip(p.Key), clip(p.Scope), g.size)
+	}
+	return g, nil
+}
+
+func (c *Collector) get(scope string) *gathering {
+	g := c.meshes[scope]
+	if g == nil {
+		g = &gathering{values: map[string][]byte{}, from: map[string]string{}}
+		c.meshes[scope] = g
+	}
+	return g
+}
+
+// hosts are those with a member in the mesh, all of them once it is complete.
+func (g *gathering) hosts() []string {
+	hosts := slices.Sorted(maps.Values(g.from))
+	return slices.Compact(hosts)
+}
+
+// fill is all there is of a scope, for one host.
+func (g *gathering) fill(scope, host string) Fill {
+	return Fill{Scope: scope, Values: maps.Clone(g.values), Complete: g.complete, Hosts: []string{host}}
+}

@@ -1,0 +1,138 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// scope is one mesh, or one user-made set of keys, of a Store.
+type scope struct {
+	// id is the name, with the round when that is not the first.
+	id string
+	// size is the number of members, 0 when not known; locals is how many of
+	// them live here.
+	size, locals int
+	// private scopes concern this host only.
+	private bool
+
+	// blobs are the values of number keys: local ones as they are written,
+	// all of them once released.
+	blobs map[string][]byte
+	// notes are all other values.
+	notes map[string][]byte
+	// owner says which local rank wrote a blob.
+	owner map[string]int
+	// released: all members' blobs are here and may be read.
+	released bool
+	// sent: the blobs were handed out for the leader.
+	sent bool
+	// changed is closed, and replaced, when a reader may find more than before.
+	changed chan struct{}
+	// left are the local members that have deleted their blob.
+	left map[int]bool
+	// charged is what each local rank has stored here, in bytes.
+	charged map[int]int
+}
+
+func newScope(id string) *scope {
+	return &scope{
+		id:      id,
+		blobs:   map[string][]byte{},
+		notes:   map[string][]byte{},
+		owner:   map[string]int{},
+		left:    map[int]bool{},
+		charged: map[int]int{},
+		changed: make(chan struct{}),
+	}
+}
+
+// wake lets all held readers look again.
+func (c *scope) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// readable is the value of key for a reader; wait says that it may yet come.
+func (c *scope) readable(key string) (value []byte, found, wait bool) {
+	if !isBlobKey(key) {
+		value, found = c.notes[key]
+		return value, found, false
+	}
+	if c.size == 0 {
+		value, found = c.blobs[key]
+		return value, found, !found
+	}
+	if !inMesh(key, c.size) {
+		return nil, false, false
+	}
+	if !c.released {
+		return nil, false, true
+	}
+	value, found = c.blobs[key]
+	return value, found, false
+}
+
+// complete says that all local members of a known mesh have written.
+func (c *scope) complete() bool { return c.size > 0 && len(c.owner) == c.locals }
+
+// puts are the local blobs, for the leader.
+func (c *scope) puts() []Put {
+	out := make([]Put, 0, len(c.owner))
+	for _, key := range sortedKeys(c.owner) {
+		out = append(out, Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
+	}
+	return out
+}
+
+// agrees says whether local blobs are what the leader gives out for them.
+func (c *scope) agrees(values map[string][]byte) bool {
+	for key := range c.owner {
+		if v, ok := values[key]; !ok || !bytes.Equal(v, c.blobs[key]) {
+			return false
+		}
+	}
+	return true
+}
+
+// isBlobKey: a member's number, written as strconv does.
+func isBlobKey(key string) bool {
+	if key == "0" {
+		return true
+	}
+	if key == "" || key[0] < '1' || key[0] > '9' {
+		return false
+	}
+	for i := 1; i < len(key); i++ {
+		if key[i] < '0' || key[i] > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// inMesh says whether key is that of a member of a mesh of a size.
+func inMesh(key string, size int) bool {
+	n, err := strconv.Atoi(key)
+	return err == nil && isBlobKey(key) && n < size
+}
+
+// splitSet takes a scope name apart at its process set: the mesh's name and
+// the set's hash, which is empty for a mesh without set.
+func splitSet(name string) (mesh, set string) {
+	if at := strings.LastIndex(name, infixSet); at >= 0 {
+		return name[:at], name[at+len(infixSet):]
+	}
+	return name, ""
+}
+
+// roundID distinguishes scopes of one name. No scope name contains a slash.
+func roundID(name string, round int) string {
+	if round == 0 {
+		return name
+	}
+	return name + "/" + strconv.Itoa(round)
+}

@@ -1,0 +1,285 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+var (
+	// ErrOver is what a Store answers once its generation has ended. It wraps
+	// ErrHold: a process that still asks is about to be stopped.
+	ErrOver = fmt.Errorf("rendezvous: generation is over: %w", ErrHold)
+	// ErrForeign: the slot has no such part in the ring.
+	ErrForeign = errors.New("rendezvous: key of another slot")
+	// ErrConflict: two values for one blob, one of which may have been read.
+	// The ring cannot form any more; the next generation has to.
+	ErrConflict = errors.New("rendezvous: blob differs from the one given out")
+	// ErrTooMuch: the slot has stored more than any Horovod does.
+	ErrTooMuch = errors.New("rendezvous: slot stores too much")
+)
+
+// Bounds of what one slot may store. Horovod keeps at most two blobs of the
+// global mesh at a time, 1.1 MiB with 4,096 ranks.
+const (
+	maxStored   = 16 << 20
+	storedExtra = 256 // bytes accounted for each value besides its own
+)
+
+// Store has the keys of one generation as one agent sees them. It does no I/O:
+// the agent carries what Outgoing returns to the leader's Collector, and what
+// the Collector gives out to Fill. All methods may be called concurrently.
+type Store struct {
+	mu      sync.Mutex
+	members Members
+	slots   map[int]*localSlot
+	scopes  map[string]*scope
+	// gone are the scopes that all local members have left.
+	gone map[string]bool
+	// set is the hash of process set 0, empty until the first slot uses it.
+	set    string
+	meshes int
+	out    []Put
+	news   chan struct{}
+	over   chan struct{}
+	ended  bool
+}
+
+// localSlot is a member of the ring whose process lives on this agent.
+type localSlot struct {
+	host   string
+	places map[string]place
+	// rounds count the times a scope was left.
+	rounds  map[string]int
+	arrived bool
+	left    [2 * meshKinds]bool
+	// visible: a blob of this slot was released in a mesh with others.
+	visible bool
+	// stored is what this slot has been charged for, in bytes.
+	stored int
+}
+
+// NewStore begins a generation. It fails on members that no ring can have.
+func NewStore(m Members) (*Store, error) {
+	if err := m.validate(); err != nil {
+		return nil, fmt.Errorf("rendezvous store: %w", err)
+	}
+	s := &Store{
+		members: m,
+		slots:   make(map[int]*localSlot, len(m.Local)),
+		scopes:  map[string]*scope{},
+		gone:    map[string]bool{},
+		meshes:  m.Meshes,
+		news:    make(chan struct{}, 1),
+		over:    make(chan struct{}),
+	}
+	for _, r := range m.Local {
+		s.slots[r] = s.newSlot(r)
+	}
+	return s, nil
+}
+
+func (s *Store) newSlot(rank int) *localSlot {
+	slot := s.members.Slots[rank]
+	return &localSlot{host: slot.Host, places: s.members.places(slot), rounds: map[string]int{}}
+}
+
+// Put stores a value that the process of a local rank sends. Sending the same
+// value again changes nothing.
+func (s *Store) Put(rank int, name, key string, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot, err := s.slot(rank)
+	if err != nil {
+		return err
+	}
+	s.learnSet(name)
+	c, err := s.scope(rank, name)
+	if err != nil {
+		return err
+	}
+	if !isBlobKey(key) {
+		return s.putNote(rank, c, key, value)
+	}
+	if p, _, ok := s.place(slot, name); ok && key != p.key() {
+		return fmt.Errorf("%w: rank %d has key %s of scope %s, not %s", ErrForeign, rank, p.key(), clip(name), clip(key))
+	}
+	old, known := c.blobs[key]
+	if known && bytes.Equal(old, value) && c.owner[key] == rank {
+		return nil
+	}
+	if known && c.released {
+		return fmt.Errorf("%w: key %s of scope %s", ErrConflict, key, clip(name))
+	}
+	if err := s.charge(rank, c, len(key)+len(value)); err != nil {
+		return err
+	}
+	c.blobs[key] = value
+	c.owner[key] = rank
+	if c.id == scopeGlobal {
+		slot.arrived = true
+		s.tell()
+	}
+	s.advance(c, key)
+	return nil
+}
+
+// putNote stores the value of a key that is not a number. Notes of a mesh feed
+// a hint only (which members share a machine), so they stay on this host.
+func (s *Store) putNote(rank int, c *scope, key string, value []byte) error {
+	if old, ok := c.notes[key]; ok && bytes.Equal(old, value) {
+		return nil
+	}
+	if err := s.charge(rank, c, len(key)+len(value)); err != nil {
+		return err
+	}
+	c.notes[key] = value
+	if c.size == 0 && !c.private && !isHint(key) {
+		s.send(Put{Scope: c.id, Key: key, Value: value})
+	}
+	return nil
+}
+
+// advance does what a new local blob makes possible.
+func (s *Store) advance(c *scope, key string) {
+	switch {
+	case c.size == 0:
+		c.wake()
+		if !c.private {
+			s.send(Put{Scope: c.id, Key: key, Value: c.blobs[key]})
+		}
+	case c.sent:
+		// A slot that was started again, in a mesh the leader knows of.
+		s.send(Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
+	case c.complete() && c.locals == c.size:
+		s.release(c)
+	case c.complete():
+		c.sent = true
+		s.send(c.puts()...)
+	}
+}
+
+// release lets the blobs of a mesh be read.
+func (s *Store) release(c *scope) {
+	c.released = true
+	if c.size > 1 {
+		for _, rank := range c.owner {
+			s.slots[rank].visible = true
+		}
+	}
+	c.wake()
+}
+
+// Get is the value that the process of a local rank asks for. A blob is waited
+// for until all members of its mesh have sent theirs, or for other scopes
+// until it is there; any other value is answered at once.
+func (s *Store) Get(ctx context.Context, rank int, name, key string) (value []byte, found bool, err error) {
+	for {
+		value, found, wait, err := s.read(rank, name, key)
+		if wait == nil || err != nil {
+			return value, found, err
+		}
+		select {
+		case <-wait:
+		case <-s.over:
+			return nil, false, ErrOver
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+// read looks once; wait is what to wait for before looking again.
+func (s *Store) read(rank int, name, key string) (value []byte, found bool, wait <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot, err := s.slot(rank)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	if s.scopes[roundID(name, slot.rounds[name])] == nil && !isBlobKey(key) {
+		return nil, false, nil, nil
+	}
+	c, err := s.scope(rank, name)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	value, found, held := c.readable(key)
+	if held {
+		return nil, false, c.changed, nil
+	}
+	return value, found, nil, nil
+}
+
+// Delete is what the process of a local rank sends when it has left a mesh,
+// that is, when it is connected to all others. Doing it again changes nothing.
+//
+// Each member deletes its own blob once per mesh. So the number of times a slot
+// has done that in a scope says which mesh of that name it means from then on,
+// and a process set that is removed and added again never sees old addresses.
+func (s *Store) Delete(rank int, name, key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot, err := s.slot(rank)
+	if err != nil {
+		return err
+	}
+	c := s.scopes[roundID(name, slot.rounds[name])]
+	if c == nil {
+		return nil
+	}
+	if !isBlobKey(key) {
+		delete(c.notes, key)
+		return nil
+	}
+	if owner, ok := c.owner[key]; !ok || owner != rank {
+		return nil
+	}
+	if c.size > 0 && !c.released {
+		return fmt.Errorf("rendezvous: rank %d leaves scope %s, which is not complete", rank, clip(name))
+	}
+	c.left[rank] = true
+	slot.rounds[name]++
+	if p, process, ok := s.place(slot, name); ok {
+		slot.left[p.stage+process] = true
+		s.tell()
+	}
+	s.drop(c)
+	return nil
+}
+
+// drop forgets a scope that all its local members have left.
+func (s *Store) drop(c *scope) {
+	for _, rank := range c.owner {
+		if !c.left[rank] {
+			return
+		}
+	}
+	if c.size > 0 && len(c.owner) < c.locals {
+		return
+	}
+	for rank, bytes := range c.charged {
+		s.slots[rank].stored -= bytes
+	}
+	delete(s.scopes, c.id)
+	s.gone[c.id] = true
+}
+
+// Close ends the generation: requests that are held, and all later ones, get
+// ErrOver.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return
+	}
+	s.ended = true
+	close(s.over)
+	clear(s.scopes)
+	s.out = nil
+}

@@ -1,0 +1,134 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Fill takes what the leader gives out. What this agent has no part in, or has
+// already, is ignored. ErrConflict means that the ring cannot form.
+func (s *Store) Fill(f Fill) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.gone[f.Scope] {
+		return nil
+	}
+	c := s.scopes[f.Scope]
+	if !f.Complete {
+		return s.fillKeys(c, f)
+	}
+	if c == nil || c.size == 0 {
+		return nil
+	}
+	if len(c.owner) < c.locals || !c.agrees(f.Values) {
+		return fmt.Errorf("%w: scope %s", ErrConflict, clip(f.Scope))
+	}
+	if c.released {
+		return nil
+	}
+	if len(f.Values) != c.size {
+		return fmt.Errorf("rendezvous: scope %s filled with %d of %d blobs", clip(f.Scope), len(f.Values), c.size)
+	}
+	maps.Copy(c.blobs, f.Values)
+	s.release(c)
+	return nil
+}
+
+// fillKeys adds values of a scope of unknown members.
+func (s *Store) fillKeys(c *scope, f Fill) error {
+	if c == nil {
+		c = newScope(f.Scope)
+		s.scopes[f.Scope] = c
+	}
+	if c.size > 0 {
+		return fmt.Errorf("rendezvous: scope %s has %d members here and none at the leader", clip(f.Scope), c.size)
+	}
+	for key, value := range f.Values {
+		switch {
+		case !isBlobKey(key):
+			c.notes[key] = value
+		case !hasKey(c.owner, key):
+			c.blobs[key] = value
+		}
+	}
+	c.wake()
+	return nil
+}
+
+// Outgoing hands out the values that the leader has not been given yet. What
+// is lost on the way is in the next Snapshot.
+func (s *Store) Outgoing() []Put {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.out
+	s.out = nil
+	return out
+}
+
+// News has an element when Outgoing may have values, or when a slot has
+// arrived or left a mesh. One element may stand for many events.
+func (s *Store) News() <-chan struct{} { return s.news }
+
+// Snapshot is everything a new leader needs of this agent.
+func (s *Store) Snapshot() Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var snap Snapshot
+	for _, id := range slices.Sorted(maps.Keys(s.scopes)) {
+		c := s.scopes[id]
+		switch {
+		case c.private, c.size > 0 && !c.sent:
+			continue
+		case c.released:
+			snap.Released = append(snap.Released, id)
+		}
+		snap.Puts = append(snap.Puts, c.puts()...)
+		if c.size == 0 {
+			for _, key := range slices.Sorted(maps.Keys(c.notes)) {
+				if !isHint(key) {
+					snap.Puts = append(snap.Puts, Put{Scope: id, Key: key, Value: c.notes[key]})
+				}
+			}
+		}
+	}
+	return snap
+}
+
+// Withdraw drops what a slot that died has stored, so that it can be started
+// again in its place. If visible, somebody may be connecting to the dead
+// process already, and nothing is dropped: the ring will not form. Otherwise
+// the leader has to withdraw puts too, and has the last word.
+func (s *Store) Withdraw(rank int) (puts []Put, visible bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := s.slots[rank]
+	if slot == nil {
+		return nil, false
+	}
+	if slot.visible {
+		return nil, true
+	}
+	for _, c := range s.scopes {
+		for key, owner := range c.owner {
+			if owner != rank {
+				continue
+			}
+			if c.size == 0 && !c.private || c.sent {
+				puts = append(puts, Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
+			}
+			delete(c.owner, key)
+			delete(c.blobs, key)
+			c.released = false // a mesh of one: all others make a slot visible
+		}
+		delete(c.charged, rank) // the account begins anew below
+	}
+	s.out = slices.DeleteFunc(s.out, func(p Put) bool {
+		return slices.ContainsFunc(puts, func(q Put) bool { return p.Scope == q.Scope && p.Key == q.Key })
+	})
+	s.slots[rank] = s.newSlot(rank)
+	return puts, false
+}

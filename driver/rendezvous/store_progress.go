@@ -1,0 +1,47 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+// Arrived says whether a slot waits in, or has passed, the ring's first mesh:
+// its process has started up and holds the rank it was given.
+func (s *Store) Arrived(rank int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := s.slots[rank]
+	return slot != nil && slot.arrived
+}
+
+// Up says whether a slot has left the last mesh of its initialisation.
+func (s *Store) Up(rank int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slot := s.slots[rank]
+	if slot == nil {
+		return false
+	}
+	if s.meshes == meshKinds {
+		return slot.left[stageCross]
+	}
+	return slot.left[stageCross+meshKinds]
+}
+
+// Initialized tells the store that a process's initialisation is over, which
+// its worker_addresses PUT shows. If it has not used process sets by then, this
+// Horovod builds three meshes. Without this, and without Members.Meshes, a
+// slot of such a Horovod is never up.
+func (s *Store) Initialized(rank int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slot := s.slots[rank]; slot != nil && s.meshes == 0 && slot.left[stageCross] {
+		s.meshes = meshKinds
+		s.tell()
+	}
+}
+
+// Meshes is how many meshes this Horovod builds: 6, 3, or 0 if not known.
+func (s *Store) Meshes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.meshes
+}

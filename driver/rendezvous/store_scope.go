@@ -1,0 +1,99 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// slot finds a local member.
+func (s *Store) slot(rank int) (*localSlot, error) {
+	if s.ended {
+		return nil, ErrOver
+	}
+	slot := s.slots[rank]
+	if slot == nil {
+		return nil, fmt.Errorf("%w: rank %d is not of this host", ErrForeign, rank)
+	}
+	return slot, nil
+}
+
+// learnSet takes the first process set that a slot uses for process set 0: it
+// is the first one that every process makes. Its hash cannot be known before.
+func (s *Store) learnSet(name string) {
+	mesh, set := splitSet(name)
+	if s.set == "" && set != "" && mesh == scopeGlobal {
+		s.set = set
+		s.meshes = 2 * meshKinds
+	}
+}
+
+// place is the slot's part in a standard mesh; process is what to add to its
+// stage for process set 0.
+func (s *Store) place(slot *localSlot, name string) (p place, process int, ok bool) {
+	mesh, set := splitSet(name)
+	p, ok = slot.places[mesh]
+	if set == "" {
+		return p, 0, ok
+	}
+	return p, meshKinds, ok && set == s.set
+}
+
+// scope finds or makes the scope that a local rank means by a name.
+func (s *Store) scope(rank int, name string) (*scope, error) {
+	slot := s.slots[rank]
+	id := roundID(name, slot.rounds[name])
+	if c := s.scopes[id]; c != nil {
+		return c, nil
+	}
+	c := newScope(id)
+	if p, _, ok := s.place(slot, name); ok {
+		c.size, c.locals = p.size, p.locals
+		c.private = p.size == p.locals
+	} else {
+		mesh, _ := splitSet(name)
+		c.private = mesh == prefixLocal+slot.host
+	}
+	if err := s.charge(rank, c, len(id)); err != nil {
+		return nil, err
+	}
+	s.scopes[id] = c
+	return c, nil
+}
+
+func (s *Store) send(puts ...Put) {
+	s.out = append(s.out, puts...)
+	s.tell()
+}
+
+func (s *Store) tell() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
+}
+
+// charge accounts for bytes that a slot is about to store in a scope.
+func (s *Store) charge(rank int, c *scope, bytes int) error {
+	slot := s.slots[rank]
+	if slot.stored+bytes+storedExtra > maxStored {
+		return fmt.Errorf("%w: rank %d, %d bytes", ErrTooMuch, rank, slot.stored)
+	}
+	slot.stored += bytes + storedExtra
+	c.charged[rank] += bytes + storedExtra
+	return nil
+}
+
+// isHint: rank_<i>, by which Gloo finds members on its own machine.
+func isHint(key string) bool { return strings.HasPrefix(key, "rank_") }
+
+func hasKey[V any](m map[string]V, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
