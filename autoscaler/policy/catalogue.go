@@ -7,4 +7,15 @@ package policy
 var registry = []entry{
 	fifoEntry,
 	elasticFIFOEntry,
+	roundRobinEntry,
+	srjfEntry,
+	elasticSRJFEntry,
+	tiresiasEntry,
+	elasticTiresiasEntry,
+	ffdlEntry,
+	afslEntry,
+	optimusEntry,
+	dragonEntry,
+	themisEntry,
+	gandivaEntry,
 }

@@ -35,7 +35,7 @@ func (e *elasticFIFO) Allocate(s *Snapshot) Decision {
 	pools := split(s, &d)
 	for _, p := range pools {
 		order := p.byPriority(nil)
-		p.pin(nil)
+		p.pin()
 		p.minima(order, "its turn in order of arrival")
 		p.grow(order, e.Efficiency, "shares free GPUs in equal steps")
 	}

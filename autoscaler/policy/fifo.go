@@ -28,27 +28,29 @@ func (f *fifo) Allocate(s *Snapshot) Decision {
 	var d Decision
 	pools := split(s, &d)
 	for _, p := range pools {
-		p.hold()
+		p.hold(true)
 		p.gang(p.byPriority(nil), f.Strict, "its turn in order of arrival")
 	}
 	settle(&d, pools)
 	return d
 }
 
-// hold keeps every running job at its present size, or the nearest allowed
-// one below, shrinking to the minimum where the capacity went down.
-func (p *pool) hold() {
+// hold keeps running jobs at their present size, or the nearest allowed one
+// below, shrinking to the minimum where the capacity went down. With all
+// false it holds only those that must not be suspended.
+func (p *pool) hold(all bool) {
 	for _, c := range p.jobs {
-		if c.Count > 0 && p.set(c, c.low) {
+		if c.Count > 0 && (all || c.pinned) && p.set(c, c.low) {
 			c.why = "runs to its end"
 		}
 	}
 	for _, c := range p.jobs {
-		if n := c.floor(c.Count); n > c.n && c.n > 0 {
+		if c.n == 0 {
+			continue
+		}
+		if n := c.floor(c.Count); n > c.n {
 			p.set(c, n)
 		}
-		if c.Count > 0 && c.n > 0 {
-			c.want = c.n
-		}
+		c.want = c.n
 	}
 }

@@ -67,7 +67,7 @@ type Job struct {
 
 	Min, Max  int   // workers while running; 1 <= Min <= Max
 	Preferred int   // what the user would ask for on a fixed-size cluster
-	Sizes     []int // allowed sizes between Min and Max, nil is all
+	Sizes     []int // allowed sizes between Min and Max, ascending; nil is all
 
 	// PerWorker is how many GPUs one worker holds, 1 when 0.
 	PerWorker int

@@ -70,6 +70,20 @@ func (c *candidate) left() (float64, bool) {
 	return 0, false
 }
 
+// ServicePrior is added to the attained service (GPU-seconds) of a job of
+// unknown length to guess what it still needs: the guess that a job is half
+// through, with a start that keeps fresh jobs from looking free of cost.
+const ServicePrior = 600
+
+// guess is the remaining work in seconds on one worker: declared, or else
+// the attained service plus ServicePrior.
+func (c *candidate) guess() float64 {
+	if left, ok := c.left(); ok {
+		return left
+	}
+	return c.Attained + ServicePrior
+}
+
 // pool is the GPUs of one type and the jobs that draw on them, in the order
 // of the snapshot.
 type pool struct {
@@ -119,32 +133,12 @@ func (p *pool) byPriority(compare func(a, b *candidate) int) []*candidate {
 	return order
 }
 
-// pin gives every running job that must not be suspended the size that at
-// answers (its minimum when at is nil). Where the capacity shrank too far
-// for that they get their minimum, and the last ones nothing.
-func (p *pool) pin(at func(*candidate) int) {
-	need := 0
-	for _, c := range p.jobs {
-		if c.pinned {
-			need += c.cost(c.low)
-		}
-	}
-	// Minima first, so that no pinned job loses its minimum to the size of
-	// another one.
-	if need == 0 {
-		return
-	}
+// pin gives every running job that must not be suspended its minimum, in
+// order of arrival where the capacity shrank too far for all.
+func (p *pool) pin() {
 	for _, c := range p.jobs {
 		if c.pinned && p.set(c, c.low) {
 			c.why = "keeps its minimum: it must not be suspended"
-		}
-	}
-	if at == nil {
-		return
-	}
-	for _, c := range p.jobs {
-		if n := at(c); c.pinned && c.n > 0 && n > c.n {
-			p.set(c, n)
 		}
 	}
 }

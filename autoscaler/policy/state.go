@@ -1,0 +1,40 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import "encoding/json"
+
+// load reads a policy's own state. State that does not parse (of another
+// policy, say, or an older version) counts as none: every policy can start
+// from nothing.
+func load[T any](s *Snapshot) T {
+	var state T
+	if len(s.State) == 0 {
+		return state
+	}
+	if err := json.Unmarshal(s.State, &state); err != nil {
+		var none T
+		return none
+	}
+	return state
+}
+
+// save writes a policy's own state.
+func save(d *Decision, state any) {
+	b, err := json.Marshal(state)
+	if err != nil {
+		// States are plain structs of finite numbers; a NaN among them must
+		// not take the autoscaler down.
+		return
+	}
+	d.State = b
+}
+
+// wake asks for a decision at t, or earlier if one was asked for already.
+// Times that are not in the future are no wish.
+func (d *Decision) wake(now, t float64) {
+	if t > now && (d.Wake == 0 || t < d.Wake) {
+		d.Wake = t
+	}
+}
