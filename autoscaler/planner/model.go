@@ -1,0 +1,209 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import "time"
+
+// JobKey names a job in a region.
+type JobKey struct {
+	Namespace string `json:"namespace"`
+	ID        string `json:"id"`
+}
+
+// String is namespace/id, or the id alone in the default namespace.
+func (k JobKey) String() string {
+	if k.Namespace == "" || k.Namespace == "default" {
+		return k.ID
+	}
+	return k.Namespace + "/" + k.ID
+}
+
+// NodeState says what a node's room is good for.
+type NodeState int
+
+const (
+	Ready   NodeState = iota // takes new workers
+	Closed                   // ineligible: keeps its workers, takes none
+	Leaving                  // draining, down or disconnected: its workers will be placed elsewhere
+)
+
+// Node is a machine. All amounts are what elastic jobs may use: what other
+// workloads hold is already taken off. Negative amounts are allowed and mean
+// that there is nothing.
+type Node struct {
+	ID     string
+	Name   string
+	Pool   string
+	State  NodeState
+	CPU    int // MHz
+	Memory int // MiB
+	Bins   []Bin
+}
+
+// Bin is a device group of a node, or the node's CPU slots. One worker takes
+// all its slots from one bin, as Nomad fills a device ask from one group.
+type Bin struct {
+	Type  string
+	Slots int
+}
+
+// Place is a bin of a node, by index into Cluster.Nodes and Node.Bins.
+type Place struct{ Node, Bin int }
+
+// Class is a set of places that groups with the same needs share, so that ten
+// thousand groups do not hold ten thousand lists.
+type Class struct {
+	Places []Place
+}
+
+// Need is what one worker holds.
+type Need struct {
+	Slots  int // at least 1
+	CPU    int // MHz
+	Memory int // MiB
+}
+
+// Group is one elastic group of a job.
+type Group struct {
+	Name     string
+	Count    int // as written in the job
+	Min, Max int // what Nomad accepts
+	Need     Need
+	Class    *Class // where its workers may go
+
+	// Live are the places of allocations that have not ended, those being
+	// stopped included. A place of {-1, -1} is somewhere unknown.
+	Live []Place
+	// Spread says that no two workers may share a node.
+	Spread bool
+}
+
+// Job is one elastic job.
+type Job struct {
+	Key      JobKey
+	Pool     string
+	Index    uint64 // JobModifyIndex that writes are conditional on
+	Priority int
+	Groups   []Group
+
+	Min, Max    int   // total workers while running
+	Sizes       []int // allowed totals, nil is all
+	Suspendable bool
+	Started     bool // had a worker once
+
+	// Hands off, each with a reason to show; "" is none.
+	Frozen string // a worker completed, or the job ended: never again
+	Left   string // stopped, paused, invalid, deployment running: while it lasts
+	Sick   string // a worker sits on an unhealthy node: while it lasts
+
+	LastChange   time.Time // of any count, whoever made it
+	PendingSince time.Time // since when workers wait for a place; zero when none does
+	HandUntil    time.Time // a user's own count is honoured until then
+	GrowAfter    time.Time // a placement failed: no growth before
+
+	// KeepUntil is when a job without workers would be garbage to Nomad; zero
+	// when it cannot become so.
+	KeepUntil time.Time
+}
+
+// Count is the number of workers the job asks Nomad for.
+func (j *Job) Count() int {
+	n := 0
+	for i := range j.Groups {
+		n += j.Groups[i].Count
+	}
+	return n
+}
+
+// Alive is the number of allocations that have not ended.
+func (j *Job) Alive() int {
+	n := 0
+	for i := range j.Groups {
+		n += len(j.Groups[i].Live)
+	}
+	return n
+}
+
+// Cluster is all that exists at one moment.
+type Cluster struct {
+	Nodes []Node
+	Jobs  []Job
+	// Others is room that must stay free, by node pool: slots that jobs which
+	// are not elastic are waiting for.
+	Others map[string]int
+}
+
+// Want is what the policy wants for one job.
+type Want struct {
+	Count  int
+	Reason string
+}
+
+// Options are the planner's settings.
+type Options struct {
+	Hold             time.Duration // a job is left alone for this long after a change
+	PlacementTimeout time.Duration // workers not placed for this long are taken back
+	PlacementRetry   time.Duration // and the job does not grow for this long
+	KeepAlive        time.Duration // a parked job is protected this long before it would be collected
+	MaxWrites        int           // actions per plan, 0 is no limit
+}
+
+// DefaultOptions are right for training jobs that take minutes or longer.
+func DefaultOptions() Options {
+	return Options{
+		Hold:             30 * time.Second,
+		PlacementTimeout: 30 * time.Second,
+		PlacementRetry:   2 * time.Minute,
+		KeepAlive:        time.Hour,
+		MaxWrites:        200,
+	}
+}
+
+// Cause says why a count changes.
+type Cause string
+
+const (
+	Start    Cause = "start"    // from no workers, for the first time
+	Resume   Cause = "resume"   // from no workers, again
+	Grow     Cause = "grow"     // more workers
+	Shrink   Cause = "shrink"   // fewer workers
+	Suspend  Cause = "suspend"  // to no workers
+	TakeBack Cause = "takeback" // workers that found no place
+	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
+)
+
+// Action is one job's writes. All steps of it belong together; each is
+// conditional on the index the one before it returned, the first on Index.
+type Action struct {
+	Job      JobKey
+	Index    uint64
+	Cause    Cause
+	Reason   string
+	From, To int // total workers
+	Steps    []Step
+}
+
+// Step is one group's new count.
+type Step struct {
+	Group    string
+	From, To int
+}
+
+// Wait is a job that has not got what the policy wants for it yet.
+type Wait struct {
+	Job   JobKey
+	Count int // now
+	Want  int
+	Why   string
+	Until time.Time // zero when only an event can end it
+}
+
+// Plan is what to do now.
+type Plan struct {
+	Actions []Action
+	Waits   []Wait
+	// Wake is when a new plan could say something else even if nothing
+	// changes; zero for never.
+	Wake time.Time
+}

@@ -1,0 +1,242 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Make plans the writes that bring the cluster closer to the wanted counts
+// without breaking a guarantee. wants is in the order of c.Jobs; growth is
+// given out in that order. c is only read.
+func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
+	m := &making{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), acted: map[int]bool{}}
+	for j := range c.Jobs {
+		m.target[j] = m.settle(j, wants[j])
+	}
+	for j := range c.Jobs {
+		if m.target[j] < c.Jobs[j].Count() {
+			m.shrink(j, wants[j])
+		}
+	}
+	// Room is counted after the shrinks were decided, but they free nothing
+	// yet: their workers are still alive.
+	m.room = newRoom(c)
+	draining := m.draining()
+	for j := range c.Jobs {
+		if m.target[j] > c.Jobs[j].Count() {
+			m.grow(j, wants[j], draining[c.Jobs[j].Pool])
+		}
+	}
+	for j := range c.Jobs {
+		m.keep(j)
+	}
+	return m.plan
+}
+
+// making is one plan in the making.
+type making struct {
+	*Cluster
+	now    time.Time
+	o      Options
+	target []int // total workers that this plan may move each job to
+	room   *room
+	acted  map[int]bool // jobs that have an action
+	plan   Plan
+}
+
+func (m *making) wait(j, want int, until time.Time, why string) {
+	job := &m.Jobs[j]
+	m.plan.Waits = append(m.plan.Waits, Wait{Job: job.Key, Count: job.Count(), Want: want, Why: why, Until: until})
+	m.wakeAt(until)
+}
+
+func (m *making) wakeAt(t time.Time) {
+	if t.After(m.now) && (m.plan.Wake.IsZero() || t.Before(m.plan.Wake)) {
+		m.plan.Wake = t
+	}
+}
+
+func (m *making) act(j int, a Action) {
+	m.acted[j] = true
+	if m.o.MaxWrites > 0 && len(m.plan.Actions) >= m.o.MaxWrites {
+		m.wakeAt(m.now.Add(time.Millisecond))
+		return
+	}
+	m.plan.Actions = append(m.plan.Actions, a)
+}
+
+// settle is the total that a job may go to now: what is wanted, brought
+// within its bounds, or its present count where it is to be left alone.
+func (m *making) settle(j int, w Want) int {
+	job := &m.Jobs[j]
+	count := job.Count()
+	want := job.allowed(w.Count)
+	if job.Frozen != "" {
+		if want != count {
+			m.wait(j, want, time.Time{}, job.Frozen)
+		}
+		return count
+	}
+	if job.Left != "" {
+		if want != count {
+			m.wait(j, want, time.Time{}, job.Left)
+		}
+		return count
+	}
+	if job.HandUntil.After(m.now) {
+		if want != count {
+			m.wait(j, want, job.HandUntil, "a user set the count by hand")
+		}
+		m.wakeAt(job.HandUntil)
+		return count
+	}
+	if n, stuck := m.stuck(j); stuck {
+		return n
+	}
+	if want == count {
+		return count
+	}
+	if job.Sick != "" {
+		m.wait(j, want, time.Time{}, job.Sick)
+		return count
+	}
+	if until := job.LastChange.Add(m.o.Hold); until.After(m.now) && !job.LastChange.IsZero() && (count > 0 || job.Started) {
+		m.wait(j, want, until, "resized just now")
+		return count
+	}
+	if want > count && job.GrowAfter.After(m.now) {
+		m.wait(j, want, job.GrowAfter, "its last workers found no place")
+		return count
+	}
+	return want
+}
+
+// stuck finds workers that Nomad was asked for long ago and could not place,
+// and says how many to go back to.
+func (m *making) stuck(j int) (int, bool) {
+	job := &m.Jobs[j]
+	pending := 0
+	for g := range job.Groups {
+		pending += m.pending(j, g)
+	}
+	if pending == 0 || job.Sick != "" {
+		return 0, false
+	}
+	since := job.PendingSince
+	if since.IsZero() {
+		since = m.now
+	}
+	if job.LastChange.After(since) {
+		since = job.LastChange
+	}
+	until := since.Add(m.o.PlacementTimeout)
+	if until.After(m.now) {
+		m.wakeAt(until)
+		return 0, false
+	}
+	placed := job.Count() - pending
+	n := job.allowed(placed)
+	if n > placed || n == 0 {
+		// The minimum is not there. A job that may wait gives back what it
+		// holds; another keeps its minimum and Nomad's queue.
+		if placed > 0 && job.Started && !job.Suspendable || !job.canBeZero() {
+			n = max(job.floor(), job.allowed(max(placed, job.Min)))
+		} else {
+			n = 0
+		}
+	}
+	return n, n < job.Count()
+}
+
+// allowed is the largest total of the job that is at most n: within its
+// bounds, one of its sizes, and 0 only where 0 keeps the promises.
+func (job *Job) allowed(n int) int {
+	if n < job.Min {
+		if job.mayStop() {
+			return 0
+		}
+		// A job that must not be suspended stays where it is rather than
+		// fall below its minimum, and below it is not pulled up here.
+		return max(job.floor(), min(job.Count(), job.smallest()))
+	}
+	n = min(n, job.Max)
+	if job.Sizes == nil {
+		return n
+	}
+	best := 0
+	for _, s := range job.Sizes {
+		if s <= n && s > best {
+			best = s
+		}
+	}
+	if best == 0 && !job.mayStop() {
+		return max(job.floor(), min(job.Count(), job.smallest()))
+	}
+	return best
+}
+
+// smallest is the smallest running size.
+func (job *Job) smallest() int {
+	if len(job.Sizes) > 0 {
+		return max(job.Min, slices.Min(job.Sizes))
+	}
+	return job.Min
+}
+
+// floor is the smallest total that Nomad accepts.
+func (job *Job) floor() int {
+	n := 0
+	for i := range job.Groups {
+		n += job.Groups[i].Min
+	}
+	return n
+}
+
+func (job *Job) canBeZero() bool { return job.floor() == 0 }
+
+// mayStop says whether 0 workers keep the promises made to the job: it has
+// not begun, or it may be suspended.
+func (job *Job) mayStop() bool {
+	return job.canBeZero() && (!job.Started || job.Suspendable)
+}
+
+// draining says in which pools workers are still ending, or will be by the
+// shrinks of this plan, so that more room is coming.
+func (m *making) draining() map[string]bool {
+	out := map[string]bool{}
+	for j := range m.Jobs {
+		job := &m.Jobs[j]
+		if job.Alive() > job.Count() || m.target[j] < min(job.Count(), job.Alive()) {
+			out[job.Pool] = true
+		}
+	}
+	return out
+}
+
+// keep protects a parked job before Nomad would collect it.
+func (m *making) keep(j int) {
+	job := &m.Jobs[j]
+	if job.KeepUntil.IsZero() || job.Count() != 0 || m.acted[j] || job.Frozen != "" || job.Left != "" {
+		return
+	}
+	if at := job.KeepUntil.Add(-m.o.KeepAlive); at.After(m.now) {
+		m.wakeAt(at)
+		return
+	}
+	m.act(j, Action{
+		Job: job.Key, Index: job.Index, Cause: Keep,
+		Reason: "protects the waiting job from garbage collection",
+		Steps:  []Step{{Group: job.Groups[0].Name}},
+	})
+}
+
+func (m *making) reason(from, to int, why string) string {
+	if why == "" {
+		return fmt.Sprintf("%d→%d", from, to)
+	}
+	return why
+}

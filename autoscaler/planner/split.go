@@ -1,0 +1,159 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// shrink writes down how a job gets down to its target: groups with the
+// fewest workers give first, so that the job ends up in few groups.
+func (m *making) shrink(j int, w Want) {
+	job := &m.Jobs[j]
+	from, to := job.Count(), m.target[j]
+	order := make([]int, len(job.Groups))
+	for g := range order {
+		order[g] = g
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return job.Groups[a].Count - job.Groups[b].Count
+	})
+	counts := job.counts()
+	left := from - to
+	// Workers that have no place yet go before any that train.
+	for _, g := range order {
+		n := min(left, m.pending(j, g), counts[g]-job.Groups[g].Min)
+		if n > 0 {
+			counts[g] -= n
+			left -= n
+		}
+	}
+	for _, g := range order {
+		n := min(left, counts[g]-job.Groups[g].Min)
+		if n > 0 {
+			counts[g] -= n
+			left -= n
+		}
+	}
+	if n, stuck := m.stuck(j); stuck && n == to {
+		m.act(j, m.action(j, counts, TakeBack, fmt.Sprintf("%d of %d workers found no place in %s", from-to, from, m.o.PlacementTimeout)))
+		return
+	}
+	cause := Shrink
+	if to == 0 {
+		cause = Suspend
+	}
+	m.act(j, m.action(j, counts, cause, m.reason(from, to, w.Reason)))
+}
+
+// grow writes down how far a job gets towards its target with the room there
+// is now, or why it has to wait.
+func (m *making) grow(j int, w Want, draining bool) {
+	job := &m.Jobs[j]
+	from, to := job.Count(), m.target[j]
+	if alive := job.Alive(); alive > from {
+		m.wait(j, to, time.Time{}, "workers of its last shrink are still ending")
+		return
+	}
+	for g := range job.Groups {
+		if m.pending(j, g) > 0 {
+			m.wait(j, to, job.LastChange.Add(m.o.PlacementTimeout), "workers it asked for are still being placed")
+			return
+		}
+	}
+	counts, room := m.room.split(j, to-from)
+	reach := job.allowed(from + room)
+	switch {
+	case from+room >= to:
+		reach = to
+	case draining && from+room < to:
+		// More room is coming; one resize is better than two.
+		m.wait(j, to, time.Time{}, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
+		return
+	}
+	if reach < max(1, job.smallest()) || reach <= from {
+		need := max(job.smallest(), from+1) - from
+		m.wait(j, to, time.Time{}, fmt.Sprintf("needs room for %d more, and there is room for %d", need, room))
+		return
+	}
+	if reach < from+room {
+		counts, _ = m.room.split(j, reach-from)
+	}
+	for g, n := range counts {
+		m.room.take(j, g, n-job.Groups[g].Count, true)
+	}
+	cause := Grow
+	switch {
+	case from == 0 && job.Started:
+		cause = Resume
+	case from == 0:
+		cause = Start
+	}
+	m.act(j, m.action(j, counts, cause, m.reason(from, reach, w.Reason)))
+	if reach < to {
+		m.wait(j, to, time.Time{}, fmt.Sprintf("there is room for %d of %d more", reach-from, to-from))
+	}
+}
+
+// counts are the present counts of the job's groups.
+func (job *Job) counts() []int {
+	out := make([]int, len(job.Groups))
+	for g := range job.Groups {
+		out[g] = job.Groups[g].Count
+	}
+	return out
+}
+
+// split shares n more workers out over a job's groups and returns the new
+// counts and how many found room. Groups that hold most of the job come
+// first, then the group with most room: fewest groups, then fewest nodes.
+func (r *room) split(j, n int) ([]int, int) {
+	job := &r.cluster.Jobs[j]
+	counts := job.counts()
+	if len(job.Groups) == 1 {
+		k := r.free(j, 0, min(n, job.Groups[0].Max-counts[0]))
+		counts[0] += max(0, k)
+		return counts, max(0, k)
+	}
+	// Groups may share nodes, so that what one takes the other has not: take
+	// on trial, group by group.
+	order := make([]int, len(job.Groups))
+	space := make([]int, len(job.Groups))
+	for g := range order {
+		order[g] = g
+		space[g] = r.free(j, g, min(n, job.Groups[g].Max-counts[g]))
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		if d := job.Groups[b].Count - job.Groups[a].Count; d != 0 {
+			return d
+		}
+		return space[b] - space[a]
+	})
+	r.trial = &[]taken{}
+	defer r.giveBack()
+	given := 0
+	for _, g := range order {
+		k := r.free(j, g, min(n-given, job.Groups[g].Max-counts[g]))
+		k = r.take(j, g, max(0, k), false)
+		counts[g] += k
+		given += k
+	}
+	return counts, given
+}
+
+// action lists the steps that lead to the new counts: those that give first.
+func (m *making) action(j int, counts []int, cause Cause, reason string) Action {
+	job := &m.Jobs[j]
+	a := Action{Job: job.Key, Index: job.Index, Cause: cause, Reason: reason, From: job.Count()}
+	for g, n := range counts {
+		a.To += n
+		if old := job.Groups[g].Count; n != old {
+			a.Steps = append(a.Steps, Step{Group: job.Groups[g].Name, From: old, To: n})
+		}
+	}
+	slices.SortStableFunc(a.Steps, func(x, y Step) int { return (x.To - x.From) - (y.To - y.From) })
+	return a
+}
