@@ -1,0 +1,309 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// Options say what cluster to start.
+type Options struct {
+	// Nomad is the Nomad binary.
+	Nomad string
+	// Clients is the number of client agents, 3 when 0.
+	Clients int
+	// Plugins maps the path of a plugin's binary to the HCL body of its
+	// `config` block on every client.
+	Plugins map[string]string
+	// ClientHCL is added to the `client` block of every client agent.
+	ClientHCL string
+	// Env is added to the environment of every agent, and so to that of tasks
+	// that run without isolation.
+	Env map[string]string
+	// ACL turns access control on; the cluster's API client then holds the
+	// management token.
+	ACL bool
+	// CPU (MHz) and MemoryMB are what each client offers, 8000 and 8192 when 0.
+	CPU, MemoryMB int
+	// Log receives one line for each thing done; nil discards them.
+	Log func(format string, args ...any)
+}
+
+// A Cluster is a running Nomad. Its methods may be called concurrently.
+type Cluster struct {
+	// API speaks to the server.
+	API *api.Client
+	// Address is the server's HTTP address.
+	Address string
+	// Token is the management token where ACLs are on.
+	Token string
+	// Nodes are the clients, c1 first.
+	Nodes []*Node
+	// Dir holds everything that the agents write.
+	Dir string
+
+	server  *agent
+	network network
+	reaper  *reaper
+	log     func(format string, args ...any)
+
+	stopOnce sync.Once
+	stopErr  error
+	signals  chan os.Signal
+}
+
+// Start starts a cluster and waits until its clients are ready. The caller must
+// Stop it.
+func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
+	if o.Clients == 0 {
+		o.Clients = 3
+	}
+	if o.CPU == 0 {
+		o.CPU = 8000
+	}
+	if o.MemoryMB == 0 {
+		o.MemoryMB = 8192
+	}
+	if o.Log == nil {
+		o.Log = func(string, ...any) {}
+	}
+	c := &Cluster{log: o.Log, signals: make(chan os.Signal, 1)}
+	// A short path: tasks have a Unix socket below it, and its name may have
+	// no more than 107 bytes.
+	if c.Dir, err = os.MkdirTemp("", "kolo-"); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(c.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	if c.network, err = newNetwork(ctx); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.Dir))
+	}
+	if c.reaper, err = startReaper(c.Dir, c.network.name); err != nil {
+		return nil, err
+	}
+	c.stopOnSignal()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Stop())
+		}
+	}()
+	if err := c.startServer(ctx, o); err != nil {
+		return nil, err
+	}
+	plugins, err := c.installPlugins(o.Plugins)
+	if err != nil {
+		return nil, err
+	}
+	for i := 1; i <= o.Clients; i++ {
+		if err := c.startClient(ctx, i, o, plugins); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.waitForNodes(ctx); err != nil {
+		return nil, err
+	}
+	where := "each in a network namespace of its own"
+	if c.network.shared() {
+		where = "all on the loopback interface"
+	}
+	o.Log("cluster: server at %s, %d clients, %s", c.Address, len(c.Nodes), where)
+	return c, nil
+}
+
+// Isolated says whether the clients have network namespaces, so that
+// Node.Cut works.
+func (c *Cluster) Isolated() bool { return !c.network.shared() }
+
+// Stop ends the agents and all tasks, and removes everything of the cluster.
+// Calls after the first do nothing.
+func (c *Cluster) Stop() error {
+	c.stopOnce.Do(func() {
+		signal.Stop(c.signals)
+		close(c.signals)
+		c.stopErr = c.reaper.reap()
+	})
+	return c.stopErr
+}
+
+// stopOnSignal stops the cluster on Ctrl-C and the like, and then lets the
+// signal do what it would have done. (The reaper would clean up anyway, but
+// behind the back of a shell that has its prompt again.)
+func (c *Cluster) stopOnSignal() {
+	signal.Notify(c.signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		sig, ok := <-c.signals
+		if !ok {
+			return
+		}
+		c.log("cluster: stopping on %s", sig)
+		_ = c.Stop()
+		signal.Reset(sig)
+		_ = syscall.Kill(os.Getpid(), sig.(syscall.Signal))
+	}()
+}
+
+// KeepLogs copies the logs of agents and allocations to dir.
+func (c *Cluster) KeepLogs(dir string) error {
+	var errs []error
+	for _, pattern := range []string{"*/agent.log", "*/agent.hcl", "*/alloc/*/alloc/logs/*", "*/alloc/*/*/executor.out", "*/alloc/*/*/*.jsonl"} {
+		paths, err := filepath.Glob(filepath.Join(c.Dir, pattern))
+		errs = append(errs, err)
+		for _, path := range paths {
+			rel, err := filepath.Rel(c.Dir, path)
+			errs = append(errs, err, copyFile(path, filepath.Join(dir, rel)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Cluster) startServer(ctx context.Context, o Options) error {
+	ports, err := c.ports()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(c.Dir, "server")
+	conf := agentConfig{
+		Name: "server", Dir: dir, IP: c.network.serverIP(), ACL: o.ACL, HeartbeatS: 5,
+		HTTP: ports[0], RPC: ports[1], Serf: ports[2],
+	}
+	text, err := conf.render(serverTemplate)
+	if err != nil {
+		return err
+	}
+	c.server = &agent{nomad: o.Nomad, dir: dir, env: o.Env}
+	if err := c.server.start(text); err != nil {
+		return err
+	}
+	c.server.conf = conf
+	c.Address = fmt.Sprintf("http://%s:%d", conf.IP, conf.HTTP)
+	if c.API, err = api.NewClient(&api.Config{Address: c.Address}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err = Until(ctx, "the server to lead", func(context.Context) error {
+		if err := c.server.alive(); err != nil {
+			return err
+		}
+		leader, err := c.API.Status().Leader()
+		if err == nil && leader == "" {
+			err = errors.New("no leader yet")
+		}
+		return err
+	})
+	if err != nil || !o.ACL {
+		return err
+	}
+	return Until(ctx, "the management token", func(context.Context) error {
+		token, _, err := c.API.ACLTokens().Bootstrap(nil)
+		if err != nil {
+			return err
+		}
+		c.Token = token.SecretID
+		c.API.SetSecretID(c.Token)
+		return nil
+	})
+}
+
+func (c *Cluster) startClient(ctx context.Context, i int, o Options, plugins map[string]string) error {
+	if err := c.network.addClient(ctx, i); err != nil {
+		return err
+	}
+	ports, err := c.ports()
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("c%d", i)
+	dir := filepath.Join(c.Dir, name)
+	conf := agentConfig{
+		Name: name, Dir: dir, IP: c.network.clientIP(i), Interface: c.network.clientInterface(), ACL: o.ACL,
+		HTTP: ports[0], RPC: ports[1], Serf: ports[2],
+		ServerIP: c.server.conf.IP, ServerRPC: c.server.conf.RPC,
+		PluginDir: filepath.Join(c.Dir, "plugins"), Plugins: plugins, ClientHCL: o.ClientHCL,
+		CPU: o.CPU, MemoryMB: o.MemoryMB,
+	}
+	text, err := conf.render(clientTemplate)
+	if err != nil {
+		return err
+	}
+	n := &Node{
+		Name: name, IP: conf.IP, index: i, cluster: c,
+		agent: &agent{nomad: o.Nomad, dir: dir, env: o.Env, prefix: c.network.enter(i), conf: conf},
+	}
+	c.Nodes = append(c.Nodes, n)
+	return n.agent.start(text)
+}
+
+// installPlugins copies the binaries to the clients' plugin_dir and returns
+// their configurations by file name. A copy, because a test that kills "the
+// plugin" must not meet another cluster's.
+func (c *Cluster) installPlugins(plugins map[string]string) (map[string]string, error) {
+	dir := filepath.Join(c.Dir, "plugins")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	configs := map[string]string{}
+	for _, path := range slices.Sorted(maps.Keys(plugins)) {
+		name := filepath.Base(path)
+		if err := copyFile(path, filepath.Join(dir, name)); err != nil {
+			return nil, fmt.Errorf("plugin: %w", err)
+		}
+		configs[name] = plugins[path]
+	}
+	return configs, nil
+}
+
+// ports returns HTTP, RPC and Serf ports for one agent: Nomad's usual ones
+// where it has an address of its own.
+func (c *Cluster) ports() ([3]int, error) {
+	if !c.network.shared() {
+		return [3]int{4646, 4647, 4648}, nil
+	}
+	var ports [3]int
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not wait
+		if err != nil {
+			return ports, err
+		}
+		defer l.Close() // at return: the three must differ
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}
+
+func copyFile(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	st, err := src.Stat()
+	if err != nil || !st.Mode().IsRegular() {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, st.Mode().Perm())
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Close())
+}

@@ -1,0 +1,103 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"text/template"
+)
+
+// agentConfig is what the configuration file of an agent is made from.
+type agentConfig struct {
+	Name       string
+	Dir        string
+	IP         string
+	Interface  string
+	ServerIP   string
+	HTTP, RPC  int
+	Serf       int
+	ServerRPC  int
+	ACL        bool
+	PluginDir  string
+	Plugins    map[string]string
+	ClientHCL  string
+	CPU        int
+	MemoryMB   int
+	HeartbeatS int
+}
+
+var commonTemplate = `
+name       = "{{.Name}}"
+data_dir   = "{{.Dir}}/data"
+bind_addr  = "{{.IP}}"
+log_level  = "DEBUG"
+disable_update_check = true
+leave_on_interrupt   = false
+leave_on_terminate   = false
+
+ports {
+  http = {{.HTTP}}
+  rpc  = {{.RPC}}
+  serf = {{.Serf}}
+}
+
+acl {
+  enabled = {{.ACL}}
+}
+`
+
+var serverTemplate = template.Must(template.New("server").Parse(commonTemplate + `
+server {
+  enabled          = true
+  bootstrap_expect = 1
+  raft_multiplier  = 1
+
+  # A lost node is noticed in seconds rather than in half a minute.
+  heartbeat_grace   = "{{.HeartbeatS}}s"
+  min_heartbeat_ttl = "{{.HeartbeatS}}s"
+}
+`))
+
+var clientTemplate = template.Must(template.New("client").Parse(commonTemplate + `
+plugin_dir = "{{.PluginDir}}"
+
+client {
+  enabled           = true
+  servers           = ["{{.ServerIP}}:{{.ServerRPC}}"]
+  network_interface = "{{.Interface}}"
+  alloc_dir         = "{{.Dir}}/alloc"
+  cpu_total_compute = {{.CPU}}
+  memory_total_mb   = {{.MemoryMB}}
+  max_kill_timeout  = "5m"
+  gc_interval       = "1h"
+
+  options {
+    # These ask addresses that a test machine does not have.
+    "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean"
+    "driver.allowlist"     = "horovod,raw_exec,exec"
+  }
+{{.ClientHCL}}
+}
+
+plugin "raw_exec" {
+  config {
+    enabled = true
+  }
+}
+{{range $name, $config := .Plugins}}
+plugin "{{$name}}" {
+  config {
+{{$config}}
+  }
+}
+{{end}}`))
+
+func (c agentConfig) render(t *template.Template) ([]byte, error) {
+	var buf bytes.Buffer
+	if err := t.Execute(&buf, c); err != nil {
+		return nil, fmt.Errorf("agent configuration of %s: %w", c.Name, err)
+	}
+	return buf.Bytes(), nil
+}

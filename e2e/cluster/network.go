@@ -1,0 +1,143 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// ErrShared is returned by Node.Cut and Node.Restore where the clients have no
+// network of their own.
+var ErrShared = errors.New("the clients share the host's network: not root, or no network namespaces here")
+
+// A network is a bridge of the host and a namespace per client. Its zero value
+// is the loopback interface shared by all.
+type network struct {
+	// name is that of the bridge; namespaces begin with it.
+	name string
+	// prefix is the first three octets of every address, with a dot.
+	prefix string
+}
+
+// newNetwork makes a bridge, or returns the shared network where this process
+// may not.
+func newNetwork(ctx context.Context) (network, error) {
+	if os.Geteuid() != 0 || !commandExists("ip") || !commandExists("nsenter") {
+		return network{}, nil
+	}
+	// Whoever creates the bridge owns its number: several clusters may start
+	// at the same time.
+	var last error
+	for n := range 64 {
+		net := network{name: fmt.Sprintf("kolo-%d", n), prefix: fmt.Sprintf("10.213.%d.", n)}
+		if last = ip(ctx, "link", "add", net.name, "type", "bridge"); last != nil {
+			if !strings.Contains(last.Error(), "File exists") {
+				return network{}, nil // no bridges here, as in many containers
+			}
+			continue
+		}
+		if err := net.up(ctx); err != nil {
+			_ = ip(ctx, "link", "del", net.name)
+			return network{}, err
+		}
+		return net, nil
+	}
+	return network{}, fmt.Errorf("no free network: %w", last)
+}
+
+func (n network) up(ctx context.Context) error {
+	if err := ip(ctx, "address", "add", n.prefix+"1/24", "dev", n.name); err != nil {
+		return err
+	}
+	return ip(ctx, "link", "set", n.name, "up")
+}
+
+// shared says whether clients have no namespaces.
+func (n network) shared() bool { return n.name == "" }
+
+// serverIP is where the server listens.
+func (n network) serverIP() string {
+	if n.shared() {
+		return "127.0.0.1"
+	}
+	return n.prefix + "1"
+}
+
+// clientIP is where client i, counted from 1, listens.
+func (n network) clientIP(i int) string {
+	if n.shared() {
+		return "127.0.0.1"
+	}
+	return fmt.Sprintf("%s%d", n.prefix, 10+i)
+}
+
+// clientInterface is what Nomad is told to take addresses from.
+func (n network) clientInterface() string {
+	if n.shared() {
+		return "lo"
+	}
+	return "eth0"
+}
+
+func (n network) namespace(i int) string { return fmt.Sprintf("%s-c%d", n.name, i) }
+func (n network) veth(i int) string      { return fmt.Sprintf("%s-v%d", n.name, i) }
+
+// addClient makes the namespace of client i.
+func (n network) addClient(ctx context.Context, i int) error {
+	if n.shared() {
+		return nil
+	}
+	ns, veth := n.namespace(i), n.veth(i)
+	for _, args := range [][]string{
+		{"netns", "add", ns},
+		{"link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", ns},
+		{"link", "set", veth, "master", n.name},
+		{"link", "set", veth, "up"},
+		{"-n", ns, "link", "set", "lo", "up"},
+		{"-n", ns, "address", "add", n.clientIP(i) + "/24", "dev", "eth0"},
+		{"-n", ns, "link", "set", "eth0", "up"},
+		{"-n", ns, "route", "add", "default", "via", n.serverIP()},
+	} {
+		if err := ip(ctx, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setLink plugs or unplugs client i.
+func (n network) setLink(ctx context.Context, i int, state string) error {
+	if n.shared() {
+		return ErrShared
+	}
+	return ip(ctx, "link", "set", n.veth(i), state)
+}
+
+// enter is the command prefix that runs something in client i's namespace.
+// nsenter leaves the mounts alone; `ip netns exec` would hide the cgroups.
+func (n network) enter(i int) []string {
+	if n.shared() {
+		return nil
+	}
+	return []string{"nsenter", "--net=/run/netns/" + n.namespace(i), "--"}
+}
+
+// ip runs iproute2's command.
+func ip(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func commandExists(name string) bool {
+	_, err := exec.LookPath(name)
+	return err == nil
+}

@@ -1,0 +1,135 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// A Node is one client of the cluster.
+type Node struct {
+	// Name is c1, c2 …; ID is Nomad's.
+	Name, ID string
+	// IP is the address of its agent and of its tasks.
+	IP string
+
+	index   int
+	agent   *agent
+	cluster *Cluster
+}
+
+// Cut unplugs the node from the network. It fails with ErrShared where the
+// nodes share one.
+func (n *Node) Cut(ctx context.Context) error {
+	n.cluster.log("cluster: cutting %s off", n.Name)
+	return n.cluster.network.setLink(ctx, n.index, "down")
+}
+
+// Restore plugs the node in again.
+func (n *Node) Restore(ctx context.Context) error {
+	n.cluster.log("cluster: connecting %s again", n.Name)
+	return n.cluster.network.setLink(ctx, n.index, "up")
+}
+
+// Kill ends the client agent with SIGKILL. Its tasks go on.
+func (n *Node) Kill() error {
+	n.cluster.log("cluster: killing the Nomad client of %s", n.Name)
+	return n.agent.signal(syscall.SIGKILL)
+}
+
+// Start starts the client agent again after Kill.
+func (n *Node) Start(ctx context.Context) error {
+	n.cluster.log("cluster: starting the Nomad client of %s", n.Name)
+	if err := n.agent.start(nil); err != nil {
+		return err
+	}
+	return n.waitReady(ctx)
+}
+
+// PID is the process id of the client agent.
+func (n *Node) PID() int {
+	n.agent.mu.Lock()
+	defer n.agent.mu.Unlock()
+	return n.agent.cmd.Process.Pid
+}
+
+// API returns a client that speaks to this node's agent.
+func (n *Node) API() (*api.Client, error) {
+	return api.NewClient(&api.Config{
+		Address:  fmt.Sprintf("http://%s:%d", n.IP, n.agent.conf.HTTP),
+		SecretID: n.cluster.Token,
+	})
+}
+
+// Info asks the server about the node.
+func (n *Node) Info(ctx context.Context) (*api.Node, error) {
+	info, _, err := n.cluster.API.Nodes().Info(n.ID, new(api.QueryOptions).WithContext(ctx))
+	return info, err
+}
+
+func (n *Node) waitReady(ctx context.Context) error {
+	return Until(ctx, n.Name+" to be ready", func(ctx context.Context) error {
+		if err := n.agent.alive(); err != nil {
+			return err
+		}
+		info, err := n.Info(ctx)
+		if err != nil {
+			return err
+		}
+		if info.Status != api.NodeStatusReady {
+			return fmt.Errorf("%s is %s", n.Name, info.Status)
+		}
+		for name, driver := range info.Drivers {
+			if driver.Detected && !driver.Healthy {
+				return fmt.Errorf("driver %s on %s: %s", name, n.Name, driver.HealthDescription)
+			}
+		}
+		return nil
+	})
+}
+
+// waitForNodes learns the nodes' ids and waits until all are ready.
+func (c *Cluster) waitForNodes(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	err := Until(ctx, "the clients to register", func(ctx context.Context) error {
+		var dead []error
+		for _, n := range c.Nodes {
+			dead = append(dead, n.agent.alive())
+		}
+		if err := errors.Join(dead...); err != nil {
+			return err
+		}
+		stubs, _, err := c.API.Nodes().List(new(api.QueryOptions).WithContext(ctx))
+		if err != nil {
+			return err
+		}
+		for _, n := range c.Nodes {
+			for _, stub := range stubs {
+				if stub.Name == n.Name {
+					n.ID = stub.ID
+				}
+			}
+			if n.ID == "" {
+				return fmt.Errorf("%s is not there yet", n.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range c.Nodes {
+		if err := n.waitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// A Process is one of the machine's, as /proc shows it.
+type Process struct {
+	PID, Parent int
+	Args        []string
+	// Env is the environment it was started with.
+	Env map[string]string
+}
+
+// Kill sends SIGKILL to the process and reports an error if it is gone already.
+func (p Process) Kill() error {
+	if err := syscall.Kill(p.PID, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill -9 %d (%s): %w", p.PID, strings.Join(p.Args, " "), err)
+	}
+	return nil
+}
+
+// Processes returns the processes that match. Those that end while it looks,
+// and those of other users, are left out.
+func Processes(match func(Process) bool) []Process {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	var found []Process
+	for _, dir := range dirs {
+		if p, ok := readProcess(dir); ok && match(p) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// readProcess fails for kernel threads, zombies, and what may not be read.
+func readProcess(dir string) (Process, bool) {
+	pid, err := strconv.Atoi(filepath.Base(dir))
+	if err != nil {
+		return Process{}, false
+	}
+	cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil || len(cmdline) == 0 {
+		return Process{}, false
+	}
+	environ, err := os.ReadFile(filepath.Join(dir, "environ"))
+	if err != nil {
+		return Process{}, false
+	}
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return Process{}, false
+	}
+	p := Process{PID: pid, Env: map[string]string{}}
+	for arg := range bytes.SplitSeq(bytes.TrimRight(cmdline, "\x00"), []byte{0}) {
+		p.Args = append(p.Args, string(arg))
+	}
+	for kv := range bytes.SplitSeq(environ, []byte{0}) {
+		name, value, _ := strings.Cut(string(kv), "=")
+		p.Env[name] = value
+	}
+	// pid (name) state parent …: the name may hold spaces and parentheses.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	p.Parent, _ = strconv.Atoi(fields[1])
+	return p, true
+}
+
+// Slots returns the training processes of an allocation.
+func Slots(allocID string) []Process {
+	return Processes(func(p Process) bool {
+		_, slot := p.Env["HOROVOD_RANK"]
+		return slot && p.Env["NOMAD_ALLOC_ID"] == allocID
+	})
+}
+
+// Agents returns the agent of an allocation: the driver's process that runs
+// inside it.
+func Agents(allocID string) []Process {
+	return Processes(func(p Process) bool {
+		return p.Env["NOMAD_ALLOC_ID"] == allocID && p.Env["HOROVOD_RANK"] == "" && len(p.Args) > 1 &&
+			filepath.Base(p.Args[0]) == "nomad-driver-horovod" && p.Args[1] == "agent"
+	})
+}
+
+// Plugins returns the driver's plugin processes of a node.
+func (n *Node) Plugins() []Process {
+	client := n.PID()
+	return Processes(func(p Process) bool {
+		return p.Parent == client && filepath.Base(p.Args[0]) == "nomad-driver-horovod"
+	})
+}

@@ -1,0 +1,50 @@
+#!/bin/bash
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+#
+# usage: reaper.sh DIR NETWORK
+# Waits until standard input closes, then ends every process that belongs to
+# the cluster in DIR, and removes DIR, its mounts and its network.
+set -u
+trap '' INT TERM HUP
+dir=$1 network=$2
+
+cat >/dev/null
+
+namespaces() {
+  [ -n "$network" ] && ip netns list 2>/dev/null | awk -v p="$network-" 'index($1, p) == 1 {print $1}'
+}
+
+# members prints the processes in the cluster's namespaces, and those that run
+# in DIR or were started with something of it.
+members() {
+  for ns in $(namespaces); do ip netns pids "$ns" 2>/dev/null; done
+  for p in /proc/[0-9]*; do
+    pid=${p#/proc/}
+    [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] || [ "$pid" = "$PPID" ] && continue
+    case "$(readlink "$p/cwd" 2>/dev/null)/ $(tr '\0' ' ' 2>/dev/null <"$p/cmdline")" in
+      *"$dir/"*) echo "$pid" ;;
+    esac
+  done
+}
+
+for _ in $(seq 50); do
+  pids=$(members)
+  [ -z "$pids" ] && break
+  kill -9 $pids 2>/dev/null
+  sleep 0.1
+done
+
+awk -v d="$dir/" 'index($2, d) == 1 {print $2}' /proc/mounts | sort -r | while read -r m; do
+  umount -l "$m" 2>/dev/null
+done
+for ns in $(namespaces); do ip netns del "$ns" 2>/dev/null; done
+[ -n "$network" ] && ip link del "$network" 2>/dev/null
+
+# Nomad removes the cgroups of tasks that it sees end; these it did not see.
+for alloc in "$dir"/*/alloc/*/; do
+  id=$(basename "$alloc")
+  [ ${#id} = 36 ] || continue
+  find /sys/fs/cgroup -depth -type d -path "*nomad*" -name "*$id*" -exec rmdir {} + 2>/dev/null
+done
+rm -rf "$dir"

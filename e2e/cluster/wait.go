@@ -1,0 +1,47 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// pollEvery is the time between two looks. What tests wait for takes longer
+// than this by orders of magnitude.
+const pollEvery = 100 * time.Millisecond
+
+// Until calls check until it returns nil, or ctx ends; then the error says what
+// was waited for and what check last found wrong.
+func Until(ctx context.Context, what string, check func(context.Context) error) error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		// An error caused by the end of ctx hides what was wrong before.
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		var fatal *FatalError
+		if errors.As(err, &fatal) {
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w (last: %w)", what, context.Cause(ctx), last)
+		case <-ticker.C:
+		}
+	}
+}
+
+// A FatalError from a check ends the wait: what is waited for cannot come.
+type FatalError struct{ Reason string }
+
+func (e *FatalError) Error() string { return e.Reason }
