@@ -1,0 +1,220 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// Config is one simulation: a workload, a cluster, a policy and the rules.
+type Config struct {
+	Trace  *trace.Trace
+	Nodes  []trace.Node
+	Policy policy.Policy
+
+	// Info is what the policy is told of the jobs.
+	Info Info
+
+	// Resize is what a start or a resize costs.
+	Resize ResizeCost
+
+	// Placement says where workers go.
+	Placement Placement
+
+	// Scatter is how much longer a step takes for a job that stands on more
+	// nodes than it needs, relative to the curve. 0 is no difference.
+	Scatter float64
+
+	// Speed is the speed of a GPU type relative to that of the curves, 1
+	// where it is not named.
+	Speed map[string]float64
+
+	// Interval is the least time between two decisions, in seconds: what
+	// happens within it is taken in together. 0 decides at every event.
+	Interval float64
+
+	// Period asks for a decision every so many seconds even if nothing
+	// happens, besides those that the policy itself asks for. 0 is never.
+	Period float64
+
+	// Commit is how many seconds of training lie between two commits; a
+	// failure takes a job back to the last one. 0 loses nothing.
+	Commit float64
+
+	// Events are failures, withdrawals and returns of nodes, by time.
+	Events []trace.NodeEvent
+
+	// Seed goes into the noise of measurements and into Snapshot.Seed.
+	Seed uint64
+
+	// History keeps every change of every job and of the cluster's use in
+	// the Result; without it only their sums are kept.
+	History bool
+}
+
+// Info says what a policy is told. The zero value tells nothing: remaining
+// work is unknown, step times are learned as a job runs, without noise.
+type Info struct {
+	// Remaining tells each job's remaining steps.
+	Remaining bool
+
+	// Curves tells the true step times at all sizes from the start. Without
+	// it a size is known once a job has done a few steps at it.
+	Curves bool
+
+	// Noise is the relative standard deviation of one measured step. The
+	// error of a size falls with the square root of the steps made at it.
+	Noise float64
+}
+
+// Class is the word for an Info: oracle, curves, declared or blind.
+func (i Info) Class() string {
+	switch {
+	case i.Remaining && i.Curves:
+		return "oracle"
+	case i.Curves:
+		return "curves"
+	case i.Remaining:
+		return "declared"
+	}
+	return "blind"
+}
+
+// Classes are the words that ParseClass knows, with what they mean.
+var Classes = map[string]string{
+	"oracle":   "exact step times at all sizes, and the remaining work",
+	"curves":   "exact step times at all sizes",
+	"declared": "the remaining work; step times are measured as jobs run",
+	"blind":    "nothing; step times are measured as jobs run",
+}
+
+// ParseClass is the inverse of Class, with the given noise.
+func ParseClass(s string, noise float64) (Info, error) {
+	if _, ok := Classes[s]; !ok {
+		return Info{}, fmt.Errorf("unknown information class %q, want one of %v", s, slices.Sorted(maps.Keys(Classes)))
+	}
+	return Info{
+		Remaining: s == "oracle" || s == "declared",
+		Curves:    s == "oracle" || s == "curves",
+		Noise:     noise,
+	}, nil
+}
+
+// ResizeCost is the gap, in seconds, in which a job that starts or changes
+// its size holds its GPUs and trains nothing.
+type ResizeCost struct {
+	Constant float64
+
+	// BySize overrides Constant: the gap by number of workers after the
+	// resize, as measured. Sizes between two known ones are interpolated,
+	// those outside take the nearest.
+	BySize map[int]float64
+}
+
+// Gap is the cost of going to the given number of workers; going to 0 is
+// free.
+func (c ResizeCost) Gap(to int) float64 {
+	if to == 0 {
+		return 0
+	}
+	if len(c.BySize) == 0 {
+		return c.Constant
+	}
+	sizes := slices.Sorted(maps.Keys(c.BySize))
+	i, found := slices.BinarySearch(sizes, to)
+	switch {
+	case found:
+		return c.BySize[to]
+	case i == 0:
+		return c.BySize[sizes[0]]
+	case i == len(sizes):
+		return c.BySize[sizes[i-1]]
+	}
+	lo, hi := sizes[i-1], sizes[i]
+	f := float64(to-lo) / float64(hi-lo)
+	return (1-f)*c.BySize[lo] + f*c.BySize[hi]
+}
+
+// Placement says on which nodes workers stand.
+type Placement int
+
+const (
+	// Pack keeps the workers of a job on as few nodes as it can.
+	Pack Placement = iota
+	// Spread puts each worker on the node with the most free GPUs.
+	Spread
+	// CountOnly ignores nodes: GPUs of one type are one pool. Nodes cannot
+	// fail then.
+	CountOnly
+)
+
+func (p Placement) String() string {
+	return [...]string{"pack", "spread", "count"}[p]
+}
+
+// ParsePlacement is the inverse of Placement.String.
+func ParsePlacement(s string) (Placement, error) {
+	for p := Pack; p <= CountOnly; p++ {
+		if s == p.String() {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("unknown placement %q, want pack, spread or count", s)
+}
+
+// Uniform is a cluster of equal nodes, named after their type and number.
+func Uniform(nodes, gpus int, typ string) []trace.Node {
+	out := make([]trace.Node, nodes)
+	prefix := typ
+	if prefix == "" {
+		prefix = "node"
+	}
+	for i := range out {
+		out[i] = trace.Node{ID: fmt.Sprintf("%s-%d", prefix, i), Type: typ, GPUs: gpus}
+	}
+	return out
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Trace == nil || len(c.Trace.Jobs) == 0:
+		return errors.New("no jobs to simulate")
+	case c.Policy == nil:
+		return errors.New("no policy")
+	case len(c.Nodes) == 0:
+		return errors.New("no nodes")
+	case c.Placement == CountOnly && len(c.Events) > 0:
+		return errors.New("nodes can fail only with placement pack or spread")
+	}
+	seen := make(map[string]bool, len(c.Nodes))
+	for _, n := range c.Nodes {
+		if n.GPUs < 1 {
+			return fmt.Errorf("node %s has %d GPUs", n.ID, n.GPUs)
+		}
+		if seen[n.ID] {
+			return fmt.Errorf("two nodes are named %q", n.ID)
+		}
+		seen[n.ID] = true
+	}
+	for _, e := range c.Events {
+		if !seen[e.Node] {
+			return fmt.Errorf("event at %.0f s names the unknown node %q", e.Time, e.Node)
+		}
+	}
+	for i := range c.Trace.Jobs {
+		if err := c.Trace.Jobs[i].Validate(); err != nil {
+			return fmt.Errorf("job %s: %w", c.Trace.Jobs[i].ID, err)
+		}
+		if i > 0 && c.Trace.Jobs[i].Submit < c.Trace.Jobs[i-1].Submit {
+			return fmt.Errorf("job %s comes before the one ahead of it in the trace", c.Trace.Jobs[i].ID)
+		}
+	}
+	return nil
+}

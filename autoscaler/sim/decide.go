@@ -1,0 +1,214 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// decide asks the policy and does what it says, in the planner's order:
+// shrink first, then grow into what is free.
+func (e *engine) decide() error {
+	if len(e.active) == 0 {
+		e.decideAt = math.Inf(1)
+		return nil
+	}
+	s := e.snapshot()
+	d := e.cfg.Policy.Allocate(s)
+	if err := check(s, &d); err != nil {
+		return fmt.Errorf("policy %s broke a rule: %w", e.cfg.Policy.Name(), err)
+	}
+	e.result.Decisions++
+	e.decided, e.decideAt, e.changed = e.now, math.Inf(1), false
+	e.state = d.State
+
+	moved := false
+	e.order = e.order[:0]
+	for i, j := range e.active {
+		a := &d.Allocations[i]
+		typ := e.typeFor(j, a)
+		switch {
+		case a.Count > 0 && j.n > 0 && typ != j.typ:
+			e.resize(j, 0) // moves to other GPUs
+			moved = true
+			e.order = append(e.order, i)
+		case a.Count < j.n:
+			e.resize(j, a.Count)
+			moved = true
+		case a.Count > j.n:
+			e.order = append(e.order, i)
+		}
+	}
+	// The largest first: they are the hardest to place together.
+	slices.SortStableFunc(e.order, func(a, b int) int {
+		return cmp.Compare(e.gpusOf(b, &d), e.gpusOf(a, &d))
+	})
+	for _, i := range e.order {
+		j, a := e.active[i], &d.Allocations[i]
+		if j.n == 0 {
+			j.typ = e.typeFor(j, a)
+		}
+		before := j.n
+		e.resize(j, a.Count)
+		moved = moved || j.n != before
+		if j.n < a.Count {
+			e.result.Refused++
+		}
+	}
+	if moved {
+		e.idle = 0
+	} else {
+		e.idle++
+	}
+	if d.Wake > e.now {
+		e.want(d.Wake)
+	}
+	if e.cfg.Period > 0 {
+		e.want(e.now + e.cfg.Period)
+	}
+	return nil
+}
+
+func (e *engine) gpusOf(i int, d *policy.Decision) int {
+	return e.active[i].Job.GPUs(d.Allocations[i].Count)
+}
+
+// typeFor is the GPU type that a job is to stand on: its own, else the one
+// the policy counted with, else the one it holds, else that with most free.
+func (e *engine) typeFor(j *job, a *policy.Allocation) int {
+	want := j.Type
+	if want == "" {
+		want = a.Type
+	}
+	if i, found := slices.BinarySearch(e.cluster.types, want); found {
+		return i
+	}
+	if j.n > 0 {
+		return j.typ
+	}
+	best := 0
+	for i := range e.cluster.pools {
+		if e.cluster.pools[i].free > e.cluster.pools[best].free {
+			best = i
+		}
+	}
+	return best
+}
+
+// snapshot is the world as the policy may see it.
+func (e *engine) snapshot() *policy.Snapshot {
+	for i, j := range e.active {
+		if j.n > 0 {
+			e.advance(j)
+			v := &e.view[i]
+			v.Attained, v.RunTime, v.Done = j.attained, j.runTime, j.Steps-j.left
+			if e.cfg.Info.Remaining {
+				v.Remaining = j.left
+			}
+		}
+	}
+	e.nodes = e.cluster.snapshot(e.nodes)
+	return &policy.Snapshot{
+		Now: e.now, Seed: e.cfg.Seed, Nodes: e.nodes, Jobs: e.view,
+		ResizeCost: e.cfg.Resize.Gap(1), Changed: e.changed, State: e.state,
+	}
+}
+
+// describe is a job as the policy first sees it.
+func (e *engine) describe(j *job) policy.Job {
+	v := policyJob(j.Job)
+	if e.cfg.Info.Remaining {
+		v.Remaining = j.left
+	}
+	if e.cfg.Info.Curves {
+		v.Curve = e.curve(j.Curve)
+	}
+	return v
+}
+
+// curve is the policy's form of a true curve, made once.
+func (e *engine) curve(c *trace.Curve) policy.Curve {
+	v, ok := e.exact[c]
+	if !ok {
+		v = exactCurve(c)
+		e.exact[c] = v
+	}
+	return v
+}
+
+func exactCurve(c *trace.Curve) policy.Curve {
+	times := make([]float64, c.Most())
+	for i := range times {
+		times[i] = c.StepTime(i + 1)
+	}
+	return policy.CurveOf(times...)
+}
+
+// policyJob is the part of a policy.Job that never changes.
+func policyJob(j *trace.Job) policy.Job {
+	return policy.Job{
+		ID: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: j.Priority,
+		Submit: j.Submit, Deadline: j.Deadline,
+		Min: j.Min, Max: j.Max, Preferred: j.Preferred, Sizes: j.Sizes, PerWorker: max(1, j.PerWorker),
+		Suspendable: j.Suspendable,
+	}
+}
+
+// viewOf is what the policy sees of a job, nil when it sees it no more.
+func (e *engine) viewOf(j *job) *policy.Job {
+	i, found := slices.BinarySearchFunc(e.active, j.num, func(a *job, num int) int { return a.num - num })
+	if !found {
+		return nil
+	}
+	return &e.view[i]
+}
+
+// check reports the first rule that a decision breaks.
+func check(s *policy.Snapshot, d *policy.Decision) error {
+	if len(d.Allocations) != len(s.Jobs) {
+		return fmt.Errorf("%d counts for %d jobs", len(d.Allocations), len(s.Jobs))
+	}
+	room, total := map[string]int{}, 0
+	for _, n := range s.Nodes {
+		room[n.Type] += n.GPUs
+		total += n.GPUs
+	}
+	for i := range s.Jobs {
+		j, a := &s.Jobs[i], &d.Allocations[i]
+		if a.Job != j.ID {
+			return fmt.Errorf("count %d is for job %q, want %q", i, a.Job, j.ID)
+		}
+		if a.Count == 0 {
+			continue
+		}
+		if a.Count < j.Min || a.Count > j.Max {
+			return fmt.Errorf("count %d of job %s is outside %d to %d", a.Count, j.ID, j.Min, j.Max)
+		}
+		if j.Sizes != nil && !slices.Contains(j.Sizes, a.Count) {
+			return fmt.Errorf("count %d of job %s is none of its sizes %v", a.Count, j.ID, j.Sizes)
+		}
+		gpus := a.Count * max(1, j.PerWorker)
+		total -= gpus
+		typ := j.Type
+		if typ == "" {
+			typ = a.Type
+		}
+		if j.Type != "" || a.Type != "" {
+			room[typ] -= gpus
+			if room[typ] < 0 {
+				return fmt.Errorf("%d GPUs of type %q too many with job %s", -room[typ], typ, j.ID)
+			}
+		}
+	}
+	if total < 0 {
+		return fmt.Errorf("%d GPUs more than there are", -total)
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package sim runs scheduling policies in virtual time, with the same policy
+// code that the autoscaler runs live.
+//
+//	trace ──> arrivals ─┐
+//	        node events ─┼─> next instant ─> policy.Snapshot ─> Allocate ─┐
+//	      completions ───┤                                                │
+//	      measurements ──┤        ┌── shrink, then place and grow <───────┘
+//	           wake-ups ─┘        └─> new completion times
+//
+// Run is event-driven: time jumps from one instant at which something happens
+// to the next, everything of one instant is taken in before the policy is
+// asked once, and a job's completion time is computed, not stepped to.
+// RunTicks instead decides at fixed ticks by the rules that published
+// count-level replays use, so that their numbers can be compared to the digit.
+// Sweep runs many policies, loads, resize costs and seeds in parallel.
+//
+// # What is modelled
+//
+// A job makes steps at the rate of its true curve at its present size. A
+// resize, and a start, costs it a gap in which it holds its GPUs and makes no
+// step (ResizeCost). Workers stand on nodes; growth goes where the job already
+// is, then where it fits best; shrinking takes the newest workers first, as
+// Nomad does. A node that fails takes its workers with it and the job back to
+// its last commit; a withdrawn node is left in good order. Info says what a
+// policy is told: remaining work or not, exact curves or only what was
+// measured, with noise, at sizes the job has run at.
+//
+// # What is not
+//
+// Starting a worker takes no time beyond the gap. Jobs do not slow each other
+// down. A job never fails on its own.
+package sim

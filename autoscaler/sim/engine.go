@@ -1,0 +1,290 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// idleDecisions is how many decisions in a row may change nothing while
+// nothing else is going to happen, before the rest is given up as starved.
+const idleDecisions = 1000
+
+// Run simulates until every job has completed, or until nothing can happen
+// any more; jobs that did not complete say so in the result. The error is
+// that of a bad Config, of a policy that breaks a rule, or of ctx.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("simulation: %w", err)
+	}
+	e := newEngine(cfg)
+	for {
+		t, ok := e.nextInstant()
+		if !ok || t > e.horizon {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		e.passTo(t)
+		e.completions()
+		e.clusterEvents()
+		e.arrivals()
+		if e.now >= e.decideAt {
+			if err := e.decide(); err != nil {
+				return nil, fmt.Errorf("simulation at %.3f s: %w", e.now, err)
+			}
+		}
+		e.note()
+	}
+	return e.finish(), nil
+}
+
+// engine is the state of a running simulation.
+type engine struct {
+	cfg     Config
+	cluster *cluster
+	events  []trace.NodeEvent
+
+	now  float64
+	jobs []job
+	// active are the jobs that have arrived and not completed, by arrival,
+	// and view is what the policy sees of each.
+	active []*job
+	view   []policy.Job
+	agenda agenda
+	exact  map[*trace.Curve]policy.Curve
+
+	// horizon is when even one job after the other, at its minimum, would
+	// long be done: a policy that resizes without end is stopped there.
+	horizon float64
+
+	arrived   int // jobs that have arrived
+	happened  int // node events taken in
+	completed int // jobs done
+
+	changed  bool    // something happened that a decision must look at
+	decideAt float64 // time of the next decision, +Inf is none
+	decided  float64 // time of the last one
+	idle     int     // decisions in a row that changed nothing
+	state    []byte
+	nodes    []policy.Node // buffer
+	order    []int         // buffer
+
+	result Result
+}
+
+func newEngine(cfg Config) *engine {
+	e := &engine{
+		cfg: cfg, cluster: newCluster(cfg.Nodes, cfg.Placement),
+		jobs:     make([]job, len(cfg.Trace.Jobs)),
+		exact:    map[*trace.Curve]policy.Curve{},
+		decideAt: math.Inf(1), decided: math.Inf(-1),
+	}
+	e.events = slices.Clone(cfg.Events)
+	slices.SortStableFunc(e.events, func(a, b trace.NodeEvent) int {
+		switch {
+		case a.Time < b.Time:
+			return -1
+		case a.Time > b.Time:
+			return 1
+		}
+		return 0
+	})
+	for i := range e.jobs {
+		t := &cfg.Trace.Jobs[i]
+		e.jobs[i] = job{Job: t, num: i, left: t.Steps, at: t.Submit, heapAt: -1}
+		e.horizon += 10 * (t.Steps*t.StepTime(t.Min) + cfg.Resize.Gap(t.Min))
+	}
+	e.horizon += e.jobs[len(e.jobs)-1].Submit
+	return e
+}
+
+// nextInstant is when something happens next.
+func (e *engine) nextInstant() (float64, bool) {
+	t := math.Inf(1)
+	if e.arrived < len(e.jobs) {
+		t = e.jobs[e.arrived].Submit
+	}
+	if len(e.agenda) > 0 {
+		t = min(t, e.agenda[0].next)
+	}
+	if e.completed < len(e.jobs) && e.happened < len(e.events) {
+		t = min(t, e.events[e.happened].Time)
+	}
+	if len(e.active) > 0 {
+		// A policy that only ever asks to be woken, and then does nothing,
+		// would keep time running for ever.
+		if math.IsInf(t, 1) && e.idle >= idleDecisions {
+			return 0, false
+		}
+		t = min(t, e.decideAt)
+	}
+	return max(t, e.now), !math.IsInf(t, 1)
+}
+
+// passTo moves time on.
+func (e *engine) passTo(t float64) {
+	dt := t - e.now
+	if dt < 0 {
+		panic("sim: time went back")
+	}
+	if e.completed < len(e.jobs) {
+		total, free := e.cluster.capacity()
+		e.result.Held += dt * float64(total-free)
+		e.result.Capacity += dt * float64(total)
+	}
+	e.now = t
+}
+
+// advance brings one job to the present.
+func (e *engine) advance(j *job) {
+	if j.n == 0 {
+		j.at = e.now
+		return
+	}
+	from := j.at
+	gap, steps := j.advance(e.now)
+	gpus := float64(j.gpus())
+	e.result.Gap += gap * gpus
+	if e.scattered(j) {
+		e.result.Scattered += (e.now - from) * gpus
+	}
+	if !e.cfg.Info.Curves && steps > 0 {
+		first, changed := j.observe(steps, e.cfg.Info.Noise, e.cfg.Seed)
+		e.changed = e.changed || first
+		if first {
+			e.want(e.now)
+		}
+		if changed {
+			if at := e.viewOf(j); at != nil {
+				at.Curve = j.seen.curve
+			}
+		}
+	}
+}
+
+// completions takes in what happens to running jobs by themselves.
+func (e *engine) completions() {
+	ended := false
+	for len(e.agenda) > 0 && e.agenda[0].next <= e.now {
+		j := e.agenda[0]
+		over := j.finish() <= e.now
+		e.advance(j)
+		if !over {
+			e.schedule(j)
+			continue
+		}
+		j.left = 0
+		e.resize(j, 0)
+		j.done, j.end = true, e.now
+		e.completed++
+		ended = true
+	}
+	if !ended {
+		return
+	}
+	// One pass, as many jobs may end in one instant.
+	kept := 0
+	for i, j := range e.active {
+		if !j.done {
+			e.active[kept] = j
+			if kept != i {
+				e.view[kept] = e.view[i]
+			}
+			kept++
+		}
+	}
+	clear(e.active[kept:])
+	clear(e.view[kept:])
+	e.active, e.view = e.active[:kept], e.view[:kept]
+	e.change()
+}
+
+// arrivals takes in jobs whose time has come.
+func (e *engine) arrivals() {
+	for ; e.arrived < len(e.jobs) && e.jobs[e.arrived].Submit <= e.now; e.arrived++ {
+		j := &e.jobs[e.arrived]
+		j.at = e.now
+		e.active = append(e.active, j)
+		e.view = append(e.view, e.describe(j))
+		e.change()
+	}
+}
+
+// change notes that a decision is due.
+func (e *engine) change() {
+	e.changed = true
+	e.idle = 0
+	e.want(e.now)
+}
+
+// want asks for a decision at a time, but not before the interval is over.
+func (e *engine) want(t float64) {
+	e.decideAt = min(e.decideAt, max(t, e.decided+e.cfg.Interval))
+}
+
+// schedule puts the job on the agenda anew.
+func (e *engine) schedule(j *job) {
+	j.next = j.finish()
+	if !e.cfg.Info.Curves {
+		j.next = min(j.next, j.measureAt(e.cfg.Seed))
+	}
+	if math.IsInf(j.next, 1) {
+		e.agenda.drop(j)
+		return
+	}
+	e.agenda.set(j)
+}
+
+// note keeps the use of the cluster as it is after an instant.
+func (e *engine) note() {
+	if !e.cfg.History {
+		return
+	}
+	total, free := e.cluster.capacity()
+	running := 0
+	for _, j := range e.active {
+		if j.n > 0 {
+			running++
+		}
+	}
+	u := Usage{Time: e.now, Held: total - free, Capacity: total, Running: running, Waiting: len(e.active) - running}
+	last := len(e.result.Usage) - 1
+	switch {
+	case last >= 0 && e.result.Usage[last].Time == u.Time:
+		e.result.Usage[last] = u
+	case last < 0 || differs(e.result.Usage[last], u):
+		e.result.Usage = append(e.result.Usage, u)
+	}
+}
+
+// differs reports whether two states of the cluster differ in more than time.
+func differs(a, b Usage) bool {
+	a.Time = b.Time
+	return a != b
+}
+
+// finish closes the accounts.
+func (e *engine) finish() *Result {
+	r := &e.result
+	r.Jobs = make([]JobResult, len(e.jobs))
+	for i := range e.jobs {
+		j := &e.jobs[i]
+		if !j.done {
+			e.advance(j)
+			j.end = e.now
+		}
+		r.Jobs[i] = j.result()
+		r.Makespan = max(r.Makespan, j.end)
+	}
+	fairness(e.cfg.Trace.Jobs, e.cfg.Nodes, r.Jobs)
+	return r
+}

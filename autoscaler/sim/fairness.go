@@ -1,0 +1,91 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// fairness fills in JobResult.Fairness.
+func fairness(jobs []trace.Job, nodes []trace.Node, results []JobResult) {
+	gpus := 0.0
+	for _, n := range nodes {
+		gpus += float64(n.GPUs)
+	}
+	crowd := newCrowd(results)
+	for i := range results {
+		r := &results[i]
+		life := r.JCT()
+		if life <= 0 {
+			continue
+		}
+		mean := max(1, (crowd.until(r.Done)-crowd.until(r.Submit))/life)
+		r.Fairness = life / ideal(&jobs[i], gpus/mean)
+	}
+}
+
+// crowd is the integral of the number of present jobs over time.
+type crowd struct {
+	times []float64
+	sum   []float64 // up to times[i]
+	count []int     // from times[i] on
+}
+
+func newCrowd(results []JobResult) *crowd {
+	type step struct {
+		time float64
+		by   int
+	}
+	steps := make([]step, 0, 2*len(results))
+	for i := range results {
+		steps = append(steps, step{results[i].Submit, 1}, step{results[i].Done, -1})
+	}
+	slices.SortFunc(steps, func(a, b step) int { return cmp.Compare(a.time, b.time) })
+	c := &crowd{}
+	n, sum, last := 0, 0.0, 0.0
+	for _, s := range steps {
+		sum += float64(n) * (s.time - last)
+		n, last = n+s.by, s.time
+		if k := len(c.times) - 1; k >= 0 && c.times[k] == s.time {
+			c.count[k] = n
+			continue
+		}
+		c.times, c.sum, c.count = append(c.times, s.time), append(c.sum, sum), append(c.count, n)
+	}
+	return c
+}
+
+// until is the integral up to a time.
+func (c *crowd) until(t float64) float64 {
+	i, found := slices.BinarySearch(c.times, t)
+	if !found {
+		i--
+	}
+	if i < 0 {
+		return 0
+	}
+	return c.sum[i] + float64(c.count[i])*(t-c.times[i])
+}
+
+// ideal is how long the job would take alone on so many GPUs, at the size
+// that is best there. With fewer GPUs than its minimum it is taken to have
+// its minimum for a part of the time.
+func ideal(j *trace.Job, gpus float64) float64 {
+	room := gpus / float64(max(1, j.PerWorker))
+	if room < float64(j.Min) {
+		return j.Steps * j.StepTime(j.Min) * float64(j.Min) / room
+	}
+	best := math.Inf(1)
+	most := allowed(j, int(room))
+	for n := j.Min; n <= most; n++ {
+		if allowed(j, n) == n {
+			best = min(best, j.StepTime(n))
+		}
+	}
+	return j.Steps * best
+}

@@ -1,0 +1,119 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"math"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// job is a job during a simulation.
+//
+//	future ──arrival──> waiting ──start──> running ──completion──> done
+//	                       ^                  │
+//	                       └────suspension────┘
+type job struct {
+	*trace.Job
+	num int // in the trace
+
+	n     int     // workers
+	typ   int     // GPU type held, place in cluster.types
+	place []share // where the workers stand
+	step  float64 // seconds per step at present
+
+	// left is the number of steps to go as of time at. No step is made
+	// before gapEnd.
+	left, at, gapEnd float64
+
+	started             bool
+	start, changed, end float64
+	resized             float64 // when it last started or was resized
+	attained, runTime   float64
+	done                bool
+	resizes             int
+
+	// committed is left as it was when this size was taken, the base from
+	// which commits are counted.
+	committed float64
+
+	seen measured
+
+	next   float64 // time of the next thing that happens to it by itself
+	heapAt int     // place in the agenda, -1 when not in it
+
+	history []Change
+}
+
+// gpus is how many GPUs it holds.
+func (j *job) gpus() int { return j.Job.GPUs(j.n) }
+
+// advance brings the job's accounts to now and returns the seconds of the
+// interval that lay in a gap, and the steps made.
+func (j *job) advance(now float64) (gap, steps float64) {
+	dt := now - j.at
+	if j.n == 0 || dt <= 0 {
+		j.at = max(j.at, now)
+		return 0, 0
+	}
+	from := min(max(j.at, j.gapEnd), now)
+	steps = min((now-from)/j.step, j.left)
+	j.left -= steps
+	j.attained += dt * float64(j.gpus())
+	j.runTime += dt
+	gap = from - j.at
+	j.at = now
+	return gap, steps
+}
+
+// finish is when the job completes if nothing changes.
+func (j *job) finish() float64 {
+	if j.n == 0 {
+		return math.Inf(1)
+	}
+	return max(j.at, j.gapEnd) + j.left*j.step
+}
+
+// allowed is the largest allowed size that is at most n, 0 if there is none.
+func (j *job) allowed(n int) int { return allowed(j.Job, n) }
+
+func allowed(j *trace.Job, n int) int {
+	if n < j.Min {
+		return 0
+	}
+	n = min(n, j.Max)
+	if j.Sizes == nil {
+		return n
+	}
+	best := 0
+	for _, s := range j.Sizes {
+		if s >= j.Min && s <= n {
+			best = max(best, s)
+		}
+	}
+	return best
+}
+
+// rollback takes the job back to its last commit and returns the training
+// seconds lost. Commits are made every commit seconds of training, and at
+// each change of size.
+func (j *job) rollback(commit float64) (lost float64) {
+	if commit <= 0 || j.n == 0 {
+		return 0
+	}
+	trained := (j.committed - j.left) * j.step
+	lost = math.Mod(trained, commit)
+	j.left = min(j.left+lost/j.step, j.committed)
+	return lost
+}
+
+// result is what is reported of the job.
+func (j *job) result() JobResult {
+	return JobResult{
+		ID: j.ID, App: j.App, Tenant: j.Tenant,
+		Submit: j.Submit, Start: j.start, Done: j.end, Ended: j.done,
+		Attained: j.attained, RunTime: j.runTime, Resizes: j.resizes,
+		Deadline: j.Deadline, History: j.history,
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// firstSteps is how many steps at a size make its first measurement.
+const firstSteps = 3
+
+// measured is what was learned of a job's step times as it ran.
+type measured struct {
+	sizes []sample // by size
+	curve policy.Curve
+}
+
+type sample struct {
+	size   int
+	steps  float64 // made at this size
+	used   float64 // steps at the time the curve was made
+	step   float64 // true seconds per step, as last seen
+	normal float64 // standard normal draw that this size's error follows
+}
+
+// at returns the sample of a size, making it when there is none.
+func (m *measured) at(size int, j *job, seed uint64) *sample {
+	i, found := slices.BinarySearchFunc(m.sizes, size, func(s sample, n int) int { return s.size - n })
+	if !found {
+		m.sizes = slices.Insert(m.sizes, i, sample{size: size, normal: draw(seed, j.ID, size)})
+	}
+	return &m.sizes[i]
+}
+
+// draw is a standard normal number that depends on nothing but its arguments,
+// so that a policy which runs a job at other sizes does not change what
+// another measurement shows.
+func draw(seed uint64, id string, size int) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(id)) // never fails
+	return rand.New(rand.NewPCG(seed^h.Sum64(), uint64(size))).NormFloat64()
+}
+
+// observe takes steps made at the present size in, and reports whether the
+// curve changed. It changes when a size is measured for the first time and
+// each time the number of steps at a size has doubled; what would change
+// between is noise.
+func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
+	s := j.seen.at(j.n, j, seed)
+	s.steps += steps
+	s.step = j.step
+	// The margin forgives rounding: time late in a long trace is only known
+	// to some nanoseconds, which is a part of a short step.
+	if s.steps < firstSteps-0.01 || s.steps < 2*s.used {
+		return false, false
+	}
+	first = s.used == 0
+	s.used = s.steps
+	points := make([]policy.Point, 0, len(j.seen.sizes))
+	for _, s := range j.seen.sizes {
+		if s.used == 0 {
+			continue
+		}
+		// Held away from 0: a measured time is never negative.
+		wrong := max(1+noise*s.normal/math.Sqrt(s.used), 0.05)
+		points = append(points, policy.Point{
+			Size: s.size, StepTime: s.step * wrong,
+			Samples: int(min(s.used, 1e9)), Spread: noise * s.step,
+		})
+	}
+	j.seen.curve = policy.NewCurve(points...)
+	return first, true
+}
+
+// measureAt is when the present size will have been measured for the first
+// time; +Inf when it was already.
+func (j *job) measureAt(seed uint64) float64 {
+	if j.n == 0 {
+		return math.Inf(1)
+	}
+	s := j.seen.at(j.n, j, seed)
+	if s.used > 0 {
+		return math.Inf(1)
+	}
+	return max(j.at, j.gapEnd) + max(0, firstSteps-s.steps)*j.step
+}

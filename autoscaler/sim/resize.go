@@ -1,0 +1,126 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import "github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+
+// resize takes a job to n workers, or to as many as find a place: a job that
+// cannot get its minimum gets nothing. The job has been advanced to now.
+func (e *engine) resize(j *job, n int) {
+	before := j.n
+	per := max(1, j.PerWorker)
+	switch {
+	case n < before:
+		j.place = e.cluster.shrink(j.place, per, before-n)
+	case n > before:
+		var added int
+		j.place, added = e.cluster.grow(j.place, j.typ, per, n-before)
+		if got := j.allowed(before + added); got < before+added {
+			j.place = e.cluster.shrink(j.place, per, before+added-got)
+			n = got
+		} else {
+			n = before + added
+		}
+	}
+	e.settle(j, before, n)
+}
+
+// settle does what follows from a job having another number of workers.
+func (e *engine) settle(j *job, before, n int) {
+	if n == before {
+		return
+	}
+	j.at = e.now
+	j.n = n
+	j.changed = e.now
+	j.committed = j.left
+	if n > 0 {
+		j.step = j.StepTime(n) / e.speed(j.typ)
+		if e.scattered(j) {
+			j.step *= 1 + e.cfg.Scatter
+		}
+		j.gapEnd = e.now + e.cfg.Resize.Gap(n)
+		switch {
+		case !j.started:
+			j.started, j.start, j.resized = true, e.now, e.now
+		case j.resized != e.now: // changes of one instant are one resize
+			j.resizes++
+			j.resized = e.now
+		}
+	}
+	e.schedule(j)
+	if v := e.viewOf(j); v != nil {
+		v.Count, v.LastChange, v.FirstStart, v.Resizes = n, e.now, j.start, j.resizes
+		v.Held = ""
+		if n > 0 {
+			v.Held = e.cluster.types[j.typ]
+		}
+	}
+	if e.cfg.History {
+		c := Change{Time: e.now, Workers: n, GPUs: j.gpus()}
+		if last := len(j.history) - 1; last >= 0 && j.history[last].Time == e.now {
+			j.history[last] = c
+		} else {
+			j.history = append(j.history, c)
+		}
+	}
+}
+
+func (e *engine) speed(typ int) float64 {
+	if s, ok := e.cfg.Speed[e.cluster.types[typ]]; ok && s > 0 {
+		return s
+	}
+	return 1
+}
+
+// scattered reports whether the job stands on more nodes than it needs.
+func (e *engine) scattered(j *job) bool {
+	return len(j.place) > 1 && len(j.place) > e.cluster.fewest(j.typ, max(1, j.PerWorker), j.n)
+}
+
+// clusterEvents takes in what happens to nodes.
+func (e *engine) clusterEvents() {
+	for ; e.happened < len(e.events) && e.events[e.happened].Time <= e.now; e.happened++ {
+		ev := e.events[e.happened]
+		i := e.cluster.index[ev.Node]
+		if e.cluster.nodes[i].up == (ev.Kind == trace.NodeUp) {
+			continue // is so already
+		}
+		if ev.Kind == trace.NodeUp {
+			e.cluster.raise(i)
+		} else {
+			e.evict(i, ev.Kind == trace.NodeDown)
+			e.cluster.lower(i)
+		}
+		e.change()
+	}
+}
+
+// evict takes all workers off a node. Jobs that keep their minimum elsewhere
+// go on without them, others are suspended. After a failure they go back to
+// their last commit.
+func (e *engine) evict(node int, failed bool) {
+	for _, j := range e.active {
+		at := -1
+		for k := range j.place {
+			if j.place[k].node == node {
+				at = k
+			}
+		}
+		if at < 0 {
+			continue
+		}
+		e.advance(j)
+		if failed {
+			e.result.Lost += j.rollback(e.cfg.Commit) * float64(j.gpus())
+		}
+		per := max(1, j.PerWorker)
+		before, gone := j.n, j.place[at].workers
+		e.cluster.take(node, -gone*per)
+		j.place = append(j.place[:at], j.place[at+1:]...)
+		n := j.allowed(before - gone)
+		j.place = e.cluster.shrink(j.place, per, before-gone-n)
+		e.settle(j, before, n)
+	}
+}

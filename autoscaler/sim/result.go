@@ -1,0 +1,77 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+// Result is what a simulation saw.
+type Result struct {
+	Jobs []JobResult // in order of arrival
+
+	// Makespan is the time of the last completion, in seconds from the start
+	// of the trace.
+	Makespan float64
+
+	// Held and Capacity are GPU-seconds until the last completion.
+	Held, Capacity float64
+
+	// Gap are the GPU-seconds of Held in which nothing was trained because
+	// of starts and resizes, Lost those whose steps a failure took back.
+	Gap, Lost float64
+
+	// Scattered are the GPU-seconds of Held on more nodes than needed.
+	Scattered float64
+
+	// Decisions is how often the policy was asked. Refused is how often a
+	// wanted count found no place, because what was free lay in pieces.
+	Decisions, Refused int
+
+	// Usage is the use of the cluster over time, with Config.History only.
+	Usage []Usage
+}
+
+// JobResult is what became of one job.
+type JobResult struct {
+	ID, App, Tenant string
+
+	Submit float64
+	Start  float64 // of its first worker
+	Done   float64 // of its completion
+	Ended  bool    // false: it had not completed when nothing more happened
+
+	Attained float64 // GPU-seconds
+	RunTime  float64 // seconds with workers
+	Resizes  int     // changes of size after the start, suspensions not counted
+
+	Deadline float64
+
+	// Fairness is the finish-time fairness of Themis: JCT over the JCT the
+	// job would have had alone on its part of the cluster, one over the mean
+	// number of jobs there were during its life. Above 1 it would have been
+	// better off so.
+	Fairness float64
+
+	History []Change // with Config.History only
+}
+
+// JCT is the job completion time: from submission to completion.
+func (j *JobResult) JCT() float64 { return j.Done - j.Submit }
+
+// Queueing is the time without any worker, before the start or suspended.
+func (j *JobResult) Queueing() float64 { return max(0, j.JCT()-j.RunTime) }
+
+// Missed reports whether the job had a deadline and did not keep it.
+func (j *JobResult) Missed() bool { return j.Deadline > 0 && (!j.Ended || j.Done > j.Deadline) }
+
+// Change is a new size of a job.
+type Change struct {
+	Time    float64
+	Workers int
+	GPUs    int
+}
+
+// Usage is the state of the cluster from Time on.
+type Usage struct {
+	Time             float64
+	Held, Capacity   int // GPUs
+	Running, Waiting int // jobs
+}

@@ -1,0 +1,243 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// RunTicks simulates by the rules of count-level replays of the Pollux
+// workloads: time moves in ticks of so many seconds; in each tick all jobs
+// first make their steps, then those that have arrived and are not done are
+// shown to the policy, and the counts it answers hold for the next tick. A job
+// whose count changes to anything but 0 makes no step for the resize cost,
+// and holds its GPUs meanwhile. A completion lies at its exact time within a
+// tick, but its GPUs are free only at the tick's end. Placement, node events,
+// noise and types are not part of these rules and are refused or ignored.
+//
+// The arithmetic is that of double precision in the order in which the rules
+// are usually written, so results equal those of another implementation to
+// the last digit.
+func RunTicks(ctx context.Context, cfg Config, tick float64) (*Result, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("simulation: %w", err)
+	}
+	switch {
+	case !(tick > 0):
+		return nil, fmt.Errorf("simulation: tick %v: want more than 0 s", tick)
+	case len(cfg.Events) > 0:
+		return nil, fmt.Errorf("simulation: nodes cannot fail in ticks")
+	case !cfg.Info.Curves:
+		return nil, fmt.Errorf("simulation: in ticks a policy is told the step times")
+	}
+	t := newTicks(cfg)
+	for t.now = 0; t.done < len(t.jobs); {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if t.now > t.horizon {
+			break
+		}
+		for i := range t.jobs {
+			t.done += t.jobs[i].tick(t.now, tick)
+		}
+		t.now += tick
+		if err := t.decide(); err != nil {
+			return nil, fmt.Errorf("simulation at %.3f s: %w", t.now, err)
+		}
+	}
+	return t.finish(), nil
+}
+
+// ticks is the state of a simulation in ticks.
+type ticks struct {
+	cfg     Config
+	nodes   []policy.Node
+	gpus    int
+	now     float64
+	jobs    []tickJob
+	done    int
+	horizon float64
+	state   []byte
+	known   []int // jobs at the last decision
+	result  Result
+}
+
+// tickJob is a job in a simulation in ticks.
+type tickJob struct {
+	*trace.Job
+	view     policy.Job
+	n        int
+	left     float64
+	delay    float64 // seconds of the resize cost to go
+	attained float64
+	runTime  float64
+	starts   int
+	start    float64
+	end      float64
+	over     bool
+	history  []Change
+}
+
+func newTicks(cfg Config) *ticks {
+	t := &ticks{cfg: cfg, jobs: make([]tickJob, len(cfg.Trace.Jobs))}
+	for _, n := range cfg.Nodes {
+		t.nodes = append(t.nodes, policy.Node{ID: n.ID, Type: n.Type, GPUs: n.GPUs})
+		t.gpus += n.GPUs
+	}
+	curves := map[*trace.Curve]policy.Curve{}
+	for i := range t.jobs {
+		j := &cfg.Trace.Jobs[i]
+		curve, ok := curves[j.Curve]
+		if !ok {
+			curve = exactCurve(j.Curve)
+			curves[j.Curve] = curve
+		}
+		t.jobs[i] = tickJob{Job: j, left: j.Steps, view: policyJob(j)}
+		t.jobs[i].view.Curve = curve
+		t.horizon += 10 * (j.Steps*j.StepTime(j.Min) + cfg.Resize.Gap(j.Min))
+	}
+	t.horizon += t.jobs[len(t.jobs)-1].Submit
+	return t
+}
+
+// tick makes a job's steps of one tick and returns 1 when it completes. The
+// conversions forbid the compiler to fuse a product and a sum, which would
+// round differently on some machines.
+func (j *tickJob) tick(now, dt float64) int {
+	if j.over || j.n == 0 {
+		return 0
+	}
+	d := math.Min(j.delay, dt)
+	j.delay -= d
+	u := dt - d
+	t := j.StepTime(j.n)
+	gpus := float64(j.Job.GPUs(j.n))
+	need := float64(j.left * t)
+	if need <= u {
+		j.end = now + d + need
+		j.attained += float64((d + need) * gpus)
+		j.runTime += d + need
+		j.over = true
+		j.left = 0
+		return 1
+	}
+	j.left -= u / t
+	j.attained += float64(dt * gpus)
+	j.runTime += dt
+	return 0
+}
+
+// decide asks the policy at the end of a tick.
+func (t *ticks) decide() error {
+	s := &policy.Snapshot{
+		Now: t.now, Seed: t.cfg.Seed, Nodes: t.nodes, State: t.state,
+		ResizeCost: t.cfg.Resize.Gap(1),
+	}
+	free := t.gpus
+	var shown []int
+	for i := range t.jobs {
+		j := &t.jobs[i]
+		if j.over || j.Submit > t.now {
+			if j.over && j.n > 0 {
+				j.resize(0, t.now, t.cfg.History)
+			}
+			continue
+		}
+		v := j.view
+		v.Count, v.Attained, v.RunTime, v.Done = j.n, j.attained, j.runTime, j.Steps-j.left
+		v.FirstStart, v.Resizes = j.start, max(0, j.starts-1)
+		if j.n > 0 {
+			v.Held = t.nodes[0].Type
+		}
+		if t.cfg.Info.Remaining {
+			v.Remaining = j.left
+		}
+		free -= j.Job.GPUs(j.n)
+		s.Jobs = append(s.Jobs, v)
+		shown = append(shown, i)
+	}
+	for i := range t.nodes {
+		t.nodes[i].Free = min(max(free, 0), t.nodes[i].GPUs)
+		free -= t.nodes[i].Free
+	}
+	s.Changed = !slices.Equal(shown, t.known)
+	t.known = shown
+	d := t.cfg.Policy.Allocate(s)
+	if err := check(s, &d); err != nil {
+		return fmt.Errorf("policy %s broke a rule: %w", t.cfg.Policy.Name(), err)
+	}
+	t.result.Decisions++
+	t.state = d.State
+	held := 0
+	for k, i := range shown {
+		j := &t.jobs[i]
+		if n := d.Allocations[k].Count; n != j.n {
+			j.resize(n, t.now, t.cfg.History)
+			j.view.LastChange = t.now
+			if n > 0 {
+				j.delay = t.cfg.Resize.Gap(n)
+				if j.starts == 0 {
+					j.start = t.now
+				}
+				j.starts++
+			}
+		}
+		held += j.Job.GPUs(j.n)
+	}
+	if t.cfg.History {
+		t.note(shown, held)
+	}
+	return nil
+}
+
+func (j *tickJob) resize(n int, now float64, history bool) {
+	j.n = n
+	if history {
+		j.history = append(j.history, Change{Time: now, Workers: n, GPUs: j.Job.GPUs(n)})
+	}
+}
+
+// note keeps the use of the cluster.
+func (t *ticks) note(shown []int, held int) {
+	u := Usage{Time: t.now, Held: held, Capacity: t.gpus}
+	for _, i := range shown {
+		if t.jobs[i].n > 0 {
+			u.Running++
+		} else {
+			u.Waiting++
+		}
+	}
+	if last := len(t.result.Usage) - 1; last < 0 || differs(t.result.Usage[last], u) {
+		t.result.Usage = append(t.result.Usage, u)
+	}
+}
+
+// finish closes the accounts. Capacity counts until the last completion.
+func (t *ticks) finish() *Result {
+	r := &t.result
+	for i := range t.jobs {
+		j := &t.jobs[i]
+		if !j.over {
+			j.end = t.now
+		}
+		r.Makespan = math.Max(r.Makespan, j.end)
+		r.Held += j.attained
+		r.Jobs = append(r.Jobs, JobResult{
+			ID: j.ID, App: j.App, Tenant: j.Tenant,
+			Submit: j.Submit, Start: j.start, Done: j.end, Ended: j.over,
+			Attained: j.attained, RunTime: j.runTime, Resizes: max(0, j.starts-1),
+			Deadline: j.Deadline, History: j.history,
+		})
+	}
+	r.Capacity = float64(t.gpus) * r.Makespan
+	fairness(t.cfg.Trace.Jobs, t.cfg.Nodes, r.Jobs)
+	return r
+}

@@ -1,0 +1,78 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+)
+
+// Scale returns a workload of load times the jobs in the same time. Below 1
+// a random subset stays; above 1 copies of random jobs are added, each
+// arriving when some other random job of the trace did. So the mix of jobs
+// and the shape of the arrivals stay, and twice the load is twice the work,
+// which squeezing the arrivals would not be. Load 1 returns the trace itself.
+func (t *Trace) Scale(load float64, seed uint64) (*Trace, error) {
+	switch {
+	case !finite(load) || load <= 0:
+		return nil, fmt.Errorf("load %v: want more than 0", load)
+	case load == 1:
+		return t, nil
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x6c6f6164)) // "load"
+	want := max(1, int(load*float64(len(t.Jobs))+0.5))
+	out := *t
+	if want <= len(t.Jobs) {
+		keep := rng.Perm(len(t.Jobs))[:want]
+		slices.Sort(keep)
+		out.Jobs = make([]Job, want)
+		for i, k := range keep {
+			out.Jobs[i] = t.Jobs[k]
+		}
+		return &out, nil
+	}
+	out.Jobs = slices.Clone(t.Jobs)
+	for round := 2; len(out.Jobs) < want; round++ {
+		perm, when := rng.Perm(len(t.Jobs)), rng.Perm(len(t.Jobs))
+		for i := 0; i < len(perm) && len(out.Jobs) < want; i++ {
+			j := t.Jobs[perm[i]]
+			submit := t.Jobs[when[i]].Submit
+			if j.Deadline != 0 {
+				j.Deadline += submit - j.Submit
+			}
+			j.Submit = submit
+			j.ID = fmt.Sprintf("%s+%d", j.ID, round)
+			out.Jobs = append(out.Jobs, j)
+		}
+	}
+	out.order()
+	return &out, nil
+}
+
+// Permute returns the workload with its jobs in the same order and the gaps
+// between arrivals in random order: another day of the same kind, for
+// confidence intervals. Seed 1 returns the trace itself.
+func (t *Trace) Permute(seed uint64) *Trace {
+	if seed <= 1 || len(t.Jobs) < 2 {
+		return t
+	}
+	rng := rand.New(rand.NewPCG(seed, 0x67617073)) // "gaps"
+	out := *t
+	out.Jobs = slices.Clone(t.Jobs)
+	gaps := make([]float64, len(t.Jobs)-1)
+	for i := range gaps {
+		gaps[i] = t.Jobs[i+1].Submit - t.Jobs[i].Submit
+	}
+	rng.Shuffle(len(gaps), func(i, k int) { gaps[i], gaps[k] = gaps[k], gaps[i] })
+	for i := 1; i < len(out.Jobs); i++ {
+		j := &out.Jobs[i]
+		was := j.Submit
+		j.Submit = out.Jobs[i-1].Submit + gaps[i-1]
+		if j.Deadline != 0 {
+			j.Deadline += j.Submit - was
+		}
+	}
+	return &out
+}

@@ -1,0 +1,143 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// readElasticFlow reads the CSV files of ElasticFlow (ASPLOS'23) and of the
+// simulators it grew from (Tiresias). The needed columns are job_id, num_gpu,
+// duration and submission_time or submit_time; used where there are
+// num_iteration, iterations or iteration; model_name; batch_size; deadline
+// or ddl (same clock as the submission, 0 or less is none).
+//
+// With a directory of throughput files (one per model, MODEL.csv, columns
+// global_batch_size and steps per second on 1, 2, 4 … GPUs) jobs follow the
+// measured curves; without it they follow n^alpha from their duration.
+func readElasticFlow(t *Trace, r io.Reader, file string, o Options) error {
+	tab, err := newTable(r, file)
+	if err != nil {
+		return err
+	}
+	if err := tab.need("job_id", "num_gpu", "duration"); err != nil {
+		return err
+	}
+	pick := func(names ...string) string {
+		for _, n := range names {
+			if tab.has(n) {
+				return n
+			}
+		}
+		return ""
+	}
+	submit, deadline := pick("submission_time", "submit_time"), pick("deadline", "ddl")
+	steps := pick("num_iteration", "iterations", "iteration")
+	if submit == "" {
+		return tab.need("submission_time")
+	}
+	measured := throughputs{dir: o.Curves, curves: map[appKey]*Curve{}}
+	assumed := map[int]*Curve{}
+	err = tab.rows(t, o, func() error {
+		gpus, seconds := tab.whole("num_gpu", 0), tab.float("duration", 0)
+		j := Job{ID: tab.text("job_id"), App: tab.text("model_name"), Tenant: tab.text("user"), Submit: tab.clock(submit)}
+		if deadline != "" && tab.text(deadline) != "" {
+			j.Deadline = max(0, tab.float(deadline, -1e18))
+		}
+		if tab.err != nil {
+			return tab.err
+		}
+		if gpus == 0 || seconds == 0 {
+			return nil // ran nothing that we schedule
+		}
+		if err := scaled(&j, gpus, seconds, o, assumed); err != nil {
+			return err
+		}
+		if j.Deadline != 0 && j.Deadline <= j.Submit {
+			tab.fail(deadline, fmt.Errorf("deadline %g is not after the submission %g", j.Deadline, j.Submit))
+			return tab.err
+		}
+		if o.Curves != "" && steps != "" && tab.has("batch_size") {
+			key := appKey{j.App, tab.whole("batch_size", 1)}
+			j.Steps = tab.float(steps, 1)
+			if tab.err != nil {
+				return tab.err
+			}
+			if j.Curve, err = measured.curve(key); err != nil {
+				tab.fail("model_name", err)
+				return tab.err
+			}
+			j.Max = max(j.Preferred, min(j.Max, j.Curve.Most()))
+		}
+		return t.add(j)
+	})
+	if err != nil {
+		return err
+	}
+	t.shift()
+	return nil
+}
+
+// throughputs reads ElasticFlow's throughput files when they are needed.
+type throughputs struct {
+	dir    string
+	curves map[appKey]*Curve
+}
+
+func (th *throughputs) curve(key appKey) (*Curve, error) {
+	if c, ok := th.curves[key]; ok {
+		return c, nil
+	}
+	path := filepath.Join(th.dir, filepath.Base(key.app)+".csv")
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("throughputs of %s: %w", key.app, err)
+	}
+	defer f.Close()
+	tab, err := newTable(bufio.NewReader(f), path)
+	if err != nil {
+		return nil, err
+	}
+	if err := tab.need("global_batch_size", "1"); err != nil {
+		return nil, err
+	}
+	for {
+		err := tab.next()
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("no throughput for batch size %d in %s", key.batch, path)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if batch := tab.whole("global_batch_size", 1); tab.err == nil && batch != key.batch {
+			continue
+		}
+		points, most := map[int]float64{}, 0
+		for name := range tab.cols {
+			n, err := strconv.Atoi(name)
+			if err != nil || n < 1 || n > 1<<16 {
+				continue
+			}
+			if v := tab.float(name, 0); v > 0 {
+				points[n] = 1 / v
+				most = max(most, n)
+			}
+		}
+		if tab.err != nil {
+			return nil, tab.err
+		}
+		c, err := Interpolate(points, most)
+		if err != nil {
+			return nil, fmt.Errorf("%s: batch size %d: %w", path, key.batch, err)
+		}
+		th.curves[key] = c
+		return c, nil
+	}
+}

@@ -1,0 +1,298 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+)
+
+// Kinds of entries in Kolo's event log.
+const (
+	EventJob      = "job"       // a job arrived, or its bounds changed
+	EventCount    = "count"     // a job's number of workers changed
+	EventStepTime = "step-time" // a step time was measured
+	EventResize   = "resize"    // a ring was re-formed, with the gap it took
+	EventProgress = "progress"  // steps done so far
+	EventEnd      = "end"       // a job is over
+	EventNode     = "node"      // a node came, went, or changed
+)
+
+// Event is one line of Kolo's event log: what a live autoscaler writes, one
+// JSON object per line, so that the simulator can replay its day under
+// another policy. Fields that do not belong to a kind are absent.
+type Event struct {
+	Time float64 `json:"time"`  // Unix seconds
+	Kind string  `json:"event"` // one of the kinds above
+
+	Job string `json:"job,omitempty"` // all kinds but node
+
+	// job
+	App         string   `json:"app,omitempty"`
+	Tenant      string   `json:"tenant,omitempty"`
+	Type        string   `json:"gpu_type,omitempty"` // node, too
+	Weight      float64  `json:"weight,omitempty"`
+	Priority    int      `json:"priority,omitempty"`
+	Min         int      `json:"min,omitempty"`
+	Max         int      `json:"max,omitempty"`
+	Preferred   int      `json:"preferred,omitempty"`
+	Sizes       []int    `json:"sizes,omitempty"`
+	PerWorker   int      `json:"per_worker,omitempty"`
+	Suspendable *bool    `json:"suspendable,omitempty"` // absent is true
+	Deadline    float64  `json:"deadline,omitempty"`    // Unix seconds
+	TotalSteps  float64  `json:"total_steps,omitempty"`
+	Count       *int     `json:"count,omitempty"`   // count
+	Reason      string   `json:"reason,omitempty"`  // count
+	Workers     int      `json:"workers,omitempty"` // step-time
+	Seconds     float64  `json:"seconds,omitempty"` // step-time; resize: the gap
+	Samples     int      `json:"samples,omitempty"` // step-time
+	From        int      `json:"from,omitempty"`    // resize
+	To          int      `json:"to,omitempty"`      // resize
+	Steps       *float64 `json:"steps,omitempty"`   // progress, end: global steps done
+	Outcome     string   `json:"outcome,omitempty"` // end: complete, failed, stopped
+
+	// node
+	Node  string `json:"node,omitempty"`
+	GPUs  int    `json:"gpus,omitempty"`
+	State string `json:"state,omitempty"` // up, down, withdraw
+}
+
+// WriteEvents writes events as lines of an event log.
+func WriteEvents(w io.Writer, events []Event) error {
+	enc := json.NewEncoder(w)
+	for i := range events {
+		if err := enc.Encode(&events[i]); err != nil {
+			return fmt.Errorf("event log: %w", err)
+		}
+	}
+	return nil
+}
+
+// logJob gathers what the log says of a job.
+type logJob struct {
+	job    Job
+	line   int
+	points map[int]float64 // mean step time by size
+	weight map[int]float64 // samples behind the mean
+	steps  float64         // seen so far
+	ended  bool
+}
+
+// readEventLog reads Kolo's event log. A job's curve goes through its
+// measured step times, its steps are those it did. Jobs that never reported a
+// step time or never did a step cannot be replayed; they are an error, or
+// skipped.
+func readEventLog(t *Trace, r io.Reader, file string, o Options) error {
+	l := &logReader{trace: t, jobs: map[string]*logJob{}, nodes: map[string]bool{}, gaps: map[int][]float64{}}
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 1<<16), 1<<22)
+	line := 0
+	for sc.Scan() {
+		line++
+		if len(bytes.TrimSpace(sc.Bytes())) == 0 {
+			continue
+		}
+		err := l.entry(sc.Bytes(), line)
+		if err == nil {
+			continue
+		}
+		var placed *Error
+		if errors.As(err, &placed) {
+			placed.File, placed.Line = file, line
+		} else {
+			err = &Error{File: file, Line: line, Err: err}
+		}
+		if !o.Skip {
+			return err
+		}
+		t.Skipped = append(t.Skipped, err)
+	}
+	if err := sc.Err(); err != nil {
+		return &Error{File: file, Line: line + 1, Err: err}
+	}
+	for _, id := range l.order {
+		if o.MaxJobs > 0 && len(t.Jobs) == o.MaxJobs {
+			break
+		}
+		if err := l.finish(id); err != nil {
+			err = &Error{File: file, Line: l.jobs[id].line, Err: fmt.Errorf("job %s: %w", id, err)}
+			if !o.Skip {
+				return err
+			}
+			t.Skipped = append(t.Skipped, err)
+		}
+	}
+	for n, v := range l.gaps {
+		if t.Gaps == nil {
+			t.Gaps = map[int]float64{}
+		}
+		slices.Sort(v)
+		t.Gaps[n] = v[len(v)/2]
+	}
+	t.shift()
+	return nil
+}
+
+type logReader struct {
+	trace *Trace
+	jobs  map[string]*logJob
+	order []string
+	nodes map[string]bool
+	gaps  map[int][]float64
+}
+
+// entry takes one line in.
+func (l *logReader) entry(raw []byte, line int) error {
+	var e Event
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&e); err != nil {
+		return columnOf(err)
+	}
+	if !finite(e.Time) {
+		return &Error{Field: "time", Err: fmt.Errorf("want seconds, got %v", e.Time)}
+	}
+	if e.Kind == EventNode {
+		return l.node(&e)
+	}
+	if e.Job == "" {
+		return &Error{Field: "job", Err: fmt.Errorf("an entry of kind %q must name a job", e.Kind)}
+	}
+	j := l.jobs[e.Job]
+	if e.Kind == EventJob {
+		if j == nil {
+			j = &logJob{line: line, points: map[int]float64{}, weight: map[int]float64{}}
+			j.job.Submit = e.Time
+			l.jobs[e.Job] = j
+			l.order = append(l.order, e.Job)
+		}
+		return j.describe(&e)
+	}
+	if j == nil {
+		return &Error{Field: "job", Err: fmt.Errorf("nothing was said of %q before", e.Job)}
+	}
+	switch e.Kind {
+	case EventCount:
+		if e.Count == nil || *e.Count < 0 {
+			return &Error{Field: "count", Err: errors.New("want a count from 0")}
+		}
+	case EventStepTime:
+		return j.measure(&e)
+	case EventResize:
+		if e.To < 1 || !(e.Seconds >= 0) {
+			return &Error{Field: "to", Err: errors.New("want a size from 1 and a gap from 0 s")}
+		}
+		l.gaps[e.To] = append(l.gaps[e.To], e.Seconds)
+	case EventProgress, EventEnd:
+		if e.Steps != nil {
+			if !finite(*e.Steps) || *e.Steps < 0 {
+				return &Error{Field: "steps", Err: fmt.Errorf("want a number from 0, got %v", *e.Steps)}
+			}
+			j.steps = max(j.steps, *e.Steps)
+		}
+		j.ended = j.ended || e.Kind == EventEnd
+	default:
+		return &Error{Field: "event", Err: fmt.Errorf("unknown kind %q", e.Kind)}
+	}
+	return nil
+}
+
+func (l *logReader) node(e *Event) error {
+	kind, err := ParseNodeEventKind(e.State)
+	if err != nil {
+		return &Error{Field: "state", Err: err}
+	}
+	if e.Node == "" {
+		return &Error{Field: "node", Err: errors.New("an entry of kind node must name one")}
+	}
+	if !l.nodes[e.Node] {
+		if e.GPUs < 1 {
+			return &Error{Field: "gpus", Err: fmt.Errorf("want at least 1 on the first entry of a node, got %d", e.GPUs)}
+		}
+		l.nodes[e.Node] = true
+		l.trace.Nodes = append(l.trace.Nodes, Node{ID: e.Node, Type: e.Type, GPUs: e.GPUs})
+		if kind == NodeUp {
+			return nil
+		}
+	}
+	l.trace.Events = append(l.trace.Events, NodeEvent{Time: e.Time, Node: e.Node, Kind: kind})
+	return nil
+}
+
+// describe takes over what an entry of kind job says. A later entry changes
+// what it names; the arrival stays.
+func (j *logJob) describe(e *Event) error {
+	b := &j.job
+	b.ID, b.App, b.Tenant, b.Type = e.Job, e.App, e.Tenant, e.Type
+	b.Weight, b.Priority = e.Weight, e.Priority
+	b.Min, b.Max = max(1, e.Min), max(1, e.Max)
+	if b.Preferred = e.Preferred; b.Preferred == 0 {
+		b.Preferred = b.Min
+	}
+	b.Sizes, b.PerWorker = e.Sizes, max(1, e.PerWorker)
+	b.Deadline = e.Deadline
+	b.Suspendable = e.Suspendable == nil || *e.Suspendable
+	b.Steps = e.TotalSteps
+	if b.Min > b.Max {
+		return &Error{Field: "max", Err: fmt.Errorf("%d is below min %d", b.Max, b.Min)}
+	}
+	return nil
+}
+
+// measure takes a step time into the mean of its size.
+func (j *logJob) measure(e *Event) error {
+	if e.Workers < 1 {
+		return &Error{Field: "workers", Err: fmt.Errorf("want at least 1, got %d", e.Workers)}
+	}
+	if !finite(e.Seconds) || e.Seconds <= 0 {
+		return &Error{Field: "seconds", Err: fmt.Errorf("want more than 0, got %v", e.Seconds)}
+	}
+	w := float64(max(1, e.Samples))
+	old := j.weight[e.Workers]
+	j.points[e.Workers] = (j.points[e.Workers]*old + e.Seconds*w) / (old + w)
+	j.weight[e.Workers] = old + w
+	return nil
+}
+
+// finish turns what the log said into a job of the trace.
+func (l *logReader) finish(id string) error {
+	j := l.jobs[id]
+	b := j.job
+	if len(j.points) == 0 {
+		return errors.New("no step time was logged, so it cannot be replayed")
+	}
+	if j.ended && j.steps > 0 || b.Steps == 0 {
+		b.Steps = j.steps
+	}
+	if b.Steps == 0 {
+		return errors.New("neither total_steps nor the steps it did were logged, so it cannot be replayed")
+	}
+	largest := slices.Max(slices.Collect(maps.Keys(j.points)))
+	var err error
+	if b.Curve, err = Interpolate(j.points, max(b.Max, largest)); err != nil {
+		return err
+	}
+	return l.trace.add(b)
+}
+
+// columnOf finds the column in an error of encoding/json.
+func columnOf(err error) error {
+	var syntax *json.SyntaxError
+	var mistyped *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return &Error{Column: int(syntax.Offset), Err: err}
+	case errors.As(err, &mistyped):
+		return &Error{Column: int(mistyped.Offset), Field: mistyped.Field, Err: err}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return &Error{Err: errors.New("the line ends within a JSON object")}
+	}
+	return &Error{Err: err}
+}

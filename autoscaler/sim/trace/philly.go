@@ -1,0 +1,194 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// phillyJob is an entry of cluster_job_log in the Philly traces (Jeon et al.,
+// ATC'19).
+type phillyJob struct {
+	Status    string `json:"status"`
+	VC        string `json:"vc"`
+	JobID     string `json:"jobid"`
+	Submitted string `json:"submitted_time"`
+	User      string `json:"user"`
+	Attempts  []struct {
+		Start  string `json:"start_time"`
+		End    string `json:"end_time"`
+		Detail []struct {
+			GPUs []string `json:"gpus"`
+		} `json:"detail"`
+	} `json:"attempts"`
+}
+
+// readPhilly reads cluster_job_log as published, or one CSV line per job.
+func readPhilly(t *Trace, br *bufio.Reader, file string, o Options) error {
+	head, _ := br.Peek(64)
+	if !bytes.HasPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte("[")) {
+		return readPhillyCSV(t, br, file, o)
+	}
+	lines := &lineCounter{r: br}
+	dec := json.NewDecoder(lines)
+	if _, err := dec.Token(); err != nil {
+		return lines.place(file, dec.InputOffset(), err)
+	}
+	curves := map[int]*Curve{}
+	for dec.More() && (o.MaxJobs == 0 || len(t.Jobs) < o.MaxJobs) {
+		var p phillyJob
+		start := dec.InputOffset()
+		if err := dec.Decode(&p); err != nil {
+			var mistyped *json.UnmarshalTypeError
+			err = lines.place(file, start, err)
+			if !o.Skip || !errors.As(err, &mistyped) {
+				return err // after a syntax error there is no next entry
+			}
+			t.Skipped = append(t.Skipped, err)
+			continue
+		}
+		if err := p.add(t, o, curves); err != nil {
+			err = lines.place(file, start, err)
+			if !o.Skip {
+				return err
+			}
+			t.Skipped = append(t.Skipped, err)
+		}
+	}
+	t.shift()
+	return nil
+}
+
+// add appends the job. Its length is the sum over its attempts, its size that
+// of the last one. Jobs that never ran, or that still ran when the trace
+// ended, are left out silently.
+func (p *phillyJob) add(t *Trace, o Options, curves map[int]*Curve) error {
+	gpus, seconds := 0, 0.0
+	for i, a := range p.Attempts {
+		if a.Start == "" || a.End == "" || a.Start == "None" || a.End == "None" {
+			continue
+		}
+		from, err := parseClock(a.Start)
+		if err != nil {
+			return fmt.Errorf("job %s, attempt %d, start_time: %w", p.JobID, i+1, err)
+		}
+		to, err := parseClock(a.End)
+		if err != nil {
+			return fmt.Errorf("job %s, attempt %d, end_time: %w", p.JobID, i+1, err)
+		}
+		if to < from {
+			return fmt.Errorf("job %s, attempt %d ends %.0f s before it starts", p.JobID, i+1, from-to)
+		}
+		gpus = 0
+		for _, d := range a.Detail {
+			gpus += len(d.GPUs)
+		}
+		seconds += to - from
+	}
+	if gpus == 0 || seconds == 0 {
+		return nil
+	}
+	submit, err := parseClock(p.Submitted)
+	if err != nil {
+		return fmt.Errorf("job %s, submitted_time: %w", p.JobID, err)
+	}
+	j := Job{ID: p.JobID, App: p.User, Tenant: p.VC, Submit: submit}
+	if err := scaled(&j, gpus, seconds, o, curves); err != nil {
+		return err
+	}
+	return t.add(j)
+}
+
+// lineCounter notes where lines start, to turn byte offsets into lines.
+type lineCounter struct {
+	r      io.Reader
+	read   int64
+	starts []int64 // offset after each newline
+}
+
+func (l *lineCounter) Read(b []byte) (int, error) {
+	n, err := l.r.Read(b)
+	for i, c := range b[:n] {
+		if c == '\n' {
+			l.starts = append(l.starts, l.read+int64(i)+1)
+		}
+	}
+	l.read += int64(n)
+	return n, err
+}
+
+// place gives an error the line and column of a byte offset; the decoder's
+// own offset is preferred where the error has one.
+func (l *lineCounter) place(file string, offset int64, err error) error {
+	var syntax *json.SyntaxError
+	var mistyped *json.UnmarshalTypeError
+	e := &Error{File: file, Err: err}
+	switch {
+	case errors.As(err, &syntax):
+		offset = syntax.Offset
+	case errors.As(err, &mistyped):
+		offset, e.Field = mistyped.Offset, mistyped.Field
+	}
+	line, start := 1, int64(0)
+	for _, s := range l.starts {
+		if s > offset {
+			break
+		}
+		line, start = line+1, s
+	}
+	e.Line, e.Column = line, int(offset-start)+1
+	return e
+}
+
+// readPhillyCSV reads the Philly traces as one line of CSV per job, for those
+// who flattened the original JSON: jobid, submitted_time, gpus, and either
+// duration or start_time and end_time; vc, user and status where there are.
+func readPhillyCSV(t *Trace, r io.Reader, file string, o Options) error {
+	tab, err := newTable(r, file)
+	if err != nil {
+		return err
+	}
+	if err := tab.need("jobid", "submitted_time", "gpus"); err != nil {
+		return err
+	}
+	if !tab.has("duration") {
+		if err := tab.need("start_time", "end_time"); err != nil {
+			return err
+		}
+	}
+	curves := map[int]*Curve{}
+	err = tab.rows(t, o, func() error {
+		gpus := tab.whole("gpus", 0)
+		j := Job{ID: tab.text("jobid"), App: tab.text("user"), Tenant: tab.text("vc"), Submit: tab.clock("submitted_time")}
+		var seconds float64
+		if tab.has("duration") {
+			seconds = tab.float("duration", 0)
+		} else if tab.text("start_time") != "" && tab.text("end_time") != "" {
+			seconds = tab.clock("end_time") - tab.clock("start_time")
+			if seconds < 0 {
+				tab.fail("end_time", fmt.Errorf("ends %.0f s before it starts", -seconds))
+			}
+		}
+		switch {
+		case tab.err != nil:
+			return tab.err
+		case gpus == 0 || seconds == 0:
+			return nil
+		}
+		if err := scaled(&j, gpus, seconds, o, curves); err != nil {
+			return err
+		}
+		return t.add(j)
+	})
+	if err != nil {
+		return err
+	}
+	t.shift()
+	return nil
+}

@@ -1,0 +1,233 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Format names a trace format.
+type Format string
+
+// The formats that Read knows. docs/simulator.md describes their columns.
+const (
+	Auto        Format = "auto"        // by the header
+	Pollux      Format = "pollux"      // jobs.csv with step_times.csv beside it
+	Voda        Format = "voda"        // jobs with speed-ups on 2 to n GPUs
+	Philly      Format = "philly"      // cluster_job_log (JSON) or one CSV line per job
+	Helios      Format = "helios"      // cluster_log.csv
+	ElasticFlow Format = "elasticflow" // raw, simulation and Tiresias-style CSV
+	EventLog    Format = "kolo"        // Kolo's event log, JSON lines
+)
+
+// Formats lists all formats, Auto first.
+func Formats() []Format {
+	return []Format{Auto, Pollux, Voda, Philly, Helios, ElasticFlow, EventLog}
+}
+
+// Options say how a trace is read. The zero value reads strictly and finds
+// the format out.
+type Options struct {
+	Format Format
+
+	// Skip leaves entries with errors out, and says so in Trace.Skipped,
+	// instead of failing at the first.
+	Skip bool
+
+	// Workload picks one of the workloads of a Pollux file, 0 is all of them
+	// in one.
+	Workload int
+
+	// Curves is a file or directory of step times: for Pollux step_times.csv
+	// (when "", the one beside the trace), for ElasticFlow a directory with
+	// one throughput file per model.
+	Curves string
+
+	// Alpha is the speed-up n^Alpha assumed of jobs whose trace does not say
+	// how they scale. 0 is 0.9.
+	Alpha float64
+
+	// Grow is how many times its size in the trace such a job may grow to.
+	// 0 is 4.
+	Grow int
+
+	// MaxJobs ends reading after so many jobs, 0 is no limit.
+	MaxJobs int
+}
+
+func (o Options) alpha() float64 {
+	if o.Alpha == 0 {
+		return 0.9
+	}
+	return o.Alpha
+}
+
+func (o Options) grow() int {
+	if o.Grow == 0 {
+		return 4
+	}
+	return o.Grow
+}
+
+// Error is a mistake in a trace, with its place. Line and Column count from
+// 1; Column is that of the byte where the field starts, 0 where only the
+// line is known.
+type Error struct {
+	File         string
+	Line, Column int
+	Field        string // name of the column or key
+	Err          error
+}
+
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:%d", e.File, e.Line)
+	if e.Column > 0 {
+		fmt.Fprintf(&b, ":%d", e.Column)
+	}
+	if e.Field != "" {
+		fmt.Fprintf(&b, ": %s", e.Field)
+	}
+	fmt.Fprintf(&b, ": %v", e.Err)
+	return b.String()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Open reads the trace in a file.
+func Open(path string, o Options) (*Trace, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	defer f.Close()
+	if o.Curves == "" {
+		beside := filepath.Join(filepath.Dir(path), "step_times.csv")
+		if _, err := os.Stat(beside); err == nil {
+			o.Curves = beside
+		}
+	}
+	return Read(f, path, o)
+}
+
+// Read reads a trace. The name stands in errors and reports. Jobs come back
+// in order of arrival.
+func Read(r io.Reader, name string, o Options) (*Trace, error) {
+	br := bufio.NewReaderSize(r, 1<<16)
+	format := o.Format
+	if format == "" || format == Auto {
+		var err error
+		if format, err = detect(br, name); err != nil {
+			return nil, err
+		}
+	}
+	t := &Trace{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))}
+	var err error
+	switch format {
+	case Pollux:
+		err = readPollux(t, br, name, o)
+	case Voda:
+		err = readVoda(t, br, name, o)
+	case Philly:
+		err = readPhilly(t, br, name, o)
+	case Helios:
+		err = readHelios(t, br, name, o)
+	case ElasticFlow:
+		err = readElasticFlow(t, br, name, o)
+	case EventLog:
+		err = readEventLog(t, br, name, o)
+	default:
+		err = fmt.Errorf("unknown trace format %q, want one of %v", format, Formats())
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(t.Jobs) == 0 {
+		return nil, fmt.Errorf("%s: no jobs in this trace (%d entries skipped)", name, len(t.Skipped))
+	}
+	if err := unique(t.Jobs); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	t.order()
+	return t, nil
+}
+
+// detect tells the format by the first line, without consuming it.
+func detect(br *bufio.Reader, name string) (Format, error) {
+	head, err := br.Peek(2048)
+	if len(head) == 0 {
+		if err == nil || errors.Is(err, io.EOF) {
+			err = errors.New("the file is empty")
+		}
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	head = bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\ufeff")), " \t\r\n")
+	line, _, _ := bytes.Cut(head, []byte("\n"))
+	switch {
+	case bytes.HasPrefix(head, []byte("[")):
+		return Philly, nil
+	case bytes.HasPrefix(head, []byte("{")):
+		return EventLog, nil
+	}
+	cols := strings.Split(strings.TrimSpace(string(line)), ",")
+	for i := range cols {
+		cols[i] = strings.ToLower(strings.TrimSpace(cols[i]))
+	}
+	has := func(names ...string) bool {
+		for _, n := range names {
+			if !slices.Contains(cols, n) {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case has("submit_s", "application"):
+		return Pollux, nil
+	case has("t1_est_s"):
+		return Voda, nil
+	case has("gpu_num", "duration"):
+		return Helios, nil
+	case has("jobid", "submitted_time"):
+		return Philly, nil
+	case has("job_id", "num_gpu"):
+		return ElasticFlow, nil
+	}
+	return "", &Error{File: name, Line: 1, Column: 1, Err: fmt.Errorf(
+		"no known format has the columns %q; name one with -format", strings.Join(cols, ","))}
+}
+
+// add appends the job when it is valid.
+func (t *Trace) add(j Job) error {
+	if j.Weight == 0 {
+		j.Weight = 1
+	}
+	if j.PerWorker == 0 {
+		j.PerWorker = 1
+	}
+	if err := j.Validate(); err != nil {
+		return err
+	}
+	t.Jobs = append(t.Jobs, j)
+	return nil
+}
+
+func unique(jobs []Job) error {
+	seen := make(map[string]bool, len(jobs))
+	for i := range jobs {
+		if seen[jobs[i].ID] {
+			return fmt.Errorf("two jobs are named %q", jobs[i].ID)
+		}
+		seen[jobs[i].ID] = true
+	}
+	return nil
+}

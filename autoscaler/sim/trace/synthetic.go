@@ -1,0 +1,146 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+)
+
+// Synthetic describes a made-up workload. The zero value of a field picks
+// the default named with it.
+type Synthetic struct {
+	Jobs int    // 160
+	GPUs int    // of the cluster it is meant for; sets the arrival rate. 64
+	Seed uint64 // same seed, same trace
+
+	// Load is offered work, at one GPU per job, over capacity. 1 keeps the
+	// cluster just busy if nobody wastes anything. 0 is 0.8.
+	Load float64
+
+	// Deadlines is the share of jobs with a deadline, between 1.5 and 4 times
+	// their length at their preferred size.
+	Deadlines float64
+
+	// Tenants is how many tenants the jobs belong to. 0 is 1.
+	Tenants int
+
+	// Types are the GPU types that jobs may ask for; nil asks for none.
+	Types []string
+}
+
+// kind is a family of jobs with a way of scaling. The step time on n workers
+// is compute/n + sync·(n-1)/n + hop·log2(n) seconds: work that divides, a ring
+// allreduce, and latency per doubling. The numbers are ours, chosen so that
+// the families range from nearly linear to one that gets slower beyond a few
+// GPUs, as measured profiles in the literature do.
+type kind struct {
+	name               string
+	share              float64 // of all jobs
+	compute, sync, hop float64 // seconds
+	hours              float64 // median length on one GPU
+	sigma              float64 // of the logarithm of the length
+	most               int     // largest size
+}
+
+var kinds = []kind{
+	{"tiny-mlp", 0.30, 0.02, 0.010, 0.0040, 0.06, 0.8, 4},
+	{"small-cnn", 0.30, 0.30, 0.030, 0.0060, 0.7, 1.0, 16},
+	{"speech-rnn", 0.18, 1.20, 0.160, 0.0200, 2.2, 0.9, 32},
+	{"encoder", 0.14, 2.50, 0.180, 0.0150, 5.0, 0.9, 32},
+	{"large-cnn", 0.08, 4.00, 0.080, 0.0100, 26, 0.8, 64},
+}
+
+func (k kind) curve() *Curve {
+	times := make([]float64, k.most)
+	for i := range times {
+		n := float64(i + 1)
+		times[i] = k.compute/n + k.sync*(n-1)/n + k.hop*math.Log2(n)
+	}
+	c, err := NewCurve(times)
+	if err != nil {
+		panic("trace: built-in curve: " + err.Error()) // the table above is wrong
+	}
+	return c
+}
+
+// Trace makes the workload: Poisson arrivals that come twice as fast in the
+// first half of each eight hours, log-normal lengths, sizes asked for by
+// users in powers of two.
+func (s Synthetic) Trace() *Trace {
+	if s.Jobs == 0 {
+		s.Jobs = 160
+	}
+	if s.GPUs == 0 {
+		s.GPUs = 64
+	}
+	if s.Load == 0 {
+		s.Load = 0.8
+	}
+	rng := rand.New(rand.NewPCG(s.Seed, 0x6b6f6c6f)) // the second word is "kolo"
+	curves := make([]*Curve, len(kinds))
+	mean := 0.0 // GPU-seconds per job
+	for i, k := range kinds {
+		curves[i] = k.curve()
+		mean += k.share * k.hours * 3600 * math.Exp(k.sigma*k.sigma/2)
+	}
+	gap := mean / (float64(s.GPUs) * s.Load)
+
+	t := &Trace{Name: fmt.Sprintf("synthetic-%d", s.Jobs), Jobs: make([]Job, 0, s.Jobs)}
+	now := 0.0
+	for i := range s.Jobs {
+		pace := 1.5
+		if math.Mod(now, 8*3600) < 4*3600 {
+			pace = 0.75
+		}
+		now += rng.ExpFloat64() * gap * pace
+		at := pickKind(rng.Float64())
+		k := kinds[at]
+		seconds := k.hours * 3600 * math.Exp(k.sigma*rng.NormFloat64())
+		j := Job{
+			ID: fmt.Sprintf("%s-%0*d", k.name, digits(s.Jobs), i), App: k.name,
+			Weight: 1, PerWorker: 1, Suspendable: true, Min: 1, Max: k.most,
+			Submit: now, Curve: curves[at],
+			Steps: math.Max(1, math.Round(seconds/curves[at].StepTime(1))),
+		}
+		// Users ask for a size at which they believe to be efficient.
+		j.Preferred = 1 << rng.IntN(digits2(k.most)+1)
+		if s.Tenants > 1 {
+			j.Tenant = fmt.Sprintf("team-%d", rng.IntN(s.Tenants))
+		}
+		if len(s.Types) > 0 {
+			j.Type = s.Types[rng.IntN(len(s.Types))]
+		}
+		if rng.Float64() < s.Deadlines {
+			j.Deadline = now + j.Steps*j.StepTime(j.Preferred)*(1.5+2.5*rng.Float64())
+		}
+		t.Jobs = append(t.Jobs, j)
+	}
+	t.shift()
+	return t
+}
+
+func pickKind(x float64) int {
+	for i, k := range kinds {
+		if x < k.share {
+			return i
+		}
+		x -= k.share
+	}
+	return len(kinds) - 1
+}
+
+// digits is how many decimal digits the numbers below n need.
+func digits(n int) int { return len(fmt.Sprint(max(n-1, 0))) }
+
+// digits2 is the exponent of the largest power of two that is at most half
+// of n, so that a random size leaves room to grow.
+func digits2(n int) int {
+	e := 0
+	for 2<<(e+1) <= n {
+		e++
+	}
+	return e
+}

@@ -1,0 +1,177 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package trace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Trace is a workload: jobs in order of arrival and, where the trace says
+// so, the cluster they ran on.
+type Trace struct {
+	Name string
+	Jobs []Job
+
+	// Nodes is the cluster of the trace, nil where it names none.
+	Nodes []Node
+
+	// Events are failures, withdrawals and returns of nodes, by time.
+	Events []NodeEvent
+
+	// Gaps are measured seconds without training per resize, by the number
+	// of workers after it; nil where the trace has none.
+	Gaps map[int]float64
+
+	// Skipped are the entries that were left out, with the reason. Only a
+	// reader that was asked to skip leaves entries out.
+	Skipped []error
+}
+
+// Job is one training job as it truly is.
+type Job struct {
+	ID       string
+	App      string // what it trains; jobs of one App share a curve
+	Tenant   string
+	Type     string // GPU type it needs, "" is any
+	Weight   float64
+	Priority int
+
+	Submit   float64 // seconds from the start of the trace
+	Deadline float64 // the same clock, 0 is none
+
+	Min, Max  int
+	Preferred int
+	Sizes     []int // allowed sizes, nil is all
+	PerWorker int   // GPUs that one worker holds
+
+	Suspendable bool
+
+	Steps float64 // global steps to complete
+	Curve *Curve
+}
+
+// Node is one machine.
+type Node struct {
+	ID   string
+	Type string
+	GPUs int
+}
+
+// NodeEventKind says what happens to a node.
+type NodeEventKind int
+
+const (
+	// NodeDown is a failure: what trained there goes back to its last commit.
+	NodeDown NodeEventKind = iota
+	// NodeUp is a return.
+	NodeUp
+	// NodeWithdraw is a withdrawal with notice, as of a spot instance: workers
+	// leave at a commit, no step is lost.
+	NodeWithdraw
+)
+
+func (k NodeEventKind) String() string {
+	switch k {
+	case NodeDown:
+		return "down"
+	case NodeUp:
+		return "up"
+	case NodeWithdraw:
+		return "withdraw"
+	}
+	return fmt.Sprintf("NodeEventKind(%d)", int(k))
+}
+
+// ParseNodeEventKind is the inverse of NodeEventKind.String.
+func ParseNodeEventKind(s string) (NodeEventKind, error) {
+	for _, k := range []NodeEventKind{NodeDown, NodeUp, NodeWithdraw} {
+		if s == k.String() {
+			return k, nil
+		}
+	}
+	return 0, fmt.Errorf("want down, up or withdraw, got %q", s)
+}
+
+// NodeEvent is a change in the cluster.
+type NodeEvent struct {
+	Time float64
+	Node string
+	Kind NodeEventKind
+}
+
+// StepTime is the true time of one global step on n workers, in seconds.
+func (j *Job) StepTime(n int) float64 { return j.Curve.StepTime(n) }
+
+// GPUs is how many GPUs n workers hold.
+func (j *Job) GPUs(n int) int { return n * max(1, j.PerWorker) }
+
+// Validate reports the first thing about the job that cannot be.
+func (j *Job) Validate() error {
+	switch {
+	case j.ID == "":
+		return errors.New("a job needs an id")
+	case j.Curve == nil:
+		return errors.New("no step times")
+	case !finite(j.Submit) || j.Submit < 0:
+		return fmt.Errorf("submit time %v: want seconds from 0", j.Submit)
+	case !finite(j.Steps) || j.Steps <= 0:
+		return fmt.Errorf("steps %v: want more than 0", j.Steps)
+	case j.Min < 1 || j.Max < j.Min:
+		return fmt.Errorf("bounds %d to %d: want 1 <= min <= max", j.Min, j.Max)
+	case j.Preferred < j.Min || j.Preferred > j.Max:
+		return fmt.Errorf("preferred %d is outside %d to %d", j.Preferred, j.Min, j.Max)
+	case j.Deadline != 0 && !(j.Deadline > j.Submit):
+		return fmt.Errorf("deadline %v is not after the submit time %v", j.Deadline, j.Submit)
+	}
+	return nil
+}
+
+// order sorts jobs by arrival, and leaves jobs of the same arrival in the
+// order of the file. It also moves the first arrival to no earlier than 0.
+func (t *Trace) order() {
+	slices.SortStableFunc(t.Jobs, func(a, b Job) int { return cmp.Compare(a.Submit, b.Submit) })
+	slices.SortStableFunc(t.Events, func(a, b NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
+}
+
+// shift moves all times so that the first arrival is at 0; traces with dates
+// or with offsets of their own need it.
+func (t *Trace) shift() {
+	if len(t.Jobs) == 0 {
+		return
+	}
+	first := t.Jobs[0].Submit
+	for i := range t.Jobs {
+		first = min(first, t.Jobs[i].Submit)
+	}
+	for i := range t.Jobs {
+		t.Jobs[i].Submit -= first
+		if t.Jobs[i].Deadline != 0 {
+			t.Jobs[i].Deadline -= first
+		}
+	}
+	for i := range t.Events {
+		t.Events[i].Time = max(0, t.Events[i].Time-first)
+	}
+}
+
+// Limit caps the bounds of all jobs at what a cluster of so many GPUs can
+// give, so that no job waits for ever. It returns the jobs that do not fit
+// even at their minimum.
+func (t *Trace) Limit(gpus func(typ string) int) []string {
+	var never []string
+	for i := range t.Jobs {
+		j := &t.Jobs[i]
+		most := gpus(j.Type) / max(1, j.PerWorker)
+		if most < j.Min {
+			never = append(never, j.ID)
+			continue
+		}
+		j.Max = min(j.Max, most)
+		j.Preferred = min(j.Preferred, j.Max)
+	}
+	return never
+}
