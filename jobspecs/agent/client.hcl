@@ -1,0 +1,26 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+# What a Nomad client needs for Kolo, beside its ordinary configuration. Copy
+# the programs into plugin_dir, and this file into the configuration directory.
+
+plugin_dir = "/opt/nomad/plugins"
+
+client {
+  enabled = true
+
+  # A leaving worker needs the time to reach its next commit. Jobs choose with
+  # kill_timeout, up to this.
+  max_kill_timeout = "5m"
+}
+
+# Since Nomad 1.10 a plugin is loaded only if a block names its file.
+plugin "nomad-driver-horovod" {
+  config {
+    # The Python asked which Horovod this client has; tasks choose their own.
+    python = "python3"
+
+    # Jobs with isolation = "none" see the whole host, as with raw_exec.
+    allow_isolation_none = false
+  }
+}

@@ -1,0 +1,62 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspecs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/hashicorp/nomad/jobspec2"
+	"github.com/shoenig/test/must"
+)
+
+// Every job that trains has what the driver asks for: a service on the port
+// that the group reserves, both identities, and a script. (The test
+// TestJobspecs in e2e also asks a real Nomad.)
+func TestTrainingJobs(t *testing.T) {
+	paths, err := filepath.Glob("pytorch-*.nomad.hcl")
+	must.NoError(t, err)
+	must.SliceNotEmpty(t, paths)
+	for _, path := range paths {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			job := parse(t, path)
+			must.Eq(t, "batch", *job.Type)
+			for _, group := range job.TaskGroups {
+				must.Len(t, 1, group.Services)
+				service := group.Services[0]
+				must.Eq(t, "nomad", service.Provider)
+				must.Len(t, 1, group.Networks)
+				must.Eq(t, service.PortLabel, group.Networks[0].DynamicPorts[0].Label)
+				must.NotNil(t, group.Scaling)
+				must.True(t, *group.ReschedulePolicy.Unlimited)
+				for _, task := range group.Tasks {
+					must.Eq(t, "horovod", task.Driver)
+					must.Eq(t, service.Name, task.Config["service"].(string))
+					must.True(t, task.Identity.File)
+					must.Len(t, 1, task.Identities)
+					must.Eq(t, []string{"kolo"}, task.Identities[0].Audience)
+				}
+			}
+		})
+	}
+}
+
+// All that end in .nomad.hcl are job specifications.
+func TestParse(t *testing.T) {
+	paths, err := filepath.Glob("*.nomad.hcl")
+	must.NoError(t, err)
+	for _, path := range paths {
+		t.Run(path, func(t *testing.T) { parse(t, path) })
+	}
+}
+
+func parse(t *testing.T, path string) *api.Job {
+	text, err := os.ReadFile(path)
+	must.NoError(t, err)
+	job, err := jobspec2.ParseWithConfig(&jobspec2.ParseConfig{Path: path, Body: text, Strict: true})
+	must.NoError(t, err)
+	return job
+}

@@ -1,0 +1,163 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+# Elastic PyTorch on a cluster with ACLs. The workers need no token beyond their
+# workload identity. One policy, bound to this job, lets them note in a Nomad
+# variable that training is complete, so that no later allocation begins anew:
+#
+#   nomad acl policy apply -namespace default -job pytorch-acl \
+#     pytorch-acl jobspecs/acl/pytorch-acl.policy.hcl
+#
+#   nomad job run jobspecs/pytorch-acl.nomad.hcl
+#   nomad job scale pytorch-acl workers 4
+
+variable "count" {
+  type        = number
+  default     = 2
+  description = "Allocations to start with; scale the job later as you like."
+}
+
+variable "python" {
+  type        = string
+  default     = "python3"
+  description = "A Python that can import horovod.torch."
+}
+
+variable "script" {
+  type        = string
+  default     = "local/train.py"
+  description = "The training script: a path on the client, or the one below."
+}
+
+variable "args" {
+  type        = list(string)
+  default     = []
+  description = "Arguments of the script."
+}
+
+variable "isolation" {
+  type        = string
+  default     = "exec"
+  description = "exec, or none where the client allows it."
+}
+
+job "pytorch-acl" {
+  type = "batch"
+
+  group "workers" {
+    count = var.count
+
+    # The counts that whoever scales the job may choose.
+    scaling {
+      enabled = true
+      min     = 1
+      max     = 4
+    }
+
+    network {
+      port "kolo" {}
+    }
+
+    # Workers find each other as instances of this service, and serve the
+    # ring's status and metrics on it.
+    service {
+      name     = "pytorch-acl"
+      port     = "kolo"
+      provider = "nomad"
+    }
+
+    # A slot that fails is restarted by the driver, in place. What gets here is
+    # a host that keeps failing: Nomad shall place it elsewhere, and not give
+    # up, while the others train on.
+    restart {
+      attempts = 1
+      interval = "10m"
+      delay    = "5s"
+      mode     = "fail"
+    }
+
+    reschedule {
+      unlimited      = true
+      delay          = "10s"
+      delay_function = "exponential"
+      max_delay      = "5m"
+    }
+
+    task "train" {
+      driver = "horovod"
+
+      config {
+        command   = var.python
+        args      = concat([var.script], var.args)
+        isolation = var.isolation
+        service   = "pytorch-acl"
+        min_np    = 1
+        max_np    = 4
+      }
+
+      # The first proves to Nomad's service registry who asks, the second to
+      # the other workers.
+      identity {
+        env  = true
+        file = true
+      }
+
+      identity {
+        name = "kolo"
+        aud  = ["kolo"]
+        file = true
+        ttl  = "1h"
+      }
+
+      # Time to reach the next commit and leave without losing a step. Longer
+      # ones need max_kill_timeout in the client's configuration.
+      kill_timeout = "30s"
+
+      resources {
+        cpu    = 1000
+        memory = 1024
+      }
+
+      template {
+        destination = "local/train.py"
+        data        = <<-EOT
+        #!/usr/bin/env python3
+        """Learns y = tanh(w.x): elastic training in the fewest lines."""
+        import json, os, torch
+        import horovod.torch as hvd
+
+        hvd.init()
+        torch.manual_seed(1)
+        w, x = torch.randn(16, 1), torch.randn(4800, 16)
+        y = torch.tanh(x @ w)
+        model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+        optimizer = hvd.DistributedOptimizer(
+            torch.optim.SGD(model.parameters(), lr=0.05), named_parameters=model.named_parameters())
+        progress = open(os.environ.get("KOLO_PROGRESS_FILE", os.devnull), "a", buffering=1)
+
+        @hvd.elastic.run
+        def train(state):
+            while state.epoch < 300:
+                for batch in torch.tensor(list(state.sampler)).split(12):
+                    optimizer.zero_grad()
+                    loss = torch.nn.functional.mse_loss(model(x[batch]), y[batch])
+                    loss.backward()
+                    optimizer.step()
+                    state.step += 1
+                    state.sampler.record_batch(0, len(batch))
+                    if state.step % 20 == 0:
+                        if hvd.rank() == 0:
+                            print(f"step {state.step} of epoch {state.epoch}, {hvd.size()} ranks, loss {loss.item():.4f}")
+                            progress.write(json.dumps({"step": state.step, "epoch": state.epoch, "loss": loss.item()}) + "\n")
+                        state.commit()
+                state.epoch += 1
+                state.sampler.set_epoch(state.epoch)
+
+        train(hvd.elastic.TorchState(
+            model=model, optimizer=optimizer, step=0, epoch=0,
+            sampler=hvd.elastic.ElasticSampler(range(len(x)))))
+        EOT
+      }
+    }
+  }
+}
