@@ -17,5 +17,8 @@ var registry = []entry{
 	optimusEntry,
 	dragonEntry,
 	themisEntry,
+	elasticFlowEntry,
 	gandivaEntry,
+	oasisEntry,
+	weightedFairEntry,
 }
