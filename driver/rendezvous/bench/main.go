@@ -1,0 +1,164 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command bench measures one full rendezvous (the six meshes of one
+// initialisation) of simulated processes against this package and against
+// Horovod's own server, side by side in one run.
+//
+//	go run ./driver/rendezvous/bench -python .venv/bin/python
+//
+// The simulated processes are the same for both: one TCP connection per
+// request, a poll every 10 ms while a key is not there, three tries half a
+// second apart, a barrier before each DELETE. They connect to nobody, so what
+// is measured is the rendezvous alone. Agents and leader of this package share
+// a process with the simulated ones; upstream's server has a process of its own.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+)
+
+// set stands for the hash of process set 0.
+const set = "7d48533536350577"
+
+type options struct {
+	ranks   []int
+	perHost int
+	runs    int
+	python  string
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Full rendezvous (six meshes), %d slots per host, median of %d runs [fastest, slowest], seconds\n\n",
+		o.perHost, o.runs)
+	fmt.Fprintln(out, "| ranks | Kolo | Horovod's server | ratio | requests | leader messages |")
+	fmt.Fprintln(out, "|---|---|---|---|---|---|")
+	for _, n := range o.ranks {
+		row, err := measure(ctx, o, n)
+		if err != nil {
+			return fmt.Errorf("%d ranks: %w", n, err)
+		}
+		fmt.Fprintln(out, row)
+	}
+	return nil
+}
+
+func parse(args []string) (options, error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	python := flags.String("python", os.Getenv("KOLO_PYTHON"), "Python that can import horovod; empty measures Kolo alone")
+	perHost := flags.Int("slots", 8, "slots per host")
+	runs := flags.Int("runs", 5, "runs of each")
+	ranks := flags.String("ranks", "8,16,32,64", "ring sizes")
+	if err := flags.Parse(args); err != nil {
+		return options{}, err
+	}
+	o := options{perHost: *perHost, runs: *runs, python: *python}
+	for _, s := range strings.Split(*ranks, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return o, fmt.Errorf("-ranks: %q is not a ring size", s)
+		}
+		o.ranks = append(o.ranks, n)
+	}
+	if o.perHost < 1 || o.runs < 1 {
+		return o, fmt.Errorf("-slots %d and -runs %d must be at least 1", o.perHost, o.runs)
+	}
+	return o, nil
+}
+
+// measure is one line of the table. Runs of the two alternate, so that what
+// else the machine does meets both.
+func measure(ctx context.Context, o options, n int) (string, error) {
+	var perHost []int
+	for left := n; left > 0; left -= o.perHost {
+		perHost = append(perHost, min(left, o.perHost))
+	}
+	slots := ringsim.Slots(perHost...)
+	var server *upstream
+	if o.python != "" {
+		var err error
+		if server, err = startUpstream(ctx, o.python); err != nil {
+			return "", err
+		}
+		defer func() { _ = server.stop() }()
+	}
+	var ours, theirs []time.Duration
+	var requests, messages int64
+	for i := range o.runs {
+		seed := strconv.Itoa(i)
+		ring, took, err := runOurs(ctx, slots, seed)
+		if err != nil {
+			return "", fmt.Errorf("kolo: %w", err)
+		}
+		requests, messages = ring.Requests.Load(), ring.Messages.Load()
+		ours = append(ours, took)
+		if server == nil {
+			continue
+		}
+		took, err = runTheirs(ctx, server, slots, seed)
+		if err != nil {
+			return "", fmt.Errorf("upstream: %w", err)
+		}
+		theirs = append(theirs, took)
+	}
+	row := fmt.Sprintf("| %d | %s | – | – | %d | %d |", n, spread(ours), requests, messages)
+	if server != nil {
+		row = fmt.Sprintf("| %d | %s | %s | %.1f | %d | %d |", n, spread(ours), spread(theirs),
+			median(theirs).Seconds()/median(ours).Seconds(), requests, messages)
+	}
+	return row, nil
+}
+
+func runOurs(ctx context.Context, slots []rendezvous.Slot, seed string) (*ringsim.Ring, time.Duration, error) {
+	ring, err := ringsim.Start(slots)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer ring.Close()
+	start := time.Now()
+	err = ring.Initialize(ctx, set, seed)
+	return ring, time.Since(start), err
+}
+
+func runTheirs(ctx context.Context, u *upstream, slots []rendezvous.Slot, seed string) (time.Duration, error) {
+	if err := u.begin(slots); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	err := ringsim.Initialize(ctx, slots, set, seed, u.client)
+	return time.Since(start), err
+}
+
+func spread(runs []time.Duration) string {
+	return fmt.Sprintf("%.3f [%.3f, %.3f]", median(runs).Seconds(), slices.Min(runs).Seconds(), slices.Max(runs).Seconds())
+}
+
+func median(runs []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(runs))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
