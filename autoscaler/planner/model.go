@@ -51,6 +51,13 @@ type Bin struct {
 // Place is a bin of a node, by index into Cluster.Nodes and Node.Bins.
 type Place struct{ Node, Bin int }
 
+// Worker is an allocation that has not ended. A node of -1 is somewhere
+// unknown, a bin of -1 unknown on its node.
+type Worker struct {
+	Place
+	Ending bool // Nomad is stopping it
+}
+
 // Class is a set of places that groups with the same needs share, so that ten
 // thousand groups do not hold ten thousand lists.
 type Class struct {
@@ -72,9 +79,9 @@ type Group struct {
 	Need     Need
 	Class    *Class // where its workers may go
 
-	// Live are the places of allocations that have not ended, those being
-	// stopped included. A place of {-1, -1} is somewhere unknown.
-	Live []Place
+	// Live are the allocations that have not ended, those being stopped
+	// included.
+	Live []Worker
 	// Spread says that no two workers may share a node.
 	Spread bool
 }

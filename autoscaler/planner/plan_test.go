@@ -42,9 +42,9 @@ func (c *Cluster) class(nodes ...int) *Class {
 // with adds a job of one group, 1 to 8 workers of one slot, whose workers sit
 // on the given nodes.
 func (c *Cluster) with(id string, edit func(*Job), on ...int) *Cluster {
-	live := []Place{}
+	live := []Worker{}
 	for _, n := range on {
-		live = append(live, Place{Node: n})
+		live = append(live, Worker{Place: Place{Node: n}})
 	}
 	j := Job{
 		Key: JobKey{"default", id}, Pool: "gpu", Index: uint64(100 + len(c.Jobs)), Min: 1, Max: 8, Started: len(on) > 0,
@@ -99,6 +99,10 @@ func TestMake(t *testing.T) {
 			nodes(4).with("a", nil, 0, 0, 0, 0).with("b", nil), []int{2, 2}, "a 4→2 shrink", "room for 0 more now, the rest when"},
 		"capacity: workers that end still hold their room": {
 			nodes(4).with("a", func(j *Job) { j.Groups[0].Count = 2 }, 0, 0, 0, 0).with("b", nil), []int{2, 2}, "", "room for 0 more now"},
+		"capacity: workers that end do not fill the count again": {
+			nodes(4).with("a", func(j *Job) { j.Groups[0].Live[0].Ending, j.LastChange = true, now }, 0, 0, 0).with("b", nil), []int{3, 1}, "", "needs room for 1 more"},
+		"capacity: a job does not grow over its own ending workers": {
+			nodes(8).with("a", func(j *Job) { j.Groups[0].Count = 2 }, 0, 0, 0), []int{4}, "", "still ending"},
 		"capacity: freed and seen": {
 			nodes(4).with("a", nil, 0, 0).with("b", nil), []int{2, 2}, "b 0→2 start", ""},
 		"capacity: workers asked for and not placed count": {
@@ -193,9 +197,9 @@ func TestMake_Groups(t *testing.T) {
 		for _, n := range busy {
 			c.Nodes[n].Bins[0].Slots--
 		}
-		place := func(at []int) (out []Place) {
+		place := func(at []int) (out []Worker) {
 			for _, n := range at {
-				out = append(out, Place{Node: n})
+				out = append(out, Worker{Place: Place{Node: n}})
 			}
 			return out
 		}

@@ -67,8 +67,8 @@ func newRoom(c *Cluster) *room {
 	}
 	for j := range c.Jobs {
 		for g := range c.Jobs[j].Groups {
-			for _, at := range c.Jobs[j].Groups[g].Live {
-				r.occupy(j, g, at)
+			for _, w := range c.Jobs[j].Groups[g].Live {
+				r.occupy(j, g, w.Place)
 			}
 		}
 	}
@@ -81,12 +81,13 @@ func newRoom(c *Cluster) *room {
 }
 
 // pending is how many workers Nomad may still place, or place again: those of
-// the count that do not sit on a node that keeps them.
+// the count that do not sit on a node that keeps them. One that is ending does
+// not stay, even where the count has been raised again meanwhile.
 func (c *Cluster) pending(j, g int) int {
 	group := &c.Jobs[j].Groups[g]
 	stays := 0
-	for _, at := range group.Live {
-		if at.Node < 0 || c.Nodes[at.Node].State != Leaving {
+	for _, w := range group.Live {
+		if !w.Ending && (w.Node < 0 || c.Nodes[w.Node].State != Leaving) {
 			stays++
 		}
 	}

@@ -74,7 +74,7 @@ func (m *making) grow(j int, w Want, draining bool) {
 		m.wait(j, to, time.Time{}, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
 		return
 	}
-	if reach < max(1, job.smallest()) || reach <= from {
+	if reach <= from {
 		need := max(job.smallest(), from+1) - from
 		m.wait(j, to, time.Time{}, fmt.Sprintf("needs room for %d more, and there is room for %d", need, room))
 		return
