@@ -143,7 +143,7 @@ func (m *making) stuck(j int) (int, bool) {
 	if n > placed || n == 0 {
 		// The minimum is not there. A job that may wait gives back what it
 		// holds; another keeps its minimum and Nomad's queue.
-		if placed > 0 && job.Started && !job.Suspendable || !job.canBeZero() {
+		if !job.mayStop() {
 			n = max(job.floor(), job.allowed(max(placed, job.Min)))
 		} else {
 			n = 0

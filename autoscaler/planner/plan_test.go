@@ -217,12 +217,13 @@ func TestMake_Groups(t *testing.T) {
 		want    int
 		says    string
 	}{
-		"starts in one rack":        {racks(0, 0, nil, nil), 6, "a 0→6 start r0:0→6"},
-		"starts where most room is": {racks(0, 0, nil, nil, 0), 8, "a 0→8 start r1:0→8"},
-		"grows where it is":         {racks(0, 2, nil, []int{2, 2}), 4, "a 2→4 grow r1:2→4"},
-		"spills over":               {racks(0, 7, nil, []int{2, 2, 2, 2, 3, 3, 3}), 9, "a 7→9 grow r0:0→1 r1:7→8"},
-		"leaves the smaller part":   {racks(5, 2, []int{0, 0, 0, 0, 1}, []int{2, 2}), 4, "a 7→4 shrink r1:2→0 r0:5→4"},
-		"empties the smaller group": {racks(3, 2, []int{0, 0, 0}, []int{2, 2}), 3, "a 5→3 shrink r1:2→0"},
+		"starts in one rack":           {racks(0, 0, nil, nil), 6, "a 0→6 start r0:0→6"},
+		"starts where most room is":    {racks(0, 0, nil, nil, 0), 8, "a 0→8 start r1:0→8"},
+		"grows where it is":            {racks(0, 2, nil, []int{2, 2}), 4, "a 2→4 grow r1:2→4"},
+		"spills over":                  {racks(0, 7, nil, []int{2, 2, 2, 2, 3, 3, 3}), 9, "a 7→9 grow r0:0→1 r1:7→8"},
+		"leaves the smaller part":      {racks(5, 2, []int{0, 0, 0, 0, 1}, []int{2, 2}), 4, "a 7→4 shrink r1:2→0 r0:5→4"},
+		"what has no place goes first": {racks(3, 2, []int{0}, []int{2, 2}), 3, "a 5→3 shrink r0:3→1"},
+		"empties the smaller group":    {racks(3, 2, []int{0, 0, 0}, []int{2, 2}), 3, "a 5→3 shrink r1:2→0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			must.Eq(t, tc.says, tc.cluster.plan(tc.want).says())
