@@ -1,0 +1,88 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvml
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// wanted are the events that bear on health.
+const wanted = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
+
+type realWatch struct {
+	r   *Real
+	set nvml.EventSet
+}
+
+// Watch begins to listen for events of the GPUs.
+func (r *Real) Watch(gpus []GPU) (Watch, map[int]error, error) {
+	w := &realWatch{r: r}
+	err := r.do("nvmlEventSetCreate", func() (ret nvml.Return) {
+		w.set, ret = r.lib.EventSetCreate()
+		return ret
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	without := map[int]error{}
+	for i, gpu := range gpus {
+		g, ok := gpu.(*realGPU)
+		if !ok {
+			without[i] = fmt.Errorf("%T is not a GPU of this library", gpu)
+			continue
+		}
+		can, err := get(g, "nvmlDeviceGetSupportedEventTypes", g.d.GetSupportedEventTypes)
+		if err == nil && can&wanted == 0 {
+			err = &Error{Op: "nvmlDeviceGetSupportedEventTypes", Code: NotSupported}
+		}
+		if err == nil {
+			err = r.do("nvmlDeviceRegisterEvents", func() nvml.Return {
+				return g.d.RegisterEvents(can&wanted, w.set)
+			})
+		}
+		if err != nil {
+			without[i] = err
+		}
+	}
+	return w, without, nil
+}
+
+// Next waits for an event.
+func (w *realWatch) Next(wait time.Duration) (Event, bool, error) {
+	var data nvml.EventData
+	err := w.r.do("nvmlEventSetWait_v2", func() (ret nvml.Return) {
+		data, ret = w.set.Wait(uint32(wait.Milliseconds()))
+		return ret
+	})
+	if err != nil {
+		if e, ok := err.(*Error); ok && e.Code == TimedOut {
+			return Event{}, false, nil
+		}
+		return Event{}, false, err
+	}
+	e := Event{Kind: EventXID, XID: data.EventData, GI: -1, CI: -1}
+	if data.EventType == nvml.EventTypeDoubleBitEccError {
+		e.Kind = EventDoubleBit
+	}
+	if data.GpuInstanceId != math.MaxUint32 {
+		e.GI = int(data.GpuInstanceId)
+	}
+	if data.ComputeInstanceId != math.MaxUint32 {
+		e.CI = int(data.ComputeInstanceId)
+	}
+	if data.Device != nil {
+		g := &realGPU{r: w.r, d: data.Device}
+		e.UUID, _ = get(g, "nvmlDeviceGetUUID", g.d.GetUUID) // empty: any GPU
+	}
+	return e, true, nil
+}
+
+// Close ends the watch.
+func (w *realWatch) Close() error {
+	return w.r.do("nvmlEventSetFree", func() nvml.Return { return w.set.Free() })
+}

@@ -1,0 +1,193 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvml
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// realGPU is a GPU of the real library.
+type realGPU struct {
+	r *Real
+	d nvml.Device
+	// instances are the MIG instances that Facts last saw.
+	instances []realInstance
+}
+
+type realInstance struct {
+	uuid string
+	d    nvml.Device
+}
+
+var architectures = map[nvml.DeviceArchitecture]string{
+	nvml.DEVICE_ARCH_KEPLER:    "kepler",
+	nvml.DEVICE_ARCH_MAXWELL:   "maxwell",
+	nvml.DEVICE_ARCH_PASCAL:    "pascal",
+	nvml.DEVICE_ARCH_VOLTA:     "volta",
+	nvml.DEVICE_ARCH_TURING:    "turing",
+	nvml.DEVICE_ARCH_AMPERE:    "ampere",
+	nvml.DEVICE_ARCH_ADA:       "ada",
+	nvml.DEVICE_ARCH_HOPPER:    "hopper",
+	nvml.DEVICE_ARCH_BLACKWELL: "blackwell",
+}
+
+// Facts reads what seldom changes.
+func (g *realGPU) Facts() (Facts, error) {
+	f := Facts{NUMA: -1}
+	if err := g.identify(&f); err != nil {
+		return f, err
+	}
+	g.describe(&f)
+	f.NUMA = g.r.host.numa(f.Bus)
+	f.Switch, f.Root = g.r.host.pcie(f.Bus)
+	if f.NUMA < 0 {
+		f.NUMA = opt(g, "nvmlDeviceGetNumaNodeId", g.d.GetNumaNodeId, -1)
+	}
+	g.links(&f)
+	f.Fabric = g.fabric()
+	if err := g.mig(&f); err != nil {
+		return f, err
+	}
+	return f, nil
+}
+
+// identify reads what must be there.
+func (g *realGPU) identify(f *Facts) error {
+	var err error
+	if f.UUID, err = get(g, "nvmlDeviceGetUUID", g.d.GetUUID); err != nil {
+		return err
+	}
+	if f.Name, err = get(g, "nvmlDeviceGetName", g.d.GetName); err != nil {
+		return fmt.Errorf("%s: %w", f.UUID, err)
+	}
+	pci, err := get(g, "nvmlDeviceGetPciInfo_v3", g.d.GetPciInfo)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.UUID, err)
+	}
+	f.Bus = busID(text(pci.BusId[:]))
+	return nil
+}
+
+// describe reads what a GPU may leave untold.
+func (g *realGPU) describe(f *Facts) {
+	f.Minor = ptr(get(g, "nvmlDeviceGetMinorNumber", g.d.GetMinorNumber))
+	if m, err := get(g, "nvmlDeviceGetMemoryInfo", g.d.GetMemoryInfo); err == nil {
+		f.MemoryMiB = of(m.Total >> 20)
+	}
+	if b, err := get(g, "nvmlDeviceGetBAR1MemoryInfo", g.d.GetBAR1MemoryInfo); err == nil {
+		f.BAR1MiB = of(b.Bar1Total >> 20)
+	}
+	if mw, err := get(g, "nvmlDeviceGetEnforcedPowerLimit", g.d.GetEnforcedPowerLimit); err == nil {
+		f.PowerLimitW = of(uint(mw) / 1000)
+	}
+	clock := func(kind nvml.ClockType) *uint {
+		mhz, err := get(g, "nvmlDeviceGetMaxClockInfo", func() (uint32, nvml.Return) { return g.d.GetMaxClockInfo(kind) })
+		if err != nil {
+			return nil
+		}
+		return of(uint(mhz))
+	}
+	f.CoreClockMHz, f.MemoryClockMHz = clock(nvml.CLOCK_GRAPHICS), clock(nvml.CLOCK_MEM)
+	f.Display = enabled(get(g, "nvmlDeviceGetDisplayMode", g.d.GetDisplayMode))
+	f.Persistence = enabled(get(g, "nvmlDeviceGetPersistenceMode", g.d.GetPersistenceMode))
+	f.ECC = enabled(get(g, "nvmlDeviceGetEccMode", func() (nvml.EnableState, nvml.Return) {
+		current, _, ret := g.d.GetEccMode()
+		return current, ret
+	}))
+	f.PCIeGen = opt(g, "nvmlDeviceGetMaxPcieLinkGeneration", g.d.GetMaxPcieLinkGeneration, 0)
+	f.PCIeWidth = opt(g, "nvmlDeviceGetMaxPcieLinkWidth", g.d.GetMaxPcieLinkWidth, 0)
+	f.Architecture = architectures[opt(g, "nvmlDeviceGetArchitecture", g.d.GetArchitecture, 0)]
+	f.Compute = opt(g, "nvmlDeviceGetCudaComputeCapability", func() (float64, nvml.Return) {
+		major, minor, ret := g.d.GetCudaComputeCapability()
+		return decimal(major, minor), ret
+	}, 0)
+}
+
+// mig reads whether the GPU is cut into instances, and which.
+func (g *realGPU) mig(f *Facts) error {
+	mode, err := get(g, "nvmlDeviceGetMigMode", func() (int, nvml.Return) {
+		current, _, ret := g.d.GetMigMode()
+		return current, ret
+	})
+	if err != nil || mode != nvml.DEVICE_MIG_ENABLE {
+		if broken(err) {
+			return fmt.Errorf("%s: %w", f.UUID, err)
+		}
+		g.instances = nil
+		return nil
+	}
+	f.MIG = true
+	slots, err := get(g, "nvmlDeviceGetMaxMigDeviceCount", g.d.GetMaxMigDeviceCount)
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.UUID, err)
+	}
+	g.instances = nil
+	for i := range slots {
+		d, err := get(g, "nvmlDeviceGetMigDeviceHandleByIndex", func() (nvml.Device, nvml.Return) {
+			return g.d.GetMigDeviceHandleByIndex(i)
+		})
+		if err != nil {
+			if broken(err) {
+				return fmt.Errorf("%s: MIG instance %d: %w", f.UUID, i, err)
+			}
+			continue // an empty slot
+		}
+		in, err := g.instance(d)
+		if err != nil {
+			return fmt.Errorf("%s: MIG instance %d: %w", f.UUID, i, err)
+		}
+		f.Instances = append(f.Instances, in)
+		g.instances = append(g.instances, realInstance{uuid: in.UUID, d: d})
+	}
+	return nil
+}
+
+func (g *realGPU) instance(d nvml.Device) (Instance, error) {
+	in := Instance{GI: -1, CI: -1}
+	var err error
+	if in.UUID, err = get(g, "nvmlDeviceGetUUID", d.GetUUID); err != nil {
+		return in, err
+	}
+	if in.Name, err = get(g, "nvmlDeviceGetName", d.GetName); err != nil {
+		return in, err
+	}
+	// "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
+	if _, profile, ok := strings.Cut(in.Name, " MIG "); ok {
+		in.Profile = profile
+	}
+	if m, err := get(g, "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo); err == nil {
+		in.MemoryMiB = of(m.Total >> 20)
+	}
+	in.GI = opt(g, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId, -1)
+	in.CI = opt(g, "nvmlDeviceGetComputeInstanceId", d.GetComputeInstanceId, -1)
+	return in, nil
+}
+
+// fabricStates are what a GPU says on its way into a fabric.
+var fabricStates = map[uint8]string{
+	nvml.GPU_FABRIC_STATE_NOT_STARTED: "the GPU has not begun to register with the fabric manager",
+	nvml.GPU_FABRIC_STATE_IN_PROGRESS: "the GPU is still registering with the fabric manager",
+}
+
+func (g *realGPU) fabric() *Fabric {
+	info, err := get(g, "nvmlDeviceGetGpuFabricInfo", g.d.GetGpuFabricInfo)
+	if err != nil || info.State == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED {
+		return nil
+	}
+	f := &Fabric{Clique: info.CliqueId, Problem: fabricStates[info.State]}
+	if info.State == nvml.GPU_FABRIC_STATE_COMPLETED {
+		if info.Status == uint32(nvml.SUCCESS) {
+			f.Ready = true
+		} else {
+			f.Problem = fmt.Sprintf("registering with the fabric manager failed: %v", Code(info.Status))
+		}
+	}
+	if id := info.ClusterUuid; id != [16]uint8{} {
+		f.Cluster = fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	}
+	return f
+}

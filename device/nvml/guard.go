@@ -1,0 +1,130 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvml
+
+import (
+	"sync"
+	"time"
+
+	"github.com/kolo-nomad/kolo/device/topology"
+)
+
+// Guard returns a library whose calls come back within the limit. A call that
+// does not is left behind and reported as [Hung]; until it comes back, further
+// calls to the same GPU fail at once instead of hanging as well. At most one
+// thread per GPU is lost in this way, and one for the library.
+func Guard(l Library, limit time.Duration) Library {
+	return &guarded{l: l, gate: gate{limit: limit}}
+}
+
+// gate lets one call through at a time and stops waiting for it at the limit.
+type gate struct {
+	limit time.Duration
+	mu    sync.Mutex
+	// stuck is closed when the call that was left behind comes back.
+	stuck chan struct{}
+}
+
+// through runs f in a goroutine of its own, which ends when f does.
+func through[T any](g *gate, op string, f func() (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	var none T
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stuck != nil {
+		select {
+		case <-g.stuck:
+			g.stuck = nil
+		default:
+			return none, &Error{Op: op, Code: Hung}
+		}
+	}
+	answer, back := make(chan result, 1), make(chan struct{})
+	go func() {
+		defer close(back)
+		v, err := f()
+		answer <- result{v, err}
+	}()
+	timer := time.NewTimer(g.limit)
+	defer timer.Stop()
+	select {
+	case r := <-answer:
+		return r.v, r.err
+	case <-timer.C:
+		g.stuck = back
+		return none, &Error{Op: op, Code: Hung}
+	}
+}
+
+type guarded struct {
+	l    Library
+	gate gate
+}
+
+func (g *guarded) Open() error {
+	_, err := through(&g.gate, "open", func() (struct{}, error) { return struct{}{}, g.l.Open() })
+	return err
+}
+
+func (g *guarded) Close() error {
+	_, err := through(&g.gate, "close", func() (struct{}, error) { return struct{}{}, g.l.Close() })
+	return err
+}
+
+func (g *guarded) Driver() (Driver, error) { return through(&g.gate, "driver", g.l.Driver) }
+
+func (g *guarded) Count() (int, error) { return through(&g.gate, "count", g.l.Count) }
+
+func (g *guarded) GPU(index int) (GPU, error) {
+	gpu, err := through(&g.gate, "handle", func() (GPU, error) { return g.l.GPU(index) })
+	if err != nil {
+		return nil, err
+	}
+	return &guardedGPU{gpu: gpu, gate: gate{limit: g.gate.limit}}, nil
+}
+
+func (g *guarded) Pair(a, b GPU) (topology.Pair, error) {
+	return through(&g.gate, "pair", func() (topology.Pair, error) {
+		return g.l.Pair(unguard(a), unguard(b))
+	})
+}
+
+func (g *guarded) Watch(gpus []GPU) (Watch, map[int]error, error) {
+	inner := make([]GPU, len(gpus))
+	for i, gpu := range gpus {
+		inner[i] = unguard(gpu)
+	}
+	type watch struct {
+		w       Watch
+		without map[int]error
+	}
+	// The watch itself is not guarded: waiting is what it is for, and it has a
+	// goroutine of its own.
+	w, err := through(&g.gate, "watch", func() (watch, error) {
+		w, without, err := g.l.Watch(inner)
+		return watch{w, without}, err
+	})
+	return w.w, w.without, err
+}
+
+func unguard(gpu GPU) GPU {
+	if g, ok := gpu.(*guardedGPU); ok {
+		return g.gpu
+	}
+	return gpu
+}
+
+type guardedGPU struct {
+	gpu  GPU
+	gate gate
+}
+
+func (g *guardedGPU) Facts() (Facts, error) { return through(&g.gate, "facts", g.gpu.Facts) }
+
+func (g *guardedGPU) Sample(all bool) (Sample, error) {
+	return through(&g.gate, "sample", func() (Sample, error) { return g.gpu.Sample(all) })
+}

@@ -1,0 +1,57 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvml_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/device/nvml"
+)
+
+func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
+	m, real := open(t, "hgx-h100")
+	r := nvml.Guard(real, 300*time.Millisecond)
+	all := gpus(t, r)
+	m.Hang(3)
+	_, err := all[3].Sample(false)
+	must.ErrorIs(t, err, nvml.Hung)
+
+	// The others go on.
+	_, err = all[4].Sample(false)
+	must.NoError(t, err)
+
+	// A further call to the same GPU does not wait, and adds no call.
+	before := m.Calls()
+	_, err = all[3].Facts()
+	must.ErrorIs(t, err, nvml.Hung)
+	must.Eq(t, before, m.Calls())
+
+	m.Return(3)
+	must.Wait(t, wait.InitialSuccess(
+		wait.ErrorFunc(func() error {
+			_, err := all[3].Sample(false)
+			return err
+		}),
+		wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond),
+	))
+}
+
+func TestGuardLeavesAHangingLibraryBehind(t *testing.T) {
+	m, real := open(t, "one-t4")
+	r := nvml.Guard(real, 300*time.Millisecond)
+	m.HangAll(1)
+	_, err := r.Count()
+	must.ErrorIs(t, err, nvml.Hung)
+	_, err = r.Driver()
+	must.ErrorIs(t, err, nvml.Hung)
+	m.HangAll(0)
+	must.Wait(t, wait.InitialSuccess(
+		wait.ErrorFunc(func() error { _, err := r.Count(); return err }),
+		wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond),
+	))
+}

@@ -1,0 +1,136 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvml
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// host reads what the kernel says about PCI devices and loaded files.
+type host struct {
+	// root is put before /sys and /proc; empty on most machines.
+	root string
+}
+
+func (h host) device(bus string) string {
+	return filepath.Join(h.root, "/sys/bus/pci/devices", bus)
+}
+
+// numa returns the NUMA node of a PCI device; -1 when the kernel says none.
+func (h host) numa(bus string) int {
+	b, err := os.ReadFile(filepath.Join(h.device(bus), "numa_node"))
+	if err != nil {
+		return -1
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// pcie returns the bridge that a device hangs on and the PCIe root, from the
+// path that the kernel gives it:
+// /sys/devices/pci0000:00/0000:00:01.0/0000:06:00.0/0000:07:00.0.
+// A device right on the root hangs on no bridge.
+func (h host) pcie(bus string) (bridge, root string) {
+	path, err := filepath.EvalSymlinks(h.device(bus))
+	if err != nil {
+		return "", ""
+	}
+	parts := strings.Split(path, "/")
+	for i, p := range parts {
+		if strings.HasPrefix(p, "pci") && strings.Contains(p, ":") {
+			root = p
+			// The bridge above the GPU is the downstream port that is its own;
+			// GPUs share the one above that, the switch's upstream port.
+			if up := len(parts) - 3; up > i {
+				bridge = parts[up]
+			}
+			return bridge, root
+		}
+	}
+	return "", ""
+}
+
+// Replaced tells that the libnvidia-ml.so.1 that this process has loaded is no
+// longer the one on disk, as after an upgrade of the driver. The loader keeps
+// what is loaded, so that only a new process gets the new one.
+func (r *Real) Replaced() bool {
+	loaded := r.host.loaded("libnvidia-ml.so")
+	if loaded.path == "" {
+		return false
+	}
+	// The name that was opened is a link to the file with the version, in the
+	// same folder as a rule.
+	now, err := os.Stat(filepath.Join(filepath.Dir(loaded.path), "libnvidia-ml.so.1"))
+	if err != nil {
+		return false
+	}
+	sys, ok := now.Sys().(*syscall.Stat_t)
+	return ok && sys.Ino != loaded.inode
+}
+
+type mapped struct {
+	path  string
+	inode uint64
+}
+
+// loaded finds a file among those mapped into this process.
+func (host) loaded(name string) mapped {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return mapped{}
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		// 7f..-7f.. r-xp 00000000 08:01 123456 /usr/lib/…/libnvidia-ml.so.550.54.15
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 6 || !strings.HasPrefix(filepath.Base(fields[5]), name) {
+			continue
+		}
+		inode, err := strconv.ParseUint(fields[4], 10, 64)
+		if err != nil {
+			continue
+		}
+		return mapped{path: fields[5], inode: inode}
+	}
+	return mapped{}
+}
+
+// Capabilities returns the numbers N of the /dev/nvidia-caps/nvidia-capN that
+// a process needs to use a MIG instance of the GPU with this minor number.
+func Capabilities(root string, minor int, in Instance) ([]int, error) {
+	gi := filepath.Join(root, "/proc/driver/nvidia/capabilities",
+		fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
+	var caps []int
+	for _, path := range []string{
+		filepath.Join(gi, "access"),
+		filepath.Join(gi, fmt.Sprintf("ci%d", in.CI), "access"),
+	} {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("MIG instance %s: %w", in.UUID, err)
+		}
+		for line := range strings.Lines(string(b)) {
+			value, ok := strings.CutPrefix(line, "DeviceFileMinor:")
+			if !ok {
+				continue
+			}
+			n, err := strconv.Atoi(strings.TrimSpace(value))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			caps = append(caps, n)
+		}
+	}
+	return caps, nil
+}

@@ -1,0 +1,112 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvml
+
+import (
+	"encoding/binary"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kolo-nomad/kolo/device/topology"
+)
+
+// nvlinkVersions maps NVML's enumeration.
+var nvlinkVersions = map[uint32]float64{
+	uint32(nvml.NVLINK_VERSION_1_0): 1.0,
+	uint32(nvml.NVLINK_VERSION_2_0): 2.0,
+	uint32(nvml.NVLINK_VERSION_2_2): 2.2,
+	uint32(nvml.NVLINK_VERSION_3_0): 3.0,
+	uint32(nvml.NVLINK_VERSION_3_1): 3.1,
+	uint32(nvml.NVLINK_VERSION_4_0): 4.0,
+	uint32(nvml.NVLINK_VERSION_5_0): 5.0,
+}
+
+// links finds the NVLinks that are up and what they end at.
+func (g *realGPU) links(f *Facts) {
+	for i := range nvml.NVLINK_MAX_LINKS {
+		state, err := get(g, "nvmlDeviceGetNvLinkState", func() (nvml.EnableState, nvml.Return) {
+			return g.d.GetNvLinkState(i)
+		})
+		if err != nil {
+			// Not supported: no NVLink at all. Invalid argument: fewer links
+			// than the most there can be.
+			return
+		}
+		if state != nvml.FEATURE_ENABLED {
+			continue
+		}
+		if f.NVLinkVersion == 0 {
+			f.NVLinkVersion = nvlinkVersions[opt(g, "nvmlDeviceGetNvLinkVersion",
+				func() (uint32, nvml.Return) { return g.d.GetNvLinkVersion(i) }, 0)]
+		}
+		f.Ports = append(f.Ports, topology.Port{Switch: g.endsAtSwitch(i), Remote: g.remote(i), MBps: g.rate(i, f.Ports)})
+	}
+}
+
+func (g *realGPU) endsAtSwitch(link int) bool {
+	kind := opt(g, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
+		return g.d.GetNvLinkRemoteDeviceType(link)
+	}, nvml.NVLINK_DEVICE_TYPE_UNKNOWN)
+	return kind == nvml.NVLINK_DEVICE_TYPE_SWITCH
+}
+
+func (g *realGPU) remote(link int) string {
+	pci, err := get(g, "nvmlDeviceGetNvLinkRemotePciInfo_v2", func() (nvml.PciInfo, nvml.Return) {
+		return g.d.GetNvLinkRemotePciInfo(link)
+	})
+	if err != nil {
+		return ""
+	}
+	return busID(text(pci.BusId[:]))
+}
+
+// rate returns the MB/s of a link. All links of a GPU have one rate, so it is
+// asked once.
+func (g *realGPU) rate(link int, before []topology.Port) int {
+	if len(before) > 0 {
+		return before[0].MBps
+	}
+	fields := []nvml.FieldValue{
+		{FieldId: nvml.FI_DEV_NVLINK_SPEED_MBPS_COMMON},
+		{FieldId: nvml.FI_DEV_NVLINK_GET_SPEED, ScopeId: uint32(link)},
+	}
+	if g.fields(fields) != nil {
+		return 0
+	}
+	for _, f := range fields {
+		if v, ok := number(f); ok && v > 0 {
+			return int(v)
+		}
+	}
+	return 0
+}
+
+// fields reads several values in one call. Each says for itself whether it
+// could be read.
+func (g *realGPU) fields(values []nvml.FieldValue) error {
+	return g.r.do("nvmlDeviceGetFieldValues", func() nvml.Return { return g.d.GetFieldValues(values) })
+}
+
+// number reads a field that holds a whole number.
+func number(f nvml.FieldValue) (uint64, bool) {
+	if nvml.Return(f.NvmlReturn) != nvml.SUCCESS {
+		return 0, false
+	}
+	switch nvml.ValueType(f.ValueType) {
+	case nvml.VALUE_TYPE_UNSIGNED_INT:
+		return uint64(binary.NativeEndian.Uint32(f.Value[:])), true
+	case nvml.VALUE_TYPE_UNSIGNED_SHORT:
+		return uint64(binary.NativeEndian.Uint16(f.Value[:])), true
+	case nvml.VALUE_TYPE_UNSIGNED_LONG, nvml.VALUE_TYPE_UNSIGNED_LONG_LONG:
+		return binary.NativeEndian.Uint64(f.Value[:]), true
+	case nvml.VALUE_TYPE_SIGNED_INT:
+		v := int32(binary.NativeEndian.Uint32(f.Value[:]))
+		return uint64(max(v, 0)), v >= 0
+	case nvml.VALUE_TYPE_SIGNED_LONG_LONG:
+		v := int64(binary.NativeEndian.Uint64(f.Value[:]))
+		return uint64(max(v, 0)), v >= 0
+	default:
+		return 0, false
+	}
+}

@@ -1,0 +1,195 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvml
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kolo-nomad/kolo/device/topology"
+)
+
+// Real is the NVML of this machine.
+type Real struct {
+	lib  nvml.Interface
+	host host
+
+	mu      sync.Mutex
+	symbols map[string]bool // whether the library has them
+}
+
+var _ Library = (*Real)(nil)
+
+// Options say where things are on a machine that does not have them where they
+// usually are.
+type Options struct {
+	// Library is the file to load instead of libnvidia-ml.so.1 on the loader's
+	// path.
+	Library string
+	// Root is put before /sys and /proc.
+	Root string
+}
+
+// New returns the NVML of this machine, not open yet.
+func New(o Options) *Real {
+	var opts []nvml.LibraryOption
+	if o.Library != "" {
+		opts = append(opts, nvml.WithLibraryPath(o.Library))
+	}
+	return &Real{lib: nvml.New(opts...), host: host{root: o.Root}, symbols: map[string]bool{}}
+}
+
+// do makes one call, if the library has the function.
+func (r *Real) do(symbol string, f func() nvml.Return) error {
+	if !r.has(symbol) {
+		return &Error{Op: symbol, Code: FunctionNotFound}
+	}
+	if ret := f(); ret != nvml.SUCCESS {
+		return &Error{Op: symbol, Code: Code(ret)}
+	}
+	return nil
+}
+
+func (r *Real) has(symbol string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	there, known := r.symbols[symbol]
+	if !known {
+		there = r.lib.Extensions().LookupSymbol(symbol) == nil
+		r.symbols[symbol] = there
+	}
+	return there
+}
+
+// Open loads and initializes NVML.
+func (r *Real) Open() error {
+	if ret := r.lib.Init(); ret != nvml.SUCCESS {
+		return &Error{Op: "nvmlInit", Code: Code(ret)}
+	}
+	return nil
+}
+
+// Close lets go of NVML. The loader keeps the file mapped all the same, so a
+// newer libnvidia-ml.so.1 needs a new process; see [Real.Replaced].
+func (r *Real) Close() error {
+	// Shutdown is called without a look at the symbols: it is as old as Init.
+	if ret := r.lib.Shutdown(); ret != nvml.SUCCESS {
+		return &Error{Op: "nvmlShutdown", Code: Code(ret)}
+	}
+	return nil
+}
+
+// Driver tells the versions.
+func (r *Real) Driver() (Driver, error) {
+	var d Driver
+	err := r.do("nvmlSystemGetDriverVersion", func() (ret nvml.Return) {
+		d.Version, ret = r.lib.SystemGetDriverVersion()
+		return ret
+	})
+	if err != nil {
+		return d, err
+	}
+	var cuda int
+	err = r.do("nvmlSystemGetCudaDriverVersion", func() (ret nvml.Return) {
+		cuda, ret = r.lib.SystemGetCudaDriverVersion()
+		return ret
+	})
+	if err == nil {
+		// 12040 is 12.4.
+		d.CUDA = decimal(cuda/1000, cuda%1000/10)
+	}
+	return d, nil
+}
+
+// Count returns how many GPUs NVML lists.
+func (r *Real) Count() (int, error) {
+	var n int
+	err := r.do("nvmlDeviceGetCount_v2", func() (ret nvml.Return) {
+		n, ret = r.lib.DeviceGetCount()
+		return ret
+	})
+	return n, err
+}
+
+// GPU returns the GPU with this index.
+func (r *Real) GPU(index int) (GPU, error) {
+	var d nvml.Device
+	err := r.do("nvmlDeviceGetHandleByIndex_v2", func() (ret nvml.Return) {
+		d, ret = r.lib.DeviceGetHandleByIndex(index)
+		return ret
+	})
+	if err != nil {
+		return nil, fmt.Errorf("GPU %d: %w", index, err)
+	}
+	return &realGPU{r: r, d: d}, nil
+}
+
+// paths maps NVML's levels. Two GPUs of one board are as near as two on one
+// switch.
+var paths = map[nvml.GpuTopologyLevel]topology.Path{
+	nvml.TOPOLOGY_INTERNAL:   topology.PathPIX,
+	nvml.TOPOLOGY_SINGLE:     topology.PathPIX,
+	nvml.TOPOLOGY_MULTIPLE:   topology.PathPXB,
+	nvml.TOPOLOGY_HOSTBRIDGE: topology.PathPHB,
+	nvml.TOPOLOGY_NODE:       topology.PathNODE,
+	nvml.TOPOLOGY_SYSTEM:     topology.PathSYS,
+}
+
+// Pair tells how two GPUs reach each other. What the driver does not tell is
+// left at its zero value.
+func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
+	ga, okA := a.(*realGPU)
+	gb, okB := b.(*realGPU)
+	if !okA || !okB {
+		return topology.Pair{}, fmt.Errorf("pair of %T and %T: not GPUs of this library", a, b)
+	}
+	var p topology.Pair
+	var level nvml.GpuTopologyLevel
+	err := r.do("nvmlDeviceGetTopologyCommonAncestor", func() (ret nvml.Return) {
+		level, ret = ga.d.GetTopologyCommonAncestor(gb.d)
+		return ret
+	})
+	if err == nil {
+		p.Path = paths[level]
+	} else if broken(err) {
+		return p, err
+	}
+	p2p := func(index nvml.GpuP2PCapsIndex) (status nvml.GpuP2PStatus, err error) {
+		err = r.do("nvmlDeviceGetP2PStatus", func() (ret nvml.Return) {
+			status, ret = ga.d.GetP2PStatus(gb.d, index)
+			return ret
+		})
+		return status, err
+	}
+	read, errRead := p2p(nvml.P2P_CAPS_INDEX_READ)
+	write, errWrite := p2p(nvml.P2P_CAPS_INDEX_WRITE)
+	p.Peer = errRead == nil && errWrite == nil &&
+		read == nvml.P2P_STATUS_OK && write == nvml.P2P_STATUS_OK
+	// Older drivers do not know the NVLink index; only a clear no counts.
+	if link, err := p2p(nvml.P2P_CAPS_INDEX_NVLINK); err == nil {
+		p.NoNVLink = link != nvml.P2P_STATUS_OK && link != nvml.P2P_STATUS_UNKNOWN
+	}
+	return p, nil
+}
+
+// decimal makes 12.4 of 12 and 4.
+func decimal(major, minor int) float64 {
+	for div := 10; ; div *= 10 {
+		if minor < div {
+			return float64(major) + float64(minor)/float64(div)
+		}
+	}
+}
+
+// busID turns NVML's 00000000:0F:00.0 into sysfs' 0000:0f:00.0.
+func busID(b string) string {
+	b = strings.ToLower(b)
+	if domain, rest, ok := strings.Cut(b, ":"); ok && len(domain) == 8 && strings.HasPrefix(domain, "0000") {
+		return domain[4:] + ":" + rest
+	}
+	return b
+}

@@ -1,0 +1,158 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvml
+
+import (
+	"math"
+	"time"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// Sample reads what changes all the time. Much of it is in field values, which
+// one call reads together: with five calls instead of twenty a GPU can be
+// looked at every second.
+func (g *realGPU) Sample(all bool) (Sample, error) {
+	s := Sample{Time: time.Now()}
+	mem, err := get(g, "nvmlDeviceGetMemoryInfo", g.d.GetMemoryInfo)
+	switch {
+	case err == nil:
+		s.MemoryUsedMiB, s.MemoryTotalMiB = of(mem.Used>>20), of(mem.Total>>20)
+	case !Unsupported(err):
+		// Every GPU that works answers this.
+		return s, err
+	}
+	if err := g.readFields(&s); err != nil {
+		return s, err
+	}
+	if u, err := get(g, "nvmlDeviceGetUtilizationRates", g.d.GetUtilizationRates); err == nil {
+		s.GPUUtil, s.MemoryUtil = of(uint(u.Gpu)), of(uint(u.Memory))
+	} else if broken(err) {
+		return s, err
+	}
+	if mw, err := get(g, "nvmlDeviceGetPowerUsage", g.d.GetPowerUsage); err == nil {
+		s.PowerW = of(float64(mw) / 1000)
+	} else if broken(err) {
+		return s, err
+	}
+	temp, err := get(g, "nvmlDeviceGetTemperature", func() (uint32, nvml.Return) {
+		return g.d.GetTemperature(nvml.TEMPERATURE_GPU)
+	})
+	if err == nil {
+		s.TemperatureC = of(uint(temp))
+	} else if broken(err) {
+		return s, err
+	}
+	if all {
+		g.readRest(&s)
+	}
+	return s, nil
+}
+
+// recoveries are what the driver can ask for.
+var recoveries = map[uint64]string{
+	uint64(nvml.GPU_RECOVERY_ACTION_GPU_RESET):       "the driver asks for a GPU reset",
+	uint64(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):     "the driver asks for a reboot of the machine",
+	uint64(nvml.GPU_RECOVERY_ACTION_DRAIN_P2P):       "the driver asks to stop peer traffic",
+	uint64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "the driver asks to drain and reset the GPU",
+}
+
+func (g *realGPU) readFields(s *Sample) error {
+	values := []nvml.FieldValue{
+		{FieldId: nvml.FI_DEV_ECC_SBE_VOL_TOTAL},
+		{FieldId: nvml.FI_DEV_ECC_DBE_VOL_TOTAL},
+		{FieldId: nvml.FI_DEV_ECC_SBE_VOL_L1},
+		{FieldId: nvml.FI_DEV_ECC_SBE_VOL_L2},
+		{FieldId: nvml.FI_DEV_ECC_SBE_VOL_DEV},
+		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: math.MaxUint32},
+		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ScopeId: math.MaxUint32},
+		{FieldId: nvml.FI_DEV_PCIE_COUNT_TX_BYTES},
+		{FieldId: nvml.FI_DEV_PCIE_COUNT_RX_BYTES},
+		{FieldId: nvml.FI_DEV_RETIRED_PENDING},
+		{FieldId: nvml.FI_DEV_REMAPPED_PENDING},
+		{FieldId: nvml.FI_DEV_REMAPPED_FAILURE},
+		{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION},
+		{FieldId: nvml.FI_DEV_MEMORY_TEMP},
+	}
+	if err := g.fields(values); err != nil {
+		if broken(err) {
+			return err
+		}
+		return nil
+	}
+	for _, f := range values {
+		v, ok := number(f)
+		if !ok {
+			continue
+		}
+		switch f.FieldId {
+		case nvml.FI_DEV_ECC_SBE_VOL_TOTAL:
+			s.ECCCorrected = of(v)
+		case nvml.FI_DEV_ECC_DBE_VOL_TOTAL:
+			s.ECCUncorrected = of(v)
+		case nvml.FI_DEV_ECC_SBE_VOL_L1:
+			s.ECCL1 = of(v)
+		case nvml.FI_DEV_ECC_SBE_VOL_L2:
+			s.ECCL2 = of(v)
+		case nvml.FI_DEV_ECC_SBE_VOL_DEV:
+			s.ECCMemory = of(v)
+		case nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX: // KiB
+			s.NVLinkTx = of(v << 10)
+		case nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX:
+			s.NVLinkRx = of(v << 10)
+		case nvml.FI_DEV_PCIE_COUNT_TX_BYTES:
+			s.PCIeTx = of(v)
+		case nvml.FI_DEV_PCIE_COUNT_RX_BYTES:
+			s.PCIeRx = of(v)
+		case nvml.FI_DEV_RETIRED_PENDING:
+			s.RetiredPending = of(v != 0)
+		case nvml.FI_DEV_REMAPPED_PENDING:
+			s.RemapPending = of(v != 0)
+		case nvml.FI_DEV_REMAPPED_FAILURE:
+			s.RemapFailed = of(v != 0)
+		case nvml.FI_DEV_GET_GPU_RECOVERY_ACTION:
+			s.Recovery = recoveries[v]
+		case nvml.FI_DEV_MEMORY_TEMP:
+			s.MemoryTemperatureC = of(uint(v))
+		}
+	}
+	return nil
+}
+
+func (g *realGPU) readRest(s *Sample) {
+	if mw, err := get(g, "nvmlDeviceGetEnforcedPowerLimit", g.d.GetEnforcedPowerLimit); err == nil {
+		s.PowerLimitW = of(float64(mw) / 1000)
+	}
+	if b, err := get(g, "nvmlDeviceGetBAR1MemoryInfo", g.d.GetBAR1MemoryInfo); err == nil {
+		s.BAR1UsedMiB, s.BAR1TotalMiB = of(b.Bar1Used>>20), of(b.Bar1Total>>20)
+	}
+	percent := func(symbol string, f func() (uint32, uint32, nvml.Return)) *uint {
+		v, err := get(g, symbol, func() (uint, nvml.Return) {
+			util, _, ret := f()
+			return uint(util), ret
+		})
+		return ptr(v, err)
+	}
+	s.EncoderUtil = percent("nvmlDeviceGetEncoderUtilization", g.d.GetEncoderUtilization)
+	s.DecoderUtil = percent("nvmlDeviceGetDecoderUtilization", g.d.GetDecoderUtilization)
+	clock := func(kind nvml.ClockType) *uint {
+		return ptr(get(g, "nvmlDeviceGetClockInfo", func() (uint, nvml.Return) {
+			mhz, ret := g.d.GetClockInfo(kind)
+			return uint(mhz), ret
+		}))
+	}
+	s.CoreClockMHz, s.MemoryClockMHz = clock(nvml.CLOCK_GRAPHICS), clock(nvml.CLOCK_MEM)
+	s.Throttle = ptr(get(g, "nvmlDeviceGetCurrentClocksThrottleReasons", g.d.GetCurrentClocksThrottleReasons))
+	s.Fabric = g.fabric()
+	for _, in := range g.instances {
+		m, err := get(g, "nvmlDeviceGetMemoryInfo", in.d.GetMemoryInfo)
+		if err != nil {
+			continue
+		}
+		if s.Instances == nil {
+			s.Instances = map[string]uint64{}
+		}
+		s.Instances[in.uuid] = m.Used >> 20
+	}
+}

@@ -1,0 +1,85 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvmlstub
+
+import (
+	"crypto/sha256"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+//go:embed c/nvml.c c/machine.c c/machine.h
+var source embed.FS
+
+//go:embed machines/*.machine
+var machines embed.FS
+
+// ErrNoCompiler tells that there is no cc to build the library with.
+var ErrNoCompiler = errors.New("no cc on PATH to build the stand-in NVML with")
+
+// LibraryName is the name by which programs load NVML.
+const LibraryName = "libnvidia-ml.so.1"
+
+// Build compiles the stand-in library and returns the file. A library that was
+// built before from the same source with the same flags is used again. Flags go
+// to the compiler; -DOLD_DRIVER leaves out functions that drivers before 2023
+// do not have.
+func Build(flags ...string) (string, error) {
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		return "", ErrNoCompiler
+	}
+	sum := sha256.New()
+	fmt.Fprintln(sum, flags)
+	sources := map[string][]byte{}
+	for _, name := range []string{"machine.c", "machine.h", "nvml.c"} {
+		text, err := source.ReadFile("c/" + name)
+		if err != nil {
+			return "", fmt.Errorf("building the stand-in NVML: %w", err)
+		}
+		sources[name] = text
+		sum.Write(text)
+	}
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("kolo-nvmlstub-%d-%x", os.Getuid(), sum.Sum(nil)[:8]))
+	lib := filepath.Join(dir, LibraryName)
+	if _, err := os.Stat(lib); err == nil {
+		return lib, nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("building the stand-in NVML: %w", err)
+	}
+	return lib, compile(cc, dir, lib, sources, flags)
+}
+
+// compile puts the library in its place in one step, for other tests may be
+// building the same.
+func compile(cc, dir, lib string, sources map[string][]byte, flags []string) error {
+	src, err := os.MkdirTemp(dir, "src")
+	if err != nil {
+		return fmt.Errorf("building the stand-in NVML: %w", err)
+	}
+	defer os.RemoveAll(src)
+	for name, text := range sources {
+		if err := os.WriteFile(filepath.Join(src, name), text, 0o600); err != nil {
+			return fmt.Errorf("building the stand-in NVML: %w", err)
+		}
+	}
+	args := []string{
+		"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-pthread",
+		"-Wl,-soname," + LibraryName, "-o", LibraryName,
+	}
+	cmd := exec.Command(cc, append(append(args, flags...), "nvml.c", "machine.c")...)
+	cmd.Dir = src
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the stand-in NVML: %w\n%s", err, out)
+	}
+	if err := os.Rename(filepath.Join(src, LibraryName), lib); err != nil {
+		return fmt.Errorf("building the stand-in NVML: %w", err)
+	}
+	return nil
+}

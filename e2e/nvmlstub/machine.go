@@ -1,0 +1,197 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package nvmlstub
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Machine is a machine that a stand-in library pretends to be on.
+type Machine struct {
+	t    testing.TB
+	dir  string
+	base string
+
+	mu     sync.Mutex
+	global map[string]string            // init, hang_all
+	gpu    map[string]map[string]string // changes, by UUID
+	order  []string                     // of the UUIDs in gpu
+	events []string
+}
+
+// New describes the machine with this name, or skips the test where there is no
+// compiler to build the library with.
+func New(t testing.TB, name string, flags ...string) *Machine {
+	t.Helper()
+	lib, err := Build(flags...)
+	if errors.Is(err, ErrNoCompiler) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Symlink(lib, filepath.Join(dir, LibraryName)); err != nil {
+		t.Fatal(err)
+	}
+	return describe(t, dir, name)
+}
+
+func describe(t testing.TB, dir, name string) *Machine {
+	t.Helper()
+	text, err := machines.ReadFile("machines/" + name + ".machine")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &Machine{
+		t: t, dir: dir, base: string(text),
+		global: map[string]string{}, gpu: map[string]map[string]string{},
+	}
+	m.write()
+	return m
+}
+
+// Library is the path of the stand-in library.
+func (m *Machine) Library() string { return filepath.Join(m.dir, LibraryName) }
+
+// Env are the variables that make a program load the stand-in, read this
+// machine and count its calls.
+func (m *Machine) Env() []string {
+	return []string{
+		"LD_LIBRARY_PATH=" + m.dir,
+		"NVMLSTUB_MACHINE=" + m.file(),
+		"NVMLSTUB_CALLS=" + filepath.Join(m.dir, "calls"),
+	}
+}
+
+// UUIDs are the GPUs of the machine, in NVML's order.
+func (m *Machine) UUIDs() []string {
+	var ids []string
+	for line := range strings.Lines(m.base) {
+		if id, ok := strings.CutPrefix(line, "gpu "); ok {
+			ids = append(ids, strings.TrimSpace(id))
+		}
+	}
+	return ids
+}
+
+// Set changes one key of a GPU.
+func (m *Machine) Set(gpu int, key, value string) {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	id := m.UUIDs()[gpu]
+	if m.gpu[id] == nil {
+		m.gpu[id] = map[string]string{}
+		m.order = append(m.order, id)
+	}
+	m.gpu[id][key] = value
+	m.write()
+}
+
+// Lose makes every call on a GPU say that it has fallen off the bus.
+func (m *Machine) Lose(gpu int) { m.t.Helper(); m.Set(gpu, "error", "15") }
+
+// Return takes back Lose and Hang.
+func (m *Machine) Return(gpu int) {
+	m.t.Helper()
+	m.Set(gpu, "error", "0")
+	m.Set(gpu, "hang", "0")
+	m.Set(gpu, "gone", "0")
+}
+
+// Unplug takes a GPU off the list.
+func (m *Machine) Unplug(gpu int) { m.t.Helper(); m.Set(gpu, "gone", "1") }
+
+// Hang makes calls on a GPU not come back until Return.
+func (m *Machine) Hang(gpu int) { m.t.Helper(); m.Set(gpu, "hang", "1") }
+
+// XID raises an error of the driver on a GPU.
+func (m *Machine) XID(gpu int, xid uint64) { m.t.Helper(); m.event(gpu, 8, xid, -1, -1) }
+
+// XIDOnInstance raises an error of the driver on a MIG instance.
+func (m *Machine) XIDOnInstance(gpu int, xid uint64, gi, ci int) {
+	m.t.Helper()
+	m.event(gpu, 8, xid, gi, ci)
+}
+
+// DoubleBit raises an ECC error that cannot be corrected.
+func (m *Machine) DoubleBit(gpu int) { m.t.Helper(); m.event(gpu, 2, 0, -1, -1) }
+
+func (m *Machine) event(gpu int, kind, data uint64, gi, ci int) {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.events = append(m.events, fmt.Sprintf("event %d %s %d %d %d %d",
+		len(m.events)+1, m.UUIDs()[gpu], kind, data, uint32(gi), uint32(ci)))
+	m.write()
+}
+
+// Unload makes every call say that the driver is not loaded.
+func (m *Machine) Unload() { m.t.Helper(); m.setGlobal("init", "9") }
+
+// Load takes back Unload.
+func (m *Machine) Load() { m.t.Helper(); m.setGlobal("init", "0") }
+
+// Fail makes every call return this NVML code; 0 ends it.
+func (m *Machine) Fail(code int) { m.t.Helper(); m.setGlobal("init", fmt.Sprint(code)) }
+
+// HangAll makes no call come back; 0 ends it.
+func (m *Machine) HangAll(on int) { m.t.Helper(); m.setGlobal("hang_all", fmt.Sprint(on)) }
+
+func (m *Machine) setGlobal(key, value string) {
+	m.t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.global[key] = value
+	m.write()
+}
+
+// Calls returns how many NVML calls programs with [Machine.Env] have made.
+func (m *Machine) Calls() uint64 {
+	m.t.Helper()
+	b, err := os.ReadFile(filepath.Join(m.dir, "calls"))
+	if os.IsNotExist(err) || err == nil && len(b) < 8 {
+		return 0
+	}
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return binary.NativeEndian.Uint64(b)
+}
+
+func (m *Machine) file() string { return filepath.Join(m.dir, "machine") }
+
+// write replaces the machine file in one step.
+func (m *Machine) write() {
+	m.t.Helper()
+	var b strings.Builder
+	b.WriteString(m.base)
+	for _, id := range m.order {
+		fmt.Fprintf(&b, "\nagain %s\n", id)
+		for key, value := range m.gpu[id] {
+			fmt.Fprintf(&b, "%s %s\n", key, value)
+		}
+	}
+	for key, value := range m.global {
+		fmt.Fprintf(&b, "%s %s\n", key, value)
+	}
+	for _, e := range m.events {
+		fmt.Fprintln(&b, e)
+	}
+	next := m.file() + ".next"
+	if err := os.WriteFile(next, []byte(b.String()), 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Rename(next, m.file()); err != nil {
+		m.t.Fatal(err)
+	}
+}
