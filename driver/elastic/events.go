@@ -1,0 +1,162 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import "time"
+
+// Event is something that happened. All events may come late, twice or for a
+// process that is gone; the machine sorts that out.
+type Event interface{ event() }
+
+// HostJoined says that an agent registered, for the first time or again after
+// its connection or the leader was lost.
+type HostJoined struct{ Info HostInfo }
+
+// HostLeaving says that a host's task was told to stop. Its processes go on
+// until the ring has let them go, or Deadline is near.
+type HostLeaving struct {
+	Host HostID
+	// Deadline is when its processes will be killed; zero is unknown.
+	Deadline time.Time
+}
+
+// HostLost says that a host is gone or can't be reached: its agent ended, its
+// connection timed out, or Nomad dropped it.
+type HostLost struct{ Host HostID }
+
+// SlotArrived says that a started process sent its first request and is held.
+type SlotArrived struct{ Proc Proc }
+
+// SlotWaiting says that a process left the ring of Generation and asks for its
+// next rank; it is held.
+type SlotWaiting struct {
+	Proc       Proc
+	Generation uint64
+}
+
+// SlotUp says that a process finished Horovod's rendezvous of Generation.
+type SlotUp struct {
+	Proc       Proc
+	Generation uint64
+}
+
+// SlotNotifiable says that a process can be told of changes.
+type SlotNotifiable struct{ Proc Proc }
+
+// Trained says that a ring made a step: all its members hold the state.
+type Trained struct{ Generation uint64 }
+
+// SlotExited says that a process ended.
+type SlotExited struct {
+	Proc Proc
+	// Success is exit code 0.
+	Success bool
+	// Aborted is SIGABRT, which is how Horovod ends a process whose peers
+	// vanished while they connected; it is not the process's own fault.
+	Aborted bool
+	// Visible says that the process's addresses of the ring now forming were
+	// handed to others, so that it can't be replaced in place.
+	Visible bool
+	// Status is for people: "exit code 3", "signal: killed".
+	Status string
+}
+
+// Quorum says whether the leader may form rings.
+type Quorum struct {
+	OK     bool
+	Reason string
+}
+
+// Tick says that time has passed; see Machine.Deadline.
+type Tick struct{}
+
+func (HostJoined) event()     {}
+func (HostLeaving) event()    {}
+func (HostLost) event()       {}
+func (SlotArrived) event()    {}
+func (SlotWaiting) event()    {}
+func (SlotUp) event()         {}
+func (SlotNotifiable) event() {}
+func (Trained) event()        {}
+func (SlotExited) event()     {}
+func (Quorum) event()         {}
+func (Tick) event()           {}
+
+// Action is something the leader must do.
+type Action interface{ action() }
+
+// Start starts a process with its place in the next ring.
+type Start struct {
+	Proc       Proc
+	Assignment Assignment
+	// Generation is set when the process replaces one that died while this
+	// ring was forming: it is let in at once.
+	Generation uint64
+	// StandIn is set when it replaces rank 0, whose state it can't have: it
+	// helps the others through the rendezvous, but its own last request is
+	// held, so that it never broadcasts. It is killed when the others are up;
+	// they then recover and form the next ring without it.
+	StandIn bool
+}
+
+// Stop ends a process: SIGTERM, and SIGKILL a moment later.
+type Stop struct {
+	Proc   Proc
+	Reason string
+	// Kill skips SIGTERM: the process can't react to it.
+	Kill bool
+}
+
+// Form lets the held members into a ring. It goes to every host, is repeated
+// when a host registers again, and takes effect once per process.
+type Form struct {
+	Ring Ring
+	// Hosts limits the action to some hosts; nil is all.
+	Hosts []HostID
+}
+
+// Synced tells every host that all members of a ring hold the training state,
+// for their next report.
+type Synced struct{ Generation uint64 }
+
+// Notify tells the process with rank 0 that hosts changed.
+type Notify struct {
+	Proc       Proc
+	Generation uint64
+}
+
+// Break cuts the connections of a ring that lost a member, so that the others
+// need not wait for a time-out to notice.
+type Break struct{ Generation uint64 }
+
+// Dismiss tells a host that it may end: its processes are gone.
+type Dismiss struct {
+	Host HostID
+	// Failed asks Nomad to place the host's allocation elsewhere.
+	Failed bool
+	Reason string
+}
+
+// End ends the job: no process is left, every agent exits.
+type End struct {
+	Success bool
+	Reason  string
+}
+
+// Story is a line for the user, told as a task event. Host is empty when it
+// concerns the whole job.
+type Story struct {
+	Host HostID
+	Text string
+}
+
+func (Start) action()   {}
+func (Stop) action()    {}
+func (Form) action()    {}
+func (Synced) action()  {}
+func (Notify) action()  {}
+func (Break) action()   {}
+func (Dismiss) action() {}
+func (End) action()     {}
+func (Story) action()   {}

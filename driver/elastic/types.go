@@ -1,0 +1,208 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"fmt"
+	"time"
+)
+
+// HostID names one run of one agent. An allocation that restarts its task
+// comes back under another HostID.
+type HostID string
+
+// SlotID names a place for a training process: the host and the local rank.
+type SlotID struct {
+	Host  HostID `json:"host"`
+	Local int    `json:"local"`
+}
+
+func (s SlotID) String() string { return fmt.Sprintf("%s:%d", s.Host, s.Local) }
+
+// Proc names one process of a slot. Incarnations count from 1.
+type Proc struct {
+	Slot        SlotID `json:"slot"`
+	Incarnation int    `json:"incarnation"`
+}
+
+func (p Proc) String() string { return fmt.Sprintf("%s#%d", p.Slot, p.Incarnation) }
+
+// Assignment is what Horovod calls slot info: the process's place in the ring
+// (horovod/runner/common/util/hosts.py, SlotInfo).
+type Assignment struct {
+	Rank      int `json:"rank"`
+	Size      int `json:"size"`
+	LocalRank int `json:"local_rank"`
+	LocalSize int `json:"local_size"`
+	CrossRank int `json:"cross_rank"`
+	CrossSize int `json:"cross_size"`
+}
+
+// Member is one process of a ring with its place.
+type Member struct {
+	Proc       Proc       `json:"proc"`
+	Assignment Assignment `json:"assignment"`
+	// Since is the generation since which the process holds the training
+	// state, 0 when it gets it from rank 0 as this ring forms.
+	Since uint64 `json:"since"`
+}
+
+// Ring is a set of processes that train together. Members[r] has rank r, and
+// members of one host stand together.
+type Ring struct {
+	// Generation goes up by one with each ring of a job.
+	Generation uint64 `json:"generation"`
+	// Term is the term of the leader that formed the ring.
+	Term    uint64   `json:"term"`
+	Members []Member `json:"members"`
+}
+
+// Hosts returns the ring's hosts in rank order.
+func (r *Ring) Hosts() []HostID {
+	if r == nil {
+		return nil
+	}
+	var hosts []HostID
+	for _, m := range r.Members {
+		if n := len(hosts); n == 0 || hosts[n-1] != m.Proc.Slot.Host {
+			hosts = append(hosts, m.Proc.Slot.Host)
+		}
+	}
+	return hosts
+}
+
+// Find returns the member that holds the slot, or nil.
+func (r *Ring) Find(s SlotID) *Member {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Members {
+		if r.Members[i].Proc.Slot == s {
+			return &r.Members[i]
+		}
+	}
+	return nil
+}
+
+// Newer says whether r replaces o: the higher generation does, and of one
+// generation the ring of the later leader.
+func (r *Ring) Newer(o *Ring) bool {
+	if r == nil || o == nil {
+		return r != nil
+	}
+	if r.Generation != o.Generation {
+		return r.Generation > o.Generation
+	}
+	return r.Term > o.Term
+}
+
+// SlotState is where a slot is in its life; see the package comment.
+type SlotState int
+
+// The states of a slot.
+const (
+	Down SlotState = iota
+	Starting
+	Arrived
+	InRing
+	Waiting
+)
+
+func (s SlotState) String() string {
+	return [...]string{"down", "starting", "arrived", "in-ring", "waiting"}[s]
+}
+
+// SlotReport is what an agent knows of one of its slots when it registers.
+type SlotReport struct {
+	State       SlotState `json:"state"`
+	Incarnation int       `json:"incarnation"`
+	// Assignment is the place that a Starting or Arrived process was started
+	// for.
+	Assignment Assignment `json:"assignment"`
+	// Generation is the last ring the process was let into, 0 when none.
+	Generation uint64 `json:"generation"`
+	// Since is the generation since which it holds the training state, 0 when
+	// it is not known to; see Form and Synced.
+	Since      uint64 `json:"since"`
+	Up         bool   `json:"up"`
+	Notifiable bool   `json:"notifiable"`
+	StandIn    bool   `json:"stand_in,omitempty"`
+	Failures   int    `json:"failures"`
+}
+
+// HostInfo describes a host when it registers with the leader.
+type HostInfo struct {
+	ID HostID `json:"id"`
+	// Group and Index order the hosts: by group name, then allocation index.
+	Group string `json:"group"`
+	Index int    `json:"index"`
+	// Slots has one entry per slot, by local rank.
+	Slots []SlotReport `json:"slots"`
+	// Ring is the newest ring the host was told of, nil when none.
+	Ring *Ring `json:"ring,omitempty"`
+	// Resets is the number of re-formed rings the host has seen.
+	Resets int `json:"resets"`
+	// Leaving says that the host's task is being stopped.
+	Leaving bool `json:"leaving,omitempty"`
+}
+
+// OnRingLost says what to do when no process that holds the training state is
+// left.
+type OnRingLost int
+
+// The choices of OnRingLost.
+const (
+	// Fail ends the job with an error.
+	Fail OnRingLost = iota
+	// Restart starts all slots again; the script resumes from its own
+	// checkpoint.
+	Restart
+)
+
+// Options bound the machine. The zero value of a duration takes the default.
+type Options struct {
+	NP    int // processes to wait for before the first ring
+	MinNP int // fewest processes of a later ring
+	MaxNP int // most processes ever used; 0 is no limit
+
+	ElasticTimeout time.Duration // longest wait for NP or MinNP, default 10 min
+	Settle         time.Duration // wait for more newcomers, default 500 ms
+	StageTimeout   time.Duration // longest start of a newcomer, default 10 min
+	FormTimeout    time.Duration // longest forming of a ring, default 60 s
+	BarrierTimeout time.Duration // longest wait for a member after the first one left the ring, default 60 s
+	NotifyInterval time.Duration // between two notices, default 500 ms
+	FinishTimeout  time.Duration // wait for the others after the first success, default 10 min
+	LeaveGrace     time.Duration // wait for newcomers when every host is leaving, default 5 s
+	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence, default 30 s
+
+	ResetLimit   int // most rings after the first; 0 is no limit
+	SlotRestarts int // restarts of a slot before its host is given back
+	OnRingLost   OnRingLost
+}
+
+// forgive is the time after which one failure of a slot is forgotten, so that
+// a job of weeks is not ended by a fault a day.
+const forgive = 10 * time.Minute
+
+func (o *Options) setDefaults() {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.ElasticTimeout, 10*time.Minute)
+	def(&o.Settle, 500*time.Millisecond)
+	def(&o.StageTimeout, 10*time.Minute)
+	def(&o.FormTimeout, time.Minute)
+	def(&o.BarrierTimeout, time.Minute)
+	def(&o.NotifyInterval, 500*time.Millisecond)
+	def(&o.FinishTimeout, 10*time.Minute)
+	def(&o.LeaveGrace, 5*time.Second)
+	def(&o.SyncGrace, 30*time.Second)
+	o.MinNP = max(o.MinNP, 1)
+	o.NP = max(o.NP, o.MinNP)
+	if o.MaxNP > 0 {
+		o.NP = min(o.NP, o.MaxNP)
+	}
+}
