@@ -53,32 +53,41 @@ func lookupAccount(name string) (account, error) {
 // readable is nil when the account may open the file for reading. The kernel
 // is asked with the account's own rights, so that access lists, and network
 // file systems that do not trust root, are judged as they will be.
-func (a account) readable(path string) error {
-	return a.try(func() error {
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-		if err != nil {
-			return err
-		}
-		return unix.Close(fd)
-	})
+func (a account) readable(file place) error {
+	return a.open(file, unix.O_RDONLY|unix.O_NONBLOCK)
 }
 
-// executable is nil when the account may run the file at path.
-func (a account) executable(path string) error {
-	fi, err := os.Stat(path)
+// executable is nil when the account may run the file.
+func (a account) executable(file place) error {
+	fi, err := os.Stat(file.path())
+	switch {
+	case err != nil:
+		return err
+	case fi.IsDir():
+		return unix.EISDIR
+	case fi.Mode().Perm()&0o111 == 0:
+		return unix.EACCES
+	}
+	// Opening with O_PATH asks for permission to search the directories only;
+	// permission to run the file itself is a matter of its mode.
+	return a.open(file, unix.O_PATH)
+}
+
+// open opens and closes a file with the account's rights below file.base.
+func (a account) open(file place, flags int) error {
+	base, err := unix.Open(file.base, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	if fi.IsDir() {
-		return unix.EISDIR
-	}
-	if fi.Mode().Perm()&0o111 == 0 {
-		return unix.EACCES
-	}
-	// Opening with O_PATH needs search permission on the directories only;
-	// permission to run the file itself is then a matter of its mode.
+	defer unix.Close(base)
 	return a.try(func() error {
-		fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		var fd int
+		var err error
+		if file.rel == "." || file.rel == "" { // base is the file itself
+			fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", base), flags|unix.O_CLOEXEC, 0)
+		} else {
+			fd, err = unix.Openat(base, file.rel, flags|unix.O_CLOEXEC, 0)
+		}
 		if err != nil {
 			return err
 		}

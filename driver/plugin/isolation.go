@@ -13,6 +13,10 @@ import (
 const (
 	isolationExec = "exec"
 	isolationNone = "none"
+
+	// agentInTask is where an isolated task finds this binary. Its own path
+	// would not do: it may lie below a directory closed to the task's user.
+	agentInTask = "/.kolo/nomad-driver-horovod"
 )
 
 // isolationMounts lists what a task with isolation = "exec" sees besides its
@@ -36,7 +40,7 @@ func isolationMounts(bindPaths []string, taskDir, allocDir, binary, shm string) 
 		bind(dir, dir, false)
 	}
 	if binary != "" {
-		bind(binary, binary, true)
+		bind(agentInTask, binary, true)
 	}
 	if shm != "" {
 		bind("/dev/shm", shm, false)

@@ -24,9 +24,9 @@ type surroundings struct {
 	execIsolation error
 	// exists says whether a host path is there.
 	exists func(hostPath string) bool
-	// readable is nil when the task's user may read the file at a host path,
-	// executable when that user may run it.
-	readable, executable func(hostPath string) error
+	// readable is nil when the task's user may read a file, executable when
+	// that user may run it.
+	readable, executable func(place) error
 	// interfaces lists the network interfaces that the task will see.
 	interfaces func() ([]string, error)
 }
@@ -57,9 +57,16 @@ func viewOf(isolation string, s *surroundings) view {
 	return v
 }
 
-// host returns the host's path of a task path, and the task's own absolute
-// form of it.
-func (v view) host(path string) (hostPath, taskPath string) {
+// place is a file on the host: what the task sees of the host is base and what
+// lies below it, so that only rel is subject to the rights of the task's user.
+type place struct{ base, rel string }
+
+// path is the whole host path.
+func (p place) path() string { return filepath.Join(p.base, p.rel) }
+
+// locate finds the file that a task's path leads to, and says the absolute form
+// of that path.
+func (v view) locate(path string) (file place, taskPath string) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(v.cwd, path)
 	}
@@ -72,9 +79,9 @@ func (v view) host(path string) (hostPath, taskPath string) {
 	}
 	rel, err := filepath.Rel(best.task, path)
 	if err != nil { // cannot be: both are absolute
-		return path, path
+		return place{"/", path}, path
 	}
-	return filepath.Join(best.host, rel), path
+	return place{best.host, rel}, path
 }
 
 // within says whether path is dir or below it.

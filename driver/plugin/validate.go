@@ -120,17 +120,17 @@ func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings,
 		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
 		return
 	}
-	hostPath, taskPath := lookCommand(tc.Command, s, v)
+	file, taskPath, found := lookCommand(tc.Command, s, v)
 	a.Command = taskPath
 	switch {
-	case hostPath == "":
+	case !found:
 		p.addf("command = %q: not found in %s%s", tc.Command, strings.Join(commandDirs(s.env), ", "), bindHint(v))
 		return
-	case !s.exists(hostPath):
+	case !s.exists(file.path()):
 		p.addf("command = %q: no such file%s", tc.Command, bindHint(v))
 		return
 	}
-	if err := s.executable(hostPath); err != nil {
+	if err := s.executable(file); err != nil {
 		p.addf("command = %q: the task's user cannot run it (%v)", tc.Command, err)
 	}
 
@@ -138,8 +138,8 @@ func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings,
 	if script == "" {
 		return
 	}
-	hostPath, _ = v.host(script)
-	if err := s.readable(hostPath); errors.Is(err, fs.ErrNotExist) {
+	file, _ = v.locate(script)
+	if err := s.readable(file); errors.Is(err, fs.ErrNotExist) {
 		p.addf("args: script %q does not exist%s; bring it with an artifact, template or volume_mount block", script, bindHint(v))
 	} else if err != nil {
 		p.addf("args: script %q cannot be read by the task's user (%v)", script, err)
@@ -163,19 +163,19 @@ func commandDirs(env map[string]string) []string {
 	return filepath.SplitList(path)
 }
 
-// lookCommand finds a command as a shell would in the task's view. The host
-// path is empty when the search path has none.
-func lookCommand(command string, s *surroundings, v view) (hostPath, taskPath string) {
+// lookCommand finds a command as a shell would in the task's view.
+func lookCommand(command string, s *surroundings, v view) (file place, taskPath string, found bool) {
 	if strings.Contains(command, "/") {
-		return v.host(command)
+		file, taskPath = v.locate(command)
+		return file, taskPath, true
 	}
 	for _, dir := range commandDirs(s.env) {
-		hostPath, taskPath = v.host(filepath.Join(dir, command))
-		if s.exists(hostPath) && s.executable(hostPath) == nil {
-			return hostPath, taskPath
+		file, taskPath = v.locate(filepath.Join(dir, command))
+		if s.exists(file.path()) && s.executable(file) == nil {
+			return file, taskPath, true
 		}
 	}
-	return "", ""
+	return place{}, "", false
 }
 
 // pythonScript is the script that a Python command line runs, "" if it runs
@@ -282,19 +282,18 @@ func checkIdentity(p *problems, out *plan, s *surroundings, v view) {
 	// the environment goes into a file too: the agent's environment is also
 	// its slots', and a file can be renewed.
 	token := func(file, key string) string {
-		hostPath := filepath.Join(s.secretsDir, file)
-		switch err := s.readable(hostPath); {
+		path := inSecrets(s, v, file)
+		at, _ := v.locate(path)
+		switch err := s.readable(at); {
 		case err == nil:
+			return path
 		case s.env[key] != "":
-			hostPath = filepath.Join(s.secretsDir, "kolo_"+file)
-			out.tokens[hostPath] = s.env[key]
+			out.tokens[filepath.Join(s.secretsDir, "kolo_"+file)] = s.env[key]
+			return inSecrets(s, v, "kolo_"+file)
 		case !errors.Is(err, fs.ErrNotExist):
 			p.addf("identity: %s cannot be read by the task's user (%v)", file, err)
-			return ""
-		default:
-			return ""
 		}
-		return inSecrets(s, v, filepath.Base(hostPath))
+		return ""
 	}
 	before := len(*p)
 	out.agent.TokenFile = token("nomad_token", "NOMAD_TOKEN")
@@ -351,7 +350,7 @@ func fillFacts(p *problems, a *agent.Config, env map[string]string) {
 func (pl *plan) environment(env map[string]string, configFile string) []string {
 	env = maps.Clone(env)
 	showGPUs(env, pl.gpus)
-	env["KOLO_AGENT_CONFIG"] = configFile
+	env[configVariable] = configFile
 	list := make([]string, 0, len(env))
 	for k, v := range env {
 		list = append(list, fmt.Sprintf("%s=%s", k, v))

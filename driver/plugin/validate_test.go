@@ -60,8 +60,8 @@ func newHost() *host {
 }
 
 func (h *host) surroundings() *surroundings {
-	access := func(path string) error {
-		err, there := h.files[path]
+	access := func(file place) error {
+		err, there := h.files[file.path()]
 		if !there {
 			return fs.ErrNotExist
 		}

@@ -1,0 +1,160 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+)
+
+const (
+	// configVariable names the variable that tells the agent where its
+	// configuration is.
+	configVariable = "KOLO_AGENT_CONFIG"
+
+	// Paths within the task directory.
+	configPath   = "secrets/kolo-agent.json"
+	agentDir     = "local/kolo"
+	logPath      = agentDir + "/logs"
+	progressPath = agentDir + "/progress"
+	eventPath    = agentDir + "/events.jsonl"
+	// offsetPath is how far the plugin has read eventPath. It lies where tasks
+	// have no business.
+	offsetPath = "kolo-events.offset"
+)
+
+// writeAgentFiles puts the agent's configuration and identities into the
+// task's secrets directory and makes the directories it writes to. inTask is
+// the task directory as the task sees it.
+//
+// The task's user may write to these directories, and on a restart has had the
+// time to. So nothing is followed out of the task directory, and nothing that
+// is there is written through.
+func writeAgentFiles(pl *plan, taskDir, inTask string, who account) error {
+	root, err := os.OpenRoot(taskDir)
+	if err != nil {
+		return fmt.Errorf("task directory: %w", err)
+	}
+	defer root.Close()
+
+	a := &pl.agent
+	a.LogDir = filepath.Join(inTask, logPath)
+	a.ProgressDir = filepath.Join(inTask, progressPath)
+	a.EventFile = filepath.Join(inTask, eventPath)
+	for _, dir := range []string{agentDir, logPath, progressPath} {
+		if err := root.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("make %s in the task directory: %w", dir, err)
+		}
+		if err := root.Lchown(dir, who.uid, who.gid); err != nil {
+			return fmt.Errorf("hand %s to the task's user: %w", dir, err)
+		}
+	}
+	// An earlier run of the same task has told its events.
+	if err := root.Remove(offsetPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget earlier events: %w", err)
+	}
+	if err := writeOwned(root, eventPath, nil, 0o644, who); err != nil {
+		return err
+	}
+	for path, token := range pl.tokens {
+		rel, err := filepath.Rel(taskDir, path)
+		if err != nil {
+			return err
+		}
+		if err := writeOwned(root, rel, []byte(token), 0o600, who); err != nil {
+			return err
+		}
+	}
+	config, err := json.MarshalIndent(a, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode the agent's configuration: %w", err)
+	}
+	return writeOwned(root, configPath, append(config, '\n'), 0o600, who)
+}
+
+// writeOwned makes a new file that belongs to who, in place of any other.
+func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who account) error {
+	if err := root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("replace %s in the task directory: %w", path, err)
+	}
+	f, err := root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return fmt.Errorf("write %s in the task directory: %w", path, err)
+	}
+	defer f.Close()
+	if err := f.Chown(who.uid, who.gid); err != nil {
+		return fmt.Errorf("hand %s to the task's user: %w", path, err)
+	}
+	if _, err := f.Write(data); err != nil {
+		return fmt.Errorf("write %s in the task directory: %w", path, err)
+	}
+	return f.Close()
+}
+
+// makeShm makes the directory that an isolated task sees as /dev/shm. It lies
+// in the host's, so that it is memory without a limit of its own; what is in it
+// counts as the task's memory.
+func makeShm(c *drivers.TaskConfig, who account) (string, error) {
+	dir := filepath.Join("/dev/shm", "kolo-"+c.AllocID+"-"+strings.ReplaceAll(c.Name, "/", "_"))
+	// Whatever is there by this name is a leftover, or was put there to be
+	// written to by root.
+	if err := os.RemoveAll(dir); err != nil {
+		return "", fmt.Errorf("shared memory of the task: %w", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", fmt.Errorf("shared memory of the task: %w", err)
+	}
+	if err := os.Lchown(dir, who.uid, who.gid); err != nil {
+		return "", fmt.Errorf("shared memory of the task: %w", err)
+	}
+	return dir, nil
+}
+
+// writeResolvConf writes the group's dns block as a resolv.conf. What the block
+// leaves out is taken from the host's.
+func writeResolvConf(c *drivers.TaskConfig) (string, error) {
+	host, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("dns: %w", err)
+	}
+	path := filepath.Join(c.TaskDir().Dir, "kolo-resolv.conf")
+	root, err := os.OpenRoot(c.TaskDir().Dir)
+	if err != nil {
+		return "", fmt.Errorf("dns: %w", err)
+	}
+	defer root.Close()
+	self := account{uid: os.Geteuid(), gid: os.Getegid()}
+	return path, writeOwned(root, filepath.Base(path), resolvConf(c.DNS, string(host)), 0o644, self)
+}
+
+func resolvConf(dns *drivers.DNSConfig, host string) []byte {
+	var out strings.Builder
+	section := func(keyword string, values []string, eachOnALine bool) {
+		switch {
+		case len(values) == 0:
+			for line := range strings.Lines(host) {
+				if fields := strings.Fields(line); len(fields) > 1 && fields[0] == keyword {
+					out.WriteString(strings.Join(fields, " ") + "\n")
+				}
+			}
+		case eachOnALine:
+			for _, v := range values {
+				out.WriteString(keyword + " " + v + "\n")
+			}
+		default:
+			out.WriteString(keyword + " " + strings.Join(values, " ") + "\n")
+		}
+	}
+	section("nameserver", dns.Servers, true)
+	section("search", dns.Searches, false)
+	section("options", dns.Options, false)
+	return []byte(out.String())
+}

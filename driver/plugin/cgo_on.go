@@ -1,0 +1,10 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build cgo
+
+package plugin
+
+// withCgo says whether the executor can isolate: without cgo it quietly would
+// not.
+const withCgo = true

@@ -1,0 +1,253 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/consul-template/signals"
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/drivers/shared/eventer"
+	"github.com/hashicorp/nomad/drivers/shared/validators"
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+)
+
+// Driver is the task driver. Its methods are those of Nomad's DriverPlugin;
+// Nomad may call all of them at the same time.
+type Driver struct {
+	// ctx ends with the plugin. Tasks do not: they belong to their executors.
+	ctx    context.Context
+	logger hclog.Logger
+	events *eventer.Eventer
+	prober *prober
+
+	mu     sync.RWMutex
+	config Config
+	client *base.AgentConfig
+	users  *validators.Validator
+	tasks  map[string]*task
+}
+
+var (
+	_ drivers.DriverPlugin               = (*Driver)(nil)
+	_ drivers.ExecTaskStreamingRawDriver = (*Driver)(nil)
+)
+
+// New returns a driver that lives as long as ctx.
+func New(ctx context.Context, logger hclog.Logger) *Driver {
+	logger = logger.Named(Name)
+	return &Driver{
+		ctx:    ctx,
+		logger: logger,
+		events: eventer.NewEventer(ctx, logger),
+		prober: &prober{logger: logger},
+		tasks:  map[string]*task{},
+	}
+}
+
+// PluginInfo says name and versions.
+func (d *Driver) PluginInfo() (*base.PluginInfoResponse, error) { return info(), nil }
+
+// ConfigSchema describes the agent configuration's `config` block.
+func (d *Driver) ConfigSchema() (*hclspec.Spec, error) { return configSpec(), nil }
+
+// TaskConfigSchema describes a task's `config` block.
+func (d *Driver) TaskConfigSchema() (*hclspec.Spec, error) { return taskConfigSpec(), nil }
+
+// Capabilities says which of Nomad's features the driver has.
+func (d *Driver) Capabilities() (*drivers.Capabilities, error) { return capabilities(), nil }
+
+// SetConfig takes the agent configuration.
+func (d *Driver) SetConfig(c *base.Config) error {
+	config := Config{Enabled: true}
+	if len(c.PluginConfig) > 0 {
+		if err := base.MsgPackDecode(c.PluginConfig, &config); err != nil {
+			return fmt.Errorf("config of plugin %s: %w", Name, err)
+		}
+	}
+	if err := config.complete(); err != nil {
+		return fmt.Errorf("config of plugin %s: %w", Name, err)
+	}
+	users, err := validators.NewValidator(d.logger, config.DeniedHostUids, config.DeniedHostGids)
+	if err != nil {
+		return fmt.Errorf("config of plugin %s: denied_host_uids, denied_host_gids: %w", Name, err)
+	}
+
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config, d.users = config, users
+	if c.AgentConfig != nil {
+		d.client = c.AgentConfig
+	}
+	return nil
+}
+
+// settings returns what SetConfig was given last.
+func (d *Driver) settings() (Config, *base.AgentConfig, *validators.Validator) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return d.config, d.client, d.users
+}
+
+func (d *Driver) task(id string) (*task, error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if t := d.tasks[id]; t != nil {
+		return t, nil
+	}
+	return nil, drivers.ErrTaskNotFound
+}
+
+func (d *Driver) addTask(t *task) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.tasks[t.config.ID] = t
+}
+
+// WaitTask returns a channel that yields the result once the task has ended.
+// When ctx or the plugin ends first, it is closed without one.
+func (d *Driver) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitResult, error) {
+	t, err := d.task(id)
+	if err != nil {
+		return nil, err
+	}
+	ch := make(chan *drivers.ExitResult)
+	go func() {
+		defer close(ch)
+		select {
+		case <-t.done:
+		case <-ctx.Done():
+			return
+		case <-d.ctx.Done():
+			return
+		}
+		select {
+		case ch <- t.result():
+		case <-ctx.Done():
+		case <-d.ctx.Done():
+		}
+	}()
+	return ch, nil
+}
+
+// StopTask asks the agent to leave its ring, and kills it when timeout is up.
+// Without a signal in the job it sends SIGTERM.
+func (d *Driver) StopTask(id string, timeout time.Duration, signal string) error {
+	t, err := d.task(id)
+	if err != nil {
+		return err
+	}
+	if signal == "" {
+		signal = "SIGTERM"
+	}
+	t.logger.Info("stopping task", "signal", signal, "timeout", timeout)
+	return t.stop(timeout, signal)
+}
+
+// DestroyTask forgets a task and removes what the driver made for it. A running
+// one is only destroyed by force.
+func (d *Driver) DestroyTask(id string, force bool) error {
+	t, err := d.task(id)
+	if err != nil {
+		return err
+	}
+	if t.running() && !force {
+		return fmt.Errorf("task %s is running: stop it first", id)
+	}
+	t.destroy()
+	d.mu.Lock()
+	delete(d.tasks, id)
+	d.mu.Unlock()
+	return nil
+}
+
+// InspectTask says how a task is.
+func (d *Driver) InspectTask(id string) (*drivers.TaskStatus, error) {
+	t, err := d.task(id)
+	if err != nil {
+		return nil, err
+	}
+	return t.status(), nil
+}
+
+// TaskStats sends what a task uses, agent and slots together, every interval.
+func (d *Driver) TaskStats(ctx context.Context, id string, interval time.Duration) (<-chan *drivers.TaskResourceUsage, error) {
+	t, err := d.task(id)
+	if err != nil {
+		return nil, err
+	}
+	return t.exec.Stats(ctx, interval)
+}
+
+// TaskEvents sends what agents have to tell, see tail.
+func (d *Driver) TaskEvents(ctx context.Context) (<-chan *drivers.TaskEvent, error) {
+	return d.events.TaskEvents(ctx)
+}
+
+// SignalTask sends a signal to the agent, which passes it on to its slots.
+func (d *Driver) SignalTask(id, signal string) error {
+	t, err := d.task(id)
+	if err != nil {
+		return err
+	}
+	sig, known := signals.SignalLookup[signal]
+	if !known {
+		return fmt.Errorf("signal %q is unknown", signal)
+	}
+	if s, ok := sig.(syscall.Signal); !ok || s == 0 {
+		return fmt.Errorf("signal %q cannot be sent", signal)
+	}
+	return t.exec.Signal(sig)
+}
+
+// ExecTask runs a command beside the agent, for health checks.
+func (d *Driver) ExecTask(id string, command []string, timeout time.Duration) (*drivers.ExecTaskResult, error) {
+	if len(command) == 0 {
+		return nil, errNoCommand
+	}
+	t, err := d.task(id)
+	if err != nil {
+		return nil, err
+	}
+	out, code, err := t.exec.Exec(time.Now().Add(timeout), command[0], command[1:])
+	if err != nil {
+		return nil, err
+	}
+	return &drivers.ExecTaskResult{Stdout: out, ExitResult: &drivers.ExitResult{ExitCode: code}}, nil
+}
+
+// ExecTaskStreamingRaw runs a command beside the agent for `nomad alloc exec`.
+func (d *Driver) ExecTaskStreamingRaw(ctx context.Context, id string, command []string, tty bool, stream drivers.ExecTaskStream) error {
+	if len(command) == 0 {
+		return errNoCommand
+	}
+	t, err := d.task(id)
+	if err != nil {
+		return err
+	}
+	return t.exec.ExecStreaming(ctx, command, tty, stream)
+}
+
+var errNoCommand = errors.New("no command to execute")
+
+// ownPath is this binary, which is also the agent. A binary that was replaced
+// while the plugin runs is reported as "... (deleted)".
+func ownPath() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find the plugin's own binary: %w", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("the plugin's own binary is gone, restart the Nomad client: %w", err)
+	}
+	return path, nil
+}

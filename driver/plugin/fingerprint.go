@@ -1,0 +1,159 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
+)
+
+// attributePrefix begins the driver's node attributes.
+const attributePrefix = "driver." + Name
+
+// firstAnswer bounds the wait for the first look at the host's Horovod: the
+// client waits for all drivers before it takes work.
+const firstAnswer = 10 * time.Second
+
+// Fingerprint tells at once, and then when something changed, whether this
+// client can run tasks and which Horovod it has.
+func (d *Driver) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, error) {
+	ch := make(chan *drivers.Fingerprint)
+	go d.fingerprint(ctx, ch)
+	return ch, nil
+}
+
+func (d *Driver) fingerprint(ctx context.Context, ch chan<- *drivers.Fingerprint) {
+	defer close(ch)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(d.ctx, cancel)()
+
+	config, _, _ := d.settings()
+	var found *horovod // nil: not known yet
+	answers := make(chan *horovod)
+	look := func() {
+		go func() {
+			answer := d.prober.look(ctx, config.Python, config.timeout)
+			select {
+			case answers <- answer:
+			case <-ctx.Done():
+			}
+		}()
+	}
+
+	next := time.NewTimer(firstAnswer)
+	defer next.Stop()
+	looking := config.Enabled
+	if looking {
+		look()
+	} else {
+		next.Reset(0)
+	}
+	var last *drivers.Fingerprint
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case found = <-answers:
+			looking = false
+			next.Reset(config.period)
+		case <-next.C:
+			if config.Enabled && last != nil && !looking {
+				looking = true
+				look()
+			}
+			next.Reset(config.period)
+		}
+		fp := describe(&config, canIsolate(), found)
+		if last != nil && same(last, fp) {
+			continue
+		}
+		select {
+		case ch <- fp:
+			last = fp
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// describe says what a client with this configuration and this Horovod can do.
+//
+// A client that cannot run tasks is "undetected", never "unhealthy": Nomad's
+// scheduler remembers per class of node what can run there, and health is not
+// part of the class while attributes are, so that an unhealthy driver on one
+// node would keep jobs away from its healthy twins.
+func describe(config *Config, noExec error, found *horovod) *drivers.Fingerprint {
+	undetected := func(why string) *drivers.Fingerprint {
+		return &drivers.Fingerprint{Health: drivers.HealthStateUndetected, HealthDescription: why}
+	}
+	switch {
+	case !config.Enabled:
+		return undetected("disabled in the plugin's config")
+	case noExec != nil && !config.AllowIsolationNone:
+		return undetected(`isolation "exec" is not possible (` + noExec.Error() + `) and allow_isolation_none is not set`)
+	case found != nil && found.Installed && found.Gloo != nil && !*found.Gloo:
+		return undetected("Horovod " + found.Version + " of " + found.Python + " was built without Gloo, which elastic training needs; rebuild it with HOROVOD_WITH_GLOO=1")
+	}
+
+	attrs := map[string]*pstructs.Attribute{
+		attributePrefix:                     pstructs.NewBoolAttribute(true),
+		attributePrefix + ".plugin_version": pstructs.NewStringAttribute(Version),
+		attributePrefix + ".isolation_exec": pstructs.NewBoolAttribute(noExec == nil),
+		attributePrefix + ".isolation_none": pstructs.NewBoolAttribute(config.AllowIsolationNone),
+	}
+	healthy := &drivers.Fingerprint{Attributes: attrs, Health: drivers.HealthStateHealthy, HealthDescription: drivers.DriverHealthy}
+	if found == nil {
+		healthy.HealthDescription = "Healthy; still looking for Horovod on this host"
+		return healthy
+	}
+	attrs[attributePrefix+".installed"] = pstructs.NewBoolAttribute(found.Installed)
+	if !found.Installed {
+		healthy.HealthDescription = "Healthy; no Horovod on this host (" + found.Why + "), tasks must bring their own"
+		return healthy
+	}
+	attrs[attributePrefix+".version"] = pstructs.NewStringAttribute(found.Version)
+	attrs[attributePrefix+".python"] = pstructs.NewStringAttribute(found.PythonVersion)
+	for name, built := range map[string]*bool{"gloo": found.Gloo, "nccl": found.NCCL, "mpi": found.MPI} {
+		if built != nil {
+			attrs[attributePrefix+"."+name] = pstructs.NewBoolAttribute(*built)
+		}
+	}
+	for framework, version := range found.Frameworks {
+		attrs[attributePrefix+"."+framework] = pstructs.NewStringAttribute(version)
+	}
+	if found.Why != "" {
+		healthy.HealthDescription = "Healthy; " + found.Why
+	}
+	return healthy
+}
+
+func same(a, b *drivers.Fingerprint) bool {
+	return a.Health == b.Health && a.HealthDescription == b.HealthDescription &&
+		maps.EqualFunc(a.Attributes, b.Attributes, func(x, y *pstructs.Attribute) bool {
+			return x.GoString() == y.GoString()
+		})
+}
+
+// canIsolate is nil when tasks can get namespaces of their own.
+func canIsolate() error {
+	switch {
+	case !withCgo:
+		return errors.New("this binary was built without cgo")
+	case os.Geteuid() != 0:
+		return errors.New("the Nomad client does not run as root")
+	}
+	for _, controller := range []string{"cgroup.controllers", "freezer"} { // version 2, version 1
+		if _, err := os.Stat("/sys/fs/cgroup/" + controller); err == nil {
+			return nil
+		}
+	}
+	return errors.New("cgroups are not mounted at /sys/fs/cgroup")
+}

@@ -1,0 +1,101 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"bufio"
+	"bytes"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+)
+
+// controlNodes are those that any CUDA program opens besides its GPUs'.
+var controlNodes = []string{
+	"dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia-uvm-tools", "dev/nvidia-modeset",
+}
+
+var gpuNode = regexp.MustCompile(`^nvidia[0-9]+$`)
+
+// gpuNodes lists the device nodes that GPUs (UUIDs) need, and the GPUs whose
+// own node cannot be told: MIG instances, and all where the kernel driver's
+// files in /proc are missing. For those every GPU's node is listed, and
+// CUDA_VISIBLE_DEVICES alone keeps tasks apart. root is the host's file system.
+func gpuNodes(root fs.FS, gpus []string) (nodes, unknown []string) {
+	if len(gpus) == 0 {
+		return nil, nil
+	}
+	minors := gpuMinors(root)
+	for _, gpu := range gpus {
+		if minor, known := minors[gpu]; known {
+			nodes = append(nodes, "/dev/nvidia"+minor)
+		} else {
+			unknown = append(unknown, gpu)
+		}
+	}
+	if len(unknown) > 0 {
+		nodes = append(nodes, allGPUNodes(root)...)
+	}
+	for _, node := range controlNodes {
+		if _, err := fs.Stat(root, node); err == nil {
+			nodes = append(nodes, "/"+node)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes), unknown
+}
+
+func allGPUNodes(root fs.FS) []string {
+	var nodes []string
+	entries, _ := fs.ReadDir(root, "dev")
+	for _, e := range entries {
+		if gpuNode.MatchString(e.Name()) {
+			nodes = append(nodes, "/dev/"+e.Name())
+		}
+	}
+	// What a process may do with MIG instances is governed by these.
+	caps, _ := fs.ReadDir(root, "dev/nvidia-caps")
+	for _, e := range caps {
+		nodes = append(nodes, "/dev/nvidia-caps/"+e.Name())
+	}
+	return nodes
+}
+
+// gpuMinors reads from the kernel driver which GPU has which minor number.
+func gpuMinors(root fs.FS) map[string]string {
+	minors := map[string]string{}
+	const dir = "proc/driver/nvidia/gpus"
+	entries, _ := fs.ReadDir(root, dir)
+	for _, e := range entries {
+		info, err := fs.ReadFile(root, path.Join(dir, e.Name(), "information"))
+		if err != nil {
+			continue
+		}
+		fields := map[string]string{}
+		for s := bufio.NewScanner(bytes.NewReader(info)); s.Scan(); {
+			if key, value, ok := strings.Cut(s.Text(), ":"); ok {
+				fields[strings.TrimSpace(key)] = strings.TrimSpace(value)
+			}
+		}
+		if uuid, minor := fields["GPU UUID"], fields["Device Minor"]; uuid != "" && minor != "" {
+			minors[uuid] = minor
+		}
+	}
+	return minors
+}
+
+// mergeDevices adds nodes to those that Nomad gave, each once. Nomad gives them
+// at the first start of a task only.
+func mergeDevices(given []*drivers.DeviceConfig, nodes []string) []*drivers.DeviceConfig {
+	for _, node := range nodes {
+		if !slices.ContainsFunc(given, func(d *drivers.DeviceConfig) bool { return d.TaskPath == node }) {
+			given = append(given, &drivers.DeviceConfig{TaskPath: node, HostPath: node, Permissions: "rwm"})
+		}
+	}
+	return given
+}

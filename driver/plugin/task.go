@@ -1,0 +1,145 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/nomad/drivers/shared/executor"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
+)
+
+// task is a running or ended agent.
+type task struct {
+	config    *drivers.TaskConfig
+	pid       int
+	startedAt time.Time
+	// cleanup are host paths to remove with the task.
+	cleanup []string
+
+	exec     executor.Executor
+	executor *goplugin.Client
+	tail     *tail
+	logger   hclog.Logger
+
+	// done is closed when the agent has ended and outcome is final.
+	done chan struct{}
+
+	mu      sync.Mutex
+	state   drivers.TaskState
+	endedAt time.Time
+	outcome drivers.ExitResult
+}
+
+// handleState is the driver's part of a task handle. It is kept by Nomad
+// across restarts and upgrades: fields may be added, never changed.
+type handleState struct {
+	Reattach   *pstructs.ReattachConfig
+	Pid        int
+	StartedAt  time.Time
+	ConfigFile string
+	Cleanup    []string
+}
+
+// watch waits for the agent's end, tells its last events, and sets the
+// outcome. It is the one goroutine of a task and ends with it.
+func (t *task) watch(ctx context.Context) {
+	tailed := make(chan struct{})
+	tailCtx, stopTail := context.WithCancel(ctx)
+	go func() {
+		defer close(tailed)
+		t.tail.run(tailCtx)
+	}()
+
+	ps, err := t.exec.Wait(context.Background())
+	stopTail()
+	<-tailed
+	lastWords := t.tail.drain()
+
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer close(t.done)
+	if err != nil {
+		t.state, t.endedAt = drivers.TaskStateUnknown, time.Now()
+		t.outcome = drivers.ExitResult{ExitCode: -1, Err: fmt.Errorf("the task's executor is gone: %w", err)}
+		t.logger.Error("lost the task's executor", "error", err)
+		return
+	}
+	t.state, t.endedAt = drivers.TaskStateExited, ps.Time
+	t.outcome = drivers.ExitResult{ExitCode: ps.ExitCode, Signal: ps.Signal, OOMKilled: ps.OOMKilled}
+	if failed := ps.ExitCode != 0 || ps.Signal != 0; failed {
+		t.outcome.OOMKilled = t.outcome.OOMKilled || oomKilled(t.config)
+		// The agent's last event says why it failed; Nomad shows it with the
+		// exit code.
+		if lastWords != "" {
+			t.outcome.Err = errors.New(lastWords)
+		}
+	}
+	t.logger.Info("task ended", "exit_code", ps.ExitCode, "signal", ps.Signal, "oom_killed", t.outcome.OOMKilled)
+}
+
+func (t *task) result() *drivers.ExitResult {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.outcome.Copy()
+}
+
+func (t *task) running() bool {
+	select {
+	case <-t.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (t *task) status() *drivers.TaskStatus {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &drivers.TaskStatus{
+		ID:               t.config.ID,
+		Name:             t.config.Name,
+		State:            t.state,
+		StartedAt:        t.startedAt,
+		CompletedAt:      t.endedAt,
+		ExitResult:       t.outcome.Copy(),
+		DriverAttributes: map[string]string{"pid": strconv.Itoa(t.pid)},
+	}
+}
+
+// stop returns when the agent has ended.
+func (t *task) stop(timeout time.Duration, signal string) error {
+	if err := t.exec.Shutdown(signal, timeout); err != nil && !t.executor.Exited() {
+		return fmt.Errorf("stop task: %w", err)
+	}
+	<-t.done
+	t.executor.Kill()
+	return nil
+}
+
+// destroy ends what is left of a task and removes what was made for it.
+func (t *task) destroy() {
+	if !t.executor.Exited() {
+		if err := t.exec.Shutdown("", 0); err != nil {
+			t.logger.Warn("cannot end the task's processes", "error", err)
+		}
+		t.executor.Kill()
+	}
+	<-t.done
+	killCgroup(t.config, t.logger)
+	for _, path := range t.cleanup {
+		if err := os.RemoveAll(path); err != nil {
+			t.logger.Warn("cannot remove what the task used", "path", path, "error", err)
+		}
+	}
+}
