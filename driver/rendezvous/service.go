@@ -116,8 +116,7 @@ func (s *service) rankAndSize(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() == nil {
 			s.log.Warn("no rank for this slot, its request is held", "error", err)
 		}
-		<-r.Context().Done()
-		return
+		abandon(r)
 	}
 	s.answer(w, http.StatusOK, []byte(a.String()))
 }
@@ -173,15 +172,19 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, status int, why
 
 // fail ends a request for which the handler had no answer.
 func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		return // nobody listens any more
-	}
-	if errors.Is(err, ErrHold) {
-		<-r.Context().Done()
-		return
+	if errors.Is(err, ErrHold) || r.Context().Err() != nil {
+		abandon(r)
 	}
 	s.log.Error("request failed", "method", r.Method, "path", clip(r.RequestURI), "error", err)
 	s.answer(w, http.StatusInternalServerError, nil)
+}
+
+// abandon holds a request until its client goes away or the endpoint closes,
+// and never returns. Returning would send an empty answer with status 200,
+// which a process that is still there would take for rank 0 of 0.
+func abandon(r *http.Request) {
+	<-r.Context().Done()
+	panic(http.ErrAbortHandler) // net/http's way to close without an answer
 }
 
 // splitPath takes "/scope/key" apart. Nothing is unescaped: Horovod escapes

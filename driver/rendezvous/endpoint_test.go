@@ -1,0 +1,472 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+)
+
+var errRefused = errors.New("not for this test")
+
+// refuseAll is a Handler to embed where a test needs only some methods.
+type refuseAll struct{}
+
+func (refuseAll) Put(context.Context, string, string, []byte) error { return errRefused }
+func (refuseAll) Get(context.Context, string, string) ([]byte, bool, error) {
+	return nil, false, errRefused
+}
+func (refuseAll) Delete(context.Context, string, string) error { return errRefused }
+func (refuseAll) RankAndSize(context.Context) (rendezvous.Assignment, error) {
+	return rendezvous.Assignment{}, errRefused
+}
+func (refuseAll) WorkerAddress(context.Context, rendezvous.NotifyTarget) error { return errRefused }
+
+// memory is a Handler that stores, finds and deletes; what it does not have,
+// it does not find. Scopes with these names are special: "held" blocks until
+// the client goes away or release is closed, "broken" fails, "never" holds.
+type memory struct {
+	mu      sync.Mutex
+	values  map[string][]byte
+	held    chan string // is told when a request is being held
+	gone    chan string // is told when the client of a held request has left
+	release chan struct{}
+	assign  func(context.Context) (rendezvous.Assignment, error)
+}
+
+func newMemory() *memory {
+	return &memory{
+		values: map[string][]byte{}, held: make(chan string, 100),
+		gone: make(chan string, 100), release: make(chan struct{}),
+	}
+}
+
+func (m *memory) Put(_ context.Context, scope, key string, value []byte) error {
+	if scope == "broken" {
+		return errRefused
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.values[scope+"/"+key] = value
+	return nil
+}
+
+func (m *memory) Get(ctx context.Context, scope, key string) ([]byte, bool, error) {
+	switch scope {
+	case "held":
+		m.held <- key
+		select {
+		case <-m.release:
+			return []byte("released"), true, nil
+		case <-ctx.Done():
+			m.gone <- key
+			return nil, false, ctx.Err()
+		}
+	case "broken":
+		return nil, false, errRefused
+	case "never":
+		m.held <- key
+		return nil, false, fmt.Errorf("it is over: %w", rendezvous.ErrHold)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.values[scope+"/"+key]
+	return v, ok, nil
+}
+
+func (m *memory) Delete(_ context.Context, scope, key string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.values, scope+"/"+key)
+	return nil
+}
+
+func (m *memory) RankAndSize(ctx context.Context) (rendezvous.Assignment, error) {
+	m.held <- "rank"
+	return m.assign(ctx)
+}
+
+func (m *memory) WorkerAddress(context.Context, rendezvous.NotifyTarget) error { return errRefused }
+
+func listen(t testing.TB, h rendezvous.Handler, limits rendezvous.Limits) *rendezvous.Endpoint {
+	t.Helper()
+	e, err := rendezvous.ListenLimits(h, hclog.NewNullLogger(), limits)
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func clientOf(e *rendezvous.Endpoint) ringsim.Client {
+	return ringsim.Client{Addr: addrOf(e)}
+}
+
+func addrOf(e *rendezvous.Endpoint) string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(e.Port()))
+}
+
+// raw sends bytes as they are and returns everything that comes back.
+func raw(t testing.TB, e *rendezvous.Endpoint, request string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp4", addrOf(e))
+	must.NoError(t, err)
+	defer conn.Close()
+	must.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	_, err = io.WriteString(conn, request)
+	must.NoError(t, err)
+	answer, _ := io.ReadAll(conn) // the server may reset what it refuses
+	return string(answer)
+}
+
+// Scopes and keys are bytes between slashes. Nothing in them means anything.
+func TestEndpoint_Names(t *testing.T) {
+	e := listen(t, newMemory(), rendezvous.Limits{})
+	client := clientOf(e)
+	for _, path := range []string{
+		"/global/0",
+		"/local_4a7c1e-host.example/rank_0",
+		"/cross_0_process_set_hash_7d48533536350577/1",
+		"/made-up-scope/any.key~with!$&'()*+,;=:@",
+		"/percent/%41", "/percent/A", "/query/a?b=c", "/query/a", "/dots/..", "/../dots",
+	} {
+		status, _, err := client.Do(t.Context(), "PUT", path, "value of "+path)
+		must.NoError(t, err)
+		must.Eq(t, 200, status, must.Sprint(path))
+	}
+	// None of them has overwritten another.
+	for _, path := range []string{"/percent/%41", "/percent/A", "/query/a?b=c", "/query/a", "/dots/..", "/../dots"} {
+		status, value, err := client.Do(t.Context(), "GET", path, "")
+		must.NoError(t, err)
+		must.Eq(t, 200, status)
+		must.Eq(t, "value of "+path, string(value))
+	}
+}
+
+// Values are bytes of any length, and always come with that length.
+func TestEndpoint_Values(t *testing.T) {
+	e := listen(t, newMemory(), rendezvous.Limits{})
+	client := clientOf(e)
+	const ranks = 4096
+	for _, n := range []int{0, 1, 136, 2047, 2048, 2049, 65536, 136 * (ranks - 1)} {
+		value := strings.Repeat("\x00\r\n\xff", n/4+1)[:n]
+		status, _, err := client.Do(t.Context(), "PUT", "/s/k", value)
+		must.NoError(t, err)
+		must.Eq(t, 200, status)
+		status, got, err := client.Do(t.Context(), "GET", "/s/k", "")
+		must.NoError(t, err)
+		must.Eq(t, 200, status)
+		must.True(t, string(got) == value, must.Sprintf("%d bytes came back as %d others", n, len(got)))
+	}
+	status, _, err := client.Do(t.Context(), "DELETE", "/s/k", "")
+	must.NoError(t, err)
+	must.Eq(t, 200, status)
+	status, got, err := client.Do(t.Context(), "GET", "/s/k", "")
+	must.NoError(t, err)
+	must.Eq(t, 404, status)
+	must.SliceEmpty(t, got)
+}
+
+// What is not Horovod's is refused, and the endpoint lives on.
+func TestEndpoint_Refuses(t *testing.T) {
+	limits := rendezvous.Limits{Body: 1000, Name: 50}
+	long := strings.Repeat("x", 51)
+	put := func(path, length, body string) string {
+		return "PUT " + path + " HTTP/1.1\r\nHost: h\r\nContent-Length: " + length + "\r\nConnection: close\r\n\r\n" + body
+	}
+	get := func(path string) string {
+		return "GET " + path + " HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"
+	}
+	cases := map[string]struct{ request, status string }{
+		"no key":               {get("/global"), "400"},
+		"empty key":            {get("/global/"), "400"},
+		"empty scope":          {get("//0"), "400"},
+		"three parts":          {get("/global/0/1"), "400"},
+		"root":                 {get("/"), "400"},
+		"a whole URL":          {get("http://h/global/0"), "400"},
+		"half a percent":       {get("/global/%4"), "400"},
+		"scope too long":       {get("/" + long + "/0"), "414"},
+		"key too long":         {get("/s/" + long), "414"},
+		"header too long":      {"GET /s/k HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", "431"},
+		"body too large":       {put("/s/k", "1001", strings.Repeat("b", 1001)), "413"},
+		"body said too large":  {put("/s/k", "99999999999", ""), "413"},
+		"length is no number":  {put("/s/k", "many", ""), "400"},
+		"length is negative":   {put("/s/k", "-1", ""), "400"},
+		"chunks too large":     {"PUT /s/k HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + strings.Repeat("b", 1001) + "\r\n0\r\n\r\n", "413"},
+		"other method":         {"POST /s/k HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "405"},
+		"not HTTP":             {"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400"},
+		"no address":           {put("/worker_addresses/h:0", "2", "aa"), "400"},
+		"the handler's error":  {put("/broken/k", "1", "v"), "500"},
+		"the handler's error,": {get("/broken/k"), "500"},
+	}
+	e := listen(t, newMemory(), limits)
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			answer := raw(t, e, tc.request)
+			must.StrHasPrefix(t, "HTTP/1.1 "+tc.status+" ", answer)
+			if tc.status != "431" && !strings.Contains(answer, "Bad Request\r\nContent-Type") {
+				// Not from the HTTP library itself.
+				must.StrContains(t, answer, "Content-Length: 0\r\n")
+			}
+		})
+	}
+	status, _, err := clientOf(e).Do(t.Context(), "PUT", "/s/k", "fine")
+	must.NoError(t, err)
+	must.Eq(t, 200, status)
+}
+
+// A chunked body, and several requests over one connection, are fine too.
+func TestEndpoint_OtherClients(t *testing.T) {
+	e := listen(t, newMemory(), rendezvous.Limits{})
+	base := "http://" + addrOf(e)
+	transport := &http.Transport{MaxConnsPerHost: 1}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	for i := range 20 {
+		body := strings.Repeat("v", i*300)
+		request, err := http.NewRequestWithContext(t.Context(), "PUT", base+"/s/k", io.MultiReader(strings.NewReader(body)))
+		must.NoError(t, err)
+		must.Eq(t, 0, request.ContentLength) // unknown, so sent in chunks
+		response, err := client.Do(request)
+		must.NoError(t, err)
+		must.NoError(t, response.Body.Close())
+		must.Eq(t, 200, response.StatusCode)
+
+		response, err = client.Get(base + "/s/k")
+		must.NoError(t, err)
+		value, err := io.ReadAll(response.Body)
+		must.NoError(t, err)
+		must.NoError(t, response.Body.Close())
+		must.Eq(t, body, string(value))
+		must.Eq(t, int64(len(body)), response.ContentLength)
+	}
+}
+
+// A held request outlasts every time limit and is answered in the end; when
+// its client leaves, the handler knows.
+func TestEndpoint_Holds(t *testing.T) {
+	m := newMemory()
+	e := listen(t, m, rendezvous.Limits{Header: 20 * time.Millisecond, Transfer: 20 * time.Millisecond})
+
+	leaving, err := net.Dial("tcp4", addrOf(e))
+	must.NoError(t, err)
+	_, err = io.WriteString(leaving, "GET /held/leaving HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+	must.NoError(t, err)
+	must.Eq(t, "leaving", <-m.held)
+
+	type answer struct {
+		status int
+		value  []byte
+		err    error
+	}
+	stays := make(chan answer, 1)
+	go func() {
+		status, value, err := clientOf(e).Do(withPatience(t), "GET", "/held/staying", "")
+		stays <- answer{status, value, err}
+	}()
+	must.Eq(t, "staying", <-m.held)
+
+	must.NoError(t, leaving.Close())
+	must.Eq(t, "leaving", <-m.gone)
+
+	// Longer than the limits, which are for the transfer and not the wait.
+	time.Sleep(100 * time.Millisecond)
+	close(m.release)
+	must.Eq(t, answer{200, []byte("released"), nil}, <-stays)
+}
+
+// rank_and_size is answered with six numbers or not at all.
+func TestEndpoint_RankAndSize(t *testing.T) {
+	cases := map[string]struct {
+		assignment rendezvous.Assignment
+		err        error
+		want       string // empty: held
+	}{
+		"a place":       {rendezvous.Assignment{Rank: 2, Size: 3, LocalSize: 1, CrossRank: 1, CrossSize: 2}, nil, "2,3,0,1,1,2"},
+		"removed":       {rendezvous.Removed(), nil, "-1,-1,-1,-1,-1,-1"},
+		"an error":      {rendezvous.Assignment{}, errRefused, ""},
+		"no place":      {rendezvous.Assignment{}, nil, ""},
+		"half a place":  {rendezvous.Assignment{Rank: 0, Size: 1}, nil, ""},
+		"half removed":  {rendezvous.Assignment{Rank: -1, Size: 1, LocalSize: 1, CrossSize: 1}, nil, ""},
+		"rank too high": {rendezvous.Assignment{Rank: 1, Size: 1, LocalSize: 1, CrossSize: 1}, nil, ""},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := newMemory()
+			m.assign = func(context.Context) (rendezvous.Assignment, error) { return tc.assignment, tc.err }
+			e := listen(t, m, rendezvous.Limits{})
+			ctx, cancel := context.WithCancel(withPatience(t))
+			defer cancel()
+			answered := make(chan string, 1)
+			go func() {
+				status, value, err := clientOf(e).Do(ctx, "GET", "/rank_and_size/h:0", "")
+				answered <- fmt.Sprint(status, string(value), err)
+			}()
+			must.Eq(t, "rank", <-m.held)
+			if tc.want != "" {
+				must.Eq(t, fmt.Sprint(200, tc.want, nil), <-answered)
+				return
+			}
+			select {
+			case a := <-answered:
+				t.Fatalf("was answered: %s", a)
+			case <-time.After(50 * time.Millisecond):
+			}
+		})
+	}
+}
+
+// A request that is held for good ends when the endpoint is closed, and
+// nothing of the endpoint is left.
+func TestEndpoint_Close(t *testing.T) {
+	m := newMemory()
+	m.assign = func(ctx context.Context) (rendezvous.Assignment, error) {
+		<-ctx.Done()
+		return rendezvous.Assignment{}, ctx.Err()
+	}
+	e := listen(t, m, rendezvous.Limits{})
+	var held sync.WaitGroup
+	for _, path := range []string{"/held/a", "/never/b", "/rank_and_size/h:0"} {
+		conn, err := net.Dial("tcp4", addrOf(e))
+		must.NoError(t, err)
+		defer conn.Close()
+		_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: h\r\n\r\n")
+		must.NoError(t, err)
+		<-m.held
+		held.Go(func() {
+			_, err := bufio.NewReader(conn).ReadByte()
+			if err == nil {
+				t.Errorf("%s was answered", path)
+			}
+		})
+	}
+	must.NoError(t, e.Close())
+	held.Wait()
+	_, err := net.Dial("tcp4", addrOf(e))
+	must.Error(t, err)
+}
+
+// Clients that stall or flood are cut off; who behaves is served meanwhile and
+// after them, and another endpoint notices nothing.
+func TestEndpoint_StallAndFlood(t *testing.T) {
+	const conns = 4
+	limits := rendezvous.Limits{Conns: conns, Header: 50 * time.Millisecond, Transfer: 50 * time.Millisecond}
+	e := listen(t, newMemory(), limits)
+	other := listen(t, newMemory(), limits)
+
+	stalls := map[string]string{
+		"nothing":       "",
+		"half a line":   "GET /s",
+		"half a header": "PUT /s/k HTTP/1.1\r\nHost: h\r\nContent-Le",
+		"half a body":   "PUT /s/k HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf",
+	}
+	var stalled []net.Conn
+	for range 5 * conns { // far more than are served at once
+		for _, start := range stalls {
+			conn, err := net.Dial("tcp4", addrOf(e))
+			must.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, start)
+			must.NoError(t, err)
+			stalled = append(stalled, conn)
+		}
+	}
+	status, _, err := clientOf(other).Do(withPatience(t), "PUT", "/s/k", "v")
+	must.NoError(t, err)
+	must.Eq(t, 200, status)
+	// Ours waits its turn behind those that stall, and gets it.
+	status, _, err = clientOf(e).Do(withPatience(t), "PUT", "/s/k", "v")
+	must.NoError(t, err)
+	must.Eq(t, 200, status)
+	for _, conn := range stalled {
+		must.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		answer, _ := io.ReadAll(conn)
+		must.StrNotHasPrefix(t, "HTTP/1.1 200", string(answer))
+	}
+}
+
+// FuzzEndpoint: whatever is sent, the endpoint answers or closes, the handler
+// only ever sees names without slashes, and the next client is served.
+func FuzzEndpoint(f *testing.F) {
+	f.Add([]byte("GET /global/0 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"))
+	f.Add([]byte("PUT /global/rank_0 HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nvm"))
+	f.Add([]byte("DELETE /cross_0_process_set_hash_7d/0 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"))
+	f.Add([]byte("GET /rank_and_size/a:0 HTTP/1.1\r\nHost: h\r\n\r\n"))
+	f.Add([]byte("PUT /worker_addresses/a:0 HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\ngAQu"))
+	f.Add([]byte("PUT /s/k HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"))
+	f.Add([]byte("GET /a%2fb/%zz HTTP/1.0\r\n\r\n"))
+	f.Add([]byte("PUT /s/k HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\nshort"))
+	h := &checker{}
+	e := listen(f, h, rendezvous.Limits{Body: 4 << 10, Header: 50 * time.Millisecond, Transfer: 50 * time.Millisecond})
+	f.Fuzz(func(t *testing.T, request []byte) {
+		conn, err := net.Dial("tcp4", addrOf(e))
+		must.NoError(t, err)
+		defer conn.Close()
+		must.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		_, _ = conn.Write(request) // it may be refused before it is read
+		must.NoError(t, conn.(*net.TCPConn).CloseWrite())
+		answer, err := io.ReadAll(conn)
+		var timeout net.Error
+		must.False(t, errors.As(err, &timeout) && timeout.Timeout(), must.Sprint("neither answered nor closed"))
+		if len(answer) > 0 {
+			must.StrHasPrefix(t, "HTTP/1.", string(answer))
+		}
+		must.Eq(t, "", h.wrong())
+	})
+}
+
+// checker is a Handler that looks at what it is asked.
+type checker struct {
+	mu    sync.Mutex
+	fault string
+}
+
+func (c *checker) wrong() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.fault
+}
+
+func (c *checker) look(scope, key string, value []byte) {
+	if scope == "" || key == "" || strings.Contains(scope+key, "/") || len(scope) > 512 || len(key) > 512 || len(value) > 4<<10 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.fault = fmt.Sprintf("%q %q with %d bytes", scope, key, len(value))
+	}
+}
+
+func (c *checker) Put(_ context.Context, scope, key string, value []byte) error {
+	c.look(scope, key, value)
+	return nil
+}
+
+func (c *checker) Get(_ context.Context, scope, key string) ([]byte, bool, error) {
+	c.look(scope, key, nil)
+	return []byte(key), len(key)%2 == 0, nil
+}
+
+func (c *checker) Delete(_ context.Context, scope, key string) error {
+	c.look(scope, key, nil)
+	return nil
+}
+
+func (c *checker) RankAndSize(context.Context) (rendezvous.Assignment, error) {
+	return rendezvous.Removed(), nil
+}
+
+func (c *checker) WorkerAddress(context.Context, rendezvous.NotifyTarget) error { return nil }
