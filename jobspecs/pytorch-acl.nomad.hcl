@@ -77,6 +77,7 @@ job "pytorch-acl" {
     }
 
     reschedule {
+      attempts       = 0
       unlimited      = true
       delay          = "10s"
       delay_function = "exponential"

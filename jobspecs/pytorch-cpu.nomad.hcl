@@ -72,6 +72,7 @@ job "pytorch-cpu" {
     }
 
     reschedule {
+      attempts       = 0
       unlimited      = true
       delay          = "10s"
       delay_function = "exponential"

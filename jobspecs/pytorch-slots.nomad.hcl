@@ -73,6 +73,7 @@ job "pytorch-slots" {
     }
 
     reschedule {
+      attempts       = 0
       unlimited      = true
       delay          = "10s"
       delay_function = "exponential"

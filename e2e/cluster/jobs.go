@@ -6,6 +6,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,11 +17,19 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Parse turns an HCL jobspec into a job, with its HCL variables set.
-func (c *Cluster) Parse(hcl string, vars map[string]string) (*api.Job, error) {
+// Vars are values of a jobspec's HCL variables, as encoding/json takes them.
+type Vars map[string]any
+
+// Parse turns an HCL jobspec into a job.
+func (c *Cluster) Parse(hcl string, vars Vars) (*api.Job, error) {
 	var text strings.Builder
 	for name, value := range vars {
-		fmt.Fprintf(&text, "%s = %s\n", name, strconv.Quote(value))
+		// What JSON writes, HCL reads as the same value.
+		b, err := json.Marshal(value)
+		if err != nil {
+			return nil, fmt.Errorf("variable %s: %w", name, err)
+		}
+		fmt.Fprintf(&text, "%s = %s\n", name, b)
 	}
 	return c.API.Jobs().ParseHCLOpts(&api.JobsParseRequest{
 		JobHCL: hcl, Variables: text.String(), Canonicalize: true,
@@ -28,7 +37,7 @@ func (c *Cluster) Parse(hcl string, vars map[string]string) (*api.Job, error) {
 }
 
 // Register parses and registers an HCL jobspec.
-func (c *Cluster) Register(ctx context.Context, hcl string, vars map[string]string) (*api.Job, error) {
+func (c *Cluster) Register(ctx context.Context, hcl string, vars Vars) (*api.Job, error) {
 	job, err := c.Parse(hcl, vars)
 	if err != nil {
 		return nil, err

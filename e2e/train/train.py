@@ -14,6 +14,7 @@ with the indices of the samples used, to a file of its own in --records:
   {"kolo": "ring",  "t": …, "rank": …, "size": …, …}     a ring begins to train
   {"kolo": "step",  "t": …, "step": …, "rank": …, "size": …, "pid": …,
    "epoch": …, "loss": …}                                one step is done
+  {"kolo": "signal", …}                                  SIGUSR1 has come
   {"kolo": "done",  "t": …, "step": …, "samples": …, …}  training is complete
 
 t is time.time(), which all processes of one machine share.
@@ -27,6 +28,7 @@ not, has no reason to. So samples can be checked to be used exactly once.
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 
@@ -46,6 +48,8 @@ def parse():
     option("step-time", 0.05, "seconds a step takes at least")
     option("commit-every", 1, "steps between commits")
     option("import-time", 0.0, "extra seconds of start-up, as a slow import takes")
+    option("import-time-file", "", "file that holds the extra seconds, if it exists: later processes may differ")
+    option("stop-file", "", "file that ends training with the epoch in which it appears")
     option("records", "", "directory for one file per process of what it trained on")
     option("checkpoint", "", "file to start from and to write at each epoch's end")
     option("fault", "", "import, exit, raise, hang, kill or not-elastic")
@@ -58,6 +62,9 @@ def parse():
 
 args = parse()
 
+if os.path.exists(args.import_time_file):
+    with open(args.import_time_file) as f:
+        args.import_time = float(f.read())
 if args.import_time > 0:
     time.sleep(args.import_time)
 if args.fault == "import":
@@ -140,6 +147,13 @@ def make_data():
     return x, y
 
 
+def asked_to_stop():
+    """Whether --stop-file exists: rank 0 looks, so that all ranks agree."""
+    if not args.stop_file:
+        return False
+    return hvd.broadcast_object(os.path.exists(args.stop_file), root_rank=0)
+
+
 def save_checkpoint(state):
     """Writes a checkpoint that is whole at every moment."""
     part = args.checkpoint + ".part"
@@ -174,7 +188,7 @@ def train(state, data, record, progress):
     x, y = data
     record.write("ring", step=state.step, rank=hvd.rank(), size=hvd.size(),
                  local_rank=hvd.local_rank(), epoch=state.epoch)
-    while state.epoch < args.epochs:
+    while state.epoch < args.epochs and not asked_to_stop():
         for indices in batches(state.sampler):
             begun = time.monotonic()
             state.optimizer.zero_grad()
@@ -206,6 +220,7 @@ def train(state, data, record, progress):
 def main():
     record = Record(args.records)
     record.write("start")
+    signal.signal(signal.SIGUSR1, lambda *_: record.write("signal"))
     progress = Progress()
     hvd.init()
 

@@ -1,9 +1,10 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-# What a Nomad client needs for Kolo, beside its ordinary configuration. Copy
-# the programs into plugin_dir, and this file into the configuration directory.
+# A Nomad client with Kolo's task driver: copy the program into plugin_dir.
+# Where there is a configuration already, the rest goes beside it.
 
+data_dir   = "/opt/nomad/data"
 plugin_dir = "/opt/nomad/plugins"
 
 client {

@@ -1,0 +1,235 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// commitEvery is the number of steps between commits in the tests that kill.
+const commitEvery = 5
+
+// spread places one worker per node as long as there are enough nodes.
+func spread(job *api.Job) {
+	job.Spreads = []*api.Spread{api.NewSpread("${node.unique.id}", 100, nil)}
+	job.TaskGroups[0].Tasks[0].Config["gloo_timeout"] = "5s"
+}
+
+// Whatever is killed, training goes on, no further back than the last commit.
+func TestKill(t *testing.T) {
+	ctx := testContext(t, 10*time.Minute)
+	c := startCluster(t, cluster.Options{})
+
+	// start has a ring of 3, one per node.
+	start := func(t *testing.T) *training {
+		tr := startTraining(ctx, t, c, trainingOptions{
+			count: 3, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
+		})
+		tr.waitSize(ctx, 3)
+		return tr
+	}
+	// whole checks that the ring is 3 again, and what it did meanwhile.
+	whole := func(t *testing.T, tr *training) {
+		t.Helper()
+		tr.waitSize(ctx, 3)
+		must.NoError(t, tr.record().CheckRollbacks(commitEvery))
+	}
+	// untouched checks that training did not notice.
+	untouched := func(t *testing.T, tr *training) {
+		t.Helper()
+		must.NoError(t, tr.record().CheckConsecutive())
+		must.Len(t, 1, tr.record().PIDs(0))
+		must.Len(t, 3, tr.record().Where("start", nil))
+	}
+
+	t.Run("a slot", func(t *testing.T) {
+		tr := start(t)
+		rank0 := tr.record().Last().PID
+		must.NoError(t, tr.slotOf(1).Kill())
+		whole(t, tr)
+		must.Eq(t, rank0, tr.record().Last().PID)
+	})
+
+	t.Run("the slot that is rank 0", func(t *testing.T) {
+		tr := start(t)
+		must.NoError(t, tr.slotOf(0).Kill())
+		whole(t, tr)
+		must.Len(t, 2, tr.record().PIDs(0))
+	})
+
+	t.Run("an agent", func(t *testing.T) {
+		tr := start(t)
+		rank0 := tr.record().Last().PID
+		agents := cluster.Agents(tr.allocOf(ctx, 2).ID)
+		must.Len(t, 1, agents)
+		must.NoError(t, agents[0].Kill())
+		tr.waitStarts(ctx, 4)
+		whole(t, tr)
+		must.Eq(t, rank0, tr.record().Last().PID)
+	})
+
+	t.Run("the plugin", func(t *testing.T) {
+		tr := start(t)
+		plugins := c.NodeOf(tr.allocOf(ctx, 1)).Plugins()
+		must.SliceNotEmpty(t, plugins)
+		for _, p := range plugins {
+			must.NoError(t, p.Kill())
+		}
+		tr.waitProgress(ctx, 60)
+		untouched(t, tr)
+		// The new plugin is in charge of the old task.
+		tr.scale(ctx, 1)
+		tr.waitSize(ctx, 1)
+		must.NoError(t, tr.record().CheckConsecutive())
+	})
+
+	t.Run("a Nomad client", func(t *testing.T) {
+		tr := start(t)
+		node := c.NodeOf(tr.allocOf(ctx, 1))
+		must.NoError(t, node.Kill())
+		tr.waitProgress(ctx, 20)
+		must.NoError(t, node.Start(ctx))
+		tr.waitProgress(ctx, 60)
+		untouched(t, tr)
+		tr.scale(ctx, 1)
+		tr.waitSize(ctx, 1)
+		must.NoError(t, tr.record().CheckConsecutive())
+	})
+
+	t.Run("the leader's whole allocation", func(t *testing.T) {
+		tr := start(t)
+		killAlloc(t, leader(ctx, t, tr).ID)
+		tr.waitStarts(ctx, 4)
+		whole(t, tr)
+	})
+}
+
+// A process dies in the middle of a rendezvous: as soon as a newcomer is up,
+// the ring is about to take it in.
+func TestKillInRendezvous(t *testing.T) {
+	ctx := testContext(t, 10*time.Minute)
+	c := startCluster(t, cluster.Options{})
+
+	victims := map[string]func(*testing.T, *training, train.Event){
+		"the newcomer": func(t *testing.T, _ *training, newcomer train.Event) {
+			must.NoError(t, cluster.Process{PID: newcomer.PID}.Kill())
+		},
+		"an old member": func(t *testing.T, tr *training, _ train.Event) {
+			must.NoError(t, tr.slotOf(1).Kill())
+		},
+		"the leader's whole allocation": func(t *testing.T, tr *training, _ train.Event) {
+			killAlloc(t, leader(ctx, t, tr).ID)
+		},
+	}
+	for name, kill := range victims {
+		t.Run(name, func(t *testing.T) {
+			tr := startTraining(ctx, t, c, trainingOptions{
+				count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
+			})
+			tr.waitSize(ctx, 2)
+			tr.scale(ctx, 3)
+			var newcomer train.Event
+			tr.wait(ctx, "the newcomer to be up", func(r train.Record) error {
+				starts := r.Where("start", nil)
+				if len(starts) < 3 {
+					return errNotYet
+				}
+				newcomer = starts[2]
+				return nil
+			})
+			kill(t, tr, newcomer)
+			tr.waitSize(ctx, 3)
+			must.NoError(t, tr.record().CheckRollbacks(commitEvery))
+		})
+	}
+}
+
+// A node is cut off from the network for a minute and comes back: the others
+// train on, what was cut off does not, and in the end there is one ring.
+func TestCutOff(t *testing.T) {
+	victims := map[string]int{"a worker": 1, "the leader": 0}
+	for name, index := range victims {
+		t.Run(name, func(t *testing.T) {
+			ctx := testContext(t, 6*time.Minute)
+			c := startCluster(t, cluster.Options{})
+			if !c.Isolated() {
+				t.Skip(cluster.ErrShared)
+			}
+			tr := startTraining(ctx, t, c, trainingOptions{count: 3, edit: spread})
+			tr.waitSize(ctx, 3)
+			alloc := tr.running(ctx, 3)[index]
+			node := c.NodeOf(alloc)
+			var lost []int
+			for _, p := range cluster.Slots(alloc.ID) {
+				lost = append(lost, p.PID)
+			}
+			must.SliceNotEmpty(t, lost)
+
+			must.NoError(t, node.Cut(ctx))
+			cut := time.Now()
+			// Not all wait alike: the others go on once Horovod notices, and
+			// Nomad replaces the lost worker on one of their nodes.
+			tr.waitSize(ctx, 3)
+			t.Logf("a ring of 3 again after %s", time.Since(cut).Round(time.Second))
+			pause(t, time.Until(cut.Add(time.Minute)))
+			must.NoError(t, node.Restore(ctx))
+			must.NoError(t, cluster.Until(ctx, "the node to be ready again", func(ctx context.Context) error {
+				info, err := node.Info(ctx)
+				if err == nil && info.Status != api.NodeStatusReady {
+					err = fmt.Errorf("it is %s", info.Status)
+				}
+				return err
+			}))
+			must.NoError(t, cluster.Until(ctx, "the worker that was cut off to end", func(context.Context) error {
+				if slots := cluster.Slots(alloc.ID); len(slots) > 0 {
+					return fmt.Errorf("process %d runs", slots[0].PID)
+				}
+				return nil
+			}))
+			tr.waitSize(ctx, 3)
+
+			r := tr.record()
+			must.NoError(t, r.CheckRollbacks(1))
+			for _, e := range r.Where("step", func(e train.Event) bool { return slices.Contains(lost, e.PID) }) {
+				// It may have had one step's data when the cable was pulled.
+				must.Less(t, 10*time.Second, e.Time().Sub(cut), must.Sprintf("%+v after the cut", e))
+			}
+		})
+	}
+}
+
+// leader is the allocation whose agent leads: the lowest index.
+func leader(ctx context.Context, t *testing.T, tr *training) *api.AllocationListStub {
+	t.Helper()
+	running, err := tr.c.Running(ctx, tr.id)
+	must.NoError(t, err)
+	must.SliceNotEmpty(t, running)
+	return running[0]
+}
+
+// killAlloc kills everything that runs in an allocation.
+func killAlloc(t *testing.T, allocID string) {
+	t.Helper()
+	processes := cluster.Processes(func(p cluster.Process) bool { return p.Env["NOMAD_ALLOC_ID"] == allocID })
+	must.SliceNotEmpty(t, processes)
+	var errs []error
+	for _, p := range processes {
+		errs = append(errs, p.Kill())
+	}
+	// Slots may go by themselves once their agent is gone.
+	must.True(t, slices.Contains(errs, nil), must.Sprint(errors.Join(errs...)))
+}

@@ -1,0 +1,163 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// `nomad job scale` grows and shrinks a ring that trains on: the same rank 0
+// throughout, strictly consecutive steps, each sample once an epoch. Then the
+// job ends well, and scaling it once more trains nothing.
+func TestScale(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	c := startCluster(t, cluster.Options{})
+	tr := startTraining(ctx, t, c, trainingOptions{})
+	tr.waitSize(ctx, 1)
+	for _, n := range []int{4, 2, 3} {
+		tr.scale(ctx, n)
+		tr.waitSize(ctx, n)
+	}
+	for _, z := range tr.record().Resizes() {
+		t.Logf("%d→%d: gap %s", z.From, z.To, z.Gap().Round(time.Millisecond))
+	}
+
+	tr.finish(ctx)
+	tr.checkPlanned()
+	must.NoError(t, tr.record().CheckLoss())
+	allocs, err := c.Allocs(ctx, tr.id)
+	must.NoError(t, err)
+	for _, a := range allocs {
+		must.Eq(t, "complete", a.ClientStatus, must.Sprint(a.Name, cluster.Events(a)))
+		must.False(t, a.TaskStates["train"].Failed)
+	}
+
+	// Nomad starts completed workers of a batch job again when it is scaled.
+	before := tr.record()
+	tr.scale(ctx, 4)
+	must.NoError(t, c.WaitStatus(ctx, tr.id, "dead"))
+	after, err := c.Allocs(ctx, tr.id)
+	must.NoError(t, err)
+	must.Greater(t, len(allocs), len(after))
+	for _, a := range after {
+		must.Eq(t, "complete", a.ClientStatus, must.Sprint(a.Name, cluster.Events(a)))
+	}
+	must.Eq(t, len(before.Where("step", nil)), len(tr.record().Where("step", nil)))
+}
+
+// Hosts with two slots each come and go as wholes.
+func TestScaleSlots(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	c := startCluster(t, cluster.Options{})
+	tr := startTraining(ctx, t, c, trainingOptions{spec: "pytorch-slots"})
+	tr.waitSize(ctx, 2)
+	tr.scale(ctx, 2)
+	tr.waitSize(ctx, 4)
+	tr.scale(ctx, 1)
+	tr.waitSize(ctx, 2)
+	tr.finish(ctx)
+	tr.checkPlanned()
+}
+
+// The ring trains on while a newcomer takes a minute to start, and then takes
+// it in.
+func TestSlowNewcomer(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	c := startCluster(t, cluster.Options{})
+	tr := startTraining(ctx, t, c, trainingOptions{})
+	tr.waitSize(ctx, 1)
+	tr.write("import-time", "60")
+	asked := time.Now()
+	tr.scale(ctx, 2)
+	tr.waitSize(ctx, 2)
+
+	resizes := tr.record().Resizes()
+	must.Len(t, 1, resizes)
+	must.Greater(t, 60*time.Second, resizes[0].After.Time().Sub(asked))
+	// A ring that waited would have stood still for the minute. The bound is
+	// for a busy machine; `make bench` measures the gap.
+	must.Less(t, 10*time.Second, resizes[0].Gap())
+	tr.finish(ctx)
+	tr.checkPlanned()
+}
+
+// The last wish wins, however soon it follows another.
+func TestQuickResizes(t *testing.T) {
+	ctx := testContext(t, 8*time.Minute)
+	c := startCluster(t, cluster.Options{})
+
+	t.Run("one second apart", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{})
+		tr.waitSize(ctx, 1)
+		tr.scale(ctx, 4)
+		pause(t, time.Second)
+		tr.scale(ctx, 2)
+		tr.waitSize(ctx, 2)
+		tr.scale(ctx, 1)
+		pause(t, time.Second)
+		tr.scale(ctx, 3)
+		tr.waitSize(ctx, 3)
+		tr.finish(ctx)
+		tr.checkPlanned()
+	})
+
+	t.Run("while the ring re-forms", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{})
+		tr.waitSize(ctx, 1)
+		for _, wish := range []struct{ first, then int }{{2, 4}, {3, 2}, {4, 1}} {
+			rings := len(tr.record().Where("ring", nil))
+			tr.scale(ctx, wish.first)
+			// The first rank of the new ring is through: the others are about.
+			tr.wait(ctx, "the ring to re-form", func(r train.Record) error {
+				if len(r.Where("ring", nil)) == rings {
+					return errNotYet
+				}
+				return nil
+			})
+			tr.scale(ctx, wish.then)
+			tr.waitSize(ctx, wish.then)
+		}
+		tr.finish(ctx)
+		tr.checkPlanned()
+	})
+}
+
+// All hosts are replaced at once, as by a changed jobspec: the job moves over
+// without losing a step.
+func TestReplaceAll(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	c := startCluster(t, cluster.Options{})
+	tr := startTraining(ctx, t, c, trainingOptions{
+		count:  2,
+		config: map[string]any{"leave_timeout": "55s"},
+		edit:   func(job *api.Job) { job.TaskGroups[0].Tasks[0].KillTimeout = ptr(time.Minute) },
+	})
+	tr.waitSize(ctx, 2)
+	old := tr.running(ctx, 2)
+
+	tr.task().Env = map[string]string{"CHANGED": "yes"}
+	must.NoError(t, c.RegisterJob(ctx, tr.job))
+	must.NoError(t, cluster.Until(ctx, "both hosts to be replaced", func(ctx context.Context) error {
+		running, err := c.Running(ctx, tr.id)
+		if err == nil && (len(running) != 2 || running[0].ID == old[0].ID || running[1].ID == old[1].ID) {
+			err = errNotYet
+		}
+		return err
+	}))
+	tr.waitSize(ctx, 2)
+	tr.finish(ctx)
+	r := tr.record()
+	must.NoError(t, r.CheckConsecutive())
+	must.NoError(t, r.CheckSamples(samples))
+}

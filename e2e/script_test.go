@@ -1,0 +1,179 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// giveUp makes a job fail for good instead of being tried again and again.
+func giveUp(job *api.Job) {
+	group := job.TaskGroups[0]
+	group.RestartPolicy.Attempts = ptr(0)
+	group.ReschedulePolicy.Unlimited = ptr(false)
+	group.ReschedulePolicy.Attempts = ptr(0)
+}
+
+// Scripts that go wrong: a clear task event and log each, and an end.
+func TestBadScripts(t *testing.T) {
+	ctx := testContext(t, 10*time.Minute)
+	c := startCluster(t, cluster.Options{Clients: 2})
+	quick := map[string]any{"slot_restarts": 1}
+
+	t.Run("fails at import", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{count: 2, edit: giveUp, config: quick, args: []string{"--fault=import"}})
+		must.NoError(t, c.WaitStatus(ctx, tr.id, "dead"))
+		tr.waitLog(ctx, "ImportError", "--fault=import asks for a failing import")
+		tr.waitEvent(ctx, "exit", "1")
+		must.Eq(t, "failed", clientStatus(t, tr))
+	})
+
+	t.Run("exits 3", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{count: 2, edit: giveUp, config: quick,
+			args: []string{"--fault=exit", "--fault-step=5", "--exit-code=3"}})
+		must.NoError(t, c.WaitStatus(ctx, tr.id, "dead"))
+		tr.waitLog(ctx, "fault: exit at step 5")
+		tr.waitEvent(ctx, "exit", "3")
+		must.Eq(t, "failed", clientStatus(t, tr))
+	})
+
+	t.Run("hangs in a collective", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{count: 2,
+			config: map[string]any{"horovod": []map[string]any{{
+				"stall_check":                       true,
+				"stall_check_warning_time_seconds":  3,
+				"stall_check_shutdown_time_seconds": 8,
+			}}},
+			args: []string{"--fault=hang", "--fault-step=20", "--fault-rank=1", "--fault-once=" + t.TempDir() + "/hung"}})
+		tr.waitLog(ctx, "fault: hang at step 20 on rank 1")
+		tr.waitLog(ctx, "stall")
+		// The others give up on it after the shutdown time, and a new process
+		// takes its place.
+		tr.waitStarts(ctx, 3)
+		tr.waitSize(ctx, 2)
+		must.NoError(t, tr.record().CheckRollbacks(1))
+	})
+
+	t.Run("does not use hvd.elastic.run", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{count: 1, args: []string{"--fault=not-elastic"}})
+		tr.waitSize(ctx, 1)
+		// It cannot grow. It trains on, and the newcomer waits and says why.
+		tr.scale(ctx, 2)
+		tr.waitEvent(ctx, "hvd.elastic.run")
+		tr.waitProgress(ctx, 10)
+		must.Eq(t, []int{1}, tr.record().Sizes())
+		must.NoError(t, tr.record().CheckConsecutive())
+	})
+
+	t.Run("raises once and is restarted in place", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{count: 2,
+			args: []string{"--fault=raise", "--fault-step=20", "--fault-rank=1", "--fault-once=" + t.TempDir() + "/raised"}})
+		tr.waitLog(ctx, "RuntimeError", "--fault=raise asks for an exception")
+		tr.waitStarts(ctx, 3)
+		tr.waitSize(ctx, 2)
+		must.NoError(t, tr.record().CheckRollbacks(1))
+		must.Len(t, 1, tr.record().PIDs(0))
+	})
+
+	t.Run("starts again from its checkpoint", func(t *testing.T) {
+		dir := t.TempDir()
+		tr := startTraining(ctx, t, c, trainingOptions{count: 1,
+			config: map[string]any{"on_ring_lost": "restart"},
+			args:   []string{"--checkpoint=" + dir + "/checkpoint", "--fault=kill", "--fault-step=150", "--fault-once=" + dir + "/killed"}})
+		tr.waitLog(ctx, "starting from the checkpoint of step 100")
+		tr.waitProgress(ctx, 60)
+		pids := tr.record().PIDs(0)
+		must.Len(t, 2, pids)
+		second := tr.record().Where("step", func(e train.Event) bool { return e.PID == pids[1] })
+		must.Eq(t, 101, second[0].Step)
+	})
+}
+
+// clientStatus is that of the job's first allocation.
+func clientStatus(t *testing.T, tr *training) string {
+	t.Helper()
+	allocs, err := tr.c.Allocs(t.Context(), tr.id)
+	must.NoError(t, err)
+	must.SliceNotEmpty(t, allocs)
+	return allocs[0].ClientStatus
+}
+
+// Configuration that cannot work ends in a task event that names the field and
+// the remedy, and nothing hangs.
+func TestBadConfig(t *testing.T) {
+	ctx := testContext(t, 5*time.Minute)
+	c := startCluster(t, cluster.Options{Clients: 1})
+	task := func(job *api.Job) *api.Task { return job.TaskGroups[0].Tasks[0] }
+	cases := map[string]struct {
+		config map[string]any
+		vars   cluster.Vars
+		edit   func(*api.Job)
+		event  []string
+	}{
+		"min_np above max_np": {
+			config: map[string]any{"min_np": 3, "max_np": 2},
+			event:  []string{"min_np = 3", "max_np = 2"},
+		},
+		"no slots": {
+			config: map[string]any{"slots": 0},
+			event:  []string{"slots = 0", "at least 1"},
+		},
+		"a field that does not exist": {
+			config: map[string]any{"slotz": 2},
+			event:  []string{"slotz"},
+		},
+		"no service": {
+			config: map[string]any{"service": nil},
+			event:  []string{"service", `provider = "nomad"`},
+		},
+		"no port": {
+			edit: func(job *api.Job) {
+				job.TaskGroups[0].Networks = nil
+				job.TaskGroups[0].Services[0].PortLabel = ""
+			},
+			event: []string{"port", `network { port "kolo" {} }`},
+		},
+		"no identity": {
+			edit: func(job *api.Job) {
+				task(job).Identity = nil
+				task(job).Identities = nil
+			},
+			event: []string{"identity", "file = true"},
+		},
+		"a script that is not there": {
+			vars:  cluster.Vars{"script": "/nowhere/train.py"},
+			event: []string{"/nowhere/train.py", "does not exist"},
+		},
+		"a command that is not there": {
+			vars:  cluster.Vars{"python": "python-for-nobody"},
+			event: []string{"python-for-nobody", "not found"},
+		},
+		"a network interface that is not there": {
+			config: map[string]any{"interface": "eth77"},
+			event:  []string{"eth77", "no such network interface"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tr := startTraining(ctx, t, c, trainingOptions{config: tc.config, vars: tc.vars, edit: func(job *api.Job) {
+				giveUp(job)
+				if tc.edit != nil {
+					tc.edit(job)
+				}
+			}})
+			tr.waitEvent(ctx, tc.event...)
+			must.NoError(t, c.WaitStatus(ctx, tr.id, "dead"))
+			must.SliceEmpty(t, tr.record())
+		})
+	}
+}
