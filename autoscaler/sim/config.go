@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
@@ -140,6 +141,19 @@ func (c ResizeCost) Gap(to int) float64 {
 	lo, hi := sizes[i-1], sizes[i]
 	f := float64(to-lo) / float64(hi-lo)
 	return (1-f)*c.BySize[lo] + f*c.BySize[hi]
+}
+
+// Equal reports whether two costs are the same.
+func (c ResizeCost) Equal(d ResizeCost) bool {
+	return c.Constant == d.Constant && maps.Equal(c.BySize, d.BySize)
+}
+
+// String names the cost in reports: seconds, or that it goes by size.
+func (c ResizeCost) String() string {
+	if len(c.BySize) > 0 {
+		return "by size"
+	}
+	return strconv.FormatFloat(c.Constant, 'g', -1, 64) + " s"
 }
 
 // Placement says on which nodes workers stand.

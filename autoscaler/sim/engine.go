@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -89,15 +90,7 @@ func newEngine(cfg Config) *engine {
 		decideAt: math.Inf(1), decided: math.Inf(-1),
 	}
 	e.events = slices.Clone(cfg.Events)
-	slices.SortStableFunc(e.events, func(a, b trace.NodeEvent) int {
-		switch {
-		case a.Time < b.Time:
-			return -1
-		case a.Time > b.Time:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(e.events, func(a, b trace.NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range e.jobs {
 		t := &cfg.Trace.Jobs[i]
 		e.jobs[i] = job{Job: t, num: i, left: t.Steps, at: t.Submit, heapAt: -1}

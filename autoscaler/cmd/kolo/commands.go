@@ -18,7 +18,11 @@ type meta struct {
 // commands returns a factory for each command, by the words a user types.
 func commands(m meta) map[string]cli.CommandFactory {
 	return map[string]cli.CommandFactory{
-		"version": func() (cli.Command, error) { return &versionCommand{meta: m}, nil },
+		"policy":         func() (cli.Command, error) { return &groupCommand{name: "policy"}, nil },
+		"policy explain": func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },
+		"policy list":    func() (cli.Command, error) { return &policyListCommand{meta: m}, nil },
+		"simulate":       func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
+		"version":        func() (cli.Command, error) { return &versionCommand{meta: m}, nil },
 	}
 }
 
@@ -32,3 +36,20 @@ func (m meta) flags(name string) *flag.FlagSet {
 	f.SetOutput(io.Discard)
 	return f
 }
+
+// groupCommand stands for a word that only other words follow; it shows what
+// they are.
+type groupCommand struct{ name string }
+
+// Synopsis implements cli.Command.
+func (c *groupCommand) Synopsis() string {
+	return map[string]string{"policy": "Know and choose scheduling policies"}[c.name]
+}
+
+// Help implements cli.Command.
+func (c *groupCommand) Help() string {
+	return "Usage: kolo " + c.name + " <subcommand> [options]"
+}
+
+// Run implements cli.Command.
+func (c *groupCommand) Run([]string) int { return cli.RunResultHelp }

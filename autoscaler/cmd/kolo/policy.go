@@ -1,0 +1,227 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hashicorp/cli"
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// policyListCommand lists the policies that this program has.
+type policyListCommand struct{ meta }
+
+// Synopsis implements cli.Command.
+func (c *policyListCommand) Synopsis() string { return "List scheduling policies" }
+
+// Help implements cli.Command.
+func (c *policyListCommand) Help() string {
+	return `Usage: kolo policy list [options]
+
+  Lists the scheduling policies and what each does. The default is marked
+  with an asterisk.
+
+Options:
+
+  -json
+    Print as JSON, with sources, needs and options.
+`
+}
+
+// Run implements cli.Command.
+func (c *policyListCommand) Run(args []string) int {
+	f := c.flags("policy list")
+	asJSON := f.Bool("json", false, "")
+	if err := f.Parse(args); err != nil {
+		return c.usage(err, c.Help())
+	}
+	var infos []policy.Info
+	for _, name := range policy.Names() {
+		info, _ := policy.Describe(name)
+		infos = append(infos, info)
+	}
+	if *asJSON {
+		return c.printJSON(infos)
+	}
+	width := 0
+	for _, i := range infos {
+		width = max(width, len(i.Name))
+	}
+	for _, i := range infos {
+		mark := " "
+		if i.Name == policy.Default {
+			mark = "*"
+		}
+		indent := strings.Repeat(" ", width+4)
+		c.UI.Output(fmt.Sprintf("%s %-*s  %s", mark, width, i.Name, wrap(i.Doc, 78-len(indent), indent)))
+	}
+	return 0
+}
+
+// policyExplainCommand describes one policy, or what it would do.
+type policyExplainCommand struct{ meta }
+
+var _ cli.CommandAutocomplete = (*policyExplainCommand)(nil)
+
+// Synopsis implements cli.Command.
+func (c *policyExplainCommand) Synopsis() string { return "Explain a scheduling policy" }
+
+// Help implements cli.Command.
+func (c *policyExplainCommand) Help() string {
+	return `Usage: kolo policy explain [options] <policy>
+
+  Says what a policy does, where it comes from, what information it uses, and
+  which options it has:
+
+      $ kolo policy explain tiresias
+
+  With a snapshot it shows what the policy would do there, and why:
+
+      $ kolo policy explain -snapshot now.json 'afs-l(blind=true)'
+
+Options:
+
+  -snapshot=<file>
+    Snapshot to decide on, as JSON with the fields of policy.Snapshot.
+
+  -json
+    Print as JSON.
+`
+}
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *policyExplainCommand) AutocompleteArgs() complete.Predictor {
+	return complete.PredictSet(policy.Names()...)
+}
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *policyExplainCommand) AutocompleteFlags() complete.Flags {
+	return complete.Flags{"-snapshot": complete.PredictFiles("*.json"), "-json": complete.PredictNothing}
+}
+
+// Run implements cli.Command.
+func (c *policyExplainCommand) Run(args []string) int {
+	f := c.flags("policy explain")
+	snapshot := f.String("snapshot", "", "")
+	asJSON := f.Bool("json", false, "")
+	if err := f.Parse(args); err != nil {
+		return c.usage(err, c.Help())
+	}
+	if f.NArg() != 1 {
+		c.UI.Error("policy explain takes one policy; kolo policy list names them all")
+		return 1
+	}
+	spec := f.Arg(0)
+	p, err := policy.Parse(spec)
+	if err != nil {
+		c.UI.Error(err.Error())
+		return 1
+	}
+	if *snapshot != "" {
+		return c.decide(p, *snapshot, *asJSON)
+	}
+	info, _ := policy.Describe(p.Name())
+	if *asJSON {
+		return c.printJSON(info)
+	}
+	c.UI.Output(explain(info))
+	return 0
+}
+
+// explain lays the description of a policy out for a terminal.
+func explain(info policy.Info) string {
+	var b strings.Builder
+	field := func(name, text string) {
+		fmt.Fprintf(&b, "%-8s %s\n", name, wrap(text, 69, strings.Repeat(" ", 9)))
+	}
+	field("Policy", info.Name)
+	field("Does", info.Doc)
+	field("Source", info.Source)
+	field("Needs", info.Needs)
+	if len(info.Options) == 0 {
+		b.WriteString("\nIt has no options.")
+		return b.String()
+	}
+	b.WriteString("\nOptions:\n")
+	for _, o := range info.Options {
+		fmt.Fprintf(&b, "\n  %s (%s, default %s)\n      %s\n", o.Name, o.Type, o.Default, wrap(o.Doc, 72, "      "))
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// decide runs a policy on a snapshot.
+func (c *policyExplainCommand) decide(p policy.Policy, path string, asJSON bool) int {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		c.UI.Error(err.Error())
+		return 1
+	}
+	var s policy.Snapshot
+	if err := json.Unmarshal(raw, &s); err != nil {
+		c.UI.Error(fmt.Sprintf("%s: %v", path, err))
+		return 1
+	}
+	d := p.Allocate(&s)
+	if asJSON {
+		return c.printJSON(d)
+	}
+	width := len("job")
+	for _, a := range d.Allocations {
+		width = max(width, len(a.Job))
+	}
+	c.UI.Output(fmt.Sprintf("%-*s  now  then  why", width, "job"))
+	for i, a := range d.Allocations {
+		c.UI.Output(fmt.Sprintf("%-*s  %3d  %4d  %s", width, a.Job, s.Jobs[i].Count, a.Count, a.Reason))
+	}
+	return 0
+}
+
+// usage reports a bad flag, or prints the help that was asked for.
+func (m meta) usage(err error, help string) int {
+	if errors.Is(err, flag.ErrHelp) {
+		m.UI.Output(help)
+		return 0
+	}
+	m.UI.Error(err.Error())
+	return 1
+}
+
+func (m meta) printJSON(v any) int {
+	out, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		m.UI.Error(err.Error())
+		return 1
+	}
+	m.UI.Output(string(out))
+	return 0
+}
+
+// wrap breaks text at spaces so that no line is longer than width; lines
+// after the first start with indent.
+func wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case at+1+len(word) > width:
+			b.WriteString("\n" + indent)
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	return b.String()
+}

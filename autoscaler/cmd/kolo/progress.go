@@ -1,0 +1,60 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/cli"
+	"golang.org/x/sys/unix"
+)
+
+// progress shows how far a long command is: a bar where standard error is a
+// terminal, else a line now and then, so that logs stay readable.
+type progress struct {
+	ui    cli.Ui
+	file  *os.File
+	tty   bool
+	start time.Time
+	last  time.Time
+	drawn bool
+}
+
+func newProgress(ui cli.Ui, f *os.File) *progress {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	now := time.Now()
+	return &progress{ui: ui, file: f, tty: err == nil, start: now, last: now}
+}
+
+// step is called with what was done so far.
+func (p *progress) step(done, total int) {
+	now := time.Now()
+	least := 100 * time.Millisecond
+	if !p.tty {
+		least = 10 * time.Second
+	}
+	if now.Sub(p.last) < least {
+		return
+	}
+	p.last = now
+	left := time.Duration(float64(now.Sub(p.start)) / float64(done) * float64(total-done)).Round(time.Second)
+	if !p.tty {
+		p.ui.Info(fmt.Sprintf("%d of %d runs done, %s left", done, total, left))
+		return
+	}
+	const width = 30
+	full := done * width / total
+	fmt.Fprintf(p.file, "\r[%s%s] %d/%d runs, %s left ", strings.Repeat("#", full), strings.Repeat(".", width-full), done, total, left)
+	p.drawn = true
+}
+
+// end removes the bar.
+func (p *progress) end() {
+	if p.drawn {
+		fmt.Fprintf(p.file, "\r%s\r", strings.Repeat(" ", 70))
+	}
+}

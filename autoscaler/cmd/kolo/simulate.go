@@ -1,0 +1,216 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/hashicorp/cli"
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/report"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// simulateCommand compares policies on a trace.
+type simulateCommand struct {
+	meta
+	args simulateArgs
+}
+
+var _ cli.CommandAutocomplete = (*simulateCommand)(nil)
+
+// Synopsis implements cli.Command.
+func (c *simulateCommand) Synopsis() string { return "Compare scheduling policies on a trace" }
+
+// Help implements cli.Command.
+func (c *simulateCommand) Help() string {
+	var b strings.Builder
+	b.WriteString(`Usage: kolo simulate [options]
+
+  Runs scheduling policies on a workload in virtual time and compares them.
+  Without a trace it makes a workload up, so this works as it stands:
+
+      $ kolo simulate
+
+  Compare two policies, one of them twice with different information, on a
+  trace, at two loads and three resize costs, with confidence intervals:
+
+      $ kolo simulate -policy 'fifo,afs-l@oracle,afs-l@blind' \
+          -trace jobs.csv -loads 0.5,1 -resize-costs 1,30,120 -seeds 5 \
+          -html report.html
+
+  A policy is written with its options in parentheses and with what it is told
+  of the jobs after an @, such as 'tiresias(thresholds=[57600])@blind'.
+  Files are written in full or not at all; "-" is standard output, which then
+  has no table.
+
+Information classes:
+
+`)
+	for _, class := range []string{"oracle", "curves", "declared", "blind"} {
+		fmt.Fprintf(&b, "  %-9s %s\n", class, sim.Classes[class])
+	}
+	b.WriteString("\nOptions:\n")
+	var args simulateArgs
+	printFlags(&b, args.flags(c.flags("simulate")))
+	return b.String()
+}
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *simulateCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *simulateCommand) AutocompleteFlags() complete.Flags {
+	var args simulateArgs
+	out := complete.Flags{}
+	args.flags(c.flags("simulate")).VisitAll(func(f *flag.Flag) { out["-"+f.Name] = complete.PredictAnything })
+	for _, f := range []string{"-trace", "-curves", "-events", "-json", "-csv", "-html", "-jobs", "-markdown"} {
+		out[f] = complete.PredictFiles("*")
+	}
+	out["-policy"] = complete.PredictSet(policy.Names()...)
+	out["-told"] = complete.PredictSet("oracle", "curves", "declared", "blind")
+	out["-placement"] = complete.PredictSet("pack", "spread", "count")
+	out["-errors"] = complete.PredictSet("strict", "skip")
+	var formats []string
+	for _, f := range trace.Formats() {
+		formats = append(formats, string(f))
+	}
+	out["-format"] = complete.PredictSet(formats...)
+	return out
+}
+
+// Run implements cli.Command.
+func (c *simulateCommand) Run(args []string) int {
+	f := c.args.flags(c.flags("simulate"))
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			c.UI.Output(c.Help())
+			return 0
+		}
+		c.UI.Error(err.Error() + "\nFor all options: kolo simulate -help")
+		return 1
+	}
+	if f.NArg() > 0 {
+		c.UI.Error(fmt.Sprintf("simulate takes no arguments, got %q; a trace is named with -trace", f.Args()))
+		return 1
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := c.simulate(ctx); err != nil {
+		c.UI.Error(err.Error())
+		return 1
+	}
+	return 0
+}
+
+func (c *simulateCommand) simulate(ctx context.Context) error {
+	sweep, skipped, err := c.args.sweep()
+	if err != nil {
+		return err
+	}
+	for i, e := range skipped {
+		if i == 10 {
+			c.UI.Warn(fmt.Sprintf("and %d more", len(skipped)-i))
+			break
+		}
+		c.UI.Warn("skipped: " + e.Error())
+	}
+	bar := newProgress(c.UI, os.Stderr)
+	sweep.Progress = bar.step
+	out, err := sweep.Run(ctx)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	return c.write(out)
+}
+
+// write makes all reports that were asked for.
+func (c *simulateCommand) write(out *sim.Comparison) error {
+	stdout := false
+	for _, r := range []struct {
+		path  string
+		write func(io.Writer, *sim.Comparison) error
+	}{
+		{c.args.json, report.JSON},
+		{c.args.csv, report.CSV},
+		{c.args.jobs, report.JobsCSV},
+		{c.args.html, report.HTML},
+		{c.args.markdown, report.Markdown},
+	} {
+		if r.path == "" {
+			continue
+		}
+		var b bytes.Buffer
+		if err := r.write(&b, out); err != nil {
+			return err
+		}
+		if r.path == "-" {
+			stdout = true
+			c.UI.Output(strings.TrimRight(b.String(), "\n"))
+			continue
+		}
+		if err := os.WriteFile(r.path, b.Bytes(), 0o644); err != nil {
+			return fmt.Errorf("writing the report: %w", err)
+		}
+	}
+	if stdout {
+		return nil
+	}
+	var b strings.Builder
+	if err := report.Table(&b, out); err != nil {
+		return err
+	}
+	c.UI.Output(heading(out) + "\n\n" + strings.TrimRight(b.String(), "\n"))
+	return nil
+}
+
+// heading says what was simulated.
+func heading(c *sim.Comparison) string {
+	s := fmt.Sprintf("%s on %s with %s", strings.Join(c.Workloads, ", "), count(c.Nodes, "node"), count(c.GPUs, "GPU"))
+	if c.Tick > 0 {
+		s += fmt.Sprintf(", in ticks of %g s", c.Tick)
+	}
+	if c.Seeds > 1 {
+		s += fmt.Sprintf(", %d seeds (± is a 95 %% confidence interval)", c.Seeds)
+	}
+	return s
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// printFlags writes the help of each flag in Nomad's style.
+func printFlags(w io.Writer, f *flag.FlagSet) {
+	f.VisitAll(func(f *flag.Flag) {
+		kind, usage := flag.UnquoteUsage(f)
+		fmt.Fprintf(w, "\n  -%s", f.Name)
+		if kind != "" {
+			fmt.Fprintf(w, "=<%s>", kind)
+		}
+		fmt.Fprintln(w)
+		for _, line := range strings.Split(usage, "\n") {
+			fmt.Fprintf(w, "    %s\n", line)
+		}
+		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
+			fmt.Fprintf(w, "    Default: %s\n", f.DefValue)
+		}
+	})
+}

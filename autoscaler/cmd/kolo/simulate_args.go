@@ -1,0 +1,399 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// simulateArgs are the options of kolo simulate as they were written.
+type simulateArgs struct {
+	policies, told            string
+	trace, format, workloads  string
+	curves, onError           string
+	alpha                     float64
+	grow, maxJobs             int
+	cluster, placement        string
+	scatter, noise            float64
+	loads, costs              string
+	seeds                     int
+	interval, period, commit  time.Duration
+	tick                      time.Duration
+	mtbf, withdraw, back      time.Duration
+	events                    string
+	syntheticJobs             int
+	syntheticLoad             float64
+	deadlines                 float64
+	tenants                   int
+	parallel                  int
+	json, csv, html, markdown string
+	jobs                      string
+}
+
+func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
+	f.StringVar(&a.policies, "policy", defaultPolicies(), "Comma-separated `policies` to compare, or all. See kolo policy list.")
+	f.StringVar(&a.told, "told", "oracle", "Information `class` of policies that name none with @.")
+	f.Float64Var(&a.noise, "noise", 0.05, "Relative standard deviation of one measured step, as a `fraction`.")
+
+	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it a workload is made up.")
+	f.StringVar(&a.format, "format", "auto", "The `format` of the trace: auto, pollux, voda, philly, helios, elasticflow or kolo.")
+	f.StringVar(&a.workloads, "workload", "all", "Comma-separated `numbers` of the workloads in a Pollux trace. Each is run by\nitself, and results are averaged over them.")
+	f.StringVar(&a.curves, "curves", "", "Where the step times are: `path` of step_times.csv of a Pollux trace (default: beside it) or\nthe directory of ElasticFlow's throughput files.")
+	f.StringVar(&a.onError, "errors", "strict", "What to do about mistakes in a trace: a `word`, strict (end at the first) or\nskip (leave the entries out and say which).")
+	f.Float64Var(&a.alpha, "alpha", 0.9, "Speed-up n^`alpha` assumed of jobs whose trace does not say how they scale.")
+	f.IntVar(&a.grow, "grow", 4, "How many `times` their size such jobs may grow to.")
+	f.IntVar(&a.maxJobs, "max-jobs", 0, "Read at most this `number` of jobs.")
+
+	f.StringVar(&a.cluster, "cluster", "", "Nodes of the cluster, as comma-separated `groups` NODESxGPUS[:TYPE[@SPEED]],\nsuch as 16x4 or 8x8:a100@2,16x4:t4. Default: that of the trace, else 16x4.")
+	f.StringVar(&a.placement, "placement", "pack", "The `way` workers are placed: pack (few nodes), spread, or count (nodes ignored).")
+	f.Float64Var(&a.scatter, "scatter", 0, "How much longer a step takes on more nodes than needed, as a `fraction`.")
+
+	f.StringVar(&a.loads, "loads", "1", "Comma-separated `loads`, relative to the trace.")
+	f.StringVar(&a.costs, "resize-costs", "1", "Comma-separated `costs` of a resize: seconds without training, measured (from\nthe trace), or gaps by size such as 1=0.4;4=0.8;16=2.")
+	f.IntVar(&a.seeds, "seeds", 1, "How many `variants` of each workload to run; the first is the trace as it is.")
+	f.IntVar(&a.parallel, "parallel", 0, "How many `runs` go on at once. 0 is one per processor.")
+
+	f.DurationVar(&a.interval, "interval", 0, "Least `time` between two decisions.")
+	f.DurationVar(&a.period, "period", 0, "Decide every `time` even if nothing happens.")
+	f.DurationVar(&a.commit, "commit", time.Minute, "Training `time` between two commits; a failure goes back to the last one.")
+	f.DurationVar(&a.tick, "tick", 0, "Simulate in ticks of this `time`, by the rules of published count-level replays.")
+	f.DurationVar(&a.mtbf, "mtbf", 0, "Mean `time` until a node fails. 0 is never.")
+	f.DurationVar(&a.withdraw, "spot", 0, "Mean `time` until a node is withdrawn, as spot instances are. 0 is never.")
+	f.DurationVar(&a.back, "mttr", time.Hour, "Mean `time` until such a node is back.")
+	f.StringVar(&a.events, "events", "", "CSV `file` of node events: time, node, event (down, up or withdraw).")
+
+	f.IntVar(&a.syntheticJobs, "synthetic-jobs", 160, "The `number` of jobs of a made-up workload.")
+	f.Float64Var(&a.syntheticLoad, "synthetic-load", 0.8, "Offered `load` of a made-up workload, over capacity.")
+	f.Float64Var(&a.deadlines, "synthetic-deadlines", 0, "The `share` of its jobs that have a deadline.")
+	f.IntVar(&a.tenants, "synthetic-tenants", 1, "The `number` of tenants its jobs belong to.")
+
+	f.StringVar(&a.json, "json", "", "Write everything as JSON to this `file`.")
+	f.StringVar(&a.csv, "csv", "", "Write one line for each run to this `file`.")
+	f.StringVar(&a.jobs, "jobs", "", "Write one line for each job of the first runs to this `file`.")
+	f.StringVar(&a.html, "html", "", "Write a report with plots to this `file`.")
+	f.StringVar(&a.markdown, "markdown", "", "Write a Markdown table to this `file`.")
+	return f
+}
+
+// defaultPolicies are those that a first look should show, as far as this
+// build has them.
+func defaultPolicies() string {
+	have := policy.Names()
+	var out []string
+	for _, name := range []string{"fifo", "elastic-fifo", "tiresias", "afs-l", "kolo"} {
+		if slices.Contains(have, name) {
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// sweep turns the options into a sweep, and returns what was skipped in the
+// trace.
+func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
+	s := &sim.Sweep{Seeds: a.seeds, Parallel: a.parallel, Tick: a.tick.Seconds()}
+	if a.seeds < 1 {
+		return nil, nil, fmt.Errorf("-seeds %d: want at least 1", a.seeds)
+	}
+	var err error
+	if s.Contestants, err = a.contestants(); err != nil {
+		return nil, nil, err
+	}
+	if s.Loads, err = numbers("loads", a.loads); err != nil {
+		return nil, nil, err
+	}
+	for _, l := range s.Loads {
+		if l <= 0 {
+			return nil, nil, fmt.Errorf("-loads: want numbers above 0, got %g", l)
+		}
+	}
+	nodes, speed, err := parseCluster(a.cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	skipped, err := a.workload(s, nodes)
+	if err != nil {
+		return nil, nil, err
+	}
+	first := s.Workloads[0]
+	if nodes == nil {
+		nodes = first.Nodes
+		s.Base.Events = first.Events
+	}
+	if nodes == nil {
+		nodes = sim.Uniform(16, 4, "")
+	}
+	s.Base.Nodes, s.Base.Speed = nodes, speed
+	if err := limit(s.Workloads, nodes); err != nil {
+		return nil, nil, err
+	}
+	if s.Costs, err = parseCosts(a.costs, first.Gaps); err != nil {
+		return nil, nil, err
+	}
+	if s.Base.Placement, err = sim.ParsePlacement(a.placement); err != nil {
+		return nil, nil, fmt.Errorf("-placement: %w", err)
+	}
+	s.Base.Scatter = a.scatter
+	s.Base.Interval, s.Base.Period, s.Base.Commit = a.interval.Seconds(), a.period.Seconds(), a.commit.Seconds()
+	s.Faults = sim.Faults{FailEvery: a.mtbf.Seconds(), WithdrawEvery: a.withdraw.Seconds(), Back: a.back.Seconds()}
+	if a.events != "" {
+		if s.Base.Events, err = trace.OpenNodeEvents(a.events); err != nil {
+			return nil, nil, err
+		}
+	}
+	return s, skipped, nil
+}
+
+// workload reads the trace, or makes one up.
+func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, error) {
+	if a.trace == "" {
+		gpus := 0
+		for _, n := range nodes {
+			gpus += n.GPUs
+		}
+		made := trace.Synthetic{
+			Jobs: a.syntheticJobs, GPUs: gpus, Seed: 1,
+			Load: a.syntheticLoad, Deadlines: a.deadlines, Tenants: a.tenants,
+		}
+		if made.Jobs < 1 {
+			return nil, fmt.Errorf("-synthetic-jobs %d: want at least 1", made.Jobs)
+		}
+		s.Workloads = []*trace.Trace{made.Trace()}
+		s.Variant = func(_ *trace.Trace, seed uint64) *trace.Trace {
+			again := made
+			again.Seed = seed
+			return again.Trace()
+		}
+		return nil, nil
+	}
+	o := trace.Options{
+		Format: trace.Format(a.format), Curves: a.curves, Alpha: a.alpha, Grow: a.grow, MaxJobs: a.maxJobs,
+	}
+	switch a.onError {
+	case "strict":
+	case "skip":
+		o.Skip = true
+	default:
+		return nil, fmt.Errorf("-errors: want strict or skip, got %q", a.onError)
+	}
+	which, err := a.numbersOfWorkloads()
+	if err != nil {
+		return nil, err
+	}
+	var skipped []error
+	for _, w := range which {
+		o.Workload = w
+		t, err := trace.Open(a.trace, o)
+		if err != nil {
+			return nil, err
+		}
+		if w > 0 {
+			t.Name = fmt.Sprintf("%s-%d", t.Name, w)
+		}
+		skipped = append(skipped, t.Skipped...)
+		s.Workloads = append(s.Workloads, t)
+	}
+	return skipped, nil
+}
+
+// numbersOfWorkloads are the workloads to read, 0 being the whole file.
+func (a *simulateArgs) numbersOfWorkloads() ([]int, error) {
+	if a.workloads == "all" {
+		if a.format == "auto" || a.format == string(trace.Pollux) {
+			found, err := trace.Workloads(a.trace)
+			if err != nil {
+				return nil, err
+			}
+			if len(found) > 0 {
+				return found, nil
+			}
+		}
+		return []int{0}, nil
+	}
+	var out []int
+	for _, word := range strings.Split(a.workloads, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(word))
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("-workload: want all or numbers from 1, got %q", word)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// limit caps jobs at what the cluster can give them.
+func limit(workloads []*trace.Trace, nodes []trace.Node) error {
+	total, byType := 0, map[string]int{}
+	for _, n := range nodes {
+		total += n.GPUs
+		byType[n.Type] += n.GPUs
+	}
+	for _, w := range workloads {
+		never := w.Limit(func(typ string) int {
+			if typ == "" {
+				return slices.Max(values(byType))
+			}
+			return byType[typ]
+		})
+		if len(never) > 0 {
+			return fmt.Errorf("%s: %d jobs can never run on this cluster of %d GPUs (%s …); name a larger one with -cluster",
+				w.Name, len(never), total, strings.Join(never[:min(3, len(never))], ", "))
+		}
+	}
+	return nil
+}
+
+func values(m map[string]int) []int {
+	out := make([]int, 0, len(m))
+	for _, v := range m {
+		out = append(out, v)
+	}
+	return out
+}
+
+// contestants reads -policy.
+func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
+	specs := splitOutside(a.policies)
+	if a.policies == "all" {
+		specs = policy.Names()
+	}
+	var out []sim.Contestant
+	for _, spec := range specs {
+		name, class := spec, a.told
+		if i := strings.LastIndex(spec, "@"); i > strings.LastIndex(spec, ")") {
+			name, class = spec[:i], spec[i+1:]
+		}
+		info, err := sim.ParseClass(class, a.noise)
+		if err != nil {
+			return nil, fmt.Errorf("-policy %s: %w", spec, err)
+		}
+		if _, err := policy.Parse(name); err != nil {
+			return nil, fmt.Errorf("-policy %s: %w", spec, err)
+		}
+		out = append(out, sim.Contestant{
+			Label: name, Info: info,
+			New: func() (policy.Policy, error) { return policy.Parse(name) },
+		})
+	}
+	if len(out) == 0 {
+		return nil, errors.New("-policy: want at least one policy")
+	}
+	return out, nil
+}
+
+// splitOutside splits at commas that do not stand in parentheses, brackets
+// or quotes.
+func splitOutside(s string) []string {
+	var out []string
+	depth, quoted, from := 0, false, 0
+	for i, r := range s {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case quoted:
+		case strings.ContainsRune("([{", r):
+			depth++
+		case strings.ContainsRune(")]}", r):
+			depth--
+		case r == ',' && depth == 0:
+			out = append(out, strings.TrimSpace(s[from:i]))
+			from = i + 1
+		}
+	}
+	out = append(out, strings.TrimSpace(s[from:]))
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
+}
+
+func numbers(flag, s string) ([]float64, error) {
+	var out []float64
+	for _, word := range strings.Split(s, ",") {
+		v, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		if err != nil {
+			return nil, fmt.Errorf("-%s: want numbers, got %q", flag, word)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// parseCosts reads -resize-costs.
+func parseCosts(s string, measured map[int]float64) ([]sim.ResizeCost, error) {
+	var out []sim.ResizeCost
+	for _, word := range strings.Split(s, ",") {
+		word = strings.TrimSpace(word)
+		switch {
+		case word == "measured":
+			if len(measured) == 0 {
+				return nil, errors.New("-resize-costs measured: this trace has no measured gaps")
+			}
+			out = append(out, sim.ResizeCost{BySize: measured})
+		case strings.Contains(word, "="):
+			bySize := map[int]float64{}
+			for _, pair := range strings.Split(word, ";") {
+				size, gap, _ := strings.Cut(pair, "=")
+				n, err1 := strconv.Atoi(strings.TrimSpace(size))
+				v, err2 := strconv.ParseFloat(strings.TrimSpace(gap), 64)
+				if err1 != nil || err2 != nil || n < 1 || !(v >= 0) {
+					return nil, fmt.Errorf("-resize-costs: want SIZE=SECONDS, got %q", pair)
+				}
+				bySize[n] = v
+			}
+			out = append(out, sim.ResizeCost{BySize: bySize})
+		default:
+			v, err := strconv.ParseFloat(word, 64)
+			if err != nil || !(v >= 0) {
+				return nil, fmt.Errorf("-resize-costs: want seconds, measured, or gaps by size, got %q", word)
+			}
+			out = append(out, sim.ResizeCost{Constant: v})
+		}
+	}
+	return out, nil
+}
+
+// parseCluster reads -cluster; nil when it is empty.
+func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
+	if s == "" {
+		return nil, nil, nil
+	}
+	var nodes []trace.Node
+	speed := map[string]float64{}
+	seen := map[string]bool{}
+	for _, group := range strings.Split(s, ",") {
+		bad := fmt.Errorf("-cluster: want NODESxGPUS[:TYPE[@SPEED]], got %q", group)
+		size, typ, _ := strings.Cut(strings.TrimSpace(group), ":")
+		typ, factor, fast := strings.Cut(typ, "@")
+		n, g, ok := strings.Cut(size, "x")
+		many, err1 := strconv.Atoi(n)
+		gpus, err2 := strconv.Atoi(g)
+		if !ok || err1 != nil || err2 != nil || many < 1 || gpus < 1 {
+			return nil, nil, bad
+		}
+		if fast {
+			v, err := strconv.ParseFloat(factor, 64)
+			if err != nil || !(v > 0) {
+				return nil, nil, bad
+			}
+			speed[typ] = v
+		}
+		more := sim.Uniform(many, gpus, typ)
+		if seen[typ] { // a second group of one type needs other names
+			for i := range more {
+				more[i].ID += fmt.Sprintf("-%d", len(nodes))
+			}
+		}
+		seen[typ] = true
+		nodes = append(nodes, more...)
+	}
+	return nodes, speed, nil
+}

@@ -1,0 +1,160 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package report
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sim"
+)
+
+// Table writes a table for each load and resize cost, for a terminal.
+func Table(w io.Writer, c *sim.Comparison) error {
+	metrics := shown(c)
+	for _, g := range groups(c) {
+		if len(c.Cells) > len(g) {
+			if _, err := fmt.Fprintf(w, "load %g, resize cost %s\n", g[0].Load, g[0].Cost); err != nil {
+				return err
+			}
+		}
+		rows := [][]string{{"policy", "told"}}
+		for _, m := range metrics {
+			rows[0] = append(rows[0], title(m))
+		}
+		for i := range g {
+			row := []string{g[i].Policy, g[i].Class}
+			for _, m := range metrics {
+				row = append(row, format(g[i].Estimate(m)))
+			}
+			rows = append(rows, row)
+		}
+		if err := align(w, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Markdown writes the same as one Markdown table, loads and costs as columns.
+func Markdown(w io.Writer, c *sim.Comparison) error {
+	metrics := shown(c)
+	head := []string{"load", "resize cost", "policy", "told"}
+	for _, m := range metrics {
+		head = append(head, title(m))
+	}
+	var b strings.Builder
+	line := func(cells []string) {
+		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+	}
+	line(head)
+	b.WriteString("|" + strings.Repeat("---|", len(head)) + "\n")
+	for i := range c.Cells {
+		cell := &c.Cells[i]
+		row := []string{strconv.FormatFloat(cell.Load, 'g', -1, 64), cell.Cost.String(), "`" + cell.Policy + "`", cell.Class}
+		for _, m := range metrics {
+			row = append(row, format(cell.Estimate(m)))
+		}
+		line(row)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// shown are the metrics that say something in this comparison: deadlines only
+// where there are any, unfinished jobs only where there are any.
+func shown(c *sim.Comparison) []sim.Metric {
+	deadlines, unfinished := false, false
+	for i := range c.Cells {
+		for _, runs := range c.Cells[i].Runs {
+			for k := range runs {
+				deadlines = deadlines || runs[k].Deadlines > 0
+				unfinished = unfinished || runs[k].Unfinished > 0
+			}
+		}
+	}
+	var out []sim.Metric
+	for _, m := range sim.Metrics() {
+		switch {
+		case m.Key == "missed_deadlines" && !deadlines, m.Key == "unfinished" && !unfinished:
+		default:
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// groups cuts the cells into those of one load and resize cost.
+func groups(c *sim.Comparison) [][]sim.Cell {
+	var out [][]sim.Cell
+	for from := 0; from < len(c.Cells); {
+		to := from + 1
+		for to < len(c.Cells) && c.Cells[to].Load == c.Cells[from].Load && c.Cells[to].Cost.Equal(c.Cells[from].Cost) {
+			to++
+		}
+		out = append(out, c.Cells[from:to])
+		from = to
+	}
+	return out
+}
+
+func title(m sim.Metric) string {
+	if m.Unit == "" {
+		return m.Title
+	}
+	return m.Title + " " + m.Unit
+}
+
+// format writes a number with the digits that it deserves.
+func format(e sim.Estimate) string {
+	s := number(e.Mean)
+	if e.CI > 0 {
+		s += " ±" + number(e.CI)
+	}
+	return s
+}
+
+func number(v float64) string {
+	switch a := math.Abs(v); {
+	case v == 0:
+		return "0"
+	case a < 10:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case a < 100:
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	return strconv.FormatFloat(v, 'f', 0, 64)
+}
+
+// align writes rows in columns: the first two to the left, numbers to the
+// right. It counts characters and not bytes, as the signs in it are not ASCII.
+func align(w io.Writer, rows [][]string) error {
+	width := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, s := range r {
+			width[i] = max(width[i], utf8.RuneCountInString(s))
+		}
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		for i, s := range r {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(s))
+			switch {
+			case i == len(r)-1:
+				b.WriteString(pad + s + "\n")
+			case i < 2:
+				b.WriteString(s + pad + "  ")
+			default:
+				b.WriteString(pad + s + "  ")
+			}
+		}
+	}
+	b.WriteString("\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,242 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// Contestant is a policy with what it is told.
+type Contestant struct {
+	Label string // as the user wrote it
+	New   func() (policy.Policy, error)
+	Info  Info
+}
+
+// Sweep compares policies over workloads, loads, resize costs and seeds.
+type Sweep struct {
+	Contestants []Contestant
+	Workloads   []*trace.Trace
+	Loads       []float64
+	Costs       []ResizeCost
+
+	// Seeds is how many variants of each workload are run. The first is the
+	// workload as it stands; others have the gaps between arrivals in another
+	// order, other noise and other failures.
+	Seeds int
+
+	// Variant, when set, makes the variant of a workload for a seed instead,
+	// for workloads that can be made anew.
+	Variant func(workload *trace.Trace, seed uint64) *trace.Trace
+
+	// Base holds everything else; its Trace, Policy, Info, Resize and Seed
+	// are filled in for each run.
+	Base Config
+
+	// Faults adds failures that depend on the seed.
+	Faults Faults
+
+	// Tick, when above 0, simulates by RunTicks with ticks of so many
+	// seconds.
+	Tick float64
+
+	// Parallel is how many runs go on at once, 0 is one per processor. It
+	// does not change results.
+	Parallel int
+
+	// Progress is called after each run, from one goroutine at a time.
+	Progress func(done, total int)
+}
+
+// Cell is one policy at one load and resize cost.
+type Cell struct {
+	Policy string
+	Class  string // information class
+	Load   float64
+	Cost   ResizeCost
+
+	// Runs holds a summary for each workload and seed, by
+	// [workload][seed-1].
+	Runs [][]Summary
+
+	// Detail is the run of the first workload with the first seed, with its
+	// history; only in cells of the first load and cost.
+	Detail *Result
+
+	// JCTs are the completion times of all runs, in the same cells.
+	JCTs []float64
+}
+
+// Estimate is a metric over all runs of the cell: averaged over workloads,
+// then over seeds.
+func (c *Cell) Estimate(m Metric) Estimate {
+	if len(c.Runs) == 0 {
+		return Estimate{}
+	}
+	perSeed := make([]float64, len(c.Runs[0]))
+	for s := range perSeed {
+		for w := range c.Runs {
+			perSeed[s] += m.Of(&c.Runs[w][s]) / float64(len(c.Runs))
+		}
+	}
+	return estimate(perSeed)
+}
+
+// Comparison is the outcome of a Sweep: one cell for each load, resize cost
+// and policy, in this order of nesting.
+type Comparison struct {
+	Workloads []string
+	Seeds     int
+	GPUs      int
+	Nodes     int
+	Tick      float64
+	Cells     []Cell
+}
+
+// Run runs the sweep. The same sweep gives the same comparison whatever
+// Parallel is.
+func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
+	if len(s.Contestants) == 0 || len(s.Workloads) == 0 || len(s.Loads) == 0 || len(s.Costs) == 0 || s.Seeds < 1 {
+		return nil, fmt.Errorf("sweep: want at least one policy, workload, load, resize cost and seed")
+	}
+	out := s.empty()
+	done := make(chan struct{})
+	total := len(out.Cells) * len(s.Workloads) * s.Seeds
+
+	workers := s.Parallel
+	if workers < 1 {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(workers + 1) // and the goroutine that counts
+
+	g.Go(func() error {
+		for i := 1; i <= total; i++ {
+			select {
+			case <-done:
+				if s.Progress != nil {
+					s.Progress(i, total)
+				}
+			case <-gctx.Done():
+				return nil // the error is that of a run, or of the caller
+			}
+		}
+		return nil
+	})
+	jcts := make([][]float64, total)
+	task := 0
+	for i := range out.Cells {
+		contestant := s.Contestants[i%len(s.Contestants)]
+		for w := range s.Workloads {
+			for seed := 1; seed <= s.Seeds; seed++ {
+				cell, slot := &out.Cells[i], task
+				task++
+				if gctx.Err() != nil {
+					break
+				}
+				g.Go(func() error {
+					res, err := s.one(gctx, contestant, s.Workloads[w], cell, uint64(seed), w == 0 && seed == 1)
+					if err != nil {
+						return fmt.Errorf("%s on %s, load %g, seed %d: %w", cell.Policy, s.Workloads[w].Name, cell.Load, seed, err)
+					}
+					cell.Runs[w][seed-1] = Summarize(res)
+					if s.detailed(cell) {
+						jcts[slot] = make([]float64, len(res.Jobs))
+						for k := range res.Jobs {
+							jcts[slot][k] = res.Jobs[k].JCT()
+						}
+					}
+					select {
+					case done <- struct{}{}:
+					case <-gctx.Done():
+					}
+					return nil
+				})
+			}
+		}
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for slot, v := range jcts {
+		c := &out.Cells[slot/(len(s.Workloads)*s.Seeds)]
+		c.JCTs = append(c.JCTs, v...)
+	}
+	return out, nil
+}
+
+// empty lays the cells out.
+func (s *Sweep) empty() *Comparison {
+	out := &Comparison{Seeds: s.Seeds, Nodes: len(s.Base.Nodes), Tick: s.Tick}
+	for _, n := range s.Base.Nodes {
+		out.GPUs += n.GPUs
+	}
+	for _, w := range s.Workloads {
+		out.Workloads = append(out.Workloads, w.Name)
+	}
+	for _, load := range s.Loads {
+		for _, cost := range s.Costs {
+			for _, c := range s.Contestants {
+				runs := make([][]Summary, len(s.Workloads))
+				for w := range runs {
+					runs[w] = make([]Summary, s.Seeds)
+				}
+				out.Cells = append(out.Cells, Cell{
+					Policy: c.Label, Class: c.Info.Class(), Load: load, Cost: cost, Runs: runs,
+				})
+			}
+		}
+	}
+	return out
+}
+
+// detailed reports whether the cell keeps more than summaries.
+func (s *Sweep) detailed(c *Cell) bool {
+	return c.Load == s.Loads[0] && c.Cost.Equal(s.Costs[0])
+}
+
+// one is a single run.
+func (s *Sweep) one(ctx context.Context, c Contestant, w *trace.Trace, cell *Cell, seed uint64, first bool) (*Result, error) {
+	p, err := c.New()
+	if err != nil {
+		return nil, err
+	}
+	vary := (*trace.Trace).Permute
+	if s.Variant != nil {
+		vary = s.Variant
+	}
+	tr, err := vary(w, seed).Scale(cell.Load, seed)
+	if err != nil {
+		return nil, err
+	}
+	cfg := s.Base
+	cfg.Trace, cfg.Policy, cfg.Info, cfg.Resize, cfg.Seed = tr, p, c.Info, cell.Cost, seed
+	cfg.History = first && s.detailed(cell)
+	if s.Tick > 0 {
+		res, err := RunTicks(ctx, cfg, s.Tick)
+		return keep(res, cell, cfg.History), err
+	}
+	if s.Faults.any() {
+		cfg.Events = append(append([]trace.NodeEvent(nil), cfg.Events...), s.Faults.Events(cfg.Nodes, tr, seed)...)
+	}
+	res, err := Run(ctx, cfg)
+	return keep(res, cell, cfg.History), err
+}
+
+func keep(r *Result, c *Cell, detail bool) *Result {
+	if detail {
+		c.Detail = r
+	}
+	return r
+}
