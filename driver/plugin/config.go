@@ -47,9 +47,9 @@ type Config struct {
 }
 
 // defaultBindPaths is where a Linux host keeps programs, libraries and their
-// configuration. /opt is here for vendors' tool kits.
+// configuration. /opt is not among them: Nomad's own data often lies there.
 var defaultBindPaths = []string{
-	"/bin", "/etc", "/lib", "/lib32", "/lib64", "/opt", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
+	"/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
 }
 
 // complete fills in defaults and says what is wrong.

@@ -22,10 +22,10 @@
 // runs in namespaces of its own with the task directory as root, like exec; but
 // where Nomad's exec driver copies the host's directories into every
 // allocation (gigabytes, where a deep-learning framework is installed), this one
-// binds them read-only. The task's own directories (local, secrets, tmp, alloc)
-// appear both below / and at the path they have on the host, so that
-// ${NOMAD_TASK_DIR} means the same file in either isolation. The driver's own
-// binary is bound as well, because the agent is that binary.
+// binds them read-only. The task's own directories appear both below / and, by
+// links, at the path they have on the host, so that ${NOMAD_TASK_DIR} means the
+// same file in either isolation. The driver's own binary is bound as well, at
+// /.kolo, because the agent is that binary.
 //
 // The package runs on Linux only.
 package plugin

@@ -237,7 +237,10 @@ func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers
 		return err
 	}
 	made.cleanup = append(made.cleanup, shm)
-	mounts := isolationMounts(config.BindPaths, c.TaskDir().Dir, c.AllocDir, binary, shm)
+	if err := linkHostPaths(c.TaskDir().Dir, c.AllocDir); err != nil {
+		return err
+	}
+	mounts := isolationMounts(config.BindPaths, c.AllocDir, binary, shm)
 	if c.DNS != nil {
 		resolv, err := writeResolvConf(c)
 		if err != nil {

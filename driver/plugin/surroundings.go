@@ -47,9 +47,12 @@ func viewOf(isolation string, s *surroundings) view {
 	if isolation == isolationNone {
 		return view{cwd: s.taskDir, shown: []shownPath{{"/", "/"}}}
 	}
-	v := view{cwd: "/", shown: []shownPath{{"/", s.taskDir}}}
-	for _, m := range isolationMounts(s.plugin.BindPaths, s.taskDir, s.allocDir, "", "") {
-		v.shown = append(v.shown, shownPath{m.TaskPath, m.HostPath})
+	shared := filepath.Join(s.allocDir, sharedDir)
+	v := view{cwd: "/", shown: []shownPath{
+		{"/", s.taskDir}, {s.taskDir, s.taskDir}, {"/alloc", shared}, {shared, shared},
+	}}
+	for _, path := range s.plugin.BindPaths {
+		v.shown = append(v.shown, shownPath{path, path})
 	}
 	for _, m := range s.mounts {
 		v.shown = append(v.shown, shownPath{m.TaskPath, m.HostPath})

@@ -57,6 +57,13 @@ func checkIsolation(p *problems, tc *TaskConfig, s *surroundings) string {
 	case isolation == isolationExec && s.execIsolation != nil:
 		p.addf(`isolation = "exec": not possible on this client (%v); use "none" where the client allows it`, s.execIsolation)
 	}
+	if isolation == isolationExec {
+		for _, path := range s.plugin.BindPaths {
+			if within(s.taskDir, path) {
+				p.addf(`bind_paths (of plugin "nomad-driver-horovod"): %q holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`, path)
+			}
+		}
+	}
 	if isolation == isolationNone {
 		for _, m := range s.mounts {
 			if m.TaskPath != m.HostPath {

@@ -147,6 +147,10 @@ func TestValidateRefuses(t *testing.T) {
 			func(_ *TaskConfig, h *host) { h.noExec = errors.New("needs root") },
 			[]string{`isolation = "exec": not possible on this client (needs root); use "none" where the client allows it`},
 		},
+		"everybody's data bound": {
+			func(_ *TaskConfig, h *host) { h.config.BindPaths = append(h.config.BindPaths, "/data") },
+			[]string{`bind_paths (of plugin "nomad-driver-horovod"): "/data" holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`},
+		},
 		"volume without isolation": {
 			func(c *TaskConfig, h *host) {
 				c.Isolation = "none"
