@@ -8,22 +8,39 @@ import (
 	"slices"
 )
 
+// Process is one run of an allocation's agent. A restarted agent is another
+// process: it has forgotten all it promised.
+type Process struct {
+	AllocID string
+	// ID is higher in each process of the allocation.
+	ID uint64
+}
+
+// Compare orders processes by allocation, then age.
+func (p Process) Compare(o Process) int {
+	return cmp.Or(cmp.Compare(p.AllocID, o.AllocID), cmp.Compare(p.ID, o.ID))
+}
+
 // Host is one agent process as a member of a ring. A restarted agent, or one
 // that Nomad dropped and registered again, is not the same host any more: it has
 // lost its vote on what comes after that ring.
 type Host struct {
 	AllocID string
-	// Process is drawn at random by each agent process.
+	// Process is the Process.ID.
 	Process uint64
-	// Registered is the create index of the service registration.
+	// Registered is the create index of the service registration, 0 for a host
+	// that was not registered when the ring was formed.
 	Registered uint64
 }
+
+// process is the host's process.
+func (h Host) process() Process { return Process{h.AllocID, h.Process} }
 
 // Ring is a set of hosts that were allowed to train together.
 type Ring struct {
 	// Term and Leader name who formed it.
 	Term   uint64
-	Leader string
+	Leader Process
 	// Generation is the ring's number, higher in each ring of a job.
 	Generation uint64
 	// Hosts are in the leader's order; the first one breaks ties.
@@ -35,10 +52,114 @@ func (r Ring) IsZero() bool { return len(r.Hosts) == 0 }
 
 // Compare orders rings by term, leader and generation.
 func (r Ring) Compare(o Ring) int {
-	return cmp.Or(cmp.Compare(r.Term, o.Term), cmp.Compare(r.Leader, o.Leader), cmp.Compare(r.Generation, o.Generation))
+	return cmp.Or(cmp.Compare(r.Term, o.Term), r.Leader.Compare(o.Leader), cmp.Compare(r.Generation, o.Generation))
 }
 
 // Has reports whether the allocation is a host of r.
 func (r Ring) Has(allocID string) bool {
 	return slices.ContainsFunc(r.Hosts, func(h Host) bool { return h.AllocID == allocID })
+}
+
+// supersedes reports whether r is a later proposal of the leader and term that
+// proposed o. A leader proposes one ring at a time, so it has given up o.
+func (r Ring) supersedes(o Ring) bool {
+	return r.Term == o.Term && r.Leader == o.Leader && r.Generation > o.Generation
+}
+
+// quorum reports whether the hosts that vote are more than half of r, or half of
+// it with its first host. Any two quorums of a ring have a host in common.
+func (r Ring) quorum(votes func(Host) bool) bool {
+	n := 0
+	for _, h := range r.Hosts {
+		if votes(h) {
+			n++
+		}
+	}
+	return 2*n > len(r.Hosts) || (n > 0 && 2*n == len(r.Hosts) && votes(r.Hosts[0]))
+}
+
+// Rings is what an agent knows of the rings of its job.
+type Rings struct {
+	// Chosen is the highest ring known to have been formed.
+	Chosen Ring
+	// Pending are rings above Chosen that were proposed and may have been
+	// formed: their leader has not said so. In order.
+	Pending []Ring
+}
+
+// Last is the highest ring of all.
+func (s Rings) Last() Ring {
+	if n := len(s.Pending); n > 0 {
+		return s.Pending[n-1]
+	}
+	return s.Chosen
+}
+
+// generation is the highest one used.
+func (s Rings) generation() uint64 {
+	g := s.Chosen.Generation
+	for _, r := range s.Pending {
+		g = max(g, r.Generation)
+	}
+	return g
+}
+
+// propose returns s with the ring pending.
+func (s Rings) propose(r Ring) Rings {
+	if r.IsZero() || r.Compare(s.Chosen) <= 0 {
+		return s
+	}
+	out := Rings{Chosen: s.Chosen}
+	for _, p := range s.Pending {
+		if p.Compare(r) == 0 || p.supersedes(r) {
+			return s
+		}
+		if !r.supersedes(p) {
+			out.Pending = append(out.Pending, p)
+		}
+	}
+	out.Pending = append(out.Pending, r)
+	slices.SortFunc(out.Pending, Ring.Compare)
+	return out
+}
+
+// choose returns s with the ring formed.
+func (s Rings) choose(r Ring) Rings {
+	if r.Compare(s.Chosen) <= 0 {
+		return s
+	}
+	out := Rings{Chosen: r}
+	for _, p := range s.Pending {
+		if p.Compare(r) > 0 {
+			out.Pending = append(out.Pending, p)
+		}
+	}
+	return out
+}
+
+// merge returns all that s and o know.
+func (s Rings) merge(o Rings) Rings {
+	s = s.choose(o.Chosen)
+	for _, p := range o.Pending {
+		s = s.propose(p)
+	}
+	return s
+}
+
+// covers reports whether one who knows s knows every ring that o does.
+func (s Rings) covers(o Rings) bool {
+	m := s.merge(o)
+	return m.Chosen.Compare(s.Chosen) == 0 && slices.EqualFunc(m.Pending, s.Pending,
+		func(a, b Ring) bool { return a.Compare(b) == 0 })
+}
+
+// without returns the known rings but r.
+func (s Rings) without(r Ring) []Ring {
+	var out []Ring
+	for _, k := range append([]Ring{s.Chosen}, s.Pending...) {
+		if !k.IsZero() && k.Compare(r) != 0 {
+			out = append(out, k)
+		}
+	}
+	return out
 }

@@ -1,0 +1,187 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package election
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var (
+	// ErrNotLeader is why an agent that does not lead forms no ring.
+	ErrNotLeader = errors.New("this agent does not lead")
+	// ErrDeposed ends a Form when another leader, or a new term, comes first.
+	ErrDeposed = errors.New("the leadership changed")
+	// ErrSuperseded ends a Form when another one was begun.
+	ErrSuperseded = errors.New("another ring was asked for")
+	// ErrGeneration is why a ring with a number already used is not formed.
+	ErrGeneration = errors.New("generation already used")
+	// ErrHostGone ends a Form when a host of the new ring has died.
+	ErrHostGone = errors.New("a host of the new ring is gone")
+)
+
+// form is a ring that waits for consent.
+type form struct {
+	generation uint64
+	hosts      []string
+	ring       Ring // zero until every host is known
+	got        answers
+	asked      map[string]bool
+}
+
+// Form asks for consent to a ring; a Formed action tells how it ended. It waits
+// as long as consent may still come.
+func (m *Machine) Form(now time.Duration, generation uint64, hosts []string) []Action {
+	m.now = now
+	m.endForm(ErrSuperseded)
+	m.form = &form{generation: generation, hosts: hosts, asked: make(map[string]bool), got: answers{make(map[string]uint64), make(map[string]bool)}}
+	switch {
+	case m.phase != leading:
+		m.endForm(ErrNotLeader)
+	case len(hosts) == 0:
+		m.endForm(errors.New("a ring needs a host"))
+	case generation <= m.rings.generation():
+		m.endForm(fmt.Errorf("%w: %d, the last one was %d", ErrGeneration, generation, m.rings.generation()))
+	default:
+		m.out = append(m.out, Refresh{})
+		m.sendForm()
+		m.considerForm()
+	}
+	return m.flush()
+}
+
+// CancelForm gives up the ring that waits for consent, if any.
+func (m *Machine) CancelForm(now time.Duration) []Action {
+	m.now = now
+	m.endForm(errors.New("given up"))
+	return m.flush()
+}
+
+// Forming says what the ring in hand still waits for, nil when there is none.
+func (m *Machine) Forming(now time.Duration) error {
+	if m.form == nil {
+		return nil
+	}
+	m.now = now
+	return m.lacking()
+}
+
+// MayForm says why a ring could not be formed if exactly the given allocations
+// took part, nil when it could.
+func (m *Machine) MayForm(now time.Duration, connected []string) error {
+	if m.phase != leading {
+		return ErrNotLeader
+	}
+	m.now = now
+	agreed := map[string]uint64{m.cfg.Self.AllocID: m.cfg.Process}
+	for _, id := range connected {
+		if c, ok := m.met[id]; ok {
+			agreed[id] = c.process
+		}
+	}
+	return m.consent(m.rings.without(Ring{}), answers{agreed, m.refused}, strictness{maxAge: m.cfg.Advice, hold: true})
+}
+
+func (m *Machine) endForm(err error) {
+	if f := m.form; f != nil {
+		m.form = nil
+		m.out = append(m.out, Formed{Ring: f.ring, Err: err})
+	}
+}
+
+// nameRing fixes the new ring once each of its hosts has been heard of.
+func (m *Machine) nameRing() bool {
+	f := m.form
+	if !f.ring.IsZero() {
+		return true
+	}
+	ring := Ring{Term: m.promised, Leader: m.self(), Generation: f.generation}
+	for _, id := range f.hosts {
+		h := Host{AllocID: id, Process: m.met[id].process, Registered: m.view[id].Registered}
+		if id == m.cfg.Self.AllocID {
+			h.Process = m.cfg.Process
+		} else if _, ok := m.met[id]; !ok {
+			return false
+		}
+		ring.Hosts = append(ring.Hosts, h)
+	}
+	f.ring = ring
+	f.got.agreed[m.cfg.Self.AllocID] = m.cfg.Process
+	m.rings = m.rings.propose(ring)
+	return true
+}
+
+// sendForm asks those that have not agreed and are not being asked.
+func (m *Machine) sendForm() {
+	f := m.form
+	if f == nil || !m.nameRing() {
+		return
+	}
+	for _, p := range m.targets() {
+		if _, ok := f.got.agreed[p.AllocID]; ok || f.asked[p.AllocID] {
+			continue
+		}
+		f.asked[p.AllocID] = true
+		m.send(p, Request{Kind: Accept, Term: m.promised, Ring: f.ring}, call{form: f})
+	}
+}
+
+// answeredAccept takes a peer's answer to Accept.
+func (m *Machine) answeredAccept(c call, o Outcome, r Reply) {
+	f := m.form
+	if f == nil || f != c.form {
+		return
+	}
+	delete(f.asked, c.to.AllocID)
+	f.got.refused[c.to.AllocID] = o == Refused
+	if o != Answered {
+		return // asked again at the next tick
+	}
+	if r.OK {
+		f.got.agreed[c.to.AllocID] = r.State.Process
+		return
+	}
+	if m.outranked(r.State); m.form != nil {
+		m.sendForm() // it knew a ring that this agent has learnt of now
+	}
+}
+
+// considerForm forms the ring when nothing is lacking.
+func (m *Machine) considerForm() {
+	f := m.form
+	if f == nil || f.ring.IsZero() {
+		return
+	}
+	for _, h := range f.ring.Hosts {
+		if p, ok := f.got.agreed[h.AllocID]; (ok && p != h.Process) || m.dead[h.process()] || (!ok && f.got.refused[h.AllocID]) {
+			m.endForm(fmt.Errorf("%w: %s", ErrHostGone, short(h.AllocID)))
+			return
+		}
+	}
+	for _, k := range m.rings.without(f.ring) {
+		if k.Generation >= f.generation { // learnt of while asking
+			m.endForm(fmt.Errorf("%w: %d, the last one was %d", ErrGeneration, f.generation, k.Generation))
+			return
+		}
+	}
+	if m.lacking() != nil {
+		return
+	}
+	m.form = nil
+	m.out = append(m.out, Formed{Ring: f.ring, on: m.rings.without(f.ring)})
+	m.rings = m.rings.choose(f.ring)
+	m.announce()
+}
+
+// lacking says what the ring in hand still needs.
+func (m *Machine) lacking() error {
+	f := m.form
+	for _, id := range f.hosts {
+		if _, ok := f.got.agreed[id]; !ok {
+			return fmt.Errorf("host %s has not agreed yet", short(id))
+		}
+	}
+	return m.consent(m.rings.without(f.ring), f.got, strictness{maxAge: m.cfg.Fresh, hold: true})
+}

@@ -1,0 +1,96 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package election
+
+// lead makes this agent the leader of the term it was promised.
+func (m *Machine) lead() {
+	m.phase, m.round, m.tries = leading, nil, 0
+	m.acked, m.asked = make(map[string]Rings), make(map[string]bool)
+	self := m.state().From
+	m.setLeader(self, m.promised)
+	m.announce()
+	m.yield()
+}
+
+// announce tells the peers who leads and which rings were formed, until each
+// has confirmed it.
+func (m *Machine) announce() {
+	m.wake = m.now + m.cfg.Retry
+	for _, p := range m.targets() {
+		known, ok := m.acked[p.AllocID]
+		if m.asked[p.AllocID] || (ok && known.Chosen.Compare(m.rings.Chosen) >= 0) {
+			continue
+		}
+		m.asked[p.AllocID] = true
+		m.send(p, Request{Kind: Lead, Term: m.promised}, call{})
+	}
+}
+
+// yield gives up the leadership where this agent may form no ring any more and
+// another could: it leaves, or Nomad has dropped it. Training goes on meanwhile;
+// the others elect one of them as soon as they see their sessions end.
+func (m *Machine) yield() {
+	if m.phase != leading || m.standing() {
+		return
+	}
+	for id := range m.view {
+		_, follows := m.acked[id]
+		if id != m.cfg.Self.AllocID && follows && m.met[id].standing {
+			m.stepDown()
+			return
+		}
+	}
+}
+
+// stepDown ends this agent's leadership.
+func (m *Machine) stepDown() {
+	m.endForm(ErrDeposed)
+	m.dropLeader()
+	m.phase, m.round = paused, nil
+	m.wake = m.now + m.jitter(m.cfg.Retry/8)
+}
+
+// outranked deals with a peer that promised a term above this leader's. Where
+// it follows another leader by it, that one leads; else this one leads on with
+// a term that the peer can obey.
+func (m *Machine) outranked(s State) {
+	above := s.Promised > m.promised || (s.Promised == m.promised && s.PromisedTo != m.promisedTo && s.Promised > 0)
+	if m.phase != leading || !above {
+		return
+	}
+	if s.Leader.AllocID != "" && s.LeaderTerm > m.promised {
+		m.stepDown()
+		return
+	}
+	m.endForm(ErrDeposed)
+	m.promiseAll()
+}
+
+// keepUp raises the term of a leader that has learnt of a ring of a term as high
+// as its own, formed by one whose promises are forgotten.
+func (m *Machine) keepUp() {
+	last := m.rings.Last()
+	if m.phase == leading && (last.Term > m.promised || (last.Term == m.promised && last.Leader != m.self())) {
+		m.endForm(ErrDeposed)
+		m.promiseAll()
+	}
+}
+
+// answeredLead takes a peer's answer to Lead.
+func (m *Machine) answeredLead(c call, o Outcome, r Reply) {
+	if m.phase != leading || c.term != m.promised {
+		return
+	}
+	delete(m.asked, c.to.AllocID)
+	if o != Answered {
+		return // the next announcement asks again
+	}
+	if r.OK {
+		m.acked[c.to.AllocID] = r.State.Rings
+		m.yield()
+		m.sendForm()
+		return
+	}
+	m.outranked(r.State)
+}

@@ -1,0 +1,362 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package election
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Config is what a Machine must know. All times are lengths on the machine's own
+// clock, which starts anywhere and never goes back.
+type Config struct {
+	Self Peer
+	// Process tells this process from earlier ones of the same allocation, and
+	// must be higher than theirs: the time it started, for one.
+	Process uint64
+	// Epoch is the wall clock, in milliseconds, when the machine's clock was 0.
+	Epoch uint64
+	// Retry is the pause between rounds.
+	Retry time.Duration
+	// Fresh is how old a view may be when a ring is formed.
+	Fresh time.Duration
+	// Hold is how long a peer must have been missing in the registry before it
+	// is taken for lost. More than Fresh, or no more than nothing where the
+	// registry is never out of date.
+	Hold time.Duration
+	// Advice is how old a view may be for MayForm.
+	Advice time.Duration
+}
+
+type phase int
+
+const (
+	waiting   phase = iota // for the registry to name this agent
+	paused                 // until m.wake, then seeking
+	seeking                // asking whom the others follow
+	promising              // asking for promises
+	following
+	leading
+)
+
+// contact is what a peer said of itself last.
+type contact struct {
+	peer     Peer
+	process  uint64
+	standing bool
+}
+
+type registration struct {
+	allocID string
+	index   uint64
+}
+
+// Machine is one agent's part in the election. It is not safe for concurrent
+// use. Every method but Next and MayForm returns what to do next.
+type Machine struct {
+	cfg Config
+	rnd *rand.Rand
+	now time.Duration
+	out []Action
+
+	phase phase
+	wake  time.Duration // end of the pause, or next announcement
+	tries int           // rounds since there was a leader
+
+	// The registry.
+	joined   bool // it has named this agent once
+	viewed   bool
+	view     map[string]Peer
+	index    uint64
+	at       time.Duration // when the last view was asked for
+	received time.Duration // when its content was received
+	first    time.Duration // when the first one was received
+	dropped  map[registration]time.Duration
+
+	// The others.
+	met     map[string]contact
+	refused map[string]bool
+	dead    map[Process]bool
+
+	// Promises.
+	promised   uint64
+	promisedTo Process
+	highest    uint64 // term seen anywhere
+	leader     Peer
+	leaderTerm uint64
+	lost       uint64 // term of the last leader lost, and who that was
+	lostID     string
+	leaving    bool
+
+	rings Rings
+
+	calls    map[uint64]call
+	lastCall uint64
+	round    *round
+	checking bool
+	acked    map[string]Rings // what each follower is known to know, this term
+	asked    map[string]bool  // Lead calls on their way
+	form     *form
+}
+
+// call is a request on its way. Its outcome counts only where the round or form
+// it belongs to is still the present one.
+type call struct {
+	to    Peer
+	kind  Kind
+	term  uint64
+	round *round
+	form  *form
+	check bool
+}
+
+// New returns a machine that waits for its first view.
+func New(cfg Config) *Machine {
+	return &Machine{
+		cfg:     cfg,
+		rnd:     rand.New(rand.NewPCG(cfg.Process, 0)),
+		dropped: make(map[registration]time.Duration),
+		met:     make(map[string]contact),
+		refused: make(map[string]bool),
+		dead:    make(map[Process]bool),
+		calls:   make(map[uint64]call),
+	}
+}
+
+// View takes in a reading of the registry.
+func (m *Machine) View(now time.Duration, v View) []Action {
+	m.now = now
+	if m.viewed && v.Index < m.index && v.At <= m.received {
+		return nil // an older one that was overtaken
+	}
+	if m.viewed && v.Index == m.index {
+		m.at = max(m.at, v.At)
+		m.considerForm()
+		return m.flush()
+	}
+	if !m.viewed {
+		m.viewed, m.first = true, now
+	}
+	peers := make(map[string]Peer, len(v.Peers))
+	for _, p := range v.Peers {
+		if c, ok := m.met[p.AllocID]; ok {
+			p.Index = c.peer.Index // the registry does not know it
+		}
+		if p.AllocID == m.cfg.Self.AllocID {
+			p.Index, m.joined = m.cfg.Self.Index, true
+		}
+		peers[p.AllocID] = p
+	}
+	for id, p := range m.view {
+		if peers[id].Registered != p.Registered {
+			m.dropped[registration{id, p.Registered}] = now
+		}
+	}
+	m.view, m.index, m.received = peers, v.Index, now
+	m.at = max(m.at, v.At)
+	m.forget()
+	switch {
+	case m.phase == waiting && m.joined:
+		m.seek()
+	case m.phase == paused && m.tries > 0:
+		m.wake = min(m.wake, now+m.jitter(m.cfg.Retry/8))
+	case m.phase == leading:
+		m.announce()
+		m.yield()
+		m.sendForm()
+	}
+	m.considerForm()
+	return m.flush()
+}
+
+// Tick does what has become due by now.
+func (m *Machine) Tick(now time.Duration) []Action {
+	m.now = now
+	switch {
+	case m.phase == paused && now >= m.wake:
+		m.seek()
+	case m.phase == leading && now >= m.wake:
+		m.announce()
+		m.yield()
+		m.sendForm()
+		if m.form != nil && now-m.at > m.cfg.Fresh/2 {
+			m.out = append(m.out, Refresh{})
+		}
+	}
+	m.considerForm()
+	return m.flush()
+}
+
+// Next is when Tick is wanted, and whether it is.
+func (m *Machine) Next() (time.Duration, bool) {
+	if m.phase != paused && m.phase != leading {
+		return 0, false
+	}
+	return m.wake, true
+}
+
+// Leave makes this agent stand no more, and give way once another can lead.
+func (m *Machine) Leave(now time.Duration) []Action {
+	m.now = now
+	m.leaving = true
+	m.yield()
+	return m.flush()
+}
+
+// LeaderLost says that the agent's link to the leader of the term is gone.
+func (m *Machine) LeaderLost(now time.Duration, term uint64) []Action {
+	m.now = now
+	if m.phase == following && term == m.leaderTerm {
+		m.loseLeader()
+	}
+	return m.flush()
+}
+
+// Leadership is whom the agent follows.
+func (m *Machine) Leadership() Leadership {
+	return Leadership{Term: m.leaderTerm, Leader: m.leader, Self: m.phase == leading}
+}
+
+// Rings is what the agent knows of the job's rings.
+func (m *Machine) Rings() Rings { return m.rings }
+
+func (m *Machine) loseLeader() {
+	m.dropLeader()
+	m.tries = 0
+	m.seek()
+}
+
+// dropLeader leaves this agent without a leader.
+func (m *Machine) dropLeader() {
+	m.lost, m.lostID = max(m.lost, m.leaderTerm), m.leader.AllocID
+	m.setLeader(Peer{}, m.leaderTerm)
+}
+
+// setLeader changes the leadership and says so.
+func (m *Machine) setLeader(p Peer, term uint64) {
+	if p == m.leader && term == m.leaderTerm {
+		return
+	}
+	m.leader, m.leaderTerm = p, term
+	m.out = append(m.out, Follow{Leadership{Term: term, Leader: p, Self: p.AllocID == m.cfg.Self.AllocID}})
+}
+
+// state is what this agent says of itself.
+func (m *Machine) state() State {
+	self := m.cfg.Self
+	self.Registered = m.view[self.AllocID].Registered
+	return State{
+		From: self, Process: m.cfg.Process,
+		Promised: m.promised, PromisedTo: m.promisedTo,
+		Leader: m.leader, LeaderTerm: m.leaderTerm, Lost: m.lost,
+		Standing: m.standing(), Rings: m.rings,
+	}
+}
+
+// self is this agent's process.
+func (m *Machine) self() Process { return Process{m.cfg.Self.AllocID, m.cfg.Process} }
+
+// standing reports whether this agent could lead.
+func (m *Machine) standing() bool {
+	_, ok := m.view[m.cfg.Self.AllocID]
+	return ok && !m.leaving
+}
+
+// learn keeps what a peer says of itself. Of the rings it knows, those formed are
+// facts; the others count only with its promise or consent (see Answer).
+func (m *Machine) learn(s State) {
+	id := s.From.AllocID
+	if id == m.cfg.Self.AllocID {
+		return
+	}
+	if old, ok := m.met[id]; ok && old.process < s.Process {
+		m.dead[Process{id, old.process}] = true
+		delete(m.acked, id)
+	}
+	m.met[id] = contact{peer: s.From, process: s.Process, standing: s.Standing}
+	if p, ok := m.view[id]; ok {
+		p.Index = s.From.Index
+		m.view[id] = p
+	}
+	delete(m.refused, id)
+	m.highest = max(m.highest, s.Promised, s.LeaderTerm)
+	m.rings = m.rings.choose(s.Rings.Chosen)
+}
+
+// send asks a peer. The call's outcome counts for the given round or form.
+func (m *Machine) send(to Peer, req Request, c call) {
+	m.lastCall++
+	req.State = m.state()
+	c.to, c.kind, c.term = to, req.Kind, req.Term
+	m.calls[m.lastCall] = c
+	m.out = append(m.out, Call{ID: m.lastCall, To: to, Request: req})
+}
+
+// targets are the peers to ask: those registered, and those of the known rings
+// where there is an address for them.
+func (m *Machine) targets() []Peer {
+	seen := map[string]bool{m.cfg.Self.AllocID: true}
+	var out []Peer
+	add := func(id string) {
+		if seen[id] {
+			return
+		}
+		seen[id] = true
+		if p, ok := m.view[id]; ok {
+			out = append(out, p)
+		} else if c, ok := m.met[id]; ok {
+			out = append(out, c.peer)
+		}
+	}
+	for _, id := range sortedKeys(m.view) {
+		add(id)
+	}
+	for _, r := range m.rings.without(Ring{}) {
+		for _, h := range r.Hosts {
+			add(h.AllocID)
+		}
+	}
+	return out
+}
+
+// forget drops what can no longer matter, so that a long job with many
+// allocations does not grow.
+func (m *Machine) forget() {
+	for k, t := range m.dropped {
+		if m.now-t > m.cfg.Hold && m.now-m.first > m.cfg.Hold {
+			delete(m.dropped, k) // absentSince says long enough without it
+		}
+	}
+	rings := m.rings.without(Ring{})
+	inRing := func(id string) bool {
+		for _, r := range rings {
+			if r.Has(id) {
+				return true
+			}
+		}
+		return false
+	}
+	for id := range m.met {
+		if _, ok := m.view[id]; !ok && !inRing(id) && id != m.leader.AllocID {
+			delete(m.met, id)
+			delete(m.refused, id)
+			delete(m.acked, id)
+		}
+	}
+	for p := range m.dead {
+		if _, ok := m.view[p.AllocID]; !ok && !inRing(p.AllocID) {
+			delete(m.dead, p)
+		}
+	}
+}
+
+func (m *Machine) jitter(d time.Duration) time.Duration {
+	return d/2 + time.Duration(m.rnd.Int64N(int64(d)+1))
+}
+
+func (m *Machine) flush() []Action {
+	out := m.out
+	m.out = nil
+	return out
+}

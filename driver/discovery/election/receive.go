@@ -1,0 +1,147 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package election
+
+import "time"
+
+// Receive answers a peer's request.
+func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
+	m.now = now
+	if m.overtaken(req.State) {
+		return Reply{State: m.state()}, nil // overtaken by its successor
+	}
+	m.learn(req.State)
+	m.keepUp()
+	from := req.State.process()
+	ok := false
+	switch req.Kind {
+	case Hello:
+		ok = true
+		m.hello(req.State)
+	case Promise:
+		ok = m.promise(req)
+	case Lead:
+		if ok = m.obeys(req.Term, from); ok {
+			m.obey(req.State, req.Term)
+		}
+	case Accept:
+		// One who knows a ring that the leader does not has to tell it first.
+		if m.obeys(req.Term, from) {
+			m.obey(req.State, req.Term)
+			if ok = req.State.Rings.propose(req.Ring).covers(m.rings); ok {
+				m.rings = m.rings.propose(req.Ring)
+			}
+		}
+	}
+	r := Reply{OK: ok, State: m.state()}
+	return r, m.flush()
+}
+
+// hello looks at what a peer says of itself.
+func (m *Machine) hello(s State) {
+	switch {
+	case m.phase == leading:
+		m.outranked(s)
+	case m.phase == following && s.Lost >= m.leaderTerm && s.From.AllocID != m.leader.AllocID:
+		m.checkLeader()
+	}
+}
+
+// promise answers a candidate: no while there is a leader, unless it is the
+// candidate itself.
+func (m *Machine) promise(req Request) bool {
+	from := req.State.From.AllocID
+	if req.Term <= m.promised {
+		return false
+	}
+	if m.phase == leading {
+		return false
+	}
+	if m.phase == following && m.leader.AllocID != from {
+		if req.State.Lost >= m.leaderTerm {
+			m.checkLeader()
+		}
+		return false
+	}
+	if m.leader.AllocID == m.cfg.Self.AllocID { // a leader that was raising its term
+		m.dropLeader()
+	}
+	m.grant(req.Term, req.State.process())
+	return true
+}
+
+// obey follows the sender of a Lead or Accept.
+func (m *Machine) obey(s State, term uint64) {
+	if m.phase == following && m.promisedTo == s.process() && m.leaderTerm == term {
+		return
+	}
+	m.follow(s, term)
+}
+
+// Answer takes in how a call ended; r counts when it was Answered.
+func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Action {
+	m.now = now
+	c, ok := m.calls[id]
+	if !ok {
+		return nil
+	}
+	delete(m.calls, id)
+	to := c.to.AllocID
+	if o == Answered && (r.State.From.AllocID != to || m.overtaken(r.State)) {
+		o = Unknown // another agent at that address, or an answer that was overtaken
+	}
+	switch o {
+	case Answered:
+		m.learn(r.State)
+		if c.kind != Hello && r.State.Promised == m.promised && r.State.PromisedTo == m.self() {
+			m.rings = m.rings.merge(r.State.Rings)
+		}
+		m.keepUp()
+	case Refused:
+		m.bury(to)
+	default:
+		delete(m.refused, to)
+	}
+	if m.round != nil && c.round == m.round {
+		a := m.round.peers[to]
+		a.outcome, a.ok, a.state = o, r.OK, r.State
+		if m.phase == seeking {
+			m.considerSeek()
+		} else {
+			m.considerPromise()
+		}
+		return m.flush()
+	}
+	switch {
+	case c.check:
+		m.checked(c, o, r.State)
+	case c.kind == Lead:
+		m.answeredLead(c, o, r)
+	case c.kind == Accept:
+		m.answeredAccept(c, o, r)
+	}
+	m.considerForm()
+	return m.flush()
+}
+
+// overtaken reports whether the sender's process is known to be dead.
+func (m *Machine) overtaken(s State) bool {
+	return m.dead[s.process()] || s.Process < m.met[s.From.AllocID].process
+}
+
+// bury keeps in mind that nothing listens where the allocation's agent did: its
+// process is dead, in whatever ring it was.
+func (m *Machine) bury(allocID string) {
+	m.refused[allocID] = true
+	if c, ok := m.met[allocID]; ok {
+		m.dead[Process{allocID, c.process}] = true
+	}
+	for _, r := range m.rings.without(Ring{}) {
+		for _, h := range r.Hosts {
+			if h.AllocID == allocID {
+				m.dead[h.process()] = true
+			}
+		}
+	}
+}

@@ -1,0 +1,209 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package election
+
+import "time"
+
+// patience is the number of rounds an agent waits for one that goes before it.
+const patience = 3
+
+// round is one round of questions, Hello or Promise, to all peers.
+type round struct {
+	term  uint64
+	peers map[string]*answer
+}
+
+// answer is what became of one question; outcome 0 means it is on its way.
+type answer struct {
+	peer    Peer
+	outcome Outcome
+	ok      bool
+	state   State
+}
+
+func (r *round) pending(but func(Peer) bool) bool {
+	for _, a := range r.peers {
+		if a.outcome == 0 && !but(a.peer) {
+			return true
+		}
+	}
+	return false
+}
+
+func nobody(Peer) bool { return false }
+
+func (m *Machine) ask(p Peer, kind Kind) {
+	m.round.peers[p.AllocID] = &answer{peer: p}
+	m.send(p, Request{Kind: kind, Term: m.round.term}, call{round: m.round})
+}
+
+// seek starts a round of Hellos.
+func (m *Machine) seek() {
+	m.phase = seeking
+	m.round = &round{term: m.promised, peers: make(map[string]*answer)}
+	for _, p := range m.targets() {
+		m.ask(p, Hello)
+	}
+	m.considerSeek()
+}
+
+// pause ends the round without a leader. The first pauses are short.
+func (m *Machine) pause() {
+	m.phase, m.round = paused, nil
+	m.wake = m.now + m.jitter(m.cfg.Retry>>max(0, 3-m.tries))
+	m.tries++
+}
+
+// considerSeek looks at the answers so far: follow, stand, ask on or give up.
+func (m *Machine) considerSeek() {
+	r := m.round
+	for _, id := range sortedKeys(r.peers) {
+		a := r.peers[id]
+		if a.outcome != Answered {
+			continue
+		}
+		s := a.state
+		if s.Leads() && m.obeys(s.LeaderTerm, s.process()) {
+			m.follow(s, s.LeaderTerm)
+			return
+		}
+		if l := s.Leader.AllocID; l != "" && l != m.cfg.Self.AllocID && r.peers[l] == nil {
+			m.ask(s.Leader, Hello)
+		}
+	}
+	lower := func(p Peer) bool { // they cannot change what this agent does
+		return m.lost > 0 && p.AllocID == m.lostID ||
+			m.met[p.AllocID].process != 0 && m.cfg.Self.Before(p) && !m.namedLeader(p)
+	}
+	if r.pending(lower) {
+		return
+	}
+	if m.mayStand() && m.consent(m.rings.without(Ring{}), m.answers(m.willing), strictness{}) == nil {
+		m.promiseAll()
+		return
+	}
+	if !r.pending(nobody) {
+		m.pause()
+	}
+}
+
+// namedLeader reports whether one of the answers names the peer as leader.
+func (m *Machine) namedLeader(p Peer) bool {
+	for _, a := range m.round.peers {
+		if a.outcome == Answered && a.state.Leader.AllocID == p.AllocID {
+			return true
+		}
+	}
+	return false
+}
+
+// mayStand reports whether this agent should stand: no agent that answered and
+// could lead goes before it, or those have had their chance.
+func (m *Machine) mayStand() bool {
+	if !m.standing() {
+		return false
+	}
+	if m.tries > patience {
+		return true
+	}
+	for _, a := range m.round.peers {
+		if a.outcome == Answered && a.state.Standing && a.state.From.Before(m.cfg.Self) {
+			return false
+		}
+	}
+	return true
+}
+
+// answers sorts a round's outcomes by whether they say yes.
+func (m *Machine) answers(yes func(*answer) bool) answers {
+	out := answers{agreed: map[string]uint64{m.cfg.Self.AllocID: m.cfg.Process}, refused: make(map[string]bool)}
+	for id, a := range m.round.peers {
+		switch {
+		case a.outcome == Refused:
+			out.refused[id] = true
+		case a.outcome == Answered && yes(a):
+			out.agreed[id] = a.state.Process
+		}
+	}
+	return out
+}
+
+// willing reports whether the peer would promise, as far as its Hello tells.
+func (m *Machine) willing(a *answer) bool {
+	l := a.state.Leader.AllocID
+	return l == "" || l == m.cfg.Self.AllocID
+}
+
+// promiseAll starts a round of promises for a term above all seen, and above
+// those that nobody left remembers: terms follow the wall clock. A leader
+// that does so to raise its term stays the leader meanwhile.
+func (m *Machine) promiseAll() {
+	m.highest = max(m.highest+1, m.rings.Last().Term+1, m.cfg.Epoch+uint64(m.now/time.Millisecond))
+	m.promised, m.promisedTo = m.highest, m.self()
+	m.phase = promising
+	m.round = &round{term: m.promised, peers: make(map[string]*answer)}
+	for _, p := range m.targets() {
+		m.ask(p, Promise)
+	}
+	m.considerPromise()
+}
+
+// considerPromise leads as soon as the promises suffice.
+func (m *Machine) considerPromise() {
+	promised := m.answers(func(a *answer) bool { return a.ok })
+	if m.consent(m.rings.without(Ring{}), promised, strictness{}) == nil {
+		m.lead()
+		return
+	}
+	if m.round.pending(nobody) {
+		return
+	}
+	if m.leader.AllocID != "" {
+		m.dropLeader() // it could not raise its term
+	}
+	m.pause()
+}
+
+// obeys reports whether this agent may follow the peer at the term.
+func (m *Machine) obeys(term uint64, p Process) bool {
+	return term > m.promised || (term == m.promised && m.promisedTo == p)
+}
+
+// follow makes the sender of s the leader. The caller has checked obeys.
+func (m *Machine) follow(s State, term uint64) {
+	m.endForm(ErrDeposed)
+	m.promised, m.promisedTo = term, s.process()
+	m.highest = max(m.highest, term)
+	m.phase, m.round, m.tries, m.checking = following, nil, 0, false
+	m.setLeader(s.From, term)
+}
+
+// grant promises the term to a candidate and leaves it time to lead.
+func (m *Machine) grant(term uint64, p Process) {
+	m.promised, m.promisedTo = term, p
+	m.highest = max(m.highest, term)
+	if m.phase != following && m.phase != waiting {
+		m.phase, m.round = paused, nil
+		m.wake = m.now + m.cfg.Retry + m.jitter(m.cfg.Retry)
+	}
+}
+
+// checkLeader asks the leader whether it still leads, once at a time.
+func (m *Machine) checkLeader() {
+	if m.phase == following && !m.checking {
+		m.checking = true
+		m.send(m.leader, Request{Kind: Hello, Term: m.leaderTerm}, call{check: true})
+	}
+}
+
+// checked takes the leader's answer to checkLeader.
+func (m *Machine) checked(c call, o Outcome, s State) {
+	m.checking = false
+	if m.phase != following || c.term != m.leaderTerm || c.to.AllocID != m.leader.AllocID {
+		return
+	}
+	if o != Answered || !s.Leads() {
+		m.loseLeader()
+	}
+}

@@ -1,0 +1,386 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package election
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// sim runs agents, their network and the registry in virtual time.
+type sim struct {
+	rnd     *rand.Rand
+	now     time.Duration
+	queue   events
+	seq     int
+	process uint64
+	index   uint64
+	reg     map[string]Peer // what Nomad has registered
+	agents  map[string]*agent
+	cut     map[[2]string]bool // links that lose everything
+	away    map[string]bool    // agents that cannot reach the registry
+	formed  []formed
+	bad     string // the first broken promise
+	loss    float64
+	log     []string
+}
+
+// agent is one process and what the driver's agent does around a Machine.
+type agent struct {
+	id      string
+	process uint64
+	m       *Machine
+	alive   bool
+	tick    time.Duration
+	leads   Leadership
+}
+
+// formed is a ring that was allowed, with the rings it was built on.
+type formed struct {
+	ring  Ring
+	bases []Ring
+}
+
+type event struct {
+	at  time.Duration
+	seq int
+	do  func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || (e[i].at == e[j].at && e[i].seq < e[j].seq)
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	old := *e
+	x := old[len(old)-1]
+	*e = old[:len(old)-1]
+	return x
+}
+
+func newSim(seed uint64) *sim {
+	return &sim{
+		rnd: rand.New(rand.NewPCG(seed, 1)), reg: make(map[string]Peer), agents: make(map[string]*agent),
+		cut: make(map[[2]string]bool), away: make(map[string]bool),
+	}
+}
+
+func (s *sim) after(d time.Duration, do func()) {
+	s.seq++
+	heap.Push(&s.queue, event{s.now + d, s.seq, do})
+}
+
+func (s *sim) random(upTo time.Duration) time.Duration {
+	return time.Duration(s.rnd.Int64N(int64(upTo) + 1))
+}
+
+// run lets time pass.
+func (s *sim) run(d time.Duration) {
+	end := s.now + d
+	for len(s.queue) > 0 && s.queue[0].at <= end {
+		e := heap.Pop(&s.queue).(event)
+		s.now = e.at
+		e.do()
+	}
+	s.now = end
+}
+
+func (s *sim) logf(format string, args ...any) {
+	s.log = append(s.log, fmt.Sprintf("%8s ", s.now.Round(ms/10))+fmt.Sprintf(format, args...))
+}
+
+func link(a, b string) [2]string {
+	if a > b {
+		a, b = b, a
+	}
+	return [2]string{a, b}
+}
+
+// register is what Nomad does when it starts an allocation.
+func (s *sim) register(id string) {
+	s.index++
+	s.reg[id] = Peer{AllocID: id, Group: "g", Index: -1, Addr: id, Registered: s.index}
+	s.logf("register %s as %d", id, s.index)
+}
+
+func (s *sim) deregister(id string) {
+	if _, ok := s.reg[id]; ok {
+		s.index++
+		delete(s.reg, id)
+		s.logf("deregister %s", id)
+	}
+}
+
+// start runs a new process of the allocation, in place of the old one.
+func (s *sim) start(id string) {
+	s.process++
+	a := &agent{id: id, process: s.process, alive: true}
+	if old := s.agents[id]; old != nil {
+		old.alive = false
+	}
+	a.m = New(Config{
+		Self:    Peer{AllocID: id, Group: "g", Index: int(id[0] - 'a'), Addr: id},
+		Process: a.process, Retry: 300 * ms, Fresh: 2 * time.Second, Hold: 2500 * ms, Advice: 15 * time.Second,
+	})
+	s.agents[id] = a
+	s.logf("start %s", id)
+	s.poll(a)
+}
+
+func (s *sim) kill(id string) {
+	if a := s.agents[id]; a != nil && a.alive {
+		a.alive = false
+		s.logf("kill %s", id)
+	}
+}
+
+// poll reads the registry for ever, as a blocking query does.
+func (s *sim) poll(a *agent) {
+	if !a.alive {
+		return
+	}
+	s.read(a)
+	s.after(20*ms+s.random(600*ms), func() { s.poll(a) })
+}
+
+// read asks the registry once: the content is of some time between the question
+// and the answer.
+func (s *sim) read(a *agent) {
+	asked := s.now
+	s.after(s.random(20*ms), func() {
+		if s.away[a.id] {
+			return
+		}
+		v := View{At: asked, Index: s.index}
+		for _, id := range sortedKeys(s.reg) {
+			v.Peers = append(v.Peers, s.reg[id])
+		}
+		late := s.random(20 * ms)
+		if s.rnd.IntN(20) == 0 {
+			late = s.random(3 * time.Second)
+		}
+		s.after(late, func() {
+			if a.alive {
+				s.do(a, a.m.View(s.now, v))
+			}
+		})
+	})
+}
+
+// do carries out what a machine wants.
+func (s *sim) do(a *agent, acts []Action) {
+	for _, act := range acts {
+		switch act := act.(type) {
+		case Call:
+			s.call(a, act)
+		case Refresh:
+			s.read(a)
+		case Follow:
+			a.leads = act.Leadership
+			s.logf("%s follows %q at %d", a.id, act.Leadership.Leader.AllocID, act.Leadership.Term)
+			if l := act.Leadership; l.Leader.AllocID != "" && !l.Self {
+				s.session(a, l)
+			}
+		case Formed:
+			s.logf("%s formed %v: %v", a.id, act.Ring, act.Err)
+			if act.Err == nil {
+				s.check(a, act)
+			}
+		}
+	}
+	s.arm(a)
+}
+
+func (s *sim) arm(a *agent) {
+	next, ok := a.m.Next()
+	if !ok || next == a.tick {
+		return
+	}
+	a.tick = next
+	s.after(max(0, next-s.now), func() {
+		if a.alive && a.tick == next {
+			a.tick = 0
+			s.do(a, a.m.Tick(s.now))
+		}
+	})
+}
+
+// session watches the leader as an agent's stream does: it breaks some time
+// after the leader has died, was cut off, or leads no more.
+func (s *sim) session(a *agent, l Leadership) {
+	s.after(s.random(400*ms), func() {
+		if !a.alive || a.leads != l {
+			return
+		}
+		leader := s.agents[l.Leader.AllocID]
+		if leader.alive && !s.cut[link(a.id, leader.id)] && leader.m.Leadership().Self {
+			s.session(a, l)
+			return
+		}
+		s.do(a, a.m.LeaderLost(s.now, l.Term))
+	})
+}
+
+// call carries a request there and the reply back, or neither.
+func (s *sim) call(a *agent, c Call) {
+	end := func(o Outcome, r Reply) {
+		if a.alive {
+			s.do(a, a.m.Answer(s.now, c.ID, o, r))
+		}
+	}
+	lost := func() bool { return s.cut[link(a.id, c.To.AllocID)] || s.rnd.Float64() < s.loss }
+	delay := func() time.Duration {
+		if s.rnd.IntN(30) == 0 {
+			return s.random(900 * ms)
+		}
+		return s.random(5 * ms)
+	}
+	limit := s.now + time.Second
+	timeout := func() { s.after(max(0, limit-s.now), func() { end(Unknown, Reply{}) }) }
+	if lost() {
+		timeout()
+		return
+	}
+	s.after(delay(), func() {
+		b := s.agents[c.To.AllocID]
+		if b == nil || !b.alive {
+			end(Refused, Reply{})
+			return
+		}
+		reply, acts := b.m.Receive(s.now, c.Request)
+		s.do(b, acts)
+		back := delay()
+		if lost() || s.now+back > limit {
+			timeout()
+			return
+		}
+		s.after(back, func() { end(Answered, reply) })
+	})
+}
+
+// tryForm lets the agent, if it leads, ask for a ring of some of its followers.
+func (s *sim) tryForm(id string, all bool) {
+	a := s.agents[id]
+	if a == nil || !a.alive || !a.m.Leadership().Self {
+		return
+	}
+	var hosts []string
+	for _, other := range sortedKeys(s.agents) {
+		b := s.agents[other]
+		if b.alive && b.m.Leadership().Leader.AllocID == id && (all || s.rnd.IntN(3) > 0) {
+			hosts = append(hosts, other)
+		}
+	}
+	if !all {
+		s.rnd.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
+	}
+	s.logf("%s asks for %v", id, hosts)
+	s.do(a, a.m.Form(s.now, a.m.Rings().generation()+1, hosts))
+}
+
+// lostHost reports whether Nomad knows that the host trains no more: its process
+// is dead, or its registration has gone.
+func (s *sim) lostHost(h Host) bool {
+	a := s.agents[h.AllocID]
+	if a == nil || !a.alive || a.process != h.Process {
+		return true
+	}
+	p, ok := s.reg[h.AllocID]
+	return !ok || p.Registered != h.Registered
+}
+
+// check holds a newly formed ring against all formed before it: it must descend
+// from each, unless no host of that one is left in Nomad's eyes.
+func (s *sim) check(a *agent, done Formed) {
+	ring := done.Ring
+	f := formed{ring: ring, bases: done.on}
+	for _, old := range s.formed {
+		if s.descends(f, old.ring) {
+			continue
+		}
+		for _, h := range old.ring.Hosts {
+			if !s.lostHost(h) && s.bad == "" {
+				s.bad = fmt.Sprintf("at %s %s formed %v on %v beside %v, whose host %s lives", s.now, a.id, ring, done.on, old.ring, h.AllocID)
+			}
+		}
+	}
+	for _, old := range s.formed {
+		if old.ring.Compare(ring) == 0 && s.bad == "" {
+			s.bad = fmt.Sprintf("%v formed twice", ring)
+		}
+	}
+	s.formed = append(s.formed, f)
+}
+
+func (s *sim) descends(f formed, from Ring) bool {
+	for _, b := range f.bases {
+		if b.Compare(from) == 0 {
+			return true
+		}
+		for _, o := range s.formed {
+			if o.ring.Compare(b) == 0 && s.descends(o, from) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// calm heals everything and reports whether the agents agree within d.
+func (s *sim) calm(d time.Duration) error {
+	s.cut, s.away, s.loss = make(map[[2]string]bool), make(map[string]bool), 0
+	s.run(11 * time.Second) // what was under way
+	for _, id := range sortedKeys(s.agents) {
+		if _, ok := s.reg[id]; !ok && s.agents[id].alive {
+			s.register(id) // its node is back
+		}
+	}
+	s.run(d)
+	var live []string
+	stands := false
+	for _, id := range sortedKeys(s.agents) {
+		if s.agents[id].alive {
+			live = append(live, id)
+			stands = stands || !s.agents[id].m.leaving
+		}
+	}
+	if !stands {
+		return nil
+	}
+	leader := s.agents[live[0]].m.Leadership().Leader.AllocID
+	for _, id := range live {
+		if l := s.agents[id].m.Leadership().Leader.AllocID; l == "" || l != leader {
+			return fmt.Errorf("%s follows %q, %s follows %q", live[0], leader, id, l)
+		}
+	}
+	if !slices.Contains(live, leader) {
+		return fmt.Errorf("all follow %s, which is dead", leader)
+	}
+	n := len(s.formed)
+	for range 3 { // the first may learn of rings that were forgotten
+		if len(s.formed) == n {
+			s.tryForm(s.agents[live[0]].m.Leadership().Leader.AllocID, true)
+			s.run(10 * time.Second)
+		}
+	}
+	if len(s.formed) == n {
+		return fmt.Errorf("leader %s forms no ring: %v", leader, s.agents[leader].m.Forming(s.now))
+	}
+	if got := s.formed[n].ring; len(got.Hosts) != len(live) {
+		return fmt.Errorf("ring %v has not all of %v", got, live)
+	}
+	return nil
+}
+
+func (s *sim) history() string { return strings.Join(s.log, "\n") }
