@@ -21,4 +21,5 @@ var registry = []entry{
 	gandivaEntry,
 	oasisEntry,
 	weightedFairEntry,
+	koloEntry,
 }

@@ -10,12 +10,12 @@ import (
 	"sort"
 )
 
-// PriorExponent is how throughput is believed to grow with the number of
-// workers while nothing is measured: n workers do n^PriorExponent times the
-// steps of one. Data-parallel training on consolidated GPUs mostly lies
-// between 0.75 and 1; too high a prior costs one resize that a measurement
-// then takes back, too low a prior keeps a job from ever being measured.
-const PriorExponent = 0.9
+// PriorSerial is the part of a step that is believed not to get faster with
+// more workers while nothing is measured (Amdahl): n workers are taken to do
+// n/(1+PriorSerial·(n-1)) times the steps of one. See docs/policy-research.md
+// for how it was chosen: too low a value costs GPUs on jobs that do not
+// scale, too high a one keeps jobs from ever being measured at larger sizes.
+const PriorSerial = 0.05
 
 // doublingError is the relative error assumed for a size one doubling away
 // from the nearest measured one.
@@ -44,18 +44,19 @@ type Point struct {
 // Unmeasured sizes are filled in throughput v(n) = 1/t(n):
 //
 //   - between two measured sizes, on the straight line between them;
-//   - below the smallest, v falls as n^PriorExponent;
-//   - above the largest, v grows as n^b, where b is the exponent between the
-//     largest size and one of at most half of it (else the smallest), held
-//     between 0 and PriorExponent: a curve that already bends goes on
-//     bending, and one past its peak stays flat, which ends growth there;
+//   - below the smallest, v follows the prior p(n);
+//   - above the largest, v grows as p(n)^b, where b compares the growth
+//     between the largest size and one of at most half of it (else the
+//     smallest) with the prior's, held between 0 and 1: a curve that already
+//     bends goes on bending, and one past its peak stays flat, which ends
+//     growth there;
 //   - with no measurement at all t(1) is taken as 1 s, so that Speedup means
 //     something but Time does not (see Measured).
 type Curve struct {
 	points []Point
 	dense  []float64 // step time at 1, 2, …; known or filled in
 	first  float64   // step time at 1
-	tail   float64   // exponent above the largest measured size
+	tail   float64   // exponent of the prior above the largest measured size
 }
 
 // NewCurve makes a curve of measured points, in any order. Points that
@@ -99,14 +100,14 @@ func (c *Curve) fill() {
 		return
 	}
 	last := c.points[len(c.points)-1]
-	c.tail = PriorExponent
+	c.tail = 1
 	if len(c.points) > 1 {
 		// The nearest point at half the size or less: closer ones would
 		// make the exponent mostly noise.
 		i := sort.Search(len(c.points), func(i int) bool { return c.points[i].Size > last.Size/2 }) - 1
 		near := c.points[max(i, 0)]
-		b := math.Log(near.StepTime/last.StepTime) / math.Log(float64(last.Size)/float64(near.Size))
-		c.tail = min(max(b, 0), PriorExponent)
+		b := math.Log(near.StepTime/last.StepTime) / math.Log(prior(last.Size)/prior(near.Size))
+		c.tail = min(max(b, 0), 1)
 	}
 	n := min(last.Size, denseLimit)
 	dense := make([]float64, n)
@@ -117,18 +118,24 @@ func (c *Curve) fill() {
 	c.first = dense[0]
 }
 
+// prior is the speed-up believed in before anything is measured.
+func prior(n int) float64 {
+	x := float64(n)
+	return x / (1 + PriorSerial*(x-1))
+}
+
 // compute is Time without the table.
 func (c *Curve) compute(n int) float64 {
 	i := sort.Search(len(c.points), func(i int) bool { return c.points[i].Size >= n })
 	switch {
 	case i == len(c.points):
 		p := c.points[i-1]
-		return p.StepTime * math.Pow(float64(p.Size)/float64(n), c.tail)
+		return p.StepTime * math.Pow(prior(p.Size)/prior(n), c.tail)
 	case c.points[i].Size == n:
 		return c.points[i].StepTime
 	case i == 0:
 		p := c.points[0]
-		return p.StepTime * math.Pow(float64(p.Size)/float64(n), PriorExponent)
+		return p.StepTime * prior(p.Size) / prior(n)
 	}
 	a, b := c.points[i-1], c.points[i]
 	w := float64(n-a.Size) / float64(b.Size-a.Size)
@@ -145,7 +152,7 @@ func (c *Curve) Time(n int) float64 {
 		return math.Inf(1)
 	}
 	if len(c.points) == 0 {
-		return math.Pow(float64(n), -PriorExponent)
+		return 1 / prior(n)
 	}
 	return c.compute(n)
 }

@@ -29,12 +29,12 @@ func TestCurve_Prior(t *testing.T) {
 	var none Curve
 	must.False(t, none.Measured())
 	must.Eq(t, 1, none.Time(1))
-	must.InDelta(t, math.Pow(8, PriorExponent), none.Speedup(8), 1e-12)
+	must.InDelta(t, 8/1.35, none.Speedup(8), 1e-12)
 
 	one := NewCurve(Point{Size: 2, StepTime: 3})
 	must.True(t, one.Measured())
-	must.Eq(t, 3*math.Pow(2, PriorExponent), one.Time(1))
-	must.InDelta(t, math.Pow(2, PriorExponent), one.Time(2)/one.Time(4), 1e-12)
+	must.InDelta(t, 3*2/1.05, one.Time(1), 1e-12)
+	must.InDelta(t, (4/1.15)/(2/1.05), one.Time(2)/one.Time(4), 1e-12)
 }
 
 func TestCurve_BetweenMeasuredSizesThroughputIsLinear(t *testing.T) {

@@ -90,6 +90,7 @@ var variants = map[string][]string{
 	"elasticflow":      {"powers_of_two=false"},
 	"oasis":            {"slot=10, slots=3", "low=0.001, high=0.01"},
 	"weighted-fair":    {"shares={red=3, blue=0.5}", "borrow=false, shares={red=3, green=2}"},
+	"kolo":             {"fairness=0, patience=0", "explore=1.5, horizon=1e9"},
 	"afs-l":            {"blind=true", "restart_cap=2", "always=true"},
 }
 

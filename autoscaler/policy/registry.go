@@ -119,7 +119,7 @@ func Names() []string {
 }
 
 // Default is the policy used where none is named.
-const Default = "fifo"
+const Default = "kolo"
 
 // Describe returns what a user should know of a policy.
 func Describe(name string) (Info, bool) {

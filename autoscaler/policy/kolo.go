@@ -1,0 +1,264 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// kolo is Kolo's own policy and the default. It needs no declared length, no
+// curve known beforehand and no hint from users, and uses each where given.
+//
+// It maximises the sum over jobs of weight × speed-up^(1-fairness), where
+//
+//   - the weight falls with the service a job received (or, where declared,
+//     with its remaining work), because a job that ran long will probably run
+//     long still, and rises with the time a job spent waiting, so that nobody
+//     starves;
+//   - the power below one makes a first GPU worth more than a tenth one, more
+//     than the curve alone says: more jobs run at once, at sizes where they
+//     are efficient;
+//   - the speed-up at any size but the present one is cut by what the resize
+//     costs, spread over the time the new size is expected to last. With
+//     resizes of a second almost every gain is taken; with a minute, few;
+//   - a job may grow to twice the largest size it was measured at (at first
+//     to its preferred size), so that a wrong guess of the curve costs one
+//     step and not half the cluster.
+//
+// The sum is maximised along the upper concave hull of each job's value,
+// which passes over dips of measured curves and keeps small differences from
+// causing resizes. How the parameters were found, and what did not work, is
+// in docs/policy-research.md.
+type kolo struct{ koloOptions }
+
+type koloOptions struct {
+	Fairness float64 `hcl:"fairness,optional" doc:"how much a job's further speed-up loses worth: 0 maximises the sum of speed-ups, towards 1 every job gets some"`
+	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
+	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service below which jobs of unknown length count as equally short"`
+	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself"`
+	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest one measured"`
+	Patience float64 `hcl:"patience,optional" doc:"a job's weight doubles when it waited this many times as long as it ran; 0 never"`
+	Period   float64 `hcl:"period,optional" doc:"while jobs wait, plan anew after so many seconds even if nothing happens"`
+}
+
+func (o koloOptions) check() (string, string) {
+	switch {
+	case !(o.Fairness >= 0 && o.Fairness < 1):
+		return "fairness", "must be at least 0 and below 1"
+	case !(o.Age >= 0 && o.Age <= 4):
+		return "age", "must be between 0 and 4"
+	case !(o.Prior > 0):
+		return "prior", "must be positive"
+	case !(o.Horizon > 0):
+		return "horizon", "must be positive"
+	case !(o.Explore > 1):
+		return "explore", "must be above 1"
+	case !(o.Patience >= 0):
+		return "patience", "must not be negative"
+	case !(o.Period > 0):
+		return "period", "must be positive"
+	}
+	return "", ""
+}
+
+var koloEntry = define(Info{
+	Name:   "kolo",
+	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
+	Source: "Kolo; see docs/policy-research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
+	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
+}, koloOptions{Fairness: 0.25, Age: 0.55, Prior: 8000, Horizon: 350, Explore: 2, Patience: 8, Period: 600},
+	func(o koloOptions) Policy { return &kolo{o} })
+
+// koloState is when the last full plan was made.
+type koloState struct {
+	Planned float64 `json:"planned"`
+}
+
+// waitPrior is added to a job's run time where its waiting is compared with
+// it, so that jobs which hardly ran are not urgent at once.
+const waitPrior = 600
+
+// firstSize is how large a job without a preferred size may start.
+const firstSize = 4
+
+// leastResizeCost in seconds stands for the work a resize makes even where
+// it costs a job next to nothing.
+const leastResizeCost = 0.5
+
+// worstCut bounds how much of a new size's worth a resize may take.
+const worstCut = 0.9
+
+// Name implements Policy.
+func (*kolo) Name() string { return "kolo" }
+
+// Allocate implements Policy.
+func (k *kolo) Allocate(s *Snapshot) Decision {
+	var d Decision
+	pools := split(s, &d)
+	state := load[koloState](s)
+	waiting := slices.ContainsFunc(s.Jobs, func(j Job) bool { return j.Count == 0 })
+	due := waiting && s.Now-state.Planned >= k.Period
+	if s.Changed || due || !keep(&d, pools) {
+		state.Planned = s.Now
+		for _, p := range pools {
+			k.plan(s, p)
+		}
+		settle(&d, pools)
+	}
+	if slices.ContainsFunc(d.Allocations, func(a Allocation) bool { return a.Count == 0 }) {
+		d.wake(s.Now, state.Planned+k.Period)
+	}
+	save(&d, state)
+	return d
+}
+
+// step is one edge of the hull of a job's worth.
+type step struct {
+	c        *candidate
+	from, to int
+	tier     int     // steps of a higher tier go first
+	slope    float64 // worth per GPU
+}
+
+// plan divides the pool.
+func (k *kolo) plan(s *Snapshot, p *pool) {
+	p.pin()
+	lowest := math.MaxInt
+	for _, c := range p.jobs {
+		lowest = min(lowest, c.Priority)
+	}
+	steps := make([]step, 0, 4*len(p.jobs))
+	var h hull
+	for _, c := range p.jobs {
+		k.worth(s, c, p.free, &h)
+		for i := 1; i < len(h); i++ {
+			e := step{c: c, from: h[i-1].n, to: h[i].n, slope: h.slope(i), tier: lowest}
+			if e.from == 0 {
+				e.tier = c.Priority // decides who runs, not how large they grow
+			}
+			steps = append(steps, e)
+		}
+	}
+	slices.SortFunc(steps, func(a, b step) int {
+		switch {
+		case a.tier != b.tier:
+			return cmp.Compare(b.tier, a.tier)
+		case a.slope != b.slope:
+			return cmp.Compare(b.slope, a.slope)
+		case a.c != b.c:
+			return a.c.place - b.c.place
+		}
+		return a.from - b.from
+	})
+	var late []step
+	for _, e := range steps {
+		if e.c.n == e.from && !p.set(e.c, e.to) {
+			late = append(late, e)
+		}
+	}
+	// Of steps that did not fit whole, what fits, where that is still worth
+	// a resize.
+	for _, e := range late {
+		if p.free == 0 {
+			break
+		}
+		if k.worth(s, e.c, p.free, &h); len(h) > 1 {
+			p.set(e.c, h[1].n)
+		}
+	}
+	for _, c := range p.jobs {
+		c.why = c.explain()
+	}
+}
+
+// worth fills in the hull of what the sizes from the present one up are
+// worth to a job, as far as the free GPUs and what is known of it allow.
+func (k *kolo) worth(s *Snapshot, c *candidate, free int, h *hull) {
+	weight, cut := k.weight(s, c), k.cut(s, c)
+	power := 1 - k.Fairness
+	value := func(n int) float64 {
+		speed := c.speed(n)
+		if n != c.Count {
+			speed *= cut
+		}
+		return weight * math.Pow(speed, power) / power
+	}
+	h.reset(c.n, float64(c.cost(c.n)), value(c.n))
+	limit := k.limit(c)
+	for n := c.stride(c.n); n > 0 && n <= limit; n = c.stride(n) {
+		if c.cost(n)-c.cost(c.n) > free {
+			break
+		}
+		h.add(n, float64(c.cost(n)), value(n))
+	}
+	h.trim()
+}
+
+// weight is what one unit of a job's worth counts.
+func (k *kolo) weight(s *Snapshot, c *candidate) float64 {
+	weight := c.Weight
+	if !(weight > 0) {
+		weight = 1
+	}
+	if k.Patience > 0 {
+		waited := max(0, s.Now-c.Submit-c.RunTime)
+		weight *= 1 + waited/(k.Patience*(c.RunTime+waitPrior))
+	}
+	left, known := c.left()
+	if !known {
+		left = max(c.Attained, 0) + k.Prior
+	}
+	return weight * math.Pow(left, -k.Age)
+}
+
+// cut is the part of its speed that a job keeps after a resize, over the
+// time that the resize has to pay in.
+func (k *kolo) cut(s *Snapshot, c *candidate) float64 {
+	horizon := k.Horizon
+	if left, ok := c.left(); ok {
+		horizon = min(horizon, left/max(c.speed(c.Count), 1))
+	}
+	return 1 - min(worstCut, max(s.ResizeCost, leastResizeCost)/horizon)
+}
+
+// limit is the largest size worth trying: up to which the curve is known, or
+// one exploration step beyond.
+func (k *kolo) limit(c *candidate) int {
+	first := c.want
+	if c.Preferred <= 0 {
+		first = max(c.low, firstSize)
+	}
+	tried := k.Explore * float64(c.Curve.Largest())
+	return max(first, int(min(tried, float64(c.high))), c.Count)
+}
+
+// stride is the next size to look at: each one while they are few, then
+// about 3 % apart, and always the present size.
+func (c *candidate) stride(n int) int {
+	to := c.next(n)
+	if far := c.floor(n + n/32); to > 0 && far > to {
+		to = far
+	}
+	if n < c.Count && c.Count < to && c.floor(c.Count) == c.Count {
+		to = c.Count
+	}
+	return to
+}
+
+// explain says in a user's words why kolo gave a job its count.
+func (c *candidate) explain() string {
+	switch {
+	case c.n == 0:
+		return "other jobs gain more from the GPUs for now"
+	case c.n == c.Count:
+		return "keeps its size: no change would pay for its resize"
+	case c.n < c.Count:
+		return "other jobs gain more from these GPUs"
+	case !c.Curve.Known(c.n):
+		return "a size that is not measured yet and promises most per GPU"
+	}
+	return "gains more from these GPUs than other jobs would"
+}
