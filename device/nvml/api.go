@@ -133,7 +133,7 @@ type Sample struct {
 	Time time.Time
 
 	MemoryUsedMiB, MemoryTotalMiB *uint64
-	PowerW, PowerLimitW           *float64
+	PowerW                        *float64
 	TemperatureC                  *uint
 	MemoryTemperatureC            *uint
 	GPUUtil, MemoryUtil           *uint // percent
@@ -153,16 +153,32 @@ type Sample struct {
 	Recovery string
 
 	// The rest is only in a sample of all.
+	PowerLimitW               *float64
 	BAR1UsedMiB, BAR1TotalMiB *uint64
 	EncoderUtil, DecoderUtil  *uint // percent
 	CoreClockMHz              *uint
 	MemoryClockMHz            *uint
 	// Throttle is NVML's bit mask of reasons for lower clocks.
 	Throttle *uint64
+	// PCIeTxRate and PCIeRxRate are bytes per second, of drivers that have no
+	// PCIe counters.
+	PCIeTxRate, PCIeRxRate *float64
 	// Fabric is as in Facts, read again.
 	Fabric *Fabric
 	// Instances is the used memory of MIG instances in MiB, by UUID.
 	Instances map[string]uint64
+}
+
+// CopyRest takes what only a sample of all has from an earlier one.
+func (s *Sample) CopyRest(from Sample) {
+	s.PowerLimitW = from.PowerLimitW
+	s.BAR1UsedMiB, s.BAR1TotalMiB = from.BAR1UsedMiB, from.BAR1TotalMiB
+	s.EncoderUtil, s.DecoderUtil = from.EncoderUtil, from.DecoderUtil
+	s.CoreClockMHz, s.MemoryClockMHz = from.CoreClockMHz, from.MemoryClockMHz
+	s.Throttle = from.Throttle
+	s.PCIeTxRate, s.PCIeRxRate = from.PCIeTxRate, from.PCIeRxRate
+	s.Fabric = from.Fabric
+	s.Instances = from.Instances
 }
 
 // EventKind tells events apart.

@@ -144,6 +144,16 @@ func (g *realGPU) readRest(s *Sample) {
 	}
 	s.CoreClockMHz, s.MemoryClockMHz = clock(nvml.CLOCK_GRAPHICS), clock(nvml.CLOCK_MEM)
 	s.Throttle = ptr(get(g, "nvmlDeviceGetCurrentClocksThrottleReasons", g.d.GetCurrentClocksThrottleReasons))
+	if s.PCIeTx == nil {
+		// This call measures for 20 ms.
+		throughput := func(counter nvml.PcieUtilCounter) *float64 {
+			return ptr(get(g, "nvmlDeviceGetPcieThroughput", func() (float64, nvml.Return) {
+				kbps, ret := g.d.GetPcieThroughput(counter)
+				return float64(kbps) * 1000, ret
+			}))
+		}
+		s.PCIeTxRate, s.PCIeRxRate = throughput(nvml.PCIE_UTIL_TX_BYTES), throughput(nvml.PCIE_UTIL_RX_BYTES)
+	}
 	s.Fabric = g.fabric()
 	for _, in := range g.instances {
 		m, err := get(g, "nvmlDeviceGetMemoryInfo", in.d.GetMemoryInfo)

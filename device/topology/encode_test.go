@@ -84,7 +84,7 @@ func FuzzParse(f *testing.F) {
 
 func TestWriteTable(t *testing.T) {
 	var b strings.Builder
-	rows := []Row{{"GPU0", 0}, {"GPU1", 0}, {"GPU2", 1}, {"GPU3", -1}}
+	rows := []Row{{"GPU0", 0, "0"}, {"GPU1", 0, "0"}, {"GPU2", 1, "1"}, {"GPU3", -1, "1"}}
 	must.NoError(t, bridged(t).WriteTable(&b, rows))
 	must.Eq(t, strings.TrimLeft(`
       GPU0  GPU1  GPU2  GPU3  NUMA Affinity  Island

@@ -135,6 +135,20 @@ func (m *Matrix) Islands() [][]int { return m.islands }
 // Island returns the index in [Matrix.Islands] of the island of GPU i.
 func (m *Matrix) Island(i int) int { return m.island[i] }
 
+// Sub returns the matrix of some of the GPUs, in the order given. The islands
+// are those that the chosen GPUs make among themselves.
+func (m *Matrix) Sub(set []int) *Matrix {
+	s := &Matrix{n: len(set), links: make([]Link, len(set)*len(set)), egress: make([]int, len(set))}
+	for a, i := range set {
+		s.egress[a] = m.egress[i]
+		for b, j := range set {
+			s.links[a*s.n+b] = m.Link(i, j)
+		}
+	}
+	s.findIslands()
+	return s
+}
+
 // Joined tells that every pair of the set can reach each other's memory. A set
 // of one is joined.
 func (m *Matrix) Joined(set []int) bool {

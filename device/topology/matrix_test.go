@@ -86,3 +86,12 @@ func TestMatrixProperties(t *testing.T) {
 		}
 	})
 }
+
+func TestSub(t *testing.T) {
+	m := dgx1V(t)
+	s := m.Sub([]int{4, 0, 3})
+	must.Eq(t, "3;NV2,SYS,NV2", s.Encode())
+	must.Eq(t, [][]int{{0, 1, 2}}, s.Islands())
+	// Islands are counted among the chosen only: GPU 0, between these two, is out.
+	must.Eq(t, [][]int{{0}, {1}}, m.Sub([]int{4, 3}).Islands())
+}

@@ -16,6 +16,8 @@ type Row struct {
 	Label string
 	// NUMA is the NUMA node; -1 where it is not known.
 	NUMA int
+	// Island names the island.
+	Island string
 }
 
 // Legend explains the names in the table, in the order of their distance.
@@ -59,7 +61,7 @@ func (m *Matrix) WriteTable(w io.Writer, rows []Row) error {
 		if r.NUMA >= 0 {
 			numa = strconv.Itoa(r.NUMA)
 		}
-		island := strconv.Itoa(m.Island(i))
+		island := r.Island
 		if switched {
 			island += " (NVSwitch)"
 		}

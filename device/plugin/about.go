@@ -1,0 +1,61 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/device"
+	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+)
+
+const (
+	// Name is the name of the binary, by which an agent's plugin block refers
+	// to it.
+	Name = "nomad-device-nvtopo"
+
+	// pluginName is what the plugin calls itself towards Nomad, as
+	// nomad-device-nvidia does.
+	pluginName = "nvidia-gpu"
+
+	// Vendor and the type are those of nomad-device-nvidia, so that jobs that
+	// ask for nvidia/gpu find these devices.
+	vendor     = "nvidia"
+	deviceType = device.DeviceTypeGPU
+)
+
+// Version is set when a release is built.
+var Version = "0.1.0-dev"
+
+func pluginInfo() *base.PluginInfoResponse {
+	return &base.PluginInfoResponse{
+		Type:              base.PluginTypeDevice,
+		PluginApiVersions: []string{device.ApiVersion010},
+		PluginVersion:     Version,
+		Name:              pluginName,
+	}
+}
+
+// configSpec is the schema of the config block. Defaults are those of
+// [DefaultConfig]; they are filled in when the configuration is read.
+var configSpec = hclspec.NewObject(map[string]*hclspec.Spec{
+	"enabled": hclspec.NewDefault(
+		hclspec.NewAttr("enabled", "bool", false), hclspec.NewLiteral("true")),
+	"ignored_gpu_ids": hclspec.NewDefault(
+		hclspec.NewAttr("ignored_gpu_ids", "list(string)", false), hclspec.NewLiteral("[]")),
+	"fingerprint_period": hclspec.NewAttr("fingerprint_period", "string", false),
+	"group_by":           hclspec.NewAttr("group_by", "string", false),
+	"prometheus_address": hclspec.NewAttr("prometheus_address", "string", false),
+	"device_nodes": hclspec.NewDefault(
+		hclspec.NewAttr("device_nodes", "bool", false), hclspec.NewLiteral("true")),
+	"health": hclspec.NewBlock("health", false, hclspec.NewObject(map[string]*hclspec.Spec{
+		"enabled": hclspec.NewDefault(
+			hclspec.NewAttr("enabled", "bool", false), hclspec.NewLiteral("true")),
+		"interval":      hclspec.NewAttr("interval", "string", false),
+		"grace":         hclspec.NewAttr("grace", "string", false),
+		"healthy_after": hclspec.NewAttr("healthy_after", "string", false),
+		"xid_recovery":  hclspec.NewAttr("xid_recovery", "string", false),
+		"ignored_xids":  hclspec.NewAttr("ignored_xids", "list(number)", false),
+		"call_timeout":  hclspec.NewAttr("call_timeout", "string", false),
+	})),
+})

@@ -1,0 +1,203 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/device/nvml"
+	"github.com/kolo-nomad/kolo/device/topology"
+)
+
+// card is one GPU that was seen at least once.
+type card struct {
+	facts nvml.Facts
+	// gpu is nil while the GPU cannot be reached.
+	gpu nvml.GPU
+	// missing is why; nil while it can.
+	missing error
+}
+
+// unit is what can be given to a task: a whole GPU, or a MIG instance of it.
+type unit struct {
+	card     *card
+	instance *nvml.Instance
+}
+
+func (u unit) id() string {
+	if u.instance != nil {
+		return u.instance.UUID
+	}
+	return u.card.facts.UUID
+}
+
+// product is the name without the place, as nomad-device-nvidia has it.
+func (u unit) product() string {
+	if u.instance != nil {
+		return u.instance.Name
+	}
+	return u.card.facts.Name
+}
+
+func (u unit) memoryMiB() *uint64 {
+	if u.instance != nil {
+		return u.instance.MemoryMiB
+	}
+	return u.card.facts.MemoryMiB
+}
+
+// machine is what was read of the GPUs: those there and those that were.
+type machine struct {
+	driver nvml.Driver
+	// cards are ordered by PCI address.
+	cards []*card
+	pairs map[[2]string]topology.Pair
+	// listed is how many GPUs NVML has, ignored ones too.
+	listed int
+	// unread are errors of GPUs of which not even the UUID could be read.
+	unread []error
+}
+
+// errUnlisted is why a GPU is missing that NVML says nothing about.
+var errUnlisted = errors.New("NVML does not list the GPU any more")
+
+// readMachine reads all GPUs. A GPU that fails does not keep the others from
+// being read: it stays as it was known before, with the error. The error
+// returned is of NVML as a whole.
+func readMachine(lib nvml.Library, before machine, ignored []string) (machine, error) {
+	now := machine{pairs: map[[2]string]topology.Pair{}}
+	var err error
+	if now.driver, err = lib.Driver(); err != nil {
+		return before, err
+	}
+	n, err := lib.Count()
+	if err != nil {
+		return before, err
+	}
+	now.listed = n
+	for i := range n {
+		c, err := readCard(lib, i)
+		switch {
+		case err != nil && nvml.Gone(err):
+			return before, err
+		case err != nil:
+			now.unread = append(now.unread, fmt.Errorf("GPU %d: %w", i, err))
+		case !slices.Contains(ignored, c.facts.UUID):
+			c.facts.Instances = slices.DeleteFunc(c.facts.Instances, func(in nvml.Instance) bool {
+				return slices.Contains(ignored, in.UUID)
+			})
+			now.cards = append(now.cards, c)
+		}
+	}
+	now.keep(before)
+	slices.SortFunc(now.cards, func(a, b *card) int {
+		return cmp.Or(cmp.Compare(a.facts.Bus, b.facts.Bus), cmp.Compare(a.facts.UUID, b.facts.UUID))
+	})
+	return now, now.readPairs(lib, before)
+}
+
+func readCard(lib nvml.Library, index int) (*card, error) {
+	gpu, err := lib.GPU(index)
+	if err != nil {
+		return nil, err
+	}
+	f, err := gpu.Facts()
+	if err != nil {
+		return nil, err
+	}
+	return &card{facts: f, gpu: gpu}, nil
+}
+
+// keep adds the GPUs that were seen before and not now.
+func (m *machine) keep(before machine) {
+	for _, old := range before.cards {
+		there := slices.ContainsFunc(m.cards, func(c *card) bool { return c.facts.UUID == old.facts.UUID })
+		if there {
+			continue
+		}
+		lost := &card{facts: old.facts, missing: errUnlisted}
+		// A lost GPU answers with an error where its name would be. With one
+		// such error and one GPU missing it is clear whose it is.
+		if len(m.unread) == 1 {
+			lost.missing = m.unread[0]
+		}
+		m.cards = append(m.cards, lost)
+	}
+}
+
+// readPairs asks about every two GPUs that can be reached; of others it keeps
+// what was known. GPUs in MIG mode have no links to each other.
+func (m *machine) readPairs(lib nvml.Library, before machine) error {
+	for i, a := range m.cards {
+		for _, b := range m.cards[i+1:] {
+			key := [2]string{a.facts.UUID, b.facts.UUID}
+			if a.gpu == nil || b.gpu == nil {
+				if p, known := before.pairs[key]; known {
+					m.pairs[key] = p
+				}
+				continue
+			}
+			p, err := lib.Pair(a.gpu, b.gpu)
+			if err != nil {
+				if nvml.Gone(err) {
+					return err
+				}
+				// One of the two is in trouble, and its own reading will say so.
+				p = before.pairs[key]
+			}
+			m.pairs[key] = p
+		}
+	}
+	return nil
+}
+
+// incomplete tells that a GPU is known that has no handle.
+func (m *machine) incomplete() bool {
+	return len(m.unread) > 0 || slices.ContainsFunc(m.cards, func(c *card) bool { return c.gpu == nil })
+}
+
+// units lists what can be given to tasks, in the order of the PCI addresses.
+func (m *machine) units() []unit {
+	var us []unit
+	for _, c := range m.cards {
+		if !c.facts.MIG {
+			us = append(us, unit{card: c})
+			continue
+		}
+		for i := range c.facts.Instances {
+			us = append(us, unit{card: c, instance: &c.facts.Instances[i]})
+		}
+	}
+	return us
+}
+
+// matrix joins the units. MIG instances have no NVLink; those of one GPU are as
+// near as can be.
+func (m *machine) matrix(us []unit) *topology.Matrix {
+	gpus := make([]topology.GPU, len(us))
+	for i, u := range us {
+		gpus[i].Bus = u.card.facts.Bus
+		if u.instance != nil {
+			continue
+		}
+		gpus[i].Ports = u.card.facts.Ports
+		if f := u.card.facts.Fabric; f != nil && f.Ready {
+			gpus[i].Fabric = fmt.Sprintf("%s/%d", f.Cluster, f.Clique)
+		}
+	}
+	return topology.New(gpus, func(i, j int) topology.Pair {
+		a, b := us[i], us[j]
+		if a.card == b.card {
+			return topology.Pair{Path: topology.PathPIX, NoNVLink: true}
+		}
+		p := m.pairs[[2]string{a.card.facts.UUID, b.card.facts.UUID}]
+		if a.instance != nil || b.instance != nil {
+			p.NoNVLink, p.Peer = true, false
+		}
+		return p
+	})
+}

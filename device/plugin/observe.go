@@ -1,0 +1,286 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"errors"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/kolo-nomad/kolo/device/nvml"
+)
+
+// errStopped tells that a monitor has ended.
+var errStopped = errors.New("the GPU monitor has stopped")
+
+// refresh reads the whole machine anew.
+func (m *monitor) refresh(now time.Time) {
+	defer m.publish()
+	m.refreshed = now
+	if !m.connect() {
+		m.assess(now)
+		return
+	}
+	read, err := readMachine(m.lib, m.machine, m.cfg.IgnoredGPUIDs)
+	if err != nil {
+		m.away(now, err)
+		return
+	}
+	for _, err := range read.unread {
+		m.log.Warn("a GPU cannot be read", "error", err)
+	}
+	m.machine, m.dirty = read, true
+	m.syncHealth()
+	m.listen()
+	m.look(now, 0)
+}
+
+// syncHealth gives new units a state and forgets units that are no more, such
+// as MIG instances that were taken down.
+func (m *monitor) syncHealth() {
+	there := map[string]bool{}
+	for _, u := range m.machine.units() {
+		there[u.id()] = true
+		if m.health[u.id()] == nil {
+			m.health[u.id()] = newHealth(m.cfg.Health)
+		}
+	}
+	maps.DeleteFunc(m.health, func(id string, _ *health) bool { return !there[id] })
+}
+
+// connect opens NVML if it is not. It says so once when it cannot.
+func (m *monitor) connect() bool {
+	if m.open {
+		return true
+	}
+	err := m.lib.Open()
+	if err == nil {
+		m.open, m.problem = true, nil
+		m.log.Info("NVML is there")
+		return true
+	}
+	if m.problem == nil || m.problem.Error() != err.Error() {
+		m.log.Warn("NVML cannot be used; its GPUs are unhealthy until it can", "error", err)
+	}
+	m.problem = err
+	if nvml.Gone(err) && m.host.stale != nil && m.host.stale() {
+		m.host.restart("a new libnvidia-ml.so.1 was installed, which only a new process can load")
+	}
+	return false
+}
+
+// away notes that NVML has gone.
+func (m *monitor) away(now time.Time, err error) {
+	if m.problem == nil {
+		m.log.Warn("NVML has gone; its GPUs are unhealthy until it is back", "error", err)
+	}
+	m.disconnect(err)
+	m.assess(now)
+}
+
+// disconnect lets go of NVML. While a call hangs it stays open: a second user
+// in one process would only hang as well.
+func (m *monitor) disconnect(why error) {
+	if !m.open || !m.deafen() {
+		m.problem = why
+		return
+	}
+	// The error says nothing new when NVML has gone.
+	if err := m.lib.Close(); err != nil {
+		m.log.Debug("closing NVML", "error", err)
+	}
+	m.open, m.problem = false, why
+	for _, c := range m.machine.cards {
+		c.gpu = nil
+	}
+}
+
+// retryLost is how often a GPU that has no handle any more is looked for.
+const retryLost = 15 * time.Second
+
+// check is the regular look at everything.
+func (m *monitor) check(now time.Time) {
+	if !m.open {
+		m.refresh(now)
+		return
+	}
+	n, err := m.lib.Count()
+	if err != nil && (nvml.Gone(err) || errors.Is(err, nvml.Hung)) {
+		m.away(now, err)
+		m.publish()
+		return
+	}
+	m.problem = nil
+	switch {
+	case err == nil && n != m.machine.listed:
+		m.log.Info("the number of GPUs has changed", "before", m.machine.listed, "now", n)
+		m.refresh(now)
+	case m.listener == nil, m.machine.incomplete() && now.Sub(m.refreshed) >= retryLost:
+		m.refresh(now)
+	case m.cfg.Health.Enabled:
+		m.look(now, m.cfg.Health.Interval/2)
+	}
+}
+
+// look takes a sample of every GPU unless the last one is fresh enough, and
+// judges the health by it.
+func (m *monitor) look(now time.Time, maxAge time.Duration) {
+	defer m.publish()
+	if m.open && (m.looked.IsZero() || now.Sub(m.looked) >= maxAge) {
+		m.looked = now
+		if err := m.sample(now); err != nil {
+			m.away(now, err)
+			return
+		}
+	}
+	m.assess(now)
+}
+
+// sample reads every GPU. The error is of NVML as a whole.
+func (m *monitor) sample(now time.Time) error {
+	before := *m.readings.Load()
+	after := make(map[string]*reading, len(before))
+	defer func() { m.readings.Store(&after) }()
+	for _, c := range m.machine.cards {
+		id := c.facts.UUID
+		if c.gpu == nil {
+			continue
+		}
+		last := before[id]
+		all := last == nil || now.Sub(last.rest) >= restEvery
+		s, err := c.gpu.Sample(all)
+		if err != nil && nvml.Gone(err) {
+			return err
+		}
+		c.missing = err
+		if err == nil {
+			after[id] = last.next(s, all)
+			m.judge(now, c, after[id].sample)
+		}
+	}
+	return nil
+}
+
+// judge turns a sample into causes of trouble.
+func (m *monitor) judge(now time.Time, c *card, s nvml.Sample) {
+	is := func(b *bool) bool { return b != nil && *b }
+	memory := ""
+	switch {
+	case is(s.RemapFailed):
+		memory = "bad memory rows could not be remapped"
+	case is(s.RemapPending):
+		memory = "bad memory rows wait for a GPU reset to be remapped"
+	case is(s.RetiredPending):
+		memory = "bad memory pages wait for a reboot or GPU reset to be retired"
+	}
+	fabric := ""
+	if f := s.Fabric; f != nil && !f.Ready {
+		fabric = "NVLink fabric: " + f.Problem
+	}
+	m.each(c, func(h *health) {
+		h.set(now, causeMemory, memory)
+		h.set(now, causeRecovery, s.Recovery)
+		h.set(now, causeFabric, fabric)
+		if s.ECCUncorrected != nil {
+			h.uncorrected(now, *s.ECCUncorrected)
+		}
+	})
+}
+
+// assess settles the state of every unit.
+func (m *monitor) assess(now time.Time) {
+	away := ""
+	if !m.open || m.problem != nil {
+		away = "NVML is not available"
+		if m.problem != nil {
+			away = "NVML is not available: " + plain(m.problem)
+		}
+	}
+	for _, c := range m.machine.cards {
+		lost, call := "", ""
+		switch err := c.missing; {
+		case away != "" || err == nil:
+		case errors.Is(err, errUnlisted), errors.Is(err, nvml.GPULost), errors.Is(err, nvml.ResetRequired):
+			lost = plain(err)
+		default:
+			call = "the GPU does not answer: " + plain(err)
+		}
+		m.each(c, func(h *health) {
+			h.set(now, causeNVML, away)
+			if away != "" {
+				return // of the GPU nothing can be said
+			}
+			if lost == "" && h.has(causeLost) {
+				h.cameBack()
+			}
+			h.set(now, causeLost, lost)
+			h.set(now, causeCall, call)
+		})
+	}
+	for id, h := range m.health {
+		if !h.settle(now) {
+			continue
+		}
+		m.dirty = true
+		if h.ok {
+			m.log.Info("a GPU is healthy again", "gpu", id)
+		} else {
+			m.log.Warn("a GPU is unhealthy", "gpu", id, "reason", h.reason)
+		}
+	}
+}
+
+// plain is the cause without the call that met it, which may be another one
+// each time.
+func plain(err error) string {
+	var code nvml.Code
+	if errors.As(err, &code) {
+		return code.Error()
+	}
+	return err.Error()
+}
+
+// each calls f for the state of every unit of a GPU.
+func (m *monitor) each(c *card, f func(*health)) {
+	for _, u := range m.machine.units() {
+		if u.card == c && m.health[u.id()] != nil {
+			f(m.health[u.id()])
+		}
+	}
+}
+
+func (m *monitor) anyLost() bool {
+	for _, c := range m.machine.cards {
+		if c.missing != nil && !errors.Is(c.missing, nvml.Hung) {
+			return true
+		}
+	}
+	return false
+}
+
+// publish makes a new view if anything is different, and wakes those who wait
+// for one if it is different for Nomad.
+func (m *monitor) publish() {
+	if !m.dirty {
+		return
+	}
+	m.dirty = false
+	v := &view{layout: newLayout(&m.machine), health: map[string]condition{}}
+	for id, h := range m.health {
+		v.health[id] = condition{ok: h.ok, reason: h.reason}
+	}
+	for i := range v.layout.units {
+		v.names = append(v.names, v.layout.groupName(m.cfg.GroupBy, i))
+	}
+	v.groups = v.layout.groups(v.names, &m.machine, v.health)
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.published.Swap(v)
+	if before == nil || !reflect.DeepEqual(before.groups, v.groups) {
+		close(m.changed)
+		m.changed = make(chan struct{})
+	}
+}

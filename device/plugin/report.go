@@ -1,0 +1,118 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/device/nvml"
+	"github.com/kolo-nomad/kolo/device/topology"
+)
+
+// Report is what the topo command prints.
+type Report struct {
+	Driver string  `json:"driver"`
+	CUDA   float64 `json:"cuda"`
+	// Topology is the matrix as the attribute of that name has it.
+	Topology string      `json:"topology"`
+	GPUs     []ReportGPU `json:"gpus"`
+	Links    [][]string  `json:"links"`
+	Islands  []ReportSet `json:"islands"`
+	Unread   []string    `json:"unread,omitempty"`
+	matrix   *topology.Matrix
+}
+
+// ReportGPU is one GPU or MIG instance of a report.
+type ReportGPU struct {
+	UUID   string `json:"uuid"`
+	Name   string `json:"name"`
+	Bus    string `json:"bus"`
+	Minor  *int   `json:"minor"`
+	NUMA   int    `json:"numa"`
+	Switch string `json:"pcie_switch"`
+	Root   string `json:"pcie_root"`
+	Island string `json:"island"`
+	// Group is the name of the group with group_by = "nvlink".
+	Group string `json:"group"`
+}
+
+// ReportSet is an NVLink island of a report.
+type ReportSet struct {
+	Name string `json:"name"`
+	GPUs []int  `json:"gpus"`
+	// BisectionMBps is the NVLink bandwidth between its halves, one way.
+	BisectionMBps int `json:"bisection_mbps"`
+}
+
+// Inspect reads the machine once.
+func Inspect(lib nvml.Library) (Report, error) {
+	if err := lib.Open(); err != nil {
+		return Report{}, fmt.Errorf("opening NVML: %w", err)
+	}
+	defer lib.Close() //nolint:errcheck // the process ends soon
+	m, err := readMachine(lib, machine{}, nil)
+	if err != nil {
+		return Report{}, fmt.Errorf("reading the GPUs: %w", err)
+	}
+	l := newLayout(&m)
+	r := Report{Driver: m.driver.Version, CUDA: m.driver.CUDA, Topology: l.matrix.Encode(), matrix: l.matrix}
+	for i, u := range l.units {
+		f := u.card.facts
+		r.GPUs = append(r.GPUs, ReportGPU{
+			UUID: u.id(), Name: u.product(), Bus: f.Bus, Minor: f.Minor, NUMA: f.NUMA,
+			Switch: f.Switch, Root: f.Root,
+			Island: l.islandName(i), Group: l.groupName(GroupByNVLink, i),
+		})
+		row := make([]string, len(l.units))
+		for j := range l.units {
+			row[j] = l.matrix.Link(i, j).String()
+		}
+		row[i] = "X"
+		r.Links = append(r.Links, row)
+		if n := l.island[i]; n == len(r.Islands) {
+			r.Islands = append(r.Islands, ReportSet{Name: l.islandName(i)})
+		}
+		set := &r.Islands[l.island[i]]
+		set.GPUs = append(set.GPUs, i)
+	}
+	for i := range r.Islands {
+		r.Islands[i].BisectionMBps, _ = l.matrix.Bisection(r.Islands[i].GPUs)
+	}
+	for _, err := range m.unread {
+		r.Unread = append(r.Unread, err.Error())
+	}
+	return r, nil
+}
+
+// Write prints the report for people, the matrix as nvidia-smi topo -m does.
+func (r Report) Write(w io.Writer) error {
+	rows := make([]topology.Row, len(r.GPUs))
+	for i, g := range r.GPUs {
+		rows[i] = topology.Row{Label: fmt.Sprintf("GPU%d", i), NUMA: g.NUMA, Island: g.Island}
+	}
+	if err := r.matrix.WriteTable(w, rows); err != nil {
+		return err
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s\nIslands:\n\n", topology.Legend)
+	for _, s := range r.Islands {
+		fmt.Fprintf(&b, "  %-9s of %d", s.Name, len(s.GPUs))
+		if s.BisectionMBps > 0 {
+			fmt.Fprintf(&b, ", %d GB/s each way between its halves", s.BisectionMBps/1000)
+		}
+		b.WriteString("\n")
+		for _, i := range s.GPUs {
+			fmt.Fprintf(&b, "    GPU%-3d %s  %s  %s\n", i, r.GPUs[i].UUID, r.GPUs[i].Bus, r.GPUs[i].Name)
+		}
+	}
+	for _, u := range r.Unread {
+		fmt.Fprintf(&b, "\nunreadable: %s\n", u)
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil {
+		return fmt.Errorf("printing the report: %w", err)
+	}
+	return nil
+}

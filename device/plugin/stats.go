@@ -1,0 +1,166 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/device"
+	"github.com/hashicorp/nomad/plugins/shared/structs"
+)
+
+// notAvailable is what nomad-device-nvidia says where nothing is known.
+const notAvailable = "N/A"
+
+// stats makes what Nomad is told of readings. GPUs that could not be read are
+// left out.
+func (v *view) stats(readings map[string]*reading) []*device.DeviceGroupStats {
+	groups := map[string]*device.DeviceGroupStats{}
+	var all []*device.DeviceGroupStats
+	for i, u := range v.layout.units {
+		r := readings[u.card.facts.UUID]
+		if r == nil {
+			continue
+		}
+		g := groups[v.names[i]]
+		if g == nil {
+			g = &device.DeviceGroupStats{
+				Vendor: vendor, Type: deviceType, Name: v.names[i],
+				InstanceStats: map[string]*device.DeviceStats{},
+			}
+			groups[v.names[i]] = g
+			all = append(all, g)
+		}
+		g.InstanceStats[u.id()] = r.stats(u, v.health[u.id()])
+	}
+	return all
+}
+
+// stats describes one unit. The names of the first eleven are those of
+// nomad-device-nvidia. A MIG instance has its memory for itself; power,
+// temperature and the like are of the GPU that it is part of.
+func (r *reading) stats(u unit, c condition) *device.DeviceStats {
+	s := r.sample
+	memory := fraction("MiB", "UsedMemory / TotalMemory", s.MemoryUsedMiB, s.MemoryTotalMiB)
+	if u.instance != nil {
+		var used *uint64
+		if mib, ok := s.Instances[u.instance.UUID]; ok {
+			used = &mib
+		}
+		memory = fraction("MiB", "UsedMemory / TotalMemory", used, u.instance.MemoryMiB)
+	}
+	state := "healthy"
+	if !c.ok {
+		state = c.reason
+	}
+	return &device.DeviceStats{
+		Summary:   memory,
+		Timestamp: s.Time.Truncate(time.Millisecond),
+		Stats: &structs.StatObject{Attributes: map[string]*structs.StatValue{
+			"Power usage":         fraction("W", "Power usage of the GPU / its limit", whole(s.PowerW), whole(s.PowerLimitW)),
+			"GPU utilization":     number("%", "Time in which a kernel was executing", s.GPUUtil),
+			"Memory utilization":  number("%", "Time in which memory was read or written", s.MemoryUtil),
+			"Encoder utilization": number("%", "Time in which the encoder was used", s.EncoderUtil),
+			"Decoder utilization": number("%", "Time in which the decoder was used", s.DecoderUtil),
+			"Temperature":         number("C", "Temperature of the GPU", s.TemperatureC),
+			"Memory state":        memory,
+			"BAR1 buffer state":   fraction("MiB", "UsedBAR1 / TotalBAR1", s.BAR1UsedMiB, s.BAR1TotalMiB),
+			"ECC L1 errors":       number("#", "Corrected errors in the L1 cache", s.ECCL1),
+			"ECC L2 errors":       number("#", "Corrected errors in the L2 cache", s.ECCL2),
+			"ECC memory errors":   number("#", "Corrected errors in device memory", s.ECCMemory),
+
+			"ECC uncorrected errors": number("#", "Errors since the driver was loaded that ECC could not correct", s.ECCUncorrected),
+			"Memory temperature":     number("C", "Temperature of the memory", s.MemoryTemperatureC),
+			"Core clock":             number("MHz", "Clock of the cores", s.CoreClockMHz),
+			"Memory clock":           number("MHz", "Clock of the memory", s.MemoryClockMHz),
+			"NVLink TX":              number("MB/s", "Data sent over all NVLinks", mega(r.nvlinkTx)),
+			"NVLink RX":              number("MB/s", "Data received over all NVLinks", mega(r.nvlinkRx)),
+			"PCIe TX":                number("MB/s", "Sent over PCIe", mega(r.pcieTx)),
+			"PCIe RX":                number("MB/s", "Received over PCIe", mega(r.pcieRx)),
+			"Throttle reasons":       text("Why clocks are lower than they could be", throttleText(s.Throttle)),
+			"Health":                 text("Health of the GPU", &state),
+		}},
+	}
+}
+
+// throttles names the bits of NVML's mask of reasons for lower clocks. Idle and
+// what a user has set are no throttling.
+var throttles = []struct {
+	bit  uint64
+	name string
+}{
+	{0x4, "power cap"},
+	{0x8, "hardware slowdown"},
+	{0x10, "sync boost"},
+	{0x20, "software thermal slowdown"},
+	{0x40, "hardware thermal slowdown"},
+	{0x80, "power brake"},
+}
+
+func throttleText(mask *uint64) *string {
+	if mask == nil {
+		return nil
+	}
+	var names []string
+	for _, t := range throttles {
+		if *mask&t.bit != 0 {
+			names = append(names, t.name)
+		}
+	}
+	all := "none"
+	if len(names) > 0 {
+		all = strings.Join(names, ", ")
+	}
+	return &all
+}
+
+func number[N uint | uint64 | int64](unit, desc string, v *N) *structs.StatValue {
+	s := &structs.StatValue{Unit: unit, Desc: desc}
+	if v == nil {
+		na := notAvailable
+		s.StringVal = &na
+		return s
+	}
+	n := int64(*v)
+	s.IntNumeratorVal = &n
+	return s
+}
+
+func fraction[N uint | uint64 | int64](unit, desc string, v, of *N) *structs.StatValue {
+	if v == nil || of == nil {
+		return number[N](unit, desc, nil)
+	}
+	s := number(unit, desc, v)
+	n := int64(*of)
+	s.IntDenominatorVal = &n
+	return s
+}
+
+func text(desc string, v *string) *structs.StatValue {
+	s := &structs.StatValue{Desc: desc, StringVal: v}
+	if v == nil {
+		na := notAvailable
+		s.StringVal = &na
+	}
+	return s
+}
+
+// whole rounds to a whole number.
+func whole(v *float64) *int64 {
+	if v == nil {
+		return nil
+	}
+	n := int64(*v + 0.5)
+	return &n
+}
+
+// mega turns bytes per second into MB/s.
+func mega(v *float64) *int64 {
+	if v == nil {
+		return nil
+	}
+	m := *v / 1e6
+	return whole(&m)
+}
