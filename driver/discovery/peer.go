@@ -4,8 +4,8 @@
 package discovery
 
 import (
-	"context"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -35,6 +35,8 @@ type View struct {
 	// At is a time before which nothing was recorded that Peers lacks: when the
 	// last good read was sent. Zero when none succeeded yet.
 	At time.Time
+	// Index grows with the registry's content.
+	Index uint64
 	// Err says why the registry could not be read, and what to do about it.
 	Err error
 }
@@ -48,11 +50,17 @@ func (v View) Find(allocID string) (Peer, bool) {
 	return v.Peers[i], true
 }
 
-// Registry tells who the peers of a job are.
-type Registry interface {
-	// Watch sends a view whenever the registry changed, was confirmed or failed
-	// to answer, the latest one only. It ends, and closes the channel, with ctx.
-	Watch(ctx context.Context) <-chan View
-	// Read asks the registry now.
-	Read(ctx context.Context) View
+// groupOf reads the task group from the ID that Nomad gives the registration of
+// a group's service: _nomad-task-<alloc>-group-<group>-<service>-<port>. It is
+// empty for a task's own service, whose ID names the task.
+func groupOf(id, allocID, service string) string {
+	rest, ok := strings.CutPrefix(id, "_nomad-task-"+allocID+"-group-")
+	if !ok {
+		return ""
+	}
+	// Groups may hold dashes, and the service's name too; port labels hardly do.
+	if i := strings.LastIndex(rest, "-"+service+"-"); i > 0 {
+		return rest[:i]
+	}
+	return ""
 }

@@ -1,0 +1,48 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+var (
+	// ErrForbidden is why Nomad did not answer: it refused the identity.
+	ErrForbidden = errors.New("refused by Nomad")
+	// ErrUnreachable is why Nomad did not answer: it could not be reached.
+	ErrUnreachable = errors.New("cannot reach Nomad")
+	// ErrNotRegistered is why an agent cannot take part: Nomad does not list it.
+	ErrNotRegistered = errors.New("not registered")
+)
+
+// explain turns a failure of Nomad's API into one that says what to do.
+func (n *Nomad) explain(err error) error { return explain(err, n.o.Address) }
+
+func explain(err error, address string) error {
+	var resp api.UnexpectedResponseError
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w at %s: %w", ErrUnreachable, address, err)
+	case !errors.As(err, &resp) || !resp.HasStatusCode():
+		return fmt.Errorf("%w at %s: %w; is the task's Task API socket in place (api.sock in its secrets directory), and the Nomad client running?", ErrUnreachable, address, err)
+	case resp.StatusCode() == http.StatusUnauthorized:
+		return fmt.Errorf("%w: the workload identity is not valid (401); give the task an `identity { env = true file = true }` block, so that it is renewed: %w", ErrForbidden, err)
+	case resp.StatusCode() == http.StatusForbidden:
+		return fmt.Errorf("%w: the workload identity may not read services (403); it is expired, or its allocation has ended, or an ACL policy of this job denies list-jobs and read-job: %w", ErrForbidden, err)
+	case resp.StatusCode() >= http.StatusInternalServerError:
+		return fmt.Errorf("nomad failed to answer (%d), most likely for want of a leader among its servers: %w", resp.StatusCode(), err)
+	}
+	return fmt.Errorf("nomad answered %d: %w", resp.StatusCode(), err)
+}
+
+// notRegistered is what to say when the registry lacks this agent.
+func notRegistered(service string, p Peer) error {
+	return fmt.Errorf("%w: allocation %s is not listed as an instance of service %q in namespace %q; give group %q a `service { name = %q provider = \"nomad\" port = … }` block, the same name in each group of the ring",
+		ErrNotRegistered, p.AllocID, service, p.Namespace, p.Group, service)
+}

@@ -1,0 +1,133 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/hashicorp/nomad/api"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// keysAge is how long keys are believed without asking again. Nomad keeps a
+	// replaced key as long as something signed by it is valid.
+	keysAge = 15 * time.Minute
+	// keysPause is the least time between two questions for a key nobody knows,
+	// so that forged tokens cannot make an agent flood Nomad.
+	keysPause = 5 * time.Second
+	// keysTimeout bounds one question.
+	keysTimeout = 5 * time.Second
+)
+
+// Keys keeps Nomad's public keys. Those it has once seen stay good while Nomad
+// cannot be asked. Use NewKeys.
+type Keys struct {
+	fetch func(ctx context.Context) (jose.JSONWebKeySet, error)
+	now   func() time.Time
+	group singleflight.Group
+
+	mu    sync.Mutex
+	set   jose.JSONWebKeySet
+	at    time.Time // of set
+	tried time.Time // last question
+	err   error     // its error
+}
+
+// NewKeys returns the keys at Nomad's /.well-known/jwks.json, read through the
+// address (see NomadOptions) with the token. It does not call Nomad.
+func NewKeys(address string, token Token) (*Keys, error) {
+	client, err := newClient(address)
+	if err != nil {
+		return nil, err
+	}
+	fetch := func(ctx context.Context) (jose.JSONWebKeySet, error) {
+		var set jose.JSONWebKeySet
+		secret, err := token.Read()
+		if err != nil {
+			return set, err
+		}
+		q := &api.QueryOptions{AuthToken: secret}
+		if _, err := client.Raw().Query("/.well-known/jwks.json", &set, q.WithContext(ctx)); err != nil {
+			return set, explain(err, address)
+		}
+		return set, nil
+	}
+	return newKeys(fetch, time.Now), nil
+}
+
+func newKeys(fetch func(context.Context) (jose.JSONWebKeySet, error), now func() time.Time) *Keys {
+	return &Keys{fetch: fetch, now: now}
+}
+
+// Get returns the key with the ID, asking Nomad where that may help. The error
+// is ErrInvalid when Nomad has no such key, else why Nomad could not be asked.
+func (k *Keys) Get(ctx context.Context, id string) (jose.JSONWebKey, error) {
+	key, ok, stale := k.known(id)
+	if ok && !stale {
+		return key, nil
+	}
+	done := k.group.DoChan("", func() (any, error) {
+		// Not this caller's context: others wait for the same answer.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout)
+		defer cancel()
+		k.refresh(ctx)
+		return nil, nil
+	})
+	if ok { // known, only old: no reason to wait
+		return key, nil
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return jose.JSONWebKey{}, fmt.Errorf("key %s: %w: %w", id, ErrUnreachable, ctx.Err())
+	}
+	if key, ok, _ = k.known(id); ok {
+		return key, nil
+	}
+	k.mu.Lock()
+	err := k.err
+	k.mu.Unlock()
+	if err != nil {
+		return jose.JSONWebKey{}, fmt.Errorf("key %s: %w", id, err)
+	}
+	return jose.JSONWebKey{}, fmt.Errorf("%w: Nomad has no key %s", ErrInvalid, id)
+}
+
+// known returns the key if it is there, and whether the set is old.
+func (k *Keys) known(id string) (key jose.JSONWebKey, ok, stale bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, key := range k.set.Key(id) {
+		if key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") {
+			return key, true, k.now().Sub(k.at) > keysAge
+		}
+	}
+	return jose.JSONWebKey{}, false, true
+}
+
+// refresh asks Nomad, unless that was done just now.
+func (k *Keys) refresh(ctx context.Context) {
+	k.mu.Lock()
+	now := k.now()
+	if !k.tried.IsZero() && now.Sub(k.tried) < keysPause {
+		k.mu.Unlock()
+		return
+	}
+	k.tried = now
+	k.mu.Unlock()
+
+	set, err := k.fetch(ctx)
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.err = err
+	if err == nil {
+		k.set, k.at = set, now
+	}
+}

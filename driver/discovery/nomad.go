@@ -1,0 +1,172 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/api"
+)
+
+// NomadOptions configure NewNomad.
+type NomadOptions struct {
+	// Address is Nomad's Task API socket ("unix:///…/secrets/api.sock") or an
+	// HTTP address.
+	Address string
+	// Token is used for each request.
+	Token Token
+	// Service, Namespace and JobID say whose instances to read.
+	Service, Namespace, JobID string
+	// Wait is how long one query waits for a change, default 5 s. It bounds how
+	// old a view gets while nothing changes.
+	Wait time.Duration
+	// Backoff is the first pause after a failed query, default 250 ms. It
+	// doubles up to 16 times that, with jitter.
+	Backoff time.Duration
+	Logger  hclog.Logger
+}
+
+// Nomad is the registry in Nomad, read with the task's own workload identity. It
+// asks Nomad's leader, never a follower that may be behind.
+type Nomad struct {
+	o      NomadOptions
+	client *api.Client
+}
+
+// NewNomad checks the options. It does not call Nomad.
+func NewNomad(o NomadOptions) (*Nomad, error) {
+	if o.Service == "" {
+		return nil, errors.New("no service: name the group's Nomad service, by which the job's agents find each other")
+	}
+	client, err := newClient(o.Address)
+	if err != nil {
+		return nil, err
+	}
+	if o.Wait <= 0 {
+		o.Wait = 5 * time.Second
+	}
+	if o.Backoff <= 0 {
+		o.Backoff = 250 * time.Millisecond
+	}
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return &Nomad{o: o, client: client}, nil
+}
+
+// newClient returns a client of its own pool. Nomad's default one would dial a
+// socket without regard to the request's context.
+func newClient(address string) (*api.Client, error) {
+	if address == "" {
+		return nil, errors.New("no Nomad address: expected the Task API socket (unix://…/secrets/api.sock) or an HTTP address")
+	}
+	cfg := api.DefaultConfig() // NOMAD_CACERT and the like
+	cfg.Address, cfg.SecretID = address, ""
+	if path, ok := strings.CutPrefix(address, "unix://"); ok {
+		t := &http.Transport{
+			MaxIdleConns: 4, IdleConnTimeout: time.Minute,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, "unix", path)
+			},
+		}
+		cfg.Address, cfg.HttpClient, cfg.TLSConfig = "http://127.0.0.1", &http.Client{Transport: t}, nil
+	}
+	client, err := api.NewClient(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("nomad address %q: %w", address, err)
+	}
+	return client, nil
+}
+
+// Read asks Nomad now.
+func (n *Nomad) Read(ctx context.Context) View { return n.query(ctx, 0) }
+
+// Watch asks Nomad again and again; each query waits for a change.
+func (n *Nomad) Watch(ctx context.Context) <-chan View {
+	out := make(chan View, 1)
+	go func() {
+		defer close(out)
+		var last View
+		failures := 0
+		for {
+			v := n.query(ctx, last.Index)
+			if ctx.Err() != nil {
+				return
+			}
+			if v.Err == nil {
+				if v.Index < last.Index {
+					v.Index = 0 // the servers' state was restored: do not wait for the old index
+				}
+				last, failures = v, 0
+				sendLatest(out, v)
+				continue
+			}
+			n.o.Logger.Warn("cannot read the service registry", "service", n.o.Service, "error", v.Err)
+			last.Err = v.Err
+			sendLatest(out, last)
+			select {
+			case <-time.After(pause(n.o.Backoff, failures)):
+				failures++
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// query reads the instances, waiting for a change from the index if it is not 0.
+func (n *Nomad) query(ctx context.Context, index uint64) View {
+	token, err := n.o.Token.Read()
+	if err != nil {
+		return View{Err: err}
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.o.Wait+10*time.Second)
+	defer cancel()
+	q := &api.QueryOptions{Namespace: n.o.Namespace, AuthToken: token, WaitIndex: index, WaitTime: n.o.Wait}
+	at := time.Now()
+	regs, meta, err := n.client.Services().Get(n.o.Service, q.WithContext(ctx))
+	if err != nil {
+		return View{Err: n.explain(err)}
+	}
+	return View{Peers: n.peers(regs), At: at, Index: meta.LastIndex}
+}
+
+// peers keeps the instances of the job, one for each allocation.
+func (n *Nomad) peers(regs []*api.ServiceRegistration) []Peer {
+	byAlloc := make(map[string]*api.ServiceRegistration)
+	for _, r := range regs {
+		if r.JobID != n.o.JobID || (n.o.Namespace != "" && r.Namespace != n.o.Namespace) {
+			continue
+		}
+		if old, ok := byAlloc[r.AllocID]; !ok || r.ID < old.ID {
+			byAlloc[r.AllocID] = r
+		}
+	}
+	var out []Peer
+	for _, r := range byAlloc {
+		out = append(out, Peer{
+			AllocID: r.AllocID, JobID: r.JobID, Namespace: r.Namespace, NodeID: r.NodeID,
+			Group: groupOf(r.ID, r.AllocID, r.ServiceName), Index: -1,
+			Addr: net.JoinHostPort(r.Address, strconv.Itoa(r.Port)), Registered: r.CreateIndex,
+		})
+	}
+	sortPeers(out)
+	return out
+}
+
+// pause is the back-off after so many failures before this one.
+func pause(first time.Duration, failures int) time.Duration {
+	d := first << min(failures, 4)
+	return d/2 + rand.N(d/2+1)
+}

@@ -1,0 +1,45 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// ErrNoIdentity is why an agent that has no workload identity can do nothing.
+var ErrNoIdentity = errors.New("no workload identity")
+
+// Token is where an agent's workload identity is found. It is read again at each
+// use, as Nomad replaces it before it expires.
+type Token struct {
+	// File is the file that Nomad keeps it in; empty when there is none.
+	File string
+	// Env is the environment variable to use without a file. Nomad cannot
+	// replace it while the task runs.
+	Env string
+}
+
+// Read returns the identity. Its error says what the job specification lacks.
+func (t Token) Read() (string, error) {
+	if t.File != "" {
+		b, err := os.ReadFile(t.File)
+		if err != nil {
+			return "", fmt.Errorf("%w: %w; give the task an `identity { env = true file = true }` block", ErrNoIdentity, err)
+		}
+		if s := strings.TrimSpace(string(b)); s != "" {
+			return s, nil
+		}
+		return "", fmt.Errorf("%w: %s is empty; Nomad has written none yet, or was stopped while it did", ErrNoIdentity, t.File)
+	}
+	if t.Env != "" {
+		if s := strings.TrimSpace(os.Getenv(t.Env)); s != "" {
+			return s, nil
+		}
+		return "", fmt.Errorf("%w: %s is not set; give the task an `identity { env = true file = true }` block", ErrNoIdentity, t.Env)
+	}
+	return "", fmt.Errorf("%w: neither a file nor a variable is configured; give the task an `identity { env = true file = true }` block", ErrNoIdentity)
+}
