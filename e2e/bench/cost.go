@@ -1,0 +1,118 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// Cost is what a launcher takes while nothing changes, by launcher.
+type Cost struct {
+	// StepMS are medians over costSteps steps of two ranks that do no more
+	// than compute, in milliseconds.
+	StepMS map[string][]float64 `json:"step_ms"`
+	// MemoryMB is the resident memory of the launcher's largest process, and
+	// ProcessorPercent the share of one core that it and its children took
+	// (training processes not included).
+	MemoryMB         map[string][]float64 `json:"memory_mb"`
+	ProcessorPercent map[string][]float64 `json:"processor_percent"`
+}
+
+// costSteps is the number of steps that are timed.
+const costSteps = 1000
+
+func measureCost(ctx context.Context, o *options) (*Cost, error) {
+	c := &Cost{StepMS: map[string][]float64{}, MemoryMB: map[string][]float64{}, ProcessorPercent: map[string][]float64{}}
+	for round := range o.rounds {
+		for _, l := range o.launchers {
+			if err := c.measure(ctx, o, l, round); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c, nil
+}
+
+func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) error {
+	s, err := start(l, o, localSlots(2), "--step-time=0")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.stop() }()
+	if err := s.steady(ctx, 2, 2*time.Second); err != nil {
+		return s.fail(err)
+	}
+	begun, used := time.Now(), processorTime(s.cmd.Process.Pid)
+	from := len(s.record.Leading())
+	_, err = s.wait(ctx, fmt.Sprintf("%d steps", costSteps), 2*time.Minute, func(r train.Record) *train.Event {
+		if steps := r.Leading(); len(steps) > from+costSteps {
+			return &steps[len(steps)-1]
+		}
+		return nil
+	})
+	if err != nil {
+		return s.fail(err)
+	}
+	var steps []float64
+	leading := s.record.Leading()[from:]
+	for i := 1; i <= costSteps; i++ {
+		steps = append(steps, (leading[i].T-leading[i-1].T)*1000)
+	}
+	step := median(steps)
+	memory := residentMB(s.cmd.Process.Pid)
+	share := (processorTime(s.cmd.Process.Pid) - used).Seconds() / time.Since(begun).Seconds() * 100
+	c.StepMS[l.Name] = append(c.StepMS[l.Name], step)
+	c.MemoryMB[l.Name] = append(c.MemoryMB[l.Name], memory)
+	c.ProcessorPercent[l.Name] = append(c.ProcessorPercent[l.Name], share)
+	progress("%s, round %d: %.3f ms a step; the launcher has %.1f MB and takes %.1f %% of a core", l.Name, round+1, step, memory, share)
+	return nil
+}
+
+// residentMB is the resident memory of the process, 0 if it is gone.
+func residentMB(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
+			return kb * 1024 / 1e6
+		}
+	}
+	return 0
+}
+
+// processorTime is what a process and its children that have ended took.
+func processorTime(pid int) time.Duration {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0
+	}
+	// User, system, and the same of children: fields 14 to 17, the third
+	// being the first after the name in parentheses. A tick is 10 ms on Linux.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	var ticks time.Duration
+	for _, field := range fields[11:15] {
+		n, _ := strconv.Atoi(field)
+		ticks += time.Duration(n)
+	}
+	return ticks * 10 * time.Millisecond
+}
+
+// median of values, of which there must be some.
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}

@@ -1,0 +1,76 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// localHosts are four hosts with one slot each: spellings of 127.0.0.1 that
+// differ as names.
+var localHosts = []string{"localhost:1", "127.0.0.1:1", "127.0.1:1", "127.1:1"}
+
+// Recovery holds the seconds from SIGKILL of one of four ranks to the first
+// step of the next ring, by launcher.
+type Recovery struct {
+	Seconds map[string][]float64 `json:"seconds"`
+	// Failed counts jobs that were lost, by launcher.
+	Failed map[string]int `json:"failed"`
+}
+
+// measureRecovery kills one rank of four, in a new job each time: upstream does
+// not use a host again after that.
+func measureRecovery(ctx context.Context, o *options) (*Recovery, error) {
+	r := &Recovery{Seconds: map[string][]float64{}, Failed: map[string]int{}}
+	for round := range o.rounds {
+		for _, l := range o.launchers {
+			took, err := killOne(ctx, o, l)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil {
+				r.Failed[l.Name]++
+				progress("%s, round %d: %v", l.Name, round+1, err)
+				continue
+			}
+			r.Seconds[l.Name] = append(r.Seconds[l.Name], took)
+			progress("%s, round %d: training again %.2f s after the kill", l.Name, round+1, took)
+		}
+	}
+	return r, nil
+}
+
+func killOne(ctx context.Context, o *options, l launcher) (float64, error) {
+	s, err := start(l, o, localHosts, fmt.Sprintf("--step-time=%g", stepTime.Seconds()))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = s.stop() }()
+	if err := s.steady(ctx, 4, 3*time.Second); err != nil {
+		return 0, s.fail(err)
+	}
+	victims := s.record.PIDs(3)
+	killed := time.Now()
+	if err := syscall.Kill(victims[len(victims)-1], syscall.SIGKILL); err != nil {
+		return 0, err
+	}
+	// A ring begins with an event of its own: its size may be the old one, where
+	// the launcher starts the process again.
+	first, err := s.wait(ctx, "new ring", 90*time.Second, func(r train.Record) *train.Event {
+		rings := r.Where("ring", func(e train.Event) bool { return e.Rank == 0 && e.Time().After(killed) })
+		if len(rings) == 0 {
+			return nil
+		}
+		return firstStep(r, rings[0].Time(), func(train.Event) bool { return true })
+	})
+	if err != nil {
+		return 0, s.fail(err)
+	}
+	return first.Time().Sub(killed).Seconds(), nil
+}

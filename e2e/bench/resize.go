@@ -1,0 +1,133 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// slowImport is the extra start-up time of part "slow".
+const slowImport = 10 * time.Second
+
+// route is a walk that makes every change of interest, and ends where it began.
+var route = []int{1, 2, 4, 2, 1, 4, 1}
+
+// A Change is how long one change took, in seconds.
+type Change struct {
+	Gap      float64 `json:"gap"`
+	Lateness float64 `json:"lateness"`
+}
+
+// Changes holds measurements by launcher and change ("1→2").
+type Changes struct {
+	By map[string]map[string][]Change `json:"by"`
+	// Lost counts the changes that never came, by launcher.
+	Lost map[string]int `json:"lost"`
+	// Repeated counts samples that were trained on twice within an epoch, by
+	// launcher, in all its sessions.
+	Repeated map[string]int `json:"repeated"`
+}
+
+// measureResizes walks the route o.rounds times under each launcher, in turns,
+// so that both see the same machine.
+func measureResizes(ctx context.Context, o *options, importTime time.Duration) (*Changes, error) {
+	c := &Changes{
+		By:       map[string]map[string][]Change{},
+		Lost:     map[string]int{},
+		Repeated: map[string]int{},
+	}
+	for _, l := range launchers {
+		c.By[l.Name] = map[string][]Change{}
+	}
+	for round := range o.rounds {
+		for _, l := range o.launchers {
+			if err := c.walk(ctx, o, l, round, importTime); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c, nil
+}
+
+func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, importTime time.Duration) error {
+	s, err := start(l, o, localSlots(route[0]),
+		fmt.Sprintf("--step-time=%g", stepTime.Seconds()), fmt.Sprintf("--import-time=%g", importTime.Seconds()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.stop() }()
+	for i := 1; i < len(route); i++ {
+		from, to := route[i-1], route[i]
+		if err := s.steady(ctx, from, 4*time.Second); err != nil {
+			return s.fail(err)
+		}
+		asked, err := s.setHosts(localSlots(to)...)
+		if err != nil {
+			return err
+		}
+		// A newcomer needs its import time and some seconds; a change that takes
+		// longer than this was lost.
+		first, err := s.wait(ctx, fmt.Sprintf("ring of %d", to), importTime+40*time.Second, func(r train.Record) *train.Event {
+			return firstStep(r, asked, func(e train.Event) bool { return e.Size == to })
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			c.Lost[l.Name]++
+			progress("%s, round %d: %d→%d: %v", l.Name, round+1, from, to, err)
+			return nil // the rest of the walk starts from the wrong place
+		}
+		change := Change{Gap: gapBefore(s.record, first), Lateness: first.Time().Sub(asked).Seconds()}
+		name := fmt.Sprintf("%d→%d", from, to)
+		c.By[l.Name][name] = append(c.By[l.Name][name], change)
+		progress("%s, round %d: %s: gap %.2f s, %.2f s after the request", l.Name, round+1, name, change.Gap, change.Lateness)
+	}
+	c.Repeated[l.Name] += repeated(s.record)
+	return nil
+}
+
+// localSlots is a host list of this machine with n slots.
+func localSlots(n int) []string { return []string{fmt.Sprintf("localhost:%d", n)} }
+
+// firstStep is rank 0's first step after t that matches.
+func firstStep(r train.Record, t time.Time, match func(train.Event) bool) *train.Event {
+	for _, e := range r.Leading() {
+		if e.Time().After(t) && match(e) {
+			return &e
+		}
+	}
+	return nil
+}
+
+// gapBefore is the time, in seconds, from the last step that any rank did
+// before e to e.
+func gapBefore(r train.Record, e train.Event) float64 {
+	var last float64
+	for _, other := range r.Where("step", nil) {
+		if other.Step < e.Step && other.T < e.T {
+			last = max(last, other.T)
+		}
+	}
+	return e.T - last
+}
+
+// repeated counts the samples that were used more than once in an epoch.
+func repeated(r train.Record) int {
+	type use struct{ epoch, index int }
+	uses, again := map[use]bool{}, 0
+	for _, e := range r.Where("step", nil) {
+		for _, i := range e.Indices {
+			if uses[use{e.Epoch, i}] {
+				again++
+			}
+			uses[use{e.Epoch, i}] = true
+		}
+	}
+	return again
+}
