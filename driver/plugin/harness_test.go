@@ -74,14 +74,14 @@ func newHarness(t *testing.T, config *Config) *harness {
 	ctx, cancel := context.WithCancel(t.Context())
 	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr})
 	d := New(ctx, logger)
-	client, server := goplugin.TestPluginGRPCConn(t, true, map[string]goplugin.Plugin{
+	client, _ := goplugin.TestPluginGRPCConn(t, true, map[string]goplugin.Plugin{
 		base.PluginTypeDriver: drivers.NewDriverPlugin(d, logger),
 		base.PluginTypeBase:   &base.PluginBase{Impl: d},
 	})
 	raw, err := client.Dispense(base.PluginTypeDriver)
 	must.NoError(t, err)
 	h := &harness{DriverPlugin: raw.(drivers.DriverPlugin), driver: d}
-	h.kill = func() { cancel(); _ = client.Close(); server.Stop() }
+	h.kill = func() { cancel(); _ = client.Close() } // closing stops the server too
 	t.Cleanup(h.kill)
 
 	if config.Python == "" {
