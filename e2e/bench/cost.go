@@ -28,6 +28,9 @@ type Cost struct {
 	ProcessorPercent map[string][]float64 `json:"processor_percent"`
 }
 
+// tick is the unit of times in /proc on Linux.
+const tick = 10 * time.Millisecond
+
 // costSteps is the number of steps that are timed.
 const costSteps = 1000
 
@@ -100,14 +103,14 @@ func processorTime(pid int) time.Duration {
 		return 0
 	}
 	// User, system, and the same of children: fields 14 to 17, the third
-	// being the first after the name in parentheses. A tick is 10 ms on Linux.
+	// being the first after the name in parentheses.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	var ticks time.Duration
+	ticks := 0
 	for _, field := range fields[11:15] {
 		n, _ := strconv.Atoi(field)
-		ticks += time.Duration(n)
+		ticks += n
 	}
-	return ticks * 10 * time.Millisecond
+	return time.Duration(ticks) * tick
 }
 
 // median of values, of which there must be some.

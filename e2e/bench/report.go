@@ -4,9 +4,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +52,7 @@ func (r *Results) describeMachine(ctx context.Context, o *options) error {
 }
 
 // write writes the report as Markdown.
-func (r *Results) write(w io.Writer) {
+func (r *Results) write(w *bytes.Buffer) {
 	fmt.Fprintf(w, `# Benchmarks
 
 Kolo's driver beside Horovod's own launcher: the same script, the same flags, the same machine, in turns within one run.
@@ -85,7 +85,7 @@ Written by `+"`make bench`"+` on %s; do not edit.
 	}
 }
 
-func (c *Changes) write(w io.Writer) {
+func (c *Changes) write(w *bytes.Buffer) {
 	fmt.Fprintf(w, "| change | gap, horovodrun | gap, Kolo | ratio | lateness, horovodrun | lateness, Kolo |\n|---|---|---|---|---|---|\n")
 	var done []string
 	for i := 1; i < len(route); i++ {
@@ -103,12 +103,15 @@ func (c *Changes) write(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	for _, l := range launchers {
+		if c.By[l.Name] == nil {
+			continue
+		}
 		fmt.Fprintf(w, "- %s: %d changes never came; %d samples were trained on twice within an epoch\n", l.Name, c.Lost[l.Name], c.Repeated[l.Name])
 	}
 	fmt.Fprintln(w)
 }
 
-func (r *Recovery) write(w io.Writer) {
+func (r *Recovery) write(w *bytes.Buffer) {
 	fmt.Fprintf(w, "## SIGKILL of one of four ranks\n\nFour hosts with one slot each, a commit each step, each launcher with its defaults.\n\n")
 	fmt.Fprintf(w, "| | horovodrun | Kolo | ratio |\n|---|---|---|---|\n")
 	theirs, ours := r.Seconds[upstream.Name], r.Seconds[kolo.Name]
@@ -116,7 +119,7 @@ func (r *Recovery) write(w io.Writer) {
 	fmt.Fprintf(w, "| jobs lost | %d | %d | |\n\n", r.Failed[upstream.Name], r.Failed[kolo.Name])
 }
 
-func (c *Cost) write(w io.Writer) {
+func (c *Cost) write(w *bytes.Buffer) {
 	fmt.Fprintf(w, "## What the launcher costs while nothing changes\n\nTwo ranks that do nothing between steps but compute, %d steps each time.\n\n", costSteps)
 	fmt.Fprintf(w, "| | horovodrun | Kolo | ratio |\n|---|---|---|---|\n")
 	row := func(what string, by map[string][]float64, digits int) {
