@@ -105,6 +105,9 @@ func (c *Collector) Restore(host string, s Snapshot) ([]Fill, error) {
 
 // Withdraw drops the values of a slot that died, as its Store returned them,
 // unless one may have been read: then visible is true and nothing is dropped.
+//
+// A leader that took over must not ask before it has restored the snapshots of
+// all hosts of the ring, since only they know what the leader before gave out.
 func (c *Collector) Withdraw(puts []Put) (visible bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

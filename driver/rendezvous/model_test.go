@@ -310,6 +310,9 @@ func (w *world) stepToLeader(host string) (bool, error) {
 		return false, nil
 	}
 	m := w.toLeader[host][0]
+	if m.withdraw != nil && w.restoring() {
+		return false, nil // a new leader does not know yet what was read
+	}
 	w.toLeader[host] = w.toLeader[host][1:]
 	var fills []rendezvous.Fill
 	var err error
@@ -329,6 +332,16 @@ func (w *world) stepToLeader(host string) (bool, error) {
 		}
 	}
 	return true, err
+}
+
+// restoring says that some agent has not told the new leader what it has.
+func (w *world) restoring() bool {
+	for _, h := range w.hosts {
+		if slices.ContainsFunc(w.toLeader[h], func(m message) bool { return m.snapshot != nil }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) stepToHost(host string) (bool, error) {

@@ -73,7 +73,8 @@ func (s *Store) Outgoing() []Put {
 // arrived or left a mesh. One element may stand for many events.
 func (s *Store) News() <-chan struct{} { return s.news }
 
-// Snapshot is everything a new leader needs of this agent.
+// Snapshot is everything a new leader needs of this agent. Once it is taken,
+// nothing may be filled any more that the leader before has sent.
 func (s *Store) Snapshot() Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
