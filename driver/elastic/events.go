@@ -21,6 +21,14 @@ type HostLeaving struct {
 	Deadline time.Time
 }
 
+// HostSlots says that a host now offers another number of slots; the highest
+// go first. Hosts that are allocations keep theirs, those that a discovery
+// script lists may not.
+type HostSlots struct {
+	Host  HostID
+	Slots int
+}
+
 // HostLost says that a host is gone or can't be reached: its agent ended, its
 // connection timed out, or Nomad dropped it.
 type HostLost struct{ Host HostID }
@@ -73,6 +81,7 @@ type Tick struct{}
 
 func (HostJoined) event()     {}
 func (HostLeaving) event()    {}
+func (HostSlots) event()      {}
 func (HostLost) event()       {}
 func (SlotArrived) event()    {}
 func (SlotWaiting) event()    {}

@@ -17,6 +17,7 @@ type slot struct {
 	since      uint64     // generation since which it holds the state, 0 when it does not
 	up         bool       // finished the rendezvous of its ring
 	notifiable bool
+	leaving    bool // its host does not offer it any more
 	stopping   bool // told to stop
 	restage    bool // and to be started again for another place
 	standIn    bool // helps the others through the rendezvous; see Start
@@ -169,6 +170,16 @@ func (m *Machine) apply(ev Event) {
 		m.join(ev.Info)
 	case HostLeaving:
 		m.leave(ev)
+	case HostSlots:
+		if h := m.hosts[ev.Host]; h != nil {
+			for len(h.slots) < ev.Slots {
+				h.slots = append(h.slots, slot{})
+				m.lastJoin = m.now
+			}
+			for l := range h.slots {
+				h.slots[l].leaving = l >= ev.Slots
+			}
+		}
 	case HostLost:
 		delete(m.hosts, ev.Host)
 	case SlotArrived:
@@ -275,6 +286,9 @@ func (m *Machine) join(info HostInfo) {
 		}
 	}
 	m.review(h)
+	if info.Completed {
+		m.decide(End{Success: true, Reason: "training is complete"})
+	}
 }
 
 // review holds what a host reported against the newest ring.
@@ -352,7 +366,7 @@ func (m *Machine) exited(ev SlotExited) {
 	}
 	was, asked := *s, s.stopping
 	h := m.hosts[ev.Proc.Slot.Host]
-	*s = slot{inc: s.inc, gen: s.gen, failures: s.failures, failed: s.failed, retry: m.now}
+	*s = slot{inc: s.inc, gen: s.gen, leaving: s.leaving, failures: s.failures, failed: s.failed, retry: m.now}
 	if m.outcome != nil {
 		return
 	}

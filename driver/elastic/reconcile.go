@@ -210,7 +210,7 @@ func (m *Machine) usable(h *host, s *slot) bool {
 }
 
 func staying(ok func(*host, *slot) bool) func(*host, *slot) bool {
-	return func(h *host, s *slot) bool { return h.staying() && ok(h, s) }
+	return func(h *host, s *slot) bool { return h.staying() && !s.leaving && ok(h, s) }
 }
 
 // admit takes newcomers into the next ring: together, when no more came for a
@@ -226,7 +226,7 @@ func (m *Machine) admit() {
 	}
 	var fresh []*slot
 	m.each(func(h *host, _ Proc, s *slot) {
-		if s.state == Down && !s.admitted && h.staying() && m.wake(s.retry) {
+		if s.state == Down && !s.admitted && h.staying() && !s.leaving && m.wake(s.retry) {
 			fresh = append(fresh, s)
 		}
 	})
@@ -264,7 +264,7 @@ func (m *Machine) notStarting() bool {
 // are missing the slots above them can't be used.
 func (m *Machine) admitHolders() {
 	m.each(func(h *host, _ Proc, s *slot) {
-		if h.staying() && h.age() != math.MaxUint64 && s.state == Down && m.wake(s.retry) {
+		if h.staying() && !s.leaving && h.age() != math.MaxUint64 && s.state == Down && m.wake(s.retry) {
 			s.admitted = true
 		}
 	})
@@ -337,7 +337,7 @@ func (m *Machine) pursue() {
 	want := m.layout(staying(m.usable))
 	leaving := false
 	for _, mem := range m.ring.Members {
-		if h := m.hosts[mem.Proc.Slot.Host]; h != nil && !h.staying() {
+		if h := m.hosts[mem.Proc.Slot.Host]; h != nil && (!h.staying() || m.slot(mem.Proc.Slot).leaving) {
 			leaving = true
 		}
 	}
@@ -375,7 +375,7 @@ func (m *Machine) overlap() []Member {
 		}
 	}
 	return m.layoutMax(func(h *host, s *slot) bool {
-		if h.staying() {
+		if h.staying() && !s.leaving {
 			return m.usable(h, s)
 		}
 		if !live(h, s) || room <= 0 {
@@ -539,10 +539,10 @@ func (m *Machine) waitFor(need, have int) {
 
 // form makes the plan the ring.
 func (m *Machine) form(plan []Member) {
-	gen := uint64(1)
+	gen := m.opt.Floor + 1
 	anew := !m.holdsState(plan)
 	if m.last != nil {
-		gen = m.last.Generation + 1
+		gen = max(gen, m.last.Generation+1)
 		if m.opt.ResetLimit > 0 && m.resets >= m.opt.ResetLimit {
 			m.decide(End{Reason: fmt.Sprintf("Horovod was shutdown because number of resets during elastic job exceeded limit: %d", m.opt.ResetLimit)})
 			return
@@ -573,7 +573,7 @@ func (m *Machine) form(plan []Member) {
 // when nothing of theirs runs.
 func (m *Machine) release() {
 	for _, h := range m.sorted() {
-		if h.staying() || h.dismissed {
+		if h.dismissed {
 			continue
 		}
 		running := false
@@ -582,7 +582,7 @@ func (m *Machine) release() {
 			p := Proc{Slot: SlotID{h.id, l}, Incarnation: s.inc}
 			member := m.ring.Find(p.Slot)
 			switch {
-			case s.state == Down:
+			case s.state == Down || h.staying() && !s.leaving:
 				continue
 			case s.state == Starting || s.state == Arrived:
 				m.stop(p, true, "its host leaves")
@@ -591,7 +591,7 @@ func (m *Machine) release() {
 			}
 			running = true
 		}
-		if !running {
+		if !running && !h.staying() {
 			h.dismissed = true
 			m.do(Dismiss{Host: h.id, Failed: h.failed && !h.leaving, Reason: cmp.Or(h.why, "its processes have left the ring")})
 		}

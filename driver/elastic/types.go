@@ -145,6 +145,8 @@ type HostInfo struct {
 	Resets int `json:"resets"`
 	// Leaving says that the host's task is being stopped.
 	Leaving bool `json:"leaving,omitempty"`
+	// Completed says that one of the host's processes exited 0.
+	Completed bool `json:"completed,omitempty"`
 }
 
 // OnRingLost says what to do when no process that holds the training state is
@@ -179,6 +181,10 @@ type Options struct {
 	ResetLimit   int // most rings after the first; 0 is no limit
 	SlotRestarts int // restarts of a slot before its host is given back
 	OnRingLost   OnRingLost
+
+	// Floor is the highest generation that may have been used already, as far
+	// as the leader knows; new rings are numbered above it.
+	Floor uint64
 }
 
 // forgive is the time after which one failure of a slot is forgotten, so that

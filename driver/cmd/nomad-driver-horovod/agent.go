@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+
+	"github.com/kolo-nomad/kolo/driver/agent"
 )
 
 // runAgent is the `agent` subcommand.
@@ -16,7 +18,4 @@ func runAgent(context.Context, []string) int {
 }
 
 // runLocal is the `run` subcommand.
-func runLocal(context.Context, []string) int {
-	fmt.Fprintln(os.Stderr, "nomad-driver-horovod: the local launcher is not part of this build yet")
-	return 70
-}
+func runLocal(ctx context.Context, args []string) int { return agent.RunMain(ctx, args) }

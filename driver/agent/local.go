@@ -1,0 +1,505 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+const runUsage = `usage: nomad-driver-horovod run [flags] -- <command> [arguments]
+
+Trains elastically on this machine, without Nomad. The flags are horovodrun's;
+all hosts are this machine.
+
+  nomad-driver-horovod run -np 2 -- python train.py
+  nomad-driver-horovod run -np 2 --min-np 1 --max-np 4 \
+      --host-discovery-script ./hosts.sh -- python train.py
+
+The discovery script prints one host a line, "name" or "name:slots". It is run
+every second, and the job grows and shrinks with what it prints.
+
+flags:
+`
+
+// localOptions are the flags of run.
+type localOptions struct {
+	np, minNP, maxNP int
+	hosts, script    string
+	slots            int
+	resetLimit       int
+	elasticTimeout   int
+	glooTimeout      int
+	iface            string
+	output           string
+	status           string
+	settle           time.Duration
+	interval         time.Duration
+	slotRestarts     int
+	onRingLost       string
+	verbose          bool
+	ignoredCooldown  coolDown
+	ignoredGloo      bool
+	ignoredStart     int
+	command          []string
+}
+
+// coolDown takes horovodrun's --blacklist-cooldown-range, two numbers.
+type coolDown struct{ given bool }
+
+func (c *coolDown) String() string   { return "" }
+func (c *coolDown) Set(string) error { c.given = true; return nil }
+
+func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
+	o := &localOptions{}
+	f := flag.NewFlagSet("run", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.Usage = func() { fmt.Fprint(stderr, runUsage); f.PrintDefaults() }
+	both := func(p *int, names []string, def int, text string) {
+		for i, n := range names {
+			if i > 0 {
+				text = "same as -" + names[0]
+			}
+			f.IntVar(p, n, def, text)
+		}
+	}
+	both(&o.np, []string{"np", "num-proc"}, 0, "processes to wait for before training starts (default: all slots of -H, else 1)")
+	both(&o.minNP, []string{"min-np", "min-num-proc"}, 0, "fewest processes to go on with (default: -np)")
+	both(&o.maxNP, []string{"max-np", "max-num-proc"}, 0, "most processes ever used (default: no limit)")
+	both(&o.slots, []string{"slots-per-host", "slots"}, 1, "slots of hosts for which no number is given")
+	both(&o.resetLimit, []string{"reset-limit"}, 0, "most rings after the first, 0 is no limit")
+	both(&o.elasticTimeout, []string{"elastic-timeout"}, 600, "seconds to wait for enough processes")
+	both(&o.glooTimeout, []string{"gloo-timeout-seconds"}, 30, "HOROVOD_GLOO_TIMEOUT_SECONDS")
+	both(&o.slotRestarts, []string{"slot-restarts"}, 3, "restarts of a failing slot before its host is given up")
+	both(&o.ignoredStart, []string{"start-timeout"}, 0, "accepted and ignored: newcomers may take as long as they need")
+	for _, n := range []string{"H", "hosts"} {
+		f.StringVar(&o.hosts, n, "", "fixed hosts: name:slots,name:slots")
+	}
+	f.StringVar(&o.script, "host-discovery-script", "", "program that prints the hosts, one a line")
+	for _, n := range []string{"network-interface", "network-interfaces"} {
+		f.StringVar(&o.iface, n, "lo", "network interface for Gloo")
+	}
+	f.StringVar(&o.output, "output-filename", "", "directory for one log per slot")
+	f.StringVar(&o.status, "status-address", "", "serve /v1/status and /metrics here, such as 127.0.0.1:9400")
+	f.DurationVar(&o.settle, "settle", 500*time.Millisecond, "wait for more newcomers before the first are started")
+	f.DurationVar(&o.interval, "discovery-interval", time.Second, "time between two runs of the discovery script")
+	f.StringVar(&o.onRingLost, "on-ring-lost", "fail", "fail or restart: what to do when no process holds the training state any more")
+	f.BoolVar(&o.verbose, "verbose", false, "log more")
+	f.BoolVar(&o.ignoredGloo, "gloo", true, "accepted: Gloo is the only controller")
+	f.Var(&o.ignoredCooldown, "blacklist-cooldown-range", "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted")
+	if err := f.Parse(joinCooldown(args)); err != nil {
+		return nil, err
+	}
+	o.command = f.Args()
+	return o, o.check()
+}
+
+// joinCooldown makes one argument of horovodrun's only flag with two values.
+func joinCooldown(args []string) []string {
+	args = slices.Clone(args)
+	for i, a := range args {
+		if strings.TrimLeft(a, "-") == "blacklist-cooldown-range" && strings.HasPrefix(a, "-") && i+2 < len(args) {
+			return append(append(args[:i:i], a+"="+args[i+1]+","+args[i+2]), args[i+3:]...)
+		}
+	}
+	return args
+}
+
+func (o *localOptions) check() error {
+	switch {
+	case len(o.command) == 0:
+		return errors.New("no command given; write it after the flags: run -np 2 -- python train.py")
+	case o.hosts != "" && o.script != "":
+		return errors.New("-H and --host-discovery-script can't be used together")
+	case o.slots < 1:
+		return fmt.Errorf("--slots-per-host %d: must be at least 1", o.slots)
+	case o.np < 0 || o.minNP < 0 || o.maxNP < 0:
+		return errors.New("-np, --min-np and --max-np must not be negative")
+	case o.onRingLost != "fail" && o.onRingLost != "restart":
+		return fmt.Errorf("--on-ring-lost %q: must be fail or restart", o.onRingLost)
+	}
+	if o.script != "" {
+		if err := lookCommand(firstWord(o.script), ""); err != nil {
+			return fmt.Errorf("--host-discovery-script: %w", err)
+		}
+	} else {
+		if o.hosts == "" {
+			o.hosts = fmt.Sprintf("localhost:%d", max(1, o.np))
+		}
+		hosts, err := parseHosts(strings.ReplaceAll(o.hosts, ",", "\n"), o.slots)
+		if err != nil {
+			return fmt.Errorf("-H: %w", err)
+		}
+		total := 0
+		for _, h := range hosts {
+			total += h.slots
+		}
+		if o.np == 0 {
+			o.np = total
+		}
+		if o.np > total {
+			return fmt.Errorf("-np %d: the hosts have %d slots", o.np, total)
+		}
+	}
+	o.np = max(o.np, 1)
+	if o.minNP == 0 {
+		o.minNP = o.np
+	}
+	switch {
+	case o.minNP > o.np:
+		return fmt.Errorf("--min-np %d: must not exceed -np %d", o.minNP, o.np)
+	case o.maxNP > 0 && o.maxNP < o.np:
+		return fmt.Errorf("--max-np %d: must not be less than -np %d", o.maxNP, o.np)
+	}
+	if _, err := net.InterfaceByName(o.iface); err != nil {
+		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(interfaceNames(), ", "))
+	}
+	return lookCommand(o.command[0], "")
+}
+
+func firstWord(s string) string {
+	if f := strings.Fields(s); len(f) > 0 {
+		return f[0]
+	}
+	return s
+}
+
+func interfaceNames() []string {
+	var names []string
+	ifaces, _ := net.Interfaces()
+	for _, i := range ifaces {
+		names = append(names, i.Name)
+	}
+	return names
+}
+
+type localHost struct {
+	name  string
+	slots int
+}
+
+// parseHosts reads "name" or "name:slots" lines.
+func parseHosts(text string, slots int) ([]localHost, error) {
+	var hosts []localHost
+	for i, line := range strings.Split(text, "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		name, n, ok := strings.Cut(line, ":")
+		h := localHost{name: name, slots: slots}
+		if ok {
+			v, err := strconv.Atoi(n)
+			if err != nil || v < 0 {
+				return nil, fmt.Errorf("line %d: %q: slots must be a number", i+1, line)
+			}
+			h.slots = v
+		}
+		if name == "" || strings.ContainsAny(name, "/#?% \t") {
+			return nil, fmt.Errorf("line %d: %q is no host name", i+1, line)
+		}
+		if h.slots > 0 {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts, nil
+}
+
+// RunMain is the `run` subcommand. It returns the exit code.
+func RunMain(ctx context.Context, args []string) int {
+	o, err := parseLocal(args, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "nomad-driver-horovod run: %v\n", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r := newLocal(o)
+	result := r.run(ctx)
+	if result.Code != 0 {
+		fmt.Fprintf(os.Stderr, "nomad-driver-horovod run: %s\n", result.Reason)
+	}
+	return result.Code
+}
+
+// local runs all hosts of a job, and their leader, in this process.
+type local struct {
+	o      *localOptions
+	config Config
+	log    hclog.Logger
+	leader *Leader
+	out    io.Writer
+	err    io.Writer
+
+	mu      sync.Mutex
+	hosts   map[string]*localRun
+	joined  int
+	wg      sync.WaitGroup
+	results chan Result
+}
+
+type localRun struct {
+	host    *Host
+	id      elastic.HostID
+	slots   int
+	leaving bool
+}
+
+func newLocal(o *localOptions) *local {
+	level := hclog.Warn
+	if o.verbose {
+		level = hclog.Debug
+	}
+	out := &lockedWriter{w: os.Stdout}
+	r := &local{o: o, hosts: map[string]*localRun{}, results: make(chan Result, 16),
+		out: out, err: &lockedWriter{w: os.Stderr},
+		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr})}
+	r.config = Config{Command: o.command[0], Args: o.command[1:], NP: o.np, MinNP: o.minNP, MaxNP: o.maxNP,
+		ElasticTimeout: Duration(time.Duration(o.elasticTimeout) * time.Second), Settle: Duration(o.settle),
+		GlooTimeout: Duration(time.Duration(o.glooTimeout) * time.Second), ResetLimit: o.resetLimit,
+		SlotRestarts: o.slotRestarts, OnRingLost: o.onRingLost, JobID: filepath.Base(o.command[0]), LogDir: o.output}
+	return r
+}
+
+func (r *local) run(ctx context.Context) Result {
+	dir, err := os.MkdirTemp("", "kolo-run-")
+	if err != nil {
+		return Result{Code: 1, Reason: err.Error()}
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	r.config.ProgressDir = dir
+	if r.o.output != "" {
+		if err := os.MkdirAll(r.o.output, 0o755); err != nil {
+			return Result{Code: 1, Reason: fmt.Sprintf("--output-filename: %v", err)}
+		}
+	}
+	r.leader = NewLeader(LeaderOptions{Config: r.config, Term: 1, Logger: r.log})
+	leaderCtx, stopLeader := context.WithCancel(context.WithoutCancel(ctx))
+	leaderDone := make(chan struct{})
+	go func() {
+		_ = r.leader.Run(leaderCtx)
+		close(leaderDone)
+	}()
+	defer func() {
+		stopLeader()
+		<-leaderDone
+	}()
+	if r.o.status != "" {
+		stop, err := r.serveStatus()
+		if err != nil {
+			return Result{Code: 1, Reason: fmt.Sprintf("--status-address: %v", err)}
+		}
+		defer stop()
+	}
+
+	hostCtx, stopHosts := context.WithCancel(ctx)
+	var result Result
+	discovered := make(chan []localHost)
+	r.wg.Add(1)
+	go func() {
+		defer r.wg.Done()
+		r.discover(hostCtx, discovered)
+	}()
+	for done := false; !done; {
+		select {
+		case hosts := <-discovered:
+			r.follow(hostCtx, hosts)
+		case result = <-r.results:
+			done = true
+		case <-ctx.Done():
+			result, done = Result{Code: 130, Reason: "interrupted"}, true
+		}
+	}
+	// The others are ending by themselves; whoever is not in time is stopped.
+	ended := make(chan struct{})
+	timer := time.AfterFunc(20*time.Second, stopHosts)
+	if ctx.Err() != nil {
+		stopHosts()
+	}
+	go func() {
+		r.wait()
+		close(ended)
+	}()
+	<-ended
+	timer.Stop()
+	stopHosts()
+	r.wg.Wait()
+	return result
+}
+
+// wait waits for all hosts to end.
+func (r *local) wait() {
+	for {
+		r.mu.Lock()
+		n := len(r.hosts)
+		r.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// discover sends the hosts whenever they change. A script that fails keeps the
+// hosts as they are.
+func (r *local) discover(ctx context.Context, out chan<- []localHost) {
+	var last []localHost
+	send := func(hosts []localHost) {
+		if last != nil && slices.Equal(hosts, last) {
+			return
+		}
+		select {
+		case out <- hosts:
+			last = hosts
+		case <-ctx.Done():
+		}
+	}
+	if r.o.script == "" {
+		hosts, _ := parseHosts(strings.ReplaceAll(r.o.hosts, ",", "\n"), r.o.slots)
+		send(hosts)
+		return
+	}
+	t := time.NewTicker(r.o.interval)
+	defer t.Stop()
+	for {
+		runCtx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		text, err := exec.CommandContext(runCtx, "sh", "-c", r.o.script).Output()
+		cancel()
+		var hosts []localHost
+		if err == nil {
+			hosts, err = parseHosts(string(text), r.o.slots)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			r.log.Warn("discovery script failed, hosts stay as they are", "script", r.o.script, "error", err)
+		default:
+			send(hosts)
+		}
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follow starts hosts that are new, changes the slots of others, and lets go
+// those that are not listed any more.
+func (r *local) follow(ctx context.Context, hosts []localHost) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	listed := map[string]bool{}
+	for _, h := range hosts {
+		listed[h.name] = true
+		switch run := r.hosts[h.name]; {
+		case run == nil:
+			r.start(ctx, h)
+		case run.slots != h.slots && !run.leaving:
+			run.slots = h.slots
+			n := h.slots
+			run.host.Resize(n)
+			r.leader.post(func() { r.leader.step(ctx, elastic.HostSlots{Host: run.id, Slots: n}) })
+		}
+	}
+	for name, run := range r.hosts {
+		if !listed[name] && !run.leaving {
+			run.leaving = true
+			run.host.Leave(30 * time.Second)
+		}
+	}
+}
+
+// start runs a host; r.mu is held.
+func (r *local) start(ctx context.Context, h localHost) {
+	r.joined++
+	c := r.config
+	c.Slots, c.Index, c.AllocID = h.slots, r.joined, fmt.Sprintf("%s.%d", h.name, r.joined)
+	c.ProgressDir = filepath.Join(c.ProgressDir, c.AllocID)
+	if c.LogDir != "" {
+		c.LogDir = filepath.Join(c.LogDir, h.name)
+	}
+	_ = os.MkdirAll(c.ProgressDir, 0o755)
+	st, _ := newStories("", r.log)
+	id := elastic.HostID(c.AllocID)
+	run := &localRun{id: id, slots: h.slots, host: NewHost(HostOptions{Config: c, ID: id, Interface: r.o.iface,
+		Prefix: h.name + ":", Stdout: r.out, Stderr: r.err, Stories: st, Logger: r.log.Named(h.name)})}
+	r.hosts[h.name] = run
+	up, dn := newPipes()
+	r.wg.Add(3)
+	go func() { defer r.wg.Done(); _ = r.leader.Serve(ctx, dn) }()
+	go func() { defer r.wg.Done(); _ = run.host.Attach(up) }()
+	go func() {
+		defer r.wg.Done()
+		result := run.host.Run(ctx)
+		up.close()
+		r.mu.Lock()
+		delete(r.hosts, h.name)
+		none := len(r.hosts) == 0
+		leaving := run.leaving
+		r.mu.Unlock()
+		// A host that was let go says nothing about the job; the last one that
+		// was given up does.
+		if !leaving && (none || run.host.ended()) {
+			select {
+			case r.results <- result:
+			default:
+			}
+		}
+	}()
+}
+
+func (r *local) serveStatus() (func(), error) {
+	l, err := net.Listen("tcp", r.o.status)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{Handler: statusHandler(func(ctx context.Context) *Status {
+		c := make(chan *Status, 1)
+		r.leader.post(func() { r.leader.publish(); c <- r.leader.status })
+		select {
+		case s := <-c:
+			return s
+		case <-ctx.Done():
+			return nil
+		}
+	}), ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(l) }()
+	return func() { _ = server.Close() }, nil
+}
+
+// lockedWriter keeps lines of several processes apart.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}

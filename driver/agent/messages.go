@@ -1,0 +1,90 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/rendezvous"
+)
+
+// ToLeader is one message of a host; one field is set.
+type ToLeader struct {
+	Register   *Register               `json:"register,omitempty"`
+	Leaving    *Leaving                `json:"leaving,omitempty"`
+	Arrived    *elastic.SlotArrived    `json:"arrived,omitempty"`
+	Waiting    *elastic.SlotWaiting    `json:"waiting,omitempty"`
+	Up         *elastic.SlotUp         `json:"up,omitempty"`
+	Notifiable *elastic.SlotNotifiable `json:"notifiable,omitempty"`
+	Exited     *Exited                 `json:"exited,omitempty"`
+	Puts       *Puts                   `json:"puts,omitempty"`
+	Progress   *Progress               `json:"progress,omitempty"`
+}
+
+// Register begins a session: all that the host knows.
+type Register struct {
+	Info    elastic.HostInfo `json:"info"`
+	AllocID string           `json:"alloc_id"`
+	Addr    string           `json:"addr"`
+	// Keys are the host's values in the rendezvous of Info.Ring.
+	Keys rendezvous.Snapshot `json:"keys"`
+	// LeaveIn is how many seconds are left when Info.Leaving is set.
+	LeaveIn float64 `json:"leave_in,omitempty"`
+	// Status is the newest status the host has seen of the job.
+	Status *Status `json:"status,omitempty"`
+}
+
+// Leaving says that the host's task is being stopped.
+type Leaving struct {
+	// In is how many seconds are left until its processes are killed.
+	In float64 `json:"in"`
+}
+
+// Exited is the end of a process.
+type Exited struct {
+	elastic.SlotExited
+	// Ring is the ring whose rendezvous it was in, and Withdrawn its values
+	// there that nobody on its host has read.
+	Ring      RingID           `json:"ring"`
+	Withdrawn []rendezvous.Put `json:"withdrawn,omitempty"`
+}
+
+// RingID names a ring.
+type RingID struct {
+	Generation uint64 `json:"generation"`
+	Term       uint64 `json:"term"`
+}
+
+func ringID(r *elastic.Ring) RingID {
+	if r == nil {
+		return RingID{}
+	}
+	return RingID{r.Generation, r.Term}
+}
+
+// Puts are values of a rendezvous for other hosts.
+type Puts struct {
+	Ring RingID           `json:"ring"`
+	Puts []rendezvous.Put `json:"puts"`
+}
+
+// ToAgent is one message of the leader; one field is set.
+type ToAgent struct {
+	Start   *elastic.Start   `json:"start,omitempty"`
+	Stop    *elastic.Stop    `json:"stop,omitempty"`
+	Form    *elastic.Ring    `json:"form,omitempty"`
+	Notify  *elastic.Notify  `json:"notify,omitempty"`
+	Break   *elastic.Break   `json:"break,omitempty"`
+	Synced  *elastic.Synced  `json:"synced,omitempty"`
+	Dismiss *elastic.Dismiss `json:"dismiss,omitempty"`
+	End     *elastic.End     `json:"end,omitempty"`
+	Story   *elastic.Story   `json:"story,omitempty"`
+	Fill    *Fill            `json:"fill,omitempty"`
+	Status  *Status          `json:"status,omitempty"`
+}
+
+// Fill hands out values of a ring's rendezvous.
+type Fill struct {
+	Ring RingID          `json:"ring"`
+	Fill rendezvous.Fill `json:"fill"`
+}
