@@ -1,0 +1,300 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"golang.org/x/sync/errgroup"
+)
+
+// Source makes a policy that is not built in, from its name and the line it
+// was asked for with. Package plugin has one.
+type Source interface {
+	Policy(name string) (policy.Policy, error)
+}
+
+// Agent is one autoscaler.
+type Agent struct {
+	log     hclog.Logger
+	client  *cluster.Client
+	watcher *cluster.Watcher
+	writer  *cluster.Writer
+	elector *leader.Elector
+	prober  *cluster.Prober
+	own     Source // nil for none
+	metrics *Metrics
+
+	wake chan struct{} // something other than Nomad changed
+	dump chan struct{} // the ledger should be saved soon
+
+	mu       sync.Mutex
+	cfg      *config.Config
+	control  Control
+	vault    *vault
+	ledger   *Ledger
+	policies map[string]*pool // by node pool
+	lastView *cluster.View
+	lastTime time.Time
+	reported map[planner.JobKey]string // problems told
+	untold   []Event                   // of the round that is being made
+	term     uint64                    // counts leaderships
+	loaded   uint64                    // term the ledger was loaded in
+	status   *Status
+	watchers map[chan Event]struct{}
+	decided  time.Time // of the last complete round
+}
+
+// New makes an agent. own may be nil.
+func New(cfg *config.Config, own Source, log hclog.Logger) (*Agent, error) {
+	client, err := cluster.NewClient(cfg.Nomad)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{
+		log: log, client: client, cfg: cfg, own: own,
+		watcher: cluster.NewWatcher(client, cfg.Nomad.Resync, log.Named("cluster")),
+		prober:  cluster.NewProber(client, 2*time.Second),
+		vault:   &vault{client: client.Client, namespace: cfg.Leader.Namespace, saved: map[string]string{}},
+		wake:    make(chan struct{}, 1), dump: make(chan struct{}, 1),
+		ledger: NewLedger(), policies: map[string]*pool{}, reported: map[planner.JobKey]string{}, watchers: map[chan Event]struct{}{},
+	}
+	a.metrics = newMetrics(a)
+	lock := leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, cfg.Name, cfg.Leader.TTL, cfg.Leader.Delay)
+	a.elector = leader.New(lock, cfg.Leader.TTL, log.Named("leader"))
+	a.writer = cluster.NewWriter(a.watcher, cfg.Nomad.WritesPerSecond, a.elector.Check)
+	a.status = &Status{Agent: cfg.Name}
+	return a, nil
+}
+
+// Run works until the context ends.
+func (a *Agent) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.watcher.Run(ctx) })
+	g.Go(func() error { return a.rounds(ctx) })
+	g.Go(func() error { return a.probe(ctx) })
+	g.Go(func() error {
+		a.elector.Run(ctx, a.lead)
+		return ctx.Err()
+	})
+	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// lead is one term of leadership: it loads what the last leader saved, lets
+// rounds write, and saves the ledger now and then and at the end.
+func (a *Agent) lead(ctx context.Context) {
+	ledger, control := NewLedger(), Control{}
+	for ctx.Err() == nil {
+		var err error
+		if ledger, err = a.vault.loadLedger(ctx); err != nil {
+			a.log.Warn("part of the ledger is lost and will be estimated", "error", err)
+		}
+		if control, err = a.vault.loadControl(ctx); err == nil {
+			break
+		}
+		// Acting without knowing what users paused would be worse than not
+		// acting.
+		a.log.Warn("users' wishes cannot be read; not acting", "error", err)
+		pause(ctx, time.Second)
+	}
+	a.mu.Lock()
+	a.ledger, a.control = ledger, control
+	a.term++
+	a.loaded = a.term
+	a.mu.Unlock()
+	a.event(Event{Type: "leader", Reason: a.name() + " leads"})
+	a.poke()
+	defer func() {
+		a.mu.Lock()
+		a.loaded = 0
+		a.mu.Unlock()
+		a.event(Event{Type: "leader", Reason: a.name() + " leads no more"})
+	}()
+
+	tick := time.NewTicker(saveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			// The lock is still ours for a moment if the agent is being
+			// stopped; Check says so.
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+			defer cancel()
+			a.save(last)
+			return
+		case <-tick.C:
+		case <-a.dump:
+		}
+		a.save(ctx)
+	}
+}
+
+// saveEvery bounds what is lost of the ledger when a leader dies: accounting
+// only, for what must not be lost is saved at once.
+const saveEvery = time.Minute
+
+func (a *Agent) save(ctx context.Context) {
+	a.mu.Lock()
+	texts, dropped, err := a.ledger.encode()
+	a.mu.Unlock()
+	if dropped > 0 {
+		a.log.Warn("the ledger does not hold all jobs", "dropped", dropped)
+	}
+	if err == nil {
+		err = a.vault.saveLedger(ctx, texts, a.elector.Check)
+	}
+	if err != nil && !errors.Is(err, leader.ErrNotLeading) {
+		a.log.Warn("saving the ledger failed", "error", err)
+	}
+}
+
+// leading says whether this agent leads and has loaded what it must know.
+// The caller holds a.mu.
+func (a *Agent) leading() bool { return a.loaded != 0 && a.elector.Check() == nil }
+
+func (a *Agent) name() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cfg.Name
+}
+
+// poke asks for a round.
+func (a *Agent) poke() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// rounds makes one round after another.
+func (a *Agent) rounds(ctx context.Context) error {
+	next := time.NewTimer(0)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-a.watcher.Changed():
+			pause(ctx, a.batch()) // what comes together is planned together
+		case <-a.wake:
+		case <-next.C:
+		}
+		wake, err := a.round(ctx)
+		switch {
+		case errors.Is(err, cluster.ErrNotReady):
+			wake = time.Now().Add(time.Second)
+		case err != nil && ctx.Err() == nil:
+			a.log.Error("round failed", "error", err)
+			wake = time.Now().Add(time.Second)
+		}
+		next.Reset(max(0, time.Until(wake)))
+	}
+}
+
+func (a *Agent) batch() time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cfg.Planner.Batch
+}
+
+// Reload takes a new configuration over. What only a new process can change
+// (Nomad's address, the leader's lock, the own API's address) is refused.
+func (a *Agent) Reload(cfg *config.Config) error {
+	a.mu.Lock()
+	if cfg.Nomad != a.cfg.Nomad || cfg.Leader != a.cfg.Leader || cfg.Name != a.cfg.Name ||
+		cfg.HTTP.Bind != a.cfg.HTTP.Bind || cfg.HTTP.Port != a.cfg.HTTP.Port {
+		a.mu.Unlock()
+		return errors.New("name, nomad, leader, and the address in http take effect only with a restart; nothing was changed")
+	}
+	a.cfg = cfg
+	a.policies = map[string]*pool{}
+	a.mu.Unlock()
+	a.log.SetLevel(hclog.LevelFromString(cfg.LogLevel))
+	a.watcher.ForgetClasses()
+	a.event(Event{Type: "reload", Reason: "configuration reloaded"})
+	a.poke()
+	return nil
+}
+
+// Config is the configuration in force.
+func (a *Agent) Config() *config.Config {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.cfg
+}
+
+// Client is the agent's client of Nomad.
+func (a *Agent) Client() *cluster.Client { return a.client }
+
+// Status is the newest status.
+func (a *Agent) Status() *Status {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.status
+}
+
+// Health returns an error where the agent cannot do its work.
+func (a *Agent) Health() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.decided.IsZero():
+		return errors.New("the cluster's state has not been read yet")
+	case time.Since(a.decided) > 3*a.cfg.Planner.Tick:
+		return fmt.Errorf("no decision since %s", a.decided.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// Watch returns a channel of events; stop ends it. A slow reader misses some.
+func (a *Agent) Watch() (events <-chan Event, stop func()) {
+	c := make(chan Event, 64)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.watchers[c] = struct{}{}
+	return c, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.watchers, c)
+	}
+}
+
+func (a *Agent) event(e Event) {
+	e.Time = time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for c := range a.watchers {
+		select {
+		case c <- e:
+		default:
+		}
+	}
+}
+
+// History is a job's history of counts, as Nomad keeps it.
+func (a *Agent) History(ctx context.Context, key planner.JobKey) ([]cluster.Change, error) {
+	return a.client.History(ctx, key)
+}

@@ -1,0 +1,51 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Control is what users told the running autoscaler. It is shared by all
+// agents through a Nomad variable, and outlives them.
+type Control struct {
+	// Policies by node pool, as written on one line: name(option=value).
+	// They win over the configuration.
+	Policies map[string]string `json:"policies,omitempty"`
+	// Paused are the jobs, as namespace/id, that are left alone; All is all.
+	Paused []string `json:"paused,omitempty"`
+	All    bool     `json:"all,omitempty"`
+}
+
+func (c Control) paused(key string) bool { return c.All || slices.Contains(c.Paused, key) }
+
+func (c Control) clone() Control {
+	return Control{Policies: maps.Clone(c.Policies), Paused: slices.Clone(c.Paused), All: c.All}
+}
+
+const controlPath = "kolo/control"
+
+func (v *vault) loadControl(ctx context.Context) (Control, error) {
+	var c Control
+	text, err := v.load(ctx, controlPath)
+	if err != nil || text == "" {
+		return c, err
+	}
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return Control{}, fmt.Errorf("reading %s: %w", controlPath, err)
+	}
+	return c, nil
+}
+
+func (v *vault) saveControl(ctx context.Context, c Control) error {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", controlPath, err)
+	}
+	return v.save(ctx, controlPath, string(text))
+}

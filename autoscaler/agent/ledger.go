@@ -1,0 +1,213 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// Ledger is what is remembered of all jobs. It is not safe for concurrent
+// use; the agent guards it.
+type Ledger struct {
+	Jobs   map[planner.JobKey]*Record
+	States map[string][]byte // what policies asked to be given back, by pool
+}
+
+// NewLedger is an empty ledger.
+func NewLedger() *Ledger {
+	return &Ledger{Jobs: map[planner.JobKey]*Record{}, States: map[string][]byte{}}
+}
+
+// A Nomad variable holds 64 KiB. Jobs are spread over shards by their name,
+// so that ten thousand fit, and one that changes does not rewrite all.
+const (
+	shards    = 64
+	shardSize = 60 << 10
+)
+
+func shardOf(k planner.JobKey) int {
+	h := fnv.New32a()
+	h.Write([]byte(k.Namespace + "\x00" + k.ID))
+	return int(h.Sum32() % shards)
+}
+
+type savedJob struct {
+	Key    planner.JobKey `json:"key"`
+	Record *Record        `json:"record"`
+}
+
+type savedShard struct {
+	Jobs   []savedJob        `json:"jobs,omitempty"`
+	States map[string][]byte `json:"states,omitempty"`
+}
+
+// encode returns the shards as they are saved; jobs that do not fit are left
+// out and counted.
+func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
+	var parts [shards]savedShard
+	for k, r := range l.Jobs {
+		s := shardOf(k)
+		parts[s].Jobs = append(parts[s].Jobs, savedJob{k, r})
+	}
+	for i := range parts {
+		slices.SortFunc(parts[i].Jobs, func(a, b savedJob) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	}
+	parts[0].States = l.States
+	for i := range parts {
+		for {
+			text, err := pack(&parts[i])
+			if err != nil {
+				return out, dropped, err
+			}
+			if len(text) <= shardSize {
+				out[i] = text
+				break
+			}
+			if len(parts[i].Jobs) == 0 {
+				parts[i].States = nil // a policy asked for too much
+				continue
+			}
+			half := len(parts[i].Jobs) / 2
+			dropped += len(parts[i].Jobs) - half
+			parts[i].Jobs = parts[i].Jobs[:half]
+		}
+	}
+	return out, dropped, nil
+}
+
+func pack(s *savedShard) (string, error) {
+	if len(s.Jobs) == 0 && len(s.States) == 0 {
+		return "", nil
+	}
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	if err := json.NewEncoder(z).Encode(s); err != nil {
+		return "", fmt.Errorf("encoding the ledger: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return "", fmt.Errorf("encoding the ledger: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil
+}
+
+func (l *Ledger) decode(text string) error {
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return fmt.Errorf("decoding the ledger: %w", err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Errorf("decoding the ledger: %w", err)
+	}
+	var s savedShard
+	if err := json.NewDecoder(io.LimitReader(z, 64<<20)).Decode(&s); err != nil {
+		return fmt.Errorf("decoding the ledger: %w", err)
+	}
+	for _, j := range s.Jobs {
+		if j.Record != nil {
+			l.Jobs[j.Key] = j.Record
+		}
+	}
+	for pool, state := range s.States {
+		l.States[pool] = state
+	}
+	return nil
+}
+
+// vault keeps texts in Nomad variables, and knows what it last saved.
+type vault struct {
+	client    *api.Client
+	namespace string
+
+	mu    sync.Mutex // held during requests: saves keep their order
+	saved map[string]string
+}
+
+const dataItem = "data"
+
+// load returns the text at a path, "" for none.
+func (v *vault) load(ctx context.Context, path string) (string, error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	got, _, err := v.client.Variables().Peek(path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
+	if err != nil {
+		return "", fmt.Errorf("reading variable %s: %w", path, err)
+	}
+	if got == nil {
+		return "", nil
+	}
+	v.saved[path] = got.Items[dataItem]
+	return got.Items[dataItem], nil
+}
+
+// save writes a text unless it is what was saved last.
+func (v *vault) save(ctx context.Context, path, text string) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.saved[path] == text {
+		return nil
+	}
+	var err error
+	if text == "" {
+		_, err = v.client.Variables().Delete(path, (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
+	} else {
+		_, _, err = v.client.Variables().Update(&api.Variable{
+			Namespace: v.namespace, Path: path, Items: api.VariableItems{dataItem: text},
+		}, (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
+	}
+	if err != nil {
+		return fmt.Errorf("saving variable %s: %w", path, err)
+	}
+	v.saved[path] = text
+	return nil
+}
+
+func shardPath(i int) string { return fmt.Sprintf("kolo/ledger/%02d", i) }
+
+// loadLedger reads all shards there are. A shard that cannot be read is left
+// out and its error returned with the rest.
+func (v *vault) loadLedger(ctx context.Context) (*Ledger, error) {
+	l := NewLedger()
+	there, _, err := v.client.Variables().PrefixList("kolo/ledger/", (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
+	if err != nil {
+		return l, fmt.Errorf("listing the ledger: %w", err)
+	}
+	var errs []error
+	for _, m := range there {
+		text, err := v.load(ctx, m.Path)
+		if err == nil && text != "" {
+			err = l.decode(text)
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return l, errors.Join(errs...)
+}
+
+func (v *vault) saveLedger(ctx context.Context, texts [shards]string, may func() error) error {
+	for i, text := range texts {
+		if err := may(); err != nil {
+			return err
+		}
+		if err := v.save(ctx, shardPath(i), text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,297 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// pool is the policy of one node pool at work.
+type pool struct {
+	spec    string // as written
+	policy  policy.Policy
+	problem string
+	last    map[planner.JobKey]planner.Want // the last good decision
+	seen    uint64                          // fingerprint of what the policy saw
+}
+
+// policyOf returns the pool's policy, made anew after a change of wish or
+// configuration. A policy that cannot be made leaves the one before in force.
+func (a *Agent) policyOf(name string) *pool {
+	spec := a.control.Policies[name]
+	cfg := a.cfg.Pool(name)
+	if spec == "" {
+		spec = cfg.Policy
+	}
+	p := a.policies[name]
+	if p != nil && p.spec == spec && (p.policy != nil || p.problem == "") {
+		return p
+	}
+	var made policy.Policy
+	var err error
+	switch written := a.control.Policies[name]; {
+	case written != "":
+		made, err = a.parsePolicy(written)
+	default:
+		made, err = a.makePolicy(cfg.Policy, func() (policy.Policy, error) { return policy.New(cfg.Policy, cfg.Options) })
+	}
+	if p == nil {
+		p = &pool{last: map[planner.JobKey]planner.Want{}}
+		a.policies[name] = p
+	}
+	if err != nil {
+		if p.problem != err.Error() {
+			a.log.Error("policy cannot be used; the last decision stays in force", "pool", name, "policy", spec, "error", err)
+		}
+		p.problem = err.Error()
+		return p
+	}
+	p.spec, p.policy, p.problem, p.seen = spec, made, "", 0
+	return p
+}
+
+func (a *Agent) parsePolicy(line string) (policy.Policy, error) {
+	name, _, _ := strings.Cut(strings.TrimSpace(line), "(")
+	return a.makePolicy(strings.TrimSpace(name), func() (policy.Policy, error) { return policy.Parse(line) })
+}
+
+// makePolicy prefers the built-in policy of that name.
+func (a *Agent) makePolicy(name string, builtIn func() (policy.Policy, error)) (policy.Policy, error) {
+	if _, ok := policy.Describe(name); ok || a.own == nil {
+		return builtIn()
+	}
+	return a.own.Policy(name)
+}
+
+// movable says whether a policy may decide about the job now. What it may not
+// move counts as other workload.
+func movable(j *planner.Job, now time.Time) bool {
+	return j.Frozen == "" && j.Left == "" && !j.HandUntil.After(now)
+}
+
+// snapshot is a pool as its policy sees it, and the index of each job in v.
+func (a *Agent) snapshot(v *cluster.View, name string, p *pool, now time.Time) (*policy.Snapshot, []int) {
+	s := &policy.Snapshot{
+		Now: seconds(now), Seed: 1, ResizeCost: a.cfg.Planner.ResizeCost.Seconds(), State: a.ledger.States[name],
+	}
+	bins := map[planner.Place]int{}
+	for i := range v.Nodes {
+		n := &v.Nodes[i]
+		if n.Pool != name || n.State == planner.Leaving {
+			continue
+		}
+		for b, bin := range n.Bins {
+			g := max(0, bin.Slots)
+			if n.State == planner.Closed {
+				g = 0 // what is held there is added below
+			}
+			bins[planner.Place{Node: i, Bin: b}] = len(s.Nodes)
+			s.Nodes = append(s.Nodes, policy.Node{ID: fmt.Sprintf("%s/%d", n.ID, b), Type: bin.Type, GPUs: g, Free: g})
+		}
+	}
+	reserve := v.Others[name]
+	var index []int
+	var costs []float64
+	for i := range v.Jobs {
+		j, f := &v.Jobs[i], &v.Facts[i]
+		if j.Pool != name {
+			continue
+		}
+		may := movable(j, now)
+		for _, g := range j.Groups {
+			for _, w := range g.Live {
+				at, ok := bins[w.Place]
+				if !ok {
+					continue
+				}
+				n := &s.Nodes[at]
+				switch closed := v.Nodes[w.Node].State == planner.Closed; {
+				case closed && may:
+					n.GPUs += g.Need.Slots
+				case closed:
+				case may:
+					n.Free = max(0, n.Free-g.Need.Slots)
+				default:
+					n.GPUs = max(0, n.GPUs-g.Need.Slots)
+					n.Free = max(0, n.Free-g.Need.Slots)
+				}
+			}
+		}
+		if !may {
+			// Its workers that have no place yet take room somewhere, too.
+			reserve += max(0, j.Count()-j.Alive()) * f.Slots
+			continue
+		}
+		r := a.ledger.Jobs[j.Key]
+		for _, g := range r.Gaps {
+			costs = append(costs, g.Seconds)
+		}
+		index = append(index, i)
+		s.Jobs = append(s.Jobs, policyJob(j, f, r))
+	}
+	take(s, reserve)
+	if len(costs) > 0 {
+		slices.Sort(costs)
+		s.ResizeCost = costs[len(costs)/2]
+	}
+	print := fingerprint(s)
+	s.Changed = print != p.seen
+	p.seen = print
+	return s, index
+}
+
+// take removes slots from the pool, free ones first.
+func take(s *policy.Snapshot, n int) {
+	for i := range s.Nodes {
+		k := min(n, s.Nodes[i].Free)
+		s.Nodes[i].Free -= k
+		s.Nodes[i].GPUs -= k
+		n -= k
+	}
+	for i := range s.Nodes {
+		k := min(n, s.Nodes[i].GPUs)
+		s.Nodes[i].GPUs -= k
+		n -= k
+	}
+}
+
+func policyJob(j *planner.Job, f *cluster.Facts, r *Record) policy.Job {
+	out := policy.Job{
+		ID: j.Key.Namespace + "/" + j.Key.ID, Tenant: f.Spec.Queue, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
+		Submit: seconds(r.FirstSeen), FirstStart: seconds(r.FirstStart), LastChange: seconds(r.LastChange), Deadline: seconds(f.Spec.Deadline),
+		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
+		Count: j.Count(), Suspendable: j.Suspendable, Resizes: r.Resizes, Attained: r.Attained, RunTime: r.RunTime,
+		Curve: policy.NewCurve(r.Points...), Done: r.Done,
+	}
+	total := f.Spec.TotalWork
+	if total == 0 {
+		total = r.Total
+	}
+	out.Remaining = max(0, total-r.Done)
+	return out
+}
+
+// seconds is Unix time, 0 for the zero time.
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
+
+// fingerprint covers what counts as a change for policies that decide on
+// events only: jobs, bounds, capacity and curves, not the passing of time.
+func fingerprint(s *policy.Snapshot) uint64 {
+	h := fnv.New64a()
+	for _, n := range s.Nodes {
+		fmt.Fprint(h, n.ID, n.Type, n.GPUs, ";")
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		fmt.Fprint(h, j.ID, j.Tenant, j.Type, j.Weight, j.Priority, j.Min, j.Max, j.Preferred, j.Sizes, j.Suspendable, j.Deadline, ";")
+		for _, p := range j.Curve.Points() {
+			fmt.Fprint(h, p.Size, math.Round(100*math.Log(p.StepTime)), ",")
+		}
+	}
+	return h.Sum64()
+}
+
+// check returns an error for a decision that breaks an invariant. Built-in
+// policies are tested for that; those of users are not.
+func check(s *policy.Snapshot, d policy.Decision) error {
+	if len(d.Allocations) != len(s.Jobs) {
+		return fmt.Errorf("it answered for %d jobs of %d", len(d.Allocations), len(s.Jobs))
+	}
+	total, capacity := 0, 0
+	for _, n := range s.Nodes {
+		capacity += n.GPUs
+	}
+	grows := false
+	for i, al := range d.Allocations {
+		j := &s.Jobs[i]
+		switch {
+		case al.Job != j.ID:
+			return fmt.Errorf("answer %d is about job %s and not %s", i, al.Job, j.ID)
+		case al.Count < 0 || al.Count > 0 && (al.Count < j.Min && al.Count != j.Count || al.Count > j.Max && al.Count != j.Count):
+			return fmt.Errorf("%d workers for job %s, which takes %d to %d", al.Count, j.ID, j.Min, j.Max)
+		}
+		grows = grows || al.Count > j.Count
+		total += al.Count * max(1, j.PerWorker)
+	}
+	if total > capacity && grows {
+		return fmt.Errorf("%d slots given out of %d", total, capacity)
+	}
+	return nil
+}
+
+// decide asks a pool's policy and returns its wants by index of v.Jobs.
+func (a *Agent) decide(v *cluster.View, name string, wants []planner.Want, now time.Time) time.Time {
+	p := a.policyOf(name)
+	snap, index := a.snapshot(v, name, p, now)
+	var wake time.Time
+	fresh := false
+	if p.policy != nil {
+		start := time.Now()
+		d, err := a.allocate(p.policy, snap)
+		a.metrics.decision(name, time.Since(start), err)
+		if err != nil {
+			if p.problem != err.Error() {
+				a.log.Error("policy refused; the last decision stays in force", "pool", name, "policy", p.policy.Name(), "error", err)
+			}
+			p.problem = err.Error()
+		} else {
+			p.problem, fresh = "", true
+			a.ledger.States[name] = d.State
+			if d.Wake > 0 {
+				wake = time.UnixMilli(int64(d.Wake * 1000))
+			}
+			p.last = make(map[planner.JobKey]planner.Want, len(index))
+			for k, i := range index {
+				p.last[v.Jobs[i].Key] = planner.Want{Count: d.Allocations[k].Count, Reason: d.Allocations[k].Reason}
+			}
+		}
+	}
+	for _, i := range index {
+		w, ok := p.last[v.Jobs[i].Key]
+		if !ok {
+			w = planner.Want{Count: v.Jobs[i].Count(), Reason: "no decision yet"}
+		}
+		if !fresh && w.Reason != "" {
+			w.Reason += " (decided before the policy failed)"
+		}
+		wants[i] = w
+	}
+	return wake
+}
+
+// allocate asks a policy, and survives its panic.
+func (a *Agent) allocate(p policy.Policy, s *policy.Snapshot) (d policy.Decision, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("policy %s panicked: %v", p.Name(), r)
+		}
+	}()
+	if f, ok := p.(interface {
+		TryAllocate(*policy.Snapshot) (policy.Decision, error)
+	}); ok {
+		if d, err = f.TryAllocate(s); err != nil {
+			return d, err
+		}
+	} else {
+		d = p.Allocate(s)
+	}
+	if err := check(s, d); err != nil {
+		return d, fmt.Errorf("policy %s: %w", p.Name(), err)
+	}
+	return d, nil
+}

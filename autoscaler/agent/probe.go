@@ -1,0 +1,121 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"golang.org/x/sync/errgroup"
+)
+
+// probesAtOnce is how many jobs are asked for their progress at the same time.
+const probesAtOnce = 16
+
+// silentProbe is how long a job is not asked again that did not answer: its
+// script may report nothing, or its driver be another.
+const silentProbe = 30 * time.Second
+
+// probe asks running jobs for their progress, again and again.
+func (a *Agent) probe(ctx context.Context) error {
+	silent := map[planner.JobKey]time.Time{}
+	for {
+		every := a.Config().Planner.Progress
+		if every == 0 {
+			pause(ctx, time.Second)
+		} else {
+			pause(ctx, every)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if every == 0 {
+			continue
+		}
+		a.probeAll(ctx, silent)
+	}
+}
+
+type probed struct {
+	key      planner.JobKey
+	slots    int
+	services []string
+	known    string
+	got      *cluster.Progress
+	address  string
+}
+
+func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]time.Time) {
+	now := time.Now()
+	var all []*probed
+	a.mu.Lock()
+	if v := a.lastView; v != nil {
+		for i := range v.Jobs {
+			r := a.ledger.Jobs[v.Jobs[i].Key]
+			if r == nil || v.Facts[i].Running == 0 || len(v.Facts[i].Services) == 0 || silent[v.Jobs[i].Key].After(now) {
+				continue
+			}
+			all = append(all, &probed{key: v.Jobs[i].Key, slots: max(1, ringSlots(&v.Facts[i])), services: v.Facts[i].Services, known: r.address})
+		}
+	}
+	a.mu.Unlock()
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(probesAtOnce)
+	for _, p := range all {
+		g.Go(func() error {
+			got, address, err := a.prober.Probe(ctx, p.key, p.services, p.known)
+			if err != nil {
+				a.log.Trace("a job did not tell its progress", "job", p.key, "error", err)
+				return nil
+			}
+			p.got, p.address = got, address
+			return nil
+		})
+	}
+	_ = g.Wait() // a job that does not answer is no error
+
+	changed := false
+	a.mu.Lock()
+	for _, p := range all {
+		r := a.ledger.Jobs[p.key]
+		if p.got == nil || r == nil {
+			silent[p.key] = now.Add(silentProbe)
+			if r != nil {
+				r.address = ""
+			}
+			continue
+		}
+		delete(silent, p.key)
+		before := len(r.Points)
+		gaps, lost := len(r.Gaps), r.lost
+		r.address = p.address
+		r.learn(p.got, p.slots, now)
+		changed = changed || len(r.Points) != before
+		for _, gap := range r.Gaps[min(gaps, len(r.Gaps)):] {
+			a.metrics.gaps.Observe(gap.Seconds)
+		}
+		a.metrics.lost.Add(max(0, r.lost-lost))
+	}
+	for k := range silent {
+		if a.ledger.Jobs[k] == nil {
+			delete(silent, k)
+		}
+	}
+	a.mu.Unlock()
+	if changed {
+		a.poke()
+	}
+}
+
+// ringSlots is how many slots one worker has in the ring: its devices, or one
+// where slots are made of CPU.
+func ringSlots(f *cluster.Facts) int {
+	if n := f.Spec.Groups[0].Devices; n > 0 {
+		return n
+	}
+	return 1
+}

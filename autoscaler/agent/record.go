@@ -1,0 +1,171 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// Record is what is remembered of one job. Its exported fields are saved.
+type Record struct {
+	Created    uint64         `json:"created"` // index of the job's creation
+	FirstSeen  time.Time      `json:"first_seen"`
+	FirstStart time.Time      `json:"first_start,omitzero"`
+	LastChange time.Time      `json:"last_change,omitzero"` // of the count
+	Attained   float64        `json:"attained"`             // slot-seconds
+	RunTime    float64        `json:"run_time"`             // seconds with workers
+	Resizes    int            `json:"resizes"`
+	Counts     map[string]int `json:"counts,omitempty"` // as last seen
+	LastIndex  uint64         `json:"last_index,omitempty"`
+	HandUntil  time.Time      `json:"hand_until,omitzero"`
+	GrowAfter  time.Time      `json:"grow_after,omitzero"`
+
+	Frozen    bool      `json:"frozen,omitempty"`
+	FrozenAt  uint64    `json:"frozen_at,omitempty"` // job version at the completion
+	Epoch     uint64    `json:"epoch,omitempty"`     // completions up to this index are of an earlier life
+	Completed time.Time `json:"completed,omitzero"`
+
+	Points []policy.Point `json:"points,omitempty"` // measured step times
+	Done   float64        `json:"done,omitempty"`   // global steps
+	Total  float64        `json:"total,omitempty"`  // as the training says
+	Gaps   []Gap          `json:"gaps,omitempty"`   // the last resizes
+
+	// Not saved.
+	lastSeen     time.Time
+	pendingSince time.Time
+	keepUntil    time.Time
+	retryAt      time.Time
+	retries      int
+	trouble      string
+	address      string // of the agent that answers for the job
+	lost         float64
+	gapSeen      int
+	size         int // of the ring
+	probed       time.Time
+	loss         *float64
+}
+
+// Gap is one resize as the workers saw it.
+type Gap struct {
+	From    int     `json:"from"`
+	To      int     `json:"to"`
+	Seconds float64 `json:"seconds"`
+	Lost    float64 `json:"lost"`
+}
+
+// Bounds of what is remembered of one job.
+const (
+	pointsLimit = 32
+	gapsLimit   = 10
+)
+
+// observe brings the record up to date with what Nomad says. dt is the time
+// since the last observation.
+func (r *Record) observe(j *planner.Job, f *cluster.Facts, now time.Time, dt time.Duration) {
+	if f.Running > 0 {
+		if r.FirstStart.IsZero() {
+			r.FirstStart = now
+			if !f.Oldest.IsZero() && f.Oldest.Before(now) {
+				r.FirstStart = f.Oldest
+			}
+		}
+		r.RunTime += dt.Seconds()
+		r.Attained += dt.Seconds() * float64(f.Running*f.Slots)
+	}
+	if f.Running < j.Count() {
+		if r.pendingSince.IsZero() {
+			r.pendingSince = now
+		}
+	} else {
+		r.pendingSince = time.Time{}
+	}
+	r.freeze(f, now)
+}
+
+// freeze notices a completion, and a registration after it.
+func (r *Record) freeze(f *cluster.Facts, now time.Time) {
+	if !f.Batch {
+		return
+	}
+	if r.Frozen && f.Version > r.FrozenAt && f.Changed != r.LastIndex {
+		// A user registered or scaled the completed job again: a new life.
+		*r = Record{Created: r.Created, FirstSeen: now, Epoch: f.Completed, Counts: r.Counts, LastIndex: r.LastIndex}
+	}
+	if !r.Frozen && f.Completed > r.Epoch {
+		r.Frozen, r.FrozenAt, r.Completed = true, f.Version, now
+	}
+}
+
+// estimate fills a record for a job that was there before the ledger knew.
+func (r *Record) estimate(f *cluster.Facts, now time.Time) {
+	if f.Oldest.IsZero() || !f.Oldest.Before(now) {
+		return
+	}
+	if f.Oldest.Before(r.FirstSeen) {
+		r.FirstSeen = f.Oldest
+	}
+	if f.Running > 0 {
+		r.FirstStart = f.Oldest
+		r.RunTime = now.Sub(f.Oldest).Seconds()
+		r.Attained = r.RunTime * float64(f.Running*f.Slots)
+	}
+}
+
+// learn takes over what the training says of itself. slots is the number of
+// slots of one worker: the driver counts the ring in slots.
+func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) {
+	r.probed, r.size, r.loss = now, p.Size, p.Loss
+	if finite(p.Step) {
+		r.Done = p.Step
+	}
+	if finite(p.TotalSteps) && p.TotalSteps > 0 {
+		r.Total = p.TotalSteps
+	}
+	for size, t := range p.StepSeconds {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 1 || n%slots != 0 || !finite(t.Mean) || t.Mean <= 0 {
+			continue
+		}
+		r.measure(policy.Point{Size: n / slots, StepTime: t.Mean, Samples: t.N})
+	}
+	if len(p.Resizes) < r.gapSeen {
+		r.gapSeen = 0 // a new leader of the ring started its own list
+	}
+	for _, g := range p.Resizes[r.gapSeen:] {
+		if !finite(g.GapSeconds) {
+			continue
+		}
+		r.Gaps = append(r.Gaps, Gap{From: g.From, To: g.To, Seconds: g.GapSeconds, Lost: g.LostSteps})
+		r.lost += g.LostSteps
+	}
+	r.gapSeen = len(p.Resizes)
+	r.Gaps = r.Gaps[max(0, len(r.Gaps)-gapsLimit):]
+}
+
+func (r *Record) measure(p policy.Point) {
+	i := slices.IndexFunc(r.Points, func(q policy.Point) bool { return q.Size == p.Size })
+	if i >= 0 {
+		r.Points[i] = p
+		return
+	}
+	if len(r.Points) < pointsLimit {
+		r.Points = append(r.Points, p)
+	}
+}
+
+// failed notes that a write failed, and when to try again.
+func (r *Record) failed(now time.Time, why string) {
+	r.retries++
+	r.retryAt = now.Add(min(time.Second<<min(r.retries-1, 6), time.Minute))
+	r.trouble = why
+}
+
+func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

@@ -1,0 +1,94 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"time"
+)
+
+// Status is what an agent answers when it is asked how things are. It is
+// immutable once published.
+type Status struct {
+	Time    time.Time    `json:"time"`
+	Agent   string       `json:"agent"`
+	Leading bool         `json:"leading"`
+	Ready   bool         `json:"ready"` // the cluster's state has been read
+	Paused  bool         `json:"paused,omitempty"`
+	Pools   []PoolStatus `json:"pools"`
+	Jobs    []JobStatus  `json:"jobs"`
+	Aside   []AsideJob   `json:"aside,omitempty"`
+}
+
+// PoolStatus is one node pool.
+type PoolStatus struct {
+	Name     string `json:"name"`
+	Policy   string `json:"policy"`
+	Capacity int    `json:"capacity"` // slots for elastic jobs
+	Used     int    `json:"used"`
+	Waiting  int    `json:"waiting"`           // jobs with no workers
+	Others   int    `json:"others,omitempty"`  // slots kept free for jobs that are not elastic
+	Problem  string `json:"problem,omitempty"` // with the policy; the last good decision stays in force
+}
+
+// JobStatus is one elastic job.
+type JobStatus struct {
+	Namespace string    `json:"namespace"`
+	ID        string    `json:"id"`
+	Pool      string    `json:"pool"`
+	Queue     string    `json:"queue"`
+	State     string    `json:"state"` // waiting, running, suspended, complete, held
+	Count     int       `json:"count"` // as written in the job
+	Running   int       `json:"running"`
+	Want      int       `json:"want"` // what the policy wants
+	Min       int       `json:"min"`
+	Max       int       `json:"max"`
+	Reason    string    `json:"reason,omitempty"` // the policy's
+	Wait      string    `json:"wait,omitempty"`   // why the count is not what is wanted
+	Until     time.Time `json:"until,omitzero"`
+	Seen      time.Time `json:"seen"`
+	Started   time.Time `json:"started,omitzero"`
+	Completed time.Time `json:"completed,omitzero"`
+	Attained  float64   `json:"attained"` // slot-seconds
+	Resizes   int       `json:"resizes"`
+	Step      float64   `json:"step,omitempty"`
+	Total     float64   `json:"total,omitempty"`
+	Loss      *float64  `json:"loss,omitempty"`
+	ETA       time.Time `json:"eta,omitzero"`
+	Size      int       `json:"size,omitempty"` // slots in the ring
+	Gaps      []Gap     `json:"gaps,omitempty"` // newest last
+	LostSteps float64   `json:"lost_steps,omitempty"`
+	Trouble   string    `json:"trouble,omitempty"` // a write that failed
+}
+
+// Key is namespace/id.
+func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
+
+// AsideJob is a job that asked for Kolo and is left alone.
+type AsideJob struct {
+	Namespace string   `json:"namespace"`
+	ID        string   `json:"id"`
+	Count     int      `json:"count"`
+	Off       bool     `json:"off,omitempty"`
+	Problems  []string `json:"problems,omitempty"`
+}
+
+// Event is something that happened, for those who watch.
+type Event struct {
+	Time   time.Time `json:"time"`
+	Type   string    `json:"type"` // resize, leader, policy, pause, problem, complete, reload, trouble
+	Job    string    `json:"job,omitempty"`
+	From   int       `json:"from"`
+	To     int       `json:"to"`
+	Cause  string    `json:"cause,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// State words of JobStatus.
+const (
+	StateWaiting   = "waiting"
+	StateRunning   = "running"
+	StateSuspended = "suspended"
+	StateComplete  = "complete"
+	StateHeld      = "held" // stopped, paused, failed
+)

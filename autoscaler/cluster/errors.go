@@ -1,0 +1,59 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// Kind says what to do about an error of Nomad's API.
+type Kind string
+
+const (
+	Conflict  Kind = "conflict"  // the job has changed since: look again, then plan anew
+	Busy      Kind = "busy"      // a deployment runs: leave the job alone for a while
+	Refused   Kind = "refused"   // the request itself is wrong: say so, do not repeat it
+	Forbidden Kind = "forbidden" // the token may not: say so, try again later
+	Gone      Kind = "gone"      // the job is not there any more
+	Away      Kind = "away"      // no answer, no leader, too many requests: try again later
+	Stopped   Kind = "stopped"   // we gave up ourselves
+)
+
+// Classify tells errors of Nomad's API apart. Two cases have nothing but
+// their text: a conflicting index is answered with status 500 ("Enforcing job
+// modify index …"), a running deployment with 400.
+func Classify(err error) Kind {
+	if errors.Is(err, context.Canceled) || errors.Is(err, errNotLeading) {
+		return Stopped
+	}
+	var resp api.UnexpectedResponseError
+	if !errors.As(err, &resp) || !resp.HasStatusCode() {
+		return Away
+	}
+	body := resp.Body()
+	switch code := resp.StatusCode(); {
+	case strings.Contains(body, "Enforcing job modify index"):
+		return Conflict
+	case code == http.StatusBadRequest && strings.Contains(body, "blocked due to active deployment"):
+		return Busy
+	case code == http.StatusNotFound, strings.Contains(body, "job not found"):
+		return Gone
+	case code == http.StatusForbidden || code == http.StatusUnauthorized || strings.Contains(body, "Permission denied"):
+		return Forbidden
+	case code == http.StatusConflict:
+		return Conflict
+	case code == http.StatusTooManyRequests, code >= http.StatusInternalServerError, code == http.StatusRequestTimeout:
+		return Away
+	}
+	return Refused
+}
+
+// errNotLeading is returned where a write was about to be sent by an agent
+// that could not be sure of its leadership any more.
+var errNotLeading = errors.New("not the leader any more")

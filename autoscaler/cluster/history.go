@@ -1,0 +1,78 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// Change is one entry of a job's history of counts, as Nomad keeps it (the
+// last 20 of each group).
+type Change struct {
+	Time     time.Time `json:"time"`
+	Group    string    `json:"group"`
+	From     int       `json:"from"`
+	To       int       `json:"to"`
+	Kolo     bool      `json:"kolo"` // written by a kolo agent, else by hand
+	Error    bool      `json:"error,omitempty"`
+	Message  string    `json:"message"`
+	HasCount bool      `json:"-"`
+}
+
+// History reads a job's scaling events, newest first.
+func (c *Client) History(ctx context.Context, key planner.JobKey) ([]Change, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	status, _, err := c.Jobs().ScaleStatus(key.ID, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("reading the history of %s: %w", key, err)
+	}
+	var out []Change
+	for group, g := range status.TaskGroups {
+		for _, e := range g.Events {
+			_, kolo := e.Meta[MetaKey]
+			ch := Change{
+				Time: time.Unix(0, int64(e.Time)), Group: group, From: int(e.PreviousCount), To: int(e.PreviousCount),
+				Kolo: kolo, Error: e.Error, Message: e.Message,
+			}
+			if e.Count != nil {
+				ch.To, ch.HasCount = int(*e.Count), true
+			}
+			out = append(out, ch)
+		}
+	}
+	slices.SortFunc(out, func(a, b Change) int { return b.Time.Compare(a.Time) })
+	return out, nil
+}
+
+// SetByHand says whether the newest count of a group was written by somebody
+// else through Nomad's scaling endpoint, rather than by registering the job.
+func SetByHand(history []Change, group string, count int) bool {
+	for _, ch := range history {
+		if ch.Group == group && ch.HasCount {
+			return !ch.Kolo && ch.To == count
+		}
+	}
+	return false
+}
+
+// LastChange is when a group's count was last written through the scaling
+// endpoint; zero for never.
+func LastChange(history []Change, group string) time.Time {
+	for _, ch := range history {
+		if ch.Group == group && ch.HasCount {
+			return ch.Time
+		}
+	}
+	return time.Time{}
+}
+
+func escape(id string) string { return url.PathEscape(id) }

@@ -1,0 +1,111 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// putJob takes over what was read of a job.
+func (w *Watcher) putJob(key planner.JobKey, info *api.Job) {
+	j := newJob(key, info)
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	old := w.store.jobs[key]
+	if old != nil && old.create == j.create && old.modify > j.modify {
+		return
+	}
+	if !j.elastic && !w.store.waits(key) {
+		if old == nil {
+			return
+		}
+		delete(w.store.jobs, key)
+	} else {
+		w.store.jobs[key] = j
+	}
+	poke(w.wake)
+}
+
+func newJob(key planner.JobKey, info *api.Job) *job {
+	j := &job{
+		key: key, elastic: optin.Asks(info), enabled: optin.Enabled(info),
+		kind: deref(info.Type), pool: deref(info.NodePool), status: deref(info.Status), stopped: deref(info.Stop),
+		priority: deref(info.Priority), version: deref(info.Version),
+		create: deref(info.CreateIndex), modify: deref(info.ModifyIndex), change: deref(info.JobModifyIndex),
+		submitted: time.Unix(0, deref(info.SubmitTime)),
+	}
+	if j.pool == "" {
+		j.pool = api.NodePoolDefault
+	}
+	if j.elastic && j.enabled {
+		j.spec, j.problems = optin.Read(info)
+		if j.pool == api.NodePoolAll {
+			j.problems = append(j.problems, optin.Problem{
+				Where: "job.node_pool", What: `"all" spans pools that each have a policy of their own`, Fix: "write the node pool that the job trains in",
+			})
+		}
+	}
+	for _, g := range info.TaskGroups {
+		j.groups = append(j.groups, newGroup(j, info, g))
+	}
+	return j
+}
+
+func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
+	out := jobGroup{name: deref(g.Name), count: deref(g.Count)}
+	constraints := slices.Concat(info.Constraints, g.Constraints)
+	for _, t := range g.Tasks {
+		constraints = append(constraints, t.Constraints...)
+		if !slices.Contains(out.drivers, t.Driver) {
+			out.drivers = append(out.drivers, t.Driver)
+		}
+		if r := t.Resources; r != nil {
+			out.cpu += deref(r.CPU)
+			out.memory += deref(r.MemoryMB)
+			for _, d := range r.Devices {
+				n := 1
+				if d.Count != nil {
+					n = int(*d.Count)
+				}
+				out.device, out.slots = d.Name, out.slots+n
+			}
+		}
+	}
+	slices.Sort(out.drivers)
+	var terms []string
+	for _, c := range constraints {
+		if c.Operand == api.ConstraintDistinctHosts {
+			out.distinct = c.RTarget != "false"
+			continue
+		}
+		terms = append(terms, strings.Join([]string{c.LTarget, c.Operand, c.RTarget}, fieldSeparator))
+	}
+	slices.Sort(terms)
+	out.class = classKey{
+		pool: j.pool, datacenters: strings.Join(info.Datacenters, termSeparator), device: out.device,
+		drivers: strings.Join(out.drivers, termSeparator), constraints: strings.Join(slices.Compact(terms), termSeparator),
+	}
+	if j.spec != nil {
+		for _, s := range j.spec.Groups {
+			if s.Name == out.name {
+				out.service = s.Service
+			}
+		}
+	}
+	return out
+}
+
+func deref[T any](p *T) T {
+	if p == nil {
+		var zero T
+		return zero
+	}
+	return *p
+}

@@ -1,0 +1,232 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// store is what is known of Nomad. Every object carries the index it was last
+// changed at; an older one never replaces a newer.
+type store struct {
+	mu     sync.Mutex
+	nodes  map[string]*node
+	allocs map[string]*alloc
+	jobs   map[planner.JobKey]*job
+	evals  map[string]*blocked // blocked evaluations of jobs that are not elastic
+
+	nodesGen uint64              // counts changes of nodes, for cached classes
+	words    map[string]string   // one copy of strings that repeat
+	parts    map[string]struct{} // initial lists that were read
+	last     time.Time           // of the last answer of Nomad
+}
+
+type node struct {
+	wireNode
+	cpu, memory int // total without what is reserved for the system
+	detailed    bool
+	detailAt    uint64 // index that attributes and metadata are of
+	groups      []deviceGroup
+}
+
+type deviceGroup struct {
+	vendor, kind, name string
+	healthy            int
+	sick               map[string]bool // ids of unhealthy instances
+}
+
+// id is the full name of a device group, the type that policies see.
+func (g deviceGroup) id() string { return g.vendor + "/" + g.kind + "/" + g.name }
+
+// matches says whether a device ask of this name can be served by the group.
+func (g deviceGroup) matches(ask string) bool {
+	switch p := strings.SplitN(ask, "/", 3); len(p) {
+	case 1:
+		return p[0] == g.kind
+	case 2:
+		return p[0] == g.vendor && p[1] == g.kind
+	default:
+		return p[0] == g.vendor && p[1] == g.kind && p[2] == g.name
+	}
+}
+
+type alloc struct {
+	id, node, group string
+	job             planner.JobKey
+	over            bool // ended, whatever the way
+	ending          bool // Nomad is stopping it
+	complete        bool // ended well by itself
+	cpu, memory     int
+	devices         []heldDevices
+	index           uint64
+	created         time.Time
+}
+
+type heldDevices struct {
+	group string // vendor/type/name
+	ids   []string
+}
+
+// job is an elastic job, or one that waits for room: the few facts that are
+// needed, so that thousands of jobs stay small.
+type job struct {
+	key      planner.JobKey
+	spec     *optin.Spec
+	problems optin.Problems
+	elastic  bool // asks for Kolo
+	enabled  bool // and has the switch on
+
+	kind, pool, status     string
+	stopped                bool
+	priority               int
+	version                uint64
+	create, modify, change uint64 // indexes: creation, any change, change of the job itself
+	submitted              time.Time
+	groups                 []jobGroup
+}
+
+type jobGroup struct {
+	name        string
+	count       int
+	slots       int    // devices of one worker
+	device      string // the ask
+	cpu, memory int
+	class       classKey
+	distinct    bool     // distinct_hosts
+	drivers     []string // of its tasks
+	service     string
+}
+
+type blocked struct {
+	job      planner.JobKey
+	priority int
+	queued   map[string]int
+	index    uint64
+}
+
+func newStore() *store {
+	return &store{
+		nodes: map[string]*node{}, allocs: map[string]*alloc{}, jobs: map[planner.JobKey]*job{},
+		evals: map[string]*blocked{}, words: map[string]string{}, parts: map[string]struct{}{},
+	}
+}
+
+// word returns the one copy of s that is kept.
+func (s *store) word(w string) string {
+	if k, ok := s.words[w]; ok {
+		return k
+	}
+	w = strings.Clone(w)
+	s.words[w] = w
+	return w
+}
+
+// putNode takes a node over; it reports whether anything changed.
+func (s *store) putNode(w *wireNode, detailed bool) bool {
+	old := s.nodes[w.ID]
+	if old != nil && (old.ModifyIndex > w.ModifyIndex || old.ModifyIndex == w.ModifyIndex && (!detailed || old.detailed && old.detailAt == w.ModifyIndex)) {
+		return false
+	}
+	n := &node{wireNode: *w, detailed: detailed, detailAt: w.ModifyIndex}
+	if !detailed && old != nil && old.detailed {
+		n.Attributes, n.Meta, n.detailed, n.detailAt = old.Attributes, old.Meta, true, old.detailAt
+	}
+	n.Drain = w.Drain || len(w.DrainStrategy) > 0 && string(w.DrainStrategy) != "null"
+	n.DrainStrategy = nil
+	if r := w.NodeResources; r != nil {
+		n.cpu, n.memory = r.Cpu.CpuShares, r.Memory.MemoryMB
+		for _, d := range r.Devices {
+			g := deviceGroup{vendor: s.word(d.Vendor), kind: s.word(d.Type), name: s.word(d.Name)}
+			for _, i := range d.Instances {
+				if i.Healthy {
+					g.healthy++
+				} else {
+					if g.sick == nil {
+						g.sick = map[string]bool{}
+					}
+					g.sick[i.ID] = true
+				}
+			}
+			n.groups = append(n.groups, g)
+		}
+	}
+	if r := w.ReservedResources; r != nil {
+		n.cpu -= r.Cpu.CpuShares
+		n.memory -= r.Memory.MemoryMB
+	}
+	n.NodeResources, n.ReservedResources = nil, nil
+	s.nodes[w.ID] = n
+	s.nodesGen++
+	return true
+}
+
+// putAlloc takes an allocation over; it reports whether anything changed.
+func (s *store) putAlloc(w *wireAlloc) bool {
+	old := s.allocs[w.ID]
+	if old != nil && old.index >= w.ModifyIndex {
+		return false
+	}
+	a := &alloc{
+		id: w.ID, node: s.word(w.NodeID), group: s.word(w.TaskGroup),
+		job:   planner.JobKey{Namespace: s.word(w.Namespace), ID: s.word(w.JobID)},
+		index: w.ModifyIndex, created: time.Unix(0, w.CreateTime),
+		over:     ended(w.ClientStatus),
+		ending:   w.DesiredStatus != api.AllocDesiredStatusRun,
+		complete: w.ClientStatus == api.AllocClientStatusComplete && w.DesiredStatus == api.AllocDesiredStatusRun,
+	}
+	switch {
+	case w.AllocatedResources != nil:
+		for _, t := range w.AllocatedResources.Tasks {
+			a.cpu += t.Cpu.CpuShares
+			a.memory += t.Memory.MemoryMB
+			for _, d := range t.Devices {
+				h := heldDevices{group: s.word(d.Vendor + "/" + d.Type + "/" + d.Name)}
+				for _, id := range d.DeviceIDs {
+					h.ids = append(h.ids, s.word(id))
+				}
+				a.devices = append(a.devices, h)
+			}
+		}
+	case old != nil:
+		a.cpu, a.memory, a.devices = old.cpu, old.memory, old.devices
+	}
+	s.allocs[w.ID] = a
+	return true
+}
+
+// putEval takes a blocked evaluation over, or forgets one that is not blocked
+// any more.
+func (s *store) putEval(w *wireEval) bool {
+	old := s.evals[w.ID]
+	if w.Status != api.EvalStatusBlocked {
+		delete(s.evals, w.ID)
+		return old != nil
+	}
+	if old != nil && old.index >= w.ModifyIndex {
+		return false
+	}
+	s.evals[w.ID] = &blocked{
+		job: planner.JobKey{Namespace: w.Namespace, ID: w.JobID}, priority: w.Priority, queued: w.QueuedAllocations, index: w.ModifyIndex,
+	}
+	return true
+}
+
+// prune drops what a list taken at an index does not hold any more, unless it
+// is newer than the list.
+func prune[V any](m map[string]V, listed map[string]bool, index uint64, at func(V) uint64) bool {
+	dropped := false
+	for id, v := range m {
+		if !listed[id] && at(v) <= index {
+			delete(m, id)
+			dropped = true
+		}
+	}
+	return dropped
+}

@@ -1,0 +1,431 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// View is the cluster at one moment. The planner's part lacks what only the
+// past tells (holds, wishes by hand, failed placements); the caller adds it.
+type View struct {
+	planner.Cluster
+	Facts   []Facts   // about Cluster.Jobs, in the same order
+	Aside   []Aside   // jobs that asked and are left alone
+	Blocked []Blocked // jobs of others that wait for room
+	Time    time.Time
+}
+
+// Facts is what a policy and a user want to know of a job.
+type Facts struct {
+	Spec      *optin.Spec
+	Type      string // device type as policies see it, "" is any
+	Slots     int    // of one worker
+	Batch     bool
+	Status    string // Nomad's
+	Submitted time.Time
+	Version   uint64
+	Created   uint64 // index of the job's creation: another one is another job
+	Changed   uint64 // JobModifyIndex
+	// Completed is the index at which a worker last ended well by itself, 0
+	// for never.
+	Completed uint64
+	Failed    bool      // Nomad gave the job up with workers wanted
+	Oldest    time.Time // creation of the oldest known allocation
+	Services  []string  // names of the groups' services
+	Running   int       // allocations that have not ended and are not being stopped
+}
+
+// Aside is a job that asked for Kolo and does not get it.
+type Aside struct {
+	Key      planner.JobKey
+	Count    int
+	Changed  uint64
+	Group    string // of the first elastic group, for the scaling event
+	Problems optin.Problems
+	Off      bool // the user's own switch is off, or the job is stopped
+}
+
+// Blocked is a job that is not elastic and waits for slots.
+type Blocked struct {
+	Key      planner.JobKey
+	Pool     string
+	Priority int
+	Slots    int
+}
+
+// View assembles what is known now.
+func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
+	if !w.Ready() {
+		return nil, ErrNotReady
+	}
+	s := w.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := &building{store: s, pools: pools, view: &View{Time: time.Now()}, cache: &w.classes}
+	b.nodes()
+	b.jobs()
+	b.allocs()
+	b.finish()
+	if len(b.undetailed) > 0 {
+		w.askDetails(b.undetailed)
+	}
+	return b.view, nil
+}
+
+// building is one View in the making.
+type building struct {
+	store *store
+	pools func(string) config.Pool
+	view  *View
+	cache *classCache
+
+	nodeAt     map[string]int
+	binAt      []map[string]int // by node: device group to bin
+	jobAt      map[planner.JobKey]int
+	types      map[string][]string // device groups by pool
+	undetailed []string
+}
+
+func (b *building) nodes() {
+	b.nodeAt = make(map[string]int, len(b.store.nodes))
+	b.types = map[string][]string{}
+	ids := make([]string, 0, len(b.store.nodes))
+	for id := range b.store.nodes {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	for _, id := range ids {
+		n := b.store.nodes[id]
+		pool := b.pools(n.NodePool)
+		out := planner.Node{ID: id, Name: n.Name, Pool: n.NodePool, CPU: n.cpu, Memory: n.memory}
+		switch {
+		case n.Status != api.NodeStatusReady || n.Drain:
+			out.State = planner.Leaving
+		case n.SchedulingEligibility != api.NodeSchedulingEligible:
+			out.State = planner.Closed
+		}
+		bins := map[string]int{}
+		if pool.CPUSlot > 0 {
+			out.Bins = []planner.Bin{{}} // filled when all CPU of others is known
+		}
+		for _, g := range n.groups {
+			if pool.CPUSlot > 0 || !g.matches(pool.Device) {
+				continue
+			}
+			bins[g.id()] = len(out.Bins)
+			out.Bins = append(out.Bins, planner.Bin{Type: g.id(), Slots: g.healthy})
+			if !slices.Contains(b.types[n.NodePool], g.id()) {
+				b.types[n.NodePool] = append(b.types[n.NodePool], g.id())
+			}
+		}
+		b.nodeAt[id] = len(b.view.Nodes)
+		b.view.Nodes = append(b.view.Nodes, out)
+		b.binAt = append(b.binAt, bins)
+	}
+}
+
+func (b *building) jobs() {
+	b.jobAt = make(map[planner.JobKey]int, len(b.store.jobs))
+	keys := make([]planner.JobKey, 0, len(b.store.jobs))
+	for k := range b.store.jobs {
+		keys = append(keys, k)
+	}
+	// By submission would be the policy's order, but scaling moves that time;
+	// creation does not move.
+	slices.SortFunc(keys, func(x, y planner.JobKey) int {
+		a, c := b.store.jobs[x], b.store.jobs[y]
+		if a.create != c.create {
+			if a.create < c.create {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(x.String(), y.String())
+	})
+	if b.cache.gen != b.store.nodesGen || b.cache.classes == nil {
+		b.cache.gen, b.cache.classes = b.store.nodesGen, map[classKey]*planner.Class{}
+	}
+	for _, k := range keys {
+		j := b.store.jobs[k]
+		if !j.elastic {
+			continue
+		}
+		problems := slices.Clone(j.problems)
+		if j.spec != nil {
+			problems = append(problems, b.unfit(j)...)
+		}
+		if j.spec == nil || len(problems) > 0 {
+			b.aside(j, problems)
+			continue
+		}
+		b.jobAt[k] = len(b.view.Jobs)
+		b.job(j)
+	}
+}
+
+// unfit are the problems between a job and the pool it is in.
+func (b *building) unfit(j *job) optin.Problems {
+	pool := b.pools(j.pool)
+	device := j.spec.Groups[0].Device
+	where := fmt.Sprintf("group %q", j.spec.Groups[0].Name)
+	switch {
+	case pool.CPUSlot > 0 && device != "":
+		return optin.Problems{{Where: where, What: fmt.Sprintf("asks for device %q, but slots of node pool %q are counted in CPU", device, j.pool),
+			Fix: "remove the device block, or configure device instead of cpu_slot for the pool"}}
+	case pool.CPUSlot == 0 && device == "":
+		return optin.Problems{{Where: where, What: fmt.Sprintf("asks for no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
+			Fix: "add a device block, or configure cpu_slot for the pool"}}
+	}
+	return nil
+}
+
+func (b *building) aside(j *job, problems optin.Problems) {
+	a := Aside{Key: j.key, Changed: j.change, Problems: problems, Off: len(problems) == 0}
+	for _, g := range j.groups {
+		a.Count += g.count
+	}
+	if len(j.groups) > 0 {
+		a.Group = j.groups[0].name
+	}
+	b.view.Aside = append(b.view.Aside, a)
+}
+
+func (b *building) job(j *job) {
+	s := j.spec
+	pool := b.pools(j.pool)
+	out := planner.Job{
+		Key: j.key, Pool: j.pool, Index: j.change, Priority: s.Priority,
+		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Suspendable: s.Suspendable,
+	}
+	f := Facts{
+		Spec: s, Batch: j.kind == api.JobTypeBatch, Status: j.status, Submitted: j.submitted,
+		Version: j.version, Created: j.create, Changed: j.change,
+		Type: b.typeOf(j.pool, s.Groups[0].Device),
+	}
+	if j.stopped {
+		out.Left = "the job is stopped"
+	}
+	for _, sg := range s.Groups {
+		i := slices.IndexFunc(j.groups, func(g jobGroup) bool { return g.name == sg.Name })
+		g := j.groups[i]
+		need := planner.Need{Slots: max(1, g.slots), CPU: g.cpu, Memory: g.memory}
+		if pool.CPUSlot > 0 {
+			need.Slots = max(1, (g.cpu+pool.CPUSlot-1)/pool.CPUSlot)
+		}
+		f.Slots = need.Slots
+		if g.service != "" && !slices.Contains(f.Services, g.service) {
+			f.Services = append(f.Services, g.service)
+		}
+		out.Groups = append(out.Groups, planner.Group{
+			Name: g.name, Count: g.count, Min: sg.Min, Max: sg.Max, Need: need, Spread: g.distinct, Class: b.class(g.class),
+		})
+	}
+	b.view.Jobs = append(b.view.Jobs, out)
+	b.view.Facts = append(b.view.Facts, f)
+}
+
+// typeOf is the one device type that a job of this ask can have, or "" where
+// it takes any of the pool, or several.
+func (b *building) typeOf(pool, ask string) string {
+	var fit []string
+	for _, id := range b.types[pool] {
+		p := strings.SplitN(id, "/", 3)
+		if (deviceGroup{vendor: p[0], kind: p[1], name: p[2]}).matches(ask) {
+			fit = append(fit, id)
+		}
+	}
+	if len(fit) == 1 && len(b.types[pool]) > 1 {
+		return fit[0]
+	}
+	return ""
+}
+
+func (b *building) class(k classKey) *planner.Class {
+	if c, ok := b.cache.classes[k]; ok {
+		return c
+	}
+	c := &planner.Class{}
+	for i := range b.view.Nodes {
+		n := b.store.nodes[b.view.Nodes[i].ID]
+		if n.NodePool == k.pool && k.needsDetail() && n.detailAt < n.ModifyIndex || !n.detailed && k.needsDetail() {
+			b.undetailed = append(b.undetailed, n.ID)
+		}
+		if b.view.Nodes[i].State != planner.Ready || !k.feasible(n) {
+			continue
+		}
+		for bin := range b.view.Nodes[i].Bins {
+			if k.device != "" {
+				p := strings.SplitN(b.view.Nodes[i].Bins[bin].Type, "/", 3)
+				if len(p) != 3 || !(deviceGroup{vendor: p[0], kind: p[1], name: p[2]}).matches(k.device) {
+					continue
+				}
+			}
+			c.Places = append(c.Places, planner.Place{Node: i, Bin: bin})
+		}
+	}
+	b.cache.classes[k] = c
+	return c
+}
+
+// allocs gives live allocations to their elastic groups, and takes what
+// others hold off the nodes.
+func (b *building) allocs() {
+	for _, a := range b.store.allocs {
+		j, elastic := b.jobAt[a.job]
+		g := -1
+		if elastic {
+			g = slices.IndexFunc(b.view.Jobs[j].Groups, func(g planner.Group) bool { return g.Name == a.group })
+		}
+		if g >= 0 {
+			f := &b.view.Facts[j]
+			if f.Oldest.IsZero() || a.created.Before(f.Oldest) {
+				f.Oldest = a.created
+			}
+			if a.complete {
+				f.Completed = max(f.Completed, a.index)
+			}
+		}
+		if a.over {
+			continue
+		}
+		n, known := b.nodeAt[a.node]
+		if g < 0 {
+			if known {
+				b.takeOff(n, a)
+			}
+			continue
+		}
+		at := planner.Worker{Place: planner.Place{Node: -1, Bin: -1}, Ending: a.ending}
+		if known {
+			at.Node = n
+			at.Bin = b.bin(n, a)
+			b.checkHealth(j, n, a)
+		}
+		if !a.ending {
+			b.view.Facts[j].Running++
+		}
+		b.view.Jobs[j].Groups[g].Live = append(b.view.Jobs[j].Groups[g].Live, at)
+	}
+}
+
+func (b *building) bin(n int, a *alloc) int {
+	for _, d := range a.devices {
+		if bin, ok := b.binAt[n][d.group]; ok {
+			return bin
+		}
+	}
+	if len(b.view.Nodes[n].Bins) == 1 {
+		return 0
+	}
+	return -1
+}
+
+func (b *building) takeOff(n int, a *alloc) {
+	node := &b.view.Nodes[n]
+	node.CPU -= a.cpu
+	node.Memory -= a.memory
+	for _, d := range a.devices {
+		if bin, ok := b.binAt[n][d.group]; ok {
+			node.Bins[bin].Slots -= len(d.ids)
+		}
+	}
+}
+
+// checkHealth finds workers that a change of the count could kill: Nomad
+// moves them when it looks at their node again.
+func (b *building) checkHealth(j, n int, a *alloc) {
+	job := &b.view.Jobs[j]
+	node := b.store.nodes[a.node]
+	switch {
+	case node.Status != api.NodeStatusReady:
+		job.Sick = fmt.Sprintf("a worker is on node %s, which is %s", node.Name, node.Status)
+		return
+	case node.Drain:
+		job.Sick = fmt.Sprintf("a worker is on node %s, which is being drained", node.Name)
+		return
+	}
+	for _, g := range b.store.jobs[a.job].groups {
+		for _, d := range g.drivers {
+			if info, ok := node.Drivers[d]; ok && !info.Healthy && g.name == a.group {
+				job.Sick = fmt.Sprintf("driver %s of node %s is unhealthy", d, node.Name)
+			}
+		}
+	}
+	for _, d := range a.devices {
+		for _, g := range node.groups {
+			if g.id() != d.group {
+				continue
+			}
+			for _, id := range d.ids {
+				if g.sick[id] {
+					job.Sick = fmt.Sprintf("device %s of node %s is unhealthy", id, node.Name)
+				}
+			}
+		}
+	}
+}
+
+// finish makes CPU slots, and counts what others wait for.
+func (b *building) finish() {
+	for i := range b.view.Nodes {
+		n := &b.view.Nodes[i]
+		if slot := b.pools(n.Pool).CPUSlot; slot > 0 {
+			n.Bins[0].Slots = max(0, n.CPU) / slot
+		}
+	}
+	for i := range b.view.Jobs {
+		j, f := &b.view.Jobs[i], &b.view.Facts[i]
+		f.Failed = f.Status == "dead" && j.Count() > 0 && j.Alive() == 0 && f.Completed == 0
+	}
+	b.blocked()
+}
+
+func (b *building) blocked() {
+	for _, e := range b.store.evals {
+		if _, elastic := b.jobAt[e.job]; elastic {
+			continue
+		}
+		j := b.store.jobs[e.job]
+		if j == nil || j.stopped {
+			continue
+		}
+		pool := b.pools(j.pool)
+		out := Blocked{Key: j.key, Pool: j.pool, Priority: j.priority}
+		for _, g := range j.groups {
+			n := e.queued[g.name]
+			switch {
+			case pool.CPUSlot > 0 && g.slots == 0:
+				out.Slots += n * ((g.cpu + pool.CPUSlot - 1) / pool.CPUSlot)
+			case pool.CPUSlot == 0 && g.slots > 0 && b.served(j.pool, g.device):
+				out.Slots += n * g.slots
+			}
+		}
+		if out.Slots > 0 {
+			b.view.Blocked = append(b.view.Blocked, out)
+		}
+	}
+	slices.SortFunc(b.view.Blocked, func(x, y Blocked) int {
+		if x.Priority != y.Priority {
+			return y.Priority - x.Priority
+		}
+		return strings.Compare(x.Key.String(), y.Key.String())
+	})
+}
+
+// served says whether any device group of the pool serves the ask.
+func (b *building) served(pool, ask string) bool {
+	return slices.ContainsFunc(b.types[pool], func(id string) bool {
+		p := strings.SplitN(id, "/", 3)
+		return (deviceGroup{vendor: p[0], kind: p[1], name: p[2]}).matches(ask)
+	})
+}

@@ -1,0 +1,112 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
+)
+
+// The parts of Nomad's JSON that are needed of things there are thousands of.
+// Decoding these in place of the api types keeps a large cluster small.
+
+type wireAlloc struct {
+	ID, Namespace, JobID, TaskGroup, NodeID string
+	DesiredStatus, ClientStatus             string
+	AllocatedResources                      *struct {
+		Tasks map[string]struct {
+			Cpu     struct{ CpuShares int }
+			Memory  struct{ MemoryMB int }
+			Devices []struct {
+				Vendor, Type, Name string
+				DeviceIDs          []string
+			}
+		}
+	}
+	CreateIndex, ModifyIndex uint64
+	CreateTime               int64
+}
+
+type wireNode struct {
+	ID, Name, Datacenter, NodeClass, NodePool string
+	Attributes, Meta                          map[string]string
+	Drain                                     bool
+	DrainStrategy                             json.RawMessage // events have this in place of Drain
+	SchedulingEligibility, Status             string
+	Drivers                                   map[string]struct{ Detected, Healthy bool }
+	NodeResources                             *struct {
+		Cpu     struct{ CpuShares int }
+		Memory  struct{ MemoryMB int }
+		Devices []struct {
+			Vendor, Type, Name string
+			Instances          []struct {
+				ID      string
+				Healthy bool
+			}
+		}
+	}
+	ReservedResources *struct {
+		Cpu    struct{ CpuShares int }
+		Memory struct{ MemoryMB int }
+	}
+	ModifyIndex uint64
+}
+
+type wireJob struct {
+	ID, Namespace, Type, Status string
+	Stop                        bool
+	JobModifyIndex, ModifyIndex uint64
+	SubmitTime                  int64
+}
+
+type wireEval struct {
+	ID, Namespace, JobID, Status string
+	Priority                     int
+	QueuedAllocations            map[string]int
+	ModifyIndex                  uint64
+}
+
+type wireEvents struct {
+	Index  uint64
+	Events []struct {
+		Topic, Type, Key string
+		Index            uint64
+		Payload          struct {
+			Allocation *wireAlloc
+			Node       *wireNode
+			Job        *wireEventJob
+			Evaluation *wireEval
+		}
+	}
+}
+
+// wireEventJob is a job in an event: just enough to know whether to read it.
+type wireEventJob struct {
+	ID, Namespace string
+	TaskGroups    []struct {
+		Scaling *struct{ Policy map[string]json.RawMessage }
+	}
+}
+
+func (j *wireEventJob) asks() bool {
+	for _, g := range j.TaskGroups {
+		if g.Scaling != nil {
+			if _, ok := g.Scaling.Policy[optin.Key]; ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ended says whether an allocation with this client status holds nothing.
+func ended(clientStatus string) bool {
+	switch clientStatus {
+	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:
+		return true
+	}
+	return false
+}

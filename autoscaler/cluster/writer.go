@@ -1,0 +1,217 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// MetaKey marks Kolo's scaling events in Nomad.
+const MetaKey = "kolo"
+
+// ErrStale is returned where a job turned out to have changed since the plan
+// was made. Nothing was written; a new plan will know.
+var ErrStale = errors.New("the job has changed since it was looked at")
+
+// Writer sends actions to Nomad.
+type Writer struct {
+	watcher *Watcher
+	// may is asked right before every write; it returns an error unless this
+	// agent is sure to lead.
+	may func() error
+
+	mu   sync.Mutex
+	next time.Time     // of the next write allowed
+	gap  time.Duration // between two writes
+}
+
+// NewWriter makes a writer of at most perSecond writes. may is asked before
+// each.
+func NewWriter(w *Watcher, perSecond int, may func() error) *Writer {
+	return &Writer{watcher: w, may: may, gap: time.Second / time.Duration(max(1, perSecond))}
+}
+
+// turn waits for this write's turn and then asks whether it may go out.
+func (w *Writer) turn(ctx context.Context) error {
+	w.mu.Lock()
+	now := time.Now()
+	at := w.next
+	if at.Before(now) {
+		at = now
+	}
+	w.next = at.Add(w.gap)
+	w.mu.Unlock()
+	if d := at.Sub(now); d > 0 {
+		sleep(ctx, d)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := w.may(); err != nil {
+		return fmt.Errorf("%w: %w", errNotLeading, err)
+	}
+	return nil
+}
+
+// Written is what became of an action.
+type Written struct {
+	Index uint64 // JobModifyIndex after the last step that was written
+	Steps int    // how many were
+}
+
+// Apply writes an action, step by step, each conditional on the one before.
+// facts are those the plan was made from; where the job's workers are not as
+// they say any more, nothing is written and ErrStale is returned.
+func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[string]any) (Written, error) {
+	out := Written{Index: a.Index}
+	if f.Batch && f.Running > 0 {
+		if err := w.verify(ctx, a.Job, f); err != nil {
+			return out, err
+		}
+	}
+	if a.Cause == planner.Keep {
+		done, err := w.tag(ctx, a, f)
+		if done || err != nil {
+			return out, err
+		}
+	}
+	for _, s := range a.Steps {
+		index, err := w.scale(ctx, a, s, out.Index, meta)
+		if err != nil {
+			if out.Steps > 0 || Classify(err) == Conflict || Classify(err) == Gone {
+				w.watcher.touch(a.Job)
+			}
+			return out, err
+		}
+		out.Index = index
+		out.Steps++
+		w.watcher.scaled(a.Job, s.Group, s.To, index)
+	}
+	return out, nil
+}
+
+// verify reads the job's allocations once more: a completion, unlike a change
+// of the job, moves no index that a write could be conditional on.
+func (w *Writer) verify(ctx context.Context, key planner.JobKey, f Facts) error {
+	ctx, cancel := w.watcher.client.bounded(ctx)
+	defer cancel()
+	var allocs []wireAlloc
+	q := (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx)
+	if _, err := w.watcher.client.Raw().Query("/v1/job/"+escape(key.ID)+"/allocations", &allocs, q); err != nil {
+		return fmt.Errorf("verifying the workers of %s: %w", key, err)
+	}
+	s := w.watcher.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running, completed := 0, uint64(0)
+	elastic := map[string]bool{}
+	for _, g := range f.Spec.Groups {
+		elastic[g.Name] = true
+	}
+	for i := range allocs {
+		s.putAlloc(&allocs[i])
+		a := s.allocs[allocs[i].ID]
+		if !elastic[a.group] {
+			continue
+		}
+		if a.complete {
+			completed = max(completed, a.index)
+		}
+		if !a.over && !a.ending {
+			running++
+		}
+	}
+	if completed > f.Completed || running != f.Running {
+		poke(w.watcher.wake)
+		return ErrStale
+	}
+	return nil
+}
+
+func (w *Writer) scale(ctx context.Context, a planner.Action, s planner.Step, index uint64, meta map[string]any) (uint64, error) {
+	if err := w.turn(ctx); err != nil {
+		return 0, err
+	}
+	ctx, cancel := w.watcher.client.bounded(ctx)
+	defer cancel()
+	n := int64(s.To)
+	resp, _, err := w.watcher.client.Jobs().ScaleWithRequest(a.Job.ID, &api.ScalingRequest{
+		Count:          &n,
+		Target:         groupTarget(s.Group),
+		Message:        "kolo: " + a.Reason,
+		Meta:           map[string]any{MetaKey: meta},
+		JobModifyIndex: index,
+	}, (&api.WriteOptions{Namespace: a.Job.Namespace}).WithContext(ctx))
+	if err != nil {
+		return 0, fmt.Errorf("scaling %s/%s %d→%d: %w", a.Job, s.Group, s.From, s.To, err)
+	}
+	return resp.JobModifyIndex, nil
+}
+
+func groupTarget(group string) map[string]string { return map[string]string{"Group": group} }
+
+// tag keeps a parked job from being collected by tagging its present version.
+// It returns false where the token may scale jobs but not tag them; then a
+// scale to the same count does it, which moves the job's submit time.
+func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, error) {
+	if err := w.turn(ctx); err != nil {
+		return false, err
+	}
+	ctx, cancel := w.watcher.client.bounded(ctx)
+	defer cancel()
+	_, err := w.watcher.client.Jobs().TagVersion(a.Job.ID, f.Version, MetaKey, "kept by kolo while the job waits with no workers",
+		(&api.WriteOptions{Namespace: a.Job.Namespace}).WithContext(ctx))
+	switch {
+	case err == nil:
+		return true, nil
+	case Classify(err) == Away || Classify(err) == Gone || Classify(err) == Stopped:
+		return false, fmt.Errorf("protecting %s: %w", a.Job, err)
+	}
+	return false, nil
+}
+
+// Report puts a problem where its user looks for it: a scaling event on the
+// job. Nothing is scaled.
+func (w *Writer) Report(ctx context.Context, a Aside) error {
+	if err := w.turn(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := w.watcher.client.bounded(ctx)
+	defer cancel()
+	_, _, err := w.watcher.client.Jobs().ScaleWithRequest(a.Key.ID, &api.ScalingRequest{
+		Target: groupTarget(a.Group), Error: true, Message: "kolo leaves this job alone: " + a.Problems.Error(),
+		Meta: map[string]any{MetaKey: map[string]any{"problem": true}},
+	}, (&api.WriteOptions{Namespace: a.Key.Namespace}).WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("reporting to %s: %w", a.Key, err)
+	}
+	return nil
+}
+
+// scaled takes over what a write did, before Nomad tells it.
+func (w *Watcher) scaled(key planner.JobKey, group string, count int, index uint64) {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	old := w.store.jobs[key]
+	if old == nil || old.change >= index {
+		return
+	}
+	j := *old
+	j.groups = append([]jobGroup(nil), old.groups...)
+	for i := range j.groups {
+		if j.groups[i].name == group {
+			j.groups[i].count = count
+		}
+	}
+	j.change, j.modify, j.version = index, max(j.modify, index), j.version+1
+	w.store.jobs[key] = &j
+	poke(w.wake)
+}

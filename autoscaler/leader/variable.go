@@ -1,0 +1,87 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// Variable is the lock of a Nomad variable. It is for one goroutine.
+type Variable struct {
+	client          *api.Client
+	namespace, path string
+	holder          string
+	ttl, delay      time.Duration
+	id              string // of the lock we hold
+}
+
+// NewVariable makes the lock of the variable at a path. holder is written
+// into the variable for others to read.
+func NewVariable(c *api.Client, namespace, path, holder string, ttl, delay time.Duration) *Variable {
+	return &Variable{client: c, namespace: namespace, path: path, holder: holder, ttl: ttl, delay: delay}
+}
+
+func (v *Variable) variable() *api.Variable {
+	return &api.Variable{
+		Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: v.holder},
+		Lock: &api.VariableLock{ID: v.id, TTL: v.ttl.String(), LockDelay: v.delay.String()},
+	}
+}
+
+const holderItem = "holder"
+
+// Acquire implements Lock.
+func (v *Variable) Acquire(ctx context.Context) error {
+	v.id = ""
+	got, _, err := v.client.Variables().AcquireLock(v.variable(), (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
+	if err != nil {
+		return v.wrap("acquiring", err)
+	}
+	if got.Lock == nil {
+		return fmt.Errorf("acquiring lock %s: the answer holds no lock", v.path)
+	}
+	v.id = got.Lock.ID
+	return nil
+}
+
+// Renew implements Lock.
+func (v *Variable) Renew(ctx context.Context) error {
+	_, _, err := v.client.Variables().RenewLock(v.variable(), (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
+	return v.wrap("renewing", err)
+}
+
+// Release implements Lock.
+func (v *Variable) Release(ctx context.Context) error {
+	_, _, err := v.client.Variables().ReleaseLock(v.variable(), (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
+	return v.wrap("releasing", err)
+}
+
+// Holder reads who holds the lock; "" is nobody.
+func (v *Variable) Holder(ctx context.Context) (string, error) {
+	got, _, err := v.client.Variables().Peek(v.path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
+	if err != nil {
+		return "", fmt.Errorf("reading lock %s: %w", v.path, err)
+	}
+	if got == nil || got.Lock == nil {
+		return "", nil
+	}
+	return got.Items[holderItem], nil
+}
+
+func (v *Variable) wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var resp api.UnexpectedResponseError
+	if errors.As(err, &resp) && resp.HasStatusCode() && resp.StatusCode() == http.StatusConflict {
+		return fmt.Errorf("%s lock %s: %w", doing, v.path, ErrConflict)
+	}
+	return fmt.Errorf("%s lock %s: %w", doing, v.path, err)
+}
