@@ -5,6 +5,8 @@ package rendezvous_test
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -49,4 +51,38 @@ func TestRing_Shapes(t *testing.T) {
 			must.NoError(t, ring.Initialize(withPatience(t), tc.set, name))
 		})
 	}
+}
+
+// What processes ask for grows with the square of the ring. What the leader
+// hears and says grows with hosts times meshes that cross hosts.
+func TestRing_LeaderMessages(t *testing.T) {
+	const slots = 4
+	for _, hosts := range []int{1, 2, 4, 8} {
+		t.Run(strconv.Itoa(hosts)+" hosts", func(t *testing.T) {
+			perHost := slices.Repeat([]int{slots}, hosts)
+			ring, err := ringsim.Start(ringsim.Slots(perHost...))
+			must.NoError(t, err)
+			defer ring.Close()
+			must.NoError(t, ring.Initialize(withPatience(t), "5e7", "seed"))
+
+			// Held requests are never asked for twice, so this is exact.
+			ranks := hosts * slots
+			requests := 2 * (meshRequests(ranks) + hosts*meshRequests(slots) + slots*meshRequests(hosts))
+			must.Eq(t, int64(requests), ring.Requests.Load())
+
+			crossing := 2 * (1 + slots) // global and cross_0..3, twice
+			most := 2 * hosts * crossing
+			if hosts == 1 {
+				most = 0
+			}
+			must.LessEq(t, int64(most), ring.Messages.Load())
+			must.Eq(t, hosts > 1, ring.Messages.Load() > 0)
+			t.Logf("%d requests, %d messages of at most %d, %d bytes", requests, ring.Messages.Load(), most, ring.Bytes.Load())
+		})
+	}
+}
+
+// meshRequests is what all members of a mesh of that size send together.
+func meshRequests(size int) int {
+	return 3*size + size*(size-1)/2 + 2*size*(size-1)
 }

@@ -106,8 +106,8 @@ func (s *Store) Put(rank int, name, key string, value []byte) error {
 	if !isBlobKey(key) {
 		return s.putNote(rank, c, key, value)
 	}
-	if p, _, ok := s.place(slot, name); ok && key != p.key() {
-		return fmt.Errorf("%w: rank %d has key %s of scope %s, not %s", ErrForeign, rank, p.key(), clip(name), clip(key))
+	if p, _, ok := s.place(slot, name); c.size > 0 && (!ok || key != p.key()) {
+		return fmt.Errorf("%w: rank %d is not member %s of scope %s", ErrForeign, rank, clip(key), clip(name))
 	}
 	old, known := c.blobs[key]
 	if known && bytes.Equal(old, value) && c.owner[key] == rank {

@@ -42,11 +42,12 @@ func (s *Store) Fill(f Fill) error {
 func (s *Store) fillKeys(c *scope, f Fill) error {
 	if c == nil {
 		c = newScope(f.Scope)
-		s.scopes[f.Scope] = c
+		s.classify(c, f.Scope)
 	}
-	if c.size > 0 {
-		return fmt.Errorf("rendezvous: scope %s has %d members here and none at the leader", clip(f.Scope), c.size)
+	if c.size > 0 || c.private {
+		return fmt.Errorf("rendezvous: leader has single values of scope %s, whose members are known here", clip(f.Scope))
 	}
+	s.scopes[f.Scope] = c
 	for key, value := range f.Values {
 		switch {
 		case !isBlobKey(key):

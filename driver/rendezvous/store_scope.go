@@ -51,18 +51,27 @@ func (s *Store) scope(rank int, name string) (*scope, error) {
 		return c, nil
 	}
 	c := newScope(id)
-	if p, _, ok := s.place(slot, name); ok {
-		c.size, c.locals = p.size, p.locals
-		c.private = p.size == p.locals
-	} else {
-		mesh, _ := splitSet(name)
-		c.private = mesh == prefixLocal+slot.host
-	}
+	s.classify(c, name)
 	if err := s.charge(rank, c, len(id)); err != nil {
 		return nil, err
 	}
 	s.scopes[id] = c
 	return c, nil
+}
+
+// classify finds out who the members of a scope are, if its name tells.
+func (s *Store) classify(c *scope, name string) {
+	mesh, _ := splitSet(name)
+	for _, slot := range s.slots {
+		if p, _, ok := s.place(slot, name); ok {
+			c.size, c.locals = p.size, p.locals
+			c.private = p.size == p.locals
+			return
+		}
+		if mesh == prefixLocal+slot.host {
+			c.private = true
+		}
+	}
 }
 
 func (s *Store) send(puts ...Put) {

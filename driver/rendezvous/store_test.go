@@ -194,6 +194,7 @@ func TestStore_Foreign(t *testing.T) {
 	must.ErrorIs(t, s.Put(1, "global", "0", nil), rendezvous.ErrForeign) // the other slot's
 	must.ErrorIs(t, s.Put(1, "local_h0", "0", nil), rendezvous.ErrForeign)
 	must.ErrorIs(t, s.Put(1, "cross_1", "1", nil), rendezvous.ErrForeign)
+	must.ErrorIs(t, s.Put(0, "cross_1", "0", nil), rendezvous.ErrForeign)
 	_, _, err := s.Get(t.Context(), 2, "global", "0")
 	must.ErrorIs(t, err, rendezvous.ErrForeign)
 	must.ErrorIs(t, s.Delete(2, "global", "2"), rendezvous.ErrForeign)
