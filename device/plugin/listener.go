@@ -11,8 +11,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// eventWait is how long one wait for an event lasts, and so how long a listener
-// takes to end.
+// eventWait is how long one wait for an event lasts as a rule, and so how long a
+// listener takes to end.
 const eventWait = 2 * time.Second
 
 // listener is the goroutine that waits for events of the driver. It ends by
@@ -55,14 +55,14 @@ func (m *monitor) listen() {
 		m.log.Warn("events of a GPU cannot be watched", "gpu", ids[i], "error", err)
 	}
 	m.listener = l
-	go l.run(w, m.events)
+	go l.run(w, m.eventWait, m.events)
 }
 
-func (l *listener) run(w nvml.Watch, to chan<- occurrence) {
+func (l *listener) run(w nvml.Watch, wait time.Duration, to chan<- occurrence) {
 	defer close(l.done)
 	defer w.Close() //nolint:errcheck // the set is freed or NVML is gone
 	for {
-		event, ok, err := w.Next(eventWait)
+		event, ok, err := w.Next(wait)
 		select {
 		case <-l.stop:
 			return
@@ -94,7 +94,7 @@ func (m *monitor) deafen() bool {
 	default:
 		close(l.stop)
 	}
-	limit := time.NewTimer(eventWait + m.cfg.Health.CallTimeout)
+	limit := time.NewTimer(m.eventWait + m.cfg.Health.CallTimeout)
 	defer limit.Stop()
 	select {
 	case <-l.done:

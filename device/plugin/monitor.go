@@ -43,9 +43,10 @@ type monitor struct {
 	// refreshed and looked are when the machine and the samples were last read.
 	refreshed, looked time.Time
 
-	events   chan occurrence
-	requests chan request
-	done     chan struct{} // closed when run has ended
+	eventWait time.Duration
+	events    chan occurrence
+	requests  chan request
+	done      chan struct{} // closed when run has ended
 
 	ready     chan struct{} // closed when the machine was read once, or could not be
 	published atomic.Pointer[view]
@@ -71,13 +72,14 @@ type request struct {
 func newMonitor(cfg Config, lib nvml.Library, host hostHooks, log hclog.Logger) *monitor {
 	m := &monitor{
 		cfg: cfg, lib: lib, host: host, log: log,
-		health:   map[string]*health{},
-		dirty:    true,
-		events:   make(chan occurrence),
-		requests: make(chan request),
-		done:     make(chan struct{}),
-		ready:    make(chan struct{}),
-		changed:  make(chan struct{}),
+		health:    map[string]*health{},
+		dirty:     true,
+		eventWait: eventWait,
+		events:    make(chan occurrence),
+		requests:  make(chan request),
+		done:      make(chan struct{}),
+		ready:     make(chan struct{}),
+		changed:   make(chan struct{}),
 	}
 	m.readings.Store(&map[string]*reading{})
 	return m

@@ -156,7 +156,7 @@ func (m *monitor) sample(now time.Time) error {
 		}
 		c.missing = err
 		if err == nil {
-			after[id] = last.next(s, all)
+			after[id] = last.next(now, s, all)
 			m.judge(now, c, after[id].sample)
 		}
 	}

@@ -22,8 +22,8 @@ type reading struct {
 }
 
 // next makes the reading that follows from a new sample.
-func (r *reading) next(s nvml.Sample, all bool) *reading {
-	n := &reading{sample: s, rest: s.Time}
+func (r *reading) next(now time.Time, s nvml.Sample, all bool) *reading {
+	n := &reading{sample: s, rest: now}
 	if r == nil {
 		return n
 	}

@@ -1,0 +1,81 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/shoenig/test/must"
+)
+
+func pack(t *testing.T, v any) []byte {
+	t.Helper()
+	var b []byte
+	must.NoError(t, base.MsgPackEncode(&b, v))
+	return b
+}
+
+func TestDecodeConfig(t *testing.T) {
+	c, err := decodeConfig(nil)
+	must.NoError(t, err)
+	must.Eq(t, DefaultConfig(), c)
+
+	c, err = decodeConfig(pack(t, map[string]any{
+		"enabled":            true,
+		"ignored_gpu_ids":    []string{"GPU-1"},
+		"fingerprint_period": "30s",
+		"group_by":           "numa",
+		"prometheus_address": "127.0.0.1:9835",
+		"device_nodes":       false,
+		"health": map[string]any{
+			"enabled": true, "interval": "1s", "xid_recovery": "0s", "ignored_xids": []int{13},
+		},
+	}))
+	must.NoError(t, err)
+	want := DefaultConfig()
+	want.IgnoredGPUIDs = []string{"GPU-1"}
+	want.FingerprintPeriod = 30 * time.Second
+	want.GroupBy = GroupByNUMA
+	want.PrometheusAddress = "127.0.0.1:9835"
+	want.DeviceNodes = false
+	want.Health.Interval = time.Second
+	want.Health.XIDRecovery = 0
+	want.Health.IgnoredXIDs = []uint64{13}
+	must.Eq(t, want, c)
+}
+
+// Every mistake names its option, and all are told at once.
+func TestDecodeConfigNamesMistakes(t *testing.T) {
+	_, err := decodeConfig(pack(t, map[string]any{
+		"enabled":            true,
+		"ignored_gpu_ids":    []string{" "},
+		"fingerprint_period": "fast",
+		"group_by":           "rack",
+		"prometheus_address": "nowhere",
+		"health": map[string]any{
+			"interval": "1ms", "grace": "-1s", "healthy_after": "x", "xid_recovery": "-1h",
+			"ignored_xids": []int{-3}, "call_timeout": "0s",
+		},
+	}))
+	must.Error(t, err)
+	for _, option := range []string{
+		"ignored_gpu_ids", "fingerprint_period", "group_by", "prometheus_address",
+		"health.interval", "health.grace", "health.healthy_after", "health.xid_recovery",
+		"health.ignored_xids", "health.call_timeout",
+	} {
+		must.StrContains(t, err.Error(), option+":")
+	}
+}
+
+func FuzzDecodeConfig(f *testing.F) {
+	f.Add([]byte{0x80})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := decodeConfig(b)
+		if err == nil && (c.FingerprintPeriod < time.Second || c.Health.Interval <= 0 || c.Health.CallTimeout <= 0) {
+			t.Fatalf("accepted %+v", c)
+		}
+	})
+}

@@ -1,0 +1,204 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/nomad/plugins/device"
+	"github.com/hashicorp/nomad/plugins/shared/structs"
+	"github.com/shoenig/test/must"
+)
+
+func TestAttributes(t *testing.T) {
+	ids := func(r *rig, from, to int) string { return strings.Join(r.hw.UUIDs()[from:to], ",") }
+	t.Run("HGX H100", func(t *testing.T) {
+		r := newRig(t, "hgx-h100", nil)
+		must.Len(t, 1, r.groups())
+		expect(t, r.groups()[0], map[string]string{
+			"memory": "81559 MiB", "power": "700 W", "bar1": "131072 MiB", "driver_version": "550.54.15",
+			"cores_clock": "1980 MHz", "memory_clock": "2619 MHz", "pci_bandwidth": "65536 MB/s",
+			"display_state": "Disabled", "persistence_mode": "Enabled",
+			"uuid": ids(r, 0, 8), "architecture": "hopper", "cuda_compute_capability": "9",
+			"cuda_driver_version": "12.4", "nvlink_version": "4", "nvlink_links": "18",
+			"nvlink_bandwidth": "478116 MB/s", "nvswitch": "true", "island": "nvlink0",
+			"island_size": "8", "islands": "1", "numa_nodes": "numa0,numa1", "pcie_gen": "5",
+			"pcie_width": "16", "p2p": "true", "memory_total": "652472 MiB", "ecc": "true",
+			"healthy": "8", "topology": "8;28xNV18s",
+		})
+	})
+	t.Run("DGX-1V", func(t *testing.T) {
+		r := newRig(t, "dgx-1v", nil)
+		expect(t, r.groups()[0], map[string]string{
+			"memory": "32510 MiB", "power": "300 W", "bar1": "32768 MiB", "driver_version": "450.80.02",
+			"cores_clock": "1530 MHz", "memory_clock": "877 MHz", "pci_bandwidth": "16384 MB/s",
+			"display_state": "Disabled", "persistence_mode": "Enabled",
+			"uuid": ids(r, 0, 8), "architecture": "volta", "cuda_compute_capability": "7",
+			"cuda_driver_version": "11", "nvlink_version": "2", "nvlink_links": "6",
+			"nvlink_bandwidth": "154686 MB/s", "nvswitch": "false", "island": "nvlink0",
+			"island_size": "8", "islands": "1", "numa_nodes": "numa0,numa1", "pcie_gen": "3",
+			"pcie_width": "16", "p2p": "false", "memory_total": "260080 MiB", "ecc": "true",
+			"healthy":  "8",
+			"topology": "8;2xNV1,2xNV2,3xSYS,NV2,NV1,SYS,NV2,2xSYS,NV2,2xSYS,NV1,4xSYS,3xNV1,2xNV2,NV1,NV2",
+		})
+	})
+	t.Run("NVL72 tray", func(t *testing.T) {
+		r := newRig(t, "nvl72-tray", nil)
+		g := r.groups()[0]
+		must.Eq(t, "c0ffee00-1122-3344-5566-778899aabbcc", attribute(t, g, "fabric_cluster"))
+		must.Eq(t, "32766", attribute(t, g, "fabric_clique"))
+		must.Eq(t, "4;6xNV18s", attribute(t, g, "topology"))
+		must.Eq(t, "blackwell", attribute(t, g, "architecture"))
+		must.Eq(t, "900000 MB/s", attribute(t, g, "nvlink_bandwidth"))
+	})
+	t.Run("one T4", func(t *testing.T) {
+		r := newRig(t, "one-t4", nil)
+		expect(t, r.groups()[0], map[string]string{
+			"memory": "15360 MiB", "power": "70 W", "bar1": "256 MiB", "driver_version": "550.54.15",
+			"cores_clock": "1590 MHz", "memory_clock": "5001 MHz", "pci_bandwidth": "16384 MB/s",
+			"display_state": "Disabled", "persistence_mode": "Disabled",
+			"uuid": ids(r, 0, 1), "architecture": "turing", "cuda_compute_capability": "7.5",
+			"cuda_driver_version": "12.4", "nvlink_links": "0", "nvswitch": "false", "island": "nvlink0",
+			"island_size": "1", "islands": "1", "numa_node": "0", "numa_nodes": "numa0", "pcie_gen": "3",
+			"pcie_width": "16", "p2p": "true", "memory_total": "15360 MiB", "ecc": "true",
+			"healthy": "1", "topology": "1;",
+		})
+		must.Eq(t, "0000:00:1e.0", r.groups()[0].Devices[0].HwLocality.PciBusID)
+	})
+	t.Run("MIG", func(t *testing.T) {
+		r := newRig(t, "mig-a100", nil)
+		must.Len(t, 2, r.groups())
+		g := r.groups()[1]
+		must.Eq(t, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", g.Name)
+		must.Len(t, 7, g.Devices)
+		must.Eq(t, "1g.5gb", attribute(t, g, "mig_profile"))
+		must.Eq(t, r.hw.UUIDs()[0], attribute(t, g, "mig_parent"))
+		must.Eq(t, "4864 MiB", attribute(t, g, "memory"))
+		must.Eq(t, "34048 MiB", attribute(t, g, "memory_total"))
+		must.Eq(t, "false", attribute(t, g, "p2p"))
+		must.Eq(t, "1", attribute(t, g, "island_size"))
+	})
+	t.Run("none", func(t *testing.T) {
+		must.SliceEmpty(t, newRig(t, "none", nil).groups())
+	})
+}
+
+// expect compares all attributes of a group.
+func expect(t *testing.T, g *device.DeviceGroup, want map[string]string) {
+	t.Helper()
+	got := map[string]string{}
+	for name := range g.Attributes {
+		got[name] = attribute(t, g, name)
+	}
+	must.Eq(t, want, got)
+	must.NoError(t, g.Validate())
+}
+
+func TestGroupBy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		machine string
+		by      GroupBy
+		want    map[string][]int
+	}{
+		"node": {"two-boards-a100", GroupByNode, map[string][]int{
+			"NVIDIA A100-SXM4-40GB": {0, 1, 2, 3, 4, 5, 6, 7},
+		}},
+		"islands of four": {"two-boards-a100", GroupByNVLink, map[string][]int{
+			"NVIDIA A100-SXM4-40GB nvlink0": {0, 1, 2, 3},
+			"NVIDIA A100-SXM4-40GB nvlink1": {4, 5, 6, 7},
+		}},
+		"one island": {"hgx-h100", GroupByNVLink, map[string][]int{
+			"NVIDIA H100 80GB HBM3 nvlink0": {0, 1, 2, 3, 4, 5, 6, 7},
+		}},
+		"NUMA": {"hgx-h100", GroupByNUMA, map[string][]int{
+			"NVIDIA H100 80GB HBM3 numa0": {0, 1, 2, 3},
+			"NVIDIA H100 80GB HBM3 numa1": {4, 5, 6, 7},
+		}},
+		"without NVLink each is an island": {"one-t4", GroupByNVLink, map[string][]int{"Tesla T4 nvlink0": {0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, tc.machine, func(c *Config) { c.GroupBy = tc.by })
+			got := map[string][]int{}
+			for _, g := range r.groups() {
+				for _, d := range g.Devices {
+					got[g.Name] = append(got[g.Name], slices.Index(r.hw.UUIDs(), d.ID))
+				}
+				slices.Sort(got[g.Name])
+			}
+			must.Eq(t, tc.want, got)
+		})
+	}
+}
+
+func TestGroupByPCIeSwitch(t *testing.T) {
+	at := func(id, bus, sw, root string) *card {
+		c := &card{}
+		c.facts.UUID, c.facts.Name, c.facts.Bus, c.facts.Switch, c.facts.Root, c.facts.NUMA = id, "L40S", bus, sw, root, -1
+		return c
+	}
+	m := &machine{cards: []*card{
+		at("a", "0000:16:00.0", "0000:11:00.0", "pci0000:10"),
+		at("b", "0000:27:00.0", "0000:11:00.0", "pci0000:10"),
+		at("c", "0000:81:00.0", "", "pci0000:80"),
+		at("d", "0000:91:00.0", "", ""),
+	}}
+	l := newLayout(m)
+	var names, numa []string
+	for i := range l.units {
+		names = append(names, l.groupName(GroupByPCIe, i))
+		numa = append(numa, l.groupName(GroupByNUMA, i))
+	}
+	must.Eq(t, []string{"L40S pcie0", "L40S pcie0", "L40S pcie2", "L40S pcie1"}, names)
+	must.Eq(t, "L40S numa-unknown", numa[0])
+}
+
+// A literal in a jobspec is parsed by Nomad and compared with the attribute.
+func TestConstraintsWithUnits(t *testing.T) {
+	g := newRig(t, "hgx-h100", nil).groups()[0]
+	for name, tc := range map[string]struct {
+		attribute, literal string
+		want               int
+	}{
+		"memory in GiB":        {"memory", "40 GiB", 1},
+		"memory in GiB, less":  {"memory", "80 GiB", -1},
+		"NVLink in GB/s":       {"nvlink_bandwidth", "400 GB/s", 1},
+		"power in kW":          {"power", "1 kW", -1},
+		"compute capability":   {"cuda_compute_capability", "8.6", 1},
+		"compute, equal":       {"cuda_compute_capability", "9.0", 0},
+		"CUDA":                 {"cuda_driver_version", "12.2", 1},
+		"a number":             {"island_size", "8", 0},
+		"a bool":               {"nvswitch", "true", 0},
+		"a text":               {"architecture", "hopper", 0},
+		"a text with a number": {"island", "nvlink0", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, ok := g.Attributes[tc.attribute].Compare(structs.ParseAttribute(tc.literal))
+			must.True(t, ok)
+			must.Eq(t, tc.want, got)
+		})
+	}
+}
+
+// Two GPUs of one model that differ are described by what both can do.
+func TestUnequalGPUsOfOneModel(t *testing.T) {
+	r := newRig(t, "hgx-h100", nil)
+	r.hw.Set(3, "memory", "40000")
+	r.hw.Set(4, "persistence", "0")
+	r.hw.Set(5, "ecc", "0")
+	r.m.refresh(r.now)
+	g := r.groups()[0]
+	must.Eq(t, "40000 MiB", attribute(t, g, "memory"))
+	must.Eq(t, "", attribute(t, g, "persistence_mode"))
+	must.Eq(t, "", attribute(t, g, "ecc"))
+}
+
+func TestIgnoredGPUs(t *testing.T) {
+	r := newRig(t, "mig-a100", func(c *Config) {
+		c.IgnoredGPUIDs = []string{"GPU-f4000000-0000-4000-8000-000000000001", "MIG-f4000000-0000-5000-8000-000000000002"}
+	})
+	must.Len(t, 1, r.groups())
+	must.Len(t, 6, r.groups()[0].Devices)
+}
