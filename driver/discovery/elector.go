@@ -6,9 +6,12 @@ package discovery
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
@@ -21,18 +24,27 @@ type Ring = election.Ring
 type Options struct {
 	// Self is this agent. AllocID, Group, Index and Addr must be set.
 	Self Peer
+	// Service is the Nomad service's name, for messages.
+	Service string
 	// Registry tells the peers.
 	Registry Registry
-	// Dial connects to a peer's service address. It must fail when ctx ends and
-	// must let a refused connection be told by errors.Is(err, ECONNREFUSED).
-	// The Elector closes the connection.
+	// Dial opens a connection to a peer's service address, with the credentials
+	// that the peer wants. It need not wait until it is up (grpc.NewClient). The
+	// Elector closes it.
 	Dial func(ctx context.Context, addr string) (*grpc.ClientConn, error)
-	// DialTimeout bounds each connect and each call, default 1 s.
+	// DialTimeout bounds each call, with the connect it may need. Default 1 s.
 	DialTimeout time.Duration
 	// Retry is the pause between rounds of an election, default 300 ms; the
 	// first ones are shorter.
-	Retry  time.Duration
-	Logger hclog.Logger
+	Retry time.Duration
+	// Fresh is how old a reading of the registry may be when a ring is formed,
+	// default 2 s. A peer that has left the registry and does not answer is taken
+	// for lost a quarter later than that; so is a first ring allowed.
+	Fresh time.Duration
+	// Instant says that the registry is never out of date, so that nothing has to
+	// be waited for: Static, in one process.
+	Instant bool
+	Logger  hclog.Logger
 }
 
 // Leadership says whom this agent follows.
@@ -45,46 +57,178 @@ type Leadership struct {
 	Self bool
 }
 
-// Elector finds the job's leader, or becomes it, and lets it form rings.
-type Elector struct{}
+// Errors that Form returns, besides those of its context.
+var (
+	ErrNotLeader  = election.ErrNotLeader
+	ErrDeposed    = election.ErrDeposed
+	ErrSuperseded = election.ErrSuperseded
+	ErrGeneration = election.ErrGeneration
+	ErrHostGone   = election.ErrHostGone
+	// ErrStopped is why an elector that does not run does nothing.
+	ErrStopped = errors.New("the elector is not running")
+)
 
-var errNotYet = errors.New("discovery: elector not implemented yet")
+// Elector finds the job's leader, or becomes it, and lets it form rings. It runs
+// an election.Machine: carries its calls, reads the registry, keeps its time.
+type Elector struct {
+	o          Options
+	log        hclog.Logger
+	start      time.Time // zero of the machine's clock
+	leadership chan Leadership
+	poke       chan struct{} // the next tick may have moved
+	links      *links
 
-// NewElector checks the options; Run starts the work.
-func NewElector(Options) (*Elector, error) { return nil, errNotYet }
+	mu       sync.Mutex // of what follows; held for steps of the machine, never for I/O
+	machine  *election.Machine
+	peers    map[string]Peer // last view
+	viewErr  error
+	running  bool
+	ctx      context.Context // of Run
+	calls    *errgroup.Group // of Run
+	forming  []chan error    // in the order of their Formed actions
+	reported string          // the problem last logged
+}
 
-// Register offers the election service on the agent's gRPC server. Call it
-// before the server starts.
-func (e *Elector) Register(grpc.ServiceRegistrar) {}
+// NewElector checks the options. The agent takes part once Run runs.
+func NewElector(o Options) (*Elector, error) {
+	switch {
+	case o.Self.AllocID == "":
+		return nil, errors.New("discovery: no allocation ID of this agent")
+	case o.Registry == nil:
+		return nil, errors.New("discovery: no registry")
+	case o.Dial == nil:
+		return nil, errors.New("discovery: no way to dial a peer")
+	}
+	o.DialTimeout = positive(o.DialTimeout, time.Second)
+	o.Retry = positive(o.Retry, 300*time.Millisecond)
+	o.Fresh = positive(o.Fresh, 2*time.Second)
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	start := time.Now()
+	cfg := election.Config{
+		Self:    o.Self.member(),
+		Process: uint64(start.UnixNano()), Epoch: uint64(start.UnixMilli()),
+		Retry: o.Retry, Fresh: o.Fresh, Hold: o.Fresh + o.Fresh/4, Advice: max(15*time.Second, o.Fresh),
+	}
+	if o.Instant {
+		cfg.Hold = 0
+	}
+	return &Elector{
+		o: o, log: o.Logger, start: start, machine: election.New(cfg),
+		leadership: make(chan Leadership, 1), poke: make(chan struct{}, 1),
+		links: newLinks(o.Dial, o.DialTimeout, o.Logger), peers: make(map[string]Peer),
+	}, nil
+}
 
-// Run works until ctx ends.
-func (e *Elector) Run(context.Context) error { return errNotYet }
+func positive(d, or time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return or
+}
 
 // Leadership sends each change, the latest one only.
-func (e *Elector) Leadership() <-chan Leadership { return nil }
+func (e *Elector) Leadership() <-chan Leadership { return e.leadership }
+
+// Current is the leadership now.
+func (e *Elector) Current() Leadership {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leadershipOf(e.machine.Leadership())
+}
 
 // LeaderLost says that the session with the leader of the term broke, or could
 // not be opened. Late calls for earlier terms do nothing.
-func (e *Elector) LeaderLost(term uint64) {}
+func (e *Elector) LeaderLost(term uint64) {
+	e.step(func(now time.Duration) []election.Action { return e.machine.LeaderLost(now, term) })
+}
 
 // Leave says that this agent is about to stop: it no longer stands for
-// election where another can, and as leader gives way once the others can.
-func (e *Elector) Leave() {}
+// election, and as leader gives way once another can lead.
+func (e *Elector) Leave() {
+	e.step(e.machine.Leave)
+}
 
 // MayForm says whether this agent may form a ring, given the allocations that
 // have a session with it, and if not, why. It is advice, cheap and possibly out
-// of date; Form decides.
-func (e *Elector) MayForm(connected []string) (bool, string) { return false, errNotYet.Error() }
+// of date; Form decides. Ask again as time goes by: some reasons pass.
+func (e *Elector) MayForm(connected []string) (bool, string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err := e.machine.MayForm(e.now(), connected); err != nil {
+		return false, err.Error()
+	}
+	return true, ""
+}
 
 // Form gets the peers' consent to a new ring of the given hosts, in order, rank
 // 0's first, before any of its slots may start to train. It takes one round
-// trip. After an error the ring must not start; the generation is spent.
+// trip where all is well, and waits while consent may still come; ctx bounds
+// that. One call at a time: a second one ends the first with ErrSuperseded.
 //
-// While Form returns nil to two leaders, no host of one of the two rings is
-// known to Nomad any more (see package election).
+// After an error the ring must not start, and its generation is spent: ask again
+// with one above LastRing's. After nil the ring may start, as may none but its
+// successors (package election says exactly what is promised).
 func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) error {
-	return errNotYet
+	done := make(chan error, 1)
+	hosts = append([]string(nil), hosts...)
+	if !e.step(func(now time.Duration) []election.Action {
+		e.forming = append(e.forming, done)
+		return e.machine.Form(now, generation, hosts)
+	}) {
+		return ErrStopped
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	var why error
+	e.step(func(now time.Duration) []election.Action {
+		if len(e.forming) == 0 || e.forming[0] != done {
+			return nil // it has ended meanwhile
+		}
+		why = e.machine.Forming(now)
+		return e.machine.CancelForm(now)
+	})
+	if err := <-done; why == nil {
+		return err
+	}
+	return fmt.Errorf("ring %d: %w: %w", generation, why, ctx.Err())
 }
 
-// LastRing returns the highest ring this agent has consented to.
-func (e *Elector) LastRing() Ring { return Ring{} }
+// LastRing returns the highest ring this agent has consented to or heard of.
+func (e *Elector) LastRing() Ring {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.machine.Rings().Last()
+}
+
+// Problem says what keeps this agent without a leader, nil when it has one.
+func (e *Elector) Problem() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.problem()
+}
+
+func (e *Elector) problem() error {
+	_, registered := e.peers[e.o.Self.AllocID]
+	switch {
+	case e.machine.Leadership().Leader.AllocID != "":
+		return nil
+	case e.viewErr != nil:
+		return e.viewErr
+	case !registered:
+		return notRegistered(e.o.Service, e.o.Self)
+	}
+	return e.machine.Why()
+}
+
+// now is the machine's time. The caller holds e.mu.
+func (e *Elector) now() time.Duration { return time.Since(e.start) }
+
+// member is the peer as the machine knows it.
+func (p Peer) member() election.Peer {
+	return election.Peer{AllocID: p.AllocID, Group: p.Group, Index: p.Index, Addr: p.Addr, Registered: p.Registered}
+}

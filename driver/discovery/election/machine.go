@@ -83,6 +83,7 @@ type Machine struct {
 	promised   uint64
 	promisedTo Process
 	highest    uint64 // term seen anywhere
+	why        error  // why the last round did not end with a leader
 	leader     Peer
 	leaderTerm uint64
 	lost       uint64 // term of the last leader lost, and who that was
@@ -141,10 +142,11 @@ func (m *Machine) View(now time.Duration, v View) []Action {
 	peers := make(map[string]Peer, len(v.Peers))
 	for _, p := range v.Peers {
 		if c, ok := m.met[p.AllocID]; ok {
-			p.Index = c.peer.Index // the registry does not know it
+			p.Index, p.Group = c.peer.Index, c.peer.Group // the registry may not know
 		}
 		if p.AllocID == m.cfg.Self.AllocID {
-			p.Index, m.joined = m.cfg.Self.Index, true
+			m.cfg.Self.Addr, m.joined = p.Addr, true // where the others reach it
+			p.Index, p.Group = m.cfg.Self.Index, m.cfg.Self.Group
 		}
 		peers[p.AllocID] = p
 	}
@@ -218,6 +220,15 @@ func (m *Machine) Leadership() Leadership {
 	return Leadership{Term: m.leaderTerm, Leader: m.leader, Self: m.phase == leading}
 }
 
+// Why is what kept the agent from leading when it last looked for a leader, nil
+// when there is one or nothing was tried yet.
+func (m *Machine) Why() error {
+	if m.leader.AllocID != "" {
+		return nil
+	}
+	return m.why
+}
+
 // Rings is what the agent knows of the job's rings.
 func (m *Machine) Rings() Rings { return m.rings }
 
@@ -276,7 +287,7 @@ func (m *Machine) learn(s State) {
 	}
 	m.met[id] = contact{peer: s.From, process: s.Process, standing: s.Standing}
 	if p, ok := m.view[id]; ok {
-		p.Index = s.From.Index
+		p.Index, p.Group = s.From.Index, s.From.Group
 		m.view[id] = p
 	}
 	delete(m.refused, id)

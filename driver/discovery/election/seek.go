@@ -3,7 +3,13 @@
 
 package election
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var errNotStanding = errors.New("this allocation is leaving, or the registry does not name it")
 
 // patience is the number of rounds an agent waits for one that goes before it.
 const patience = 3
@@ -79,7 +85,10 @@ func (m *Machine) considerSeek() {
 	if r.pending(lower) {
 		return
 	}
-	if m.mayStand() && m.consent(m.rings.without(Ring{}), m.answers(m.willing), strictness{}) == nil {
+	if m.why = m.mayStand(); m.why == nil {
+		m.why = m.consent(m.rings.without(Ring{}), m.answers(m.willing), strictness{})
+	}
+	if m.why == nil {
 		m.promiseAll()
 		return
 	}
@@ -98,21 +107,22 @@ func (m *Machine) namedLeader(p Peer) bool {
 	return false
 }
 
-// mayStand reports whether this agent should stand: no agent that answered and
-// could lead goes before it, or those have had their chance.
-func (m *Machine) mayStand() bool {
+// mayStand says why this agent should not stand: it cannot, or one that answered
+// and could lead goes before it and has not yet had its chance.
+func (m *Machine) mayStand() error {
 	if !m.standing() {
-		return false
+		return errNotStanding
 	}
 	if m.tries > patience {
-		return true
+		return nil
 	}
-	for _, a := range m.round.peers {
+	for _, id := range sortedKeys(m.round.peers) {
+		a := m.round.peers[id]
 		if a.outcome == Answered && a.state.Standing && a.state.From.Before(m.cfg.Self) {
-			return false
+			return fmt.Errorf("allocation %s goes before this one", short(id))
 		}
 	}
-	return true
+	return nil
 }
 
 // answers sorts a round's outcomes by whether they say yes.
@@ -152,7 +162,7 @@ func (m *Machine) promiseAll() {
 // considerPromise leads as soon as the promises suffice.
 func (m *Machine) considerPromise() {
 	promised := m.answers(func(a *answer) bool { return a.ok })
-	if m.consent(m.rings.without(Ring{}), promised, strictness{}) == nil {
+	if m.why = m.consent(m.rings.without(Ring{}), promised, strictness{}); m.why == nil {
 		m.lead()
 		return
 	}

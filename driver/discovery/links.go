@@ -1,0 +1,205 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
+	"github.com/kolo-nomad/kolo/driver/discovery/election"
+)
+
+// linkIdle is how long a connection is kept without use.
+const linkIdle = time.Minute
+
+// links carries calls to peers over connections that it keeps for a while, so
+// that a leader's calls do not wait for connects.
+type links struct {
+	dial    func(context.Context, string) (*grpc.ClientConn, error)
+	timeout time.Duration
+	log     hclog.Logger
+
+	mu     sync.Mutex
+	conns  map[string]*linked
+	failed map[string]string // what was last logged of an address
+	closed bool
+}
+
+type linked struct {
+	conn *grpc.ClientConn
+	used time.Time
+}
+
+func newLinks(dial func(context.Context, string) (*grpc.ClientConn, error), timeout time.Duration, log hclog.Logger) *links {
+	return &links{dial: dial, timeout: timeout, log: log, conns: make(map[string]*linked), failed: make(map[string]string)}
+}
+
+// call carries one request.
+func (l *links) call(ctx context.Context, c election.Call) (election.Outcome, election.Reply) {
+	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	reply, err := l.try(ctx, c)
+	l.note(c, err)
+	switch {
+	case err == nil:
+		return election.Answered, reply
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return election.Refused, reply
+	}
+	return election.Unknown, reply
+}
+
+// note logs a failure, once until it changes.
+func (l *links) note(c election.Call, err error) {
+	text := ""
+	if err != nil {
+		text = status.Convert(err).Message()
+	}
+	l.mu.Lock()
+	old := l.failed[c.To.Addr]
+	if l.failed[c.To.Addr] = text; text == "" {
+		delete(l.failed, c.To.Addr)
+	}
+	l.mu.Unlock()
+	switch {
+	case text == old || text == "":
+	case status.Code(err) == codes.Unauthenticated, status.Code(err) == codes.PermissionDenied:
+		l.log.Warn("peer refused this agent", "peer", c.To.AllocID, "address", c.To.Addr, "error", text)
+	default:
+		l.log.Debug("peer did not answer", "peer", c.To.AllocID, "address", c.To.Addr, "call", c.Request.Kind, "error", text)
+	}
+}
+
+// try makes the call. A connection that has gone bad is replaced once.
+func (l *links) try(ctx context.Context, c election.Call) (election.Reply, error) {
+	addr := c.To.Addr
+	if conn := l.get(addr); conn != nil {
+		reply, err := send(ctx, conn, c.Request)
+		if status.Code(err) != codes.Unavailable {
+			return reply, err
+		}
+		l.drop(addr, conn)
+	}
+	if err := knock(ctx, addr); err != nil {
+		return election.Reply{}, err
+	}
+	conn, err := l.open(ctx, addr)
+	if err != nil {
+		return election.Reply{}, err
+	}
+	reply, err := send(ctx, conn, c.Request)
+	if status.Code(err) == codes.Unavailable {
+		l.drop(addr, conn)
+	}
+	return reply, err
+}
+
+// knock tells whether anything listens. gRPC does not tell a refused connection
+// from others, and an election must: a refused one is a dead process.
+func knock(ctx context.Context, addr string) error {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// send makes the call on the connection.
+func send(ctx context.Context, conn *grpc.ClientConn, r election.Request) (election.Reply, error) {
+	client, req := pb.NewElectionClient(conn), toRequest(r)
+	var reply *pb.Reply
+	var err error
+	switch r.Kind {
+	case election.Promise:
+		reply, err = client.Promise(ctx, req)
+	case election.Lead:
+		reply, err = client.Lead(ctx, req)
+	case election.Accept:
+		reply, err = client.Accept(ctx, req)
+	default:
+		reply, err = client.Hello(ctx, req)
+	}
+	if err != nil {
+		return election.Reply{}, err
+	}
+	return fromReply(reply), nil
+}
+
+// get returns the kept connection to the address, nil when there is none.
+func (l *links) get(addr string) *grpc.ClientConn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k, ok := l.conns[addr]
+	if !ok {
+		return nil
+	}
+	k.used = time.Now()
+	return k.conn
+}
+
+// open returns a connection to the address, the kept one if another call has
+// made one meanwhile.
+func (l *links) open(ctx context.Context, addr string) (*grpc.ClientConn, error) {
+	if conn := l.get(addr); conn != nil {
+		return conn, nil
+	}
+	conn, err := l.dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k, ok := l.conns[addr]; ok || l.closed {
+		_ = conn.Close()
+		if ok {
+			return k.conn, nil
+		}
+		return nil, ErrStopped
+	}
+	l.conns[addr] = &linked{conn, time.Now()}
+	return conn, nil
+}
+
+// drop closes a connection that has gone bad.
+func (l *links) drop(addr string, conn *grpc.ClientConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k, ok := l.conns[addr]; ok && k.conn == conn {
+		delete(l.conns, addr)
+	}
+	_ = conn.Close()
+}
+
+// prune closes connections that nothing has used for long.
+func (l *links) prune() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for addr, k := range l.conns {
+		if time.Since(k.used) > linkIdle {
+			delete(l.conns, addr)
+			_ = k.conn.Close()
+		}
+	}
+}
+
+// close closes everything, for good.
+func (l *links) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	for addr, k := range l.conns {
+		delete(l.conns, addr)
+		_ = k.conn.Close()
+	}
+}

@@ -1,0 +1,221 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
+	"github.com/kolo-nomad/kolo/driver/discovery/election"
+)
+
+// reportEvery is how often an agent without a leader says why.
+const reportEvery = 5 * time.Second
+
+// Run works until ctx ends, then waits for what it has started. It returns
+// ctx's error. It can be called once.
+func (e *Elector) Run(ctx context.Context) error {
+	calls, callCtx := errgroup.WithContext(ctx)
+	e.mu.Lock()
+	e.ctx, e.calls, e.running = callCtx, calls, true
+	e.mu.Unlock()
+
+	views := e.o.Registry.Watch(ctx)
+	report := time.NewTicker(reportEvery)
+	defer report.Stop()
+	tick := time.NewTimer(0)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case v, ok := <-views:
+			if !ok {
+				views = nil
+				continue
+			}
+			e.view(v)
+		case <-tick.C:
+			e.step(e.machine.Tick)
+		case <-e.poke:
+			if d, ok := e.untilTick(); ok {
+				tick.Reset(d)
+			} else {
+				tick.Stop()
+			}
+		case <-report.C:
+			e.report()
+			e.links.prune()
+		case <-ctx.Done():
+		}
+	}
+	e.mu.Lock()
+	e.running = false
+	for _, done := range e.forming {
+		done <- ErrStopped
+	}
+	e.forming = nil
+	e.mu.Unlock()
+	_ = calls.Wait() // the calls answer to the machine, not here
+	e.links.close()
+	return ctx.Err()
+}
+
+// step lets the machine do something and carries out what it wants. It reports
+// whether the elector runs.
+func (e *Elector) step(do func(now time.Duration) []election.Action) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.running {
+		return false
+	}
+	e.carryOut(do(e.now()))
+	return true
+}
+
+// carryOut does what the machine wants. The caller holds e.mu: nothing here
+// waits.
+func (e *Elector) carryOut(actions []election.Action) {
+	for _, a := range actions {
+		switch a := a.(type) {
+		case election.Call:
+			ctx := e.ctx
+			e.calls.Go(func() error {
+				outcome, reply := e.links.call(ctx, a)
+				e.step(func(now time.Duration) []election.Action {
+					return e.machine.Answer(now, a.ID, outcome, reply)
+				})
+				return nil
+			})
+		case election.Refresh:
+			ctx := e.ctx
+			e.calls.Go(func() error {
+				e.view(e.o.Registry.Read(ctx))
+				return nil
+			})
+		case election.Follow:
+			l := e.leadershipOf(a.Leadership)
+			e.log.Info("leadership", "leader", l.Leader.AllocID, "address", l.Leader.Addr, "term", l.Term, "self", l.Self)
+			sendLatest(e.leadership, l)
+		case election.Formed:
+			done := e.forming[0]
+			e.forming = e.forming[1:]
+			done <- a.Err
+		}
+	}
+	select {
+	case e.poke <- struct{}{}:
+	default:
+	}
+}
+
+func (e *Elector) untilTick() (time.Duration, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	at, ok := e.machine.Next()
+	return max(0, at-e.now()), ok
+}
+
+// view takes in what the registry said.
+func (e *Elector) view(v View) {
+	e.step(func(now time.Duration) []election.Action {
+		e.viewErr = v.Err
+		if v.Err != nil {
+			return nil
+		}
+		in := election.View{Index: v.Index, At: v.At.Sub(e.start)}
+		peers := make(map[string]Peer, len(v.Peers))
+		for _, p := range v.Peers {
+			peers[p.AllocID] = p
+			in.Peers = append(in.Peers, p.member())
+		}
+		e.peers = peers
+		return e.machine.View(now, in)
+	})
+}
+
+// leadershipOf fills in what the machine does not know.
+func (e *Elector) leadershipOf(l election.Leadership) Leadership {
+	out := Leadership{Term: l.Term, Self: l.Self}
+	if l.Leader.AllocID == "" {
+		return out
+	}
+	out.Leader = e.peers[l.Leader.AllocID]
+	if l.Self {
+		out.Leader = e.o.Self
+	}
+	out.Leader.AllocID, out.Leader.Addr = l.Leader.AllocID, l.Leader.Addr
+	out.Leader.Group, out.Leader.Index, out.Leader.Registered = l.Leader.Group, l.Leader.Index, l.Leader.Registered
+	out.Leader.JobID, out.Leader.Namespace = e.o.Self.JobID, e.o.Self.Namespace
+	return out
+}
+
+// report says why there is no leader, once for each reason.
+func (e *Elector) report() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	text := ""
+	if err := e.problem(); err != nil {
+		text = err.Error()
+	}
+	if text != e.reported && text != "" {
+		e.log.Warn("no leader yet", "reason", text)
+	}
+	e.reported = text
+}
+
+// Register offers the election service on the agent's gRPC server. Call it
+// before the server starts. Where the server has one of this package's
+// interceptors, a caller can speak only for the allocation it has proved to be.
+func (e *Elector) Register(r grpc.ServiceRegistrar) {
+	pb.RegisterElectionServer(r, &service{e: e})
+}
+
+type service struct {
+	pb.UnimplementedElectionServer
+	e *Elector
+}
+
+func (s *service) Hello(ctx context.Context, r *pb.Request) (*pb.Reply, error) {
+	return s.receive(ctx, election.Hello, r)
+}
+
+func (s *service) Promise(ctx context.Context, r *pb.Request) (*pb.Reply, error) {
+	return s.receive(ctx, election.Promise, r)
+}
+
+func (s *service) Lead(ctx context.Context, r *pb.Request) (*pb.Reply, error) {
+	return s.receive(ctx, election.Lead, r)
+}
+
+func (s *service) Accept(ctx context.Context, r *pb.Request) (*pb.Reply, error) {
+	return s.receive(ctx, election.Accept, r)
+}
+
+func (s *service) receive(ctx context.Context, kind election.Kind, r *pb.Request) (*pb.Reply, error) {
+	req := fromRequest(kind, r)
+	from := req.State.From.AllocID
+	if from == "" || from == s.e.o.Self.AllocID {
+		return nil, status.Errorf(codes.InvalidArgument, "want a peer's allocation, got %q", from)
+	}
+	if kind == election.Accept && req.Ring.IsZero() {
+		return nil, status.Error(codes.InvalidArgument, "no ring to accept")
+	}
+	if id, ok := IdentityFrom(ctx); ok && id.AllocID != from {
+		return nil, status.Errorf(codes.PermissionDenied, "allocation %s speaks for %s", id.AllocID, from)
+	}
+	var reply election.Reply
+	if !s.e.step(func(now time.Duration) []election.Action {
+		var acts []election.Action
+		reply, acts = s.e.machine.Receive(now, req)
+		return acts
+	}) {
+		return nil, status.Error(codes.Unavailable, ErrStopped.Error())
+	}
+	return toReply(reply), nil
+}
