@@ -148,6 +148,15 @@ func (l *Leader) Run(ctx context.Context) error {
 	return l.failed
 }
 
+// spent returns the highest generation that the leader has used or tried to;
+// call it when Run has returned.
+func (l *Leader) spent() uint64 {
+	if last := l.machine.Last(); last != nil {
+		return last.Generation
+	}
+	return l.o.Floor
+}
+
 // Serve runs one session to its end.
 func (l *Leader) Serve(ctx context.Context, s hostSession) error {
 	defer s.close()

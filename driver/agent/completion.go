@@ -1,0 +1,130 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// completion remembers in Nomad that training is complete. Scaling a finished
+// batch job makes Nomad run its workers again (nomad/scheduler/reconciler,
+// filterOldTerminalAllocs), and they must not train from the beginning.
+//
+// It is an item of the variable nomad/jobs/<job>, which a workload identity may
+// always read. To write it where ACLs are on, the job needs a policy; see
+// docs/driver.md.
+type completion struct {
+	client *api.Client
+	config Config
+}
+
+// completed is what the item holds.
+type completed struct {
+	// Task is a digest of what the job trains: with another command, arguments
+	// or settings there is something to train again.
+	Task string `json:"task"`
+	// Created is the job's create index, which changes when it is purged; 0
+	// where the identity may not read the job.
+	Created uint64    `json:"created"`
+	Alloc   string    `json:"alloc"`
+	Time    time.Time `json:"time"`
+	Reason  string    `json:"reason"`
+}
+
+func newCompletion(c Config, token string) (*completion, error) {
+	client, err := api.NewClient(&api.Config{Address: c.NomadAddr, Namespace: c.Namespace, SecretID: token})
+	if err != nil {
+		return nil, err
+	}
+	return &completion{client: client, config: c}, nil
+}
+
+func (c *completion) path() string { return "nomad/jobs/" + c.config.JobID }
+func (c *completion) item() string { return "kolo_complete_" + c.config.Service }
+
+// digest names what the job trains.
+func (c *completion) digest() string {
+	b, _ := json.Marshal([]any{c.config.Command, c.config.Args, c.config.Env})
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// created returns the job's create index, 0 when it can't be read.
+func (c *completion) created(ctx context.Context) uint64 {
+	job, _, err := c.client.Jobs().Info(c.config.JobID, (&api.QueryOptions{}).WithContext(ctx))
+	if err != nil || job.CreateIndex == nil {
+		return 0
+	}
+	return *job.CreateIndex
+}
+
+// find returns the record that says that this very training is complete, nil
+// when there is none.
+func (c *completion) find(ctx context.Context) (*completed, error) {
+	v, _, err := c.client.Variables().Peek(c.path(), (&api.QueryOptions{}).WithContext(ctx))
+	if err != nil || v == nil {
+		return nil, err
+	}
+	text, ok := v.Items[c.item()]
+	if !ok {
+		return nil, nil
+	}
+	var r completed
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil, fmt.Errorf("variable %s, item %s: %w", c.path(), c.item(), err)
+	}
+	if r.Task != c.digest() {
+		return nil, nil
+	}
+	if now := c.created(ctx); now != 0 && r.Created != 0 && now != r.Created {
+		return nil, nil // purged and submitted again
+	}
+	return &r, nil
+}
+
+// record writes the item and leaves the variable's other items alone.
+func (c *completion) record(ctx context.Context, reason string) error {
+	value, err := json.Marshal(completed{Task: c.digest(), Created: c.created(ctx), Alloc: c.config.AllocID,
+		Time: time.Now().UTC(), Reason: reason})
+	if err != nil {
+		return err
+	}
+	for range 5 {
+		v, _, err := c.client.Variables().Peek(c.path(), (&api.QueryOptions{}).WithContext(ctx))
+		if err != nil {
+			return fmt.Errorf("read variable %s: %w", c.path(), err)
+		}
+		if v == nil {
+			v = &api.Variable{Namespace: c.config.Namespace, Path: c.path()}
+		}
+		if v.Items == nil {
+			v.Items = api.VariableItems{}
+		}
+		v.Items[c.item()] = string(value)
+		_, _, err = c.client.Variables().CheckedUpdate(v, (&api.WriteOptions{}).WithContext(ctx))
+		var conflict api.ErrCASConflict
+		if !errors.As(err, &conflict) {
+			if err != nil {
+				return fmt.Errorf("write variable %s: %w; with ACLs on, the job needs a policy that may write it", c.path(), err)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("variable %s keeps changing", c.path())
+}
+
+// story explains to the user why there is nothing to train.
+func (r *completed) story(c *completion) string {
+	return fmt.Sprintf("training was completed at %s by allocation %s: nothing to do. To train again, change the task's config, "+
+		"or run: nomad var purge -namespace %s %s", r.Time.Format(time.RFC3339), r.Alloc[:min(8, len(r.Alloc))],
+		c.config.Namespace, c.path())
+}

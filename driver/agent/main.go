@@ -1,0 +1,385 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// ConfigVariable names the file with the agent's Config.
+const ConfigVariable = "KOLO_AGENT_CONFIG"
+
+// Main is the `agent` subcommand: it runs the allocation's part of the job and
+// returns the task's exit code.
+func Main(ctx context.Context, _ []string) int {
+	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: os.Stderr, Level: hclog.LevelFromString(os.Getenv("KOLO_LOG_LEVEL"))})
+	c, err := readConfig(os.Getenv(ConfigVariable))
+	if err != nil {
+		log.Error("the agent can't start", "error", err)
+		return 1
+	}
+	st, err := newStories(c.EventFile, log)
+	if err != nil {
+		log.Error("the agent can't start", "error", err)
+		return 1
+	}
+	defer st.close()
+	a := &remote{config: c, log: log, stories: st}
+	result, err := a.run(ctx)
+	if err != nil {
+		st.tell(fmt.Sprintf("the agent gives up: %v", err))
+		return 1
+	}
+	log.Info("agent ends", "code", result.Code, "reason", result.Reason)
+	if result.Code != 0 {
+		st.tell(result.Reason)
+	}
+	return result.Code
+}
+
+func readConfig(path string) (Config, error) {
+	var c Config
+	if path == "" {
+		return c, fmt.Errorf("%s is not set: the agent is started by the driver", ConfigVariable)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(b, &c); err != nil {
+		return c, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// remote is an agent among peers: the host of this allocation, and the leader
+// when it is elected.
+type remote struct {
+	config  Config
+	log     hclog.Logger
+	stories *stories
+
+	elector *discovery.Elector
+	creds   credentials.PerRPCCredentials
+	record  *completion
+	host    *Host
+	id      elastic.HostID
+
+	mu     sync.Mutex
+	leader *Leader
+	view   discovery.View
+}
+
+// registerWait is how long the agent waits to find itself in the registry.
+const registerWait = 60 * time.Second
+
+func (a *remote) run(ctx context.Context) (Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// From here on a stop signal is a wish to leave, not the end.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+
+	c := a.config
+	token := discovery.Token{File: c.TokenFile, Env: "NOMAD_TOKEN"}
+	peerToken := token
+	if c.PeerTokenFile != "" {
+		peerToken = discovery.Token{File: c.PeerTokenFile, Env: "NOMAD_TOKEN_kolo"}
+	}
+	a.creds = discovery.Credentials(peerToken)
+	secret, err := token.Read()
+	if err != nil {
+		return Result{}, err
+	}
+	if a.record, err = newCompletion(c, secret); err != nil {
+		return Result{}, err
+	}
+	checkCtx, checked := context.WithTimeout(ctx, 10*time.Second)
+	done, err := a.record.find(checkCtx)
+	checked()
+	switch {
+	case err != nil:
+		a.log.Debug("can't tell whether training is complete already", "error", err)
+	case done != nil:
+		a.stories.tell(done.story(a.record))
+		return Result{Reason: "training was completed before"}, nil
+	}
+	if err := lookCommand(c.Command, c.Dir); err != nil {
+		return Result{}, err
+	}
+
+	listener, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return Result{}, fmt.Errorf("the service port can't be used: %w", err)
+	}
+	ports := newSplit(listener)
+	defer ports.close()
+
+	nomad, err := discovery.NewNomad(discovery.NomadOptions{Address: c.NomadAddr, Token: token, Service: c.Service,
+		Namespace: c.Namespace, JobID: c.JobID, Logger: a.log.Named("registry")})
+	if err != nil {
+		return Result{}, err
+	}
+	keys, err := discovery.NewKeys(c.NomadAddr, token)
+	if err != nil {
+		return Result{}, err
+	}
+	self, stopped, err := a.findSelf(ctx, nomad, signals)
+	if err != nil || stopped {
+		return Result{Reason: "the task was stopped"}, err
+	}
+
+	a.id = elastic.HostID(allocPrefix(elastic.HostID(c.AllocID)) + "-" + strconv.FormatInt(time.Now().UnixMilli()%(1<<40), 36))
+	a.host = NewHost(HostOptions{Config: c, ID: a.id, Interface: a.chooseInterface(self.Addr),
+		Stdout: &lockedWriter{w: os.Stdout}, Stderr: &lockedWriter{w: os.Stderr}, Stories: a.stories, Logger: a.log})
+	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: nomad,
+		Dial: func(_ context.Context, addr string) (*grpc.ClientConn, error) { return dial(addr, a.creds) }, Logger: a.log.Named("election")})
+	if err != nil {
+		return Result{}, err
+	}
+	auth := &discovery.Verifier{Namespace: c.Namespace, JobID: c.JobID, Keys: keys}
+	server := newServer(auth)
+	a.elector.Register(server)
+	registerSessions(server, a.current)
+	web := &http.Server{Handler: statusHandler(a.host.Status), ReadHeaderTimeout: 5 * time.Second}
+
+	var wg sync.WaitGroup
+	start := func(f func()) {
+		wg.Add(1)
+		go func() { defer wg.Done(); f() }()
+	}
+	start(func() { _ = server.Serve(ports.grpc) })
+	start(func() { _ = web.Serve(ports.http) })
+	start(func() { a.watch(ctx, nomad) })
+	start(func() { _ = a.elector.Run(ctx) })
+	start(func() { a.follow(ctx) })
+	start(func() { a.signals(ctx, signals) })
+
+	result := a.host.Run(context.WithoutCancel(ctx))
+	if l := a.current(); l != nil {
+		a.elector.Leave()
+		l.Quiet(a.id, 5*time.Second)
+	}
+	cancel()
+	server.Stop()
+	_ = web.Close()
+	wg.Wait()
+	return result, nil
+}
+
+// findSelf waits until Nomad's registry shows this allocation: from then on
+// others can find it, and its address is known.
+func (a *remote) findSelf(ctx context.Context, r discovery.Registry, signals <-chan os.Signal) (discovery.Peer, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, registerWait)
+	defer cancel()
+	views := r.Watch(ctx)
+	var last discovery.View
+	told := false
+	for {
+		select {
+		case v, ok := <-views:
+			if !ok {
+				if last.Err != nil {
+					return discovery.Peer{}, false, last.Err
+				}
+				return discovery.Peer{}, false, fmt.Errorf("service %q: this allocation is not registered after %s; the group needs "+
+					"service { name = %q  provider = \"nomad\"  port = <the port's label> }", a.config.Service, registerWait, a.config.Service)
+			}
+			last = v
+			if p, ok := v.Find(a.config.AllocID); ok && v.Err == nil {
+				p.Group, p.Index = a.config.Group, a.config.Index
+				return p, false, nil
+			}
+			if v.Err != nil && !told {
+				told = true
+				a.stories.tell(fmt.Sprintf("waiting for the service registry: %v", v.Err))
+			}
+		case s := <-signals:
+			if s == syscall.SIGTERM || s == syscall.SIGINT {
+				return discovery.Peer{}, true, nil
+			}
+		}
+	}
+}
+
+// chooseInterface returns the interface for Gloo: the one that carries the
+// address at which the others find this host.
+func (a *remote) chooseInterface(addr string) string {
+	if a.config.Interface != "" {
+		return a.config.Interface
+	}
+	host, _, _ := net.SplitHostPort(addr)
+	name, err := interfaceOf(net.ParseIP(host))
+	if err != nil {
+		a.log.Warn("Horovod chooses the network interface itself; set interface in the task's config if it chooses wrong", "address", host, "error", err)
+	}
+	return name
+}
+
+// watch keeps the newest view of the registry.
+func (a *remote) watch(ctx context.Context, r discovery.Registry) {
+	for v := range r.Watch(ctx) {
+		a.mu.Lock()
+		a.view = v
+		a.mu.Unlock()
+	}
+}
+
+// present says whether an allocation is registered, and whether the view is
+// newer than a time.
+func (a *remote) present(alloc string, after time.Time) (present, fresh bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.view.Peers {
+		if len(alloc) > 0 && len(p.AllocID) >= len(alloc) && p.AllocID[:len(alloc)] == alloc {
+			present = true
+		}
+	}
+	return present, a.view.At.After(after)
+}
+
+func (a *remote) current() *Leader {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.leader
+}
+
+func (a *remote) setLeader(l *Leader) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leader = l
+}
+
+// signals turns a stop signal into leaving and passes others on.
+func (a *remote) signals(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-signals:
+			sig, ok := s.(syscall.Signal)
+			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+				a.log.Info("the task is being stopped; leaving the ring")
+				a.host.Leave(time.Duration(a.config.KillTimeout))
+				a.elector.Leave()
+			} else if ok {
+				a.host.Signal(sig)
+			}
+		}
+	}
+}
+
+// follow keeps the host in session with whoever leads, and leads when elected.
+func (a *remote) follow(ctx context.Context) {
+	var (
+		stop  = func() {}
+		floor uint64
+	)
+	defer func() { stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now, ok := <-a.elector.Leadership():
+			if !ok {
+				return
+			}
+			stop()
+			stop = func() {}
+			if now.Leader.AllocID == "" && !now.Self {
+				continue
+			}
+			a.log.Info("leadership", "term", now.Term, "leader", now.Leader.AllocID, "self", now.Self)
+			roundCtx, cancel := context.WithCancel(ctx)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if now.Self {
+					floor = a.lead(roundCtx, now.Term, max(floor, a.elector.LastRing().Generation))
+				} else {
+					a.attend(roundCtx, now)
+				}
+			}()
+			stop = func() {
+				cancel()
+				<-done
+			}
+		}
+	}
+}
+
+// lead leads for one term; the own host is in session through a pipe. It
+// returns the highest generation that may be spent.
+func (a *remote) lead(ctx context.Context, term, floor uint64) uint64 {
+	for ctx.Err() == nil {
+		l := NewLeader(LeaderOptions{Config: a.config, Term: term, Floor: floor, Consent: a.elector, Record: a.record,
+			Present: a.present, Logger: a.log.Named("leader")})
+		a.setLeader(l)
+		runCtx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		up, dn := newPipes()
+		wg.Add(2)
+		go func() { defer wg.Done(); _ = l.Serve(runCtx, dn) }()
+		go func() { defer wg.Done(); _ = a.host.Attach(up) }()
+		err := l.Run(runCtx)
+		cancel()
+		up.close()
+		wg.Wait()
+		a.setLeader(nil)
+		floor = max(floor, l.spent())
+		if err == nil || !errors.Is(err, errNoConsent) {
+			return floor
+		}
+		a.log.Warn("beginning again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return floor
+}
+
+// attend keeps the host in session with another agent that leads.
+func (a *remote) attend(ctx context.Context, now discovery.Leadership) {
+	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Second) {
+		s, err := openSession(ctx, now.Leader.Addr, a.creds)
+		if err == nil {
+			begin := time.Now()
+			unhook := context.AfterFunc(ctx, s.close)
+			err = a.host.Attach(s)
+			unhook()
+			if time.Since(begin) > time.Second {
+				pause = 50 * time.Millisecond
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		a.log.Info("session with the leader ended", "leader", now.Leader.AllocID, "error", err)
+		a.elector.LeaderLost(now.Term)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}

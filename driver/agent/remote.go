@@ -1,0 +1,169 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/kolo-nomad/kolo/driver/discovery"
+)
+
+// A session between hosts is one bidirectional gRPC stream of ToLeader and
+// ToAgent, as JSON: new fields may be added, and agents of neighbouring
+// versions understand each other while a job is updated.
+
+const (
+	sessionService = "kolo.driver.v1.Leader"
+	sessionMethod  = "/" + sessionService + "/Session"
+	jsonCodecName  = "kolo-json"
+
+	// maxMessage bounds one message; the addresses of a ring of n ranks take
+	// about 180·n² bytes.
+	maxMessage = 256 << 20
+)
+
+// keepAlive finds a partner that vanished without a word.
+var keepAlive = struct{ time, timeout time.Duration }{2 * time.Second, 3 * time.Second}
+
+type jsonCodec struct{}
+
+func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
+func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
+func (jsonCodec) Name() string                       { return jsonCodecName }
+
+func init() { encoding.RegisterCodec(jsonCodec{}) }
+
+// newServer returns a gRPC server for peers that auth believes.
+func newServer(auth discovery.Authenticator) *grpc.Server {
+	return grpc.NewServer(
+		grpc.UnaryInterceptor(discovery.UnaryInterceptor(auth)),
+		grpc.StreamInterceptor(discovery.StreamInterceptor(auth)),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive.time, Timeout: keepAlive.timeout}),
+	)
+}
+
+// dial opens a connection to a peer.
+func dial(addr string, creds credentials.PerRPCCredentials) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithPerRPCCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive.time, Timeout: keepAlive.timeout, PermitWithoutStream: true}),
+	)
+}
+
+// registerSessions offers sessions with the leader that current returns, nil
+// when this agent does not lead.
+func registerSessions(s grpc.ServiceRegistrar, current func() *Leader) {
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: sessionService,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Session", ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error {
+				l := current()
+				if l == nil {
+					return status.Error(codes.Unavailable, "this agent does not lead")
+				}
+				ctx, cancel := context.WithCancel(stream.Context())
+				defer cancel()
+				err := l.Serve(ctx, &serverSession{stream: stream, ctx: ctx, cancel: cancel})
+				if err != nil {
+					return status.Error(codes.Aborted, err.Error())
+				}
+				return nil
+			},
+		}},
+	}, struct{}{})
+}
+
+// serverSession is the leader's end of a stream.
+type serverSession struct {
+	stream grpc.ServerStream
+	ctx    context.Context
+	cancel context.CancelFunc
+	sendMu sync.Mutex
+}
+
+func (s *serverSession) send(m *ToAgent) error {
+	s.sendMu.Lock()
+	defer s.sendMu.Unlock()
+	return s.stream.SendMsg(m)
+}
+
+func (s *serverSession) recv() (*ToLeader, error) {
+	// RecvMsg ends when the handler returns, so close must end the wait first.
+	type result struct {
+		m   *ToLeader
+		err error
+	}
+	c := make(chan result, 1)
+	go func() {
+		m := &ToLeader{}
+		err := s.stream.RecvMsg(m)
+		c <- result{m, err}
+	}()
+	select {
+	case r := <-c:
+		if r.err == nil && r.m.Register != nil {
+			if id, ok := discovery.IdentityFrom(s.stream.Context()); ok && id.AllocID != r.m.Register.AllocID {
+				return nil, status.Errorf(codes.PermissionDenied, "allocation %s registers as %s", id.AllocID, r.m.Register.AllocID)
+			}
+		}
+		return r.m, r.err
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+func (s *serverSession) close() { s.cancel() }
+
+// clientSession is the host's end of a stream.
+type clientSession struct {
+	stream grpc.ClientStream
+	conn   *grpc.ClientConn
+	cancel context.CancelFunc
+}
+
+// openSession begins a session with the leader at an address.
+func openSession(ctx context.Context, addr string, creds credentials.PerRPCCredentials) (session, error) {
+	conn, err := dial(addr, creds)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, sessionMethod,
+		grpc.CallContentSubtype(jsonCodecName))
+	if err != nil {
+		cancel()
+		_ = conn.Close()
+		return nil, err
+	}
+	return &clientSession{stream: stream, conn: conn, cancel: cancel}, nil
+}
+
+func (s *clientSession) send(m *ToLeader) error { return s.stream.SendMsg(m) }
+
+func (s *clientSession) recv() (*ToAgent, error) {
+	m := &ToAgent{}
+	return m, s.stream.RecvMsg(m)
+}
+
+func (s *clientSession) close() {
+	s.cancel()
+	_ = s.conn.Close()
+}
