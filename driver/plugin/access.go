@@ -81,13 +81,10 @@ func (a account) open(file place, flags int) error {
 	}
 	defer unix.Close(base)
 	return a.try(func() error {
-		var fd int
-		var err error
-		if file.rel == "." || file.rel == "" { // base is the file itself
-			fd, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", base), flags|unix.O_CLOEXEC, 0)
-		} else {
-			fd, err = unix.Openat(base, file.rel, flags|unix.O_CLOEXEC, 0)
+		if file.rel == "." { // base is the file itself
+			return accessible(base, flags)
 		}
+		fd, err := unix.Openat(base, file.rel, flags|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (p *prober) look(ctx context.Context, python string, timeout time.Duration)
 		return &horovod{Why: err.Error()}
 	}
 	p.logger.Debug("looked for Horovod", "python", found.Python, "installed", found.Installed, "version", found.Version,
-		"why", found.Why, "took", time.Since(started))
+		"why", found.Why, "took", time.Since(started).Round(time.Millisecond).String())
 	return found
 }
 

@@ -1,0 +1,231 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"testing/fstest"
+
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+)
+
+// gpuHost is the file system of a host with three GPUs whose minor numbers do
+// not follow the order of their bus ids, one of them cut into MIG instances.
+func gpuHost() fstest.MapFS {
+	info := func(uuid, minor string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("Model: \t\t NVIDIA H200\nIRQ:   \t\t 101\nGPU UUID: \t " + uuid +
+			"\nVideo BIOS: \t 96.00\nDevice Minor: \t " + minor + "\nGPU Excluded:\t No\n")}
+	}
+	return fstest.MapFS{
+		"proc/driver/nvidia/gpus/0000:18:00.0/information": info("GPU-a", "2"),
+		"proc/driver/nvidia/gpus/0000:2a:00.0/information": info("GPU-b", "0"),
+		"proc/driver/nvidia/gpus/0000:3b:00.0/information": info("GPU-c", "1"),
+		"dev/nvidia0": {}, "dev/nvidia1": {}, "dev/nvidia2": {},
+		"dev/nvidiactl": {}, "dev/nvidia-uvm": {}, "dev/nvidia-caps/nvidia-cap1": {}, "dev/null": {},
+	}
+}
+
+func TestGPUNodes(t *testing.T) {
+	cases := map[string]struct {
+		gpus, nodes, unknown []string
+	}{
+		"none": {},
+		"by their minor numbers": {
+			[]string{"GPU-a", "GPU-c"}, []string{"/dev/nvidia-uvm", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidiactl"}, nil,
+		},
+		"MIG instance": {
+			[]string{"GPU-b", "MIG-x"},
+			[]string{"/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidiactl"},
+			[]string{"MIG-x"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			nodes, unknown := gpuNodes(gpuHost(), c.gpus)
+			must.Eq(t, c.nodes, nodes)
+			must.Eq(t, c.unknown, unknown)
+		})
+	}
+}
+
+func TestMergeDevices(t *testing.T) {
+	given := []*drivers.DeviceConfig{{TaskPath: "/dev/nvidia0", HostPath: "/dev/nvidia0", Permissions: "r"}}
+	got := mergeDevices(given, []string{"/dev/nvidia0", "/dev/nvidiactl"})
+	must.Eq(t, []*drivers.DeviceConfig{
+		{TaskPath: "/dev/nvidia0", HostPath: "/dev/nvidia0", Permissions: "r"},
+		{TaskPath: "/dev/nvidiactl", HostPath: "/dev/nvidiactl", Permissions: "rwm"},
+	}, got)
+}
+
+func TestResolvConf(t *testing.T) {
+	const host = "# a comment\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nsearch corp\noptions ndots:1\n"
+	cases := map[string]struct {
+		dns  drivers.DNSConfig
+		want string
+	}{
+		"all of the job":     {drivers.DNSConfig{Servers: []string{"1.1.1.1", "8.8.8.8"}, Searches: []string{"a", "b"}, Options: []string{"rotate"}}, "nameserver 1.1.1.1\nnameserver 8.8.8.8\nsearch a b\noptions rotate\n"},
+		"servers of the job": {drivers.DNSConfig{Servers: []string{"1.1.1.1"}}, "nameserver 1.1.1.1\nsearch corp\noptions ndots:1\n"},
+		"search of the job":  {drivers.DNSConfig{Searches: []string{"a"}}, "nameserver 10.0.0.1\nnameserver 10.0.0.2\nsearch a\noptions ndots:1\n"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			must.Eq(t, c.want, string(resolvConf(&c.dns, host)))
+		})
+	}
+}
+
+func TestOOMKills(t *testing.T) {
+	must.Eq(t, 2, oomKills([]byte("low 0\nhigh 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 0\n")))
+	must.Eq(t, 0, oomKills([]byte("low 0\noom_kill 0\n")))
+	must.Eq(t, 0, oomKills(nil))
+}
+
+// TestAgentFilesAreNotWrittenThroughLinks is about a task that, before its
+// restart, leaves links where the driver will write as root.
+func TestAgentFilesAreNotWrittenThroughLinks(t *testing.T) {
+	self := account{uid: os.Geteuid(), gid: os.Getegid()}
+	outside := filepath.Join(t.TempDir(), "passwd")
+	must.NoError(t, os.WriteFile(outside, []byte("precious"), 0o600))
+	task := func() string {
+		dir := t.TempDir()
+		must.NoError(t, os.MkdirAll(filepath.Join(dir, "secrets"), 0o755))
+		must.NoError(t, os.MkdirAll(filepath.Join(dir, agentDir), 0o755))
+		return dir
+	}
+
+	dir := task()
+	for _, path := range []string{configPath, eventPath, offsetPath} {
+		must.NoError(t, os.Symlink(outside, filepath.Join(dir, path)))
+	}
+	must.NoError(t, writeAgentFiles(&plan{}, dir, dir, self))
+	for _, path := range []string{configPath, eventPath} {
+		fi, err := os.Lstat(filepath.Join(dir, path))
+		must.NoError(t, err)
+		must.True(t, fi.Mode().IsRegular(), must.Sprint(path))
+	}
+
+	dir = task()
+	must.NoError(t, os.Remove(filepath.Join(dir, agentDir)))
+	must.NoError(t, os.Symlink(filepath.Dir(outside), filepath.Join(dir, agentDir)))
+	must.Error(t, writeAgentFiles(&plan{}, dir, dir, self))
+
+	left, err := os.ReadDir(filepath.Dir(outside))
+	must.NoError(t, err)
+	must.Len(t, 1, left)
+	data, err := os.ReadFile(outside)
+	must.NoError(t, err)
+	must.Eq(t, "precious", string(data))
+}
+
+func TestTokensGoToFiles(t *testing.T) {
+	self := account{uid: os.Geteuid(), gid: os.Getegid()}
+	dir := t.TempDir()
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "secrets"), 0o755))
+	path := filepath.Join(dir, "secrets/kolo_nomad_token")
+	must.NoError(t, writeAgentFiles(&plan{tokens: map[string]string{path: "ey"}}, dir, "/", self))
+	fi, err := os.Stat(path)
+	must.NoError(t, err)
+	must.Eq(t, fs.FileMode(0o600), fi.Mode().Perm())
+}
+
+func TestHostPathLinksStayInside(t *testing.T) {
+	alloc := filepath.Join(t.TempDir(), "alloc-id")
+	task := filepath.Join(alloc, "train")
+	must.NoError(t, os.MkdirAll(filepath.Join(task, "local"), 0o755))
+	must.NoError(t, os.WriteFile(filepath.Join(task, "local/x"), []byte("x"), 0o644))
+	for range 2 { // a restart finds the links of the first run
+		must.NoError(t, linkHostPaths(task, alloc))
+	}
+	data, err := os.ReadFile(filepath.Join(task, task, "local/x"))
+	must.NoError(t, err)
+	must.Eq(t, "x", string(data))
+	target, err := filepath.EvalSymlinks(filepath.Join(task, task))
+	must.NoError(t, err)
+	must.Eq(t, task, target)
+}
+
+// TestAccessIsThatOfTheUser needs root to look with another user's eyes.
+func TestAccessIsThatOfTheUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	nobody, err := lookupAccount("nobody")
+	must.NoError(t, err)
+	dir := t.TempDir()
+	for p := dir; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
+		must.NoError(t, os.Chmod(p, 0o755))
+	}
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "closed"), 0o700))
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "closed/below"), 0o755))
+	for name, mode := range map[string]fs.FileMode{"open": 0o644, "mine": 0o600, "program": 0o755, "closed/open": 0o755, "closed/mine": 0o600, "closed/below/open": 0o644} {
+		must.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		must.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
+	}
+	at := func(rel string) place { return place{"/", filepath.Join(dir, rel)[1:]} }
+	must.NoError(t, nobody.readable(at("open")))
+	must.ErrorIs(t, nobody.readable(at("mine")), fs.ErrPermission)
+	must.ErrorIs(t, nobody.readable(at("closed/open")), fs.ErrPermission)
+	must.ErrorIs(t, nobody.readable(at("missing")), fs.ErrNotExist)
+	must.NoError(t, nobody.readable(place{filepath.Join(dir, "closed/below"), "open"}), must.Sprint("bound elsewhere, the directory above does not matter"))
+	must.NoError(t, nobody.readable(place{filepath.Join(dir, "closed/open"), "."}), must.Sprint("a bound file"))
+	must.ErrorIs(t, nobody.readable(place{filepath.Join(dir, "closed/mine"), "."}), fs.ErrPermission)
+	must.NoError(t, nobody.executable(place{filepath.Join(dir, "closed/open"), "."}))
+	must.NoError(t, nobody.executable(at("program")))
+	must.ErrorIs(t, nobody.executable(at("open")), syscall.EACCES)
+	must.ErrorIs(t, nobody.executable(at("closed/open")), syscall.EACCES)
+	must.ErrorIs(t, nobody.executable(at(".")), syscall.EISDIR)
+
+	// None of it must stick to this process.
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "closed/own"), nil, 0o600))
+	must.Eq(t, 0, os.Geteuid())
+}
+
+func TestInterfacesOf(t *testing.T) {
+	own, err := interfacesOf("")
+	must.NoError(t, err)
+	must.SliceContains(t, own, "lo")
+	if os.Geteuid() == 0 {
+		same, err := interfacesOf("/proc/self/ns/net")
+		must.NoError(t, err)
+		must.Eq(t, own, same)
+	}
+	_, err = interfacesOf("/no/such/namespace")
+	must.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestUnknownUser(t *testing.T) {
+	_, err := lookupAccount("no-such-user-" + strconv.Itoa(os.Getpid()))
+	must.ErrorContains(t, err, "user = ")
+}
+
+func TestPluginConfig(t *testing.T) {
+	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long"}
+	var bad *ConfigError
+	must.True(t, errors.As(c.complete(), &bad))
+	must.Eq(t, []string{
+		`bind_paths[0] = "/": must be an absolute path below /`,
+		`bind_paths[1] = "usr": must be an absolute path below /`,
+		`fingerprint_period = "1s": must be at least 10s`,
+		`fingerprint_timeout = "long": not a duration; write it like "90s" or "10m"`,
+	}, bad.Problems)
+	good := Config{}
+	must.NoError(t, good.complete())
+	must.Eq(t, "python3", good.Python)
+	must.Eq(t, defaultBindPaths, good.BindPaths)
+}
+
+func TestSetConfigNamesThePlugin(t *testing.T) {
+	h := newHarness(t, noIsolation())
+	var data []byte
+	must.NoError(t, base.MsgPackEncode(&data, &Config{DeniedHostUids: "9-1"}))
+	must.ErrorContains(t, h.SetConfig(&base.Config{PluginConfig: data}), "denied_host_uids")
+}
