@@ -162,13 +162,20 @@ func (v *vault) save(ctx context.Context, path, text string) error {
 	if v.saved[path] == text {
 		return nil
 	}
+	return v.write(ctx, path, text, "")
+}
+
+// write writes a text with a token, "" for the agent's own. The caller holds
+// v.mu.
+func (v *vault) write(ctx context.Context, path, text, token string) error {
+	o := (&api.WriteOptions{Namespace: v.namespace, AuthToken: token}).WithContext(ctx)
 	var err error
 	if text == "" {
-		_, err = v.client.Variables().Delete(path, (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
+		_, err = v.client.Variables().Delete(path, o)
 	} else {
 		_, _, err = v.client.Variables().Update(&api.Variable{
 			Namespace: v.namespace, Path: path, Items: api.VariableItems{dataItem: text},
-		}, (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
+		}, o)
 	}
 	if err != nil {
 		return fmt.Errorf("saving variable %s: %w", path, err)

@@ -142,5 +142,5 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
 }
 
-// Metrics are the agent's metrics.
-func (a *Agent) Metrics() *Metrics { return a.metrics }
+// Registry holds the agent's metrics.
+func (a *Agent) Registry() *prometheus.Registry { return a.metrics.Registry }

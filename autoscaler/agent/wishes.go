@@ -17,8 +17,14 @@ import (
 // ErrFollower is returned for wishes to an agent that does not lead.
 var ErrFollower = errors.New("this agent does not lead")
 
+// May returns nil where Nomad lets the token write Kolo's control variable,
+// which is what every wish comes down to.
+func (a *Agent) May(ctx context.Context, token string) error {
+	return a.wish(ctx, token, Event{}, func(*Control) {})
+}
+
 // wish changes the control, saves it, and takes effect at once.
-func (a *Agent) wish(ctx context.Context, e Event, change func(*Control)) error {
+func (a *Agent) wish(ctx context.Context, token string, e Event, change func(*Control)) error {
 	a.mu.Lock()
 	if !a.leading() {
 		a.mu.Unlock()
@@ -27,27 +33,29 @@ func (a *Agent) wish(ctx context.Context, e Event, change func(*Control)) error 
 	c := a.control.clone()
 	a.mu.Unlock()
 	change(&c)
-	if err := a.vault.saveControl(ctx, c); err != nil {
+	if err := a.vault.saveControl(ctx, c, token); err != nil {
 		return err
 	}
 	a.mu.Lock()
 	a.control = c
 	a.mu.Unlock()
-	a.event(e)
-	a.poke()
+	if e.Type != "" {
+		a.event(e)
+		a.poke()
+	}
 	return nil
 }
 
 // SetPolicy puts a policy in force for a node pool, on running jobs too. An
-// empty line goes back to the configuration.
-func (a *Agent) SetPolicy(ctx context.Context, pool, line string) error {
+// empty line goes back to the configuration. The token is the user's, "" for
+// the agent's own.
+func (a *Agent) SetPolicy(ctx context.Context, token, pool, line string) error {
 	if line != "" {
 		if _, err := a.parsePolicy(line); err != nil {
 			return err
 		}
 	}
-	a.log.Info("policy set", "pool", pool, "policy", line)
-	return a.wish(ctx, Event{Type: "policy", Reason: fmt.Sprintf("pool %s: %s", pool, line)}, func(c *Control) {
+	return a.wish(ctx, token, Event{Type: "policy", Reason: fmt.Sprintf("pool %s: %s", pool, line)}, func(c *Control) {
 		if c.Policies == nil {
 			c.Policies = map[string]string{}
 		}
@@ -60,19 +68,19 @@ func (a *Agent) SetPolicy(ctx context.Context, pool, line string) error {
 }
 
 // Pause leaves a job alone, or all jobs where the key is zero; Resume ends it.
-func (a *Agent) Pause(ctx context.Context, key planner.JobKey) error {
-	return a.pausing(ctx, key, true)
+func (a *Agent) Pause(ctx context.Context, token string, key planner.JobKey) error {
+	return a.pausing(ctx, token, key, true)
 }
 
 // Resume ends what Pause began.
-func (a *Agent) Resume(ctx context.Context, key planner.JobKey) error {
-	return a.pausing(ctx, key, false)
+func (a *Agent) Resume(ctx context.Context, token string, key planner.JobKey) error {
+	return a.pausing(ctx, token, key, false)
 }
 
-func (a *Agent) pausing(ctx context.Context, key planner.JobKey, on bool) error {
+func (a *Agent) pausing(ctx context.Context, token string, key planner.JobKey, on bool) error {
 	word := map[bool]string{true: "paused", false: "resumed"}[on]
 	if key == (planner.JobKey{}) {
-		return a.wish(ctx, Event{Type: "pause", Reason: "all jobs " + word}, func(c *Control) {
+		return a.wish(ctx, token, Event{Type: "pause", Reason: "all jobs " + word}, func(c *Control) {
 			c.All = on
 			if !on {
 				c.Paused = nil
@@ -80,12 +88,29 @@ func (a *Agent) pausing(ctx context.Context, key planner.JobKey, on bool) error 
 		})
 	}
 	name := key.Namespace + "/" + key.ID
-	return a.wish(ctx, Event{Type: "pause", Job: key.String(), Reason: word}, func(c *Control) {
+	return a.wish(ctx, token, Event{Type: "pause", Job: key.String(), Reason: word}, func(c *Control) {
 		c.Paused = slices.DeleteFunc(c.Paused, func(p string) bool { return p == name })
 		if on {
 			c.Paused = append(c.Paused, name)
 		}
 	})
+}
+
+// Pools are the node pools' policies: as configured, and as set by users.
+func (a *Agent) Pools() (configured, set map[string]string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	configured, set = map[string]string{}, map[string]string{}
+	for name, p := range a.cfg.Pools {
+		configured[name] = p.Policy
+	}
+	for _, p := range a.status.Pools {
+		configured[p.Name] = a.cfg.Pool(p.Name).Policy
+	}
+	for name, line := range a.control.Policies {
+		set[name] = line
+	}
+	return configured, set
 }
 
 // Proposal is what a policy would do now.

@@ -6,6 +6,7 @@ package main
 import (
 	"flag"
 	"io"
+	"maps"
 
 	"github.com/hashicorp/cli"
 )
@@ -17,13 +18,15 @@ type meta struct {
 
 // commands returns a factory for each command, by the words a user types.
 func commands(m meta) map[string]cli.CommandFactory {
-	return map[string]cli.CommandFactory{
+	all := map[string]cli.CommandFactory{
 		"policy":         func() (cli.Command, error) { return &groupCommand{name: "policy"}, nil },
 		"policy explain": func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },
 		"policy list":    func() (cli.Command, error) { return &policyListCommand{meta: m}, nil },
 		"simulate":       func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
 		"version":        func() (cli.Command, error) { return &versionCommand{meta: m}, nil },
 	}
+	maps.Copy(all, daemonCommands(m))
+	return all
 }
 
 func newUI(in io.Reader, out, errOut io.Writer) cli.Ui {

@@ -1,0 +1,240 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/server"
+	"github.com/posener/complete"
+	"golang.org/x/sync/errgroup"
+)
+
+// agentCommand is the daemon.
+type agentCommand struct{ meta }
+
+// Synopsis implements cli.Command.
+func (c *agentCommand) Synopsis() string { return "Run the autoscaler" }
+
+// Help implements cli.Command.
+func (c *agentCommand) Help() string {
+	return strings.TrimSpace(`
+Usage: kolo agent [options]
+
+  Runs the autoscaler until it is interrupted. Nomad is found by the NOMAD_*
+  environment variables, the configuration, or the options below, of which the
+  later win. SIGHUP, a changed file, and PUT /v1/reload reload the
+  configuration; one with a mistake in it changes nothing.
+
+Agent Options:
+
+  -config=<path>
+    A file, or a directory whose *.hcl files are read as one.
+
+  -nomad-address=<addr>
+    Address of Nomad, or unix:///path for the Task API.
+
+  -http=<host:port>
+    Address of the agent's own API. The default is 127.0.0.1:8648; port 0
+    takes any free one.
+
+  -name=<name>
+    Name among several agents. The default is the host's.
+
+  -log-level=<level>
+    trace, debug, info, warn or error.
+
+  -log-json
+    Log lines as JSON.
+`)
+}
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *agentCommand) AutocompleteFlags() complete.Flags {
+	return complete.Flags{
+		"-config": complete.PredictOr(complete.PredictFiles("*.hcl"), complete.PredictDirs("*")), "-nomad-address": complete.PredictAnything,
+		"-http": complete.PredictAnything, "-name": complete.PredictAnything, "-log-json": complete.PredictNothing,
+		"-log-level": complete.PredictSet("trace", "debug", "info", "warn", "error"),
+	}
+}
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *agentCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
+
+// overrides are the flags that win over the configuration.
+type overrides struct {
+	path, nomad, http, name, level string
+	json                           bool
+}
+
+func (o *overrides) flags(f *flag.FlagSet) {
+	f.StringVar(&o.path, "config", "", "")
+	f.StringVar(&o.nomad, "nomad-address", "", "")
+	f.StringVar(&o.http, "http", "", "")
+	f.StringVar(&o.name, "name", "", "")
+	f.StringVar(&o.level, "log-level", "", "")
+	f.BoolVar(&o.json, "log-json", false, "")
+}
+
+// load reads the configuration and applies the flags.
+func (o *overrides) load() (*config.Config, error) {
+	c, err := config.Load(o.path)
+	if err != nil {
+		return nil, err
+	}
+	if o.nomad != "" {
+		c.Nomad.Address = o.nomad
+	}
+	if o.name != "" {
+		c.Name = o.name
+	}
+	if o.level != "" {
+		if hclog.LevelFromString(o.level) == hclog.NoLevel {
+			return nil, fmt.Errorf("-log-level=%s: write trace, debug, info, warn or error", o.level)
+		}
+		c.LogLevel = o.level
+	}
+	c.LogJSON = c.LogJSON || o.json
+	if o.http != "" {
+		host, port, err := net.SplitHostPort(o.http)
+		if err != nil {
+			return nil, fmt.Errorf("-http=%s: write host:port, such as 127.0.0.1:8648", o.http)
+		}
+		c.HTTP.Bind = host
+		if c.HTTP.Port, err = strconv.Atoi(port); err != nil {
+			return nil, fmt.Errorf("-http=%s: the port is not a number", o.http)
+		}
+	}
+	return c, nil
+}
+
+// Run implements cli.Command.
+func (c *agentCommand) Run(args []string) int {
+	var o overrides
+	f := c.flags("agent")
+	o.flags(f)
+	if err := f.Parse(args); err != nil || f.NArg() > 0 {
+		if err == nil {
+			err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+		}
+		c.UI.Error(fmt.Sprintf("%v\n\n%s", err, c.Help()))
+		return 1
+	}
+	cfg, err := o.load()
+	if err != nil {
+		c.UI.Error(err.Error())
+		return 1
+	}
+	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: hclog.LevelFromString(cfg.LogLevel), JSONFormat: cfg.LogJSON, Output: os.Stderr})
+	ctx, cancel := interruptible()
+	defer cancel()
+	if err := runAgent(ctx, &o, cfg, log); err != nil && !errors.Is(err, context.Canceled) {
+		log.Error("agent ended", "error", err)
+		return 1
+	}
+	return 0
+}
+
+func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.Logger) error {
+	g, ctx := errgroup.WithContext(ctx)
+	own, err := ownPolicies(ctx, g, cfg, log)
+	if err != nil {
+		return err
+	}
+	a, err := agent.New(cfg, own, log)
+	if err != nil {
+		return err
+	}
+	reload := reloader(o, a, log)
+	srv := server.New(a, reload, log.Named("http"))
+	g.Go(func() error { return a.Run(ctx) })
+	g.Go(func() error {
+		return srv.Serve(ctx, cfg.HTTP, func(at net.Addr) { log.Info("HTTP API is up", "address", "http://"+at.String()) })
+	})
+	g.Go(func() error { return reloadOnChange(ctx, o.path, reload, log) })
+	return g.Wait()
+}
+
+// reloader returns what reloads the configuration; its calls are one at a time.
+func reloader(o *overrides, a *agent.Agent, log hclog.Logger) func() error {
+	var mu sync.Mutex
+	return func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		cfg, err := o.load()
+		if err == nil {
+			err = a.Reload(cfg)
+		}
+		if err != nil {
+			log.Error("configuration not reloaded; the one before stays in force", "error", err)
+			return err
+		}
+		log.Info("configuration reloaded")
+		return nil
+	}
+}
+
+// reloadOnChange reloads on SIGHUP, and when what is at the path changed.
+func reloadOnChange(ctx context.Context, path string, reload func() error, log hclog.Logger) error {
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	before := stamp(path)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-hup:
+			_ = reload() // logged
+			before = stamp(path)
+		case <-tick.C:
+			if now := stamp(path); now != before {
+				before = now
+				log.Info("the configuration changed on disk", "path", path)
+				_ = reload() // logged
+			}
+		}
+	}
+}
+
+// stamp is a text that changes when a file or the *.hcl files of a directory do.
+func stamp(path string) string {
+	if path == "" {
+		return ""
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err.Error()
+	}
+	out := fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+	if !info.IsDir() {
+		return out
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err.Error()
+	}
+	for _, e := range entries {
+		if i, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".hcl") {
+			out += fmt.Sprint(e.Name(), i.ModTime().UnixNano(), i.Size())
+		}
+	}
+	return out
+}

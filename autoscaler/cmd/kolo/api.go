@@ -1,0 +1,168 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+
+	"github.com/kolo-nomad/kolo/autoscaler/server"
+	"github.com/posener/complete"
+)
+
+// remote is what commands that ask a running agent have in common.
+type remote struct {
+	meta
+	address string
+	token   string
+	json    bool
+}
+
+// remoteFlags adds -address, -token and -json.
+func (c *remote) remoteFlags(name string) *flag.FlagSet {
+	f := c.flags(name)
+	address := os.Getenv("KOLO_ADDR")
+	if address == "" {
+		address = "http://127.0.0.1:8648"
+	}
+	f.StringVar(&c.address, "address", address, "")
+	f.StringVar(&c.token, "token", os.Getenv("NOMAD_TOKEN"), "")
+	f.BoolVar(&c.json, "json", false, "")
+	return f
+}
+
+const remoteHelp = `
+General Options:
+
+  -address=<addr>
+    Address of a kolo agent. The default is http://127.0.0.1:8648, or the
+    KOLO_ADDR environment variable.
+
+  -token=<secret>
+    Nomad token to change things with. The default is the NOMAD_TOKEN
+    environment variable.
+
+  -json
+    Print the agent's answer as JSON.
+`
+
+func remoteCompletion() complete.Flags {
+	return complete.Flags{"-address": complete.PredictAnything, "-token": complete.PredictAnything, "-json": complete.PredictNothing}
+}
+
+// parse reads flags and returns the arguments between least and most of them.
+func (c *remote) parse(f *flag.FlagSet, args []string, least, most int, usage string) ([]string, bool) {
+	if err := f.Parse(args); err != nil {
+		c.UI.Error(fmt.Sprintf("%v\n\n%s", err, usage))
+		return nil, false
+	}
+	if n := f.NArg(); n < least || n > most {
+		c.UI.Error(fmt.Sprintf("This command takes %s.\n\n%s", countWords(least, most), usage))
+		return nil, false
+	}
+	return f.Args(), true
+}
+
+func countWords(least, most int) string {
+	switch {
+	case most == 0:
+		return "no arguments"
+	case least == most && least == 1:
+		return "one argument"
+	case least == most:
+		return fmt.Sprintf("%d arguments", least)
+	}
+	return fmt.Sprintf("%d to %d arguments", least, most)
+}
+
+// call sends a request; out may be nil. The raw answer is returned, too.
+func (c *remote) call(ctx context.Context, method, path string, query url.Values, in, out any) ([]byte, error) {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return nil, err
+		}
+		body = bytes.NewReader(text)
+	}
+	target := strings.TrimSuffix(c.address, "/") + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return nil, err
+	}
+	if c.token != "" {
+		req.Header.Set("X-Nomad-Token", c.token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("the agent does not answer; is it running at %s (-address, KOLO_ADDR)? %w", c.address, err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		var p server.Problem
+		if json.Unmarshal(raw, &p) == nil && p.Error != "" {
+			return nil, errors.New(p.Error)
+		}
+		return nil, fmt.Errorf("the agent answered %s: %s", resp.Status, raw)
+	}
+	if out != nil {
+		if err := json.Unmarshal(raw, out); err != nil {
+			return nil, fmt.Errorf("the agent's answer: %w", err)
+		}
+	}
+	return raw, nil
+}
+
+// show prints the raw answer with -json, and what draw makes of it otherwise.
+func (c *remote) show(raw []byte, draw func() string) {
+	if c.json {
+		var out bytes.Buffer
+		if json.Indent(&out, bytes.TrimSpace(raw), "", "  ") == nil {
+			raw = out.Bytes()
+		}
+		c.UI.Output(string(raw))
+		return
+	}
+	c.UI.Output(draw())
+}
+
+func (c *remote) fail(err error) int {
+	c.UI.Error("Error: " + err.Error())
+	return 1
+}
+
+// table lines cells up under each other; the first row is the heading.
+func table(rows [][]string) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	_ = w.Flush() // a strings.Builder does not fail
+	return strings.TrimRight(out.String(), "\n")
+}
+
+// interruptible ends with Ctrl-C or a request to end.
+func interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
