@@ -79,7 +79,7 @@ func (a account) open(file place, flags int) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(base)
+	defer func() { _ = unix.Close(base) }()
 	return a.try(func() error {
 		if file.rel == "." { // base is the file itself
 			return accessible(base, flags)

@@ -15,12 +15,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
+// Paths within the task directory.
 const (
-	// configVariable names the variable that tells the agent where its
-	// configuration is.
-	configVariable = "KOLO_AGENT_CONFIG"
-
-	// Paths within the task directory.
 	configPath   = "secrets/kolo-agent.json"
 	agentDir     = "local/kolo"
 	logPath      = agentDir + "/logs"
@@ -43,7 +39,7 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account) error {
 	if err != nil {
 		return fmt.Errorf("task directory: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 
 	a := &pl.agent
 	a.LogDir = filepath.Join(inTask, logPath)
@@ -130,7 +126,7 @@ func writeResolvConf(c *drivers.TaskConfig) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("dns: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	self := account{uid: os.Geteuid(), gid: os.Getegid()}
 	return path, writeOwned(root, filepath.Base(path), resolvConf(c.DNS, string(host)), 0o644, self)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/agent"
 )
 
 // cgroupOf is the task's own cgroup (version 2), "" where there is none. On
@@ -75,9 +77,9 @@ func oomKills(events []byte) int {
 func killOrphan(pid int, configFile string) error {
 	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 	if err != nil {
-		return nil //nolint:nilerr // no such process: nothing is left
+		return nil // no such process: nothing is left
 	}
-	mark := []byte(configVariable + "=" + configFile)
+	mark := []byte(agent.ConfigVariable + "=" + configFile)
 	for variable := range bytes.SplitSeq(env, []byte{0}) {
 		if bytes.Equal(variable, mark) {
 			// The executor made the agent the leader of a process group.

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		fakeAgent()
 	}
 	hclog.SetDefault(hclog.NewNullLogger()) // go-plugin's, of every connection
-	os.Exit(m.Run())
+	os.Exit(m.Run())                        //nolint:forbidigo // this is the test's main
 }
 
 // fakeAgent runs the slot's command in its own place, with the agent's
@@ -45,9 +45,9 @@ func TestMain(m *testing.M) {
 func fakeAgent() {
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, "fake agent:", err)
-		os.Exit(70)
+		os.Exit(70) //nolint:forbidigo // a process of its own
 	}
-	data, err := os.ReadFile(os.Getenv(configVariable))
+	data, err := os.ReadFile(os.Getenv(agent.ConfigVariable))
 	if err != nil {
 		fail(err)
 	}
@@ -55,7 +55,7 @@ func fakeAgent() {
 	if err := json.Unmarshal(data, &c); err != nil {
 		fail(err)
 	}
-	env := append(os.Environ(), "EVENTS="+c.EventFile, "CONFIG="+os.Getenv(configVariable), "LOGS="+c.LogDir)
+	env := append(os.Environ(), "EVENTS="+c.EventFile, "CONFIG="+os.Getenv(agent.ConfigVariable), "LOGS="+c.LogDir)
 	fail(syscall.Exec(c.Command, append([]string{c.Command}, c.Args...), env))
 }
 

@@ -51,7 +51,7 @@ func linkHostPaths(taskDir, allocDir string) error {
 	if err != nil {
 		return fmt.Errorf("task directory: %w", err)
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	for path, inTask := range map[string]string{
 		taskDir:                            ".",
 		filepath.Join(allocDir, sharedDir): "alloc",

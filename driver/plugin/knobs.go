@@ -76,7 +76,7 @@ func (k *Knobs) environment(p *problems) map[string]string {
 	if k == nil {
 		return env
 	}
-	amount := func(field, key string, v *float64, scale float64, whole bool) {
+	amount := func(field, key string, v *float64, whole bool) {
 		if v == nil {
 			return
 		}
@@ -86,7 +86,7 @@ func (k *Knobs) environment(p *problems) map[string]string {
 		case whole && *v != float64(int64(*v)):
 			p.addf("horovod.%s = %v: must be a whole number", field, *v)
 		default:
-			env[key] = strconv.FormatFloat(*v*scale, 'f', -1, 64)
+			env[key] = strconv.FormatFloat(*v, 'f', -1, 64)
 		}
 	}
 	flag := func(key string, v *bool, invert bool) {
@@ -102,20 +102,20 @@ func (k *Knobs) environment(p *problems) map[string]string {
 
 	if k.FusionThresholdMB != nil {
 		// Horovod reads bytes; a fraction of a MiB may still be whole bytes.
-		amount("fusion_threshold_mb", "HOROVOD_FUSION_THRESHOLD", ptr(float64(int64(*k.FusionThresholdMB*(1<<20)))), 1, true)
+		amount("fusion_threshold_mb", "HOROVOD_FUSION_THRESHOLD", ptr(float64(int64(*k.FusionThresholdMB*(1<<20)))), true)
 	}
-	amount("cycle_time_ms", "HOROVOD_CYCLE_TIME", k.CycleTimeMS, 1, false)
-	amount("cache_capacity", "HOROVOD_CACHE_CAPACITY", k.CacheCapacity, 1, true)
+	amount("cycle_time_ms", "HOROVOD_CYCLE_TIME", k.CycleTimeMS, false)
+	amount("cache_capacity", "HOROVOD_CACHE_CAPACITY", k.CacheCapacity, true)
 	flag("HOROVOD_HIERARCHICAL_ALLREDUCE", k.HierarchicalAllreduce, false)
 	flag("HOROVOD_HIERARCHICAL_ALLGATHER", k.HierarchicalAllgather, false)
 	flag("HOROVOD_TORUS_ALLREDUCE", k.TorusAllreduce, false)
 
 	flag("HOROVOD_AUTOTUNE", k.Autotune, false)
 	word("HOROVOD_AUTOTUNE_LOG", k.AutotuneLogFile)
-	amount("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", k.AutotuneWarmupSamples, 1, true)
-	amount("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", k.AutotuneStepsPerSample, 1, true)
-	amount("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", k.AutotuneBayesOptMaxSamples, 1, true)
-	amount("autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", k.AutotuneGaussianProcessNoise, 1, false)
+	amount("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", k.AutotuneWarmupSamples, true)
+	amount("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", k.AutotuneStepsPerSample, true)
+	amount("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", k.AutotuneBayesOptMaxSamples, true)
+	amount("autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", k.AutotuneGaussianProcessNoise, false)
 	if n := k.AutotuneGaussianProcessNoise; n != nil && *n > 1 {
 		p.addf("horovod.autotune_gaussian_process_noise = %v: must be between 0 and 1", *n)
 	}
@@ -127,10 +127,10 @@ func (k *Knobs) environment(p *problems) map[string]string {
 	}
 
 	flag("HOROVOD_STALL_CHECK_DISABLE", k.StallCheck, true)
-	amount("stall_check_warning_time_seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", k.StallCheckWarningTimeSeconds, 1, true)
-	amount("stall_check_shutdown_time_seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", k.StallCheckShutdownTimeSeconds, 1, true)
+	amount("stall_check_warning_time_seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", k.StallCheckWarningTimeSeconds, true)
+	amount("stall_check_shutdown_time_seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", k.StallCheckShutdownTimeSeconds, true)
 
-	amount("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", k.NumNCCLStreams, 1, true)
+	amount("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", k.NumNCCLStreams, true)
 	word("HOROVOD_THREAD_AFFINITY", k.ThreadAffinity)
 
 	if k.LogLevel != "" && !slices.Contains(logLevels, strings.ToLower(k.LogLevel)) {

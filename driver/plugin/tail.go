@@ -105,7 +105,7 @@ func (t *tail) poll() {
 	if err != nil {
 		return // the task directory is gone, and the task with it
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	before := t.offset
 	if err := t.read(root); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.logger.Debug("cannot read the agent's events", "error", err)
@@ -205,7 +205,7 @@ func (t *tail) restore() {
 	if err != nil {
 		return
 	}
-	defer root.Close()
+	defer func() { _ = root.Close() }()
 	data, err := root.ReadFile(offsetPath)
 	if err != nil {
 		return // nothing was told yet

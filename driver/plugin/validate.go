@@ -209,7 +209,8 @@ func checkService(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings)
 	if tc.Service == "" {
 		p.addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`)
 	}
-	label, port := tc.Port, ""
+	label := tc.Port
+	var port string
 	switch labels := portLabels(s.env); {
 	case label != "":
 		if port = s.env["NOMAD_PORT_"+cleanLabel(label)]; port == "" {
@@ -357,7 +358,7 @@ func fillFacts(p *problems, a *agent.Config, env map[string]string) {
 func (pl *plan) environment(env map[string]string, configFile string) []string {
 	env = maps.Clone(env)
 	showGPUs(env, pl.gpus)
-	env[configVariable] = configFile
+	env[agent.ConfigVariable] = configFile
 	list := make([]string, 0, len(env))
 	for k, v := range env {
 		list = append(list, fmt.Sprintf("%s=%s", k, v))

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins"
 
+	"github.com/kolo-nomad/kolo/driver/agent"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
@@ -55,7 +56,7 @@ func main() {
 func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		if os.Getenv(pluginCookie) == "" {
-			fmt.Fprint(stderr, usage)
+			_, _ = fmt.Fprint(stderr, usage)
 			return 2
 		}
 		plugins.ServeCtx(func(ctx context.Context, logger hclog.Logger) any {
@@ -65,16 +66,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	switch args[0] {
 	case "agent":
-		return runAgent(context.Background(), args[1:])
+		return agent.Main(context.Background(), args[1:])
 	case "run":
-		return runLocal(context.Background(), args[1:])
+		return agent.RunMain(context.Background(), args[1:])
 	case "version", "-version", "--version":
-		fmt.Fprintf(stdout, "nomad-driver-horovod %s (%s, %s/%s)\n", plugin.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		_, _ = fmt.Fprintf(stdout, "nomad-driver-horovod %s (%s, %s/%s)\n", plugin.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return 0
 	case "help", "-help", "--help", "-h":
-		fmt.Fprint(stdout, usage)
+		_, _ = fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "nomad-driver-horovod: no command %q\n\n%s", args[0], usage)
+	_, _ = fmt.Fprintf(stderr, "nomad-driver-horovod: no command %q\n\n%s", args[0], usage)
 	return 2
 }
