@@ -2,6 +2,68 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package election holds the rules by which the agents of one job agree on a
-// leader, and by which a leader may form a ring. No I/O, no clock: events in,
-// actions out.
+// leader, and by which a leader may form a ring. It has no I/O and no clock of
+// its own: a Machine takes events and returns actions.
+//
+// # Leaders
+//
+//	         view names me            nobody leads, I go first
+//	waiting ──────────────> seeking ───────────────────────────> promising
+//	                          │  ^  <───────── refused ────────────  │
+//	            a leader says │  │ leader lost                       │ consent
+//	            that it leads v  │                                   v
+//	                        following <──────── higher term ───── leading
+//
+// An agent waits until the registry names it. Then it asks every peer whom it
+// follows (Hello), and follows the leader if there is one. If not, the first by
+// group, index and allocation ID asks all for a promise (Promise) to obey no
+// term below its own, and leads once it has enough of them (see Consent). It
+// tells everybody (Lead) until each has confirmed it.
+//
+// A leader stays until it is lost, leaves, is dropped by Nomad, or meets one of
+// a higher term: a lower index that comes back changes nothing. Terms follow the
+// wall clock, so that they go on rising when all who remember them have died. An
+// agent obeys no term lower than one that it has promised, for ever.
+//
+// # Rings
+//
+// There may be two leaders for a while: one cut off that does not know it yet.
+// What must never be is two rings. So a leader asks for consent to each new ring
+// (Accept), and the ring starts only when it has it:
+//
+//   - every host of the new ring agrees,
+//   - this agent is in a view of the registry not older than Config.Fresh,
+//   - and there is Consent.
+//
+// An agent agrees if it has promised no higher term and knows of no ring that
+// the leader has not named; then it remembers the ring. Rings that may have been
+// formed, but are not known to be, count as known.
+//
+// # Consent
+//
+// Enough peers agree when one of these holds:
+//
+//   - a quorum of each known ring: more than half of its hosts, or half of them
+//     with the first one. Two quorums have a host in common, and that host
+//     remembers. A host has this vote only while it is the same process under the
+//     same registration;
+//   - everybody: all that the registry names agree or have just refused the
+//     connection (nothing runs there), and every host of a known ring agrees, is
+//     dead, or has been out of the registry for Config.Hold. As Hold is longer
+//     than Fresh, a leader among those can form nothing any more.
+//
+// To lead, the promises must amount to the same, without the two waits.
+//
+// It follows: of any two rings formed, one was built on the other (or on one
+// built on it, and so on), unless Nomad knew no host of the older one any more
+// when the younger one was formed: each was dead, or dropped from the registry.
+// TestProperty_OneRing tests exactly that. Nomad drops what it has lost sight of,
+// so a cut-off group of hosts goes on training in the ring it has, but can never
+// form another beside the one that takes its place.
+//
+// What is taken for granted: reads of the registry are linearizable, a refused
+// connection means a dead process (and not a firewall that says so), processes
+// of an allocation have rising numbers, clocks of different machines run at the
+// same speed, within a quarter. Clocks that differ by more than the time between
+// two elections could only matter where all that remember the first one are dead.
 package election

@@ -268,10 +268,10 @@ func (m *Machine) state() State {
 // self is this agent's process.
 func (m *Machine) self() Process { return Process{m.cfg.Self.AllocID, m.cfg.Process} }
 
-// standing reports whether this agent could lead.
+// standing reports whether this agent could lead, as far as it knows yet.
 func (m *Machine) standing() bool {
 	_, ok := m.view[m.cfg.Self.AllocID]
-	return ok && !m.leaving
+	return (ok || !m.viewed) && !m.leaving
 }
 
 // learn keeps what a peer says of itself. Of the rings it knows, those formed are
@@ -356,7 +356,8 @@ func (m *Machine) forget() {
 		}
 	}
 	for p := range m.dead {
-		if _, ok := m.view[p.AllocID]; !ok && !inRing(p.AllocID) {
+		_, registered := m.view[p.AllocID]
+		if !inRing(p.AllocID) && (!registered || p.ID < m.met[p.AllocID].process) {
 			delete(m.dead, p)
 		}
 	}
