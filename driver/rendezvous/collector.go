@@ -18,6 +18,8 @@ import (
 type Collector struct {
 	mu     sync.Mutex
 	meshes map[string]*gathering
+	// expected are the hosts whose snapshot a leader that took over awaits.
+	expected map[string]bool
 }
 
 // gathering is what the leader has of one scope.
@@ -33,7 +35,20 @@ type gathering struct {
 }
 
 // NewCollector begins a generation.
-func NewCollector() *Collector { return &Collector{meshes: map[string]*gathering{}} }
+func NewCollector() *Collector {
+	return &Collector{meshes: map[string]*gathering{}, expected: map[string]bool{}}
+}
+
+// Expect is for a leader that took over in the middle of a generation: it names
+// the hosts that have a part in it. Until each of them has been restored,
+// nobody knows what the leader before gave out.
+func (c *Collector) Expect(hosts []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, h := range hosts {
+		c.expected[h] = true
+	}
+}
 
 // Submit takes values from the agent of a host and returns what is to be sent
 // out because of them. Values may be sent again: a host that does is sent the
@@ -84,6 +99,7 @@ func (c *Collector) Submit(host string, puts []Put) ([]Fill, error) {
 // agent itself is sent all it may have missed.
 func (c *Collector) Restore(host string, s Snapshot) ([]Fill, error) {
 	c.mu.Lock()
+	delete(c.expected, host)
 	for _, scope := range s.Released {
 		c.get(scope).read = true
 	}
@@ -105,12 +121,14 @@ func (c *Collector) Restore(host string, s Snapshot) ([]Fill, error) {
 
 // Withdraw drops the values of a slot that died, as its Store returned them,
 // unless one may have been read: then visible is true and nothing is dropped.
-//
-// A leader that took over must not ask before it has restored the snapshots of
-// all hosts of the ring, since only they know what the leader before gave out.
+// To be safe that is also the answer while snapshots are expected, so ask again
+// or wait for them if it matters.
 func (c *Collector) Withdraw(puts []Put) (visible bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if len(puts) > 0 && len(c.expected) > 0 {
+		return true
+	}
 	for _, p := range puts {
 		g := c.meshes[p.Scope]
 		if g != nil && (g.complete || g.read || g.size == 0 && hasKey(g.values, p.Key)) {

@@ -106,6 +106,17 @@ func TestCollector_Withdraw(t *testing.T) {
 		must.NoError(t, err)
 		must.True(t, c.Withdraw([]rendezvous.Put{dead}))
 	})
+	t.Run("before all hosts have told a new leader", func(t *testing.T) {
+		c := rendezvous.NewCollector()
+		c.Expect([]string{"a", "b"})
+		must.False(t, c.Withdraw(nil))
+		for _, host := range []string{"a", "b"} {
+			must.True(t, c.Withdraw([]rendezvous.Put{dead}))
+			_, err := c.Restore(host, rendezvous.Snapshot{})
+			must.NoError(t, err)
+		}
+		must.False(t, c.Withdraw([]rendezvous.Put{dead}))
+	})
 	t.Run("user set", func(t *testing.T) {
 		c := rendezvous.NewCollector()
 		p := blob("s", "0", "A", 0)

@@ -93,12 +93,14 @@ func Listen(h Handler, logger hclog.Logger) (*Endpoint, error) {
 
 // ListenLimits is Listen with limits of the caller's.
 func ListenLimits(h Handler, logger hclog.Logger, limits Limits) (*Endpoint, error) {
-	ln, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("rendezvous endpoint: %w", err)
-	}
 	limits = limits.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
+	var config net.ListenConfig
+	ln, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("rendezvous endpoint: %w", err)
+	}
 	e := &Endpoint{
 		port: ln.Addr().(*net.TCPAddr).Port,
 		stop: stop,

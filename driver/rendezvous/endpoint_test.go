@@ -239,7 +239,7 @@ func TestEndpoint_OtherClients(t *testing.T) {
 	client := &http.Client{Transport: transport}
 	for i := range 20 {
 		body := strings.Repeat("v", i*300)
-		request, err := http.NewRequestWithContext(t.Context(), "PUT", base+"/s/k", io.MultiReader(strings.NewReader(body)))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPut, base+"/s/k", io.MultiReader(strings.NewReader(body)))
 		must.NoError(t, err)
 		must.Eq(t, 0, request.ContentLength) // unknown, so sent in chunks
 		response, err := client.Do(request)

@@ -311,7 +311,11 @@ func (w *world) stepToLeader(host string) (bool, error) {
 	}
 	m := w.toLeader[host][0]
 	if m.withdraw != nil && w.restoring() {
-		return false, nil // a new leader does not know yet what was read
+		// A new leader does not know yet what was read, and says so.
+		if len(m.withdraw.puts) > 0 && !w.collector.Withdraw(m.withdraw.puts) {
+			return false, errors.New("a new leader judges too early")
+		}
+		return false, nil
 	}
 	w.toLeader[host] = w.toLeader[host][1:]
 	var fills []rendezvous.Fill
@@ -357,6 +361,7 @@ func (w *world) stepToHost(host string) (bool, error) {
 // has; a withdrawal without an answer is asked for again after that.
 func (w *world) moveLeader() {
 	w.collector = rendezvous.NewCollector()
+	w.collector.Expect(w.hosts)
 	for _, h := range w.hosts {
 		snapshot := w.stores[h].Snapshot()
 		queue := []message{{snapshot: &snapshot}}

@@ -15,12 +15,12 @@ var (
 	// ErrOver is what a Store answers once its generation has ended. It wraps
 	// ErrHold: a process that still asks is about to be stopped.
 	ErrOver = fmt.Errorf("rendezvous: generation is over: %w", ErrHold)
-	// ErrForeign: the slot has no such part in the ring.
+	// ErrForeign is the answer to a slot that has no such part in the ring.
 	ErrForeign = errors.New("rendezvous: key of another slot")
-	// ErrConflict: two values for one blob, one of which may have been read.
+	// ErrConflict says that one blob has two values and either may have been read.
 	// The ring cannot form any more; the next generation has to.
 	ErrConflict = errors.New("rendezvous: blob differs from the one given out")
-	// ErrTooMuch: the slot has stored more than any Horovod does.
+	// ErrTooMuch is the answer to a slot that stores more than any Horovod does.
 	ErrTooMuch = errors.New("rendezvous: slot stores too much")
 )
 
@@ -271,7 +271,7 @@ func (s *Store) drop(c *scope) {
 }
 
 // Close ends the generation: requests that are held, and all later ones, get
-// ErrOver.
+// ErrOver, and News is closed.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,6 +280,7 @@ func (s *Store) Close() {
 	}
 	s.ended = true
 	close(s.over)
+	close(s.news)
 	clear(s.scopes)
 	s.out = nil
 }

@@ -71,7 +71,7 @@ func (s *Store) Outgoing() []Put {
 }
 
 // News has an element when Outgoing may have values, or when a slot has
-// arrived or left a mesh. One element may stand for many events.
+// arrived or left a mesh. One element may stand for many events. Close closes it.
 func (s *Store) News() <-chan struct{} { return s.news }
 
 // Snapshot is everything a new leader needs of this agent. Once it is taken,

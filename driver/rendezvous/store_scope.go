@@ -80,6 +80,9 @@ func (s *Store) send(puts ...Put) {
 }
 
 func (s *Store) tell() {
+	if s.ended {
+		return
+	}
 	select {
 	case s.news <- struct{}{}:
 	default:

@@ -381,6 +381,10 @@ func TestStore_Close(t *testing.T) {
 	must.NoError(t, s.Fill(rendezvous.Fill{Scope: "global", Complete: true, Values: values("0", "A", "1", "B")}))
 	must.Eq(t, rendezvous.Snapshot{}, s.Snapshot())
 	must.SliceEmpty(t, s.Outgoing())
+	s.Initialized(0)
+	for range s.News() {
+		t.Log("one element may be left; then it is closed")
+	}
 }
 
 // One slot cannot fill the agent's memory, and what it leaves it gets back.

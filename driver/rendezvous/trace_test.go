@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,7 +228,7 @@ func TestTrace_Replay(t *testing.T) {
 // machine is there already is a matter of timing, and so it was then.
 func sameAnswer(r recorded, status int, answer []byte) error {
 	key := r.Path[strings.LastIndex(r.Path, "/")+1:]
-	if r.Method == "GET" && strings.HasPrefix(key, "rank_") {
+	if r.Method == http.MethodGet && strings.HasPrefix(key, "rank_") {
 		if status == 200 && string(answer) != "vm" {
 			return fmt.Errorf("answer %q", answer)
 		}
