@@ -31,6 +31,14 @@ type Machine struct {
 // compiler to build the library with.
 func New(t testing.TB, name string, flags ...string) *Machine {
 	t.Helper()
+	return At(t, t.TempDir(), name, flags...)
+}
+
+// At is New with the folder that gets the library, the machine file and the
+// count of calls. Programs that run in the folder can be given
+// [RelativeEnv] instead of the machine's own.
+func At(t testing.TB, dir, name string, flags ...string) *Machine {
+	t.Helper()
 	lib, err := Build(flags...)
 	if errors.Is(err, ErrNoCompiler) {
 		t.Skip(err)
@@ -38,12 +46,29 @@ func New(t testing.TB, name string, flags ...string) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.Symlink(lib, filepath.Join(dir, LibraryName)); err != nil {
+	m := describe(t, dir, name)
+	if err := os.Symlink(lib, m.Library()); err != nil {
 		t.Fatal(err)
 	}
-	return describe(t, dir, name)
+	return m
 }
+
+// RelativeEnv makes programs read the machine of the folder that they run in,
+// so that several machines can be given one environment. The library is named
+// for nomad-device-nvtopo alone: the loader has no relative names.
+func RelativeEnv() map[string]string {
+	return map[string]string{
+		"KOLO_NVML_LIBRARY": "./" + LibraryName,
+		"NVMLSTUB_MACHINE":  machineFile,
+		"NVMLSTUB_CALLS":    callsFile,
+	}
+}
+
+// Names in a machine's folder.
+const (
+	machineFile = "nvml.machine"
+	callsFile   = "nvml.calls"
+)
 
 func describe(t testing.TB, dir, name string) *Machine {
 	t.Helper()
@@ -68,7 +93,7 @@ func (m *Machine) Env() []string {
 	return []string{
 		"LD_LIBRARY_PATH=" + m.dir,
 		"NVMLSTUB_MACHINE=" + m.file(),
-		"NVMLSTUB_CALLS=" + filepath.Join(m.dir, "calls"),
+		"NVMLSTUB_CALLS=" + filepath.Join(m.dir, callsFile),
 	}
 }
 
@@ -158,7 +183,7 @@ func (m *Machine) setGlobal(key, value string) {
 // Calls returns how many NVML calls programs with [Machine.Env] have made.
 func (m *Machine) Calls() uint64 {
 	m.t.Helper()
-	b, err := os.ReadFile(filepath.Join(m.dir, "calls"))
+	b, err := os.ReadFile(filepath.Join(m.dir, callsFile))
 	if os.IsNotExist(err) || err == nil && len(b) < 8 {
 		return 0
 	}
@@ -168,7 +193,7 @@ func (m *Machine) Calls() uint64 {
 	return binary.NativeEndian.Uint64(b)
 }
 
-func (m *Machine) file() string { return filepath.Join(m.dir, "machine") }
+func (m *Machine) file() string { return filepath.Join(m.dir, machineFile) }
 
 // write replaces the machine file in one step.
 func (m *Machine) write() {

@@ -637,6 +637,14 @@ ret_t nvmlDeviceGetCurrentClocksThrottleReasons(device_t d, unsigned long long *
 	return OK;
 }
 
+ret_t nvmlDeviceGetPcieThroughput(device_t d, int counter, unsigned int *v)
+{
+	WHOLE(d);
+	(void)counter;
+	*v = G.pcie_kibps;
+	return OK;
+}
+
 struct ecc_counts { unsigned long long l1, l2, memory, registers; };
 
 ret_t nvmlDeviceGetDetailedEccErrors(device_t d, int type, int counter, struct ecc_counts *v)

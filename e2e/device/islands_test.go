@@ -1,0 +1,155 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package device
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+// With group_by = "nvlink" four GPUs always come from one island: a machine
+// with two islands of four and one with an island of eight, filled again and
+// again.
+func TestIslands(t *testing.T) {
+	r := newRig(t, "group_by = \"nvlink\"\n"+quick, "two-boards-a100", "hgx-h100")
+	devices := r.waitHealthy(0, 8)
+	must.Len(t, 2, devices)
+	r.waitHealthy(1, 8)
+	must.Eq(t, "4;6xNV4", *devices[0].Attributes["topology"].StringVal)
+
+	island := map[string]string{}
+	for i, id := range r.hw[0].UUIDs() {
+		island[id] = fmt.Sprintf("a100-%d", i/4)
+	}
+	for _, id := range r.hw[1].UUIDs() {
+		island[id] = "h100"
+	}
+	t.Run("four of one island, every time", func(t *testing.T) {
+		r := r.in(t)
+		const rounds, each = 12, 4
+		used := map[string]int{}
+		for round := range rounds {
+			id := fmt.Sprintf("fours-%d", round)
+			// All sixteen GPUs are taken at once.
+			spec := job(id, each, `device "nvidia/gpu" { count = 4 }`, "sleep 600")
+			taken := map[string]bool{}
+			for _, a := range r.run(id, each, spec) {
+				ids := gpus(a)
+				must.Len(t, 4, ids)
+				for _, g := range ids {
+					must.Eq(t, island[ids[0]], island[g], must.Sprintf("round %d: %v", round, ids))
+					must.False(t, taken[g])
+					taken[g] = true
+				}
+				used[island[ids[0]]]++
+			}
+			r.stop(id)
+		}
+		must.Eq(t, map[string]int{"a100-0": rounds, "a100-1": rounds, "h100": 2 * rounds}, used)
+	})
+	t.Run("eight need an island of eight", func(t *testing.T) {
+		r := r.in(t)
+		as := r.run("eight", 1, job("eight", 1, `device "nvidia/gpu" { count = 8 }`, "sleep 600"))
+		must.Eq(t, r.Nodes[1].ID, as[0].NodeID)
+		r.run("eight-more", 0, job("eight-more", 1, `device "nvidia/gpu" { count = 8 }`, "true"))
+		r.pending("eight-more")
+		r.stop("eight-more")
+		r.stop("eight")
+	})
+	t.Run("an island by its name", func(t *testing.T) {
+		r := r.in(t)
+		as := r.run("named", 1, job("named", 1, `device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink1" { count = 4 }`, "true"))
+		must.Eq(t, "a100-1", island[gpus(as[0])[0]])
+		r.stop("named")
+	})
+	t.Run("two blocks keep both their GPUs", func(t *testing.T) {
+		r := r.in(t)
+		two := `
+        device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink0" { count = 3 }
+        device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink1" { count = 2 }`
+		as := r.run("two", 1, job("two", 1, two, "true"))
+		want := gpus(as[0])
+		must.Len(t, 5, want)
+		var got []string
+		keys := 0
+		for k, v := range r.environment(as[0]) {
+			if strings.HasPrefix(k, "KOLO_GPUS_") {
+				keys++
+				got = append(got, strings.Split(v, ",")...)
+			}
+		}
+		slices.Sort(got)
+		must.Eq(t, 2, keys)
+		must.Eq(t, want, got)
+		r.stop("two")
+	})
+	t.Run("a horovod task sees the GPUs of both", func(t *testing.T) {
+		r := r.in(t)
+		if _, _, ok := horovod(t); !ok {
+			t.Skip("bin/nomad-driver-horovod or .venv is missing; make build horovod")
+		}
+		as := r.run("horovod", 1, horovodJob)
+		env := r.environment(as[0])
+		visible := strings.Split(env["NVIDIA_VISIBLE_DEVICES"], ",")
+		slices.Sort(visible)
+		must.Len(t, 8, visible)
+		must.Eq(t, gpus(as[0]), visible)
+		must.Eq(t, env["NVIDIA_VISIBLE_DEVICES"], env["CUDA_VISIBLE_DEVICES"])
+		r.stop("horovod")
+	})
+}
+
+// horovodJob is a horovod task that shows what its one slot is given.
+const horovodJob = `
+job "horovod" {
+  type = "batch"
+  group "g" {
+    network {
+      port "kolo" {}
+    }
+    service {
+      name     = "horovod"
+      port     = "kolo"
+      provider = "nomad"
+    }
+    task "t" {
+      driver = "horovod"
+      config {
+        command   = "/bin/sh"
+        args      = ["-c", "env; sleep 600"]
+        isolation = "none"
+        service   = "horovod"
+        slots     = 1
+        min_np    = 1
+        max_np    = 1
+      }
+      identity {
+        env  = true
+        file = true
+      }
+      identity {
+        name = "kolo"
+        aud  = ["kolo"]
+        file = true
+        ttl  = "1h"
+      }
+      resources {
+        cpu    = 100
+        memory = 128
+        device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink0" {
+          count = 4
+        }
+        device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink1" {
+          count = 4
+        }
+      }
+    }
+  }
+}`
