@@ -40,7 +40,7 @@ type koloOptions struct {
 	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service below which jobs of unknown length count as equally short"`
 	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself"`
 	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest one measured"`
-	Patience float64 `hcl:"patience,optional" doc:"a job's weight doubles when it waited this many times as long as it ran; 0 never"`
+	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as fresh, and its weight has doubled; 0 looks at no waiting"`
 	Period   float64 `hcl:"period,optional" doc:"while jobs wait, plan anew after so many seconds even if nothing happens"`
 }
 
@@ -69,7 +69,7 @@ var koloEntry = define(Info{
 	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
 	Source: "Kolo; see docs/policy-research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
 	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
-}, koloOptions{Fairness: 0.25, Age: 0.55, Prior: 8000, Horizon: 350, Explore: 2, Patience: 8, Period: 600},
+}, koloOptions{Fairness: 0.25, Age: 0.55, Prior: 8000, Horizon: 350, Explore: 2, Patience: 4, Period: 600},
 	func(o koloOptions) Policy { return &kolo{o} })
 
 // koloState is when the last full plan was made.
@@ -197,21 +197,22 @@ func (k *kolo) worth(s *Snapshot, c *candidate, free int, h *hull) {
 	h.trim()
 }
 
-// weight is what one unit of a job's worth counts.
+// weight is what one unit of a job's worth counts. Waiting raises it without
+// bound, and lets the service that a job received count for less and less.
 func (k *kolo) weight(s *Snapshot, c *candidate) float64 {
 	weight := c.Weight
 	if !(weight > 0) {
 		weight = 1
 	}
+	starved := 0.0
 	if k.Patience > 0 {
-		waited := max(0, s.Now-c.Submit-c.RunTime)
-		weight *= 1 + waited/(k.Patience*(c.RunTime+waitPrior))
+		starved = max(0, s.Now-c.Submit-c.RunTime) / (k.Patience * (c.RunTime + waitPrior))
 	}
 	left, known := c.left()
 	if !known {
-		left = max(c.Attained, 0) + k.Prior
+		left = max(c.Attained, 0)*max(0, 1-starved) + k.Prior
 	}
-	return weight * math.Pow(left, -k.Age)
+	return weight * (1 + starved) * math.Pow(left, -k.Age)
 }
 
 // cut is the part of its speed that a job keeps after a resize, over the

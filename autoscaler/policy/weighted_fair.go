@@ -138,6 +138,9 @@ func (t *tenant) start(p *pool) bool {
 			c.why = "within its tenant's fair share"
 			return true
 		}
+		if c.n == 0 && c.cost(c.low) > t.limit {
+			c.why = "waits: its minimum is more than its tenant's whole share"
+		}
 	}
 	return false
 }
