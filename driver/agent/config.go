@@ -33,8 +33,12 @@ type Config struct {
 	GlooTimeout Duration `json:"gloo_timeout"`
 	// FinishTimeout bounds the wait for the other slots after one exits 0.
 	FinishTimeout Duration `json:"finish_timeout"`
-	// KillTimeout is the time between the task's stop signal and its kill.
+	// KillTimeout is the time between the task's stop signal and its kill,
+	// where StopFile does not say it.
 	KillTimeout Duration `json:"kill_timeout"`
+	// StopFile is where the driver writes, before it sends the stop signal,
+	// when the task will be killed (RFC 3339, one line).
+	StopFile string `json:"stop_file,omitempty"`
 	// ResetLimit is the most rings after the first, 0 is no limit.
 	ResetLimit int `json:"reset_limit"`
 	// SlotRestarts is how often a slot is restarted in place before its host

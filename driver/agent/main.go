@@ -280,7 +280,7 @@ func (a *remote) signals(ctx context.Context, signals <-chan os.Signal) {
 			sig, ok := s.(syscall.Signal)
 			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
 				a.log.Info("the task is being stopped; leaving the ring")
-				a.host.Leave(time.Duration(a.config.KillTimeout))
+				a.host.Leave(a.config.timeToLeave(time.Now()))
 				a.elector.Leave()
 			} else if ok {
 				a.host.Signal(sig)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
@@ -22,6 +23,8 @@ const (
 	logPath      = agentDir + "/logs"
 	progressPath = agentDir + "/progress"
 	eventPath    = agentDir + "/events.jsonl"
+	// stopPath is written when the task is stopped: the time of its kill.
+	stopPath = agentDir + "/stop"
 	// offsetPath is how far the plugin has read eventPath. It lies where tasks
 	// have no business.
 	offsetPath = "kolo-events.offset"
@@ -45,6 +48,7 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account) error {
 	a.LogDir = filepath.Join(inTask, logPath)
 	a.ProgressDir = filepath.Join(inTask, progressPath)
 	a.EventFile = filepath.Join(inTask, eventPath)
+	a.StopFile = filepath.Join(inTask, stopPath)
 	for _, dir := range []string{agentDir, logPath, progressPath} {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make %s in the task directory: %w", dir, err)
@@ -53,9 +57,11 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account) error {
 			return fmt.Errorf("hand %s to the task's user: %w", dir, err)
 		}
 	}
-	// An earlier run of the same task has told its events.
-	if err := root.Remove(offsetPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget earlier events: %w", err)
+	// An earlier run of the same task has told its events, and was stopped.
+	for _, path := range []string{offsetPath, stopPath} {
+		if err := root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("forget the task's earlier run: %w", err)
+		}
 	}
 	if err := writeOwned(root, eventPath, nil, 0o644, who); err != nil {
 		return err
@@ -93,6 +99,18 @@ func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who a
 		return fmt.Errorf("write %s in the task directory: %w", path, err)
 	}
 	return f.Close()
+}
+
+// writeStopNote tells the agent when it will be killed. Nomad says that only
+// when it stops the task: it may be less than the job's kill_timeout.
+func writeStopNote(taskDir string, kill time.Time) error {
+	root, err := os.OpenRoot(taskDir)
+	if err != nil {
+		return fmt.Errorf("task directory: %w", err)
+	}
+	defer func() { _ = root.Close() }()
+	self := account{uid: os.Geteuid(), gid: os.Getegid()}
+	return writeOwned(root, stopPath, []byte(kill.Format(time.RFC3339Nano)+"\n"), 0o644, self)
 }
 
 // makeShm makes the directory that an isolated task sees as /dev/shm. It lies

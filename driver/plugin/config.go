@@ -93,9 +93,9 @@ type TaskConfig struct {
 	// is the wait for more newcomers before a ring re-forms ("1s").
 	// GlooTimeout is Horovod's for a peer that has vanished ("30s").
 	// FinishTimeout bounds the wait for the others once one slot has finished
-	// ("1m"). LeaveTimeout must be what `kill_timeout` of the task is, less a
-	// few seconds: Nomad does not tell drivers before it is too late to plan
-	// with it ("25s").
+	// ("1m"). LeaveTimeout ("25s") is the time to leave the ring when something
+	// else than Nomad signals the agent; when Nomad stops the task, the job's
+	// kill_timeout counts, which Nomad's default of 5s makes short.
 	ElasticTimeout string `codec:"elastic_timeout"`
 	Settle         string `codec:"settle"`
 	GlooTimeout    string `codec:"gloo_timeout"`

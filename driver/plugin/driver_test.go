@@ -103,12 +103,17 @@ func TestStopTaskLetsTheAgentLeave(t *testing.T) {
 	for _, isolation := range isolations(t) {
 		t.Run(isolation, func(t *testing.T) {
 			h := newHarness(t, noIsolation())
-			c := newTaskConfig(t, isolation, `trap 'echo left; exit 0' TERM; echo ready; while :; do sleep 0.05; done`)
+			c := newTaskConfig(t, isolation, `trap 'echo left; cat "$STOP" > "$LOGS/stop"; exit 0' TERM; echo ready; while :; do sleep 0.05; done`)
 			h.start(t, c)
 			eventually(t, "the task is ready", func() bool { return strings.Contains(output(t, c), "ready") })
 			must.NoError(t, h.StopTask(c.ID, patience, ""))
 			must.Eq(t, 0, h.end(t, c.ID).ExitCode)
 			must.Eq(t, "ready\nleft\n", output(t, c))
+			note, err := os.ReadFile(filepath.Join(c.TaskDir().Dir, logPath, "stop"))
+			must.NoError(t, err)
+			kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))
+			must.NoError(t, err)
+			must.Between(t, patience/2, time.Until(kill), patience)
 		})
 	}
 }

@@ -55,7 +55,7 @@ func fakeAgent() {
 	if err := json.Unmarshal(data, &c); err != nil {
 		fail(err)
 	}
-	env := append(os.Environ(), "EVENTS="+c.EventFile, "CONFIG="+os.Getenv(agent.ConfigVariable), "LOGS="+c.LogDir)
+	env := append(os.Environ(), "EVENTS="+c.EventFile, "CONFIG="+os.Getenv(agent.ConfigVariable), "LOGS="+c.LogDir, "STOP="+c.StopFile)
 	fail(syscall.Exec(c.Command, append([]string{c.Command}, c.Args...), env))
 }
 
