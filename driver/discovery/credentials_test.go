@@ -44,7 +44,7 @@ func serve(t *testing.T, a Authenticator) (string, *whoami) {
 	srv := grpc.NewServer(grpc.UnaryInterceptor(UnaryInterceptor(a)), grpc.StreamInterceptor(StreamInterceptor(a)))
 	w := &whoami{health.NewServer(), make(chan Identity, 1)}
 	grpc_health_v1.RegisterHealthServer(srv, w)
-	go srv.Serve(l) //nolint:errcheck // ends with Stop
+	go srv.Serve(l)
 	t.Cleanup(srv.Stop)
 	return l.Addr().String(), w
 }

@@ -189,36 +189,36 @@ func TestE2E(t *testing.T) {
 
 // TestE2ETask is what the tasks of TestE2E run.
 func TestE2ETask(t *testing.T) {
-	print := func(l taskLine) {
+	say := func(l taskLine) {
 		l.At, l.PID = time.Now(), os.Getpid()
 		b, _ := json.Marshal(l)
 		fmt.Println(string(b))
 	}
 	switch os.Getenv("KOLO_TASK") {
 	case "agent":
-		runTask(t, print)
+		runTask(t, say)
 	case "intruder":
-		runIntruder(t, print)
+		runIntruder(t, say)
 	default:
 		t.Skip("runs as a task of TestE2E only")
 	}
 }
 
 // runIntruder calls an agent of another job, with its own identity and without.
-func runIntruder(t *testing.T, print func(taskLine)) {
+func runIntruder(t *testing.T, say func(taskLine)) {
 	own := Credentials(Token{File: filepath.Join(os.Getenv("NOMAD_SECRETS_DIR"), "nomad_kolo.jwt")})
 	for _, opts := range [][]grpc.DialOption{{grpc.WithPerRPCCredentials(own)}, nil} {
 		conn, err := grpc.NewClient(os.Getenv("KOLO_ADDR"), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 		must.NoError(t, err)
 		_, err = pb.NewElectionClient(conn).Hello(t.Context(), &pb.Request{State: &pb.State{From: &pb.Peer{AllocId: os.Getenv("NOMAD_ALLOC_ID")}}})
-		print(taskLine{Code: status.Code(err).String(), Error: err.Error()})
+		say(taskLine{Code: status.Code(err).String(), Error: fmt.Sprint(err)})
 		conn.Close()
 	}
 }
 
 // runTask is an agent without slots: it follows, and as leader forms rings of
 // all that the registry names.
-func runTask(t *testing.T, print func(taskLine)) {
+func runTask(t *testing.T, say func(taskLine)) {
 	env, secrets := os.Getenv, os.Getenv("NOMAD_SECRETS_DIR")
 	index, err := strconv.Atoi(env("NOMAD_ALLOC_INDEX"))
 	must.NoError(t, err)
@@ -226,7 +226,7 @@ func runTask(t *testing.T, print func(taskLine)) {
 		AllocID: env("NOMAD_ALLOC_ID"), JobID: env("NOMAD_JOB_ID"), Namespace: env("NOMAD_NAMESPACE"),
 		Group: env("NOMAD_GROUP_NAME"), Index: index, Addr: env("NOMAD_ADDR_kolo"),
 	}
-	print(taskLine{Code: self.Addr})
+	say(taskLine{Code: self.Addr})
 	api, token := "unix://"+filepath.Join(secrets, "api.sock"), Token{File: filepath.Join(secrets, "nomad_token")}
 	reg, err := NewNomad(NomadOptions{Address: api, Token: token, Service: "ring", Namespace: self.Namespace, JobID: self.JobID})
 	must.NoError(t, err)
@@ -245,9 +245,9 @@ func runTask(t *testing.T, print func(taskLine)) {
 	e.Register(srv)
 	go srv.Serve(l)
 	go e.Run(t.Context())
-	go form(t.Context(), e, reg, print)
+	go form(t.Context(), e, reg, say)
 	for lead := range e.Leadership() {
-		print(taskLine{Leader: lead.Leader.AllocID, Term: lead.Term})
+		say(taskLine{Leader: lead.Leader.AllocID, Term: lead.Term})
 		if lead.Leader.AllocID != "" && !lead.Self {
 			go watchLeader(e, lead)
 		}
@@ -267,7 +267,7 @@ func watchLeader(e *Elector, l Leadership) {
 	e.LeaderLost(l.Term)
 }
 
-func form(ctx context.Context, e *Elector, reg Registry, print func(taskLine)) {
+func form(ctx context.Context, e *Elector, reg Registry, say func(taskLine)) {
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		lead := e.Current()
 		if !lead.Self {
@@ -284,9 +284,9 @@ func form(ctx context.Context, e *Elector, reg Registry, print func(taskLine)) {
 		err := e.Form(formCtx, e.LastRing().Generation+1, hosts)
 		cancel()
 		if err != nil {
-			print(taskLine{Error: err.Error()})
+			say(taskLine{Error: fmt.Sprint(err)})
 			continue
 		}
-		print(taskLine{Ring: hosts})
+		say(taskLine{Ring: hosts})
 	}
 }

@@ -198,11 +198,12 @@ func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) e
 	return fmt.Errorf("ring %d: %w: %w", generation, why, ctx.Err())
 }
 
-// LastRing returns the highest ring this agent has consented to or heard of.
+// LastRing returns the ring of the highest generation that this agent has
+// consented to or heard of. It need not have been formed.
 func (e *Elector) LastRing() Ring {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.machine.Rings().Last()
+	return e.machine.Rings().Latest()
 }
 
 // Problem says what keeps this agent without a leader, nil when it has one.

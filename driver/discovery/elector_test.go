@@ -72,7 +72,7 @@ func agreed(t testing.TB, agents ...*testAgent) Leadership {
 		for _, a := range agents {
 			l := a.Current()
 			if l.Leader.AllocID == "" || l.Leader.AllocID != first.Leader.AllocID || l.Term != first.Term {
-				return fmt.Errorf("%s follows %q at %d, want %q: %v", a.peer.AllocID, l.Leader.AllocID, l.Term, first.Leader.AllocID, a.Problem())
+				return fmt.Errorf("%s follows %q at %d, want %q: %w", a.peer.AllocID, l.Leader.AllocID, l.Term, first.Leader.AllocID, a.Problem())
 			}
 		}
 		return nil

@@ -28,7 +28,7 @@ func toRing(r election.Ring) *pb.Ring {
 	if r.IsZero() {
 		return nil
 	}
-	out := &pb.Ring{Term: r.Term, Leader: toProcess(r.Leader), Generation: r.Generation}
+	out := &pb.Ring{Registry: r.Registry, Term: r.Term, Leader: toProcess(r.Leader), Generation: r.Generation}
 	for _, h := range r.Hosts {
 		out.Hosts = append(out.Hosts, &pb.Host{AllocId: h.AllocID, Process: h.Process, Registered: h.Registered})
 	}
@@ -39,7 +39,7 @@ func fromRing(r *pb.Ring) election.Ring {
 	if len(r.GetHosts()) == 0 {
 		return election.Ring{}
 	}
-	out := election.Ring{Term: r.GetTerm(), Leader: fromProcess(r.GetLeader()), Generation: r.GetGeneration()}
+	out := election.Ring{Registry: r.GetRegistry(), Term: r.GetTerm(), Leader: fromProcess(r.GetLeader()), Generation: r.GetGeneration()}
 	for _, h := range r.GetHosts() {
 		out.Hosts = append(out.Hosts, election.Host{AllocID: h.GetAllocId(), Process: h.GetProcess(), Registered: h.GetRegistered()})
 	}

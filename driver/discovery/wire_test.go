@@ -25,7 +25,7 @@ func TestProperty_wire(t *testing.T) {
 		})
 		ring := rapid.Custom(func(t *rapid.T) election.Ring {
 			return election.Ring{
-				Term: rapid.Uint64().Draw(t, "term"), Leader: process.Draw(t, "leader"), Generation: rapid.Uint64().Draw(t, "generation"),
+				Registry: rapid.Uint64().Draw(t, "registry"), Term: rapid.Uint64().Draw(t, "term"), Leader: process.Draw(t, "leader"), Generation: rapid.Uint64().Draw(t, "generation"),
 				Hosts: rapid.SliceOfN(host, 1, 3).Draw(t, "hosts"),
 			}
 		})

@@ -215,11 +215,13 @@ func (x *Host) GetRegistered() uint64 {
 }
 
 type Ring struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Term          uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
-	Leader        *Process               `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
-	Generation    uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
-	Hosts         []*Host                `protobuf:"bytes,4,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Term       uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Leader     *Process               `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	Generation uint64                 `protobuf:"varint,3,opt,name=generation,proto3" json:"generation,omitempty"`
+	Hosts      []*Host                `protobuf:"bytes,4,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	// Highest registry index seen by the leader or named by the ring's forerunners.
+	Registry      uint64 `protobuf:"varint,5,opt,name=registry,proto3" json:"registry,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -280,6 +282,13 @@ func (x *Ring) GetHosts() []*Host {
 		return x.Hosts
 	}
 	return nil
+}
+
+func (x *Ring) GetRegistry() uint64 {
+	if x != nil {
+		return x.Registry
+	}
+	return 0
 }
 
 type Rings struct {
@@ -576,14 +585,15 @@ const file_election_proto_rawDesc = "" +
 	"\aprocess\x18\x02 \x01(\x04R\aprocess\x12\x1e\n" +
 	"\n" +
 	"registered\x18\x03 \x01(\x04R\n" +
-	"registered\"\x9d\x01\n" +
+	"registered\"\xb9\x01\n" +
 	"\x04Ring\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x122\n" +
 	"\x06leader\x18\x02 \x01(\v2\x1a.kolo.discovery.v1.ProcessR\x06leader\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x03 \x01(\x04R\n" +
 	"generation\x12-\n" +
-	"\x05hosts\x18\x04 \x03(\v2\x17.kolo.discovery.v1.HostR\x05hosts\"k\n" +
+	"\x05hosts\x18\x04 \x03(\v2\x17.kolo.discovery.v1.HostR\x05hosts\x12\x1a\n" +
+	"\bregistry\x18\x05 \x01(\x04R\bregistry\"k\n" +
 	"\x05Rings\x12/\n" +
 	"\x06chosen\x18\x01 \x01(\v2\x17.kolo.discovery.v1.RingR\x06chosen\x121\n" +
 	"\apending\x18\x02 \x03(\v2\x17.kolo.discovery.v1.RingR\apending\"\xd9\x02\n" +

@@ -42,9 +42,11 @@ func (m *Machine) Form(now time.Duration, generation uint64, hosts []string) []A
 		m.endForm(ErrNotLeader)
 	case len(hosts) == 0:
 		m.endForm(errors.New("a ring needs a host"))
-	case generation <= m.rings.generation():
-		m.endForm(fmt.Errorf("%w: %d, the last one was %d", ErrGeneration, generation, m.rings.generation()))
 	default:
+		if used, _ := m.rings.highest(); generation <= used {
+			m.endForm(fmt.Errorf("%w: %d, the last one was %d", ErrGeneration, generation, used))
+			break
+		}
 		m.out = append(m.out, Refresh{})
 		m.sendForm()
 		m.considerForm()
@@ -97,7 +99,7 @@ func (m *Machine) nameRing() bool {
 	if !f.ring.IsZero() {
 		return true
 	}
-	ring := Ring{Term: m.promised, Leader: m.self(), Generation: f.generation}
+	ring := Ring{Registry: max(m.index, m.rings.Last().Registry), Term: m.promised, Leader: m.self(), Generation: f.generation}
 	for _, id := range f.hosts {
 		h := Host{AllocID: id, Process: m.met[id].process, Registered: m.view[id].Registered}
 		if id == m.cfg.Self.AllocID {
@@ -161,8 +163,8 @@ func (m *Machine) considerForm() {
 		}
 	}
 	for _, k := range m.rings.without(f.ring) {
-		if k.Generation >= f.generation { // learnt of while asking
-			m.endForm(fmt.Errorf("%w: %d, the last one was %d", ErrGeneration, f.generation, k.Generation))
+		if k.Generation >= f.generation || k.Compare(f.ring) > 0 { // learnt of while asking
+			m.endForm(fmt.Errorf("%w: %d, and there is ring %d of term %d", ErrGeneration, f.generation, k.Generation, k.Term))
 			return
 		}
 	}

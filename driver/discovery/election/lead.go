@@ -70,10 +70,15 @@ func (m *Machine) outranked(s State) {
 // keepUp raises the term of a leader that has learnt of a ring of a term as high
 // as its own, formed by one whose promises are forgotten.
 func (m *Machine) keepUp() {
-	last := m.rings.Last()
-	if m.phase == leading && (last.Term > m.promised || (last.Term == m.promised && last.Leader != m.self())) {
-		m.endForm(ErrDeposed)
-		m.promiseAll()
+	if m.phase != leading {
+		return
+	}
+	for _, r := range m.rings.without(Ring{}) {
+		if r.Term > m.promised || (r.Term == m.promised && r.Leader != m.self()) {
+			m.endForm(ErrDeposed)
+			m.promiseAll()
+			return
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func (s *sim) isolate(registry bool, ids ...string) {
 func (s *sim) form(id string, d time.Duration, hosts ...string) bool {
 	n := len(s.formed)
 	a := s.agents[id]
-	s.do(a, a.m.Form(s.now, a.m.Rings().generation()+1, hosts))
+	s.do(a, a.m.Form(s.now, a.m.Rings().Latest().Generation+1, hosts))
 	s.run(d)
 	s.do(a, a.m.CancelForm(s.now))
 	return len(s.formed) > n
@@ -233,7 +233,7 @@ func TestMachine_form(t *testing.T) {
 	must.ErrorIs(t, err(a.Form(s.now, 3, []string{"a", "b"})), ErrSuperseded)
 	must.ErrorContains(t, err(a.CancelForm(s.now)), "given up")
 	must.NoError(t, a.Forming(s.now))
-	must.Eq(t, 3, a.Rings().Last().Generation) // may have been agreed to
+	must.Eq(t, 3, a.Rings().Latest().Generation) // may have been agreed to
 }
 
 // TestMachine_bounded: what a long job leaves behind is forgotten.

@@ -23,22 +23,22 @@ func FuzzOneRing(f *testing.F) { f.Fuzz(rapid.MakeFuzz(oneRing)) }
 func oneRing(t *rapid.T) {
 	ids := []string{"a", "b", "c", "d", "e"}
 	s := newSim(rapid.Uint64().Draw(t, "seed"))
-	s.loss = rapid.SampledFrom([]float64{0, 0, 0.02, 0.2}).Draw(t, "loss")
-	for _, id := range ids[:rapid.IntRange(1, 4).Draw(t, "agents")] {
+	s.loss = []float64{0, 0, 0.02, 0.2}[even(t, "loss", 4)]
+	for _, id := range ids[:1+even(t, "agents", 4)] {
 		s.register(id)
 		s.after(s.random(50*ms), func() { s.start(id) })
 	}
-	if rapid.Bool().Draw(t, "quiet start") {
+	if even(t, "quiet start", 3) > 0 {
 		s.run(4 * time.Second)
 		for _, id := range ids {
 			s.tryForm(id, true)
 		}
 	}
-	steps := rapid.IntRange(0, 40).Draw(t, "steps")
+	steps := even(t, "steps", 40)
 	for range steps {
-		id := rapid.SampledFrom(ids).Draw(t, "id")
-		other := rapid.SampledFrom(ids).Draw(t, "other")
-		switch op := rapid.IntRange(0, 17).Draw(t, "op"); op {
+		id := ids[even(t, "id", len(ids))]
+		other := ids[even(t, "other", len(ids))]
+		switch op := even(t, "op", 22); op {
 		case 0: // a process dies; Nomad does not know yet
 			s.kill(id)
 		case 1, 2: // Nomad starts or restarts it in place
@@ -79,15 +79,44 @@ func oneRing(t *rapid.T) {
 		case 12:
 			s.away[id] = true
 		case 13:
-			if a := s.agents[id]; a != nil && a.alive && rapid.IntRange(0, 3).Draw(t, "leave") == 0 {
+			if a := s.agents[id]; a != nil && a.alive && even(t, "leave", 4) == 0 {
 				s.do(a, a.m.Leave(s.now))
+			}
+		case 14: // two halves that do not hear each other
+			half := make(map[string]bool)
+			for _, o := range ids {
+				half[o] = even(t, "half", 2) == 0
+			}
+			for _, o := range ids {
+				for _, p := range ids {
+					s.cut[link(o, p)] = half[o] != half[p]
+				}
+			}
+		case 18, 19: // some are cut off from the others, and dropped by Nomad
+			for _, o := range ids {
+				if even(t, "rack", 2) == 0 {
+					for _, p := range ids {
+						s.cut[link(o, p)] = o != p
+					}
+					s.deregister(o)
+				}
+			}
+		case 15: // a session breaks for no reason
+			if a := s.agents[id]; a != nil && a.alive {
+				s.do(a, a.m.LeaderLost(s.now, a.m.Leadership().Term))
+			}
+		case 16: // all do
+			for _, o := range ids {
+				if a := s.agents[o]; a != nil && a.alive {
+					s.do(a, a.m.LeaderLost(s.now, a.m.Leadership().Term))
+				}
 			}
 		default: // whoever leads wants another ring
 			for _, o := range ids {
-				s.tryForm(o, op == 14)
+				s.tryForm(o, op == 17)
 			}
 		}
-		wait := rapid.SampledFrom([]time.Duration{0, 3 * ms, 30 * ms, 300 * ms, 3 * time.Second}).Draw(t, "wait")
+		wait := []time.Duration{0, 3 * ms, 30 * ms, 300 * ms, 3 * time.Second}[even(t, "wait", 5)]
 		s.run(s.random(wait))
 		if s.bad != "" {
 			t.Fatalf("%s\n%s", s.bad, s.history())
@@ -100,4 +129,11 @@ func oneRing(t *rapid.T) {
 	if err != nil {
 		t.Fatalf("not calm: %v\n%s", err, s.history())
 	}
+}
+
+// even draws one of n numbers, each as likely as the others: rapid's own
+// generators prefer small ones, and would hardly ever get to the later cases.
+func even(t *rapid.T, label string, n int) int {
+	x := rapid.Uint32().Draw(t, label)
+	return int(uint64(x*2654435761) * uint64(n) >> 32)
 }

@@ -38,6 +38,10 @@ func (h Host) process() Process { return Process{h.AllocID, h.Process} }
 
 // Ring is a set of hosts that were allowed to train together.
 type Ring struct {
+	// Registry is the highest index of the registry that its leader had seen, or
+	// that the rings it was built on name. Where Nomad has dropped the hosts of a
+	// ring and others went on without them, it tells the old from the new one.
+	Registry uint64
 	// Term and Leader name who formed it.
 	Term   uint64
 	Leader Process
@@ -50,9 +54,10 @@ type Ring struct {
 // IsZero reports whether there is no ring.
 func (r Ring) IsZero() bool { return len(r.Hosts) == 0 }
 
-// Compare orders rings by term, leader and generation.
+// Compare orders rings by registry index, term, leader and generation. A ring
+// comes after those it was built on.
 func (r Ring) Compare(o Ring) int {
-	return cmp.Or(cmp.Compare(r.Term, o.Term), r.Leader.Compare(o.Leader), cmp.Compare(r.Generation, o.Generation))
+	return cmp.Or(cmp.Compare(r.Registry, o.Registry), cmp.Compare(r.Term, o.Term), r.Leader.Compare(o.Leader), cmp.Compare(r.Generation, o.Generation))
 }
 
 // Has reports whether the allocation is a host of r.
@@ -95,13 +100,23 @@ func (s Rings) Last() Ring {
 	return s.Chosen
 }
 
-// generation is the highest one used.
-func (s Rings) generation() uint64 {
-	g := s.Chosen.Generation
+// Latest is the ring of the highest generation.
+func (s Rings) Latest() Ring {
+	out := s.Chosen
 	for _, r := range s.Pending {
-		g = max(g, r.Generation)
+		if r.Generation > out.Generation {
+			out = r
+		}
 	}
-	return g
+	return out
+}
+
+// highest is the highest generation and the highest term used.
+func (s Rings) highest() (generation, term uint64) {
+	for _, r := range append([]Ring{s.Chosen}, s.Pending...) {
+		generation, term = max(generation, r.Generation), max(term, r.Term)
+	}
+	return generation, term
 }
 
 // propose returns s with the ring pending.

@@ -149,7 +149,8 @@ func (m *Machine) willing(a *answer) bool {
 // those that nobody left remembers: terms follow the wall clock. A leader
 // that does so to raise its term stays the leader meanwhile.
 func (m *Machine) promiseAll() {
-	m.highest = max(m.highest+1, m.rings.Last().Term+1, m.cfg.Epoch+uint64(m.now/time.Millisecond))
+	_, used := m.rings.highest()
+	m.highest = max(m.highest+1, used+1, m.cfg.Epoch+uint64(m.now/time.Millisecond))
 	m.promised, m.promisedTo = m.highest, m.self()
 	m.phase = promising
 	m.round = &round{term: m.promised, peers: make(map[string]*answer)}

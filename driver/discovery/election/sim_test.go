@@ -269,7 +269,8 @@ func (s *sim) call(a *agent, c Call) {
 	})
 }
 
-// tryForm lets the agent, if it leads, ask for a ring of some of its followers.
+// tryForm lets the agent, if it leads, ask for a ring of all its followers, or
+// of some that it takes for followers.
 func (s *sim) tryForm(id string, all bool) {
 	a := s.agents[id]
 	if a == nil || !a.alive || !a.m.Leadership().Self {
@@ -278,7 +279,9 @@ func (s *sim) tryForm(id string, all bool) {
 	var hosts []string
 	for _, other := range sortedKeys(s.agents) {
 		b := s.agents[other]
-		if b.alive && b.m.Leadership().Leader.AllocID == id && (all || s.rnd.IntN(3) > 0) {
+		_, acked := a.m.acked[other]
+		follows := b.alive && b.m.Leadership().Leader.AllocID == id
+		if (all && follows) || (!all && (acked || other == id) && s.rnd.IntN(3) > 0) {
 			hosts = append(hosts, other)
 		}
 	}
@@ -286,7 +289,7 @@ func (s *sim) tryForm(id string, all bool) {
 		s.rnd.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
 	}
 	s.logf("%s asks for %v", id, hosts)
-	s.do(a, a.m.Form(s.now, a.m.Rings().generation()+1, hosts))
+	s.do(a, a.m.Form(s.now, a.m.Rings().Latest().Generation+1, hosts))
 }
 
 // lostHost reports whether Nomad knows that the host trains no more: its process
@@ -375,7 +378,7 @@ func (s *sim) calm(d time.Duration) error {
 		}
 	}
 	if len(s.formed) == n {
-		return fmt.Errorf("leader %s forms no ring: %v", leader, s.agents[leader].m.Forming(s.now))
+		return fmt.Errorf("leader %s forms no ring: %w", leader, s.agents[leader].m.Forming(s.now))
 	}
 	if got := s.formed[n].ring; len(got.Hosts) != len(live) {
 		return fmt.Errorf("ring %v has not all of %v", got, live)
