@@ -129,7 +129,9 @@ func (a *Agent) snapshot(v *cluster.View, name string, p *pool, now time.Time) (
 		}
 		if !may {
 			// Its workers that have no place yet take room somewhere, too.
-			reserve += max(0, j.Count()-j.Alive()) * f.Slots
+			if j.Frozen == "" {
+				reserve += max(0, j.Count()-j.Alive()) * f.Slots
+			}
 			continue
 		}
 		r := a.ledger.Jobs[j.Key]

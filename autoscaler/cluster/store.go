@@ -201,21 +201,20 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 	return true
 }
 
-// putEval takes a blocked evaluation over, or forgets one that is not blocked
-// any more.
+// putEval takes a blocked evaluation over. One that is not blocked any more
+// is kept without its wants until a list drops it, so that an older list that
+// is still on its way does not bring it back.
 func (s *store) putEval(w *wireEval) bool {
 	old := s.evals[w.ID]
-	if w.Status != api.EvalStatusBlocked {
-		delete(s.evals, w.ID)
-		return old != nil
-	}
 	if old != nil && old.index >= w.ModifyIndex {
 		return false
 	}
-	s.evals[w.ID] = &blocked{
-		job: planner.JobKey{Namespace: w.Namespace, ID: w.JobID}, priority: w.Priority, queued: w.QueuedAllocations, index: w.ModifyIndex,
+	e := &blocked{job: planner.JobKey{Namespace: w.Namespace, ID: w.JobID}, priority: w.Priority, index: w.ModifyIndex}
+	if w.Status == api.EvalStatusBlocked {
+		e.queued = w.QueuedAllocations
 	}
-	return true
+	s.evals[w.ID] = e
+	return e.queued != nil || old != nil && old.queued != nil
 }
 
 // prune drops what a list taken at an index does not hold any more, unless it

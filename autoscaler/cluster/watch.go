@@ -302,7 +302,7 @@ func (w *Watcher) listJobs(ctx context.Context, index uint64) (uint64, error) {
 // waits says whether a job has a blocked evaluation.
 func (s *store) waits(key planner.JobKey) bool {
 	for _, e := range s.evals {
-		if e.job == key {
+		if e.job == key && e.queued != nil {
 			return true
 		}
 	}

@@ -136,7 +136,9 @@ func (s *nomad) held() int {
 				n++
 			}
 		}
-		n += max(0, j.Count()-stay)
+		if j.Frozen == "" {
+			n += max(0, j.Count()-stay)
+		}
 	}
 	return n
 }
@@ -160,7 +162,7 @@ func (s *nomad) place() bool {
 				running++
 			}
 		}
-		if running >= j.Count() {
+		if running >= j.Count() || j.Frozen != "" {
 			continue
 		}
 		var open []int

@@ -82,8 +82,12 @@ func newRoom(c *Cluster) *room {
 
 // pending is how many workers Nomad may still place, or place again: those of
 // the count that do not sit on a node that keeps them. One that is ending does
-// not stay, even where the count has been raised again meanwhile.
+// not stay, even where the count has been raised again meanwhile. Workers of a
+// frozen job that are missing have completed and will not come back.
 func (c *Cluster) pending(j, g int) int {
+	if c.Jobs[j].Frozen != "" {
+		return 0
+	}
 	group := &c.Jobs[j].Groups[g]
 	stays := 0
 	for _, w := range group.Live {

@@ -1,0 +1,299 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/standin"
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+)
+
+// world is a stand-in for Nomad and the agents that look after it.
+type world struct {
+	t       *testing.T
+	nomad   *standin.Cluster
+	server  *httptest.Server
+	agents  int
+	elastic map[string]any
+}
+
+func newWorld(t *testing.T, nodes, gpus int) *world {
+	w := &world{t: t, nomad: standin.New(), elastic: map[string]any{"kolo": []any{map[string]any{}}}}
+	w.nomad.AddNodes(nodes, gpus)
+	w.server = httptest.NewServer(w.nomad)
+	t.Cleanup(func() {
+		w.server.CloseClientConnections()
+		w.server.Close()
+	})
+	return w
+}
+
+func (w *world) config() *config.Config {
+	c := config.Default()
+	w.agents++
+	c.Name = fmt.Sprint("agent-", w.agents)
+	c.Nomad.Address, c.Nomad.Timeout, c.Nomad.Resync = w.server.URL, 2*time.Second, 500*time.Millisecond
+	c.Leader.TTL, c.Leader.Delay = 600*time.Millisecond, 100*time.Millisecond
+	c.Planner.Hold, c.Planner.Batch, c.Planner.Tick, c.Planner.Progress = 0, 5*time.Millisecond, 200*time.Millisecond, 0
+	c.Planner.PlacementTimeout = 2 * time.Second
+	c.Pools["default"] = config.Pool{Name: "default", Policy: "elastic-fifo", Device: "gpu"}
+	return c
+}
+
+// start runs an agent until stop is called or the test ends.
+func (w *world) start(c *config.Config) (a *Agent, stop func()) {
+	log := hclog.New(&hclog.LoggerOptions{Name: c.Name, Level: hclog.Error, Output: testWriter{w.t}})
+	a, err := New(c, nil, log)
+	must.NoError(w.t, err)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			must.NoError(w.t, <-done)
+		})
+	}
+	w.t.Cleanup(stop)
+	return a, stop
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(string(p))
+	return len(p), nil
+}
+
+// job is an elastic job of one GPU per worker that may wait at none.
+func (w *world) job(id string, least, most int) {
+	w.nomad.Register(standin.Job{ID: id, Max: most, GPUs: 1, CPU: 100, Priority: 50,
+		Elastic: map[string]any{"kolo": []any{map[string]any{"min": least}}}})
+}
+
+// eventually waits for the counts of jobs.
+func (w *world) eventually(want map[string]int) {
+	w.t.Helper()
+	must.Wait(w.t, wait.InitialSuccess(
+		wait.ErrorFunc(func() error {
+			got, _ := w.nomad.Counts()
+			for id, n := range want {
+				if got[id] != n {
+					return fmt.Errorf("counts are %v, wanted %v", got, want)
+				}
+			}
+			return nil
+		}),
+		wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+}
+
+func TestAgent_SharesTheClusterAndGrowsAgain(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	w.nomad.StopDelay = 30 * time.Millisecond
+	w.start(w.config())
+	w.job("a", 1, 8)
+	w.eventually(map[string]int{"a": 8})
+	w.job("b", 2, 8)
+	w.eventually(map[string]int{"a": 4, "b": 4})
+	w.nomad.Purge("a")
+	w.eventually(map[string]int{"b": 8})
+}
+
+func TestAgent_QueuesWhatDoesNotFit(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, _ := w.start(w.config())
+	w.job("a", 3, 4)
+	w.eventually(map[string]int{"a": 4})
+	w.job("b", 2, 4)
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		for _, j := range a.Status().Jobs {
+			if j.ID == "b" {
+				return j.State == StateWaiting
+			}
+		}
+		return false
+	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	w.nomad.Purge("a")
+	w.eventually(map[string]int{"b": 4})
+}
+
+func TestAgent_LeavesACompletedJobAlone(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	w.start(w.config())
+	w.job("a", 1, 8)
+	w.job("b", 1, 8)
+	w.eventually(map[string]int{"a": 4, "b": 4})
+	_, scalesBefore := w.nomad.Calls()
+	var touched atomic.Bool
+	w.nomad.OnScale = func(job, _ string, _, _ int) {
+		if job == "a" {
+			touched.Store(true)
+		}
+	}
+	must.True(t, w.nomad.Complete("a"))
+	w.eventually(map[string]int{"b": 5}) // the completed worker's slot
+	must.False(t, touched.Load())
+	_, scales := w.nomad.Calls()
+	must.Greater(t, scalesBefore, scales)
+
+	// Registered again, the job is alive again.
+	w.nomad.Purge("b")
+	w.job("a", 1, 6)
+	w.eventually(map[string]int{"a": 6})
+}
+
+func TestAgent_AWishByHandWins(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Planner.HandHold = 700 * time.Millisecond
+	w.start(c)
+	w.job("a", 1, 8)
+	w.eventually(map[string]int{"a": 8})
+	must.NoError(t, w.nomad.Scale("a", 3))
+	start := time.Now()
+	w.eventually(map[string]int{"a": 8})
+	must.GreaterEq(t, c.Planner.HandHold, time.Since(start))
+}
+
+func TestAgent_ARegistrationIsRepaired(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	w.start(w.config())
+	w.job("a", 1, 8)
+	w.eventually(map[string]int{"a": 8})
+	w.job("a", 1, 8) // count 0 again, as in its file
+	w.eventually(map[string]int{"a": 8})
+}
+
+func TestAgent_MakesRoomForOthers(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	w.start(w.config())
+	w.job("a", 2, 8)
+	w.eventually(map[string]int{"a": 8})
+	w.nomad.Register(standin.Job{ID: "inference", Count: 3, Max: 3, GPUs: 1, CPU: 100, Priority: 50})
+	w.eventually(map[string]int{"a": 5})
+	w.nomad.Register(standin.Job{ID: "low", Count: 3, Max: 3, GPUs: 1, CPU: 100, Priority: 10})
+	time.Sleep(300 * time.Millisecond) // nothing is to happen
+	w.eventually(map[string]int{"a": 5})
+}
+
+func TestAgent_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, _ := w.start(w.config())
+	w.nomad.Register(standin.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50,
+		Elastic: map[string]any{"kolo": []any{map[string]any{"mim": 2}}}})
+	w.job("good", 1, 4)
+	w.eventually(map[string]int{"good": 4, "bad": 0})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		h, err := a.History(t.Context(), planner.JobKey{Namespace: "default", ID: "bad"})
+		return err == nil && len(h) == 1 && h[0].Error
+	}), wait.Timeout(10*time.Second), wait.Gap(10*time.Millisecond)))
+	must.StrContains(t, a.Status().Aside[0].Problems[0], "did you mean min?")
+}
+
+func TestAgent_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	a, stop := w.start(w.config())
+	w.job("a", 1, 8)
+	w.eventually(map[string]int{"a": 8})
+	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "a"}))
+	must.NoError(t, a.SetPolicy(t.Context(), "", "default", "fifo"))
+	must.Error(t, a.SetPolicy(t.Context(), "", "default", "no-such-policy"))
+	stop()
+
+	b, _ := w.start(w.config())
+	w.job("b", 1, 8)
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		s := b.Status()
+		return s.Leading && len(s.Jobs) == 2 && s.Jobs[0].State == StateHeld && s.Pools[0].Policy == "fifo"
+	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	w.eventually(map[string]int{"a": 8, "b": 0})
+	must.NoError(t, b.SetPolicy(t.Context(), "", "default", ""))
+	must.NoError(t, b.Resume(t.Context(), "", planner.JobKey{}))
+	w.eventually(map[string]int{"a": 4, "b": 4})
+}
+
+// watchful fails the test when the live workers and those that Nomad was
+// asked for ever need more than the capacity.
+func (w *world) watchful(capacity int) {
+	w.nomad.OnScale = watch(w.t, w.nomad, capacity)
+}
+
+func watch(t *testing.T, _ *standin.Cluster, capacity int) func(string, string, int, int) {
+	counts := map[string]int{} // under the cluster's lock
+	return func(job, _ string, _, to int) {
+		counts[job] = to
+		sum := 0
+		for _, n := range counts {
+			sum += n
+		}
+		if sum > capacity {
+			t.Errorf("counts %v exceed %d slots", counts, capacity)
+		}
+	}
+}
+
+// TestAgent_TwoAgentsAndAFailingNomad is the storm: two agents of which the
+// leader keeps dying, faults of every kind, jobs that come and go.
+func TestAgent_TwoAgentsAndAFailingNomad(t *testing.T) {
+	w := newWorld(t, 4, 4)
+	w.nomad.StopDelay = 20 * time.Millisecond
+	w.watchful(16)
+	var calls atomic.Int64
+	codes := []int{500, 429, 503, 404}
+	faults := func(_, path string) int {
+		n := calls.Add(1)
+		switch {
+		case n%7 == 0 && path != "/v1/event/stream":
+			return codes[n/7%3]
+		case n%11 == 0:
+			time.Sleep(30 * time.Millisecond) // slow
+		}
+		return 0
+	}
+	w.nomad.Fault = faults
+	for i := range 4 {
+		_, stopA := w.start(w.config())
+		_, stopB := w.start(w.config())
+		w.job(fmt.Sprint("j", i), 1, 16)
+		time.Sleep(time.Duration(200+50*i) * time.Millisecond)
+		stopA() // whichever of the two leads
+		time.Sleep(100 * time.Millisecond)
+		w.nomad.ExpireLock("kolo/leader")
+		stopB()
+	}
+	w.start(w.config())
+	w.eventually(map[string]int{"j0": 4, "j1": 4, "j2": 4, "j3": 4})
+}
+
+func TestAgent_NomadAway(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	var away atomic.Bool
+	w.nomad.Fault = func(_, _ string) int {
+		if away.Load() {
+			return 500
+		}
+		return 0
+	}
+	a, _ := w.start(w.config())
+	w.job("a", 1, 8)
+	w.eventually(map[string]int{"a": 8})
+	away.Store(true)
+	w.server.CloseClientConnections()
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !a.Status().Leading }), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	w.job("b", 2, 8)
+	away.Store(false)
+	w.eventually(map[string]int{"a": 4, "b": 4})
+}

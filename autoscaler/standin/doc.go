@@ -1,0 +1,17 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package standin is a stand-in for Nomad's HTTP API, for tests and
+// measurements of the autoscaler in one process: thousands of nodes, no
+// containers, and faults on demand.
+//
+// It answers as Nomad 1.11 was seen to: lists with blocking queries and
+// X-Nomad-Index, an event stream, scaling with its conflicts (status 500 and
+// "Enforcing job modify index"), a new job version for each scale, completed
+// batch workers run again after a scale, variables with locks. Workers are placed first-fit,
+// at once; those stopped end after StopDelay.
+//
+// It is no Nomad: there are no evaluations but blocked ones, no deployments,
+// no access control beyond one token, no plan. What matters against a real
+// one is tested in e2e/autoscaler.
+package standin

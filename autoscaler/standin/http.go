@@ -1,0 +1,228 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package standin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// ServeHTTP implements http.Handler.
+func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	c.calls++
+	fault := c.Fault
+	c.mu.Unlock()
+	if fault != nil {
+		if code := fault(r.Method, r.URL.Path); code != 0 {
+			http.Error(w, "fault on demand", code)
+			return
+		}
+	}
+	path := strings.TrimPrefix(r.URL.Path, "/v1/")
+	parts := strings.Split(path, "/")
+	switch {
+	case path == "nodes", path == "allocations", path == "jobs", path == "evaluations", path == "scaling/policies":
+		c.list(w, r, map[string]string{
+			"nodes": "nodes", "allocations": "allocs", "jobs": "jobs", "evaluations": "evals", "scaling/policies": "policies",
+		}[path])
+	case path == "event/stream":
+		c.stream(w, r)
+	case parts[0] == "job" && len(parts) == 2 && r.Method == http.MethodGet:
+		c.one(w, func() any {
+			if j := c.jobs[parts[1]]; j != nil {
+				return j.wire()
+			}
+			return nil
+		})
+	case parts[0] == "job" && len(parts) == 3 && parts[2] == "allocations":
+		c.one(w, func() any {
+			out := []any{}
+			for _, a := range c.byJob[parts[1]] {
+				out = append(out, a.wire(c))
+			}
+			return out
+		})
+	case parts[0] == "job" && len(parts) == 3 && parts[2] == "scale" && r.Method == http.MethodGet:
+		c.one(w, func() any {
+			j := c.jobs[parts[1]]
+			if j == nil {
+				return nil
+			}
+			return api.JobScaleStatusResponse{JobID: j.ID, Namespace: "default", TaskGroups: map[string]api.TaskGroupScaleStatus{
+				j.Group: {Desired: j.Count, Events: slices.Clone(c.scales[j.ID])},
+			}}
+		})
+	case parts[0] == "job" && len(parts) == 3 && parts[2] == "scale":
+		c.putScale(w, r, parts[1])
+	case parts[0] == "job" && len(parts) == 5 && parts[4] == "tag":
+		_, _ = w.Write([]byte("{}")) // a reader that went away
+	case parts[0] == "node" && len(parts) == 2:
+		c.one(w, func() any {
+			if n := c.nodes[parts[1]]; n != nil {
+				return n.wire()
+			}
+			return nil
+		})
+	case parts[0] == "var", parts[0] == "vars":
+		c.variables(w, r, strings.TrimPrefix(path, "var/"))
+	default:
+		http.Error(w, "no such endpoint in the stand-in: "+r.URL.Path, http.StatusNotFound)
+	}
+}
+
+func (c *Cluster) one(w http.ResponseWriter, get func() any) {
+	c.mu.Lock()
+	v := get()
+	text, err := json.Marshal(v)
+	index := c.index
+	c.mu.Unlock()
+	switch {
+	case v == nil:
+		http.Error(w, "not found", http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	default:
+		w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
+		_, _ = w.Write(text) // a reader that went away
+	}
+}
+
+// list answers a list, and waits for it to change where the query asks so.
+func (c *Cluster) list(w http.ResponseWriter, r *http.Request, name string) {
+	q := r.URL.Query()
+	after, _ := strconv.ParseUint(q.Get("index"), 10, 64)
+	wait, err := time.ParseDuration(q.Get("wait"))
+	if err != nil {
+		wait = 5 * time.Minute
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for expired := false; ; {
+		c.mu.Lock()
+		t, moved := c.tables[name], c.moved
+		if after == 0 || t.index > after || expired {
+			if t.text == nil {
+				t.text = c.encode(name)
+			}
+			text, index := t.text, max(t.index, 1)
+			c.mu.Unlock()
+			w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
+			_, _ = w.Write(text) // a reader that went away
+			return
+		}
+		c.mu.Unlock()
+		select {
+		case <-moved:
+		case <-timer.C:
+			expired = true
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (c *Cluster) encode(name string) []byte {
+	out := []any{}
+	switch name {
+	case "nodes":
+		for _, id := range c.order {
+			out = append(out, c.nodes[id].wire())
+		}
+	case "allocs":
+		for _, a := range c.allocs {
+			out = append(out, a.wire(c))
+		}
+	case "jobs":
+		for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
+			out = append(out, c.jobs[id].stub())
+		}
+	case "evals":
+		for _, e := range c.evals {
+			if j := c.jobs[e.job]; j != nil {
+				out = append(out, e.wire(j))
+			}
+		}
+	case "policies":
+		for _, j := range c.jobs {
+			if j.Elastic != nil {
+				out = append(out, map[string]any{"ID": j.ID, "Enabled": !j.Stop, "Type": "horizontal",
+					"Target": map[string]string{"Namespace": "default", "Job": j.ID, "Group": j.Group}})
+			}
+		}
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		panic(err) // a mistake in this package
+	}
+	return text
+}
+
+func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request, id string) {
+	var req api.ScalingRequest
+	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	c.mu.Lock()
+	j, err := c.scale(id, &req)
+	c.mu.Unlock()
+	var stale conflict
+	switch {
+	case errors.As(err, &stale):
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	case err != nil && err.Error() == "job not found":
+		http.Error(w, err.Error(), http.StatusNotFound)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	default:
+		fmt.Fprintf(w, `{"EvalID":"e","JobModifyIndex":%d}`, j.change)
+	}
+}
+
+// stream sends events as they happen, from now on.
+func (c *Cluster) stream(w http.ResponseWriter, r *http.Request) {
+	sub := make(chan []byte, 4096)
+	c.mu.Lock()
+	c.subs[sub] = struct{}{}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.subs, sub)
+	}()
+	rc := http.NewResponseController(w)
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	send := func(text []byte) bool {
+		_, err := w.Write(text)
+		return err == nil && rc.Flush() == nil
+	}
+	if !send([]byte("{}\n")) {
+		return
+	}
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+			if !send([]byte("{}\n")) {
+				return
+			}
+		case text := <-sub:
+			if !send(text) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,209 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package standin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// conflict is Nomad's answer to a stale index.
+type conflict struct{ want, have uint64 }
+
+func (e conflict) Error() string {
+	return fmt.Sprintf("Enforcing job modify index %d: job exists with conflicting job modify index: %d", e.want, e.have)
+}
+
+type refused string
+
+func (e refused) Error() string { return string(e) }
+
+// scale does what Job.Scale does. The caller holds c.mu.
+func (c *Cluster) scale(id string, r *api.ScalingRequest) (*Job, error) {
+	j := c.jobs[id]
+	if j == nil {
+		return nil, refused("job not found")
+	}
+	event := api.ScalingEvent{
+		Count: r.Count, PreviousCount: int64(j.Count), Error: r.Error, Message: r.Message, Meta: r.Meta, Time: uint64(time.Now().UnixNano()),
+	}
+	if r.Count == nil {
+		c.scales[id] = append([]api.ScalingEvent{event}, c.scales[id]...)
+		return j, nil
+	}
+	n := int(*r.Count)
+	switch {
+	case n > j.Max:
+		return nil, refused(fmt.Sprintf("group count was greater than scaling policy maximum: %d > %d", n, j.Max))
+	case n < j.Min:
+		return nil, refused(fmt.Sprintf("group count was less than scaling policy minimum: %d < %d", n, j.Min))
+	case r.JobModifyIndex != 0 && r.JobModifyIndex != j.change:
+		return nil, conflict{r.JobModifyIndex, j.change}
+	}
+	if c.OnScale != nil {
+		c.OnScale(id, j.Group, j.Count, n)
+	}
+	c.scales[id] = append([]api.ScalingEvent{event}, c.scales[id]...)
+	c.scales[id] = c.scales[id][:min(20, len(c.scales[id]))]
+	// A copy, since encodings of the old one may be under way.
+	k := *j
+	k.Count = n
+	k.version++
+	k.change = c.bump("jobs")
+	k.index, k.submitted = k.change, time.Now().UnixNano()
+	c.jobs[id] = &k
+	c.writes++
+	c.emit("Job", "JobRegistered", id, map[string]any{"Job": k.wire()})
+	c.scheduleJob(&k)
+	c.unblock()
+	return &k, nil
+}
+
+// schedule places and stops workers of all jobs. The caller holds c.mu.
+func (c *Cluster) schedule() {
+	for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
+		c.scheduleJob(c.jobs[id])
+	}
+}
+
+// unblock tries again to place what found no room.
+func (c *Cluster) unblock() {
+	for _, id := range slices.Sorted(maps.Keys(c.evals)) {
+		if j := c.jobs[c.evals[id].job]; j != nil {
+			c.scheduleJob(j)
+		} else {
+			delete(c.evals, id)
+		}
+	}
+}
+
+func (c *Cluster) scheduleJob(j *Job) {
+	want := j.Count
+	if j.Stop {
+		want = 0
+	}
+	names := map[int]bool{}
+	var running []*Alloc
+	for _, a := range c.byJob[j.ID] {
+		switch {
+		case a.live() && a.Desired == api.AllocDesiredStatusRun:
+			node := c.nodes[a.Node]
+			if node.Drain {
+				c.stop(a)
+				continue
+			}
+			running = append(running, a)
+			names[a.N] = true
+		case a.Client == api.AllocClientStatusComplete && a.Desired == api.AllocDesiredStatusRun && a.version == j.version:
+			names[a.N] = true // done, unless the job has changed since
+		}
+	}
+	slices.SortFunc(running, func(a, b *Alloc) int { return a.N - b.N })
+	for len(running) > want {
+		c.stop(running[len(running)-1])
+		running = running[:len(running)-1]
+	}
+	for _, a := range running {
+		a.version = j.version // updated in place
+	}
+	missing := 0
+	for n := range want {
+		if !names[n] && !c.place(j, n) {
+			missing++
+		}
+	}
+	c.block(j, missing)
+}
+
+// place puts a worker on the first node with room.
+func (c *Cluster) place(j *Job, n int) bool {
+	for at := c.full; at < len(c.order); at++ {
+		id := c.order[at]
+		node := c.nodes[id]
+		if at == c.full && node.GPUs == node.used && node.GPUs > 0 {
+			c.full++
+		}
+		if node.State != api.NodeStatusReady || !node.Eligible || node.Drain || node.GPUs-node.used < j.GPUs || node.CPU-node.usedCPU < j.CPU {
+			continue
+		}
+		i := c.bump("allocs")
+		a := &Alloc{
+			ID: fmt.Sprintf("%08x-1111-0000-0000-000000000000", i), Job: j.ID, Group: j.Group, Node: id, N: n,
+			Client: api.AllocClientStatusRunning, Desired: api.AllocDesiredStatusRun, create: i, index: i, version: j.version,
+			at: time.Now().UnixNano(), cpu: j.CPU,
+		}
+		for _, g := range node.ids {
+			if len(a.devices) < j.GPUs && node.taken[g] == "" {
+				node.taken[g] = a.ID
+				a.devices = append(a.devices, g)
+			}
+		}
+		node.used += j.GPUs
+		node.usedCPU += j.CPU
+		c.put(a)
+		c.emit("Allocation", "PlanResult", a.ID, map[string]any{"Allocation": a.wire(c)})
+		return true
+	}
+	return false
+}
+
+// stop asks a worker to end, which it does after StopDelay.
+func (c *Cluster) stop(a *Alloc) {
+	if a.Desired == api.AllocDesiredStatusStop {
+		return
+	}
+	b := *a
+	b.Desired, b.index = api.AllocDesiredStatusStop, c.bump("allocs")
+	c.put(&b)
+	c.emit("Allocation", "PlanResult", b.ID, map[string]any{"Allocation": b.wire(c)})
+	if c.StopDelay == 0 {
+		c.end(&b, api.AllocClientStatusComplete, api.AllocDesiredStatusStop)
+		return
+	}
+	time.AfterFunc(c.StopDelay, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if a := c.allocs[b.ID]; a != nil && a.live() {
+			c.end(a, api.AllocClientStatusComplete, api.AllocDesiredStatusStop)
+			c.unblock()
+		}
+	})
+}
+
+func (c *Cluster) end(a *Alloc, client, desired string) {
+	b := *a
+	b.Client, b.Desired, b.index = client, desired, c.bump("allocs")
+	c.put(&b)
+	n := c.nodes[a.Node]
+	c.full = 0
+	n.used -= len(a.devices)
+	n.usedCPU -= a.cpu
+	for _, g := range a.devices {
+		delete(n.taken, g)
+	}
+	c.emit("Allocation", "AllocationUpdated", b.ID, map[string]any{"Allocation": b.wire(c)})
+}
+
+// block keeps the job's blocked evaluation.
+func (c *Cluster) block(j *Job, missing int) {
+	id := "e-" + j.ID
+	old := c.evals[id]
+	switch {
+	case missing == 0 && old == nil:
+		return
+	case missing == 0:
+		delete(c.evals, id)
+		e := *old
+		e.status, e.index = api.EvalStatusComplete, c.bump("evals")
+		c.emit("Evaluation", "EvaluationUpdated", id, map[string]any{"Evaluation": e.wire(j)})
+	case old == nil || old.queued != missing:
+		e := &eval{id: id, job: j.ID, priority: j.Priority, status: api.EvalStatusBlocked, queued: missing, index: c.bump("evals")}
+		c.evals[id] = e
+		c.emit("Evaluation", "EvaluationUpdated", id, map[string]any{"Evaluation": e.wire(j)})
+	}
+}

@@ -1,0 +1,279 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package standin
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// Cluster is the stand-in's state. Its methods may be called concurrently.
+type Cluster struct {
+	// StopDelay is how long a stopped worker lives on.
+	StopDelay time.Duration
+	// Fault, if set, may answer a request in place of the cluster, by
+	// returning a status other than 0. It may also wait.
+	Fault func(method, path string) int
+	// OnScale, if set, is told of every accepted scale, under the lock.
+	OnScale func(job, group string, from, to int)
+
+	mu     sync.Mutex
+	index  uint64
+	tables map[string]*table
+	moved  chan struct{} // closed and replaced when index moves
+	nodes  map[string]*Node
+	order  []string // of nodes
+	jobs   map[string]*Job
+	allocs map[string]*Alloc
+	byJob  map[string]map[string]*Alloc
+	full   int // nodes before this one in order have no room
+	evals  map[string]*eval
+	vars   map[string]*variable
+	scales map[string][]api.ScalingEvent
+	subs   map[chan []byte]struct{}
+	calls  int
+	writes int
+}
+
+// table is a list with the index it last changed at and its encoding.
+type table struct {
+	index uint64
+	text  []byte // of the whole list at index, nil when to be made
+}
+
+// Node is a machine with one device group.
+type Node struct {
+	ID, Name, Pool string
+	GPUs, CPU      int
+	State          string // ready, down
+	Eligible       bool
+	Drain          bool
+	index          uint64
+	used, usedCPU  int
+	ids            []string // of its devices
+	taken          map[string]string
+}
+
+// Job is a batch job of one elastic group, or of one that is not.
+type Job struct {
+	ID       string
+	Group    string
+	Count    int
+	Min, Max int
+	GPUs     int // of one worker
+	CPU      int
+	Priority int
+	Elastic  map[string]any // content of policy { }, nil for none
+	Stop     bool
+
+	create, change, index, version uint64
+	submitted                      int64
+}
+
+// Alloc is one worker.
+type Alloc struct {
+	ID, Job, Group, Node string
+	N                    int // index in its name
+	Client, Desired      string
+	devices              []string
+	cpu                  int
+	create, index        uint64
+	version              uint64
+	at                   int64
+}
+
+type eval struct {
+	id, job  string
+	priority int
+	status   string
+	queued   int
+	index    uint64
+}
+
+// New is an empty cluster.
+func New() *Cluster {
+	return &Cluster{
+		index: 10, moved: make(chan struct{}),
+		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}},
+		nodes:  map[string]*Node{}, jobs: map[string]*Job{}, allocs: map[string]*Alloc{}, byJob: map[string]map[string]*Alloc{}, evals: map[string]*eval{},
+		vars: map[string]*variable{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
+	}
+}
+
+// bump moves the index of some tables. The caller holds c.mu.
+func (c *Cluster) bump(tables ...string) uint64 {
+	c.index++
+	for _, t := range tables {
+		c.tables[t].index, c.tables[t].text = c.index, nil
+	}
+	close(c.moved)
+	c.moved = make(chan struct{})
+	return c.index
+}
+
+func (c *Cluster) emit(topic, kind, key string, payload map[string]any) {
+	if len(c.subs) == 0 {
+		return
+	}
+	text, err := json.Marshal(map[string]any{"Index": c.index, "Events": []any{map[string]any{
+		"Topic": topic, "Type": kind, "Key": key, "Index": c.index, "Payload": payload,
+	}}})
+	if err != nil {
+		panic(err) // a mistake in this package
+	}
+	text = append(text, '\n')
+	for s := range c.subs {
+		select {
+		case s <- text:
+		default: // a slow reader misses events, as with Nomad
+		}
+	}
+}
+
+// AddNodes adds ready nodes of so many GPUs to the default pool.
+func (c *Cluster) AddNodes(n, gpus int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for range n {
+		i := len(c.order)
+		node := &Node{
+			ID: fmt.Sprintf("%08x-0000-0000-0000-000000000000", i), Name: fmt.Sprintf("n%d", i), Pool: "default",
+			GPUs: gpus, CPU: 64000, State: api.NodeStatusReady, Eligible: true, taken: map[string]string{},
+		}
+		for g := range gpus {
+			node.ids = append(node.ids, fmt.Sprintf("GPU-%d-%d", i, g))
+		}
+		c.nodes[node.ID] = node
+		c.order = append(c.order, node.ID)
+		node.index = c.bump("nodes")
+		c.emit("Node", "NodeRegistration", node.ID, map[string]any{"Node": node.wire()})
+	}
+	c.schedule()
+}
+
+// ChangeNode edits a node by its number.
+func (c *Cluster) ChangeNode(i int, edit func(*Node)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.nodes[c.order[i]]
+	edit(n)
+	c.full = 0
+	n.index = c.bump("nodes")
+	c.emit("Node", "NodeEvent", n.ID, map[string]any{"Node": n.wire()})
+	if n.State == api.NodeStatusDown {
+		for _, a := range c.allocs {
+			if a.Node == n.ID && a.live() {
+				c.end(a, api.AllocClientStatusLost, api.AllocDesiredStatusStop)
+			}
+		}
+	}
+	c.schedule()
+}
+
+// Register adds or replaces a job, as `nomad job run` does.
+func (c *Cluster) Register(j Job) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.bump("jobs", "policies")
+	j.create, j.change, j.index, j.submitted = i, i, i, time.Now().UnixNano()
+	if old := c.jobs[j.ID]; old != nil {
+		j.create, j.version = old.create, old.version+1
+	}
+	if j.Group == "" {
+		j.Group = "workers"
+	}
+	c.jobs[j.ID] = &j
+	c.emit("Job", "JobRegistered", j.ID, map[string]any{"Job": j.wire()})
+	c.scheduleJob(&j)
+}
+
+// Purge removes a job and stops its workers.
+func (c *Cluster) Purge(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := c.jobs[id]
+	if j == nil {
+		return
+	}
+	delete(c.jobs, id)
+	c.bump("jobs", "policies")
+	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": j.wire()})
+	for _, a := range c.workers(id) {
+		c.stop(a)
+	}
+	c.unblock()
+}
+
+// Complete lets a worker of a job end well; it returns false without one.
+func (c *Cluster) Complete(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.workers(id) {
+		if a.Desired == api.AllocDesiredStatusRun {
+			c.end(a, api.AllocClientStatusComplete, api.AllocDesiredStatusRun)
+			return true
+		}
+	}
+	return false
+}
+
+// Scale sets a count as `nomad job scale` does.
+func (c *Cluster) Scale(id string, count int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := c.scale(id, &api.ScalingRequest{Count: new(int64(count))})
+	return err
+}
+
+// Counts are the counts and the live workers of all jobs.
+func (c *Cluster) Counts() (counts, live map[string]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts, live = map[string]int{}, map[string]int{}
+	for id, j := range c.jobs {
+		counts[id] = j.Count
+	}
+	for _, a := range c.allocs {
+		if a.live() {
+			live[a.Job]++
+		}
+	}
+	return counts, live
+}
+
+// Calls is the number of requests, and of accepted scales, so far.
+func (c *Cluster) Calls() (calls, scales int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls, c.writes
+}
+
+func (a *Alloc) live() bool {
+	return a.Client == api.AllocClientStatusRunning || a.Client == api.AllocClientStatusPending
+}
+
+func (c *Cluster) put(a *Alloc) {
+	c.allocs[a.ID] = a
+	if c.byJob[a.Job] == nil {
+		c.byJob[a.Job] = map[string]*Alloc{}
+	}
+	c.byJob[a.Job][a.ID] = a
+}
+
+// workers are a job's live workers by index. The caller holds c.mu.
+func (c *Cluster) workers(id string) []*Alloc {
+	var out []*Alloc
+	for _, a := range c.byJob[id] {
+		if a.live() {
+			out = append(out, a)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Alloc) int { return a.N - b.N })
+	return out
+}

@@ -1,0 +1,112 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package standin
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// variable is a Nomad variable with its lock.
+type variable struct {
+	items api.VariableItems
+	lock  string // id of the lock, "" is free
+	until time.Time
+	ttl   time.Duration
+	delay time.Duration
+}
+
+// held says whether the lock binds others: Nomad waits twice the TTL, and
+// then the lock delay.
+func (v *variable) held(now time.Time) bool {
+	return v.lock != "" && now.Before(v.until.Add(v.ttl+v.delay))
+}
+
+func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.URL.Path == "/v1/vars" {
+		out := []any{}
+		for p := range c.vars {
+			if strings.HasPrefix(p, r.URL.Query().Get("prefix")) {
+				out = append(out, map[string]any{"Namespace": "default", "Path": p})
+			}
+		}
+		c.json(w, out)
+		return
+	}
+	v := c.vars[path]
+	switch r.Method {
+	case http.MethodGet:
+		if v == nil {
+			http.Error(w, "variable not found", http.StatusNotFound)
+			return
+		}
+		c.json(w, v.wire(path))
+		return
+	case http.MethodDelete:
+		delete(c.vars, path)
+		return
+	}
+	var in api.Variable
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	if v == nil {
+		v = &variable{}
+		c.vars[path] = v
+	}
+	q, now := r.URL.Query(), time.Now()
+	switch {
+	case q.Has("lock-acquire"):
+		if v.held(now) {
+			http.Error(w, "lock is held", http.StatusConflict)
+			return
+		}
+		v.ttl, _ = time.ParseDuration(in.Lock.TTL)
+		v.delay, _ = time.ParseDuration(in.Lock.LockDelay)
+		v.lock, v.until, v.items = fmt.Sprint("lock-", now.UnixNano()), now.Add(v.ttl), in.Items
+	case q.Has("lock-renew"), q.Has("lock-release"):
+		if v.lock == "" || v.lock != in.Lock.ID || !v.held(now) {
+			http.Error(w, "conflict", http.StatusConflict)
+			return
+		}
+		v.until = now.Add(v.ttl)
+		if q.Has("lock-release") {
+			v.lock = ""
+		}
+	default:
+		v.items = in.Items
+	}
+	c.json(w, v.wire(path))
+}
+
+func (v *variable) wire(path string) map[string]any {
+	out := map[string]any{"Namespace": "default", "Path": path, "Items": v.items, "ModifyIndex": 1}
+	if v.lock != "" {
+		out["Lock"] = map[string]any{"ID": v.lock, "TTL": v.ttl.String(), "LockDelay": v.delay.String()}
+	}
+	return out
+}
+
+func (c *Cluster) json(w http.ResponseWriter, v any) {
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		panic(err) // a mistake in this package
+	}
+}
+
+// ExpireLock lets the leader's lock go, as if its holder had been silent.
+func (c *Cluster) ExpireLock(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v := c.vars[path]; v != nil {
+		v.lock = ""
+	}
+}

@@ -1,0 +1,80 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package standin
+
+import (
+	"fmt"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+func (n *Node) wire() map[string]any {
+	devices := []any{}
+	if len(n.ids) > 0 {
+		instances := []any{}
+		for _, id := range n.ids {
+			instances = append(instances, map[string]any{"ID": id, "Healthy": true})
+		}
+		devices = append(devices, map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": "stand-in", "Instances": instances})
+	}
+	eligibility := api.NodeSchedulingIneligible
+	if n.Eligible && !n.Drain {
+		eligibility = api.NodeSchedulingEligible
+	}
+	return map[string]any{
+		"ID": n.ID, "Name": n.Name, "Datacenter": "dc1", "NodePool": n.Pool, "Status": n.State, "Drain": n.Drain,
+		"SchedulingEligibility": eligibility, "ModifyIndex": n.index,
+		"Drivers":           map[string]any{"raw_exec": map[string]any{"Detected": true, "Healthy": true}},
+		"NodeResources":     map[string]any{"Cpu": map[string]any{"CpuShares": n.CPU}, "Memory": map[string]any{"MemoryMB": 1 << 20}, "Devices": devices},
+		"ReservedResources": map[string]any{},
+	}
+}
+
+func (a *Alloc) wire(c *Cluster) map[string]any {
+	task := map[string]any{"Cpu": map[string]any{"CpuShares": a.cpu}, "Memory": map[string]any{"MemoryMB": 64}}
+	if len(a.devices) > 0 {
+		task["Devices"] = []any{map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": "stand-in", "DeviceIDs": a.devices}}
+	}
+	return map[string]any{
+		"ID": a.ID, "Namespace": "default", "JobID": a.Job, "TaskGroup": a.Group, "NodeID": a.Node,
+		"Name": fmt.Sprintf("%s.%s[%d]", a.Job, a.Group, a.N), "DesiredStatus": a.Desired, "ClientStatus": a.Client,
+		"AllocatedResources": map[string]any{"Tasks": map[string]any{"t": task}},
+		"CreateIndex":        a.create, "ModifyIndex": a.index, "CreateTime": a.at,
+	}
+}
+
+// wire is the job as GET /v1/job/:id answers it.
+func (j *Job) wire() map[string]any {
+	resources := map[string]any{"CPU": j.CPU, "MemoryMB": 64}
+	if j.GPUs > 0 {
+		resources["Devices"] = []any{map[string]any{"Name": "nvidia/gpu", "Count": j.GPUs}}
+	}
+	group := map[string]any{
+		"Name": j.Group, "Count": j.Count,
+		"Tasks": []any{map[string]any{"Name": "t", "Driver": "raw_exec", "Resources": resources}},
+	}
+	if j.Elastic != nil {
+		group["Scaling"] = map[string]any{"Min": j.Min, "Max": j.Max, "Enabled": !j.Stop, "Type": "horizontal", "Policy": j.Elastic}
+	}
+	return map[string]any{
+		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "NodePool": "default",
+		"Datacenters": []string{"*"}, "TaskGroups": []any{group}, "Stop": j.Stop, "Status": "running", "Version": j.version,
+		"SubmitTime": j.submitted, "CreateIndex": j.create, "ModifyIndex": j.index, "JobModifyIndex": j.change,
+	}
+}
+
+// stub is the job as GET /v1/jobs lists it.
+func (j *Job) stub() map[string]any {
+	return map[string]any{
+		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "Stop": j.Stop, "Status": "running",
+		"SubmitTime": j.submitted, "CreateIndex": j.create, "ModifyIndex": j.index, "JobModifyIndex": j.change,
+	}
+}
+
+func (e *eval) wire(j *Job) map[string]any {
+	return map[string]any{
+		"ID": e.id, "Namespace": "default", "JobID": e.job, "Status": e.status, "Priority": e.priority,
+		"QueuedAllocations": map[string]int{j.Group: e.queued}, "ModifyIndex": e.index,
+	}
+}
