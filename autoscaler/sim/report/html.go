@@ -32,7 +32,8 @@ type page struct {
 	Jobs     []figure
 	Sizes    []string
 	Cut      int // jobs of the allocation plots, when not all
-	Tables   []table
+	Table    table
+	More     []table // those of other loads and costs
 	Glossary []entry
 }
 
@@ -131,8 +132,9 @@ func build(c *sim.Comparison, style, script []byte) *page {
 		}
 	}
 	p.Sweeps = sweeps(c, jct)
-	for _, g := range all {
-		p.Tables = append(p.Tables, metricTable(c, g))
+	p.Table = metricTable(c, first)
+	for _, g := range all[1:] {
+		p.More = append(p.More, metricTable(c, g))
 	}
 	return p
 }
@@ -158,6 +160,10 @@ func sweeps(c *sim.Comparison, m sim.Metric) []figure {
 				byCost[i].y, byCost[i].err = append(byCost[i].y, e.Mean), append(byCost[i].err, e.CI)
 			}
 		}
+	}
+	for i := range byLoad {
+		byLoad[i].ascend()
+		byCost[i].ascend()
 	}
 	var out []figure
 	if len(byLoad[0].x) > 1 {

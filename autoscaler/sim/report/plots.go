@@ -4,6 +4,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
@@ -21,13 +22,25 @@ type series struct {
 	err    []float64 // half-widths of confidence intervals, nil is none
 }
 
+// ascend orders the points by x.
+func (s *series) ascend() {
+	order := make([]int, len(s.x))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.x[a], s.x[b]) })
+	x, y, err := slices.Clone(s.x), slices.Clone(s.y), slices.Clone(s.err)
+	for i, k := range order {
+		s.x[i], s.y[i], s.err[i] = x[k], y[k], err[k]
+	}
+}
+
 const (
 	plotWidth  = 640.0
 	plotHeight = 300.0
 )
 
-// frame draws axes and grid lines, and returns nothing: the scales say where
-// things are.
+// frame draws axes and grid lines.
 func frame(c *canvas, x, y scale, xTicks, yTicks []float64, xLabel, yLabel func(float64) string, xTitle string) {
 	for _, v := range yTicks {
 		c.line(x.a, y.at(v), x.b, y.at(v), "grid")
@@ -57,15 +70,7 @@ func barPlot(cells []sim.Cell, m sim.Metric) string {
 		most = math.Max(most, bars[i].e.Mean+bars[i].e.CI)
 		longest = max(longest, len(bars[i].label))
 	}
-	slices.SortStableFunc(bars, func(a, b bar) int {
-		if a.e.Mean < b.e.Mean {
-			return -1
-		}
-		if a.e.Mean > b.e.Mean {
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(bars, func(a, b bar) int { return cmp.Compare(a.e.Mean, b.e.Mean) })
 	const row = 24.0
 	left := math.Min(260, float64(longest)*7+14)
 	c := newCanvas(plotWidth, float64(len(bars))*row+8, m.Title+" by policy")
