@@ -16,8 +16,9 @@ import (
 //
 //   - the weight falls with the service a job received (or, where declared,
 //     with its remaining work), because a job that ran long will probably run
-//     long still, and rises with the time a job spent waiting, so that nobody
-//     starves;
+//     long still; up to a ceiling, for among long jobs the longest is as
+//     likely to end as any other. It rises with the time a job spent waiting,
+//     so that nobody starves;
 //   - the power below one makes a first GPU worth more than a tenth one, more
 //     than the curve alone says: more jobs run at once, at sizes where they
 //     are efficient;
@@ -38,6 +39,7 @@ type koloOptions struct {
 	Fairness float64 `hcl:"fairness,optional" doc:"how much a job's further speed-up loses worth: 0 maximises the sum of speed-ups, towards 1 every job gets some"`
 	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
 	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service below which jobs of unknown length count as equally short"`
+	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service towards which all longer ones count alike"`
 	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself"`
 	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest one measured"`
 	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as fresh, and its weight has doubled; 0 looks at no waiting"`
@@ -52,6 +54,8 @@ func (o koloOptions) check() (string, string) {
 		return "age", "must be between 0 and 4"
 	case !(o.Prior > 0):
 		return "prior", "must be positive"
+	case !(o.Ceiling > 0):
+		return "ceiling", "must be positive"
 	case !(o.Horizon > 0):
 		return "horizon", "must be positive"
 	case !(o.Explore > 1):
@@ -69,7 +73,7 @@ var koloEntry = define(Info{
 	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
 	Source: "Kolo; see docs/policy-research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
 	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
-}, koloOptions{Fairness: 0.25, Age: 0.55, Prior: 8000, Horizon: 350, Explore: 2, Patience: 4, Period: 600},
+}, koloOptions{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, Horizon: 350, Explore: 2, Patience: 4, Period: 600},
 	func(o koloOptions) Policy { return &kolo{o} })
 
 // koloState is when the last full plan was made.
@@ -210,7 +214,8 @@ func (k *kolo) weight(s *Snapshot, c *candidate) float64 {
 	}
 	left, known := c.left()
 	if !known {
-		left = max(c.Attained, 0)*max(0, 1-starved) + k.Prior
+		served := max(c.Attained, 0) * max(0, 1-starved)
+		left = served/(1+served/k.Ceiling) + k.Prior
 	}
 	return weight * (1 + starved) * math.Pow(left, -k.Age)
 }
