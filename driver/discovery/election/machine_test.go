@@ -5,6 +5,7 @@ package election
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,7 +56,7 @@ func (s *sim) form(id string, d time.Duration, hosts ...string) bool {
 	s.do(a, a.m.Form(s.now, a.m.Rings().Latest().Generation+1, hosts))
 	s.run(d)
 	s.do(a, a.m.CancelForm(s.now))
-	return len(s.formed) > n
+	return slices.ContainsFunc(s.formed[n:], func(f formed) bool { return f.ring.Leader.AllocID == id })
 }
 
 func TestMachine_incumbentStays(t *testing.T) {
@@ -167,6 +168,15 @@ func TestMachine_whoMayForm(t *testing.T) {
 			form:   map[string]string{"b": "a"},
 			formed: map[string]bool{"b": true},
 		},
+		"one that Nomad has dropped forms nothing": {
+			hosts:   []string{"a"},
+			happens: func(s *sim) { s.deregister("a") },
+			wait:    5 * time.Second,
+			leader:  map[string]string{"a": "a"},
+			form:    map[string]string{"a": "a"},
+			formed:  map[string]bool{"a": false},
+			reason:  map[string]string{"a": "does not name this allocation"},
+		},
 		"without the registry nothing is formed": {
 			hosts:   []string{"a", "b"},
 			happens: func(s *sim) { s.away["a"], s.away["b"] = true, true },
@@ -200,6 +210,31 @@ func TestMachine_whoMayForm(t *testing.T) {
 			must.Eq(t, "", s.bad)
 		})
 	}
+}
+
+// TestMachine_droppedMajority: Nomad drops two of three hosts, which for a moment
+// do not know it. They may form one more ring then, and the third only later.
+func TestMachine_droppedMajority(t *testing.T) {
+	s := started(t, "a", "b", "c")
+	s.isolate(false, "c")
+	s.run(5 * time.Second)
+	a, c := s.agents["a"], s.agents["c"]
+	for read := a.m.at; a.m.at == read; {
+		s.run(ms)
+	}
+	s.away["a"], s.away["b"] = true, true // this was their last view
+	s.deregister("a")
+	s.deregister("b")
+	s.run(1200 * ms)
+	must.Eq(t, "c", s.leader("c"), must.Sprint(s.history()))
+	s.do(c, c.m.Form(s.now, 2, []string{"c"})) // waits
+	must.True(t, s.form("a", 300*ms, "a", "b"), must.Sprint(s.history()))
+	s.run(time.Second)
+	must.False(t, s.form("a", time.Second, "b", "a"), must.Sprint(s.history()))
+	s.run(3 * time.Second)
+	must.Len(t, 3, s.formed, must.Sprint(s.history()))
+	must.Eq(t, "c", s.formed[2].ring.Leader.AllocID)
+	must.Eq(t, "", s.bad)
 }
 
 func TestMachine_firstRingWaits(t *testing.T) {
