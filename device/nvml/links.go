@@ -40,7 +40,11 @@ func (g *realGPU) links(f *Facts) {
 			f.NVLinkVersion = nvlinkVersions[opt(g, "nvmlDeviceGetNvLinkVersion",
 				func() (uint32, nvml.Return) { return g.d.GetNvLinkVersion(i) }, 0)]
 		}
-		f.Ports = append(f.Ports, topology.Port{Switch: g.endsAtSwitch(i), Remote: g.remote(i), MBps: g.rate(i, f.Ports)})
+		port := topology.Port{Switch: g.endsAtSwitch(i), MBps: g.rate(i, f.Ports)}
+		if !port.Switch {
+			port.Remote = g.remote(i)
+		}
+		f.Ports = append(f.Ports, port)
 	}
 }
 

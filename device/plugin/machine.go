@@ -60,6 +60,8 @@ type machine struct {
 	listed int
 	// unread are errors of GPUs of which not even the UUID could be read.
 	unread []error
+	// all are the units, once they were listed.
+	all []unit
 }
 
 // errUnlisted is why a GPU is missing that NVML says nothing about.
@@ -162,17 +164,19 @@ func (m *machine) incomplete() bool {
 
 // units lists what can be given to tasks, in the order of the PCI addresses.
 func (m *machine) units() []unit {
-	var us []unit
+	if m.all != nil {
+		return m.all
+	}
 	for _, c := range m.cards {
 		if !c.facts.MIG {
-			us = append(us, unit{card: c})
+			m.all = append(m.all, unit{card: c})
 			continue
 		}
 		for i := range c.facts.Instances {
-			us = append(us, unit{card: c, instance: &c.facts.Instances[i]})
+			m.all = append(m.all, unit{card: c, instance: &c.facts.Instances[i]})
 		}
 	}
-	return us
+	return m.all
 }
 
 // matrix joins the units. MIG instances have no NVLink; those of one GPU are as

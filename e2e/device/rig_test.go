@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-//go:build e2e
+//go:build e2e || gpu
 
 package device
 

@@ -771,7 +771,7 @@ ret_t nvmlEventSetWait_v2(event_set_t s, struct event_data *v, unsigned int time
 	ret_t ret = enter(NULL, NULL);
 
 	memset(v, 0, sizeof *v);
-	for (unsigned int waited = 0; ret == OK; waited += 20) {
+	for (unsigned int waited = 0; ret == OK; waited += 100) {
 		pthread_mutex_lock(&lock);
 		refresh();
 		ret = machine.init;
@@ -793,7 +793,7 @@ ret_t nvmlEventSetWait_v2(event_set_t s, struct event_data *v, unsigned int time
 		pthread_mutex_unlock(&lock);
 		if (ret == OK && waited >= timeout)
 			return TIMEOUT;
-		usleep(20000);
+		usleep(timeout - waited < 100 ? (timeout - waited) * 1000 : 100000);
 	}
 	return ret;
 }

@@ -1,0 +1,13 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+.PHONY: e2e-device
+e2e-device: nomad ## Run the GPU device plugin in a real Nomad, on a stand-in NVML (needs cc, no GPU)
+	@$(call say,device plugin end-to-end tests matching '$(RUN)')
+	@go test -tags e2e -count 1 -timeout 10m -v -run '$(RUN)' ./e2e/device
+
+.PHONY: gpu
+gpu: ## On a machine with an NVIDIA GPU: compare the device plugin with nvidia-smi, field by field
+	@command -v nvidia-smi >/dev/null || { echo "make gpu: there is no nvidia-smi; this needs a machine with an NVIDIA GPU" >&2; exit 1; }
+	@$(call say,device plugin on the real NVML)
+	@go test -tags gpu -count 1 -timeout 10m -v -run TestGPU ./e2e/device
