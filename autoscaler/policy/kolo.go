@@ -38,8 +38,8 @@ type kolo struct{ koloOptions }
 type koloOptions struct {
 	Fairness float64 `hcl:"fairness,optional" doc:"how much a job's further speed-up loses worth: 0 maximises the sum of speed-ups, towards 1 every job gets some"`
 	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
-	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service below which jobs of unknown length count as equally short"`
-	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service towards which all longer ones count alike"`
+	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service (or declared remaining work) below which jobs count as about equally short"`
+	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; four times that for declared remaining work"`
 	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself"`
 	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest one measured"`
 	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as fresh, and its weight has doubled; 0 looks at no waiting"`
@@ -91,6 +91,10 @@ const firstSize = 4
 // leastResizeCost in seconds stands for the work a resize makes even where
 // it costs a job next to nothing.
 const leastResizeCost = 0.5
+
+// declaredCeiling is how much further up declared remaining work tells jobs
+// apart than service received does.
+const declaredCeiling = 4
 
 // worstCut bounds how much of a new size's worth a resize may take.
 const worstCut = 0.9
@@ -212,12 +216,13 @@ func (k *kolo) weight(s *Snapshot, c *candidate) float64 {
 	if k.Patience > 0 {
 		starved = max(0, s.Now-c.Submit-c.RunTime) / (k.Patience * (c.RunTime + waitPrior))
 	}
-	left, known := c.left()
-	if !known {
-		served := max(c.Attained, 0) * max(0, 1-starved)
-		left = served/(1+served/k.Ceiling) + k.Prior
+	length, ceiling := c.Attained*max(0, 1-starved), k.Ceiling
+	if left, known := c.left(); known {
+		length, ceiling = left, k.Ceiling*declaredCeiling
 	}
-	return weight * (1 + starved) * math.Pow(left, -k.Age)
+	length = max(length, 0)
+	length = length/(1+length/ceiling) + k.Prior
+	return weight * (1 + starved) * math.Pow(length, -k.Age)
 }
 
 // cut is the part of its speed that a job keeps after a resize, over the
