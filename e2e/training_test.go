@@ -60,6 +60,9 @@ func startTraining(ctx context.Context, t testing.TB, c *cluster.Cluster, o trai
 		o.spec = "pytorch-cpu"
 	}
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	if o.spec == "pytorch-acl" { // whose policy names the job
+		name = o.spec
+	}
 	tr := &training{t: t, c: c, dir: filepath.Join(c.Dir, "training", name)}
 	must.NoError(t, os.MkdirAll(tr.dir, 0o777))
 
@@ -84,10 +87,7 @@ func startTraining(ctx context.Context, t testing.TB, c *cluster.Cluster, o trai
 	}
 	tr.job, err = c.Parse(string(text), vars)
 	must.NoError(t, err)
-	if o.spec != "pytorch-acl" { // whose policy names the job
-		tr.job.ID, tr.job.Name = &name, &name
-	}
-	tr.id = *tr.job.ID
+	tr.job.ID, tr.job.Name, tr.id = &name, &name, name
 	task := tr.task()
 	for key, value := range o.config {
 		task.Config[key] = value
