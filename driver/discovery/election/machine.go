@@ -110,6 +110,8 @@ type call struct {
 	round *round
 	form  *form
 	check bool
+	// known are the processes of the peer that were known when it was asked.
+	known []Process
 }
 
 // New returns a machine that waits for its first view.
@@ -299,9 +301,25 @@ func (m *Machine) learn(s State) {
 func (m *Machine) send(to Peer, req Request, c call) {
 	m.lastCall++
 	req.State = m.state()
-	c.to, c.kind, c.term = to, req.Kind, req.Term
+	c.to, c.kind, c.term, c.known = to, req.Kind, req.Term, m.processes(to.AllocID)
 	m.calls[m.lastCall] = c
 	m.out = append(m.out, Call{ID: m.lastCall, To: to, Request: req})
+}
+
+// processes are those of the allocation that this agent knows of.
+func (m *Machine) processes(allocID string) []Process {
+	var out []Process
+	if c, ok := m.met[allocID]; ok {
+		out = append(out, Process{allocID, c.process})
+	}
+	for _, r := range m.rings.without(Ring{}) {
+		for _, h := range r.Hosts {
+			if h.AllocID == allocID {
+				out = append(out, h.process())
+			}
+		}
+	}
+	return out
 }
 
 // targets are the peers to ask: those registered, and those of the known rings

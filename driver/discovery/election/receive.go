@@ -99,7 +99,7 @@ func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Act
 		}
 		m.keepUp()
 	case Refused:
-		m.bury(to)
+		m.bury(c)
 	default:
 		delete(m.refused, to)
 	}
@@ -130,18 +130,15 @@ func (m *Machine) overtaken(s State) bool {
 	return m.dead[s.process()] || s.Process < m.met[s.From.AllocID].process
 }
 
-// bury keeps in mind that nothing listens where the allocation's agent did: its
-// process is dead, in whatever ring it was.
-func (m *Machine) bury(allocID string) {
-	m.refused[allocID] = true
-	if c, ok := m.met[allocID]; ok {
-		m.dead[Process{allocID, c.process}] = true
+// bury keeps in mind that nothing listened where the peer's agent did: every
+// process of it known when it was asked is dead. One that was heard of only since
+// then may have started since.
+func (m *Machine) bury(c call) {
+	for _, p := range c.known {
+		m.dead[p] = true
 	}
-	for _, r := range m.rings.without(Ring{}) {
-		for _, h := range r.Hosts {
-			if h.AllocID == allocID {
-				m.dead[h.process()] = true
-			}
-		}
+	id := c.to.AllocID
+	if met, ok := m.met[id]; !ok || m.dead[Process{id, met.process}] {
+		m.refused[id] = true
 	}
 }

@@ -255,7 +255,7 @@ func (s *sim) call(a *agent, c Call) {
 	s.after(delay(), func() {
 		b := s.agents[c.To.AllocID]
 		if b == nil || !b.alive {
-			end(Refused, Reply{})
+			s.after(delay(), func() { end(Refused, Reply{}) })
 			return
 		}
 		reply, acts := b.m.Receive(s.now, c.Request)
