@@ -5,6 +5,7 @@ package rendezvous
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,25 +53,30 @@ func (c *Collector) Expect(hosts []string) {
 
 // Submit takes values from the agent of a host and returns what is to be sent
 // out because of them. Values may be sent again: a host that does is sent the
-// complete mesh again. ErrConflict means that the ring cannot form.
+// complete mesh again. ErrConflict means that the ring cannot form. Values
+// that have no error are taken whatever becomes of the others.
 func (c *Collector) Submit(host string, puts []Put) ([]Fill, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var fills []Fill
+	var errs []error
 	added := map[string]map[string][]byte{}
 	again := map[string]bool{}
 	for _, p := range puts {
 		g, err := c.gathering(p)
 		if err != nil {
-			return fills, err
+			errs = append(errs, fmt.Errorf("from host %s: %w", host, err))
+			continue
+		}
+		if g.settled {
+			continue
 		}
 		old, known := g.values[p.Key]
 		same := known && bytes.Equal(old, p.Value)
 		switch {
-		case g.settled:
-			continue
 		case g.complete && !same:
-			return fills, fmt.Errorf("%w: key %s of scope %s from %s", ErrConflict, clip(p.Key), clip(p.Scope), host)
+			errs = append(errs, fmt.Errorf("from host %s: %w: key %s of scope %s", host, ErrConflict, clip(p.Key), clip(p.Scope)))
+			continue
 		case same && (g.complete || g.size == 0):
 			again[p.Scope] = true
 			continue
@@ -92,7 +98,7 @@ func (c *Collector) Submit(host string, puts []Put) ([]Fill, error) {
 	for _, scope := range sortedKeys(again) {
 		fills = append(fills, c.meshes[scope].fill(scope, host))
 	}
-	return fills, nil
+	return fills, errors.Join(errs...)
 }
 
 // Restore takes an agent's snapshot, and returns what is to be sent out. The
@@ -106,9 +112,6 @@ func (c *Collector) Restore(host string, s Snapshot) ([]Fill, error) {
 	c.mu.Unlock()
 
 	fills, err := c.Submit(host, s.Puts)
-	if err != nil {
-		return fills, err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, scope := range sortedKeys(c.meshes) {
@@ -116,7 +119,7 @@ func (c *Collector) Restore(host string, s Snapshot) ([]Fill, error) {
 			fills = append(fills, g.fill(scope, host))
 		}
 	}
-	return fills, nil
+	return fills, err
 }
 
 // Withdraw drops the values of a slot that died, as its Store returned them,

@@ -188,7 +188,8 @@ func abandon(r *http.Request) {
 }
 
 // splitPath takes "/scope/key" apart. Nothing is unescaped: Horovod escapes
-// nothing, so a percent sign is a percent sign.
+// nothing, so a percent sign is a percent sign. (One that no two hexadecimal
+// digits follow does not get here: net/http refuses it.)
 func splitPath(uri string) (scope, key string, ok bool) {
 	rest, ok := strings.CutPrefix(uri, "/")
 	if !ok {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"strconv"
 )
 
 // NotifyTarget is where a process listens for notices and the key that signs
@@ -19,6 +20,9 @@ type NotifyTarget struct {
 	// Key of the HMAC-SHA256 signature.
 	Key []byte
 }
+
+// String leaves the key out, so that it is in no log.
+func (t NotifyTarget) String() string { return "127.0.0.1:" + strconv.Itoa(t.Port) }
 
 // Bounds of what a process may say about its notification service.
 const (

@@ -5,6 +5,7 @@ package rendezvous_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -78,6 +79,7 @@ func TestDecodeNotifyTarget_Python(t *testing.T) {
 		}
 		must.Eq(t, wantPort, target.Port, must.Sprint(name))
 		must.Len(t, wantKey, target.Key, must.Sprint(name))
+		must.Eq(t, fmt.Sprintf("127.0.0.1:%d", wantPort), fmt.Sprintf("%+v", target)) // without the key
 		good++
 	}
 	must.Eq(t, 9, good)
