@@ -27,6 +27,9 @@ type HostOptions struct {
 	ID elastic.HostID
 	// Interface is the network interface for Gloo, empty for Horovod's choice.
 	Interface string
+	// Hostname is the machine's name as slots shall see it, empty for what it
+	// is; see HostnameFor.
+	Hostname string
 	// Prefix is put before the slot's number in each line of output.
 	Prefix         string
 	Stdout, Stderr io.Writer
@@ -107,7 +110,10 @@ func (h *Host) post(f func()) {
 // Run works until the job or the host's part in it has ended, or ctx has, and
 // returns how. No process of the host is left then.
 func (h *Host) Run(ctx context.Context) Result {
-	h.spawner = newSpawner()
+	var err error
+	if h.spawner, err = newSpawner(h.o.Hostname); err != nil {
+		h.o.Stories.tell(err.Error())
+	}
 	defer h.spawner.close()
 	defer close(h.quit)
 	poll := time.NewTicker(50 * time.Millisecond)

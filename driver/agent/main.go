@@ -150,7 +150,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	}
 
 	a.id = elastic.HostID(allocPrefix(elastic.HostID(c.AllocID)) + "-" + strconv.FormatInt(time.Now().UnixMilli()%(1<<40), 36))
-	a.host = NewHost(HostOptions{Config: c, ID: a.id, Interface: a.chooseInterface(self.Addr),
+	a.host = NewHost(HostOptions{Config: c, ID: a.id, Interface: a.chooseInterface(self.Addr), Hostname: HostnameFor(self.Addr),
 		Stdout: &lockedWriter{w: os.Stdout}, Stderr: &lockedWriter{w: os.Stderr}, Stories: a.stories, Logger: a.log})
 	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: nomad,
 		Dial: func(_ context.Context, addr string) (*grpc.ClientConn, error) { return dial(addr, a.creds) }, Logger: a.log.Named("election")})

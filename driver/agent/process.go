@@ -55,15 +55,21 @@ type processSpec struct {
 // it ends, not the process.
 type spawner struct{ work chan func() }
 
-func newSpawner() *spawner {
+// newSpawner makes a spawner whose processes see hostname as the machine's
+// name, unless it is empty. The error says that they do not.
+func newSpawner(hostname string) (*spawner, error) {
 	s := &spawner{work: make(chan func())}
+	named := make(chan error)
 	go func() {
+		// Not unlocked: the thread ends with the goroutine, and with it its
+		// host name.
 		runtime.LockOSThread()
+		named <- setHostname(hostname)
 		for f := range s.work {
 			f()
 		}
 	}()
-	return s
+	return s, <-named
 }
 
 func (s *spawner) close() { close(s.work) }

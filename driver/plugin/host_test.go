@@ -66,6 +66,11 @@ func TestMergeDevices(t *testing.T) {
 	}, got)
 }
 
+func TestHostsFile(t *testing.T) {
+	host := "127.0.0.1 localhost vm\n# 127.0.1.1 vm\n127.0.1.1 vm\n::1 localhost"
+	must.Eq(t, "10.0.0.7 vm\n127.0.0.1 localhost\n# 127.0.1.1 vm\n::1 localhost\n", string(hostsFile(host, "vm", "10.0.0.7")))
+}
+
 func TestResolvConf(t *testing.T) {
 	const host = "# a comment\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nsearch corp\noptions ndots:1\n"
 	cases := map[string]struct {

@@ -248,6 +248,11 @@ func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers
 		}
 		mounts = append(mounts, &drivers.MountConfig{TaskPath: "/etc/resolv.conf", HostPath: resolv, Readonly: true})
 	}
+	if hosts, err := writeHosts(c, pl.agent.Listen); err != nil {
+		return err
+	} else if hosts != "" {
+		mounts = append(mounts, &drivers.MountConfig{TaskPath: "/etc/hosts", HostPath: hosts, Readonly: true})
+	}
 	nodes, unknown := gpuNodes(os.DirFS("/"), pl.gpus)
 	if len(unknown) > 0 {
 		logger.Warn("cannot tell which device nodes belong to some GPUs; the task gets those of all", "gpus", unknown)
