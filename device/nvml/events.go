@@ -4,6 +4,7 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -38,7 +39,7 @@ func (r *Real) Watch(gpus []GPU) (Watch, map[int]error, error) {
 		}
 		can, err := get(g, "nvmlDeviceGetSupportedEventTypes", g.d.GetSupportedEventTypes)
 		if err == nil && can&wanted == 0 {
-			err = &Error{Op: "nvmlDeviceGetSupportedEventTypes", Code: NotSupported}
+			err = &Error{Op: "nvmlDeviceGetSupportedEventTypes", Code: ErrNotSupported}
 		}
 		if err == nil {
 			err = r.do("nvmlDeviceRegisterEvents", func() nvml.Return {
@@ -60,7 +61,7 @@ func (w *realWatch) Next(wait time.Duration) (Event, bool, error) {
 		return ret
 	})
 	if err != nil {
-		if e, ok := err.(*Error); ok && e.Code == TimedOut {
+		if errors.Is(err, ErrTimedOut) {
 			return Event{}, false, nil
 		}
 		return Event{}, false, err

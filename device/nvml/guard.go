@@ -11,7 +11,7 @@ import (
 )
 
 // Guard returns a library whose calls come back within the limit. A call that
-// does not is left behind and reported as [Hung]; until it comes back, further
+// does not is left behind and reported as [ErrHung]; until it comes back, further
 // calls to the same GPU fail at once instead of hanging as well. At most one
 // thread per GPU is lost in this way, and one for the library.
 func Guard(l Library, limit time.Duration) Library {
@@ -40,7 +40,7 @@ func through[T any](g *gate, op string, f func() (T, error)) (T, error) {
 		case <-g.stuck:
 			g.stuck = nil
 		default:
-			return none, &Error{Op: op, Code: Hung}
+			return none, &Error{Op: op, Code: ErrHung}
 		}
 	}
 	answer, back := make(chan result, 1), make(chan struct{})
@@ -56,7 +56,7 @@ func through[T any](g *gate, op string, f func() (T, error)) (T, error) {
 		return r.v, r.err
 	case <-timer.C:
 		g.stuck = back
-		return none, &Error{Op: op, Code: Hung}
+		return none, &Error{Op: op, Code: ErrHung}
 	}
 }
 

@@ -19,7 +19,7 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 	all := gpus(t, r)
 	m.Hang(3)
 	_, err := all[3].Sample(false)
-	must.ErrorIs(t, err, nvml.Hung)
+	must.ErrorIs(t, err, nvml.ErrHung)
 
 	// The others go on.
 	_, err = all[4].Sample(false)
@@ -28,7 +28,7 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 	// A further call to the same GPU does not wait, and adds no call.
 	before := m.Calls()
 	_, err = all[3].Facts()
-	must.ErrorIs(t, err, nvml.Hung)
+	must.ErrorIs(t, err, nvml.ErrHung)
 	must.Eq(t, before, m.Calls())
 
 	m.Return(3)
@@ -46,9 +46,9 @@ func TestGuardLeavesAHangingLibraryBehind(t *testing.T) {
 	r := nvml.Guard(real, 300*time.Millisecond)
 	m.HangAll(1)
 	_, err := r.Count()
-	must.ErrorIs(t, err, nvml.Hung)
+	must.ErrorIs(t, err, nvml.ErrHung)
 	_, err = r.Driver()
-	must.ErrorIs(t, err, nvml.Hung)
+	must.ErrorIs(t, err, nvml.ErrHung)
 	m.HangAll(0)
 	must.Wait(t, wait.InitialSuccess(
 		wait.ErrorFunc(func() error { _, err := r.Count(); return err }),

@@ -46,7 +46,7 @@ func New(o Options) *Real {
 // do makes one call, if the library has the function.
 func (r *Real) do(symbol string, f func() nvml.Return) error {
 	if !r.has(symbol) {
-		return &Error{Op: symbol, Code: FunctionNotFound}
+		return &Error{Op: symbol, Code: ErrFunctionNotFound}
 	}
 	if ret := f(); ret != nvml.SUCCESS {
 		return &Error{Op: symbol, Code: Code(ret)}

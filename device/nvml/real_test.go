@@ -198,10 +198,10 @@ func TestLostGPU(t *testing.T) {
 	all := gpus(t, r)
 	m.Lose(1)
 	_, err := all[1].Sample(false)
-	must.ErrorIs(t, err, nvml.GPULost)
+	must.ErrorIs(t, err, nvml.ErrGPULost)
 	must.False(t, nvml.Gone(err))
 	_, err = all[1].Facts()
-	must.ErrorIs(t, err, nvml.GPULost)
+	must.ErrorIs(t, err, nvml.ErrGPULost)
 	_, err = all[0].Sample(false)
 	must.NoError(t, err)
 	m.Return(1)
@@ -214,12 +214,12 @@ func TestDriverUnloadedAndLoadedAgain(t *testing.T) {
 	g := gpus(t, r)[0]
 	m.Unload()
 	_, err := g.Sample(false)
-	must.ErrorIs(t, err, nvml.DriverNotLoaded)
+	must.ErrorIs(t, err, nvml.ErrDriverNotLoaded)
 	must.True(t, nvml.Gone(err))
 	_, err = r.Count()
 	must.True(t, nvml.Gone(err))
 	_ = r.Close()
-	must.ErrorIs(t, r.Open(), nvml.DriverNotLoaded)
+	must.ErrorIs(t, r.Open(), nvml.ErrDriverNotLoaded)
 	m.Load()
 	must.NoError(t, r.Open())
 	must.Len(t, 1, gpus(t, r))
@@ -228,7 +228,7 @@ func TestDriverUnloadedAndLoadedAgain(t *testing.T) {
 func TestLibraryThatIsNotThere(t *testing.T) {
 	r := nvml.New(nvml.Options{Library: t.TempDir() + "/libnvidia-ml.so.1"})
 	err := r.Open()
-	must.ErrorIs(t, err, nvml.LibraryNotFound)
+	must.ErrorIs(t, err, nvml.ErrLibraryNotFound)
 	must.True(t, nvml.Gone(err))
 }
 
@@ -265,7 +265,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestErrorsSayWhat(t *testing.T) {
-	err := fmt.Errorf("GPU 3: %w", &nvml.Error{Op: "nvmlDeviceGetName", Code: nvml.ResetRequired})
+	err := fmt.Errorf("GPU 3: %w", &nvml.Error{Op: "nvmlDeviceGetName", Code: nvml.ErrResetRequired})
 	must.Eq(t, "GPU 3: nvmlDeviceGetName: the GPU needs a reset", err.Error())
 	var e *nvml.Error
 	must.True(t, errors.As(err, &e))

@@ -61,14 +61,14 @@ func Check(lib nvml.Library, root, beside string) []Finding {
 // adviceOpen says what to do when NVML does not start.
 func adviceOpen(err error) string {
 	switch {
-	case errors.Is(err, nvml.LibraryNotFound):
+	case errors.Is(err, nvml.ErrLibraryNotFound):
 		return "install the NVIDIA driver; if it is installed, make libnvidia-ml.so.1 known to ldconfig, " +
 			"or name it in KOLO_NVML_LIBRARY in the environment of the Nomad agent"
-	case errors.Is(err, nvml.DriverNotLoaded):
+	case errors.Is(err, nvml.ErrDriverNotLoaded):
 		return "load the driver: modprobe nvidia; dmesg says why it does not"
-	case errors.Is(err, nvml.VersionMismatch):
+	case errors.Is(err, nvml.ErrVersionMismatch):
 		return "the driver was upgraded while the old one is loaded: reboot, or unload and load the nvidia modules"
-	case errors.Is(err, nvml.NoPermission), errors.Is(err, nvml.BlockedByOS):
+	case errors.Is(err, nvml.ErrNoPermission), errors.Is(err, nvml.ErrBlockedByOS):
 		return "the Nomad agent must run as root, and its cgroup must allow /dev/nvidia*"
 	default:
 		return "see dmesg"

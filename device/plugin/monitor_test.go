@@ -184,7 +184,7 @@ func TestLibraryUpgradeEndsTheProcess(t *testing.T) {
 		stale:   func() bool { return stale },
 		restart: func(string) { restarts++ },
 	}
-	r.hw.Fail(int(nvml.VersionMismatch))
+	r.hw.Fail(int(nvml.ErrVersionMismatch))
 	r.pass(5 * time.Second)
 	r.pass(5 * time.Second)
 	must.Eq(t, 0, restarts) // nothing new on disk: a restart would change nothing

@@ -107,7 +107,7 @@ func (m *monitor) check(now time.Time) {
 		return
 	}
 	n, err := m.lib.Count()
-	if err != nil && (nvml.Gone(err) || errors.Is(err, nvml.Hung)) {
+	if err != nil && (nvml.Gone(err) || errors.Is(err, nvml.ErrHung)) {
 		m.away(now, err)
 		m.publish()
 		return
@@ -202,7 +202,7 @@ func (m *monitor) assess(now time.Time) {
 		lost, call := "", ""
 		switch err := c.missing; {
 		case away != "" || err == nil:
-		case errors.Is(err, errUnlisted), errors.Is(err, nvml.GPULost), errors.Is(err, nvml.ResetRequired):
+		case errors.Is(err, errUnlisted), errors.Is(err, nvml.ErrGPULost), errors.Is(err, nvml.ErrResetRequired):
 			lost = plain(err)
 		default:
 			call = "the GPU does not answer: " + plain(err)
@@ -253,7 +253,7 @@ func (m *monitor) each(c *card, f func(*health)) {
 
 func (m *monitor) anyLost() bool {
 	for _, c := range m.machine.cards {
-		if c.missing != nil && !errors.Is(c.missing, nvml.Hung) {
+		if c.missing != nil && !errors.Is(c.missing, nvml.ErrHung) {
 			return true
 		}
 	}

@@ -6,6 +6,7 @@ package plugin
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -114,7 +115,7 @@ func (d *Device) reservation(units []unit, nodes bool) *device.ContainerReservat
 func reservationKey(ids []string) string {
 	sorted := slices.Sorted(slices.Values(ids))
 	sum := sha256.Sum256([]byte(strings.Join(sorted, ",")))
-	return fmt.Sprintf("%x", sum[:4])
+	return hex.EncodeToString(sum[:4])
 }
 
 // common are the nodes that every user of a GPU needs.

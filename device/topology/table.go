@@ -38,13 +38,14 @@ func (m *Matrix) WriteTable(w io.Writer, rows []Row) error {
 	if len(rows) != m.n {
 		return fmt.Errorf("%d rows for %d GPUs", len(rows), m.n)
 	}
+	// The writer keeps an error of w for Flush.
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	for _, r := range rows {
-		fmt.Fprintf(t, "\t%s", r.Label)
+		_, _ = fmt.Fprintf(t, "\t%s", r.Label)
 	}
-	fmt.Fprint(t, "\tNUMA Affinity\tIsland\n")
+	_, _ = fmt.Fprint(t, "\tNUMA Affinity\tIsland\n")
 	for i, r := range rows {
-		fmt.Fprint(t, r.Label)
+		_, _ = fmt.Fprint(t, r.Label)
 		switched := false
 		for j := range m.n {
 			l := m.Link(i, j)
@@ -55,7 +56,7 @@ func (m *Matrix) WriteTable(w io.Writer, rows []Row) error {
 			if i == j {
 				cell = "X"
 			}
-			fmt.Fprintf(t, "\t%s", cell)
+			_, _ = fmt.Fprintf(t, "\t%s", cell)
 		}
 		numa := "N/A"
 		if r.NUMA >= 0 {
@@ -65,7 +66,7 @@ func (m *Matrix) WriteTable(w io.Writer, rows []Row) error {
 		if switched {
 			island += " (NVSwitch)"
 		}
-		fmt.Fprintf(t, "\t%s\t%s\n", numa, island)
+		_, _ = fmt.Fprintf(t, "\t%s\t%s\n", numa, island)
 	}
 	if err := t.Flush(); err != nil {
 		return fmt.Errorf("printing the link matrix: %w", err)

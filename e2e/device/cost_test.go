@@ -31,14 +31,14 @@ const envOther = "KOLO_NOMAD_DEVICE_NVIDIA"
 
 // cost is what a plugin takes.
 type cost struct {
-	firstCalls   uint64
-	firstCPU     time.Duration
-	firstTime    time.Duration
-	callsPerSec  float64
-	cpuPerSec    time.Duration
-	residentKiB  int
-	statsPerSec  float64
-	measuredSecs float64
+	firstCalls  uint64
+	firstCPU    time.Duration
+	firstTime   time.Duration
+	callRate    float64
+	cpuRate     time.Duration
+	residentKiB int
+	statsRate   float64
+	seconds     float64
 }
 
 // What the first fingerprint and one reading per second cost on an HGX H100, in
@@ -49,14 +49,14 @@ func TestCost(t *testing.T) {
 	must.NoError(t, err)
 	ours := measure(t, plugin, map[string]any{"enabled": true, "device_nodes": true})
 	t.Logf("%-22s %s", pluginName, ours)
-	must.Between(t, 0.8, ours.statsPerSec, 1.2)
+	must.Between(t, 0.8, ours.statsRate, 1.2)
 	// Five calls a second for each GPU, nine more every five seconds, and the
 	// regular look at everything.
-	must.Less(t, 80.0, ours.callsPerSec)
+	must.Less(t, 80.0, ours.callRate)
 	if other := os.Getenv(envOther); other != "" {
 		theirs := measure(t, other, map[string]any{"enabled": true, "ignored_gpu_ids": []string{}, "fingerprint_period": "1m"})
 		t.Logf("%-22s %s", filepath.Base(other), theirs)
-		must.Less(t, theirs.callsPerSec, ours.callsPerSec)
+		must.Less(t, theirs.callRate, ours.callRate)
 	} else {
 		t.Logf("%s names no nomad-device-nvidia to compare with", envOther)
 	}
@@ -65,8 +65,8 @@ func TestCost(t *testing.T) {
 func (c cost) String() string {
 	return fmt.Sprintf("first fingerprint: %d NVML calls, %s after start, %s CPU; "+
 		"then %.1f NVML calls/s, %s CPU per second, %.1f MiB resident (%.1f statistics/s over %.0f s)",
-		c.firstCalls, c.firstTime.Round(time.Millisecond), c.firstCPU.Round(time.Millisecond), c.callsPerSec, c.cpuPerSec,
-		float64(c.residentKiB)/1024, c.statsPerSec, c.measuredSecs)
+		c.firstCalls, c.firstTime.Round(time.Millisecond), c.firstCPU.Round(time.Millisecond), c.callRate, c.cpuRate,
+		float64(c.residentKiB)/1024, c.statsRate, c.seconds)
 }
 
 // measure runs a plugin as Nomad does: fingerprint, and statistics each second.
@@ -99,10 +99,10 @@ func measure(t *testing.T, path string, config map[string]any) cost {
 		must.NoError(t, (<-stats).Error)
 		n++
 	}
-	c.measuredSecs = time.Since(from).Seconds()
-	c.callsPerSec = float64(hw.Calls()-calls) / c.measuredSecs
-	c.cpuPerSec = time.Duration(float64(cpuTime(t, pid)-cpu) / c.measuredSecs).Round(10 * time.Microsecond)
-	c.statsPerSec = float64(n) / c.measuredSecs
+	c.seconds = time.Since(from).Seconds()
+	c.callRate = float64(hw.Calls()-calls) / c.seconds
+	c.cpuRate = time.Duration(float64(cpuTime(t, pid)-cpu) / c.seconds).Round(10 * time.Microsecond)
+	c.statsRate = float64(n) / c.seconds
 	c.residentKiB = resident(t, pid)
 	return c
 }

@@ -63,11 +63,10 @@ var binary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	m.Run()
 	if path, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+		_ = os.RemoveAll(filepath.Dir(path))
 	}
-	os.Exit(code)
 }
 
 // newRig starts a cluster with one client for each machine. An empty name is a

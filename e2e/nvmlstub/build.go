@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 //go:embed c/nvml.c c/machine.c c/machine.h
@@ -35,7 +36,7 @@ func Build(flags ...string) (string, error) {
 		return "", ErrNoCompiler
 	}
 	sum := sha256.New()
-	fmt.Fprintln(sum, flags)
+	sum.Write([]byte(strings.Join(flags, " ")))
 	sources := map[string][]byte{}
 	for _, name := range []string{"machine.c", "machine.h", "nvml.c"} {
 		text, err := source.ReadFile("c/" + name)
@@ -63,7 +64,7 @@ func compile(cc, dir, lib string, sources map[string][]byte, flags []string) err
 	if err != nil {
 		return fmt.Errorf("building the stand-in NVML: %w", err)
 	}
-	defer os.RemoveAll(src)
+	defer os.RemoveAll(src) //nolint:errcheck // a leftover in the folder for temporary files
 	for name, text := range sources {
 		if err := os.WriteFile(filepath.Join(src, name), text, 0o600); err != nil {
 			return fmt.Errorf("building the stand-in NVML: %w", err)
@@ -73,7 +74,8 @@ func compile(cc, dir, lib string, sources map[string][]byte, flags []string) err
 		"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-pthread",
 		"-Wl,-soname," + LibraryName, "-o", LibraryName,
 	}
-	cmd := exec.Command(cc, append(append(args, flags...), "nvml.c", "machine.c")...)
+	cmd := exec.Command(cc, //nolint:noctx // a compiler ends by itself
+		append(append(args, flags...), "nvml.c", "machine.c")...)
 	cmd.Dir = src
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the stand-in NVML: %w\n%s", err, out)

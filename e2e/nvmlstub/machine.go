@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -167,10 +168,10 @@ func (m *Machine) Unload() { m.t.Helper(); m.setGlobal("init", "9") }
 func (m *Machine) Load() { m.t.Helper(); m.setGlobal("init", "0") }
 
 // Fail makes every call return this NVML code; 0 ends it.
-func (m *Machine) Fail(code int) { m.t.Helper(); m.setGlobal("init", fmt.Sprint(code)) }
+func (m *Machine) Fail(code int) { m.t.Helper(); m.setGlobal("init", strconv.Itoa(code)) }
 
 // HangAll makes no call come back; 0 ends it.
-func (m *Machine) HangAll(on int) { m.t.Helper(); m.setGlobal("hang_all", fmt.Sprint(on)) }
+func (m *Machine) HangAll(on int) { m.t.Helper(); m.setGlobal("hang_all", strconv.Itoa(on)) }
 
 func (m *Machine) setGlobal(key, value string) {
 	m.t.Helper()

@@ -79,11 +79,11 @@ func command(args []string, out, errs io.Writer) int {
 	case "version", "-version", "--version":
 		_, err = fmt.Fprintln(out, plugin.Name, plugin.Version)
 	default:
-		fmt.Fprint(errs, usage)
+		_, _ = fmt.Fprint(errs, usage)
 		return 2
 	}
 	if err != nil {
-		fmt.Fprintf(errs, "%s %s: %v\n", plugin.Name, args[0], err)
+		_, _ = fmt.Fprintf(errs, "%s %s: %v\n", plugin.Name, args[0], err)
 		return 1
 	}
 	return 0
@@ -123,10 +123,10 @@ func check(out io.Writer) int {
 		if f.Problem {
 			kind, status = "problem", 1
 		}
-		fmt.Fprintf(out, "%-8s %s\n         %s\n", kind, f.What, f.Do)
+		_, _ = fmt.Fprintf(out, "%-8s %s\n         %s\n", kind, f.What, f.Do)
 	}
 	if status == 0 {
-		fmt.Fprintln(out, "ok       GPUs can be used")
+		_, _ = fmt.Fprintln(out, "ok       GPUs can be used")
 	}
 	return status
 }
