@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -161,11 +162,16 @@ func (r *Record) measure(p policy.Point) {
 	}
 }
 
-// failed notes that a write failed, and when to try again.
-func (r *Record) failed(now time.Time, why string) {
+// failed notes that a write failed, and when to try again: soon where Nomad
+// did not answer, later where it said no.
+func (r *Record) failed(now time.Time, kind cluster.Kind, err error) {
+	first, most := time.Second, time.Minute
+	if kind == cluster.Away {
+		first, most = 250*time.Millisecond, 15*time.Second
+	}
 	r.retries++
-	r.retryAt = now.Add(min(time.Second<<min(r.retries-1, 6), time.Minute))
-	r.trouble = why
+	r.retryAt = now.Add(min(first<<min(r.retries-1, 6), most))
+	r.trouble = fmt.Sprintf("%s: %v", kind, err)
 }
 
 func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }

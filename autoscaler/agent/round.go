@@ -6,7 +6,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -339,7 +338,7 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 		switch kind := cluster.Classify(err); {
 		case errors.Is(err, cluster.ErrStale), kind == cluster.Conflict, kind == cluster.Gone, kind == cluster.Stopped:
 		default:
-			r.failed(now, fmt.Sprintf("%s: %v", kind, err))
+			r.failed(now, kind, err)
 		}
 	}
 	a.mu.Unlock()
