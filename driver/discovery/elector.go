@@ -152,11 +152,15 @@ func (e *Elector) Leave() {
 
 // MayForm says whether this agent may form a ring, given the allocations that
 // have a session with it, and if not, why. It is advice, cheap and possibly out
-// of date; Form decides. Ask again as time goes by: some reasons pass.
+// of date; Form decides. Ask again as time goes by: some reasons pass, and after
+// a refusal the peers that are not connected are asked whether they live.
 func (e *Elector) MayForm(connected []string) (bool, string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err := e.machine.MayForm(e.now(), connected); err != nil {
+	err := ErrStopped
+	e.step(func(now time.Duration) (acts []election.Action) {
+		acts, err = e.machine.MayForm(now, connected)
+		return acts
+	})
+	if err != nil {
 		return false, err.Error()
 	}
 	return true, ""

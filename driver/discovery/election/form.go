@@ -71,10 +71,11 @@ func (m *Machine) Forming(now time.Duration) error {
 }
 
 // MayForm says why a ring could not be formed if exactly the given allocations
-// took part, nil when it could.
-func (m *Machine) MayForm(now time.Duration, connected []string) error {
+// took part, nil when it could. Where it could not, the others are asked whether
+// they live: the next answer may be another.
+func (m *Machine) MayForm(now time.Duration, connected []string) ([]Action, error) {
 	if m.phase != leading {
-		return ErrNotLeader
+		return nil, ErrNotLeader
 	}
 	m.now = now
 	agreed := map[string]uint64{m.cfg.Self.AllocID: m.cfg.Process}
@@ -83,7 +84,16 @@ func (m *Machine) MayForm(now time.Duration, connected []string) error {
 			agreed[id] = c.process
 		}
 	}
-	return m.consent(m.rings.without(Ring{}), answers{agreed, m.refused}, strictness{maxAge: m.cfg.Advice, hold: true})
+	err := m.consent(m.rings.without(Ring{}), answers{agreed, m.refused}, strictness{maxAge: m.cfg.Advice, hold: true})
+	if err != nil && now >= m.probeAt {
+		m.probeAt = now + m.cfg.Retry
+		for _, p := range m.targets() {
+			if _, ok := agreed[p.AllocID]; !ok {
+				m.send(p, Request{Kind: Hello, Term: m.promised}, call{})
+			}
+		}
+	}
+	return m.flush(), err
 }
 
 func (m *Machine) endForm(err error) {

@@ -53,7 +53,7 @@ type registration struct {
 }
 
 // Machine is one agent's part in the election. It is not safe for concurrent
-// use. Every method but Next and MayForm returns what to do next.
+// use. Its methods return what to do next.
 type Machine struct {
 	cfg Config
 	rnd *rand.Rand
@@ -99,6 +99,7 @@ type Machine struct {
 	acked    map[string]Rings // what each follower is known to know, this term
 	asked    map[string]bool  // Lead calls on their way
 	form     *form
+	probeAt  time.Duration // when MayForm may ask again
 }
 
 // call is a request on its way. Its outcome counts only where the round or form

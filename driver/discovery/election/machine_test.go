@@ -59,6 +59,13 @@ func (s *sim) form(id string, d time.Duration, hosts ...string) bool {
 	return slices.ContainsFunc(s.formed[n:], func(f formed) bool { return f.ring.Leader.AllocID == id })
 }
 
+func (s *sim) mayForm(id string, connected ...string) error {
+	a := s.agents[id]
+	acts, err := a.m.MayForm(s.now, connected)
+	s.do(a, acts)
+	return err
+}
+
 func TestMachine_incumbentStays(t *testing.T) {
 	s := started(t, "a", "b", "c")
 	s.kill("a")
@@ -196,7 +203,7 @@ func TestMachine_whoMayForm(t *testing.T) {
 				must.Eq(t, tc.leader[id], s.leader(id), must.Sprintf("%s\n%s", id, s.history()))
 			}
 			for _, id := range sortedKeys(tc.reason) {
-				must.ErrorContains(t, s.agents[id].m.MayForm(s.now, tc.hosts), tc.reason[id])
+				must.ErrorContains(t, s.mayForm(id, tc.hosts...), tc.reason[id])
 			}
 			for _, id := range sortedKeys(tc.form) {
 				hosts := []string{id}
@@ -242,10 +249,23 @@ func TestMachine_firstRingWaits(t *testing.T) {
 	s.register("a")
 	s.start("a")
 	s.run(time.Second)
-	must.ErrorContains(t, s.agents["a"].m.MayForm(s.now, nil), "more until")
+	must.ErrorContains(t, s.mayForm("a"), "more until")
 	must.False(t, s.form("a", time.Second, "a"))
 	must.True(t, s.form("a", 3*time.Second, "a"))
-	must.NoError(t, s.agents["a"].m.MayForm(s.now, nil))
+	must.NoError(t, s.mayForm("a"))
+}
+
+// TestMachine_mayFormAsks: most of a ring dies at once, and nobody says so.
+func TestMachine_mayFormAsks(t *testing.T) {
+	s := started(t, "a", "b", "c", "d")
+	s.kill("b")
+	s.kill("c")
+	s.kill("d")
+	must.ErrorContains(t, s.mayForm("a"), "has not answered")
+	s.run(2 * time.Second)
+	must.NoError(t, s.mayForm("a"))
+	must.True(t, s.form("a", 2*time.Second, "a"))
+	must.Eq(t, "", s.bad)
 }
 
 func TestMachine_form(t *testing.T) {
@@ -260,7 +280,7 @@ func TestMachine_form(t *testing.T) {
 		return errors.New("not yet")
 	}
 	must.ErrorIs(t, err(b.Form(s.now, 9, []string{"b"})), ErrNotLeader)
-	must.ErrorIs(t, b.MayForm(s.now, nil), ErrNotLeader)
+	must.ErrorIs(t, s.mayForm("b"), ErrNotLeader)
 	must.ErrorIs(t, err(a.Form(s.now, 1, []string{"a"})), ErrGeneration)
 	must.ErrorContains(t, err(a.Form(s.now, 2, nil)), "needs a host")
 	must.ErrorContains(t, err(a.Form(s.now, 2, []string{"a", "b"})), "not yet")
