@@ -291,6 +291,19 @@ func TestMachine_form(t *testing.T) {
 	must.Eq(t, 3, a.Rings().Latest().Generation) // may have been agreed to
 }
 
+func TestMachine_why(t *testing.T) {
+	s := started(t, "a")
+	must.NoError(t, s.agents["a"].m.Why())
+	s.register("b")
+	s.start("b")
+	s.isolate(false, "b")
+	s.run(3 * time.Second)
+	must.ErrorContains(t, s.agents["b"].m.Why(), "allocation a is registered at a but has not answered")
+	s.deregister("b")
+	s.run(3 * time.Second)
+	must.ErrorIs(t, s.agents["b"].m.Why(), errNotStanding)
+}
+
 // TestMachine_bounded: what a long job leaves behind is forgotten.
 func TestMachine_bounded(t *testing.T) {
 	s := started(t, "a")

@@ -1,0 +1,85 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package election
+
+import "time"
+
+// View takes in a reading of the registry.
+func (m *Machine) View(now time.Duration, v View) []Action {
+	m.now = now
+	if m.viewed && v.Index < m.index && v.At <= m.received {
+		return nil // an older one that was overtaken
+	}
+	if m.viewed && v.Index == m.index {
+		m.at = max(m.at, v.At)
+		m.considerForm()
+		return m.flush()
+	}
+	if !m.viewed {
+		m.viewed, m.first = true, now
+	}
+	peers := make(map[string]Peer, len(v.Peers))
+	for _, p := range v.Peers {
+		if c, ok := m.met[p.AllocID]; ok {
+			p.Index, p.Group = c.peer.Index, c.peer.Group // the registry may not know
+		}
+		if p.AllocID == m.cfg.Self.AllocID {
+			m.cfg.Self.Addr, m.joined = p.Addr, true // where the others reach it
+			p.Index, p.Group = m.cfg.Self.Index, m.cfg.Self.Group
+		}
+		peers[p.AllocID] = p
+	}
+	for id, p := range m.view {
+		if peers[id].Registered != p.Registered {
+			m.dropped[registration{id, p.Registered}] = now
+		}
+	}
+	m.view, m.index, m.received = peers, v.Index, now
+	m.at = max(m.at, v.At)
+	m.forget()
+	switch {
+	case m.phase == waiting && m.joined:
+		m.seek()
+	case m.phase == paused && m.tries > 0:
+		m.wake = min(m.wake, now+m.jitter(m.cfg.Retry/8))
+	case m.phase == leading:
+		m.announce()
+		m.yield()
+		m.sendForm()
+	}
+	m.considerForm()
+	return m.flush()
+}
+
+// forget drops what can no longer matter, so that a long job with many
+// allocations does not grow.
+func (m *Machine) forget() {
+	for k, t := range m.dropped {
+		if m.now-t > m.cfg.Hold && m.now-m.first > m.cfg.Hold {
+			delete(m.dropped, k) // absentSince says long enough without it
+		}
+	}
+	rings := m.rings.without(Ring{})
+	inRing := func(id string) bool {
+		for _, r := range rings {
+			if r.Has(id) {
+				return true
+			}
+		}
+		return false
+	}
+	for id := range m.met {
+		if _, ok := m.view[id]; !ok && !inRing(id) && id != m.leader.AllocID {
+			delete(m.met, id)
+			delete(m.refused, id)
+			delete(m.acked, id)
+		}
+	}
+	for p := range m.dead {
+		_, registered := m.view[p.AllocID]
+		if !inRing(p.AllocID) && (!registered || p.ID < m.met[p.AllocID].process) {
+			delete(m.dead, p)
+		}
+	}
+}

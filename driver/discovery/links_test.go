@@ -1,0 +1,63 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/election"
+)
+
+func TestLinks(t *testing.T) {
+	reg, secret := NewStatic(), NewSecret()
+	a := startAgent(t, reg, secret, 0)
+	dialled := 0
+	l := newLinks(func(_ context.Context, addr string) (*grpc.ClientConn, error) {
+		dialled++
+		return grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(secret.Credentials("alloc-9")))
+	}, patience, hclog.NewNullLogger())
+	hello := election.Call{
+		To:      election.Peer{AllocID: "alloc-0", Addr: a.peer.Addr},
+		Request: election.Request{Kind: election.Hello, State: election.State{From: election.Peer{AllocID: "alloc-9"}, Process: 1}},
+	}
+	call := func() election.Outcome {
+		o, r := l.call(t.Context(), hello)
+		if o == election.Answered {
+			must.Eq(t, "alloc-0", r.State.From.AllocID)
+		}
+		return o
+	}
+	must.Eq(t, election.Answered, call())
+	must.Eq(t, election.Answered, call())
+	must.Eq(t, 1, dialled) // kept
+
+	l.prune()
+	must.MapLen(t, 1, l.conns)
+	l.conns[a.peer.Addr].used = time.Now().Add(-2 * linkIdle)
+	l.prune()
+	must.MapEmpty(t, l.conns)
+	must.Eq(t, election.Answered, call())
+	must.Eq(t, 2, dialled)
+
+	// The process dies: told apart from one that does not answer.
+	a.stop()
+	must.Eq(t, election.Refused, call())
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	defer silent.Close()
+	l.timeout = 50 * time.Millisecond
+	hello.To.Addr = silent.Addr().String()
+	must.Eq(t, election.Unknown, call())
+
+	l.close()
+	must.MapEmpty(t, l.conns)
+}
