@@ -18,6 +18,10 @@ import (
 // nothing else is going to happen, before the rest is given up as starved.
 const idleDecisions = 1000
 
+// slack is how long after all work should be done a policy may still wait
+// for something, such as the end of a time slice.
+const slack = 7 * 24 * 3600.0
+
 // Run simulates until every job has completed, or until nothing can happen
 // any more; jobs that did not complete say so in the result. The error is
 // that of a bad Config, of a policy that breaks a rule, or of ctx.
@@ -96,7 +100,10 @@ func newEngine(cfg Config) *engine {
 		e.jobs[i] = job{Job: t, num: i, left: t.Steps, at: t.Submit, heapAt: -1}
 		e.horizon += 10 * (t.Steps*t.StepTime(t.Min) + cfg.Resize.Gap(t.Min))
 	}
-	e.horizon += e.jobs[len(e.jobs)-1].Submit
+	e.horizon += slack + e.jobs[len(e.jobs)-1].Submit
+	if len(e.events) > 0 {
+		e.horizon += e.events[len(e.events)-1].Time
+	}
 	return e
 }
 

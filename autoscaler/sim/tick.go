@@ -104,7 +104,7 @@ func newTicks(cfg Config) *ticks {
 		t.jobs[i].view.Curve = curve
 		t.horizon += 10 * (j.Steps*j.StepTime(j.Min) + cfg.Resize.Gap(j.Min))
 	}
-	t.horizon += t.jobs[len(t.jobs)-1].Submit
+	t.horizon += slack + t.jobs[len(t.jobs)-1].Submit
 	return t
 }
 
