@@ -8,7 +8,7 @@ type ffdl struct{ ffdlOptions }
 
 type ffdlOptions struct {
 	Method string `hcl:"method,optional" doc:"dp (exact), greedy (one step at a time, exact for concave curves), hull (greedy that steps over dips) or auto: dp while it is cheap, else hull"`
-	Limit  int    `hcl:"limit,optional" doc:"auto uses dp up to this many table updates (about 2 ns each)"`
+	Limit  int    `hcl:"limit,optional" doc:"auto uses dp up to this many table updates"`
 }
 
 func (o ffdlOptions) check() (string, string) {
