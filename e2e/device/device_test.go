@@ -29,6 +29,7 @@ func TestDevices(t *testing.T) {
 	t.Run("a jobspec for nomad-device-nvidia runs unchanged", func(t *testing.T) { oldJobspec(t, r.in(t)) })
 	t.Run("a lost GPU, and its return", func(t *testing.T) { lostGPU(t, r.in(t)) })
 	t.Run("NVML vanishes and returns", func(t *testing.T) { nvmlVanishes(t, r.in(t)) })
+	t.Run("the driver is upgraded", func(t *testing.T) { driverUpgraded(t, r.in(t)) })
 	t.Run("the plugin is killed", func(t *testing.T) { pluginKilled(t, r.in(t)) })
 }
 
@@ -156,7 +157,7 @@ func lostGPU(t *testing.T, r *rig) {
 		return fmt.Sprintf("device \"nvidia/gpu/NVIDIA H100 80GB HBM3\" { count = %d }", count)
 	}
 	any6 := `device "nvidia/gpu" { count = 6 }`
-	stays := r.run("stays", 1, job("stays", 1, h100(2), "sleep 600"))
+	stays := r.run("stays", 1, job("stays", 1, h100(2), "exec sleep 600"))
 	taken := gpus(stays[0])
 	lost := slices.IndexFunc(r.hw[0].UUIDs(), func(id string) bool { return !slices.Contains(taken, id) })
 	r.hw[0].Lose(lost)
@@ -176,7 +177,7 @@ func lostGPU(t *testing.T, r *rig) {
 	}
 	// Six of the first node's have to wait until the GPU is back, and then do
 	// not wait for long: the node's class has changed.
-	_, err := r.Register(r.ctx, job("waits", 1, h100(6), "sleep 600"), nil)
+	_, err := r.Register(r.ctx, job("waits", 1, h100(6), "exec sleep 600"), nil)
 	must.NoError(t, err)
 	r.pending("waits")
 
@@ -213,10 +214,30 @@ func nvmlVanishes(t *testing.T, r *rig) {
 	r.stop("after-nvml")
 }
 
+// driverUpgraded: the library that the plugin has loaded no longer fits, and only
+// a new process can load the new one.
+func driverUpgraded(t *testing.T, r *rig) {
+	const versionMismatch = 18
+	agent, plugin := r.Nodes[0].PID(), r.plugins(0)[0].PID
+	r.hw[0].Fail(versionMismatch)
+	r.waitHealthy(0, 0)
+	must.Eq(t, plugin, r.plugins(0)[0].PID, must.Sprint("a restart would change nothing yet"))
+	r.hw[0].Install()
+	must.NoError(t, cluster.Until(r.ctx, "another plugin process", func(context.Context) error {
+		if now := r.plugins(0); len(now) != 1 || now[0].PID == plugin {
+			return errors.New("not yet")
+		}
+		return nil
+	}))
+	r.hw[0].Fail(0)
+	r.waitHealthy(0, 8)
+	must.Eq(t, agent, r.Nodes[0].PID())
+}
+
 // pluginKilled: Nomad starts the plugin again. Until it has, the node must keep
 // its devices, or tasks would be stopped.
 func pluginKilled(t *testing.T, r *rig) {
-	as := r.run("survives", 1, job("survives", 1, `device "nvidia/gpu/NVIDIA H100 80GB HBM3" { count = 1 }`, "sleep 600"))
+	as := r.run("survives", 1, job("survives", 1, `device "nvidia/gpu/NVIDIA H100 80GB HBM3" { count = 1 }`, "exec sleep 600"))
 	agent := r.Nodes[0].PID()
 	for range 3 {
 		before := r.plugins(0)

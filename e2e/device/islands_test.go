@@ -7,6 +7,7 @@ package device
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -33,12 +34,12 @@ func TestIslands(t *testing.T) {
 	}
 	t.Run("four of one island, every time", func(t *testing.T) {
 		r := r.in(t)
-		const rounds, each = 12, 4
+		const rounds, each = 10, 4
 		used := map[string]int{}
 		for round := range rounds {
 			id := fmt.Sprintf("fours-%d", round)
 			// All sixteen GPUs are taken at once.
-			spec := job(id, each, `device "nvidia/gpu" { count = 4 }`, "sleep 600")
+			spec := job(id, each, `device "nvidia/gpu" { count = 4 }`, "exec sleep 600")
 			taken := map[string]bool{}
 			for _, a := range r.run(id, each, spec) {
 				ids := gpus(a)
@@ -56,7 +57,7 @@ func TestIslands(t *testing.T) {
 	})
 	t.Run("eight need an island of eight", func(t *testing.T) {
 		r := r.in(t)
-		as := r.run("eight", 1, job("eight", 1, `device "nvidia/gpu" { count = 8 }`, "sleep 600"))
+		as := r.run("eight", 1, job("eight", 1, `device "nvidia/gpu" { count = 8 }`, "exec sleep 600"))
 		must.Eq(t, r.Nodes[1].ID, as[0].NodeID)
 		r.run("eight-more", 0, job("eight-more", 1, `device "nvidia/gpu" { count = 8 }`, "true"))
 		r.pending("eight-more")
@@ -68,6 +69,19 @@ func TestIslands(t *testing.T) {
 		as := r.run("named", 1, job("named", 1, `device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink1" { count = 4 }`, "true"))
 		must.Eq(t, "a100-1", island[gpus(as[0])[0]])
 		r.stop("named")
+	})
+	t.Run("the jobspec that comes with Kolo", func(t *testing.T) {
+		r := r.in(t)
+		text, err := os.ReadFile("../../jobspecs/gpu-topology.nomad.hcl")
+		must.NoError(t, err)
+		for _, a := range r.run("gpu-topology", 2, string(text)) {
+			ids := gpus(a)
+			must.Len(t, 4, ids)
+			for _, g := range ids {
+				must.Eq(t, island[ids[0]], island[g])
+			}
+		}
+		r.stop("gpu-topology")
 	})
 	t.Run("two blocks keep both their GPUs", func(t *testing.T) {
 		r := r.in(t)
@@ -123,7 +137,7 @@ job "horovod" {
       driver = "horovod"
       config {
         command   = "/bin/sh"
-        args      = ["-c", "env; sleep 600"]
+        args      = ["-c", "env; exec sleep 600"]
         isolation = "none"
         service   = "horovod"
         slots     = 1

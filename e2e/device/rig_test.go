@@ -271,14 +271,18 @@ func gpus(a *api.Allocation) []string {
 // environment is what the task printed of it.
 func (r *rig) environment(a *api.Allocation) map[string]string {
 	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, time.Minute)
+	defer cancel()
 	env := map[string]string{}
-	must.NoError(r.t, cluster.Until(r.ctx, "the environment of "+a.ID, func(context.Context) error {
+	must.NoError(r.t, cluster.Until(ctx, "the environment of "+a.ID, func(context.Context) error {
 		text, err := r.Logs(a.ID, "t", "stdout")
 		if err != nil {
 			return err
 		}
 		for line := range strings.Lines(text) {
-			if k, v, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			// The horovod driver puts the slot before a line.
+			line = strings.TrimPrefix(strings.TrimSpace(line), "[0] ")
+			if k, v, ok := strings.Cut(line, "="); ok {
 				env[k] = v
 			}
 		}

@@ -29,16 +29,45 @@ type Machine struct {
 }
 
 // New describes the machine with this name, or skips the test where there is no
-// compiler to build the library with.
+// compiler to build the library with. A test may load the library into itself.
 func New(t testing.TB, name string, flags ...string) *Machine {
 	t.Helper()
-	return At(t, t.TempDir(), name, flags...)
+	m := describe(t, t.TempDir(), name)
+	// One file for all machines: a process cannot load two.
+	if err := os.Symlink(built(t, flags), m.Library()); err != nil {
+		t.Fatal(err)
+	}
+	return m
 }
 
-// At is New with the folder that gets the library, the machine file and the
-// count of calls. Programs that run in the folder can be given
-// [RelativeEnv] instead of the machine's own.
+// At is New for other programs, with the folder that gets the library, the
+// machine file and the count of calls. Programs that run in the folder can be
+// given [RelativeEnv] instead of the machine's own.
 func At(t testing.TB, dir, name string, flags ...string) *Machine {
+	t.Helper()
+	m := describe(t, dir, name)
+	m.Install(flags...)
+	return m
+}
+
+// Install puts a library of its own into the machine's folder, as installing
+// another version of the driver does. What is loaded stays loaded.
+func (m *Machine) Install(flags ...string) {
+	m.t.Helper()
+	text, err := os.ReadFile(built(m.t, flags))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	next := m.Library() + ".next"
+	if err := os.WriteFile(next, text, 0o600); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := os.Rename(next, m.Library()); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func built(t testing.TB, flags []string) string {
 	t.Helper()
 	lib, err := Build(flags...)
 	if errors.Is(err, ErrNoCompiler) {
@@ -47,11 +76,7 @@ func At(t testing.TB, dir, name string, flags ...string) *Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := describe(t, dir, name)
-	if err := os.Symlink(lib, m.Library()); err != nil {
-		t.Fatal(err)
-	}
-	return m
+	return lib
 }
 
 // RelativeEnv makes programs read the machine of the folder that they run in,

@@ -1,0 +1,116 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/device/plugin"
+	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+)
+
+// on makes commands of this process run on a stand-in machine.
+func on(t *testing.T, machine string) *nvmlstub.Machine {
+	t.Helper()
+	hw := nvmlstub.New(t, machine)
+	for _, kv := range hw.Env() {
+		k, v, _ := strings.Cut(kv, "=")
+		t.Setenv(k, v)
+	}
+	t.Setenv(envLibrary, hw.Library())
+	t.Setenv(envRoot, t.TempDir())
+	return hw
+}
+
+func run(t *testing.T, args ...string) (status int, out, errs string) {
+	t.Helper()
+	var o, e strings.Builder
+	status = command(args, &o, &e)
+	return status, o.String(), e.String()
+}
+
+func TestTopo(t *testing.T) {
+	on(t, "two-boards-a100")
+	status, out, _ := run(t, "topo")
+	must.Eq(t, 0, status)
+	must.StrHasPrefix(t, strings.TrimLeft(`
+      GPU0  GPU1  GPU2  GPU3  GPU4  GPU5  GPU6  GPU7  NUMA Affinity  Island
+GPU0  X     SYS   NV4   SYS   NV4   SYS   NV4   SYS   0              nvlink0
+GPU1  SYS   X     SYS   NV4   SYS   NV4   SYS   NV4   1              nvlink1
+GPU2  NV4   SYS   X     SYS   NV4   SYS   NV4   SYS   0              nvlink0
+`, "\n"), out)
+	must.StrContains(t, out, "nvlink1   of 4, 400 GB/s each way between its halves")
+}
+
+func TestTopoJSON(t *testing.T) {
+	hw := on(t, "nvl72-tray")
+	status, out, _ := run(t, "topo", "-json")
+	must.Eq(t, 0, status)
+	var r plugin.Report
+	must.NoError(t, json.Unmarshal([]byte(out), &r))
+	must.Eq(t, "570.86.15", r.Driver)
+	must.Eq(t, "4;6xNV18s", r.Topology)
+	must.Eq(t, []string{"NV18s", "X", "NV18s", "NV18s"}, r.Links[1])
+	must.Eq(t, hw.UUIDs()[3], r.GPUs[3].UUID)
+	must.Eq(t, "NVIDIA GB200 nvlink0", r.GPUs[3].Group)
+	must.Eq(t, []plugin.ReportSet{{Name: "nvlink0", GPUs: []int{0, 1, 2, 3}, BisectionMBps: 1_800_000}}, r.Islands)
+}
+
+func TestCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		machine string
+		change  func(*nvmlstub.Machine)
+		want    string
+	}{
+		"no driver":     {"one-t4", func(m *nvmlstub.Machine) { m.Unload() }, "modprobe nvidia"},
+		"half upgraded": {"one-t4", func(m *nvmlstub.Machine) { m.Fail(18) }, "reboot"},
+		"no GPU":        {"none", nil, "there is no GPU"},
+		"lost GPU":      {"hgx-h100", func(m *nvmlstub.Machine) { m.Lose(2) }, "fallen off the bus"},
+		"no fabric": {"hgx-h100", func(m *nvmlstub.Machine) {
+			m.Set(0, "fabric", "00000000000000000000000000000000 0 1 0")
+		}, "nvidia-fabricmanager"},
+		"a link down": {"dgx-1v", func(m *nvmlstub.Machine) {
+			m.Set(1, "nolinks", "0")
+			m.Set(1, "nvlink_version", "2")
+		}, "0 NVLinks are up, another Tesla V100-SXM2-32GB has 6"},
+		"bad memory":      {"hgx-h100", func(m *nvmlstub.Machine) { m.Set(3, "remap_failed", "1") }, "have the GPU replaced"},
+		"MIG but empty":   {"mig-a100", func(m *nvmlstub.Machine) { m.Set(0, "nomig", "1") }, "nvidia-smi mig -cgi"},
+		"no device nodes": {"one-t4", nil, "/dev/nvidia-uvm is missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hw := on(t, tc.machine)
+			if tc.change != nil {
+				tc.change(hw)
+			}
+			status, out, _ := run(t, "check")
+			must.Eq(t, 1, status)
+			must.StrContains(t, out, tc.want)
+		})
+	}
+}
+
+func TestCheckWithoutLibrary(t *testing.T) {
+	t.Setenv(envLibrary, filepath.Join(t.TempDir(), "libnvidia-ml.so.1"))
+	status, out, _ := run(t, "check")
+	must.Eq(t, 1, status)
+	must.StrContains(t, out, "install the NVIDIA driver")
+
+	status, _, errs := run(t, "topo")
+	must.Eq(t, 1, status)
+	must.StrContains(t, errs, "cannot be loaded")
+}
+
+func TestOther(t *testing.T) {
+	status, out, _ := run(t, "version")
+	must.Eq(t, 0, status)
+	must.StrContains(t, out, plugin.Version)
+	status, _, errs := run(t, "frobnicate")
+	must.Eq(t, 2, status)
+	must.StrContains(t, errs, "Usage")
+}

@@ -1,0 +1,30 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package device
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+)
+
+// A driver of before 2023 lacks functions that the plugin would like to call.
+// Calling one would end the process, so it must look first.
+func TestOldDriver(t *testing.T) {
+	plugin, err := binary()
+	must.NoError(t, err)
+	hw := nvmlstub.New(t, "hgx-h100", "-DOLD_DRIVER")
+	cmd := exec.Command(plugin, "topo")
+	cmd.Env = append(os.Environ(), hw.Env()...)
+	out, err := cmd.CombinedOutput()
+	must.NoError(t, err, must.Sprint(string(out)))
+	must.StrContains(t, string(out), "GPU7  NV18  NV18")
+	must.StrContains(t, string(out), "N/A") // the NUMA nodes
+}
