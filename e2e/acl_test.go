@@ -28,6 +28,7 @@ import (
 // With ACLs on, workers need nothing but their workload identity to find each
 // other, and one policy to note that training is complete.
 func TestACL(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)
 	c := startCluster(t, cluster.Options{ACL: true})
 	rules, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "acl", "pytorch-acl.policy.hcl"))

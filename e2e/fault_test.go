@@ -161,9 +161,11 @@ func TestKillInRendezvous(t *testing.T) {
 // A node is cut off from the network for a minute and comes back: the others
 // train on, what was cut off does not, and in the end there is one ring.
 func TestCutOff(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	victims := map[string]int{"a worker": 1, "the leader": 0}
 	for name, index := range victims {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it waits most of the time
 			ctx := testContext(t, 6*time.Minute)
 			c := startCluster(t, cluster.Options{})
 			if !c.Isolated() {

@@ -45,6 +45,7 @@ job "sleeper" {
 // The harness itself, with a driver that is not ours: what other tests rely on
 // when they blame Kolo.
 func TestHarness(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 3*time.Minute)
 	c := startCluster(t, cluster.Options{})
 

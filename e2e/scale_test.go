@@ -73,6 +73,7 @@ func TestScaleSlots(t *testing.T) {
 // The ring trains on while a newcomer takes a minute to start, and then takes
 // it in.
 func TestSlowNewcomer(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)
 	c := startCluster(t, cluster.Options{})
 	tr := startTraining(ctx, t, c, trainingOptions{})

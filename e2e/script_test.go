@@ -111,6 +111,7 @@ func clientStatus(t *testing.T, tr *training) string {
 // Configuration that cannot work ends in a task event that names the field and
 // the remedy, and nothing hangs.
 func TestBadConfig(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)
 	c := startCluster(t, cluster.Options{Clients: 1})
 	task := func(job *api.Job) *api.Task { return job.TaskGroups[0].Tasks[0] }

@@ -28,7 +28,7 @@ type network struct {
 // newNetwork makes a bridge, or returns the shared network where this process
 // may not.
 func newNetwork(ctx context.Context) (network, error) {
-	if os.Geteuid() != 0 || !commandExists("ip") || !commandExists("nsenter") || !commandExists("unshare") {
+	if os.Geteuid() != 0 || !commandExists("ip") || !commandExists("nsenter") {
 		return network{}, nil
 	}
 	// Whoever creates the bridge owns its number: several clusters may start
@@ -121,21 +121,11 @@ func (n network) setLink(ctx context.Context, i int, state string) error {
 
 // enter is the command prefix that runs something in client i's namespace.
 // nsenter leaves the mounts alone; `ip netns exec` would hide the cgroups.
-//
-// The client has a host name of its own as well, and one that resolves to its
-// address as on a real machine: Horovod makes half of its connections to the
-// address of the host's name, whatever interface it is told to use
-// (horovod/common/gloo/gloo_context.cc, InitializeForProcessSet). An address is
-// a name that resolves without a word in /etc/hosts.
 func (n network) enter(i int) []string {
 	if n.shared() {
 		return nil
 	}
-	return []string{
-		"nsenter", "--net=/run/netns/" + n.namespace(i), "--",
-		"unshare", "--uts", "--",
-		"/bin/sh", "-c", `echo "$0" >/proc/sys/kernel/hostname && exec "$@"`, n.clientIP(i),
-	}
+	return []string{"nsenter", "--net=/run/netns/" + n.namespace(i), "--"}
 }
 
 // ip runs iproute2's command.
