@@ -13,9 +13,10 @@ import (
 // Guard returns a library whose calls come back within the limit. A call that
 // does not is left behind and reported as [ErrHung]; until it comes back, further
 // calls to the same GPU fail at once instead of hanging as well. At most one
-// thread per GPU is lost in this way, and one for the library.
+// thread per GPU is lost in this way, and one for the library. The gate of a GPU
+// stays with its index when the machine is read anew.
 func Guard(l Library, limit time.Duration) Library {
-	return &guarded{l: l, gate: gate{limit: limit}}
+	return &guarded{l: l, gate: gate{limit: limit}, gpus: map[int]*gate{}}
 }
 
 // gate lets one call through at a time and stops waiting for it at the limit.
@@ -63,6 +64,8 @@ func through[T any](g *gate, op string, f func() (T, error)) (T, error) {
 type guarded struct {
 	l    Library
 	gate gate
+	mu   sync.Mutex
+	gpus map[int]*gate // by index
 }
 
 func (g *guarded) Open() error {
@@ -84,7 +87,12 @@ func (g *guarded) GPU(index int) (GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &guardedGPU{gpu: gpu, gate: gate{limit: g.gate.limit}}, nil
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.gpus[index] == nil {
+		g.gpus[index] = &gate{limit: g.gate.limit}
+	}
+	return &guardedGPU{gpu: gpu, gate: g.gpus[index]}, nil
 }
 
 func (g *guarded) Pair(a, b GPU) (topology.Pair, error) {
@@ -120,11 +128,11 @@ func unguard(gpu GPU) GPU {
 
 type guardedGPU struct {
 	gpu  GPU
-	gate gate
+	gate *gate
 }
 
-func (g *guardedGPU) Facts() (Facts, error) { return through(&g.gate, "facts", g.gpu.Facts) }
+func (g *guardedGPU) Facts() (Facts, error) { return through(g.gate, "facts", g.gpu.Facts) }
 
 func (g *guardedGPU) Sample(all bool) (Sample, error) {
-	return through(&g.gate, "sample", func() (Sample, error) { return g.gpu.Sample(all) })
+	return through(g.gate, "sample", func() (Sample, error) { return g.gpu.Sample(all) })
 }

@@ -31,6 +31,14 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 	must.ErrorIs(t, err, nvml.ErrHung)
 	must.Eq(t, before, m.Calls())
 
+	// Nor does one after the machine was read anew.
+	again, err := r.GPU(3)
+	must.NoError(t, err)
+	before = m.Calls()
+	_, err = again.Facts()
+	must.ErrorIs(t, err, nvml.ErrHung)
+	must.Eq(t, before, m.Calls())
+
 	m.Return(3)
 	must.Wait(t, wait.InitialSuccess(
 		wait.ErrorFunc(func() error {

@@ -18,8 +18,9 @@ type Real struct {
 	lib  nvml.Interface
 	host host
 
-	mu      sync.Mutex
-	symbols map[string]bool // whether the library has them
+	mu sync.Mutex
+	// symbols tells whether the library has them; nil while it is not open.
+	symbols map[string]bool
 }
 
 var _ Library = (*Real)(nil)
@@ -40,13 +41,13 @@ func New(o Options) *Real {
 	if o.Library != "" {
 		opts = append(opts, nvml.WithLibraryPath(o.Library))
 	}
-	return &Real{lib: nvml.New(opts...), host: host{root: o.Root}, symbols: map[string]bool{}}
+	return &Real{lib: nvml.New(opts...), host: host{root: o.Root}}
 }
 
 // do makes one call, if the library has the function.
 func (r *Real) do(symbol string, f func() nvml.Return) error {
-	if !r.has(symbol) {
-		return &Error{Op: symbol, Code: ErrFunctionNotFound}
+	if code := r.has(symbol); code != 0 {
+		return &Error{Op: symbol, Code: code}
 	}
 	if ret := f(); ret != nvml.SUCCESS {
 		return &Error{Op: symbol, Code: Code(ret)}
@@ -54,15 +55,23 @@ func (r *Real) do(symbol string, f func() nvml.Return) error {
 	return nil
 }
 
-func (r *Real) has(symbol string) bool {
+// has returns 0 if the function can be called. A call that was left behind may
+// go on after the library was closed, and must not get at it.
+func (r *Real) has(symbol string) Code {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.symbols == nil {
+		return ErrUninitialized
+	}
 	there, known := r.symbols[symbol]
 	if !known {
 		there = r.lib.Extensions().LookupSymbol(symbol) == nil
 		r.symbols[symbol] = there
 	}
-	return there
+	if !there {
+		return ErrFunctionNotFound
+	}
+	return 0
 }
 
 // Open loads and initializes NVML.
@@ -70,12 +79,18 @@ func (r *Real) Open() error {
 	if ret := r.lib.Init(); ret != nvml.SUCCESS {
 		return &Error{Op: "nvmlInit", Code: Code(ret)}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.symbols = map[string]bool{}
 	return nil
 }
 
 // Close lets go of NVML. The loader keeps the file mapped all the same, so a
 // newer libnvidia-ml.so.1 needs a new process; see [Real.Replaced].
 func (r *Real) Close() error {
+	r.mu.Lock()
+	r.symbols = nil
+	r.mu.Unlock()
 	// Shutdown is called without a look at the symbols: it is as old as Init.
 	if ret := r.lib.Shutdown(); ret != nvml.SUCCESS {
 		return &Error{Op: "nvmlShutdown", Code: Code(ret)}

@@ -103,7 +103,7 @@ func (m *monitor) run(ctx context.Context) {
 		case <-check.C:
 			m.check(time.Now())
 		case <-period.C:
-			if m.anyLost() {
+			if m.anyMissing(isLost) {
 				// A GPU that was reset is found again only by a new start of
 				// NVML.
 				m.disconnect(nil)

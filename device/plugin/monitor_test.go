@@ -135,6 +135,8 @@ func TestHangingGPU(t *testing.T) {
 		r.hw.UUIDs()[3]: "the GPU does not answer: the call does not come back",
 	}, r.sick())
 	must.MapLen(t, 7, *r.m.readings.Load())
+	must.False(t, r.told(func() { r.m.refresh(r.now) }))
+	must.Len(t, 8, r.groups()[0].Devices)
 
 	// The call that was left behind must come back before the GPU answers.
 	r.hw.Return(3)

@@ -80,10 +80,10 @@ func (m *monitor) away(now time.Time, err error) {
 	m.assess(now)
 }
 
-// disconnect lets go of NVML. While a call hangs it stays open: a second user
-// in one process would only hang as well.
+// disconnect lets go of NVML. While a call hangs it stays open, for closing it
+// under that call may end the process, or hang as well.
 func (m *monitor) disconnect(why error) {
-	if !m.open || !m.deafen() {
+	if !m.open || m.anyMissing(isHung) || !m.deafen() {
 		m.problem = why
 		return
 	}
@@ -251,9 +251,14 @@ func (m *monitor) each(c *card, f func(*health)) {
 	}
 }
 
-func (m *monitor) anyLost() bool {
+func isHung(err error) bool { return errors.Is(err, nvml.ErrHung) }
+
+func isLost(err error) bool { return !isHung(err) }
+
+// anyMissing tells whether a GPU is missing for such a reason.
+func (m *monitor) anyMissing(reason func(error) bool) bool {
 	for _, c := range m.machine.cards {
-		if c.missing != nil && !errors.Is(c.missing, nvml.ErrHung) {
+		if c.missing != nil && reason(c.missing) {
 			return true
 		}
 	}
