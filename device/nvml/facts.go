@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -45,7 +46,7 @@ func (g *realGPU) Facts() (Facts, error) {
 	f.NUMA = g.r.host.numa(f.Bus)
 	f.Switch, f.Root = g.r.host.pcie(f.Bus)
 	if f.NUMA < 0 {
-		f.NUMA = opt(g, "nvmlDeviceGetNumaNodeId", g.d.GetNumaNodeId, -1)
+		f.NUMA = g.numa()
 	}
 	g.links(&f)
 	f.Fabric = g.fabric()
@@ -105,6 +106,31 @@ func (g *realGPU) describe(f *Facts) {
 		major, minor, ret := g.d.GetCudaComputeCapability()
 		return decimal(major, minor), ret
 	}, 0)
+}
+
+// maxNodes is the most NUMA nodes that are asked about.
+const maxNodes = 64
+
+// numa is the one NUMA node whose memory is nearest, for machines on which the
+// kernel does not say; -1 if there are several. (NVML's NumaNodeId is another
+// thing: the node that a GPU's own memory is, on Grace.)
+func (g *realGPU) numa() int {
+	words, err := get(g, "nvmlDeviceGetMemoryAffinity", func() ([]uint, nvml.Return) {
+		return g.d.GetMemoryAffinity(maxNodes, nvml.AFFINITY_SCOPE_NODE)
+	})
+	if err != nil {
+		return -1
+	}
+	node := -1
+	for i, word := range words {
+		for ; word != 0; word &= word - 1 {
+			if node >= 0 {
+				return -1
+			}
+			node = i*bits.UintSize + bits.TrailingZeros(word)
+		}
+	}
+	return node
 }
 
 // mig reads whether the GPU is cut into instances, and which.

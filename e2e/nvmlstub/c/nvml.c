@@ -390,7 +390,18 @@ UINT(nvmlDeviceGetArchitecture, arch)
 STATE(nvmlDeviceGetDisplayMode, display)
 STATE(nvmlDeviceGetPersistenceMode, persistence)
 #ifndef OLD_DRIVER
-STATE(nvmlDeviceGetNumaNodeId, numa)
+
+ret_t nvmlDeviceGetMemoryAffinity(device_t d, unsigned int n, unsigned long *v, int scope)
+{
+	WHOLE(d);
+	if (n == 0 || scope < 0 || scope > 1)
+		return INVALID_ARGUMENT;
+	if (G.numa < 0)
+		return NOT_SUPPORTED;
+	memset(v, 0, n * sizeof *v);
+	v[0] = 1UL << G.numa;
+	return OK;
+}
 #endif
 
 static ret_t clock_of(device_t d, int kind, unsigned int *v)
