@@ -4,6 +4,7 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -170,7 +171,8 @@ func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	})
 	if err == nil {
 		p.Path = paths[level]
-	} else if broken(err) {
+	} else if Gone(err) || errors.Is(err, ErrGPULost) {
+		// Virtual machines have no common ancestor to tell; peers they have.
 		return p, err
 	}
 	p2p := func(index nvml.GpuP2PCapsIndex) (status nvml.GpuP2PStatus, err error) {

@@ -108,7 +108,8 @@ func checkCard(c *card, all []*card, problem, remark report) {
 		problem("have the GPU replaced", "%s: bad memory rows could not be remapped", f.UUID)
 	}
 	if is(s.RemapPending) || is(s.RetiredPending) {
-		problem("drain the node and reset the GPU with nvidia-smi -r", "%s: bad memory waits for a reset", f.UUID)
+		remark("at the next occasion, drain the node and reset the GPU with nvidia-smi -r",
+			"%s: bad memory waits for a reset to be taken out of use", f.UUID)
 	}
 	if s.Recovery != "" {
 		problem("drain the node and do it", "%s: %s", f.UUID, s.Recovery)

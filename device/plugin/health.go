@@ -19,7 +19,7 @@ const (
 	causeCall     cause = "call"     // a call about the GPU fails or hangs
 	causeLost     cause = "lost"     // the GPU is lost, unlisted or wants a reset
 	causeFabric   cause = "fabric"   // the NVLink fabric is not set up
-	causeMemory   cause = "memory"   // bad memory waits for a reset
+	causeMemory   cause = "memory"   // bad memory cannot be taken out of use
 	causeRecovery cause = "recovery" // the driver wants something done
 	causeXID      cause = "xid"      // the driver reported an error
 	causeECC      cause = "ecc"      // an error that ECC could not correct

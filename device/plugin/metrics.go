@@ -87,6 +87,8 @@ var gauges = []gauge{
 		func(r *reading) *float64 { return scaled(r.sample.ECCCorrected, 1) }),
 	newGauge("ecc_uncorrected_errors_total", "Errors that ECC could not correct since the driver was loaded.", prometheus.CounterValue,
 		func(r *reading) *float64 { return scaled(r.sample.ECCUncorrected, 1) }),
+	newGauge("reset_pending", "1 when bad memory waits for a reset to be taken out of use.", prometheus.GaugeValue,
+		func(r *reading) *float64 { return either(r.sample.RemapPending, r.sample.RetiredPending) }),
 	newGauge("nvlink_transmit_bytes_total", "Data sent over all NVLinks.", prometheus.CounterValue,
 		func(r *reading) *float64 { return scaled(r.sample.NVLinkTx, 1) }),
 	newGauge("nvlink_receive_bytes_total", "Data received over all NVLinks.", prometheus.CounterValue,
@@ -154,6 +156,19 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 	}
+}
+
+// either is 1 when one of the two is true, 0 when none is, and nothing when
+// neither is told.
+func either(a, b *bool) *float64 {
+	if a == nil && b == nil {
+		return nil
+	}
+	v := 0.0
+	if a != nil && *a || b != nil && *b {
+		v = 1
+	}
+	return &v
 }
 
 func scaled[N uint | uint64](v *N, by float64) *float64 {

@@ -90,9 +90,7 @@ func TestXIDOfAMIGInstance(t *testing.T) {
 func TestTroubleInReadings(t *testing.T) {
 	for name, tc := range map[string]struct{ key, value, reason string }{
 		"ECC":          {"ecc_uncorrected", "2", "memory errors that ECC could not correct"},
-		"remap":        {"remap_pending", "1", "bad memory rows wait for a GPU reset to be remapped"},
 		"remap failed": {"remap_failed", "1", "bad memory rows could not be remapped"},
-		"retired":      {"retired_pending", "1", "bad memory pages wait for a reboot or GPU reset to be retired"},
 		"recovery":     {"recovery", "2", "the driver asks for a reboot of the machine"},
 		"needs reset":  {"error", "16", "the GPU needs a reset"},
 	} {
@@ -103,6 +101,15 @@ func TestTroubleInReadings(t *testing.T) {
 			must.Eq(t, map[string]string{r.hw.UUIDs()[4]: tc.reason}, r.sick())
 		})
 	}
+}
+
+// Memory that waits for a reset is kept off by the driver meanwhile.
+func TestPendingRemapIsNoReason(t *testing.T) {
+	r := newRig(t, "hgx-h100", nil)
+	r.hw.Set(4, "remap_pending", "1")
+	r.hw.Set(5, "retired_pending", "1")
+	r.pass(time.Minute)
+	must.MapEmpty(t, r.sick())
 }
 
 func TestFabricNotReady(t *testing.T) {

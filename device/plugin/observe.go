@@ -165,15 +165,12 @@ func (m *monitor) sample(now time.Time) error {
 
 // judge turns a sample into causes of trouble.
 func (m *monitor) judge(now time.Time, c *card, s nvml.Sample) {
-	is := func(b *bool) bool { return b != nil && *b }
+	// Memory that only waits for a reset to be remapped is no reason to stop
+	// using the GPU: the driver keeps programs off it. The check command and
+	// the metrics tell of it.
 	memory := ""
-	switch {
-	case is(s.RemapFailed):
+	if s.RemapFailed != nil && *s.RemapFailed {
 		memory = "bad memory rows could not be remapped"
-	case is(s.RemapPending):
-		memory = "bad memory rows wait for a GPU reset to be remapped"
-	case is(s.RetiredPending):
-		memory = "bad memory pages wait for a reboot or GPU reset to be retired"
 	}
 	fabric := ""
 	if f := s.Fabric; f != nil && !f.Ready {

@@ -243,6 +243,7 @@ func TestMetrics(t *testing.T) {
 	for _, line := range []string{
 		`nvtopo_gpu_power_watts{gpu="0",model="NVIDIA A100-SXM4-40GB",uuid="GPU-f4000000-0000-4000-8000-000000000000"} 51.89`,
 		`nvtopo_device_healthy{group="NVIDIA A100-SXM4-40GB",reason="the GPU has fallen off the bus",uuid="GPU-f4000000-0000-4000-8000-000000000001"} 0`,
+		`nvtopo_gpu_reset_pending{gpu="0",model="NVIDIA A100-SXM4-40GB",uuid="GPU-f4000000-0000-4000-8000-000000000000"} 0`,
 		`nvtopo_mig_memory_used_bytes{parent="GPU-f4000000-0000-4000-8000-000000000000",profile="1g.5gb",uuid="MIG-f4000000-0000-5000-8000-000000000006"} 1.3631488e+07`,
 	} {
 		must.StrContains(t, string(body), line)
