@@ -67,6 +67,8 @@ type ticks struct {
 	horizon float64
 	state   []byte
 	known   []int // jobs at the last decision
+	spare   []int // buffer
+	views   []policy.Job
 	result  Result
 }
 
@@ -139,10 +141,10 @@ func (j *tickJob) tick(now, dt float64) int {
 func (t *ticks) decide() error {
 	s := &policy.Snapshot{
 		Now: t.now, Seed: t.cfg.Seed, Nodes: t.nodes, State: t.state,
-		ResizeCost: t.cfg.Resize.Gap(1),
+		ResizeCost: t.cfg.Resize.Gap(1), Jobs: t.views[:0],
 	}
 	free := t.gpus
-	var shown []int
+	shown := t.spare[:0]
 	for i := range t.jobs {
 		j := &t.jobs[i]
 		if j.over || j.Submit > t.now {
@@ -169,7 +171,7 @@ func (t *ticks) decide() error {
 		free -= t.nodes[i].Free
 	}
 	s.Changed = !slices.Equal(shown, t.known)
-	t.known = shown
+	t.known, t.spare, t.views = shown, t.known, s.Jobs
 	d := t.cfg.Policy.Allocate(s)
 	if err := check(s, &d); err != nil {
 		return fmt.Errorf("policy %s broke a rule: %w", t.cfg.Policy.Name(), err)

@@ -129,6 +129,20 @@ func (t *table) whole(name string, least int) int {
 	return v
 }
 
+// maxSize bounds numbers of GPUs and workers, so that a typing mistake in a
+// trace is an error and not a table of a billion step times.
+const maxSize = 1 << 17
+
+// size returns a number of GPUs or workers of at least least.
+func (t *table) size(name string, least int) int {
+	v := t.whole(name, least)
+	if v > maxSize {
+		t.fail(name, fmt.Errorf("want at most %d, got %d", maxSize, v))
+		return least
+	}
+	return v
+}
+
 // clock returns a time in seconds: a number, or a date in UTC.
 func (t *table) clock(name string) float64 {
 	s := t.text(name)

@@ -46,7 +46,7 @@ func readElasticFlow(t *Trace, r io.Reader, file string, o Options) error {
 	measured := throughputs{dir: o.Curves, curves: map[appKey]*Curve{}}
 	assumed := map[int]*Curve{}
 	err = tab.rows(t, o, func() error {
-		gpus, seconds := tab.whole("num_gpu", 0), tab.float("duration", 0)
+		gpus, seconds := tab.size("num_gpu", 0), tab.float("duration", 0)
 		j := Job{ID: tab.text("job_id"), App: tab.text("model_name"), Tenant: tab.text("user"), Submit: tab.clock(submit)}
 		if deadline != "" && tab.text(deadline) != "" {
 			j.Deadline = max(0, tab.float(deadline, -1e18))

@@ -170,10 +170,15 @@ func (l *logReader) entry(raw []byte, line int) error {
 		if j == nil {
 			j = &logJob{line: line, points: map[int]float64{}, weight: map[int]float64{}}
 			j.job.Submit = e.Time
+		}
+		if err := j.describe(&e); err != nil {
+			return err
+		}
+		if l.jobs[e.Job] == nil {
 			l.jobs[e.Job] = j
 			l.order = append(l.order, e.Job)
 		}
-		return j.describe(&e)
+		return nil
 	}
 	if j == nil {
 		return &Error{Field: "job", Err: fmt.Errorf("nothing was said of %q before", e.Job)}
@@ -230,6 +235,12 @@ func (l *logReader) node(e *Event) error {
 // what it names; the arrival stays.
 func (j *logJob) describe(e *Event) error {
 	b := &j.job
+	if max(1, e.Min) > max(1, e.Max) {
+		return &Error{Field: "max", Err: fmt.Errorf("%d is below min %d", e.Max, e.Min)}
+	}
+	if max(e.Max, e.Preferred, e.PerWorker) > maxSize {
+		return &Error{Field: "max", Err: fmt.Errorf("want sizes of at most %d", maxSize)}
+	}
 	b.ID, b.App, b.Tenant, b.Type = e.Job, e.App, e.Tenant, e.Type
 	b.Weight, b.Priority = e.Weight, e.Priority
 	b.Min, b.Max = max(1, e.Min), max(1, e.Max)
@@ -240,16 +251,13 @@ func (j *logJob) describe(e *Event) error {
 	b.Deadline = e.Deadline
 	b.Suspendable = e.Suspendable == nil || *e.Suspendable
 	b.Steps = e.TotalSteps
-	if b.Min > b.Max {
-		return &Error{Field: "max", Err: fmt.Errorf("%d is below min %d", b.Max, b.Min)}
-	}
 	return nil
 }
 
 // measure takes a step time into the mean of its size.
 func (j *logJob) measure(e *Event) error {
-	if e.Workers < 1 {
-		return &Error{Field: "workers", Err: fmt.Errorf("want at least 1, got %d", e.Workers)}
+	if e.Workers < 1 || e.Workers > maxSize {
+		return &Error{Field: "workers", Err: fmt.Errorf("want 1 to %d, got %d", maxSize, e.Workers)}
 	}
 	if !finite(e.Seconds) || e.Seconds <= 0 {
 		return &Error{Field: "seconds", Err: fmt.Errorf("want more than 0, got %v", e.Seconds)}

@@ -4,6 +4,7 @@
 package trace
 
 import (
+	"fmt"
 	"io"
 	"math"
 )
@@ -12,6 +13,9 @@ import (
 // may run on 1 to grow times its size, with the speed-up n^alpha. One step is
 // one second at the size of the trace.
 func scaled(j *Job, gpus int, seconds float64, o Options, curves map[int]*Curve) error {
+	if o.grow() < 1 || gpus > maxSize/o.grow() {
+		return fmt.Errorf("a job of %d GPUs that may grow %d times is too large", gpus, o.grow())
+	}
 	j.Min, j.Preferred, j.Max = 1, gpus, gpus*o.grow()
 	j.Steps = seconds
 	j.Suspendable = true
@@ -42,7 +46,7 @@ func readHelios(t *Trace, r io.Reader, file string, o Options) error {
 	}
 	curves := map[int]*Curve{}
 	err = tab.rows(t, o, func() error {
-		gpus, seconds := tab.whole("gpu_num", 0), tab.float("duration", 0)
+		gpus, seconds := tab.size("gpu_num", 0), tab.float("duration", 0)
 		j := Job{ID: tab.text("job_id"), App: tab.text("user"), Tenant: tab.text("vc"), Submit: tab.clock("submit_time")}
 		switch {
 		case tab.err != nil:

@@ -35,31 +35,32 @@ func readPhilly(t *Trace, br *bufio.Reader, file string, o Options) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(head, " \t\r\n"), []byte("[")) {
 		return readPhillyCSV(t, br, file, o)
 	}
-	lines := &lineCounter{r: br}
-	dec := json.NewDecoder(lines)
+	text, err := io.ReadAll(br)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
 	if _, err := dec.Token(); err != nil {
-		return lines.place(file, dec.InputOffset(), err)
+		return placeJSON(file, text, dec.InputOffset(), err)
 	}
 	curves := map[int]*Curve{}
 	for dec.More() && (o.MaxJobs == 0 || len(t.Jobs) < o.MaxJobs) {
-		var p phillyJob
 		start := dec.InputOffset()
-		if err := dec.Decode(&p); err != nil {
-			var mistyped *json.UnmarshalTypeError
-			err = lines.place(file, start, err)
-			if !o.Skip || !errors.As(err, &mistyped) {
-				return err // after a syntax error there is no next entry
-			}
-			t.Skipped = append(t.Skipped, err)
+		start += int64(len(text[start:]) - len(bytes.TrimLeft(text[start:], ", \t\r\n")))
+		var p phillyJob
+		err := dec.Decode(&p)
+		if err == nil {
+			err = p.add(t, o, curves)
+		}
+		if err == nil {
 			continue
 		}
-		if err := p.add(t, o, curves); err != nil {
-			err = lines.place(file, start, err)
-			if !o.Skip {
-				return err
-			}
-			t.Skipped = append(t.Skipped, err)
+		var syntax *json.SyntaxError
+		err = placeJSON(file, text, start, err)
+		if !o.Skip || errors.As(err, &syntax) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return err // after a syntax error there is no next entry
 		}
+		t.Skipped = append(t.Skipped, err)
 	}
 	t.shift()
 	return nil
@@ -105,44 +106,25 @@ func (p *phillyJob) add(t *Trace, o Options, curves map[int]*Curve) error {
 	return t.add(j)
 }
 
-// lineCounter notes where lines start, to turn byte offsets into lines.
-type lineCounter struct {
-	r      io.Reader
-	read   int64
-	starts []int64 // offset after each newline
-}
-
-func (l *lineCounter) Read(b []byte) (int, error) {
-	n, err := l.r.Read(b)
-	for i, c := range b[:n] {
-		if c == '\n' {
-			l.starts = append(l.starts, l.read+int64(i)+1)
-		}
-	}
-	l.read += int64(n)
-	return n, err
-}
-
-// place gives an error the line and column of a byte offset; the decoder's
-// own offset is preferred where the error has one.
-func (l *lineCounter) place(file string, offset int64, err error) error {
+// placeJSON gives an error the line and column of the entry that starts at an
+// offset, or of the byte where the syntax goes wrong.
+func placeJSON(file string, text []byte, offset int64, err error) error {
+	e := &Error{File: file, Err: err}
 	var syntax *json.SyntaxError
 	var mistyped *json.UnmarshalTypeError
-	e := &Error{File: file, Err: err}
 	switch {
 	case errors.As(err, &syntax):
-		offset = syntax.Offset
-	case errors.As(err, &mistyped):
-		offset, e.Field = mistyped.Offset, mistyped.Field
-	}
-	line, start := 1, int64(0)
-	for _, s := range l.starts {
-		if s > offset {
-			break
+		// A decoder's offsets leave out what stands between entries; those of
+		// the whole text do not.
+		if errors.As(json.Unmarshal(text, new(json.RawMessage)), &syntax) {
+			offset = max(0, syntax.Offset-1) // it counts the byte itself
 		}
-		line, start = line+1, s
+	case errors.As(err, &mistyped):
+		e.Field = mistyped.Field
 	}
-	e.Line, e.Column = line, int(offset-start)+1
+	before := text[:min(offset, int64(len(text)))]
+	e.Line = bytes.Count(before, []byte("\n")) + 1
+	e.Column = len(before) - (bytes.LastIndexByte(before, '\n') + 1) + 1
 	return e
 }
 
@@ -164,7 +146,7 @@ func readPhillyCSV(t *Trace, r io.Reader, file string, o Options) error {
 	}
 	curves := map[int]*Curve{}
 	err = tab.rows(t, o, func() error {
-		gpus := tab.whole("gpus", 0)
+		gpus := tab.size("gpus", 0)
 		j := Job{ID: tab.text("jobid"), App: tab.text("user"), Tenant: tab.text("vc"), Submit: tab.clock("submitted_time")}
 		var seconds float64
 		if tab.has("duration") {

@@ -47,8 +47,11 @@ func readPollux(t *Trace, r io.Reader, file string, o Options) error {
 		j := Job{
 			ID: tab.text("name"), App: tab.text("application"),
 			Submit: tab.float("submit_s", 0), Steps: tab.float("steps", 0),
-			Min: 1, Max: tab.whole("max_replicas", 1), Preferred: tab.whole("np", 1),
+			Min: 1, Max: tab.size("max_replicas", 1), Preferred: tab.size("np", 1),
 			Suspendable: true,
+		}
+		if j.ID == "" {
+			tab.fail("name", errors.New("a job needs a name"))
 		}
 		if o.Workload == 0 && tab.has("workload") {
 			j.ID = "w" + strconv.Itoa(workload) + "/" + j.ID
@@ -95,7 +98,7 @@ func readStepTimes(path string) (map[appKey]*Curve, error) {
 			return nil, err
 		}
 		key := appKey{tab.text("application"), tab.whole("batch_size", 1)}
-		if n := tab.whole("gpus", 1); n != len(times[key])+1 {
+		if n := tab.size("gpus", 1); n != len(times[key])+1 {
 			tab.fail("gpus", fmt.Errorf("want %d: sizes of %s stand in order without gaps, got %d", len(times[key])+1, key.app, n))
 		}
 		times[key] = append(times[key], tab.float("step_time_s", 0))

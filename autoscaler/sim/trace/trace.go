@@ -122,6 +122,8 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("steps %v: want more than 0", j.Steps)
 	case j.Min < 1 || j.Max < j.Min:
 		return fmt.Errorf("bounds %d to %d: want 1 <= min <= max", j.Min, j.Max)
+	case j.Max > maxSize || j.PerWorker > maxSize:
+		return fmt.Errorf("up to %d workers of %d GPUs: want at most %d", j.Max, j.PerWorker, maxSize)
 	case j.Preferred < j.Min || j.Preferred > j.Max:
 		return fmt.Errorf("preferred %d is outside %d to %d", j.Preferred, j.Min, j.Max)
 	case j.Deadline != 0 && !(j.Deadline > j.Submit):

@@ -24,8 +24,11 @@ func readVoda(t *Trace, r io.Reader, file string, o Options) error {
 		j := Job{
 			ID: tab.text("model") + "-" + tab.text("job"), App: tab.text("model"),
 			Submit: tab.float("arrival_s", 0), Steps: tab.float("epochs", 1),
-			Min: tab.whole("min", 1), Max: tab.whole("max", 1), Preferred: tab.whole("np", 1),
+			Min: tab.size("min", 1), Max: tab.size("max", 1), Preferred: tab.size("np", 1),
 			Suspendable: true,
+		}
+		if tab.text("job") == "" {
+			tab.fail("job", errors.New("a job needs a number"))
 		}
 		t1 := tab.float("t1_est_s", 0) / j.Steps
 		times := []float64{t1}
