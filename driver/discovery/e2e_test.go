@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -40,6 +41,9 @@ job "discovery" {
   type = "batch"
   group "workers" {
     count = var.count
+    constraint {
+      distinct_hosts = true
+    }
     restart {
       attempts = 0
       mode     = "fail"
@@ -95,7 +99,7 @@ type taskLine struct {
 
 // TestE2E runs electors in tasks of a real Nomad with ACLs on: they find each
 // other and Nomad's keys through the Task API with nothing but their identities,
-// survive their leader, and refuse another job's agent.
+// go on without a leader that is cut off or dead, and refuse another job's agent.
 func TestE2E(t *testing.T) {
 	nomad, err := filepath.Abs("../../bin/nomad")
 	must.NoError(t, err)
@@ -136,6 +140,7 @@ func TestE2E(t *testing.T) {
 		return taskLine{}
 	}
 	follows := func(l taskLine) bool { return l.Term != 0 }
+	ring := func(l taskLine) bool { return l.Ring != nil }
 	agree := func(ids []string, not string) (leader taskLine, err error) {
 		err = cluster.Until(ctx, "one leader and a ring of all", func(context.Context) error {
 			leader = last(ids[0], follows)
@@ -144,8 +149,8 @@ func TestE2E(t *testing.T) {
 					return fmt.Errorf("%s follows %q at %d, %s %q at %d", ids[0], leader.Leader, leader.Term, id, l.Leader, l.Term)
 				}
 			}
-			if r := last(leader.Leader, func(l taskLine) bool { return l.Ring != nil }); len(r.Ring) != len(ids) {
-				return fmt.Errorf("the last ring is %v", r.Ring)
+			if r := last(leader.Leader, ring); len(r.Ring) != len(ids) {
+				return fmt.Errorf("the last ring is %v, %s", r.Ring, last(leader.Leader, func(l taskLine) bool { return l.Error != "" }).Error)
 			}
 			return nil
 		})
@@ -155,8 +160,30 @@ func TestE2E(t *testing.T) {
 	for _, a := range allocs {
 		ids = append(ids, a.ID)
 	}
-	first, err := agree(ids, "")
+	zeroth, err := agree(ids, "")
 	must.NoError(t, err)
+
+	first := zeroth
+	if c.Isolated() {
+		// The leader is cut off, for less time than Nomad takes to notice.
+		others := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == zeroth.Leader })
+		node := c.NodeOf(allocs[slices.IndexFunc(allocs, func(a *api.AllocationListStub) bool { return a.ID == zeroth.Leader })])
+		must.NoError(t, node.Cut(ctx))
+		cut := time.Now()
+		first, err = agree(others, zeroth.Leader)
+		must.NoError(t, err)
+		r := last(first.Leader, ring)
+		t.Logf("ring of %d %s after the leader was cut off", len(r.Ring), r.At.Sub(cut).Round(time.Millisecond))
+		must.NoError(t, node.Restore(ctx))
+		restored := time.Now()
+		first, err = agree(ids, zeroth.Leader)
+		must.NoError(t, err)
+		for _, l := range lines(zeroth.Leader) {
+			must.False(t, ring(l) && l.At.After(cut), must.Sprintf("%v was formed by one cut off", l.Ring))
+		}
+		r = last(first.Leader, ring)
+		t.Logf("ring of %d %s after it came back", len(r.Ring), r.At.Sub(restored).Round(time.Millisecond))
+	}
 
 	// Another job's identity, and none.
 	addr := last(first.Leader, func(l taskLine) bool { return l.Code != "" }).Code
@@ -183,7 +210,7 @@ func TestE2E(t *testing.T) {
 	for _, id := range ids {
 		t.Logf("%s follows %s %s after the leader's death", id[:8], second.Leader[:8], last(id, follows).At.Sub(killed).Round(time.Millisecond))
 	}
-	r := last(second.Leader, func(l taskLine) bool { return l.Ring != nil })
+	r := last(second.Leader, ring)
 	t.Logf("ring %v %s after the leader's death", r.Ring, r.At.Sub(killed).Round(time.Millisecond))
 }
 
@@ -217,7 +244,7 @@ func runIntruder(t *testing.T, say func(taskLine)) {
 }
 
 // runTask is an agent without slots: it follows, and as leader forms rings of
-// all that the registry names.
+// all that the registry names and that can be reached.
 func runTask(t *testing.T, say func(taskLine)) {
 	env, secrets := os.Getenv, os.Getenv("NOMAD_SECRETS_DIR")
 	index, err := strconv.Atoi(env("NOMAD_ALLOC_INDEX"))
@@ -227,10 +254,10 @@ func runTask(t *testing.T, say func(taskLine)) {
 		Group: env("NOMAD_GROUP_NAME"), Index: index, Addr: env("NOMAD_ADDR_kolo"),
 	}
 	say(taskLine{Code: self.Addr})
-	api, token := "unix://"+filepath.Join(secrets, "api.sock"), Token{File: filepath.Join(secrets, "nomad_token")}
-	reg, err := NewNomad(NomadOptions{Address: api, Token: token, Service: "ring", Namespace: self.Namespace, JobID: self.JobID})
+	socket, token := "unix://"+filepath.Join(secrets, "api.sock"), Token{File: filepath.Join(secrets, "nomad_token")}
+	reg, err := NewNomad(NomadOptions{Address: socket, Token: token, Service: "ring", Namespace: self.Namespace, JobID: self.JobID})
 	must.NoError(t, err)
-	keys, err := NewKeys(api, token)
+	keys, err := NewKeys(socket, token)
 	must.NoError(t, err)
 	auth := &Verifier{Namespace: self.Namespace, JobID: self.JobID, Keys: keys}
 	creds := Credentials(Token{File: filepath.Join(secrets, "nomad_kolo.jwt")})
@@ -254,12 +281,16 @@ func runTask(t *testing.T, say func(taskLine)) {
 	}
 }
 
-// watchLeader reports the leader lost once a connection to it breaks, as an
-// agent's session would.
+// watchLeader reports the leader lost once a connection to it breaks and no new
+// one can be made, much as an agent's session would.
 func watchLeader(e *Elector, l Leadership) {
-	conn, err := net.Dial("tcp", l.Leader.Addr)
-	if err == nil {
-		for err == nil { // a gRPC server greets, then hangs up on who is silent
+	for {
+		conn, err := net.DialTimeout("tcp", l.Leader.Addr, 500*time.Millisecond)
+		if err != nil {
+			break
+		}
+		_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+		for err == nil { // a gRPC server greets, then waits
 			_, err = conn.Read(make([]byte, 1024))
 		}
 		conn.Close()
@@ -275,7 +306,10 @@ func form(ctx context.Context, e *Elector, reg Registry, say func(taskLine)) {
 		}
 		var hosts []string
 		for _, p := range reg.Read(ctx).Peers {
-			hosts = append(hosts, p.AllocID)
+			if conn, err := net.DialTimeout("tcp", p.Addr, 200*time.Millisecond); err == nil {
+				hosts = append(hosts, p.AllocID)
+				conn.Close()
+			}
 		}
 		if r := e.LastRing(); r.Term == lead.Term && len(r.Hosts) == len(hosts) {
 			continue

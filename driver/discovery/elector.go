@@ -36,15 +36,8 @@ type Options struct {
 	DialTimeout time.Duration
 	// Retry is the pause between rounds of an election, default 300 ms; the
 	// first ones are shorter.
-	Retry time.Duration
-	// Fresh is how old a reading of the registry may be when a ring is formed,
-	// default 2 s. A peer that has left the registry and does not answer is taken
-	// for lost a quarter later than that; so is a first ring allowed.
-	Fresh time.Duration
-	// Instant says that the registry is never out of date, so that nothing has to
-	// be waited for: Static, in one process.
-	Instant bool
-	Logger  hclog.Logger
+	Retry  time.Duration
+	Logger hclog.Logger
 }
 
 // Leadership says whom this agent follows.
@@ -101,7 +94,6 @@ func NewElector(o Options) (*Elector, error) {
 	}
 	o.DialTimeout = positive(o.DialTimeout, time.Second)
 	o.Retry = positive(o.Retry, 300*time.Millisecond)
-	o.Fresh = positive(o.Fresh, 2*time.Second)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
@@ -109,10 +101,7 @@ func NewElector(o Options) (*Elector, error) {
 	cfg := election.Config{
 		Self:    o.Self.member(),
 		Process: uint64(start.UnixNano()), Epoch: uint64(start.UnixMilli()),
-		Retry: o.Retry, Fresh: o.Fresh, Hold: o.Fresh + o.Fresh/4, Advice: max(15*time.Second, o.Fresh),
-	}
-	if o.Instant {
-		cfg.Hold = 0
+		Retry: o.Retry, Fresh: 2 * time.Second, Advice: 15 * time.Second,
 	}
 	return &Elector{
 		o: o, log: o.Logger, start: start, machine: election.New(cfg),
@@ -168,7 +157,7 @@ func (e *Elector) MayForm(connected []string) (bool, string) {
 
 // Form gets the peers' consent to a new ring of the given hosts, in order, rank
 // 0's first, before any of its slots may start to train. It takes one round
-// trip where all is well, and waits while consent may still come; ctx bounds
+// trip to them and one to the registry where all is well, and waits while consent may still come; ctx bounds
 // that. One call at a time: a second one ends the first with ErrSuperseded.
 //
 // After an error the ring must not start, and its generation is spent: ask again

@@ -40,7 +40,7 @@ func startAgent(t testing.TB, reg *Static, secret Secret, index int) *testAgent 
 		AllocID: fmt.Sprintf("alloc-%d", index), Group: "workers", Index: index, Addr: l.Addr().String(), JobID: "train", Namespace: "ml",
 	}}
 	a.Elector, err = NewElector(Options{
-		Self: a.peer, Service: "train", Registry: reg, Instant: true,
+		Self: a.peer, Service: "train", Registry: reg,
 		Dial: func(_ context.Context, addr string) (*grpc.ClientConn, error) {
 			return grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
 				grpc.WithPerRPCCredentials(secret.Credentials(a.peer.AllocID)))

@@ -22,18 +22,20 @@
 //
 // A leader stays until it is lost, leaves, is dropped by Nomad, or meets one of
 // a higher term: a lower index that comes back changes nothing. Terms follow the
-// wall clock, so that they go on rising when all who remember them have died. An
+// wall clock, so that they go on rising where all who remember them have died. An
 // agent obeys no term lower than one that it has promised, for ever.
 //
 // # Rings
 //
 // There may be two leaders for a while: one cut off that does not know it yet.
 // What must never be is two rings. So a leader asks for consent to each new ring
-// (Accept), and the ring starts only when it has it:
+// (Accept), and the ring starts only when all this holds:
 //
 //   - every host of the new ring agrees,
-//   - this agent is in a view of the registry not older than Config.Fresh,
-//   - and there is Consent.
+//   - there is consent (below),
+//   - the registry, asked after the last answer came in, names this agent under
+//     the registration it had when it began. What else it names then is what the
+//     consent is judged by. That reading is the moment at which the ring is formed.
 //
 // An agent agrees if it has promised no higher term and knows of no ring that
 // the leader has not named; then it remembers the ring. Rings that may have been
@@ -49,21 +51,20 @@
 //     same registration;
 //   - everybody: all that the registry names agree or have just refused the
 //     connection (nothing runs there), and every host of a known ring agrees, is
-//     dead, or has been out of the registry for Config.Hold. As Hold is longer
-//     than Fresh, a leader among those can form nothing any more.
+//     dead, or is out of the registry.
 //
-// To lead, the promises must amount to the same, without the two waits.
+// To lead, the promises must amount to the same; the registry is not asked again.
 //
 // It follows: of any two rings formed, one was built on the other (or on one
-// built on it, and so on), unless Nomad knew no host of the older one any more
-// when the younger one was formed: each was dead, or dropped from the registry.
+// built on it, and so on), unless no host of the older one was left when the
+// younger one was formed: each was dead, or dropped from the registry.
 // TestProperty_OneRing tests exactly that. Nomad drops what it has lost sight of,
 // so a cut-off group of hosts goes on training in the ring it has, but can never
-// form another beside the one that takes its place.
+// form another beside the one that takes its place. Without the registry no ring
+// is formed at all.
 //
 // What is taken for granted: reads of the registry are linearizable, a refused
-// connection means a dead process (and not a firewall that says so), processes
-// of an allocation have rising numbers, clocks of different machines run at the
-// same speed, within a quarter. Clocks that differ by more than the time between
-// two elections could only matter where all that remember the first one are dead.
+// connection means a dead process (and not a firewall that says so), and the
+// processes of an allocation have rising numbers. No clocks are compared. Terms
+// follow them only to go on rising where nobody is left who knows the last one.
 package election

@@ -6,6 +6,7 @@ package election
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -26,9 +27,23 @@ var (
 type form struct {
 	generation uint64
 	hosts      []string
-	ring       Ring // zero until every host is known
+	registered uint64 // this agent's registration when it began
+	ring       Ring   // zero until every host is known
 	got        answers
 	asked      map[string]bool
+	settled    time.Duration // when got last grew
+	reading    bool          // the registry is being read since then
+}
+
+// errUnconfirmed: all agree, and the registry has to say once more that this
+// agent is of the job, and who else is.
+var errUnconfirmed = errors.New("the registry has not confirmed it yet")
+
+func newForm(generation uint64, hosts []string) *form {
+	return &form{
+		generation: generation, hosts: hosts, asked: make(map[string]bool),
+		got: answers{agreed: make(map[string]uint64), refused: make(map[string]bool)},
+	}
 }
 
 // Form asks for consent to a ring; a Formed action tells how it ended. It waits
@@ -36,7 +51,7 @@ type form struct {
 func (m *Machine) Form(now time.Duration, generation uint64, hosts []string) []Action {
 	m.now = now
 	m.endForm(ErrSuperseded)
-	m.form = &form{generation: generation, hosts: hosts, asked: make(map[string]bool), got: answers{make(map[string]uint64), make(map[string]bool)}}
+	m.form = newForm(generation, hosts)
 	switch {
 	case m.phase != leading:
 		m.endForm(ErrNotLeader)
@@ -47,7 +62,7 @@ func (m *Machine) Form(now time.Duration, generation uint64, hosts []string) []A
 			m.endForm(fmt.Errorf("%w: %d, the last one was %d", ErrGeneration, generation, used))
 			break
 		}
-		m.out = append(m.out, Refresh{})
+		m.form.registered = m.view[m.cfg.Self.AllocID].Registered
 		m.sendForm()
 		m.considerForm()
 	}
@@ -67,7 +82,8 @@ func (m *Machine) Forming(now time.Duration) error {
 		return nil
 	}
 	m.now = now
-	return m.lacking()
+	_, err := m.lacking()
+	return err
 }
 
 // MayForm says why a ring could not be formed if exactly the given allocations
@@ -84,7 +100,10 @@ func (m *Machine) MayForm(now time.Duration, connected []string) ([]Action, erro
 			agreed[id] = c.process
 		}
 	}
-	err := m.consent(m.rings.without(Ring{}), answers{agreed, m.refused}, strictness{maxAge: m.cfg.Advice, hold: true})
+	_, err := m.consent(m.rings.without(Ring{}), answers{agreed, m.refused})
+	if age := m.now - m.at; age > m.cfg.Advice {
+		err = fmt.Errorf("the registry was last confirmed %s ago", age.Round(100*time.Millisecond))
+	}
 	if err != nil && now >= m.probeAt {
 		m.probeAt = now + m.cfg.Retry
 		for _, p := range m.targets() {
@@ -109,7 +128,7 @@ func (m *Machine) nameRing() bool {
 	if !f.ring.IsZero() {
 		return true
 	}
-	ring := Ring{Registry: max(m.index, m.rings.Last().Registry), Term: m.promised, Leader: m.self(), Generation: f.generation}
+	ring := Ring{Registry: max(m.changed, m.rings.Last().Registry), Term: m.promised, Leader: m.self(), Generation: f.generation}
 	for _, id := range f.hosts {
 		h := Host{AllocID: id, Process: m.met[id].process, Registered: m.view[id].Registered}
 		if id == m.cfg.Self.AllocID {
@@ -121,6 +140,7 @@ func (m *Machine) nameRing() bool {
 	}
 	f.ring = ring
 	f.got.agreed[m.cfg.Self.AllocID] = m.cfg.Process
+	f.settled, f.reading = m.now, false
 	m.rings = m.rings.propose(ring)
 	return true
 }
@@ -148,6 +168,9 @@ func (m *Machine) answeredAccept(c call, o Outcome, r Reply) {
 	}
 	delete(f.asked, c.to.AllocID)
 	f.got.refused[c.to.AllocID] = o == Refused
+	if o == Refused || (o == Answered && r.OK) {
+		f.settled, f.reading = m.now, false
+	}
 	if o != Answered {
 		return // asked again at the next tick
 	}
@@ -178,22 +201,50 @@ func (m *Machine) considerForm() {
 			return
 		}
 	}
-	if m.lacking() != nil {
+	if p, ok := m.view[m.cfg.Self.AllocID]; ok && p.Registered != f.registered {
+		m.endForm(ErrDeposed) // it was dropped meanwhile, and others may not have waited
 		return
 	}
-	m.form = nil
-	m.out = append(m.out, Formed{Ring: f.ring, on: m.rings.without(f.ring)})
-	m.rings = m.rings.choose(f.ring)
-	m.announce()
+	quorum, why := m.lacking()
+	switch {
+	case errors.Is(why, errUnconfirmed) && !f.reading:
+		f.reading = true
+		m.out = append(m.out, Refresh{})
+	case why != nil:
+	case (!quorum && m.changed > f.ring.Registry) || m.outdated(f.ring):
+		// Others were dropped meanwhile, and the ring has to be known to come after
+		// theirs; or hosts were registered, and should have their votes.
+		m.form = newForm(f.generation, f.hosts)
+		m.form.registered = f.registered
+		m.sendForm()
+	default:
+		m.form = nil
+		m.out = append(m.out, Formed{Ring: f.ring, on: m.rings.without(f.ring), index: m.index})
+		m.rings = m.rings.choose(f.ring)
+		m.announce()
+	}
+}
+
+// outdated reports whether hosts of the ring are registered by now as it does
+// not say.
+func (m *Machine) outdated(r Ring) bool {
+	return slices.ContainsFunc(r.Hosts, func(h Host) bool {
+		p, ok := m.view[h.AllocID]
+		return ok && p.Registered != h.Registered
+	})
 }
 
 // lacking says what the ring in hand still needs.
-func (m *Machine) lacking() error {
+func (m *Machine) lacking() (quorum bool, err error) {
 	f := m.form
 	for _, id := range f.hosts {
 		if _, ok := f.got.agreed[id]; !ok {
-			return fmt.Errorf("host %s has not agreed yet", short(id))
+			return false, fmt.Errorf("host %s has not agreed yet", short(id))
 		}
 	}
-	return m.consent(m.rings.without(f.ring), f.got, strictness{maxAge: m.cfg.Fresh, hold: true})
+	quorum, err = m.consent(m.rings.without(f.ring), f.got)
+	if err == nil && (m.at < f.settled || m.now-m.at > m.cfg.Fresh) {
+		err = errUnconfirmed
+	}
+	return quorum, err
 }

@@ -19,12 +19,9 @@ type Config struct {
 	Epoch uint64
 	// Retry is the pause between rounds.
 	Retry time.Duration
-	// Fresh is how old a view may be when a ring is formed.
+	// Fresh is how long the last reading of the registry may take when a ring is
+	// formed: a ring must not start long after it was allowed.
 	Fresh time.Duration
-	// Hold is how long a peer must have been missing in the registry before it
-	// is taken for lost. More than Fresh, or no more than nothing where the
-	// registry is never out of date.
-	Hold time.Duration
 	// Advice is how old a view may be for MayForm.
 	Advice time.Duration
 }
@@ -47,11 +44,6 @@ type contact struct {
 	standing bool
 }
 
-type registration struct {
-	allocID string
-	index   uint64
-}
-
 // Machine is one agent's part in the election. It is not safe for concurrent
 // use. Its methods return what to do next.
 type Machine struct {
@@ -71,8 +63,7 @@ type Machine struct {
 	index    uint64
 	at       time.Duration // when the last view was asked for
 	received time.Duration // when its content was received
-	first    time.Duration // when the first one was received
-	dropped  map[registration]time.Duration
+	changed  uint64        // index of the first view with the present instances
 
 	// The others.
 	met     map[string]contact
@@ -120,7 +111,6 @@ func New(cfg Config) *Machine {
 	return &Machine{
 		cfg:     cfg,
 		rnd:     rand.New(rand.NewPCG(cfg.Process, 0)),
-		dropped: make(map[registration]time.Duration),
 		met:     make(map[string]contact),
 		refused: make(map[string]bool),
 		dead:    make(map[Process]bool),
@@ -137,9 +127,9 @@ func (m *Machine) Tick(now time.Duration) []Action {
 	case m.phase == leading && now >= m.wake:
 		m.announce()
 		m.yield()
-		m.sendForm()
-		if m.form != nil && now-m.at > m.cfg.Fresh/2 {
-			m.out = append(m.out, Refresh{})
+		if m.form != nil {
+			m.form.reading = false // it may have failed
+			m.sendForm()
 		}
 	}
 	m.considerForm()

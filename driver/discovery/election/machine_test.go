@@ -220,39 +220,47 @@ func TestMachine_whoMayForm(t *testing.T) {
 }
 
 // TestMachine_droppedMajority: Nomad drops two of three hosts, which for a moment
-// do not know it. They may form one more ring then, and the third only later.
+// do not know it. They can form nothing from then on.
 func TestMachine_droppedMajority(t *testing.T) {
 	s := started(t, "a", "b", "c")
 	s.isolate(false, "c")
 	s.run(5 * time.Second)
-	a, c := s.agents["a"], s.agents["c"]
-	for read := a.m.at; a.m.at == read; {
-		s.run(ms)
-	}
-	s.away["a"], s.away["b"] = true, true // this was their last view
+	s.away["a"], s.away["b"] = true, true
 	s.deregister("a")
 	s.deregister("b")
-	s.run(1200 * ms)
+	must.False(t, s.form("a", 1500*ms, "a", "b"), must.Sprint(s.history()))
 	must.Eq(t, "c", s.leader("c"), must.Sprint(s.history()))
-	s.do(c, c.m.Form(s.now, 2, []string{"c"})) // waits
-	must.True(t, s.form("a", 300*ms, "a", "b"), must.Sprint(s.history()))
-	s.run(time.Second)
-	must.False(t, s.form("a", time.Second, "b", "a"), must.Sprint(s.history()))
-	s.run(3 * time.Second)
-	must.Len(t, 3, s.formed, must.Sprint(s.history()))
-	must.Eq(t, "c", s.formed[2].ring.Leader.AllocID)
+	must.True(t, s.form("c", 1500*ms, "c"), must.Sprint(s.history()))
+	must.False(t, s.form("a", 1500*ms, "b", "a"), must.Sprint(s.history()))
 	must.Eq(t, "", s.bad)
 }
 
-func TestMachine_firstRingWaits(t *testing.T) {
+// TestMachine_registeredAnew: hosts that were dropped have lost their votes, also
+// when they are registered again.
+func TestMachine_registeredAnew(t *testing.T) {
+	s := started(t, "a", "b", "c")
+	s.isolate(false, "c")
+	s.deregister("a")
+	s.deregister("b")
+	s.run(3 * time.Second)
+	must.True(t, s.form("c", 2*time.Second, "c"), must.Sprint(s.history()))
+	s.register("a")
+	s.register("b")
+	s.run(3 * time.Second)
+	must.False(t, s.form("a", 2*time.Second, "a", "b"), must.Sprint(s.history()))
+	must.False(t, s.form("b", 2*time.Second, "b", "a"), must.Sprint(s.history()))
+	must.Eq(t, "", s.bad)
+	must.NoError(t, s.calm(20*time.Second))
+}
+
+// TestMachine_firstRing: nothing is waited for where everybody answers.
+func TestMachine_firstRing(t *testing.T) {
 	s := newSim(1)
 	s.register("a")
 	s.start("a")
-	s.run(time.Second)
-	must.ErrorContains(t, s.mayForm("a"), "more until")
-	must.False(t, s.form("a", time.Second, "a"))
-	must.True(t, s.form("a", 3*time.Second, "a"))
+	s.run(100 * ms)
 	must.NoError(t, s.mayForm("a"))
+	must.True(t, s.form("a", 100*ms, "a"))
 }
 
 // TestMachine_mayFormAsks: most of a ring dies at once, and nobody says so.
@@ -324,7 +332,6 @@ func TestMachine_bounded(t *testing.T) {
 	must.Greater(t, 90, len(s.formed))
 	must.Less(t, 3, len(m.met))
 	must.Less(t, 3, len(m.dead))
-	must.Less(t, 3, len(m.dropped))
 	must.Less(t, 3, len(m.rings.Pending))
 	must.Less(t, 5, len(m.calls))
 }

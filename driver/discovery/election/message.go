@@ -144,7 +144,8 @@ type Formed struct {
 	Ring Ring
 	Err  error
 
-	on []Ring // those known when it was formed
+	on    []Ring // those known when it was formed
+	index uint64 // of the registry then
 }
 
 func (Call) action()    {}

@@ -38,9 +38,10 @@ func (h Host) process() Process { return Process{h.AllocID, h.Process} }
 
 // Ring is a set of hosts that were allowed to train together.
 type Ring struct {
-	// Registry is the highest index of the registry that its leader had seen, or
-	// that the rings it was built on name. Where Nomad has dropped the hosts of a
-	// ring and others went on without them, it tells the old from the new one.
+	// Registry is the index of the registry at which its leader saw the job's
+	// instances change last, or a higher one of the rings it was built on. Where
+	// Nomad has dropped the hosts of a ring and others went on without them, it
+	// tells the old from the new one.
 	Registry uint64
 	// Term and Leader name who formed it.
 	Term   uint64
@@ -68,7 +69,8 @@ func (r Ring) Has(allocID string) bool {
 // supersedes reports whether r is a later proposal of the leader and term that
 // proposed o. A leader proposes one ring at a time, so it has given up o.
 func (r Ring) supersedes(o Ring) bool {
-	return r.Term == o.Term && r.Leader == o.Leader && r.Generation > o.Generation
+	return r.Term == o.Term && r.Leader == o.Leader &&
+		(r.Generation > o.Generation || (r.Generation == o.Generation && r.Registry > o.Registry))
 }
 
 // quorum reports whether the hosts that vote are more than half of r, or half of

@@ -86,7 +86,7 @@ func (m *Machine) considerSeek() {
 		return
 	}
 	if m.why = m.mayStand(); m.why == nil {
-		m.why = m.consent(m.rings.without(Ring{}), m.answers(m.willing), strictness{})
+		_, m.why = m.consent(m.rings.without(Ring{}), m.answers(m.willing))
 	}
 	if m.why == nil {
 		m.promiseAll()
@@ -163,7 +163,7 @@ func (m *Machine) promiseAll() {
 // considerPromise leads as soon as the promises suffice.
 func (m *Machine) considerPromise() {
 	promised := m.answers(func(a *answer) bool { return a.ok })
-	if m.why = m.consent(m.rings.without(Ring{}), promised, strictness{}); m.why == nil {
+	if _, m.why = m.consent(m.rings.without(Ring{}), promised); m.why == nil {
 		m.lead()
 		return
 	}

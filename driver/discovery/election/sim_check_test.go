@@ -10,35 +10,34 @@ import (
 	"time"
 )
 
-// lostHost reports whether Nomad knows that the host trains no more: its process
-// is dead, or its registration has gone.
-func (s *sim) lostHost(h Host) bool {
-	a := s.agents[h.AllocID]
-	if a == nil || !a.alive || a.process != h.Process {
-		return true
+// lost reports whether Nomad or anybody who asked knew that no host of the ring
+// was left, when the registry had the index and at the time: each was dropped,
+// or dead.
+func (s *sim) lost(r Ring, index uint64, at time.Duration) bool {
+	for _, h := range r.Hosts {
+		gone, dropped := s.gone[registration{h.AllocID, h.Registered}]
+		died, dead := s.died[h.process()]
+		if (!dropped || gone > index) && (!dead || died > at) && h.Registered != 0 {
+			return false
+		}
 	}
-	p, ok := s.reg[h.AllocID]
-	return !ok || p.Registered != h.Registered
+	return true
 }
 
-// check holds a newly formed ring against all formed before it: it must descend
-// from each, unless no host of that one is left in Nomad's eyes.
+// check holds a newly formed ring against all formed before it: of the two, one
+// descends from the other, or nothing was left of the earlier one.
 func (s *sim) check(a *agent, done Formed) {
-	ring := done.Ring
-	f := formed{ring: ring, bases: done.on}
+	f := formed{ring: done.Ring, bases: done.on, index: done.index, at: s.now}
 	for _, old := range s.formed {
-		if s.descends(f, old.ring) {
-			continue
-		}
-		for _, h := range old.ring.Hosts {
-			if !s.lostHost(h) && s.bad == "" {
-				s.bad = fmt.Sprintf("at %s %s formed %v on %v beside %v, whose host %s lives", s.now, a.id, ring, done.on, old.ring, h.AllocID)
-			}
-		}
-	}
-	for _, old := range s.formed {
-		if old.ring.Compare(ring) == 0 && s.bad == "" {
-			s.bad = fmt.Sprintf("%v formed twice", ring)
+		switch {
+		case s.bad != "":
+		case old.ring.Compare(f.ring) == 0:
+			s.bad = fmt.Sprintf("%v formed twice", f.ring)
+		case s.descends(f, old.ring), s.descends(old, f.ring):
+		case s.lost(old.ring, f.index, f.at):
+		case old.index > f.index && s.lost(f.ring, old.index, old.at):
+		default:
+			s.bad = fmt.Sprintf("at %s %s formed %v on %v at %d, beside %v formed at %d", s.now, a.id, f.ring, f.bases, f.index, old.ring, old.index)
 		}
 	}
 	s.formed = append(s.formed, f)

@@ -25,7 +25,9 @@ type sim struct {
 	cut     map[[2]string]bool // links that lose everything
 	away    map[string]bool    // agents that cannot reach the registry
 	formed  []formed
-	bad     string // the first broken promise
+	gone    map[registration]uint64   // the index at which it was dropped
+	died    map[Process]time.Duration // when
+	bad     string                    // the first broken promise
 	loss    float64
 	log     []string
 }
@@ -40,10 +42,20 @@ type agent struct {
 	leads   Leadership
 }
 
-// formed is a ring that was allowed, with the rings it was built on.
+// formed is a ring that was allowed, with the rings it was built on. It counts
+// from the moment that the registry last confirmed it: index, and at the latest
+// at.
 type formed struct {
 	ring  Ring
 	bases []Ring
+	index uint64
+	at    time.Duration
+}
+
+// registration is an allocation's instance of the service, with its create index.
+type registration struct {
+	allocID string
+	index   uint64
 }
 
 type event struct {
@@ -71,6 +83,7 @@ func newSim(seed uint64) *sim {
 	return &sim{
 		rnd: rand.New(rand.NewPCG(seed, 1)), reg: make(map[string]Peer), agents: make(map[string]*agent),
 		cut: make(map[[2]string]bool), away: make(map[string]bool),
+		gone: make(map[registration]uint64), died: make(map[Process]time.Duration),
 	}
 }
 
@@ -113,8 +126,9 @@ func (s *sim) register(id string) {
 }
 
 func (s *sim) deregister(id string) {
-	if _, ok := s.reg[id]; ok {
+	if p, ok := s.reg[id]; ok {
 		s.index++
+		s.gone[registration{id, p.Registered}] = s.index
 		delete(s.reg, id)
 		s.logf("deregister %s", id)
 	}
@@ -124,12 +138,10 @@ func (s *sim) deregister(id string) {
 func (s *sim) start(id string) {
 	s.process++
 	a := &agent{id: id, process: s.process, alive: true}
-	if old := s.agents[id]; old != nil {
-		old.alive = false
-	}
+	s.kill(id)
 	a.m = New(Config{
 		Self:    Peer{AllocID: id, Group: "g", Index: int(id[0] - 'a'), Addr: id},
-		Process: a.process, Retry: 300 * ms, Fresh: 2 * time.Second, Hold: 2500 * ms, Advice: 15 * time.Second,
+		Process: a.process, Retry: 300 * ms, Fresh: 2 * time.Second, Advice: 15 * time.Second,
 	})
 	s.agents[id] = a
 	s.logf("start %s", id)
@@ -139,6 +151,7 @@ func (s *sim) start(id string) {
 func (s *sim) kill(id string) {
 	if a := s.agents[id]; a != nil && a.alive {
 		a.alive = false
+		s.died[Process{id, a.process}] = s.now
 		s.logf("kill %s", id)
 	}
 }

@@ -3,7 +3,10 @@
 
 package election
 
-import "time"
+import (
+	"maps"
+	"time"
+)
 
 // View takes in a reading of the registry.
 func (m *Machine) View(now time.Duration, v View) []Action {
@@ -16,9 +19,6 @@ func (m *Machine) View(now time.Duration, v View) []Action {
 		m.considerForm()
 		return m.flush()
 	}
-	if !m.viewed {
-		m.viewed, m.first = true, now
-	}
 	peers := make(map[string]Peer, len(v.Peers))
 	for _, p := range v.Peers {
 		if c, ok := m.met[p.AllocID]; ok {
@@ -30,10 +30,8 @@ func (m *Machine) View(now time.Duration, v View) []Action {
 		}
 		peers[p.AllocID] = p
 	}
-	for id, p := range m.view {
-		if peers[id].Registered != p.Registered {
-			m.dropped[registration{id, p.Registered}] = now
-		}
+	if !m.viewed || !sameInstances(m.view, peers) {
+		m.viewed, m.changed = true, v.Index
 	}
 	m.view, m.index, m.received = peers, v.Index, now
 	m.at = max(m.at, v.At)
@@ -52,14 +50,14 @@ func (m *Machine) View(now time.Duration, v View) []Action {
 	return m.flush()
 }
 
+// sameInstances reports whether the registrations are the same.
+func sameInstances(a, b map[string]Peer) bool {
+	return maps.EqualFunc(a, b, func(p, q Peer) bool { return p.Registered == q.Registered })
+}
+
 // forget drops what can no longer matter, so that a long job with many
 // allocations does not grow.
 func (m *Machine) forget() {
-	for k, t := range m.dropped {
-		if m.now-t > m.cfg.Hold && m.now-m.first > m.cfg.Hold {
-			delete(m.dropped, k) // absentSince says long enough without it
-		}
-	}
 	rings := m.rings.without(Ring{})
 	inRing := func(id string) bool {
 		for _, r := range rings {
