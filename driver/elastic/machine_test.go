@@ -1,0 +1,416 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+)
+
+// script drives a machine by words, so that a test reads like a story. What
+// the machine does is noted in short: "start a:0 0/2", "form 2: a:0 b:0".
+type script struct {
+	t   *testing.T
+	m   *Machine
+	now time.Time
+	inc map[SlotID]int
+	did []string
+}
+
+func newScript(t *testing.T, o Options) *script {
+	return &script{t: t, m: New(o, 1), now: time.Unix(1e9, 0), inc: map[SlotID]int{}}
+}
+
+func (s *script) proc(name string) Proc {
+	host, local, _ := strings.Cut(name, ":")
+	id := SlotID{Host: HostID(host)}
+	_, err := fmt.Sscan(local, &id.Local)
+	must.NoError(s.t, err)
+	return Proc{Slot: id, Incarnation: s.inc[id]}
+}
+
+func (s *script) event(ev Event) {
+	for _, a := range s.m.Step(s.now, ev) {
+		switch a := a.(type) {
+		case Start:
+			s.inc[a.Proc.Slot] = a.Proc.Incarnation
+			what := "start"
+			if a.Generation > 0 {
+				what = "replace"
+			}
+			if a.StandIn {
+				what = "stand in"
+			}
+			s.note("%s %s %d/%d", what, a.Proc.Slot, a.Assignment.Rank, a.Assignment.Size)
+		case Stop:
+			s.note("stop %s", a.Proc.Slot)
+		case Form:
+			var names []string
+			for _, m := range a.Ring.Members {
+				names = append(names, m.Proc.Slot.String())
+			}
+			s.note("form %d: %s", a.Ring.Generation, strings.Join(names, " "))
+		case Notify:
+			s.note("notify %s", a.Proc.Slot)
+		case Break:
+			s.note("break %d", a.Generation)
+		case Dismiss:
+			s.note("dismiss %s failed=%v", a.Host, a.Failed)
+		case End:
+			s.note("end success=%v", a.Success)
+		}
+	}
+}
+
+func (s *script) note(format string, args ...any) {
+	s.did = append(s.did, fmt.Sprintf(format, args...))
+}
+
+// expect checks what was done since the last call.
+func (s *script) expect(want ...string) {
+	s.t.Helper()
+	if len(want) == 0 && len(s.did) == 0 {
+		return
+	}
+	must.Eq(s.t, want, s.did)
+	s.did = nil
+}
+
+func (s *script) wait(d time.Duration) {
+	s.now = s.now.Add(d)
+	s.event(Tick{})
+}
+
+func (s *script) join(host string, index, slots int) {
+	s.event(HostJoined{HostInfo{ID: HostID(host), Group: "g", Index: index, Slots: make([]SlotReport, slots)}})
+}
+
+func (s *script) arrive(names ...string) {
+	for _, n := range names {
+		s.event(SlotArrived{s.proc(n)})
+	}
+}
+
+// up brings a ring to training; its rank 0 can be notified.
+func (s *script) up(names ...string) {
+	for _, n := range names {
+		s.event(SlotUp{s.proc(n), s.m.Ring().Generation})
+		s.event(SlotNotifiable{s.proc(n)})
+	}
+}
+
+func (s *script) waiting(names ...string) {
+	gen := s.m.Last().Generation
+	for _, n := range names {
+		s.event(SlotWaiting{s.proc(n), gen})
+	}
+}
+
+func (s *script) die(name, status string) {
+	s.event(SlotExited{Proc: s.proc(name), Status: status})
+}
+
+// pair is two hosts of one slot each that train.
+func pair(t *testing.T, o Options) *script {
+	s := newScript(t, o)
+	s.join("a", 0, 1)
+	s.join("b", 1, 1)
+	s.wait(time.Second)
+	s.arrive("a:0", "b:0")
+	s.up("a:0", "b:0")
+	s.expect("start a:0 0/2", "start b:0 1/2", "form 1: a:0 b:0")
+	return s
+}
+
+var elasticPair = Options{NP: 2, MinNP: 1, SlotRestarts: 2}
+
+func TestFirstRingWaitsForNP(t *testing.T) {
+	s := newScript(t, Options{NP: 3, MinNP: 1})
+	s.join("a", 0, 2)
+	s.wait(time.Minute)
+	s.expect()
+	s.join("b", 1, 1)
+	s.wait(time.Second)
+	s.expect("start a:0 0/3", "start a:1 1/3", "start b:0 2/3")
+	s.arrive("a:0", "b:0")
+	s.expect() // all or nothing
+	s.arrive("a:1")
+	s.expect("form 1: a:0 a:1 b:0")
+}
+
+func TestElasticTimeoutEndsTheWait(t *testing.T) {
+	s := newScript(t, Options{NP: 2, MinNP: 2, ElasticTimeout: time.Minute})
+	s.join("a", 0, 1)
+	s.wait(time.Second)
+	s.wait(2 * time.Minute)
+	s.expect("end success=false")
+}
+
+func TestNewcomersAreStartedAheadAndTakenInTogether(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.join("c", 2, 1)
+	s.wait(100 * time.Millisecond)
+	s.join("d", 3, 1)
+	s.expect() // more may come
+	s.wait(time.Second)
+	s.expect("start c:0 2/4", "start d:0 3/4")
+	s.arrive("c:0")
+	s.expect() // the ring trains on
+	s.arrive("d:0")
+	s.expect("notify a:0")
+	s.waiting("a:0", "b:0")
+	s.expect("form 2: a:0 b:0 c:0 d:0")
+}
+
+func TestLaterNewcomersDoNotDelayEarlierOnes(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.join("c", 2, 1)
+	s.wait(time.Second)
+	s.expect("start c:0 2/3")
+	s.wait(10 * time.Second)
+	s.join("d", 3, 1) // c would have to start again for a ring of 4
+	s.wait(time.Second)
+	s.arrive("c:0")
+	s.expect("notify a:0")
+	s.waiting("a:0", "b:0")
+	s.wait(time.Second)
+	s.expect("form 2: a:0 b:0 c:0", "start d:0 3/4")
+}
+
+func TestNoticesAreRepeatedUntilTheRingEnds(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.event(HostLeaving{Host: "b"})
+	s.wait(600 * time.Millisecond)
+	s.wait(600 * time.Millisecond)
+	s.expect("notify a:0", "notify a:0", "notify a:0")
+	s.waiting("b:0")
+	s.wait(600 * time.Millisecond)
+	s.expect()
+}
+
+func TestANoticeWaitsForRankZeroToListen(t *testing.T) {
+	s := newScript(t, elasticPair)
+	s.join("a", 0, 1)
+	s.join("b", 1, 1)
+	s.wait(time.Second)
+	s.arrive("a:0", "b:0")
+	s.did = nil
+	for _, n := range []string{"a:0", "b:0"} {
+		s.event(SlotUp{s.proc(n), 1})
+	}
+	s.event(HostLeaving{Host: "b"})
+	s.expect()
+	s.event(SlotNotifiable{s.proc("a:0")})
+	s.expect("notify a:0")
+}
+
+func TestLeavingHostsLeaveAtACommit(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.event(HostLeaving{Host: "b"})
+	s.expect("notify a:0")
+	s.waiting("a:0", "b:0")
+	s.expect("form 2: a:0", "stop b:0")
+	s.die("b:0", "killed")
+	s.expect("dismiss b failed=false")
+}
+
+func TestTheStateIsHandedOverWhenAllHostsLeave(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.event(HostLeaving{Host: "a"})
+	s.event(HostLeaving{Host: "b"})
+	s.join("c", 2, 1)
+	s.did = nil
+	s.wait(time.Second)
+	s.expect("start c:0 2/3")
+	s.arrive("c:0")
+	s.waiting("a:0", "b:0")
+	s.expect("notify a:0", "form 2: a:0 b:0 c:0") // c can't train before it has the state
+	s.up("a:0", "b:0", "c:0")
+	s.waiting("a:0", "b:0", "c:0") // a commit: now it has
+	s.expect("notify a:0", "form 3: c:0", "stop a:0", "stop b:0")
+}
+
+func TestSurvivorsGoOnAtOnce(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.die("b:0", "signal: killed")
+	s.expect("break 1")
+	s.waiting("a:0")
+	s.expect("form 2: a:0")
+	s.up("a:0")
+	s.wait(2 * time.Second) // back-off
+	s.wait(time.Second)
+	s.expect("start b:0 1/2")
+}
+
+func TestRankZeroHoldsTheState(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.die("a:0", "signal: killed")
+	s.waiting("b:0")
+	s.expect("break 1", "form 2: b:0")
+	s.up("b:0")
+	s.wait(2 * time.Second)
+	s.wait(time.Second)
+	s.arrive("a:0")
+	s.waiting("b:0")
+	s.expect("start a:0 1/2", "notify b:0", "form 3: b:0 a:0")
+}
+
+func TestASlotThatDiesAloneIsReplacedInPlaceWithItsLocalRank(t *testing.T) {
+	s := newScript(t, Options{NP: 4, MinNP: 1, SlotRestarts: 2})
+	s.join("a", 0, 2)
+	s.join("b", 1, 2)
+	s.wait(time.Second)
+	s.arrive("a:0", "a:1", "b:0", "b:1")
+	s.up("a:0", "a:1", "b:0", "b:1")
+	s.did = nil
+	s.die("b:0", "exit code 1")
+	s.waiting("a:0", "a:1", "b:1")
+	// b:1 waits: a ring needs local ranks without a hole, and b:1 its GPU.
+	s.expect("break 1", "form 2: a:0 a:1")
+	s.up("a:0", "a:1")
+	s.wait(2 * time.Second)
+	s.wait(time.Second)
+	s.arrive("b:0")
+	s.waiting("a:0", "a:1")
+	s.expect("start b:0 2/4", "notify a:0", "form 3: a:0 a:1 b:0 b:1")
+}
+
+func TestADeathWhileTheRingForms(t *testing.T) {
+	t.Run("is mended while nobody has seen the address", func(t *testing.T) {
+		s := newScript(t, elasticPair)
+		s.join("a", 0, 1)
+		s.join("b", 1, 1)
+		s.wait(time.Second)
+		s.arrive("a:0", "b:0")
+		s.did = nil
+		s.die("b:0", "signal: killed")
+		s.expect("replace b:0 1/2")
+	})
+	t.Run("of rank 0 needs a stand-in, which never broadcasts", func(t *testing.T) {
+		s := pair(t, elasticPair)
+		s.join("c", 2, 1)
+		s.wait(time.Second)
+		s.arrive("c:0")
+		s.waiting("a:0", "b:0")
+		s.did = nil
+		s.die("a:0", "signal: killed")
+		s.expect("stand in a:0 0/3")
+		s.up("b:0", "c:0") // the others are through; a:0 is held
+		s.expect("stop a:0")
+		s.die("a:0", "killed")
+		s.waiting("b:0", "c:0")
+		s.expect("break 2", "form 3: b:0 c:0")
+	})
+	t.Run("ends the ring once it was seen", func(t *testing.T) {
+		s := pair(t, elasticPair)
+		s.join("c", 2, 1)
+		s.wait(time.Second)
+		s.arrive("c:0")
+		s.waiting("a:0", "b:0")
+		s.did = nil
+		s.event(SlotExited{Proc: s.proc("c:0"), Visible: true})
+		s.expect("break 2")
+		s.wait(3 * time.Second)
+		s.expect("stop a:0", "stop b:0")
+	})
+}
+
+func TestAHostThatKeepsFailingIsGivenBack(t *testing.T) {
+	s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})
+	s.join("a", 0, 1)
+	for range 3 {
+		s.wait(time.Minute)
+		s.wait(time.Minute)
+		s.die("a:0", "exit code 1")
+	}
+	s.expect("start a:0 0/1", "start a:0 0/1", "start a:0 0/1", "dismiss a failed=true")
+}
+
+func TestResetLimit(t *testing.T) {
+	s := pair(t, Options{NP: 2, MinNP: 1, ResetLimit: 1})
+	s.event(HostLeaving{Host: "b"})
+	s.waiting("a:0", "b:0")
+	s.up("a:0")
+	s.die("b:0", "killed")
+	s.did = nil
+	s.join("c", 2, 1)
+	s.wait(time.Second)
+	s.arrive("c:0")
+	s.waiting("a:0")
+	s.expect("start c:0 1/2", "notify a:0", "stop a:0", "stop c:0")
+	s.die("a:0", "killed")
+	s.die("c:0", "killed")
+	s.expect("end success=false")
+}
+
+func TestSuccessOfOneEndsTheJob(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.event(SlotExited{Proc: s.proc("b:0"), Success: true})
+	s.expect() // a may still write its checkpoint
+	s.event(SlotExited{Proc: s.proc("a:0"), Success: true})
+	s.expect("end success=true")
+	s.join("c", 2, 1)
+	s.expect("end success=true") // and never trains again
+}
+
+func TestTheStateIsLost(t *testing.T) {
+	t.Run("is a clear end", func(t *testing.T) {
+		s := pair(t, elasticPair)
+		s.die("a:0", "killed")
+		s.die("b:0", "killed")
+		s.expect("break 1", "end success=false")
+	})
+	t.Run("or a restart from the script's checkpoint", func(t *testing.T) {
+		s := pair(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2, OnRingLost: Restart})
+		s.die("a:0", "killed")
+		s.die("b:0", "killed")
+		s.expect("break 1")
+		s.wait(2 * time.Second)
+		s.wait(time.Second)
+		s.expect("start a:0 0/2", "start b:0 1/2")
+	})
+}
+
+func TestNoRingWithoutAQuorum(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.event(Quorum{Reason: "cut off"})
+	s.event(HostLost{"b"})
+	s.waiting("a:0")
+	s.wait(time.Hour)
+	s.expect()
+	s.event(Quorum{OK: true})
+	s.expect("break 1", "form 2: a:0")
+}
+
+func TestANewLeaderCarriesOn(t *testing.T) {
+	s := pair(t, elasticPair)
+	ring := *s.m.Ring()
+	next := New(elasticPair, 2)
+	s.m = next
+	for i, h := range []HostID{"a", "b"} {
+		s.event(HostJoined{HostInfo{ID: h, Group: "g", Index: i, Ring: &ring, Slots: []SlotReport{
+			{State: InRing, Incarnation: 1, Generation: 1, Since: 1, Up: true, Notifiable: true}}}})
+	}
+	s.did = nil
+	s.join("c", 2, 1)
+	s.wait(time.Second)
+	s.arrive("c:0")
+	s.waiting("a:0", "b:0")
+	s.expect("start c:0 2/3", "notify a:0", "form 2: a:0 b:0 c:0")
+	must.Eq(t, uint64(2), next.Ring().Term)
+}
+
+func TestAssignmentsWithUnequalSlots(t *testing.T) {
+	at := func(host string, local int) place {
+		return place{proc: Proc{Slot: SlotID{HostID(host), local}}, since: 1}
+	}
+	// The example that was measured with Horovod: a has two slots, b one.
+	got := assign([][]place{{at("a", 0), at("a", 1)}, {at("b", 0)}})
+	must.Eq(t, []Assignment{{0, 3, 0, 2, 0, 2}, {1, 3, 1, 2, 0, 1}, {2, 3, 0, 1, 1, 2}},
+		[]Assignment{got[0].Assignment, got[1].Assignment, got[2].Assignment})
+}
