@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Source makes a policy that is not built in, from its name and the line it
-// was asked for with. Package plugin has one.
+// Source has the policies that are not built in; package plugin has one. A
+// policy of it may have a method TryAllocate that returns an error.
 type Source interface {
 	Policy(name string) (policy.Policy, error)
 }
@@ -224,10 +224,10 @@ func (a *Agent) batch() time.Duration {
 // (Nomad's address, the leader's lock, the own API's address) is refused.
 func (a *Agent) Reload(cfg *config.Config) error {
 	a.mu.Lock()
-	if cfg.Nomad != a.cfg.Nomad || cfg.Leader != a.cfg.Leader || cfg.Name != a.cfg.Name ||
+	if cfg.Nomad != a.cfg.Nomad || cfg.PolicyDir != a.cfg.PolicyDir || cfg.Leader != a.cfg.Leader || cfg.Name != a.cfg.Name ||
 		cfg.HTTP.Bind != a.cfg.HTTP.Bind || cfg.HTTP.Port != a.cfg.HTTP.Port {
 		a.mu.Unlock()
-		return errors.New("name, nomad, leader, and the address in http take effect only with a restart; nothing was changed")
+		return errors.New("name, policy_dir, nomad, leader, and the address in http take effect only with a restart; nothing was changed")
 	}
 	a.cfg = cfg
 	a.policies = map[string]*pool{}

@@ -192,6 +192,10 @@ func (c *Config) checkPolicy(b *hcl.Block) hcl.Diagnostics {
 	name := b.Labels[0]
 	if _, ok := policy.Describe(name); !ok {
 		if c.PolicyDir != "" {
+			if attrs, _ := b.Body.JustAttributes(); len(attrs) > 0 {
+				return hcl.Diagnostics{wrong(b.DefRange, "Options for a policy of one's own",
+					fmt.Sprintf("Policy %q is not built in, and options are not passed to programs in policy_dir; write policy %q {} and read settings in the program.", name, name))}
+			}
 			return nil
 		}
 		return hcl.Diagnostics{wrong(b.LabelRanges[0], "Unknown policy",

@@ -1,0 +1,110 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
+)
+
+func toWire(s *policy.Snapshot) *policypb.Snapshot {
+	out := &policypb.Snapshot{
+		Now: s.Now, Seed: s.Seed, ResizeCost: s.ResizeCost, Changed: s.Changed, State: s.State,
+	}
+	for _, n := range s.Nodes {
+		out.Nodes = append(out.Nodes, &policypb.Node{Id: n.ID, Type: n.Type, Gpus: int64(n.GPUs), Free: int64(n.Free)})
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		w := &policypb.Job{
+			Id: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: int64(j.Priority),
+			Submit: j.Submit, FirstStart: j.FirstStart, LastChange: j.LastChange, Deadline: j.Deadline,
+			Min: int64(j.Min), Max: int64(j.Max), Preferred: int64(j.Preferred), PerWorker: int64(j.PerWorker),
+			Count: int64(j.Count), Suspendable: j.Suspendable, Resizes: int64(j.Resizes), Attained: j.Attained,
+			RunTime: j.RunTime, Remaining: j.Remaining, Done: j.Done,
+		}
+		for _, n := range j.Sizes {
+			w.Sizes = append(w.Sizes, int64(n))
+		}
+		for _, p := range j.Curve.Points() {
+			w.Curve = append(w.Curve, &policypb.Point{Size: int64(p.Size), StepTime: p.StepTime, Samples: int64(p.Samples), Spread: p.Spread})
+		}
+		out.Jobs = append(out.Jobs, w)
+	}
+	return out
+}
+
+func fromWire(s *policypb.Snapshot) *policy.Snapshot {
+	out := &policy.Snapshot{Now: s.GetNow(), Seed: s.GetSeed(), ResizeCost: s.GetResizeCost(), Changed: s.GetChanged(), State: s.GetState()}
+	for _, n := range s.GetNodes() {
+		out.Nodes = append(out.Nodes, policy.Node{ID: n.GetId(), Type: n.GetType(), GPUs: int(n.GetGpus()), Free: int(n.GetFree())})
+	}
+	for _, j := range s.GetJobs() {
+		o := policy.Job{
+			ID: j.GetId(), Tenant: j.GetTenant(), Type: j.GetType(), Weight: j.GetWeight(), Priority: int(j.GetPriority()),
+			Submit: j.GetSubmit(), FirstStart: j.GetFirstStart(), LastChange: j.GetLastChange(), Deadline: j.GetDeadline(),
+			Min: int(j.GetMin()), Max: int(j.GetMax()), Preferred: int(j.GetPreferred()), PerWorker: int(j.GetPerWorker()),
+			Count: int(j.GetCount()), Suspendable: j.GetSuspendable(), Resizes: int(j.GetResizes()), Attained: j.GetAttained(),
+			RunTime: j.GetRunTime(), Remaining: j.GetRemaining(), Done: j.GetDone(),
+		}
+		for _, n := range j.GetSizes() {
+			o.Sizes = append(o.Sizes, int(n))
+		}
+		var points []policy.Point
+		for _, p := range j.GetCurve() {
+			points = append(points, policy.Point{Size: int(p.GetSize()), StepTime: p.GetStepTime(), Samples: int(p.GetSamples()), Spread: p.GetSpread()})
+		}
+		o.Curve = policy.NewCurve(points...)
+		out.Jobs = append(out.Jobs, o)
+	}
+	return out
+}
+
+func decisionToWire(d policy.Decision) *policypb.Decision {
+	out := &policypb.Decision{State: d.State, Wake: d.Wake}
+	for _, a := range d.Allocations {
+		out.Allocations = append(out.Allocations, &policypb.Allocation{Job: a.Job, Count: int64(a.Count), Reason: a.Reason})
+	}
+	return out
+}
+
+// stateLimit is how much a policy may ask to be given back: it is kept in a
+// Nomad variable with other things.
+const stateLimit = 16 << 10
+
+// decisionFromWire puts a decision into the order of the snapshot's jobs.
+func decisionFromWire(s *policy.Snapshot, d *policypb.Decision) (policy.Decision, error) {
+	if len(d.GetState()) > stateLimit {
+		return policy.Decision{}, fmt.Errorf("its state has %d bytes, more than %d", len(d.GetState()), stateLimit)
+	}
+	by := make(map[string]*policypb.Allocation, len(d.GetAllocations()))
+	for _, a := range d.GetAllocations() {
+		if by[a.GetJob()] != nil {
+			return policy.Decision{}, fmt.Errorf("it answered twice for job %s", a.GetJob())
+		}
+		by[a.GetJob()] = a
+	}
+	out := policy.Decision{State: d.GetState(), Wake: d.GetWake()}
+	for i := range s.Jobs {
+		a := by[s.Jobs[i].ID]
+		if a == nil {
+			return policy.Decision{}, fmt.Errorf("it did not answer for job %s", s.Jobs[i].ID)
+		}
+		if a.GetCount() < 0 || a.GetCount() > 1e6 {
+			return policy.Decision{}, fmt.Errorf("%d workers for job %s", a.GetCount(), s.Jobs[i].ID)
+		}
+		reason := a.GetReason()
+		if len(reason) > 500 {
+			reason = reason[:500]
+		}
+		out.Allocations = append(out.Allocations, policy.Allocation{Job: a.GetJob(), Count: int(a.GetCount()), Reason: reason})
+		delete(by, a.GetJob())
+	}
+	for id := range by {
+		return policy.Decision{}, fmt.Errorf("it answered for job %q, which it was not asked about", id)
+	}
+	return out, nil
+}

@@ -1,0 +1,19 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package plugin runs scheduling policies that users write, each in a process
+// of its own, in any language that speaks gRPC.
+//
+//	policy_dir/kolo-policy-mine ──(go-plugin handshake, gRPC)── Host ── policy.Policy "mine"
+//
+// In Go a policy is a main that calls Serve with a policy.Policy; other
+// languages implement policypb/policy.proto and print go-plugin's handshake
+// line (examples/python). A program is started when its policy is first asked,
+// started again when its file changes, and killed when it does not answer in
+// time. While it is not there TryAllocate returns an error, and the caller
+// keeps the last decision in force. Whether a decision is lawful is for the
+// caller to check: nothing that a policy says is obeyed unchecked.
+//
+// A policy's process gets none of the environment but PATH, HOME and LANG, so
+// that it sees no Nomad token.
+package plugin

@@ -1,0 +1,224 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/shoenig/test/must"
+)
+
+// kindEnv makes the test binary a policy of some kind instead of a test.
+const kindEnv = "KOLO_TEST_POLICY"
+
+func TestMain(m *testing.M) {
+	if kind := os.Getenv(kindEnv); kind != "" {
+		Serve(hostile(kind))
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// hostile is a policy that misbehaves in the way its name says.
+type hostile string
+
+func (h hostile) Name() string { return string(h) }
+
+func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
+	var d policy.Decision
+	switch h {
+	case "hang":
+		time.Sleep(time.Hour)
+	case "die":
+		os.Exit(3)
+	case "silent":
+		return d
+	case "hoarder":
+		d.State = make([]byte, stateLimit+1)
+	case "stranger":
+		d.Allocations = append(d.Allocations, policy.Allocation{Job: "who?"})
+	case "negative":
+		for i := range s.Jobs {
+			d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Count: -1})
+		}
+		return d
+	case "token":
+		for i := range s.Jobs {
+			d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Reason: os.Getenv("NOMAD_TOKEN")})
+		}
+		return d
+	}
+	for i := range s.Jobs {
+		d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Count: s.Jobs[i].Min, Reason: "v1"})
+	}
+	return d
+}
+
+// put writes a program that runs the test binary as a policy.
+func put(t *testing.T, dir, name, kind string) {
+	t.Helper()
+	self, err := os.Executable()
+	must.NoError(t, err)
+	script := fmt.Sprintf("#!/bin/sh\n%s=%s exec %s\n", kindEnv, kind, self)
+	must.NoError(t, os.WriteFile(filepath.Join(dir, Prefix+name), []byte(script), 0o700))
+}
+
+func host(t *testing.T) (*Host, string) {
+	dir := t.TempDir()
+	h := NewHost(dir, 5*time.Second, hclog.NewNullLogger())
+	t.Cleanup(h.Close)
+	return h, dir
+}
+
+func process(t *testing.T, h *Host, name string) *Process {
+	t.Helper()
+	p, err := h.Policy(name)
+	must.NoError(t, err)
+	return p.(*Process)
+}
+
+func snapshot() *policy.Snapshot {
+	return &policy.Snapshot{
+		Nodes: []policy.Node{{ID: "n", GPUs: 8, Free: 8}},
+		Jobs: []policy.Job{
+			{ID: "default/b", Min: 2, Max: 8, Preferred: 4, Curve: policy.NewCurve(policy.Point{Size: 2, StepTime: 0.5})},
+			{ID: "default/a", Min: 1, Max: 4, Preferred: 4, Count: 1, Sizes: []int{1, 2, 4}},
+		},
+	}
+}
+
+func TestHost_FindsAndHotAdds(t *testing.T) {
+	h, dir := host(t)
+	_, err := h.Policy("good")
+	must.ErrorContains(t, err, `no policy is called "good"`)
+	put(t, dir, "good", "good")
+	names, err := h.Names()
+	must.NoError(t, err)
+	must.Eq(t, []string{"good"}, names)
+
+	p := process(t, h, "good")
+	d, err := p.TryAllocate(snapshot())
+	must.NoError(t, err)
+	must.Eq(t, []policy.Allocation{{Job: "default/b", Count: 2, Reason: "v1"}, {Job: "default/a", Count: 1, Reason: "v1"}}, d.Allocations)
+
+	must.NoError(t, os.Chmod(filepath.Join(dir, Prefix+"good"), 0o600))
+	_, err = NewHost(dir, time.Second, hclog.NewNullLogger()).Policy("good")
+	must.ErrorContains(t, err, "chmod +x")
+	_, err = h.Policy("../good")
+	must.ErrorContains(t, err, "no policy is called")
+}
+
+func TestProcess_Misbehaves(t *testing.T) {
+	for kind, want := range map[string]string{
+		"silent":   "it did not answer for job default/b",
+		"stranger": `it answered for job "who?"`,
+		"negative": "-1 workers for job default/b",
+		"hoarder":  "bytes, more than",
+	} {
+		t.Run(kind, func(t *testing.T) {
+			h, dir := host(t)
+			put(t, dir, kind, kind)
+			p := process(t, h, kind)
+			_, err := p.TryAllocate(snapshot())
+			must.ErrorContains(t, err, want)
+			must.NotNil(t, p.client, must.Sprint("it was killed for what it said"))
+		})
+	}
+}
+
+func TestProcess_DiesAndIsStartedAgain(t *testing.T) {
+	h, dir := host(t)
+	put(t, dir, "x", "die")
+	p := process(t, h, "x")
+	_, err := p.TryAllocate(snapshot())
+	must.Error(t, err)
+	must.Nil(t, p.client)
+	_, err = p.TryAllocate(snapshot()) // at once
+	must.Error(t, err)
+	_, err = p.TryAllocate(snapshot()) // not at once again
+	must.ErrorContains(t, err, "started again at")
+
+	// Callers that cannot take an error are given the present counts.
+	d := p.Allocate(snapshot())
+	must.Eq(t, 1, d.Allocations[1].Count)
+
+	t.Log("a better program is taken at once")
+	put(t, dir, "x", "good-one")
+	p.notAgain = time.Time{}
+	_, err = p.TryAllocate(snapshot())
+	must.NoError(t, err)
+}
+
+func TestProcess_HangsAndIsKilled(t *testing.T) {
+	h, dir := host(t)
+	put(t, dir, "x", "hang")
+	p := process(t, h, "x")
+	p.timeout = 3 * time.Second
+	_, err := p.TryAllocate(snapshot())
+	must.ErrorContains(t, err, "DeadlineExceeded")
+	must.Nil(t, p.client)
+}
+
+func TestProcess_ChangesOnDisk(t *testing.T) {
+	h, dir := host(t)
+	put(t, dir, "x", "good")
+	p := process(t, h, "x")
+	_, err := p.TryAllocate(snapshot())
+	must.NoError(t, err)
+	put(t, dir, "x", "silent")
+	_, err = p.TryAllocate(snapshot())
+	must.ErrorContains(t, err, "did not answer")
+}
+
+func TestProcess_SeesNoToken(t *testing.T) {
+	t.Setenv("NOMAD_TOKEN", "secret")
+	h, dir := host(t)
+	put(t, dir, "x", "token")
+	d, err := process(t, h, "x").TryAllocate(snapshot())
+	must.NoError(t, err)
+	must.Eq(t, "", d.Allocations[0].Reason)
+}
+
+func TestConvert_RoundTrip(t *testing.T) {
+	s := snapshot()
+	s.Now, s.Seed, s.ResizeCost, s.Changed, s.State = 12.5, 7, 0.25, true, []byte("x")
+	s.Jobs[0].Deadline, s.Jobs[0].Suspendable, s.Jobs[0].Tenant = 99, true, "ml"
+	must.Eq(t, toWire(s).String(), toWire(fromWire(toWire(s))).String())
+}
+
+// TestExamples runs the examples that users are told to copy.
+func TestExamples(t *testing.T) {
+	t.Run("go", func(t *testing.T) {
+		h, dir := host(t)
+		out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, Prefix+"even"), "./examples/go").CombinedOutput()
+		must.NoError(t, err, must.Sprint(string(out)))
+		d, err := process(t, h, "even").TryAllocate(snapshot())
+		must.NoError(t, err)
+		must.Eq(t, []int{4, 4}, []int{d.Allocations[0].Count, d.Allocations[1].Count})
+	})
+	t.Run("python", func(t *testing.T) {
+		if err := exec.CommandContext(t.Context(), "python3", "-c", "import grpc_tools, grpc").Run(); err != nil {
+			t.Skip("python3 has no grpcio-tools (pip install grpcio-tools)")
+		}
+		h, dir := host(t)
+		h.timeout = time.Minute // Python imports
+		for from, to := range map[string]string{
+			"examples/python/kolo-policy-oldest": Prefix + "oldest", "policypb/policy.proto": "policy.proto",
+		} {
+			text, err := os.ReadFile(from)
+			must.NoError(t, err)
+			must.NoError(t, os.WriteFile(filepath.Join(dir, to), text, 0o700))
+		}
+		d, err := process(t, h, "oldest").TryAllocate(snapshot())
+		must.NoError(t, err)
+		must.Eq(t, []int{7, 1}, []int{d.Allocations[0].Count, d.Allocations[1].Count})
+	})
+}

@@ -1,0 +1,57 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+
+	"github.com/hashicorp/go-plugin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
+	"google.golang.org/grpc"
+)
+
+// ProtocolVersion is the version of policypb/policy.proto that is spoken.
+const ProtocolVersion = 1
+
+// handshake keeps people from running a policy by hand and wondering. It is
+// no secret.
+var handshake = plugin.HandshakeConfig{
+	ProtocolVersion: ProtocolVersion, MagicCookieKey: "KOLO_POLICY_PLUGIN", MagicCookieValue: "a-circle-dance",
+}
+
+// service is the one service of the protocol, at both ends.
+type service struct {
+	plugin.NetRPCUnsupportedPlugin
+	policypb.UnimplementedPolicyServer
+	policy policy.Policy // at the policy's end
+}
+
+const serviceName = "policy"
+
+func plugins(p policy.Policy) plugin.PluginSet {
+	return plugin.PluginSet{serviceName: &service{policy: p}}
+}
+
+// GRPCServer implements plugin.GRPCPlugin.
+func (s *service) GRPCServer(_ *plugin.GRPCBroker, g *grpc.Server) error {
+	policypb.RegisterPolicyServer(g, s)
+	return nil
+}
+
+// GRPCClient implements plugin.GRPCPlugin.
+func (s *service) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
+	return policypb.NewPolicyClient(c), nil
+}
+
+// Allocate implements policypb.PolicyServer.
+func (s *service) Allocate(_ context.Context, in *policypb.Snapshot) (*policypb.Decision, error) {
+	return decisionToWire(s.policy.Allocate(fromWire(in))), nil
+}
+
+// Serve makes the main of a policy written in Go. It returns when kolo ends
+// the process's work.
+func Serve(p policy.Policy) {
+	plugin.Serve(&plugin.ServeConfig{HandshakeConfig: handshake, Plugins: plugins(p), GRPCServer: plugin.DefaultGRPCServer})
+}

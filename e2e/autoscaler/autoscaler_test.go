@@ -1,0 +1,289 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package autoscaler
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+)
+
+// TestAutoscaler runs all scenarios on one cluster, one after another.
+func TestAutoscaler(t *testing.T) {
+	w := start(t)
+	t.Run("jobs share the cluster, and every policy drives it", w.everyPolicy)
+	t.Run("users act while it runs", w.users)
+	t.Run("mistakes", w.mistakes)
+	t.Run("Nomad fails and is slow", w.failingNomad)
+	t.Run("the leader is killed in the middle of resizes", w.killedLeaders)
+}
+
+func (w *world) everyPolicy(t *testing.T) {
+	d := w.agent(t, "one", w.Address)
+	waitFor(t, 30*time.Second, "leadership", d.leads)
+
+	w.submit(t, "a", "min = 1")
+	w.eventually(t, 30*time.Second, map[string]int{"a": slots})
+	history, _, err := w.API.Jobs().ScaleStatus("a", nil)
+	must.NoError(t, err)
+	versions, _, _, err := w.API.Jobs().Versions("a", false, nil)
+	must.NoError(t, err)
+	first := history.TaskGroups["workers"].Events[len(history.TaskGroups["workers"].Events)-1]
+	took := time.Duration(int64(first.Time) - *versions[len(versions)-1].SubmitTime)
+	t.Logf("from the arrival of a job to its first count written: %s", took)
+
+	w.submit(t, "b", "min = 2")
+	w.submit(t, "c", "min = 2\npriority = 60\nsuspendable = true")
+	w.eventually(t, time.Minute, map[string]int{"a": 4, "b": 4, "c": 4})
+
+	for _, name := range policy.Names() {
+		out, err := d.kolo("policy", "set", name)
+		must.NoError(t, err, must.Sprint(out))
+		time.Sleep(3 * time.Second) // its decisions, and the writes they cause
+		s, err := d.status()
+		must.NoError(t, err)
+		must.Eq(t, name, s.Pools[0].Policy)
+		must.Eq(t, "", s.Pools[0].Problem)
+	}
+	out, err := d.kolo("policy", "set", "-reset")
+	must.NoError(t, err, must.Sprint(out))
+	w.eventually(t, time.Minute, map[string]int{"a": 4, "b": 4, "c": 4})
+
+	for _, args := range [][]string{{"status"}, {"status", "-json"}, {"job", "a"}, {"plan"}, {"plan", "-policy", "fifo"}, {"policy", "get"}} {
+		out, err := d.kolo(args...)
+		must.NoError(t, err, must.Sprint(out))
+		must.StrContains(t, out, map[string]string{"policy": "elastic-fifo"}[args[0]])
+	}
+	w.neverTooMuch(t, "a", "b", "c")
+	w.purge(t, "a", "b", "c")
+}
+
+func (w *world) users(t *testing.T) {
+	d := w.agent(t, "one", w.Address)
+	waitFor(t, time.Minute, "leadership", d.leads)
+	w.submit(t, "a", "min = 1")
+	w.eventually(t, 30*time.Second, map[string]int{"a": slots})
+
+	t.Log("a user scales by hand: the wish holds for a while")
+	must.NoError(t, w.Scale(t.Context(), "a", "workers", 3))
+	w.eventually(t, 20*time.Second, map[string]int{"a": 3})
+	time.Sleep(2 * time.Second)
+	w.eventually(t, time.Second, map[string]int{"a": 3})
+	w.eventually(t, 30*time.Second, map[string]int{"a": slots})
+
+	t.Log("a user pauses the job")
+	out, err := d.kolo("pause", "a")
+	must.NoError(t, err, must.Sprint(out))
+	w.submit(t, "b", "min = 2")
+	time.Sleep(3 * time.Second)
+	w.eventually(t, time.Second, map[string]int{"a": slots, "b": 0})
+	out, err = d.kolo("resume", "a")
+	must.NoError(t, err, must.Sprint(out))
+	w.eventually(t, 30*time.Second, map[string]int{"a": 6, "b": 6})
+
+	t.Log("a user registers the job again: its file says count = 0")
+	w.submit(t, "a", "min = 1")
+	w.eventually(t, time.Minute, map[string]int{"a": 6, "b": 6})
+
+	t.Log("a user drains a node")
+	node := w.Nodes[0]
+	_, err = w.API.Nodes().UpdateDrain(node.ID, &api.DrainSpec{Deadline: time.Minute, IgnoreSystemJobs: true}, false, nil)
+	must.NoError(t, err)
+	w.eventually(t, time.Minute, map[string]int{"a": 4, "b": 4})
+	_, err = w.API.Nodes().UpdateDrain(node.ID, nil, true, nil)
+	must.NoError(t, err)
+	w.eventually(t, time.Minute, map[string]int{"a": 6, "b": 6})
+
+	t.Log("a user stops a job, and purges the other")
+	must.NoError(t, w.StopJob(t.Context(), "b", false))
+	w.eventually(t, time.Minute, map[string]int{"a": slots})
+	w.purge(t, "a", "b")
+}
+
+func (w *world) mistakes(t *testing.T) {
+	d := w.agent(t, "one", w.Address)
+	waitFor(t, time.Minute, "leadership", d.leads)
+	w.submit(t, "bad", "mim = 2\nweight = -1")
+	w.submit(t, "good", "min = 1")
+	w.eventually(t, 30*time.Second, map[string]int{"good": slots, "bad": 0})
+	waitFor(t, 20*time.Second, "a scaling event on the job", func() bool {
+		s, _, err := w.API.Jobs().ScaleStatus("bad", nil)
+		if err != nil || len(s.TaskGroups["workers"].Events) == 0 {
+			return false
+		}
+		e := s.TaskGroups["workers"].Events[0]
+		return e.Error && strings.Contains(e.Message, "did you mean min?") && strings.Contains(e.Message, "-1 is not above 0")
+	})
+	out, err := d.kolo("status")
+	must.NoError(t, err)
+	must.StrContains(t, out, "bad is left alone")
+
+	t.Log("a configuration with a mistake does not start, and says where")
+	path := filepath.Join(t.TempDir(), "bad.hcl")
+	must.NoError(t, os.WriteFile(path, []byte("http {\n  prot = 80\n}\n"), 0o600))
+	text, err := exec.Command(w.binary, "agent", "-config", path).CombinedOutput()
+	must.Error(t, err)
+	must.StrContains(t, string(text), path+":2:")
+
+	t.Log("a token that may not write kolo/* may not pause")
+	stranger, _, err := w.API.ACLTokens().Create(&api.ACLToken{Name: "stranger", Type: "client", Policies: []string{"none"}}, nil)
+	must.NoError(t, err)
+	d.token = stranger.SecretID
+	out, err = d.kolo("pause")
+	must.Error(t, err, must.Sprint(out))
+	must.StrContains(t, out, "may not write the variable kolo/control")
+	w.purge(t, "bad", "good")
+}
+
+// failing is a proxy in front of Nomad that fails on demand.
+func failing(t *testing.T, nomad string) (address string, mode *atomic.Int32) {
+	target, err := url.Parse(nomad)
+	must.NoError(t, err)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.FlushInterval = -1
+	proxy.ErrorLog = nil
+	mode = &atomic.Int32{}
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch mode.Load() {
+		case 1: // away
+			panic(http.ErrAbortHandler)
+		case 2: // errors and slowness
+			time.Sleep(time.Duration(rand.IntN(800)) * time.Millisecond)
+			if n := rand.IntN(3); n < 2 {
+				http.Error(rw, "on demand", []int{http.StatusTooManyRequests, http.StatusInternalServerError}[n])
+				return
+			}
+		}
+		proxy.ServeHTTP(rw, r)
+	}))
+	s.Config.ErrorLog = nil
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s.URL, mode
+}
+
+func (w *world) failingNomad(t *testing.T) {
+	address, mode := failing(t, w.Address)
+	d := w.agent(t, "one", address)
+	waitFor(t, time.Minute, "leadership", d.leads)
+	w.submit(t, "a", "min = 1")
+	w.eventually(t, 30*time.Second, map[string]int{"a": slots})
+	before := w.ids(t, "a")
+
+	t.Log("Nomad is away for as long as a leadership lasts")
+	mode.Store(1)
+	waitFor(t, 30*time.Second, "the leader to step down", func() bool { return !d.leads() })
+	w.submit(t, "b", "min = 2")
+	time.Sleep(2 * time.Second)
+	must.Eq(t, before, w.ids(t, "a"), must.Sprint("training was disturbed"))
+
+	t.Log("then it is slow and mostly refuses")
+	mode.Store(2)
+	time.Sleep(10 * time.Second)
+	mode.Store(0)
+	w.eventually(t, 90*time.Second, map[string]int{"a": 6, "b": 6})
+	w.neverTooMuch(t, "a", "b")
+	w.purge(t, "a", "b")
+}
+
+func (w *world) killedLeaders(t *testing.T) {
+	agents := []*daemon{w.agent(t, "k0", w.Address), w.agent(t, "k1", w.Address)}
+	var names []string
+	for round := range 3 {
+		leader := -1
+		waitFor(t, 90*time.Second, "a leader", func() bool {
+			for i, d := range agents {
+				if d.leads() {
+					leader = i
+				}
+			}
+			return leader >= 0
+		})
+		must.False(t, agents[1-leader].leads(), must.Sprint("two leaders"))
+		name := fmt.Sprint("r", round)
+		names = append(names, name)
+		w.submit(t, name, "min = 1")
+		time.Sleep(time.Duration(rand.IntN(900)) * time.Millisecond) // into the resizes
+		agents[leader].kill(syscall.SIGKILL)
+		agents[leader] = w.agent(t, fmt.Sprint("k", round+2), w.Address)
+	}
+	w.eventually(t, 2*time.Minute, map[string]int{"r0": 4, "r1": 4, "r2": 4})
+	w.neverTooMuch(t, names...)
+
+	t.Log("a worker completes: nobody touches that job again, and others get its room")
+	w.purge(t, names...)
+	done := filepath.Join(w.dir, "done")
+	w.completing(t, "finishing", done)
+	w.submit(t, "other", "min = 1")
+	w.eventually(t, time.Minute, map[string]int{"finishing": 6, "other": 6})
+	before := w.version(t, "finishing")
+	must.NoError(t, os.WriteFile(done, nil, 0o600))
+	w.eventually(t, time.Minute, map[string]int{"other": 7})
+	must.Eq(t, before, w.version(t, "finishing"))
+	names = []string{"finishing", "other"}
+	w.purge(t, names...)
+}
+
+// completing registers a job whose workers end well as soon as the file is
+// there.
+func (w *world) completing(t *testing.T, name, file string) {
+	t.Helper()
+	hcl := strings.ReplaceAll(strings.ReplaceAll(jobHCL, "NAME", name), "kolo { KOLO }", "kolo {}")
+	hcl = strings.ReplaceAll(hcl, "/bin/sleep", "/bin/sh")
+	hcl = strings.ReplaceAll(hcl, `["100000"]`, fmt.Sprintf(`["-c", "while [ ! -e %s ] || [ $NOMAD_ALLOC_INDEX != 0 ]; do sleep 0.1; done"]`, file))
+	_, err := w.Register(t.Context(), hcl, nil)
+	must.NoError(t, err)
+}
+
+func (w *world) version(t *testing.T, job string) uint64 {
+	t.Helper()
+	j, _, err := w.API.Jobs().Info(job, nil)
+	must.NoError(t, err)
+	return *j.Version
+}
+
+func (w *world) ids(t *testing.T, job string) []string {
+	t.Helper()
+	running, err := w.Running(t.Context(), job)
+	must.NoError(t, err)
+	var out []string
+	for _, a := range running {
+		out = append(out, a.ID)
+	}
+	return out
+}
+
+func waitFor(t *testing.T, within time.Duration, what string, check func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), within, fmt.Errorf("not within %s", within))
+	defer cancel()
+	must.NoError(t, cluster.Until(ctx, what, func(context.Context) error {
+		if !check() {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	}))
+}

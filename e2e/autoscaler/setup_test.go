@@ -1,0 +1,291 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package autoscaler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+)
+
+// slots is the cluster's capacity: 3 clients of 4000 MHz in slots of 1000.
+const slots = 12
+
+// minimal is the smallest access control policy that the documentation gives.
+const minimal = `
+namespace "default" {
+  capabilities = ["list-jobs", "read-job", "read-job-scaling", "scale-job", "list-scaling-policies"]
+  variables {
+    path "kolo/*" {
+      capabilities = ["read", "write", "list", "destroy"]
+    }
+  }
+}
+node {
+  policy = "read"
+}
+`
+
+// world is a real Nomad and the kolo binary.
+type world struct {
+	*cluster.Cluster
+	binary string
+	token  string // with the minimal policy
+	dir    string
+}
+
+func root(t testing.TB) string {
+	dir, err := filepath.Abs("../..")
+	must.NoError(t, err)
+	return dir
+}
+
+func start(t *testing.T) *world {
+	t.Helper()
+	w := &world{dir: t.TempDir()}
+	w.binary = filepath.Join(w.dir, "kolo")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "./autoscaler/cmd/kolo")
+	build.Dir = root(t)
+	out, err := build.CombinedOutput()
+	must.NoError(t, err, must.Sprint(string(out)))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	w.Cluster, err = cluster.Start(ctx, cluster.Options{
+		Nomad: filepath.Join(root(t), "bin", "nomad"), ACL: true, CPU: 4000, MemoryMB: 4096, Log: t.Logf,
+	})
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, w.Stop()) })
+
+	_, err = w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo", Rules: minimal}, nil)
+	must.NoError(t, err)
+	token, _, err := w.API.ACLTokens().Create(&api.ACLToken{Name: "kolo", Type: "client", Policies: []string{"kolo"}}, nil)
+	must.NoError(t, err)
+	w.token = token.SecretID
+	return w
+}
+
+const configuration = `
+nomad {
+  address = "%s"
+  resync  = "5s"
+}
+leader {
+  ttl   = "10s"
+  delay = "1s"
+}
+planner {
+  hold      = "1s"
+  hand_hold = "5s"
+  tick      = "2s"
+}
+pool "default" {
+  cpu_slot = 1000
+  policy "elastic-fifo" {}
+}
+`
+
+// daemon is a running kolo agent.
+type daemon struct {
+	t       *testing.T
+	name    string
+	cmd     *exec.Cmd
+	address string
+	token   string
+	binary  string
+	log     *lockedBuffer
+	once    sync.Once
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// agent starts a kolo agent that finds Nomad at an address.
+func (w *world) agent(t *testing.T, name, nomad string, more ...string) *daemon {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "kolo.hcl")
+	must.NoError(t, os.WriteFile(path, []byte(fmt.Sprintf(configuration, nomad)), 0o600))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	at := l.Addr().String()
+	must.NoError(t, l.Close())
+	d := &daemon{t: t, name: name, address: "http://" + at, token: w.token, binary: w.binary, log: &lockedBuffer{}}
+	d.cmd = exec.Command(w.binary, append([]string{"agent", "-config", path, "-name", name, "-http", at}, more...)...)
+	d.cmd.Env = append(os.Environ(), "NOMAD_TOKEN="+w.token)
+	d.cmd.Stderr = d.log
+	must.NoError(t, d.cmd.Start())
+	t.Cleanup(func() {
+		d.kill(os.Interrupt)
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", name, d.log)
+		}
+	})
+	return d
+}
+
+// kill ends the agent by a signal and waits for its end.
+func (d *daemon) kill(s os.Signal) {
+	d.once.Do(func() {
+		_ = d.cmd.Process.Signal(s) // it may have ended
+		_ = d.cmd.Wait()            // by that signal
+	})
+}
+
+// kolo runs a command against the agent and returns what it prints.
+func (d *daemon) kolo(args ...string) (string, error) {
+	cmd := exec.Command(d.binary, args...)
+	cmd.Env = append(os.Environ(), "KOLO_ADDR="+d.address, "NOMAD_TOKEN="+d.token)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (d *daemon) status() (*agent.Status, error) {
+	resp, err := http.Get(d.address + "/v1/status")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var s agent.Status
+	return &s, json.NewDecoder(resp.Body).Decode(&s)
+}
+
+func (d *daemon) leads() bool {
+	s, err := d.status()
+	return err == nil && s.Leading
+}
+
+const jobHCL = `
+job "NAME" {
+  type = "batch"
+  group "workers" {
+    count = 0
+    scaling {
+      min = 0
+      max = 12
+      policy {
+        kolo { KOLO }
+      }
+    }
+    task "t" {
+      driver = "raw_exec"
+      kill_timeout = "5s"
+      config {
+        command = "/bin/sleep"
+        args    = ["100000"]
+      }
+      resources {
+        cpu    = 1000
+        memory = 32
+      }
+    }
+  }
+}
+`
+
+// submit registers an elastic job with the given lines in its kolo block.
+func (w *world) submit(t *testing.T, name, kolo string) {
+	t.Helper()
+	block := strings.ReplaceAll(jobHCL, "kolo { KOLO }", "kolo {\n"+kolo+"\n}")
+	_, err := w.Register(t.Context(), strings.ReplaceAll(block, "NAME", name), nil)
+	must.NoError(t, err)
+}
+
+// count is a job's count in Nomad.
+func (w *world) count(name string) (int, error) {
+	j, _, err := w.API.Jobs().Info(name, nil)
+	if err != nil {
+		return -1, err
+	}
+	return *j.TaskGroups[0].Count, nil
+}
+
+// eventually waits for the counts and the running workers of jobs.
+func (w *world) eventually(t *testing.T, within time.Duration, want map[string]int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), within, fmt.Errorf("not within %s", within))
+	defer cancel()
+	must.NoError(t, cluster.Until(ctx, fmt.Sprint(want), func(ctx context.Context) error {
+		for name, n := range want {
+			got, err := w.count(name)
+			if err != nil {
+				return err
+			}
+			running, err := w.Running(ctx, name)
+			if err != nil {
+				return err
+			}
+			if got != n || len(running) != n {
+				return fmt.Errorf("%s has count %d and %d running, wanted %d", name, got, len(running), n)
+			}
+		}
+		return nil
+	}))
+}
+
+// purge removes jobs and waits for their workers to be gone.
+func (w *world) purge(t *testing.T, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		must.NoError(t, w.StopJob(t.Context(), n, true))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must.NoError(t, cluster.Until(ctx, "the workers to end", func(context.Context) error {
+		allocs, _, err := w.API.Allocations().List(nil)
+		if err != nil {
+			return err
+		}
+		for _, a := range allocs {
+			if a.ClientStatus == api.AllocClientStatusRunning || a.ClientStatus == api.AllocClientStatusPending {
+				return fmt.Errorf("%s still runs", a.Name)
+			}
+		}
+		return nil
+	}))
+}
+
+// neverTooMuch fails if Nomad was ever asked for workers that did not fit.
+func (w *world) neverTooMuch(t *testing.T, names ...string) {
+	t.Helper()
+	for _, n := range names {
+		evals, _, err := w.API.Jobs().Evaluations(n, nil)
+		must.NoError(t, err)
+		for _, e := range evals {
+			must.NotEq(t, "queued-allocs", e.TriggeredBy, must.Sprintf("%s was asked to grow beyond the capacity: %+v", n, e))
+		}
+	}
+}
