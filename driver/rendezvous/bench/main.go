@@ -122,6 +122,7 @@ func measure(ctx context.Context, o options, n int) (string, error) {
 		}
 		requests, messages = ring.Requests.Load(), ring.Messages.Load()
 		ours = append(ours, took)
+		progress(n, i, "Kolo", took)
 		if server == nil {
 			continue
 		}
@@ -130,6 +131,7 @@ func measure(ctx context.Context, o options, n int) (string, error) {
 			return "", fmt.Errorf("upstream: %w", err)
 		}
 		theirs = append(theirs, took)
+		progress(n, i, "Horovod's server", took)
 	}
 	row := fmt.Sprintf("| %d | %s | – | – | %d | %d |", n, spread(ours), requests, messages)
 	if server != nil {
@@ -137,6 +139,12 @@ func measure(ctx context.Context, o options, n int) (string, error) {
 			median(theirs).Seconds()/median(ours).Seconds(), requests, messages)
 	}
 	return row, nil
+}
+
+// progress tells who waits that something happens: a run of Horovod's server
+// with many ranks takes a minute.
+func progress(ranks, run int, whose string, took time.Duration) {
+	fmt.Fprintf(os.Stderr, "%d ranks, run %d, %s: %.3f s\n", ranks, run+1, whose, took.Seconds())
 }
 
 func runOurs(ctx context.Context, slots []rendezvous.Slot, seed string) (*ringsim.Ring, time.Duration, error) {
