@@ -101,7 +101,7 @@ func NewElector(o Options) (*Elector, error) {
 	cfg := election.Config{
 		Self:    o.Self.member(),
 		Process: uint64(start.UnixNano()), Epoch: uint64(start.UnixMilli()),
-		Retry: o.Retry, Fresh: 2 * time.Second, Advice: 15 * time.Second,
+		Retry: o.Retry, Fresh: 5 * time.Second, Advice: 15 * time.Second,
 	}
 	return &Elector{
 		o: o, log: o.Logger, start: start, machine: election.New(cfg),

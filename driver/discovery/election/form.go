@@ -167,10 +167,10 @@ func (m *Machine) answeredAccept(c call, o Outcome, r Reply) {
 		return
 	}
 	delete(f.asked, c.to.AllocID)
-	f.got.refused[c.to.AllocID] = o == Refused
-	if o == Refused || (o == Answered && r.OK) {
+	if (o == Refused && !f.got.refused[c.to.AllocID]) || (o == Answered && r.OK) {
 		f.settled, f.reading = m.now, false
 	}
+	f.got.refused[c.to.AllocID] = o == Refused
 	if o != Answered {
 		return // asked again at the next tick
 	}
@@ -217,6 +217,7 @@ func (m *Machine) considerForm() {
 		m.form = newForm(f.generation, f.hosts)
 		m.form.registered = f.registered
 		m.sendForm()
+		m.considerForm()
 	default:
 		m.form = nil
 		m.out = append(m.out, Formed{Ring: f.ring, on: m.rings.without(f.ring), index: m.index})
