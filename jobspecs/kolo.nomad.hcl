@@ -1,0 +1,89 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+# The autoscaler as a Nomad job: two agents, of which one leads. They reach
+# Nomad through the Task API with their workload identity, so there is no token
+# to hand out. Where access control is on, let that identity do what it needs:
+#
+#   nomad acl policy apply -namespace default -job kolo kolo jobspecs/kolo.policy.hcl
+#   nomad job run -var kolo=/usr/local/bin/kolo jobspecs/kolo.nomad.hcl
+
+variable "kolo" {
+  type        = string
+  description = "Path of the kolo binary on the clients."
+  default     = "/usr/local/bin/kolo"
+}
+
+variable "pools" {
+  type        = string
+  description = "HCL of the pool blocks; the default is for GPUs in the pool \"default\"."
+  default     = <<-EOT
+    pool "default" {
+      policy "kolo" {}
+    }
+  EOT
+}
+
+job "kolo" {
+  type = "service"
+
+  update {
+    max_parallel = 1
+    stagger      = "30s"
+  }
+
+  group "agent" {
+    count = 2
+
+    network {
+      port "http" {}
+    }
+
+    service {
+      name     = "kolo"
+      port     = "http"
+      provider = "nomad"
+      check {
+        type     = "http"
+        path     = "/v1/health"
+        interval = "10s"
+        timeout  = "2s"
+      }
+    }
+
+    task "agent" {
+      driver = "raw_exec"
+
+      identity {
+        env = true
+      }
+
+      env {
+        NOMAD_ADDR = "unix://${NOMAD_SECRETS_DIR}/api.sock"
+      }
+
+      config {
+        command = var.kolo
+        args    = ["agent", "-config", "${NOMAD_TASK_DIR}/kolo.hcl", "-name", "${NOMAD_SHORT_ALLOC_ID}"]
+      }
+
+      template {
+        destination   = "local/kolo.hcl"
+        change_mode   = "signal"
+        change_signal = "SIGHUP"
+        data          = <<-EOT
+          http {
+            bind = "{{ env "NOMAD_IP_http" }}"
+            port = {{ env "NOMAD_PORT_http" }}
+          }
+          ${var.pools}
+        EOT
+      }
+
+      resources {
+        cpu    = 200
+        memory = 256
+      }
+    }
+  }
+}
