@@ -186,14 +186,16 @@ func sweeps(c *sim.Comparison, m sim.Metric) []figure {
 func metricTable(c *sim.Comparison, g []sim.Cell) table {
 	t := table{Title: fmt.Sprintf("Load %g, resize cost %s", g[0].Load, g[0].Cost), Head: []string{"policy", "told"}}
 	metrics := shown(c)
-	best := make([]float64, len(metrics))
+	best, worst := make([]float64, len(metrics)), make([]float64, len(metrics))
 	for k, m := range metrics {
 		t.Head = append(t.Head, title(m))
-		best[k] = math.NaN()
 		for i := range g {
 			v := g[i].Estimate(m).Mean
-			if math.IsNaN(best[k]) || float64(m.Good)*v > float64(m.Good)*best[k] {
+			if i == 0 || float64(m.Good)*v > float64(m.Good)*best[k] {
 				best[k] = v
+			}
+			if i == 0 || float64(m.Good)*v < float64(m.Good)*worst[k] {
+				worst[k] = v
 			}
 		}
 	}
@@ -201,7 +203,7 @@ func metricTable(c *sim.Comparison, g []sim.Cell) table {
 		row := []field{{Text: g[i].Policy}, {Text: g[i].Class}}
 		for k, m := range metrics {
 			e := g[i].Estimate(m)
-			f := field{Text: number(e.Mean), Best: m.Good != 0 && len(g) > 1 && e.Mean == best[k]}
+			f := field{Text: number(e.Mean), Best: m.Good != 0 && e.Mean == best[k] && best[k] != worst[k]}
 			if e.CI > 0 {
 				f.CI = "±" + number(e.CI)
 			}

@@ -41,31 +41,6 @@ func Table(w io.Writer, c *sim.Comparison) error {
 	return nil
 }
 
-// Markdown writes the same as one Markdown table, loads and costs as columns.
-func Markdown(w io.Writer, c *sim.Comparison) error {
-	metrics := shown(c)
-	head := []string{"load", "resize cost", "policy", "told"}
-	for _, m := range metrics {
-		head = append(head, title(m))
-	}
-	var b strings.Builder
-	line := func(cells []string) {
-		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
-	}
-	line(head)
-	b.WriteString("|" + strings.Repeat("---|", len(head)) + "\n")
-	for i := range c.Cells {
-		cell := &c.Cells[i]
-		row := []string{strconv.FormatFloat(cell.Load, 'g', -1, 64), cell.Cost.String(), "`" + cell.Policy + "`", cell.Class}
-		for _, m := range metrics {
-			row = append(row, format(cell.Estimate(m)))
-		}
-		line(row)
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
 // shown are the metrics that say something in this comparison: deadlines only
 // where there are any, unfinished jobs only where there are any.
 func shown(c *sim.Comparison) []sim.Metric {

@@ -11,7 +11,7 @@ for (const th of document.querySelectorAll("th")) {
     const body = th.closest("table").tBodies[0], at = th.cellIndex;
     const value = (r) => {
       const s = r.cells[at].firstChild ? r.cells[at].firstChild.textContent : "";
-      return s !== "" && !isNaN(s) ? Number(s) : s;
+      return s !== "" && Number.isFinite(Number(s)) ? Number(s) : s;
     };
     const down = th.dataset.down !== "true";
     th.dataset.down = down;
