@@ -118,6 +118,27 @@ func TestStopTaskLetsTheAgentLeave(t *testing.T) {
 	}
 }
 
+// TestTaskStartsAgainInPlace is `nomad alloc restart`: the same allocation
+// directory, with all that the first run left in it.
+func TestTaskStartsAgainInPlace(t *testing.T) {
+	for _, isolation := range isolations(t) {
+		t.Run(isolation, func(t *testing.T) {
+			h := newHarness(t, noIsolation())
+			c := newTaskConfig(t, isolation, `echo '{"message":"began"}' >> "$EVENTS"; test ! -e "$STOP" && echo ready; exec sleep 1000`)
+			events, err := h.driver.TaskEvents(t.Context())
+			must.NoError(t, err)
+			for range 2 {
+				must.NoError(t, os.Truncate(c.StdoutPath, 0)) // Nomad would read a pipe
+				h.start(t, c.Copy())
+				must.Eq(t, "began", nextEvent(t, events).Message)
+				eventually(t, "the task is ready", func() bool { return output(t, c) == "ready\n" })
+				must.NoError(t, h.StopTask(c.ID, patience, "SIGKILL"))
+				must.NoError(t, h.DestroyTask(c.ID, false))
+			}
+		})
+	}
+}
+
 func TestStopTaskKillsWhoDoesNotLeave(t *testing.T) {
 	h := newHarness(t, noIsolation())
 	c := newTaskConfig(t, isolationNone, `trap '' TERM; echo ready; while :; do sleep 0.05; done`)

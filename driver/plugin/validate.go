@@ -119,12 +119,20 @@ func checkTimes(p *problems, tc *TaskConfig, a *agent.Config) {
 	}
 }
 
+// launchers start processes and form the ring themselves, once in each
+// allocation.
+var launchers = []string{"horovodrun", "mpirun", "mpiexec", "torchrun"}
+
 // checkCommand finds the command and, for Python, the script, where the task
 // will see them.
 func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings, v view) {
 	a.Args, a.Dir = tc.Args, v.cwd
 	if tc.Command == "" {
 		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
+		return
+	}
+	if slices.Contains(launchers, filepath.Base(tc.Command)) {
+		p.addf("command = %q: this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags", tc.Command)
 		return
 	}
 	file, taskPath, found := lookCommand(tc.Command, s, v)

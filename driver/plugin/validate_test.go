@@ -162,6 +162,12 @@ func TestValidateRefuses(t *testing.T) {
 			func(c *TaskConfig, _ *host) { c.Command = "" },
 			[]string{`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`},
 		},
+		"a launcher as command": {
+			func(c *TaskConfig, _ *host) {
+				c.Command, c.Args = "horovodrun", []string{"-np", "2", "python3", "local/train.py"}
+			},
+			[]string{`command = "horovodrun": this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags`},
+		},
 		"command not in PATH": {
 			func(c *TaskConfig, _ *host) { c.Isolation, c.Command = "none", "python4" },
 			[]string{`command = "python4": not found in /usr/local/bin, /usr/bin`},
