@@ -1,0 +1,197 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/cli"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// simulate runs kolo simulate and returns its exit code and what it printed.
+func simulate(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	ui := cli.NewMockUi()
+	c := &simulateCommand{meta: meta{UI: ui}}
+	code = c.Run(args)
+	return code, ui.OutputWriter.String(), ui.ErrorWriter.String()
+}
+
+func TestSimulate_WorksWithoutAFile(t *testing.T) {
+	code, out, errOut := simulate(t, "-synthetic-jobs", "20", "-policy", "all")
+	must.Eq(t, 0, code, must.Sprint(errOut))
+	must.StrContains(t, out, "synthetic-20 on 16 nodes with 64 GPUs")
+	for _, name := range policy.Names() {
+		must.StrContains(t, out, "\n"+name+" ")
+	}
+}
+
+// TestSimulate_SameBytes writes all reports twice, with different
+// parallelism.
+func TestSimulate_SameBytes(t *testing.T) {
+	dirs := []string{t.TempDir(), t.TempDir()}
+	for i, dir := range dirs {
+		code, _, errOut := simulate(t, "-synthetic-jobs", "30", "-synthetic-deadlines", "0.5", "-seeds", "3",
+			"-loads", "1,0.5", "-resize-costs", "1,30", "-policy", "elastic-fifo@blind,afs-l", "-mtbf", "6h", "-spot", "10h",
+			"-parallel", []string{"1", "5"}[i],
+			"-json", filepath.Join(dir, "r.json"), "-csv", filepath.Join(dir, "r.csv"), "-jobs", filepath.Join(dir, "j.csv"),
+			"-html", filepath.Join(dir, "r.html"), "-markdown", filepath.Join(dir, "r.md"))
+		must.Eq(t, 0, code, must.Sprint(errOut))
+	}
+	for _, name := range []string{"r.json", "r.csv", "j.csv", "r.html", "r.md"} {
+		a, err := os.ReadFile(filepath.Join(dirs[0], name))
+		must.NoError(t, err)
+		b, err := os.ReadFile(filepath.Join(dirs[1], name))
+		must.NoError(t, err)
+		must.Positive(t, len(a))
+		must.True(t, string(a) == string(b), must.Sprint(name, " differs"))
+	}
+}
+
+func TestSimulate_EventLog(t *testing.T) {
+	code, out, errOut := simulate(t, "-trace", "testdata/day.jsonl", "-resize-costs", "measured", "-policy", "fifo,elastic-fifo", "-jobs", "-")
+	must.Eq(t, 0, code, must.Sprint(errOut))
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	must.Len(t, 1+2*2, lines)
+	must.StrContains(t, lines[1], "fifo,vision,,red,0,0,")
+	must.StrNotContains(t, out, "avg JCT") // standard output was asked for something else
+
+	code, out, _ = simulate(t, "-trace", "testdata/day.jsonl")
+	must.Eq(t, 0, code)
+	must.StrContains(t, out, "day on 2 nodes with 8 GPUs")
+}
+
+func TestSimulate_Skips(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	must.NoError(t, os.WriteFile(path, []byte("job_id,submission_time,duration,num_gpu\nx,100,60,4\ny,soon,10,1\n"), 0o600))
+	code, _, errOut := simulate(t, "-trace", path)
+	must.Eq(t, 1, code)
+	must.StrContains(t, errOut, path+`:3:3: submission_time: want seconds or a date`)
+	code, out, errOut := simulate(t, "-trace", path, "-errors", "skip")
+	must.Eq(t, 0, code)
+	must.StrContains(t, errOut, "skipped: "+path+":3:3")
+	must.StrContains(t, out, "afs-l")
+}
+
+func TestSimulate_Mistakes(t *testing.T) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"unknown flag":      {[]string{"-polices", "x"}, "flag provided but not defined"},
+		"argument":          {[]string{"trace.csv"}, "a trace is named with -trace"},
+		"unknown policy":    {[]string{"-policy", "best"}, `no policy is called "best"`},
+		"no policy":         {[]string{"-policy", ","}, "at least one policy"},
+		"bad option":        {[]string{"-policy", "tiresias(threshold=[1])"}, "threshold"},
+		"unknown class":     {[]string{"-policy", "fifo@clairvoyant"}, "unknown information class"},
+		"unknown told":      {[]string{"-told", "all"}, "unknown information class"},
+		"no such file":      {[]string{"-trace", "/nowhere.csv"}, "no such file"},
+		"loads":             {[]string{"-loads", "1,heavy"}, `-loads: want numbers, got "heavy"`},
+		"load of nothing":   {[]string{"-loads", "0"}, "-loads: want numbers above 0"},
+		"cost":              {[]string{"-resize-costs", "-1"}, "-resize-costs: want seconds"},
+		"cost by size":      {[]string{"-resize-costs", "1=2;3"}, `want SIZE=SECONDS, got "3"`},
+		"nothing measured":  {[]string{"-resize-costs", "measured"}, "no measured gaps"},
+		"seeds":             {[]string{"-seeds", "0"}, "-seeds 0"},
+		"cluster":           {[]string{"-cluster", "4 nodes"}, "-cluster: want NODESxGPUS"},
+		"cluster too small": {[]string{"-trace", "testdata/day.jsonl", "-cluster", "1x1"}, "can never run on this cluster"},
+		"placement":         {[]string{"-placement", "anywhere"}, "-placement: unknown placement"},
+		"errors":            {[]string{"-trace", "x", "-errors", "ignore"}, "want strict or skip"},
+		"workload":          {[]string{"-trace", "x", "-workload", "first"}, "-workload"},
+		"unknown format":    {[]string{"-trace", "testdata/day.jsonl", "-format", "xml"}, "unknown trace format"},
+		"unwritable":        {[]string{"-synthetic-jobs", "3", "-html", "/nowhere/r.html"}, "writing the report"},
+		"ticks and faults":  {[]string{"-tick", "60s", "-told", "blind"}, "in ticks a policy is told the step times"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, _, errOut := simulate(t, c.args...)
+			must.Eq(t, 1, code)
+			must.StrContains(t, errOut, c.want)
+		})
+	}
+}
+
+func TestSimulate_HelpNamesEveryFlag(t *testing.T) {
+	ui := cli.NewMockUi()
+	c := &simulateCommand{meta: meta{UI: ui}}
+	help := c.Help()
+	for name := range c.AutocompleteFlags() {
+		must.StrContains(t, help, "\n  "+name)
+	}
+}
+
+func TestSplitOutside(t *testing.T) {
+	for in, want := range map[string][]string{
+		"a,b":                             {"a", "b"},
+		" a , b(x=1, y=[2,3])@blind ,c ":  {"a", "b(x=1, y=[2,3])@blind", "c"},
+		`t(order="a,b)"),u`:               {`t(order="a,b)")`, "u"},
+		"":                                nil,
+		"a,,b":                            {"a", "b"},
+		"w(tenants={x=1,y=2}, z=3),plain": {"w(tenants={x=1,y=2}, z=3)", "plain"},
+	} {
+		got := splitOutside(in)
+		if len(want) == 0 {
+			must.Len(t, 0, got)
+			continue
+		}
+		must.Eq(t, want, got)
+	}
+}
+
+func TestParseCluster(t *testing.T) {
+	nodes, speed, err := parseCluster("2x8:a100@2.5,3x4:t4,1x4:t4")
+	must.NoError(t, err)
+	must.Len(t, 6, nodes)
+	must.Eq(t, map[string]float64{"a100": 2.5}, speed)
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		must.False(t, seen[n.ID], must.Sprint(n.ID))
+		seen[n.ID] = true
+	}
+}
+
+func TestPolicyCommands(t *testing.T) {
+	ui := cli.NewMockUi()
+	must.Eq(t, 0, (&policyListCommand{meta{UI: ui}}).Run(nil))
+	must.StrContains(t, ui.OutputWriter.String(), "* "+policy.Default)
+
+	for _, name := range policy.Names() {
+		ui = cli.NewMockUi()
+		must.Eq(t, 0, (&policyExplainCommand{meta{UI: ui}}).Run([]string{name}))
+		info, _ := policy.Describe(name)
+		for _, o := range info.Options {
+			must.StrContains(t, ui.OutputWriter.String(), "  "+o.Name+" (")
+		}
+	}
+
+	path := filepath.Join(t.TempDir(), "now.json")
+	must.NoError(t, os.WriteFile(path, []byte(`{"Nodes":[{"ID":"n","GPUs":4}],"Jobs":[
+		{"ID":"first","Min":1,"Max":8,"Preferred":2,"Suspendable":true,"Curve":[{"size":1,"step_time":2}]},
+		{"ID":"second","Min":3,"Max":8,"Preferred":3,"Suspendable":true}]}`), 0o600))
+	ui = cli.NewMockUi()
+	must.Eq(t, 0, (&policyExplainCommand{meta{UI: ui}}).Run([]string{"-snapshot", path, "elastic-fifo"}))
+	must.RegexMatch(t, regexp.MustCompile(`first +0 +1  `), ui.OutputWriter.String())
+	must.RegexMatch(t, regexp.MustCompile(`second +0 +3  `), ui.OutputWriter.String())
+
+	for name, args := range map[string][]string{
+		"no policy":   nil,
+		"unknown":     {"best"},
+		"no snapshot": {"-snapshot", "/nowhere", "fifo"},
+		"two":         {"fifo", "kolo"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must.Eq(t, 1, (&policyExplainCommand{meta{UI: cli.NewMockUi()}}).Run(args))
+		})
+	}
+}
+
+func TestWrap(t *testing.T) {
+	must.Eq(t, "one two\n  three", wrap("one  two three", 8, "  "))
+	must.Eq(t, "", wrap("", 8, "  "))
+}
