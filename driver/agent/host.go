@@ -35,6 +35,9 @@ type HostOptions struct {
 	Stdout, Stderr io.Writer
 	Stories        *stories
 	Logger         hclog.Logger
+	// Alone says whether the registry names no agent of the job, for a host
+	// that leaves; nil: always.
+	Alone func() bool
 }
 
 // Result is how a host ended.
@@ -84,6 +87,9 @@ type Host struct {
 
 	leaving  bool
 	deadline time.Time
+	orphan   time.Time // leaving, and no leader can form a ring, since
+	alone    time.Time // and nobody else is there, since
+	handed   time.Time // last notice of handOver
 	killed   bool // the deadline came
 	result   *Result
 	over     bool // the leader ended the job
@@ -640,6 +646,58 @@ func (h *Host) poll() {
 	}
 	if h.leaving && h.allDown() && h.session == nil {
 		h.end(Result{Reason: "the task was stopped"}, true)
+	}
+	h.handOver()
+}
+
+// How long a host that leaves waits for a leader, and the last one for others.
+const (
+	orphanWait = 2 * time.Second
+	aloneWait  = 6 * time.Second
+)
+
+// handOver is what hosts do when all of a job's are stopped at once. Nomad has
+// then taken them from the registry, so none of them may lead, and it starts an
+// allocation's successor only when the allocation has ended
+// (nomad/client/allocwatcher). So the ring is ended at its next commit, all but
+// the host of rank 0 go, and that one keeps the state until their successors
+// have come and elected a leader, or it is clear that nobody comes.
+func (h *Host) handOver() {
+	led := h.session != nil && (h.status == nil || h.status.Hold == "")
+	if !h.leaving || led || h.result != nil {
+		h.orphan, h.alone = time.Time{}, time.Time{}
+		return
+	}
+	now := time.Now()
+	if h.orphan.IsZero() {
+		h.orphan = now
+	}
+	if now.Sub(h.orphan) < orphanWait {
+		return
+	}
+	var root *elastic.Member
+	if h.ring != nil && h.ring.Members[0].Proc.Slot.Host == h.o.ID {
+		root = &h.ring.Members[0]
+	}
+	training := false
+	for _, s := range h.slots {
+		training = training || s.State == elastic.InRing
+	}
+	switch {
+	case training && root != nil:
+		if now.Sub(h.handed) > time.Second {
+			h.handed = now
+			h.notify(elastic.Notify{Proc: root.Proc, Generation: h.ring.Generation})
+		}
+	case training:
+	case root == nil || h.allDown():
+		h.end(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, true)
+	case h.o.Alone != nil && !h.o.Alone():
+		h.alone = time.Time{}
+	case h.alone.IsZero():
+		h.alone = now
+	case now.Sub(h.alone) > aloneWait:
+		h.end(Result{Reason: "all of the job's tasks were stopped"}, true)
 	}
 }
 

@@ -151,7 +151,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 
 	a.id = elastic.HostID(allocPrefix(elastic.HostID(c.AllocID)) + "-" + strconv.FormatInt(time.Now().UnixMilli()%(1<<40), 36))
 	a.host = NewHost(HostOptions{Config: c, ID: a.id, Interface: a.chooseInterface(self.Addr), Hostname: HostnameFor(self.Addr),
-		Stdout: &lockedWriter{w: os.Stdout}, Stderr: &lockedWriter{w: os.Stderr}, Stories: a.stories, Logger: a.log})
+		Stdout: &lockedWriter{w: os.Stdout}, Stderr: &lockedWriter{w: os.Stderr}, Stories: a.stories, Logger: a.log, Alone: a.alone})
 	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: nomad,
 		Dial: func(_ context.Context, addr string) (*grpc.ClientConn, error) { return dial(addr, a.creds) }, Logger: a.log.Named("election")})
 	if err != nil {
@@ -256,6 +256,13 @@ func (a *remote) present(alloc string, after time.Time) (present, fresh bool) {
 		}
 	}
 	return present, a.view.At.After(after)
+}
+
+// alone says whether the registry names no agent of the job.
+func (a *remote) alone() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.view.Err == nil && len(a.view.Peers) == 0
 }
 
 func (a *remote) current() *Leader {
