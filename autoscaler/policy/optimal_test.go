@@ -6,6 +6,7 @@ package policy
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -32,7 +33,7 @@ func drawFew(t *rapid.T, curve *rapid.Generator[Curve]) (*Snapshot, []*candidate
 	for i := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		low := rapid.IntRange(1, 3).Draw(t, "min")
 		s.Jobs = append(s.Jobs, Job{
-			ID: fmt.Sprint(i), Min: low, Max: low + rapid.IntRange(0, 8).Draw(t, "more"), Suspendable: true,
+			ID: strconv.Itoa(i), Min: low, Max: low + rapid.IntRange(0, 8).Draw(t, "more"), Suspendable: true,
 			PerWorker: rapid.IntRange(1, 2).Draw(t, "per"), Curve: curve.Draw(t, "curve"), Submit: float64(i),
 		})
 	}

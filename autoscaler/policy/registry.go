@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -89,9 +90,9 @@ func describe(defaults any) []Option {
 		o := Option{Name: name, Doc: f.Tag.Get("doc")}
 		switch x := v.Field(i).Interface().(type) {
 		case bool:
-			o.Type, o.Default = "bool", fmt.Sprint(x)
+			o.Type, o.Default = "bool", strconv.FormatBool(x)
 		case int:
-			o.Type, o.Default = "int", fmt.Sprint(x)
+			o.Type, o.Default = "int", strconv.Itoa(x)
 		case float64:
 			o.Type, o.Default = "float", fmt.Sprintf("%g", x)
 		case string:

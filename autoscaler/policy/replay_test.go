@@ -5,11 +5,11 @@ package policy
 
 import (
 	"encoding/csv"
-	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -130,7 +130,7 @@ func replay(t testing.TB, p Policy, jobs []*replayed, gpus int, cost float64, to
 		now += tick
 		s := Snapshot{Now: now, ResizeCost: cost, State: state, Nodes: []Node{{ID: "all", GPUs: gpus}}}
 		var active []*replayed
-		set := ""
+		var set strings.Builder
 		for _, j := range jobs {
 			if j.Submit <= now && !j.finished {
 				if told {
@@ -138,10 +138,10 @@ func replay(t testing.TB, p Policy, jobs []*replayed, gpus int, cost float64, to
 				}
 				active = append(active, j)
 				s.Jobs = append(s.Jobs, j.Job)
-				set += j.ID + " "
+				set.WriteString(j.ID + " ")
 			}
 		}
-		s.Changed, members = set != members, set
+		s.Changed, members = set.String() != members, set.String()
 		d := p.Allocate(&s)
 		state = d.State
 		for i, j := range active {
@@ -198,7 +198,7 @@ func TestReplay_PublishedAverages(t *testing.T) {
 			for w := range 4 {
 				p, err := Parse(tickRules[name])
 				must.NoError(t, err)
-				jct, makespan, resizes := replay(t, p, workload(t, dir, fmt.Sprint(w+1)), 64, 30, true)
+				jct, makespan, resizes := replay(t, p, workload(t, dir, strconv.Itoa(w+1)), 64, 30, true)
 				t.Logf("workload %d: avg JCT %.3f, makespan %.1f, %d resizes", w+1, jct, makespan, resizes)
 				must.Eq(t, want[w], math.Round(jct))
 			}
@@ -223,7 +223,7 @@ func TestReplay_Kolo(t *testing.T) {
 			for w := range 4 {
 				p, err := New("kolo", nil)
 				must.NoError(t, err)
-				jct, makespan, resizes := replay(t, p, workload(t, dir, fmt.Sprint(w+1)), 64, tc.cost, tc.told)
+				jct, makespan, resizes := replay(t, p, workload(t, dir, strconv.Itoa(w+1)), 64, tc.cost, tc.told)
 				t.Logf("workload %d: avg JCT %.1f, makespan %.1f, %d resizes", w+1, jct, makespan, resizes)
 				average += jct / 4
 			}

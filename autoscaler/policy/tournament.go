@@ -118,27 +118,27 @@ func join(a, b *bounds) bounds {
 	}
 }
 
-// beats reports whether challenger b takes the place of champion w.
-func (w *entrant) beats(b *entrant) bool {
+// losesTo reports whether challenger b takes the place of champion e.
+func (e *entrant) losesTo(b *entrant) bool {
 	if !b.alive {
 		return false
 	}
-	if !w.started && !b.started {
-		return b.left <= w.left
+	if !e.started && !b.started {
+		return b.left <= e.left
 	}
-	if w.length < b.length {
-		return b.loss > w.gain // the longer challenger is more efficient
+	if e.length < b.length {
+		return b.loss > e.gain // the longer challenger is more efficient
 	}
-	return !(w.loss > b.gain) // the shorter challenger is efficient enough
+	return !(e.loss > b.gain) // the shorter challenger is efficient enough
 }
 
-// mayLose reports whether some entrant within the bounds could beat w.
-func (w *entrant) mayLose(b *bounds) bool {
-	if !w.started {
-		return b.minWaiting <= w.left || b.maxGain >= w.loss
+// mayLose reports whether some entrant within the bounds could beat e.
+func (e *entrant) mayLose(b *bounds) bool {
+	if !e.started {
+		return b.minWaiting <= e.left || b.maxGain >= e.loss
 	}
-	return b.maxLength > w.length && b.maxLoss > w.gain ||
-		b.minLength <= w.length && b.maxGain >= w.loss
+	return b.maxLength > e.length && b.maxLoss > e.gain ||
+		b.minLength <= e.length && b.maxGain >= e.loss
 }
 
 // after finds the first entrant at or after from that beats w, -1 if none
@@ -155,7 +155,7 @@ func (t *tournament) search(w *entrant, node, lo, hi, from int) int {
 		return -1
 	}
 	if hi-lo == 1 {
-		if w.beats(&t.leaf[lo]) {
+		if w.losesTo(&t.leaf[lo]) {
 			return lo
 		}
 		return -1
