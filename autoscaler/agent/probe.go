@@ -44,6 +44,8 @@ type probed struct {
 	slots    int
 	services []string
 	known    string
+	batch    bool
+	version  uint64
 	got      *cluster.Progress
 	address  string
 }
@@ -58,7 +60,10 @@ func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]time.Tim
 			if r == nil || v.Facts[i].Running == 0 || len(v.Facts[i].Services) == 0 || silent[v.Jobs[i].Key].After(now) {
 				continue
 			}
-			all = append(all, &probed{key: v.Jobs[i].Key, slots: max(1, ringSlots(&v.Facts[i])), services: v.Facts[i].Services, known: r.address})
+			f := &v.Facts[i]
+			all = append(all, &probed{
+				key: v.Jobs[i].Key, slots: max(1, ringSlots(f)), services: f.Services, known: r.address, batch: f.Batch, version: f.Version,
+			})
 		}
 	}
 	a.mu.Unlock()
@@ -91,14 +96,17 @@ func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]time.Tim
 		}
 		delete(silent, p.key)
 		before := len(r.Points)
-		gaps, lost := len(r.Gaps), r.lost
 		r.address = p.address
-		r.learn(p.got, p.slots, now)
-		changed = changed || len(r.Points) != before
-		for _, gap := range r.Gaps[min(gaps, len(r.Gaps)):] {
-			a.metrics.gaps.Observe(gap.Seconds)
+		for _, g := range r.learn(p.got, p.slots, now) {
+			a.metrics.gaps.Observe(g.GapSeconds)
+			a.metrics.lost.Add(max(0, g.LostSteps))
 		}
-		a.metrics.lost.Add(max(0, r.lost-lost))
+		if p.got.Complete && !r.Frozen && p.batch {
+			// The training says so before Nomad has seen a worker end.
+			r.Frozen, r.FrozenAt, r.Completed = true, p.version, now
+			changed = true
+		}
+		changed = changed || len(r.Points) != before
 	}
 	for k := range silent {
 		if a.ledger.Jobs[k] == nil {

@@ -39,6 +39,9 @@ type Record struct {
 	Total  float64        `json:"total,omitempty"`  // as the training says
 	Gaps   []Gap          `json:"gaps,omitempty"`   // the last resizes
 
+	LastGap float64 `json:"last_gap,omitempty"` // time of the last resize that was seen
+	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them
+
 	// Not saved.
 	lastSeen     time.Time
 	pendingSince time.Time
@@ -47,9 +50,7 @@ type Record struct {
 	retries      int
 	trouble      string
 	address      string // of the agent that answers for the job
-	lost         float64
-	gapSeen      int
-	size         int // of the ring
+	size         int    // of the ring
 	probed       time.Time
 	loss         *float64
 }
@@ -120,9 +121,10 @@ func (r *Record) estimate(f *cluster.Facts, now time.Time) {
 	}
 }
 
-// learn takes over what the training says of itself. slots is the number of
-// slots of one worker: the driver counts the ring in slots.
-func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) {
+// learn takes over what the training says of itself, and returns the resizes
+// that were not known. slots is the number of slots of one worker: the driver
+// counts the ring in slots.
+func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) (news []cluster.Resize) {
 	r.probed, r.size, r.loss = now, p.Size, p.Loss
 	if finite(p.Step) {
 		r.Done = p.Step
@@ -137,18 +139,21 @@ func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) {
 		}
 		r.measure(policy.Point{Size: n / slots, StepTime: t.Mean, Samples: t.N})
 	}
-	if len(p.Resizes) < r.gapSeen {
-		r.gapSeen = 0 // a new leader of the ring started its own list
-	}
-	for _, g := range p.Resizes[r.gapSeen:] {
-		if !finite(g.GapSeconds) {
+	for _, g := range p.Resizes {
+		// The list is of the latest only, and the same ones come again.
+		if g.Time <= r.LastGap || !finite(g.GapSeconds) || !finite(g.Time) {
+			continue
+		}
+		r.LastGap = g.Time
+		if g.Cause == "start" {
 			continue
 		}
 		r.Gaps = append(r.Gaps, Gap{From: g.From, To: g.To, Seconds: g.GapSeconds, Lost: g.LostSteps})
-		r.lost += g.LostSteps
+		r.Lost += max(0, g.LostSteps)
+		news = append(news, g)
 	}
-	r.gapSeen = len(p.Resizes)
 	r.Gaps = r.Gaps[max(0, len(r.Gaps)-gapsLimit):]
+	return news
 }
 
 func (r *Record) measure(p policy.Point) {

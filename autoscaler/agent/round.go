@@ -431,7 +431,7 @@ func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wa
 		Namespace: j.Key.Namespace, ID: j.Key.ID, Pool: j.Pool, Queue: f.Spec.Queue,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		Wait: wait.Why, Until: wait.Until, Seen: r.FirstSeen, Started: r.FirstStart, Completed: r.Completed,
-		Attained: r.Attained, Resizes: r.Resizes, Step: r.Done, Loss: r.loss, Size: r.size, Gaps: r.Gaps, LostSteps: r.lost, Trouble: r.trouble,
+		Attained: r.Attained, Resizes: r.Resizes, Step: r.Done, Loss: r.loss, Size: r.size, Gaps: r.Gaps, LostSteps: r.Lost, Trouble: r.trouble,
 	}
 	js.Total = f.Spec.TotalWork
 	if js.Total == 0 {

@@ -19,12 +19,8 @@ import (
 
 // Progress is what the driver's agents tell of a job's training.
 type Progress struct {
-	Job         string              `json:"job"`
-	Generation  int                 `json:"generation"`
 	Size        int                 `json:"size"` // slots training together
 	Step        float64             `json:"step"`
-	Samples     float64             `json:"samples"`
-	Epoch       float64             `json:"epoch"`
 	TotalSteps  float64             `json:"total_steps"`
 	Loss        *float64            `json:"loss"`
 	StepSeconds map[string]StepTime `json:"step_seconds"` // by size
@@ -40,11 +36,12 @@ type StepTime struct {
 
 // Resize is one change of the ring as the workers saw it.
 type Resize struct {
-	From       int             `json:"from"`
-	To         int             `json:"to"`
-	GapSeconds float64         `json:"gap_seconds"`
-	LostSteps  float64         `json:"lost_steps"`
-	Time       json.RawMessage `json:"time,omitempty"`
+	From       int     `json:"from"`
+	To         int     `json:"to"`
+	Cause      string  `json:"cause"` // start, resize, failure
+	GapSeconds float64 `json:"gap_seconds"`
+	LostSteps  float64 `json:"lost_steps"`
+	Time       float64 `json:"time"` // Unix seconds at which the new ring was formed
 }
 
 // statusPath is where the driver's agents serve their progress.
