@@ -77,7 +77,7 @@ func (e *engine) decide() error {
 }
 
 func (e *engine) gpusOf(i int, d *policy.Decision) int {
-	return e.active[i].Job.GPUs(d.Allocations[i].Count)
+	return e.active[i].GPUs(d.Allocations[i].Count)
 }
 
 // typeFor is the GPU type that a job is to stand on: its own, else the one

@@ -5,8 +5,8 @@ package sim_test
 
 import (
 	"context"
-	"fmt"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -57,12 +57,11 @@ func (p script) Allocate(s *policy.Snapshot) policy.Decision {
 	}
 	d := policy.Decision{Allocations: []policy.Allocation{{Job: s.Jobs[0].ID}}}
 	for i, at := range p.at {
-		if s.Now >= at {
-			d.Allocations[0].Count = min(p.size[i], room)
-		} else {
+		if s.Now < at {
 			d.Wake = at
 			break
 		}
+		d.Allocations[0].Count = min(p.size[i], room)
 	}
 	return d
 }
@@ -208,7 +207,7 @@ func TestRun_PlacesWorkersTogether(t *testing.T) {
 	must.NoError(t, err)
 	tr := &trace.Trace{}
 	for i, n := range []int{3, 3, 2} {
-		tr.Jobs = append(tr.Jobs, trace.Job{ID: fmt.Sprint(i), Min: n, Max: n, Preferred: n, Weight: 1, PerWorker: 1, Steps: 100, Curve: curve})
+		tr.Jobs = append(tr.Jobs, trace.Job{ID: strconv.Itoa(i), Min: n, Max: n, Preferred: n, Weight: 1, PerWorker: 1, Steps: 100, Curve: curve})
 	}
 	res := run(t, sim.Config{Nodes: sim.Uniform(2, 4, ""), Trace: tr, Policy: fifo{}, Scatter: 0.5})
 	must.Eq(t, []float64{100, 100, 150}, []float64{res.Jobs[0].Done, res.Jobs[1].Done, res.Jobs[2].Done})

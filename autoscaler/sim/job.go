@@ -47,7 +47,7 @@ type job struct {
 }
 
 // gpus is how many GPUs it holds.
-func (j *job) gpus() int { return j.Job.GPUs(j.n) }
+func (j *job) gpus() int { return j.GPUs(j.n) }
 
 // advance brings the job's accounts to now and returns the seconds of the
 // interval that lay in a gap, and the steps made.

@@ -5,6 +5,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -105,7 +106,7 @@ type Comparison struct {
 // Parallel is.
 func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
 	if len(s.Contestants) == 0 || len(s.Workloads) == 0 || len(s.Loads) == 0 || len(s.Costs) == 0 || s.Seeds < 1 {
-		return nil, fmt.Errorf("sweep: want at least one policy, workload, load, resize cost and seed")
+		return nil, errors.New("sweep: want at least one policy, workload, load, resize cost and seed")
 	}
 	out := s.empty()
 	done := make(chan struct{})

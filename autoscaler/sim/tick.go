@@ -5,6 +5,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -33,9 +34,9 @@ func RunTicks(ctx context.Context, cfg Config, tick float64) (*Result, error) {
 	case !(tick > 0):
 		return nil, fmt.Errorf("simulation: tick %v: want more than 0 s", tick)
 	case len(cfg.Events) > 0:
-		return nil, fmt.Errorf("simulation: nodes cannot fail in ticks")
+		return nil, errors.New("simulation: nodes cannot fail in ticks")
 	case !cfg.Info.Curves:
-		return nil, fmt.Errorf("simulation: in ticks a policy is told the step times")
+		return nil, errors.New("simulation: in ticks a policy is told the step times")
 	}
 	t := newTicks(cfg)
 	for t.now = 0; t.done < len(t.jobs); {
@@ -121,7 +122,7 @@ func (j *tickJob) tick(now, dt float64) int {
 	j.delay -= d
 	u := dt - d
 	t := j.StepTime(j.n)
-	gpus := float64(j.Job.GPUs(j.n))
+	gpus := float64(j.GPUs(j.n))
 	need := float64(j.left * t)
 	if need <= u {
 		j.end = now + d + need
@@ -162,7 +163,7 @@ func (t *ticks) decide() error {
 		if t.cfg.Info.Remaining {
 			v.Remaining = j.left
 		}
-		free -= j.Job.GPUs(j.n)
+		free -= j.GPUs(j.n)
 		s.Jobs = append(s.Jobs, v)
 		shown = append(shown, i)
 	}
@@ -192,7 +193,7 @@ func (t *ticks) decide() error {
 				j.starts++
 			}
 		}
-		held += j.Job.GPUs(j.n)
+		held += j.GPUs(j.n)
 	}
 	if t.cfg.History {
 		t.note(shown, held)
@@ -203,7 +204,7 @@ func (t *ticks) decide() error {
 func (j *tickJob) resize(n int, now float64, history bool) {
 	j.n = n
 	if history {
-		j.history = append(j.history, Change{Time: now, Workers: n, GPUs: j.Job.GPUs(n)})
+		j.history = append(j.history, Change{Time: now, Workers: n, GPUs: j.GPUs(n)})
 	}
 }
 

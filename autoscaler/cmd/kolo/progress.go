@@ -48,13 +48,18 @@ func (p *progress) step(done, total int) {
 	}
 	const width = 30
 	full := done * width / total
-	fmt.Fprintf(p.file, "\r[%s%s] %d/%d runs, %s left ", strings.Repeat("#", full), strings.Repeat(".", width-full), done, total, left)
+	p.draw("\r[%s%s] %d/%d runs, %s left ", strings.Repeat("#", full), strings.Repeat(".", width-full), done, total, left)
 	p.drawn = true
 }
 
 // end removes the bar.
 func (p *progress) end() {
 	if p.drawn {
-		fmt.Fprintf(p.file, "\r%s\r", strings.Repeat(" ", 70))
+		p.draw("\r%s\r", strings.Repeat(" ", 70))
 	}
+}
+
+// draw writes to the terminal. That it may be gone is no reason to stop.
+func (p *progress) draw(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.file, format, args...)
 }

@@ -198,19 +198,19 @@ func count(n int, what string) string {
 }
 
 // printFlags writes the help of each flag in Nomad's style.
-func printFlags(w io.Writer, f *flag.FlagSet) {
+func printFlags(b *strings.Builder, f *flag.FlagSet) {
 	f.VisitAll(func(f *flag.Flag) {
 		kind, usage := flag.UnquoteUsage(f)
-		fmt.Fprintf(w, "\n  -%s", f.Name)
+		fmt.Fprintf(b, "\n  -%s", f.Name)
 		if kind != "" {
-			fmt.Fprintf(w, "=<%s>", kind)
+			fmt.Fprintf(b, "=<%s>", kind)
 		}
-		fmt.Fprintln(w)
+		b.WriteString("\n")
 		for _, line := range strings.Split(usage, "\n") {
-			fmt.Fprintf(w, "    %s\n", line)
+			fmt.Fprintf(b, "    %s\n", line)
 		}
 		if f.DefValue != "" && f.DefValue != "0" && f.DefValue != "false" {
-			fmt.Fprintf(w, "    Default: %s\n", f.DefValue)
+			fmt.Fprintf(b, "    Default: %s\n", f.DefValue)
 		}
 	})
 }

@@ -5,6 +5,7 @@ package report
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -64,7 +65,7 @@ type entry struct{ Word, Means string }
 // nothing over the network.
 func HTML(w io.Writer, c *sim.Comparison) error {
 	if len(c.Cells) == 0 {
-		return fmt.Errorf("report: nothing was simulated")
+		return errors.New("report: nothing was simulated")
 	}
 	style, err := assets.ReadFile("assets/report.css")
 	if err != nil {

@@ -5,6 +5,7 @@ package report
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,7 +20,7 @@ import (
 func Markdown(w io.Writer, c *sim.Comparison) error {
 	all := groups(c)
 	if len(all) == 0 {
-		return fmt.Errorf("report: nothing was simulated")
+		return errors.New("report: nothing was simulated")
 	}
 	var b strings.Builder
 	if len(all) > 1 {

@@ -77,9 +77,9 @@ func barPlot(cells []sim.Cell, m sim.Metric) string {
 	x := scale{from: 0, to: math.Max(most, 1e-9), a: left, b: plotWidth - 84}
 	for i, b := range bars {
 		y := float64(i)*row + 4
-		fmt.Fprintf(c, `<g data-p="%d">`, b.number)
+		c.put(`<g data-p="%d">`, b.number)
 		c.text(left-8, y+15, "end", "label", b.label)
-		fmt.Fprintf(c, `<rect class="fill p%d" x="%s" y="%s" width="%s" height="%s" rx="2"/>`,
+		c.put(`<rect class="fill p%d" x="%s" y="%s" width="%s" height="%s" rx="2"/>`,
 			colour(b.number), px(x.a), px(y+2), px(x.at(b.e.Mean)-x.a), px(row-6))
 		if b.e.CI > 0 {
 			c.line(x.at(b.e.Mean-b.e.CI), y+11, x.at(b.e.Mean+b.e.CI), y+11, "whisker")
@@ -131,7 +131,7 @@ func cdfPlot(all []series) string {
 
 // stroke draws a series as a line.
 func stroke(c *canvas, s series, p *path) {
-	fmt.Fprintf(c, `<path data-p="%d" class="stroke p%d%s" d="%s"><title>%s</title></path>`,
+	c.put(`<path data-p="%d" class="stroke p%d%s" d="%s"><title>%s</title></path>`,
 		s.number, colour(s.number), dash(s.number), p.String(), html.EscapeString(s.label))
 }
 
@@ -154,12 +154,12 @@ func linePlot(all []series, xTitle string, xLabel func(float64) string, label st
 			p.to(x.at(s.x[i]), y.at(s.y[i]))
 		}
 		stroke(c, s, &p)
-		fmt.Fprintf(c, `<g data-p="%d">`, s.number)
+		c.put(`<g data-p="%d">`, s.number)
 		for i := range s.x {
 			if s.err[i] > 0 {
 				c.line(x.at(s.x[i]), y.at(s.y[i]-s.err[i]), x.at(s.x[i]), y.at(s.y[i]+s.err[i]), fmt.Sprintf("stroke thin p%d", colour(s.number)))
 			}
-			fmt.Fprintf(c, `<circle class="fill p%d" cx="%s" cy="%s" r="3.5"><title>%s: %s</title></circle>`,
+			c.put(`<circle class="fill p%d" cx="%s" cy="%s" r="3.5"><title>%s: %s</title></circle>`,
 				colour(s.number), px(x.at(s.x[i])), px(y.at(s.y[i])), html.EscapeString(s.label), number(s.y[i]))
 		}
 		c.WriteString("</g>")

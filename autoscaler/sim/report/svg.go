@@ -20,19 +20,22 @@ type canvas struct {
 
 func newCanvas(width, height float64, label string) *canvas {
 	c := &canvas{width: width, height: height}
-	fmt.Fprintf(c, `<svg viewBox="0 0 %s %s" role="img" aria-label="%s">`, px(width), px(height), html.EscapeString(label))
+	c.put(`<svg viewBox="0 0 %s %s" role="img" aria-label="%s">`, px(width), px(height), html.EscapeString(label))
 	return c
 }
+
+// put writes an element.
+func (c *canvas) put(format string, args ...any) { fmt.Fprintf(&c.Builder, format, args...) }
 
 func (c *canvas) done() string { c.WriteString("</svg>"); return c.String() }
 
 func (c *canvas) line(x1, y1, x2, y2 float64, class string) {
-	fmt.Fprintf(c, `<path class="%s" d="M%s %sL%s %s"/>`, class, px(x1), px(y1), px(x2), px(y2))
+	c.put(`<path class="%s" d="M%s %sL%s %s"/>`, class, px(x1), px(y1), px(x2), px(y2))
 }
 
 // text writes a label; anchor is start, middle or end.
 func (c *canvas) text(x, y float64, anchor, class, s string) {
-	fmt.Fprintf(c, `<text x="%s" y="%s" text-anchor="%s" class="%s">%s</text>`, px(x), px(y), anchor, class, html.EscapeString(s))
+	c.put(`<text x="%s" y="%s" text-anchor="%s" class="%s">%s</text>`, px(x), px(y), anchor, class, html.EscapeString(s))
 }
 
 func px(v float64) string {
@@ -53,7 +56,7 @@ func (p *path) to(x, y float64) {
 
 // box adds a closed rectangle.
 func (p *path) box(x, y, w, h float64) {
-	fmt.Fprintf(p, "M%s %sh%sv%sh%sz", px(x), px(y), px(w), px(h), px(-w))
+	fmt.Fprintf(&p.Builder, "M%s %sh%sv%sh%sz", px(x), px(y), px(w), px(h), px(-w))
 }
 
 // scale maps values to pixels.

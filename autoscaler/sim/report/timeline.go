@@ -43,10 +43,10 @@ func usagePlot(r *sim.Result, number int, label string, end float64) string {
 		top.to(to, y.at(capacity[i]))
 	}
 	area.to(x.b, y.a)
-	fmt.Fprintf(c, `<path class="fill area p%d" d="%sz"><title>GPUs held</title></path>`, colour(number), area.String())
-	fmt.Fprintf(c, `<path class="capacity" d="%s"><title>GPUs there are</title></path>`, top.String())
+	c.put(`<path class="fill area p%d" d="%sz"><title>GPUs held</title></path>`, colour(number), area.String())
+	c.put(`<path class="capacity" d="%s"><title>GPUs there are</title></path>`, top.String())
 	if queue > 0 {
-		fmt.Fprintf(c, `<path class="queue" d="%s"><title>jobs waiting</title></path>`, line.String())
+		c.put(`<path class="queue" d="%s"><title>jobs waiting</title></path>`, line.String())
 	}
 	return c.done()
 }
@@ -121,15 +121,15 @@ func allocationPlot(r *sim.Result, label string, end float64) string {
 			bars[sizeClass(h.GPUs)].box(x.at(h.Time), y+0.3, math.Max(0.4, x.at(until)-x.at(h.Time)), row-0.6)
 		}
 	}
-	fmt.Fprintf(c, `<path class="waiting" d="%s"/>`, waiting.String())
+	c.put(`<path class="waiting" d="%s"/>`, waiting.String())
 	for i := range bars {
 		if bars[i].Len() > 0 {
-			fmt.Fprintf(c, `<path class="size%d" d="%s"/>`, i, bars[i].String())
+			c.put(`<path class="size%d" d="%s"/>`, i, bars[i].String())
 		}
 	}
 	for i := range jobs {
 		j := &jobs[i]
-		fmt.Fprintf(c, `<rect class="hit" x="%s" y="%s" width="%s" height="%s"><title>%s: JCT %s, without workers %s, %d resizes</title></rect>`,
+		c.put(`<rect class="hit" x="%s" y="%s" width="%s" height="%s"><title>%s: JCT %s, without workers %s, %d resizes</title></rect>`,
 			px(x.at(j.Submit)), px(4+float64(i)*row), px(math.Max(2, x.at(j.Done)-x.at(j.Submit))), px(row),
 			html.EscapeString(j.ID), duration(j.JCT()), duration(j.Queueing()), j.Resizes)
 	}

@@ -167,21 +167,21 @@ func parseClock(s string) (float64, error) {
 }
 
 // rows calls add for each record. What add reports through the table, and
-// what it returns, either ends the reading or goes to t.Skipped.
-func (tab *table) rows(t *Trace, o Options, add func() error) error {
-	for o.MaxJobs == 0 || len(t.Jobs) < o.MaxJobs {
-		err := tab.next()
+// what it returns, either ends the reading or goes to tr.Skipped.
+func (t *table) rows(tr *Trace, o Options, add func() error) error {
+	for o.MaxJobs == 0 || len(tr.Jobs) < o.MaxJobs {
+		err := t.next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
-			if err = add(); tab.err != nil {
-				err = tab.err
+			if err = add(); t.err != nil {
+				err = t.err
 			}
 			if err != nil {
 				var placed *Error
 				if !errors.As(err, &placed) {
-					err = &Error{File: tab.file, Line: tab.line, Err: err}
+					err = &Error{File: t.file, Line: t.line, Err: err}
 				}
 			}
 		}
@@ -191,7 +191,7 @@ func (tab *table) rows(t *Trace, o Options, add func() error) error {
 		if !o.Skip {
 			return err
 		}
-		t.Skipped = append(t.Skipped, err)
+		tr.Skipped = append(tr.Skipped, err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strconv"
 )
 
 // Synthetic describes a made-up workload. The zero value of a field picks
@@ -133,7 +134,7 @@ func pickKind(x float64) int {
 }
 
 // digits is how many decimal digits the numbers below n need.
-func digits(n int) int { return len(fmt.Sprint(max(n-1, 0))) }
+func digits(n int) int { return len(strconv.Itoa(max(n-1, 0))) }
 
 // digits2 is the exponent of the largest power of two that is at most half
 // of n, so that a random size leaves room to grow.
