@@ -37,6 +37,7 @@ type Cluster struct {
 	vars   map[string]*variable
 	scales map[string][]api.ScalingEvent
 	subs   map[chan []byte]struct{}
+	denied string // token
 	calls  int
 	writes int
 }

@@ -28,9 +28,20 @@ func (v *variable) held(now time.Time) bool {
 	return v.lock != "" && now.Before(v.until.Add(v.ttl+v.delay))
 }
 
+// Deny lets requests for variables with this token be refused.
+func (c *Cluster) Deny(token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.denied = token
+}
+
 func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.denied != "" && r.Header.Get("X-Nomad-Token") == c.denied {
+		http.Error(w, "Permission denied", http.StatusForbidden)
+		return
+	}
 	if r.URL.Path == "/v1/vars" {
 		out := []any{}
 		for p := range c.vars {

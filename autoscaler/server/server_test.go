@@ -1,0 +1,223 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/standin"
+)
+
+// world is an agent with a job, and its API.
+type world struct {
+	nomad  *standin.Cluster
+	agent  *agent.Agent
+	api    *Server
+	url    string
+	reload error // what reloading returns
+}
+
+func start(t *testing.T, edit func(*config.Config)) *world {
+	w := &world{nomad: standin.New()}
+	w.nomad.AddNodes(1, 4)
+	w.nomad.Register(standin.Job{ID: "train", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
+	w.nomad.Register(standin.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": "on"}})
+	ns := httptest.NewServer(w.nomad)
+	c := config.Default()
+	c.Nomad.Address = ns.URL
+	c.Leader.TTL, c.Planner.Batch, c.Planner.Progress = time.Second, time.Millisecond, 0
+	c.Pools["default"] = config.Pool{Name: "default", Policy: "elastic-fifo", Device: "gpu"}
+	if edit != nil {
+		edit(c)
+	}
+	a, err := agent.New(c, nil, hclog.NewNullLogger())
+	must.NoError(t, err)
+	w.agent = a
+	w.api = New(a, func() error { return w.reload }, hclog.NewNullLogger())
+	s := httptest.NewServer(w.api)
+	w.url = s.URL
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		cancel()
+		must.NoError(t, <-done)
+		ns.CloseClientConnections()
+		ns.Close()
+	})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		st := a.Status()
+		return st.Leading && len(st.Jobs) == 1 && st.Jobs[0].Running == 4 && len(st.Aside) == 1
+	}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	return w
+}
+
+// do sends a request and returns the status and the body.
+func (w *world) do(t *testing.T, method, path, body string, header ...string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, w.url+path, strings.NewReader(body))
+	must.NoError(t, err)
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	must.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must.NoError(t, err)
+	return resp.StatusCode, string(text)
+}
+
+func TestServer_Requests(t *testing.T) {
+	w := start(t, nil)
+	for _, tc := range []struct {
+		name, method, path, body string
+		code                     int
+		want                     string
+	}{
+		{"page", "GET", "/", "", 200, "<title>kolo</title>"},
+		{"nothing there", "GET", "/v2/status", "", 404, ""},
+		{"status", "GET", "/v1/status", "", 200, `"id":"train"`},
+		{"job", "GET", "/v1/job?id=train", "", 200, `"to":4`},
+		{"job with problems", "GET", "/v1/job?id=bad&namespace=default", "", 200, "is not a block"},
+		{"no job", "GET", "/v1/job", "", 400, "which job?"},
+		{"unknown job", "GET", "/v1/job?id=x", "", 404, "kolo does not look after a job x"},
+		{"plan", "GET", "/v1/plan", "", 200, `"policy":"elastic-fifo"`},
+		{"plan with another", "GET", "/v1/plan?policy=fifo", "", 200, `"policy":"fifo"`},
+		{"plan with none such", "GET", "/v1/plan?policy=x", "", 400, "no policy is called"},
+		{"policies", "GET", "/v1/policy", "", 200, `"built_in":[`},
+		{"set a policy", "PUT", "/v1/policy", `{"pool":"default","policy":"fifo"}`, 200, "{}"},
+		{"it is set", "GET", "/v1/policy", "", 200, `"set":{"default":"fifo"}`},
+		{"set none such", "PUT", "/v1/policy", `{"pool":"default","policy":"x"}`, 400, "no policy is called"},
+		{"set without pool", "PUT", "/v1/policy", `{"policy":"fifo"}`, 400, "which pool?"},
+		{"set with unknown field", "PUT", "/v1/policy", `{"pol":"x"}`, 400, "unknown field"},
+		{"pause", "PUT", "/v1/pause", `{"id":"train"}`, 200, "{}"},
+		{"resume all", "PUT", "/v1/resume", `{}`, 200, "{}"},
+		{"no body", "PUT", "/v1/pause", ``, 400, "the body"},
+		{"wrong method", "GET", "/v1/pause", "", 405, ""},
+		{"reload", "PUT", "/v1/reload", "", 200, "{}"},
+		{"health", "GET", "/v1/health", "", 200, `"healthy":true`},
+		{"no pprof", "GET", "/debug/pprof/", "", 404, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, text := w.do(t, tc.method, tc.path, tc.body)
+			must.Eq(t, tc.code, code, must.Sprint(text))
+			must.StrContains(t, text, tc.want)
+		})
+	}
+	w.reload = errors.New("kolo.hcl:3: a mistake")
+	code, text := w.do(t, "PUT", "/v1/reload", "")
+	must.Eq(t, 400, code)
+	must.StrContains(t, text, "kolo.hcl:3")
+}
+
+func TestServer_Metrics(t *testing.T) {
+	w := start(t, nil)
+	_, text := w.do(t, "GET", "/v1/metrics", "")
+	for _, line := range []string{
+		"kolo_leader 1", `kolo_pool_slots{pool="default"} 4`, `kolo_pool_slots_used{pool="default"} 4`, `kolo_resizes_total{cause="start"} 1`,
+		`kolo_job_count{job="train",namespace="default"} 4`, "kolo_jobs_with_problems 1", `kolo_pool_policy{policy="elastic-fifo",pool="default"} 1`,
+	} {
+		must.StrContains(t, text, line)
+	}
+}
+
+func TestServer_WhoMayWrite(t *testing.T) {
+	shut := false
+	w := start(t, func(c *config.Config) { c.HTTP.Open = &shut })
+	code, text := w.do(t, "PUT", "/v1/pause", "{}")
+	must.Eq(t, 401, code)
+	must.StrContains(t, text, "present a Nomad token")
+	code, _ = w.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "secret")
+	must.Eq(t, 200, code)
+	code, text = w.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "secret", "Origin", "http://evil.example")
+	must.Eq(t, 403, code)
+	must.StrContains(t, text, "other sites")
+
+	t.Log("the token is what Nomad is asked with, and Nomad says no")
+	w.nomad.Deny("stranger")
+	code, text = w.do(t, "PUT", "/v1/resume", "{}", "X-Nomad-Token", "stranger")
+	must.Eq(t, 403, code, must.Sprint(text))
+	must.StrContains(t, text, "kolo/control")
+	must.True(t, w.agent.Status().Paused || w.pausedSoon(t))
+}
+
+func (w *world) pausedSoon(t *testing.T) bool {
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.agent.Status().Paused }), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	return true
+}
+
+func TestServer_Events(t *testing.T) {
+	w := start(t, nil)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", w.url+"/v1/events", nil)
+	must.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	must.NoError(t, err)
+	defer resp.Body.Close()
+	must.Eq(t, "text/event-stream", resp.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(resp.Body)
+	must.True(t, lines.Scan()) // subscribed
+	code, _ := w.do(t, "PUT", "/v1/pause", `{"id":"train"}`)
+	must.Eq(t, 200, code)
+	var seen []string
+	for lines.Scan() {
+		if line := lines.Text(); line != "" {
+			seen = append(seen, line)
+		}
+		if len(seen) == 2 {
+			break
+		}
+	}
+	must.Eq(t, "event: pause", seen[0])
+	must.StrContains(t, seen[1], `"job":"train"`)
+}
+
+func TestServer_ServeEndsWithItsContext(t *testing.T) {
+	w := start(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	up, done := make(chan net.Addr, 1), make(chan error, 1)
+	go func() {
+		done <- w.api.Serve(ctx, config.HTTP{Bind: "127.0.0.1", Port: 0}, func(a net.Addr) { up <- a })
+	}()
+	at := <-up
+	resp, err := http.Get("http://" + at.String() + "/v1/events")
+	must.NoError(t, err)
+	defer resp.Body.Close()
+	cancel()
+	must.NoError(t, <-done)
+}
+
+// TestServer_Documented compares the routes with docs/api.md.
+func TestServer_Documented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/api.md")
+	must.NoError(t, err)
+	w := start(t, nil)
+	for pattern := range w.api.routes() {
+		must.StrContains(t, string(text), "`"+strings.TrimSuffix(pattern, "{$}"))
+	}
+	_, metrics := w.do(t, "GET", "/v1/metrics", "")
+	for line := range strings.Lines(metrics) {
+		if f := strings.Fields(line); len(f) > 3 && f[1] == "TYPE" {
+			must.StrContains(t, string(text), "`"+f[2]+"`")
+		}
+	}
+}
