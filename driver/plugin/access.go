@@ -16,6 +16,7 @@ import (
 
 // account is the user that a task runs as.
 type account struct {
+	name     string
 	uid, gid int
 	groups   []int
 }
@@ -23,15 +24,14 @@ type account struct {
 // lookupAccount finds a user by name. An empty name is the plugin's own user,
 // as in raw_exec.
 func lookupAccount(name string) (account, error) {
-	if name == "" {
-		groups, err := os.Getgroups()
-		return account{os.Geteuid(), os.Getegid(), groups}, err
+	u, err := user.Current()
+	if name != "" {
+		u, err = user.Lookup(name)
 	}
-	u, err := user.Lookup(name)
 	if err != nil {
 		return account{}, fmt.Errorf("user = %q: %w", name, err)
 	}
-	var a account
+	a := account{name: u.Username}
 	if a.uid, err = strconv.Atoi(u.Uid); err != nil {
 		return account{}, fmt.Errorf("user = %q: uid %q is no number", name, u.Uid)
 	}

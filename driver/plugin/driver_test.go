@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,6 +92,13 @@ func TestStartRefusesWhatCannotRun(t *testing.T) {
 	must.ErrorContains(t, err, "slots = 0: must be at least 1")
 	_, err = h.InspectTask(c.ID)
 	must.ErrorContains(t, err, drivers.ErrTaskNotFound.Error())
+}
+
+func TestDeniedUsers(t *testing.T) {
+	own := strconv.Itoa(os.Geteuid())
+	h := newHarness(t, &Config{Enabled: true, AllowIsolationNone: true, DeniedHostUids: own})
+	_, _, err := h.StartTask(newTaskConfig(t, isolationNone, `true`))
+	must.ErrorContains(t, err, "user = ", must.Sprint("a task without a user runs as the client's"))
 }
 
 func TestDisabledDriver(t *testing.T) {

@@ -42,14 +42,12 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 	if c.User == "" && tc.Isolation != isolationNone {
 		c.User = defaultUser
 	}
-	if c.User != "" {
-		if err := users.HasValidIDs(c.User); err != nil {
-			return nil, nil, fmt.Errorf("user = %q: %w", c.User, err)
-		}
-	}
 	who, err := lookupAccount(c.User)
 	if err != nil {
 		return nil, nil, err
+	}
+	if err := users.HasValidIDs(who.name); err != nil {
+		return nil, nil, fmt.Errorf("user = %q: %w", who.name, err)
 	}
 	config.BindPaths = present(config.BindPaths)
 	pl, err := validate(&tc, hostSurroundings(&config, c, who))
