@@ -1,0 +1,164 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/cli"
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/standin"
+)
+
+// daemon runs `kolo agent` on a stand-in for Nomad, and commands against it.
+type daemon struct {
+	t      *testing.T
+	nomad  *standin.Cluster
+	config string
+}
+
+const daemonConfig = `
+leader {
+  ttl = "10s"
+}
+planner {
+  progress = "0s"
+  batch    = "1ms"
+}
+pool "default" {
+  policy "elastic-fifo" {}
+}
+`
+
+func startDaemon(t *testing.T) *daemon {
+	d := &daemon{t: t, nomad: standin.New(), config: filepath.Join(t.TempDir(), "kolo.hcl")}
+	d.nomad.AddNodes(1, 4)
+	d.nomad.Register(standin.Job{ID: "train", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
+	d.nomad.Register(standin.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"mim": 1}}}})
+	s := httptest.NewServer(d.nomad)
+	must.NoError(t, os.WriteFile(d.config, []byte(daemonConfig), 0o600))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	at := l.Addr().String()
+	must.NoError(t, l.Close())
+	t.Setenv("KOLO_ADDR", "http://"+at)
+	t.Setenv("NOMAD_TOKEN", "")
+
+	o := &overrides{path: d.config, nomad: s.URL, http: at, name: "tested"}
+	cfg, err := o.load()
+	must.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- runAgent(ctx, o, cfg, hclog.NewNullLogger()) }()
+	t.Cleanup(func() {
+		cancel()
+		must.ErrorIs(t, <-done, context.Canceled)
+		s.CloseClientConnections()
+		s.Close()
+	})
+	d.until("status", "running  4 ")
+	return d
+}
+
+// run runs a command line and returns its exit code and what it printed.
+func (d *daemon) run(args ...string) (int, string) {
+	ui := cli.NewMockUi()
+	c := &cli.CLI{Args: args, Commands: commands(meta{UI: ui}), HelpWriter: ui.OutputWriter, ErrorWriter: ui.ErrorWriter}
+	code, err := c.Run()
+	must.NoError(d.t, err)
+	return code, ui.OutputWriter.String() + ui.ErrorWriter.String()
+}
+
+// until waits until a command succeeds and prints a text.
+func (d *daemon) until(args, text string) {
+	d.t.Helper()
+	must.Wait(d.t, wait.InitialSuccess(wait.ErrorFunc(func() error {
+		code, out := d.run(strings.Fields(args)...)
+		if code != 0 || !strings.Contains(out, text) {
+			return fmt.Errorf("kolo %s ended with %d and printed\n%s", args, code, out)
+		}
+		return nil
+	}), wait.Timeout(30*time.Second), wait.Gap(20*time.Millisecond)))
+}
+
+func TestDaemon_Commands(t *testing.T) {
+	d := startDaemon(t)
+	for _, tc := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"status", 0, "tested leads"},
+		{"status", 0, "bad is left alone"},
+		{"status -json", 0, `"leading": true`},
+		{"status extra", 1, "takes no arguments"},
+		{"status -nonsense", 1, "flag provided but not defined"},
+		{"status -address http://127.0.0.1:1", 1, "is it running at http://127.0.0.1:1"},
+		{"job train", 0, "0→4"},
+		{"job default/train -json", 1, "takes one argument"},
+		{"job -json default/train", 0, `"history": [`},
+		{"job bad", 0, "did you mean min?"},
+		{"job", 1, "takes one argument"},
+		{"job nobody", 1, "does not look after a job nobody"},
+		{"plan", 0, "Pool default with elastic-fifo"},
+		{"plan -policy fifo", 0, "Pool default with fifo"},
+		{"plan -policy none", 1, "no policy is called"},
+		{"policy get", 0, "elastic-fifo"},
+		{"policy set", 1, "either a policy or -reset"},
+		{"policy set none", 1, "no policy is called"},
+		{"policy set fifo", 0, "Pool default goes by fifo now."},
+		{"policy get", 0, "fifo"},
+		{"policy set -reset", 0, "goes by its configuration again"},
+		{"pause train", 0, "train is paused."},
+		{"resume", 0, "All jobs are resumed."},
+		{"pause a b", 1, "takes 0 to 1 arguments"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			code, out := d.run(strings.Fields(tc.args)...)
+			must.Eq(t, tc.code, code, must.Sprint(out))
+			must.StrContains(t, out, tc.want)
+		})
+	}
+}
+
+func TestDaemon_ReloadsAChangedFile(t *testing.T) {
+	d := startDaemon(t)
+	must.NoError(t, os.WriteFile(d.config, []byte(daemonConfig+"\nnonsense {}\n"), 0o600))
+	time.Sleep(3 * time.Second) // long enough to be noticed; nothing is to change
+	d.until("status", "elastic-fifo")
+	must.NoError(t, os.WriteFile(d.config, []byte(strings.ReplaceAll(daemonConfig, "elastic-fifo", "fifo")), 0o600))
+	d.until("policy get", "default  fifo")
+}
+
+func TestAgent_Mistakes(t *testing.T) {
+	d := &daemon{t: t}
+	path := filepath.Join(t.TempDir(), "kolo.hcl")
+	must.NoError(t, os.WriteFile(path, []byte("http {\n  port = \"80\"\n}\n"), 0o600))
+	for args, want := range map[string]string{
+		"agent -config " + path:         path + ":2: Wrong value for port",
+		"agent -config /nowhere":        "no such file",
+		"agent -log-level loud":         "write trace, debug, info, warn or error",
+		"agent -http 80":                "write host:port",
+		"agent -http 127.0.0.1:x":       "the port is not a number",
+		"agent extra":                   `unexpected argument "extra"`,
+		"agent -nomad-address ::::bad:": "address of Nomad",
+	} {
+		code, out := d.run(strings.Fields(args)...)
+		must.Eq(t, 1, code, must.Sprint(args))
+		if !strings.Contains(args, "-nomad-address") { // that one is logged
+			must.StrContains(t, out, want)
+		}
+	}
+}
