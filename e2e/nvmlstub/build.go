@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-//go:embed c/nvml.c c/machine.c c/machine.h
+//go:embed c/*.c c/*.h
 var source embed.FS
 
 //go:embed machines/*.machine
@@ -38,12 +38,16 @@ func Build(flags ...string) (string, error) {
 	sum := sha256.New()
 	sum.Write([]byte(strings.Join(flags, " ")))
 	sources := map[string][]byte{}
-	for _, name := range []string{"machine.c", "machine.h", "nvml.c"} {
-		text, err := source.ReadFile("c/" + name)
+	files, err := source.ReadDir("c")
+	if err != nil {
+		return "", fmt.Errorf("building the stand-in NVML: %w", err)
+	}
+	for _, f := range files {
+		text, err := source.ReadFile("c/" + f.Name())
 		if err != nil {
 			return "", fmt.Errorf("building the stand-in NVML: %w", err)
 		}
-		sources[name] = text
+		sources[f.Name()] = text
 		sum.Write(text)
 	}
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("kolo-nvmlstub-%d-%x", os.Getuid(), sum.Sum(nil)[:8]))
@@ -65,17 +69,20 @@ func compile(cc, dir, lib string, sources map[string][]byte, flags []string) err
 		return fmt.Errorf("building the stand-in NVML: %w", err)
 	}
 	defer os.RemoveAll(src) //nolint:errcheck // a leftover in the folder for temporary files
-	for name, text := range sources {
-		if err := os.WriteFile(filepath.Join(src, name), text, 0o600); err != nil {
-			return fmt.Errorf("building the stand-in NVML: %w", err)
-		}
-	}
 	args := []string{
 		"-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-fPIC", "-shared", "-pthread",
 		"-Wl,-soname," + LibraryName, "-o", LibraryName,
 	}
-	cmd := exec.Command(cc, //nolint:noctx // a compiler ends by itself
-		append(append(args, flags...), "nvml.c", "machine.c")...)
+	args = append(args, flags...)
+	for name, text := range sources {
+		if filepath.Ext(name) == ".c" {
+			args = append(args, name)
+		}
+		if err := os.WriteFile(filepath.Join(src, name), text, 0o600); err != nil {
+			return fmt.Errorf("building the stand-in NVML: %w", err)
+		}
+	}
+	cmd := exec.Command(cc, args...) //nolint:noctx // a compiler ends by itself
 	cmd.Dir = src
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the stand-in NVML: %w\n%s", err, out)
