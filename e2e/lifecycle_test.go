@@ -115,12 +115,18 @@ func TestLifecycle(t *testing.T) {
 			}
 			return nil
 		}))
-		allocs, err := c.Allocs(ctx, tr.id)
-		must.NoError(t, err)
-		for _, a := range allocs {
-			must.Eq(t, "complete", a.ClientStatus, must.Sprint(cluster.Events(a)))
-			must.False(t, a.TaskStates["train"].Failed)
-		}
+		must.NoError(t, cluster.Until(ctx, "the allocations to be complete", func(ctx context.Context) error {
+			allocs, err := c.Allocs(ctx, tr.id)
+			if err != nil {
+				return err
+			}
+			for _, a := range allocs {
+				if a.ClientStatus != "complete" || a.TaskStates["train"].Failed {
+					return fmt.Errorf("%s is %s", a.Name, a.ClientStatus)
+				}
+			}
+			return nil
+		}))
 		must.NoError(t, tr.record().CheckConsecutive())
 		must.SliceEmpty(t, tr.record().Where("done", nil))
 	})
