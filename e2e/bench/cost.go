@@ -21,10 +21,12 @@ type Cost struct {
 	// StepMS are medians over costSteps steps of two ranks that do no more
 	// than compute, in milliseconds.
 	StepMS map[string][]float64 `json:"step_ms"`
-	// MemoryMB is the resident memory of the launcher's largest process, and
-	// ProcessorPercent the share of one core that it and its children took
-	// (training processes not included).
+	// MemoryMB is the resident memory of the launcher's process, AnonymousMB
+	// the part of it that is not backed by a file such as its own program, and
+	// ProcessorPercent the share of one core that it and those of its children
+	// took that have ended (training processes not included).
 	MemoryMB         map[string][]float64 `json:"memory_mb"`
+	AnonymousMB      map[string][]float64 `json:"anonymous_mb"`
 	ProcessorPercent map[string][]float64 `json:"processor_percent"`
 }
 
@@ -34,16 +36,22 @@ const tick = 10 * time.Millisecond
 // costSteps is the number of steps that are timed.
 const costSteps = 1000
 
-func measureCost(ctx context.Context, o *options) (*Cost, error) {
-	c := &Cost{StepMS: map[string][]float64{}, MemoryMB: map[string][]float64{}, ProcessorPercent: map[string][]float64{}}
+func measureCost(ctx context.Context, o *options, cost **Cost) error {
+	if *cost == nil {
+		*cost = &Cost{
+			StepMS: map[string][]float64{}, MemoryMB: map[string][]float64{},
+			AnonymousMB: map[string][]float64{}, ProcessorPercent: map[string][]float64{},
+		}
+	}
+	c := *cost
 	for round := range o.rounds {
 		for _, l := range o.launchers {
 			if err := c.measure(ctx, o, l, round); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return c, nil
+	return nil
 }
 
 func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) error {
@@ -72,23 +80,24 @@ func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) e
 		steps = append(steps, (leading[i].T-leading[i-1].T)*1000)
 	}
 	step := median(steps)
-	memory := residentMB(s.cmd.Process.Pid)
+	memory, anonymous := memoryMB(s.cmd.Process.Pid, "VmRSS:"), memoryMB(s.cmd.Process.Pid, "RssAnon:")
 	share := (processorTime(s.cmd.Process.Pid) - used).Seconds() / time.Since(begun).Seconds() * 100
 	c.StepMS[l.Name] = append(c.StepMS[l.Name], step)
 	c.MemoryMB[l.Name] = append(c.MemoryMB[l.Name], memory)
+	c.AnonymousMB[l.Name] = append(c.AnonymousMB[l.Name], anonymous)
 	c.ProcessorPercent[l.Name] = append(c.ProcessorPercent[l.Name], share)
-	progress("%s, round %d: %.3f ms a step; the launcher has %.1f MB and takes %.1f %% of a core", l.Name, round+1, step, memory, share)
+	progress("%s, round %d: %.3f ms a step; the launcher has %.1f MB (%.1f anonymous) and takes %.1f %% of a core", l.Name, round+1, step, memory, anonymous, share)
 	return nil
 }
 
-// residentMB is the resident memory of the process, 0 if it is gone.
-func residentMB(pid int) float64 {
+// memoryMB is a line of the process's /proc/pid/status, 0 if it is gone.
+func memoryMB(pid int, field string) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+		if rest, ok := strings.CutPrefix(line, field); ok {
 			kb, _ := strconv.ParseFloat(strings.Fields(rest)[0], 64)
 			return kb * 1024 / 1e6
 		}

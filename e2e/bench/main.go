@@ -26,6 +26,7 @@ type options struct {
 	parts  []string
 	out    string
 	raw    string
+	add    bool
 	root   string
 	// launchers are those to measure.
 	launchers []launcher
@@ -55,11 +56,6 @@ func run(ctx context.Context, args []string) error {
 	if err := measure(ctx, o, results); err != nil {
 		return err
 	}
-	if o.raw != "" {
-		if err := results.save(o.raw); err != nil {
-			return err
-		}
-	}
 	var report bytes.Buffer
 	results.write(&report)
 	if o.out == "-" {
@@ -76,6 +72,7 @@ func parse(args []string) (*options, error) {
 	flags.IntVar(&o.rounds, "rounds", 5, "measurements of each kind")
 	flags.StringVar(&o.out, "o", "-", "file for the report, - for the terminal")
 	flags.StringVar(&o.raw, "raw", "", "file that keeps the results, so that parts can be measured one by one")
+	flags.BoolVar(&o.add, "add", false, "add to the results in -raw instead of replacing them, to measure in several sittings")
 	whom := flags.String("launchers", "horovodrun,kolo", "what to measure it with")
 	which := flags.String("parts", strings.Join(parts, ","), "what to measure")
 	if err := flags.Parse(args); err != nil {
@@ -111,30 +108,56 @@ func parse(args []string) (*options, error) {
 
 func measure(ctx context.Context, o *options, results *Results) error {
 	results.Date = time.Now().UTC().Format("2006-01-02")
-	results.Rounds = o.rounds
 	if err := results.describeMachine(ctx, o); err != nil {
 		return err
+	}
+	if !o.add {
+		results.forget(o.parts)
 	}
 	for _, part := range o.parts {
 		progress("== %s", part)
 		var err error
 		switch part {
 		case "resize":
-			results.Resize, err = measureResizes(ctx, o, 0)
+			err = measureResizes(ctx, o, &results.Resize, 0)
 		case "slow":
-			results.Slow, err = measureResizes(ctx, o, slowImport)
+			err = measureResizes(ctx, o, &results.Slow, slowImport)
 		case "recovery":
-			results.Recovery, err = measureRecovery(ctx, o)
+			err = measureRecovery(ctx, o, &results.Recovery)
 		case "cost":
-			results.Cost, err = measureCost(ctx, o)
+			err = measureCost(ctx, o, &results.Cost)
 		case "rendezvous":
 			results.Rendezvous, err = measureRendezvous(ctx, o)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
+		// What took minutes to measure survives if the next part fails.
+		if o.raw != "" {
+			if err := results.save(o.raw); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// forget drops what is to be measured anew.
+func (r *Results) forget(parts []string) {
+	for _, part := range parts {
+		switch part {
+		case "resize":
+			r.Resize = nil
+		case "slow":
+			r.Slow = nil
+		case "recovery":
+			r.Recovery = nil
+		case "cost":
+			r.Cost = nil
+		case "rendezvous":
+			r.Rendezvous = ""
+		}
+	}
 }
 
 // load reads earlier results; no file means none.

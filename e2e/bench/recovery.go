@@ -26,13 +26,16 @@ type Recovery struct {
 
 // measureRecovery kills one rank of four, in a new job each time: upstream does
 // not use a host again after that.
-func measureRecovery(ctx context.Context, o *options) (*Recovery, error) {
-	r := &Recovery{Seconds: map[string][]float64{}, Failed: map[string]int{}}
+func measureRecovery(ctx context.Context, o *options, recovery **Recovery) error {
+	if *recovery == nil {
+		*recovery = &Recovery{Seconds: map[string][]float64{}, Failed: map[string]int{}}
+	}
+	r := *recovery
 	for round := range o.rounds {
 		for _, l := range o.launchers {
 			took, err := killOne(ctx, o, l)
 			if ctx.Err() != nil {
-				return nil, ctx.Err()
+				return ctx.Err()
 			}
 			if err != nil {
 				r.Failed[l.Name]++
@@ -43,7 +46,7 @@ func measureRecovery(ctx context.Context, o *options) (*Recovery, error) {
 			progress("%s, round %d: training again %.2f s after the kill", l.Name, round+1, took)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 func killOne(ctx context.Context, o *options, l launcher) (float64, error) {

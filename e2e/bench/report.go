@@ -18,7 +18,6 @@ import (
 // Results are all measurements of one report.
 type Results struct {
 	Date     string `json:"date"`
-	Rounds   int    `json:"rounds"`
 	Machine  string `json:"machine"`
 	Software string `json:"software"`
 
@@ -60,12 +59,12 @@ Written by `+"`make bench`"+` on %s; do not edit.
 
 - machine: %s; other work may have gone on beside the measurement
 - software: %s
-- medians of %d, with the fastest and slowest in brackets; all times in seconds unless said otherwise
+- medians, with the fastest and slowest in brackets and the number of measurements; all times in seconds unless said otherwise
 - **gap**: no rank trains, from the last step of the old ring to the end of the first step of the new one (a step takes 0.05 s)
 - **lateness**: from the change of the host list, or the kill, to that first step
 - **ratio**: horovodrun's median divided by Kolo's
 
-`, r.Date, r.Machine, r.Software, r.Rounds)
+`, r.Date, r.Machine, r.Software)
 	if r.Resize != nil {
 		fmt.Fprintf(w, "## Resizing\n\n")
 		r.Resize.write(w)
@@ -128,6 +127,7 @@ func (c *Cost) write(w *bytes.Buffer) {
 	}
 	row("one step, ms", c.StepMS, 2)
 	row("memory of the launcher, MB", c.MemoryMB, 1)
+	row("of it anonymous (not the program itself), MB", c.AnonymousMB, 1)
 	row("processor, % of a core", c.ProcessorPercent, 1)
 	fmt.Fprintln(w)
 }
@@ -140,12 +140,12 @@ func pick(changes []Change, value func(Change) float64) []float64 {
 	return values
 }
 
-// spread is "median [least, most]".
+// spread is "median [least, most] n".
 func spread(values []float64, digits int) string {
 	if len(values) == 0 {
 		return "–"
 	}
-	return fmt.Sprintf("%.*f [%.*f, %.*f]", digits, median(values), digits, slices.Min(values), digits, slices.Max(values))
+	return fmt.Sprintf("%.*f [%.*f, %.*f] n=%d", digits, median(values), digits, slices.Min(values), digits, slices.Max(values), len(values))
 }
 
 func ratio(theirs, ours []float64) string {

@@ -34,24 +34,25 @@ type Changes struct {
 }
 
 // measureResizes walks the route o.rounds times under each launcher, in turns,
-// so that both see the same machine.
-func measureResizes(ctx context.Context, o *options, importTime time.Duration) (*Changes, error) {
-	c := &Changes{
-		By:       map[string]map[string][]Change{},
-		Lost:     map[string]int{},
-		Repeated: map[string]int{},
+// so that both see the same machine, and adds to the changes.
+func measureResizes(ctx context.Context, o *options, changes **Changes, importTime time.Duration) error {
+	if *changes == nil {
+		*changes = &Changes{By: map[string]map[string][]Change{}, Lost: map[string]int{}, Repeated: map[string]int{}}
 	}
-	for _, l := range launchers {
-		c.By[l.Name] = map[string][]Change{}
+	c := *changes
+	for _, l := range o.launchers {
+		if c.By[l.Name] == nil {
+			c.By[l.Name] = map[string][]Change{}
+		}
 	}
 	for round := range o.rounds {
 		for _, l := range o.launchers {
 			if err := c.walk(ctx, o, l, round, importTime); err != nil {
-				return nil, err
+				return err
 			}
 		}
 	}
-	return c, nil
+	return nil
 }
 
 func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, importTime time.Duration) error {
