@@ -95,7 +95,9 @@ func Listen(h Handler, logger hclog.Logger) (*Endpoint, error) {
 func ListenLimits(h Handler, logger hclog.Logger, limits Limits) (*Endpoint, error) {
 	limits = limits.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	var config net.ListenConfig
+	// On loopback the kernel knows when a peer is gone: probing would be four
+	// system calls for each of a process's thousands of connections.
+	config := net.ListenConfig{KeepAlive: -1}
 	ln, err := config.Listen(ctx, "tcp4", "127.0.0.1:0")
 	if err != nil {
 		stop()

@@ -58,7 +58,7 @@ func (c Client) once(ctx context.Context, method, path, body string) (int, []byt
 	if c.Requests != nil {
 		c.Requests.Add(1)
 	}
-	var dialer net.Dialer
+	dialer := net.Dialer{KeepAlive: -1} // nor does the C++ client
 	conn, err := dialer.DialContext(ctx, "tcp4", c.Addr)
 	if err != nil {
 		return 0, nil, err
