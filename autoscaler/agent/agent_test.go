@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/standin"
-	"github.com/shoenig/test/must"
-	"github.com/shoenig/test/wait"
 )
 
 // world is a stand-in for Nomad and the agents that look after it.

@@ -18,6 +18,7 @@ import (
 	"sync"
 
 	"github.com/hashicorp/nomad/api"
+
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 

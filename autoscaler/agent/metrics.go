@@ -6,9 +6,10 @@ package agent
 import (
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Metrics are the agent's Prometheus metrics. Counters are of this process;

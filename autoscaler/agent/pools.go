@@ -146,9 +146,9 @@ func (a *Agent) snapshot(v *cluster.View, name string, p *pool, now time.Time) (
 		slices.Sort(costs)
 		s.ResizeCost = costs[len(costs)/2]
 	}
-	print := fingerprint(s)
-	s.Changed = print != p.seen
-	p.seen = print
+	sum := fingerprint(s)
+	s.Changed = sum != p.seen
+	p.seen = sum
 	return s, index
 }
 
@@ -195,14 +195,15 @@ func seconds(t time.Time) float64 {
 // events only: jobs, bounds, capacity and curves, not the passing of time.
 func fingerprint(s *policy.Snapshot) uint64 {
 	h := fnv.New64a()
+	add := func(parts ...any) { h.Write(fmt.Append(nil, parts...)) }
 	for _, n := range s.Nodes {
-		fmt.Fprint(h, n.ID, n.Type, n.GPUs, ";")
+		add(n.ID, n.Type, n.GPUs, ";")
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		fmt.Fprint(h, j.ID, j.Tenant, j.Type, j.Weight, j.Priority, j.Min, j.Max, j.Preferred, j.Sizes, j.Suspendable, j.Deadline, ";")
+		add(j.ID, j.Tenant, j.Type, j.Weight, j.Priority, j.Min, j.Max, j.Preferred, j.Sizes, j.Suspendable, j.Deadline, ";")
 		for _, p := range j.Curve.Points() {
-			fmt.Fprint(h, p.Size, math.Round(100*math.Log(p.StepTime)), ",")
+			add(p.Size, math.Round(100*math.Log(p.StepTime)), ",")
 		}
 	}
 	return h.Sum64()

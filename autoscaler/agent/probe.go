@@ -7,9 +7,10 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"golang.org/x/sync/errgroup"
 )
 
 // probesAtOnce is how many jobs are asked for their progress at the same time.

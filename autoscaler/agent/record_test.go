@@ -7,15 +7,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/optin"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
-	"github.com/shoenig/test/must"
 )
 
 var t0 = time.Unix(1_800_000_000, 0)
@@ -55,7 +57,7 @@ func TestRecord_LearnIsBounded(t *testing.T) {
 	var r Record
 	for i := range 1000 {
 		p := &cluster.Progress{
-			Step: math.Inf(1), StepSeconds: map[string]cluster.StepTime{fmt.Sprint(i): {Mean: 1, N: 1}},
+			Step: math.Inf(1), StepSeconds: map[string]cluster.StepTime{strconv.Itoa(i): {Mean: 1, N: 1}},
 			Resizes: []cluster.Resize{{Time: float64(i + 1), GapSeconds: 1}},
 		}
 		r.learn(p, 1, t0)

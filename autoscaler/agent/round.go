@@ -12,10 +12,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
-	"golang.org/x/sync/errgroup"
 )
 
 // writersAtOnce is how many jobs are written to at the same time.
@@ -368,7 +369,7 @@ func (a *Agent) report(ctx context.Context, aside []cluster.Aside) {
 		if s.Off || len(s.Problems) == 0 {
 			continue
 		}
-		text := s.Problems.Error()
+		text := s.Problems.Text()
 		a.mu.Lock()
 		told := a.reported[s.Key] == text
 		a.reported[s.Key] = text

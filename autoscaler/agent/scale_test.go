@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/standin"
-	"github.com/shoenig/test/must"
 )
 
 // BenchmarkScale measures the agent in a process of its own against a
@@ -53,7 +54,7 @@ func TestMain(m *testing.M) {
 		scaleChild(at)
 		return
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 func measureScale(b *testing.B, jobs, nodes int) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/nomad/api"
+
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 

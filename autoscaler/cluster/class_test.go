@@ -11,8 +11,9 @@ import (
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
-	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
 func TestClassKey_Feasible(t *testing.T) {

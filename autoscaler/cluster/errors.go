@@ -15,6 +15,7 @@ import (
 // Kind says what to do about an error of Nomad's API.
 type Kind string
 
+// What to do about an error.
 const (
 	Conflict  Kind = "conflict"  // the job has changed since: look again, then plan anew
 	Busy      Kind = "busy"      // a deployment runs: leave the job alone for a while

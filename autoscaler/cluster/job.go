@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
 	"github.com/kolo-nomad/kolo/autoscaler/optin"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
 	"github.com/kolo-nomad/kolo/autoscaler/optin"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
@@ -141,7 +142,7 @@ func (s *store) putNode(w *wireNode, detailed bool) bool {
 	n.Drain = w.Drain || len(w.DrainStrategy) > 0 && string(w.DrainStrategy) != "null"
 	n.DrainStrategy = nil
 	if r := w.NodeResources; r != nil {
-		n.cpu, n.memory = r.Cpu.CpuShares, r.Memory.MemoryMB
+		n.cpu, n.memory = r.CPU.CPUShares, r.Memory.MemoryMB
 		for _, d := range r.Devices {
 			g := deviceGroup{vendor: s.word(d.Vendor), kind: s.word(d.Type), name: s.word(d.Name)}
 			for _, i := range d.Instances {
@@ -158,7 +159,7 @@ func (s *store) putNode(w *wireNode, detailed bool) bool {
 		}
 	}
 	if r := w.ReservedResources; r != nil {
-		n.cpu -= r.Cpu.CpuShares
+		n.cpu -= r.CPU.CPUShares
 		n.memory -= r.Memory.MemoryMB
 	}
 	n.NodeResources, n.ReservedResources = nil, nil
@@ -184,7 +185,7 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 	switch {
 	case w.AllocatedResources != nil:
 		for _, t := range w.AllocatedResources.Tasks {
-			a.cpu += t.Cpu.CpuShares
+			a.cpu += t.CPU.CPUShares
 			a.memory += t.Memory.MemoryMB
 			for _, d := range t.Devices {
 				h := heldDevices{group: s.word(d.Vendor + "/" + d.Type + "/" + d.Name)}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/optin"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -309,7 +310,7 @@ func (b *building) allocs() {
 		if known {
 			at.Node = n
 			at.Bin = b.bin(n, a)
-			b.checkHealth(j, n, a)
+			b.checkHealth(j, a)
 		}
 		if !a.ending {
 			b.view.Facts[j].Running++
@@ -343,7 +344,7 @@ func (b *building) takeOff(n int, a *alloc) {
 
 // checkHealth finds workers that a change of the count could kill: Nomad
 // moves them when it looks at their node again.
-func (b *building) checkHealth(j, n int, a *alloc) {
+func (b *building) checkHealth(j int, a *alloc) {
 	job := &b.view.Jobs[j]
 	node := b.store.nodes[a.node]
 	switch {

@@ -15,8 +15,9 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
 // Watcher keeps a store up to date with Nomad.

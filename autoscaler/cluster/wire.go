@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/hashicorp/nomad/api"
+
 	"github.com/kolo-nomad/kolo/autoscaler/optin"
 )
 
@@ -18,7 +19,9 @@ type wireAlloc struct {
 	DesiredStatus, ClientStatus             string
 	AllocatedResources                      *struct {
 		Tasks map[string]struct {
-			Cpu     struct{ CpuShares int }
+			CPU struct {
+				CPUShares int `json:"CpuShares"`
+			} `json:"Cpu"`
 			Memory  struct{ MemoryMB int }
 			Devices []struct {
 				Vendor, Type, Name string
@@ -38,7 +41,9 @@ type wireNode struct {
 	SchedulingEligibility, Status             string
 	Drivers                                   map[string]struct{ Detected, Healthy bool }
 	NodeResources                             *struct {
-		Cpu     struct{ CpuShares int }
+		CPU struct {
+			CPUShares int `json:"CpuShares"`
+		} `json:"Cpu"`
 		Memory  struct{ MemoryMB int }
 		Devices []struct {
 			Vendor, Type, Name string
@@ -49,7 +54,9 @@ type wireNode struct {
 		}
 	}
 	ReservedResources *struct {
-		Cpu    struct{ CpuShares int }
+		CPU struct {
+			CPUShares int `json:"CpuShares"`
+		} `json:"Cpu"`
 		Memory struct{ MemoryMB int }
 	}
 	ModifyIndex uint64

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -187,7 +188,7 @@ func (w *Writer) Report(ctx context.Context, a Aside) error {
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
 	_, _, err := w.watcher.client.Jobs().ScaleWithRequest(a.Key.ID, &api.ScalingRequest{
-		Target: groupTarget(a.Group), Error: true, Message: "kolo leaves this job alone: " + a.Problems.Error(),
+		Target: groupTarget(a.Group), Error: true, Message: "kolo leaves this job alone: " + a.Problems.Text(),
 		Meta: map[string]any{MetaKey: map[string]any{"problem": true}},
 	}, (&api.WriteOptions{Namespace: a.Key.Namespace}).WithContext(ctx))
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
+
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 

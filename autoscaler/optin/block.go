@@ -10,6 +10,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strconv"
 )
 
 // field is a value with the place it was written at, and whether it was.
@@ -40,10 +41,10 @@ type block struct {
 // keys maps each key of the block to its decoder. The order of a map does not
 // matter: decode walks the block's keys in alphabetical order.
 var keys = map[string]func(*block, string, any) *Problem{
-	"min":           func(b *block, w string, v any) *Problem { return whole(&b.min, w, v, 1) },
-	"max":           func(b *block, w string, v any) *Problem { return whole(&b.max, w, v, 1) },
-	"preferred":     func(b *block, w string, v any) *Problem { return whole(&b.preferred, w, v, 1) },
-	"step":          func(b *block, w string, v any) *Problem { return whole(&b.step, w, v, 1) },
+	"min":           func(b *block, w string, v any) *Problem { return whole(&b.min, w, v) },
+	"max":           func(b *block, w string, v any) *Problem { return whole(&b.max, w, v) },
+	"preferred":     func(b *block, w string, v any) *Problem { return whole(&b.preferred, w, v) },
+	"step":          func(b *block, w string, v any) *Problem { return whole(&b.step, w, v) },
 	"weight":        func(b *block, w string, v any) *Problem { return positive(&b.weight, w, v) },
 	"priority":      func(b *block, w string, v any) *Problem { return priority(&b.priority, w, v) },
 	"total_work":    func(b *block, w string, v any) *Problem { return positive(&b.totalWork, w, v) },
@@ -78,11 +79,11 @@ func decode(where string, raw any) (block, Problems) {
 		if len(v) == 1 {
 			var ok bool
 			if m, ok = v[0].(map[string]any); !ok {
-				return b, Problems{{where, fmt.Sprintf("%s is not a block", describe(v[0])), "write kolo { }"}}
+				return b, Problems{{where, describe(v[0]) + " is not a block", "write kolo { }"}}
 			}
 		}
 	default:
-		return b, Problems{{where, fmt.Sprintf("%s is not a block", describe(raw)), "write kolo { }"}}
+		return b, Problems{{where, describe(raw) + " is not a block", "write kolo { }"}}
 	}
 
 	var problems Problems
@@ -152,13 +153,13 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-func whole(f *field[float64], where string, v any, least float64) *Problem {
+func whole(f *field[float64], where string, v any) *Problem {
 	n, ok := number(v)
 	if !ok || n != math.Trunc(n) || math.Abs(n) > 1e6 {
-		return &Problem{where, fmt.Sprintf("%s is not a whole number of at most 1000000", describe(v)), fmt.Sprintf("write a number such as %v", max(least, 2))}
+		return &Problem{where, describe(v) + " is not a whole number of at most 1000000", "write a number such as 2"}
 	}
-	if n < least {
-		return &Problem{where, fmt.Sprintf("%v is below %v", n, least), fmt.Sprintf("write at least %v", least)}
+	if n < 1 {
+		return &Problem{where, fmt.Sprintf("%v is below 1", n), "write at least 1"}
 	}
 	*f = field[float64]{n, true, where}
 	return nil
@@ -177,7 +178,7 @@ func positive(f *field[float64], where string, v any) *Problem {
 }
 
 func priority(f *field[float64], where string, v any) *Problem {
-	if p := whole(f, where, v, 1); p != nil {
+	if p := whole(f, where, v); p != nil {
 		return p
 	}
 	if f.value > 100 {
@@ -212,7 +213,7 @@ func wholes(f *field[[]int], where string, v any) *Problem {
 	var out []int
 	for i, e := range list {
 		var n field[float64]
-		if p := whole(&n, fmt.Sprintf("%s[%d]", where, i), e, 1); p != nil {
+		if p := whole(&n, fmt.Sprintf("%s[%d]", where, i), e); p != nil {
 			return p
 		}
 		out = append(out, int(n.value))
@@ -228,7 +229,7 @@ func describe(v any) string {
 	case string:
 		return fmt.Sprintf("the text %q", x)
 	case bool:
-		return fmt.Sprintf("%v", x)
+		return strconv.FormatBool(x)
 	case []any, []map[string]any:
 		return "a list"
 	case map[string]any:

@@ -233,7 +233,7 @@ func TestRead_Malformed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec, problems := Read(tc.job)
 			must.Nil(t, spec)
-			must.StrContains(t, problems.Error(), tc.want)
+			must.StrContains(t, problems.Text(), tc.want)
 			for _, p := range problems {
 				must.NotEq(t, "", p.Where)
 				must.NotEq(t, "", p.Fix, must.Sprintf("%s says what is wrong but not what to write", p))
@@ -261,7 +261,7 @@ func FuzzDecode(f *testing.F) {
 			if spec != nil && (spec.Min < 1 || spec.Min > spec.Max || spec.Max > 8 || spec.Preferred < spec.Min || spec.Preferred > spec.Max || !(spec.Weight > 0)) {
 				t.Fatalf("%s = %v was accepted as %+v", key, v, spec)
 			}
-			if !strings.Contains(key+s, "%") && strings.Contains(problems.Error(), "%!") {
+			if !strings.Contains(key+s, "%") && strings.Contains(problems.Text(), "%!") {
 				t.Fatal(problems)
 			}
 		}

@@ -75,8 +75,8 @@ func (p Problem) String() string {
 // Problems is a job's list of problems in the order they were found.
 type Problems []Problem
 
-// Error joins the problems, so that a list can travel as an error.
-func (ps Problems) Error() string {
+// Text joins the problems, one per line.
+func (ps Problems) Text() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
 		lines[i] = p.String()

@@ -22,6 +22,7 @@ func (k JobKey) String() string {
 // NodeState says what a node's room is good for.
 type NodeState int
 
+// States of nodes.
 const (
 	Ready   NodeState = iota // takes new workers
 	Closed                   // ineligible: keeps its workers, takes none
@@ -115,19 +116,19 @@ type Job struct {
 }
 
 // Count is the number of workers the job asks Nomad for.
-func (j *Job) Count() int {
+func (job *Job) Count() int {
 	n := 0
-	for i := range j.Groups {
-		n += j.Groups[i].Count
+	for i := range job.Groups {
+		n += job.Groups[i].Count
 	}
 	return n
 }
 
 // Alive is the number of allocations that have not ended.
-func (j *Job) Alive() int {
+func (job *Job) Alive() int {
 	n := 0
-	for i := range j.Groups {
-		n += len(j.Groups[i].Live)
+	for i := range job.Groups {
+		n += len(job.Groups[i].Live)
 	}
 	return n
 }
@@ -170,6 +171,7 @@ func DefaultOptions() Options {
 // Cause says why a count changes.
 type Cause string
 
+// Causes of actions.
 const (
 	Start    Cause = "start"    // from no workers, for the first time
 	Resume   Cause = "resume"   // from no workers, again

@@ -6,6 +6,7 @@ package planner
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ type worker struct {
 func newNomad(t *rapid.T) *nomad {
 	s := &nomad{t: t, now: now, index: 100}
 	for i, n := range rapid.SliceOfN(rapid.IntRange(1, 8), 1, 6).Draw(t, "slots") {
-		s.cluster.Nodes = append(s.cluster.Nodes, Node{ID: fmt.Sprint(i), Pool: "gpu", Bins: []Bin{{Slots: n}}})
+		s.cluster.Nodes = append(s.cluster.Nodes, Node{ID: strconv.Itoa(i), Pool: "gpu", Bins: []Bin{{Slots: n}}})
 	}
 	return s
 }

@@ -71,11 +71,13 @@ func (p Plan) says() string {
 	var parts []string
 	for _, a := range p.Actions {
 		steps := ""
+		var stepsSb74 strings.Builder
 		for _, s := range a.Steps {
 			if len(a.Steps) > 1 || s.Group != "workers" {
-				steps += fmt.Sprintf(" %s:%d→%d", s.Group, s.From, s.To)
+				fmt.Fprintf(&stepsSb74, " %s:%d→%d", s.Group, s.From, s.To)
 			}
 		}
+		steps += stepsSb74.String()
 		parts = append(parts, fmt.Sprintf("%s %d→%d %s%s", a.Job.ID, a.From, a.To, a.Cause, steps))
 	}
 	return strings.Join(parts, ", ")

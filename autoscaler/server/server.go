@@ -17,13 +17,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // Agent is what the API needs of an agent.
@@ -103,9 +104,11 @@ func (s *Server) Serve(ctx context.Context, c config.HTTP, ready func(net.Addr))
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := hs.Shutdown(last); err != nil {
-		_ = hs.Close() // what did not end in time is cut off
+		s.log.Debug("cutting off requests that did not end", "error", errors.Join(err, hs.Close()))
 	}
-	<-done
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving the HTTP API: %w", err)
+	}
 	return nil
 }
 
@@ -120,7 +123,9 @@ func page(w http.ResponseWriter, _ *http.Request) {
 
 func answer(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v) // a reader that went away
+	if err := json.NewEncoder(w).Encode(v); err != nil {
+		return // the reader went away
+	}
 }
 
 // Problem is the answer to a request that failed.

@@ -168,7 +168,7 @@ func (w *world) pausedSoon(t *testing.T) bool {
 
 func TestServer_Events(t *testing.T) {
 	w := start(t, nil)
-	req, err := http.NewRequestWithContext(t.Context(), "GET", w.url+"/v1/events", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/v1/events", nil)
 	must.NoError(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	must.NoError(t, err)

@@ -49,7 +49,7 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.one(w, func() any {
 			out := []any{}
 			for _, a := range c.byJob[parts[1]] {
-				out = append(out, a.wire(c))
+				out = append(out, a.wire())
 			}
 			return out
 		})
@@ -141,7 +141,7 @@ func (c *Cluster) encode(name string) []byte {
 		}
 	case "allocs":
 		for _, a := range c.allocs {
-			out = append(out, a.wire(c))
+			out = append(out, a.wire())
 		}
 	case "jobs":
 		for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
@@ -186,7 +186,7 @@ func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request, id string) {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
 	default:
-		fmt.Fprintf(w, `{"EvalID":"e","JobModifyIndex":%d}`, j.change)
+		_, _ = fmt.Fprintf(w, `{"EvalID":"e","JobModifyIndex":%d}`, j.change) // a reader that went away
 	}
 }
 

@@ -146,7 +146,7 @@ func (c *Cluster) place(j *Job, n int) bool {
 		node.used += j.GPUs
 		node.usedCPU += j.CPU
 		c.put(a)
-		c.emit("Allocation", "PlanResult", a.ID, map[string]any{"Allocation": a.wire(c)})
+		c.emit("Allocation", "PlanResult", a.ID, map[string]any{"Allocation": a.wire()})
 		return true
 	}
 	return false
@@ -160,7 +160,7 @@ func (c *Cluster) stop(a *Alloc) {
 	b := *a
 	b.Desired, b.index = api.AllocDesiredStatusStop, c.bump("allocs")
 	c.put(&b)
-	c.emit("Allocation", "PlanResult", b.ID, map[string]any{"Allocation": b.wire(c)})
+	c.emit("Allocation", "PlanResult", b.ID, map[string]any{"Allocation": b.wire()})
 	if c.StopDelay == 0 {
 		c.end(&b, api.AllocClientStatusComplete, api.AllocDesiredStatusStop)
 		return
@@ -186,7 +186,7 @@ func (c *Cluster) end(a *Alloc, client, desired string) {
 	for _, g := range a.devices {
 		delete(n.taken, g)
 	}
-	c.emit("Allocation", "AllocationUpdated", b.ID, map[string]any{"Allocation": b.wire(c)})
+	c.emit("Allocation", "AllocationUpdated", b.ID, map[string]any{"Allocation": b.wire()})
 }
 
 // block keeps the job's blocked evaluation.

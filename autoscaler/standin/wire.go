@@ -31,7 +31,7 @@ func (n *Node) wire() map[string]any {
 	}
 }
 
-func (a *Alloc) wire(c *Cluster) map[string]any {
+func (a *Alloc) wire() map[string]any {
 	task := map[string]any{"Cpu": map[string]any{"CpuShares": a.cpu}, "Memory": map[string]any{"MemoryMB": 64}}
 	if len(a.devices) > 0 {
 		task["Devices"] = []any{map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": "stand-in", "DeviceIDs": a.devices}}

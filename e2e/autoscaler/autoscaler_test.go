@@ -7,6 +7,7 @@ package autoscaler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -282,7 +283,7 @@ func waitFor(t *testing.T, within time.Duration, what string, check func() bool)
 	defer cancel()
 	must.NoError(t, cluster.Until(ctx, what, func(context.Context) error {
 		if !check() {
-			return fmt.Errorf("not yet")
+			return errors.New("not yet")
 		}
 		return nil
 	}))

@@ -18,11 +18,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/posener/complete"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
-	"github.com/posener/complete"
-	"golang.org/x/sync/errgroup"
 )
 
 // agentCommand is the daemon.
@@ -223,9 +224,11 @@ func stamp(path string) string {
 	if err != nil {
 		return err.Error()
 	}
-	out := fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+	var out strings.Builder
+	note := func(i os.FileInfo) { fmt.Fprintln(&out, i.Name(), i.ModTime().UnixNano(), i.Size()) }
+	note(info)
 	if !info.IsDir() {
-		return out
+		return out.String()
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -233,8 +236,8 @@ func stamp(path string) string {
 	}
 	for _, e := range entries {
 		if i, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".hcl") {
-			out += fmt.Sprint(e.Name(), i.ModTime().UnixNano(), i.Size())
+			note(i)
 		}
 	}
-	return out
+	return out.String()
 }

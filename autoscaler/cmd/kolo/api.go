@@ -19,8 +19,9 @@ import (
 	"syscall"
 	"text/tabwriter"
 
-	"github.com/kolo-nomad/kolo/autoscaler/server"
 	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/server"
 )
 
 // remote is what commands that ask a running agent have in common.
@@ -156,7 +157,7 @@ func table(rows [][]string) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
 	for _, r := range rows {
-		fmt.Fprintln(w, strings.Join(r, "\t"))
+		_, _ = fmt.Fprintln(w, strings.Join(r, "\t")) // a strings.Builder does not fail
 	}
 	_ = w.Flush() // a strings.Builder does not fail
 	return strings.TrimRight(out.String(), "\n")

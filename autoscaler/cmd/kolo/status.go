@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/posener/complete"
+
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
-	"github.com/posener/complete"
 )
 
 // statusCommand shows what the agent knows of all jobs.

@@ -12,10 +12,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/posener/complete"
+
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
-	"github.com/posener/complete"
 )
 
 // planCommand shows what a policy would do now.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
+
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
 )
@@ -172,7 +173,8 @@ func (p *Process) failed(err error) error {
 }
 
 func (p *Process) start() error {
-	cmd := exec.Command(p.path) //nolint:gosec // the operator put it into policy_dir
+	// It outlives the request that starts it; go-plugin kills it in the end.
+	cmd := exec.CommandContext(context.Background(), p.path)
 	for _, k := range []string{"PATH", "HOME", "LANG"} {
 		if v, ok := os.LookupEnv(k); ok {
 			cmd.Env = append(cmd.Env, k+"="+v)

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // kindEnv makes the test binary a policy of some kind instead of a test.
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 		Serve(hostile(kind))
 		return
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // hostile is a policy that misbehaves in the way its name says.
@@ -38,7 +39,7 @@ func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
 	case "hang":
 		time.Sleep(time.Hour)
 	case "die":
-		os.Exit(3)
+		os.Exit(3) //nolint:forbidigo // a program that dies is what is tested
 	case "silent":
 		return d
 	case "hoarder":

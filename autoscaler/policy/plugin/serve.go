@@ -7,9 +7,10 @@ import (
 	"context"
 
 	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
-	"google.golang.org/grpc"
 )
 
 // ProtocolVersion is the version of policypb/policy.proto that is spoken.
