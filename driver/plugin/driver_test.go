@@ -59,12 +59,12 @@ func TestTaskFailsWithTheAgentsLastWords(t *testing.T) {
 
 func TestTaskKilledBySignal(t *testing.T) {
 	h := newHarness(t, noIsolation())
-	c := newTaskConfig(t, isolationNone, `kill -KILL $$`)
+	c := newTaskConfig(t, isolationNone, `echo '{"message":"ring 1"}' >> "$EVENTS"; kill -KILL $$`)
 	h.start(t, c)
 	r := h.end(t, c.ID)
 	must.Eq(t, 137, r.ExitCode)
 	must.Eq(t, 9, r.Signal)
-	must.NoError(t, r.Err)
+	must.NoError(t, r.Err, must.Sprint("its last event is not why it ended"))
 }
 
 func TestAgentConfigIsForTheTaskAlone(t *testing.T) {

@@ -79,9 +79,9 @@ func (t *task) watch(ctx context.Context) {
 	t.outcome = drivers.ExitResult{ExitCode: ps.ExitCode, Signal: ps.Signal, OOMKilled: ps.OOMKilled}
 	if failed := ps.ExitCode != 0 || ps.Signal != 0; failed {
 		t.outcome.OOMKilled = t.outcome.OOMKilled || oomKilled(t.config)
-		// The agent's last event says why it failed; Nomad shows it with the
-		// exit code.
-		if lastWords != "" {
+		// The last event of an agent that ends by itself says why; Nomad shows
+		// it with the exit code. One that is killed had no time for that.
+		if lastWords != "" && ps.Signal == 0 {
 			t.outcome.Err = errors.New(lastWords)
 		}
 	}
