@@ -236,40 +236,38 @@ func (a *Agent) makeRoom(v *cluster.View) {
 		return
 	}
 	v.Others = map[string]int{}
-	for _, b := range v.Blocked {
-		v.Others[b.Pool] += b.Slots
+	for _, b := range v.Blocked { // highest priority first
+		given := v.Others[b.Pool]
+		v.Others[b.Pool] += min(b.Slots, max(0, spare(v, b.Pool, b.Priority)-given))
 	}
-	for name, asked := range v.Others {
-		lowest := 0
-		for _, b := range v.Blocked {
-			if b.Pool == name {
-				lowest = max(lowest, b.Priority)
+}
+
+// spare is how many slots of a pool elastic jobs could do without for a job of
+// the given priority.
+func spare(v *cluster.View, pool string, priority int) int {
+	n := 0
+	for i := range v.Nodes {
+		if v.Nodes[i].Pool == pool && v.Nodes[i].State == planner.Ready {
+			for _, bin := range v.Nodes[i].Bins {
+				n += max(0, bin.Slots)
 			}
 		}
-		spare := 0
-		for i := range v.Nodes {
-			if v.Nodes[i].Pool == name && v.Nodes[i].State == planner.Ready {
-				for _, bin := range v.Nodes[i].Bins {
-					spare += max(0, bin.Slots)
-				}
-			}
-		}
-		for i := range v.Jobs {
-			j := &v.Jobs[i]
-			if j.Pool != name {
-				continue
-			}
-			keep := j.Count()
-			if j.Priority <= lowest && j.Frozen == "" && j.Left == "" {
-				keep = min(keep, j.Min)
-				if j.Suspendable && j.Priority < lowest {
-					keep = 0
-				}
-			}
-			spare -= keep * v.Facts[i].Slots
-		}
-		v.Others[name] = min(asked, max(0, spare))
 	}
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		if j.Pool != pool {
+			continue
+		}
+		keep := j.Count()
+		if j.Priority <= priority && j.Frozen == "" && j.Left == "" {
+			keep = min(keep, j.Min)
+			if j.Suspendable && j.Priority < priority {
+				keep = 0
+			}
+		}
+		n -= keep * v.Facts[i].Slots
+	}
+	return n
 }
 
 // write sends the plan: what gives first, then what takes.
