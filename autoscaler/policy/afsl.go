@@ -40,7 +40,9 @@ func (*afsl) Name() string { return "afs-l" }
 func (a *afsl) Allocate(s *Snapshot) Decision {
 	var d Decision
 	pools := split(s, &d)
-	if !s.Changed && !a.Always && keep(&d, pools) {
+	state := load[standing](s)
+	if !s.Changed && !a.Always && state.keep(&d, pools) {
+		save(&d, state)
 		return d
 	}
 	for _, p := range pools {
@@ -58,6 +60,8 @@ func (a *afsl) Allocate(s *Snapshot) Decision {
 		newTournament(jobs, left).run(p)
 	}
 	settle(&d, pools)
+	state.remember(s, &d)
+	save(&d, state)
 	return d
 }
 

@@ -37,7 +37,8 @@ func (f *fifo) Allocate(s *Snapshot) Decision {
 
 // hold keeps running jobs at their present size, or the nearest allowed one
 // below, shrinking to the minimum where the capacity went down. With all
-// false it holds only those that must not be suspended.
+// false it holds only those that must not be suspended. A job that could not
+// be started at its whole wanted size still wants the rest.
 func (p *pool) hold(all bool) {
 	for _, c := range p.jobs {
 		if c.Count > 0 && (all || c.pinned) && p.set(c, c.low) {
@@ -51,6 +52,6 @@ func (p *pool) hold(all bool) {
 		if n := c.floor(c.Count); n > c.n {
 			p.set(c, n)
 		}
-		c.want = c.n
+		c.want = max(c.want, c.n)
 	}
 }

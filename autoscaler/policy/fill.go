@@ -15,7 +15,7 @@ func (p *pool) gang(order []*candidate, strict bool, why string) {
 			c.why = why
 			continue
 		}
-		if strict {
+		if strict && c.n == 0 {
 			return
 		}
 	}

@@ -76,8 +76,9 @@ var koloEntry = define(Info{
 }, koloOptions{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, Horizon: 350, Explore: 2, Patience: 4, Period: 600},
 	func(o koloOptions) Policy { return &kolo{o} })
 
-// koloState is when the last full plan was made.
+// koloState is the last plan, and when it was made.
 type koloState struct {
+	standing
 	Planned float64 `json:"planned"`
 }
 
@@ -109,12 +110,13 @@ func (k *kolo) Allocate(s *Snapshot) Decision {
 	state := load[koloState](s)
 	waiting := slices.ContainsFunc(s.Jobs, func(j Job) bool { return j.Count == 0 })
 	due := waiting && s.Now-state.Planned >= k.Period
-	if s.Changed || due || !keep(&d, pools) {
+	if s.Changed || due || !state.keep(&d, pools) {
 		state.Planned = s.Now
 		for _, p := range pools {
 			k.plan(s, p)
 		}
 		settle(&d, pools)
+		state.remember(s, &d)
 	}
 	if slices.ContainsFunc(d.Allocations, func(a Allocation) bool { return a.Count == 0 }) {
 		d.wake(s.Now, state.Planned+k.Period)

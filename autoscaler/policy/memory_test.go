@@ -126,6 +126,38 @@ func TestKolo_KeepsCountsBetweenEvents(t *testing.T) {
 	must.Eq(t, want, decide(t, p, s))
 }
 
+// TestEventPolicies_RepeatAPlanUntilItIsCarriedOut follows a plan that takes
+// two rounds: the newcomer can only start once the old job has shrunk.
+func TestEventPolicies_RepeatAPlanUntilItIsCarriedOut(t *testing.T) {
+	for _, name := range []string{"kolo", "afs-l"} {
+		t.Run(name, func(t *testing.T) {
+			p, err := New(name, nil)
+			must.NoError(t, err)
+			s := cluster(4, Job{Count: 4, Attained: 1000, Max: 4, Curve: speedups(1, 1.8, 2.4, 2.8)},
+				Job{Max: 4, Preferred: 4, Curve: speedups(1, 1.8, 2.4, 2.8)})
+			d := p.Allocate(s)
+			want := counts(d)
+			must.Positive(t, want[1])
+			s.State, s.Changed = d.State, false
+			s.Jobs[0].Count = want[0]
+			d = p.Allocate(s)
+			must.Eq(t, want, counts(d))
+			s.State = d.State
+			s.Jobs[1].Count = want[1]
+			must.Eq(t, want, counts(p.Allocate(s)))
+			// The job ends; what was wanted for it is forgotten.
+			s.Jobs, s.State = s.Jobs[:1], d.State
+			must.StrNotContains(t, string(p.Allocate(s).State), "job1")
+		})
+	}
+}
+
+func TestFIFO_AJobStartedInPartStillWantsTheRest(t *testing.T) {
+	p, err := New("fifo", nil)
+	must.NoError(t, err)
+	must.Eq(t, []int{4}, decide(t, p, cluster(8, Job{Preferred: 4, Count: 2})))
+}
+
 func TestKolo_NobodyWaitsForEver(t *testing.T) {
 	p, err := New("kolo", nil)
 	must.NoError(t, err)

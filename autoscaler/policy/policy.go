@@ -35,7 +35,7 @@ type Snapshot struct {
 
 	// Changed says that the set of jobs, a bound, the capacity or a measured
 	// curve changed since the last decision. Policies that re-plan only on
-	// events return the present counts when it is false.
+	// events repeat their last plan when it is false.
 	Changed bool
 
 	// State is what this policy returned as Decision.State last time, or nil.

@@ -51,28 +51,3 @@ func reason(from, to int, why string) string {
 	}
 	return string(b)
 }
-
-// keep answers the present counts, for policies that re-plan on events only.
-// Counts that no longer fit bounds or capacity are not for keeping: the
-// second result is false, and the policy plans anew.
-func keep(d *Decision, pools []*pool) bool {
-	for _, p := range pools {
-		free := p.free
-		for _, c := range p.jobs {
-			if c.Count > 0 && c.floor(c.Count) != c.Count {
-				return false
-			}
-			free -= c.cost(c.Count)
-		}
-		if free < 0 {
-			return false
-		}
-	}
-	for _, p := range pools {
-		for _, c := range p.jobs {
-			c.n, c.why = c.Count, "nothing changed since the last decision"
-		}
-	}
-	settle(d, pools)
-	return true
-}

@@ -71,12 +71,7 @@ func (r *rotation) slice(s *Snapshot, d *Decision, pools []*pool, quantum float6
 		} else {
 			for _, c := range p.jobs {
 				// A job grown into idle GPUs counts at its preferred size.
-				if c.Count > 0 && c.floor(c.Count) < c.want {
-					c.want = max(c.floor(c.Count), c.low)
-				}
-			}
-			for _, c := range p.jobs {
-				if c.Count > 0 && p.set(c, c.want) {
+				if n := min(c.floor(c.Count), c.want); n > 0 && p.set(c, n) {
 					c.why = "its time slice goes on"
 				}
 			}
