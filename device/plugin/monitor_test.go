@@ -153,6 +153,20 @@ func TestHangingGPU(t *testing.T) {
 	))
 }
 
+func TestHangingLibrary(t *testing.T) {
+	r := newRig(t, "hgx-h100", func(c *Config) { c.Health.CallTimeout = 300 * time.Millisecond })
+	r.hw.HangAll(1)
+	r.pass(5 * time.Second)
+	r.pass(15 * time.Second)
+	must.MapLen(t, 8, r.sick())
+	must.Eq(t, "NVML is not available: the call does not come back", r.sick()[r.hw.UUIDs()[0]])
+	r.hw.HangAll(0)
+	must.Wait(t, wait.InitialSuccess(
+		wait.BoolFunc(func() bool { r.pass(time.Minute); return len(r.sick()) == 0 }),
+		wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond),
+	))
+}
+
 func TestDriverGoesAndComesBack(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Unload()

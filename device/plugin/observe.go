@@ -76,14 +76,22 @@ func (m *monitor) away(now time.Time, err error) {
 	if m.problem == nil {
 		m.log.Warn("NVML has gone; its GPUs are unhealthy until it is back", "error", err)
 	}
-	m.disconnect(err)
+	if isHung(err) {
+		// It cannot be closed, and may go on by itself.
+		m.problem = err
+	} else {
+		m.disconnect(err)
+	}
 	m.assess(now)
 }
 
 // disconnect lets go of NVML. While a call hangs it stays open, for closing it
 // under that call may end the process, or hang as well.
 func (m *monitor) disconnect(why error) {
-	if !m.open || m.anyMissing(isHung) || !m.deafen() {
+	if !m.open {
+		return
+	}
+	if m.anyMissing(isHung) || !m.deafen() {
 		m.problem = why
 		return
 	}
@@ -107,7 +115,7 @@ func (m *monitor) check(now time.Time) {
 		return
 	}
 	n, err := m.lib.Count()
-	if err != nil && (nvml.Gone(err) || errors.Is(err, nvml.ErrHung)) {
+	if err != nil && (nvml.Gone(err) || isHung(err)) {
 		m.away(now, err)
 		m.publish()
 		return

@@ -35,6 +35,8 @@ type Options struct {
 type Device struct {
 	log  hclog.Logger
 	opts Options
+	// eventWait is shorter in tests.
+	eventWait time.Duration
 
 	mu      sync.Mutex
 	cfg     Config
@@ -46,7 +48,7 @@ var _ device.DevicePlugin = (*Device)(nil)
 
 // New returns a plugin that does nothing before Nomad asks.
 func New(log hclog.Logger, opts Options) *Device {
-	return &Device{log: log.Named(pluginName), opts: opts, cfg: DefaultConfig()}
+	return &Device{log: log.Named(pluginName), opts: opts, eventWait: eventWait, cfg: DefaultConfig()}
 }
 
 // PluginInfo says what the plugin is.
@@ -94,6 +96,7 @@ func (d *Device) started() (*monitor, error) {
 	if d.monitor == nil {
 		lib := nvml.Guard(d.opts.NVML, d.cfg.Health.CallTimeout)
 		m := newMonitor(d.cfg, lib, hostHooks{stale: d.opts.Stale, restart: d.opts.Restart}, d.log)
+		m.eventWait = d.eventWait
 		ctx, stop := context.WithCancel(context.Background())
 		d.monitor, d.stop = m, stop
 		go m.run(ctx)

@@ -31,6 +31,7 @@ func start(t *testing.T, hw *nvmlstub.Machine, config map[string]any) *Device {
 		all[k] = v
 	}
 	d := New(hclog.NewNullLogger(), Options{NVML: library(t, hw), Root: t.TempDir()})
+	d.eventWait = 20 * time.Millisecond
 	must.NoError(t, d.SetConfig(&base.Config{PluginConfig: pack(t, all)}))
 	t.Cleanup(d.Close)
 	return d

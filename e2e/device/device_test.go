@@ -30,6 +30,7 @@ func TestDevices(t *testing.T) {
 	t.Run("a lost GPU, and its return", func(t *testing.T) { lostGPU(t, r.in(t)) })
 	t.Run("NVML vanishes and returns", func(t *testing.T) { nvmlVanishes(t, r.in(t)) })
 	t.Run("the driver is upgraded", func(t *testing.T) { driverUpgraded(t, r.in(t)) })
+	t.Run("an XID", func(t *testing.T) { xid(t, r.in(t)) })
 	t.Run("the plugin is killed", func(t *testing.T) { pluginKilled(t, r.in(t)) })
 }
 
@@ -232,6 +233,37 @@ func driverUpgraded(t *testing.T, r *rig) {
 	r.hw[0].Fail(0)
 	r.waitHealthy(0, 8)
 	must.Eq(t, agent, r.Nodes[0].PID())
+}
+
+// xid: one that a program causes counts for nothing, another takes the GPU away
+// from new tasks until it was reset.
+func xid(t *testing.T, r *rig) {
+	r.hw[0].XID(3, 31)
+	r.hw[0].XID(4, 79)
+	for _, d := range r.waitHealthy(0, 7)[0].Instances {
+		if !d.Healthy {
+			must.Eq(t, r.hw[0].UUIDs()[4], d.ID)
+			must.Eq(t, "XID 79 (the GPU has fallen off the bus)", d.HealthDescription)
+		}
+	}
+	as := r.run("not-that-one", 1, job("not-that-one", 1, `device "nvidia/gpu/NVIDIA H100 80GB HBM3" { count = 7 }`, "true"))
+	must.SliceNotContains(t, gpus(as[0]), r.hw[0].UUIDs()[4])
+	r.stop("not-that-one")
+	r.hw[0].Lose(4)
+	must.NoError(t, cluster.Until(r.ctx, "the plugin to see the loss", func(context.Context) error {
+		devices, err := r.devices(0)
+		if err != nil {
+			return err
+		}
+		for _, d := range devices[0].Instances {
+			if strings.Contains(d.HealthDescription, "; ") {
+				return nil // both reasons
+			}
+		}
+		return errors.New("not yet")
+	}))
+	r.hw[0].Return(4)
+	r.waitHealthy(0, 8)
 }
 
 // pluginKilled: Nomad starts the plugin again. Until it has, the node must keep

@@ -37,6 +37,7 @@ const quick = `
       grace         = "1s"
       healthy_after = "1s"
       call_timeout  = "5s"
+      ignored_xids  = [13, 31]
     }
 `
 
