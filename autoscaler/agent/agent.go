@@ -37,6 +37,10 @@ type Agent struct {
 	own     Source // nil for none
 	metrics *Metrics
 
+	// protectAfter is how long a job waits before it is protected from
+	// garbage collection.
+	protectAfter time.Duration
+
 	wake chan struct{} // something other than Nomad changed
 	dump chan struct{} // the ledger should be saved soon
 
@@ -65,10 +69,11 @@ func New(cfg *config.Config, own Source, log hclog.Logger) (*Agent, error) {
 	}
 	a := &Agent{
 		log: log, client: client, cfg: cfg, own: own,
-		watcher: cluster.NewWatcher(client, cfg.Nomad.Resync, log.Named("cluster")),
-		prober:  cluster.NewProber(client, 2*time.Second),
-		vault:   &vault{client: client.Client, namespace: cfg.Leader.Namespace, saved: map[string]string{}},
-		wake:    make(chan struct{}, 1), dump: make(chan struct{}, 1),
+		watcher:      cluster.NewWatcher(client, cfg.Nomad.Resync, log.Named("cluster")),
+		prober:       cluster.NewProber(client, 2*time.Second),
+		vault:        &vault{client: client.Client, namespace: cfg.Leader.Namespace, saved: map[string]string{}},
+		protectAfter: time.Minute,
+		wake:         make(chan struct{}, 1), dump: make(chan struct{}, 1),
 		ledger: NewLedger(), policies: map[string]*pool{}, reported: map[planner.JobKey]string{}, watchers: map[chan Event]struct{}{},
 	}
 	a.metrics = newMetrics(a)

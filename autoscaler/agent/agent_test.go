@@ -31,6 +31,8 @@ type world struct {
 	server  *httptest.Server
 	agents  int
 	elastic map[string]any
+
+	protectAfter time.Duration // of agents that are started, 0 for the default
 }
 
 func newWorld(t *testing.T, nodes, gpus int) *world {
@@ -61,6 +63,9 @@ func (w *world) start(c *config.Config) (a *Agent, stop func()) {
 	log := hclog.New(&hclog.LoggerOptions{Name: c.Name, Level: hclog.Error, Output: testWriter{w.t}})
 	a, err := New(c, nil, log)
 	must.NoError(w.t, err)
+	if w.protectAfter > 0 {
+		a.protectAfter = w.protectAfter
+	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
@@ -359,4 +364,22 @@ func TestAgent_ABrokenPolicyIsNotObeyed(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		return a.Status().Pools[0].Problem == ""
 	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+}
+
+func TestAgent_ProtectsAParkedJobWhileItWaits(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	c := w.config()
+	w.protectAfter = time.Millisecond
+	w.start(c)
+	w.job("a", 4, 4)
+	w.eventually(map[string]int{"a": 4})
+	w.job("b", 4, 4)
+	tagged := func(want bool) {
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.nomad.Tagged("b") == want }),
+			wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	}
+	tagged(true)
+	w.nomad.Purge("a")
+	w.eventually(map[string]int{"b": 4})
+	tagged(false)
 }

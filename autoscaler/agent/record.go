@@ -41,6 +41,7 @@ type Record struct {
 
 	LastGap float64 `json:"last_gap,omitempty"` // time of the last resize that was seen
 	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them
+	Tagged  bool    `json:"tagged,omitempty"`   // a version of the job is tagged by us
 
 	// Not saved.
 	lastSeen     time.Time

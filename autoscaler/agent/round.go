@@ -73,6 +73,7 @@ func (a *Agent) round(ctx context.Context) (time.Time, error) {
 
 	if lead {
 		a.write(ctx, view, plan)
+		a.untag(ctx, view)
 		a.report(ctx, view.Aside)
 	}
 	return wake, nil
@@ -210,10 +211,13 @@ func (a *Agent) recall(j *planner.Job, f *cluster.Facts, r *Record, now time.Tim
 		j.Left = "a write failed, and is tried again later: " + r.trouble
 	}
 	if f.Batch && j.Count() == 0 && !r.Frozen {
-		if r.keepUntil.IsZero() || f.Submitted.Add(jobGC).After(r.keepUntil) {
-			r.keepUntil = f.Submitted.Add(jobGC)
+		if r.keepUntil.IsZero() {
+			// A garbage collection by hand does not wait for hours.
+			r.keepUntil = now.Add(a.cfg.Planner.KeepAlive + a.protectAfter)
 		}
 		j.KeepUntil = r.keepUntil
+	} else {
+		r.keepUntil = time.Time{}
 	}
 }
 
@@ -302,6 +306,27 @@ func (a *Agent) write(ctx context.Context, v *cluster.View, plan planner.Plan) {
 	}
 }
 
+// untag lets go of jobs that were protected while they waited.
+func (a *Agent) untag(ctx context.Context, v *cluster.View) {
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		a.mu.Lock()
+		r := a.ledger.Jobs[j.Key]
+		release := r != nil && r.Tagged && (j.Count() > 0 || j.Frozen != "" || j.Stopped)
+		a.mu.Unlock()
+		if !release {
+			continue
+		}
+		if err := a.writer.Untag(ctx, j.Key); err != nil {
+			a.log.Warn("a job stays protected from garbage collection", "job", j.Key, "error", err)
+			continue
+		}
+		a.mu.Lock()
+		r.Tagged = false
+		a.mu.Unlock()
+	}
+}
+
 // wrote takes over what became of an action.
 func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took time.Duration) {
 	now := time.Now()
@@ -320,8 +345,8 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 		}
 	}
 	if act.Cause == planner.Keep {
-		// A tag holds for as long as the version is there; ask again later.
 		r.keepUntil = now.Add(jobGC)
+		r.Tagged = r.Tagged || done.Tagged
 	} else if done.Steps > 0 {
 		r.LastChange = now
 		if act.From > 0 {
@@ -348,7 +373,7 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 		a.log.Info("resized", "job", act.Job, "from", act.From, "to", act.To, "cause", act.Cause, "reason", act.Reason)
 		a.event(Event{Type: "resize", Job: act.Job.String(), From: act.From, To: act.To, Cause: string(act.Cause), Reason: act.Reason})
 	case err == nil:
-		a.log.Info("protected a waiting job from garbage collection", "job", act.Job)
+		a.log.Info("protected a waiting job from garbage collection", "job", act.Job, "by_tag", done.Tagged, "by_scale", done.Steps > 0)
 	case errors.Is(err, cluster.ErrStale) || cluster.Classify(err) == cluster.Conflict:
 		a.log.Debug("a job changed meanwhile; planning anew", "job", act.Job, "error", err)
 		a.poke()

@@ -214,7 +214,7 @@ func (b *building) job(j *job) {
 		Type: b.typeOf(j.pool, s.Groups[0].Device),
 	}
 	if j.stopped {
-		out.Left = "the job is stopped"
+		out.Left, out.Stopped = "the job is stopped", true
 	}
 	for _, sg := range s.Groups {
 		i := slices.IndexFunc(j.groups, func(g jobGroup) bool { return g.name == sg.Name })

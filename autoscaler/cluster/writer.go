@@ -64,8 +64,9 @@ func (w *Writer) turn(ctx context.Context) error {
 
 // Written is what became of an action.
 type Written struct {
-	Index uint64 // JobModifyIndex after the last step that was written
-	Steps int    // how many were
+	Index  uint64 // JobModifyIndex after the last step that was written
+	Steps  int    // how many were
+	Tagged bool   // a version of the job is tagged, which keeps it
 }
 
 // Apply writes an action, step by step, each conditional on the one before.
@@ -79,9 +80,12 @@ func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[
 		}
 	}
 	if a.Cause == planner.Keep {
-		done, err := w.tag(ctx, a, f)
-		if done || err != nil {
+		var err error
+		if out.Tagged, err = w.tag(ctx, a, f); out.Tagged || err != nil {
 			return out, err
+		}
+		if time.Since(f.Submitted) < scaleAfter {
+			return out, nil // too early for the other way
 		}
 	}
 	for _, s := range a.Steps {
@@ -177,6 +181,24 @@ func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, erro
 		return false, fmt.Errorf("protecting %s: %w", a.Job, err)
 	}
 	return false, nil
+}
+
+// scaleAfter is the age of a parked job at which a scale to the same count
+// protects it, where a tag may not.
+const scaleAfter = 2 * time.Hour
+
+// Untag lets Nomad collect the job again when it has ended.
+func (w *Writer) Untag(ctx context.Context, key planner.JobKey) error {
+	if err := w.turn(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := w.watcher.client.bounded(ctx)
+	defer cancel()
+	_, err := w.watcher.client.Jobs().UntagVersion(key.ID, MetaKey, (&api.WriteOptions{Namespace: key.Namespace}).WithContext(ctx))
+	if err != nil && Classify(err) != Gone {
+		return fmt.Errorf("removing the tag of %s: %w", key, err)
+	}
+	return nil
 }
 
 // Report puts a problem where its user looks for it: a scaling event on the

@@ -100,6 +100,8 @@ type Job struct {
 	Suspendable bool
 	Started     bool // had a worker once
 
+	Stopped bool // by its user; Left says so, too
+
 	// Hands off, each with a reason to show; "" is none.
 	Frozen string // a worker completed, or the job ended: never again
 	Left   string // stopped, paused, invalid, deployment running: while it lasts

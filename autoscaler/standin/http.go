@@ -66,6 +66,9 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case parts[0] == "job" && len(parts) == 3 && parts[2] == "scale":
 		c.putScale(w, r, parts[1])
 	case parts[0] == "job" && len(parts) == 5 && parts[4] == "tag":
+		c.mu.Lock()
+		c.tags[parts[1]] = r.Method != http.MethodDelete
+		c.mu.Unlock()
 		_, _ = w.Write([]byte("{}")) // a reader that went away
 	case parts[0] == "node" && len(parts) == 2:
 		c.one(w, func() any {

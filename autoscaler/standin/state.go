@@ -38,6 +38,7 @@ type Cluster struct {
 	scales map[string][]api.ScalingEvent
 	subs   map[chan []byte]struct{}
 	denied string // token
+	tags   map[string]bool
 	calls  int
 	writes int
 }
@@ -103,7 +104,7 @@ func New() *Cluster {
 		index: 10, moved: make(chan struct{}),
 		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}},
 		nodes:  map[string]*Node{}, jobs: map[string]*Job{}, allocs: map[string]*Alloc{}, byJob: map[string]map[string]*Alloc{}, evals: map[string]*eval{},
-		vars: map[string]*variable{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
+		vars: map[string]*variable{}, tags: map[string]bool{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
 	}
 }
 
@@ -246,6 +247,13 @@ func (c *Cluster) Counts() (counts, live map[string]int) {
 		}
 	}
 	return counts, live
+}
+
+// Tagged says whether a version of the job is tagged.
+func (c *Cluster) Tagged(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.tags[id]
 }
 
 // Calls is the number of requests, and of accepted scales, so far.
