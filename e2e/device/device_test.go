@@ -271,7 +271,7 @@ func xid(t *testing.T, r *rig) {
 func pluginKilled(t *testing.T, r *rig) {
 	as := r.run("survives", 1, job("survives", 1, `device "nvidia/gpu/NVIDIA H100 80GB HBM3" { count = 1 }`, "exec sleep 600"))
 	agent := r.Nodes[0].PID()
-	for range 3 {
+	for range 2 {
 		before := r.plugins(0)
 		must.Len(t, 1, before)
 		must.NoError(t, before[0].Kill())
