@@ -105,17 +105,24 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) lead(ctx context.Context) {
 	ledger, control := NewLedger(), Control{}
 	for ctx.Err() == nil {
-		var err error
-		if ledger, err = a.vault.loadLedger(ctx); err != nil {
-			a.log.Warn("part of the ledger is lost and will be estimated", "error", err)
+		l, lost, err := a.vault.loadLedger(ctx)
+		if err == nil {
+			control, err = a.vault.loadControl(ctx)
 		}
-		if control, err = a.vault.loadControl(ctx); err == nil {
+		if err == nil {
+			ledger = l
+			if lost != nil {
+				a.log.Warn("part of the ledger is lost and will be estimated", "error", lost)
+			}
 			break
 		}
-		// Acting without knowing what users paused would be worse than not
-		// acting.
-		a.log.Warn("users' wishes cannot be read; not acting", "error", err)
+		// Acting without knowing what users paused, or saving over what could
+		// not be read, would be worse than not acting.
+		a.log.Warn("what the last leader saved cannot be read; not acting", "error", err)
 		pause(ctx, time.Second)
+	}
+	if ctx.Err() != nil {
+		return
 	}
 	a.mu.Lock()
 	a.ledger, a.control = ledger, control

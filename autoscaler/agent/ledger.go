@@ -187,25 +187,24 @@ func (v *vault) write(ctx context.Context, path, text, token string) error {
 
 func shardPath(i int) string { return fmt.Sprintf("kolo/ledger/%02d", i) }
 
-// loadLedger reads all shards there are. A shard that cannot be read is left
-// out and its error returned with the rest.
-func (v *vault) loadLedger(ctx context.Context) (*Ledger, error) {
-	l := NewLedger()
+// loadLedger reads all shards there are. A shard that makes no sense is left
+// out and reported as lost; an error means that there may be more.
+func (v *vault) loadLedger(ctx context.Context) (l *Ledger, lost, err error) {
+	l = NewLedger()
 	there, _, err := v.client.Variables().PrefixList("kolo/ledger/", (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 	if err != nil {
-		return l, fmt.Errorf("listing the ledger: %w", err)
+		return nil, nil, fmt.Errorf("listing the ledger: %w", err)
 	}
-	var errs []error
 	for _, m := range there {
 		text, err := v.load(ctx, m.Path)
-		if err == nil && text != "" {
-			err = l.decode(text)
-		}
 		if err != nil {
-			errs = append(errs, err)
+			return nil, nil, err
+		}
+		if text != "" {
+			lost = errors.Join(lost, l.decode(text))
 		}
 	}
-	return l, errors.Join(errs...)
+	return l, lost, nil
 }
 
 func (v *vault) saveLedger(ctx context.Context, texts [shards]string, may func() error) error {

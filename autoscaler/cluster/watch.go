@@ -149,6 +149,13 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
+// A blocking query waits for listWait at most, and its answer may take
+// listTransfer to arrive. (Nomad adds up to a sixteenth to the wait.)
+const (
+	listWait     = 5 * time.Minute
+	listTransfer = 2 * time.Minute
+)
+
 // pages reads all pages of a list; each page goes to one call of take. The
 // index is that of the first page, so that a change between two pages is seen
 // by the next blocking query.
@@ -158,11 +165,14 @@ func pages[T any](ctx context.Context, w *Watcher, path string, index uint64, pa
 	for {
 		q := w.client.list(ctx, 0, 0, params)
 		if token == "" {
-			q.WaitIndex, q.WaitTime = index, 5*time.Minute
+			q.WaitIndex, q.WaitTime = index, listWait
 		}
 		q.PerPage, q.NextToken, q.Filter = pageSize, token, filter
 		var page []T
-		meta, err := w.client.Raw().Query(path, &page, q)
+		// A connection that died without a word must not block for ever.
+		bounded, cancel := context.WithTimeout(ctx, listWait+listTransfer)
+		meta, err := w.client.Raw().Query(path, &page, q.WithContext(bounded))
+		cancel()
 		if err != nil {
 			return 0, fmt.Errorf("listing %s: %w", path, err)
 		}
@@ -390,7 +400,13 @@ func (w *Watcher) stream(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// streamSilence is how long a stream may be silent: Nomad sends a heartbeat
+// every 10 seconds.
+const streamSilence = 35 * time.Second
+
 func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	params := url.Values{"topic": {"Job", "Allocation", "Node", "Evaluation"}}
 	q := (&api.QueryOptions{Namespace: w.client.Namespace}).WithContext(ctx)
 	body, err := w.client.Raw().Response("/v1/event/stream?"+params.Encode(), q)
@@ -399,8 +415,11 @@ func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
 	}
 	defer body.Close()
 	w.streaming.Store(true)
+	silence := time.AfterFunc(streamSilence, cancel)
+	defer silence.Stop()
 	dec := json.NewDecoder(body)
 	for ctx.Err() == nil {
+		silence.Reset(streamSilence)
 		var batch wireEvents
 		if err := dec.Decode(&batch); err != nil {
 			return true, fmt.Errorf("reading the event stream: %w", err)
