@@ -88,6 +88,19 @@ func TestIsolatedTaskSeesItsOwn(t *testing.T) {
 	must.DirNotExists(t, shm)
 }
 
+// TestIsolatedTaskResolvesNames checks the group's dns block.
+func TestIsolatedTaskResolvesNames(t *testing.T) {
+	if err := canIsolate(); err != nil {
+		t.Skip(err)
+	}
+	h := newHarness(t, noIsolation())
+	c := newTaskConfig(t, isolationExec, `cat /etc/resolv.conf; echo >> /etc/resolv.conf`)
+	c.DNS = &drivers.DNSConfig{Servers: []string{"192.0.2.1"}, Searches: []string{"train.test"}, Options: []string{"ndots:2"}}
+	h.start(t, c)
+	must.NotEq(t, 0, h.end(t, c.ID).ExitCode, must.Sprint("the file is not the task's to change"))
+	must.StrHasPrefix(t, "nameserver 192.0.2.1\nsearch train.test\noptions ndots:2\n", output(t, c))
+}
+
 // terminal is the user's end of a streaming exec.
 type terminal struct {
 	tty   bool
