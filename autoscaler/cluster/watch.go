@@ -28,9 +28,10 @@ type Watcher struct {
 	store  *store
 	wake   chan struct{}
 
-	streaming atomic.Bool // the event stream is open
-	touched   sync.Map    // jobs that an event was about, to be read again
-	details   sync.Map    // nodes to be read whole
+	streaming atomic.Bool  // the event stream is open
+	hurry     atomic.Int64 // until this Unix nanosecond lists are not left alone
+	touched   sync.Map     // jobs that an event was about, to be read again
+	details   sync.Map     // nodes to be read whole
 	readJobs  chan struct{}
 	classes   classCache
 }
@@ -121,22 +122,24 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 		index = next
 		pause := min(took, time.Minute)
 		if w.streaming.Load() {
-			pause = max(pause, w.resync)
+			w.pause(ctx, pause, max(pause, w.resync))
+		} else {
+			w.pause(ctx, pause, pause)
 		}
-		w.pause(ctx, pause)
 	}
 	return ctx.Err()
 }
 
-// pause waits, but not on after the stream has been lost.
-func (w *Watcher) pause(ctx context.Context, d time.Duration) {
-	streaming := w.streaming.Load()
-	end := time.Now().Add(d)
-	for left := d; left > 0 && ctx.Err() == nil; left = time.Until(end) {
-		sleep(ctx, min(left, 250*time.Millisecond))
-		if streaming && !w.streaming.Load() {
+// pause waits: for least where the stream is lost meanwhile, or lists are
+// wanted in a hurry, and for most otherwise.
+func (w *Watcher) pause(ctx context.Context, least, most time.Duration) {
+	streaming, start := w.streaming.Load(), time.Now()
+	for ctx.Err() == nil {
+		past := time.Since(start)
+		if past >= most || past >= least && (streaming && !w.streaming.Load() || time.Now().UnixNano() < w.hurry.Load()) {
 			return
 		}
+		sleep(ctx, min(most-past, 250*time.Millisecond))
 	}
 }
 
@@ -431,6 +434,9 @@ func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
 	return true, ctx.Err()
 }
 
+// purgeTime is how long after a job's end lists are read without delay.
+const purgeTime = 30 * time.Second
+
 func (w *Watcher) apply(batch *wireEvents) {
 	changed := false
 	w.store.mu.Lock()
@@ -449,6 +455,10 @@ func (w *Watcher) apply(batch *wireEvents) {
 				changed = w.store.putNode(p.Node, true) || changed
 			}
 		case p.Job != nil:
+			if e.Type == "JobDeregistered" {
+				// Allocations of a purged job may vanish without an event.
+				w.hurry.Store(time.Now().Add(purgeTime).UnixNano())
+			}
 			key := planner.JobKey{Namespace: p.Job.Namespace, ID: p.Job.ID}
 			if w.store.jobs[key] != nil || p.Job.asks() {
 				w.touch(key)

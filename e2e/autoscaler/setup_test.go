@@ -61,6 +61,12 @@ func root(t testing.TB) string {
 
 func start(t *testing.T) *world {
 	t.Helper()
+	return startWith(t, cluster.Options{CPU: 4000, MemoryMB: 4096})
+}
+
+// startWith builds kolo and starts a cluster with access control.
+func startWith(t *testing.T, o cluster.Options) *world {
+	t.Helper()
 	w := &world{dir: t.TempDir()}
 	w.binary = filepath.Join(w.dir, "kolo")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", w.binary, "./autoscaler/cmd/kolo")
@@ -70,9 +76,8 @@ func start(t *testing.T) *world {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	w.Cluster, err = cluster.Start(ctx, cluster.Options{
-		Nomad: filepath.Join(root(t), "bin", "nomad"), ACL: true, CPU: 4000, MemoryMB: 4096, Log: t.Logf,
-	})
+	o.Nomad, o.ACL, o.Log = filepath.Join(root(t), "bin", "nomad"), true, t.Logf
+	w.Cluster, err = cluster.Start(ctx, o)
 	must.NoError(t, err)
 	t.Cleanup(func() { must.NoError(t, w.Stop()) })
 
