@@ -1,0 +1,86 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// describe makes the status that is published. The caller holds a.mu.
+func (a *Agent) describe(v *cluster.View, wants []planner.Want, plan planner.Plan, lead bool, now time.Time) *Status {
+	s := &Status{Time: now, Agent: a.cfg.Name, Leading: lead, Ready: true, Paused: a.control.All, Jobs: []JobStatus{}, Pools: []PoolStatus{}}
+	waits := make(map[planner.JobKey]planner.Wait, len(plan.Waits))
+	for _, w := range plan.Waits {
+		waits[w.Job] = w
+	}
+	pools := map[string]*PoolStatus{}
+	for _, name := range poolNames(v) {
+		p := a.policies[name]
+		pools[name] = &PoolStatus{Name: name, Others: v.Others[name], Policy: p.spec, Problem: p.problem}
+	}
+	for i := range v.Nodes {
+		if n := &v.Nodes[i]; n.State == planner.Ready {
+			for _, b := range n.Bins {
+				pools[n.Pool].Capacity += max(0, b.Slots)
+			}
+		}
+	}
+	for i := range v.Jobs {
+		j, f, r := &v.Jobs[i], &v.Facts[i], a.ledger.Jobs[v.Jobs[i].Key]
+		js := describeJob(j, f, r, wants[i], waits[j.Key], now)
+		p := pools[j.Pool]
+		p.Used += j.Alive() * f.Slots
+		if js.State == StateWaiting || js.State == StateSuspended {
+			p.Waiting++
+		}
+		s.Jobs = append(s.Jobs, js)
+	}
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		s.Pools = append(s.Pools, *pools[name])
+	}
+	for _, x := range v.Aside {
+		out := AsideJob{Namespace: x.Key.Namespace, ID: x.Key.ID, Count: x.Count, Off: x.Off}
+		for _, p := range x.Problems {
+			out.Problems = append(out.Problems, p.String())
+		}
+		s.Aside = append(s.Aside, out)
+	}
+	return s
+}
+
+func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wait planner.Wait, now time.Time) JobStatus {
+	js := JobStatus{
+		Namespace: j.Key.Namespace, ID: j.Key.ID, Pool: j.Pool, Queue: f.Spec.Queue,
+		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
+		Wait: wait.Why, Until: wait.Until, Seen: r.FirstSeen, Started: r.FirstStart, Completed: r.Completed,
+		Attained: r.Attained, Resizes: r.Resizes, Step: r.Done, Loss: r.loss, Size: r.size, Gaps: r.Gaps, LostSteps: r.Lost, Trouble: r.trouble,
+	}
+	js.Total = f.Spec.TotalWork
+	if js.Total == 0 {
+		js.Total = r.Total
+	}
+	switch {
+	case r.Frozen:
+		js.State, js.Wait = StateComplete, ""
+	case j.Left != "":
+		js.State, js.Wait = StateHeld, j.Left
+	case f.Running > 0 || j.Count() > 0:
+		js.State = StateRunning
+	case j.Started:
+		js.State = StateSuspended
+	default:
+		js.State = StateWaiting
+	}
+	if js.State == StateRunning && js.Total > r.Done && len(r.Points) > 0 && f.Running > 0 {
+		curve := policy.NewCurve(r.Points...)
+		js.ETA = now.Add(time.Duration((js.Total - r.Done) * curve.Time(f.Running) * float64(time.Second))).Round(time.Second)
+	}
+	return js
+}

@@ -1,0 +1,153 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// writersAtOnce is how many jobs are written to at the same time.
+const writersAtOnce = 16
+
+// write sends the plan: what gives first, then what takes.
+func (a *Agent) write(ctx context.Context, v *cluster.View, plan planner.Plan) {
+	index := make(map[planner.JobKey]int, len(v.Jobs))
+	for i := range v.Jobs {
+		index[v.Jobs[i].Key] = i
+	}
+	gives, takes := []planner.Action{}, []planner.Action{}
+	for _, act := range plan.Actions {
+		if act.To < act.From {
+			gives = append(gives, act)
+		} else {
+			takes = append(takes, act)
+		}
+	}
+	for _, batch := range [][]planner.Action{gives, takes} {
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(writersAtOnce)
+		for _, act := range batch {
+			g.Go(func() error {
+				i := index[act.Job]
+				start := time.Now()
+				done, err := a.writer.Apply(ctx, act, v.Facts[i], map[string]any{
+					"cause": act.Cause, "from": act.From, "to": act.To, "agent": a.name(), "pool": v.Jobs[i].Pool,
+				})
+				a.wrote(act, done, err, time.Since(start))
+				return nil
+			})
+		}
+		_ = g.Wait() // errors are the jobs' own
+	}
+}
+
+// untag lets go of jobs that were protected while they waited.
+func (a *Agent) untag(ctx context.Context, v *cluster.View) {
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		a.mu.Lock()
+		r := a.ledger.Jobs[j.Key]
+		release := r != nil && r.Tagged && (j.Count() > 0 || j.Frozen != "" || j.Stopped)
+		a.mu.Unlock()
+		if !release {
+			continue
+		}
+		if err := a.writer.Untag(ctx, j.Key); err != nil {
+			a.log.Warn("a job stays protected from garbage collection", "job", j.Key, "error", err)
+			continue
+		}
+		a.mu.Lock()
+		r.Tagged = false
+		a.mu.Unlock()
+	}
+}
+
+// wrote takes over what became of an action.
+func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took time.Duration) {
+	now := time.Now()
+	a.mu.Lock()
+	r := a.ledger.Jobs[act.Job]
+	if r == nil {
+		r = &Record{}
+	}
+	if done.Steps > 0 {
+		r.LastIndex = done.Index
+		for _, s := range act.Steps[:done.Steps] {
+			if r.Counts == nil {
+				r.Counts = map[string]int{}
+			}
+			r.Counts[s.Group] = s.To
+		}
+	}
+	if act.Cause == planner.Keep {
+		r.keepUntil = now.Add(jobGC)
+		r.Tagged = r.Tagged || done.Tagged
+	} else if done.Steps > 0 {
+		r.LastChange = now
+		if act.From > 0 {
+			r.Resizes++
+		}
+		if act.Cause == planner.TakeBack {
+			r.GrowAfter = now.Add(a.cfg.Planner.PlacementRetry)
+		}
+	}
+	if err == nil {
+		r.retries, r.trouble = 0, ""
+	} else {
+		switch kind := cluster.Classify(err); {
+		case errors.Is(err, cluster.ErrStale), kind == cluster.Conflict, kind == cluster.Gone, kind == cluster.Stopped:
+		default:
+			r.failed(now, kind, err)
+		}
+	}
+	a.mu.Unlock()
+	a.metrics.wrote(act, err, took)
+
+	switch {
+	case err == nil && act.Cause != planner.Keep:
+		a.log.Info("resized", "job", act.Job, "from", act.From, "to", act.To, "cause", act.Cause, "reason", act.Reason)
+		a.event(Event{Type: "resize", Job: act.Job.String(), From: act.From, To: act.To, Cause: string(act.Cause), Reason: act.Reason})
+	case err == nil:
+		a.log.Info("protected a waiting job from garbage collection", "job", act.Job, "by_tag", done.Tagged, "by_scale", done.Steps > 0)
+	case errors.Is(err, cluster.ErrStale) || cluster.Classify(err) == cluster.Conflict:
+		a.log.Debug("a job changed meanwhile; planning anew", "job", act.Job, "error", err)
+		a.poke()
+	case cluster.Classify(err) == cluster.Stopped:
+		a.log.Info("not written: leadership ended", "job", act.Job)
+	default:
+		a.log.Warn("writing failed", "job", act.Job, "kind", cluster.Classify(err), "error", err)
+		a.event(Event{Type: "trouble", Job: act.Job.String(), From: act.From, To: act.To, Reason: err.Error()})
+	}
+}
+
+// report tells users of problems with their jobs: each once, as long as this
+// agent runs.
+func (a *Agent) report(ctx context.Context, aside []cluster.Aside) {
+	for _, s := range aside {
+		if s.Off || len(s.Problems) == 0 {
+			continue
+		}
+		text := s.Problems.Text()
+		a.mu.Lock()
+		told := a.reported[s.Key] == text
+		a.reported[s.Key] = text
+		a.mu.Unlock()
+		if told {
+			continue
+		}
+		a.log.Warn("job left alone", "job", s.Key, "problems", strings.ReplaceAll(text, "\n", " | "))
+		a.event(Event{Type: "problem", Job: s.Key.String(), Reason: text})
+		if err := a.writer.Report(ctx, s); err != nil {
+			a.log.Warn("the job could not be told of its problems", "job", s.Key, "error", err)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// stream reads events until the context ends, opening it again after errors.
+func (w *Watcher) stream(ctx context.Context) error {
+	backoff := time.Second
+	for ctx.Err() == nil {
+		opened, err := w.events(ctx)
+		w.streaming.Store(false)
+		if ctx.Err() != nil {
+			break
+		}
+		if opened {
+			backoff = time.Second
+		}
+		w.log.Debug("event stream ended; lists go on without it", "error", err, "retry_in", backoff)
+		sleep(ctx, backoff)
+		backoff = min(2*backoff, 30*time.Second)
+	}
+	return ctx.Err()
+}
+
+// streamSilence is how long a stream may be silent: Nomad sends a heartbeat
+// every 10 seconds.
+const streamSilence = 35 * time.Second
+
+func (w *Watcher) events(ctx context.Context) (opened bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	params := url.Values{"topic": {"Job", "Allocation", "Node", "Evaluation"}}
+	q := (&api.QueryOptions{Namespace: w.client.Namespace}).WithContext(ctx)
+	body, err := w.client.Raw().Response("/v1/event/stream?"+params.Encode(), q)
+	if err != nil {
+		return false, fmt.Errorf("opening the event stream: %w", err)
+	}
+	defer body.Close()
+	w.streaming.Store(true)
+	silence := time.AfterFunc(streamSilence, cancel)
+	defer silence.Stop()
+	dec := json.NewDecoder(body)
+	for ctx.Err() == nil {
+		silence.Reset(streamSilence)
+		var batch wireEvents
+		if err := dec.Decode(&batch); err != nil {
+			return true, fmt.Errorf("reading the event stream: %w", err)
+		}
+		if len(batch.Events) > 0 {
+			w.apply(&batch)
+		}
+	}
+	return true, ctx.Err()
+}
+
+// purgeTime is how long after a job's end lists are read without delay.
+const purgeTime = 30 * time.Second
+
+func (w *Watcher) apply(batch *wireEvents) {
+	changed := false
+	w.store.mu.Lock()
+	w.store.last = time.Now()
+	for i := range batch.Events {
+		e := &batch.Events[i]
+		switch p := e.Payload; {
+		case p.Allocation != nil:
+			changed = w.store.putAlloc(p.Allocation) || changed
+		case p.Node != nil:
+			if e.Type == "NodeDeregistration" {
+				delete(w.store.nodes, p.Node.ID)
+				w.store.nodesGen++
+				changed = true
+			} else {
+				changed = w.store.putNode(p.Node, true) || changed
+			}
+		case p.Job != nil:
+			if e.Type == "JobDeregistered" {
+				// Allocations of a purged job may vanish without an event.
+				w.hurry.Store(time.Now().Add(purgeTime).UnixNano())
+			}
+			key := planner.JobKey{Namespace: p.Job.Namespace, ID: p.Job.ID}
+			if w.store.jobs[key] != nil || p.Job.asks() {
+				w.touch(key)
+			}
+		case p.Evaluation != nil:
+			if w.store.putEval(p.Evaluation) {
+				changed = true
+				if p.Evaluation.Status == api.EvalStatusBlocked {
+					w.touch(planner.JobKey{Namespace: p.Evaluation.Namespace, ID: p.Evaluation.JobID})
+				}
+			}
+		}
+	}
+	w.store.mu.Unlock()
+	if changed {
+		poke(w.wake)
+	}
+}

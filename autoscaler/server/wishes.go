@@ -1,0 +1,128 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// SetPolicy is the body of PUT /v1/policy.
+type SetPolicy struct {
+	Pool   string `json:"pool"`
+	Policy string `json:"policy"` // name, or name(option=value, …); "" is as configured
+}
+
+func (s *Server) setPolicy(w http.ResponseWriter, r *http.Request) {
+	var in SetPolicy
+	token, ok := s.wish(w, r, &in)
+	if !ok {
+		return
+	}
+	if in.Pool == "" {
+		refuse(w, http.StatusBadRequest, errors.New(`which pool? write {"pool": "default", "policy": "…"}`))
+		return
+	}
+	err := s.agent.SetPolicy(r.Context(), token, in.Pool, in.Policy)
+	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, agent.ErrFollower) {
+		// Not an error of Nomad's API: the policy itself.
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	s.done(w, err)
+}
+
+// Which is the body of PUT /v1/pause and /v1/resume; no ID is all jobs.
+type Which struct {
+	Namespace string `json:"namespace"`
+	ID        string `json:"id"`
+}
+
+func (s *Server) pausing(do func(context.Context, string, planner.JobKey) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in Which
+		token, ok := s.wish(w, r, &in)
+		if !ok {
+			return
+		}
+		key := planner.JobKey{Namespace: in.Namespace, ID: in.ID}
+		if key.ID == "" {
+			key = planner.JobKey{}
+		} else if key.Namespace == "" {
+			key.Namespace = "default"
+		}
+		s.done(w, do(r.Context(), token, key))
+	}
+}
+
+func (s *Server) reloading(w http.ResponseWriter, r *http.Request) {
+	token, ok := s.wish(w, r, nil)
+	if !ok {
+		return
+	}
+	if token != "" {
+		if err := s.agent.May(r.Context(), token); err != nil && !errors.Is(err, agent.ErrFollower) {
+			fail(w, err)
+			return
+		}
+	}
+	if err := s.reload(); err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	answer(w, struct{}{})
+}
+
+// wish reads the token and the body of a request that changes something.
+func (s *Server) wish(w http.ResponseWriter, r *http.Request, into any) (token string, ok bool) {
+	// A page of another site must not be able to write with a form.
+	if r.Header.Get("Origin") != "" && !sameOrigin(r) {
+		refuse(w, http.StatusForbidden, errors.New("requests of other sites are refused"))
+		return "", false
+	}
+	token = r.Header.Get("X-Nomad-Token")
+	if token == "" && !s.open() {
+		refuse(w, http.StatusUnauthorized, errors.New("present a Nomad token that may write the variable kolo/control (header X-Nomad-Token, or NOMAD_TOKEN for the command line)"))
+		return "", false
+	}
+	if into != nil {
+		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(into); err != nil {
+			refuse(w, http.StatusBadRequest, fmt.Errorf("the body: %w", err))
+			return "", false
+		}
+	}
+	return token, true
+}
+
+func sameOrigin(r *http.Request) bool {
+	_, host, _ := strings.Cut(r.Header.Get("Origin"), "://")
+	return host == r.Host
+}
+
+// open says whether callers without a token may write.
+func (s *Server) open() bool {
+	c := s.agent.Config().HTTP
+	if c.Open != nil {
+		return *c.Open
+	}
+	return c.Loopback()
+}
+
+func (s *Server) done(w http.ResponseWriter, err error) {
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, struct{}{})
+}
