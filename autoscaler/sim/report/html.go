@@ -40,6 +40,7 @@ type page struct {
 
 type legend struct {
 	Number, Colour int
+	Dashed         bool // as its lines are
 	Label          string
 }
 
@@ -109,7 +110,7 @@ func build(c *sim.Comparison, style, script []byte) *page {
 	var cdf []series
 	end := 0.0
 	for i := range first {
-		p.Legend = append(p.Legend, legend{i, colour(i), name(first, i)})
+		p.Legend = append(p.Legend, legend{i, colour(i), dash(i) != "", name(first, i)})
 		if len(first[i].JCTs) > 0 {
 			cdf = append(cdf, series{number: i, label: name(first, i), x: append([]float64(nil), first[i].JCTs...)})
 		}

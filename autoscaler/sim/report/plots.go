@@ -82,7 +82,7 @@ func barPlot(cells []sim.Cell, m sim.Metric) string {
 		c.put(`<rect class="fill p%d" x="%s" y="%s" width="%s" height="%s" rx="2"/>`,
 			colour(b.number), px(x.a), px(y+2), px(x.at(b.e.Mean)-x.a), px(row-6))
 		if b.e.CI > 0 {
-			c.line(x.at(b.e.Mean-b.e.CI), y+11, x.at(b.e.Mean+b.e.CI), y+11, "whisker")
+			c.line(x.at(math.Max(0, b.e.Mean-b.e.CI)), y+11, x.at(b.e.Mean+b.e.CI), y+11, "whisker")
 		}
 		c.text(x.at(b.e.Mean+b.e.CI)+6, y+15, "start", "value", number(b.e.Mean))
 		c.WriteString("</g>")
@@ -157,7 +157,7 @@ func linePlot(all []series, xTitle string, xLabel func(float64) string, label st
 		c.put(`<g data-p="%d">`, s.number)
 		for i := range s.x {
 			if s.err[i] > 0 {
-				c.line(x.at(s.x[i]), y.at(s.y[i]-s.err[i]), x.at(s.x[i]), y.at(s.y[i]+s.err[i]), fmt.Sprintf("stroke thin p%d", colour(s.number)))
+				c.line(x.at(s.x[i]), y.at(math.Max(0, s.y[i]-s.err[i])), x.at(s.x[i]), y.at(s.y[i]+s.err[i]), fmt.Sprintf("stroke thin p%d", colour(s.number)))
 			}
 			c.put(`<circle class="fill p%d" cx="%s" cy="%s" r="3.5"><title>%s: %s</title></circle>`,
 				colour(s.number), px(x.at(s.x[i])), px(y.at(s.y[i])), html.EscapeString(s.label), number(s.y[i]))
