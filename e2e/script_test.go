@@ -47,21 +47,21 @@ func TestBadScripts(t *testing.T) {
 		must.Eq(t, "failed", clientStatus(t, tr))
 	})
 
+	// Nobody can tell a process that hangs from one that works: its Horovod
+	// goes on answering. (Horovod's own stall check says nothing with Gloo in
+	// 0.28.1, under horovodrun neither.) What a user sees is a step that does
+	// not change, and what helps is to restart that worker.
 	t.Run("hangs in a collective", func(t *testing.T) {
 		tr := startTraining(ctx, t, c, trainingOptions{count: 2,
-			config: map[string]any{"horovod": []map[string]any{{
-				"stall_check":                       true,
-				"stall_check_warning_time_seconds":  3,
-				"stall_check_shutdown_time_seconds": 8,
-			}}},
-			args: []string{"--fault=hang", "--fault-step=20", "--fault-rank=1", "--fault-once=" + t.TempDir() + "/hung"}})
+			config: map[string]any{"np": 2, "leave_timeout": "5s"},
+			args:   []string{"--fault=hang", "--fault-step=20", "--fault-rank=1", "--fault-once=" + t.TempDir() + "/hung"}})
 		tr.waitLog(ctx, "fault: hang at step 20 on rank 1")
-		tr.waitLog(ctx, "stall")
-		// The others give up on it after the shutdown time, and a new process
-		// takes its place.
+		hung := tr.allocOf(ctx, 1)
+		must.NoError(t, c.API.Allocations().Restart(tr.alloc(ctx, hung), "", query(ctx)))
 		tr.waitStarts(ctx, 3)
 		tr.waitSize(ctx, 2)
 		must.NoError(t, tr.record().CheckRollbacks(1))
+		must.Len(t, 1, tr.record().PIDs(0))
 	})
 
 	t.Run("does not use hvd.elastic.run", func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestBadScripts(t *testing.T) {
 	})
 
 	t.Run("raises once and is restarted in place", func(t *testing.T) {
-		tr := startTraining(ctx, t, c, trainingOptions{count: 2,
+		tr := startTraining(ctx, t, c, trainingOptions{count: 2, config: map[string]any{"np": 2},
 			args: []string{"--fault=raise", "--fault-step=20", "--fault-rank=1", "--fault-once=" + t.TempDir() + "/raised"}})
 		tr.waitLog(ctx, "RuntimeError", "--fault=raise asks for an exception")
 		tr.waitStarts(ctx, 3)
