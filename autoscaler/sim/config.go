@@ -41,6 +41,10 @@ type Config struct {
 	// happens within it is taken in together. 0 decides at every event.
 	Interval float64
 
+	// Hold is how long a job is left alone after a change of its size, as the
+	// planner does; seconds. What a policy wants for it meanwhile waits.
+	Hold float64
+
 	// Period asks for a decision every so many seconds even if nothing
 	// happens, besides those that the policy itself asks for. 0 is never.
 	Period float64

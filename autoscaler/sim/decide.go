@@ -34,6 +34,13 @@ func (e *engine) decide() error {
 	for i, j := range e.active {
 		a := &d.Allocations[i]
 		typ := e.typeFor(j, a)
+		if held := j.changed + e.cfg.Hold; j.started && e.now < held {
+			if a.Count != j.n || j.n > 0 && typ != j.typ {
+				e.changed = true // also for policies that plan on events only
+				e.want(held)
+			}
+			continue
+		}
 		switch {
 		case a.Count > 0 && j.n > 0 && typ != j.typ:
 			e.resize(j, 0) // moves to other GPUs

@@ -236,6 +236,15 @@ func TestRun_IntervalGathersEvents(t *testing.T) {
 	must.LessEq(t, some.Makespan/600+2, float64(some.Decisions))
 }
 
+func TestRun_HoldLeavesAJobAlone(t *testing.T) {
+	res := run(t, sim.Config{
+		Nodes: sim.Uniform(2, 4, ""), Trace: one(300, 8), Hold: 30,
+		Policy: script{at: []float64{0, 10, 100, 110}, size: []int{1, 4, 2, 8}},
+	})
+	// The wish of 10 s waits until 30 s; that of 110 s until 130 s.
+	must.Eq(t, []sim.Change{{0, 1, 1}, {30, 4, 4}, {97.5, 0, 0}}, res.Jobs[0].History)
+}
+
 func TestRun_StarvationEnds(t *testing.T) {
 	for name, p := range map[string]policy.Policy{
 		"never starts": script{},

@@ -157,6 +157,7 @@ func drawConfig(t *rapid.T, faults bool) sim.Config {
 		Resize:    sim.ResizeCost{Constant: rapid.Float64Range(0, 20).Draw(t, "resize cost")},
 		Placement: rapid.SampledFrom([]sim.Placement{sim.Pack, sim.Spread, sim.CountOnly}).Draw(t, "placement"),
 		Interval:  rapid.SampledFrom([]float64{0, 30}).Draw(t, "interval"),
+		Hold:      rapid.SampledFrom([]float64{0, 0, 40}).Draw(t, "hold"),
 		Seed:      rapid.Uint64().Draw(t, "seed"),
 	}
 	if faults {

@@ -29,6 +29,7 @@ type simulateArgs struct {
 	loads, costs              string
 	seeds                     int
 	interval, period, commit  time.Duration
+	hold                      time.Duration
 	tick                      time.Duration
 	mtbf, withdraw, back      time.Duration
 	events                    string
@@ -65,6 +66,7 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.IntVar(&a.parallel, "parallel", 0, "How many `runs` go on at once. 0 is one per processor.")
 
 	f.DurationVar(&a.interval, "interval", 0, "Least `time` between two decisions.")
+	f.DurationVar(&a.hold, "hold", 0, "Leave a job alone for this `time` after a change, as the planner does (30s there).")
 	f.DurationVar(&a.period, "period", 0, "Decide every `time` even if nothing happens.")
 	f.DurationVar(&a.commit, "commit", time.Minute, "Training `time` between two commits; a failure goes back to the last one.")
 	f.DurationVar(&a.tick, "tick", 0, "Simulate in ticks of this `time`, by the rules of published count-level replays.")
@@ -146,6 +148,7 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	}
 	s.Base.Scatter = a.scatter
 	s.Base.Interval, s.Base.Period, s.Base.Commit = a.interval.Seconds(), a.period.Seconds(), a.commit.Seconds()
+	s.Base.Hold = a.hold.Seconds()
 	s.Faults = sim.Faults{FailEvery: a.mtbf.Seconds(), WithdrawEvery: a.withdraw.Seconds(), Back: a.back.Seconds()}
 	if a.events != "" {
 		if s.Base.Events, err = trace.OpenNodeEvents(a.events); err != nil {
