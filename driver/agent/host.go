@@ -90,7 +90,7 @@ type Host struct {
 	orphan   time.Time // leaving, and no leader can form a ring, since
 	alone    time.Time // and nobody else is there, since
 	handed   time.Time // last notice of handOver
-	killed   bool // the deadline came
+	killed   bool      // the deadline came
 	result   *Result
 	over     bool // the leader ended the job
 	warned   map[string]bool

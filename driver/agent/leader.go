@@ -81,6 +81,7 @@ type Leader struct {
 	ended     *elastic.End
 	failed    error
 	statusAt  time.Time
+	stallTold uint64 // ring whose stall was told of
 	status    *Status
 }
 
@@ -305,8 +306,38 @@ func (l *Leader) tick(ctx context.Context) {
 		}
 	}
 	l.checkQuorum(ctx)
+	l.checkStall(ctx, now)
 	if now.Sub(l.statusAt) >= time.Second {
 		l.publish()
+	}
+}
+
+// checkStall looks for a ring that makes no steps any more, which is what a
+// process that hangs looks like from outside: the others wait for it in a
+// collective, and Horovod's own stall check does not tell in every case.
+func (l *Leader) checkStall(ctx context.Context, now time.Time) {
+	p := l.ledger.latest
+	if !l.machine.Up() || p.Step == nil || p.At == 0 {
+		return
+	}
+	quiet := seconds(now) - p.At
+	limit := time.Duration(l.o.Config.StallTimeout).Seconds()
+	warn := max(60, 30*l.ledger.stepSeconds()[l.ledger.size].Mean)
+	if limit > 0 {
+		warn = min(warn, limit/2)
+	}
+	generation := l.ring.Generation
+	if quiet > warn && l.stallTold != generation {
+		l.stallTold = generation
+		l.broadcast(&ToAgent{Story: &elastic.Story{Text: fmt.Sprintf(
+			"ring %d has made no step for %.0f s: a process may hang, while the others wait for it in a collective (stall)", generation, quiet)}})
+	}
+	if limit > 0 && quiet > limit {
+		l.broadcast(&ToAgent{Story: &elastic.Story{Text: fmt.Sprintf(
+			"ring %d has made no step for %.0f s (stall_timeout): it is broken and formed again without processes that hang", generation, quiet)}})
+		l.ledger.fail()
+		l.ledger.leave(now)
+		l.step(ctx, elastic.Stalled{Generation: generation})
 	}
 }
 

@@ -55,6 +55,10 @@ type SlotNotifiable struct{ Proc Proc }
 // Trained says that a ring made a step: all its members hold the state.
 type Trained struct{ Generation uint64 }
 
+// Stalled says that a ring has made no step for too long: one of its processes
+// hangs.
+type Stalled struct{ Generation uint64 }
+
 // SlotExited says that a process ended.
 type SlotExited struct {
 	Proc Proc
@@ -88,6 +92,7 @@ func (SlotWaiting) event()    {}
 func (SlotUp) event()         {}
 func (SlotNotifiable) event() {}
 func (Trained) event()        {}
+func (Stalled) event()        {}
 func (SlotExited) event()     {}
 func (Quorum) event()         {}
 func (Tick) event()           {}

@@ -200,6 +200,13 @@ func (m *Machine) apply(ev Event) {
 		if m.ring != nil && m.ring.Generation == ev.Generation {
 			m.synced()
 		}
+	case Stalled:
+		if m.Up() && m.ring.Generation == ev.Generation {
+			// Those that do not hang notice and leave the ring; the others
+			// are killed after BarrierTimeout.
+			m.dissolving, m.broken = m.now, true
+			m.do(Break{Generation: ev.Generation})
+		}
 	case SlotExited:
 		m.exited(ev)
 	case Quorum:

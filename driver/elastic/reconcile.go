@@ -64,7 +64,7 @@ func (m *Machine) watch() {
 			allUp = allUp && s.up
 		}
 	}
-	if dead == 0 && out == 0 {
+	if dead == 0 && out == 0 && m.dissolving.IsZero() {
 		switch {
 		case allUp && standIn != nil:
 			m.stop(standIn.Proc, true, "it stood in for rank 0 of ring %d", r.Generation)

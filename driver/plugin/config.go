@@ -100,7 +100,10 @@ type TaskConfig struct {
 	Settle         string `codec:"settle"`
 	GlooTimeout    string `codec:"gloo_timeout"`
 	FinishTimeout  string `codec:"finish_timeout"`
-	LeaveTimeout   string `codec:"leave_timeout"`
+	// StallTimeout is how long a script that reports steps may make none before
+	// the ring is formed again without the processes that hang; empty: for ever.
+	StallTimeout string `codec:"stall_timeout"`
+	LeaveTimeout string `codec:"leave_timeout"`
 
 	// ResetLimit is the most rings after the first (default 0: no limit).
 	ResetLimit *float64 `codec:"reset_limit"`

@@ -41,6 +41,7 @@ func taskConfigSpec() *hclspec.Spec {
 		"settle":          text("settle"),
 		"gloo_timeout":    text("gloo_timeout"),
 		"finish_timeout":  text("finish_timeout"),
+		"stall_timeout":   text("stall_timeout"),
 		"leave_timeout":   text("leave_timeout"),
 
 		"reset_limit":   number("reset_limit"),

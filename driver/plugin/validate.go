@@ -113,6 +113,7 @@ func checkTimes(p *problems, tc *TaskConfig, a *agent.Config) {
 	set(&a.Settle, "settle", tc.Settle, time.Second, 0)
 	set(&a.GlooTimeout, "gloo_timeout", tc.GlooTimeout, 30*time.Second, time.Second)
 	set(&a.FinishTimeout, "finish_timeout", tc.FinishTimeout, time.Minute, 0)
+	set(&a.StallTimeout, "stall_timeout", tc.StallTimeout, 0, 0)
 	set(&a.KillTimeout, "leave_timeout", tc.LeaveTimeout, 25*time.Second, time.Second)
 	if d := time.Duration(a.GlooTimeout); d%time.Second != 0 {
 		p.addf("gloo_timeout = %q: Horovod counts whole seconds", tc.GlooTimeout)
