@@ -53,8 +53,10 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := measure(ctx, o, results); err != nil {
-		return err
+	if len(o.parts) > 0 {
+		if err := measure(ctx, o, results); err != nil {
+			return err
+		}
 	}
 	var report bytes.Buffer
 	results.write(&report)
@@ -74,11 +76,13 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.raw, "raw", "", "file that keeps the results, so that parts can be measured one by one")
 	flags.BoolVar(&o.add, "add", false, "add to the results in -raw instead of replacing them, to measure in several sittings")
 	whom := flags.String("launchers", "horovodrun,kolo", "what to measure it with")
-	which := flags.String("parts", strings.Join(parts, ","), "what to measure")
+	which := flags.String("parts", strings.Join(parts, ","), "what to measure; nothing only writes the report of -raw")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	o.parts = strings.Split(*which, ",")
+	if *which != "" {
+		o.parts = strings.Split(*which, ",")
+	}
 	for _, p := range o.parts {
 		if !slices.Contains(parts, p) {
 			return nil, fmt.Errorf("-parts: %q is none of %s", p, strings.Join(parts, ", "))
