@@ -383,3 +383,31 @@ func TestAgent_ProtectsAParkedJobWhileItWaits(t *testing.T) {
 	w.eventually(map[string]int{"b": 4})
 	tagged(false)
 }
+
+func TestAgent_GivesTheLockBackWhenItStops(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	c := w.config()
+	c.Leader.TTL = time.Hour
+	_, stop := w.start(c)
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+	stop()
+	c = w.config()
+	c.Leader.TTL = time.Hour
+	b, _ := w.start(c)
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return b.Status().Leading }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+}
+
+// TestAgent_OldEventsBringNothingBack starts an agent on a Nomad whose event
+// buffer speaks of workers of a job that is gone.
+func TestAgent_OldEventsBringNothingBack(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	_, stop := w.start(w.config())
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+	stop()
+	w.nomad.Purge("a")
+	w.start(w.config())
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+}

@@ -71,6 +71,7 @@ func (w *Watcher) listNodes(ctx context.Context, index uint64) (uint64, error) {
 		return next, err
 	}
 	w.store.mu.Lock()
+	w.store.listed["nodes"] = next
 	if prune(w.store.nodes, listed, next, func(n *node) uint64 { return n.ModifyIndex }) {
 		w.store.nodesGen++
 		changed = true
@@ -97,6 +98,7 @@ func (w *Watcher) listAllocs(ctx context.Context, index uint64) (uint64, error) 
 		return next, err
 	}
 	w.store.mu.Lock()
+	w.store.listed["allocations"] = next
 	changed = prune(w.store.allocs, listed, next, func(a *alloc) uint64 { return a.index }) || changed
 	w.store.mu.Unlock()
 	if changed {
@@ -123,6 +125,7 @@ func (w *Watcher) listEvals(ctx context.Context, index uint64) (uint64, error) {
 		return next, err
 	}
 	w.store.mu.Lock()
+	w.store.listed["evaluations"] = next
 	changed = prune(w.store.evals, listed, next, func(e *blocked) uint64 { return e.index }) || changed
 	w.store.mu.Unlock()
 	if changed {

@@ -23,6 +23,10 @@ type store struct {
 	jobs   map[planner.JobKey]*job
 	evals  map[string]*blocked // blocked evaluations of jobs that are not elastic
 
+	// listed is the index at which each list was last taken whole. What is not
+	// newer and not here does not exist, whatever an old event says.
+	listed map[string]uint64
+
 	nodesGen uint64              // counts changes of nodes, for cached classes
 	words    map[string]string   // one copy of strings that repeat
 	parts    map[string]struct{} // initial lists that were read
@@ -115,7 +119,7 @@ type blocked struct {
 func newStore() *store {
 	return &store{
 		nodes: map[string]*node{}, allocs: map[string]*alloc{}, jobs: map[planner.JobKey]*job{},
-		evals: map[string]*blocked{}, words: map[string]string{}, parts: map[string]struct{}{},
+		evals: map[string]*blocked{}, words: map[string]string{}, parts: map[string]struct{}{}, listed: map[string]uint64{},
 	}
 }
 

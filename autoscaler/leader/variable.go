@@ -59,7 +59,9 @@ func (v *Variable) Renew(ctx context.Context) error {
 
 // Release implements Lock.
 func (v *Variable) Release(ctx context.Context) error {
-	_, _, err := v.client.Variables().ReleaseLock(v.variable(), (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
+	// Nomad refuses items here.
+	lock := &api.Variable{Namespace: v.namespace, Path: v.path, Lock: &api.VariableLock{ID: v.id}}
+	_, _, err := v.client.Variables().ReleaseLock(lock, (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
 	return v.wrap("releasing", err)
 }
 

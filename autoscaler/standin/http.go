@@ -198,6 +198,9 @@ func (c *Cluster) stream(w http.ResponseWriter, r *http.Request) {
 	sub := make(chan []byte, 4096)
 	c.mu.Lock()
 	c.subs[sub] = struct{}{}
+	for _, text := range c.recent {
+		sub <- text
+	}
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()

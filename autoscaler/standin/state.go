@@ -37,7 +37,8 @@ type Cluster struct {
 	vars   map[string]*variable
 	scales map[string][]api.ScalingEvent
 	subs   map[chan []byte]struct{}
-	denied string // token
+	recent [][]byte // events that a new subscription is sent
+	denied string   // token
 	tags   map[string]bool
 	calls  int
 	writes int
@@ -119,10 +120,10 @@ func (c *Cluster) bump(tables ...string) uint64 {
 	return c.index
 }
 
+// eventBuffer is how many events Nomad keeps by default.
+const eventBuffer = 100
+
 func (c *Cluster) emit(topic, kind, key string, payload map[string]any) {
-	if len(c.subs) == 0 {
-		return
-	}
 	text, err := json.Marshal(map[string]any{"Index": c.index, "Events": []any{map[string]any{
 		"Topic": topic, "Type": kind, "Key": key, "Index": c.index, "Payload": payload,
 	}}})
@@ -130,6 +131,8 @@ func (c *Cluster) emit(topic, kind, key string, payload map[string]any) {
 		panic(err) // a mistake in this package
 	}
 	text = append(text, '\n')
+	c.recent = append(c.recent, text)
+	c.recent = c.recent[max(0, len(c.recent)-eventBuffer):]
 	for s := range c.subs {
 		select {
 		case s <- text:
@@ -209,6 +212,13 @@ func (c *Cluster) Purge(id string) {
 	for _, a := range c.workers(id) {
 		c.stop(a)
 	}
+	for _, a := range c.byJob[id] {
+		if !a.live() {
+			delete(c.allocs, a.ID) // without an event
+			delete(c.byJob[id], a.ID)
+		}
+	}
+	c.bump("allocs")
 	c.unblock()
 }
 

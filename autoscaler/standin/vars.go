@@ -84,6 +84,9 @@ func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string)
 		v.ttl, _ = time.ParseDuration(in.Lock.TTL)
 		v.delay, _ = time.ParseDuration(in.Lock.LockDelay)
 		v.lock, v.until, v.items = fmt.Sprint("lock-", now.UnixNano()), now.Add(v.ttl), in.Items
+	case q.Has("lock-release") && len(in.Items) > 0:
+		http.Error(w, "lock release operation doesn't take variable items", http.StatusBadRequest)
+		return
 	case q.Has("lock-renew"), q.Has("lock-release"):
 		if v.lock == "" || v.lock != in.Lock.ID || !v.held(now) {
 			http.Error(w, "conflict", http.StatusConflict)

@@ -55,7 +55,7 @@ func (w *world) everyPolicy(t *testing.T) {
 	t.Logf("from the arrival of a job to its first count written: %s", took)
 
 	w.submit(t, "b", "min = 2")
-	w.submit(t, "c", "min = 2\npriority = 60\nsuspendable = true")
+	w.submit(t, "c", "min = 2\nsuspendable = true")
 	w.eventually(t, time.Minute, map[string]int{"a": 4, "b": 4, "c": 4})
 
 	for _, name := range policy.Names() {
@@ -87,7 +87,8 @@ func (w *world) users(t *testing.T) {
 	w.eventually(t, 30*time.Second, map[string]int{"a": slots})
 
 	t.Log("a user scales by hand: the wish holds for a while")
-	must.NoError(t, w.Scale(t.Context(), "a", "workers", 3))
+	_, _, err := w.API.Jobs().Scale("a", "workers", new(3), "by hand", false, nil, nil)
+	must.NoError(t, err)
 	w.eventually(t, 20*time.Second, map[string]int{"a": 3})
 	time.Sleep(2 * time.Second)
 	w.eventually(t, time.Second, map[string]int{"a": 3})
@@ -107,19 +108,26 @@ func (w *world) users(t *testing.T) {
 	w.submit(t, "a", "min = 1")
 	w.eventually(t, time.Minute, map[string]int{"a": 6, "b": 6})
 
+	if len(w.Nodes) == 3 {
+		w.drain(t)
+	}
+
+	t.Log("a user stops a job, and purges the other")
+	_, _, err = w.API.Jobs().Deregister("b", false, nil)
+	must.NoError(t, err)
+	w.eventually(t, time.Minute, map[string]int{"a": slots})
+	w.purge(t, "a", "b")
+}
+
+func (w *world) drain(t *testing.T) {
 	t.Log("a user drains a node")
 	node := w.Nodes[0]
-	_, err = w.API.Nodes().UpdateDrain(node.ID, &api.DrainSpec{Deadline: time.Minute, IgnoreSystemJobs: true}, false, nil)
+	_, err := w.API.Nodes().UpdateDrain(node.ID, &api.DrainSpec{Deadline: time.Minute, IgnoreSystemJobs: true}, false, nil)
 	must.NoError(t, err)
 	w.eventually(t, time.Minute, map[string]int{"a": 4, "b": 4})
 	_, err = w.API.Nodes().UpdateDrain(node.ID, nil, true, nil)
 	must.NoError(t, err)
 	w.eventually(t, time.Minute, map[string]int{"a": 6, "b": 6})
-
-	t.Log("a user stops a job, and purges the other")
-	must.NoError(t, w.StopJob(t.Context(), "b", false))
-	w.eventually(t, time.Minute, map[string]int{"a": slots})
-	w.purge(t, "a", "b")
 }
 
 func (w *world) mistakes(t *testing.T) {
@@ -255,8 +263,7 @@ func (w *world) completing(t *testing.T, name, file string) {
 	hcl := strings.ReplaceAll(strings.ReplaceAll(jobHCL, "NAME", name), "kolo { KOLO }", "kolo {}")
 	hcl = strings.ReplaceAll(hcl, "/bin/sleep", "/bin/sh")
 	hcl = strings.ReplaceAll(hcl, `["100000"]`, fmt.Sprintf(`["-c", "while [ ! -e %s ] || [ $NOMAD_ALLOC_INDEX != 0 ]; do sleep 0.1; done"]`, file))
-	_, err := w.Register(t.Context(), hcl, nil)
-	must.NoError(t, err)
+	w.register(t, hcl)
 }
 
 func (w *world) version(t *testing.T, job string) uint64 {

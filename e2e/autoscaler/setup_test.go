@@ -76,10 +76,14 @@ func startWith(t *testing.T, o cluster.Options) *world {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	o.Nomad, o.ACL, o.Log = filepath.Join(root(t), "bin", "nomad"), true, t.Logf
-	w.Cluster, err = cluster.Start(ctx, o)
-	must.NoError(t, err)
-	t.Cleanup(func() { must.NoError(t, w.Stop()) })
+	if at := os.Getenv(givenNomad); at != "" {
+		w.Cluster = given(t, at)
+	} else {
+		o.Nomad, o.ACL, o.Log = filepath.Join(root(t), "bin", "nomad"), true, t.Logf
+		w.Cluster, err = cluster.Start(ctx, o)
+		must.NoError(t, err)
+		t.Cleanup(func() { must.NoError(t, w.Stop()) })
+	}
 
 	_, err = w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo", Rules: minimal}, nil)
 	must.NoError(t, err)
@@ -87,6 +91,24 @@ func startWith(t *testing.T, o cluster.Options) *world {
 	must.NoError(t, err)
 	w.token = token.SecretID
 	return w
+}
+
+// givenNomad names an empty Nomad to use in place of a cluster of the test's
+// own: one with access control on, whose management token is in NOMAD_TOKEN,
+// and 12 CPU slots. What takes more than one node is left out.
+const givenNomad = "KOLO_E2E_NOMAD"
+
+func given(t *testing.T, address string) *cluster.Cluster {
+	c := &cluster.Cluster{Address: address, Token: os.Getenv("NOMAD_TOKEN")}
+	var err error
+	c.API, err = api.NewClient(&api.Config{Address: address, SecretID: c.Token})
+	must.NoError(t, err)
+	nodes, _, err := c.API.Nodes().List(nil)
+	must.NoError(t, err)
+	for _, n := range nodes {
+		c.Nodes = append(c.Nodes, &cluster.Node{Name: n.Name, ID: n.ID})
+	}
+	return c
 }
 
 const configuration = `
@@ -221,12 +243,20 @@ job "NAME" {
 }
 `
 
+// register registers a job from its text.
+func (w *world) register(t *testing.T, hcl string) {
+	t.Helper()
+	job, err := w.API.Jobs().ParseHCL(hcl, true)
+	must.NoError(t, err)
+	_, _, err = w.API.Jobs().Register(job, nil)
+	must.NoError(t, err)
+}
+
 // submit registers an elastic job with the given lines in its kolo block.
 func (w *world) submit(t *testing.T, name, kolo string) {
 	t.Helper()
 	block := strings.ReplaceAll(jobHCL, "kolo { KOLO }", "kolo {\n"+kolo+"\n}")
-	_, err := w.Register(t.Context(), strings.ReplaceAll(block, "NAME", name), nil)
-	must.NoError(t, err)
+	w.register(t, strings.ReplaceAll(block, "NAME", name))
 }
 
 // count is a job's count in Nomad.
@@ -265,7 +295,8 @@ func (w *world) eventually(t *testing.T, within time.Duration, want map[string]i
 func (w *world) purge(t *testing.T, names ...string) {
 	t.Helper()
 	for _, n := range names {
-		must.NoError(t, w.StopJob(t.Context(), n, true))
+		_, _, err := w.API.Jobs().Deregister(n, true, nil)
+		must.NoError(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
