@@ -54,6 +54,7 @@ type localOptions struct {
 	output           string
 	status           string
 	settle           time.Duration
+	stall            time.Duration
 	interval         time.Duration
 	slotRestarts     int
 	onRingLost       string
@@ -103,6 +104,7 @@ func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
 	f.StringVar(&o.status, "status-address", "", "serve /v1/status and /metrics here, such as 127.0.0.1:9400")
 	f.DurationVar(&o.settle, "settle", 500*time.Millisecond, "wait for more newcomers before the first are started")
 	f.DurationVar(&o.interval, "discovery-interval", time.Second, "time between two runs of the discovery script")
+	f.DurationVar(&o.stall, "stall-timeout", 0, "form the ring again without processes that hang when no step is made for this long; 0: only tell")
 	f.StringVar(&o.onRingLost, "on-ring-lost", "fail", "fail or restart: what to do when no process holds the training state any more")
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
 	f.BoolVar(&o.ignoredGloo, "gloo", true, "accepted: Gloo is the only controller")
@@ -279,7 +281,7 @@ func newLocal(o *localOptions) *local {
 		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr})}
 	r.config = Config{Command: o.command[0], Args: o.command[1:], NP: o.np, MinNP: o.minNP, MaxNP: o.maxNP,
 		ElasticTimeout: Duration(time.Duration(o.elasticTimeout) * time.Second), Settle: Duration(o.settle),
-		GlooTimeout: Duration(time.Duration(o.glooTimeout) * time.Second), ResetLimit: o.resetLimit,
+		GlooTimeout: Duration(time.Duration(o.glooTimeout) * time.Second), ResetLimit: o.resetLimit, StallTimeout: Duration(o.stall),
 		SlotRestarts: o.slotRestarts, OnRingLost: o.onRingLost, JobID: filepath.Base(o.command[0]), LogDir: o.output}
 	return r
 }

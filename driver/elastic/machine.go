@@ -54,13 +54,14 @@ type Machine struct {
 	ring *Ring // the ring that trains, forms or dissolves; nil between rings
 	last *Ring // the newest ring ever
 
-	formed     time.Time // ring was formed
-	up         time.Time // all its members finished the rendezvous
-	dissolving time.Time // its first member left
-	broken     bool      // it lost a member
-	resend     bool      // some of its hosts may not have heard of it
-	notified   time.Time // last notice; zero: none in this ring
-	muteTold   bool      // said that rank 0 can't be notified
+	formed     time.Time     // ring was formed
+	up         time.Time     // all its members finished the rendezvous
+	dissolving time.Time     // its first member left
+	broken     bool          // it lost a member
+	patience   time.Duration // for members that do not leave it
+	resend     bool          // some of its hosts may not have heard of it
+	notified   time.Time     // last notice; zero: none in this ring
+	muteTold   bool          // said that rank 0 can't be notified
 
 	short     time.Time // since when there are too few slots
 	pending   time.Time // first newcomer not yet admitted
@@ -203,8 +204,8 @@ func (m *Machine) apply(ev Event) {
 	case Stalled:
 		if m.Up() && m.ring.Generation == ev.Generation {
 			// Those that do not hang notice and leave the ring; the others
-			// are killed after BarrierTimeout.
-			m.dissolving, m.broken = m.now, true
+			// are killed.
+			m.dissolving, m.broken, m.patience = m.now, true, stallPatience
 			m.do(Break{Generation: ev.Generation})
 		}
 	case SlotExited:

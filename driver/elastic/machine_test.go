@@ -331,6 +331,17 @@ func TestAHostThatKeepsFailingIsGivenBack(t *testing.T) {
 	s.expect("start a:0 0/1", "start a:0 0/1", "start a:0 0/1", "dismiss a failed=true")
 }
 
+func TestAProcessThatHangsIsLeftBehind(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.event(Stalled{Generation: 1})
+	s.waiting("a:0")
+	s.expect("break 1")
+	s.wait(6 * time.Second) // b hangs
+	s.expect("stop b:0")
+	s.die("b:0", "killed")
+	s.expect("form 2: a:0")
+}
+
 func TestResetLimit(t *testing.T) {
 	s := pair(t, Options{NP: 2, MinNP: 1, ResetLimit: 1})
 	s.event(HostLeaving{Host: "b"})

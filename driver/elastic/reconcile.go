@@ -99,8 +99,12 @@ func (m *Machine) watch() {
 		// GlooContext::Initialize in Horovod.
 		m.stopMembers(func(s *slot) bool { return !s.up }, "ring %d broke while it formed", r.Generation)
 	}
-	if m.wake(m.dissolving.Add(m.opt.BarrierTimeout)) {
-		m.stopMembers(func(*slot) bool { return true }, "it did not leave ring %d in %s", r.Generation, m.opt.BarrierTimeout)
+	patience := m.opt.BarrierTimeout
+	if m.patience > 0 {
+		patience = m.patience
+	}
+	if m.wake(m.dissolving.Add(patience)) {
+		m.stopMembers(func(*slot) bool { return true }, "it did not leave ring %d in %s", r.Generation, patience)
 	}
 }
 
@@ -564,7 +568,7 @@ func (m *Machine) form(plan []Member) {
 		}
 	})
 	m.formed, m.up, m.dissolving, m.notified, m.short = m.now, time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	m.broken = false
+	m.broken, m.patience = false, 0
 	m.wake(m.now.Add(m.opt.FormTimeout))
 	m.do(Form{Ring: Ring{Generation: gen, Term: m.term, Members: slices.Clone(plan)}})
 }

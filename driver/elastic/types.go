@@ -187,6 +187,10 @@ type Options struct {
 	Floor uint64
 }
 
+// stallPatience is how long members of a ring that made no steps may take to
+// leave it once its connections are cut: those that work do so at once.
+const stallPatience = 5 * time.Second
+
 // forgive is the time after which one failure of a slot is forgotten, so that
 // a job of weeks is not ended by a fault a day.
 const forgive = 10 * time.Minute
