@@ -1,0 +1,121 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sim"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// splitOutside splits at commas that do not stand in parentheses, brackets
+// or quotes.
+func splitOutside(s string) []string {
+	var out []string
+	depth, quoted, from := 0, false, 0
+	for i, r := range s {
+		switch {
+		case r == '"':
+			quoted = !quoted
+		case quoted:
+		case strings.ContainsRune("([{", r):
+			depth++
+		case strings.ContainsRune(")]}", r):
+			depth--
+		case r == ',' && depth == 0:
+			out = append(out, strings.TrimSpace(s[from:i]))
+			from = i + 1
+		}
+	}
+	out = append(out, strings.TrimSpace(s[from:]))
+	return slices.DeleteFunc(out, func(s string) bool { return s == "" })
+}
+
+func numbers(flag, s string) ([]float64, error) {
+	var out []float64
+	for _, word := range strings.Split(s, ",") {
+		v, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
+		if err != nil {
+			return nil, fmt.Errorf("-%s: want numbers, got %q", flag, word)
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// parseCosts reads -resize-costs.
+func parseCosts(s string, measured map[int]float64) ([]sim.ResizeCost, error) {
+	var out []sim.ResizeCost
+	for _, word := range strings.Split(s, ",") {
+		word = strings.TrimSpace(word)
+		switch {
+		case word == "measured":
+			if len(measured) == 0 {
+				return nil, errors.New("-resize-costs measured: this trace has no measured gaps")
+			}
+			out = append(out, sim.ResizeCost{BySize: measured})
+		case strings.Contains(word, "="):
+			bySize := map[int]float64{}
+			for _, pair := range strings.Split(word, ";") {
+				size, gap, _ := strings.Cut(pair, "=")
+				n, err1 := strconv.Atoi(strings.TrimSpace(size))
+				v, err2 := strconv.ParseFloat(strings.TrimSpace(gap), 64)
+				if err1 != nil || err2 != nil || n < 1 || !(v >= 0) {
+					return nil, fmt.Errorf("-resize-costs: want SIZE=SECONDS, got %q", pair)
+				}
+				bySize[n] = v
+			}
+			out = append(out, sim.ResizeCost{BySize: bySize})
+		default:
+			v, err := strconv.ParseFloat(word, 64)
+			if err != nil || !(v >= 0) {
+				return nil, fmt.Errorf("-resize-costs: want seconds, measured, or gaps by size, got %q", word)
+			}
+			out = append(out, sim.ResizeCost{Constant: v})
+		}
+	}
+	return out, nil
+}
+
+// parseCluster reads -cluster; nil when it is empty.
+func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
+	if s == "" {
+		return nil, nil, nil
+	}
+	var nodes []trace.Node
+	speed := map[string]float64{}
+	seen := map[string]bool{}
+	for _, group := range strings.Split(s, ",") {
+		bad := fmt.Errorf("-cluster: want NODESxGPUS[:TYPE[@SPEED]], got %q", group)
+		size, typ, _ := strings.Cut(strings.TrimSpace(group), ":")
+		typ, factor, fast := strings.Cut(typ, "@")
+		n, g, ok := strings.Cut(size, "x")
+		many, err1 := strconv.Atoi(n)
+		gpus, err2 := strconv.Atoi(g)
+		if !ok || err1 != nil || err2 != nil || many < 1 || gpus < 1 {
+			return nil, nil, bad
+		}
+		if fast {
+			v, err := strconv.ParseFloat(factor, 64)
+			if err != nil || !(v > 0) {
+				return nil, nil, bad
+			}
+			speed[typ] = v
+		}
+		more := sim.Uniform(many, gpus, typ)
+		if seen[typ] { // a second group of one type needs other names
+			for i := range more {
+				more[i].ID += fmt.Sprintf("-%d", len(nodes))
+			}
+		}
+		seen[typ] = true
+		nodes = append(nodes, more...)
+	}
+	return nodes, speed, nil
+}
