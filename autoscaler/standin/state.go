@@ -38,6 +38,7 @@ type Cluster struct {
 	scales map[string][]api.ScalingEvent
 	subs   map[chan []byte]struct{}
 	recent [][]byte // events that a new subscription is sent
+	mute   bool     // emit nothing
 	denied string   // token
 	tags   map[string]bool
 	calls  int
@@ -124,6 +125,9 @@ func (c *Cluster) bump(tables ...string) uint64 {
 const eventBuffer = 100
 
 func (c *Cluster) emit(topic, kind, key string, payload map[string]any) {
+	if c.mute {
+		return
+	}
 	text, err := json.Marshal(map[string]any{"Index": c.index, "Events": []any{map[string]any{
 		"Topic": topic, "Type": kind, "Key": key, "Index": c.index, "Payload": payload,
 	}}})
@@ -209,9 +213,12 @@ func (c *Cluster) Purge(id string) {
 	delete(c.jobs, id)
 	c.bump("jobs", "policies")
 	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": j.wire()})
+	// What becomes of a purged job's allocations was not seen in the events.
+	c.mute = true
 	for _, a := range c.workers(id) {
 		c.stop(a)
 	}
+	c.mute = false
 	for _, a := range c.byJob[id] {
 		if !a.live() {
 			delete(c.allocs, a.ID) // without an event
