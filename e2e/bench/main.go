@@ -30,6 +30,8 @@ type options struct {
 	root   string
 	// launchers are those to measure.
 	launchers []launcher
+	// keep saves what has been measured so far: a round takes minutes.
+	keep func() error
 }
 
 // parts are what can be measured, in the order of the report.
@@ -118,6 +120,12 @@ func measure(ctx context.Context, o *options, results *Results) error {
 	if !o.add {
 		results.forget(o.parts)
 	}
+	o.keep = func() error {
+		if o.raw == "" {
+			return nil
+		}
+		return results.save(o.raw)
+	}
 	for _, part := range o.parts {
 		progress("== %s", part)
 		var err error
@@ -136,11 +144,8 @@ func measure(ctx context.Context, o *options, results *Results) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
 		}
-		// What took minutes to measure survives if the next part fails.
-		if o.raw != "" {
-			if err := results.save(o.raw); err != nil {
-				return err
-			}
+		if err := o.keep(); err != nil {
+			return err
 		}
 	}
 	return nil

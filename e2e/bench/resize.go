@@ -51,6 +51,9 @@ func measureResizes(ctx context.Context, o *options, changes **Changes, importTi
 				return err
 			}
 		}
+		if err := o.keep(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
