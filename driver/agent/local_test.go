@@ -1,0 +1,54 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+func TestParseLocal(t *testing.T) {
+	o, err := parseLocal([]string{"-np", "2", "--min-np", "1", "--max-np=4", "--host-discovery-script", "true",
+		"--blacklist-cooldown-range", "1", "5", "--gloo", "--", "sh", "-c", "exit 0"}, &bytes.Buffer{})
+	must.NoError(t, err)
+	must.Eq(t, []int{2, 1, 4}, []int{o.np, o.minNP, o.maxNP})
+	must.Eq(t, []string{"sh", "-c", "exit 0"}, o.command)
+
+	o, err = parseLocal([]string{"-H", "a:2,b", "sh"}, &bytes.Buffer{})
+	must.NoError(t, err)
+	must.Eq(t, 3, o.np, must.Sprint("all slots"))
+	must.Eq(t, 3, o.minNP)
+
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no command":           {[]string{"-np", "2"}, "no command given"},
+		"unknown command":      {[]string{"-np", "1", "no-such-program"}, `"no-such-program"`},
+		"min above np":         {[]string{"-np", "1", "--min-np", "2", "sh"}, "--min-np 2"},
+		"max below np":         {[]string{"-np", "3", "--max-np", "2", "sh"}, "--max-np 2"},
+		"np above the slots":   {[]string{"-np", "3", "-H", "a:1", "sh"}, "-np 3"},
+		"hosts and a script":   {[]string{"-H", "a:1", "--host-discovery-script", "true", "sh"}, "-H"},
+		"no slots":             {[]string{"--slots-per-host", "0", "sh"}, "--slots-per-host 0"},
+		"slots not a number":   {[]string{"-H", "a:x", "sh"}, `"a:x"`},
+		"unknown interface":    {[]string{"--network-interface", "nope0", "sh"}, "this machine has lo"},
+		"unknown reaction":     {[]string{"--on-ring-lost", "weep", "sh"}, "must be fail or restart"},
+		"script not to be run": {[]string{"--host-discovery-script", "/no/such", "sh"}, "/no/such"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseLocal(c.args, &bytes.Buffer{})
+			must.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestParseHosts(t *testing.T) {
+	hosts, err := parseHosts("a:2\n\n b \nc:0\n", 4)
+	must.NoError(t, err)
+	must.Eq(t, []localHost{{"a", 2}, {"b", 4}}, hosts)
+	_, err = parseHosts("ok:1\na b:1", 1)
+	must.ErrorContains(t, err, "line 2")
+}
