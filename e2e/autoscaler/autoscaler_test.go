@@ -33,11 +33,20 @@ import (
 // TestAutoscaler runs all scenarios on one cluster, one after another.
 func TestAutoscaler(t *testing.T) {
 	w := start(t)
-	t.Run("jobs share the cluster, and every policy drives it", w.everyPolicy)
-	t.Run("users act while it runs", w.users)
-	t.Run("mistakes", w.mistakes)
-	t.Run("Nomad fails and is slow", w.failingNomad)
-	t.Run("the leader is killed in the middle of resizes", w.killedLeaders)
+	for _, scenario := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"jobs share the cluster, and every policy drives it", w.everyPolicy},
+		{"users act while it runs", w.users},
+		{"mistakes", w.mistakes},
+		{"Nomad fails and is slow", w.failingNomad},
+		{"the leader is killed in the middle of resizes", w.killedLeaders},
+	} {
+		if !t.Run(scenario.name, scenario.run) {
+			w.purgeAll(t) // the next one is not to suffer for it
+		}
+	}
 }
 
 func (w *world) everyPolicy(t *testing.T) {

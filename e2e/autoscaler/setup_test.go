@@ -314,6 +314,18 @@ func (w *world) purge(t *testing.T, names ...string) {
 	}))
 }
 
+// purgeAll removes all jobs.
+func (w *world) purgeAll(t *testing.T) {
+	t.Helper()
+	jobs, _, err := w.API.Jobs().List(nil)
+	must.NoError(t, err)
+	var names []string
+	for _, j := range jobs {
+		names = append(names, j.ID)
+	}
+	w.purge(t, names...)
+}
+
 // neverTooMuch fails if Nomad was ever asked for workers that did not fit.
 func (w *world) neverTooMuch(t *testing.T, names ...string) {
 	t.Helper()
