@@ -61,10 +61,10 @@ func root(t testing.TB) string {
 
 func start(t *testing.T) *world {
 	t.Helper()
-	return startWith(t, cluster.Options{CPU: 4000, MemoryMB: 4096})
+	return startWith(t, cluster.Options{CPU: 4000, MemoryMB: 4096, ACL: true})
 }
 
-// startWith builds kolo and starts a cluster with access control.
+// startWith builds kolo and starts a cluster.
 func startWith(t *testing.T, o cluster.Options) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir()}
@@ -79,12 +79,15 @@ func startWith(t *testing.T, o cluster.Options) *world {
 	if at := os.Getenv(givenNomad); at != "" {
 		w.Cluster = given(t, at)
 	} else {
-		o.Nomad, o.ACL, o.Log = filepath.Join(root(t), "bin", "nomad"), true, t.Logf
+		o.Nomad, o.Log = filepath.Join(root(t), "bin", "nomad"), t.Logf
 		w.Cluster, err = cluster.Start(ctx, o)
 		must.NoError(t, err)
 		t.Cleanup(func() { must.NoError(t, w.Stop()) })
 	}
 
+	if !o.ACL {
+		return w
+	}
 	_, err = w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo", Rules: minimal}, nil)
 	must.NoError(t, err)
 	token, _, err := w.API.ACLTokens().Create(&api.ACLToken{Name: "kolo", Type: "client", Policies: []string{"kolo"}}, nil)
