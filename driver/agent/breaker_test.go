@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 		_, _ = io.ReadAll(os.Stdin)
 		os.Exit(0)
 	}
+	if os.Getenv(workerMode) != "" {
+		os.Exit(workerMain())
+	}
 	os.Exit(m.Run())
 }
 

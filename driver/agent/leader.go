@@ -222,10 +222,21 @@ func (l *Leader) join(ctx context.Context, r *Register, s hostSession) {
 	}
 }
 
-// followRing keeps the collector of keys with the newest ring.
+// followRing keeps the collector of keys with the newest ring. For a ring of an
+// earlier leader, its hosts have yet to say what that one gave out.
 func (l *Leader) followRing() {
-	if id := ringID(l.machine.Last()); id != l.ring {
-		l.ring, l.keys = id, rendezvous.NewCollector()
+	last := l.machine.Last()
+	id := ringID(last)
+	if id == l.ring {
+		return
+	}
+	l.ring, l.keys = id, rendezvous.NewCollector()
+	if id.Term != l.o.Term {
+		var hosts []string
+		for _, h := range last.Hosts() {
+			hosts = append(hosts, string(h))
+		}
+		l.keys.Expect(hosts)
 	}
 }
 

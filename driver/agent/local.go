@@ -283,6 +283,7 @@ func newLocal(o *localOptions) *local {
 		ElasticTimeout: Duration(time.Duration(o.elasticTimeout) * time.Second), Settle: Duration(o.settle),
 		GlooTimeout: Duration(time.Duration(o.glooTimeout) * time.Second), ResetLimit: o.resetLimit, StallTimeout: Duration(o.stall),
 		SlotRestarts: o.slotRestarts, OnRingLost: o.onRingLost, JobID: filepath.Base(o.command[0]), LogDir: o.output}
+	r.leader = NewLeader(LeaderOptions{Config: r.config, Term: 1, Logger: r.log})
 	return r
 }
 
@@ -298,7 +299,6 @@ func (r *local) run(ctx context.Context) Result {
 			return Result{Code: 1, Reason: fmt.Sprintf("--output-filename: %v", err)}
 		}
 	}
-	r.leader = NewLeader(LeaderOptions{Config: r.config, Term: 1, Logger: r.log})
 	leaderCtx, stopLeader := context.WithCancel(context.WithoutCancel(ctx))
 	leaderDone := make(chan struct{})
 	go func() {
