@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	if addr := os.Getenv(peerMode); addr != "" {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
-			os.Exit(1)
+			os.Exit(1) //nolint:forbidigo // this is another process
 		}
 		os.Stdout.WriteString("connected\n")
 		_, err = c.Read(make([]byte, 1))
@@ -35,10 +35,10 @@ func TestMain(m *testing.M) {
 			os.Stdout.WriteString("closed\n")
 		}
 		_, _ = io.ReadAll(os.Stdin)
-		os.Exit(0)
+		os.Exit(0) //nolint:forbidigo // this is another process
 	}
 	if os.Getenv(workerMode) != "" {
-		os.Exit(workerMain())
+		os.Exit(workerMain()) //nolint:forbidigo // this is another process
 	}
 	os.Exit(m.Run())
 }

@@ -124,15 +124,16 @@ func (h *Host) Run(ctx context.Context) Result {
 	defer close(h.quit)
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
+	stopped := ctx.Done()
 	for h.result == nil || !h.allDown() {
 		select {
 		case f := <-h.todo:
 			f()
 		case <-poll.C:
 			h.poll()
-		case <-ctx.Done():
+		case <-stopped:
 			h.end(Result{Code: 1, Reason: ctx.Err().Error()}, true)
-			ctx = context.WithoutCancel(ctx)
+			stopped = nil
 		}
 	}
 	if h.store != nil {

@@ -75,7 +75,7 @@ func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
 	o := &localOptions{}
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.Usage = func() { fmt.Fprint(stderr, runUsage); f.PrintDefaults() }
+	f.Usage = func() { _, _ = fmt.Fprint(stderr, runUsage); f.PrintDefaults() }
 	both := func(p *int, names []string, def int, text string) {
 		for i, n := range names {
 			if i > 0 {
@@ -310,7 +310,7 @@ func (r *local) run(ctx context.Context) Result {
 		<-leaderDone
 	}()
 	if r.o.status != "" {
-		stop, err := r.serveStatus()
+		stop, err := r.serveStatus(ctx)
 		if err != nil {
 			return Result{Code: 1, Reason: fmt.Sprintf("--status-address: %v", err)}
 		}
@@ -475,8 +475,8 @@ func (r *local) start(ctx context.Context, h localHost) {
 	}()
 }
 
-func (r *local) serveStatus() (func(), error) {
-	l, err := net.Listen("tcp", r.o.status)
+func (r *local) serveStatus(ctx context.Context) (func(), error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", r.o.status)
 	if err != nil {
 		return nil, err
 	}

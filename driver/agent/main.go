@@ -128,7 +128,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 
-	listener, err := net.Listen("tcp", c.Listen)
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
 		return Result{}, fmt.Errorf("the service port can't be used: %w", err)
 	}

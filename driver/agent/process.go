@@ -76,7 +76,7 @@ func (s *spawner) close() { close(s.work) }
 
 // start starts a process. Its whole process group dies with the agent.
 func (s *spawner) start(spec processSpec) (*process, error) {
-	cmd := exec.Command(spec.command, spec.args...)
+	cmd := exec.Command(spec.command, spec.args...) //nolint:noctx // it outlives what started it, and is stopped by signals
 	cmd.Dir, cmd.Env = spec.dir, spec.env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	stdout, err := cmd.StdoutPipe()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,7 +44,7 @@ func startJob(t *testing.T, steps int, hosts string, flags ...string) *job {
 	must.NoError(t, err)
 	j.r = newLocal(o)
 	j.r.out, j.r.err = io.Discard, &testWriter{t: t}
-	j.r.config.Env = map[string]string{workerMode: fmt.Sprint(steps)}
+	j.r.config.Env = map[string]string{workerMode: strconv.Itoa(steps)}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	j.cancel = cancel
 	var wg sync.WaitGroup
@@ -126,7 +127,6 @@ func TestJobGrowsAndShrinks(t *testing.T) {
 	j.size(2)
 	must.Eq(t, root, j.pid(0))
 	j.list("b:1 c:1")
-	s = j.size(2)
 	s = j.until("b and c", func(s *Status) bool { return s.Size == 2 && strings.HasPrefix(s.Ranks[1].Host, "c") })
 	must.StrHasPrefix(t, "b", s.Ranks[0].Host, must.Sprint("the one that holds the state leads the ring"))
 }

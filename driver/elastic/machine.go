@@ -206,7 +206,7 @@ func (m *Machine) apply(ev Event) {
 			// Those that do not hang notice and leave the ring; the others
 			// are killed.
 			m.dissolving, m.broken, m.patience = m.now, true, stallPatience
-			m.do(Break{Generation: ev.Generation})
+			m.do(Break(ev))
 		}
 	case SlotExited:
 		m.exited(ev)

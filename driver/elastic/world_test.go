@@ -186,7 +186,6 @@ func (w *world) checkRing(r *Ring) {
 
 // CheckRing says what is wrong with the ranks of a ring.
 func CheckRing(r *Ring) error {
-	type key struct{ host, n any }
 	locals, seen := map[HostID][]int{}, map[HostID]int{}
 	cross := map[int][]int{}
 	for i, m := range r.Members {
@@ -611,13 +610,12 @@ func (w *world) settle() {
 		w.now = w.now.Add(10 * time.Second)
 		w.step(Tick{})
 	}
-	want := 0
 	for _, h := range w.hosts {
 		if h.leaving {
 			w.fail("%s wants to leave and was not let go", h.info.ID)
 		}
 	}
-	want = w.staying()
+	want := w.staying()
 	if w.opt.MaxNP > 0 {
 		want = min(want, w.opt.MaxNP)
 	}
