@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(workerMode) != "" {
 		os.Exit(workerMain()) //nolint:forbidigo // this is another process
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 func TestBreakSockets(t *testing.T) {
