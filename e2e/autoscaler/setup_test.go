@@ -98,7 +98,7 @@ func startWith(t *testing.T, o cluster.Options) *world {
 
 // givenNomad names an empty Nomad to use in place of a cluster of the test's
 // own: one with access control on, whose management token is in NOMAD_TOKEN,
-// and 12 CPU slots. What takes more than one node is left out.
+// and 12 CPU slots. With one node, none is drained.
 const givenNomad = "KOLO_E2E_NOMAD"
 
 func given(t *testing.T, address string) *cluster.Cluster {
