@@ -80,7 +80,7 @@ Written by `+"`make bench`"+` on %s; do not edit.
 		r.Cost.write(w)
 	}
 	if r.Rendezvous != "" {
-		fmt.Fprintf(w, "## Rendezvous of simulated ranks\n\nOne full rendezvous against Kolo's server and against Horovod's own.\n\n%s\n", r.Rendezvous)
+		fmt.Fprintf(w, "## Rendezvous of simulated ranks\n\n%s\n", strings.TrimSpace(r.Rendezvous))
 	}
 }
 
@@ -107,7 +107,11 @@ func (c *Changes) write(w *bytes.Buffer) {
 		}
 		fmt.Fprintf(w, "- %s: %d changes never came; %d samples were trained on twice within an epoch\n", l.Name, c.Lost[l.Name], c.Repeated[l.Name])
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, `
+horovodrun announces a change that only removes processes as a removal, on which ElasticSampler does not divide what is left of the epoch anew:
+hence samples that are used twice. Kolo always has it divided anew.
+
+`)
 }
 
 func (r *Recovery) write(w *bytes.Buffer) {

@@ -1,0 +1,103 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package e2e
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/jobspec2"
+	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/plugin"
+)
+
+var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
+
+// Links from one file of the project to another lead somewhere.
+func TestLinks(t *testing.T) {
+	checked := 0
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := d.Name()
+		if d.IsDir() && (name == "bin" || name == "node_modules" || len(name) > 2 && name[0] == '.') {
+			return filepath.SkipDir
+		}
+		if filepath.Ext(path) != ".md" {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			checked++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+				t.Errorf("%s: the link to %s leads nowhere", path, m[1])
+			}
+		}
+		return nil
+	})
+	must.NoError(t, err)
+	must.Greater(t, 10, checked)
+}
+
+var hclBlock = regexp.MustCompile("(?s)```hcl\n(job .*?)```")
+
+// The job in the README is a job.
+func TestReadmeJob(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	must.NoError(t, err)
+	blocks := hclBlock.FindAllSubmatch(text, -1)
+	must.SliceNotEmpty(t, blocks)
+	for _, b := range blocks {
+		job, err := jobspec2.ParseWithConfig(&jobspec2.ParseConfig{Path: "README.md", Body: b[1], Strict: true})
+		must.NoError(t, err)
+		must.Eq(t, "horovod", job.TaskGroups[0].Tasks[0].Driver)
+	}
+}
+
+// docs/driver.md names every field of the task's and the plugin's config.
+func TestDriverFieldsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../docs/driver.md")
+	must.NoError(t, err)
+	driver := plugin.New(t.Context(), hclog.NewNullLogger())
+	task, err := driver.TaskConfigSchema()
+	must.NoError(t, err)
+	client, err := driver.ConfigSchema()
+	must.NoError(t, err)
+	for where, spec := range map[string]*hclspec.Spec{"task": task, "plugin": client} {
+		fields := fieldsOf(spec)
+		must.Greater(t, 5, len(fields), must.Sprint(where))
+		for _, field := range fields {
+			if !strings.Contains(string(text), "`"+field+"`") {
+				t.Errorf("docs/driver.md does not name %s of the %s's config", field, where)
+			}
+		}
+	}
+}
+
+// fieldsOf lists the attributes and blocks of an object, and those of blocks
+// in it.
+func fieldsOf(spec *hclspec.Spec) []string {
+	var fields []string
+	for name, field := range spec.GetObject().GetAttributes() {
+		fields = append(fields, name)
+		if block := field.GetBlockValue(); block != nil {
+			fields = append(fields, fieldsOf(block.GetNested())...)
+		}
+	}
+	return fields
+}
