@@ -209,6 +209,12 @@ func (l *Leader) join(ctx context.Context, r *Register, s hostSession) {
 		l.status = r.Status
 		l.ledger = newLedger(r.Status)
 	}
+	if r.Info.Ring != nil && !r.Info.Leaving && l.o.Present != nil {
+		// It was registered once, so a view without it means that it is not
+		// any more.
+		present, known := l.o.Present(r.AllocID, time.Time{})
+		r.Info.Dropped = known && !present
+	}
 	l.checkQuorum(ctx)
 	l.step(ctx, elastic.HostJoined{Info: r.Info})
 	l.checkQuorum(ctx)

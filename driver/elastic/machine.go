@@ -274,6 +274,9 @@ func (m *Machine) join(info HostInfo) {
 	if info.Leaving {
 		h.leaving = true
 	}
+	if info.Dropped && h.staying() {
+		h.failed, h.why = true, "Nomad has given this allocation up"
+	}
 	m.resets = max(m.resets, info.Resets)
 	m.adopt(info.Ring)
 	m.lastJoin = m.now

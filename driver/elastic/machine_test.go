@@ -416,6 +416,21 @@ func TestANewLeaderCarriesOn(t *testing.T) {
 	must.Eq(t, uint64(2), next.Ring().Term)
 }
 
+func TestAHostThatNomadGaveUpIsNotTakenBack(t *testing.T) {
+	s := pair(t, elasticPair)
+	ring := *s.m.Ring()
+	s.event(HostLost{"b"})
+	s.waiting("a:0")
+	s.expect("break 1", "form 2: a:0")
+	s.up("a:0")
+	s.event(HostJoined{HostInfo{ID: "b", Group: "g", Index: 1, Ring: &ring, Dropped: true,
+		Slots: []SlotReport{{State: Waiting, Incarnation: 1, Generation: 1, Since: 1}}}})
+	s.wait(time.Minute)
+	s.expect("stop b:0")
+	s.die("b:0", "killed")
+	s.expect("dismiss b failed=true")
+}
+
 func TestAssignmentsWithUnequalSlots(t *testing.T) {
 	at := func(host string, local int) place {
 		return place{proc: Proc{Slot: SlotID{HostID(host), local}}, since: 1}

@@ -145,6 +145,9 @@ type HostInfo struct {
 	Resets int `json:"resets"`
 	// Leaving says that the host's task is being stopped.
 	Leaving bool `json:"leaving,omitempty"`
+	// Dropped says that Nomad has given the host up, after its node was cut off
+	// for too long, say: it gets no place in a ring to come.
+	Dropped bool `json:"dropped,omitempty"`
 	// Completed says that one of the host's processes exited 0.
 	Completed bool `json:"completed,omitempty"`
 }
