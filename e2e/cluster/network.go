@@ -94,6 +94,9 @@ func (n network) addClient(ctx context.Context, i int) error {
 		return nil
 	}
 	ns, veth := n.namespace(i), n.veth(i)
+	// A namespace that the kernel has not let go of yet keeps its end of an
+	// earlier cluster's cable; the bridge, and so the name, is ours now.
+	_ = ip(ctx, "link", "del", veth)
 	for _, args := range [][]string{
 		{"netns", "add", ns},
 		{"link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", ns},

@@ -39,7 +39,13 @@ awk -v d="$dir/" 'index($2, d) == 1 {print $2}' /proc/mounts | sort -r | while r
   umount -l "$m" 2>/dev/null
 done
 for ns in $(namespaces); do ip netns del "$ns" 2>/dev/null; done
-[ -n "$network" ] && ip link del "$network" 2>/dev/null
+if [ -n "$network" ]; then
+  # Deleting one end of a cable deletes both, also where a namespace lives on.
+  for link in $(ip -o link show master "$network" 2>/dev/null | awk -F': ' '{print $2}' | cut -d@ -f1); do
+    ip link del "$link" 2>/dev/null
+  done
+  ip link del "$network" 2>/dev/null
+fi
 
 # Nomad removes the cgroups of tasks that it sees end; these it did not see.
 for alloc in "$dir"/*/alloc/*/; do
