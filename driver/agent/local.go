@@ -66,10 +66,10 @@ type localOptions struct {
 }
 
 // coolDown takes horovodrun's --blacklist-cooldown-range, two numbers.
-type coolDown struct{ given bool }
+type coolDown struct{}
 
-func (c *coolDown) String() string   { return "" }
-func (c *coolDown) Set(string) error { c.given = true; return nil }
+func (coolDown) String() string   { return "" }
+func (coolDown) Set(string) error { return nil }
 
 func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
 	o := &localOptions{}

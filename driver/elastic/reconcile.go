@@ -122,7 +122,7 @@ func (m *Machine) stopMembers(match func(*slot) bool, format string, args ...any
 // index.
 func (m *Machine) sorted() []*host {
 	position := map[HostID]int{}
-	for i, id := range m.last.hosts() {
+	for i, id := range m.last.Hosts() {
 		position[id] = i
 	}
 	at := func(h *host) int {
@@ -141,8 +141,6 @@ func (m *Machine) sorted() []*host {
 	})
 	return hosts
 }
-
-func (r *Ring) hosts() []HostID { return r.Hosts() }
 
 // age is the lowest generation since which one of the host's slots holds the
 // state.
