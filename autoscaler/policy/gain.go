@@ -8,10 +8,14 @@ type bid struct {
 	gain float64
 	to   int
 	rank int // breaks ties: the lower goes first
+	tier int // bids of a higher tier go first
 	c    *candidate
 }
 
 func (b *bid) before(o *bid) bool {
+	if b.tier != o.tier {
+		return b.tier > o.tier
+	}
 	return b.gain > o.gain || b.gain == o.gain && b.rank < o.rank
 }
 

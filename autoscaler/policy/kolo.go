@@ -4,7 +4,6 @@
 package policy
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -125,14 +124,6 @@ func (k *kolo) Allocate(s *Snapshot) Decision {
 	return d
 }
 
-// step is one edge of the hull of a job's worth.
-type step struct {
-	c        *candidate
-	from, to int
-	tier     int     // steps of a higher tier go first
-	slope    float64 // worth per GPU
-}
-
 // plan divides the pool.
 func (k *kolo) plan(s *Snapshot, p *pool) {
 	p.pin()
@@ -140,43 +131,52 @@ func (k *kolo) plan(s *Snapshot, p *pool) {
 	for _, c := range p.jobs {
 		lowest = min(lowest, c.Priority)
 	}
-	steps := make([]step, 0, 4*len(p.jobs))
+	// The edges of all hulls, job after job, and where each job's next one
+	// ends. Slopes fall along a hull, so the best edge of all is always the
+	// next of some job: a heap of those is enough, and what no GPU is left
+	// for is never sorted.
 	var h hull
-	for _, c := range p.jobs {
+	edges := make([]vertex, 0, 8*len(p.jobs))
+	next, end := make([]int, len(p.jobs)), make([]int, len(p.jobs))
+	best := make(bids, 0, len(p.jobs))
+	for i, c := range p.jobs {
 		k.worth(s, c, p.free, &h)
-		for i := 1; i < len(h); i++ {
-			e := step{c: c, from: h[i-1].n, to: h[i].n, slope: h.slope(i), tier: lowest}
-			if e.from == 0 {
-				e.tier = c.Priority // decides who runs, not how large they grow
+		next[i] = len(edges) + 1
+		edges = append(edges, h...)
+		end[i] = len(edges)
+		if len(h) > 1 {
+			b := bid{c: c, rank: i, to: h[1].n, gain: h.slope(1), tier: lowest}
+			if c.n == 0 {
+				b.tier = c.Priority // decides who runs, not how large they grow
 			}
-			steps = append(steps, e)
+			best = append(best, b)
 		}
 	}
-	slices.SortFunc(steps, func(a, b step) int {
-		switch {
-		case a.tier != b.tier:
-			return cmp.Compare(b.tier, a.tier)
-		case a.slope != b.slope:
-			return cmp.Compare(b.slope, a.slope)
-		case a.c != b.c:
-			return a.c.place - b.c.place
+	best.init()
+	var late []*candidate
+	for p.free > 0 && len(best) > 0 {
+		b := &best[0]
+		if !p.set(b.c, b.to) {
+			late = append(late, b.c)
+			best.pop()
+			continue
 		}
-		return a.from - b.from
-	})
-	var late []step
-	for _, e := range steps {
-		if e.c.n == e.from && !p.set(e.c, e.to) {
-			late = append(late, e)
+		if next[b.rank]++; next[b.rank] == end[b.rank] {
+			best.pop()
+			continue
 		}
+		to := next[b.rank]
+		b.to, b.gain, b.tier = edges[to].n, hull(edges).slope(to), lowest
+		best.down(0)
 	}
 	// Of steps that did not fit whole, what fits, where that is still worth
 	// a resize.
-	for _, e := range late {
+	for _, c := range late {
 		if p.free == 0 {
 			break
 		}
-		if k.worth(s, e.c, p.free, &h); len(h) > 1 {
-			p.set(e.c, h[1].n)
+		if k.worth(s, c, p.free, &h); len(h) > 1 {
+			p.set(c, h[1].n)
 		}
 	}
 	for _, c := range p.jobs {
