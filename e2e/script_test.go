@@ -6,6 +6,12 @@
 package e2e
 
 import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,6 +120,11 @@ func TestBadConfig(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	c := startCluster(t, cluster.Options{Clients: 1})
 	task := func(job *api.Job) *api.Task { return job.TaskGroups[0].Tasks[0] }
+	secret := filepath.Join(t.TempDir(), "train.py")
+	must.NoError(t, os.WriteFile(secret, nil, 0o600))
+	node, _, err := c.API.Nodes().Info(c.Nodes[0].ID, nil)
+	must.NoError(t, err)
+	held := netip.MustParseAddrPort(node.HTTPAddr).Port()
 	cases := map[string]struct {
 		config map[string]any
 		vars   cluster.Vars
@@ -154,6 +165,19 @@ func TestBadConfig(t *testing.T) {
 			vars:  cluster.Vars{"script": "/nowhere/train.py"},
 			event: []string{"/nowhere/train.py", "does not exist"},
 		},
+		"a script that the task's user may not read": {
+			vars:  cluster.Vars{"script": secret},
+			edit:  func(job *api.Job) { task(job).User = "nobody" },
+			event: []string{secret, "permission denied", `user "nobody"`},
+		},
+		"a port that another process holds": {
+			// The Nomad client's own, of which its scheduler knows nothing.
+			edit: func(job *api.Job) {
+				job.TaskGroups[0].Networks[0].DynamicPorts = nil
+				job.TaskGroups[0].Networks[0].ReservedPorts = []api.Port{{Label: "kolo", Value: int(held)}}
+			},
+			event: []string{"service port", "address already in use", "static"},
+		},
 		"a command that is not there": {
 			vars:  cluster.Vars{"python": "python-for-nobody"},
 			event: []string{"python-for-nobody", "not found"},
@@ -176,4 +200,54 @@ func TestBadConfig(t *testing.T) {
 			must.SliceEmpty(t, tr.record())
 		})
 	}
+}
+
+// A client whose Horovod can't train elastically says so, and takes no task.
+// Building a Horovod without Gloo takes MPI and minutes; this one only says
+// that it is one.
+func TestHorovodWithoutGloo(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	ctx := testContext(t, 5*time.Minute)
+	dir := t.TempDir()
+	bindings := filepath.Join(dir, "horovod", "torch")
+	must.NoError(t, os.MkdirAll(bindings, 0o755))
+	for path, text := range map[string]string{
+		filepath.Join(dir, "horovod", "__init__.py"): "__version__ = '0.28.1'\n",
+		filepath.Join(bindings, "mpi_lib_v2.so"):     "",
+		filepath.Join(bindings, "__init__.py"):       "gloo_built = lambda: False\nnccl_built = lambda: 0\nmpi_built = lambda: True\n",
+	} {
+		must.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	without := filepath.Join(dir, "python")
+	must.NoError(t, os.WriteFile(without, fmt.Appendf(nil, "#!/bin/sh\nPYTHONPATH=%s exec %s \"$@\"\n", dir, python(t)), 0o755))
+	c := startCluster(t, cluster.Options{Clients: 1, Plugins: map[string]string{
+		filepath.Join(root(t), "bin", "nomad-driver-horovod"): fmt.Sprintf("allow_isolation_none = true\npython = %q\n", without),
+	}})
+
+	must.NoError(t, cluster.Until(ctx, "the client to say what is wrong", func(ctx context.Context) error {
+		node, _, err := c.API.Nodes().Info(c.Nodes[0].ID, new(api.QueryOptions).WithContext(ctx))
+		if err != nil {
+			return err
+		}
+		d := node.Drivers["horovod"]
+		if d == nil || d.Detected || !strings.Contains(d.HealthDescription, "built without Gloo") {
+			return fmt.Errorf("the driver is %+v", d)
+		}
+		must.StrContains(t, d.HealthDescription, "rebuild it with HOROVOD_WITH_GLOO=1")
+		return nil
+	}))
+	tr := startTraining(ctx, t, c, trainingOptions{})
+	must.NoError(t, cluster.Until(ctx, "the scheduler to say why the job waits", func(ctx context.Context) error {
+		evals, _, err := c.API.Jobs().Evaluations(tr.id, new(api.QueryOptions).WithContext(ctx))
+		if err != nil {
+			return err
+		}
+		for _, e := range evals {
+			if m := e.FailedTGAllocs["workers"]; m != nil && m.ConstraintFiltered["missing drivers"] > 0 {
+				return nil
+			}
+		}
+		return fmt.Errorf("no evaluation of %d says that drivers are missing", len(evals))
+	}))
+	must.SliceEmpty(t, tr.record())
 }

@@ -130,7 +130,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
-		return Result{}, fmt.Errorf("the service port can't be used: %w", err)
+		return Result{}, portError(c.Listen, err)
 	}
 	ports := newSplit(listener)
 	defer ports.close()
@@ -185,6 +185,19 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	_ = web.Close()
 	wg.Wait()
 	return result, nil
+}
+
+// portError explains why the service's port can't be listened on.
+func portError(listen string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("the service port can't be used: %w; another process of this node holds it: leave out the port's static = …, "+
+			"so that Nomad picks a free one, or list the port in the client's reserved_ports", err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("the service port can't be used: %w; this node has no address %s: see network_interface and host_network "+
+			"in the client's configuration", err, listen)
+	}
+	return fmt.Errorf("the service port can't be used: %w", err)
 }
 
 // findSelf waits until Nomad's registry shows this allocation: from then on

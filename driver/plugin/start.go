@@ -166,7 +166,7 @@ func hostSurroundings(config *Config, c *drivers.TaskConfig, who account) *surro
 		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Stat(path); return err == nil },
-		readable:      who.readable, executable: who.executable,
+		user:          who.name, readable: who.readable, executable: who.executable,
 		interfaces: func() ([]string, error) { return interfacesOf(netns) },
 	}
 }

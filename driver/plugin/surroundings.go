@@ -24,8 +24,9 @@ type surroundings struct {
 	execIsolation error
 	// exists says whether a host path is there.
 	exists func(hostPath string) bool
-	// readable is nil when the task's user may read a file, executable when
-	// that user may run it.
+	// user is the task's, readable is nil when that user may read a file,
+	// executable when it may run it.
+	user                 string
 	readable, executable func(place) error
 	// interfaces lists the network interfaces that the task will see.
 	interfaces func() ([]string, error)

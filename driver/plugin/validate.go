@@ -147,7 +147,7 @@ func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings,
 		return
 	}
 	if err := s.executable(file); err != nil {
-		p.addf("command = %q: the task's user cannot run it (%v)", tc.Command, err)
+		p.addf("command = %q: the task's user %q cannot run it (%v); change its mode or the task's user = …", tc.Command, s.user, err)
 	}
 
 	script := pythonScript(tc.Command, tc.Args)
@@ -158,7 +158,7 @@ func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings,
 	if err := s.readable(file); errors.Is(err, fs.ErrNotExist) {
 		p.addf("args: script %q does not exist%s; bring it with an artifact, template or volume_mount block", script, bindHint(v))
 	} else if err != nil {
-		p.addf("args: script %q cannot be read by the task's user (%v)", script, err)
+		p.addf("args: script %q cannot be read by the task's user %q (%v); change its mode or the task's user = …", script, s.user, err)
 	}
 }
 
@@ -308,7 +308,7 @@ func checkIdentity(p *problems, out *plan, s *surroundings, v view) {
 			out.tokens[filepath.Join(s.secretsDir, "kolo_"+file)] = s.env[key]
 			return inSecrets(s, v, "kolo_"+file)
 		case !errors.Is(err, fs.ErrNotExist):
-			p.addf("identity: %s cannot be read by the task's user (%v)", file, err)
+			p.addf("identity: %s cannot be read by the task's user %q (%v)", file, s.user, err)
 		}
 		return ""
 	}

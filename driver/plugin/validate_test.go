@@ -71,8 +71,8 @@ func (h *host) surroundings() *surroundings {
 		plugin: &h.config, env: h.env, mounts: h.mounts, execIsolation: h.noExec,
 		allocDir: testAllocDir, taskDir: testTaskDir,
 		localDir: testTaskDir + "/local", secretsDir: testTaskDir + "/secrets",
-		exists:   func(path string) bool { _, there := h.files[path]; return there },
-		readable: access, executable: access,
+		exists: func(path string) bool { _, there := h.files[path]; return there },
+		user:   "trainer", readable: access, executable: access,
 		interfaces: func() ([]string, error) { return h.interfaces, nil },
 	}
 }
@@ -178,7 +178,7 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"command not executable": {
 			func(c *TaskConfig, _ *host) { c.Command = "local/not-executable" },
-			[]string{`command = "local/not-executable": the task's user cannot run it (permission denied)`},
+			[]string{`command = "local/not-executable": the task's user "trainer" cannot run it (permission denied); change its mode or the task's user = …`},
 		},
 		"script missing": {
 			func(c *TaskConfig, _ *host) { c.Isolation, c.Args = "none", []string{"-u", "local/tarin.py"} },
@@ -186,7 +186,7 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"script unreadable": {
 			func(c *TaskConfig, _ *host) { c.Args = []string{"-W", "ignore", "/local/unreadable.py"} },
-			[]string{`args: script "/local/unreadable.py" cannot be read by the task's user (permission denied)`},
+			[]string{`args: script "/local/unreadable.py" cannot be read by the task's user "trainer" (permission denied); change its mode or the task's user = …`},
 		},
 		"no service": {
 			func(c *TaskConfig, _ *host) { c.Service = "" },
@@ -221,7 +221,7 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"identity unreadable": {
 			func(_ *TaskConfig, h *host) { h.files[testTaskDir+"/secrets/nomad_token"] = fs.ErrPermission },
-			[]string{"identity: nomad_token cannot be read by the task's user (permission denied)"},
+			[]string{`identity: nomad_token cannot be read by the task's user "trainer" (permission denied)`},
 		},
 		"no Task API": {
 			func(_ *TaskConfig, h *host) { delete(h.files, testTaskDir+"/secrets/api.sock") },
