@@ -6,8 +6,11 @@ package plugin
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
@@ -19,44 +22,79 @@ type Finding struct {
 	Problem bool
 	// What was found, and what to do about it.
 	What, Do string
+	// Where are the UUIDs of the GPUs concerned; empty for the machine.
+	Where []string
+}
+
+// String is the finding for people, over several lines.
+func (f Finding) String() string {
+	kind := "note"
+	if f.Problem {
+		kind = "problem"
+	}
+	lines := slices.Concat([]string{fmt.Sprintf("%-8s %s", kind, f.What)}, f.Where, []string{f.Do})
+	return strings.Join(lines, "\n         ")
+}
+
+// findings collects them, those that several GPUs share as one.
+type findings []Finding
+
+func (fs *findings) add(f Finding) {
+	for i, old := range *fs {
+		if old.Problem == f.Problem && old.What == f.What && old.Do == f.Do {
+			(*fs)[i].Where = append(old.Where, f.Where...)
+			return
+		}
+	}
+	*fs = append(*fs, f)
+}
+
+func (fs *findings) problem(do, format string, args ...any) {
+	fs.add(Finding{Problem: true, What: fmt.Sprintf(format, args...), Do: do})
+}
+
+func (fs *findings) remark(do, format string, args ...any) {
+	fs.add(Finding{What: fmt.Sprintf(format, args...), Do: do})
 }
 
 // Check looks at everything that GPUs in Nomad need on this machine. Root is
 // put before /dev and /etc; beside is the folder in which Nomad finds plugins.
 func Check(lib nvml.Library, root, beside string) []Finding {
-	var found []Finding
-	problem := func(do, format string, args ...any) {
-		found = append(found, Finding{Problem: true, What: fmt.Sprintf(format, args...), Do: do})
-	}
-	remark := func(do, format string, args ...any) {
-		found = append(found, Finding{What: fmt.Sprintf(format, args...), Do: do})
-	}
+	var found findings
 	if _, err := os.Stat(filepath.Join(beside, "nomad-device-nvidia")); err == nil {
-		problem("remove nomad-device-nvidia and its plugin block: both would offer the same GPUs",
+		found.problem("remove nomad-device-nvidia and its plugin block: both would offer the same GPUs",
 			"nomad-device-nvidia is in %s as well", beside)
 	}
 	if err := lib.Open(); err != nil {
-		problem(adviceOpen(err), "NVML does not start: %v", err)
+		found.problem(adviceOpen(err), "NVML does not start: %v", err)
 		return found
 	}
 	defer lib.Close() //nolint:errcheck // the process ends soon
 	m, err := readMachine(lib, machine{}, nil)
 	if err != nil {
-		problem(adviceOpen(err), "NVML fails: %v", err)
+		found.problem(adviceOpen(err), "NVML fails: %v", err)
 		return found
 	}
-	for _, err := range m.unread {
-		problem("see dmesg for XID messages; reset the GPU with nvidia-smi -r, or reboot", "%v", err)
+	for _, i := range slices.Sorted(maps.Keys(m.unread)) {
+		err := m.unread[i]
+		found.problem(adviceBroken, "%v", err)
 	}
 	if m.listed == 0 {
-		problem("see lspci -d 10de: and dmesg: the driver works, but found no GPU", "there is no GPU")
+		found.problem("see lspci -d 10de: and dmesg: the driver works, but found no GPU", "there is no GPU")
 	}
 	for _, c := range m.cards {
-		checkCard(c, m.cards, problem, remark)
+		var of findings
+		of.checkCard(c, m.cards)
+		for _, f := range of {
+			f.Where = []string{c.facts.UUID}
+			found.add(f)
+		}
 	}
-	checkFiles(root, &m, problem, remark)
+	found.checkFiles(root, &m)
 	return found
 }
+
+const adviceBroken = "see dmesg for XID messages; reset the GPU with nvidia-smi -r, or reboot"
 
 // adviceOpen says what to do when NVML does not start.
 func adviceOpen(err error) string {
@@ -75,52 +113,50 @@ func adviceOpen(err error) string {
 	}
 }
 
-type report func(do, format string, args ...any)
-
-func checkCard(c *card, all []*card, problem, remark report) {
+func (fs *findings) checkCard(c *card, all []*card) {
 	f := c.facts
 	if f.Persistence != nil && !*f.Persistence {
-		remark("run nvidia-persistenced: without it the first task on an idle GPU waits for the driver",
-			"%s: persistence mode is off", f.UUID)
+		fs.remark("run nvidia-persistenced: without it the first task on an idle GPU waits for the driver",
+			"persistence mode is off")
 	}
 	if f.Fabric != nil && !f.Fabric.Ready {
-		problem("start nvidia-fabricmanager, in the version of the driver; CUDA does not start without it",
-			"%s: NVLink fabric: %s", f.UUID, f.Fabric.Problem)
+		fs.problem("start nvidia-fabricmanager, in the version of the driver; CUDA does not start without it",
+			"NVLink fabric: %s", f.Fabric.Problem)
 	}
 	for _, o := range all {
 		if o.facts.Name == f.Name && len(o.facts.Ports) > len(f.Ports) {
-			problem("see nvidia-smi nvlink -s and dmesg (XID 74); a bridge or board may be loose",
-				"%s: %d NVLinks are up, another %s has %d", f.UUID, len(f.Ports), f.Name, len(o.facts.Ports))
+			fs.problem("see nvidia-smi nvlink -s and dmesg (XID 74); a bridge or board may be loose",
+				"%d NVLinks are up, another %s has %d", len(f.Ports), f.Name, len(o.facts.Ports))
 			break
 		}
 	}
 	if f.MIG && len(f.Instances) == 0 {
-		problem("make instances with nvidia-smi mig -cgi … -C, or turn MIG off with nvidia-smi -mig 0",
-			"%s: MIG is on, but there are no instances", f.UUID)
+		fs.problem("make instances with nvidia-smi mig -cgi … -C, or turn MIG off with nvidia-smi -mig 0",
+			"MIG is on, but there are no instances")
 	}
 	s, err := c.gpu.Sample(true)
 	if err != nil {
-		problem("see dmesg for XID messages; reset the GPU with nvidia-smi -r, or reboot", "%s: %v", f.UUID, err)
+		fs.problem(adviceBroken, "the GPU does not answer: %s", plain(err))
 		return
 	}
 	is := func(b *bool) bool { return b != nil && *b }
 	if is(s.RemapFailed) {
-		problem("have the GPU replaced", "%s: bad memory rows could not be remapped", f.UUID)
+		fs.problem("have the GPU replaced", "bad memory rows could not be remapped")
 	}
 	if is(s.RemapPending) || is(s.RetiredPending) {
-		remark("at the next occasion, drain the node and reset the GPU with nvidia-smi -r",
-			"%s: bad memory waits for a reset to be taken out of use", f.UUID)
+		fs.remark("at the next occasion, drain the node and reset the GPU with nvidia-smi -r",
+			"bad memory waits for a reset to be taken out of use")
 	}
 	if s.Recovery != "" {
-		problem("drain the node and do it", "%s: %s", f.UUID, s.Recovery)
+		fs.problem("drain the node and do it", "%s", s.Recovery)
 	}
 	if s.ECCUncorrected != nil && *s.ECCUncorrected > 0 {
-		remark("if it goes on, have the GPU tested with dcgmi diag",
-			"%s: %d memory errors since the driver was loaded that ECC could not correct", f.UUID, *s.ECCUncorrected)
+		fs.remark("if it goes on, have the GPU tested with dcgmi diag",
+			"%d memory errors since the driver was loaded that ECC could not correct", *s.ECCUncorrected)
 	}
 }
 
-func checkFiles(root string, m *machine, problem, remark report) {
+func (fs *findings) checkFiles(root string, m *machine) {
 	missing := func(name string) bool {
 		_, err := os.Stat(filepath.Join(root, "/dev", name))
 		return err != nil
@@ -129,14 +165,14 @@ func checkFiles(root string, m *machine, problem, remark report) {
 		return
 	}
 	if missing("nvidiactl") {
-		problem("run nvidia-modprobe, or nvidia-smi as root", "/dev/nvidiactl is missing")
+		fs.problem("run nvidia-modprobe, or nvidia-smi as root", "/dev/nvidiactl is missing")
 	}
 	if missing("nvidia-uvm") {
-		problem("run nvidia-modprobe -u -c 0 at boot: CUDA needs it", "/dev/nvidia-uvm is missing")
+		fs.problem("run nvidia-modprobe -u -c 0 at boot: CUDA needs it", "/dev/nvidia-uvm is missing")
 	}
 	d := Device{opts: Options{Root: root}}
 	if !d.hasCDI() {
-		remark("only for runtimes that use CDI: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+		fs.remark("only for runtimes that use CDI: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
 			"there is no CDI specification of the GPUs")
 	}
 }

@@ -6,6 +6,8 @@ package plugin
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
@@ -35,6 +37,8 @@ type ReportGPU struct {
 	Switch string `json:"pcie_switch"`
 	Root   string `json:"pcie_root"`
 	Island string `json:"island"`
+	// Profile is the shape of a MIG instance; empty for a whole GPU.
+	Profile string `json:"mig_profile,omitempty"`
 	// Group is the name of the group with group_by = "nvlink".
 	Group string `json:"group"`
 }
@@ -66,6 +70,9 @@ func Inspect(lib nvml.Library) (Report, error) {
 			Switch: f.Switch, Root: f.Root,
 			Island: l.islandName(i), Group: l.groupName(GroupByNVLink, i),
 		})
+		if u.instance != nil {
+			r.GPUs[i].Profile = u.instance.Profile
+		}
 		row := make([]string, len(l.units))
 		for j := range l.units {
 			row[j] = l.matrix.Link(i, j).String()
@@ -81,38 +88,61 @@ func Inspect(lib nvml.Library) (Report, error) {
 	for i := range r.Islands {
 		r.Islands[i].BisectionMBps, _ = l.matrix.Bisection(r.Islands[i].GPUs)
 	}
-	for _, err := range m.unread {
+	for _, i := range slices.Sorted(maps.Keys(m.unread)) {
+		err := m.unread[i]
 		r.Unread = append(r.Unread, err.Error())
 	}
 	return r, nil
 }
 
+// label is GPU0 or MIG0. Both are counted together, by PCI address.
+func (r Report) label(i int) string {
+	if r.GPUs[i].Profile != "" {
+		return fmt.Sprintf("MIG%d", i)
+	}
+	return fmt.Sprintf("GPU%d", i)
+}
+
 // Write prints the report for people, the matrix as nvidia-smi topo -m does.
 func (r Report) Write(w io.Writer) error {
-	rows := make([]topology.Row, len(r.GPUs))
-	for i, g := range r.GPUs {
-		rows[i] = topology.Row{Label: fmt.Sprintf("GPU%d", i), NUMA: g.NUMA, Island: g.Island}
-	}
-	if err := r.matrix.WriteTable(w, rows); err != nil {
-		return err
-	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%s\nIslands:\n\n", topology.Legend)
-	for _, s := range r.Islands {
-		fmt.Fprintf(&b, "  %-9s of %d", s.Name, len(s.GPUs))
-		if s.BisectionMBps > 0 {
-			fmt.Fprintf(&b, ", %d GB/s each way between its halves", s.BisectionMBps/1000)
+	if len(r.GPUs) > 0 {
+		if err := r.writeMatrix(&b); err != nil {
+			return err
 		}
-		b.WriteString("\n")
-		for _, i := range s.GPUs {
-			fmt.Fprintf(&b, "    GPU%-3d %s  %s  %s\n", i, r.GPUs[i].UUID, r.GPUs[i].Bus, r.GPUs[i].Name)
-		}
+	} else {
+		fmt.Fprintf(&b, "Driver %s lists no GPU that can be used.\n", r.Driver)
 	}
 	for _, u := range r.Unread {
 		fmt.Fprintf(&b, "\nunreadable: %s\n", u)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("printing the report: %w", err)
+	}
+	return nil
+}
+
+func (r Report) writeMatrix(b *strings.Builder) error {
+	rows := make([]topology.Row, len(r.GPUs))
+	for i, g := range r.GPUs {
+		rows[i] = topology.Row{Label: r.label(i), NUMA: g.NUMA, Island: g.Island}
+	}
+	if err := r.matrix.WriteTable(b, rows); err != nil {
+		return err
+	}
+	fmt.Fprintf(b, "\n%s\nIslands:\n\n", topology.Legend)
+	for _, s := range r.Islands {
+		fmt.Fprintf(b, "  %-9s of %d", s.Name, len(s.GPUs))
+		if r.GPUs[s.GPUs[0]].Profile != "" {
+			b.WriteString(" instances of one GPU, which have no NVLink (MIG)")
+		}
+		if s.BisectionMBps > 0 {
+			fmt.Fprintf(b, ", %d GB/s each way between its halves", s.BisectionMBps/1000)
+		}
+		b.WriteString("\n")
+		for _, i := range s.GPUs {
+			fmt.Fprintf(b, "    %-6s %s  %s  %s\n", r.label(i), r.GPUs[i].UUID, r.GPUs[i].Bus, r.GPUs[i].Name)
+		}
 	}
 	return nil
 }

@@ -12,11 +12,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -32,8 +35,13 @@ const (
 	envRoot    = "KOLO_HOST_ROOT"    // put before /sys, /proc, /dev and /etc
 )
 
-const usage = `Usage: nomad-device-nvtopo [topo [-json] | check | version]
+const usage = `Usage: nomad-device-nvtopo <command>
 
+  topo [-json]   print the link matrix and the islands
+  check          say what is wrong with this machine's set-up, and what to do
+  version        print the version
+
+The exit status is 1 when the machine has a problem, 2 when the command line has.
 Without arguments this is a plugin that Nomad starts. See docs/device.md.
 `
 
@@ -51,6 +59,9 @@ func main() {
 // serve is the plugin. The import of Nomad's plugins/device alone, rather than
 // of its parent, keeps the task driver's packages out of the binary.
 func serve() {
+	// All there is to do is done one thing after the other; with more
+	// processors the threads would mostly wake each other.
+	runtime.GOMAXPROCS(1)
 	log := hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, JSONFormat: true})
 	lib, root := library()
 	device.Serve(plugin.New(log, plugin.Options{
@@ -69,39 +80,64 @@ func library() (lib *nvml.Real, root string) {
 	return nvml.New(nvml.Options{Library: os.Getenv(envLibrary), Root: root}), root
 }
 
+// errUsage is a mistake in the command line.
+var errUsage = errors.New("wrong usage")
+
+// command runs one command and returns the exit status.
 func command(args []string, out, errs io.Writer) int {
-	var err error
-	switch args[0] {
+	name, rest := args[0], args[1:]
+	if help := []string{"help", "-h", "-help", "--help"}; slices.Contains(help, name) {
+		_, _ = fmt.Fprint(out, usage)
+		return 0
+	}
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // the error is printed below
+	run := func() error { return fmt.Errorf("%w: there is no such command", errUsage) }
+	switch name {
 	case "topo":
-		err = topo(args[1:], out, errs)
+		asJSON := flags.Bool("json", false, "")
+		run = func() error { return topo(out, *asJSON) }
 	case "check":
-		return check(out)
+		run = func() error { return check(out) }
 	case "version", "-version", "--version":
-		_, err = fmt.Fprintln(out, plugin.Name, plugin.Version)
+		run = func() error {
+			_, err := fmt.Fprintln(out, plugin.Name, plugin.Version)
+			return err
+		}
 	default:
-		_, _ = fmt.Fprint(errs, usage)
+		rest = nil
+	}
+	err := flags.Parse(rest)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		_, _ = fmt.Fprint(out, usage)
+		return 0
+	case err != nil:
+		err = fmt.Errorf("%w: %w", errUsage, err)
+	case flags.NArg() > 0:
+		err = fmt.Errorf("%w: unexpected %q", errUsage, flags.Arg(0))
+	default:
+		err = run()
+	}
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errUsage):
+		_, _ = fmt.Fprintf(errs, "%s %s: %v\n\n%s", plugin.Name, name, err, usage)
 		return 2
+	case !errors.Is(err, errProblem): // the findings are printed already
+		_, _ = fmt.Fprintf(errs, "%s %s: %v\n", plugin.Name, name, err)
 	}
-	if err != nil {
-		_, _ = fmt.Fprintf(errs, "%s %s: %v\n", plugin.Name, args[0], err)
-		return 1
-	}
-	return 0
+	return 1
 }
 
-func topo(args []string, out, errs io.Writer) error {
-	flags := flag.NewFlagSet("topo", flag.ContinueOnError)
-	flags.SetOutput(errs)
-	asJSON := flags.Bool("json", false, "print JSON")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
+func topo(out io.Writer, asJSON bool) error {
 	lib, _ := library()
 	report, err := plugin.Inspect(nvml.Guard(lib, commandLimit))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w (%s check says what to do)", err, plugin.Name)
 	}
-	if !*asJSON {
+	if !asJSON {
 		return report.Write(out)
 	}
 	enc := json.NewEncoder(out)
@@ -109,24 +145,26 @@ func topo(args []string, out, errs io.Writer) error {
 	return enc.Encode(report)
 }
 
-// check returns 1 when there is a problem.
-func check(out io.Writer) int {
+// errProblem tells that check found one.
+var errProblem = errors.New("the machine has a problem")
+
+func check(out io.Writer) error {
 	beside := ""
 	if self, err := os.Executable(); err == nil {
 		beside = filepath.Dir(self)
 	}
 	lib, root := library()
-	status := 0
-	found := plugin.Check(nvml.Guard(lib, commandLimit), root, beside)
-	for _, f := range found {
-		kind := "note"
+	var result error
+	for _, f := range plugin.Check(nvml.Guard(lib, commandLimit), root, beside) {
 		if f.Problem {
-			kind, status = "problem", 1
+			result = errProblem
 		}
-		_, _ = fmt.Fprintf(out, "%-8s %s\n         %s\n", kind, f.What, f.Do)
+		if _, err := fmt.Fprintln(out, f); err != nil {
+			return err
+		}
 	}
-	if status == 0 {
+	if result == nil {
 		_, _ = fmt.Fprintln(out, "ok       GPUs can be used")
 	}
-	return status
+	return result
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -106,11 +107,80 @@ func TestCheckWithoutLibrary(t *testing.T) {
 	must.StrContains(t, errs, "cannot be loaded")
 }
 
-func TestOther(t *testing.T) {
-	status, out, _ := run(t, "version")
+func TestTopoOfMIG(t *testing.T) {
+	on(t, "mig-a100")
+	status, out, _ := run(t, "topo")
 	must.Eq(t, 0, status)
-	must.StrContains(t, out, plugin.Version)
-	status, _, errs := run(t, "frobnicate")
-	must.Eq(t, 2, status)
-	must.StrContains(t, errs, "Usage")
+	must.StrContains(t, out, "\nMIG6  PIX   PIX")
+	must.StrContains(t, out, "\nGPU7  PIX   PIX")
+	must.StrContains(t, out, "nvlink0   of 7 instances of one GPU, which have no NVLink (MIG)\n    MIG0   MIG-f4000000-")
+	must.StrContains(t, out, "nvlink1   of 1\n    GPU7   GPU-f4000000-")
+}
+
+func TestTopoWithoutGPUs(t *testing.T) {
+	hw := on(t, "none")
+	status, out, _ := run(t, "topo")
+	must.Eq(t, 0, status)
+	must.Eq(t, "Driver 550.54.15 lists no GPU that can be used.\n", out)
+	hw.Unload()
+	status, _, errs := run(t, "topo")
+	must.Eq(t, 1, status)
+	must.StrContains(t, errs, "nomad-device-nvtopo check says what to do")
+}
+
+// What several GPUs share is said once.
+func TestCheckSaysThingsOnce(t *testing.T) {
+	hw := on(t, "pcie-l40s")
+	hw.Lose(5)
+	status, out, _ := run(t, "check")
+	must.Eq(t, 1, status)
+	must.Eq(t, 1, strings.Count(out, "persistence mode is off"))
+	id := hw.UUIDs()
+	must.StrContains(t, out, "note     persistence mode is off\n         "+id[0]+"\n         "+id[1]+"\n")
+}
+
+func TestCheckOfAGoodMachine(t *testing.T) {
+	on(t, "hgx-h100")
+	dev := filepath.Join(os.Getenv(envRoot), "dev")
+	must.NoError(t, os.MkdirAll(dev, 0o755))
+	for _, name := range []string{"nvidiactl", "nvidia-uvm"} {
+		must.NoError(t, os.WriteFile(filepath.Join(dev, name), nil, 0o600))
+	}
+	status, out, _ := run(t, "check")
+	must.Eq(t, 0, status)
+	must.StrContains(t, out, "ok       GPUs can be used")
+}
+
+func TestCommandLine(t *testing.T) {
+	on(t, "one-t4")
+	for line, want := range map[string]struct {
+		status    int
+		out, errs string
+	}{
+		"help":         {0, "Usage: nomad-device-nvtopo <command>", ""},
+		"-h":           {0, "Usage: ", ""},
+		"-help":        {0, "Usage: ", ""},
+		"--help":       {0, "Usage: ", ""},
+		"topo -help":   {0, "Usage: ", ""},
+		"check -h":     {0, "Usage: ", ""},
+		"version":      {0, "nomad-device-nvtopo " + plugin.Version, ""},
+		"--version":    {0, "nomad-device-nvtopo " + plugin.Version, ""},
+		"frobnicate":   {2, "", "nomad-device-nvtopo frobnicate: wrong usage: there is no such command"},
+		"-json":        {2, "", "there is no such command"},
+		"topo -x":      {2, "", "nomad-device-nvtopo topo: wrong usage: flag provided but not defined: -x"},
+		"topo extra":   {2, "", `unexpected "extra"`},
+		"topo -json x": {2, "", `unexpected "x"`},
+		"check extra":  {2, "", `unexpected "extra"`},
+		"check -json":  {2, "", "not defined: -json"},
+		"version x":    {2, "", `unexpected "x"`},
+	} {
+		t.Run(line, func(t *testing.T) {
+			status, out, errs := run(t, strings.Fields(line)...)
+			must.Eq(t, want.status, status)
+			must.StrContains(t, out, want.out)
+			must.StrContains(t, errs, want.errs)
+			must.Eq(t, want.out == "", out == "")
+			must.Eq(t, want.errs == "", errs == "")
+		})
+	}
 }
