@@ -135,16 +135,20 @@ type Sample struct {
 	MemoryUsedMiB, MemoryTotalMiB *uint64
 	PowerW                        *float64
 	TemperatureC                  *uint
-	MemoryTemperatureC            *uint
 	GPUUtil, MemoryUtil           *uint // percent
-
-	// ECC errors since the driver was loaded.
-	ECCCorrected, ECCUncorrected *uint64
-	ECCL1, ECCL2, ECCMemory      *uint64 // corrected
 
 	// Counters of what went over NVLink and PCIe, in bytes. They can wrap.
 	NVLinkTx, NVLinkRx *uint64
 	PCIeTx, PCIeRx     *uint64
+
+	Rest
+}
+
+// Rest is what only a sample of all has.
+type Rest struct {
+	// ECC errors since the driver was loaded.
+	ECCCorrected, ECCUncorrected *uint64
+	ECCL1, ECCL2, ECCMemory      *uint64 // corrected
 
 	// RetiredPending and RemapPending tell that memory was found bad and waits
 	// for a reset to be taken out of use; RemapFailed that it could not be.
@@ -152,7 +156,7 @@ type Sample struct {
 	// Recovery is what the driver wants done to the GPU; empty is nothing.
 	Recovery string
 
-	// The rest is only in a sample of all.
+	MemoryTemperatureC        *uint
 	PowerLimitW               *float64
 	BAR1UsedMiB, BAR1TotalMiB *uint64
 	EncoderUtil, DecoderUtil  *uint // percent
@@ -167,18 +171,6 @@ type Sample struct {
 	Fabric *Fabric
 	// Instances is the used memory of MIG instances in MiB, by UUID.
 	Instances map[string]uint64
-}
-
-// CopyRest takes what only a sample of all has from an earlier one.
-func (s *Sample) CopyRest(from Sample) {
-	s.PowerLimitW = from.PowerLimitW
-	s.BAR1UsedMiB, s.BAR1TotalMiB = from.BAR1UsedMiB, from.BAR1TotalMiB
-	s.EncoderUtil, s.DecoderUtil = from.EncoderUtil, from.DecoderUtil
-	s.CoreClockMHz, s.MemoryClockMHz = from.CoreClockMHz, from.MemoryClockMHz
-	s.Throttle = from.Throttle
-	s.PCIeTxRate, s.PCIeRxRate = from.PCIeTxRate, from.PCIeRxRate
-	s.Fabric = from.Fabric
-	s.Instances = from.Instances
 }
 
 // EventKind tells events apart.

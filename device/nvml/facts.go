@@ -17,6 +17,8 @@ type realGPU struct {
 	d nvml.Device
 	// instances are the MIG instances that Facts last saw.
 	instances []realInstance
+	// without are the fields that the GPU does not have.
+	without map[uint32]bool
 }
 
 type realInstance struct {

@@ -61,6 +61,23 @@ func through[T any](g *gate, op string, f func() (T, error)) (T, error) {
 	}
 }
 
+// inUse tells whether a call is under way, waited for or left behind.
+func (g *gate) inUse() bool {
+	if !g.mu.TryLock() {
+		return true
+	}
+	defer g.mu.Unlock()
+	if g.stuck == nil {
+		return false
+	}
+	select {
+	case <-g.stuck:
+		return false
+	default:
+		return true
+	}
+}
+
 type guarded struct {
 	l    Library
 	gate gate
@@ -73,7 +90,16 @@ func (g *guarded) Open() error {
 	return err
 }
 
+// Close fails with [ErrHung] while any call is under way: the library must not
+// go away under it.
 func (g *guarded) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, gpu := range g.gpus {
+		if gpu.inUse() {
+			return &Error{Op: "close", Code: ErrHung}
+		}
+	}
 	_, err := through(&g.gate, "close", func() (struct{}, error) { return struct{}{}, g.l.Close() })
 	return err
 }

@@ -141,7 +141,7 @@ func (r *Real) GPU(index int) (GPU, error) {
 	if err != nil {
 		return nil, fmt.Errorf("GPU %d: %w", index, err)
 	}
-	return &realGPU{r: r, d: d}, nil
+	return &realGPU{r: r, d: d, without: map[uint32]bool{}}, nil
 }
 
 // paths maps NVML's levels. Two GPUs of one board are as near as two on one

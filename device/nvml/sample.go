@@ -5,14 +5,15 @@ package nvml
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// Sample reads what changes all the time. Much of it is in field values, which
-// one call reads together: with five calls instead of twenty a GPU can be
-// looked at every second.
+// Sample reads what changes all the time. Counters are in field values, which
+// one call reads together: so five calls are enough for a GPU to be looked at
+// every second. What takes the driver long, or seldom changes, is in the rest.
 func (g *realGPU) Sample(all bool) (Sample, error) {
 	s := Sample{Time: time.Now()}
 	mem, err := get(g, "nvmlDeviceGetMemoryInfo", g.d.GetMemoryInfo)
@@ -23,7 +24,7 @@ func (g *realGPU) Sample(all bool) (Sample, error) {
 		// Every GPU that works answers this.
 		return s, err
 	}
-	if err := g.readFields(&s); err != nil {
+	if err := g.readFields(&s, counters); err != nil {
 		return s, err
 	}
 	if u, err := get(g, "nvmlDeviceGetUtilizationRates", g.d.GetUtilizationRates); err == nil {
@@ -45,6 +46,9 @@ func (g *realGPU) Sample(all bool) (Sample, error) {
 		return s, err
 	}
 	if all {
+		if err := g.readFields(&s, states); err != nil {
+			return s, err
+		}
 		g.readRest(&s)
 	}
 	return s, nil
@@ -58,22 +62,37 @@ var recoveries = map[uint64]string{
 	uint64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "the driver asks to drain and reset the GPU",
 }
 
-func (g *realGPU) readFields(s *Sample) error {
-	values := []nvml.FieldValue{
+// counters are what each sample needs, states the rest. They are apart because
+// a call takes as long as its slowest fields do together.
+var (
+	counters = []nvml.FieldValue{
+		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: math.MaxUint32},
+		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ScopeId: math.MaxUint32},
+		{FieldId: nvml.FI_DEV_PCIE_COUNT_TX_BYTES},
+		{FieldId: nvml.FI_DEV_PCIE_COUNT_RX_BYTES},
+	}
+	states = []nvml.FieldValue{
 		{FieldId: nvml.FI_DEV_ECC_SBE_VOL_TOTAL},
 		{FieldId: nvml.FI_DEV_ECC_DBE_VOL_TOTAL},
 		{FieldId: nvml.FI_DEV_ECC_SBE_VOL_L1},
 		{FieldId: nvml.FI_DEV_ECC_SBE_VOL_L2},
 		{FieldId: nvml.FI_DEV_ECC_SBE_VOL_DEV},
-		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: math.MaxUint32},
-		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX, ScopeId: math.MaxUint32},
-		{FieldId: nvml.FI_DEV_PCIE_COUNT_TX_BYTES},
-		{FieldId: nvml.FI_DEV_PCIE_COUNT_RX_BYTES},
 		{FieldId: nvml.FI_DEV_RETIRED_PENDING},
 		{FieldId: nvml.FI_DEV_REMAPPED_PENDING},
 		{FieldId: nvml.FI_DEV_REMAPPED_FAILURE},
 		{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION},
 		{FieldId: nvml.FI_DEV_MEMORY_TEMP},
+	}
+)
+
+// readFields reads those of the fields that the GPU has. One that it has not is
+// not asked for again with this handle, for the answer takes time all the same.
+func (g *realGPU) readFields(s *Sample, fields []nvml.FieldValue) error {
+	values := slices.DeleteFunc(slices.Clone(fields), func(f nvml.FieldValue) bool {
+		return g.without[f.FieldId]
+	})
+	if len(values) == 0 {
+		return nil
 	}
 	if err := g.fields(values); err != nil {
 		if broken(err) {
@@ -84,6 +103,9 @@ func (g *realGPU) readFields(s *Sample) error {
 	for _, f := range values {
 		v, ok := number(f)
 		if !ok {
+			if nvml.Return(f.NvmlReturn) == nvml.ERROR_NOT_SUPPORTED {
+				g.without[f.FieldId] = true
+			}
 			continue
 		}
 		switch f.FieldId {
@@ -102,9 +124,9 @@ func (g *realGPU) readFields(s *Sample) error {
 		case nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX:
 			s.NVLinkRx = of(v << 10)
 		case nvml.FI_DEV_PCIE_COUNT_TX_BYTES:
-			s.PCIeTx = of(v)
+			s.PCIeTx = wide(f, v)
 		case nvml.FI_DEV_PCIE_COUNT_RX_BYTES:
-			s.PCIeRx = of(v)
+			s.PCIeRx = wide(f, v)
 		case nvml.FI_DEV_RETIRED_PENDING:
 			s.RetiredPending = of(v != 0)
 		case nvml.FI_DEV_REMAPPED_PENDING:
@@ -118,6 +140,17 @@ func (g *realGPU) readFields(s *Sample) error {
 		}
 	}
 	return nil
+}
+
+// wide drops a counter of 32 bits: at the speed of PCIe it wraps several times
+// between two readings.
+func wide(f nvml.FieldValue, v uint64) *uint64 {
+	switch nvml.ValueType(f.ValueType) {
+	case nvml.VALUE_TYPE_UNSIGNED_INT, nvml.VALUE_TYPE_SIGNED_INT, nvml.VALUE_TYPE_UNSIGNED_SHORT:
+		return nil
+	default:
+		return &v
+	}
 }
 
 func (g *realGPU) readRest(s *Sample) {

@@ -20,6 +20,10 @@ type card struct {
 	gpu nvml.GPU
 	// missing is why; nil while it can.
 	missing error
+	// busy tells that a sample is being read.
+	busy bool
+	// index is NVML's number of it.
+	index int
 }
 
 // unit is what can be given to a task: a whole GPU, or a MIG instance of it.
@@ -58,8 +62,9 @@ type machine struct {
 	pairs map[[2]string]topology.Pair
 	// listed is how many GPUs NVML has, ignored ones too.
 	listed int
-	// unread are errors of GPUs of which not even the UUID could be read.
-	unread []error
+	// unread are errors of GPUs of which not even the UUID could be read, by
+	// NVML's number.
+	unread map[int]error
 	// all are the units, once they were listed.
 	all []unit
 }
@@ -71,7 +76,7 @@ var errUnlisted = errors.New("NVML does not list the GPU any more")
 // being read: it stays as it was known before, with the error. The error
 // returned is of NVML as a whole.
 func readMachine(lib nvml.Library, before machine, ignored []string) (machine, error) {
-	now := machine{pairs: map[[2]string]topology.Pair{}}
+	now := machine{pairs: map[[2]string]topology.Pair{}, unread: map[int]error{}}
 	var err error
 	if now.driver, err = lib.Driver(); err != nil {
 		return before, err
@@ -87,7 +92,7 @@ func readMachine(lib nvml.Library, before machine, ignored []string) (machine, e
 		case err != nil && nvml.Gone(err):
 			return before, err
 		case err != nil:
-			now.unread = append(now.unread, fmt.Errorf("GPU %d: %w", i, err))
+			now.unread[i] = fmt.Errorf("GPU %d: %w", i, err)
 		case !slices.Contains(ignored, c.facts.UUID):
 			c.facts.Instances = slices.DeleteFunc(c.facts.Instances, func(in nvml.Instance) bool {
 				return slices.Contains(ignored, in.UUID)
@@ -111,21 +116,20 @@ func readCard(lib nvml.Library, index int) (*card, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &card{facts: f, gpu: gpu}, nil
+	return &card{facts: f, gpu: gpu, index: index}, nil
 }
 
-// keep adds the GPUs that were seen before and not now.
+// keep adds the GPUs that were seen before and not now. A lost GPU answers with
+// an error where its name would be: whose error it is, its number tells.
 func (m *machine) keep(before machine) {
 	for _, old := range before.cards {
 		there := slices.ContainsFunc(m.cards, func(c *card) bool { return c.facts.UUID == old.facts.UUID })
 		if there {
 			continue
 		}
-		lost := &card{facts: old.facts, missing: errUnlisted}
-		// A lost GPU answers with an error where its name would be. With one
-		// such error and one GPU missing it is clear whose it is.
-		if len(m.unread) == 1 {
-			lost.missing = m.unread[0]
+		lost := &card{facts: old.facts, missing: errUnlisted, index: old.index}
+		if err := m.unread[old.index]; err != nil {
+			lost.missing = err
 		}
 		m.cards = append(m.cards, lost)
 	}

@@ -43,6 +43,11 @@ type monitor struct {
 	// refreshed and looked are when the machine and the samples were last read.
 	refreshed, looked time.Time
 
+	// current are the readings by GPU, round counts the rounds of them.
+	current map[string]*reading
+	round   int
+	sampled chan sampled
+
 	eventWait time.Duration
 	events    chan occurrence
 	requests  chan request
@@ -75,6 +80,8 @@ func newMonitor(cfg Config, lib nvml.Library, host hostHooks, log hclog.Logger) 
 		health:    map[string]*health{},
 		dirty:     true,
 		eventWait: eventWait,
+		current:   map[string]*reading{},
+		sampled:   make(chan sampled),
 		events:    make(chan occurrence),
 		requests:  make(chan request),
 		done:      make(chan struct{}),
@@ -109,6 +116,8 @@ func (m *monitor) run(ctx context.Context) {
 				m.disconnect(nil)
 			}
 			m.refresh(time.Now())
+		case r := <-m.sampled:
+			m.late(time.Now(), r)
 		case o := <-m.events:
 			m.occurred(time.Now(), o)
 		case r := <-m.requests:

@@ -4,9 +4,11 @@
 package plugin
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
@@ -95,8 +97,12 @@ func (m *monitor) disconnect(why error) {
 		m.problem = why
 		return
 	}
-	// The error says nothing new when NVML has gone.
-	if err := m.lib.Close(); err != nil {
+	err := m.lib.Close()
+	if isHung(err) {
+		m.problem = why
+		return
+	}
+	if err != nil { // it says nothing new when NVML has gone
 		m.log.Debug("closing NVML", "error", err)
 	}
 	m.open, m.problem = false, why
@@ -146,29 +152,99 @@ func (m *monitor) look(now time.Time, maxAge time.Duration) {
 	m.assess(now)
 }
 
-// sample reads every GPU. The error is of NVML as a whole.
+// patience is how long a round of samples waits for a GPU that is slow. What it
+// says later is taken then, so that one GPU that hangs does not hold up the
+// others.
+const patience = time.Second
+
+// sampled is what a GPU answered.
+type sampled struct {
+	card   *card
+	round  int
+	all    bool
+	sample nvml.Sample
+	err    error
+}
+
+// sample reads every GPU that is not still being read. The error is of NVML as
+// a whole.
 func (m *monitor) sample(now time.Time) error {
-	before := *m.readings.Load()
-	after := make(map[string]*reading, len(before))
-	defer func() { m.readings.Store(&after) }()
+	defer m.share()
+	m.round++
+	waiting := 0
 	for _, c := range m.machine.cards {
-		id := c.facts.UUID
 		if c.gpu == nil {
+			delete(m.current, c.facts.UUID)
 			continue
 		}
-		last := before[id]
-		all := last == nil || now.Sub(last.rest) >= restEvery
-		s, err := c.gpu.Sample(all)
-		if err != nil && nvml.Gone(err) {
-			return err
+		if c.busy {
+			continue
 		}
-		c.missing = err
-		if err == nil {
-			after[id] = last.next(now, s, all)
-			m.judge(now, c, after[id].sample)
+		last := m.current[c.facts.UUID]
+		r := sampled{card: c, round: m.round, all: last == nil || now.Sub(last.rest) >= restEvery}
+		c.busy = true
+		waiting++
+		go func() {
+			r.sample, r.err = r.card.gpu.Sample(r.all)
+			select {
+			case m.sampled <- r:
+			case <-m.done:
+			}
+		}()
+	}
+	limit := time.NewTimer(patience)
+	defer limit.Stop()
+	var gone error
+	for waiting > 0 {
+		select {
+		case r := <-m.sampled:
+			if r.round == m.round {
+				waiting--
+			}
+			gone = cmp.Or(gone, m.take(now, r))
+		case <-limit.C:
+			return gone
 		}
 	}
+	return gone
+}
+
+// take puts a sample among the readings and judges the GPU by it. The error is
+// of NVML as a whole.
+func (m *monitor) take(now time.Time, r sampled) error {
+	c, id := r.card, r.card.facts.UUID
+	c.busy = false
+	if !slices.Contains(m.machine.cards, c) {
+		return nil // the machine was read anew meanwhile
+	}
+	switch {
+	case r.err == nil:
+		m.current[id] = m.current[id].next(now, r.sample, r.all)
+		m.judge(now, c, m.current[id].sample)
+	case nvml.Gone(r.err):
+		return r.err
+	default:
+		delete(m.current, id)
+	}
+	c.missing = r.err
 	return nil
+}
+
+// share lets others see the readings.
+func (m *monitor) share() {
+	readings := maps.Clone(m.current)
+	m.readings.Store(&readings)
+}
+
+// late takes a sample that came after its round.
+func (m *monitor) late(now time.Time, r sampled) {
+	defer m.publish()
+	defer m.share()
+	if err := m.take(now, r); err != nil {
+		m.away(now, err)
+		return
+	}
+	m.assess(now)
 }
 
 // judge turns a sample into causes of trouble.

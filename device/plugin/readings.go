@@ -29,7 +29,7 @@ func (r *reading) next(now time.Time, s nvml.Sample, all bool) *reading {
 	}
 	if !all {
 		n.rest = r.rest
-		n.sample.CopyRest(r.sample)
+		n.sample.Rest = r.sample.Rest
 	}
 	seconds := s.Time.Sub(r.sample.Time).Seconds()
 	n.nvlinkTx = rate(r.sample.NVLinkTx, s.NVLinkTx, seconds)

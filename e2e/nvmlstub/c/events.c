@@ -14,6 +14,7 @@
 
 struct event_set {
 	unsigned long long seen;
+	int changes; /* can be read when the machine file may have changed */
 	char uuids[MAX_GPUS][96];
 	int n;
 };
@@ -25,6 +26,19 @@ struct event_data {
 	unsigned int gi, ci;
 };
 
+/* The machine file is replaced by renaming, so its folder is watched. */
+static int watch_machine(void)
+{
+	const char *path = getenv("NVMLSTUB_MACHINE");
+	int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	char copy[4096];
+
+	snprintf(copy, sizeof copy, "%s", path == NULL ? "." : path);
+	if (fd >= 0)
+		inotify_add_watch(fd, dirname(copy), IN_MOVED_TO | IN_CLOSE_WRITE);
+	return fd;
+}
+
 ret_t nvmlEventSetCreate(event_set_t *v)
 {
 	ret_t ret = stub_enter(NULL, NULL);
@@ -32,6 +46,7 @@ ret_t nvmlEventSetCreate(event_set_t *v)
 	if (ret != OK)
 		return ret;
 	*v = calloc(1, sizeof **v);
+	(*v)->changes = watch_machine();
 	/* what happened before is not told */
 	for (int i = 0; i < stub_machine.nevents; i++)
 		if (stub_machine.events[i].seq > (*v)->seen)
@@ -42,6 +57,8 @@ ret_t nvmlEventSetCreate(event_set_t *v)
 ret_t nvmlEventSetFree(event_set_t s)
 {
 	stub_count();
+	if (s->changes >= 0)
+		close(s->changes);
 	free(s);
 	return OK;
 }
@@ -80,20 +97,6 @@ static long long now(void)
 	return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
 }
 
-/* A descriptor that can be read when the machine file may have changed: it is
- * replaced by renaming, so its folder is watched. */
-static int watch_machine(void)
-{
-	const char *path = getenv("NVMLSTUB_MACHINE");
-	int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-	char copy[4096];
-
-	snprintf(copy, sizeof copy, "%s", path == NULL ? "." : path);
-	if (fd >= 0)
-		inotify_add_watch(fd, dirname(copy), IN_MOVED_TO | IN_CLOSE_WRITE);
-	return fd;
-}
-
 /* The next event that the set has not seen. Call it under the lock. */
 static int next_event(event_set_t s, struct event_data *v)
 {
@@ -119,14 +122,13 @@ ret_t nvmlEventSetWait_v2(event_set_t s, struct event_data *v, unsigned int time
 {
 	ret_t ret = stub_enter(NULL, NULL);
 	long long end = now() + timeout;
-	int found = 0, fd;
+	int found = 0;
 
 	if (ret != OK)
 		return ret;
 	memset(v, 0, sizeof *v);
-	fd = watch_machine();
 	for (;;) {
-		struct pollfd p = {.fd = fd, .events = POLLIN};
+		struct pollfd p = {.fd = s->changes, .events = POLLIN};
 		char changes[4096];
 		long long left;
 
@@ -140,10 +142,8 @@ ret_t nvmlEventSetWait_v2(event_set_t s, struct event_data *v, unsigned int time
 		if (ret != OK || found || left <= 0)
 			break;
 		poll(&p, 1, (int)left);
-		while (read(fd, changes, sizeof changes) > 0)
+		while (read(s->changes, changes, sizeof changes) > 0)
 			;
 	}
-	if (fd >= 0)
-		close(fd);
 	return ret != OK || found ? ret : TIMEOUT;
 }

@@ -71,6 +71,7 @@ static int gpu_set(struct gpu *g, const char *key, const char *value)
 	NUMBER(ecc_corrected) NUMBER(ecc_uncorrected)
 	NUMBER(retired_pending) NUMBER(remap_pending) NUMBER(remap_failed) NUMBER(recovery)
 	NUMBER(throttle) NUMBER(nvlink_version) NUMBER(nvlink_mbps) NUMBER(nvlink_kibps) NUMBER(pcie_kibps)
+	NUMBER(pcie_narrow)
 	NUMBER(mig_mode) NUMBER(error) NUMBER(hang) NUMBER(gone)
 #undef STRING
 #undef NUMBER

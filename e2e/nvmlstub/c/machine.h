@@ -40,6 +40,7 @@ struct gpu {
 	unsigned int retired_pending, remap_pending, remap_failed, recovery;
 	unsigned long long throttle;
 	unsigned int nvlink_version, nvlink_mbps, nvlink_kibps, pcie_kibps;
+	unsigned int pcie_narrow; /* PCIe counters have 32 bits */
 	struct link links[MAX_LINKS];
 	int nlinks; /* -1: no NVLink hardware */
 	int fabric; /* state; 0: not supported */

@@ -105,7 +105,7 @@ static void field(const struct gpu *g, struct field_value *f)
 	case 139: ANSWER(links, counted(g->nvlink_kibps)); break;
 	case 144: f->type = 1; ANSWER(ecc && g->arch >= 7, g->remap_pending); break;
 	case 145: f->type = 1; ANSWER(ecc && g->arch >= 7, g->remap_failed); break;
-	case 197: case 198: ANSWER(g->arch >= 7, counted(g->pcie_kibps) << 10); break;
+	case 197: case 198: f->type = g->pcie_narrow ? 1 : 3; ANSWER(g->arch >= 7, counted(g->pcie_kibps) << 10); break;
 	case 230: f->type = 1; ANSWER(g->arch >= 9, g->recovery); break;
 	}
 #undef ANSWER
