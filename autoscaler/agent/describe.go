@@ -56,11 +56,13 @@ func (a *Agent) describe(v *cluster.View, wants []planner.Want, plan planner.Pla
 }
 
 func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wait planner.Wait, now time.Time) JobStatus {
+	curve := policy.NewCurve(r.Points...)
 	js := JobStatus{
 		Namespace: j.Key.Namespace, ID: j.Key.ID, Pool: j.Pool, Queue: f.Spec.Queue,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		Wait: wait.Why, Until: wait.Until, Seen: r.FirstSeen, Started: r.FirstStart, Completed: r.Completed,
 		Attained: r.Attained, Resizes: r.Resizes, Step: r.Done, Loss: r.loss, Size: r.size, Gaps: r.Gaps, LostSteps: r.Lost, Trouble: r.trouble,
+		StepTimes: curve.Points(),
 	}
 	js.Total = f.Spec.TotalWork
 	if js.Total == 0 {
@@ -78,8 +80,7 @@ func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wa
 	default:
 		js.State = StateWaiting
 	}
-	if js.State == StateRunning && js.Total > r.Done && len(r.Points) > 0 && f.Running > 0 {
-		curve := policy.NewCurve(r.Points...)
+	if js.State == StateRunning && js.Total > r.Done && curve.Measured() && f.Running > 0 {
 		js.ETA = now.Add(time.Duration((js.Total - r.Done) * curve.Time(f.Running) * float64(time.Second))).Round(time.Second)
 	}
 	return js

@@ -5,6 +5,8 @@ package agent
 
 import (
 	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // Status is what an agent answers when it is asked how things are. It is
@@ -58,7 +60,11 @@ type JobStatus struct {
 	Size      int       `json:"size,omitempty"` // slots in the ring
 	Gaps      []Gap     `json:"gaps,omitempty"` // newest last
 	LostSteps float64   `json:"lost_steps,omitempty"`
-	Trouble   string    `json:"trouble,omitempty"` // a write that failed
+
+	// StepTimes are the measured times of a step by number of workers.
+	StepTimes []policy.Point `json:"step_times,omitempty"`
+
+	Trouble string `json:"trouble,omitempty"` // a write that failed
 }
 
 // Key is namespace/id.
