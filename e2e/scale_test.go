@@ -28,6 +28,9 @@ func TestScale(t *testing.T) {
 	for _, n := range []int{4, 2, 3} {
 		tr.scale(ctx, n)
 		tr.waitSize(ctx, n)
+		if n == 4 {
+			checkMemory(ctx, t, tr)
+		}
 	}
 	for _, z := range tr.record().Resizes() {
 		t.Logf("%d→%d: gap %s", z.From, z.To, z.Gap().Round(time.Millisecond))
@@ -54,6 +57,22 @@ func TestScale(t *testing.T) {
 		must.Eq(t, "complete", a.ClientStatus, must.Sprint(a.Name, cluster.Events(a)))
 	}
 	must.Eq(t, len(before.Where("step", nil)), len(tr.record().Where("step", nil)))
+}
+
+// checkMemory says what agents of a ring cost their nodes. They run the same
+// program as the plugin and Nomad's executor, so its pages are there already.
+func checkMemory(ctx context.Context, t *testing.T, tr *training) {
+	t.Helper()
+	allocs, err := tr.c.Running(ctx, tr.id)
+	must.NoError(t, err)
+	for _, a := range allocs {
+		for _, p := range cluster.Agents(a.ID) {
+			resident, own, err := p.Memory()
+			must.NoError(t, err)
+			t.Logf("agent of %s: %.1f MB of its own, %.1f MB resident", a.Name, float64(own)/1e6, float64(resident)/1e6)
+			must.Less(t, 25_000_000, own)
+		}
+	}
 }
 
 // Hosts with two slots each come and go as wholes.

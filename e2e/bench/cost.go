@@ -21,6 +21,8 @@ type Cost struct {
 	// StepMS are medians over costSteps steps of two ranks that do no more
 	// than compute, in milliseconds.
 	StepMS map[string][]float64 `json:"step_ms"`
+	// AloneMS are the same of one rank, which can also be started by itself.
+	AloneMS map[string][]float64 `json:"alone_ms"`
 	// MemoryMB is the resident memory of the launcher's process, AnonymousMB
 	// the part of it that is not backed by a file such as its own program, and
 	// ProcessorPercent the share of one core that it and those of its children
@@ -39,18 +41,42 @@ const costSteps = 1000
 func measureCost(ctx context.Context, o *options, cost **Cost) error {
 	if *cost == nil {
 		*cost = &Cost{
-			StepMS: map[string][]float64{}, MemoryMB: map[string][]float64{},
+			StepMS: map[string][]float64{}, AloneMS: map[string][]float64{}, MemoryMB: map[string][]float64{},
 			AnonymousMB: map[string][]float64{}, ProcessorPercent: map[string][]float64{},
 		}
 	}
 	c := *cost
 	for round := range o.rounds {
+		for _, l := range append([]launcher{none}, o.launchers...) {
+			if err := c.measureAlone(ctx, o, l, round); err != nil {
+				return err
+			}
+		}
 		for _, l := range o.launchers {
 			if err := c.measure(ctx, o, l, round); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
+}
+
+// measureAlone times the steps of one rank.
+func (c *Cost) measureAlone(ctx context.Context, o *options, l launcher, round int) error {
+	s, err := start(l, o, localSlots(1), "--step-time=0")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.stop() }()
+	if err := s.steady(ctx, 1, 2*time.Second); err != nil {
+		return s.fail(err)
+	}
+	step, err := s.stepMS(ctx)
+	if err != nil {
+		return s.fail(err)
+	}
+	c.AloneMS[l.Name] = append(c.AloneMS[l.Name], step)
+	progress("%s, one rank, round %d: %.3f ms a step", l.Name, round+1, step)
 	return nil
 }
 
@@ -64,22 +90,10 @@ func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) e
 		return s.fail(err)
 	}
 	begun, used := time.Now(), processorTime(s.cmd.Process.Pid)
-	from := len(s.record.Leading())
-	_, err = s.wait(ctx, fmt.Sprintf("%d steps", costSteps), 2*time.Minute, func(r train.Record) *train.Event {
-		if steps := r.Leading(); len(steps) > from+costSteps {
-			return &steps[len(steps)-1]
-		}
-		return nil
-	})
+	step, err := s.stepMS(ctx)
 	if err != nil {
 		return s.fail(err)
 	}
-	var steps []float64
-	leading := s.record.Leading()[from:]
-	for i := 1; i <= costSteps; i++ {
-		steps = append(steps, (leading[i].T-leading[i-1].T)*1000)
-	}
-	step := median(steps)
 	memory, anonymous := memoryMB(s.cmd.Process.Pid, "VmRSS:"), memoryMB(s.cmd.Process.Pid, "RssAnon:")
 	share := (processorTime(s.cmd.Process.Pid) - used).Seconds() / time.Since(begun).Seconds() * 100
 	c.StepMS[l.Name] = append(c.StepMS[l.Name], step)
@@ -88,6 +102,26 @@ func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) e
 	c.ProcessorPercent[l.Name] = append(c.ProcessorPercent[l.Name], share)
 	progress("%s, round %d: %.3f ms a step; the launcher has %.1f MB (%.1f anonymous) and takes %.1f %% of a core", l.Name, round+1, step, memory, anonymous, share)
 	return nil
+}
+
+// stepMS is the median time of the next costSteps steps.
+func (s *session) stepMS(ctx context.Context) (float64, error) {
+	from := len(s.record.Leading())
+	_, err := s.wait(ctx, fmt.Sprintf("%d steps", costSteps), 2*time.Minute, func(r train.Record) *train.Event {
+		if steps := r.Leading(); len(steps) > from+costSteps {
+			return &steps[len(steps)-1]
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	var steps []float64
+	leading := s.record.Leading()[from:]
+	for i := 1; i <= costSteps; i++ {
+		steps = append(steps, (leading[i].T-leading[i-1].T)*1000)
+	}
+	return median(steps), nil
 }
 
 // memoryMB is a line of the process's /proc/pid/status, 0 if it is gone.

@@ -123,8 +123,11 @@ func (r *Recovery) write(w *bytes.Buffer) {
 }
 
 func (c *Cost) write(w *bytes.Buffer) {
-	fmt.Fprintf(w, "## What the launcher costs while nothing changes\n\nTwo ranks that do nothing between steps but compute, %d steps each time.\n\n", costSteps)
-	fmt.Fprintf(w, "| | horovodrun | Kolo | ratio |\n|---|---|---|---|\n")
+	fmt.Fprintf(w, "## What the launcher costs while nothing changes\n\nRanks that do nothing between steps but compute, %d steps each time. One rank can also be started by hand.\n\n", costSteps)
+	fmt.Fprintf(w, "| | no launcher | horovodrun | Kolo |\n|---|---|---|---|\n")
+	fmt.Fprintf(w, "| one step of one rank, ms | %s | %s | %s |\n\n",
+		spread(c.AloneMS[none.Name], 3), spread(c.AloneMS[upstream.Name], 3), spread(c.AloneMS[kolo.Name], 3))
+	fmt.Fprintf(w, "| two ranks | horovodrun | Kolo | ratio |\n|---|---|---|---|\n")
 	row := func(what string, by map[string][]float64, digits int) {
 		theirs, ours := by[upstream.Name], by[kolo.Name]
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", what, spread(theirs, digits), spread(ours, digits), ratio(theirs, ours))

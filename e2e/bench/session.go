@@ -18,9 +18,10 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// A launcher is one of the two that are compared.
+// A launcher is one of the two that are compared, or none.
 type launcher struct {
-	Name    string
+	Name string
+	// command is nil where the script is started by itself.
 	command func(*options) []string
 }
 
@@ -34,6 +35,7 @@ var (
 		return []string{filepath.Join(o.root, "bin/nomad-driver-horovod"), "run", "--network-interface", "lo"}
 	}}
 	launchers = []launcher{upstream, kolo}
+	none      = launcher{"no launcher", nil}
 )
 
 // A session is one training job under a launcher, with what it has recorded.
@@ -68,9 +70,12 @@ func start(l launcher, o *options, hosts []string, args ...string) (*session, er
 		n, _ := strconv.Atoi(h[strings.LastIndexByte(h, ':')+1:])
 		slots += n
 	}
-	command := append(l.command(o),
-		"-np", strconv.Itoa(slots), "--min-np", "1", "--max-np", "4", "--host-discovery-script", script,
-		filepath.Join(o.root, ".venv/bin/python"), filepath.Join(o.root, "e2e/train/train.py"),
+	var command []string
+	if l.command != nil {
+		command = append(l.command(o),
+			"-np", strconv.Itoa(slots), "--min-np", "1", "--max-np", "4", "--host-discovery-script", script)
+	}
+	command = append(command, filepath.Join(o.root, ".venv/bin/python"), filepath.Join(o.root, "e2e/train/train.py"),
 		"--epochs=1000000", "--samples=4800", "--records="+filepath.Join(dir, "records"))
 	command = append(command, args...)
 	log, err := os.Create(filepath.Join(dir, "log"))

@@ -29,6 +29,31 @@ func (p Process) Kill() error {
 	return nil
 }
 
+// Memory is the process's resident memory in bytes, and how much of it is not
+// shared with the other processes that run the same program. It fails where
+// /proc/pid/smaps_rollup cannot be read.
+func (p Process) Memory() (resident, own int, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", p.PID))
+	if err != nil {
+		return 0, 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		fields := strings.Fields(rest)
+		if len(fields) != 2 {
+			continue
+		}
+		kb, _ := strconv.Atoi(fields[0])
+		switch name {
+		case "Rss":
+			resident += kb * 1024
+		case "Private_Clean", "Private_Dirty":
+			own += kb * 1024
+		}
+	}
+	return resident, own, nil
+}
+
 // Processes returns the processes that match. Those that end while it looks,
 // and those of other users, are left out.
 func Processes(match func(Process) bool) []Process {
