@@ -44,25 +44,16 @@ func readElasticFlow(t *Trace, r io.Reader, file string, o Options) error {
 		return tab.need("submission_time")
 	}
 	measured := throughputs{dir: o.Curves, curves: map[appKey]*Curve{}}
-	assumed := map[int]*Curve{}
-	err = tab.rows(t, o, func() error {
-		gpus, seconds := tab.size("num_gpu", 0), tab.float("duration", 0)
-		j := Job{ID: tab.text("job_id"), App: tab.text("model_name"), Tenant: tab.text("user"), Submit: tab.clock(submit)}
+	jobs := fixed{
+		id: "job_id", app: "model_name", tenant: "user", gpus: "num_gpu", submit: submit,
+		seconds: func() float64 { return tab.float("duration", 0) },
+	}
+	jobs.more = func(j *Job) error {
 		if deadline != "" && tab.text(deadline) != "" {
 			j.Deadline = max(0, tab.float(deadline, -1e18))
-		}
-		if tab.err != nil {
-			return tab.err
-		}
-		if gpus == 0 || seconds == 0 {
-			return nil // ran nothing that we schedule
-		}
-		if err := scaled(&j, gpus, seconds, o, assumed); err != nil {
-			return err
-		}
-		if j.Deadline != 0 && j.Deadline <= j.Submit {
-			tab.fail(deadline, fmt.Errorf("deadline %g is not after the submission %g", j.Deadline, j.Submit))
-			return tab.err
+			if j.Deadline != 0 && j.Deadline <= j.Submit {
+				tab.fail(deadline, fmt.Errorf("deadline %g is not after the submission %g", j.Deadline, j.Submit))
+			}
 		}
 		if o.Curves != "" && steps != "" && tab.has("batch_size") {
 			key := appKey{j.App, tab.whole("batch_size", 1)}
@@ -76,13 +67,9 @@ func readElasticFlow(t *Trace, r io.Reader, file string, o Options) error {
 			}
 			j.Max = max(j.Preferred, min(j.Max, j.Curve.Most()))
 		}
-		return t.add(j)
-	})
-	if err != nil {
-		return err
+		return tab.err
 	}
-	t.shift()
-	return nil
+	return jobs.read(t, tab, o)
 }
 
 // throughputs reads ElasticFlow's throughput files when they are needed.

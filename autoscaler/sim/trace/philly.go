@@ -130,7 +130,7 @@ func placeJSON(file string, text []byte, offset int64, err error) error {
 
 // readPhillyCSV reads the Philly traces as one line of CSV per job, for those
 // who flattened the original JSON: jobid, submitted_time, gpus, and either
-// duration or start_time and end_time; vc, user and status where there are.
+// duration or start_time and end_time; vc and user where there are.
 func readPhillyCSV(t *Trace, r io.Reader, file string, o Options) error {
 	tab, err := newTable(r, file)
 	if err != nil {
@@ -144,33 +144,18 @@ func readPhillyCSV(t *Trace, r io.Reader, file string, o Options) error {
 			return err
 		}
 	}
-	curves := map[int]*Curve{}
-	err = tab.rows(t, o, func() error {
-		gpus := tab.size("gpus", 0)
-		j := Job{ID: tab.text("jobid"), App: tab.text("user"), Tenant: tab.text("vc"), Submit: tab.clock("submitted_time")}
-		var seconds float64
-		if tab.has("duration") {
-			seconds = tab.float("duration", 0)
-		} else if tab.text("start_time") != "" && tab.text("end_time") != "" {
-			seconds = tab.clock("end_time") - tab.clock("start_time")
-			if seconds < 0 {
-				tab.fail("end_time", fmt.Errorf("ends %.0f s before it starts", -seconds))
-			}
-		}
+	jobs := fixed{id: "jobid", app: "user", tenant: "vc", gpus: "gpus", submit: "submitted_time", seconds: func() float64 {
 		switch {
-		case tab.err != nil:
-			return tab.err
-		case gpus == 0 || seconds == 0:
-			return nil
+		case tab.has("duration"):
+			return tab.float("duration", 0)
+		case tab.text("start_time") == "" || tab.text("end_time") == "":
+			return 0 // never ran, or still did
 		}
-		if err := scaled(&j, gpus, seconds, o, curves); err != nil {
-			return err
+		seconds := tab.clock("end_time") - tab.clock("start_time")
+		if seconds < 0 {
+			tab.fail("end_time", fmt.Errorf("ends %.0f s before it starts", -seconds))
 		}
-		return t.add(j)
-	})
-	if err != nil {
-		return err
-	}
-	t.shift()
-	return nil
+		return seconds
+	}}
+	return jobs.read(t, tab, o)
 }
