@@ -52,8 +52,12 @@ type Point struct {
 //     growth there;
 //   - with no measurement at all t(1) is taken as 1 s, so that Speedup means
 //     something but Time does not (see Measured).
+//
+// Sizes borrowed from other jobs of the kind (see Shape) count as measured in
+// this.
 type Curve struct {
-	points []Point
+	points []Point   // measured
+	fitted []Point   // those, and what is borrowed from other jobs of the kind
 	dense  []float64 // step time at 1, 2, …; known or filled in
 	first  float64   // step time at 1
 	tail   float64   // exponent of the prior above the largest measured size
@@ -79,6 +83,7 @@ func NewCurve(points ...Point) Curve {
 			c.points = slices.Insert(c.points, i, p)
 		}
 	}
+	c.fitted = c.points
 	c.fill()
 	return c
 }
@@ -96,16 +101,16 @@ func pointSize(p Point, size int) int { return p.Size - size }
 
 // fill computes what lookups read.
 func (c *Curve) fill() {
-	if len(c.points) == 0 {
+	if len(c.fitted) == 0 {
 		return
 	}
-	last := c.points[len(c.points)-1]
+	last := c.fitted[len(c.fitted)-1]
 	c.tail = 1
-	if len(c.points) > 1 {
+	if len(c.fitted) > 1 {
 		// The nearest point at half the size or less: closer ones would
 		// make the exponent mostly noise.
-		i := sort.Search(len(c.points), func(i int) bool { return c.points[i].Size > last.Size/2 }) - 1
-		near := c.points[max(i, 0)]
+		i := sort.Search(len(c.fitted), func(i int) bool { return c.fitted[i].Size > last.Size/2 }) - 1
+		near := c.fitted[max(i, 0)]
 		b := math.Log(near.StepTime/last.StepTime) / math.Log(prior(last.Size)/prior(near.Size))
 		c.tail = min(max(b, 0), 1)
 	}
@@ -126,18 +131,18 @@ func prior(n int) float64 {
 
 // compute is Time without the table.
 func (c *Curve) compute(n int) float64 {
-	i := sort.Search(len(c.points), func(i int) bool { return c.points[i].Size >= n })
+	i := sort.Search(len(c.fitted), func(i int) bool { return c.fitted[i].Size >= n })
 	switch {
-	case i == len(c.points):
-		p := c.points[i-1]
+	case i == len(c.fitted):
+		p := c.fitted[i-1]
 		return p.StepTime * math.Pow(prior(p.Size)/prior(n), c.tail)
-	case c.points[i].Size == n:
-		return c.points[i].StepTime
+	case c.fitted[i].Size == n:
+		return c.fitted[i].StepTime
 	case i == 0:
-		p := c.points[0]
+		p := c.fitted[0]
 		return p.StepTime * prior(p.Size) / prior(n)
 	}
-	a, b := c.points[i-1], c.points[i]
+	a, b := c.fitted[i-1], c.fitted[i]
 	w := float64(n-a.Size) / float64(b.Size-a.Size)
 	return 1 / ((1-w)/a.StepTime + w/b.StepTime)
 }
@@ -151,7 +156,7 @@ func (c *Curve) Time(n int) float64 {
 	if n < 1 {
 		return math.Inf(1)
 	}
-	if len(c.points) == 0 {
+	if len(c.fitted) == 0 {
 		return 1 / prior(n)
 	}
 	return c.compute(n)
@@ -172,8 +177,8 @@ func (c *Curve) Speedup(n int) float64 {
 // negative where the second is slower.
 func (c *Curve) Gain(from, to int) float64 { return c.Speedup(to) - c.Speedup(from) }
 
-// Measured reports whether anything is known, and so whether Time is in
-// seconds.
+// Measured reports whether the job itself was measured, and so whether Time
+// is in seconds.
 func (c *Curve) Measured() bool { return len(c.points) > 0 }
 
 // Known reports whether size n itself was measured.
@@ -182,12 +187,13 @@ func (c *Curve) Known(n int) bool {
 	return ok
 }
 
-// Largest is the largest measured size, 0 if there is none.
+// Largest is the largest size measured, by the job itself or by others of
+// its kind; 0 if there is none.
 func (c *Curve) Largest() int {
-	if len(c.points) == 0 {
+	if len(c.fitted) == 0 {
 		return 0
 	}
-	return c.points[len(c.points)-1].Size
+	return c.fitted[len(c.fitted)-1].Size
 }
 
 // Uncertainty is the relative standard error of Time(n): of the mean where n

@@ -22,7 +22,8 @@ import (
 //     than the curve alone says: more jobs run at once, at sizes where they
 //     are efficient;
 //   - the speed-up at any size but the present one is cut by what the resize
-//     costs, spread over the time the new size is expected to last. With
+//     costs, spread over the time the new size is expected to last: never
+//     longer than the job has run so far, as a young job may end soon. With
 //     resizes of a second almost every gain is taken; with a minute, few;
 //   - a job may grow to twice the largest size it was measured at (at first
 //     to its preferred size), so that a wrong guess of the curve costs one
@@ -39,7 +40,7 @@ type koloOptions struct {
 	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
 	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service (or declared remaining work) below which jobs count as about equally short"`
 	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; four times that for declared remaining work"`
-	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself"`
+	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself; for young jobs the time they have run so far"`
 	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest one measured"`
 	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as fresh, and its weight has doubled; 0 looks at no waiting"`
 	Period   float64 `hcl:"period,optional" doc:"while jobs wait, plan anew after so many seconds even if nothing happens"`
@@ -96,8 +97,12 @@ const leastResizeCost = 0.5
 // apart than service received does.
 const declaredCeiling = 4
 
-// worstCut bounds how much of a new size's worth a resize may take.
-const worstCut = 0.9
+// worstCut bounds how much of a new size's speed a resize may take.
+const worstCut = 0.65
+
+// freshHorizon is how many seconds a job that just arrived is expected to
+// run; with each second that it runs it is expected to run for one more.
+const freshHorizon = 60
 
 // Name implements Policy.
 func (*kolo) Name() string { return "kolo" }
@@ -189,12 +194,14 @@ func (k *kolo) plan(s *Snapshot, p *pool) {
 func (k *kolo) worth(s *Snapshot, c *candidate, free int, h *hull) {
 	weight, cut := k.weight(s, c), k.cut(s, c)
 	power := 1 - k.Fairness
+	weight /= power
 	value := func(n int) float64 {
 		speed := c.speed(n)
 		if n != c.Count {
 			speed *= cut
 		}
-		return weight * math.Pow(speed, power) / power
+		// speed^power; math.Pow does the same at twice the price.
+		return weight * math.Exp(power*math.Log(speed))
 	}
 	h.reset(c.n, float64(c.cost(c.n)), value(c.n))
 	limit := k.limit(c)
@@ -230,7 +237,7 @@ func (k *kolo) weight(s *Snapshot, c *candidate) float64 {
 // cut is the part of its speed that a job keeps after a resize, over the
 // time that the resize has to pay in.
 func (k *kolo) cut(s *Snapshot, c *candidate) float64 {
-	horizon := k.Horizon
+	horizon := min(k.Horizon, freshHorizon+c.RunTime)
 	if left, ok := c.left(); ok {
 		horizon = min(horizon, left/max(c.speed(c.Count), 1))
 	}

@@ -74,12 +74,17 @@ type Info struct {
 	// it a size is known once a job has done a few steps at it.
 	Curves bool
 
+	// Kinds lets a job borrow what other jobs of its App showed of how they
+	// scale, as the autoscaler does for jobs of one kind (policy.Shape).
+	// Nothing new where Curves is set.
+	Kinds bool
+
 	// Noise is the relative standard deviation of one measured step. The
 	// error of a size falls with the square root of the steps made at it.
 	Noise float64
 }
 
-// Class is the word for an Info: oracle, curves, declared or blind.
+// Class is the word for an Info, one of Classes.
 func (i Info) Class() string {
 	switch {
 	case i.Remaining && i.Curves:
@@ -88,6 +93,8 @@ func (i Info) Class() string {
 		return "curves"
 	case i.Remaining:
 		return "declared"
+	case i.Kinds:
+		return "kinds"
 	}
 	return "blind"
 }
@@ -97,6 +104,7 @@ var Classes = map[string]string{
 	"oracle":   "exact step times at all sizes, and the remaining work",
 	"curves":   "exact step times at all sizes",
 	"declared": "the remaining work; step times are measured as jobs run",
+	"kinds":    "which jobs are of one kind, and so scale alike; step times are measured as jobs run",
 	"blind":    "nothing; step times are measured as jobs run",
 }
 
@@ -108,6 +116,7 @@ func ParseClass(s string, noise float64) (Info, error) {
 	return Info{
 		Remaining: s == "oracle" || s == "declared",
 		Curves:    s == "oracle" || s == "curves",
+		Kinds:     s == "kinds",
 		Noise:     noise,
 	}, nil
 }

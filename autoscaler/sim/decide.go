@@ -136,6 +136,8 @@ func (e *engine) describe(j *job) policy.Job {
 	}
 	if e.cfg.Info.Curves {
 		v.Curve = e.curve(j.Curve)
+	} else if kind := e.kind(j); kind != nil {
+		v.Curve = kind.Extend(policy.Curve{})
 	}
 	return v
 }

@@ -66,6 +66,7 @@ type engine struct {
 	view   []policy.Job
 	agenda agenda
 	exact  map[*trace.Curve]policy.Curve
+	kinds  map[string]*policy.Shape // by App, where Info.Kinds is set
 
 	// horizon is when even one job after the other, at its minimum, would
 	// long be done: a policy that resizes without end is stopped there.
@@ -89,8 +90,8 @@ type engine struct {
 func newEngine(cfg Config) *engine {
 	e := &engine{
 		cfg: cfg, cluster: newCluster(cfg.Nodes, cfg.Placement),
-		jobs:     make([]job, len(cfg.Trace.Jobs)),
-		exact:    map[*trace.Curve]policy.Curve{},
+		jobs:  make([]job, len(cfg.Trace.Jobs)),
+		exact: map[*trace.Curve]policy.Curve{}, kinds: map[string]*policy.Shape{},
 		decideAt: math.Inf(1), decided: math.Inf(-1),
 	}
 	e.events = slices.Clone(cfg.Events)
@@ -164,11 +165,35 @@ func (e *engine) advance(j *job) {
 			e.want(e.now)
 		}
 		if changed {
-			if at := e.viewOf(j); at != nil {
-				at.Curve = j.seen.curve
-			}
+			e.learned(j)
 		}
 	}
+}
+
+// learned tells the policy, and jobs of the same kind that are to come, what
+// a job has shown of its curve.
+func (e *engine) learned(j *job) {
+	curve := j.seen.curve
+	if kind := e.kind(j); kind != nil {
+		kind.Learn(curve, j.n)
+		curve = kind.Extend(curve)
+	}
+	if v := e.viewOf(j); v != nil {
+		v.Curve = curve
+	}
+}
+
+// kind is the shape that a job shares, nil if it shares none.
+func (e *engine) kind(j *job) *policy.Shape {
+	if !e.cfg.Info.Kinds || j.App == "" {
+		return nil
+	}
+	kind := e.kinds[j.App]
+	if kind == nil {
+		kind = &policy.Shape{}
+		e.kinds[j.App] = kind
+	}
+	return kind
 }
 
 // completions takes in what happens to running jobs by themselves.

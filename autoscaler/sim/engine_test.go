@@ -174,6 +174,45 @@ func TestRun_MeasuresAsItGoes(t *testing.T) {
 	must.False(t, last.Known(2))
 }
 
+func TestRun_KindsShareHowTheyScale(t *testing.T) {
+	tr := one(100, 8)
+	tr.Jobs[0].App = "resnet"
+	tr.Jobs = append(tr.Jobs, tr.Jobs[0], tr.Jobs[0])
+	for i, app := range []string{"resnet", "resnet", "other"} {
+		tr.Jobs[i].ID, tr.Jobs[i].App, tr.Jobs[i].Submit = app+strconv.Itoa(i), app, float64(1000*i)
+	}
+	for name, tc := range map[string]struct {
+		info sim.Info
+		want []int
+	}{
+		"blind": {sim.Info{}, []int{0, 0, 0}},
+		"kinds": {sim.Info{Kinds: true}, []int{0, 4, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var saw []policy.Job
+			run(t, sim.Config{
+				Nodes: sim.Uniform(2, 4, ""), Trace: tr, Info: tc.info,
+				Policy: script{at: []float64{0, 10, 20, 30}, size: []int{1, 2, 4, 4}, saw: &saw},
+			})
+			first := map[string]policy.Curve{}
+			for _, j := range saw {
+				if _, ok := first[j.ID]; !ok {
+					first[j.ID] = j.Curve
+				}
+			}
+			for i, id := range []string{"resnet0", "resnet1", "other2"} {
+				c := first[id]
+				must.Eq(t, tc.want[i], c.Largest(), must.Sprint(id))
+				must.False(t, c.Measured())
+			}
+			c := first["resnet1"]
+			if tc.info.Kinds {
+				must.InDelta(t, 4, c.Speedup(4)/c.Speedup(1), 1e-9) // the prior would say 3.5
+			}
+		})
+	}
+}
+
 func TestRun_NoiseFallsWithSteps(t *testing.T) {
 	error3, error99 := 0.0, 0.0
 	for seed := range uint64(40) {

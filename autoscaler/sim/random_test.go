@@ -97,7 +97,7 @@ func drawTrace(t *rapid.T, nodes []trace.Node) *trace.Trace {
 			most = room(typ, 1)
 		}
 		j := trace.Job{
-			ID: fmt.Sprintf("job-%02d", i), Tenant: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant"),
+			ID: fmt.Sprintf("job-%02d", i), App: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app"), Tenant: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant"),
 			Type: typ, Weight: 1, Submit: now, Suspendable: true, PerWorker: per,
 			Steps: rapid.Float64Range(1, 2000).Draw(t, "steps"),
 		}
@@ -152,6 +152,7 @@ func drawConfig(t *rapid.T, faults bool) sim.Config {
 		Nodes: nodes, Trace: drawTrace(t, nodes), Policy: drawPolicy(t), History: true,
 		Info: sim.Info{
 			Remaining: rapid.Bool().Draw(t, "remaining"), Curves: rapid.Bool().Draw(t, "curves"),
+			Kinds: rapid.Bool().Draw(t, "kinds"),
 			Noise: rapid.SampledFrom([]float64{0, 0.2}).Draw(t, "noise"),
 		},
 		Resize:    sim.ResizeCost{Constant: rapid.Float64Range(0, 20).Draw(t, "resize cost")},

@@ -60,7 +60,7 @@ func (c *simulateCommand) Help() string {
 Information classes:
 
 `)
-	for _, class := range []string{"oracle", "curves", "declared", "blind"} {
+	for _, class := range []string{"oracle", "curves", "declared", "kinds", "blind"} {
 		fmt.Fprintf(&b, "  %-9s %s\n", class, sim.Classes[class])
 	}
 	b.WriteString("\nOptions:\n")
@@ -81,7 +81,7 @@ func (c *simulateCommand) AutocompleteFlags() complete.Flags {
 		out[f] = complete.PredictFiles("*")
 	}
 	out["-policy"] = complete.PredictSet(policy.Names()...)
-	out["-told"] = complete.PredictSet("oracle", "curves", "declared", "blind")
+	out["-told"] = complete.PredictSet("oracle", "curves", "declared", "kinds", "blind")
 	out["-placement"] = complete.PredictSet("pack", "spread", "count")
 	out["-errors"] = complete.PredictSet("strict", "skip")
 	var formats []string

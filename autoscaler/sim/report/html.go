@@ -257,6 +257,6 @@ func glossary() []entry {
 		{"productive", "part of the held GPU time that was training and was not taken back by a failure; the rest went into starts and resizes"},
 		{"fairness", "finish-time fairness (Themis): JCT over the JCT a job would have had alone on its part of the cluster, one over the mean number of jobs during its life; above 1 it would have been better off so"},
 		{"worse off", "part of the jobs with a fairness above 1"},
-		{"told", "what the policy knew: oracle (exact step times, remaining work), curves (exact step times), declared (remaining work, measured step times), blind (measured step times)"},
+		{"told", "what the policy knew: oracle (exact step times, remaining work), curves (exact step times), declared (remaining work, measured step times), kinds (measured step times, shared between jobs of one application), blind (measured step times)"},
 	}
 }

@@ -34,7 +34,7 @@ type Trace struct {
 // Job is one training job as it truly is.
 type Job struct {
 	ID       string
-	App      string // what it trains; jobs of one App share a curve
+	App      string // what it trains; jobs of one App scale alike, more or less
 	Tenant   string
 	Type     string // GPU type it needs, "" is any
 	Weight   float64

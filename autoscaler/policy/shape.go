@@ -1,0 +1,151 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import (
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"sort"
+)
+
+// Shape is how the jobs of one kind scale, as those of them showed that were
+// measured at more than one size. A job of the kind that was measured at few
+// sizes, or not yet, borrows from it (see Extend): users run much the same
+// training again and again, and what one run found out by resizes the next
+// need not pay for.
+//
+// Only the shape is shared. How fast a job is at all depends on its batch
+// size and model size, which jobs of one kind may well differ in; so a single
+// measurement teaches nothing, and what is borrowed follows the job's own
+// measurements up and down.
+//
+// The zero Shape knows nothing.
+type Shape struct {
+	at []rate // by ascending size
+}
+
+// rate is the logarithm of the throughput at a size, all of a shape up to
+// one unknown constant.
+type rate struct {
+	size   int
+	log    float64
+	weight float64 // of measurements behind it, at most shapeLimit
+}
+
+// shapeLimit is how much the past counts at most, so that a shape follows a
+// program that changes.
+const shapeLimit = 20
+
+// excess is the logarithm of the throughput over the prior's: measured, on a
+// line in log n between measured sizes, and constant outside of them.
+func excess(at []rate, n int) float64 {
+	if len(at) == 0 {
+		return 0
+	}
+	over := func(r rate) float64 { return r.log - math.Log(prior(r.size)) }
+	i := sort.Search(len(at), func(i int) bool { return at[i].size >= n })
+	switch {
+	case i == len(at):
+		return over(at[i-1])
+	case i == 0 || at[i].size == n:
+		return over(at[i])
+	}
+	a, b := at[i-1], at[i]
+	w := math.Log(float64(n)/float64(a.size)) / math.Log(float64(b.size)/float64(a.size))
+	return (1-w)*over(a) + w*over(b)
+}
+
+// Learn takes in that a job of the kind was measured at a size; c is its
+// curve with that measurement. What the job showed at its other sizes says
+// how its speed compares with what the shape has.
+func (s *Shape) Learn(c Curve, size int) {
+	i, known := slices.BinarySearchFunc(c.points, size, pointSize)
+	if !known || len(c.points) < 2 {
+		return
+	}
+	offset := 0.0
+	for _, p := range c.points {
+		if p.Size != size {
+			offset -= math.Log(p.StepTime) + math.Log(prior(p.Size)) + excess(s.at, p.Size)
+		}
+	}
+	offset /= float64(len(c.points) - 1)
+	if len(s.at) == 0 {
+		for _, p := range c.points {
+			s.at = append(s.at, rate{size: p.Size, log: -math.Log(p.StepTime) - offset, weight: 1})
+		}
+		return
+	}
+	seen := -math.Log(c.points[i].StepTime) - offset
+	k, found := slices.BinarySearchFunc(s.at, size, func(r rate, n int) int { return r.size - n })
+	if !found {
+		s.at = slices.Insert(s.at, k, rate{size: size, log: seen, weight: 1})
+		return
+	}
+	r := &s.at[k]
+	r.weight = min(r.weight+1, shapeLimit)
+	r.log += (seen - r.log) / r.weight
+}
+
+// Extend returns the curve of a job of the kind with the sizes that it was
+// not measured at borrowed from the shape. Its own measurements stay as they
+// are; Points, Known, Measured and Uncertainty go by those alone.
+func (s *Shape) Extend(c Curve) Curve {
+	if len(s.at) == 0 {
+		return c
+	}
+	// How much faster the job is than the shape says, by size.
+	own := make([]rate, len(c.points))
+	for i, p := range c.points {
+		own[i] = rate{size: p.Size, log: -math.Log(p.StepTime) - excess(s.at, p.Size)}
+	}
+	all := c.Points()
+	for _, r := range s.at {
+		if !c.Known(r.size) {
+			all = append(all, Point{Size: r.size, StepTime: math.Exp(-r.log - excess(own, r.size)), Samples: 1})
+		}
+	}
+	slices.SortFunc(all, func(a, b Point) int { return cmp.Compare(a.Size, b.Size) })
+	out := Curve{points: c.points, fitted: all}
+	out.fill()
+	return out
+}
+
+// shapePoint is a rate as it is saved.
+type shapePoint struct {
+	Size   int     `json:"size"`
+	Log    float64 `json:"log"` // logarithm of the throughput, up to a constant
+	Weight float64 `json:"weight"`
+}
+
+// MarshalJSON writes what was learned.
+func (s Shape) MarshalJSON() ([]byte, error) {
+	points := make([]shapePoint, len(s.at))
+	for i, r := range s.at {
+		points[i] = shapePoint{Size: r.size, Log: r.log, Weight: r.weight}
+	}
+	return json.Marshal(points)
+}
+
+// UnmarshalJSON reads what was learned. Sizes and values that cannot be are
+// left out.
+func (s *Shape) UnmarshalJSON(b []byte) error {
+	var points []shapePoint
+	if err := json.Unmarshal(b, &points); err != nil {
+		return err
+	}
+	*s = Shape{}
+	for _, p := range points {
+		last := 0
+		if len(s.at) > 0 {
+			last = s.at[len(s.at)-1].size
+		}
+		if p.Size > last && p.Weight >= 1 && math.Abs(p.Log) < 100 {
+			s.at = append(s.at, rate{size: p.Size, log: p.Log, weight: min(p.Weight, shapeLimit)})
+		}
+	}
+	return nil
+}
