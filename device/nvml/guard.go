@@ -15,16 +15,55 @@ import (
 // calls to the same GPU fail at once instead of hanging as well. At most one
 // thread per GPU is lost in this way, and one for the library. The gate of a GPU
 // stays with its index when the machine is read anew.
+//
+// Sample alone is not cut off, for it is made every second and the cost of that
+// would be greater than its own: its caller must not wait for it.
 func Guard(l Library, limit time.Duration) Library {
 	return &guarded{l: l, gate: gate{limit: limit}, gpus: map[int]*gate{}}
 }
 
-// gate lets one call through at a time and stops waiting for it at the limit.
+// gate lets one call through at a time.
 type gate struct {
 	limit time.Duration
 	mu    sync.Mutex
-	// stuck is closed when the call that was left behind comes back.
-	stuck chan struct{}
+	// under is closed when the call that is under way comes back; nil when none
+	// is. Begun is since when it is.
+	under chan struct{}
+	begun time.Time
+}
+
+// enter waits for its turn, but no longer than the call under way has left of
+// its limit. The caller must leave.
+func (g *gate) enter(op string) error {
+	for {
+		g.mu.Lock()
+		under, left := g.under, g.limit-time.Since(g.begun)
+		if under == nil {
+			g.under, g.begun = make(chan struct{}), time.Now()
+			g.mu.Unlock()
+			return nil
+		}
+		g.mu.Unlock()
+		select {
+		case <-under:
+		case <-time.After(left):
+			return &Error{Op: op, Code: ErrHung}
+		}
+	}
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.under)
+	g.under = nil
+}
+
+// inUse tells whether a call is under way, waited for or left behind.
+func (g *gate) inUse() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.under != nil
 }
 
 // through runs f in a goroutine of its own, which ends when f does.
@@ -34,47 +73,22 @@ func through[T any](g *gate, op string, f func() (T, error)) (T, error) {
 		err error
 	}
 	var none T
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.stuck != nil {
-		select {
-		case <-g.stuck:
-			g.stuck = nil
-		default:
-			return none, &Error{Op: op, Code: ErrHung}
-		}
+	if err := g.enter(op); err != nil {
+		return none, err
 	}
-	answer, back := make(chan result, 1), make(chan struct{})
+	answer := make(chan result, 1)
 	go func() {
-		defer close(back)
+		defer g.leave()
 		v, err := f()
 		answer <- result{v, err}
 	}()
-	timer := time.NewTimer(g.limit)
-	defer timer.Stop()
+	limit := time.NewTimer(g.limit)
+	defer limit.Stop()
 	select {
 	case r := <-answer:
 		return r.v, r.err
-	case <-timer.C:
-		g.stuck = back
+	case <-limit.C:
 		return none, &Error{Op: op, Code: ErrHung}
-	}
-}
-
-// inUse tells whether a call is under way, waited for or left behind.
-func (g *gate) inUse() bool {
-	if !g.mu.TryLock() {
-		return true
-	}
-	defer g.mu.Unlock()
-	if g.stuck == nil {
-		return false
-	}
-	select {
-	case <-g.stuck:
-		return false
-	default:
-		return true
 	}
 }
 
@@ -160,5 +174,9 @@ type guardedGPU struct {
 func (g *guardedGPU) Facts() (Facts, error) { return through(g.gate, "facts", g.gpu.Facts) }
 
 func (g *guardedGPU) Sample(all bool) (Sample, error) {
-	return through(g.gate, "sample", func() (Sample, error) { return g.gpu.Sample(all) })
+	if err := g.gate.enter("sample"); err != nil {
+		return Sample{}, err
+	}
+	defer g.gate.leave()
+	return g.gpu.Sample(all)
 }

@@ -18,18 +18,25 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 	r := nvml.Guard(real, 300*time.Millisecond)
 	all := gpus(t, r)
 	m.Hang(3)
-	_, err := all[3].Sample(false)
+	_, err := all[3].Facts()
 	must.ErrorIs(t, err, nvml.ErrHung)
 
 	// The others go on.
 	_, err = all[4].Sample(false)
 	must.NoError(t, err)
 
-	// A further call to the same GPU does not wait, and adds no call.
+	// Further calls to the same GPU do not wait, and add no call.
 	before := m.Calls()
+	_, err = all[3].Sample(false)
+	must.ErrorIs(t, err, nvml.ErrHung)
 	_, err = all[3].Facts()
 	must.ErrorIs(t, err, nvml.ErrHung)
 	must.Eq(t, before, m.Calls())
+
+	// The library is not closed under the one that hangs.
+	must.ErrorIs(t, r.Close(), nvml.ErrHung)
+	_, err = r.Count()
+	must.NoError(t, err)
 
 	// Nor does one after the machine was read anew.
 	again, err := r.GPU(3)
@@ -47,6 +54,30 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 		}),
 		wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond),
 	))
+}
+
+// A sample waits for itself, and others do not wait for it without limit.
+func TestGuardOfASampleThatHangs(t *testing.T) {
+	m, real := open(t, "one-t4")
+	r := nvml.Guard(real, 300*time.Millisecond)
+	g := gpus(t, r)[0]
+	m.Hang(0)
+	back := make(chan error)
+	before := m.Calls()
+	go func() {
+		_, err := g.Sample(false)
+		back <- err
+	}()
+	must.Wait(t, wait.InitialSuccess(
+		wait.BoolFunc(func() bool { return m.Calls() > before }),
+		wait.Timeout(time.Minute), wait.Gap(time.Millisecond),
+	))
+	_, err := g.Facts()
+	must.ErrorIs(t, err, nvml.ErrHung)
+	m.Return(0)
+	must.NoError(t, <-back)
+	_, err = g.Facts()
+	must.NoError(t, err)
 }
 
 func TestGuardLeavesAHangingLibraryBehind(t *testing.T) {

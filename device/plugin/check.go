@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
@@ -134,7 +135,7 @@ func (fs *findings) checkCard(c *card, all []*card) {
 		fs.problem("make instances with nvidia-smi mig -cgi … -C, or turn MIG off with nvidia-smi -mig 0",
 			"MIG is on, but there are no instances")
 	}
-	s, err := c.gpu.Sample(true)
+	s, err := sampleWithin(c.gpu, checkLimit)
 	if err != nil {
 		fs.problem(adviceBroken, "the GPU does not answer: %s", plain(err))
 		return
@@ -153,6 +154,24 @@ func (fs *findings) checkCard(c *card, all []*card) {
 	if s.ECCUncorrected != nil && *s.ECCUncorrected > 0 {
 		fs.remark("if it goes on, have the GPU tested with dcgmi diag",
 			"%d memory errors since the driver was loaded that ECC could not correct", *s.ECCUncorrected)
+	}
+}
+
+// checkLimit is how long a GPU may take to answer.
+const checkLimit = 15 * time.Second
+
+// sampleWithin leaves a call that hangs behind, for the process ends soon.
+func sampleWithin(gpu nvml.GPU, limit time.Duration) (nvml.Sample, error) {
+	answer := make(chan sampled, 1)
+	go func() {
+		s, err := gpu.Sample(true)
+		answer <- sampled{sample: s, err: err}
+	}()
+	select {
+	case r := <-answer:
+		return r.sample, r.err
+	case <-time.After(limit):
+		return nvml.Sample{}, nvml.ErrHung
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -139,7 +140,7 @@ func decodeConfig(packed []byte) (Config, error) {
 		}
 	}
 	if c.PrometheusAddress = raw.PrometheusAddress; c.PrometheusAddress != "" {
-		if _, err := net.ResolveTCPAddr("tcp", c.PrometheusAddress); err != nil {
+		if err := checkAddress(c.PrometheusAddress); err != nil {
 			errs = append(errs, fmt.Errorf("prometheus_address: %w", err))
 		}
 	}
@@ -162,6 +163,18 @@ func decodeConfig(packed []byte) (Config, error) {
 		}
 	}
 	return c, errors.Join(errs...)
+}
+
+// checkAddress looks at the form only: a name need not be known yet.
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port: %w", address, err)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("%q: the port is not in 1..65535", address)
+	}
+	return nil
 }
 
 // duration reads an option that may be left out.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/topology"
@@ -20,8 +21,9 @@ type card struct {
 	gpu nvml.GPU
 	// missing is why; nil while it can.
 	missing error
-	// busy tells that a sample is being read.
-	busy bool
+	// busy tells that a sample is being read, begun since when.
+	busy  bool
+	begun time.Time
 	// index is NVML's number of it.
 	index int
 }

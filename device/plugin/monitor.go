@@ -81,7 +81,7 @@ func newMonitor(cfg Config, lib nvml.Library, host hostHooks, log hclog.Logger) 
 		dirty:     true,
 		eventWait: eventWait,
 		current:   map[string]*reading{},
-		sampled:   make(chan sampled),
+		sampled:   make(chan sampled, 16),
 		events:    make(chan occurrence),
 		requests:  make(chan request),
 		done:      make(chan struct{}),

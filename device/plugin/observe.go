@@ -152,9 +152,8 @@ func (m *monitor) look(now time.Time, maxAge time.Duration) {
 	m.assess(now)
 }
 
-// patience is how long a round of samples waits for a GPU that is slow. What it
-// says later is taken then, so that one GPU that hangs does not hold up the
-// others.
+// patience is how long a round of samples waits for one GPU. What it says later
+// is taken then, so that a GPU that hangs does not hold up the others.
 const patience = time.Second
 
 // sampled is what a GPU answered.
@@ -172,26 +171,23 @@ func (m *monitor) sample(now time.Time) error {
 	defer m.share()
 	m.round++
 	waiting := 0
+	queue := make(chan sampled, len(m.machine.cards))
 	for _, c := range m.machine.cards {
-		if c.gpu == nil {
-			delete(m.current, c.facts.UUID)
-			continue
-		}
-		if c.busy {
-			continue
-		}
 		last := m.current[c.facts.UUID]
-		r := sampled{card: c, round: m.round, all: last == nil || now.Sub(last.rest) >= restEvery}
-		c.busy = true
-		waiting++
-		go func() {
-			r.sample, r.err = r.card.gpu.Sample(r.all)
-			select {
-			case m.sampled <- r:
-			case <-m.done:
-			}
-		}()
+		switch {
+		case c.gpu == nil:
+			delete(m.current, c.facts.UUID)
+		case c.busy && now.Sub(c.begun) >= m.cfg.Health.CallTimeout:
+			c.missing = nvml.ErrHung
+			delete(m.current, c.facts.UUID)
+		case !c.busy:
+			c.busy, c.begun = true, now
+			queue <- sampled{card: c, round: m.round, all: last == nil || now.Sub(last.rest) >= restEvery}
+			waiting++
+		}
 	}
+	close(queue)
+	go m.work(queue)
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	var gone error
@@ -203,10 +199,27 @@ func (m *monitor) sample(now time.Time) error {
 			}
 			gone = cmp.Or(gone, m.take(now, r))
 		case <-limit.C:
-			return gone
+			if len(queue) == 0 {
+				return gone
+			}
+			// The others are for somebody else.
+			go m.work(queue)
+			limit.Reset(patience)
 		}
 	}
 	return gone
+}
+
+// work reads GPUs one after the other. It ends when the last is read, which one
+// that hangs may put off.
+func (m *monitor) work(queue <-chan sampled) {
+	for r := range queue {
+		r.sample, r.err = r.card.gpu.Sample(r.all)
+		select {
+		case m.sampled <- r:
+		case <-m.done:
+		}
+	}
 }
 
 // take puts a sample among the readings and judges the GPU by it. The error is

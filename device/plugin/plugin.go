@@ -35,20 +35,22 @@ type Options struct {
 type Device struct {
 	log  hclog.Logger
 	opts Options
-	// eventWait is shorter in tests.
-	eventWait time.Duration
+	// eventWait and listenAgain are shorter in tests.
+	eventWait, listenAgain time.Duration
 
 	mu      sync.Mutex
+	closed  bool
 	cfg     Config
 	monitor *monitor
-	stop    context.CancelFunc // of the monitor
+	stop    context.CancelFunc // of the monitor and the metrics
+	running sync.WaitGroup     // both of them
 }
 
 var _ device.DevicePlugin = (*Device)(nil)
 
 // New returns a plugin that does nothing before Nomad asks.
 func New(log hclog.Logger, opts Options) *Device {
-	return &Device{log: log.Named(pluginName), opts: opts, eventWait: eventWait, cfg: DefaultConfig()}
+	return &Device{log: log.Named(pluginName), opts: opts, eventWait: eventWait, listenAgain: listenAgain, cfg: DefaultConfig()}
 }
 
 // PluginInfo says what the plugin is.
@@ -65,22 +67,27 @@ func (d *Device) SetConfig(c *base.Config) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.monitor != nil && !reflect.DeepEqual(d.cfg, cfg) {
-		d.stop()
-		<-d.monitor.done
-		d.monitor = nil
+	if !reflect.DeepEqual(d.cfg, cfg) {
+		d.halt()
 	}
 	d.cfg = cfg
 	return nil
 }
 
-// Close ends what the plugin runs in the background.
+// Close ends what the plugin runs in the background, for good.
 func (d *Device) Close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.closed = true
+	d.halt()
+}
+
+// halt ends what runs in the background, and returns when it has ended. Call it
+// under the lock.
+func (d *Device) halt() {
 	if d.monitor != nil {
 		d.stop()
-		<-d.monitor.done
+		d.running.Wait()
 		d.monitor = nil
 	}
 }
@@ -90,7 +97,10 @@ func (d *Device) Close() {
 func (d *Device) started() (*monitor, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.cfg.Enabled {
+	switch {
+	case d.closed:
+		return nil, errStopped
+	case !d.cfg.Enabled:
 		return nil, device.ErrPluginDisabled
 	}
 	if d.monitor == nil {
@@ -99,9 +109,9 @@ func (d *Device) started() (*monitor, error) {
 		m.eventWait = d.eventWait
 		ctx, stop := context.WithCancel(context.Background())
 		d.monitor, d.stop = m, stop
-		go m.run(ctx)
-		if d.cfg.PrometheusAddress != "" {
-			go serveMetrics(ctx, d.cfg.PrometheusAddress, m, d.log)
+		d.running.Go(func() { m.run(ctx) })
+		if address := d.cfg.PrometheusAddress; address != "" {
+			d.running.Go(func() { serveMetrics(ctx, address, d.listenAgain, m, d.log) })
 		}
 	}
 	return d.monitor, nil

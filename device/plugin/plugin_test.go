@@ -5,13 +5,9 @@ package plugin
 
 import (
 	"context"
-	"io"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -212,42 +208,4 @@ func TestStatsOfMIG(t *testing.T) {
 		}
 	}
 	t.Fatal("no group of instances")
-}
-
-func TestMetrics(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
-	address := l.Addr().String()
-	must.NoError(t, l.Close())
-	hw := nvmlstub.New(t, "mig-a100")
-	d := start(t, hw, map[string]any{"prometheus_address": address, "health": quick})
-	ch, err := d.Fingerprint(t.Context())
-	must.NoError(t, err)
-	message(t, ch)
-	hw.Lose(1)
-	for len(message(t, ch).Devices) > 0 {
-		if _, err := d.Reserve(hw.UUIDs()[1:]); err != nil {
-			break
-		}
-	}
-	var body []byte
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		resp, err := http.Get("http://" + address + "/metrics")
-		if err != nil {
-			continue // not listening yet
-		}
-		body, err = io.ReadAll(resp.Body)
-		must.NoError(t, err)
-		must.NoError(t, resp.Body.Close())
-		break
-	}
-	for _, line := range []string{
-		`nvtopo_gpu_power_watts{gpu="0",model="NVIDIA A100-SXM4-40GB",uuid="GPU-f4000000-0000-4000-8000-000000000000"} 51.89`,
-		`nvtopo_device_healthy{group="NVIDIA A100-SXM4-40GB",reason="the GPU has fallen off the bus",uuid="GPU-f4000000-0000-4000-8000-000000000001"} 0`,
-		`nvtopo_gpu_reset_pending{gpu="0",model="NVIDIA A100-SXM4-40GB",uuid="GPU-f4000000-0000-4000-8000-000000000000"} 0`,
-		`nvtopo_mig_memory_used_bytes{parent="GPU-f4000000-0000-4000-8000-000000000000",profile="1g.5gb",uuid="MIG-f4000000-0000-5000-8000-000000000006"} 1.3631488e+07`,
-	} {
-		must.StrContains(t, string(body), line)
-	}
-	must.False(t, strings.Contains(string(body), `nvtopo_gpu_power_watts{gpu="1"`))
 }
