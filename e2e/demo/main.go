@@ -1,12 +1,18 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command demo shows elastic training on a real Nomad cluster of this machine:
-// it starts a server and three clients, submits a PyTorch job with Horovod, and
-// lets it grow and shrink by what `nomad job scale` does. It needs about a
-// minute, and leaves nothing behind.
+// Command demo shows the autoscaler share a small cluster between elastic
+// training jobs, with a real Nomad and a real Horovod on this machine: a server
+// and three clients with two GPU slots each, `kolo agent`, and three PyTorch
+// jobs that arrive one after the other. Counts are set by a scheduling policy,
+// which is changed while the jobs run. It needs about three minutes, ends with
+// what the training records prove, and leaves nothing behind but the stand-in
+// GPU library in the folder for temporary files, for the next time.
 //
 //	make demo
+//
+// On a terminal a table as of `kolo status -watch` stands below what has
+// happened; elsewhere only what happens is printed, one line each.
 package main
 
 import (
@@ -17,11 +23,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -29,7 +33,11 @@ func main() {
 	// The cluster ends itself on a signal; this ends what waits for it.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Args[1:]); err != nil {
+	err := run(ctx, os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
@@ -37,70 +45,59 @@ func main() {
 
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	walk := flags.String("walk", "1,4,2,3", "numbers of workers, one after the other, each at most 4")
-	each := flags.Duration("each", 8*time.Second, "time to train with each number")
+	first := flags.String("policy", "elastic-fifo", "scheduling `policy` to begin with, without options")
+	then := flags.String("then", "weighted-fair(shares={research=2})", "`policy` to change to while jobs run")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	counts, err := parseWalk(*walk)
-	if err != nil {
-		return err
+	if _, err := policy.New(*first, nil); err != nil {
+		return fmt.Errorf("-policy: %w", err)
+	}
+	if _, err := policy.Parse(*then); err != nil {
+		return fmt.Errorf("-then: %w", err)
 	}
 	root, err := os.Getwd()
 	if err != nil {
 		return err
 	}
 
-	screen := &screen{began: time.Now()}
-	screen.say("starting Nomad: one server and three clients")
-	driver := filepath.Join(root, "bin/nomad-driver-horovod")
+	screen := newScreen(os.Stdout)
+	gpu, env, why := standInGPUs(root)
+	if gpu {
+		screen.say("starting Nomad: one server, %d clients with %d stand-in GPUs each", clients, perClient)
+	} else {
+		screen.say("starting Nomad: one server, %d clients with %d CPU slots each (no GPUs: %s)", clients, perClient, why)
+	}
 	python := filepath.Join(root, ".venv/bin/python")
+	plugins := map[string]string{
+		filepath.Join(root, "bin/nomad-driver-horovod"): fmt.Sprintf("allow_isolation_none = true\npython = %q", python),
+	}
+	if gpu {
+		plugins[filepath.Join(root, devicePlugin)] = ""
+	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Nomad:   filepath.Join(root, "bin/nomad"),
-		Plugins: map[string]string{driver: fmt.Sprintf("allow_isolation_none = true\npython = %q", python)},
+		Nomad: filepath.Join(root, "bin/nomad"), Clients: clients, CPU: perClient * slotMHz, Plugins: plugins, Env: env,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			kept := filepath.Join(root, "e2e/.work/demo")
 			err = errors.Join(err, c.KeepLogs(kept))
 			screen.say("logs of agents and allocations: %s", kept)
 		}
 		err = errors.Join(err, c.Stop())
 	}()
-	screen.say("Nomad is at %s until the demo ends; look: bin/nomad job status -address=%s demo", c.Address, c.Address)
-
-	show := &show{c: c, screen: screen, dir: filepath.Join(c.Dir, "demo")}
-	if err := show.submit(ctx, root, python, counts[0]); err != nil {
+	kolo, err := startKolo(ctx, c, filepath.Join(root, "bin/kolo"), *first, gpu)
+	if err != nil {
 		return err
 	}
-	for i, n := range counts {
-		if i > 0 {
-			if err := show.scale(ctx, n); err != nil {
-				return err
-			}
-		}
-		if err := show.watch(ctx, n, *each); err != nil {
-			return err
-		}
-	}
-	if err := show.finish(ctx); err != nil {
+	screen.say("Nomad is at %s and kolo agent, with the policy %s, at %s until the demo ends", c.Address, *first, kolo.address)
+
+	s := &show{c: c, kolo: kolo, screen: screen, root: root, python: python, gpu: gpu}
+	if err := s.run(ctx, *then); err != nil {
 		return err
 	}
-	return show.summary()
-}
-
-// parseWalk reads "1,4,2".
-func parseWalk(text string) ([]int, error) {
-	var counts []int
-	for field := range strings.SplitSeq(text, ",") {
-		n, err := strconv.Atoi(field)
-		if err != nil || n < 1 || n > 4 {
-			return nil, fmt.Errorf("-walk: %q is no number from 1 to 4", field)
-		}
-		counts = append(counts, n)
-	}
-	return counts, nil
+	return s.summary(ctx)
 }

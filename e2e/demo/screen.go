@@ -5,45 +5,71 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
-	"github.com/kolo-nomad/kolo/e2e/train"
+	"golang.org/x/sys/unix"
 )
 
-// A screen prints what happens, one line each, with the time since the start.
+// A screen prints what happens, one line each with the time since the start,
+// and on a terminal keeps a table below.
 type screen struct {
-	began, told time.Time
+	out   *os.File
+	began time.Time
+	table []string // as it stands on the terminal
 }
 
-func (s *screen) line(format string, args ...any) {
-	fmt.Printf("%6.1f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
-}
+func newScreen(out *os.File) *screen { return &screen{out: out, began: time.Now()} }
 
-// say tells what the demo does.
+// say prints a line above the table.
 func (s *screen) say(format string, args ...any) {
-	s.line("▶ "+format, args...)
+	table := s.table
+	s.clear()
+	s.write("%6.1f s  %s\n", time.Since(s.began).Seconds(), fmt.Sprintf(format, args...))
+	s.draw(table)
 }
 
-// resize tells of a new ring.
-func (s *screen) resize(z train.Resize) {
-	s.line("◆ the ring has %d ranks now, it had %d: no rank trained for %s, step %d follows step %d",
-		z.To, z.From, seconds(z.Gap()), z.After.Step, z.Before.Step)
+// show replaces the table.
+func (s *screen) show(table string) {
+	s.clear()
+	s.draw(append([]string{""}, strings.Split(table, "\n")...))
 }
 
-// training tells how training goes, once a second.
-func (s *screen) training(r train.Record) {
-	if time.Since(s.told) < time.Second {
+// clear takes the table away.
+func (s *screen) clear() {
+	if len(s.table) > 0 {
+		s.write("\x1b[%dA\x1b[J", len(s.table))
+	}
+	s.table = nil
+}
+
+// draw puts a table on the terminal, if it is one. Lines are cut at its edge:
+// a line that wraps would be two to clear.
+func (s *screen) draw(table []string) {
+	width, ok := s.width()
+	if !ok {
 		return
 	}
-	s.told = time.Now()
-	last := r.Last()
-	rate := 0
-	for _, e := range r.Leading() {
-		if e.T > last.T-1 {
-			rate += e.Size
-		}
+	for _, line := range table {
+		text := []rune(line)
+		s.write("%s\n", string(text[:min(len(text), width)]))
 	}
-	bar := strings.Repeat("■", last.Size) + strings.Repeat("·", max(0, 4-last.Size))
-	s.line("  %s  step %4d  epoch %2d  loss %.4f  %3d batches/s", bar, last.Step, last.Epoch, last.Loss, rate)
+	s.table = table
+}
+
+func (s *screen) write(format string, args ...any) {
+	_, _ = fmt.Fprintf(s.out, format, args...) // nobody may be looking any more
+}
+
+// width is that of the terminal, if there is one.
+func (s *screen) width() (int, bool) {
+	size, err := unix.IoctlGetWinsize(int(s.out.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, false
+	}
+	if size.Col == 0 {
+		return 80, true // a terminal that does not say
+	}
+	return int(size.Col), true
 }

@@ -5,202 +5,234 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
-	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
 const (
-	// samples make an epoch of 5 seconds for one worker.
-	samples  = 1200
-	stepTime = 50 * time.Millisecond
 	// patience bounds every wait for the cluster. A change takes some seconds.
 	patience = 2 * time.Minute
+	// enough is how long every state is left to be looked at.
+	enough = 8 * time.Second
 )
 
-// A show runs the training job and tells what it sees.
+// A show tells the story: jobs arrive, share, and end.
 type show struct {
-	c        *cluster.Cluster
-	screen   *screen
-	dir      string
-	follower *train.Follower
-	record   train.Record
-	// requests are the changes asked for, to tell how long each took.
-	requests []request
+	c      *cluster.Cluster
+	kolo   *daemon
+	screen *screen
+	root   string
+	python string
+	gpu    bool
+
+	jobs []*job // that have arrived
+	seen *agent.Status
+	// looked is when the table and Nomad's allocations were last looked at,
+	// which is dearer than the rest.
+	looked time.Time
 }
 
-type request struct {
-	count int
-	at    time.Time
-}
-
-// submit registers the job of jobspecs/pytorch-cpu.nomad.hcl with the script
-// that keeps records.
-func (s *show) submit(ctx context.Context, root, python string, count int) error {
-	if err := os.MkdirAll(s.dir, 0o777); err != nil {
+func (s *show) run(ctx context.Context, then string) error {
+	for _, j := range jobs() {
+		s.screen.say("▶ nomad job run %s: %d steps, queue %s", j.name, j.steps, j.queue)
+		if err := j.submit(ctx, s.c, s.root, s.python, s.gpu); err != nil {
+			return err
+		}
+		s.jobs = append(s.jobs, j)
+		if err := s.until(ctx, j.name+" to train, and all rings to be as the policy wants", s.settled()); err != nil {
+			return err
+		}
+	}
+	last := s.jobs[len(s.jobs)-1].name
+	if err := s.until(ctx, last+" to end, and the others to grow", s.after(last, s.settled())); err != nil {
 		return err
 	}
-	s.follower = train.Follow(filepath.Join(s.dir, "records"))
-	text, err := os.ReadFile(filepath.Join(root, "jobspecs/pytorch-cpu.nomad.hcl"))
-	if err != nil {
+
+	s.screen.say("▶ kolo policy set '%s'", then)
+	if _, err := s.kolo.command(ctx, "policy", "set", then); err != nil {
 		return err
 	}
-	job, err := s.c.Parse(string(text), cluster.Vars{
-		"count":     count,
-		"python":    python,
-		"script":    filepath.Join(root, "e2e/train/train.py"),
-		"isolation": "none",
-		"args": []string{
-			"--epochs=100000",
-			fmt.Sprintf("--samples=%d", samples),
-			fmt.Sprintf("--step-time=%g", stepTime.Seconds()),
-			"--records=" + filepath.Join(s.dir, "records"),
-			"--stop-file=" + filepath.Join(s.dir, "stop"),
-		},
-	})
-	if err != nil {
+	if err := s.until(ctx, "the policy "+then+" to be followed", s.follows(then, s.settled())); err != nil {
 		return err
 	}
-	name := "demo"
-	job.ID, job.Name = &name, &name
-	s.screen.say("nomad job run pytorch-cpu.nomad.hcl, with %d worker", count)
-	s.requests = append(s.requests, request{count, time.Now()})
-	return s.c.RegisterJob(ctx, job)
+	for _, j := range s.jobs {
+		if err := s.until(ctx, j.name+" to end", s.after(j.name, func() bool { return true })); err != nil {
+			return err
+		}
+	}
+	s.screen.clear()
+	return s.ended(ctx)
 }
 
-func (s *show) scale(ctx context.Context, count int) error {
-	s.screen.say("nomad job scale demo workers %d", count)
-	s.requests = append(s.requests, request{count, time.Now()})
-	return s.c.Scale(ctx, "demo", "workers", count)
-}
-
-// watch shows training until a ring of n has trained for the given time.
-func (s *show) watch(ctx context.Context, n int, enough time.Duration) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience+enough, fmt.Errorf("no ring of %d within %s", n, patience))
-	defer cancel()
+// settled is true once, for long enough, every job that is not complete has
+// trained in a ring of the size that the policy wants for it.
+func (s *show) settled() func() bool {
 	var since time.Time
-	return s.until(ctx, func() (bool, error) {
-		if s.record.Last().Size != n {
+	return func() bool {
+		if !s.steady() {
 			since = time.Time{}
-			return false, s.failed(ctx)
+			return false
 		}
 		if since.IsZero() {
 			since = time.Now()
 		}
-		return time.Since(since) >= enough, nil
-	})
-}
-
-// finish lets the script end with its epoch, and waits for the job.
-func (s *show) finish(ctx context.Context) error {
-	s.screen.say("training may end with this epoch")
-	if err := os.WriteFile(filepath.Join(s.dir, "stop"), nil, 0o644); err != nil {
-		return err
+		return time.Since(since) >= enough
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the job does not end"))
-	defer cancel()
-	return s.until(ctx, func() (bool, error) {
-		info, _, err := s.c.API.Jobs().Info("demo", nil)
-		return err == nil && *info.Status == "dead", err
-	})
 }
 
-// until shows training until done says so.
-func (s *show) until(ctx context.Context, done func() (bool, error)) error {
+func (s *show) steady() bool {
+	for _, j := range s.jobs {
+		st := s.state(j.name)
+		switch {
+		case st == nil:
+			return false
+		case st.State == agent.StateComplete:
+		case st.Want != st.Count || st.Running != st.Count || j.record.Last().Size != st.Count:
+			return false
+		}
+	}
+	return true
+}
+
+// after is done, but not before a job is complete.
+func (s *show) after(name string, done func() bool) func() bool {
+	return func() bool {
+		st := s.state(name)
+		return st != nil && st.State == agent.StateComplete && done()
+	}
+}
+
+// follows is done, but not before decisions are made by a policy.
+func (s *show) follows(policy string, done func() bool) func() bool {
+	return func() bool { return s.seen.Pools[0].Policy == policy && done() }
+}
+
+// state is what kolo last said of a job, nil for nothing.
+func (s *show) state(name string) *agent.JobStatus {
+	for i := range s.seen.Jobs {
+		if s.seen.Jobs[i].ID == name {
+			return &s.seen.Jobs[i]
+		}
+	}
+	return nil
+}
+
+// until tells what happens until done says so.
+func (s *show) until(ctx context.Context, what string, done func() bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s for %s", patience, what))
+	defer cancel()
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		more, err := s.follower.Next()
-		if err != nil {
+		if err := s.look(ctx); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return err
 		}
-		s.tell(more)
-		if end, err := done(); end || err != nil {
-			return err
+		if done() {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case e := <-s.kolo.events:
+			s.tell(e)
 		case <-ticker.C:
 		}
 	}
 }
 
-// tell adds events to the record, and shows them.
-func (s *show) tell(more train.Record) {
-	before := len(s.record.Resizes())
-	s.record = append(s.record, more...)
-	if len(more.Leading()) == 0 {
-		return
+// look brings everything up to date, and tells what is new.
+func (s *show) look(ctx context.Context) error {
+	if err := s.kolo.alive(); err != nil {
+		return err
 	}
-	for _, z := range s.record.Resizes()[before:] {
-		s.screen.resize(z)
+	var err error
+	if s.seen, err = s.kolo.status(ctx); err != nil {
+		return err
 	}
-	s.screen.training(s.record)
+	for _, j := range s.jobs {
+		news, err := j.follow()
+		if err != nil {
+			return err
+		}
+		for _, z := range news {
+			s.screen.say("  %-6s  %s %d → %d ranks: no rank trained for %s, step %d follows step %d",
+				j.name, bar(z.To), z.From, z.To, seconds(z.idle), z.After.Step, z.Before.Step)
+		}
+	}
+	if time.Since(s.looked) < time.Second {
+		return nil
+	}
+	s.looked = time.Now()
+	if err := s.failed(ctx); err != nil {
+		return err
+	}
+	if _, ok := s.screen.width(); !ok {
+		return nil
+	}
+	table, err := s.kolo.command(ctx, "status")
+	if err != nil {
+		return err
+	}
+	s.screen.show(table)
+	return nil
+}
+
+// tell prints one event of the agent.
+func (s *show) tell(e agent.Event) {
+	name := strings.TrimPrefix(e.Job, "default/")
+	switch e.Type {
+	case "resize":
+		s.screen.say("◆ %-6s  kolo: %d → %d workers (%s)", name, e.From, e.To, e.Reason)
+	case "complete":
+		s.screen.say("◆ %-6s  complete", name)
+	case "policy":
+		s.screen.say("◆ kolo: %s", e.Reason)
+	case "problem", "trouble":
+		s.screen.say("◆ %-6s  %s: %s", name, e.Type, e.Reason)
+	}
 }
 
 // failed is an error once an allocation has failed.
 func (s *show) failed(ctx context.Context) error {
-	allocs, err := s.c.Allocs(ctx, "demo")
+	allocs, _, err := s.c.API.Allocations().List(new(api.QueryOptions).WithContext(ctx))
 	if err != nil {
 		return err
 	}
 	for _, a := range allocs {
-		if a.ClientStatus == "failed" {
+		if a.ClientStatus == api.AllocClientStatusFailed {
 			return fmt.Errorf("%s failed: %s", a.Name, strings.Join(cluster.Events(a), "; "))
 		}
 	}
 	return nil
 }
 
-// summary says what the records prove.
-func (s *show) summary() error {
-	more, err := s.follower.Next()
-	if err != nil {
-		return err
-	}
-	s.record = append(s.record, more...)
-	steps := s.record.Leading()
-	fmt.Println()
-	fmt.Printf("  %-10s %-22s %s\n", "ring", "no rank trained for", "training so after the request")
-	for _, z := range s.record.Resizes() {
-		fmt.Printf("  %-10s %-22s %s\n", fmt.Sprintf("%d → %d", z.From, z.To), seconds(z.Gap()), s.lateness(z))
-	}
-	fmt.Println()
-	report := func(what string, err error) {
-		if err != nil {
-			what = "NO: " + err.Error()
+// ended waits until Nomad, too, says that all jobs are over, and reads the
+// rest of what they recorded.
+func (s *show) ended(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
+	defer cancel()
+	for _, j := range s.jobs {
+		if err := s.c.WaitStatus(ctx, j.name, "dead"); err != nil {
+			return err
 		}
-		fmt.Printf("  %s\n", what)
-	}
-	report(fmt.Sprintf("%d steps, none lost, none repeated", len(steps)), s.record.CheckConsecutive())
-	report(fmt.Sprintf("%d epochs of %d samples, each used exactly once", steps[len(steps)-1].Epoch+1, samples), s.record.CheckSamples(samples))
-	report(fmt.Sprintf("loss %.4f at first, %.4f in the end", steps[0].Loss, steps[len(steps)-1].Loss), s.record.CheckLoss())
-	report("one process was rank 0 throughout: nothing was restarted", s.oneLeader())
-	return errors.Join(s.record.CheckConsecutive(), s.record.CheckSamples(samples), s.record.CheckLoss(), s.oneLeader())
-}
-
-func (s *show) oneLeader() error {
-	if pids := s.record.PIDs(0); len(pids) != 1 {
-		return fmt.Errorf("%d processes were rank 0: %v", len(pids), pids)
-	}
-	return nil
-}
-
-// lateness is the time from the request that led to a resize.
-func (s *show) lateness(z train.Resize) string {
-	for i := len(s.requests) - 1; i >= 0; i-- {
-		if r := s.requests[i]; r.count == z.To && r.at.Before(z.After.Time()) {
-			return seconds(z.After.Time().Sub(r.at))
+		if _, err := j.follow(); err != nil {
+			return err
 		}
 	}
-	return "–"
+	return s.failed(ctx)
+}
+
+func bar(n int) string {
+	return strings.Repeat("■", n) + strings.Repeat("·", max(0, slots-n))
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

@@ -23,6 +23,10 @@ Each rank takes --batch samples a step. The default is a multiple of 12, and so
 should --samples be: what is left of an epoch then always divides among 1, 2, 3
 or 4 ranks, and ElasticSampler, which pads by repeating samples where it does
 not, has no reason to. So samples can be checked to be used exactly once.
+
+With --global-batch a step takes that many samples of all ranks together, so
+that more ranks make a step shorter, and not larger; --sample-time is then what
+they share. A multiple of 60 divides among 1 to 6 ranks.
 """
 
 import argparse
@@ -45,7 +49,9 @@ def parse():
     option("epochs", 2, "passes over the data")
     option("samples", 2400, "samples in the data set")
     option("batch", 12, "samples per rank and step")
+    option("global-batch", 0, "samples per step of all ranks, in place of --batch")
     option("step-time", 0.05, "seconds a step takes at least")
+    option("sample-time", 0.0, "seconds that each sample of a rank adds to --step-time")
     option("commit-every", 1, "steps between commits")
     option("import-time", 0.0, "extra seconds of start-up, as a slow import takes")
     option("import-time-file", "", "file that holds the extra seconds, if it exists: later processes may differ")
@@ -177,11 +183,16 @@ def load_checkpoint(state):
         print("starting from the checkpoint of step %d" % state.step, flush=True)
 
 
+def rank_batch():
+    """The samples of one rank in one step of the present ring."""
+    return args.global_batch // hvd.size() if args.global_batch else args.batch
+
+
 def batches(sampler):
-    """The indices of this rank for the rest of the epoch, --batch at a time."""
+    """The indices of this rank for the rest of the epoch, one batch at a time."""
     indices = list(sampler)
-    for i in range(0, len(indices), args.batch):
-        yield indices[i:i + args.batch]
+    for i in range(0, len(indices), rank_batch()):
+        yield indices[i:i + rank_batch()]
 
 
 def train(state, data, record, progress):
@@ -195,7 +206,7 @@ def train(state, data, record, progress):
             loss = torch.nn.functional.mse_loss(state.model(x[indices]), y[indices])
             loss.backward()
             state.optimizer.step()
-            rest = args.step_time - (time.monotonic() - begun)
+            rest = args.step_time + args.sample_time * len(indices) - (time.monotonic() - begun)
             if rest > 0:
                 time.sleep(rest)
 
@@ -206,7 +217,7 @@ def train(state, data, record, progress):
             record.write("step", indices, step=state.step, rank=hvd.rank(), size=hvd.size(),
                          epoch=state.epoch, loss=value)
             left = args.epochs * args.samples - state.samples
-            progress.write(state, state.step + left // (args.batch * hvd.size()), value)
+            progress.write(state, state.step + left // (rank_batch() * hvd.size()), value)
             misbehave(state.step)
             if state.step % args.commit_every == 0:
                 state.commit()

@@ -1,0 +1,72 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// fifo simulates what would have become of the jobs, each with a fixed number
+// of workers, in order of arrival: the same submissions, steps and step times.
+// Where it must guess it favours FIFO: a start takes as long as the fastest
+// that was measured, and a job that never had the size is taken to scale
+// perfectly from the nearest smaller one that it had. It returns the JCTs in
+// the order of jobs.
+func fifo(ctx context.Context, jobs []measurement, workers int) ([]time.Duration, error) {
+	p, err := policy.New("fifo", nil)
+	if err != nil {
+		return nil, err
+	}
+	startup := jobs[0].startup
+	t := &trace.Trace{Name: "demo"}
+	for _, m := range jobs {
+		if len(m.stepTime) == 0 {
+			return nil, fmt.Errorf("%s: no step time was measured", m.name)
+		}
+		startup = min(startup, m.startup)
+		curve, err := trace.NewCurve(m.curve())
+		if err != nil {
+			return nil, err
+		}
+		t.Jobs = append(t.Jobs, trace.Job{
+			ID: m.name, Submit: m.submitted.Sub(jobs[0].submitted).Seconds(), Weight: 1,
+			Min: workers, Max: workers, Preferred: workers, Steps: float64(m.steps), Curve: curve,
+		})
+	}
+	result, err := sim.Run(ctx, sim.Config{
+		Trace: t, Nodes: sim.Uniform(clients, perClient, ""), Policy: p, Resize: sim.ResizeCost{Constant: startup.Seconds()},
+	})
+	if err != nil {
+		return nil, err
+	}
+	jct := make([]time.Duration, len(result.Jobs))
+	for i := range result.Jobs {
+		jct[i] = time.Duration(result.Jobs[i].JCT() * float64(time.Second))
+	}
+	return jct, nil
+}
+
+// curve is the time of a step in seconds on 1 worker to all slots.
+func (m *measurement) curve() []float64 {
+	sizes := slices.Sorted(maps.Keys(m.stepTime))
+	times := make([]float64, slots)
+	for n := 1; n <= slots; n++ {
+		from := sizes[0] // smaller ones are slower, by as much as scaling can be
+		for _, size := range sizes {
+			if size <= n {
+				from = size
+			}
+		}
+		times[n-1] = m.stepTime[from].Seconds() * float64(from) / float64(n)
+	}
+	return times
+}

@@ -1,0 +1,94 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	_ "embed" // the jobspec
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+//go:embed job.nomad.hcl
+var jobspec string
+
+// globalBatch is the samples that all ranks take together in a step. It divides
+// among 1 to 6 ranks, so that each sample is used once whatever the ring.
+const globalBatch = 60
+
+// A job is one training job of the demo, and what its processes have recorded.
+// A step on n ranks takes at least serial + parallel/n, waiting rather than
+// computing, as a rank does whose GPU works: this machine has few cores.
+type job struct {
+	name, queue      string
+	steps            int // of globalBatch samples, in epochs of epochSteps
+	serial, parallel time.Duration
+
+	submitted time.Time
+	dir       string
+	follower  *train.Follower
+	record    train.Record
+	resizes   []resize
+}
+
+// epochSteps is the length of an epoch.
+const epochSteps = 20
+
+// jobs are one that scales well, one that is long and scales badly, and one
+// that is short and scales well, in order of arrival.
+func jobs() []*job {
+	return []*job{
+		{name: "first", queue: "research", steps: 320, serial: 50 * time.Millisecond, parallel: 1200 * time.Millisecond},
+		{name: "second", queue: "teaching", steps: 140, serial: 800 * time.Millisecond, parallel: 400 * time.Millisecond},
+		{name: "third", queue: "teaching", steps: 80, serial: 50 * time.Millisecond, parallel: 600 * time.Millisecond},
+	}
+}
+
+// submit registers the job.
+func (j *job) submit(ctx context.Context, c *cluster.Cluster, root, python string, gpu bool) error {
+	j.dir = filepath.Join(c.Dir, "training", j.name)
+	if err := os.MkdirAll(j.dir, 0o777); err != nil {
+		return err
+	}
+	j.follower = train.Follow(filepath.Join(j.dir, "records"))
+	spec, err := c.Parse(jobspec, cluster.Vars{
+		"name": j.name, "queue": j.queue, "gpu": gpu, "max": slots, "python": python,
+		"script": filepath.Join(root, "e2e/train/train.py"),
+		"args": []string{
+			fmt.Sprintf("--epochs=%d", j.steps/epochSteps),
+			fmt.Sprintf("--samples=%d", epochSteps*globalBatch),
+			fmt.Sprintf("--global-batch=%d", globalBatch),
+			fmt.Sprintf("--step-time=%g", j.serial.Seconds()),
+			fmt.Sprintf("--sample-time=%g", j.parallel.Seconds()/globalBatch),
+			"--records=" + filepath.Join(j.dir, "records"),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	spec.ID, spec.Name = &j.name, &j.name
+	j.submitted = time.Now()
+	return c.RegisterJob(ctx, spec)
+}
+
+// follow takes in what the job's processes recorded since the last call, and
+// returns the resizes that show in it.
+func (j *job) follow() ([]resize, error) {
+	if j.follower == nil {
+		return nil, nil
+	}
+	more, err := j.follower.Next()
+	if err != nil || len(more) == 0 {
+		return nil, err
+	}
+	j.record = append(j.record, more...)
+	told := len(j.resizes)
+	j.resizes = resizes(j.record)
+	return j.resizes[told:], nil
+}

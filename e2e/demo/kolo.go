@@ -1,0 +1,205 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+)
+
+// configuration is that of an agent for jobs which take minutes at most: a
+// shorter hold than the default, and progress every second.
+const configuration = `
+nomad {
+  address = %q
+}
+leader {
+  ttl   = "10s"
+  delay = "1s"
+}
+planner {
+  hold     = "5s"
+  progress = "1s"
+  tick     = "2s"
+}
+pool "default" {
+  %s
+  policy %q {}
+}
+`
+
+// A daemon is a running `kolo agent`. It belongs to the cluster: what ends that
+// ends the agent, for it runs in the cluster's directory.
+type daemon struct {
+	binary, address string
+	log             string
+	done            chan struct{} // closed when the agent has ended
+	events          chan agent.Event
+}
+
+// startKolo starts an agent and waits until it leads and sees all slots.
+func startKolo(ctx context.Context, c *cluster.Cluster, binary, policy string, gpu bool) (*daemon, error) {
+	dir := filepath.Join(c.Dir, "kolo")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	pool := `device = "gpu"`
+	if !gpu {
+		pool = fmt.Sprintf("cpu_slot = %d", slotMHz)
+	}
+	path := filepath.Join(dir, "agent.hcl")
+	if err := os.WriteFile(path, fmt.Appendf(nil, configuration, c.Address, pool, policy), 0o600); err != nil {
+		return nil, err
+	}
+	at, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{
+		binary: binary, address: "http://" + at, log: filepath.Join(dir, "agent.log"),
+		done: make(chan struct{}), events: make(chan agent.Event, 64),
+	}
+	log, err := os.Create(d.log)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(binary, "agent", "-config", path, "-name", "demo", "-http", at) //nolint:noctx // the cluster's reaper ends it
+	cmd.Dir = dir
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the demo
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("kolo agent: %w", err)
+	}
+	go func() {
+		defer close(d.done)
+		_ = cmd.Wait()
+	}()
+	return d, d.ready(ctx)
+}
+
+// ready waits until the agent leads and sees all slots, and listens to it.
+func (d *daemon) ready(ctx context.Context) error {
+	wait, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
+	defer cancel()
+	err := cluster.Until(wait, "kolo agent", func(ctx context.Context) error {
+		if err := d.alive(); err != nil {
+			return &cluster.FatalError{Reason: err.Error()}
+		}
+		s, err := d.status(ctx)
+		if err != nil {
+			return err
+		}
+		if !s.Leading || len(s.Pools) != 1 || s.Pools[0].Capacity != slots {
+			return fmt.Errorf("it leads: %t, it sees %+v, not %d slots", s.Leading, s.Pools, slots)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	resp, err := d.get(ctx, "/v1/events") //nolint:bodyclose // listen closes it
+	if err != nil {
+		return err
+	}
+	go d.listen(resp)
+	return nil
+}
+
+// listen passes on what the agent tells, until the connection ends: with the
+// agent, or with the context of the request.
+func (d *daemon) listen(resp *http.Response) {
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
+		var e agent.Event
+		if !ok || json.Unmarshal(data, &e) != nil {
+			continue
+		}
+		select {
+		case d.events <- e:
+		default: // nobody reads any more
+		}
+	}
+}
+
+// alive is an error that quotes the log once the agent has ended.
+func (d *daemon) alive() error {
+	select {
+	case <-d.done:
+		text, _ := os.ReadFile(d.log)
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		return fmt.Errorf("kolo agent ended: %s", strings.Join(lines[max(0, len(lines)-5):], " | "))
+	default:
+		return nil
+	}
+}
+
+// status is what the agent says of all jobs.
+func (d *daemon) status(ctx context.Context) (*agent.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	resp, err := d.get(ctx, "/v1/status")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	var s agent.Status
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		return nil, fmt.Errorf("status of kolo agent: %w", err)
+	}
+	return &s, nil
+}
+
+func (d *daemon) get(ctx context.Context, path string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("kolo agent answered %s with %s", path, resp.Status), resp.Body.Close())
+	}
+	return resp, nil
+}
+
+// command runs kolo's command line against the agent and returns what it
+// prints.
+func (d *daemon) command(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, d.binary, args...)
+	cmd.Env = append(os.Environ(), "KOLO_ADDR="+d.address)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("kolo %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return strings.TrimRight(string(out), "\n"), nil
+}
+
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // does not wait
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
