@@ -1,0 +1,198 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package autoscaler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// horovodSamples make an epoch, with which a job ends when it is told to.
+const horovodSamples = 60
+
+// TestHorovod lets the autoscaler share a cluster between two real training
+// jobs: the first has all of it, gives half away when the second arrives, gets
+// more than half when the policy is changed, and the second has all when the
+// first is complete. Nothing is restarted, and no step or sample is lost.
+func TestHorovod(t *testing.T) {
+	python := filepath.Join(root(t), ".venv", "bin", "python")
+	driver := filepath.Join(root(t), "bin", "nomad-driver-horovod")
+	for _, path := range []string{python, driver} {
+		if _, err := os.Stat(path); err != nil {
+			t.Skipf("%v (make build horovod sets it up)", err)
+		}
+	}
+	// Four slots: as many training processes as two cores can bear.
+	w := startWith(t, cluster.Options{
+		Clients: 2, CPU: 2000, MemoryMB: 4096,
+		Plugins: map[string]string{driver: fmt.Sprintf("allow_isolation_none = true\npython = %q\n", python)},
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			kept := filepath.Join("..", ".work", t.Name())
+			must.NoError(t, w.KeepLogs(kept))
+			t.Log("logs of agents and allocations: ", kept)
+		}
+	})
+	d := w.agent(t, "one", w.Address)
+	waitFor(t, time.Minute, "leadership", d.leads)
+
+	a := w.train(t, python, "a", "research")
+	w.ring(t, d, "a", 4)
+	b := w.train(t, python, "b", "teaching")
+	w.ring(t, d, "a", 2)
+	w.ring(t, d, "b", 2)
+
+	out, err := d.kolo("policy", "set", "weighted-fair(shares={research=3})")
+	must.NoError(t, err, must.Sprint(out))
+	w.ring(t, d, "a", 3)
+	w.ring(t, d, "b", 1)
+
+	a.finish(t)
+	must.NoError(t, w.WaitStatus(bounded(t, 2*time.Minute), "a", "dead"))
+	version := w.version(t, "a")
+	w.ring(t, d, "b", 4)
+	must.Eq(t, version, w.version(t, "a"), must.Sprint("a completed job was touched"))
+	d.knows(t, "a", agent.StateComplete)
+	d.knows(t, "b", agent.StateRunning)
+
+	b.finish(t)
+	must.NoError(t, w.WaitStatus(bounded(t, 2*time.Minute), "b", "dead"))
+	w.neverTooMuch(t, "a", "b")
+	w.succeeded(t, a, 4, 2, 3)
+	w.succeeded(t, b, 2, 1, 4)
+}
+
+func bounded(t *testing.T, limit time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// training is a job that trains until it is told to finish.
+type training struct{ name, dir string }
+
+// train submits the CPU jobspec, made elastic for the autoscaler, with the
+// test's script: steps of a fixed number of samples, shorter on more ranks.
+func (w *world) train(t *testing.T, python, name, queue string) training {
+	t.Helper()
+	dir := filepath.Join(w.Dir, "training", name)
+	must.NoError(t, os.MkdirAll(dir, 0o777))
+	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "pytorch-cpu.nomad.hcl"))
+	must.NoError(t, err)
+	job, err := w.Parse(strings.ReplaceAll(string(text), "pytorch-cpu", name), cluster.Vars{
+		"count": 0, "python": python, "script": filepath.Join(root(t), "e2e", "train", "train.py"), "isolation": "none",
+		"args": []string{
+			"--epochs=100000", fmt.Sprintf("--samples=%d", horovodSamples), "--global-batch=12",
+			"--step-time=0.05", "--sample-time=0.1",
+			"--records=" + filepath.Join(dir, "records"), "--stop-file=" + filepath.Join(dir, "stop"),
+		},
+	})
+	must.NoError(t, err)
+	group := job.TaskGroups[0]
+	group.Scaling.Min = new(int64(0))
+	// Ranks that talk every millisecond, which is the default, would be most of
+	// what a small machine does.
+	group.Tasks[0].Config["horovod"] = []map[string]any{{"cycle_time_ms": 10}}
+	group.Scaling.Policy = map[string]any{"kolo": []map[string]any{{"min": 1, "queue": queue}}}
+	must.NoError(t, w.RegisterJob(t.Context(), job))
+	return training{name, dir}
+}
+
+// finish ends the training with its epoch.
+func (tr training) finish(t *testing.T) {
+	t.Helper()
+	must.NoError(t, os.WriteFile(filepath.Join(tr.dir, "stop"), nil, 0o600))
+}
+
+// ring waits until a job's count, and the ring that the agent learns of from
+// the job itself, have a size, and steps of that size were measured.
+func (w *world) ring(t *testing.T, d *daemon, name string, size int) {
+	t.Helper()
+	var last agent.JobStatus
+	defer func() {
+		t.Logf("%s: %d workers, a ring of %d at step %.0f, gaps %v, step times %v", name, last.Running, last.Size, last.Step, last.Gaps, last.StepTimes)
+	}()
+	waitFor(t, 2*time.Minute, fmt.Sprintf("%d ranks in the ring of %s", size, name), func() bool {
+		s, err := d.status()
+		if err != nil {
+			return false
+		}
+		for _, j := range s.Jobs {
+			if j.ID == name {
+				last = j
+				return j.Size == size && j.Count == size && j.Running == size && slices.ContainsFunc(j.StepTimes, func(p policy.Point) bool { return p.Size == size })
+			}
+		}
+		return false
+	})
+}
+
+// knows checks what `kolo status -json` says of a job that has trained.
+func (d *daemon) knows(t *testing.T, name, state string) {
+	t.Helper()
+	out, err := d.kolo("status", "-json")
+	must.NoError(t, err, must.Sprint(out))
+	var s agent.Status
+	must.NoError(t, json.Unmarshal([]byte(out), &s))
+	i := slices.IndexFunc(s.Jobs, func(j agent.JobStatus) bool { return j.ID == name })
+	must.NotEq(t, -1, i)
+	j := s.Jobs[i]
+	must.Eq(t, state, j.State)
+	must.Positive(t, j.Step)
+	must.Greater(t, j.Step, j.Total)
+	must.NotNil(t, j.Loss)
+	must.GreaterEq(t, 2, len(j.Gaps))
+	for _, g := range j.Gaps {
+		must.Positive(t, g.Seconds)
+		must.Zero(t, g.Lost)
+	}
+	must.Zero(t, j.LostSteps)
+	must.GreaterEq(t, 3, len(j.StepTimes))
+	for _, p := range j.StepTimes {
+		// The script sleeps that long; how much longer a step takes, the machine decides.
+		must.GreaterEq(t, 0.05+0.1*12/float64(p.Size), p.StepTime, must.Sprintf("%+v", p))
+	}
+}
+
+// succeeded checks what became of a job: no worker failed, one process was rank
+// 0 throughout, no step or sample was lost or repeated, and the ring had these
+// sizes one after the other (others between are rings in the making).
+func (w *world) succeeded(t *testing.T, tr training, sizes ...int) {
+	t.Helper()
+	allocs, err := w.Allocs(t.Context(), tr.name)
+	must.NoError(t, err)
+	for _, a := range allocs {
+		must.Eq(t, api.AllocClientStatusComplete, a.ClientStatus, must.Sprint(cluster.Events(a)))
+	}
+	record, err := train.Read(filepath.Join(tr.dir, "records"))
+	must.NoError(t, err)
+	must.NoError(t, record.CheckConsecutive())
+	must.NoError(t, record.CheckSamples(horovodSamples))
+	must.Len(t, 1, record.PIDs(0))
+	trained := record.Sizes()
+	t.Logf("%s: %d steps in rings of %v", tr.name, record.Last().Step, trained)
+	for _, want := range sizes {
+		i := slices.Index(trained, want)
+		must.NotEq(t, -1, i, must.Sprintf("%s had no ring of %d in its turn: %v", tr.name, want, record.Sizes()))
+		trained = trained[i+1:]
+	}
+}
