@@ -4,6 +4,8 @@
 package plugin
 
 import (
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +28,9 @@ func TestAttributes(t *testing.T) {
 			"cuda_driver_version": "12.4", "nvlink_version": "4", "nvlink_links": "18",
 			"nvlink_bandwidth": "478116 MB/s", "nvswitch": "true", "island": "nvlink0",
 			"island_size": "8", "islands": "1", "numa_nodes": "numa0,numa1", "pcie_gen": "5",
+			"pcie_root": "pci0000:1b,pci0000:43,pci0000:52,pci0000:61,pci0000:9d,pci0000:c3,pci0000:d1,pci0000:df",
+			"pcie_switch": "0000:f0:00.0,0000:f1:00.0,0000:f2:00.0,0000:f3:00.0," +
+				"0000:f4:00.0,0000:f5:00.0,0000:f6:00.0,0000:f7:00.0",
 			"pcie_width": "16", "p2p": "true", "memory_total": "652472 MiB", "ecc": "true",
 			"healthy": "8", "topology": "8;28xNV18s",
 		})
@@ -40,6 +45,7 @@ func TestAttributes(t *testing.T) {
 			"cuda_driver_version": "11", "nvlink_version": "2", "nvlink_links": "6",
 			"nvlink_bandwidth": "154686 MB/s", "nvswitch": "false", "island": "nvlink0",
 			"island_size": "8", "islands": "1", "numa_nodes": "numa0,numa1", "pcie_gen": "3",
+			"pcie_root": "pci0000:00,pci0000:80", "pcie_switch": "0000:f0:00.0,0000:f1:00.0,0000:f2:00.0,0000:f3:00.0",
 			"pcie_width": "16", "p2p": "false", "memory_total": "260080 MiB", "ecc": "true",
 			"healthy":  "8",
 			"topology": "8;2xNV1,2xNV2,3xSYS,NV2,NV1,SYS,NV2,2xSYS,NV2,2xSYS,NV1,4xSYS,3xNV1,2xNV2,NV1,NV2",
@@ -47,12 +53,41 @@ func TestAttributes(t *testing.T) {
 	})
 	t.Run("NVL72 tray", func(t *testing.T) {
 		r := newRig(t, "nvl72-tray", nil)
-		g := r.groups()[0]
-		must.Eq(t, "c0ffee00-1122-3344-5566-778899aabbcc", attribute(t, g, "fabric_cluster"))
-		must.Eq(t, "32766", attribute(t, g, "fabric_clique"))
-		must.Eq(t, "4;6xNV18s", attribute(t, g, "topology"))
-		must.Eq(t, "blackwell", attribute(t, g, "architecture"))
-		must.Eq(t, "900000 MB/s", attribute(t, g, "nvlink_bandwidth"))
+		expect(t, r.groups()[0], map[string]string{
+			"memory": "189471 MiB", "power": "1200 W", "bar1": "262144 MiB", "driver_version": "570.86.15",
+			"cores_clock": "2062 MHz", "memory_clock": "3996 MHz", "pci_bandwidth": "65536 MB/s",
+			"display_state": "Disabled", "persistence_mode": "Enabled",
+			"uuid": ids(r, 0, 4), "architecture": "blackwell", "cuda_compute_capability": "10",
+			"cuda_driver_version": "12.8", "nvlink_version": "5", "nvlink_links": "18",
+			"nvlink_bandwidth": "900000 MB/s", "nvswitch": "true", "island": "nvlink0",
+			"island_size": "4", "islands": "1", "numa_nodes": "numa0,numa1", "pcie_gen": "5",
+			"pcie_root":   "pci0008:00,pci0009:00,pci0018:00,pci0019:00",
+			"pcie_switch": "0000:f0:00.0,0000:f1:00.0,0000:f2:00.0,0000:f3:00.0",
+			"pcie_width":  "16", "p2p": "true", "memory_total": "757884 MiB", "ecc": "true",
+			"fabric_cluster": "c0ffee00-1122-3344-5566-778899aabbcc", "fabric_clique": "32766",
+			"healthy": "4", "topology": "4;6xNV18s",
+		})
+	})
+	t.Run("two sockets with PCIe switches", func(t *testing.T) {
+		r := newRig(t, "pcie-l40s", nil)
+		expect(t, r.groups()[0], map[string]string{
+			"memory": "46068 MiB", "power": "350 W", "bar1": "65536 MiB", "driver_version": "550.54.15",
+			"cores_clock": "2520 MHz", "memory_clock": "9001 MHz", "pci_bandwidth": "32768 MB/s",
+			"display_state": "Disabled", "persistence_mode": "Disabled",
+			"uuid": ids(r, 0, 8), "architecture": "ada", "cuda_compute_capability": "8.9",
+			"cuda_driver_version": "12.4", "nvlink_links": "0", "nvswitch": "false",
+			"island":      "nvlink0,nvlink1,nvlink2,nvlink3,nvlink4,nvlink5,nvlink6,nvlink7",
+			"island_size": "1", "islands": "8", "numa_nodes": "numa0,numa1", "pcie_gen": "4",
+			"pcie_root": "pci0000:10,pci0000:80", "pcie_switch": "0000:f0:00.0,0000:f1:00.0,0000:f2:00.0,0000:f3:00.0",
+			"pcie_width": "16", "p2p": "false", "memory_total": "368544 MiB", "ecc": "true",
+			"healthy": "8", "topology": "8;PIX,2xPHB,4xSYS,2xPHB,4xSYS,PIX,8xSYS,PIX,4xPHB,PIX",
+		})
+	})
+	t.Run("two boards", func(t *testing.T) {
+		r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
+		must.Len(t, 2, r.groups())
+		g := r.groups()[1]
+		must.Eq(t, "300000 MB/s", attribute(t, g, "nvlink_bandwidth"))
 	})
 	t.Run("one T4", func(t *testing.T) {
 		r := newRig(t, "one-t4", nil)
@@ -63,7 +98,7 @@ func TestAttributes(t *testing.T) {
 			"uuid": ids(r, 0, 1), "architecture": "turing", "cuda_compute_capability": "7.5",
 			"cuda_driver_version": "12.4", "nvlink_links": "0", "nvswitch": "false", "island": "nvlink0",
 			"island_size": "1", "islands": "1", "numa_node": "0", "numa_nodes": "numa0", "pcie_gen": "3",
-			"pcie_width": "16", "p2p": "true", "memory_total": "15360 MiB", "ecc": "true",
+			"pcie_root": "pci0000:00", "pcie_width": "16", "p2p": "true", "memory_total": "15360 MiB", "ecc": "true",
 			"healthy": "1", "topology": "1;",
 		})
 		must.Eq(t, "0000:00:1e.0", r.groups()[0].Devices[0].HwLocality.PciBusID)
@@ -74,16 +109,38 @@ func TestAttributes(t *testing.T) {
 		g := r.groups()[1]
 		must.Eq(t, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", g.Name)
 		must.Len(t, 7, g.Devices)
-		must.Eq(t, "1g.5gb", attribute(t, g, "mig_profile"))
-		must.Eq(t, r.hw.UUIDs()[0], attribute(t, g, "mig_parent"))
-		must.Eq(t, "4864 MiB", attribute(t, g, "memory"))
-		must.Eq(t, "34048 MiB", attribute(t, g, "memory_total"))
-		must.Eq(t, "false", attribute(t, g, "p2p"))
-		must.Eq(t, "1", attribute(t, g, "island_size"))
+		var instances []string
+		for i := range 7 {
+			instances = append(instances, fmt.Sprintf("MIG-f4000000-0000-5000-8000-00000000000%d", i))
+		}
+		expect(t, g, map[string]string{
+			"memory": "4864 MiB", "power": "400 W", "bar1": "65536 MiB", "driver_version": "535.161.08",
+			"cores_clock": "1410 MHz", "memory_clock": "1215 MHz", "pci_bandwidth": "32768 MB/s",
+			"display_state": "Disabled", "persistence_mode": "Enabled",
+			"uuid": strings.Join(instances, ","), "architecture": "ampere", "cuda_compute_capability": "8",
+			"cuda_driver_version": "12.2", "nvlink_links": "0", "nvswitch": "false", "island": "nvlink0",
+			"island_size": "1", "islands": "2", "numa_node": "0", "numa_nodes": "numa0", "pcie_gen": "4",
+			"pcie_root": "pci0000:00", "pcie_switch": "0000:f0:00.0", "pcie_width": "16", "p2p": "false",
+			"mig_profile": "1g.5gb", "mig_parent": r.hw.UUIDs()[0],
+			"memory_total": "34048 MiB", "ecc": "true", "healthy": "7", "topology": "7;21xPIX",
+		})
 	})
 	t.Run("none", func(t *testing.T) {
 		must.SliceEmpty(t, newRig(t, "none", nil).groups())
 	})
+}
+
+// Every attribute is told of in the documentation.
+func TestAttributesAreDocumented(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/device.md")
+	must.NoError(t, err)
+	for _, machine := range []string{"hgx-h100", "nvl72-tray", "mig-a100", "one-t4"} {
+		for _, g := range newRig(t, machine, nil).groups() {
+			for name := range g.Attributes {
+				must.StrContains(t, string(docs), "`"+name+"`")
+			}
+		}
+	}
 }
 
 // expect compares all attributes of a group.
@@ -117,6 +174,11 @@ func TestGroupBy(t *testing.T) {
 			"NVIDIA H100 80GB HBM3 numa0": {0, 1, 2, 3},
 			"NVIDIA H100 80GB HBM3 numa1": {4, 5, 6, 7},
 		}},
+		"PCIe switches": {"pcie-l40s", GroupByPCIe, map[string][]int{
+			"NVIDIA L40S pcie0": {0, 1}, "NVIDIA L40S pcie1": {2, 3},
+			"NVIDIA L40S pcie2": {4, 5}, "NVIDIA L40S pcie3": {6, 7},
+		}},
+		"PCIe, no switch":                  {"one-t4", GroupByPCIe, map[string][]int{"Tesla T4 pcie0": {0}}},
 		"without NVLink each is an island": {"one-t4", GroupByNVLink, map[string][]int{"Tesla T4 nvlink0": {0}}},
 	} {
 		t.Run(name, func(t *testing.T) {

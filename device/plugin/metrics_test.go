@@ -110,7 +110,7 @@ func TestMetricsWhileAGPUHangs(t *testing.T) {
 	hw := nvmlstub.New(t, "hgx-h100")
 	start(t, hw, map[string]any{"prometheus_address": address, "health": map[string]any{
 		"enabled": true, "interval": "100ms", "grace": "0s", "call_timeout": "300ms",
-	}}).started() //nolint:errcheck // it is enabled
+	}}).started()
 	must.StrContains(t, scrape(t, address), "nvtopo_device_healthy")
 	hw.Hang(2)
 	must.Wait(t, wait.InitialSuccess(

@@ -34,7 +34,7 @@ func library(t *testing.T, hw *nvmlstub.Machine) *nvml.Real {
 		k, v, _ := strings.Cut(kv, "=")
 		t.Setenv(k, v)
 	}
-	return nvml.New(nvml.Options{Library: hw.Library(), Root: t.TempDir()})
+	return nvml.New(nvml.Options{Library: hw.Library(), Root: hw.Root()})
 }
 
 func newRig(t *testing.T, machine string, change func(*Config)) *rig {

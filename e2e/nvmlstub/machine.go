@@ -85,6 +85,7 @@ func built(t testing.TB, flags []string) string {
 func RelativeEnv() map[string]string {
 	return map[string]string{
 		"KOLO_NVML_LIBRARY": "./" + LibraryName,
+		"KOLO_HOST_ROOT":    ".",
 		"NVMLSTUB_MACHINE":  machineFile,
 		"NVMLSTUB_CALLS":    callsFile,
 	}
@@ -107,17 +108,24 @@ func describe(t testing.TB, dir, name string) *Machine {
 		global: map[string]string{}, gpu: map[string]map[string]string{},
 	}
 	m.write()
+	if err := writeSysfs(dir, Describe(m.base).GPUs); err != nil {
+		t.Fatal(err)
+	}
 	return m
 }
+
+// Root is the folder in which the machine's sys lies.
+func (m *Machine) Root() string { return m.dir }
 
 // Library is the path of the stand-in library.
 func (m *Machine) Library() string { return filepath.Join(m.dir, LibraryName) }
 
 // Env are the variables that make a program load the stand-in, read this
-// machine and count its calls.
+// machine and count its calls, and make nomad-device-nvtopo read its sysfs.
 func (m *Machine) Env() []string {
 	return []string{
 		"LD_LIBRARY_PATH=" + m.dir,
+		"KOLO_HOST_ROOT=" + m.Root(),
 		"NVMLSTUB_MACHINE=" + m.file(),
 		"NVMLSTUB_CALLS=" + filepath.Join(m.dir, callsFile),
 	}
@@ -126,10 +134,8 @@ func (m *Machine) Env() []string {
 // UUIDs are the GPUs of the machine, in NVML's order.
 func (m *Machine) UUIDs() []string {
 	var ids []string
-	for line := range strings.Lines(m.base) {
-		if id, ok := strings.CutPrefix(line, "gpu "); ok {
-			ids = append(ids, strings.TrimSpace(id))
-		}
+	for _, g := range Describe(m.base).GPUs {
+		ids = append(ids, g.UUID)
 	}
 	return ids
 }

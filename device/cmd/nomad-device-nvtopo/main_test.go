@@ -25,7 +25,6 @@ func on(t *testing.T, machine string) *nvmlstub.Machine {
 		t.Setenv(k, v)
 	}
 	t.Setenv(envLibrary, hw.Library())
-	t.Setenv(envRoot, t.TempDir())
 	return hw
 }
 
