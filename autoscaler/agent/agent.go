@@ -41,8 +41,9 @@ type Agent struct {
 	// garbage collection.
 	protectAfter time.Duration
 
-	wake chan struct{} // something other than Nomad changed
-	dump chan struct{} // the ledger should be saved soon
+	wake   chan struct{}  // something other than Nomad changed
+	asking sync.WaitGroup // questions to policies that are under way
+	dump   chan struct{}  // the ledger should be saved soon
 
 	mu       sync.Mutex
 	cfg      *config.Config
@@ -84,8 +85,10 @@ func New(cfg *config.Config, own Source, log hclog.Logger) (*Agent, error) {
 	return a, nil
 }
 
-// Run works until the context ends.
+// Run works until the context ends. It returns after the policies have, which
+// their Source may hasten.
 func (a *Agent) Run(ctx context.Context) error {
+	defer a.asking.Wait()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.watcher.Run(ctx) })
 	g.Go(func() error { return a.rounds(ctx) })

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
@@ -60,8 +58,16 @@ func (w *world) config() *config.Config {
 
 // start runs an agent until stop is called or the test ends.
 func (w *world) start(c *config.Config) (a *Agent, stop func()) {
+	return w.startWith(c, nil)
+}
+
+// startWith starts an agent with policies of one's own.
+func (w *world) startWith(c *config.Config, own Source) (a *Agent, stop func()) {
 	log := hclog.New(&hclog.LoggerOptions{Name: c.Name, Level: hclog.Error, Output: testWriter{w.t}})
-	a, err := New(c, nil, log)
+	if own != nil {
+		log = hclog.NewNullLogger() // that it fails is what is tested
+	}
+	a, err := New(c, own, log)
 	must.NoError(w.t, err)
 	if w.protectAfter > 0 {
 		a.protectAfter = w.protectAfter
@@ -304,66 +310,6 @@ func TestAgent_NomadAway(t *testing.T) {
 	w.job("b", 2, 8)
 	away.Store(false)
 	w.eventually(map[string]int{"a": 4, "b": 4})
-}
-
-// broken is a policy of one's own that works until it is told otherwise.
-type broken struct {
-	policy.Policy
-	how atomic.Int32
-}
-
-func (b *broken) Allocate(s *policy.Snapshot) policy.Decision {
-	d := b.Policy.Allocate(s)
-	switch b.how.Load() {
-	case 1:
-		panic("a bug")
-	case 2:
-		for i := range d.Allocations {
-			d.Allocations[i].Count = s.Jobs[i].Max
-		}
-	case 3:
-		d.Allocations = nil
-	}
-	return d
-}
-
-type source struct{ p policy.Policy }
-
-func (s source) Policy(string) (policy.Policy, error) { return s.p, nil }
-
-func TestAgent_ABrokenPolicyIsNotObeyed(t *testing.T) {
-	w := newWorld(t, 2, 4)
-	fine, err := policy.New("elastic-fifo", nil)
-	must.NoError(t, err)
-	b := &broken{Policy: fine}
-	c := w.config()
-	c.Pools["default"] = config.Pool{Name: "default", Policy: "mine", Device: "gpu"}
-	a, err := New(c, source{b}, hclog.NewNullLogger())
-	must.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.Run(ctx) }()
-	defer func() {
-		cancel()
-		must.NoError(t, <-done)
-	}()
-	w.watchful(8)
-	w.job("a", 1, 8)
-	w.job("b", 1, 8)
-	w.eventually(map[string]int{"a": 4, "b": 4})
-	for how, says := range map[int32]string{1: "panicked: a bug", 2: "16 slots given out of 8", 3: "it answered for 0 jobs of 2"} {
-		b.how.Store(how)
-		a.poke()
-		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
-			return strings.Contains(a.Status().Pools[0].Problem, says)
-		}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
-		w.eventually(map[string]int{"a": 4, "b": 4})
-	}
-	b.how.Store(0)
-	a.poke()
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
-		return a.Status().Pools[0].Problem == ""
-	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
 }
 
 func TestAgent_ProtectsAParkedJobWhileItWaits(t *testing.T) {

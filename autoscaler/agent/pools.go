@@ -23,6 +23,10 @@ type pool struct {
 	problem string
 	last    map[planner.JobKey]planner.Want // the last good decision
 	seen    uint64                          // fingerprint of what the policy saw
+
+	// Of a policy of one's own, which may take its time:
+	asked *question // under way or answered, nil for none
+	again bool      // something happened since it was asked
 }
 
 // policyOf returns the pool's policy, made anew after a change of wish or
@@ -56,7 +60,7 @@ func (a *Agent) policyOf(name string) *pool {
 		p.problem = err.Error()
 		return p
 	}
-	p.spec, p.policy, p.problem, p.seen = spec, made, "", 0
+	p.spec, p.policy, p.problem, p.seen, p.asked = spec, made, "", 0, nil
 	return p
 }
 
@@ -207,94 +211,4 @@ func fingerprint(s *policy.Snapshot) uint64 {
 		}
 	}
 	return h.Sum64()
-}
-
-// check returns an error for a decision that breaks an invariant. Built-in
-// policies are tested for that; those of users are not.
-func check(s *policy.Snapshot, d policy.Decision) error {
-	if len(d.Allocations) != len(s.Jobs) {
-		return fmt.Errorf("it answered for %d jobs of %d", len(d.Allocations), len(s.Jobs))
-	}
-	total, capacity := 0, 0
-	for _, n := range s.Nodes {
-		capacity += n.GPUs
-	}
-	grows := false
-	for i, al := range d.Allocations {
-		j := &s.Jobs[i]
-		switch {
-		case al.Job != j.ID:
-			return fmt.Errorf("answer %d is about job %s and not %s", i, al.Job, j.ID)
-		case al.Count < 0 || al.Count > 0 && (al.Count < j.Min && al.Count != j.Count || al.Count > j.Max && al.Count != j.Count):
-			return fmt.Errorf("%d workers for job %s, which takes %d to %d", al.Count, j.ID, j.Min, j.Max)
-		}
-		grows = grows || al.Count > j.Count
-		total += al.Count * max(1, j.PerWorker)
-	}
-	if total > capacity && grows {
-		return fmt.Errorf("%d slots given out of %d", total, capacity)
-	}
-	return nil
-}
-
-// decide asks a pool's policy and returns its wants by index of v.Jobs.
-func (a *Agent) decide(v *cluster.View, name string, wants []planner.Want, now time.Time) time.Time {
-	p := a.policyOf(name)
-	snap, index := a.snapshot(v, name, p, now)
-	var wake time.Time
-	fresh := false
-	if p.policy != nil {
-		start := time.Now()
-		d, err := a.allocate(p.policy, snap)
-		a.metrics.decision(name, time.Since(start), err)
-		if err != nil {
-			if p.problem != err.Error() {
-				a.log.Error("policy refused; the last decision stays in force", "pool", name, "policy", p.policy.Name(), "error", err)
-			}
-			p.problem = err.Error()
-		} else {
-			p.problem, fresh = "", true
-			a.ledger.States[name] = d.State
-			if d.Wake > 0 {
-				wake = time.UnixMilli(int64(d.Wake * 1000))
-			}
-			p.last = make(map[planner.JobKey]planner.Want, len(index))
-			for k, i := range index {
-				p.last[v.Jobs[i].Key] = planner.Want{Count: d.Allocations[k].Count, Reason: d.Allocations[k].Reason}
-			}
-		}
-	}
-	for _, i := range index {
-		w, ok := p.last[v.Jobs[i].Key]
-		if !ok {
-			w = planner.Want{Count: v.Jobs[i].Count(), Reason: "no decision yet"}
-		}
-		if !fresh && w.Reason != "" {
-			w.Reason += " (decided before the policy failed)"
-		}
-		wants[i] = w
-	}
-	return wake
-}
-
-// allocate asks a policy, and survives its panic.
-func (a *Agent) allocate(p policy.Policy, s *policy.Snapshot) (d policy.Decision, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("policy %s panicked: %v", p.Name(), r)
-		}
-	}()
-	if f, ok := p.(interface {
-		TryAllocate(*policy.Snapshot) (policy.Decision, error)
-	}); ok {
-		if d, err = f.TryAllocate(s); err != nil {
-			return d, err
-		}
-	} else {
-		d = p.Allocate(s)
-	}
-	if err := check(s, d); err != nil {
-		return d, fmt.Errorf("policy %s: %w", p.Name(), err)
-	}
-	return d, nil
 }

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // ErrFollower is returned for wishes to an agent that does not lead.
@@ -111,105 +109,4 @@ func (a *Agent) Pools() (configured, set map[string]string) {
 		set[name] = line
 	}
 	return configured, set
-}
-
-// Proposal is what a policy would do now.
-type Proposal struct {
-	Pool    string        `json:"pool"`
-	Policy  string        `json:"policy"`
-	Actions []ProposedJob `json:"jobs"`
-}
-
-// ProposedJob is one job in a proposal.
-type ProposedJob struct {
-	Job    string `json:"job"`
-	Count  int    `json:"count"` // now
-	Want   int    `json:"want"`
-	Write  int    `json:"write"` // what could be written at once
-	Cause  string `json:"cause,omitempty"`
-	Reason string `json:"reason,omitempty"`
-	Wait   string `json:"wait,omitempty"`
-}
-
-// Propose says what the policy of each pool would do now, or another policy
-// where line is not empty. Nothing is written.
-func (a *Agent) Propose(line string) ([]Proposal, error) {
-	view, err := a.watcher.View(a.Config().Pool)
-	if err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := time.Now()
-	for i := range view.Jobs {
-		j, f := &view.Jobs[i], &view.Facts[i]
-		r := a.ledger.Jobs[j.Key]
-		if r == nil || r.Created != f.Created {
-			r = &Record{Created: f.Created, FirstSeen: now}
-			a.ledger.Jobs[j.Key] = r
-		}
-		a.recall(j, f, r, now)
-	}
-	a.makeRoom(view)
-	wants := make([]planner.Want, len(view.Jobs))
-	var out []Proposal
-	for _, name := range poolNames(view) {
-		p := a.policyOf(name)
-		try := &pool{spec: p.spec, policy: p.policy}
-		if line != "" {
-			if try.policy, err = a.parsePolicy(line); err != nil {
-				return nil, err
-			}
-			try.spec = line
-		}
-		if try.policy == nil {
-			return nil, fmt.Errorf("pool %s: %s", name, p.problem)
-		}
-		snap, index := a.snapshot(view, name, try, now)
-		snap.Changed = true
-		if line != "" {
-			snap.State = nil
-		}
-		var d policy.Decision
-		if d, err = a.allocate(try.policy, snap); err != nil {
-			return nil, err
-		}
-		for i := range view.Jobs {
-			if view.Jobs[i].Pool == name {
-				wants[i] = planner.Want{Count: view.Jobs[i].Count()}
-			}
-		}
-		for k, i := range index {
-			wants[i] = planner.Want{Count: d.Allocations[k].Count, Reason: d.Allocations[k].Reason}
-		}
-		out = append(out, Proposal{Pool: name, Policy: try.spec})
-	}
-	plan := planner.Make(&view.Cluster, wants, now, a.cfg.Planner.Options)
-	for k := range out {
-		out[k].Actions = proposed(view.Jobs, wants, plan, out[k].Pool)
-	}
-	return out, nil
-}
-
-func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan, pool string) []ProposedJob {
-	out := []ProposedJob{}
-	for i := range jobs {
-		j := &jobs[i]
-		if j.Pool != pool {
-			continue
-		}
-		p := ProposedJob{Job: j.Key.String(), Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason}
-		for _, act := range plan.Actions {
-			if act.Job == j.Key {
-				p.Write, p.Cause = act.To, string(act.Cause)
-			}
-		}
-		for _, w := range plan.Waits {
-			if w.Job == j.Key {
-				p.Wait = w.Why
-			}
-		}
-		out = append(out, p)
-	}
-	return out
 }

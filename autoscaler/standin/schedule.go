@@ -128,7 +128,7 @@ func (c *Cluster) place(j *Job, n int) bool {
 		if at == c.full && node.GPUs == node.used && node.GPUs > 0 {
 			c.full++
 		}
-		if node.State != api.NodeStatusReady || !node.Eligible || node.Drain || node.GPUs-node.used < j.GPUs || node.CPU-node.usedCPU < j.CPU {
+		if node.Pool != j.pool() || node.State != api.NodeStatusReady || !node.Eligible || node.Drain || node.GPUs-node.used < j.GPUs || node.CPU-node.usedCPU < j.CPU {
 			continue
 		}
 		i := c.bump("allocs")

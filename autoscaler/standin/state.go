@@ -67,6 +67,7 @@ type Node struct {
 // Job is a batch job of one elastic group, or of one that is not.
 type Job struct {
 	ID       string
+	Pool     string // node pool, "" for default
 	Group    string
 	Count    int
 	Min, Max int
@@ -78,6 +79,13 @@ type Job struct {
 
 	create, change, index, version uint64
 	submitted                      int64
+}
+
+func (j *Job) pool() string {
+	if j.Pool == "" {
+		return "default"
+	}
+	return j.Pool
 }
 
 // Alloc is one worker.

@@ -58,7 +58,7 @@ func (j *Job) wire() map[string]any {
 		group["Scaling"] = map[string]any{"Min": j.Min, "Max": j.Max, "Enabled": !j.Stop, "Type": "horizontal", "Policy": j.Elastic}
 	}
 	return map[string]any{
-		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "NodePool": "default",
+		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "NodePool": j.pool(),
 		"Datacenters": []string{"*"}, "TaskGroups": []any{group}, "Stop": j.Stop, "Status": "running", "Version": j.version,
 		"SubmitTime": j.submitted, "CreateIndex": j.create, "ModifyIndex": j.index, "JobModifyIndex": j.change,
 	}

@@ -5,6 +5,8 @@ package plugin
 
 import (
 	"fmt"
+	"math"
+	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
@@ -75,10 +77,16 @@ func decisionToWire(d policy.Decision) *policypb.Decision {
 // Nomad variable with other things.
 const stateLimit = 16 << 10
 
+// reasonLimit is how many bytes of a reason are shown.
+const reasonLimit = 500
+
 // decisionFromWire puts a decision into the order of the snapshot's jobs.
 func decisionFromWire(s *policy.Snapshot, d *policypb.Decision) (policy.Decision, error) {
 	if len(d.GetState()) > stateLimit {
 		return policy.Decision{}, fmt.Errorf("its state has %d bytes, more than %d", len(d.GetState()), stateLimit)
+	}
+	if math.IsNaN(d.GetWake()) || math.IsInf(d.GetWake(), 0) {
+		return policy.Decision{}, fmt.Errorf("it wants to be asked again at %v", d.GetWake())
 	}
 	by := make(map[string]*policypb.Allocation, len(d.GetAllocations()))
 	for _, a := range d.GetAllocations() {
@@ -97,8 +105,8 @@ func decisionFromWire(s *policy.Snapshot, d *policypb.Decision) (policy.Decision
 			return policy.Decision{}, fmt.Errorf("%d workers for job %s", a.GetCount(), s.Jobs[i].ID)
 		}
 		reason := a.GetReason()
-		if len(reason) > 500 {
-			reason = reason[:500]
+		if len(reason) > reasonLimit {
+			reason = strings.ToValidUTF8(reason[:reasonLimit], "") + "…"
 		}
 		out.Allocations = append(out.Allocations, policy.Allocation{Job: a.GetJob(), Count: int(a.GetCount()), Reason: reason})
 		delete(by, a.GetJob())

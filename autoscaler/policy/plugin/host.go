@@ -14,10 +14,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
@@ -31,6 +35,8 @@ type Host struct {
 	dir     string
 	timeout time.Duration
 	log     hclog.Logger
+	ctx     context.Context //nolint:containedctx // of all programs, whose calls have none; Close ends it
+	stop    context.CancelFunc
 
 	mu      sync.Mutex
 	running map[string]*Process
@@ -39,7 +45,9 @@ type Host struct {
 // NewHost makes a host for the programs of a directory. A policy has so much
 // time to start, and again to decide. Close it.
 func NewHost(dir string, timeout time.Duration, log hclog.Logger) *Host {
-	return &Host{dir: dir, timeout: timeout, log: log, running: map[string]*Process{}}
+	h := &Host{dir: dir, timeout: timeout, log: log, running: map[string]*Process{}}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	return h
 }
 
 // Names are the policies there are now.
@@ -77,13 +85,15 @@ func (h *Host) Policy(name string) (policy.Policy, error) {
 	case info.Mode()&0o111 == 0:
 		return nil, fmt.Errorf("policy %s: %s is not executable; chmod +x it", name, path)
 	}
-	p := &Process{name: name, path: path, timeout: h.timeout, log: h.log.Named(name)}
+	p := &Process{name: name, path: path, timeout: h.timeout, ctx: h.ctx, log: h.log.Named(name)}
 	h.running[name] = p
 	return p, nil
 }
 
-// Close ends all programs.
+// Close ends all programs, and decisions that are under way. None is started
+// again.
 func (h *Host) Close() {
+	h.stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.running {
@@ -97,12 +107,14 @@ func (h *Host) Close() {
 type Process struct {
 	name, path string
 	timeout    time.Duration
+	ctx        context.Context //nolint:containedctx // of the host; a decision has none
 	log        hclog.Logger
 
 	mu       sync.Mutex
 	client   *plugin.Client
+	cmd      *exec.Cmd
 	rpc      policypb.PolicyClient
-	stamp    string    // of the program that runs
+	stamp    string    // of the program that was last started
 	failures int       // in a row
 	notAgain time.Time // not started before
 	why      error     // the last failure
@@ -127,30 +139,63 @@ func (p *Process) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
+// Resting is the error of a program that failed and is not started again yet.
+type Resting struct {
+	Policy string
+	Why    error
+	Until  time.Time
+}
+
+// Error implements error.
+func (r *Resting) Error() string {
+	return fmt.Sprintf("policy %s: %v (started again at %s)", r.Policy, r.Why, r.Until.Format(time.TimeOnly))
+}
+
+// Unwrap is the failure.
+func (r *Resting) Unwrap() error { return r.Why }
+
+// RetryAt is when the program may be asked again.
+func (r *Resting) RetryAt() time.Time { return r.Until }
+
+// answerLimit bounds the size of an answer in bytes: reasons for thousands of
+// jobs fit many times over.
+const answerLimit = 32 << 20
+
 // TryAllocate asks the program. One that dies or does not answer in time is
 // killed, and started again by a later call: at once after the first failure,
-// then after pauses that double up to a minute.
+// then after pauses that double up to a minute, in which the error is Resting.
 func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := stamp(p.path); now != p.stamp && p.client != nil {
-		p.log.Info("the program of the policy has changed; starting it again")
-		p.end()
-		p.notAgain = time.Time{}
+	if err := p.ctx.Err(); err != nil {
+		return policy.Decision{}, fmt.Errorf("policy %s: %w", p.name, err)
+	}
+	if now := stamp(p.path); now != p.stamp {
+		if p.client != nil {
+			p.log.Info("the program of the policy has changed; starting it again")
+			p.end()
+		}
+		p.stamp, p.failures, p.notAgain = now, 0, time.Time{} // a new program is given a new chance
 	}
 	if p.client == nil {
 		if time.Now().Before(p.notAgain) {
-			return policy.Decision{}, fmt.Errorf("policy %s: %w (started again at %s)", p.name, p.why, p.notAgain.Format(time.TimeOnly))
+			return policy.Decision{}, &Resting{p.name, p.why, p.notAgain}
 		}
 		if err := p.start(); err != nil {
-			return policy.Decision{}, p.failed(fmt.Errorf("starting %s: %w", p.path, err))
+			return policy.Decision{}, p.failed(fmt.Errorf("starting %s: %w", p.path, oneLine(err)))
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
+	ctx, cancel := context.WithTimeout(p.ctx, p.timeout)
 	defer cancel()
-	answer, err := p.rpc.Allocate(ctx, toWire(s))
-	if err != nil {
-		return policy.Decision{}, p.failed(err)
+	answer, err := p.rpc.Allocate(ctx, toWire(s), grpc.MaxCallRecvMsgSize(answerLimit))
+	switch {
+	case err == nil:
+	case ctx.Err() != nil && p.ctx.Err() == nil:
+		return policy.Decision{}, p.failed(fmt.Errorf("no answer within %s; it was killed", p.timeout))
+	case status.Code(err) == codes.Unavailable:
+		return policy.Decision{}, p.failed(fmt.Errorf("the program ended instead of answering; its last words are in the agent's log: %w", oneLine(err)))
+	default:
+		return policy.Decision{}, p.failed(oneLine(err))
 	}
 	d, err := decisionFromWire(s, answer)
 	if err != nil {
@@ -165,13 +210,26 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 func (p *Process) failed(err error) error {
 	p.end()
 	p.why = err
+	again := time.Now()
 	if p.failures > 0 {
-		p.notAgain = time.Now().Add(min(time.Second<<min(p.failures-1, 6), time.Minute))
+		again = again.Add(min(time.Second<<min(p.failures-1, 6), time.Minute))
 	}
+	p.notAgain = again
 	p.failures++
-	return fmt.Errorf("policy %s: %w", p.name, err)
+	return &Resting{p.name, err, again}
 }
 
+// oneLine is an error whose text fits on a line of a table. go-plugin explains
+// some over a paragraph.
+func oneLine(err error) error {
+	text := []rune(strings.Join(strings.Fields(err.Error()), " "))
+	if len(text) > 300 {
+		text = append(text[:300], '…')
+	}
+	return errors.New(string(text))
+}
+
+// start starts the program; the caller ends it after an error.
 func (p *Process) start() error {
 	// It outlives the request that starts it; go-plugin kills it in the end.
 	cmd := exec.CommandContext(context.Background(), p.path)
@@ -180,37 +238,42 @@ func (p *Process) start() error {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}
 	}
-	at := stamp(p.path)
+	// A program may be a script that starts others: they live and die together,
+	// and with kolo.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	client := plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig: handshake, Plugins: plugins(nil), Cmd: cmd, SkipHostEnv: true,
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, StartTimeout: p.timeout, Logger: p.log,
 	})
+	p.client, p.cmd = client, cmd
 	protocol, err := client.Client()
 	if err != nil {
-		client.Kill()
 		return err
 	}
 	raw, err := protocol.Dispense(serviceName)
 	if err != nil {
-		client.Kill()
 		return err
 	}
 	rpc, ok := raw.(policypb.PolicyClient)
 	if !ok {
-		client.Kill()
 		return fmt.Errorf("unexpected client %T", raw)
 	}
-	p.client, p.rpc, p.stamp = client, rpc, at
+	p.rpc = rpc
 	p.log.Info("policy started", "program", p.path)
 	return nil
 }
 
 // end kills the program. The caller holds p.mu.
 func (p *Process) end() {
-	if p.client != nil {
-		p.client.Kill()
-		p.client, p.rpc = nil, nil
+	if p.client == nil {
+		return
 	}
+	if p.cmd.Process != nil {
+		// All of its group: go-plugin would wait for whoever has its stderr.
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	}
+	p.client.Kill()
+	p.client, p.rpc, p.cmd = nil, nil, nil
 }
 
 // stamp changes when the program does.

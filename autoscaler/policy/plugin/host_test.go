@@ -4,7 +4,10 @@
 package plugin
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,6 +54,19 @@ func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
 			d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Count: -1})
 		}
 		return d
+	case "never":
+		d.Wake = math.NaN()
+	case "flood":
+		d.State = make([]byte, answerLimit+1)
+	case "panic":
+		panic("a bug in the policy")
+	case "huge":
+		for i := range s.Jobs {
+			d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Count: 1 << 40})
+		}
+		return d
+	case "twice":
+		d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[0].ID})
 	case "token":
 		for i := range s.Jobs {
 			d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Reason: os.Getenv("NOMAD_TOKEN")})
@@ -123,6 +139,9 @@ func TestProcess_Misbehaves(t *testing.T) {
 		"stranger": `it answered for job "who?"`,
 		"negative": "-1 workers for job default/b",
 		"hoarder":  "bytes, more than",
+		"never":    "it wants to be asked again at NaN",
+		"huge":     "1099511627776 workers for job default/b",
+		"twice":    "it answered twice for job default/b",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			h, dir := host(t)
@@ -146,16 +165,57 @@ func TestProcess_DiesAndIsStartedAgain(t *testing.T) {
 	must.Error(t, err)
 	_, err = p.TryAllocate(snapshot()) // not at once again
 	must.ErrorContains(t, err, "started again at")
+	var rest *Resting
+	must.True(t, errors.As(err, &rest))
+	must.True(t, rest.RetryAt().After(time.Now().Add(-time.Second)))
 
 	// Callers that cannot take an error are given the present counts.
 	d := p.Allocate(snapshot())
 	must.Eq(t, 1, d.Allocations[1].Count)
 
 	t.Log("a better program is taken at once")
+	p.failures, p.notAgain = 9, time.Now().Add(time.Hour)
 	put(t, dir, "x", "good-one")
-	p.notAgain = time.Time{}
 	_, err = p.TryAllocate(snapshot())
 	must.NoError(t, err)
+}
+
+// TestProcess_Fails has programs that are killed, or that go-plugin never
+// takes for a policy.
+func TestProcess_Fails(t *testing.T) {
+	handshake := "KOLO_POLICY_PLUGIN"
+	for name, tc := range map[string]struct{ script, kind, want string }{
+		"panics":           {kind: "panic", want: "the program ended instead of answering"},
+		"floods":           {kind: "flood", want: "received message larger than max"},
+		"ends at once":     {script: "exit 7", want: "Failed to read any lines from plugin's stdout"},
+		"prints garbage":   {script: "echo hello; sleep 60", want: "Unrecognized remote plugin message: hello"},
+		"another protocol": {script: "echo '1|99|unix|/nowhere|grpc|'; sleep 60", want: "incompatible API version with plugin. Plugin version: 99"},
+		"another go-plugin": {script: "echo '9|1|unix|/nowhere|grpc|'; sleep 60",
+			want: "incompatible core API version"},
+		"net/rpc":            {script: "echo '1|1|unix|/nowhere|netrpc|'; sleep 60", want: `unsupported plugin protocol "netrpc"`},
+		"nothing listens":    {script: "echo '1|1|unix|/nowhere|grpc|'; sleep 60", want: "no such file or directory"},
+		"is run by hand":     {script: "[ -n \"$" + handshake + "\" ] && echo not by hand; sleep 60", want: "not by hand"},
+		"says nothing":       {script: "sleep 60", want: "timeout while waiting for plugin to start"},
+		"is no program":      {script: "\x00", want: "starting "},
+		"floods its stdout":  {script: "yes | tr -d '\\n'", want: "starting "},
+		"closes its streams": {script: "exec >&- 2>&-; sleep 60", want: "starting "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, dir := host(t)
+			if tc.kind != "" {
+				put(t, dir, "x", tc.kind)
+			} else {
+				h.timeout = time.Second
+				must.NoError(t, os.WriteFile(filepath.Join(dir, Prefix+"x"), []byte("#!/bin/sh\n"+tc.script+"\n"), 0o700))
+			}
+			p := process(t, h, "x")
+			_, err := p.TryAllocate(snapshot())
+			must.ErrorContains(t, err, tc.want)
+			must.StrNotContains(t, err.Error(), "\n")
+			must.Less(t, 600, len(err.Error()))
+			must.Nil(t, p.client)
+		})
+	}
 }
 
 func TestProcess_HangsAndIsKilled(t *testing.T) {
@@ -164,8 +224,31 @@ func TestProcess_HangsAndIsKilled(t *testing.T) {
 	p := process(t, h, "x")
 	p.timeout = 3 * time.Second
 	_, err := p.TryAllocate(snapshot())
-	must.ErrorContains(t, err, "DeadlineExceeded")
+	must.ErrorContains(t, err, "no answer within 3s; it was killed")
 	must.Nil(t, p.client)
+}
+
+func TestHost_CloseDoesNotWaitForAProgramThatHangs(t *testing.T) {
+	h, dir := host(t)
+	h.timeout = time.Hour
+	put(t, dir, "x", "hang")
+	p := process(t, h, "x")
+	asked := make(chan error, 1)
+	go func() {
+		_, err := p.TryAllocate(snapshot())
+		asked <- err
+	}()
+	for started := false; !started; {
+		// Its lock is held while it hangs.
+		started = !p.mu.TryLock()
+		if !started {
+			p.mu.Unlock()
+		}
+	}
+	h.Close()
+	must.Error(t, <-asked)
+	_, err := p.TryAllocate(snapshot())
+	must.ErrorIs(t, err, context.Canceled)
 }
 
 func TestProcess_ChangesOnDisk(t *testing.T) {

@@ -51,8 +51,14 @@ func (s *service) Allocate(_ context.Context, in *policypb.Snapshot) (*policypb.
 	return decisionToWire(s.policy.Allocate(fromWire(in))), nil
 }
 
+// snapshotLimit bounds the size of a snapshot in bytes. gRPC's own 4 MiB would
+// not hold the curves of ten thousand jobs.
+const snapshotLimit = 64 << 20
+
 // Serve makes the main of a policy written in Go. It returns when kolo ends
 // the process's work.
 func Serve(p policy.Policy) {
-	plugin.Serve(&plugin.ServeConfig{HandshakeConfig: handshake, Plugins: plugins(p), GRPCServer: plugin.DefaultGRPCServer})
+	plugin.Serve(&plugin.ServeConfig{HandshakeConfig: handshake, Plugins: plugins(p), GRPCServer: func(o []grpc.ServerOption) *grpc.Server {
+		return grpc.NewServer(append(o, grpc.MaxRecvMsgSize(snapshotLimit))...)
+	}})
 }

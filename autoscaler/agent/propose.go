@@ -1,0 +1,128 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// Proposal is what a policy would do now.
+type Proposal struct {
+	Pool    string        `json:"pool"`
+	Policy  string        `json:"policy"`
+	Actions []ProposedJob `json:"jobs"`
+}
+
+// ProposedJob is one job in a proposal.
+type ProposedJob struct {
+	Job    string `json:"job"`
+	Count  int    `json:"count"` // now
+	Want   int    `json:"want"`
+	Write  int    `json:"write"` // what could be written at once
+	Cause  string `json:"cause,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	Wait   string `json:"wait,omitempty"`
+}
+
+// Propose says what the policy of each pool would do now, or another policy
+// where line is not empty. Nothing is written. It waits for policies of one's
+// own, and holds nobody else up.
+func (a *Agent) Propose(line string) ([]Proposal, error) {
+	view, err := a.watcher.View(a.Config().Pool)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	questions, out, options, err := a.proposals(view, line, now)
+	if err != nil {
+		return nil, err
+	}
+	wants := make([]planner.Want, len(view.Jobs))
+	index := make(map[planner.JobKey]int, len(view.Jobs))
+	for i := range view.Jobs {
+		wants[i].Count = view.Jobs[i].Count()
+		index[view.Jobs[i].Key] = i
+	}
+	for _, q := range questions {
+		if q.answer(); q.err != nil {
+			return nil, q.err
+		}
+		for k, key := range q.keys {
+			wants[index[key]] = planner.Want{Count: q.decision.Allocations[k].Count, Reason: q.decision.Allocations[k].Reason}
+		}
+	}
+	plan := planner.Make(&view.Cluster, wants, now, options)
+	for k := range out {
+		out[k].Actions = proposed(view.Jobs, wants, plan, out[k].Pool)
+	}
+	return out, nil
+}
+
+// proposals are the questions to ask for a proposal, one per pool.
+func (a *Agent) proposals(view *cluster.View, line string, now time.Time) ([]*question, []Proposal, planner.Options, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	options := a.cfg.Planner.Options
+	for i := range view.Jobs {
+		j, f := &view.Jobs[i], &view.Facts[i]
+		r := a.ledger.Jobs[j.Key]
+		if r == nil || r.Created != f.Created {
+			r = &Record{Created: f.Created, FirstSeen: now}
+			a.ledger.Jobs[j.Key] = r
+		}
+		a.recall(j, f, r, now)
+	}
+	a.makeRoom(view)
+	var questions []*question
+	var out []Proposal
+	for _, name := range poolNames(view) {
+		p := a.policyOf(name)
+		try := &pool{spec: p.spec, policy: p.policy}
+		if line != "" {
+			var err error
+			if try.policy, err = a.parsePolicy(line); err != nil {
+				return nil, nil, options, err
+			}
+			try.spec = line
+		}
+		if try.policy == nil {
+			return nil, nil, options, fmt.Errorf("pool %s: %s", name, p.problem)
+		}
+		q := a.question(view, name, try, now)
+		q.snap.Changed = true
+		if line != "" {
+			q.snap.State = nil
+		}
+		questions = append(questions, q)
+		out = append(out, Proposal{Pool: name, Policy: try.spec})
+	}
+	return questions, out, options, nil
+}
+
+func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan, pool string) []ProposedJob {
+	out := []ProposedJob{}
+	for i := range jobs {
+		j := &jobs[i]
+		if j.Pool != pool {
+			continue
+		}
+		p := ProposedJob{Job: j.Key.String(), Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason}
+		for _, act := range plan.Actions {
+			if act.Job == j.Key {
+				p.Write, p.Cause = act.To, string(act.Cause)
+			}
+		}
+		for _, w := range plan.Waits {
+			if w.Job == j.Key {
+				p.Wait = w.Why
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
