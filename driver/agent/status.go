@@ -66,6 +66,9 @@ type Rank struct {
 type StepTime struct {
 	Mean float64 `json:"mean"` // seconds
 	N    int     `json:"n"`    // steps it was measured over
+	// Samples is the mean number of samples in a step, where the script
+	// reports them. It grows with the ring unless ranks share a fixed batch.
+	Samples float64 `json:"samples,omitempty"`
 }
 
 // Resize is one change of the ring.
@@ -97,20 +100,30 @@ type ledger struct {
 	latest   Progress // of the present ring
 	reports  bool     // the script reports steps
 	resizes  []Resize
-	seconds  map[int]float64
-	steps    map[int]float64
+	tallies  map[int]tally // by ring size
 	size     int
-	counted  Progress // latest, up to which steps are in seconds and steps
+	counted  Progress // latest, up to which steps are in the tallies
 	failures bool
 }
 
+// A tally is what was measured of the steps of rings of one size.
+type tally struct {
+	steps, seconds float64
+	// samples are those of so many of the steps, for which they are known.
+	samples, sampled float64
+}
+
 func newLedger(s *Status) *ledger {
-	l := &ledger{seconds: map[int]float64{}, steps: map[int]float64{}, told: true}
+	l := &ledger{tallies: map[int]tally{}, told: true}
 	if s != nil {
 		l.resizes = s.Resizes
 		l.size = s.Size
 		for n, t := range s.StepSeconds {
-			l.steps[n], l.seconds[n] = float64(t.N), t.Mean*float64(t.N)
+			steps := float64(t.N)
+			l.tallies[n] = tally{steps: steps, seconds: t.Mean * steps}
+			if t.Samples > 0 {
+				l.tallies[n] = tally{steps: steps, seconds: t.Mean * steps, samples: t.Samples * steps, sampled: steps}
+			}
 		}
 		l.latest = Progress{Generation: s.Generation, At: s.ProgressAt, Step: s.Step, Samples: s.Samples,
 			Epoch: s.Epoch, TotalSteps: s.TotalSteps, Loss: s.Loss}
@@ -200,7 +213,7 @@ func (l *ledger) close() *Resize {
 	return &l.open
 }
 
-// count adds the steps since the last call to the size's step time.
+// count adds the steps since the last call to the size's tally.
 func (l *ledger) count() {
 	p, from := l.latest, l.counted
 	if p.Step == nil || p.First == nil || l.size == 0 {
@@ -210,9 +223,14 @@ func (l *ledger) count() {
 		from.Step, from.At = p.First, p.FirstAt
 	}
 	if n := *p.Step - *from.Step; n > 0 && p.At > from.At {
-		l.steps[l.size] += n
-		l.seconds[l.size] += p.At - from.At
-		l.counted = p
+		t := l.tallies[l.size]
+		t.steps += n
+		t.seconds += p.At - from.At
+		if p.Samples != nil && from.Samples != nil && *p.Samples > *from.Samples {
+			t.samples += *p.Samples - *from.Samples
+			t.sampled += n
+		}
+		l.tallies[l.size], l.counted = t, p
 	}
 }
 
@@ -226,10 +244,15 @@ func (l *ledger) newest() Progress {
 
 func (l *ledger) stepSeconds() map[int]StepTime {
 	m := map[int]StepTime{}
-	for n, steps := range l.steps {
-		if steps > 0 {
-			m[n] = StepTime{Mean: l.seconds[n] / steps, N: int(steps)}
+	for n, t := range l.tallies {
+		if t.steps <= 0 {
+			continue
 		}
+		out := StepTime{Mean: t.seconds / t.steps, N: int(t.steps)}
+		if t.sampled > 0 {
+			out.Samples = t.samples / t.sampled
+		}
+		m[n] = out
 	}
 	return m
 }
