@@ -35,6 +35,7 @@ type Record struct {
 	Completed time.Time `json:"completed,omitzero"`
 
 	Points []policy.Point `json:"points,omitempty"` // measured step times
+	Batch  float64        `json:"batch,omitempty"`  // samples in the step that work is counted in
 	Done   float64        `json:"done,omitempty"`   // global steps
 	Total  float64        `json:"total,omitempty"`  // as the training says
 	Gaps   []Gap          `json:"gaps,omitempty"`   // the last resizes
@@ -127,16 +128,17 @@ func (r *Record) estimate(f *cluster.Facts, now time.Time) {
 // counts the ring in slots.
 func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) (news []cluster.Resize) {
 	r.probed, r.size, r.loss = now, p.Size, p.Loss
-	if finite(p.Step) {
-		r.Done = p.Step
-	}
-	if finite(p.TotalSteps) && p.TotalSteps > 0 {
-		r.Total = p.TotalSteps
-	}
+	r.advance(p)
 	for size, t := range p.StepSeconds {
 		n, err := strconv.Atoi(size)
 		if err != nil || n < 1 || n%slots != 0 || !finite(t.Mean) || t.Mean <= 0 {
 			continue
+		}
+		if r.Batch > 0 {
+			if !sampled(t) {
+				continue
+			}
+			t.Mean *= r.Batch / t.Samples
 		}
 		r.measure(policy.Point{Size: n / slots, StepTime: t.Mean, Samples: t.N})
 	}
@@ -156,6 +158,36 @@ func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) (news []cl
 	r.Gaps = r.Gaps[max(0, len(r.Gaps)-gapsLimit):]
 	return news
 }
+
+// advance takes over how far the training is. Where it tells its samples, work
+// is counted in steps of one size, that of the first ring it is known of: ranks
+// that have a batch each do more in a step the more they are, and a policy that
+// looked at the time of a step alone would see no gain in that.
+func (r *Record) advance(p *cluster.Progress) {
+	now := p.StepSeconds[strconv.Itoa(p.Size)]
+	if r.Batch == 0 && sampled(now) {
+		r.Batch, r.Points, r.Total = now.Samples, nil, 0
+	}
+	done, total := p.Step, p.TotalSteps
+	if r.Batch > 0 {
+		if !(finite(p.Samples) && p.Samples > 0) {
+			return
+		}
+		done, total = p.Samples/r.Batch, 0
+		if sampled(now) && p.TotalSteps > 0 {
+			total = done + (p.TotalSteps-p.Step)*now.Samples/r.Batch
+		}
+	}
+	if finite(done) {
+		r.Done = done
+	}
+	if finite(total) && total > 0 {
+		r.Total = total
+	}
+}
+
+// sampled says whether the samples of a step are known.
+func sampled(t cluster.StepTime) bool { return finite(t.Samples) && t.Samples > 0 }
 
 func (r *Record) measure(p policy.Point) {
 	i := slices.IndexFunc(r.Points, func(q policy.Point) bool { return q.Size == p.Size })

@@ -53,6 +53,34 @@ func TestRecord_Learn(t *testing.T) {
 	must.Len(t, 1, r.learn(progress(t, strings.ReplaceAll(status, `"time":300`, `"time":400`)), 2, t0))
 }
 
+// TestRecord_LearnSamples has ranks with a batch of 10 each: a step takes as
+// long on four ranks as on two, and does twice as much.
+func TestRecord_LearnSamples(t *testing.T) {
+	var r Record
+	at := func(size int, step, samples, total float64, times map[string]cluster.StepTime) {
+		r.learn(&cluster.Progress{Size: size, Step: step, Samples: samples, TotalSteps: total, StepSeconds: times}, 1, t0)
+	}
+	at(2, 5, 100, 1000, map[string]cluster.StepTime{"2": {Mean: 0.5, N: 4}})
+	must.Eq(t, 5, r.Done, must.Sprint("what a step takes is not known yet"))
+	times := map[string]cluster.StepTime{"2": {Mean: 0.5, N: 9, Samples: 20}}
+	at(2, 10, 200, 1000, times)
+	must.Eq(t, 10, r.Done)
+	must.Eq(t, 1000, r.Total)
+
+	times["4"] = cluster.StepTime{Mean: 0.5, N: 1} // the first steps are not counted
+	at(4, 12, 280, 505, times)
+	must.Len(t, 1, r.Points)
+	must.Eq(t, 14, r.Done)
+	must.Eq(t, 1000, r.Total)
+	times["4"] = cluster.StepTime{Mean: 0.5, N: 9, Samples: 40}
+	at(4, 20, 600, 505, times)
+	must.Eq(t, 30, r.Done)
+	must.Eq(t, 1000, r.Total, must.Sprint("485 steps of 40 samples are left"))
+	curve := policy.NewCurve(r.Points...)
+	must.Eq(t, 0.5, curve.Time(2))
+	must.Eq(t, 0.25, curve.Time(4))
+}
+
 func TestRecord_LearnIsBounded(t *testing.T) {
 	var r Record
 	for i := range 1000 {

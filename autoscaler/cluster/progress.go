@@ -22,6 +22,7 @@ import (
 type Progress struct {
 	Size        int                 `json:"size"` // slots training together
 	Step        float64             `json:"step"`
+	Samples     float64             `json:"samples"`
 	TotalSteps  float64             `json:"total_steps"`
 	Loss        *float64            `json:"loss"`
 	StepSeconds map[string]StepTime `json:"step_seconds"` // by size
@@ -33,6 +34,9 @@ type Progress struct {
 type StepTime struct {
 	Mean float64 `json:"mean"`
 	N    int     `json:"n"`
+	// Samples is how many samples such a step takes, 0 where the script does
+	// not tell.
+	Samples float64 `json:"samples"`
 }
 
 // Resize is one change of the ring as the workers saw it.
