@@ -140,17 +140,18 @@ job "pytorch-cpu" {
                     loss.backward()
                     optimizer.step()
                     state.step += 1
+                    state.samples += len(batch) * hvd.size()
                     state.sampler.record_batch(0, len(batch))
                     if state.step % 20 == 0:
                         if hvd.rank() == 0:
                             print(f"step {state.step} of epoch {state.epoch}, {hvd.size()} ranks, loss {loss.item():.4f}")
-                            progress.write(json.dumps({"step": state.step, "epoch": state.epoch, "loss": loss.item()}) + "\n")
+                            progress.write(json.dumps({"step": state.step, "samples": state.samples, "epoch": state.epoch, "loss": loss.item()}) + "\n")
                         state.commit()
                 state.epoch += 1
                 state.sampler.set_epoch(state.epoch)
 
         train(hvd.elastic.TorchState(
-            model=model, optimizer=optimizer, step=0, epoch=0,
+            model=model, optimizer=optimizer, step=0, samples=0, epoch=0,
             sampler=hvd.elastic.ElasticSampler(range(len(x)))))
         EOT
       }
