@@ -44,7 +44,7 @@ const epochSteps = 20
 // that is short and scales well, in order of arrival.
 func jobs() []*job {
 	return []*job{
-		{name: "first", queue: "research", steps: 320, serial: 50 * time.Millisecond, parallel: 1200 * time.Millisecond},
+		{name: "first", queue: "research", steps: 280, serial: 50 * time.Millisecond, parallel: 1200 * time.Millisecond},
 		{name: "second", queue: "teaching", steps: 140, serial: 800 * time.Millisecond, parallel: 400 * time.Millisecond},
 		{name: "third", queue: "teaching", steps: 80, serial: 50 * time.Millisecond, parallel: 600 * time.Millisecond},
 	}
