@@ -6,6 +6,8 @@ package cluster
 import (
 	"slices"
 	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
 // finish makes CPU slots, and counts what others wait for.
@@ -23,7 +25,12 @@ func (b *building) finish() {
 	b.blocked()
 }
 
+// blocked collects what jobs that are not elastic wait for. An evaluation whose
+// workers were placed says so in an event of its own, after those of the
+// workers: counting what is known to be placed keeps elastic jobs from giving
+// the same room twice.
 func (b *building) blocked() {
+	placed := b.placedSince()
 	for _, e := range b.store.evals {
 		if _, elastic := b.jobAt[e.job]; elastic {
 			continue
@@ -35,7 +42,7 @@ func (b *building) blocked() {
 		pool := b.pools(j.pool)
 		out := Blocked{Key: j.key, Pool: j.pool, Priority: j.priority}
 		for _, g := range j.groups {
-			n := e.queued[g.name]
+			n := max(0, e.queued[g.name]-placed[waiting{e, g.name}])
 			switch {
 			case pool.CPUSlot > 0 && g.slots == 0:
 				out.Slots += n * ((g.cpu + pool.CPUSlot - 1) / pool.CPUSlot)
@@ -53,6 +60,33 @@ func (b *building) blocked() {
 		}
 		return strings.Compare(x.Key.String(), y.Key.String())
 	})
+}
+
+// waiting is a group's part of a blocked evaluation.
+type waiting struct {
+	eval  *blocked
+	group string
+}
+
+// placedSince counts the workers that were placed after their job's evaluation
+// was blocked.
+func (b *building) placedSince() map[waiting]int {
+	evals := map[planner.JobKey]*blocked{}
+	for _, e := range b.store.evals {
+		if e.queued != nil {
+			evals[e.job] = e
+		}
+	}
+	out := map[waiting]int{}
+	if len(evals) == 0 {
+		return out
+	}
+	for _, a := range b.store.allocs {
+		if e := evals[a.job]; e != nil && a.made > e.index && !a.over {
+			out[waiting{e, a.group}]++
+		}
+	}
+	return out
 }
 
 // served says whether any device group of the pool serves the ask.

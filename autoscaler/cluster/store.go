@@ -70,7 +70,7 @@ type alloc struct {
 	complete        bool // ended well by itself
 	cpu, memory     int
 	devices         []heldDevices
-	index           uint64
+	index, made     uint64 // of the last change, and of its creation
 	created         time.Time
 }
 
@@ -181,7 +181,7 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 	a := &alloc{
 		id: w.ID, node: s.word(w.NodeID), group: s.word(w.TaskGroup),
 		job:   planner.JobKey{Namespace: s.word(w.Namespace), ID: s.word(w.JobID)},
-		index: w.ModifyIndex, created: time.Unix(0, w.CreateTime),
+		index: w.ModifyIndex, made: w.CreateIndex, created: time.Unix(0, w.CreateTime),
 		over:     ended(w.ClientStatus),
 		ending:   w.DesiredStatus != api.AllocDesiredStatusRun,
 		complete: w.ClientStatus == api.AllocClientStatusComplete && w.DesiredStatus == api.AllocDesiredStatusRun,

@@ -71,7 +71,7 @@ func (f *fixture) alloc(job, group, node, client, desired string, devices ...str
 	f.index++
 	w := wireAlloc{
 		ID: fmt.Sprint("alloc-", f.index), Namespace: "default", JobID: job, TaskGroup: group, NodeID: node,
-		ClientStatus: client, DesiredStatus: desired, ModifyIndex: f.index,
+		ClientStatus: client, DesiredStatus: desired, CreateIndex: f.index, ModifyIndex: f.index,
 	}
 	text := `{"Tasks":{"t":{"Cpu":{"CpuShares":1000},"Memory":{"MemoryMB":100},"Devices":[]}}}`
 	if len(devices) > 0 {
@@ -267,4 +267,30 @@ func TestStore_NewerWins(t *testing.T) {
 	must.True(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "blocked", QueuedAllocations: map[string]int{"w": 1}, ModifyIndex: 3}))
 	must.True(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "complete", ModifyIndex: 5}))
 	must.False(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "blocked", QueuedAllocations: map[string]int{"w": 1}, ModifyIndex: 3}), must.Sprint("an old list brought it back"))
+}
+
+// TestView_Blocked says that what a job waits for is not counted again once its
+// workers are placed, though the evaluation still seems blocked.
+func TestView_Blocked(t *testing.T) {
+	f := newFixture(t)
+	f.node("n1", "gpu", gpus([3]any{"H100", 4, 0}))
+	j := f.job("inference", "gpu", groupSpec{name: "w", count: 3, device: "nvidia/gpu", gpus: 1})
+	j.TaskGroups[0].Scaling = nil
+	f.alloc("inference", "w", "n1", "running", "run", "H100-0")
+	f.index++
+	must.True(t, f.store.putEval(&wireEval{
+		ID: "e", Namespace: "default", JobID: "inference", Status: "blocked", QueuedAllocations: map[string]int{"w": 2}, ModifyIndex: f.index,
+	}))
+	f.putJob(planner.JobKey{Namespace: "default", ID: "inference"}, j)
+	slots := func() (n int) {
+		for _, b := range f.view().Blocked {
+			n += b.Slots
+		}
+		return n
+	}
+	must.Eq(t, 2, slots())
+	f.alloc("inference", "w", "n1", "pending", "run", "H100-1")
+	must.Eq(t, 1, slots())
+	f.alloc("inference", "w", "n1", "pending", "run", "H100-2")
+	must.Eq(t, 0, slots())
 }
