@@ -135,16 +135,18 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	ports := newSplit(listener)
 	defer ports.close()
 
-	nomad, err := discovery.NewNomad(discovery.NomadOptions{Address: c.NomadAddr, Token: token, Service: c.Service,
+	services, err := discovery.NewNomad(discovery.NomadOptions{Address: c.NomadAddr, Token: token, Service: c.Service,
 		Namespace: c.Namespace, JobID: c.JobID, Logger: a.log.Named("registry")})
 	if err != nil {
 		return Result{}, err
 	}
+	// One watch of Nomad for all who want to know.
+	registry := discovery.Share(ctx, services)
 	keys, err := discovery.NewKeys(c.NomadAddr, token)
 	if err != nil {
 		return Result{}, err
 	}
-	self, stopped, err := a.findSelf(ctx, nomad, signals)
+	self, stopped, err := a.findSelf(ctx, registry, signals)
 	if err != nil || stopped {
 		return Result{Reason: "the task was stopped"}, err
 	}
@@ -152,7 +154,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	a.id = elastic.HostID(allocPrefix(elastic.HostID(c.AllocID)) + "-" + strconv.FormatInt(time.Now().UnixMilli()%(1<<40), 36))
 	a.host = NewHost(HostOptions{Config: c, ID: a.id, Interface: a.chooseInterface(self.Addr), Hostname: HostnameFor(self.Addr),
 		Stdout: &lockedWriter{w: os.Stdout}, Stderr: &lockedWriter{w: os.Stderr}, Stories: a.stories, Logger: a.log, Alone: a.alone})
-	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: nomad,
+	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: registry,
 		Dial: func(_ context.Context, addr string) (*grpc.ClientConn, error) { return dial(addr, a.creds) }, Logger: a.log.Named("election")})
 	if err != nil {
 		return Result{}, err
@@ -170,7 +172,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	}
 	start(func() { _ = server.Serve(ports.grpc) })
 	start(func() { _ = web.Serve(ports.http) })
-	start(func() { a.watch(ctx, nomad) })
+	start(func() { a.watch(ctx, registry) })
 	start(func() { _ = a.elector.Run(ctx) })
 	start(func() { a.follow(ctx) })
 	start(func() { a.signals(ctx, signals) })

@@ -112,7 +112,7 @@ func checkTimes(p *problems, tc *TaskConfig, a *agent.Config) {
 	set(&a.ElasticTimeout, "elastic_timeout", tc.ElasticTimeout, 10*time.Minute, time.Second)
 	set(&a.Settle, "settle", tc.Settle, time.Second, 0)
 	set(&a.GlooTimeout, "gloo_timeout", tc.GlooTimeout, 30*time.Second, time.Second)
-	set(&a.FinishTimeout, "finish_timeout", tc.FinishTimeout, time.Minute, 0)
+	set(&a.FinishTimeout, "finish_timeout", tc.FinishTimeout, 10*time.Minute, 0)
 	set(&a.StallTimeout, "stall_timeout", tc.StallTimeout, 0, 0)
 	set(&a.KillTimeout, "leave_timeout", tc.LeaveTimeout, 25*time.Second, time.Second)
 	if d := time.Duration(a.GlooTimeout); d%time.Second != 0 {

@@ -276,7 +276,7 @@ func TestValidateDecides(t *testing.T) {
 		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: "/", Env: map[string]string{},
 		Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
 		ElasticTimeout: agent.Duration(10 * time.Minute), Settle: agent.Duration(time.Second),
-		GlooTimeout: agent.Duration(30 * time.Second), FinishTimeout: agent.Duration(time.Minute),
+		GlooTimeout: agent.Duration(30 * time.Second), FinishTimeout: agent.Duration(10 * time.Minute),
 		KillTimeout: agent.Duration(25 * time.Second),
 		Service:     "resnet-ring", Listen: "0.0.0.0:25000",
 		Namespace: "default", JobID: "resnet", Group: "workers", Task: "train", AllocID: "a1", Index: 3,
