@@ -32,6 +32,7 @@ type Agent struct {
 	client  *cluster.Client
 	watcher *cluster.Watcher
 	writer  *cluster.Writer
+	lock    *leader.Variable
 	elector *leader.Elector
 	prober  *cluster.Prober
 	own     Source // nil for none
@@ -58,6 +59,8 @@ type Agent struct {
 	term     uint64                    // counts leaderships
 	loaded   uint64                    // term the ledger was loaded in
 	status   *Status
+	self     leader.Holder
+	holder   leader.Holder // of the lock, as far as is known
 	watchers map[chan Event]struct{}
 	decided  time.Time // of the last complete round
 }
@@ -78,8 +81,9 @@ func New(cfg *config.Config, own Source, log hclog.Logger) (*Agent, error) {
 		ledger: NewLedger(), policies: map[string]*pool{}, reported: map[planner.JobKey]string{}, watchers: map[chan Event]struct{}{},
 	}
 	a.metrics = newMetrics(a)
-	lock := leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, cfg.Name, cfg.Leader.TTL, cfg.Leader.Delay)
-	a.elector = leader.New(lock, cfg.Leader.TTL, log.Named("leader"))
+	a.self.Name = cfg.Name
+	a.lock = leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, a.whoami, cfg.Leader.TTL, cfg.Leader.Delay)
+	a.elector = leader.New(a.lock, cfg.Leader.TTL, log.Named("leader"))
 	a.writer = cluster.NewWriter(a.watcher, cfg.Nomad.WritesPerSecond, a.elector.Check)
 	a.status = &Status{Agent: cfg.Name}
 	return a, nil
@@ -93,6 +97,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.watcher.Run(ctx) })
 	g.Go(func() error { return a.rounds(ctx) })
 	g.Go(func() error { return a.probe(ctx) })
+	g.Go(func() error { return a.lookUp(ctx) })
 	g.Go(func() error {
 		a.elector.Run(ctx, a.lead)
 		return ctx.Err()
@@ -241,9 +246,9 @@ func (a *Agent) batch() time.Duration {
 func (a *Agent) Reload(cfg *config.Config) error {
 	a.mu.Lock()
 	if cfg.Nomad != a.cfg.Nomad || cfg.PolicyDir != a.cfg.PolicyDir || cfg.Leader != a.cfg.Leader || cfg.Name != a.cfg.Name ||
-		cfg.HTTP.Bind != a.cfg.HTTP.Bind || cfg.HTTP.Port != a.cfg.HTTP.Port {
+		cfg.HTTP.Bind != a.cfg.HTTP.Bind || cfg.HTTP.Port != a.cfg.HTTP.Port || cfg.HTTP.Advertise != a.cfg.HTTP.Advertise {
 		a.mu.Unlock()
-		return errors.New("name, policy_dir, nomad, leader, and the address in http take effect only with a restart; nothing was changed")
+		return errors.New("name, policy_dir, nomad, leader, and the addresses in http take effect only with a restart; nothing was changed")
 	}
 	a.cfg = cfg
 	a.policies = map[string]*pool{}
@@ -269,7 +274,9 @@ func (a *Agent) Client() *cluster.Client { return a.client }
 func (a *Agent) Status() *Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.status
+	s := *a.status
+	s.Leading, s.Leader = a.leading(), a.holder
+	return &s
 }
 
 // Health returns an error where the agent cannot do its work.

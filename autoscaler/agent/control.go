@@ -6,9 +6,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/hashicorp/nomad/api"
 )
 
 // Control is what users told the running autoscaler. It is shared by all
@@ -52,4 +55,23 @@ func (v *vault) saveControl(ctx context.Context, c Control, token string) error 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.write(ctx, controlPath, string(text), token)
+}
+
+// may returns nil where Nomad lets the token write the control, by writing it
+// as it is. Any agent may ask: the write is conditional on what was read.
+func (v *vault) may(ctx context.Context, token string) error {
+	for {
+		now, _, err := v.client.Variables().Peek(controlPath, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
+		if err != nil {
+			return fmt.Errorf("reading variable %s: %w", controlPath, err)
+		}
+		if now == nil {
+			now = &api.Variable{Namespace: v.namespace, Path: controlPath, Items: api.VariableItems{dataItem: "{}"}}
+		}
+		_, _, err = v.client.Variables().CheckedUpdate(now, (&api.WriteOptions{Namespace: v.namespace, AuthToken: token}).WithContext(ctx))
+		var changed api.ErrCASConflict
+		if !errors.As(err, &changed) {
+			return err
+		}
+	}
 }

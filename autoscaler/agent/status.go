@@ -6,20 +6,22 @@ package agent
 import (
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // Status is what an agent answers when it is asked how things are. It is
 // immutable once published.
 type Status struct {
-	Time    time.Time    `json:"time"`
-	Agent   string       `json:"agent"`
-	Leading bool         `json:"leading"`
-	Ready   bool         `json:"ready"` // the cluster's state has been read
-	Paused  bool         `json:"paused,omitempty"`
-	Pools   []PoolStatus `json:"pools"`
-	Jobs    []JobStatus  `json:"jobs"`
-	Aside   []AsideJob   `json:"aside,omitempty"`
+	Time    time.Time     `json:"time"`
+	Agent   string        `json:"agent"`
+	Leading bool          `json:"leading"`
+	Leader  leader.Holder `json:"leader,omitzero"` // as last looked up
+	Ready   bool          `json:"ready"`           // the cluster's state has been read
+	Paused  bool          `json:"paused,omitempty"`
+	Pools   []PoolStatus  `json:"pools"`
+	Jobs    []JobStatus   `json:"jobs"`
+	Aside   []AsideJob    `json:"aside,omitempty"`
 }
 
 // PoolStatus is one node pool.

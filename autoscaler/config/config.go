@@ -47,9 +47,12 @@ type Nomad struct {
 
 // HTTP is the agent's own API.
 type HTTP struct {
-	Bind  string
-	Port  int
-	Debug bool // serve pprof
+	Bind string
+	Port int
+	// Advertise is the URL that other agents reach the API at, to pass on what
+	// only the leader can do; "" is made of the address that is listened at.
+	Advertise string
+	Debug     bool // serve pprof
 	// Open lets callers without a Nomad token write. It is on by default
 	// where the API is bound to loopback and off elsewhere.
 	Open *bool

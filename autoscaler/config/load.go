@@ -133,7 +133,7 @@ func (c *Config) block(b *hcl.Block) hcl.Diagnostics {
 		}
 	case "http":
 		s = settings{
-			"bind": address(&c.HTTP.Bind), "port": whole(&c.HTTP.Port, 0, 65535), "debug": truth(&c.HTTP.Debug),
+			"bind": address(&c.HTTP.Bind), "port": whole(&c.HTTP.Port, 0, 65535), "advertise": origin(&c.HTTP.Advertise), "debug": truth(&c.HTTP.Debug),
 			"open": func(a *hcl.Attribute) hcl.Diagnostics { c.HTTP.Open = new(bool); return truth(c.HTTP.Open)(a) },
 		}
 	case "leader":

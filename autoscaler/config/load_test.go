@@ -39,6 +39,8 @@ http {
   port  = 9000
   debug = true
   open  = false
+
+  advertise = "http://10.0.0.1:9000/"
 }
 leader {
   namespace = "ml"
@@ -76,6 +78,7 @@ pool "cpu" {
 		SkipVerify: true, Timeout: 5 * time.Second, WritesPerSecond: 20, Resync: 30 * time.Second,
 	}, c.Nomad)
 	must.Eq(t, 9000, c.HTTP.Port)
+	must.Eq(t, "http://10.0.0.1:9000", c.HTTP.Advertise)
 	must.False(t, *c.HTTP.Open)
 	must.False(t, c.HTTP.Loopback())
 	must.Eq(t, Leader{"ml", "kolo/other", 20 * time.Second, 5 * time.Second}, c.Leader)
@@ -136,6 +139,8 @@ func TestParse_Mistakes(t *testing.T) {
 		"port null":               {`http { port = null }`, "A number is expected"},
 		"bind with port":          {`http { bind = "127.0.0.1:80" }`, "without a port"},
 		"bind a name":             {`http { bind = "example.org" }`, "is not an IP address"},
+		"advertise no URL":        {`http { advertise = "10.0.0.1:8648" }`, `kolo.hcl:1: Wrong value for advertise: "10.0.0.1:8648" is not the URL of an API; write one such as "http://10.0.0.1:8648"`},
+		"advertise a page":        {`http { advertise = "http://kolo.example/page" }`, "is not the URL of an API"},
 		"debug as text":           {`http { debug = "yes" }`, "A bool is expected; write debug = true"},
 		"empty text":              {`nomad { address = "" }`, "It is empty; write a value, or leave the line out"},
 		"absent certificate":      {`nomad { ca_cert = "/nowhere/ca.pem" }`, "no such file or directory; write the path of a file that is there"},

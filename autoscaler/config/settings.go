@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -125,6 +126,22 @@ func address(to *string) setting {
 			return wrongValue(a, "%q is not an IP address; write one of this machine, such as 127.0.0.1 or 0.0.0.0, without a port.", s)
 		}
 		*to = s
+		return nil
+	}
+}
+
+// origin is the URL of an API, without a path.
+func origin(to *string) setting {
+	return func(a *hcl.Attribute) hcl.Diagnostics {
+		var s string
+		if diags := text(&s)(a); diags.HasErrors() {
+			return diags
+		}
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
+			return wrongValue(a, `%q is not the URL of an API; write one such as "http://10.0.0.1:8648".`, s)
+		}
+		*to = u.Scheme + "://" + u.Host
 		return nil
 	}
 }

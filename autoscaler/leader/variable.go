@@ -13,29 +13,41 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Variable is the lock of a Nomad variable. It is for one goroutine.
+// Holder says who holds a lock.
+type Holder struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // of its HTTP API, "" is unknown
+}
+
+// Variable is the lock of a Nomad variable. But for Holder, it is for one
+// goroutine.
 type Variable struct {
 	client          *api.Client
 	namespace, path string
-	holder          string
+	holder          func() Holder
 	ttl, delay      time.Duration
 	id              string // of the lock we hold
 }
 
-// NewVariable makes the lock of the variable at a path. holder is written
-// into the variable for others to read.
-func NewVariable(c *api.Client, namespace, path, holder string, ttl, delay time.Duration) *Variable {
+// NewVariable makes the lock of the variable at a path. What holder returns is
+// written into the variable when the lock is acquired, for others to read.
+func NewVariable(c *api.Client, namespace, path string, holder func() Holder, ttl, delay time.Duration) *Variable {
 	return &Variable{client: c, namespace: namespace, path: path, holder: holder, ttl: ttl, delay: delay}
 }
 
 func (v *Variable) variable() *api.Variable {
+	h := v.holder()
 	return &api.Variable{
-		Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: v.holder},
+		Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: h.Name, addressItem: h.Address},
 		Lock: &api.VariableLock{ID: v.id, TTL: v.ttl.String(), LockDelay: v.delay.String()},
 	}
 }
 
-const holderItem = "holder"
+// Items of the variable.
+const (
+	holderItem  = "holder"
+	addressItem = "address"
+)
 
 // Acquire implements Lock.
 func (v *Variable) Acquire(ctx context.Context) error {
@@ -65,16 +77,17 @@ func (v *Variable) Release(ctx context.Context) error {
 	return v.wrap("releasing", err)
 }
 
-// Holder reads who holds the lock; "" is nobody.
-func (v *Variable) Holder(ctx context.Context) (string, error) {
+// Holder reads who holds the lock; no name is nobody. It may be called by any
+// goroutine.
+func (v *Variable) Holder(ctx context.Context) (Holder, error) {
 	got, _, err := v.client.Variables().Peek(v.path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 	if err != nil {
-		return "", fmt.Errorf("reading lock %s: %w", v.path, err)
+		return Holder{}, fmt.Errorf("reading lock %s: %w", v.path, err)
 	}
 	if got == nil || got.Lock == nil {
-		return "", nil
+		return Holder{}, nil
 	}
-	return got.Items[holderItem], nil
+	return Holder{got.Items[holderItem], got.Items[addressItem]}, nil
 }
 
 func (v *Variable) wrap(doing string, err error) error {

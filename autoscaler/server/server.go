@@ -21,6 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -38,6 +39,8 @@ type Agent interface {
 	Pause(ctx context.Context, token string, key planner.JobKey) error
 	Resume(ctx context.Context, token string, key planner.JobKey) error
 	May(ctx context.Context, token string) error
+	Leads() bool
+	Leader(context.Context) (who leader.Holder, itself bool, err error)
 }
 
 // Server answers HTTP requests.
@@ -70,9 +73,9 @@ func (s *Server) routes() map[string]http.HandlerFunc {
 		"GET /v1/job":    s.job,
 		"GET /v1/plan":   s.plan,
 		"GET /v1/policy": s.policies,
-		"PUT /v1/policy": s.setPolicy,
-		"PUT /v1/pause":  s.pausing(s.agent.Pause),
-		"PUT /v1/resume": s.pausing(s.agent.Resume),
+		"PUT /v1/policy": s.byLeader(s.setPolicy),
+		"PUT /v1/pause":  s.byLeader(s.pausing(s.agent.Pause)),
+		"PUT /v1/resume": s.byLeader(s.pausing(s.agent.Resume)),
 		"PUT /v1/reload": s.reloading,
 		"GET /v1/health": s.health,
 		"GET /v1/events": s.events,
@@ -131,7 +134,7 @@ func refuse(w http.ResponseWriter, code int, err error) {
 func fail(w http.ResponseWriter, err error) {
 	switch kind := cluster.Classify(err); {
 	case errors.Is(err, agent.ErrFollower):
-		refuse(w, http.StatusConflict, fmt.Errorf("%w; ask the agent that holds the lock (kolo status shows which agent leads)", err))
+		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w any more; try again in a moment", err))
 	case errors.Is(err, cluster.ErrNotReady):
 		refuse(w, http.StatusServiceUnavailable, err)
 	case kind == cluster.Forbidden:

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type world struct {
 	agent  *agent.Agent
 	api    *Server
 	url    string
+	config *config.Config
+	stop   func()
 	reload error // what reloading returns
 }
 
@@ -47,28 +50,39 @@ func start(t *testing.T, edit func(*config.Config)) *world {
 	if edit != nil {
 		edit(c)
 	}
+	t.Cleanup(func() {
+		ns.CloseClientConnections()
+		ns.Close()
+	})
+	w.config = c
+	w.run(t, c)
+	a := w.agent
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		st := a.Status()
+		return st.Leading && len(st.Jobs) == 1 && st.Jobs[0].Running == 4 && len(st.Aside) == 1
+	}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	return w
+}
+
+// run starts an agent with its API on a world's Nomad.
+func (w *world) run(t *testing.T, c *config.Config) {
 	a, err := agent.New(c, nil, hclog.NewNullLogger())
 	must.NoError(t, err)
 	w.agent = a
 	w.api = New(a, func() error { return w.reload }, hclog.NewNullLogger())
 	s := httptest.NewServer(w.api)
 	w.url = s.URL
+	a.Advertise(s.URL)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
+	w.stop = sync.OnceFunc(func() {
 		cancel()
 		must.NoError(t, <-done)
-		ns.CloseClientConnections()
-		ns.Close()
+		s.CloseClientConnections()
+		s.Close()
 	})
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
-		st := a.Status()
-		return st.Leading && len(st.Jobs) == 1 && st.Jobs[0].Running == 4 && len(st.Aside) == 1
-	}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
-	return w
+	t.Cleanup(w.stop)
 }
 
 // do sends a request and returns the status and the body.

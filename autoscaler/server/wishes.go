@@ -70,7 +70,7 @@ func (s *Server) reloading(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if token != "" {
-		if err := s.agent.May(r.Context(), token); err != nil && !errors.Is(err, agent.ErrFollower) {
+		if err := s.agent.May(r.Context(), token); err != nil {
 			fail(w, err)
 			return
 		}
@@ -84,6 +84,22 @@ func (s *Server) reloading(w http.ResponseWriter, r *http.Request) {
 
 // wish reads the token and the body of a request that changes something.
 func (s *Server) wish(w http.ResponseWriter, r *http.Request, into any) (token string, ok bool) {
+	if token, ok = s.admit(w, r); !ok {
+		return "", false
+	}
+	if into != nil {
+		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, bodyLimit))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(into); err != nil {
+			refuse(w, http.StatusBadRequest, fmt.Errorf("the body: %w", err))
+			return "", false
+		}
+	}
+	return token, true
+}
+
+// admit lets in who may try to change something: Nomad decides with the token.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
 	// A page of another site must not be able to write with a form.
 	if r.Header.Get("Origin") != "" && !sameOrigin(r) {
 		refuse(w, http.StatusForbidden, errors.New("requests of other sites are refused"))
@@ -93,14 +109,6 @@ func (s *Server) wish(w http.ResponseWriter, r *http.Request, into any) (token s
 	if token == "" && !s.open() {
 		refuse(w, http.StatusUnauthorized, errors.New("present a Nomad token that may write the variable kolo/control (header X-Nomad-Token, or NOMAD_TOKEN for the command line)"))
 		return "", false
-	}
-	if into != nil {
-		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(into); err != nil {
-			refuse(w, http.StatusBadRequest, fmt.Errorf("the body: %w", err))
-			return "", false
-		}
 	}
 	return token, true
 }

@@ -6,6 +6,7 @@ package standin
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -122,5 +123,15 @@ func (c *Cluster) ExpireLock(path string) {
 	defer c.mu.Unlock()
 	if v := c.vars[path]; v != nil {
 		v.lock = ""
+	}
+}
+
+// EditVariable changes what a variable holds, whoever has its lock.
+func (c *Cluster) EditVariable(path string, edit func(items map[string]string)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v := c.vars[path]; v != nil {
+		v.items = maps.Clone(v.items)
+		edit(v.items)
 	}
 }

@@ -163,12 +163,32 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 	}
 	reload := reloader(o, a, log)
 	srv := server.New(a, reload, log.Named("http"))
-	g.Go(func() error { return a.Run(ctx) })
 	g.Go(func() error {
-		return srv.Serve(ctx, cfg.HTTP, func(at net.Addr) { log.Info("HTTP API is up", "address", "http://"+at.String()) })
+		return srv.Serve(ctx, cfg.HTTP, func(at net.Addr) {
+			a.Advertise(advertised(cfg.HTTP, at))
+			log.Info("HTTP API is up", "address", "http://"+at.String(), "advertised", advertised(cfg.HTTP, at))
+			g.Go(func() error { return a.Run(ctx) })
+		})
 	})
 	g.Go(func() error { return reloadOnChange(ctx, o.path, reload, log) })
 	return g.Wait()
+}
+
+// advertised is the URL that other agents reach the API at: the address that is
+// listened at, or the first of this machine where that is any.
+func advertised(c config.HTTP, at net.Addr) string {
+	if c.Advertise != "" {
+		return c.Advertise
+	}
+	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		addrs, _ := net.InterfaceAddrs() // without them the address stays as it is
+		for _, a := range addrs {
+			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+				return "http://" + net.JoinHostPort(n.IP.String(), strconv.Itoa(tcp.Port))
+			}
+		}
+	}
+	return "http://" + at.String()
 }
 
 // reloader returns what reloads the configuration; its calls are one at a time.

@@ -93,8 +93,11 @@ const clearScreen = "\x1b[H\x1b[J"
 
 func drawStatus(s *agent.Status) string {
 	role := "follows"
-	if s.Leading {
+	switch {
+	case s.Leading:
 		role = "leads"
+	case s.Leader.Name != "":
+		role = strings.TrimSpace("follows " + s.Leader.Name + " " + s.Leader.Address)
 	}
 	if !s.Ready {
 		return fmt.Sprintf("%s %s and is still reading the cluster's state.", s.Agent, role)
