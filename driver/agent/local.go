@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -113,8 +114,17 @@ func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
 		return nil, err
 	}
 	o.command = f.Args()
-	return o, o.check()
+	var zero error
+	f.Visit(func(given *flag.Flag) {
+		if slices.Contains(processes, given.Name) && given.Value.String() == "0" {
+			zero = fmt.Errorf("-%s 0: must be at least 1", given.Name)
+		}
+	})
+	return o, cmp.Or(zero, o.check())
 }
+
+// processes are the flags that count some; left out they have defaults.
+var processes = []string{"np", "num-proc", "min-np", "min-num-proc", "max-np", "max-num-proc"}
 
 // joinCooldown makes one argument of horovodrun's only flag with two values.
 func joinCooldown(args []string) []string {

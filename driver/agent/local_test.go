@@ -28,6 +28,7 @@ func TestParseLocal(t *testing.T) {
 	}{
 		"no command":           {[]string{"-np", "2"}, "no command given"},
 		"unknown command":      {[]string{"-np", "1", "no-such-program"}, `"no-such-program"`},
+		"no processes":         {[]string{"-np", "0", "sh"}, "-np 0"},
 		"min above np":         {[]string{"-np", "1", "--min-np", "2", "sh"}, "--min-np 2"},
 		"max below np":         {[]string{"-np", "3", "--max-np", "2", "sh"}, "--max-np 2"},
 		"np above the slots":   {[]string{"-np", "3", "-H", "a:1", "sh"}, "-np 3"},
