@@ -27,11 +27,12 @@ import (
 type Ledger struct {
 	Jobs   map[planner.JobKey]*Record
 	States map[string][]byte // what policies asked to be given back, by pool
+	Kinds  map[string]*Kind  // how kinds of jobs scale, by kindKey
 }
 
 // NewLedger is an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{Jobs: map[planner.JobKey]*Record{}, States: map[string][]byte{}}
+	return &Ledger{Jobs: map[planner.JobKey]*Record{}, States: map[string][]byte{}, Kinds: map[string]*Kind{}}
 }
 
 // A Nomad variable holds 64 KiB. Jobs are spread over shards by their name,
@@ -42,8 +43,12 @@ const (
 )
 
 func shardOf(k planner.JobKey) int {
+	return shardOfText(k.Namespace + "\x00" + k.ID)
+}
+
+func shardOfText(s string) int {
 	h := fnv.New32a()
-	h.Write([]byte(k.Namespace + "\x00" + k.ID))
+	h.Write([]byte(s))
 	return int(h.Sum32() % shards)
 }
 
@@ -55,6 +60,7 @@ type savedJob struct {
 type savedShard struct {
 	Jobs   []savedJob        `json:"jobs,omitempty"`
 	States map[string][]byte `json:"states,omitempty"`
+	Kinds  map[string]*Kind  `json:"kinds,omitempty"`
 }
 
 // encode returns the shards as they are saved; jobs that do not fit are left
@@ -68,6 +74,13 @@ func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
 	for i := range parts {
 		slices.SortFunc(parts[i].Jobs, func(a, b savedJob) int { return strings.Compare(a.Key.String(), b.Key.String()) })
 	}
+	for name, k := range l.Kinds {
+		p := &parts[shardOfText(name)]
+		if p.Kinds == nil {
+			p.Kinds = map[string]*Kind{}
+		}
+		p.Kinds[name] = k
+	}
 	parts[0].States = l.States
 	for i := range parts {
 		for {
@@ -78,6 +91,10 @@ func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
 			if len(text) <= shardSize {
 				out[i] = text
 				break
+			}
+			if parts[i].Kinds != nil {
+				parts[i].Kinds = nil // can be learned anew
+				continue
 			}
 			if len(parts[i].Jobs) == 0 {
 				parts[i].States = nil // a policy asked for too much
@@ -92,7 +109,7 @@ func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
 }
 
 func pack(s *savedShard) (string, error) {
-	if len(s.Jobs) == 0 && len(s.States) == 0 {
+	if len(s.Jobs) == 0 && len(s.States) == 0 && len(s.Kinds) == 0 {
 		return "", nil
 	}
 	var buf bytes.Buffer
@@ -122,6 +139,11 @@ func (l *Ledger) decode(text string) error {
 	for _, j := range s.Jobs {
 		if j.Record != nil {
 			l.Jobs[j.Key] = j.Record
+		}
+	}
+	for name, k := range s.Kinds {
+		if k != nil {
+			l.Kinds[name] = k
 		}
 	}
 	for pool, state := range s.States {

@@ -143,7 +143,7 @@ func (a *Agent) snapshot(v *cluster.View, name string, p *pool, now time.Time) (
 			costs = append(costs, g.Seconds)
 		}
 		index = append(index, i)
-		s.Jobs = append(s.Jobs, policyJob(j, f, r))
+		s.Jobs = append(s.Jobs, policyJob(j, f, r, a.ledger.Kinds[kindKey(j.Key, f)]))
 	}
 	take(s, reserve)
 	if len(costs) > 0 {
@@ -171,13 +171,13 @@ func take(s *policy.Snapshot, n int) {
 	}
 }
 
-func policyJob(j *planner.Job, f *cluster.Facts, r *Record) policy.Job {
+func policyJob(j *planner.Job, f *cluster.Facts, r *Record, kind *Kind) policy.Job {
 	out := policy.Job{
 		ID: j.Key.Namespace + "/" + j.Key.ID, Tenant: f.Spec.Queue, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(r.FirstSeen), FirstStart: seconds(r.FirstStart), LastChange: seconds(r.LastChange), Deadline: seconds(f.Spec.Deadline),
 		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
 		Count: j.Count(), Suspendable: j.Suspendable, Resizes: r.Resizes, Attained: r.Attained, RunTime: r.RunTime,
-		Curve: policy.NewCurve(r.Points...), Done: r.Done,
+		Curve: kind.extend(r.Points), Done: r.Done,
 	}
 	total := f.Spec.TotalWork
 	if total == 0 {

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +43,7 @@ func (a *Agent) probe(ctx context.Context) error {
 
 type probed struct {
 	key      planner.JobKey
+	kind     string
 	slots    int
 	services []string
 	known    string
@@ -63,7 +65,7 @@ func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]time.Tim
 			}
 			f := &v.Facts[i]
 			all = append(all, &probed{
-				key: v.Jobs[i].Key, slots: max(1, ringSlots(f)), services: f.Services, known: r.address, batch: f.Batch, version: f.Version,
+				key: v.Jobs[i].Key, kind: kindKey(v.Jobs[i].Key, f), slots: max(1, ringSlots(f)), services: f.Services, known: r.address, batch: f.Batch, version: f.Version,
 			})
 		}
 	}
@@ -96,7 +98,7 @@ func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]time.Tim
 			continue
 		}
 		delete(silent, p.key)
-		before := len(r.Points)
+		before := slices.Clone(r.Points)
 		r.address = p.address
 		for _, g := range r.learn(p.got, p.slots, now) {
 			a.metrics.gaps.Observe(g.GapSeconds)
@@ -107,7 +109,8 @@ func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]time.Tim
 			r.Frozen, r.FrozenAt, r.Completed = true, p.version, now
 			changed = true
 		}
-		changed = changed || len(r.Points) != before
+		a.ledger.teach(p.kind, before, r.Points, now)
+		changed = changed || len(r.Points) != len(before)
 	}
 	for k := range silent {
 		if a.ledger.Jobs[k] == nil {

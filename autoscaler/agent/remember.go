@@ -61,6 +61,7 @@ func (a *Agent) remember(v *cluster.View, histories map[int][]cluster.Change, no
 		r.Counts = counts(j)
 		a.recall(j, f, r, now)
 	}
+	a.ledger.keepKinds(v, now)
 	for k, r := range a.ledger.Jobs {
 		if r.lastSeen.IsZero() {
 			r.lastSeen = now

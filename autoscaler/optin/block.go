@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+
+	"github.com/kolo-nomad/kolo/autoscaler/nearest"
 )
 
 // field is a value with the place it was written at, and whether it was.
@@ -33,7 +35,7 @@ type block struct {
 
 	min, max, preferred, step   field[float64]
 	weight, priority, totalWork field[float64]
-	queue, deadline             field[string]
+	queue, kind, deadline       field[string]
 	suspendable, powers         field[bool]
 	sizes                       field[[]int]
 }
@@ -49,6 +51,7 @@ var keys = map[string]func(*block, string, any) *Problem{
 	"priority":      func(b *block, w string, v any) *Problem { return priority(&b.priority, w, v) },
 	"total_work":    func(b *block, w string, v any) *Problem { return positive(&b.totalWork, w, v) },
 	"queue":         func(b *block, w string, v any) *Problem { return text(&b.queue, w, v) },
+	"kind":          func(b *block, w string, v any) *Problem { return text(&b.kind, w, v) },
 	"deadline":      func(b *block, w string, v any) *Problem { return text(&b.deadline, w, v) },
 	"suspendable":   func(b *block, w string, v any) *Problem { return truth(&b.suspendable, w, v) },
 	"powers_of_two": func(b *block, w string, v any) *Problem { return truth(&b.powers, w, v) },
@@ -120,6 +123,7 @@ func (b *block) merge(o block) Problems {
 	join(&b.priority, o.priority, &ps)
 	join(&b.totalWork, o.totalWork, &ps)
 	join(&b.queue, o.queue, &ps)
+	join(&b.kind, o.kind, &ps)
 	join(&b.deadline, o.deadline, &ps)
 	join(&b.suspendable, o.suspendable, &ps)
 	join(&b.powers, o.powers, &ps)
@@ -240,34 +244,9 @@ func describe(v any) string {
 
 // suggest names the key that was probably meant.
 func suggest(key string) string {
-	best, distance := "", 3
-	for _, k := range slices.Sorted(maps.Keys(keys)) {
-		if d := editDistance(key, k); d < distance {
-			best, distance = k, d
-		}
+	all := slices.Sorted(maps.Keys(keys))
+	if meant := nearest.Word(key, all); meant != "" {
+		return fmt.Sprintf("did you mean %s?", meant)
 	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %s?", best)
-	}
-	return fmt.Sprintf("the keys are %v", slices.Sorted(maps.Keys(keys)))
-}
-
-// editDistance is Levenshtein's: insertions, deletions and replacements.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(diagonal, row[j], row[j-1])
-			}
-			diagonal, row[j] = row[j], cost
-		}
-	}
-	return row[len(b)]
+	return fmt.Sprintf("the keys are %v", all)
 }

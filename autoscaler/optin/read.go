@@ -218,6 +218,10 @@ func (r *reader) finish() {
 	if b.queue.set {
 		s.Queue = b.queue.value
 	}
+	s.Kind = b.kind.or(deref(r.job.ParentID, ""))
+	if s.Kind == "" {
+		s.Kind = deref(r.job.ID, "")
+	}
 	s.Suspendable = b.suspendable.value
 	if s.Suspendable && !s.CanWait {
 		r.problem(b.suspendable.where, fmt.Sprintf("a suspended job has no workers, but scaling.min = %d", sumMin), "write scaling { min = 0 }")

@@ -60,14 +60,14 @@ func TestRead_EmptyBlockIsEnough(t *testing.T) {
 			must.SliceEmpty(t, problems)
 			must.Eq(t, &Spec{
 				Groups: []Group{{Name: "workers", Min: 0, Max: 8, Device: "nvidia/gpu", Devices: 2, CPU: 500, Memory: 256, Service: "train"}},
-				Min:    1, Max: 8, Preferred: 8, Weight: 1, Priority: 70, Queue: "ml", CanWait: true,
+				Min:    1, Max: 8, Preferred: 8, Weight: 1, Priority: 70, Queue: "ml", Kind: "train", CanWait: true,
 			}, spec)
 		})
 	}
 }
 
 func TestRead_AllKeys(t *testing.T) {
-	spec, problems := Read(job(kv("min", 2.0, "preferred", 4.0, "weight", 2.5, "priority", 80.0, "queue", "vision",
+	spec, problems := Read(job(kv("min", 2.0, "preferred", 4.0, "weight", 2.5, "priority", 80.0, "queue", "vision", "kind", "resnet50",
 		"deadline", "2h", "total_work", 1e6, "suspendable", true, "sizes", []any{8.0, 2.0, 4.0, 4.0})))
 	must.SliceEmpty(t, problems)
 	must.Eq(t, 2, spec.Min)
@@ -77,9 +77,19 @@ func TestRead_AllKeys(t *testing.T) {
 	must.Eq(t, 2.5, spec.Weight)
 	must.Eq(t, 80, spec.Priority)
 	must.Eq(t, "vision", spec.Queue)
+	must.Eq(t, "resnet50", spec.Kind)
 	must.Eq(t, 1e6, spec.TotalWork)
 	must.True(t, spec.Suspendable)
 	must.True(t, spec.Deadline.Equal(time.Unix(1e9, 0).Add(2*time.Hour)))
+}
+
+func TestRead_KindOfADispatchedJobIsItsParent(t *testing.T) {
+	j := job(kv())
+	parent := "resnet"
+	j.ParentID = &parent
+	spec, problems := Read(j)
+	must.SliceEmpty(t, problems)
+	must.Eq(t, "resnet", spec.Kind)
 }
 
 func TestRead_Sizes(t *testing.T) {
@@ -140,7 +150,7 @@ func TestRead_Malformed(t *testing.T) {
 		job  *api.Job
 		want string
 	}{
-		"unknown key":                 {job(kv("colour", "red")), "the keys are [deadline max min"},
+		"unknown key":                 {job(kv("colour", "red")), "the keys are [deadline kind max min"},
 		"misspelt minimum":            {job(kv("mim", 2.0)), "did you mean min?"},
 		"misspelt suspendable":        {job(kv("suspendible", true)), "did you mean suspendable?"},
 		"plural weight":               {job(kv("weights", 2.0)), "did you mean weight?"},

@@ -23,6 +23,9 @@ type Spec struct {
 	Weight   float64
 	Priority int // 1 to 100, as in Nomad
 	Queue    string
+	// Kind names jobs of one namespace that scale alike, being runs of one
+	// training.
+	Kind string
 
 	// Deadline is the wanted time of completion; zero is none.
 	Deadline time.Time
