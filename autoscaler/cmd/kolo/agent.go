@@ -106,7 +106,7 @@ func (o *overrides) load() (*config.Config, error) {
 	}
 	if o.level != "" {
 		if hclog.LevelFromString(o.level) == hclog.NoLevel {
-			return nil, fmt.Errorf("-log-level=%s: write trace, debug, info, warn or error", o.level)
+			return nil, badFlag("-log-level=%s: write trace, debug, info, warn or error", o.level)
 		}
 		c.LogLevel = o.level
 	}
@@ -114,11 +114,11 @@ func (o *overrides) load() (*config.Config, error) {
 	if o.http != "" {
 		host, port, err := net.SplitHostPort(o.http)
 		if err != nil {
-			return nil, fmt.Errorf("-http=%s: write host:port, such as 127.0.0.1:8648", o.http)
+			return nil, badFlag("-http=%s: write host:port, such as 127.0.0.1:8648", o.http)
 		}
 		c.HTTP.Bind = host
 		if c.HTTP.Port, err = strconv.Atoi(port); err != nil {
-			return nil, fmt.Errorf("-http=%s: the port is not a number", o.http)
+			return nil, badFlag("-http=%s: the port is not a number", o.http)
 		}
 	}
 	return c, nil
@@ -133,11 +133,14 @@ func (c *agentCommand) Run(args []string) int {
 		if err == nil {
 			err = fmt.Errorf("unexpected argument %q", f.Arg(0))
 		}
-		c.UI.Error(fmt.Sprintf("%v\n\n%s", err, c.Help()))
-		return 1
+		return c.usage(err, f, c.Help())
 	}
 	cfg, err := o.load()
-	if err != nil {
+	var wrong wrongFlag
+	switch {
+	case errors.As(err, &wrong):
+		return c.usage(err, f, c.Help())
+	case err != nil:
 		c.UI.Error(err.Error())
 		return 1
 	}

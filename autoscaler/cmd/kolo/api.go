@@ -64,17 +64,17 @@ func remoteCompletion() complete.Flags {
 	return complete.Flags{"-address": complete.PredictAnything, "-token": complete.PredictAnything, "-json": complete.PredictNothing}
 }
 
-// parse reads flags and returns the arguments between least and most of them.
-func (c *remote) parse(f *flag.FlagSet, args []string, least, most int, usage string) ([]string, bool) {
-	if err := f.Parse(args); err != nil {
-		c.UI.Error(fmt.Sprintf("%v\n\n%s", err, usage))
-		return nil, false
+// parse reads flags and returns the arguments, between least and most of them;
+// or else, with ok false, the exit code.
+func (c *remote) parse(f *flag.FlagSet, args []string, least, most int, help string) (rest []string, code int, ok bool) {
+	err := f.Parse(args)
+	if n := f.NArg(); err == nil && (n < least || n > most) {
+		err = fmt.Errorf("kolo %s takes %s, got %q", f.Name(), countWords(least, most), f.Args())
 	}
-	if n := f.NArg(); n < least || n > most {
-		c.UI.Error(fmt.Sprintf("This command takes %s.\n\n%s", countWords(least, most), usage))
-		return nil, false
+	if err != nil {
+		return nil, c.usage(err, f, help), false
 	}
-	return f.Args(), true
+	return f.Args(), 0, true
 }
 
 func countWords(least, most int) string {

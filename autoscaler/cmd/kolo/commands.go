@@ -5,8 +5,10 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"io"
 	"maps"
+	"strings"
 
 	"github.com/hashicorp/cli"
 )
@@ -19,7 +21,7 @@ type meta struct {
 // commands returns a factory for each command, by the words a user types.
 func commands(m meta) map[string]cli.CommandFactory {
 	all := map[string]cli.CommandFactory{
-		"policy":         func() (cli.Command, error) { return &groupCommand{name: "policy"}, nil },
+		"policy":         func() (cli.Command, error) { return &groupCommand{meta: m, name: "policy"}, nil },
 		"policy explain": func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },
 		"policy list":    func() (cli.Command, error) { return &policyListCommand{meta: m}, nil },
 		"simulate":       func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
@@ -42,7 +44,10 @@ func (m meta) flags(name string) *flag.FlagSet {
 
 // groupCommand stands for a word that only other words follow; it shows what
 // they are.
-type groupCommand struct{ name string }
+type groupCommand struct {
+	meta
+	name string
+}
 
 // Synopsis implements cli.Command.
 func (c *groupCommand) Synopsis() string {
@@ -55,4 +60,12 @@ func (c *groupCommand) Help() string {
 }
 
 // Run implements cli.Command.
-func (c *groupCommand) Run([]string) int { return cli.RunResultHelp }
+func (c *groupCommand) Run(args []string) int {
+	next := words(commands(c.meta), c.name+" ")
+	if len(args) == 0 {
+		c.UI.Error(fmt.Sprintf("which? write kolo %s followed by one of %s", c.name, strings.Join(next, ", ")))
+	} else {
+		c.UI.Error(fmt.Sprintf("unknown command %q%s\nFor all of it: kolo %s -help", c.name+" "+args[0], didYouMean(c.name+" ", args[0], next), c.name))
+	}
+	return exitUsage
+}

@@ -103,27 +103,37 @@ func TestDaemon_Commands(t *testing.T) {
 		{"status", 0, "tested leads"},
 		{"status", 0, "bad is left alone"},
 		{"status -json", 0, `"leading": true`},
-		{"status extra", 1, "takes no arguments"},
-		{"status -nonsense", 1, "flag provided but not defined"},
+		{"status extra", 2, `kolo status takes no arguments, got ["extra"]`},
+		{"status -nonsense", 2, "unknown flag -nonsense\nFor all of it: kolo status -help"},
+		{"status -wach", 2, `unknown flag -wach; did you mean "-watch"?`},
+		{"status -json=maybe", 2, `invalid boolean value "maybe" for -json`},
+		{"status -help", 0, "Usage: kolo status"},
 		{"status -address http://127.0.0.1:1", 1, "is it running at http://127.0.0.1:1"},
 		{"job train", 0, "0→4"},
-		{"job default/train -json", 1, "takes one argument"},
+		{"job default/train -json", 2, "takes one argument"},
 		{"job -json default/train", 0, `"history": [`},
 		{"job bad", 0, "did you mean min?"},
-		{"job", 1, "takes one argument"},
+		{"job", 2, "takes one argument"},
 		{"job nobody", 1, "does not look after a job nobody"},
 		{"plan", 0, "Pool default with elastic-fifo"},
 		{"plan -policy fifo", 0, "Pool default with fifo"},
 		{"plan -policy none", 1, "no policy is called"},
 		{"policy get", 0, "elastic-fifo"},
-		{"policy set", 1, "either a policy or -reset"},
+		{"policy set", 2, "either a policy or -reset"},
+		{"policy lst", 2, `unknown command "policy lst"; did you mean "policy list"?`},
+		{"policy", 2, "write kolo policy followed by one of explain, get, list, set"},
+		{"policy list extra", 2, "takes no arguments"},
+		{"policy explain", 2, "takes one policy"},
+		{"version extra", 2, "takes no arguments"},
+		{"simulate extra", 2, "simulate takes no arguments"},
+		{"simulate -sede 3", 2, `unknown flag -sede; did you mean "-seeds"?`},
 		{"policy set none", 1, "no policy is called"},
 		{"policy set fifo", 0, "Pool default goes by fifo now."},
 		{"policy get", 0, "fifo"},
 		{"policy set -reset", 0, "goes by its configuration again"},
 		{"pause train", 0, "train is paused."},
 		{"resume", 0, "All jobs are resumed."},
-		{"pause a b", 1, "takes 0 to 1 arguments"},
+		{"pause a b", 2, "takes 0 to 1 arguments"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			code, out := d.run(strings.Fields(tc.args)...)
@@ -146,19 +156,43 @@ func TestAgent_Mistakes(t *testing.T) {
 	d := &daemon{t: t}
 	path := filepath.Join(t.TempDir(), "kolo.hcl")
 	must.NoError(t, os.WriteFile(path, []byte("http {\n  port = \"80\"\n}\n"), 0o600))
-	for args, want := range map[string]string{
-		"agent -config " + path:         path + ":2: Wrong value for port",
-		"agent -config /nowhere":        "no such file",
-		"agent -log-level loud":         "write trace, debug, info, warn or error",
-		"agent -http 80":                "write host:port",
-		"agent -http 127.0.0.1:x":       "the port is not a number",
-		"agent extra":                   `unexpected argument "extra"`,
-		"agent -nomad-address ::::bad:": "address of Nomad",
+	for args, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"agent -config " + path:         {1, path + ":2: Wrong value for port"},
+		"agent -config /nowhere":        {1, "no such file"},
+		"agent -log-level loud":         {2, "write trace, debug, info, warn or error"},
+		"agent -http 80":                {2, "write host:port"},
+		"agent -http 127.0.0.1:x":       {2, "the port is not a number"},
+		"agent extra":                   {2, `unexpected argument "extra"`},
+		"agent -confg x":                {2, `unknown flag -confg; did you mean "-config"?`},
+		"agent -nomad-address ::::bad:": {1, ""}, // logged
 	} {
 		code, out := d.run(strings.Fields(args)...)
-		must.Eq(t, 1, code, must.Sprint(args))
-		if !strings.Contains(args, "-nomad-address") { // that one is logged
-			must.StrContains(t, out, want)
-		}
+		must.Eq(t, want.code, code, must.Sprint(args))
+		must.StrContains(t, out, want.text)
 	}
+}
+
+func TestRun_UnknownCommands(t *testing.T) {
+	for args, want := range map[string]string{
+		"stauts":      `unknown command "stauts"; did you mean "status"?`,
+		"Status":      `unknown command "Status"; did you mean "status"?`,
+		"lst":         `unknown command "lst"`,
+		"frobnicate":  `unknown command "frobnicate"`,
+		"plan":        "",
+		"policy lst":  "", // the command's own mistake
+		"-version":    "",
+		"":            "",
+		"stats -json": `did you mean "status"?`,
+	} {
+		text := unknownCommand(strings.Fields(args), commands(meta{}))
+		if want == "" {
+			must.Eq(t, "", text, must.Sprint(args))
+		}
+		must.StrContains(t, text, want)
+	}
+	must.Eq(t, exitUsage, run([]string{"stauts"}))
+	must.Eq(t, exitUsage, run(nil))
 }

@@ -14,14 +14,22 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
+// noCommand is what package cli returns where no command was named.
+const noCommand = 127
+
 // run is main without the exit, so that tests can call it.
 func run(args []string) int {
 	ui := newUI(os.Stdin, os.Stdout, os.Stderr)
+	all := commands(meta{UI: ui})
+	if text := unknownCommand(args, all); text != "" && os.Getenv("COMP_LINE") == "" {
+		ui.Error("kolo: " + text)
+		return exitUsage
+	}
 	c := &cli.CLI{
 		Name:         "kolo",
 		Version:      versionString(),
 		Args:         args,
-		Commands:     commands(meta{UI: ui}),
+		Commands:     all,
 		Autocomplete: true,
 		HelpFunc:     cli.BasicHelpFunc("kolo"),
 		HelpWriter:   os.Stdout,
@@ -31,6 +39,9 @@ func run(args []string) int {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "kolo: %v\n", err)
 		return 1
+	}
+	if code == noCommand {
+		return exitUsage
 	}
 	return code
 }

@@ -5,8 +5,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"strings"
@@ -42,7 +40,10 @@ func (c *policyListCommand) Run(args []string) int {
 	f := c.flags("policy list")
 	asJSON := f.Bool("json", false, "")
 	if err := f.Parse(args); err != nil {
-		return c.usage(err, c.Help())
+		return c.usage(err, f, c.Help())
+	}
+	if f.NArg() > 0 {
+		return c.usage(fmt.Errorf("kolo policy list takes no arguments, got %q", f.Args()), f, c.Help())
 	}
 	var infos []policy.Info
 	for _, name := range policy.Names() {
@@ -114,11 +115,10 @@ func (c *policyExplainCommand) Run(args []string) int {
 	snapshot := f.String("snapshot", "", "")
 	asJSON := f.Bool("json", false, "")
 	if err := f.Parse(args); err != nil {
-		return c.usage(err, c.Help())
+		return c.usage(err, f, c.Help())
 	}
 	if f.NArg() != 1 {
-		c.UI.Error("policy explain takes one policy; kolo policy list names them all")
-		return 1
+		return c.usage(fmt.Errorf("kolo policy explain takes one policy, got %q; kolo policy list names them all", f.Args()), f, c.Help())
 	}
 	spec := f.Arg(0)
 	p, err := policy.Parse(spec)
@@ -183,16 +183,6 @@ func (c *policyExplainCommand) decide(p policy.Policy, path string, asJSON bool)
 		c.UI.Output(fmt.Sprintf("%-*s  %3d  %4d  %s", width, a.Job, s.Jobs[i].Count, a.Count, a.Reason))
 	}
 	return 0
-}
-
-// usage reports a bad flag, or prints the help that was asked for.
-func (m meta) usage(err error, help string) int {
-	if errors.Is(err, flag.ErrHelp) {
-		m.UI.Output(help)
-		return 0
-	}
-	m.UI.Error(err.Error())
-	return 1
 }
 
 func (m meta) printJSON(v any) int {

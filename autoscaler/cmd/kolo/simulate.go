@@ -96,20 +96,18 @@ func (c *simulateCommand) AutocompleteFlags() complete.Flags {
 func (c *simulateCommand) Run(args []string) int {
 	f := c.args.flags(c.flags("simulate"))
 	if err := f.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			c.UI.Output(c.Help())
-			return 0
-		}
-		c.UI.Error(err.Error() + "\nFor all options: kolo simulate -help")
-		return 1
+		return c.usage(err, f, c.Help())
 	}
 	if f.NArg() > 0 {
-		c.UI.Error(fmt.Sprintf("simulate takes no arguments, got %q; a trace is named with -trace", f.Args()))
-		return 1
+		return c.usage(fmt.Errorf("simulate takes no arguments, got %q; a trace is named with -trace", f.Args()), f, c.Help())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := c.simulate(ctx); err != nil {
+	var wrong wrongFlag
+	switch err := c.simulate(ctx); {
+	case errors.As(err, &wrong):
+		return c.usage(err, f, c.Help())
+	case err != nil:
 		c.UI.Error(err.Error())
 		return 1
 	}

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -106,7 +105,7 @@ func defaultPolicies() string {
 func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	s := &sim.Sweep{Seeds: a.seeds, Parallel: a.parallel, Tick: a.tick.Seconds()}
 	if a.seeds < 1 {
-		return nil, nil, fmt.Errorf("-seeds %d: want at least 1", a.seeds)
+		return nil, nil, badFlag("-seeds %d: want at least 1", a.seeds)
 	}
 	var err error
 	if s.Contestants, err = a.contestants(); err != nil {
@@ -117,7 +116,7 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	}
 	for _, l := range s.Loads {
 		if l <= 0 {
-			return nil, nil, fmt.Errorf("-loads: want numbers above 0, got %g", l)
+			return nil, nil, badFlag("-loads: want numbers above 0, got %g", l)
 		}
 	}
 	nodes, speed, err := parseCluster(a.cluster)
@@ -144,7 +143,7 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 		return nil, nil, err
 	}
 	if s.Base.Placement, err = sim.ParsePlacement(a.placement); err != nil {
-		return nil, nil, fmt.Errorf("-placement: %w", err)
+		return nil, nil, badFlag("-placement: %v", err)
 	}
 	s.Base.Scatter = a.scatter
 	s.Base.Interval, s.Base.Period, s.Base.Commit = a.interval.Seconds(), a.period.Seconds(), a.commit.Seconds()
@@ -170,7 +169,7 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 			Load: a.syntheticLoad, Deadlines: a.deadlines, Tenants: a.tenants,
 		}
 		if made.Jobs < 1 {
-			return nil, fmt.Errorf("-synthetic-jobs %d: want at least 1", made.Jobs)
+			return nil, badFlag("-synthetic-jobs %d: want at least 1", made.Jobs)
 		}
 		s.Workloads = []*trace.Trace{made.Trace()}
 		s.Variant = func(_ *trace.Trace, seed uint64) *trace.Trace {
@@ -188,7 +187,7 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 	case "skip":
 		o.Skip = true
 	default:
-		return nil, fmt.Errorf("-errors: want strict or skip, got %q", a.onError)
+		return nil, badFlag("-errors: want strict or skip, got %q", a.onError)
 	}
 	which, err := a.numbersOfWorkloads()
 	if err != nil {
@@ -228,7 +227,7 @@ func (a *simulateArgs) numbersOfWorkloads() ([]int, error) {
 	for _, word := range strings.Split(a.workloads, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("-workload: want all or numbers from 1, got %q", word)
+			return nil, badFlag("-workload: want all or numbers from 1, got %q", word)
 		}
 		out = append(out, n)
 	}
@@ -279,10 +278,10 @@ func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
 		}
 		info, err := sim.ParseClass(class, a.noise)
 		if err != nil {
-			return nil, fmt.Errorf("-policy %s: %w", spec, err)
+			return nil, badFlag("-policy %s: %v", spec, err)
 		}
 		if _, err := policy.Parse(name); err != nil {
-			return nil, fmt.Errorf("-policy %s: %w", spec, err)
+			return nil, badFlag("-policy %s: %v", spec, err)
 		}
 		out = append(out, sim.Contestant{
 			Label: name, Info: info,
@@ -290,7 +289,7 @@ func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
 		})
 	}
 	if len(out) == 0 {
-		return nil, errors.New("-policy: want at least one policy")
+		return nil, badFlag("-policy: want at least one policy")
 	}
 	return out, nil
 }

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -42,7 +41,7 @@ func numbers(flag, s string) ([]float64, error) {
 	for _, word := range strings.Split(s, ",") {
 		v, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
 		if err != nil {
-			return nil, fmt.Errorf("-%s: want numbers, got %q", flag, word)
+			return nil, badFlag("-%s: want numbers, got %q", flag, word)
 		}
 		out = append(out, v)
 	}
@@ -57,7 +56,7 @@ func parseCosts(s string, measured map[int]float64) ([]sim.ResizeCost, error) {
 		switch {
 		case word == "measured":
 			if len(measured) == 0 {
-				return nil, errors.New("-resize-costs measured: this trace has no measured gaps")
+				return nil, badFlag("-resize-costs measured: this trace has no measured gaps")
 			}
 			out = append(out, sim.ResizeCost{BySize: measured})
 		case strings.Contains(word, "="):
@@ -67,7 +66,7 @@ func parseCosts(s string, measured map[int]float64) ([]sim.ResizeCost, error) {
 				n, err1 := strconv.Atoi(strings.TrimSpace(size))
 				v, err2 := strconv.ParseFloat(strings.TrimSpace(gap), 64)
 				if err1 != nil || err2 != nil || n < 1 || !(v >= 0) {
-					return nil, fmt.Errorf("-resize-costs: want SIZE=SECONDS, got %q", pair)
+					return nil, badFlag("-resize-costs: want SIZE=SECONDS, got %q", pair)
 				}
 				bySize[n] = v
 			}
@@ -75,7 +74,7 @@ func parseCosts(s string, measured map[int]float64) ([]sim.ResizeCost, error) {
 		default:
 			v, err := strconv.ParseFloat(word, 64)
 			if err != nil || !(v >= 0) {
-				return nil, fmt.Errorf("-resize-costs: want seconds, measured, or gaps by size, got %q", word)
+				return nil, badFlag("-resize-costs: want seconds, measured, or gaps by size, got %q", word)
 			}
 			out = append(out, sim.ResizeCost{Constant: v})
 		}
@@ -92,7 +91,7 @@ func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
 	speed := map[string]float64{}
 	seen := map[string]bool{}
 	for _, group := range strings.Split(s, ",") {
-		bad := fmt.Errorf("-cluster: want NODESxGPUS[:TYPE[@SPEED]], got %q", group)
+		bad := badFlag("-cluster: want NODESxGPUS[:TYPE[@SPEED]], got %q", group)
 		size, typ, _ := strings.Cut(strings.TrimSpace(group), ":")
 		typ, factor, fast := strings.Cut(typ, "@")
 		n, g, ok := strings.Cut(size, "x")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,11 +83,13 @@ func TestSimulate_Skips(t *testing.T) {
 }
 
 func TestSimulate_Mistakes(t *testing.T) {
+	// The others are mistakes of the command line.
+	fails := []string{"no such file", "cluster too small", "unknown format", "unwritable", "ticks and faults"}
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
-		"unknown flag":      {[]string{"-polices", "x"}, "flag provided but not defined"},
+		"unknown flag":      {[]string{"-polices", "x"}, `unknown flag -polices; did you mean "-policy"?`},
 		"argument":          {[]string{"trace.csv"}, "a trace is named with -trace"},
 		"unknown policy":    {[]string{"-policy", "best"}, `no policy is called "best"`},
 		"no policy":         {[]string{"-policy", ","}, "at least one policy"},
@@ -111,7 +114,7 @@ func TestSimulate_Mistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, errOut := simulate(t, c.args...)
-			must.Eq(t, 1, code)
+			must.Eq(t, map[bool]int{true: 1, false: exitUsage}[slices.Contains(fails, name)], code)
 			must.StrContains(t, errOut, c.want)
 		})
 	}
@@ -179,14 +182,17 @@ func TestPolicyCommands(t *testing.T) {
 	must.RegexMatch(t, regexp.MustCompile(`first +0 +1  `), ui.OutputWriter.String())
 	must.RegexMatch(t, regexp.MustCompile(`second +0 +3  `), ui.OutputWriter.String())
 
-	for name, args := range map[string][]string{
-		"no policy":   nil,
-		"unknown":     {"best"},
-		"no snapshot": {"-snapshot", "/nowhere", "fifo"},
-		"two":         {"fifo", "kolo"},
+	for name, tc := range map[string]struct {
+		args []string
+		code int
+	}{
+		"no policy":   {nil, exitUsage},
+		"unknown":     {[]string{"best"}, 1},
+		"no snapshot": {[]string{"-snapshot", "/nowhere", "fifo"}, 1},
+		"two":         {[]string{"fifo", "kolo"}, exitUsage},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must.Eq(t, 1, (&policyExplainCommand{meta{UI: cli.NewMockUi()}}).Run(args))
+			must.Eq(t, tc.code, (&policyExplainCommand{meta{UI: cli.NewMockUi()}}).Run(tc.args))
 		})
 	}
 }

@@ -53,8 +53,8 @@ func (c *statusCommand) AutocompleteArgs() complete.Predictor { return complete.
 func (c *statusCommand) Run(args []string) int {
 	f := c.remoteFlags("status")
 	watch := f.Bool("watch", false, "")
-	if _, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
-		return 1
+	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
+		return code
 	}
 	ctx, cancel := interruptible()
 	defer cancel()
@@ -220,9 +220,9 @@ func splitJob(s string) (namespace, id string) {
 
 // Run implements cli.Command.
 func (c *jobCommand) Run(args []string) int {
-	rest, ok := c.parse(c.remoteFlags("job"), args, 1, 1, c.Help())
+	rest, code, ok := c.parse(c.remoteFlags("job"), args, 1, 1, c.Help())
 	if !ok {
-		return 1
+		return code
 	}
 	ctx, cancel := interruptible()
 	defer cancel()

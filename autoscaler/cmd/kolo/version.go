@@ -46,7 +46,10 @@ func (c *versionCommand) Help() string {
 	return "Usage: kolo version\n\n  Prints the version of this program and the commit it was built from.\n"
 }
 
-func (c *versionCommand) Run([]string) int {
+func (c *versionCommand) Run(args []string) int {
+	if len(args) > 0 {
+		return c.usage(fmt.Errorf("kolo version takes no arguments, got %q", args), nil, c.Help())
+	}
 	c.UI.Output(versionString())
 	return 0
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -54,8 +55,8 @@ func (c *planCommand) AutocompleteArgs() complete.Predictor { return complete.Pr
 func (c *planCommand) Run(args []string) int {
 	f := c.remoteFlags("plan")
 	line := f.String("policy", "", "")
-	if _, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
-		return 1
+	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
+		return code
 	}
 	ctx, cancel := interruptible()
 	defer cancel()
@@ -113,8 +114,8 @@ func (c *policyGetCommand) AutocompleteArgs() complete.Predictor { return comple
 
 // Run implements cli.Command.
 func (c *policyGetCommand) Run(args []string) int {
-	if _, ok := c.parse(c.remoteFlags("policy get"), args, 0, 0, c.Help()); !ok {
-		return 1
+	if _, code, ok := c.parse(c.remoteFlags("policy get"), args, 0, 0, c.Help()); !ok {
+		return code
 	}
 	ctx, cancel := interruptible()
 	defer cancel()
@@ -184,13 +185,12 @@ func (c *policySetCommand) Run(args []string) int {
 	f := c.remoteFlags("policy set")
 	pool := f.String("pool", "default", "")
 	reset := f.Bool("reset", false, "")
-	rest, ok := c.parse(f, args, 0, 1, c.Help())
+	rest, code, ok := c.parse(f, args, 0, 1, c.Help())
 	if !ok {
-		return 1
+		return code
 	}
 	if *reset != (len(rest) == 0) {
-		c.UI.Error("Write either a policy or -reset.\n\n" + c.Help())
-		return 1
+		return c.usage(errors.New("write either a policy or -reset"), f, c.Help())
 	}
 	in := server.SetPolicy{Pool: *pool}
 	if !*reset {
@@ -254,9 +254,9 @@ func (c *pauseCommand) Run(args []string) int {
 	if c.resume {
 		name, word = "resume", "resumed"
 	}
-	rest, ok := c.parse(c.remoteFlags(name), args, 0, 1, c.Help())
+	rest, code, ok := c.parse(c.remoteFlags(name), args, 0, 1, c.Help())
 	if !ok {
-		return 1
+		return code
 	}
 	var in server.Which
 	what := "All jobs are"

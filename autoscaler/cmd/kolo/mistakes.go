@@ -1,0 +1,83 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/cli"
+
+	"github.com/kolo-nomad/kolo/autoscaler/nearest"
+)
+
+// exitUsage is the exit code of a command line that makes no sense; what fails
+// while it is done exits with 1.
+const exitUsage = 2
+
+// unknownCommand says what is wrong with a command line that names no command;
+// "" is nothing.
+func unknownCommand(args []string, all map[string]cli.CommandFactory) string {
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return ""
+	}
+	words := words(all, "")
+	if slices.Contains(words, args[0]) {
+		return ""
+	}
+	return fmt.Sprintf("unknown command %q%s\nFor all commands: kolo -help", args[0], didYouMean("", args[0], words))
+}
+
+// words are what may follow a word in the names of commands.
+func words(all map[string]cli.CommandFactory, after string) []string {
+	next := map[string]bool{}
+	for name := range all {
+		if rest, ok := strings.CutPrefix(name, after); ok {
+			if word, _, _ := strings.Cut(strings.TrimSpace(rest), " "); word != "" {
+				next[word] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(next))
+}
+
+// didYouMean is the end of a message about a word, with its prefix, that is not
+// one of those known.
+func didYouMean(prefix, word string, known []string) string {
+	if meant := nearest.Word(word, known); meant != "" {
+		return fmt.Sprintf("; did you mean %q?", prefix+meant)
+	}
+	return ""
+}
+
+// wrongFlag is the error of a flag whose value makes no sense.
+type wrongFlag string
+
+func (w wrongFlag) Error() string { return string(w) }
+
+func badFlag(format string, args ...any) error { return wrongFlag(fmt.Sprintf(format, args...)) }
+
+// usage reports a command line that makes no sense, or prints the help that was
+// asked for. f are the flags there are, nil for none.
+func (m meta) usage(err error, f *flag.FlagSet, help string) int {
+	if errors.Is(err, flag.ErrHelp) {
+		m.UI.Output(help)
+		return 0
+	}
+	text := err.Error()
+	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
+		var known []string
+		f.VisitAll(func(k *flag.Flag) { known = append(known, k.Name) })
+		text = fmt.Sprintf("unknown flag -%s%s", name, didYouMean("-", name, known))
+	}
+	m.UI.Error(text)
+	if name, _, ok := strings.Cut(strings.TrimPrefix(help, "Usage: "), " ["); ok {
+		m.UI.Error("For all of it: " + name + " -help")
+	}
+	return exitUsage
+}
