@@ -712,13 +712,12 @@ func (h *Host) drain(s *slot) {
 	if len(lines) == 0 || s.State != elastic.InRing {
 		return
 	}
-	first := s.latest.FirstAt == 0
-	firstStep, firstAt := s.latest.First, s.latest.FirstAt
+	before, first := s.latest, s.latest.FirstAt == 0
 	if first {
-		firstStep, firstAt = lines[0].Step, lines[0].At
+		before = Progress{First: lines[0].Step, FirstSamples: lines[0].Samples, FirstAt: lines[0].At}
 	}
 	s.latest = lines[len(lines)-1]
-	s.latest.Generation, s.latest.First, s.latest.FirstAt = s.Generation, firstStep, firstAt
+	s.latest.Generation, s.latest.First, s.latest.FirstSamples, s.latest.FirstAt = s.Generation, before.First, before.FirstSamples, before.FirstAt
 	if first || time.Since(s.sent) >= time.Second {
 		s.sent = time.Now()
 		p := s.latest

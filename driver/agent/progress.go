@@ -21,9 +21,10 @@ type Progress struct {
 	Epoch      *float64 `json:"epoch,omitempty"`
 	TotalSteps *float64 `json:"total_steps,omitempty"`
 	Loss       *float64 `json:"loss,omitempty"`
-	// First is the first line of this generation: its step and time.
-	First   *float64 `json:"first,omitempty"`
-	FirstAt float64  `json:"first_at,omitempty"`
+	// First is the first line of this generation: its step, samples and time.
+	First        *float64 `json:"first,omitempty"`
+	FirstSamples *float64 `json:"first_samples,omitempty"`
+	FirstAt      float64  `json:"first_at,omitempty"`
 }
 
 // progressFile follows a file to which a script appends JSON lines.
@@ -72,7 +73,7 @@ func (p *progressFile) read() []Progress {
 		if len(line) > maxLine || json.Unmarshal(line, &v) != nil {
 			continue
 		}
-		v.Progress.Generation, v.Progress.First, v.Progress.FirstAt = 0, nil, 0
+		v.Progress.Generation, v.Progress.First, v.Progress.FirstSamples, v.Progress.FirstAt = 0, nil, nil, 0
 		v.Progress.At = seconds(info.ModTime())
 		if v.Time != nil {
 			v.Progress.At = *v.Time

@@ -80,24 +80,22 @@ func TestLedgerMeasuresGapsBetweenSteps(t *testing.T) {
 
 // Ranks that have a batch each do more in a step the more they are.
 func TestLedgerMeasuresSamplesPerStep(t *testing.T) {
-	report := func(l *ledger, generation uint64, first, step, samples, now float64) {
+	report := func(l *ledger, generation uint64, first, firstSamples, step, samples, now float64) {
 		p := at(generation, first, step, 1000, now)
-		p.Samples = &samples
+		p.FirstSamples, p.Samples = &firstSamples, &samples
 		l.progress(p)
 	}
 	l := newLedger(nil)
 	l.form(ringOf(1, 2), time.Unix(1000, 0))
-	report(l, 1, 1, 1, 24, 1000)
-	report(l, 1, 1, 11, 264, 1001)
-	must.Eq(t, StepTime{Mean: 0.1, N: 10}, l.stepSeconds()[2], must.Sprint("the first step's samples are not known"))
-	report(l, 1, 1, 21, 504, 1002)
+	report(l, 1, 1, 24, 11, 264, 1001)
+	must.Eq(t, StepTime{Mean: 0.1, N: 10, Samples: 24}, l.stepSeconds()[2])
+	report(l, 1, 1, 24, 21, 504, 1002)
 	must.Eq(t, StepTime{Mean: 0.1, N: 20, Samples: 24}, l.stepSeconds()[2])
 
 	l = newLedger(&Status{Size: 2, StepSeconds: l.stepSeconds()})
 	must.Eq(t, StepTime{Mean: 0.1, N: 20, Samples: 24}, l.stepSeconds()[2], must.Sprint("another leader goes on from here"))
 	l.form(ringOf(2, 4), time.Unix(1003, 0))
-	report(l, 2, 22, 23, 600, 1003)
-	report(l, 2, 22, 33, 1080, 1004)
+	report(l, 2, 22, 552, 33, 1080, 1004)
 	must.Eq(t, 48, l.stepSeconds()[4].Samples)
 }
 

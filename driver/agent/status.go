@@ -220,7 +220,7 @@ func (l *ledger) count() {
 		return
 	}
 	if from.Step == nil {
-		from.Step, from.At = p.First, p.FirstAt
+		from.Step, from.Samples, from.At = p.First, p.FirstSamples, p.FirstAt
 	}
 	if n := *p.Step - *from.Step; n > 0 && p.At > from.At {
 		t := l.tallies[l.size]
