@@ -45,7 +45,7 @@ const epochSteps = 20
 func jobs() []*job {
 	return []*job{
 		{name: "first", queue: "research", steps: 280, serial: 50 * time.Millisecond, parallel: 1200 * time.Millisecond},
-		{name: "second", queue: "teaching", steps: 140, serial: 800 * time.Millisecond, parallel: 400 * time.Millisecond},
+		{name: "second", queue: "teaching", steps: 140, serial: 600 * time.Millisecond, parallel: 800 * time.Millisecond},
 		{name: "third", queue: "teaching", steps: 80, serial: 50 * time.Millisecond, parallel: 600 * time.Millisecond},
 	}
 }

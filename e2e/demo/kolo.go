@@ -24,7 +24,9 @@ import (
 )
 
 // configuration is that of an agent for jobs which take minutes at most: a
-// shorter hold than the default, and progress every second.
+// shorter hold than the default, and progress every second. The workers of a
+// job end on several clients, which tell it within some tenths of a second: the
+// batch takes them together.
 const configuration = `
 nomad {
   address = %q
@@ -37,6 +39,7 @@ planner {
   hold     = "5s"
   progress = "1s"
   tick     = "2s"
+  batch    = "500ms"
 }
 pool "default" {
   %s
