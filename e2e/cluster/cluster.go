@@ -288,15 +288,17 @@ func (c *Cluster) ports() ([3]int, error) {
 }
 
 func copyFile(from, to string) error {
+	// Looked at before it is opened: a pipe to which nobody writes any more, as
+	// Nomad's log collectors leave them, would wait for a writer.
+	st, err := os.Stat(from)
+	if err != nil || !st.Mode().IsRegular() {
+		return err
+	}
 	src, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	st, err := src.Stat()
-	if err != nil || !st.Mode().IsRegular() {
-		return err
-	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
