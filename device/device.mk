@@ -8,6 +8,8 @@ e2e-device: nomad ## Run the GPU device plugin in a real Nomad, on a stand-in NV
 
 .PHONY: gpu
 gpu: ## On a machine with an NVIDIA GPU: compare the device plugin with nvidia-smi, field by field
-	@command -v nvidia-smi >/dev/null || { echo "make gpu: there is no nvidia-smi; this needs a machine with an NVIDIA GPU" >&2; exit 1; }
+	@for needed in nvidia-smi:'a machine with an NVIDIA GPU' go:Go cc:'a C compiler'; do \
+	  command -v $${needed%%:*} >/dev/null || { echo "make gpu: there is no $${needed%%:*}; this needs $${needed#*:}" >&2; exit 1; }; \
+	done
 	@$(call say,device plugin on the real NVML)
 	@go test -tags gpu -count 1 -timeout 10m -v -run TestGPU ./e2e/device

@@ -152,14 +152,7 @@ func (l layout) links(a attributeSet, members []int) {
 	size := -1
 	for _, i := range members {
 		u := l.units[i]
-		n, mbps, sw := 0, 0, false
-		if u.instance == nil {
-			for _, p := range u.card.facts.Ports {
-				n++
-				mbps += p.MBps
-				sw = sw || p.Switch
-			}
-		}
+		n, mbps, sw := u.nvlinks()
 		ports, rate = least(ports, n), least(rate, mbps)
 		switched = switched && sw
 		size = least(size, l.islandSize(i))

@@ -56,6 +56,19 @@ func (u unit) memoryMiB() *uint64 {
 	return u.card.facts.MemoryMiB
 }
 
+// nvlinks counts the links that are up, what they carry together, and whether
+// they end at NVSwitch. MIG instances cannot use them.
+func (u unit) nvlinks() (links, mbps int, switched bool) {
+	if u.instance != nil {
+		return 0, 0, false
+	}
+	for _, p := range u.card.facts.Ports {
+		mbps += p.MBps
+		switched = switched || p.Switch
+	}
+	return len(u.card.facts.Ports), mbps, switched
+}
+
 // machine is what was read of the GPUs: those there and those that were.
 type machine struct {
 	driver nvml.Driver

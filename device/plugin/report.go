@@ -36,7 +36,11 @@ type ReportGPU struct {
 	NUMA   int    `json:"numa"`
 	Switch string `json:"pcie_switch"`
 	Root   string `json:"pcie_root"`
-	Island string `json:"island"`
+	// NVLinks are the links that are up, NVLinkMBps what they carry together, one
+	// way.
+	NVLinks    int    `json:"nvlinks"`
+	NVLinkMBps int    `json:"nvlink_mbps"`
+	Island     string `json:"island"`
 	// Profile is the shape of a MIG instance; empty for a whole GPU.
 	Profile string `json:"mig_profile,omitempty"`
 	// Group is the name of the group with group_by = "nvlink".
@@ -73,6 +77,7 @@ func Inspect(lib nvml.Library) (Report, error) {
 		if u.instance != nil {
 			r.GPUs[i].Profile = u.instance.Profile
 		}
+		r.GPUs[i].NVLinks, r.GPUs[i].NVLinkMBps, _ = u.nvlinks()
 		row := make([]string, len(l.units))
 		for j := range l.units {
 			row[j] = l.matrix.Link(i, j).String()

@@ -7,10 +7,10 @@ package device
 
 import (
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,102 +20,57 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/plugins/device"
-	"github.com/hashicorp/nomad/plugins/shared/structs"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/device/plugin"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// smi are the fields that are compared, by the names that nvidia-smi gives
-// them. Not every GPU has each: what nvidia-smi cannot tell either is passed
-// over.
-var smi = []string{
-	"uuid", "name", "pci.bus_id", "memory.total", "enforced.power.limit", "clocks.max.graphics",
-	"clocks.max.memory", "pcie.link.gen.max", "pcie.link.width.max", "display_mode", "persistence_mode",
-	"ecc.mode.current", "compute_cap", "driver_version", "mig.mode.current",
-	"temperature.gpu", "power.draw", "memory.used",
-}
-
-// querySMI returns one map for each GPU.
-func querySMI(t *testing.T) []map[string]string {
-	t.Helper()
-	out, err := exec.Command("nvidia-smi", "--query-gpu="+strings.Join(smi, ","), "--format=csv,noheader,nounits").Output()
-	must.NoError(t, err, must.Sprint("nvidia-smi is needed: this test is for machines with an NVIDIA GPU"))
-	rows, err := csv.NewReader(strings.NewReader(strings.ReplaceAll(string(out), ", ", ","))).ReadAll()
-	must.NoError(t, err)
-	var all []map[string]string
-	for _, row := range rows {
-		must.Len(t, len(smi), row)
-		gpu := map[string]string{}
-		for i, name := range smi {
-			if v := strings.TrimSpace(row[i]); v != "" && !strings.HasPrefix(v, "[") && v != "N/A" {
-				gpu[name] = v
-			}
-		}
-		all = append(all, gpu)
-	}
-	must.SliceNotEmpty(t, all)
-	return all
-}
-
 // What the plugin says on the real library, field by field beside nvidia-smi.
+// Every difference is told, not the first alone.
 func TestGPUBesideNvidiaSMI(t *testing.T) {
 	path, err := binary()
 	must.NoError(t, err)
-	gpus := querySMI(t)
+	gpus := query(t, smiFields())
+	must.SliceNotEmpty(t, gpus, must.Sprint("nvidia-smi lists no GPU"))
 	p, _ := connect(t, path, map[string]any{"enabled": true, "device_nodes": true}, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	prints, err := p.Fingerprint(ctx)
 	must.NoError(t, err)
 	f := <-prints
 	must.NoError(t, f.Error)
-	stats, err := p.Stats(ctx, time.Second)
-	must.NoError(t, err)
-	s := <-stats
-	must.NoError(t, s.Error)
 
+	out, err := nvidiaSMI(t, "-L")
+	must.NoError(t, err, must.Sprint(out))
+	instances := parseList(out)
+	compareInstances(t, f.Devices, instances)
+	offered := len(instances)
 	for _, want := range gpus {
 		g, d := find(f.Devices, want["uuid"])
 		if want["mig.mode.current"] == "Enabled" {
-			must.Nil(t, d, must.Sprint("a GPU that is cut into instances is not given out as a whole"))
+			if d != nil {
+				t.Errorf("%s is cut into instances, and yet given out as a whole", want["uuid"])
+			}
 			continue
 		}
-		must.NotNil(t, d, must.Sprintf("%s is not fingerprinted", want["uuid"]))
-		must.Eq(t, want["name"], g.Name)
-		must.True(t, d.Healthy, must.Sprint(d.HealthDesc))
-		must.Eq(t, strings.TrimPrefix(strings.ToLower(want["pci.bus_id"]), "0000"), d.HwLocality.PciBusID)
-		for field, attribute := range map[string]string{
-			"memory.total": "memory", "enforced.power.limit": "power", "clocks.max.graphics": "cores_clock",
-			"clocks.max.memory": "memory_clock", "pcie.link.gen.max": "pcie_gen", "pcie.link.width.max": "pcie_width",
-			"display_mode": "display_state", "persistence_mode": "persistence_mode",
-			"compute_cap": "cuda_compute_capability", "driver_version": "driver_version",
-		} {
-			compare(t, field, want[field], g.Attributes[attribute])
+		offered++
+		if d == nil {
+			t.Errorf("%s is not fingerprinted", want["uuid"])
+			continue
 		}
-		if ecc := want["ecc.mode.current"]; ecc != "" {
-			must.Eq(t, ecc == "Enabled", *g.Attributes["ecc"].Bool)
-		}
-		now := s.Groups[slices.IndexFunc(s.Groups, func(s *device.DeviceGroupStats) bool { return s.Name == g.Name })].
-			InstanceStats[d.ID].Stats.Attributes
-		// These change between the two readings.
-		near(t, "temperature.gpu", want, now["Temperature"], 10)
-		near(t, "power.draw", want, now["Power usage"], 60)
-		near(t, "memory.used", want, now["Memory state"], 1024)
-		t.Logf("%s %s: %d fields agree; driver %s", d.ID, g.Name, len(want), want["driver_version"])
-		for name, a := range g.Attributes {
-			t.Logf("    %-24s %s", name, a.GoString())
-		}
-		r, err := p.Reserve([]string{d.ID})
-		must.NoError(t, err)
-		must.Eq(t, d.ID, r.Envs["NVIDIA_VISIBLE_DEVICES"])
-		for _, node := range r.Devices {
-			t.Logf("    node %s", node.HostPath)
-		}
+		compareGPU(t, want, g, d)
+		reserve(t, p, d.ID)
 	}
+	total := 0
+	for _, g := range f.Devices {
+		total += len(g.Devices)
+	}
+	if total != offered {
+		t.Errorf("the plugin offers %d devices, nvidia-smi lists %d", total, offered)
+	}
+	compareReadings(ctx, t, p)
 }
 
 func find(groups []*device.DeviceGroup, id string) (*device.DeviceGroup, *device.Device) {
@@ -129,38 +84,56 @@ func find(groups []*device.DeviceGroup, id string) (*device.DeviceGroup, *device
 	return nil, nil
 }
 
-// compare looks at one attribute. Both numbers and words are compared as what
-// they mean: nvidia-smi writes 700.00 for 700.
-func compare(t *testing.T, field, want string, got *structs.Attribute) {
+// compareInstances looks at what nvidia-smi -L lists below a GPU in MIG mode.
+func compareInstances(t *testing.T, groups []*device.DeviceGroup, instances []instance) {
 	t.Helper()
-	if want == "" {
-		return
+	for _, in := range instances {
+		g, d := find(groups, in.uuid)
+		if d == nil {
+			t.Errorf("%s is not fingerprinted", in.uuid)
+			continue
+		}
+		agree(t, in.uuid, "profile", in.profile, text(g.Attributes["mig_profile"]))
+		if parents := text(g.Attributes["mig_parent"]); !slices.Contains(strings.Split(parents, ","), in.parent) {
+			t.Errorf("%s is of %s, the plugin says %s", in.uuid, in.parent, parents)
+		}
 	}
-	must.NotNil(t, got, must.Sprintf("%s is %s for nvidia-smi, and missing here", field, want))
-	if got.String != nil {
-		must.Eq(t, want, *got.String, must.Sprint(field))
-		return
-	}
-	number, err := strconv.ParseFloat(want, 64)
-	must.NoError(t, err, must.Sprint(field))
-	if got.Int != nil {
-		must.Between(t, number-1, float64(*got.Int), number+1, must.Sprint(field))
-		return
-	}
-	must.Eq(t, number, *got.Float, must.Sprint(field))
 }
 
-func near(t *testing.T, field string, want map[string]string, got *structs.StatValue, by float64) {
+func compareGPU(t *testing.T, want map[string]string, g *device.DeviceGroup, d *device.Device) {
 	t.Helper()
-	if want[field] == "" || got.IntNumeratorVal == nil {
-		return
+	if !d.Healthy {
+		t.Errorf("%s is unhealthy: %s", d.ID, d.HealthDesc)
 	}
-	number, err := strconv.ParseFloat(want[field], 64)
-	must.NoError(t, err)
-	must.Between(t, number-by, float64(*got.IntNumeratorVal), number+by, must.Sprint(field))
+	agree(t, d.ID, "name", want["name"], g.Name)
+	agree(t, d.ID, "pci.bus_id", strings.TrimPrefix(strings.ToLower(want["pci.bus_id"]), "0000"), d.HwLocality.PciBusID)
+	for field, name := range facts {
+		// GPUs of one model may differ: a group has the least of a number, and
+		// no text.
+		if v := want[field]; v != "" && (g.Attributes[name] != nil || len(g.Devices) == 1) {
+			agree(t, d.ID, field, v, text(g.Attributes[name]))
+		}
+	}
+	for name, a := range g.Attributes {
+		t.Logf("    %-24s %s", name, a.GoString())
+	}
 }
 
-// The link matrix beside that of nvidia-smi topo -m.
+func reserve(t *testing.T, p device.DevicePlugin, id string) {
+	t.Helper()
+	r, err := p.Reserve([]string{id})
+	if err != nil {
+		t.Errorf("reserving %s: %v", id, err)
+		return
+	}
+	agree(t, id, "NVIDIA_VISIBLE_DEVICES", id, r.Envs["NVIDIA_VISIBLE_DEVICES"])
+	for _, node := range r.Devices {
+		t.Logf("    node %s", node.HostPath)
+	}
+}
+
+// The link matrix and the NUMA nodes beside those of nvidia-smi topo -m, and the
+// NVLinks beside those of nvidia-smi nvlink -s.
 func TestGPUTopology(t *testing.T) {
 	path, err := binary()
 	must.NoError(t, err)
@@ -168,27 +141,43 @@ func TestGPUTopology(t *testing.T) {
 	must.NoError(t, err)
 	var report plugin.Report
 	must.NoError(t, json.Unmarshal(out, &report))
-	table, err := exec.Command("nvidia-smi", "topo", "-m").Output()
+	table, err := nvidiaSMI(t, "topo", "-m")
+	must.NoError(t, err, must.Sprint(table))
+	t.Logf("%s\n%s", table, report.Topology)
+	matrix, err := parseTopo(table)
 	must.NoError(t, err)
-	n := len(querySMI(t))
-	if len(report.GPUs) != n {
-		t.Skip("GPUs are cut into instances, which nvidia-smi topo does not show")
+
+	// nvidia-smi has no rows for MIG instances, so only whole GPUs are compared.
+	gpus := query(t, []string{"uuid"})
+	must.Len(t, len(gpus), matrix.cells)
+	at := make([]int, len(gpus))
+	for i, gpu := range gpus {
+		at[i] = slices.IndexFunc(report.GPUs, func(g plugin.ReportGPU) bool { return g.UUID == gpu["uuid"] })
 	}
-	for line := range strings.Lines(string(table)) {
-		cells := strings.Fields(line)
-		if len(cells) <= n {
+	text, err := nvidiaSMI(t, "nvlink", "-s")
+	if err != nil {
+		t.Logf("nvidia-smi nvlink -s: %v\n%s", err, text) // no NVLink, in some versions
+	}
+	up := parseNVLinks(text)
+	for i, a := range at {
+		if a < 0 {
 			continue
 		}
-		label, found := strings.CutPrefix(cells[0], "GPU")
-		i, err := strconv.Atoi(label)
-		if !found || err != nil || i >= n || cells[i+1] != "X" {
-			continue // the head, a network card, the legend
+		g := report.GPUs[a]
+		for j, b := range at {
+			if b >= 0 {
+				agree(t, g.UUID, fmt.Sprintf("topo, GPU%d to GPU%d", i, j),
+					matrix.cells[i][j], strings.TrimSuffix(report.Links[a][b], "s"))
+			}
 		}
-		for j := range n {
-			must.Eq(t, cells[j+1], strings.TrimSuffix(report.Links[i][j], "s"), must.Sprintf("GPU%d to GPU%d", i, j))
+		if _, err := strconv.Atoi(matrix.numa[i]); err == nil {
+			agree(t, g.UUID, "topo, NUMA Affinity", matrix.numa[i], strconv.Itoa(g.NUMA))
+		}
+		agree(t, g.UUID, "nvlink, links that are up", strconv.Itoa(up[g.UUID].up), strconv.Itoa(g.NVLinks))
+		if mbps := up[g.UUID].gbps * 1000; math.Abs(mbps-float64(g.NVLinkMBps)) > mbps/100 {
+			t.Errorf("%s: the NVLinks carry %.0f MB/s for nvidia-smi, %d for the plugin", g.UUID, mbps, g.NVLinkMBps)
 		}
 	}
-	t.Logf("%s\n%s", table, report.Topology)
 }
 
 // A task of a real Nomad gets a real GPU.
@@ -213,10 +202,8 @@ func TestGPUInNomad(t *testing.T) {
 		}
 		return err
 	}))
-	var a *api.Allocation
-	for _, a = range r.run("smi", 1, job("smi", 1, `device "nvidia/gpu" { count = 1 }`, "nvidia-smi -L")) {
-		must.Eq(t, gpus(a), []string{r.environment(a)["NVIDIA_VISIBLE_DEVICES"]})
-	}
+	a := r.run("smi", 1, job("smi", 1, `device "nvidia/gpu" { count = 1 }`, "nvidia-smi -L"))[0]
+	must.Eq(t, gpus(a), []string{r.environment(a)["NVIDIA_VISIBLE_DEVICES"]})
 	text, err := c.Logs(a.ID, "t", "stdout")
 	must.NoError(t, err)
 	t.Log(fmt.Sprint("the task saw:\n", text))

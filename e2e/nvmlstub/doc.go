@@ -19,6 +19,9 @@
 // hybrid cube mesh, two boards of four A100, a two-socket PCIe server, a tray
 // of an NVL72 rack, a MIG-sliced A100, one T4, and none.
 //
+// Beside the library, a machine has the part of sysfs that tells where its PCI
+// devices are, and cmd/nvidia-smi prints what nvidia-smi would.
+//
 // # What it does not show
 //
 // That the real library behaves as its documentation says. The stand-in was

@@ -59,6 +59,11 @@ func TestTopoJSON(t *testing.T) {
 	must.Eq(t, []string{"NV18s", "X", "NV18s", "NV18s"}, r.Links[1])
 	must.Eq(t, hw.UUIDs()[3], r.GPUs[3].UUID)
 	must.Eq(t, "NVIDIA GB200 nvlink0", r.GPUs[3].Group)
+	must.Eq(t, 18, r.GPUs[3].NVLinks)
+	must.Eq(t, 900_000, r.GPUs[3].NVLinkMBps)
+	must.Eq(t, "pci0019:00", r.GPUs[3].Root)
+	must.Eq(t, "0000:f3:00.0", r.GPUs[3].Switch)
+	must.Eq(t, 1, r.GPUs[3].NUMA)
 	must.Eq(t, []plugin.ReportSet{{Name: "nvlink0", GPUs: []int{0, 1, 2, 3}, BisectionMBps: 1_800_000}}, r.Islands)
 }
 
