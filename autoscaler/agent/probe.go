@@ -17,13 +17,27 @@ import (
 // probesAtOnce is how many jobs are asked for their progress at the same time.
 const probesAtOnce = 16
 
-// silentProbe is how long a job is not asked again that did not answer: its
-// script may report nothing, or its driver be another.
+// silentProbe is how long a job is not asked again that has not answered for as
+// long: its driver may be another. One that starts is not to wait for it.
 const silentProbe = 30 * time.Second
+
+// A silence is one of a job that does not answer.
+type silence struct{ since, until time.Time }
+
+// last makes the silence last until now, and says when to ask again.
+func (s silence) last(now time.Time) silence {
+	if s.since.IsZero() {
+		s.since = now
+	}
+	if now.Sub(s.since) >= silentProbe {
+		s.until = now.Add(silentProbe)
+	}
+	return s
+}
 
 // probe asks running jobs for their progress, again and again.
 func (a *Agent) probe(ctx context.Context) error {
-	silent := map[planner.JobKey]time.Time{}
+	silent := map[planner.JobKey]silence{}
 	for {
 		every := a.Config().Planner.Progress
 		if every == 0 {
@@ -53,14 +67,18 @@ type probed struct {
 	address  string
 }
 
-func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]time.Time) {
+func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]silence) {
 	now := time.Now()
 	var all []*probed
 	a.mu.Lock()
 	if v := a.lastView; v != nil {
 		for i := range v.Jobs {
 			r := a.ledger.Jobs[v.Jobs[i].Key]
-			if r == nil || v.Facts[i].Running == 0 || len(v.Facts[i].Services) == 0 || silent[v.Jobs[i].Key].After(now) {
+			if v.Facts[i].Running == 0 {
+				delete(silent, v.Jobs[i].Key) // nobody to answer
+				continue
+			}
+			if r == nil || len(v.Facts[i].Services) == 0 || silent[v.Jobs[i].Key].until.After(now) {
 				continue
 			}
 			f := &v.Facts[i]
@@ -91,7 +109,7 @@ func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]time.Tim
 	for _, p := range all {
 		r := a.ledger.Jobs[p.key]
 		if p.got == nil || r == nil {
-			silent[p.key] = now.Add(silentProbe)
+			silent[p.key] = silent[p.key].last(now)
 			if r != nil {
 				r.address = ""
 			}
