@@ -27,7 +27,9 @@ type Record struct {
 	Counts     map[string]int `json:"counts,omitempty"` // as last seen
 	LastIndex  uint64         `json:"last_index,omitempty"`
 	HandUntil  time.Time      `json:"hand_until,omitzero"`
-	GrowAfter  time.Time      `json:"grow_after,omitzero"`
+	// GrowAfter are the groups in which workers found no place, and until when
+	// they do not grow.
+	GrowAfter map[string]time.Time `json:"stuck,omitempty"`
 
 	Frozen    bool      `json:"frozen,omitempty"`
 	FrozenAt  uint64    `json:"frozen_at,omitempty"` // job version at the completion

@@ -78,7 +78,10 @@ const forgetAfter = time.Hour
 // recall fills the planner's job with what the record knows.
 func (a *Agent) recall(j *planner.Job, f *cluster.Facts, r *Record, now time.Time) {
 	j.Started = !r.FirstStart.IsZero()
-	j.LastChange, j.HandUntil, j.GrowAfter, j.PendingSince = r.LastChange, r.HandUntil, r.GrowAfter, r.pendingSince
+	j.LastChange, j.HandUntil, j.PendingSince = r.LastChange, r.HandUntil, r.pendingSince
+	for g := range j.Groups {
+		j.Groups[g].GrowAfter = r.GrowAfter[j.Groups[g].Name]
+	}
 	switch {
 	case r.Frozen:
 		j.Frozen = "a worker has completed; scaling now would run completed workers again"

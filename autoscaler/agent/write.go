@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"time"
 
@@ -96,8 +97,12 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 		if act.From > 0 {
 			r.Resizes++
 		}
-		if act.Cause == planner.TakeBack {
-			r.GrowAfter = now.Add(a.cfg.Planner.PlacementRetry)
+		maps.DeleteFunc(r.GrowAfter, func(_ string, until time.Time) bool { return until.Before(now) })
+		for _, g := range act.Stuck {
+			if r.GrowAfter == nil {
+				r.GrowAfter = map[string]time.Time{}
+			}
+			r.GrowAfter[g] = now.Add(a.cfg.Planner.PlacementRetry)
 		}
 	}
 	if err == nil {

@@ -36,7 +36,10 @@
 // Nomad chooses the node of a worker, the planner only the count of a group. It
 // checks that the workers fit by placing them itself on a copy of the free
 // room, workers of a job together: groups of the job that hold most of it
-// already first, then the fewest groups. Where Nomad does place differently
-// and a worker finds no room, the count is taken back after
-// Options.PlacementTimeout and the job waits for Options.PlacementRetry.
+// already first, then the fewest groups. Where a worker finds
+// no room after all (Nomad places differently, or the nodes of its group are
+// gone), it is moved after Options.PlacementTimeout to another group of the job
+// that has room, or else taken back, and its group does not grow for
+// Options.PlacementRetry. Workers that have a place are never moved from group
+// to group: it would cost a resize, and nobody has measured what it gains.
 package planner

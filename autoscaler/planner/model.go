@@ -85,6 +85,9 @@ type Group struct {
 	Live []Worker
 	// Spread says that no two workers may share a node.
 	Spread bool
+	// GrowAfter is set where a worker found no place here: no growth of this
+	// group before.
+	GrowAfter time.Time
 }
 
 // Job is one elastic job.
@@ -110,7 +113,6 @@ type Job struct {
 	LastChange   time.Time // of any count, whoever made it
 	PendingSince time.Time // since when workers wait for a place; zero when none does
 	HandUntil    time.Time // a user's own count is honoured until then
-	GrowAfter    time.Time // a placement failed: no growth before
 
 	// KeepUntil is when a job without workers would be garbage to Nomad; zero
 	// when it cannot become so.
@@ -154,7 +156,7 @@ type Want struct {
 type Options struct {
 	Hold             time.Duration // a job is left alone for this long after a change
 	PlacementTimeout time.Duration // workers not placed for this long are taken back
-	PlacementRetry   time.Duration // and the job does not grow for this long
+	PlacementRetry   time.Duration // and their group does not grow for this long
 	KeepAlive        time.Duration // a parked job is protected this long before it would be collected
 	MaxWrites        int           // actions per plan, 0 is no limit
 }
@@ -181,6 +183,7 @@ const (
 	Shrink   Cause = "shrink"   // fewer workers
 	Suspend  Cause = "suspend"  // to no workers
 	TakeBack Cause = "takeback" // workers that found no place
+	Move     Cause = "move"     // the same, to groups that have room
 	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
 )
 
@@ -193,6 +196,7 @@ type Action struct {
 	Reason   string
 	From, To int // total workers
 	Steps    []Step
+	Stuck    []string // groups in which workers found no place
 }
 
 // Step is one group's new count.

@@ -100,7 +100,7 @@ func (s *nomad) write(p Plan) {
 		j.Groups[0].Count = a.To
 		j.LastChange = s.now
 		if a.Cause == TakeBack {
-			j.GrowAfter = s.now.Add(DefaultOptions().PlacementRetry)
+			j.Groups[0].GrowAfter = s.now.Add(DefaultOptions().PlacementRetry)
 		}
 		s.index++
 		j.Index = s.index

@@ -13,21 +13,26 @@ import (
 // without breaking a guarantee. wants is in the order of c.Jobs; growth is
 // given out in that order. c is only read.
 func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
-	m := &making{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), acted: map[int]bool{}}
+	m := &making{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), stuck: map[int]bool{}, acted: map[int]bool{}}
 	for j := range c.Jobs {
 		m.target[j] = m.settle(j, wants[j])
 	}
 	for j := range c.Jobs {
-		if m.target[j] < c.Jobs[j].Count() {
+		if m.target[j] < c.Jobs[j].Count() && !m.stuck[j] {
 			m.shrink(j, wants[j])
 		}
 	}
 	// Room is counted after the shrinks were decided, but they free nothing
 	// yet: their workers are still alive.
-	m.room = newRoom(c)
+	m.room = newRoom(c, now)
+	for j := range c.Jobs {
+		if m.stuck[j] {
+			m.unstick(j)
+		}
+	}
 	draining := m.draining()
 	for j := range c.Jobs {
-		if m.target[j] > c.Jobs[j].Count() {
+		if m.target[j] > c.Jobs[j].Count() && !m.acted[j] {
 			m.grow(j, wants[j], draining[c.Jobs[j].Pool])
 		}
 	}
@@ -44,6 +49,7 @@ type making struct {
 	o      Options
 	target []int // total workers that this plan may move each job to
 	room   *room
+	stuck  map[int]bool // jobs with workers that found no place in time
 	acted  map[int]bool // jobs that have an action
 	plan   Plan
 }
@@ -94,8 +100,11 @@ func (m *making) settle(j int, w Want) int {
 		m.wakeAt(job.HandUntil)
 		return count
 	}
-	if n, stuck := m.stuck(j); stuck {
-		return n
+	if m.overdue(j) {
+		m.stuck[j] = true
+		if n := m.without(j, m.placed(j)); n < count {
+			return n
+		}
 	}
 	if want == count {
 		return count
@@ -108,48 +117,11 @@ func (m *making) settle(j int, w Want) int {
 		m.wait(j, want, until, "resized just now")
 		return count
 	}
-	if want > count && job.GrowAfter.After(m.now) {
-		m.wait(j, want, job.GrowAfter, "its last workers found no place")
+	if until := job.growAfter(); want > count && until.After(m.now) {
+		m.wait(j, want, until, "its last workers found no place")
 		return count
 	}
 	return want
-}
-
-// stuck finds workers that Nomad was asked for long ago and could not place,
-// and says how many to go back to.
-func (m *making) stuck(j int) (int, bool) {
-	job := &m.Jobs[j]
-	pending := 0
-	for g := range job.Groups {
-		pending += m.pending(j, g)
-	}
-	if pending == 0 || job.Sick != "" {
-		return 0, false
-	}
-	since := job.PendingSince
-	if since.IsZero() {
-		since = m.now
-	}
-	if job.LastChange.After(since) {
-		since = job.LastChange
-	}
-	until := since.Add(m.o.PlacementTimeout)
-	if until.After(m.now) {
-		m.wakeAt(until)
-		return 0, false
-	}
-	placed := job.Count() - pending
-	n := job.allowed(placed)
-	if n > placed || n == 0 {
-		// The minimum is not there. A job that may wait gives back what it
-		// holds; another keeps its minimum and Nomad's queue.
-		if !job.mayStop() {
-			n = max(job.floor(), job.allowed(max(placed, job.Min)))
-		} else {
-			n = 0
-		}
-	}
-	return n, n < job.Count()
 }
 
 // allowed is the largest total of the job that is at most n: within its

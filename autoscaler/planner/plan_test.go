@@ -175,7 +175,7 @@ func TestMake(t *testing.T) {
 			}, 0, 0), []int{4}, "a 4→0 takeback", ""},
 		"take back: a started job keeps its minimum": {
 			nodes(8).with("a", func(j *Job) { j.Min, j.Groups[0].Count = 3, 6; j.PendingSince = now.Add(-time.Minute) }, 0, 0), []int{6}, "a 6→3 takeback", ""},
-		"take back: no growth for a while": {nodes(8).with("a", func(j *Job) { j.GrowAfter = now.Add(time.Minute) }, 0), []int{4}, "", "found no place"},
+		"take back: no growth for a while": {nodes(8).with("a", func(j *Job) { j.Groups[0].GrowAfter = now.Add(time.Minute) }, 0), []int{4}, "", "found no place"},
 
 		"keep: early enough":        {nodes(1).with("x", nil, 0).with("a", func(j *Job) { j.KeepUntil = now.Add(2 * time.Hour) }), []int{1, 1}, "", "needs room"},
 		"keep: in time":             {nodes(1).with("x", nil, 0).with("a", func(j *Job) { j.KeepUntil = now.Add(time.Hour) }), []int{1, 1}, "a 0→0 keep", "needs room"},
@@ -232,6 +232,117 @@ func TestMake_Groups(t *testing.T) {
 			must.Eq(t, tc.says, tc.cluster.plan(tc.want).says())
 		})
 	}
+}
+
+// TestMake_Moves is about workers that found no place in their group: they go
+// to groups of the job that have room, and are taken back where none has.
+func TestMake_Moves(t *testing.T) {
+	// Group r0 goes to node 0, r1 to node 1, r2 to node 2, each of four slots.
+	// Workers beyond those alive have waited for a minute.
+	cluster := func(edit func(*Cluster, *Job), alive ...int) *Cluster {
+		c := nodes(4, 4, 4)
+		j := Job{
+			Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 12, Started: true,
+			LastChange: now.Add(-time.Minute), PendingSince: now.Add(-time.Minute),
+		}
+		for g, n := range alive {
+			group := Group{Name: fmt.Sprint("r", g), Count: n, Max: 12, Need: Need{Slots: 1}, Class: c.class(g)}
+			for range n {
+				group.Live = append(group.Live, Worker{Place: Place{Node: g}})
+			}
+			j.Groups = append(j.Groups, group)
+		}
+		c.Jobs = []Job{j}
+		edit(c, &c.Jobs[0])
+		return c
+	}
+	waiting := func(group, n int) func(*Cluster, *Job) {
+		return func(_ *Cluster, j *Job) { j.Groups[group].Count += n }
+	}
+	for name, tc := range map[string]struct {
+		cluster *Cluster
+		want    int
+		says    string
+	}{
+		"to the group with room": {cluster(waiting(0, 2), 4, 1, 0), 7, "a 7→7 move r0:6→4 r1:1→3"},
+		"its nodes are gone": {cluster(func(c *Cluster, j *Job) {
+			c.Nodes[0].State, j.Groups[0].Count = Leaving, 4
+		}, 0, 2, 0), 6, "a 6→6 move r0:4→0 r1:2→4 r2:0→2"},
+		"its nodes are closed": {cluster(func(c *Cluster, j *Job) {
+			c.Nodes[0].State, j.Groups[0].Count = Closed, 4
+		}, 2, 2, 0), 6, "a 6→6 move r0:4→2 r1:2→4"},
+		"as many as fit": {cluster(func(c *Cluster, j *Job) {
+			j.Groups[0].Count = 8
+			c.Nodes[2].Bins[0].Slots = 1
+		}, 4, 3, 0), 11, "a 11→9 move r0:8→4 r1:3→4 r2:0→1"},
+		"none fits": {cluster(waiting(0, 2), 4, 4, 4), 14, "a 14→12 takeback r0:6→4"},
+		"not to a group that failed just now": {cluster(func(_ *Cluster, j *Job) {
+			j.Groups[0].Count, j.Groups[1].GrowAfter = 6, now.Add(time.Minute)
+		}, 4, 1, 0), 7, "a 7→7 move r0:6→4 r2:0→2"},
+		"not into room that others were promised": {cluster(func(c *Cluster, j *Job) {
+			j.Groups[0].Count, c.Others = 6, map[string]int{"gpu": 6}
+		}, 4, 1, 0), 7, "a 7→6 move r0:6→4 r1:1→2"},
+		"no further than its sizes": {cluster(func(c *Cluster, j *Job) {
+			j.Groups[0].Count, j.Sizes, c.Nodes[2].Bins[0].Slots, c.Nodes[1].Bins[0].Slots = 6, []int{4, 5, 8}, 0, 2
+		}, 4, 1, 0), 8, "a 7→5 takeback r0:6→4"},
+		"a size between": {cluster(func(c *Cluster, j *Job) {
+			j.Groups[0].Count, j.Sizes, c.Nodes[2].Bins[0].Slots = 8, []int{4, 6, 9}, 0
+		}, 4, 1, 0), 9, "a 9→6 move r0:8→4 r1:1→2"},
+		"what its minimum needs waits on": {cluster(func(c *Cluster, j *Job) {
+			j.Groups[0].Count, j.Min, c.Nodes[2].Bins[0].Slots, c.Nodes[1].Bins[0].Slots = 7, 8, 0, 2
+		}, 4, 1, 0), 8, "a 8→8 move r0:7→6 r1:1→2"},
+		"a group keeps Nomad's minimum": {cluster(func(_ *Cluster, j *Job) {
+			j.Groups[0].Count, j.Groups[0].Min = 6, 5
+		}, 4, 1, 0), 7, "a 7→7 move r0:6→5 r1:1→2"},
+		"a whole gang": {cluster(func(c *Cluster, j *Job) {
+			c.Nodes[0].State, j.Groups[0].Count, j.Min, j.Started = Closed, 3, 3, false
+		}, 0, 0, 0), 3, "a 3→3 move r0:3→0 r1:0→3"},
+		"no gang in part": {cluster(func(c *Cluster, j *Job) {
+			c.Nodes[0].State, j.Groups[0].Count, j.Min, j.Started = Closed, 3, 3, false
+			c.Nodes[1].Bins[0].Slots, c.Nodes[2].Bins[0].Slots = 1, 1
+		}, 0, 0, 0), 3, "a 3→0 takeback r0:3→0"},
+		"not while a worker is on an unhealthy node": {cluster(func(_ *Cluster, j *Job) {
+			j.Groups[0].Count, j.Sick = 6, "x"
+		}, 4, 1, 0), 7, ""},
+		"not too early": {cluster(func(_ *Cluster, j *Job) {
+			j.Groups[0].Count, j.PendingSince, j.LastChange = 6, now.Add(-29*time.Second), now.Add(-time.Minute)
+		}, 4, 1, 0), 7, ""},
+		"not when a user set it by hand": {cluster(func(_ *Cluster, j *Job) {
+			j.Groups[0].Count, j.HandUntil = 6, now.Add(time.Minute)
+		}, 4, 1, 0), 7, ""},
+		"not for the sake of order": {cluster(func(*Cluster, *Job) {}, 3, 1, 0), 4, ""},
+		"growth goes where it did not fail": {cluster(func(_ *Cluster, j *Job) {
+			j.Groups[0].GrowAfter = now.Add(time.Minute)
+		}, 2, 1, 0), 5, "a 3→5 grow r1:1→3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := fmt.Sprintf("%+v", *tc.cluster)
+			p := tc.cluster.plan(tc.want)
+			must.Eq(t, tc.says, p.says())
+			must.Eq(t, before, fmt.Sprintf("%+v", *tc.cluster), must.Sprint("the cluster was changed"))
+			for _, a := range p.Actions {
+				if a.Cause == Move || a.Cause == TakeBack {
+					must.Eq(t, []string{"r0"}, a.Stuck)
+				}
+			}
+		})
+	}
+}
+
+// TestMake_AMoveTakesItsRoom says that what a job moves to is not given to
+// another in the same plan, and what it leaves is not promised twice.
+func TestMake_AMoveTakesItsRoom(t *testing.T) {
+	c := nodes(4, 4)
+	c.Nodes[0].State = Closed
+	c.Jobs = []Job{{
+		Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 8, Started: true, PendingSince: now.Add(-time.Minute),
+		Groups: []Group{
+			{Name: "r0", Count: 3, Max: 8, Need: Need{Slots: 1}, Class: c.class(0)},
+			{Name: "r1", Max: 8, Need: Need{Slots: 1}, Class: c.class(1)},
+		},
+	}}
+	c.with("b", nil)
+	must.Eq(t, "a 3→3 move r0:3→0 r1:0→3, b 0→1 start", c.plan(3, 4).says())
 }
 
 func TestMake_ConditionalOnTheIndex(t *testing.T) {

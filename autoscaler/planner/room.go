@@ -3,7 +3,10 @@
 
 package planner
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // room is the free part of a cluster while a plan is being made. It only
 // shrinks: nothing that a plan frees is given out in the same plan.
@@ -14,6 +17,11 @@ type room struct {
 	slots   [][]int // by node and bin
 	pool    map[string]int
 	used    map[groupKey]map[int]bool // nodes taken, of groups that spread
+	now     time.Time
+
+	// unplaced are workers that Nomad has been asked for and for which there is
+	// no room.
+	unplaced map[groupKey]int
 
 	// open holds per class the places that may still have a slot, and is swept
 	// of full ones now and then, so that a full cluster costs nothing.
@@ -40,7 +48,7 @@ type groupKey struct{ job, group int }
 
 // newRoom takes off all live allocations, those being stopped included, and
 // then room for the workers that Nomad has been asked for and not placed yet.
-func newRoom(c *Cluster) *room {
+func newRoom(c *Cluster, now time.Time) *room {
 	r := &room{
 		cluster: c,
 		cpu:     make([]int, len(c.Nodes)),
@@ -49,6 +57,7 @@ func newRoom(c *Cluster) *room {
 		pool:    map[string]int{},
 		used:    map[groupKey]map[int]bool{},
 		open:    map[*Class]*openPlaces{},
+		now:     now, unplaced: map[groupKey]int{},
 	}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -74,7 +83,9 @@ func newRoom(c *Cluster) *room {
 	}
 	for j := range c.Jobs {
 		for g := range c.Jobs[j].Groups {
-			r.take(j, g, r.cluster.pending(j, g), true)
+			if n := r.cluster.pending(j, g); n > 0 {
+				r.unplaced[groupKey{j, g}] = n - r.take(j, g, n, true)
+			}
 		}
 	}
 	return r

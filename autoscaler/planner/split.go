@@ -38,8 +38,10 @@ func (m *making) shrink(j int, w Want) {
 			left -= n
 		}
 	}
-	if n, stuck := m.stuck(j); stuck && n == to {
-		m.act(j, m.action(j, counts, TakeBack, fmt.Sprintf("%d of %d workers found no place in %s", from-to, from, m.o.PlacementTimeout)))
+	if m.stuck[j] {
+		a := m.action(j, counts, TakeBack, fmt.Sprintf("%d of %d workers found no place in %s", from-m.placed(j), from, m.o.PlacementTimeout))
+		a.Stuck = m.stuckGroups(j)
+		m.act(j, a)
 		return
 	}
 	cause := Shrink
@@ -63,6 +65,9 @@ func (m *making) grow(j int, w Want, draining bool) {
 			m.wait(j, to, job.LastChange.Add(m.o.PlacementTimeout), "workers it asked for are still being placed")
 			return
 		}
+	}
+	for g := range job.Groups {
+		m.wakeAt(job.Groups[g].GrowAfter)
 	}
 	counts, room := m.room.split(j, to-from)
 	reach := job.allowed(from + room)
@@ -111,12 +116,24 @@ func (job *Job) counts() []int {
 // counts and how many found room. Groups that hold most of the job come
 // first, then the group with most room: fewest groups, then fewest nodes.
 func (r *room) split(j, n int) ([]int, int) {
+	return r.splitOver(j, n, func(int) bool { return false })
+}
+
+// splitOver is split without some of the groups.
+func (r *room) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 	job := &r.cluster.Jobs[j]
 	counts := job.counts()
+	more := func(g, n int) int {
+		group := &job.Groups[g]
+		if without(g) || group.GrowAfter.After(r.now) {
+			return 0
+		}
+		return max(0, r.free(j, g, min(n, group.Max-counts[g])))
+	}
 	if len(job.Groups) == 1 {
-		k := r.free(j, 0, min(n, job.Groups[0].Max-counts[0]))
-		counts[0] += max(0, k)
-		return counts, max(0, k)
+		k := more(0, n)
+		counts[0] += k
+		return counts, k
 	}
 	// Groups may share nodes, so that what one takes the other has not: take
 	// on trial, group by group.
@@ -124,7 +141,7 @@ func (r *room) split(j, n int) ([]int, int) {
 	space := make([]int, len(job.Groups))
 	for g := range order {
 		order[g] = g
-		space[g] = r.free(j, g, min(n, job.Groups[g].Max-counts[g]))
+		space[g] = more(g, n)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		if d := job.Groups[b].Count - job.Groups[a].Count; d != 0 {
@@ -136,8 +153,7 @@ func (r *room) split(j, n int) ([]int, int) {
 	defer r.giveBack()
 	given := 0
 	for _, g := range order {
-		k := r.free(j, g, min(n-given, job.Groups[g].Max-counts[g]))
-		k = r.take(j, g, max(0, k), false)
+		k := r.take(j, g, more(g, n-given), false)
 		counts[g] += k
 		given += k
 	}

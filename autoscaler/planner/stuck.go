@@ -1,0 +1,144 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"fmt"
+	"time"
+)
+
+// placed is how many of the job's workers have a place.
+func (m *making) placed(j int) int {
+	n := m.Jobs[j].Count()
+	for g := range m.Jobs[j].Groups {
+		n -= m.pending(j, g)
+	}
+	return n
+}
+
+// overdue finds workers that Nomad was asked for long ago and could not place.
+func (m *making) overdue(j int) bool {
+	job := &m.Jobs[j]
+	if m.placed(j) == job.Count() || job.Sick != "" {
+		return false
+	}
+	since := job.PendingSince
+	if since.IsZero() {
+		since = m.now
+	}
+	if job.LastChange.After(since) {
+		since = job.LastChange
+	}
+	until := since.Add(m.o.PlacementTimeout)
+	if until.After(m.now) {
+		m.wakeAt(until)
+		return false
+	}
+	return true
+}
+
+// without is the total to go back to where only so many workers have a place.
+func (m *making) without(j, placed int) int {
+	job := &m.Jobs[j]
+	n := job.allowed(placed)
+	if n > placed || n == 0 {
+		// The minimum is not there. A job that may wait gives back what it
+		// holds; another keeps its minimum and Nomad's queue.
+		if job.mayStop() {
+			return 0
+		}
+		return max(job.floor(), job.allowed(max(placed, job.Min)))
+	}
+	return n
+}
+
+// unstick moves workers that found no place to groups of the job that have
+// room, as far as there is any, or else takes them back.
+func (m *making) unstick(j int) {
+	job := &m.Jobs[j]
+	from, loose := job.Count(), 0
+	for g := range job.Groups {
+		loose += m.loose(j, g)
+	}
+	stay := from - loose
+	counts, moved := m.room.elsewhere(j, loose)
+	if excess := stay + moved - m.without(j, stay+moved); excess > 0 {
+		// One of the job's sizes is the limit.
+		counts, moved = m.room.elsewhere(j, max(0, moved-excess))
+	}
+	to := m.without(j, stay+moved)
+	if moved == 0 || to < stay+moved {
+		if m.target[j] < from {
+			m.shrink(j, Want{})
+		}
+		return
+	}
+	// counts has those that move twice. Those that the minimum needs on top of
+	// them go on waiting where they are.
+	drop := from + moved - to
+	for g := range job.Groups {
+		k := min(drop, m.loose(j, g))
+		counts[g] -= k
+		drop -= k
+		m.room.forget(j, g, k)
+	}
+	for g, n := range counts {
+		m.room.take(j, g, n-job.Groups[g].Count, true)
+	}
+	m.target[j] = to
+	a := m.action(j, counts, Move, fmt.Sprintf("%d workers found no place in %s; another group has room for %d", from-m.placed(j), m.o.PlacementTimeout, moved))
+	a.Stuck = m.stuckGroups(j)
+	m.act(j, a)
+}
+
+// loose is how many workers of a group wait for a place and can be let go.
+func (m *making) loose(j, g int) int {
+	group := &m.Jobs[j].Groups[g]
+	return max(0, min(m.pending(j, g), group.Count-group.Min))
+}
+
+// stuckGroups are the groups in which workers wait for a place.
+func (m *making) stuckGroups(j int) (out []string) {
+	for g := range m.Jobs[j].Groups {
+		if m.pending(j, g) > 0 {
+			out = append(out, m.Jobs[j].Groups[g].Name)
+		}
+	}
+	return out
+}
+
+// elsewhere shares n workers out over the groups in which none waits for a
+// place. It returns the new counts, those that wait included, and how many
+// found room.
+func (r *room) elsewhere(j, n int) ([]int, int) {
+	waits := func(g int) bool { return r.cluster.pending(j, g) > 0 }
+	credit := 0
+	for g := range r.cluster.Jobs[j].Groups {
+		credit += r.unplaced[groupKey{j, g}] * r.cluster.Jobs[j].Groups[g].Need.Slots
+	}
+	// The pool pays for workers that Nomad may still place; these it will not.
+	pool := r.cluster.Jobs[j].Pool
+	r.pool[pool] += credit
+	defer func() { r.pool[pool] -= credit }()
+	return r.splitOver(j, n, waits)
+}
+
+// forget gives back what the pool pays for n workers that Nomad is not asked
+// for any more and had no place.
+func (r *room) forget(j, g, n int) {
+	k := min(n, r.unplaced[groupKey{j, g}])
+	r.unplaced[groupKey{j, g}] -= k
+	r.pool[r.cluster.Jobs[j].Pool] += k * r.cluster.Jobs[j].Groups[g].Need.Slots
+}
+
+// growAfter is before when no group of the job may grow.
+func (job *Job) growAfter() time.Time {
+	var first time.Time
+	for g := range job.Groups {
+		if at := job.Groups[g].GrowAfter; g == 0 || at.Before(first) {
+			first = at
+		}
+	}
+	return first
+}
