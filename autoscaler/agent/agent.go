@@ -276,6 +276,9 @@ func (a *Agent) Status() *Status {
 	defer a.mu.Unlock()
 	s := *a.status
 	s.Leading, s.Leader = a.leading(), a.holder
+	if err := a.watcher.Trouble(); err != nil {
+		s.Problem = err.Error()
+	}
 	return &s
 }
 
@@ -285,6 +288,9 @@ func (a *Agent) Health() error {
 	defer a.mu.Unlock()
 	switch {
 	case a.decided.IsZero():
+		if err := a.watcher.Trouble(); err != nil {
+			return fmt.Errorf("the cluster's state has not been read yet: %w", err)
+		}
 		return errors.New("the cluster's state has not been read yet")
 	case time.Since(a.decided) > 3*a.cfg.Planner.Tick:
 		return fmt.Errorf("no decision since %s", a.decided.Format(time.RFC3339))

@@ -16,8 +16,9 @@ type Status struct {
 	Time    time.Time     `json:"time"`
 	Agent   string        `json:"agent"`
 	Leading bool          `json:"leading"`
-	Leader  leader.Holder `json:"leader,omitzero"` // as last looked up
-	Ready   bool          `json:"ready"`           // the cluster's state has been read
+	Leader  leader.Holder `json:"leader,omitzero"`   // as last looked up
+	Ready   bool          `json:"ready"`             // the cluster's state has been read
+	Problem string        `json:"problem,omitempty"` // with reading from Nomad
 	Paused  bool          `json:"paused,omitempty"`
 	Pools   []PoolStatus  `json:"pools"`
 	Jobs    []JobStatus   `json:"jobs"`

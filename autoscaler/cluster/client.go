@@ -98,7 +98,7 @@ func (t counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || resp.StatusCode >= http.StatusBadRequest && !missing(r, resp) {
 		t.c.failures.Add(1)
 	}
-	return resp, err
+	return resp, explainTLS(err)
 }
 
 // missing is an answer that says no without anything being wrong.

@@ -26,6 +26,7 @@ type Watcher struct {
 	hurry     atomic.Int64 // until this Unix nanosecond lists are not left alone
 	touched   sync.Map     // jobs that an event was about, to be read again
 	details   sync.Map     // nodes to be read whole
+	troubles  sync.Map     // errors of lists that could not be read
 	readJobs  chan struct{}
 	classes   classCache
 }
@@ -54,6 +55,24 @@ func (w *Watcher) Ready() bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	return len(w.store.parts) == 4
+}
+
+// Trouble is why Nomad could not be read the last time; nil where it could.
+func (w *Watcher) Trouble() error {
+	var out error
+	w.troubles.Range(func(_, err any) bool {
+		out, _ = err.(error)
+		return false // one will do: they are of the same Nomad
+	})
+	return out
+}
+
+func (w *Watcher) trouble(list string, err error) {
+	if err == nil {
+		w.troubles.Delete(list)
+	} else {
+		w.troubles.Store(list, err)
+	}
 }
 
 // LastAnswer is when Nomad last answered anything.
@@ -89,12 +108,14 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			w.trouble(name, err)
 			w.log.Warn("reading from Nomad failed", "list", name, "error", err, "kind", Classify(err), "retry_in", backoff)
 			sleep(ctx, backoff)
 			backoff = min(2*backoff, 15*time.Second)
 			continue
 		}
 		backoff = time.Second
+		w.trouble(name, nil)
 		w.store.mu.Lock()
 		w.store.last = time.Now()
 		_, known := w.store.parts[name]

@@ -99,8 +99,11 @@ func drawStatus(s *agent.Status) string {
 	case s.Leader.Name != "":
 		role = strings.TrimSpace("follows " + s.Leader.Name + " " + s.Leader.Address)
 	}
+	if s.Problem != "" {
+		role += "; NOMAD CANNOT BE READ: " + s.Problem
+	}
 	if !s.Ready {
-		return fmt.Sprintf("%s %s and is still reading the cluster's state.", s.Agent, role)
+		return fmt.Sprintf("%s is still reading the cluster's state; it %s", s.Agent, role)
 	}
 	if s.Paused {
 		role += "; ALL JOBS PAUSED"
