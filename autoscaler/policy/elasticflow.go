@@ -7,17 +7,18 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sort"
 )
 
 // elasticFlow guarantees deadlines: a job with one is admitted if some share
 // of the GPUs meets it beside those admitted before, and holds at least the
 // smallest such share. What is left serves everyone.
 //
-// Two departures from the paper: newcomers are fitted beside those already
-// admitted, in order of deadline, rather than all re-checked for each; and
-// jobs without a guarantee get their minimum before admitted ones grow
-// beyond their need, so that they cannot starve.
+// Three departures from the paper. Newcomers are fitted beside those already
+// admitted, in order of deadline, rather than all re-checked for each. An
+// admitted job keeps what was reserved for it as long as that meets its
+// deadline: planning anew could break a promise made to another. And jobs
+// without a guarantee get their minimum before admitted ones grow beyond their
+// need, so that they cannot starve.
 type elasticFlow struct{ elasticFlowOptions }
 
 type elasticFlowOptions struct {
@@ -33,11 +34,28 @@ var elasticFlowEntry = define(Info{
 
 // elasticFlowState is who holds a guarantee.
 type elasticFlowState struct {
-	Admitted []string `json:"admitted"`
+	Admitted []promise `json:"admitted"`
 }
 
-// flowSlots bounds the time slots of a plan. Their ends are deadlines.
+// promise is what an admitted job has reserved, piece after piece.
+type promise struct {
+	Job  string  `json:"job"`
+	Plan []piece `json:"plan"`
+}
+
+// piece is a number of workers until a time.
+type piece struct {
+	Until   float64 `json:"until"`
+	Workers int     `json:"workers"`
+}
+
+// flowSlots bounds the time slots of a plan. With more reservations than that,
+// some hold their GPUs for longer than they need them.
 const flowSlots = 64
+
+// flowSlack is how many seconds of work may be left at a deadline: a job that
+// has just enough time must not lose its guarantee to rounding.
+const flowSlack = 1e-6
 
 // Name implements Policy.
 func (*elasticFlow) Name() string { return "elasticflow" }
@@ -46,9 +64,9 @@ func (*elasticFlow) Name() string { return "elasticflow" }
 func (e *elasticFlow) Allocate(s *Snapshot) Decision {
 	var d Decision
 	pools := split(s, &d)
-	was := make(map[string]bool)
-	for _, id := range load[elasticFlowState](s).Admitted {
-		was[id] = true
+	was := make(map[string][]piece)
+	for _, p := range load[elasticFlowState](s).Admitted {
+		was[p.Job] = p.Plan
 	}
 	var state elasticFlowState
 	for _, p := range pools {
@@ -57,8 +75,9 @@ func (e *elasticFlow) Allocate(s *Snapshot) Decision {
 		plan := newFlowPlan(p, s.Now, order)
 		var guaranteed []*candidate
 		for _, c := range order {
-			if n, ok := plan.admit(c, e.PowersOfTwo); ok {
-				state.Admitted = append(state.Admitted, c.ID)
+			if reserved := plan.admit(c, was[c.ID], e.PowersOfTwo); reserved != nil {
+				n := reserved[0].Workers
+				state.Admitted = append(state.Admitted, promise{c.ID, reserved})
 				guaranteed = append(guaranteed, c)
 				if n > c.n {
 					p.set(c, n)
@@ -80,7 +99,6 @@ func (e *elasticFlow) Allocate(s *Snapshot) Decision {
 		p.auction(p.byPriority(nil), math.Inf(-1), thrift, "uses free GPUs with least waste")
 	}
 	settle(&d, pools)
-	slices.Sort(state.Admitted)
 	save(&d, state)
 	return d
 }
@@ -101,71 +119,115 @@ func thriftiest(c *candidate, left float64) (int, float64) {
 
 // byDeadline lists the jobs with a deadline ahead: those admitted before
 // first, then newcomers, each by deadline.
-func (e *elasticFlow) byDeadline(p *pool, now float64, was map[string]bool) []*candidate {
+func (e *elasticFlow) byDeadline(p *pool, now float64, was map[string][]piece) []*candidate {
 	var order []*candidate
 	for _, c := range p.jobs {
 		if c.Deadline > now {
 			order = append(order, c)
 		}
 	}
-	sort.SliceStable(order, func(i, j int) bool {
-		a, b := order[i], order[j]
-		if was[a.ID] != was[b.ID] {
-			return was[a.ID]
+	slices.SortStableFunc(order, func(a, b *candidate) int {
+		switch i, k := was[a.ID] != nil, was[b.ID] != nil; {
+		case i && !k:
+			return -1
+		case k && !i:
+			return 1
+		case a.Priority != b.Priority:
+			return b.Priority - a.Priority
 		}
-		if a.Priority != b.Priority {
-			return a.Priority > b.Priority
-		}
-		return cmp.Less(a.Deadline, b.Deadline)
+		return cmp.Compare(a.Deadline, b.Deadline)
 	})
 	return order
 }
 
-// flowPlan is the GPUs still free in each time slot.
+// flowPlan is the GPUs still free in each time slot. A slot ends where a
+// reservation changes.
 type flowPlan struct {
 	now   float64
 	ends  []float64 // end of each slot, ascending
 	free  []int
-	quota []int // of the job being fitted
+	quota []int   // of the job being fitted
+	done  float64 // when it will be done
 }
 
 func newFlowPlan(p *pool, now float64, order []*candidate) *flowPlan {
 	plan := &flowPlan{now: now}
-	for _, c := range order {
-		plan.ends = append(plan.ends, c.Deadline)
+	if len(order) == 0 {
+		return plan
 	}
-	slices.Sort(plan.ends)
-	plan.ends = slices.Compact(plan.ends)
-	if n := len(plan.ends); n > flowSlots {
-		// Quantiles: slots are short where deadlines are dense.
-		for i := range flowSlots {
-			plan.ends[i] = plan.ends[(i+1)*n/flowSlots-1]
-		}
-		plan.ends = plan.ends[:flowSlots]
+	last := now
+	for _, c := range order {
+		last = max(last, c.Deadline)
 	}
 	// Jobs that must not be suspended hold their minimum throughout.
-	free := p.free
-	plan.free = slices.Repeat([]int{free}, len(plan.ends))
-	plan.quota = make([]int, len(plan.ends))
+	plan.ends, plan.free, plan.quota = []float64{last}, []int{p.free}, []int{0}
 	return plan
 }
 
-// admit finds the smallest share that ends the job by its deadline, reserves
-// it, and answers how many workers that means now.
-func (f *flowPlan) admit(c *candidate, powers bool) (int, bool) {
+// admit reserves what ends the job by its deadline: what it had reserved
+// before, if that still does, else the smallest share that does. It answers
+// nil if none does.
+func (f *flowPlan) admit(c *candidate, before []piece, powers bool) []piece {
 	left, fastest := c.guess(), 0.0
+	for _, p := range before {
+		f.split(p.Until)
+	}
+	if before != nil && f.fits(c, left, func(slot int) int { return f.kept(c, before, slot) }) {
+		return f.reserve(c)
+	}
 	for share := c.low; share > 0; share = nextShare(c, share, powers) {
 		if speed := c.speed(share); speed > fastest {
 			fastest = speed
-			if f.fits(c, share, left) {
-				for i, n := range f.quota {
-					f.free[i] -= max(0, c.cost(n)-c.cost(c.n))
-				}
-				return f.quota[0], true
+			if f.fits(c, left, func(slot int) int { return c.floor(min(share, f.room(c, slot)/c.per)) }) {
+				return f.reserve(c)
 			}
 		}
 	}
-	return 0, false
+	return nil
+}
+
+// room is how many GPUs the job may hold in a slot. What it holds as its
+// pinned minimum is its own.
+func (f *flowPlan) room(c *candidate, slot int) int { return f.free[slot] + c.cost(c.n) }
+
+// kept is the number of workers that the job had reserved in a slot, 0 where
+// it may not have them any more.
+func (f *flowPlan) kept(c *candidate, before []piece, slot int) int {
+	i := slices.IndexFunc(before, func(p piece) bool { return p.Until >= f.ends[slot] })
+	if i < 0 || c.floor(before[i].Workers) != before[i].Workers || c.cost(before[i].Workers) > f.room(c, slot) {
+		return 0
+	}
+	return before[i].Workers
+}
+
+// split makes a slot end at a time, unless there are too many slots already.
+func (f *flowPlan) split(at float64) {
+	i, found := slices.BinarySearch(f.ends, at)
+	if found || at <= f.now || i == len(f.ends) || len(f.ends) >= flowSlots {
+		return
+	}
+	f.ends = slices.Insert(f.ends, i, at)
+	f.free = slices.Insert(f.free, i, f.free[i])
+	f.quota = slices.Insert(f.quota, i, f.quota[i])
+}
+
+// reserve takes the quota of the job that was fitted last, until it is done.
+func (f *flowPlan) reserve(c *candidate) []piece {
+	f.split(f.done)
+	var plan []piece
+	for i, end := range f.ends {
+		n := f.quota[i]
+		f.free[i] -= max(0, c.cost(n)-c.cost(c.n))
+		if last := len(plan) - 1; last >= 0 && plan[last].Workers == n {
+			plan[last].Until = end
+		} else {
+			plan = append(plan, piece{Until: end, Workers: n})
+		}
+		if end >= f.done {
+			break
+		}
+	}
+	return plan
 }
 
 // nextShare is the next larger share to try, 0 after the last.
@@ -188,22 +250,26 @@ func nextShare(c *candidate, share int, powers bool) int {
 	return n
 }
 
-// fits fills in the quota per slot with at most share workers, and reports
-// whether the work is done by the deadline.
-func (f *flowPlan) fits(c *candidate, share int, left float64) bool {
+// fits fills in the quota with the workers that the job would have in each
+// slot, and reports whether its work is then done by its deadline.
+func (f *flowPlan) fits(c *candidate, left float64, workers func(slot int) int) bool {
 	clear(f.quota)
 	start := f.now
 	for i, end := range f.ends {
 		if start >= c.Deadline {
 			return false
 		}
-		// What the job holds as its pinned minimum is its own.
-		n := c.floor(min(share, (f.free[i]+c.cost(c.n))/c.per))
-		f.quota[i] = n
-		span := min(end, c.Deadline) - start
-		if left -= c.speed(n) * span; left <= 0 {
+		f.quota[i] = workers(i)
+		end = min(end, c.Deadline)
+		speed := c.speed(f.quota[i])
+		if left <= speed*(end-start)+flowSlack {
+			f.done = end
+			if speed > 0 {
+				f.done = min(end, start+left/speed)
+			}
 			return true
 		}
+		left -= speed * (end - start)
 		start = end
 	}
 	return false
