@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -97,8 +98,11 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	problems, err := promlint.New(strings.NewReader(body)).Lint()
 	must.NoError(t, err)
 	must.SliceEmpty(t, problems)
+	docs, err := os.ReadFile("../../docs/device.md")
+	must.NoError(t, err)
 	for _, g := range gauges {
 		name := strings.Split(g.desc.String(), `"`)[1]
+		must.StrContains(t, string(docs), "`"+name+"`")
 		must.Eq(t, 8, strings.Count(body, "\n"+name+"{"), must.Sprint(name))
 	}
 	must.Eq(t, 8*len(throttles), strings.Count(body, "\nnvtopo_gpu_throttled{"))

@@ -58,7 +58,7 @@ func (m *Matrix) Encode() string {
 // the text carries them: no bandwidth and no peer access.
 func Parse(s string) (*Matrix, error) {
 	head, list, found := strings.Cut(s, ";")
-	n, err := strconv.Atoi(head)
+	n, err := count(head)
 	if !found || err != nil || n < 0 || n > maxGPUs {
 		return nil, fmt.Errorf("topology %q: want <number of GPUs up to %d>;<links>", s, maxGPUs)
 	}
@@ -66,9 +66,9 @@ func Parse(s string) (*Matrix, error) {
 	links := make([]Link, 0, want)
 	if list != "" {
 		for _, item := range strings.Split(list, ",") {
-			count := 1
+			times := 1
 			if k, rest, repeated := strings.Cut(item, "x"); repeated {
-				if count, err = strconv.Atoi(k); err != nil || count < 1 {
+				if times, err = count(k); err != nil || times < 1 {
 					return nil, fmt.Errorf("topology %q: %q repeats no number of times", s, item)
 				}
 				item = rest
@@ -77,10 +77,10 @@ func Parse(s string) (*Matrix, error) {
 			if err != nil {
 				return nil, fmt.Errorf("topology %q: %w", s, err)
 			}
-			if count > want-len(links) {
+			if times > want-len(links) {
 				return nil, fmt.Errorf("topology %q: more than the %d links of %d GPUs", s, want, n)
 			}
-			for range count {
+			for range times {
 				links = append(links, l)
 			}
 		}
@@ -97,4 +97,13 @@ func Parse(s string) (*Matrix, error) {
 	}
 	m.findIslands()
 	return m, nil
+}
+
+// count reads a whole number as Encode writes it.
+func count(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err == nil && strconv.Itoa(n) != s {
+		err = strconv.ErrSyntax
+	}
+	return n, err
 }

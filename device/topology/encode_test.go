@@ -4,6 +4,8 @@
 package topology
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -44,11 +46,31 @@ func TestParseRefuses(t *testing.T) {
 		"unknown link":    "2;XYZ",
 		"link of nothing": "2;NV0",
 		"signed":          "2;NV+1",
+		"signed number":   "+2;NV1",
+		"leading zero":    "02;NV1",
+		"signed run":      "2;+1xNV1",
+		"empty link":      "3;NV1,,NV1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Parse(text)
 			must.Error(t, err)
 		})
+	}
+}
+
+// The documentation's examples are what Encode writes and Parse reads.
+func TestDocumentedExamples(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/device.md")
+	must.NoError(t, err)
+	_, section, found := strings.Cut(string(docs), "### The topology attribute")
+	must.True(t, found)
+	section, _, _ = strings.Cut(section, "\n## ")
+	examples := regexp.MustCompile("`([0-9]+;[^`]*)`").FindAllStringSubmatch(section, -1)
+	must.Len(t, 3, examples)
+	for _, e := range examples {
+		m, err := Parse(e[1])
+		must.NoError(t, err)
+		must.Eq(t, e[1], m.Encode())
 	}
 }
 

@@ -86,8 +86,8 @@ func ParseLink(s string) (Link, error) {
 	if digits[len(digits)-1] == 's' {
 		digits, switched = digits[:len(digits)-1], true
 	}
-	n, err := strconv.Atoi(digits)
-	if err != nil || n < 1 || n > maxNVLinks || digits[0] == '+' || digits[0] == '0' {
+	n, err := count(digits)
+	if err != nil || n < 1 || n > maxNVLinks {
 		return Link{}, fmt.Errorf("link %q: the number of NVLinks must be in 1..%d", s, maxNVLinks)
 	}
 	return Link{NVLinks: n, Switched: switched}, nil

@@ -16,6 +16,7 @@ struct event_set {
 	unsigned long long seen;
 	int changes; /* can be read when the machine file may have changed */
 	char uuids[MAX_GPUS][96];
+	unsigned long long types[MAX_GPUS];
 	int n;
 };
 typedef struct event_set *event_set_t;
@@ -63,27 +64,31 @@ ret_t nvmlEventSetFree(event_set_t s)
 	return OK;
 }
 
+static unsigned long long supported(const struct gpu *g) { return g->ecc == 1 ? 0x1b : 0x18; }
+
 ret_t nvmlDeviceGetSupportedEventTypes(device_t d, unsigned long long *v)
 {
 	WHOLE(d);
-	*v = G.ecc == 1 ? 0x1b : 0x18;
+	*v = supported(&G);
 	return OK;
 }
 
 ret_t nvmlDeviceRegisterEvents(device_t d, unsigned long long types, event_set_t s)
 {
 	WHOLE(d);
-	(void)types;
+	if (types & ~supported(&G))
+		return NOT_SUPPORTED;
 	if (s->n == MAX_GPUS)
 		return INVALID_ARGUMENT;
+	s->types[s->n] = types;
 	snprintf(s->uuids[s->n++], sizeof s->uuids[0], "%s", G.uuid);
 	return OK;
 }
 
-static int registered(event_set_t s, const char *uuid)
+static int registered(event_set_t s, const struct event *e)
 {
 	for (int i = 0; i < s->n; i++)
-		if (strcmp(s->uuids[i], uuid) == 0)
+		if (strcmp(s->uuids[i], e->uuid) == 0 && (s->types[i] & e->type))
 			return 1;
 	return 0;
 }
@@ -106,7 +111,7 @@ static int next_event(event_set_t s, struct event_data *v)
 		if (e->seq <= s->seen)
 			continue;
 		s->seen = e->seq;
-		if (!registered(s, e->uuid))
+		if (!registered(s, e))
 			continue;
 		v->device = stub_handle(e->uuid, 0);
 		v->type = e->type;
