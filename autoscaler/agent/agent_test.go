@@ -218,6 +218,46 @@ func TestAgent_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	must.StrContains(t, a.Status().Aside[0].Problems[0], "did you mean min?")
 }
 
+// TestAgent_MistakesOfOthersDisturbNobody has jobs with mistakes of every kind
+// beside one without.
+func TestAgent_MistakesOfOthersDisturbNobody(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, _ := w.start(w.config())
+	bad := map[string]any{
+		"text": "on", "list": []any{1.0, "x"}, "two": []any{map[string]any{}, map[string]any{}}, "number": 7.0, "true": true,
+	}
+	for key, values := range map[string][]any{
+		"min": {"2", -1.0, 0.5, 1e300, nil, []any{}, map[string]any{}}, "weight": {0.0, "heavy", -1e308}, "sizes": {4.0, []any{}, []any{"x"}, []any{[]any{}}},
+		"deadline": {"tomorrow", 3.0}, "queue": {"", 3.0}, "priority": {0.0, 101.0}, "suspendable": {"yes"}, "total_work": {-1.0}, "max": {1000.0},
+		"step": {0.0}, "preferred": {99.0}, "": {1.0}, "unheard of\n": {1.0},
+	} {
+		for i, v := range values {
+			bad[fmt.Sprintf("%q %d", key, i)] = []any{map[string]any{key: v}}
+		}
+	}
+	n := 0
+	for _, v := range bad {
+		w.nomad.Register(standin.Job{ID: fmt.Sprint("bad-", n), Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": v}})
+		n++
+	}
+	w.job("good", 1, 4)
+	w.eventually(map[string]int{"good": 4})
+	w.job("second", 1, 4)
+	w.eventually(map[string]int{"good": 2, "second": 2})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Aside) == n }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	for _, x := range a.Status().Aside {
+		must.SliceNotEmpty(t, x.Problems)
+		for _, p := range x.Problems {
+			must.StrHasPrefix(t, `group "workers": scaling.policy.kolo`, p)
+		}
+	}
+	got, _ := w.nomad.Counts()
+	for i := range n {
+		must.Eq(t, 0, got[fmt.Sprint("bad-", i)])
+	}
+	must.Greater(t, 25, n)
+}
+
 func TestAgent_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	a, stop := w.start(w.config())

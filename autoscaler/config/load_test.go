@@ -4,12 +4,16 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 func parse(src string) (*Config, error) {
@@ -167,7 +171,53 @@ func TestParse_Mistakes(t *testing.T) {
 			c, err := parse(tc.src)
 			must.Nil(t, c)
 			must.ErrorContains(t, err, tc.want)
+			must.StrHasPrefix(t, "kolo.hcl:", err.Error())
 		})
+	}
+}
+
+// TestParse_EverySettingIsChecked gives each setting there is, of each block,
+// a value that is wrong for all of them.
+func TestParse_EverySettingIsChecked(t *testing.T) {
+	settings := 0
+	for _, block := range []string{"", "nomad", "http", "leader", "planner", "telemetry", `pool "p"`} {
+		open, end := block+" {", "}"
+		if block == "" {
+			open, end = "", ""
+		}
+		// The answer to a setting that there is not names those that there are.
+		_, err := parse(open + "\n  zzzzzz = 1\n" + end)
+		must.Error(t, err)
+		_, list, ok := strings.Cut(err.Error(), "The arguments here are ")
+		must.True(t, ok, must.Sprint(err))
+		for _, name := range strings.Split(strings.TrimSuffix(list, "."), ", ") {
+			settings++
+			t.Run(block+" "+name, func(t *testing.T) {
+				c, err := parse(open + "\n\n  " + name + " = {}\n" + end)
+				must.Nil(t, c)
+				must.ErrorContains(t, err, "kolo.hcl:3: Wrong value for "+name+": A ")
+				must.ErrorContains(t, err, " is expected; write "+name+" = ")
+				_, err = parse(open + "\n\n  " + name + " = " + name + "\n" + end)
+				must.ErrorContains(t, err, "kolo.hcl:3: Variables not allowed")
+			})
+		}
+	}
+	must.Greater(t, 30, settings)
+}
+
+// TestParse_EveryPolicyOptionIsChecked is the same for the policies' options.
+func TestParse_EveryPolicyOptionIsChecked(t *testing.T) {
+	for _, name := range policy.Names() {
+		info, _ := policy.Describe(name)
+		for _, o := range info.Options {
+			t.Run(name+" "+o.Name, func(t *testing.T) {
+				_, err := parse(fmt.Sprintf("pool \"p\" {\n policy %q {\n  %s = [{}]\n }\n}", name, o.Name))
+				must.ErrorContains(t, err, "kolo.hcl:3: ")
+				_, err = parse(fmt.Sprintf("pool \"p\" {\n policy %q {\n  %sx = 1\n }\n}", name, o.Name))
+				must.ErrorContains(t, err, "kolo.hcl:3: ")
+				must.ErrorContains(t, err, o.Name)
+			})
+		}
 	}
 }
 

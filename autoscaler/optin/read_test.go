@@ -4,6 +4,10 @@
 package optin
 
 import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,9 +146,12 @@ func TestRead_OffAndAbsent(t *testing.T) {
 	must.SliceEmpty(t, problems)
 }
 
+var update = flag.Bool("update", false, "write the golden file anew")
+
 // TestRead_Malformed is one way to go wrong per line, with the words that the
 // user must find in the answer.
 func TestRead_Malformed(t *testing.T) {
+	var all []string
 	service := func(j *api.Job) { j.Type = ptr("service") }
 	for name, tc := range map[string]struct {
 		job  *api.Job
@@ -248,8 +255,19 @@ func TestRead_Malformed(t *testing.T) {
 				must.NotEq(t, "", p.Where)
 				must.NotEq(t, "", p.Fix, must.Sprintf("%s says what is wrong but not what to write", p))
 			}
+			all = append(all, fmt.Sprintf("%s\n\t%s\n", name, strings.ReplaceAll(problems.Text(), "\n", "\n\t")))
 		})
 	}
+	must.Greater(t, 50, len(all))
+	// What users read, to the letter.
+	slices.Sort(all)
+	const golden = "testdata/problems.golden"
+	if *update {
+		must.NoError(t, os.WriteFile(golden, []byte(strings.Join(all, "")), 0o600))
+	}
+	want, err := os.ReadFile(golden)
+	must.NoError(t, err)
+	must.Eq(t, string(want), strings.Join(all, ""), must.Sprint("go test ./autoscaler/optin -update writes it anew"))
 }
 
 func TestRead_AllProblemsAtOnce(t *testing.T) {
