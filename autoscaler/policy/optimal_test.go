@@ -6,6 +6,7 @@ package policy
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -179,4 +180,48 @@ func TestHull_IsTheUpperHull(t *testing.T) {
 			t.Fatalf("the hull ends at %v, the top is %v", h[len(h)-1].worth, top)
 		}
 	})
+}
+
+// TestSRJF_NoOrderIsBetterOnOneGPU compares the shortest-first rule with all
+// orders in which jobs that are there together could run on one GPU.
+func TestSRJF_NoOrderIsBetterOnOneGPU(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &Snapshot{Changed: true, Nodes: []Node{{ID: "n", GPUs: 1}}}
+		var lengths []float64
+		for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
+			x := rapid.Float64Range(1, 1000).Draw(t, "length")
+			lengths = append(lengths, x)
+			s.Jobs = append(s.Jobs, Job{ID: strconv.Itoa(i), Min: 1, Max: 1, Preferred: 1, Suspendable: true, Curve: CurveOf(1), Remaining: x})
+		}
+		p, err := New("srjf", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := 0.0
+		for len(s.Jobs) > 0 {
+			d := p.Allocate(s)
+			audit(t, s, &d)
+			i := slices.IndexFunc(d.Allocations, func(a Allocation) bool { return a.Count > 0 })
+			s.Now += s.Jobs[i].Remaining
+			got += s.Now
+			s.Jobs = slices.Delete(s.Jobs, i, i+1)
+		}
+		if want := leastTotal(lengths, 0); math.Abs(got-want) > 1e-9*want {
+			t.Fatalf("total completion time %v, the least is %v", got, want)
+		}
+	})
+}
+
+// leastTotal is the least sum of completion times over all orders of jobs of
+// the given lengths, the first of which starts at now.
+func leastTotal(lengths []float64, now float64) float64 {
+	if len(lengths) == 0 {
+		return 0
+	}
+	best := math.Inf(1)
+	for i, x := range lengths {
+		rest := slices.Delete(slices.Clone(lengths), i, i+1)
+		best = min(best, now+x+leastTotal(rest, now+x))
+	}
+	return best
 }
