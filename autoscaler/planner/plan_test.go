@@ -144,6 +144,8 @@ func TestMake(t *testing.T) {
 		"minimum: one set too low is not touched": {nodes(8).with("a", min4, 0, 0), []int{0}, "", ""},
 		"minimum: one set too low may grow":       {nodes(8).with("a", min4, 0, 0), []int{4}, "a 2→4 grow", ""},
 
+		"maximum: of the job":            {nodes(16).with("a", func(j *Job) { j.Max = 4 }, 0), []int{9}, "a 1→4 grow", ""},
+		"maximum: of the group":          {nodes(16).with("a", func(j *Job) { j.Groups[0].Max, j.Max = 3, 6 }, 0), []int{9}, "a 1→3 grow", "room for 2 of 5"},
 		"gang: the minimum fits":         {nodes(4).with("a", min4), []int{8}, "a 0→4 start", "room for 4 of 8"},
 		"gang: the minimum does not fit": {nodes(3).with("a", min4), []int{4}, "", "needs room for 4 more, and there is room for 3"},
 		"gang: not in pieces over nodes": {nodes(3, 3).with("a", func(j *Job) { j.Min = 3; j.Groups[0].Need.Slots = 2 }), []int{3}, "", "room for 2"},
@@ -332,17 +334,23 @@ func TestMake_Moves(t *testing.T) {
 // TestMake_AMoveTakesItsRoom says that what a job moves to is not given to
 // another in the same plan, and what it leaves is not promised twice.
 func TestMake_AMoveTakesItsRoom(t *testing.T) {
-	c := nodes(4, 4)
-	c.Nodes[0].State = Closed
-	c.Jobs = []Job{{
-		Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 8, Started: true, PendingSince: now.Add(-time.Minute),
-		Groups: []Group{
-			{Name: "r0", Count: 3, Max: 8, Need: Need{Slots: 1}, Class: c.class(0)},
-			{Name: "r1", Max: 8, Need: Need{Slots: 1}, Class: c.class(1)},
-		},
-	}}
-	c.with("b", nil)
-	must.Eq(t, "a 3→3 move r0:3→0 r1:0→3, b 0→1 start", c.plan(3, 4).says())
+	for others, says := range map[int]string{
+		0: "a 3→3 move r0:3→0 r1:0→3, b 0→1 start",
+		1: "a 3→3 move r0:3→0 r1:0→3", // the last slot is promised
+		2: "a 3→2 move r0:3→0 r1:0→2",
+	} {
+		c := nodes(4, 4)
+		c.Nodes[0].State, c.Others = Closed, map[string]int{"gpu": others}
+		c.Jobs = []Job{{
+			Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 8, Started: true, PendingSince: now.Add(-time.Minute),
+			Groups: []Group{
+				{Name: "r0", Count: 3, Max: 8, Need: Need{Slots: 1}, Class: c.class(0)},
+				{Name: "r1", Max: 8, Need: Need{Slots: 1}, Class: c.class(1)},
+			},
+		}}
+		c.with("b", nil)
+		must.Eq(t, says, c.plan(3, 4).says())
+	}
 }
 
 func TestMake_ConditionalOnTheIndex(t *testing.T) {

@@ -235,6 +235,9 @@ func (r *room) besides(j, g, node, n int) int {
 // pool pays for those that did not as well: Nomad has been asked for them and
 // may place them wherever room appears.
 func (r *room) take(j, g, n int, force bool) int {
+	if n <= 0 {
+		return 0
+	}
 	placed := 0
 	need := r.cluster.Jobs[j].Groups[g].Need.Slots
 	for placed < n {
