@@ -160,8 +160,10 @@ func (l layout) links(a attributeSet, members []int) {
 			version = v
 		}
 	}
-	if ports > 0 {
+	if ports > 0 && version > 0 {
 		a[attrNVLinkVersion] = structs.NewFloatAttribute(version, "")
+	}
+	if ports > 0 && rate > 0 {
 		a[attrNVLinkRate] = structs.NewIntAttribute(int64(rate), structs.UnitMBPerS)
 	}
 	a[attrNVLinkLinks] = structs.NewIntAttribute(int64(ports), "")

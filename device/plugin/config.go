@@ -103,13 +103,13 @@ type rawConfig struct {
 }
 
 type rawHealth struct {
-	Enabled      bool     `codec:"enabled"`
-	Interval     string   `codec:"interval"`
-	Grace        string   `codec:"grace"`
-	HealthyAfter string   `codec:"healthy_after"`
-	XIDRecovery  string   `codec:"xid_recovery"`
-	IgnoredXIDs  *[]int64 `codec:"ignored_xids"`
-	CallTimeout  string   `codec:"call_timeout"`
+	Enabled      bool   `codec:"enabled"`
+	Interval     string `codec:"interval"`
+	Grace        string `codec:"grace"`
+	HealthyAfter string `codec:"healthy_after"`
+	XIDRecovery  string `codec:"xid_recovery"`
+	IgnoredXIDs  *[]any `codec:"ignored_xids"`
+	CallTimeout  string `codec:"call_timeout"`
 }
 
 // decodeConfig reads what Nomad passes. All mistakes are told at once, each
@@ -154,15 +154,29 @@ func decodeConfig(packed []byte) (Config, error) {
 		if h.IgnoredXIDs != nil {
 			c.Health.IgnoredXIDs = nil
 			for _, x := range *h.IgnoredXIDs {
-				if x < 0 {
-					errs = append(errs, fmt.Errorf("health.ignored_xids: %d is negative", x))
+				n, err := xidNumber(x)
+				if err != nil {
+					errs = append(errs, fmt.Errorf("health.ignored_xids: %w", err))
 					continue
 				}
-				c.Health.IgnoredXIDs = append(c.Health.IgnoredXIDs, uint64(x))
+				c.Health.IgnoredXIDs = append(c.Health.IgnoredXIDs, n)
 			}
 		}
 	}
 	return c, errors.Join(errs...)
+}
+
+// xidNumber takes what HCL calls a number.
+func xidNumber(x any) (uint64, error) {
+	switch n := x.(type) {
+	case uint64:
+		return n, nil
+	case int64:
+		if n >= 0 {
+			return uint64(n), nil
+		}
+	}
+	return 0, fmt.Errorf("%v is not a number of an XID", x)
 }
 
 // checkAddress looks at the form only: a name need not be known yet.

@@ -70,6 +70,36 @@ func TestDecodeConfigNamesMistakes(t *testing.T) {
 	}
 }
 
+func TestDecodeConfigOfLists(t *testing.T) {
+	xids := func(v any) (Config, error) {
+		return decodeConfig(pack(t, map[string]any{"enabled": true, "health": map[string]any{"enabled": true, "ignored_xids": v}}))
+	}
+	none, err := xids([]int{})
+	must.NoError(t, err)
+	must.SliceEmpty(t, none.Health.IgnoredXIDs)
+	for name, v := range map[string]any{
+		"negative": []int{-3}, "fraction": []float64{13.5}, "huge": []float64{1e30}, "text": []string{"x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := xids(v)
+			must.ErrorContains(t, err, "health.ignored_xids: ")
+		})
+	}
+}
+
+func TestPrometheusAddress(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"127.0.0.1:9835": true, ":9835": true, "[::1]:9835": true, "gpu-node.not-known-yet:9835": true,
+		"localhost": false, "127.0.0.1:": false, "127.0.0.1:0": false, "127.0.0.1:65536": false, "127.0.0.1:http": false, "::1:9835": false,
+	} {
+		_, err := decodeConfig(pack(t, map[string]any{"enabled": true, "prometheus_address": address}))
+		must.Eq(t, ok, err == nil, must.Sprint(address, err))
+		if !ok {
+			must.ErrorContains(t, err, "prometheus_address: ")
+		}
+	}
+}
+
 func FuzzDecodeConfig(f *testing.F) {
 	f.Add([]byte{0x80})
 	f.Fuzz(func(t *testing.T, b []byte) {

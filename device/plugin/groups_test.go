@@ -257,6 +257,19 @@ func TestUnequalGPUsOfOneModel(t *testing.T) {
 	must.Eq(t, "", attribute(t, g, "ecc"))
 }
 
+// A rate or version that the driver does not tell is no 0, which a constraint
+// with < would take.
+func TestNVLinkRateThatIsNotTold(t *testing.T) {
+	r := newRig(t, "hgx-h100", nil)
+	r.hw.Set(3, "nvlink_mbps", "0")
+	r.hw.Set(3, "nvlink_version", "0")
+	r.m.refresh(r.now)
+	g := r.groups()[0]
+	must.Eq(t, "18", attribute(t, g, "nvlink_links"))
+	must.Eq(t, "", attribute(t, g, "nvlink_bandwidth"))
+	must.Eq(t, "", attribute(t, g, "nvlink_version"))
+}
+
 func TestIgnoredGPUs(t *testing.T) {
 	r := newRig(t, "mig-a100", func(c *Config) {
 		c.IgnoredGPUIDs = []string{"GPU-f4000000-0000-4000-8000-000000000001", "MIG-f4000000-0000-5000-8000-000000000002"}
