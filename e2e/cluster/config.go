@@ -37,6 +37,13 @@ disable_update_check = true
 leave_on_interrupt   = false
 leave_on_terminate   = false
 
+# Nomad does not take loopback addresses by itself.
+advertise {
+  http = "{{.IP}}"
+  rpc  = "{{.IP}}"
+  serf = "{{.IP}}"
+}
+
 ports {
   http = {{.HTTP}}
   rpc  = {{.RPC}}
