@@ -136,7 +136,7 @@ func (c *agentCommand) Run(args []string) int {
 		return c.usage(err, f, c.Help())
 	}
 	cfg, err := o.load()
-	var wrong wrongFlag
+	var wrong flagError
 	switch {
 	case errors.As(err, &wrong):
 		return c.usage(err, f, c.Help())

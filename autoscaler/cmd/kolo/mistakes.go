@@ -55,12 +55,12 @@ func didYouMean(prefix, word string, known []string) string {
 	return ""
 }
 
-// wrongFlag is the error of a flag whose value makes no sense.
-type wrongFlag string
+// flagError is the error of a flag whose value makes no sense.
+type flagError string
 
-func (w wrongFlag) Error() string { return string(w) }
+func (w flagError) Error() string { return string(w) }
 
-func badFlag(format string, args ...any) error { return wrongFlag(fmt.Sprintf(format, args...)) }
+func badFlag(format string, args ...any) error { return flagError(fmt.Sprintf(format, args...)) }
 
 // usage reports a command line that makes no sense, or prints the help that was
 // asked for. f are the flags there are, nil for none.

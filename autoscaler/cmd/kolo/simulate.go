@@ -103,7 +103,7 @@ func (c *simulateCommand) Run(args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var wrong wrongFlag
+	var wrong flagError
 	switch err := c.simulate(ctx); {
 	case errors.As(err, &wrong):
 		return c.usage(err, f, c.Help())

@@ -139,23 +139,23 @@ func (p *Process) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-// Resting is the error of a program that failed and is not started again yet.
-type Resting struct {
+// RestingError is the error of a program that failed and is not started again yet.
+type RestingError struct {
 	Policy string
 	Why    error
 	Until  time.Time
 }
 
 // Error implements error.
-func (r *Resting) Error() string {
+func (r *RestingError) Error() string {
 	return fmt.Sprintf("policy %s: %v (started again at %s)", r.Policy, r.Why, r.Until.Format(time.TimeOnly))
 }
 
 // Unwrap is the failure.
-func (r *Resting) Unwrap() error { return r.Why }
+func (r *RestingError) Unwrap() error { return r.Why }
 
 // RetryAt is when the program may be asked again.
-func (r *Resting) RetryAt() time.Time { return r.Until }
+func (r *RestingError) RetryAt() time.Time { return r.Until }
 
 // answerLimit bounds the size of an answer in bytes: reasons for thousands of
 // jobs fit many times over.
@@ -163,7 +163,7 @@ const answerLimit = 32 << 20
 
 // TryAllocate asks the program. One that dies or does not answer in time is
 // killed, and started again by a later call: at once after the first failure,
-// then after pauses that double up to a minute, in which the error is Resting.
+// then after pauses that double up to a minute, in which the error is RestingError.
 func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +179,7 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	}
 	if p.client == nil {
 		if time.Now().Before(p.notAgain) {
-			return policy.Decision{}, &Resting{p.name, p.why, p.notAgain}
+			return policy.Decision{}, &RestingError{p.name, p.why, p.notAgain}
 		}
 		if err := p.start(); err != nil {
 			return policy.Decision{}, p.failed(fmt.Errorf("starting %s: %w", p.path, oneLine(err)))
@@ -216,7 +216,7 @@ func (p *Process) failed(err error) error {
 	}
 	p.notAgain = again
 	p.failures++
-	return &Resting{p.name, err, again}
+	return &RestingError{p.name, err, again}
 }
 
 // oneLine is an error whose text fits on a line of a table. go-plugin explains

@@ -165,7 +165,7 @@ func TestProcess_DiesAndIsStartedAgain(t *testing.T) {
 	must.Error(t, err)
 	_, err = p.TryAllocate(snapshot()) // not at once again
 	must.ErrorContains(t, err, "started again at")
-	var rest *Resting
+	var rest *RestingError
 	must.True(t, errors.As(err, &rest))
 	must.True(t, rest.RetryAt().After(time.Now().Add(-time.Second)))
 
