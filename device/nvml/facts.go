@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"github.com/kolo-nomad/kolo/device/topology"
 )
 
 // realGPU is a GPU of the real library.
@@ -38,19 +40,30 @@ var architectures = map[nvml.DeviceArchitecture]string{
 	nvml.DEVICE_ARCH_BLACKWELL: "blackwell",
 }
 
-// Facts reads what seldom changes.
+// fixed is what does not change before NVML is opened anew.
+type fixed struct {
+	facts Facts
+	// ports are the NVLinks by number, as long as they are up.
+	ports map[int]topology.Port
+}
+
+// Facts reads what seldom changes, and what cannot change only once.
 func (g *realGPU) Facts() (Facts, error) {
-	f := Facts{NUMA: -1}
-	if err := g.identify(&f); err != nil {
-		return f, err
+	uuid, err := get(g, "nvmlDeviceGetUUID", g.d.GetUUID)
+	if err != nil {
+		return Facts{}, err
 	}
-	g.describe(&f)
-	f.NUMA = g.r.host.numa(f.Bus)
-	f.Switch, f.Root = g.r.host.pcie(f.Bus)
-	if f.NUMA < 0 {
-		f.NUMA = g.numa()
+	known := g.r.fixed(uuid)
+	if known == nil {
+		known = &fixed{facts: Facts{UUID: uuid, NUMA: -1}, ports: map[int]topology.Port{}}
+		if err := g.describe(&known.facts); err != nil {
+			return known.facts, fmt.Errorf("%s: %w", uuid, err)
+		}
+		g.r.fix(known)
 	}
-	g.links(&f)
+	f := known.facts
+	g.settings(&f)
+	g.links(&f, known.ports)
 	f.Fabric = g.fabric()
 	if err := g.mig(&f); err != nil {
 		return f, err
@@ -58,34 +71,29 @@ func (g *realGPU) Facts() (Facts, error) {
 	return f, nil
 }
 
-// identify reads what must be there.
-func (g *realGPU) identify(f *Facts) error {
+// describe reads what cannot change. Name and address must be there; a GPU may
+// leave the rest untold.
+func (g *realGPU) describe(f *Facts) error {
 	var err error
-	if f.UUID, err = get(g, "nvmlDeviceGetUUID", g.d.GetUUID); err != nil {
-		return err
-	}
 	if f.Name, err = get(g, "nvmlDeviceGetName", g.d.GetName); err != nil {
-		return fmt.Errorf("%s: %w", f.UUID, err)
+		return err
 	}
 	pci, err := get(g, "nvmlDeviceGetPciInfo_v3", g.d.GetPciInfo)
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.UUID, err)
+		return err
 	}
 	f.Bus = busID(text(pci.BusId[:]))
-	return nil
-}
-
-// describe reads what a GPU may leave untold.
-func (g *realGPU) describe(f *Facts) {
+	f.NUMA = g.r.host.numa(f.Bus)
+	f.Switch, f.Root = g.r.host.pcie(f.Bus)
+	if f.NUMA < 0 {
+		f.NUMA = g.numa()
+	}
 	f.Minor = ptr(get(g, "nvmlDeviceGetMinorNumber", g.d.GetMinorNumber))
 	if m, err := get(g, "nvmlDeviceGetMemoryInfo", g.d.GetMemoryInfo); err == nil {
 		f.MemoryMiB = of(m.Total >> 20)
 	}
 	if b, err := get(g, "nvmlDeviceGetBAR1MemoryInfo", g.d.GetBAR1MemoryInfo); err == nil {
 		f.BAR1MiB = of(b.Bar1Total >> 20)
-	}
-	if mw, err := get(g, "nvmlDeviceGetEnforcedPowerLimit", g.d.GetEnforcedPowerLimit); err == nil {
-		f.PowerLimitW = of(uint(mw) / 1000)
 	}
 	clock := func(kind nvml.ClockType) *uint {
 		mhz, err := get(g, "nvmlDeviceGetMaxClockInfo", func() (uint32, nvml.Return) { return g.d.GetMaxClockInfo(kind) })
@@ -95,12 +103,6 @@ func (g *realGPU) describe(f *Facts) {
 		return of(uint(mhz))
 	}
 	f.CoreClockMHz, f.MemoryClockMHz = clock(nvml.CLOCK_GRAPHICS), clock(nvml.CLOCK_MEM)
-	f.Display = enabled(get(g, "nvmlDeviceGetDisplayMode", g.d.GetDisplayMode))
-	f.Persistence = enabled(get(g, "nvmlDeviceGetPersistenceMode", g.d.GetPersistenceMode))
-	f.ECC = enabled(get(g, "nvmlDeviceGetEccMode", func() (nvml.EnableState, nvml.Return) {
-		current, _, ret := g.d.GetEccMode()
-		return current, ret
-	}))
 	f.PCIeGen = opt(g, "nvmlDeviceGetMaxPcieLinkGeneration", g.d.GetMaxPcieLinkGeneration, 0)
 	f.PCIeWidth = opt(g, "nvmlDeviceGetMaxPcieLinkWidth", g.d.GetMaxPcieLinkWidth, 0)
 	f.Architecture = architectures[opt(g, "nvmlDeviceGetArchitecture", g.d.GetArchitecture, 0)]
@@ -108,6 +110,20 @@ func (g *realGPU) describe(f *Facts) {
 		major, minor, ret := g.d.GetCudaComputeCapability()
 		return decimal(major, minor), ret
 	}, 0)
+	return nil
+}
+
+// settings reads what an operator can set.
+func (g *realGPU) settings(f *Facts) {
+	if mw, err := get(g, "nvmlDeviceGetEnforcedPowerLimit", g.d.GetEnforcedPowerLimit); err == nil {
+		f.PowerLimitW = of(uint(mw) / 1000)
+	}
+	f.Display = enabled(get(g, "nvmlDeviceGetDisplayMode", g.d.GetDisplayMode))
+	f.Persistence = enabled(get(g, "nvmlDeviceGetPersistenceMode", g.d.GetPersistenceMode))
+	f.ECC = enabled(get(g, "nvmlDeviceGetEccMode", func() (nvml.EnableState, nvml.Return) {
+		current, _, ret := g.d.GetEccMode()
+		return current, ret
+	}))
 }
 
 // maxNodes is the most NUMA nodes that are asked about.

@@ -22,8 +22,9 @@ var nvlinkVersions = map[uint32]float64{
 	uint32(nvml.NVLINK_VERSION_5_0): 5.0,
 }
 
-// links finds the NVLinks that are up and what they end at.
-func (g *realGPU) links(f *Facts) {
+// links finds the NVLinks that are up and what they end at, which a link keeps
+// as long as it is up.
+func (g *realGPU) links(f *Facts, known map[int]topology.Port) {
 	for i := range nvml.NVLINK_MAX_LINKS {
 		state, err := get(g, "nvmlDeviceGetNvLinkState", func() (nvml.EnableState, nvml.Return) {
 			return g.d.GetNvLinkState(i)
@@ -34,15 +35,20 @@ func (g *realGPU) links(f *Facts) {
 			return
 		}
 		if state != nvml.FEATURE_ENABLED {
+			delete(known, i)
 			continue
 		}
 		if f.NVLinkVersion == 0 {
 			f.NVLinkVersion = nvlinkVersions[opt(g, "nvmlDeviceGetNvLinkVersion",
 				func() (uint32, nvml.Return) { return g.d.GetNvLinkVersion(i) }, 0)]
 		}
-		port := topology.Port{Switch: g.endsAtSwitch(i), MBps: g.rate(i, f.Ports)}
-		if !port.Switch {
-			port.Remote = g.remote(i)
+		port, met := known[i]
+		if !met {
+			port = topology.Port{Switch: g.endsAtSwitch(i), MBps: g.rate(i, f.Ports)}
+			if !port.Switch {
+				port.Remote = g.remote(i)
+			}
+			known[i] = port
 		}
 		f.Ports = append(f.Ports, port)
 	}

@@ -22,6 +22,8 @@ type Real struct {
 	mu sync.Mutex
 	// symbols tells whether the library has them; nil while it is not open.
 	symbols map[string]bool
+	// gpus is what was read of GPUs, by UUID.
+	gpus map[string]*fixed
 }
 
 var _ Library = (*Real)(nil)
@@ -82,15 +84,30 @@ func (r *Real) Open() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.symbols = map[string]bool{}
+	r.symbols, r.gpus = map[string]bool{}, map[string]*fixed{}
 	return nil
+}
+
+// fixed returns what is known of a GPU; nil if nothing is yet.
+func (r *Real) fixed(uuid string) *fixed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gpus[uuid]
+}
+
+func (r *Real) fix(f *fixed) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gpus != nil {
+		r.gpus[f.facts.UUID] = f
+	}
 }
 
 // Close lets go of NVML. The loader keeps the file mapped all the same, so a
 // newer libnvidia-ml.so.1 needs a new process; see [Real.Replaced].
 func (r *Real) Close() error {
 	r.mu.Lock()
-	r.symbols = nil
+	r.symbols, r.gpus = nil, nil
 	r.mu.Unlock()
 	// Shutdown is called without a look at the symbols: it is as old as Init.
 	if ret := r.lib.Shutdown(); ret != nvml.SUCCESS {

@@ -250,7 +250,7 @@ func TestUnequalGPUsOfOneModel(t *testing.T) {
 	r.hw.Set(3, "memory", "40000")
 	r.hw.Set(4, "persistence", "0")
 	r.hw.Set(5, "ecc", "0")
-	r.m.refresh(r.now)
+	r.reopen()
 	g := r.groups()[0]
 	must.Eq(t, "40000 MiB", attribute(t, g, "memory"))
 	must.Eq(t, "", attribute(t, g, "persistence_mode"))
@@ -263,7 +263,7 @@ func TestNVLinkRateThatIsNotTold(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Set(3, "nvlink_mbps", "0")
 	r.hw.Set(3, "nvlink_version", "0")
-	r.m.refresh(r.now)
+	r.reopen()
 	g := r.groups()[0]
 	must.Eq(t, "18", attribute(t, g, "nvlink_links"))
 	must.Eq(t, "", attribute(t, g, "nvlink_bandwidth"))

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -150,30 +151,42 @@ func (m *machine) keep(before machine) {
 	}
 }
 
-// readPairs asks about every two GPUs that can be reached; of others it keeps
-// what was known. GPUs in MIG mode have no links to each other.
+// readPairs asks about every two GPUs that can be reached, unless nothing about
+// the two has changed; of others it keeps what was known.
 func (m *machine) readPairs(lib nvml.Library, before machine) error {
 	for i, a := range m.cards {
 		for _, b := range m.cards[i+1:] {
 			key := [2]string{a.facts.UUID, b.facts.UUID}
-			if a.gpu == nil || b.gpu == nil {
-				if p, known := before.pairs[key]; known {
-					m.pairs[key] = p
-				}
+			p, known := before.pairs[key]
+			if known {
+				m.pairs[key] = p
+			}
+			same := known && before.joinedAs(a) && before.joinedAs(b)
+			if same || a.gpu == nil || b.gpu == nil {
 				continue
 			}
 			p, err := lib.Pair(a.gpu, b.gpu)
-			if err != nil {
-				if nvml.Gone(err) {
-					return err
-				}
-				// One of the two is in trouble, and its own reading will say so.
-				p = before.pairs[key]
+			switch {
+			case err == nil:
+				m.pairs[key] = p
+			case nvml.Gone(err):
+				return err
 			}
-			m.pairs[key] = p
+			// Otherwise one of the two is in trouble, and its own reading will
+			// say so.
 		}
 	}
 	return nil
+}
+
+// joinedAs tells that a GPU was there, with the same links.
+func (m *machine) joinedAs(c *card) bool {
+	i := slices.IndexFunc(m.cards, func(o *card) bool { return o.facts.UUID == c.facts.UUID })
+	if i < 0 || m.cards[i].gpu == nil {
+		return false
+	}
+	was, is := m.cards[i].facts, c.facts
+	return was.MIG == is.MIG && slices.Equal(was.Ports, is.Ports) && reflect.DeepEqual(was.Fabric, is.Fabric)
 }
 
 // incomplete tells that a GPU is known that has no handle.

@@ -205,6 +205,41 @@ func TestReadingsAreShared(t *testing.T) {
 	must.Eq(t, fresh, r.hw.Calls()-before)
 }
 
+// What the regular reading of the whole machine costs: what can change is read,
+// and nothing else.
+func TestReadingTheMachineAnew(t *testing.T) {
+	r := newRig(t, "hgx-h100", nil)
+	before := r.hw.Calls()
+	r.m.refresh(r.now)
+	// For each GPU: handle, UUID, four settings, MIG mode, fabric, 18 links and
+	// their version, and a sample of everything; and for the machine its versions
+	// and the number of GPUs.
+	must.LessEq(t, 8*(8+19+14)+3, r.hw.Calls()-before)
+
+	r.hw.Set(2, "power_limit", "350000")
+	r.hw.Set(3, "nolinks", "17")
+	r.m.refresh(r.now)
+	g := r.groups()[0]
+	must.Eq(t, "350 W", attribute(t, g, "power"))
+	must.Eq(t, "17", attribute(t, g, "nvlink_links"))
+	must.Eq(t, "8;2xNV18s,NV17s,5xNV18s,NV17s,4xNV18s,NV17s,4xNV18s,4xNV17s,6xNV18s", attribute(t, g, "topology"))
+	r.hw.Set(3, "nolinks", "18")
+	r.m.refresh(r.now)
+	must.Eq(t, "8;28xNV18s", attribute(t, r.groups()[0], "topology"))
+}
+
+// A GPU that was in MIG mode gets its links back.
+func TestPairsAreReadWhenLinksChange(t *testing.T) {
+	r := newRig(t, "two-boards-a100", nil)
+	all := attribute(t, r.groups()[0], "topology")
+	r.hw.Set(0, "mig_mode", "1")
+	r.m.refresh(r.now)
+	must.NotEq(t, all, attribute(t, r.groups()[0], "topology"))
+	r.hw.Set(0, "mig_mode", "0")
+	r.m.refresh(r.now)
+	must.Eq(t, all, attribute(t, r.groups()[0], "topology"))
+}
+
 func TestRates(t *testing.T) {
 	first := (*reading)(nil).next(epoch, nvml.Sample{Time: epoch, NVLinkTx: ptr(uint64(1000))}, true)
 	must.Nil(t, first.nvlinkTx)

@@ -59,6 +59,12 @@ func (r *rig) pass(d time.Duration) {
 	r.m.check(r.now)
 }
 
+// reopen lets go of NVML, as when a GPU was lost, and reads everything anew.
+func (r *rig) reopen() {
+	r.m.disconnect(nil)
+	r.m.refresh(r.now)
+}
+
 // event hands on the next event of the driver.
 func (r *rig) event() {
 	r.t.Helper()
