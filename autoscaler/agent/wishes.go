@@ -92,6 +92,19 @@ func (a *Agent) pausing(ctx context.Context, token string, key planner.JobKey, o
 	})
 }
 
+// Own are the names of the policies of one's own that there are now.
+func (a *Agent) Own() []string {
+	dir, ok := a.own.(interface{ Names() ([]string, error) })
+	if !ok {
+		return nil
+	}
+	names, err := dir.Names()
+	if err != nil {
+		a.log.Warn("cannot list the policies of one's own", "error", err)
+	}
+	return names
+}
+
 // Pools are the node pools' policies: as configured, and as set by users.
 func (a *Agent) Pools() (configured, set map[string]string) {
 	a.mu.Lock()

@@ -81,11 +81,12 @@ type Policies struct {
 	Configured map[string]string `json:"configured"` // by node pool; "*" is every other
 	Set        map[string]string `json:"set"`        // by users, while running
 	BuiltIn    []string          `json:"built_in"`
+	Own        []string          `json:"own,omitempty"` // programs in policy_dir
 }
 
 func (s *Server) policies(w http.ResponseWriter, _ *http.Request) {
 	configured, set := s.agent.Pools()
-	answer(w, Policies{configured, set, policy.Names()})
+	answer(w, Policies{configured, set, policy.Names(), s.agent.Own()})
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

@@ -33,6 +33,7 @@ type Agent interface {
 	Registry() *prometheus.Registry
 	Propose(line string) ([]agent.Proposal, error)
 	Pools() (configured, set map[string]string)
+	Own() []string
 	History(context.Context, planner.JobKey) ([]cluster.Change, error)
 	Watch() (<-chan agent.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
@@ -60,7 +61,9 @@ func New(a Agent, reload func() error, log hclog.Logger) *Server {
 	s.mux.Handle("GET /v1/metrics", promhttp.HandlerFor(a.Registry(), promhttp.HandlerOpts{}))
 	if a.Config().HTTP.Debug {
 		s.mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		s.mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 		s.mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		s.mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 		s.mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return s

@@ -155,6 +155,17 @@ func TestServer_Metrics(t *testing.T) {
 	}
 }
 
+func TestServer_DebugServesProfiles(t *testing.T) {
+	w := start(t, func(c *config.Config) { c.HTTP.Debug = true })
+	for path, want := range map[string]string{
+		"/debug/pprof/": "goroutine", "/debug/pprof/goroutine?debug=1": "goroutine profile", "/debug/pprof/heap?debug=1": "heap profile", "/debug/pprof/cmdline": "test",
+	} {
+		code, text := w.do(t, "GET", path, "")
+		must.Eq(t, 200, code)
+		must.StrContains(t, text, want)
+	}
+}
+
 func TestServer_WhoMayWrite(t *testing.T) {
 	shut := false
 	w := start(t, func(c *config.Config) { c.HTTP.Open = &shut })

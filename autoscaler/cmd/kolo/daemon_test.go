@@ -196,3 +196,25 @@ func TestRun_UnknownCommands(t *testing.T) {
 	must.Eq(t, exitUsage, run([]string{"stauts"}))
 	must.Eq(t, exitUsage, run(nil))
 }
+
+// TestCommands_Complete says that the shell can complete the flags and
+// arguments of every command that has any.
+func TestCommands_Complete(t *testing.T) {
+	for name, make := range commands(meta{UI: cli.NewMockUi()}) {
+		c, err := make()
+		must.NoError(t, err)
+		must.NotEq(t, "", c.Synopsis())
+		must.StrHasPrefix(t, "Usage: kolo "+name, c.Help())
+		if name == "policy" || name == "version" {
+			continue
+		}
+		done, ok := c.(cli.CommandAutocomplete)
+		must.True(t, ok, must.Sprint(name))
+		done.AutocompleteArgs()
+		for flag := range done.AutocompleteFlags() {
+			if help := c.Help(); !strings.Contains(help, "  "+flag+"\n") && !strings.Contains(help, "  "+flag+"=") && !strings.Contains(help, "  "+flag+" ") {
+				t.Errorf("kolo %s completes %s, which its help does not name", name, flag)
+			}
+		}
+	}
+}

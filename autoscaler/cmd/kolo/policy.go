@@ -25,14 +25,23 @@ func (c *policyListCommand) Synopsis() string { return "List scheduling policies
 func (c *policyListCommand) Help() string {
 	return `Usage: kolo policy list [options]
 
-  Lists the scheduling policies and what each does. The default is marked
-  with an asterisk.
+  Lists the scheduling policies that are built in and what each does. The
+  default is marked with an asterisk. Those of your own are listed by an agent:
+  kolo policy get.
 
 Options:
 
   -json
     Print as JSON, with sources, needs and options.
 `
+}
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *policyListCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *policyListCommand) AutocompleteFlags() complete.Flags {
+	return complete.Flags{"-json": complete.PredictNothing}
 }
 
 // Run implements cli.Command.

@@ -135,6 +135,9 @@ func (c *policyGetCommand) Run(args []string) int {
 			}
 			rows = append(rows, []string{name, p.Configured[name], set})
 		}
+		if len(p.Own) > 0 {
+			return table(rows) + "\n\nPolicies of your own: " + strings.Join(p.Own, ", ")
+		}
 		return table(rows)
 	})
 	return 0
