@@ -164,7 +164,7 @@ func (t *tenant) grow(p *pool) bool {
 			t.steps.pop()
 			continue
 		}
-		c.why = "grows within its tenant's fair share"
+		c.why = "within its tenant's fair share"
 		t.steps[0].gain = -c.perWeight()
 		t.steps.down(0)
 		return true
