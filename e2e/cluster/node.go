@@ -87,7 +87,9 @@ func (n *Node) waitReady(ctx context.Context) error {
 			return fmt.Errorf("%s is %s", n.Name, info.Status)
 		}
 		for name, driver := range info.Drivers {
-			if driver.Detected && !driver.Healthy {
+			// Nomad's exec needs cgroups, which few of those who start a
+			// cluster do: let those find out who do.
+			if driver.Detected && !driver.Healthy && name != "exec" {
 				return fmt.Errorf("driver %s on %s: %s", name, n.Name, driver.HealthDescription)
 			}
 		}
