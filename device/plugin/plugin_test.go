@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
 )
 
@@ -165,6 +166,29 @@ func TestReserveNodesAndCDI(t *testing.T) {
 	must.NoError(t, os.MkdirAll(cdi, 0o755))
 	must.NoError(t, os.WriteFile(filepath.Join(cdi, "nvidia.yaml"), []byte("kind: nvidia.com/gpu\n"), 0o600))
 	must.Eq(t, "nvidia.com/gpu=GPU-3", d.reservation(units, true).Envs["KOLO_CDI_"+reservationKey([]string{"GPU-3"})])
+}
+
+// A MIG instance needs the nodes of its GPU and of its two capabilities.
+func TestReserveNodesOfMIG(t *testing.T) {
+	d := &Device{log: hclog.NewNullLogger(), opts: Options{Root: t.TempDir()}}
+	gi := filepath.Join(d.opts.Root, "proc/driver/nvidia/capabilities/gpu1/mig/gi9")
+	for path, number := range map[string]string{"access": "21", "ci0/access": "22"} {
+		must.NoError(t, os.MkdirAll(filepath.Join(gi, filepath.Dir(path)), 0o755))
+		must.NoError(t, os.WriteFile(filepath.Join(gi, path), []byte("DeviceFileMinor: "+number+"\nDeviceFileMode: 292\n"), 0o600))
+	}
+	dev := filepath.Join(d.opts.Root, "dev")
+	must.NoError(t, os.MkdirAll(filepath.Join(dev, "nvidia-caps"), 0o755))
+	for _, name := range []string{"nvidia0", "nvidia1", "nvidiactl", "nvidia-caps/nvidia-cap21", "nvidia-caps/nvidia-cap22", "nvidia-caps/nvidia-cap23"} {
+		must.NoError(t, os.Symlink("/dev/null", filepath.Join(dev, name)))
+	}
+	c := &card{}
+	c.facts.UUID, c.facts.Minor, c.facts.MIG = "GPU-1", ptr(1), true
+	in := &nvml.Instance{UUID: "MIG-1", GI: 9, CI: 0}
+	var paths []string
+	for _, s := range d.reservation([]unit{{card: c, instance: in}}, true).Devices {
+		paths = append(paths, s.HostPath)
+	}
+	must.Eq(t, []string{"/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22", "/dev/nvidia1", "/dev/nvidiactl"}, paths)
 }
 
 func TestStats(t *testing.T) {

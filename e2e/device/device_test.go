@@ -7,7 +7,6 @@ package device
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,16 +21,13 @@ import (
 // One cluster, an HGX H100 and a machine that gets its GPUs while Nomad runs:
 // what an operator and a user see. The parts build on each other.
 func TestDevices(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, quick, "hgx-h100", "")
 	t.Run("the node shows devices and attributes", func(t *testing.T) { nodeShows(t, r.in(t)) })
 	t.Run("a driver installed later is found without a restart", func(t *testing.T) { lateDriver(t, r.in(t)) })
 	t.Run("constraints", func(t *testing.T) { constraints(t, r.in(t)) })
 	t.Run("a jobspec for nomad-device-nvidia runs unchanged", func(t *testing.T) { oldJobspec(t, r.in(t)) })
 	t.Run("a lost GPU, and its return", func(t *testing.T) { lostGPU(t, r.in(t)) })
-	t.Run("NVML vanishes and returns", func(t *testing.T) { nvmlVanishes(t, r.in(t)) })
-	t.Run("the driver is upgraded", func(t *testing.T) { driverUpgraded(t, r.in(t)) })
-	t.Run("an XID", func(t *testing.T) { xid(t, r.in(t)) })
-	t.Run("the plugin is killed", func(t *testing.T) { pluginKilled(t, r.in(t)) })
 }
 
 func nodeShows(t *testing.T, r *rig) {
@@ -198,98 +194,6 @@ func lostGPU(t *testing.T, r *rig) {
 	must.Eq(t, stays[0].ID, r.placed("stays", 1)[0].ID)
 	r.stop("stays")
 	r.stop("waits")
-}
-
-func nvmlVanishes(t *testing.T, r *rig) {
-	agent, plugin := r.Nodes[0].PID(), r.plugins(0)[0].PID
-	r.hw[0].Unload()
-	devices := r.waitHealthy(0, 0)
-	must.Len(t, 8, devices[0].Instances)
-	must.StrContains(t, devices[0].Instances[0].HealthDescription, "the NVIDIA driver is not loaded")
-	r.hw[0].Load()
-	r.waitHealthy(0, 8)
-	must.Eq(t, agent, r.Nodes[0].PID())
-	must.Eq(t, plugin, r.plugins(0)[0].PID)
-	as := r.run("after-nvml", 1, job("after-nvml", 1, `device "nvidia/gpu/NVIDIA H100 80GB HBM3" { count = 8 }`, "true"))
-	must.Len(t, 8, gpus(as[0]))
-	r.stop("after-nvml")
-}
-
-// driverUpgraded: the library that the plugin has loaded no longer fits, and only
-// a new process can load the new one.
-func driverUpgraded(t *testing.T, r *rig) {
-	const versionMismatch = 18
-	agent, plugin := r.Nodes[0].PID(), r.plugins(0)[0].PID
-	r.hw[0].Fail(versionMismatch)
-	r.waitHealthy(0, 0)
-	must.Eq(t, plugin, r.plugins(0)[0].PID, must.Sprint("a restart would change nothing yet"))
-	r.hw[0].Install()
-	must.NoError(t, cluster.Until(r.ctx, "another plugin process", func(context.Context) error {
-		if now := r.plugins(0); len(now) != 1 || now[0].PID == plugin {
-			return errors.New("not yet")
-		}
-		return nil
-	}))
-	r.hw[0].Fail(0)
-	r.waitHealthy(0, 8)
-	must.Eq(t, agent, r.Nodes[0].PID())
-}
-
-// xid: one that a program causes counts for nothing, another takes the GPU away
-// from new tasks.
-func xid(t *testing.T, r *rig) {
-	r.hw[0].XID(3, 31)
-	r.hw[0].XID(4, 79)
-	for _, d := range r.waitHealthy(0, 7)[0].Instances {
-		if !d.Healthy {
-			must.Eq(t, r.hw[0].UUIDs()[4], d.ID)
-			must.Eq(t, "XID 79 (the GPU has fallen off the bus)", d.HealthDescription)
-		}
-	}
-	as := r.run("not-that-one", 1, job("not-that-one", 1, `device "nvidia/gpu/NVIDIA H100 80GB HBM3" { count = 7 }`, "true"))
-	must.SliceNotContains(t, gpus(as[0]), r.hw[0].UUIDs()[4])
-	r.stop("not-that-one")
-}
-
-// pluginKilled: Nomad starts the plugin again. Until it has, the node must keep
-// its devices, or tasks would be stopped. (The new process knows nothing of the
-// XID before.)
-func pluginKilled(t *testing.T, r *rig) {
-	as := r.run("survives", 1, job("survives", 1, `device "nvidia/gpu/NVIDIA H100 80GB HBM3" { count = 1 }`, "exec sleep 600"))
-	agent := r.Nodes[0].PID()
-	for range 2 {
-		before := r.plugins(0)
-		must.Len(t, 1, before)
-		must.NoError(t, before[0].Kill())
-		must.NoError(t, cluster.Until(r.ctx, "another plugin process", func(context.Context) error {
-			devices, err := r.devices(0)
-			if err != nil {
-				return err
-			}
-			if len(devices) != 1 || len(devices[0].Instances) != 8 {
-				return &cluster.FatalError{Reason: "the node has lost its devices"}
-			}
-			if now := r.plugins(0); len(now) != 1 || now[0].PID == before[0].PID {
-				return errors.New("not yet")
-			}
-			return nil
-		}))
-	}
-	must.Eq(t, agent, r.Nodes[0].PID())
-	again := r.placed("survives", 1)
-	must.Eq(t, as[0].ID, again[0].ID)
-	must.Eq(t, "running", again[0].ClientStatus)
-	// The new process fingerprints and reserves.
-	r.waitHealthy(0, 8)
-	r.hw[0].Lose(0)
-	r.waitHealthy(0, 7)
-	r.hw[0].Return(0)
-	r.waitHealthy(0, 8)
-	next := r.run("after-kill", 1, job("after-kill", 1, `device "nvidia/gpu/NVIDIA H100 80GB HBM3" { count = 7 }`, "true"))
-	must.Len(t, 7, gpus(next[0]))
-	must.Eq(t, gpus(next[0]), strings.Split(r.environment(next[0])["NVIDIA_VISIBLE_DEVICES"], ","))
-	r.stop("after-kill")
-	r.stop("survives")
 }
 
 func locality(instances []*api.NodeDevice, id string) string {

@@ -23,6 +23,7 @@ import (
 // with the right status. It cannot show that NVIDIA's own parts say what the
 // stand-ins say.
 func TestGPUDryRun(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	build := func(args ...string) {
 		t.Helper()

@@ -19,6 +19,7 @@ import (
 // with two islands of four and one with an island of eight, filled again and
 // again.
 func TestIslands(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, "group_by = \"nvlink\"\n"+quick, "two-boards-a100", "hgx-h100")
 	devices := r.waitHealthy(0, 8)
 	must.Len(t, 2, devices)
