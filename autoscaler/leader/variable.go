@@ -73,18 +73,28 @@ func (v *Variable) Renew(ctx context.Context) error {
 func (v *Variable) Release(ctx context.Context) error {
 	// Nomad refuses items here.
 	lock := &api.Variable{Namespace: v.namespace, Path: v.path, Lock: &api.VariableLock{ID: v.id}}
-	_, _, err := v.client.Variables().ReleaseLock(lock, (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx))
-	return v.wrap("releasing", err)
+	o := (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx)
+	if _, _, err := v.client.Variables().ReleaseLock(lock, o); err != nil {
+		return v.wrap("releasing", err)
+	}
+	// Nobody is to be sent here any more. Where another has the lock already,
+	// this is refused.
+	free := &api.Variable{Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: "", addressItem: ""}}
+	if _, _, err := v.client.Variables().Update(free, o); !errors.Is(v.wrap("clearing", err), ErrConflict) {
+		return v.wrap("clearing", err)
+	}
+	return nil
 }
 
-// Holder reads who holds the lock; no name is nobody. It may be called by any
-// goroutine.
+// Holder reads who holds the lock, or did when it was lost without a word: that
+// somebody still holds it, Nomad tells to management tokens only. No name is
+// nobody. It may be called by any goroutine.
 func (v *Variable) Holder(ctx context.Context) (Holder, error) {
 	got, _, err := v.client.Variables().Peek(v.path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 	if err != nil {
 		return Holder{}, fmt.Errorf("reading lock %s: %w", v.path, err)
 	}
-	if got == nil || got.Lock == nil {
+	if got == nil {
 		return Holder{}, nil
 	}
 	return Holder{got.Items[holderItem], got.Items[addressItem]}, nil

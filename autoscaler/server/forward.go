@@ -47,18 +47,18 @@ func (s *Server) byLeader(next http.HandlerFunc) http.HandlerFunc {
 func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 	defer cancel()
+	c := s.agent.Config().Leader
 	who, itself, err := s.agent.Leader(ctx)
 	switch {
 	case err != nil:
 		refuse(w, http.StatusBadGateway, fmt.Errorf("this agent does not lead, and cannot tell who does: %w", err))
 		return
 	case itself:
-		refuse(w, http.StatusServiceUnavailable, errors.New("this agent has just begun to lead and is not ready; try again in a moment"))
+		refuse(w, http.StatusServiceUnavailable, errors.New("this agent was the last to lead, and is not ready to or no more; try again in a moment"))
 		return
 	case who.Name == "":
-		c := s.agent.Config().Leader
 		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("no agent leads now: nobody holds the lock of the variable %s; one takes it within %s where Nomad can be reached",
-			c.Path, c.Delay+c.TTL))
+			c.Path, c.TTL))
 		return
 	case who.Address == "":
 		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%s leads, and did not say where its API is; ask it itself", who.Name))
@@ -82,7 +82,8 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
 	req.Header.Set(forwardedHeader, s.agent.Config().Name)
 	resp, err := forwarder.Do(req)
 	if err != nil {
-		refuse(w, http.StatusBadGateway, fmt.Errorf("the leader %s cannot be reached at %s: %w; ask it itself, or set http { advertise } there", who.Name, who.Address, err))
+		refuse(w, http.StatusBadGateway, fmt.Errorf("the leader %s cannot be reached at %s: %w; if it has ended, another takes over within %s, and else set http { advertise } there",
+			who.Name, who.Address, err, 2*c.TTL+c.Delay+c.TTL/3))
 		return
 	}
 	defer resp.Body.Close()

@@ -85,6 +85,17 @@ func TestForward_OwnTokenIsNotLent(t *testing.T) {
 	must.Eq(t, 401, code, must.Sprint(text))
 }
 
+// TestForward_ALeaderThatEndsSaysSo says that nobody is sent to one that was
+// stopped.
+func TestForward_ALeaderThatEndsSaysSo(t *testing.T) {
+	w := start(t, func(c *config.Config) { c.Name, c.Leader.TTL = "leader", 3*time.Second })
+	f := w.follower(t, func(c *config.Config) { c.Leader.TTL = time.Hour })
+	w.stop()
+	code, text := f.do(t, "PUT", "/v1/pause", "{}")
+	must.Eq(t, 503, code)
+	must.StrContains(t, text, "no agent leads now")
+}
+
 // TestForward_NoLeader has the ways in which nobody can be asked.
 func TestForward_NoLeader(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.Leader.TTL, c.Leader.Delay = "leader", time.Hour, time.Hour })
@@ -113,9 +124,9 @@ func TestForward_NoLeader(t *testing.T) {
 	w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["holder"], items["address"] = "follower", f.url })
 	code, text := f.do(t, "PUT", "/v1/pause", "{}")
 	must.Eq(t, 503, code)
-	must.StrContains(t, text, "just begun to lead")
-	w.nomad.ExpireLock("kolo/leader")
+	must.StrContains(t, text, "this agent was the last to lead")
+	w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["holder"], items["address"] = "", "" })
 	code, text = f.do(t, "PUT", "/v1/pause", "{}")
 	must.Eq(t, 503, code)
-	must.StrContains(t, text, "no agent leads now: nobody holds the lock of the variable kolo/leader; one takes it within 2h0m0s")
+	must.StrContains(t, text, "no agent leads now: nobody holds the lock of the variable kolo/leader; one takes it within 1h0m0s")
 }

@@ -60,7 +60,9 @@ func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string)
 			http.Error(w, "variable not found", http.StatusNotFound)
 			return
 		}
-		c.json(w, v.wire(path))
+		out := v.wire(path)
+		delete(out, "Lock") // Nomad tells management tokens only
+		c.json(w, out)
 		return
 	case http.MethodDelete:
 		delete(c.vars, path)
@@ -97,6 +99,9 @@ func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string)
 		if q.Has("lock-release") {
 			v.lock = ""
 		}
+	case v.held(now) && (in.Lock == nil || in.Lock.ID != v.lock):
+		http.Error(w, "attempting to modify locked variable", http.StatusConflict)
+		return
 	default:
 		v.items = in.Items
 	}
