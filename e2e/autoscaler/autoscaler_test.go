@@ -39,7 +39,9 @@ func TestAutoscaler(t *testing.T) {
 	}{
 		{"jobs share the cluster, and every policy drives it", w.everyPolicy},
 		{"users act while it runs", w.users},
+		{"the node of a group is lost", w.movedGroup},
 		{"mistakes", w.mistakes},
+		{"policies that misbehave", w.hostilePolicies},
 		{"Nomad fails and is slow", w.failingNomad},
 		{"the leader is killed in the middle of resizes", w.killedLeaders},
 	} {
@@ -55,13 +57,7 @@ func (w *world) everyPolicy(t *testing.T) {
 
 	w.submit(t, "a", "min = 1")
 	w.eventually(t, 30*time.Second, map[string]int{"a": slots})
-	history, _, err := w.API.Jobs().ScaleStatus("a", nil)
-	must.NoError(t, err)
-	versions, _, _, err := w.API.Jobs().Versions("a", false, nil)
-	must.NoError(t, err)
-	first := history.TaskGroups["workers"].Events[len(history.TaskGroups["workers"].Events)-1]
-	took := time.Duration(int64(first.Time) - *versions[len(versions)-1].SubmitTime)
-	t.Logf("from the arrival of a job to its first count written: %s", took)
+	w.firstCount(t, "a")
 
 	w.submit(t, "b", "min = 2")
 	w.submit(t, "c", "min = 2\nsuspendable = true")
@@ -89,11 +85,26 @@ func (w *world) everyPolicy(t *testing.T) {
 	w.purge(t, "a", "b", "c")
 }
 
+// firstCount logs how long a job took from its arrival to the first count that
+// was written for it, by Nomad's clock.
+func (w *world) firstCount(t *testing.T, job string) {
+	t.Helper()
+	history, _, err := w.API.Jobs().ScaleStatus(job, nil)
+	must.NoError(t, err)
+	versions, _, _, err := w.API.Jobs().Versions(job, false, nil)
+	must.NoError(t, err)
+	events, first := history.TaskGroups["workers"].Events, versions[len(versions)-1]
+	must.SliceNotEmpty(t, events)
+	must.Eq(t, 0, *first.Version)
+	t.Logf("from the arrival of a job to its first count written: %s", time.Duration(int64(events[len(events)-1].Time)-*first.SubmitTime))
+}
+
 func (w *world) users(t *testing.T) {
 	d := w.agent(t, "one", w.Address)
 	waitFor(t, time.Minute, "leadership", d.leads)
 	w.submit(t, "a", "min = 1")
 	w.eventually(t, 30*time.Second, map[string]int{"a": slots})
+	w.firstCount(t, "a")
 
 	t.Log("a user scales by hand: the wish holds for a while")
 	_, _, err := w.API.Jobs().Scale("a", "workers", new(3), "by hand", false, nil, nil)
@@ -138,6 +149,55 @@ func (w *world) drain(t *testing.T) {
 	_, err = w.API.Nodes().UpdateDrain(node.ID, nil, true, nil)
 	must.NoError(t, err)
 	w.eventually(t, time.Minute, map[string]int{"a": 6, "b": 6})
+}
+
+// movedGroup has a job of two groups, each for a node of its own, of which one
+// is lost.
+func (w *world) movedGroup(t *testing.T) {
+	if os.Getenv(givenNomad) != "" {
+		t.Skip("needs nodes of its own, to kill one")
+	}
+	config := strings.Replace(fmt.Sprintf(configuration, w.Address), "planner {", "planner {\n  placement_timeout = \"3s\"", 1)
+	d := w.agentWith(t, "one", config)
+	waitFor(t, time.Minute, "leadership", d.leads)
+	block := strings.ReplaceAll(jobHCL, "kolo { KOLO }", "kolo {\nmax = 4\n}")
+	first, last := strings.Index(block, `  group "workers"`), strings.LastIndex(block, "}")
+	group := func(name string, node int) string {
+		at := fmt.Sprintf("group %q {\n    constraint {\n      attribute = \"${node.unique.name}\"\n      value     = %q\n    }", name, w.Nodes[node].Name)
+		return strings.Replace(block[first:last], `group "workers" {`, at, 1)
+	}
+	// Keys of the job are written in one group.
+	second := strings.Replace(group("g1", 1), "kolo {\nmax = 4\n}", "kolo {}", 1)
+	w.register(t, strings.ReplaceAll(block[:first]+group("g0", 0)+second+"}\n", "NAME", "a"))
+	groups := func(want ...int) {
+		t.Helper()
+		waitFor(t, time.Minute, fmt.Sprint("groups of ", want), func() bool {
+			running, err := w.Running(t.Context(), "a")
+			if err != nil {
+				return false
+			}
+			got := make([]int, 2)
+			for _, a := range running {
+				got[map[string]int{"g0": 0, "g1": 1}[a.TaskGroup]]++
+			}
+			j, _, err := w.API.Jobs().Info("a", nil)
+			return err == nil && got[0] == want[0] && got[1] == want[1] && *j.TaskGroups[0].Count == want[0] && *j.TaskGroups[1].Count == want[1]
+		})
+	}
+	groups(4, 0)
+	// Not a drain: Nomad lets workers run that it has no other place for.
+	node := w.Nodes[0]
+	must.NoError(t, node.Kill())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		must.NoError(t, node.Start(ctx))
+	})
+	groups(0, 4)
+	out, err := d.kolo("job", "a")
+	must.NoError(t, err, must.Sprint(out))
+	must.StrContains(t, out, "another group has room for 4")
+	w.purge(t, "a")
 }
 
 func (w *world) mistakes(t *testing.T) {
@@ -242,6 +302,8 @@ func (w *world) killedLeaders(t *testing.T) {
 			return leader >= 0
 		})
 		must.False(t, agents[1-leader].leads(), must.Sprint("two leaders"))
+		out, err := agents[1-leader].kolo("policy", "set", "elastic-fifo")
+		must.NoError(t, err, must.Sprint("the follower did not pass it on: ", out))
 		name := fmt.Sprint("r", round)
 		names = append(names, name)
 		w.submit(t, name, "min = 1")

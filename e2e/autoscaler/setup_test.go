@@ -166,9 +166,15 @@ func (b *lockedBuffer) String() string {
 // agent starts a kolo agent that finds Nomad at an address.
 func (w *world) agent(t *testing.T, name, nomad string, more ...string) *daemon {
 	t.Helper()
+	return w.agentWith(t, name, fmt.Sprintf(configuration, nomad), more...)
+}
+
+// agentWith starts a kolo agent with the text of its configuration.
+func (w *world) agentWith(t *testing.T, name, config string, more ...string) *daemon {
+	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "kolo.hcl")
-	must.NoError(t, os.WriteFile(path, []byte(fmt.Sprintf(configuration, nomad)), 0o600))
+	must.NoError(t, os.WriteFile(path, []byte(config), 0o600))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
 	at := l.Addr().String()
