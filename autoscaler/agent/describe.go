@@ -63,6 +63,10 @@ func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wa
 		Wait: wait.Why, Until: wait.Until, Seen: r.FirstSeen, Started: r.FirstStart, Completed: r.Completed,
 		Attained: r.Attained, Resizes: r.Resizes, Step: r.Done, Loss: r.loss, Size: r.size, Gaps: r.Gaps, LostSteps: r.Lost, Trouble: r.trouble,
 		StepTimes: curve.Points(),
+		Asks: Asks{
+			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
+			Suspendable: j.Suspendable, Deadline: f.Spec.Deadline,
+		},
 	}
 	js.Total = f.Spec.TotalWork
 	if js.Total == 0 {

@@ -64,10 +64,25 @@ type JobStatus struct {
 	Gaps      []Gap     `json:"gaps,omitempty"` // newest last
 	LostSteps float64   `json:"lost_steps,omitempty"`
 
+	// Asks is what the job asks for beside Min and Max.
+	Asks Asks `json:"asks"`
+
 	// StepTimes are the measured times of a step by number of workers.
 	StepTimes []policy.Point `json:"step_times,omitempty"`
 
 	Trouble string `json:"trouble,omitempty"` // a write that failed
+}
+
+// Asks is what a job asks for in its kolo block, with defaults filled in.
+type Asks struct {
+	Kind        string    `json:"kind,omitempty"`
+	Preferred   int       `json:"preferred"`
+	Sizes       []int     `json:"sizes,omitempty"` // allowed sizes, absent is all
+	Slots       int       `json:"slots"`           // of one worker
+	Weight      float64   `json:"weight"`
+	Priority    int       `json:"priority"`
+	Suspendable bool      `json:"suspendable"`
+	Deadline    time.Time `json:"deadline,omitzero"`
 }
 
 // Key is namespace/id.

@@ -14,6 +14,7 @@ func daemonCommands(m meta) map[string]cli.CommandFactory {
 		"plan":       func() (cli.Command, error) { return &planCommand{remote{meta: m}}, nil },
 		"policy get": func() (cli.Command, error) { return &policyGetCommand{remote{meta: m}}, nil },
 		"policy set": func() (cli.Command, error) { return &policySetCommand{remote{meta: m}}, nil },
+		"record":     func() (cli.Command, error) { return &recordCommand{remote{meta: m}}, nil },
 		"resume":     func() (cli.Command, error) { return &pauseCommand{remote: remote{meta: m}, resume: true}, nil },
 		"status":     func() (cli.Command, error) { return &statusCommand{remote{meta: m}}, nil },
 	}

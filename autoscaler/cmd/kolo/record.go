@@ -1,0 +1,127 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/record"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// recordCommand writes what happens in the cluster to a file that simulate
+// replays.
+type recordCommand struct{ remote }
+
+// Synopsis implements cli.Command.
+func (c *recordCommand) Synopsis() string { return "Record the cluster's jobs for simulations" }
+
+// Help implements cli.Command.
+func (c *recordCommand) Help() string {
+	return strings.TrimSpace(`
+Usage: kolo record [options] FILE
+
+  Asks a running agent for its status again and again, and writes arrivals,
+  step times, resizes and ends of jobs to a new file (- is the standard
+  output) until interrupted. What other policies would have made of that day:
+
+      $ kolo record monday.jsonl
+      $ kolo simulate -trace monday.jsonl -policy kolo,weighted-fair
+
+  Node pools are recorded with the capacity they have at the start.
+
+Record Options:
+
+  -every=<time>
+    How often to ask. Default: 5s
+
+  -for=<time>
+    End after this time. Default: when interrupted
+` + remoteHelp)
+}
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *recordCommand) AutocompleteFlags() complete.Flags {
+	f := remoteCompletion()
+	f["-every"], f["-for"] = complete.PredictAnything, complete.PredictAnything
+	return f
+}
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *recordCommand) AutocompleteArgs() complete.Predictor { return complete.PredictFiles("*") }
+
+// Run implements cli.Command.
+func (c *recordCommand) Run(args []string) int {
+	f := c.remoteFlags("record")
+	every, limit := f.Duration("every", 5*time.Second, ""), f.Duration("for", 0, "")
+	rest, code, ok := c.parse(f, args, 1, 1, c.Help())
+	if !ok {
+		return code
+	}
+	if *every <= 0 || *limit < 0 {
+		return c.usage(errors.New("-every must be positive and -for must not be negative"), f, c.Help())
+	}
+	ctx, cancel := interruptible()
+	defer cancel()
+	if *limit > 0 {
+		ctx, cancel = context.WithTimeout(ctx, *limit)
+		defer cancel()
+	}
+	if rest[0] == "-" {
+		if err := c.record(ctx, os.Stdout, *every); err != nil {
+			return c.fail(err)
+		}
+		return 0
+	}
+	file, err := os.OpenFile(rest[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return c.fail(err)
+	}
+	err = c.record(ctx, file, *every)
+	if closing := file.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return c.fail(err)
+	}
+	return 0
+}
+
+// record writes until ctx ends. An agent that does not answer is asked again:
+// it may be restarted while a recording runs.
+func (c *recordCommand) record(ctx context.Context, w io.Writer, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var r record.Recorder
+	away := false
+	for {
+		var s agent.Status
+		_, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s)
+		switch {
+		case ctx.Err() != nil:
+			return trace.WriteEvents(w, r.Close())
+		case err != nil && !away:
+			c.UI.Warn(err.Error() + "; asking on")
+		case err == nil:
+			if err := trace.WriteEvents(w, r.Take(&s)); err != nil {
+				return err
+			}
+		}
+		away = err != nil
+		select {
+		case <-ctx.Done():
+			return trace.WriteEvents(w, r.Close())
+		case <-tick.C:
+		}
+	}
+}

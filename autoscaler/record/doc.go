@@ -1,0 +1,13 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package record turns what a running autoscaler tells of its jobs, asked
+// again and again, into an event log that the simulator can replay under
+// another policy.
+//
+//	kolo agent ──/v1/status──> Recorder ──events──> file ──> kolo simulate -trace
+//
+// It only asks, so the cluster and the agent need not know of it, and it may
+// start and stop at any time. What it cannot see is when nodes come and go:
+// each node pool is one node of the pool's capacity at the start.
+package record

@@ -1,0 +1,200 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package record
+
+import (
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+)
+
+// Recorder compares each status with the one before. The zero value has seen
+// nothing. It is not safe for concurrent use.
+type Recorder struct {
+	pools map[string]bool
+	jobs  map[string]*job
+	now   float64
+}
+
+// job is what was told of one job already.
+type job struct {
+	seen  time.Time // a job registered anew is another one
+	name  string    // in the log
+	bound trace.Event
+	count int
+	told  map[int]policy.Point // step times by size
+	gaps  []agent.Gap
+	steps float64
+	ended bool
+	here  bool // in the present status
+}
+
+// Take answers what is new in a status.
+func (r *Recorder) Take(s *agent.Status) []trace.Event {
+	if !s.Ready {
+		return nil
+	}
+	if r.jobs == nil {
+		r.pools, r.jobs = map[string]bool{}, map[string]*job{}
+	}
+	r.now = unix(s.Time)
+	var out []trace.Event
+	for _, p := range s.Pools {
+		if !r.pools[p.Name] && p.Capacity > 0 {
+			r.pools[p.Name] = true
+			out = append(out, trace.Event{Time: r.now, Kind: trace.EventNode, Node: p.Name, Type: p.Name, GPUs: p.Capacity, State: trace.NodeUp.String()})
+		}
+	}
+	for _, j := range r.jobs {
+		j.here = false
+	}
+	for i := range s.Jobs {
+		out = append(out, r.job(&s.Jobs[i])...)
+	}
+	return append(out, r.gone()...)
+}
+
+// Close answers how far the jobs are that still run, so that those which do
+// not say how long they are can be replayed up to here.
+func (r *Recorder) Close() []trace.Event {
+	var out []trace.Event
+	for _, key := range r.keys() {
+		if j := r.jobs[key]; !j.ended && j.steps > 0 {
+			out = append(out, trace.Event{Time: r.now, Kind: trace.EventProgress, Job: j.name, Steps: &j.steps})
+		}
+	}
+	return out
+}
+
+func (r *Recorder) job(s *agent.JobStatus) []trace.Event {
+	j := r.jobs[s.Key()]
+	if j == nil || !j.seen.Equal(s.Seen) {
+		if s.State == agent.StateComplete {
+			return nil // its life was not seen
+		}
+		name := s.Key()
+		if j != nil {
+			name += "@" + s.Seen.UTC().Format(time.RFC3339) // another life
+		}
+		j = &job{seen: s.Seen, name: name, told: map[int]policy.Point{}}
+		r.jobs[s.Key()] = j
+	}
+	j.here = true
+	if j.ended {
+		return nil
+	}
+	var out []trace.Event
+	if bound := describe(s); !reflect.DeepEqual(bound, j.bound) {
+		e := bound
+		e.Job, e.Time = j.name, r.now
+		if j.bound.Kind == "" {
+			e.Time = unix(s.Seen)
+		}
+		j.bound = bound
+		out = append(out, e)
+	}
+	if s.Count != j.count {
+		j.count = s.Count
+		n := s.Count
+		out = append(out, trace.Event{Time: r.now, Kind: trace.EventCount, Job: j.name, Count: &n, Reason: s.Reason})
+	}
+	out = append(out, j.measured(s.StepTimes, r.now)...)
+	out = append(out, j.resized(s, r.now)...)
+	j.steps = max(j.steps, s.Step)
+	if s.State == agent.StateComplete {
+		out = append(out, j.end(r.now, "complete"))
+	}
+	return out
+}
+
+// describe is what a job asks for, without name and time.
+func describe(s *agent.JobStatus) trace.Event {
+	a, suspendable := &s.Asks, s.Asks.Suspendable
+	e := trace.Event{
+		Kind: trace.EventJob, App: a.Kind, Tenant: s.Queue, Type: s.Pool, Weight: a.Weight, Priority: a.Priority,
+		Min: s.Min, Max: s.Max, Preferred: a.Preferred, Sizes: a.Sizes, PerWorker: a.Slots, Suspendable: &suspendable, TotalSteps: s.Total,
+	}
+	if !a.Deadline.IsZero() {
+		e.Deadline = unix(a.Deadline)
+	}
+	return e
+}
+
+// measured tells a size when it is first measured and each time its samples
+// have doubled, as the mean of the samples since.
+func (j *job) measured(points []policy.Point, now float64) []trace.Event {
+	var out []trace.Event
+	for _, p := range points {
+		old := j.told[p.Size]
+		if p.Samples < old.Samples { // the training was started anew
+			old = policy.Point{}
+		}
+		if p.Samples < max(1, 2*old.Samples) {
+			continue
+		}
+		j.told[p.Size] = p
+		n, seconds := p.Samples-old.Samples, p.StepTime
+		if since := (p.StepTime*float64(p.Samples) - old.StepTime*float64(old.Samples)) / float64(n); since > 0 {
+			seconds = since
+		}
+		out = append(out, trace.Event{Time: now, Kind: trace.EventStepTime, Job: j.name, Workers: p.Size, Seconds: seconds, Samples: n})
+	}
+	return out
+}
+
+// resized tells the gaps that are new: the status has the last few, and old
+// ones drop out at its front.
+func (j *job) resized(s *agent.JobStatus, now float64) []trace.Event {
+	known := 0
+	for n := min(len(j.gaps), len(s.Gaps)); n > 0; n-- {
+		if slices.Equal(j.gaps[len(j.gaps)-n:], s.Gaps[:n]) {
+			known = n
+			break
+		}
+	}
+	var out []trace.Event
+	slots := max(1, s.Asks.Slots)
+	for _, g := range s.Gaps[known:] {
+		if to := g.To / slots; to > 0 {
+			out = append(out, trace.Event{Time: now, Kind: trace.EventResize, Job: j.name, From: g.From / slots, To: to, Seconds: g.Seconds})
+		}
+	}
+	j.gaps = slices.Clone(s.Gaps)
+	return out
+}
+
+// gone ends jobs that are no longer told of.
+func (r *Recorder) gone() []trace.Event {
+	var out []trace.Event
+	for _, key := range r.keys() {
+		j := r.jobs[key]
+		if j.here {
+			continue
+		}
+		if !j.ended {
+			out = append(out, j.end(r.now, "stopped"))
+		}
+	}
+	return out
+}
+
+func (j *job) end(now float64, outcome string) trace.Event {
+	j.ended = true
+	return trace.Event{Time: now, Kind: trace.EventEnd, Job: j.name, Steps: &j.steps, Outcome: outcome}
+}
+
+func (r *Recorder) keys() []string {
+	keys := make([]string, 0, len(r.jobs))
+	for k := range r.jobs {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
