@@ -74,6 +74,21 @@ func TestXID(t *testing.T) {
 	must.MapEmpty(t, r.sick())
 }
 
+// After a reset nobody waits for xid_recovery.
+func TestXIDEndsWithAReset(t *testing.T) {
+	r := newRig(t, "hgx-h100", nil)
+	r.hw.XID(1, 79)
+	r.event()
+	r.hw.Lose(1)
+	r.pass(5 * time.Second)
+	must.Eq(t, "the GPU has fallen off the bus; XID 79 (the GPU has fallen off the bus)", r.sick()[r.hw.UUIDs()[1]])
+	r.hw.Return(1)
+	r.reopen()
+	r.pass(5 * time.Second)
+	r.pass(30 * time.Second)
+	must.MapEmpty(t, r.sick())
+}
+
 func TestXIDOfAMIGInstance(t *testing.T) {
 	r := newRig(t, "mig-a100", nil)
 	r.hw.XIDOnInstance(0, 94, 9, 0)

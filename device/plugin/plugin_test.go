@@ -81,6 +81,37 @@ func TestFingerprintNeverEnds(t *testing.T) {
 	}
 }
 
+// The periods and limits of the configuration are those that are kept to.
+func TestOptionsAreUsed(t *testing.T) {
+	hw := nvmlstub.New(t, "hgx-h100")
+	d := start(t, hw, map[string]any{"fingerprint_period": "1s", "health": map[string]any{
+		"enabled": false, "interval": "200ms", "call_timeout": "300ms",
+	}})
+	ch, err := d.Fingerprint(t.Context())
+	must.NoError(t, err)
+	message(t, ch)
+	// What only the reading of the whole machine sees.
+	hw.Set(0, "power_limit", "350000")
+	must.Eq(t, 350, *message(t, ch).Devices[0].Attributes["power"].Int)
+
+	must.NoError(t, d.SetConfig(&base.Config{PluginConfig: pack(t, map[string]any{
+		"enabled": true, "fingerprint_period": "24h", "health": map[string]any{
+			"enabled": true, "interval": "200ms", "grace": "0s", "healthy_after": "0s", "call_timeout": "300ms",
+		},
+	})}))
+	message(t, ch)
+	// What the regular look sees, and a call that hangs for longer than it may.
+	hw.Set(1, "error", "16")
+	for *message(t, ch).Devices[0].Attributes["healthy"].Int != 7 {
+	}
+	hw.HangAll(1)
+	for *message(t, ch).Devices[0].Attributes["healthy"].Int != 0 {
+	}
+	hw.HangAll(0)
+	for *message(t, ch).Devices[0].Attributes["healthy"].Int != 7 {
+	}
+}
+
 func TestDisabled(t *testing.T) {
 	d := start(t, nvmlstub.New(t, "one-t4"), map[string]any{"enabled": false})
 	_, err := d.Fingerprint(context.Background())
