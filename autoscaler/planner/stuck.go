@@ -63,11 +63,12 @@ func (m *making) unstick(j int) {
 	}
 	stay := from - loose
 	counts, moved := m.room.elsewhere(j, loose)
-	if excess := stay + moved - m.without(j, stay+moved); excess > 0 {
+	back := func(n int) int { return min(from, m.without(j, n)) }
+	if excess := stay + moved - back(stay+moved); excess > 0 {
 		// One of the job's sizes is the limit.
 		counts, moved = m.room.elsewhere(j, max(0, moved-excess))
 	}
-	to := m.without(j, stay+moved)
+	to := back(stay + moved)
 	if moved == 0 || to < stay+moved {
 		if m.target[j] < from {
 			m.shrink(j, Want{})
