@@ -30,6 +30,7 @@ import (
 //	first-ms   from the agent's start to a complete view
 //	event-ms   from the arrival of a job to the last write it causes
 //	busy-calls/min, idle-calls/min   requests to the stand-in
+//	idle-cpu-%  processor time of the agent while nothing happens
 //	rss-MB     memory of the agent's process
 //
 // Run with KOLO_SCALE=1; it takes minutes and gigabytes of the stand-in's.
@@ -89,8 +90,10 @@ func measureScale(b *testing.B, jobs, nodes int) {
 	quiet(nomad, 3*time.Second)
 
 	calls0, _ := nomad.Calls()
-	time.Sleep(10 * time.Second)
+	cpu0, idle := cpuTime(b, child.Process.Pid), 10*time.Second
+	time.Sleep(idle)
 	calls1, _ := nomad.Calls()
+	b.ReportMetric(100*(cpuTime(b, child.Process.Pid)-cpu0).Seconds()/idle.Seconds(), "idle-cpu-%")
 	b.ReportMetric(float64(calls1-calls0)*6, "idle-calls/min")
 
 	_, writes0 := nomad.Calls()
@@ -133,6 +136,22 @@ func rss(b *testing.B, pid int) float64 {
 	}
 	b.Fatal("no VmRSS")
 	return 0
+}
+
+// cpuTime is the processor time that a process has used.
+func cpuTime(b *testing.B, pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must.NoError(b, err)
+	_, rest, _ := strings.Cut(string(text), ") ") // behind the name
+	f := strings.Fields(rest)
+	ticks := 0
+	for _, at := range []int{11, 12} { // utime and stime
+		n, err := strconv.Atoi(f[at])
+		must.NoError(b, err)
+		ticks += n
+	}
+	const hz = 100 // USER_HZ
+	return time.Duration(ticks) * (time.Second / hz)
 }
 
 // scaleChild is the agent that is measured; it is killed in the end.

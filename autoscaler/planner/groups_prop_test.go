@@ -6,6 +6,7 @@ package planner
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func drawRacks(t *rapid.T) *racks {
 	}
 	for i, n := range rapid.SliceOfN(rapid.IntRange(0, 6), 2, 6).Draw(t, "slots") {
 		state := NodeState(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "state"))
-		r.Nodes = append(r.Nodes, Node{ID: fmt.Sprint(i), Pool: "gpu", State: state, Bins: []Bin{{Slots: n}}})
+		r.Nodes = append(r.Nodes, Node{ID: strconv.Itoa(i), Pool: "gpu", State: state, Bins: []Bin{{Slots: n}}})
 		for _, c := range []int{i % 2, 2} {
 			r.classes[c].Places = append(r.classes[c].Places, Place{Node: i})
 		}
