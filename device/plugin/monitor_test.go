@@ -248,7 +248,7 @@ func TestPairsAreReadWhenLinksChange(t *testing.T) {
 	r := newRig(t, "two-boards-a100", nil)
 	all := attribute(t, r.groups()[0], "topology")
 	r.hw.Set(0, "mig_mode", "1")
-	r.m.refresh(r.now)
+	r.reopen()
 	must.NotEq(t, all, attribute(t, r.groups()[0], "topology"))
 	r.hw.Set(0, "mig_mode", "0")
 	r.m.refresh(r.now)
