@@ -4,6 +4,7 @@
 package record
 
 import (
+	"math"
 	"reflect"
 	"slices"
 	"time"
@@ -89,7 +90,11 @@ func (r *Recorder) job(s *agent.JobStatus) []trace.Event {
 		return nil
 	}
 	var out []trace.Event
-	if bound := describe(s); !reflect.DeepEqual(bound, j.bound) {
+	bound := describe(s)
+	if math.Abs(bound.TotalSteps-j.bound.TotalSteps) < totalChange*bound.TotalSteps {
+		bound.TotalSteps = j.bound.TotalSteps
+	}
+	if !reflect.DeepEqual(bound, j.bound) {
 		e := bound
 		e.Job, e.Time = j.name, r.now
 		if j.bound.Kind == "" {
@@ -111,6 +116,10 @@ func (r *Recorder) job(s *agent.JobStatus) []trace.Event {
 	}
 	return out
 }
+
+// totalChange is how much the length of a job may change, relatively, without
+// being told again: one that is estimated from samples never stands still.
+const totalChange = 0.01
 
 // describe is what a job asks for, without name and time.
 func describe(s *agent.JobStatus) trace.Event {

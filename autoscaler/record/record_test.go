@@ -56,6 +56,10 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	j.StepTimes = []policy.Point{{Size: 2, StepTime: 1, Samples: 10}}
 	take(status(5, j))
 	must.Zero(t, take(status(10, j)), must.Sprint("nothing changed"))
+	j.Total = 1000
+	must.Eq(t, 1, take(status(11, j)))
+	j.Total = 1001
+	must.Zero(t, take(status(12, j)), must.Sprint("a length that is estimated wavers"))
 
 	j.Count, j.Step = 4, 100
 	j.Gaps = []agent.Gap{{From: 4, To: 8, Seconds: 0.5}} // in slots: 2 workers become 4
