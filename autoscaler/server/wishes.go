@@ -8,11 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/nearest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -32,6 +36,16 @@ func (s *Server) setPolicy(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, errors.New(`which pool? write {"pool": "default", "policy": "…"}`))
 		return
 	}
+	if in.Policy != "" {
+		if known := s.pools(); s.agent.Status().Ready && !slices.Contains(known, in.Pool) {
+			hint := meant(in.Pool, known)
+			if hint == "" {
+				hint = "; there are " + strings.Join(known, ", ")
+			}
+			refuse(w, http.StatusNotFound, fmt.Errorf("there is no node pool %q%s", in.Pool, hint))
+			return
+		}
+	}
 	err := s.agent.SetPolicy(r.Context(), token, in.Pool, in.Policy)
 	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, agent.ErrFollower) {
 		// Not an error of Nomad's API: the policy itself.
@@ -47,21 +61,61 @@ type Which struct {
 	ID        string `json:"id"`
 }
 
-func (s *Server) pausing(do func(context.Context, string, planner.JobKey) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var in Which
-		token, ok := s.wish(w, r, &in)
-		if !ok {
+// pools are the node pools that have nodes or jobs, or a block of their own.
+func (s *Server) pools() []string {
+	configured, _ := s.agent.Pools()
+	delete(configured, config.AnyPool)
+	return slices.Sorted(maps.Keys(configured))
+}
+
+func meant(word string, known []string) string {
+	if m := nearest.Word(word, known); m != "" {
+		return fmt.Sprintf("; did you mean %q?", m)
+	}
+	return ""
+}
+
+// unknown returns an error where the agent has not seen the job, which is more
+// likely a mistyped name than one to come.
+func (s *Server) unknown(key planner.JobKey) error {
+	st := s.agent.Status()
+	var known []string
+	for _, j := range st.Jobs {
+		known = append(known, planner.JobKey{Namespace: j.Namespace, ID: j.ID}.String())
+	}
+	for _, j := range st.Aside {
+		known = append(known, planner.JobKey{Namespace: j.Namespace, ID: j.ID}.String())
+	}
+	if !st.Ready || slices.Contains(known, key.String()) {
+		return nil
+	}
+	return fmt.Errorf("kolo does not look after a job %s%s", key, meant(key.String(), known))
+}
+
+func (s *Server) pause(w http.ResponseWriter, r *http.Request) { s.pausing(w, r, true, s.agent.Pause) }
+func (s *Server) resume(w http.ResponseWriter, r *http.Request) {
+	s.pausing(w, r, false, s.agent.Resume)
+}
+
+func (s *Server) pausing(w http.ResponseWriter, r *http.Request, known bool, do func(context.Context, string, planner.JobKey) error) {
+	var in Which
+	token, ok := s.wish(w, r, &in)
+	if !ok {
+		return
+	}
+	key := planner.JobKey{Namespace: in.Namespace, ID: in.ID}
+	if key.ID == "" {
+		key = planner.JobKey{}
+	} else if key.Namespace == "" {
+		key.Namespace = "default"
+	}
+	if known && key.ID != "" {
+		if err := s.unknown(key); err != nil {
+			refuse(w, http.StatusNotFound, err)
 			return
 		}
-		key := planner.JobKey{Namespace: in.Namespace, ID: in.ID}
-		if key.ID == "" {
-			key = planner.JobKey{}
-		} else if key.Namespace == "" {
-			key.Namespace = "default"
-		}
-		s.done(w, do(r.Context(), token, key))
 	}
+	s.done(w, do(r.Context(), token, key))
 }
 
 func (s *Server) reloading(w http.ResponseWriter, r *http.Request) {
