@@ -124,7 +124,7 @@ func TestServer_Requests(t *testing.T) {
 		{"set none such", "PUT", "/v1/policy", `{"pool":"default","policy":"x"}`, 400, "no policy is called"},
 		{"set without pool", "PUT", "/v1/policy", `{"policy":"fifo"}`, 400, "which pool?"},
 		{"set with unknown field", "PUT", "/v1/policy", `{"pol":"x"}`, 400, "unknown field"},
-		{"set for no pool", "PUT", "/v1/policy", `{"pool":"defualt","policy":"fifo"}`, 404, `there is no node pool \"defualt\"; did you mean \"default\"?`},
+		{"set for no pool", "PUT", "/v1/policy", `{"pool":"defaults","policy":"fifo"}`, 404, `there is no node pool \"defaults\"; did you mean \"default\"?`},
 		{"set for another pool", "PUT", "/v1/policy", `{"pool":"gpu","policy":"fifo"}`, 404, `no node pool \"gpu\"; there are default`},
 		{"reset for no pool", "PUT", "/v1/policy", `{"pool":"gone"}`, 200, "{}"},
 		{"pause none such", "PUT", "/v1/pause", `{"id":"trian"}`, 404, `does not look after a job trian; did you mean \"train\"?`},
