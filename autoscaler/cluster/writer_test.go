@@ -1,0 +1,114 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/standin"
+)
+
+// watched is a cluster with job a of four workers, and what was seen of it.
+func watched(t *testing.T) (*standin.Cluster, *cluster.Watcher, cluster.Facts, planner.Action) {
+	t.Helper()
+	nomad := standin.New()
+	nomad.AddNodes(2, 4)
+	nomad.Register(standin.Job{ID: "a", Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
+	must.NoError(t, nomad.Scale("a", 4))
+	server := httptest.NewServer(nomad)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	client, err := cluster.NewClient(config.Nomad{Address: server.URL, Namespace: "*", Timeout: 5 * time.Second})
+	must.NoError(t, err)
+	w := cluster.NewWatcher(client, time.Minute, hclog.NewNullLogger())
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-done
+	})
+
+	var view *cluster.View
+	must.Wait(t, wait.InitialSuccess(wait.ErrorFunc(func() error {
+		view, err = w.View(func(string) config.Pool { return config.Pool{Name: "default", Device: "gpu"} })
+		if err == nil && (len(view.Jobs) != 1 || view.Facts[0].Running != 4) {
+			err = errors.New("the job's workers are not seen yet")
+		}
+		return err
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+	j := &view.Jobs[0]
+	return nomad, w, view.Facts[0], planner.Action{Job: j.Key, Index: j.Index, Cause: planner.Shrink, From: 4, To: 2,
+		Steps: []planner.Step{{Group: j.Groups[0].Name, From: 4, To: 2}}}
+}
+
+func yes() error { return nil }
+
+func TestWriter_Writes(t *testing.T) {
+	nomad, w, facts, act := watched(t)
+	done, err := cluster.NewWriter(w, 1000, yes).Apply(t.Context(), act, facts, nil)
+	must.NoError(t, err)
+	must.Eq(t, 1, done.Steps)
+	counts, _ := nomad.Counts()
+	must.Eq(t, 2, counts["a"])
+}
+
+// Who does not lead, or does not any more between two writes, writes nothing.
+func TestWriter_AsksWhetherItLeadsBeforeEachWrite(t *testing.T) {
+	nomad, w, facts, act := watched(t)
+	_, before := nomad.Calls()
+	_, err := cluster.NewWriter(w, 1000, func() error { return errors.New("the lock is another's") }).Apply(t.Context(), act, facts, nil)
+	must.ErrorContains(t, err, "the lock is another's")
+	must.Eq(t, cluster.Stopped, cluster.Classify(err))
+	_, after := nomad.Calls()
+	must.Eq(t, before, after)
+
+	asked := 0
+	act.Steps = append(act.Steps, planner.Step{Group: act.Steps[0].Group, From: 2, To: 1})
+	done, err := cluster.NewWriter(w, 1000, func() error {
+		if asked++; asked > 1 {
+			return errors.New("lost meanwhile")
+		}
+		return nil
+	}).Apply(t.Context(), act, facts, nil)
+	must.ErrorContains(t, err, "lost meanwhile")
+	must.Eq(t, 1, done.Steps)
+	counts, _ := nomad.Counts()
+	must.Eq(t, 2, counts["a"])
+}
+
+// A worker that completed since the plan was made shows only in a last look:
+// a completion moves no index of the job.
+func TestWriter_LooksOnceMore(t *testing.T) {
+	nomad, w, facts, act := watched(t)
+	_, before := nomad.Calls()
+	must.True(t, nomad.Complete("a"))
+	_, err := cluster.NewWriter(w, 1000, yes).Apply(t.Context(), act, facts, nil)
+	must.ErrorIs(t, err, cluster.ErrStale)
+	_, after := nomad.Calls()
+	must.Eq(t, before, after)
+}
+
+// A job that somebody else has changed is not written to.
+func TestWriter_WritesOnCondition(t *testing.T) {
+	nomad, w, facts, act := watched(t)
+	act.Index--
+	_, err := cluster.NewWriter(w, 1000, yes).Apply(t.Context(), act, facts, nil)
+	must.Eq(t, cluster.Conflict, cluster.Classify(err))
+	counts, _ := nomad.Counts()
+	must.Eq(t, 4, counts["a"])
+}
