@@ -127,6 +127,7 @@ func (c *Cost) write(w *bytes.Buffer) {
 	fmt.Fprintf(w, "| | no launcher | horovodrun | Kolo |\n|---|---|---|---|\n")
 	fmt.Fprintf(w, "| one step of one rank, ms | %s | %s | %s |\n\n",
 		spread(c.AloneMS[none.Name], 3), spread(c.AloneMS[upstream.Name], 3), spread(c.AloneMS[kolo.Name], 3))
+	fmt.Fprintf(w, "Under either launcher Horovod runs in its elastic mode (HOROVOD_ELASTIC); started by hand it does not.\n\n")
 	fmt.Fprintf(w, "| two ranks | horovodrun | Kolo | ratio |\n|---|---|---|---|\n")
 	row := func(what string, by map[string][]float64, digits int) {
 		theirs, ours := by[upstream.Name], by[kolo.Name]
@@ -136,7 +137,8 @@ func (c *Cost) write(w *bytes.Buffer) {
 	row("memory of the launcher, MB", c.MemoryMB, 1)
 	row("of it anonymous (not the program itself), MB", c.AnonymousMB, 1)
 	row("processor, % of a core", c.ProcessorPercent, 1)
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\nKolo's launcher is one program with the driver and Nomad's executor. On a node, where the others run too, an agent adds what is its own;\n"+
+		"`make e2e RUN='TestScale$'` prints both.\n\n")
 }
 
 func pick(changes []Change, value func(Change) float64) []float64 {
