@@ -185,8 +185,8 @@ func TestProcess_DiesAndIsStartedAgain(t *testing.T) {
 func TestProcess_Fails(t *testing.T) {
 	handshake := "KOLO_POLICY_PLUGIN"
 	for name, tc := range map[string]struct{ script, kind, want string }{
-		"panics":           {kind: "panic", want: "the program ended instead of answering"},
-		"floods":           {kind: "flood", want: "received message larger than max"},
+		"panics": {kind: "panic", want: "the program ended instead of answering"},
+		"floods": {kind: "flood", want: "received message larger than max"},
 		// Not at once: go-plugin 1.7.0 races with itself then (client.go, Start
 		// adds to a wait group that is waited for already).
 		"ends soon":        {script: "sleep 0.2; exit 7", want: "Failed to read any lines from plugin's stdout"},
