@@ -6,6 +6,7 @@
 package nearest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -21,6 +22,15 @@ func Word(word string, candidates []string) string {
 		}
 	}
 	return best
+}
+
+// Hint is the end of a message about a word, written after prefix, that is none
+// of the candidates: "; did you mean …?", or "" where none is close.
+func Hint(prefix, word string, candidates []string) string {
+	if meant := Word(word, candidates); meant != "" {
+		return fmt.Sprintf("; did you mean %q?", prefix+meant)
+	}
+	return ""
 }
 
 // distance is Levenshtein's, of bytes.

@@ -38,7 +38,7 @@ func (s *Server) setPolicy(w http.ResponseWriter, r *http.Request) {
 	}
 	if in.Policy != "" {
 		if known := s.pools(); s.agent.Status().Ready && !slices.Contains(known, in.Pool) {
-			hint := meant(in.Pool, known)
+			hint := nearest.Hint("", in.Pool, known)
 			if hint == "" {
 				hint = "; there are " + strings.Join(known, ", ")
 			}
@@ -68,13 +68,6 @@ func (s *Server) pools() []string {
 	return slices.Sorted(maps.Keys(configured))
 }
 
-func meant(word string, known []string) string {
-	if m := nearest.Word(word, known); m != "" {
-		return fmt.Sprintf("; did you mean %q?", m)
-	}
-	return ""
-}
-
 // unknown returns an error where the agent has not seen the job, which is more
 // likely a mistyped name than one to come.
 func (s *Server) unknown(key planner.JobKey) error {
@@ -89,7 +82,7 @@ func (s *Server) unknown(key planner.JobKey) error {
 	if !st.Ready || slices.Contains(known, key.String()) {
 		return nil
 	}
-	return fmt.Errorf("kolo does not look after a job %s%s", key, meant(key.String(), known))
+	return fmt.Errorf("kolo does not look after a job %s%s", key, nearest.Hint("", key.String(), known))
 }
 
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) { s.pausing(w, r, true, s.agent.Pause) }

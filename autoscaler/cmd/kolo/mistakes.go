@@ -30,7 +30,7 @@ func unknownCommand(args []string, all map[string]cli.CommandFactory) string {
 	if slices.Contains(words, args[0]) {
 		return ""
 	}
-	return fmt.Sprintf("unknown command %q%s\nFor all commands: kolo -help", args[0], didYouMean("", args[0], words))
+	return fmt.Sprintf("unknown command %q%s\nFor all commands: kolo -help", args[0], nearest.Hint("", args[0], words))
 }
 
 // words are what may follow a word in the names of commands.
@@ -44,15 +44,6 @@ func words(all map[string]cli.CommandFactory, after string) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(next))
-}
-
-// didYouMean is the end of a message about a word, with its prefix, that is not
-// one of those known.
-func didYouMean(prefix, word string, known []string) string {
-	if meant := nearest.Word(word, known); meant != "" {
-		return fmt.Sprintf("; did you mean %q?", prefix+meant)
-	}
-	return ""
 }
 
 // flagError is the error of a flag whose value makes no sense.
@@ -73,7 +64,7 @@ func (m meta) usage(err error, f *flag.FlagSet, help string) int {
 	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
 		var known []string
 		f.VisitAll(func(k *flag.Flag) { known = append(known, k.Name) })
-		text = fmt.Sprintf("unknown flag -%s%s", name, didYouMean("-", name, known))
+		text = fmt.Sprintf("unknown flag -%s%s", name, nearest.Hint("-", name, known))
 	}
 	m.UI.Error(text)
 	if name, _, ok := strings.Cut(strings.TrimPrefix(help, "Usage: "), " ["); ok {
