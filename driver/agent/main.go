@@ -84,9 +84,10 @@ type remote struct {
 	host    *Host
 	id      elastic.HostID
 
+	registry *discovery.Shared
+
 	mu     sync.Mutex
 	leader *Leader
-	view   discovery.View
 }
 
 // registerWait is how long the agent waits to find itself in the registry.
@@ -141,12 +142,12 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	// One watch of Nomad for all who want to know.
-	registry := discovery.Share(ctx, services)
+	a.registry = discovery.Share(ctx, services)
 	keys, err := discovery.NewKeys(c.NomadAddr, token)
 	if err != nil {
 		return Result{}, err
 	}
-	self, stopped, err := a.findSelf(ctx, registry, signals)
+	self, stopped, err := a.findSelf(ctx, a.registry, signals)
 	if err != nil || stopped {
 		return Result{Reason: "the task was stopped"}, err
 	}
@@ -154,7 +155,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	a.id = elastic.HostID(allocPrefix(elastic.HostID(c.AllocID)) + "-" + strconv.FormatInt(time.Now().UnixMilli()%(1<<40), 36))
 	a.host = NewHost(HostOptions{Config: c, ID: a.id, Interface: a.chooseInterface(self.Addr), Hostname: HostnameFor(self.Addr),
 		Stdout: &lockedWriter{w: os.Stdout}, Stderr: &lockedWriter{w: os.Stderr}, Stories: a.stories, Logger: a.log, Alone: a.alone})
-	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: registry,
+	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: a.registry,
 		Dial: func(_ context.Context, addr string) (*grpc.ClientConn, error) { return dial(addr, a.creds) }, Logger: a.log.Named("election")})
 	if err != nil {
 		return Result{}, err
@@ -172,7 +173,6 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	}
 	start(func() { _ = server.Serve(ports.grpc) })
 	start(func() { _ = web.Serve(ports.http) })
-	start(func() { a.watch(ctx, registry) })
 	start(func() { _ = a.elector.Run(ctx) })
 	start(func() { a.follow(ctx) })
 	start(func() { a.signals(ctx, signals) })
@@ -251,33 +251,22 @@ func (a *remote) chooseInterface(addr string) string {
 	return name
 }
 
-// watch keeps the newest view of the registry.
-func (a *remote) watch(ctx context.Context, r discovery.Registry) {
-	for v := range r.Watch(ctx) {
-		a.mu.Lock()
-		a.view = v
-		a.mu.Unlock()
-	}
-}
-
 // present says whether an allocation is registered, and whether the view is
 // newer than a time.
 func (a *remote) present(alloc string, after time.Time) (present, fresh bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range a.view.Peers {
+	view := a.registry.Latest()
+	for _, p := range view.Peers {
 		if len(alloc) > 0 && len(p.AllocID) >= len(alloc) && p.AllocID[:len(alloc)] == alloc {
 			present = true
 		}
 	}
-	return present, a.view.At.After(after)
+	return present, view.At.After(after)
 }
 
 // alone says whether the registry names no agent of the job.
 func (a *remote) alone() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.view.Err == nil && len(a.view.Peers) == 0
+	view := a.registry.Latest()
+	return view.Err == nil && len(view.Peers) == 0
 }
 
 func (a *remote) current() *Leader {

@@ -12,7 +12,8 @@ import (
 type Shared struct {
 	Registry
 	mu      sync.Mutex
-	last    *View
+	last    View // zero until there is one
+	seen    bool
 	over    bool
 	changed chan struct{} // closed at the next view
 }
@@ -36,11 +37,18 @@ func (s *Shared) set(v *View) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v != nil {
-		s.last = v
+		s.last, s.seen = *v, true
 	}
 	s.over = v == nil
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+// Latest returns the newest view, a zero one before the first.
+func (s *Shared) Latest() View {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
 }
 
 // Watch sends the newest view, once there is one, and each that follows.
@@ -50,13 +58,13 @@ func (s *Shared) Watch(ctx context.Context) <-chan View {
 		defer close(out)
 		for {
 			s.mu.Lock()
-			last, over, changed := s.last, s.over, s.changed
+			last, seen, over, changed := s.last, s.seen, s.over, s.changed
 			s.mu.Unlock()
 			if over {
 				return
 			}
-			if last != nil {
-				sendLatest(out, *last)
+			if seen {
+				sendLatest(out, last)
 			}
 			select {
 			case <-changed:

@@ -37,6 +37,7 @@ func TestShare(t *testing.T) {
 		t.Fatalf("the watch ended without a view of %d peers", n)
 	}
 
+	must.Eq(t, View{}, (&Shared{}).Latest())
 	first := s.Watch(ctx)
 	size(first, 1)
 	r.Add(Peer{AllocID: "b"})
@@ -53,6 +54,7 @@ func TestShare(t *testing.T) {
 	r.Remove("a")
 	size(first, 1)
 	must.Eq(t, 1, r.watches.Load())
+	must.Len(t, 1, s.Latest().Peers)
 	must.Len(t, 1, s.Read(ctx).Peers)
 
 	cancel()
