@@ -190,7 +190,8 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	answer, err := p.rpc.Allocate(ctx, toWire(s), grpc.MaxCallRecvMsgSize(answerLimit))
 	switch {
 	case err == nil:
-	case ctx.Err() != nil && p.ctx.Err() == nil:
+	case p.ctx.Err() == nil && (ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded):
+		// The program's side knows the deadline too, and may be first.
 		return policy.Decision{}, p.failed(fmt.Errorf("no answer within %s; it was killed", p.timeout))
 	case status.Code(err) == codes.Unavailable:
 		return policy.Decision{}, p.failed(fmt.Errorf("the program ended instead of answering; its last words are in the agent's log: %w", oneLine(err)))
