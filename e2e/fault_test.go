@@ -119,10 +119,7 @@ func TestKill(t *testing.T) {
 	})
 }
 
-const (
-	wholeAllocation = "the leader's whole allocation"
-	epochSteps      = samples / 12 // of one rank, with train.py's batches
-)
+const wholeAllocation = "the leader's whole allocation"
 
 // A process dies in the middle of a rendezvous: as soon as a newcomer is up,
 // the ring is about to take it in.
@@ -144,15 +141,14 @@ func TestKillInRendezvous(t *testing.T) {
 	for name, kill := range victims {
 		t.Run(name, func(t *testing.T) {
 			o := trainingOptions{count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)}}
-			most := commitEvery
 			if name == wholeAllocation {
 				// In the moment in which processes connect, Gloo aborts those
 				// that wait for one that died. With its agent gone too, nobody
 				// stands in for it, and training goes on from the script's
-				// checkpoint, an epoch back at most.
+				// checkpoint: of the last commit, if it writes one with each.
 				o.config = map[string]any{"on_ring_lost": "restart"}
-				o.args = append(o.args, "--checkpoint="+filepath.Join(t.TempDir(), "checkpoint"))
-				most = epochSteps
+				o.args = append(o.args, "--checkpoint="+filepath.Join(t.TempDir(), "checkpoint"),
+					fmt.Sprintf("--checkpoint-every=%d", commitEvery))
 			}
 			tr := startTraining(ctx, t, c, o)
 			tr.waitSize(ctx, 2)
@@ -168,7 +164,7 @@ func TestKillInRendezvous(t *testing.T) {
 			})
 			kill(t, tr, newcomer)
 			tr.waitSize(ctx, 3)
-			must.NoError(t, tr.record().CheckRollbacks(most))
+			must.NoError(t, tr.record().CheckRollbacks(commitEvery))
 		})
 	}
 }

@@ -59,8 +59,10 @@ func TestScale(t *testing.T) {
 	must.Eq(t, len(before.Where("step", nil)), len(tr.record().Where("step", nil)))
 }
 
-// checkMemory says what agents of a ring cost their nodes. They run the same
-// program as the plugin and Nomad's executor, so its pages are there already.
+// checkMemory says what agents of a ring cost their nodes. An agent runs the
+// same program as the plugin and as Nomad's executor, and they share its pages:
+// on a node with one task, each takes a third of them. (Here several nodes
+// share one machine, so the kernel's own count of shares would be too good.)
 func checkMemory(ctx context.Context, t *testing.T, tr *training) {
 	t.Helper()
 	allocs, err := tr.c.Running(ctx, tr.id)
@@ -69,8 +71,10 @@ func checkMemory(ctx context.Context, t *testing.T, tr *training) {
 		for _, p := range cluster.Agents(a.ID) {
 			resident, own, err := p.Memory()
 			must.NoError(t, err)
-			t.Logf("agent of %s: %.1f MB of its own, %.1f MB resident", a.Name, float64(own)/1e6, float64(resident)/1e6)
-			must.Less(t, 25_000_000, own)
+			share := own + (resident-own)/3
+			t.Logf("agent of %s: %.1f MB: %.1f MB of its own, and its share of the program (resident: %.1f MB)",
+				a.Name, float64(share)/1e6, float64(own)/1e6, float64(resident)/1e6)
+			must.Less(t, 25_000_000, share)
 		}
 	}
 }

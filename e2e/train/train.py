@@ -58,6 +58,7 @@ def parse():
     option("stop-file", "", "file that ends training with the epoch in which it appears")
     option("records", "", "directory for one file per process of what it trained on")
     option("checkpoint", "", "file to start from and to write at each epoch's end")
+    option("checkpoint-every", 0, "steps between checkpoints within an epoch (0: none)")
     option("fault", "", "import, exit, raise, hang, kill or not-elastic")
     option("fault-step", 0, "step after which exit, raise, hang or kill happen")
     option("fault-rank", -1, "rank that they happen to (-1: all)")
@@ -161,7 +162,9 @@ def asked_to_stop():
 
 
 def save_checkpoint(state):
-    """Writes a checkpoint that is whole at every moment."""
+    """Rank 0 writes a checkpoint that is whole at every moment."""
+    if not args.checkpoint or hvd.rank() != 0:
+        return
     part = args.checkpoint + ".part"
     torch.save({
         "model": state.model.state_dict(),
@@ -169,6 +172,7 @@ def save_checkpoint(state):
         "step": state.step,
         "samples": state.samples,
         "epoch": state.epoch,
+        "sampler": state.sampler.state_dict(),
     }, part)
     os.replace(part, args.checkpoint)
 
@@ -179,7 +183,7 @@ def load_checkpoint(state):
         state.model.load_state_dict(saved["model"])
         state.optimizer.load_state_dict(saved["optimizer"])
         state.step, state.samples, state.epoch = saved["step"], saved["samples"], saved["epoch"]
-        state.sampler.set_epoch(state.epoch)
+        state.sampler.load_state_dict(saved["sampler"])
         print("starting from the checkpoint of step %d" % state.step, flush=True)
 
 
@@ -219,12 +223,13 @@ def train(state, data, record, progress):
             left = args.epochs * args.samples - state.samples
             progress.write(state, state.step + left // (rank_batch() * hvd.size()), value)
             misbehave(state.step)
+            if args.checkpoint_every and state.step % args.checkpoint_every == 0:
+                save_checkpoint(state)
             if state.step % args.commit_every == 0:
                 state.commit()
         state.epoch += 1
         state.sampler.set_epoch(state.epoch)
-        if args.checkpoint and hvd.rank() == 0:
-            save_checkpoint(state)
+        save_checkpoint(state)
         state.commit()
 
 
