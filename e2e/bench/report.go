@@ -137,8 +137,8 @@ func (c *Cost) write(w *bytes.Buffer) {
 	row("memory of the launcher, MB", c.MemoryMB, 1)
 	row("of it anonymous (not the program itself), MB", c.AnonymousMB, 1)
 	row("processor, % of a core", c.ProcessorPercent, 1)
-	fmt.Fprintf(w, "\nKolo's launcher is one program with the driver and Nomad's executor. On a node, where the others run too, an agent adds what is its own;\n"+
-		"`make e2e RUN='TestScale$'` prints both.\n\n")
+	fmt.Fprintf(w, "\nKolo's launcher is one program with the driver and Nomad's executor. On a node, where the others run too, an agent takes what is its\n"+
+		"own and a third of the program's pages; `make e2e RUN='TestScale$'` prints it.\n\n")
 }
 
 func pick(changes []Change, value func(Change) float64) []float64 {
