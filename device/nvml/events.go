@@ -18,11 +18,14 @@ const wanted = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
 type realWatch struct {
 	r   *Real
 	set nvml.EventSet
+	// uuids tell the GPUs by their handles: one that has fallen off the bus
+	// cannot be asked any more.
+	uuids map[nvml.Device]string
 }
 
 // Watch begins to listen for events of the GPUs.
 func (r *Real) Watch(gpus []GPU) (Watch, map[int]error, error) {
-	w := &realWatch{r: r}
+	w := &realWatch{r: r, uuids: map[nvml.Device]string{}}
 	err := r.do("nvmlEventSetCreate", func() (ret nvml.Return) {
 		w.set, ret = r.lib.EventSetCreate()
 		return ret
@@ -40,6 +43,9 @@ func (r *Real) Watch(gpus []GPU) (Watch, map[int]error, error) {
 		can, err := get(g, "nvmlDeviceGetSupportedEventTypes", g.d.GetSupportedEventTypes)
 		if err == nil && can&wanted == 0 {
 			err = &Error{Op: "nvmlDeviceGetSupportedEventTypes", Code: ErrNotSupported}
+		}
+		if err == nil {
+			w.uuids[g.d], err = get(g, "nvmlDeviceGetUUID", g.d.GetUUID)
 		}
 		if err == nil {
 			err = r.do("nvmlDeviceRegisterEvents", func() nvml.Return {
@@ -76,10 +82,7 @@ func (w *realWatch) Next(wait time.Duration) (Event, bool, error) {
 	if data.ComputeInstanceId != math.MaxUint32 {
 		e.CI = int(data.ComputeInstanceId)
 	}
-	if data.Device != nil {
-		g := &realGPU{r: w.r, d: data.Device}
-		e.UUID, _ = get(g, "nvmlDeviceGetUUID", g.d.GetUUID) // empty: any GPU
-	}
+	e.UUID = w.uuids[data.Device] // empty: any GPU
 	return e, true, nil
 }
 

@@ -230,6 +230,14 @@ func TestEvents(t *testing.T) {
 		must.True(t, ok)
 		must.Eq(t, want, got)
 	}
+	// A GPU that has fallen off the bus cannot be asked who it is.
+	m.Lose(1)
+	m.XID(1, 79)
+	got, ok, err := w.Next(time.Minute)
+	must.NoError(t, err)
+	must.True(t, ok)
+	must.Eq(t, nvml.Event{Kind: nvml.EventXID, UUID: m.UUIDs()[1], XID: 79, GI: -1, CI: -1}, got)
+
 	m.Unload()
 	_, _, err = w.Next(time.Minute)
 	must.True(t, nvml.Gone(err))

@@ -89,6 +89,19 @@ func TestXIDEndsWithAReset(t *testing.T) {
 	must.MapEmpty(t, r.sick())
 }
 
+// The driver's word that a GPU has fallen off the bus comes when the GPU cannot
+// be asked any more: the others are as well as before.
+func TestXIDOfALostGPU(t *testing.T) {
+	r := newRig(t, "hgx-h100", nil)
+	r.hw.Lose(3)
+	r.hw.XID(3, 79)
+	r.event()
+	r.pass(time.Minute)
+	must.Eq(t, map[string]string{
+		r.hw.UUIDs()[3]: "the GPU has fallen off the bus; XID 79 (the GPU has fallen off the bus)",
+	}, r.sick())
+}
+
 func TestXIDOfAMIGInstance(t *testing.T) {
 	r := newRig(t, "mig-a100", nil)
 	r.hw.XIDOnInstance(0, 94, 9, 0)
