@@ -110,7 +110,8 @@ type Fabric struct {
 	// Ready tells that the fabric manager has set up the GPU: before that, CUDA
 	// does not start on it.
 	Ready bool
-	// Problem is why the fabric is of no use; empty when it is fine.
+	// Problem is why the fabric is of no use; empty when it is fine. A GPU that
+	// was set up can have one too.
 	Problem string
 }
 

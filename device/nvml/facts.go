@@ -4,6 +4,7 @@
 package nvml
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -217,15 +218,65 @@ var fabricStates = map[uint8]string{
 	nvml.GPU_FABRIC_STATE_IN_PROGRESS: "the GPU is still registering with the fabric manager",
 }
 
+// fabricFaults are the parts of the health mask (NVML_GPU_FABRIC_HEALTH_MASK_*
+// in nvml.h) that keep programs from using the fabric. In each, 1 is yes, 2 is
+// no, and 0 is not told. Less bandwidth than usual keeps nobody from it.
+var fabricFaults = []struct {
+	shift int
+	says  string
+}{
+	{nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_UNHEALTHY, "the GPU's routes are unhealthy"},
+	{nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_RECOVERY, "the GPU's routes are being recovered"},
+	{nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ACCESS_TIMEOUT_RECOVERY, "the GPU recovers from an access that timed out"},
+}
+
+// fabricMistakes are the values of the mask's part on configuration.
+var fabricMistakes = map[uint32]string{
+	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_SYSGUID:    "the GPU has the system GUID of another fabric",
+	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_CHASSIS_SN: "the GPU has the serial number of another chassis",
+	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NO_PARTITION:         "the GPU is in no partition",
+	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INSUFFICIENT_NVLINKS: "the GPU has too few NVLinks",
+}
+
+// fabricFault is what is wrong with the fabric of a GPU that has registered.
+func fabricFault(mask uint32) string {
+	var faults []string
+	for _, f := range fabricFaults {
+		if mask>>f.shift&3 == 1 {
+			faults = append(faults, f.says)
+		}
+	}
+	mistake := mask >> nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION & nvml.GPU_FABRIC_HEALTH_MASK_WIDTH_INCORRECT_CONFIGURATION
+	if mistake > nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE {
+		says, known := fabricMistakes[mistake]
+		if !known {
+			says = fmt.Sprintf("the GPU is configured wrongly (NVML's code %d)", mistake)
+		}
+		faults = append(faults, says)
+	}
+	return strings.Join(faults, ", ")
+}
+
+// fabricInfo asks in the way that also tells of the fabric's health, and where
+// the driver does not know it (before 550) in the older one.
+func (g *realGPU) fabricInfo() (nvml.GpuFabricInfo_v2, error) {
+	info, err := get(g, "nvmlDeviceGetGpuFabricInfoV", g.d.GetGpuFabricInfoV().V2)
+	if !errors.Is(err, ErrFunctionNotFound) {
+		return info, err
+	}
+	old, err := get(g, "nvmlDeviceGetGpuFabricInfo", g.d.GetGpuFabricInfo)
+	return nvml.GpuFabricInfo_v2{ClusterUuid: old.ClusterUuid, Status: old.Status, CliqueId: old.CliqueId, State: old.State}, err
+}
+
 func (g *realGPU) fabric() *Fabric {
-	info, err := get(g, "nvmlDeviceGetGpuFabricInfo", g.d.GetGpuFabricInfo)
+	info, err := g.fabricInfo()
 	if err != nil || info.State == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED {
 		return nil
 	}
 	f := &Fabric{Clique: info.CliqueId, Problem: fabricStates[info.State]}
 	if info.State == nvml.GPU_FABRIC_STATE_COMPLETED {
 		if info.Status == uint32(nvml.SUCCESS) {
-			f.Ready = true
+			f.Ready, f.Problem = true, fabricFault(info.HealthMask)
 		} else {
 			f.Problem = fmt.Sprintf("registering with the fabric manager failed: %v", Code(info.Status))
 		}

@@ -19,9 +19,9 @@ import (
 
 // open loads the stand-in library into the test itself, by the same way as the
 // real one.
-func open(t *testing.T, machine string) (*nvmlstub.Machine, *nvml.Real) {
+func open(t *testing.T, machine string, flags ...string) (*nvmlstub.Machine, *nvml.Real) {
 	t.Helper()
-	m := nvmlstub.New(t, machine)
+	m := nvmlstub.New(t, machine, flags...)
 	for _, kv := range m.Env() {
 		k, v, _ := strings.Cut(kv, "=")
 		t.Setenv(k, v)
@@ -152,6 +152,38 @@ func TestFactsOfFabric(t *testing.T) {
 	f := facts(t, g).Fabric
 	must.False(t, f.Ready)
 	must.StrContains(t, f.Problem, "still registering")
+}
+
+// Drivers before 550 tell where a GPU belongs, and nothing of its health.
+func TestFabricOfAnOlderDriver(t *testing.T) {
+	m, r := open(t, "nvl72-tray", "-DNO_FABRIC_HEALTH")
+	m.Set(0, "fabric", "c0ffee00112233445566778899aabbcc 32766 3 0 19a")
+	must.Eq(t, &nvml.Fabric{
+		Cluster: "c0ffee00-1122-3344-5566-778899aabbcc", Clique: 32766, Ready: true,
+	}, facts(t, gpus(t, r)[0]).Fabric)
+}
+
+// What the driver says of the fabric of a GPU that has registered (bits as in
+// NVML_GPU_FABRIC_HEALTH_MASK_*: of each pair 1 is yes, 2 is no).
+func TestFabricHealth(t *testing.T) {
+	for name, tc := range map[string]struct{ mask, problem string }{
+		"fine":               {"1aa", ""},
+		"degraded bandwidth": {"1a9", ""},
+		"no route":           {"19a", "the GPU's routes are unhealthy"},
+		"route recovery":     {"1a6", "the GPU's routes are being recovered"},
+		"timeout recovery":   {"16a", "the GPU recovers from an access that timed out"},
+		"no partition":       {"4aa", "the GPU is in no partition"},
+		"a newer driver":     {"6aa", "the GPU is configured wrongly (NVML's code 6)"},
+		"two faults":         {"59a", "the GPU's routes are unhealthy, the GPU has too few NVLinks"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, r := open(t, "nvl72-tray")
+			m.Set(0, "fabric", "c0ffee00112233445566778899aabbcc 32766 3 0 "+tc.mask)
+			must.Eq(t, &nvml.Fabric{
+				Cluster: "c0ffee00-1122-3344-5566-778899aabbcc", Clique: 32766, Ready: true, Problem: tc.problem,
+			}, facts(t, gpus(t, r)[0]).Fabric)
+		})
+	}
 }
 
 // A T4 has none of NVLink, MIG, fabric: nothing of that is an error.

@@ -120,9 +120,12 @@ func (fs *findings) checkCard(c *card, all []*card) {
 		fs.remark("run nvidia-persistenced: without it the first task on an idle GPU waits for the driver",
 			"persistence mode is off")
 	}
-	if f.Fabric != nil && !f.Fabric.Ready {
-		fs.problem("start nvidia-fabricmanager, in the version of the driver; CUDA does not start without it",
-			"NVLink fabric: %s", f.Fabric.Problem)
+	if f.Fabric != nil && f.Fabric.Problem != "" {
+		advice := "see the fabric manager's log, and reset the GPU: nvidia-smi --gpu-reset -i " + f.Bus
+		if !f.Fabric.Ready {
+			advice = "start nvidia-fabricmanager, in the version of the driver; CUDA does not start without it"
+		}
+		fs.problem(advice, "NVLink fabric: %s", f.Fabric.Problem)
 	}
 	for _, o := range all {
 		if o.facts.Name == f.Name && len(o.facts.Ports) > len(f.Ports) {

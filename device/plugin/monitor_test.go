@@ -148,6 +148,15 @@ func TestFabricNotReady(t *testing.T) {
 	must.StrContains(t, r.sick()[r.hw.UUIDs()[0]], "NVLink fabric")
 }
 
+func TestFabricUnhealthy(t *testing.T) {
+	r := newRig(t, "nvl72-tray", nil)
+	r.hw.Set(0, "fabric", "c0ffee00112233445566778899aabbcc 32766 3 0 19a")
+	r.pass(5 * time.Second)
+	must.MapEmpty(t, r.sick()) // it may pass
+	r.pass(10 * time.Second)
+	must.Eq(t, map[string]string{r.hw.UUIDs()[0]: "NVLink fabric: the GPU's routes are unhealthy"}, r.sick())
+}
+
 func TestOneFailingCallHidesNoOtherGPU(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Set(5, "error", "999")

@@ -130,7 +130,7 @@ func (m *monitor) judge(now time.Time, c *card, s nvml.Sample) {
 		memory = "bad memory rows could not be remapped"
 	}
 	fabric := ""
-	if f := s.Fabric; f != nil && !f.Ready {
+	if f := s.Fabric; f != nil && f.Problem != "" {
 		fabric = "NVLink fabric: " + f.Problem
 	}
 	m.each(c, func(h *health) {

@@ -29,7 +29,7 @@ const LibraryName = "libnvidia-ml.so.1"
 // Build compiles the stand-in library and returns the file. A library that was
 // built before from the same source with the same flags is used again. Flags go
 // to the compiler; -DOLD_DRIVER leaves out functions that drivers before 2023
-// do not have.
+// do not have, -DNO_FABRIC_HEALTH one that came with driver 550.
 func Build(flags ...string) (string, error) {
 	cc, err := exec.LookPath("cc")
 	if err != nil {

@@ -123,4 +123,27 @@ ret_t nvmlDeviceGetGpuFabricInfo(device_t d, struct fabric_info *v)
 	v->state = (unsigned char)G.fabric;
 	return OK;
 }
+
+#ifndef NO_FABRIC_HEALTH
+struct fabric_info_v2 {
+	unsigned int version;
+	struct fabric_info info;
+	unsigned int health;
+};
+
+ret_t nvmlDeviceGetGpuFabricInfoV(device_t d, struct fabric_info_v2 *v)
+{
+	WHOLE(d);
+	if (v->version != (2 << 24 | sizeof *v))
+		return ARGUMENT_VERSION_MISMATCH;
+	if (G.fabric == 0)
+		return NOT_SUPPORTED;
+	memcpy(v->info.cluster, G.fabric_cluster, sizeof v->info.cluster);
+	v->info.status = (int)G.fabric_status;
+	v->info.clique = G.fabric_clique;
+	v->info.state = (unsigned char)G.fabric;
+	v->health = G.fabric_health;
+	return OK;
+}
+#endif
 #endif

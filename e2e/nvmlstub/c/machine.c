@@ -34,7 +34,7 @@ static void set_fabric(struct gpu *g, const char *value)
 {
 	char hex[64] = "";
 
-	sscanf(value, "%63s %u %d %u", hex, &g->fabric_clique, &g->fabric, &g->fabric_status);
+	sscanf(value, "%63s %u %d %u %x", hex, &g->fabric_clique, &g->fabric, &g->fabric_status, &g->fabric_health);
 	for (int i = 0; i < 16; i++) {
 		unsigned int byte = 0;
 		sscanf(hex + 2 * i, "%2x", &byte);

@@ -44,7 +44,7 @@ struct gpu {
 	struct link links[MAX_LINKS];
 	int nlinks; /* -1: no NVLink hardware */
 	int fabric; /* state; 0: not supported */
-	unsigned int fabric_status, fabric_clique;
+	unsigned int fabric_status, fabric_clique, fabric_health;
 	unsigned char fabric_cluster[16];
 	int mig_mode; /* -1: not supported */
 	struct mig migs[MAX_MIG];

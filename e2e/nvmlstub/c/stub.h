@@ -18,6 +18,7 @@
 #define NOT_FOUND 6
 #define TIMEOUT 10
 #define GPU_IS_LOST 15
+#define ARGUMENT_VERSION_MISMATCH 25
 
 typedef int ret_t;
 
