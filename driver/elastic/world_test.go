@@ -188,6 +188,7 @@ func (w *world) checkRing(r *Ring) {
 func CheckRing(r *Ring) error {
 	locals, seen := map[HostID][]int{}, map[HostID]int{}
 	cross := map[int][]int{}
+	position := map[int]int{} // where a local rank stands on its host by rank
 	for i, m := range r.Members {
 		h, a := m.Proc.Slot.Host, m.Assignment
 		if a.Rank != i || a.Size != len(r.Members) {
@@ -197,6 +198,10 @@ func CheckRing(r *Ring) error {
 			return fmt.Errorf("ranks of %s are not contiguous", h)
 		}
 		seen[h] = i
+		if at, ok := position[a.LocalRank]; ok && at != len(locals[h]) {
+			return fmt.Errorf("local rank %d is %d. by rank on %s and %d. on another host", a.LocalRank, len(locals[h]), h, at)
+		}
+		position[a.LocalRank] = len(locals[h])
 		locals[h] = append(locals[h], a.LocalRank)
 		cross[a.LocalRank] = append(cross[a.LocalRank], a.CrossRank)
 	}

@@ -32,7 +32,7 @@ func (m Members) validate() error {
 	if m.Meshes != 0 && m.Meshes != 3 && m.Meshes != 6 {
 		return fmt.Errorf("%d meshes: must be 0, 3 or 6", m.Meshes)
 	}
-	local, cross := map[string]int{}, map[int]int{}
+	local, cross, position := map[string]int{}, map[int]int{}, map[int]int{}
 	for i, s := range m.Slots {
 		if s.Rank != i || s.Size != len(m.Slots) {
 			return fmt.Errorf("slot %d of %d has rank %d of %d", i, len(m.Slots), s.Rank, s.Size)
@@ -40,6 +40,11 @@ func (m Members) validate() error {
 		if err := s.Valid(); err != nil {
 			return fmt.Errorf("slot %d: %w", i, err)
 		}
+		if at, ok := position[s.LocalRank]; ok && at != local[s.Host] {
+			return fmt.Errorf("slot %d: local rank %d stands at %d by rank on host %q, at %d on another: process sets cannot form",
+				i, s.LocalRank, local[s.Host], s.Host, at)
+		}
+		position[s.LocalRank] = local[s.Host]
 		local[s.Host]++
 		cross[s.LocalRank]++
 	}
@@ -90,25 +95,52 @@ type place struct {
 // key is the slot's own key in that mesh.
 func (p place) key() string { return strconv.Itoa(p.index) }
 
-// scopeNames are the slot's scopes without process set, in mesh order.
-func (s Slot) scopeNames() [meshKinds]string {
-	return [meshKinds]string{scopeGlobal, prefixLocal + s.Host, prefixCross + strconv.Itoa(s.LocalRank)}
+// mesh is a slot's standard mesh of one kind. Those of process set 0 go by the
+// slot's position on its host by rank, where the others go by its local rank
+// (GlooContext::InitializeForProcessSet in
+// horovod/common/gloo/gloo_context.cc).
+func (m Members) mesh(s Slot, kind int, set bool) (name string, index, size int) {
+	local := s.LocalRank
+	if set {
+		local = m.position(s)
+	}
+	switch kind {
+	case stageGlobal:
+		return scopeGlobal, s.Rank, s.Size
+	case stageLocal:
+		return prefixLocal + s.Host, local, s.LocalSize
+	default:
+		return prefixCross + strconv.Itoa(local), s.CrossRank, s.CrossSize
+	}
 }
 
-// places of a slot by the scope's name, without process set.
-func (m Members) places(s Slot) map[string]place {
-	names := s.scopeNames()
-	index := [meshKinds]int{s.Rank, s.LocalRank, s.CrossRank}
-	size := [meshKinds]int{s.Size, s.LocalSize, s.CrossSize}
+// position counts the slots of the same host with lower ranks.
+func (m Members) position(s Slot) int {
+	n := 0
+	for _, o := range m.Slots[:s.Rank] {
+		if o.Host == s.Host {
+			n++
+		}
+	}
+	return n
+}
+
+// places of a slot by the scope's name without process set: in the meshes of
+// all, or in those of process set 0.
+func (m Members) places(s Slot, set bool) map[string]place {
 	out := make(map[string]place, meshKinds)
-	for kind, name := range names {
-		locals := 0
+	for kind := range meshKinds {
+		name, index, size := m.mesh(s, kind, set)
+		p := place{stage: kind, index: index, size: size}
+		if set {
+			p.stage += meshKinds
+		}
 		for _, r := range m.Local {
-			if m.Slots[r].scopeNames()[kind] == name {
-				locals++
+			if other, _, _ := m.mesh(m.Slots[r], kind, set); other == name {
+				p.locals++
 			}
 		}
-		out[name] = place{stage: kind, index: index[kind], size: size[kind], locals: locals}
+		out[name] = p
 	}
 	return out
 }

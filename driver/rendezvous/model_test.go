@@ -70,9 +70,10 @@ type process struct {
 }
 
 func newWorld(seed uint64, perHost []int, set string, users [][]int) *world {
+	rng := rand.New(rand.NewPCG(seed, 1))
 	w := &world{
-		rng:       rand.New(rand.NewPCG(seed, 1)),
-		slots:     ringsim.Slots(perHost...),
+		rng:       rng,
+		slots:     ringsim.Led(rng.IntN(slices.Min(perHost)), perHost...),
 		stores:    map[string]*rendezvous.Store{},
 		toLeader:  map[string][]message{},
 		toHost:    map[string][]rendezvous.Fill{},
@@ -111,7 +112,7 @@ func newWorld(seed uint64, perHost []int, set string, users [][]int) *world {
 
 // process starts a rank from the beginning.
 func (w *world) process(rank int) *process {
-	p := &process{rank: rank, meshes: ringsim.Meshes(w.slots[rank], w.set)}
+	p := &process{rank: rank, meshes: ringsim.Meshes(w.slots, rank, w.set)}
 	uses := map[string]int{}
 	for i, name := range w.users {
 		p.meshes = append(p.meshes, w.userMeshes(rank, name, w.members[name+strconv.Itoa(i)])...)

@@ -31,21 +31,26 @@ func withPatience(t *testing.T) context.Context {
 func TestRing_Shapes(t *testing.T) {
 	cases := map[string]struct {
 		perHost []int
+		lead    int
 		set     string
 	}{
-		"alone":                       {[]int{1}, "5e7"},
-		"alone, old Horovod":          {[]int{1}, ""},
-		"one host":                    {[]int{4}, "5e7"},
-		"one slot per host":           {[]int{1, 1, 1}, "5e7"},
-		"two hosts":                   {[]int{2, 2}, "5e7"},
-		"two hosts, old Horovod":      {[]int{2, 2}, ""},
-		"unequal hosts":               {[]int{3, 1, 2}, "5e7"},
-		"unequal hosts, biggest last": {[]int{1, 4}, "5e7"},
+		"alone":                         {[]int{1}, 0, "5e7"},
+		"alone, old Horovod":            {[]int{1}, 0, ""},
+		"one host":                      {[]int{4}, 0, "5e7"},
+		"one host, led by its last":     {[]int{4}, 3, "5e7"},
+		"one slot per host":             {[]int{1, 1, 1}, 0, "5e7"},
+		"two hosts":                     {[]int{2, 2}, 0, "5e7"},
+		"two hosts, led by slots 1":     {[]int{2, 2}, 1, "5e7"},
+		"two hosts, old Horovod":        {[]int{2, 2}, 0, ""},
+		"two hosts, led, old Horovod":   {[]int{2, 2}, 1, ""},
+		"unequal hosts":                 {[]int{3, 1, 2}, 0, "5e7"},
+		"unequal hosts, led by slots 1": {[]int{4, 2, 3}, 1, "5e7"},
+		"unequal hosts, biggest last":   {[]int{1, 4}, 0, "5e7"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ring, err := ringsim.Start(ringsim.Slots(tc.perHost...))
+			ring, err := ringsim.Start(ringsim.Led(tc.lead, tc.perHost...))
 			must.NoError(t, err)
 			defer ring.Close()
 			must.NoError(t, ring.Initialize(withPatience(t), tc.set, name))

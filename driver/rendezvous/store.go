@@ -52,8 +52,10 @@ type Store struct {
 
 // localSlot is a member of the ring whose process lives on this agent.
 type localSlot struct {
-	host   string
-	places map[string]place
+	host string
+	// places and ofSet are its parts in the meshes of all and of process set 0,
+	// by the scope's name without process set.
+	places, ofSet map[string]place
 	// rounds count the times a scope was left.
 	rounds  map[string]int
 	arrived bool
@@ -86,7 +88,11 @@ func NewStore(m Members) (*Store, error) {
 
 func (s *Store) newSlot(rank int) *localSlot {
 	slot := s.members.Slots[rank]
-	return &localSlot{host: slot.Host, places: s.members.places(slot), rounds: map[string]int{}}
+	return &localSlot{
+		host:   slot.Host,
+		places: s.members.places(slot, false), ofSet: s.members.places(slot, true),
+		rounds: map[string]int{},
+	}
 }
 
 // Put stores a value that the process of a local rank sends. Sending the same
@@ -106,7 +112,7 @@ func (s *Store) Put(rank int, name, key string, value []byte) error {
 	if !isBlobKey(key) {
 		return s.putNote(rank, c, key, value)
 	}
-	if p, _, ok := s.place(slot, name); c.size > 0 && (!ok || key != p.key()) {
+	if p, ok := s.place(slot, name); c.size > 0 && (!ok || key != p.key()) {
 		return fmt.Errorf("%w: rank %d is not member %s of scope %s", ErrForeign, rank, clip(key), clip(name))
 	}
 	old, known := c.blobs[key]
@@ -245,8 +251,8 @@ func (s *Store) Delete(rank int, name, key string) error {
 	}
 	c.left[rank] = true
 	slot.rounds[name]++
-	if p, process, ok := s.place(slot, name); ok {
-		slot.left[p.stage+process] = true
+	if p, ok := s.place(slot, name); ok {
+		slot.left[p.stage] = true
 		s.tell()
 	}
 	s.drop(c)

@@ -32,15 +32,15 @@ func (s *Store) learnSet(name string) {
 	}
 }
 
-// place is the slot's part in a standard mesh; process is what to add to its
-// stage for process set 0.
-func (s *Store) place(slot *localSlot, name string) (p place, process int, ok bool) {
+// place is the slot's part in a standard mesh.
+func (s *Store) place(slot *localSlot, name string) (p place, ok bool) {
 	mesh, set := splitSet(name)
-	p, ok = slot.places[mesh]
 	if set == "" {
-		return p, 0, ok
+		p, ok = slot.places[mesh]
+		return p, ok
 	}
-	return p, meshKinds, ok && set == s.set
+	p, ok = slot.ofSet[mesh]
+	return p, ok && set == s.set
 }
 
 // scope finds or makes the scope that a local rank means by a name.
@@ -63,7 +63,7 @@ func (s *Store) scope(rank int, name string) (*scope, error) {
 func (s *Store) classify(c *scope, name string) {
 	mesh, _ := splitSet(name)
 	for _, slot := range s.slots {
-		if p, _, ok := s.place(slot, name); ok {
+		if p, ok := s.place(slot, name); ok {
 			c.size, c.locals = p.size, p.locals
 			c.private = p.size == p.locals
 			return

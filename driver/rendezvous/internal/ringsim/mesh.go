@@ -20,7 +20,11 @@ const addressBytes = 136
 
 // Slots are the members of a ring on hosts h0, h1, … with the given numbers of
 // slots, ranked as Horovod ranks them.
-func Slots(perHost ...int) []rendezvous.Slot {
+func Slots(perHost ...int) []rendezvous.Slot { return Led(0, perHost...) }
+
+// Led is Slots with another local rank than 0 first on each host, as after the
+// slots 0 were started again.
+func Led(lead int, perHost ...int) []rendezvous.Slot {
 	size := 0
 	crossSize := map[int]int{}
 	for _, n := range perHost {
@@ -32,7 +36,13 @@ func Slots(perHost ...int) []rendezvous.Slot {
 	var slots []rendezvous.Slot
 	crossRank := map[int]int{}
 	for h, n := range perHost {
+		order := []int{lead}
 		for lr := range n {
+			if lr != lead {
+				order = append(order, lr)
+			}
+		}
+		for _, lr := range order {
 			slots = append(slots, rendezvous.Slot{
 				Host: "h" + strconv.Itoa(h),
 				Assignment: rendezvous.Assignment{
@@ -53,21 +63,31 @@ type Mesh struct {
 	Index, Size int
 }
 
-// Meshes are those of one initialisation. set is the hash of process set 0;
-// without it there are three, as before Horovod 0.23.
-func Meshes(s rendezvous.Slot, set string) []Mesh {
-	var out []Mesh
-	suffixes := []string{""}
-	if set != "" {
-		suffixes = append(suffixes, "_process_set_hash_"+set)
+// Meshes are those of one initialisation of a rank. set is the hash of process
+// set 0; without it there are three, as before Horovod 0.23. Where the global
+// meshes go by the local rank, those of a process set go by where the slot
+// stands on its host by rank (GlooContext::InitializeForProcessSet).
+func Meshes(slots []rendezvous.Slot, rank int, set string) []Mesh {
+	s := slots[rank]
+	out := []Mesh{
+		{"global", s.Rank, s.Size},
+		{"local_" + s.Host, s.LocalRank, s.LocalSize},
+		{"cross_" + strconv.Itoa(s.LocalRank), s.CrossRank, s.CrossSize},
 	}
-	for _, suffix := range suffixes {
-		out = append(out,
-			Mesh{"global" + suffix, s.Rank, s.Size},
-			Mesh{"local_" + s.Host + suffix, s.LocalRank, s.LocalSize},
-			Mesh{"cross_" + strconv.Itoa(s.LocalRank) + suffix, s.CrossRank, s.CrossSize})
+	if set == "" {
+		return out
 	}
-	return out
+	position := 0
+	for _, o := range slots[:rank] {
+		if o.Host == s.Host {
+			position++
+		}
+	}
+	suffix := "_process_set_hash_" + set
+	return append(out,
+		Mesh{"global" + suffix, s.Rank, s.Size},
+		Mesh{"local_" + s.Host + suffix, position, s.LocalSize},
+		Mesh{"cross_" + strconv.Itoa(position) + suffix, s.CrossRank, s.CrossSize})
 }
 
 // Blob is what member index of a mesh writes; seed tells rings apart.
@@ -122,7 +142,7 @@ func Initialize(ctx context.Context, slots []rendezvous.Slot, set, seed string, 
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range slots {
 		group.Go(func() error {
-			for _, m := range Meshes(s, set) {
+			for _, m := range Meshes(slots, s.Rank, set) {
 				if err := Build(ctx, client(s.Rank), m, seed, b.wait); err != nil {
 					return fmt.Errorf("rank %d: %w", s.Rank, err)
 				}
