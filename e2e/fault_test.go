@@ -72,6 +72,28 @@ func TestKill(t *testing.T) {
 		must.Len(t, 2, tr.record().PIDs(0))
 	})
 
+	// A slot that was started again holds no state, so its host's ranks do not
+	// follow the local ranks any more.
+	t.Run("slots of hosts with several", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{
+			spec: "pytorch-slots", count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
+		})
+		tr.waitSize(ctx, 4)
+		for _, ranks := range [][]int{{0}, {3}, {0, 2}} {
+			started := len(tr.record().Where("start", nil))
+			var victims []cluster.Process
+			for _, rank := range ranks {
+				victims = append(victims, tr.slotOf(rank))
+			}
+			for _, p := range victims {
+				must.NoError(t, p.Kill())
+			}
+			tr.waitStarts(ctx, started+len(ranks))
+			tr.waitSize(ctx, 4)
+			must.NoError(t, tr.record().CheckRollbacks(commitEvery))
+		}
+	})
+
 	t.Run("an agent", func(t *testing.T) {
 		tr := start(t)
 		rank0 := tr.record().Last().PID

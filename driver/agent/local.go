@@ -268,7 +268,10 @@ type local struct {
 
 	mu      sync.Mutex
 	hosts   map[string]*localRun
+	listed  map[string]localHost // as last discovered
+	lives   map[string]int       // how often a host has joined
 	joined  int
+	over    bool // there is a result
 	wg      sync.WaitGroup
 	results chan Result
 }
@@ -286,7 +289,7 @@ func newLocal(o *localOptions) *local {
 		level = hclog.Debug
 	}
 	out := &lockedWriter{w: os.Stdout}
-	r := &local{o: o, hosts: map[string]*localRun{}, results: make(chan Result, 16),
+	r := &local{o: o, hosts: map[string]*localRun{}, lives: map[string]int{}, results: make(chan Result, 16),
 		out: out, err: &lockedWriter{w: os.Stderr},
 		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr})}
 	r.config = Config{Command: o.command[0], Args: o.command[1:], NP: o.np, MinNP: o.minNP, MaxNP: o.maxNP,
@@ -345,6 +348,9 @@ func (r *local) run(ctx context.Context) Result {
 			result, done = Result{Code: 130, Reason: "interrupted"}, true
 		}
 	}
+	r.mu.Lock()
+	r.over = true
+	r.mu.Unlock()
 	// The others are ending by themselves; whoever is not in time is stopped.
 	ended := make(chan struct{})
 	timer := time.AfterFunc(20*time.Second, stopHosts)
@@ -425,9 +431,9 @@ func (r *local) discover(ctx context.Context, out chan<- []localHost) {
 func (r *local) follow(ctx context.Context, hosts []localHost) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	listed := map[string]bool{}
+	r.listed = map[string]localHost{}
 	for _, h := range hosts {
-		listed[h.name] = true
+		r.listed[h.name] = h
 		switch run := r.hosts[h.name]; {
 		case run == nil:
 			r.start(ctx, h)
@@ -439,18 +445,23 @@ func (r *local) follow(ctx context.Context, hosts []localHost) {
 		}
 	}
 	for name, run := range r.hosts {
-		if !listed[name] && !run.leaving {
+		if _, listed := r.listed[name]; !listed && !run.leaving {
 			run.leaving = true
 			run.host.Leave(30 * time.Second)
 		}
 	}
 }
 
-// start runs a host; r.mu is held.
+// start runs a host; r.mu is held. One that comes back is another to the
+// leader.
 func (r *local) start(ctx context.Context, h localHost) {
 	r.joined++
+	r.lives[h.name]++
 	c := r.config
-	c.Slots, c.Index, c.AllocID = h.slots, r.joined, fmt.Sprintf("%s.%d", h.name, r.joined)
+	c.Slots, c.Index, c.AllocID = h.slots, r.joined, h.name
+	if n := r.lives[h.name]; n > 1 {
+		c.AllocID = fmt.Sprintf("%s.%d", h.name, n)
+	}
 	c.ProgressDir = filepath.Join(c.ProgressDir, c.AllocID)
 	if c.LogDir != "" {
 		c.LogDir = filepath.Join(c.LogDir, h.name)
@@ -473,6 +484,9 @@ func (r *local) start(ctx context.Context, h localHost) {
 		delete(r.hosts, h.name)
 		none := len(r.hosts) == 0
 		leaving := run.leaving
+		if again, listed := r.listed[h.name]; listed && leaving && !r.over {
+			r.start(ctx, again) // it was listed again before it had left
+		}
 		r.mu.Unlock()
 		// A host that was let go says nothing about the job; the last one that
 		// was given up does.
