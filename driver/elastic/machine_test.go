@@ -320,6 +320,53 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 	})
 }
 
+// Nobody asks again between the deadlines that the machine names.
+func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
+	s := newScript(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2})
+	s.join("a", 0, 2)
+	s.wait(time.Second)
+	s.arrive("a:0", "a:1")
+	s.up("a:0", "a:1")
+	s.event(Trained{1})
+	s.did = nil
+	s.die("a:0", "killed")
+	s.waiting("a:1")
+	s.event(HostSlots{"a", 1}) // of which the dead slot is to remain
+	s.expect("break 1")
+	s.now = s.m.Deadline()
+	s.event(Tick{})
+	s.expect("start a:0 1/2")
+	s.arrive("a:0")
+	s.expect("form 2: a:1 a:0")
+	s.up("a:1", "a:0")
+	s.event(Trained{2})
+	s.expect("notify a:1")
+	s.waiting("a:0", "a:1")
+	s.expect("form 3: a:0", "stop a:1")
+}
+
+// A ring of newcomers alone can't form while somebody else holds the state.
+func TestNewcomersWaitForTheHolderBesideADeadSlot(t *testing.T) {
+	s := newScript(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2})
+	s.join("a", 0, 2)
+	s.wait(time.Second)
+	s.arrive("a:0", "a:1")
+	s.up("a:0", "a:1")
+	s.event(Trained{1})
+	s.did = nil
+	s.die("a:0", "killed")
+	s.waiting("a:1")
+	s.join("b", 1, 2)
+	s.expect("break 1")
+	s.now = s.m.Deadline()
+	s.event(Tick{})
+	s.now = s.m.Deadline()
+	s.event(Tick{})
+	s.expect("start a:0 1/4", "start b:1 2/4", "start b:0 3/4")
+	s.arrive("a:0", "b:0", "b:1")
+	s.expect("form 2: a:1 a:0 b:1 b:0")
+}
+
 func TestAHostThatKeepsFailingIsGivenBack(t *testing.T) {
 	s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})
 	s.join("a", 0, 1)

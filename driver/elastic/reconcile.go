@@ -434,15 +434,10 @@ func (m *Machine) gather() {
 		m.gatherAnew()
 		return
 	}
-	var over []Member // with those who leave, to hand over the state
-	if !m.letGo() {
-		over = m.overlap()
-	}
-	want := m.layout(staying(m.usable))
 	for _, plan := range [][]Member{
-		want,                         // all who stay, if the newcomers among them are there
+		m.layout(staying(m.usable)),  // all who stay, if the newcomers among them are there
 		m.layout(staying(live)),      // else those who stay and are there
-		over,                         // else also those who leave, to hand over the state
+		m.handOver(),                 // else also those who leave
 		m.layoutIf(!m.letGo(), live), // else whoever is there, until somebody comes
 	} {
 		if len(plan) >= m.opt.MinNP && m.holdsState(plan) && m.here(plan) {
@@ -453,14 +448,23 @@ func (m *Machine) gather() {
 	// Too few. Those who wait keep the state while newcomers start.
 	m.admit()
 	m.admitHolders()
-	want = m.layout(staying(m.usable))
+	want := m.layout(staying(m.usable))
 	if !m.holdsState(want) {
-		want = over
+		want = m.handOver()
 	}
-	if len(want) >= m.opt.MinNP {
+	if len(want) >= m.opt.MinNP && m.holdsState(want) {
 		m.stage(want)
 	}
 	m.waitFor(m.opt.MinNP, len(want))
+}
+
+// handOver is the ring with those who leave, to hand over the state, while
+// they wait for others.
+func (m *Machine) handOver() []Member {
+	if m.letGo() {
+		return nil
+	}
+	return m.overlap()
 }
 
 func (m *Machine) layoutIf(cond bool, ok func(*host, *slot) bool) []Member {

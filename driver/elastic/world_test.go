@@ -41,6 +41,7 @@ type whost struct {
 	cut     bool // the leader thinks it is lost
 	up, dn  []any
 	leaving bool
+	keep    int // slots that are still wanted, 0: all
 }
 
 type wslot struct {
@@ -491,6 +492,9 @@ func (w *world) register(h *whost) {
 	}
 	h.info.Leaving = h.leaving
 	w.step(HostJoined{h.info})
+	if h.keep > 0 {
+		w.step(HostSlots{h.info.ID, h.keep})
+	}
 	if !w.electing {
 		w.quorum()
 	}
@@ -516,7 +520,7 @@ func (w *world) quorum() {
 
 // disturb lets one thing go wrong, or somebody ask for a change.
 func (w *world) disturb() {
-	switch n := w.pick(20); {
+	switch n := w.pick(21); {
 	case n < 5 && len(w.hosts) < 6:
 		w.next++
 		h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, 1+w.pick(3))}
@@ -553,6 +557,14 @@ func (w *world) disturb() {
 		if h := w.hosts[w.pick(len(w.hosts))]; h.cut {
 			w.register(h)
 		}
+	case n < 19: // a host gets more slots, or fewer
+		if h := w.hosts[w.pick(len(w.hosts))]; !h.cut {
+			h.keep = 1 + w.pick(3)
+			for len(h.slots) < h.keep {
+				h.slots = append(h.slots, wslot{})
+			}
+			w.step(HostSlots{h.info.ID, h.keep})
+		}
 	default:
 		w.now = w.now.Add(time.Duration(w.pick(3000)) * time.Millisecond)
 		w.step(Tick{})
@@ -580,7 +592,11 @@ func (w *world) reunite() {
 
 func (w *world) staying() (n int) {
 	for _, h := range w.hosts {
-		if !h.leaving {
+		switch {
+		case h.leaving:
+		case h.keep > 0:
+			n += h.keep
+		default:
 			n += len(h.slots)
 		}
 	}
@@ -612,8 +628,11 @@ func (w *world) settle() {
 			}
 			w.progress()
 		}
-		w.now = w.now.Add(10 * time.Second)
-		w.step(Tick{})
+		// Nobody asks between the deadlines that the machine names.
+		if d := w.m.Deadline(); !d.IsZero() {
+			w.now = later(w.now, d)
+			w.step(Tick{})
+		}
 	}
 	for _, h := range w.hosts {
 		if h.leaving {
@@ -634,6 +653,13 @@ func (w *world) settle() {
 	if ok, _ := w.intact(ring.Generation); !ok {
 		w.fail("at rest, and the ring does not train")
 	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func explore(pick func(int) int, steps int) *world {
