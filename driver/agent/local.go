@@ -40,6 +40,10 @@ all hosts are this machine.
 The discovery script prints one host a line, "name" or "name:slots". It is run
 every second, and the job grows and shrinks with what it prints.
 
+Horovod's own settings, for which horovodrun has flags too, are taken from the
+environment: HOROVOD_LOG_LEVEL=debug, HOROVOD_FUSION_THRESHOLD=33554432,
+HOROVOD_TIMELINE=timeline.json and so on.
+
 flags:
 `
 
@@ -110,8 +114,10 @@ func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
 	f.BoolVar(&o.ignoredGloo, "gloo", true, "accepted: Gloo is the only controller")
 	f.Var(&o.ignoredCooldown, "blacklist-cooldown-range", "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted")
-	if err := f.Parse(joinCooldown(args)); err != nil {
+	if err := f.Parse(joinCooldown(args)); errors.Is(err, flag.ErrHelp) {
 		return nil, err
+	} else if err != nil {
+		return nil, fmt.Errorf("%w; Horovod's own settings are given in the environment, such as HOROVOD_LOG_LEVEL", err)
 	}
 	o.command = f.Args()
 	var zero error

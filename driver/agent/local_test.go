@@ -37,6 +37,7 @@ func TestParseLocal(t *testing.T) {
 		"slots not a number":   {[]string{"-H", "a:x", "sh"}, `"a:x"`},
 		"unknown interface":    {[]string{"--network-interface", "nope0", "sh"}, "this machine has lo"},
 		"unknown reaction":     {[]string{"--on-ring-lost", "weep", "sh"}, "must be fail or restart"},
+		"a knob of Horovod":    {[]string{"--log-level", "DEBUG", "sh"}, "HOROVOD_LOG_LEVEL"},
 		"script not to be run": {[]string{"--host-discovery-script", "/no/such", "sh"}, "/no/such"},
 	} {
 		t.Run(name, func(t *testing.T) {
