@@ -20,6 +20,7 @@ import (
 func TestLinks(t *testing.T) {
 	reg, secret := NewStatic(), NewSecret()
 	a := startAgent(t, reg, secret, 0)
+	agreed(t, a) // so it runs
 	dialled := 0
 	l := newLinks(func(_ context.Context, addr string) (*grpc.ClientConn, error) {
 		dialled++
