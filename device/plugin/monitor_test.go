@@ -139,22 +139,20 @@ func TestPendingRemapIsNoReason(t *testing.T) {
 	must.MapEmpty(t, r.sick())
 }
 
-func TestFabricNotReady(t *testing.T) {
-	r := newRig(t, "nvl72-tray", nil)
-	r.hw.Set(0, "fabric", "c0ffee00112233445566778899aabbcc 32766 2 0")
-	r.pass(5 * time.Second)
-	must.MapEmpty(t, r.sick()) // it may pass
-	r.pass(10 * time.Second)
-	must.StrContains(t, r.sick()[r.hw.UUIDs()[0]], "NVLink fabric")
-}
-
-func TestFabricUnhealthy(t *testing.T) {
-	r := newRig(t, "nvl72-tray", nil)
-	r.hw.Set(0, "fabric", "c0ffee00112233445566778899aabbcc 32766 3 0 19a")
-	r.pass(5 * time.Second)
-	must.MapEmpty(t, r.sick()) // it may pass
-	r.pass(10 * time.Second)
-	must.Eq(t, map[string]string{r.hw.UUIDs()[0]: "NVLink fabric: the GPU's routes are unhealthy"}, r.sick())
+func TestFabricTrouble(t *testing.T) {
+	for name, tc := range map[string]struct{ fabric, reason string }{
+		"not ready": {"32766 2 0", "NVLink fabric: the GPU is still registering with the fabric manager"},
+		"unhealthy": {"32766 3 0 19a", "NVLink fabric: the GPU's routes are unhealthy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, "nvl72-tray", nil)
+			r.hw.Set(0, "fabric", "c0ffee00112233445566778899aabbcc "+tc.fabric)
+			r.pass(5 * time.Second)
+			must.MapEmpty(t, r.sick()) // it may pass
+			r.pass(10 * time.Second)
+			must.Eq(t, map[string]string{r.hw.UUIDs()[0]: tc.reason}, r.sick())
+		})
+	}
 }
 
 func TestOneFailingCallHidesNoOtherGPU(t *testing.T) {

@@ -320,9 +320,10 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 	})
 }
 
-// Nobody asks again between the deadlines that the machine names.
-func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
-	s := newScript(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2})
+// besideADeadSlot is a host whose slot 1 alone holds the state, and can't be
+// used before its slot 0 has been started again.
+func besideADeadSlot(t *testing.T) *script {
+	s := newScript(t, elasticPair)
 	s.join("a", 0, 2)
 	s.wait(time.Second)
 	s.arrive("a:0", "a:1")
@@ -331,10 +332,21 @@ func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
 	s.did = nil
 	s.die("a:0", "killed")
 	s.waiting("a:1")
-	s.event(HostSlots{"a", 1}) // of which the dead slot is to remain
-	s.expect("break 1")
+	return s
+}
+
+// deadline asks when the machine said it should be asked again.
+func (s *script) deadline() {
 	s.now = s.m.Deadline()
 	s.event(Tick{})
+}
+
+// Nobody asks again between the deadlines that the machine names.
+func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
+	s := besideADeadSlot(t)
+	s.event(HostSlots{"a", 1}) // of which the dead slot is to remain
+	s.expect("break 1")
+	s.deadline()
 	s.expect("start a:0 1/2")
 	s.arrive("a:0")
 	s.expect("form 2: a:1 a:0")
@@ -347,21 +359,11 @@ func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
 
 // A ring of newcomers alone can't form while somebody else holds the state.
 func TestNewcomersWaitForTheHolderBesideADeadSlot(t *testing.T) {
-	s := newScript(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2})
-	s.join("a", 0, 2)
-	s.wait(time.Second)
-	s.arrive("a:0", "a:1")
-	s.up("a:0", "a:1")
-	s.event(Trained{1})
-	s.did = nil
-	s.die("a:0", "killed")
-	s.waiting("a:1")
+	s := besideADeadSlot(t)
 	s.join("b", 1, 2)
 	s.expect("break 1")
-	s.now = s.m.Deadline()
-	s.event(Tick{})
-	s.now = s.m.Deadline()
-	s.event(Tick{})
+	s.deadline()
+	s.deadline()
 	s.expect("start a:0 1/4", "start b:1 2/4", "start b:0 3/4")
 	s.arrive("a:0", "b:0", "b:1")
 	s.expect("form 2: a:1 a:0 b:1 b:0")
