@@ -114,10 +114,11 @@ func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
 	f.BoolVar(&o.ignoredGloo, "gloo", true, "accepted: Gloo is the only controller")
 	f.Var(&o.ignoredCooldown, "blacklist-cooldown-range", "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted")
-	if err := f.Parse(joinCooldown(args)); errors.Is(err, flag.ErrHelp) {
+	if err := f.Parse(joinCooldown(args)); err != nil {
+		if strings.Contains(err.Error(), "not defined") {
+			err = fmt.Errorf("%w; Horovod's own settings are given in the environment, such as HOROVOD_LOG_LEVEL", err)
+		}
 		return nil, err
-	} else if err != nil {
-		return nil, fmt.Errorf("%w; Horovod's own settings are given in the environment, such as HOROVOD_LOG_LEVEL", err)
 	}
 	o.command = f.Args()
 	var zero error
