@@ -67,7 +67,7 @@ func (c *Cost) measureAlone(ctx context.Context, o *options, l launcher, round i
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.stop() }()
+	defer func() { _ = s.Stop() }()
 	if err := s.steady(ctx, 1, 2*time.Second); err != nil {
 		return s.fail(err)
 	}
@@ -85,17 +85,17 @@ func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) e
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.stop() }()
+	defer func() { _ = s.Stop() }()
 	if err := s.steady(ctx, 2, 2*time.Second); err != nil {
 		return s.fail(err)
 	}
-	begun, used := time.Now(), processorTime(s.cmd.Process.Pid)
+	begun, used := time.Now(), processorTime(s.PID())
 	step, err := s.stepMS(ctx)
 	if err != nil {
 		return s.fail(err)
 	}
-	memory, anonymous := memoryMB(s.cmd.Process.Pid, "VmRSS:"), memoryMB(s.cmd.Process.Pid, "RssAnon:")
-	share := (processorTime(s.cmd.Process.Pid) - used).Seconds() / time.Since(begun).Seconds() * 100
+	memory, anonymous := memoryMB(s.PID(), "VmRSS:"), memoryMB(s.PID(), "RssAnon:")
+	share := (processorTime(s.PID()) - used).Seconds() / time.Since(begun).Seconds() * 100
 	c.StepMS[l.Name] = append(c.StepMS[l.Name], step)
 	c.MemoryMB[l.Name] = append(c.MemoryMB[l.Name], memory)
 	c.AnonymousMB[l.Name] = append(c.AnonymousMB[l.Name], anonymous)
@@ -106,8 +106,8 @@ func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) e
 
 // stepMS is the median time of the next costSteps steps.
 func (s *session) stepMS(ctx context.Context) (float64, error) {
-	from := len(s.record.Leading())
-	_, err := s.wait(ctx, fmt.Sprintf("%d steps", costSteps), 2*time.Minute, func(r train.Record) *train.Event {
+	from := len(s.Record.Leading())
+	_, err := s.Wait(ctx, fmt.Sprintf("%d steps", costSteps), 2*time.Minute, func(r train.Record) *train.Event {
 		if steps := r.Leading(); len(steps) > from+costSteps {
 			return &steps[len(steps)-1]
 		}
@@ -117,7 +117,7 @@ func (s *session) stepMS(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	var steps []float64
-	leading := s.record.Leading()[from:]
+	leading := s.Record.Leading()[from:]
 	for i := 1; i <= costSteps; i++ {
 		steps = append(steps, (leading[i].T-leading[i-1].T)*1000)
 	}

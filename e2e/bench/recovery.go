@@ -54,18 +54,18 @@ func killOne(ctx context.Context, o *options, l launcher) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = s.stop() }()
+	defer func() { _ = s.Stop() }()
 	if err := s.steady(ctx, 4, 3*time.Second); err != nil {
 		return 0, s.fail(err)
 	}
-	victims := s.record.PIDs(3)
+	victims := s.Record.PIDs(3)
 	killed := time.Now()
 	if err := syscall.Kill(victims[len(victims)-1], syscall.SIGKILL); err != nil {
 		return 0, err
 	}
 	// A ring begins with an event of its own: its size may be the old one, where
 	// the launcher starts the process again.
-	first, err := s.wait(ctx, "new ring", 90*time.Second, func(r train.Record) *train.Event {
+	first, err := s.Wait(ctx, "new ring", 90*time.Second, func(r train.Record) *train.Event {
 		rings := r.Where("ring", func(e train.Event) bool { return e.Rank == 0 && e.Time().After(killed) })
 		if len(rings) == 0 {
 			return nil

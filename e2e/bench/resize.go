@@ -64,19 +64,19 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, i
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.stop() }()
+	defer func() { _ = s.Stop() }()
 	for i := 1; i < len(route); i++ {
 		from, to := route[i-1], route[i]
 		if err := s.steady(ctx, from, 4*time.Second); err != nil {
 			return s.fail(err)
 		}
-		asked, err := s.setHosts(localSlots(to)...)
+		asked, err := s.SetHosts(localSlots(to)...)
 		if err != nil {
 			return err
 		}
 		// A newcomer needs its import time and some seconds; a change that takes
 		// longer than this was lost.
-		first, err := s.wait(ctx, fmt.Sprintf("ring of %d", to), importTime+40*time.Second, func(r train.Record) *train.Event {
+		first, err := s.Wait(ctx, fmt.Sprintf("ring of %d", to), importTime+40*time.Second, func(r train.Record) *train.Event {
 			return firstStep(r, asked, func(e train.Event) bool { return e.Size == to })
 		})
 		if ctx.Err() != nil {
@@ -87,12 +87,12 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, i
 			progress("%s, round %d: %d→%d: %v", l.Name, round+1, from, to, err)
 			return nil // the rest of the walk starts from the wrong place
 		}
-		change := Change{Gap: gapBefore(s.record, first), Lateness: first.Time().Sub(asked).Seconds()}
+		change := Change{Gap: gapBefore(s.Record, first), Lateness: first.Time().Sub(asked).Seconds()}
 		name := fmt.Sprintf("%d→%d", from, to)
 		c.By[l.Name][name] = append(c.By[l.Name][name], change)
 		progress("%s, round %d: %s: gap %.2f s, %.2f s after the request", l.Name, round+1, name, change.Gap, change.Lateness)
 	}
-	c.Repeated[l.Name] += repeated(s.record)
+	c.Repeated[l.Name] += repeated(s.Record)
 	return nil
 }
 

@@ -1,0 +1,18 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Command chaos makes trouble for elastic training on this machine, and says
+// whether a step was lost or training stood still. Hosts come, go and change
+// their slots, processes are killed and frozen at any moment, several things at
+// once; the seed says which and when.
+//
+//	make chaos                          # one minute
+//	make chaos SEED=7 SEEDS=10 FOR=5m   # seeds 7 to 16
+//
+// It runs real Horovod under `nomad-driver-horovod run`, which is the driver's
+// agents and leader without Nomad. The script writes a checkpoint with each
+// commit, so whatever dies, training must never go on from before the last one;
+// and left alone, it must get to a ring of all listed slots. What processes do
+// is a matter of microseconds: a seed that has failed may need several runs to
+// fail again.
+package main

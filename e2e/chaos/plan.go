@@ -1,0 +1,116 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// A host of the list, with its slots.
+type host struct {
+	name  string
+	slots int
+}
+
+func (h host) String() string { return fmt.Sprintf("%s:%d", h.name, h.slots) }
+
+// A kind of trouble.
+type kind int
+
+const (
+	rehost kind = iota // the host list changes
+	kill               // processes get SIGKILL
+	freeze             // a process stands still for a while
+	slow               // processes that start from now on take longer to
+)
+
+// An action is one thing that happens to a job, after a pause.
+type action struct {
+	pause time.Duration
+	kind  kind
+	hosts []host // rehost: the new list
+	// victims picks processes among those that run, in [0, 1) (kill, freeze).
+	victims []float64
+	length  time.Duration // freeze and slow
+}
+
+func (a action) String() string {
+	switch a.kind {
+	case rehost:
+		return "hosts " + strings.Trim(fmt.Sprint(a.hosts), "[]")
+	case kill:
+		return fmt.Sprintf("kill %d", len(a.victims))
+	case freeze:
+		return fmt.Sprintf("freeze 1 for %s", a.length)
+	default:
+		return fmt.Sprintf("newcomers start %s later", a.length)
+	}
+}
+
+// names are the hosts that may be listed.
+var names = []string{"a", "b", "c"}
+
+// A plan draws actions; the same seed gives the same.
+type plan struct {
+	rnd      *rand.Rand
+	maxRanks int
+	hosts    []host // as listed last
+}
+
+func newPlan(seed uint64, maxRanks int) *plan {
+	return &plan{rnd: rand.New(rand.NewPCG(seed, 0)), maxRanks: maxRanks, hosts: []host{{names[0], min(2, maxRanks)}}}
+}
+
+// next draws an action. Half of the pauses are so short that it falls into what
+// the one before began.
+func (p *plan) next() action {
+	a := action{pause: time.Duration(p.rnd.IntN(500)) * time.Millisecond}
+	if p.rnd.IntN(2) == 0 {
+		a.pause = time.Duration(500+p.rnd.IntN(4500)) * time.Millisecond
+	}
+	switch n := p.rnd.IntN(20); {
+	case n < 9:
+		a.kind, a.hosts = rehost, p.list()
+		p.hosts = a.hosts
+	case n < 17:
+		a.kind = kill
+		for range 1 + p.rnd.IntN(3) {
+			a.victims = append(a.victims, p.rnd.Float64())
+		}
+	case n < 19:
+		a.kind, a.victims = freeze, []float64{p.rnd.Float64()}
+		a.length = time.Duration(100+p.rnd.IntN(2900)) * time.Millisecond
+	default:
+		a.kind, a.length = slow, time.Duration(p.rnd.IntN(3000))*time.Millisecond
+	}
+	return a
+}
+
+// list draws a host list of at least one slot and at most maxRanks.
+func (p *plan) list() []host {
+	var hosts []host
+	left := p.maxRanks
+	for _, name := range names {
+		if slots := p.rnd.IntN(4); slots > 0 && left > 0 {
+			hosts = append(hosts, host{name, min(slots, left)})
+			left -= min(slots, left)
+		}
+	}
+	if len(hosts) == 0 {
+		hosts = []host{{names[p.rnd.IntN(len(names))], 1}}
+	}
+	return hosts
+}
+
+// slots of all hosts.
+func slots(hosts []host) int {
+	n := 0
+	for _, h := range hosts {
+		n += h.slots
+	}
+	return n
+}

@@ -1,0 +1,185 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package train
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A Job is train.py on this machine, without Nomad: under a launcher that asks
+// a script for its hosts, or by itself.
+type Job struct {
+	// Record is what has been read of it so far.
+	Record Record
+
+	dir      string
+	cmd      *exec.Cmd
+	ended    chan struct{}
+	follower *Follower
+}
+
+// A Launch says how to start a Job.
+type Launch struct {
+	// Root is the project's root.
+	Root string
+	// Launcher is a command that takes horovodrun's flags; nil starts the
+	// script itself.
+	Launcher []string
+	// Hosts are the first lines of the host list, "name:slots".
+	Hosts []string
+	// Args are the script's.
+	Args []string
+}
+
+// Start starts a job in a directory of its own.
+func Start(l Launch) (*Job, error) {
+	dir, err := os.MkdirTemp("", "kolo-train-")
+	if err != nil {
+		return nil, err
+	}
+	j := &Job{dir: dir, ended: make(chan struct{}), follower: Follow(filepath.Join(dir, "records"))}
+	if _, err := j.SetHosts(l.Hosts...); err != nil {
+		return nil, err
+	}
+	script := j.File("discover.sh")
+	if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\ncat %s/hosts\n", dir), 0o755); err != nil {
+		return nil, err
+	}
+	var command []string
+	if len(l.Launcher) > 0 {
+		command = append(append(command, l.Launcher...), "--host-discovery-script", script)
+	}
+	command = append(command, filepath.Join(l.Root, ".venv/bin/python"), filepath.Join(l.Root, "e2e/train/train.py"),
+		"--epochs=1000000", "--records="+filepath.Join(dir, "records"), "--stop-file="+j.File("stop"))
+	command = append(command, l.Args...)
+	log, err := os.Create(j.Log())
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	// Ended by Stop, which also sees to its children.
+	j.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // see above
+	j.cmd.Dir = dir
+	j.cmd.Env = append(os.Environ(), "PATH="+filepath.Join(l.Root, ".venv/bin")+":"+os.Getenv("PATH"))
+	j.cmd.Stdout, j.cmd.Stderr = log, log
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := j.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(j.ended)
+		_ = j.cmd.Wait()
+	}()
+	return j, nil
+}
+
+// File is the path of a file in the job's directory.
+func (j *Job) File(name string) string { return filepath.Join(j.dir, name) }
+
+// Log is the file with all that launcher and processes wrote.
+func (j *Job) Log() string { return j.File("log") }
+
+// PID is the launcher's process id.
+func (j *Job) PID() int { return j.cmd.Process.Pid }
+
+// Ended is closed when the launcher has ended.
+func (j *Job) Ended() <-chan struct{} { return j.ended }
+
+// Exit tells how the launcher has ended.
+func (j *Job) Exit() *os.ProcessState {
+	<-j.ended
+	return j.cmd.ProcessState
+}
+
+// SetHosts replaces the host list at one instant, which it returns.
+func (j *Job) SetHosts(hosts ...string) (time.Time, error) {
+	part := j.File("hosts.part")
+	if err := os.WriteFile(part, []byte(strings.Join(hosts, "\n")+"\n"), 0o644); err != nil {
+		return time.Time{}, err
+	}
+	now := time.Now()
+	return now, os.Rename(part, j.File("hosts"))
+}
+
+// Finish lets the script end with its epoch.
+func (j *Job) Finish() error { return os.WriteFile(j.File("stop"), nil, 0o644) }
+
+// Update reads what has been recorded since, into Record.
+func (j *Job) Update() error {
+	more, err := j.follower.Next()
+	j.Record = append(j.Record, more...)
+	return err
+}
+
+// Wait returns what found finds in the record, as soon as it does. It fails
+// after limit, and when the job has ended.
+func (j *Job) Wait(ctx context.Context, what string, limit time.Duration, found func(Record) *Event) (Event, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no %s within %s", what, limit))
+	defer cancel()
+	for {
+		if err := j.Update(); err != nil {
+			return Event{}, err
+		}
+		if e := found(j.Record); e != nil {
+			return *e, nil
+		}
+		select {
+		case <-ctx.Done():
+			return Event{}, context.Cause(ctx)
+		case <-j.ended:
+			return Event{}, fmt.Errorf("the job ended (%s) while there was no %s", j.cmd.ProcessState, what)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the job and all its processes, and removes its directory.
+func (j *Job) Stop() error {
+	_ = syscall.Kill(-j.PID(), syscall.SIGTERM)
+	select {
+	case <-j.ended:
+	case <-time.After(10 * time.Second):
+	}
+	// The training processes have process groups of their own.
+	for _, pid := range j.Processes() {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	_ = syscall.Kill(-j.PID(), syscall.SIGKILL)
+	<-j.ended
+	return os.RemoveAll(j.dir)
+}
+
+// Keep moves file name of the job out of its directory, and returns where.
+func (j *Job) Keep(name string) (string, error) {
+	kept := filepath.Join(os.TempDir(), filepath.Base(j.dir)+"-"+name)
+	return kept, os.Rename(j.File(name), kept)
+}
+
+// Processes are those that run the script, or are shells about to, but for the
+// launcher.
+func (j *Job) Processes() []int {
+	var pids []int
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if err != nil || !bytes.Contains(cmdline, []byte("train.py")) || !bytes.Contains(cmdline, []byte(j.dir)) {
+			continue
+		}
+		if pid, _ := strconv.Atoi(filepath.Base(dir)); pid != j.PID() {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
