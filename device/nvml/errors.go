@@ -15,6 +15,7 @@ type Code int //nolint:errname // it is NVML's number, and an error besides
 // The codes that the plugin acts on; the numbers are NVML's.
 const (
 	ErrUninitialized    Code = 1
+	ErrInvalidArgument  Code = 2
 	ErrNotSupported     Code = 3
 	ErrNoPermission     Code = 4
 	ErrNotFound         Code = 6
@@ -36,14 +37,14 @@ const ErrHung Code = -1
 var codeTexts = map[Code]string{
 	ErrHung:             "the call does not come back",
 	ErrUninitialized:    "NVML is not initialized",
-	2:                   "invalid argument",
+	ErrInvalidArgument:  "invalid argument",
 	ErrNotSupported:     "not supported",
 	ErrNoPermission:     "no permission",
 	ErrNotFound:         "not found",
 	ErrDriverNotLoaded:  "the NVIDIA driver is not loaded",
 	ErrTimedOut:         "timeout",
 	11:                  "interrupt problem with the GPU",
-	ErrLibraryNotFound:  "libnvidia-ml.so.1 cannot be loaded",
+	ErrLibraryNotFound:  "the library cannot be loaded",
 	ErrFunctionNotFound: "this libnvidia-ml.so.1 does not have the function",
 	14:                  "the GPU's infoROM is corrupted",
 	ErrGPULost:          "the GPU has fallen off the bus",

@@ -64,7 +64,9 @@ func (g *realGPU) Facts() (Facts, error) {
 	}
 	f := known.facts
 	g.settings(&f)
-	g.links(&f, known.ports)
+	if err := g.links(&f, known.ports); err != nil {
+		return f, err
+	}
 	f.Fabric = g.fabric()
 	if err := g.mig(&f); err != nil {
 		return f, err

@@ -4,6 +4,9 @@
 package nvml
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,13 +16,16 @@ import (
 // Guard returns a library whose calls come back within the limit. A call that
 // does not is left behind and reported as [ErrHung]; until it comes back, further
 // calls to the same GPU fail at once instead of hanging as well. At most one
-// thread per GPU is lost in this way, and one for the library. The gate of a GPU
-// stays with its index when the machine is read anew.
+// thread per GPU is lost in this way, one for the library, and one for Watch. The
+// gate of a GPU stays with its index when the machine is read anew.
+//
+// Whatever touches a GPU goes through the gate of that GPU, its handle too: NVML
+// may initialize a GPU when it is asked for that.
 //
 // Sample alone is not cut off, for it is made every second and the cost of that
 // would be greater than its own: its caller must not wait for it.
 func Guard(l Library, limit time.Duration) Library {
-	return &guarded{l: l, gate: gate{limit: limit}, gpus: map[int]*gate{}}
+	return &guarded{l: l, gate: gate{limit: limit}, watch: gate{limit: limit}, gpus: map[int]*gate{}}
 }
 
 // gate lets one call through at a time.
@@ -93,10 +99,11 @@ func through[T any](g *gate, op string, f func() (T, error)) (T, error) {
 }
 
 type guarded struct {
-	l    Library
-	gate gate
-	mu   sync.Mutex
-	gpus map[int]*gate // by index
+	l     Library
+	gate  gate
+	watch gate
+	mu    sync.Mutex
+	gpus  map[int]*gate // by index
 }
 
 func (g *guarded) Open() error {
@@ -109,8 +116,8 @@ func (g *guarded) Open() error {
 func (g *guarded) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, gpu := range g.gpus {
-		if gpu.inUse() {
+	for _, other := range slices.AppendSeq([]*gate{&g.watch}, maps.Values(g.gpus)) {
+		if other.inUse() {
 			return &Error{Op: "close", Code: ErrHung}
 		}
 	}
@@ -123,21 +130,41 @@ func (g *guarded) Driver() (Driver, error) { return through(&g.gate, "driver", g
 func (g *guarded) Count() (int, error) { return through(&g.gate, "count", g.l.Count) }
 
 func (g *guarded) GPU(index int) (GPU, error) {
-	gpu, err := through(&g.gate, "handle", func() (GPU, error) { return g.l.GPU(index) })
+	own := g.of(index)
+	gpu, err := through(own, "handle", func() (GPU, error) { return g.l.GPU(index) })
 	if err != nil {
 		return nil, err
 	}
+	return &guardedGPU{gpu: gpu, gate: own, index: index}, nil
+}
+
+// of is the gate of a GPU.
+func (g *guarded) of(index int) *gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.gpus[index] == nil {
 		g.gpus[index] = &gate{limit: g.gate.limit}
 	}
-	return &guardedGPU{gpu: gpu, gate: g.gpus[index]}, nil
+	return g.gpus[index]
 }
 
+// Pair passes the gates of both GPUs, that of the lower index first.
 func (g *guarded) Pair(a, b GPU) (topology.Pair, error) {
-	return through(&g.gate, "pair", func() (topology.Pair, error) {
-		return g.l.Pair(unguard(a), unguard(b))
+	ga, okA := a.(*guardedGPU)
+	gb, okB := b.(*guardedGPU)
+	if !okA || !okB {
+		return topology.Pair{}, fmt.Errorf("pair of %T and %T: not GPUs of this library", a, b)
+	}
+	first, second := ga.gate, gb.gate
+	if ga.index > gb.index {
+		first, second = second, first
+	}
+	return through(first, "pair", func() (topology.Pair, error) {
+		if err := second.enter("pair"); err != nil {
+			return topology.Pair{}, err
+		}
+		defer second.leave()
+		return g.l.Pair(ga.gpu, gb.gpu)
 	})
 }
 
@@ -152,7 +179,7 @@ func (g *guarded) Watch(gpus []GPU) (Watch, map[int]error, error) {
 	}
 	// The watch itself is not guarded: waiting is what it is for, and it has a
 	// goroutine of its own.
-	w, err := through(&g.gate, "watch", func() (watch, error) {
+	w, err := through(&g.watch, "watch", func() (watch, error) {
 		w, without, err := g.l.Watch(inner)
 		return watch{w, without}, err
 	})
@@ -167,8 +194,9 @@ func unguard(gpu GPU) GPU {
 }
 
 type guardedGPU struct {
-	gpu  GPU
-	gate *gate
+	gpu   GPU
+	gate  *gate
+	index int
 }
 
 func (g *guardedGPU) Facts() (Facts, error) { return through(g.gate, "facts", g.gpu.Facts) }

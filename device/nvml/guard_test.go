@@ -39,12 +39,14 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 	must.NoError(t, err)
 
 	// Nor does one after the machine was read anew.
-	again, err := r.GPU(3)
-	must.NoError(t, err)
 	before = m.Calls()
-	_, err = again.Facts()
+	_, err = r.GPU(3)
+	must.ErrorIs(t, err, nvml.ErrHung)
+	_, err = r.Pair(all[2], all[3])
 	must.ErrorIs(t, err, nvml.ErrHung)
 	must.Eq(t, before, m.Calls())
+	_, err = r.Pair(all[2], all[4])
+	must.NoError(t, err)
 
 	m.Return(3)
 	must.Wait(t, wait.InitialSuccess(
@@ -93,4 +95,49 @@ func TestGuardLeavesAHangingLibraryBehind(t *testing.T) {
 		wait.ErrorFunc(func() error { _, err := r.Count(); return err }),
 		wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond),
 	))
+}
+
+// stuck is a library that hangs while it makes the handle of a GPU, or watches.
+type stuck struct {
+	nvml.Library
+	gpu   int
+	watch bool
+	block chan struct{}
+}
+
+func (s stuck) GPU(i int) (nvml.GPU, error) {
+	if i == s.gpu {
+		<-s.block
+	}
+	return s.Library.GPU(i)
+}
+
+func (s stuck) Watch(gpus []nvml.GPU) (nvml.Watch, map[int]error, error) {
+	if s.watch {
+		<-s.block
+	}
+	return s.Library.Watch(gpus)
+}
+
+func TestGuardOfAHandleAndAWatchThatHang(t *testing.T) {
+	_, real := open(t, "hgx-h100")
+	s := stuck{Library: real, gpu: 2, watch: true, block: make(chan struct{})}
+	r := nvml.Guard(s, 300*time.Millisecond)
+	_, err := r.GPU(2)
+	must.ErrorIs(t, err, nvml.ErrHung)
+	other, err := r.GPU(3)
+	must.NoError(t, err)
+	_, _, err = r.Watch([]nvml.GPU{other})
+	must.ErrorIs(t, err, nvml.ErrHung)
+
+	// Everything else goes on.
+	_, err = r.Count()
+	must.NoError(t, err)
+	_, err = other.Facts()
+	must.NoError(t, err)
+	must.ErrorIs(t, r.Close(), nvml.ErrHung)
+
+	close(s.block)
+	must.Wait(t, wait.InitialSuccess(
+		wait.ErrorFunc(r.Close), wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond)))
 }

@@ -5,6 +5,7 @@ package nvml
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -23,18 +24,25 @@ var nvlinkVersions = map[uint32]float64{
 }
 
 // links finds the NVLinks that are up and what they end at, which a link keeps
-// as long as it is up.
-func (g *realGPU) links(f *Facts, known map[int]topology.Port) {
+// as long as it is up. A link that cannot be read is what it was: where islands
+// are is too dear to be changed by one failed call.
+func (g *realGPU) links(f *Facts, known map[int]topology.Port) error {
 	for i := range nvml.NVLINK_MAX_LINKS {
 		state, err := get(g, "nvmlDeviceGetNvLinkState", func() (nvml.EnableState, nvml.Return) {
 			return g.d.GetNvLinkState(i)
 		})
-		if err != nil {
-			// Not supported: no NVLink at all. Invalid argument: fewer links
-			// than the most there can be.
-			return
-		}
-		if state != nvml.FEATURE_ENABLED {
+		port, met := known[i]
+		switch {
+		case Unsupported(err), errors.Is(err, ErrInvalidArgument):
+			return nil // no NVLink at all, or fewer than the most there can be
+		case Gone(err), errors.Is(err, ErrGPULost), errors.Is(err, ErrResetRequired):
+			return err
+		case err != nil && met:
+			f.Ports = append(f.Ports, port)
+			continue
+		case err != nil:
+			continue
+		case state != nvml.FEATURE_ENABLED:
 			delete(known, i)
 			continue
 		}
@@ -42,33 +50,38 @@ func (g *realGPU) links(f *Facts, known map[int]topology.Port) {
 			f.NVLinkVersion = nvlinkVersions[opt(g, "nvmlDeviceGetNvLinkVersion",
 				func() (uint32, nvml.Return) { return g.d.GetNvLinkVersion(i) }, 0)]
 		}
-		port, met := known[i]
 		if !met {
-			port = topology.Port{Switch: g.endsAtSwitch(i), MBps: g.rate(i, f.Ports)}
-			if !port.Switch {
-				port.Remote = g.remote(i)
+			if port, err = g.port(i, f.Ports); err == nil {
+				known[i] = port
 			}
-			known[i] = port
 		}
 		f.Ports = append(f.Ports, port)
 	}
+	return nil
 }
 
-func (g *realGPU) endsAtSwitch(link int) bool {
-	kind := opt(g, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
+// port tells what a link ends at. With an error it is what could be read.
+func (g *realGPU) port(link int, before []topology.Port) (topology.Port, error) {
+	port := topology.Port{MBps: g.rate(link, before)}
+	kind, errKind := get(g, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
 		return g.d.GetNvLinkRemoteDeviceType(link)
-	}, nvml.NVLINK_DEVICE_TYPE_UNKNOWN)
-	return kind == nvml.NVLINK_DEVICE_TYPE_SWITCH
-}
-
-func (g *realGPU) remote(link int) string {
-	pci, err := get(g, "nvmlDeviceGetNvLinkRemotePciInfo_v2", func() (nvml.PciInfo, nvml.Return) {
+	})
+	if errKind == nil && kind == nvml.NVLINK_DEVICE_TYPE_SWITCH {
+		port.Switch = true
+		return port, nil
+	}
+	pci, errPCI := get(g, "nvmlDeviceGetNvLinkRemotePciInfo_v2", func() (nvml.PciInfo, nvml.Return) {
 		return g.d.GetNvLinkRemotePciInfo(link)
 	})
-	if err != nil {
-		return ""
+	if errPCI == nil {
+		port.Remote = busID(text(pci.BusId[:]))
 	}
-	return busID(text(pci.BusId[:]))
+	for _, err := range []error{errKind, errPCI} {
+		if err != nil && !Unsupported(err) {
+			return port, err
+		}
+	}
+	return port, nil
 }
 
 // rate returns the MB/s of a link. All links of a GPU have one rate, so it is

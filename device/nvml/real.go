@@ -4,6 +4,7 @@
 package nvml
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,6 +18,7 @@ import (
 // Real is the NVML of this machine.
 type Real struct {
 	lib  nvml.Interface
+	name string // of the library
 	host host
 
 	mu sync.Mutex
@@ -40,11 +42,8 @@ type Options struct {
 
 // New returns the NVML of this machine, not open yet.
 func New(o Options) *Real {
-	var opts []nvml.LibraryOption
-	if o.Library != "" {
-		opts = append(opts, nvml.WithLibraryPath(o.Library))
-	}
-	return &Real{lib: nvml.New(opts...), host: host{root: o.Root}}
+	name := cmp.Or(o.Library, "libnvidia-ml.so.1")
+	return &Real{lib: nvml.New(nvml.WithLibraryPath(name)), name: name, host: host{root: o.Root}}
 }
 
 // do makes one call, if the library has the function.
@@ -79,7 +78,11 @@ func (r *Real) has(symbol string) Code {
 
 // Open loads and initializes NVML.
 func (r *Real) Open() error {
-	if ret := r.lib.Init(); ret != nvml.SUCCESS {
+	switch ret := r.lib.Init(); ret {
+	case nvml.SUCCESS:
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return &Error{Op: "loading " + r.name, Code: ErrLibraryNotFound}
+	default:
 		return &Error{Op: "nvmlInit", Code: Code(ret)}
 	}
 	r.mu.Lock()
@@ -173,7 +176,8 @@ var paths = map[nvml.GpuTopologyLevel]topology.Path{
 }
 
 // Pair tells how two GPUs reach each other. What the driver does not tell is
-// left at its zero value.
+// left at its zero value; a call that fails for another reason is an error, for
+// that the two cannot reach each other is remembered.
 func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	ga, okA := a.(*realGPU)
 	gb, okB := b.(*realGPU)
@@ -192,22 +196,30 @@ func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 		// Virtual machines have no common ancestor to tell; peers they have.
 		return p, err
 	}
-	p2p := func(index nvml.GpuP2PCapsIndex) (status nvml.GpuP2PStatus, err error) {
+	p2p := func(index nvml.GpuP2PCapsIndex) (ok, told bool, err error) {
+		var status nvml.GpuP2PStatus
 		err = r.do("nvmlDeviceGetP2PStatus", func() (ret nvml.Return) {
 			status, ret = ga.d.GetP2PStatus(gb.d, index)
 			return ret
 		})
-		return status, err
+		if Unsupported(err) || errors.Is(err, ErrInvalidArgument) {
+			return false, false, nil
+		}
+		return status == nvml.P2P_STATUS_OK, err == nil && status != nvml.P2P_STATUS_UNKNOWN, err
 	}
-	read, errRead := p2p(nvml.P2P_CAPS_INDEX_READ)
-	write, errWrite := p2p(nvml.P2P_CAPS_INDEX_WRITE)
-	p.Peer = errRead == nil && errWrite == nil &&
-		read == nvml.P2P_STATUS_OK && write == nvml.P2P_STATUS_OK
+	read, _, err := p2p(nvml.P2P_CAPS_INDEX_READ)
+	if err != nil {
+		return p, err
+	}
+	write, _, err := p2p(nvml.P2P_CAPS_INDEX_WRITE)
+	if err != nil {
+		return p, err
+	}
+	p.Peer = read && write
 	// Older drivers do not know the NVLink index; only a clear no counts.
-	if link, err := p2p(nvml.P2P_CAPS_INDEX_NVLINK); err == nil {
-		p.NoNVLink = link != nvml.P2P_STATUS_OK && link != nvml.P2P_STATUS_UNKNOWN
-	}
-	return p, nil
+	link, told, err := p2p(nvml.P2P_CAPS_INDEX_NVLINK)
+	p.NoNVLink = told && !link
+	return p, err
 }
 
 // decimal makes 12.4 of 12 and 4.

@@ -27,11 +27,16 @@ const (
 // Version is set when a release is built.
 var Version = "0.1.0-dev"
 
+// lineage goes before the version that Nomad is told. Of plugins with one name
+// Nomad runs the one of the highest version; nomad-device-nvidia is at 1.1, and
+// where both are installed, this one is meant to run.
+const lineage = "2."
+
 func pluginInfo() *base.PluginInfoResponse {
 	return &base.PluginInfoResponse{
 		Type:              base.PluginTypeDevice,
 		PluginApiVersions: []string{device.ApiVersion010},
-		PluginVersion:     Version,
+		PluginVersion:     lineage + Version,
 		Name:              pluginName,
 	}
 }

@@ -146,8 +146,16 @@ func (a attributeSet) places(us []unit) {
 	}
 }
 
-// links sets how the units are joined.
-func (l layout) links(a attributeSet, members []int) {
+// links sets how the units are joined. Where a group is an island, those that are
+// cut off from it do not count: they are unhealthy until they are not.
+func (l layout) links(a attributeSet, all []int) {
+	members := all
+	if l.by == GroupByNVLink {
+		members = slices.DeleteFunc(slices.Clone(all), func(i int) bool { return l.cutOff[i] })
+	}
+	if len(members) == 0 {
+		members = all
+	}
 	ports, rate, switched, version := -1, -1, true, -1.0
 	size := -1
 	for _, i := range members {
@@ -171,8 +179,8 @@ func (l layout) links(a attributeSet, members []int) {
 	a[attrIslandSize] = structs.NewIntAttribute(int64(size), "")
 	a[attrIslands] = structs.NewIntAttribute(int64(l.islands), "")
 	a[attrP2P] = structs.NewBoolAttribute(l.matrix.Joined(members))
-	a[attrTopology] = structs.NewStringAttribute(l.matrix.Sub(members).Encode())
-	names := values(members, l.islandName)
+	a[attrTopology] = structs.NewStringAttribute(l.matrix.Sub(all).Encode())
+	names := values(all, l.islandName)
 	slices.Sort(names)
 	a.text(attrIsland, strings.Join(slices.Compact(names), ","))
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ func (fs *findings) remark(do, format string, args ...any) {
 func Check(lib nvml.Library, root, beside string) []Finding {
 	var found findings
 	if _, err := os.Stat(filepath.Join(beside, "nomad-device-nvidia")); err == nil {
-		found.problem("remove nomad-device-nvidia and its plugin block: both would offer the same GPUs",
+		found.remark("remove it and its plugin block: of the two Nomad runs only the one with the higher version, which is this one",
 			"nomad-device-nvidia is in %s as well", beside)
 	}
 	if err := lib.Open(); err != nil {
@@ -77,8 +78,7 @@ func Check(lib nvml.Library, root, beside string) []Finding {
 		return found
 	}
 	for _, i := range slices.Sorted(maps.Keys(m.unread)) {
-		err := m.unread[i]
-		found.problem(adviceBroken, "%v", err)
+		found.problem(fmt.Sprintf(adviceBroken, strconv.Itoa(i)), "%v", m.unread[i])
 	}
 	if m.listed == 0 {
 		found.problem("see lspci -d 10de: and dmesg: the driver works, but found no GPU", "there is no GPU")
@@ -95,14 +95,15 @@ func Check(lib nvml.Library, root, beside string) []Finding {
 	return found
 }
 
-const adviceBroken = "see dmesg for XID messages; reset the GPU with nvidia-smi -r, or reboot"
+// adviceBroken is for a GPU by its number or PCI address.
+const adviceBroken = "see dmesg for XID messages; drain the node and reset the GPU: nvidia-smi -r -i %s; or reboot"
 
 // adviceOpen says what to do when NVML does not start.
 func adviceOpen(err error) string {
 	switch {
 	case errors.Is(err, nvml.ErrLibraryNotFound):
 		return "install the NVIDIA driver; if it is installed, make libnvidia-ml.so.1 known to ldconfig, " +
-			"or name it in KOLO_NVML_LIBRARY in the environment of the Nomad agent"
+			"or name its file in KOLO_NVML_LIBRARY in the environment of the Nomad agent (where that is set, see what it names)"
 	case errors.Is(err, nvml.ErrDriverNotLoaded):
 		return "load the driver: modprobe nvidia; dmesg says why it does not"
 	case errors.Is(err, nvml.ErrVersionMismatch):
@@ -140,7 +141,7 @@ func (fs *findings) checkCard(c *card, all []*card) {
 	}
 	s, err := sampleWithin(c.gpu, checkLimit)
 	if err != nil {
-		fs.problem(adviceBroken, "the GPU does not answer: %s", plain(err))
+		fs.problem(fmt.Sprintf(adviceBroken, f.Bus), "the GPU does not answer: %s", plain(err))
 		return
 	}
 	is := func(b *bool) bool { return b != nil && *b }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/hashicorp/nomad/plugins/base"
 )
@@ -47,8 +48,7 @@ type Config struct {
 
 // HealthConfig says when a GPU counts as well.
 type HealthConfig struct {
-	// Enabled tells to look at all; without it every GPU that is there is
-	// healthy.
+	// Enabled tells to judge; without it every GPU that NVML lists is healthy.
 	Enabled bool
 	// Interval is how often the GPUs are looked at.
 	Interval time.Duration
@@ -128,8 +128,8 @@ func decodeConfig(packed []byte) (Config, error) {
 	var errs []error
 	c.IgnoredGPUIDs = raw.IgnoredGPUIDs
 	for _, id := range raw.IgnoredGPUIDs {
-		if strings.TrimSpace(id) == "" {
-			errs = append(errs, errors.New("ignored_gpu_ids: an id is empty"))
+		if !strings.HasPrefix(id, "GPU-") && !strings.HasPrefix(id, "MIG-") || strings.ContainsFunc(id, unicode.IsSpace) {
+			errs = append(errs, fmt.Errorf("ignored_gpu_ids: %q is not a UUID as nvidia-smi -L shows them, GPU-… or MIG-…", id))
 		}
 	}
 	duration(&errs, "fingerprint_period", raw.FingerprintPeriod, time.Second, &c.FingerprintPeriod)

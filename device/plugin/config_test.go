@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func TestDecodeConfig(t *testing.T) {
 func TestDecodeConfigNamesMistakes(t *testing.T) {
 	_, err := decodeConfig(pack(t, map[string]any{
 		"enabled":            true,
-		"ignored_gpu_ids":    []string{" "},
+		"ignored_gpu_ids":    []string{"0"},
 		"fingerprint_period": "fast",
 		"group_by":           "rack",
 		"prometheus_address": "nowhere",
@@ -96,6 +97,21 @@ func TestPrometheusAddress(t *testing.T) {
 		must.Eq(t, ok, err == nil, must.Sprint(address, err))
 		if !ok {
 			must.ErrorContains(t, err, "prometheus_address: ")
+		}
+	}
+}
+
+func TestIgnoredGPUIDs(t *testing.T) {
+	for id, ok := range map[string]bool{
+		"GPU-a1000000-0000-4000-8000-000000000002": true, "MIG-f4000000-0000-5000-8000-000000000002": true,
+		"MIG-GPU-f4000000-0000-4000-8000-000000000001/7/0": true,
+		"": false, "0": false, "gpu-a1000000-0000-4000-8000-000000000002": false,
+		" GPU-a1000000-0000-4000-8000-000000000002": false, "GPU-a1 ": false,
+	} {
+		_, err := decodeConfig(pack(t, map[string]any{"enabled": true, "ignored_gpu_ids": []string{id}}))
+		must.Eq(t, ok, err == nil, must.Sprint(id, err))
+		if !ok {
+			must.ErrorContains(t, err, fmt.Sprintf("ignored_gpu_ids: %q", id))
 		}
 	}
 }

@@ -18,24 +18,37 @@ import (
 type layout struct {
 	units  []unit
 	matrix *topology.Matrix
-	// switches numbers the PCIe switches, or roots of GPUs that hang on none,
-	// in the order of their addresses.
-	switches []string
-	// island is the number of the NVLink island of each unit, islands how many
-	// there are.
-	island  []int
+	by     GroupBy
+	// island and pcie are the numbers of the NVLink island of each unit and of
+	// its PCIe switch, or root of a GPU that hangs on none.
+	island, pcie []int
+	// islands is how many there are now.
 	islands int
+	// cutOff tells of each unit that it has lost its links to most of those
+	// that have the same number.
+	cutOff []bool
 }
 
-func newLayout(m *machine) layout {
-	l := layout{units: m.units()}
+// newLayout numbers what has no number yet.
+func newLayout(m *machine, by GroupBy, p *places) layout {
+	l := layout{units: m.units(), by: by}
 	l.matrix = m.matrix(l.units)
+	var switches []string
 	for _, u := range l.units {
-		l.switches = append(l.switches, pciePlace(u))
+		switches = append(switches, pciePlace(u))
 	}
-	slices.Sort(l.switches)
-	l.switches = slices.Compact(l.switches)
-	l.numberIslands()
+	slices.Sort(switches)
+	component := l.components()
+	islands := make([][]unit, l.islands)
+	for i, u := range l.units {
+		islands[component[i]] = append(islands[component[i]], u)
+	}
+	known := p.add(slices.Compact(switches), islands)
+	for _, u := range l.units {
+		l.island = append(l.island, known.Islands[u.islander()])
+		l.pcie = append(l.pcie, known.Switches[pciePlace(u)])
+	}
+	l.cut(component)
 	return l
 }
 
@@ -44,28 +57,55 @@ func pciePlace(u unit) string {
 	return cmp.Or(u.card.facts.Switch, u.card.facts.Root, u.card.facts.Bus)
 }
 
-// numberIslands counts islands in the order of the PCI addresses. MIG instances
-// have no NVLink: those of one GPU count as one island, for they are one GPU.
-func (l *layout) numberIslands() {
+// components counts islands by the links that are up, in the order of the PCI
+// addresses, and returns the one of each unit. MIG instances have no NVLink: those
+// of one GPU count as one island, for they are one GPU.
+func (l *layout) components() []int {
 	type key struct {
 		card   *card // of MIG instances
 		island int   // of whole GPUs
 	}
-	numbers := map[key]int{}
+	met := map[key]int{}
+	component := make([]int, len(l.units))
 	for i, u := range l.units {
 		k := key{island: l.matrix.Island(i)}
 		if u.instance != nil {
 			k = key{card: u.card}
 		}
-		if _, met := numbers[k]; !met {
-			numbers[k] = len(numbers)
+		if _, known := met[k]; !known {
+			met[k] = len(met)
 		}
-		l.island = append(l.island, numbers[k])
+		component[i] = met[k]
 	}
-	l.islands = len(numbers)
+	l.islands = len(met)
+	return component
+}
+
+// cut finds the units that are not joined with most of those of their number
+// that can be reached; of parts that are equal the first one counts.
+func (l *layout) cut(component []int) {
+	type part struct{ number, component int }
+	size := map[part]int{}
+	for i, n := range l.island {
+		if l.units[i].card.gpu != nil {
+			size[part{n, component[i]}]++
+		}
+	}
+	most := map[int]int{} // the component, by number
+	for i, n := range l.island {
+		best, met := most[n]
+		if !met || size[part{n, component[i]}] > size[part{n, best}] {
+			most[n] = component[i]
+		}
+	}
+	for i, n := range l.island {
+		l.cutOff = append(l.cutOff, component[i] != most[n])
+	}
 }
 
 func (l layout) islandName(i int) string { return fmt.Sprintf("nvlink%d", l.island[i]) }
+
+func (l layout) switchName(i int) string { return fmt.Sprintf("pcie%d", l.pcie[i]) }
 
 // islandSize is how many units are joined with this one.
 func (l layout) islandSize(i int) int {
@@ -74,17 +114,16 @@ func (l layout) islandSize(i int) int {
 
 // groupName is the name under which Nomad knows a unit. With group_by = "node"
 // it is the product alone, so that jobs that name it keep working.
-func (l layout) groupName(by GroupBy, i int) string {
+func (l layout) groupName(i int) string {
 	u := l.units[i]
 	product := cmp.Or(u.product(), "notAvailable")
-	switch by {
+	switch l.by {
 	case GroupByNVLink:
 		return product + " " + l.islandName(i)
 	case GroupByNUMA:
 		return product + " " + numaName(u.card.facts.NUMA)
 	case GroupByPCIe:
-		n, _ := slices.BinarySearch(l.switches, pciePlace(u))
-		return fmt.Sprintf("%s pcie%d", product, n)
+		return product + " " + l.switchName(i)
 	default:
 		return product
 	}
@@ -105,13 +144,12 @@ type condition struct {
 	reason string
 }
 
-// groups makes what Nomad is told, given the name of the group of each unit.
-// The same input gives the same output, so that a change can be seen by
-// comparing.
-func (l layout) groups(nameOf []string, m *machine, health map[string]condition) []*device.DeviceGroup {
+// groups makes what Nomad is told. The same input gives the same output, so that
+// a change can be seen by comparing.
+func (l layout) groups(m *machine, health map[string]condition) []*device.DeviceGroup {
 	members := map[string][]int{}
-	for i, name := range nameOf {
-		members[name] = append(members[name], i)
+	for i := range l.units {
+		members[l.groupName(i)] = append(members[l.groupName(i)], i)
 	}
 	names := slices.Sorted(maps.Keys(members))
 	groups := make([]*device.DeviceGroup, 0, len(names))

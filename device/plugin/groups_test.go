@@ -207,14 +207,14 @@ func TestGroupByPCIeSwitch(t *testing.T) {
 		at("c", "0000:81:00.0", "", "pci0000:80"),
 		at("d", "0000:91:00.0", "", ""),
 	}}
-	l := newLayout(m)
-	var names, numa []string
-	for i := range l.units {
-		names = append(names, l.groupName(GroupByPCIe, i))
-		numa = append(numa, l.groupName(GroupByNUMA, i))
+	p := &places{numbers: newNumbers("")}
+	pcie, numa := newLayout(m, GroupByPCIe, p), newLayout(m, GroupByNUMA, p)
+	var names []string
+	for i := range pcie.units {
+		names = append(names, pcie.groupName(i))
 	}
 	must.Eq(t, []string{"L40S pcie0", "L40S pcie0", "L40S pcie2", "L40S pcie1"}, names)
-	must.Eq(t, "L40S numa-unknown", numa[0])
+	must.Eq(t, "L40S numa-unknown", numa.groupName(0))
 }
 
 // A literal in a jobspec is parsed by Nomad and compared with the attribute.

@@ -19,6 +19,7 @@ const (
 	causeCall     cause = "call"     // a call about the GPU fails or hangs
 	causeLost     cause = "lost"     // the GPU is lost, unlisted or wants a reset
 	causeFabric   cause = "fabric"   // the NVLink fabric is not set up
+	causeIsland   cause = "island"   // the NVLinks to the rest of its group are down
 	causeMemory   cause = "memory"   // bad memory cannot be taken out of use
 	causeRecovery cause = "recovery" // the driver wants something done
 	causeXID      cause = "xid"      // the driver reported an error
@@ -26,7 +27,7 @@ const (
 )
 
 // passing are the causes that often end by themselves within seconds.
-var passing = map[cause]bool{causeNVML: true, causeCall: true, causeFabric: true}
+var passing = map[cause]bool{causeNVML: true, causeCall: true, causeFabric: true, causeIsland: true}
 
 // held are the causes that are reported once, and held for a time.
 var held = map[cause]bool{causeXID: true, causeECC: true}
@@ -70,9 +71,13 @@ const relapse = time.Hour
 // maxDoubling bounds the wait to 16 times healthy_after.
 const maxDoubling = 4
 
+// absent are the causes for which a GPU cannot be used at all. They count also
+// where nobody wants health to be judged.
+var absent = map[cause]bool{causeNVML: true, causeLost: true}
+
 // set says that a cause of trouble is there (why is not empty) or not.
 func (h *health) set(now time.Time, c cause, why string) {
-	if !h.cfg.Enabled {
+	if !h.cfg.Enabled && !absent[c] {
 		return
 	}
 	if why == "" {

@@ -109,13 +109,19 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// Where health is not judged, a GPU that is not there is still none to use.
 func TestHealthSwitchedOff(t *testing.T) {
 	c := testHealth()
 	c.Enabled = false
 	h := newHealth(c)
-	h.set(epoch, causeLost, "lost")
+	for _, judged := range []cause{causeCall, causeFabric, causeIsland, causeMemory, causeRecovery, causeXID, causeECC} {
+		h.set(epoch, judged, "trouble")
+	}
 	must.False(t, h.settle(epoch))
 	must.True(t, h.ok)
+	h.set(epoch, causeLost, "lost")
+	must.True(t, h.settle(epoch))
+	must.Eq(t, "lost", h.reason)
 }
 
 func TestHealthHoldsForEverWithoutRecovery(t *testing.T) {

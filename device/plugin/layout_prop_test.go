@@ -57,14 +57,12 @@ func TestLayoutProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := genCards(rt)
 		by := rapid.SampledFrom(groupings).Draw(rt, "group_by")
-		l := newLayout(m)
+		l := newLayout(m, by, &places{numbers: newNumbers("")})
 		health := map[string]condition{}
-		var names []string
-		for i, u := range l.units {
+		for _, u := range l.units {
 			health[u.id()] = condition{ok: rapid.Bool().Draw(rt, "ok")}
-			names = append(names, l.groupName(by, i))
 		}
-		groups := l.groups(names, m, health)
+		groups := l.groups(m, health)
 		seen := map[string]bool{}
 		islands := map[string]bool{}
 		for _, g := range groups {

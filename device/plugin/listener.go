@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +31,13 @@ type occurrence struct {
 	err   error
 }
 
+// maxWatchWait is the longest time between two attempts to watch events.
+const maxWatchWait = time.Hour
+
 // listen makes sure that there is a listener for the GPUs that can be reached.
-func (m *monitor) listen() {
+// One that could not be had, or not for all of them, is tried again, less and
+// less often.
+func (m *monitor) listen(now time.Time) {
 	var gpus []nvml.GPU
 	var ids []string
 	for _, c := range m.machine.cards {
@@ -41,44 +47,54 @@ func (m *monitor) listen() {
 		}
 	}
 	l := &listener{gpus: strings.Join(ids, ","), stop: make(chan struct{}), done: make(chan struct{})}
-	if m.listener != nil && m.listener.gpus == l.gpus || !m.deafen() {
+	enough := m.watchAgain.IsZero() || now.Before(m.watchAgain)
+	if m.listener != nil && m.listener.gpus == l.gpus && enough || !m.deafen() {
 		return
 	}
 	w, without, err := m.lib.Watch(gpus)
+	m.listener, m.watchAgain = l, time.Time{}
+	problem := err
+	for i := range gpus {
+		problem = cmp.Or(problem, without[i])
+	}
+	switch {
+	case problem == nil:
+		m.watchFailed, m.watchSaid = 0, ""
+	case m.watchSaid != problem.Error():
+		m.watchSaid = problem.Error()
+		m.log.Warn("events of the driver cannot be watched, or not of all GPUs; health is judged by readings alone", "error", problem)
+	}
+	if problem != nil && !nvml.Unsupported(problem) {
+		m.watchAgain = now.Add(min(m.cfg.FingerprintPeriod<<min(m.watchFailed, 10), maxWatchWait))
+		m.watchFailed++
+	}
 	if err != nil {
-		m.log.Warn("the driver's events cannot be watched; health is judged by readings alone", "error", err)
 		close(l.done)
-		m.listener = l // not to try again before the GPUs change
 		return
 	}
-	for i, err := range without {
-		m.log.Warn("events of a GPU cannot be watched", "gpu", ids[i], "error", err)
-	}
-	m.listener = l
-	go l.run(w, m.eventWait, m.events)
+	go l.run(w, m.eventWait, m.events, m.done)
 }
 
-func (l *listener) run(w nvml.Watch, wait time.Duration, to chan<- occurrence) {
+// run ends when it is told to, but hands on what it has heard before.
+func (l *listener) run(w nvml.Watch, wait time.Duration, to chan<- occurrence, gone <-chan struct{}) {
 	defer close(l.done)
 	defer w.Close() //nolint:errcheck // the set is freed or NVML is gone
-	for {
+	for stopped := false; !stopped; {
 		event, ok, err := w.Next(wait)
 		select {
 		case <-l.stop:
-			return
+			stopped = true
 		default:
 		}
-		if !ok && err == nil {
+		if !ok && (err == nil || stopped) {
 			continue
 		}
 		select {
 		case to <- occurrence{from: l, event: event, err: err}:
-		case <-l.stop:
+		case <-gone:
 			return
 		}
-		if err != nil {
-			return
-		}
+		stopped = stopped || err != nil
 	}
 }
 
@@ -96,13 +112,19 @@ func (m *monitor) deafen() bool {
 	}
 	limit := time.NewTimer(m.eventWait + m.cfg.Health.CallTimeout)
 	defer limit.Stop()
-	select {
-	case <-l.done:
-		m.listener = nil
-		return true
-	case <-limit.C:
-		m.log.Warn("the wait for events of the driver hangs")
-		return false
+	for {
+		select {
+		case o := <-m.events:
+			if o.err == nil {
+				m.overdue = append(m.overdue, o.event)
+			}
+		case <-l.done:
+			m.listener = nil
+			return true
+		case <-limit.C:
+			m.log.Warn("the wait for events of the driver hangs")
+			return false
+		}
 	}
 }
 
@@ -121,7 +143,12 @@ func (m *monitor) occurred(now time.Time, o occurrence) {
 		}
 		return
 	}
-	e := o.event
+	m.happened(now, o.event)
+	m.assess(now)
+}
+
+// happened notes an event with the units that it is about.
+func (m *monitor) happened(now time.Time, e nvml.Event) {
 	if e.Kind == nvml.EventXID && slices.Contains(m.cfg.Health.IgnoredXIDs, e.XID) {
 		m.log.Debug("ignoring an XID that a program causes", "gpu", e.UUID, "xid", e.XID)
 		return
@@ -136,7 +163,6 @@ func (m *monitor) occurred(now time.Time, o occurrence) {
 			m.health[u.id()].set(now, causeXID, xidText(e.XID))
 		}
 	}
-	m.assess(now)
 }
 
 // concerns tells whether an event is about a unit. One that names no GPU

@@ -81,6 +81,8 @@ type machine struct {
 	// unread are errors of GPUs of which not even the UUID could be read, by
 	// NVML's number.
 	unread map[int]error
+	// unmet are the ids to ignore that no GPU has that could be read.
+	unmet []string
 	// all are the units, once they were listed.
 	all []unit
 }
@@ -102,6 +104,7 @@ func readMachine(lib nvml.Library, before machine, ignored []string) (machine, e
 		return before, err
 	}
 	now.listed = n
+	now.unmet = slices.Clone(ignored)
 	for i := range n {
 		c, err := readCard(lib, i)
 		switch {
@@ -109,9 +112,10 @@ func readMachine(lib nvml.Library, before machine, ignored []string) (machine, e
 			return before, err
 		case err != nil:
 			now.unread[i] = fmt.Errorf("GPU %d: %w", i, err)
-		case !slices.Contains(ignored, c.facts.UUID):
+		case now.meets(c.facts.UUID):
+		default:
 			c.facts.Instances = slices.DeleteFunc(c.facts.Instances, func(in nvml.Instance) bool {
-				return slices.Contains(ignored, in.UUID)
+				return now.meets(in.UUID)
 			})
 			now.cards = append(now.cards, c)
 		}
@@ -121,6 +125,13 @@ func readMachine(lib nvml.Library, before machine, ignored []string) (machine, e
 		return cmp.Or(cmp.Compare(a.facts.Bus, b.facts.Bus), cmp.Compare(a.facts.UUID, b.facts.UUID))
 	})
 	return now, now.readPairs(lib, before)
+}
+
+// meets tells whether an id is one to ignore.
+func (m *machine) meets(id string) bool {
+	before := len(m.unmet)
+	m.unmet = slices.DeleteFunc(m.unmet, func(unmet string) bool { return unmet == id })
+	return len(m.unmet) < before
 }
 
 func readCard(lib nvml.Library, index int) (*card, error) {
@@ -152,7 +163,8 @@ func (m *machine) keep(before machine) {
 }
 
 // readPairs asks about every two GPUs that can be reached, unless nothing about
-// the two has changed; of others it keeps what was known.
+// the two has changed; of others it keeps what was known. Two that could not reach
+// each other are asked about again: the fabric manager may have come meanwhile.
 func (m *machine) readPairs(lib nvml.Library, before machine) error {
 	for i, a := range m.cards {
 		for _, b := range m.cards[i+1:] {
@@ -161,16 +173,16 @@ func (m *machine) readPairs(lib nvml.Library, before machine) error {
 			if known {
 				m.pairs[key] = p
 			}
-			same := known && before.joinedAs(a) && before.joinedAs(b)
+			same := known && p.Peer && before.joinedAs(a) && before.joinedAs(b)
 			if same || a.gpu == nil || b.gpu == nil {
 				continue
 			}
 			p, err := lib.Pair(a.gpu, b.gpu)
 			switch {
-			case err == nil:
-				m.pairs[key] = p
-			case nvml.Gone(err):
+			case err != nil && nvml.Gone(err):
 				return err
+			case err == nil || !known:
+				m.pairs[key] = p
 			}
 			// Otherwise one of the two is in trouble, and its own reading will
 			// say so.
@@ -189,9 +201,21 @@ func (m *machine) joinedAs(c *card) bool {
 	return was.MIG == is.MIG && slices.Equal(was.Ports, is.Ports) && reflect.DeepEqual(was.Fabric, is.Fabric)
 }
 
+// ignoresUnread tells that the GPUs that cannot be read are in all likelihood
+// those that are to be ignored, which may be for just that.
+func (m *machine) ignoresUnread() bool {
+	strangers := len(m.unread)
+	for _, c := range m.cards {
+		if m.unread[c.index] != nil {
+			strangers--
+		}
+	}
+	return strangers <= len(m.unmet)
+}
+
 // incomplete tells that a GPU is known that has no handle.
 func (m *machine) incomplete() bool {
-	return len(m.unread) > 0 || slices.ContainsFunc(m.cards, func(c *card) bool { return c.gpu == nil })
+	return len(m.unread) > 0 && !m.ignoresUnread() || slices.ContainsFunc(m.cards, func(c *card) bool { return c.gpu == nil })
 }
 
 // units lists what can be given to tasks, in the order of the PCI addresses.

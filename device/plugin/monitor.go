@@ -32,14 +32,25 @@ type monitor struct {
 	lib  nvml.Library
 	log  hclog.Logger
 	host hostHooks
+	// places outlive the monitor.
+	places *places
 
 	// What follows belongs to the goroutine of run.
 	open     bool
 	problem  error // why NVML is not open, or of no use though it is
 	machine  machine
+	layout   layout             // of the machine
 	health   map[string]*health // by unit
 	dirty    bool               // the view is out of date
 	listener *listener
+	// overdue are events that came while the listener was ended.
+	overdue []nvml.Event
+	// watchAgain is when a watch that failed is tried again, after watchFailed
+	// failures in a row; watchSaid is the last one.
+	watchAgain  time.Time
+	watchFailed int
+	watchSaid   string
+	unreadSaid  map[int]string // errors that were told, by NVML's number
 	// refreshed and looked are when the machine and the samples were last read.
 	refreshed, looked time.Time
 
@@ -74,9 +85,9 @@ type request struct {
 	done   chan struct{}
 }
 
-func newMonitor(cfg Config, lib nvml.Library, host hostHooks, log hclog.Logger) *monitor {
+func newMonitor(cfg Config, lib nvml.Library, host hostHooks, p *places, log hclog.Logger) *monitor {
 	m := &monitor{
-		cfg: cfg, lib: lib, host: host, log: log,
+		cfg: cfg, lib: lib, host: host, places: p, log: log,
 		health:    map[string]*health{},
 		dirty:     true,
 		eventWait: eventWait,

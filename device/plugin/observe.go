@@ -28,12 +28,11 @@ func (m *monitor) refresh(now time.Time) {
 		m.away(now, err)
 		return
 	}
-	for _, err := range read.unread {
-		m.log.Warn("a GPU cannot be read", "error", err)
-	}
+	m.sayUnread(&read)
 	m.machine, m.dirty = read, true
+	m.layout = newLayout(&m.machine, m.cfg.GroupBy, m.places)
 	m.syncHealth()
-	m.listen()
+	m.listen(now)
 	m.look(now, 0)
 }
 
@@ -48,6 +47,22 @@ func (m *monitor) syncHealth() {
 		}
 	}
 	maps.DeleteFunc(m.health, func(id string, _ *health) bool { return !there[id] })
+}
+
+// sayUnread tells of GPUs that cannot be read, once for each error, and of ids to
+// ignore that no GPU has.
+func (m *monitor) sayUnread(read *machine) {
+	said := map[int]string{}
+	for i, err := range read.unread {
+		said[i] = err.Error()
+		if m.unreadSaid[i] != said[i] {
+			m.log.Warn("a GPU cannot be read", "error", err)
+		}
+	}
+	if m.unreadSaid == nil && len(read.unmet) > 0 {
+		m.log.Warn("ignored_gpu_ids has ids that no GPU of this machine has; nvidia-smi -L shows those that there are", "ids", read.unmet)
+	}
+	m.unreadSaid = said
 }
 
 // connect opens NVML if it is not. It says so once when it cannot.
@@ -82,6 +97,9 @@ func (m *monitor) away(now time.Time, err error) {
 	} else {
 		m.disconnect(err)
 	}
+	// What was read before does not hold any more.
+	clear(m.current)
+	m.share()
 	m.assess(now)
 }
 
@@ -159,6 +177,10 @@ func (m *monitor) assess(now time.Time) {
 			away = "NVML is not available: " + plain(m.problem)
 		}
 	}
+	for _, e := range m.overdue {
+		m.happened(now, e)
+	}
+	m.overdue = nil
 	for _, c := range m.machine.cards {
 		lost, call := "", ""
 		switch err := c.missing; {
@@ -180,6 +202,7 @@ func (m *monitor) assess(now time.Time) {
 			h.set(now, causeCall, call)
 		})
 	}
+	m.judgeIslands(now, away != "")
 	for id, h := range m.health {
 		if !h.settle(now) {
 			continue
@@ -189,6 +212,23 @@ func (m *monitor) assess(now time.Time) {
 			m.log.Info("a GPU is healthy again", "gpu", id)
 		} else {
 			m.log.Warn("a GPU is unhealthy", "gpu", id, "reason", h.reason)
+		}
+	}
+}
+
+// judgeIslands finds units that are not joined any more with the group that they
+// are offered in, where groups are islands.
+func (m *monitor) judgeIslands(now time.Time, away bool) {
+	if m.cfg.GroupBy != GroupByNVLink || away {
+		return
+	}
+	for i, u := range m.layout.units {
+		why := ""
+		if m.layout.cutOff[i] && u.card.missing == nil {
+			why = "its NVLinks to the rest of " + m.layout.islandName(i) + " are down"
+		}
+		if h := m.health[u.id()]; h != nil {
+			h.set(now, causeIsland, why)
 		}
 	}
 }
@@ -216,10 +256,16 @@ func isHung(err error) bool { return errors.Is(err, nvml.ErrHung) }
 
 func isLost(err error) bool { return !isHung(err) }
 
-// anyMissing tells whether a GPU is missing for such a reason.
+// anyMissing tells whether a GPU is missing for such a reason, or was never read
+// for it.
 func (m *monitor) anyMissing(reason func(error) bool) bool {
 	for _, c := range m.machine.cards {
 		if c.missing != nil && reason(c.missing) {
+			return true
+		}
+	}
+	for _, err := range m.machine.unread {
+		if !m.machine.ignoresUnread() && reason(err) {
 			return true
 		}
 	}
@@ -233,14 +279,14 @@ func (m *monitor) publish() {
 		return
 	}
 	m.dirty = false
-	v := &view{layout: newLayout(&m.machine), health: map[string]condition{}}
+	v := &view{layout: m.layout, health: map[string]condition{}}
 	for id, h := range m.health {
 		v.health[id] = condition{ok: h.ok, reason: h.reason}
 	}
 	for i := range v.layout.units {
-		v.names = append(v.names, v.layout.groupName(m.cfg.GroupBy, i))
+		v.names = append(v.names, v.layout.groupName(i))
 	}
-	v.groups = v.layout.groups(v.names, &m.machine, v.health)
+	v.groups = v.layout.groups(&m.machine, v.health)
 
 	m.mu.Lock()
 	defer m.mu.Unlock()

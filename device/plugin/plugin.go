@@ -27,7 +27,7 @@ type Options struct {
 	Stale func() bool
 	// Restart ends the process, so that Nomad starts it anew.
 	Restart func(why string)
-	// Root is put before /dev and /proc; empty on most machines.
+	// Root is put before /dev, /proc and /run; empty on most machines.
 	Root string
 }
 
@@ -41,6 +41,7 @@ type Device struct {
 	mu      sync.Mutex
 	closed  bool
 	cfg     Config
+	places  *places
 	monitor *monitor
 	stop    context.CancelFunc // of the monitor and the metrics
 	running sync.WaitGroup     // both of them
@@ -105,7 +106,10 @@ func (d *Device) started() (*monitor, error) {
 	}
 	if d.monitor == nil {
 		lib := nvml.Guard(d.opts.NVML, d.cfg.Health.CallTimeout)
-		m := newMonitor(d.cfg, lib, hostHooks{stale: d.opts.Stale, restart: d.opts.Restart}, d.log)
+		if d.places == nil {
+			d.places = readPlaces(d.opts.Root, d.log)
+		}
+		m := newMonitor(d.cfg, lib, hostHooks{stale: d.opts.Stale, restart: d.opts.Restart}, d.places, d.log)
 		m.eventWait = d.eventWait
 		ctx, stop := context.WithCancel(context.Background())
 		d.monitor, d.stop = m, stop
@@ -188,6 +192,9 @@ func (d *Device) Stats(ctx context.Context, interval time.Duration) (<-chan *dev
 	if _, err := d.started(); err != nil {
 		return nil, err
 	}
+	if interval <= 0 {
+		interval = time.Second
+	}
 	out := make(chan *device.StatsResponse)
 	go func() {
 		defer close(out)
@@ -201,7 +208,7 @@ func (d *Device) Stats(ctx context.Context, interval time.Duration) (<-chan *dev
 			readings, err := m.measure(ctx, interval*9/10)
 			if v, _ := m.latest(); err == nil && v != nil {
 				select {
-				case out <- &device.StatsResponse{Groups: v.stats(readings)}:
+				case out <- &device.StatsResponse{Groups: v.stats(time.Now(), readings)}:
 				case <-ctx.Done():
 					return
 				}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/topology"
 )
@@ -29,6 +31,9 @@ type Report struct {
 
 // ReportGPU is one GPU or MIG instance of a report.
 type ReportGPU struct {
+	// Index is the GPU's number in NVML and nvidia-smi; instances have that of
+	// their GPU.
+	Index  int    `json:"index"`
 	UUID   string `json:"uuid"`
 	Name   string `json:"name"`
 	Bus    string `json:"bus"`
@@ -43,20 +48,24 @@ type ReportGPU struct {
 	Island     string `json:"island"`
 	// Profile is the shape of a MIG instance; empty for a whole GPU.
 	Profile string `json:"mig_profile,omitempty"`
-	// Group is the name of the group with group_by = "nvlink".
-	Group string `json:"group"`
+	// Groups are the names of its group, by the value of group_by.
+	Groups map[GroupBy]string `json:"groups"`
+	// label and switchName are for people.
+	label, switchName string
 }
 
 // ReportSet is an NVLink island of a report.
 type ReportSet struct {
 	Name string `json:"name"`
-	GPUs []int  `json:"gpus"`
+	// GPUs are places in the report's list of them.
+	GPUs []int `json:"gpus"`
 	// BisectionMBps is the NVLink bandwidth between its halves, one way.
 	BisectionMBps int `json:"bisection_mbps"`
 }
 
-// Inspect reads the machine once.
-func Inspect(lib nvml.Library) (Report, error) {
+// Inspect reads the machine once. Root is put before /run, where the plugin keeps
+// the numbers of islands and switches.
+func Inspect(lib nvml.Library, root string) (Report, error) {
 	if err := lib.Open(); err != nil {
 		return Report{}, fmt.Errorf("opening NVML: %w", err)
 	}
@@ -65,17 +74,33 @@ func Inspect(lib nvml.Library) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("reading the GPUs: %w", err)
 	}
-	l := newLayout(&m)
-	r := Report{Driver: m.driver.Version, CUDA: m.driver.CUDA, Topology: l.matrix.Encode(), matrix: l.matrix}
+	// The numbers are those that the plugin uses, where it runs; what is numbered
+	// here is not kept.
+	p := readPlaces(root, hclog.NewNullLogger())
+	p.file = ""
+	by := map[GroupBy]layout{}
+	for _, g := range groupings {
+		by[g] = newLayout(&m, g, p)
+	}
+	l := by[GroupByNVLink]
+	r := Report{
+		Driver: m.driver.Version, CUDA: m.driver.CUDA, Topology: l.matrix.Encode(), matrix: l.matrix,
+		GPUs: []ReportGPU{}, Links: [][]string{}, Islands: []ReportSet{},
+	}
+	set := map[string]int{}
 	for i, u := range l.units {
 		f := u.card.facts
 		r.GPUs = append(r.GPUs, ReportGPU{
-			UUID: u.id(), Name: u.product(), Bus: f.Bus, Minor: f.Minor, NUMA: f.NUMA,
+			Index: u.card.index, UUID: u.id(), Name: u.product(), Bus: f.Bus, Minor: f.Minor, NUMA: f.NUMA,
 			Switch: f.Switch, Root: f.Root,
-			Island: l.islandName(i), Group: l.groupName(GroupByNVLink, i),
+			Island: l.islandName(i), Groups: map[GroupBy]string{}, label: fmt.Sprintf("GPU%d", u.card.index), switchName: l.switchName(i),
 		})
-		if u.instance != nil {
-			r.GPUs[i].Profile = u.instance.Profile
+		for g, l := range by {
+			r.GPUs[i].Groups[g] = l.groupName(i)
+		}
+		if in := u.instance; in != nil {
+			r.GPUs[i].Profile = in.Profile
+			r.GPUs[i].label = fmt.Sprintf("MIG%d/%d/%d", u.card.index, in.GI, in.CI)
 		}
 		r.GPUs[i].NVLinks, r.GPUs[i].NVLinkMBps, _ = u.nvlinks()
 		row := make([]string, len(l.units))
@@ -84,11 +109,13 @@ func Inspect(lib nvml.Library) (Report, error) {
 		}
 		row[i] = "X"
 		r.Links = append(r.Links, row)
-		if n := l.island[i]; n == len(r.Islands) {
+		n, met := set[l.islandName(i)]
+		if !met {
+			n = len(r.Islands)
+			set[l.islandName(i)] = n
 			r.Islands = append(r.Islands, ReportSet{Name: l.islandName(i)})
 		}
-		set := &r.Islands[l.island[i]]
-		set.GPUs = append(set.GPUs, i)
+		r.Islands[n].GPUs = append(r.Islands[n].GPUs, i)
 	}
 	for i := range r.Islands {
 		r.Islands[i].BisectionMBps, _ = l.matrix.Bisection(r.Islands[i].GPUs)
@@ -98,14 +125,6 @@ func Inspect(lib nvml.Library) (Report, error) {
 		r.Unread = append(r.Unread, err.Error())
 	}
 	return r, nil
-}
-
-// label is GPU0 or MIG0. Both are counted together, by PCI address.
-func (r Report) label(i int) string {
-	if r.GPUs[i].Profile != "" {
-		return fmt.Sprintf("MIG%d", i)
-	}
-	return fmt.Sprintf("GPU%d", i)
 }
 
 // Write prints the report for people, the matrix as nvidia-smi topo -m does.
@@ -130,12 +149,16 @@ func (r Report) Write(w io.Writer) error {
 func (r Report) writeMatrix(b *strings.Builder) error {
 	rows := make([]topology.Row, len(r.GPUs))
 	for i, g := range r.GPUs {
-		rows[i] = topology.Row{Label: r.label(i), NUMA: g.NUMA, Island: g.Island}
+		rows[i] = topology.Row{Label: g.label, NUMA: g.NUMA, Island: g.Island}
 	}
 	if err := r.matrix.WriteTable(b, rows); err != nil {
 		return err
 	}
-	fmt.Fprintf(b, "\n%s\nIslands:\n\n", topology.Legend)
+	fmt.Fprintf(b, "\n%s\nIslands, with the PCIe switch (or root) of each GPU:\n\n", topology.Legend)
+	wide := 0
+	for _, g := range r.GPUs {
+		wide = max(wide, len(g.label))
+	}
 	for _, s := range r.Islands {
 		fmt.Fprintf(b, "  %-9s of %d", s.Name, len(s.GPUs))
 		if r.GPUs[s.GPUs[0]].Profile != "" {
@@ -146,7 +169,8 @@ func (r Report) writeMatrix(b *strings.Builder) error {
 		}
 		b.WriteString("\n")
 		for _, i := range s.GPUs {
-			fmt.Fprintf(b, "    %-6s %s  %s  %s\n", r.label(i), r.GPUs[i].UUID, r.GPUs[i].Bus, r.GPUs[i].Name)
+			g := r.GPUs[i]
+			fmt.Fprintf(b, "    %-*s  %s  %s  %s, %s\n", wide, g.label, g.UUID, g.Bus, g.Name, g.switchName)
 		}
 	}
 	return nil

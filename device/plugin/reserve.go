@@ -64,6 +64,7 @@ func (d *Device) Reserve(ids []string) (*device.ContainerReservation, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.places.take(units)
 	return d.reservation(units, m.cfg.DeviceNodes), nil
 }
 

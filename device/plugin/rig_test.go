@@ -46,7 +46,7 @@ func newRig(t *testing.T, machine string, change func(*Config)) *rig {
 		change(&cfg)
 	}
 	lib := nvml.Guard(library(t, hw), cfg.Health.CallTimeout)
-	r := &rig{t: t, hw: hw, now: epoch, m: newMonitor(cfg, lib, hostHooks{}, hclog.NewNullLogger())}
+	r := &rig{t: t, hw: hw, now: epoch, m: newMonitor(cfg, lib, hostHooks{}, readPlaces(hw.Root(), hclog.NewNullLogger()), hclog.NewNullLogger())}
 	r.m.eventWait = 20 * time.Millisecond
 	t.Cleanup(func() { r.m.disconnect(nil) })
 	r.m.refresh(r.now)

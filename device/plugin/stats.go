@@ -9,20 +9,22 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/hashicorp/nomad/plugins/shared/structs"
+
+	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
 // notAvailable is what nomad-device-nvidia says where nothing is known.
 const notAvailable = "N/A"
 
-// stats makes what Nomad is told of readings. GPUs that could not be read are
-// left out.
-func (v *view) stats(readings map[string]*reading) []*device.DeviceGroupStats {
+// stats makes what Nomad is told of readings. Of a GPU that could not be read it
+// is the health alone: Nomad keeps what it was told last of one that is left out.
+func (v *view) stats(now time.Time, readings map[string]*reading) []*device.DeviceGroupStats {
 	groups := map[string]*device.DeviceGroupStats{}
 	var all []*device.DeviceGroupStats
 	for i, u := range v.layout.units {
 		r := readings[u.card.facts.UUID]
 		if r == nil {
-			continue
+			r = &reading{sample: nvml.Sample{Time: now}}
 		}
 		g := groups[v.names[i]]
 		if g == nil {

@@ -6,6 +6,7 @@
 package device
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
 // With group_by = "nvlink" four GPUs always come from one island: a machine
@@ -104,6 +107,39 @@ func TestIslands(t *testing.T) {
 		must.Eq(t, 2, keys)
 		must.Eq(t, want, got)
 		r.stop("two")
+	})
+	t.Run("links that go down give nobody's GPUs to another", func(t *testing.T) {
+		r := r.in(t)
+		const first = "NVIDIA A100-SXM4-40GB nvlink0"
+		as := r.run("holder", 1, job("holder", 1, `device "nvidia/gpu/`+first+`" { count = 4 }`, "exec sleep 600"))
+		used := gpus(as[0])
+		r.hw[0].Set(0, "nolinks", "0")
+		r.waitHealthy(0, 7)
+		// What the groups are called outlives the process that named them.
+		must.NoError(t, r.plugins(0)[0].Kill())
+		must.NoError(t, cluster.Until(r.ctx, "another plugin process that sees the same", func(context.Context) error {
+			if n := len(r.plugins(0)); n != 1 {
+				return fmt.Errorf("%d processes", n)
+			}
+			return nil
+		}))
+		devices := r.waitHealthy(0, 7)
+		must.Len(t, 2, devices)
+		must.Eq(t, first, devices[0].Name)
+		must.Len(t, 4, devices[0].Instances)
+
+		r.run("beside", 0, job("beside", 1, `device "nvidia/gpu/`+first+`" { count = 1 }`, "exec sleep 600"))
+		r.pending("beside")
+		for _, a := range r.run("others", 3, job("others", 3, `device "nvidia/gpu" { count = 4 }`, "exec sleep 600")) {
+			for _, id := range gpus(a) {
+				must.SliceNotContains(t, used, id)
+			}
+		}
+		r.hw[0].Set(0, "nolinks", "12")
+		r.waitHealthy(0, 8)
+		r.stop("others")
+		r.stop("beside")
+		r.stop("holder")
 	})
 	t.Run("a horovod task sees the GPUs of both", func(t *testing.T) {
 		r := r.in(t)

@@ -201,6 +201,9 @@ func (m *Machine) Load() { m.t.Helper(); m.setGlobal("init", "0") }
 // Fail makes every call return this NVML code; 0 ends it.
 func (m *Machine) Fail(code int) { m.t.Helper(); m.setGlobal("init", strconv.Itoa(code)) }
 
+// JoinPeers lets any two GPUs reach each other's memory over PCIe.
+func (m *Machine) JoinPeers() { m.t.Helper(); m.setGlobal("p2p", "all") }
+
 // HangAll makes no call come back; 0 ends it.
 func (m *Machine) HangAll(on int) { m.t.Helper(); m.setGlobal("hang_all", strconv.Itoa(on)) }
 

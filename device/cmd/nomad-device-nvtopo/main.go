@@ -132,17 +132,22 @@ func command(args []string, out, errs io.Writer) int {
 }
 
 func topo(out io.Writer, asJSON bool) error {
-	lib, _ := library()
-	report, err := plugin.Inspect(nvml.Guard(lib, commandLimit))
+	lib, root := library()
+	report, err := plugin.Inspect(nvml.Guard(lib, commandLimit), root)
 	if err != nil {
 		return fmt.Errorf("%w (%s check says what to do)", err, plugin.Name)
 	}
-	if !asJSON {
-		return report.Write(out)
+	if asJSON {
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(report)
+	} else {
+		err = report.Write(out)
 	}
-	enc := json.NewEncoder(out)
-	enc.SetIndent("", "  ")
-	return enc.Encode(report)
+	if err == nil && len(report.Unread) > 0 {
+		err = errProblem
+	}
+	return err
 }
 
 // errProblem tells that check found one.

@@ -40,10 +40,10 @@ func TestTopo(t *testing.T) {
 	status, out, _ := run(t, "topo")
 	must.Eq(t, 0, status)
 	must.StrHasPrefix(t, strings.TrimLeft(`
-      GPU0  GPU1  GPU2  GPU3  GPU4  GPU5  GPU6  GPU7  NUMA Affinity  Island
+      GPU0  GPU4  GPU1  GPU5  GPU2  GPU6  GPU3  GPU7  NUMA Affinity  Island
 GPU0  X     SYS   NV4   SYS   NV4   SYS   NV4   SYS   0              nvlink0
-GPU1  SYS   X     SYS   NV4   SYS   NV4   SYS   NV4   1              nvlink1
-GPU2  NV4   SYS   X     SYS   NV4   SYS   NV4   SYS   0              nvlink0
+GPU4  SYS   X     SYS   NV4   SYS   NV4   SYS   NV4   1              nvlink1
+GPU1  NV4   SYS   X     SYS   NV4   SYS   NV4   SYS   0              nvlink0
 `, "\n"), out)
 	must.StrContains(t, out, "nvlink1   of 4, 400 GB/s each way between its halves")
 }
@@ -58,7 +58,7 @@ func TestTopoJSON(t *testing.T) {
 	must.Eq(t, "4;6xNV18s", r.Topology)
 	must.Eq(t, []string{"NV18s", "X", "NV18s", "NV18s"}, r.Links[1])
 	must.Eq(t, hw.UUIDs()[3], r.GPUs[3].UUID)
-	must.Eq(t, "NVIDIA GB200 nvlink0", r.GPUs[3].Group)
+	must.Eq(t, "NVIDIA GB200 nvlink0", r.GPUs[3].Groups[plugin.GroupByNVLink])
 	must.Eq(t, 18, r.GPUs[3].NVLinks)
 	must.Eq(t, 900_000, r.GPUs[3].NVLinkMBps)
 	must.Eq(t, "pci0019:00", r.GPUs[3].Root)
@@ -105,6 +105,7 @@ func TestCheckWithoutLibrary(t *testing.T) {
 	status, out, _ := run(t, "check")
 	must.Eq(t, 1, status)
 	must.StrContains(t, out, "install the NVIDIA driver")
+	must.StrContains(t, out, os.Getenv(envLibrary))
 
 	status, _, errs := run(t, "topo")
 	must.Eq(t, 1, status)
@@ -115,10 +116,31 @@ func TestTopoOfMIG(t *testing.T) {
 	on(t, "mig-a100")
 	status, out, _ := run(t, "topo")
 	must.Eq(t, 0, status)
-	must.StrContains(t, out, "\nMIG6  PIX   PIX")
-	must.StrContains(t, out, "\nGPU7  PIX   PIX")
-	must.StrContains(t, out, "nvlink0   of 7 instances of one GPU, which have no NVLink (MIG)\n    MIG0   MIG-f4000000-")
-	must.StrContains(t, out, "nvlink1   of 1\n    GPU7   GPU-f4000000-")
+	must.StrContains(t, out, "\nMIG0/13/0  PIX       PIX")
+	must.StrContains(t, out, "\nGPU1       PIX       PIX")
+	must.StrContains(t, out, "nvlink0   of 7 instances of one GPU, which have no NVLink (MIG)\n    MIG0/7/0   MIG-f4000000-")
+	must.StrContains(t, out, "nvlink1   of 1\n    GPU1       GPU-f4000000-")
+}
+
+// GPUs have the numbers that nvidia-smi has for them, so that nobody resets
+// another one.
+func TestTopoWithALostGPU(t *testing.T) {
+	hw := on(t, "hgx-h100")
+	hw.Lose(3)
+	status, out, _ := run(t, "topo")
+	must.Eq(t, 1, status)
+	must.StrContains(t, out, "GPU2  GPU4  GPU5")
+	must.StrContains(t, out, "    GPU4  "+hw.UUIDs()[4])
+	must.StrContains(t, out, "\nunreadable: GPU 3: ")
+
+	status, out, _ = run(t, "topo", "-json")
+	must.Eq(t, 1, status)
+	var r plugin.Report
+	must.NoError(t, json.Unmarshal([]byte(out), &r))
+	must.Eq(t, 4, r.GPUs[3].Index)
+
+	_, out, _ = run(t, "check")
+	must.StrContains(t, out, "nvidia-smi -r -i 3")
 }
 
 func TestTopoWithoutGPUs(t *testing.T) {
@@ -126,6 +148,8 @@ func TestTopoWithoutGPUs(t *testing.T) {
 	status, out, _ := run(t, "topo")
 	must.Eq(t, 0, status)
 	must.Eq(t, "Driver 550.54.15 lists no GPU that can be used.\n", out)
+	_, out, _ = run(t, "topo", "-json")
+	must.StrContains(t, out, `"gpus": []`)
 	hw.Unload()
 	status, _, errs := run(t, "topo")
 	must.Eq(t, 1, status)
