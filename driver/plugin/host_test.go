@@ -37,20 +37,29 @@ func gpuHost() fstest.MapFS {
 func TestGPUNodes(t *testing.T) {
 	cases := map[string]struct {
 		gpus, nodes, unknown []string
+		given                []string
 	}{
 		"none": {},
 		"by their minor numbers": {
-			[]string{"GPU-a", "GPU-c"}, []string{"/dev/nvidia-uvm", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidiactl"}, nil,
+			[]string{"GPU-a", "GPU-c"}, []string{"/dev/nvidia-uvm", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidiactl"}, nil, nil,
+		},
+		"MIG instance whose nodes the device plugin has named": {
+			[]string{"MIG-x"}, []string{"/dev/nvidia-uvm", "/dev/nvidiactl"}, nil,
+			[]string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1"},
 		},
 		"MIG instance": {
 			[]string{"GPU-b", "MIG-x"},
 			[]string{"/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidiactl"},
-			[]string{"MIG-x"},
+			[]string{"MIG-x"}, []string{"/dev/nvidiactl"},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			nodes, unknown := gpuNodes(gpuHost(), c.gpus)
+			var given []*drivers.DeviceConfig
+			for _, path := range c.given {
+				given = append(given, &drivers.DeviceConfig{HostPath: path})
+			}
+			nodes, unknown := gpuNodes(gpuHost(), c.gpus, given)
 			must.Eq(t, c.nodes, nodes)
 			must.Eq(t, c.unknown, unknown)
 		})

@@ -24,17 +24,19 @@ var gpuNode = regexp.MustCompile(`^nvidia[0-9]+$`)
 
 // gpuNodes lists the device nodes that GPUs (UUIDs) need, and the GPUs whose
 // own node cannot be told: MIG instances, and all where the kernel driver's
-// files in /proc are missing. For those every GPU's node is listed, and
+// files in /proc are missing. Where Nomad gave nodes of GPUs, as the device
+// plugin named them, those are theirs. Else every GPU's node is listed, and
 // CUDA_VISIBLE_DEVICES alone keeps tasks apart. root is the host's file system.
-func gpuNodes(root fs.FS, gpus []string) (nodes, unknown []string) {
+func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, unknown []string) {
 	if len(gpus) == 0 {
 		return nil, nil
 	}
+	named := slices.ContainsFunc(given, func(d *drivers.DeviceConfig) bool { return gpuNode.MatchString(path.Base(d.HostPath)) })
 	minors := gpuMinors(root)
 	for _, gpu := range gpus {
 		if minor, known := minors[gpu]; known {
 			nodes = append(nodes, "/dev/nvidia"+minor)
-		} else {
+		} else if !named {
 			unknown = append(unknown, gpu)
 		}
 	}

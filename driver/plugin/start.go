@@ -251,7 +251,7 @@ func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers
 	} else if hosts != "" {
 		mounts = append(mounts, &drivers.MountConfig{TaskPath: "/etc/hosts", HostPath: hosts, Readonly: true})
 	}
-	nodes, unknown := gpuNodes(os.DirFS("/"), pl.gpus)
+	nodes, unknown := gpuNodes(os.DirFS("/"), pl.gpus, c.Devices)
 	if len(unknown) > 0 {
 		logger.Warn("cannot tell which device nodes belong to some GPUs; the task gets those of all", "gpus", unknown)
 	}

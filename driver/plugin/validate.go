@@ -37,6 +37,7 @@ func validate(tc *TaskConfig, s *surroundings) (*plan, error) {
 
 	out.isolation = checkIsolation(&p, tc, s)
 	v := viewOf(out.isolation, s)
+	checkGPUs(&p, out.gpus)
 	checkCounts(&p, tc, a, len(out.gpus))
 	checkTimes(&p, tc, a)
 	a.OnRingLost = choice(&p, "on_ring_lost", tc.OnRingLost, "fail", "restart")
@@ -72,6 +73,21 @@ func checkIsolation(p *problems, tc *TaskConfig, s *surroundings) string {
 		}
 	}
 	return isolation
+}
+
+// checkGPUs refuses what CUDA could not use: a process finds one MIG instance,
+// whatever CUDA_VISIBLE_DEVICES lists besides.
+func checkGPUs(p *problems, gpus []string) {
+	mig := 0
+	for _, id := range gpus {
+		if strings.HasPrefix(id, "MIG-") {
+			mig++
+		}
+	}
+	if mig > 0 && len(gpus) > 1 {
+		p.addf("device: %d GPUs are reserved, %d of them MIG instances, and a process that is given one finds no other; "+
+			"reserve a single instance per task (count = 1) and have more of the group", len(gpus), mig)
+	}
 }
 
 // checkCounts decides slots and ring sizes. The plugin does not know the

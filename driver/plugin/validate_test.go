@@ -115,6 +115,11 @@ func TestValidateRefuses(t *testing.T) {
 			func(c *TaskConfig, h *host) { c.Slots = ptr(2.); h.env[nvidiaVisible] = "GPU-a" },
 			[]string{"slots = 2: only 1 GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out"},
 		},
+		"several MIG instances": {
+			func(_ *TaskConfig, h *host) { h.env[nvidiaVisible] = "MIG-a,MIG-b" },
+			[]string{"device: 2 GPUs are reserved, 2 of them MIG instances, and a process that is given one finds no other; " +
+				"reserve a single instance per task (count = 1) and have more of the group"},
+		},
 		"negative reset_limit": {
 			func(c *TaskConfig, _ *host) { c.ResetLimit = ptr(-1.) },
 			[]string{"reset_limit = -1: must be at least 0"},
