@@ -132,7 +132,8 @@ func (t *trial) settle(ctx context.Context) error {
 	return nil
 }
 
-// do makes an action happen.
+// do makes an action happen. A process that has just ended can't be harmed, and
+// need not be.
 func (t *trial) do(a action) error {
 	switch a.kind {
 	case rehost:
@@ -140,15 +141,17 @@ func (t *trial) do(a action) error {
 		return err
 	case slow:
 		return os.WriteFile(t.File("import-time"), fmt.Append(nil, a.length.Seconds()), 0o644)
-	}
-	// A process that has just ended can't be harmed, and need not be.
-	victims := pick(t.Processes(), a.victims)
-	for _, pid := range victims {
-		if a.kind == kill && syscall.Kill(pid, syscall.SIGKILL) == nil {
-			t.killed++
+	case kill:
+		for _, pid := range pick(t.Processes(), a.victims) {
+			if syscall.Kill(pid, syscall.SIGKILL) == nil {
+				t.killed++
+			}
 		}
-		if a.kind == freeze && syscall.Kill(pid, syscall.SIGSTOP) == nil {
-			time.AfterFunc(a.length, func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	case freeze:
+		for _, pid := range pick(t.Processes(), a.victims) {
+			if syscall.Kill(pid, syscall.SIGSTOP) == nil {
+				time.AfterFunc(a.length, func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+			}
 		}
 	}
 	return nil
