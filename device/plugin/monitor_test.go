@@ -4,11 +4,14 @@
 package plugin
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/shoenig/test/must"
+	"pgregory.net/rapid"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
@@ -287,25 +290,72 @@ func TestRates(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-func TestManyStepsKeepEveryGPU(t *testing.T) {
+// Whatever happens to a machine, in whatever order: every GPU is offered once, in
+// the group that it was in before; none that is gone is healthy; and when all is
+// well again, all is as it was.
+func TestTroubleProperties(t *testing.T) {
 	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
-	for i := range 40 {
-		gpu := i * 5 % 8
-		switch i % 4 {
-		case 0:
-			r.hw.Lose(gpu)
-		case 1:
-			r.hw.Return((gpu + 3) % 8)
-		case 2:
-			r.hw.Set(gpu, "temperature", strconv.Itoa(i))
-		case 3:
-			r.m.refresh(r.now)
+	r.m.eventWait = 2 * time.Millisecond // each start of a listener waits for the one before
+	r.restart()
+	names := r.names()
+	topologies := []string{attribute(t, r.groups()[0], "topology"), attribute(t, r.groups()[1], "topology")}
+	rapid.Check(t, func(rt *rapid.T) {
+		gone, loaded := map[int]bool{}, true
+		steps := map[string]func(gpu int){
+			"lose":   func(gpu int) { r.hw.Lose(gpu); gone[gpu] = true },
+			"unplug": func(gpu int) { r.hw.Unplug(gpu); gone[gpu] = true },
+			"return": func(gpu int) { r.hw.Return(gpu); delete(gone, gpu) },
+			"links":  func(gpu int) { r.hw.Set(gpu, "nolinks", strconv.Itoa(gpu%2*12)) },
+			"unload": func(int) { r.hw.Unload(); loaded = false },
+			"load":   func(int) { r.hw.Load(); loaded = true },
+			"xid":    func(gpu int) { r.hw.XID(gpu, 48) },
+			"period": func(int) {
+				if r.m.anyMissing(isLost) {
+					r.m.disconnect(nil)
+				}
+				r.m.refresh(r.now)
+			},
+			"restart": func(int) { r.restart() },
 		}
-		r.pass(5 * time.Second)
-		must.Len(t, 2, r.groups())
-		for _, g := range r.groups() {
-			must.Len(t, 4, g.Devices)
-			must.Eq(t, "4;6xNV4", attribute(t, g, "topology"))
+		for range rapid.IntRange(1, 12).Draw(rt, "steps") {
+			step := rapid.SampledFrom(slices.Sorted(maps.Keys(steps))).Draw(rt, "step")
+			steps[step](rapid.IntRange(0, 7).Draw(rt, "gpu"))
+			r.pass(rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second, time.Minute}).Draw(rt, "pass"))
+			for id, name := range r.names() { // one that starts when a GPU is gone does not know it
+				must.Eq(rt, names[id], name)
+			}
+			offered := map[string]bool{}
+			for _, g := range r.groups() {
+				for _, d := range g.Devices {
+					must.False(rt, offered[d.ID], must.Sprintf("%s is offered twice", d.ID))
+					offered[d.ID] = true
+				}
+			}
 		}
-	}
+		for range 4 {
+			steps["period"](0)
+			r.settled()
+		}
+		sick := r.sick()
+		for gpu, id := range r.hw.UUIDs() {
+			if _, known := r.names()[id[len(id)-2:]]; known && (gone[gpu] || !loaded) {
+				must.MapContainsKey(rt, sick, id)
+			}
+		}
+
+		steps["load"](0)
+		for gpu := range 8 {
+			steps["return"](gpu)
+			r.hw.Set(gpu, "nolinks", "12")
+		}
+		steps["period"](0)
+		for range 8 { // longer than an XID is held, and than the longest wait
+			r.pass(3 * time.Minute)
+		}
+		must.MapEmpty(rt, r.sick())
+		must.Eq(rt, names, r.names())
+		for i, g := range r.groups() {
+			must.Eq(rt, topologies[i], attribute(t, g, "topology"))
+		}
+	})
 }
