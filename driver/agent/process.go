@@ -23,6 +23,10 @@ import (
 // killGrace is the time between SIGTERM and SIGKILL of one slot.
 const killGrace = 3 * time.Second
 
+// outputGrace is how long the output of a process is read when the process has
+// ended: what it started in a session of its own may hold its streams open.
+const outputGrace = 2 * time.Second
+
 // maxTail is how many of a process's last stderr lines are kept to explain its
 // end.
 const maxTail = 8
@@ -109,10 +113,15 @@ func (s *spawner) start(spec processSpec) (*process, error) {
 	go func() {
 		// A grandchild may hold the pipes open; the group is told to go when
 		// the process itself is gone, which Wait can't tell before the pipes
-		// are read.
+		// are read. Who has left the group is not waited for.
 		state := waitNoReap(cmd.Process.Pid)
 		if state == nil {
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			for _, r := range []io.Reader{stdout, stderr} {
+				if f, ok := r.(*os.File); ok {
+					_ = f.SetReadDeadline(time.Now().Add(outputGrace))
+				}
+			}
 		}
 		readers.Wait()
 		_ = cmd.Wait()
