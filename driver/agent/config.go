@@ -33,9 +33,10 @@ type Config struct {
 	GlooTimeout Duration `json:"gloo_timeout"`
 	// FinishTimeout bounds the wait for the other slots after one exits 0.
 	FinishTimeout Duration `json:"finish_timeout"`
-	// StallTimeout is how long a script that reports steps may make none before
-	// the ring is broken and formed again without the processes that hang; 0
-	// only tells, after a minute or thirty steps' time.
+	// StallTimeout is how long a script that reports steps may make none, since
+	// the last one or since the ring was connected, before the ring is broken and
+	// formed again without the processes that hang; 0 only tells, after a minute
+	// or thirty steps' time.
 	StallTimeout Duration `json:"stall_timeout,omitempty"`
 	// KillTimeout is the time between the task's stop signal and its kill,
 	// where StopFile does not say it.

@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -716,7 +717,12 @@ func (h *Host) drain(s *slot) {
 	if first {
 		before = Progress{First: lines[0].Step, FirstSamples: lines[0].Samples, FirstAt: lines[0].At}
 	}
+	step := before.Step
+	for _, l := range lines { // a line may be about something else
+		step = cmp.Or(l.Step, step)
+	}
 	s.latest = lines[len(lines)-1]
+	s.latest.Step = step
 	s.latest.Generation, s.latest.First, s.latest.FirstSamples, s.latest.FirstAt = s.Generation, before.First, before.FirstSamples, before.FirstAt
 	if first || time.Since(s.sent) >= time.Second {
 		s.sent = time.Now()

@@ -81,7 +81,8 @@ type Leader struct {
 	ended     *elastic.End
 	failed    error
 	statusAt  time.Time
-	stallTold uint64 // ring whose stall was told of
+	stepped   time.Time // last new step of the present ring, by this clock; see checkStall
+	stallTold uint64    // ring whose stall was told of
 	status    *Status
 }
 
@@ -331,13 +332,15 @@ func (l *Leader) tick(ctx context.Context) {
 
 // checkStall looks for a ring that makes no steps any more, which is what a
 // process that hangs looks like from outside: the others wait for it in a
-// collective, and Horovod's own stall check does not tell in every case.
+// collective, and Horovod's own stall check does not tell in every case. A ring
+// that makes no first step counts too, once the script is known to report steps.
+// The time is that of this clock: those of the hosts may differ.
 func (l *Leader) checkStall(ctx context.Context, now time.Time) {
-	p := l.ledger.latest
-	if !l.machine.Up() || p.Step == nil || p.At == 0 {
+	if !l.ledger.reports || !l.machine.Up() || l.machine.Ending() || !l.hearsAll() {
+		l.stepped = now
 		return
 	}
-	quiet := seconds(now) - p.At
+	quiet := now.Sub(l.stepped).Seconds()
 	limit := time.Duration(l.o.Config.StallTimeout).Seconds()
 	warn := max(60, 30*l.ledger.stepSeconds()[l.ledger.size].Mean)
 	if limit > 0 {
@@ -356,6 +359,17 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 		l.ledger.leave(now)
 		l.step(ctx, elastic.Stalled{Generation: generation})
 	}
+}
+
+// hearsAll says whether every host of the ring is in session: of one that is
+// not, nobody knows whether it makes steps.
+func (l *Leader) hearsAll() bool {
+	for _, id := range l.machine.Ring().Hosts() {
+		if m := l.hosts[id]; m == nil || m.session == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // checkQuorum keeps the machine informed whether it may form rings.
@@ -407,9 +421,14 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *ToLeader) {
 			l.fill(fills, err)
 		}
 	case m.Progress != nil:
+		m.Progress.bound()
 		if m.Progress.Generation > 0 {
 			if m.Progress.Step != nil {
 				l.step(ctx, elastic.Trained{Generation: m.Progress.Generation})
+			}
+			if before := l.ledger.latest.Step; m.Progress.Generation == l.ring.Generation && m.Progress.Step != nil &&
+				(before == nil || *before != *m.Progress.Step) {
+				l.stepped = time.Now()
 			}
 			l.tellResize(l.ledger.progress(*m.Progress))
 		}
@@ -457,6 +476,7 @@ func (l *Leader) step(ctx context.Context, ev elastic.Event) {
 	if up := l.machine.Up(); up != l.wasUp {
 		l.wasUp = up
 		if up {
+			l.stepped = time.Now()
 			l.keys.Settle()
 			l.tellResize(l.ledger.up(time.Now()))
 		}

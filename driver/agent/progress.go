@@ -7,14 +7,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"os"
+	"regexp"
 	"time"
 )
 
 // Progress is the newest line that a script wrote to its progress file.
 type Progress struct {
 	Generation uint64 `json:"generation"`
-	// At is when the line was written, in seconds of Unix time.
+	// At is when the line was written, in seconds of Unix time by the clock of
+	// its host.
 	At         float64  `json:"at"`
 	Step       *float64 `json:"step,omitempty"`
 	Samples    *float64 `json:"samples,omitempty"`
@@ -27,6 +30,52 @@ type Progress struct {
 	FirstAt      float64  `json:"first_at,omitempty"`
 }
 
+// maxCount bounds what a script may count; up to here a float64 tells any two
+// whole numbers apart. More would make sums that JSON can't hold.
+const maxCount = 1 << 53
+
+// bound drops what can't be a count or a time.
+func (p *Progress) bound() {
+	for _, v := range []**float64{&p.Step, &p.Samples, &p.Epoch, &p.TotalSteps, &p.First, &p.FirstSamples} {
+		if *v != nil && math.Abs(**v) > maxCount {
+			*v = nil
+		}
+	}
+	for _, v := range []*float64{&p.At, &p.FirstAt} {
+		if math.Abs(*v) > maxCount {
+			*v = 0
+		}
+	}
+}
+
+// number is a JSON number, or nil where something else is.
+type number struct{ v *float64 }
+
+// UnmarshalJSON fails for nothing, so that one field does not spoil a line.
+func (n *number) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &n.v) != nil {
+		n.v = nil
+	}
+	return nil
+}
+
+// notNumbers are what Python's json writes of a loss that has diverged, and no
+// JSON. Strings are not looked at, so they may be hit too.
+var notNumbers = regexp.MustCompile(`-?\b(NaN|Infinity)\b`)
+
+// parseProgress returns what a line says, and whether it says anything.
+func parseProgress(line []byte) (Progress, bool) {
+	var v struct {
+		Step, Samples, Epoch, Loss number
+		TotalSteps                 number `json:"total_steps"`
+	}
+	if json.Unmarshal(notNumbers.ReplaceAllLiteral(line, []byte("null")), &v) != nil {
+		return Progress{}, false
+	}
+	p := Progress{Step: v.Step.v, Samples: v.Samples.v, Epoch: v.Epoch.v, TotalSteps: v.TotalSteps.v, Loss: v.Loss.v}
+	return p, p != Progress{}
+}
+
 // progressFile follows a file to which a script appends JSON lines.
 type progressFile struct {
 	path   string
@@ -37,9 +86,9 @@ type progressFile struct {
 // maxLine bounds one progress line; what is longer is skipped.
 const maxLine = 64 << 10
 
-// read returns the lines that were appended since the last call, parsed. Lines
-// that are not JSON objects are ignored: nothing breaks where a script reports
-// nonsense.
+// read returns the lines that were appended since the last call, parsed. What is
+// no JSON object, or no number in it, is ignored: nothing breaks where a script
+// reports nonsense.
 func (p *progressFile) read() []Progress {
 	f, err := os.Open(p.path)
 	if err != nil {
@@ -66,19 +115,13 @@ func (p *progressFile) read() []Progress {
 			break
 		}
 		data = rest
-		var v struct {
-			Progress
-			Time *float64 `json:"time"`
-		}
-		if len(line) > maxLine || json.Unmarshal(line, &v) != nil {
+		if len(line) > maxLine {
 			continue
 		}
-		v.Progress.Generation, v.Progress.First, v.Progress.FirstSamples, v.Progress.FirstAt = 0, nil, nil, 0
-		v.Progress.At = seconds(info.ModTime())
-		if v.Time != nil {
-			v.Progress.At = *v.Time
+		if v, ok := parseProgress(line); ok {
+			v.At = seconds(info.ModTime())
+			lines = append(lines, v)
 		}
-		lines = append(lines, v.Progress)
 	}
 	if len(data) > maxLine {
 		data = nil

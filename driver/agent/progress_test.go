@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
@@ -28,13 +29,14 @@ func TestProgressFile(t *testing.T) {
 	p := progressFile{path: filepath.Join(t.TempDir(), "progress")}
 	must.SliceEmpty(t, p.read(), must.Sprint("not there yet"))
 
-	appendTo(t, p.path, `{"step": 1, "loss": 0.5, "time": 100.25}`+"\n"+`{"step": 2`)
+	appendTo(t, p.path, `{"step": 1, "loss": 0.5, "time": 100.25, "First": 7}`+"\n"+`{"step": 2`)
 	lines := p.read()
 	must.Len(t, 1, lines)
 	must.Eq(t, 1.0, *lines[0].Step)
 	must.Eq(t, 0.5, *lines[0].Loss)
-	must.Eq(t, 100.25, lines[0].At)
+	must.Greater(t, 1e9, lines[0].At, must.Sprint("the time the file was written, not what a script may log as time"))
 	must.Nil(t, lines[0].Epoch)
+	must.Nil(t, lines[0].First)
 	must.SliceEmpty(t, p.read(), must.Sprint("half a line"))
 
 	appendTo(t, p.path, `, "epoch": 3}`+"\nnot json\n[1]\n"+`{"step": "x"}`+"\n"+strings.Repeat("z", maxLine+1)+"\n"+`{"step": 4}`+"\n")
@@ -42,7 +44,15 @@ func TestProgressFile(t *testing.T) {
 	must.Len(t, 2, lines, must.Sprint("what is no progress is skipped"))
 	must.Eq(t, 2.0, *lines[0].Step)
 	must.Eq(t, 4.0, *lines[1].Step)
-	must.Greater(t, 0, lines[1].At, must.Sprint("the time the file was written"))
+
+	appendTo(t, p.path, `{"step": 5, "loss": NaN}`+"\n"+`{"step": 6, "loss": -Infinity, "epoch": 1e999}`+"\n"+`{"step": 7, "loss": "inf"}`+"\nnull\n{}\n")
+	lines = p.read()
+	must.Len(t, 3, lines, must.Sprint("a loss that is no number leaves the rest of its line alone"))
+	for i, l := range lines {
+		must.Eq(t, float64(5+i), *l.Step)
+		must.Nil(t, l.Loss)
+		must.Nil(t, l.Epoch)
+	}
 
 	must.NoError(t, os.WriteFile(p.path, []byte(`{"step": 9}`+"\n"), 0o600))
 	lines = p.read()
@@ -121,4 +131,18 @@ func TestLedgerGoesOnFromAnotherLeadersStatus(t *testing.T) {
 	must.Eq(t, 10, l.stepSeconds()[3].N)
 	must.Eq(t, 7.0, *l.newest().Step)
 	must.Len(t, 1, l.resizes)
+}
+
+// A script may write its steps and its loss on lines of their own.
+func TestStepsAreNotLostAmongOtherLines(t *testing.T) {
+	h := NewHost(HostOptions{Config: Config{Slots: 1}, Logger: hclog.NewNullLogger()})
+	s := h.slots[0]
+	s.State, s.progress.path = elastic.InRing, filepath.Join(t.TempDir(), "progress")
+	appendTo(t, s.progress.path, `{"step": 1}`+"\n"+`{"step": 2}`+"\n"+`{"loss": 0.5}`+"\n")
+	h.drain(s)
+	must.Eq(t, 2.0, *s.latest.Step)
+	appendTo(t, s.progress.path, `{"loss": 0.4}`+"\n")
+	h.drain(s)
+	must.Eq(t, 2.0, *s.latest.Step)
+	must.Eq(t, 0.4, *s.latest.Loss)
 }

@@ -196,7 +196,7 @@ func (l *ledger) progress(p Progress) *Resize {
 		return nil
 	}
 	if l.last.At > 0 {
-		l.open.Gap = p.FirstAt - l.last.At
+		l.open.Gap = max(0, p.FirstAt-l.last.At) // the clocks of two hosts may differ
 		if p.First != nil && l.last.Step != nil {
 			l.open.LostSteps = max(0, *l.last.Step+1-*p.First)
 		}

@@ -211,7 +211,7 @@ func (w *worker) train(peers []net.Conn) (done bool, err error) {
 			return false, nil
 		}
 		w.step++
-		_, _ = fmt.Fprintf(progress, `{"step": %d, "time": %f}`+"\n", w.step, seconds(time.Now()))
+		_, _ = fmt.Fprintf(progress, `{"step": %d}`+"\n", w.step)
 		if w.limit > 0 && w.step >= w.limit {
 			return true, nil
 		}

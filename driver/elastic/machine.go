@@ -109,6 +109,10 @@ func (m *Machine) Last() *Ring { return m.last }
 // Up says whether all members of the present ring finished the rendezvous.
 func (m *Machine) Up() bool { return m.ring != nil && !m.up.IsZero() && m.dissolving.IsZero() }
 
+// Ending says that the job's outcome is decided: its processes are brought to an
+// end, and make no steps.
+func (m *Machine) Ending() bool { return m.outcome != nil }
+
 // Resets is how many rings replaced an earlier one.
 func (m *Machine) Resets() int { return m.resets }
 
