@@ -61,8 +61,9 @@ type slot struct {
 	door     *door
 	endpoint *rendezvous.Endpoint
 	target   *rendezvous.NotifyTarget
-	notice   int64 // timestamp of the last notice
-	asked    bool  // told to stop
+	notice   int64     // timestamp of the last notice
+	asked    bool      // told to stop
+	failed   time.Time // the last of Failures
 	progress progressFile
 	latest   Progress
 	sent     time.Time // latest was sent to the leader
@@ -250,7 +251,11 @@ func (h *Host) register() *Register {
 	info := elastic.HostInfo{ID: h.o.ID, Group: h.o.Config.Group, Index: h.o.Config.Index,
 		Ring: h.ring, Resets: h.resets, Leaving: h.leaving, Completed: h.completed}
 	for _, s := range h.slots {
-		info.Slots = append(info.Slots, s.SlotReport)
+		report := s.SlotReport
+		if s.Failures > 0 {
+			report.FailedAgo = time.Since(s.failed).Seconds()
+		}
+		info.Slots = append(info.Slots, report)
 	}
 	r := &Register{Info: info, AllocID: h.o.Config.AllocID, Addr: h.o.Config.Listen, Status: h.status}
 	if h.store != nil {
@@ -348,7 +353,7 @@ func (h *Host) start(a elastic.Start) {
 		return // told twice
 	}
 	*s = slot{SlotReport: elastic.SlotReport{State: elastic.Starting, Incarnation: a.Proc.Incarnation,
-		Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}}
+		Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}, failed: s.failed}
 	d := &door{proc: a.Proc, standIn: a.StandIn}
 	d.arrived = func() { h.post(func() { h.arrived(d) }) }
 	d.waiting = func(gen uint64) { h.post(func() { h.waiting(d, gen) }) }
@@ -436,7 +441,8 @@ func (h *Host) exited(s *slot, p *process, id elastic.Proc) {
 		h.completed = true
 	}
 	if !ev.Success && !ev.Aborted && !s.asked {
-		s.Failures++
+		s.Failures = elastic.Forgive(s.Failures, time.Since(s.failed)) + 1
+		s.failed = time.Now()
 	}
 	h.drain(s)
 	h.down(s, ev)
@@ -453,7 +459,7 @@ func (h *Host) down(s *slot, ev elastic.SlotExited) {
 	if s.endpoint != nil {
 		_ = s.endpoint.Close()
 	}
-	*s = slot{SlotReport: elastic.SlotReport{Incarnation: ev.Proc.Incarnation, Failures: s.Failures}}
+	*s = slot{SlotReport: elastic.SlotReport{Incarnation: ev.Proc.Incarnation, Failures: s.Failures}, failed: s.failed}
 	h.send(&ToLeader{Exited: m})
 	if h.leaving && h.session == nil && h.allDown() {
 		h.end(Result{Reason: "the task was stopped"}, true)

@@ -296,8 +296,10 @@ func (m *Machine) join(info HostInfo) {
 		*s = slot{state: r.State, inc: r.Incarnation, assign: r.Assignment, gen: r.Generation,
 			up: r.Up, notifiable: r.Notifiable, standIn: r.StandIn, failures: r.Failures, started: m.now, admitted: r.State != Down}
 		s.since = r.Since
-		if r.Failures > m.opt.SlotRestarts {
-			h.failed, h.why = true, fmt.Sprintf("slot %d failed %d times", l, r.Failures)
+		ago := time.Duration(r.FailedAgo * float64(time.Second))
+		s.failed = m.now.Add(-ago)
+		if n := Forgive(r.Failures, ago); n > m.opt.SlotRestarts {
+			h.failed, h.why = true, fmt.Sprintf("slot %d failed %d times", l, n)
 		}
 	}
 	m.review(h)
@@ -400,10 +402,7 @@ func (m *Machine) exited(ev SlotExited) {
 		s.retry = m.now.Add(time.Second)
 		return
 	}
-	if n := int(m.now.Sub(s.failed) / forgive); n > 0 {
-		s.failures = max(0, s.failures-n)
-	}
-	s.failures++
+	s.failures = Forgive(s.failures, m.now.Sub(s.failed)) + 1
 	s.failed = m.now
 	s.retry = m.now.Add(backoff(s.failures))
 	if s.failures > m.opt.SlotRestarts {

@@ -489,3 +489,29 @@ func TestAssignmentsWithUnequalSlots(t *testing.T) {
 	must.Eq(t, []Assignment{{0, 3, 0, 2, 0, 2}, {1, 3, 1, 2, 0, 1}, {2, 3, 0, 1, 1, 2}},
 		[]Assignment{got[0].Assignment, got[1].Assignment, got[2].Assignment})
 }
+
+// A host remembers failures that are long forgiven, and must not be given back
+// for them when it registers again.
+func TestFailuresStayForgivenAfterRegistration(t *testing.T) {
+	join := func(failures int, ago time.Duration) *script {
+		s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})
+		s.event(HostJoined{HostInfo{ID: "a", Slots: []SlotReport{{Failures: failures, FailedAgo: ago.Seconds()}}}})
+		s.wait(time.Second)
+		return s
+	}
+	join(3, time.Minute).expect("dismiss a failed=true")
+	join(2, time.Minute).expect("start a:0 0/1")
+
+	s := join(3, 30*time.Minute)
+	for range 2 { // none counts any more
+		s.die("a:0", "exit code 1")
+		s.wait(3 * time.Second)
+	}
+	s.expect("start a:0 0/1", "start a:0 0/1", "start a:0 0/1")
+	s.die("a:0", "exit code 1")
+	s.expect("dismiss a failed=true")
+
+	s = join(2, 5*time.Minute) // both still count
+	s.die("a:0", "exit code 1")
+	s.expect("start a:0 0/1", "dismiss a failed=true")
+}

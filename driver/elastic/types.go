@@ -128,7 +128,10 @@ type SlotReport struct {
 	Up         bool   `json:"up"`
 	Notifiable bool   `json:"notifiable"`
 	StandIn    bool   `json:"stand_in,omitempty"`
-	Failures   int    `json:"failures"`
+	// Failures is how many counted at the last one, FailedAgo the seconds since
+	// then; see Forgive.
+	Failures  int     `json:"failures"`
+	FailedAgo float64 `json:"failed_ago,omitempty"`
 }
 
 // HostInfo describes a host when it registers with the leader.
@@ -197,6 +200,12 @@ const stallPatience = 5 * time.Second
 // forgive is the time after which one failure of a slot is forgotten, so that
 // a job of weeks is not ended by a fault a day.
 const forgive = 10 * time.Minute
+
+// Forgive returns how many of a slot's failures still count so long after the
+// last one.
+func Forgive(failures int, since time.Duration) int {
+	return max(0, failures-int(max(0, since)/forgive))
+}
 
 func (o *Options) setDefaults() {
 	def := func(d *time.Duration, v time.Duration) {
