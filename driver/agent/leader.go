@@ -67,6 +67,7 @@ type member struct {
 type Leader struct {
 	o       LeaderOptions
 	log     hclog.Logger
+	ctx     context.Context // of Run, for what is posted: a session's own ends with it
 	todo    chan func()
 	quit    chan struct{}
 	machine *elastic.Machine
@@ -121,6 +122,7 @@ func (l *Leader) post(f func()) {
 // Run leads until ctx ends or a ring is refused, which is an error.
 func (l *Leader) Run(ctx context.Context) error {
 	defer close(l.quit)
+	l.ctx = ctx
 	defer func() {
 		for _, m := range l.hosts {
 			if m.session != nil {
@@ -160,7 +162,7 @@ func (l *Leader) spent() uint64 {
 }
 
 // Serve runs one session to its end.
-func (l *Leader) Serve(ctx context.Context, s hostSession) error {
+func (l *Leader) Serve(s hostSession) error {
 	defer s.close()
 	first, err := s.recv()
 	if err != nil {
@@ -173,8 +175,8 @@ func (l *Leader) Serve(ctx context.Context, s hostSession) error {
 	id := r.Info.ID
 	q := newSendQueue(s)
 	defer q.close()
-	l.post(func() { l.join(ctx, r, q) })
-	defer l.post(func() { l.parted(ctx, id, q) })
+	l.post(func() { l.join(l.ctx, r, q) })
+	defer l.post(func() { l.parted(l.ctx, id, q) })
 	for {
 		m, err := s.recv()
 		if err != nil {
@@ -182,7 +184,7 @@ func (l *Leader) Serve(ctx context.Context, s hostSession) error {
 		}
 		l.post(func() {
 			if h := l.hosts[id]; h != nil && h.session == q {
-				l.receive(ctx, id, m)
+				l.receive(l.ctx, id, m)
 			}
 		})
 		select {

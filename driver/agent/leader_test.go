@@ -5,12 +5,15 @@ package agent
 
 import (
 	"encoding/json"
+	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
@@ -151,4 +154,45 @@ func TestStatusStaysFinite(t *testing.T) {
 	l.publish()
 	_, err := json.Marshal(l.status)
 	must.NoError(t, err)
+}
+
+// An agent that has died is not waited for: its port refuses.
+func TestADeadAgentIsLostAtOnce(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	t.Cleanup(wg.Wait)
+	secret := discovery.NewSecret()
+	l := NewLeader(LeaderOptions{Config: Config{NP: 1, MinNP: 1}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
+		Present: func(string, time.Time) (bool, bool) { return true, true }})
+	wg.Go(func() { _ = l.Run(t.Context()) })
+	listen := func() net.Listener {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		must.NoError(t, err)
+		return listener
+	}
+	listener, dead := listen(), listen()
+	must.NoError(t, dead.Close())
+	server := newServer(secret)
+	registerSessions(server, func() *Leader { return l })
+	wg.Go(func() { _ = server.Serve(listener) })
+	t.Cleanup(server.Stop)
+
+	s, err := openSession(t.Context(), listener.Addr().String(), secret.Credentials("b"))
+	must.NoError(t, err)
+	must.NoError(t, s.send(&ToLeader{Register: &Register{AllocID: "b", Addr: dead.Addr().String(),
+		Info: elastic.HostInfo{ID: "b", Slots: make([]elastic.SlotReport, 1)}}}))
+	until := func(hosts int) {
+		t.Helper()
+		for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			c := make(chan int, 1)
+			l.post(func() { c <- len(l.hosts) })
+			if n := <-c; n == hosts {
+				return
+			}
+			must.True(t, time.Now().Before(end), must.Sprintf("waiting for %d hosts", hosts))
+		}
+	}
+	until(1)
+	s.close()
+	until(0)
 }

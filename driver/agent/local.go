@@ -448,7 +448,7 @@ func (r *local) follow(ctx context.Context, hosts []localHost) {
 			run.slots = h.slots
 			n := h.slots
 			run.host.Resize(n)
-			r.leader.post(func() { r.leader.step(ctx, elastic.HostSlots{Host: run.id, Slots: n}) })
+			r.leader.post(func() { r.leader.step(r.leader.ctx, elastic.HostSlots{Host: run.id, Slots: n}) })
 		}
 	}
 	for name, run := range r.hosts {
@@ -481,7 +481,7 @@ func (r *local) start(ctx context.Context, h localHost) {
 	r.hosts[h.name] = run
 	up, dn := newPipes()
 	r.wg.Add(3)
-	go func() { defer r.wg.Done(); _ = r.leader.Serve(ctx, dn) }()
+	go func() { defer r.wg.Done(); _ = r.leader.Serve(dn) }()
 	go func() { defer r.wg.Done(); _ = run.host.Attach(up) }()
 	go func() {
 		defer r.wg.Done()

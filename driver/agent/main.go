@@ -350,7 +350,7 @@ func (a *remote) lead(ctx context.Context, term, floor uint64) uint64 {
 		var wg sync.WaitGroup
 		up, dn := newPipes()
 		wg.Add(2)
-		go func() { defer wg.Done(); _ = l.Serve(runCtx, dn) }()
+		go func() { defer wg.Done(); _ = l.Serve(dn) }()
 		go func() { defer wg.Done(); _ = a.host.Attach(up) }()
 		err := l.Run(runCtx)
 		cancel()

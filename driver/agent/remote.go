@@ -81,7 +81,7 @@ func registerSessions(s grpc.ServiceRegistrar, current func() *Leader) {
 				}
 				ctx, cancel := context.WithCancel(stream.Context())
 				defer cancel()
-				err := l.Serve(ctx, &serverSession{stream: stream, ctx: ctx, cancel: cancel})
+				err := l.Serve(&serverSession{stream: stream, ctx: ctx, cancel: cancel})
 				if err != nil {
 					return status.Error(codes.Aborted, err.Error())
 				}

@@ -204,7 +204,7 @@ func TestALeaderIsReplacedUnnoticed(t *testing.T) {
 	j.r.mu.Unlock()
 	for _, h := range hosts {
 		up, dn := newPipes()
-		wg.Go(func() { _ = next.Serve(ctx, dn) })
+		wg.Go(func() { _ = next.Serve(dn) })
 		wg.Go(func() { _ = h.host.Attach(up) })
 	}
 	c := make(chan *Status, 1)
