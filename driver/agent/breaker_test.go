@@ -5,6 +5,7 @@ package agent
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -36,6 +37,9 @@ func TestMain(m *testing.M) {
 		}
 		_, _ = io.ReadAll(os.Stdin)
 		os.Exit(0) //nolint:forbidigo // this is another process
+	}
+	if os.Getenv(runMode) != "" {
+		os.Exit(RunMain(context.Background(), os.Args[1:])) //nolint:forbidigo // this is another process
 	}
 	if os.Getenv(workerMode) != "" {
 		os.Exit(workerMain()) //nolint:forbidigo // this is another process

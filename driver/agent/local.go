@@ -256,6 +256,7 @@ func RunMain(ctx context.Context, args []string) int {
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	outliveReaders()
 	r := newLocal(o)
 	result := r.run(ctx)
 	if result.Code != 0 {

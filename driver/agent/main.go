@@ -31,6 +31,7 @@ const ConfigVariable = "KOLO_AGENT_CONFIG"
 // Main is the `agent` subcommand: it runs the allocation's part of the job and
 // returns the task's exit code.
 func Main(ctx context.Context, _ []string) int {
+	outliveReaders()
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: os.Stderr, Level: hclog.LevelFromString(os.Getenv("KOLO_LOG_LEVEL"))})
 	c, err := readConfig(os.Getenv(ConfigVariable))
 	if err != nil {
