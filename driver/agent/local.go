@@ -70,8 +70,10 @@ type localOptions struct {
 	command          []string
 }
 
-// coolDown takes horovodrun's --blacklist-cooldown-range, two numbers.
+// coolDown takes the first number of horovodrun's flag that has two.
 type coolDown struct{}
+
+const coolDownFlag = "blacklist-cooldown-range"
 
 func (coolDown) String() string   { return "" }
 func (coolDown) Set(string) error { return nil }
@@ -113,12 +115,20 @@ func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
 	f.StringVar(&o.onRingLost, "on-ring-lost", "fail", "fail or restart: what to do when no process holds the training state any more")
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
 	f.BoolVar(&o.ignoredGloo, "gloo", true, "accepted: Gloo is the only controller")
-	f.Var(&o.ignoredCooldown, "blacklist-cooldown-range", "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted")
-	if err := f.Parse(joinCooldown(args)); err != nil {
-		if strings.Contains(err.Error(), "not defined") {
-			err = fmt.Errorf("%w; Horovod's own settings are given in the environment, such as HOROVOD_LOG_LEVEL", err)
+	f.Var(&o.ignoredCooldown, coolDownFlag, "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted")
+	for {
+		if err := f.Parse(args); err != nil {
+			if strings.Contains(err.Error(), "not defined") {
+				err = fmt.Errorf("%w; Horovod's own settings are given in the environment, such as HOROVOD_LOG_LEVEL", err)
+			}
+			return nil, err
 		}
-		return nil, err
+		// Parsing stops at the second value of horovodrun's only flag with two.
+		at := len(args) - f.NArg()
+		if at < 2 || f.NArg() == 0 || strings.TrimLeft(args[at-2], "-") != coolDownFlag || args[at-1] == "--" {
+			break
+		}
+		args = f.Args()[1:]
 	}
 	o.command = f.Args()
 	var zero error
@@ -132,17 +142,6 @@ func parseLocal(args []string, stderr io.Writer) (*localOptions, error) {
 
 // processes are the flags that count some; left out they have defaults.
 var processes = []string{"np", "num-proc", "min-np", "min-num-proc", "max-np", "max-num-proc"}
-
-// joinCooldown makes one argument of horovodrun's only flag with two values.
-func joinCooldown(args []string) []string {
-	args = slices.Clone(args)
-	for i, a := range args {
-		if strings.TrimLeft(a, "-") == "blacklist-cooldown-range" && strings.HasPrefix(a, "-") && i+2 < len(args) {
-			return append(append(args[:i:i], a+"="+args[i+1]+","+args[i+2]), args[i+3:]...)
-		}
-	}
-	return args
-}
 
 func (o *localOptions) check() error {
 	switch {

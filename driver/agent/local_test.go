@@ -17,6 +17,13 @@ func TestParseLocal(t *testing.T) {
 	must.Eq(t, []int{2, 1, 4}, []int{o.np, o.minNP, o.maxNP})
 	must.Eq(t, []string{"sh", "-c", "exit 0"}, o.command)
 
+	cooldown := "--blacklist-cooldown-range"
+	for _, before := range [][]string{{"--"}, {}, {"-np", "1", "--"}, {cooldown, "3", "4"}, {cooldown, "3", "4", "--"}, {cooldown, "3", "4", "-np", "1"}} {
+		o, err = parseLocal(append(before, "sh", cooldown, "1", "2"), &bytes.Buffer{})
+		must.NoError(t, err)
+		must.Eq(t, []string{"sh", cooldown, "1", "2"}, o.command, must.Sprint("what comes after the command is its own: ", before))
+	}
+
 	o, err = parseLocal([]string{"-H", "a:2,b", "sh"}, &bytes.Buffer{})
 	must.NoError(t, err)
 	must.Eq(t, 3, o.np, must.Sprint("all slots"))
