@@ -151,6 +151,8 @@ func (o *localOptions) check() error {
 		return errors.New("-H and --host-discovery-script can't be used together")
 	case o.slots < 1:
 		return fmt.Errorf("--slots-per-host %d: must be at least 1", o.slots)
+	case o.elasticTimeout < 1:
+		return fmt.Errorf("--elastic-timeout %d: must be at least 1", o.elasticTimeout)
 	case o.np < 0 || o.minNP < 0 || o.maxNP < 0:
 		return errors.New("-np, --min-np and --max-np must not be negative")
 	case o.onRingLost != "fail" && o.onRingLost != "restart":
@@ -164,13 +166,16 @@ func (o *localOptions) check() error {
 		if o.hosts == "" {
 			o.hosts = fmt.Sprintf("localhost:%d", max(1, o.np))
 		}
-		hosts, err := parseHosts(strings.ReplaceAll(o.hosts, ",", "\n"), o.slots)
+		hosts, err := o.fixedHosts()
 		if err != nil {
 			return fmt.Errorf("-H: %w", err)
 		}
 		total := 0
 		for _, h := range hosts {
 			total += h.slots
+		}
+		if total == 0 {
+			return errors.New("-H: the hosts have no slots")
 		}
 		if o.np == 0 {
 			o.np = total
@@ -216,8 +221,14 @@ type localHost struct {
 	slots int
 }
 
-// parseHosts reads "name" or "name:slots" lines.
-func parseHosts(text string, slots int) ([]localHost, error) {
+// fixedHosts reads what -H says.
+func (o *localOptions) fixedHosts() ([]localHost, error) {
+	return parseHosts(strings.ReplaceAll(o.hosts, ",", "\n"), o.slots, true)
+}
+
+// parseHosts reads "name" or "name:slots" lines. Where a host may be named
+// twice, the last line counts, as with horovodrun.
+func parseHosts(text string, slots int, once bool) ([]localHost, error) {
 	var hosts []localHost
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
@@ -236,11 +247,17 @@ func parseHosts(text string, slots int) ([]localHost, error) {
 		if name == "" || strings.ContainsAny(name, "/#?% \t") {
 			return nil, fmt.Errorf("line %d: %q is no host name", i+1, line)
 		}
-		if h.slots > 0 {
+		at := slices.IndexFunc(hosts, func(o localHost) bool { return o.name == name })
+		switch {
+		case at < 0:
 			hosts = append(hosts, h)
+		case once:
+			return nil, fmt.Errorf("line %d: host %q is named twice; write %s:<slots> once", i+1, name, name)
+		default:
+			hosts[at] = h
 		}
 	}
-	return hosts, nil
+	return slices.DeleteFunc(hosts, func(h localHost) bool { return h.slots == 0 }), nil
 }
 
 // RunMain is the `run` subcommand. It returns the exit code.
@@ -338,15 +355,25 @@ func (r *local) run(ctx context.Context) Result {
 	}
 
 	hostCtx, stopHosts := context.WithCancel(ctx)
-	var result Result
 	discovered := make(chan []localHost)
 	r.wg.Add(1)
 	go func() {
 		defer r.wg.Done()
 		r.discover(hostCtx, discovered)
 	}()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	var result Result
+	empty := time.Now() // since when there is no host
 	for done := false; !done; {
 		select {
+		case now := <-tick.C:
+			// Results come from hosts: where there is none, nobody else ends this.
+			if r.running() > 0 {
+				empty = now
+			} else if timeout := time.Duration(r.config.ElasticTimeout); now.Sub(empty) > timeout {
+				result, done = Result{Code: 1, Reason: fmt.Sprintf("waited %s for a host, there is none (--elastic-timeout)", timeout)}, true
+			}
 		case hosts := <-discovered:
 			r.follow(hostCtx, hosts)
 		case result = <-r.results:
@@ -378,14 +405,18 @@ func (r *local) run(ctx context.Context) Result {
 // wait waits for all hosts to end.
 func (r *local) wait() {
 	for {
-		r.mu.Lock()
-		n := len(r.hosts)
-		r.mu.Unlock()
-		if n == 0 {
+		if r.running() == 0 {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// running is how many hosts there are.
+func (r *local) running() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.hosts)
 }
 
 // discover sends the hosts whenever they change. A script that fails keeps the
@@ -403,7 +434,7 @@ func (r *local) discover(ctx context.Context, out chan<- []localHost) {
 		}
 	}
 	if r.o.script == "" {
-		hosts, _ := parseHosts(strings.ReplaceAll(r.o.hosts, ",", "\n"), r.o.slots)
+		hosts, _ := r.o.fixedHosts()
 		send(hosts)
 		return
 	}
@@ -415,7 +446,7 @@ func (r *local) discover(ctx context.Context, out chan<- []localHost) {
 		cancel()
 		var hosts []localHost
 		if err == nil {
-			hosts, err = parseHosts(string(text), r.o.slots)
+			hosts, err = parseHosts(string(text), r.o.slots, false)
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -42,6 +42,9 @@ func TestParseLocal(t *testing.T) {
 		"hosts and a script":   {[]string{"-H", "a:1", "--host-discovery-script", "true", "sh"}, "-H"},
 		"no slots":             {[]string{"--slots-per-host", "0", "sh"}, "--slots-per-host 0"},
 		"slots not a number":   {[]string{"-H", "a:x", "sh"}, `"a:x"`},
+		"a host twice":         {[]string{"-H", "a:1,b:1,a:1", "sh"}, `host "a" is named twice`},
+		"hosts without slots":  {[]string{"-H", "a:0", "sh"}, "no slots"},
+		"no patience":          {[]string{"--elastic-timeout", "0", "sh"}, "--elastic-timeout 0"},
 		"unknown interface":    {[]string{"--network-interface", "nope0", "sh"}, "this machine has lo"},
 		"unknown reaction":     {[]string{"--on-ring-lost", "weep", "sh"}, "must be fail or restart"},
 		"a knob of Horovod":    {[]string{"--log-level", "DEBUG", "sh"}, "HOROVOD_LOG_LEVEL"},
@@ -55,9 +58,12 @@ func TestParseLocal(t *testing.T) {
 }
 
 func TestParseHosts(t *testing.T) {
-	hosts, err := parseHosts("a:2\n\n b \nc:0\n", 4)
+	hosts, err := parseHosts("a:2\n\n b \nc:0\n", 4, true)
 	must.NoError(t, err)
 	must.Eq(t, []localHost{{"a", 2}, {"b", 4}}, hosts)
-	_, err = parseHosts("ok:1\na b:1", 1)
+	_, err = parseHosts("ok:1\na b:1", 1, false)
 	must.ErrorContains(t, err, "line 2")
+	hosts, err = parseHosts("a:2\nb:1\na:3\nc:1\nc:0", 1, false)
+	must.NoError(t, err)
+	must.Eq(t, []localHost{{"a", 3}, {"b", 1}}, hosts, must.Sprint("the last line of a host counts"))
 }

@@ -159,6 +159,7 @@ func TestJobFailsClearly(t *testing.T) {
 	}{
 		"at import":             {[]string{"sh", "-c", "echo 'ImportError: no module named torch' >&2; exit 1"}, []string{"-slot-restarts", "0"}, "no module named torch"},
 		"with too few hosts":    {[]string{"true"}, []string{"-np", "2", "-min-np", "2", "-elastic-timeout", "1"}, "waited 1s for 2 processes, there are 1"},
+		"without hosts":         {[]string{"true"}, []string{"--host-discovery-script", "true", "-elastic-timeout", "1"}, "waited 1s for a host"},
 		"before any ring is up": {[]string{"sh", "-c", "exit 3"}, []string{"-slot-restarts", "1"}, "exit code 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -183,6 +184,17 @@ func startJobCommand(t *testing.T, command, flags []string) *job {
 	wg.Go(func() { j.result <- j.r.run(ctx) })
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	return j
+}
+
+// Without hosts nothing can come of the job once the time to wait is over.
+func TestJobEndsWhenItsLastHostHasLeft(t *testing.T) {
+	t.Parallel()
+	j := startJob(t, 0, "a:1", "-elastic-timeout", "10")
+	j.size(1)
+	j.list("")
+	r := <-j.result
+	must.Eq(t, 1, r.Code)
+	must.StrContains(t, r.Reason, "waited 10s for a host")
 }
 
 // The leader is rebuilt from what hosts say, in the middle of training.
