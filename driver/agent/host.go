@@ -66,7 +66,8 @@ type slot struct {
 	failed   time.Time // the last of Failures
 	progress progressFile
 	latest   Progress
-	sent     time.Time // latest was sent to the leader
+	sent     time.Time // when the leader was told of progress
+	unsent   bool      // latest is newer than what it was told
 }
 
 // Host runs the slots of one allocation. All its fields belong to the
@@ -596,7 +597,7 @@ func (h *Host) tryLetIn(s *slot, id elastic.SlotID) {
 
 func (h *Host) letIn(s *slot, m *elastic.Member) {
 	s.State, s.Generation, s.Up, s.Since = elastic.InRing, h.ring.Generation, false, m.Since
-	s.latest = Progress{}
+	s.latest, s.unsent = Progress{}, false
 	s.door.admit(&seat{ring: ringID(h.ring), assignment: m.Assignment, store: h.store})
 }
 
@@ -716,23 +717,31 @@ func (h *Host) drain(s *slot) {
 		return
 	}
 	lines := s.progress.read()
-	if len(lines) == 0 || s.State != elastic.InRing {
+	if s.State != elastic.InRing {
 		return
 	}
-	before, first := s.latest, s.latest.FirstAt == 0
-	if first {
+	first := len(lines) > 0 && s.latest.FirstAt == 0
+	if len(lines) > 0 {
+		s.take(lines)
+	}
+	if first || s.unsent && time.Since(s.sent) >= time.Second {
+		s.sent, s.unsent = time.Now(), false
+		p := s.latest
+		h.send(&ToLeader{Progress: &p})
+	}
+}
+
+// take makes new lines the slot's progress in the present ring.
+func (s *slot) take(lines []Progress) {
+	before := s.latest
+	if before.FirstAt == 0 {
 		before = Progress{First: lines[0].Step, FirstSamples: lines[0].Samples, FirstAt: lines[0].At}
 	}
 	step := before.Step
 	for _, l := range lines { // a line may be about something else
 		step = cmp.Or(l.Step, step)
 	}
-	s.latest = lines[len(lines)-1]
+	s.latest, s.unsent = lines[len(lines)-1], true
 	s.latest.Step = step
 	s.latest.Generation, s.latest.First, s.latest.FirstSamples, s.latest.FirstAt = s.Generation, before.First, before.FirstSamples, before.FirstAt
-	if first || time.Since(s.sent) >= time.Second {
-		s.sent = time.Now()
-		p := s.latest
-		h.send(&ToLeader{Progress: &p})
-	}
 }

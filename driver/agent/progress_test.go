@@ -146,3 +146,33 @@ func TestStepsAreNotLostAmongOtherLines(t *testing.T) {
 	must.Eq(t, 2.0, *s.latest.Step)
 	must.Eq(t, 0.4, *s.latest.Loss)
 }
+
+// What came too soon after the last report is told later, though no line follows:
+// the script may be long at something else, or hang.
+func TestTheLastStepIsTold(t *testing.T) {
+	h := NewHost(HostOptions{Config: Config{Slots: 1}, Logger: hclog.NewNullLogger()})
+	up, leader := newPipes()
+	h.session = up
+	s := h.slots[0]
+	s.State, s.progress.path = elastic.InRing, filepath.Join(t.TempDir(), "progress")
+	told := func() (steps []float64) {
+		p := leader.(pipeHostSession).in
+		for _, m := range p.items {
+			steps = append(steps, *m.Progress.Step)
+		}
+		p.items = nil
+		return steps
+	}
+	appendTo(t, s.progress.path, `{"step": 1}`+"\n")
+	h.drain(s)
+	must.Eq(t, []float64{1}, told())
+	appendTo(t, s.progress.path, `{"step": 2}`+"\n")
+	s.sent = time.Now().Add(time.Hour)
+	h.drain(s)
+	must.SliceEmpty(t, told(), must.Sprint("too soon"))
+	s.sent = time.Time{}
+	h.drain(s)
+	must.Eq(t, []float64{2}, told())
+	h.drain(s)
+	must.SliceEmpty(t, told(), must.Sprint("it was told"))
+}
