@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 )
 
 // Config is the plugin's configuration: the `config` of the agent
@@ -29,9 +31,9 @@ type Config struct {
 	// Interface is the network interface of tasks that name none. Empty leaves
 	// the choice to the agent.
 	Interface string `codec:"interface"`
-	// BindPaths are the host paths that a task with isolation = "exec" sees,
-	// read-only and under the same name. The default is what Nomad's exec
-	// driver would copy.
+	// BindPaths are host paths that a task with isolation = "exec" sees besides
+	// defaultBindPaths, read-only and under the same name. Complete puts those
+	// in front: without the host's libraries not even the agent starts.
 	BindPaths []string `codec:"bind_paths"`
 	// NoPivotRoot is for hosts whose root file system is a RAM disk.
 	NoPivotRoot bool `codec:"no_pivot_root"`
@@ -47,7 +49,7 @@ type Config struct {
 }
 
 // defaultBindPaths is where a Linux host keeps programs, libraries and their
-// configuration. /opt is not among them: Nomad's own data often lies there.
+// configuration: what Nomad's exec driver would copy. /opt is not among them: Nomad's own data often lies there.
 var defaultBindPaths = []string{
 	"/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
 }
@@ -57,8 +59,8 @@ func (c *Config) complete() error {
 	var p problems
 	orDefault(&c.Python, "python3")
 	orDefault(&c.ExecutorLogLevel, "info")
-	if c.BindPaths == nil {
-		c.BindPaths = slices.Clone(defaultBindPaths)
+	if hclog.LevelFromString(c.ExecutorLogLevel) == hclog.NoLevel {
+		p.addf(`executor_log_level = %q: must be "trace", "debug", "info", "warn", "error" or "off"`, c.ExecutorLogLevel)
 	}
 	for i, path := range c.BindPaths {
 		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
@@ -66,6 +68,8 @@ func (c *Config) complete() error {
 		}
 		c.BindPaths[i] = filepath.Clean(path)
 	}
+	more := slices.DeleteFunc(c.BindPaths, func(path string) bool { return slices.Contains(defaultBindPaths, path) })
+	c.BindPaths = slices.Concat(defaultBindPaths, more)
 	c.period = duration(&p, "fingerprint_period", c.FingerprintPeriod, 5*time.Minute, 10*time.Second)
 	c.timeout = duration(&p, "fingerprint_timeout", c.FingerprintTimeout, time.Minute, time.Second)
 	return p.err()

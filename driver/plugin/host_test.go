@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -222,10 +223,11 @@ func TestUnknownUser(t *testing.T) {
 }
 
 func TestPluginConfig(t *testing.T) {
-	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long"}
+	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud"}
 	var bad *ConfigError
 	must.True(t, errors.As(c.complete(), &bad))
 	must.Eq(t, []string{
+		`executor_log_level = "loud": must be "trace", "debug", "info", "warn", "error" or "off"`,
 		`bind_paths[0] = "/": must be an absolute path below /`,
 		`bind_paths[1] = "usr": must be an absolute path below /`,
 		`fingerprint_period = "1s": must be at least 10s`,
@@ -235,6 +237,11 @@ func TestPluginConfig(t *testing.T) {
 	must.NoError(t, good.complete())
 	must.Eq(t, "python3", good.Python)
 	must.Eq(t, defaultBindPaths, good.BindPaths)
+
+	// What is configured comes on top; to name a default again changes nothing.
+	more := Config{BindPaths: []string{"/usr/", "/srv/venv/"}, ExecutorLogLevel: "off"}
+	must.NoError(t, more.complete())
+	must.Eq(t, append(slices.Clone(defaultBindPaths), "/srv/venv"), more.BindPaths)
 }
 
 func TestSetConfigNamesThePlugin(t *testing.T) {
