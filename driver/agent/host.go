@@ -435,6 +435,10 @@ func (h *Host) exited(s *slot, p *process, id elastic.Proc) {
 	}
 	ev := elastic.SlotExited{Proc: id}
 	ev.Success, ev.Aborted, ev.Status = p.status()
+	if !s.asked && p.killed() {
+		// An isolated task does not see its cgroup, which would tell for sure.
+		ev.Status += ", most often because the task's memory (resources { memory }) is used up"
+	}
 	if words := p.lastWords(); !ev.Success && words != "" && !s.asked {
 		ev.Status += ": " + words
 	}

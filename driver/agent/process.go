@@ -239,6 +239,12 @@ func (p *process) status() (success, aborted bool, text string) {
 	}
 }
 
+// killed says whether SIGKILL ended the process, or what a shell around it ran.
+func (p *process) killed() bool {
+	ws, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && (ws.Signaled() && ws.Signal() == syscall.SIGKILL || ws.ExitStatus() == 128+int(syscall.SIGKILL))
+}
+
 // lookCommand finds the command as the slots' environment would.
 func lookCommand(command, dir string) error {
 	if strings.ContainsRune(command, os.PathSeparator) {
