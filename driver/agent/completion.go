@@ -25,6 +25,9 @@ import (
 type completion struct {
 	client *api.Client
 	config Config
+	// spec is of the job as it was when this agent started: one that is
+	// submitted meanwhile is not what it trains.
+	spec string
 }
 
 // completed is what the item holds.
@@ -32,8 +35,9 @@ type completed struct {
 	// Task is a digest of what the job trains: with another command, arguments
 	// or settings there is something to train again.
 	Task string `json:"task"`
-	// Created is the job's create index, which changes when it is purged; 0
-	// where the identity may not read the job.
+	// Spec is the job's specDigest, Created its create index, which changes when
+	// it is purged; "" and 0 where the identity may not read the job.
+	Spec    string    `json:"spec,omitempty"`
 	Created uint64    `json:"created"`
 	Alloc   string    `json:"alloc"`
 	Time    time.Time `json:"time"`
@@ -58,18 +62,20 @@ func (c *completion) digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// created returns the job's create index, 0 when it can't be read.
-func (c *completion) created(ctx context.Context) uint64 {
+// job returns the job's create index and digest, 0 and "" when it can't be read.
+func (c *completion) job(ctx context.Context) (created uint64, spec string) {
 	job, _, err := c.client.Jobs().Info(c.config.JobID, (&api.QueryOptions{}).WithContext(ctx))
 	if err != nil || job.CreateIndex == nil {
-		return 0
+		return 0, ""
 	}
-	return *job.CreateIndex
+	return *job.CreateIndex, specDigest(job)
 }
 
 // find returns the record that says that this very training is complete, nil
-// when there is none.
+// when there is none. It is called when the agent starts.
 func (c *completion) find(ctx context.Context) (*completed, error) {
+	var created uint64
+	created, c.spec = c.job(ctx)
 	v, _, err := c.client.Variables().Peek(c.path(), (&api.QueryOptions{}).WithContext(ctx))
 	if err != nil || v == nil {
 		return nil, err
@@ -85,15 +91,19 @@ func (c *completion) find(ctx context.Context) (*completed, error) {
 	if r.Task != c.digest() {
 		return nil, nil
 	}
-	if now := c.created(ctx); now != 0 && r.Created != 0 && now != r.Created {
+	if created != 0 && r.Created != 0 && created != r.Created {
 		return nil, nil // purged and submitted again
+	}
+	if c.spec != "" && r.Spec != "" && c.spec != r.Spec {
+		return nil, nil // submitted again with another script, say
 	}
 	return &r, nil
 }
 
 // record writes the item and leaves the variable's other items alone.
 func (c *completion) record(ctx context.Context, reason string) error {
-	value, err := json.Marshal(completed{Task: c.digest(), Created: c.created(ctx), Alloc: c.config.AllocID,
+	created, _ := c.job(ctx)
+	value, err := json.Marshal(completed{Task: c.digest(), Spec: c.spec, Created: created, Alloc: c.config.AllocID,
 		Time: time.Now().UTC(), Reason: reason})
 	if err != nil {
 		return err
@@ -124,7 +134,7 @@ func (c *completion) record(ctx context.Context, reason string) error {
 
 // story explains to the user why there is nothing to train.
 func (r *completed) story(c *completion) string {
-	return fmt.Sprintf("training was completed at %s by allocation %s: nothing to do. To train again, change the task's config, "+
+	return fmt.Sprintf("training was completed at %s by allocation %s: nothing to do. To train again, change the job, "+
 		"or run: nomad var purge -namespace %s %s", r.Time.Format(time.RFC3339), r.Alloc[:min(8, len(r.Alloc))],
 		c.config.Namespace, c.path())
 }
