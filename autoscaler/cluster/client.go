@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,10 +46,11 @@ func NewClient(c config.Nomad) (*Client, error) {
 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 32
-	address, err := url.Parse(conf.Address)
+	address, err := config.URL(conf.Address, "http", "https", "unix")
 	if err != nil {
-		return nil, fmt.Errorf("the address of Nomad: %w", err)
+		return nil, fmt.Errorf("the address of Nomad (NOMAD_ADDR, nomad { address } or -nomad-address): %w", err)
 	}
+	conf.Address = address.String()
 	if address.Scheme == "unix" {
 		path := address.EscapedPath()
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/posener/complete"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
 )
 
@@ -49,8 +50,8 @@ const remoteHelp = `
 General Options:
 
   -address=<addr>
-    Address of a kolo agent. The default is http://127.0.0.1:8648, or the
-    KOLO_ADDR environment variable.
+    URL of a kolo agent; http:// may be left out. The default is
+    http://127.0.0.1:8648, or the KOLO_ADDR environment variable.
 
   -token=<secret>
     Nomad token to change things with. The default is the NOMAD_TOKEN
@@ -70,6 +71,14 @@ func (c *remote) parse(f *flag.FlagSet, args []string, least, most int, help str
 	err := f.Parse(args)
 	if n := f.NArg(); err == nil && (n < least || n > most) {
 		err = fmt.Errorf("kolo %s takes %s, got %q", f.Name(), countWords(least, most), f.Args())
+	}
+	if err == nil {
+		var u *url.URL
+		if u, err = config.URL(c.address, "http", "https"); err == nil {
+			c.address = u.String()
+		} else {
+			err = fmt.Errorf("-address or KOLO_ADDR: %w", err)
+		}
 	}
 	if err != nil {
 		return nil, c.usage(err, f, help), false

@@ -109,6 +109,8 @@ func TestDaemon_Commands(t *testing.T) {
 		{"status -json=maybe", 2, `invalid boolean value "maybe" for -json`},
 		{"status -help", 0, "Usage: kolo status"},
 		{"status -address http://127.0.0.1:1", 1, "is it running at http://127.0.0.1:1"},
+		{"status -address " + strings.TrimPrefix(os.Getenv("KOLO_ADDR"), "http://"), 0, "tested leads"},
+		{"status -address tcp://127.0.0.1:1", 2, `-address or KOLO_ADDR: "tcp://127.0.0.1:1" begins with tcp://; write http:// or https://`},
 		{"job train", 0, "0→4"},
 		{"job default/train -json", 2, "takes one argument"},
 		{"job -json default/train", 0, `"history": [`},
