@@ -38,7 +38,8 @@ Usage: kolo record [options] FILE
       $ kolo record monday.jsonl
       $ kolo simulate -trace monday.jsonl -policy kolo,weighted-fair
 
-  Node pools are recorded with the capacity they have at the start.
+  Node pools are recorded with the capacity they have at the start. Jobs that
+  do not report progress cannot be replayed: add -errors skip to leave them out.
 
 Record Options:
 

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"slices"
@@ -197,7 +198,11 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 	for _, w := range which {
 		o.Workload = w
 		t, err := trace.Open(a.trace, o)
-		if err != nil {
+		var entry *trace.Error
+		switch {
+		case errors.As(err, &entry) && !o.Skip:
+			return nil, fmt.Errorf("%w\n-errors skip leaves out what is wrong, and says what it was", err)
+		case err != nil:
 			return nil, err
 		}
 		if w > 0 {

@@ -76,6 +76,7 @@ func TestSimulate_Skips(t *testing.T) {
 	code, _, errOut := simulate(t, "-trace", path)
 	must.Eq(t, 1, code)
 	must.StrContains(t, errOut, path+`:3:3: submission_time: want seconds or a date`)
+	must.StrContains(t, errOut, "-errors skip")
 	code, out, errOut := simulate(t, "-trace", path, "-errors", "skip")
 	must.Eq(t, 0, code)
 	must.StrContains(t, errOut, "skipped: "+path+":3:3")

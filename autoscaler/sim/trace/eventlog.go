@@ -213,7 +213,7 @@ func (l *logReader) finish(id string) error {
 	j := l.jobs[id]
 	b := j.job
 	if len(j.points) == 0 {
-		return errors.New("no step time was logged, so it cannot be replayed")
+		return errors.New("its training did not report progress (KOLO_PROGRESS_FILE), so it cannot be replayed")
 	}
 	if j.ended && j.steps > 0 || b.Steps == 0 {
 		b.Steps = j.steps
