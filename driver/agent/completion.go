@@ -134,7 +134,12 @@ func (c *completion) record(ctx context.Context, reason string) error {
 
 // story explains to the user why there is nothing to train.
 func (r *completed) story(c *completion) string {
-	return fmt.Sprintf("training was completed at %s by allocation %s: nothing to do. To train again, change the job, "+
-		"or run: nomad var purge -namespace %s %s", r.Time.Format(time.RFC3339), r.Alloc[:min(8, len(r.Alloc))],
-		c.config.Namespace, c.path())
+	again := fmt.Sprintf("submit the job with a change (of its script, arguments, env or meta), or after nomad job stop -purge -namespace %s %s",
+		c.config.Namespace, c.config.JobID)
+	if c.spec == "" || r.Spec == "" {
+		again = fmt.Sprintf("run nomad var purge -namespace %s %s, and then nomad job stop -purge, and submit the job; its identity may not read the job, "+
+			"so that changes of it are not noticed (capability read-job)", c.config.Namespace, c.path())
+	}
+	return fmt.Sprintf("training was completed at %s by allocation %s: nothing to do. To train again, %s",
+		r.Time.Format(time.RFC3339), r.Alloc[:min(8, len(r.Alloc))], again)
 }

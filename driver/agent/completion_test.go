@@ -117,6 +117,9 @@ func TestCompletion(t *testing.T) {
 			found, err = next.find(t.Context())
 			must.NoError(t, err)
 			must.Eq(t, c.again, found == nil)
+			if found != nil {
+				must.Eq(t, c.hidden, strings.Contains(found.story(next), "nomad var purge -namespace  nomad/jobs/train"))
+			}
 		})
 	}
 }
