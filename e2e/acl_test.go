@@ -59,6 +59,12 @@ func TestACL(t *testing.T) {
 	tr.scale(ctx, 3)
 	must.NoError(t, c.WaitStatus(ctx, tr.id, "dead"))
 	must.Eq(t, steps, len(tr.record().Where("step", nil)))
+
+	// Submitted again with a change, it is to be trained again.
+	must.NoError(t, os.Remove(tr.file("stop")))
+	tr.task().Env = map[string]string{"SEED": "2"}
+	must.NoError(t, c.RegisterJob(ctx, tr.job))
+	tr.waitProgress(ctx, 5)
 }
 
 // refusesStrangers calls an agent as one of its peers would: with a good

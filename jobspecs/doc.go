@@ -2,5 +2,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package jobspecs holds no code: this directory has job specifications and
-// agent configurations that run as they stand, and tests that they do.
+// agent configurations to start from, and tests that they parse. In e2e, Nomad
+// validates all of them, and the one for CPUs is run as it stands.
 package jobspecs

@@ -3,7 +3,7 @@
 
 # Four GPUs that NVLink joins, of one island each time: for clients whose
 # nomad-device-nvtopo has group_by = "nvlink" (agent/gpu-topology.hcl). It prints
-# the GPUs it was given.
+# the GPUs it was given. (Validated, but not yet run on real GPUs.)
 #
 #   nomad job run jobspecs/gpu-topology.nomad.hcl
 #   nomad job run -var gpus=2 -var memory="40 GiB" jobspecs/gpu-topology.nomad.hcl

@@ -1,12 +1,19 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-# The autoscaler as a Nomad job: two agents, of which one leads. They reach
-# Nomad through the Task API with their workload identity, so there is no token
-# to hand out. Where access control is on, let that identity do what it needs:
+# The autoscaler as a Nomad job: two agents on two clients, of which one leads.
+# (Where there is only one client, the second waits.) They reach Nomad through
+# the Task API with their workload identity, so there is no token to hand out.
+#
+# It needs clients with raw_exec enabled and the program at one path on each of
+# them; constrain the group where only some have it. Where access control is on,
+# let that identity do what it needs:
 #
 #   nomad acl policy apply -namespace default -job kolo kolo jobspecs/kolo.policy.hcl
 #   nomad job run -var kolo=/usr/local/bin/kolo jobspecs/kolo.nomad.hcl
+#   nomad service info kolo        # where it listens: KOLO_ADDR, any of them
+#
+# Its API is plain HTTP on the clients' network; docs/api.md says what follows.
 
 variable "kolo" {
   type        = string
@@ -34,6 +41,12 @@ job "kolo" {
 
   group "agent" {
     count = 2
+
+    # The second is there for the loss of the first's node.
+    constraint {
+      operator = "distinct_hosts"
+      value    = "true"
+    }
 
     network {
       port "http" {}

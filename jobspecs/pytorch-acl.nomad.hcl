@@ -97,7 +97,7 @@ job "pytorch-acl" {
       }
 
       # The first proves to Nomad's service registry who asks, the second to
-      # the other workers.
+      # the other workers. They get it in the clear: it should expire soon.
       identity {
         env  = true
         file = true
@@ -107,7 +107,7 @@ job "pytorch-acl" {
         name = "kolo"
         aud  = ["kolo"]
         file = true
-        ttl  = "1h"
+        ttl  = "15m"
       }
 
       # Time to reach the next commit and leave without losing a step. Longer

@@ -92,7 +92,7 @@ job "pytorch-cpu" {
       }
 
       # The first proves to Nomad's service registry who asks, the second to
-      # the other workers.
+      # the other workers. They get it in the clear: it should expire soon.
       identity {
         env  = true
         file = true
@@ -102,7 +102,7 @@ job "pytorch-cpu" {
         name = "kolo"
         aud  = ["kolo"]
         file = true
-        ttl  = "1h"
+        ttl  = "15m"
       }
 
       # Time to reach the next commit and leave without losing a step. Longer

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 
 # Elastic PyTorch on NVIDIA GPUs: two GPUs and so two training processes per
-# allocation, up to 16 in all.
+# allocation, up to 16 in all. (Validated, but not yet run on real GPUs.)
 #
 #   nomad job run jobspecs/pytorch-gpu.nomad.hcl
 #   nomad job scale pytorch-gpu workers 4
@@ -101,7 +101,7 @@ job "pytorch-gpu" {
       }
 
       # The first proves to Nomad's service registry who asks, the second to
-      # the other workers.
+      # the other workers. They get it in the clear: it should expire soon.
       identity {
         env  = true
         file = true
@@ -111,7 +111,7 @@ job "pytorch-gpu" {
         name = "kolo"
         aud  = ["kolo"]
         file = true
-        ttl  = "1h"
+        ttl  = "15m"
       }
 
       # Time to reach the next commit and leave without losing a step. Longer

@@ -1,9 +1,12 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Lets the allocations of the job pytorch-acl record that training is complete.
-# Everything else they need, Nomad gives every workload identity.
+# Lets the allocations of the job pytorch-acl record that training is complete,
+# and see whether the job was submitted again with changes or purged since, so
+# that it is to be trained again. Everything else they need, Nomad gives every
+# workload identity.
 namespace "default" {
+  capabilities = ["read-job"]
   variables {
     path "nomad/jobs/pytorch-acl" {
       capabilities = ["read", "list", "write"]
