@@ -28,6 +28,8 @@ type completion struct {
 	// spec is of the job as it was when this agent started: one that is
 	// submitted meanwhile is not what it trains.
 	spec string
+	// kind is its type, "" where it may not be read.
+	kind string
 }
 
 // completed is what the item holds.
@@ -62,20 +64,21 @@ func (c *completion) digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// job returns the job's create index and digest, 0 and "" when it can't be read.
-func (c *completion) job(ctx context.Context) (created uint64, spec string) {
+// job returns the job's create index, type and digest; 0 and "" when it can't
+// be read.
+func (c *completion) job(ctx context.Context) (created uint64, kind, spec string) {
 	job, _, err := c.client.Jobs().Info(c.config.JobID, (&api.QueryOptions{}).WithContext(ctx))
-	if err != nil || job.CreateIndex == nil {
-		return 0, ""
+	if err != nil || job.CreateIndex == nil || job.Type == nil {
+		return 0, "", ""
 	}
-	return *job.CreateIndex, specDigest(job)
+	return *job.CreateIndex, *job.Type, specDigest(job)
 }
 
 // find returns the record that says that this very training is complete, nil
 // when there is none. It is called when the agent starts.
 func (c *completion) find(ctx context.Context) (*completed, error) {
 	var created uint64
-	created, c.spec = c.job(ctx)
+	created, c.kind, c.spec = c.job(ctx)
 	v, _, err := c.client.Variables().Peek(c.path(), (&api.QueryOptions{}).WithContext(ctx))
 	if err != nil || v == nil {
 		return nil, err
@@ -102,7 +105,7 @@ func (c *completion) find(ctx context.Context) (*completed, error) {
 
 // record writes the item and leaves the variable's other items alone.
 func (c *completion) record(ctx context.Context, reason string) error {
-	created, _ := c.job(ctx)
+	created, _, _ := c.job(ctx)
 	value, err := json.Marshal(completed{Task: c.digest(), Spec: c.spec, Created: created, Alloc: c.config.AllocID,
 		Time: time.Now().UTC(), Reason: reason})
 	if err != nil {
@@ -130,6 +133,15 @@ func (c *completion) record(ctx context.Context, reason string) error {
 		}
 	}
 	return fmt.Errorf("variable %s keeps changing", c.path())
+}
+
+// cannotComplete warns of a job that Nomad starts again when it is complete; ""
+// is no warning.
+func (c *completion) cannotComplete() string {
+	if c.kind != api.JobTypeService && c.kind != api.JobTypeSystem {
+		return ""
+	}
+	return fmt.Sprintf(`a job of type %q can't complete: Nomad starts it again when training is, until it gives up; write type = "batch" (Nomad's default is "service")`, c.kind)
 }
 
 // story explains to the user why there is nothing to train.

@@ -57,7 +57,7 @@ func TestCompletion(t *testing.T) {
 	job := func() *api.Job {
 		one, index := 1, uint64(7)
 		return &api.Job{
-			ID: pointer("train"), CreateIndex: &index, Meta: map[string]string{"team": "vision"},
+			ID: pointer("train"), Type: pointer("batch"), CreateIndex: &index, Meta: map[string]string{"team": "vision"},
 			TaskGroups: []*api.TaskGroup{{Count: &one, Tasks: []*api.Task{
 				{
 					Driver: "horovod", Env: map[string]string{"LR": "0.1"},
@@ -121,5 +121,21 @@ func TestCompletion(t *testing.T) {
 				must.Eq(t, c.hidden, strings.Contains(found.story(next), "nomad var purge -namespace  nomad/jobs/train"))
 			}
 		})
+	}
+}
+
+// Nomad's default type is told of; a job that may not be read is not.
+func TestCannotComplete(t *testing.T) {
+	t.Parallel()
+	for kind, warns := range map[string]bool{"service": true, "system": true, "batch": false, "sysbatch": false} {
+		index := uint64(7)
+		server := httptest.NewServer(&registry{job: &api.Job{Type: &kind, CreateIndex: &index}})
+		defer server.Close()
+		c, err := newCompletion(Config{JobID: "train", NomadAddr: server.URL}, "")
+		must.NoError(t, err)
+		must.Eq(t, "", c.cannotComplete())
+		_, err = c.find(t.Context())
+		must.NoError(t, err)
+		must.Eq(t, warns, strings.Contains(c.cannotComplete(), `write type = "batch"`), must.Sprint(kind))
 	}
 }

@@ -126,6 +126,9 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 		a.stories.tell(done.story(a.record))
 		return Result{Reason: "training was completed before"}, nil
 	}
+	if warning := a.record.cannotComplete(); warning != "" {
+		a.stories.tell(warning)
+	}
 	if err := lookCommand(c.Command, c.Dir); err != nil {
 		return Result{}, err
 	}
