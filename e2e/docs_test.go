@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
@@ -56,17 +57,43 @@ func TestLinks(t *testing.T) {
 
 var hclBlock = regexp.MustCompile("(?s)```hcl\n(job .*?)```")
 
-// The job in the README is a job.
-func TestReadmeJob(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
-	must.NoError(t, err)
-	blocks := hclBlock.FindAllSubmatch(text, -1)
-	must.SliceNotEmpty(t, blocks)
-	for _, b := range blocks {
-		job, err := jobspec2.ParseWithConfig(&jobspec2.ParseConfig{Path: "README.md", Body: b[1], Strict: true})
+// The jobs in the README and in docs/driver.md are jobs that can train: Nomad's
+// defaults are another type, too little memory and too little time to leave.
+func TestDocumentedJobs(t *testing.T) {
+	dir := t.TempDir()
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "train.py"), []byte("import torch"), 0o600))
+	for _, path := range []string{"README.md", "docs/driver.md"} {
+		text, err := os.ReadFile(filepath.Join("..", path))
 		must.NoError(t, err)
-		must.Eq(t, "horovod", job.TaskGroups[0].Tasks[0].Driver)
+		blocks := hclBlock.FindAllSubmatch(text, -1)
+		must.SliceNotEmpty(t, blocks, must.Sprint(path))
+		for _, b := range blocks {
+			job, err := jobspec2.ParseWithConfig(&jobspec2.ParseConfig{Path: filepath.Join(dir, path), BaseDir: dir, AllowFS: true, Body: b[1], Strict: true})
+			must.NoError(t, err)
+			must.Eq(t, "batch", *job.Type)
+			task := job.TaskGroups[0].Tasks[0]
+			must.Eq(t, "horovod", task.Driver)
+			must.Len(t, 1, task.Templates)
+			must.Len(t, 1, task.Identities)
+			must.NotNil(t, task.KillTimeout)
+			must.Greater(t, 300, *task.Resources.MemoryMB)
+		}
 	}
+}
+
+var koloBlock = regexp.MustCompile("(?s)```hcl\n(name .*?)```")
+
+// The whole configuration in docs/autoscaler.md is one.
+func TestDocumentedConfiguration(t *testing.T) {
+	text, err := os.ReadFile("../docs/autoscaler.md")
+	must.NoError(t, err)
+	block := koloBlock.FindSubmatch(text)
+	must.Len(t, 2, block)
+	path := filepath.Join(t.TempDir(), "kolo.hcl")
+	must.NoError(t, os.WriteFile(path, block[1], 0o600))
+	c, err := config.Load(path)
+	must.NoError(t, err)
+	must.Eq(t, "kolo-1", c.Name)
 }
 
 // docs/driver.md names every field of the task's and the plugin's config.
