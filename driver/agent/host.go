@@ -172,13 +172,15 @@ func (h *Host) stopSlot(s *slot, kill bool) {
 }
 
 // Leave says that the task is being stopped and how long it may take. The
-// slots go on until the ring has let them go.
+// slots go on until the ring has let them go. Said again, the earlier end
+// counts: Nomad may stop a task that something else has signalled before.
 func (h *Host) Leave(timeout time.Duration) {
 	h.post(func() {
-		if h.leaving {
+		deadline := time.Now().Add(timeout)
+		if h.leaving && !deadline.Before(h.deadline) {
 			return
 		}
-		h.leaving, h.deadline = true, time.Now().Add(timeout)
+		h.leaving, h.deadline = true, deadline
 		h.send(&ToLeader{Leaving: &Leaving{In: timeout.Seconds()}})
 	})
 }

@@ -99,7 +99,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	defer cancel()
 	// From here on a stop signal is a wish to leave, not the end.
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT)
+	signal.Notify(signals, passedOn()...)
 	defer signal.Stop(signals)
 
 	c := a.config
@@ -283,6 +283,22 @@ func (a *remote) setLeader(l *Leader) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.leader = l
+}
+
+// passedOn are the signals that an agent takes: all that Nomad can send, as most
+// would end an agent that does not. Left out are those that Go ignores and that
+// the kernel or Go's scheduler send by themselves: they come in such numbers
+// that a stop signal might find the channel full.
+func passedOn() []os.Signal {
+	var list []os.Signal
+	for sig := syscall.Signal(1); sig < 32; sig++ {
+		switch sig {
+		case syscall.SIGKILL, syscall.SIGSTOP, syscall.SIGCHLD, syscall.SIGURG, syscall.SIGPIPE:
+		default:
+			list = append(list, sig)
+		}
+	}
+	return list
 }
 
 // signals turns a stop signal into leaving and passes others on.

@@ -6,9 +6,12 @@ package agent
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul-template/signals"
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 )
 
@@ -36,4 +39,31 @@ func TestTimeToLeave(t *testing.T) {
 		})
 	}
 	must.Eq(t, 25*time.Second, (&Config{KillTimeout: Duration(25 * time.Second)}).timeToLeave(now))
+}
+
+func TestTheEarlierEndCounts(t *testing.T) {
+	up, dn := newPipes()
+	h := NewHost(HostOptions{Config: Config{Slots: 1}, ID: "h", Logger: hclog.NewNullLogger()})
+	h.session = up
+	leave := func(in time.Duration) { h.Leave(in); (<-h.todo)() }
+	told := func() float64 { m, err := dn.recv(); must.NoError(t, err); return m.Leaving.In }
+	leave(time.Hour) // leave_timeout, and then Nomad stops the task
+	must.Eq(t, 3600, told())
+	leave(time.Minute)
+	must.Less(t, 30*time.Minute, time.Until(h.deadline))
+	must.Eq(t, 60, told())
+	leave(time.Hour)
+	must.Less(t, 30*time.Minute, time.Until(h.deadline), must.Sprint("a stop is never put off"))
+}
+
+func TestSignalsDoNotEndTheAgent(t *testing.T) {
+	for name, sig := range signals.SignalLookup {
+		switch sig {
+		case signals.SIGNULL, syscall.SIGKILL, syscall.SIGSTOP:
+		case syscall.SIGPIPE: // to a Go program, one is nothing
+		default:
+			must.SliceContains(t, passedOn(), sig, must.Sprint(name))
+		}
+	}
+	must.SliceNotContains(t, passedOn(), os.Signal(syscall.SIGURG), must.Sprint("Go's scheduler sends it all the time"))
 }

@@ -140,17 +140,15 @@ func (d *Driver) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitR
 }
 
 // StopTask asks the agent to leave its ring, and kills it when timeout is up.
-// Without a signal in the job it sends SIGTERM.
+// The agent always gets SIGTERM: it passes other signals on to its slots, and
+// most of those that a job's kill_signal may name kill a script.
 func (d *Driver) StopTask(id string, timeout time.Duration, signal string) error {
 	t, err := d.task(id)
 	if err != nil {
 		return err
 	}
-	if signal == "" {
-		signal = "SIGTERM"
-	}
-	t.logger.Info("stopping task", "signal", signal, "timeout", timeout)
-	return t.stop(timeout, signal)
+	t.logger.Info("stopping task", "kill_signal", signal, "timeout", timeout)
+	return t.stop(timeout)
 }
 
 // DestroyTask forgets a task and removes what the driver made for it. A running

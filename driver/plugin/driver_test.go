@@ -114,7 +114,8 @@ func TestStopTaskLetsTheAgentLeave(t *testing.T) {
 			c := newTaskConfig(t, isolation, `trap 'echo left; cat "$STOP" > "$LOGS/stop"; exit 0' TERM; echo ready; while :; do sleep 0.05; done`)
 			h.start(t, c)
 			eventually(t, "the task is ready", func() bool { return strings.Contains(output(t, c), "ready") })
-			must.NoError(t, h.StopTask(c.ID, patience, ""))
+			// Whatever the job's kill_signal is, the agent is asked to leave.
+			must.NoError(t, h.StopTask(c.ID, patience, "SIGUSR1"))
 			must.Eq(t, 0, h.end(t, c.ID).ExitCode)
 			must.Eq(t, "ready\nleft\n", output(t, c))
 			note, err := os.ReadFile(filepath.Join(c.TaskDir().Dir, logPath, "stop"))
@@ -140,7 +141,7 @@ func TestTaskStartsAgainInPlace(t *testing.T) {
 				h.start(t, c.Copy())
 				must.Eq(t, "began", nextEvent(t, events).Message)
 				eventually(t, "the task is ready", func() bool { return output(t, c) == "ready\n" })
-				must.NoError(t, h.StopTask(c.ID, patience, "SIGKILL"))
+				must.NoError(t, h.StopTask(c.ID, 50*time.Millisecond, ""))
 				must.NoError(t, h.DestroyTask(c.ID, false))
 			}
 		})

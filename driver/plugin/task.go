@@ -118,11 +118,11 @@ func (t *task) status() *drivers.TaskStatus {
 }
 
 // stop returns when the agent has ended.
-func (t *task) stop(timeout time.Duration, signal string) error {
+func (t *task) stop(timeout time.Duration) error {
 	if err := writeStopNote(t.config.TaskDir().Dir, time.Now().Add(timeout)); err != nil {
 		t.logger.Warn("cannot tell the agent how long it has; it goes by leave_timeout", "error", err)
 	}
-	if err := t.exec.Shutdown(signal, timeout); err != nil && !t.executor.Exited() {
+	if err := t.exec.Shutdown("SIGTERM", timeout); err != nil && !t.executor.Exited() {
 		return fmt.Errorf("stop task: %w", err)
 	}
 	<-t.done
