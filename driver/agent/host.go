@@ -61,7 +61,6 @@ type slot struct {
 	door     *door
 	endpoint *rendezvous.Endpoint
 	target   *rendezvous.NotifyTarget
-	notice   int64     // timestamp of the last notice
 	asked    bool      // told to stop
 	failed   time.Time // the last of Failures
 	progress progressFile
@@ -84,6 +83,7 @@ type Host struct {
 	store     *rendezvous.Store
 	meshes    int
 	session   session
+	notices   noticeTimes
 	resets    int
 	status    *Status
 	completed bool
@@ -260,7 +260,7 @@ func (h *Host) register() *Register {
 		}
 		info.Slots = append(info.Slots, report)
 	}
-	r := &Register{Info: info, AllocID: h.o.Config.AllocID, Addr: h.o.Config.Listen, Status: h.status}
+	r := &Register{Info: info, AllocID: h.o.Config.AllocID, Addr: h.o.Config.Listen, Status: h.status, Noticed: h.notices.last}
 	if h.store != nil {
 		r.Keys = h.store.Snapshot()
 	}
@@ -607,15 +607,17 @@ func (h *Host) letIn(s *slot, m *elastic.Member) {
 	s.door.admit(&seat{ring: ringID(h.ring), assignment: m.Assignment, store: h.store})
 }
 
-// notify tells a process that hosts changed. Timestamps grow: Horovod ignores
-// a notice that is not newer than the last.
-func (h *Host) notify(a elastic.Notify) {
+// notify tells a process that hosts changed, if it is one of this host.
+func (h *Host) notify(a Notify) {
+	h.notices.heard(a.Timestamp)
 	s := h.find(a.Proc)
 	if s == nil || s.target == nil || s.State != elastic.InRing || s.Generation != a.Generation {
 		return
 	}
-	s.notice = max(s.notice+1, time.Now().Unix())
-	target, ts := *s.target, s.notice
+	target, ts := *s.target, a.Timestamp
+	if ts == 0 {
+		ts = h.notices.next(a.Generation, time.Now())
+	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -702,7 +704,7 @@ func (h *Host) handOver() {
 	case training && root != nil:
 		if now.Sub(h.handed) > time.Second {
 			h.handed = now
-			h.notify(elastic.Notify{Proc: root.Proc, Generation: h.ring.Generation})
+			h.notify(Notify{Notify: elastic.Notify{Proc: root.Proc, Generation: h.ring.Generation}})
 		}
 	case training:
 	case root == nil || h.allDown():

@@ -77,6 +77,7 @@ type Leader struct {
 	ring      RingID
 	keys      *rendezvous.Collector
 	consented RingID
+	notices   noticeTimes
 	ledger    *ledger
 	wasUp     bool
 	ended     *elastic.End
@@ -207,6 +208,7 @@ func (l *Leader) join(ctx context.Context, r *Register, s hostSession) {
 		old.session.close()
 	}
 	l.hosts[id] = &member{alloc: r.AllocID, addr: r.Addr, session: s}
+	l.notices.heard(r.Noticed)
 	l.log.Info("host joined", "host", id, "alloc", r.AllocID, "slots", len(r.Info.Slots), "group", r.Info.Group, "index", r.Info.Index)
 	if r.Status != nil && (l.status == nil || r.Status.Updated > l.status.Updated) && l.ring == (RingID{}) {
 		l.status = r.Status
@@ -497,7 +499,7 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 	case elastic.Synced:
 		l.broadcast(&ToAgent{Synced: &a})
 	case elastic.Notify:
-		l.send(a.Proc.Slot.Host, &ToAgent{Notify: &a})
+		l.broadcast(&ToAgent{Notify: &Notify{a, l.notices.next(a.Generation, time.Now())}})
 	case elastic.Break:
 		l.log.Info("ring broken", "generation", a.Generation)
 		l.broadcast(&ToAgent{Break: &a})

@@ -32,6 +32,8 @@ type Register struct {
 	LeaveIn float64 `json:"leave_in,omitempty"`
 	// Status is the newest status the host has seen of the job.
 	Status *Status `json:"status,omitempty"`
+	// Noticed is the newest timestamp of a notice that the host has heard of.
+	Noticed int64 `json:"noticed,omitempty"`
 }
 
 // Leaving says that the host's task is being stopped.
@@ -73,7 +75,7 @@ type ToAgent struct {
 	Start   *elastic.Start   `json:"start,omitempty"`
 	Stop    *elastic.Stop    `json:"stop,omitempty"`
 	Form    *elastic.Ring    `json:"form,omitempty"`
-	Notify  *elastic.Notify  `json:"notify,omitempty"`
+	Notify  *Notify          `json:"notify,omitempty"`
 	Break   *elastic.Break   `json:"break,omitempty"`
 	Synced  *elastic.Synced  `json:"synced,omitempty"`
 	Dismiss *elastic.Dismiss `json:"dismiss,omitempty"`

@@ -41,7 +41,8 @@ type worker struct {
 	host     string
 	step     int
 	limit    int
-	notified atomic.Bool
+	notified atomic.Int64 // timestamp of the newest notice that waits
+	acted    int64        // that of the last one that ended a ring
 }
 
 func envInt(name string) int {
@@ -84,6 +85,7 @@ func (w *worker) run() error {
 		if peers, err = w.initialize(); err != nil {
 			return err
 		}
+		w.notified.Store(0) // as Horovod's on_reset does
 	}
 }
 
@@ -182,12 +184,17 @@ func (w *worker) mesh(scope string, index, size int, connect bool) ([]net.Conn, 
 }
 
 // train makes steps until the ring ends: by a notice, which rank 0 passes on as
-// one byte, or by a connection that breaks.
+// its timestamp, or by a connection that breaks. Like Horovod's, it ignores a
+// notice that is not newer than the last.
 func (w *worker) train(peers []net.Conn) (done bool, err error) {
 	ended := make(chan struct{}, len(peers)+1)
+	var acted atomic.Int64
 	for _, c := range peers {
 		go func() {
-			_, _ = c.Read(make([]byte, 1))
+			b := make([]byte, 8)
+			if _, err := io.ReadFull(c, b); err == nil {
+				acted.Store(int64(binary.LittleEndian.Uint64(b)))
+			}
 			ended <- struct{}{}
 		}()
 	}
@@ -201,12 +208,14 @@ func (w *worker) train(peers []net.Conn) (done bool, err error) {
 	for {
 		select {
 		case <-ended:
+			w.acted = max(w.acted, acted.Load())
 			return false, nil
 		case <-tick.C:
 		}
-		if w.rank == 0 && w.notified.Swap(false) {
+		if ts := w.notified.Swap(0); w.rank == 0 && ts > w.acted {
+			w.acted = ts
 			for _, c := range peers {
-				_, _ = c.Write([]byte{1})
+				_, _ = c.Write(binary.LittleEndian.AppendUint64(nil, uint64(ts)))
 			}
 			return false, nil
 		}
@@ -266,7 +275,8 @@ func (w *worker) serveNotice(c net.Conn, key []byte) {
 	if !hmac.Equal(mac(body), head[:32]) || !bytes.Contains(body, []byte("HostsUpdatedRequest")) {
 		return
 	}
-	w.notified.Store(true)
+	_, stamp, _ := bytes.Cut(body, []byte("timestamp\x8a\x08"))
+	w.notified.Store(int64(binary.LittleEndian.Uint64(stamp)))
 	answer := []byte("\x80\x02chorovod.runner.common.util.network\nAckResponse\n)\x81.")
 	_, _ = c.Write(append(binary.LittleEndian.AppendUint32(mac(answer), uint32(len(answer))), answer...))
 }
