@@ -14,6 +14,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// newWeb returns a server of the status. The port is open to all, so nobody may
+// hold a connection for long; each answer is ready within seconds.
+func newWeb(status func(context.Context) *Status) *http.Server {
+	return &http.Server{Handler: statusHandler(status), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 30 * time.Second, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeader}
+}
+
 // statusHandler serves /v1/status, /v1/health and /metrics from a status.
 func statusHandler(status func(context.Context) *Status) http.Handler {
 	mux := http.NewServeMux()

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"bufio"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -36,14 +37,22 @@ func newSplit(l net.Listener) *split {
 	return s
 }
 
+// acceptPause is how long a port rests after a connection that could not be
+// taken.
+const acceptPause = 50 * time.Millisecond
+
 func (s *split) serve() {
 	defer s.wg.Done()
 	for {
 		c, err := s.l.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			_ = s.grpc.Close()
 			_ = s.http.Close()
 			return
+		}
+		if err != nil { // no file descriptor is free, for one; that passes
+			time.Sleep(acceptPause)
+			continue
 		}
 		s.wg.Add(1)
 		go func() {

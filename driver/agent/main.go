@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"strconv"
@@ -168,7 +167,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	server := newServer(auth)
 	a.elector.Register(server)
 	registerSessions(server, a.current)
-	web := &http.Server{Handler: statusHandler(a.host.Status), ReadHeaderTimeout: 5 * time.Second}
+	web := newWeb(a.host.Status)
 
 	var wg sync.WaitGroup
 	start := func(f func()) {

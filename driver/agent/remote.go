@@ -32,6 +32,10 @@ const (
 	// maxMessage bounds one message; the addresses of a ring of n ranks take
 	// about 180·n² bytes.
 	maxMessage = 256 << 20
+	// maxHeader bounds the headers of one call, an identity among them.
+	maxHeader = 64 << 10
+	// idleLimit is how long a connection is kept without a call.
+	idleLimit = time.Minute
 )
 
 // keepAlive finds a partner that vanished without a word.
@@ -48,11 +52,14 @@ func init() { encoding.RegisterCodec(jsonCodec{}) }
 // newServer returns a gRPC server for peers that auth believes.
 func newServer(auth discovery.Authenticator) *grpc.Server {
 	return grpc.NewServer(
-		grpc.UnaryInterceptor(discovery.UnaryInterceptor(auth)),
-		grpc.StreamInterceptor(discovery.StreamInterceptor(auth)),
+		discovery.Gate(auth),
 		grpc.MaxRecvMsgSize(maxMessage),
+		// The rest bounds what a stranger can hold: the port is open to all.
+		grpc.MaxHeaderListSize(maxHeader),
+		grpc.MaxConcurrentStreams(64), // a peer has a session and an election call or two
+		grpc.ConnectionTimeout(10*time.Second),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive.time, Timeout: keepAlive.timeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepAlive.time, Timeout: keepAlive.timeout, MaxConnectionIdle: idleLimit}),
 	)
 }
 

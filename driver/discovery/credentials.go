@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // Authenticator says who the bearer of a token is. Verifier and Secret are two.
@@ -45,42 +46,21 @@ func (bearer) RequireTransportSecurity() bool { return false }
 
 type identityKey struct{}
 
-// IdentityFrom returns who made the call, as the interceptors found.
+// IdentityFrom returns who made the call, as Gate found.
 func IdentityFrom(ctx context.Context) (Identity, bool) {
 	id, ok := ctx.Value(identityKey{}).(Identity)
 	return id, ok
 }
 
-// UnaryInterceptor refuses calls without a believed identity: Unauthenticated
-// for a bad one, PermissionDenied for another job's, Unavailable where Nomad's
-// keys cannot be had.
-func UnaryInterceptor(a Authenticator) grpc.UnaryServerInterceptor {
-	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		ctx, err := admit(ctx, a)
-		if err != nil {
-			return nil, err
-		}
-		return next(ctx, req)
-	}
+// Gate refuses calls without a believed identity: Unauthenticated for a bad one,
+// PermissionDenied for another job's, Unavailable where Nomad's keys cannot be
+// had. It does so before anything of the request is read: an interceptor would be
+// asked after a whole one was in memory, whoever sent it.
+func Gate(a Authenticator) grpc.ServerOption {
+	return grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+		return admit(ctx, a)
+	})
 }
-
-// StreamInterceptor does the same for streams, once as each begins.
-func StreamInterceptor(a Authenticator) grpc.StreamServerInterceptor {
-	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		ctx, err := admit(s.Context(), a)
-		if err != nil {
-			return err
-		}
-		return next(srv, &identifiedStream{s, ctx})
-	}
-}
-
-type identifiedStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-func (s *identifiedStream) Context() context.Context { return s.ctx }
 
 // admit returns a context that holds the caller's identity, or the status to
 // refuse the call with.

@@ -41,7 +41,7 @@ func (w *whoami) Watch(r *grpc_health_v1.HealthCheckRequest, s grpc_health_v1.He
 func serve(t *testing.T, a Authenticator) (string, *whoami) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
-	srv := grpc.NewServer(grpc.UnaryInterceptor(UnaryInterceptor(a)), grpc.StreamInterceptor(StreamInterceptor(a)))
+	srv := grpc.NewServer(Gate(a))
 	w := &whoami{health.NewServer(), make(chan Identity, 1)}
 	grpc_health_v1.RegisterHealthServer(srv, w)
 	go srv.Serve(l)
@@ -60,7 +60,7 @@ func dial(t *testing.T, addr string, c credentials.PerRPCCredentials) grpc_healt
 	return grpc_health_v1.NewHealthClient(conn)
 }
 
-func TestInterceptors_identity(t *testing.T) {
+func TestGate_identity(t *testing.T) {
 	key := newEd25519(t, "ed")
 	addr, w := serve(t, newFakeKeys(key).verifier())
 	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
@@ -89,7 +89,7 @@ func TestInterceptors_identity(t *testing.T) {
 	must.Eq(t, "aa11", (<-w.got).AllocID)
 }
 
-func TestInterceptors_none(t *testing.T) {
+func TestGate_none(t *testing.T) {
 	addr, _ := serve(t, newFakeKeys().verifier())
 	client := dial(t, addr, nil)
 	_, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
@@ -100,7 +100,7 @@ func TestInterceptors_none(t *testing.T) {
 	must.Eq(t, codes.Unauthenticated, status.Code(err))
 }
 
-func TestInterceptors_nomadAway(t *testing.T) {
+func TestGate_nomadAway(t *testing.T) {
 	f := newFakeKeys()
 	f.err = ErrUnreachable
 	addr, _ := serve(t, f.verifier())

@@ -8,11 +8,11 @@
 //	Nomad ── registry ──> Registry ──> View ─┐
 //	                                         ├─> Elector ──> Leadership, Form
 //	peers <── Hello/Promise/Lead/Accept ─────┘       ▲
-//	  └── workload identity ──> Verifier ── interceptors
+//	  └── workload identity ──> Verifier ── Gate
 //
 // Registry reads the instances of the job's Nomad service. Verifier checks
-// workload identities against Nomad's keys, and the interceptors put what they
-// say into each call's context. Elector follows or provides the job's one
+// workload identities against Nomad's keys, and Gate puts what they say into
+// each call's context. Elector follows or provides the job's one
 // leader, and is the gate that every new ring passes (Form). Its rules live in
 // package election, which has no I/O and no clock.
 package discovery

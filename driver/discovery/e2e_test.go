@@ -268,7 +268,7 @@ func runTask(t *testing.T, say func(taskLine)) {
 	must.NoError(t, err)
 	l, err := net.Listen("tcp", self.Addr)
 	must.NoError(t, err)
-	srv := grpc.NewServer(grpc.UnaryInterceptor(UnaryInterceptor(auth)))
+	srv := grpc.NewServer(Gate(auth))
 	e.Register(srv)
 	go srv.Serve(l)
 	go e.Run(t.Context())

@@ -47,7 +47,7 @@ func startAgent(t testing.TB, reg *Static, secret Secret, index int) *testAgent 
 		},
 	})
 	must.NoError(t, err)
-	srv := grpc.NewServer(grpc.UnaryInterceptor(UnaryInterceptor(secret)))
+	srv := grpc.NewServer(Gate(secret))
 	a.Register(srv)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup

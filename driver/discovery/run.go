@@ -170,8 +170,8 @@ func (e *Elector) report() {
 }
 
 // Register offers the election service on the agent's gRPC server. Call it
-// before the server starts. Where the server has one of this package's
-// interceptors, a caller can speak only for the allocation it has proved to be.
+// before the server starts. Where the server has a Gate, a caller can speak only
+// for the allocation it has proved to be.
 func (e *Elector) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterElectionServer(r, &service{e: e})
 }

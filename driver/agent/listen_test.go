@@ -1,0 +1,107 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/shoenig/test/must"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/kolo-nomad/kolo/driver/discovery"
+)
+
+// tiredListener fails to accept at first.
+type tiredListener struct {
+	net.Listener
+	failures atomic.Int32
+}
+
+func (l *tiredListener) Accept() (net.Conn, error) {
+	if l.failures.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+// listen serves what a test wants on a port of both protocols.
+func listen(t *testing.T, server *grpc.Server, web *http.Server, failures int) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	tired := &tiredListener{Listener: l}
+	tired.failures.Store(int32(failures))
+	ports := newSplit(tired)
+	go func() { _ = server.Serve(ports.grpc) }()
+	go func() { _ = web.Serve(ports.http) }()
+	t.Cleanup(func() { server.Stop(); _ = web.Close(); ports.close() })
+	return l.Addr().String()
+}
+
+func TestThePortOutlivesAWantOfDescriptors(t *testing.T) {
+	t.Parallel()
+	web := newWeb(func(context.Context) *Status { return &Status{} })
+	addr := listen(t, newServer(discovery.NewSecret()), web, 3)
+	resp, err := http.Get("http://" + addr + "/v1/health")
+	must.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	must.NoError(t, err)
+	must.NoError(t, resp.Body.Close())
+	must.Eq(t, "ok\n", string(body))
+}
+
+func TestNobodyHoldsTheStatusForLong(t *testing.T) {
+	web := newWeb(nil)
+	must.Positive(t, web.ReadHeaderTimeout)
+	must.Positive(t, web.ReadTimeout)
+	must.Positive(t, web.WriteTimeout)
+	must.Positive(t, web.IdleTimeout)
+}
+
+// TestStrangersAreRefusedUnread has a call whose request would be noticed as
+// soon as the server looks at it.
+func TestStrangersAreRefusedUnread(t *testing.T) {
+	t.Parallel()
+	secret := discovery.NewSecret()
+	server := newServer(secret)
+	var read atomic.Bool
+	server.RegisterService(&grpc.ServiceDesc{ServiceName: "test", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
+		MethodName: "Call",
+		Handler: func(any, context.Context, func(any) error, grpc.UnaryServerInterceptor) (any, error) {
+			read.Store(true) // by then the whole request is in memory
+			return nil, errors.New("read")
+		},
+	}}}, struct{}{})
+	addr := listen(t, server, newWeb(nil), 0)
+	call := func(creds credentials.PerRPCCredentials) error {
+		conn, err := dial(addr, creds)
+		must.NoError(t, err)
+		defer func() { _ = conn.Close() }()
+		return conn.Invoke(t.Context(), "/test/Call", make([]byte, 1<<20), nil, grpc.CallContentSubtype(jsonCodecName))
+	}
+	for name, creds := range map[string]credentials.PerRPCCredentials{
+		"no identity": noCredentials{}, "another job's": discovery.NewSecret().Credentials("a"),
+	} {
+		must.Eq(t, codes.Unauthenticated, status.Code(call(creds)), must.Sprint(name))
+		must.False(t, read.Load(), must.Sprint(name))
+	}
+	must.ErrorContains(t, call(secret.Credentials("a")), "read")
+}
+
+type noCredentials struct{}
+
+func (noCredentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return nil, nil
+}
+func (noCredentials) RequireTransportSecurity() bool { return false }
