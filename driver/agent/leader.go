@@ -659,7 +659,8 @@ func (l *Leader) Quiet(own elastic.HostID, d time.Duration) {
 	}
 }
 
-// sendQueue lets the leader's goroutine send without waiting for a slow host.
+// sendQueue lets the leader's goroutine send without waiting for a slow host,
+// and lets the host know that the leader is there, however busy it is.
 type sendQueue struct {
 	s      hostSession
 	queue  chan *ToAgent
@@ -672,15 +673,19 @@ var errSlow = errors.New("host does not keep up")
 func newSendQueue(s hostSession) *sendQueue {
 	q := &sendQueue{s: s, queue: make(chan *ToAgent, 1024), done: make(chan struct{}), closed: make(chan struct{}, 1)}
 	go func() {
+		tick := time.NewTicker(pulse)
+		defer tick.Stop()
 		for {
+			m := &ToAgent{}
 			select {
 			case <-q.done:
 				return
-			case m := <-q.queue:
-				if err := s.send(m); err != nil {
-					s.close()
-					return
-				}
+			case m = <-q.queue:
+			case <-tick.C:
+			}
+			if err := s.send(m); err != nil {
+				s.close()
+				return
 			}
 		}
 	}()

@@ -70,7 +70,8 @@ type Puts struct {
 	Puts []rendezvous.Put `json:"puts"`
 }
 
-// ToAgent is one message of the leader; one field is set.
+// ToAgent is one message of the leader; one field is set, or none to show that
+// the leader is there.
 type ToAgent struct {
 	Start   *elastic.Start   `json:"start,omitempty"`
 	Stop    *elastic.Stop    `json:"stop,omitempty"`

@@ -6,10 +6,12 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -38,8 +40,17 @@ const (
 	idleLimit = time.Minute
 )
 
-// keepAlive finds a partner that vanished without a word.
+// keepAlive finds a partner that vanished without a word. Only a server may ask
+// this often: gRPC makes a client's 10 s of anything less.
 var keepAlive = struct{ time, timeout time.Duration }{2 * time.Second, 3 * time.Second}
+
+const (
+	// pulse is how often a leader says something in each session.
+	pulse = time.Second
+	// silence is how long a host waits to hear from the leader, and for a
+	// connection to it.
+	silence = 5 * time.Second
+)
 
 type jsonCodec struct{}
 
@@ -69,6 +80,7 @@ func dial(addr string, creds credentials.PerRPCCredentials) (*grpc.ClientConn, e
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithPerRPCCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: silence}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive.time, Timeout: keepAlive.timeout, PermitWithoutStream: true}),
 	)
 }
@@ -141,9 +153,10 @@ func (s *serverSession) close() { s.cancel() }
 
 // clientSession is the host's end of a stream.
 type clientSession struct {
-	stream grpc.ClientStream
-	conn   *grpc.ClientConn
-	cancel context.CancelFunc
+	stream  grpc.ClientStream
+	conn    *grpc.ClientConn
+	cancel  context.CancelFunc
+	silence time.Duration
 }
 
 // openSession begins a session with the leader at an address.
@@ -160,14 +173,19 @@ func openSession(ctx context.Context, addr string, creds credentials.PerRPCCrede
 		_ = conn.Close()
 		return nil, err
 	}
-	return &clientSession{stream: stream, conn: conn, cancel: cancel}, nil
+	return &clientSession{stream: stream, conn: conn, cancel: cancel, silence: silence}, nil
 }
 
 func (s *clientSession) send(m *ToLeader) error { return s.stream.SendMsg(m) }
 
 func (s *clientSession) recv() (*ToAgent, error) {
 	m := &ToAgent{}
-	return m, s.stream.RecvMsg(m)
+	lost := time.AfterFunc(s.silence, s.close)
+	err := s.stream.RecvMsg(m)
+	if !lost.Stop() && err != nil {
+		err = fmt.Errorf("no word from the leader for %s: %w", s.silence, err)
+	}
+	return m, err
 }
 
 func (s *clientSession) close() {
