@@ -252,7 +252,7 @@ func (h *Host) Status(ctx context.Context) *Status {
 
 func (h *Host) register() *Register {
 	info := elastic.HostInfo{ID: h.o.ID, Group: h.o.Config.Group, Index: h.o.Config.Index,
-		Ring: h.ring, Resets: h.resets, Leaving: h.leaving, Completed: h.completed}
+		Ring: cloneRing(h.ring), Resets: h.resets, Leaving: h.leaving, Completed: h.completed}
 	for _, s := range h.slots {
 		report := s.SlotReport
 		if s.Failures > 0 {
@@ -521,7 +521,7 @@ func (h *Host) form(r *elastic.Ring) {
 		if h.ring != nil {
 			h.resets++
 		}
-		h.ring = r
+		h.ring = cloneRing(r)
 		h.openStore()
 	}
 	for l, s := range h.slots {

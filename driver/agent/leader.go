@@ -544,7 +544,7 @@ func (l *Leader) form(ctx context.Context, a elastic.Form) {
 		l.wasUp = false
 	}
 	l.followRing()
-	m := &ToAgent{Form: &a.Ring}
+	m := &ToAgent{Form: cloneRing(&a.Ring)}
 	if a.Hosts == nil {
 		l.broadcast(m)
 		return

@@ -4,6 +4,8 @@
 package agent
 
 import (
+	"slices"
+
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/rendezvous"
 )
@@ -62,6 +64,18 @@ func ringID(r *elastic.Ring) RingID {
 		return RingID{}
 	}
 	return RingID{r.Generation, r.Term}
+}
+
+// cloneRing returns a ring to be kept. Within one process, messages are handed
+// over as they are, and hosts and leader change their rings: the process of a
+// slot may be replaced while a ring forms.
+func cloneRing(r *elastic.Ring) *elastic.Ring {
+	if r == nil {
+		return nil
+	}
+	c := *r
+	c.Members = slices.Clone(r.Members)
+	return &c
 }
 
 // Puts are values of a rendezvous for other hosts.

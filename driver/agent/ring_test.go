@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
@@ -242,4 +243,36 @@ func TestALeaderIsReplacedUnnoticed(t *testing.T) {
 		must.True(t, time.Now().Before(end))
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// TestRingsAreNotShared is about a process that is replaced while its ring
+// forms: hosts, leader and messages on their way have rings of their own.
+func TestRingsAreNotShared(t *testing.T) {
+	t.Parallel()
+	slot := elastic.SlotID{Host: "a"}
+	ring := elastic.Ring{Generation: 1, Members: []elastic.Member{{Proc: elastic.Proc{Slot: slot, Incarnation: 1}, Assignment: elastic.Assignment{Size: 1, LocalSize: 1, CrossSize: 1}}}}
+	first := func(r *elastic.Ring) int { return r.Members[0].Proc.Incarnation }
+
+	leader := NewLeader(LeaderOptions{Config: Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
+	host := NewHost(HostOptions{Config: Config{Slots: 1, AllocID: "a"}, ID: "a", Logger: hclog.NewNullLogger()})
+	defer close(host.quit)
+	up, dn := newPipes()
+	leader.join(t.Context(), host.register(), dn)
+	leader.perform(t.Context(), elastic.Form{Ring: ring})
+	up.close()
+	var sent *elastic.Ring
+	for sent == nil {
+		m, err := up.recv()
+		must.NoError(t, err)
+		sent = m.Form
+	}
+	host.form(sent)
+	defer host.store.Close()
+	told := host.register().Info.Ring
+
+	ring.Members[0].Proc.Incarnation = 2 // by the leader's machine
+	must.Eq(t, 1, first(sent))
+	host.ring.Members[0].Proc.Incarnation = 3 // by the host
+	must.Eq(t, 1, first(sent))
+	must.Eq(t, 1, first(told))
 }
