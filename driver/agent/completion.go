@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/driver/discovery"
 )
 
 // completion remembers in Nomad that training is complete. Scaling a finished
@@ -24,6 +26,7 @@ import (
 // docs/driver.md.
 type completion struct {
 	client *api.Client
+	token  discovery.Token
 	config Config
 	// spec is of the job as it was when this agent started: one that is
 	// submitted meanwhile is not what it trains.
@@ -46,12 +49,22 @@ type completed struct {
 	Reason  string    `json:"reason"`
 }
 
-func newCompletion(c Config, token string) (*completion, error) {
-	client, err := api.NewClient(&api.Config{Address: c.NomadAddr, Namespace: c.Namespace, SecretID: token})
+func newCompletion(c Config, token discovery.Token) (*completion, error) {
+	client, err := api.NewClient(&api.Config{Address: c.NomadAddr, Namespace: c.Namespace})
 	if err != nil {
 		return nil, err
 	}
-	return &completion{client: client, config: c}, nil
+	return &completion{client: client, token: token, config: c}, nil
+}
+
+// query returns options with the identity as it is now: training takes longer
+// than one is valid.
+func (c *completion) query(ctx context.Context) (*api.QueryOptions, error) {
+	secret, err := c.token.Read()
+	if err != nil {
+		return nil, err
+	}
+	return (&api.QueryOptions{AuthToken: secret}).WithContext(ctx), nil
 }
 
 func (c *completion) path() string { return "nomad/jobs/" + c.config.JobID }
@@ -66,8 +79,8 @@ func (c *completion) digest() string {
 
 // job returns the job's create index, type and digest; 0 and "" when it can't
 // be read.
-func (c *completion) job(ctx context.Context) (created uint64, kind, spec string) {
-	job, _, err := c.client.Jobs().Info(c.config.JobID, (&api.QueryOptions{}).WithContext(ctx))
+func (c *completion) job(q *api.QueryOptions) (created uint64, kind, spec string) {
+	job, _, err := c.client.Jobs().Info(c.config.JobID, q)
 	if err != nil || job.CreateIndex == nil || job.Type == nil {
 		return 0, "", ""
 	}
@@ -75,11 +88,17 @@ func (c *completion) job(ctx context.Context) (created uint64, kind, spec string
 }
 
 // find returns the record that says that this very training is complete, nil
-// when there is none. It is called when the agent starts.
+// when there is none. It is called as the agent starts.
 func (c *completion) find(ctx context.Context) (*completed, error) {
-	var created uint64
-	created, c.kind, c.spec = c.job(ctx)
-	v, _, err := c.client.Variables().Peek(c.path(), (&api.QueryOptions{}).WithContext(ctx))
+	q, err := c.query(ctx)
+	if err != nil {
+		return nil, err
+	}
+	created, kind, spec := c.job(q)
+	if c.spec == "" { // not known from an earlier look
+		c.kind, c.spec = kind, spec
+	}
+	v, _, err := c.client.Variables().Peek(c.path(), q)
 	if err != nil || v == nil {
 		return nil, err
 	}
@@ -105,14 +124,19 @@ func (c *completion) find(ctx context.Context) (*completed, error) {
 
 // record writes the item and leaves the variable's other items alone.
 func (c *completion) record(ctx context.Context, reason string) error {
-	created, _, _ := c.job(ctx)
+	q, err := c.query(ctx)
+	if err != nil {
+		return err
+	}
+	w := (&api.WriteOptions{AuthToken: q.AuthToken}).WithContext(ctx)
+	created, _, _ := c.job(q)
 	value, err := json.Marshal(completed{Task: c.digest(), Spec: c.spec, Created: created, Alloc: c.config.AllocID,
 		Time: time.Now().UTC(), Reason: reason})
 	if err != nil {
 		return err
 	}
 	for range 5 {
-		v, _, err := c.client.Variables().Peek(c.path(), (&api.QueryOptions{}).WithContext(ctx))
+		v, _, err := c.client.Variables().Peek(c.path(), q)
 		if err != nil {
 			return fmt.Errorf("read variable %s: %w", c.path(), err)
 		}
@@ -123,7 +147,7 @@ func (c *completion) record(ctx context.Context, reason string) error {
 			v.Items = api.VariableItems{}
 		}
 		v.Items[c.item()] = string(value)
-		_, _, err = c.client.Variables().CheckedUpdate(v, (&api.WriteOptions{}).WithContext(ctx))
+		_, _, err = c.client.Variables().CheckedUpdate(v, w)
 		var conflict api.ErrCASConflict
 		if !errors.As(err, &conflict) {
 			if err != nil {

@@ -7,13 +7,26 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/discovery"
 )
+
+// identity returns where an agent finds the given one.
+func identity(t *testing.T, text string) discovery.Token {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "nomad_token")
+	must.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	return discovery.Token{File: file}
+}
 
 // registry is as much of Nomad as completion asks for.
 type registry struct {
@@ -101,7 +114,7 @@ func TestCompletion(t *testing.T) {
 			server := httptest.NewServer(nomad)
 			defer server.Close()
 			config := Config{Command: "python3", Service: "train", JobID: "train", AllocID: "0123456789", NomadAddr: server.URL}
-			first, err := newCompletion(config, "")
+			first, err := newCompletion(config, identity(t, "ey"))
 			must.NoError(t, err)
 			found, err := first.find(t.Context())
 			must.NoError(t, err)
@@ -112,7 +125,7 @@ func TestCompletion(t *testing.T) {
 			must.NoError(t, first.record(t.Context(), "a slot exited with 0"))
 
 			nomad.job, config.Args = after, c.args
-			next, err := newCompletion(config, "")
+			next, err := newCompletion(config, identity(t, "ey"))
 			must.NoError(t, err)
 			found, err = next.find(t.Context())
 			must.NoError(t, err)
@@ -131,11 +144,79 @@ func TestCannotComplete(t *testing.T) {
 		index := uint64(7)
 		server := httptest.NewServer(&registry{job: &api.Job{Type: &kind, CreateIndex: &index}})
 		defer server.Close()
-		c, err := newCompletion(Config{JobID: "train", NomadAddr: server.URL}, "")
+		c, err := newCompletion(Config{JobID: "train", NomadAddr: server.URL}, identity(t, "ey"))
 		must.NoError(t, err)
 		must.Eq(t, "", c.cannotComplete())
 		_, err = c.find(t.Context())
 		must.NoError(t, err)
 		must.Eq(t, warns, strings.Contains(c.cannotComplete(), `write type = "batch"`), must.Sprint(kind))
 	}
+}
+
+// TestCompletionGoesByTheIdentityOfTheDay is about a training that takes longer
+// than an identity is valid.
+func TestCompletionGoesByTheIdentityOfTheDay(t *testing.T) {
+	t.Parallel()
+	token := identity(t, "first")
+	var variable *api.Variable
+	nomad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Header.Get("X-Nomad-Token") != "renewed":
+			http.Error(w, "Permission denied", http.StatusForbidden)
+		case r.Method == http.MethodPut:
+			_ = json.NewDecoder(r.Body).Decode(&variable)
+			_ = json.NewEncoder(w).Encode(variable)
+		case r.URL.Path == "/v1/var/nomad/jobs/j" && variable != nil:
+			_ = json.NewEncoder(w).Encode(variable)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(nomad.Close)
+	c, err := newCompletion(Config{NomadAddr: nomad.URL, JobID: "j", Service: "s", AllocID: "a"}, token)
+	must.NoError(t, err)
+	_, err = c.find(t.Context())
+	must.Error(t, err)
+	must.NoError(t, os.WriteFile(token.File, []byte("renewed"), 0o600))
+	must.NoError(t, c.record(t.Context(), "slot 0 exited with 0"))
+	done, err := c.find(t.Context())
+	must.NoError(t, err)
+	must.Eq(t, "a", done.Alloc)
+}
+
+// TestAnAllocationLooksAgain is about one that is placed while Nomad has no
+// leader, after training was completed.
+func TestAnAllocationLooksAgain(t *testing.T) {
+	t.Parallel()
+	c := Config{Command: "/bin/false", Slots: 1, NP: 1, MinNP: 1, Service: "s", Listen: "127.0.0.1:0", Namespace: "default",
+		JobID: "j", AllocID: "a", TokenFile: identity(t, "ey").File, ProgressDir: t.TempDir()}
+	record, err := json.Marshal(completed{Task: (&completion{config: c}).digest(), Alloc: "earlier"})
+	must.NoError(t, err)
+	looks := 0
+	nomad := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/var/nomad/jobs/j":
+			if looks++; looks == 1 {
+				http.Error(w, "No cluster leader", http.StatusInternalServerError)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(api.Variable{Items: api.VariableItems{"kolo_complete_s": string(record)}})
+		case "/v1/service/s":
+			w.Header().Set("X-Nomad-Index", "1")
+			w.Header().Set("X-Nomad-LastContact", "0")
+			w.Header().Set("X-Nomad-KnownLeader", "true")
+			_ = json.NewEncoder(w).Encode([]api.ServiceRegistration{{ID: "r", ServiceName: "s", Namespace: "default", JobID: "j", AllocID: "a", Address: "127.0.0.1", Port: 1}})
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(nomad.Close)
+	c.NomadAddr = nomad.URL
+	stories, err := newStories("", hclog.NewNullLogger())
+	must.NoError(t, err)
+	a := &remote{config: c, log: hclog.NewNullLogger(), stories: stories}
+	result, err := a.run(t.Context())
+	must.NoError(t, err)
+	must.Eq(t, completedBefore, result)
+	must.Eq(t, 2, looks)
 }

@@ -108,22 +108,15 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 		peerToken = discovery.Token{File: c.PeerTokenFile, Env: "NOMAD_TOKEN_kolo"}
 	}
 	a.creds = discovery.Credentials(peerToken)
-	secret, err := token.Read()
+	_, err := token.Read()
 	if err != nil {
 		return Result{}, err
 	}
-	if a.record, err = newCompletion(c, secret); err != nil {
+	if a.record, err = newCompletion(c, token); err != nil {
 		return Result{}, err
 	}
-	checkCtx, checked := context.WithTimeout(ctx, 10*time.Second)
-	done, err := a.record.find(checkCtx)
-	checked()
-	switch {
-	case err != nil:
-		a.log.Debug("can't tell whether training is complete already", "error", err)
-	case done != nil:
-		a.stories.tell(done.story(a.record))
-		return Result{Reason: "training was completed before"}, nil
+	if a.complete(ctx) {
+		return completedBefore, nil
 	}
 	if warning := a.record.cannotComplete(); warning != "" {
 		a.stories.tell(warning)
@@ -153,6 +146,11 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	self, stopped, err := a.findSelf(ctx, a.registry, signals)
 	if err != nil || stopped {
 		return Result{Reason: "the task was stopped"}, err
+	}
+	// Nomad has answered by now, if it did not before; and the others may have
+	// completed while this allocation waited.
+	if a.complete(ctx) {
+		return completedBefore, nil
 	}
 
 	a.id = elastic.HostID(allocPrefix(elastic.HostID(c.AllocID)) + "-" + strconv.FormatInt(time.Now().UnixMilli()%(1<<40), 36))
@@ -190,6 +188,24 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	_ = web.Close()
 	wg.Wait()
 	return result, nil
+}
+
+// completedBefore is the result of an allocation that finds nothing to train.
+var completedBefore = Result{Reason: "training was completed before"}
+
+// complete says whether a record tells that there is nothing left to train.
+func (a *remote) complete(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	done, err := a.record.find(ctx)
+	if err != nil {
+		a.log.Warn("can't tell whether training is complete already; if it is, it begins again", "error", err)
+	}
+	if done == nil {
+		return false
+	}
+	a.stories.tell(done.story(a.record))
+	return true
 }
 
 // portError explains why the service's port can't be listened on.
