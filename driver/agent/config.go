@@ -59,7 +59,8 @@ type Config struct {
 
 	// Service is the Nomad service by which this job's agents find each other.
 	Service string `json:"service"`
-	// Listen is the address other agents and users reach this one at.
+	// Listen is the address to listen at, for other agents and users. Nomad's
+	// registry tells at which one they reach it.
 	Listen string `json:"listen"`
 
 	// Who this host is, in Nomad's words.

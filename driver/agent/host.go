@@ -26,6 +26,9 @@ type HostOptions struct {
 	Config Config
 	// ID is the host's name in rings and, as HOROVOD_HOSTNAME, in Horovod.
 	ID elastic.HostID
+	// Addr is the service address, at which other machines reach the host's
+	// agent.
+	Addr string
 	// Interface is the network interface for Gloo, empty for Horovod's choice.
 	Interface string
 	// Hostname is the machine's name as slots shall see it, empty for what it
@@ -260,7 +263,7 @@ func (h *Host) register() *Register {
 		}
 		info.Slots = append(info.Slots, report)
 	}
-	r := &Register{Info: info, AllocID: h.o.Config.AllocID, Addr: h.o.Config.Listen, Status: h.status, Noticed: h.notices.last}
+	r := &Register{Info: info, AllocID: h.o.Config.AllocID, Addr: h.o.Addr, Status: h.status, Noticed: h.notices.last}
 	if h.store != nil {
 		r.Keys = h.store.Snapshot()
 	}

@@ -153,9 +153,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 		return completedBefore, nil
 	}
 
-	a.id = elastic.HostID(allocPrefix(elastic.HostID(c.AllocID)) + "-" + strconv.FormatInt(time.Now().UnixMilli()%(1<<40), 36))
-	a.host = NewHost(HostOptions{Config: c, ID: a.id, Interface: a.chooseInterface(self.Addr), Hostname: HostnameFor(self.Addr),
-		Stdout: &lockedWriter{w: os.Stdout}, Stderr: &lockedWriter{w: os.Stderr}, Stories: a.stories, Logger: a.log, Alone: a.alone})
+	a.makeHost(self.Addr)
 	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: a.registry,
 		Dial: func(_ context.Context, addr string) (*grpc.ClientConn, error) { return dial(addr, a.creds) }, Logger: a.log.Named("election")})
 	if err != nil {
@@ -188,6 +186,14 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	_ = web.Close()
 	wg.Wait()
 	return result, nil
+}
+
+// makeHost makes the allocation's host, of a service address.
+func (a *remote) makeHost(addr string) {
+	c := a.config
+	a.id = elastic.HostID(allocPrefix(elastic.HostID(c.AllocID)) + "-" + strconv.FormatInt(time.Now().UnixMilli()%(1<<40), 36))
+	a.host = NewHost(HostOptions{Config: c, ID: a.id, Addr: addr, Interface: a.chooseInterface(addr), Hostname: HostnameFor(addr),
+		Stdout: &lockedWriter{w: os.Stdout}, Stderr: &lockedWriter{w: os.Stderr}, Stories: a.stories, Logger: a.log, Alone: a.alone})
 }
 
 // completedBefore is the result of an allocation that finds nothing to train.

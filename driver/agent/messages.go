@@ -27,7 +27,9 @@ type ToLeader struct {
 type Register struct {
 	Info    elastic.HostInfo `json:"info"`
 	AllocID string           `json:"alloc_id"`
-	Addr    string           `json:"addr"`
+	// Addr is where the leader asks whether the host lives when its session has
+	// ended.
+	Addr string `json:"addr"`
 	// Keys are the host's values in the rendezvous of Info.Ring.
 	Keys rendezvous.Snapshot `json:"keys"`
 	// LeaveIn is how many seconds are left when Info.Leaving is set.

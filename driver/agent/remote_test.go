@@ -62,3 +62,12 @@ func TestAVanishedLeaderIsNotWaitedFor(t *testing.T) {
 	_, err = openSession(ctx, l.Addr().String(), discovery.NewSecret().Credentials("a"))
 	must.Eq(t, codes.Unavailable, status.Code(err), must.Sprint(err))
 }
+
+// TestTheLeaderHearsTheServiceAddress: it asks there whether a host lives whose
+// session has ended, and the host's own listening address would lead it to
+// itself.
+func TestTheLeaderHearsTheServiceAddress(t *testing.T) {
+	a := &remote{config: Config{AllocID: "a", Slots: 1, Listen: ":25000", Interface: "lo"}, log: hclog.NewNullLogger()}
+	a.makeHost("192.0.2.7:25000")
+	must.Eq(t, "192.0.2.7:25000", a.host.register().Addr)
+}

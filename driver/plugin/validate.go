@@ -257,7 +257,9 @@ func checkService(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings)
 		p.addf("port: Nomad gave %q as its number; expected 1 to 65535", port)
 		return
 	}
-	a.Listen = "0.0.0.0:" + port
+	// Without an address Go listens for both families, or for IPv4 alone where
+	// the machine has no IPv6. The service may have an address of either.
+	a.Listen = ":" + port
 }
 
 // portLabels lists the group's ports as they appear in variable names.

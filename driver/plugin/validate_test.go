@@ -283,7 +283,7 @@ func TestValidateDecides(t *testing.T) {
 		ElasticTimeout: agent.Duration(10 * time.Minute), Settle: agent.Duration(time.Second),
 		GlooTimeout: agent.Duration(30 * time.Second), FinishTimeout: agent.Duration(10 * time.Minute),
 		KillTimeout: agent.Duration(25 * time.Second),
-		Service:     "resnet-ring", Listen: "0.0.0.0:25000",
+		Service:     "resnet-ring", Listen: ":25000",
 		Namespace: "default", JobID: "resnet", Group: "workers", Task: "train", AllocID: "a1", Index: 3,
 		NomadAddr: "unix:///secrets/api.sock", TokenFile: "/secrets/nomad_token",
 	}
@@ -318,7 +318,7 @@ func TestValidateDecides(t *testing.T) {
 		"the only port whatever its label": func(_ *TaskConfig, h *host, a *agent.Config) {
 			delete(h.env, "NOMAD_PORT_kolo")
 			h.env["NOMAD_PORT_ring"] = "26000"
-			a.Listen = "0.0.0.0:26000"
+			a.Listen = ":26000"
 		},
 		"kolo among several ports": func(_ *TaskConfig, h *host, _ *agent.Config) {
 			h.env["NOMAD_PORT_tensorboard"] = "6006"
@@ -326,7 +326,7 @@ func TestValidateDecides(t *testing.T) {
 		"a port label that no variable name can hold": func(c *TaskConfig, h *host, a *agent.Config) {
 			c.Port = "ring-port"
 			h.env["NOMAD_PORT_ring_port"] = "26001"
-			a.Listen = "0.0.0.0:26001"
+			a.Listen = ":26001"
 		},
 		"interface of the plugin": func(_ *TaskConfig, h *host, a *agent.Config) {
 			h.config.Interface = "ib0"
