@@ -34,6 +34,9 @@ func info() *base.PluginInfoResponse {
 // Nomad then builds no chroot and gives host paths in the environment, which
 // the driver makes true inside the task as well (see the package comment). The
 // price is that `nomad alloc exec` needs alloc-node-exec where ACLs are on.
+//
+// It offers networks of a group's own, although it runs no task in one: refused
+// by the driver, see checkNetwork, the user is told why and what to do instead.
 func capabilities() *drivers.Capabilities {
 	return &drivers.Capabilities{
 		SendSignals: true,

@@ -94,6 +94,14 @@ func TestStartRefusesWhatCannotRun(t *testing.T) {
 	must.ErrorContains(t, err, drivers.ErrTaskNotFound.Error())
 }
 
+func TestStartRefusesBridges(t *testing.T) {
+	h := newHarness(t, noIsolation())
+	c := newTaskConfig(t, isolationNone, `true`)
+	c.NetworkIsolation = &drivers.NetworkIsolationSpec{Mode: drivers.NetIsolationModeGroup, Path: "/var/run/netns/x"}
+	_, _, err := h.StartTask(c)
+	must.ErrorContains(t, err, `set mode = "host"`)
+}
+
 func TestDeniedUsers(t *testing.T) {
 	own := strconv.Itoa(os.Geteuid())
 	h := newHarness(t, &Config{Enabled: true, AllowIsolationNone: true, DeniedHostUids: own})

@@ -204,19 +204,6 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 	must.Eq(t, 0, os.Geteuid())
 }
 
-func TestInterfacesOf(t *testing.T) {
-	own, err := interfacesOf("")
-	must.NoError(t, err)
-	must.SliceContains(t, own, "lo")
-	if os.Geteuid() == 0 {
-		same, err := interfacesOf("/proc/self/ns/net")
-		must.NoError(t, err)
-		must.Eq(t, own, same)
-	}
-	_, err = interfacesOf("/no/such/namespace")
-	must.ErrorIs(t, err, fs.ErrNotExist)
-}
-
 func TestUnknownUser(t *testing.T) {
 	_, err := lookupAccount("no-such-user-" + strconv.Itoa(os.Getpid()))
 	must.ErrorContains(t, err, "user = ")

@@ -157,17 +157,14 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 // hostSurroundings asks this machine what validate wants to know.
 func hostSurroundings(config *Config, c *drivers.TaskConfig, who account) *surroundings {
 	dir := c.TaskDir()
-	netns := ""
-	if c.NetworkIsolation != nil {
-		netns = c.NetworkIsolation.Path
-	}
 	return &surroundings{
 		plugin: config, env: c.Env, mounts: c.Mounts,
 		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Stat(path); return err == nil },
 		user:          who.name, readable: who.readable, executable: who.executable,
-		interfaces: func() ([]string, error) { return interfacesOf(netns) },
+		ownNetwork: c.NetworkIsolation != nil,
+		interfaces: interfaceNames,
 	}
 }
 
@@ -208,16 +205,15 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, logge
 	}
 	made := &prepared{configFile: filepath.Join(inTask, configPath)}
 	command := &executor.ExecCommand{
-		Cmd:              binary,
-		Args:             []string{"agent"},
-		Env:              pl.environment(c.Env, made.configFile),
-		User:             c.User,
-		TaskDir:          dir.Dir,
-		WorkDir:          pl.agent.Dir,
-		StdoutPath:       c.StdoutPath,
-		StderrPath:       c.StderrPath,
-		NetworkIsolation: c.NetworkIsolation,
-		Resources:        c.Resources.Copy(),
+		Cmd:        binary,
+		Args:       []string{"agent"},
+		Env:        pl.environment(c.Env, made.configFile),
+		User:       c.User,
+		TaskDir:    dir.Dir,
+		WorkDir:    pl.agent.Dir,
+		StdoutPath: c.StdoutPath,
+		StderrPath: c.StderrPath,
+		Resources:  c.Resources.Copy(),
 	}
 	if pl.isolation == isolationExec {
 		if err := isolate(command, made, pl, c, who, config, binary, logger); err != nil {

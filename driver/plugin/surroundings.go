@@ -28,6 +28,8 @@ type surroundings struct {
 	// executable when it may run it.
 	user                 string
 	readable, executable func(place) error
+	// ownNetwork says that the group is not in the host's network.
+	ownNetwork bool
 	// interfaces lists the network interfaces that the task will see.
 	interfaces func() ([]string, error)
 }

@@ -43,6 +43,7 @@ func validate(tc *TaskConfig, s *surroundings) (*plan, error) {
 	a.OnRingLost = choice(&p, "on_ring_lost", tc.OnRingLost, "fail", "restart")
 	a.Env = tc.Horovod.environment(&p)
 	checkCommand(&p, tc, a, s, v)
+	checkNetwork(&p, s)
 	checkService(&p, tc, a, s)
 	checkInterface(&p, tc, a, s)
 	checkIdentity(&p, out, s, v)
@@ -227,6 +228,14 @@ func pythonScript(command string, args []string) string {
 		}
 	}
 	return ""
+}
+
+// checkNetwork refuses network namespaces. In a bridge only the group's own ports
+// are mapped, and the processes of a ring listen at ports that Gloo picks.
+func checkNetwork(p *problems, s *surroundings) {
+	if s.ownNetwork {
+		p.addf(`network mode: the group has a network of its own ("bridge", "none" or "cni/…"), across which no ring can form, because its processes listen at ports of their own choice; set mode = "host" in the group's network block, or leave mode out`)
+	}
 }
 
 func checkService(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings) {

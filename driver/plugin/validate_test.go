@@ -23,6 +23,7 @@ type host struct {
 	env        map[string]string
 	mounts     []*drivers.MountConfig
 	noExec     error
+	ownNetwork bool
 	config     Config
 }
 
@@ -68,7 +69,7 @@ func (h *host) surroundings() *surroundings {
 		return err
 	}
 	return &surroundings{
-		plugin: &h.config, env: h.env, mounts: h.mounts, execIsolation: h.noExec,
+		plugin: &h.config, env: h.env, mounts: h.mounts, execIsolation: h.noExec, ownNetwork: h.ownNetwork,
 		allocDir: testAllocDir, taskDir: testTaskDir,
 		localDir: testTaskDir + "/local", secretsDir: testTaskDir + "/secrets",
 		exists: func(path string) bool { _, there := h.files[path]; return there },
@@ -211,6 +212,10 @@ func TestValidateRefuses(t *testing.T) {
 		"wrong port label": {
 			func(c *TaskConfig, _ *host) { c.Port = "rendezvous" },
 			[]string{`port = "rendezvous": the group has no port with this label; there are: kolo`},
+		},
+		"a network of the group's own": {
+			func(_ *TaskConfig, h *host) { h.ownNetwork = true },
+			[]string{`network mode: the group has a network of its own ("bridge", "none" or "cni/…"), across which no ring can form, because its processes listen at ports of their own choice; set mode = "host" in the group's network block, or leave mode out`},
 		},
 		"wrong interface": {
 			func(c *TaskConfig, _ *host) { c.Interface = "ens3" },
