@@ -242,7 +242,7 @@ func (m *Machine) waiting(ev SlotWaiting) {
 	}
 	if s.state == InRing && ev.Generation < s.gen {
 		// It asked before it heard of the ring it is in.
-		m.do(Form{Ring: *m.last, Hosts: []HostID{ev.Proc.Slot.Host}})
+		m.do(Form{Ring: m.last.clone(), Hosts: []HostID{ev.Proc.Slot.Host}})
 		return
 	}
 	s.state, s.gen, s.up = Waiting, ev.Generation, false
@@ -342,8 +342,7 @@ func (m *Machine) adopt(r *Ring) {
 	if !r.Newer(m.last) {
 		return
 	}
-	ring := *r
-	ring.Members = slices.Clone(r.Members)
+	ring := r.clone()
 	m.ring, m.last = &ring, &ring
 	m.formed, m.up, m.dissolving, m.notified = m.now, time.Time{}, time.Time{}, time.Time{}
 	m.broken = false

@@ -515,3 +515,38 @@ func TestFailuresStayForgivenAfterRegistration(t *testing.T) {
 	s.die("a:0", "exit code 1")
 	s.expect("start a:0 0/1", "dismiss a failed=true")
 }
+
+// formOf returns the ring that a Form among the actions hands out.
+func formOf(t *testing.T, actions []Action) *Ring {
+	for _, a := range actions {
+		if f, ok := a.(Form); ok {
+			return &f.Ring
+		}
+	}
+	t.Fatalf("no ring in %+v", actions)
+	return nil
+}
+
+// Agents read the ring that they were handed while the machine goes on.
+func TestARingThatWasHandedOutDoesNotChange(t *testing.T) {
+	for name, again := range map[string]func(*script) []Action{
+		"to a host that is back": func(s *script) []Action {
+			return s.m.Step(s.now, HostJoined{HostInfo{ID: "c", Group: "g", Index: 2, Slots: []SlotReport{{State: Arrived, Incarnation: 1}}}})
+		},
+		"to a process that asked too early": func(s *script) []Action {
+			return s.m.Step(s.now, SlotWaiting{Proc: s.proc("a:0"), Generation: 1})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := pair(t, elasticPair)
+			s.join("c", 2, 1)
+			s.wait(time.Second)
+			s.arrive("c:0")
+			s.waiting("a:0", "b:0")
+			ring := formOf(t, again(s))
+			s.die("b:0", "killed")
+			must.Eq(t, 2, s.m.Ring().Find(SlotID{"b", 0}).Proc.Incarnation)
+			must.Eq(t, 1, ring.Find(SlotID{"b", 0}).Proc.Incarnation)
+		})
+	}
+}

@@ -24,7 +24,7 @@ func (m *Machine) reconcile() {
 		}
 		if m.ring != nil && m.resend {
 			m.resend = false
-			m.do(Form{Ring: *m.ring})
+			m.do(Form{Ring: m.ring.clone()})
 		}
 		if m.ring != nil {
 			m.watch()
@@ -572,7 +572,7 @@ func (m *Machine) form(plan []Member) {
 	m.formed, m.up, m.dissolving, m.notified, m.short = m.now, time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	m.broken, m.patience = false, 0
 	m.wake(m.now.Add(m.opt.FormTimeout))
-	m.do(Form{Ring: Ring{Generation: gen, Term: m.term, Members: slices.Clone(plan)}})
+	m.do(Form{Ring: m.ring.clone()})
 }
 
 // release ends what hosts that leave have no more use for, and lets them go

@@ -5,6 +5,7 @@ package elastic
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -83,6 +84,14 @@ func (r *Ring) Find(s SlotID) *Member {
 		}
 	}
 	return nil
+}
+
+// clone is a copy to hand out: the machine changes its own when a member is
+// replaced in place, while others read theirs.
+func (r *Ring) clone() Ring {
+	c := *r
+	c.Members = slices.Clone(r.Members)
+	return c
 }
 
 // Newer says whether r replaces o: the higher generation does, and of one
