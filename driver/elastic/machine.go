@@ -296,6 +296,11 @@ func (m *Machine) join(info HostInfo) {
 		*s = slot{state: r.State, inc: r.Incarnation, assign: r.Assignment, gen: r.Generation,
 			up: r.Up, notifiable: r.Notifiable, standIn: r.StandIn, failures: r.Failures, started: m.now, admitted: r.State != Down}
 		s.since = r.Since
+		// One that was to replace it in place may never have been started; its
+		// name stands in rings that the host may yet be let into.
+		if mem := info.Ring.Find(SlotID{info.ID, l}); mem != nil && s.state == Down {
+			s.inc = max(s.inc, mem.Proc.Incarnation)
+		}
 		ago := time.Duration(r.FailedAgo * float64(time.Second))
 		s.failed = m.now.Add(-ago)
 		if n := Forgive(r.Failures, ago); n > m.opt.SlotRestarts {
@@ -312,11 +317,17 @@ func (m *Machine) join(info HostInfo) {
 func (m *Machine) review(h *host) {
 	for l := range h.slots {
 		s := &h.slots[l]
-		if s.state == Down || m.last == nil {
+		if m.last == nil {
 			continue
 		}
 		p := Proc{Slot: SlotID{h.id, l}, Incarnation: s.inc}
 		mem := m.last.Find(p.Slot)
+		if s.state == Down {
+			if mem != nil {
+				s.inc = max(s.inc, mem.Proc.Incarnation)
+			}
+			continue
+		}
 		if mem != nil && s.inc > mem.Proc.Incarnation && s.state == InRing && s.gen == m.last.Generation {
 			mem.Proc, mem.Since = p, s.since // it replaced one that died while the ring formed
 		}

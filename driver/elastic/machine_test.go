@@ -5,6 +5,7 @@ package elastic
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -549,4 +550,43 @@ func TestARingThatWasHandedOutDoesNotChange(t *testing.T) {
 			must.Eq(t, 1, ring.Find(SlotID{"b", 0}).Proc.Incarnation)
 		})
 	}
+}
+
+// A process that was to replace another in place was never started: its host's
+// session broke. Its name stands in the ring, and who bears it is let in there.
+func TestANameIsNotGivenTwice(t *testing.T) {
+	lost := func(t *testing.T) (*script, HostInfo) {
+		s := newScript(t, elasticPair)
+		s.join("a", 0, 1)
+		s.join("b", 1, 1)
+		s.wait(time.Second)
+		s.arrive("a:0", "b:0")
+		s.die("b:0", "killed")
+		s.expect("start a:0 0/2", "start b:0 1/2", "form 1: a:0 b:0", "replace b:0 1/2")
+		return s, HostInfo{ID: "b", Group: "g", Index: 1, Slots: []SlotReport{{Incarnation: 1}}}
+	}
+	goOn := func(s *script) {
+		s.wait(3 * time.Second) // a:0 can't go on: it was connecting
+		s.die("a:0", "killed")
+		s.wait(3 * time.Second)
+		s.wait(3 * time.Second)
+		must.Eq(s.t, 3, s.proc("b:0").Incarnation)
+	}
+	t.Run("by the same leader", func(t *testing.T) {
+		s, info := lost(t)
+		s.m.opt.OnRingLost = Restart
+		s.event(HostJoined{info})
+		goOn(s)
+	})
+	t.Run("by another, that knows the ring as it was", func(t *testing.T) {
+		s, info := lost(t)
+		now, was := *s.m.Ring(), *s.m.Ring()
+		was.Members = slices.Clone(now.Members)
+		was.Members[1].Proc.Incarnation = 1
+		s.m = New(Options{NP: 2, MinNP: 1, SlotRestarts: 2, OnRingLost: Restart}, 2)
+		s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &was, Slots: []SlotReport{{State: InRing, Incarnation: 1, Generation: 1, Since: 1}}}})
+		info.Ring = &now
+		s.event(HostJoined{info})
+		goOn(s)
+	})
 }
