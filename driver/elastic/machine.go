@@ -275,6 +275,7 @@ func (m *Machine) join(info HostInfo) {
 		m.hosts[info.ID] = h
 	}
 	h.group, h.index, h.known = info.Group, info.Index, true
+	h.dismissed = false // what it was told may have been lost with its session
 	if info.Leaving {
 		h.leaving = true
 	}

@@ -590,3 +590,14 @@ func TestANameIsNotGivenTwice(t *testing.T) {
 		goOn(s)
 	})
 }
+
+func TestAHostThatWasNotToldIsDismissedAgain(t *testing.T) {
+	s := newScript(t, elasticPair)
+	info := HostInfo{ID: "a", Slots: make([]SlotReport, 1)}
+	s.event(HostJoined{info})
+	s.event(HostLeaving{Host: "a"})
+	s.expect("dismiss a failed=false")
+	info.Leaving = true
+	s.event(HostJoined{info}) // its session broke before that
+	s.expect("dismiss a failed=false")
+}
