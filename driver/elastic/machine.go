@@ -277,7 +277,7 @@ func (m *Machine) join(info HostInfo) {
 	h.group, h.index, h.known = info.Group, info.Index, true
 	h.dismissed = false // what it was told may have been lost with its session
 	if info.Leaving {
-		h.leaving = true
+		m.leave(HostLeaving{Host: info.ID})
 	}
 	if info.Dropped && h.staying() {
 		h.failed, h.why = true, "Nomad has given this allocation up"

@@ -601,3 +601,19 @@ func TestAHostThatWasNotToldIsDismissedAgain(t *testing.T) {
 	s.event(HostJoined{info}) // its session broke before that
 	s.expect("dismiss a failed=false")
 }
+
+// The host of the last ring registers with a new leader while its task is
+// being stopped.
+func TestANewLeaderKeepsTheStateOfAHostThatLeaves(t *testing.T) {
+	ring := *pair(t, elasticPair).m.Ring()
+	s := newScript(t, elasticPair)
+	s.inc[SlotID{"a", 0}] = 1
+	s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &ring, Leaving: true, Slots: []SlotReport{
+		{State: Waiting, Incarnation: 1, Generation: 1, Since: 1, Notifiable: true}}}})
+	s.event(HostLost{"b"})
+	s.expect("form 1: a:0 b:0", "break 1", "form 2: a:0")
+	s.up("a:0")
+	s.wait(6 * time.Second) // nobody came
+	s.waiting("a:0")
+	s.expect("notify a:0", "stop a:0")
+}
