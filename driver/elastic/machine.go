@@ -187,6 +187,9 @@ func (m *Machine) apply(ev Event) {
 		}
 	case HostLost:
 		delete(m.hosts, ev.Host)
+		if slices.Contains(m.ring.Hosts(), ev.Host) {
+			m.notified = time.Time{} // who leaves the ring from now on may have lost its connections, too
+		}
 	case SlotArrived:
 		if s := m.proc(ev.Proc); s != nil && s.state == Starting {
 			s.state = Arrived
@@ -249,8 +252,8 @@ func (m *Machine) waiting(ev SlotWaiting) {
 }
 
 // synced notes that every member of the ring holds the state. What shows it:
-// a step that was reported, or a member that left the ring because of a notice,
-// which Horovod takes in at a commit, after the state was broadcast.
+// a step that was reported, or that all members, alive, left the ring because of
+// a notice, which Horovod takes in at a commit, after the state was broadcast.
 func (m *Machine) synced() {
 	news := false
 	for _, mem := range m.ring.Members {

@@ -78,10 +78,7 @@ func (m *Machine) watch() {
 	}
 	if m.dissolving.IsZero() {
 		m.dissolving = m.now
-		switch {
-		case dead == 0 && !m.notified.IsZero():
-			m.synced()
-		case !m.up.IsZero() && m.now.Sub(m.up) >= m.opt.SyncGrace:
+		if !m.up.IsZero() && m.now.Sub(m.up) >= m.opt.SyncGrace {
 			m.synced()
 		}
 	}
@@ -90,6 +87,12 @@ func (m *Machine) watch() {
 		m.do(Break{Generation: r.Generation})
 	}
 	if in == 0 {
+		if !m.broken {
+			// Not before all have left, alive: the first may have left because
+			// rank 0 died while it handed out the state, of which the leader
+			// hears later.
+			m.synced()
+		}
 		m.ring = nil
 		m.short = time.Time{}
 		return

@@ -1,0 +1,73 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+)
+
+// handingOut is a ring in which a:0 alone holds the state and b:0 is to get it,
+// while c:0 has arrived to be taken in next.
+func handingOut(t *testing.T, connected bool) *script {
+	s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})
+	s.join("a", 0, 1)
+	s.wait(time.Second)
+	s.arrive("a:0")
+	s.up("a:0")
+	s.join("b", 1, 1)
+	s.wait(time.Second)
+	s.arrive("b:0")
+	s.waiting("a:0")
+	if connected {
+		s.up("a:0", "b:0")
+	}
+	s.join("c", 2, 1)
+	s.wait(time.Second)
+	s.arrive("c:0")
+	s.did = nil
+	return s
+}
+
+// Who leaves a ring after a notice need not leave because of it.
+func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
+	t.Run("does not hold it when rank 0 died", func(t *testing.T) {
+		s := handingOut(t, true)
+		s.waiting("b:0") // sees that a:0 is gone before the leader does
+		s.did = nil
+		s.event(HostLost{"a"})
+		s.expect("break 2", "stop b:0", "stop c:0") // the state is lost
+	})
+	t.Run("does not hold it when rank 0 was a stand-in", func(t *testing.T) {
+		s := handingOut(t, false)
+		s.wait(6 * time.Second) // long enough for a notice
+		s.expect("notify a:0")
+		s.die("a:0", "killed")
+		s.up("b:0")
+		s.expect("stand in a:0 0/2", "stop a:0", "stop c:0")
+		s.waiting("b:0") // sees the stand-in vanish
+		s.die("a:0", "killed")
+		s.expect("break 2", "stop b:0") // the state is lost
+	})
+	t.Run("does not hold it when a host was cut off", func(t *testing.T) {
+		s := handingOut(t, true)
+		ring := *s.m.Ring()
+		s.event(Quorum{Reason: "cut off"})
+		s.event(HostLost{"a"})
+		s.waiting("b:0")
+		s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &ring, Slots: []SlotReport{
+			{State: Waiting, Incarnation: 1, Generation: 2, Since: 1, Notifiable: true}}}})
+		s.event(Quorum{OK: true})
+		must.Eq(t, 3, s.m.Ring().Generation)
+		must.Eq(t, 0, s.m.Ring().Find(SlotID{"b", 0}).Since)
+	})
+	t.Run("holds it when all have left", func(t *testing.T) {
+		s := handingOut(t, true)
+		s.waiting("b:0", "a:0")
+		must.Eq(t, 3, s.m.Ring().Generation)
+		must.Eq(t, 2, s.m.Ring().Find(SlotID{"b", 0}).Since)
+	})
+}
