@@ -68,6 +68,7 @@ type Machine struct {
 	lastJoin  time.Time // latest of them
 	leaveFrom time.Time // first host of the present ring to leave
 
+	reports   bool // the script reports its steps
 	quorum    Quorum
 	resets    int
 	outcome   *End // decided, processes are being ended
@@ -205,6 +206,7 @@ func (m *Machine) apply(ev Event) {
 			s.notifiable = true
 		}
 	case Trained:
+		m.reports = true
 		if m.ring != nil && m.ring.Generation == ev.Generation {
 			m.synced()
 		}

@@ -78,7 +78,7 @@ func (m *Machine) watch() {
 	}
 	if m.dissolving.IsZero() {
 		m.dissolving = m.now
-		if !m.up.IsZero() && m.now.Sub(m.up) >= m.opt.SyncGrace {
+		if !m.up.IsZero() && m.now.Sub(m.up) >= m.grace() {
 			m.synced()
 		}
 	}
@@ -109,6 +109,16 @@ func (m *Machine) watch() {
 	if m.wake(m.dissolving.Add(patience)) {
 		m.stopMembers(func(*slot) bool { return true }, "it did not leave ring %d in %s", r.Generation, patience)
 	}
+}
+
+// grace is the age at which a ring counts as synced without other evidence.
+// Where the script reports its steps, this ring has not made one yet: a large
+// state may still be on its way. But a script may also report once in an epoch.
+func (m *Machine) grace() time.Duration {
+	if m.reports {
+		return 10 * m.opt.SyncGrace
+	}
+	return m.opt.SyncGrace
 }
 
 // stopMembers kills the members still in the ring that match.

@@ -71,3 +71,32 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 		must.Eq(t, 2, s.m.Ring().Find(SlotID{"b", 0}).Since)
 	})
 }
+
+// A large state takes longer than SyncGrace to hand out. A script that reports
+// its steps would have made one.
+func TestTheAgeOfARingShowsLittleWhereStepsAreReported(t *testing.T) {
+	for _, reports := range []bool{false, true} {
+		s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2})
+		s.join("a", 0, 1)
+		s.wait(time.Second)
+		s.arrive("a:0")
+		s.up("a:0")
+		if reports {
+			s.event(Trained{1})
+		}
+		s.join("b", 1, 1)
+		s.wait(time.Second)
+		s.arrive("b:0")
+		s.waiting("a:0")
+		s.up("a:0", "b:0")
+		s.did = nil
+		s.wait(time.Minute)
+		s.die("a:0", "killed")
+		s.waiting("b:0")
+		if reports {
+			s.expect("break 2", "stop b:0")
+		} else {
+			s.expect("break 2", "form 3: b:0")
+		}
+	}
+}

@@ -191,7 +191,7 @@ type Options struct {
 	NotifyInterval time.Duration // between two notices, default 500 ms
 	FinishTimeout  time.Duration // wait for the others after the first success, default 10 min
 	LeaveGrace     time.Duration // wait for newcomers when every host is leaving, default 5 s
-	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence, default 30 s
+	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence, default 30 s; see Machine.grace
 
 	ResetLimit   int // most rings after the first; 0 is no limit
 	SlotRestarts int // restarts of a slot before its host is given back
