@@ -170,8 +170,8 @@ func (h *host) age() uint64 {
 // layout is the ring that the slots accepted by ok would form. Of each host it
 // takes the slots from 0 up to the first that is not accepted: Horovod needs
 // local ranks without a hole, and a script's GPU is its local rank, so slots
-// are not renumbered. Only on a host that is about to go are they, where the
-// slot that is missing will not be started again.
+// are not renumbered. Only those that are about to go are, where the slot that
+// is missing will not be started again.
 func (m *Machine) layout(ok func(*host, *slot) bool) []Member { return m.layoutMax(ok, m.opt.MaxNP) }
 
 func (m *Machine) layoutMax(ok func(*host, *slot) bool, room int) []Member {
@@ -181,7 +181,7 @@ func (m *Machine) layoutMax(ok func(*host, *slot) bool, room int) []Member {
 		for l := range h.slots {
 			s := &h.slots[l]
 			if s.stopping && !s.restage || !ok(h, s) {
-				if h.staying() {
+				if h.staying() && !s.leaving {
 					break
 				}
 				continue

@@ -100,3 +100,26 @@ func TestTheAgeOfARingShowsLittleWhereStepsAreReported(t *testing.T) {
 		}
 	}
 }
+
+// Of three slots one is to remain, and the state is with the highest.
+func TestTheHolderLeavesAboveAnotherThatLeftForGood(t *testing.T) {
+	s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 2})
+	s.join("a", 0, 3)
+	s.wait(time.Second)
+	s.arrive("a:0", "a:1", "a:2")
+	s.up("a:0", "a:1", "a:2")
+	s.event(HostSlots{"a", 1})
+	s.did = nil
+	s.die("a:0", "killed")
+	s.die("a:1", "killed")
+	s.waiting("a:2")
+	s.expect("break 1")
+	s.deadline()
+	s.expect("start a:0 1/2")
+	s.arrive("a:0")
+	s.expect("form 2: a:2 a:0")
+	s.up("a:2", "a:0")
+	s.event(Trained{2})
+	s.waiting("a:2", "a:0")
+	s.expect("notify a:2", "form 3: a:0", "stop a:2")
+}

@@ -161,7 +161,7 @@ func (w *world) checkRing(r *Ring) {
 		w.fail("first ring of %d, np is %d", len(r.Members), w.opt.NP)
 	}
 	for _, m := range r.Members {
-		if h := w.m.hosts[m.Proc.Slot.Host]; w.meshes[ringKey(r)] == nil && h != nil && h.staying() && m.Assignment.LocalRank != m.Proc.Slot.Local {
+		if h := w.m.hosts[m.Proc.Slot.Host]; w.meshes[ringKey(r)] == nil && h != nil && h.staying() && !h.slots[m.Proc.Slot.Local].leaving && m.Assignment.LocalRank != m.Proc.Slot.Local {
 			w.fail("local rank %d on slot %s", m.Assignment.LocalRank, m.Proc.Slot)
 		}
 	}
