@@ -381,24 +381,41 @@ func (m *Machine) pursue() {
 // who leave are kept, but one at least that holds the state.
 func (m *Machine) overlap() []Member {
 	room, most := math.MaxInt, 0
+	var holder *slot
 	if m.opt.MaxNP > 0 {
 		most = max(m.opt.MaxNP, 2)
 		stay := m.layout(staying(m.usable))
 		room = m.opt.MaxNP - len(stay)
 		if !m.holdsState(stay) {
-			room = max(room, 1)
+			if holder = m.leavingHolder(); holder != nil {
+				room--
+			}
 		}
 	}
 	return m.layoutMax(func(h *host, s *slot) bool {
-		if h.staying() && !s.leaving {
+		switch {
+		case h.staying() && !s.leaving:
 			return m.usable(h, s)
-		}
-		if !live(h, s) || room <= 0 {
+		case s == holder:
+			return true
+		case !live(h, s) || room <= 0:
 			return false
 		}
 		room--
 		return true
 	}, most)
+}
+
+// leavingHolder returns the slot that holds the state longest of those that
+// leave, or nil.
+func (m *Machine) leavingHolder() *slot {
+	var holder *slot
+	m.each(func(h *host, _ Proc, s *slot) {
+		if (!h.staying() || s.leaving) && live(h, s) && !s.stopping && s.since > 0 && (holder == nil || s.since < holder.since) {
+			holder = s
+		}
+	})
+	return holder
 }
 
 // letGo says whether hosts that leave need not wait for others any more: all

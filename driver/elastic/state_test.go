@@ -123,3 +123,19 @@ func TestTheHolderLeavesAboveAnotherThatLeftForGood(t *testing.T) {
 	s.waiting("a:2", "a:0")
 	s.expect("notify a:2", "form 3: a:0", "stop a:2")
 }
+
+// max_np leaves room for one of the two slots of a host that leaves.
+func TestTheOneKeptOfThoseWhoLeaveHoldsTheState(t *testing.T) {
+	s := newScript(t, Options{NP: 3, MinNP: 3, MaxNP: 3, Settle: time.Millisecond, SlotRestarts: 2})
+	ring := Ring{Generation: 2, Members: []Member{
+		{Proc: Proc{SlotID{"old", 1}, 1}, Since: 1, Assignment: Assignment{Rank: 0, Size: 2, LocalRank: 1, LocalSize: 2, CrossSize: 1}},
+		{Proc: Proc{SlotID{"old", 0}, 2}, Assignment: Assignment{Rank: 1, Size: 2, LocalRank: 0, LocalSize: 2, CrossSize: 1}}}}
+	s.join("new", 1, 3)
+	s.event(HostJoined{HostInfo{ID: "old", Ring: &ring, Leaving: true, Slots: []SlotReport{
+		{State: Waiting, Incarnation: 2, Generation: 2, Notifiable: true},
+		{State: Waiting, Incarnation: 1, Generation: 2, Since: 1, Notifiable: true}}}})
+	s.did = nil
+	s.wait(time.Second)
+	s.arrive("new:0", "new:1")
+	s.expect("start new:0 1/3", "start new:1 2/3", "form 3: old:1 new:0 new:1", "stop old:0")
+}
