@@ -482,7 +482,10 @@ func (m *Machine) gather() {
 	if !m.holdsState(want) {
 		want = m.handOver()
 	}
-	if len(want) >= m.opt.MinNP && m.holdsState(want) {
+	if !m.holdsState(want) {
+		want = nil // and can't form, however many they are
+	}
+	if len(want) >= m.opt.MinNP {
 		m.stage(want)
 	}
 	m.waitFor(m.opt.MinNP, len(want))

@@ -139,3 +139,16 @@ func TestTheOneKeptOfThoseWhoLeaveHoldsTheState(t *testing.T) {
 	s.arrive("new:0", "new:1")
 	s.expect("start new:0 1/3", "start new:1 2/3", "form 3: old:1 new:0 new:1", "stop old:0")
 }
+
+// Newcomers are not enough, however many, while none of them may have rank 0.
+func TestElasticTimeoutWaitsForTheState(t *testing.T) {
+	s := besideADeadSlot(t)
+	s.m.opt.ElasticTimeout = 800 * time.Millisecond // less than the back-off of the dead slot
+	s.join("b", 1, 2)
+	s.wait(600 * time.Millisecond) // b's are admitted
+	s.expect("break 1")
+	s.wait(200 * time.Millisecond)
+	s.expect("stop a:1")
+	s.die("a:1", "stopped")
+	s.expect("end success=false")
+}
