@@ -24,9 +24,10 @@ type world struct {
 	hosts []*whost
 	next  int
 
-	meshes map[string]*wmesh // by ring
+	meshes []*wmesh
 	newest *Ring
 	best   int // last committed step
+	gone   []wgone
 
 	allowed  bool // last Quorum
 	electing bool
@@ -49,8 +50,16 @@ type wslot struct {
 	step     int
 	training bool
 	stopped  bool
-	enter    bool // let in on arrival: replaces one that died while forming
+	enter    bool // let in, but has yet to start: replaces one that died while forming
 	fails    int
+	hung     bool // does nothing any more until it is killed
+	given    bool // up, by a leader
+}
+
+// wgone is a dead host that the leader has not missed yet.
+type wgone struct {
+	id   HostID
+	died time.Time
 }
 
 type wmesh struct {
@@ -58,12 +67,25 @@ type wmesh struct {
 	in   map[SlotID]int // incarnation that entered
 	done bool
 	dead bool // can't complete any more
+
+	holders   []Proc    // those in reach that held the newest state as it was formed
+	connected time.Time // done since
+	handed    bool      // and rank 0 has broadcast its state
+}
+
+func (w *world) meshOf(r *Ring) *wmesh {
+	for _, mesh := range w.meshes {
+		if mesh.ring.Generation == r.Generation && mesh.ring.Term == r.Term {
+			return mesh
+		}
+	}
+	return nil
 }
 
 func ringKey(r *Ring) string { return fmt.Sprintf("%d/%d", r.Generation, r.Term) }
 
 func newWorld(pick func(int) int) *world {
-	w := &world{pick: pick, now: time.Unix(1e9, 0), meshes: map[string]*wmesh{}}
+	w := &world{pick: pick, now: time.Unix(1e9, 0)}
 	w.opt = Options{MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))}
 	w.opt.NP = w.opt.MinNP + pick(2)
 	if pick(2) == 0 {
@@ -106,6 +128,9 @@ func (w *world) step(ev Event) {
 		case Start:
 			w.send(a.Proc.Slot.Host, a)
 		case Stop:
+			if h := w.host(a.Proc.Slot.Host); h != nil && h.slots[a.Proc.Slot.Local].Incarnation == a.Proc.Incarnation {
+				h.slots[a.Proc.Slot.Local].given = true
+			}
 			w.send(a.Proc.Slot.Host, a)
 		case Notify:
 			w.send(a.Proc.Slot.Host, a)
@@ -161,12 +186,12 @@ func (w *world) checkRing(r *Ring) {
 		w.fail("first ring of %d, np is %d", len(r.Members), w.opt.NP)
 	}
 	for _, m := range r.Members {
-		if h := w.m.hosts[m.Proc.Slot.Host]; w.meshes[ringKey(r)] == nil && h != nil && h.staying() && !h.slots[m.Proc.Slot.Local].leaving && m.Assignment.LocalRank != m.Proc.Slot.Local {
+		if h := w.m.hosts[m.Proc.Slot.Host]; w.meshOf(r) == nil && h != nil && h.staying() && !h.slots[m.Proc.Slot.Local].leaving && m.Assignment.LocalRank != m.Proc.Slot.Local {
 			w.fail("local rank %d on slot %s", m.Assignment.LocalRank, m.Proc.Slot)
 		}
 	}
 	known := slices.ContainsFunc(w.hosts, func(h *whost) bool { return h.info.Ring != nil })
-	if w.meshes[ringKey(r)] == nil {
+	if w.meshOf(r) == nil {
 		if r.Generation == 1 && !known {
 			w.newest, w.best = nil, 0 // all who knew of the old rings are gone
 		}
@@ -179,9 +204,9 @@ func (w *world) checkRing(r *Ring) {
 	if err := CheckRing(r); err != nil {
 		w.fail("%v", err)
 	}
-	if w.meshes[ringKey(r)] == nil {
+	if w.meshOf(r) == nil {
 		w.newest = r
-		w.meshes[ringKey(r)] = &wmesh{ring: *r, in: map[SlotID]int{}}
+		w.meshes = append(w.meshes, &wmesh{ring: *r, in: map[SlotID]int{}, holders: w.holders(r)})
 	}
 }
 
@@ -235,18 +260,25 @@ func (w *world) receive(h *whost, a any) {
 		if s.State != Down || a.Proc.Incarnation <= s.Incarnation {
 			w.fail("start of %v over %v#%d", a.Proc, s.State, s.Incarnation)
 		}
-		*s = wslot{SlotReport: SlotReport{State: Starting, Incarnation: a.Proc.Incarnation, Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}, enter: a.Generation > 0, fails: s.fails}
-		if a.Generation > 0 && h.info.Ring != nil {
-			ring := *h.info.Ring
-			ring.Members = slices.Clone(ring.Members)
-			if m := ring.Find(a.Proc.Slot); m != nil && ring.Generation == a.Generation {
-				m.Proc = a.Proc
-				if m.Since != ring.Generation {
-					m.Since = 0
-				}
-				h.info.Ring = &ring
-			}
+		*s = wslot{SlotReport: SlotReport{State: Starting, Incarnation: a.Proc.Incarnation, Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}, fails: s.fails}
+		if a.Generation == 0 {
+			return
 		}
+		// It takes the place of one that died while its ring formed.
+		m := h.info.Ring.Find(a.Proc.Slot)
+		if m == nil || h.info.Ring.Generation != a.Generation {
+			w.exit(h, a.Proc.Slot.Local, SlotExited{Status: "it has no place in the ring"})
+			return
+		}
+		ring := *h.info.Ring
+		ring.Members = slices.Clone(ring.Members)
+		m = ring.Find(a.Proc.Slot)
+		m.Proc = a.Proc
+		if m.Since != ring.Generation {
+			m.Since = 0
+		}
+		h.info.Ring = &ring
+		s.State, s.Generation, s.Since, s.enter = InRing, ring.Generation, m.Since, true
 	case Stop:
 		if s := slotOf(a.Proc); s != nil {
 			s.stopped = true
@@ -257,7 +289,7 @@ func (w *world) receive(h *whost, a any) {
 		}
 	case Break:
 		for l := range h.slots {
-			if s := &h.slots[l]; s.State == InRing && s.training && s.Generation == a.Generation {
+			if s := &h.slots[l]; s.State == InRing && s.training && !s.hung && s.Generation == a.Generation {
 				w.leaveRing(h, l)
 			}
 		}
@@ -297,7 +329,7 @@ func (w *world) enter(h *whost, l int) {
 		w.fail("%s:%d was started for %+v and is let in as %+v", h.info.ID, l, s.Assignment, m.Assignment)
 	}
 	s.State, s.Generation, s.Up, s.Since = InRing, h.info.Ring.Generation, false, m.Since
-	if mesh := w.meshes[ringKey(h.info.Ring)]; mesh != nil {
+	if mesh := w.meshOf(h.info.Ring); mesh != nil {
 		mesh.in[SlotID{h.info.ID, l}] = s.Incarnation
 	}
 }
@@ -310,33 +342,48 @@ func (w *world) leaveRing(h *whost, l int) {
 
 // interrupt is a commit at which all members see the notice.
 func (w *world) interrupt(gen uint64) {
-	if ok, members := w.intact(gen); ok {
-		for _, p := range members {
-			w.leaveRing(w.host(p.Host), p.Local)
-		}
+	for _, p := range w.training(gen) {
+		w.leaveRing(w.host(p.Host), p.Local)
 	}
 }
 
-// intact says whether all members of the generation train, and which do.
-func (w *world) intact(gen uint64) (bool, []SlotID) {
+// intact says whether all members of the mesh are connected.
+func (w *world) intact(mesh *wmesh) bool {
+	return mesh.done && !slices.ContainsFunc(mesh.ring.Members, func(m Member) bool {
+		h := w.host(m.Proc.Slot.Host)
+		if h == nil {
+			return true
+		}
+		s := h.slots[m.Proc.Slot.Local]
+		return s.Incarnation != mesh.in[m.Proc.Slot] || !s.training || s.hung || s.Generation != mesh.ring.Generation
+	})
+}
+
+// training returns the members of the generation where all of them train, which
+// they do once they have got the state.
+func (w *world) training(gen uint64) (members []SlotID) {
 	for _, mesh := range w.meshes {
-		if mesh.ring.Generation != gen || !mesh.done {
-			continue
-		}
-		var members []SlotID
-		for _, m := range mesh.ring.Members {
-			h := w.host(m.Proc.Slot.Host)
-			if h == nil {
-				return false, nil
+		if mesh.ring.Generation == gen && mesh.handed && w.intact(mesh) {
+			for _, m := range mesh.ring.Members {
+				members = append(members, m.Proc.Slot)
 			}
-			if s := h.slots[m.Proc.Slot.Local]; s.Incarnation != mesh.in[m.Proc.Slot] || !s.training || s.Generation != gen {
-				return false, nil
-			}
-			members = append(members, m.Proc.Slot)
+			break
 		}
-		return true, members
 	}
-	return false, nil
+	return members
+}
+
+// broken says whether the generation has lost a member.
+func (w *world) broken(gen uint64) bool {
+	return !slices.ContainsFunc(w.meshes, func(mesh *wmesh) bool { return mesh.ring.Generation == gen && w.intact(mesh) })
+}
+
+// hangs says whether a member of the generation hangs; the others wait for it
+// in a collective.
+func (w *world) hangs(gen uint64) bool {
+	return slices.ContainsFunc(w.hosts, func(h *whost) bool {
+		return slices.ContainsFunc(h.slots, func(s wslot) bool { return s.hung && s.State == InRing && s.Generation == gen })
+	})
 }
 
 // exit ends a process.
@@ -388,8 +435,17 @@ func (w *world) progress() {
 	for _, mesh := range w.meshes {
 		w.mesh(mesh)
 	}
+	if len(w.gone) > 0 && (w.pick(20) == 0 || w.now.Sub(w.gone[0].died) > 8*time.Second) {
+		id := w.gone[0].id
+		w.gone = w.gone[1:]
+		w.quorum()
+		w.step(HostLost{id})
+	}
+	if w.newest != nil && w.hangs(w.newest.Generation) && w.pick(40) == 0 {
+		w.step(Stalled{w.newest.Generation})
+	}
 	if w.newest != nil && w.pick(3) == 0 {
-		if ok, members := w.intact(w.newest.Generation); ok {
+		if members := w.training(w.newest.Generation); len(members) > 0 {
 			w.best++
 			for _, p := range members {
 				w.host(p.Host).slots[p.Local].step = w.best
@@ -417,24 +473,31 @@ func (w *world) run(h *whost, l int) {
 		w.exit(h, l, SlotExited{Aborted: w.pick(2) == 0, Status: "stopped"})
 	case s.State == Starting:
 		s.State = Arrived
-		if !s.enter {
-			h.report(SlotArrived{p})
-		}
+		h.report(SlotArrived{p})
 		w.enter(h, l)
-	case s.State == InRing && s.training:
+	case s.enter:
+		s.enter = false
+		if mesh := w.meshOf(h.info.Ring); mesh != nil && mesh.ring.Generation == s.Generation {
+			mesh.in[p.Slot] = s.Incarnation
+		}
+	case s.State == InRing && s.training && !s.hung:
 		if !s.Notifiable {
 			s.Notifiable = true
 			h.report(SlotNotifiable{p})
 		}
-		if ok, _ := w.intact(s.Generation); !ok && w.pick(3) == 0 {
+		if w.broken(s.Generation) && !w.hangs(s.Generation) && w.pick(3) == 0 {
 			w.leaveRing(h, l) // noticed the failure by itself
 		}
 	}
 }
 
-// mesh lets a rendezvous complete, which hands out the state of rank 0.
+// mesh lets a rendezvous complete, and then rank 0 hand out its state.
 func (w *world) mesh(mesh *wmesh) {
-	if mesh.done || mesh.dead || len(mesh.in) < len(mesh.ring.Members) {
+	switch {
+	case mesh.done && !mesh.handed:
+		w.handOut(mesh)
+		return
+	case mesh.done || mesh.dead || len(mesh.in) < len(mesh.ring.Members):
 		return
 	}
 	for id, inc := range mesh.in {
@@ -442,18 +505,45 @@ func (w *world) mesh(mesh *wmesh) {
 			return
 		}
 	}
-	mesh.done = true
+	mesh.done, mesh.connected = true, w.now
+	for _, m := range mesh.ring.Members {
+		h := w.host(m.Proc.Slot.Host)
+		s := &h.slots[m.Proc.Slot.Local]
+		if s.StandIn {
+			continue
+		}
+		s.training, s.Up = true, true
+		h.report(SlotUp{Proc{m.Proc.Slot, s.Incarnation}, mesh.ring.Generation})
+	}
+}
+
+// holders returns the processes that hold the newest state. A host that was cut
+// off is not waited for, and one that came back is not trusted.
+func (w *world) holders(r *Ring) (holders []Proc) {
+	for _, h := range w.hosts {
+		for l, s := range h.slots {
+			if id := (SlotID{h.info.ID, l}); s.State != Down && s.step == w.best && !h.cut && !s.given && s.Generation+1 >= r.Generation && w.m.slot(id) != nil {
+				holders = append(holders, Proc{id, s.Incarnation})
+			}
+		}
+	}
+	return holders
+}
+
+// handOut is rank 0's broadcast of its state, which takes a while, but not as
+// long as SyncGrace. A stand-in never gets there.
+func (w *world) handOut(mesh *wmesh) {
+	if !w.intact(mesh) || w.pick(30) > 0 && w.now.Sub(mesh.connected) < 15*time.Second {
+		return
+	}
+	mesh.handed = true
 	root := mesh.ring.Members[0].Proc.Slot
 	step := w.host(root.Host).slots[root.Local].step
-	standIn := w.host(root.Host).slots[root.Local].StandIn
-	if step < w.best && !standIn {
-		for _, h := range w.hosts {
-			for l, s := range h.slots {
-				// A host that was cut off is not waited for, and one that
-				// came back is not trusted.
-				if s.State != Down && s.step == w.best && !h.cut && s.Generation+1 >= mesh.ring.Generation &&
-					!w.given(SlotID{h.info.ID, l}) {
-					w.fail("ring %s goes back from step %d to %d while %s:%d lives", ringKey(&mesh.ring), w.best, step, h.info.ID, l)
+	if step < w.best {
+		for _, p := range mesh.holders {
+			if h := w.host(p.Slot.Host); h != nil {
+				if s := h.slots[p.Slot.Local]; s.Incarnation == p.Incarnation && s.State != Down && s.step == w.best && !s.given {
+					w.fail("ring %s goes back from step %d to %d while %s lives", ringKey(&mesh.ring), w.best, step, p)
 				}
 			}
 		}
@@ -463,23 +553,8 @@ func (w *world) mesh(mesh *wmesh) {
 		w.best = step
 	}
 	for _, m := range mesh.ring.Members {
-		h := w.host(m.Proc.Slot.Host)
-		s := &h.slots[m.Proc.Slot.Local]
-		if s.StandIn {
-			continue
-		}
-		if !standIn {
-			s.step = step
-		}
-		s.training, s.Up = true, true
-		h.report(SlotUp{Proc{m.Proc.Slot, s.Incarnation}, mesh.ring.Generation})
+		w.host(m.Proc.Slot.Host).slots[m.Proc.Slot.Local].step = step
 	}
-}
-
-// given says whether the leader has given a slot up already.
-func (w *world) given(id SlotID) bool {
-	s := w.m.slot(id)
-	return s == nil || s.stopping
 }
 
 // register sends a host's whole knowledge to the leader.
@@ -520,7 +595,7 @@ func (w *world) quorum() {
 
 // disturb lets one thing go wrong, or somebody ask for a change.
 func (w *world) disturb() {
-	switch n := w.pick(21); {
+	switch n := w.pick(31); {
 	case n < 5 && len(w.hosts) < 6:
 		w.next++
 		h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, 1+w.pick(3))}
@@ -535,6 +610,10 @@ func (w *world) disturb() {
 	case n < 10: // a host dies
 		h := w.hosts[w.pick(len(w.hosts))]
 		w.remove(h)
+		if w.pick(2) == 0 { // with its machine
+			w.gone = append(w.gone, wgone{h.info.ID, w.now})
+			break
+		}
 		w.quorum()
 		w.step(HostLost{h.info.ID})
 	case n < 11: // a host is cut off
@@ -543,16 +622,9 @@ func (w *world) disturb() {
 		w.quorum()
 		w.step(HostLost{h.info.ID})
 	case n < 15: // a process dies
-		h := w.hosts[w.pick(len(w.hosts))]
-		if l := w.pick(len(h.slots)); h.slots[l].State != Down {
-			h.slots[l].fails++
-			w.exit(h, l, SlotExited{Status: "killed"})
-		}
+		w.kill()
 	case n < 16: // the leader dies; some time later another rebuilds
-		w.term++
-		w.m = New(w.opt, w.term)
-		w.ended = nil
-		w.reunite()
+		w.elect()
 	case n < 18: // a host comes back
 		if h := w.hosts[w.pick(len(w.hosts))]; h.cut {
 			w.register(h)
@@ -565,9 +637,78 @@ func (w *world) disturb() {
 			}
 			w.step(HostSlots{h.info.ID, h.keep})
 		}
+	case n < 21: // a session breaks and is there again at once: messages are lost
+		if h := w.hosts[w.pick(len(w.hosts))]; !h.cut {
+			w.register(h)
+		}
+	case n < 22: // an event comes again, late
+		if h := w.hosts[w.pick(len(w.hosts))]; len(h.up) > 0 {
+			h.up = append(h.up, h.up[w.pick(len(h.up))])
+		}
+	case n < 23: // an agent starts again, under another name
+		w.rename(w.hosts[w.pick(len(w.hosts))])
+	case n < 24: // a process hangs
+		h := w.hosts[w.pick(len(w.hosts))]
+		if s := &h.slots[w.pick(len(h.slots))]; s.training && len(w.training(s.Generation)) > 0 {
+			s.hung = true
+		}
+	case n < 25: // a process aborts
+		h := w.hosts[w.pick(len(w.hosts))]
+		if l := w.pick(len(h.slots)); h.slots[l].State != Down {
+			w.exit(h, l, SlotExited{Status: "aborted", Aborted: true})
+		}
+	case n < 26: // the leader dies, and a process with it
+		w.kill()
+		w.elect()
+	case n < 27: // the ring is slow
+		if w.newest != nil {
+			w.step(Stalled{w.newest.Generation})
+		}
+	case n < 28: // Nomad gives up a host that is cut off, and it comes back
+		if h := w.hosts[w.pick(len(w.hosts))]; h.cut && !h.leaving {
+			h.info.Dropped = true
+			w.register(h)
+		}
 	default:
 		w.now = w.now.Add(time.Duration(w.pick(3000)) * time.Millisecond)
 		w.step(Tick{})
+	}
+}
+
+// kill ends a process.
+func (w *world) kill() {
+	h := w.hosts[w.pick(len(w.hosts))]
+	if l := w.pick(len(h.slots)); h.slots[l].State != Down {
+		h.slots[l].fails++
+		w.exit(h, l, SlotExited{Status: "killed"})
+	}
+}
+
+// elect puts another leader in place of the present one.
+func (w *world) elect() {
+	w.term++
+	w.m = New(w.opt, w.term)
+	w.ended, w.gone = nil, nil
+	w.reunite()
+}
+
+// rename ends a host and lets it come back under another name, perhaps before
+// the leader has missed the old one.
+func (w *world) rename(old *whost) {
+	if old.leaving || old.cut || old.info.Dropped {
+		return
+	}
+	w.remove(old)
+	w.next++
+	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: old.info.Index}, slots: make([]wslot, len(old.slots))}
+	w.hosts = append(w.hosts, h)
+	early := w.pick(2) == 0
+	if early {
+		w.register(h)
+	}
+	w.step(HostLost{old.info.ID})
+	if !early {
+		w.register(h)
 	}
 }
 
@@ -593,7 +734,8 @@ func (w *world) reunite() {
 func (w *world) staying() (n int) {
 	for _, h := range w.hosts {
 		switch {
-		case h.leaving:
+		case h.leaving || h.info.Dropped:
+		case w.m.hosts[h.info.ID] != nil && w.m.hosts[h.info.ID].failed: // keeps the state until others come
 		case h.keep > 0:
 			n += h.keep
 		default:
@@ -616,7 +758,7 @@ func (w *world) settle() {
 			// Those who leave stay only where too few would remain, and are
 			// then killed by Nomad.
 			for _, h := range slices.Clone(w.hosts) {
-				if h.leaving && w.staying() < w.opt.MinNP {
+				if (h.leaving || h.info.Dropped) && w.staying() < w.opt.MinNP {
 					w.remove(h)
 					w.step(HostLost{h.info.ID})
 				}
@@ -635,8 +777,8 @@ func (w *world) settle() {
 		}
 	}
 	for _, h := range w.hosts {
-		if h.leaving {
-			w.fail("%s wants to leave and was not let go", h.info.ID)
+		if h.leaving || h.info.Dropped {
+			w.fail("%s has to leave and was not let go", h.info.ID)
 		}
 	}
 	want := w.staying()
@@ -650,7 +792,7 @@ func (w *world) settle() {
 	if ring == nil || len(ring.Members) != want || !w.m.Up() {
 		w.fail("at rest with ring %+v, %d slots could train", ring, want)
 	}
-	if ok, _ := w.intact(ring.Generation); !ok {
+	if len(w.training(ring.Generation)) == 0 {
 		w.fail("at rest, and the ring does not train")
 	}
 }
