@@ -370,6 +370,22 @@ func TestAgent_ProtectsAParkedJobWhileItWaits(t *testing.T) {
 	tagged(false)
 }
 
+// TestAgent_LetsGoOfAJobThatIsStopped has a job stopped while it waits: Nomad
+// turns its switch off, so that it is left alone from then on.
+func TestAgent_LetsGoOfAJobThatIsStopped(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.protectAfter = time.Millisecond
+	w.start(w.config())
+	w.job("a", 5, 5) // never fits
+	tagged := func(want bool) {
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.nomad.Tagged("a") == want }),
+			wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	}
+	tagged(true)
+	w.nomad.Stop("a")
+	tagged(false)
+}
+
 func TestAgent_GivesTheLockBackWhenItStops(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	c := w.config()

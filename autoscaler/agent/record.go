@@ -51,6 +51,7 @@ type Record struct {
 	pendingSince time.Time
 	keepUntil    time.Time
 	retryAt      time.Time
+	untagAt      time.Time // not before
 	retries      int
 	trouble      string
 	address      string // of the agent that answers for the job
@@ -103,7 +104,7 @@ func (r *Record) freeze(f *cluster.Facts, now time.Time) {
 	}
 	if r.Frozen && f.Version > r.FrozenAt && f.Changed != r.LastIndex {
 		// A user registered or scaled the completed job again: a new life.
-		*r = Record{Created: r.Created, FirstSeen: now, Epoch: f.Completed, Counts: r.Counts, LastIndex: r.LastIndex}
+		*r = Record{Created: r.Created, FirstSeen: now, Epoch: f.Completed, Counts: r.Counts, LastIndex: r.LastIndex, Tagged: r.Tagged}
 	}
 	if !r.Frozen && f.Completed > r.Epoch {
 		r.Frozen, r.FrozenAt, r.Completed = true, f.Version, now

@@ -110,8 +110,13 @@ func (a *Agent) completed(j *planner.Job, r *Record, known bool) {
 		a.metrics.completed(j.Key, r)
 	}
 	a.untold = append(a.untold, Event{Type: "complete", Job: j.Key.String(), From: j.Count(), To: j.Count(), Reason: "a worker has completed"})
+	a.saveSoon() // must not be forgotten
+}
+
+// saveSoon has the ledger saved without waiting for its turn.
+func (a *Agent) saveSoon() {
 	select {
-	case a.dump <- struct{}{}: // must not be forgotten
+	case a.dump <- struct{}{}:
 	default:
 	}
 }

@@ -51,26 +51,43 @@ func (a *Agent) write(ctx context.Context, v *cluster.View, plan planner.Plan) {
 	}
 }
 
-// untag lets go of jobs that were protected while they waited.
+// untag lets go of jobs that were protected while they waited: those that have
+// started or ended, and those that are left alone now or gone. (Nomad turns the
+// switch off in a job that is stopped.)
 func (a *Agent) untag(ctx context.Context, v *cluster.View) {
+	waiting := map[planner.JobKey]bool{}
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
-		a.mu.Lock()
-		r := a.ledger.Jobs[j.Key]
-		release := r != nil && r.Tagged && (j.Count() > 0 || j.Frozen != "" || j.Stopped)
-		a.mu.Unlock()
-		if !release {
-			continue
-		}
-		if err := a.writer.Untag(ctx, j.Key); err != nil {
-			a.log.Warn("a job stays protected from garbage collection", "job", j.Key, "error", err)
-			continue
-		}
-		a.mu.Lock()
-		r.Tagged = false
-		a.mu.Unlock()
+		waiting[j.Key] = j.Count() == 0 && j.Frozen == "" && !j.Stopped
 	}
+	release := map[planner.JobKey]*Record{}
+	now := time.Now()
+	a.mu.Lock()
+	for k, r := range a.ledger.Jobs {
+		if r.Tagged && !waiting[k] && !r.untagAt.After(now) {
+			release[k] = r
+		}
+	}
+	a.mu.Unlock()
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(writersAtOnce)
+	for k, r := range release {
+		g.Go(func() error {
+			err := a.writer.Untag(ctx, k)
+			if err != nil && cluster.Classify(err) != cluster.Stopped {
+				a.log.Warn("a job stays protected from garbage collection", "job", k, "error", err, "retry_in", untagRetry)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			r.Tagged, r.untagAt = err != nil, time.Now().Add(untagRetry)
+			return nil
+		})
+	}
+	_ = g.Wait() // errors are the jobs' own
 }
+
+// untagRetry is how long a tag that could not be taken off is left.
+const untagRetry = time.Minute
 
 // wrote takes over what became of an action.
 func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took time.Duration) {
@@ -91,7 +108,10 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 	}
 	if act.Cause == planner.Keep {
 		r.keepUntil = now.Add(jobGC)
-		r.Tagged = r.Tagged || done.Tagged
+		if done.Tagged && !r.Tagged {
+			r.Tagged, r.untagAt = true, time.Time{}
+			a.saveSoon() // a tag that nobody knows of is never taken off
+		}
 	} else if done.Steps > 0 {
 		r.LastChange = now
 		if act.From > 0 {

@@ -81,6 +81,8 @@ func TestClassify(t *testing.T) {
 		"deployment":   {400, "job scaling blocked due to active deployment", Busy},
 		"above max":    {400, "group count was greater than scaling policy maximum: 9 > 8", Refused},
 		"not found":    {404, "job not found", Gone},
+		"tagged":       {500, `tag "kolo" already exists on a different version of job "x"`, Conflict},
+		"not tagged":   {500, `tag "kolo" not found on job "x"`, Gone},
 		"permission":   {403, "Permission denied", Forbidden},
 		"unauthorized": {401, "", Forbidden},
 		"no leader":    {500, "No cluster leader", Away},

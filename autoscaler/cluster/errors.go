@@ -17,7 +17,7 @@ type Kind string
 
 // What to do about an error.
 const (
-	Conflict  Kind = "conflict"  // the job has changed since: look again, then plan anew
+	Conflict  Kind = "conflict"  // the job has changed since, or another version has the tag: look again, then plan anew
 	Busy      Kind = "busy"      // a deployment runs: leave the job alone for a while
 	Refused   Kind = "refused"   // the request itself is wrong: say so, do not repeat it
 	Forbidden Kind = "forbidden" // the token may not: say so, try again later
@@ -26,9 +26,10 @@ const (
 	Stopped   Kind = "stopped"   // we gave up ourselves
 )
 
-// Classify tells errors of Nomad's API apart. Two cases have nothing but
+// Classify tells errors of Nomad's API apart. Some cases have nothing but
 // their text: a conflicting index is answered with status 500 ("Enforcing job
-// modify index …"), a running deployment with 400.
+// modify index …"), and so are a tag that another version has and one that is
+// not there; a running deployment with 400.
 func Classify(err error) Kind {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errNotLeading) {
 		return Stopped
@@ -39,11 +40,11 @@ func Classify(err error) Kind {
 	}
 	body := resp.Body()
 	switch code := resp.StatusCode(); {
-	case strings.Contains(body, "Enforcing job modify index"):
+	case strings.Contains(body, "Enforcing job modify index"), strings.Contains(body, "already exists on a different version of job"):
 		return Conflict
 	case code == http.StatusBadRequest && strings.Contains(body, "blocked due to active deployment"):
 		return Busy
-	case code == http.StatusNotFound, strings.Contains(body, "job not found"):
+	case code == http.StatusNotFound, strings.Contains(body, "job not found"), strings.Contains(body, "not found on job"):
 		return Gone
 	case code == http.StatusForbidden || code == http.StatusUnauthorized || strings.Contains(body, "Permission denied"):
 		return Forbidden

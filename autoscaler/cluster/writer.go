@@ -174,10 +174,12 @@ func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, erro
 	defer cancel()
 	_, err := w.watcher.client.Jobs().TagVersion(a.Job.ID, f.Version, MetaKey, "kept by kolo while the job waits with no workers",
 		(&api.WriteOptions{Namespace: a.Job.Namespace}).WithContext(ctx))
-	switch {
+	switch kind := Classify(err); {
 	case err == nil:
 		return true, nil
-	case Classify(err) == Away || Classify(err) == Gone || Classify(err) == Stopped:
+	case kind == Conflict:
+		return true, nil // any tagged version keeps the job, an older one as well
+	case kind == Away || kind == Gone || kind == Stopped:
 		return false, fmt.Errorf("protecting %s: %w", a.Job, err)
 	}
 	return false, nil
@@ -187,8 +189,46 @@ func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, erro
 // protects it, where a tag may not.
 const scaleAfter = 2 * time.Hour
 
-// Untag lets Nomad collect the job again when it has ended.
+// untagLooks bounds how often Untag looks whether a tag is left.
+const untagLooks = 3
+
+// Untag lets Nomad collect the job again when it has ended. A scale copies the
+// tag to the version it makes, Nomad keeps a job any version of which is
+// tagged, and a request takes the tag off one version: so it looks how many
+// there are, and again afterwards, for somebody may have scaled meanwhile.
 func (w *Writer) Untag(ctx context.Context, key planner.JobKey) error {
+	for range untagLooks {
+		n, err := w.tagged(ctx, key)
+		if n == 0 || err != nil {
+			return err
+		}
+		for range n {
+			if err := w.untagOne(ctx, key); err != nil {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("removing the tag of %s: versions are tagged again and again", key)
+}
+
+// tagged is how many versions of a job have our tag.
+func (w *Writer) tagged(ctx context.Context, key planner.JobKey) (int, error) {
+	ctx, cancel := w.watcher.client.bounded(ctx)
+	defer cancel()
+	versions, _, _, err := w.watcher.client.Jobs().Versions(key.ID, false, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))
+	if err != nil && Classify(err) != Gone {
+		return 0, fmt.Errorf("reading the versions of %s: %w", key, err)
+	}
+	n := 0
+	for _, v := range versions {
+		if v.VersionTag != nil && v.VersionTag.Name == MetaKey {
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (w *Writer) untagOne(ctx context.Context, key planner.JobKey) error {
 	if err := w.turn(ctx); err != nil {
 		return err
 	}

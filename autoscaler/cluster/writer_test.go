@@ -112,3 +112,29 @@ func TestWriter_WritesOnCondition(t *testing.T) {
 	counts, _ := nomad.Counts()
 	must.Eq(t, 4, counts["a"])
 }
+
+// A scale copies the tag, and Nomad keeps a job of which any version is tagged.
+func TestWriter_UntagsAllVersions(t *testing.T) {
+	nomad, w, facts, act := watched(t)
+	writer := cluster.NewWriter(w, 1000, yes)
+	keep := planner.Action{Job: act.Job, Cause: planner.Keep}
+	done, err := writer.Apply(t.Context(), keep, facts, nil)
+	must.NoError(t, err)
+	must.True(t, done.Tagged)
+	for n := range 3 {
+		must.NoError(t, nomad.Scale("a", n))
+	}
+	must.NoError(t, nomad.Scale("a", 4))
+
+	t.Log("the tag of another version protects as well")
+	facts.Version += 2
+	done, err = writer.Apply(t.Context(), keep, facts, nil)
+	must.NoError(t, err)
+	must.True(t, done.Tagged)
+
+	must.NoError(t, writer.Untag(t.Context(), act.Job))
+	must.False(t, nomad.Tagged("a"))
+	must.NoError(t, writer.Untag(t.Context(), act.Job), must.Sprint("there is nothing to take off"))
+	nomad.Purge("a")
+	must.NoError(t, writer.Untag(t.Context(), act.Job), must.Sprint("nor a job"))
+}

@@ -8,7 +8,7 @@
 // It answers as Nomad 1.11 was seen to: lists with blocking queries and
 // X-Nomad-Index, an event stream, scaling with its conflicts (status 500 and
 // "Enforcing job modify index"), a new job version for each scale, completed
-// batch workers run again after a scale, variables with locks. Workers are placed first-fit,
+// batch workers run again after a scale, version tags that a scale copies, variables with locks. Workers are placed first-fit,
 // at once; those stopped end after StopDelay.
 //
 // It is no Nomad: there are no evaluations but blocked ones, no deployments,

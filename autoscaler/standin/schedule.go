@@ -53,10 +53,7 @@ func (c *Cluster) scale(id string, r *api.ScalingRequest) (*Job, error) {
 	// A copy, since encodings of the old one may be under way.
 	k := *j
 	k.Count = n
-	k.version++
-	k.change = c.bump("jobs")
-	k.index, k.submitted = k.change, time.Now().UnixNano()
-	c.jobs[id] = &k
+	c.revise(&k)
 	c.writes++
 	c.emit("Job", "JobRegistered", id, map[string]any{"Job": k.wire()})
 	c.scheduleJob(&k)

@@ -37,10 +37,10 @@ type Cluster struct {
 	vars   map[string]*variable
 	scales map[string][]api.ScalingEvent
 	subs   map[chan []byte]struct{}
-	recent [][]byte // events that a new subscription is sent
-	mute   bool     // emit nothing
-	denied string   // token
-	tags   map[string]bool
+	recent [][]byte                     // events that a new subscription is sent
+	mute   bool                         // emit nothing
+	denied string                       // token
+	tags   map[string]map[uint64]string // by job and version
 	calls  int
 	writes int
 }
@@ -114,7 +114,7 @@ func New() *Cluster {
 		index: 10, moved: make(chan struct{}),
 		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}},
 		nodes:  map[string]*Node{}, jobs: map[string]*Job{}, allocs: map[string]*Alloc{}, byJob: map[string]map[string]*Alloc{}, evals: map[string]*eval{},
-		vars: map[string]*variable{}, tags: map[string]bool{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
+		vars: map[string]*variable{}, tags: map[string]map[uint64]string{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
 	}
 }
 
@@ -210,6 +210,31 @@ func (c *Cluster) Register(j Job) {
 	c.scheduleJob(&j)
 }
 
+// Stop stops a job's workers and turns its switch off, as `nomad job stop`
+// does.
+func (c *Cluster) Stop(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	j := *c.jobs[id]
+	j.Stop = true
+	c.revise(&j)
+	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": j.wire()})
+	c.scheduleJob(&j)
+	c.unblock()
+}
+
+// revise makes j the next version of the job of its name, with the tag of the
+// one before. The caller holds c.mu.
+func (c *Cluster) revise(j *Job) {
+	if tag := c.tags[j.ID][j.version]; tag != "" {
+		c.tags[j.ID][j.version+1] = tag
+	}
+	j.version++
+	j.change = c.bump("jobs", "policies")
+	j.index, j.submitted = j.change, time.Now().UnixNano()
+	c.jobs[j.ID] = j
+}
+
 // Purge removes a job and stops its workers.
 func (c *Cluster) Purge(id string) {
 	c.mu.Lock()
@@ -219,6 +244,7 @@ func (c *Cluster) Purge(id string) {
 		return
 	}
 	delete(c.jobs, id)
+	delete(c.tags, id)
 	c.bump("jobs", "policies")
 	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": j.wire()})
 	// What becomes of a purged job's allocations was not seen in the events.
@@ -274,11 +300,12 @@ func (c *Cluster) Counts() (counts, live map[string]int) {
 	return counts, live
 }
 
-// Tagged says whether a version of the job is tagged.
+// Tagged says whether a version of the job is tagged, whichever: Nomad does
+// not collect it then.
 func (c *Cluster) Tagged(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.tags[id]
+	return len(c.tags[id]) > 0
 }
 
 // Calls is the number of requests, and of accepted scales, so far.

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -41,6 +42,7 @@ func TestAutoscaler(t *testing.T) {
 		{"users act while it runs", w.users},
 		{"the node of a group is lost", w.movedGroup},
 		{"mistakes", w.mistakes},
+		{"jobs that have waited are collected when they are over", w.parked},
 		{"policies that misbehave", w.hostilePolicies},
 		{"Nomad fails and is slow", w.failingNomad},
 		{"the leader is killed in the middle of resizes", w.killedLeaders},
@@ -233,6 +235,71 @@ func (w *world) mistakes(t *testing.T) {
 	must.Error(t, err, must.Sprint(out))
 	must.StrContains(t, out, "may not write the variable kolo/control")
 	w.purge(t, "bad", "good")
+}
+
+// parked has jobs wait until they are protected from garbage collection, and
+// looks whether Nomad collects them all the same when they are over.
+func (w *world) parked(t *testing.T) {
+	_, err := w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "tags", Rules: `namespace "default" { capabilities = ["tag-job-version"] }`}, nil)
+	must.NoError(t, err)
+	token, _, err := w.API.ACLTokens().Create(&api.ACLToken{Name: "tags", Type: "client", Policies: []string{"kolo", "tags"}}, nil)
+	must.NoError(t, err)
+	tagging := *w
+	tagging.token = token.SecretID
+	d := tagging.agent(t, "one", w.Address)
+	waitFor(t, time.Minute, "leadership", d.leads)
+
+	done := filepath.Join(w.dir, "all-done")
+	w.submit(t, "full", fmt.Sprint("min = ", slots))
+	w.eventually(t, time.Minute, map[string]int{"full": slots})
+	hcl := strings.ReplaceAll(strings.ReplaceAll(jobHCL, "NAME", "starts"), "kolo { KOLO }", "kolo {}")
+	hcl = strings.ReplaceAll(hcl, "/bin/sleep", "/bin/sh")
+	w.register(t, strings.ReplaceAll(hcl, `["100000"]`, fmt.Sprintf(`["-c", "while [ ! -e %s ]; do sleep 0.1; done"]`, done)))
+	w.submit(t, "stops", "min = 1")
+	waitFor(t, time.Minute, "two jobs that wait", func() bool {
+		s, err := d.status()
+		return err == nil && s.Pools[0].Waiting == 2
+	})
+
+	// They are protected a minute from now, which is an hour before they are
+	// taken for garbage: that hour made longer, now.
+	text, err := os.ReadFile(d.config)
+	must.NoError(t, err)
+	longer := strings.Replace(string(text), "planner {", "planner {\n  keep_alive = \"3h\"", 1)
+	must.NoError(t, os.WriteFile(d.config, []byte(longer), 0o600))
+	must.NoError(t, d.cmd.Process.Signal(syscall.SIGHUP))
+	tagged := func(job string) bool {
+		versions, _, _, err := w.API.Jobs().Versions(job, false, nil)
+		return err == nil && slices.ContainsFunc(versions, func(v *api.Job) bool { return v.VersionTag != nil })
+	}
+	waitFor(t, time.Minute, "both to be tagged", func() bool { return tagged("starts") && tagged("stops") })
+	must.NoError(t, w.API.System().GarbageCollect())
+	for _, job := range []string{"starts", "stops"} {
+		_, err := w.count(job)
+		must.NoError(t, err, must.Sprint("it was collected while it waited"))
+	}
+
+	collected := func(job string) {
+		t.Helper()
+		waitFor(t, time.Minute, job+" to be collected", func() bool {
+			if err := w.API.System().GarbageCollect(); err != nil {
+				return false
+			}
+			_, _, err := w.API.Jobs().Info(job, nil)
+			var resp api.UnexpectedResponseError
+			return errors.As(err, &resp) && resp.StatusCode() == http.StatusNotFound
+		})
+	}
+	t.Log("one is stopped while it waits")
+	_, _, err = w.API.Jobs().Deregister("stops", false, nil)
+	must.NoError(t, err)
+	collected("stops")
+
+	t.Log("the other starts, and completes")
+	w.purge(t, "full")
+	w.eventually(t, time.Minute, map[string]int{"starts": slots})
+	must.NoError(t, os.WriteFile(done, nil, 0o600))
+	collected("starts")
 }
 
 // failing is a proxy in front of Nomad that fails on demand.

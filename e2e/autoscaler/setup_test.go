@@ -142,6 +142,7 @@ type daemon struct {
 	address string
 	token   string
 	binary  string
+	config  string // path of its configuration
 	log     *lockedBuffer
 	once    sync.Once
 }
@@ -179,7 +180,7 @@ func (w *world) agentWith(t *testing.T, name, config string, more ...string) *da
 	must.NoError(t, err)
 	at := l.Addr().String()
 	must.NoError(t, l.Close())
-	d := &daemon{t: t, name: name, address: "http://" + at, token: w.token, binary: w.binary, log: &lockedBuffer{}}
+	d := &daemon{t: t, name: name, address: "http://" + at, token: w.token, binary: w.binary, config: path, log: &lockedBuffer{}}
 	d.cmd = exec.Command(w.binary, append([]string{"agent", "-config", path, "-name", name, "-http", at}, more...)...)
 	d.cmd.Env = append(os.Environ(), "NOMAD_TOKEN="+w.token)
 	d.cmd.Stderr = d.log
