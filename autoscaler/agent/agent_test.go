@@ -280,6 +280,41 @@ func TestAgent_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	w.eventually(map[string]int{"a": 4, "b": 4})
 }
 
+// TestAgent_ADeadlineStaysWhereItIs has a job whose deadline counts from its
+// submission, the time of which Nomad moves with each scale.
+func TestAgent_ADeadlineStaysWhereItIs(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	a, _ := w.start(w.config())
+	deadline := func(count int) (at time.Time) {
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+			for _, j := range a.Status().Jobs {
+				if j.ID == "a" && j.Running == count {
+					at = j.Asks.Deadline
+					return true
+				}
+			}
+			return false
+		}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+		return at
+	}
+	urgent := standin.Job{ID: "a", Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"deadline": "6h"}}}}
+	before := time.Now()
+	w.nomad.Register(urgent)
+	first := deadline(8)
+	must.True(t, !first.Before(before.Add(6*time.Hour)) && !first.After(time.Now().Add(6*time.Hour)), must.Sprint(first))
+	w.job("b", 2, 8)
+	must.Eq(t, first, deadline(4))
+	w.nomad.Register(urgent) // again, while it trains
+	w.eventually(map[string]int{"a": 4, "b": 4})
+	must.Eq(t, first, deadline(4))
+
+	t.Log("after a stop it is another submission")
+	w.nomad.Stop("a")
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Aside) == 1 }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	w.nomad.Register(urgent)
+	must.True(t, deadline(4).After(first))
+}
+
 // watchful fails the test when the live workers and those that Nomad was
 // asked for ever need more than the capacity.
 func (w *world) watchful(capacity int) {

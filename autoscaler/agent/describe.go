@@ -65,7 +65,7 @@ func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wa
 		StepTimes: curve.Points(),
 		Asks: Asks{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
-			Suspendable: j.Suspendable, Deadline: f.Spec.Deadline,
+			Suspendable: j.Suspendable, Deadline: r.deadline(f.Spec),
 		},
 	}
 	js.Total = f.Spec.TotalWork

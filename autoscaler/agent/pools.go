@@ -174,7 +174,7 @@ func take(s *policy.Snapshot, n int) {
 func policyJob(j *planner.Job, f *cluster.Facts, r *Record, kind *Kind) policy.Job {
 	out := policy.Job{
 		ID: j.Key.Namespace + "/" + j.Key.ID, Tenant: f.Spec.Queue, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
-		Submit: seconds(r.FirstSeen), FirstStart: seconds(r.FirstStart), LastChange: seconds(r.LastChange), Deadline: seconds(f.Spec.Deadline),
+		Submit: seconds(r.FirstSeen), FirstStart: seconds(r.FirstStart), LastChange: seconds(r.LastChange), Deadline: seconds(r.deadline(f.Spec)),
 		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
 		Count: j.Count(), Suspendable: j.Suspendable, Resizes: r.Resizes, Attained: r.Attained, RunTime: r.RunTime,
 		Curve: kind.extend(r.Points), Done: r.Done,

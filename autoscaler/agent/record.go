@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -19,6 +20,7 @@ import (
 type Record struct {
 	Created    uint64         `json:"created"` // index of the job's creation
 	FirstSeen  time.Time      `json:"first_seen"`
+	Submitted  time.Time      `json:"submitted,omitzero"` // first of this life: scaling moves Nomad's
 	FirstStart time.Time      `json:"first_start,omitzero"`
 	LastChange time.Time      `json:"last_change,omitzero"` // of the count
 	Attained   float64        `json:"attained"`             // slot-seconds
@@ -104,7 +106,7 @@ func (r *Record) freeze(f *cluster.Facts, now time.Time) {
 	}
 	if r.Frozen && f.Version > r.FrozenAt && f.Changed != r.LastIndex {
 		// A user registered or scaled the completed job again: a new life.
-		*r = Record{Created: r.Created, FirstSeen: now, Epoch: f.Completed, Counts: r.Counts, LastIndex: r.LastIndex, Tagged: r.Tagged}
+		*r = Record{Created: r.Created, FirstSeen: now, Submitted: f.Submitted, Epoch: f.Completed, Counts: r.Counts, LastIndex: r.LastIndex, Tagged: r.Tagged}
 	}
 	if !r.Frozen && f.Completed > r.Epoch {
 		r.Frozen, r.FrozenAt, r.Completed = true, f.Version, now
@@ -119,11 +121,22 @@ func (r *Record) estimate(f *cluster.Facts, now time.Time) {
 	if f.Oldest.Before(r.FirstSeen) {
 		r.FirstSeen = f.Oldest
 	}
+	if f.Oldest.Before(r.Submitted) {
+		r.Submitted = f.Oldest
+	}
 	if f.Running > 0 {
 		r.FirstStart = f.Oldest
 		r.RunTime = now.Sub(f.Oldest).Seconds()
 		r.Attained = r.RunTime * float64(f.Running*f.Slots)
 	}
+}
+
+// deadline is the wanted time of completion; zero is none.
+func (r *Record) deadline(s *optin.Spec) time.Time {
+	if s.DeadlineAfter > 0 {
+		return r.Submitted.Add(s.DeadlineAfter)
+	}
+	return s.Deadline
 }
 
 // learn takes over what the training says of itself, and returns the resizes

@@ -113,9 +113,12 @@ func TestRecord_Freeze(t *testing.T) {
 	must.True(t, r.Frozen)
 
 	t.Log("a registration is")
-	r.freeze(facts(5, 70, 60), t0.Add(time.Hour))
+	again := facts(5, 70, 60)
+	again.Submitted = t0.Add(59 * time.Minute)
+	r.freeze(again, t0.Add(time.Hour))
 	must.False(t, r.Frozen)
 	must.Eq(t, t0.Add(time.Hour), r.FirstSeen)
+	must.Eq(t, t0.Add(59*time.Minute), r.Submitted)
 	r.freeze(facts(5, 70, 60), t0)
 	must.False(t, r.Frozen, must.Sprint("an old completion froze the new life"))
 	r.freeze(facts(5, 70, 80), t0)

@@ -34,9 +34,12 @@ func (a *Agent) remember(v *cluster.View, histories map[int][]cluster.Change, no
 		j, f := &v.Jobs[i], &v.Facts[i]
 		r := a.ledger.Jobs[j.Key]
 		if r == nil || r.Created != f.Created {
-			r = &Record{Created: f.Created, FirstSeen: now, Counts: counts(j)}
+			r = &Record{Created: f.Created, FirstSeen: now, Submitted: f.Submitted, Counts: counts(j)}
 			r.estimate(f, now)
 			a.ledger.Jobs[j.Key] = r
+		}
+		if r.Submitted.IsZero() {
+			r.Submitted = f.Submitted
 		}
 		wasFrozen := r.Frozen
 		r.lastSeen = now
@@ -60,6 +63,11 @@ func (a *Agent) remember(v *cluster.View, histories map[int][]cluster.Change, no
 		}
 		r.Counts = counts(j)
 		a.recall(j, f, r, now)
+	}
+	for i := range v.Aside {
+		if r := a.ledger.Jobs[v.Aside[i].Key]; r != nil && v.Aside[i].Off {
+			r.Submitted = time.Time{} // it takes another submission to come back
+		}
 	}
 	a.ledger.keepKinds(v, now)
 	for k, r := range a.ledger.Jobs {

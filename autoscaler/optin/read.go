@@ -226,7 +226,7 @@ func (r *reader) finish() {
 	if s.Suspendable && !s.CanWait {
 		r.problem(b.suspendable.where, fmt.Sprintf("a suspended job has no workers, but scaling.min = %d", sumMin), "write scaling { min = 0 }")
 	}
-	s.Deadline = r.deadline()
+	s.Deadline, s.DeadlineAfter = r.deadline()
 }
 
 func (r *reader) within(where string, v, low, high int, highName string) {
@@ -283,21 +283,21 @@ func (r *reader) sizes() []int {
 }
 
 // deadline reads an RFC 3339 time, or a duration after the job was submitted.
-func (r *reader) deadline() time.Time {
+func (r *reader) deadline() (time.Time, time.Duration) {
 	d := r.kolo.deadline
 	if !d.set {
-		return time.Time{}
+		return time.Time{}, 0
 	}
 	if t, err := time.Parse(time.RFC3339, d.value); err == nil {
-		return t
+		return t, 0
 	}
 	after, err := time.ParseDuration(d.value)
 	if err != nil || after <= 0 {
 		r.problem(d.where, fmt.Sprintf("%q is neither a time nor a duration", d.value),
 			`write deadline = "2027-01-31T18:00:00Z", or deadline = "6h" to count from the submission`)
-		return time.Time{}
+		return time.Time{}, 0
 	}
-	return time.Unix(0, deref(r.job.SubmitTime, 0)).Add(after)
+	return time.Time{}, after
 }
 
 func deref[T any](p *T, or T) T {

@@ -27,8 +27,12 @@ type Spec struct {
 	// training.
 	Kind string
 
-	// Deadline is the wanted time of completion; zero is none.
-	Deadline time.Time
+	// Deadline is the wanted time of completion, or DeadlineAfter the time from
+	// the job's submission to it; zero is none. (Each scale moves the time of
+	// submission that Nomad tells, so what it counts from is the caller's to
+	// remember.)
+	Deadline      time.Time
+	DeadlineAfter time.Duration
 	// TotalWork is the length of the training in global steps; 0 is unknown.
 	TotalWork float64
 
