@@ -46,6 +46,8 @@ type Agent struct {
 	asking sync.WaitGroup // questions to policies that are under way
 	dump   chan struct{}  // the ledger should be saved soon
 
+	wishing sync.Mutex // held from reading the control until a wish is in force
+
 	mu       sync.Mutex
 	cfg      *config.Config
 	control  Control

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test"
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
@@ -313,6 +315,49 @@ func TestAgent_ADeadlineStaysWhereItIs(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Aside) == 1 }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
 	w.nomad.Register(urgent)
 	must.True(t, deadline(4).After(first))
+}
+
+// TestAgent_WishesThatComeTogether has Nomad take its time to write them.
+func TestAgent_WishesThatComeTogether(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.nomad.Fault = func(method, path string) int {
+		if method == http.MethodPut && path == "/v1/var/"+controlPath {
+			time.Sleep(20 * time.Millisecond)
+		}
+		return 0
+	}
+	a, stop := w.start(w.config())
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	var g sync.WaitGroup
+	for i := range 10 {
+		g.Go(func() {
+			test.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: fmt.Sprint("j", i)}))
+		})
+		g.Go(func() { test.NoError(t, a.May(t.Context(), "")) })
+	}
+	g.Wait()
+	a.mu.Lock()
+	inForce := a.control.Paused
+	a.mu.Unlock()
+	must.Len(t, 10, inForce)
+	stop()
+	saved, err := a.vault.loadControl(t.Context())
+	must.NoError(t, err)
+	must.Len(t, 10, saved.Paused)
+}
+
+// TestAgent_AWishIsOnTopOfWhatIsThere has the control written by somebody else
+// since this agent read it.
+func TestAgent_AWishIsOnTopOfWhatIsThere(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, _ := w.start(w.config())
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}))
+	w.nomad.EditVariable(controlPath, func(items map[string]string) { items[dataItem] = `{"paused":["default/other"]}` })
+	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}))
+	saved, err := a.vault.loadControl(t.Context())
+	must.NoError(t, err)
+	must.Eq(t, []string{"default/other", "default/mine"}, saved.Paused)
 }
 
 // watchful fails the test when the live workers and those that Nomad was

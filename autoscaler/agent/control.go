@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/hashicorp/nomad/api"
@@ -27,17 +26,19 @@ type Control struct {
 
 func (c Control) paused(key string) bool { return c.All || slices.Contains(c.Paused, key) }
 
-func (c Control) clone() Control {
-	return Control{Policies: maps.Clone(c.Policies), Paused: slices.Clone(c.Paused), All: c.All}
-}
-
 const controlPath = "kolo/control"
 
 func (v *vault) loadControl(ctx context.Context) (Control, error) {
-	var c Control
 	text, err := v.load(ctx, controlPath)
-	if err != nil || text == "" {
-		return c, err
+	if err != nil {
+		return Control{}, err
+	}
+	return decodeControl(text)
+}
+
+func decodeControl(text string) (c Control, err error) {
+	if text == "" {
+		return c, nil
 	}
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return Control{}, fmt.Errorf("reading %s: %w", controlPath, err)
@@ -45,33 +46,58 @@ func (v *vault) loadControl(ctx context.Context) (Control, error) {
 	return c, nil
 }
 
-// saveControl writes the control with the token of the user whose wish it is,
-// even where nothing differs: so Nomad decides whether that user may.
-func (v *vault) saveControl(ctx context.Context, c Control, token string) error {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", controlPath, err)
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.write(ctx, controlPath, string(text), token)
+// changeControl writes a changed control with the token of the user whose wish
+// it is, even where nothing differs: so Nomad decides whether that user may.
+func (v *vault) changeControl(ctx context.Context, token string, change func(*Control)) (c Control, err error) {
+	err = v.rewrite(ctx, controlPath, token, func(text string) (string, error) {
+		if c, err = decodeControl(text); err != nil {
+			return "", err
+		}
+		change(&c)
+		out, err := json.Marshal(c)
+		if err != nil {
+			return "", fmt.Errorf("writing %s: %w", controlPath, err)
+		}
+		return string(out), nil
+	})
+	return c, err
 }
 
 // may returns nil where Nomad lets the token write the control, by writing it
-// as it is. Any agent may ask: the write is conditional on what was read.
+// as it is. Any agent may ask.
 func (v *vault) may(ctx context.Context, token string) error {
+	return v.rewrite(ctx, controlPath, token, func(text string) (string, error) {
+		if text == "" {
+			text = "{}"
+		}
+		return text, nil
+	})
+}
+
+// rewrite changes the text at a path, on condition that it is still the one
+// that was read; where it is not, it begins again.
+func (v *vault) rewrite(ctx context.Context, path, token string, change func(string) (string, error)) error {
 	for {
-		now, _, err := v.client.Variables().Peek(controlPath, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
+		now, _, err := v.client.Variables().Peek(path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 		if err != nil {
-			return fmt.Errorf("reading variable %s: %w", controlPath, err)
+			return fmt.Errorf("reading variable %s: %w", path, err)
 		}
 		if now == nil {
-			now = &api.Variable{Namespace: v.namespace, Path: controlPath, Items: api.VariableItems{dataItem: "{}"}}
+			now = &api.Variable{Namespace: v.namespace, Path: path}
 		}
-		_, _, err = v.client.Variables().CheckedUpdate(now, (&api.WriteOptions{Namespace: v.namespace, AuthToken: token}).WithContext(ctx))
-		var changed api.ErrCASConflict
-		if !errors.As(err, &changed) {
+		text, err := change(now.Items[dataItem])
+		if err != nil {
 			return err
 		}
+		now.Items = api.VariableItems{dataItem: text}
+		_, _, err = v.client.Variables().CheckedUpdate(now, (&api.WriteOptions{Namespace: v.namespace, AuthToken: token}).WithContext(ctx))
+		var changed api.ErrCASConflict
+		switch {
+		case errors.As(err, &changed):
+			continue
+		case err != nil:
+			return fmt.Errorf("saving variable %s: %w", path, err)
+		}
+		return nil
 	}
 }

@@ -185,13 +185,7 @@ func (v *vault) save(ctx context.Context, path, text string) error {
 	if v.saved[path] == text {
 		return nil
 	}
-	return v.write(ctx, path, text, "")
-}
-
-// write writes a text with a token, "" for the agent's own. The caller holds
-// v.mu.
-func (v *vault) write(ctx context.Context, path, text, token string) error {
-	o := (&api.WriteOptions{Namespace: v.namespace, AuthToken: token}).WithContext(ctx)
+	o := (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx)
 	var err error
 	if text == "" {
 		_, err = v.client.Variables().Delete(path, o)

@@ -19,17 +19,21 @@ var ErrFollower = errors.New("this agent does not lead")
 // which is what every wish comes down to.
 func (a *Agent) May(ctx context.Context, token string) error { return a.vault.may(ctx, token) }
 
-// wish changes the control, saves it, and takes effect at once.
+// wish changes the control, saves it, and takes effect at once. Wishes that
+// come together are fulfilled one after another, each on top of the last.
 func (a *Agent) wish(ctx context.Context, token string, e Event, change func(*Control)) error {
+	a.wishing.Lock()
+	defer a.wishing.Unlock()
 	a.mu.Lock()
-	if !a.leading() {
-		a.mu.Unlock()
+	leading := a.leading()
+	a.mu.Unlock()
+	if !leading {
 		return ErrFollower
 	}
-	c := a.control.clone()
-	a.mu.Unlock()
-	change(&c)
-	if err := a.vault.saveControl(ctx, c, token); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, a.Config().Nomad.Timeout) // others wait for it
+	defer cancel()
+	c, err := a.vault.changeControl(ctx, token, change)
+	if err != nil {
 		return err
 	}
 	a.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 // variable is a Nomad variable with its lock.
 type variable struct {
 	items api.VariableItems
+	index uint64 // of the last change
 	lock  string // id of the lock, "" is free
 	until time.Time
 	ttl   time.Duration
@@ -73,11 +75,19 @@ func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string)
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	q, now := r.URL.Query(), time.Now()
+	if cas := q.Get("cas"); cas != "" && (v == nil && cas != "0" || v != nil && cas != strconv.FormatUint(v.index, 10)) {
+		w.WriteHeader(http.StatusConflict)
+		if v == nil {
+			v = &variable{}
+		}
+		c.json(w, v.wire(path))
+		return
+	}
 	if v == nil {
 		v = &variable{}
 		c.vars[path] = v
 	}
-	q, now := r.URL.Query(), time.Now()
 	switch {
 	case q.Has("lock-acquire"):
 		if v.held(now) {
@@ -103,13 +113,14 @@ func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string)
 		http.Error(w, "attempting to modify locked variable", http.StatusConflict)
 		return
 	default:
-		v.items = in.Items
+		c.index++
+		v.items, v.index = in.Items, c.index
 	}
 	c.json(w, v.wire(path))
 }
 
 func (v *variable) wire(path string) map[string]any {
-	out := map[string]any{"Namespace": "default", "Path": path, "Items": v.items, "ModifyIndex": 1}
+	out := map[string]any{"Namespace": "default", "Path": path, "Items": v.items, "ModifyIndex": v.index}
 	if v.lock != "" {
 		out["Lock"] = map[string]any{"ID": v.lock, "TTL": v.ttl.String(), "LockDelay": v.delay.String()}
 	}
@@ -136,7 +147,8 @@ func (c *Cluster) EditVariable(path string, edit func(items map[string]string)) 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if v := c.vars[path]; v != nil {
-		v.items = maps.Clone(v.items)
+		c.index++
+		v.items, v.index = maps.Clone(v.items), c.index
 		edit(v.items)
 	}
 }
