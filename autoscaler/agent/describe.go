@@ -85,7 +85,9 @@ func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wa
 		js.State = StateWaiting
 	}
 	if js.State == StateRunning && js.Total > r.Done && curve.Measured() && f.Running > 0 {
-		js.ETA = now.Add(time.Duration((js.Total - r.Done) * curve.Time(f.Running) * float64(time.Second))).Round(time.Second)
+		if left := (js.Total - r.Done) * curve.Time(f.Running); within(left, 0, mostSeconds) {
+			js.ETA = now.Add(time.Duration(left * float64(time.Second))).Round(time.Second)
+		}
 	}
 	return js
 }

@@ -36,6 +36,7 @@ func TestDescribeJob(t *testing.T) {
 		"as fast as measured":        {count: 2, running: 2, record: Record{Total: 100, Done: 40}, state: StateRunning, eta: 30 * time.Second},
 		"at the size it has":         {count: 4, running: 4, record: Record{Total: 100, Done: 40}, state: StateRunning, eta: 15 * time.Second},
 		"the job's own total counts": {count: 2, running: 2, record: Record{Total: 100, Done: 40}, total: 240, state: StateRunning, eta: 100 * time.Second},
+		"far beyond a life":          {count: 2, running: 2, record: Record{Done: 40}, total: 1e300, state: StateRunning},
 		"no total":                   {count: 2, running: 2, record: Record{Done: 40}, state: StateRunning},
 		"beyond its total":           {count: 2, running: 2, record: Record{Total: 30, Done: 40}, state: StateRunning},
 	} {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -86,7 +87,12 @@ func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
 		for {
 			text, err := pack(&parts[i])
 			if err != nil {
-				return out, dropped, err
+				n := parts[i].leaveOut()
+				if n == 0 {
+					return out, dropped, err
+				}
+				dropped += n
+				continue
 			}
 			if len(text) <= shardSize {
 				out[i] = text
@@ -106,6 +112,16 @@ func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
 		}
 	}
 	return out, dropped, nil
+}
+
+// leaveOut drops what cannot be encoded, and says how much that is: the rest is
+// not to be lost for it.
+func (s *savedShard) leaveOut() int {
+	fails := func(v any) bool { _, err := json.Marshal(v); return err != nil }
+	before := len(s.Jobs) + len(s.Kinds)
+	s.Jobs = slices.DeleteFunc(s.Jobs, func(j savedJob) bool { return fails(j) })
+	maps.DeleteFunc(s.Kinds, func(_ string, k *Kind) bool { return fails(k) })
+	return before - len(s.Jobs) - len(s.Kinds)
 }
 
 func pack(s *savedShard) (string, error) {

@@ -120,7 +120,7 @@ func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]silence)
 		r.address = p.address
 		for _, g := range r.learn(p.got, p.slots, now) {
 			a.metrics.gaps.Observe(g.GapSeconds)
-			a.metrics.lost.Add(max(0, g.LostSteps))
+			a.metrics.lost.Add(g.LostSteps)
 		}
 		if p.got.Complete && !r.Frozen && p.batch {
 			// The training says so before Nomad has seen a worker end.

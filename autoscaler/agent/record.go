@@ -5,7 +5,6 @@ package agent
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -147,7 +146,7 @@ func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) (news []cl
 	r.advance(p)
 	for size, t := range p.StepSeconds {
 		n, err := strconv.Atoi(size)
-		if err != nil || n < 1 || n%slots != 0 || !finite(t.Mean) || t.Mean <= 0 {
+		if err != nil || n < 1 || n%slots != 0 {
 			continue
 		}
 		if r.Batch > 0 {
@@ -156,19 +155,22 @@ func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) (news []cl
 			}
 			t.Mean *= r.Batch / t.Samples
 		}
-		r.measure(policy.Point{Size: n / slots, StepTime: t.Mean, Samples: t.N})
+		if within(t.Mean, leastStep, mostSeconds) {
+			r.measure(policy.Point{Size: n / slots, StepTime: t.Mean, Samples: t.N})
+		}
 	}
 	for _, g := range p.Resizes {
 		// The list is of the latest only, and the same ones come again.
-		if g.Time <= r.LastGap || !finite(g.GapSeconds) || !finite(g.Time) {
+		if g.Time <= r.LastGap || !within(g.Time, 0, seconds(now)+24*3600) || !within(g.GapSeconds, 0, mostSeconds) {
 			continue
 		}
 		r.LastGap = g.Time
 		if g.Cause == "start" {
 			continue
 		}
+		g.LostSteps = min(max(0, g.LostSteps), mostSteps)
 		r.Gaps = append(r.Gaps, Gap{From: g.From, To: g.To, Seconds: g.GapSeconds, Lost: g.LostSteps})
-		r.Lost += max(0, g.LostSteps)
+		r.Lost = min(r.Lost+g.LostSteps, mostSteps)
 		news = append(news, g)
 	}
 	r.Gaps = r.Gaps[max(0, len(r.Gaps)-gapsLimit):]
@@ -186,7 +188,7 @@ func (r *Record) advance(p *cluster.Progress) {
 	}
 	done, total := p.Step, p.TotalSteps
 	if r.Batch > 0 {
-		if !(finite(p.Samples) && p.Samples > 0) {
+		if !(p.Samples > 0) {
 			return
 		}
 		done, total = p.Samples/r.Batch, 0
@@ -194,16 +196,16 @@ func (r *Record) advance(p *cluster.Progress) {
 			total = done + (p.TotalSteps-p.Step)*now.Samples/r.Batch
 		}
 	}
-	if finite(done) {
+	if within(done, 0, mostSteps) {
 		r.Done = done
 	}
-	if finite(total) && total > 0 {
+	if total > 0 && within(total, 0, mostSteps) {
 		r.Total = total
 	}
 }
 
 // sampled says whether the samples of a step are known.
-func sampled(t cluster.StepTime) bool { return finite(t.Samples) && t.Samples > 0 }
+func sampled(t cluster.StepTime) bool { return within(t.Samples, 1e-3, mostSteps) }
 
 func (r *Record) measure(p policy.Point) {
 	i := slices.IndexFunc(r.Points, func(q policy.Point) bool { return q.Size == p.Size })
@@ -228,4 +230,15 @@ func (r *Record) failed(now time.Time, kind cluster.Kind, err error) {
 	r.trouble = fmt.Sprintf("%s: %v", kind, err)
 }
 
-func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+// Bounds of what is believed of a training: beyond any there is, and yet far
+// enough from the largest number that sums and quotients of a job's numbers
+// stay finite. JSON has no others, so that one job's would spoil the status and
+// the ledger of all.
+const (
+	mostSteps   = 1e12
+	mostSeconds = 1e9 // 30 years
+	leastStep   = 1e-9
+)
+
+// within is false for what is not a number.
+func within(f, least, most float64) bool { return f >= least && f <= most }

@@ -95,6 +95,61 @@ func TestRecord_LearnIsBounded(t *testing.T) {
 	must.Eq(t, 0, r.Done)
 }
 
+// TestRecord_LearnBelievesNoNonsense has numbers that are finite each, and whose
+// sums and quotients are not.
+func TestRecord_LearnBelievesNoNonsense(t *testing.T) {
+	for name, answers := range map[string][]string{
+		"lost steps": {`{"size":1,"resizes":[{"from":1,"to":2,"cause":"resize","time":1,"lost_steps":1e308},{"from":1,"to":2,"cause":"resize","time":2,"lost_steps":1e308}]}`},
+		"gaps":       {`{"size":1,"resizes":[{"from":1,"to":2,"cause":"resize","time":1,"gap_seconds":1e308},{"from":1,"to":2,"cause":"resize","time":1e308,"gap_seconds":-1}]}`},
+		"samples of a step": {
+			`{"size":1,"samples":1,"step":1,"step_seconds":{"1":{"mean":1,"n":1,"samples":1e300}}}`,
+			`{"size":1,"samples":1,"step":1,"step_seconds":{"1":{"mean":1,"n":1,"samples":1e-300}}}`,
+		},
+		"samples": {`{"size":1,"samples":1e308,"step":-1e308,"total_steps":1e308,"step_seconds":{"1":{"mean":1e308,"n":1,"samples":0.5}}}`},
+		"steps":   {`{"size":1,"step":1e308,"total_steps":1.7e308,"step_seconds":{"1":{"mean":1e-308,"n":1},"2":{"mean":1e308,"n":1}}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, r := NewLedger(), &Record{}
+			l.Jobs[planner.JobKey{Namespace: "default", ID: "bad"}] = r
+			for _, text := range answers {
+				for _, g := range r.learn(progress(t, text), 1, t0) {
+					must.Between(t, 0, g.LostSteps, mostSteps)
+				}
+			}
+			_, dropped, err := l.encode()
+			must.NoError(t, err)
+			must.Zero(t, dropped)
+			must.Between(t, 0, r.Lost, mostSteps)
+			must.Between(t, 0, r.Done, mostSteps)
+			must.Between(t, 0, r.Total, mostSteps)
+			for _, p := range r.Points {
+				must.Between(t, leastStep, p.StepTime, mostSeconds)
+			}
+			f := &cluster.Facts{Spec: &optin.Spec{}, Running: 1}
+			_, err = json.Marshal(describeJob(&planner.Job{}, f, r, planner.Want{}, planner.Wait{}, t0))
+			must.NoError(t, err)
+		})
+	}
+}
+
+func TestLedger_LeavesOutWhatCannotBeSaved(t *testing.T) {
+	l := NewLedger()
+	for i := range 100 {
+		l.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}] = &Record{Attained: 1}
+	}
+	l.Jobs[planner.JobKey{Namespace: "default", ID: "job-7"}].Lost = math.Inf(1)
+	texts, dropped, err := l.encode()
+	must.NoError(t, err)
+	must.Eq(t, 1, dropped)
+	m := NewLedger()
+	for _, text := range texts {
+		if text != "" {
+			must.NoError(t, m.decode(text))
+		}
+	}
+	must.MapLen(t, 99, m.Jobs)
+}
+
 func facts(version, changed, completed uint64) *cluster.Facts {
 	return &cluster.Facts{Batch: true, Version: version, Changed: changed, Completed: completed, Spec: &optin.Spec{}, Slots: 1}
 }

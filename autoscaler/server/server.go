@@ -116,10 +116,13 @@ func (s *Server) Serve(ctx context.Context, c config.HTTP, ready func(net.Addr))
 }
 
 func answer(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	if err := json.NewEncoder(w).Encode(v); err != nil {
-		return // the reader went away
+	text, err := json.Marshal(v)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, fmt.Errorf("encoding the answer: %w", err))
+		return
 	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n')) // a reader that went away
 }
 
 // Problem is the answer to a request that failed.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -251,4 +252,11 @@ func TestServer_Documented(t *testing.T) {
 			must.StrContains(t, string(text), "`"+f[2]+"`")
 		}
 	}
+}
+
+func TestAnswer_SaysWhatItCannotEncode(t *testing.T) {
+	w := httptest.NewRecorder()
+	answer(w, map[string]float64{"lost_steps": math.Inf(1)})
+	must.Eq(t, http.StatusInternalServerError, w.Code)
+	must.StrContains(t, w.Body.String(), "encoding the answer")
 }
