@@ -107,7 +107,13 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 		}
 	}
 	if act.Cause == planner.Keep {
-		r.keepUntil = now.Add(jobGC)
+		switch {
+		case done.Tagged || done.Steps > 0:
+			r.keepUntil = now.Add(jobGC)
+		case err == nil:
+			// The token may not tag, and it is too early for the other way.
+			r.keepUntil = now.Add(a.cfg.Planner.KeepAlive + keepRetry)
+		}
 		if done.Tagged && !r.Tagged {
 			r.Tagged, r.untagAt = true, time.Time{}
 			a.saveSoon() // a tag that nobody knows of is never taken off
@@ -141,6 +147,8 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 	case err == nil && act.Cause != planner.Keep:
 		a.log.Info("resized", "job", act.Job, "from", act.From, "to", act.To, "cause", act.Cause, "reason", act.Reason)
 		a.event(Event{Type: "resize", Job: act.Job.String(), From: act.From, To: act.To, Cause: string(act.Cause), Reason: act.Reason})
+	case err == nil && !done.Tagged && done.Steps == 0:
+		a.log.Debug("a waiting job needs no protection from garbage collection yet", "job", act.Job)
 	case err == nil:
 		a.log.Info("protected a waiting job from garbage collection", "job", act.Job, "by_tag", done.Tagged, "by_scale", done.Steps > 0)
 	case errors.Is(err, cluster.ErrStale) || cluster.Classify(err) == cluster.Conflict:
@@ -153,6 +161,10 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 		a.event(Event{Type: "trouble", Job: act.Job.String(), From: act.From, To: act.To, Reason: err.Error()})
 	}
 }
+
+// keepRetry is when a job is looked at again that could not be tagged, and was
+// too young to be protected by a scale.
+const keepRetry = 30 * time.Minute
 
 // report tells users of problems with their jobs: each once, as long as this
 // agent runs.
