@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -478,6 +479,19 @@ func TestAgent_GivesTheLockBackWhenItStops(t *testing.T) {
 	c.Leader.TTL = time.Hour
 	b, _ := w.start(c)
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return b.Status().Leading }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+}
+
+func TestAgent_SavesTheLedgerWhenItStops(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, stop := w.start(w.config())
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { s := a.Status(); return len(s.Jobs) == 1 && s.Jobs[0].Running == 4 }),
+		wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	stop()
+	saved, lost, err := a.vault.loadLedger(t.Context())
+	must.NoError(t, errors.Join(lost, err))
+	must.MapLen(t, 1, saved.Jobs)
 }
 
 // TestAgent_OldEventsBringNothingBack starts an agent on a Nomad whose event

@@ -89,9 +89,14 @@ func (e *Elector) term(ctx context.Context, since time.Time, lead func(context.C
 	wg.Go(func() { lead(work) })
 
 	err := e.hold(ctx)
-	e.set(time.Time{})
+	if ctx.Err() == nil || errors.Is(err, ErrConflict) {
+		e.set(time.Time{})
+	}
+	// Where it is the process that ends, the lock is ours for what is left of
+	// the TTL, and the work may save what it has.
 	stop()
 	wg.Wait()
+	e.set(time.Time{})
 	if ctx.Err() != nil {
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()

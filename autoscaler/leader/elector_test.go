@@ -155,6 +155,54 @@ func TestElector_StopsWhenTheLockIsTaken(t *testing.T) {
 	})
 }
 
+// TestElector_TheLastWorkIsDoneAsTheLeader stops the process, which then saves
+// what it has, while nobody else can lead.
+func TestElector_TheLastWorkIsDoneAsTheLeader(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taken bool          // by another, as the process is stopped
+		takes time.Duration // the last work
+		want  error
+	}{
+		"quickly":             {takes: time.Second},
+		"longer than the TTL": {takes: time.Minute, want: ErrNotLeading},
+		"the lock is lost":    {taken: true, takes: time.Second, want: ErrNotLeading},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				s := &server{slow: time.Millisecond}
+				e := New(client{s, "a"}, ttl, hclog.NewNullLogger())
+				var last error
+				var holder string
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					e.Run(ctx, func(ctx context.Context) {
+						<-ctx.Done()
+						time.Sleep(tc.takes)
+						last = e.Check()
+						s.set(func(s *server) { holder = s.holder })
+					})
+				}()
+				time.Sleep(ttl)
+				if tc.taken {
+					s.set(func(s *server) { s.holder, s.until = "b", time.Now().Add(time.Hour) })
+					time.Sleep(3500 * time.Microsecond) // the third renewal is under way
+				}
+				cancel()
+				<-done
+				must.ErrorIs(t, last, tc.want)
+				must.Error(t, e.Check())
+				if !tc.taken {
+					must.Eq(t, "a", holder, must.Sprint("given back before the work had ended"))
+					must.Eq(t, "", s.holder)
+				}
+			})
+		})
+	}
+}
+
 func TestElector_WaitsForTheWorkOfTheLastTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
