@@ -20,6 +20,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/standin"
@@ -33,7 +34,8 @@ type world struct {
 	agents  int
 	elastic map[string]any
 
-	protectAfter time.Duration // of agents that are started, 0 for the default
+	// Of agents that are started, 0 for the default.
+	protectAfter, probeTimeout time.Duration
 }
 
 func newWorld(t *testing.T, nodes, gpus int) *world {
@@ -74,6 +76,9 @@ func (w *world) startWith(c *config.Config, own Source) (a *Agent, stop func()) 
 	must.NoError(w.t, err)
 	if w.protectAfter > 0 {
 		a.protectAfter = w.protectAfter
+	}
+	if w.probeTimeout > 0 {
+		a.prober = cluster.NewProber(a.client, w.probeTimeout)
 	}
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)

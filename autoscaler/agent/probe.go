@@ -21,6 +21,12 @@ const probesAtOnce = 16
 // long: its driver may be another. One that starts is not to wait for it.
 const silentProbe = 30 * time.Second
 
+// probing is what is known of probes. The agent's lock guards it.
+type probing struct {
+	silent map[planner.JobKey]silence
+	asked  map[planner.JobKey]bool // a probe is under way
+}
+
 // A silence is one of a job that does not answer.
 type silence struct{ since, until time.Time }
 
@@ -35,9 +41,13 @@ func (s silence) last(now time.Time) silence {
 	return s
 }
 
-// probe asks running jobs for their progress, again and again.
+// probe asks running jobs for their progress, again and again. A job that takes
+// its time is not waited for: the others are asked again meanwhile.
 func (a *Agent) probe(ctx context.Context) error {
-	silent := map[planner.JobKey]silence{}
+	p := probing{silent: map[planner.JobKey]silence{}, asked: map[planner.JobKey]bool{}}
+	var g errgroup.Group
+	g.SetLimit(probesAtOnce)
+	defer func() { _ = g.Wait() }() // a job that does not answer is no error
 	for {
 		every := a.Config().Planner.Progress
 		if every == 0 {
@@ -51,7 +61,12 @@ func (a *Agent) probe(ctx context.Context) error {
 		if every == 0 {
 			continue
 		}
-		a.probeAll(ctx, silent)
+		for _, j := range a.toProbe(&p) {
+			g.Go(func() error {
+				a.probeOne(ctx, &p, j)
+				return nil
+			})
+		}
 	}
 }
 
@@ -63,79 +78,69 @@ type probed struct {
 	known    string
 	batch    bool
 	version  uint64
-	got      *cluster.Progress
-	address  string
 }
 
-func (a *Agent) probeAll(ctx context.Context, silent map[planner.JobKey]silence) {
+// toProbe are the jobs to be asked now.
+func (a *Agent) toProbe(p *probing) []probed {
 	now := time.Now()
-	var all []*probed
+	var all []probed
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if v := a.lastView; v != nil {
 		for i := range v.Jobs {
 			r := a.ledger.Jobs[v.Jobs[i].Key]
 			if v.Facts[i].Running == 0 {
-				delete(silent, v.Jobs[i].Key) // nobody to answer
+				delete(p.silent, v.Jobs[i].Key) // nobody to answer
 				continue
 			}
-			if r == nil || len(v.Facts[i].Services) == 0 || silent[v.Jobs[i].Key].until.After(now) {
+			if r == nil || len(v.Facts[i].Services) == 0 || p.asked[v.Jobs[i].Key] || p.silent[v.Jobs[i].Key].until.After(now) {
 				continue
 			}
+			p.asked[v.Jobs[i].Key] = true
 			f := &v.Facts[i]
-			all = append(all, &probed{
+			all = append(all, probed{
 				key: v.Jobs[i].Key, kind: kindKey(v.Jobs[i].Key, f), slots: max(1, ringSlots(f)), services: f.Services, known: r.address, batch: f.Batch, version: f.Version,
 			})
 		}
 	}
-	a.mu.Unlock()
-
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(probesAtOnce)
-	for _, p := range all {
-		g.Go(func() error {
-			got, address, err := a.prober.Probe(ctx, p.key, p.services, p.known)
-			if err != nil {
-				a.log.Trace("a job did not tell its progress", "job", p.key, "error", err)
-				return nil
-			}
-			p.got, p.address = got, address
-			return nil
-		})
-	}
-	_ = g.Wait() // a job that does not answer is no error
-
-	changed := false
-	a.mu.Lock()
-	for _, p := range all {
-		r := a.ledger.Jobs[p.key]
-		if p.got == nil || r == nil {
-			silent[p.key] = silent[p.key].last(now)
-			if r != nil {
-				r.address = ""
-			}
-			continue
-		}
-		delete(silent, p.key)
-		before := slices.Clone(r.Points)
-		r.address = p.address
-		for _, g := range r.learn(p.got, p.slots, now) {
-			a.metrics.gaps.Observe(g.GapSeconds)
-			a.metrics.lost.Add(g.LostSteps)
-		}
-		if p.got.Complete && !r.Frozen && p.batch {
-			// The training says so before Nomad has seen a worker end.
-			r.Frozen, r.FrozenAt, r.Completed = true, p.version, now
-			changed = true
-		}
-		a.ledger.teach(p.kind, before, r.Points, now)
-		changed = changed || len(r.Points) != len(before)
-	}
-	for k := range silent {
+	for k := range p.silent {
 		if a.ledger.Jobs[k] == nil {
-			delete(silent, k)
+			delete(p.silent, k)
 		}
 	}
-	a.mu.Unlock()
+	return all
+}
+
+// probeOne asks one job, and takes over what it says.
+func (a *Agent) probeOne(ctx context.Context, p *probing, j probed) {
+	got, address, err := a.prober.Probe(ctx, j.key, j.services, j.known)
+	now := time.Now() // a silence counts from the end of the probe
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(p.asked, j.key)
+	r := a.ledger.Jobs[j.key]
+	if err != nil || r == nil {
+		a.log.Trace("a job did not tell its progress", "job", j.key, "error", err)
+		p.silent[j.key] = p.silent[j.key].last(now)
+		if r != nil {
+			r.address = ""
+		}
+		return
+	}
+	delete(p.silent, j.key)
+	before := slices.Clone(r.Points)
+	r.address = address
+	for _, g := range r.learn(got, j.slots, now) {
+		a.metrics.gaps.Observe(g.GapSeconds)
+		a.metrics.lost.Add(g.LostSteps)
+	}
+	changed := len(r.Points) != len(before)
+	if got.Complete && !r.Frozen && j.batch {
+		// The training says so before Nomad has seen a worker end.
+		r.Frozen, r.FrozenAt, r.Completed = true, j.version, now
+		changed = true
+	}
+	a.ledger.teach(j.kind, before, r.Points, now)
 	if changed {
 		a.poke()
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -59,20 +60,28 @@ const progressLimit = 1 << 20
 // service registry and kept while they answer. It is for one goroutine per
 // job at a time.
 type Prober struct {
-	client *Client
-	http   *http.Client
+	client  *Client
+	http    *http.Client
+	timeout time.Duration // of one request
 }
 
 // NewProber makes a prober whose requests take at most the timeout.
 func NewProber(c *Client, timeout time.Duration) *Prober {
-	return &Prober{client: c, http: &http.Client{Timeout: timeout, Transport: &http.Transport{
+	return &Prober{client: c, timeout: timeout, http: &http.Client{Timeout: timeout, Transport: &http.Transport{
 		DialContext: (&net.Dialer{Timeout: timeout}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second,
 	}}}
 }
 
+// triedAtOnce is how many addresses of a service are asked in one probe: where
+// these do not answer, others seldom do, and there may be a hundred.
+const triedAtOnce = 3
+
 // Probe asks one job. known is the address that answered last, "" for none;
-// the one that answered now is returned with the progress.
+// the one that answered now is returned with the progress. It takes no longer
+// than three requests that are not answered.
 func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []string, known string) (*Progress, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*p.timeout)
+	defer cancel()
 	if known != "" {
 		if got, err := p.ask(ctx, known); err == nil {
 			return got, known, nil
@@ -84,7 +93,9 @@ func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []strin
 		if err != nil {
 			return nil, "", err
 		}
-		for _, a := range addresses {
+		// Others another time.
+		rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+		for _, a := range addresses[:min(triedAtOnce, len(addresses))] {
 			got, err := p.ask(ctx, a)
 			if err == nil {
 				return got, a, nil

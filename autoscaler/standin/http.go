@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -69,6 +70,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.one(w, func() any { return c.versions(parts[1]) })
 	case parts[0] == "job" && len(parts) == 5 && parts[4] == "tag":
 		c.putTag(w, r, parts[1], parts[3])
+	case parts[0] == "service" && len(parts) == 2:
+		c.one(w, func() any { return c.registrations(parts[1]) })
 	case parts[0] == "node" && len(parts) == 2:
 		c.one(w, func() any {
 			if n := c.nodes[parts[1]]; n != nil {
@@ -190,6 +193,20 @@ func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request, id string) {
 	default:
 		_, _ = fmt.Fprintf(w, `{"EvalID":"e","JobModifyIndex":%d}`, j.change) // a reader that went away
 	}
+}
+
+// registrations are the instances of a service.
+func (c *Cluster) registrations(name string) any {
+	out := []any{}
+	for _, j := range c.jobs {
+		for _, at := range j.At {
+			if host, port, err := net.SplitHostPort(at); err == nil && j.Service == name {
+				n, _ := strconv.Atoi(port) // 0 is as good as any that is none
+				out = append(out, map[string]any{"ServiceName": name, "Namespace": "default", "JobID": j.ID, "Address": host, "Port": n})
+			}
+		}
+	}
+	return out
 }
 
 // versions are those that are tagged and the newest, newest first; nil for a

@@ -76,6 +76,8 @@ type Job struct {
 	Priority int
 	Elastic  map[string]any // content of policy { }, nil for none
 	Stop     bool
+	Service  string   // of its group, "" for none
+	At       []string // addresses at which it is registered
 
 	create, change, index, version uint64
 	submitted                      int64

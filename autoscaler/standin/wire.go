@@ -54,6 +54,9 @@ func (j *Job) wire() map[string]any {
 		"Name": j.Group, "Count": j.Count,
 		"Tasks": []any{map[string]any{"Name": "t", "Driver": "raw_exec", "Resources": resources}},
 	}
+	if j.Service != "" {
+		group["Services"] = []any{map[string]any{"Name": j.Service, "Provider": "nomad"}}
+	}
 	if j.Elastic != nil {
 		group["Scaling"] = map[string]any{"Min": j.Min, "Max": j.Max, "Enabled": !j.Stop, "Type": "horizontal", "Policy": j.Elastic}
 	}

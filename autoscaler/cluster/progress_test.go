@@ -1,0 +1,65 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/standin"
+)
+
+// TestProber_GivesUp has a job of many workers none of which answers, and one
+// of which does.
+func TestProber_GivesUp(t *testing.T) {
+	var asked atomic.Int64
+	var addresses []string
+	serve := func(h http.HandlerFunc) {
+		s := httptest.NewServer(h)
+		t.Cleanup(s.Close)
+		addresses = append(addresses, strings.TrimPrefix(s.URL, "http://"))
+	}
+	for range 20 {
+		serve(func(_ http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			<-r.Context().Done()
+		})
+	}
+	nomad := standin.New()
+	nomad.Register(standin.Job{ID: "train", Service: "train", At: addresses})
+	ns := httptest.NewServer(nomad)
+	defer ns.Close()
+	client, err := cluster.NewClient(config.Nomad{Address: ns.URL, Timeout: time.Minute})
+	must.NoError(t, err)
+	p := cluster.NewProber(client, 50*time.Millisecond)
+	key := planner.JobKey{Namespace: "default", ID: "train"}
+	_, _, err = p.Probe(t.Context(), key, []string{"train"}, addresses[0])
+	must.Error(t, err)
+	must.Between(t, 1, asked.Load(), 4)
+
+	t.Log("one of them answers, and is found sooner or later")
+	serve(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"size":3}`)) // a reader that went away
+	})
+	at := addresses[20]
+	nomad.Register(standin.Job{ID: "train", Service: "train", At: append(addresses[:5:5], at)})
+	p = cluster.NewProber(client, 100*time.Millisecond)
+	for {
+		got, from, err := p.Probe(t.Context(), key, []string{"train"}, "")
+		if err == nil {
+			must.Eq(t, at, from)
+			must.Eq(t, 3, got.Size)
+			return
+		}
+	}
+}
