@@ -62,14 +62,14 @@ func newJob(key planner.JobKey, info *api.Job) *job {
 func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 	out := jobGroup{name: deref(g.Name), count: deref(g.Count)}
 	constraints := slices.Concat(info.Constraints, g.Constraints)
+	var h held
 	for _, t := range g.Tasks {
 		constraints = append(constraints, t.Constraints...)
 		if !slices.Contains(out.drivers, t.Driver) {
 			out.drivers = append(out.drivers, t.Driver)
 		}
 		if r := t.Resources; r != nil {
-			out.cpu += deref(r.CPU)
-			out.memory += deref(r.MemoryMB)
+			h.add(t.Lifecycle, amounts{deref(r.CPU), deref(r.MemoryMB)}, false)
 			for _, d := range r.Devices {
 				n := 1
 				if d.Count != nil {
@@ -79,6 +79,8 @@ func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 			}
 		}
 	}
+	sum := h.all()
+	out.cpu, out.memory = sum.cpu, sum.memory
 	slices.Sort(out.drivers)
 	var terms []string
 	for _, c := range constraints {

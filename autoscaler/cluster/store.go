@@ -188,17 +188,19 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 	}
 	switch {
 	case w.AllocatedResources != nil:
-		for _, t := range w.AllocatedResources.Tasks {
-			a.cpu += t.CPU.CPUShares
-			a.memory += t.Memory.MemoryMB
-			for _, d := range t.Devices {
-				h := heldDevices{group: s.word(d.Vendor + "/" + d.Type + "/" + d.Name)}
-				for _, id := range d.DeviceIDs {
-					h.ids = append(h.ids, s.word(id))
+		var h held
+		for name, t := range w.AllocatedResources.Tasks {
+			h.add(w.AllocatedResources.TaskLifecycles[name], amounts{t.CPU.CPUShares, t.Memory.MemoryMB}, len(t.CPU.ReservedCores) > 0)
+			for _, td := range t.Devices {
+				d := heldDevices{group: s.word(td.Vendor + "/" + td.Type + "/" + td.Name)}
+				for _, id := range td.DeviceIDs {
+					d.ids = append(d.ids, s.word(id))
 				}
-				a.devices = append(a.devices, h)
+				a.devices = append(a.devices, d)
 			}
 		}
+		sum := h.all()
+		a.cpu, a.memory = sum.cpu, sum.memory
 	case old != nil:
 		a.cpu, a.memory, a.devices = old.cpu, old.memory, old.devices
 	}

@@ -187,6 +187,14 @@ func (b *building) unfit(j *job) optin.Problems {
 		return optin.Problems{{Where: where, What: fmt.Sprintf("asks for no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
 			Fix: "add a device block, or configure cpu_slot for the pool"}}
 	}
+	for _, g := range j.spec.Groups {
+		if pool.CPUSlot > 0 && g.Cores > 0 {
+			// How many MHz a core has is the node's: the worker's size in slots
+			// would depend on where it lands.
+			return optin.Problems{{Where: fmt.Sprintf("group %q", g.Name), What: fmt.Sprintf("reserves cores, but slots of node pool %q are counted in MHz", j.pool),
+				Fix: "write cpu in place of cores"}}
+		}
+	}
 	return nil
 }
 

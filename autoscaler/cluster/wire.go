@@ -18,9 +18,11 @@ type wireAlloc struct {
 	ID, Namespace, JobID, TaskGroup, NodeID string
 	DesiredStatus, ClientStatus             string
 	AllocatedResources                      *struct {
-		Tasks map[string]struct {
+		TaskLifecycles map[string]*api.TaskLifecycle // nil for main tasks
+		Tasks          map[string]struct {
 			CPU struct {
-				CPUShares int `json:"CpuShares"`
+				CPUShares     int `json:"CpuShares"` // those of reserved cores included
+				ReservedCores []uint16
 			} `json:"Cpu"`
 			Memory  struct{ MemoryMB int }
 			Devices []struct {
