@@ -176,17 +176,39 @@ func (job *Job) mayStop() bool {
 	return job.canBeZero() && (!job.Started || job.Suspendable)
 }
 
-// draining says in which pools workers are still ending, or will be by the
-// shrinks of this plan, so that more room is coming.
-func (m *making) draining() map[string]bool {
-	out := map[string]bool{}
+// draining says in which pools more room is coming, and until when that is
+// worth waiting for: workers beyond their job's count are ending, or will be by
+// the shrinks of this plan. Those on nodes that are lost hold no room and may
+// never end; others may hang, and nobody is to wait for them for ever.
+func (m *making) draining() map[string]time.Time {
+	out := map[string]time.Time{}
 	for j := range m.Jobs {
 		job := &m.Jobs[j]
-		if job.Alive() > job.Count() || m.target[j] < min(job.Count(), job.Alive()) {
-			out[job.Pool] = true
+		since := job.LastChange
+		switch {
+		case m.target[j] < min(job.Count(), job.Alive()):
+			since = m.now
+		case m.holding(j) <= job.Count():
+			continue
+		}
+		if until := since.Add(m.o.PlacementTimeout); until.After(m.now) && until.After(out[job.Pool]) {
+			out[job.Pool] = until
 		}
 	}
 	return out
+}
+
+// holding is how many of a job's workers hold room that others could have.
+func (m *making) holding(j int) int {
+	n := 0
+	for g := range m.Jobs[j].Groups {
+		for _, w := range m.Jobs[j].Groups[g].Live {
+			if w.Node >= 0 && m.Nodes[w.Node].State != Leaving {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // keep protects a parked job before Nomad would collect it.

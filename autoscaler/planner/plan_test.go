@@ -100,7 +100,21 @@ func TestMake(t *testing.T) {
 		"capacity: shrink first, grow when it is seen": {
 			nodes(4).with("a", nil, 0, 0, 0, 0).with("b", nil), []int{2, 2}, "a 4→2 shrink", "room for 0 more now, the rest when"},
 		"capacity: workers that end still hold their room": {
-			nodes(4).with("a", func(j *Job) { j.Groups[0].Count = 2 }, 0, 0, 0, 0).with("b", nil), []int{2, 2}, "", "room for 0 more now"},
+			nodes(4).with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 2, now }, 0, 0, 0, 0).with("b", nil), []int{2, 2}, "", "room for 0 more now"},
+		"capacity: growth waits for workers that end": {
+			nodes(6).with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now }, 0, 0).with("b", nil, 0), []int{1, 5}, "", "room for 3 more now, the rest when"},
+		"capacity: growth does not wait for ever": {
+			nodes(6).with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now.Add(-time.Hour) }, 0, 0).with("b", nil, 0), []int{1, 5}, "b 1→4 grow", "room for 3 of 4"},
+		"capacity: growth does not wait for workers of lost nodes": {
+			func() *Cluster {
+				c := nodes(6, 2)
+				c.Nodes[1].State = Leaving
+				return c.with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now }, 0, 1).with("b", nil, 0)
+			}(), []int{1, 6}, "b 1→5 grow", "room for 4 of 5"},
+		"capacity: a start waits for nobody": {
+			nodes(6).with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now }, 0, 0).with("b", func(j *Job) { j.Min = 2 }), []int{1, 5}, "b 0→4 start", "room for 4 of 5"},
+		"capacity: a start waits for its minimum": {
+			nodes(6).with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now }, 0, 0).with("b", func(j *Job) { j.Min = 5 }), []int{1, 5}, "", "room for 4 more now, the rest when"},
 		"capacity: workers that end do not fill the count again": {
 			nodes(4).with("a", func(j *Job) { j.Groups[0].Live[0].Ending, j.LastChange = true, now }, 0, 0, 0).with("b", nil), []int{3, 1}, "", "needs room for 1 more"},
 		"capacity: a job does not grow over its own ending workers": {

@@ -52,8 +52,9 @@ func (m *making) shrink(j int, w Want) {
 }
 
 // grow writes down how far a job gets towards its target with the room there
-// is now, or why it has to wait.
-func (m *making) grow(j int, w Want, draining bool) {
+// is now, or why it has to wait. more is until when more room may come; zero
+// for never.
+func (m *making) grow(j int, w Want, more time.Time) {
 	job := &m.Jobs[j]
 	from, to := job.Count(), m.target[j]
 	if alive := job.Alive(); alive > from {
@@ -74,9 +75,10 @@ func (m *making) grow(j int, w Want, draining bool) {
 	switch {
 	case from+room >= to:
 		reach = to
-	case draining && from+room < to:
-		// More room is coming; one resize is better than two.
-		m.wait(j, to, time.Time{}, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
+	case !more.IsZero() && (from > 0 || reach == 0):
+		// More room is coming; one resize is better than two. But to start is
+		// better than to wait.
+		m.wait(j, to, more, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
 		return
 	}
 	if reach <= from {
