@@ -175,7 +175,7 @@ func (a *Agent) save(ctx context.Context) {
 	texts, dropped, err := a.ledger.encode()
 	a.mu.Unlock()
 	if dropped > 0 {
-		a.log.Warn("the ledger does not hold all jobs", "dropped", dropped)
+		a.log.Warn("the ledger does not hold all jobs, or not what policies asked for", "dropped", dropped)
 	}
 	if err == nil {
 		err = a.vault.saveLedger(ctx, texts, a.elector.Check)

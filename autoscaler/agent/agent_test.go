@@ -499,6 +499,32 @@ func TestAgent_SavesTheLedgerWhenItStops(t *testing.T) {
 	must.MapLen(t, 1, saved.Jobs)
 }
 
+// TestVault_RemovesWhatIsNotThereAnyMore saves a state that shrinks.
+func TestVault_RemovesWhatIsNotThereAnyMore(t *testing.T) {
+	w := newWorld(t, 0, 0)
+	a, err := New(w.config(), nil, hclog.NewNullLogger())
+	must.NoError(t, err)
+	yes := func() error { return nil }
+	noise := make([]byte, 200<<10)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	for _, state := range [][]byte{noise, noise[:1000], nil} {
+		l := NewLedger()
+		l.Jobs[planner.JobKey{Namespace: "default", ID: "a"}] = &Record{}
+		if state != nil {
+			l.States["gpu"] = state
+		}
+		texts, _, err := l.encode()
+		must.NoError(t, err)
+		must.NoError(t, a.vault.saveLedger(t.Context(), texts, yes))
+		back, lost, err := a.vault.loadLedger(t.Context())
+		must.NoError(t, errors.Join(lost, err))
+		must.Eq(t, state, back.States["gpu"])
+		must.MapLen(t, 1, back.Jobs)
+	}
+}
+
 // TestAgent_OldEventsBringNothingBack starts an agent on a Nomad whose event
 // buffer speaks of workers of a job that is gone.
 func TestAgent_OldEventsBringNothingBack(t *testing.T) {

@@ -37,10 +37,16 @@ func NewLedger() *Ledger {
 }
 
 // A Nomad variable holds 64 KiB. Jobs are spread over shards by their name,
-// so that ten thousand fit, and one that changes does not rewrite all.
+// so that ten thousand fit, and one that changes does not rewrite all. What
+// policies asked to be given back is cut into pieces, so that it takes no job's
+// room.
 const (
 	shards    = 64
 	shardSize = 60 << 10
+	pieces    = 32 // at most
+
+	ledgerPath = "kolo/ledger/"
+	statesPath = ledgerPath + "states/"
 )
 
 func shardOf(k planner.JobKey) int {
@@ -64,9 +70,22 @@ type savedShard struct {
 	Kinds  map[string]*Kind  `json:"kinds,omitempty"`
 }
 
-// encode returns the shards as they are saved; jobs that do not fit are left
+// encode returns the ledger as it is saved, by path; what does not fit is left
 // out and counted.
-func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
+func (l *Ledger) encode() (out map[string]string, dropped int, err error) {
+	out = map[string]string{}
+	states, err := pack(&savedShard{States: l.States})
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(states) <= pieces*shardSize {
+		for i := 0; len(states) > 0; i++ {
+			n := min(shardSize, len(states))
+			out[fmt.Sprintf("%s%02d", statesPath, i)], states = states[:n], states[n:]
+		}
+	} else {
+		dropped += len(l.States) // a policy asked for too much
+	}
 	var parts [shards]savedShard
 	for k, r := range l.Jobs {
 		s := shardOf(k)
@@ -82,7 +101,6 @@ func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
 		}
 		p.Kinds[name] = k
 	}
-	parts[0].States = l.States
 	for i := range parts {
 		for {
 			text, err := pack(&parts[i])
@@ -95,15 +113,13 @@ func (l *Ledger) encode() (out [shards]string, dropped int, err error) {
 				continue
 			}
 			if len(text) <= shardSize {
-				out[i] = text
+				if text != "" {
+					out[shardPath(i)] = text
+				}
 				break
 			}
 			if parts[i].Kinds != nil {
 				parts[i].Kinds = nil // can be learned anew
-				continue
-			}
-			if len(parts[i].Jobs) == 0 {
-				parts[i].States = nil // a policy asked for too much
 				continue
 			}
 			half := len(parts[i].Jobs) / 2
@@ -139,7 +155,25 @@ func pack(s *savedShard) (string, error) {
 	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil
 }
 
+// decodeLedger is the ledger of what was saved, by path. What makes no sense is
+// left out and reported as lost.
+func decodeLedger(texts map[string]string) (l *Ledger, lost error) {
+	l = NewLedger()
+	var states strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		if strings.HasPrefix(path, statesPath) {
+			states.WriteString(texts[path])
+		} else {
+			lost = errors.Join(lost, l.decode(texts[path]))
+		}
+	}
+	return l, errors.Join(lost, l.decode(states.String()))
+}
+
 func (l *Ledger) decode(text string) error {
+	if text == "" {
+		return nil
+	}
 	raw, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
 		return fmt.Errorf("decoding the ledger: %w", err)
@@ -217,34 +251,45 @@ func (v *vault) save(ctx context.Context, path, text string) error {
 	return nil
 }
 
-func shardPath(i int) string { return fmt.Sprintf("kolo/ledger/%02d", i) }
+func shardPath(i int) string { return fmt.Sprintf("%s%02d", ledgerPath, i) }
 
-// loadLedger reads all shards there are. A shard that makes no sense is left
-// out and reported as lost; an error means that there may be more.
+// loadLedger reads all there is. What makes no sense is left out and reported
+// as lost; an error means that there may be more.
 func (v *vault) loadLedger(ctx context.Context) (l *Ledger, lost, err error) {
-	l = NewLedger()
-	there, _, err := v.client.Variables().PrefixList("kolo/ledger/", (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
+	v.mu.Lock()
+	// Another may have led meanwhile, and saved something else.
+	maps.DeleteFunc(v.saved, func(path, _ string) bool { return strings.HasPrefix(path, ledgerPath) })
+	v.mu.Unlock()
+	texts := map[string]string{}
+	there, _, err := v.client.Variables().PrefixList(ledgerPath, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the ledger: %w", err)
 	}
 	for _, m := range there {
-		text, err := v.load(ctx, m.Path)
-		if err != nil {
+		if texts[m.Path], err = v.load(ctx, m.Path); err != nil {
 			return nil, nil, err
 		}
-		if text != "" {
-			lost = errors.Join(lost, l.decode(text))
-		}
 	}
+	l, lost = decodeLedger(texts)
 	return l, lost, nil
 }
 
-func (v *vault) saveLedger(ctx context.Context, texts [shards]string, may func() error) error {
-	for i, text := range texts {
+// saveLedger saves texts by path, and removes those that are not there any more.
+func (v *vault) saveLedger(ctx context.Context, texts map[string]string, may func() error) error {
+	paths := slices.Collect(maps.Keys(texts))
+	v.mu.Lock()
+	for path := range v.saved {
+		if _, still := texts[path]; !still && strings.HasPrefix(path, ledgerPath) {
+			paths = append(paths, path)
+		}
+	}
+	v.mu.Unlock()
+	slices.Sort(paths)
+	for _, path := range paths {
 		if err := may(); err != nil {
 			return err
 		}
-		if err := v.save(ctx, shardPath(i), text); err != nil {
+		if err := v.save(ctx, path, texts[path]); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,12 +142,8 @@ func TestLedger_LeavesOutWhatCannotBeSaved(t *testing.T) {
 	texts, dropped, err := l.encode()
 	must.NoError(t, err)
 	must.Eq(t, 1, dropped)
-	m := NewLedger()
-	for _, text := range texts {
-		if text != "" {
-			must.NoError(t, m.decode(text))
-		}
-	}
+	m, lost := decodeLedger(texts)
+	must.NoError(t, lost)
 	must.MapLen(t, 99, m.Jobs)
 }
 
@@ -201,12 +198,8 @@ func TestLedger_SavesAndLoads(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, texts, again, must.Sprint("nothing changed, and yet all would be written"))
 
-	m := NewLedger()
-	for _, text := range texts {
-		if text != "" {
-			must.NoError(t, m.decode(text))
-		}
-	}
+	m, lost := decodeLedger(texts)
+	must.NoError(t, lost)
 	must.MapLen(t, 500, m.Jobs)
 	must.Eq(t, "state", string(m.States["gpu"]))
 	k := planner.JobKey{Namespace: "default", ID: "job-7"}
@@ -228,6 +221,41 @@ func TestLedger_TenThousandJobsFit(t *testing.T) {
 	must.Eq(t, 0, dropped)
 	for _, text := range texts {
 		must.LessEq(t, shardSize, len(text))
+	}
+}
+
+// TestLedger_StatesTakeNoJobsRoom has policies ask for more and more to be
+// given back: what is too much is lost, and no job is.
+func TestLedger_StatesTakeNoJobsRoom(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	random := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		return b
+	}
+	for _, size := range []int{0, 1, 40 << 10, 100 << 10, 1 << 20, 4 << 20} {
+		l := NewLedger()
+		for i := range 500 {
+			l.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}] = &Record{Attained: float64(i)}
+		}
+		l.States["gpu"] = random(size)
+		texts, dropped, err := l.encode()
+		must.NoError(t, err)
+		for _, text := range texts {
+			must.LessEq(t, shardSize, len(text))
+		}
+		m, lost := decodeLedger(texts)
+		must.NoError(t, lost)
+		must.MapLen(t, 500, m.Jobs)
+		if size <= 1<<20 {
+			must.Zero(t, dropped)
+			must.Eq(t, l.States["gpu"], m.States["gpu"])
+		} else {
+			must.Eq(t, 1, dropped)
+			must.MapEmpty(t, m.States)
+		}
 	}
 }
 
