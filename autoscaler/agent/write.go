@@ -166,9 +166,16 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 // too young to be protected by a scale.
 const keepRetry = 30 * time.Minute
 
-// report tells users of problems with their jobs: each once, as long as this
-// agent runs.
+// report tells users of problems with their jobs: each once, as long as the job
+// has it and this agent runs.
 func (a *Agent) report(ctx context.Context, aside []cluster.Aside) {
+	has := map[planner.JobKey]bool{}
+	for _, s := range aside {
+		has[s.Key] = len(s.Problems) > 0
+	}
+	a.mu.Lock()
+	maps.DeleteFunc(a.reported, func(k planner.JobKey, _ string) bool { return !has[k] })
+	a.mu.Unlock()
 	for _, s := range aside {
 		if s.Off || len(s.Problems) == 0 {
 			continue

@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -42,4 +43,22 @@ func TestAgent_WroteKeep(t *testing.T) {
 			must.Between(t, tc.least, again, tc.most)
 		})
 	}
+}
+
+func TestAgent_ReportForgetsWhatIsOver(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	a, err := New(w.config(), nil, hclog.NewNullLogger())
+	must.NoError(t, err)
+	aside := func(ids ...string) (out []cluster.Aside) {
+		for _, id := range ids {
+			out = append(out, cluster.Aside{Key: planner.JobKey{Namespace: "default", ID: id}, Problems: optin.Problems{{Where: "here", What: "a mistake"}}})
+		}
+		return out
+	}
+	a.report(t.Context(), aside("a", "b"))
+	must.MapLen(t, 2, a.reported)
+	a.report(t.Context(), aside("b"))
+	must.MapLen(t, 1, a.reported)
+	a.report(t.Context(), []cluster.Aside{{Key: aside("b")[0].Key, Off: true}})
+	must.MapEmpty(t, a.reported)
 }

@@ -29,6 +29,7 @@ type store struct {
 
 	nodesGen uint64              // counts changes of nodes, for cached classes
 	words    map[string]string   // one copy of strings that repeat
+	sweepAt  int                 // number of words at which those out of use are dropped
 	parts    map[string]struct{} // initial lists that were read
 	last     time.Time           // of the last answer of Nomad
 }
@@ -128,9 +129,39 @@ func (s *store) word(w string) string {
 	if k, ok := s.words[w]; ok {
 		return k
 	}
+	if len(s.words) >= s.sweepAt {
+		s.sweepWords()
+	}
 	w = strings.Clone(w)
 	s.words[w] = w
 	return w
+}
+
+// leastWords is how many words are kept without asking whether they are used.
+const leastWords = 1024
+
+// sweepWords keeps the words in use: jobs come and go, each with a name of its
+// own.
+func (s *store) sweepWords() {
+	used := map[string]string{}
+	use := func(words ...string) {
+		for _, w := range words {
+			used[w] = w
+		}
+	}
+	for _, n := range s.nodes {
+		for _, g := range n.groups {
+			use(g.vendor, g.kind, g.name)
+		}
+	}
+	for _, a := range s.allocs {
+		use(a.node, a.group, a.job.Namespace, a.job.ID)
+		for _, d := range a.devices {
+			use(d.group)
+			use(d.ids...)
+		}
+	}
+	s.words, s.sweepAt = used, max(leastWords, 2*len(used))
 }
 
 // putNode takes a node over; it reports whether anything changed.
