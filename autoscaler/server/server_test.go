@@ -193,6 +193,59 @@ func TestServer_WhoMayWrite(t *testing.T) {
 	must.True(t, w.agent.Status().Paused || w.pausedSoon(t))
 }
 
+// TestServer_NamesThatAnybodyCanGive is about pages that have their own name
+// point to the API once they are loaded.
+func TestServer_NamesThatAnybodyCanGive(t *testing.T) {
+	yes, no := true, false
+	for name, tc := range map[string]struct {
+		bind  string
+		open  *bool
+		host  string
+		page  bool
+		token string
+		want  int
+	}{
+		"localhost":                  {bind: "127.0.0.1", host: "localhost:8648", page: true, want: 200},
+		"loopback":                   {bind: "127.0.0.1", host: "127.0.0.1:8648", page: true, want: 200},
+		"loopback, 6":                {bind: "::1", host: "[::1]:8648", page: true, want: 200},
+		"another name":               {bind: "127.0.0.1", host: "evil.example:8648", page: true, want: 403},
+		"another name, no page":      {bind: "127.0.0.1", host: "evil.example:8648", want: 403},
+		"another name, with a token": {bind: "127.0.0.1", host: "evil.example:8648", page: true, token: "secret", want: 200},
+		"advertised":                 {bind: "127.0.0.1", host: "Kolo.example", page: true, want: 200},
+		"open to all":                {bind: "0.0.0.0", open: &yes, host: "10.0.0.1:8648", page: true, want: 200},
+		"open to all, another name":  {bind: "0.0.0.0", open: &yes, host: "evil.example:8648", page: true, want: 403},
+		"open to all, a program":     {bind: "0.0.0.0", open: &yes, host: "kolo.service.consul:8648", want: 200},
+		"not open":                   {bind: "127.0.0.1", open: &no, host: "localhost:8648", page: true, want: 401},
+		"with a token, as it likes":  {bind: "0.0.0.0", open: &no, host: "evil.example", page: true, token: "secret", want: 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &named{http: config.HTTP{Bind: tc.bind, Open: tc.open, Advertise: "https://kolo.example:8648"}}
+			s := &Server{agent: a}
+			r := httptest.NewRequest(http.MethodPut, "http://"+tc.host+"/v1/pause", strings.NewReader("{}"))
+			if tc.page {
+				r.Header.Set("Origin", "http://"+tc.host)
+			}
+			if tc.token != "" {
+				r.Header.Set("X-Nomad-Token", tc.token)
+			}
+			w := httptest.NewRecorder()
+			if _, ok := s.admit(w, r); ok {
+				must.Eq(t, tc.want, 200)
+				return
+			}
+			must.Eq(t, tc.want, w.Code)
+		})
+	}
+}
+
+// named is an agent of which only the configuration of its API matters.
+type named struct {
+	Agent
+	http config.HTTP
+}
+
+func (n *named) Config() *config.Config { return &config.Config{HTTP: n.http} }
+
 func (w *world) pausedSoon(t *testing.T) bool {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.agent.Status().Paused }), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
 	return true

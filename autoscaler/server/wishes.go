@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -148,16 +150,35 @@ func (s *Server) wish(w http.ResponseWriter, r *http.Request, into any) (token s
 // admit lets in who may try to change something: Nomad decides with the token.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request) (token string, ok bool) {
 	// A page of another site must not be able to write with a form.
-	if r.Header.Get("Origin") != "" && !sameOrigin(r) {
+	page := r.Header.Get("Origin") != ""
+	if page && !sameOrigin(r) {
 		refuse(w, http.StatusForbidden, errors.New("requests of other sites are refused"))
 		return "", false
 	}
 	token = r.Header.Get("X-Nomad-Token")
+	// Nor where it has its own name point to this address once it is loaded. It
+	// has no token. Programs are not fooled so, and may use any name they know,
+	// but on loopback only those of this machine make sense.
+	if c := s.agent.Config().HTTP; token == "" && (page || c.Loopback()) && !ours(r.Host, c) {
+		refuse(w, http.StatusForbidden, fmt.Errorf("requests to %q are refused without a token: write to localhost, to an IP address, or to the address in http { advertise }", r.Host))
+		return "", false
+	}
 	if token == "" && !s.open() {
 		refuse(w, http.StatusUnauthorized, errors.New("present a Nomad token that may write the variable kolo/control (header X-Nomad-Token, or NOMAD_TOKEN for the command line)"))
 		return "", false
 	}
 	return token, true
+}
+
+// ours says whether the host that a request was sent to is ours by a name that
+// nobody else can give to it.
+func ours(host string, c config.HTTP) bool {
+	host = (&url.URL{Host: host}).Hostname()
+	if host == "localhost" || host == c.Bind || net.ParseIP(host) != nil {
+		return true
+	}
+	u, err := url.Parse(c.Advertise)
+	return err == nil && host != "" && strings.EqualFold(host, u.Hostname())
 }
 
 func sameOrigin(r *http.Request) bool {
