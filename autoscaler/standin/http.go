@@ -209,62 +209,6 @@ func (c *Cluster) registrations(name string) any {
 	return out
 }
 
-// versions are those that are tagged and the newest, newest first; nil for a
-// job that is not there.
-func (c *Cluster) versions(id string) any {
-	j := c.jobs[id]
-	if j == nil {
-		return nil
-	}
-	numbers := slices.AppendSeq([]uint64{j.version}, maps.Keys(c.tags[id]))
-	slices.Sort(numbers)
-	var out []any
-	for _, n := range slices.Backward(slices.Compact(numbers)) {
-		v := map[string]any{"ID": id, "Version": n}
-		if tag := c.tags[id][n]; tag != "" {
-			v["VersionTag"] = map[string]any{"Name": tag}
-		}
-		out = append(out, v)
-	}
-	return map[string]any{"Versions": out}
-}
-
-// putTag tags a version, which may be the only one of that tag, or takes the
-// tag off the newest version that has it.
-func (c *Cluster) putTag(w http.ResponseWriter, r *http.Request, id, name string) {
-	var req api.TagVersionRequest
-	if r.Method != http.MethodDelete {
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var have []uint64
-	for n, tag := range c.tags[id] {
-		if tag == name {
-			have = append(have, n)
-		}
-	}
-	switch {
-	case r.Method == http.MethodDelete && len(have) == 0:
-		http.Error(w, fmt.Sprintf("tag %q not found on job %q", name, id), http.StatusInternalServerError)
-		return
-	case r.Method == http.MethodDelete:
-		delete(c.tags[id], slices.Max(have))
-	case slices.ContainsFunc(have, func(n uint64) bool { return n != req.Version }):
-		http.Error(w, fmt.Sprintf("tag %q already exists on a different version of job %q", name, id), http.StatusInternalServerError)
-		return
-	default:
-		if c.tags[id] == nil {
-			c.tags[id] = map[uint64]string{}
-		}
-		c.tags[id][req.Version] = name
-	}
-	_, _ = w.Write([]byte("{}")) // a reader that went away
-}
-
 // stream sends events as they happen, from now on.
 func (c *Cluster) stream(w http.ResponseWriter, r *http.Request) {
 	sub := make(chan []byte, 4096)

@@ -302,14 +302,6 @@ func (c *Cluster) Counts() (counts, live map[string]int) {
 	return counts, live
 }
 
-// Tagged says whether a version of the job is tagged, whichever: Nomad does
-// not collect it then.
-func (c *Cluster) Tagged(id string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.tags[id]) > 0
-}
-
 // Calls is the number of requests, and of accepted scales, so far.
 func (c *Cluster) Calls() (calls, scales int) {
 	c.mu.Lock()
