@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -542,7 +541,7 @@ func (r *local) serveStatus(ctx context.Context) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: statusHandler(func(ctx context.Context) *Status {
+	server := newWeb(func(ctx context.Context) *Status {
 		c := make(chan *Status, 1)
 		r.leader.post(func() { r.leader.publish(); c <- r.leader.status })
 		select {
@@ -551,7 +550,7 @@ func (r *local) serveStatus(ctx context.Context) (func(), error) {
 		case <-ctx.Done():
 			return nil
 		}
-	}), ReadHeaderTimeout: 5 * time.Second}
+	})
 	go func() { _ = server.Serve(l) }()
 	return func() { _ = server.Close() }, nil
 }
