@@ -103,6 +103,15 @@ func (l *layout) cut(component []int) {
 	}
 }
 
+// numbers are those of the islands, by [unit.islander].
+func (l layout) numbers() map[string]int {
+	all := map[string]int{}
+	for i, u := range l.units {
+		all[u.islander()] = l.island[i]
+	}
+	return all
+}
+
 func (l layout) islandName(i int) string { return fmt.Sprintf("nvlink%d", l.island[i]) }
 
 func (l layout) switchName(i int) string { return fmt.Sprintf("pcie%d", l.pcie[i]) }

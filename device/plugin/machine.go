@@ -164,7 +164,8 @@ func (m *machine) keep(before machine) {
 
 // readPairs asks about every two GPUs that can be reached, unless nothing about
 // the two has changed; of others it keeps what was known. Two that could not reach
-// each other are asked about again: the fabric manager may have come meanwhile.
+// each other, or not over their NVLinks, are asked about again: the fabric manager
+// may have come meanwhile.
 func (m *machine) readPairs(lib nvml.Library, before machine) error {
 	for i, a := range m.cards {
 		for _, b := range m.cards[i+1:] {
@@ -173,7 +174,8 @@ func (m *machine) readPairs(lib nvml.Library, before machine) error {
 			if known {
 				m.pairs[key] = p
 			}
-			same := known && p.Peer && before.joinedAs(a) && before.joinedAs(b)
+			denied := p.NoNVLink && len(a.facts.Ports) > 0 && len(b.facts.Ports) > 0
+			same := known && p.Peer && !denied && before.joinedAs(a) && before.joinedAs(b)
 			if same || a.gpu == nil || b.gpu == nil {
 				continue
 			}
@@ -203,14 +205,17 @@ func (m *machine) joinedAs(c *card) bool {
 
 // ignoresUnread tells that the GPUs that cannot be read are in all likelihood
 // those that are to be ignored, which may be for just that.
-func (m *machine) ignoresUnread() bool {
-	strangers := len(m.unread)
+func (m *machine) ignoresUnread() bool { return m.strangers() <= len(m.unmet) }
+
+// strangers counts the GPUs that cannot be read and never were.
+func (m *machine) strangers() int {
+	n := len(m.unread)
 	for _, c := range m.cards {
 		if m.unread[c.index] != nil {
-			strangers--
+			n--
 		}
 	}
-	return strangers <= len(m.unmet)
+	return n
 }
 
 // incomplete tells that a GPU is known that has no handle.

@@ -51,6 +51,10 @@ type monitor struct {
 	watchFailed int
 	watchSaid   string
 	unreadSaid  map[int]string // errors that were told, by NVML's number
+	// reopenAgain is when NVML is opened anew for GPUs that were never read, after
+	// reopened times in vain.
+	reopenAgain time.Time
+	reopened    int
 	// refreshed and looked are when the machine and the samples were last read.
 	refreshed, looked time.Time
 
@@ -121,12 +125,7 @@ func (m *monitor) run(ctx context.Context) {
 		case <-check.C:
 			m.check(time.Now())
 		case <-period.C:
-			if m.anyMissing(isLost) {
-				// A GPU that was reset is found again only by a new start of
-				// NVML.
-				m.disconnect(nil)
-			}
-			m.refresh(time.Now())
+			m.period(time.Now())
 		case r := <-m.sampled:
 			m.late(time.Now(), r)
 		case o := <-m.events:

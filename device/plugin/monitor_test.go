@@ -302,19 +302,14 @@ func TestTroubleProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		gone, loaded := map[int]bool{}, true
 		steps := map[string]func(gpu int){
-			"lose":   func(gpu int) { r.hw.Lose(gpu); gone[gpu] = true },
-			"unplug": func(gpu int) { r.hw.Unplug(gpu); gone[gpu] = true },
-			"return": func(gpu int) { r.hw.Return(gpu); delete(gone, gpu) },
-			"links":  func(gpu int) { r.hw.Set(gpu, "nolinks", strconv.Itoa(gpu%2*12)) },
-			"unload": func(int) { r.hw.Unload(); loaded = false },
-			"load":   func(int) { r.hw.Load(); loaded = true },
-			"xid":    func(gpu int) { r.hw.XID(gpu, 48) },
-			"period": func(int) {
-				if r.m.anyMissing(isLost) {
-					r.m.disconnect(nil)
-				}
-				r.m.refresh(r.now)
-			},
+			"lose":    func(gpu int) { r.hw.Lose(gpu); gone[gpu] = true },
+			"unplug":  func(gpu int) { r.hw.Unplug(gpu); gone[gpu] = true },
+			"return":  func(gpu int) { r.hw.Return(gpu); delete(gone, gpu) },
+			"links":   func(gpu int) { r.hw.Set(gpu, "nolinks", strconv.Itoa(gpu%2*12)) },
+			"unload":  func(int) { r.hw.Unload(); loaded = false },
+			"load":    func(int) { r.hw.Load(); loaded = true },
+			"xid":     func(gpu int) { r.hw.XID(gpu, 48) },
+			"period":  func(int) { r.m.period(r.now) },
 			"restart": func(int) { r.restart() },
 		}
 		for range rapid.IntRange(1, 12).Draw(rt, "steps") {

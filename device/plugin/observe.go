@@ -72,8 +72,10 @@ func (m *monitor) connect() bool {
 	}
 	err := m.lib.Open()
 	if err == nil {
+		if m.problem != nil || m.machine.pairs == nil {
+			m.log.Info("NVML is there")
+		}
 		m.open, m.problem = true, nil
-		m.log.Info("NVML is there")
 		return true
 	}
 	if m.problem == nil || m.problem.Error() != err.Error() {
@@ -147,11 +149,33 @@ func (m *monitor) check(now time.Time) {
 	case err == nil && n != m.machine.listed:
 		m.log.Info("the number of GPUs has changed", "before", m.machine.listed, "now", n)
 		m.refresh(now)
-	case m.listener == nil, m.machine.incomplete() && now.Sub(m.refreshed) >= retryLost:
+	case m.listener == nil, m.inGrace(causeIsland),
+		(m.machine.incomplete() || m.any(causeIsland)) && now.Sub(m.refreshed) >= retryLost:
 		m.refresh(now)
 	case m.cfg.Health.Enabled:
 		m.look(now, m.cfg.Health.Interval/2)
 	}
+}
+
+// any tells whether a unit has this trouble.
+func (m *monitor) any(c cause) bool {
+	for _, h := range m.health {
+		if h.has(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// inGrace tells whether a unit has this trouble and is still healthy: what it is
+// judged by must be read again before the grace time is over.
+func (m *monitor) inGrace(c cause) bool {
+	for _, h := range m.health {
+		if h.ok && h.has(c) {
+			return true
+		}
+	}
+	return false
 }
 
 // look takes a sample of every GPU unless the last one is fresh enough, and
@@ -256,20 +280,47 @@ func isHung(err error) bool { return errors.Is(err, nvml.ErrHung) }
 
 func isLost(err error) bool { return !isHung(err) }
 
-// anyMissing tells whether a GPU is missing for such a reason, or was never read
-// for it.
+// anyMissing tells whether a GPU is missing for such a reason.
 func (m *monitor) anyMissing(reason func(error) bool) bool {
 	for _, c := range m.machine.cards {
 		if c.missing != nil && reason(c.missing) {
 			return true
 		}
 	}
-	for _, err := range m.machine.unread {
-		if !m.machine.ignoresUnread() && reason(err) {
-			return true
-		}
-	}
 	return false
+}
+
+// period reads the machine anew. A GPU that was reset is found again only by a
+// new start of NVML.
+func (m *monitor) period(now time.Time) {
+	if m.anyMissing(isLost) || m.reopenForUnread(now) {
+		m.disconnect(nil)
+	}
+	m.refresh(now)
+}
+
+// maxReopenWait is the longest time between two new starts of NVML for GPUs that
+// were never read.
+const maxReopenWait = time.Hour
+
+// reopenForUnread tells whether it is time to open NVML anew for the sake of GPUs
+// that were never read. That may be in vain for ever, so it is done less and less
+// often, and seldom where they are likely those to be ignored.
+func (m *monitor) reopenForUnread(now time.Time) bool {
+	if m.machine.strangers() == 0 {
+		m.reopenAgain, m.reopened = time.Time{}, 0
+		return false
+	}
+	if now.Before(m.reopenAgain) {
+		return false
+	}
+	wait := min(m.cfg.FingerprintPeriod<<min(m.reopened, 10), maxReopenWait)
+	if m.machine.ignoresUnread() {
+		wait = maxReopenWait
+	}
+	m.reopenAgain = now.Add(wait)
+	m.reopened++
+	return true
 }
 
 // publish makes a new view if anything is different, and wakes those who wait

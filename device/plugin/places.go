@@ -156,16 +156,24 @@ func readPlaces(root string, log hclog.Logger) *places {
 func (p *places) add(switches []string, islands [][]unit) numbers {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.numbers.add(switches, islands) {
+	if p.numbers.add(switches, islands) || p.said != "" {
 		p.write()
 	}
 	return p.numbers.clone()
 }
 
-// take notes that a task was given these units.
-func (p *places) take(units []unit) {
+// take notes that a task was given these units. Where known has the numbers that
+// their groups are named by, it returns false when one has another by now: the
+// machine is being read anew, and Nomad would look for the unit in a group that it
+// is leaving.
+func (p *places) take(units []unit, known map[string]int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, u := range units {
+		if n, named := known[u.islander()]; named && p.numbers.Islands[u.islander()] != n {
+			return false
+		}
+	}
 	changed := false
 	for _, u := range units {
 		if id := u.islander(); !p.numbers.Taken[id] {
@@ -175,6 +183,7 @@ func (p *places) take(units []unit) {
 	if changed {
 		p.write()
 	}
+	return true
 }
 
 // write replaces the file. It is no reason to keep devices from Nomad that this

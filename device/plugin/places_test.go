@@ -117,7 +117,7 @@ func TestIslandsGrowTogether(t *testing.T) {
 	}
 	r.reboot()
 	must.Eq(t, "nvlink3", r.names()["05"])
-	r.m.places.take(r.m.layout.units[3:4])
+	must.True(t, r.m.places.take(r.m.layout.units[3:4], r.m.layout.numbers()))
 
 	for i := range 8 {
 		r.hw.Set(i, "nolinks", "12")
@@ -162,6 +162,39 @@ func TestPlacesOfAnotherBootAndBrokenOnes(t *testing.T) {
 		must.Eq(t, 0, p.add(nil, [][]unit{{{card: c}}}).Islands["GPU-x"])
 		must.NotEq(t, "", p.said)
 	})
+}
+
+// A reservation that comes while islands are found to have grown together would
+// be of a group that its GPU is leaving.
+func TestReserveWhileIslandsChange(t *testing.T) {
+	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
+	for i := range 8 {
+		r.hw.Set(i, "nolinks", "0")
+	}
+	r.reboot()
+	v, _ := r.m.latest()
+	for i := range 8 {
+		r.hw.Set(i, "nolinks", "12")
+	}
+	read, err := readMachine(r.m.lib, r.m.machine, nil) // what refresh does before it publishes
+	must.NoError(t, err)
+	newLayout(&read, GroupByNVLink, r.m.places)
+	must.False(t, r.m.places.take(v.layout.units[3:4], v.layout.numbers()))
+	must.True(t, r.m.places.take(v.layout.units[3:4], nil), must.Sprint("names of other groups do not change"))
+}
+
+// What could not be written at first is written later.
+func TestPlacesAreWrittenWhenTheyCanBe(t *testing.T) {
+	root := t.TempDir()
+	must.NoError(t, os.WriteFile(filepath.Join(root, "run"), nil, 0o644)) // no folder
+	p := readPlaces(root, hclog.NewNullLogger())
+	c := &card{}
+	c.facts.UUID = "GPU-x"
+	p.add(nil, [][]unit{{{card: c}}})
+	must.NotEq(t, "", p.said)
+	must.NoError(t, os.Remove(filepath.Join(root, "run")))
+	p.add(nil, [][]unit{{{card: c}}})
+	must.MapContainsKey(t, readPlaces(root, hclog.NewNullLogger()).numbers.Islands, "GPU-x")
 }
 
 // Whatever happens to the links, and whatever is found or lost: a number once

@@ -64,7 +64,13 @@ func (d *Device) Reserve(ids []string) (*device.ContainerReservation, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.places.take(units)
+	var names map[string]int
+	if m.cfg.GroupBy == GroupByNVLink {
+		names = v.layout.numbers()
+	}
+	if !m.places.take(units, names) {
+		return nil, errors.New("cannot reserve: the NVLink islands have just changed, and with them the groups of these GPUs; the task must be placed anew")
+	}
 	return d.reservation(units, m.cfg.DeviceNodes), nil
 }
 

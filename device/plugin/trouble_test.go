@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
+	"github.com/kolo-nomad/kolo/device/topology"
 )
 
 // Where nobody wants health to be judged, a GPU that is not there is still not
@@ -84,21 +85,37 @@ func TestXIDWhileNVMLIsOpenedAnew(t *testing.T) {
 	must.MapContainsKey(t, r.sick(), r.hw.UUIDs()[3])
 }
 
-// A GPU that could not be read when the plugin started is looked for with a new
-// start of NVML, as one that was lost later.
+// A GPU that could not be read when the plugin started is looked for with new
+// starts of NVML, as one that was lost later; but less and less often, for it may
+// be in vain.
 func TestAGPULostBeforeTheStart(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Lose(2)
 	r.reboot()
 	must.MapLen(t, 7, r.names())
-	must.True(t, r.m.anyMissing(isLost))
+	must.Eq(t, 7, r.reopenings(64)) // after 0, 1, 3, 7, 15, 31 and 63 minutes
 	r.hw.Return(2)
-	r.reopen()
+	must.LessEq(t, 1, r.reopenings(60))
 	must.MapLen(t, 8, r.names())
-	must.False(t, r.m.anyMissing(isLost))
+	must.Eq(t, 0, r.reopenings(10))
 }
 
-// A GPU may be ignored because it is broken. Then nothing is done about it.
+// reopenings counts how often NVML is opened anew in so many minutes.
+func (r *rig) reopenings(minutes int) int {
+	n := 0
+	for range minutes {
+		if r.m.reopenForUnread(r.now) {
+			n++
+			r.m.disconnect(nil)
+		}
+		r.m.refresh(r.now)
+		r.now = r.now.Add(time.Minute)
+	}
+	return n
+}
+
+// A GPU may be ignored because it is broken. Then little is done about it: it is
+// only likely that it is this one.
 func TestAnIgnoredGPUThatIsBroken(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.m.cfg.IgnoredGPUIDs = r.hw.UUIDs()[2:3]
@@ -111,6 +128,7 @@ func TestAnIgnoredGPUThatIsBroken(t *testing.T) {
 	}
 	must.Eq(t, at, r.m.refreshed)
 	must.False(t, r.m.anyMissing(isLost))
+	must.Eq(t, 2, r.reopenings(90))
 
 	// Another one besides is not ignored.
 	r.hw.Lose(5)
@@ -164,4 +182,42 @@ func TestPeersThatComeLater(t *testing.T) {
 	r.hw.JoinPeers()
 	r.m.refresh(r.now)
 	must.Eq(t, "true", attribute(t, r.groups()[0], "p2p"))
+}
+
+// denying is a library that denies NVLink between all, as a driver does over
+// NVSwitch before the fabric manager has given addresses.
+type denying struct {
+	nvml.Library
+	on bool
+}
+
+func (d *denying) Pair(a, b nvml.GPU) (topology.Pair, error) {
+	p, err := d.Library.Pair(a, b)
+	if d.on {
+		p.Peer, p.NoNVLink = true, true
+	}
+	return p, err
+}
+
+func TestNVLinkThatIsDeniedAtFirst(t *testing.T) {
+	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
+	r.m.disconnect(nil)
+	d := &denying{Library: r.m.lib, on: true}
+	r.m.lib = d
+	r.m.refresh(r.now)
+	d.on = false
+	r.settled()
+	must.MapEmpty(t, r.sick())
+	must.Eq(t, "4;6xNV4", attribute(t, r.groups()[0], "topology"))
+}
+
+// Links that are down for a moment, just when the machine is read, make no GPU
+// unhealthy.
+func TestLinksDownForAMoment(t *testing.T) {
+	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
+	r.hw.Set(0, "nolinks", "0")
+	r.m.refresh(r.now)
+	r.hw.Set(0, "nolinks", "12")
+	r.settled()
+	must.MapEmpty(t, r.sick())
 }
