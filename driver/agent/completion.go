@@ -28,8 +28,8 @@ type completion struct {
 	client *api.Client
 	token  discovery.Token
 	config Config
-	// spec is of the job as it was when this agent started: one that is
-	// submitted meanwhile is not what it trains.
+	// spec is of this group as it was when this agent started: what is submitted
+	// meanwhile is not what it trains.
 	spec string
 	// kind is its type, "" where it may not be read.
 	kind string
@@ -37,16 +37,19 @@ type completion struct {
 
 // completed is what the item holds.
 type completed struct {
-	// Task is a digest of what the job trains: with another command, arguments
-	// or settings there is something to train again.
-	Task string `json:"task"`
-	// Spec is the job's specDigest, Created its create index, which changes when
-	// it is purged; "" and 0 where the identity may not read the job.
-	Spec    string    `json:"spec,omitempty"`
-	Created uint64    `json:"created"`
-	Alloc   string    `json:"alloc"`
-	Time    time.Time `json:"time"`
-	Reason  string    `json:"reason"`
+	// Task is a digest of what Group, the leader's, trains: with another command,
+	// arguments or settings there is something to train again.
+	Task  string `json:"task"`
+	Group string `json:"group"`
+	// Specs are the job's specDigests: of Group as it was when the training began,
+	// of the others as they were in the end, for they may have been added or
+	// changed meanwhile. Created is the job's create index, which changes when it
+	// is purged. None and 0 where the identity may not read the job.
+	Specs   map[string]string `json:"specs,omitempty"`
+	Created uint64            `json:"created"`
+	Alloc   string            `json:"alloc"`
+	Time    time.Time         `json:"time"`
+	Reason  string            `json:"reason"`
 }
 
 func newCompletion(c Config, token discovery.Token) (*completion, error) {
@@ -77,14 +80,14 @@ func (c *completion) digest() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// job returns the job's create index, type and digest; 0 and "" when it can't
-// be read.
-func (c *completion) job(q *api.QueryOptions) (created uint64, kind, spec string) {
+// job returns the job's create index, type and digests; 0, "" and none when it
+// can't be read.
+func (c *completion) job(q *api.QueryOptions) (created uint64, kind string, specs map[string]string) {
 	job, _, err := c.client.Jobs().Info(c.config.JobID, q)
 	if err != nil || job.CreateIndex == nil || job.Type == nil {
-		return 0, "", ""
+		return 0, "", nil
 	}
-	return *job.CreateIndex, *job.Type, specDigest(job)
+	return *job.CreateIndex, *job.Type, specDigests(job)
 }
 
 // find returns the record that says that this very training is complete, nil
@@ -94,9 +97,9 @@ func (c *completion) find(ctx context.Context) (*completed, error) {
 	if err != nil {
 		return nil, err
 	}
-	created, kind, spec := c.job(q)
+	created, kind, specs := c.job(q)
 	if c.spec == "" { // not known from an earlier look
-		c.kind, c.spec = kind, spec
+		c.kind, c.spec = kind, specs[c.config.Group]
 	}
 	v, _, err := c.client.Variables().Peek(c.path(), q)
 	if err != nil || v == nil {
@@ -110,13 +113,13 @@ func (c *completion) find(ctx context.Context) (*completed, error) {
 	if err := json.Unmarshal([]byte(text), &r); err != nil {
 		return nil, fmt.Errorf("variable %s, item %s: %w", c.path(), c.item(), err)
 	}
-	if r.Task != c.digest() {
+	if r.Group == c.config.Group && r.Task != c.digest() {
 		return nil, nil
 	}
 	if created != 0 && r.Created != 0 && created != r.Created {
 		return nil, nil // purged and submitted again
 	}
-	if c.spec != "" && r.Spec != "" && c.spec != r.Spec {
+	if then := r.Specs[c.config.Group]; c.spec != "" && then != "" && c.spec != then {
 		return nil, nil // submitted again with another script, say
 	}
 	return &r, nil
@@ -129,8 +132,11 @@ func (c *completion) record(ctx context.Context, reason string) error {
 		return err
 	}
 	w := (&api.WriteOptions{AuthToken: q.AuthToken}).WithContext(ctx)
-	created, _, _ := c.job(q)
-	value, err := json.Marshal(completed{Task: c.digest(), Spec: c.spec, Created: created, Alloc: c.config.AllocID,
+	created, _, specs := c.job(q)
+	if specs != nil {
+		specs[c.config.Group] = c.spec
+	}
+	value, err := json.Marshal(completed{Task: c.digest(), Group: c.config.Group, Specs: specs, Created: created, Alloc: c.config.AllocID,
 		Time: time.Now().UTC(), Reason: reason})
 	if err != nil {
 		return err
@@ -172,7 +178,7 @@ func (c *completion) cannotComplete() string {
 func (r *completed) story(c *completion) string {
 	again := fmt.Sprintf("submit the job with a change (of its script, arguments, env or meta), or after nomad job stop -purge -namespace %s %s",
 		c.config.Namespace, c.config.JobID)
-	if c.spec == "" || r.Spec == "" {
+	if c.spec == "" || r.Specs[c.config.Group] == "" {
 		again = fmt.Sprintf("run nomad var purge -namespace %s %s, and then nomad job stop -purge, and submit the job; its identity may not read the job, "+
 			"so that changes of it are not noticed (capability read-job)", c.config.Namespace, c.path())
 	}

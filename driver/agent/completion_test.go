@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -71,7 +72,7 @@ func TestCompletion(t *testing.T) {
 		one, index := 1, uint64(7)
 		return &api.Job{
 			ID: pointer("train"), Type: pointer("batch"), CreateIndex: &index, Meta: map[string]string{"team": "vision"},
-			TaskGroups: []*api.TaskGroup{{Count: &one, Tasks: []*api.Task{
+			TaskGroups: []*api.TaskGroup{{Name: pointer("workers"), Count: &one, Tasks: []*api.Task{
 				{
 					Driver: "horovod", Env: map[string]string{"LR": "0.1"},
 					Templates: []*api.Template{{DestPath: pointer("local/train.py"), EmbeddedTmpl: pointer("import torch")}},
@@ -81,12 +82,18 @@ func TestCompletion(t *testing.T) {
 			}}},
 		}
 	}
+	another := func(j *api.Job) *api.TaskGroup {
+		g := *j.TaskGroups[0]
+		g.Name = pointer("more")
+		return &g
+	}
 	script := func(j *api.Job) { j.TaskGroups[0].Tasks[0].Templates[0].EmbeddedTmpl = pointer("import jax") }
 	for name, c := range map[string]struct {
 		change func(*api.Job) // what is submitted afterwards
 		args   []string
-		late   bool // it is submitted when the last steps are made already
-		hidden bool // the identity may not read the job, at first
+		from   string // the group that is placed afterwards, if another
+		late   bool   // it is submitted when the last steps are made already
+		hidden bool   // the identity may not read the job, at first
 		again  bool
 	}{
 		"nothing":         {},
@@ -97,6 +104,9 @@ func TestCompletion(t *testing.T) {
 		"it, in hiding":   {change: script, hidden: true},
 		"the environment": {change: func(j *api.Job) { j.TaskGroups[0].Tasks[0].Env["LR"] = "0.2" }, again: true},
 		"an artifact":     {change: func(j *api.Job) { j.TaskGroups[0].Tasks[0].Artifacts = nil }, again: true},
+		"a late group":    {change: func(j *api.Job) { j.TaskGroups = append(j.TaskGroups, another(j)) }, late: true},
+		"placed from it":  {change: func(j *api.Job) { j.TaskGroups = append(j.TaskGroups, another(j)) }, late: true, from: "more"},
+		"it was changed":  {change: func(j *api.Job) { script(j); j.TaskGroups[0].Name = pointer("other") }, late: true, from: "other"},
 		"meta":            {change: func(j *api.Job) { j.Meta["run"] = "2" }, again: true},
 		"it is purged":    {change: func(j *api.Job) { *j.CreateIndex = 30 }, again: true},
 		"arguments":       {args: []string{"--epochs=9"}, again: true},
@@ -113,7 +123,7 @@ func TestCompletion(t *testing.T) {
 			}
 			server := httptest.NewServer(nomad)
 			defer server.Close()
-			config := Config{Command: "python3", Service: "train", JobID: "train", AllocID: "0123456789", NomadAddr: server.URL}
+			config := Config{Command: "python3", Service: "train", JobID: "train", Group: "workers", AllocID: "0123456789", NomadAddr: server.URL}
 			first, err := newCompletion(config, identity(t, "ey"))
 			must.NoError(t, err)
 			found, err := first.find(t.Context())
@@ -125,6 +135,7 @@ func TestCompletion(t *testing.T) {
 			must.NoError(t, first.record(t.Context(), "a slot exited with 0"))
 
 			nomad.job, config.Args = after, c.args
+			config.Group = cmp.Or(c.from, config.Group)
 			next, err := newCompletion(config, identity(t, "ey"))
 			must.NoError(t, err)
 			found, err = next.find(t.Context())

@@ -176,6 +176,15 @@ func (l *Leader) Serve(s hostSession) error {
 	id := r.Info.ID
 	q := newSendQueue(s)
 	defer q.close()
+	// A leader that is over closes the sessions of its hosts; this one may not be
+	// among them yet, and would be kept by the pulse.
+	go func() {
+		select {
+		case <-l.quit:
+			q.close()
+		case <-q.done:
+		}
+	}()
 	l.post(func() { l.join(l.ctx, r, q) })
 	defer l.post(func() { l.parted(l.ctx, id, q) })
 	for {

@@ -4,7 +4,9 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"sync"
 	"testing"
@@ -177,7 +179,7 @@ func TestADeadAgentIsLostAtOnce(t *testing.T) {
 	wg.Go(func() { _ = server.Serve(listener) })
 	t.Cleanup(server.Stop)
 
-	s, err := openSession(t.Context(), listener.Addr().String(), secret.Credentials("b"))
+	s, err := openSession(t.Context(), listener.Addr().String(), secret.Credentials("b"), silence)
 	must.NoError(t, err)
 	must.NoError(t, s.send(&ToLeader{Register: &Register{AllocID: "b", Addr: dead.Addr().String(),
 		Info: elastic.HostInfo{ID: "b", Slots: make([]elastic.SlotReport, 1)}}}))
@@ -195,4 +197,58 @@ func TestADeadAgentIsLostAtOnce(t *testing.T) {
 	until(1)
 	s.close()
 	until(0)
+}
+
+// refusing asks long, and gets no consent.
+type refusing struct{ asked chan struct{} }
+
+func (refusing) MayForm([]string) (bool, string) { return true, "" }
+
+func (r refusing) Form(context.Context, uint64, []string) error {
+	close(r.asked)
+	time.Sleep(200 * time.Millisecond)
+	return errors.New("no majority")
+}
+
+// A host that registers while the leader waits for a consent that it does not
+// get must not stay in session with a leader that is over.
+func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
+	t.Parallel()
+	r := refusing{make(chan struct{})}
+	l := NewLeader(LeaderOptions{Config: Config{NP: 1, MinNP: 1}, Term: 1, Consent: r, Logger: hclog.NewNullLogger()})
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(t.Context()) }()
+	register := func(alloc string) session {
+		up, down := newPipes()
+		go func() { _ = l.Serve(down) }()
+		info := elastic.HostInfo{ID: elastic.HostID(alloc + "-1"), Slots: []elastic.SlotReport{{}}}
+		must.NoError(t, up.send(&ToLeader{Register: &Register{Info: info, AllocID: alloc}}))
+		return up
+	}
+	first := register("a")
+	for {
+		m, err := first.recv()
+		must.NoError(t, err)
+		if m.Start != nil {
+			must.NoError(t, first.send(&ToLeader{Arrived: &elastic.SlotArrived{Proc: m.Start.Proc}}))
+			break
+		}
+	}
+	<-r.asked
+	second := register("b")
+	must.Error(t, <-ended)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			if _, err := second.recv(); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Fatal("the second host is still in session")
+	}
 }

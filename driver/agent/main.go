@@ -414,7 +414,7 @@ func (a *remote) lead(ctx context.Context, term, floor uint64) uint64 {
 // attend keeps the host in session with another agent that leads.
 func (a *remote) attend(ctx context.Context, now discovery.Leadership) {
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Second) {
-		s, err := openSession(ctx, now.Leader.Addr, a.creds)
+		s, err := openSession(ctx, now.Leader.Addr, a.creds, silence)
 		if err == nil {
 			begin := time.Now()
 			unhook := context.AfterFunc(ctx, s.close)

@@ -7,7 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -75,14 +77,14 @@ func newServer(auth discovery.Authenticator) *grpc.Server {
 }
 
 // dial opens a connection to a peer.
-func dial(addr string, creds credentials.PerRPCCredentials) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+addr,
+func dial(addr string, creds credentials.PerRPCCredentials, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+addr, append(more,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithPerRPCCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: silence}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive.time, Timeout: keepAlive.timeout, PermitWithoutStream: true}),
-	)
+	)...)
 }
 
 // registerSessions offers sessions with the leader that current returns, nil
@@ -153,42 +155,81 @@ func (s *serverSession) close() { s.cancel() }
 
 // clientSession is the host's end of a stream.
 type clientSession struct {
-	stream  grpc.ClientStream
-	conn    *grpc.ClientConn
-	cancel  context.CancelFunc
-	silence time.Duration
+	stream grpc.ClientStream
+	conn   *grpc.ClientConn
+	cancel context.CancelCauseFunc
+	ctx    context.Context
 }
 
-// openSession begins a session with the leader at an address.
-func openSession(ctx context.Context, addr string, creds credentials.PerRPCCredentials) (session, error) {
-	conn, err := dial(addr, creds)
+// An ear notes when something came over a connection: a message that takes long
+// is not silence.
+type ear struct {
+	begun time.Time
+	heard atomic.Int64 // nanoseconds after begun
+}
+
+func (e *ear) quiet() time.Duration { return time.Since(e.begun) - time.Duration(e.heard.Load()) }
+
+type heardConn struct {
+	net.Conn
+	ear *ear
+}
+
+func (c heardConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.ear.heard.Store(int64(time.Since(c.ear.begun)))
+	return n, err
+}
+
+// openSession begins a session with the leader at an address, which ends when
+// nothing is heard for so long.
+func openSession(ctx context.Context, addr string, creds credentials.PerRPCCredentials, silence time.Duration) (session, error) {
+	e := &ear{begun: time.Now()}
+	conn, err := dial(addr, creds, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		return heardConn{c, e}, err
+	}))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, sessionMethod,
 		grpc.CallContentSubtype(jsonCodecName))
 	if err != nil {
-		cancel()
+		cancel(nil)
 		_ = conn.Close()
 		return nil, err
 	}
-	return &clientSession{stream: stream, conn: conn, cancel: cancel, silence: silence}, nil
+	s := &clientSession{stream: stream, conn: conn, cancel: cancel, ctx: ctx}
+	go s.listen(e, silence)
+	return s, nil
+}
+
+// listen ends the session when nothing has come for so long.
+func (s *clientSession) listen(e *ear, silence time.Duration) {
+	for left := silence; left > 0; left = silence - e.quiet() {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-time.After(left):
+		}
+	}
+	s.cancel(fmt.Errorf("no word from the leader for %s", silence))
+	_ = s.conn.Close()
 }
 
 func (s *clientSession) send(m *ToLeader) error { return s.stream.SendMsg(m) }
 
 func (s *clientSession) recv() (*ToAgent, error) {
 	m := &ToAgent{}
-	lost := time.AfterFunc(s.silence, s.close)
 	err := s.stream.RecvMsg(m)
-	if !lost.Stop() && err != nil {
-		err = fmt.Errorf("no word from the leader for %s: %w", s.silence, err)
+	if cause := context.Cause(s.ctx); err != nil && cause != nil {
+		err = cause
 	}
 	return m, err
 }
 
 func (s *clientSession) close() {
-	s.cancel()
+	s.cancel(nil)
 	_ = s.conn.Close()
 }

@@ -5,21 +5,24 @@ package agent
 
 import (
 	"context"
+	"io"
 	"net"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/rendezvous"
 )
 
 // busyLeader begins a session with a leader whose goroutine does nothing.
-func busyLeader(t *testing.T) *clientSession {
+func busyLeader(t *testing.T, silence time.Duration) *clientSession {
 	t.Helper()
 	secret := discovery.NewSecret()
 	leader := NewLeader(LeaderOptions{Config: Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
@@ -27,7 +30,7 @@ func busyLeader(t *testing.T) *clientSession {
 	registerSessions(server, func() *Leader { return leader })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	s, err := openSession(ctx, listen(t, server, newWeb(nil), 0), secret.Credentials("a"))
+	s, err := openSession(ctx, listen(t, server, newWeb(nil), 0), secret.Credentials("a"), silence)
 	must.NoError(t, err)
 	t.Cleanup(s.close)
 	return s.(*clientSession)
@@ -35,7 +38,7 @@ func busyLeader(t *testing.T) *clientSession {
 
 func TestABusyLeaderIsHeard(t *testing.T) {
 	t.Parallel()
-	s := busyLeader(t)
+	s := busyLeader(t, silence)
 	must.NoError(t, s.send(&ToLeader{Register: &Register{Info: elastic.HostInfo{ID: "a"}, AllocID: "a"}}))
 	for range 2 {
 		m, err := s.recv()
@@ -46,10 +49,61 @@ func TestABusyLeaderIsHeard(t *testing.T) {
 
 func TestASilentLeaderIsLost(t *testing.T) {
 	t.Parallel()
-	s := busyLeader(t)
-	s.silence = 50 * time.Millisecond // and without a registration, it says nothing
+	s := busyLeader(t, 50*time.Millisecond) // and without a registration, it says nothing
 	_, err := s.recv()
 	must.ErrorContains(t, err, "no word from the leader for 50ms")
+}
+
+// TestALongMessageIsNoSilence sends one that takes three times as long as the
+// leader may be silent.
+func TestALongMessageIsNoSilence(t *testing.T) {
+	t.Parallel()
+	secret := discovery.NewSecret()
+	server := newServer(secret)
+	server.RegisterService(&grpc.ServiceDesc{ServiceName: sessionService, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
+		StreamName: "Session", ServerStreams: true, ClientStreams: true,
+		Handler: func(_ any, stream grpc.ServerStream) error {
+			return stream.SendMsg(&ToAgent{Fill: &Fill{Fill: rendezvous.Fill{Values: map[string][]byte{"0": make([]byte, 9<<18)}}}})
+		},
+	}}}, struct{}{})
+	addr := slowLine(t, listen(t, server, newWeb(nil), 0))
+	s, err := openSession(t.Context(), addr, secret.Credentials("a"), time.Second)
+	must.NoError(t, err)
+	defer s.close()
+	m, err := s.recv()
+	must.NoError(t, err)
+	must.NotNil(t, m.Fill)
+}
+
+// slowLine passes connections on to addr; what comes back is passed on in small
+// pieces, of 1 MiB in a second.
+func slowLine(t *testing.T, addr string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(far, near) }()
+			go func() {
+				for {
+					if _, err := io.CopyN(near, far, 10<<10); err != nil {
+						return
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
 }
 
 func TestAVanishedLeaderIsNotWaitedFor(t *testing.T) {
@@ -59,7 +113,7 @@ func TestAVanishedLeaderIsNotWaitedFor(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*silence)
 	defer cancel()
-	_, err = openSession(ctx, l.Addr().String(), discovery.NewSecret().Credentials("a"))
+	_, err = openSession(ctx, l.Addr().String(), discovery.NewSecret().Credentials("a"), silence)
 	must.Eq(t, codes.Unavailable, status.Code(err), must.Sprint(err))
 }
 

@@ -11,18 +11,22 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// specDigest names what a job's training tasks are made of besides their
-// config: templates (most scripts come in one), artifacts, environment and
-// meta. They are taken as submitted, before each node fills in its own names.
-// Counts are left out: a job that is scaled is still the same.
-func specDigest(job *api.Job) string {
-	what := []any{job.Meta}
+// specDigests names, by group, what a job's training tasks are made of: what they
+// run, templates (most scripts come in one), artifacts, environment and meta. They
+// are taken as submitted, before each node fills in its own names. Counts are left
+// out: a job that is scaled is still the same.
+func specDigests(job *api.Job) map[string]string {
+	digests := map[string]string{}
 	for _, g := range job.TaskGroups {
+		if g.Name == nil {
+			continue
+		}
+		what := []any{job.Meta, g.Meta}
 		for _, t := range g.Tasks {
 			if t.Driver != "horovod" {
 				continue
 			}
-			what = append(what, g.Meta, t.Meta, t.Env)
+			what = append(what, t.Meta, t.Env, t.Config["command"], t.Config["args"], t.Config["horovod"])
 			for _, x := range t.Templates {
 				what = append(what, x.EmbeddedTmpl, x.SourcePath, x.DestPath)
 			}
@@ -30,8 +34,9 @@ func specDigest(job *api.Job) string {
 				what = append(what, x.GetterSource, x.GetterOptions, x.RelativeDest)
 			}
 		}
+		b, _ := json.Marshal(what) // what JSON gave
+		sum := sha256.Sum256(b)
+		digests[*g.Name] = hex.EncodeToString(sum[:8])
 	}
-	b, _ := json.Marshal(what) // strings and maps of them
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8])
+	return digests
 }
