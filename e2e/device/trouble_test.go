@@ -118,17 +118,17 @@ func pluginKilled(t *testing.T, r *rig, client int, product string) {
 			}
 			return nil
 		}))
+		// The new process fingerprints. Nomad gives up one that ends while it
+		// connects to it, so it must have.
+		r.hw[client].Lose(0)
+		r.waitHealthy(client, 7)
+		r.hw[client].Return(0)
+		r.waitHealthy(client, 8)
 	}
 	must.Eq(t, agent, r.Nodes[client].PID())
 	again := r.placed("survives", 1)
 	must.Eq(t, as[0].ID, again[0].ID)
 	must.Eq(t, "running", again[0].ClientStatus)
-	// The new process fingerprints and reserves.
-	r.waitHealthy(client, 8)
-	r.hw[client].Lose(0)
-	r.waitHealthy(client, 7)
-	r.hw[client].Return(0)
-	r.waitHealthy(client, 8)
 	next := r.run("after-kill", 1, job("after-kill", 1, ask(product, 7), "true"))
 	must.Len(t, 7, gpus(next[0]))
 	visible := strings.Split(r.environment(next[0])["NVIDIA_VISIBLE_DEVICES"], ",")
