@@ -46,7 +46,7 @@ func (m *Machine) reconcile() {
 func (m *Machine) watch() {
 	r := m.ring
 	var in, out, dead int
-	allUp := true
+	allUp, saved := true, false
 	var standIn *Member
 	for i, mem := range r.Members {
 		s := m.proc(mem.Proc)
@@ -55,6 +55,7 @@ func (m *Machine) watch() {
 			dead++
 		case s.state == Waiting:
 			out++
+			saved = saved || s.since > 0
 		default:
 			in++
 			if s.standIn {
@@ -103,7 +104,7 @@ func (m *Machine) watch() {
 		m.stopMembers(func(s *slot) bool { return !s.up }, "ring %d broke while it formed", r.Generation)
 	}
 	patience := m.opt.BarrierTimeout
-	if m.patience > 0 {
+	if m.patience > 0 && saved {
 		patience = m.patience
 	}
 	if m.wake(m.dissolving.Add(patience)) {

@@ -152,3 +152,33 @@ func TestElasticTimeoutWaitsForTheState(t *testing.T) {
 	s.die("a:1", "stopped")
 	s.expect("end success=false")
 }
+
+// Members of a ring that hangs are killed when they do not leave it, but not
+// before one that holds the state has: on a busy machine that may take a while.
+func TestAHangCostsNoStateOnABusyMachine(t *testing.T) {
+	start := func(t *testing.T) *script {
+		s := newScript(t, Options{NP: 2, MinNP: 1})
+		s.join("a", 0, 1)
+		s.join("b", 1, 1)
+		s.wait(time.Second)
+		s.arrive("a:0", "b:0")
+		s.up("a:0", "b:0")
+		s.event(Trained{Generation: 1})
+		s.did = nil
+		s.event(Stalled{Generation: 1})
+		s.expect("break 1")
+		s.wait(8 * time.Second)
+		s.expect()
+		return s
+	}
+	t.Run("one leaves late", func(t *testing.T) {
+		s := start(t)
+		s.waiting("a:0")
+		s.expect("stop b:0")
+	})
+	t.Run("none leaves", func(t *testing.T) {
+		s := start(t)
+		s.wait(time.Minute)
+		s.expect("stop a:0", "stop b:0")
+	})
+}

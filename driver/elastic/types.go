@@ -203,7 +203,8 @@ type Options struct {
 }
 
 // stallPatience is how long members of a ring that made no steps may take to
-// leave it once its connections are cut: those that work do so at once.
+// leave it once its connections are cut: those that work do so at once. Until one
+// that holds the state has left, BarrierTimeout counts instead.
 const stallPatience = 5 * time.Second
 
 // forgive is the time after which one failure of a slot is forgotten, so that
