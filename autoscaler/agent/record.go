@@ -146,7 +146,7 @@ func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) (news []cl
 	r.advance(p)
 	for size, t := range p.StepSeconds {
 		n, err := strconv.Atoi(size)
-		if err != nil || n < 1 || n%slots != 0 {
+		if err != nil || n < 1 || n%slots != 0 || t.N > 0 && t.N < leastSamples {
 			continue
 		}
 		if r.Batch > 0 {
@@ -235,6 +235,11 @@ func (r *Record) failed(now time.Time, kind cluster.Kind, err error) {
 // stay finite. JSON has no others, so that one job's would spoil the status and
 // the ledger of all.
 const (
+	// leastSamples is how many steps a time must be the mean of: the first of a
+	// ring fall into the time in which others start and stop, and a size that
+	// looked bad once may not be tried again.
+	leastSamples = 4
+
 	mostSteps   = 1e12
 	mostSeconds = 1e9 // 30 years
 	leastStep   = 1e-9

@@ -73,6 +73,9 @@ func TestRecord_LearnSamples(t *testing.T) {
 	must.Len(t, 1, r.Points)
 	must.Eq(t, 14, r.Done)
 	must.Eq(t, 1000, r.Total)
+	times["4"] = cluster.StepTime{Mean: 5, N: 3, Samples: 40}
+	at(4, 14, 360, 505, times)
+	must.Len(t, 1, r.Points, must.Sprint("three steps are no measurement"))
 	times["4"] = cluster.StepTime{Mean: 0.5, N: 9, Samples: 40}
 	at(4, 20, 600, 505, times)
 	must.Eq(t, 30, r.Done)
@@ -86,7 +89,7 @@ func TestRecord_LearnIsBounded(t *testing.T) {
 	var r Record
 	for i := range 1000 {
 		p := &cluster.Progress{
-			Step: math.Inf(1), StepSeconds: map[string]cluster.StepTime{strconv.Itoa(i): {Mean: 1, N: 1}},
+			Step: math.Inf(1), StepSeconds: map[string]cluster.StepTime{strconv.Itoa(i): {Mean: 1, N: 9}},
 			Resizes: []cluster.Resize{{Time: float64(i + 1), GapSeconds: 1}},
 		}
 		r.learn(p, 1, t0)
