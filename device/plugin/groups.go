@@ -158,7 +158,8 @@ type condition struct {
 func (l layout) groups(m *machine, health map[string]condition) []*device.DeviceGroup {
 	members := map[string][]int{}
 	for i := range l.units {
-		members[l.groupName(i)] = append(members[l.groupName(i)], i)
+		name := l.groupName(i)
+		members[name] = append(members[name], i)
 	}
 	names := slices.Sorted(maps.Keys(members))
 	groups := make([]*device.DeviceGroup, 0, len(names))

@@ -31,9 +31,6 @@ type occurrence struct {
 	err   error
 }
 
-// maxWatchWait is the longest time between two attempts to watch events.
-const maxWatchWait = time.Hour
-
 // listen makes sure that there is a listener for the GPUs that can be reached.
 // One that could not be had, or not for all of them, is tried again, less and
 // less often.
@@ -47,26 +44,28 @@ func (m *monitor) listen(now time.Time) {
 		}
 	}
 	l := &listener{gpus: strings.Join(ids, ","), stop: make(chan struct{}), done: make(chan struct{})}
-	enough := m.watchAgain.IsZero() || now.Before(m.watchAgain)
+	enough := m.watch.next.IsZero() || now.Before(m.watch.next)
 	if m.listener != nil && m.listener.gpus == l.gpus && enough || !m.deafen() {
 		return
 	}
 	w, without, err := m.lib.Watch(gpus)
-	m.listener, m.watchAgain = l, time.Time{}
+	m.listener = l
 	problem := err
 	for i := range gpus {
 		problem = cmp.Or(problem, without[i])
 	}
-	switch {
-	case problem == nil:
-		m.watchFailed, m.watchSaid = 0, ""
-	case m.watchSaid != problem.Error():
-		m.watchSaid = problem.Error()
+	said := ""
+	if problem != nil {
+		said = problem.Error()
+	}
+	if said != "" && said != m.watchSaid {
 		m.log.Warn("events of the driver cannot be watched, or not of all GPUs; health is judged by readings alone", "error", problem)
 	}
-	if problem != nil && !nvml.Unsupported(problem) {
-		m.watchAgain = now.Add(min(m.cfg.FingerprintPeriod<<min(m.watchFailed, 10), maxWatchWait))
-		m.watchFailed++
+	m.watchSaid = said
+	if problem == nil || nvml.Unsupported(problem) {
+		m.watch = backoff{}
+	} else {
+		m.watch.failed(now, m.cfg.FingerprintPeriod)
 	}
 	if err != nil {
 		close(l.done)

@@ -44,17 +44,11 @@ type monitor struct {
 	dirty    bool               // the view is out of date
 	listener *listener
 	// overdue are events that came while the listener was ended.
-	overdue []nvml.Event
-	// watchAgain is when a watch that failed is tried again, after watchFailed
-	// failures in a row; watchSaid is the last one.
-	watchAgain  time.Time
-	watchFailed int
-	watchSaid   string
-	unreadSaid  map[int]string // errors that were told, by NVML's number
-	// reopenAgain is when NVML is opened anew for GPUs that were never read, after
-	// reopened times in vain.
-	reopenAgain time.Time
-	reopened    int
+	overdue    []nvml.Event
+	watch      backoff        // of events
+	watchSaid  string         // why it failed last
+	reopen     backoff        // of NVML, for GPUs that were never read
+	unreadSaid map[int]string // errors that were told, by NVML's number
 	// refreshed and looked are when the machine and the samples were last read.
 	refreshed, looked time.Time
 

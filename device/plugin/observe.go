@@ -145,37 +145,28 @@ func (m *monitor) check(now time.Time) {
 		return
 	}
 	m.problem = nil
+	cutOff, inGrace := m.cutOff()
 	switch {
 	case err == nil && n != m.machine.listed:
 		m.log.Info("the number of GPUs has changed", "before", m.machine.listed, "now", n)
 		m.refresh(now)
-	case m.listener == nil, m.inGrace(causeIsland),
-		(m.machine.incomplete() || m.any(causeIsland)) && now.Sub(m.refreshed) >= retryLost:
+	case m.listener == nil, inGrace, (m.machine.incomplete() || cutOff) && now.Sub(m.refreshed) >= retryLost:
 		m.refresh(now)
 	case m.cfg.Health.Enabled:
 		m.look(now, m.cfg.Health.Interval/2)
 	}
 }
 
-// any tells whether a unit has this trouble.
-func (m *monitor) any(c cause) bool {
+// cutOff tells whether a unit is cut off from its island, and whether one such
+// unit is still healthy: what it is judged by must then be read again before the
+// grace time is over.
+func (m *monitor) cutOff() (some, inGrace bool) {
 	for _, h := range m.health {
-		if h.has(c) {
-			return true
+		if h.has(causeIsland) {
+			some, inGrace = true, inGrace || h.ok
 		}
 	}
-	return false
-}
-
-// inGrace tells whether a unit has this trouble and is still healthy: what it is
-// judged by must be read again before the grace time is over.
-func (m *monitor) inGrace(c cause) bool {
-	for _, h := range m.health {
-		if h.ok && h.has(c) {
-			return true
-		}
-	}
-	return false
+	return some, inGrace
 }
 
 // look takes a sample of every GPU unless the last one is fresh enough, and
@@ -299,27 +290,22 @@ func (m *monitor) period(now time.Time) {
 	m.refresh(now)
 }
 
-// maxReopenWait is the longest time between two new starts of NVML for GPUs that
-// were never read.
-const maxReopenWait = time.Hour
-
 // reopenForUnread tells whether it is time to open NVML anew for the sake of GPUs
 // that were never read. That may be in vain for ever, so it is done less and less
 // often, and seldom where they are likely those to be ignored.
 func (m *monitor) reopenForUnread(now time.Time) bool {
 	if m.machine.strangers() == 0 {
-		m.reopenAgain, m.reopened = time.Time{}, 0
+		m.reopen = backoff{}
 		return false
 	}
-	if now.Before(m.reopenAgain) {
+	if now.Before(m.reopen.next) {
 		return false
 	}
-	wait := min(m.cfg.FingerprintPeriod<<min(m.reopened, 10), maxReopenWait)
+	first := m.cfg.FingerprintPeriod
 	if m.machine.ignoresUnread() {
-		wait = maxReopenWait
+		first = maxBackoff
 	}
-	m.reopenAgain = now.Add(wait)
-	m.reopened++
+	m.reopen.failed(now, first)
 	return true
 }
 

@@ -78,11 +78,7 @@ func Inspect(lib nvml.Library, root string) (Report, error) {
 	// here is not kept.
 	p := readPlaces(root, hclog.NewNullLogger())
 	p.file = ""
-	by := map[GroupBy]layout{}
-	for _, g := range groupings {
-		by[g] = newLayout(&m, g, p)
-	}
-	l := by[GroupByNVLink]
+	l := newLayout(&m, GroupByNode, p)
 	r := Report{
 		Driver: m.driver.Version, CUDA: m.driver.CUDA, Topology: l.matrix.Encode(), matrix: l.matrix,
 		GPUs: []ReportGPU{}, Links: [][]string{}, Islands: []ReportSet{},
@@ -95,8 +91,9 @@ func Inspect(lib nvml.Library, root string) (Report, error) {
 			Switch: f.Switch, Root: f.Root,
 			Island: l.islandName(i), Groups: map[GroupBy]string{}, label: fmt.Sprintf("GPU%d", u.card.index), switchName: l.switchName(i),
 		})
-		for g, l := range by {
-			r.GPUs[i].Groups[g] = l.groupName(i)
+		for _, by := range groupings {
+			l.by = by
+			r.GPUs[i].Groups[by] = l.groupName(i)
 		}
 		if in := u.instance; in != nil {
 			r.GPUs[i].Profile = in.Profile
