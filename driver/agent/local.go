@@ -194,7 +194,8 @@ func (o *localOptions) check() error {
 		return fmt.Errorf("--max-np %d: must not be less than -np %d", o.maxNP, o.np)
 	}
 	if _, err := net.InterfaceByName(o.iface); err != nil {
-		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(interfaceNames(), ", "))
+		names, _ := InterfaceNames() // none, where they can't be listed
+		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(names, ", "))
 	}
 	return lookCommand(o.command[0], "")
 }
@@ -206,13 +207,14 @@ func firstWord(s string) string {
 	return s
 }
 
-func interfaceNames() []string {
+// InterfaceNames lists this machine's network interfaces.
+func InterfaceNames() ([]string, error) {
+	all, err := net.Interfaces()
 	var names []string
-	ifaces, _ := net.Interfaces()
-	for _, i := range ifaces {
+	for _, i := range all {
 		names = append(names, i.Name)
 	}
-	return names
+	return names, err
 }
 
 type localHost struct {

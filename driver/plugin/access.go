@@ -5,7 +5,6 @@ package plugin
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/user"
 	"runtime"
@@ -111,16 +110,6 @@ func (a account) try(f func() error) error {
 		}
 		return f()
 	})
-}
-
-// interfaceNames lists this machine's network interfaces.
-func interfaceNames() ([]string, error) {
-	all, err := net.Interfaces()
-	var names []string
-	for _, i := range all {
-		names = append(names, i.Name)
-	}
-	return names, err
 }
 
 // onOwnThread runs f on a thread that no other goroutine will use again: f may

@@ -49,7 +49,8 @@ type Config struct {
 }
 
 // defaultBindPaths is where a Linux host keeps programs, libraries and their
-// configuration: what Nomad's exec driver would copy. /opt is not among them: Nomad's own data often lies there.
+// configuration: what Nomad's exec driver would copy. /opt is not among them:
+// Nomad's own data often lies there.
 var defaultBindPaths = []string{
 	"/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/hashicorp/nomad/drivers/shared/executor"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
+
+	"github.com/kolo-nomad/kolo/driver/agent"
 )
 
 // defaultUser runs isolated tasks whose job names no user, as in Nomad's exec.
@@ -164,7 +166,7 @@ func hostSurroundings(config *Config, c *drivers.TaskConfig, who account) *surro
 		exists:        func(path string) bool { _, err := os.Stat(path); return err == nil },
 		user:          who.name, readable: who.readable, executable: who.executable,
 		ownNetwork: c.NetworkIsolation != nil,
-		interfaces: interfaceNames,
+		interfaces: agent.InterfaceNames,
 	}
 }
 
