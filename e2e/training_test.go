@@ -173,16 +173,10 @@ func (tr *training) running(ctx context.Context, n int) []*api.AllocationListStu
 // has followed it.
 func (tr *training) waitSize(ctx context.Context, n int) {
 	tr.t.Helper()
-	from := tr.record().Last().T
+	from := tr.record().Last().Time()
 	tr.wait(ctx, fmt.Sprintf("a ring of %d", n), func(r train.Record) error {
-		steps := r.Leading()
-		if len(steps) < 10 {
-			return fmt.Errorf("%d steps done", len(steps))
-		}
-		for _, e := range steps[len(steps)-10:] {
-			if e.Size != n || e.T < from {
-				return fmt.Errorf("the ring had %d ranks at step %d; sizes so far: %v; %s", e.Size, e.Step, r.Sizes(), tr.status(ctx))
-			}
+		if err := r.CheckSize(n, from); err != nil {
+			return fmt.Errorf("%w; sizes so far: %v; %s", err, r.Sizes(), tr.status(ctx))
 		}
 		return nil
 	})

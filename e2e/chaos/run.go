@@ -111,19 +111,11 @@ func (t *trial) settle(ctx context.Context) error {
 	want := slots(t.plan.hosts)
 	begun := time.Now()
 	e, err := t.Wait(ctx, fmt.Sprintf("ring of %s that trains", lines(t.plan.hosts)), calm, func(r train.Record) *train.Event {
-		steps := r.Leading()
-		if len(steps) < 10 {
+		if r.CheckSize(want, begun) != nil || len(t.Processes()) != want {
 			return nil
 		}
-		for _, e := range steps[len(steps)-10:] {
-			if e.Size != want || e.Time().Before(begun) {
-				return nil
-			}
-		}
-		if len(t.Processes()) != want {
-			return nil
-		}
-		return &steps[len(steps)-1]
+		last := r.Last()
+		return &last
 	})
 	if err != nil {
 		return err

@@ -4,17 +4,17 @@
 package train
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
 // A Job is train.py on this machine, without Nomad: under a launcher that asks
@@ -170,15 +170,11 @@ func (j *Job) Keep(name string) (string, error) {
 // launcher.
 func (j *Job) Processes() []int {
 	var pids []int
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		cmdline, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if err != nil || !bytes.Contains(cmdline, []byte("train.py")) || !bytes.Contains(cmdline, []byte(j.dir)) {
-			continue
-		}
-		if pid, _ := strconv.Atoi(filepath.Base(dir)); pid != j.PID() {
-			pids = append(pids, pid)
-		}
+	for _, p := range cluster.Processes(func(p cluster.Process) bool {
+		command := strings.Join(p.Args, " ")
+		return p.PID != j.PID() && strings.Contains(command, "train.py") && strings.Contains(command, j.dir)
+	}) {
+		pids = append(pids, p.PID)
 	}
 	slices.Sort(pids)
 	return pids

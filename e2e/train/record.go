@@ -145,6 +145,21 @@ func (r Record) CheckConsecutive() error {
 	return nil
 }
 
+// CheckSize returns an error unless the last ten steps of rank 0, all of them not
+// before since, were of rings of n.
+func (r Record) CheckSize(n int, since time.Time) error {
+	steps := r.Leading()
+	if len(steps) < 10 {
+		return fmt.Errorf("%d steps done", len(steps))
+	}
+	for _, e := range steps[len(steps)-10:] {
+		if e.Size != n || e.Time().Before(since) {
+			return fmt.Errorf("the ring had %d ranks at step %d", e.Size, e.Step)
+		}
+	}
+	return nil
+}
+
 // CheckRollbacks returns an error if training ever went on from before the last
 // commit, which is done every `every` steps, or skipped a step. It looks at all
 // ranks: rank 0 may die before it has recorded a step that others have done.
