@@ -101,6 +101,17 @@ func TestGPUDryRun(t *testing.T) {
 		must.NoError(t, err, must.Sprint(out))
 		_, saw, _ := strings.Cut(out, "the task saw:")
 		must.StrContains(t, saw, "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-a1000000-0000-4000-8000-000000000000)")
+		must.StrContains(t, out, "first fingerprint: ")
+
+		// The same on a machine without Go.
+		out, err = on(t, "one-t4", "", "make", "-C", "../..", "gpu-kit")
+		must.NoError(t, err, must.Sprint(out))
+		there := t.TempDir()
+		out, err = on(t, "one-t4", "", "tar", "-xzf", "../../bin/gpu-kit.tar.gz", "-C", there)
+		must.NoError(t, err, must.Sprint(out))
+		out, err = on(t, "one-t4", "", "env", "-C", there, "PATH="+dir+":/usr/bin:/bin", "gpu-kit/gpu.test", "-test.v")
+		must.NoError(t, err, must.Sprint(out))
+		must.StrContains(t, out, "the task saw:")
 	})
 	t.Run("without nvidia-smi", func(t *testing.T) {
 		if _, err := exec.LookPath("nvidia-smi"); err == nil {

@@ -11,9 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,13 +178,16 @@ func TestGPUTopology(t *testing.T) {
 	}
 }
 
+// What the first fingerprint and one reading per second cost where NVML's calls
+// enter a driver. It is printed, for it depends on the GPUs and the driver.
+func TestGPUCost(t *testing.T) {
+	ours, _ := measureBoth(t, nil, nil)
+	must.Between(t, 0.8, ours.statsRate, 1.2)
+}
+
 // A task of a real Nomad gets a real GPU.
 func TestGPUInNomad(t *testing.T) {
-	nomad, err := filepath.Abs("../../bin/nomad")
-	must.NoError(t, err)
-	if _, err := os.Stat(nomad); err != nil {
-		t.Skip("there is no bin/nomad; make nomad builds it")
-	}
+	nomad := nomadPath(t)
 	path, err := binary()
 	must.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

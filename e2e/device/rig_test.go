@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -50,12 +51,13 @@ type rig struct {
 	hw []*nvmlstub.Machine
 }
 
+// binary is the plugin: the one beside the test binary, as in the kit for
+// machines without Go, else one that is built here.
 var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "kolo-device-e2e-")
-	if err != nil {
-		return "", err
+	if path, err := beside(pluginName); err == nil {
+		return path, nil
 	}
-	path := filepath.Join(dir, pluginName)
+	path := filepath.Join(buildDir, pluginName)
 	out, err := exec.Command("go", "build", "-o", path, "../../device/cmd/"+pluginName).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
@@ -63,22 +65,49 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
+// buildDir is where binary builds.
+var buildDir string
+
 func TestMain(m *testing.M) {
-	m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	var err error
+	if buildDir, err = os.MkdirTemp("", "kolo-device-e2e-"); err != nil {
+		log.Fatal(err)
 	}
+	m.Run()
+	_ = os.RemoveAll(buildDir)
+}
+
+// beside finds a file in the test binary's directory.
+func beside(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(self), name)
+	_, err = os.Stat(path)
+	return path, err
+}
+
+// nomadPath is the Nomad beside the test binary, else the one of make nomad. Where
+// there is none, the test is skipped.
+func nomadPath(t *testing.T) string {
+	t.Helper()
+	if path, err := beside("nomad"); err == nil {
+		return path
+	}
+	path, err := filepath.Abs("../../bin/nomad")
+	must.NoError(t, err)
+	if _, err := os.Stat(path); err != nil {
+		t.Skip("there is no bin/nomad; make nomad builds it")
+	}
+	return path
 }
 
 // newRig starts a cluster with one client for each machine. An empty name is a
 // machine on which no NVIDIA driver is installed yet.
 func newRig(t *testing.T, config string, machines ...string) *rig {
 	t.Helper()
-	nomad, err := filepath.Abs("../../bin/nomad")
-	must.NoError(t, err)
-	if _, err := os.Stat(nomad); err != nil {
-		t.Skip("there is no bin/nomad; make nomad builds it")
-	}
+	nomad := nomadPath(t)
 	plugin, err := binary()
 	must.NoError(t, err)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Minute, errors.New("not within 4 minutes"))
