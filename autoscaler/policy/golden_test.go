@@ -164,6 +164,18 @@ func TestGolden(t *testing.T) {
 		"weighted-fair: inside a tenant by weight": {
 			"weighted-fair", cluster(6, Job{Weight: 2}, Job{Weight: 1}), []int{4, 2},
 		},
+		"weighted-fair: a dip of the curve takes nothing from a job beyond it": {
+			"weighted-fair", cluster(8, Job{Count: 4, Curve: speedups(1, 2, 1.9, 3), Max: 4}), []int{4},
+		},
+		"weighted-fair: a size that brings nothing is left to those who gain": {
+			"weighted-fair", cluster(6, Job{Count: 4, Curve: speedups(1, 2, 2, 2), Max: 4}, Job{Count: 2, Max: 4}), []int{2, 4},
+		},
+		"weighted-fair: or kept where nobody does": {
+			"weighted-fair", cluster(8, Job{Count: 4, Curve: speedups(1, 2, 2, 1.95), Max: 4}, Job{Count: 2, Max: 4}), []int{4, 4},
+		},
+		"weighted-fair: but not if it harms": {
+			"weighted-fair", cluster(8, Job{Count: 4, Curve: speedups(1, 2, 2, 1.8), Max: 4}), []int{2},
+		},
 		"kolo: equal jobs share equally": {
 			"kolo", cluster(8, Job{Preferred: 8}, Job{Preferred: 8}), []int{4, 4},
 		},

