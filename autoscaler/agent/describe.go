@@ -56,7 +56,7 @@ func (a *Agent) describe(v *cluster.View, wants []planner.Want, plan planner.Pla
 }
 
 func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wait planner.Wait, now time.Time) JobStatus {
-	curve := policy.NewCurve(r.Points...)
+	curve := policy.NewCurve(r.points()...)
 	js := JobStatus{
 		Namespace: j.Key.Namespace, ID: j.Key.ID, Pool: j.Pool, Queue: f.Spec.Queue,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,

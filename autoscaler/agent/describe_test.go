@@ -18,7 +18,7 @@ import (
 // TestDescribeJob is about what users are told of one job.
 func TestDescribeJob(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	measured := []policy.Point{{Size: 2, StepTime: 0.5, Samples: 10}, {Size: 4, StepTime: 0.25, Samples: 10}}
+	measured := []Measured{{Point: policy.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: policy.Point{Size: 4, StepTime: 0.25, Samples: 10}}}
 	for name, tc := range map[string]struct {
 		count, running int
 		record         Record

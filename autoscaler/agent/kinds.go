@@ -18,6 +18,14 @@ import (
 type Kind struct {
 	Shape policy.Shape `json:"shape"`
 	Used  time.Time    `json:"used"` // the day a job of it was last there
+	// Taught says of each size how often it was measured.
+	Taught map[int]Lessons `json:"taught,omitempty"`
+}
+
+// Lessons are the measurements of a size, by any jobs of a kind.
+type Lessons struct {
+	Times int       `json:"times"`
+	Last  time.Time `json:"last"` // the day
 }
 
 const (
@@ -29,17 +37,35 @@ const (
 	// taughtSteps is how many steps at a size teach others of the kind. The
 	// first steps of a ring are slower than the rest.
 	taughtSteps = 16
+
+	// kindTrust is what trust is for a single job: for how long a kind believes
+	// that growing to a size is futile, since none of its jobs would try.
+	kindTrust = 24 * time.Hour
 )
 
 func kindKey(k planner.JobKey, f *cluster.Facts) string { return k.Namespace + "/" + f.Spec.Kind }
 
-// extend is a job's curve with what others of its kind showed; k may be nil.
-func (k *Kind) extend(points []policy.Point) policy.Curve {
+// extend is a job's curve with what others of its kind showed, but for the
+// sizes about which the job's own times are in doubt; k may be nil.
+func (k *Kind) extend(points []policy.Point, doubted []int) policy.Curve {
 	c := policy.NewCurve(points...)
 	if k == nil {
 		return c
 	}
-	return k.Shape.Extend(c)
+	shape := k.Shape
+	if len(doubted) > 0 {
+		shape = shape.Without(doubted...)
+	}
+	return shape.Extend(c)
+}
+
+// doubt gives up what has spoken against growing for long enough.
+func (k *Kind) doubt(now time.Time) {
+	for _, size := range k.Shape.Futile() {
+		if l := k.Taught[size]; now.Sub(l.Last) > longer(kindTrust, l.Times) {
+			k.Shape = k.Shape.Without(size)
+		}
+	}
 }
 
 // teach takes in the sizes of a job at which it has now made enough steps,
@@ -62,10 +88,24 @@ func (l *Ledger) teach(kind string, before, after []policy.Point, now time.Time)
 		}
 		k := l.Kinds[kind]
 		if k == nil {
-			k = &Kind{Used: day(now)}
+			k = &Kind{Used: day(now), Taught: map[int]Lessons{}}
 			l.Kinds[kind] = k
 		}
-		k.Shape.Learn(curve, p.Size)
+		k.learn(curve, p.Size, now)
+	}
+}
+
+// learn takes in a size of a job's curve.
+func (k *Kind) learn(c policy.Curve, size int, now time.Time) {
+	k.Shape.Learn(c, size)
+	if k.Taught == nil { // of an older version
+		k.Taught = map[int]Lessons{}
+	}
+	for _, p := range c.Points() {
+		// The first lesson is about two sizes: one alone has no shape.
+		if l := k.Taught[p.Size]; p.Size == size || l.Times == 0 {
+			k.Taught[p.Size] = Lessons{Times: l.Times + 1, Last: day(now)}
+		}
 	}
 }
 
@@ -82,6 +122,7 @@ func (l *Ledger) keepKinds(v *cluster.View, now time.Time) {
 			delete(l.Kinds, name)
 			continue
 		}
+		k.doubt(now)
 		names = append(names, name)
 	}
 	if len(names) <= kindsLimit {

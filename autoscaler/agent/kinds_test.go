@@ -39,12 +39,12 @@ func TestKinds_TheNextRunKnowsWhatTheLastFoundOut(t *testing.T) {
 	}
 	facts := &cluster.Facts{Spec: &optin.Spec{Kind: "resnet"}}
 	kind := saved.Kinds[kindKey(planner.JobKey{Namespace: "default", ID: "resnet/dispatch-1"}, facts)]
-	slow := kind.extend([]policy.Point{{Size: 2, StepTime: 10}})
+	slow := kind.extend([]policy.Point{{Size: 2, StepTime: 10}}, nil)
 	must.InDelta(t, 8, slow.Time(4), 1e-9)
 	must.Len(t, 1, slow.Points())
 
 	var none *Kind
-	plain := none.extend([]policy.Point{two})
+	plain := none.extend([]policy.Point{two}, nil)
 	must.Eq(t, 2, plain.Largest())
 }
 

@@ -177,7 +177,7 @@ func policyJob(j *planner.Job, f *cluster.Facts, r *Record, kind *Kind) policy.J
 		Submit: seconds(r.FirstSeen), FirstStart: seconds(r.FirstStart), LastChange: seconds(r.LastChange), Deadline: seconds(r.deadline(f.Spec)),
 		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
 		Count: j.Count(), Suspendable: j.Suspendable, Resizes: r.Resizes, Attained: r.Attained, RunTime: r.RunTime,
-		Curve: kind.extend(r.Points), Done: r.Done,
+		Curve: kind.extend(r.points(), r.doubted()), Done: r.Done,
 	}
 	total := f.Spec.TotalWork
 	if total == 0 {

@@ -5,7 +5,6 @@ package agent
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -128,19 +127,20 @@ func (a *Agent) probeOne(ctx context.Context, p *probing, j probed) {
 		return
 	}
 	delete(p.silent, j.key)
-	before := slices.Clone(r.Points)
+	before := r.points()
 	r.address = address
 	for _, g := range r.learn(got, j.slots, now) {
 		a.metrics.gaps.Observe(g.GapSeconds)
 		a.metrics.lost.Add(g.LostSteps)
 	}
-	changed := len(r.Points) != len(before)
+	after := r.points()
+	changed := len(after) != len(before)
 	if got.Complete && !r.Frozen && j.batch {
 		// The training says so before Nomad has seen a worker end.
 		r.Frozen, r.FrozenAt, r.Completed = true, j.version, now
 		changed = true
 	}
-	a.ledger.teach(j.kind, before, r.Points, now)
+	a.ledger.teach(j.kind, before, after, now)
 	if changed {
 		a.poke()
 	}

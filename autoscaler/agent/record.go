@@ -5,14 +5,12 @@ package agent
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/optin"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // Record is what is remembered of one job. Its exported fields are saved.
@@ -37,11 +35,11 @@ type Record struct {
 	Epoch     uint64    `json:"epoch,omitempty"`     // completions up to this index are of an earlier life
 	Completed time.Time `json:"completed,omitzero"`
 
-	Points []policy.Point `json:"points,omitempty"` // measured step times
-	Batch  float64        `json:"batch,omitempty"`  // samples in the step that work is counted in
-	Done   float64        `json:"done,omitempty"`   // global steps
-	Total  float64        `json:"total,omitempty"`  // as the training says
-	Gaps   []Gap          `json:"gaps,omitempty"`   // the last resizes
+	Points []Measured `json:"points,omitempty"` // step times
+	Batch  float64    `json:"batch,omitempty"`  // samples in the step that work is counted in
+	Done   float64    `json:"done,omitempty"`   // global steps
+	Total  float64    `json:"total,omitempty"`  // as the training says
+	Gaps   []Gap      `json:"gaps,omitempty"`   // the last resizes
 
 	LastGap float64 `json:"last_gap,omitempty"` // time of the last resize that was seen
 	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them
@@ -96,6 +94,7 @@ func (r *Record) observe(j *planner.Job, f *cluster.Facts, now time.Time, dt tim
 		r.pendingSince = time.Time{}
 	}
 	r.freeze(f, now)
+	r.doubt(now)
 }
 
 // freeze notices a completion, and a registration after it.
@@ -146,17 +145,11 @@ func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) (news []cl
 	r.advance(p)
 	for size, t := range p.StepSeconds {
 		n, err := strconv.Atoi(size)
-		if err != nil || n < 1 || n%slots != 0 || t.N > 0 && t.N < leastSamples {
+		if err != nil || n < 1 || n%slots != 0 {
 			continue
 		}
-		if r.Batch > 0 {
-			if !sampled(t) {
-				continue
-			}
-			t.Mean *= r.Batch / t.Samples
-		}
-		if within(t.Mean, leastStep, mostSeconds) {
-			r.measure(policy.Point{Size: n / slots, StepTime: t.Mean, Samples: t.N})
+		if m := r.at(n / slots); m != nil {
+			m.hear(t, r.Batch, now)
 		}
 	}
 	for _, g := range p.Resizes {
@@ -207,17 +200,6 @@ func (r *Record) advance(p *cluster.Progress) {
 // sampled says whether the samples of a step are known.
 func sampled(t cluster.StepTime) bool { return within(t.Samples, 1e-3, mostSteps) }
 
-func (r *Record) measure(p policy.Point) {
-	i := slices.IndexFunc(r.Points, func(q policy.Point) bool { return q.Size == p.Size })
-	if i >= 0 {
-		r.Points[i] = p
-		return
-	}
-	if len(r.Points) < pointsLimit {
-		r.Points = append(r.Points, p)
-	}
-}
-
 // failed notes that a write failed, and when to try again: soon where Nomad
 // did not answer, later where it said no.
 func (r *Record) failed(now time.Time, kind cluster.Kind, err error) {
@@ -235,11 +217,6 @@ func (r *Record) failed(now time.Time, kind cluster.Kind, err error) {
 // stay finite. JSON has no others, so that one job's would spoil the status and
 // the ledger of all.
 const (
-	// leastSamples is how many steps a time must be the mean of: the first of a
-	// ring fall into the time in which others start and stop, and a size that
-	// looked bad once may not be tried again.
-	leastSamples = 4
-
 	mostSteps   = 1e12
 	mostSeconds = 1e9 // 30 years
 	leastStep   = 1e-9

@@ -45,10 +45,10 @@ func TestRecord_Learn(t *testing.T) {
 	must.Eq(t, 1200, r.Done)
 	must.Eq(t, 9000, r.Total)
 	// Two slots a worker: sizes 2 and 4 are 1 and 2 workers, 3 is neither.
-	curve := policy.NewCurve(r.Points...)
+	curve := policy.NewCurve(r.points()...)
 	must.True(t, curve.Known(1))
 	must.Eq(t, 0.3, curve.Time(2))
-	must.Len(t, 2, r.Points)
+	must.Len(t, 2, r.points())
 
 	must.SliceEmpty(t, r.learn(progress(t, status), 2, t0), must.Sprint("the same resizes were counted twice"))
 	must.Len(t, 1, r.learn(progress(t, strings.ReplaceAll(status, `"time":300`, `"time":400`)), 2, t0))
@@ -70,17 +70,17 @@ func TestRecord_LearnSamples(t *testing.T) {
 
 	times["4"] = cluster.StepTime{Mean: 0.5, N: 1} // the first steps are not counted
 	at(4, 12, 280, 505, times)
-	must.Len(t, 1, r.Points)
+	must.Len(t, 1, r.points())
 	must.Eq(t, 14, r.Done)
 	must.Eq(t, 1000, r.Total)
 	times["4"] = cluster.StepTime{Mean: 5, N: 3, Samples: 40}
 	at(4, 14, 360, 505, times)
-	must.Len(t, 1, r.Points, must.Sprint("three steps are no measurement"))
+	must.Len(t, 1, r.points(), must.Sprint("three steps are no measurement"))
 	times["4"] = cluster.StepTime{Mean: 0.5, N: 9, Samples: 40}
 	at(4, 20, 600, 505, times)
 	must.Eq(t, 30, r.Done)
 	must.Eq(t, 1000, r.Total, must.Sprint("485 steps of 40 samples are left"))
-	curve := policy.NewCurve(r.Points...)
+	curve := policy.NewCurve(r.points()...)
 	must.Eq(t, 0.5, curve.Time(2))
 	must.Eq(t, 0.25, curve.Time(4))
 }
@@ -126,7 +126,7 @@ func TestRecord_LearnBelievesNoNonsense(t *testing.T) {
 			must.Between(t, 0, r.Lost, mostSteps)
 			must.Between(t, 0, r.Done, mostSteps)
 			must.Between(t, 0, r.Total, mostSteps)
-			for _, p := range r.Points {
+			for _, p := range r.points() {
 				must.Between(t, leastStep, p.StepTime, mostSeconds)
 			}
 			f := &cluster.Facts{Spec: &optin.Spec{}, Running: 1}
@@ -215,7 +215,7 @@ func TestLedger_TenThousandJobsFit(t *testing.T) {
 	for i := range 10_000 {
 		r := &Record{Created: uint64(i) * 7919, FirstSeen: t0.Add(time.Duration(i) * time.Second), Attained: float64(i) * math.Pi, RunTime: float64(i) * math.E, Counts: map[string]int{"workers": i % 16}}
 		for n := range 4 {
-			r.Points = append(r.Points, policy.Point{Size: n + 1, StepTime: 1 / float64(i+n+1), Samples: i})
+			r.Points = append(r.Points, Measured{Point: policy.Point{Size: n + 1, StepTime: 1 / float64(i+n+1), Samples: i}, At: r.FirstSeen.Add(time.Duration(n) * time.Minute), Heard: i * 7, Trials: 1 + n})
 		}
 		l.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprintf("training-job-%d", i)}] = r
 	}

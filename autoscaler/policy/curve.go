@@ -24,10 +24,6 @@ const doublingError = 0.2
 // denseLimit bounds the lookup table of a curve; larger sizes are computed.
 const denseLimit = 256
 
-// samplesLimit is how many samples of one size count at most, so that a
-// curve follows a job whose step time drifts.
-const samplesLimit = 64
-
 // Point is the measured time of one global step at one size.
 type Point struct {
 	Size     int     `json:"size"`              // workers
@@ -220,31 +216,6 @@ func (c *Curve) Uncertainty(n int) float64 {
 
 // Points returns the measured points by ascending size. It is a copy.
 func (c *Curve) Points() []Point { return slices.Clone(c.points) }
-
-// Observe returns the curve with samples more step times of the given mean
-// (seconds) at one size taken in. Old samples lose weight once there are
-// many, so that the curve follows a drift. Impossible values change nothing.
-func (c *Curve) Observe(size int, mean float64, samples int) Curve {
-	if size < 1 || samples < 1 || !(mean > 0) || math.IsInf(mean, 1) {
-		return *c
-	}
-	points := c.Points()
-	i, ok := slices.BinarySearchFunc(points, size, pointSize)
-	if !ok {
-		points = slices.Insert(points, i, Point{Size: size, StepTime: mean, Samples: min(samples, samplesLimit)})
-		return NewCurve(points...)
-	}
-	p := &points[i]
-	old, add := float64(p.Samples), float64(min(samples, samplesLimit))
-	total := old + add
-	diff := mean - p.StepTime
-	// Pooled variance, the new mean counting as one sample repeated.
-	variance := (old*p.Spread*p.Spread + diff*diff*old*add/total) / total
-	p.StepTime += diff * add / total
-	p.Spread = math.Sqrt(variance)
-	p.Samples = int(min(total, samplesLimit))
-	return NewCurve(points...)
-}
 
 // MarshalJSON writes the measured points.
 func (c Curve) MarshalJSON() ([]byte, error) {

@@ -54,17 +54,6 @@ func TestCurve_IgnoresImpossiblePoints(t *testing.T) {
 	c := NewCurve(Point{Size: 0, StepTime: 1}, Point{Size: 1, StepTime: -1},
 		Point{Size: 2, StepTime: math.NaN()}, Point{Size: 3, StepTime: math.Inf(1)})
 	must.False(t, c.Measured())
-	must.Eq(t, Curve{}, c.Observe(1, math.NaN(), 3))
-	must.Eq(t, Curve{}, c.Observe(1, 1, 0))
-}
-
-func TestCurve_ObserveFollowsDrift(t *testing.T) {
-	c := NewCurve(Point{Size: 1, StepTime: 10, Samples: 1000})
-	for range 50 {
-		c = c.Observe(1, 20, 8)
-	}
-	must.InDelta(t, 20, c.Time(1), 0.1)
-	must.Less(t, 0.05, c.Uncertainty(1))
 }
 
 func TestCurve_UncertaintyGrowsWithDistance(t *testing.T) {

@@ -114,6 +114,25 @@ func (s *Shape) Extend(c Curve) Curve {
 	return out
 }
 
+// Futile are the sizes that the shape says are no faster than a smaller one, in
+// ascending order.
+func (s *Shape) Futile() []int {
+	var out []int
+	most := math.Inf(-1)
+	for _, r := range s.at {
+		if r.log <= most {
+			out = append(out, r.size)
+		}
+		most = max(most, r.log)
+	}
+	return out
+}
+
+// Without returns the shape less what it knows of some sizes.
+func (s *Shape) Without(sizes ...int) Shape {
+	return Shape{at: slices.DeleteFunc(slices.Clone(s.at), func(r rate) bool { return slices.Contains(sizes, r.size) })}
+}
+
 // shapePoint is a rate as it is saved.
 type shapePoint struct {
 	Size   int     `json:"size"`

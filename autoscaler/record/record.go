@@ -28,7 +28,7 @@ type job struct {
 	name  string    // in the log
 	bound trace.Event
 	count int
-	told  map[int]policy.Point // step times by size
+	told  map[int]int // samples by size
 	gaps  []agent.Gap
 	steps float64
 	ended bool
@@ -82,7 +82,7 @@ func (r *Recorder) job(s *agent.JobStatus) []trace.Event {
 		if j != nil {
 			name += "@" + s.Seen.UTC().Format(time.RFC3339) // another life
 		}
-		j = &job{seen: s.Seen, name: name, told: map[int]policy.Point{}}
+		j = &job{seen: s.Seen, name: name, told: map[int]int{}}
 		r.jobs[s.Key()] = j
 	}
 	j.here = true
@@ -134,24 +134,20 @@ func describe(s *agent.JobStatus) trace.Event {
 	return e
 }
 
-// measured tells a size when it is first measured and each time its samples
-// have doubled, as the mean of the samples since.
+// measured tells a size when it is first measured, and its time anew each time
+// its samples have doubled.
 func (j *job) measured(points []policy.Point, now float64) []trace.Event {
 	var out []trace.Event
 	for _, p := range points {
 		old := j.told[p.Size]
-		if p.Samples < old.Samples { // the training was started anew
-			old = policy.Point{}
+		if p.Samples < old { // measured anew
+			old = 0
 		}
-		if p.Samples < max(1, 2*old.Samples) {
+		if p.Samples < max(1, 2*old) {
 			continue
 		}
-		j.told[p.Size] = p
-		n, seconds := p.Samples-old.Samples, p.StepTime
-		if since := (p.StepTime*float64(p.Samples) - old.StepTime*float64(old.Samples)) / float64(n); since > 0 {
-			seconds = since
-		}
-		out = append(out, trace.Event{Time: now, Kind: trace.EventStepTime, Job: j.name, Workers: p.Size, Seconds: seconds, Samples: n})
+		j.told[p.Size] = p.Samples
+		out = append(out, trace.Event{Time: now, Kind: trace.EventStepTime, Job: j.name, Workers: p.Size, Seconds: p.StepTime, Samples: p.Samples - old})
 	}
 	return out
 }

@@ -79,7 +79,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	must.Eq(t, "vision", got.Tenant)
 	must.Eq(t, 120, got.Steps)
 	must.Eq(t, 2, got.PerWorker)
-	must.InDelta(t, 2, got.Curve.StepTime(2), 1e-9) // the mean of all samples, as they were told in two parts
+	must.InDelta(t, 1.5, got.Curve.StepTime(2), 1e-9) // told twice, with ten samples more each time
 	must.InDelta(t, 0.6, got.Curve.StepTime(4), 1e-9)
 
 	p, err := policy.New(policy.Default, nil)
