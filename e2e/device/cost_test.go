@@ -16,8 +16,10 @@ import (
 // What the first fingerprint and one reading per second cost on an HGX H100, in
 // NVML calls, CPU time and memory. The calls are asserted.
 func TestCost(t *testing.T) {
+	path, err := binary()
+	must.NoError(t, err)
 	hw := nvmlstub.New(t, "hgx-h100")
-	ours, theirs := measureBoth(t, hw.Env(), hw.Calls)
+	ours, theirs := measureBoth(t, path, hw.Env(), hw.Calls)
 	must.Between(t, 0.8, ours.statsRate, 1.2)
 	// Five calls a second for each GPU, nine more every five seconds, and the
 	// regular look at everything.

@@ -25,11 +25,21 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
+// onGPU returns the plugin's path; the test ends where there is no GPU.
+func onGPU(t *testing.T) string {
+	t.Helper()
+	if out, err := nvidiaSMI(t, "-L"); err != nil || !strings.Contains(out, "UUID") {
+		t.Fatalf("this needs a machine with an NVIDIA GPU: nvidia-smi -L: %v\n%s", err, out)
+	}
+	path, err := binary()
+	must.NoError(t, err)
+	return path
+}
+
 // What the plugin says on the real library, field by field beside nvidia-smi.
 // Every difference is told, not the first alone.
 func TestGPUBesideNvidiaSMI(t *testing.T) {
-	path, err := binary()
-	must.NoError(t, err)
+	path := onGPU(t)
 	gpus := query(t, smiFields())
 	must.SliceNotEmpty(t, gpus, must.Sprint("nvidia-smi lists no GPU"))
 	p, _ := connect(t, path, map[string]any{"enabled": true, "device_nodes": true}, nil)
@@ -133,8 +143,7 @@ func reserve(t *testing.T, p device.DevicePlugin, id string) {
 // The link matrix and the NUMA nodes beside those of nvidia-smi topo -m, and the
 // NVLinks beside those of nvidia-smi nvlink -s.
 func TestGPUTopology(t *testing.T) {
-	path, err := binary()
-	must.NoError(t, err)
+	path := onGPU(t)
 	out, err := exec.Command(path, "topo", "-json").Output()
 	must.NoError(t, err)
 	var report plugin.Report
@@ -181,15 +190,14 @@ func TestGPUTopology(t *testing.T) {
 // What the first fingerprint and one reading per second cost where NVML's calls
 // enter a driver. It is printed, for it depends on the GPUs and the driver.
 func TestGPUCost(t *testing.T) {
-	ours, _ := measureBoth(t, nil, nil)
+	ours, _ := measureBoth(t, onGPU(t), nil, nil)
 	must.Between(t, 0.8, ours.statsRate, 1.2)
 }
 
 // A task of a real Nomad gets a real GPU.
 func TestGPUInNomad(t *testing.T) {
+	path := onGPU(t)
 	nomad := nomadPath(t)
-	path, err := binary()
-	must.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Nomad: nomad, Clients: 1, Log: t.Logf, Plugins: map[string]string{path: quick}})

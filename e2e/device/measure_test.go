@@ -39,13 +39,11 @@ type cost struct {
 	seconds     float64
 }
 
-// measureBoth measures our plugin and then, where envOther names one, the other.
+// measureBoth measures the plugin at path and then, where envOther names one, the other.
 // Calls tells how many have been made to the NVML of the environment; nil where
 // none counts. What they take is printed, for it depends on the machine.
-func measureBoth(t *testing.T, env []string, calls func() uint64) (ours cost, theirs *cost) {
+func measureBoth(t *testing.T, path string, env []string, calls func() uint64) (ours cost, theirs *cost) {
 	t.Helper()
-	path, err := binary()
-	must.NoError(t, err)
 	ours = measure(t, path, map[string]any{"enabled": true, "device_nodes": true}, env, calls)
 	other := os.Getenv(envOther)
 	if other == "" {
