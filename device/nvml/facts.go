@@ -238,6 +238,9 @@ var fabricMistakes = map[uint32]string{
 	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_CHASSIS_SN: "the GPU has the serial number of another chassis",
 	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NO_PARTITION:         "the GPU is in no partition",
 	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INSUFFICIENT_NVLINKS: "the GPU has too few NVLinks",
+	// Drivers from 580 on; go-nvml has no names for them yet.
+	6: "the GPU's firmware does not go with the fabric's",
+	7: "the GPU is in a place where the fabric does not expect it",
 }
 
 // fabricFault is what is wrong with the fabric of a GPU that has registered.

@@ -173,7 +173,8 @@ func TestFabricHealth(t *testing.T) {
 		"route recovery":     {"1a6", "the GPU's routes are being recovered"},
 		"timeout recovery":   {"16a", "the GPU recovers from an access that timed out"},
 		"no partition":       {"4aa", "the GPU is in no partition"},
-		"a newer driver":     {"6aa", "the GPU is configured wrongly (NVML's code 6)"},
+		"firmware":           {"6aa", "the GPU's firmware does not go with the fabric's"},
+		"a newer driver":     {"9aa", "the GPU is configured wrongly (NVML's code 9)"},
 		"two faults":         {"59a", "the GPU's routes are unhealthy, the GPU has too few NVLinks"},
 	} {
 		t.Run(name, func(t *testing.T) {
