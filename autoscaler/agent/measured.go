@@ -21,7 +21,9 @@ type Measured struct {
 	Trials int       `json:"trials,omitempty"` // how often it was measured from nothing
 	Heard  int       `json:"heard,omitempty"`  // steps that the training had counted by then
 
-	told cluster.StepTime // what it said then; lost with the agent
+	// Lost with the agent.
+	told cluster.StepTime // what it said then
+	mean float64          // of the last steps; the time in force follows it
 }
 
 const (
@@ -34,6 +36,10 @@ const (
 	// steps, for those that take long.
 	memory      = 10 * time.Minute
 	leastMemory = 64
+
+	// notable is by which part a time must have changed for policies to hear of
+	// it: each time they do, they plan anew.
+	notable = 0.02
 
 	// trust is for how long a time is believed after the first trial that speaks
 	// against growing to a size at all. No policy would go there again, and what
@@ -70,18 +76,22 @@ func (m *Measured) hear(t cluster.StepTime, batch float64, now time.Time) {
 	if m.StepTime == 0 {
 		m.Trials++
 	}
-	if m.StepTime == 0 || t.N == 0 { // uncounted, it is the mean of all
+	if m.StepTime == 0 || t.N == 0 { // uncounted, it is the mean of all steps
 		m.Samples = 0
 	}
-	n, limit := float64(max(1, news.N)), max(memory.Seconds(), leastMemory*m.StepTime)
-	past := math.Exp(-n * step / limit)
-	if m.Samples > 0 {
-		past *= min(float64(m.Samples), limit/m.StepTime)
-	} else {
-		past = 0
+	if m.mean == 0 {
+		m.mean = m.StepTime
 	}
-	m.StepTime = (past*m.StepTime + n*step) / (past + n)
+	n, limit := float64(max(1, news.N)), max(memory.Seconds(), leastMemory*m.mean)
+	past := 0.0
+	if m.Samples > 0 {
+		past = math.Exp(-n*step/limit) * min(float64(m.Samples), limit/m.mean)
+	}
+	m.mean = (past*m.mean + n*step) / (past + n)
 	m.Samples = min(m.Samples, mostSteps) + news.N
+	if m.Samples < leastMemory || math.Abs(m.mean-m.StepTime) > notable*m.StepTime {
+		m.StepTime = m.mean
+	}
 	m.At = now
 }
 
@@ -129,7 +139,7 @@ func (r *Record) doubt(now time.Time) {
 		m := &r.Points[i]
 		futile := slices.ContainsFunc(believed, func(p policy.Point) bool { return p.Size < m.Size && p.StepTime <= m.StepTime })
 		if futile && now.Sub(m.At) > longer(trust, m.Trials) {
-			m.StepTime, m.Samples = 0, 0
+			m.StepTime, m.mean, m.Samples = 0, 0, 0
 		}
 	}
 }

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
@@ -76,6 +77,19 @@ func TestMeasured_OneSlowStepChangesLittle(t *testing.T) {
 	must.InDelta(t, 0.1, timeOf(t, r, 4), 0.003)
 }
 
+// Step times that waver are no event: policies would plan anew all the time.
+func TestMeasured_WaveringTimesAreNoNews(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	r, tr, news := &Record{}, newTraining(), map[float64]bool{}
+	for i := range 24 * 360 {
+		tr.run(4, 20, 0.5*(1+rng.NormFloat64()/20), 0)
+		r.learn(tr.progress(4), 1, t0.Add(time.Duration(i)*10*time.Second))
+		news[r.Points[0].StepTime] = true
+	}
+	must.Less(t, 10, len(news))
+	must.InDelta(t, 0.5, timeOf(t, r, 4), 0.02)
+}
+
 // A training that doubles its batch does twice as much in a step, which then
 // takes twice as long: a step of the first batch takes as long as before.
 func TestMeasured_OfALargerBatch(t *testing.T) {
@@ -106,13 +120,13 @@ func TestMeasured_SurvivesTheAgent(t *testing.T) {
 	must.NoError(t, err)
 	var next Record
 	must.NoError(t, json.Unmarshal(text, &next))
-	must.InDelta(t, 2, timeOf(t, &next, 4), 0.01)
+	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
 	next.learn(tr.progress(4), 1, now)
-	must.InDelta(t, 2, timeOf(t, &next, 4), 0.01)
+	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
 	now = hear(&next, tr, 4, now, 2, 10*time.Minute)
-	must.InDelta(t, 2, timeOf(t, &next, 4), 0.01)
+	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
 	hear(&next, tr, 4, now, 3, time.Hour)
-	must.InDelta(t, 3, timeOf(t, &next, 4), 0.01)
+	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
 }
 
 // A leader of the driver that lost its count begins with another.
@@ -120,7 +134,7 @@ func TestMeasured_OfATrainingThatCountsAnew(t *testing.T) {
 	r := &Record{}
 	now := hear(r, newTraining(), 4, t0, 1, time.Hour)
 	hear(r, newTraining(), 4, now, 1.5, time.Hour)
-	must.InDelta(t, 1.5, timeOf(t, r, 4), 0.02)
+	must.InDelta(t, 1.5, timeOf(t, r, 4), 0.04)
 }
 
 func TestMeasured_NotCounted(t *testing.T) {
