@@ -176,3 +176,12 @@ func TestTheLastStepIsTold(t *testing.T) {
 	h.drain(s)
 	must.SliceEmpty(t, told(), must.Sprint("it was told"))
 }
+
+func TestLedger_TheNextLeaderCountsNoStepTwice(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	l := newLedger(&Status{Size: 4, Generation: 3, Step: f(1000), ProgressAt: 1001, StepSeconds: map[int]StepTime{4: {Mean: 1, N: 1000}}})
+	l.progress(Progress{Generation: 3, At: 1021, Step: f(1010), First: f(0), FirstAt: 1})
+	got := l.stepSeconds()[4]
+	must.Eq(t, 1010, got.N)
+	must.InDelta(t, 1020.0/1010, got.Mean, 1e-9)
+}

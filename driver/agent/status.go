@@ -127,6 +127,7 @@ func newLedger(s *Status) *ledger {
 		}
 		l.latest = Progress{Generation: s.Generation, At: s.ProgressAt, Step: s.Step, Samples: s.Samples,
 			Epoch: s.Epoch, TotalSteps: s.TotalSteps, Loss: s.Loss}
+		l.counted = l.latest // by the leader before
 		l.reports = s.Step != nil
 	}
 	return l
