@@ -18,14 +18,15 @@ import (
 type Kind struct {
 	Shape policy.Shape `json:"shape"`
 	Used  time.Time    `json:"used"` // the day a job of it was last there
-	// Taught says of each size how often it was measured.
-	Taught map[int]Lessons `json:"taught,omitempty"`
+	// Futile are the sizes that turned out no faster than a smaller one.
+	Futile map[int]Lessons `json:"futile,omitempty"`
 }
 
-// Lessons are the measurements of a size, by any jobs of a kind.
+// Lessons are the measurements of a size that were not in its favour, one after
+// the other.
 type Lessons struct {
 	Times int       `json:"times"`
-	Last  time.Time `json:"last"` // the day
+	Last  time.Time `json:"last"`
 }
 
 const (
@@ -62,10 +63,21 @@ func (k *Kind) extend(points []policy.Point, doubted []int) policy.Curve {
 // doubt gives up what has spoken against growing for long enough.
 func (k *Kind) doubt(now time.Time) {
 	for _, size := range k.Shape.Futile() {
-		if l := k.Taught[size]; now.Sub(l.Last) > longer(kindTrust, l.Times) {
+		switch l := k.Futile[size]; {
+		case l.Times == 0: // of an older version
+			k.speaks(size, now)
+		case now.Sub(l.Last) > longer(kindTrust, l.Times):
 			k.Shape = k.Shape.Without(size)
 		}
 	}
+}
+
+// speaks counts a lesson against a size.
+func (k *Kind) speaks(size int, now time.Time) {
+	if k.Futile == nil {
+		k.Futile = map[int]Lessons{}
+	}
+	k.Futile[size] = Lessons{Times: k.Futile[size].Times + 1, Last: now}
 }
 
 // teach takes in the sizes of a job at which it has now made enough steps,
@@ -88,7 +100,7 @@ func (l *Ledger) teach(kind string, before, after []policy.Point, now time.Time)
 		}
 		k := l.Kinds[kind]
 		if k == nil {
-			k = &Kind{Used: day(now), Taught: map[int]Lessons{}}
+			k = &Kind{Used: day(now)}
 			l.Kinds[kind] = k
 		}
 		k.learn(curve, p.Size, now)
@@ -98,14 +110,10 @@ func (l *Ledger) teach(kind string, before, after []policy.Point, now time.Time)
 // learn takes in a size of a job's curve.
 func (k *Kind) learn(c policy.Curve, size int, now time.Time) {
 	k.Shape.Learn(c, size)
-	if k.Taught == nil { // of an older version
-		k.Taught = map[int]Lessons{}
-	}
-	for _, p := range c.Points() {
-		// The first lesson is about two sizes: one alone has no shape.
-		if l := k.Taught[p.Size]; p.Size == size || l.Times == 0 {
-			k.Taught[p.Size] = Lessons{Times: l.Times + 1, Last: day(now)}
-		}
+	if slices.Contains(k.Shape.Futile(), size) {
+		k.speaks(size, now)
+	} else {
+		delete(k.Futile, size)
 	}
 }
 

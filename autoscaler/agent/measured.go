@@ -48,77 +48,109 @@ const (
 	// does not scale is seldom bothered.
 	trust       = 10 * time.Minute
 	mostTrusted = 10 // doublings
+
+	mostSamples = 1 << 29
 )
 
 // hear takes in what the training has counted at this size, in steps of batch
-// samples (0: of whatever a step takes).
-func (m *Measured) hear(t cluster.StepTime, batch float64, now time.Time) {
-	if t.N > m.Heard && m.told.N != m.Heard {
-		// An agent that has ended heard of some: which, it alone knew.
+// samples (0: of whatever a step takes). It returns by how much the training has
+// got slower or faster since this size was first measured, 1 where it has not.
+func (m *Measured) hear(t cluster.StepTime, batch float64, now time.Time) (drift float64) {
+	t.N = max(0, t.N)
+	if t.N > 0 && (t.N < m.Heard || t.N > m.Heard && m.told.N != m.Heard) {
+		// Another leader counts it, or an agent that has ended heard of some:
+		// which steps are new cannot be told.
 		m.Heard, m.told = t.N, t
-		return
+		return 1
 	}
 	news := m.since(t)
-	if t.N > 0 && news.N < leastSamples {
-		return
+	if t.N > 0 && news.N < leastSamples || t.N == 0 && t == m.told {
+		return 1
 	}
 	m.Heard, m.told = t.N, t
 	step := news.Mean
 	if batch > 0 {
 		if !sampled(news) {
-			return
+			return 1
 		}
 		step *= batch / news.Samples
 	}
 	if !within(step, leastStep, mostSeconds) {
-		return
+		return 1
 	}
+	m.At = now
+	return m.take(step, news.N)
+}
+
+// take lets the time in force follow n more steps, or a mean of all of them (0).
+func (m *Measured) take(step float64, n int) (drift float64) {
 	if m.StepTime == 0 {
 		m.Trials++
 	}
-	if m.StepTime == 0 || t.N == 0 { // uncounted, it is the mean of all steps
+	if m.StepTime == 0 || n == 0 {
 		m.Samples = 0
 	}
 	if m.mean == 0 {
 		m.mean = m.StepTime
 	}
-	n, limit := float64(max(1, news.N)), max(memory.Seconds(), leastMemory*m.mean)
-	past := 0.0
+	limit := max(memory.Seconds(), leastMemory*m.mean)
+	weight, past := float64(max(1, n)), 0.0
 	if m.Samples > 0 {
-		past = math.Exp(-n*step/limit) * min(float64(m.Samples), limit/m.mean)
+		past = math.Exp(-weight*step/limit) * min(float64(m.Samples), limit/m.mean)
 	}
-	m.mean = (past*m.mean + n*step) / (past + n)
-	m.Samples = min(m.Samples, mostSteps) + news.N
-	if m.Samples < leastMemory || math.Abs(m.mean-m.StepTime) > notable*m.StepTime {
-		m.StepTime = m.mean
+	ripe := float64(m.Samples)*m.mean >= limit
+	m.mean = (past*m.mean + weight*step) / (past + weight)
+	m.Samples = min(m.Samples, mostSamples) + min(n, mostSamples)
+	if m.Samples >= leastMemory && math.Abs(m.mean-m.StepTime) <= notable*m.StepTime {
+		return 1
 	}
-	m.At = now
+	before := m.StepTime
+	m.StepTime = m.mean
+	if !ripe {
+		return 1
+	}
+	return m.StepTime / before
 }
 
 // since are the steps made since the training was last heard.
 func (m *Measured) since(t cluster.StepTime) cluster.StepTime {
-	switch {
-	case t.N == 0 || t.N < m.Heard: // not counted, or counted anew
+	switch t.N {
+	case 0: // not counted
 		return t
-	case t.N == m.Heard:
+	case m.Heard:
 		return cluster.StepTime{}
 	}
 	all, before := float64(t.N), float64(m.Heard)
 	part := func(now, then float64) float64 { return (now*all - then*before) / (all - before) }
-	return cluster.StepTime{N: t.N - m.Heard, Mean: part(t.Mean, m.told.Mean), Samples: part(t.Samples, m.told.Samples)}
+	news := cluster.StepTime{N: t.N - m.Heard, Mean: part(t.Mean, m.told.Mean), Samples: t.Samples}
+	if m.told.Samples > 0 {
+		news.Samples = part(t.Samples, m.told.Samples)
+	}
+	return news
 }
 
-// at is what is known of a size; nil where no more is to be remembered.
-func (r *Record) at(size int) *Measured {
+// hear takes in what the training has counted at a size. What it does not yet
+// believe takes none of the places.
+func (r *Record) hear(size int, t cluster.StepTime, now time.Time) {
 	i := slices.IndexFunc(r.Points, func(m Measured) bool { return m.Size == size })
 	if i < 0 {
-		if len(r.Points) == pointsLimit {
-			return nil
+		m := Measured{Point: policy.Point{Size: size}}
+		if m.hear(t, r.Batch, now); m.StepTime > 0 && len(r.Points) < pointsLimit {
+			r.Points = append(r.Points, m)
 		}
-		i = len(r.Points)
-		r.Points = append(r.Points, Measured{Point: policy.Point{Size: size}})
+		return
 	}
-	return &r.Points[i]
+	drift := r.Points[i].hear(t, r.Batch, now)
+	if drift == 1 {
+		return
+	}
+	// A training that gets slower does so at all sizes: measured at different
+	// times, they would compare ill.
+	for k := range r.Points {
+		if m := &r.Points[k]; k != i && within(m.StepTime*drift, leastStep, mostSeconds) {
+			m.StepTime, m.mean = m.StepTime*drift, m.mean*drift
+		}
+	}
 }
 
 // points are the times that are believed.
@@ -132,13 +164,17 @@ func (r *Record) points() []policy.Point {
 	return out
 }
 
-// doubt gives up times that have spoken against growing for long enough.
-func (r *Record) doubt(now time.Time) {
+// doubt gives up times that have spoken against growing for long enough; not
+// that of the size at which the training runs.
+func (r *Record) doubt(running int, now time.Time) {
 	believed := r.points()
 	for i := range r.Points {
 		m := &r.Points[i]
+		if m.At.IsZero() { // of an older version
+			m.At = now
+		}
 		futile := slices.ContainsFunc(believed, func(p policy.Point) bool { return p.Size < m.Size && p.StepTime <= m.StepTime })
-		if futile && now.Sub(m.At) > longer(trust, m.Trials) {
+		if futile && m.Size != running && now.Sub(m.At) > longer(trust, m.Trials) {
 			m.StepTime, m.mean, m.Samples = 0, 0, 0
 		}
 	}
@@ -153,7 +189,7 @@ func longer(d time.Duration, trials int) time.Duration {
 func (r *Record) doubted() []int {
 	var out []int
 	for _, m := range r.Points {
-		if m.StepTime == 0 && m.Trials > 0 {
+		if m.StepTime == 0 {
 			out = append(out, m.Size)
 		}
 	}

@@ -5,6 +5,7 @@ package agent
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -139,10 +140,160 @@ func TestMeasured_OfATrainingThatCountsAnew(t *testing.T) {
 
 func TestMeasured_NotCounted(t *testing.T) {
 	r := &Record{}
-	for _, mean := range []float64{1, 2, 1.5} {
-		r.learn(&cluster.Progress{Size: 3, StepSeconds: map[string]cluster.StepTime{"3": {Mean: mean}}}, 1, t0)
+	told := map[string]cluster.StepTime{}
+	for i, mean := range []float64{1, 2, 1.5} {
+		told["3"] = cluster.StepTime{Mean: mean}
+		r.learn(&cluster.Progress{Size: 3, StepSeconds: told}, 1, t0.Add(time.Duration(i)*time.Second))
 		must.Eq(t, mean, timeOf(t, r, 3))
 	}
+	for i := range 360 { // at another size for an hour
+		told["2"] = cluster.StepTime{Mean: 1 + float64(i)/1e6}
+		now := t0.Add(time.Duration(i) * 10 * time.Second)
+		r.learn(&cluster.Progress{Size: 2, StepSeconds: told}, 1, now)
+		r.doubt(2, now)
+	}
+	must.Eq(t, []int{3}, r.doubted())
+}
+
+func TestMeasured_BelievesNoNonsense(t *testing.T) {
+	means := []float64{0, -1, 1, 1e308, -1e308, 5e-324, 1e12, 1e9, 1e-9}
+	counts := []int{0, -1, 1, 4, 5, 100, math.MaxInt, math.MinInt, 1e9, 1e9 + 1}
+	rng := rand.New(rand.NewPCG(1, 2))
+	r, l := &Record{}, NewLedger()
+	for i := range 50_000 {
+		now := t0.Add(time.Duration(i) * time.Second)
+		told := cluster.StepTime{Mean: means[rng.IntN(len(means))], N: counts[rng.IntN(len(counts))], Samples: means[rng.IntN(len(means))]}
+		before := r.points()
+		r.learn(&cluster.Progress{Size: 1 + i%5, Samples: told.Mean, StepSeconds: map[string]cluster.StepTime{strconv.Itoa(1 + rng.IntN(5)): told}}, 1, now)
+		r.doubt(1+i%5, now)
+		l.teach("k", before, r.points(), now)
+		for _, m := range r.Points {
+			must.True(t, m.StepTime == 0 || within(m.StepTime, leastStep/2, 2*mostSeconds), must.Sprint(m))
+			must.Between(t, 0, m.Samples, math.MaxInt32)
+		}
+	}
+	l.Jobs[planner.JobKey{ID: "bad"}] = r
+	_, dropped, err := l.encode()
+	must.NoError(t, err)
+	must.Zero(t, dropped)
+}
+
+// Statuses of two hosts may be a second apart.
+func TestMeasured_ATallyThatGoesBackIsNoNews(t *testing.T) {
+	r, tr := &Record{}, newTraining()
+	now := hear(r, tr, 4, t0, 0.25, 8*time.Hour)
+	now = hear(r, tr, 8, now, 0.5, 10*time.Minute)
+	now = hear(r, tr, 4, now, 0.25, 21*time.Minute)
+	r.doubt(4, now)
+	must.Eq(t, []int{8}, r.doubted())
+	for _, size := range []int{4, 8} {
+		tr.steps[size]--
+		tr.seconds[size] -= 2
+	}
+	r.learn(tr.progress(4), 1, now)
+	must.InDelta(t, 0.25, timeOf(t, r, 4), 0.01)
+	must.Eq(t, []int{8}, r.doubted())
+}
+
+// A training that got slower is slower at the sizes it left, too.
+func TestMeasured_SizesCompareAcrossADrift(t *testing.T) {
+	r, tr := &Record{}, newTraining()
+	now := hear(r, tr, 3, t0, 1.0/3, time.Hour)
+	now = hear(r, tr, 4, now, 1.0/4, time.Hour)
+	hear(r, tr, 4, now, 1.5/4, time.Hour)
+	must.InDelta(t, 0.5, timeOf(t, r, 3), 0.02)
+}
+
+func TestMeasured_SamplesKnownLater(t *testing.T) {
+	r, tr := &Record{}, newTraining()
+	tr.run(4, 100, 1, 32)
+	r.learn(tr.progress(4), 1, t0)
+	p := tr.progress(8)
+	p.StepSeconds["8"] = cluster.StepTime{Mean: 0.6, N: 40}
+	r.learn(p, 1, t0)
+	p.StepSeconds["8"] = cluster.StepTime{Mean: 0.6, N: 60, Samples: 32} // the mean of the last 20
+	r.learn(p, 1, t0)
+	must.InDelta(t, 0.6, timeOf(t, r, 8), 1e-6)
+}
+
+func TestMeasured_SizesPassedThroughTakeNoPlace(t *testing.T) {
+	r, tr := &Record{}, newTraining()
+	for n := range 2 * pointsLimit {
+		tr.run(n+1, 2, 1, 0)
+	}
+	r.learn(tr.progress(1), 1, t0)
+	hear(r, tr, 100, t0, 1, time.Hour)
+	must.InDelta(t, 1, timeOf(t, r, 100), 1e-6)
+}
+
+// A job keeps the time of the size it runs at, whatever it looks like and
+// however long nobody asked; an older version's times have their time, too.
+func TestMeasured_WhatIsNotDoubted(t *testing.T) {
+	var r Record
+	must.NoError(t, json.Unmarshal([]byte(`{"points":[{"size":4,"step_time":0.25,"samples":1000},{"size":8,"step_time":0.5,"samples":100}]}`), &r))
+	r.observe(&planner.Job{}, &cluster.Facts{Running: 4, Slots: 1}, t0, 0)
+	must.SliceEmpty(t, r.doubted())
+	r.observe(&planner.Job{}, &cluster.Facts{Running: 8, Slots: 1}, t0.Add(time.Hour), 0)
+	must.SliceEmpty(t, r.doubted())
+	r.observe(&planner.Job{}, &cluster.Facts{Running: 4, Slots: 1}, t0.Add(time.Hour), 0)
+	must.Eq(t, []int{8}, r.doubted())
+}
+
+// Three jobs whose steps take 1.3 times as long every other hour: nobody is
+// resized for that.
+func TestMeasured_PhasesOfATrainingResizeNobody(t *testing.T) {
+	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l", "optimus", "elastic-tiresias"} {
+		resizes := sharedDay(t, spec, 3, func(size int, since time.Duration) float64 {
+			step := 0.1 + 0.9/float64(size)
+			if int(since/time.Hour)%2 == 1 {
+				step *= 1.3
+			}
+			return step
+		})
+		must.Less(t, 15, resizes, must.Sprint(spec))
+	}
+}
+
+// sharedDay has jobs share eight GPUs for a day, and returns how often they were
+// resized.
+func sharedDay(t *testing.T, spec string, jobs int, step func(size int, since time.Duration) float64) (resizes int) {
+	t.Helper()
+	p, err := policy.Parse(spec)
+	must.NoError(t, err)
+	records, trainings, sizes := make([]Record, jobs), make([]*training, jobs), make([]int, jobs)
+	for i := range jobs {
+		trainings[i], sizes[i] = newTraining(), 1
+	}
+	var state []byte
+	last := uint64(0)
+	const tick = 30 * time.Second
+	for now := t0; now.Before(t0.Add(24 * time.Hour)); now = now.Add(tick) {
+		s := &policy.Snapshot{Now: seconds(now), State: state, ResizeCost: 5, Nodes: []policy.Node{{ID: "n", GPUs: 8, Free: 8}}}
+		for i := range jobs {
+			r, size := &records[i], sizes[i]
+			took := step(size, now.Sub(t0))
+			trainings[i].run(size, tick.Seconds()/took, took, 0)
+			r.learn(trainings[i].progress(size), 1, now)
+			r.observe(&planner.Job{}, &cluster.Facts{Running: size, Slots: 1}, now, tick)
+			s.Nodes[0].Free -= size
+			s.Jobs = append(s.Jobs, policy.Job{
+				ID: strconv.Itoa(i), Min: 1, Max: 8, Preferred: 1, Count: size, Resizes: r.Resizes, Submit: seconds(t0), FirstStart: seconds(t0),
+				RunTime: r.RunTime, Attained: r.Attained, Curve: (*Kind)(nil).extend(r.points(), r.doubted()),
+			})
+		}
+		sum := fingerprint(s)
+		s.Changed, last = sum != last, sum
+		d := p.Allocate(s)
+		state = d.State
+		for i := range sizes {
+			if n := d.Allocations[i].Count; n != sizes[i] {
+				sizes[i] = n
+				records[i].Resizes++
+				resizes++
+			}
+		}
+	}
+	return resizes
 }
 
 // aDay has a policy size one job on eight GPUs for a day. Its steps take as long
@@ -218,12 +369,27 @@ func TestKinds_WhatIsFutileIsDoubted(t *testing.T) {
 	hours := func(h int) time.Time { return day(t0).Add(time.Duration(h) * time.Hour) }
 	run(hours(1))
 	must.Eq(t, 8, largest(hours(23)))
-	must.Eq(t, 4, largest(hours(25)), must.Sprint("one run's word holds for a day"))
-	run(hours(26))
-	must.Eq(t, 8, largest(hours(24+47)), must.Sprint("that of two, for two"))
-	must.Eq(t, 4, largest(hours(24+49)))
+	must.Eq(t, 4, largest(hours(26)), must.Sprint("one run's word holds for a day"))
+	run(hours(27))
+	must.Eq(t, 8, largest(hours(27+47)), must.Sprint("that of two, for two"))
+	must.Eq(t, 4, largest(hours(27+49)))
 
 	run(hours(100))
 	c := l.Kinds["k"].extend([]policy.Point{point(4, 0.5)}, []int{8})
 	must.Eq(t, 4, c.Largest(), must.Sprint("what a job doubts it does not borrow"))
+}
+
+// What was said for a size makes nobody believe longer what is said against it.
+func TestKinds_LessonsInFavourDoNotCount(t *testing.T) {
+	l := NewLedger()
+	point := func(size int, step float64) policy.Point {
+		return policy.Point{Size: size, StepTime: step, Samples: taughtSteps}
+	}
+	for range 12 {
+		l.teach("k", nil, []policy.Point{point(4, 1), point(8, 0.95)}, t0)
+	}
+	l.teach("k", nil, []policy.Point{point(4, 1), point(8, 3)}, t0)
+	must.Eq(t, []int{8}, l.Kinds["k"].Shape.Futile())
+	l.Kinds["k"].doubt(t0.Add(25 * time.Hour))
+	must.SliceEmpty(t, l.Kinds["k"].Shape.Futile())
 }

@@ -206,8 +206,11 @@ func fingerprint(s *policy.Snapshot) uint64 {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		add(j.ID, j.Tenant, j.Type, j.Weight, j.Priority, j.Min, j.Max, j.Preferred, j.Sizes, j.Suspendable, j.Deadline, ";")
-		for _, p := range j.Curve.Points() {
-			add(p.Size, math.Round(100*math.Log(p.StepTime)), ",")
+		// How the job scales: that it gets slower at all sizes changes nothing.
+		add(j.Curve.Largest())
+		points := j.Curve.Points()
+		for _, p := range points {
+			add(p.Size, math.Round(100*math.Log(p.StepTime/points[0].StepTime)), ",")
 		}
 	}
 	return h.Sum64()

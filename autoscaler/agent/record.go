@@ -94,7 +94,7 @@ func (r *Record) observe(j *planner.Job, f *cluster.Facts, now time.Time, dt tim
 		r.pendingSince = time.Time{}
 	}
 	r.freeze(f, now)
-	r.doubt(now)
+	r.doubt(f.Running, now)
 }
 
 // freeze notices a completion, and a registration after it.
@@ -148,9 +148,7 @@ func (r *Record) learn(p *cluster.Progress, slots int, now time.Time) (news []cl
 		if err != nil || n < 1 || n%slots != 0 {
 			continue
 		}
-		if m := r.at(n / slots); m != nil {
-			m.hear(t, r.Batch, now)
-		}
+		r.hear(n/slots, t, now)
 	}
 	for _, g := range p.Resizes {
 		// The list is of the latest only, and the same ones come again.
