@@ -21,6 +21,7 @@ gpu: ## On a machine with an NVIDIA GPU: compare the device plugin with nvidia-s
 .PHONY: $(GPU_KIT)
 $(GPU_KIT): compiler
 	@$(call say,building $(GPU_KIT:$(CURDIR)/%=%))
+	@rm -rf $(GPU_KIT)
 	@mkdir -p $(GPU_KIT)
 	@go build -trimpath -ldflags=-s -o $(GPU_KIT)/nomad-device-nvtopo ./device/cmd/nomad-device-nvtopo
 	@go test -trimpath -ldflags=-s -tags gpu -c -o $(GPU_KIT)/gpu.test ./e2e/device

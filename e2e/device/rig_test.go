@@ -92,12 +92,13 @@ func beside(name string) (string, error) {
 // there is none, the test is skipped.
 func nomadPath(t *testing.T) string {
 	t.Helper()
-	if path, err := beside("nomad"); err == nil {
-		return path
+	path, err := beside("nomad")
+	if _, kit := beside(pluginName); err != nil && kit != nil {
+		path, err = filepath.Abs("../../bin/nomad")
+		must.NoError(t, err)
+		_, err = os.Stat(path)
 	}
-	path, err := filepath.Abs("../../bin/nomad")
-	must.NoError(t, err)
-	if _, err := os.Stat(path); err != nil {
+	if err != nil {
 		t.Skip("there is no bin/nomad; make nomad builds it")
 	}
 	return path
