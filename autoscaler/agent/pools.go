@@ -196,7 +196,8 @@ func seconds(t time.Time) float64 {
 }
 
 // fingerprint covers what counts as a change for policies that decide on
-// events only: jobs, bounds, capacity and curves, not the passing of time.
+// events only: jobs, bounds, capacity and the shapes of curves, not the passing
+// of time.
 func fingerprint(s *policy.Snapshot) uint64 {
 	h := fnv.New64a()
 	add := func(parts ...any) { h.Write(fmt.Append(nil, parts...)) }
@@ -206,7 +207,6 @@ func fingerprint(s *policy.Snapshot) uint64 {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		add(j.ID, j.Tenant, j.Type, j.Weight, j.Priority, j.Min, j.Max, j.Preferred, j.Sizes, j.Suspendable, j.Deadline, ";")
-		// How the job scales: that it gets slower at all sizes changes nothing.
 		add(j.Curve.Largest())
 		points := j.Curve.Points()
 		for _, p := range points {

@@ -33,8 +33,8 @@ type Snapshot struct {
 	// measured gaps where there are some, else the configured value.
 	ResizeCost float64
 
-	// Changed says that the set of jobs, a bound, the capacity or a measured
-	// curve changed since the last decision. Policies that re-plan only on
+	// Changed says that the set of jobs, a bound, the capacity or the shape of
+	// a curve changed since the last decision. Policies that re-plan only on
 	// events repeat their last plan when it is false.
 	Changed bool
 
