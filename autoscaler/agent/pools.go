@@ -207,7 +207,7 @@ func fingerprint(s *policy.Snapshot) uint64 {
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		add(j.ID, j.Tenant, j.Type, j.Weight, j.Priority, j.Min, j.Max, j.Preferred, j.Sizes, j.Suspendable, j.Deadline, ";")
-		add(j.Curve.Largest())
+		add(j.Curve.Largest(), ";")
 		points := j.Curve.Points()
 		for _, p := range points {
 			add(p.Size, math.Round(100*math.Log(p.StepTime/points[0].StepTime)), ",")
