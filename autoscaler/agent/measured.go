@@ -167,13 +167,12 @@ func (r *Record) points() []policy.Point {
 // doubt gives up times that have spoken against growing for long enough; not
 // that of the size at which the training runs.
 func (r *Record) doubt(running int, now time.Time) {
-	believed := r.points()
 	for i := range r.Points {
 		m := &r.Points[i]
 		if m.At.IsZero() { // of an older version
 			m.At = now
 		}
-		futile := slices.ContainsFunc(believed, func(p policy.Point) bool { return p.Size < m.Size && p.StepTime <= m.StepTime })
+		futile := slices.ContainsFunc(r.Points, func(q Measured) bool { return q.Size < m.Size && 0 < q.StepTime && q.StepTime <= m.StepTime })
 		if futile && m.Size != running && now.Sub(m.At) > longer(trust, m.Trials) {
 			m.StepTime, m.mean, m.Samples = 0, 0, 0
 		}

@@ -243,7 +243,7 @@ func TestMeasured_WhatIsNotDoubted(t *testing.T) {
 // resized for that.
 func TestMeasured_PhasesOfATrainingResizeNobody(t *testing.T) {
 	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l", "optimus", "elastic-tiresias"} {
-		resizes := sharedDay(t, spec, 3, func(size int, since time.Duration) float64 {
+		_, resizes := aDay(t, spec, 3, func(size int, since time.Duration) float64 {
 			step := 0.1 + 0.9/float64(size)
 			if int(since/time.Hour)%2 == 1 {
 				step *= 1.3
@@ -254,9 +254,10 @@ func TestMeasured_PhasesOfATrainingResizeNobody(t *testing.T) {
 	}
 }
 
-// sharedDay has jobs share eight GPUs for a day, and returns how often they were
-// resized.
-func sharedDay(t *testing.T, spec string, jobs int, step func(size int, since time.Duration) float64) (resizes int) {
+// aDay has a policy share eight GPUs among jobs for a day, whose steps take as
+// long as the function says. It returns the seconds trained at each size, and how
+// often jobs were resized.
+func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Duration) float64) (at map[int]float64, resizes int) {
 	t.Helper()
 	p, err := policy.Parse(spec)
 	must.NoError(t, err)
@@ -265,19 +266,20 @@ func sharedDay(t *testing.T, spec string, jobs int, step func(size int, since ti
 		trainings[i], sizes[i] = newTraining(), 1
 	}
 	var state []byte
-	last := uint64(0)
-	const tick = 30 * time.Second
+	at, last := map[int]float64{}, uint64(0)
+	const tick = 10 * time.Second
 	for now := t0; now.Before(t0.Add(24 * time.Hour)); now = now.Add(tick) {
-		s := &policy.Snapshot{Now: seconds(now), State: state, ResizeCost: 5, Nodes: []policy.Node{{ID: "n", GPUs: 8, Free: 8}}}
+		s := &policy.Snapshot{Now: seconds(now), State: state, ResizeCost: 0.3, Nodes: []policy.Node{{ID: "n", GPUs: 8, Free: 8}}}
 		for i := range jobs {
 			r, size := &records[i], sizes[i]
 			took := step(size, now.Sub(t0))
 			trainings[i].run(size, tick.Seconds()/took, took, 0)
+			at[size] += tick.Seconds()
 			r.learn(trainings[i].progress(size), 1, now)
 			r.observe(&planner.Job{}, &cluster.Facts{Running: size, Slots: 1}, now, tick)
 			s.Nodes[0].Free -= size
 			s.Jobs = append(s.Jobs, policy.Job{
-				ID: strconv.Itoa(i), Min: 1, Max: 8, Preferred: 1, Count: size, Resizes: r.Resizes, Submit: seconds(t0), FirstStart: seconds(t0),
+				ID: strconv.Itoa(i), Min: 1, Max: 8, Count: size, Resizes: r.Resizes, Submit: seconds(t0), FirstStart: seconds(t0),
 				RunTime: r.RunTime, Attained: r.Attained, Curve: (*Kind)(nil).extend(r.points(), r.doubted()),
 			})
 		}
@@ -293,44 +295,13 @@ func sharedDay(t *testing.T, spec string, jobs int, step func(size int, since ti
 			}
 		}
 	}
-	return resizes
-}
-
-// aDay has a policy size one job on eight GPUs for a day. Its steps take as long
-// as the function says. It returns the seconds trained at each size, and the
-// number of resizes.
-func aDay(t *testing.T, spec string, step func(size int, since time.Duration) float64) (at map[int]float64, resizes int) {
-	t.Helper()
-	p, err := policy.Parse(spec)
-	must.NoError(t, err)
-	r, tr, size, last := &Record{}, newTraining(), 1, ""
-	var state []byte
-	at = map[int]float64{}
-	for now := t0; now.Before(t0.Add(24 * time.Hour)); now = now.Add(10 * time.Second) {
-		took := step(size, now.Sub(t0))
-		tr.run(size, 10/took, took, 0)
-		at[size] += 10
-		r.learn(tr.progress(size), 1, now)
-		r.observe(&planner.Job{}, &cluster.Facts{Running: size, Slots: 1}, now, 10*time.Second)
-		s := &policy.Snapshot{
-			Now: seconds(now), State: state, ResizeCost: 0.3, Nodes: []policy.Node{{ID: "n", GPUs: 8, Free: 8 - size}},
-			Jobs: []policy.Job{{ID: "a", Min: 1, Max: 8, Count: size, RunTime: r.RunTime, Attained: r.Attained, Curve: (*Kind)(nil).extend(r.points(), r.doubted())}},
-		}
-		sum := strconv.FormatUint(fingerprint(s), 16)
-		s.Changed, last = sum != last, sum
-		d := p.Allocate(s)
-		state = d.State
-		if n := d.Allocations[0].Count; n != size {
-			size, resizes = n, resizes+1
-		}
-	}
 	return at, resizes
 }
 
 // What once made a size slow may pass.
 func TestMeasured_ASizeThatLookedFutileIsTriedAgain(t *testing.T) {
 	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l"} {
-		at, resizes := aDay(t, spec, func(size int, since time.Duration) float64 {
+		at, resizes := aDay(t, spec, 1, func(size int, since time.Duration) float64 {
 			if size > 4 && since < 5*time.Minute {
 				return 2 // a bad node
 			}
@@ -343,7 +314,7 @@ func TestMeasured_ASizeThatLookedFutileIsTriedAgain(t *testing.T) {
 
 // A training that does not scale is not bothered for it all day.
 func TestMeasured_ASizeThatIsFutileIsSeldomTried(t *testing.T) {
-	at, resizes := aDay(t, "kolo", func(size int, _ time.Duration) float64 {
+	at, resizes := aDay(t, "kolo", 1, func(size int, _ time.Duration) float64 {
 		if size > 4 {
 			return 0.5
 		}
