@@ -28,6 +28,12 @@ type slot struct {
 	retry      time.Time // not to be started before
 }
 
+// fail counts a failure.
+func (s *slot) fail(now time.Time) {
+	s.failures = Forgive(s.failures, now.Sub(s.failed)) + 1
+	s.failed = now
+}
+
 type host struct {
 	id        HostID
 	group     string
@@ -418,8 +424,7 @@ func (m *Machine) exited(ev SlotExited) {
 		s.retry = m.now.Add(time.Second)
 		return
 	}
-	s.failures = Forgive(s.failures, m.now.Sub(s.failed)) + 1
-	s.failed = m.now
+	s.fail(m.now)
 	s.retry = m.now.Add(backoff(s.failures))
 	if s.failures > m.opt.SlotRestarts {
 		h.failed = true

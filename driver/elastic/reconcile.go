@@ -331,8 +331,7 @@ func (m *Machine) stage(plan []Member) bool {
 
 func (m *Machine) overdue(p Proc, s *slot) {
 	m.stop(p, true, "it did not reach Horovod's rendezvous in %s", m.opt.StageTimeout)
-	s.failures = Forgive(s.failures, m.now.Sub(s.failed)) + 1
-	s.failed = m.now
+	s.fail(m.now)
 	h := m.hosts[p.Slot.Host]
 	m.tell(h.id, "slot %d did not reach Horovod's rendezvous in %s", p.Slot.Local, m.opt.StageTimeout)
 	if s.failures > m.opt.SlotRestarts {
