@@ -25,21 +25,23 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// onGPU returns the plugin's path; the test ends where there is no GPU.
-func onGPU(t *testing.T) string {
+// onGPU returns the plugin's path and what nvidia-smi -L prints; the test ends
+// where there is no GPU.
+func onGPU(t *testing.T) (path, list string) {
 	t.Helper()
-	if out, err := nvidiaSMI(t, "-L"); err != nil || !strings.Contains(out, "UUID") {
-		t.Fatalf("this needs a machine with an NVIDIA GPU: nvidia-smi -L: %v\n%s", err, out)
+	list, err := nvidiaSMI(t, "-L")
+	if err != nil || !strings.Contains(list, "UUID") {
+		t.Fatalf("this needs a machine with an NVIDIA GPU: nvidia-smi -L: %v\n%s", err, list)
 	}
-	path, err := binary()
+	path, err = binary()
 	must.NoError(t, err)
-	return path
+	return path, list
 }
 
 // What the plugin says on the real library, field by field beside nvidia-smi.
 // Every difference is told, not the first alone.
 func TestGPUBesideNvidiaSMI(t *testing.T) {
-	path := onGPU(t)
+	path, list := onGPU(t)
 	gpus := query(t, smiFields())
 	must.SliceNotEmpty(t, gpus, must.Sprint("nvidia-smi lists no GPU"))
 	p, _ := connect(t, path, map[string]any{"enabled": true, "device_nodes": true}, nil)
@@ -50,9 +52,7 @@ func TestGPUBesideNvidiaSMI(t *testing.T) {
 	f := <-prints
 	must.NoError(t, f.Error)
 
-	out, err := nvidiaSMI(t, "-L")
-	must.NoError(t, err, must.Sprint(out))
-	instances := parseList(out)
+	instances := parseList(list)
 	compareInstances(t, f.Devices, instances)
 	offered := len(instances)
 	for _, want := range gpus {
@@ -143,7 +143,7 @@ func reserve(t *testing.T, p device.DevicePlugin, id string) {
 // The link matrix and the NUMA nodes beside those of nvidia-smi topo -m, and the
 // NVLinks beside those of nvidia-smi nvlink -s.
 func TestGPUTopology(t *testing.T) {
-	path := onGPU(t)
+	path, _ := onGPU(t)
 	out, err := exec.Command(path, "topo", "-json").Output()
 	must.NoError(t, err)
 	var report plugin.Report
@@ -190,13 +190,14 @@ func TestGPUTopology(t *testing.T) {
 // What the first fingerprint and one reading per second cost where NVML's calls
 // enter a driver. It is printed, for it depends on the GPUs and the driver.
 func TestGPUCost(t *testing.T) {
-	ours, _ := measureBoth(t, onGPU(t), nil, nil)
+	path, _ := onGPU(t)
+	ours, _ := measureBoth(t, path, nil, nil)
 	must.Between(t, 0.8, ours.statsRate, 1.2)
 }
 
 // A task of a real Nomad gets a real GPU.
 func TestGPUInNomad(t *testing.T) {
-	path := onGPU(t)
+	path, _ := onGPU(t)
 	nomad := nomadPath(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
