@@ -26,6 +26,16 @@ type classKey struct {
 	pool, datacenters, device, drivers, constraints string
 }
 
+// term is a constraint as a class key has it. ok is false where the job's author
+// wrote a separator into it: it would read as other constraints, or as half of
+// one. Like any that cannot be judged from here, it is left to Nomad.
+func term(c *api.Constraint) (t string, ok bool) {
+	if strings.ContainsAny(c.LTarget+c.Operand+c.RTarget, fieldSeparator+termSeparator) {
+		return "", false
+	}
+	return strings.Join([]string{c.LTarget, c.Operand, c.RTarget}, fieldSeparator), true
+}
+
 // classCache holds the classes of one generation of nodes.
 type classCache struct {
 	gen     uint64

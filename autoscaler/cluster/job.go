@@ -88,7 +88,9 @@ func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 			out.distinct = c.RTarget != "false"
 			continue
 		}
-		terms = append(terms, strings.Join([]string{c.LTarget, c.Operand, c.RTarget}, fieldSeparator))
+		if t, ok := term(c); ok {
+			terms = append(terms, t)
+		}
 	}
 	slices.Sort(terms)
 	out.class = classKey{
