@@ -94,6 +94,8 @@ func TestFuzzCheck(t *testing.T) {
 func TestFuzzCheckWithoutTargets(t *testing.T) {
 	dir := module(t, map[string]string{"p/p.go": "package p\n"})
 	must.ErrorContains(t, fuzzCheck(t.Context(), os.Stdout, []string{"-C", dir, "./..."}), "no fuzz target")
+	must.ErrorContains(t, fuzzCheck(t.Context(), os.Stdout, []string{"-C", dir, "-run", "FuzzX", "./p"}), `matches "FuzzX"`)
+	must.NoError(t, fuzzCheck(t.Context(), os.Stdout, []string{"-C", dir, "./p"}))
 	must.Error(t, fuzzCheck(t.Context(), os.Stdout, []string{"-C", dir, "./absent"}))
 }
 

@@ -21,7 +21,7 @@ import (
 func reproducibleCheck(ctx context.Context, w io.Writer, args []string) error {
 	flags := flag.NewFlagSet("reproducible", flag.ContinueOnError)
 	dir := flags.String("C", ".", "`directory` of the module")
-	build := flags.String("flags", "", "`flags` of go build, parted by spaces")
+	build := flags.String("flags", "", "`flags` of go build, separated by spaces")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
