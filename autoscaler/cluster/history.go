@@ -41,7 +41,8 @@ func (c *Client) History(ctx context.Context, key planner.JobKey) ([]Change, err
 		for _, e := range g.Events {
 			_, kolo := e.Meta[MetaKey]
 			ch := Change{
-				Time: time.Unix(0, int64(e.Time)), Group: group, From: int(e.PreviousCount), To: int(e.PreviousCount),
+				Time:  time.Unix(0, int64(e.Time)), //nolint:gosec // of Nomad's clock
+				Group: group, From: int(e.PreviousCount), To: int(e.PreviousCount),
 				Kolo: kolo, Error: e.Error, Message: e.Message,
 			}
 			if e.Count != nil {

@@ -11,7 +11,7 @@ import (
 // The wire form says what package election says, field by field.
 
 func toPeer(p election.Peer) *pb.Peer {
-	return &pb.Peer{AllocId: p.AllocID, Group: p.Group, Index: int32(p.Index), Addr: p.Addr, Registered: p.Registered}
+	return &pb.Peer{AllocId: p.AllocID, Group: p.Group, Index: int32(p.Index), Addr: p.Addr, Registered: p.Registered} //nolint:gosec // an allocation's index
 }
 
 func fromPeer(p *pb.Peer) election.Peer {

@@ -30,7 +30,7 @@ func accessible(fd, flags int) error {
 func setThreadGroups(groups []int) error {
 	ids := make([]uint32, max(len(groups), 1))
 	for i, g := range groups {
-		ids[i] = uint32(g)
+		ids[i] = uint32(g) //nolint:gosec // the kernel has ids of 32 bits
 	}
 	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&ids[0])), 0)
 	if errno != 0 {

@@ -193,7 +193,7 @@ func (u *unpickler) extend(op byte) error {
 
 func (u *unpickler) integer(op byte) error {
 	width := map[byte]int{opBinInt: 4, opBinInt1: 1, opBinInt2: 2}[op]
-	b, err := u.take(uint64(width))
+	b, err := u.take(uint64(width)) //nolint:gosec // a width that the opcode implies
 	if err != nil {
 		return err
 	}
@@ -322,7 +322,7 @@ func (u *unpickler) byte() (byte, error) {
 
 // number reads a little-endian unsigned number of 1, 4 or 8 bytes.
 func (u *unpickler) number(width int) (uint64, error) {
-	b, err := u.take(uint64(width))
+	b, err := u.take(uint64(width)) //nolint:gosec // a width that the opcode implies
 	if err != nil {
 		return 0, err
 	}

@@ -150,7 +150,7 @@ func (m *Machine) willing(a *answer) bool {
 // that does so to raise its term stays the leader meanwhile.
 func (m *Machine) promiseAll() {
 	_, used := m.rings.highest()
-	m.highest = max(m.highest+1, used+1, m.cfg.Epoch+uint64(m.now/time.Millisecond))
+	m.highest = max(m.highest+1, used+1, m.cfg.Epoch+uint64(m.now/time.Millisecond)) //nolint:gosec // time since the start
 	m.promised, m.promisedTo = m.highest, m.self()
 	m.phase = promising
 	m.round = &round{term: m.promised, peers: make(map[string]*answer)}
