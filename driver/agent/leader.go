@@ -420,6 +420,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *ToLeader) {
 		l.step(ctx, *m.Notifiable)
 	case m.Exited != nil:
 		ev := m.Exited.SlotExited
+		ev.Status = printable(ev.Status) // from another host, whose tenant may write what its agent sends
 		if m.Exited.Ring == l.ring && l.keys != nil && len(m.Exited.Withdrawn) > 0 && l.keys.Withdraw(m.Exited.Withdrawn) {
 			ev.Visible = true
 		}

@@ -50,7 +50,7 @@ type processSpec struct {
 	log     string // file for its output alone, none when empty
 	stdout  io.Writer
 	stderr  io.Writer
-	// watch sees each line of stderr.
+	// watch sees each line of stderr, as printable text.
 	watch func(line string)
 }
 
@@ -152,7 +152,7 @@ func (p *process) copy(wg *sync.WaitGroup, r io.Reader, spec processSpec, merged
 				_, _ = log.Write(line)
 			}
 			if each != nil {
-				each(string(bytes.TrimRight(line, "\r\n")))
+				each(printable(string(bytes.TrimRight(line, "\r\n"))))
 			}
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
