@@ -4,9 +4,7 @@
 package agent
 
 import (
-	"bufio"
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net/netip"
@@ -15,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/localpeer"
 )
 
 // Gloo notices a peer that died only on the connections to that peer; the
@@ -50,7 +50,7 @@ func blobAddrs(blob []byte) []netip.AddrPort {
 // that have one end at one of the given listening addresses, and returns how
 // many.
 func breakSockets(pid int, listening map[netip.AddrPort]bool) (int, error) {
-	pids, err := descendants(pid)
+	pids, err := localpeer.Descendants(pid)
 	if err != nil {
 		return 0, err
 	}
@@ -110,69 +110,12 @@ func breakProcess(pid int, listening map[netip.AddrPort]bool) (int, error) {
 	return n, nil
 }
 
-// established is TCP_ESTABLISHED in the kernel's tables.
-const established = "01"
-
 // matchSockets reads a table in the form of /proc/net/tcp and notes the inodes
 // of established connections with an end at a listening address.
 func matchSockets(r io.Reader, listening map[netip.AddrPort]bool, inodes map[string]bool) {
-	sc := bufio.NewScanner(r)
-	for sc.Scan() {
-		f := strings.Fields(sc.Text())
-		if len(f) < 10 || f[3] != established {
-			continue
-		}
-		local, ok1 := parseSocketAddr(f[1])
-		remote, ok2 := parseSocketAddr(f[2])
-		if ok1 && listening[local] || ok2 && listening[remote] {
-			inodes[f[9]] = true
+	for s := range localpeer.Table(r) {
+		if s.State == localpeer.Established && (listening[s.Local] || listening[s.Remote]) {
+			inodes[strconv.FormatUint(s.Inode, 10)] = true
 		}
 	}
-}
-
-// parseSocketAddr reads "0100007F:1F90": the address as 32-bit words in the
-// machine's byte order, the port in hex.
-func parseSocketAddr(s string) (netip.AddrPort, bool) {
-	host, port, ok := strings.Cut(s, ":")
-	p, err := strconv.ParseUint(port, 16, 16)
-	b, err2 := hex.DecodeString(host)
-	if !ok || err != nil || err2 != nil || len(b) != 4 && len(b) != 16 {
-		return netip.AddrPort{}, false
-	}
-	for i := 0; i < len(b); i += 4 {
-		binary.NativeEndian.PutUint32(b[i:], binary.BigEndian.Uint32(b[i:]))
-	}
-	addr, _ := netip.AddrFromSlice(b)
-	return netip.AddrPortFrom(addr.Unmap(), uint16(p)), true
-}
-
-// descendants returns a process and all it started, directly or not.
-func descendants(pid int) ([]int, error) {
-	children := map[int][]int{}
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		p, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
-		if err != nil {
-			continue
-		}
-		// The command, in brackets, may hold spaces and brackets itself.
-		_, rest, ok := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-		if f := strings.Fields(rest); ok && len(f) > 1 {
-			if ppid, err := strconv.Atoi(f[1]); err == nil {
-				children[ppid] = append(children[ppid], p)
-			}
-		}
-	}
-	all := []int{pid}
-	for i := 0; i < len(all); i++ {
-		all = append(all, children[all[i]]...)
-	}
-	return all, nil
 }

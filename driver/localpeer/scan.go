@@ -1,0 +1,89 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package localpeer
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// scan is what the task's processes had open at one time.
+type scan struct {
+	sockets map[uint64]descriptor // by inode
+	// hidden are processes of the task that do not let the caller look.
+	hidden []int
+}
+
+// scanTask looks through all processes of the caller's task.
+func scanTask() (scan, error) {
+	me, err := self()
+	if err != nil {
+		return scan{}, err
+	}
+	all, err := processes()
+	if err != nil {
+		return scan{}, err
+	}
+	found := scan{sockets: map[uint64]descriptor{}}
+	for _, pid := range members(all, me) {
+		err := found.add(pid, all[pid])
+		if errors.Is(err, fs.ErrPermission) {
+			found.hidden = append(found.hidden, pid)
+		}
+	}
+	slices.Sort(found.hidden)
+	return found, nil
+}
+
+// add takes in the sockets of a process, as long as it is still that process.
+func (s *scan) add(pid int, p process) error {
+	files, err := openDescriptors(pid)
+	if err != nil {
+		return err
+	}
+	defer files.close()
+	if now, ok := readProcess(pid); !ok || now.started != p.started {
+		return fs.ErrNotExist
+	}
+	return files.sockets(func(number int, inode uint64) { s.sockets[inode] = descriptor{pid, number} })
+}
+
+// hold keeps the descriptors of a process in view, nil when the process has
+// ended meanwhile.
+func hold(at descriptor, inode uint64) *held {
+	files, err := openDescriptors(at.pid)
+	if err != nil {
+		return nil
+	}
+	if !files.has(at.number, inode) {
+		files.close()
+		return nil
+	}
+	return &held{files: files, number: at.number}
+}
+
+// Holder describes the process that has a socket open, for a log: its number
+// and command. It is empty when the caller may not see the process. It looks
+// through all processes.
+func Holder(inode uint64) string {
+	all, err := processes()
+	if err != nil || inode == 0 {
+		return ""
+	}
+	for pid, p := range all {
+		found := scan{sockets: map[uint64]descriptor{}}
+		if found.add(pid, p) != nil {
+			continue
+		}
+		if _, ok := found.sockets[inode]; ok {
+			command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+			return fmt.Sprintf("%d (%s)", pid, strings.TrimSpace(string(command)))
+		}
+	}
+	return ""
+}
