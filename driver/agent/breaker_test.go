@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runMode) != "" {
 		os.Exit(RunMain(context.Background(), os.Args[1:])) //nolint:forbidigo // this is another process
 	}
+	if os.Getenv(intruderMode) != "" {
+		os.Exit(intruderMain(os.Args[1])) //nolint:forbidigo // this is another process
+	}
 	if os.Getenv(workerMode) != "" {
 		os.Exit(workerMain()) //nolint:forbidigo // this is another process
 	}

@@ -81,6 +81,10 @@ type Config struct {
 	// PeerTokenFile holds an identity with audience "kolo".
 	PeerTokenFile string `json:"peer_token_file,omitempty"`
 
+	// Cgroup is the ID of the cgroup (version 2) that has the task's processes
+	// and no others, 0 where there is none.
+	Cgroup uint64 `json:"cgroup,omitempty"`
+
 	// LogDir receives one log per slot, ProgressDir the progress files,
 	// EventFile the JSON lines that the plugin turns into task events.
 	LogDir      string `json:"log_dir"`

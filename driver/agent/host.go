@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/localpeer"
 	"github.com/kolo-nomad/kolo/driver/rendezvous"
 )
 
@@ -63,6 +64,7 @@ type slot struct {
 	proc     *process
 	door     *door
 	endpoint *rendezvous.Endpoint
+	gate     *slotGate
 	target   *rendezvous.NotifyTarget
 	asked    bool      // told to stop
 	failed   time.Time // the last of Failures
@@ -80,6 +82,7 @@ type Host struct {
 	todo    chan func()
 	quit    chan struct{} // closed when Run ends
 	spawner *spawner
+	peers   *localpeer.Task
 
 	slots     []*slot
 	ring      *elastic.Ring
@@ -104,7 +107,8 @@ type Host struct {
 
 // NewHost returns a host with its slots down.
 func NewHost(o HostOptions) *Host {
-	h := &Host{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}), warned: map[string]bool{}}
+	h := &Host{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}), warned: map[string]bool{},
+		peers: localpeer.NewTask(o.Config.Cgroup, o.Logger.Named("rendezvous"))}
 	for range o.Config.Slots {
 		h.slots = append(h.slots, &slot{})
 	}
@@ -385,8 +389,10 @@ func (h *Host) start(a elastic.Start) {
 
 func (h *Host) spawn(s *slot, a elastic.Start) error {
 	local := a.Proc.Slot.Local
-	ep, err := rendezvous.Listen(s.door, h.log.Named("rendezvous"))
+	s.gate = h.newGate(local)
+	ep, err := rendezvous.Listen(s.door, s.gate, h.log.Named("rendezvous"))
 	if err != nil {
+		s.gate.close()
 		return fmt.Errorf("no free port on 127.0.0.1: %w", err)
 	}
 	s.endpoint = ep
@@ -468,6 +474,7 @@ func (h *Host) down(s *slot, ev elastic.SlotExited) {
 	}
 	if s.endpoint != nil {
 		_ = s.endpoint.Close()
+		s.gate.close()
 	}
 	*s = slot{SlotReport: elastic.SlotReport{Incarnation: ev.Proc.Incarnation, Failures: s.Failures}, failed: s.failed}
 	h.send(&ToLeader{Exited: m})

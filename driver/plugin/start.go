@@ -202,6 +202,7 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, logge
 	if pl.isolation == isolationExec {
 		inTask = "/"
 	}
+	pl.agent.Cgroup = cgroupID(c)
 	if err := writeAgentFiles(pl, dir.Dir, inTask, who); err != nil {
 		return nil, nil, err
 	}

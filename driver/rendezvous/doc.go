@@ -39,6 +39,19 @@
 // its place without anyone noticing; afterwards its peers may already be
 // connecting to it.
 //
+// # Who is answered
+//
+// An endpoint's port is open to every process of the machine's network, with
+// host networking to all tenants. Horovod's client has no place for a secret:
+// it builds the path from the scope and the key alone and sends no header of
+// the user's. So a Gate decides about each connection by its peer, before a byte
+// is read. Connections that it refuses are reset at once and count towards no
+// limit of the slot.
+//
+// Processes of one task are not kept apart: they have one user, and may stop
+// and trace each other anyhow. What one of them may do is bounded by its rank
+// (it writes and deletes its own keys, see Store) and by Limits.
+//
 // # Who talks to the leader
 //
 // Meshes whose members all live on one host never leave it. For the others an

@@ -48,7 +48,8 @@ type Limits struct {
 	// Name is the longest scope or key in bytes, 512 by default.
 	Name int
 	// Conns is how many connections are served at once, 32 by default; more
-	// wait in the kernel's queue. A process needs two.
+	// wait. A process needs two. Those that the gate does not admit are not
+	// counted.
 	Conns int
 	// Header and Transfer bound the time to send a request's header, and to
 	// send a body or take an answer; 10 s and 30 s by default. The time until
@@ -77,7 +78,8 @@ func (l Limits) withDefaults() Limits {
 }
 
 // Endpoint is the HTTP server of one slot, on a loopback port of its own: the
-// port tells who asks, which the protocol does not.
+// port tells which slot asks, which the protocol does not. That it is a process
+// of the task that asks is up to the Gate.
 type Endpoint struct {
 	port   int
 	server *http.Server
@@ -86,13 +88,13 @@ type Endpoint struct {
 }
 
 // Listen starts an endpoint with the default Limits on a free port of
-// 127.0.0.1. It serves until Close.
-func Listen(h Handler, logger hclog.Logger) (*Endpoint, error) {
-	return ListenLimits(h, logger, Limits{})
+// 127.0.0.1. It serves those that gate admits until Close.
+func Listen(h Handler, gate Gate, logger hclog.Logger) (*Endpoint, error) {
+	return ListenLimits(h, gate, logger, Limits{})
 }
 
 // ListenLimits is Listen with limits of the caller's.
-func ListenLimits(h Handler, logger hclog.Logger, limits Limits) (*Endpoint, error) {
+func ListenLimits(h Handler, gate Gate, logger hclog.Logger, limits Limits) (*Endpoint, error) {
 	limits = limits.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	// On loopback the kernel knows when a peer is gone: probing would be four
@@ -116,8 +118,10 @@ func ListenLimits(h Handler, logger hclog.Logger, limits Limits) (*Endpoint, err
 			ErrorLog:       logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
 		},
 	}
+	// Only connections that are admitted count towards the limit.
+	served := limitConns(gateConns(ln, gate), limits.Conns)
 	e.served.Go(func() {
-		if err := e.server.Serve(limitConns(ln, limits.Conns)); !errors.Is(err, http.ErrServerClosed) {
+		if err := e.server.Serve(served); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("rendezvous endpoint stopped", "port", e.port, "error", err)
 		}
 	})

@@ -107,7 +107,7 @@ func (m *memory) WorkerAddress(context.Context, rendezvous.NotifyTarget) error {
 
 func listen(t testing.TB, h rendezvous.Handler, limits rendezvous.Limits) *rendezvous.Endpoint {
 	t.Helper()
-	e, err := rendezvous.ListenLimits(h, hclog.NewNullLogger(), limits)
+	e, err := rendezvous.ListenLimits(h, ringsim.AnyPeer{}, hclog.NewNullLogger(), limits)
 	must.NoError(t, err)
 	t.Cleanup(func() { _ = e.Close() })
 	return e

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/localpeer"
 	"github.com/kolo-nomad/kolo/driver/rendezvous"
 	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
 )
@@ -115,7 +116,10 @@ func (j *job) start(t *testing.T, python, name string) *script {
 	j.mu.Lock()
 	ring := j.rings[len(j.rings)-1]
 	j.mu.Unlock()
-	endpoint, err := rendezvous.Listen(&member{job: j, name: name, ring: ring}, hclog.NewNullLogger())
+	// Real processes are known as an agent knows its slots.
+	gate := localpeer.NewTask(0, hclog.NewNullLogger()).NewGate()
+	t.Cleanup(gate.Close)
+	endpoint, err := rendezvous.Listen(&member{job: j, name: name, ring: ring}, gate, hclog.NewNullLogger())
 	must.NoError(t, err)
 	t.Cleanup(func() { _ = endpoint.Close() })
 	s := ring.slots[name]

@@ -23,6 +23,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
 )
 
 // notice is what the Python side of a test saw.
@@ -177,7 +178,7 @@ func TestNotify_Horovod(t *testing.T) {
 		t.Skipf("%s cannot import horovod: %s", python, strings.TrimSpace(string(out)))
 	}
 	handler := &addresses{got: make(chan rendezvous.NotifyTarget, 1)}
-	endpoint, err := rendezvous.Listen(handler, hclog.NewNullLogger())
+	endpoint, err := rendezvous.Listen(handler, ringsim.AnyPeer{}, hclog.NewNullLogger())
 	must.NoError(t, err)
 	defer endpoint.Close()
 	worker := startScript(t, python, "horovod_worker.py", strconv.Itoa(endpoint.Port()))

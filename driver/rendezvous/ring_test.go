@@ -50,7 +50,7 @@ func TestRing_Shapes(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ring, err := ringsim.Start(ringsim.Led(tc.lead, tc.perHost...))
+			ring, err := ringsim.Start(ringsim.Led(tc.lead, tc.perHost...), ringsim.AnyPeer{})
 			must.NoError(t, err)
 			defer ring.Close()
 			must.NoError(t, ring.Initialize(withPatience(t), tc.set, name))
@@ -65,7 +65,7 @@ func TestRing_LeaderMessages(t *testing.T) {
 	for _, hosts := range []int{1, 2, 4, 8} {
 		t.Run(strconv.Itoa(hosts)+" hosts", func(t *testing.T) {
 			perHost := slices.Repeat([]int{slots}, hosts)
-			ring, err := ringsim.Start(ringsim.Slots(perHost...))
+			ring, err := ringsim.Start(ringsim.Slots(perHost...), ringsim.AnyPeer{})
 			must.NoError(t, err)
 			defer ring.Close()
 			must.NoError(t, ring.Initialize(withPatience(t), "5e7", "seed"))

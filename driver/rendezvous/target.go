@@ -15,7 +15,10 @@ import (
 // what it is sent), so it never leaves the agent.
 type NotifyTarget struct {
 	// Port on 127.0.0.1: the service listens on all addresses, and the agent
-	// is on the same host.
+	// is on the same host. The hosts that the process names are not used, so it
+	// can make the agent connect to no other machine; and to this one it could
+	// as well itself, as the same user in the same network. All that the agent
+	// sends there is a notice signed with the key that the process chose.
 	Port int
 	// Key of the HMAC-SHA256 signature.
 	Key []byte

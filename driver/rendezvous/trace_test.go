@@ -188,7 +188,7 @@ func TestTrace_Replay(t *testing.T) {
 		if worker == "b:0" {
 			slot.generation = 1 // it joins the second ring
 		}
-		endpoint, err := rendezvous.Listen(slot, hclog.NewNullLogger())
+		endpoint, err := rendezvous.Listen(slot, ringsim.AnyPeer{}, hclog.NewNullLogger())
 		must.NoError(t, err)
 		defer endpoint.Close()
 		client := ringsim.Client{Addr: fmt.Sprintf("127.0.0.1:%d", endpoint.Port())}

@@ -162,7 +162,7 @@ func progress(ranks, run int, whose string, took time.Duration, err error) {
 }
 
 func runOurs(ctx context.Context, slots []rendezvous.Slot, seed string) (*ringsim.Ring, time.Duration, error) {
-	ring, err := ringsim.Start(slots)
+	ring, err := ringsim.Start(slots, ringsim.AnyPeer{})
 	if err != nil {
 		return nil, 0, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
@@ -40,8 +41,16 @@ type host struct {
 	store *rendezvous.Store
 }
 
-// Start begins a generation with these slots, one agent for each host.
-func Start(slots []rendezvous.Slot) (*Ring, error) {
+// AnyPeer is a gate that admits everyone: the simulated processes are one with
+// their agents.
+type AnyPeer struct{}
+
+// Admit returns nil.
+func (AnyPeer) Admit(netip.AddrPort, netip.AddrPort) error { return nil }
+
+// Start begins a generation with these slots, one agent for each host. The
+// endpoints answer whom gate admits.
+func Start(slots []rendezvous.Slot, gate rendezvous.Gate) (*Ring, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Ring{
 		Slots:     slots,
@@ -63,7 +72,7 @@ func Start(slots []rendezvous.Slot) (*Ring, error) {
 		r.hosts[name] = &host{name: name, store: store}
 	}
 	for _, s := range slots {
-		e, err := rendezvous.Listen(&process{store: r.hosts[s.Host].store, slot: s}, hclog.NewNullLogger())
+		e, err := rendezvous.Listen(&process{store: r.hosts[s.Host].store, slot: s}, gate, hclog.NewNullLogger())
 		if err != nil {
 			r.Close()
 			return nil, err

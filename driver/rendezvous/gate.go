@@ -1,0 +1,115 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// Gate decides which processes an endpoint answers. The port is open to every
+// process of the machine's network, and Horovod's client carries no secret.
+type Gate interface {
+	// Admit returns nil for a connection whose peer may be answered; local is
+	// the endpoint's address, remote the peer's. It is called before a byte is
+	// read, for many connections at a time, and reports itself whom it refuses.
+	Admit(local, remote netip.AddrPort) error
+}
+
+// maxUndecided bounds the connections about which a gate is being asked, and
+// those that it has admitted and that wait for their turn.
+const maxUndecided = 256
+
+// gateConns returns a listener of the connections that gate admits. Others are
+// closed. They are taken from the kernel's queue as they come, so that they do
+// not stand in the way of those that are admitted.
+func gateConns(ln net.Listener, gate Gate) net.Listener {
+	l := &gatedListener{
+		Listener: ln, gate: gate,
+		undecided: make(chan struct{}, maxUndecided),
+		admitted:  make(chan net.Conn), failed: make(chan error), closed: make(chan struct{}),
+	}
+	l.running.Go(l.accept)
+	return l
+}
+
+type gatedListener struct {
+	net.Listener
+	gate      Gate
+	undecided chan struct{}
+	admitted  chan net.Conn
+	failed    chan error
+	closed    chan struct{}
+	once      sync.Once
+	running   sync.WaitGroup
+}
+
+// accept takes connections until the listener is closed.
+func (l *gatedListener) accept() {
+	for {
+		select {
+		case l.undecided <- struct{}{}:
+		case <-l.closed:
+			return
+		}
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			<-l.undecided
+			select {
+			case l.failed <- err: // the server waits before it comes again
+				continue
+			case <-l.closed:
+				return
+			}
+		}
+		l.running.Go(func() {
+			defer func() { <-l.undecided }()
+			l.decide(conn)
+		})
+	}
+}
+
+// decide hands an admitted connection on, and closes any other.
+func (l *gatedListener) decide(conn net.Conn) {
+	local, ok := conn.LocalAddr().(*net.TCPAddr)
+	remote, ok2 := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok || !ok2 || l.gate.Admit(local.AddrPort(), remote.AddrPort()) != nil {
+		reset(conn)
+		return
+	}
+	select {
+	case l.admitted <- conn:
+	case <-l.closed:
+		_ = conn.Close()
+	}
+}
+
+// reset closes a connection in a way that leaves nothing of it in the kernel.
+func reset(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// Accept returns the next connection that is admitted.
+func (l *gatedListener) Accept() (net.Conn, error) {
+	select {
+	case conn := <-l.admitted:
+		return conn, nil
+	case err := <-l.failed:
+		return nil, err
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends the listener and waits for what is being decided.
+func (l *gatedListener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	err := l.Listener.Close()
+	l.running.Wait()
+	return err
+}

@@ -1,0 +1,140 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/localpeer"
+	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+)
+
+// foreignAddr is where peers come from that addressGate does not admit.
+var foreignAddr = netip.MustParseAddr("127.0.0.2")
+
+// addressGate admits peers by their address.
+type addressGate struct{ refused atomic.Int64 }
+
+func (g *addressGate) Admit(_, remote netip.AddrPort) error {
+	if remote.Addr() == foreignAddr {
+		g.refused.Add(1)
+		return errors.New("from a foreign address")
+	}
+	return nil
+}
+
+// Peers that a gate does not admit are cut off before they are heard, and take
+// no connection from those that it admits, however many they are.
+func TestEndpoint_Gate(t *testing.T) {
+	const foreigners = 3000
+	gate := &addressGate{}
+	m := newMemory()
+	e, err := rendezvous.ListenLimits(m, gate, hclog.NewNullLogger(), rendezvous.Limits{Conns: 2})
+	must.NoError(t, err)
+	defer func() { must.NoError(t, e.Close()) }()
+
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: foreignAddr.AsSlice()}}
+	var foreign []net.Conn
+	for range foreigners {
+		conn, err := dialer.Dial("tcp4", addrOf(e))
+		if errors.Is(err, syscall.ECONNRESET) {
+			continue // cut off already
+		}
+		must.NoError(t, err)
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "PUT /s/forged HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")
+		foreign = append(foreign, conn)
+	}
+	// All of them are held open by their clients when the slot comes.
+	status, _, err := clientOf(e).Do(withPatience(t), "PUT", "/s/k", "v")
+	must.NoError(t, err)
+	must.Eq(t, 200, status)
+	for _, conn := range foreign {
+		answer, _ := io.ReadAll(conn)
+		must.SliceEmpty(t, answer)
+	}
+	must.Eq(t, foreigners, gate.refused.Load())
+	_, found, err := m.Get(t.Context(), "s", "forged")
+	must.NoError(t, err)
+	must.False(t, found)
+}
+
+// heldGate admits no one before it is opened.
+type heldGate struct{ asked, opened chan struct{} }
+
+func (g heldGate) Admit(netip.AddrPort, netip.AddrPort) error {
+	g.asked <- struct{}{}
+	<-g.opened
+	return nil
+}
+
+// An endpoint that is closed while its gate decides leaves nothing behind.
+func TestEndpoint_CloseWhileDeciding(t *testing.T) {
+	gate := heldGate{asked: make(chan struct{}), opened: make(chan struct{})}
+	e, err := rendezvous.Listen(newMemory(), gate, hclog.NewNullLogger())
+	must.NoError(t, err)
+	conn, err := net.Dial("tcp4", addrOf(e))
+	must.NoError(t, err)
+	defer conn.Close()
+	<-gate.asked
+	closed := make(chan error)
+	go func() { closed <- e.Close() }()
+	close(gate.opened)
+	must.NoError(t, <-closed)
+	_, err = conn.Read(make([]byte, 1))
+	must.Error(t, err)
+}
+
+// BenchmarkGate is one full rendezvous of 16 processes on two hosts, with
+// endpoints that answer everyone and with such that look up who asks, by the
+// cgroup and by the process. The 16 are one process here, which has all their
+// files: by the process it costs more than where each has its own.
+func BenchmarkGate(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		gate rendezvous.Gate
+	}{
+		{"any peer", ringsim.AnyPeer{}},
+		{"own cgroup", localpeer.NewTask(ownCgroup(b), hclog.NewNullLogger()).NewGate()},
+		{"own processes", localpeer.NewTask(0, hclog.NewNullLogger()).NewGate()},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				ring, err := ringsim.Start(ringsim.Slots(8, 8), c.gate)
+				must.NoError(b, err)
+				must.NoError(b, ring.Initialize(b.Context(), "5e7", "seed"))
+				b.ReportMetric(float64(ring.Requests.Load()), "requests/op")
+				ring.Close()
+			}
+		})
+	}
+}
+
+// ownCgroup is the ID of this process's cgroup (version 2), 0 when it has none.
+func ownCgroup(b *testing.B) uint64 {
+	b.Helper()
+	list, err := os.ReadFile("/proc/self/cgroup")
+	must.NoError(b, err)
+	_, path, _ := strings.Cut(string(list), "0::")
+	for _, root := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+		var info syscall.Stat_t
+		if syscall.Stat(filepath.Join(root, strings.TrimSpace(path)), &info) == nil {
+			return info.Ino
+		}
+	}
+	return 0
+}
