@@ -16,8 +16,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// private are variables of the agent that slots have no use for.
-var private = []string{"KOLO_AGENT_CONFIG"}
+// private says that a variable is the agent's and not its slots': its
+// configuration, and the task's workload identities. A script that is to talk to
+// Nomad reads an identity from its file, which Nomad renews; in the environment
+// it ends up in crash reports and experiment trackers. This hides nothing from a
+// script that looks for it: script and agent have one user.
+func private(name string) bool {
+	return name == ConfigVariable || name == "NOMAD_TOKEN" || strings.HasPrefix(name, "NOMAD_TOKEN_")
+}
 
 // environment is what one slot is started with: the task's own environment,
 // the jobspec's settings, and Horovod's variables (horovod/runner/gloo_run.py,
@@ -25,7 +31,7 @@ var private = []string{"KOLO_AGENT_CONFIG"}
 func (h *Host) environment(a elastic.Assignment, port int, progress string, incarnation int) []string {
 	env := map[string]string{}
 	for _, kv := range os.Environ() {
-		if k, v, ok := strings.Cut(kv, "="); ok && !slices.Contains(private, k) {
+		if k, v, ok := strings.Cut(kv, "="); ok && !private(k) {
 			env[k] = v
 		}
 	}
