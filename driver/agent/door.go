@@ -101,6 +101,10 @@ func (d *door) enter(ctx context.Context) (*seat, error) {
 	return s, err
 }
 
+// maxGlooAddrs bounds the addresses that a door remembers of one ring: six
+// meshes of 10,000 ranks.
+const maxGlooAddrs = 1 << 16
+
 // note remembers the listening addresses in a blob.
 func (d *door) note(key string, blob []byte) {
 	if _, err := strconv.Atoi(key); err != nil {
@@ -110,7 +114,9 @@ func (d *door) note(key string, blob []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, a := range addrs {
-		d.addrs[a] = true
+		if len(d.addrs) < maxGlooAddrs {
+			d.addrs[a] = true
+		}
 	}
 }
 

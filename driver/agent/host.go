@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -397,9 +396,9 @@ func (h *Host) spawn(s *slot, a elastic.Start) error {
 	}
 	s.endpoint = ep
 	name := fmt.Sprintf("slot-%d.%d", local, a.Proc.Incarnation)
-	s.progress = progressFile{path: filepath.Join(h.o.Config.ProgressDir, fmt.Sprintf("progress-%d.jsonl", local))}
-	if err := os.WriteFile(s.progress.path, nil, 0o644); err != nil {
-		return fmt.Errorf("progress file: %w", err)
+	s.progress, err = newProgressFile(filepath.Join(h.o.Config.ProgressDir, fmt.Sprintf("progress-%d.jsonl", local)))
+	if err != nil {
+		return err
 	}
 	logFile := ""
 	if h.o.Config.LogDir != "" {

@@ -6,11 +6,16 @@ package agent
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"regexp"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Progress is the newest line that a script wrote to its progress file.
@@ -83,6 +88,19 @@ type progressFile struct {
 	rest   []byte
 }
 
+// newProgressFile makes an empty file for the slot's next process. What the one
+// before has left in its place may be something else, which is not written to.
+func newProgressFile(path string) (progressFile, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return progressFile{}, fmt.Errorf("progress file: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return progressFile{}, fmt.Errorf("progress file: %w", err)
+	}
+	return progressFile{path: path}, f.Close()
+}
+
 // maxLine bounds one progress line; what is longer is skipped.
 const maxLine = 64 << 10
 
@@ -90,13 +108,14 @@ const maxLine = 64 << 10
 // no JSON object, or no number in it, is ignored: nothing breaks where a script
 // reports nonsense.
 func (p *progressFile) read() []Progress {
-	f, err := os.Open(p.path)
+	// The script may have put a pipe there, which is not waited for.
+	f, err := os.OpenFile(p.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
-	if err != nil || info.Size() == p.offset {
+	if err != nil || !info.Mode().IsRegular() || info.Size() == p.offset {
 		return nil
 	}
 	if info.Size() < p.offset { // truncated

@@ -1,0 +1,32 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package rendezvous
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+// FuzzReply: a process that answers a notice with anything is believed only
+// what it has signed, and makes the agent keep no more than the bound.
+func FuzzReply(f *testing.F) {
+	key := []byte("key")
+	f.Add([]byte{})
+	f.Add(frame(key, []byte("AckResponse")))
+	f.Add(frame([]byte("another"), []byte("AckResponse")))
+	f.Add(frame(key, []byte("AckResponse"))[:40])
+	f.Add(binary.NativeEndian.AppendUint32(make([]byte, 32), 1<<31))
+	f.Fuzz(func(t *testing.T, reply []byte) {
+		body, err := readFrame(bytes.NewReader(reply), key)
+		if err != nil {
+			must.SliceEmpty(t, body)
+			return
+		}
+		must.LessEq(t, maxReply, len(body))
+		must.True(t, bytes.HasPrefix(reply, frame(key, body)))
+	})
+}
