@@ -21,6 +21,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
 )
 
 // Variables that make this test binary another process.
@@ -104,6 +105,9 @@ func callerMain(kind string) int {
 	}
 	if n, err := strconv.Atoi(os.Getenv(crowdOf)); err == nil {
 		return crowdMain(n)
+	}
+	if kind == "hidden" && unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) != nil {
+		return 1
 	}
 	if kind == "mapped" { // an IPv6 socket for an IPv4 address
 		return dialMapped(os.Getenv(addrOf))
@@ -204,6 +208,9 @@ func TestTaskByProcess(t *testing.T) {
 			} else {
 				must.StrContains(t, orphan, "no process of the task holds it")
 			}
+			if c.root {
+				must.StrContains(t, a.call("hidden"), "cannot be read", must.Sprint("what cannot be found out admits no one"))
+			}
 			must.Eq(t, "admitted", a.call("child"))
 		})
 	}
@@ -215,7 +222,15 @@ func TestTaskByCgroup(t *testing.T) {
 	if err != nil {
 		t.Skipf("needs a writable cgroup v2: %v", err)
 	}
-	t.Cleanup(func() { must.NoError(t, os.Remove(dir)) })
+	t.Cleanup(func() {
+		for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+			err := os.Remove(dir)
+			if !errors.Is(err, syscall.EBUSY) || time.Now().After(end) { // callers may be about to exit
+				must.NoError(t, err)
+				return
+			}
+		}
+	})
 	fd, err := os.Open(dir)
 	must.NoError(t, err)
 	defer func() { _ = fd.Close() }()
