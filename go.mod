@@ -12,6 +12,8 @@ replace (
 )
 
 require (
+	filippo.io/bigmod v0.1.0
+	filippo.io/edwards25519 v1.2.0
 	github.com/NVIDIA/go-nvml v0.13.0-1
 	github.com/go-jose/go-jose/v4 v4.1.8
 	github.com/hashicorp/cli v1.1.7

@@ -1,0 +1,148 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package possession
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/asn1"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// MaxSize bounds an encoded proof, the token's header and claims included.
+const MaxSize = 24 << 10
+
+// maxMessage bounds the header and claims. Nomad's have some 700 bytes; a server's
+// configuration may add claims.
+const maxMessage = 8 << 10
+
+// ErrInvalid is why a proof is refused.
+var ErrInvalid = errors.New("invalid proof of a signature")
+
+// Proof shows that its maker knows a signature.
+type Proof struct {
+	// Message is what was signed: a token's header and claims, "xxx.yyy".
+	Message string
+	// Body is the proof itself. Its form depends on the key.
+	Body []byte
+}
+
+// encoded is a Proof as ASN.1, in DER.
+type encoded struct {
+	Version       int
+	Message, Body []byte
+}
+
+// version is that of the encoding and of the proofs.
+const version = 1
+
+// Prove proves knowledge of the signature of a token in compact form
+// ("header.claims.signature"), made by the owner of the key: an *rsa.PublicKey
+// (RS256) or an ed25519.PublicKey (EdDSA). The proof holds in the context only.
+// The error never contains the signature.
+func Prove(token string, key crypto.PublicKey, context []byte) (Proof, error) {
+	return prove(rand.Reader, token, key, context)
+}
+
+func prove(random io.Reader, token string, key crypto.PublicKey, context []byte) (Proof, error) {
+	i := strings.LastIndexByte(token, '.')
+	if i < 0 {
+		return Proof{}, errors.New("want header.claims.signature")
+	}
+	message := token[:i]
+	if err := checkMessage(message); err != nil {
+		return Proof{}, err
+	}
+	signature, err := base64.RawURLEncoding.Strict().DecodeString(token[i+1:])
+	if err != nil {
+		return Proof{}, errors.New("the token's signature is not base64url")
+	}
+	var body []byte
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		body, err = proveRSA(random, message, signature, key, context)
+	case ed25519.PublicKey:
+		body, err = proveEd25519(random, message, signature, key, context)
+	default:
+		err = fmt.Errorf("key of type %T: want RSA or Ed25519", key)
+	}
+	if err != nil {
+		return Proof{}, err
+	}
+	return Proof{Message: message, Body: body}, nil
+}
+
+// Verify returns nil when the maker of the proof knew the key owner's signature
+// of the message and made the proof for the context. Every other error is
+// ErrInvalid, or says why the key cannot be used.
+func (p Proof) Verify(key crypto.PublicKey, context []byte) error {
+	if err := checkMessage(p.Message); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		return verifyRSA(p, key, context)
+	case ed25519.PublicKey:
+		return verifyEd25519(p, key, context)
+	}
+	return fmt.Errorf("key of type %T: want RSA or Ed25519", key)
+}
+
+// checkMessage reports whether the text has the form of a header and claims.
+func checkMessage(text string) error {
+	if len(text) > maxMessage {
+		return fmt.Errorf("header and claims have %d bytes, at most %d are taken", len(text), maxMessage)
+	}
+	header, claims, ok := strings.Cut(text, ".")
+	if !ok || header == "" || claims == "" {
+		return errors.New("want header.claims")
+	}
+	for _, part := range []string{header, claims} {
+		if _, err := base64.RawURLEncoding.Strict().DecodeString(part); err != nil || strings.ContainsAny(part, "\r\n") {
+			return errors.New("header and claims must be base64url")
+		}
+	}
+	return nil
+}
+
+// Marshal encodes the proof for Parse.
+func (p Proof) Marshal() ([]byte, error) {
+	der, err := asn1.Marshal(encoded{Version: version, Message: []byte(p.Message), Body: p.Body})
+	if err != nil {
+		return nil, fmt.Errorf("encode the proof: %w", err)
+	}
+	if len(der) > MaxSize {
+		return nil, fmt.Errorf("the proof has %d bytes, at most %d are taken", len(der), MaxSize)
+	}
+	return der, nil
+}
+
+// Parse reads what Marshal wrote, and only that. It does not verify. Its errors
+// are ErrInvalid.
+func Parse(der []byte) (Proof, error) {
+	if len(der) > MaxSize {
+		return Proof{}, fmt.Errorf("%w: %d bytes, at most %d are taken", ErrInvalid, len(der), MaxSize)
+	}
+	var e encoded
+	rest, err := asn1.Unmarshal(der, &e)
+	switch {
+	case err != nil:
+		return Proof{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	case len(rest) > 0:
+		return Proof{}, fmt.Errorf("%w: %d bytes follow it", ErrInvalid, len(rest))
+	case e.Version != version:
+		return Proof{}, fmt.Errorf("%w: version %d, want %d", ErrInvalid, e.Version, version)
+	}
+	p := Proof{Message: string(e.Message), Body: e.Body}
+	if err := checkMessage(p.Message); err != nil {
+		return Proof{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return p, nil
+}

@@ -1,0 +1,97 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package possession
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"math/big"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+var update = flag.Bool("update", false, "write testdata/vectors.json, with a new RSA key")
+
+// A vector is a proof made with random numbers that are known. Its token is
+// signed by a key that is used nowhere.
+type vector struct {
+	Name    string `json:"name"`
+	Modulus string `json:"modulus,omitempty"` // RSA
+	Point   string `json:"point,omitempty"`   // Ed25519
+	Token   string `json:"token"`
+	Context string `json:"context"`
+	// Seed is of the ChaCha8 generator that the random numbers are from.
+	Seed  string `json:"seed"`
+	Proof string `json:"proof"` // DER
+}
+
+func (v vector) key(t *testing.T) crypto.PublicKey {
+	if v.Point != "" {
+		return ed25519.PublicKey(unhex(t, v.Point))
+	}
+	return &rsa.PublicKey{N: new(big.Int).SetBytes(unhex(t, v.Modulus)), E: exponent}
+}
+
+func (v vector) make(t *testing.T) string {
+	p, err := prove(rand.NewChaCha8([32]byte(unhex(t, v.Seed))), v.Token, v.key(t), unhex(t, v.Context))
+	must.NoError(t, err)
+	der, err := p.Marshal()
+	must.NoError(t, err)
+	return hex.EncodeToString(der)
+}
+
+func unhex(t *testing.T, s string) []byte {
+	b, err := hex.DecodeString(s)
+	must.NoError(t, err)
+	return b
+}
+
+// TestVectors keeps proofs as they are: agents of two versions meet while a job
+// is updated.
+func TestVectors(t *testing.T) {
+	file := filepath.Join("testdata", "vectors.json")
+	if *update {
+		writeVectors(t, file)
+	}
+	text, err := os.ReadFile(file)
+	must.NoError(t, err)
+	var all []vector
+	must.NoError(t, json.Unmarshal(text, &all))
+	must.Len(t, 2, all)
+	for _, v := range all {
+		t.Run(v.Name, func(t *testing.T) {
+			p, err := Parse(unhex(t, v.Proof))
+			must.NoError(t, err)
+			must.NoError(t, p.Verify(v.key(t), unhex(t, v.Context)))
+			must.Eq(t, v.Proof, v.make(t))
+		})
+	}
+}
+
+func writeVectors(t *testing.T, file string) {
+	r, e := rsaSigner(t, 2048), ed25519Signer(t)
+	var all []vector
+	for _, v := range []vector{
+		{Name: "RS256", Modulus: hex.EncodeToString(r.public.(*rsa.PublicKey).N.Bytes()), Token: r.token(`{"sub":"vector"}`)},
+		{Name: "EdDSA", Point: hex.EncodeToString(e.public.(ed25519.PublicKey)), Token: e.token(`{"sub":"vector"}`)},
+	} {
+		seed := sha256.Sum256([]byte(v.Name))
+		v.Context, v.Seed = hex.EncodeToString(testContext), hex.EncodeToString(seed[:])
+		v.Proof = v.make(t)
+		all = append(all, v)
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	must.NoError(t, err)
+	must.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.NoError(t, os.WriteFile(file, append(text, '\n'), 0o600))
+}
