@@ -4,6 +4,7 @@
 package possession
 
 import (
+	"bytes"
 	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -143,6 +144,10 @@ func Parse(der []byte) (Proof, error) {
 	p := Proof{Message: string(e.Message), Body: e.Body}
 	if err := checkMessage(p.Message); err != nil {
 		return Proof{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	// Package asn1 passes over what follows the last field.
+	if again, err := p.Marshal(); err != nil || !bytes.Equal(again, der) {
+		return Proof{}, fmt.Errorf("%w: not in its canonical encoding", ErrInvalid)
 	}
 	return p, nil
 }
