@@ -42,6 +42,8 @@ type LeaderOptions struct {
 	// Present says whether an allocation is still registered, by a view of the
 	// registry that is newer than the given time; nil: sessions alone tell.
 	Present func(alloc string, after time.Time) (present, fresh bool)
+	// PeerAuth is how agents know each other, for the status.
+	PeerAuth string
 	// HostTimeout is how long a host may be without a session, default 8 s.
 	HostTimeout time.Duration
 	Logger      hclog.Logger
@@ -613,7 +615,7 @@ func (l *Leader) publish() {
 	c := l.o.Config
 	now := time.Now()
 	p := l.ledger.newest()
-	s := &Status{Job: c.JobID, Namespace: c.Namespace, Service: c.Service, Leader: c.AllocID, Term: l.o.Term,
+	s := &Status{Job: c.JobID, Namespace: c.Namespace, Service: c.Service, Leader: c.AllocID, PeerAuth: l.o.PeerAuth, Term: l.o.Term,
 		Phase: "waiting", Hosts: len(l.hosts), MinNP: c.MinNP, MaxNP: c.MaxNP, Resets: l.machine.Resets(),
 		Step: p.Step, Samples: p.Samples, Epoch: p.Epoch, TotalSteps: p.TotalSteps, Loss: p.Loss, ProgressAt: p.At,
 		StepSeconds: l.ledger.stepSeconds(), Resizes: l.ledger.resizes, Updated: seconds(now), Ranks: []Rank{}}

@@ -15,7 +15,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
@@ -163,7 +162,7 @@ func TestADeadAgentIsLostAtOnce(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
-	secret := discovery.NewSecret()
+	n := newTestNomad(t, "a", "b")
 	l := NewLeader(LeaderOptions{Config: Config{NP: 1, MinNP: 1}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
 		Present: func(string, time.Time) (bool, bool) { return true, true }})
 	wg.Go(func() { _ = l.Run(t.Context()) })
@@ -174,12 +173,12 @@ func TestADeadAgentIsLostAtOnce(t *testing.T) {
 	}
 	listener, dead := listen(), listen()
 	must.NoError(t, dead.Close())
-	server := newServer(secret)
+	server := newServer(n.transport("a").Server())
 	registerSessions(server, func() *Leader { return l })
 	wg.Go(func() { _ = server.Serve(listener) })
 	t.Cleanup(server.Stop)
 
-	s, err := openSession(t.Context(), listener.Addr().String(), secret.Credentials("b"), silence)
+	s, err := openSession(t.Context(), listener.Addr().String(), n.transport("b").Client("a"), silence)
 	must.NoError(t, err)
 	must.NoError(t, s.send(&ToLeader{Register: &Register{AllocID: "b", Addr: dead.Addr().String(),
 		Info: elastic.HostInfo{ID: "b", Slots: make([]elastic.SlotReport, 1)}}}))

@@ -4,19 +4,40 @@
 package agent
 
 import (
-	"bufio"
 	"errors"
 	"net"
 	"sync"
 	"time"
 )
 
-// split serves two protocols on one port, so that a job needs only one: gRPC,
-// which begins with HTTP/2's preface, and HTTP/1.
+// The port is open to all who reach it. These bound what callers that have not
+// authenticated themselves cost: a connection before its first byte some
+// kilobytes, one in a handshake some tens of them, one that asks for the status
+// at most maxHeader.
+const (
+	// maxUnknown connections are in a handshake, or have not said anything yet;
+	// maxUnknownEach of one address. An agent opens two at a time, and a node has
+	// few agents of a job.
+	maxUnknown, maxUnknownEach = 256, 64
+	// maxWeb connections ask for the status, maxWebEach of one address.
+	maxWeb, maxWebEach = 64, 16
+	// firstByteWait is how long a caller may be silent.
+	firstByteWait = 5 * time.Second
+	// acceptPause is how long a port rests after a connection that could not be
+	// taken.
+	acceptPause = 50 * time.Millisecond
+	// tlsHandshake is the first byte of TLS (RFC 8446, 5.1). No HTTP method
+	// begins with it.
+	tlsHandshake = 0x16
+)
+
+// split serves two protocols on one port, so that a job needs only one: gRPC
+// within TLS, for agents, and HTTP/1, for those who read the status.
 type split struct {
-	l          net.Listener
-	grpc, http *half
-	wg         sync.WaitGroup
+	l            net.Listener
+	grpc, http   *half
+	unknown, web *limiter
+	wg           sync.WaitGroup
 }
 
 // half is one protocol's side of a split listener.
@@ -31,15 +52,12 @@ func newSplit(l net.Listener) *split {
 	newHalf := func() *half {
 		return &half{conns: make(chan net.Conn), done: make(chan struct{}), addr: l.Addr()}
 	}
-	s := &split{l: l, grpc: newHalf(), http: newHalf()}
+	s := &split{l: l, grpc: newHalf(), http: newHalf(),
+		unknown: newLimiter(maxUnknown, maxUnknownEach), web: newLimiter(maxWeb, maxWebEach)}
 	s.wg.Add(1)
 	go s.serve()
 	return s
 }
-
-// acceptPause is how long a port rests after a connection that could not be
-// taken.
-const acceptPause = 50 * time.Millisecond
 
 func (s *split) serve() {
 	defer s.wg.Done()
@@ -54,33 +72,36 @@ func (s *split) serve() {
 			time.Sleep(acceptPause)
 			continue
 		}
+		place := s.unknown.add(c)
 		s.wg.Add(1)
 		go func() {
 			defer s.wg.Done()
-			s.sort(c)
+			s.sort(c, place)
 		}()
 	}
 }
 
-// sort reads the first bytes of a connection, for which a client has a few
-// seconds.
-func (s *split) sort(c net.Conn) {
-	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
-	br := bufio.NewReaderSize(c, 16)
-	head, err := br.Peek(3)
-	if err != nil {
-		_ = c.Close()
+// sort reads the first byte of a connection. TLS goes to the side of the agents,
+// and counts until the caller is authenticated; the rest to that of the status,
+// and counts there until its end.
+func (s *split) sort(c net.Conn, place *limited) {
+	first := &peekedConn{Conn: c, place: place}
+	_ = c.SetReadDeadline(time.Now().Add(firstByteWait))
+	if _, err := c.Read(first.head[:]); err != nil {
+		_ = first.Close()
 		return
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	h := s.http
-	if string(head) == "PRI" {
-		h = s.grpc
+	h := s.grpc
+	if first.head[0] != tlsHandshake {
+		h = s.http
+		first.place = s.web.add(c)
+		place.release()
 	}
 	select {
-	case h.conns <- &peekedConn{Conn: c, r: br}:
+	case h.conns <- first:
 	case <-h.done:
-		_ = c.Close()
+		_ = first.Close()
 	}
 }
 
@@ -108,18 +129,29 @@ func (h *half) Close() error {
 // Addr is the shared port's address.
 func (h *half) Addr() net.Addr { return h.addr }
 
-// peekedConn gives back the bytes that were looked at.
+// peekedConn gives back the byte that was looked at.
 type peekedConn struct {
 	net.Conn
-	r *bufio.Reader
+	place *limited
+	head  [1]byte
+	read  bool // head has been given back
 }
 
+// Read reads from the connection.
 func (c *peekedConn) Read(b []byte) (int, error) {
-	if c.r != nil {
-		if c.r.Buffered() > 0 {
-			return c.r.Read(b)
-		}
-		c.r = nil
+	if !c.read && len(b) > 0 {
+		c.read = true
+		b[0] = c.head[0]
+		return 1, nil
 	}
 	return c.Conn.Read(b)
+}
+
+// Admitted ends the limits of a connection whose caller is an agent of the job.
+func (c *peekedConn) Admitted() { c.place.release() }
+
+// Close closes the connection.
+func (c *peekedConn) Close() error {
+	c.place.release()
+	return c.Conn.Close()
 }

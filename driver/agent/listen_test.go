@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -17,9 +18,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-
-	"github.com/kolo-nomad/kolo/driver/discovery"
 )
 
 // tiredListener fails to accept at first.
@@ -52,7 +52,7 @@ func listen(t *testing.T, server *grpc.Server, web *http.Server, failures int) s
 func TestThePortOutlivesAWantOfDescriptors(t *testing.T) {
 	t.Parallel()
 	web := newWeb(func(context.Context) *Status { return &Status{} })
-	addr := listen(t, newServer(discovery.NewSecret()), web, 3)
+	addr := listen(t, newServer(newTestNomad(t, "lead").transport("lead").Server()), web, 3)
 	resp, err := http.Get("http://" + addr + "/v1/health")
 	must.NoError(t, err)
 	body, err := io.ReadAll(resp.Body)
@@ -73,8 +73,8 @@ func TestNobodyHoldsTheStatusForLong(t *testing.T) {
 // soon as the server looks at it.
 func TestStrangersAreRefusedUnread(t *testing.T) {
 	t.Parallel()
-	secret := discovery.NewSecret()
-	server := newServer(secret)
+	n := newTestNomad(t, "lead", "a")
+	server := newServer(n.transport("lead").Server())
 	var read atomic.Bool
 	server.RegisterService(&grpc.ServiceDesc{ServiceName: "test", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{{
 		MethodName: "Call",
@@ -84,24 +84,18 @@ func TestStrangersAreRefusedUnread(t *testing.T) {
 		},
 	}}}, struct{}{})
 	addr := listen(t, server, newWeb(nil), 0)
-	call := func(creds credentials.PerRPCCredentials) error {
+	call := func(creds credentials.TransportCredentials) error {
 		conn, err := dial(addr, creds)
 		must.NoError(t, err)
 		defer func() { _ = conn.Close() }()
 		return conn.Invoke(t.Context(), "/test/Call", make([]byte, 1<<20), nil, grpc.CallContentSubtype(jsonCodecName))
 	}
-	for name, creds := range map[string]credentials.PerRPCCredentials{
-		"no identity": noCredentials{}, "another job's": discovery.NewSecret().Credentials("a"),
+	for name, creds := range map[string]credentials.TransportCredentials{
+		"plaintext": insecure.NewCredentials(), "no certificate": credentials.NewTLS(&tls.Config{InsecureSkipVerify: true}),
+		"signed by another Nomad": newTestNomad(t, "lead", "a").transport("a").Client("lead"),
 	} {
-		must.Eq(t, codes.Unauthenticated, status.Code(call(creds)), must.Sprint(name))
+		must.Eq(t, codes.Unavailable, status.Code(call(creds)), must.Sprint(name))
 		must.False(t, read.Load(), must.Sprint(name))
 	}
-	must.ErrorContains(t, call(secret.Credentials("a")), "read")
+	must.ErrorContains(t, call(n.transport("a").Client("lead")), "read")
 }
-
-type noCredentials struct{}
-
-func (noCredentials) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return nil, nil
-}
-func (noCredentials) RequireTransportSecurity() bool { return false }

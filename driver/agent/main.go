@@ -18,7 +18,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
 	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
@@ -79,16 +78,21 @@ type remote struct {
 	stories *stories
 
 	elector *discovery.Elector
-	creds   credentials.PerRPCCredentials
 	record  *completion
 	host    *Host
 	id      elastic.HostID
 
-	registry *discovery.Shared
+	registry  *discovery.Shared
+	presence  *discovery.Presence
+	transport *discovery.Transport
 
 	mu     sync.Mutex
 	leader *Leader
 }
+
+// leaveMargin is added to the task's kill_timeout for the time that an
+// allocation may take to leave once Nomad has taken it from the registry.
+const leaveMargin = time.Minute
 
 // registerWait is how long the agent waits to find itself in the registry.
 const registerWait = 60 * time.Second
@@ -107,7 +111,6 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	if c.PeerTokenFile != "" {
 		peerToken = discovery.Token{File: c.PeerTokenFile, Env: "NOMAD_TOKEN_kolo"}
 	}
-	a.creds = discovery.Credentials(peerToken)
 	_, err := token.Read()
 	if err != nil {
 		return Result{}, err
@@ -143,6 +146,12 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	a.presence = discovery.NewPresence(a.registry, c.JobID, time.Duration(c.KillTimeout)+leaveMargin)
+	a.transport = discovery.NewTransport(discovery.TransportOptions{
+		Certifier: discovery.NewCertifier(peerToken, keys),
+		Verifier:  discovery.NewVerifier(discovery.VerifierOptions{Namespace: c.Namespace, JobID: c.JobID, Group: c.Group, Task: c.Task, Keys: keys}),
+		Presence:  a.presence, Logger: a.log.Named("peers"),
+	})
 	self, stopped, err := a.findSelf(ctx, a.registry, signals)
 	if err != nil || stopped {
 		return Result{Reason: "the task was stopped"}, err
@@ -155,12 +164,13 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 
 	a.makeHost(self.Addr)
 	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: a.registry,
-		Dial: func(_ context.Context, addr string) (*grpc.ClientConn, error) { return dial(addr, a.creds) }, Logger: a.log.Named("election")})
+		Dial: func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
+			return dial(addr, a.transport.Client(alloc))
+		}, Logger: a.log.Named("election")})
 	if err != nil {
 		return Result{}, err
 	}
-	auth := &discovery.Verifier{Namespace: c.Namespace, JobID: c.JobID, Keys: keys}
-	server := newServer(auth)
+	server := newServer(a.transport.Server())
 	a.elector.Register(server)
 	registerSessions(server, a.current)
 	web := newWeb(a.host.Status)
@@ -172,6 +182,7 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	}
 	start(func() { _ = server.Serve(ports.grpc) })
 	start(func() { _ = web.Serve(ports.http) })
+	start(func() { a.presence.Run(ctx) })
 	start(func() { _ = a.elector.Run(ctx) })
 	start(func() { a.follow(ctx) })
 	start(func() { a.signals(ctx, signals) })
@@ -385,7 +396,7 @@ func (a *remote) follow(ctx context.Context) {
 func (a *remote) lead(ctx context.Context, term, floor uint64) uint64 {
 	for ctx.Err() == nil {
 		l := NewLeader(LeaderOptions{Config: a.config, Term: term, Floor: floor, Consent: a.elector, Record: a.record,
-			Present: a.present, Logger: a.log.Named("leader")})
+			Present: a.present, PeerAuth: discovery.Authentication, Logger: a.log.Named("leader")})
 		a.setLeader(l)
 		runCtx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -409,29 +420,4 @@ func (a *remote) lead(ctx context.Context, term, floor uint64) uint64 {
 		}
 	}
 	return floor
-}
-
-// attend keeps the host in session with another agent that leads.
-func (a *remote) attend(ctx context.Context, now discovery.Leadership) {
-	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Second) {
-		s, err := openSession(ctx, now.Leader.Addr, a.creds, silence)
-		if err == nil {
-			begin := time.Now()
-			unhook := context.AfterFunc(ctx, s.close)
-			err = a.host.Attach(s)
-			unhook()
-			if time.Since(begin) > time.Second {
-				pause = 50 * time.Millisecond
-			}
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		a.log.Info("session with the leader ended", "leader", now.Leader.AllocID, "error", err)
-		a.elector.LeaderLost(now.Term)
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
-	}
 }

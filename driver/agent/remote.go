@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
@@ -36,7 +35,7 @@ const (
 	// maxMessage bounds one message; the addresses of a ring of n ranks take
 	// about 180·n² bytes.
 	maxMessage = 256 << 20
-	// maxHeader bounds the headers of one call, an identity among them.
+	// maxHeader bounds the headers of one call.
 	maxHeader = 64 << 10
 	// idleLimit is how long a connection is kept without a call.
 	idleLimit = time.Minute
@@ -62,12 +61,12 @@ func (jsonCodec) Name() string                       { return jsonCodecName }
 
 func init() { encoding.RegisterCodec(jsonCodec{}) }
 
-// newServer returns a gRPC server for peers that auth believes.
-func newServer(auth discovery.Authenticator) *grpc.Server {
+// newServer returns a gRPC server for peers that the credentials let in: nothing
+// of a call is read from anyone else.
+func newServer(creds credentials.TransportCredentials) *grpc.Server {
 	return grpc.NewServer(
-		discovery.Gate(auth),
+		grpc.Creds(creds),
 		grpc.MaxRecvMsgSize(maxMessage),
-		// The rest bounds what a stranger can hold: the port is open to all.
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(64), // a peer has a session and an election call or two
 		grpc.ConnectionTimeout(10*time.Second),
@@ -77,10 +76,9 @@ func newServer(auth discovery.Authenticator) *grpc.Server {
 }
 
 // dial opens a connection to a peer.
-func dial(addr string, creds credentials.PerRPCCredentials, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+func dial(addr string, creds credentials.TransportCredentials, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+addr, append(more,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithPerRPCCredentials(creds),
+		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: silence}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepAlive.time, Timeout: keepAlive.timeout, PermitWithoutStream: true}),
@@ -141,8 +139,8 @@ func (s *serverSession) recv() (*ToLeader, error) {
 	select {
 	case r := <-c:
 		if r.err == nil && r.m.Register != nil {
-			if id, ok := discovery.IdentityFrom(s.stream.Context()); ok && id.AllocID != r.m.Register.AllocID {
-				return nil, status.Errorf(codes.PermissionDenied, "allocation %s registers as %s", id.AllocID, r.m.Register.AllocID)
+			if id, ok := discovery.IdentityFrom(s.stream.Context()); !ok || id.AllocID != r.m.Register.AllocID {
+				return nil, status.Errorf(codes.PermissionDenied, "allocation %q registers as %q", id.AllocID, r.m.Register.AllocID)
 			}
 		}
 		return r.m, r.err
@@ -159,6 +157,7 @@ type clientSession struct {
 	conn   *grpc.ClientConn
 	cancel context.CancelCauseFunc
 	ctx    context.Context
+	renew  time.Time // when another session should take its place
 }
 
 // An ear notes when something came over a connection: a message that takes long
@@ -182,8 +181,8 @@ func (c heardConn) Read(b []byte) (int, error) {
 }
 
 // openSession begins a session with the leader at an address, which ends when
-// nothing is heard for so long.
-func openSession(ctx context.Context, addr string, creds credentials.PerRPCCredentials, silence time.Duration) (session, error) {
+// nothing is heard for so long, and when a certificate expires.
+func openSession(ctx context.Context, addr string, creds *discovery.ClientSide, silence time.Duration) (*clientSession, error) {
 	e := &ear{begun: time.Now()}
 	conn, err := dial(addr, creds, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -200,9 +199,16 @@ func openSession(ctx context.Context, addr string, creds credentials.PerRPCCrede
 		_ = conn.Close()
 		return nil, err
 	}
-	s := &clientSession{stream: stream, conn: conn, cancel: cancel, ctx: ctx}
+	now := time.Now()
+	s := &clientSession{stream: stream, conn: conn, cancel: cancel, ctx: ctx, renew: renewal(now, creds.Until())}
 	go s.listen(e, silence)
 	return s, nil
+}
+
+// renewal is when to renew what ends at the time: with a third of what is left
+// to spare for tries that fail.
+func renewal(now, until time.Time) time.Time {
+	return now.Add(max(until.Sub(now)*2/3, time.Second))
 }
 
 // listen ends the session when nothing has come for so long.

@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/rendezvous"
 )
@@ -24,16 +23,16 @@ import (
 // busyLeader begins a session with a leader whose goroutine does nothing.
 func busyLeader(t *testing.T, silence time.Duration) *clientSession {
 	t.Helper()
-	secret := discovery.NewSecret()
+	n := newTestNomad(t, "lead", "a")
 	leader := NewLeader(LeaderOptions{Config: Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
-	server := newServer(secret)
+	server := newServer(n.transport("lead").Server())
 	registerSessions(server, func() *Leader { return leader })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	s, err := openSession(ctx, listen(t, server, newWeb(nil), 0), secret.Credentials("a"), silence)
+	s, err := openSession(ctx, listen(t, server, newWeb(nil), 0), n.transport("a").Client("lead"), silence)
 	must.NoError(t, err)
 	t.Cleanup(s.close)
-	return s.(*clientSession)
+	return s
 }
 
 func TestABusyLeaderIsHeard(t *testing.T) {
@@ -58,8 +57,8 @@ func TestASilentLeaderIsLost(t *testing.T) {
 // leader may be silent.
 func TestALongMessageIsNoSilence(t *testing.T) {
 	t.Parallel()
-	secret := discovery.NewSecret()
-	server := newServer(secret)
+	n := newTestNomad(t, "lead", "a")
+	server := newServer(n.transport("lead").Server())
 	server.RegisterService(&grpc.ServiceDesc{ServiceName: sessionService, HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 		StreamName: "Session", ServerStreams: true, ClientStreams: true,
 		Handler: func(_ any, stream grpc.ServerStream) error {
@@ -67,7 +66,7 @@ func TestALongMessageIsNoSilence(t *testing.T) {
 		},
 	}}}, struct{}{})
 	addr := slowLine(t, listen(t, server, newWeb(nil), 0))
-	s, err := openSession(t.Context(), addr, secret.Credentials("a"), time.Second)
+	s, err := openSession(t.Context(), addr, n.transport("a").Client("lead"), time.Second)
 	must.NoError(t, err)
 	defer s.close()
 	m, err := s.recv()
@@ -113,7 +112,7 @@ func TestAVanishedLeaderIsNotWaitedFor(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*silence)
 	defer cancel()
-	_, err = openSession(ctx, l.Addr().String(), discovery.NewSecret().Credentials("a"), silence)
+	_, err = openSession(ctx, l.Addr().String(), newTestNomad(t, "lead", "a").transport("a").Client("lead"), silence)
 	must.Eq(t, codes.Unavailable, status.Code(err), must.Sprint(err))
 }
 

@@ -21,7 +21,10 @@ type Status struct {
 	Service   string `json:"service,omitempty"`
 	// Leader is the leader's allocation.
 	Leader string `json:"leader,omitempty"`
-	Term   uint64 `json:"term"`
+	// PeerAuth is how agents know each other. It is empty where there is one
+	// process.
+	PeerAuth string `json:"peer_auth,omitempty"`
+	Term     uint64 `json:"term"`
 
 	// Phase is waiting, forming, training, resizing or finished.
 	Phase      string `json:"phase"`

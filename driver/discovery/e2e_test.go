@@ -22,6 +22,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -187,7 +188,7 @@ func TestE2E(t *testing.T) {
 
 	// Another job's identity, and none.
 	addr := last(first.Leader, func(l taskLine) bool { return l.Code != "" }).Code
-	_, err = c.Register(ctx, jobspec, cluster.Vars{"job": "mallory", "count": 1, "binary": binary, "env": map[string]string{"KOLO_TASK": "intruder", "KOLO_ADDR": addr}})
+	_, err = c.Register(ctx, jobspec, cluster.Vars{"job": "mallory", "count": 1, "binary": binary, "env": map[string]string{"KOLO_TASK": "intruder", "KOLO_ADDR": addr, "KOLO_ALLOC": first.Leader, "KOLO_JOB": "train"}})
 	must.NoError(t, err)
 	must.NoError(t, c.WaitStatus(ctx, "mallory", "dead"))
 	intruders, err := c.Allocs(ctx, "mallory")
@@ -197,7 +198,7 @@ func TestE2E(t *testing.T) {
 		codes = append(codes, l.Code)
 		t.Logf("another job's agent: %s %s", l.Code, l.Error)
 	}
-	must.Eq(t, []string{"PermissionDenied", "Unauthenticated"}, codes)
+	must.Eq(t, []string{"Unavailable", "Unavailable"}, codes)
 
 	// The leader dies.
 	killed := time.Now()
@@ -233,14 +234,32 @@ func TestE2ETask(t *testing.T) {
 
 // runIntruder calls an agent of another job, with its own identity and without.
 func runIntruder(t *testing.T, say func(taskLine)) {
-	own := Credentials(Token{File: filepath.Join(os.Getenv("NOMAD_SECRETS_DIR"), "nomad_kolo.jwt")})
-	for _, opts := range [][]grpc.DialOption{{grpc.WithPerRPCCredentials(own)}, nil} {
-		conn, err := grpc.NewClient(os.Getenv("KOLO_ADDR"), append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
+	own := taskTransport(t, NewStatic())
+	for _, creds := range []credentials.TransportCredentials{own.Client(os.Getenv("KOLO_ALLOC")), insecure.NewCredentials()} {
+		conn, err := grpc.NewClient(os.Getenv("KOLO_ADDR"), grpc.WithTransportCredentials(creds))
 		must.NoError(t, err)
 		_, err = pb.NewElectionClient(conn).Hello(t.Context(), &pb.Request{State: &pb.State{From: &pb.Peer{AllocId: os.Getenv("NOMAD_ALLOC_ID")}}})
 		say(taskLine{Code: status.Code(err).String(), Error: fmt.Sprint(err)})
 		conn.Close()
 	}
+}
+
+// taskTransport is that of the task it is called in. Intruders pose as a task of
+// the job that they call.
+func taskTransport(t *testing.T, reg Registry) *Transport {
+	secrets := os.Getenv("NOMAD_SECRETS_DIR")
+	keys, err := NewKeys("unix://"+filepath.Join(secrets, "api.sock"), Token{File: filepath.Join(secrets, "nomad_token")})
+	must.NoError(t, err)
+	job := os.Getenv("NOMAD_JOB_ID")
+	if posed := os.Getenv("KOLO_JOB"); posed != "" {
+		job = posed
+	}
+	return NewTransport(TransportOptions{
+		Certifier: NewCertifier(Token{File: filepath.Join(secrets, "nomad_kolo.jwt")}, keys),
+		Verifier: NewVerifier(VerifierOptions{Namespace: os.Getenv("NOMAD_NAMESPACE"), JobID: job,
+			Group: os.Getenv("NOMAD_GROUP_NAME"), Task: os.Getenv("NOMAD_TASK_NAME"), Keys: keys}),
+		Presence: NewPresence(reg, job, time.Minute),
+	})
 }
 
 // runTask is an agent without slots: it follows, and as leader forms rings of
@@ -257,18 +276,15 @@ func runTask(t *testing.T, say func(taskLine)) {
 	socket, token := "unix://"+filepath.Join(secrets, "api.sock"), Token{File: filepath.Join(secrets, "nomad_token")}
 	reg, err := NewNomad(NomadOptions{Address: socket, Token: token, Service: "ring", Namespace: self.Namespace, JobID: self.JobID})
 	must.NoError(t, err)
-	keys, err := NewKeys(socket, token)
-	must.NoError(t, err)
-	auth := &Verifier{Namespace: self.Namespace, JobID: self.JobID, Keys: keys}
-	creds := Credentials(Token{File: filepath.Join(secrets, "nomad_kolo.jwt")})
-	dial := func(_ context.Context, addr string) (*grpc.ClientConn, error) {
-		return grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(creds))
+	transport := taskTransport(t, reg)
+	dial := func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
+		return grpc.NewClient(addr, grpc.WithTransportCredentials(transport.Client(alloc)))
 	}
 	e, err := NewElector(Options{Self: self, Service: "ring", Registry: reg, Dial: dial})
 	must.NoError(t, err)
 	l, err := net.Listen("tcp", self.Addr)
 	must.NoError(t, err)
-	srv := grpc.NewServer(Gate(auth))
+	srv := grpc.NewServer(grpc.Creds(transport.Server()))
 	e.Register(srv)
 	go srv.Serve(l)
 	go e.Run(t.Context())

@@ -28,10 +28,8 @@ type Options struct {
 	Service string
 	// Registry tells the peers.
 	Registry Registry
-	// Dial opens a connection to a peer's service address, with the credentials
-	// that the peer wants. It need not wait until it is up (grpc.NewClient). The
-	// Elector closes it.
-	Dial func(ctx context.Context, addr string) (*grpc.ClientConn, error)
+	// Dial opens connections to peers. The Elector closes them.
+	Dial Dialer
 	// DialTimeout bounds each call, with the connect it may need. Default 1 s.
 	DialTimeout time.Duration
 	// Retry is the pause between rounds of an election, default 300 ms; the
@@ -39,6 +37,11 @@ type Options struct {
 	Retry  time.Duration
 	Logger hclog.Logger
 }
+
+// Dialer opens a connection to an allocation at its service address. It sends
+// nothing to anyone else who listens there (Transport.Client). It need not wait
+// until the connection is up (grpc.NewClient).
+type Dialer func(ctx context.Context, addr, allocID string) (*grpc.ClientConn, error)
 
 // Leadership says whom this agent follows.
 type Leadership struct {

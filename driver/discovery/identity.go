@@ -5,6 +5,7 @@ package discovery
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,13 +28,22 @@ var (
 	ErrInvalid = errors.New("invalid identity")
 	// ErrOtherJob is why a true identity is refused: it is not one of this job.
 	ErrOtherJob = errors.New("identity of another job")
+	// ErrOtherTask is why a true identity is refused: it is not an agent's.
+	ErrOtherTask = errors.New("identity of another task")
 )
 
 // Identity is what a peer has proved to be.
 type Identity struct {
 	Namespace, JobID, Group, Task, AllocID string
+	// Issued is when Nomad signed the identity: its allocation had not ended.
+	Issued time.Time
 	// Expires is zero for an identity that never does.
 	Expires time.Time
+	// Until is when the certificate that proves the identity expires.
+	Until time.Time
+	// Departing says that the registry does not name the allocation any more, and
+	// that it may be leaving.
+	Departing bool
 }
 
 // claims are those that Nomad writes into a workload identity.
@@ -46,53 +56,82 @@ type claims struct {
 	Task      string `json:"nomad_task"`
 }
 
-// Verifier believes the workload identities of one job's tasks.
-type Verifier struct {
-	// Namespace and JobID are this agent's own.
-	Namespace, JobID string
+// VerifierOptions configure NewVerifier.
+type VerifierOptions struct {
+	// Namespace, JobID, Group and Task are this agent's own.
+	Namespace, JobID, Group, Task string
 	// Keys are Nomad's public keys.
 	Keys *Keys
-	// Leeway is the difference of clocks to tolerate, default 30 s.
-	Leeway time.Duration
 	// Now is the clock, time.Now when nil.
 	Now func() time.Time
 }
 
-// Authenticate returns who the bearer of the token is, or why it is refused:
-// ErrInvalid, ErrOtherJob, or ErrUnreachable where Nomad's keys cannot be had.
-func (v *Verifier) Authenticate(ctx context.Context, token string) (Identity, error) {
-	tok, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.EdDSA})
-	if err != nil {
-		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+// Verifier believes certificates that prove the workload identity of an agent
+// of one job. Use NewVerifier.
+type Verifier struct {
+	o      VerifierOptions
+	proofs *proofs
+}
+
+// NewVerifier returns a verifier.
+func NewVerifier(o VerifierOptions) *Verifier {
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	if len(tok.Headers) != 1 || tok.Headers[0].KeyID == "" {
-		return Identity{}, fmt.Errorf("%w: want one signature that names its key", ErrInvalid)
-	}
-	h := tok.Headers[0]
-	key, err := v.Keys.Get(ctx, h.KeyID)
+	return &Verifier{o: o, proofs: newProofs()}
+}
+
+// Verify returns whose certificate it is, or why it is refused: ErrInvalid,
+// ErrOtherJob, ErrOtherTask, or ErrUnreachable where Nomad's keys cannot be had.
+// What costs little is checked first, the proof last.
+func (v *Verifier) Verify(ctx context.Context, cert *x509.Certificate) (Identity, error) {
+	now := v.o.Now()
+	proof, err := readCertificate(cert, now)
 	if err != nil {
 		return Identity{}, err
 	}
-	if key.Algorithm != "" && key.Algorithm != h.Algorithm {
-		return Identity{}, fmt.Errorf("%w: key %s is for %s, not %s", ErrInvalid, h.KeyID, key.Algorithm, h.Algorithm)
+	header, c, err := readClaims(proof.Message)
+	if err != nil {
+		return Identity{}, err
 	}
-	var c claims
-	if err := tok.Claims(key.Key, &c); err != nil {
-		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	id, err := v.judge(c)
+	if err != nil {
+		return Identity{}, err
 	}
-	return v.judge(c)
+	key, err := v.o.Keys.signer(ctx, header)
+	if err != nil {
+		return Identity{}, err
+	}
+	if err := v.proofs.check(ctx, cert, key, proof, now); err != nil {
+		return Identity{}, err
+	}
+	id.Until = cert.NotAfter
+	if !id.Expires.IsZero() && id.Expires.Before(id.Until) {
+		id.Until = id.Expires
+	}
+	return id, nil
 }
 
-// judge decides on the claims of a token with a good signature.
+// readClaims reads a token without its signature.
+func readClaims(message string) (jose.Header, claims, error) {
+	var c claims
+	// The parser wants a signature; this one is never looked at.
+	tok, err := jwt.ParseSigned(message+".AAAA", signatures)
+	if err != nil {
+		return jose.Header{}, c, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if len(tok.Headers) != 1 {
+		return jose.Header{}, c, fmt.Errorf("%w: want one signature", ErrInvalid)
+	}
+	if err := tok.UnsafeClaimsWithoutVerification(&c); err != nil {
+		return jose.Header{}, c, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return tok.Headers[0], c, nil
+}
+
+// judge decides on the claims, as if they were proved.
 func (v *Verifier) judge(c claims) (Identity, error) {
-	now, leeway := time.Now, v.Leeway
-	if v.Now != nil {
-		now = v.Now
-	}
-	if leeway == 0 {
-		leeway = 30 * time.Second
-	}
-	if err := c.ValidateWithLeeway(jwt.Expected{Time: now()}, leeway); err != nil {
+	if err := c.ValidateWithLeeway(jwt.Expected{Time: v.o.Now()}, clockLeeway); err != nil {
 		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if !slices.Contains(c.Audience, Audience) && !slices.Contains(c.Audience, defaultAudience) {
@@ -101,12 +140,18 @@ func (v *Verifier) judge(c claims) (Identity, error) {
 	if c.AllocID == "" {
 		return Identity{}, fmt.Errorf("%w: it names no allocation", ErrInvalid)
 	}
-	if c.Namespace != v.Namespace || !sameJob(v.JobID, c.JobID) {
-		return Identity{}, fmt.Errorf("%w: it is of job %q in namespace %q, this is job %q in namespace %q", ErrOtherJob, c.JobID, c.Namespace, v.JobID, v.Namespace)
+	if c.Namespace != v.o.Namespace || !sameJob(v.o.JobID, c.JobID) {
+		return Identity{}, fmt.Errorf("%w: it is of job %q in namespace %q, this is job %q in namespace %q", ErrOtherJob, c.JobID, c.Namespace, v.o.JobID, v.o.Namespace)
 	}
 	id := Identity{Namespace: c.Namespace, JobID: c.JobID, Group: c.group(), Task: c.Task, AllocID: c.AllocID}
+	if id.Task == "" || id.Task != v.o.Task && (id.Group == "" || id.Group == v.o.Group) {
+		return Identity{}, fmt.Errorf("%w: it is of task %q of group %q, whose agents are in task %q", ErrOtherTask, id.Task, id.Group, v.o.Task)
+	}
 	if c.Expiry != nil {
 		id.Expires = c.Expiry.Time()
+	}
+	if c.IssuedAt != nil {
+		id.Issued = c.IssuedAt.Time()
 	}
 	return id, nil
 }

@@ -4,6 +4,7 @@
 package discovery
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -12,6 +13,8 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
+	"math/big"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +22,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/possession"
 )
 
 var testNow = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -113,13 +118,32 @@ func newFakeKeys(keys ...issuer) *fakeKeys {
 	return f
 }
 
-func (f *fakeKeys) verifier() *Verifier {
-	return &Verifier{Namespace: "ml", JobID: "train", Keys: newKeys(f.fetch, f.clock), Now: f.clock}
+func (f *fakeKeys) options() VerifierOptions {
+	return VerifierOptions{Namespace: "ml", JobID: "train", Group: "workers", Task: "worker", Keys: newKeys(f.fetch, f.clock), Now: f.clock}
+}
+
+func (f *fakeKeys) verifier() *Verifier { return NewVerifier(f.options()) }
+
+// certify makes a certificate from a token, with a proof that its signature is
+// known where it is one of the key, and a worthless one where not.
+func certify(t testing.TB, token string, key any, notBefore time.Time, life time.Duration) *x509.Certificate {
+	der, _, err := newCertificate(notBefore, notBefore.Add(life), func(binding []byte) (possession.Proof, error) {
+		p, err := possession.Prove(token, key, binding)
+		if err != nil {
+			p = possession.Proof{Message: token[:max(0, strings.LastIndex(token, "."))], Body: make([]byte, 32+16*256)}
+		}
+		return p, nil
+	})
+	must.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	must.NoError(t, err)
+	return cert
 }
 
 func TestVerifier(t *testing.T) {
 	rs, ed := newRSA(t, "rsa"), newEd25519(t, "ed")
 	stranger := newRSA(t, "rsa") // the same key ID, another key
+	unknown := newEd25519(t, "unknown")
 	keys := newFakeKeys(rs, ed)
 	der, err := x509.MarshalPKIXPublicKey(rs.pub)
 	must.NoError(t, err)
@@ -127,8 +151,10 @@ func TestVerifier(t *testing.T) {
 	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none","kid":"rsa"}`)) + "." +
 		base64.RawURLEncoding.EncodeToString([]byte(`{"nomad_job_id":"train"}`)) + "."
 
+	edHeader, _, _ := strings.Cut(ed.sign(t, nomadClaims()), ".")
 	cases := map[string]struct {
 		token string
+		by    any    // key that the proof is made for, Nomad's when nil
 		job   string // the verifier's, "train" when empty
 		want  Identity
 		err   error
@@ -191,25 +217,42 @@ func TestVerifier(t *testing.T) {
 		"another algorithm of the same key": {
 			token: issuer{"rsa", jose.PS256, rs.key, nil}.sign(t, nomadClaims()), err: ErrInvalid,
 		},
-		"signed by a stranger": {token: stranger.sign(t, nomadClaims()), err: ErrInvalid},
-		"unknown key":          {token: newEd25519(t, "unknown").sign(t, nomadClaims()), err: ErrInvalid},
-		"key of another kind":  {token: issuer{"rsa", jose.EdDSA, ed.key, nil}.sign(t, nomadClaims()), err: ErrInvalid},
-		"no key ID":            {token: issuer{"", jose.RS256, rs.key, nil}.sign(t, nomadClaims()), err: ErrInvalid},
+		"signed by a stranger":     {token: stranger.sign(t, nomadClaims()), by: stranger.pub, err: ErrInvalid},
+		"unknown key":              {token: unknown.sign(t, nomadClaims()), by: unknown.pub, err: ErrInvalid},
+		"a sidecar's":              {token: rs.sign(t, nomadClaims(func(c *claims) { c.Task, c.Subject = "log", "global:ml:train:workers:log:kolo" })), err: ErrOtherTask},
+		"a sidecar's, of no group": {token: rs.sign(t, nomadClaims(func(c *claims) { c.Task, c.Subject = "log", "" })), err: ErrOtherTask},
+		"a service's":              {token: rs.sign(t, nomadClaims(func(c *claims) { c.Task = "" })), err: ErrOtherTask},
+		"of another group": {
+			token: rs.sign(t, nomadClaims(func(c *claims) { c.Task, c.Subject = "train", "global:ml:train:rack2:train:kolo" })),
+			want:  Identity{Namespace: "ml", JobID: "train", Group: "rack2", Task: "train", AllocID: "aa11", Expires: testNow.Add(time.Hour)},
+		},
+		"without the signature": {token: noSignature(rs.sign(t, nomadClaims())), err: ErrInvalid},
+		"key of another kind":   {token: issuer{"rsa", jose.EdDSA, ed.key, nil}.sign(t, nomadClaims()), err: ErrInvalid},
+		"no key ID":             {token: issuer{"", jose.RS256, rs.key, nil}.sign(t, nomadClaims()), err: ErrInvalid},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			v := keys.verifier()
+			o := keys.options()
 			if tc.job != "" {
-				v.JobID = tc.job
+				o.JobID = tc.job
 			}
-			got, err := v.Authenticate(t.Context(), tc.token)
+			by := tc.by
+			if by == nil {
+				by = rs.pub
+				if strings.HasPrefix(tc.token, edHeader) {
+					by = ed.pub
+				}
+			}
+			got, err := NewVerifier(o).Verify(t.Context(), certify(t, tc.token, by, testNow, time.Minute))
 			if tc.err != nil {
 				must.ErrorIs(t, err, tc.err)
 				return
 			}
 			must.NoError(t, err)
 			must.True(t, tc.want.Expires.Equal(got.Expires))
-			got.Expires = tc.want.Expires
+			must.True(t, got.Issued.Equal(testNow.Add(-time.Minute)))
+			must.False(t, got.Until.After(testNow.Add(time.Minute)))
+			got.Expires, got.Issued, got.Until = tc.want.Expires, time.Time{}, time.Time{}
 			must.Eq(t, tc.want, got)
 		})
 	}
@@ -220,7 +263,7 @@ func TestKeys_rotation(t *testing.T) {
 	f := newFakeKeys(old)
 	v := f.verifier()
 	check := func(i issuer) error {
-		_, err := v.Authenticate(t.Context(), i.sign(t, nomadClaims()))
+		_, err := v.Verify(t.Context(), certify(t, i.sign(t, nomadClaims()), i.pub, f.clock(), time.Minute))
 		return err
 	}
 	must.NoError(t, check(old))
@@ -260,17 +303,128 @@ func TestKeys_rotation(t *testing.T) {
 	must.ErrorIs(t, check(old), ErrInvalid)
 }
 
+// noSignature is what a peer sees of a token.
+func noSignature(token string) string { return token[:strings.LastIndex(token, ".")] + "." }
+
+func TestVerifier_certificates(t *testing.T) {
+	key := newEd25519(t, "ed")
+	v := newFakeKeys(key).verifier()
+	token := key.sign(t, nomadClaims())
+	made := func(at time.Duration, life time.Duration) *x509.Certificate {
+		return certify(t, token, key.pub, testNow.Add(at), life)
+	}
+	good := made(0, certificateLife)
+	_, err := v.Verify(t.Context(), good)
+	must.NoError(t, err)
+	_, err = v.Verify(t.Context(), made(-time.Minute-20*time.Second, time.Minute))
+	must.NoError(t, err, must.Sprint("clocks differ"))
+
+	for name, cert := range map[string]*x509.Certificate{
+		"expired":               made(-2*time.Minute, time.Minute),
+		"not yet":               made(time.Minute, time.Minute),
+		"for too long":          made(0, certificateLife+time.Second),
+		"for less than nothing": made(0, -time.Second),
+		// Nobody can lengthen another's certificate, or put its proof into one of
+		// their own.
+		"longer, by another": transplant(t, good, testNow.Add(time.Second), testNow.Add(certificateLife+time.Second)),
+		"proof of another":   transplant(t, good, good.NotBefore, good.NotAfter),
+		"no proof":           transplant(t, &x509.Certificate{}, good.NotBefore, good.NotAfter),
+	} {
+		_, err := v.Verify(t.Context(), cert)
+		must.ErrorIs(t, err, ErrInvalid, must.Sprint(name))
+	}
+	changed := *good
+	changed.Signature = bytes.Clone(good.Signature)
+	changed.Signature[0] ^= 1
+	_, err = v.Verify(t.Context(), &changed)
+	must.ErrorIs(t, err, ErrInvalid)
+}
+
+// transplant makes a certificate for a new key with another one's proof.
+func transplant(t *testing.T, from *x509.Certificate, notBefore, notAfter time.Time) *x509.Certificate {
+	public, key, err := ed25519.GenerateKey(rand.Reader)
+	must.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: notBefore, NotAfter: notAfter}
+	for _, e := range from.Extensions {
+		if e.Id.Equal(proofExtension) {
+			template.ExtraExtensions = append(template.ExtraExtensions, e)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
+	must.NoError(t, err)
+	cert, err := x509.ParseCertificate(der)
+	must.NoError(t, err)
+	return cert
+}
+
+// TestVerifier_remembers has good proofs verified once, and bad ones each time.
+func TestVerifier_remembers(t *testing.T) {
+	key := newEd25519(t, "ed")
+	v := newFakeKeys(key).verifier()
+	for range 3 {
+		_, err := v.Verify(t.Context(), certify(t, noSignature(key.sign(t, nomadClaims())), key.pub, testNow, time.Minute))
+		must.ErrorIs(t, err, ErrInvalid)
+	}
+	must.MapEmpty(t, v.proofs.good)
+	cert := certify(t, key.sign(t, nomadClaims()), key.pub, testNow, time.Minute)
+	for range 3 {
+		_, err := v.Verify(t.Context(), cert)
+		must.NoError(t, err)
+	}
+	must.MapLen(t, 1, v.proofs.good)
+
+	v.proofs.slot <- struct{}{} // someone else's is being verified
+	_, err := v.Verify(t.Context(), cert)
+	must.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = v.Verify(ctx, certify(t, key.sign(t, nomadClaims()), key.pub, testNow, time.Minute))
+	must.ErrorIs(t, err, context.Canceled)
+}
+
+// FuzzVerifier is about what a stranger's certificate holds.
 func FuzzVerifier(f *testing.F) {
 	key := newEd25519(f, "ed")
 	v := newFakeKeys(key).verifier()
-	good := key.sign(f, nomadClaims())
-	f.Add(good)
-	f.Add(good[:len(good)-1])
-	f.Add("..")
-	f.Fuzz(func(t *testing.T, token string) {
-		id, err := v.Authenticate(t.Context(), token)
-		if err == nil && (id.JobID != "train" || token[:20] != good[:20]) {
-			t.Fatalf("%q was believed to be %+v", token, id)
+	good := certify(f, key.sign(f, nomadClaims()), key.pub, testNow, time.Minute)
+	f.Add(good.Raw)
+	f.Add(good.Raw[:len(good.Raw)-1])
+	f.Fuzz(func(t *testing.T, der []byte) {
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			return
+		}
+		id, err := v.Verify(t.Context(), cert)
+		if err == nil && !bytes.Equal(cert.RawTBSCertificate, good.RawTBSCertificate) {
+			t.Fatalf("%x was believed to be %+v", der, id)
 		}
 	})
 }
+
+// FuzzReadClaims is about what a stranger's proof says of its token.
+func FuzzReadClaims(f *testing.F) {
+	key := newEd25519(f, "ed")
+	v := newFakeKeys(key).verifier()
+	token := key.sign(f, nomadClaims())
+	f.Add(token[:strings.LastIndex(token, ".")])
+	f.Add(".")
+	f.Fuzz(func(t *testing.T, message string) {
+		if _, c, err := readClaims(message); err == nil {
+			if id, err := v.judge(c); err == nil && (id.JobID != "train" || id.Namespace != "ml" || id.Task == "") {
+				t.Fatalf("%q is judged to be %+v", message, id)
+			}
+		}
+	})
+}
+
+// forgeCertificate makes a certificate that claims what a token says, with a
+// proof that its maker could make without the signature: none.
+func forgeCertificate(t *testing.T, token string, notBefore time.Time, life time.Duration) ([]byte, ed25519.PrivateKey) {
+	der, key, err := newCertificate(notBefore, notBefore.Add(life), func([]byte) (possession.Proof, error) {
+		return possession.Proof{Message: strings.TrimSuffix(token, "."), Body: make([]byte, 96)}, nil
+	})
+	must.NoError(t, err)
+	return der, key
+}
+
+func numericDate(t time.Time) *jwt.NumericDate { return jwt.NewNumericDate(t) }

@@ -26,23 +26,29 @@ const linkIdle = time.Minute
 // links carries calls to peers over connections that it keeps for a while, so
 // that a leader's calls do not wait for connects.
 type links struct {
-	dial    func(context.Context, string) (*grpc.ClientConn, error)
+	dial    Dialer
 	timeout time.Duration
 	log     hclog.Logger
 
 	mu     sync.Mutex
-	conns  map[string]*linked
-	failed map[string]string // what was last logged of an address
+	conns  map[endpoint]*linked
+	failed map[endpoint]string // what was last logged of one
 	closed bool
 }
+
+// endpoint is an allocation at an address. Ports are used again, and a
+// connection is one to its allocation only.
+type endpoint struct{ alloc, addr string }
+
+func endpointOf(p election.Peer) endpoint { return endpoint{alloc: p.AllocID, addr: p.Addr} }
 
 type linked struct {
 	conn *grpc.ClientConn
 	used time.Time
 }
 
-func newLinks(dial func(context.Context, string) (*grpc.ClientConn, error), timeout time.Duration, log hclog.Logger) *links {
-	return &links{dial: dial, timeout: timeout, log: log, conns: make(map[string]*linked), failed: make(map[string]string)}
+func newLinks(dial Dialer, timeout time.Duration, log hclog.Logger) *links {
+	return &links{dial: dial, timeout: timeout, log: log, conns: make(map[endpoint]*linked), failed: make(map[endpoint]string)}
 }
 
 // call carries one request.
@@ -66,10 +72,11 @@ func (l *links) note(c election.Call, err error) {
 	if err != nil {
 		text = status.Convert(err).Message()
 	}
+	to := endpointOf(c.To)
 	l.mu.Lock()
-	old := l.failed[c.To.Addr]
-	if l.failed[c.To.Addr] = text; text == "" {
-		delete(l.failed, c.To.Addr)
+	old := l.failed[to]
+	if l.failed[to] = text; text == "" {
+		delete(l.failed, to)
 	}
 	l.mu.Unlock()
 	switch {
@@ -83,24 +90,24 @@ func (l *links) note(c election.Call, err error) {
 
 // try makes the call. A connection that has gone bad is replaced once.
 func (l *links) try(ctx context.Context, c election.Call) (election.Reply, error) {
-	addr := c.To.Addr
-	if conn := l.get(addr); conn != nil {
+	to := endpointOf(c.To)
+	if conn := l.get(to); conn != nil {
 		reply, err := send(ctx, conn, c.Request)
 		if status.Code(err) != codes.Unavailable {
 			return reply, err
 		}
-		l.drop(addr, conn)
+		l.drop(to, conn)
 	}
-	if err := knock(ctx, addr); err != nil {
+	if err := knock(ctx, to.addr); err != nil {
 		return election.Reply{}, err
 	}
-	conn, err := l.open(ctx, addr)
+	conn, err := l.open(ctx, to)
 	if err != nil {
 		return election.Reply{}, err
 	}
 	reply, err := send(ctx, conn, c.Request)
 	if status.Code(err) == codes.Unavailable {
-		l.drop(addr, conn)
+		l.drop(to, conn)
 	}
 	return reply, err
 }
@@ -136,11 +143,11 @@ func send(ctx context.Context, conn *grpc.ClientConn, r election.Request) (elect
 	return fromReply(reply), nil
 }
 
-// get returns the kept connection to the address, nil when there is none.
-func (l *links) get(addr string) *grpc.ClientConn {
+// get returns the kept connection, nil when there is none.
+func (l *links) get(to endpoint) *grpc.ClientConn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k, ok := l.conns[addr]
+	k, ok := l.conns[to]
 	if !ok {
 		return nil
 	}
@@ -148,35 +155,35 @@ func (l *links) get(addr string) *grpc.ClientConn {
 	return k.conn
 }
 
-// open returns a connection to the address, the kept one if another call has
-// made one meanwhile.
-func (l *links) open(ctx context.Context, addr string) (*grpc.ClientConn, error) {
-	if conn := l.get(addr); conn != nil {
+// open returns a connection, the kept one if another call has made one
+// meanwhile.
+func (l *links) open(ctx context.Context, to endpoint) (*grpc.ClientConn, error) {
+	if conn := l.get(to); conn != nil {
 		return conn, nil
 	}
-	conn, err := l.dial(ctx, addr)
+	conn, err := l.dial(ctx, to.addr, to.alloc)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k, ok := l.conns[addr]; ok || l.closed {
+	if k, ok := l.conns[to]; ok || l.closed {
 		_ = conn.Close()
 		if ok {
 			return k.conn, nil
 		}
 		return nil, ErrStopped
 	}
-	l.conns[addr] = &linked{conn, time.Now()}
+	l.conns[to] = &linked{conn, time.Now()}
 	return conn, nil
 }
 
 // drop closes a connection that has gone bad.
-func (l *links) drop(addr string, conn *grpc.ClientConn) {
+func (l *links) drop(to endpoint, conn *grpc.ClientConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if k, ok := l.conns[addr]; ok && k.conn == conn {
-		delete(l.conns, addr)
+	if k, ok := l.conns[to]; ok && k.conn == conn {
+		delete(l.conns, to)
 	}
 	_ = conn.Close()
 }
@@ -185,9 +192,9 @@ func (l *links) drop(addr string, conn *grpc.ClientConn) {
 func (l *links) prune() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for addr, k := range l.conns {
+	for to, k := range l.conns {
 		if time.Since(k.used) > linkIdle {
-			delete(l.conns, addr)
+			delete(l.conns, to)
 			_ = k.conn.Close()
 		}
 	}
@@ -198,8 +205,8 @@ func (l *links) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	for addr, k := range l.conns {
-		delete(l.conns, addr)
+	for to, k := range l.conns {
+		delete(l.conns, to)
 		_ = k.conn.Close()
 	}
 }

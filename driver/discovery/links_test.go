@@ -12,19 +12,20 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
 )
 
 func TestLinks(t *testing.T) {
-	reg, secret := NewStatic(), NewSecret()
-	a := startAgent(t, reg, secret, 0)
+	w := newWorld(t)
+	a := startAgent(t, w, 0)
 	agreed(t, a) // so it runs
+	w.reg.Add(Peer{AllocID: "alloc-9"})
 	dialled := 0
-	l := newLinks(func(_ context.Context, addr string) (*grpc.ClientConn, error) {
+	caller := w.transport(t, "alloc-9")
+	l := newLinks(func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
 		dialled++
-		return grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithPerRPCCredentials(secret.Credentials("alloc-9")))
+		return grpc.NewClient(addr, grpc.WithTransportCredentials(caller.Client(alloc)))
 	}, patience, hclog.NewNullLogger())
 	hello := election.Call{
 		To:      election.Peer{AllocID: "alloc-0", Addr: a.peer.Addr},
@@ -43,11 +44,17 @@ func TestLinks(t *testing.T) {
 
 	l.prune()
 	must.MapLen(t, 1, l.conns)
-	l.conns[a.peer.Addr].used = time.Now().Add(-2 * linkIdle)
+	l.conns[endpointOf(hello.To)].used = time.Now().Add(-2 * linkIdle)
 	l.prune()
 	must.MapEmpty(t, l.conns)
 	must.Eq(t, election.Answered, call())
 	must.Eq(t, 2, dialled)
+
+	// Another allocation has taken the port: no call is made there.
+	wrong := hello
+	wrong.To.AllocID = "alloc-1"
+	o, _ := l.call(t.Context(), wrong)
+	must.Eq(t, election.Unknown, o)
 
 	// The process dies: told apart from one that does not answer.
 	a.stop()

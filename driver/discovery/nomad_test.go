@@ -259,14 +259,16 @@ func TestNewKeys(t *testing.T) {
 	t.Setenv("KOLO_TEST_GOOD", "secret")
 	keys, err := NewKeys(f.listen(t), Token{Env: "KOLO_TEST_GOOD"})
 	must.NoError(t, err)
-	v := &Verifier{Namespace: "ml", JobID: "train", Keys: keys, Now: func() time.Time { return testNow }}
-	_, err = v.Authenticate(t.Context(), key.sign(t, nomadClaims()))
+	o := newFakeKeys().options()
+	o.Keys = keys
+	cert := certify(t, key.sign(t, nomadClaims()), key.pub, testNow, time.Minute)
+	_, err = NewVerifier(o).Verify(t.Context(), cert)
 	must.NoError(t, err)
 
 	keys, err = NewKeys("unix:///nowhere/api.sock", Token{Env: "KOLO_TEST_GOOD"})
 	must.NoError(t, err)
-	v.Keys = keys
-	_, err = v.Authenticate(t.Context(), key.sign(t, nomadClaims()))
+	o.Keys = keys
+	_, err = NewVerifier(o).Verify(t.Context(), cert)
 	must.ErrorIs(t, err, ErrUnreachable)
 }
 

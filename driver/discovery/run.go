@@ -170,8 +170,8 @@ func (e *Elector) report() {
 }
 
 // Register offers the election service on the agent's gRPC server. Call it
-// before the server starts. Where the server has a Gate, a caller can speak only
-// for the allocation it has proved to be.
+// before the server starts. The server needs the credentials of a Transport: a
+// caller can speak only for the allocation that it has proved to be.
 func (e *Elector) Register(r grpc.ServiceRegistrar) {
 	pb.RegisterElectionServer(r, &service{e: e})
 }
@@ -206,8 +206,15 @@ func (s *service) receive(ctx context.Context, kind election.Kind, r *pb.Request
 	if kind == election.Accept && req.Ring.IsZero() {
 		return nil, status.Error(codes.InvalidArgument, "no ring to accept")
 	}
-	if id, ok := IdentityFrom(ctx); ok && id.AllocID != from {
+	id, ok := IdentityFrom(ctx)
+	switch {
+	case !ok:
+		return nil, status.Error(codes.Unauthenticated, "the caller has not proved who it is")
+	case id.AllocID != from:
 		return nil, status.Errorf(codes.PermissionDenied, "allocation %s speaks for %s", id.AllocID, from)
+	case id.Departing && kind != election.Hello:
+		// It may ask who leads, to leave the ring in good order, and that is all.
+		return nil, status.Errorf(codes.PermissionDenied, "allocation %s is not registered any more", id.AllocID)
 	}
 	var reply election.Reply
 	if !s.e.step(func(now time.Duration) []election.Action {

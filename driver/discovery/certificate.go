@@ -1,0 +1,118 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
+	"encoding/binary"
+	"fmt"
+	"math/big"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/possession"
+)
+
+const (
+	// certificateLife is how long an agent's certificate is valid, at most.
+	certificateLife = 15 * time.Minute
+	// certificateSize bounds a certificate in bytes.
+	certificateSize = possession.MaxSize + 4<<10
+	// clockLeeway is the difference of clocks to tolerate.
+	clockLeeway = 30 * time.Second
+)
+
+// proofExtension marks the extension with the proof. The arc 2.25 is that of
+// UUIDs; this is the last part of one, as package x509 reads no number above
+// 2^31. Nothing but agents reads the certificates.
+var proofExtension = asn1.ObjectIdentifier{2, 25, 1730486139, 1}
+
+// binding is what a proof holds for: a TLS key and a validity period. Both
+// times come before the key, which alone has no fixed length.
+func binding(spki []byte, notBefore, notAfter time.Time) []byte {
+	b := []byte("kolo agent certificate v1\x00")
+	b = binary.BigEndian.AppendUint64(b, uint64(notBefore.Unix()))
+	b = binary.BigEndian.AppendUint64(b, uint64(notAfter.Unix()))
+	return append(b, spki...)
+}
+
+// newCertificate signs a certificate for a new key with itself. prove makes the
+// proof for the binding.
+func newCertificate(notBefore, notAfter time.Time, prove func(binding []byte) (possession.Proof, error)) ([]byte, ed25519.PrivateKey, error) {
+	public, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a TLS key: %w", err)
+	}
+	spki, err := x509.MarshalPKIXPublicKey(public)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encode the TLS key: %w", err)
+	}
+	proof, err := prove(binding(spki, notBefore, notAfter))
+	if err != nil {
+		return nil, nil, err
+	}
+	value, err := proof.Marshal()
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a serial number: %w", err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "kolo agent"},
+		NotBefore: notBefore.UTC(), NotAfter: notAfter.UTC(),
+		KeyUsage: x509.KeyUsageDigitalSignature, BasicConstraintsValid: true,
+		ExtraExtensions: []pkix.Extension{{Id: proofExtension, Critical: true, Value: value}},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a certificate: %w", err)
+	}
+	return der, key, nil
+}
+
+// readCertificate checks everything of a peer's certificate but the proof,
+// which it returns. Its errors are ErrInvalid.
+func readCertificate(cert *x509.Certificate, now time.Time) (possession.Proof, error) {
+	refuse := func(format string, args ...any) (possession.Proof, error) {
+		return possession.Proof{}, fmt.Errorf("%w: the certificate %s", ErrInvalid, fmt.Sprintf(format, args...))
+	}
+	life := cert.NotAfter.Sub(cert.NotBefore)
+	switch {
+	case len(cert.Raw) > certificateSize:
+		return refuse("has %d bytes, at most %d are taken", len(cert.Raw), certificateSize)
+	case life < 0 || life > certificateLife:
+		return refuse("is made for %s, at most %s are allowed", life, certificateLife)
+	case now.Before(cert.NotBefore.Add(-clockLeeway)):
+		return refuse("is not valid before %s", cert.NotBefore)
+	case now.After(cert.NotAfter.Add(clockLeeway)):
+		return refuse("expired at %s", cert.NotAfter)
+	case cert.SignatureAlgorithm != x509.PureEd25519 || cert.PublicKeyAlgorithm != x509.Ed25519:
+		return refuse("has a key of another kind than Ed25519: %s", cert.PublicKeyAlgorithm)
+	case !bytes.Equal(cert.RawIssuer, cert.RawSubject):
+		return refuse("is issued by %q, want it self-signed", cert.Issuer)
+	}
+	var value []byte
+	for _, e := range cert.Extensions {
+		if e.Id.Equal(proofExtension) {
+			value = e.Value // a certificate has each extension once, package x509 sees to that
+		}
+	}
+	if value == nil {
+		return refuse("holds no proof of a workload identity")
+	}
+	if err := cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil {
+		return refuse("is not signed with its own key: %v", err)
+	}
+	proof, err := possession.Parse(value)
+	if err != nil {
+		return possession.Proof{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return proof, nil
+}

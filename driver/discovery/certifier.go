@@ -1,0 +1,139 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/possession"
+)
+
+// Certifier makes this agent's certificates from its workload identity: a new
+// key and a new proof each time. Use NewCertifier.
+type Certifier struct {
+	read func() (string, error)
+	keys *Keys
+	now  func() time.Time
+
+	mu    sync.Mutex
+	token string           // that cert was made from
+	cert  *tls.Certificate // nil before the first
+	renew time.Time        // when cert is to be replaced
+}
+
+// NewCertifier returns a certifier for the identity in token, which is read
+// again for each certificate. It makes none yet.
+func NewCertifier(token Token, keys *Keys) *Certifier {
+	return &Certifier{read: token.Read, keys: keys, now: time.Now}
+}
+
+// Certificate returns a certificate with at least half of its life left, made
+// from the newest identity. It is valid for a quarter of an hour, or until the
+// identity expires. While a new one cannot be made, an older one serves until
+// it expires.
+func (c *Certifier) Certificate(ctx context.Context) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	token, err := c.read()
+	if err == nil {
+		if c.cert != nil && token == c.token && now.Before(c.renew) {
+			return c.cert, nil
+		}
+		var cert *tls.Certificate
+		if cert, err = c.make(ctx, token, now); err == nil {
+			c.cert, c.token = cert, token
+			c.renew = now.Add(cert.Leaf.NotAfter.Sub(now) / 2)
+			return cert, nil
+		}
+	}
+	if c.cert != nil && now.Before(c.cert.Leaf.NotAfter) {
+		return c.cert, nil
+	}
+	return nil, err
+}
+
+func (c *Certifier) make(ctx context.Context, token string, now time.Time) (*tls.Certificate, error) {
+	tok, err := jwt.ParseSigned(token, signatures)
+	if err != nil || len(tok.Headers) != 1 {
+		// Not the parser's own words: they may quote the token.
+		return nil, fmt.Errorf("%w: what Nomad gave this task is no signed token", ErrInvalid)
+	}
+	var identity claims
+	if err := tok.UnsafeClaimsWithoutVerification(&identity); err != nil {
+		return nil, fmt.Errorf("%w: the claims of this task's identity: %w", ErrInvalid, err)
+	}
+	notAfter := now.Add(certificateLife)
+	if identity.Expiry != nil && identity.Expiry.Time().Before(notAfter) {
+		notAfter = identity.Expiry.Time()
+	}
+	if now.After(notAfter.Add(clockLeeway)) {
+		return nil, fmt.Errorf("%w: this task's identity expired at %s, and Nomad has not renewed it", ErrInvalid, notAfter)
+	}
+	notBefore := now
+	if notAfter.Before(now) {
+		notBefore = notAfter
+	}
+	key, err := c.keys.signer(ctx, tok.Headers[0])
+	if err != nil {
+		return nil, err
+	}
+	notBefore, notAfter = notBefore.Truncate(time.Second), notAfter.Truncate(time.Second)
+	der, private, err := newCertificate(notBefore, notAfter, func(binding []byte) (possession.Proof, error) {
+		return possession.Prove(token, key.Key, binding)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prove this task's identity: %w", err)
+	}
+	return certificateOf(der, private)
+}
+
+// signatures are the algorithms that Nomad signs with.
+var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.EdDSA}
+
+// signer returns Nomad's key that a token with the header is signed by.
+func (k *Keys) signer(ctx context.Context, h jose.Header) (jose.JSONWebKey, error) {
+	if h.KeyID == "" {
+		return jose.JSONWebKey{}, fmt.Errorf("%w: it does not name the key that signed it", ErrInvalid)
+	}
+	key, err := k.Get(ctx, h.KeyID)
+	if err != nil {
+		return jose.JSONWebKey{}, err
+	}
+	if algorithm := algorithmOf(key.Key); algorithm != h.Algorithm || key.Algorithm != "" && key.Algorithm != h.Algorithm {
+		return jose.JSONWebKey{}, fmt.Errorf("%w: key %s is for %s, not %s", ErrInvalid, h.KeyID, algorithm, h.Algorithm)
+	}
+	return key, nil
+}
+
+// algorithmOf is the one algorithm that a key is used with.
+func algorithmOf(key any) string {
+	switch key.(type) {
+	case *rsa.PublicKey:
+		return string(jose.RS256)
+	case ed25519.PublicKey:
+		return string(jose.EdDSA)
+	}
+	return "nothing that Nomad signs with"
+}
+
+// certificateOf is the certificate and its key as package tls wants them.
+func certificateOf(der []byte, private any) (*tls.Certificate, error) {
+	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
+	var err error
+	if cert.Leaf, err = x509.ParseCertificate(der); err != nil {
+		return nil, fmt.Errorf("read the certificate that was made: %w", err)
+	}
+	return cert, nil
+}

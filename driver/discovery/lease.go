@@ -1,0 +1,84 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// leaseRetry is how long an expired connection is left alone at a time while
+// its peer cannot have renewed its certificate.
+const leaseRetry = 5 * time.Second
+
+// lease returns the connection, closed when the peer's certificate has expired.
+// Agents that go on open another one in time.
+func (t *Transport) lease(conn net.Conn, id Identity) net.Conn {
+	l := &leased{Conn: conn, presence: t.o.Presence, log: t.log, id: id}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(id.Until.Add(clockLeeway).Sub(t.o.Verifier.o.Now()), l.expire)
+	return l
+}
+
+type leased struct {
+	net.Conn
+	presence *Presence
+	log      hclog.Logger
+	id       Identity
+
+	mu     sync.Mutex
+	timer  *time.Timer
+	closed bool
+}
+
+// expire closes the connection. While Nomad is out of reach no agent gets a new
+// identity: then nothing is known that speaks against the peer, and training
+// shall go on.
+func (l *leased) expire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return
+	}
+	if !l.presence.renewable() {
+		l.timer.Reset(leaseRetry)
+		return
+	}
+	l.log.Info("closing a connection whose peer's certificate has expired", "allocation", l.id.AllocID, "expired", l.id.Until)
+	_ = l.Conn.Close()
+}
+
+// Close closes the connection.
+func (l *leased) Close() error {
+	l.mu.Lock()
+	l.closed = true
+	l.timer.Stop()
+	l.mu.Unlock()
+	return l.Conn.Close()
+}
+
+// refusable logs that the server refused this agent. In TLS 1.3 a client learns
+// that from the first read after the handshake.
+type refusable struct {
+	net.Conn
+	log   hclog.Logger
+	alloc string
+	once  sync.Once
+}
+
+// Read reads from the connection.
+func (c *refusable) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "remote error" {
+		c.once.Do(func() {
+			c.log.Warn("a peer refuses this agent; its log says why", "allocation", c.alloc, "error", err)
+		})
+	}
+	return n, err
+}

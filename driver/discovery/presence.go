@@ -1,0 +1,152 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// ErrNotLive is why a true identity is refused: its allocation is not in the
+// registry, and not about to leave.
+var ErrNotLive = errors.New("identity of an allocation that is not live")
+
+const (
+	// readTimeout bounds the question to the registry while a peer waits. An
+	// election's call has a second for everything.
+	readTimeout = 400 * time.Millisecond
+	// renewalGrace is how long after Nomad could not be reached certificates may
+	// be expired: tasks get no new identities meanwhile, and then not at once.
+	renewalGrace = 2 * time.Minute
+)
+
+// Presence knows which allocations are live. Use NewPresence and Run.
+//
+// The registry is asked after a peer has called, so that it names every peer
+// that has found itself there before it called, and none that has ended. Two
+// things keep its word from being the last. Nomad takes an allocation from the
+// registry when it begins to stop it, and the allocation has its kill_timeout
+// to leave the ring, perhaps under a new leader. And the registry may not
+// answer, which proves nothing about anyone. So an allocation that is not named
+// is taken for one that leaves while its absence, up to the newest view, has
+// lasted less than a window. It is counted from the last time that the
+// allocation was known to be live:
+//
+//   - a view named it,
+//   - Nomad signed the identity: it does so for allocations only that have not
+//     ended,
+//   - this agent saw its first view: what was before, it does not know.
+//
+// The last two do not hold for dispatched and periodic jobs. Their identities
+// name the parent job, so a sibling's cannot be told apart; only the registry
+// tells.
+type Presence struct {
+	registry Registry
+	jobID    string
+	window   time.Duration
+	now      func() time.Time
+	reading  chan struct{} // held by the one who asks
+
+	mu     sync.Mutex
+	view   View      // newest good one
+	begun  time.Time // At of the first good one
+	failed time.Time // when the registry last did not answer
+	down   bool      // and has not since
+	seen   map[string]time.Time
+}
+
+// NewPresence returns the presence of a job's allocations. window is how long an
+// allocation may take to leave once it is not registered any more.
+func NewPresence(r Registry, jobID string, window time.Duration) *Presence {
+	return &Presence{registry: r, jobID: jobID, window: window, now: time.Now,
+		reading: make(chan struct{}, 1), seen: make(map[string]time.Time)}
+}
+
+// Run follows the registry until ctx ends.
+func (p *Presence) Run(ctx context.Context) {
+	for v := range p.registry.Watch(ctx) {
+		p.take(v)
+	}
+}
+
+// take notes what a view tells.
+func (p *Presence) take(v View) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down = v.Err != nil; p.down {
+		p.failed = p.now()
+		return
+	}
+	if v.At.Before(p.view.At) {
+		return
+	}
+	if p.begun.IsZero() {
+		p.begun = v.At
+	}
+	p.view = v
+	for _, peer := range v.Peers {
+		p.seen[peer.AllocID] = v.At
+	}
+	for alloc, at := range p.seen {
+		if v.At.Sub(at) > p.window {
+			delete(p.seen, alloc)
+		}
+	}
+}
+
+// Check returns the identity, with Departing set as it is, or ErrNotLive.
+func (p *Presence) Check(ctx context.Context, id Identity) (Identity, error) {
+	p.refresh(ctx, p.now())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, named := p.view.Find(id.AllocID); named {
+		return id, nil
+	}
+	live := p.seen[id.AllocID]
+	if id.JobID == p.jobID {
+		for _, t := range []time.Time{id.Issued, p.begun} {
+			if t.After(live) {
+				live = t
+			}
+		}
+	}
+	if absent := p.view.At.Sub(live); live.IsZero() || absent > p.window {
+		return id, fmt.Errorf("%w: allocation %s of job %q is not registered; it may be so for %s while it leaves", ErrNotLive, id.AllocID, p.jobID, p.window)
+	}
+	id.Departing = true
+	return id, nil
+}
+
+// refresh sees to a view that is newer than a time, if the registry answers.
+// Those who wait at once share a read.
+func (p *Presence) refresh(ctx context.Context, since time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	select {
+	case p.reading <- struct{}{}:
+		defer func() { <-p.reading }()
+	case <-ctx.Done():
+		return
+	}
+	p.mu.Lock()
+	enough := p.down || p.view.At.After(since)
+	p.mu.Unlock()
+	if enough {
+		return
+	}
+	if v := p.registry.Read(ctx); v.Err == nil {
+		p.take(v)
+	}
+}
+
+// renewable reports whether peers could have renewed what has expired: the
+// registry, which is where identities come from too, has answered for a while.
+func (p *Presence) renewable() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.down && p.now().Sub(p.failed) > renewalGrace
+}

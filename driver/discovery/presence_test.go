@@ -1,0 +1,125 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+)
+
+// views is a registry that answers what a test wants.
+type views struct {
+	next  View
+	reads int
+}
+
+func (v *views) Watch(context.Context) <-chan View { return nil }
+
+func (v *views) Read(context.Context) View {
+	v.reads++
+	return v.next
+}
+
+func TestPresence(t *testing.T) {
+	t0 := testNow
+	const window = time.Minute
+	named := func(at time.Duration, allocs ...string) View {
+		v := View{At: t0.Add(at)}
+		for _, a := range allocs {
+			v.Peers = append(v.Peers, Peer{AllocID: a})
+		}
+		return v
+	}
+	own := func(issued time.Duration) Identity {
+		return Identity{AllocID: "b", JobID: "train", Issued: t0.Add(issued)}
+	}
+	for name, tc := range map[string]struct {
+		before    []View // taken from the watch
+		now       View   // read when the peer calls
+		id        Identity
+		job       string
+		departing bool
+		err       error
+	}{
+		"named":                        {now: named(0, "a", "b"), id: own(-time.Hour)},
+		"ended long ago":               {before: []View{named(-time.Hour, "a")}, now: named(0, "a"), id: own(-2 * time.Hour), err: ErrNotLive},
+		"ended, named by an old view":  {before: []View{named(-2*time.Hour, "a", "b"), named(-time.Hour, "a")}, now: named(0, "a"), id: own(-3 * time.Hour), err: ErrNotLive},
+		"leaving":                      {before: []View{named(-30*time.Second, "a", "b")}, now: named(0, "a"), id: own(-time.Hour), departing: true},
+		"leaving for too long":         {before: []View{named(-time.Hour, "a", "b")}, now: named(0, "a"), id: own(-2 * time.Hour), err: ErrNotLive},
+		"leaving when this agent came": {before: []View{named(-30*time.Second, "a")}, now: named(0, "a"), id: own(-time.Hour), departing: true},
+		"signed just now":              {before: []View{named(-time.Hour, "a")}, now: named(0, "a"), id: own(-10 * time.Second), departing: true},
+		"registry away, named before":  {before: []View{named(-time.Hour, "a", "b")}, now: View{Err: ErrUnreachable}, id: own(-2 * time.Hour)},
+		"registry away, unheard of":    {before: []View{named(-time.Hour, "a")}, now: View{Err: ErrUnreachable}, id: own(-time.Minute), departing: true},
+		"registry away, ended before":  {before: []View{named(-2*time.Hour, "a"), named(-time.Hour, "a")}, now: View{Err: ErrUnreachable}, id: own(-3 * time.Hour), err: ErrNotLive},
+		// Of a dispatched job: the identity names the parent.
+		"dispatched, named":   {job: "train/dispatch-1", now: named(0, "b"), id: own(-time.Hour)},
+		"dispatched, leaving": {job: "train/dispatch-1", before: []View{named(-30*time.Second, "b")}, now: named(0), id: own(-time.Hour), departing: true},
+		"a sibling's":         {job: "train/dispatch-1", before: []View{named(-30*time.Second, "a")}, now: named(0, "a"), id: own(-time.Second), err: ErrNotLive},
+		"no view at all":      {job: "train/dispatch-1", now: View{Err: ErrUnreachable}, id: own(-time.Second), err: ErrNotLive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.job == "" {
+				tc.job = "train"
+			}
+			reg := &views{next: tc.now}
+			p := NewPresence(reg, tc.job, window)
+			p.now = func() time.Time { return t0.Add(-time.Millisecond) }
+			for _, v := range tc.before {
+				p.take(v)
+			}
+			id, err := p.Check(t.Context(), tc.id)
+			must.Eq(t, 1, reg.reads)
+			if tc.err != nil {
+				must.ErrorIs(t, err, tc.err)
+				return
+			}
+			must.NoError(t, err)
+			must.Eq(t, tc.departing, id.Departing)
+		})
+	}
+}
+
+// TestPresence_reads: a view older than the call is not enough, one that is
+// newer serves all who called before it, and one that could not be had is not
+// asked for again while the watch has none either.
+func TestPresence_reads(t *testing.T) {
+	reg := &views{next: View{At: testNow, Peers: []Peer{{AllocID: "b"}}}}
+	p := NewPresence(reg, "train", time.Minute)
+	now := testNow.Add(-time.Second)
+	p.now = func() time.Time { return now }
+	check := func() {
+		_, err := p.Check(t.Context(), Identity{AllocID: "b", JobID: "train"})
+		must.NoError(t, err)
+	}
+	check()
+	check()
+	must.Eq(t, 1, reg.reads)
+	now = testNow.Add(time.Second)
+	reg.next.At = testNow.Add(2 * time.Second)
+	check()
+	must.Eq(t, 2, reg.reads)
+	now = testNow.Add(time.Hour)
+	p.take(View{Err: ErrUnreachable})
+	check()
+	must.Eq(t, 2, reg.reads)
+}
+
+func TestPresence_renewable(t *testing.T) {
+	p := NewPresence(&views{}, "train", time.Minute)
+	now := testNow
+	p.now = func() time.Time { return now }
+	must.True(t, p.renewable())
+	p.take(View{Err: ErrUnreachable})
+	must.False(t, p.renewable())
+	now = now.Add(time.Hour)
+	must.False(t, p.renewable())
+	p.take(View{Err: ErrUnreachable})
+	p.take(View{At: now})
+	must.False(t, p.renewable(), must.Sprint("identities are not renewed at once"))
+	now = now.Add(2 * renewalGrace)
+	must.True(t, p.renewable())
+}

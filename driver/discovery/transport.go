@@ -1,0 +1,236 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+)
+
+// Authentication says in a status how agents know each other.
+const Authentication = "mutual TLS, workload identities proved and never sent"
+
+const (
+	// alpn is the protocol within TLS: gRPC's.
+	alpn = "h2"
+	// handshakeTimeout bounds a handshake, proof and registry included.
+	handshakeTimeout = 10 * time.Second
+	// refusalsEvery is the least time between two log lines about refused peers.
+	refusalsEvery = time.Second
+)
+
+// TransportOptions configure NewTransport. All fields but Logger are required.
+type TransportOptions struct {
+	// Certifier makes this agent's certificates.
+	Certifier *Certifier
+	// Verifier judges those of peers.
+	Verifier *Verifier
+	// Presence knows which allocations may call.
+	Presence *Presence
+	Logger   hclog.Logger
+}
+
+// Transport is TLS 1.3 between agents of one job, in which both sides prove
+// their workload identities. A connection ends with the certificate of the peer.
+type Transport struct {
+	o   TransportOptions
+	log hclog.Logger
+
+	mu      sync.Mutex
+	refused time.Time // last line in the log
+}
+
+// NewTransport returns the transport.
+func NewTransport(o TransportOptions) *Transport {
+	if o.Logger == nil {
+		o.Logger = hclog.NewNullLogger()
+	}
+	return &Transport{o: o, log: o.Logger}
+}
+
+// peerInfo is what gRPC keeps of a connection's peer.
+type peerInfo struct {
+	credentials.CommonAuthInfo
+	identity Identity
+}
+
+// AuthType names the transport in gRPC's own messages.
+func (peerInfo) AuthType() string { return "kolo-tls" }
+
+// IdentityFrom returns who is at the other end of a call's connection.
+func IdentityFrom(ctx context.Context) (Identity, bool) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return Identity{}, false
+	}
+	info, ok := p.AuthInfo.(peerInfo)
+	return info.identity, ok
+}
+
+// Admission is a connection that is bounded until its peer has authenticated
+// itself; a server's listener may give such ones out.
+type Admission interface {
+	// Admitted is called once the peer is known.
+	Admitted()
+}
+
+// Server returns the credentials of a gRPC server: any live agent of the job may
+// call. Nothing of a call is read before.
+func (t *Transport) Server() credentials.TransportCredentials { return &serverSide{t} }
+
+type serverSide struct{ t *Transport }
+
+// ServerHandshake authenticates both sides. Its caller bounds it in time, too.
+func (s *serverSide) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+	defer cancel()
+	var id Identity
+	config, err := s.t.config(ctx, func(cs tls.ConnectionState) (err error) {
+		id, err = s.t.identify(ctx, cs)
+		if err == nil {
+			id, err = s.t.o.Presence.Check(ctx, id)
+		}
+		return err
+	})
+	if err == nil {
+		conn := tls.Server(raw, config)
+		if err = conn.HandshakeContext(ctx); err == nil {
+			if a, ok := raw.(Admission); ok {
+				a.Admitted()
+			}
+			return s.t.lease(conn, id), info(id), nil
+		}
+	}
+	s.t.noteRefusal(raw.RemoteAddr(), err)
+	return nil, nil, err
+}
+
+// ClientHandshake is not for servers.
+func (s *serverSide) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are a server's")
+}
+
+// Info, Clone and OverrideServerName are of gRPC's interface.
+func (s *serverSide) Info() credentials.ProtocolInfo          { return protocol }
+func (s *serverSide) Clone() credentials.TransportCredentials { return s }
+func (s *serverSide) OverrideServerName(string) error         { return errNoNames }
+
+var (
+	protocol   = credentials.ProtocolInfo{SecurityProtocol: "tls"}
+	errNoNames = errors.New("agents are known by allocation, not by name")
+)
+
+// Client returns the credentials for connections to the agent of an allocation.
+// Nothing is sent to any other.
+func (t *Transport) Client(allocID string) *ClientSide { return &ClientSide{t: t, alloc: allocID} }
+
+// ClientSide are the credentials of connections to one allocation.
+type ClientSide struct {
+	t     *Transport
+	alloc string
+
+	mu    sync.Mutex
+	until time.Time
+}
+
+// Until is when the newest connection ends: the earlier end of its two
+// certificates. Zero before the first.
+func (c *ClientSide) Until() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.until
+}
+
+// ClientHandshake authenticates both sides.
+func (c *ClientSide) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	var id Identity
+	config, err := c.t.config(ctx, func(cs tls.ConnectionState) (err error) {
+		if id, err = c.t.identify(ctx, cs); err == nil && id.AllocID != c.alloc {
+			err = fmt.Errorf("%w: called allocation %s, and %s answers", ErrInvalid, c.alloc, id.AllocID)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	conn := tls.Client(raw, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, nil, err
+	}
+	until := config.Certificates[0].Leaf.NotAfter
+	if id.Until.Before(until) {
+		until = id.Until
+	}
+	c.mu.Lock()
+	c.until = until
+	c.mu.Unlock()
+	return &refusable{Conn: c.t.lease(conn, id), log: c.t.log, alloc: c.alloc}, info(id), nil
+}
+
+// ServerHandshake is not for clients.
+func (c *ClientSide) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are a client's")
+}
+
+// Info, Clone and OverrideServerName are of gRPC's interface. A clone is the same
+// credentials, so that Until tells of its connections.
+func (c *ClientSide) Info() credentials.ProtocolInfo          { return protocol }
+func (c *ClientSide) Clone() credentials.TransportCredentials { return c }
+func (c *ClientSide) OverrideServerName(string) error         { return errNoNames }
+
+func info(id Identity) peerInfo {
+	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id}
+}
+
+// config is that of one connection, with the newest certificate.
+func (t *Transport) config(ctx context.Context, verify func(tls.ConnectionState) error) (*tls.Config, error) {
+	cert, err := t.o.Certifier.Certificate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{
+		Certificates: []tls.Certificate{*cert},
+		MinVersion:   tls.VersionTLS13,
+		NextProtos:   []string{alpn},
+		ClientAuth:   tls.RequireAnyClientCert,
+		// There is no authority to verify against, and there are no names: what a
+		// certificate proves, VerifyConnection looks at.
+		InsecureSkipVerify: true, //nolint:gosec // see above
+		VerifyConnection:   verify,
+		// A resumed connection would outlive the certificate it began with.
+		SessionTicketsDisabled: true,
+	}, nil
+}
+
+// identify says who the peer of a connection is.
+func (t *Transport) identify(ctx context.Context, cs tls.ConnectionState) (Identity, error) {
+	switch {
+	case len(cs.PeerCertificates) != 1:
+		return Identity{}, fmt.Errorf("%w: %d certificates, want one", ErrInvalid, len(cs.PeerCertificates))
+	case cs.NegotiatedProtocol != alpn:
+		return Identity{}, fmt.Errorf("%w: the protocol is %q, want %q", ErrInvalid, cs.NegotiatedProtocol, alpn)
+	}
+	return t.o.Verifier.Verify(ctx, cs.PeerCertificates[0])
+}
+
+// noteRefusal logs why a peer was refused, not for each of many.
+func (t *Transport) noteRefusal(from net.Addr, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := time.Now(); now.Sub(t.refused) >= refusalsEvery {
+		t.refused = now
+		t.log.Warn("refused a connection", "from", from, "error", err)
+	}
+}

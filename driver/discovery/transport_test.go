@@ -1,0 +1,364 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package discovery
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+// whoami is a health server that keeps who asked.
+type whoami struct {
+	*health.Server
+	got chan Identity
+}
+
+func (w *whoami) Check(ctx context.Context, r *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+	id, _ := IdentityFrom(ctx)
+	w.got <- id
+	return w.Server.Check(ctx, r)
+}
+
+func (w *whoami) Watch(_ *grpc_health_v1.HealthCheckRequest, s grpc_health_v1.Health_WatchServer) error {
+	id, _ := IdentityFrom(s.Context())
+	w.got <- id
+	<-s.Context().Done()
+	return s.Context().Err()
+}
+
+// serve serves a whoami and returns its address.
+func serve(t *testing.T, creds credentials.TransportCredentials) (string, *whoami) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	srv := grpc.NewServer(grpc.Creds(creds))
+	w := &whoami{health.NewServer(), make(chan Identity, 1)}
+	grpc_health_v1.RegisterHealthServer(srv, w)
+	go srv.Serve(l)
+	t.Cleanup(srv.Stop)
+	return l.Addr().String(), w
+}
+
+func dial(t testing.TB, addr string, creds credentials.TransportCredentials) grpc_health_v1.HealthClient {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds))
+	must.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return grpc_health_v1.NewHealthClient(conn)
+}
+
+func ask(t testing.TB, client grpc_health_v1.HealthClient) error {
+	_, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	return err
+}
+
+// world is a Nomad, as far as agents' transports need one. Its clock stands
+// still.
+type world struct {
+	issuer issuer
+	keys   *fakeKeys
+	reg    *Static
+}
+
+func newWorld(t testing.TB, allocs ...string) *world {
+	w := &world{issuer: newEd25519(t, "ed"), reg: NewStatic()}
+	w.keys = newFakeKeys(w.issuer)
+	for _, a := range allocs {
+		w.reg.Add(Peer{AllocID: a})
+	}
+	return w
+}
+
+// transport is that of an allocation, from claims that may be changed.
+func (w *world) transport(t testing.TB, alloc string, change ...func(*claims)) *Transport {
+	token := w.issuer.sign(t, nomadClaims(append([]func(*claims){func(c *claims) { c.AllocID = alloc }}, change...)...))
+	return w.transportFor(w.issuer, token)
+}
+
+func (w *world) transportFor(by issuer, token string) *Transport {
+	certifier := &Certifier{read: func() (string, error) { return token, nil }, keys: newKeys(newFakeKeys(by).fetch, w.keys.clock), now: w.keys.clock}
+	return NewTransport(TransportOptions{Certifier: certifier, Verifier: w.keys.verifier(), Presence: NewPresence(w.reg, "train", time.Minute)})
+}
+
+func TestTransport(t *testing.T) {
+	for name, key := range map[string]issuer{"RSA": newRSA(t, "rsa"), "Ed25519": newEd25519(t, "ed")} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "aa11", "bb22")
+			w.issuer, w.keys = key, newFakeKeys(key)
+			addr, server := serve(t, w.transport(t, "aa11").Server())
+			side := w.transport(t, "bb22").Client("aa11")
+			must.True(t, side.Until().IsZero())
+			client := dial(t, addr, side)
+			must.NoError(t, ask(t, client))
+			got := <-server.got
+			must.Eq(t, Identity{Namespace: "ml", JobID: "train", Group: "workers", Task: "worker", AllocID: "bb22"},
+				Identity{Namespace: got.Namespace, JobID: got.JobID, Group: got.Group, Task: got.Task, AllocID: got.AllocID})
+			must.True(t, side.Until().Equal(testNow.Add(certificateLife)))
+
+			_, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+			must.NoError(t, err)
+			must.Eq(t, "bb22", (<-server.got).AllocID)
+		})
+	}
+}
+
+// TestTransport_strangers: none of these may call.
+func TestTransport_strangers(t *testing.T) {
+	w := newWorld(t, "aa11", "bb22")
+	w.reg.Add(Peer{AllocID: "cc33"})
+	server := w.transport(t, "aa11")
+	server.o.Presence.take(server.o.Presence.registry.Read(t.Context()))
+	begun := time.Now()
+	server.o.Presence.begun = begun.Add(-time.Hour) // it has been there for long
+	addr, who := serve(t, server.Server())
+	forger := newEd25519(t, "ed")
+	token := w.issuer.sign(t, nomadClaims(func(c *claims) { c.AllocID = "bb22" }))
+	noCertificate := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
+	for name, creds := range map[string]credentials.TransportCredentials{
+		"plaintext":             insecure.NewCredentials(),
+		"no certificate":        noCertificate,
+		"another job's":         w.transport(t, "bb22", func(c *claims) { c.JobID = "other" }).Client("aa11"),
+		"a sidecar's":           w.transport(t, "bb22", func(c *claims) { c.Task, c.Subject = "log", "global:ml:train:workers:log:kolo" }).Client("aa11"),
+		"an ended allocation's": w.transport(t, "dd44").Client("aa11"),
+		"signed by another":     w.transportFor(forger, forger.sign(t, nomadClaims(func(c *claims) { c.AllocID = "bb22" }))).Client("aa11"),
+		"the claims only":       w.forged(t, token),
+	} {
+		t.Run(name, func(t *testing.T) {
+			must.Eq(t, codes.Unavailable, status.Code(ask(t, dial(t, addr, creds))))
+			must.Eq(t, 0, len(who.got))
+		})
+	}
+	must.NoError(t, ask(t, dial(t, addr, w.transport(t, "bb22").Client("aa11"))))
+}
+
+// forged has a certificate from a token whose signature is not known.
+func (w *world) forged(t *testing.T, token string) credentials.TransportCredentials {
+	tr := w.transportFor(w.issuer, noSignature(token))
+	der, key := forgeCertificate(t, noSignature(token), testNow, time.Minute)
+	var err error
+	tr.o.Certifier.token = noSignature(token)
+	tr.o.Certifier.cert, err = certificateOf(der, key)
+	must.NoError(t, err)
+	tr.o.Certifier.renew = testNow.Add(time.Hour)
+	return tr.Client("aa11")
+}
+
+// TestTransport_portReuse: a stranger who takes the port of an ended allocation
+// receives neither an identity nor a call.
+func TestTransport_portReuse(t *testing.T) {
+	w := newWorld(t, "aa11", "bb22")
+	token := w.issuer.sign(t, nomadClaims(func(c *claims) { c.AllocID = "bb22" }))
+	caller := w.transportFor(w.issuer, token)
+	signature, err := base64.RawURLEncoding.DecodeString(token[strings.LastIndex(token, ".")+1:])
+	must.NoError(t, err)
+
+	other := w.transport(t, "cc33", func(c *claims) { c.JobID = "other" })
+	fellow := w.transport(t, "cc33")
+	for name, creds := range map[string]credentials.TransportCredentials{
+		"another job's agent": other.Server(), "another allocation of the job": fellow.Server(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr, who := serve(t, creds)
+			addr, seen := recorded(t, addr)
+			must.Eq(t, codes.Unavailable, status.Code(ask(t, dial(t, addr, caller.Client("aa11")))))
+			must.Eq(t, 0, len(who.got))
+			var got []byte
+			eventually(t, func() error {
+				if got = seen(); len(got) == 0 {
+					return errors.New("nothing has come")
+				}
+				return nil
+			})
+			must.False(t, bytes.Contains(got, signature))
+			must.False(t, bytes.Contains(got, []byte(token[strings.LastIndex(token, ".")+1:])))
+			must.False(t, bytes.Contains(got, []byte("/grpc.health.v1.Health/Check")))
+			must.False(t, bytes.Contains(got, []byte("bb22")), must.Sprint("nor who calls"))
+		})
+	}
+}
+
+// recorded passes connections on and keeps what the callers send.
+func recorded(t *testing.T, addr string) (string, func() []byte) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	var mu sync.Mutex
+	var seen bytes.Buffer
+	go func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", addr)
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(near, far); _ = near.Close() }()
+			go func() {
+				defer far.Close()
+				b := make([]byte, 4096)
+				for {
+					n, err := near.Read(b)
+					mu.Lock()
+					seen.Write(b[:n])
+					mu.Unlock()
+					if _, werr := far.Write(b[:n]); err != nil || werr != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String(), func() []byte {
+		mu.Lock()
+		defer mu.Unlock()
+		return bytes.Clone(seen.Bytes())
+	}
+}
+
+// TestTransport_expiry: a connection ends when the certificate of the peer does,
+// and the next call makes another one with a new certificate.
+func TestTransport_expiry(t *testing.T) {
+	w := newWorld(t, "aa11", "bb22")
+	server := w.transport(t, "aa11")
+	addr, who := serve(t, server.Server())
+	caller := w.transport(t, "bb22")
+	client := dial(t, addr, caller.Client("aa11"))
+	// The server's clock shows what is left of the certificate with the leeway.
+	server.o.Verifier.o.Now = func() time.Time { return testNow.Add(certificateLife + clockLeeway - 100*time.Millisecond) }
+	s, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
+	must.NoError(t, err)
+	must.Eq(t, "bb22", (<-who.got).AllocID)
+	_, err = s.Recv()
+	must.Eq(t, codes.Unavailable, status.Code(err), must.Sprint(err))
+
+	w.keys.set(func(f *fakeKeys) { f.now = testNow.Add(certificateLife + time.Second) })
+	server.o.Verifier.o.Now = w.keys.clock
+	must.NoError(t, ask(t, client))
+}
+
+// TestTransport_outage: while Nomad cannot be reached, nobody can renew.
+func TestTransport_outage(t *testing.T) {
+	w := newWorld(t, "aa11", "bb22")
+	tr := w.transport(t, "aa11")
+	near, far := net.Pipe()
+	defer far.Close()
+	now := time.Now()
+	tr.o.Presence.now = func() time.Time { return now }
+	tr.o.Presence.take(View{Err: ErrUnreachable})
+	conn := tr.lease(near, Identity{AllocID: "bb22", Until: testNow.Add(-time.Hour)}).(*leased)
+	conn.expire()
+	go func() { _, _ = far.Write([]byte("x")) }()
+	_, err := conn.Read(make([]byte, 1))
+	must.NoError(t, err)
+	tr.o.Presence.take(View{At: now})
+	now = now.Add(2 * renewalGrace)
+	conn.expire()
+	_, err = conn.Read(make([]byte, 1))
+	must.ErrorIs(t, err, io.ErrClosedPipe)
+	must.NoError(t, conn.Close())
+	conn.expire() // too late to matter
+}
+
+func TestCertifier(t *testing.T) {
+	key := newEd25519(t, "ed")
+	keys := newFakeKeys(key)
+	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
+	c := NewCertifier(Token{File: file}, newKeys(keys.fetch, keys.clock))
+	c.now = keys.clock
+	write := func(token string) { must.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600)) }
+	later := func(d time.Duration) { keys.set(func(f *fakeKeys) { f.now = f.now.Add(d) }) }
+	make := func() *tls.Certificate {
+		cert, err := c.Certificate(t.Context())
+		must.NoError(t, err)
+		return cert
+	}
+	_, err := c.Certificate(t.Context())
+	must.ErrorContains(t, err, "identity { env = true file = true }")
+	write("rubbish")
+	_, err = c.Certificate(t.Context())
+	must.ErrorIs(t, err, ErrInvalid)
+	must.StrNotContains(t, err.Error(), "rubbish")
+
+	write(key.sign(t, nomadClaims()))
+	first := make()
+	must.True(t, first.Leaf.NotAfter.Equal(testNow.Add(certificateLife)))
+	must.True(t, first == make(), must.Sprint("kept"))
+	later(certificateLife/2 + time.Second)
+	second := make()
+	must.True(t, second != first, must.Sprint("half of it is over"))
+	write(key.sign(t, nomadClaims(func(c *claims) { c.ID = "new" })))
+	third := make()
+	must.True(t, third != second, must.Sprint("the identity is another"))
+
+	// What is there serves as long as it is valid.
+	must.NoError(t, os.Remove(file))
+	must.True(t, third == make())
+	write("")
+	must.True(t, third == make())
+	later(certificateLife)
+	_, err = c.Certificate(t.Context())
+	must.ErrorIs(t, err, ErrNoIdentity)
+
+	// Never longer than the identity.
+	end := keys.clock().Add(time.Minute)
+	write(key.sign(t, nomadClaims(func(c *claims) { c.Expiry = numericDate(end) })))
+	must.True(t, make().Leaf.NotAfter.Equal(end))
+	later(2 * time.Minute)
+	_, err = c.Certificate(t.Context())
+	must.ErrorContains(t, err, "Nomad has not renewed it")
+
+	keys.set(func(f *fakeKeys) { f.err = errors.New("away") })
+	write(newEd25519(t, "unknown").sign(t, nomadClaims(func(c *claims) { c.Expiry = nil })))
+	_, err = c.Certificate(t.Context())
+	must.Error(t, err)
+}
+
+func BenchmarkTransport(b *testing.B) {
+	for name, key := range map[string]issuer{"RSA-2048": newRSA(b, "rsa"), "Ed25519": newEd25519(b, "ed")} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b, "aa11", "bb22")
+			w.issuer, w.keys = key, newFakeKeys(key)
+			server, client := w.transport(b, "aa11").Server(), w.transport(b, "bb22").Client("aa11")
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			must.NoError(b, err)
+			defer l.Close()
+			go func() {
+				for {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					go func() { _, _, _ = server.ServerHandshake(c) }()
+				}
+			}()
+			for b.Loop() {
+				c, err := net.Dial("tcp", l.Addr().String())
+				must.NoError(b, err)
+				conn, _, err := client.ClientHandshake(b.Context(), "", c)
+				must.NoError(b, err)
+				_ = conn.Close()
+			}
+		})
+	}
+}
