@@ -6,8 +6,6 @@
 package e2e
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -15,13 +13,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
-	"github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -45,7 +37,7 @@ func TestACL(t *testing.T) {
 		job.TaskGroups[0].Tasks[0].Identities[0].TTL = 20 * time.Second
 	}})
 	tr.waitSize(ctx, 1)
-	old := peerToken(t, tr, tr.running(ctx, 1)[0])
+	old := newPeer(ctx, t, tr, tr.running(ctx, 1)[0])
 	tr.scale(ctx, 3)
 	tr.waitSize(ctx, 3)
 	tr.scale(ctx, 2)
@@ -65,62 +57,22 @@ func TestACL(t *testing.T) {
 	tr.task().Env = map[string]string{"SEED": "2"}
 	must.NoError(t, c.RegisterJob(ctx, tr.job))
 	tr.waitProgress(ctx, 5)
+	keepsSecrets(ctx, t, tr)
 }
 
-// refusesStrangers calls an agent as one of its peers would: with a good
-// identity, with none, with another job's, and with one that has expired.
-func refusesStrangers(ctx context.Context, t *testing.T, tr *training, old string) {
-	t.Helper()
-	own := tr.running(ctx, 2)
-	services, _, err := tr.c.API.Services().Get("pytorch-acl", query(ctx))
-	must.NoError(t, err)
-	must.SliceNotEmpty(t, services)
-	conn, err := grpc.NewClient(fmt.Sprintf("%s:%d", services[0].Address, services[0].Port),
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must.NoError(t, err)
-	defer conn.Close()
-	call := func(token string) (codes.Code, string) {
-		ctx := ctx
-		if token != "" {
-			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
-		}
-		_, err := discoverypb.NewElectionClient(conn).Hello(ctx, &discoverypb.Request{})
-		return status.Code(err), status.Convert(err).Message()
-	}
-	refused := func(who, token string, want codes.Code) {
-		t.Helper()
-		code, message := call(token)
-		t.Logf("an agent with %s is told: %s: %s", who, code, message)
-		must.Eq(t, want, code)
-	}
-
-	code, message := call(peerToken(t, tr, own[1]))
-	must.NotEq(t, codes.Unauthenticated, code, must.Sprint(message))
-	must.NotEq(t, codes.PermissionDenied, code, must.Sprint(message))
-	refused("no identity", "", codes.Unauthenticated)
-
-	other := startTraining(ctx, t, tr.c, trainingOptions{})
-	refused("another job's identity", peerToken(t, other, other.running(ctx, 1)[0]), codes.PermissionDenied)
-
-	must.NoError(t, cluster.Until(ctx, "the first identity to expire", func(context.Context) error {
-		if code, message := call(old); code != codes.Unauthenticated {
-			return fmt.Errorf("the agent says %s: %s", code, message)
-		}
-		return nil
-	}))
-	refused("an identity that has expired", old, codes.Unauthenticated)
-	// It was renewed meanwhile, so that the workers still know each other.
-	code, message = call(peerToken(t, tr, own[1]))
-	must.NotEq(t, codes.Unauthenticated, code, must.Sprint(message))
-}
-
-// peerToken is the identity with which an allocation's agent calls others.
+// peerToken is the identity that an allocation's agent proves to others.
 func peerToken(t *testing.T, tr *training, alloc *api.AllocationListStub) string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(tr.c.Dir, "*", "alloc", alloc.ID, "train", "secrets", "nomad_kolo.jwt"))
+	return secret(t, tr, alloc, "nomad_kolo.jwt")
+}
+
+// secret is a file of an allocation's secrets directory.
+func secret(t *testing.T, tr *training, alloc *api.AllocationListStub, name string) string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(tr.c.Dir, "*", "alloc", alloc.ID, "train", "secrets", name))
 	must.NoError(t, err)
 	must.Len(t, 1, paths)
-	token, err := os.ReadFile(paths[0])
+	text, err := os.ReadFile(paths[0])
 	must.NoError(t, err)
-	return string(token)
+	return string(text)
 }

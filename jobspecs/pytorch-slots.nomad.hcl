@@ -94,7 +94,7 @@ job "pytorch-slots" {
       }
 
       # The first proves to Nomad's service registry who asks, the second to
-      # the other workers. They get it in the clear: it should expire soon.
+      # the other workers, which see a proof of it and never the identity itself.
       identity {
         env  = true
         file = true

@@ -139,14 +139,24 @@ func (s *serverSession) recv() (*ToLeader, error) {
 	select {
 	case r := <-c:
 		if r.err == nil && r.m.Register != nil {
-			if id, ok := discovery.IdentityFrom(s.stream.Context()); !ok || id.AllocID != r.m.Register.AllocID {
-				return nil, status.Errorf(codes.PermissionDenied, "allocation %q registers as %q", id.AllocID, r.m.Register.AllocID)
-			}
+			r.err = mayRegister(s.stream.Context(), r.m.Register)
 		}
 		return r.m, r.err
 	case <-s.ctx.Done():
 		return nil, s.ctx.Err()
 	}
+}
+
+// mayRegister is nil when the caller may register so.
+func mayRegister(ctx context.Context, r *Register) error {
+	id, ok := discovery.IdentityFrom(ctx)
+	switch {
+	case !ok || id.AllocID != r.AllocID:
+		return status.Errorf(codes.PermissionDenied, "allocation %q registers as %q", id.AllocID, r.AllocID)
+	case id.Departing && r.Info.Ring == nil:
+		return status.Errorf(codes.PermissionDenied, "allocation %q is not registered in Nomad, and has no ring to leave", id.AllocID)
+	}
+	return nil
 }
 
 func (s *serverSession) close() { s.cancel() }

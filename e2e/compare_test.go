@@ -1,0 +1,101 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// TestCompareDrivers measures another build of the driver, KOLO_COMPARE_DRIVER,
+// beside this one, in turns: the time to the first ring of two hosts, and the
+// gaps of two resizes. It is for people to read and asserts nothing about time.
+// KOLO_COMPARE_ROUNDS is how often, 5 by default.
+func TestCompareDrivers(t *testing.T) {
+	other := os.Getenv("KOLO_COMPARE_DRIVER")
+	if other == "" {
+		t.Skip("KOLO_COMPARE_DRIVER names no other build of the driver")
+	}
+	rounds, err := strconv.Atoi(os.Getenv("KOLO_COMPARE_ROUNDS"))
+	if err != nil {
+		rounds = 5
+	}
+	ctx := testContext(t, time.Duration(rounds)*4*time.Minute)
+	builds := []string{other, filepath.Join(root(t), "bin", "nomad-driver-horovod")}
+	clusters := map[string]*cluster.Cluster{}
+	for _, driver := range builds {
+		c, err := cluster.Start(ctx, cluster.Options{
+			Nomad: filepath.Join(root(t), "bin", "nomad"), Clients: 2, Log: t.Logf,
+			Plugins: map[string]string{driver: fmt.Sprintf("allow_isolation_none = true\npython = %q\n", python(t))},
+			Env:     map[string]string{"PATH": filepath.Dir(python(t)) + ":" + os.Getenv("PATH")},
+		})
+		must.NoError(t, err)
+		t.Cleanup(func() { must.NoError(t, c.Stop()) })
+		clusters[driver] = c
+	}
+	measured := map[string]map[string][]float64{}
+	for round := range rounds {
+		// Who is second may find files in the cache.
+		slices.Reverse(builds)
+		for _, driver := range builds {
+			t.Run(fmt.Sprintf("%d", round), func(t *testing.T) {
+				for what, seconds := range compared(ctx, t, clusters[driver]) {
+					if measured[what] == nil {
+						measured[what] = map[string][]float64{}
+					}
+					measured[what][driver] = append(measured[what][driver], seconds)
+				}
+			})
+		}
+	}
+	for _, what := range []string{"first ring", "2→3", "3→2"} {
+		before, after := measured[what][other], measured[what][filepath.Join(root(t), "bin", "nomad-driver-horovod")]
+		t.Logf("%-10s  other %s  this %s  ratio of medians %.3f", what, spreadOf(before), spreadOf(after), median(after)/median(before))
+	}
+}
+
+// compared trains once and returns how long things took, in seconds.
+func compared(ctx context.Context, t *testing.T, c *cluster.Cluster) map[string]float64 {
+	begun := time.Now()
+	tr := startTraining(ctx, t, c, trainingOptions{count: 2, config: map[string]any{"np": 2}, edit: spread})
+	tr.waitSize(ctx, 2)
+	first := tr.record().Where("step", func(e train.Event) bool { return e.Size == 2 })[0]
+	tr.scale(ctx, 3)
+	tr.waitSize(ctx, 3)
+	tr.scale(ctx, 2)
+	tr.waitSize(ctx, 2)
+	out := map[string]float64{"first ring": first.Time().Sub(begun).Seconds()}
+	for _, z := range tr.record().Resizes() {
+		out[fmt.Sprintf("%d→%d", z.From, z.To)] = z.Gap().Seconds()
+	}
+	return out
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+func spreadOf(v []float64) string {
+	if len(v) == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.3f [%.3f, %.3f] n=%d", median(v), slices.Min(v), slices.Max(v), len(v))
+}
