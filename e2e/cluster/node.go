@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -51,6 +53,13 @@ func (n *Node) Start(ctx context.Context) error {
 		return err
 	}
 	return n.waitReady(ctx)
+}
+
+// Command is a command that is run where the node's tasks are: its loopback
+// interface is theirs.
+func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	all := append(slices.Clone(n.agent.prefix), append([]string{name}, args...)...)
+	return exec.CommandContext(ctx, all[0], all[1:]...)
 }
 
 // PID is the process id of the client agent.
