@@ -65,6 +65,9 @@ func (a *Agent) policyOf(name string) *pool {
 }
 
 func (a *Agent) parsePolicy(line string) (policy.Policy, error) {
+	if err := policy.CheckLine(line); err != nil {
+		return nil, err
+	}
 	name, _, _ := strings.Cut(strings.TrimSpace(line), "(")
 	return a.makePolicy(strings.TrimSpace(name), func() (policy.Policy, error) { return policy.Parse(line) })
 }

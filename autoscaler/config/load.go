@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
 
+	"github.com/kolo-nomad/kolo/autoscaler/nesting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
@@ -58,6 +59,9 @@ func Parse(sources map[string][]byte) (*Config, error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
+		if err := nesting.File(name, sources[name]); err != nil {
+			return nil, err
+		}
 		f, d := parser.ParseHCL(sources[name], name)
 		diags = append(diags, d...)
 		if f != nil {

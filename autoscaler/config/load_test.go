@@ -245,3 +245,11 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+func TestParse_DeepOrLongFileIsRefused(t *testing.T) {
+	_, err := Parse(map[string][]byte{"kolo.hcl": []byte("name = " + strings.Repeat("[", 65<<10))})
+	must.ErrorContains(t, err, "kolo.hcl:1,")
+	must.ErrorContains(t, err, "at most 64 are read")
+	_, err = Parse(map[string][]byte{"kolo.hcl": []byte(strings.Repeat("# a comment\n", 1<<17))})
+	must.ErrorContains(t, err, "kolo.hcl: the file has 1572864 bytes; at most 1048576 are read")
+}

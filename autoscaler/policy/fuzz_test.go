@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"math"
 	"testing"
+
+	"github.com/kolo-nomad/kolo/autoscaler/nesting"
 )
 
 // FuzzParse: whatever a user types, Parse answers a working policy or an
@@ -15,7 +17,7 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"kolo", "fifo(strict=true)", "tiresias(thresholds=[57600, 1e9], order=\"submit\")",
 		"weighted-fair(shares={red=3, blue=0.5}, borrow=false)", "fifo(", "fifo(strict)", "ffdl(method=null)",
-		"tiresias(thresholds=[null])", "oasis(slots=1e99)", "kolo(age=\"${x}\")", "weighted-fair(shares={(1)=2})", "fifo()(",
+		"tiresias(thresholds=[null])", "fifo(a=[[[[[[[[", "fifo(a=!!!!-----1)", "fifo(a=a?b:c?d:e)", "fifo(a=\"${\"${1}\"}\")", "fifo(a=<<A\n${[<<B\n", "oasis(slots=1e99)", "kolo(age=\"${x}\")", "weighted-fair(shares={(1)=2})", "fifo()(",
 	} {
 		f.Add(s)
 	}
@@ -23,6 +25,9 @@ func FuzzParse(f *testing.F) {
 		p, err := Parse(spec)
 		if err != nil {
 			return
+		}
+		if len(spec) > nesting.LineBytes {
+			t.Fatalf("a line of %d bytes was read", len(spec))
 		}
 		s := cluster(8, Job{Preferred: 2, Remaining: 100}, Job{Min: 2, Preferred: 4, Count: 3, Attained: 10, Tenant: "red"})
 		d := p.Allocate(s)

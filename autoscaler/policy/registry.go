@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/kolo-nomad/kolo/autoscaler/nesting"
 )
 
 // Info describes a policy to users.
@@ -156,11 +158,21 @@ func New(name string, body hcl.Body) (Policy, error) {
 	return p, nil
 }
 
+// CheckLine returns an error for a line that is too long, or nests too deep, to
+// be a policy. Lines come from anyone who may ask the API, so nothing else is
+// done with them before.
+func CheckLine(spec string) error {
+	return nesting.Line("policy", []byte(spec))
+}
+
 // Parse makes a policy from one line as used on a command line: a name, and
 // options in parentheses if any, such as
 //
 //	tiresias(thresholds=[57600], starvation=0)
 func Parse(spec string) (Policy, error) {
+	if err := CheckLine(spec); err != nil {
+		return nil, err
+	}
 	name, rest, found := strings.Cut(strings.TrimSpace(spec), "(")
 	if !found {
 		return New(name, nil)
