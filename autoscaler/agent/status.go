@@ -8,6 +8,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // Status is what an agent answers when it is asked how things are. It is
@@ -77,8 +78,8 @@ type JobStatus struct {
 type Asks struct {
 	Kind        string    `json:"kind,omitempty"`
 	Preferred   int       `json:"preferred"`
-	Sizes       []int     `json:"sizes,omitempty"` // allowed sizes, absent is all
-	Slots       int       `json:"slots"`           // of one worker
+	Sizes       sizes.Set `json:"sizes,omitzero"` // allowed sizes, absent is all
+	Slots       int       `json:"slots"`          // of one worker
 	Weight      float64   `json:"weight"`
 	Priority    int       `json:"priority"`
 	Suspendable bool      `json:"suspendable"`

@@ -166,6 +166,10 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 // too young to be protected by a scale.
 const keepRetry = 30 * time.Minute
 
+// reportsPerRound bounds how many jobs are told of their problems in one round,
+// so that a tenant with thousands of them holds up no one else's.
+const reportsPerRound = 20
+
 // report tells users of problems with their jobs: each once, as long as the job
 // has it and this agent runs.
 func (a *Agent) report(ctx context.Context, aside []cluster.Aside) {
@@ -176,6 +180,7 @@ func (a *Agent) report(ctx context.Context, aside []cluster.Aside) {
 	a.mu.Lock()
 	maps.DeleteFunc(a.reported, func(k planner.JobKey, _ string) bool { return !has[k] })
 	a.mu.Unlock()
+	reports := 0
 	for _, s := range aside {
 		if s.Off || len(s.Problems) == 0 {
 			continue
@@ -183,10 +188,16 @@ func (a *Agent) report(ctx context.Context, aside []cluster.Aside) {
 		text := s.Problems.Text()
 		a.mu.Lock()
 		told := a.reported[s.Key] == text
-		a.reported[s.Key] = text
+		if !told && reports < reportsPerRound {
+			a.reported[s.Key] = text
+		}
 		a.mu.Unlock()
 		if told {
 			continue
+		}
+		if reports++; reports > reportsPerRound {
+			a.poke() // the others in the next
+			return
 		}
 		a.log.Warn("job left alone", "job", s.Key, "problems", strings.ReplaceAll(text, "\n", " | "))
 		a.event(Event{Type: "problem", Job: s.Key.String(), Reason: text})

@@ -44,9 +44,9 @@ func (b *building) blocked() {
 		for _, g := range j.groups {
 			n := max(0, e.queued[g.name]-placed[waiting{e, g.name}])
 			switch {
-			case pool.CPUSlot > 0 && g.slots == 0:
+			case pool.CPUSlot > 0 && g.slots == 0 && g.cpu <= b.mostCPU(j.pool):
 				out.Slots += n * ((g.cpu + pool.CPUSlot - 1) / pool.CPUSlot)
-			case pool.CPUSlot == 0 && g.slots > 0 && b.served(j.pool, g.device):
+			case pool.CPUSlot == 0 && g.slots > 0 && g.slots <= b.mostDevices(j.pool, g.device):
 				out.Slots += n * g.slots
 			}
 		}
@@ -89,10 +89,31 @@ func (b *building) placedSince() map[waiting]int {
 	return out
 }
 
-// served says whether any device group of the pool serves the ask.
-func (b *building) served(pool, ask string) bool {
-	return slices.ContainsFunc(b.types[pool], func(id string) bool {
-		p := strings.SplitN(id, "/", 3)
-		return (deviceGroup{vendor: p[0], kind: p[1], name: p[2]}).matches(ask)
-	})
+// mostDevices is how many devices that serve the ask one node of the pool has at
+// most. A job that asks for more never starts, and must not have others give
+// room up for it.
+func (b *building) mostDevices(pool, ask string) int {
+	most := 0
+	for _, n := range b.store.nodes {
+		if n.NodePool != pool {
+			continue
+		}
+		for _, g := range n.groups {
+			if g.matches(ask) {
+				most = max(most, g.healthy+len(g.sick))
+			}
+		}
+	}
+	return most
+}
+
+// mostCPU is the same in MHz.
+func (b *building) mostCPU(pool string) int {
+	most := 0
+	for _, n := range b.store.nodes {
+		if n.NodePool == pool {
+			most = max(most, n.cpu)
+		}
+	}
+	return most
 }

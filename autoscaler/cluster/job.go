@@ -69,13 +69,13 @@ func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 			out.drivers = append(out.drivers, t.Driver)
 		}
 		if r := t.Resources; r != nil {
-			h.add(t.Lifecycle, amounts{deref(r.CPU), deref(r.MemoryMB)}, false)
+			h.add(t.Lifecycle, amounts{amount(r.CPU), amount(r.MemoryMB)}, false)
 			for _, d := range r.Devices {
-				n := 1
+				n := uint64(1)
 				if d.Count != nil {
-					n = int(*d.Count)
+					n = *d.Count
 				}
-				out.device, out.slots = d.Name, out.slots+n
+				out.device, out.slots = d.Name, out.slots+int(min(n, mostAmount))
 			}
 		}
 	}
@@ -106,6 +106,12 @@ func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 	}
 	return out
 }
+
+// mostAmount is more than any node has, and far from the largest integer: no one
+// bounds what a job that is not elastic asks for.
+const mostAmount = 1 << 30
+
+func amount(n *int) int { return min(max(deref(n), 0), mostAmount) }
 
 func deref[T any](p *T) T {
 	if p == nil {

@@ -294,3 +294,23 @@ func TestView_Blocked(t *testing.T) {
 	f.alloc("inference", "w", "n1", "pending", "run", "H100-2")
 	must.Eq(t, 0, slots())
 }
+
+// TestView_BlockedThatNeverFits has jobs of others that ask for more than any
+// node has: they never start, and elastic jobs must not shrink for them.
+func TestView_BlockedThatNeverFits(t *testing.T) {
+	for name, gpus4 := range map[string]uint64{"one more than a node has": 5, "so many that sums overflow": 1<<62 + 1, "the most": 1<<64 - 1} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.node("n1", "gpu", gpus([3]any{"H100", 4, 0}))
+			j := f.job("greedy", "gpu", groupSpec{name: "w", count: 4, device: "nvidia/gpu", gpus: 1})
+			j.TaskGroups[0].Scaling = nil
+			j.TaskGroups[0].Tasks[0].Resources.Devices[0].Count = &gpus4
+			f.index++
+			must.True(t, f.store.putEval(&wireEval{
+				ID: "e", Namespace: "default", JobID: "greedy", Status: "blocked", QueuedAllocations: map[string]int{"w": 4}, ModifyIndex: f.index,
+			}))
+			f.putJob(planner.JobKey{Namespace: "default", ID: "greedy"}, j)
+			must.SliceEmpty(t, f.view().Blocked)
+		})
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/kolo-nomad/kolo/autoscaler/nearest"
 )
@@ -47,9 +49,9 @@ var keys = map[string]func(*block, string, any) *Problem{
 	"max":           func(b *block, w string, v any) *Problem { return whole(&b.max, w, v) },
 	"preferred":     func(b *block, w string, v any) *Problem { return whole(&b.preferred, w, v) },
 	"step":          func(b *block, w string, v any) *Problem { return whole(&b.step, w, v) },
-	"weight":        func(b *block, w string, v any) *Problem { return positive(&b.weight, w, v) },
+	"weight":        func(b *block, w string, v any) *Problem { return positive(&b.weight, w, v, minWeight, MaxWeight) },
 	"priority":      func(b *block, w string, v any) *Problem { return priority(&b.priority, w, v) },
-	"total_work":    func(b *block, w string, v any) *Problem { return positive(&b.totalWork, w, v) },
+	"total_work":    func(b *block, w string, v any) *Problem { return positive(&b.totalWork, w, v, leastWork, maxWork) },
 	"queue":         func(b *block, w string, v any) *Problem { return text(&b.queue, w, v) },
 	"kind":          func(b *block, w string, v any) *Problem { return text(&b.kind, w, v) },
 	"deadline":      func(b *block, w string, v any) *Problem { return text(&b.deadline, w, v) },
@@ -159,8 +161,8 @@ func number(v any) (float64, bool) {
 
 func whole(f *field[float64], where string, v any) *Problem {
 	n, ok := number(v)
-	if !ok || n != math.Trunc(n) || math.Abs(n) > 1e6 {
-		return &Problem{where, describe(v) + " is not a whole number of at most 1000000", "write a number such as 2"}
+	if !ok || n != math.Trunc(n) || !(math.Abs(n) <= MaxWorkers) {
+		return &Problem{where, fmt.Sprintf("%s is not a whole number of at most %d", describe(v), MaxWorkers), "write a number such as 2"}
 	}
 	if n < 1 {
 		return &Problem{where, fmt.Sprintf("%v is below 1", n), "write at least 1"}
@@ -169,13 +171,16 @@ func whole(f *field[float64], where string, v any) *Problem {
 	return nil
 }
 
-func positive(f *field[float64], where string, v any) *Problem {
+// positive reads a number from low to high, which are above 0.
+func positive(f *field[float64], where string, v any, low, high float64) *Problem {
 	n, ok := number(v)
-	if !ok {
+	switch {
+	case !ok:
 		return &Problem{where, describe(v) + " is not a number", "write a number above 0"}
-	}
-	if !(n > 0) || math.IsInf(n, 0) {
+	case n <= 0:
 		return &Problem{where, fmt.Sprintf("%v is not above 0", n), "write a number above 0"}
+	case !(n >= low && n <= high):
+		return &Problem{where, fmt.Sprintf("%v is not from %v to %v", n, low, high), "write a number within"}
 	}
 	*f = field[float64]{n, true, where}
 	return nil
@@ -196,6 +201,12 @@ func text(f *field[string], where string, v any) *Problem {
 	if !ok || s == "" {
 		return &Problem{where, describe(v) + " is not a text", "write it in quotes, and not empty"}
 	}
+	if len(s) > maxName {
+		return &Problem{where, fmt.Sprintf("it has %d bytes", len(s)), fmt.Sprintf("write at most %d bytes", maxName)}
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return &Problem{where, fmt.Sprintf("%q holds control characters", s), "write letters, digits and punctuation"}
+	}
 	*f = field[string]{s, true, where}
 	return nil
 }
@@ -214,6 +225,9 @@ func wholes(f *field[[]int], where string, v any) *Problem {
 	if !ok || len(list) == 0 {
 		return &Problem{where, describe(v) + " is not a list of sizes", "write a list such as sizes = [2, 4, 8]"}
 	}
+	if len(list) > maxSizes {
+		return &Problem{where, fmt.Sprintf("it lists %d sizes", len(list)), fmt.Sprintf("write at most %d, or a step", maxSizes)}
+	}
 	var out []int
 	for i, e := range list {
 		var n field[float64]
@@ -231,7 +245,7 @@ func describe(v any) string {
 	case nil:
 		return "nothing"
 	case string:
-		return fmt.Sprintf("the text %q", x)
+		return fmt.Sprintf("the text %q", short(x))
 	case bool:
 		return strconv.FormatBool(x)
 	case []any, []map[string]any:
@@ -239,7 +253,16 @@ func describe(v any) string {
 	case map[string]any:
 		return "a block"
 	}
-	return fmt.Sprintf("%v", v)
+	return short(fmt.Sprint(v))
+}
+
+// short is the beginning of a text that may be long.
+func short(s string) string {
+	const enough = 64
+	if len(s) <= enough {
+		return s
+	}
+	return s[:enough] + "…"
 }
 
 // suggest names the key that was probably meant.

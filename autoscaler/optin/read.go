@@ -5,11 +5,12 @@ package optin
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // Key is the name of Kolo's block inside policy { }.
@@ -61,7 +62,7 @@ func Read(job *api.Job) (*Spec, Problems) {
 	}
 	r.finish()
 	if len(r.problems) > 0 {
-		return nil, r.problems
+		return nil, r.problems.bounded()
 	}
 	return &r.spec, nil
 }
@@ -118,13 +119,8 @@ func (r *reader) group(g *api.TaskGroup) {
 		}
 	}
 
-	out := Group{Name: name, Min: int(deref(s.Min, int64(deref(g.Count, 1)))), Max: int(deref(s.Max, 0))}
-	if out.Max < 1 {
-		r.problem(where+".max", fmt.Sprintf("%d leaves no room for a worker", out.Max), "write the largest number of workers, such as max = 8")
-	}
-	if out.Min > out.Max && out.Max >= 1 {
-		r.problem(where+".min", fmt.Sprintf("%d is above scaling.max = %d", out.Min, out.Max), "write a min that is not above max")
-	}
+	out := Group{Name: name}
+	out.Min, out.Max = r.limits(g, where)
 	r.worker(g, &out)
 
 	b, problems := decode(where+".policy."+Key, s.Policy[Key])
@@ -136,42 +132,6 @@ func (r *reader) group(g *api.TaskGroup) {
 			"write update { max_parallel = 0 }")
 	}
 	r.spec.Groups = append(r.spec.Groups, out)
-}
-
-// worker reads what one allocation of the group holds.
-func (r *reader) worker(g *api.TaskGroup, out *Group) {
-	for _, t := range g.Tasks {
-		if t.Resources == nil {
-			continue
-		}
-		out.CPU += deref(t.Resources.CPU, 0)
-		out.Cores += deref(t.Resources.Cores, 0)
-		out.Memory += deref(t.Resources.MemoryMB, 0)
-		for _, d := range t.Resources.Devices {
-			if out.Device != "" && out.Device != d.Name {
-				r.problem(fmt.Sprintf("group %q: task %q: device %q", out.Name, t.Name, d.Name),
-					fmt.Sprintf("the group already asks for %q, and one group can have one device type only", out.Device),
-					"put the other device in a group of its own")
-				continue
-			}
-			out.Device = d.Name
-			out.Devices += int(deref(d.Count, 1))
-		}
-	}
-	for _, s := range services(g) {
-		if s.Provider == "nomad" {
-			out.Service = s.Name
-			return
-		}
-	}
-}
-
-func services(g *api.TaskGroup) []*api.Service {
-	all := slices.Clone(g.Services)
-	for _, t := range g.Tasks {
-		all = append(all, t.Services...)
-	}
-	return all
 }
 
 // finish fills defaults and checks what only the whole job can tell.
@@ -191,7 +151,10 @@ func (r *reader) finish() {
 				"use the same number of devices per worker in all elastic groups of a job")
 		}
 	}
-	s.Max = sumMax
+	if sumMax > MaxWorkers && len(s.Groups) > 1 {
+		r.problem("job", fmt.Sprintf("%d workers of all groups are above %d", sumMax, MaxWorkers), fmt.Sprintf("write scaling.max so that they add up to at most %d", MaxWorkers))
+	}
+	s.Max = min(sumMax, MaxWorkers)
 	if b.max.set {
 		s.Max = int(b.max.value)
 		r.within(b.max.where, s.Max, max(1, sumMin), sumMax, "scaling.max of all groups")
@@ -212,7 +175,7 @@ func (r *reader) finish() {
 		r.within(b.preferred.where, s.Preferred, s.Min, s.Max, "the largest size")
 	}
 	s.Weight = b.weight.or(1)
-	s.Priority = int(b.priority.or(float64(deref(r.job.Priority, 50))))
+	s.Priority = r.priority()
 	s.TotalWork = b.totalWork.or(0)
 	s.Queue = deref(r.job.Namespace, "default")
 	if b.queue.set {
@@ -237,8 +200,20 @@ func (r *reader) within(where string, v, low, high int, highName string) {
 	}
 }
 
+// priority is the kolo block's, else the job's in Nomad.
+func (r *reader) priority() int {
+	if p := r.kolo.priority; p.set {
+		return int(p.value)
+	}
+	p := deref(r.job.Priority, api.JobDefaultPriority)
+	if p > maxPriority {
+		r.problem("job.priority", fmt.Sprintf("%d is above %d", p, maxPriority), "write a priority that Nomad accepts")
+	}
+	return max(1, p)
+}
+
 // sizes turns sizes, step or powers_of_two into the allowed totals.
-func (r *reader) sizes() []int {
+func (r *reader) sizes() sizes.Set {
 	s, b := &r.spec, &r.kolo
 	var given []string
 	for _, k := range []struct {
@@ -251,33 +226,25 @@ func (r *reader) sizes() []int {
 	}
 	if len(given) > 1 {
 		r.problem(b.where, strings.Join(given, " and ")+" contradict each other", "keep one of them")
-		return nil
+		return sizes.Set{}
 	}
-	var out []int
+	var out sizes.Set
 	switch {
 	case b.sizes.set:
-		out = slices.Clone(b.sizes.value)
-		slices.Sort(out)
-		out = slices.Compact(out)
-		for _, n := range out {
+		out = sizes.List(b.sizes.value...)
+		for _, n := range out.Listed() {
 			r.within(b.sizes.where, n, s.Min, s.Max, "the largest size")
 		}
 	case b.step.set:
-		for n := s.Min; n <= s.Max && b.step.value >= 1; n += int(b.step.value) {
-			out = append(out, n)
-		}
+		out = sizes.Every(s.Min, int(b.step.value))
 	case b.powers.value:
-		for n := 1; n <= s.Max; n *= 2 {
-			if n >= s.Min {
-				out = append(out, n)
-			}
-		}
-		if len(out) == 0 {
+		out = sizes.Powers(s.Min, s.Max)
+		if out.All() {
 			r.problem(b.powers.where, fmt.Sprintf("there is no power of two from %d to %d", s.Min, s.Max), "widen the range, or remove powers_of_two")
 		}
 	}
-	if len(out) > 0 {
-		s.Min, s.Max = max(s.Min, out[0]), min(s.Max, out[len(out)-1])
+	if low, high := out.Above(s.Min-1), out.AtMost(s.Max); low > 0 && low <= high {
+		s.Min, s.Max = low, high
 	}
 	return out
 }
@@ -289,9 +256,17 @@ func (r *reader) deadline() (time.Time, time.Duration) {
 		return time.Time{}, 0
 	}
 	if t, err := time.Parse(time.RFC3339, d.value); err == nil {
+		if t.Before(earliest) || t.After(latest) {
+			r.problem(d.where, fmt.Sprintf("%s is not within %d to %d", d.value, earliest.Year(), latest.Year()-1), "write the time at which the training is to be complete")
+			return time.Time{}, 0
+		}
 		return t, 0
 	}
 	after, err := time.ParseDuration(d.value)
+	if err == nil && after > maxAhead {
+		r.problem(d.where, fmt.Sprintf("%s is not within %d years", d.value, int(maxAhead.Hours()/24/365)), "write the time at which the training is to be complete")
+		return time.Time{}, 0
+	}
 	if err != nil || after <= 0 {
 		r.problem(d.where, fmt.Sprintf("%q is neither a time nor a duration", d.value),
 			`write deadline = "2027-01-31T18:00:00Z", or deadline = "6h" to count from the submission`)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -77,7 +79,7 @@ func TestRead_AllKeys(t *testing.T) {
 	must.Eq(t, 2, spec.Min)
 	must.Eq(t, 8, spec.Max)
 	must.Eq(t, 4, spec.Preferred)
-	must.Eq(t, []int{2, 4, 8}, spec.Sizes)
+	must.Eq(t, sizes.List(2, 4, 8), spec.Sizes)
 	must.Eq(t, 2.5, spec.Weight)
 	must.Eq(t, 80, spec.Priority)
 	must.Eq(t, "vision", spec.Queue)
@@ -100,15 +102,15 @@ func TestRead_KindOfADispatchedJobIsItsParent(t *testing.T) {
 func TestRead_Sizes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		block          map[string]any
-		want           []int
+		want           sizes.Set
 		low, high      int
 		preferredLimit int
 	}{
-		"step":              {kv("min", 2.0, "step", 3.0), []int{2, 5, 8}, 2, 8, 8},
-		"step short of max": {kv("min", 3.0, "step", 2.0), []int{3, 5, 7}, 3, 7, 7},
-		"powers":            {kv("min", 2.0, "powers_of_two", true), []int{2, 4, 8}, 2, 8, 8},
-		"powers off":        {kv("powers_of_two", false), nil, 1, 8, 8},
-		"list narrows":      {kv("sizes", []any{2.0, 6.0}), []int{2, 6}, 2, 6, 6},
+		"step":              {kv("min", 2.0, "step", 3.0), sizes.Every(2, 3), 2, 8, 8},
+		"step short of max": {kv("min", 3.0, "step", 2.0), sizes.Every(3, 2), 3, 7, 7},
+		"powers":            {kv("min", 2.0, "powers_of_two", true), sizes.List(2, 4, 8), 2, 8, 8},
+		"powers off":        {kv("powers_of_two", false), sizes.Set{}, 1, 8, 8},
+		"list narrows":      {kv("sizes", []any{2.0, 6.0}), sizes.List(2, 6), 2, 6, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec, problems := Read(job(tc.block))
@@ -171,7 +173,7 @@ func TestRead_Malformed(t *testing.T) {
 		"min is half":                 {job(kv("min", 1.5)), "1.5 is not a whole number"},
 		"min zero":                    {job(kv("min", 0.0)), "0 is below 1; write at least 1"},
 		"min negative":                {job(kv("min", -2.0)), "-2 is below 1"},
-		"min huge":                    {job(kv("min", 1e12)), "at most 1000000"},
+		"min huge":                    {job(kv("min", 1e12)), "at most 100000"},
 		"min above max":               {job(kv("min", 9.0)), "9 is above the largest size, 8"},
 		"max above scaling.max":       {job(kv("max", 16.0)), "16 is above scaling.max of all groups, 8"},
 		"max below min":               {job(kv("min", 4.0, "max", 2.0)), "4 is above the largest size, 2"},

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // Spec is what one job asks of the autoscaler, with all defaults filled in.
@@ -18,7 +20,7 @@ type Spec struct {
 	Min       int // workers of all groups while running, at least 1
 	Max       int // workers of all groups
 	Preferred int
-	Sizes     []int // allowed totals, ascending; nil is every total from Min to Max
+	Sizes     sizes.Set // allowed totals between Min and Max
 
 	Weight   float64
 	Priority int // 1 to 100, as in Nomad
@@ -73,6 +75,7 @@ type Problem struct {
 
 // String is the one line that logs, the API and scaling events carry.
 func (p Problem) String() string {
+	p = Problem{plain(p.Where), plain(p.What), plain(p.Fix)}
 	if p.Fix == "" {
 		return fmt.Sprintf("%s: %s", p.Where, p.What)
 	}

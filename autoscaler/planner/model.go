@@ -3,7 +3,11 @@
 
 package planner
 
-import "time"
+import (
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
+)
 
 // JobKey names a job in a region.
 type JobKey struct {
@@ -98,8 +102,8 @@ type Job struct {
 	Priority int
 	Groups   []Group
 
-	Min, Max    int   // total workers while running
-	Sizes       []int // allowed totals, nil is all
+	Min, Max    int       // total workers while running
+	Sizes       sizes.Set // allowed totals
 	Suspendable bool
 	Started     bool // had a worker once
 

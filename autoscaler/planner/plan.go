@@ -5,7 +5,6 @@ package planner
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -136,15 +135,7 @@ func (job *Job) allowed(n int) int {
 		return max(job.floor(), min(job.Count(), job.smallest()))
 	}
 	n = min(n, job.Max)
-	if job.Sizes == nil {
-		return n
-	}
-	best := 0
-	for _, s := range job.Sizes {
-		if s <= n && s > best {
-			best = s
-		}
-	}
+	best := job.Sizes.AtMost(n)
 	if best == 0 && !job.mayStop() {
 		return max(job.floor(), min(job.Count(), job.smallest()))
 	}
@@ -153,10 +144,7 @@ func (job *Job) allowed(n int) int {
 
 // smallest is the smallest running size.
 func (job *Job) smallest() int {
-	if len(job.Sizes) > 0 {
-		return max(job.Min, slices.Min(job.Sizes))
-	}
-	return job.Min
+	return max(job.Min, job.Sizes.Above(0))
 }
 
 // floor is the smallest total that Nomad accepts.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 var now = time.Unix(1_800_000_000, 0)
@@ -165,8 +167,8 @@ func TestMake(t *testing.T) {
 		"gang: not in pieces over nodes": {nodes(3, 3).with("a", func(j *Job) { j.Min = 3; j.Groups[0].Need.Slots = 2 }), []int{3}, "", "room for 2"},
 		"gang: backfill":                 {nodes(3).with("a", min4).with("b", nil), []int{4, 2}, "b 0→2 start", "needs room for 4"},
 
-		"sizes: rounded down":                  {nodes(8).with("a", func(j *Job) { j.Sizes = []int{2, 4, 8} }), []int{7}, "a 0→4 start", ""},
-		"sizes: what fits is rounded down too": {nodes(6).with("a", func(j *Job) { j.Sizes = []int{2, 4, 8} }, 0, 0), []int{8}, "a 2→4 grow", ""},
+		"sizes: rounded down":                  {nodes(8).with("a", func(j *Job) { j.Sizes = sizes.List(2, 4, 8) }), []int{7}, "a 0→4 start", ""},
+		"sizes: what fits is rounded down too": {nodes(6).with("a", func(j *Job) { j.Sizes = sizes.List(2, 4, 8) }, 0, 0), []int{8}, "a 2→4 grow", ""},
 
 		"frozen: never again":                   {nodes(8).with("a", func(j *Job) { j.Frozen = "a worker has completed" }, 0), []int{4}, "", "a worker has completed"},
 		"frozen: not even down":                 {nodes(8).with("a", func(j *Job) { j.Frozen = "a worker has completed" }, 0, 0), []int{1}, "", "a worker has completed"},
@@ -299,10 +301,10 @@ func TestMake_Moves(t *testing.T) {
 			j.Groups[0].Count, c.Others = 6, map[string]int{"gpu": 6}
 		}, 4, 1, 0), 7, "a 7→6 move r0:6→4 r1:1→2"},
 		"no further than its sizes": {cluster(func(c *Cluster, j *Job) {
-			j.Groups[0].Count, j.Sizes, c.Nodes[2].Bins[0].Slots, c.Nodes[1].Bins[0].Slots = 6, []int{4, 5, 8}, 0, 2
+			j.Groups[0].Count, j.Sizes, c.Nodes[2].Bins[0].Slots, c.Nodes[1].Bins[0].Slots = 6, sizes.List(4, 5, 8), 0, 2
 		}, 4, 1, 0), 8, "a 7→5 takeback r0:6→4"},
 		"a size between": {cluster(func(c *Cluster, j *Job) {
-			j.Groups[0].Count, j.Sizes, c.Nodes[2].Bins[0].Slots = 8, []int{4, 6, 9}, 0
+			j.Groups[0].Count, j.Sizes, c.Nodes[2].Bins[0].Slots = 8, sizes.List(4, 6, 9), 0
 		}, 4, 1, 0), 9, "a 9→6 move r0:8→4 r1:1→2"},
 		"what its minimum needs waits on": {cluster(func(c *Cluster, j *Job) {
 			j.Groups[0].Count, j.Min, c.Nodes[2].Bins[0].Slots, c.Nodes[1].Bins[0].Slots = 7, 8, 0, 2

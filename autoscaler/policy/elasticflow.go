@@ -175,12 +175,20 @@ func (f *flowPlan) admit(c *candidate, before []piece, powers bool) []piece {
 	if before != nil && f.fits(c, left, func(slot int) int { return f.kept(c, before, slot) }) {
 		return f.reserve(c)
 	}
+	// Beyond what any slot has room for, a larger share is the same plan again.
+	enough := 0
+	for slot := range f.ends {
+		enough = max(enough, f.room(c, slot)/c.per)
+	}
 	for share := c.low; share > 0; share = nextShare(c, share, powers) {
 		if speed := c.speed(share); speed > fastest {
 			fastest = speed
 			if f.fits(c, left, func(slot int) int { return c.floor(min(share, f.room(c, slot)/c.per)) }) {
 				return f.reserve(c)
 			}
+		}
+		if share >= enough {
+			break
 		}
 	}
 	return nil

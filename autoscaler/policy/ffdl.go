@@ -82,12 +82,7 @@ func (f *ffdl) method(p *pool, admitted []*candidate) string {
 	updates := 0
 	for _, c := range admitted {
 		levels := p.free/c.per + 1
-		if room := c.high - c.low + 1; room < levels {
-			levels = room
-		}
-		if c.Sizes != nil {
-			levels = min(levels, len(c.Sizes))
-		}
+		levels = min(levels, c.Sizes.Count(c.low, c.high))
 		if updates += levels * (p.free + 1); updates > f.Limit {
 			return "hull"
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // drawSnapshot draws snapshots as wild as live ones may get: several GPU
@@ -65,7 +67,7 @@ func drawJob(t *rapid.T, s *Snapshot, i int, types []string, curves []Curve) Job
 		Remaining:   rapid.SampledFrom([]float64{0, 1, 1e3, 1e7}).Draw(t, "remaining"),
 	}
 	if rapid.IntRange(0, 3).Draw(t, "sized") == 0 {
-		j.Sizes = []int{1, 2, 4, 8, 16, 32}
+		j.Sizes = sizes.List(1, 2, 4, 8, 16, 32)
 	}
 	if rapid.Bool().Draw(t, "ran") {
 		j.FirstStart = j.Submit
@@ -139,7 +141,7 @@ func audit(t *rapid.T, s *Snapshot, d *Decision) {
 		if a.Count < j.Min || a.Count > j.Max {
 			t.Fatalf("job %s: %d is not within %d..%d", a.Job, a.Count, j.Min, j.Max)
 		}
-		if j.Sizes != nil && !slices.Contains(j.Sizes, a.Count) {
+		if !j.Sizes.Contains(a.Count) {
 			t.Fatalf("job %s: %d is not among %v", a.Job, a.Count, j.Sizes)
 		}
 		if j.Type != "" && a.Type != j.Type {

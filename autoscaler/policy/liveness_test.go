@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // mild draws curves of any shape whose step times lie within a factor of ten,
@@ -38,11 +40,11 @@ func TestPolicies_EveryJobEnds(t *testing.T) {
 				j.Submit = rapid.Float64Range(0, 3000).Draw(t, "at")
 				j.PerWorker = 1
 				if j.Min > gpus {
-					j.Min, j.Sizes = gpus, nil // a job that fits alone
+					j.Min, j.Sizes = gpus, sizes.Set{} // a job that fits alone
 				}
 				j.Max = max(j.Max, j.Min)
-				if j.Sizes != nil && !slices.ContainsFunc(j.Sizes, func(n int) bool { return n >= j.Min && n <= min(j.Max, gpus) }) {
-					j.Sizes = nil
+				if j.Sizes.Count(j.Min, min(j.Max, gpus)) == 0 {
+					j.Sizes = sizes.Set{}
 				}
 				steps[j.ID] = rapid.Float64Range(10, 5000).Draw(t, "seconds") / j.Curve.Time(j.Min)
 				if j.Remaining > 0 {

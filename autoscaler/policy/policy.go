@@ -3,6 +3,8 @@
 
 package policy
 
+import "github.com/kolo-nomad/kolo/autoscaler/sizes"
+
 // Policy decides how many workers each job gets. Implementations are pure:
 // the same Snapshot gives the same Decision, with no I/O, no clock and no
 // randomness beyond Snapshot.Seed.
@@ -65,9 +67,9 @@ type Job struct {
 	LastChange float64 // time of the last change of Count
 	Deadline   float64 // wanted time of completion, 0 is none
 
-	Min, Max  int   // workers while running; 1 <= Min <= Max
-	Preferred int   // what the user would ask for on a fixed-size cluster
-	Sizes     []int // allowed sizes between Min and Max, ascending; nil is all
+	Min, Max  int       // workers while running; 1 <= Min <= Max
+	Preferred int       // what the user would ask for on a fixed-size cluster
+	Sizes     sizes.Set // allowed sizes between Min and Max
 
 	// PerWorker is how many GPUs one worker holds, 1 when 0.
 	PerWorker int

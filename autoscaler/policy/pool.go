@@ -31,14 +31,8 @@ func (c *candidate) next(n int) int {
 		return 0
 	case n < c.low:
 		return c.low
-	case c.Sizes == nil:
-		return n + 1
 	}
-	i, found := slices.BinarySearch(c.Sizes, n)
-	if found {
-		i++
-	}
-	return c.Sizes[i]
+	return c.Sizes.Above(n)
 }
 
 // floor is the largest allowed size that is at most n, 0 if there is none.
@@ -48,14 +42,8 @@ func (c *candidate) floor(n int) int {
 		return 0
 	case n >= c.high:
 		return c.high
-	case c.Sizes == nil:
-		return n
 	}
-	i, found := slices.BinarySearch(c.Sizes, n)
-	if found {
-		return n
-	}
-	return c.Sizes[i-1]
+	return c.Sizes.AtMost(n)
 }
 
 // speed is the speed-up over one worker that n workers bring.
@@ -210,17 +198,8 @@ func fit(c *candidate, j *Job, place int) {
 	c.per = max(j.PerWorker, 1)
 	c.pinned = j.Count > 0 && !j.Suspendable
 	low, high := max(j.Min, 1), max(j.Max, j.Min, 1)
-	if j.Sizes == nil {
-		c.low, c.high = low, high
-		return
-	}
-	for _, n := range j.Sizes {
-		if n >= low && n <= high {
-			if c.low == 0 {
-				c.low = n
-			}
-			c.high = n
-		}
+	if least := j.Sizes.Above(low - 1); least > 0 && least <= high {
+		c.low, c.high = least, j.Sizes.AtMost(high)
 	}
 }
 

@@ -200,7 +200,7 @@ func check(s *policy.Snapshot, d *policy.Decision) error {
 		if a.Count < j.Min || a.Count > j.Max {
 			return fmt.Errorf("count %d of job %s is outside %d to %d", a.Count, j.ID, j.Min, j.Max)
 		}
-		if j.Sizes != nil && !slices.Contains(j.Sizes, a.Count) {
+		if !j.Sizes.Contains(a.Count) {
 			return fmt.Errorf("count %d of job %s is none of its sizes %v", a.Count, j.ID, j.Sizes)
 		}
 		gpus := a.Count * max(1, j.PerWorker)

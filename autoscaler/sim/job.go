@@ -83,16 +83,10 @@ func allowed(j *trace.Job, n int) int {
 		return 0
 	}
 	n = min(n, j.Max)
-	if j.Sizes == nil {
-		return n
+	if best := j.Sizes.AtMost(n); best >= j.Min {
+		return best
 	}
-	best := 0
-	for _, s := range j.Sizes {
-		if s >= j.Min && s <= n {
-			best = max(best, s)
-		}
-	}
-	return best
+	return 0
 }
 
 // rollback takes the job back to its last commit and returns the training

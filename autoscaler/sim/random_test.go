@@ -13,6 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // restless is a policy that gives random counts which are always allowed: the
@@ -40,15 +41,15 @@ func (restless) Allocate(s *policy.Snapshot) policy.Decision {
 		if a.Type == "" && len(types) > 0 {
 			a.Type = types[rng.IntN(len(types))]
 		}
-		sizes := []int{0}
+		counts := []int{0}
 		for n := j.Min; n <= j.Max && n*j.PerWorker <= room[a.Type]; n++ {
-			if j.Sizes == nil || slices.Contains(j.Sizes, n) {
-				sizes = append(sizes, n)
+			if j.Sizes.Contains(n) {
+				counts = append(counts, n)
 			}
 		}
-		a.Count = sizes[rng.IntN(len(sizes))]
+		a.Count = counts[rng.IntN(len(counts))]
 		if rng.IntN(3) > 0 { // mostly something, so that the trace ends
-			a.Count = sizes[len(sizes)-1]
+			a.Count = counts[len(counts)-1]
 		}
 		room[a.Type] -= a.Count * j.PerWorker
 	}
@@ -105,7 +106,7 @@ func drawTrace(t *rapid.T, nodes []trace.Node) *trace.Trace {
 		j.Max = rapid.IntRange(j.Min, most).Draw(t, "max")
 		j.Preferred = rapid.IntRange(j.Min, j.Max).Draw(t, "preferred")
 		if j.Max > j.Min && rapid.Bool().Draw(t, "sizes") {
-			j.Sizes = []int{j.Min, j.Max}
+			j.Sizes = sizes.List(j.Min, j.Max)
 			j.Preferred = j.Max
 		}
 		if rapid.IntRange(0, 3).Draw(t, "deadline") == 0 {

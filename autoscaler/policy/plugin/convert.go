@@ -10,6 +10,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 func toWire(s *policy.Snapshot) *policypb.Snapshot {
@@ -28,9 +29,7 @@ func toWire(s *policy.Snapshot) *policypb.Snapshot {
 			Count: int64(j.Count), Suspendable: j.Suspendable, Resizes: int64(j.Resizes), Attained: j.Attained,
 			RunTime: j.RunTime, Remaining: j.Remaining, Done: j.Done,
 		}
-		for _, n := range j.Sizes {
-			w.Sizes = append(w.Sizes, int64(n))
-		}
+		w.Sizes, w.Step = sizesToWire(j.Sizes, j.Min, j.Max)
 		for _, p := range j.Curve.Points() {
 			w.Curve = append(w.Curve, &policypb.Point{Size: int64(p.Size), StepTime: p.StepTime, Samples: int64(p.Samples), Spread: p.Spread})
 		}
@@ -52,9 +51,7 @@ func fromWire(s *policypb.Snapshot) *policy.Snapshot {
 			Count: int(j.GetCount()), Suspendable: j.GetSuspendable(), Resizes: int(j.GetResizes()), Attained: j.GetAttained(),
 			RunTime: j.GetRunTime(), Remaining: j.GetRemaining(), Done: j.GetDone(),
 		}
-		for _, n := range j.GetSizes() {
-			o.Sizes = append(o.Sizes, int(n))
-		}
+		o.Sizes = sizesFromWire(j.GetSizes(), j.GetStep())
 		var points []policy.Point
 		for _, p := range j.GetCurve() {
 			points = append(points, policy.Point{Size: int(p.GetSize()), StepTime: p.GetStepTime(), Samples: int(p.GetSamples()), Spread: p.GetSpread()})
@@ -63,6 +60,36 @@ func fromWire(s *policypb.Snapshot) *policy.Snapshot {
 		out.Jobs = append(out.Jobs, o)
 	}
 	return out
+}
+
+// listedSizes is how many sizes a policy is sent one by one, where a rule makes
+// them: policies written for a list need not know the rule.
+const listedSizes = 64
+
+// sizesToWire are the sizes from low to high, as a list where that is short,
+// else as the first and a step.
+func sizesToWire(s sizes.Set, low, high int) (list []int64, step int64) {
+	switch {
+	case s.All():
+		return nil, 0
+	case s.Step() > 0 && s.Count(low, high) > listedSizes:
+		return []int64{int64(s.Above(low - 1))}, int64(s.Step())
+	}
+	for n := s.Above(low - 1); n > 0 && n <= high; n = s.Above(n) {
+		list = append(list, int64(n))
+	}
+	return list, 0
+}
+
+func sizesFromWire(list []int64, step int64) sizes.Set {
+	if step > 0 && len(list) > 0 {
+		return sizes.Every(int(list[0]), int(step))
+	}
+	numbers := make([]int, len(list))
+	for i, n := range list {
+		numbers[i] = int(n)
+	}
+	return sizes.List(numbers...)
 }
 
 func decisionToWire(d policy.Decision) *policypb.Decision {

@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // Kinds of entries in Kolo's event log.
@@ -30,28 +32,28 @@ type Event struct {
 	Job string `json:"job,omitempty"` // all kinds but node
 
 	// job
-	App         string   `json:"app,omitempty"`
-	Tenant      string   `json:"tenant,omitempty"`
-	Type        string   `json:"gpu_type,omitempty"` // node, too
-	Weight      float64  `json:"weight,omitempty"`
-	Priority    int      `json:"priority,omitempty"`
-	Min         int      `json:"min,omitempty"`
-	Max         int      `json:"max,omitempty"`
-	Preferred   int      `json:"preferred,omitempty"`
-	Sizes       []int    `json:"sizes,omitempty"`
-	PerWorker   int      `json:"per_worker,omitempty"`
-	Suspendable *bool    `json:"suspendable,omitempty"` // absent is true
-	Deadline    float64  `json:"deadline,omitempty"`    // Unix seconds
-	TotalSteps  float64  `json:"total_steps,omitempty"`
-	Count       *int     `json:"count,omitempty"`   // count
-	Reason      string   `json:"reason,omitempty"`  // count
-	Workers     int      `json:"workers,omitempty"` // step-time
-	Seconds     float64  `json:"seconds,omitempty"` // step-time; resize: the gap
-	Samples     int      `json:"samples,omitempty"` // step-time
-	From        int      `json:"from,omitempty"`    // resize
-	To          int      `json:"to,omitempty"`      // resize
-	Steps       *float64 `json:"steps,omitempty"`   // progress, end: global steps done
-	Outcome     string   `json:"outcome,omitempty"` // end: complete, failed, stopped
+	App         string    `json:"app,omitempty"`
+	Tenant      string    `json:"tenant,omitempty"`
+	Type        string    `json:"gpu_type,omitempty"` // node, too
+	Weight      float64   `json:"weight,omitempty"`
+	Priority    int       `json:"priority,omitempty"`
+	Min         int       `json:"min,omitempty"`
+	Max         int       `json:"max,omitempty"`
+	Preferred   int       `json:"preferred,omitempty"`
+	Sizes       sizes.Set `json:"sizes,omitzero"`
+	PerWorker   int       `json:"per_worker,omitempty"`
+	Suspendable *bool     `json:"suspendable,omitempty"` // absent is true
+	Deadline    float64   `json:"deadline,omitempty"`    // Unix seconds
+	TotalSteps  float64   `json:"total_steps,omitempty"`
+	Count       *int      `json:"count,omitempty"`   // count
+	Reason      string    `json:"reason,omitempty"`  // count
+	Workers     int       `json:"workers,omitempty"` // step-time
+	Seconds     float64   `json:"seconds,omitempty"` // step-time; resize: the gap
+	Samples     int       `json:"samples,omitempty"` // step-time
+	From        int       `json:"from,omitempty"`    // resize
+	To          int       `json:"to,omitempty"`      // resize
+	Steps       *float64  `json:"steps,omitempty"`   // progress, end: global steps done
+	Outcome     string    `json:"outcome,omitempty"` // end: complete, failed, stopped
 
 	// node
 	Node  string `json:"node,omitempty"`

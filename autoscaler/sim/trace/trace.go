@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // Trace is a workload: jobs in order of arrival and, where the trace says
@@ -45,8 +47,8 @@ type Job struct {
 
 	Min, Max  int
 	Preferred int
-	Sizes     []int // allowed sizes, nil is all
-	PerWorker int   // GPUs that one worker holds
+	Sizes     sizes.Set // allowed sizes
+	PerWorker int       // GPUs that one worker holds
 
 	Suspendable bool
 

@@ -205,7 +205,7 @@ type Job struct {
 	Min           int64                  `protobuf:"varint,10,opt,name=min,proto3" json:"min,omitempty"` // workers while running
 	Max           int64                  `protobuf:"varint,11,opt,name=max,proto3" json:"max,omitempty"`
 	Preferred     int64                  `protobuf:"varint,12,opt,name=preferred,proto3" json:"preferred,omitempty"`
-	Sizes         []int64                `protobuf:"varint,13,rep,packed,name=sizes,proto3" json:"sizes,omitempty"`                   // allowed counts, empty is all
+	Sizes         []int64                `protobuf:"varint,13,rep,packed,name=sizes,proto3" json:"sizes,omitempty"`                   // allowed counts, empty is all; with a step the first
 	PerWorker     int64                  `protobuf:"varint,14,opt,name=per_worker,json=perWorker,proto3" json:"per_worker,omitempty"` // GPUs of one worker
 	Count         int64                  `protobuf:"varint,15,opt,name=count,proto3" json:"count,omitempty"`                          // workers now
 	Suspendable   bool                   `protobuf:"varint,16,opt,name=suspendable,proto3" json:"suspendable,omitempty"`
@@ -215,6 +215,7 @@ type Job struct {
 	Curve         []*Point               `protobuf:"bytes,20,rep,name=curve,proto3" json:"curve,omitempty"`           // measured step times
 	Remaining     float64                `protobuf:"fixed64,21,opt,name=remaining,proto3" json:"remaining,omitempty"` // global steps, 0 is unknown
 	Done          float64                `protobuf:"fixed64,22,opt,name=done,proto3" json:"done,omitempty"`
+	Step          int64                  `protobuf:"varint,23,opt,name=step,proto3" json:"step,omitempty"` // not 0: allowed is every step-th count from the one in sizes on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,6 +400,13 @@ func (x *Job) GetRemaining() float64 {
 func (x *Job) GetDone() float64 {
 	if x != nil {
 		return x.Done
+	}
+	return 0
+}
+
+func (x *Job) GetStep() int64 {
+	if x != nil {
+		return x.Step
 	}
 	return 0
 }
@@ -609,7 +617,7 @@ const file_policypb_policy_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x12\n" +
 	"\x04gpus\x18\x03 \x01(\x03R\x04gpus\x12\x12\n" +
-	"\x04free\x18\x04 \x01(\x03R\x04free\"\xca\x04\n" +
+	"\x04free\x18\x04 \x01(\x03R\x04free\"\xde\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06tenant\x18\x02 \x01(\tR\x06tenant\x12\x12\n" +
@@ -636,7 +644,8 @@ const file_policypb_policy_proto_rawDesc = "" +
 	"\brun_time\x18\x13 \x01(\x01R\arunTime\x12+\n" +
 	"\x05curve\x18\x14 \x03(\v2\x15.kolo.policy.v1.PointR\x05curve\x12\x1c\n" +
 	"\tremaining\x18\x15 \x01(\x01R\tremaining\x12\x12\n" +
-	"\x04done\x18\x16 \x01(\x01R\x04done\"j\n" +
+	"\x04done\x18\x16 \x01(\x01R\x04done\x12\x12\n" +
+	"\x04step\x18\x17 \x01(\x03R\x04step\"j\n" +
 	"\x05Point\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x03R\x04size\x12\x1b\n" +
 	"\tstep_time\x18\x02 \x01(\x01R\bstepTime\x12\x18\n" +

@@ -1,0 +1,93 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package optin
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/nomad/api"
+)
+
+// limits are the counts that Nomad accepts for the group; both are from 0 to
+// MaxWorkers.
+func (r *reader) limits(g *api.TaskGroup, where string) (low, high int) {
+	count := int64(deref(g.Count, 1))
+	least, most := deref(g.Scaling.Min, count), deref(g.Scaling.Max, 0)
+	switch {
+	case most < 1:
+		r.problem(where+".max", fmt.Sprintf("%d leaves no room for a worker", most), "write the largest number of workers, such as max = 8")
+	case most > MaxWorkers:
+		r.problem(where+".max", fmt.Sprintf("%d is above %d", most, MaxWorkers), fmt.Sprintf("write at most %d", MaxWorkers))
+	}
+	switch {
+	case least < 0:
+		r.problem(where+".min", fmt.Sprintf("%d is below 0", least), "write at least 0")
+	case least > most && most >= 1:
+		r.problem(where+".min", fmt.Sprintf("%d is above scaling.max = %d", least, most), "write a min that is not above max")
+	}
+	// Nomad keeps the count within both, so more than this is no mistake of a user.
+	if g.Count != nil && (count < 0 || count > MaxWorkers) {
+		what := "below 0"
+		if count > 0 {
+			what = fmt.Sprintf("above %d", MaxWorkers)
+		}
+		r.problem(fmt.Sprintf("group %q: count", deref(g.Name, "")), fmt.Sprintf("%d is %s", count, what), "write a count within scaling.min and scaling.max")
+	}
+	clamp := func(n int64) int { return int(min(max(n, 0), MaxWorkers)) }
+	return clamp(least), clamp(most)
+}
+
+// worker reads what one allocation of the group holds.
+func (r *reader) worker(g *api.TaskGroup, out *Group) {
+	for _, t := range g.Tasks {
+		if t.Resources == nil {
+			continue
+		}
+		out.CPU = r.sum(out, "MHz of cpu", out.CPU, deref(t.Resources.CPU, 0))
+		out.Cores = r.sum(out, "cores", out.Cores, deref(t.Resources.Cores, 0))
+		out.Memory = r.sum(out, "MiB of memory", out.Memory, deref(t.Resources.MemoryMB, 0))
+		for _, d := range t.Resources.Devices {
+			if out.Device != "" && out.Device != d.Name {
+				r.problem(fmt.Sprintf("group %q: task %q: device %q", out.Name, t.Name, d.Name),
+					fmt.Sprintf("the group already asks for %q, and one group can have one device type only", out.Device),
+					"put the other device in a group of its own")
+				continue
+			}
+			out.Device = d.Name
+			n := deref(d.Count, 1)
+			if n == 0 {
+				r.problem(fmt.Sprintf("group %q: task %q: device %q", out.Name, t.Name, d.Name), "it asks for 0 devices", "write count = 1 or more, or remove the device block")
+			}
+			out.Devices += int(min(n, MaxDevices+1))
+		}
+	}
+	if out.Devices > MaxDevices {
+		r.problem(fmt.Sprintf("group %q", out.Name), fmt.Sprintf("%d devices per worker are above %d", out.Devices, MaxDevices), fmt.Sprintf("ask for at most %d", MaxDevices))
+		out.Devices = MaxDevices
+	}
+	for _, s := range services(g) {
+		if s.Provider == "nomad" {
+			out.Service = s.Name
+			return
+		}
+	}
+}
+
+// sum adds a task's amount to those of the tasks before.
+func (r *reader) sum(g *Group, unit string, before, n int) int {
+	if n < 0 || n > maxAmount-before {
+		r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("a task asks for %d %s", n, unit), fmt.Sprintf("write amounts from 0 to %d for all tasks of the group together", int(maxAmount)))
+		return before
+	}
+	return before + n
+}
+
+func services(g *api.TaskGroup) []*api.Service {
+	all := slices.Clone(g.Services)
+	for _, t := range g.Tasks {
+		all = append(all, t.Services...)
+	}
+	return all
+}

@@ -1,0 +1,74 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package optin
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Nomad bounds few of the numbers in a job, and what one job asks for must not
+// cost the others anything: sums and products of these stay far from the
+// largest integer, and no policy runs through more sizes than these.
+const (
+	// MaxWorkers is how many workers the elastic groups of a job may have
+	// together.
+	MaxWorkers = 100_000
+	// MaxDevices is how many devices one worker may hold.
+	MaxDevices = 1024
+	// MaxWeight is the greatest weight; the least is its inverse.
+	MaxWeight = 1e6
+
+	minWeight   = 1 / MaxWeight
+	leastWork   = 1e-6  // global steps
+	maxWork     = 1e12  // global steps
+	maxPriority = 32766 // the greatest job_max_priority of Nomad
+	maxAmount   = 1e9   // MHz or MiB of one worker
+	maxSizes    = 1000  // entries of sizes = [ ]
+	maxName     = 128   // bytes of a text in a kolo block; Nomad's bound for names of namespaces
+
+	// maxAhead bounds how far from now a deadline may be, earliest how long ago.
+	maxAhead = 100 * 365 * 24 * time.Hour
+
+	maxProblems = 10  // of one job that are listed
+	maxProblem  = 200 // bytes of each part of one
+)
+
+// earliest is before any job that runs.
+var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// latest is after any job that runs.
+var latest = earliest.Add(2 * maxAhead)
+
+// bounded returns the problems as they may be shown: not too many, and each
+// without control characters and of a length that one reads.
+func (ps Problems) bounded() Problems {
+	more := len(ps) - maxProblems
+	out := make(Problems, 0, min(len(ps), maxProblems+1))
+	for _, p := range ps[:min(len(ps), maxProblems)] {
+		// Cloned, for the job that they were cut from is large.
+		out = append(out, Problem{strings.Clone(plain(p.Where)), strings.Clone(plain(p.What)), strings.Clone(plain(p.Fix))})
+	}
+	if more > 0 {
+		out = append(out, Problem{"job", fmt.Sprintf("there are %d more problems", more), "correct those above first"})
+	}
+	return out
+}
+
+// plain is a text without control characters, cut where it is too long.
+func plain(s string) string {
+	cut := ""
+	if len(s) > maxProblem {
+		cut = "…"
+		s = s[:maxProblem-len(cut)]
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, strings.ToValidUTF8(s, "")) + cut
+}
