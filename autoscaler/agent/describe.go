@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -23,7 +24,7 @@ func (a *Agent) describe(v *cluster.View, wants []planner.Want, plan planner.Pla
 	pools := map[string]*PoolStatus{}
 	for _, name := range poolNames(v) {
 		p := a.policies[name]
-		pools[name] = &PoolStatus{Name: name, Others: v.Others[name], Policy: p.spec, Problem: p.problem}
+		pools[name] = &PoolStatus{Name: name, Others: v.Others[name], Policy: p.spec, Problem: p.problem, Queues: queues(a.cfg.Pool(name))}
 	}
 	for i := range v.Nodes {
 		if n := &v.Nodes[i]; n.State == planner.Ready {
@@ -55,6 +56,15 @@ func (a *Agent) describe(v *cluster.View, wants []planner.Want, plan planner.Pla
 	return s
 }
 
+// queues are the rules of a pool as they are shown.
+func queues(pool config.Pool) []QueueStatus {
+	var out []QueueStatus
+	for _, q := range pool.Rules() {
+		out = append(out, QueueStatus{Name: q.Name, Namespaces: q.Namespaces, MaxPriority: q.MaxPriority, MaxWeight: q.MaxWeight})
+	}
+	return out
+}
+
 func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wait planner.Wait, now time.Time) JobStatus {
 	curve := policy.NewCurve(r.points()...)
 	js := JobStatus{
@@ -62,7 +72,7 @@ func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wa
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		Wait: wait.Why, Until: wait.Until, Seen: r.FirstSeen, Started: r.FirstStart, Completed: r.Completed,
 		Attained: r.Attained, Resizes: r.Resizes, Step: r.Done, Loss: r.loss, Size: r.size, Gaps: r.Gaps, LostSteps: r.Lost, Trouble: r.trouble,
-		StepTimes: curve.Points(),
+		StepTimes: curve.Points(), Notes: f.Notes,
 		Asks: Asks{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 			Suspendable: j.Suspendable, Deadline: r.deadline(f.Spec),

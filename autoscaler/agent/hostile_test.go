@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
@@ -53,4 +54,33 @@ func TestAgent_LargestJobIsCheap(t *testing.T) {
 		must.NoError(t, err)
 		t.Log(name, time.Since(start))
 	}
+}
+
+// TestAgent_QueueRulesHoldAtOnce has a team take another's queue, until the
+// operator writes whose it is and has the configuration read again.
+func TestAgent_QueueRulesHoldAtOnce(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	c := w.config()
+	a, _ := w.start(c)
+	w.nomad.Register(standin.Job{ID: "grabber", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{"queue": "production", "priority": 100.0})})
+	w.eventually(map[string]int{"grabber": 4})
+
+	reload := func(q config.Queue) {
+		changed := *c
+		changed.Pools = map[string]config.Pool{"default": {Name: "default", Policy: "elastic-fifo", Device: "gpu", Queues: map[string]config.Queue{q.Name: q}}}
+		must.NoError(t, a.Reload(&changed))
+	}
+	reload(config.Queue{Name: "production", MaxPriority: 30})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		s := a.Status()
+		return len(s.Jobs) == 1 && s.Jobs[0].Asks.Priority == 30 && len(s.Jobs[0].Notes) == 1 && len(s.Pools[0].Queues) == 1
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+
+	reload(config.Queue{Name: "production", Namespaces: []string{"prod"}})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		s := a.Status()
+		return len(s.Jobs) == 0 && len(s.Aside) == 1 && len(s.Aside[0].Problems) == 1
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+	counts, _ := w.nomad.Counts()
+	must.Eq(t, 4, counts["grabber"], must.Sprint("it is left alone, not stopped"))
 }

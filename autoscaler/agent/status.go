@@ -35,6 +35,17 @@ type PoolStatus struct {
 	Waiting  int    `json:"waiting"`           // jobs with no workers
 	Others   int    `json:"others,omitempty"`  // slots kept free for jobs that are not elastic
 	Problem  string `json:"problem,omitempty"` // with the policy; the last good decision stays in force
+
+	// Queues are the operator's rules over what jobs ask for.
+	Queues []QueueStatus `json:"queues,omitempty"`
+}
+
+// QueueStatus is the operator's rule over a queue; "*" is every other.
+type QueueStatus struct {
+	Name        string   `json:"name"`
+	Namespaces  []string `json:"namespaces,omitzero"` // that may name it, absent is all
+	MaxPriority int      `json:"max_priority,omitempty"`
+	MaxWeight   float64  `json:"max_weight,omitempty"`
 }
 
 // JobStatus is one elastic job.
@@ -65,8 +76,10 @@ type JobStatus struct {
 	Gaps      []Gap     `json:"gaps,omitempty"` // newest last
 	LostSteps float64   `json:"lost_steps,omitempty"`
 
-	// Asks is what the job asks for beside Min and Max.
-	Asks Asks `json:"asks"`
+	// Asks is what the job asks for beside Min and Max, as far as the operator's
+	// rules grant it; Notes say what was cut.
+	Asks  Asks     `json:"asks"`
+	Notes []string `json:"notes,omitempty"`
 
 	// StepTimes are the measured times of a step by number of workers.
 	StepTimes []policy.Point `json:"step_times,omitempty"`

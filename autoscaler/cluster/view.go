@@ -28,9 +28,10 @@ type View struct {
 
 // Facts is what a policy and a user want to know of a job.
 type Facts struct {
-	Spec      *optin.Spec
-	Type      string // device type as policies see it, "" is any
-	Slots     int    // of one worker
+	Spec      *optin.Spec // cut to what the operator's rules grant
+	Notes     []string    // what was cut
+	Type      string      // device type as policies see it, "" is any
+	Slots     int         // of one worker
 	Batch     bool
 	Status    string // Nomad's
 	Submitted time.Time
@@ -187,6 +188,9 @@ func (b *building) unfit(j *job) optin.Problems {
 		return optin.Problems{{Where: where, What: fmt.Sprintf("asks for no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
 			Fix: "add a device block, or configure cpu_slot for the pool"}}
 	}
+	if problems := barred(j, pool); problems != nil {
+		return problems
+	}
 	for _, g := range j.spec.Groups {
 		if pool.CPUSlot > 0 && g.Cores > 0 {
 			// How many MHz a core has is the node's: the worker's size in slots
@@ -210,14 +214,14 @@ func (b *building) aside(j *job, problems optin.Problems) {
 }
 
 func (b *building) job(j *job) {
-	s := j.spec
 	pool := b.pools(j.pool)
+	s, notes := ruled(j, pool)
 	out := planner.Job{
 		Key: j.key, Pool: j.pool, Index: j.change, Priority: s.Priority,
 		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Suspendable: s.Suspendable,
 	}
 	f := Facts{
-		Spec: s, Batch: j.kind == api.JobTypeBatch, Status: j.status, Submitted: j.submitted,
+		Spec: s, Notes: notes, Batch: j.kind == api.JobTypeBatch, Status: j.status, Submitted: j.submitted,
 		Version: j.version, Created: j.create, Changed: j.change,
 		Type: b.typeOf(j.pool, s.Groups[0].Device),
 	}

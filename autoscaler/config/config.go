@@ -90,6 +90,9 @@ type Pool struct {
 	Device string
 	// CPUSlot, in MHz, makes slots of CPU shares for jobs without devices.
 	CPUSlot int
+
+	// Queues are the operator's rules by queue, AnyQueue included.
+	Queues map[string]Queue
 }
 
 // Default is the configuration of an agent that is told nothing.

@@ -167,7 +167,8 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 	content, diags := settings{
 		"device":   text(&p.Device),
 		"cpu_slot": whole(&p.CPUSlot, 1, 1e6),
-	}.read(b.Body, hcl.BlockHeaderSchema{Type: "policy", LabelNames: []string{"name"}})
+	}.read(b.Body, hcl.BlockHeaderSchema{Type: "policy", LabelNames: []string{"name"}},
+		hcl.BlockHeaderSchema{Type: "queue", LabelNames: []string{"name"}})
 	if p.Name == "all" {
 		diags = append(diags, wrong(b.LabelRanges[0], "Unusable node pool",
 			`"all" is Nomad's word for every node at once; write pool "*" for the pools without a block of their own.`))
@@ -179,7 +180,10 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 	if p.Device == "" && p.CPUSlot == 0 {
 		p.Device = "gpu"
 	}
-	for i, pb := range content.Blocks {
+	for _, qb := range content.Blocks.OfType("queue") {
+		diags = append(diags, p.queue(qb)...)
+	}
+	for i, pb := range content.Blocks.OfType("policy") {
 		if i > 0 {
 			diags = append(diags, wrong(pb.DefRange, "Repeated block", "A pool has one policy; remove all but one."))
 			break

@@ -124,6 +124,11 @@ func drawStatus(s *agent.Status) string {
 		rows = append(rows, statusRow(&s.Jobs[i], s.Time))
 	}
 	out.WriteString(table(rows))
+	for i := range s.Jobs {
+		for _, n := range s.Jobs[i].Notes {
+			fmt.Fprintf(&out, "\n\n%s: %s.", jobName(s.Jobs[i].Namespace, s.Jobs[i].ID), n)
+		}
+	}
 	for _, a := range s.Aside {
 		name := jobName(a.Namespace, a.ID)
 		if a.Off {
@@ -250,6 +255,9 @@ func drawJob(j *server.Job) string {
 		}
 		if s.Total > 0 {
 			rows = append(rows, []string{"Progress", fmt.Sprintf("step %.0f of %.0f", s.Step, s.Total)})
+		}
+		for _, n := range s.Notes {
+			rows = append(rows, []string{"Note", n})
 		}
 		for _, g := range s.Gaps {
 			rows = append(rows, []string{"Gap", fmt.Sprintf("%d→%d slots in %.2f s, %.0f steps lost", g.From, g.To, g.Seconds, g.Lost)})

@@ -1,0 +1,61 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
+)
+
+// What a job says of its queue, weight and priority is its author's word alone,
+// past Nomad's access control and job_max_priority. The operator's queue blocks
+// have the last word.
+
+// unlistedWeight is the greatest weight of a job in a queue that the operator
+// has written no rule for, in a pool with rules.
+const unlistedWeight = 1
+
+// barred is the problem of a job in a queue that does not take its namespace.
+func barred(j *job, pool config.Pool) optin.Problems {
+	rule, ok := pool.Rule(j.spec.Queue)
+	if !ok || rule.Admits(j.key.Namespace) {
+		return nil
+	}
+	return optin.Problems{{
+		Where: "scaling.policy.kolo.queue",
+		What:  fmt.Sprintf("queue %q of node pool %q takes no jobs of namespace %q", j.spec.Queue, j.pool, j.key.Namespace),
+		Fix:   "name another queue, or have the operator add the namespace to the queue's block",
+	}}
+}
+
+// ruled returns what the job asks for, cut to what the operator grants, with a
+// note for each cut. In a pool with rules, a queue without one grants what the
+// job has without asking: its priority in Nomad, and a weight of 1.
+func ruled(j *job, pool config.Pool) (*optin.Spec, []string) {
+	if len(pool.Queues) == 0 {
+		return j.spec, nil
+	}
+	rule, ok := pool.Rule(j.spec.Queue)
+	why := fmt.Sprintf("the bound of queue %q", j.spec.Queue)
+	if !ok {
+		rule = config.Queue{MaxPriority: max(1, j.priority), MaxWeight: unlistedWeight}
+		why = fmt.Sprintf("the bound of queues without a block, such as %q", j.spec.Queue)
+	}
+	spec := *j.spec
+	var notes []string
+	if most := rule.MaxPriority; most > 0 && spec.Priority > most {
+		notes = append(notes, fmt.Sprintf("priority %d counts as %d, %s", spec.Priority, most, why))
+		spec.Priority = most
+	}
+	if most := rule.MaxWeight; most > 0 && spec.Weight > most {
+		notes = append(notes, fmt.Sprintf("weight %v counts as %v, %s", spec.Weight, most, why))
+		spec.Weight = most
+	}
+	if notes == nil {
+		return j.spec, nil
+	}
+	return &spec, notes
+}

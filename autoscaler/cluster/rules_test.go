@@ -1,0 +1,80 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// TestView_OperatorsRulesOverQueues has a job of another team that asks for the
+// first place in a queue that is not its own.
+func TestView_OperatorsRulesOverQueues(t *testing.T) {
+	grab := map[string]any{"queue": "production", "priority": 100.0, "weight": 1e6}
+	rules := func(queues ...config.Queue) map[string]config.Queue {
+		out := map[string]config.Queue{}
+		for _, q := range queues {
+			out[q.Name] = q
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		namespace string
+		asks      map[string]any
+		rules     map[string]config.Queue
+		problem   string
+		priority  int
+		weight    float64
+		notes     []string
+	}{
+		"no rules": {namespace: "team-b", asks: grab, priority: 100, weight: 1e6},
+		"a queue of others": {namespace: "team-b", asks: grab, rules: rules(config.Queue{Name: "production", Namespaces: []string{"prod"}}),
+			problem: `queue "production" of node pool "gpu" takes no jobs of namespace "team-b"`},
+		"a queue of nobody": {namespace: "team-b", asks: map[string]any{}, rules: rules(config.Queue{Name: "*", Namespaces: []string{}}),
+			problem: `queue "team-b" of node pool "gpu" takes no jobs of namespace "team-b"`},
+		"its own queue, without bounds": {namespace: "prod", asks: grab, rules: rules(config.Queue{Name: "production", Namespaces: []string{"prod"}}), priority: 100, weight: 1e6},
+		"its own queue, bounded": {namespace: "prod", asks: grab, rules: rules(config.Queue{Name: "production", MaxPriority: 70, MaxWeight: 4}), priority: 70, weight: 4,
+			notes: []string{`priority 100 counts as 70, the bound of queue "production"`, `weight 1e+06 counts as 4, the bound of queue "production"`}},
+		"within the bounds": {namespace: "prod", asks: map[string]any{"queue": "production"}, rules: rules(config.Queue{Name: "production", MaxPriority: 70, MaxWeight: 4}), priority: 50, weight: 1},
+		"its priority in Nomad": {namespace: "prod", asks: map[string]any{"queue": "production"}, rules: rules(config.Queue{Name: "production", MaxPriority: 40}), priority: 40, weight: 1,
+			notes: []string{`priority 50 counts as 40, the bound of queue "production"`}},
+		"the rule of all others": {namespace: "team-b", asks: map[string]any{"queue": "made-up", "priority": 90.0}, rules: rules(config.Queue{Name: "*", MaxPriority: 60}), priority: 60, weight: 1,
+			notes: []string{`priority 90 counts as 60, the bound of queue "made-up"`}},
+		"past the rules by another name": {namespace: "team-b", asks: map[string]any{"queue": "made-up", "priority": 90.0, "weight": 3.0},
+			rules: rules(config.Queue{Name: "production", MaxPriority: 40}), priority: 50, weight: 1,
+			notes: []string{`priority 90 counts as 50, the bound of queues without a block, such as "made-up"`, `weight 3 counts as 1, the bound of queues without a block, such as "made-up"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.pools["gpu"] = config.Pool{Name: "gpu", Device: "gpu", Queues: tc.rules}
+			f.node("n1", "gpu", gpus([3]any{"H100", 4, 0}))
+			j := f.job("grabber", "gpu", groupSpec{name: "w", count: 0, device: "nvidia/gpu", gpus: 1})
+			clear(f.store.jobs)
+			j.Namespace = &tc.namespace
+			j.TaskGroups[0].Scaling.Policy = map[string]any{optin.Key: []any{tc.asks}}
+			f.putJob(planner.JobKey{Namespace: tc.namespace, ID: "grabber"}, j)
+			v := f.view()
+			if tc.problem != "" {
+				must.SliceEmpty(t, v.Jobs)
+				must.StrContains(t, v.Aside[0].Problems.Text(), tc.problem)
+				return
+			}
+			must.Len(t, 1, v.Jobs, must.Sprint(v.Aside))
+			must.Eq(t, tc.priority, v.Jobs[0].Priority)
+			must.Eq(t, tc.priority, v.Facts[0].Spec.Priority)
+			must.Eq(t, tc.weight, v.Facts[0].Spec.Weight)
+			must.Eq(t, tc.notes, v.Facts[0].Notes)
+
+			f.pools["gpu"] = config.Pool{Name: "gpu", Device: "gpu"} // reloaded
+			asked, _ := optin.Read(&api.Job{ID: j.ID, Namespace: j.Namespace, Type: j.Type, Priority: j.Priority, TaskGroups: j.TaskGroups})
+			must.Eq(t, asked.Priority, f.view().Jobs[0].Priority)
+		})
+	}
+}

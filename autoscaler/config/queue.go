@@ -1,0 +1,138 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// AnyQueue is the label of the queue block that stands for every queue without
+// a block of its own.
+const AnyQueue = "*"
+
+// Queue is the operator's rule over the jobs of a pool that name a queue. What
+// a job asks for beyond it is not granted.
+//
+//	queue "production" {
+//	  namespaces   = ["prod", "team-*"]
+//	  max_priority = 70
+//	  max_weight   = 4
+//	}
+type Queue struct {
+	Name string
+	// Namespaces are those whose jobs may name the queue; one that ends in "*"
+	// stands for all that begin so. Nil is every namespace, empty none.
+	Namespaces  []string
+	MaxPriority int     // 0 is no bound
+	MaxWeight   float64 // 0 is no bound
+}
+
+// Admits says whether jobs of the namespace may name the queue.
+func (q Queue) Admits(namespace string) bool {
+	return q.Namespaces == nil || slices.ContainsFunc(q.Namespaces, func(pattern string) bool {
+		if prefix, glob := strings.CutSuffix(pattern, "*"); glob {
+			return strings.HasPrefix(namespace, prefix)
+		}
+		return pattern == namespace
+	})
+}
+
+// Rule is the rule for jobs of the pool that name a queue; false where no rule
+// was written for it.
+func (p Pool) Rule(queue string) (Queue, bool) {
+	if q, ok := p.Queues[queue]; ok {
+		return q, true
+	}
+	q, ok := p.Queues[AnyQueue]
+	return q, ok
+}
+
+// Rules are the pool's rules by name.
+func (p Pool) Rules() []Queue {
+	out := make([]Queue, 0, len(p.Queues))
+	for _, name := range slices.Sorted(maps.Keys(p.Queues)) {
+		out = append(out, p.Queues[name])
+	}
+	return out
+}
+
+// Bounds of what a queue block may say: a job cannot ask for more anyhow.
+const (
+	highestPriority = 32766 // of Nomad
+	greatestWeight  = 1e6
+	longestQueue    = 128
+)
+
+// queue reads a queue block of a pool.
+func (p *Pool) queue(b *hcl.Block) hcl.Diagnostics {
+	q := Queue{Name: b.Labels[0]}
+	_, diags := settings{
+		"namespaces":   namespaces(&q.Namespaces),
+		"max_priority": whole(&q.MaxPriority, 1, highestPriority),
+		"max_weight":   fraction(&q.MaxWeight, 1/greatestWeight, greatestWeight),
+	}.read(b.Body)
+	switch _, twice := p.Queues[q.Name]; {
+	case q.Name == "" || len(q.Name) > longestQueue:
+		return append(diags, wrong(b.LabelRanges[0], "Unusable queue",
+			fmt.Sprintf(`A queue has a name of 1 to %d bytes; write queue "*" for those without a block of their own.`, longestQueue)))
+	case twice:
+		return append(diags, wrong(b.DefRange, "Repeated block", fmt.Sprintf("queue %q was already written for this pool; keep one of the two.", q.Name)))
+	}
+	if p.Queues == nil {
+		p.Queues = map[string]Queue{}
+	}
+	p.Queues[q.Name] = q
+	return diags
+}
+
+// namespacePattern is a namespace of Nomad, or the beginning of one and "*".
+var namespacePattern = regexp.MustCompile(`^([a-zA-Z0-9-]{1,128}|[a-zA-Z0-9-]{0,127}\*)$`)
+
+// namespaces is a list of names, each of which may end in "*".
+func namespaces(to *[]string) setting {
+	const example = `["team-a", "prod-*"]`
+	return func(a *hcl.Attribute) hcl.Diagnostics {
+		v, diags := a.Expr.Value(nil)
+		if diags.HasErrors() {
+			return diags
+		}
+		if v.IsNull() || !v.IsWhollyKnown() || !v.Type().IsTupleType() {
+			return wrongValue(a, "A list of namespaces is expected; write namespaces = %s.", example)
+		}
+		out := []string{}
+		for it := v.ElementIterator(); it.Next(); {
+			_, e := it.Element()
+			if e.IsNull() || e.Type() != cty.String || !namespacePattern.MatchString(e.AsString()) {
+				return wrongValue(a, `Entry %d is no namespace; write names of letters, digits and dashes, of which the last character may be "*", such as %s.`, len(out)+1, example)
+			}
+			out = append(out, e.AsString())
+		}
+		*to = out
+		return nil
+	}
+}
+
+// fraction is a number that need not be whole.
+func fraction(to *float64, low, high float64) setting {
+	return func(a *hcl.Attribute) hcl.Diagnostics {
+		v, diags := value(a, cty.Number, "2.5")
+		if diags.HasErrors() {
+			return diags
+		}
+		f, _ := v.AsBigFloat().Float64()
+		if math.IsNaN(f) || f < low || f > high {
+			return wrongValue(a, "%v is not a number from %v to %v.", f, low, high)
+		}
+		*to = f
+		return nil
+	}
+}
