@@ -85,6 +85,8 @@ func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wa
 	switch {
 	case r.Frozen:
 		js.State, js.Wait = StateComplete, ""
+	case j.Frozen != "":
+		js.State, js.Wait = StateHeld, j.Frozen
 	case j.Left != "":
 		js.State, js.Wait = StateHeld, j.Left
 	case f.Running > 0 || j.Count() > 0:

@@ -84,3 +84,20 @@ func TestAgent_QueueRulesHoldAtOnce(t *testing.T) {
 	counts, _ := w.nomad.Counts()
 	must.Eq(t, 4, counts["grabber"], must.Sprint("it is left alone, not stopped"))
 }
+
+// TestResizeCost_OneTenantsGapsAreOneVoice has a tenant with many jobs whose
+// resizes take for ever, by its own account.
+func TestResizeCost_OneTenantsGapsAreOneVoice(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gaps map[string][]float64
+		want float64
+	}{
+		"nothing measured":        {nil, 1},
+		"one namespace":           {map[string][]float64{"a": {3, 0.2, 0.4}}, 0.4},
+		"one that lies":           {map[string][]float64{"a": {0.2, 0.3}, "b": {3000, 3000, 3000, 3000, 3000}}, 0.3},
+		"one that lies, of three": {map[string][]float64{"a": {0.2}, "b": {3000}, "c": {0.4}}, 0.4},
+		"beyond belief":           {map[string][]float64{"b": {1e9, 1e9}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) { must.Eq(t, tc.want, resizeCost(tc.gaps, 1)) })
+	}
+}

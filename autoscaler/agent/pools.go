@@ -108,7 +108,7 @@ func (a *Agent) snapshot(v *cluster.View, name string, p *pool, now time.Time) (
 	}
 	reserve := v.Others[name]
 	var index []int
-	var costs []float64
+	costs := map[string][]float64{} // by namespace
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		if j.Pool != name {
@@ -143,20 +143,41 @@ func (a *Agent) snapshot(v *cluster.View, name string, p *pool, now time.Time) (
 		}
 		r := a.ledger.Jobs[j.Key]
 		for _, g := range r.Gaps {
-			costs = append(costs, g.Seconds)
+			costs[j.Key.Namespace] = append(costs[j.Key.Namespace], g.Seconds)
 		}
 		index = append(index, i)
 		s.Jobs = append(s.Jobs, policyJob(j, f, r, a.ledger.Kinds[kindKey(j.Key, f)]))
 	}
 	take(s, reserve)
-	if len(costs) > 0 {
-		slices.Sort(costs)
-		s.ResizeCost = costs[len(costs)/2]
-	}
+	s.ResizeCost = resizeCost(costs, s.ResizeCost)
 	sum := fingerprint(s)
 	s.Changed = sum != p.seen
 	p.seen = sum
 	return s, index
+}
+
+// mostCost is the longest gap, in seconds, that counts as the cost of a resize;
+// the configuration's resize_cost is bounded by the same.
+const mostCost = 3600
+
+// resizeCost is the median of the measured gaps, by namespace, and of those the
+// median, the lower of two: trainings measure their own gaps, and what those of
+// one tenant say must not keep the jobs of all others at their sizes. without is
+// the cost where nothing is measured.
+func resizeCost(gaps map[string][]float64, without float64) float64 {
+	var medians []float64
+	for _, of := range gaps {
+		of = slices.DeleteFunc(of, func(g float64) bool { return g > mostCost })
+		if len(of) > 0 {
+			slices.Sort(of)
+			medians = append(medians, of[len(of)/2])
+		}
+	}
+	if len(medians) == 0 {
+		return without
+	}
+	slices.Sort(medians)
+	return medians[(len(medians)-1)/2]
 }
 
 // take removes slots from the pool, free ones first.

@@ -20,6 +20,11 @@ const probesAtOnce = 16
 // long: its driver may be another. One that starts is not to wait for it.
 const silentProbe = 30 * time.Second
 
+// completeHold is for how long a job is left alone since its training last said
+// that it is complete. Nomad sees a worker end within seconds, and that alone
+// freezes a job for good: who answers at a port cannot be proven.
+const completeHold = time.Minute
+
 // probing is what is known of probes. The agent's lock guards it.
 type probing struct {
 	silent map[planner.JobKey]silence
@@ -74,9 +79,8 @@ type probed struct {
 	kind     string
 	slots    int
 	services []string
-	known    string
+	known    cluster.Endpoint
 	batch    bool
-	version  uint64
 }
 
 // toProbe are the jobs to be asked now.
@@ -97,8 +101,11 @@ func (a *Agent) toProbe(p *probing) []probed {
 			}
 			p.asked[v.Jobs[i].Key] = true
 			f := &v.Facts[i]
+			if !a.watcher.Answers(v.Jobs[i].Key, r.endpoint) {
+				r.endpoint = cluster.Endpoint{} // its port may be another's
+			}
 			all = append(all, probed{
-				key: v.Jobs[i].Key, kind: kindKey(v.Jobs[i].Key, f), slots: max(1, ringSlots(f)), services: f.Services, known: r.address, batch: f.Batch, version: f.Version,
+				key: v.Jobs[i].Key, kind: kindKey(v.Jobs[i].Key, f), slots: max(1, ringSlots(f)), services: f.Services, known: r.endpoint, batch: f.Batch,
 			})
 		}
 	}
@@ -112,7 +119,14 @@ func (a *Agent) toProbe(p *probing) []probed {
 
 // probeOne asks one job, and takes over what it says.
 func (a *Agent) probeOne(ctx context.Context, p *probing, j probed) {
-	got, address, err := a.prober.Probe(ctx, j.key, j.services, j.known)
+	got, endpoint, err := a.prober.Probe(ctx, j.key, j.services, j.known)
+	complete := err == nil && got.Complete && j.batch
+	if complete {
+		if why := a.prober.Confirm(ctx, j.key, j.services, endpoint, got); why != nil {
+			a.log.Debug("not believed that a training is complete", "job", j.key, "why", why)
+			complete = false
+		}
+	}
 	now := time.Now() // a silence counts from the end of the probe
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,23 +136,23 @@ func (a *Agent) probeOne(ctx context.Context, p *probing, j probed) {
 		a.log.Trace("a job did not tell its progress", "job", j.key, "error", err)
 		p.silent[j.key] = p.silent[j.key].last(now)
 		if r != nil {
-			r.address = ""
+			r.endpoint = cluster.Endpoint{}
 		}
 		return
 	}
 	delete(p.silent, j.key)
 	before := r.points()
-	r.address = address
+	r.endpoint = endpoint
 	for _, g := range r.learn(got, j.slots, now) {
 		a.metrics.gaps.Observe(g.GapSeconds)
 		a.metrics.lost.Add(g.LostSteps)
 	}
 	after := r.points()
 	changed := len(after) != len(before)
-	if got.Complete && !r.Frozen && j.batch {
+	if complete {
 		// The training says so before Nomad has seen a worker end.
-		r.Frozen, r.FrozenAt, r.Completed = true, j.version, now
-		changed = true
+		changed = changed || !r.completeSays.After(now)
+		r.completeSays = now.Add(completeHold)
 	}
 	a.ledger.teach(j.kind, before, after, now)
 	if changed {

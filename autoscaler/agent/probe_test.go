@@ -37,7 +37,8 @@ func TestAgent_OneJobThatHangsDelaysNoOther(t *testing.T) {
 		case asked <- struct{}{}:
 		default:
 		}
-		_, _ = w.Write([]byte(status)) // a reader that went away
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"job":"answers","namespace":"default"}`)) // a reader that went away
 	}))
 	t.Cleanup(answers.Close)
 	hanging := make(chan struct{})

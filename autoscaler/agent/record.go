@@ -53,8 +53,9 @@ type Record struct {
 	untagAt      time.Time // not before
 	retries      int
 	trouble      string
-	address      string // of the agent that answers for the job
-	size         int    // of the ring
+	endpoint     cluster.Endpoint // of the agent that answers for the job
+	completeSays time.Time        // until when the training's word that it is complete holds
+	size         int              // of the ring
 	probed       time.Time
 	loss         *float64
 }

@@ -94,6 +94,8 @@ func (a *Agent) recall(j *planner.Job, f *cluster.Facts, r *Record, now time.Tim
 	case r.Frozen:
 		j.Frozen = "a worker has completed; scaling now would run completed workers again"
 	case j.Left != "":
+	case r.completeSays.After(now):
+		j.Frozen = "its training says that it is complete; waiting for Nomad to see a worker end"
 	case a.control.paused(j.Key.Namespace + "/" + j.Key.ID):
 		j.Left = "paused by a user"
 	case f.Failed:

@@ -4,23 +4,22 @@
 package cluster
 
 import (
-	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
-	"net"
-	"net/http"
-	"strconv"
-	"time"
+	"math"
 
-	"github.com/hashicorp/nomad/api"
-
+	"github.com/kolo-nomad/kolo/autoscaler/optin"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
 // Progress is what the driver's agents tell of a job's training.
 type Progress struct {
+	// Who answers. Agents of older versions do not say their allocation.
+	Job       string `json:"job"`
+	Namespace string `json:"namespace"`
+	AllocID   string `json:"alloc_id"`
+
 	Size        int                 `json:"size"` // slots training together
 	Step        float64             `json:"step"`
 	Samples     float64             `json:"samples"`
@@ -50,98 +49,50 @@ type Resize struct {
 	Time       float64 `json:"time"` // Unix seconds at which the new ring was formed
 }
 
-// statusPath is where the driver's agents serve their progress.
-const statusPath = "/v1/status"
+// Bounds of an answer. The driver's agents report far less.
+const (
+	progressLimit = 1 << 20 // bytes
+	stepsLimit    = 4096    // entries of step_seconds
+	resizesLimit  = 1024
+	slotsLimit    = optin.MaxWorkers * optin.MaxDevices
+)
 
-// progressLimit bounds the answer of one agent.
-const progressLimit = 1 << 20
-
-// Prober asks jobs for their progress. Addresses are looked up in Nomad's
-// service registry and kept while they answer. It is for one goroutine per
-// job at a time.
-type Prober struct {
-	client  *Client
-	http    *http.Client
-	timeout time.Duration // of one request
-}
-
-// NewProber makes a prober whose requests take at most the timeout.
-func NewProber(c *Client, timeout time.Duration) *Prober {
-	return &Prober{client: c, timeout: timeout, http: &http.Client{Timeout: timeout, Transport: &http.Transport{
-		DialContext: (&net.Dialer{Timeout: timeout}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second,
-	}}}
-}
-
-// triedAtOnce is how many addresses of a service are asked in one probe: where
-// these do not answer, others seldom do, and there may be a hundred.
-const triedAtOnce = 3
-
-// Probe asks one job. known is the address that answered last, "" for none;
-// the one that answered now is returned with the progress. It takes no longer
-// than three requests that are not answered.
-func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []string, known string) (*Progress, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*p.timeout)
-	defer cancel()
-	if known != "" {
-		if got, err := p.ask(ctx, known); err == nil {
-			return got, known, nil
+// readProgress reads an answer and checks that its numbers may be. Its text is
+// repeated to no one: whoever answers is not known yet.
+func readProgress(text []byte) (*Progress, error) {
+	var p Progress
+	if err := json.Unmarshal(text, &p); err != nil {
+		return nil, errors.New("the answer is not the JSON of a status")
+	}
+	if n := len(p.StepSeconds); n > stepsLimit {
+		return nil, fmt.Errorf("step_seconds has %d entries, more than %d", n, stepsLimit)
+	}
+	if n := len(p.Resizes); n > resizesLimit {
+		return nil, fmt.Errorf("resizes has %d entries, more than %d", n, resizesLimit)
+	}
+	if !slots(p.Size) {
+		return nil, fmt.Errorf("size is %d", p.Size)
+	}
+	for _, r := range p.Resizes {
+		if !slots(r.From) || !slots(r.To) {
+			return nil, fmt.Errorf("a resize from %d to %d slots", r.From, r.To)
 		}
 	}
-	var last error
-	for _, service := range services {
-		addresses, err := p.lookUp(ctx, key, service)
-		if err != nil {
-			return nil, "", err
-		}
-		// Others another time.
-		rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
-		for _, a := range addresses[:min(triedAtOnce, len(addresses))] {
-			got, err := p.ask(ctx, a)
-			if err == nil {
-				return got, a, nil
-			}
-			last = err
-		}
+	if p.Loss != nil && math.Abs(*p.Loss) > math.MaxFloat32 {
+		p.Loss = nil // diverged
 	}
-	if last == nil {
-		last = fmt.Errorf("no instance of services %v is registered", services)
-	}
-	return nil, "", last
+	return &p, nil
 }
 
-// lookUp returns the addresses of a job's instances of a service.
-func (p *Prober) lookUp(ctx context.Context, key planner.JobKey, service string) ([]string, error) {
-	ctx, cancel := p.client.bounded(ctx)
-	defer cancel()
-	regs, _, err := p.client.Services().Get(service, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))
-	if err != nil {
-		return nil, fmt.Errorf("looking up service %s of %s: %w", service, key, err)
-	}
-	var out []string
-	for _, r := range regs {
-		if r.JobID == key.ID {
-			out = append(out, net.JoinHostPort(r.Address, strconv.Itoa(r.Port)))
-		}
-	}
-	return out, nil
-}
+func slots(n int) bool { return n >= 0 && n <= slotsLimit }
 
-func (p *Prober) ask(ctx context.Context, address string) (*Progress, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+statusPath, nil)
-	if err != nil {
-		return nil, err
+// of returns an error where the answer is not that of the job's allocation.
+func (p *Progress) of(key planner.JobKey, alloc string) error {
+	switch {
+	case p.Job != key.ID || p.Namespace != key.Namespace:
+		return errors.New("another job answers")
+	case p.AllocID != "" && p.AllocID != alloc:
+		return errors.New("another allocation answers")
 	}
-	resp, err := p.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s%s answered %s", address, statusPath, resp.Status)
-	}
-	var out Progress
-	if err := json.NewDecoder(io.LimitReader(resp.Body, progressLimit)).Decode(&out); err != nil {
-		return nil, fmt.Errorf("%s%s: %w", address, statusPath, err)
-	}
-	return &out, nil
+	return nil
 }

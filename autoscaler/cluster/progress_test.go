@@ -6,6 +6,7 @@ package cluster_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -43,21 +44,22 @@ func TestProber_GivesUp(t *testing.T) {
 	must.NoError(t, err)
 	p := cluster.NewProber(client, 50*time.Millisecond)
 	key := planner.JobKey{Namespace: "default", ID: "train"}
-	_, _, err = p.Probe(t.Context(), key, []string{"train"}, addresses[0])
+	_, _, err = p.Probe(t.Context(), key, []string{"train"}, cluster.Endpoint{Alloc: "train-at-0", Address: netip.MustParseAddrPort(addresses[0])})
 	must.Error(t, err)
 	must.Between(t, 1, asked.Load(), 4)
 
 	t.Log("one of them answers, and is found sooner or later")
 	serve(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(`{"size":3}`)) // a reader that went away
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"job":"train","namespace":"default","size":3}`)) // a reader that went away
 	})
 	at := addresses[20]
 	nomad.Register(standin.Job{ID: "train", Service: "train", At: append(addresses[:5:5], at)})
 	p = cluster.NewProber(client, 100*time.Millisecond)
 	for {
-		got, from, err := p.Probe(t.Context(), key, []string{"train"}, "")
+		got, from, err := p.Probe(t.Context(), key, []string{"train"}, cluster.Endpoint{})
 		if err == nil {
-			must.Eq(t, at, from)
+			must.Eq(t, at, from.Address.String())
 			must.Eq(t, 3, got.Size)
 			return
 		}

@@ -39,6 +39,10 @@ type rate struct {
 // program that changes.
 const shapeLimit = 20
 
+// shapeSizes is how many sizes a shape has at most: it is kept where those of
+// others are, and jobs say themselves at which sizes they ran.
+const shapeSizes = 256
+
 // excess is the logarithm of the throughput over the prior's: measured, on a
 // line in log n between measured sizes, and constant outside of them.
 func excess(at []rate, n int) float64 {
@@ -82,7 +86,9 @@ func (s *Shape) Learn(c Curve, size int) {
 	seen := -math.Log(c.points[i].StepTime) - offset
 	k, found := slices.BinarySearchFunc(s.at, size, func(r rate, n int) int { return r.size - n })
 	if !found {
-		s.at = slices.Insert(s.at, k, rate{size: size, log: seen, weight: 1})
+		if len(s.at) < shapeSizes {
+			s.at = slices.Insert(s.at, k, rate{size: size, log: seen, weight: 1})
+		}
 		return
 	}
 	r := &s.at[k]

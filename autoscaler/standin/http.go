@@ -72,6 +72,8 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.putTag(w, r, parts[1], parts[3])
 	case parts[0] == "service" && len(parts) == 2:
 		c.one(w, func() any { return c.registrations(parts[1]) })
+	case parts[0] == "allocation" && len(parts) == 2:
+		c.one(w, func() any { return c.allocation(parts[1]) })
 	case parts[0] == "node" && len(parts) == 2:
 		c.one(w, func() any {
 			if n := c.nodes[parts[1]]; n != nil {
@@ -199,14 +201,48 @@ func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request, id string) {
 func (c *Cluster) registrations(name string) any {
 	out := []any{}
 	for _, j := range c.jobs {
-		for _, at := range j.At {
-			if host, port, err := net.SplitHostPort(at); err == nil && j.Service == name {
+		for i, at := range j.At {
+			claim := at
+			if j.Claim != "" {
+				claim = j.Claim
+			}
+			if host, port, err := net.SplitHostPort(claim); err == nil && j.Service == name {
 				n, _ := strconv.Atoi(port) // 0 is as good as any that is none
-				out = append(out, map[string]any{"ServiceName": name, "Namespace": "default", "JobID": j.ID, "Address": host, "Port": n})
+				out = append(out, map[string]any{
+					"ServiceName": name, "Namespace": "default", "JobID": j.ID, "AllocID": c.instance(j, i), "Address": host, "Port": n,
+				})
 			}
 		}
 	}
 	return out
+}
+
+// instance is the allocation that is registered at the i-th address of a job:
+// its i-th worker, or one that is not there, for a job without as many.
+func (c *Cluster) instance(j *Job, i int) string {
+	if w := c.workers(j.ID); i < len(w) {
+		return w[i].ID
+	}
+	return fmt.Sprintf("%s-at-%d", j.ID, i)
+}
+
+// allocation is an instance's allocation with the address that it holds; nil
+// for none.
+func (c *Cluster) allocation(id string) any {
+	for _, j := range c.jobs {
+		for i, at := range j.At {
+			if c.instance(j, i) != id {
+				continue
+			}
+			host, port, _ := net.SplitHostPort(at)
+			n, _ := strconv.Atoi(port) // 0 is as good as any that is none
+			return map[string]any{
+				"ID": id, "Namespace": "default", "JobID": j.ID, "DesiredStatus": "run", "ClientStatus": "running",
+				"AllocatedResources": map[string]any{"Shared": map[string]any{"Ports": []any{map[string]any{"Label": "kolo", "Value": n, "HostIP": host}}}},
+			}
+		}
+	}
+	return nil
 }
 
 // stream sends events as they happen, from now on.

@@ -77,7 +77,8 @@ type Job struct {
 	Elastic  map[string]any // content of policy { }, nil for none
 	Stop     bool
 	Service  string   // of its group, "" for none
-	At       []string // addresses at which it is registered
+	At       []string // addresses that its instances hold and are registered at
+	Claim    string   // another that they are registered at, "" for none
 
 	create, change, index, version uint64
 	submitted                      int64
@@ -276,6 +277,17 @@ func (c *Cluster) Complete(id string) bool {
 		}
 	}
 	return false
+}
+
+// Workers are the allocations of a job's live workers.
+func (c *Cluster) Workers(id string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, a := range c.workers(id) {
+		out = append(out, a.ID)
+	}
+	return out
 }
 
 // Scale sets a count as `nomad job scale` does.

@@ -249,7 +249,12 @@ func (h *Host) Status(ctx context.Context) *Status {
 	h.post(func() { c <- h.status })
 	select {
 	case s := <-c:
-		return s
+		if s == nil {
+			return nil
+		}
+		own := *s // the leader sent the same to every host
+		own.AllocID = h.o.Config.AllocID
+		return &own
 	case <-ctx.Done():
 	case <-h.quit:
 	}

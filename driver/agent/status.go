@@ -19,6 +19,8 @@ type Status struct {
 	Job       string `json:"job"`
 	Namespace string `json:"namespace,omitempty"`
 	Service   string `json:"service,omitempty"`
+	// AllocID is the allocation that answers, which need not be the leader's.
+	AllocID string `json:"alloc_id,omitempty"`
 	// Leader is the leader's allocation.
 	Leader string `json:"leader,omitempty"`
 	// PeerAuth is how agents know each other. It is empty where there is one

@@ -1,0 +1,173 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// Prober asks jobs for their progress. It is for one goroutine per job at a
+// time.
+//
+//	service registry ──> allocation ──> its host's IP and port ──> GET /v1/status
+//	  (job's instances)    (Nomad's)      (reserved by Nomad)       names compared
+//
+// A job writes its service block as it likes, the address included, and what
+// answers at a port may be another's by now. So the address that is asked is the
+// one that Nomad reserved for the allocation, redirects are not followed, no
+// credential is sent, and an answer counts only where it names the job.
+type Prober struct {
+	client  *Client
+	http    *http.Client
+	timeout time.Duration // of one request
+}
+
+// statusPath is where the driver's agents serve their progress.
+const statusPath = "/v1/status"
+
+// headerLimit bounds the head of an answer, in bytes.
+const headerLimit = 16 << 10
+
+// NewProber makes a prober whose requests take at most the timeout.
+func NewProber(c *Client, timeout time.Duration) *Prober {
+	return &Prober{client: c, timeout: timeout, http: &http.Client{
+		Timeout: timeout,
+		Transport: &http.Transport{
+			DialContext: (&net.Dialer{Timeout: timeout}).DialContext, MaxIdleConnsPerHost: 1, IdleConnTimeout: 30 * time.Second,
+			MaxResponseHeaderBytes: headerLimit, DisableCompression: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// triedAtOnce is how many instances of a service are asked in one probe: where
+// these do not answer, others seldom do, and there may be a hundred.
+const triedAtOnce = 3
+
+// Probe asks one job. known is the endpoint that answered last, the zero one
+// for none; the one that answered now is returned with the progress. It takes
+// no longer than three requests that are not answered.
+func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []string, known Endpoint) (*Progress, Endpoint, error) {
+	ctx, cancel := context.WithTimeout(ctx, 3*p.timeout)
+	defer cancel()
+	if known != (Endpoint{}) {
+		if got, err := p.ask(ctx, key, known); err == nil {
+			return got, known, nil
+		}
+	}
+	var last error
+	for _, service := range services {
+		instances, err := p.instances(ctx, key, service)
+		if err != nil {
+			return nil, Endpoint{}, err
+		}
+		// Others another time.
+		rand.Shuffle(len(instances), func(i, j int) { instances[i], instances[j] = instances[j], instances[i] })
+		for _, r := range instances[:min(triedAtOnce, len(instances))] {
+			e, err := p.endpoint(ctx, key, r)
+			if err != nil {
+				last = err
+				continue
+			}
+			got, err := p.ask(ctx, key, e)
+			if err == nil {
+				return got, e, nil
+			}
+			last = err
+		}
+	}
+	if last == nil {
+		last = fmt.Errorf("no instance of services %v is registered", services)
+	}
+	return nil, Endpoint{}, last
+}
+
+// Confirm returns nil where an answer that was received before the call was
+// that of the endpoint's allocation as far as Nomad knows: the instance is still
+// registered, its allocation still runs, and the address is still its own. What
+// an answer says is not acted on without, where acting cannot be taken back at
+// once.
+func (p *Prober) Confirm(ctx context.Context, key planner.JobKey, services []string, e Endpoint, got *Progress) error {
+	if got.AllocID != e.Alloc {
+		return errors.New("the answer does not name its allocation") // of an older version
+	}
+	for _, service := range services {
+		instances, err := p.instances(ctx, key, service)
+		if err != nil {
+			return err
+		}
+		for _, r := range instances {
+			if r.AllocID != e.Alloc {
+				continue
+			}
+			if now, err := p.endpoint(ctx, key, r); err == nil && now == e {
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("allocation %s is not registered at %s any more", e.Alloc, e.Address)
+}
+
+// instances are a job's instances of a service.
+func (p *Prober) instances(ctx context.Context, key planner.JobKey, service string) ([]*api.ServiceRegistration, error) {
+	ctx, cancel := p.client.bounded(ctx)
+	defer cancel()
+	all, _, err := p.client.Services().Get(service, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("looking up service %s of %s: %w", service, key, err)
+	}
+	var own []*api.ServiceRegistration
+	for _, r := range all {
+		if r.JobID == key.ID && r.Namespace == key.Namespace {
+			own = append(own, r)
+		}
+	}
+	return own, nil
+}
+
+// ask asks an endpoint. Errors do not hold what it answers.
+func (p *Prober) ask(ctx context.Context, key planner.JobKey, e Endpoint) (*Progress, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Address.String()+statusPath, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := p.http.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s%s answered %d", e.Address, statusPath, resp.StatusCode)
+	}
+	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, fmt.Errorf("%s%s did not answer JSON", e.Address, statusPath)
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, progressLimit+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading from %s: %w", e.Address, err)
+	case len(text) > progressLimit:
+		return nil, fmt.Errorf("%s%s answered more than %d bytes", e.Address, statusPath, progressLimit)
+	}
+	got, err := readProgress(text)
+	if err == nil {
+		err = got.of(key, e.Alloc)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s%s: %w", e.Address, statusPath, err)
+	}
+	return got, nil
+}
