@@ -14,6 +14,9 @@
 // keeps the last decision in force. Whether a decision is lawful is for the
 // caller to check: nothing that a policy says is obeyed unchecked.
 //
-// A policy's process gets none of the environment but PATH, HOME and LANG, so
-// that it sees no Nomad token.
+// A policy's process gets none of the environment but PATH, HOME and LANG, and
+// cannot read the agent's from /proc, so that it sees no Nomad token. It runs as
+// the agent's user all the same: files which that user may read, such as a
+// token or a configuration, are open to it, and so is everything where the user
+// is root.
 package plugin

@@ -43,8 +43,12 @@ type Host struct {
 }
 
 // NewHost makes a host for the programs of a directory. A policy has so much
-// time to start, and again to decide. Close it.
+// time to start, and again to decide. From here on the process is not dumpable,
+// so that no program reads its environment. Close the host.
 func NewHost(dir string, timeout time.Duration, log hclog.Logger) *Host {
+	if err := hide(); err != nil {
+		log.Warn("policies in policy_dir can read the environment of this process, a Nomad token in it", "error", err)
+	}
 	h := &Host{dir: dir, timeout: timeout, log: log, running: map[string]*Process{}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	return h

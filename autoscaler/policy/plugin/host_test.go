@@ -29,6 +29,12 @@ func TestMain(m *testing.M) {
 		Serve(hostile(kind))
 		return
 	}
+	if dir := os.Getenv(agentEnv); dir != "" {
+		if err := playAgent(dir); err != nil {
+			fmt.Println(err)
+		}
+		return
+	}
 	m.Run()
 }
 
@@ -68,6 +74,11 @@ func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
 		return d
 	case "twice":
 		d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[0].ID})
+	case "snoop":
+		for i := range s.Jobs {
+			d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Reason: snoop()})
+		}
+		return d
 	case "token":
 		for i := range s.Jobs {
 			d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Reason: os.Getenv("NOMAD_TOKEN")})
