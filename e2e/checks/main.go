@@ -4,9 +4,9 @@
 // Command checks holds the parts of `make check` that are more than one
 // command each:
 //
-//	go run ./checks fuzz          runs every fuzz target for a while
-//	go run ./checks vuln          looks for known vulnerabilities
-//	go run ./checks reproducible  builds the programs twice and compares them
+//	go run ./e2e/checks fuzz          runs every fuzz target for a while
+//	go run ./e2e/checks vuln          looks for known vulnerabilities
+//	go run ./e2e/checks reproducible  builds the programs twice and compares them
 //
 // A check that cannot fail is worth nothing, so the tests of this package run
 // each of them on a module that has to fail.
@@ -47,7 +47,7 @@ func main() {
 
 func run(ctx context.Context, w io.Writer, args []string) error {
 	if len(args) == 0 || checks[args[0]] == nil {
-		return errors.New("usage: go run ./checks fuzz|vuln|reproducible [-h]")
+		return errors.New("usage: go run ./e2e/checks fuzz|vuln|reproducible [-h]")
 	}
 	if err := checks[args[0]](ctx, w, args[1:]); err != nil {
 		return fmt.Errorf("%s: %w", args[0], err)

@@ -85,7 +85,7 @@ func (v scan) run(ctx context.Context, w io.Writer) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(v.accepted)) {
 		if !slices.Contains(found, id) {
-			_, _ = fmt.Fprintf(w, "govulncheck: %s is accepted, but not reported any more: remove it from checks/vuln.go\n", id)
+			_, _ = fmt.Fprintf(w, "govulncheck: %s is accepted, but not reported any more: remove it from e2e/checks/vuln.go\n", id)
 		}
 	}
 	if len(open) == 0 {
