@@ -46,7 +46,7 @@ func (h *Host) reportRefusal(local int, reason string) {
 	}
 	h.warned[key] = true
 	h.o.Stories.tell(fmt.Sprintf("slot %d: refused a connection to its rendezvous endpoint, which answers processes of this task only: %s; "+
-		"if Horovod runs in a process of its own making, start it below the task's command; more in the agent's log", local, reason))
+		"if it is part of the training, start it as a child of the task's command; the agent's log has more", local, reason))
 }
 
 // Admit is rendezvous.Gate's.

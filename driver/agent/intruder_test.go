@@ -15,12 +15,14 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 )
 
@@ -107,6 +109,11 @@ func (in *intrusion) run(attack string) string {
 		return in.request("PUT", "/worker_addresses/x:0", forgedTarget(4242))
 	case "delete":
 		return in.request("DELETE", "/forged/0", nil)
+	case "flood":
+		for range 4 {
+			go in.flood()
+		}
+		return "done"
 	}
 	n, err := strconv.Atoi(strings.TrimPrefix(attack, "hold"))
 	if err != nil {
@@ -123,6 +130,16 @@ func (in *intrusion) run(attack string) string {
 		in.held = append(in.held, c)
 	}
 	return "done"
+}
+
+// flood connects again and again, for as long as the process lives.
+func (in *intrusion) flood() {
+	for {
+		if c, err := net.Dial("tcp4", in.addr); err == nil {
+			_, _ = c.Read(make([]byte, 1))
+			_ = c.Close()
+		}
+	}
 }
 
 // request returns the status of the answer, or that there is none.
@@ -193,13 +210,49 @@ func TestForeignProcessIsNotAnswered(t *testing.T) {
 	}
 }
 
-// Connections that a foreign process holds take nothing from the slot's own.
+// Connections that a foreign process opens take nothing from the slot's own,
+// whether it holds them or comes again and again.
 func TestForeignConnectionsDoNotStarveASlot(t *testing.T) {
-	t.Parallel()
-	j := startJob(t, 0, "a:1")
-	j.size(1)
-	i := startIntruder(t, j.slotPort("a"), os.Getuid(), "hold3000")
-	must.Eq(t, "hold3000 done", i.result(t))
-	j.list("a:2")
-	j.size(2)
+	for _, attack := range []string{"hold3000", "flood"} {
+		t.Run(attack, func(t *testing.T) {
+			t.Parallel()
+			j := startJob(t, 0, "a:1")
+			j.size(1)
+			i := startIntruder(t, j.slotPort("a"), os.Getuid(), attack)
+			must.Eq(t, attack+" done", i.result(t))
+			j.list("a:2")
+			j.size(2)
+		})
+	}
+}
+
+// Refusals are one task event, however many there are.
+func TestRefusalsAreReportedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "events")
+	st, err := newStories(file, hclog.NewNullLogger())
+	must.NoError(t, err)
+	defer st.close()
+	h := NewHost(HostOptions{Config: Config{Slots: 2}, ID: "h", Stories: st, Logger: hclog.NewNullLogger()})
+	for local := range 2 {
+		g := h.newGate(local)
+		defer g.close()
+		// The agent's own end of a connection to another process of the machine.
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		must.NoError(t, err)
+		defer func() { _ = l.Close() }()
+		i := startIntruder(t, l.Addr().(*net.TCPAddr).Port, os.Getuid(), "hold2")
+		must.Eq(t, "hold2 done", i.result(t))
+		for range 2 {
+			c, err := l.Accept()
+			must.NoError(t, err)
+			must.Error(t, g.Admit(c.LocalAddr().(*net.TCPAddr).AddrPort(), c.RemoteAddr().(*net.TCPAddr).AddrPort()))
+			must.NoError(t, c.Close())
+		}
+		must.Eq(t, 2, g.refused.Load())
+		(<-h.todo)()
+	}
+	events, err := os.ReadFile(file)
+	must.NoError(t, err)
+	must.Eq(t, 1, strings.Count(string(events), "\n"))
+	must.StrContains(t, string(events), "slot 0: refused a connection to its rendezvous endpoint")
 }
