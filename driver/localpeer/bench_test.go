@@ -42,7 +42,7 @@ func BenchmarkAdmit(b *testing.B) {
 	must.NoError(b, err)
 	defer func() { _ = server.Close() }()
 	local, remote := client.RemoteAddr().(*net.TCPAddr).AddrPort(), client.LocalAddr().(*net.TCPAddr).AddrPort()
-	own, err := diag(local, remote)
+	own, err := new(kernel).socket(local, remote)
 	must.NoError(b, err)
 
 	admit := func(task *Task, forget bool) func(*testing.B) {

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -30,20 +32,48 @@ const (
 // errNoSocket: the kernel knows no such socket, or not how to look for one.
 var errNoSocket = errors.New("the kernel lists no such socket")
 
-// diag asks the kernel for the socket with these two addresses.
-func diag(local, remote netip.AddrPort) (Socket, error) {
+// kernel asks for sockets. It keeps the netlink sockets over which it does, as
+// making one takes longer than the question.
+type kernel struct{ idle sync.Pool }
+
+// socket returns the socket with these two addresses, or errNoSocket.
+func (k *kernel) socket(local, remote netip.AddrPort) (Socket, error) {
+	link, _ := k.idle.Get().(*os.File)
+	if link == nil {
+		var err error
+		if link, err = openDiag(); err != nil {
+			return Socket{}, fmt.Errorf("sock_diag: %w", err)
+		}
+	}
+	s, err := ask(int(link.Fd()), local, remote)
+	if err != nil && !errors.Is(err, errNoSocket) {
+		_ = link.Close() // the answer may still come, and is not the next one's
+		return Socket{}, fmt.Errorf("sock_diag: %w", err)
+	}
+	k.idle.Put(link)
+	return s, err
+}
+
+// openDiag opens a netlink socket. As a file, it is closed when it is forgotten.
+func openDiag() (*os.File, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return Socket{}, fmt.Errorf("sock_diag: socket: %w", err)
+		return nil, fmt.Errorf("socket: %w", err)
 	}
-	defer func() { _ = unix.Close(fd) }()
+	link := os.NewFile(uintptr(fd), "sock_diag")
 	// The kernel answers within the call that asks; this is for one that has
 	// lost its answer.
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
-		return Socket{}, fmt.Errorf("sock_diag: SO_RCVTIMEO: %w", err)
+		_ = link.Close()
+		return nil, fmt.Errorf("SO_RCVTIMEO: %w", err)
 	}
+	return link, nil
+}
+
+// ask sends one question and reads its answer.
+func ask(fd int, local, remote netip.AddrPort) (Socket, error) {
 	if err := unix.Sendto(fd, diagRequest(local, remote), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return Socket{}, fmt.Errorf("sock_diag: send: %w", err)
+		return Socket{}, fmt.Errorf("send: %w", err)
 	}
 	answer := make([]byte, 1024)
 	for {
@@ -52,11 +82,11 @@ func diag(local, remote netip.AddrPort) (Socket, error) {
 		case errors.Is(err, unix.EINTR), err == nil && (!ok || sender.Pid != 0):
 			// Interrupted, or a message that is not the kernel's.
 		case err != nil:
-			return Socket{}, fmt.Errorf("sock_diag: receive: %w", err)
+			return Socket{}, fmt.Errorf("receive: %w", err)
 		default:
 			s, err := parseDiag(answer[:n])
 			if err != nil {
-				return Socket{}, fmt.Errorf("sock_diag: %w", err)
+				return Socket{}, err
 			}
 			if s.Local != local || s.Remote != remote {
 				return Socket{}, errNoSocket // a listener, where the connection is gone

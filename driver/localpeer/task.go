@@ -25,6 +25,7 @@ type Task struct {
 	// tabled: the kernel answers no exact question, its whole table is read.
 	tabled bool
 
+	kernel kernel
 	tables shared[map[pair]Socket]
 	scans  shared[scan]
 }
@@ -54,7 +55,7 @@ var ErrGone = errors.New("the peer has closed its connection")
 // begin finds out by what the task's peers are known. The caller's own end of a
 // connection shows what the kernel can tell.
 func (t *Task) begin(local, remote netip.AddrPort) {
-	own, err := diag(local, remote)
+	own, err := t.kernel.socket(local, remote)
 	switch {
 	case err != nil:
 		t.tabled = true
@@ -70,7 +71,7 @@ func (t *Task) begin(local, remote netip.AddrPort) {
 // find returns the socket with these addresses.
 func (t *Task) find(local, remote netip.AddrPort) (Socket, error) {
 	if !t.tabled {
-		return diag(local, remote)
+		return t.kernel.socket(local, remote)
 	}
 	sockets, err := t.tables.do(table)
 	if err != nil {

@@ -270,7 +270,7 @@ func TestTableAndQuestionAgree(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	local, remote := client.LocalAddr().(*net.TCPAddr).AddrPort(), client.RemoteAddr().(*net.TCPAddr).AddrPort()
 
-	asked, err := diag(local, remote)
+	asked, err := new(kernel).socket(local, remote)
 	must.NoError(t, err)
 	must.Eq(t, Established, asked.State)
 	must.Eq(t, uint32(os.Getuid()), asked.UID)
@@ -287,7 +287,7 @@ func TestTableAndQuestionAgree(t *testing.T) {
 	must.NoError(t, gate.Admit(remote, local))
 
 	none := netip.AddrPortFrom(local.Addr(), 1)
-	_, err = diag(none, remote)
+	_, err = new(kernel).socket(none, remote)
 	must.ErrorIs(t, err, errNoSocket)
 	must.ErrorIs(t, gate.Admit(remote, none), ErrGone)
 }
@@ -298,7 +298,7 @@ func TestAListenerIsNoPeer(t *testing.T) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must.NoError(t, err)
 	defer func() { _ = l.Close() }()
-	_, err = diag(l.Addr().(*net.TCPAddr).AddrPort(), netip.MustParseAddrPort("127.0.0.1:9"))
+	_, err = new(kernel).socket(l.Addr().(*net.TCPAddr).AddrPort(), netip.MustParseAddrPort("127.0.0.1:9"))
 	must.ErrorIs(t, err, errNoSocket)
 }
 
@@ -315,7 +315,7 @@ func TestGateRemembers(t *testing.T) {
 		server, err := l.Accept()
 		must.NoError(t, err)
 		must.NoError(t, admitConn(gate, server))
-		s, err := diag(server.RemoteAddr().(*net.TCPAddr).AddrPort(), server.LocalAddr().(*net.TCPAddr).AddrPort())
+		s, err := new(kernel).socket(server.RemoteAddr().(*net.TCPAddr).AddrPort(), server.LocalAddr().(*net.TCPAddr).AddrPort())
 		must.NoError(t, err)
 		return s.Inode, func() { _ = client.Close(); _ = server.Close() }
 	}
