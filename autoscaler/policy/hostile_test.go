@@ -4,8 +4,10 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 )
@@ -31,4 +33,42 @@ func TestParse_LongNameIsNotRepeated(t *testing.T) {
 	_, err := Parse(strings.Repeat("x", 1<<20))
 	must.Error(t, err)
 	must.Less(t, 1000, len(err.Error()))
+}
+
+// TestParse_ValueCostsNoMoreThanItsLine has short lines whose values take hours
+// and gigabytes: each level of for multiplies by eight, and a number that is
+// wanted as a text is written out in full.
+func TestParse_ValueCostsNoMoreThanItsLine(t *testing.T) {
+	nested := "0"
+	for i := range 12 {
+		nested = fmt.Sprintf("[for x%d in [0,0,0,0,0,0,0,0]: %s]", i, nested)
+	}
+	for name, tc := range map[string]struct{ line, want string }{
+		"nested for":               {"tiresias(thresholds=" + nested + ")", "not made by a for expression"},
+		"for in an object":         {"weighted-fair(shares={for k in [1]: k => k})", "not made by a for expression"},
+		"for in a template":        {`tiresias(order="%{for x in [1]}x%{endfor}")`, "not made by a for expression"},
+		"a number as a text":       {"tiresias(order=1e600000000)", "at most 1e308"},
+		"a small one":              {"tiresias(order=1e-600000000)", "at most 1e308"},
+		"a number as a key":        {"weighted-fair(shares={(1e600000000)=1})", "at most 1e308"},
+		"a number in a template":   {`tiresias(order="${1e600000000}")`, "at most 1e308"},
+		"a number below operators": {"tiresias(starvation=-(1e600000000))", "at most 1e308"},
+		"beyond all numbers":       {"tiresias(starvation=1e99999999999)", ""},
+		"a product":                {"tiresias(order=" + strings.Repeat("1e308*", 50) + "1)", `must be`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			done := make(chan error, 1)
+			go func() {
+				_, err := Parse(tc.line)
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				must.ErrorContains(t, err, tc.want)
+			case <-time.After(10 * time.Second):
+				t.Fatal("its value is still being made")
+			}
+		})
+	}
+	_, err := Parse("tiresias(thresholds=[16 * 3600, -1e308 / -1e300], starvation=0.5)")
+	must.NoError(t, err)
 }

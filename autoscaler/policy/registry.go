@@ -12,9 +12,6 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/gohcl"
-	"github.com/hashicorp/hcl/v2/hclsyntax"
-
-	"github.com/kolo-nomad/kolo/autoscaler/nesting"
 )
 
 // Info describes a policy to users.
@@ -156,51 +153,4 @@ func New(name string, body hcl.Body) (Policy, error) {
 		return nil, diags
 	}
 	return p, nil
-}
-
-// CheckLine returns an error for a line that is too long, or nests too deep, to
-// be a policy. Lines come from anyone who may ask the API, so nothing else is
-// done with them before.
-func CheckLine(spec string) error {
-	return nesting.Line("policy", []byte(spec))
-}
-
-// Parse makes a policy from one line as used on a command line: a name, and
-// options in parentheses if any, such as
-//
-//	tiresias(thresholds=[57600], starvation=0)
-func Parse(spec string) (Policy, error) {
-	if err := CheckLine(spec); err != nil {
-		return nil, err
-	}
-	name, rest, found := strings.Cut(strings.TrimSpace(spec), "(")
-	if !found {
-		return New(name, nil)
-	}
-	args, ok := strings.CutSuffix(rest, ")")
-	if !ok {
-		return nil, fmt.Errorf("policy %q: missing closing parenthesis", spec)
-	}
-	// The arguments are those of an HCL object, so that HCL's own parser
-	// decides where one ends.
-	expr, diags := hclsyntax.ParseExpression([]byte("{"+args+"}"), "policy "+name, hcl.InitialPos)
-	if diags.HasErrors() {
-		return nil, diags
-	}
-	object, ok := expr.(*hclsyntax.ObjectConsExpr)
-	if !ok {
-		return nil, fmt.Errorf("policy %q: options must be written name=value, …", spec)
-	}
-	attrs := hclsyntax.Attributes{}
-	for _, item := range object.Items {
-		key := hcl.ExprAsKeyword(item.KeyExpr)
-		if key == "" {
-			return nil, fmt.Errorf("policy %q: an option's name must be a plain word", spec)
-		}
-		attrs[key] = &hclsyntax.Attribute{
-			Name: key, Expr: item.ValueExpr, NameRange: item.KeyExpr.Range(),
-			SrcRange: hcl.RangeBetween(item.KeyExpr.Range(), item.ValueExpr.Range()),
-		}
-	}
-	return New(name, &hclsyntax.Body{Attributes: attrs, SrcRange: object.SrcRange, EndRange: object.SrcRange})
 }
