@@ -26,26 +26,61 @@ type classKey struct {
 	pool, datacenters, device, drivers, constraints string
 }
 
-// term is a constraint as a class key has it. ok is false where the job's author
-// wrote a separator into it: it would read as other constraints, or as half of
-// one. Like any that cannot be judged from here, it is left to Nomad.
-func term(c *api.Constraint) (t string, ok bool) {
-	if strings.ContainsAny(c.LTarget+c.Operand+c.RTarget, fieldSeparator+termSeparator) {
-		return "", false
-	}
-	return strings.Join([]string{c.LTarget, c.Operand, c.RTarget}, fieldSeparator), true
-}
-
 // classCache holds the classes of one generation of nodes.
 type classCache struct {
 	gen     uint64
 	classes map[classKey]*planner.Class
 }
 
+// constraint is one constraint of a class, prepared for many nodes.
+type constraint struct {
+	left, operand, right string
+	pattern              *regexp.Regexp // where the right side is a regular expression, nil for none
+}
+
+// patternLimit is the length of the longest regular expression that is judged
+// here: a job writes it, and longer ones can take long to compile.
+const patternLimit = 512
+
+// joined is the constraint as it stands in a key. One that holds a separator
+// of keys is not judged here.
+func joined(c *api.Constraint) (term string, ok bool) {
+	for _, s := range []string{c.LTarget, c.Operand, c.RTarget} {
+		if strings.ContainsAny(s, fieldSeparator+termSeparator) {
+			return "", false
+		}
+	}
+	return strings.Join([]string{c.LTarget, c.Operand, c.RTarget}, fieldSeparator), true
+}
+
+// prepared are the constraints of a key that are judged here.
+func (k classKey) prepared() []constraint {
+	var out []constraint
+	for term := range strings.SplitSeq(k.constraints, termSeparator) {
+		f := strings.Split(term, fieldSeparator)
+		if len(f) != 3 {
+			continue // of a key without constraints
+		}
+		c := constraint{left: f[0], operand: f[1], right: f[2]}
+		if c.operand == api.ConstraintRegex {
+			if len(c.right) > patternLimit || strings.HasPrefix(c.right, "${") {
+				continue
+			}
+			var err error
+			if c.pattern, err = regexp.Compile(c.right); err != nil {
+				continue
+			}
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
 // feasible says whether a group of the class could run on the node, free room
-// aside. Constraints that cannot be judged from here count as met: then Nomad
-// finds no place, and the planner takes the workers back.
-func (k classKey) feasible(n *node) bool {
+// aside; all are the key's prepared constraints. Constraints that cannot be
+// judged from here count as met: then Nomad finds no place, and the planner
+// takes the workers back.
+func (k classKey) feasible(n *node, all []constraint) bool {
 	if n.NodePool != k.pool {
 		return false
 	}
@@ -60,14 +95,13 @@ func (k classKey) feasible(n *node) bool {
 			return false
 		}
 	}
-	if k.constraints == "" {
-		return true
-	}
-	for term := range strings.SplitSeq(k.constraints, termSeparator) {
-		f := strings.Split(term, fieldSeparator)
-		left, leftKnown := n.resolve(f[0])
-		right, rightKnown := n.resolve(f[2])
-		if leftKnown && rightKnown && !holds(left, f[1], right) {
+	for _, c := range all {
+		left, leftKnown := n.resolve(c.left)
+		right, rightKnown := n.resolve(c.right)
+		if !leftKnown || !rightKnown {
+			continue
+		}
+		if c.pattern != nil && !(left.set && c.pattern.MatchString(left.value)) || c.pattern == nil && !holds(left, c.operand, right) {
 			return false
 		}
 	}
@@ -113,7 +147,8 @@ func (n *node) resolve(s string) (t target, known bool) {
 	return target{}, false
 }
 
-// holds evaluates a constraint as Nomad's scheduler does.
+// holds evaluates a constraint as Nomad's scheduler does, but for regular
+// expressions, which are prepared.
 func holds(l target, operand string, r target) bool {
 	switch operand {
 	case "", "=", "==", "is":
@@ -126,9 +161,6 @@ func holds(l target, operand string, r target) bool {
 		return !l.set
 	case "<", "<=", ">", ">=":
 		return l.set && r.set && compare(l.value, operand, r.value)
-	case api.ConstraintRegex:
-		re, err := regexp.Compile(r.value)
-		return err != nil || l.set && re.MatchString(l.value)
 	case api.ConstraintSetContains, api.ConstraintSetContainsAll:
 		return l.set && !slices.ContainsFunc(set(r.value), func(e string) bool { return !slices.Contains(set(l.value), e) })
 	case api.ConstraintSetContainsAny:

@@ -54,10 +54,11 @@ func TestClassKey_Feasible(t *testing.T) {
 		"left to Nomad":          {term("${attr.nomad.version}", "semver", ">= 9"), true},
 		"attribute not foreseen": {term("${device.model}", "=", "x"), true},
 	} {
-		t.Run(name, func(t *testing.T) { must.Eq(t, tc.want, tc.key.feasible(n)) })
+		t.Run(name, func(t *testing.T) { must.Eq(t, tc.want, tc.key.feasible(n, tc.key.prepared())) })
 	}
 	n.detailed = false
-	must.True(t, term("${meta.rack}", "=", "r2").feasible(n), must.Sprint("what is not known must not exclude"))
+	unknown := term("${meta.rack}", "=", "r2")
+	must.True(t, unknown.feasible(n, unknown.prepared()), must.Sprint("what is not known must not exclude"))
 	must.True(t, term("${meta.rack}", "=", "r2").needsDetail())
 }
 

@@ -36,7 +36,7 @@ func FuzzConstraint(f *testing.F) {
 		Drivers: map[string]struct{ Detected, Healthy bool }{"horovod": {true, true}}}}
 	f.Fuzz(func(t *testing.T, left, operand, right, datacenter, driver string) {
 		one := constrained(datacenter, driver, &api.Constraint{LTarget: left, Operand: operand, RTarget: right})
-		one.feasible(n)
+		one.feasible(n, one.prepared())
 		(&node{}).resolve(left)
 		if one.constraints != "" {
 			must.Eq(t, left+fieldSeparator+operand+fieldSeparator+right, one.constraints)

@@ -88,8 +88,8 @@ func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 			out.distinct = c.RTarget != "false"
 			continue
 		}
-		if t, ok := term(c); ok {
-			terms = append(terms, t)
+		if term, ok := joined(c); ok {
+			terms = append(terms, term)
 		}
 	}
 	slices.Sort(terms)

@@ -268,12 +268,13 @@ func (b *building) class(k classKey) *planner.Class {
 		return c
 	}
 	c := &planner.Class{}
+	constraints := k.prepared()
 	for i := range b.view.Nodes {
 		n := b.store.nodes[b.view.Nodes[i].ID]
 		if n.NodePool == k.pool && k.needsDetail() && n.detailAt < n.ModifyIndex || !n.detailed && k.needsDetail() {
 			b.undetailed = append(b.undetailed, n.ID)
 		}
-		if b.view.Nodes[i].State != planner.Ready || !k.feasible(n) {
+		if b.view.Nodes[i].State != planner.Ready || !k.feasible(n, constraints) {
 			continue
 		}
 		for bin := range b.view.Nodes[i].Bins {

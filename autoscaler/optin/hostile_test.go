@@ -44,10 +44,16 @@ func TestRead_HostileNumbers(t *testing.T) {
 		"groups that are too many together": {job(kv(), limits(0, MaxWorkers), func(j *api.Job) {
 			j.TaskGroups = append(j.TaskGroups, group("b", 0, MaxWorkers, kv()))
 		}), "200000 workers of all groups are above 100000"},
-		"devices that overflow":   {job(kv(), devices(1<<63)), "above 1024"},
-		"no devices at all":       {job(kv(), devices(0)), "0 devices"},
-		"too many devices":        {job(kv(), devices(MaxDevices+1)), "1025 devices per worker are above 1024"},
-		"devices of several asks": {job(kv(), devices(math.MaxUint64), func(j *api.Job) { r := j.TaskGroups[0].Tasks[0].Resources; r.Devices = append(r.Devices, r.Devices[0]) }), "above 1024"},
+		"groups without end": {job(kv(), func(j *api.Job) {
+			for i := range 5000 {
+				j.TaskGroups = append(j.TaskGroups, group(fmt.Sprint("g", i), 0, 1, kv()))
+			}
+		}), "more than 256 groups"},
+		"a block that nests without end": {job(map[string]any{Key: []any{map[string]any{"min": nested(9000)}}}), "a list is not a whole number"},
+		"devices that overflow":          {job(kv(), devices(1<<63)), "above 1024"},
+		"no devices at all":              {job(kv(), devices(0)), "0 devices"},
+		"too many devices":               {job(kv(), devices(MaxDevices+1)), "1025 devices per worker are above 1024"},
+		"devices of several asks":        {job(kv(), devices(math.MaxUint64), func(j *api.Job) { r := j.TaskGroups[0].Tasks[0].Resources; r.Devices = append(r.Devices, r.Devices[0]) }), "above 1024"},
 		"cpu that overflows": {job(kv(), func(j *api.Job) {
 			j.TaskGroups[0].Tasks[0].Resources.CPU = ptr(math.MaxInt)
 			j.TaskGroups[0].Tasks = append(j.TaskGroups[0].Tasks, j.TaskGroups[0].Tasks[0])
@@ -112,6 +118,15 @@ func TestRead_ManyProblemsAreBounded(t *testing.T) {
 	_, problems = Read(j)
 	must.Len(t, maxProblems+1, problems)
 	checkText(t, problems)
+}
+
+// nested is a list in a list in a list, as Nomad's JSON may hold it.
+func nested(depth int) any {
+	var v any = []any{}
+	for range depth {
+		v = []any{v}
+	}
+	return v
 }
 
 func checkText(t testing.TB, problems Problems) {

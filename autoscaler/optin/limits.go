@@ -17,6 +17,9 @@ const (
 	// MaxWorkers is how many workers the elastic groups of a job may have
 	// together.
 	MaxWorkers = 100_000
+	// MaxGroups is how many elastic groups a job may have: each may have
+	// constraints of its own, and so a list of the nodes that meet them.
+	MaxGroups = 256
 	// MaxDevices is how many devices one worker may hold.
 	MaxDevices = 1024
 	// MaxWeight is the greatest weight; the least is its inverse.

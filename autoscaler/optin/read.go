@@ -55,6 +55,10 @@ func Read(job *api.Job) (*Spec, Problems) {
 		if g.Scaling == nil || !asks(g.Scaling) || !enabled(g.Scaling) {
 			continue
 		}
+		if len(r.spec.Groups) == MaxGroups {
+			r.problem("job", fmt.Sprintf("it has more than %d groups with a kolo block", MaxGroups), "write fewer groups, or several jobs")
+			break
+		}
 		r.group(g)
 	}
 	if len(r.spec.Groups) == 0 && len(r.problems) == 0 {
