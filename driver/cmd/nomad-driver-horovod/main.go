@@ -19,6 +19,7 @@ import (
 	"github.com/hashicorp/nomad/plugins"
 
 	"github.com/kolo-nomad/kolo/driver/agent"
+	"github.com/kolo-nomad/kolo/driver/confine"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
@@ -31,6 +32,8 @@ usage:
                                      horovodrun's elastic flags; run -help
   nomad-driver-horovod agent         supervise one task's training processes;
                                      started by the driver
+  nomad-driver-horovod confine       drop privileges and run a command in a
+                                     task's container; started by the driver
   nomad-driver-horovod version       print the version
   nomad-driver-horovod help          print this
 
@@ -67,6 +70,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch args[0] {
 	case "agent":
 		return agent.Main(context.Background(), args[1:])
+	case confine.Subcommand:
+		return confine.Main(args[1:])
 	case "run":
 		return agent.RunMain(context.Background(), args[1:])
 	case "version", "-version", "--version":

@@ -1,0 +1,91 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package confine
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+// TestMain lets the test binary stand in for the driver's.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == Subcommand {
+		os.Exit(Main(os.Args[2:])) //nolint:forbidigo // a process of its own
+	}
+	os.Exit(m.Run()) //nolint:forbidigo // this is the test's main
+}
+
+// confined runs a shell script with the given identity.
+func confined(t *testing.T, id Identity, env []string, script string) (string, error) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	cmd := exec.Command("/proc/self/exe", Arguments(id, []string{"sh", "-c", script})...) //nolint:gosec // this test
+	cmd.Env = append(Environment(env), "LEFT=behind")
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	for name, id := range map[string]Identity{
+		"user":               {UID: 65534, GID: 65534, Groups: []int{65534}},
+		"user with groups":   {UID: 1234, GID: 100, Groups: []int{7, 100}},
+		"user without group": {UID: 1234, GID: 100},
+		"root":               {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := confined(t, id, []string{"PATH=/usr/bin:/bin"}, `id -u; id -g; grep ^Groups /proc/self/status; grep -E '^(Cap|NoNewPrivs)' /proc/self/status`)
+			must.NoError(t, err, must.Sprint(out))
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			want := Arguments(id, nil)
+			must.Eq(t, want[1:3], lines[:2])
+			must.Eq(t, strings.ReplaceAll(want[3], ",", " "), strings.TrimSpace(strings.TrimPrefix(lines[2], "Groups:")))
+			must.Len(t, 9, lines)
+			for _, line := range lines[3:8] {
+				must.StrHasSuffix(t, "\t0000000000000000", line)
+			}
+			must.Eq(t, "NoNewPrivs:\t1", lines[8])
+		})
+	}
+}
+
+// TestEnvironmentIsTheJobs makes sure that what the loader would look at
+// reaches the program, and no process before it.
+func TestEnvironmentIsTheJobs(t *testing.T) {
+	env := []string{"PATH=/usr/bin:/bin", "LD_PRELOAD=/none.so", "EMPTY=", "EQUALS=a=b"}
+	out, err := confined(t, Identity{UID: 65534, GID: 65534}, env, `unset LD_PRELOAD; echo "$EMPTY|$EQUALS|$LEFT"`)
+	must.NoError(t, err)
+	must.Eq(t, 1, strings.Count(out, "/none.so"), must.Sprint("the shell alone tries to load it: "+out))
+	must.StrHasSuffix(t, "|a=b|\n", out)
+}
+
+func TestRefuses(t *testing.T) {
+	for name, args := range map[string][]string{
+		"nothing":      {},
+		"no command":   {"1", "1", ""},
+		"no uid":       {"", "1", "", "sh"},
+		"negative gid": {"1", "-1", "", "sh"},
+		"no change":    {"4294967295", "1", "", "sh"},
+		"no group":     {"1", "1", "1,,2", "sh"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, _, err := parse(args)
+			must.Error(t, err)
+		})
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	out, err := exec.Command("/proc/self/exe", Arguments(Identity{UID: 1, GID: 1}, []string{"no-such-command"})...).CombinedOutput()
+	var exit *exec.ExitError
+	must.True(t, errors.As(err, &exit))
+	must.Eq(t, exitFailed, exit.ExitCode())
+	must.StrContains(t, string(out), "no-such-command")
+}

@@ -1,0 +1,96 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// drop gives the calling thread an identity and takes everything else from it,
+// for good. The order matters: each step needs what a later one takes.
+func drop(id Identity) error {
+	// The kernel clears it when the identity changes.
+	deathSignal, err := parentDeathSignal()
+	if err != nil {
+		return fmt.Errorf("read the parent death signal: %w", err)
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"set the supplementary groups", func() error { return setGroups(id.Groups) }},
+		{"set the group", func() error { return setIDs(unix.SYS_SETRESGID, id.GID) }},
+		{"empty the bounding set", emptyBoundingSet},
+		{"clear the ambient capabilities", func() error {
+			return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+		}},
+		{"set the user", func() error { return setIDs(unix.SYS_SETRESUID, id.UID) }},
+		{"clear the capabilities", clearCapabilities},
+		{"set no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
+		{"restore the parent death signal", func() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, deathSignal, 0, 0, 0) }},
+	} {
+		if err := step.do(); err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return nil
+}
+
+// The wrappers of packages syscall and unix set ids on all threads of the
+// process, or on some; these set them on the calling one.
+
+func setGroups(groups []int) error {
+	ids := make([]uint32, max(len(groups), 1))
+	for i, g := range groups {
+		ids[i] = uint32(g)
+	}
+	_, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&ids[0])), 0)
+	return errnoErr(errno)
+}
+
+func setIDs(call uintptr, id int) error {
+	_, _, errno := unix.RawSyscall(call, uintptr(id), uintptr(id), uintptr(id))
+	return errnoErr(errno)
+}
+
+func errnoErr(errno unix.Errno) error {
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func parentDeathSignal() (uintptr, error) {
+	var signal int32
+	err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&signal)), 0, 0, 0)
+	return uintptr(signal), err
+}
+
+// emptyBoundingSet drops what the kernel knows, which may be more than this
+// program does.
+func emptyBoundingSet() error {
+	for capability := uintptr(0); ; capability++ {
+		switch in, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, capability, 0, 0, 0); {
+		case errors.Is(err, unix.EINVAL):
+			return nil // beyond the last
+		case err != nil:
+			return err
+		case in == 0:
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+}
+
+func clearCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	return unix.Capset(&header, &none[0])
+}
