@@ -4,33 +4,36 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/confine"
 )
 
 // account is the user that a task runs as.
 type account struct {
-	name     string
-	uid, gid int
-	groups   []int
+	name, home string
+	uid, gid   int
+	// groups are all, the primary one included.
+	groups []int
 }
 
-// lookupAccount finds a user by name. An empty name is the plugin's own user,
-// as in raw_exec.
+// lookupAccount finds a user by name or number. An empty name is the plugin's own
+// user, as in raw_exec.
 func lookupAccount(name string) (account, error) {
-	u, err := user.Current()
-	if name != "" {
-		u, err = user.Lookup(name)
-	}
+	u, err := findUser(name)
 	if err != nil {
 		return account{}, fmt.Errorf("user = %q: %w", name, err)
 	}
-	a := account{name: u.Username}
+	a := account{name: u.Username, home: u.HomeDir}
 	if a.uid, err = strconv.Atoi(u.Uid); err != nil {
 		return account{}, fmt.Errorf("user = %q: uid %q is no number", name, u.Uid)
 	}
@@ -47,6 +50,39 @@ func lookupAccount(name string) (account, error) {
 		}
 	}
 	return a, nil
+}
+
+func findUser(name string) (*user.User, error) {
+	if name == "" {
+		return user.Current()
+	}
+	if strings.Contains(name, ":") {
+		return nil, errors.New("is a user and a group; name the user alone, its groups are those of the client's group database")
+	}
+	u, err := user.Lookup(name)
+	if errors.As(err, new(user.UnknownUserError)) {
+		if _, isName := strconv.ParseUint(name, 10, 32); isName == nil {
+			return user.LookupId(name)
+		}
+	}
+	return u, err
+}
+
+// checkRoot refuses, by number, users who own root's files or have its group.
+func (a account) checkRoot() error {
+	const remedy = `choose another user, for example "nobody", or set allow_root = true in the config of plugin "nomad-driver-horovod"`
+	if a.uid == 0 {
+		return fmt.Errorf(`user = %q: has uid 0, which isolation = "exec" refuses on this client; %s`, a.name, remedy)
+	}
+	if a.gid == 0 || slices.Contains(a.groups, 0) {
+		return fmt.Errorf(`user = %q: is in the group with gid 0, which isolation = "exec" refuses on this client; take it out of that group, or %s`, a.name, remedy)
+	}
+	return nil
+}
+
+// identity is the account as package confine knows it.
+func (a account) identity() confine.Identity {
+	return confine.Identity{UID: a.uid, GID: a.gid, Groups: a.groups}
 }
 
 // readable is nil when the account may open the file for reading. The kernel

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -25,9 +24,6 @@ const (
 	eventPath    = agentDir + "/events.jsonl"
 	// stopPath is written when the task is stopped: the time of its kill.
 	stopPath = agentDir + "/stop"
-	// offsetPath is how far the plugin has read eventPath. It lies where tasks
-	// have no business.
-	offsetPath = "kolo-events.offset"
 )
 
 // writeAgentFiles puts the agent's configuration and identities into the
@@ -57,11 +53,9 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account) error {
 			return fmt.Errorf("hand %s to the task's user: %w", dir, err)
 		}
 	}
-	// An earlier run of the same task has told its events, and was stopped.
-	for _, path := range []string{offsetPath, stopPath} {
-		if err := root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("forget the task's earlier run: %w", err)
-		}
+	// An earlier run of the same task was stopped.
+	if err := root.Remove(stopPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget the task's earlier run: %w", err)
 	}
 	if err := writeOwned(root, eventPath, nil, 0o644, who); err != nil {
 		return err
@@ -113,14 +107,19 @@ func writeStopNote(taskDir string, kill time.Time) error {
 	return writeOwned(root, stopPath, []byte(kill.Format(time.RFC3339Nano)+"\n"), 0o644, self)
 }
 
+// shmDir holds the shared memory of all tasks. Every user may create files in
+// /dev/shm, so the tasks' own lie in a directory where none may.
+const shmDir = "/dev/shm/kolo"
+
 // makeShm makes the directory that an isolated task sees as /dev/shm. It lies
 // in the host's, so that it is memory without a limit of its own; what is in it
 // counts as the task's memory.
 func makeShm(c *drivers.TaskConfig, who account) (string, error) {
-	dir := filepath.Join("/dev/shm", "kolo-"+c.AllocID+"-"+strings.ReplaceAll(c.Name, "/", "_"))
-	// Whatever is there by this name is a leftover, or was put there to be
-	// written to by root.
-	if err := os.RemoveAll(dir); err != nil {
+	if err := makeOwn(shmDir); err != nil {
+		return "", fmt.Errorf("shared memory of the task: %w", err)
+	}
+	dir := filepath.Join(shmDir, c.AllocID+"-"+c.Name)
+	if err := os.RemoveAll(dir); err != nil { // of an earlier run
 		return "", fmt.Errorf("shared memory of the task: %w", err)
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {

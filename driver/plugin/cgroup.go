@@ -5,7 +5,6 @@ package plugin
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,9 +12,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins/drivers"
-	"golang.org/x/sys/unix"
-
-	"github.com/kolo-nomad/kolo/driver/agent"
 )
 
 // cgroupOf is the task's own cgroup (version 2), "" where there is none. On
@@ -69,22 +65,4 @@ func oomKills(events []byte) int {
 		}
 	}
 	return 0
-}
-
-// killOrphan ends an agent whose executor is gone, so that the one Nomad starts
-// next does not find its port taken and its slots training. The process is
-// only killed when its environment says that it is the one we started.
-func killOrphan(pid int, configFile string) error {
-	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	if err != nil {
-		return nil // no such process: nothing is left
-	}
-	mark := []byte(agent.ConfigVariable + "=" + configFile)
-	for variable := range bytes.SplitSeq(env, []byte{0}) {
-		if bytes.Equal(variable, mark) {
-			// The executor made the agent the leader of a process group.
-			return unix.Kill(-pid, unix.SIGKILL)
-		}
-	}
-	return nil
 }

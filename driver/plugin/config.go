@@ -20,6 +20,9 @@ type Config struct {
 	// AllowIsolationNone lets jobs ask for isolation = "none", which gives them
 	// the host as raw_exec does. Off by default, like raw_exec.
 	AllowIsolationNone bool `codec:"allow_isolation_none"`
+	// AllowRoot lets isolated tasks run as user 0 or with group 0. They have no
+	// capabilities then either, but own every file of root's that they see.
+	AllowRoot bool `codec:"allow_root"`
 	// Python is asked at fingerprint time which Horovod the host has. It does
 	// not decide what tasks run. Default "python3".
 	Python string `codec:"python"`
@@ -41,18 +44,12 @@ type Config struct {
 	// task's `user` must not fall into.
 	DeniedHostUids string `codec:"denied_host_uids"`
 	DeniedHostGids string `codec:"denied_host_gids"`
-	// ExecutorLogLevel is that of executor.out in the task directory.
+	// ExecutorLogLevel is that of executor.out, which lies beside the
+	// allocation's directory, see privateDirs.
 	// Default "info".
 	ExecutorLogLevel string `codec:"executor_log_level"`
 
 	period, timeout time.Duration
-}
-
-// defaultBindPaths is where a Linux host keeps programs, libraries and their
-// configuration: what Nomad's exec driver would copy. /opt is not among them:
-// Nomad's own data often lies there.
-var defaultBindPaths = []string{
-	"/bin", "/etc", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
 }
 
 // complete fills in defaults and says what is wrong.

@@ -233,7 +233,7 @@ func TestRecoverTask(t *testing.T) {
 			must.NoError(t, err)
 			handle := first.start(t, c)
 			must.Eq(t, "one", nextEvent(t, events).Message)
-			offset := filepath.Join(c.TaskDir().Dir, offsetPath)
+			offset := filepath.Join(privateDirsOf(c).state, offsetName)
 			eventually(t, "the event is noted", func() bool { _, err := os.Stat(offset); return err == nil })
 			first.kill()
 

@@ -6,6 +6,7 @@ package plugin
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -80,9 +81,9 @@ func TestIsolatedTaskSeesItsOwn(t *testing.T) {
 	h.start(t, c)
 	r := h.end(t, c.ID)
 	must.True(t, r.Successful(), must.Sprintf("%+v: %s", r, output(t, c)))
-	must.Eq(t, "nobody\nx\ny\nusr is read-only\nno root\nz\n/\n", output(t, c))
+	must.Eq(t, "nobody\nx\ny\nusr is read-only\nno root\nz\n"+c.TaskDir().Dir+"\n", output(t, c))
 
-	shm := "/dev/shm/kolo-" + c.AllocID + "-train"
+	shm := filepath.Join(shmDir, c.AllocID+"-train")
 	must.DirExists(t, shm)
 	must.NoError(t, h.DestroyTask(c.ID, false))
 	must.DirNotExists(t, shm)

@@ -19,16 +19,17 @@ const (
 	reservationPrefix = "KOLO_GPUS_"
 )
 
-// reservedGPUs lists the GPUs (UUIDs) that Nomad reserved for a task, from its
-// environment. That is the only place to look: after a restart of the client
-// Nomad restores the environment, but neither devices nor mounts.
-func reservedGPUs(env map[string]string) []string {
+// reservedGPUs lists the GPUs (UUIDs) that Nomad reserved for a task, from what
+// its device plugins gave (TaskConfig.DeviceEnv). That is the only place to look:
+// the task's environment may say anything, because the job writes it, and after a
+// restart of the client Nomad restores neither devices nor mounts.
+func reservedGPUs(devices map[string]string) []string {
 	var gpus []string
 	add := func(value string) {
 		for id := range strings.SplitSeq(value, ",") {
 			id = strings.TrimSpace(id)
 			switch id {
-			case "", "none", "void", "all": // words of NVIDIA's container runtime: no reservation
+			case "", "none", "void": // words of NVIDIA's container runtime: no reservation
 			default:
 				if !slices.Contains(gpus, id) {
 					gpus = append(gpus, id)
@@ -36,12 +37,12 @@ func reservedGPUs(env map[string]string) []string {
 			}
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(env)) {
+	for _, key := range slices.Sorted(maps.Keys(devices)) {
 		if strings.HasPrefix(key, reservationPrefix) {
-			add(env[key])
+			add(devices[key])
 		}
 	}
-	add(env[nvidiaVisible])
+	add(devices[nvidiaVisible])
 	return gpus
 }
 
@@ -51,8 +52,13 @@ func reservedGPUs(env map[string]string) []string {
 // isolation would see the GPUs of its neighbours, and local rank 0 of every
 // allocation would take the host's first. It is never narrowed to one GPU per
 // slot: scripts pick theirs by local rank. A value inherited from the client's
-// own environment must not survive.
-func showGPUs(env map[string]string, gpus []string) {
+// own environment must not survive, and nothing that the job's env block says
+// may look like a reservation.
+func showGPUs(env, devices map[string]string, gpus []string) {
+	maps.DeleteFunc(env, func(key, _ string) bool {
+		return key == nvidiaVisible || strings.HasPrefix(key, reservationPrefix)
+	})
+	maps.Copy(env, devices)
 	if len(gpus) == 0 {
 		return
 	}

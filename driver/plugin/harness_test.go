@@ -25,6 +25,7 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/driver/agent"
+	"github.com/kolo-nomad/kolo/driver/confine"
 )
 
 // patience is how long tests wait for what should take no time.
@@ -35,6 +36,9 @@ const patience = 30 * time.Second
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "agent" {
 		fakeAgent()
+	}
+	if len(os.Args) > 1 && os.Args[1] == confine.Subcommand {
+		os.Exit(confine.Main(os.Args[2:])) //nolint:forbidigo // a process of its own
 	}
 	hclog.SetDefault(hclog.NewNullLogger()) // go-plugin's, of every connection
 	os.Exit(m.Run())                        //nolint:forbidigo // this is the test's main
@@ -113,7 +117,8 @@ func newTaskConfig(t *testing.T, isolation, script string) *drivers.TaskConfig {
 		AllocID: allocID, AllocDir: alloc,
 	}
 	dir := c.TaskDir()
-	for _, d := range []string{dir.LogDir, dir.LocalDir, dir.SecretsDir, filepath.Join(dir.Dir, "tmp")} {
+	// Nomad gives all of these to any user, the task directory itself included.
+	for _, d := range []string{dir.Dir, dir.SharedAllocDir, dir.LogDir, dir.LocalDir, dir.SecretsDir, filepath.Join(dir.Dir, "tmp")} {
 		must.NoError(t, os.MkdirAll(d, 0o755))
 		must.NoError(t, os.Chmod(d, 0o777))
 	}

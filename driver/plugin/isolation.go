@@ -4,9 +4,13 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -20,65 +24,122 @@ const (
 	// would not do: it may lie below a directory closed to the task's user.
 	agentInTask = "/.kolo/nomad-driver-horovod"
 
-	// sharedDir is the directory of an allocation that its tasks share.
+	// sharedDir is the directory of an allocation that its tasks share, logsDir
+	// where Nomad keeps their output in it.
 	sharedDir = "alloc"
+	logsDir   = "logs"
 )
 
-// isolationMounts lists what a task with isolation = "exec" sees besides its
-// task directory, which is its root: the host's programs, the directory that
-// the group's tasks share, this binary (the agent), and a /dev/shm of its own
-// (the executor's default is limited to 64 MB, too small for NCCL and for data
-// loaders).
-func isolationMounts(bindPaths []string, allocDir, binary, shm string) []*drivers.MountConfig {
+// taskDirs are the directories of a task directory that are an isolated task's
+// own.
+var taskDirs = []string{"local", "secrets", "tmp"}
+
+// rootfs is the file system of an isolated task. Its root is a directory of
+// root's (privateDirs), in which the task can replace nothing; the task
+// directory is bound into it.
+type rootfs struct {
+	dirs              privateDirs
+	taskDir, allocDir string
+	bindPaths         []string
+	// volumes are the mounts of the job and of its devices.
+	volumes     []*drivers.MountConfig
+	binary, shm string
+	// files are made by the driver in place of the host's, by the task's path.
+	files map[string]string
+}
+
+// build fills the root directory with what is not mounted, and returns the
+// mounts in their order.
+func (r *rootfs) build() ([]*drivers.MountConfig, error) {
+	links := hostLinks(r.bindPaths)
+	for path := range r.files {
+		delete(links, path)
+	}
+	mounts, err := r.mounts(links)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.link(links, mounts); err != nil {
+		return nil, fmt.Errorf("root directory of the task: %w", err)
+	}
+	return mounts, nil
+}
+
+// mounts lists, in this order, the task's directories at their short paths and
+// at those of the host, which Nomad puts into variables; the host's programs;
+// the job's volumes; and what a volume must not cover: this binary, a /dev/shm
+// of its own (the executor's is limited to 64 MB, too small for NCCL and for
+// data loaders), and files in place of the host's.
+func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error) {
 	var mounts []*drivers.MountConfig
 	bind := func(task, host string, readonly bool) {
 		mounts = append(mounts, &drivers.MountConfig{TaskPath: task, HostPath: host, Readonly: readonly})
 	}
-	for _, path := range bindPaths {
-		bind(path, path, true)
+	for _, name := range taskDirs {
+		path := filepath.Join(r.taskDir, name)
+		// The host's root would follow a link that the task has left there.
+		fi, err := os.Lstat(path)
+		if err != nil || !fi.IsDir() {
+			return nil, fmt.Errorf("%s: the task has replaced this directory, and can't be started again in place; stop the allocation", path)
+		}
+		bind("/"+name, path, false)
 	}
-	bind("/alloc", filepath.Join(allocDir, sharedDir), false)
-	bind(agentInTask, binary, true)
-	bind("/dev/shm", shm, false)
-	return mounts
+	bind(r.taskDir, r.taskDir, false)
+	secrets := filepath.Join(r.taskDir, "secrets")
+	bind(secrets, secrets, false) // a file system of its own, which the bind before leaves out
+	shared := filepath.Join(r.allocDir, sharedDir)
+	for _, path := range []string{shared, "/" + sharedDir} {
+		bind(path, shared, false)
+		// Nomad's root opens files in it by name.
+		bind(filepath.Join(path, logsDir), filepath.Join(shared, logsDir), true)
+	}
+	for _, path := range r.bindPaths {
+		if _, linked := links[path]; !linked && r.files[path] == "" {
+			bind(path, path, true)
+		}
+	}
+	mounts = append(mounts, r.volumes...)
+	bind(agentInTask, r.binary, true)
+	bind("/dev/shm", r.shm, false)
+	for _, path := range slices.Sorted(maps.Keys(r.files)) {
+		bind(path, r.files[path], true)
+	}
+	return mounts, nil
 }
 
-// linkHostPaths makes an isolated task's own directories appear at the paths
-// they have on the host, which are the ones that Nomad puts into variables. The
-// links are relative: seen from the host they stay in the task directory too.
-func linkHostPaths(taskDir, allocDir string) error {
-	root, err := os.OpenRoot(taskDir)
+// link makes the links in the root directory: to what else lies in the task
+// directory when the task starts (an artifact's destination may), and those of
+// the host's /etc.
+func (r *rootfs) link(links map[string]string, mounts []*drivers.MountConfig) error {
+	root, err := os.OpenRoot(r.dirs.root)
 	if err != nil {
-		return fmt.Errorf("task directory: %w", err)
+		return err
 	}
 	defer func() { _ = root.Close() }()
-	for path, inTask := range map[string]string{
-		taskDir:                            ".",
-		filepath.Join(allocDir, sharedDir): "alloc",
-	} {
-		link := strings.TrimPrefix(path, "/")
-		up := strings.Repeat("../", strings.Count(link, "/"))
-		target := filepath.Join(up, inTask)
-		if there, err := root.Readlink(link); err == nil && there == target {
-			continue // from an earlier run
+	taken := map[string]bool{"proc": true, "sys": true, "dev": true, "etc": true, "private": true}
+	for _, m := range mounts {
+		first, _, _ := strings.Cut(strings.TrimPrefix(filepath.Join("/", m.TaskPath), "/"), "/")
+		taken[first] = true
+	}
+	entries, err := os.ReadDir(r.taskDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if taken[e.Name()] {
+			continue
 		}
-		if err := root.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-			return fmt.Errorf("link %s in the task directory: %w", path, err)
+		if err := root.Symlink(filepath.Join(r.taskDir, e.Name()), e.Name()); err != nil {
+			return err
 		}
-		if err := root.Symlink(target, link); err != nil {
-			return fmt.Errorf("link %s in the task directory: %w", path, err)
+	}
+	for path, target := range links {
+		if err := root.MkdirAll(filepath.Dir(path)[1:], 0o755); err != nil {
+			return err
+		}
+		if err := root.Symlink(target, path[1:]); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
 		}
 	}
 	return nil
-}
-
-// present leaves out the paths that this host does not have.
-func present(paths []string) []string {
-	var there []string
-	for _, path := range paths {
-		if _, err := os.Stat(path); err == nil {
-			there = append(there, path)
-		}
-	}
-	return there
 }

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,27 +20,42 @@ import (
 // This file makes what an isolated task resolves names with, in place of the
 // host's files.
 
+// nameFiles writes them and returns where, by the paths they have in the task.
+func nameFiles(c *drivers.TaskConfig, dirs privateDirs, listen string) (map[string]string, error) {
+	files := map[string]string{}
+	if c.DNS != nil {
+		path, err := writeResolvConf(c, dirs)
+		if err != nil {
+			return nil, err
+		}
+		files["/etc/resolv.conf"] = path
+	}
+	if path, err := writeHosts(c, dirs, listen); err != nil {
+		return nil, err
+	} else if path != "" {
+		files["/etc/hosts"] = path
+	}
+	return files, nil
+}
+
 // writeResolvConf writes the group's dns block as a resolv.conf. What the block
 // leaves out is taken from the host's.
-func writeResolvConf(c *drivers.TaskConfig) (string, error) {
+func writeResolvConf(c *drivers.TaskConfig, dirs privateDirs) (string, error) {
 	host, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("dns: %w", err)
 	}
-	path := filepath.Join(c.TaskDir().Dir, "kolo-resolv.conf")
-	root, err := os.OpenRoot(c.TaskDir().Dir)
+	path, err := dirs.write(resolvName, resolvConf(c.DNS, string(host)))
 	if err != nil {
 		return "", fmt.Errorf("dns: %w", err)
 	}
-	defer func() { _ = root.Close() }()
-	self := account{uid: os.Geteuid(), gid: os.Getegid()}
-	return path, writeOwned(root, filepath.Base(path), resolvConf(c.DNS, string(host)), 0o644, self)
+	return path, nil
 }
 
 // writeHosts writes an /etc/hosts by which the machine's name resolves to the
 // task's service address, where it does not already; see agent.HostnameFor. An
 // isolated task may not rename the machine instead.
-func writeHosts(c *drivers.TaskConfig, listen string) (string, error) {
+func writeHosts(c *drivers.TaskConfig, dirs privateDirs, listen string) (string, error) {
 	_, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return "", fmt.Errorf("service port: %w", err)
@@ -64,14 +78,11 @@ func writeHosts(c *drivers.TaskConfig, listen string) (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("hosts: %w", err)
 	}
-	path := filepath.Join(c.TaskDir().Dir, "kolo-hosts")
-	root, err := os.OpenRoot(c.TaskDir().Dir)
+	path, err := dirs.write(hostsName, hostsFile(string(host), name, ip))
 	if err != nil {
 		return "", fmt.Errorf("hosts: %w", err)
 	}
-	defer func() { _ = root.Close() }()
-	self := account{uid: os.Geteuid(), gid: os.Getegid()}
-	return path, writeOwned(root, filepath.Base(path), hostsFile(string(host), name, ip), 0o644, self)
+	return path, nil
 }
 
 // hostsFile is the given hosts file with one address for name.

@@ -22,11 +22,10 @@ var controlNodes = []string{
 
 var gpuNode = regexp.MustCompile(`^nvidia[0-9]+$`)
 
-// gpuNodes lists the device nodes that GPUs (UUIDs) need, and the GPUs whose
-// own node cannot be told: MIG instances, and all where the kernel driver's
-// files in /proc are missing. Where Nomad gave nodes of GPUs, as the device
-// plugin named them, those are theirs. Else every GPU's node is listed, and
-// CUDA_VISIBLE_DEVICES alone keeps tasks apart. root is the host's file system.
+// gpuNodes lists the device nodes that GPUs (UUIDs) need, and the GPUs whose own
+// node is not known: MIG instances, and all where the kernel driver's files in
+// /proc are missing. Where the device plugin named nodes of GPUs (given), those
+// are theirs. root is the host's file system.
 func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, unknown []string) {
 	if len(gpus) == 0 {
 		return nil, nil
@@ -41,7 +40,7 @@ func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, 
 		}
 	}
 	if len(unknown) > 0 {
-		nodes = append(nodes, allGPUNodes(root)...)
+		return nil, unknown
 	}
 	for _, node := range controlNodes {
 		if _, err := fs.Stat(root, node); err == nil {
@@ -49,23 +48,7 @@ func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, 
 		}
 	}
 	slices.Sort(nodes)
-	return slices.Compact(nodes), unknown
-}
-
-func allGPUNodes(root fs.FS) []string {
-	var nodes []string
-	entries, _ := fs.ReadDir(root, "dev")
-	for _, e := range entries {
-		if gpuNode.MatchString(e.Name()) {
-			nodes = append(nodes, "/dev/"+e.Name())
-		}
-	}
-	// What a process may do with MIG instances is governed by these.
-	caps, _ := fs.ReadDir(root, "dev/nvidia-caps")
-	for _, e := range caps {
-		nodes = append(nodes, "/dev/nvidia-caps/"+e.Name())
-	}
-	return nodes
+	return slices.Compact(nodes), nil
 }
 
 // gpuMinors reads from the kernel driver which GPU has which minor number.
@@ -91,8 +74,7 @@ func gpuMinors(root fs.FS) map[string]string {
 	return minors
 }
 
-// mergeDevices adds nodes to those that Nomad gave, each once. Nomad gives them
-// at the first start of a task only.
+// mergeDevices adds nodes to those that were given, each once.
 func mergeDevices(given []*drivers.DeviceConfig, nodes []string) []*drivers.DeviceConfig {
 	for _, node := range nodes {
 		if !slices.ContainsFunc(given, func(d *drivers.DeviceConfig) bool { return d.TaskPath == node }) {

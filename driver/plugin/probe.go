@@ -90,5 +90,5 @@ func (p *prober) run(ctx context.Context, python string, timeout time.Duration) 
 
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return oneLine(lines[len(lines)-1])
+	return oneLine(lines[len(lines)-1], maxMessage)
 }

@@ -13,6 +13,7 @@ func configSpec() *hclspec.Spec {
 	return hclspec.NewObject(map[string]*hclspec.Spec{
 		"enabled":              hclspec.NewDefault(boolean("enabled"), hclspec.NewLiteral("true")),
 		"allow_isolation_none": boolean("allow_isolation_none"),
+		"allow_root":           boolean("allow_root"),
 		"python":               text("python"),
 		"fingerprint_period":   text("fingerprint_period"),
 		"fingerprint_timeout":  text("fingerprint_timeout"),

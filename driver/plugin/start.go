@@ -8,17 +8,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
-	taskcaps "github.com/hashicorp/nomad/drivers/shared/capabilities"
 	"github.com/hashicorp/nomad/drivers/shared/executor"
+	"github.com/hashicorp/nomad/drivers/shared/validators"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"github.com/kolo-nomad/kolo/driver/agent"
+	"github.com/kolo-nomad/kolo/driver/confine"
 )
 
 // defaultUser runs isolated tasks whose job names no user, as in Nomad's exec.
@@ -37,19 +37,16 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 	if _, err := d.task(c.ID); err == nil {
 		return nil, nil, fmt.Errorf("task %s is already started", c.ID)
 	}
+	if c.Name != filepath.Base(c.TaskDir().Dir) {
+		return nil, nil, fmt.Errorf("task %q: its name leads out of the allocation's directory; choose another", c.Name)
+	}
 	var tc TaskConfig
 	if err := c.DecodeDriverConfig(&tc); err != nil {
 		return nil, nil, fmt.Errorf("decode the task's config: %w", err)
 	}
-	if c.User == "" && tc.Isolation != isolationNone {
-		c.User = defaultUser
-	}
-	who, err := lookupAccount(c.User)
+	who, err := taskAccount(c, &tc, &config, users)
 	if err != nil {
 		return nil, nil, err
-	}
-	if err := users.HasValidIDs(who.name); err != nil {
-		return nil, nil, fmt.Errorf("user = %q: %w", who.name, err)
 	}
 	config.BindPaths = present(config.BindPaths)
 	pl, err := validate(&tc, hostSurroundings(&config, c, who))
@@ -58,12 +55,26 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 	}
 
 	logger := d.logger.With("task_name", c.Name, "alloc_id", c.AllocID)
-	command, made, err := prepare(pl, c, who, &config, logger)
+	dirs := privateDirsOf(c)
+	if err := dirs.create(); err != nil {
+		return nil, nil, err
+	}
+	if err := dirs.sweep(); err != nil {
+		logger.Warn("cannot remove what was kept for earlier allocations", "error", err)
+	}
+	command, made, err := prepare(pl, c, who, &config, dirs)
 	if err != nil {
 		return nil, nil, err
 	}
+	outputs, err := openOutputs(c.AllocDir, c.StdoutPath, c.StderrPath)
+	if err != nil {
+		made.remove()
+		return nil, nil, err
+	}
+	defer outputs.close()
+	command.StdoutPath, command.StderrPath = outputs.stdout, outputs.stderr
 	exec, execClient, err := executor.CreateExecutor(logger, client.Driver, &executor.ExecutorConfig{
-		LogFile:     filepath.Join(c.TaskDir().Dir, "executor.out"),
+		LogFile:     filepath.Join(dirs.state, executorLogName),
 		LogLevel:    config.ExecutorLogLevel,
 		FSIsolation: pl.isolation == isolationExec,
 		Compute:     client.Compute(),
@@ -93,15 +104,44 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 	return handle, nil, nil
 }
 
+// taskAccount decides which user a task runs as, and refuses those it must not.
+func taskAccount(c *drivers.TaskConfig, tc *TaskConfig, config *Config, users *validators.Validator) (account, error) {
+	isolated := tc.Isolation != isolationNone
+	if c.User == "" && isolated {
+		c.User = defaultUser
+	}
+	who, err := lookupAccount(c.User)
+	if err != nil {
+		return account{}, err
+	}
+	if c.User != "" {
+		c.User = who.name // Nomad's executor knows no numbers
+	}
+	if isolated && !config.AllowRoot {
+		if err := who.checkRoot(); err != nil {
+			return account{}, err
+		}
+	}
+	if err := users.HasValidIDs(who.name); err != nil {
+		return account{}, fmt.Errorf("user = %q: %w", who.name, err)
+	}
+	return who, nil
+}
+
 // newTask makes a task of a launched agent, and the handle to find it again.
 func newTask(c *drivers.TaskConfig, ps *executor.ProcessState, exec executor.Executor, client *goplugin.Client, made *prepared, logger hclog.Logger) (*drivers.TaskHandle, *task, error) {
 	state := handleState{
-		Reattach:   pstructs.ReattachConfigFromGoPlugin(client.ReattachConfig()),
-		Pid:        ps.Pid,
-		StartedAt:  time.Now().Round(time.Millisecond),
-		ConfigFile: made.configFile,
-		Cleanup:    made.cleanup,
+		Reattach:  pstructs.ReattachConfigFromGoPlugin(client.ReattachConfig()),
+		Pid:       ps.Pid,
+		StartedAt: time.Now().Round(time.Millisecond),
+		Cleanup:   made.cleanup,
+		Confined:  made.confined,
 	}
+	started, err := processStart(ps.Pid)
+	if err != nil {
+		logger.Debug("cannot note when the agent started", "error", err) // it has ended
+	}
+	state.Started = started
 	handle := drivers.NewTaskHandle(handleVersion)
 	handle.Config = c
 	handle.State = drivers.TaskStateRunning
@@ -109,7 +149,7 @@ func newTask(c *drivers.TaskConfig, ps *executor.ProcessState, exec executor.Exe
 		return nil, nil, fmt.Errorf("encode the task's handle: %w", err)
 	}
 	return handle, &task{
-		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup,
+		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
 		exec: exec, executor: client, logger: logger,
 		done: make(chan struct{}), state: drivers.TaskStateRunning,
 	}, nil
@@ -140,13 +180,13 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 	_, client, _ := d.settings()
 	exec, execClient, err := executor.ReattachToExecutor(reattach, logger, client.Compute())
 	if err != nil {
-		if killErr := killOrphan(state.Pid, state.ConfigFile); killErr != nil {
+		if killErr := killOrphan(state.Pid, state.Started); killErr != nil {
 			logger.Warn("cannot end an agent without executor", "pid", state.Pid, "error", killErr)
 		}
 		return fmt.Errorf("recover: the task's executor cannot be reached: %w", err)
 	}
 	t := &task{
-		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup,
+		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
 		exec: exec, executor: execClient, tail: d.newTail(c, logger), logger: logger,
 		done: make(chan struct{}), state: drivers.TaskStateRunning,
 	}
@@ -160,20 +200,23 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 func hostSurroundings(config *Config, c *drivers.TaskConfig, who account) *surroundings {
 	dir := c.TaskDir()
 	return &surroundings{
-		plugin: config, env: c.Env, mounts: c.Mounts,
+		plugin: config, env: c.Env, devices: c.DeviceEnv, mounts: c.Mounts,
 		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Stat(path); return err == nil },
 		user:          who.name, readable: who.readable, executable: who.executable,
-		ownNetwork: c.NetworkIsolation != nil,
-		interfaces: agent.InterfaceNames,
+		throughLink: func(path string) bool { return throughLink(dir.Dir, path) },
+		ownNetwork:  c.NetworkIsolation != nil,
+		interfaces:  agent.InterfaceNames,
 	}
 }
 
 // prepared is what prepare made on the host.
 type prepared struct {
-	configFile string
-	cleanup    []string
+	cleanup []string
+	// confined is what the task's processes run as where its container needs
+	// package confine for that.
+	confined *confine.Identity
 }
 
 // remove takes it away again when the agent could not be started.
@@ -184,7 +227,7 @@ func (p *prepared) remove() {
 }
 
 // prepare writes the agent's files and puts together its command.
-func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, logger hclog.Logger) (*executor.ExecCommand, *prepared, error) {
+func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs privateDirs) (*executor.ExecCommand, *prepared, error) {
 	binary, err := ownPath()
 	if err != nil {
 		return nil, nil, err
@@ -206,20 +249,20 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, logge
 	if err := writeAgentFiles(pl, dir.Dir, inTask, who); err != nil {
 		return nil, nil, err
 	}
-	made := &prepared{configFile: filepath.Join(inTask, configPath)}
+	made := &prepared{}
 	command := &executor.ExecCommand{
-		Cmd:        binary,
-		Args:       []string{"agent"},
-		Env:        pl.environment(c.Env, made.configFile),
-		User:       c.User,
-		TaskDir:    dir.Dir,
-		WorkDir:    pl.agent.Dir,
-		StdoutPath: c.StdoutPath,
-		StderrPath: c.StderrPath,
-		Resources:  c.Resources.Copy(),
+		Cmd:  binary,
+		Args: []string{"agent"},
+		Env:  pl.environment(c.Env, filepath.Join(inTask, configPath)),
+		User: c.User,
+		// The executor looks for Cmd here first, and makes what it finds
+		// executable: it must not be the task's own directory.
+		TaskDir:   dirs.root,
+		WorkDir:   pl.agent.Dir,
+		Resources: c.Resources.Copy(),
 	}
 	if pl.isolation == isolationExec {
-		if err := isolate(command, made, pl, c, who, config, binary, logger); err != nil {
+		if err := isolate(command, made, pl, c, who, config, binary, dirs); err != nil {
 			made.remove()
 			return nil, nil, err
 		}
@@ -228,40 +271,34 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, logge
 }
 
 // isolate adds what a task in namespaces of its own needs.
-func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers.TaskConfig, who account, config *Config, binary string, logger hclog.Logger) error {
+func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers.TaskConfig, who account, config *Config, binary string, dirs privateDirs) error {
 	shm, err := makeShm(c, who)
 	if err != nil {
 		return err
 	}
 	made.cleanup = append(made.cleanup, shm)
-	if err := linkHostPaths(c.TaskDir().Dir, c.AllocDir); err != nil {
-		return err
-	}
-	mounts := isolationMounts(config.BindPaths, c.AllocDir, binary, shm)
-	if c.DNS != nil {
-		resolv, err := writeResolvConf(c)
-		if err != nil {
-			return err
-		}
-		mounts = append(mounts, &drivers.MountConfig{TaskPath: "/etc/resolv.conf", HostPath: resolv, Readonly: true})
-	}
-	if hosts, err := writeHosts(c, pl.agent.Listen); err != nil {
-		return err
-	} else if hosts != "" {
-		mounts = append(mounts, &drivers.MountConfig{TaskPath: "/etc/hosts", HostPath: hosts, Readonly: true})
-	}
-	nodes, unknown := gpuNodes(os.DirFS("/"), pl.gpus, c.Devices)
-	if len(unknown) > 0 {
-		logger.Warn("cannot tell which device nodes belong to some GPUs; the task gets those of all", "gpus", unknown)
-	}
-	caps, err := taskcaps.Calculate(taskcaps.NomadDefaults(), taskcaps.NomadDefaults().Slice(false), nil, nil)
+	files, err := nameFiles(c, dirs, pl.agent.Listen)
 	if err != nil {
-		return fmt.Errorf("capabilities: %w", err)
+		return err
 	}
-	command.Cmd = agentInTask
-	command.Capabilities = caps
-	command.Mounts = append(mounts, c.Mounts...)
-	command.Devices = mergeDevices(slices.Clone(c.Devices), nodes)
+	fs := rootfs{
+		dirs: dirs, taskDir: c.TaskDir().Dir, allocDir: c.AllocDir, bindPaths: config.BindPaths,
+		volumes: c.Mounts, binary: binary, shm: shm, files: files,
+	}
+	if command.Mounts, err = fs.build(); err != nil {
+		return err
+	}
+	if command.Devices, err = taskDevices(os.DirFS("/"), c, pl.gpus, dirs); err != nil {
+		return err
+	}
+	id := who.identity()
+	made.confined = &id
+	command.Cmd, command.Args = agentInTask, confine.Arguments(id, []string{agentInTask, "agent"})
+	command.Env = confine.Environment(append(command.Env, "USER="+who.name, "LOGNAME="+who.name, "HOME="+who.home))
+	command.Capabilities = confine.Capabilities()
+	if command.User = who.name; who.uid == 0 {
+		command.User = "" // by the name "root" the executor gives capabilities of its own choice
+	}
 	command.ResourceLimits = true
 	command.NoPivotRoot = config.NoPivotRoot
 	command.ModePID = executor.IsolationModePrivate

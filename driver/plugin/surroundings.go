@@ -14,9 +14,10 @@ import (
 // data and a few questions, so that tests can answer them.
 type surroundings struct {
 	plugin *Config
-	// env is the task's environment, taskDir, allocDir, localDir and secretsDir
+	// env is the task's environment, devices the part of it that Nomad's devices
+	// gave, taskDir, allocDir, localDir and secretsDir
 	// are paths on the host.
-	env                                     map[string]string
+	env, devices                            map[string]string
 	taskDir, allocDir, localDir, secretsDir string
 	mounts                                  []*drivers.MountConfig
 
@@ -28,6 +29,9 @@ type surroundings struct {
 	// executable when it may run it.
 	user                 string
 	readable, executable func(place) error
+	// throughLink says whether a host path below the task's directory leads
+	// through a link.
+	throughLink func(hostPath string) bool
 	// ownNetwork says that the group is not in the host's network.
 	ownNetwork bool
 	// interfaces lists the network interfaces that the task will see.
@@ -36,8 +40,12 @@ type surroundings struct {
 
 // view translates between the paths a task uses and those of the host.
 type view struct {
-	// cwd is the directory that relative paths start at, as the task sees it.
-	cwd string
+	// cwd is the directory that the task's processes start in, base where relative
+	// paths are looked up: the same directory, but in an isolated task by a name
+	// that does not differ between allocations.
+	cwd, base string
+	// isolated says that the task has a root of its own.
+	isolated bool
 	// shown are the parts of the host that the task sees; where one lies in
 	// another, the longer path wins.
 	shown []shownPath
@@ -48,10 +56,10 @@ type shownPath struct{ task, host string }
 // viewOf says what a task sees in the given isolation.
 func viewOf(isolation string, s *surroundings) view {
 	if isolation == isolationNone {
-		return view{cwd: s.taskDir, shown: []shownPath{{"/", "/"}}}
+		return view{cwd: s.taskDir, base: s.taskDir, shown: []shownPath{{"/", "/"}}}
 	}
 	shared := filepath.Join(s.allocDir, sharedDir)
-	v := view{cwd: "/", shown: []shownPath{
+	v := view{cwd: s.taskDir, base: "/", isolated: true, shown: []shownPath{
 		{"/", s.taskDir}, {s.taskDir, s.taskDir}, {"/alloc", shared}, {shared, shared},
 	}}
 	for _, path := range s.plugin.BindPaths {
@@ -74,7 +82,7 @@ func (p place) path() string { return filepath.Join(p.base, p.rel) }
 // of that path.
 func (v view) locate(path string) (file place, taskPath string) {
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(v.cwd, path)
+		path = filepath.Join(v.base, path)
 	}
 	path = filepath.Clean(path)
 	best := shownPath{}

@@ -6,49 +6,41 @@ package plugin
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins/drivers"
+	"golang.org/x/sys/unix"
 )
 
 const (
 	// tailInterval is how soon an event is told. Looking is one stat.
 	tailInterval = 250 * time.Millisecond
-	// maxEventLine is the longest line read as an event.
-	maxEventLine = 16 << 10
-	// maxMessage is the longest message passed on.
-	maxMessage = 1 << 10
-	// eventBurst events at once, and one more every eventRefill, are passed on
-	// for one task. Nomad sends each to its servers and keeps ten.
-	eventBurst  = 20
-	eventRefill = 2 * time.Second
+	// maxPoll is the most that one look reads. An event file that grows faster
+	// is not an agent's.
+	maxPoll = 256 << 10
 )
 
-// eventLine is one line of the agent's event file.
-type eventLine struct {
-	Time        time.Time         `json:"time"`
-	Message     string            `json:"message"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-}
-
 // tail turns the lines that an agent appends to its event file into task
-// events. How far it has come is kept beside the file, so that a restarted
+// events. How far it has come is kept in a file of root's, so that a restarted
 // plugin neither repeats nor misses any; one that dies between telling and
 // noting repeats the last few.
 //
-// The file belongs to the task's user: it is opened without leaving the task
-// directory, and nothing it holds is more than text.
+// The event file belongs to the task's user, who may make anything of it: it is
+// opened without leaving the task directory and without waiting, one look at it
+// reads maxPoll bytes at most, and nothing it holds is more than text.
 type tail struct {
 	taskDir string
+	// notePath is the file that keeps offset.
+	notePath string
 	// emit passes an event on; event fills in the task.
 	emit  func(*drivers.TaskEvent) error
 	event func() *drivers.TaskEvent
@@ -56,34 +48,32 @@ type tail struct {
 
 	logger hclog.Logger
 
-	offset  int64
-	last    string
-	tokens  float64
-	filled  time.Time
-	skipped int
+	offset int64
+	last   string
+	flow   flow
 }
 
 func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *tail {
 	return &tail{
-		taskDir: c.TaskDir().Dir,
-		emit:    d.events.EmitEvent,
+		taskDir:  c.TaskDir().Dir,
+		notePath: filepath.Join(privateDirsOf(c).state, offsetName),
+		emit:     d.events.EmitEvent,
 		event: func() *drivers.TaskEvent {
 			return &drivers.TaskEvent{TaskID: c.ID, TaskName: c.Name, AllocID: c.AllocID}
 		},
 		now:    time.Now,
 		logger: logger,
-		tokens: eventBurst,
-		filled: time.Now(),
+		flow:   newFlow(time.Now()),
 	}
 }
 
-// run tells events until ctx ends.
+// run passes events on until ctx ends.
 func (t *tail) run(ctx context.Context) {
 	t.restore()
 	ticker := time.NewTicker(tailInterval)
 	defer ticker.Stop()
 	for {
-		t.poll()
+		t.poll(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -92,54 +82,42 @@ func (t *tail) run(ctx context.Context) {
 	}
 }
 
-// drain tells what is left once the agent has ended, and returns the last
+// drain passes on what is left once the agent has ended, and returns the last
 // message of all. It must not overlap run.
-func (t *tail) drain() string {
-	t.poll()
+func (t *tail) drain(ctx context.Context) string {
+	t.poll(ctx)
 	return t.last
 }
 
-// poll tells every complete line since the last time.
-func (t *tail) poll() {
-	root, err := os.OpenRoot(t.taskDir)
-	if err != nil {
-		return // the task directory is gone, and the task with it
-	}
-	defer func() { _ = root.Close() }()
+// poll passes on every complete line since the last time.
+func (t *tail) poll(ctx context.Context) {
 	before := t.offset
-	if err := t.read(root); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := t.read(ctx); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.logger.Debug("cannot read the agent's events", "error", err)
 	}
 	if t.offset != before {
-		if err := t.save(root); err != nil {
-			t.logger.Warn("cannot note which events were told; a restart will repeat them", "error", err)
+		if err := t.save(); err != nil {
+			t.logger.Warn("cannot note which events were passed on; a restart will repeat them", "error", err)
 		}
 	}
 }
 
-func (t *tail) read(root *os.Root) error {
-	fi, err := root.Lstat(eventPath)
-	if err != nil {
-		return err
-	}
-	if !fi.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file", eventPath)
-	}
-	if fi.Size() < t.offset {
-		t.offset = 0 // begun anew
-	}
-	if fi.Size() == t.offset {
-		return nil
-	}
-	f, err := root.Open(eventPath)
+func (t *tail) read(ctx context.Context) error {
+	f, size, err := t.open()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-
+	if size < t.offset {
+		t.offset = 0 // begun again
+	}
+	if size-t.offset > maxPoll {
+		t.logger.Warn("the event file grows faster than events can; passing over a part", "bytes", size-t.offset-maxPoll)
+		t.offset = size - maxPoll
+	}
 	buf := make([]byte, maxEventLine)
-	for {
-		n, err := f.ReadAt(buf, t.offset)
+	for t.offset < size && ctx.Err() == nil {
+		n, err := f.ReadAt(buf[:min(int64(len(buf)), size-t.offset)], t.offset)
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -147,7 +125,7 @@ func (t *tail) read(root *os.Root) error {
 		switch {
 		case whole > 0:
 			for line := range bytes.Lines(buf[:whole]) {
-				t.tell(line)
+				t.pass(line)
 			}
 			t.offset += int64(whole)
 		case n == len(buf):
@@ -156,72 +134,82 @@ func (t *tail) read(root *os.Root) error {
 			return nil // the rest of the last line is still to come
 		}
 	}
+	return nil
 }
 
-// tell passes one line on, unless there were too many of late.
-func (t *tail) tell(line []byte) {
-	var e eventLine
-	if err := json.Unmarshal(line, &e); err != nil || e.Message == "" {
-		t.logger.Debug("not an event", "line", string(line))
-		return
+// open opens the event file and says how long it is. Only an ordinary file at
+// that very place will do: what is in a pipe, or behind a link, is something
+// else's.
+func (t *tail) open() (*os.File, int64, error) {
+	root, err := os.OpenRoot(t.taskDir)
+	if err != nil {
+		return nil, 0, err
 	}
-	e.Message = oneLine(e.Message)
-	t.last = e.Message
-	now := t.now()
-	t.tokens = min(eventBurst, t.tokens+now.Sub(t.filled).Seconds()/eventRefill.Seconds())
-	t.filled = now
-	if t.tokens < 1 {
-		t.skipped++
-		return
+	defer func() { _ = root.Close() }()
+	there, err := root.Lstat(eventPath)
+	if err != nil {
+		return nil, 0, err
 	}
-	t.tokens--
+	if !there.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s is no regular file", eventPath)
+	}
+	// It may have been replaced since: the open must not wait for a pipe's writer.
+	f, err := root.OpenFile(eventPath, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(there, opened) {
+		err = fmt.Errorf("%s was replaced", eventPath)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, 0, err
+	}
+	return f, opened.Size(), nil
+}
 
+// pass passes one line on, unless there were too many of late.
+func (t *tail) pass(line []byte) {
+	now := t.now()
+	e, err := parseEvent(line, now)
+	if err != nil {
+		t.logger.Debug("not an event", "line", oneLine(string(line), maxMessage), "error", err)
+		return
+	}
+	t.last = e.Message
+	skipped, ok := t.flow.take(now)
+	if !ok {
+		return
+	}
 	event := t.event()
 	event.Timestamp, event.Message, event.Annotations = e.Time, e.Message, e.Annotations
-	if event.Timestamp.IsZero() {
-		event.Timestamp = now
-	}
-	if t.skipped > 0 {
-		event.Message += fmt.Sprintf(" (%d events before this one were left out)", t.skipped)
-		t.skipped = 0
+	if skipped > 0 {
+		event.Message += fmt.Sprintf(" (%d events before this one were left out)", skipped)
 	}
 	if err := t.emit(event); err != nil {
-		t.logger.Debug("event not told", "message", event.Message, "error", err)
+		t.logger.Debug("event not passed on", "message", event.Message, "error", err)
 	}
-}
-
-// oneLine makes a message fit for a task event.
-func oneLine(s string) string {
-	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
-	if len(s) > maxMessage {
-		s = strings.ToValidUTF8(s[:maxMessage], "") + " …"
-	}
-	return s
 }
 
 // restore reads how far an earlier plugin has come.
 func (t *tail) restore() {
-	root, err := os.OpenRoot(t.taskDir)
+	data, err := os.ReadFile(t.notePath)
 	if err != nil {
-		return
-	}
-	defer func() { _ = root.Close() }()
-	data, err := root.ReadFile(offsetPath)
-	if err != nil {
-		return // nothing was told yet
+		return // nothing was passed on yet
 	}
 	offset, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64)
 	if err != nil || offset < 0 {
-		t.logger.Warn("cannot tell which events were told; telling all", "offset", string(data))
+		t.logger.Warn("cannot tell which events were passed on; passing on all", "offset", string(data))
 		return
 	}
 	t.offset = offset
 }
 
-func (t *tail) save(root *os.Root) error {
-	const next = offsetPath + ".new"
-	if err := root.WriteFile(next, []byte(strconv.FormatInt(t.offset, 10)), 0o600); err != nil {
+func (t *tail) save() error {
+	next := t.notePath + ".new"
+	if err := os.WriteFile(next, []byte(strconv.FormatInt(t.offset, 10)), 0o600); err != nil {
 		return err
 	}
-	return root.Rename(next, offsetPath)
+	return os.Rename(next, t.notePath)
 }

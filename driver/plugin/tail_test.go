@@ -4,11 +4,14 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,12 +31,13 @@ type agentFile struct {
 func newAgentFile(t testing.TB) *agentFile {
 	dir := t.TempDir()
 	must.NoError(t, os.MkdirAll(filepath.Join(dir, agentDir), 0o755))
-	return &agentFile{dir: dir, now: time.Unix(1e9, 0)}
+	return &agentFile{dir: dir, now: time.Date(2026, 11, 20, 21, 0, 5, 0, time.UTC)}
 }
 
 func (a *agentFile) tail() *tail {
 	return &tail{
-		taskDir: a.dir,
+		taskDir:  a.dir,
+		notePath: a.dir + ".offset",
 		emit: func(e *drivers.TaskEvent) error {
 			a.told, a.last = append(a.told, e.Message), e
 			return nil
@@ -41,8 +45,7 @@ func (a *agentFile) tail() *tail {
 		event:  func() *drivers.TaskEvent { return &drivers.TaskEvent{TaskID: "t"} },
 		now:    func() time.Time { return a.now },
 		logger: hclog.NewNullLogger(),
-		tokens: eventBurst,
-		filled: a.now,
+		flow:   newFlow(a.now),
 	}
 }
 
@@ -57,14 +60,14 @@ func (a *agentFile) append(t testing.TB, text string) {
 func TestTailTellsWholeLines(t *testing.T) {
 	a := newAgentFile(t)
 	tail := a.tail()
-	tail.poll() // no file yet
+	tail.poll(t.Context()) // no file yet
 	a.append(t, `{"time":"2026-11-20T21:00:00Z","message":"ring 3: ranks 2-3 of 8, gap 0.21 s","annotations":{"ring":"3"}}`+"\n"+`{"mess`)
-	tail.poll()
+	tail.poll(t.Context())
 	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s"}, a.told)
 	must.Eq(t, map[string]string{"ring": "3"}, a.last.Annotations)
 	must.Eq(t, "2026-11-20T21:00:00Z", a.last.Timestamp.Format(time.RFC3339))
 	a.append(t, `age":"two"}`+"\n"+`{"message":"three`)
-	must.Eq(t, "two", tail.drain())
+	must.Eq(t, "two", tail.drain(t.Context()))
 	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s", "two"}, a.told)
 	must.Eq(t, a.now, a.last.Timestamp, must.Sprint("an event without a time happened now"))
 }
@@ -74,11 +77,11 @@ func TestTailOfAnotherPluginGoesOn(t *testing.T) {
 	a.append(t, `{"message":"one"}`+"\n")
 	first := a.tail()
 	first.restore()
-	first.poll()
+	first.poll(t.Context())
 	a.append(t, `{"message":"two"}`+"\n")
 	second := a.tail()
 	second.restore()
-	second.poll()
+	second.poll(t.Context())
 	must.Eq(t, []string{"one", "two"}, a.told)
 }
 
@@ -86,24 +89,24 @@ func TestTailBeginsAnewWithTheFile(t *testing.T) {
 	a := newAgentFile(t)
 	tail := a.tail()
 	a.append(t, `{"message":"the first run of this task"}`+"\n")
-	tail.poll()
+	tail.poll(t.Context())
 	must.NoError(t, os.Truncate(filepath.Join(a.dir, eventPath), 0))
 	a.append(t, `{"message":"again"}`+"\n")
-	tail.poll()
+	tail.poll(t.Context())
 	must.Eq(t, []string{"the first run of this task", "again"}, a.told)
 }
 
 func TestTailPassesOverWhatIsNoEvent(t *testing.T) {
 	a := newAgentFile(t)
 	a.append(t, "Traceback\n[]\n{}\n\n"+strings.Repeat("x", 3*maxEventLine)+"\n"+`{"message":"good"}`+"\n")
-	a.tail().poll()
+	a.tail().poll(t.Context())
 	must.Eq(t, []string{"good"}, a.told)
 }
 
 func TestTailShortensAndCleans(t *testing.T) {
 	a := newAgentFile(t)
 	a.append(t, `{"message":"a\nb\tc"}`+"\n"+`{"message":"`+strings.Repeat("é", 2000)+`"}`+"\n")
-	a.tail().poll()
+	a.tail().poll(t.Context())
 	must.Eq(t, "a b c", a.told[0])
 	must.Eq(t, strings.Repeat("é", maxMessage/2)+" …", a.told[1])
 }
@@ -114,11 +117,11 @@ func TestTailHoldsBackAFlood(t *testing.T) {
 	for i := range eventBurst + 5 {
 		a.append(t, fmt.Sprintf(`{"message":"%d"}`+"\n", i))
 	}
-	tail.poll()
+	tail.poll(t.Context())
 	must.Len(t, eventBurst, a.told)
 	a.now = a.now.Add(eventRefill)
 	a.append(t, `{"message":"later"}`+"\n")
-	tail.poll()
+	tail.poll(t.Context())
 	must.Eq(t, "later (5 events before this one were left out)", a.told[eventBurst])
 }
 
@@ -127,12 +130,84 @@ func TestTailStaysInTheTaskDirectory(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
 	must.NoError(t, os.WriteFile(outside, []byte(`{"message":"secret"}`+"\n"), 0o600))
 	must.NoError(t, os.Symlink(outside, filepath.Join(a.dir, eventPath)))
-	a.tail().poll()
+	a.tail().poll(t.Context())
 	must.NoError(t, os.RemoveAll(filepath.Join(a.dir, agentDir)))
 	must.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(outside), "events.jsonl"), []byte(`{"message":"secret"}`+"\n"), 0o600))
 	must.NoError(t, os.Symlink(filepath.Dir(outside), filepath.Join(a.dir, agentDir)))
-	a.tail().poll()
+	a.tail().poll(t.Context())
 	must.SliceEmpty(t, a.told)
+}
+
+// TestTailOfAnEndlessFile is `truncate -s 1T`: a file of holes without a line.
+// What comes after them is read.
+func TestTailOfAnEndlessFile(t *testing.T) {
+	a := newAgentFile(t)
+	a.append(t, `{"message":"one"}`+"\n")
+	must.NoError(t, os.Truncate(filepath.Join(a.dir, eventPath), 1<<40))
+	a.append(t, "\n"+`{"message":"two"}`+"\n")
+	tail := a.tail()
+	must.Eq(t, "two", bounded(t, func() string { return tail.drain(t.Context()) }))
+	a.append(t, `{"message":"three"}`+"\n")
+	must.Eq(t, "three", tail.drain(t.Context()))
+}
+
+func TestTailOfAPipe(t *testing.T) {
+	a := newAgentFile(t)
+	must.NoError(t, syscall.Mkfifo(filepath.Join(a.dir, eventPath), 0o666))
+	must.Eq(t, "", bounded(t, func() string { return a.tail().drain(t.Context()) }))
+}
+
+// TestTailOfAPipeThatComesAndGoes changes the event file between the look at it
+// and its opening: whatever is read must not wait.
+func TestTailOfAPipeThatComesAndGoes(t *testing.T) {
+	a := newAgentFile(t)
+	path := filepath.Join(a.dir, eventPath)
+	var swaps sync.WaitGroup
+	stop := make(chan struct{})
+	swaps.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			_ = os.WriteFile(path+".file", []byte(`{"message":"one"}`+"\n"), 0o600)
+			_ = os.Rename(path+".file", path)
+			_ = syscall.Mkfifo(path+".pipe", 0o600)
+			_ = os.Rename(path+".pipe", path)
+		}
+	})
+	tail := a.tail()
+	bounded(t, func() string {
+		for range 5000 {
+			tail.poll(t.Context())
+		}
+		return ""
+	})
+	close(stop)
+	swaps.Wait()
+}
+
+func TestTailEndsWithItsContext(t *testing.T) {
+	a := newAgentFile(t)
+	a.append(t, strings.Repeat(`{"message":"one"}`+"\n", 10))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	a.tail().poll(ctx)
+	must.SliceEmpty(t, a.told)
+}
+
+func bounded(t *testing.T, f func() string) string {
+	t.Helper()
+	done := make(chan string, 1)
+	go func() { done <- f() }()
+	select {
+	case s := <-done:
+		return s
+	case <-time.After(patience):
+		t.Fatal("does not end")
+		return ""
+	}
 }
 
 func TestTailGoesOnWhenNobodyListens(t *testing.T) {
@@ -140,7 +215,7 @@ func TestTailGoesOnWhenNobodyListens(t *testing.T) {
 	tail := a.tail()
 	tail.emit = func(*drivers.TaskEvent) error { return errors.New("nobody") }
 	a.append(t, `{"message":"one"}`+"\n")
-	must.Eq(t, "one", tail.drain())
+	must.Eq(t, "one", tail.drain(t.Context()))
 }
 
 // FuzzTail feeds whatever a task may write to its event file, in two pieces.
@@ -151,19 +226,19 @@ func FuzzTail(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		a := newAgentFile(t)
 		tail := a.tail()
-		a.append(t, string(one))
-		tail.poll()
-		a.append(t, string(two))
-		tail.poll()
-		for _, message := range a.told {
-			must.NotEq(t, "", message)
-			must.LessEq(t, maxMessage+64, len(message))
-			must.StrNotContains(t, message, "\n")
+		tail.emit = func(e *drivers.TaskEvent) error {
+			a.told = append(a.told, e.Message)
+			checkEvent(t, e)
+			return nil
 		}
+		a.append(t, string(one))
+		tail.poll(t.Context())
+		a.append(t, string(two))
+		tail.poll(t.Context())
 		at := tail.offset
 		must.LessEq(t, int64(len(one)+len(two)), at)
 		n := len(a.told)
-		tail.poll()
+		tail.poll(t.Context())
 		must.Eq(t, at, tail.offset, must.Sprint("nothing new, nothing read"))
 		must.Len(t, n, a.told)
 	})

@@ -17,6 +17,8 @@ import (
 	"github.com/hashicorp/nomad/drivers/shared/executor"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
+
+	"github.com/kolo-nomad/kolo/driver/confine"
 )
 
 // task is a running or ended agent.
@@ -26,6 +28,8 @@ type task struct {
 	startedAt time.Time
 	// cleanup are host paths to remove with the task.
 	cleanup []string
+	// confined is what its processes run as in a container, nil without one.
+	confined *confine.Identity
 
 	exec     executor.Executor
 	executor *goplugin.Client
@@ -44,11 +48,21 @@ type task struct {
 // handleState is the driver's part of a task handle. It is kept by Nomad
 // across restarts and upgrades: fields may be added, never changed.
 type handleState struct {
-	Reattach   *pstructs.ReattachConfig
-	Pid        int
-	StartedAt  time.Time
-	ConfigFile string
-	Cleanup    []string
+	Reattach  *pstructs.ReattachConfig
+	Pid       int
+	StartedAt time.Time
+	Cleanup   []string
+	// Started tells the agent from a later process with its Pid.
+	Started  string
+	Confined *confine.Identity
+}
+
+// command is how a command is run beside the agent.
+func (t *task) command(argv []string) []string {
+	if t.confined == nil {
+		return argv
+	}
+	return append([]string{agentInTask}, confine.Arguments(*t.confined, argv)...)
 }
 
 // watch waits for the agent's end, tells its last events, and sets the
@@ -64,7 +78,7 @@ func (t *task) watch(ctx context.Context) {
 	ps, err := t.exec.Wait(context.Background())
 	stopTail()
 	<-tailed
-	lastWords := t.tail.drain()
+	lastWords := t.tail.drain(ctx)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,7 +21,9 @@ import (
 type plan struct {
 	isolation string
 	gpus      []string
-	agent     agent.Config
+	// devices are the variables that Nomad's devices gave.
+	devices map[string]string
+	agent   agent.Config
 	// tokens are identities that Nomad gave in the environment alone, by the
 	// host path of the file to put them in.
 	tokens map[string]string
@@ -32,7 +34,7 @@ type plan struct {
 // question, its value and what to do. It changes nothing.
 func validate(tc *TaskConfig, s *surroundings) (*plan, error) {
 	var p problems
-	out := &plan{gpus: reservedGPUs(s.env), tokens: map[string]string{}}
+	out := &plan{gpus: reservedGPUs(s.devices), devices: s.devices, tokens: map[string]string{}}
 	a := &out.agent
 
 	out.isolation = checkIsolation(&p, tc, s)
@@ -60,6 +62,7 @@ func checkIsolation(p *problems, tc *TaskConfig, s *surroundings) string {
 		p.addf(`isolation = "exec": not possible on this client (%v); use "none" where the client allows it`, s.execIsolation)
 	}
 	if isolation == isolationExec {
+		checkVolumes(p, s)
 		for _, path := range s.plugin.BindPaths {
 			if within(s.taskDir, path) {
 				p.addf(`bind_paths (of plugin "nomad-driver-horovod"): %q holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`, path)
@@ -76,13 +79,16 @@ func checkIsolation(p *problems, tc *TaskConfig, s *surroundings) string {
 	return isolation
 }
 
-// checkGPUs refuses what CUDA could not use: a process finds one MIG instance,
-// whatever CUDA_VISIBLE_DEVICES lists besides.
+// checkGPUs refuses what names no GPU, and what CUDA could not use: a process
+// finds one MIG instance, whatever CUDA_VISIBLE_DEVICES lists besides.
 func checkGPUs(p *problems, gpus []string) {
 	mig := 0
 	for _, id := range gpus {
-		if strings.HasPrefix(id, "MIG-") {
+		switch {
+		case strings.HasPrefix(id, "MIG-"):
 			mig++
+		case !strings.HasPrefix(id, "GPU-"):
+			p.addf("device: the client's device plugin reserved %q, which is not the UUID of a GPU; check the plugin", id)
 		}
 	}
 	if mig > 0 && len(gpus) > 1 {
@@ -181,7 +187,7 @@ func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings,
 
 // bindHint reminds of the reason why something that is on the host is not seen.
 func bindHint(v view) string {
-	if v.cwd != "/" {
+	if !v.isolated {
 		return ""
 	}
 	return ` in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`
@@ -360,7 +366,7 @@ func checkIdentity(p *problems, out *plan, s *surroundings, v view) {
 // inSecrets is a file of the secrets directory as the task sees it. Isolated
 // tasks get the short path: a socket's must stay below 108 bytes.
 func inSecrets(s *surroundings, v view, name string) string {
-	if v.cwd == "/" {
+	if v.isolated {
 		return filepath.Join("/secrets", name)
 	}
 	return filepath.Join(s.secretsDir, name)
@@ -393,7 +399,7 @@ func fillFacts(p *problems, a *agent.Config, env map[string]string) {
 // of its configuration file.
 func (pl *plan) environment(env map[string]string, configFile string) []string {
 	env = maps.Clone(env)
-	showGPUs(env, pl.gpus)
+	showGPUs(env, pl.devices, pl.gpus)
 	env[agent.ConfigVariable] = configFile
 	list := make([]string, 0, len(env))
 	for k, v := range env {

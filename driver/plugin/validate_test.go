@@ -7,6 +7,8 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +23,8 @@ type host struct {
 	files      map[string]error // nil: readable and executable
 	interfaces []string
 	env        map[string]string
+	devices    map[string]string
+	links      []string // host paths that lead through a link
 	mounts     []*drivers.MountConfig
 	noExec     error
 	ownNetwork bool
@@ -46,6 +50,7 @@ func newHost() *host {
 			testTaskDir + "/local/not-executable": fs.ErrPermission,
 		},
 		interfaces: []string{"lo", "eth0", "ib0"},
+		devices:    map[string]string{},
 		env: map[string]string{
 			"PATH":              "/usr/local/bin:/usr/bin",
 			"NOMAD_NAMESPACE":   "default",
@@ -69,12 +74,13 @@ func (h *host) surroundings() *surroundings {
 		return err
 	}
 	return &surroundings{
-		plugin: &h.config, env: h.env, mounts: h.mounts, execIsolation: h.noExec, ownNetwork: h.ownNetwork,
+		plugin: &h.config, env: h.env, devices: h.devices, mounts: h.mounts, execIsolation: h.noExec, ownNetwork: h.ownNetwork,
 		allocDir: testAllocDir, taskDir: testTaskDir,
 		localDir: testTaskDir + "/local", secretsDir: testTaskDir + "/secrets",
 		exists: func(path string) bool { _, there := h.files[path]; return there },
 		user:   "trainer", readable: access, executable: access,
-		interfaces: func() ([]string, error) { return h.interfaces, nil },
+		throughLink: func(path string) bool { return slices.Contains(h.links, path) },
+		interfaces:  func() ([]string, error) { return h.interfaces, nil },
 	}
 }
 
@@ -113,13 +119,17 @@ func TestValidateRefuses(t *testing.T) {
 			[]string{"slots = 4: is more than max_np = 2, so some could never train; lower slots (or the device count) or raise max_np"},
 		},
 		"more slots than GPUs": {
-			func(c *TaskConfig, h *host) { c.Slots = ptr(2.); h.env[nvidiaVisible] = "GPU-a" },
+			func(c *TaskConfig, h *host) { c.Slots = ptr(2.); h.devices[nvidiaVisible] = "GPU-a" },
 			[]string{"slots = 2: only 1 GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out"},
 		},
 		"several MIG instances": {
-			func(_ *TaskConfig, h *host) { h.env[nvidiaVisible] = "MIG-a,MIG-b" },
+			func(_ *TaskConfig, h *host) { h.devices[nvidiaVisible] = "MIG-a,MIG-b" },
 			[]string{"device: 2 GPUs are reserved, 2 of them MIG instances, and a process that is given one finds no other; " +
 				"reserve a single instance per task (count = 1) and have more of the group"},
+		},
+		"devices that are no GPUs": {
+			func(_ *TaskConfig, h *host) { h.devices[nvidiaVisible] = "all" },
+			[]string{`device: the client's device plugin reserved "all", which is not the UUID of a GPU; check the plugin`},
 		},
 		"negative reset_limit": {
 			func(c *TaskConfig, _ *host) { c.ResetLimit = ptr(-1.) },
@@ -283,7 +293,7 @@ func TestValidateRefuses(t *testing.T) {
 func TestValidateDecides(t *testing.T) {
 	// What goodTask comes to on newHost; cases say what differs.
 	base := agent.Config{
-		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: "/", Env: map[string]string{},
+		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{},
 		Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
 		ElasticTimeout: agent.Duration(10 * time.Minute), Settle: agent.Duration(time.Second),
 		GlooTimeout: agent.Duration(30 * time.Second), FinishTimeout: agent.Duration(10 * time.Minute),
@@ -310,13 +320,13 @@ func TestValidateDecides(t *testing.T) {
 			a.Settle = 0
 		},
 		"a slot for each GPU of all device blocks": func(_ *TaskConfig, h *host, a *agent.Config) {
-			h.env["KOLO_GPUS_9f"] = "GPU-c,GPU-d"
-			h.env["KOLO_GPUS_1a"] = "GPU-a,GPU-b"
-			h.env[nvidiaVisible] = "GPU-c,GPU-d"
+			h.devices["KOLO_GPUS_9f"] = "GPU-c,GPU-d"
+			h.devices["KOLO_GPUS_1a"] = "GPU-a,GPU-b"
+			h.devices[nvidiaVisible] = "GPU-c,GPU-d"
 			a.Slots = 4
 		},
 		"fewer slots than GPUs": func(c *TaskConfig, h *host, a *agent.Config) {
-			h.env[nvidiaVisible] = "GPU-c,GPU-d"
+			h.devices[nvidiaVisible] = "GPU-c,GPU-d"
 			c.Slots = ptr(1.)
 			a.Slots = 1
 		},
@@ -411,7 +421,7 @@ func TestReservedGPUs(t *testing.T) {
 	}{
 		"none":                    {map[string]string{}, nil},
 		"one block":               {map[string]string{nvidiaVisible: "GPU-b,GPU-a"}, []string{"GPU-b", "GPU-a"}},
-		"words are no GPUs":       {map[string]string{nvidiaVisible: "all", "KOLO_GPUS_x": "void, none,"}, nil},
+		"words are no GPUs":       {map[string]string{nvidiaVisible: "none", "KOLO_GPUS_x": "void, none,"}, nil},
 		"blocks, the last twice":  {map[string]string{"KOLO_GPUS_b": "GPU-3", "KOLO_GPUS_a": "GPU-1,GPU-2", nvidiaVisible: "GPU-3"}, []string{"GPU-1", "GPU-2", "GPU-3"}},
 		"a mask set by who knows": {map[string]string{cudaVisible: "0"}, nil},
 	}
@@ -424,7 +434,9 @@ func TestReservedGPUs(t *testing.T) {
 
 func TestEnvironmentShowsAllGPUs(t *testing.T) {
 	task, h := goodTask(), newHost()
-	h.env["KOLO_GPUS_1"], h.env["KOLO_GPUS_2"] = "GPU-a", "GPU-b"
+	h.devices["KOLO_GPUS_1"], h.devices["KOLO_GPUS_2"], h.devices[nvidiaVisible] = "GPU-a", "GPU-b", "GPU-b"
+	// Nomad copies these over; templates may write others over them again.
+	h.env["KOLO_GPUS_1"], h.env["KOLO_GPUS_x"] = "GPU-c", "GPU-c"
 	h.env[nvidiaVisible], h.env[cudaVisible] = "GPU-b", "7"
 	before := maps.Clone(h.env)
 	pl, err := validate(task, h.surroundings())
@@ -432,6 +444,8 @@ func TestEnvironmentShowsAllGPUs(t *testing.T) {
 	env := pl.environment(h.env, "/secrets/c.json")
 	must.SliceContains(t, env, "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b")
 	must.SliceContains(t, env, "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b")
+	must.SliceContains(t, env, "KOLO_GPUS_1=GPU-a")
+	must.StrNotContains(t, strings.Join(env, " "), "GPU-c")
 	must.SliceContains(t, env, "KOLO_AGENT_CONFIG=/secrets/c.json")
 	must.Eq(t, before, h.env, must.Sprint("the task's own environment is kept as Nomad gave it"))
 }

@@ -1,0 +1,81 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// defaultBindPaths is what a task with isolation = "exec" sees of the host,
+// read-only and under the same names: programs, libraries, and of their
+// configuration what is public on any machine. /etc as a whole is not: keys and
+// passwords lie there, and not all of them are closed to everyone. /opt is not
+// among them either: Nomad's own data often lies there.
+//
+// The last element may hold a pattern.
+var defaultBindPaths = []string{
+	"/bin", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
+
+	// Names of users, hosts and services.
+	"/etc/gai.conf", "/etc/group", "/etc/host.conf", "/etc/hostname", "/etc/hosts", "/etc/networks",
+	"/etc/nsswitch.conf", "/etc/passwd", "/etc/protocols", "/etc/resolv.conf", "/etc/rpc", "/etc/services",
+	// Roots of trust, without /etc/ssl/private and /etc/pki/tls/private.
+	"/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/pki/ca-trust",
+	"/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ssl/certs",
+	"/etc/ssl/openssl.cnf",
+	// The loader, and which of several programs and languages is meant.
+	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/python3*",
+	"/etc/lsb-release", "/etc/os-release", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/fonts",
+	// GPUs and fast networks.
+	"/etc/OpenCL", "/etc/glvnd", "/etc/nvidia", "/etc/vulkan", "/etc/nccl.conf", "/etc/dat.conf",
+	"/etc/libibverbs.d", "/etc/openmpi", "/etc/rdma", "/etc/ucx",
+}
+
+// present expands patterns and leaves out the paths that this host does not
+// have.
+func present(paths []string) []string {
+	var there []string
+	for _, path := range paths {
+		matches, err := filepath.Glob(path)
+		if err != nil || !strings.Contains(path, "*") {
+			matches = []string{path}
+		}
+		for _, path := range matches {
+			if _, err := os.Stat(path); err == nil {
+				there = append(there, path)
+			}
+		}
+	}
+	return there
+}
+
+// hostLinks are the bind paths in /etc that are links to what the task sees
+// anyway, with their targets. A link stays right when the host replaces the file
+// that it leads to; a file that is bound stays as it was when the task began.
+func hostLinks(bindPaths []string) map[string]string {
+	links := map[string]string{}
+	seen := func(path string) bool {
+		return slices.ContainsFunc(bindPaths, func(p string) bool { return within(path, p) })
+	}
+	for _, path := range bindPaths {
+		if !within(path, "/etc") {
+			continue
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			continue
+		}
+		next := target
+		if !filepath.IsAbs(next) {
+			next = filepath.Join(filepath.Dir(path), next)
+		}
+		if end, err := filepath.EvalSymlinks(path); err == nil && seen(next) && seen(end) {
+			links[path] = target
+		}
+	}
+	return links
+}

@@ -1,0 +1,86 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+)
+
+// TestLinksOfATaskLeadRootNowhere is about a task that leaves links where root
+// writes when it is started again.
+func TestLinksOfATaskLeadRootNowhere(t *testing.T) {
+	links := map[string]func(c *drivers.TaskConfig) string{
+		"log of the executor": func(c *drivers.TaskConfig) string { return filepath.Join(c.TaskDir().Dir, "executor.out") },
+		"notes on events":     func(c *drivers.TaskConfig) string { return filepath.Join(c.TaskDir().Dir, "kolo-events.offset") },
+		"hosts":               func(c *drivers.TaskConfig) string { return filepath.Join(c.TaskDir().Dir, "kolo-hosts") },
+		"output":              func(c *drivers.TaskConfig) string { return c.StdoutPath },
+		"agent": func(c *drivers.TaskConfig) string {
+			return filepath.Join(c.TaskDir().LocalDir, "/.kolo/nomad-driver-horovod")
+		},
+		"agent on the host": func(c *drivers.TaskConfig) string {
+			self, _ := ownPath()
+			return filepath.Join(c.TaskDir().LocalDir, self)
+		},
+		"state of the container": func(c *drivers.TaskConfig) string { return filepath.Join(c.TaskDir().SharedAllocDir, "container") },
+	}
+	for _, isolation := range isolations(t) {
+		for name, link := range links {
+			t.Run(isolation+"/"+name, func(t *testing.T) {
+				config := noIsolation()
+				config.ExecutorLogLevel = "trace"
+				h := newHarness(t, config)
+				outside := filepath.Join(t.TempDir(), "host")
+				if name == "state of the container" {
+					must.NoError(t, os.Mkdir(outside, 0o700))
+				} else {
+					must.NoError(t, os.WriteFile(outside, []byte("precious"), 0o600))
+				}
+				before, err := os.Stat(outside)
+				must.NoError(t, err)
+				c := newTaskConfig(t, isolation, `echo '{"message":"began"}' >> "$EVENTS"; echo output; sleep 1`)
+				if isolation == isolationExec {
+					c.User = "nobody" // who may not be able to run the test's own binary
+				}
+				path := link(c)
+				must.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				_ = os.Remove(path)
+				must.NoError(t, os.Symlink(outside, path))
+				if _, _, err := h.StartTask(c); err == nil {
+					t.Cleanup(func() { _ = h.driver.DestroyTask(c.ID, true) })
+					eventually(t, "the task has ended", func() bool {
+						status, err := h.InspectTask(c.ID)
+						return err != nil || status.State == drivers.TaskStateExited
+					})
+				}
+				after, err := os.Stat(outside)
+				must.NoError(t, err)
+				must.Eq(t, before.Mode(), after.Mode())
+				must.Eq(t, before.Sys(), after.Sys(), must.Sprint("untouched, its owner included"))
+			})
+		}
+	}
+}
+
+// TestTaskCannotReplaceWhatRootRuns moves the directories away in which the
+// driver's binary and the loader's configuration lie, before `alloc exec`.
+func TestTaskCannotReplaceWhatRootRuns(t *testing.T) {
+	isolated(t)
+	h := newHarness(t, noIsolation())
+	c := newTaskConfig(t, isolationExec, `
+		mv /etc /moved; mkdir -p /etc && echo /local/evil.so > /etc/ld.so.preload && echo preload
+		mv /.kolo /moved2; mkdir -p /.kolo && echo '#!/bin/sh' > /.kolo/nomad-driver-horovod && echo replaced
+		rm -rf /lib64 2>/dev/null; mv /lib64 /moved3 2>/dev/null && echo moved
+		echo ready; exec sleep 1000`)
+	h.start(t, c)
+	eventually(t, "the task is ready", func() bool { return strings.Contains(output(t, c), "ready\n") })
+	for _, word := range []string{"preload\n", "replaced\n", "moved\n"} {
+		must.StrNotContains(t, output(t, c), word)
+	}
+}

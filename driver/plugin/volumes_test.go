@@ -1,0 +1,69 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+)
+
+func TestVolumesDoNotCoverWhatRuns(t *testing.T) {
+	const system, own = "covers the system's own files", "covers the task's directory"
+	cases := map[string]struct {
+		path, says string
+	}{
+		"elsewhere":             {"/volumes/data", ""},
+		"relative":              {"local/data", ""},
+		"in /etc":               {"/etc/app", ""},
+		"in /usr":               {"/usr/local/share/data", ""},
+		"in /dev":               {"/dev/hugepages", ""},
+		"the root":              {"/", system},
+		"the host's programs":   {"/usr", system},
+		"libraries":             {"lib64", system},
+		"a library":             {"/usr/lib/x86_64-linux-gnu/libc.so.6", system},
+		"the driver":            {"/.kolo", system},
+		"the loader's settings": {"/etc/ld.so.preload", system},
+		"all of /etc":           {"/etc", system},
+		"a process":             {"/proc/self", system},
+		"devices":               {"/x/../dev", system},
+		"the client's data":     {"/data", own},
+		"secrets":               {"/secrets", own},
+		"shared":                {"/alloc/data", "other tasks of the group can move"},
+		"shared, on the host":   {testAllocDir + "/alloc/x", "other tasks of the group can move"},
+		"a link":                {"/local/link/x", "the task has made a link"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newHost()
+			h.mounts = []*drivers.MountConfig{{TaskPath: c.path, HostPath: "/srv/v"}}
+			h.links = []string{testTaskDir + "/local/link/x"}
+			var p problems
+			checkVolumes(&p, h.surroundings())
+			if c.says == "" {
+				must.SliceEmpty(t, p)
+				return
+			}
+			must.Len(t, 1, p)
+			must.StrContains(t, p[0], c.says)
+		})
+	}
+}
+
+func TestThroughLink(t *testing.T) {
+	dir := t.TempDir()
+	must.NoError(t, os.MkdirAll(filepath.Join(dir, "local/data"), 0o755))
+	must.NoError(t, os.Symlink("../..", filepath.Join(dir, "local/link")))
+	for path, want := range map[string]bool{
+		"": false, "local/data": false, "local/data/missing/x": false, "local/link": true, "local/link/x/y": true,
+	} {
+		if path != "" {
+			must.Eq(t, want, throughLink(dir, filepath.Join(dir, path)), must.Sprint(path))
+		}
+	}
+	must.False(t, throughLink(dir, ""), must.Sprint("not in the task's directory"))
+}
