@@ -176,8 +176,8 @@ func TestProbeScript(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("PYTHONPATH", c.path)
-			found := p.look(t.Context(), python, patience)
+			wrapper := pretendPython(t, "exec env PYTHONPATH="+c.path+" "+python+` -B -c "$4"`)
+			found := p.look(t.Context(), wrapper, patience)
 			must.Eq(t, python, found.Python, must.Sprintf("%+v", found))
 			c.want(found)
 		})

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -64,13 +65,19 @@ func (p *prober) run(ctx context.Context, python string, timeout time.Duration) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, "-c", probeScript)
+	// Isolated mode: neither PYTHON* variables, nor packages in the user's or the
+	// working directory, decide what is imported. A virtual environment does.
+	cmd := exec.CommandContext(ctx, path, "-I", "-B", "-c", probeScript)
+	cmd.Dir = "/"
 	// A group of its own, because frameworks start processes that would
 	// otherwise stay behind and hold the pipe.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr.Credential, err = probeCredential(path); err != nil {
+		return nil, fmt.Errorf("python = %q: %w", python, err)
+	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES=", "TF_CPP_MIN_LOG_LEVEL=3")
+	cmd.Env = probeEnvironment(os.Environ())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
@@ -86,6 +93,52 @@ func (p *prober) run(ctx context.Context, python string, timeout time.Duration) 
 		return nil, fmt.Errorf("%s gave no answer: %w", path, err)
 	}
 	return &found, nil
+}
+
+// probeEnvironment is what of the client's environment Python needs to find
+// itself and its libraries. The client's tokens are not.
+func probeEnvironment(client []string) []string {
+	env := []string{"CUDA_VISIBLE_DEVICES=", "TF_CPP_MIN_LOG_LEVEL=3", "HOME=/"}
+	for _, v := range client {
+		switch key, _, _ := strings.Cut(v, "="); {
+		case key == "PATH", key == "LD_LIBRARY_PATH", key == "CUDA_HOME", key == "LANG", strings.HasPrefix(key, "LC_"):
+			env = append(env, v)
+		}
+	}
+	return env
+}
+
+// probeCredential is whose rights Python gets where the client is root: those of
+// nobody, as tasks by default, or where nobody may not run it those of the
+// program's owner. So a user's own virtual environment never runs as root.
+func probeCredential(path string) (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if who, err := lookupAccount(defaultUser); err == nil && who.executable(place{"/", path[1:]}) == nil {
+		return credential(who), nil
+	}
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	owner, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok {
+		return nil, errors.New("its owner is unknown")
+	}
+	return credential(account{uid: int(owner.Uid), gid: int(owner.Gid)}), nil
+}
+
+func credential(who account) *syscall.Credential {
+	c := &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)}
+	for _, g := range who.groups {
+		c.Groups = append(c.Groups, uint32(g))
+	}
+	return c
 }
 
 func lastLine(s string) string {

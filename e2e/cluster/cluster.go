@@ -161,7 +161,7 @@ func (c *Cluster) stopOnSignal() {
 // KeepLogs copies the logs of agents and allocations to dir.
 func (c *Cluster) KeepLogs(dir string) error {
 	var errs []error
-	for _, pattern := range []string{"*/agent.log", "*/agent.hcl", "*/alloc/*/alloc/logs/*", "*/alloc/*/*/executor.out", "*/alloc/*/*/*.jsonl"} {
+	for _, pattern := range []string{"*/agent.log", "*/agent.hcl", "*/alloc/*/alloc/logs/*", "*/alloc/.kolo/state/*/*/executor.out", "*/alloc/*/*/*.jsonl"} {
 		paths, err := filepath.Glob(filepath.Join(c.Dir, pattern))
 		errs = append(errs, err)
 		for _, path := range paths {
