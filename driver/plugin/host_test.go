@@ -190,6 +190,41 @@ func TestUnknownUser(t *testing.T) {
 	must.ErrorContains(t, err, "user = ")
 }
 
+func TestUsersWithRootsRights(t *testing.T) {
+	cases := map[string]struct {
+		who     account
+		refused string
+	}{
+		"ordinary":         {account{name: "alice", uid: 1000, gid: 1000, groups: []int{1000, 27}}, ""},
+		"root":             {account{name: "root"}, "has uid 0"},
+		"a second name":    {account{name: "toor", gid: 1000, groups: []int{1000}}, `user = "toor": has uid 0`},
+		"primary group":    {account{name: "operator", uid: 11}, "gid 0"},
+		"member of groups": {account{name: "alice", uid: 1000, gid: 1000, groups: []int{1000, 0}}, "gid 0"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			err := c.who.checkRoot()
+			if c.refused == "" {
+				must.NoError(t, err)
+				return
+			}
+			must.ErrorContains(t, err, c.refused)
+			must.ErrorContains(t, err, "allow_root = true")
+		})
+	}
+}
+
+func TestUsersByNumber(t *testing.T) {
+	root, err := lookupAccount("0")
+	must.NoError(t, err)
+	must.Eq(t, 0, root.uid)
+	must.Eq(t, "root", root.name)
+	_, err = lookupAccount("root:video")
+	must.ErrorContains(t, err, "name the user alone")
+	_, err = lookupAccount("4294967294")
+	must.ErrorContains(t, err, `user = "4294967294"`)
+}
+
 func TestPluginConfig(t *testing.T) {
 	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud"}
 	var bad *ConfigError

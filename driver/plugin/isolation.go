@@ -98,13 +98,36 @@ func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 			bind(path, path, true)
 		}
 	}
-	mounts = append(mounts, r.volumes...)
+	for _, v := range r.volumes {
+		mounts = append(mounts, v)
+		if path := r.otherName(v.TaskPath); path != "" {
+			again := *v
+			again.TaskPath = path
+			mounts = append(mounts, &again)
+		}
+	}
 	bind(agentInTask, r.binary, true)
 	bind("/dev/shm", r.shm, false)
 	for _, path := range slices.Sorted(maps.Keys(r.files)) {
 		bind(path, r.files[path], true)
 	}
 	return mounts, nil
+}
+
+// otherName is the second path of what lies in the task's directories: they are
+// mounted twice, so that a volume in them has to be too.
+func (r *rootfs) otherName(path string) string {
+	path = filepath.Join("/", path)
+	for _, name := range taskDirs {
+		short, long := "/"+name, filepath.Join(r.taskDir, name)
+		switch {
+		case within(path, short):
+			return long + strings.TrimPrefix(path, short)
+		case within(path, long):
+			return short + strings.TrimPrefix(path, long)
+		}
+	}
+	return ""
 }
 
 // link makes the links in the root directory: to what else lies in the task

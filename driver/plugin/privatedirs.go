@@ -55,16 +55,26 @@ func privateDirsOf(c *drivers.TaskConfig) privateDirs {
 
 // create makes the directories, the root an empty one.
 func (d privateDirs) create() error {
-	if err := makeOwn(filepath.Join(d.allocs, privateName)); err != nil {
-		return fmt.Errorf("directory for what the driver writes: %w", err)
+	if err := d.createState(); err != nil {
+		return err
 	}
 	if err := removeTree(d.root); err != nil {
 		return fmt.Errorf("remove the task's earlier root: %w", err)
 	}
-	for _, dir := range []string{d.state, d.root} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("directory for what the driver writes: %w", err)
-		}
+	if err := os.MkdirAll(d.root, 0o755); err != nil {
+		return fmt.Errorf("root directory of the task: %w", err)
+	}
+	return nil
+}
+
+// createState makes the state directory, which tasks of earlier drivers lack.
+func (d privateDirs) createState() error {
+	err := makeOwn(filepath.Join(d.allocs, privateName))
+	if err == nil {
+		err = os.MkdirAll(d.state, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("directory for what the driver writes: %w", err)
 	}
 	return nil
 }

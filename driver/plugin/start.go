@@ -185,6 +185,9 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 		}
 		return fmt.Errorf("recover: the task's executor cannot be reached: %w", err)
 	}
+	if err := privateDirsOf(c).createState(); err != nil {
+		logger.Warn("cannot note which events were passed on", "error", err)
+	}
 	t := &task{
 		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
 		exec: exec, executor: execClient, tail: d.newTail(c, logger), logger: logger,

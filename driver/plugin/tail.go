@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -51,6 +52,8 @@ type tail struct {
 	offset int64
 	last   string
 	flow   flow
+	// warnOnce keeps a task from filling the client's log.
+	warnOnce sync.Once
 }
 
 func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *tail {
@@ -112,7 +115,9 @@ func (t *tail) read(ctx context.Context) error {
 		t.offset = 0 // begun again
 	}
 	if size-t.offset > maxPoll {
-		t.logger.Warn("the event file grows faster than events can; passing over a part", "bytes", size-t.offset-maxPoll)
+		t.warnOnce.Do(func() {
+			t.logger.Warn("the event file grows faster than an agent's; parts of it are passed over", "bytes", size-t.offset-maxPoll)
+		})
 		t.offset = size - maxPoll
 	}
 	buf := make([]byte, maxEventLine)

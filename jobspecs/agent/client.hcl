@@ -21,8 +21,8 @@ plugin "nomad-driver-horovod" {
     # The Python asked which Horovod this client has; tasks choose their own.
     python = "python3"
 
-    # What isolated tasks see of the host besides its programs (/usr, /lib, /etc
-    # and so on), read-only: where a Python with Horovod lies, for one.
+    # What isolated tasks see of the host besides its programs (/usr, /lib, parts
+    # of /etc), read-only: where a Python with Horovod lies, for one.
     # bind_paths = ["/opt/train/venv"]
 
     # Jobs with isolation = "none" see the whole host, as with raw_exec.

@@ -1,0 +1,145 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+	"github.com/shoenig/test/must"
+)
+
+// ran is what an isolated task printed that ran to its end.
+func ran(t *testing.T, config *Config, c *drivers.TaskConfig) string {
+	t.Helper()
+	h := newHarness(t, config)
+	h.start(t, c)
+	r := h.end(t, c.ID)
+	must.True(t, r.Successful(), must.Sprintf("%+v: %s", r, output(t, c)))
+	must.NoError(t, h.DestroyTask(c.ID, false))
+	return output(t, c)
+}
+
+// TestIsolatedTaskWritesItsOwn checks where an isolated task may write: in its
+// directories, by any of their names, and not beside them.
+func TestIsolatedTaskWritesItsOwn(t *testing.T) {
+	isolated(t)
+	c := newTaskConfig(t, isolationExec, `
+		echo 1 > relative && cat "$NOMAD_TASK_DIR/../relative"
+		echo 2 > local/x && cat /local/x
+		echo 3 > /tmp/x && cat tmp/x
+		echo 4 > /alloc/data && cat "$NOMAD_ALLOC_DIR/data"
+		cat /artifact/file
+		for dir in / /etc /.kolo /alloc/logs "$NOMAD_ALLOC_DIR/logs"; do
+			touch "$dir/x" 2>/dev/null && echo wrote to $dir
+		done
+		ls /etc/passwd /.kolo`)
+	c.Env["NOMAD_ALLOC_DIR"] = c.TaskDir().SharedAllocDir
+	must.NoError(t, os.Mkdir(filepath.Join(c.TaskDir().Dir, "artifact"), 0o755))
+	must.NoError(t, os.WriteFile(filepath.Join(c.TaskDir().Dir, "artifact/file"), []byte("5\n"), 0o644))
+	must.Eq(t, "1\n2\n3\n4\n5\n/etc/passwd\n\n/.kolo:\nnomad-driver-horovod\n", ran(t, noIsolation(), c))
+	must.FileExists(t, filepath.Join(c.TaskDir().Dir, "relative"))
+}
+
+func TestIsolatedTaskHasItsVolumes(t *testing.T) {
+	isolated(t)
+	volume := openTempDir(t)
+	c := newTaskConfig(t, isolationExec, `echo x > /volumes/data/x; echo y > local/data/y; cat /volumes/data/y; touch /volumes/fixed/x 2>/dev/null || echo read-only`)
+	c.Mounts = []*drivers.MountConfig{
+		{TaskPath: "/volumes/data", HostPath: volume},
+		{TaskPath: "local/data", HostPath: volume},
+		{TaskPath: "/volumes/fixed", HostPath: volume, Readonly: true},
+	}
+	must.Eq(t, "y\nread-only\n", ran(t, noIsolation(), c))
+	must.FileExists(t, filepath.Join(volume, "x"))
+}
+
+// TestAllowRoot makes sure that root in a container is a name and not a power.
+func TestAllowRoot(t *testing.T) {
+	isolated(t)
+	config := noIsolation()
+	config.AllowRoot = true
+	c := newTaskConfig(t, isolationExec, `id -u; echo "$USER $HOME"; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status; mount -t tmpfs none /tmp 2>/dev/null && echo mounted; touch /usr/x /etc/x 2>/dev/null && echo wrote; true`)
+	c.User = "root"
+	must.Eq(t, "0\nroot /root\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n", ran(t, config, c))
+}
+
+func TestUserByNumber(t *testing.T) {
+	isolated(t)
+	nobody, err := lookupAccount("nobody")
+	must.NoError(t, err)
+	c := newTaskConfig(t, isolationExec, `id -un`)
+	c.User = "65534"
+	if nobody.uid != 65534 {
+		t.Skip("nobody has another uid here")
+	}
+	must.Eq(t, "nobody\n", ran(t, noIsolation(), c))
+}
+
+// TestRecoveredTaskIsStillConfined is about commands that a second plugin starts
+// beside a task that the first one did.
+func TestRecoveredTaskIsStillConfined(t *testing.T) {
+	isolated(t)
+	first := newHarness(t, noIsolation())
+	c := newTaskConfig(t, isolationExec, `exec sleep 1000`)
+	handle := first.start(t, c)
+	first.kill()
+	second := newHarness(t, noIsolation())
+	must.NoError(t, second.RecoverTask(handle))
+	t.Cleanup(func() { _ = second.driver.DestroyTask(c.ID, true) })
+	r, err := second.ExecTask(c.ID, []string{"sh", "-c", `id -un; id -gn; grep CapBnd /proc/self/status; echo "$NOMAD_JOB_ID"`}, patience)
+	must.NoError(t, err)
+	must.Eq(t, "nobody\nnogroup\nCapBnd:\t0000000000000000\njob\n", strings.ReplaceAll(string(r.Stdout), "\nnobody\nCap", "\nnogroup\nCap"))
+}
+
+// TestReplacedDirectoryIsNotBound is about a task that makes a link of its local
+// directory, to see more of the host after a restart.
+func TestReplacedDirectoryIsNotBound(t *testing.T) {
+	isolated(t)
+	h := newHarness(t, noIsolation())
+	c := newTaskConfig(t, isolationExec, `ls /tmp`)
+	must.NoError(t, os.RemoveAll(filepath.Join(c.TaskDir().Dir, "tmp")))
+	must.NoError(t, os.Symlink("/root", filepath.Join(c.TaskDir().Dir, "tmp")))
+	_, _, err := h.StartTask(c)
+	must.ErrorContains(t, err, "the task has replaced this directory")
+}
+
+func TestHostLinks(t *testing.T) {
+	target, err := os.Readlink("/etc/localtime")
+	if err != nil {
+		t.Skip("/etc/localtime is no link here")
+	}
+	must.Eq(t, map[string]string{"/etc/localtime": target}, hostLinks([]string{"/usr", "/etc/localtime", "/etc/passwd"}))
+	must.MapEmpty(t, hostLinks([]string{"/etc/localtime"}), must.Sprint("a link to what the task does not see is bound"))
+}
+
+// TestBindPathsAreDocumented compares the list with the one in docs/driver.md.
+func TestBindPathsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/driver.md")
+	must.NoError(t, err)
+	_, section, found := strings.Cut(string(text), "\n### What an isolated task sees of the host\n")
+	must.True(t, found)
+	section, _, found = strings.Cut(section, "\nThe rest of `/etc`")
+	must.True(t, found)
+	documented := map[string]bool{}
+	for i, word := range strings.Split(section, "`") {
+		if i%2 == 1 && strings.HasPrefix(word, "/") {
+			documented[word] = true
+		}
+	}
+	for _, path := range defaultBindPaths {
+		if !documented[path] {
+			t.Errorf("docs/driver.md does not say that tasks see %s", path)
+		}
+		delete(documented, path)
+	}
+	for path := range documented {
+		if !strings.HasSuffix(path, "/private") {
+			t.Errorf("docs/driver.md says that tasks see %s, which they do not", path)
+		}
+	}
+}
