@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"sync"
 	"syscall"
@@ -29,6 +30,8 @@ type Driver struct {
 	logger hclog.Logger
 	events *eventer.Eventer
 	prober *prober
+	// host is the host's file system, where device nodes are looked for.
+	host fs.FS
 
 	mu     sync.RWMutex
 	config Config
@@ -50,6 +53,7 @@ func New(ctx context.Context, logger hclog.Logger) *Driver {
 		logger: logger,
 		events: eventer.NewEventer(ctx, logger),
 		prober: &prober{logger: logger},
+		host:   os.DirFS("/"),
 		tasks:  map[string]*task{},
 	}
 }

@@ -4,10 +4,14 @@
 package plugin
 
 import (
+	"os"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/fstest"
 
 	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
 )
 
 // TestJobsEnvironmentNamesNoDevices is about a job that writes another's GPU
@@ -19,4 +23,46 @@ func TestJobsEnvironmentNamesNoDevices(t *testing.T) {
 	must.NoError(t, err)
 	must.SliceEmpty(t, pl.gpus)
 	must.StrNotContains(t, strings.Join(pl.environment(h.env, "/c"), " "), "GPU-")
+}
+
+// TestIsolatedTaskHasItsGPUsAlone has device nodes of two GPUs on the host, one
+// of them another tenant's, which the job names in its own environment.
+func TestIsolatedTaskHasItsGPUsAlone(t *testing.T) {
+	isolated(t)
+	for _, node := range []string{"/dev/nvidia990", "/dev/nvidia991"} {
+		if err := syscall.Mknod(node, syscall.S_IFCHR|0o666, int(unix.Mkdev(1, 3))); err != nil {
+			t.Skipf("cannot make device nodes here: %v", err)
+		}
+		t.Cleanup(func() { _ = os.Remove(node) })
+		must.NoError(t, os.Chmod(node, 0o666))
+	}
+	information := func(uuid, minor string) *fstest.MapFile {
+		return &fstest.MapFile{Data: []byte("GPU UUID: \t " + uuid + "\nDevice Minor: \t " + minor + "\n")}
+	}
+	h := newHarness(t, noIsolation())
+	h.driver.host = fstest.MapFS{
+		"proc/driver/nvidia/gpus/0000:18:00.0/information": information("GPU-mine", "990"),
+		"proc/driver/nvidia/gpus/0000:2a:00.0/information": information("GPU-other", "991"),
+	}
+	c := newTaskConfig(t, isolationExec, `ls /dev | grep nvidia; : > /dev/nvidia990 && echo opened; env | grep GPU- | sort`)
+	c.DeviceEnv = map[string]string{"KOLO_GPUS_1": "GPU-mine", nvidiaVisible: "GPU-mine"}
+	for key, value := range map[string]string{
+		"KOLO_GPUS_1": "GPU-other", "KOLO_GPUS_x": "GPU-other", nvidiaVisible: "GPU-other", cudaVisible: "GPU-other",
+	} {
+		c.Env[key] = value
+	}
+	h.start(t, c)
+	h.end(t, c.ID)
+	must.Eq(t, "nvidia990\nopened\nCUDA_VISIBLE_DEVICES=GPU-mine\nKOLO_GPUS_1=GPU-mine\nNVIDIA_VISIBLE_DEVICES=GPU-mine\n", output(t, c))
+
+	c = newTaskConfig(t, isolationExec, `true`)
+	c.DeviceEnv = map[string]string{nvidiaVisible: "GPU-unknown"}
+	_, _, err := h.StartTask(c)
+	must.ErrorContains(t, err, "cannot tell which device nodes belong to GPU-unknown")
+
+	c = newTaskConfig(t, isolationExec, `ls /dev | grep nvidia; env | grep GPU-; true`)
+	c.Env[nvidiaVisible], c.Env["KOLO_GPUS_x"] = "GPU-other", "GPU-other"
+	h.start(t, c)
+	h.end(t, c.ID)
+	must.Eq(t, "", output(t, c), must.Sprint("nothing is reserved"))
 }

@@ -66,6 +66,12 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 	if err != nil {
 		return nil, nil, err
 	}
+	if pl.isolation == isolationExec {
+		if command.Devices, err = taskDevices(d.host, c, pl.gpus, dirs); err != nil {
+			made.remove()
+			return nil, nil, err
+		}
+	}
 	outputs, err := openOutputs(c.AllocDir, c.StdoutPath, c.StderrPath)
 	if err != nil {
 		made.remove()
@@ -289,9 +295,6 @@ func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers
 		volumes: c.Mounts, binary: binary, shm: shm, files: files,
 	}
 	if command.Mounts, err = fs.build(); err != nil {
-		return err
-	}
-	if command.Devices, err = taskDevices(os.DirFS("/"), c, pl.gpus, dirs); err != nil {
 		return err
 	}
 	id := who.identity()
