@@ -16,7 +16,7 @@ import (
 )
 
 // A task's directory, and the one it shares with the other tasks of its
-// allocation, belong to whoever the tasks run as: anything in them can be
+// allocation, belong to the users that tasks run as: anything in them can be
 // replaced by a link before root opens it the next time. So what root writes for
 // a task lies in directories of root's own, beside those of the allocations.
 //

@@ -1,0 +1,191 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/nomad/drivers/shared/executor"
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
+
+	"github.com/kolo-nomad/kolo/driver/confine"
+)
+
+// launch starts the agent of a checked task with an executor of its own.
+func (d *Driver) launch(pl *plan, c *drivers.TaskConfig, who account, config *Config, client *base.AgentConfig, logger hclog.Logger) (_ *drivers.TaskHandle, _ *task, err error) {
+	dirs := privateDirsOf(c)
+	if err := dirs.create(); err != nil {
+		return nil, nil, err
+	}
+	if err := dirs.sweep(); err != nil {
+		logger.Warn("cannot remove what was kept for earlier allocations", "error", err)
+	}
+	command, made, err := prepare(pl, c, who, config, dirs)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() {
+		if err != nil {
+			made.remove()
+		}
+	}()
+	if pl.isolation == isolationExec {
+		if command.Devices, err = taskDevices(d.host, c, pl.gpus, dirs); err != nil {
+			return nil, nil, err
+		}
+	}
+	outputs, err := openOutputs(c.AllocDir, c.StdoutPath, c.StderrPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer outputs.close()
+	command.StdoutPath, command.StderrPath = outputs.stdout, outputs.stderr
+	exec, execClient, err := executor.CreateExecutor(logger, client.Driver, &executor.ExecutorConfig{
+		LogFile:     filepath.Join(dirs.state, executorLogName),
+		LogLevel:    config.ExecutorLogLevel,
+		FSIsolation: pl.isolation == isolationExec,
+		Compute:     client.Compute(),
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("start the task's executor: %w", err)
+	}
+	ps, err := exec.Launch(command)
+	if err != nil {
+		execClient.Kill()
+		return nil, nil, fmt.Errorf("start the agent: %w", err)
+	}
+	handle, t, err := newTask(c, ps, exec, execClient, made, logger)
+	if err != nil {
+		_ = exec.Shutdown("", 0)
+		execClient.Kill()
+		return nil, nil, err
+	}
+	return handle, t, nil
+}
+
+// prepared is what prepare made on the host.
+type prepared struct {
+	cleanup []string
+	// confined is what the task's processes run as where its container needs
+	// package confine for that.
+	confined *confine.Identity
+}
+
+// remove takes it away again when the agent could not be started.
+func (p *prepared) remove() {
+	for _, path := range p.cleanup {
+		_ = os.RemoveAll(path)
+	}
+}
+
+// prepare writes the agent's files and puts together its command.
+func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs privateDirs) (*executor.ExecCommand, *prepared, error) {
+	binary, err := ownPath()
+	if err != nil {
+		return nil, nil, err
+	}
+	// An isolated task sees the binary whatever directory it lies in.
+	at := place{"/", binary[1:]}
+	if pl.isolation == isolationExec {
+		at = place{binary, "."}
+	}
+	if err := who.executable(at); err != nil {
+		return nil, nil, fmt.Errorf("user = %q: cannot run the driver's binary %s, which is also the agent (%w); make it and its directories accessible", c.User, binary, err)
+	}
+	dir := c.TaskDir()
+	inTask := dir.Dir // where the task sees its directory
+	if pl.isolation == isolationExec {
+		inTask = "/"
+	}
+	pl.agent.Cgroup = cgroupID(c)
+	if err := writeAgentFiles(pl, dir.Dir, inTask, who); err != nil {
+		return nil, nil, err
+	}
+	made := &prepared{}
+	command := &executor.ExecCommand{
+		Cmd:  binary,
+		Args: []string{"agent"},
+		Env:  pl.environment(c.Env, filepath.Join(inTask, configPath)),
+		User: c.User,
+		// The executor looks for Cmd here first, and makes what it finds
+		// executable: it must not be the task's own directory.
+		TaskDir:   dirs.root,
+		WorkDir:   pl.agent.Dir,
+		Resources: c.Resources.Copy(),
+	}
+	if pl.isolation == isolationExec {
+		if err := isolate(command, made, pl, c, who, config, binary, dirs); err != nil {
+			made.remove()
+			return nil, nil, err
+		}
+	}
+	return command, made, nil
+}
+
+// isolate adds what a task in namespaces of its own needs.
+func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers.TaskConfig, who account, config *Config, binary string, dirs privateDirs) error {
+	shm, err := makeShm(c, who)
+	if err != nil {
+		return err
+	}
+	made.cleanup = append(made.cleanup, shm)
+	files, err := nameFiles(c, dirs, pl.agent.Listen)
+	if err != nil {
+		return err
+	}
+	fs := rootfs{
+		dirs: dirs, taskDir: c.TaskDir().Dir, allocDir: c.AllocDir, bindPaths: config.BindPaths,
+		volumes: c.Mounts, binary: binary, shm: shm, files: files,
+	}
+	if command.Mounts, err = fs.build(); err != nil {
+		return err
+	}
+	id := who.identity()
+	made.confined = &id
+	command.Cmd, command.Args = agentInTask, confine.Arguments(id, []string{agentInTask, "agent"})
+	command.Env = confine.Environment(append(command.Env, "USER="+who.name, "LOGNAME="+who.name, "HOME="+who.home))
+	command.Capabilities = confine.Capabilities()
+	if command.User = who.name; who.uid == 0 {
+		command.User = "" // by the name "root" the executor gives capabilities of its own choice
+	}
+	command.ResourceLimits = true
+	command.NoPivotRoot = config.NoPivotRoot
+	command.ModePID = executor.IsolationModePrivate
+	command.ModeIPC = executor.IsolationModePrivate
+	return nil
+}
+
+// newTask makes a task of a launched agent, and the handle to find it again.
+func newTask(c *drivers.TaskConfig, ps *executor.ProcessState, exec executor.Executor, client *goplugin.Client, made *prepared, logger hclog.Logger) (*drivers.TaskHandle, *task, error) {
+	state := handleState{
+		Reattach:  pstructs.ReattachConfigFromGoPlugin(client.ReattachConfig()),
+		Pid:       ps.Pid,
+		StartedAt: time.Now().Round(time.Millisecond),
+		Cleanup:   made.cleanup,
+		Confined:  made.confined,
+	}
+	started, err := processStart(ps.Pid)
+	if err != nil {
+		logger.Debug("cannot note when the agent started", "error", err) // it has ended
+	}
+	state.Started = started
+	handle := drivers.NewTaskHandle(handleVersion)
+	handle.Config = c
+	handle.State = drivers.TaskStateRunning
+	if err := handle.SetDriverState(&state); err != nil {
+		return nil, nil, fmt.Errorf("encode the task's handle: %w", err)
+	}
+	return handle, &task{
+		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
+		exec: exec, executor: client, logger: logger,
+		done: make(chan struct{}), state: drivers.TaskStateRunning,
+	}, nil
+}

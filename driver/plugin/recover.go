@@ -1,0 +1,57 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/nomad/drivers/shared/executor"
+	"github.com/hashicorp/nomad/plugins/drivers"
+	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
+)
+
+// RecoverTask finds a task's executor again after the plugin or the client was
+// restarted. On an error Nomad starts the task anew.
+func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
+	if handle == nil || handle.Config == nil {
+		return errors.New("recover: no handle")
+	}
+	c := handle.Config
+	if _, err := d.task(c.ID); err == nil {
+		return nil
+	}
+	if handle.Version > handleVersion {
+		return fmt.Errorf("recover: the task was started by a newer driver (handle version %d, this one knows %d)", handle.Version, handleVersion)
+	}
+	var state handleState
+	if err := handle.GetDriverState(&state); err != nil {
+		return fmt.Errorf("recover: decode the task's handle: %w", err)
+	}
+	reattach, err := pstructs.ReattachConfigToGoPlugin(state.Reattach)
+	if err != nil {
+		return fmt.Errorf("recover: %w", err)
+	}
+	logger := d.logger.With("task_name", c.Name, "alloc_id", c.AllocID)
+	_, client, _ := d.settings()
+	exec, execClient, err := executor.ReattachToExecutor(reattach, logger, client.Compute())
+	if err != nil {
+		if killErr := killOrphan(state.Pid, state.Started); killErr != nil {
+			logger.Warn("cannot end an agent without executor", "pid", state.Pid, "error", killErr)
+		}
+		return fmt.Errorf("recover: the task's executor cannot be reached: %w", err)
+	}
+	if err := privateDirsOf(c).createState(); err != nil {
+		logger.Warn("cannot note which events were passed on", "error", err)
+	}
+	t := &task{
+		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
+		exec: exec, executor: execClient, tail: d.newTail(c, logger), logger: logger,
+		done: make(chan struct{}), state: drivers.TaskStateRunning,
+	}
+	d.addTask(t)
+	go t.watch(d.ctx)
+	logger.Info("task recovered", "pid", t.pid)
+	return nil
+}
