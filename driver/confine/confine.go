@@ -41,7 +41,13 @@ type Identity struct {
 	UID, GID int
 	// Groups are the supplementary groups.
 	Groups []int
+	// Setuid leaves setuid programs, and programs with capabilities of their own,
+	// their rights: outside of containers the host decides about them.
+	Setuid bool
 }
+
+// setuidMark stands in the arguments for Identity.Setuid.
+const setuidMark = "setuid"
 
 // Arguments returns the arguments of the driver's binary that run argv with the
 // given identity.
@@ -50,7 +56,11 @@ func Arguments(id Identity, argv []string) []string {
 	for _, g := range id.Groups {
 		groups = append(groups, strconv.Itoa(g))
 	}
-	return append([]string{Subcommand, strconv.Itoa(id.UID), strconv.Itoa(id.GID), strings.Join(groups, ",")}, argv...)
+	mark := ""
+	if id.Setuid {
+		mark = setuidMark
+	}
+	return append([]string{Subcommand, strconv.Itoa(id.UID), strconv.Itoa(id.GID), strings.Join(groups, ","), mark}, argv...)
 }
 
 // Environment returns env in the form in which it passes through Main.
@@ -90,10 +100,10 @@ func run(args []string) error {
 
 // parse is the inverse of Arguments, without the subcommand.
 func parse(args []string) (Identity, []string, error) {
-	if len(args) < 4 {
-		return Identity{}, nil, fmt.Errorf("%s: expected uid, gid, groups and a command, got %q", Subcommand, args)
+	if len(args) < 5 || args[3] != "" && args[3] != setuidMark {
+		return Identity{}, nil, fmt.Errorf("%s: expected uid, gid, groups, %q or nothing, and a command, got %q", Subcommand, setuidMark, args)
 	}
-	var id Identity
+	id := Identity{Setuid: args[3] == setuidMark}
 	var err error
 	if id.UID, err = parseID(args[0]); err != nil {
 		return Identity{}, nil, fmt.Errorf("uid: %w", err)
@@ -110,7 +120,7 @@ func parse(args []string) (Identity, []string, error) {
 			id.Groups = append(id.Groups, gid)
 		}
 	}
-	return id, args[3:], nil
+	return id, args[4:], nil
 }
 
 // parseID refuses what the kernel takes for "leave it as it is".

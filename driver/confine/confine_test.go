@@ -56,6 +56,12 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
+func TestSetuidProgramsKeepTheirRights(t *testing.T) {
+	out, err := confined(t, Identity{UID: 1234, GID: 100, Groups: []int{7}, Setuid: true}, []string{"PATH=/usr/bin:/bin"}, `grep -E '^(Uid|Groups|CapEff|CapAmb|NoNewPrivs)' /proc/self/status; grep -c 'CapBnd.*00000$' /proc/self/status`)
+	must.ErrorContains(t, err, "1", must.Sprint("grep found no empty bounding set"))
+	must.Eq(t, "Uid:\t1234\t1234\t1234\t1234\nGroups:\t7 \nCapEff:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\n0\n", out)
+}
+
 // TestEnvironmentIsTheJobs makes sure that what the loader would look at
 // reaches the program, and no process before it.
 func TestEnvironmentIsTheJobs(t *testing.T) {
@@ -69,11 +75,12 @@ func TestEnvironmentIsTheJobs(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	for name, args := range map[string][]string{
 		"nothing":      {},
-		"no command":   {"1", "1", ""},
-		"no uid":       {"", "1", "", "sh"},
-		"negative gid": {"1", "-1", "", "sh"},
-		"no change":    {"4294967295", "1", "", "sh"},
-		"no group":     {"1", "1", "1,,2", "sh"},
+		"no command":   {"1", "1", "", ""},
+		"no uid":       {"", "1", "", "", "sh"},
+		"negative gid": {"1", "-1", "", "", "sh"},
+		"no change":    {"4294967295", "1", "", "", "sh"},
+		"no group":     {"1", "1", "1,,2", "", "sh"},
+		"no mark":      {"1", "1", "1", "sh", "-c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := parse(args)

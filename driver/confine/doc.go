@@ -12,6 +12,10 @@
 //	executor ──> confine ──> the agent, a health check, `nomad alloc exec`
 //	             3 capabilities  none, no_new_privs, the user's own groups
 //
+// Outside of containers the executor adds group 0 to the groups of a task's
+// user; there the same program sets the right ones, and leaves setuid programs
+// as they are.
+//
 // The few capabilities that this takes (Capabilities) exist until then, and no
 // code of the job's may run with them. The caller provides for that: the
 // program, its libraries and the loader's configuration are the host's and out

@@ -19,21 +19,27 @@ func drop(id Identity) error {
 	if err != nil {
 		return fmt.Errorf("read the parent death signal: %w", err)
 	}
-	for _, step := range []struct {
+	steps := []struct {
 		what string
-		do   func() error
+		// contained steps are for containers alone.
+		contained bool
+		do        func() error
 	}{
-		{"set the supplementary groups", func() error { return setGroups(id.Groups) }},
-		{"set the group", func() error { return setIDs(unix.SYS_SETRESGID, id.GID) }},
-		{"empty the bounding set", emptyBoundingSet},
-		{"clear the ambient capabilities", func() error {
+		{"set the supplementary groups", false, func() error { return setGroups(id.Groups) }},
+		{"set the group", false, func() error { return setIDs(unix.SYS_SETRESGID, id.GID) }},
+		{"empty the bounding set", true, emptyBoundingSet},
+		{"clear the ambient capabilities", false, func() error {
 			return unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 		}},
-		{"set the user", func() error { return setIDs(unix.SYS_SETRESUID, id.UID) }},
-		{"clear the capabilities", clearCapabilities},
-		{"set no_new_privs", func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
-		{"restore the parent death signal", func() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, deathSignal, 0, 0, 0) }},
-	} {
+		{"set the user", false, func() error { return setIDs(unix.SYS_SETRESUID, id.UID) }},
+		{"clear the capabilities", false, clearCapabilities},
+		{"set no_new_privs", true, func() error { return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }},
+		{"restore the parent death signal", false, func() error { return unix.Prctl(unix.PR_SET_PDEATHSIG, deathSignal, 0, 0, 0) }},
+	}
+	for _, step := range steps {
+		if step.contained && id.Setuid {
+			continue
+		}
 		if err := step.do(); err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}

@@ -81,8 +81,8 @@ func (a account) checkRoot() error {
 }
 
 // identity is the account as package confine knows it.
-func (a account) identity() confine.Identity {
-	return confine.Identity{UID: a.uid, GID: a.gid, Groups: a.groups}
+func (a account) identity(isolation string) confine.Identity {
+	return confine.Identity{UID: a.uid, GID: a.gid, Groups: a.groups, Setuid: isolation == isolationNone}
 }
 
 // readable is nil when the account may open the file for reading. The kernel

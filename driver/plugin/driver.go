@@ -220,7 +220,7 @@ func (d *Driver) ExecTask(id string, command []string, timeout time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	command = t.command(command)
+	command = t.confined.command(command)
 	out, code, err := t.exec.Exec(time.Now().Add(timeout), command[0], command[1:])
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (d *Driver) ExecTaskStreamingRaw(ctx context.Context, id string, command []
 	if err != nil {
 		return err
 	}
-	return t.exec.ExecStreaming(ctx, t.command(command), tty, stream)
+	return t.exec.ExecStreaming(ctx, t.confined.command(command), tty, stream)
 }
 
 var errNoCommand = errors.New("no command to execute")

@@ -74,9 +74,9 @@ func (d *Driver) launch(pl *plan, c *drivers.TaskConfig, who account, config *Co
 // prepared is what prepare made on the host.
 type prepared struct {
 	cleanup []string
-	// confined is what the task's processes run as where its container needs
-	// package confine for that.
-	confined *confine.Identity
+	// confined says how package confine starts the task's processes, nil where
+	// they need none.
+	confined *confined
 }
 
 // remove takes it away again when the agent could not be started.
@@ -121,6 +121,16 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs 
 		WorkDir:   pl.agent.Dir,
 		Resources: c.Resources.Copy(),
 	}
+	if os.Geteuid() == 0 && (pl.isolation == isolationExec || who.uid != 0) {
+		made.confined = &confined{Binary: binary, Identity: who.identity(pl.isolation)}
+		if pl.isolation == isolationExec {
+			made.confined.Binary = agentInTask
+			command.Env = append(command.Env, "USER="+who.name, "LOGNAME="+who.name, "HOME="+who.home)
+		}
+		argv := made.confined.command([]string{made.confined.Binary, "agent"})
+		command.Cmd, command.Args, command.User = argv[0], argv[1:], ""
+		command.Env = confine.Environment(command.Env)
+	}
 	if pl.isolation == isolationExec {
 		if err := isolate(command, made, pl, c, who, config, binary, dirs); err != nil {
 			made.remove()
@@ -148,10 +158,6 @@ func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers
 	if command.Mounts, err = fs.build(); err != nil {
 		return err
 	}
-	id := who.identity()
-	made.confined = &id
-	command.Cmd, command.Args = agentInTask, confine.Arguments(id, []string{agentInTask, "agent"})
-	command.Env = confine.Environment(append(command.Env, "USER="+who.name, "LOGNAME="+who.name, "HOME="+who.home))
 	command.Capabilities = confine.Capabilities()
 	if command.User = who.name; who.uid == 0 {
 		command.User = "" // by the name "root" the executor gives capabilities of its own choice

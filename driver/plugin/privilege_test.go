@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -113,5 +114,45 @@ func TestTaskSeesNamedPartsOfEtcOnly(t *testing.T) {
 			must.StrContains(t, output(t, c), "/etc/shadow': No such file")
 			must.StrContains(t, output(t, c), "names")
 		})
+	}
+}
+
+// TestTaskOnTheHostHasItsOwnGroups is about isolation = "none", where Nomad's
+// executor adds group 0 to those of the task's user.
+func TestTaskOnTheHostHasItsOwnGroups(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	nobody, err := lookupAccount("nobody")
+	must.NoError(t, err)
+	reachable(t)
+	const status = `grep -E '^(Uid|Gid|Groups|CapEff|NoNewPrivs)' /proc/self/status; echo "$NOMAD_JOB_ID"`
+	want := fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nGroups:\t%[2]d \nCapEff:\t0000000000000000\nNoNewPrivs:\t0\njob\n", nobody.uid, nobody.gid)
+	h := newHarness(t, noIsolation())
+	c := newTaskConfig(t, isolationNone, status+`; exec sleep 1000`)
+	c.User = "nobody"
+	h.start(t, c)
+	eventually(t, "the task is ready", func() bool { return strings.Contains(output(t, c), "job\n") })
+	must.Eq(t, want, output(t, c))
+	streamed := &terminal{}
+	must.NoError(t, h.driver.ExecTaskStreamingRaw(t.Context(), c.ID, []string{"/bin/sh", "-c", status}, false, streamed))
+	stdout, stderr, _ := streamed.results()
+	must.Eq(t, want, stdout+stderr)
+	check, err := h.ExecTask(c.ID, []string{"/bin/sh", "-c", status}, patience)
+	must.NoError(t, err)
+	must.Eq(t, want, string(check.Stdout))
+}
+
+// reachable lets other users run the test's binary, which go puts into a
+// directory of its own.
+func reachable(t *testing.T) {
+	t.Helper()
+	binary, err := ownPath()
+	must.NoError(t, err)
+	for p := filepath.Dir(binary); within(p, os.TempDir()) && p != os.TempDir(); p = filepath.Dir(p) {
+		fi, err := os.Stat(p)
+		must.NoError(t, err)
+		must.NoError(t, os.Chmod(p, fi.Mode().Perm()|0o055))
+		t.Cleanup(func() { _ = os.Chmod(p, fi.Mode().Perm()) })
 	}
 }

@@ -28,8 +28,8 @@ type task struct {
 	startedAt time.Time
 	// cleanup are host paths to remove with the task.
 	cleanup []string
-	// confined is what its processes run as in a container, nil without one.
-	confined *confine.Identity
+	// confined says how its processes are started, nil where they need nothing.
+	confined *confined
 
 	exec     executor.Executor
 	executor *goplugin.Client
@@ -54,15 +54,22 @@ type handleState struct {
 	Cleanup   []string
 	// Started tells the agent from a later process with its Pid.
 	Started  string
-	Confined *confine.Identity
+	Confined *confined
 }
 
-// command is how a command is run beside the agent.
-func (t *task) command(argv []string) []string {
-	if t.confined == nil {
+// confined is how a task's processes are started with package confine.
+type confined struct {
+	// Binary is the driver's, as the processes see it.
+	Binary   string
+	Identity confine.Identity
+}
+
+// command is how a command is run.
+func (c *confined) command(argv []string) []string {
+	if c == nil {
 		return argv
 	}
-	return append([]string{agentInTask}, confine.Arguments(*t.confined, argv)...)
+	return append([]string{c.Binary}, confine.Arguments(c.Identity, argv)...)
 }
 
 // watch waits for the agent's end, tells its last events, and sets the
