@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"sync"
@@ -52,6 +53,18 @@ func (k *kernel) socket(local, remote netip.AddrPort) (Socket, error) {
 	}
 	k.idle.Put(link)
 	return s, err
+}
+
+// ownListener returns a socket that the caller makes for it.
+func (k *kernel) ownListener() (Socket, error) {
+	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		return Socket{}, err
+	}
+	defer func() { _ = l.Close() }()
+	none := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
+	addr := l.Addr().(*net.TCPAddr).AddrPort()
+	return k.socket(netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port()), none)
 }
 
 // openDiag opens a netlink socket. As a file, it is closed when it is forgotten.

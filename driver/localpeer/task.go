@@ -52,10 +52,10 @@ func (r *Refused) Error() string {
 // ErrGone is the error of a peer that has closed its end before it was found.
 var ErrGone = errors.New("the peer has closed its connection")
 
-// begin finds out by what the task's peers are known. The caller's own end of a
-// connection shows what the kernel can tell.
-func (t *Task) begin(local, remote netip.AddrPort) {
-	own, err := t.kernel.socket(local, remote)
+// begin finds out by what the task's peers are known. A listener of the caller's
+// shows what the kernel can tell; a peer has no part in it.
+func (t *Task) begin() {
+	own, err := t.kernel.ownListener()
 	switch {
 	case err != nil:
 		t.tabled = true
@@ -109,7 +109,7 @@ func (g *Gate) Close() { g.remember(nil) }
 // are a *Refused, or say that nothing could be found out.
 func (g *Gate) Admit(local, remote netip.AddrPort) error {
 	t := g.task
-	t.once.Do(func() { t.begin(local, remote) })
+	t.once.Do(t.begin)
 	peer, err := t.find(remote, local)
 	switch {
 	case errors.Is(err, errNoSocket):

@@ -339,6 +339,29 @@ func TestGateRemembers(t *testing.T) {
 	must.False(t, gate.recall(1))
 }
 
+// A first caller that resets its connection does not make the task take the
+// slow way for good.
+func TestTheFirstPeerMayBeGone(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	must.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	client, err := net.Dial("tcp4", l.Addr().String())
+	must.NoError(t, err)
+	server, err := l.Accept()
+	must.NoError(t, err)
+	defer func() { _ = server.Close() }()
+	must.NoError(t, client.(*net.TCPConn).SetLinger(0))
+	must.NoError(t, client.Close())
+	_, err = server.Read(make([]byte, 1))
+	must.ErrorIs(t, err, syscall.ECONNRESET)
+
+	task := NewTask(0, hclog.NewNullLogger())
+	gate := task.NewGate()
+	defer gate.Close()
+	must.ErrorIs(t, admitConn(gate, server), ErrGone)
+	must.False(t, task.tabled)
+}
+
 func TestAdmitReportsRefusals(t *testing.T) {
 	err := error(&Refused{Peer: Socket{Local: netip.MustParseAddrPort("127.0.0.1:5"), UID: 65534}, Reason: "no"})
 	var refused *Refused
