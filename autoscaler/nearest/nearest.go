@@ -16,8 +16,11 @@ import (
 // Case counts for nothing; of equals the first in the alphabet is taken.
 func Word(word string, candidates []string) string {
 	best, least := "", min(3, max(1, len(word)))
+	word = strings.ToLower(word)
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
-		if d := distance(strings.ToLower(word), strings.ToLower(c)); d < least {
+		if lower := strings.ToLower(c); max(len(lower)-len(word), len(word)-len(lower)) >= least {
+			continue // words come from anyone, and comparing long ones takes long
+		} else if d := distance(word, lower); d < least {
 			best, least = c, d
 		}
 	}
