@@ -5,6 +5,7 @@ package agent
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -48,11 +49,12 @@ type half struct {
 	addr  net.Addr
 }
 
+func newHalf(addr net.Addr) *half {
+	return &half{conns: make(chan net.Conn), done: make(chan struct{}), addr: addr}
+}
+
 func newSplit(l net.Listener) *split {
-	newHalf := func() *half {
-		return &half{conns: make(chan net.Conn), done: make(chan struct{}), addr: l.Addr()}
-	}
-	s := &split{l: l, grpc: newHalf(), http: newHalf(),
+	s := &split{l: l, grpc: newHalf(l.Addr()), http: newHalf(l.Addr()),
 		unknown: newLimiter(maxUnknown, maxUnknownEach), web: newLimiter(maxWeb, maxWebEach)}
 	s.wg.Add(1)
 	go s.serve()
@@ -87,7 +89,7 @@ func (s *split) serve() {
 func (s *split) sort(c net.Conn, place *limited) {
 	first := &peekedConn{Conn: c, place: place}
 	_ = c.SetReadDeadline(time.Now().Add(firstByteWait))
-	if _, err := c.Read(first.head[:]); err != nil {
+	if _, err := io.ReadFull(c, first.head[:]); err != nil {
 		_ = first.Close()
 		return
 	}

@@ -146,9 +146,10 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	certifier := discovery.NewCertifier(peerToken, keys)
 	a.presence = discovery.NewPresence(a.registry, c.JobID, time.Duration(c.KillTimeout)+leaveMargin)
 	a.transport = discovery.NewTransport(discovery.TransportOptions{
-		Certifier: discovery.NewCertifier(peerToken, keys),
+		Certifier: certifier,
 		Verifier:  discovery.NewVerifier(discovery.VerifierOptions{Namespace: c.Namespace, JobID: c.JobID, Group: c.Group, Task: c.Task, Keys: keys}),
 		Presence:  a.presence, Logger: a.log.Named("peers"),
 	})
@@ -160,6 +161,11 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	// completed while this allocation waited.
 	if a.complete(ctx) {
 		return completedBefore, nil
+	}
+
+	// Made now, it is there for the first call, and what is wrong is heard early.
+	if _, err := certifier.Certificate(ctx); err != nil {
+		a.stories.tell(fmt.Sprintf("this agent cannot prove to others who it is, and tries again: %v", err))
 	}
 
 	a.makeHost(self.Addr)

@@ -120,10 +120,14 @@ func (s *serverSide) ClientHandshake(context.Context, string, net.Conn) (net.Con
 	return nil, nil, errors.New("these credentials are a server's")
 }
 
-// Info, Clone and OverrideServerName are of gRPC's interface.
-func (s *serverSide) Info() credentials.ProtocolInfo          { return protocol }
+// Info names the protocol.
+func (s *serverSide) Info() credentials.ProtocolInfo { return protocol }
+
+// Clone returns the same credentials: they do not change.
 func (s *serverSide) Clone() credentials.TransportCredentials { return s }
-func (s *serverSide) OverrideServerName(string) error         { return errNoNames }
+
+// OverrideServerName fails.
+func (s *serverSide) OverrideServerName(string) error { return errNoNames }
 
 var (
 	protocol   = credentials.ProtocolInfo{SecurityProtocol: "tls"}
@@ -184,11 +188,15 @@ func (c *ClientSide) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, 
 	return nil, nil, errors.New("these credentials are a client's")
 }
 
-// Info, Clone and OverrideServerName are of gRPC's interface. A clone is the same
-// credentials, so that Until tells of its connections.
-func (c *ClientSide) Info() credentials.ProtocolInfo          { return protocol }
+// Info names the protocol.
+func (c *ClientSide) Info() credentials.ProtocolInfo { return protocol }
+
+// Clone returns the same credentials, so that Until reports connections of gRPC's
+// copy.
 func (c *ClientSide) Clone() credentials.TransportCredentials { return c }
-func (c *ClientSide) OverrideServerName(string) error         { return errNoNames }
+
+// OverrideServerName fails.
+func (c *ClientSide) OverrideServerName(string) error { return errNoNames }
 
 func info(id Identity) peerInfo {
 	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id}
