@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
@@ -28,7 +29,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	n := newTestNomad(t, "lead", "a")
 	l := NewLeader(LeaderOptions{Config: Config{NP: 2, MinNP: 2}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
-		Present: func(string, time.Time) (bool, bool) { return true, true }})
+		PeerAuth: discovery.Authentication, Present: func(string, time.Time) (bool, bool) { return true, true }})
 	server := newServer(n.transport("lead").Server())
 	registerSessions(server, func() *Leader { return l })
 	addr := listen(t, server, newWeb(nil), 0)
@@ -56,6 +57,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	must.NoError(t, err)
 	wg.Go(func() { _ = f.stay(ctx, first) })
 
+	must.Eq(t, discovery.Authentication, publishedBy(l).PeerAuth)
 	hosts := func() (all, attached int) {
 		c := make(chan [2]int, 1)
 		l.post(func() {
@@ -79,6 +81,12 @@ func TestSessionsAreRenewed(t *testing.T) {
 			must.Eq(t, []int{1, 1}, []int{all, attached}, must.Sprint("the host is without a session"))
 		}
 	}
+}
+
+func publishedBy(l *Leader) *Status {
+	c := make(chan *Status, 1)
+	l.post(func() { l.publish(); c <- l.status })
+	return <-c
 }
 
 func quietStories(t *testing.T) *stories {

@@ -90,8 +90,8 @@ type remote struct {
 	leader *Leader
 }
 
-// leaveMargin is added to the task's kill_timeout for the time that an
-// allocation may take to leave once Nomad has taken it from the registry.
+// leaveMargin is added to leave_timeout for the time that an allocation may take
+// to leave once Nomad has taken it from the registry.
 const leaveMargin = time.Minute
 
 // registerWait is how long the agent waits to find itself in the registry.

@@ -132,10 +132,17 @@ func TestElector(t *testing.T) {
 	var rest []*testAgent
 	for _, a := range agents {
 		if a != lead {
-			a.LeaderLost(first.Term)
 			rest = append(rest, a)
 		}
 	}
+	eventually(t, func() error { // one may hear from another that the leader is there
+		for _, a := range rest {
+			if a.LeaderLost(first.Term); a.Current().Term == first.Term {
+				return fmt.Errorf("%s still follows", a.peer.AllocID)
+			}
+		}
+		return nil
+	})
 	second := agreed(t, rest...)
 	must.Greater(t, first.Term, second.Term)
 	next := agents[second.Leader.Index]

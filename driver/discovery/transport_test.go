@@ -11,8 +11,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -280,85 +278,54 @@ func TestTransport_outage(t *testing.T) {
 	conn.expire() // too late to matter
 }
 
-func TestCertifier(t *testing.T) {
-	key := newEd25519(t, "ed")
-	keys := newFakeKeys(key)
-	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
-	c := NewCertifier(Token{File: file}, newKeys(keys.fetch, keys.clock))
-	c.now = keys.clock
-	write := func(token string) { must.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600)) }
-	later := func(d time.Duration) { keys.set(func(f *fakeKeys) { f.now = f.now.Add(d) }) }
-	make := func() *tls.Certificate {
-		cert, err := c.Certificate(t.Context())
-		must.NoError(t, err)
-		return cert
-	}
-	_, err := c.Certificate(t.Context())
-	must.ErrorContains(t, err, "identity { env = true file = true }")
-	write("rubbish")
-	_, err = c.Certificate(t.Context())
-	must.ErrorIs(t, err, ErrInvalid)
-	must.StrNotContains(t, err.Error(), "rubbish")
-
-	write(key.sign(t, nomadClaims()))
-	first := make()
-	must.True(t, first.Leaf.NotAfter.Equal(testNow.Add(certificateLife)))
-	must.True(t, first == make(), must.Sprint("kept"))
-	later(certificateLife/2 + time.Second)
-	second := make()
-	must.True(t, second != first, must.Sprint("half of it is over"))
-	write(key.sign(t, nomadClaims(func(c *claims) { c.ID = "new" })))
-	third := make()
-	must.True(t, third != second, must.Sprint("the identity is another"))
-
-	// What is there serves as long as it is valid.
-	must.NoError(t, os.Remove(file))
-	must.True(t, third == make())
-	write("")
-	must.True(t, third == make())
-	later(certificateLife)
-	_, err = c.Certificate(t.Context())
-	must.ErrorIs(t, err, ErrNoIdentity)
-
-	// Never longer than the identity.
-	end := keys.clock().Add(time.Minute)
-	write(key.sign(t, nomadClaims(func(c *claims) { c.Expiry = numericDate(end) })))
-	must.True(t, make().Leaf.NotAfter.Equal(end))
-	later(2 * time.Minute)
-	_, err = c.Certificate(t.Context())
-	must.ErrorContains(t, err, "Nomad has not renewed it")
-
-	keys.set(func(f *fakeKeys) { f.err = errors.New("away") })
-	write(newEd25519(t, "unknown").sign(t, nomadClaims(func(c *claims) { c.Expiry = nil })))
-	_, err = c.Certificate(t.Context())
-	must.Error(t, err)
-}
-
-func BenchmarkTransport(b *testing.B) {
-	for name, key := range map[string]issuer{"RSA-2048": newRSA(b, "rsa"), "Ed25519": newEd25519(b, "ed")} {
-		b.Run(name, func(b *testing.B) {
-			w := newWorld(b, "aa11", "bb22")
-			w.issuer, w.keys = key, newFakeKeys(key)
-			server, client := w.transport(b, "aa11").Server(), w.transport(b, "bb22").Client("aa11")
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			must.NoError(b, err)
-			defer l.Close()
-			go func() {
-				for {
-					c, err := l.Accept()
-					if err != nil {
-						return
-					}
-					go func() { _, _, _ = server.ServerHandshake(c) }()
-				}
-			}()
+// BenchmarkConnect is the time from nothing to the answer to a first call, and
+// the end of the connection, in plaintext and with identities signed by either
+// kind of key. Certificates are made and proofs verified beforehand but for the
+// sub-benchmarks "first", where all is new.
+func BenchmarkConnect(b *testing.B) {
+	rsa, ed := newRSA(b, "rsa"), newEd25519(b, "ed")
+	b.Run("plaintext", func(b *testing.B) {
+		addr := serveHealth(b, insecure.NewCredentials())
+		for b.Loop() {
+			connect(b, addr, insecure.NewCredentials())
+		}
+	})
+	for _, c := range []struct {
+		name string
+		key  issuer
+	}{{"RSA-2048", rsa}, {"Ed25519", ed}} {
+		w := newWorld(b, "aa11", "bb22")
+		w.issuer, w.keys = c.key, newFakeKeys(c.key)
+		b.Run(c.name, func(b *testing.B) {
+			addr, caller := serveHealth(b, w.transport(b, "aa11").Server()), w.transport(b, "bb22")
 			for b.Loop() {
-				c, err := net.Dial("tcp", l.Addr().String())
-				must.NoError(b, err)
-				conn, _, err := client.ClientHandshake(b.Context(), "", c)
-				must.NoError(b, err)
-				_ = conn.Close()
+				connect(b, addr, caller.Client("aa11"))
+			}
+		})
+		b.Run(c.name+"/first", func(b *testing.B) {
+			for b.Loop() {
+				b.StopTimer()
+				addr, caller := serveHealth(b, w.transport(b, "aa11").Server()), w.transport(b, "bb22")
+				b.StartTimer()
+				connect(b, addr, caller.Client("aa11"))
 			}
 		})
 	}
+}
+
+func serveHealth(b *testing.B, creds credentials.TransportCredentials) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(b, err)
+	srv := grpc.NewServer(grpc.Creds(creds))
+	grpc_health_v1.RegisterHealthServer(srv, health.NewServer())
+	go srv.Serve(l)
+	b.Cleanup(srv.Stop)
+	return l.Addr().String()
+}
+
+func connect(b *testing.B, addr string, creds credentials.TransportCredentials) {
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds))
+	must.NoError(b, err)
+	must.NoError(b, ask(b, grpc_health_v1.NewHealthClient(conn)))
+	must.NoError(b, conn.Close())
 }
