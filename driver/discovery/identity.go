@@ -41,8 +41,8 @@ type Identity struct {
 	Expires time.Time
 	// Until is when the certificate that proves the identity expires.
 	Until time.Time
-	// Departing says that the registry does not name the allocation any more, and
-	// that it may be leaving.
+	// Departing says that the registry does not name the allocation, which may be
+	// about to leave. It is set by IdentityFrom only.
 	Departing bool
 }
 

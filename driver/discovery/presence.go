@@ -98,13 +98,14 @@ func (p *Presence) take(v View) {
 	}
 }
 
-// Check returns the identity, with Departing set as it is, or ErrNotLive.
-func (p *Presence) Check(ctx context.Context, id Identity) (Identity, error) {
+// Check returns nil when the identity's allocation is live or may be leaving,
+// else ErrNotLive.
+func (p *Presence) Check(ctx context.Context, id Identity) error {
 	p.refresh(ctx, p.now())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, named := p.view.Find(id.AllocID); named {
-		return id, nil
+		return nil
 	}
 	live := p.seen[id.AllocID]
 	if id.JobID == p.jobID {
@@ -115,10 +116,31 @@ func (p *Presence) Check(ctx context.Context, id Identity) (Identity, error) {
 		}
 	}
 	if absent := p.view.At.Sub(live); live.IsZero() || absent > p.window {
-		return id, fmt.Errorf("%w: allocation %s of job %q is not registered; it may be so for %s while it leaves", ErrNotLive, id.AllocID, p.jobID, p.window)
+		return fmt.Errorf("%w: allocation %s of job %q is not registered; it may be so for %s while it leaves", ErrNotLive, id.AllocID, p.jobID, p.window)
 	}
-	id.Departing = true
-	return id, nil
+	return nil
+}
+
+// departing reports whether the registry names other allocations now and not
+// this one. While it does not answer, that is not known of any.
+func (p *Presence) departing(ctx context.Context, allocID string) bool {
+	now := p.now()
+	if p.names(allocID) {
+		return false
+	}
+	p.refresh(ctx, now)
+	p.mu.Lock()
+	fresh := !p.down && p.view.At.After(now)
+	p.mu.Unlock()
+	return fresh && !p.names(allocID)
+}
+
+// names reports whether the newest view names the allocation.
+func (p *Presence) names(allocID string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, named := p.view.Find(allocID)
+	return named
 }
 
 // refresh sees to a view that is newer than a time, if the registry answers.

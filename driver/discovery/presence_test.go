@@ -53,7 +53,7 @@ func TestPresence(t *testing.T) {
 		"leaving when this agent came": {before: []View{named(-30*time.Second, "a")}, now: named(0, "a"), id: own(-time.Hour), departing: true},
 		"signed just now":              {before: []View{named(-time.Hour, "a")}, now: named(0, "a"), id: own(-10 * time.Second), departing: true},
 		"registry away, named before":  {before: []View{named(-time.Hour, "a", "b")}, now: View{Err: ErrUnreachable}, id: own(-2 * time.Hour)},
-		"registry away, unheard of":    {before: []View{named(-time.Hour, "a")}, now: View{Err: ErrUnreachable}, id: own(-time.Minute), departing: true},
+		"registry away, unheard of":    {before: []View{named(-time.Hour, "a")}, now: View{Err: ErrUnreachable}, id: own(-time.Minute)},
 		"registry away, ended before":  {before: []View{named(-2*time.Hour, "a"), named(-time.Hour, "a")}, now: View{Err: ErrUnreachable}, id: own(-3 * time.Hour), err: ErrNotLive},
 		// Of a dispatched job: the identity names the parent.
 		"dispatched, named":   {job: "train/dispatch-1", now: named(0, "b"), id: own(-time.Hour)},
@@ -71,14 +71,14 @@ func TestPresence(t *testing.T) {
 			for _, v := range tc.before {
 				p.take(v)
 			}
-			id, err := p.Check(t.Context(), tc.id)
+			err := p.Check(t.Context(), tc.id)
 			must.Eq(t, 1, reg.reads)
 			if tc.err != nil {
 				must.ErrorIs(t, err, tc.err)
 				return
 			}
 			must.NoError(t, err)
-			must.Eq(t, tc.departing, id.Departing)
+			must.Eq(t, tc.departing, p.departing(t.Context(), tc.id.AllocID))
 		})
 	}
 }
@@ -92,8 +92,7 @@ func TestPresence_reads(t *testing.T) {
 	now := testNow.Add(-time.Second)
 	p.now = func() time.Time { return now }
 	check := func() {
-		_, err := p.Check(t.Context(), Identity{AllocID: "b", JobID: "train"})
-		must.NoError(t, err)
+		must.NoError(t, p.Check(t.Context(), Identity{AllocID: "b", JobID: "train"}))
 	}
 	check()
 	check()
@@ -122,4 +121,25 @@ func TestPresence_renewable(t *testing.T) {
 	must.False(t, p.renewable(), must.Sprint("identities are not renewed at once"))
 	now = now.Add(2 * renewalGrace)
 	must.True(t, p.renewable())
+}
+
+// TestPresence_departing: what a connection may do changes with the registry, and
+// a registry that is slow or away counts against no one.
+func TestPresence_departing(t *testing.T) {
+	reg := &views{next: View{At: testNow, Peers: []Peer{{AllocID: "a"}}}}
+	p := NewPresence(reg, "train", time.Minute)
+	now := testNow.Add(-time.Second)
+	p.now = func() time.Time { return now }
+	must.True(t, p.departing(t.Context(), "b"))
+	must.False(t, p.departing(t.Context(), "a"))
+	now = testNow.Add(time.Second)
+	reg.next = View{Err: ErrUnreachable}
+	must.False(t, p.departing(t.Context(), "b"), must.Sprint("the view is older than the question"))
+	reg.next = View{At: testNow.Add(time.Minute), Peers: []Peer{{AllocID: "b"}}}
+	must.False(t, p.departing(t.Context(), "b"), must.Sprint("it has come meanwhile"))
+	must.Eq(t, 3, reg.reads)
+	now = testNow.Add(time.Hour)
+	p.take(View{Err: ErrUnreachable})
+	must.False(t, p.departing(t.Context(), "c"))
+	must.Eq(t, 3, reg.reads)
 }

@@ -62,19 +62,26 @@ func NewTransport(o TransportOptions) *Transport {
 type peerInfo struct {
 	credentials.CommonAuthInfo
 	identity Identity
+	presence *Presence
 }
 
 // AuthType names the transport in gRPC's own messages.
 func (peerInfo) AuthType() string { return "kolo-tls" }
 
-// IdentityFrom returns who is at the other end of a call's connection.
+// IdentityFrom returns who is at the other end of a call's connection, and
+// whether it is departing now.
 func IdentityFrom(ctx context.Context) (Identity, bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return Identity{}, false
 	}
 	info, ok := p.AuthInfo.(peerInfo)
-	return info.identity, ok
+	if !ok {
+		return Identity{}, false
+	}
+	id := info.identity
+	id.Departing = info.presence.departing(ctx, id.AllocID)
+	return id, true
 }
 
 // Admission is a connection that is bounded until its peer has authenticated
@@ -92,27 +99,32 @@ type serverSide struct{ t *Transport }
 
 // ServerHandshake authenticates both sides. Its caller bounds it in time, too.
 func (s *serverSide) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, id, err := s.accept(raw)
+	if err != nil {
+		s.t.noteRefusal(raw.RemoteAddr(), err)
+		return nil, nil, err
+	}
+	if a, ok := raw.(Admission); ok {
+		a.Admitted()
+	}
+	return s.t.lease(conn, id), s.t.info(id), nil
+}
+
+func (s *serverSide) accept(raw net.Conn) (conn *tls.Conn, id Identity, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
 	defer cancel()
-	var id Identity
 	config, err := s.t.config(ctx, func(cs tls.ConnectionState) (err error) {
-		id, err = s.t.identify(ctx, cs)
-		if err == nil {
-			id, err = s.t.o.Presence.Check(ctx, id)
+		if id, err = s.t.identify(ctx, cs); err != nil {
+			return err
 		}
-		return err
+		return s.t.o.Presence.Check(ctx, id)
 	})
-	if err == nil {
-		conn := tls.Server(raw, config)
-		if err = conn.HandshakeContext(ctx); err == nil {
-			if a, ok := raw.(Admission); ok {
-				a.Admitted()
-			}
-			return s.t.lease(conn, id), info(id), nil
-		}
+	if err != nil {
+		return nil, Identity{}, err
 	}
-	s.t.noteRefusal(raw.RemoteAddr(), err)
-	return nil, nil, err
+	conn = tls.Server(raw, config)
+	err = conn.HandshakeContext(ctx) // sets id
+	return conn, id, err
 }
 
 // ClientHandshake is not for servers.
@@ -180,7 +192,7 @@ func (c *ClientSide) ClientHandshake(ctx context.Context, _ string, raw net.Conn
 	c.mu.Lock()
 	c.until = until
 	c.mu.Unlock()
-	return &refusable{Conn: c.t.lease(conn, id), log: c.t.log, alloc: c.alloc}, info(id), nil
+	return &refusable{Conn: c.t.lease(conn, id), log: c.t.log, alloc: c.alloc}, c.t.info(id), nil
 }
 
 // ServerHandshake is not for clients.
@@ -198,8 +210,8 @@ func (c *ClientSide) Clone() credentials.TransportCredentials { return c }
 // OverrideServerName fails.
 func (c *ClientSide) OverrideServerName(string) error { return errNoNames }
 
-func info(id Identity) peerInfo {
-	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id}
+func (t *Transport) info(id Identity) peerInfo {
+	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id, t.o.Presence}
 }
 
 // config is that of one connection, with the newest certificate.
