@@ -1,0 +1,86 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// directory makes the directory of a socket if it is missing, and refuses one
+// in which another user could put something in the socket's place.
+func directory(dir string, g Gate) error {
+	err := os.Mkdir(dir, 0o700)
+	switch {
+	case err == nil && g.Group != nil:
+		if err := letGroupIn(dir, g, 0o750); err != nil {
+			return err
+		}
+	case err != nil && !errors.Is(err, fs.ErrExist):
+		return fmt.Errorf("%w; make the directory, or name another path", err)
+	}
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("%s is %s, not a directory; name another path", dir, kind(info))
+	}
+	return trusted(dir, g.UID)
+}
+
+// trusted refuses a directory that another user than root and uid could change,
+// itself or through a directory above it. A sticky one above it is safe: only
+// the owner of an entry can rename that.
+func trusted(dir string, uid int) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	for at := real; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return err
+		}
+		if by := owner(info); by != 0 && by != uid {
+			return fmt.Errorf("%s belongs to uid %d, which could replace the socket; name a path below a directory of your own", at, by)
+		}
+		others := info.Mode().Perm()&0o022 != 0
+		if others && (at == real || info.Mode()&fs.ModeSticky == 0) {
+			return fmt.Errorf("%s can be written by other users (%s), who could replace the socket; chmod go-w it, or name a path in a directory of its own", at, info.Mode())
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
+func letGroupIn(path string, g Gate, mode os.FileMode) error {
+	gid, err := strconv.Atoi(g.Group.Gid)
+	if err != nil {
+		return fmt.Errorf("group %s: %w", g.Group.Name, err)
+	}
+	if err := os.Lchown(path, -1, gid); err != nil {
+		return fmt.Errorf("%w; the agent's user must be in the group %s", err, g.Group.Name)
+	}
+	return os.Chmod(path, mode)
+}
+
+func kind(info os.FileInfo) string {
+	switch info.Mode().Type() {
+	case fs.ModeSymlink:
+		return "a symbolic link"
+	case fs.ModeDir:
+		return "a directory"
+	case fs.ModeSocket:
+		return "a socket"
+	case 0:
+		return "a file"
+	}
+	return "a special file"
+}

@@ -1,0 +1,135 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package socket
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse is returned where another agent serves the socket.
+var ErrInUse = errors.New("another agent serves this socket")
+
+// longest is what Linux takes as the name of a socket, less the final NUL.
+const longest = 107
+
+// Listener accepts connections of a Unix socket. Close removes it.
+type Listener struct {
+	*net.UnixListener
+	Gate Gate
+
+	lock *os.File
+	once sync.Once
+}
+
+// Listen serves a socket at a path, for this user and root and, unless it is
+// "", for a group. What is left of an agent that has ended is removed; anything
+// else at the path is an error.
+func Listen(path, group string) (*Listener, error) {
+	l, err := listen(path, group)
+	if err != nil {
+		return nil, fmt.Errorf("listening at the Unix socket %s: %w", path, err)
+	}
+	return l, nil
+}
+
+func listen(path, group string) (_ *Listener, err error) {
+	if len(path) > longest {
+		return nil, fmt.Errorf("the path has %d bytes, and Linux takes %d; name a shorter one", len(path), longest)
+	}
+	g := Gate{UID: os.Getuid()}
+	if group != "" {
+		if g.Group, err = user.LookupGroup(group); err != nil {
+			return nil, err
+		}
+	}
+	if err := directory(filepath.Dir(path), g); err != nil {
+		return nil, err
+	}
+	lock, err := acquire(path + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	ul, err := bind(path, g)
+	if err != nil {
+		return nil, errors.Join(err, release(lock))
+	}
+	return &Listener{UnixListener: ul, Gate: g, lock: lock}, nil
+}
+
+// bind is called with the lock held, so a socket at the path is of no one that
+// still runs.
+func bind(path string, g Gate) (*net.UnixListener, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case info.Mode().Type() != fs.ModeSocket || owner(info) != g.UID:
+		return nil, fmt.Errorf("%s of uid %d is in its place; remove it, or name another path", kind(info), owner(info))
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	if g.Group != nil {
+		err = letGroupIn(path, g, 0o660)
+	} else {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// Close ends the listener, removes the socket, and lets another agent have the
+// path.
+func (l *Listener) Close() (err error) {
+	l.once.Do(func() { err = errors.Join(l.UnixListener.Close(), release(l.lock)) })
+	return err
+}
+
+// acquire locks a file for as long as this process runs. The one before may
+// have removed the file between its opening and its locking.
+func acquire(path string) (*os.File, error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errors.Join(ErrInUse, f.Close())
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		mine, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		if there, err := os.Lstat(path); err == nil && os.SameFile(mine, there) {
+			return f, nil
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// release removes the file while it is locked.
+func release(f *os.File) error { return errors.Join(os.Remove(f.Name()), f.Close()) }

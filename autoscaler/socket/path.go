@@ -1,0 +1,106 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package socket
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// port is the API's default; the socket of an agent with another has the port
+// in its name, so that several agents of one user have a socket each.
+const port = 8648
+
+// Places is where the sockets of a user may be.
+type Places struct {
+	UID     int
+	System  string // of root, and of users to whom root gave it
+	Runtime string // XDG_RUNTIME_DIR, "" is none
+}
+
+// Here are the places of this process.
+func Here() Places {
+	return Places{UID: os.Getuid(), System: "/run/kolo", Runtime: os.Getenv("XDG_RUNTIME_DIR")}
+}
+
+// Default is where an agent listens that is not told where, "" for nowhere.
+func (p Places) Default(api int) string {
+	name := "kolo.sock"
+	if api != port {
+		name = fmt.Sprintf("kolo-%d.sock", api)
+	}
+	switch {
+	case p.UID == 0, p.owns(p.System):
+		return filepath.Join(p.System, name)
+	case filepath.IsAbs(p.Runtime):
+		return filepath.Join(p.Runtime, "kolo", name)
+	}
+	return ""
+}
+
+func (p Places) owns(dir string) bool {
+	info, err := os.Lstat(dir)
+	return err == nil && info.IsDir() && owner(info) == p.UID
+}
+
+// Find returns the socket of the agent that runs on this machine and that this
+// user may ask, "" for none. Where there are several, it is the one of the
+// agent with the default port.
+func (p Places) Find(ctx context.Context) (string, error) {
+	var found []string
+	for _, path := range p.candidates() {
+		if !p.answers(ctx, path) {
+			continue
+		}
+		if filepath.Base(path) == "kolo.sock" {
+			return path, nil
+		}
+		found = append(found, path)
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("several agents run here; choose one with -address or KOLO_ADDR: unix://%s", strings.Join(found, ", unix://"))
+}
+
+func (p Places) candidates() []string {
+	dirs := []string{p.System}
+	if filepath.IsAbs(p.Runtime) {
+		dirs = append(dirs, filepath.Join(p.Runtime, "kolo"))
+	}
+	if p.UID != 0 {
+		slices.Reverse(dirs)
+	}
+	var out []string
+	for _, dir := range dirs {
+		// A directory that cannot be read has no socket for this user.
+		paths, _ := filepath.Glob(filepath.Join(dir, "kolo*.sock"))
+		out = append(out, paths...)
+	}
+	return out
+}
+
+// answers says whether an agent listens at a path whom this user may give a
+// token to: one of root's or of its own. Only root could make root's directory,
+// so root trusts whom it was given to.
+func (p Places) answers(ctx context.Context, path string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return false
+	}
+	peer, err := PeerOf(c)
+	return errors.Join(err, c.Close()) == nil && (p.UID == 0 || peer.UID == p.UID || peer.UID == 0)
+}
