@@ -66,6 +66,10 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 	case parts[0] == "job" && len(parts) == 3 && parts[2] == "scale":
 		c.putScale(w, r, parts[1])
+	case parts[0] == "acl":
+		c.acl(w, r, path)
+	case parts[0] == "job" && len(parts) == 3 && parts[2] == "summary":
+		c.summary(w, r, parts[1])
 	case parts[0] == "job" && len(parts) == 3 && parts[2] == "versions":
 		c.one(w, func() any { return c.versions(parts[1]) })
 	case parts[0] == "job" && len(parts) == 5 && parts[4] == "tag":

@@ -40,6 +40,8 @@ type Cluster struct {
 	recent [][]byte                     // events that a new subscription is sent
 	mute   bool                         // emit nothing
 	denied string                       // token
+	open   bool                         // access control is off
+	tokens map[string]Token             // by secret, nil for any
 	tags   map[string]map[uint64]string // by job and version
 	calls  int
 	writes int

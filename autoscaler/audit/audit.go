@@ -1,0 +1,135 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package audit
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// What was done, the message of the line.
+const (
+	Scale       = "scale"        // a job's count
+	Tag         = "tag"          // a version of a job, so that Nomad keeps it
+	Untag       = "untag"        // the reverse
+	Report      = "report"       // a scaling event that counts nothing
+	SaveLedger  = "save-ledger"  // variables of the autoscaler's own
+	AcquireLock = "acquire-lock" // the leader's
+	ReleaseLock = "release-lock"
+	Pause       = "pause"
+	Resume      = "resume"
+	SetPolicy   = "set-policy"
+	Reload      = "reload"
+)
+
+// Entry is one record. Empty fields are left out.
+type Entry struct {
+	Action string
+	// Who is an accessor, a workload, a user of this machine, or this agent.
+	Who string
+	// From is the address of the caller, and Via the agent that passed the
+	// request on, as that agent says.
+	From, Via string
+
+	Namespace, Job, Group string
+	Pool, Variable        string
+	Change                string // from→to
+	Reason                string
+	Err                   error // nil is success
+}
+
+// Log writes records. A nil Log writes none.
+type Log struct {
+	log  hclog.Logger
+	self string
+
+	mu      sync.Mutex
+	window  time.Time // in which refusals are counted
+	refused int
+}
+
+// refusals is how many refused requests a second are recorded: anyone who
+// reaches the API can cause one.
+const refusals = 10
+
+// New makes a log beside another; self is what does the agent's own writes.
+func New(log hclog.Logger, self string) *Log {
+	return &Log{log: log.ResetNamed("kolo.audit"), self: self}
+}
+
+// Write records what was done, or failed.
+func (l *Log) Write(e Entry) {
+	if l == nil {
+		return
+	}
+	result := "ok"
+	if e.Err != nil {
+		result = "error"
+	}
+	l.write(e, result)
+}
+
+// Refused records a request that was not let in. Of a flood it records the
+// first of each second.
+func (l *Log) Refused(e Entry) {
+	if l == nil || !l.room(time.Now()) {
+		return
+	}
+	l.write(e, "refused")
+}
+
+func (l *Log) room(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.window) >= time.Second {
+		l.window, l.refused = now, 0
+	}
+	l.refused++
+	return l.refused <= refusals
+}
+
+func (l *Log) write(e Entry, result string) {
+	if e.Who == "" {
+		e.Who = l.self
+	}
+	args := []any{"who", clean(e.Who)}
+	for _, f := range []struct{ name, value string }{
+		{"from", e.From}, {"via", e.Via}, {"namespace", e.Namespace}, {"job", e.Job}, {"group", e.Group}, {"pool", e.Pool},
+		{"variable", e.Variable}, {"change", e.Change}, {"reason", e.Reason},
+	} {
+		if f.value != "" {
+			args = append(args, f.name, clean(f.value))
+		}
+	}
+	args = append(args, "result", result)
+	if e.Err != nil {
+		args = append(args, "error", clean(e.Err.Error()))
+	}
+	l.log.Info(e.Action, args...)
+}
+
+// longest is how much of a text is kept, in bytes.
+const longest = 500
+
+// clean makes a text that others chose one line of printable characters.
+func clean(s string) string {
+	if len(s) > longest {
+		s = strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	var out strings.Builder
+	for _, r := range s {
+		if unicode.IsPrint(r) {
+			out.WriteRune(r)
+			continue
+		}
+		q := strconv.QuoteRune(r)
+		out.WriteString(q[1 : len(q)-1])
+	}
+	return out.String()
+}

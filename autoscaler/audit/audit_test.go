@@ -1,0 +1,70 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package audit
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+)
+
+func logged(inJSON bool) (*Log, *bytes.Buffer) {
+	out := &bytes.Buffer{}
+	return New(hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: out, JSONFormat: inJSON, DisableTime: true}).Named("http"), "agent one"), out
+}
+
+func TestLog_Form(t *testing.T) {
+	l, out := logged(false)
+	l.Write(Entry{Action: Pause, Who: "token e9ed925e (ops)", From: "10.0.0.9:4242", Namespace: "default", Job: "train"})
+	l.Write(Entry{Action: Scale, Namespace: "default", Job: "train", Group: "workers", Change: "2→4", Reason: "shares free GPUs", Err: errors.New("no answer")})
+	l.Refused(Entry{Action: Resume, Who: "anonymous", From: "10.0.0.9:4243"})
+	must.Eq(t, `[INFO]  kolo.audit: pause: who="token e9ed925e (ops)" from=10.0.0.9:4242 namespace=default job=train result=ok
+[INFO]  kolo.audit: scale: who="agent one" namespace=default job=train group=workers change="2→4" reason="shares free GPUs" result=error error="no answer"
+[INFO]  kolo.audit: resume: who=anonymous from=10.0.0.9:4243 result=refused
+`, out.String())
+	var none *Log
+	none.Write(Entry{})
+	none.Refused(Entry{})
+}
+
+// TestLog_OneLine has texts of tenants that would forge a line, or a color.
+func TestLog_OneLine(t *testing.T) {
+	for name, inJSON := range map[string]bool{"text": false, "JSON": true} {
+		t.Run(name, func(t *testing.T) {
+			l, out := logged(inJSON)
+			forged := "train\n2026-11-22T10:00:00Z [INFO]  kolo.audit: pause: who=root\r\x1b[2K\x1b[31m\u2028\u202e\x00"
+			l.Write(Entry{Action: Scale, Job: forged, Reason: strings.Repeat("é", 10_000), Err: errors.New(forged)})
+			must.Eq(t, 1, strings.Count(out.String(), "\n"), must.Sprint(out))
+			for _, bad := range []string{"\x1b", "\r", "\u2028", "\u202e", "\x00"} {
+				must.StrNotContains(t, out.String(), bad)
+			}
+			must.Less(t, 3000, out.Len())
+			if inJSON {
+				var line map[string]any
+				must.NoError(t, json.Unmarshal(out.Bytes(), &line))
+				must.Eq(t, "kolo.audit", line["@module"].(string))
+			}
+		})
+	}
+}
+
+func TestLog_AFloodOfRefusalsIsCut(t *testing.T) {
+	l, out := logged(false)
+	now := time.Now()
+	admitted := 0
+	for range 1000 {
+		if l.room(now) {
+			admitted++
+		}
+	}
+	must.Eq(t, refusals, admitted)
+	must.True(t, l.room(now.Add(time.Second)))
+	must.Eq(t, "", out.String())
+}
