@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
@@ -37,6 +38,8 @@ type Agent struct {
 	prober  *cluster.Prober
 	own     Source // nil for none
 	metrics *Metrics
+	audit   *audit.Log
+	callers *callers
 
 	// protectAfter is how long a job waits before it is protected from
 	// garbage collection.
@@ -77,16 +80,18 @@ func New(cfg *config.Config, own Source, log hclog.Logger) (*Agent, error) {
 		log: log, client: client, cfg: cfg, own: own,
 		watcher:      cluster.NewWatcher(client, cfg.Nomad.Resync, log.Named("cluster")),
 		prober:       cluster.NewProber(client, 2*time.Second),
-		vault:        &vault{client: client.Client, namespace: cfg.Leader.Namespace, saved: map[string]string{}},
+		audit:        audit.New(log, "agent "+cfg.Name),
+		callers:      newCallers(client),
 		protectAfter: time.Minute,
 		wake:         make(chan struct{}, 1), dump: make(chan struct{}, 1),
 		ledger: NewLedger(), policies: map[string]*pool{}, reported: map[planner.JobKey]string{}, watchers: map[chan Event]struct{}{},
 	}
+	a.vault = &vault{client: client.Client, namespace: cfg.Leader.Namespace, audit: a.audit, saved: map[string]string{}}
 	a.metrics = newMetrics(a)
 	a.self.Name = cfg.Name
 	a.lock = leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, a.whoami, cfg.Leader.TTL, cfg.Leader.Delay)
-	a.elector = leader.New(a.lock, cfg.Leader.TTL, log.Named("leader"))
-	a.writer = cluster.NewWriter(a.watcher, cfg.Nomad.WritesPerSecond, a.elector.Check)
+	a.elector = leader.New(recordedLock{a.lock, cfg.Leader.Path, a.audit}, cfg.Leader.TTL, log.Named("leader"))
+	a.writer = cluster.NewWriter(a.watcher, cfg.Nomad.WritesPerSecond, a.elector.Check, a.audit)
 	a.status = &Status{Agent: cfg.Name}
 	return a, nil
 }
@@ -247,10 +252,9 @@ func (a *Agent) batch() time.Duration {
 // (Nomad's address, the leader's lock, the own API's address) is refused.
 func (a *Agent) Reload(cfg *config.Config) error {
 	a.mu.Lock()
-	if cfg.Nomad != a.cfg.Nomad || cfg.PolicyDir != a.cfg.PolicyDir || cfg.Leader != a.cfg.Leader || cfg.Name != a.cfg.Name ||
-		cfg.HTTP.Bind != a.cfg.HTTP.Bind || cfg.HTTP.Port != a.cfg.HTTP.Port || cfg.HTTP.Advertise != a.cfg.HTTP.Advertise {
+	if cfg.Nomad != a.cfg.Nomad || cfg.PolicyDir != a.cfg.PolicyDir || cfg.Leader != a.cfg.Leader || cfg.Name != a.cfg.Name || moved(&cfg.HTTP, &a.cfg.HTTP) {
 		a.mu.Unlock()
-		return errors.New("name, policy_dir, nomad, leader, and the addresses in http take effect only with a restart; nothing was changed")
+		return errors.New("name, policy_dir, nomad, leader, and in http the addresses, the socket, and whether there is TLS take effect only with a restart; nothing was changed")
 	}
 	a.cfg = cfg
 	a.policies = map[string]*pool{}
@@ -260,6 +264,12 @@ func (a *Agent) Reload(cfg *config.Config) error {
 	a.event(Event{Type: "reload", Reason: "configuration reloaded"})
 	a.poke()
 	return nil
+}
+
+// moved says whether the API would be listened for elsewhere or otherwise.
+func moved(a, b *config.HTTP) bool {
+	return a.Bind != b.Bind || a.Port != b.Port || a.Advertise != b.Advertise || a.Unix != b.Unix || a.UnixGroup != b.UnixGroup ||
+		a.TLS.Enabled() != b.TLS.Enabled()
 }
 
 // Config is the configuration in force.

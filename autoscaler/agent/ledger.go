@@ -20,6 +20,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -206,6 +207,7 @@ func (l *Ledger) decode(text string) error {
 type vault struct {
 	client    *api.Client
 	namespace string
+	audit     *audit.Log
 
 	mu    sync.Mutex // held during requests: saves keep their order
 	saved map[string]string
@@ -228,15 +230,15 @@ func (v *vault) load(ctx context.Context, path string) (string, error) {
 	return got.Items[dataItem], nil
 }
 
-// save writes a text unless it is what was saved last.
-func (v *vault) save(ctx context.Context, path, text string) error {
+// save writes a text unless it is what was saved last; wrote is true where it
+// was tried.
+func (v *vault) save(ctx context.Context, path, text string) (wrote bool, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.saved[path] == text {
-		return nil
+		return false, nil
 	}
 	o := (&api.WriteOptions{Namespace: v.namespace}).WithContext(ctx)
-	var err error
 	if text == "" {
 		_, err = v.client.Variables().Delete(path, o)
 	} else {
@@ -245,10 +247,10 @@ func (v *vault) save(ctx context.Context, path, text string) error {
 		}, o)
 	}
 	if err != nil {
-		return fmt.Errorf("saving variable %s: %w", path, err)
+		return true, fmt.Errorf("saving variable %s: %w", path, err)
 	}
 	v.saved[path] = text
-	return nil
+	return true, nil
 }
 
 func shardPath(i int) string { return fmt.Sprintf("%s%02d", ledgerPath, i) }
@@ -285,13 +287,22 @@ func (v *vault) saveLedger(ctx context.Context, texts map[string]string, may fun
 	}
 	v.mu.Unlock()
 	slices.Sort(paths)
+	written := 0
+	var err error
 	for _, path := range paths {
-		if err := may(); err != nil {
-			return err
+		if err = may(); err != nil {
+			break
 		}
-		if err := v.save(ctx, path, texts[path]); err != nil {
-			return err
+		var wrote bool
+		if wrote, err = v.save(ctx, path, texts[path]); wrote {
+			written++
+		}
+		if err != nil {
+			break
 		}
 	}
-	return nil
+	if written > 0 {
+		v.audit.Write(audit.Entry{Action: audit.SaveLedger, Namespace: v.namespace, Variable: ledgerPath + "*", Reason: fmt.Sprintf("%d variables", written), Err: err})
+	}
+	return err
 }

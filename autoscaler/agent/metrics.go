@@ -100,7 +100,7 @@ var (
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, asideDesc, callsDesc, failuresDesc, countDesc, runningDesc, wantDesc,
+		leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, asideDesc, callsDesc, failuresDesc,
 	} {
 		ch <- d
 	}
@@ -108,9 +108,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
+	gauge := gaugesTo(ch)
 	s := g.a.Status()
 	lead := 0.0
 	if s.Leading {
@@ -130,18 +128,53 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(waitingDesc, float64(p.Waiting), p.Name)
 		gauge(policyDesc, 1, p.Name, p.Policy)
 	}
-	if g.a.Config().Telemetry.PerJob {
-		for i := range s.Jobs {
-			j := &s.Jobs[i]
-			gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
-			gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
-			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
-		}
-	}
 	calls, failures := g.a.client.Calls()
 	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(calls))
 	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
 }
 
-// Registry holds the agent's metrics.
+func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...string) {
+	return func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+}
+
+// jobGauges reads jobs of the newest Status, unless telemetry { per_job } is off.
+type jobGauges struct {
+	a    *Agent
+	sees func(planner.JobKey) bool
+}
+
+// Describe implements prometheus.Collector.
+func (g *jobGauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{countDesc, runningDesc, wantDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *jobGauges) Collect(ch chan<- prometheus.Metric) {
+	if !g.a.Config().Telemetry.PerJob {
+		return
+	}
+	gauge := gaugesTo(ch)
+	jobs := g.a.Status().Jobs
+	for i := range jobs {
+		j := &jobs[i]
+		if !g.sees(planner.JobKey{Namespace: j.Namespace, ID: j.ID}) {
+			continue
+		}
+		gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
+		gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
+		gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
+	}
+}
+
+// JobMetrics collects the metrics with a label per job, of the jobs that sees
+// lets through.
+func (a *Agent) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
+	return &jobGauges{a, sees}
+}
+
+// Registry holds the agent's metrics but for those of JobMetrics.
 func (a *Agent) Registry() *prometheus.Registry { return a.metrics.Registry }

@@ -20,13 +20,15 @@ type Proposal struct {
 
 // ProposedJob is one job in a proposal.
 type ProposedJob struct {
-	Job    string `json:"job"`
-	Count  int    `json:"count"` // now
-	Want   int    `json:"want"`
-	Write  int    `json:"write"` // what could be written at once
-	Cause  string `json:"cause,omitempty"`
-	Reason string `json:"reason,omitempty"`
-	Wait   string `json:"wait,omitempty"`
+	Job       string `json:"job"` // with the namespace unless it is "default"
+	Namespace string `json:"namespace"`
+	ID        string `json:"id"`
+	Count     int    `json:"count"` // now
+	Want      int    `json:"want"`
+	Write     int    `json:"write"` // what could be written at once
+	Cause     string `json:"cause,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	Wait      string `json:"wait,omitempty"`
 }
 
 // Propose says what the policy of each pool would do now, or another policy
@@ -111,7 +113,7 @@ func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan, pool 
 		if j.Pool != pool {
 			continue
 		}
-		p := ProposedJob{Job: j.Key.String(), Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason}
+		p := ProposedJob{Job: j.Key.String(), Namespace: j.Key.Namespace, ID: j.Key.ID, Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason}
 		for _, act := range plan.Actions {
 			if act.Job == j.Key {
 				p.Write, p.Cause = act.To, string(act.Cause)

@@ -119,7 +119,9 @@ func (a *Agent) completed(j *planner.Job, r *Record, known bool) {
 	if known {
 		a.metrics.completed(j.Key, r)
 	}
-	a.untold = append(a.untold, Event{Type: "complete", Job: j.Key.String(), From: j.Count(), To: j.Count(), Reason: "a worker has completed"})
+	e := about("complete", j.Key)
+	e.From, e.To, e.Reason = j.Count(), j.Count(), "a worker has completed"
+	a.untold = append(a.untold, e)
 	a.saveSoon() // must not be forgotten
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
@@ -113,13 +114,20 @@ type AsideJob struct {
 
 // Event is something that happened, for those who watch.
 type Event struct {
-	Time   time.Time `json:"time"`
-	Type   string    `json:"type"` // resize, leader, policy, pause, problem, complete, reload, trouble
-	Job    string    `json:"job,omitempty"`
-	From   int       `json:"from"`
-	To     int       `json:"to"`
-	Cause  string    `json:"cause,omitempty"`
-	Reason string    `json:"reason,omitempty"`
+	Time      time.Time `json:"time"`
+	Type      string    `json:"type"` // resize, leader, policy, pause, problem, complete, reload, trouble
+	Job       string    `json:"job,omitempty"`
+	Namespace string    `json:"namespace,omitempty"` // of the job; Job has it, too, unless it is "default"
+	ID        string    `json:"id,omitempty"`
+	From      int       `json:"from"`
+	To        int       `json:"to"`
+	Cause     string    `json:"cause,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+}
+
+// about is an event of a job.
+func about(kind string, key planner.JobKey) Event {
+	return Event{Type: kind, Job: key.String(), Namespace: key.Namespace, ID: key.ID}
 }
 
 // State words of JobStatus.

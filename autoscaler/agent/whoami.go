@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 
+	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 )
 
@@ -59,4 +60,28 @@ func (a *Agent) lookUp(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// recordedLock is the leader's lock; taking it and giving it back are recorded.
+// Renewing it is not: it changes nothing but how long the lock is held.
+type recordedLock struct {
+	leader.Lock
+	path  string
+	audit *audit.Log
+}
+
+// Acquire implements leader.Lock.
+func (l recordedLock) Acquire(ctx context.Context) error {
+	err := l.Lock.Acquire(ctx)
+	if err == nil {
+		l.audit.Write(audit.Entry{Action: audit.AcquireLock, Variable: l.path})
+	}
+	return err
+}
+
+// Release implements leader.Lock.
+func (l recordedLock) Release(ctx context.Context) error {
+	err := l.Lock.Release(ctx)
+	l.audit.Write(audit.Entry{Action: audit.ReleaseLock, Variable: l.path, Err: err})
+	return err
 }

@@ -88,7 +88,9 @@ func (a *Agent) pausing(ctx context.Context, token string, key planner.JobKey, o
 		})
 	}
 	name := key.Namespace + "/" + key.ID
-	return a.wish(ctx, token, Event{Type: "pause", Job: key.String(), Reason: word}, func(c *Control) {
+	e := about("pause", key)
+	e.Reason = word
+	return a.wish(ctx, token, e, func(c *Control) {
 		c.Paused = slices.DeleteFunc(c.Paused, func(p string) bool { return p == name })
 		if on {
 			c.Paused = append(c.Paused, name)

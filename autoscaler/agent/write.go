@@ -146,7 +146,9 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 	switch {
 	case err == nil && act.Cause != planner.Keep:
 		a.log.Info("resized", "job", act.Job, "from", act.From, "to", act.To, "cause", act.Cause, "reason", act.Reason)
-		a.event(Event{Type: "resize", Job: act.Job.String(), From: act.From, To: act.To, Cause: string(act.Cause), Reason: act.Reason})
+		e := about("resize", act.Job)
+		e.From, e.To, e.Cause, e.Reason = act.From, act.To, string(act.Cause), act.Reason
+		a.event(e)
 	case err == nil && !done.Tagged && done.Steps == 0:
 		a.log.Debug("a waiting job needs no protection from garbage collection yet", "job", act.Job)
 	case err == nil:
@@ -158,7 +160,9 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 		a.log.Info("not written: leadership ended", "job", act.Job)
 	default:
 		a.log.Warn("writing failed", "job", act.Job, "kind", cluster.Classify(err), "error", err)
-		a.event(Event{Type: "trouble", Job: act.Job.String(), From: act.From, To: act.To, Reason: err.Error()})
+		e := about("trouble", act.Job)
+		e.From, e.To, e.Reason = act.From, act.To, err.Error()
+		a.event(e)
 	}
 }
 
@@ -200,7 +204,9 @@ func (a *Agent) report(ctx context.Context, aside []cluster.Aside) {
 			return
 		}
 		a.log.Warn("job left alone", "job", s.Key, "problems", strings.ReplaceAll(text, "\n", " | "))
-		a.event(Event{Type: "problem", Job: s.Key.String(), Reason: text})
+		e := about("problem", s.Key)
+		e.Reason = text
+		a.event(e)
 		if err := a.writer.Report(ctx, s); err != nil {
 			a.log.Warn("the job could not be told of its problems", "job", s.Key, "error", err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -27,7 +28,8 @@ type Writer struct {
 	watcher *Watcher
 	// may is asked right before every write; it returns an error unless this
 	// agent is sure to lead.
-	may func() error
+	may   func() error
+	audit *audit.Log
 
 	mu   sync.Mutex
 	next time.Time     // of the next write allowed
@@ -35,9 +37,9 @@ type Writer struct {
 }
 
 // NewWriter makes a writer of at most perSecond writes. may is asked before
-// each.
-func NewWriter(w *Watcher, perSecond int, may func() error) *Writer {
-	return &Writer{watcher: w, may: may, gap: time.Second / time.Duration(max(1, perSecond))}
+// each, and each is recorded.
+func NewWriter(w *Watcher, perSecond int, may func() error, record *audit.Log) *Writer {
+	return &Writer{watcher: w, may: may, audit: record, gap: time.Second / time.Duration(max(1, perSecond))}
 }
 
 // turn waits for this write's turn and then asks whether it may go out.
@@ -155,6 +157,7 @@ func (w *Writer) scale(ctx context.Context, a planner.Action, s planner.Step, in
 		Meta:           map[string]any{MetaKey: meta},
 		JobModifyIndex: index,
 	}, (&api.WriteOptions{Namespace: a.Job.Namespace}).WithContext(ctx))
+	w.record(audit.Entry{Action: audit.Scale, Group: s.Group, Change: fmt.Sprintf("%d→%d", s.From, s.To), Reason: a.Reason}, a.Job, err)
 	if err != nil {
 		return 0, fmt.Errorf("scaling %s/%s %d→%d: %w", a.Job, s.Group, s.From, s.To, err)
 	}
@@ -174,6 +177,7 @@ func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, erro
 	defer cancel()
 	_, err := w.watcher.client.Jobs().TagVersion(a.Job.ID, f.Version, MetaKey, "kept by kolo while the job waits with no workers",
 		(&api.WriteOptions{Namespace: a.Job.Namespace}).WithContext(ctx))
+	w.record(audit.Entry{Action: audit.Tag, Reason: "the job waits with no workers"}, a.Job, err)
 	switch kind := Classify(err); {
 	case err == nil:
 		return true, nil
@@ -235,6 +239,7 @@ func (w *Writer) untagOne(ctx context.Context, key planner.JobKey) error {
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
 	_, err := w.watcher.client.Jobs().UntagVersion(key.ID, MetaKey, (&api.WriteOptions{Namespace: key.Namespace}).WithContext(ctx))
+	w.record(audit.Entry{Action: audit.Untag, Reason: "the job waits no longer"}, key, err)
 	if err != nil && Classify(err) != Gone {
 		return fmt.Errorf("removing the tag of %s: %w", key, err)
 	}
@@ -253,10 +258,17 @@ func (w *Writer) Report(ctx context.Context, a Aside) error {
 		Target: groupTarget(a.Group), Error: true, Message: "kolo leaves this job alone: " + a.Problems.Text(),
 		Meta: map[string]any{MetaKey: map[string]any{"problem": true}},
 	}, (&api.WriteOptions{Namespace: a.Key.Namespace}).WithContext(ctx))
+	w.record(audit.Entry{Action: audit.Report, Group: a.Group, Reason: a.Problems.Text()}, a.Key, err)
 	if err != nil {
 		return fmt.Errorf("reporting to %s: %w", a.Key, err)
 	}
 	return nil
+}
+
+// record puts a write to a job on record.
+func (w *Writer) record(e audit.Entry, key planner.JobKey, err error) {
+	e.Namespace, e.Job, e.Err = key.Namespace, key.ID, err
+	w.audit.Write(e)
 }
 
 // scaled takes over what a write did, before Nomad tells it.

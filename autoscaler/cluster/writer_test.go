@@ -60,7 +60,7 @@ func yes() error { return nil }
 
 func TestWriter_Writes(t *testing.T) {
 	nomad, w, facts, act := watched(t)
-	done, err := cluster.NewWriter(w, 1000, yes).Apply(t.Context(), act, facts, nil)
+	done, err := cluster.NewWriter(w, 1000, yes, nil).Apply(t.Context(), act, facts, nil)
 	must.NoError(t, err)
 	must.Eq(t, 1, done.Steps)
 	counts, _ := nomad.Counts()
@@ -71,7 +71,7 @@ func TestWriter_Writes(t *testing.T) {
 func TestWriter_AsksWhetherItLeadsBeforeEachWrite(t *testing.T) {
 	nomad, w, facts, act := watched(t)
 	_, before := nomad.Calls()
-	_, err := cluster.NewWriter(w, 1000, func() error { return errors.New("the lock is another's") }).Apply(t.Context(), act, facts, nil)
+	_, err := cluster.NewWriter(w, 1000, func() error { return errors.New("the lock is another's") }, nil).Apply(t.Context(), act, facts, nil)
 	must.ErrorContains(t, err, "the lock is another's")
 	must.Eq(t, cluster.Stopped, cluster.Classify(err))
 	_, after := nomad.Calls()
@@ -84,7 +84,7 @@ func TestWriter_AsksWhetherItLeadsBeforeEachWrite(t *testing.T) {
 			return errors.New("lost meanwhile")
 		}
 		return nil
-	}).Apply(t.Context(), act, facts, nil)
+	}, nil).Apply(t.Context(), act, facts, nil)
 	must.ErrorContains(t, err, "lost meanwhile")
 	must.Eq(t, 1, done.Steps)
 	counts, _ := nomad.Counts()
@@ -97,7 +97,7 @@ func TestWriter_LooksOnceMore(t *testing.T) {
 	nomad, w, facts, act := watched(t)
 	_, before := nomad.Calls()
 	must.True(t, nomad.Complete("a"))
-	_, err := cluster.NewWriter(w, 1000, yes).Apply(t.Context(), act, facts, nil)
+	_, err := cluster.NewWriter(w, 1000, yes, nil).Apply(t.Context(), act, facts, nil)
 	must.ErrorIs(t, err, cluster.ErrStale)
 	_, after := nomad.Calls()
 	must.Eq(t, before, after)
@@ -107,7 +107,7 @@ func TestWriter_LooksOnceMore(t *testing.T) {
 func TestWriter_WritesOnCondition(t *testing.T) {
 	nomad, w, facts, act := watched(t)
 	act.Index--
-	_, err := cluster.NewWriter(w, 1000, yes).Apply(t.Context(), act, facts, nil)
+	_, err := cluster.NewWriter(w, 1000, yes, nil).Apply(t.Context(), act, facts, nil)
 	must.Eq(t, cluster.Conflict, cluster.Classify(err))
 	counts, _ := nomad.Counts()
 	must.Eq(t, 4, counts["a"])
@@ -116,7 +116,7 @@ func TestWriter_WritesOnCondition(t *testing.T) {
 // A scale copies the tag, and Nomad keeps a job of which any version is tagged.
 func TestWriter_UntagsAllVersions(t *testing.T) {
 	nomad, w, facts, act := watched(t)
-	writer := cluster.NewWriter(w, 1000, yes)
+	writer := cluster.NewWriter(w, 1000, yes, nil)
 	keep := planner.Action{Job: act.Job, Cause: planner.Keep}
 	done, err := writer.Apply(t.Context(), keep, facts, nil)
 	must.NoError(t, err)

@@ -30,6 +30,9 @@ type Config struct {
 	Planner   Planner
 	Telemetry Telemetry
 	Pools     map[string]Pool // by node pool, AnyPool included
+
+	// Warnings are for the log: nothing is wrong yet.
+	Warnings []string
 }
 
 // Nomad says how to reach Nomad. Empty fields are taken from the NOMAD_*
@@ -43,19 +46,6 @@ type Nomad struct {
 	Timeout                   time.Duration // of one request that does not wait
 	WritesPerSecond           int           // upper bound on scale requests
 	Resync                    time.Duration // full lists at least this often
-}
-
-// HTTP is the agent's own API.
-type HTTP struct {
-	Bind string
-	Port int
-	// Advertise is the URL that other agents reach the API at, to pass on what
-	// only the leader can do; "" is made of the address that is listened at.
-	Advertise string
-	Debug     bool // serve pprof
-	// Open lets callers without a Nomad token write. It is on by default
-	// where the API is bound to loopback and off elsewhere.
-	Open *bool
 }
 
 // Leader is the election among several agents.

@@ -6,7 +6,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,10 +135,7 @@ func (c *Config) block(b *hcl.Block) hcl.Diagnostics {
 			"resync": duration(&n.Resync, "1s", "1h"),
 		}
 	case "http":
-		s = settings{
-			"bind": address(&c.HTTP.Bind), "port": whole(&c.HTTP.Port, 0, 65535), "advertise": origin(&c.HTTP.Advertise), "debug": truth(&c.HTTP.Debug),
-			"open": func(a *hcl.Attribute) hcl.Diagnostics { c.HTTP.Open = new(bool); return truth(c.HTTP.Open)(a) },
-		}
+		return c.http(b)
 	case "leader":
 		l := &c.Leader
 		s = settings{
@@ -220,10 +216,4 @@ func (c *Config) checkPolicy(b *hcl.Block) hcl.Diagnostics {
 		return hcl.Diagnostics{wrong(b.DefRange, "Policy", err.Error())}
 	}
 	return nil
-}
-
-// Loopback says whether the API can be reached from this machine only.
-func (h HTTP) Loopback() bool {
-	ip := net.ParseIP(h.Bind)
-	return h.Bind == "localhost" || ip != nil && ip.IsLoopback()
 }

@@ -83,7 +83,7 @@ pool "cpu" {
 	}, c.Nomad)
 	must.Eq(t, 9000, c.HTTP.Port)
 	must.Eq(t, "http://10.0.0.1:9000", c.HTTP.Advertise)
-	must.False(t, *c.HTTP.Open)
+	must.False(t, c.HTTP.Open)
 	must.False(t, c.HTTP.Loopback())
 	must.Eq(t, Leader{"ml", "kolo/other", 20 * time.Second, 5 * time.Second}, c.Leader)
 	must.Eq(t, time.Minute, c.Planner.Hold)

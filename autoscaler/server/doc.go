@@ -2,14 +2,20 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package server is the autoscaler's HTTP API, its metrics, and a small web
-// page that shows what the API tells.
+// page that shows what the API reports.
 //
-// Reading needs no token. Whoever wants to change something presents a Nomad
-// token (header X-Nomad-Token), and the agent stores the wish in Nomad with
-// that very token: it is Nomad that decides. Without a token the agent's own
-// is used where the API is bound to loopback, or where http.open says so, and
-// the request was sent to a name of ours: a page may have its own name point
-// here.
+// A request passes, in this order:
+//
+//	connection   bounds on their number, in total and by address  limits.go
+//	gate         the name it was sent to, other sites, peers      gate.go
+//	caller       Nomad token, Unix socket, or open to all         caller.go
+//	view         the namespaces that the caller may read          view.go
+//	leader       commands are passed on to the agent that leads   forward.go
+//
+// Commands are stored in Nomad with the caller's token: Nomad decides. The
+// agent's own token is used for callers of the Unix socket, where file
+// permissions decide, and for all callers where http.open says so. Each command
+// is put on record (package audit), also one that is refused.
 //
 // docs/api.md describes every request; a test compares the two.
 package server

@@ -5,43 +5,74 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// events sends what happens as server-sent events, and a comment now and then
-// so that a dead connection is noticed.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	flush := http.NewResponseController(w)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-cache")
+// beat is how often a stream is sent a comment, so that a dead connection is
+// noticed, and how often its caller is asked for again.
+const beat = 15 * time.Second
+
+// events sends what happens as server-sent events. A stream has no time limit,
+// each of its writes has.
+func (s *Server) events(w http.ResponseWriter, r *http.Request, v *view) {
+	from := address(r)
+	if !s.streams.take(from) {
+		w.Header().Set("Retry-After", "30")
+		refuse(w, http.StatusTooManyRequests, errors.New("too many event streams are open; close some, or read /v1/status now and then"))
+		return
+	}
+	defer s.streams.give(from)
 	events, stop := s.agent.Watch()
 	defer stop()
-	tick := time.NewTicker(15 * time.Second)
-	defer tick.Stop()
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		s.log.Debug("an event stream may be cut off", "error", err)
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(text string) bool {
-		if _, err := w.Write([]byte(text)); err != nil {
+		if err := control.SetWriteDeadline(time.Now().Add(s.limits.stream)); err != nil {
 			return false
 		}
-		return flush.Flush() == nil
+		_, err := w.Write([]byte(text))
+		return err == nil && control.Flush() == nil
 	}
 	if !send(": kolo\n\n") {
 		return
 	}
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
 	for {
 		select {
 		case <-r.Context().Done():
 			return
 		case <-tick.C:
-			if !send(": still here\n\n") {
-				return
+			var err error
+			if v, err = s.view(r); err != nil || !send(": still here\n\n") {
+				return // the token is no good any more, or no one listens
 			}
 		case e := <-events:
-			data, err := json.Marshal(e)
-			if err != nil || !send(fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, data)) {
+			text, err := v.event(r, e)
+			if err != nil || text != "" && !send(text) {
 				return
 			}
 		}
 	}
+}
+
+// event is an event as it is sent, "" for one that the caller may not read.
+func (v *view) event(r *http.Request, e agent.Event) (string, error) {
+	if e.Job != "" {
+		may, err := v.sees(r.Context(), planner.JobKey{Namespace: e.Namespace, ID: e.ID})
+		if !may || err != nil {
+			return "", err
+		}
+	}
+	data, err := json.Marshal(e)
+	return fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, data), err
 }

@@ -6,89 +6,120 @@ package server
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
 )
 
-// forwardedHeader names the agent that passed a request on. A request goes from
-// one agent to the next once, wherever the two believe the leader to be.
-const forwardedHeader = "Kolo-Forwarded-By"
-
-// Bounds of a request that is passed on.
+// Headers of a request that an agent passes on. Nothing is decided by them but
+// that it goes from one agent to the next once, wherever the two believe the
+// leader to be.
 const (
-	forwardTimeout = 15 * time.Second
-	bodyLimit      = 1 << 16
+	forwardedHeader    = "Kolo-Forwarded-By"  // the agent
+	forwardedForHeader = "Kolo-Forwarded-For" // the address of its caller
 )
 
-// forwarder follows no redirect: the request carries the caller's token.
-var forwarder = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+const forwardTimeout = 15 * time.Second
 
-// byLeader lets the leader answer: this agent, or the one that leads, with the
-// caller's token and nobody else's.
-func (s *Server) byLeader(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+// via is who passed a request on, as that one says.
+func via(r *http.Request) string {
+	by := r.Header.Get(forwardedHeader)
+	if by == "" {
+		return ""
+	}
+	return by + " for " + r.Header.Get(forwardedForHeader)
+}
+
+// byLeader lets the leader do it: this agent, or the one that leads, with the
+// caller's token and no other.
+func (s *Server) byLeader(do doing) doing {
+	return func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
 		if s.agent.Leads() {
-			next(w, r)
-			return
+			return do(w, r, c, e)
 		}
 		if by := r.Header.Get(forwardedHeader); by != "" {
-			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%s passed this on to %s, which does not lead now; try again in a moment", by, s.agent.Config().Name))
-			return
+			return problem(http.StatusServiceUnavailable, "%s passed this on to %s, which does not lead now; try again in a moment", by, s.agent.Config().Name)
 		}
-		if _, ok := s.admit(w, r); ok {
-			s.forward(w, r)
+		ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
+		defer cancel()
+		who, err := s.leader(ctx)
+		if err != nil {
+			return err
 		}
+		e.Reason = "passed on to " + who.Name
+		return s.forward(w, r.WithContext(ctx), c, who)
 	}
 }
 
-func (s *Server) forward(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
-	defer cancel()
+// leader is who leads, if another agent does and can be asked.
+func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 	c := s.agent.Config().Leader
 	who, itself, err := s.agent.Leader(ctx)
 	switch {
 	case err != nil:
-		refuse(w, http.StatusBadGateway, fmt.Errorf("this agent does not lead, and cannot tell who does: %w", err))
-		return
+		return who, problem(http.StatusBadGateway, "this agent does not lead, and cannot tell who does: %w", err)
 	case itself:
-		refuse(w, http.StatusServiceUnavailable, errors.New("this agent was the last to lead, and is not ready to or no more; try again in a moment"))
-		return
+		return who, problem(http.StatusServiceUnavailable, "this agent was the last to lead, and is not ready to or no more; try again in a moment")
 	case who.Name == "":
-		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("no agent leads now: nobody holds the lock of the variable %s; one takes it within %s where Nomad can be reached",
-			c.Path, c.TTL))
-		return
+		return who, problem(http.StatusServiceUnavailable, "no agent leads now: nobody holds the lock of the variable %s; one takes it within %s where Nomad can be reached", c.Path, c.TTL)
 	case who.Address == "":
-		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%s leads, and did not say where its API is; ask it itself", who.Name))
-		return
+		return who, problem(http.StatusServiceUnavailable, "%s leads, and did not say where its API is; ask it itself", who.Name)
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
+	return who, nil
+}
+
+// forward passes a request on and answers with the leader's answer.
+func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who leader.Holder) error {
+	conf := s.agent.Config()
+	if _, local := local(r); local && c.token == "" {
+		return problem(http.StatusServiceUnavailable, "this agent follows, and does not lend its own token to a caller: run this on the machine of %s, which leads (%s), or present a Nomad token (NOMAD_TOKEN)", who.Name, who.Address)
+	}
+	if conf.HTTP.TLS.Enabled() && !strings.HasPrefix(who.Address, "https://") {
+		return problem(http.StatusBadGateway, "the leader %s is at %s, where a token would cross the network in the clear, and this agent's configuration asks for TLS: write http { tls } there, too", who.Name, who.Address)
+	}
+	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, fmt.Errorf("the body: %w", err))
-		return
+		return problem(http.StatusBadRequest, "the body: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, r.Method, who.Address+r.URL.RequestURI(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(r.Context(), r.Method, who.Address+r.URL.RequestURI(), bytes.NewReader(body))
 	if err != nil {
-		refuse(w, http.StatusBadGateway, fmt.Errorf("the address of the leader %s: %w", who.Name, err))
-		return
+		return problem(http.StatusBadGateway, "the address of the leader %s: %w", who.Name, err)
 	}
-	for _, h := range []string{"X-Nomad-Token", "Content-Type"} {
-		if v := r.Header.Get(h); v != "" {
-			req.Header.Set(h, v)
-		}
+	if c.token != "" {
+		req.Header.Set("X-Nomad-Token", c.token)
 	}
-	req.Header.Set(forwardedHeader, s.agent.Config().Name)
-	resp, err := forwarder.Do(req)
+	if t := r.Header.Get("Content-Type"); t != "" {
+		req.Header.Set("Content-Type", t)
+	}
+	req.Header.Set(forwardedHeader, conf.Name)
+	req.Header.Set(forwardedForHeader, address(r))
+	resp, err := forwarder(&conf.HTTP.TLS).Do(req)
 	if err != nil {
-		refuse(w, http.StatusBadGateway, fmt.Errorf("the leader %s cannot be reached at %s: %w; if it has ended, another takes over within %s, and else set http { advertise } there",
-			who.Name, who.Address, err, 2*c.TTL+c.Delay+c.TTL/3))
-		return
+		return problem(http.StatusBadGateway, "the leader %s cannot be reached at %s: %w; if it has ended, another takes over within %s, and else set http { advertise } there, and with TLS http { tls { ca_file } } here",
+			who.Name, who.Address, err, 2*conf.Leader.TTL+conf.Leader.Delay+conf.Leader.TTL/3)
 	}
 	defer resp.Body.Close()
 	s.log.Debug("passed a request on to the leader", "path", r.URL.Path, "leader", who.Name, "address", who.Address, "status", resp.StatusCode)
 	w.Header().Set("Content-Type", resp.Header.Get("Content-Type"))
 	w.WriteHeader(resp.StatusCode)
 	_, _ = io.Copy(w, io.LimitReader(resp.Body, bodyLimit)) // one of the two went away
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", who.Name, resp.Status)
+	}
+	return nil
+}
+
+// forwarder is a client for one request. It follows no redirect: the request
+// carries the caller's token. And it uses no proxy of the environment.
+func forwarder(c *config.TLS) *http.Client {
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &http.Transport{TLSClientConfig: calling(c), DisableKeepAlives: true, TLSHandshakeTimeout: forwardTimeout},
+	}
 }

@@ -78,9 +78,8 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 }
 
 func TestForward_OwnTokenIsNotLent(t *testing.T) {
-	shut := false
-	w := start(t, func(c *config.Config) { c.Name, c.HTTP.Open = "leader", &shut })
-	f := w.follower(t, func(c *config.Config) { c.HTTP.Open, c.Nomad.Token = nil, "the agent's" })
+	w := start(t, func(c *config.Config) { c.Name, c.HTTP.Open = "leader", false })
+	f := w.follower(t, func(c *config.Config) { c.HTTP.Open, c.Nomad.Token = true, "the agent's" })
 	code, text := f.do(t, "PUT", "/v1/pause", "{}")
 	must.Eq(t, 401, code, must.Sprint(text))
 }

@@ -4,10 +4,16 @@
 package server
 
 import (
+	"bytes"
+	"crypto/sha256"
 	_ "embed" // the page
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
@@ -18,10 +24,32 @@ import (
 //go:embed page.html
 var pageHTML []byte
 
+// pagePolicy lets the page run its own script, use its own style, and ask this
+// agent, and nothing else; no other page may frame it.
+var pagePolicy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	hashOf(pageHTML, "script"), hashOf(pageHTML, "style"))
+
+// hashOf is the source expression of the page's one element of a name.
+func hashOf(html []byte, element string) string {
+	_, rest, _ := bytes.Cut(html, []byte("<"+element+">"))
+	text, _, _ := bytes.Cut(rest, []byte("</"+element+">"))
+	sum := sha256.Sum256(text)
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
 func page(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'self' 'unsafe-inline'")
+	w.Header().Set("Content-Security-Policy", pagePolicy)
 	_, _ = w.Write(pageHTML) // a reader that went away
+}
+
+func (s *Server) status(w http.ResponseWriter, r *http.Request, v *view) {
+	out, err := v.status(r.Context(), s.agent.Status())
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	answer(w, out)
 }
 
 // Job is the answer of GET /v1/job.
@@ -31,7 +59,7 @@ type Job struct {
 	History []cluster.Change `json:"history"` // newest first
 }
 
-func (s *Server) job(w http.ResponseWriter, r *http.Request) {
+func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 	key := planner.JobKey{Namespace: r.URL.Query().Get("namespace"), ID: r.URL.Query().Get("id")}
 	if key.Namespace == "" {
 		key.Namespace = "default"
@@ -52,11 +80,15 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 			out.Aside = &st.Aside[i]
 		}
 	}
-	if out.Job == nil && out.Aside == nil {
+	may, err := v.sees(r.Context(), key)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	if !may || out.Job == nil && out.Aside == nil {
 		refuse(w, http.StatusNotFound, fmt.Errorf("kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key))
 		return
 	}
-	var err error
 	if out.History, err = s.agent.History(r.Context(), key); err != nil {
 		fail(w, err)
 		return
@@ -64,16 +96,30 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request) {
 	answer(w, out)
 }
 
-func (s *Server) plan(w http.ResponseWriter, r *http.Request) {
+func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
 	out, err := s.agent.Propose(r.URL.Query().Get("policy"))
 	switch {
 	case errors.Is(err, cluster.ErrNotReady):
 		fail(w, err)
+		return
+	case err != nil && !v.all:
+		// What a policy says may name any job.
+		refuse(w, http.StatusBadRequest, errors.New("the policy cannot be asked; kolo policy explain checks how it is written"))
+		return
 	case err != nil:
 		refuse(w, http.StatusBadRequest, err)
-	default:
-		answer(w, out)
+		return
 	}
+	for i := range out {
+		out[i].Actions, err = seen(r.Context(), v, out[i].Actions, func(j *agent.ProposedJob) planner.JobKey {
+			return planner.JobKey{Namespace: j.Namespace, ID: j.ID}
+		})
+		if err != nil {
+			fail(w, err)
+			return
+		}
+	}
+	answer(w, out)
 }
 
 // Policies is the answer of GET /v1/policy.
@@ -84,9 +130,29 @@ type Policies struct {
 	Own        []string          `json:"own,omitempty"` // programs in policy_dir
 }
 
-func (s *Server) policies(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) policies(w http.ResponseWriter, _ *http.Request, _ *view) {
 	configured, set := s.agent.Pools()
 	answer(w, Policies{configured, set, policy.Names(), s.agent.Own()})
+}
+
+// metrics serves everyone the sums, and the series of jobs to those who may
+// read them: Prometheus has no token in most places.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	sees := func(planner.JobKey) bool { return false }
+	v, err := s.view(r)
+	switch {
+	case err == nil:
+		sees = func(key planner.JobKey) bool {
+			may, err := v.sees(r.Context(), key)
+			return may && err == nil
+		}
+	case token(r) != "":
+		fail(w, err)
+		return
+	}
+	jobs := prometheus.NewRegistry()
+	jobs.MustRegister(s.agent.JobMetrics(sees))
+	promhttp.HandlerFor(prometheus.Gatherers{s.agent.Registry(), jobs}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

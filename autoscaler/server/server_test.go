@@ -5,6 +5,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -36,6 +37,26 @@ type world struct {
 	config *config.Config
 	stop   func()
 	reload error // what reloading returns
+	log    recorded
+}
+
+// recorded is a log that is read while it is written.
+type recorded struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (r *recorded) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.Write(p)
+}
+
+func (r *recorded) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.buf.String()
 }
 
 func start(t *testing.T, edit func(*config.Config)) *world {
@@ -47,6 +68,7 @@ func start(t *testing.T, edit func(*config.Config)) *world {
 	c := config.Default()
 	c.Nomad.Address = ns.URL
 	c.Leader.TTL, c.Planner.Batch, c.Planner.Progress = time.Second, time.Millisecond, 0
+	c.HTTP.Open = true // most tests are of something else
 	c.Pools["default"] = config.Pool{Name: "default", Policy: "elastic-fifo", Device: "gpu"}
 	if edit != nil {
 		edit(c)
@@ -67,10 +89,11 @@ func start(t *testing.T, edit func(*config.Config)) *world {
 
 // run starts an agent with its API on a world's Nomad.
 func (w *world) run(t *testing.T, c *config.Config) {
-	a, err := agent.New(c, nil, hclog.NewNullLogger())
+	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: hclog.Trace, Output: &w.log})
+	a, err := agent.New(c, nil, log)
 	must.NoError(t, err)
 	w.agent = a
-	w.api = New(a, func() error { return w.reload }, hclog.NewNullLogger())
+	w.api = New(a, func() error { return w.reload }, log)
 	s := httptest.NewServer(w.api)
 	w.url = s.URL
 	a.Advertise(s.URL)
@@ -173,84 +196,6 @@ func TestServer_DebugServesProfiles(t *testing.T) {
 	}
 }
 
-func TestServer_WhoMayWrite(t *testing.T) {
-	shut := false
-	w := start(t, func(c *config.Config) { c.HTTP.Open = &shut })
-	code, text := w.do(t, "PUT", "/v1/pause", "{}")
-	must.Eq(t, 401, code)
-	must.StrContains(t, text, "present a Nomad token")
-	code, _ = w.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "secret")
-	must.Eq(t, 200, code)
-	code, text = w.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "secret", "Origin", "http://evil.example")
-	must.Eq(t, 403, code)
-	must.StrContains(t, text, "other sites")
-
-	t.Log("the token is what Nomad is asked with, and Nomad says no")
-	w.nomad.Deny("stranger")
-	code, text = w.do(t, "PUT", "/v1/resume", "{}", "X-Nomad-Token", "stranger")
-	must.Eq(t, 403, code, must.Sprint(text))
-	must.StrContains(t, text, "kolo/control")
-	must.True(t, w.agent.Status().Paused || w.pausedSoon(t))
-}
-
-// TestServer_NamesThatAnybodyCanGive is about pages that have their own name
-// point to the API once they are loaded.
-func TestServer_NamesThatAnybodyCanGive(t *testing.T) {
-	yes, no := true, false
-	for name, tc := range map[string]struct {
-		bind  string
-		open  *bool
-		host  string
-		page  bool
-		token string
-		want  int
-	}{
-		"localhost":                  {bind: "127.0.0.1", host: "localhost:8648", page: true, want: 200},
-		"loopback":                   {bind: "127.0.0.1", host: "127.0.0.1:8648", page: true, want: 200},
-		"loopback, 6":                {bind: "::1", host: "[::1]:8648", page: true, want: 200},
-		"another name":               {bind: "127.0.0.1", host: "evil.example:8648", page: true, want: 403},
-		"another name, no page":      {bind: "127.0.0.1", host: "evil.example:8648", want: 403},
-		"another name, with a token": {bind: "127.0.0.1", host: "evil.example:8648", page: true, token: "secret", want: 200},
-		"advertised":                 {bind: "127.0.0.1", host: "Kolo.example", page: true, want: 200},
-		"open to all":                {bind: "0.0.0.0", open: &yes, host: "10.0.0.1:8648", page: true, want: 200},
-		"open to all, another name":  {bind: "0.0.0.0", open: &yes, host: "evil.example:8648", page: true, want: 403},
-		"open to all, a program":     {bind: "0.0.0.0", open: &yes, host: "kolo.service.consul:8648", want: 200},
-		"not open":                   {bind: "127.0.0.1", open: &no, host: "localhost:8648", page: true, want: 401},
-		"with a token, as it likes":  {bind: "0.0.0.0", open: &no, host: "evil.example", page: true, token: "secret", want: 200},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := &named{http: config.HTTP{Bind: tc.bind, Open: tc.open, Advertise: "https://kolo.example:8648"}}
-			s := &Server{agent: a}
-			r := httptest.NewRequest(http.MethodPut, "http://"+tc.host+"/v1/pause", strings.NewReader("{}"))
-			if tc.page {
-				r.Header.Set("Origin", "http://"+tc.host)
-			}
-			if tc.token != "" {
-				r.Header.Set("X-Nomad-Token", tc.token)
-			}
-			w := httptest.NewRecorder()
-			if _, ok := s.admit(w, r); ok {
-				must.Eq(t, tc.want, 200)
-				return
-			}
-			must.Eq(t, tc.want, w.Code)
-		})
-	}
-}
-
-// named is an agent of which only the configuration of its API matters.
-type named struct {
-	Agent
-	http config.HTTP
-}
-
-func (n *named) Config() *config.Config { return &config.Config{HTTP: n.http} }
-
-func (w *world) pausedSoon(t *testing.T) bool {
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.agent.Status().Paused }), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
-	return true
-}
-
 func TestServer_Events(t *testing.T) {
 	w := start(t, nil)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/v1/events", nil)
@@ -281,7 +226,7 @@ func TestServer_ServeEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	up, done := make(chan net.Addr, 1), make(chan error, 1)
 	go func() {
-		done <- w.api.Serve(ctx, config.HTTP{Bind: "127.0.0.1", Port: 0}, func(a net.Addr) { up <- a })
+		done <- w.api.Serve(ctx, config.HTTP{Bind: "127.0.0.1", Port: 0, Unix: config.NoSocket}, func(a net.Addr) { up <- a })
 	}()
 	at := <-up
 	resp, err := http.Get("http://" + at.String() + "/v1/events")

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
 )
@@ -164,17 +165,40 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 	if err != nil {
 		return err
 	}
+	warn(cfg, log)
 	reload := reloader(o, a, log)
 	srv := server.New(a, reload, log.Named("http"))
 	g.Go(func() error {
 		return srv.Serve(ctx, cfg.HTTP, func(at net.Addr) {
 			a.Advertise(advertised(cfg.HTTP, at))
-			log.Info("HTTP API is up", "address", "http://"+at.String(), "advertised", advertised(cfg.HTTP, at))
+			log.Info("HTTP API is up", "address", scheme(cfg.HTTP)+at.String(), "advertised", advertised(cfg.HTTP, at))
 			g.Go(func() error { return a.Run(ctx) })
 		})
 	})
-	g.Go(func() error { return reloadOnChange(ctx, o.path, reload, log) })
+	record := audit.New(log, "agent "+cfg.Name)
+	g.Go(func() error {
+		return reloadOnChange(ctx, func() string { return stamp(o.path, a.Config().HTTP.TLS.Files()) }, func(why string) {
+			record.Write(audit.Entry{Action: audit.Reload, Reason: why, Err: reload()})
+		})
+	})
 	return g.Wait()
+}
+
+// warn says what is not wrong and yet not as it should be.
+func warn(c *config.Config, log hclog.Logger) {
+	for _, w := range c.Warnings {
+		log.Warn("configuration", "warning", w)
+	}
+	if c.HTTP.Open && !c.HTTP.Loopback() {
+		log.Warn("http { open } lets everyone who reaches the API change policies and pause jobs", "bind", c.HTTP.Bind)
+	}
+}
+
+func scheme(c config.HTTP) string {
+	if c.TLS.Enabled() {
+		return "https://"
+	}
+	return "http://"
 }
 
 // advertised is the URL that other agents reach the API at: the address that is
@@ -187,11 +211,11 @@ func advertised(c config.HTTP, at net.Addr) string {
 		addrs, _ := net.InterfaceAddrs() // without them the address stays as it is
 		for _, a := range addrs {
 			if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
-				return "http://" + net.JoinHostPort(n.IP.String(), strconv.Itoa(tcp.Port))
+				return scheme(c) + net.JoinHostPort(n.IP.String(), strconv.Itoa(tcp.Port))
 			}
 		}
 	}
-	return "http://" + at.String()
+	return scheme(c) + at.String()
 }
 
 // reloader returns what reloads the configuration; its calls are one at a time.
@@ -208,54 +232,60 @@ func reloader(o *overrides, a *agent.Agent, log hclog.Logger) func() error {
 			log.Error("configuration not reloaded; the one before stays in force", "error", err)
 			return err
 		}
+		warn(cfg, log)
 		log.Info("configuration reloaded")
 		return nil
 	}
 }
 
-// reloadOnChange reloads on SIGHUP, and when what is at the path changed.
-func reloadOnChange(ctx context.Context, path string, reload func() error, log hclog.Logger) error {
+// reloadOnChange reloads on SIGHUP, and when the stamp of the files changed.
+func reloadOnChange(ctx context.Context, stamp func() string, reload func(why string)) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
-	before := stamp(path)
+	before := stamp()
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-hup:
-			_ = reload() // logged
-			before = stamp(path)
+			reload("signal SIGHUP")
+			before = stamp()
 		case <-tick.C:
-			if now := stamp(path); now != before {
+			if now := stamp(); now != before {
 				before = now
-				log.Info("the configuration changed on disk", "path", path)
-				_ = reload() // logged
+				reload("the configuration, or a file that it names, changed on disk")
 			}
 		}
 	}
 }
 
-// stamp is a text that changes when a file or the *.hcl files of a directory do.
-func stamp(path string) string {
+// stamp is a text that changes when a file or the *.hcl files of a directory
+// do, or one of more files.
+func stamp(path string, more []string) string {
+	var out strings.Builder
+	note := func(i os.FileInfo) { fmt.Fprintln(&out, i.Name(), i.ModTime().UnixNano(), i.Size()) }
+	for _, f := range more {
+		if i, err := os.Stat(f); err == nil {
+			note(i)
+		}
+	}
 	if path == "" {
-		return ""
+		return out.String()
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return err.Error()
+		return out.String() + err.Error()
 	}
-	var out strings.Builder
-	note := func(i os.FileInfo) { fmt.Fprintln(&out, i.Name(), i.ModTime().UnixNano(), i.Size()) }
 	note(info)
 	if !info.IsDir() {
 		return out.String()
 	}
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return err.Error()
+		return out.String() + err.Error()
 	}
 	for _, e := range entries {
 		if i, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".hcl") {

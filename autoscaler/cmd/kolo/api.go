@@ -21,26 +21,23 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
 )
 
 // remote is what commands that ask a running agent have in common.
 type remote struct {
 	meta
-	address string
-	token   string
-	json    bool
+	reach reach
+	wrong error // of the environment
+	token string
+	json  bool
+	agent *target // once it is found
 }
 
-// remoteFlags adds -address, -token and -json.
+// remoteFlags adds the flags that say how to reach an agent, -token and -json.
 func (c *remote) remoteFlags(name string) *flag.FlagSet {
 	f := c.flags(name)
-	address := os.Getenv("KOLO_ADDR")
-	if address == "" {
-		address = "http://127.0.0.1:8648"
-	}
-	f.StringVar(&c.address, "address", address, "")
+	c.wrong = c.reach.flags(f)
 	f.StringVar(&c.token, "token", os.Getenv("NOMAD_TOKEN"), "")
 	f.BoolVar(&c.json, "json", false, "")
 	return f
@@ -50,19 +47,47 @@ const remoteHelp = `
 General Options:
 
   -address=<addr>
-    URL of a kolo agent; http:// may be left out. The default is
-    http://127.0.0.1:8648, or the KOLO_ADDR environment variable.
+    URL of a kolo agent; http:// may be left out, and unix:///path is its
+    Unix socket. The default is the KOLO_ADDR environment variable, else the
+    socket of an agent of this user or root on this machine, which takes no
+    token, else http://127.0.0.1:8648.
 
   -token=<secret>
-    Nomad token to change things with. The default is the NOMAD_TOKEN
-    environment variable.
+    Nomad token to change things with, and to read with where the agent asks
+    for one. The default is the NOMAD_TOKEN environment variable, which others
+    on this machine cannot see.
+
+  -ca-cert=<path>
+    Certificate of the authority that signed the agent's, in PEM. The default
+    is the KOLO_CACERT environment variable, else the system's authorities.
+
+  -ca-path=<path>
+    Directory of such certificates. Or KOLO_CAPATH.
+
+  -client-cert=<path>
+    Certificate for an agent that verifies its callers. Or KOLO_CLIENT_CERT.
+
+  -client-key=<path>
+    Key of -client-cert. Or KOLO_CLIENT_KEY.
+
+  -tls-server-name=<name>
+    Name that the agent's certificate is for. Or KOLO_TLS_SERVER_NAME.
+
+  -tls-skip-verify
+    Do not verify the agent's certificate. Anyone on the way can then read the
+    token. Or KOLO_SKIP_VERIFY.
 
   -json
     Print the agent's answer as JSON.
 `
 
 func remoteCompletion() complete.Flags {
-	return complete.Flags{"-address": complete.PredictAnything, "-token": complete.PredictAnything, "-json": complete.PredictNothing}
+	return complete.Flags{
+		"-address": complete.PredictAnything, "-token": complete.PredictAnything, "-json": complete.PredictNothing,
+		"-ca-cert": complete.PredictFiles("*"), "-ca-path": complete.PredictDirs("*"),
+		"-client-cert": complete.PredictFiles("*"), "-client-key": complete.PredictFiles("*"),
+		"-tls-server-name": complete.PredictAnything, "-tls-skip-verify": complete.PredictNothing,
+	}
 }
 
 // parse reads flags and returns the arguments, between least and most of them;
@@ -73,12 +98,10 @@ func (c *remote) parse(f *flag.FlagSet, args []string, least, most int, help str
 		err = fmt.Errorf("kolo %s takes %s, got %q", f.Name(), countWords(least, most), f.Args())
 	}
 	if err == nil {
-		var u *url.URL
-		if u, err = config.URL(c.address, "http", "https"); err == nil {
-			c.address = u.String()
-		} else {
-			err = fmt.Errorf("-address or KOLO_ADDR: %w", err)
-		}
+		err = c.wrong
+	}
+	if err == nil && c.reach.address != "" {
+		c.agent, err = c.reach.target(context.Background()) // asks no one
 	}
 	if err != nil {
 		return nil, c.usage(err, f, help), false
@@ -98,6 +121,14 @@ func countWords(least, most int) string {
 	return fmt.Sprintf("%d to %d arguments", least, most)
 }
 
+// target is the agent that was given, or else the one that is found now.
+func (c *remote) target(ctx context.Context) (*target, error) {
+	if c.agent != nil {
+		return c.agent, nil
+	}
+	return c.reach.target(ctx)
+}
+
 // call sends a request; out may be nil. The raw answer is returned, too.
 func (c *remote) call(ctx context.Context, method, path string, query url.Values, in, out any) ([]byte, error) {
 	var body io.Reader
@@ -108,20 +139,23 @@ func (c *remote) call(ctx context.Context, method, path string, query url.Values
 		}
 		body = bytes.NewReader(text)
 	}
-	target := strings.TrimSuffix(c.address, "/") + path
-	if len(query) > 0 {
-		target += "?" + query.Encode()
+	to, err := c.target(ctx)
+	if err != nil {
+		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, method, target, body)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, to.base+path, body)
 	if err != nil {
 		return nil, err
 	}
 	if c.token != "" {
 		req.Header.Set("X-Nomad-Token", c.token)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := to.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("the agent does not answer; is it running at %s (-address, KOLO_ADDR)? %w", c.address, err)
+		return nil, to.explain(err)
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(resp.Body)

@@ -27,9 +27,15 @@ type daemon struct {
 	t      *testing.T
 	nomad  *standin.Cluster
 	config string
+	url    string // of its API
+	socket string
 }
 
+// daemonConfig takes the path of the Unix socket.
 const daemonConfig = `
+http {
+  unix = %q
+}
 leader {
   ttl = "10s"
 }
@@ -48,12 +54,14 @@ func startDaemon(t *testing.T) *daemon {
 	d.nomad.Register(standin.Job{ID: "train", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
 	d.nomad.Register(standin.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"mim": 1}}}})
 	s := httptest.NewServer(d.nomad)
-	must.NoError(t, os.WriteFile(d.config, []byte(daemonConfig), 0o600))
+	d.socket = filepath.Join(filepath.Dir(d.config), "kolo.sock")
+	d.configure(daemonConfig)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
 	at := l.Addr().String()
 	must.NoError(t, l.Close())
-	t.Setenv("KOLO_ADDR", "http://"+at)
+	d.url = "http://" + at
+	t.Setenv("KOLO_ADDR", "unix://"+d.socket)
 	t.Setenv("NOMAD_TOKEN", "")
 
 	o := &overrides{path: d.config, nomad: s.URL, http: at, name: "tested"}
@@ -70,6 +78,11 @@ func startDaemon(t *testing.T) *daemon {
 	})
 	d.until("status", "running  4 ")
 	return d
+}
+
+// configure writes the configuration.
+func (d *daemon) configure(text string) {
+	must.NoError(d.t, os.WriteFile(d.config, fmt.Appendf(nil, text, d.socket), 0o600))
 }
 
 // run runs a command line and returns its exit code and what it printed.
@@ -109,8 +122,13 @@ func TestDaemon_Commands(t *testing.T) {
 		{"status -json=maybe", 2, `invalid boolean value "maybe" for -json`},
 		{"status -help", 0, "Usage: kolo status"},
 		{"status -address http://127.0.0.1:1", 1, "is it running at http://127.0.0.1:1"},
-		{"status -address " + strings.TrimPrefix(os.Getenv("KOLO_ADDR"), "http://"), 0, "tested leads"},
-		{"status -address tcp://127.0.0.1:1", 2, `-address or KOLO_ADDR: "tcp://127.0.0.1:1" begins with tcp://; write http:// or https://`},
+		{"status -address " + strings.TrimPrefix(d.url, "http://"), 0, "tested leads"},
+		{"status -address " + strings.Replace(d.url, "http:", "https:", 1), 1, "does not speak TLS: write http:// in -address or KOLO_ADDR"},
+		{"status -address tcp://127.0.0.1:1", 2, `-address or KOLO_ADDR: "tcp://127.0.0.1:1" begins with tcp://; write http:// or https:// or unix://`},
+		{"status -address unix:///nowhere/kolo.sock", 1, "is it running at unix:///nowhere/kolo.sock"},
+		{"status -address " + d.url + " -ca-cert /nowhere", 2, "TLS to the agent (-ca-cert, -ca-path, -client-cert, -client-key)"},
+		{"pause -address " + d.url, 1, "present a Nomad token (header X-Nomad-Token, or NOMAD_TOKEN for kolo) that may write the variable kolo/control, or run kolo on this machine as the agent's user or root, which finds the Unix socket " + d.socket},
+		{"pause -token secret -address " + d.url, 0, "All jobs are paused."},
 		{"job train", 0, "0→4"},
 		{"job default/train -json", 2, "takes one argument"},
 		{"job -json default/train", 0, `"history": [`},
@@ -147,10 +165,10 @@ func TestDaemon_Commands(t *testing.T) {
 
 func TestDaemon_ReloadsAChangedFile(t *testing.T) {
 	d := startDaemon(t)
-	must.NoError(t, os.WriteFile(d.config, []byte(daemonConfig+"\nnonsense {}\n"), 0o600))
+	d.configure(daemonConfig + "\nnonsense {}\n")
 	time.Sleep(3 * time.Second) // long enough to be noticed; nothing is to change
 	d.until("status", "elastic-fifo")
-	must.NoError(t, os.WriteFile(d.config, []byte(strings.ReplaceAll(daemonConfig, "elastic-fifo", "fifo")), 0o600))
+	d.configure(strings.ReplaceAll(daemonConfig, "elastic-fifo", "fifo"))
 	d.until("policy get", "default  fifo")
 }
 

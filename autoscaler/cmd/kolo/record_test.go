@@ -39,7 +39,7 @@ func TestRecord(t *testing.T) {
 	defer srv.Close()
 
 	ui := cli.NewMockUi()
-	c := &recordCommand{remote{meta: meta{UI: ui}, address: srv.URL}}
+	c := &recordCommand{remote{meta: meta{UI: ui}, reach: reach{address: srv.URL}}}
 	var log bytes.Buffer
 	must.NoError(t, c.record(ctx, &log, time.Millisecond))
 	must.StrContains(t, ui.ErrorWriter.String(), "not ready; asking on")

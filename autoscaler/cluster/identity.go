@@ -1,0 +1,93 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// Errors of Identify.
+var (
+	// ErrNoACL says that Nomad takes any token, so that none proves anything.
+	ErrNoACL = errors.New("access control is off in Nomad")
+	// ErrUnknownToken says that Nomad does not take the token.
+	ErrUnknownToken = errors.New("the token is unknown to Nomad, or has expired")
+)
+
+// Identify asks Nomad who presents a token, and returns how to call them in a
+// log: never the token.
+func (c *Client) Identify(ctx context.Context, token string) (string, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	q := (&api.QueryOptions{AuthToken: token}).WithContext(ctx)
+	self, _, err := c.ACLTokens().Self(q)
+	switch {
+	case err == nil && self.AccessorID == "acls-disabled", disabled(err):
+		return "", ErrNoACL
+	case err == nil && (self.AccessorID == "" || self.AccessorID == "anonymous"):
+		return "", ErrUnknownToken
+	case err == nil:
+		return fmt.Sprintf("token %s (%s)", self.AccessorID, self.Name), nil
+	}
+	// That request knows no workload identities, and answers what is no token
+	// with 500; this one tells them apart.
+	if _, err := c.Raw().Query("/v1/acl/policy/self", new(json.RawMessage), q); err != nil {
+		if kind := Classify(err); kind == Forbidden || kind == Refused || kind == Gone {
+			return "", ErrUnknownToken
+		}
+		return "", fmt.Errorf("asking Nomad whose token it is: %w", err)
+	}
+	return workload(token), nil
+}
+
+// disabled is how Nomad before 1.11 says that access control is off.
+func disabled(err error) bool {
+	var resp api.UnexpectedResponseError
+	return errors.As(err, &resp) && resp.HasStatusCode() && resp.StatusCode() == http.StatusBadRequest && strings.Contains(resp.Body(), "ACL support disabled")
+}
+
+// workload names the task whose identity a token is. Nomad has verified it.
+func workload(token string) string {
+	var claims struct {
+		Namespace string `json:"nomad_namespace"`
+		Job       string `json:"nomad_job_id"`
+		Alloc     string `json:"nomad_allocation_id"`
+		Task      string `json:"nomad_task"`
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return "workload"
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil || json.Unmarshal(raw, &claims) != nil || claims.Alloc == "" {
+		return "workload"
+	}
+	return fmt.Sprintf("workload %s/%s task %s alloc %s", claims.Namespace, claims.Job, claims.Task, claims.Alloc)
+}
+
+// MayRead asks Nomad whether a token may read the jobs of a namespace
+// (capability read-job). It asks for the summary of one of them, the smallest
+// answer that takes this capability; that the job is gone is a yes, too.
+func (c *Client) MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error) {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	_, _, err := c.Jobs().Summary(one.ID, (&api.QueryOptions{Namespace: one.Namespace, AuthToken: token}).WithContext(ctx))
+	switch kind := Classify(err); {
+	case err == nil, kind == Gone:
+		return true, nil
+	case kind == Forbidden:
+		return false, nil
+	}
+	return false, fmt.Errorf("asking Nomad whether the token may read the namespace %s: %w", one.Namespace, err)
+}

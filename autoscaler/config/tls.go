@@ -1,0 +1,120 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// TLS is how the agent's own API is encrypted, with what was in the files when
+// the configuration was read; the zero value is plain HTTP.
+type TLS struct {
+	CertFile, KeyFile, CAFile string
+	// VerifyClient takes a certificate of every caller that an authority in
+	// CAFile signed.
+	VerifyClient bool
+
+	Certificate *tls.Certificate // nil is plain HTTP
+	Authorities *x509.CertPool   // of CAFile, nil for those of the system
+}
+
+// Enabled says whether the API speaks TLS.
+func (t *TLS) Enabled() bool { return t.Certificate != nil }
+
+// Files are those that the configuration was read from besides itself.
+func (t *TLS) Files() []string {
+	var out []string
+	for _, f := range []string{t.CertFile, t.KeyFile, t.CAFile} {
+		if f != "" {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// soon is how long before its end a certificate is warned about.
+const soon = 7 * 24 * time.Hour
+
+func (t *TLS) read(b *hcl.Block) (warnings []string, diags hcl.Diagnostics) {
+	content, diags := settings{
+		"cert_file": text(&t.CertFile), "key_file": text(&t.KeyFile), "ca_file": text(&t.CAFile), "verify_client": truth(&t.VerifyClient),
+	}.read(b.Body)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	for _, name := range []string{"cert_file", "key_file"} {
+		if content.Attributes[name] == nil {
+			diags = append(diags, wrong(b.DefRange, "Missing argument", name+" is missing; TLS takes a cert_file and the key_file that belongs to it, in PEM. Without a tls block the API is plain HTTP."))
+		}
+	}
+	if t.VerifyClient && t.CAFile == "" {
+		diags = append(diags, wrong(content.Attributes["verify_client"].Range, "Missing argument", "verify_client takes a ca_file: the authority that signs the certificates of callers."))
+	}
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if t.CAFile != "" {
+		if t.Authorities, diags = authorities(content.Attributes["ca_file"], t.CAFile); diags.HasErrors() {
+			return nil, diags
+		}
+	}
+	cert, diags := pair(content.Attributes["cert_file"], content.Attributes["key_file"], t.CertFile, t.KeyFile)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	t.Certificate = cert
+	return t.age(content.Attributes["cert_file"].Range, time.Now()), nil
+}
+
+func authorities(a *hcl.Attribute, path string) (*x509.CertPool, hcl.Diagnostics) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, wrongValue(a, "%v; write the path of a file that is there and that the agent may read.", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(raw) {
+		return nil, wrongValue(a, "%s holds no certificate in PEM; write the path of the authority's certificate.", path)
+	}
+	return pool, nil
+}
+
+// pair loads a certificate with its key. Errors name the one of the two that is
+// wrong, as far as that can be told.
+func pair(certAttr, keyAttr *hcl.Attribute, certFile, keyFile string) (*tls.Certificate, hcl.Diagnostics) {
+	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
+	if err == nil {
+		return &cert, nil
+	}
+	var missing *fs.PathError
+	switch {
+	case errors.As(err, &missing) && missing.Path == keyFile:
+		return nil, wrongValue(keyAttr, "%v; write the path of a file that is there and that the agent may read.", err)
+	case errors.As(err, &missing):
+		return nil, wrongValue(certAttr, "%v; write the path of a file that is there and that the agent may read.", err)
+	}
+	return nil, wrongValue(keyAttr, "%s and %s are no pair: %v. Write the certificate, its chain after it, and the key that it was issued for, in PEM.", certFile, keyFile, err)
+}
+
+// age warns of a certificate that is not valid at a time, or not for long.
+func (t *TLS) age(at hcl.Range, now time.Time) []string {
+	leaf := t.Certificate.Leaf
+	where := fmt.Sprintf("%s:%d: %s", at.Filename, at.Start.Line, t.CertFile)
+	switch {
+	case now.After(leaf.NotAfter):
+		return []string{fmt.Sprintf("%s has expired at %s; callers will refuse it: renew it, the agent takes a changed file over", where, leaf.NotAfter.Format(time.RFC3339))}
+	case now.Before(leaf.NotBefore):
+		return []string{fmt.Sprintf("%s is not valid before %s; callers will refuse it: look at this machine's clock", where, leaf.NotBefore.Format(time.RFC3339))}
+	case leaf.NotAfter.Sub(now) < soon:
+		return []string{fmt.Sprintf("%s expires at %s; renew it, the agent takes a changed file over", where, leaf.NotAfter.Format(time.RFC3339))}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+)
+
+func answer(w http.ResponseWriter, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, fmt.Errorf("encoding the answer: %w", err))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(text, '\n')) // a reader that went away
+}
+
+// Problem is the answer to a request that failed.
+type Problem struct {
+	Error string `json:"error"`
+}
+
+func refuse(w http.ResponseWriter, code int, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(Problem{err.Error()}) // a reader that went away
+}
+
+// coded is an error with the status that it is answered with.
+type coded struct {
+	code int
+	error
+}
+
+// Unwrap returns the error itself.
+func (c coded) Unwrap() error { return c.error }
+
+func problem(code int, format string, args ...any) error {
+	return coded{code, fmt.Errorf(format, args...)}
+}
+
+// fail maps errors of the agent and of Nomad to status codes.
+func fail(w http.ResponseWriter, err error) {
+	var known coded
+	switch kind := cluster.Classify(err); {
+	case errors.As(err, &known):
+		refuse(w, known.code, err)
+	case errors.Is(err, agent.ErrFollower):
+		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w any more; try again in a moment", err))
+	case errors.Is(err, cluster.ErrNotReady):
+		refuse(w, http.StatusServiceUnavailable, err)
+	case kind == cluster.Forbidden:
+		refuse(w, http.StatusForbidden, fmt.Errorf("the token may not write the variable kolo/control: %w", err))
+	case kind == cluster.Gone:
+		refuse(w, http.StatusNotFound, err)
+	default:
+		refuse(w, http.StatusBadGateway, err)
+	}
+}

@@ -1,0 +1,125 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+)
+
+// caller is who sent a request, as far as that is proven.
+type caller struct {
+	token string // what Nomad is asked with; "" is the agent's own
+	who   string // for the record
+}
+
+// token is the Nomad token of a request, in either of the headers that Nomad
+// itself reads.
+func token(r *http.Request) string {
+	if t := r.Header.Get("X-Nomad-Token"); t != "" {
+		return t
+	}
+	scheme, t, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(t)
+	}
+	return ""
+}
+
+// admit returns who wants to change something, or an error for who may not
+// even try. With a token it is Nomad that decides in the end.
+func (s *Server) admit(r *http.Request) (caller, error) {
+	conn, local := local(r)
+	own := caller{who: "anyone, by http { open }"}
+	if local {
+		own.who = "unix " + conn.peer.String()
+	}
+	may := local || s.agent.Config().HTTP.Open
+	given := token(r)
+	if given == "" {
+		if may {
+			return own, nil
+		}
+		return caller{who: "no token"}, problem(http.StatusUnauthorized, "changing something takes a proof: %s", s.remedy(errNoToken.Error()+" that may write the variable kolo/control"))
+	}
+	who, err := s.agent.Identify(r.Context(), given)
+	switch {
+	case err == nil && local:
+		return caller{given, who + ", " + own.who}, nil
+	case err == nil:
+		return caller{given, who}, nil
+	case errors.Is(err, cluster.ErrNoACL) && may:
+		return own, nil // what Nomad does not look at says nothing of the caller
+	case errors.Is(err, cluster.ErrNoACL):
+		return caller{who: "unproven token"}, problem(http.StatusForbidden, "%w, so a token proves nothing: %s", err, s.remedy("let everyone write with http { open = true }"))
+	case errors.Is(err, cluster.ErrUnknownToken):
+		return caller{who: "unknown token"}, problem(http.StatusForbidden, "%w", err)
+	}
+	return caller{who: "unproven token"}, err
+}
+
+// remedy adds to what a caller can do that the Unix socket takes no token.
+func (s *Server) remedy(other string) string {
+	if s.socket == "" {
+		return other
+	}
+	return fmt.Sprintf("%s, or run kolo on this machine as the agent's user or root, which finds the Unix socket %s", other, s.socket)
+}
+
+// doing is what a command does for a caller; it completes the record.
+type doing func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error
+
+// command makes a handler of a request that changes something. It is answered
+// with {} unless do has answered it.
+func (s *Server) command(action string, do doing) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		e := audit.Entry{Action: action, From: address(r), Via: via(r)}
+		c, err := s.admit(r)
+		e.Who = c.who
+		if err != nil {
+			e.Err = err
+			s.audit.Refused(e)
+			fail(w, err)
+			return
+		}
+		out := &answered{ResponseWriter: w}
+		e.Err = do(out, r, c, &e)
+		s.audit.Write(e)
+		switch {
+		case out.done:
+		case e.Err != nil:
+			fail(w, e.Err)
+		default:
+			answer(w, struct{}{})
+		}
+	}
+}
+
+// answered knows whether a request was.
+type answered struct {
+	http.ResponseWriter
+	done bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answered) WriteHeader(code int) {
+	a.done = true
+	a.ResponseWriter.WriteHeader(code)
+}
+
+// decode reads the body of a command.
+func decode(r *http.Request, into any) error {
+	dec := json.NewDecoder(r.Body)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return problem(http.StatusBadRequest, "the body: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/nearest"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// SetPolicy is the body of PUT /v1/policy.
+type SetPolicy struct {
+	Pool   string `json:"pool"`
+	Policy string `json:"policy"` // name, or name(option=value, …); "" is as configured
+}
+
+func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
+	var in SetPolicy
+	if err := decode(r, &in); err != nil {
+		return err
+	}
+	if in.Pool == "" {
+		return problem(http.StatusBadRequest, `which pool? write {"pool": "default", "policy": "…"}`)
+	}
+	_, set := s.agent.Pools()
+	e.Pool, e.Change = in.Pool, orConfigured(set[in.Pool])+"→"+orConfigured(in.Policy)
+	if in.Policy != "" {
+		if known := s.pools(); s.agent.Status().Ready && !slices.Contains(known, in.Pool) {
+			hint := nearest.Hint("", in.Pool, known)
+			if hint == "" {
+				hint = "; there are " + strings.Join(known, ", ")
+			}
+			return problem(http.StatusNotFound, "there is no node pool %q%s", in.Pool, hint)
+		}
+	}
+	err := s.agent.SetPolicy(r.Context(), c.token, in.Pool, in.Policy)
+	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, agent.ErrFollower) {
+		// Not an error of Nomad's API: the policy itself.
+		return coded{http.StatusBadRequest, err}
+	}
+	return err
+}
+
+func orConfigured(line string) string {
+	if line == "" {
+		return "as configured"
+	}
+	return line
+}
+
+// Which is the body of PUT /v1/pause and /v1/resume; no ID is all jobs.
+type Which struct {
+	Namespace string `json:"namespace"`
+	ID        string `json:"id"`
+}
+
+// pools are the node pools that have nodes or jobs, or a block of their own.
+func (s *Server) pools() []string {
+	configured, _ := s.agent.Pools()
+	delete(configured, config.AnyPool)
+	return slices.Sorted(maps.Keys(configured))
+}
+
+// unknown returns an error where the agent has not seen the job, which is more
+// likely a mistyped name than one to come. Only names that the caller may read
+// are suggested.
+func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
+	v, err := s.view(r)
+	if err != nil {
+		return err
+	}
+	st, err := v.status(r.Context(), s.agent.Status())
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, j := range st.Jobs {
+		known = append(known, planner.JobKey{Namespace: j.Namespace, ID: j.ID}.String())
+	}
+	for _, j := range st.Aside {
+		known = append(known, planner.JobKey{Namespace: j.Namespace, ID: j.ID}.String())
+	}
+	if !st.Ready || slices.Contains(known, key.String()) {
+		return nil
+	}
+	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, nearest.Hint("", key.String(), known))
+}
+
+func (s *Server) pause(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
+	return s.pausing(r, c, e, true, s.agent.Pause)
+}
+
+func (s *Server) resume(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
+	return s.pausing(r, c, e, false, s.agent.Resume)
+}
+
+func (s *Server) pausing(r *http.Request, c caller, e *audit.Entry, known bool, do func(context.Context, string, planner.JobKey) error) error {
+	var in Which
+	if err := decode(r, &in); err != nil {
+		return err
+	}
+	key := planner.JobKey{Namespace: in.Namespace, ID: in.ID}
+	if key.ID == "" {
+		key = planner.JobKey{}
+		e.Job = "all jobs"
+	} else if key.Namespace == "" {
+		key.Namespace = "default"
+	}
+	if key.ID != "" {
+		e.Namespace, e.Job = key.Namespace, key.ID
+		if known {
+			if err := s.unknown(r, key); err != nil {
+				return err
+			}
+		}
+	}
+	return do(r.Context(), c.token, key)
+}
+
+func (s *Server) reloading(_ http.ResponseWriter, r *http.Request, c caller, _ *audit.Entry) error {
+	if c.token != "" {
+		if err := s.agent.May(r.Context(), c.token); err != nil {
+			return err
+		}
+	}
+	if err := s.reload(); err != nil {
+		return coded{http.StatusBadRequest, fmt.Errorf("the configuration: %w", err)}
+	}
+	return nil
+}

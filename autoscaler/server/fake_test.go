@@ -1,0 +1,101 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// fake is an agent of jobs in two namespaces. The token of each tenant is
+// "token of" and the namespace.
+type fake struct {
+	Agent
+	http   config.HTTP
+	away   error // of Nomad
+	acl    error // what Identify returns
+	events chan agent.Event
+}
+
+func (f *fake) Config() *config.Config { return &config.Config{Name: "fake", HTTP: f.http} }
+
+func (f *fake) Leads() bool { return true }
+
+func (f *fake) Registry() *prometheus.Registry { return prometheus.NewRegistry() }
+
+func (f *fake) Status() *agent.Status {
+	return &agent.Status{
+		Agent: "fake", Ready: true,
+		Jobs:  []agent.JobStatus{{Namespace: "red", ID: "red-job"}, {Namespace: "blue", ID: "blue-job"}},
+		Aside: []agent.AsideJob{{Namespace: "red", ID: "red-bad", Problems: []string{"p"}}, {Namespace: "blue", ID: "blue-bad"}},
+		Pools: []agent.PoolStatus{{Name: "default", Capacity: 4, Problem: "decided 9 for red-job and blue-job"}},
+	}
+}
+
+func (f *fake) Propose(line string) ([]agent.Proposal, error) {
+	if line != "" {
+		return nil, errors.New("it forgot red-job and blue-job")
+	}
+	return []agent.Proposal{{Pool: "default", Actions: []agent.ProposedJob{
+		{Job: "red/red-job", Namespace: "red", ID: "red-job"}, {Job: "blue/blue-job", Namespace: "blue", ID: "blue-job"},
+	}}}, nil
+}
+
+func (f *fake) Pools() (configured, set map[string]string) {
+	return map[string]string{"default": "fifo"}, nil
+}
+
+func (f *fake) Own() []string { return nil }
+
+func (f *fake) Health() error { return nil }
+
+func (f *fake) History(context.Context, planner.JobKey) ([]cluster.Change, error) { return nil, nil }
+
+func (f *fake) Watch() (<-chan agent.Event, func()) { return f.events, func() {} }
+
+func (f *fake) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
+	return &fakeGauges{f, sees}
+}
+
+func (f *fake) Pause(context.Context, string, planner.JobKey) error { return nil }
+
+func (f *fake) Identify(_ context.Context, token string) (string, error) {
+	switch {
+	case f.away != nil:
+		return "", f.away
+	case f.acl != nil:
+		return "", f.acl
+	case token == "token of red", token == "token of blue":
+		return "token 1234-" + token[len("token of "):], nil
+	}
+	return "", cluster.ErrUnknownToken
+}
+
+func (f *fake) MayRead(_ context.Context, token string, one planner.JobKey) (bool, error) {
+	return token == "token of "+one.Namespace, f.away
+}
+
+type fakeGauges struct {
+	f    *fake
+	sees func(planner.JobKey) bool
+}
+
+var fakeDesc = prometheus.NewDesc("kolo_job_count", "Workers.", []string{"job"}, nil)
+
+func (g *fakeGauges) Describe(ch chan<- *prometheus.Desc) { ch <- fakeDesc }
+
+func (g *fakeGauges) Collect(ch chan<- prometheus.Metric) {
+	for _, j := range g.f.Status().Jobs {
+		if g.sees(planner.JobKey{Namespace: j.Namespace, ID: j.ID}) {
+			ch <- prometheus.MustNewConstMetric(fakeDesc, prometheus.GaugeValue, 1, j.ID)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// Bounds of what callers may hold. An address is often that of a proxy, so its
+// part is large; the rest stays for others. The Unix socket has its own, so
+// that a flood over the network does not keep the operator out.
+const (
+	mostConnections      = 512
+	connectionsByAddress = 256
+	mostStreams          = 128
+	streamsByAddress     = 64
+
+	headerLimit = 32 << 10
+	bodyLimit   = 64 << 10
+)
+
+// timeouts bound how long a caller may take.
+type timeouts struct {
+	header, read time.Duration
+	write        time.Duration // of one answer; a policy of one's own takes seconds
+	idle         time.Duration
+	stream       time.Duration // of one event
+}
+
+func defaultTimeouts() timeouts {
+	return timeouts{header: 10 * time.Second, read: 30 * time.Second, write: time.Minute, idle: 2 * time.Minute, stream: 10 * time.Second}
+}
+
+// counter counts what is held, in total and by address.
+type counter struct {
+	most, each int
+
+	mu   sync.Mutex
+	all  int
+	held map[string]int
+}
+
+func newCounter(most, each int) *counter {
+	return &counter{most: most, each: each, held: map[string]int{}}
+}
+
+// take takes one for an address; it returns false where there is none left.
+func (c *counter) take(address string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all >= c.most || c.held[address] >= c.each {
+		return false
+	}
+	c.all++
+	c.held[address]++
+	return true
+}
+
+func (c *counter) give(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all--
+	if c.held[address]--; c.held[address] == 0 {
+		delete(c.held, address)
+	}
+}
+
+// bounded closes connections beyond a bound as they come, before anything is
+// read of them. Keeping them waiting would cost memory, and those of others
+// would wait behind them.
+type bounded struct {
+	net.Listener
+	held *counter
+}
+
+// Accept implements net.Listener.
+func (l bounded) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from := remote(c)
+		if l.held.take(from) {
+			return &counted{Conn: c, give: sync.OnceFunc(func() { l.held.give(from) })}, nil
+		}
+		_ = c.Close() // nothing was promised
+	}
+}
+
+func remote(c net.Conn) string {
+	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return tcp.IP.String()
+	}
+	return c.RemoteAddr().String()
+}
+
+// counted is a connection that is given back when it ends.
+type counted struct {
+	net.Conn
+	give func()
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	defer c.give()
+	return c.Conn.Close()
+}
