@@ -36,6 +36,7 @@ type world struct {
 
 	// Of agents that are started, 0 for the default.
 	protectAfter, probeTimeout time.Duration
+	log                        hclog.Logger // nil for the test's own, of errors
 }
 
 func newWorld(t *testing.T, nodes, gpus int) *world {
@@ -71,6 +72,9 @@ func (w *world) startWith(c *config.Config, own Source) (a *Agent, stop func()) 
 	log := hclog.New(&hclog.LoggerOptions{Name: c.Name, Level: hclog.Error, Output: testWriter{w.t}})
 	if own != nil {
 		log = hclog.NewNullLogger() // that it fails is what is tested
+	}
+	if w.log != nil {
+		log = w.log
 	}
 	a, err := New(c, own, log)
 	must.NoError(w.t, err)

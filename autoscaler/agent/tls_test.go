@@ -5,16 +5,10 @@ package agent
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -30,68 +24,22 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/standin/authority"
 )
 
-// authority signs certificates that live as long as a test.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	ca := &authority{t: t}
-	var err error
-	ca.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.NoError(t, err)
-	raw := ca.sign(&x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, &ca.key.PublicKey)
-	ca.cert, err = x509.ParseCertificate(raw)
-	must.NoError(t, err)
-	ca.file = ca.write(name+".pem", "CERTIFICATE", raw)
-	return ca
-}
-
-func (ca *authority) sign(c *x509.Certificate, key *ecdsa.PublicKey) []byte {
-	c.SerialNumber = big.NewInt(time.Now().UnixNano())
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent := ca.cert
-	if parent == nil {
-		parent = c
-	}
-	raw, err := x509.CreateCertificate(rand.Reader, c, parent, key, ca.key)
-	must.NoError(ca.t, err)
-	return raw
-}
-
-func (ca *authority) write(name, kind string, raw []byte) string {
-	path := filepath.Join(ca.t.TempDir(), name)
-	must.NoError(ca.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: raw}), 0o600))
-	return path
-}
-
-// pair issues a certificate and returns its files. Its only name is the one
-// that Nomad's own certificates have.
-func (ca *authority) pair(usage x509.ExtKeyUsage) (cert, key string) {
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must.NoError(ca.t, err)
-	raw := ca.sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: nomadName}, DNSNames: []string{nomadName},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
-	}, &k.PublicKey)
-	der, err := x509.MarshalECPrivateKey(k)
-	must.NoError(ca.t, err)
-	return ca.write("cert.pem", "CERTIFICATE", raw), ca.write("key.pem", "EC PRIVATE KEY", der)
-}
-
+// nomadName is the one name of Nomad's own certificates.
 const nomadName = "server.global.nomad"
 
+func nomadLeaf(usage x509.ExtKeyUsage) authority.Leaf {
+	return authority.Leaf{Names: []string{nomadName}, Usage: []x509.ExtKeyUsage{usage}}
+}
+
 // secure serves a world's Nomad over TLS and wants a client certificate.
-func (w *world) secure(ca *authority, nomad http.Handler) *httptest.Server {
-	cert, err := tls.LoadX509KeyPair(ca.pair(x509.ExtKeyUsageServerAuth))
+func (w *world) secure(ca *authority.Authority, nomad http.Handler) *httptest.Server {
+	cert, err := tls.LoadX509KeyPair(ca.Issue(nomadLeaf(x509.ExtKeyUsageServerAuth)))
 	must.NoError(w.t, err)
 	pool := x509.NewCertPool()
-	pool.AddCert(ca.cert)
+	pool.AddCert(ca.Cert)
 	s := httptest.NewUnstartedServer(nomad)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -127,7 +75,7 @@ func TestAgent_TLSToNomad(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, 1, 4)
-			ca := newAuthority(t, "ca")
+			ca := authority.New(t, "ca")
 			var streams, blocking atomic.Int32
 			s := w.secure(ca, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				if r.URL.Path == "/v1/event/stream" {
@@ -140,8 +88,8 @@ func TestAgent_TLSToNomad(t *testing.T) {
 			}))
 			c := w.config()
 			c.Nomad.Address = s.URL
-			cert, key := ca.pair(x509.ExtKeyUsageClientAuth)
-			set(t, &c.Nomad, ca.file, cert, key)
+			cert, key := ca.Issue(nomadLeaf(x509.ExtKeyUsageClientAuth))
+			set(t, &c.Nomad, ca.File, cert, key)
 			w.start(c)
 			w.job("a", 1, 4)
 			w.eventually(map[string]int{"a": 4})
@@ -155,7 +103,7 @@ func TestAgent_TLSToNomad(t *testing.T) {
 // the agent, not in its log alone.
 func TestAgent_SaysWhyNomadCannotBeRead(t *testing.T) {
 	w := newWorld(t, 1, 4)
-	ca := newAuthority(t, "ca")
+	ca := authority.New(t, "ca")
 	c := w.config()
 	c.Nomad.Address, c.Nomad.TLSServerName = w.secure(ca, w.nomad).URL, nomadName
 	a, err := New(c, nil, hclog.NewNullLogger())
@@ -175,17 +123,17 @@ func TestAgent_SaysWhyNomadCannotBeRead(t *testing.T) {
 // TestAgent_TLSMistakes has what users set wrong, and the words that help.
 func TestAgent_TLSMistakes(t *testing.T) {
 	w := newWorld(t, 1, 4)
-	ca, stranger := newAuthority(t, "ca"), newAuthority(t, "stranger")
+	ca, stranger := authority.New(t, "ca"), authority.New(t, "stranger")
 	s := w.secure(ca, w.nomad)
-	cert, key := ca.pair(x509.ExtKeyUsageClientAuth)
-	otherCert, otherKey := stranger.pair(x509.ExtKeyUsageClientAuth)
-	right := config.Nomad{Address: s.URL, Namespace: "*", Timeout: 5 * time.Second, CACert: ca.file, Cert: cert, Key: key, TLSServerName: nomadName}
+	cert, key := ca.Issue(nomadLeaf(x509.ExtKeyUsageClientAuth))
+	otherCert, otherKey := stranger.Issue(nomadLeaf(x509.ExtKeyUsageClientAuth))
+	right := config.Nomad{Address: s.URL, Namespace: "*", Timeout: 5 * time.Second, CACert: ca.File, Cert: cert, Key: key, TLSServerName: nomadName}
 	for name, tc := range map[string]struct {
 		edit func(*config.Nomad)
 		want string
 	}{
 		"nothing":             {func(*config.Nomad) {}, ""},
-		"another authority":   {func(n *config.Nomad) { n.CACert = stranger.file }, "set nomad { ca_cert } or NOMAD_CACERT"},
+		"another authority":   {func(n *config.Nomad) { n.CACert = stranger.File }, "set nomad { ca_cert } or NOMAD_CACERT"},
 		"no authority":        {func(n *config.Nomad) { n.CACert = "" }, "set nomad { ca_cert } or NOMAD_CACERT"},
 		"another name":        {func(n *config.Nomad) { n.TLSServerName = "server.eu.nomad" }, "set nomad { tls_server_name }"},
 		"no name":             {func(n *config.Nomad) { n.TLSServerName = "" }, "set nomad { tls_server_name }"},

@@ -12,6 +12,6 @@
 // at once; those stopped end after StopDelay.
 //
 // It is no Nomad: there are no evaluations but blocked ones, no deployments,
-// no access control beyond one token to be refused, no plan. What matters against a real
+// no access control beyond who a token is and which jobs it may read, no plan. What matters against a real
 // one is tested in e2e/autoscaler.
 package standin
