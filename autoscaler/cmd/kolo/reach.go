@@ -30,10 +30,12 @@ const defaultAddress = "http://127.0.0.1:8648"
 // those of Nomad's command line.
 type reach struct {
 	address string // "" is the Unix socket, or else defaultAddress
+	places  socket.Places
 	tls     api.TLSConfig
 }
 
 func (r *reach) flags(f *flag.FlagSet) error {
+	r.places = socket.Here()
 	skip := os.Getenv("KOLO_SKIP_VERIFY")
 	insecure, err := strconv.ParseBool(skip)
 	if skip != "" && err != nil {
@@ -60,7 +62,7 @@ type target struct {
 func (r *reach) target(ctx context.Context) (*target, error) {
 	address := r.address
 	if address == "" {
-		path, err := socket.Here().Find(ctx)
+		path, err := r.places.Find(ctx)
 		if err != nil {
 			return nil, err
 		}
