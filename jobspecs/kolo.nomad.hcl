@@ -5,20 +5,35 @@
 # (Where there is only one client, the second waits.) They reach Nomad through
 # the Task API with their workload identity, so there is no token to hand out.
 #
-# It needs clients with raw_exec enabled and the program at one path on each of
-# them; constrain the group where only some have it. Where access control is on,
-# let that identity do what it needs:
+# Nothing in it needs root: it runs isolated (exec), as a user without rights.
+# It takes the program at one path on each client, below /usr or where else the
+# client's chroot_env reaches; constrain the group where only some have it.
+# Where access control is on, let that identity do what it needs:
 #
 #   nomad acl policy apply -namespace default -job kolo kolo jobspecs/kolo.policy.hcl
 #   nomad job run -var kolo=/usr/local/bin/kolo jobspecs/kolo.nomad.hcl
 #   nomad service info kolo        # where it listens: KOLO_ADDR, any of them
 #
-# Its API is plain HTTP on the clients' network; docs/api.md says what follows.
+# Changing something takes a Nomad token (NOMAD_TOKEN). Its API is plain HTTP on
+# the clients' network, unless var.http has a tls block; docs/api.md says what
+# follows.
 
 variable "kolo" {
   type        = string
   description = "Path of the kolo binary on the clients."
   default     = "/usr/local/bin/kolo"
+}
+
+variable "user" {
+  type        = string
+  description = "User of the clients that it runs as; one of its own, where there is one, shares its rights with no other task."
+  default     = "nobody"
+}
+
+variable "http" {
+  type        = string
+  description = "HCL of more settings of the http block, such as read_token = true."
+  default     = ""
 }
 
 variable "pools" {
@@ -65,7 +80,8 @@ job "kolo" {
     }
 
     task "agent" {
-      driver = "raw_exec"
+      driver = "exec"
+      user   = var.user
 
       identity {
         env = true
@@ -88,6 +104,7 @@ job "kolo" {
           http {
             bind = "{{ env "NOMAD_IP_http" }}"
             port = {{ env "NOMAD_PORT_http" }}
+            ${var.http}
           }
           ${var.pools}
         EOT

@@ -143,6 +143,7 @@ type daemon struct {
 	token   string
 	binary  string
 	config  string // path of its configuration
+	socket  string
 	log     *lockedBuffer
 	once    sync.Once
 }
@@ -173,14 +174,17 @@ func (w *world) agent(t *testing.T, name, nomad string, more ...string) *daemon 
 // agentWith starts a kolo agent with the text of its configuration.
 func (w *world) agentWith(t *testing.T, name, config string, more ...string) *daemon {
 	t.Helper()
-	dir := t.TempDir()
-	path := filepath.Join(dir, "kolo.hcl")
-	must.NoError(t, os.WriteFile(path, []byte(config), 0o600))
+	// A short path: the name of a socket may have no more than 107 bytes.
+	dir, err := os.MkdirTemp("", "kolo-")
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, os.RemoveAll(dir)) })
+	path, socket := filepath.Join(dir, "kolo.hcl"), filepath.Join(dir, "kolo.sock")
+	must.NoError(t, os.WriteFile(path, fmt.Appendf(nil, "%s\nhttp {\n  unix = %q\n}\n", config, socket), 0o600))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
 	at := l.Addr().String()
 	must.NoError(t, l.Close())
-	d := &daemon{t: t, name: name, address: "http://" + at, token: w.token, binary: w.binary, config: path, log: &lockedBuffer{}}
+	d := &daemon{t: t, name: name, address: "http://" + at, token: w.token, binary: w.binary, config: path, socket: socket, log: &lockedBuffer{}}
 	d.cmd = exec.Command(w.binary, append([]string{"agent", "-config", path, "-name", name, "-http", at}, more...)...)
 	d.cmd.Env = append(os.Environ(), "NOMAD_TOKEN="+w.token)
 	d.cmd.Stderr = d.log
@@ -202,10 +206,15 @@ func (d *daemon) kill(s os.Signal) {
 	})
 }
 
-// kolo runs a command against the agent and returns what it prints.
+// kolo runs a command against the agent and returns what it prints: with the
+// token if there is one, and else over the socket.
 func (d *daemon) kolo(args ...string) (string, error) {
 	cmd := exec.Command(d.binary, args...)
-	cmd.Env = append(os.Environ(), "KOLO_ADDR="+d.address, "NOMAD_TOKEN="+d.token)
+	address := d.address
+	if d.token == "" {
+		address = "unix://" + d.socket
+	}
+	cmd.Env = append(os.Environ(), "KOLO_ADDR="+address, "NOMAD_TOKEN="+d.token)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

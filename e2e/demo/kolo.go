@@ -31,6 +31,9 @@ const configuration = `
 nomad {
   address = %q
 }
+http {
+  unix = %q
+}
 leader {
   ttl   = "10s"
   delay = "1s"
@@ -51,6 +54,7 @@ pool "default" {
 // ends the agent, for it runs in the cluster's directory.
 type daemon struct {
 	binary, address string
+	socket          string // of its own user: commands take no token
 	log             string
 	done            chan struct{} // closed when the agent has ended
 	events          chan agent.Event
@@ -67,7 +71,8 @@ func startKolo(ctx context.Context, c *cluster.Cluster, binary, policy string, g
 		pool = fmt.Sprintf("cpu_slot = %d", slotMHz)
 	}
 	path := filepath.Join(dir, "agent.hcl")
-	if err := os.WriteFile(path, fmt.Appendf(nil, configuration, c.Address, pool, policy), 0o600); err != nil {
+	socket := filepath.Join(dir, "kolo.sock")
+	if err := os.WriteFile(path, fmt.Appendf(nil, configuration, c.Address, socket, pool, policy), 0o600); err != nil {
 		return nil, err
 	}
 	at, err := freeAddress()
@@ -75,7 +80,7 @@ func startKolo(ctx context.Context, c *cluster.Cluster, binary, policy string, g
 		return nil, err
 	}
 	d := &daemon{
-		binary: binary, address: "http://" + at, log: filepath.Join(dir, "agent.log"),
+		binary: binary, address: "http://" + at, socket: socket, log: filepath.Join(dir, "agent.log"),
 		done: make(chan struct{}), events: make(chan agent.Event, 64),
 	}
 	log, err := os.Create(d.log)
@@ -190,7 +195,7 @@ func (d *daemon) get(ctx context.Context, path string) (*http.Response, error) {
 // prints.
 func (d *daemon) command(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, d.binary, args...)
-	cmd.Env = append(os.Environ(), "KOLO_ADDR="+d.address)
+	cmd.Env = append(os.Environ(), "KOLO_ADDR=unix://"+d.socket)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("kolo %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(out))

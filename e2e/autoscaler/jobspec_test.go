@@ -1,0 +1,158 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package autoscaler
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+)
+
+// TestJobspecWithoutRoot runs jobspecs/kolo.nomad.hcl: two agents, isolated, as
+// nobody, with no other rights than their workload identity's.
+func TestJobspecWithoutRoot(t *testing.T) {
+	if os.Getuid() != 0 || os.Getenv(givenNomad) != "" {
+		t.Skip("takes root, for clients that can isolate tasks")
+	}
+	program := filepath.Join(t.TempDir(), "kolo")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./autoscaler/cmd/kolo")
+	build.Dir, build.Env = root(t), append(os.Environ(), "CGO_ENABLED=0") // alone in its root
+	out, err := build.CombinedOutput()
+	must.NoError(t, err, must.Sprint(string(out)))
+	w := startWith(t, cluster.Options{Clients: 2, CPU: 4000, MemoryMB: 4096, ACL: true, ClientHCL: fmt.Sprintf(`
+  chroot_env {
+    %q      = "/usr/local/bin/kolo"
+    "/etc/hosts" = "/etc/hosts"
+  }`, program)})
+
+	rules, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "kolo.policy.hcl"))
+	must.NoError(t, err)
+	_, err = w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo-job", Rules: string(rules), JobACL: &api.JobACL{Namespace: "default", JobID: "kolo"}}, nil)
+	must.NoError(t, err)
+	spec, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "kolo.nomad.hcl"))
+	must.NoError(t, err)
+	_, err = w.Register(t.Context(), string(spec), cluster.Vars{"pools": `pool "default" {
+  cpu_slot = 1000
+  policy "elastic-fifo" {}
+}`})
+	must.NoError(t, err)
+
+	var agents []*daemon
+	waitFor(t, 3*time.Minute, "two agents, of which one leads", func() bool {
+		at, _, err := w.API.Services().Get("kolo", nil)
+		if err != nil || len(at) != 2 {
+			return false
+		}
+		agents = nil
+		leading := 0
+		for _, s := range at {
+			d := &daemon{t: t, address: fmt.Sprintf("http://%s:%d", s.Address, s.Port), binary: w.binary}
+			if st, err := d.status(); err != nil || !st.Ready {
+				return false
+			}
+			if d.leads() {
+				leading++
+			}
+			agents = append(agents, d)
+		}
+		return leading == 1
+	})
+	uids := uidsOf(t, program)
+	must.Len(t, 2, uids, must.Sprint("agents that run"))
+	for _, uid := range uids {
+		must.Eq(t, "65534", uid)
+	}
+
+	w.submit(t, "a", "min = 1")
+	waitFor(t, time.Minute, "workers", func() bool { n, err := w.count("a"); return err == nil && n > 0 })
+
+	t.Log("no one on the network pauses it without a token, and with one any agent will do")
+	operator, _, err := w.API.ACLTokens().Create(&api.ACLToken{Name: "operator", Type: "client", Policies: []string{"kolo"}}, nil)
+	must.NoError(t, err)
+	for _, d := range agents {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, d.address+"/v1/pause", strings.NewReader("{}"))
+		must.NoError(t, err)
+		resp, err := http.DefaultClient.Do(r)
+		must.NoError(t, err)
+		must.NoError(t, resp.Body.Close())
+		must.Eq(t, http.StatusUnauthorized, resp.StatusCode)
+		d.token = operator.SecretID
+		out, err := d.kolo("pause")
+		must.NoError(t, err, must.Sprint(out))
+		waitFor(t, 20*time.Second, "the pause", func() bool {
+			st := leaderOf(agents)
+			return st != nil && st.Paused
+		})
+		out, err = d.kolo("resume")
+		must.NoError(t, err, must.Sprint(out))
+	}
+
+	t.Log("the record names who, and no log has the token")
+	logs := ""
+	allocs, err := w.Running(t.Context(), "kolo")
+	must.NoError(t, err)
+	for _, a := range allocs {
+		paths, err := filepath.Glob(filepath.Join(w.Dir, "*", "alloc", a.ID, "alloc", "logs", "agent.std*"))
+		must.NoError(t, err)
+		for _, p := range paths {
+			text, err := os.ReadFile(p)
+			must.NoError(t, err)
+			logs += string(text)
+		}
+	}
+	must.StrContains(t, logs, fmt.Sprintf(`kolo.audit: pause: who="token %s (operator)"`, operator.AccessorID))
+	must.StrContains(t, logs, `kolo.audit: pause: who="no token"`)
+	must.StrNotContains(t, logs, operator.SecretID)
+	for line := range strings.Lines(logs) {
+		if strings.Contains(line, "kolo.audit: ") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	w.purge(t, "a", "kolo")
+}
+
+func leaderOf(agents []*daemon) *agent.Status {
+	for _, d := range agents {
+		if s, err := d.status(); err == nil && s.Leading {
+			return s
+		}
+	}
+	return nil
+}
+
+// uidsOf are the real users of the processes that run what is, by its content,
+// a program, as isolated tasks have their own root.
+func uidsOf(t *testing.T, program string) []string {
+	want, err := os.Stat(program)
+	must.NoError(t, err)
+	paths, err := filepath.Glob("/proc/[0-9]*")
+	must.NoError(t, err)
+	var out []string
+	for _, p := range paths {
+		exe, err := os.Stat(p + "/exe")
+		if err != nil || exe.Size() != want.Size() {
+			continue // it has ended, or is another's
+		}
+		text, err := os.ReadFile(p + "/status")
+		if err != nil {
+			continue
+		}
+		_, rest, _ := strings.Cut(string(text), "\nUid:")
+		out = append(out, strings.Fields(rest)[0])
+	}
+	return out
+}
