@@ -51,23 +51,25 @@ type Agent struct {
 
 	wishing sync.Mutex // held from reading the control until a wish is in force
 
-	mu       sync.Mutex
-	cfg      *config.Config
-	control  Control
-	vault    *vault
-	ledger   *Ledger
-	policies map[string]*pool // by node pool
-	lastView *cluster.View
-	lastTime time.Time
-	reported map[planner.JobKey]string // problems told
-	untold   []Event                   // of the round that is being made
-	term     uint64                    // counts leaderships
-	loaded   uint64                    // term the ledger was loaded in
-	status   *Status
-	self     leader.Holder
-	holder   leader.Holder // of the lock, as far as is known
-	watchers map[chan Event]struct{}
-	decided  time.Time // of the last complete round
+	mu      sync.Mutex
+	cfg     *config.Config
+	control Control
+	// controlAt is the index of control in Nomad.
+	controlAt uint64
+	vault     *vault
+	ledger    *Ledger
+	policies  map[string]*pool // by node pool
+	lastView  *cluster.View
+	lastTime  time.Time
+	reported  map[planner.JobKey]string // problems told
+	untold    []Event                   // of the round that is being made
+	term      uint64                    // counts leaderships
+	loaded    uint64                    // term the ledger was loaded in
+	status    *Status
+	self      leader.Holder
+	holder    leader.Holder // of the lock, as far as is known
+	watchers  map[chan Event]struct{}
+	decided   time.Time // of the last complete round
 }
 
 // New makes an agent. own may be nil.
@@ -105,6 +107,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.rounds(ctx) })
 	g.Go(func() error { return a.probe(ctx) })
 	g.Go(func() error { return a.lookUp(ctx) })
+	g.Go(func() error { return a.followControl(ctx) })
 	g.Go(func() error {
 		a.elector.Run(ctx, a.lead)
 		return ctx.Err()
@@ -118,11 +121,11 @@ func (a *Agent) Run(ctx context.Context) error {
 // lead is one term of leadership: it loads what the last leader saved, lets
 // rounds write, and saves the ledger now and then and at the end.
 func (a *Agent) lead(ctx context.Context) {
-	ledger, control := NewLedger(), Control{}
+	ledger, control, index := NewLedger(), Control{}, uint64(0)
 	for ctx.Err() == nil {
 		l, lost, err := a.vault.loadLedger(ctx)
 		if err == nil {
-			control, err = a.vault.loadControl(ctx)
+			control, index, err = a.vault.loadControl(ctx)
 		}
 		if err == nil {
 			ledger = l
@@ -139,8 +142,9 @@ func (a *Agent) lead(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	a.takeControl(control, index)
 	a.mu.Lock()
-	a.ledger, a.control = ledger, control
+	a.ledger = ledger
 	a.term++
 	a.loaded = a.term
 	a.mu.Unlock()

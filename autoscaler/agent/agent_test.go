@@ -351,7 +351,7 @@ func TestAgent_WishesThatComeTogether(t *testing.T) {
 	a.mu.Unlock()
 	must.Len(t, 10, inForce)
 	stop()
-	saved, err := a.vault.loadControl(t.Context())
+	saved, _, err := a.vault.loadControl(t.Context())
 	must.NoError(t, err)
 	must.Len(t, 10, saved.Paused)
 }
@@ -365,7 +365,7 @@ func TestAgent_AWishIsOnTopOfWhatIsThere(t *testing.T) {
 	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}))
 	w.nomad.EditVariable(controlPath, func(items map[string]string) { items[dataItem] = `{"paused":["default/other"]}` })
 	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}))
-	saved, err := a.vault.loadControl(t.Context())
+	saved, _, err := a.vault.loadControl(t.Context())
 	must.NoError(t, err)
 	must.Eq(t, []string{"default/other", "default/mine"}, saved.Paused)
 }

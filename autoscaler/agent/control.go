@@ -28,12 +28,10 @@ func (c Control) paused(key string) bool { return c.All || slices.Contains(c.Pau
 
 const controlPath = "kolo/control"
 
-func (v *vault) loadControl(ctx context.Context) (Control, error) {
-	text, err := v.load(ctx, controlPath)
-	if err != nil {
-		return Control{}, err
-	}
-	return decodeControl(text)
+// loadControl reads the control with its index in Nomad.
+func (v *vault) loadControl(ctx context.Context) (Control, uint64, error) {
+	c, index, _, err := v.awaitControl(ctx, 0)
+	return c, index, err
 }
 
 func decodeControl(text string) (c Control, err error) {
@@ -47,9 +45,10 @@ func decodeControl(text string) (c Control, err error) {
 }
 
 // changeControl writes a changed control with the token of the user whose wish
-// it is, even where nothing differs: so Nomad decides whether that user may.
-func (v *vault) changeControl(ctx context.Context, token string, change func(*Control)) (c Control, err error) {
-	err = v.rewrite(ctx, controlPath, token, func(text string) (string, error) {
+// it is, even where nothing differs: so Nomad decides whether that user may. It
+// returns the control with its index in Nomad.
+func (v *vault) changeControl(ctx context.Context, token string, change func(*Control)) (c Control, index uint64, err error) {
+	index, err = v.rewrite(ctx, controlPath, token, func(text string) (string, error) {
 		if c, err = decodeControl(text); err != nil {
 			return "", err
 		}
@@ -60,44 +59,45 @@ func (v *vault) changeControl(ctx context.Context, token string, change func(*Co
 		}
 		return string(out), nil
 	})
-	return c, err
+	return c, index, err
 }
 
 // may returns nil where Nomad lets the token write the control, by writing it
 // as it is. Any agent may ask.
 func (v *vault) may(ctx context.Context, token string) error {
-	return v.rewrite(ctx, controlPath, token, func(text string) (string, error) {
+	_, err := v.rewrite(ctx, controlPath, token, func(text string) (string, error) {
 		if text == "" {
 			text = "{}"
 		}
 		return text, nil
 	})
+	return err
 }
 
 // rewrite changes the text at a path, on condition that it is still the one
-// that was read; where it is not, it begins again.
-func (v *vault) rewrite(ctx context.Context, path, token string, change func(string) (string, error)) error {
+// that was read; where it is not, it begins again. It returns the new index.
+func (v *vault) rewrite(ctx context.Context, path, token string, change func(string) (string, error)) (uint64, error) {
 	for {
 		now, _, err := v.client.Variables().Peek(path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 		if err != nil {
-			return fmt.Errorf("reading variable %s: %w", path, err)
+			return 0, fmt.Errorf("reading variable %s: %w", path, err)
 		}
 		if now == nil {
 			now = &api.Variable{Namespace: v.namespace, Path: path}
 		}
 		text, err := change(now.Items[dataItem])
 		if err != nil {
-			return err
+			return 0, err
 		}
 		now.Items = api.VariableItems{dataItem: text}
-		_, _, err = v.client.Variables().CheckedUpdate(now, (&api.WriteOptions{Namespace: v.namespace, AuthToken: token}).WithContext(ctx))
+		wrote, _, err := v.client.Variables().CheckedUpdate(now, (&api.WriteOptions{Namespace: v.namespace, AuthToken: token}).WithContext(ctx))
 		var changed api.ErrCASConflict
 		switch {
 		case errors.As(err, &changed):
 			continue
 		case err != nil:
-			return fmt.Errorf("saving variable %s: %w", path, err)
+			return 0, fmt.Errorf("saving variable %s: %w", path, err)
 		}
-		return nil
+		return wrote.ModifyIndex, nil
 	}
 }

@@ -12,33 +12,30 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// ErrFollower is returned for wishes to an agent that does not lead.
+// ErrFollower is returned for wishes with a token to an agent that does not
+// lead: the one that does is to be asked.
 var ErrFollower = errors.New("this agent does not lead")
 
 // May returns nil where Nomad lets the token write Kolo's control variable,
 // which is what every wish comes down to.
 func (a *Agent) May(ctx context.Context, token string) error { return a.vault.may(ctx, token) }
 
-// wish changes the control, saves it, and takes effect at once. Wishes that
-// come together are fulfilled one after another, each on top of the last.
+// wish changes the control, saves it, and takes effect at once; where another
+// agent leads, as soon as that one has learned of it. Wishes that come together
+// are fulfilled one after another, each on top of the last.
 func (a *Agent) wish(ctx context.Context, token string, e Event, change func(*Control)) error {
 	a.wishing.Lock()
 	defer a.wishing.Unlock()
-	a.mu.Lock()
-	leading := a.leading()
-	a.mu.Unlock()
-	if !leading {
+	if token != "" && !a.Leads() {
 		return ErrFollower
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Config().Nomad.Timeout) // others wait for it
 	defer cancel()
-	c, err := a.vault.changeControl(ctx, token, change)
+	c, index, err := a.vault.changeControl(ctx, token, change)
 	if err != nil {
 		return err
 	}
-	a.mu.Lock()
-	a.control = c
-	a.mu.Unlock()
+	a.takeControl(c, index)
 	if e.Type != "" {
 		a.event(e)
 		a.poke()

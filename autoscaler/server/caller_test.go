@@ -154,19 +154,26 @@ func TestAdmit_ATokenIsGoodForAMoment(t *testing.T) {
 	must.Less(t, 25, after-before) // other requests are under way
 }
 
-// TestAdmit_AFollowerDoesNotLendItsToken is about a caller of the socket, who
-// has none.
-func TestAdmit_AFollowerDoesNotLendItsToken(t *testing.T) {
+// TestAdmit_AFollowersTokenStaysThere has a caller of its socket, who has none:
+// the leader learns of the command from Nomad, and not from the follower.
+func TestAdmit_AFollowersTokenStaysThere(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.HTTP.Open = "leader", false })
-	f := w.follower(t, nil)
+	f := w.follower(t, func(c *config.Config) { c.Nomad.Token = "the agent's" })
 	_, unix := f.serves(t)
-	resp, err := unixClient(unix).Do(put(t, "http://kolo/v1/pause", "{}"))
-	must.NoError(t, err)
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	must.NoError(t, err)
-	must.Eq(t, 503, resp.StatusCode)
-	must.StrContains(t, string(text), "run this on the machine of leader, which leads ("+w.url+"), or present a Nomad token")
+	for _, command := range []struct {
+		path string
+		want bool
+	}{{"/v1/pause", true}, {"/v1/resume", false}} {
+		path, want := command.path, command.want
+		resp, err := unixClient(unix).Do(put(t, "http://kolo"+path, "{}"))
+		must.NoError(t, err)
+		must.NoError(t, resp.Body.Close())
+		must.Eq(t, 200, resp.StatusCode)
+		for _, at := range []*world{w, f} {
+			must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return at.agent.Status().Paused == want }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+		}
+	}
+	must.StrNotContains(t, w.log.String(), "kolo.audit: pause")
 }
 
 // TestServe_AConfiguredSocketHasToDo has another agent hold it.

@@ -37,10 +37,11 @@ func via(r *http.Request) string {
 }
 
 // byLeader lets the leader do it: this agent, or the one that leads, with the
-// caller's token and no other.
+// caller's token. What is done with the agent's own token is done here: the
+// leader learns of it from Nomad, and the token stays.
 func (s *Server) byLeader(do doing) doing {
 	return func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
-		if s.agent.Leads() {
+		if c.token == "" || s.agent.Leads() {
 			return do(w, r, c, e)
 		}
 		if by := r.Header.Get(forwardedHeader); by != "" {
@@ -77,9 +78,6 @@ func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 // forward passes a request on and answers with the leader's answer.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who leader.Holder) error {
 	conf := s.agent.Config()
-	if _, local := local(r); local && c.token == "" {
-		return problem(http.StatusServiceUnavailable, "this agent follows, and does not lend its own token to a caller: run this on the machine of %s, which leads (%s), or present a Nomad token (NOMAD_TOKEN)", who.Name, who.Address)
-	}
 	if conf.HTTP.TLS.Enabled() && !strings.HasPrefix(who.Address, "https://") {
 		return problem(http.StatusBadGateway, "the leader %s is at %s, where a token would cross the network in the clear, and this agent's configuration asks for TLS: write http { tls } there, too", who.Name, who.Address)
 	}
@@ -91,9 +89,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who l
 	if err != nil {
 		return problem(http.StatusBadGateway, "the address of the leader %s: %w", who.Name, err)
 	}
-	if c.token != "" {
-		req.Header.Set("X-Nomad-Token", c.token)
-	}
+	req.Header.Set("X-Nomad-Token", c.token)
 	if t := r.Header.Get("Content-Type"); t != "" {
 		req.Header.Set("Content-Type", t)
 	}

@@ -38,23 +38,23 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 	_, text := f.do(t, "GET", "/v1/status", "")
 	must.StrContains(t, text, `"leading":false,"leader":{"name":"leader","address":"`+w.url+`"}`)
 
-	code, text := f.do(t, "PUT", "/v1/pause", `{"id":"train"}`)
+	code, text := f.do(t, "PUT", "/v1/pause", `{"id":"train"}`, "X-Nomad-Token", "friend")
 	must.Eq(t, 200, code, must.Sprint(text))
 	held := func(want bool) {
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return (w.agent.Status().Jobs[0].State == "held") == want }),
 			wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
 	}
 	held(true)
-	code, _ = f.do(t, "PUT", "/v1/resume", `{}`)
+	code, _ = f.do(t, "PUT", "/v1/resume", `{}`, "X-Nomad-Token", "friend")
 	must.Eq(t, 200, code)
 	held(false)
-	code, _ = f.do(t, "PUT", "/v1/policy", `{"pool":"default","policy":"fifo"}`)
+	code, _ = f.do(t, "PUT", "/v1/policy", `{"pool":"default","policy":"fifo"}`, "X-Nomad-Token", "friend")
 	must.Eq(t, 200, code)
 	_, text = w.do(t, "GET", "/v1/policy", "")
 	must.StrContains(t, text, `"set":{"default":"fifo"}`)
 
 	t.Log("the leader's answer is the answer, the token is the caller's")
-	code, text = f.do(t, "PUT", "/v1/policy", `{"pool":"default","policy":"x"}`)
+	code, text = f.do(t, "PUT", "/v1/policy", `{"pool":"default","policy":"x"}`, "X-Nomad-Token", "friend")
 	must.Eq(t, 400, code)
 	must.StrContains(t, text, "no policy is called")
 	w.nomad.Deny("stranger")
@@ -68,7 +68,7 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 	must.Eq(t, 200, code)
 
 	t.Log("a request is passed on once")
-	code, text = f.do(t, "PUT", "/v1/pause", `{}`, forwardedHeader, "leader")
+	code, text = f.do(t, "PUT", "/v1/pause", `{}`, forwardedHeader, "leader", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
 	must.StrContains(t, text, "leader passed this on to follower, which does not lead now")
 
@@ -77,20 +77,13 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 	must.Eq(t, 403, code)
 }
 
-func TestForward_OwnTokenIsNotLent(t *testing.T) {
-	w := start(t, func(c *config.Config) { c.Name, c.HTTP.Open = "leader", false })
-	f := w.follower(t, func(c *config.Config) { c.HTTP.Open, c.Nomad.Token = true, "the agent's" })
-	code, text := f.do(t, "PUT", "/v1/pause", "{}")
-	must.Eq(t, 401, code, must.Sprint(text))
-}
-
 // TestForward_ALeaderThatEndsSaysSo says that nobody is sent to one that was
 // stopped.
 func TestForward_ALeaderThatEndsSaysSo(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.Leader.TTL = "leader", 3*time.Second })
 	f := w.follower(t, func(c *config.Config) { c.Leader.TTL = time.Hour })
 	w.stop()
-	code, text := f.do(t, "PUT", "/v1/pause", "{}")
+	code, text := f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
 	must.StrContains(t, text, "no agent leads now")
 }
@@ -115,17 +108,17 @@ func TestForward_NoLeader(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["address"] = tc.advertise() })
-			code, text := f.do(t, "PUT", "/v1/pause", "{}")
+			code, text := f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 			must.Eq(t, tc.code, code)
 			must.StrContains(t, text, tc.want)
 		})
 	}
 	w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["holder"], items["address"] = "follower", f.url })
-	code, text := f.do(t, "PUT", "/v1/pause", "{}")
+	code, text := f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
 	must.StrContains(t, text, "this agent was the last to lead")
 	w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["holder"], items["address"] = "", "" })
-	code, text = f.do(t, "PUT", "/v1/pause", "{}")
+	code, text = f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
 	must.StrContains(t, text, "no agent leads now: nobody holds the lock of the variable kolo/leader; one takes it within 1h0m0s")
 }

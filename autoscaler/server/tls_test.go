@@ -143,14 +143,14 @@ func TestTLS_Forward(t *testing.T) {
 		return f
 	}
 	f := follower(ca)
-	code, text := f.do(t, "PUT", "/v1/pause", "{}")
+	code, text := f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 200, code, must.Sprint(text))
 	w.paused(t)
 	must.StrContains(t, f.log.String(), `reason="passed on to leader" result=ok`)
 	must.StrContains(t, w.log.String(), `via="follower for 127.0.0.1"`)
 
 	t.Log("a follower with another authority's certificate is refused")
-	code, text = follower(stranger).do(t, "PUT", "/v1/resume", "{}")
+	code, text = follower(stranger).do(t, "PUT", "/v1/resume", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 502, code, must.Sprint(text))
 
 	t.Log("no token goes where there is no TLS")

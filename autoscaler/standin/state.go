@@ -37,14 +37,16 @@ type Cluster struct {
 	vars   map[string]*variable
 	scales map[string][]api.ScalingEvent
 	subs   map[chan []byte]struct{}
-	recent [][]byte                     // events that a new subscription is sent
-	mute   bool                         // emit nothing
-	denied string                       // token
-	open   bool                         // access control is off
-	tokens map[string]Token             // by secret, nil for any
-	tags   map[string]map[uint64]string // by job and version
-	calls  int
-	writes int
+	recent [][]byte         // events that a new subscription is sent
+	mute   bool             // emit nothing
+	denied string           // token
+	open   bool             // access control is off
+	tokens map[string]Token // by secret, nil for any
+
+	varsMoved chan struct{}                // closed and replaced when a variable changes
+	tags      map[string]map[uint64]string // by job and version
+	calls     int
+	writes    int
 }
 
 // table is a list with the index it last changed at and its encoding.
@@ -116,7 +118,7 @@ type eval struct {
 // New is an empty cluster.
 func New() *Cluster {
 	return &Cluster{
-		index: 10, moved: make(chan struct{}),
+		index: 10, moved: make(chan struct{}), varsMoved: make(chan struct{}),
 		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}},
 		nodes:  map[string]*Node{}, jobs: map[string]*Job{}, allocs: map[string]*Alloc{}, byJob: map[string]map[string]*Alloc{}, evals: map[string]*eval{},
 		vars: map[string]*variable{}, tags: map[string]map[uint64]string{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},

@@ -38,7 +38,34 @@ func (c *Cluster) Deny(token string) {
 	c.denied = token
 }
 
+// await waits for a variable to change where the query asks so.
+func (c *Cluster) await(r *http.Request, path string) {
+	after, _ := strconv.ParseUint(r.URL.Query().Get("index"), 10, 64)
+	for after > 0 {
+		c.mu.Lock()
+		v, changed := c.vars[path], c.varsMoved
+		c.mu.Unlock()
+		if v != nil && v.index > after {
+			return
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// varsChanged wakes those who wait for a variable. The caller holds c.mu.
+func (c *Cluster) varsChanged() {
+	close(c.varsMoved)
+	c.varsMoved = make(chan struct{})
+}
+
 func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string) {
+	if r.Method == http.MethodGet {
+		c.await(r, path)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.denied != "" && r.Header.Get("X-Nomad-Token") == c.denied {
@@ -59,9 +86,11 @@ func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string)
 	switch r.Method {
 	case http.MethodGet:
 		if v == nil {
+			w.Header().Set("X-Nomad-Index", "1")
 			http.Error(w, "variable not found", http.StatusNotFound)
 			return
 		}
+		w.Header().Set("X-Nomad-Index", strconv.FormatUint(max(1, v.index), 10))
 		out := v.wire(path)
 		delete(out, "Lock") // Nomad tells management tokens only
 		c.json(w, out)
@@ -115,6 +144,7 @@ func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string)
 	default:
 		c.index++
 		v.items, v.index = in.Items, c.index
+		c.varsChanged()
 	}
 	c.json(w, v.wire(path))
 }
@@ -150,5 +180,6 @@ func (c *Cluster) EditVariable(path string, edit func(items map[string]string)) 
 		c.index++
 		v.items, v.index = maps.Clone(v.items), c.index
 		edit(v.items)
+		c.varsChanged()
 	}
 }
