@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -71,10 +73,12 @@ func TestJobspecWithoutRoot(t *testing.T) {
 		}
 		return leading == 1
 	})
-	uids := uidsOf(t, program)
-	must.Len(t, 2, uids, must.Sprint("agents that run"))
-	for _, uid := range uids {
+	processes := processesOf(t, program)
+	must.MapLen(t, 2, processes, must.Sprint("agents that run"))
+	for dir, uid := range processes {
 		must.Eq(t, "65534", uid)
+		t.Log("another task of that user, which runs without isolation, does not read its token")
+		must.ErrorIs(t, readAs(65534, filepath.Join(dir, "environ")), os.ErrPermission)
 	}
 
 	w.submit(t, "a", "min = 1")
@@ -134,14 +138,31 @@ func leaderOf(agents []*daemon) *agent.Status {
 	return nil
 }
 
-// uidsOf are the real users of the processes that run what is, by its content,
-// a program, as isolated tasks have their own root.
-func uidsOf(t *testing.T, program string) []string {
+// readAs reads a file with the rights of a user: those of a thread, which ends
+// with them.
+func readAs(uid int, path string) error {
+	failed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		if err := syscall.Setfsuid(uid); err != nil {
+			failed <- err
+			return
+		}
+		_, err := os.ReadFile(path)
+		failed <- err
+	}()
+	return <-failed
+}
+
+// processesOf are the processes that run a program, told by its size, since
+// isolated tasks have a copy in their own root: the directory in /proc, and the
+// real user.
+func processesOf(t *testing.T, program string) map[string]string {
 	want, err := os.Stat(program)
 	must.NoError(t, err)
 	paths, err := filepath.Glob("/proc/[0-9]*")
 	must.NoError(t, err)
-	var out []string
+	out := map[string]string{}
 	for _, p := range paths {
 		exe, err := os.Stat(p + "/exe")
 		if err != nil || exe.Size() != want.Size() {
@@ -152,7 +173,7 @@ func uidsOf(t *testing.T, program string) []string {
 			continue
 		}
 		_, rest, _ := strings.Cut(string(text), "\nUid:")
-		out = append(out, strings.Fields(rest)[0])
+		out[p] = strings.Fields(rest)[0]
 	}
 	return out
 }

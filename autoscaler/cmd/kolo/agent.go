@@ -146,6 +146,9 @@ func (c *agentCommand) Run(args []string) int {
 		return 1
 	}
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: hclog.LevelFromString(cfg.LogLevel), JSONFormat: cfg.LogJSON, Output: os.Stderr})
+	if err := keepPrivate(); err != nil {
+		log.Warn("other processes of this user can read the token", "error", err)
+	}
 	ctx, cancel := interruptible()
 	defer cancel()
 	if err := runAgent(ctx, &o, cfg, log); err != nil && !errors.Is(err, context.Canceled) {

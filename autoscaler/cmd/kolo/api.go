@@ -31,7 +31,8 @@ type remote struct {
 	wrong error // of the environment
 	token string
 	json  bool
-	agent *target // once it is found
+	clear string  // what is sent to the terminal before a drawing
+	agent *target // that was given
 }
 
 // remoteFlags adds the flags that say how to reach an agent, -token and -json.
@@ -187,11 +188,11 @@ func (c *remote) show(raw []byte, draw func() string) {
 		c.UI.Output(string(raw))
 		return
 	}
-	c.UI.Output(draw())
+	c.UI.Output(c.clear + printable(draw()))
 }
 
 func (c *remote) fail(err error) int {
-	c.UI.Error("Error: " + err.Error())
+	c.UI.Error("Error: " + printable(err.Error()))
 	return 1
 }
 

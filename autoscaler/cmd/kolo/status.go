@@ -56,6 +56,9 @@ func (c *statusCommand) Run(args []string) int {
 	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
 		return code
 	}
+	if *watch {
+		c.clear = clearScreen
+	}
 	ctx, cancel := interruptible()
 	defer cancel()
 	for {
@@ -67,15 +70,9 @@ func (c *statusCommand) Run(args []string) int {
 		case err != nil && !*watch:
 			return c.fail(err)
 		case err != nil:
-			c.UI.Error(err.Error())
+			c.UI.Error(printable(err.Error()))
 		default:
-			c.show(raw, func() string {
-				text := drawStatus(&s)
-				if *watch {
-					text = clearScreen + text
-				}
-				return text
-			})
+			c.show(raw, func() string { return drawStatus(&s) })
 		}
 		if !*watch {
 			return 0

@@ -1,0 +1,38 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"testing"
+
+	"github.com/hashicorp/cli"
+	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/autoscaler/agent"
+)
+
+func TestPrintable(t *testing.T) {
+	must.Eq(t, "a\nä→2 �[31m��", printable("a\nä→2 \x1b[31m\r\u202e"))
+}
+
+// TestShow_AJobCannotSteerTheTerminal has a tenant name a job so that it would
+// hide itself from the operator.
+func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
+	ui := cli.NewMockUi()
+	c := &remote{meta: meta{UI: ui}}
+	c.show(nil, func() string {
+		return drawStatus(&agent.Status{Ready: true, Jobs: []agent.JobStatus{{ID: "x\x1b[2K\x1b[1A", Reason: "\x1b]0;title\x07"}}})
+	})
+	must.StrNotContains(t, ui.OutputWriter.String(), "\x1b")
+	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")
+}
+
+func TestKeepPrivate(t *testing.T) {
+	must.NoError(t, keepPrivate())
+	got, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
+	must.NoError(t, err)
+	must.Zero(t, got)
+	must.NoError(t, unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)) // as before
+}
