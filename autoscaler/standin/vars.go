@@ -44,8 +44,9 @@ func (c *Cluster) await(r *http.Request, path string) {
 	for after > 0 {
 		c.mu.Lock()
 		v, changed := c.vars[path], c.varsMoved
+		newer := v != nil && v.index > after
 		c.mu.Unlock()
-		if v != nil && v.index > after {
+		if newer {
 			return
 		}
 		select {
