@@ -252,30 +252,6 @@ func (a *Agent) batch() time.Duration {
 	return a.cfg.Planner.Batch
 }
 
-// Reload takes a new configuration over. What only a new process can change
-// (Nomad's address, the leader's lock, the own API's address) is refused.
-func (a *Agent) Reload(cfg *config.Config) error {
-	a.mu.Lock()
-	if cfg.Nomad != a.cfg.Nomad || cfg.PolicyDir != a.cfg.PolicyDir || cfg.Leader != a.cfg.Leader || cfg.Name != a.cfg.Name || moved(&cfg.HTTP, &a.cfg.HTTP) {
-		a.mu.Unlock()
-		return errors.New("name, policy_dir, nomad, leader, and in http the addresses, the socket, and whether there is TLS take effect only with a restart; nothing was changed")
-	}
-	a.cfg = cfg
-	a.policies = map[string]*pool{}
-	a.mu.Unlock()
-	a.log.SetLevel(hclog.LevelFromString(cfg.LogLevel))
-	a.watcher.ForgetClasses()
-	a.event(Event{Type: "reload", Reason: "configuration reloaded"})
-	a.poke()
-	return nil
-}
-
-// moved says whether the API would be listened for elsewhere or otherwise.
-func moved(a, b *config.HTTP) bool {
-	return a.Bind != b.Bind || a.Port != b.Port || a.Advertise != b.Advertise || a.Unix != b.Unix || a.UnixGroup != b.UnixGroup ||
-		a.TLS.Enabled() != b.TLS.Enabled()
-}
-
 // Config is the configuration in force.
 func (a *Agent) Config() *config.Config {
 	a.mu.Lock()
@@ -312,31 +288,6 @@ func (a *Agent) Health() error {
 		return fmt.Errorf("no decision since %s", a.decided.Format(time.RFC3339))
 	}
 	return nil
-}
-
-// Watch returns a channel of events; stop ends it. A slow reader misses some.
-func (a *Agent) Watch() (events <-chan Event, stop func()) {
-	c := make(chan Event, 64)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.watchers[c] = struct{}{}
-	return c, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.watchers, c)
-	}
-}
-
-func (a *Agent) event(e Event) {
-	e.Time = time.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for c := range a.watchers {
-		select {
-		case c <- e:
-		default:
-		}
-	}
 }
 
 // History is a job's history of counts, as Nomad keeps it.
