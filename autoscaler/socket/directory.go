@@ -72,15 +72,11 @@ func letGroupIn(path string, g Gate, mode os.FileMode) error {
 }
 
 func kind(info os.FileInfo) string {
-	switch info.Mode().Type() {
-	case fs.ModeSymlink:
-		return "a symbolic link"
-	case fs.ModeDir:
-		return "a directory"
-	case fs.ModeSocket:
-		return "a socket"
-	case 0:
-		return "a file"
+	text, ok := map[fs.FileMode]string{
+		fs.ModeSymlink: "a symbolic link", fs.ModeDir: "a directory", fs.ModeSocket: "a socket", 0: "a file",
+	}[info.Mode().Type()]
+	if !ok {
+		return "a special file"
 	}
-	return "a special file"
+	return text
 }

@@ -106,7 +106,7 @@ func TestJobspecWithoutRoot(t *testing.T) {
 	}
 
 	t.Log("the record names who, and no log has the token")
-	logs := ""
+	var written strings.Builder
 	allocs, err := w.Running(t.Context(), "kolo")
 	must.NoError(t, err)
 	for _, a := range allocs {
@@ -115,9 +115,10 @@ func TestJobspecWithoutRoot(t *testing.T) {
 		for _, p := range paths {
 			text, err := os.ReadFile(p)
 			must.NoError(t, err)
-			logs += string(text)
+			written.Write(text)
 		}
 	}
+	logs := written.String()
 	must.StrContains(t, logs, fmt.Sprintf(`kolo.audit: pause: who="token %s (operator)"`, operator.AccessorID))
 	must.StrContains(t, logs, `kolo.audit: pause: who="no token"`)
 	must.StrNotContains(t, logs, operator.SecretID)
