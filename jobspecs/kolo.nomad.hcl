@@ -32,7 +32,7 @@ variable "user" {
 
 variable "http" {
   type        = string
-  description = "HCL of more settings of the http block, such as read_token = true."
+  description = "HCL of more settings of the http block, such as read_token = true. With a tls block the check below takes protocol = \"https\"."
   default     = ""
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/standin"
+	"github.com/kolo-nomad/kolo/autoscaler/standin/authority"
 )
 
 // daemon runs `kolo agent` on a stand-in for Nomad, and commands against it.
@@ -49,13 +50,20 @@ pool "default" {
 `
 
 func startDaemon(t *testing.T) *daemon {
+	t.Helper()
+	return startDaemonWith(t, daemonConfig)
+}
+
+// startDaemonWith starts an agent with the text of its configuration.
+func startDaemonWith(t *testing.T, config string) *daemon {
+	t.Helper()
 	d := &daemon{t: t, nomad: standin.New(), config: filepath.Join(t.TempDir(), "kolo.hcl")}
 	d.nomad.AddNodes(1, 4)
 	d.nomad.Register(standin.Job{ID: "train", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
 	d.nomad.Register(standin.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"mim": 1}}}})
 	s := httptest.NewServer(d.nomad)
 	d.socket = filepath.Join(filepath.Dir(d.config), "kolo.sock")
-	d.configure(daemonConfig)
+	d.configure(config)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
 	at := l.Addr().String()
@@ -170,6 +178,25 @@ func TestDaemon_ReloadsAChangedFile(t *testing.T) {
 	d.until("status", "elastic-fifo")
 	d.configure(strings.ReplaceAll(daemonConfig, "elastic-fifo", "fifo"))
 	d.until("policy get", "default  fifo")
+}
+
+// TestDaemon_TakesARenewedCertificateOver renews the files that the
+// configuration names, which itself stays as it is.
+func TestDaemon_TakesARenewedCertificateOver(t *testing.T) {
+	old, renewed := authority.New(t, "old"), authority.New(t, "renewed")
+	leaf := authority.Leaf{Names: []string{"kolo.example"}}
+	cert, key := old.Issue(leaf)
+	d := startDaemonWith(t, strings.Replace(daemonConfig, "unix = %q", fmt.Sprintf("unix = %%q\n  tls {\n    cert_file = %q\n    key_file = %q\n  }", cert, key), 1))
+	url := strings.Replace(d.url, "http:", "https:", 1)
+	status := func(ca *authority.Authority) string {
+		return "status -address " + url + " -tls-server-name kolo.example -ca-cert " + ca.File
+	}
+	d.until(status(old), "tested leads")
+	code, out := d.run(strings.Fields(status(renewed))...)
+	must.Eq(t, 1, code)
+	must.StrContains(t, out, "give the authority that signed it with -ca-cert")
+	renewed.IssueTo(leaf, cert, key)
+	d.until(status(renewed), "tested leads")
 }
 
 func TestAgent_Mistakes(t *testing.T) {
