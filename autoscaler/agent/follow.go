@@ -52,7 +52,7 @@ func (a *Agent) followControl(ctx context.Context) error {
 		default:
 			after = next
 		}
-		a.wishing.Lock() // a wish of this agent's is told of by itself
+		a.wishing.Lock() // a wish of this agent's reports itself
 		what := a.takeControl(c, index)
 		a.wishing.Unlock()
 		if what != "" {

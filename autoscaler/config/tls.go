@@ -88,7 +88,7 @@ func authorities(a *hcl.Attribute, path string) (*x509.CertPool, hcl.Diagnostics
 }
 
 // pair loads a certificate with its key. Errors name the one of the two that is
-// wrong, as far as that can be told.
+// wrong, as far as that is known.
 func pair(certAttr, keyAttr *hcl.Attribute, certFile, keyFile string) (*tls.Certificate, hcl.Diagnostics) {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err == nil {

@@ -31,7 +31,8 @@ func Here() Places {
 	return Places{UID: os.Getuid(), System: "/run/kolo", Runtime: os.Getenv("XDG_RUNTIME_DIR")}
 }
 
-// Default is where an agent listens that is not told where, "" for nowhere.
+// Default is where an agent listens whose configuration names no path, "" for
+// nowhere.
 func (p Places) Default(api int) string {
 	name := "kolo.sock"
 	if api != port {
