@@ -13,15 +13,15 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 	"github.com/kolo-nomad/kolo/device/topology"
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
 )
 
 // open loads the stand-in library into the test itself, by the same way as the
 // real one.
-func open(t *testing.T, machine string, flags ...string) (*nvmlstub.Machine, *nvml.Real) {
+func open(t *testing.T, machine string, flags ...string) (*nvmltest.Machine, *nvml.Real) {
 	t.Helper()
-	m := nvmlstub.New(t, machine, flags...)
+	m := nvmltest.New(t, machine, flags...)
 	for _, kv := range m.Env() {
 		k, v, _ := strings.Cut(kv, "=")
 		t.Setenv(k, v)

@@ -20,7 +20,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 // freeAddress is one that nobody listens on.
@@ -54,7 +54,7 @@ func scrape(t *testing.T, address string) string {
 
 func TestMetrics(t *testing.T) {
 	address := freeAddress(t)
-	hw := nvmlstub.New(t, "mig-a100")
+	hw := nvmltest.New(t, "mig-a100")
 	hw.Set(0, "throttle", "4")
 	d := start(t, hw, map[string]any{"prometheus_address": address, "health": quick})
 	ch, err := d.Fingerprint(t.Context())
@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 // is measured is there.
 func TestMetricsFollowTheConventions(t *testing.T) {
 	address := freeAddress(t)
-	d := start(t, nvmlstub.New(t, "hgx-h100"), map[string]any{"prometheus_address": address})
+	d := start(t, nvmltest.New(t, "hgx-h100"), map[string]any{"prometheus_address": address})
 	ch, err := d.Stats(t.Context(), 100*time.Millisecond)
 	must.NoError(t, err)
 	<-ch
@@ -111,7 +111,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 // A scrape while a GPU hangs is answered, with the GPU's health.
 func TestMetricsWhileAGPUHangs(t *testing.T) {
 	address := freeAddress(t)
-	hw := nvmlstub.New(t, "hgx-h100")
+	hw := nvmltest.New(t, "hgx-h100")
 	start(t, hw, map[string]any{"prometheus_address": address, "health": map[string]any{
 		"enabled": true, "interval": "100ms", "grace": "0s", "call_timeout": "300ms",
 	}}).started()
@@ -153,7 +153,7 @@ func TestMetricsAddressInUse(t *testing.T) {
 	must.NoError(t, err)
 	address := taken.Addr().String()
 	var log logged
-	d := New(hclog.New(&hclog.LoggerOptions{Output: &log}), Options{NVML: library(t, nvmlstub.New(t, "one-t4")), Root: t.TempDir()})
+	d := New(hclog.New(&hclog.LoggerOptions{Output: &log}), Options{NVML: library(t, nvmltest.New(t, "one-t4")), Root: t.TempDir()})
 	d.eventWait, d.listenAgain = 20*time.Millisecond, 20*time.Millisecond
 	must.NoError(t, d.SetConfig(&base.Config{PluginConfig: pack(t, map[string]any{
 		"enabled": true, "prometheus_address": address,

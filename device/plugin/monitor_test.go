@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 func TestNoMessageWithoutAChange(t *testing.T) {
@@ -196,7 +196,7 @@ func TestDriverGoesAndComesBack(t *testing.T) {
 func TestNVMLThatIsNotThereAtFirst(t *testing.T) {
 	r := newRig(t, "none", nil)
 	must.SliceEmpty(t, r.groups())
-	r.hw = nvmlstub.New(t, "one-t4")
+	r.hw = nvmltest.New(t, "one-t4")
 	library(t, r.hw) // points the loaded stand-in at the other machine
 	must.True(t, r.told(func() { r.pass(5 * time.Second) }))
 	must.Len(t, 1, r.groups())

@@ -17,11 +17,11 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 // start returns a running plugin as Nomad has it after SetConfig.
-func start(t *testing.T, hw *nvmlstub.Machine, config map[string]any) *Device {
+func start(t *testing.T, hw *nvmltest.Machine, config map[string]any) *Device {
 	t.Helper()
 	all := map[string]any{"enabled": true, "device_nodes": true}
 	for k, v := range config {
@@ -51,7 +51,7 @@ func message(t *testing.T, ch <-chan *device.FingerprintResponse) *device.Finger
 var quick = map[string]any{"enabled": true, "interval": "100ms", "grace": "0s", "healthy_after": "0s"}
 
 func TestFingerprintNeverEnds(t *testing.T) {
-	hw := nvmlstub.New(t, "hgx-h100")
+	hw := nvmltest.New(t, "hgx-h100")
 	d := start(t, hw, map[string]any{"health": quick})
 	ctx, cancel := context.WithCancel(context.Background())
 	ch, err := d.Fingerprint(ctx)
@@ -83,7 +83,7 @@ func TestFingerprintNeverEnds(t *testing.T) {
 
 // The periods and limits of the configuration are those that are kept to.
 func TestOptionsAreUsed(t *testing.T) {
-	hw := nvmlstub.New(t, "hgx-h100")
+	hw := nvmltest.New(t, "hgx-h100")
 	d := start(t, hw, map[string]any{"fingerprint_period": "1s", "health": map[string]any{
 		"enabled": false, "interval": "200ms", "call_timeout": "300ms",
 	}})
@@ -113,7 +113,7 @@ func TestOptionsAreUsed(t *testing.T) {
 }
 
 func TestDisabled(t *testing.T) {
-	d := start(t, nvmlstub.New(t, "one-t4"), map[string]any{"enabled": false})
+	d := start(t, nvmltest.New(t, "one-t4"), map[string]any{"enabled": false})
 	_, err := d.Fingerprint(context.Background())
 	must.ErrorIs(t, err, device.ErrPluginDisabled)
 	_, err = d.Stats(context.Background(), time.Second)
@@ -123,14 +123,14 @@ func TestDisabled(t *testing.T) {
 }
 
 func TestBadConfigChangesNothing(t *testing.T) {
-	d := start(t, nvmlstub.New(t, "one-t4"), nil)
+	d := start(t, nvmltest.New(t, "one-t4"), nil)
 	err := d.SetConfig(&base.Config{PluginConfig: pack(t, map[string]any{"enabled": true, "group_by": "x"})})
 	must.ErrorContains(t, err, "group_by")
 	must.Eq(t, GroupByNode, d.cfg.GroupBy)
 }
 
 func TestReserve(t *testing.T) {
-	hw := nvmlstub.New(t, "hgx-h100")
+	hw := nvmltest.New(t, "hgx-h100")
 	d := start(t, hw, map[string]any{"health": quick})
 	id := hw.UUIDs()
 	r, err := d.Reserve([]string{id[5], id[2]})
@@ -223,7 +223,7 @@ func TestReserveNodesOfMIG(t *testing.T) {
 }
 
 func TestStats(t *testing.T) {
-	hw := nvmlstub.New(t, "hgx-h100")
+	hw := nvmltest.New(t, "hgx-h100")
 	hw.Set(6, "throttle", "68")
 	hw.Set(6, "nvlink_kibps", "1000000")
 	d := start(t, hw, nil)
@@ -250,7 +250,7 @@ func TestStats(t *testing.T) {
 }
 
 func TestStatsOfMIG(t *testing.T) {
-	hw := nvmlstub.New(t, "mig-a100")
+	hw := nvmltest.New(t, "mig-a100")
 	d := start(t, hw, nil)
 	ch, err := d.Stats(t.Context(), time.Second)
 	must.NoError(t, err)

@@ -16,19 +16,19 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 // rig is a monitor on the stand-in NVML whose steps a test makes itself, at
 // times of its own.
 type rig struct {
 	t   *testing.T
-	hw  *nvmlstub.Machine
+	hw  *nvmltest.Machine
 	m   *monitor
 	now time.Time
 }
 
-func library(t *testing.T, hw *nvmlstub.Machine) *nvml.Real {
+func library(t *testing.T, hw *nvmltest.Machine) *nvml.Real {
 	t.Helper()
 	for _, kv := range hw.Env() {
 		k, v, _ := strings.Cut(kv, "=")
@@ -39,7 +39,7 @@ func library(t *testing.T, hw *nvmlstub.Machine) *nvml.Real {
 
 func newRig(t *testing.T, machine string, change func(*Config)) *rig {
 	t.Helper()
-	hw := nvmlstub.New(t, machine)
+	hw := nvmltest.New(t, machine)
 	cfg := DefaultConfig()
 	cfg.Health.CallTimeout = time.Minute
 	if change != nil {

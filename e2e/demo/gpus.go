@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 // The cluster: enough for jobs to share, and few enough training processes for
@@ -27,12 +27,12 @@ func standInGPUs(root string) (ok bool, env map[string]string, why string) {
 	if _, err := os.Stat(filepath.Join(root, devicePlugin)); err != nil {
 		return false, nil, err.Error()
 	}
-	library, err := nvmlstub.Build()
+	library, err := nvmltest.Build()
 	if err != nil {
 		return false, nil, err.Error()
 	}
 	return true, map[string]string{
 		"KOLO_NVML_LIBRARY": library,
-		"NVMLSTUB_MACHINE":  filepath.Join(root, "e2e/demo/two-l4.machine"),
+		"NVMLTEST_MACHINE":  filepath.Join(root, "e2e/demo/two-l4.machine"),
 	}, ""
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 // A driver of before 2023 lacks functions that the plugin would like to call.
@@ -21,7 +21,7 @@ import (
 func TestOldDriver(t *testing.T) {
 	plugin, err := binary()
 	must.NoError(t, err)
-	hw := nvmlstub.New(t, "hgx-h100", "-DOLD_DRIVER")
+	hw := nvmltest.New(t, "hgx-h100", "-DOLD_DRIVER")
 	cmd := exec.Command(plugin, "topo")
 	cmd.Env = slices.Concat(os.Environ(), hw.Env(), []string{"KOLO_HOST_ROOT=" + t.TempDir()}) // no sysfs
 	out, err := cmd.CombinedOutput()

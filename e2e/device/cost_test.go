@@ -10,7 +10,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 // What the first fingerprint and one reading per second cost on an HGX H100, in
@@ -18,7 +18,7 @@ import (
 func TestCost(t *testing.T) {
 	path, err := binary()
 	must.NoError(t, err)
-	hw := nvmlstub.New(t, "hgx-h100")
+	hw := nvmltest.New(t, "hgx-h100")
 	ours, theirs := measureBoth(t, path, hw.Env(), hw.Calls)
 	must.Between(t, 0.8, ours.statsRate, 1.2)
 	// Five calls a second for each GPU, nine more every five seconds, and the

@@ -15,7 +15,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 // A dry run of `make gpu`: the same tests on stand-ins for NVML and nvidia-smi.
@@ -30,14 +30,14 @@ func TestGPUDryRun(t *testing.T) {
 		out, err := exec.Command("go", args...).CombinedOutput()
 		must.NoError(t, err, must.Sprint(string(out)))
 	}
-	build("build", "-o", filepath.Join(dir, "nvidia-smi"), "../nvmlstub/cmd/nvidia-smi")
+	build("build", "-o", filepath.Join(dir, "nvidia-smi"), "../../device/nvml/nvmltest/cmd/nvidia-smi")
 	tests := filepath.Join(dir, "gpu.test")
 	build("test", "-tags", "gpu", "-c", "-o", tests, ".")
 	on := func(t *testing.T, machine, lies string, args ...string) (string, error) {
 		t.Helper()
 		cmd := exec.Command(args[0], args[1:]...)
-		cmd.Env = append(os.Environ(), nvmlstub.New(t, machine).Env()...)
-		cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"), "NVMLSTUB_SMI_LIE="+lies)
+		cmd.Env = append(os.Environ(), nvmltest.New(t, machine).Env()...)
+		cmd.Env = append(cmd.Env, "PATH="+dir+":"+os.Getenv("PATH"), "NVMLTEST_SMI_LIE="+lies)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
 )
 
 // pluginName is the binary's name.
@@ -48,7 +48,7 @@ type rig struct {
 	t   *testing.T
 	ctx context.Context
 	// hw are the machines of the clients, in their order.
-	hw []*nvmlstub.Machine
+	hw []*nvmltest.Machine
 }
 
 // binary is the plugin: the one beside the test binary, as in the kit for
@@ -114,7 +114,7 @@ func newRig(t *testing.T, config string, machines ...string) *rig {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Minute, errors.New("not within 4 minutes"))
 	t.Cleanup(cancel)
 	plugins := map[string]string{plugin: config}
-	env := nvmlstub.RelativeEnv()
+	env := nvmltest.RelativeEnv()
 	if driver, python, ok := horovod(t); ok {
 		plugins[driver] = fmt.Sprintf("allow_isolation_none = true\npython = %q\n", python)
 		env["PATH"] = filepath.Dir(python) + ":" + os.Getenv("PATH")
@@ -123,7 +123,7 @@ func newRig(t *testing.T, config string, machines ...string) *rig {
 		Nomad: nomad, Clients: len(machines), Log: t.Logf, Plugins: plugins, Env: env,
 	})
 	must.NoError(t, err)
-	r := &rig{Cluster: c, t: t, ctx: ctx, hw: make([]*nvmlstub.Machine, len(machines))}
+	r := &rig{Cluster: c, t: t, ctx: ctx, hw: make([]*nvmltest.Machine, len(machines))}
 	t.Cleanup(func() {
 		if t.Failed() {
 			dir := filepath.Join("..", ".work", "device-"+t.Name())
@@ -163,7 +163,7 @@ func (r *rig) in(t *testing.T) *rig {
 // install puts GPUs and a driver into a running client.
 func (r *rig) install(client int, machine string) {
 	r.t.Helper()
-	r.hw[client] = nvmlstub.At(r.t, filepath.Join(r.Dir, r.Nodes[client].Name), machine)
+	r.hw[client] = nvmltest.At(r.t, filepath.Join(r.Dir, r.Nodes[client].Name), machine)
 }
 
 // devices returns what the server knows of a client's devices.

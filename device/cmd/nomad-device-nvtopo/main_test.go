@@ -12,14 +12,14 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 	"github.com/kolo-nomad/kolo/device/plugin"
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
 )
 
 // on makes commands of this process run on a stand-in machine.
-func on(t *testing.T, machine string) *nvmlstub.Machine {
+func on(t *testing.T, machine string) *nvmltest.Machine {
 	t.Helper()
-	hw := nvmlstub.New(t, machine)
+	hw := nvmltest.New(t, machine)
 	for _, kv := range hw.Env() {
 		k, v, _ := strings.Cut(kv, "=")
 		t.Setenv(k, v)
@@ -70,22 +70,22 @@ func TestTopoJSON(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for name, tc := range map[string]struct {
 		machine string
-		change  func(*nvmlstub.Machine)
+		change  func(*nvmltest.Machine)
 		want    string
 	}{
-		"no driver":     {"one-t4", func(m *nvmlstub.Machine) { m.Unload() }, "modprobe nvidia"},
-		"half upgraded": {"one-t4", func(m *nvmlstub.Machine) { m.Fail(18) }, "reboot"},
+		"no driver":     {"one-t4", func(m *nvmltest.Machine) { m.Unload() }, "modprobe nvidia"},
+		"half upgraded": {"one-t4", func(m *nvmltest.Machine) { m.Fail(18) }, "reboot"},
 		"no GPU":        {"none", nil, "there is no GPU"},
-		"lost GPU":      {"hgx-h100", func(m *nvmlstub.Machine) { m.Lose(2) }, "fallen off the bus"},
-		"no fabric": {"hgx-h100", func(m *nvmlstub.Machine) {
+		"lost GPU":      {"hgx-h100", func(m *nvmltest.Machine) { m.Lose(2) }, "fallen off the bus"},
+		"no fabric": {"hgx-h100", func(m *nvmltest.Machine) {
 			m.Set(0, "fabric", "00000000000000000000000000000000 0 1 0")
 		}, "nvidia-fabricmanager"},
-		"a link down": {"dgx-1v", func(m *nvmlstub.Machine) {
+		"a link down": {"dgx-1v", func(m *nvmltest.Machine) {
 			m.Set(1, "nolinks", "0")
 			m.Set(1, "nvlink_version", "2")
 		}, "0 NVLinks are up, another Tesla V100-SXM2-32GB has 6"},
-		"bad memory":      {"hgx-h100", func(m *nvmlstub.Machine) { m.Set(3, "remap_failed", "1") }, "have the GPU replaced"},
-		"MIG but empty":   {"mig-a100", func(m *nvmlstub.Machine) { m.Set(0, "nomig", "1") }, "nvidia-smi mig -cgi"},
+		"bad memory":      {"hgx-h100", func(m *nvmltest.Machine) { m.Set(3, "remap_failed", "1") }, "have the GPU replaced"},
+		"MIG but empty":   {"mig-a100", func(m *nvmltest.Machine) { m.Set(0, "nomig", "1") }, "nvidia-smi mig -cgi"},
 		"no device nodes": {"one-t4", nil, "/dev/nvidia-uvm is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package nvmlstub
+package nvmltest
 
 import (
 	"encoding/binary"
@@ -86,8 +86,8 @@ func RelativeEnv() map[string]string {
 	return map[string]string{
 		"KOLO_NVML_LIBRARY": "./" + LibraryName,
 		"KOLO_HOST_ROOT":    ".",
-		"NVMLSTUB_MACHINE":  machineFile,
-		"NVMLSTUB_CALLS":    callsFile,
+		"NVMLTEST_MACHINE":  machineFile,
+		"NVMLTEST_CALLS":    callsFile,
 	}
 }
 
@@ -126,8 +126,8 @@ func (m *Machine) Env() []string {
 	return []string{
 		"LD_LIBRARY_PATH=" + m.dir,
 		"KOLO_HOST_ROOT=" + m.Root(),
-		"NVMLSTUB_MACHINE=" + m.file(),
-		"NVMLSTUB_CALLS=" + filepath.Join(m.dir, callsFile),
+		"NVMLTEST_MACHINE=" + m.file(),
+		"NVMLTEST_CALLS=" + filepath.Join(m.dir, callsFile),
 	}
 }
 

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Command nvidia-smi is a stand-in for NVIDIA's on a machine of package
-// nvmlstub, for the dry run of `make gpu`. It reads the machine file itself
+// nvmltest, for the dry run of `make gpu`. It reads the machine file itself
 // rather than the stand-in library, and prints what is asked for in the form
 // that NVIDIA's prints it. Its text was written from nvidia-smi's manual and from
 // outputs that people have published.
 //
-// NVMLSTUB_SMI_LIE makes it say something else of the first GPU. It lists, with
+// NVMLTEST_SMI_LIE makes it say something else of the first GPU. It lists, with
 // semicolons between, field=value for fields of --query-gpu, and the words
 // matrix, numa, nvlinks and instances.
 package main
@@ -18,16 +18,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/e2e/nvmlstub"
+	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
 func main() {
-	text, err := os.ReadFile(os.Getenv("NVMLSTUB_MACHINE"))
+	text, err := os.ReadFile(os.Getenv("NVMLTEST_MACHINE"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver:", err)
 		os.Exit(9)
 	}
-	d := nvmlstub.Describe(string(text))
+	d := nvmltest.Describe(string(text))
 	args := strings.Join(os.Args[1:], " ")
 	switch {
 	case strings.HasPrefix(args, "--query-gpu="):
@@ -53,7 +53,7 @@ func say(format string, args ...any) { _, _ = fmt.Fprintf(os.Stdout, format, arg
 
 // lie returns what to say instead of the truth.
 func lie(about string) (instead string, yes bool) {
-	for _, l := range strings.Split(os.Getenv("NVMLSTUB_SMI_LIE"), ";") {
+	for _, l := range strings.Split(os.Getenv("NVMLTEST_SMI_LIE"), ";") {
 		if name, instead, _ := strings.Cut(l, "="); name == about {
 			return instead, true
 		}
@@ -67,7 +67,7 @@ func lies(about string) bool {
 }
 
 // query prints the fields of each GPU, as CSV does.
-func query(d nvmlstub.Description, fields []string) int {
+func query(d nvmltest.Description, fields []string) int {
 	for i, g := range d.GPUs {
 		var row []string
 		for _, f := range fields {
@@ -86,7 +86,7 @@ func query(d nvmlstub.Description, fields []string) int {
 	return 0
 }
 
-func field(d nvmlstub.Description, g nvmlstub.GPU, name string) (value string, known bool) {
+func field(d nvmltest.Description, g nvmltest.GPU, name string) (value string, known bool) {
 	plain := map[string]string{
 		"name": "name", "memory.total": "memory", "clocks.max.graphics": "core_clock", "clocks.max.memory": "memory_clock",
 		"temperature.gpu": "temperature",
@@ -161,7 +161,7 @@ func number(s string) float64 {
 	return v
 }
 
-func list(d nvmlstub.Description) {
+func list(d nvmltest.Description) {
 	for i, g := range d.GPUs {
 		say("GPU %d: %s (UUID: %s)\n", i, g.Get("name"), g.UUID)
 		for j, mig := range g.Keys["mig"] {
@@ -174,7 +174,7 @@ func list(d nvmlstub.Description) {
 	}
 }
 
-func topo(d nvmlstub.Description) {
+func topo(d nvmltest.Description) {
 	say("\t\033[4m")
 	for i := range d.GPUs {
 		say("GPU%d\t", i)
@@ -195,7 +195,7 @@ func topo(d nvmlstub.Description) {
 }
 
 // link is a cell of the matrix.
-func link(d nvmlstub.Description, a, b nvmlstub.GPU, self bool) string {
+func link(d nvmltest.Description, a, b nvmltest.GPU, self bool) string {
 	n := 0
 	for _, l := range a.Keys["links"] {
 		var to string
@@ -224,7 +224,7 @@ func link(d nvmlstub.Description, a, b nvmlstub.GPU, self bool) string {
 	}
 }
 
-func nvlinks(d nvmlstub.Description) {
+func nvlinks(d nvmltest.Description) {
 	for i, g := range d.GPUs {
 		say("GPU %d: %s (UUID: %s)\n", i, g.Get("name"), g.UUID)
 		n := 0

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package nvmlstub
+package nvmltest
 
 import (
 	"crypto/sha256"
@@ -50,7 +50,7 @@ func Build(flags ...string) (string, error) {
 		sources[f.Name()] = text
 		sum.Write(text)
 	}
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("kolo-nvmlstub-%d-%x", os.Getuid(), sum.Sum(nil)[:8]))
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("kolo-nvmltest-%d-%x", os.Getuid(), sum.Sum(nil)[:8]))
 	lib := filepath.Join(dir, LibraryName)
 	if _, err := os.Stat(lib); err == nil {
 		return lib, nil

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package nvmlstub gives tests a GPU machine without GPUs: a shared library
+// Package nvmltest gives tests a GPU machine without GPUs: a shared library
 // with the C interface of libnvidia-ml.so.1, built with cc when a test needs
 // it, and a [Machine] that tells it what to pretend and changes that while
 // programs use it. A program under test loads it with dlopen by the same name
@@ -27,4 +27,4 @@
 // That the real library behaves as its documentation says. The stand-in was
 // written from the public interface, and what real drivers do in trouble is not
 // always in there.
-package nvmlstub
+package nvmltest

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MPL-2.0
  *
  * The machine that the stand-in library pretends to run on, as read from the
- * file that NVMLSTUB_MACHINE names. See doc.go for the format.
+ * file that NVMLTEST_MACHINE names. See doc.go for the format.
  */
 #ifndef MACHINE_H
 #define MACHINE_H

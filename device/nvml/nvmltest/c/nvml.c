@@ -3,8 +3,8 @@
  *
  * A stand-in for libnvidia-ml.so.1 with the C interface of NVML, for tests on
  * machines without a GPU. What it answers comes from the file that
- * NVMLSTUB_MACHINE names, which is read again when it changes. Calls are
- * counted in the file that NVMLSTUB_CALLS names, if any.
+ * NVMLTEST_MACHINE names, which is read again when it changes. Calls are
+ * counted in the file that NVMLTEST_CALLS names, if any.
  */
 #include "stub.h"
 

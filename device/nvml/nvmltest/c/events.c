@@ -30,7 +30,7 @@ struct event_data {
 /* The machine file is replaced by renaming, so its folder is watched. */
 static int watch_machine(void)
 {
-	const char *path = getenv("NVMLSTUB_MACHINE");
+	const char *path = getenv("NVMLTEST_MACHINE");
 	int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	char copy[4096];
 

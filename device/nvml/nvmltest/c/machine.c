@@ -158,11 +158,11 @@ int machine_read(const char *path, struct machine *m)
 			copy(g->uuid, sizeof g->uuid, value);
 		} else if (strcmp(key, "again") == 0) {
 			if ((g = find(m, value)) == NULL) {
-				fprintf(stderr, "nvmlstub: %s: again %s: no such GPU\n", path, value);
+				fprintf(stderr, "nvmltest: %s: again %s: no such GPU\n", path, value);
 				g = &every;
 			}
 		} else if (gpu_set(g, key, value) != 0)
-			fprintf(stderr, "nvmlstub: %s: unknown key %s\n", path, key);
+			fprintf(stderr, "nvmltest: %s: unknown key %s\n", path, key);
 	}
 	fclose(f);
 	return 0;

@@ -26,7 +26,7 @@ void stub_count(void)
 {
 	static volatile unsigned long long *calls;
 	static char mapped[4096];
-	const char *path = getenv("NVMLSTUB_CALLS");
+	const char *path = getenv("NVMLTEST_CALLS");
 	int fd;
 	void *p;
 
@@ -52,7 +52,7 @@ void stub_count(void)
 
 void stub_refresh(void)
 {
-	const char *path = getenv("NVMLSTUB_MACHINE");
+	const char *path = getenv("NVMLTEST_MACHINE");
 	struct stat st;
 
 	if (path == NULL || stat(path, &st) != 0) {
