@@ -1,17 +1,17 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package topology says how the GPUs of one machine are joined, and what
-// follows from it: islands, pair scores, the best k GPUs of those that are
-// free, bisection bandwidth. It is pure: what was read from the machine goes
-// in, answers come out; there is no I/O here and no clock.
+// Package topology describes how the GPUs of one machine are linked, and what
+// follows from it: islands, peer access, bisection bandwidth. It is pure: what
+// was read from the machine goes in, answers come out; it does no I/O and has no
+// clock.
 //
 //	        ports of each GPU          path of each pair
 //	    (to a GPU, to an NVSwitch)   (PCIe levels, peer access)
 //	                └────────────┬────────────┘
 //	                          Matrix
-//	   ┌───────────┬─────────────┼─────────────┬───────────┐
-//	Islands      Score         Best        Bisection     Encode
+//	       ┌─────────────┬───────┴─────┬─────────────┐
+//	    Islands        Joined      Bisection      Encode
 //
 // # NVSwitch
 //

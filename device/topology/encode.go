@@ -73,7 +73,7 @@ func Parse(s string) (*Matrix, error) {
 				}
 				item = rest
 			}
-			l, err := ParseLink(item)
+			l, err := parseLink(item)
 			if err != nil {
 				return nil, fmt.Errorf("topology %q: %w", s, err)
 			}

@@ -71,9 +71,9 @@ func (l Link) String() string {
 	}
 }
 
-// ParseLink reads what [Link.String] wrote. Only the fields that the text
+// parseLink reads what [Link.String] wrote. Only the fields that the text
 // carries are set.
-func ParseLink(s string) (Link, error) {
+func parseLink(s string) (Link, error) {
 	for p, name := range pathNames {
 		if s == name {
 			return Link{Path: Path(p)}, nil

@@ -40,7 +40,7 @@ func draw(t testing.TB, mbps int, drawing string) *Matrix {
 			if i == j {
 				continue
 			}
-			l, err := ParseLink(cell)
+			l, err := parseLink(cell)
 			must.NoError(t, err)
 			switch {
 			case l.Switched && len(gpus[i].Ports) == 0:
