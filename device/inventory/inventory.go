@@ -9,260 +9,186 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// card is one GPU that was seen at least once.
-type card struct {
-	facts nvml.Facts
-	// gpu is nil while the GPU cannot be reached.
-	gpu nvml.GPU
-	// missing is why; nil while it can.
-	missing error
-	// busy tells that a sample is being read, begun since when.
-	busy  bool
-	begun time.Time
-	// index is NVML's number of it.
-	index int
+// GPU is a GPU that was read at least once.
+type GPU struct {
+	// Facts are the newest that could be read.
+	Facts nvml.Facts
+	// Index is NVML's number, which nvidia-smi -i accepts.
+	Index int
+	// Handle is nil while NVML gives none.
+	Handle nvml.GPU
+	// Err is why the GPU does not answer; nil while it does.
+	Err error
 }
 
-// unit is what can be given to a task: a whole GPU, or a MIG instance of it.
-type unit struct {
-	card     *card
-	instance *nvml.Instance
+// Inventory is the result of reading all GPUs. It includes the GPUs of the
+// reading before that have disappeared since.
+type Inventory struct {
+	Driver nvml.Driver
+	// GPUs are ordered by PCI address.
+	GPUs []*GPU
+	// Listed is how many GPUs NVML lists, including ignored ones.
+	Listed int
+	// Unreadable are the errors of GPUs that NVML lists and that could not be
+	// read, not even their UUID, by NVML's number.
+	Unreadable map[int]error
+	// UnmatchedIgnores are the ids to ignore that no readable GPU has.
+	UnmatchedIgnores []string
+
+	pairs map[[2]string]topology.Pair // by the UUIDs of both
 }
 
-func (u unit) id() string {
-	if u.instance != nil {
-		return u.instance.UUID
+// ErrUnlisted is why a GPU that was read before does not answer: NVML no longer
+// lists it.
+var ErrUnlisted = errors.New("NVML does not list the GPU any more")
+
+// Read reads all GPUs but the ignored ones. A GPU that fails does not prevent
+// the others from being read: its facts stay those of the reading before, with
+// the error. The returned error concerns NVML as a whole; the inventory is then
+// the one before.
+func Read(lib nvml.Library, before Inventory, ignored []string) (Inventory, error) {
+	inv := Inventory{
+		Unreadable: map[int]error{}, UnmatchedIgnores: slices.Clone(ignored),
+		pairs: map[[2]string]topology.Pair{},
 	}
-	return u.card.facts.UUID
-}
-
-// product is the name without the place, as nomad-device-nvidia has it.
-func (u unit) product() string {
-	if u.instance != nil {
-		return u.instance.Name
-	}
-	return u.card.facts.Name
-}
-
-func (u unit) memoryMiB() *uint64 {
-	if u.instance != nil {
-		return u.instance.MemoryMiB
-	}
-	return u.card.facts.MemoryMiB
-}
-
-// nvlinks counts the links that are up, what they carry together, and whether
-// they end at NVSwitch. MIG instances cannot use them.
-func (u unit) nvlinks() (links, mbps int, switched bool) {
-	if u.instance != nil {
-		return 0, 0, false
-	}
-	for _, p := range u.card.facts.Ports {
-		mbps += p.MBps
-		switched = switched || p.Switch
-	}
-	return len(u.card.facts.Ports), mbps, switched
-}
-
-// machine is what was read of the GPUs: those there and those that were.
-type machine struct {
-	driver nvml.Driver
-	// cards are ordered by PCI address.
-	cards []*card
-	pairs map[[2]string]topology.Pair
-	// listed is how many GPUs NVML has, ignored ones too.
-	listed int
-	// unread are errors of GPUs of which not even the UUID could be read, by
-	// NVML's number.
-	unread map[int]error
-	// unmet are the ids to ignore that no GPU has that could be read.
-	unmet []string
-	// all are the units, once they were listed.
-	all []unit
-}
-
-// errUnlisted is why a GPU is missing that NVML says nothing about.
-var errUnlisted = errors.New("NVML does not list the GPU any more")
-
-// readMachine reads all GPUs. A GPU that fails does not keep the others from
-// being read: it stays as it was known before, with the error. The error
-// returned is of NVML as a whole.
-func readMachine(lib nvml.Library, before machine, ignored []string) (machine, error) {
-	now := machine{pairs: map[[2]string]topology.Pair{}, unread: map[int]error{}}
 	var err error
-	if now.driver, err = lib.Driver(); err != nil {
+	if inv.Driver, err = lib.Driver(); err != nil {
 		return before, err
 	}
-	n, err := lib.Count()
-	if err != nil {
+	if inv.Listed, err = lib.Count(); err != nil {
 		return before, err
 	}
-	now.listed = n
-	now.unmet = slices.Clone(ignored)
-	for i := range n {
-		c, err := readCard(lib, i)
+	for i := range inv.Listed {
+		g, err := readGPU(lib, i)
 		switch {
-		case err != nil && nvml.Gone(err):
+		case err != nil && nvml.Unavailable(err):
 			return before, err
 		case err != nil:
-			now.unread[i] = fmt.Errorf("GPU %d: %w", i, err)
-		case now.meets(c.facts.UUID):
+			inv.Unreadable[i] = fmt.Errorf("GPU %d: %w", i, err)
+		case inv.ignores(g.Facts.UUID):
 		default:
-			c.facts.Instances = slices.DeleteFunc(c.facts.Instances, func(in nvml.Instance) bool {
-				return now.meets(in.UUID)
+			g.Facts.Instances = slices.DeleteFunc(g.Facts.Instances, func(in nvml.Instance) bool {
+				return inv.ignores(in.UUID)
 			})
-			now.cards = append(now.cards, c)
+			inv.GPUs = append(inv.GPUs, g)
 		}
 	}
-	now.keep(before)
-	slices.SortFunc(now.cards, func(a, b *card) int {
-		return cmp.Or(cmp.Compare(a.facts.Bus, b.facts.Bus), cmp.Compare(a.facts.UUID, b.facts.UUID))
+	inv.keepMissing(before)
+	slices.SortFunc(inv.GPUs, func(a, b *GPU) int {
+		return cmp.Or(cmp.Compare(a.Facts.Bus, b.Facts.Bus), cmp.Compare(a.Facts.UUID, b.Facts.UUID))
 	})
-	return now, now.readPairs(lib, before)
+	return inv, inv.readPairs(lib, before)
 }
 
-// meets tells whether an id is one to ignore.
-func (m *machine) meets(id string) bool {
-	before := len(m.unmet)
-	m.unmet = slices.DeleteFunc(m.unmet, func(unmet string) bool { return unmet == id })
-	return len(m.unmet) < before
-}
-
-func readCard(lib nvml.Library, index int) (*card, error) {
-	gpu, err := lib.GPU(index)
+func readGPU(lib nvml.Library, index int) (*GPU, error) {
+	handle, err := lib.GPU(index)
 	if err != nil {
 		return nil, err
 	}
-	f, err := gpu.Facts()
+	f, err := handle.Facts()
 	if err != nil {
 		return nil, err
 	}
-	return &card{facts: f, gpu: gpu, index: index}, nil
+	return &GPU{Facts: f, Handle: handle, Index: index}, nil
 }
 
-// keep adds the GPUs that were seen before and not now. A lost GPU answers with
-// an error where its name would be: whose error it is, its number tells.
-func (m *machine) keep(before machine) {
-	for _, old := range before.cards {
-		there := slices.ContainsFunc(m.cards, func(c *card) bool { return c.facts.UUID == old.facts.UUID })
-		if there {
+// ignores reports whether an id is to be ignored, and notes that a GPU has it.
+func (inv *Inventory) ignores(id string) bool {
+	before := len(inv.UnmatchedIgnores)
+	inv.UnmatchedIgnores = slices.DeleteFunc(inv.UnmatchedIgnores, func(ignored string) bool { return ignored == id })
+	return len(inv.UnmatchedIgnores) < before
+}
+
+// keepMissing adds the GPUs of the reading before that this one lacks. A lost
+// GPU fails before its UUID can be read; NVML's number identifies it then.
+func (inv *Inventory) keepMissing(before Inventory) {
+	for _, old := range before.GPUs {
+		if inv.find(old.Facts.UUID) != nil {
 			continue
 		}
-		lost := &card{facts: old.facts, missing: errUnlisted, index: old.index}
-		if err := m.unread[old.index]; err != nil {
-			lost.missing = err
+		missing := &GPU{Facts: old.Facts, Err: ErrUnlisted, Index: old.Index}
+		if err := inv.Unreadable[old.Index]; err != nil {
+			missing.Err = err
 		}
-		m.cards = append(m.cards, lost)
+		inv.GPUs = append(inv.GPUs, missing)
 	}
 }
 
-// readPairs asks about every two GPUs that can be reached, unless nothing about
-// the two has changed; of others it keeps what was known. Two that could not reach
-// each other, or not over their NVLinks, are asked about again: the fabric manager
-// may have come meanwhile.
-func (m *machine) readPairs(lib nvml.Library, before machine) error {
-	for i, a := range m.cards {
-		for _, b := range m.cards[i+1:] {
-			key := [2]string{a.facts.UUID, b.facts.UUID}
+// find returns the GPU with the UUID, or nil.
+func (inv *Inventory) find(uuid string) *GPU {
+	i := slices.IndexFunc(inv.GPUs, func(g *GPU) bool { return g.Facts.UUID == uuid })
+	if i < 0 {
+		return nil
+	}
+	return inv.GPUs[i]
+}
+
+// readPairs reads how each two reachable GPUs are linked, unless nothing about
+// the two has changed; of other pairs it keeps what was known. A pair without
+// peer access, or whose NVLinks the driver denies, is read again: the fabric
+// manager may have started since.
+func (inv *Inventory) readPairs(lib nvml.Library, before Inventory) error {
+	for i, a := range inv.GPUs {
+		for _, b := range inv.GPUs[i+1:] {
+			key := [2]string{a.Facts.UUID, b.Facts.UUID}
 			p, known := before.pairs[key]
 			if known {
-				m.pairs[key] = p
+				inv.pairs[key] = p
 			}
-			denied := p.NoNVLink && len(a.facts.Ports) > 0 && len(b.facts.Ports) > 0
-			same := known && p.Peer && !denied && before.joinedAs(a) && before.joinedAs(b)
-			if same || a.gpu == nil || b.gpu == nil {
+			denied := p.NoNVLink && len(a.Facts.Ports) > 0 && len(b.Facts.Ports) > 0
+			final := known && p.Peer && !denied && before.hasSameLinks(a) && before.hasSameLinks(b)
+			if final || a.Handle == nil || b.Handle == nil {
 				continue
 			}
-			p, err := lib.Pair(a.gpu, b.gpu)
+			p, err := lib.Pair(a.Handle, b.Handle)
 			switch {
-			case err != nil && nvml.Gone(err):
+			case err != nil && nvml.Unavailable(err):
 				return err
 			case err == nil || !known:
-				m.pairs[key] = p
+				inv.pairs[key] = p
 			}
-			// Otherwise one of the two is in trouble, and its own reading will
-			// say so.
+			// Any other error is of one of the two GPUs, whose own reading
+			// fails too.
 		}
 	}
 	return nil
 }
 
-// joinedAs tells that a GPU was there, with the same links.
-func (m *machine) joinedAs(c *card) bool {
-	i := slices.IndexFunc(m.cards, func(o *card) bool { return o.facts.UUID == c.facts.UUID })
-	if i < 0 || m.cards[i].gpu == nil {
+// hasSameLinks reports whether a GPU was reachable and had the same links.
+func (inv *Inventory) hasSameLinks(g *GPU) bool {
+	old := inv.find(g.Facts.UUID)
+	if old == nil || old.Handle == nil {
 		return false
 	}
-	was, is := m.cards[i].facts, c.facts
+	was, is := old.Facts, g.Facts
 	return was.MIG == is.MIG && slices.Equal(was.Ports, is.Ports) && reflect.DeepEqual(was.Fabric, is.Fabric)
 }
 
-// ignoresUnread tells that the GPUs that cannot be read are in all likelihood
-// those that are to be ignored, which may be for just that.
-func (m *machine) ignoresUnread() bool { return m.strangers() <= len(m.unmet) }
-
-// strangers counts the GPUs that cannot be read and never were.
-func (m *machine) strangers() int {
-	n := len(m.unread)
-	for _, c := range m.cards {
-		if m.unread[c.index] != nil {
+// Unidentified is how many GPUs cannot be read and never were, so that not even
+// their UUID is known.
+func (inv *Inventory) Unidentified() int {
+	n := len(inv.Unreadable)
+	for _, g := range inv.GPUs {
+		if inv.Unreadable[g.Index] != nil {
 			n--
 		}
 	}
 	return n
 }
 
-// incomplete tells that a GPU is known that has no handle.
-func (m *machine) incomplete() bool {
-	return len(m.unread) > 0 && !m.ignoresUnread() || slices.ContainsFunc(m.cards, func(c *card) bool { return c.gpu == nil })
+// UnidentifiedAreIgnored reports whether the unidentified GPUs are in all
+// likelihood those to be ignored, perhaps because they are broken.
+func (inv *Inventory) UnidentifiedAreIgnored() bool {
+	return inv.Unidentified() <= len(inv.UnmatchedIgnores)
 }
 
-// units lists what can be given to tasks, in the order of the PCI addresses.
-func (m *machine) units() []unit {
-	if m.all != nil {
-		return m.all
-	}
-	for _, c := range m.cards {
-		if !c.facts.MIG {
-			m.all = append(m.all, unit{card: c})
-			continue
-		}
-		for i := range c.facts.Instances {
-			m.all = append(m.all, unit{card: c, instance: &c.facts.Instances[i]})
-		}
-	}
-	return m.all
-}
-
-// matrix joins the units. MIG instances have no NVLink; those of one GPU are as
-// near as can be.
-func (m *machine) matrix(us []unit) *topology.Matrix {
-	gpus := make([]topology.GPU, len(us))
-	for i, u := range us {
-		gpus[i].Bus = u.card.facts.Bus
-		if u.instance != nil {
-			continue
-		}
-		gpus[i].Ports = u.card.facts.Ports
-		if f := u.card.facts.Fabric; f != nil && f.Ready {
-			gpus[i].Fabric = fmt.Sprintf("%s/%d", f.Cluster, f.Clique)
-		}
-	}
-	return topology.New(gpus, func(i, j int) topology.Pair {
-		a, b := us[i], us[j]
-		if a.card == b.card {
-			return topology.Pair{Path: topology.PathPIX, NoNVLink: true}
-		}
-		p := m.pairs[[2]string{a.card.facts.UUID, b.card.facts.UUID}]
-		if a.instance != nil || b.instance != nil {
-			p.NoNVLink, p.Peer = true, false
-		}
-		return p
-	})
+// Incomplete reports whether a GPU is known to exist that cannot be reached.
+func (inv *Inventory) Incomplete() bool {
+	return len(inv.Unreadable) > 0 && !inv.UnidentifiedAreIgnored() ||
+		slices.ContainsFunc(inv.GPUs, func(g *GPU) bool { return g.Handle == nil })
 }

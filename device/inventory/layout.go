@@ -4,183 +4,111 @@
 package inventory
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-
-	"github.com/hashicorp/nomad/plugins/device"
 
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// layout is where every unit of the machine is, counted over all models.
-type layout struct {
-	units  []unit
-	matrix *topology.Matrix
-	by     GroupBy
-	// island and pcie are the numbers of the NVLink island of each unit and of
-	// its PCIe switch, or root of a GPU that hangs on none.
-	island, pcie []int
-	// islands is how many there are now.
-	islands int
-	// cutOff tells of each unit that it has lost its links to most of those
-	// that have the same number.
-	cutOff []bool
+// Layout places every unit of the machine, across all products. It does not
+// change once made, and can be compared with reflect.DeepEqual.
+type Layout struct {
+	// Units are in the order of PCI addresses.
+	Units []Unit
+	// Matrix has the links between the units, by their position in Units.
+	Matrix *topology.Matrix
+	// By splits products into groups.
+	By GroupBy
+	// Islands is how many islands there are by the NVLinks that are up.
+	Islands int
+
+	// islandIDs and switchIDs are stable, see [StableIDs].
+	islandIDs, switchIDs []int
+	isolated             []bool
 }
 
-// newLayout numbers what has no number yet.
-func newLayout(m *machine, by GroupBy, p *places) layout {
-	l := layout{units: m.units(), by: by}
-	l.matrix = m.matrix(l.units)
+// NewLayout lays out the GPUs, and assigns ids to islands and switches that have
+// none.
+func NewLayout(inv *Inventory, by GroupBy, stable *StableIDs) Layout {
+	l := Layout{Units: inv.units(), By: by}
+	l.Matrix = inv.matrix(l.Units)
 	var switches []string
-	for _, u := range l.units {
-		switches = append(switches, pciePlace(u))
+	for _, u := range l.Units {
+		switches = append(switches, u.switchKey())
 	}
 	slices.Sort(switches)
 	component := l.components()
-	islands := make([][]unit, l.islands)
-	for i, u := range l.units {
+	islands := make([][]Unit, l.Islands)
+	for i, u := range l.Units {
 		islands[component[i]] = append(islands[component[i]], u)
 	}
-	known := p.add(slices.Compact(switches), islands)
-	for _, u := range l.units {
-		l.island = append(l.island, known.Islands[u.islander()])
-		l.pcie = append(l.pcie, known.Switches[pciePlace(u)])
+	assigned := stable.assign(slices.Compact(switches), islands)
+	for _, u := range l.Units {
+		l.islandIDs = append(l.islandIDs, assigned.Islands[u.islandKey()])
+		l.switchIDs = append(l.switchIDs, assigned.Switches[u.switchKey()])
 	}
-	l.cut(component)
+	l.findIsolated(inv, component)
 	return l
 }
 
-// pciePlace is the switch, else the root, else the GPU for itself.
-func pciePlace(u unit) string {
-	return cmp.Or(u.card.facts.Switch, u.card.facts.Root, u.card.facts.Bus)
-}
-
-// components counts islands by the links that are up, in the order of the PCI
-// addresses, and returns the one of each unit. MIG instances have no NVLink: those
-// of one GPU count as one island, for they are one GPU.
-func (l *layout) components() []int {
+// components counts the islands by the links that are up, in the order of PCI
+// addresses, and returns the island of each unit. MIG instances have no NVLink;
+// those of one GPU count as one island, for they are one GPU.
+func (l *Layout) components() []int {
 	type key struct {
-		card   *card // of MIG instances
-		island int   // of whole GPUs
+		migGPU string // the UUID, of MIG instances
+		island int    // of whole GPUs
 	}
-	met := map[key]int{}
-	component := make([]int, len(l.units))
-	for i, u := range l.units {
-		k := key{island: l.matrix.Island(i)}
-		if u.instance != nil {
-			k = key{card: u.card}
+	seen := map[key]int{}
+	component := make([]int, len(l.Units))
+	for i, u := range l.Units {
+		k := key{island: l.Matrix.Island(i)}
+		if u.Instance != nil {
+			k = key{migGPU: u.GPU.UUID}
 		}
-		if _, known := met[k]; !known {
-			met[k] = len(met)
+		if _, known := seen[k]; !known {
+			seen[k] = len(seen)
 		}
-		component[i] = met[k]
+		component[i] = seen[k]
 	}
-	l.islands = len(met)
+	l.Islands = len(seen)
 	return component
 }
 
-// cut finds the units that are not joined with most of those of their number
-// that can be reached; of parts that are equal the first one counts.
-func (l *layout) cut(component []int) {
-	type part struct{ number, component int }
+// findIsolated finds the units that are not linked with most of the reachable
+// units of their island id; of parts of equal size the first one counts as most.
+func (l *Layout) findIsolated(inv *Inventory, component []int) {
+	type part struct{ id, component int }
 	size := map[part]int{}
-	for i, n := range l.island {
-		if l.units[i].card.gpu != nil {
-			size[part{n, component[i]}]++
+	for i, id := range l.islandIDs {
+		if inv.find(l.Units[i].GPU.UUID).Handle != nil {
+			size[part{id, component[i]}]++
 		}
 	}
-	most := map[int]int{} // the component, by number
-	for i, n := range l.island {
-		best, met := most[n]
-		if !met || size[part{n, component[i]}] > size[part{n, best}] {
-			most[n] = component[i]
+	largest := map[int]int{} // the component, by island id
+	for i, id := range l.islandIDs {
+		best, known := largest[id]
+		if !known || size[part{id, component[i]}] > size[part{id, best}] {
+			largest[id] = component[i]
 		}
 	}
-	for i, n := range l.island {
-		l.cutOff = append(l.cutOff, component[i] != most[n])
+	for i, id := range l.islandIDs {
+		l.isolated = append(l.isolated, component[i] != largest[id])
 	}
 }
 
-// numbers are those of the islands, by [unit.islander].
-func (l layout) numbers() map[string]int {
-	all := map[string]int{}
-	for i, u := range l.units {
-		all[u.islander()] = l.island[i]
-	}
-	return all
-}
+// Isolated reports whether a unit has lost its NVLinks to most units of its
+// island.
+func (l Layout) Isolated(i int) bool { return l.isolated[i] }
 
-func (l layout) islandName(i int) string { return fmt.Sprintf("nvlink%d", l.island[i]) }
+// IslandName is the name of a unit's island, which is stable.
+func (l Layout) IslandName(i int) string { return fmt.Sprintf("nvlink%d", l.islandIDs[i]) }
 
-func (l layout) switchName(i int) string { return fmt.Sprintf("pcie%d", l.pcie[i]) }
+// SwitchName is the name of the PCIe switch of a unit, or of its PCIe root where
+// there is no switch. It is stable.
+func (l Layout) SwitchName(i int) string { return fmt.Sprintf("pcie%d", l.switchIDs[i]) }
 
-// islandSize is how many units are joined with this one.
-func (l layout) islandSize(i int) int {
-	return len(l.matrix.Islands()[l.matrix.Island(i)])
-}
-
-// groupName is the name under which Nomad knows a unit. With group_by = "node"
-// it is the product alone, so that jobs that name it keep working.
-func (l layout) groupName(i int) string {
-	u := l.units[i]
-	product := cmp.Or(u.product(), "notAvailable")
-	switch l.by {
-	case GroupByNVLink:
-		return product + " " + l.islandName(i)
-	case GroupByNUMA:
-		return product + " " + numaName(u.card.facts.NUMA)
-	case GroupByPCIe:
-		return product + " " + l.switchName(i)
-	default:
-		return product
-	}
-}
-
-// numaName is numa-unknown where the kernel tells no node, as on most machines
-// with one socket and many virtual ones.
-func numaName(node int) string {
-	if node < 0 {
-		return "numa-unknown"
-	}
-	return fmt.Sprintf("numa%d", node)
-}
-
-// condition is what is published about a unit's health.
-type condition struct {
-	ok     bool
-	reason string
-}
-
-// groups makes what Nomad is told. The same input gives the same output, so that
-// a change can be seen by comparing.
-func (l layout) groups(m *machine, health map[string]condition) []*device.DeviceGroup {
-	members := map[string][]int{}
-	for i := range l.units {
-		name := l.groupName(i)
-		members[name] = append(members[name], i)
-	}
-	names := slices.Sorted(maps.Keys(members))
-	groups := make([]*device.DeviceGroup, 0, len(names))
-	for _, name := range names {
-		g := &device.DeviceGroup{Vendor: vendor, Type: deviceType, Name: name}
-		healthy := 0
-		for _, i := range members[name] {
-			u := l.units[i]
-			c := health[u.id()]
-			if c.ok {
-				healthy++
-			}
-			g.Devices = append(g.Devices, &device.Device{
-				ID:         u.id(),
-				Healthy:    c.ok,
-				HealthDesc: c.reason,
-				HwLocality: &device.DeviceLocality{PciBusID: u.card.facts.Bus},
-			})
-		}
-		g.Attributes = l.attributes(m, members[name], healthy)
-		groups = append(groups, g)
-	}
-	return groups
+// IslandSize is how many units a unit's island has now, itself included.
+func (l Layout) IslandSize(i int) int {
+	return len(l.Matrix.Islands()[l.Matrix.Island(i)])
 }

@@ -15,43 +15,40 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/kolo-nomad/kolo/device/monitor"
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// scrapeAge is how old readings may be that are served, scrapeWait how long a
-// scrape waits for newer ones before it gets what is there. Prometheus gives up
-// after 10 s.
+// scrapeAge is how old served readings may be, scrapeWait how long a scrape waits
+// for newer ones before it gets the last ones. Prometheus' own limit is 10 s.
 const (
 	scrapeAge  = time.Second
 	scrapeWait = 5 * time.Second
 )
 
-// listenAgain is how soon an address that is taken is tried again.
-const listenAgain = 15 * time.Second
-
-// serveMetrics serves Prometheus text on the address until the context ends,
-// and has let go of the address when it returns. One that is taken is tried
-// again: metrics must not keep devices from Nomad.
-func serveMetrics(ctx context.Context, address string, again time.Duration, m *monitor, log hclog.Logger) {
+// Serve serves metrics on the address until the context ends, and has released
+// the address when it returns. An address in use is tried again after retry:
+// metrics must not keep devices from Nomad.
+func Serve(ctx context.Context, address string, retry time.Duration, m *monitor.Monitor, log hclog.Logger) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(&collector{m: m})
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	said := ""
+	logged := ""
 	for {
 		err := serve(ctx, server, address, log)
 		if ctx.Err() != nil {
 			return
 		}
-		if said != err.Error() {
-			said = err.Error()
-			log.Error("prometheus_address: metrics cannot be served yet", "address", address, "error", err, "trying_again_every", again)
+		if logged != err.Error() {
+			logged = err.Error()
+			log.Error("prometheus_address: metrics cannot be served yet", "address", address, "error", err, "retry", retry)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(again):
+		case <-time.After(retry):
 		}
 	}
 }
@@ -71,13 +68,13 @@ func serve(ctx context.Context, server *http.Server, address string, log hclog.L
 type gauge struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(*reading) *float64
+	value func(*monitor.Reading) *float64
 }
 
-// gpuLabels tell GPUs apart: UUID, number in /dev/nvidia<n>, and product name.
+// gpuLabels identify a GPU: UUID, number in /dev/nvidia<n>, and product name.
 var gpuLabels = []string{"uuid", "gpu", "model"}
 
-func newGauge(name, help string, kind prometheus.ValueType, value func(*reading) *float64) gauge {
+func newGauge(name, help string, kind prometheus.ValueType, value func(*monitor.Reading) *float64) gauge {
 	return gauge{
 		desc:  prometheus.NewDesc("nvtopo_gpu_"+name, help, gpuLabels, nil),
 		kind:  kind,
@@ -87,47 +84,47 @@ func newGauge(name, help string, kind prometheus.ValueType, value func(*reading)
 
 var gauges = []gauge{
 	newGauge("memory_used_bytes", "Memory in use.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.MemoryUsedMiB, 1<<20) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.MemoryUsedMiB, 1<<20) }),
 	newGauge("memory_total_bytes", "Memory of the GPU.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.MemoryTotalMiB, 1<<20) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.MemoryTotalMiB, 1<<20) }),
 	newGauge("utilization_ratio", "Share of time in which a kernel was executing.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.GPUUtil, 0.01) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.GPUUtil, 0.01) }),
 	newGauge("memory_utilization_ratio", "Share of time in which memory was read or written.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.MemoryUtil, 0.01) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.MemoryUtil, 0.01) }),
 	newGauge("power_watts", "Power that the GPU draws.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return r.sample.PowerW }),
+		func(r *monitor.Reading) *float64 { return r.Sample.PowerW }),
 	newGauge("power_limit_watts", "Power that the GPU may draw.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return r.sample.PowerLimitW }),
+		func(r *monitor.Reading) *float64 { return r.Sample.PowerLimitW }),
 	newGauge("temperature_celsius", "Temperature of the GPU.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.TemperatureC, 1) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.TemperatureC, 1) }),
 	newGauge("memory_temperature_celsius", "Temperature of the memory.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.MemoryTemperatureC, 1) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.MemoryTemperatureC, 1) }),
 	newGauge("core_clock_hertz", "Clock of the cores.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.CoreClockMHz, 1e6) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.CoreClockMHz, 1e6) }),
 	newGauge("memory_clock_hertz", "Clock of the memory.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.MemoryClockMHz, 1e6) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.MemoryClockMHz, 1e6) }),
 	newGauge("encoder_utilization_ratio", "Share of time in which the video encoder was used.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.EncoderUtil, 0.01) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.EncoderUtil, 0.01) }),
 	newGauge("decoder_utilization_ratio", "Share of time in which the video decoder was used.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.DecoderUtil, 0.01) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.DecoderUtil, 0.01) }),
 	newGauge("bar1_used_bytes", "BAR1 memory in use.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.BAR1UsedMiB, 1<<20) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.BAR1UsedMiB, 1<<20) }),
 	newGauge("bar1_total_bytes", "BAR1 memory of the GPU.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return scaled(r.sample.BAR1TotalMiB, 1<<20) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.BAR1TotalMiB, 1<<20) }),
 	newGauge("ecc_corrected_errors_total", "Errors that ECC corrected since the driver was loaded.", prometheus.CounterValue,
-		func(r *reading) *float64 { return scaled(r.sample.ECCCorrected, 1) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.ECCCorrected, 1) }),
 	newGauge("ecc_uncorrected_errors_total", "Errors that ECC could not correct since the driver was loaded.", prometheus.CounterValue,
-		func(r *reading) *float64 { return scaled(r.sample.ECCUncorrected, 1) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.ECCUncorrected, 1) }),
 	newGauge("reset_pending", "1 when bad memory waits for a reset to be taken out of use.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return either(r.sample.RemapPending, r.sample.RetiredPending) }),
+		func(r *monitor.Reading) *float64 { return either(r.Sample.RemapPending, r.Sample.RetiredPending) }),
 	newGauge("nvlink_transmit_bytes_total", "Data sent over all NVLinks.", prometheus.CounterValue,
-		func(r *reading) *float64 { return scaled(r.sample.NVLinkTx, 1) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.NVLinkTx, 1) }),
 	newGauge("nvlink_receive_bytes_total", "Data received over all NVLinks.", prometheus.CounterValue,
-		func(r *reading) *float64 { return scaled(r.sample.NVLinkRx, 1) }),
+		func(r *monitor.Reading) *float64 { return scaled(r.Sample.NVLinkRx, 1) }),
 	newGauge("pcie_transmit_bytes_per_second", "Rate of sending over PCIe.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return r.pcieTx }),
+		func(r *monitor.Reading) *float64 { return r.PCIeTx }),
 	newGauge("pcie_receive_bytes_per_second", "Rate of receiving over PCIe.", prometheus.GaugeValue,
-		func(r *reading) *float64 { return r.pcieRx }),
+		func(r *monitor.Reading) *float64 { return r.PCIeRx }),
 }
 
 var (
@@ -137,7 +134,7 @@ var (
 		"1 for a GPU or MIG instance that Nomad may use, 0 for one that it may not.",
 		[]string{"uuid", "group"}, nil)
 	unhealthyDesc = prometheus.NewDesc("nvtopo_device_unhealthy_info",
-		"Why Nomad may not use a GPU or MIG instance; not there for one that it may.",
+		"Why Nomad may not use a GPU or MIG instance; absent for one that it may.",
 		[]string{"uuid", "group", "reason"}, nil)
 	instanceDesc = prometheus.NewDesc("nvtopo_mig_memory_used_bytes",
 		"Memory of a MIG instance in use.", []string{"uuid", "parent", "profile"}, nil)
@@ -145,57 +142,57 @@ var (
 		"Memory of a MIG instance.", []string{"uuid", "parent", "profile"}, nil)
 )
 
-// collector makes metrics of the readings that all share.
-type collector struct{ m *monitor }
+// collector makes metrics of the monitor's readings.
+type collector struct{ m *monitor.Monitor }
 
-// Describe says that the metrics are not known beforehand.
+// Describe sends nothing: the metrics are not known beforehand.
 func (*collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect takes readings and sends them. Of a GPU that could not be read there
-// is its health alone.
+// Collect takes readings and sends them. For a GPU that could not be read it
+// sends the health alone.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeWait)
 	defer cancel()
-	readings, err := c.m.measure(ctx, scrapeAge)
+	readings, err := c.m.Measure(ctx, scrapeAge)
 	if err != nil {
-		readings = *c.m.readings.Load()
+		readings = c.m.Readings()
 	}
-	v, _ := c.m.latest()
+	v, _ := c.m.Latest()
 	if v == nil {
 		return
 	}
-	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+	send := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	seen := map[string]bool{}
-	for i, u := range v.layout.units {
-		cond := v.health[u.id()]
-		gauge(healthyDesc, oneIf(cond.ok), u.id(), v.names[i])
-		if !cond.ok {
-			gauge(unhealthyDesc, 1, u.id(), v.names[i], cond.reason)
+	sent := map[string]bool{}
+	for i, u := range v.Layout.Units {
+		group, cond := v.Layout.GroupName(i), v.Health[u.ID()]
+		send(healthyDesc, oneIf(cond.Healthy), u.ID(), group)
+		if !cond.Healthy {
+			send(unhealthyDesc, 1, u.ID(), group, cond.Reason)
 		}
-		f := u.card.facts
-		r := readings[f.UUID]
+		gpu := u.GPU.UUID
+		r := readings[gpu]
 		if r == nil {
 			continue
 		}
-		if in := u.instance; in != nil {
-			if mib, ok := r.sample.Instances[in.UUID]; ok {
-				gauge(instanceDesc, float64(mib)*(1<<20), in.UUID, f.UUID, in.Profile)
+		if in := u.Instance; in != nil {
+			if mib, ok := r.Sample.Instances[in.UUID]; ok {
+				send(instanceDesc, float64(mib)*(1<<20), in.UUID, gpu, in.Profile)
 			}
 			if in.MemoryMiB != nil {
-				gauge(instanceTotalDesc, float64(*in.MemoryMiB)*(1<<20), in.UUID, f.UUID, in.Profile)
+				send(instanceTotalDesc, float64(*in.MemoryMiB)*(1<<20), in.UUID, gpu, in.Profile)
 			}
 		}
-		if !seen[f.UUID] {
-			seen[f.UUID] = true
-			r.collect(f, out)
+		if !sent[gpu] {
+			sent[gpu] = true
+			sendGPU(u.GPU, r, out)
 		}
 	}
 }
 
-// collect sends the metrics of a GPU.
-func (r *reading) collect(f nvml.Facts, out chan<- prometheus.Metric) {
+// sendGPU sends the metrics of a GPU.
+func sendGPU(f *nvml.Facts, r *monitor.Reading, out chan<- prometheus.Metric) {
 	minor := ""
 	if f.Minor != nil {
 		minor = strconv.Itoa(*f.Minor)
@@ -205,10 +202,10 @@ func (r *reading) collect(f nvml.Facts, out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(g.desc, g.kind, *value, f.UUID, minor, f.Name)
 		}
 	}
-	if mask := r.sample.Throttle; mask != nil {
-		for _, t := range throttles {
-			out <- prometheus.MustNewConstMetric(throttledDesc, prometheus.GaugeValue, oneIf(*mask&t.bit != 0),
-				f.UUID, minor, f.Name, t.name)
+	if mask := r.Sample.Throttle; mask != nil {
+		for _, t := range nvml.ThrottleReasons() {
+			out <- prometheus.MustNewConstMetric(throttledDesc, prometheus.GaugeValue, oneIf(t.In(*mask)),
+				f.UUID, minor, f.Name, t.Name)
 		}
 	}
 }
@@ -220,8 +217,8 @@ func oneIf(b bool) float64 {
 	return 0
 }
 
-// either is 1 when one of the two is true, 0 when none is, and nothing when
-// neither is told.
+// either is 1 when one of the two is true, 0 when none is, and nil when both are
+// unknown.
 func either(a, b *bool) *float64 {
 	if a == nil && b == nil {
 		return nil

@@ -4,7 +4,7 @@
 package metrics
 
 import (
-	"bytes"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -15,15 +15,17 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
+	"github.com/kolo-nomad/kolo/device/monitor"
+	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
-// freeAddress is one that nobody listens on.
+// freeAddress is one that no one listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,19 +54,44 @@ func scrape(t *testing.T, address string) string {
 	return string(body)
 }
 
+// serveMachine runs a monitor and serves its metrics.
+func serveMachine(t *testing.T, hw *nvmltest.Machine, change func(*monitor.Config)) (address string, m *monitor.Monitor) {
+	t.Helper()
+	hw.Setenv()
+	cfg := monitor.DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	log := hclog.NewNullLogger()
+	lib := nvml.New(nvml.Options{Library: hw.Library(), Root: hw.Root()})
+	m = monitor.New(cfg, monitor.Options{
+		NVML:      nvml.Guard(lib, cfg.Health.CallTimeout),
+		StableIDs: inventory.OpenStableIDs(hw.Root(), log),
+		EventWait: 20 * time.Millisecond,
+	}, log)
+	address = freeAddress(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { m.Run(ctx) })
+	running.Go(func() { Serve(ctx, address, 20*time.Millisecond, m, log) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return address, m
+}
+
 func TestMetrics(t *testing.T) {
-	address := freeAddress(t)
 	hw := nvmltest.New(t, "mig-a100")
 	hw.Set(0, "throttle", "4")
-	d := start(t, hw, map[string]any{"prometheus_address": address, "health": quick})
-	ch, err := d.Fingerprint(t.Context())
-	must.NoError(t, err)
-	message(t, ch)
+	address, m := serveMachine(t, hw, func(c *monitor.Config) {
+		c.Health.Interval, c.Health.Grace, c.Health.HealthyAfter = 100*time.Millisecond, 0, 0
+	})
+	<-m.Ready()
 	hw.Lose(1)
-	for message(t, ch) != nil {
-		if _, err := d.Reserve(hw.UUIDs()[1:]); err != nil {
+	for {
+		v, changed := m.Latest()
+		if !v.Health[hw.UUIDs()[1]].Healthy {
 			break
 		}
+		<-changed
 	}
 	body := scrape(t, address)
 	const gpu = `gpu="0",model="NVIDIA A100-SXM4-40GB"`
@@ -85,15 +112,14 @@ func TestMetrics(t *testing.T) {
 	must.Eq(t, 1, strings.Count(body, "nvtopo_device_unhealthy_info{"))
 }
 
-// Names, units, help and types are as Prometheus wants them, and everything that
-// is measured is there.
+// Names, units, help and types follow Prometheus' conventions, and everything that
+// is measured is exported.
 func TestMetricsFollowTheConventions(t *testing.T) {
-	address := freeAddress(t)
-	d := start(t, nvmltest.New(t, "hgx-h100"), map[string]any{"prometheus_address": address})
-	ch, err := d.Stats(t.Context(), 100*time.Millisecond)
-	must.NoError(t, err)
-	<-ch
-	<-ch // now there are rates
+	address, m := serveMachine(t, nvmltest.New(t, "hgx-h100"), nil)
+	for range 2 { // the second reading has rates
+		_, err := m.Measure(t.Context(), 0)
+		must.NoError(t, err)
+	}
 	body := scrape(t, address)
 	problems, err := promlint.New(strings.NewReader(body)).Lint()
 	must.NoError(t, err)
@@ -105,16 +131,15 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 		must.StrContains(t, string(docs), "`"+name+"`")
 		must.Eq(t, 8, strings.Count(body, "\n"+name+"{"), must.Sprint(name))
 	}
-	must.Eq(t, 8*len(throttles), strings.Count(body, "\nnvtopo_gpu_throttled{"))
+	must.Eq(t, 8*len(nvml.ThrottleReasons()), strings.Count(body, "\nnvtopo_gpu_throttled{"))
 }
 
 // A scrape while a GPU hangs is answered, with the GPU's health.
 func TestMetricsWhileAGPUHangs(t *testing.T) {
-	address := freeAddress(t)
 	hw := nvmltest.New(t, "hgx-h100")
-	start(t, hw, map[string]any{"prometheus_address": address, "health": map[string]any{
-		"enabled": true, "interval": "100ms", "grace": "0s", "call_timeout": "300ms",
-	}}).started()
+	address, _ := serveMachine(t, hw, func(c *monitor.Config) {
+		c.Health.Interval, c.Health.Grace, c.Health.CallTimeout = 100*time.Millisecond, 0, 300*time.Millisecond
+	})
 	must.StrContains(t, scrape(t, address), "nvtopo_device_healthy")
 	hw.Hang(2)
 	must.Wait(t, wait.InitialSuccess(
@@ -126,57 +151,4 @@ func TestMetricsWhileAGPUHangs(t *testing.T) {
 		wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond),
 	))
 	hw.Return(2)
-}
-
-// logged is a place for a log that may be read meanwhile.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// An address that is taken is said, with the option's name, and keeps no devices
-// from Nomad. It is taken up once it is free, and let go of at the end.
-func TestMetricsAddressInUse(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
-	address := taken.Addr().String()
-	var log logged
-	d := New(hclog.New(&hclog.LoggerOptions{Output: &log}), Options{NVML: library(t, nvmltest.New(t, "one-t4")), Root: t.TempDir()})
-	d.eventWait, d.listenAgain = 20*time.Millisecond, 20*time.Millisecond
-	must.NoError(t, d.SetConfig(&base.Config{PluginConfig: pack(t, map[string]any{
-		"enabled": true, "prometheus_address": address,
-	})}))
-	t.Cleanup(d.Close)
-	ch, err := d.Fingerprint(t.Context())
-	must.NoError(t, err)
-	must.Len(t, 1, message(t, ch).Devices)
-	says := func(text string) {
-		t.Helper()
-		must.Wait(t, wait.InitialSuccess(
-			wait.BoolFunc(func() bool { return strings.Contains(log.String(), text) }),
-			wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond),
-		))
-	}
-	says("prometheus_address: metrics cannot be served yet: address=" + address)
-	says("address already in use")
-	must.NoError(t, taken.Close())
-	must.StrContains(t, scrape(t, address), "nvtopo_device_healthy")
-	must.Eq(t, 1, strings.Count(log.String(), "cannot be served"), must.Sprint("said once"))
-
-	d.Close()
-	again, err := net.Listen("tcp", address)
-	must.NoError(t, err, must.Sprint("the address is free once the plugin has ended"))
-	must.NoError(t, again.Close())
 }

@@ -4,190 +4,170 @@
 package monitor
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 )
 
-// cause tells kinds of trouble apart. A GPU can have several at once.
+// cause is a kind of fault. A unit can have several at once.
 type cause string
 
 const (
-	causeNVML     cause = "nvml"     // NVML as a whole is away
+	causeNVML     cause = "nvml"     // NVML as a whole is unavailable
 	causeCall     cause = "call"     // a call about the GPU fails or hangs
-	causeLost     cause = "lost"     // the GPU is lost, unlisted or wants a reset
+	causeLost     cause = "lost"     // the GPU is lost, unlisted or needs a reset
 	causeFabric   cause = "fabric"   // the NVLink fabric is not set up
 	causeIsland   cause = "island"   // the NVLinks to the rest of its group are down
 	causeMemory   cause = "memory"   // bad memory cannot be taken out of use
-	causeRecovery cause = "recovery" // the driver wants something done
+	causeRecovery cause = "recovery" // the driver requests a recovery action
 	causeXID      cause = "xid"      // the driver reported an error
 	causeECC      cause = "ecc"      // an error that ECC could not correct
 )
 
-// passing are the causes that often end by themselves within seconds.
-var passing = map[cause]bool{causeNVML: true, causeCall: true, causeFabric: true, causeIsland: true}
+// transient are the causes that often end by themselves within seconds.
+var transient = map[cause]bool{causeNVML: true, causeCall: true, causeFabric: true, causeIsland: true}
 
-// held are the causes that are reported once, and held for a time.
-var held = map[cause]bool{causeXID: true, causeECC: true}
+// latched are the causes that are reported as events, and hold for a time.
+var latched = map[cause]bool{causeXID: true, causeECC: true}
 
-// trouble is one thing that is wrong with a unit.
-type trouble struct {
-	// why is shown to people. It must not change while the trouble is the same,
-	// for each change is a message to Nomad.
-	why string
-	// since is when it began, or for held causes last happened.
+// unusable are the causes with which a GPU cannot be used at all. They count
+// even where health is disabled.
+var unusable = map[cause]bool{causeNVML: true, causeLost: true}
+
+const uncorrectedText = "memory errors that ECC could not correct"
+
+// fault is one thing that is wrong with a unit.
+type fault struct {
+	// reason is for people. It does not change while the fault is the same, for
+	// each change is a new view.
+	reason string
+	// since is when it began, or for latched causes last happened.
 	since time.Time
 }
 
 // health is the state of one unit. It is a pure state machine: time is passed
 // in.
 //
-//	        trouble (at once, or lasting over the grace time)
+//	        fault (at once, or lasting over the grace time)
 //	healthy ────────────────────────────────────────────────> unhealthy
 //	   ^                                                          │
-//	   └── no trouble for healthy_after, doubled for each relapse ┘
+//	   └── no fault for healthy_after, doubled for each relapse ──┘
 type health struct {
 	cfg     HealthConfig
-	ok      bool
-	reason  string // of the last time it was not ok
-	trouble map[cause]trouble
-	// clear is when the last trouble ended; zero while there is any.
-	clear time.Time
-	// falls are the times of falling ill within the last hour.
-	falls []time.Time
-	ecc   *uint64 // uncorrected errors when last seen
-	seen  bool
+	healthy bool
+	reason  string // why it is not healthy
+	faults  map[cause]fault
+	// clearSince is when the last fault ended; zero while there is one.
+	clearSince time.Time
+	// failures are the times of becoming unhealthy within the last hour.
+	failures    []time.Time
+	uncorrected *uint64 // the ECC counter, when last read
+	decided     bool    // at least once
 }
 
 func newHealth(cfg HealthConfig) *health {
-	return &health{cfg: cfg, ok: true, trouble: map[cause]trouble{}}
+	return &health{cfg: cfg, healthy: true, faults: map[cause]fault{}}
 }
 
-// relapse is how long a fall counts towards a longer wait.
-const relapse = time.Hour
+// relapseWindow is how long a failure counts towards a longer wait.
+const relapseWindow = time.Hour
 
 // maxDoubling bounds the wait to 16 times healthy_after.
 const maxDoubling = 4
 
-// absent are the causes for which a GPU cannot be used at all. They count also
-// where nobody wants health to be judged.
-var absent = map[cause]bool{causeNVML: true, causeLost: true}
-
-// set says that a cause of trouble is there (why is not empty) or not.
-func (h *health) set(now time.Time, c cause, why string) {
-	if !h.cfg.Enabled && !absent[c] {
+// set adds a fault, or removes it when the reason is empty.
+func (h *health) set(now time.Time, c cause, reason string) {
+	if !h.cfg.Enabled && !unusable[c] {
 		return
 	}
-	if why == "" {
-		delete(h.trouble, c)
+	if reason == "" {
+		delete(h.faults, c)
 		return
 	}
-	t, there := h.trouble[c]
-	if !there || held[c] {
-		t.since = now
+	f, known := h.faults[c]
+	if !known || latched[c] {
+		f.since = now
 	}
-	t.why = why
-	h.trouble[c] = t
+	f.reason = reason
+	h.faults[c] = f
 }
 
-// cameBack says that a GPU that was lost is there again, as after a reset: what
-// it was held for is over.
-func (h *health) cameBack() {
-	for c := range held {
-		delete(h.trouble, c)
+// clearLatched removes what a GPU had before it was lost and came back, as after
+// a reset.
+func (h *health) clearLatched() {
+	for c := range latched {
+		delete(h.faults, c)
 	}
 }
 
-// has tells whether a cause is there.
+// has reports whether a unit has a fault of this cause.
 func (h *health) has(c cause) bool {
-	_, there := h.trouble[c]
-	return there
+	_, known := h.faults[c]
+	return known
 }
 
-// uncorrected takes the counter of errors that ECC could not correct. What it
-// stood at when first seen happened before, perhaps to another job.
-func (h *health) uncorrected(now time.Time, errors uint64) {
-	if h.ecc != nil && errors > *h.ecc {
-		h.set(now, causeECC, "memory errors that ECC could not correct")
+// countUncorrected notes the counter of uncorrected ECC errors. Its first value
+// is of errors before, perhaps in another job, and does not count.
+func (h *health) countUncorrected(now time.Time, errors uint64) {
+	if h.uncorrected != nil && errors > *h.uncorrected {
+		h.set(now, causeECC, uncorrectedText)
 	}
-	h.ecc = &errors
+	h.uncorrected = &errors
 }
 
-// settle decides on the state after the causes were set. It returns whether the
-// state or its reason changed.
-func (h *health) settle(now time.Time) bool {
-	for c := range held {
-		if t, ok := h.trouble[c]; ok && h.cfg.XIDRecovery > 0 && now.Sub(t.since) >= h.cfg.XIDRecovery {
-			delete(h.trouble, c)
+// decide decides on the state after faults were set. It reports whether the state
+// or its reason changed.
+func (h *health) decide(now time.Time) bool {
+	h.expire(now)
+	wasHealthy, before := h.healthy, h.reason
+	first := !h.decided
+	h.decided = true
+	if len(h.faults) == 0 {
+		if h.clearSince.IsZero() {
+			h.clearSince = now
 		}
-	}
-	h.falls = slices.DeleteFunc(h.falls, func(t time.Time) bool { return now.Sub(t) >= relapse })
-
-	ok, reason := h.ok, h.reason
-	first := !h.seen
-	h.seen = true
-	switch {
-	case len(h.trouble) == 0:
-		if h.clear.IsZero() {
-			h.clear = now
+		if !h.healthy && now.Sub(h.clearSince) >= h.wait() {
+			h.healthy, h.reason = true, ""
 		}
-		if !h.ok && now.Sub(h.clear) >= h.wait() {
-			h.ok, h.reason = true, ""
-		}
-	default:
-		h.clear = time.Time{}
-		if why := h.counting(now, first); why != "" {
-			if h.ok {
-				h.falls = append(h.falls, now)
+	} else {
+		h.clearSince = time.Time{}
+		if reason := h.effective(now, first); reason != "" {
+			if h.healthy {
+				h.failures = append(h.failures, now)
 			}
-			h.ok, h.reason = false, why
+			h.healthy, h.reason = false, reason
 		}
 	}
-	return ok != h.ok || reason != h.reason
+	return wasHealthy != h.healthy || before != h.reason
 }
 
-// wait is how long all must be well.
+// expire removes latched faults and failures that are old enough.
+func (h *health) expire(now time.Time) {
+	for c := range latched {
+		if f, ok := h.faults[c]; ok && h.cfg.XIDRecovery > 0 && now.Sub(f.since) >= h.cfg.XIDRecovery {
+			delete(h.faults, c)
+		}
+	}
+	h.failures = slices.DeleteFunc(h.failures, func(t time.Time) bool { return now.Sub(t) >= relapseWindow })
+}
+
+// wait is how long a unit must be free of faults.
 func (h *health) wait() time.Duration {
-	doubling := min(max(len(h.falls)-1, 0), maxDoubling)
+	doubling := min(max(len(h.failures)-1, 0), maxDoubling)
 	return h.cfg.HealthyAfter << doubling
 }
 
-// counting lists the trouble that counts now. A unit that is ill already, or
-// was never seen well, gets no grace.
-func (h *health) counting(now time.Time, first bool) string {
-	var whys []string
-	for _, c := range slices.Sorted(maps.Keys(h.trouble)) {
-		t := h.trouble[c]
-		if h.ok && !first && passing[c] && now.Sub(t.since) < h.cfg.Grace {
+// effective joins the reasons of the faults that count now. A unit that is
+// unhealthy already, or was never healthy, gets no grace time.
+func (h *health) effective(now time.Time, first bool) string {
+	var reasons []string
+	for _, c := range slices.Sorted(maps.Keys(h.faults)) {
+		f := h.faults[c]
+		if h.healthy && !first && transient[c] && now.Sub(f.since) < h.cfg.Grace {
 			continue
 		}
-		whys = append(whys, t.why)
+		reasons = append(reasons, f.reason)
 	}
-	return strings.Join(whys, "; ")
-}
-
-// xidMeanings are the XIDs that operators meet most, for a reason that can be
-// acted on.
-var xidMeanings = map[uint64]string{
-	48:  "double-bit ECC error",
-	62:  "internal micro-controller halt",
-	63:  "row remapping or page retirement",
-	64:  "row remapping or page retirement failed",
-	74:  "NVLink error",
-	79:  "the GPU has fallen off the bus",
-	92:  "high rate of single-bit ECC errors",
-	94:  "contained memory error",
-	95:  "uncontained memory error",
-	119: "the GPU's system processor does not answer",
-	120: "error of the GPU's system processor",
-	140: "unrecovered ECC error",
-}
-
-func xidText(xid uint64) string {
-	if meaning, ok := xidMeanings[xid]; ok {
-		return fmt.Sprintf("XID %d (%s)", xid, meaning)
-	}
-	return fmt.Sprintf("XID %d", xid)
+	return strings.Join(reasons, "; ")
 }

@@ -26,7 +26,7 @@ type step struct {
 	want bool
 }
 
-func fault(c cause, why string) func(*health, time.Time) {
+func faulty(c cause, why string) func(*health, time.Time) {
 	return func(h *health, now time.Time) { h.set(now, c, why) }
 }
 
@@ -34,54 +34,54 @@ func nothing(*health, time.Time) {}
 
 func TestHealth(t *testing.T) {
 	ecc := func(n uint64) func(*health, time.Time) {
-		return func(h *health, now time.Time) { h.uncorrected(now, n) }
+		return func(h *health, now time.Time) { h.countUncorrected(now, n) }
 	}
 	for name, steps := range map[string][]step{
 		"well from the first look": {{0, nothing, true}},
 		"ill at the first look, even if it may pass": {
-			{0, fault(causeFabric, "still registering"), false},
+			{0, faulty(causeFabric, "still registering"), false},
 		},
 		"a lost GPU at once, and back after a time": {
 			{0, nothing, true},
-			{5, fault(causeLost, "lost"), false},
-			{100, fault(causeLost, ""), false},
+			{5, faulty(causeLost, "lost"), false},
+			{100, faulty(causeLost, ""), false},
 			{129, nothing, false},
 			{130, nothing, true},
 		},
 		"a short failure counts for nothing": {
 			{0, nothing, true},
-			{5, fault(causeCall, "timeout"), true},
-			{10, fault(causeCall, "timeout"), true},
-			{14, fault(causeCall, ""), true},
-			{15, fault(causeCall, "timeout"), true},
-			{24, fault(causeCall, "timeout"), true},
-			{25, fault(causeCall, "timeout"), false},
+			{5, faulty(causeCall, "timeout"), true},
+			{10, faulty(causeCall, "timeout"), true},
+			{14, faulty(causeCall, ""), true},
+			{15, faulty(causeCall, "timeout"), true},
+			{24, faulty(causeCall, "timeout"), true},
+			{25, faulty(causeCall, "timeout"), false},
 		},
 		"a flap begins the wait anew, and doubles it": {
 			{0, nothing, true},
-			{10, fault(causeLost, "lost"), false},
-			{20, fault(causeLost, ""), false},
-			{40, fault(causeLost, "lost"), false}, // still ill: no new fall
-			{50, fault(causeLost, ""), false},
+			{10, faulty(causeLost, "lost"), false},
+			{20, faulty(causeLost, ""), false},
+			{40, faulty(causeLost, "lost"), false}, // still ill: no new fall
+			{50, faulty(causeLost, ""), false},
 			{80, nothing, true},
-			{90, fault(causeLost, "lost"), false},
-			{100, fault(causeLost, ""), false},
+			{90, faulty(causeLost, "lost"), false},
+			{100, faulty(causeLost, ""), false},
 			{130, nothing, false},
 			{159, nothing, false},
 			{160, nothing, true},
 		},
 		"an XID holds for its time": {
 			{0, nothing, true},
-			{10, fault(causeXID, "XID 48"), false},
-			{300, fault(causeXID, "XID 48"), false}, // again
+			{10, faulty(causeXID, "XID 48"), false},
+			{300, faulty(causeXID, "XID 48"), false}, // again
 			{899, nothing, false},
 			{900, nothing, false}, // now the wait of 30 s
 			{930, nothing, true},
 		},
 		"a GPU that was reset is not held for what was before": {
 			{0, nothing, true},
-			{10, fault(causeXID, "XID 79"), false},
-			{20, func(h *health, _ time.Time) { h.cameBack() }, false},
+			{10, faulty(causeXID, "XID 79"), false},
+			{20, func(h *health, _ time.Time) { h.clearLatched() }, false},
 			{50, nothing, true},
 		},
 		"uncorrected errors of before do not count, new ones do": {
@@ -99,11 +99,11 @@ func TestHealth(t *testing.T) {
 			for _, s := range steps {
 				now := epoch.Add(time.Duration(s.at) * time.Second)
 				s.do(h, now)
-				before, reason := h.ok, h.reason
-				changed := h.settle(now)
-				must.Eq(t, s.want, h.ok, must.Sprintf("at %d s", s.at))
-				must.Eq(t, changed, before != h.ok || reason != h.reason)
-				must.Eq(t, h.ok, h.reason == "")
+				before, reason := h.healthy, h.reason
+				changed := h.decide(now)
+				must.Eq(t, s.want, h.healthy, must.Sprintf("at %d s", s.at))
+				must.Eq(t, changed, before != h.healthy || reason != h.reason)
+				must.Eq(t, h.healthy, h.reason == "")
 			}
 		})
 	}
@@ -117,10 +117,10 @@ func TestHealthSwitchedOff(t *testing.T) {
 	for _, judged := range []cause{causeCall, causeFabric, causeIsland, causeMemory, causeRecovery, causeXID, causeECC} {
 		h.set(epoch, judged, "trouble")
 	}
-	must.False(t, h.settle(epoch))
-	must.True(t, h.ok)
+	must.False(t, h.decide(epoch))
+	must.True(t, h.healthy)
 	h.set(epoch, causeLost, "lost")
-	must.True(t, h.settle(epoch))
+	must.True(t, h.decide(epoch))
 	must.Eq(t, "lost", h.reason)
 }
 
@@ -128,11 +128,11 @@ func TestHealthHoldsForEverWithoutRecovery(t *testing.T) {
 	c := testHealth()
 	c.XIDRecovery = 0
 	h := newHealth(c)
-	h.settle(epoch)
+	h.decide(epoch)
 	h.set(epoch, causeXID, "XID 95")
-	h.settle(epoch)
-	h.settle(epoch.Add(1000 * time.Hour))
-	must.False(t, h.ok)
+	h.decide(epoch)
+	h.decide(epoch.Add(1000 * time.Hour))
+	must.False(t, h.healthy)
 }
 
 // Whatever happens, a unit is never called healthy while there is trouble that
@@ -152,31 +152,31 @@ func TestHealthProperties(t *testing.T) {
 			if rapid.IntRange(0, 3).Draw(rt, "fault") == 0 {
 				why = string(c)
 			}
-			if why != "" || !held[c] {
+			if why != "" || !latched[c] {
 				h.set(now, c, why)
 			}
-			wasOK := h.ok
-			h.settle(now)
-			for c := range h.trouble {
-				if !passing[c] {
-					must.False(rt, h.ok, must.Sprintf("healthy with %s", c))
+			wasOK := h.healthy
+			h.decide(now)
+			for c := range h.faults {
+				if !transient[c] {
+					must.False(rt, h.healthy, must.Sprintf("healthy with %s", c))
 				}
 			}
-			if len(h.trouble) > 0 {
+			if len(h.faults) > 0 {
 				ill = now
 			}
-			if !wasOK && h.ok {
+			if !wasOK && h.healthy {
 				must.GreaterEq(rt, cfg.HealthyAfter, now.Sub(ill))
 			}
 		}
-		for c := range h.trouble {
-			if !held[c] {
+		for c := range h.faults {
+			if !latched[c] {
 				h.set(now, c, "")
 			}
 		}
 		now = now.Add(cfg.XIDRecovery)
-		h.settle(now)
-		h.settle(now.Add(cfg.HealthyAfter << maxDoubling))
-		must.True(rt, h.ok)
+		h.decide(now)
+		h.decide(now.Add(cfg.HealthyAfter << maxDoubling))
+		must.True(rt, h.healthy)
 	})
 }

@@ -5,21 +5,19 @@ package monitor
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// eventWait is how long one wait for an event lasts as a rule, and so how long a
-// listener takes to end.
+// eventWait is how long one wait for an event lasts by default.
 const eventWait = 2 * time.Second
 
 // listener is the goroutine that waits for events of the driver. It ends by
 // itself when the wait fails.
 type listener struct {
-	gpus string // those it listens to
+	gpus string // the UUIDs of those it listens to
 	stop chan struct{}
 	done chan struct{}
 }
@@ -31,51 +29,57 @@ type occurrence struct {
 	err   error
 }
 
-// listen makes sure that there is a listener for the GPUs that can be reached.
-// One that could not be had, or not for all of them, is tried again, less and
-// less often.
-func (m *monitor) listen(now time.Time) {
+// listen makes sure that a listener runs for all GPUs that can be reached. One
+// that cannot be started, or not for all of them, is tried again, less and less
+// often.
+func (m *Monitor) listen(now time.Time) {
 	var gpus []nvml.GPU
 	var ids []string
-	for _, c := range m.machine.cards {
-		if c.gpu != nil {
-			gpus = append(gpus, c.gpu)
-			ids = append(ids, c.facts.UUID)
+	for _, g := range m.inventory.GPUs {
+		if g.Handle != nil {
+			gpus = append(gpus, g.Handle)
+			ids = append(ids, g.Facts.UUID)
 		}
 	}
 	l := &listener{gpus: strings.Join(ids, ","), stop: make(chan struct{}), done: make(chan struct{})}
-	enough := m.watch.next.IsZero() || now.Before(m.watch.next)
-	if m.listener != nil && m.listener.gpus == l.gpus && enough || !m.deafen() {
+	due := !m.listenRetry.next.IsZero() && !now.Before(m.listenRetry.next)
+	if m.listener != nil && m.listener.gpus == l.gpus && !due || !m.stopListener() {
 		return
 	}
-	w, without, err := m.lib.Watch(gpus)
+	w, failed, err := m.lib.Watch(gpus)
 	m.listener = l
 	problem := err
 	for i := range gpus {
-		problem = cmp.Or(problem, without[i])
+		problem = cmp.Or(problem, failed[i])
 	}
-	said := ""
-	if problem != nil {
-		said = problem.Error()
-	}
-	if said != "" && said != m.watchSaid {
-		m.log.Warn("events of the driver cannot be watched, or not of all GPUs; health is judged by readings alone", "error", problem)
-	}
-	m.watchSaid = said
-	if problem == nil || nvml.Unsupported(problem) {
-		m.watch = backoff{}
-	} else {
-		m.watch.failed(now, m.cfg.FingerprintPeriod)
-	}
+	m.retryListen(now, problem)
 	if err != nil {
 		close(l.done)
 		return
 	}
-	go l.run(w, m.eventWait, m.events, m.done)
+	go l.run(w, m.opts.EventWait, m.events, m.done)
 }
 
-// run ends when it is told to, but hands on what it has heard before.
-func (l *listener) run(w nvml.Watch, wait time.Duration, to chan<- occurrence, gone <-chan struct{}) {
+// retryListen logs a problem of a new listener once, and schedules the next
+// attempt. What is not supported is not tried again.
+func (m *Monitor) retryListen(now time.Time, problem error) {
+	text := ""
+	if problem != nil {
+		text = problem.Error()
+	}
+	if text != "" && text != m.logged.listen {
+		m.log.Warn("cannot listen to the driver's events, or not to those of all GPUs; health depends on samples alone", "error", problem)
+	}
+	m.logged.listen = text
+	if problem == nil || nvml.Unsupported(problem) {
+		m.listenRetry = backoff{}
+	} else {
+		m.listenRetry.failed(now, m.cfg.FingerprintPeriod)
+	}
+}
+
+// run ends when it is stopped, after it has delivered an event that it holds.
+func (l *listener) run(w nvml.Watch, wait time.Duration, to chan<- occurrence, monitorDone <-chan struct{}) {
 	defer close(l.done)
 	defer w.Close() //nolint:errcheck // the set is freed or NVML is gone
 	for stopped := false; !stopped; {
@@ -90,16 +94,16 @@ func (l *listener) run(w nvml.Watch, wait time.Duration, to chan<- occurrence, g
 		}
 		select {
 		case to <- occurrence{from: l, event: event, err: err}:
-		case <-gone:
+		case <-monitorDone:
 			return
 		}
 		stopped = stopped || err != nil
 	}
 }
 
-// deafen ends the listener. It returns false when that does not happen because
-// the wait hangs.
-func (m *monitor) deafen() bool {
+// stopListener ends the listener. It returns false when the listener does not
+// end because its wait hangs.
+func (m *Monitor) stopListener() bool {
 	l := m.listener
 	if l == nil {
 		return true
@@ -109,13 +113,13 @@ func (m *monitor) deafen() bool {
 	default:
 		close(l.stop)
 	}
-	limit := time.NewTimer(m.eventWait + m.cfg.Health.CallTimeout)
+	limit := time.NewTimer(m.opts.EventWait + m.cfg.Health.CallTimeout)
 	defer limit.Stop()
 	for {
 		select {
 		case o := <-m.events:
 			if o.err == nil {
-				m.overdue = append(m.overdue, o.event)
+				m.lateEvents = append(m.lateEvents, o.event)
 			}
 		case <-l.done:
 			m.listener = nil
@@ -125,53 +129,4 @@ func (m *monitor) deafen() bool {
 			return false
 		}
 	}
-}
-
-// occurred takes in what a listener reports.
-func (m *monitor) occurred(now time.Time, o occurrence) {
-	defer m.publish()
-	if o.from != m.listener {
-		return // of a listener that was ended since
-	}
-	if o.err != nil {
-		m.log.Warn("watching the driver's events has ended; it begins anew", "error", o.err)
-		<-o.from.done
-		m.listener = nil
-		if nvml.Gone(o.err) {
-			m.away(now, o.err)
-		}
-		return
-	}
-	m.happened(now, o.event)
-	m.assess(now)
-}
-
-// happened notes an event with the units that it is about.
-func (m *monitor) happened(now time.Time, e nvml.Event) {
-	if e.Kind == nvml.EventXID && slices.Contains(m.cfg.Health.IgnoredXIDs, e.XID) {
-		m.log.Debug("ignoring an XID that a program causes", "gpu", e.UUID, "xid", e.XID)
-		return
-	}
-	for _, u := range m.machine.units() {
-		if !concerns(e, u) || m.health[u.id()] == nil {
-			continue
-		}
-		if e.Kind == nvml.EventDoubleBit {
-			m.health[u.id()].set(now, causeECC, "memory errors that ECC could not correct")
-		} else {
-			m.health[u.id()].set(now, causeXID, xidText(e.XID))
-		}
-	}
-}
-
-// concerns tells whether an event is about a unit. One that names no GPU
-// concerns all; one that names a MIG instance only this.
-func concerns(e nvml.Event, u unit) bool {
-	if e.UUID != "" && e.UUID != u.card.facts.UUID {
-		return false
-	}
-	if in := u.instance; in != nil && e.GI >= 0 {
-		return in.GI == e.GI && (e.CI < 0 || in.CI == e.CI)
-	}
-	return true
 }

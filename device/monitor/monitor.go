@@ -4,105 +4,124 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/plugins/device"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// view is what was last published. It does not change once made.
-type view struct {
-	layout layout
-	// names are the groups of the layout's units.
-	names  []string
-	health map[string]condition // by unit
-	groups []*device.DeviceGroup
+// ErrStopped reports that a monitor has ended.
+var ErrStopped = errors.New("the GPU monitor has stopped")
+
+// View is a published state of the machine. It does not change once made.
+type View struct {
+	Driver nvml.Driver
+	Layout inventory.Layout
+	// Health is by the ids of units.
+	Health map[string]Condition
 }
 
-// monitor owns NVML: only its goroutine talks to it, so that Nomad's streams,
-// Prometheus and the health checks share one set of readings.
-type monitor struct {
+// Condition is the health of a unit.
+type Condition struct {
+	Healthy bool
+	// Reason is why it is not healthy.
+	Reason string
+}
+
+// Options are what a Monitor needs of its process.
+type Options struct {
+	NVML nvml.Library
+	// StableIDs outlive the monitor.
+	StableIDs *inventory.StableIDs
+	// Stale reports that NVML was replaced on disk since it was loaded; nil is
+	// never.
+	Stale func() bool
+	// Restart ends the process, for its parent to start it again.
+	Restart func(why string)
+	// EventWait is how long one wait for an event lasts, and so how long a
+	// listener takes to end; 0 is 2 s.
+	EventWait time.Duration
+}
+
+// Monitor owns NVML: only its goroutines call it, so that all consumers share
+// one set of readings.
+type Monitor struct {
 	cfg  Config
 	lib  nvml.Library
+	opts Options
 	log  hclog.Logger
-	host hostHooks
-	// places outlive the monitor.
-	places *places
 
-	// What follows belongs to the goroutine of run.
-	open     bool
-	problem  error // why NVML is not open, or of no use though it is
-	machine  machine
-	layout   layout             // of the machine
-	health   map[string]*health // by unit
-	dirty    bool               // the view is out of date
-	listener *listener
-	// overdue are events that came while the listener was ended.
-	overdue    []nvml.Event
-	watch      backoff        // of events
-	watchSaid  string         // why it failed last
-	reopen     backoff        // of NVML, for GPUs that were never read
-	unreadSaid map[int]string // errors that were told, by NVML's number
-	// refreshed and looked are when the machine and the samples were last read.
-	refreshed, looked time.Time
+	// The fields up to requests belong to the goroutine of Run.
 
-	// current are the readings by GPU, round counts the rounds of them.
-	current map[string]*reading
-	round   int
-	sampled chan sampled
+	connected bool
+	// nvmlErr is why NVML is not connected, or of no use although it is.
+	nvmlErr   error
+	inventory inventory.Inventory
+	layout    inventory.Layout   // of the inventory
+	health    map[string]*health // by unit
+	dirty     bool               // the view is out of date
+	listener  *listener
+	// lateEvents arrived while the listener was being stopped.
+	lateEvents  []nvml.Event
+	listenRetry backoff
+	reopenRetry backoff // of NVML, for unidentified GPUs
+	// logged is what was logged once and is not repeated.
+	logged struct {
+		listen     string
+		unreadable map[int]string // by NVML's number
+	}
+	lastRefresh, lastSample time.Time
 
-	eventWait time.Duration
-	events    chan occurrence
-	requests  chan request
-	done      chan struct{} // closed when run has ended
+	// samplingSince are the GPUs whose sample is being read.
+	samplingSince map[*inventory.GPU]time.Time
+	current       map[string]*Reading // by GPU
+	round         int                 // of samples
 
-	ready     chan struct{} // closed when the machine was read once, or could not be
-	published atomic.Pointer[view]
-	readings  atomic.Pointer[map[string]*reading] // by GPU; not changed once stored
-	mu        sync.Mutex
-	changed   chan struct{} // closed when there is something new for Nomad
+	sampled  chan sampled
+	events   chan occurrence
+	requests chan request
+	ready    chan struct{} // closed after the first refresh
+	done     chan struct{} // closed when Run has ended
+
+	mu       sync.Mutex
+	view     *View
+	changed  chan struct{}       // closed when there is a newer view
+	readings map[string]*Reading // not changed once set
 }
 
-// hostHooks are what a monitor cannot do by itself.
-type hostHooks struct {
-	// stale tells that a newer NVML is on disk than the one in use.
-	stale func() bool
-	// restart ends the process, so that Nomad starts it anew.
-	restart func(why string)
-}
-
-// request asks for readings that are not older than this.
+// request asks for readings that are not older than maxAge.
 type request struct {
 	maxAge time.Duration
 	done   chan struct{}
 }
 
-func newMonitor(cfg Config, lib nvml.Library, host hostHooks, p *places, log hclog.Logger) *monitor {
-	m := &monitor{
-		cfg: cfg, lib: lib, host: host, places: p, log: log,
-		health:    map[string]*health{},
-		dirty:     true,
-		eventWait: eventWait,
-		current:   map[string]*reading{},
-		sampled:   make(chan sampled, 16),
-		events:    make(chan occurrence),
-		requests:  make(chan request),
-		done:      make(chan struct{}),
-		ready:     make(chan struct{}),
-		changed:   make(chan struct{}),
+// New returns a monitor that does nothing before [Monitor.Run].
+func New(cfg Config, opts Options, log hclog.Logger) *Monitor {
+	opts.EventWait = cmp.Or(opts.EventWait, eventWait)
+	return &Monitor{
+		cfg: cfg, lib: opts.NVML, opts: opts, log: log,
+		health:        map[string]*health{},
+		dirty:         true,
+		samplingSince: map[*inventory.GPU]time.Time{},
+		current:       map[string]*Reading{},
+		sampled:       make(chan sampled, 16),
+		events:        make(chan occurrence),
+		requests:      make(chan request),
+		ready:         make(chan struct{}),
+		done:          make(chan struct{}),
+		changed:       make(chan struct{}),
 	}
-	m.readings.Store(&map[string]*reading{})
-	return m
 }
 
-// run works until the context ends.
-func (m *monitor) run(ctx context.Context) {
+// Run monitors until the context ends.
+func (m *Monitor) Run(ctx context.Context) {
 	defer close(m.done)
 	m.refresh(time.Now())
 	close(m.ready)
@@ -120,40 +139,54 @@ func (m *monitor) run(ctx context.Context) {
 			m.check(time.Now())
 		case <-period.C:
 			m.period(time.Now())
-		case r := <-m.sampled:
-			m.late(time.Now(), r)
+		case s := <-m.sampled:
+			m.takeLate(time.Now(), s)
 		case o := <-m.events:
-			m.occurred(time.Now(), o)
+			m.handle(time.Now(), o)
 		case r := <-m.requests:
-			m.look(time.Now(), r.maxAge)
+			m.observe(time.Now(), r.maxAge)
 			close(r.done)
 		}
 	}
 }
 
-// measure returns readings that are at most so old. The context bounds the
-// wait only: the reading itself goes on.
-func (m *monitor) measure(ctx context.Context, maxAge time.Duration) (map[string]*reading, error) {
+// Ready is closed after the first view was published.
+func (m *Monitor) Ready() <-chan struct{} { return m.ready }
+
+// Done is closed when Run has ended.
+func (m *Monitor) Done() <-chan struct{} { return m.done }
+
+// Latest returns the newest view, and a channel that is closed when there is a
+// newer one. The view is nil before Ready.
+func (m *Monitor) Latest() (*View, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.view, m.changed
+}
+
+// Readings returns the newest readings by the UUID of the GPU. They do not change
+// any more.
+func (m *Monitor) Readings() map[string]*Reading {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.readings
+}
+
+// Measure returns readings that are not older than maxAge. The context bounds
+// the wait only: the sample itself goes on.
+func (m *Monitor) Measure(ctx context.Context, maxAge time.Duration) (map[string]*Reading, error) {
 	r := request{maxAge: maxAge, done: make(chan struct{})}
 	select {
 	case m.requests <- r:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for a reading: %w", ctx.Err())
 	case <-m.done:
-		return nil, errStopped
+		return nil, ErrStopped
 	}
 	select {
 	case <-r.done:
-		return *m.readings.Load(), nil
+		return m.Readings(), nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for a reading: %w", ctx.Err())
 	}
-}
-
-// latest returns what was last published and a channel that is closed when
-// there is something newer.
-func (m *monitor) latest() (*view, <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.published.Load(), m.changed
 }

@@ -13,87 +13,87 @@ import (
 	"github.com/shoenig/test/must"
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
-func TestNoMessageWithoutAChange(t *testing.T) {
+func TestNoViewWithoutAChange(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
-	must.False(t, r.told(func() { r.m.refresh(r.now) }))
+	must.False(t, r.published(func() { r.m.refresh(r.now) }))
 	r.hw.Set(0, "temperature", "77")
 	r.hw.Set(0, "power", "690000")
-	must.False(t, r.told(func() { r.pass(5 * time.Second) }))
+	must.False(t, r.published(func() { r.pass(5 * time.Second) }))
 }
 
 func TestLostGPU(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Lose(2)
-	must.True(t, r.told(func() { r.pass(5 * time.Second) }))
-	must.Eq(t, map[string]string{r.hw.UUIDs()[2]: "the GPU has fallen off the bus"}, r.sick())
-	must.Eq(t, "7", attribute(t, r.groups()[0], "healthy"))
-	must.Len(t, 8, r.groups()[0].Devices)
+	must.True(t, r.published(func() { r.pass(5 * time.Second) }))
+	must.Eq(t, map[string]string{r.hw.UUIDs()[2]: "the GPU has fallen off the bus"}, r.unhealthy())
+	must.Len(t, 8, r.view().Layout.Units)
 
 	// It stays listed, with all that is known of it, after the machine was
 	// read anew.
-	topology := attribute(t, r.groups()[0], "topology")
-	must.False(t, r.told(func() { r.m.refresh(r.now.Add(time.Second)) }))
-	must.Eq(t, topology, attribute(t, r.groups()[0], "topology"))
+	topologies := r.topologies()
+	must.False(t, r.published(func() { r.m.refresh(r.now.Add(time.Second)) }))
+	must.Eq(t, topologies, r.topologies())
 
 	// Back, but not healthy before it has been well for a while.
 	r.hw.Return(2)
-	must.False(t, r.told(func() { r.pass(20 * time.Second); r.pass(20 * time.Second) }))
-	must.True(t, r.told(func() { r.pass(20 * time.Second) }))
-	must.MapEmpty(t, r.sick())
+	must.False(t, r.published(func() { r.pass(20 * time.Second); r.pass(20 * time.Second) }))
+	must.True(t, r.published(func() { r.pass(20 * time.Second) }))
+	must.MapEmpty(t, r.unhealthy())
 }
 
 func TestGPUThatIsNotListedAnyMore(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Unplug(7)
 	r.pass(5 * time.Second)
-	must.Eq(t, map[string]string{r.hw.UUIDs()[7]: "NVML does not list the GPU any more"}, r.sick())
+	must.Eq(t, map[string]string{r.hw.UUIDs()[7]: "NVML does not list the GPU any more"}, r.unhealthy())
 	r.hw.Return(7)
 	r.pass(5 * time.Second)
 	r.pass(30 * time.Second)
-	must.MapEmpty(t, r.sick())
+	must.MapEmpty(t, r.unhealthy())
 }
 
 func TestXID(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.XID(1, 31) // a page fault of some program
 	r.event()
-	must.MapEmpty(t, r.sick())
+	must.MapEmpty(t, r.unhealthy())
 
 	r.hw.XID(1, 48)
-	must.True(t, r.told(r.event))
-	must.Eq(t, map[string]string{r.hw.UUIDs()[1]: "XID 48 (double-bit ECC error)"}, r.sick())
+	must.True(t, r.published(r.event))
+	must.Eq(t, map[string]string{r.hw.UUIDs()[1]: "XID 48 (double-bit ECC error)"}, r.unhealthy())
 
 	r.hw.DoubleBit(6)
 	r.event()
-	must.MapLen(t, 2, r.sick())
+	must.MapLen(t, 2, r.unhealthy())
 
 	r.pass(10 * time.Minute)
-	must.MapLen(t, 2, r.sick())
+	must.MapLen(t, 2, r.unhealthy())
 	r.pass(time.Minute)
-	must.MapEmpty(t, r.sick())
+	must.MapEmpty(t, r.unhealthy())
 }
 
-// After a reset nobody waits for xid_recovery.
+// After a reset xid_recovery does not apply.
 func TestXIDEndsWithAReset(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.XID(1, 79)
 	r.event()
 	r.hw.Lose(1)
 	r.pass(5 * time.Second)
-	must.Eq(t, "the GPU has fallen off the bus; XID 79 (the GPU has fallen off the bus)", r.sick()[r.hw.UUIDs()[1]])
+	must.Eq(t, "the GPU has fallen off the bus; XID 79 (the GPU has fallen off the bus)", r.unhealthy()[r.hw.UUIDs()[1]])
 	r.hw.Return(1)
 	r.reopen()
 	r.pass(5 * time.Second)
 	r.pass(30 * time.Second)
-	must.MapEmpty(t, r.sick())
+	must.MapEmpty(t, r.unhealthy())
 }
 
-// The driver's word that a GPU has fallen off the bus comes when the GPU cannot
-// be asked any more: the others are as well as before.
+// The XID of a GPU that has fallen off the bus arrives when the GPU cannot be
+// queried any more: it does not count for the others.
 func TestXIDOfALostGPU(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Lose(3)
@@ -102,7 +102,7 @@ func TestXIDOfALostGPU(t *testing.T) {
 	r.pass(time.Minute)
 	must.Eq(t, map[string]string{
 		r.hw.UUIDs()[3]: "the GPU has fallen off the bus; XID 79 (the GPU has fallen off the bus)",
-	}, r.sick())
+	}, r.unhealthy())
 }
 
 func TestXIDOfAMIGInstance(t *testing.T) {
@@ -111,10 +111,10 @@ func TestXIDOfAMIGInstance(t *testing.T) {
 	r.event()
 	must.Eq(t, map[string]string{
 		"MIG-f4000000-0000-5000-8000-000000000002": "XID 94 (contained memory error)",
-	}, r.sick())
+	}, r.unhealthy())
 	r.hw.XID(0, 79)
 	r.event()
-	must.MapLen(t, 7, r.sick())
+	must.MapLen(t, 7, r.unhealthy())
 }
 
 func TestTroubleInReadings(t *testing.T) {
@@ -128,7 +128,7 @@ func TestTroubleInReadings(t *testing.T) {
 			r := newRig(t, "hgx-h100", nil)
 			r.hw.Set(4, tc.key, tc.value)
 			r.pass(5 * time.Second)
-			must.Eq(t, map[string]string{r.hw.UUIDs()[4]: tc.reason}, r.sick())
+			must.Eq(t, map[string]string{r.hw.UUIDs()[4]: tc.reason}, r.unhealthy())
 		})
 	}
 }
@@ -139,7 +139,7 @@ func TestPendingRemapIsNoReason(t *testing.T) {
 	r.hw.Set(4, "remap_pending", "1")
 	r.hw.Set(5, "retired_pending", "1")
 	r.pass(time.Minute)
-	must.MapEmpty(t, r.sick())
+	must.MapEmpty(t, r.unhealthy())
 }
 
 func TestFabricTrouble(t *testing.T) {
@@ -151,9 +151,9 @@ func TestFabricTrouble(t *testing.T) {
 			r := newRig(t, "nvl72-tray", nil)
 			r.hw.Set(0, "fabric", "c0ffee00112233445566778899aabbcc "+tc.fabric)
 			r.pass(5 * time.Second)
-			must.MapEmpty(t, r.sick()) // it may pass
+			must.MapEmpty(t, r.unhealthy()) // it may pass
 			r.pass(10 * time.Second)
-			must.Eq(t, map[string]string{r.hw.UUIDs()[0]: tc.reason}, r.sick())
+			must.Eq(t, map[string]string{r.hw.UUIDs()[0]: tc.reason}, r.unhealthy())
 		})
 	}
 }
@@ -162,54 +162,51 @@ func TestOneFailingCallHidesNoOtherGPU(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Set(5, "error", "999")
 	r.pass(5 * time.Second)
-	must.MapEmpty(t, r.sick())
+	must.MapEmpty(t, r.unhealthy())
 	r.pass(10 * time.Second)
 	must.Eq(t, map[string]string{
 		r.hw.UUIDs()[5]: "the GPU does not answer: internal driver error",
-	}, r.sick())
-	must.Len(t, 8, r.groups()[0].Devices)
+	}, r.unhealthy())
+	must.Len(t, 8, r.view().Layout.Units)
 }
 
 func TestDriverGoesAndComesBack(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Unload()
 	r.pass(5 * time.Second)
-	must.MapEmpty(t, r.sick()) // a reload is short
+	must.MapEmpty(t, r.unhealthy()) // a reload is short
 	r.pass(10 * time.Second)
-	must.MapLen(t, 8, r.sick())
-	must.Eq(t, "NVML is not available: the NVIDIA driver is not loaded", r.sick()[r.hw.UUIDs()[0]])
-	must.Eq(t, "0", attribute(t, r.groups()[0], "healthy"))
-	must.False(t, r.told(func() { r.pass(time.Minute) }))
+	must.MapLen(t, 8, r.unhealthy())
+	must.Eq(t, "NVML is not available: the NVIDIA driver is not loaded", r.unhealthy()[r.hw.UUIDs()[0]])
+	must.False(t, r.published(func() { r.pass(time.Minute) }))
 
 	r.hw.Load()
 	r.pass(5 * time.Second)
-	must.MapLen(t, 8, r.sick())
+	must.MapLen(t, 8, r.unhealthy())
 	r.pass(30 * time.Second)
-	must.MapEmpty(t, r.sick())
+	must.MapEmpty(t, r.unhealthy())
 
-	// Events are heard again.
+	// Events are received again.
 	r.hw.XID(0, 95)
 	r.event()
-	must.MapLen(t, 1, r.sick())
+	must.MapLen(t, 1, r.unhealthy())
 }
 
 func TestNVMLThatIsNotThereAtFirst(t *testing.T) {
 	r := newRig(t, "none", nil)
-	must.SliceEmpty(t, r.groups())
+	must.SliceEmpty(t, r.view().Layout.Groups())
 	r.hw = nvmltest.New(t, "one-t4")
-	library(t, r.hw) // points the loaded stand-in at the other machine
-	must.True(t, r.told(func() { r.pass(5 * time.Second) }))
-	must.Len(t, 1, r.groups())
-	must.MapEmpty(t, r.sick())
+	r.hw.Setenv() // points the loaded stub at the other machine
+	must.True(t, r.published(func() { r.pass(5 * time.Second) }))
+	must.Len(t, 1, r.view().Layout.Groups())
+	must.MapEmpty(t, r.unhealthy())
 }
 
 func TestLibraryUpgradeEndsTheProcess(t *testing.T) {
 	r := newRig(t, "one-t4", nil)
 	stale, restarts := false, 0
-	r.m.host = hostHooks{
-		stale:   func() bool { return stale },
-		restart: func(string) { restarts++ },
-	}
+	r.m.opts.Stale = func() bool { return stale }
+	r.m.opts.Restart = func(string) { restarts++ }
 	r.hw.Fail(int(nvml.ErrVersionMismatch))
 	r.pass(5 * time.Second)
 	r.pass(5 * time.Second)
@@ -223,30 +220,30 @@ func TestMIGInstancesComeAndGo(t *testing.T) {
 	r := newRig(t, "mig-a100", nil)
 	r.hw.Set(0, "nomig", "1")
 	r.m.refresh(r.now)
-	must.Len(t, 1, r.groups()) // only the whole GPU is left
+	must.Len(t, 1, r.view().Layout.Groups()) // only the whole GPU is left
 	r.hw.Set(0, "mig_mode", "0")
 	r.m.refresh(r.now)
-	must.Len(t, 2, r.groups()[0].Devices)
-	must.MapEmpty(t, r.sick())
+	must.Len(t, 2, r.view().Layout.Groups()[0].Members)
+	must.MapEmpty(t, r.unhealthy())
 }
 
-// What one second of Nomad's statistics costs in NVML calls, and that all who
-// ask share it.
+// What one second of statistics costs in NVML calls, and that all consumers share
+// it.
 func TestReadingsAreShared(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
-	must.True(t, r.m.deafen()) // whose calls come when they like
+	must.True(t, r.m.stopListener()) // which makes calls at any time
 	r.now = r.now.Add(time.Second)
 	before := r.hw.Calls()
-	r.m.look(r.now, 900*time.Millisecond)
+	r.m.observe(r.now, 900*time.Millisecond)
 	fresh := r.hw.Calls() - before
 	must.LessEq(t, 8*5, fresh, must.Sprint("calls for eight GPUs"))
-	r.m.look(r.now.Add(100*time.Millisecond), 900*time.Millisecond)
+	r.m.observe(r.now.Add(100*time.Millisecond), 900*time.Millisecond)
 	must.Eq(t, fresh, r.hw.Calls()-before)
 }
 
 // What the regular reading of the whole machine costs: what can change is read,
 // and nothing else.
-func TestReadingTheMachineAnew(t *testing.T) {
+func TestReadingTheMachineAgain(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	before := r.hw.Calls()
 	r.m.refresh(r.now)
@@ -258,47 +255,47 @@ func TestReadingTheMachineAnew(t *testing.T) {
 	r.hw.Set(2, "power_limit", "350000")
 	r.hw.Set(3, "nolinks", "17")
 	r.m.refresh(r.now)
-	g := r.groups()[0]
-	must.Eq(t, "350 W", attribute(t, g, "power"))
-	must.Eq(t, "17", attribute(t, g, "nvlink_links"))
-	must.Eq(t, "8;2xNV18s,NV17s,5xNV18s,NV17s,4xNV18s,NV17s,4xNV18s,4xNV17s,6xNV18s", attribute(t, g, "topology"))
+	units := r.view().Layout.Units
+	must.Eq(t, 350, *units[2].GPU.PowerLimitW)
+	must.Len(t, 17, units[3].GPU.Ports)
+	must.Eq(t, []string{"8;2xNV18s,NV17s,5xNV18s,NV17s,4xNV18s,NV17s,4xNV18s,4xNV17s,6xNV18s"}, r.topologies())
 	r.hw.Set(3, "nolinks", "18")
 	r.m.refresh(r.now)
-	must.Eq(t, "8;28xNV18s", attribute(t, r.groups()[0], "topology"))
+	must.Eq(t, []string{"8;28xNV18s"}, r.topologies())
 }
 
 // A GPU that was in MIG mode gets its links back.
 func TestPairsAreReadWhenLinksChange(t *testing.T) {
 	r := newRig(t, "two-boards-a100", nil)
-	all := attribute(t, r.groups()[0], "topology")
+	all := r.topologies()
 	r.hw.Set(0, "mig_mode", "1")
 	r.reopen()
-	must.NotEq(t, all, attribute(t, r.groups()[0], "topology"))
+	must.NotEq(t, all, r.topologies())
 	r.hw.Set(0, "mig_mode", "0")
 	r.m.refresh(r.now)
-	must.Eq(t, all, attribute(t, r.groups()[0], "topology"))
+	must.Eq(t, all, r.topologies())
 }
 
 func TestRates(t *testing.T) {
-	first := (*reading)(nil).next(epoch, nvml.Sample{Time: epoch, NVLinkTx: ptr(uint64(1000))}, true)
-	must.Nil(t, first.nvlinkTx)
+	first := (*Reading)(nil).next(epoch, nvml.Sample{Time: epoch, NVLinkTx: ptr(uint64(1000))}, true)
+	must.Nil(t, first.NVLinkTx)
 	second := first.next(epoch, nvml.Sample{Time: epoch.Add(2 * time.Second), NVLinkTx: ptr(uint64(5000))}, false)
-	must.Eq(t, 2000, *second.nvlinkTx)
+	must.Eq(t, 2000, *second.NVLinkTx)
 	wrapped := second.next(epoch, nvml.Sample{Time: epoch.Add(3 * time.Second), NVLinkTx: ptr(uint64(10))}, false)
-	must.Nil(t, wrapped.nvlinkTx)
+	must.Nil(t, wrapped.NVLinkTx)
 }
 
 func ptr[T any](v T) *T { return &v }
 
 // Whatever happens to a machine, in whatever order: every GPU is offered once, in
-// the group that it was in before; none that is gone is healthy; and when all is
-// well again, all is as it was.
+// the group that it was in before; none that is gone is healthy; and when no fault is
+// left, everything is as it was.
 func TestTroubleProperties(t *testing.T) {
-	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
-	r.m.eventWait = 2 * time.Millisecond // each start of a listener waits for the one before
+	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })
+	r.m.opts.EventWait = 2 * time.Millisecond // each start of a listener waits for the one before
 	r.restart()
 	names := r.names()
-	topologies := []string{attribute(t, r.groups()[0], "topology"), attribute(t, r.groups()[1], "topology")}
+	topologies := r.topologies()
 	rapid.Check(t, func(rt *rapid.T) {
 		gone, loaded := map[int]bool{}, true
 		steps := map[string]func(gpu int){
@@ -320,18 +317,16 @@ func TestTroubleProperties(t *testing.T) {
 				must.Eq(rt, names[id], name)
 			}
 			offered := map[string]bool{}
-			for _, g := range r.groups() {
-				for _, d := range g.Devices {
-					must.False(rt, offered[d.ID], must.Sprintf("%s is offered twice", d.ID))
-					offered[d.ID] = true
-				}
+			for _, u := range r.view().Layout.Units {
+				must.False(rt, offered[u.ID()], must.Sprintf("%s is offered twice", u.ID()))
+				offered[u.ID()] = true
 			}
 		}
 		for range 4 {
 			steps["period"](0)
-			r.settled()
+			r.settle()
 		}
-		sick := r.sick()
+		sick := r.unhealthy()
 		for gpu, id := range r.hw.UUIDs() {
 			if _, known := r.names()[id[len(id)-2:]]; known && (gone[gpu] || !loaded) {
 				must.MapContainsKey(rt, sick, id)
@@ -347,10 +342,8 @@ func TestTroubleProperties(t *testing.T) {
 		for range 8 { // longer than an XID is held, and than the longest wait
 			r.pass(3 * time.Minute)
 		}
-		must.MapEmpty(rt, r.sick())
+		must.MapEmpty(rt, r.unhealthy())
 		must.Eq(rt, names, r.names())
-		for i, g := range r.groups() {
-			must.Eq(rt, topologies[i], attribute(t, g, "topology"))
-		}
+		must.Eq(rt, topologies, r.topologies())
 	})
 }

@@ -9,41 +9,42 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// restEvery is how often what is slow to read or slow to change is read.
-const restEvery = 5 * time.Second
+// allEvery is how often a sample includes what is slow to read or to change.
+const allEvery = 5 * time.Second
 
-// reading is the newest sample of a GPU, with what came from earlier ones.
-type reading struct {
-	sample nvml.Sample
-	// rest is when the last sample of all was taken.
-	rest time.Time
-	// rates are bytes per second since the reading before; nil at first.
-	nvlinkTx, nvlinkRx, pcieTx, pcieRx *float64
+// Reading is the newest sample of a GPU, with what follows from earlier ones.
+type Reading struct {
+	Sample nvml.Sample
+	// Rates are in bytes per second since the reading before; nil at first.
+	NVLinkTx, NVLinkRx, PCIeTx, PCIeRx *float64
+
+	// allAt is when the last sample of everything was taken.
+	allAt time.Time
 }
 
-// next makes the reading that follows from a new sample.
-func (r *reading) next(now time.Time, s nvml.Sample, all bool) *reading {
-	n := &reading{sample: s, rest: now}
+// next returns the reading that follows from a new sample.
+func (r *Reading) next(now time.Time, s nvml.Sample, all bool) *Reading {
+	n := &Reading{Sample: s, allAt: now}
 	if r == nil {
 		return n
 	}
 	if !all {
-		n.rest = r.rest
-		n.sample.Rest = r.sample.Rest
+		n.allAt = r.allAt
+		n.Sample.Rest = r.Sample.Rest
 	}
-	seconds := s.Time.Sub(r.sample.Time).Seconds()
-	n.nvlinkTx = rate(r.sample.NVLinkTx, s.NVLinkTx, seconds)
-	n.nvlinkRx = rate(r.sample.NVLinkRx, s.NVLinkRx, seconds)
-	n.pcieTx = rate(r.sample.PCIeTx, s.PCIeTx, seconds)
-	n.pcieRx = rate(r.sample.PCIeRx, s.PCIeRx, seconds)
-	if n.sample.PCIeTxRate != nil && n.sample.PCIeRxRate != nil {
-		n.pcieTx, n.pcieRx = n.sample.PCIeTxRate, n.sample.PCIeRxRate
+	seconds := s.Time.Sub(r.Sample.Time).Seconds()
+	n.NVLinkTx = rate(r.Sample.NVLinkTx, s.NVLinkTx, seconds)
+	n.NVLinkRx = rate(r.Sample.NVLinkRx, s.NVLinkRx, seconds)
+	n.PCIeTx = rate(r.Sample.PCIeTx, s.PCIeTx, seconds)
+	n.PCIeRx = rate(r.Sample.PCIeRx, s.PCIeRx, seconds)
+	if n.Sample.PCIeTxRate != nil && n.Sample.PCIeRxRate != nil {
+		n.PCIeTx, n.PCIeRx = n.Sample.PCIeTxRate, n.Sample.PCIeRxRate
 	}
 	return n
 }
 
-// rate is the growth of a counter. A counter that wrapped, or began anew with
-// the driver, gives none.
+// rate is the growth of a counter; nil for a counter that wrapped, or that was
+// reset with the driver.
 func rate(before, now *uint64, seconds float64) *float64 {
 	if before == nil || now == nil || *now < *before || seconds <= 0 {
 		return nil

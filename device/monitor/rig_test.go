@@ -4,50 +4,40 @@
 package monitor
 
 import (
-	"fmt"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/plugins/device"
-	"github.com/hashicorp/nomad/plugins/shared/structs"
-	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
-// rig is a monitor on the stand-in NVML whose steps a test makes itself, at
-// times of its own.
+// rig is a monitor on the NVML stub whose steps a test makes itself, at times
+// that it chooses.
 type rig struct {
 	t   *testing.T
 	hw  *nvmltest.Machine
-	m   *monitor
+	m   *Monitor
 	now time.Time
-}
-
-func library(t *testing.T, hw *nvmltest.Machine) *nvml.Real {
-	t.Helper()
-	for _, kv := range hw.Env() {
-		k, v, _ := strings.Cut(kv, "=")
-		t.Setenv(k, v)
-	}
-	return nvml.New(nvml.Options{Library: hw.Library(), Root: hw.Root()})
 }
 
 func newRig(t *testing.T, machine string, change func(*Config)) *rig {
 	t.Helper()
 	hw := nvmltest.New(t, machine)
+	hw.Setenv()
 	cfg := DefaultConfig()
 	cfg.Health.CallTimeout = time.Minute
 	if change != nil {
 		change(&cfg)
 	}
-	lib := nvml.Guard(library(t, hw), cfg.Health.CallTimeout)
-	r := &rig{t: t, hw: hw, now: epoch, m: newMonitor(cfg, lib, hostHooks{}, readPlaces(hw.Root(), hclog.NewNullLogger()), hclog.NewNullLogger())}
-	r.m.eventWait = 20 * time.Millisecond
+	lib := nvml.New(nvml.Options{Library: hw.Library(), Root: hw.Root()})
+	r := &rig{t: t, hw: hw, now: epoch, m: New(cfg, Options{
+		NVML:      nvml.Guard(lib, cfg.Health.CallTimeout),
+		StableIDs: inventory.OpenStableIDs(hw.Root(), hclog.NewNullLogger()),
+		EventWait: 20 * time.Millisecond,
+	}, hclog.NewNullLogger())}
 	t.Cleanup(func() { r.m.disconnect(nil) })
 	r.m.refresh(r.now)
 	return r
@@ -59,73 +49,66 @@ func (r *rig) pass(d time.Duration) {
 	r.m.check(r.now)
 }
 
-// reopen lets go of NVML, as when a GPU was lost, and reads everything anew.
+// settle lets the grace time pass.
+func (r *rig) settle() {
+	for range 4 {
+		r.pass(5 * time.Second)
+	}
+}
+
+// reopen closes and opens NVML, as when a GPU was lost, and reads everything
+// again.
 func (r *rig) reopen() {
 	r.m.disconnect(nil)
 	r.m.refresh(r.now)
 }
 
-// event hands on the next event of the driver.
+// event handles the next event of the driver.
 func (r *rig) event() {
 	r.t.Helper()
 	select {
 	case o := <-r.m.events:
-		r.m.occurred(r.now, o)
+		r.m.handle(r.now, o)
 	case <-time.After(time.Minute):
 		r.t.Fatal("no event came")
 	}
 }
 
-func (r *rig) groups() []*device.DeviceGroup {
-	v, _ := r.m.latest()
-	return v.groups
+func (r *rig) view() *View {
+	v, _ := r.m.Latest()
+	return v
 }
 
-// sick maps the ids of unhealthy devices to the reasons.
-func (r *rig) sick() map[string]string {
+// unhealthy maps the ids of unhealthy units to the reasons.
+func (r *rig) unhealthy() map[string]string {
 	all := map[string]string{}
-	for _, g := range r.groups() {
-		for _, d := range g.Devices {
-			if !d.Healthy {
-				all[d.ID] = d.HealthDesc
-			}
+	v := r.view()
+	for _, u := range v.Layout.Units {
+		if c := v.Health[u.ID()]; !c.Healthy {
+			all[u.ID()] = c.Reason
 		}
 	}
 	return all
 }
 
-// told runs f and tells whether Nomad would have got a message.
-func (r *rig) told(f func()) bool {
-	_, changed := r.m.latest()
+// topologies encodes the links of each group.
+func (r *rig) topologies() []string {
+	var all []string
+	l := r.view().Layout
+	for _, g := range l.Groups() {
+		all = append(all, l.Matrix.Sub(g.Members).Encode())
+	}
+	return all
+}
+
+// published runs f and reports whether there is a new view.
+func (r *rig) published(f func()) bool {
+	_, changed := r.m.Latest()
 	f()
 	select {
 	case <-changed:
 		return true
 	default:
 		return false
-	}
-}
-
-// attribute returns a value as Nomad's command line would show it.
-func attribute(t *testing.T, g *device.DeviceGroup, name string) string {
-	t.Helper()
-	a := g.Attributes[name]
-	if a == nil {
-		return ""
-	}
-	must.NoError(t, a.Validate())
-	return show(a)
-}
-
-func show(a *structs.Attribute) string {
-	switch {
-	case a.String != nil:
-		return *a.String
-	case a.Bool != nil:
-		return strconv.FormatBool(*a.Bool)
-	case a.Int != nil:
-		return strings.TrimSpace(fmt.Sprint(*a.Int, " ", a.Unit))
-	default:
-		return strings.TrimSpace(fmt.Sprint(*a.Float, " ", a.Unit))
 	}
 }

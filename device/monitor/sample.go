@@ -9,136 +9,123 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// patience is how long a round of samples waits for one GPU. What it says later
-// is taken then, so that a GPU that hangs does not hold up the others.
-const patience = time.Second
+// sampleWait is how long a round of samples waits for one GPU. A sample that
+// arrives later is taken then, so that a GPU that hangs does not delay the
+// others.
+const sampleWait = time.Second
 
-// sampled is what a GPU answered.
+// sampled is the answer of a GPU.
 type sampled struct {
-	card   *card
+	gpu    *inventory.GPU
 	round  int
 	all    bool
 	sample nvml.Sample
 	err    error
 }
 
-// sample reads every GPU that is not still being read. The error is of NVML as
+// sample reads every GPU that is not being read already. The error is of NVML as
 // a whole.
-func (m *monitor) sample(now time.Time) error {
-	defer m.share()
+func (m *Monitor) sample(now time.Time) error {
+	defer m.shareReadings()
 	m.round++
-	waiting := 0
-	queue := make(chan sampled, len(m.machine.cards))
-	for _, c := range m.machine.cards {
-		last := m.current[c.facts.UUID]
-		switch {
-		case c.gpu == nil:
-			delete(m.current, c.facts.UUID)
-		case c.busy && now.Sub(c.begun) >= m.cfg.Health.CallTimeout:
-			c.missing = nvml.ErrHung
-			delete(m.current, c.facts.UUID)
-		case !c.busy:
-			c.busy, c.begun = true, now
-			queue <- sampled{card: c, round: m.round, all: last == nil || now.Sub(last.rest) >= restEvery}
-			waiting++
-		}
-	}
-	close(queue)
+	queue := m.due(now)
+	waiting := len(queue)
 	go m.work(queue)
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(sampleWait)
 	defer limit.Stop()
-	var gone error
+	var unavailable error
 	for waiting > 0 {
 		select {
-		case r := <-m.sampled:
-			if r.round == m.round {
+		case s := <-m.sampled:
+			if s.round == m.round {
 				waiting--
 			}
-			gone = cmp.Or(gone, m.take(now, r))
+			unavailable = cmp.Or(unavailable, m.take(now, s))
 		case <-limit.C:
 			if len(queue) == 0 {
-				return gone
+				return unavailable
 			}
-			// The others are for somebody else.
+			// The worker hangs in a GPU; another one reads the rest.
 			go m.work(queue)
-			limit.Reset(patience)
+			limit.Reset(sampleWait)
 		}
 	}
-	return gone
+	return unavailable
 }
 
-// work reads GPUs one after the other. It ends when the last is read, which one
-// that hangs may put off.
-func (m *monitor) work(queue <-chan sampled) {
-	for r := range queue {
-		r.sample, r.err = r.card.gpu.Sample(r.all)
+// due returns a closed queue of the GPUs to sample. One whose last sample is
+// overdue counts as hung.
+func (m *Monitor) due(now time.Time) chan sampled {
+	queue := make(chan sampled, len(m.inventory.GPUs))
+	defer close(queue)
+	for _, g := range m.inventory.GPUs {
+		last := m.current[g.Facts.UUID]
+		since, busy := m.samplingSince[g]
+		switch {
+		case g.Handle == nil:
+			delete(m.current, g.Facts.UUID)
+		case busy && now.Sub(since) >= m.cfg.Health.CallTimeout:
+			g.Err = nvml.ErrHung
+			delete(m.current, g.Facts.UUID)
+		case !busy:
+			m.samplingSince[g] = now
+			queue <- sampled{gpu: g, round: m.round, all: last == nil || now.Sub(last.allAt) >= allEvery}
+		}
+	}
+	return queue
+}
+
+// work reads GPUs one after the other. It ends after the last one, which a GPU
+// that hangs may delay.
+func (m *Monitor) work(queue <-chan sampled) {
+	for s := range queue {
+		s.sample, s.err = s.gpu.Handle.Sample(s.all)
 		select {
-		case m.sampled <- r:
+		case m.sampled <- s:
 		case <-m.done:
 		}
 	}
 }
 
-// take puts a sample among the readings and judges the GPU by it. The error is
-// of NVML as a whole.
-func (m *monitor) take(now time.Time, r sampled) error {
-	c, id := r.card, r.card.facts.UUID
-	c.busy = false
-	if !slices.Contains(m.machine.cards, c) {
-		return nil // the machine was read anew meanwhile
+// take turns a sample into a reading and assesses the GPU by it. The error is of
+// NVML as a whole.
+func (m *Monitor) take(now time.Time, s sampled) error {
+	g, id := s.gpu, s.gpu.Facts.UUID
+	delete(m.samplingSince, g)
+	if !slices.Contains(m.inventory.GPUs, g) {
+		return nil // the inventory was read again meanwhile
 	}
 	switch {
-	case r.err == nil:
-		m.current[id] = m.current[id].next(now, r.sample, r.all)
-		m.judge(now, c, m.current[id].sample)
-	case nvml.Gone(r.err):
-		return r.err
+	case s.err == nil:
+		m.current[id] = m.current[id].next(now, s.sample, s.all)
+		m.assessSample(now, g, m.current[id].Sample)
+	case nvml.Unavailable(s.err):
+		return s.err
 	default:
 		delete(m.current, id)
 	}
-	c.missing = r.err
+	g.Err = s.err
 	return nil
 }
 
-// share lets others see the readings.
-func (m *monitor) share() {
-	readings := maps.Clone(m.current)
-	m.readings.Store(&readings)
-}
-
-// late takes a sample that came after its round.
-func (m *monitor) late(now time.Time, r sampled) {
+// takeLate takes a sample that arrived after its round.
+func (m *Monitor) takeLate(now time.Time, s sampled) {
 	defer m.publish()
-	defer m.share()
-	if err := m.take(now, r); err != nil {
-		m.away(now, err)
+	defer m.shareReadings()
+	if err := m.take(now, s); err != nil {
+		m.nvmlUnavailable(now, err)
 		return
 	}
 	m.assess(now)
 }
 
-// judge turns a sample into causes of trouble.
-func (m *monitor) judge(now time.Time, c *card, s nvml.Sample) {
-	// Memory that only waits for a reset to be remapped is no reason to stop
-	// using the GPU: the driver keeps programs off it. The check command and
-	// the metrics tell of it.
-	memory := ""
-	if s.RemapFailed != nil && *s.RemapFailed {
-		memory = "bad memory rows could not be remapped"
-	}
-	fabric := ""
-	if f := s.Fabric; f != nil && f.Problem != "" {
-		fabric = "NVLink fabric: " + f.Problem
-	}
-	m.each(c, func(h *health) {
-		h.set(now, causeMemory, memory)
-		h.set(now, causeRecovery, s.Recovery)
-		h.set(now, causeFabric, fabric)
-		if s.ECCUncorrected != nil {
-			h.uncorrected(now, *s.ECCUncorrected)
-		}
-	})
+// shareReadings publishes the readings.
+func (m *Monitor) shareReadings() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.readings = maps.Clone(m.current)
 }

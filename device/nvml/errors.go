@@ -9,7 +9,7 @@ import (
 )
 
 // Code is what an NVML function returned. A Code is an error, so that
-// errors.Is(err, nvml.ErrGPULost) tells causes apart.
+// errors.Is(err, nvml.ErrGPULost) distinguishes causes.
 type Code int //nolint:errname // it is NVML's number, and an error besides
 
 // The codes that the plugin acts on; the numbers are NVML's.
@@ -31,7 +31,7 @@ const (
 	ErrUnknown          Code = 999
 )
 
-// ErrHung is not NVML's: a call did not come back in time, and may never.
+// ErrHung is not NVML's: a call did not return in time, and may never return.
 const ErrHung Code = -1
 
 var codeTexts = map[Code]string{
@@ -77,22 +77,32 @@ func (e *Error) Error() string { return e.Op + ": " + e.Code.Error() }
 // Unwrap returns the code, for errors.Is.
 func (e *Error) Unwrap() error { return e.Code }
 
-// Unsupported tells that a GPU or driver cannot tell a fact, which is no fault
-// of the GPU.
+// Unsupported reports that a GPU or driver does not provide a fact, which is no
+// fault of the GPU.
 func Unsupported(err error) bool {
 	return errors.Is(err, ErrNotSupported) || errors.Is(err, ErrFunctionNotFound) ||
 		errors.Is(err, ErrNoPermission) || errors.Is(err, ErrNotFound)
 }
 
-// Gone tells that NVML as a whole is out of use, rather than one GPU.
-func Gone(err error) bool {
+// Unavailable reports that NVML as a whole cannot be used, rather than one GPU.
+func Unavailable(err error) bool {
 	return errors.Is(err, ErrUninitialized) || errors.Is(err, ErrDriverNotLoaded) ||
 		errors.Is(err, ErrLibraryNotFound) || errors.Is(err, ErrVersionMismatch)
 }
 
-// broken tells of a code in the middle of a reading that the GPU itself is in
-// trouble, so that the rest of the reading is of no use.
+// Cause is the text of an error without the call that met it, which may be
+// another one each time.
+func Cause(err error) string {
+	var code Code
+	if errors.As(err, &code) {
+		return code.Error()
+	}
+	return err.Error()
+}
+
+// broken reports that an error in the middle of a reading is of the GPU itself,
+// so that the rest of the reading would fail too.
 func broken(err error) bool {
-	return Gone(err) || errors.Is(err, ErrGPULost) || errors.Is(err, ErrResetRequired) ||
+	return Unavailable(err) || errors.Is(err, ErrGPULost) || errors.Is(err, ErrResetRequired) ||
 		errors.Is(err, ErrUnknown) || errors.Is(err, ErrBlockedByOS) || errors.Is(err, ErrHung)
 }

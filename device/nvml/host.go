@@ -5,7 +5,6 @@ package nvml
 
 import (
 	"bufio"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -104,33 +103,4 @@ func (host) loaded(name string) mapped {
 		return mapped{path: fields[5], inode: inode}
 	}
 	return mapped{}
-}
-
-// Capabilities returns the numbers N of the /dev/nvidia-caps/nvidia-capN that
-// a process needs to use a MIG instance of the GPU with this minor number.
-func Capabilities(root string, minor int, in Instance) ([]int, error) {
-	gi := filepath.Join(root, "/proc/driver/nvidia/capabilities",
-		fmt.Sprintf("gpu%d/mig/gi%d", minor, in.GI))
-	var caps []int
-	for _, path := range []string{
-		filepath.Join(gi, "access"),
-		filepath.Join(gi, fmt.Sprintf("ci%d", in.CI), "access"),
-	} {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("MIG instance %s: %w", in.UUID, err)
-		}
-		for line := range strings.Lines(string(b)) {
-			value, ok := strings.CutPrefix(line, "DeviceFileMinor:")
-			if !ok {
-				continue
-			}
-			n, err := strconv.Atoi(strings.TrimSpace(value))
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			caps = append(caps, n)
-		}
-	}
-	return caps, nil
 }

@@ -49,18 +49,6 @@ func TestHostReadsSysfs(t *testing.T) {
 	must.Eq(t, "", bridge+top)
 }
 
-func TestCapabilities(t *testing.T) {
-	root := t.TempDir()
-	gi := filepath.Join(root, "proc/driver/nvidia/capabilities/gpu2/mig/gi7")
-	write(t, filepath.Join(gi, "access"), "DeviceFileMinor: 66\nDeviceFileMode: 292\nDeviceFileModify: 1\n")
-	write(t, filepath.Join(gi, "ci0/access"), "DeviceFileMinor: 67\nDeviceFileMode: 292\n")
-	caps, err := Capabilities(root, 2, Instance{GI: 7, CI: 0})
-	must.NoError(t, err)
-	must.Eq(t, []int{66, 67}, caps)
-	_, err = Capabilities(root, 2, Instance{UUID: "MIG-x", GI: 8, CI: 0})
-	must.ErrorContains(t, err, "MIG-x")
-}
-
 func TestBusID(t *testing.T) {
 	for in, want := range map[string]string{
 		"00000000:0F:00.0": "0000:0f:00.0",

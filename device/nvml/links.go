@@ -35,7 +35,7 @@ func (g *realGPU) links(f *Facts, known map[int]topology.Port) error {
 		switch {
 		case Unsupported(err), errors.Is(err, ErrInvalidArgument):
 			return nil // no NVLink at all, or fewer than the most there can be
-		case Gone(err), errors.Is(err, ErrGPULost), errors.Is(err, ErrResetRequired):
+		case Unavailable(err), errors.Is(err, ErrGPULost), errors.Is(err, ErrResetRequired):
 			return err
 		case err != nil && met:
 			f.Ports = append(f.Ports, port)

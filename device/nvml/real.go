@@ -192,7 +192,7 @@ func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	})
 	if err == nil {
 		p.Path = paths[level]
-	} else if Gone(err) || errors.Is(err, ErrGPULost) {
+	} else if Unavailable(err) || errors.Is(err, ErrGPULost) {
 		// Virtual machines have no common ancestor to tell; peers they have.
 		return p, err
 	}

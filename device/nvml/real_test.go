@@ -6,7 +6,6 @@ package nvml_test
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,10 +21,7 @@ import (
 func open(t *testing.T, machine string, flags ...string) (*nvmltest.Machine, *nvml.Real) {
 	t.Helper()
 	m := nvmltest.New(t, machine, flags...)
-	for _, kv := range m.Env() {
-		k, v, _ := strings.Cut(kv, "=")
-		t.Setenv(k, v)
-	}
+	m.Setenv()
 	r := nvml.New(nvml.Options{Library: m.Library(), Root: t.TempDir()})
 	must.NoError(t, r.Open())
 	t.Cleanup(func() { _ = r.Close() })
@@ -204,7 +200,7 @@ func TestLostGPU(t *testing.T) {
 	m.Lose(1)
 	_, err := all[1].Sample(false)
 	must.ErrorIs(t, err, nvml.ErrGPULost)
-	must.False(t, nvml.Gone(err))
+	must.False(t, nvml.Unavailable(err))
 	_, err = all[1].Facts()
 	must.ErrorIs(t, err, nvml.ErrGPULost)
 	_, err = all[0].Sample(false)
@@ -220,9 +216,9 @@ func TestDriverUnloadedAndLoadedAgain(t *testing.T) {
 	m.Unload()
 	_, err := g.Sample(false)
 	must.ErrorIs(t, err, nvml.ErrDriverNotLoaded)
-	must.True(t, nvml.Gone(err))
+	must.True(t, nvml.Unavailable(err))
 	_, err = r.Count()
-	must.True(t, nvml.Gone(err))
+	must.True(t, nvml.Unavailable(err))
 	_ = r.Close()
 	must.ErrorIs(t, r.Open(), nvml.ErrDriverNotLoaded)
 	m.Load()
@@ -234,7 +230,7 @@ func TestLibraryThatIsNotThere(t *testing.T) {
 	r := nvml.New(nvml.Options{Library: t.TempDir() + "/libnvidia-ml.so.1"})
 	err := r.Open()
 	must.ErrorIs(t, err, nvml.ErrLibraryNotFound)
-	must.True(t, nvml.Gone(err))
+	must.True(t, nvml.Unavailable(err))
 }
 
 func TestEvents(t *testing.T) {
@@ -273,7 +269,7 @@ func TestEvents(t *testing.T) {
 
 	m.Unload()
 	_, _, err = w.Next(time.Minute)
-	must.True(t, nvml.Gone(err))
+	must.True(t, nvml.Unavailable(err))
 	m.Load()
 }
 

@@ -14,12 +14,12 @@ const (
 	// to it.
 	Name = "nomad-device-nvtopo"
 
-	// pluginName is what the plugin calls itself towards Nomad, as
-	// nomad-device-nvidia does.
+	// pluginName is the name that Nomad gets, which is that of
+	// nomad-device-nvidia.
 	pluginName = "nvidia-gpu"
 
-	// Vendor and the type are those of nomad-device-nvidia, so that jobs that
-	// ask for nvidia/gpu find these devices.
+	// Vendor and type are those of nomad-device-nvidia, so that jobs that ask
+	// for nvidia/gpu find these devices.
 	vendor     = "nvidia"
 	deviceType = device.DeviceTypeGPU
 )
@@ -27,9 +27,9 @@ const (
 // Version is set when a release is built.
 var Version = "0.1.0-dev"
 
-// lineage goes before the version that Nomad is told. Of plugins with one name
-// Nomad runs the one of the highest version; nomad-device-nvidia is at 1.1, and
-// where both are installed, this one is meant to run.
+// lineage precedes the version that Nomad gets. Of plugins with one name Nomad
+// runs the one with the highest version; nomad-device-nvidia is at 1.1, and where
+// both are installed, this one is meant to run.
 const lineage = "2."
 
 func pluginInfo() *base.PluginInfoResponse {
@@ -41,8 +41,8 @@ func pluginInfo() *base.PluginInfoResponse {
 	}
 }
 
-// configSpec is the schema of the config block. Defaults are those of
-// [DefaultConfig]; they are filled in when the configuration is read.
+// configSpec is the schema of the config block. Defaults that it lacks are those
+// of [DefaultConfig]; they are filled in when the configuration is decoded.
 var configSpec = hclspec.NewObject(map[string]*hclspec.Spec{
 	"enabled": hclspec.NewDefault(
 		hclspec.NewAttr("enabled", "bool", false), hclspec.NewLiteral("true")),

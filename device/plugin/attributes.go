@@ -4,11 +4,14 @@
 package plugin
 
 import (
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
+	"github.com/kolo-nomad/kolo/device/monitor"
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
@@ -52,143 +55,145 @@ const (
 	attrTopology      = "topology"
 )
 
-// attributeSet collects what a group has to say.
+// attributeSet collects the attributes of a group.
 type attributeSet map[string]*structs.Attribute
 
-// attributes describes the units of a group. Nomad has attributes for a group
-// only, so where units differ a number is the lowest of them (what is asked
-// with >= then holds for each), a list has all, and a fact that has one value
-// or none is left out.
-func (l layout) attributes(m *machine, members []int, healthy int) map[string]*structs.Attribute {
+// attributes describes the members of a group. Nomad has attributes for a group
+// only, so where units differ a number is the lowest of them (a constraint with
+// >= then holds for each), a list has all, and a fact that has one value or none
+// is left out.
+func attributes(v *monitor.View, members []int, healthy int) map[string]*structs.Attribute {
 	a := attributeSet{}
-	us := make([]unit, len(members))
-	for i, j := range members {
-		us[i] = l.units[j]
-	}
-	a.text(attrDriver, m.driver.Version)
-	if m.driver.CUDA > 0 {
-		a[attrCUDA] = structs.NewFloatAttribute(m.driver.CUDA, "")
+	us := values(members, func(i int) inventory.Unit { return v.Layout.Units[i] })
+	a.text(attrDriver, v.Driver.Version)
+	if v.Driver.CUDA > 0 {
+		a[attrCUDA] = structs.NewFloatAttribute(v.Driver.CUDA, "")
 	}
 	a[attrHealthy] = structs.NewIntAttribute(int64(healthy), "")
-	a.list(attrUUID, us, func(u unit) string { return u.id() })
+	a.list(attrUUID, us, inventory.Unit.ID)
 	a.describe(us)
-	a.places(us)
-	l.links(a, members)
+	a.memory(us)
+	a.locality(us)
+	a.fabric(us)
+	a.links(v.Layout, members)
 	return a
 }
 
-// describe sets what nomad-device-nvidia also tells, and what the GPU is.
-func (a attributeSet) describe(us []unit) {
-	whole := func(f func(nvml.Facts) *uint) func(unit) *uint {
-		return func(u unit) *uint { return f(u.card.facts) }
+// describe sets what the GPU is, and what nomad-device-nvidia reports too.
+func (a attributeSet) describe(us []inventory.Unit) {
+	whole := func(f func(*nvml.Facts) *uint) func(inventory.Unit) *uint {
+		return func(u inventory.Unit) *uint { return f(u.GPU) }
 	}
-	lowest(a, attrMemory, structs.UnitMiB, us, unit.memoryMiB)
-	lowest(a, attrBAR1, structs.UnitMiB, us, func(u unit) *uint64 { return u.card.facts.BAR1MiB })
-	lowest(a, attrPower, structs.UnitW, us, whole(func(f nvml.Facts) *uint { return f.PowerLimitW }))
-	lowest(a, attrCoreClock, structs.UnitMHz, us, whole(func(f nvml.Facts) *uint { return f.CoreClockMHz }))
-	lowest(a, attrMemoryClock, structs.UnitMHz, us, whole(func(f nvml.Facts) *uint { return f.MemoryClockMHz }))
+	lowest(a, attrPower, structs.UnitW, us, whole(func(f *nvml.Facts) *uint { return f.PowerLimitW }))
+	lowest(a, attrCoreClock, structs.UnitMHz, us, whole(func(f *nvml.Facts) *uint { return f.CoreClockMHz }))
+	lowest(a, attrMemoryClock, structs.UnitMHz, us, whole(func(f *nvml.Facts) *uint { return f.MemoryClockMHz }))
 	lowest(a, attrPCI, structs.UnitMBPerS, us, whole(pciBandwidth))
-	lowest(a, attrPCIeGen, "", us, func(u unit) *int { return positive(u.card.facts.PCIeGen) })
-	lowest(a, attrPCIeWidth, "", us, func(u unit) *int { return positive(u.card.facts.PCIeWidth) })
-	a.common(attrDisplay, us, func(u unit) string { return onOff(u.card.facts.Display) })
-	a.common(attrPersistence, us, func(u unit) string { return onOff(u.card.facts.Persistence) })
-	a.common(attrArchitecture, us, func(u unit) string { return u.card.facts.Architecture })
-	if ecc := onOff(us[0].card.facts.ECC); ecc != "" && same(us, func(u unit) string { return onOff(u.card.facts.ECC) }) {
-		a[attrECC] = structs.NewBoolAttribute(*us[0].card.facts.ECC)
+	lowest(a, attrPCIeGen, "", us, func(u inventory.Unit) *int { return positive(u.GPU.PCIeGen) })
+	lowest(a, attrPCIeWidth, "", us, func(u inventory.Unit) *int { return positive(u.GPU.PCIeWidth) })
+	a.common(attrDisplay, us, func(u inventory.Unit) string { return onOff(u.GPU.Display) })
+	a.common(attrPersistence, us, func(u inventory.Unit) string { return onOff(u.GPU.Persistence) })
+	a.common(attrArchitecture, us, func(u inventory.Unit) string { return u.GPU.Architecture })
+	if ecc := onOff(us[0].GPU.ECC); ecc != "" && same(us, func(u inventory.Unit) string { return onOff(u.GPU.ECC) }) {
+		a[attrECC] = structs.NewBoolAttribute(*us[0].GPU.ECC)
 	}
-	if c := slices.Min(values(us, func(u unit) float64 { return u.card.facts.Compute })); c > 0 {
+	if c := slices.Min(values(us, func(u inventory.Unit) float64 { return u.GPU.Compute })); c > 0 {
 		a[attrCompute] = structs.NewFloatAttribute(c, "")
 	}
+	if us[0].Instance != nil {
+		a.common(attrMIGProfile, us, func(u inventory.Unit) string { return u.Instance.Profile })
+		a.list(attrMIGParent, us, func(u inventory.Unit) string { return u.GPU.UUID })
+	}
+}
+
+// memory sets the memory of a unit, and of all together.
+func (a attributeSet) memory(us []inventory.Unit) {
+	lowest(a, attrMemory, structs.UnitMiB, us, inventory.Unit.MemoryMiB)
+	lowest(a, attrBAR1, structs.UnitMiB, us, func(u inventory.Unit) *uint64 { return u.GPU.BAR1MiB })
 	total := int64(0)
 	for _, u := range us {
-		if mib := u.memoryMiB(); mib != nil {
+		if mib := u.MemoryMiB(); mib != nil {
 			total += int64(*mib)
 		}
 	}
 	if total > 0 {
 		a[attrMemoryTotal] = structs.NewIntAttribute(total, structs.UnitMiB)
 	}
-	if us[0].instance != nil {
-		a.common(attrMIGProfile, us, func(u unit) string { return u.instance.Profile })
-		a.list(attrMIGParent, us, func(u unit) string { return u.card.facts.UUID })
-	}
 }
 
-// places sets where on the machine, and in the rack, the units are.
-func (a attributeSet) places(us []unit) {
-	node := func(u unit) int { return u.card.facts.NUMA }
+// locality sets where in the machine the units are.
+func (a attributeSet) locality(us []inventory.Unit) {
+	node := func(u inventory.Unit) int { return u.GPU.NUMA }
 	if n := node(us[0]); n >= 0 && same(us, node) {
 		a[attrNUMA] = structs.NewIntAttribute(int64(n), "")
 	}
-	a.list(attrNUMAs, us, func(u unit) string {
+	a.list(attrNUMAs, us, func(u inventory.Unit) string {
 		if node(u) < 0 {
 			return ""
 		}
-		return numaName(node(u))
+		return inventory.NUMAName(node(u))
 	})
-	a.list(attrSwitch, us, func(u unit) string { return u.card.facts.Switch })
-	a.list(attrRoot, us, func(u unit) string { return u.card.facts.Root })
+	a.list(attrSwitch, us, func(u inventory.Unit) string { return u.GPU.Switch })
+	a.list(attrRoot, us, func(u inventory.Unit) string { return u.GPU.Root })
+}
 
-	type fabric struct {
+// fabric sets which NVLink fabric of several machines the units belong to.
+func (a attributeSet) fabric(us []inventory.Unit) {
+	type membership struct {
 		cluster string
 		clique  uint32
-		there   bool
+		known   bool
 	}
-	of := func(u unit) fabric {
-		if f := u.card.facts.Fabric; f != nil && f.Ready && f.Cluster != "" && u.instance == nil {
-			return fabric{f.Cluster, f.Clique, true}
+	of := func(u inventory.Unit) membership {
+		if f := u.GPU.Fabric; f != nil && f.Ready && f.Cluster != "" && u.Instance == nil {
+			return membership{f.Cluster, f.Clique, true}
 		}
-		return fabric{}
+		return membership{}
 	}
-	if f := of(us[0]); f.there && same(us, of) {
-		a.text(attrCluster, f.cluster)
-		a[attrClique] = structs.NewIntAttribute(int64(f.clique), "")
+	if m := of(us[0]); m.known && same(us, of) {
+		a.text(attrCluster, m.cluster)
+		a[attrClique] = structs.NewIntAttribute(int64(m.clique), "")
 	}
 }
 
-// links sets how the units are joined. Where a group is an island, those that are
-// cut off from it do not count: they are unhealthy until they are not.
-func (l layout) links(a attributeSet, all []int) {
+// links sets how the units are linked. Where a group is an island, isolated units
+// do not count: they are unhealthy as long as they are isolated.
+func (a attributeSet) links(l inventory.Layout, all []int) {
 	members := all
-	if l.by == GroupByNVLink {
-		members = slices.DeleteFunc(slices.Clone(all), func(i int) bool { return l.cutOff[i] })
+	if l.By == inventory.GroupByNVLink {
+		members = slices.DeleteFunc(slices.Clone(all), l.Isolated)
 	}
 	if len(members) == 0 {
 		members = all
 	}
-	ports, rate, switched, version := -1, -1, true, -1.0
-	size := -1
+	links, mbps, size := math.MaxInt, math.MaxInt, math.MaxInt
+	switched, version := true, math.Inf(1)
 	for _, i := range members {
-		u := l.units[i]
-		n, mbps, sw := u.nvlinks()
-		ports, rate = least(ports, n), least(rate, mbps)
+		n, bandwidth, sw := l.Units[i].NVLinks()
+		links, mbps, size = min(links, n), min(mbps, bandwidth), min(size, l.IslandSize(i))
 		switched = switched && sw
-		size = least(size, l.islandSize(i))
-		if v := u.card.facts.NVLinkVersion; version < 0 || v < version {
-			version = v
-		}
+		version = min(version, l.Units[i].GPU.NVLinkVersion)
 	}
-	if ports > 0 && version > 0 {
+	if links > 0 && version > 0 {
 		a[attrNVLinkVersion] = structs.NewFloatAttribute(version, "")
 	}
-	if ports > 0 && rate > 0 {
-		a[attrNVLinkRate] = structs.NewIntAttribute(int64(rate), structs.UnitMBPerS)
+	if links > 0 && mbps > 0 {
+		a[attrNVLinkRate] = structs.NewIntAttribute(int64(mbps), structs.UnitMBPerS)
 	}
-	a[attrNVLinkLinks] = structs.NewIntAttribute(int64(ports), "")
+	a[attrNVLinkLinks] = structs.NewIntAttribute(int64(links), "")
 	a[attrNVSwitch] = structs.NewBoolAttribute(switched)
 	a[attrIslandSize] = structs.NewIntAttribute(int64(size), "")
-	a[attrIslands] = structs.NewIntAttribute(int64(l.islands), "")
-	a[attrP2P] = structs.NewBoolAttribute(l.matrix.Joined(members))
-	a[attrTopology] = structs.NewStringAttribute(l.matrix.Sub(all).Encode())
-	names := values(all, l.islandName)
+	a[attrIslands] = structs.NewIntAttribute(int64(l.Islands), "")
+	a[attrP2P] = structs.NewBoolAttribute(l.Matrix.Joined(members))
+	a[attrTopology] = structs.NewStringAttribute(l.Matrix.Sub(all).Encode())
+	names := values(all, l.IslandName)
 	slices.Sort(names)
 	a.text(attrIsland, strings.Join(slices.Compact(names), ","))
 }
 
-// pciBandwidth counts as nomad-device-nvidia does, by whole powers of two per
+// pciBandwidth is counted as in nomad-device-nvidia, by whole powers of two per
 // lane, so that constraints written for it hold: 1024 MB/s for a lane of the
-// third generation. (It has 3072 for the fifth, where it should be 4096.)
-func pciBandwidth(f nvml.Facts) *uint {
+// third generation. (It has 3072 for the fifth, where 4096 is right.)
+func pciBandwidth(f *nvml.Facts) *uint {
 	if f.PCIeGen < 1 || f.PCIeWidth < 1 {
 		return nil
 	}
@@ -203,7 +208,7 @@ func (a attributeSet) text(name, value string) {
 }
 
 // common sets a text that all units share.
-func (a attributeSet) common(name string, us []unit, f func(unit) string) {
+func (a attributeSet) common(name string, us []inventory.Unit, f func(inventory.Unit) string) {
 	if same(us, f) {
 		a.text(name, f(us[0]))
 	}
@@ -211,7 +216,7 @@ func (a attributeSet) common(name string, us []unit, f func(unit) string) {
 
 // list sets the different values in the order of the units, with commas
 // between, for set_contains.
-func (a attributeSet) list(name string, us []unit, f func(unit) string) {
+func (a attributeSet) list(name string, us []inventory.Unit, f func(inventory.Unit) string) {
 	var all []string
 	for _, u := range us {
 		if v := f(u); v != "" && !slices.Contains(all, v) {
@@ -221,8 +226,8 @@ func (a attributeSet) list(name string, us []unit, f func(unit) string) {
 	a.text(name, strings.Join(all, ","))
 }
 
-// lowest sets the least of a number, if every unit tells it.
-func lowest[N int | uint | uint64](a attributeSet, name, unitName string, us []unit, f func(unit) *N) {
+// lowest sets the lowest value of a number that every unit has.
+func lowest[N int | uint | uint64](a attributeSet, name, unitName string, us []inventory.Unit, f func(inventory.Unit) *N) {
 	all := values(us, f)
 	if slices.Contains(all, nil) {
 		return
@@ -242,15 +247,8 @@ func values[E, V any](us []E, f func(E) V) []V {
 	return all
 }
 
-func same[V comparable](us []unit, f func(unit) V) bool {
-	return !slices.ContainsFunc(us, func(u unit) bool { return f(u) != f(us[0]) })
-}
-
-func least(before, n int) int {
-	if before < 0 {
-		return n
-	}
-	return min(before, n)
+func same[V comparable](us []inventory.Unit, f func(inventory.Unit) V) bool {
+	return !slices.ContainsFunc(us, func(u inventory.Unit) bool { return f(u) != f(us[0]) })
 }
 
 func positive(n int) *int {

@@ -14,81 +14,24 @@ import (
 	"unicode"
 
 	"github.com/hashicorp/nomad/plugins/base"
+
+	"github.com/kolo-nomad/kolo/device/inventory"
+	"github.com/kolo-nomad/kolo/device/monitor"
 )
-
-// GroupBy is how the GPUs of one model are split into groups.
-type GroupBy string
-
-// The ways to split.
-const (
-	// GroupByNode makes one group of each model, as nomad-device-nvidia does.
-	GroupByNode GroupBy = "node"
-	// GroupByNVLink makes one group of each NVLink island.
-	GroupByNVLink GroupBy = "nvlink"
-	// GroupByNUMA makes one group of each NUMA node.
-	GroupByNUMA GroupBy = "numa"
-	// GroupByPCIe makes one group of each PCIe switch.
-	GroupByPCIe GroupBy = "pcie"
-)
-
-var groupings = []GroupBy{GroupByNode, GroupByNVLink, GroupByNUMA, GroupByPCIe}
 
 // Config is a configuration that has been checked.
 type Config struct {
-	Enabled           bool
-	IgnoredGPUIDs     []string
-	FingerprintPeriod time.Duration
-	GroupBy           GroupBy
+	Enabled bool
 	// PrometheusAddress is host:port, or empty for none.
 	PrometheusAddress string
-	// DeviceNodes tells to hand /dev nodes to tasks.
+	// DeviceNodes passes /dev nodes to tasks.
 	DeviceNodes bool
-	Health      HealthConfig
+	Monitor     monitor.Config
 }
 
-// HealthConfig says when a GPU counts as well.
-type HealthConfig struct {
-	// Enabled tells to judge; without it every GPU that NVML lists is healthy.
-	Enabled bool
-	// Interval is how often the GPUs are looked at.
-	Interval time.Duration
-	// Grace is how long trouble that may pass (a call that fails or hangs, NVML
-	// away, the fabric not ready) must last before it counts.
-	Grace time.Duration
-	// HealthyAfter is how long all must be well before a GPU counts as healthy
-	// again. It doubles each time the GPU falls ill again within an hour.
-	HealthyAfter time.Duration
-	// XIDRecovery is how long after an XID or a double-bit error a GPU that
-	// otherwise looks well stays unhealthy. 0 is until the plugin restarts or
-	// the GPU has gone and come back, as after a reset.
-	XIDRecovery time.Duration
-	// IgnoredXIDs are errors that a program causes, rather than the GPU.
-	IgnoredXIDs []uint64
-	// CallTimeout is how long a reading may take before the GPU counts as hung.
-	CallTimeout time.Duration
-}
-
-// DefaultConfig is what holds for options that are not set.
-//
-// The ignored XIDs are those that NVIDIA's own plugins ignore: graphics engine
-// exception (13), page fault (31), channel errors (43, 45), video processor
-// (68), context switch (109).
+// DefaultConfig holds for options that are not set.
 func DefaultConfig() Config {
-	return Config{
-		Enabled:           true,
-		FingerprintPeriod: time.Minute,
-		GroupBy:           GroupByNode,
-		DeviceNodes:       true,
-		Health: HealthConfig{
-			Enabled:      true,
-			Interval:     5 * time.Second,
-			Grace:        10 * time.Second,
-			HealthyAfter: 30 * time.Second,
-			XIDRecovery:  10 * time.Minute,
-			IgnoredXIDs:  []uint64{13, 31, 43, 45, 68, 109},
-			CallTimeout:  10 * time.Second,
-		},
-	}
+	return Config{Enabled: true, DeviceNodes: true, Monitor: monitor.DefaultConfig()}
 }
 
 // rawConfig is the config block as Nomad decodes it.
@@ -112,7 +55,7 @@ type rawHealth struct {
 	CallTimeout  string `codec:"call_timeout"`
 }
 
-// decodeConfig reads what Nomad passes. All mistakes are told at once, each
+// decodeConfig reads what Nomad passes. It reports all mistakes at once, each
 // with the name of its option.
 func decodeConfig(packed []byte) (Config, error) {
 	c := DefaultConfig()
@@ -123,50 +66,57 @@ func decodeConfig(packed []byte) (Config, error) {
 	if err := base.MsgPackDecode(packed, &raw); err != nil {
 		return c, fmt.Errorf("reading the plugin configuration: %w", err)
 	}
-	c.Enabled, c.DeviceNodes = raw.Enabled, raw.DeviceNodes
+	c.Enabled, c.DeviceNodes, c.PrometheusAddress = raw.Enabled, raw.DeviceNodes, raw.PrometheusAddress
 
 	var errs []error
-	c.IgnoredGPUIDs = raw.IgnoredGPUIDs
+	m := &c.Monitor
+	m.IgnoredGPUIDs = raw.IgnoredGPUIDs
 	for _, id := range raw.IgnoredGPUIDs {
 		if !strings.HasPrefix(id, "GPU-") && !strings.HasPrefix(id, "MIG-") || strings.ContainsFunc(id, unicode.IsSpace) {
 			errs = append(errs, fmt.Errorf("ignored_gpu_ids: %q is not a UUID as nvidia-smi -L shows them, GPU-… or MIG-…", id))
 		}
 	}
-	duration(&errs, "fingerprint_period", raw.FingerprintPeriod, time.Second, &c.FingerprintPeriod)
+	duration(&errs, "fingerprint_period", raw.FingerprintPeriod, time.Second, &m.FingerprintPeriod)
 	if raw.GroupBy != "" {
-		c.GroupBy = GroupBy(raw.GroupBy)
-		if !slices.Contains(groupings, c.GroupBy) {
-			errs = append(errs, fmt.Errorf("group_by: %q is none of %q", raw.GroupBy, groupings))
+		m.GroupBy = inventory.GroupBy(raw.GroupBy)
+		if known := inventory.Groupings(); !slices.Contains(known, m.GroupBy) {
+			errs = append(errs, fmt.Errorf("group_by: %q is none of %q", raw.GroupBy, known))
 		}
 	}
-	if c.PrometheusAddress = raw.PrometheusAddress; c.PrometheusAddress != "" {
+	if c.PrometheusAddress != "" {
 		if err := checkAddress(c.PrometheusAddress); err != nil {
 			errs = append(errs, fmt.Errorf("prometheus_address: %w", err))
 		}
 	}
-	if h := raw.Health; h != nil {
-		c.Health.Enabled = h.Enabled
-		duration(&errs, "health.interval", h.Interval, 100*time.Millisecond, &c.Health.Interval)
-		duration(&errs, "health.grace", h.Grace, 0, &c.Health.Grace)
-		duration(&errs, "health.healthy_after", h.HealthyAfter, 0, &c.Health.HealthyAfter)
-		duration(&errs, "health.xid_recovery", h.XIDRecovery, 0, &c.Health.XIDRecovery)
-		duration(&errs, "health.call_timeout", h.CallTimeout, 100*time.Millisecond, &c.Health.CallTimeout)
-		if h.IgnoredXIDs != nil {
-			c.Health.IgnoredXIDs = nil
-			for _, x := range *h.IgnoredXIDs {
-				n, err := xidNumber(x)
-				if err != nil {
-					errs = append(errs, fmt.Errorf("health.ignored_xids: %w", err))
-					continue
-				}
-				c.Health.IgnoredXIDs = append(c.Health.IgnoredXIDs, n)
-			}
-		}
+	if raw.Health != nil {
+		raw.Health.decode(&errs, &m.Health)
 	}
 	return c, errors.Join(errs...)
 }
 
-// xidNumber takes what HCL calls a number.
+// decode reads the health block.
+func (h *rawHealth) decode(errs *[]error, c *monitor.HealthConfig) {
+	c.Enabled = h.Enabled
+	duration(errs, "health.interval", h.Interval, 100*time.Millisecond, &c.Interval)
+	duration(errs, "health.grace", h.Grace, 0, &c.Grace)
+	duration(errs, "health.healthy_after", h.HealthyAfter, 0, &c.HealthyAfter)
+	duration(errs, "health.xid_recovery", h.XIDRecovery, 0, &c.XIDRecovery)
+	duration(errs, "health.call_timeout", h.CallTimeout, 100*time.Millisecond, &c.CallTimeout)
+	if h.IgnoredXIDs == nil {
+		return
+	}
+	c.IgnoredXIDs = nil
+	for _, x := range *h.IgnoredXIDs {
+		n, err := xidNumber(x)
+		if err != nil {
+			*errs = append(*errs, fmt.Errorf("health.ignored_xids: %w", err))
+			continue
+		}
+		c.IgnoredXIDs = append(c.IgnoredXIDs, n)
+	}
+}
+
+// xidNumber accepts what Nomad decodes an HCL number to.
 func xidNumber(x any) (uint64, error) {
 	switch n := x.(type) {
 	case uint64:
@@ -176,10 +126,10 @@ func xidNumber(x any) (uint64, error) {
 			return uint64(n), nil
 		}
 	}
-	return 0, fmt.Errorf("%v is not a number of an XID", x)
+	return 0, fmt.Errorf("%v is not the number of an XID", x)
 }
 
-// checkAddress looks at the form only: a name need not be known yet.
+// checkAddress checks the form only: a name need not resolve yet.
 func checkAddress(address string) error {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -191,7 +141,7 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// duration reads an option that may be left out.
+// duration reads an option that may be empty.
 func duration(errs *[]error, name, text string, least time.Duration, to *time.Duration) {
 	if text == "" {
 		return

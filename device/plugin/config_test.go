@@ -10,6 +10,8 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/device/inventory"
 )
 
 func pack(t *testing.T, v any) []byte {
@@ -37,18 +39,18 @@ func TestDecodeConfig(t *testing.T) {
 	}))
 	must.NoError(t, err)
 	want := DefaultConfig()
-	want.IgnoredGPUIDs = []string{"GPU-1"}
-	want.FingerprintPeriod = 30 * time.Second
-	want.GroupBy = GroupByNUMA
+	want.Monitor.IgnoredGPUIDs = []string{"GPU-1"}
+	want.Monitor.FingerprintPeriod = 30 * time.Second
+	want.Monitor.GroupBy = inventory.GroupByNUMA
 	want.PrometheusAddress = "127.0.0.1:9835"
 	want.DeviceNodes = false
-	want.Health.Interval = time.Second
-	want.Health.XIDRecovery = 0
-	want.Health.IgnoredXIDs = []uint64{13}
+	want.Monitor.Health.Interval = time.Second
+	want.Monitor.Health.XIDRecovery = 0
+	want.Monitor.Health.IgnoredXIDs = []uint64{13}
 	must.Eq(t, want, c)
 }
 
-// Every mistake names its option, and all are told at once.
+// Every mistake names its option, and all are reported at once.
 func TestDecodeConfigNamesMistakes(t *testing.T) {
 	_, err := decodeConfig(pack(t, map[string]any{
 		"enabled":            true,
@@ -77,7 +79,7 @@ func TestDecodeConfigOfLists(t *testing.T) {
 	}
 	none, err := xids([]int{})
 	must.NoError(t, err)
-	must.SliceEmpty(t, none.Health.IgnoredXIDs)
+	must.SliceEmpty(t, none.Monitor.Health.IgnoredXIDs)
 	for name, v := range map[string]any{
 		"negative": []int{-3}, "fraction": []float64{13.5}, "huge": []float64{1e30}, "text": []string{"x"},
 	} {
@@ -120,7 +122,7 @@ func FuzzDecodeConfig(f *testing.F) {
 	f.Add([]byte{0x80})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		c, err := decodeConfig(b)
-		if err == nil && (c.FingerprintPeriod < time.Second || c.Health.Interval <= 0 || c.Health.CallTimeout <= 0) {
+		if err == nil && (c.Monitor.FingerprintPeriod < time.Second || c.Monitor.Health.Interval <= 0 || c.Monitor.Health.CallTimeout <= 0) {
 			t.Fatalf("accepted %+v", c)
 		}
 	})

@@ -13,12 +13,14 @@ import (
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/device/inventory"
 )
 
 func TestAttributes(t *testing.T) {
-	ids := func(r *rig, from, to int) string { return strings.Join(r.hw.UUIDs()[from:to], ",") }
+	ids := func(r *host, from, to int) string { return strings.Join(r.hw.UUIDs()[from:to], ",") }
 	t.Run("HGX H100", func(t *testing.T) {
-		r := newRig(t, "hgx-h100", nil)
+		r := newHost(t, "hgx-h100", inventory.GroupByNode)
 		must.Len(t, 1, r.groups())
 		expect(t, r.groups()[0], map[string]string{
 			"memory": "81559 MiB", "power": "700 W", "bar1": "131072 MiB", "driver_version": "550.54.15",
@@ -36,7 +38,7 @@ func TestAttributes(t *testing.T) {
 		})
 	})
 	t.Run("DGX-1V", func(t *testing.T) {
-		r := newRig(t, "dgx-1v", nil)
+		r := newHost(t, "dgx-1v", inventory.GroupByNode)
 		expect(t, r.groups()[0], map[string]string{
 			"memory": "32510 MiB", "power": "300 W", "bar1": "32768 MiB", "driver_version": "450.80.02",
 			"cores_clock": "1530 MHz", "memory_clock": "877 MHz", "pci_bandwidth": "16384 MB/s",
@@ -52,7 +54,7 @@ func TestAttributes(t *testing.T) {
 		})
 	})
 	t.Run("NVL72 tray", func(t *testing.T) {
-		r := newRig(t, "nvl72-tray", nil)
+		r := newHost(t, "nvl72-tray", inventory.GroupByNode)
 		expect(t, r.groups()[0], map[string]string{
 			"memory": "189471 MiB", "power": "1200 W", "bar1": "262144 MiB", "driver_version": "570.86.15",
 			"cores_clock": "2062 MHz", "memory_clock": "3996 MHz", "pci_bandwidth": "65536 MB/s",
@@ -69,7 +71,7 @@ func TestAttributes(t *testing.T) {
 		})
 	})
 	t.Run("two sockets with PCIe switches", func(t *testing.T) {
-		r := newRig(t, "pcie-l40s", nil)
+		r := newHost(t, "pcie-l40s", inventory.GroupByNode)
 		expect(t, r.groups()[0], map[string]string{
 			"memory": "46068 MiB", "power": "350 W", "bar1": "65536 MiB", "driver_version": "550.54.15",
 			"cores_clock": "2520 MHz", "memory_clock": "9001 MHz", "pci_bandwidth": "32768 MB/s",
@@ -84,13 +86,13 @@ func TestAttributes(t *testing.T) {
 		})
 	})
 	t.Run("two boards", func(t *testing.T) {
-		r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
+		r := newHost(t, "two-boards-a100", inventory.GroupByNVLink)
 		must.Len(t, 2, r.groups())
 		g := r.groups()[1]
 		must.Eq(t, "300000 MB/s", attribute(t, g, "nvlink_bandwidth"))
 	})
 	t.Run("one T4", func(t *testing.T) {
-		r := newRig(t, "one-t4", nil)
+		r := newHost(t, "one-t4", inventory.GroupByNode)
 		expect(t, r.groups()[0], map[string]string{
 			"memory": "15360 MiB", "power": "70 W", "bar1": "256 MiB", "driver_version": "550.54.15",
 			"cores_clock": "1590 MHz", "memory_clock": "5001 MHz", "pci_bandwidth": "16384 MB/s",
@@ -104,7 +106,7 @@ func TestAttributes(t *testing.T) {
 		must.Eq(t, "0000:00:1e.0", r.groups()[0].Devices[0].HwLocality.PciBusID)
 	})
 	t.Run("MIG", func(t *testing.T) {
-		r := newRig(t, "mig-a100", nil)
+		r := newHost(t, "mig-a100", inventory.GroupByNode)
 		must.Len(t, 2, r.groups())
 		g := r.groups()[1]
 		must.Eq(t, "NVIDIA A100-SXM4-40GB MIG 1g.5gb", g.Name)
@@ -126,16 +128,16 @@ func TestAttributes(t *testing.T) {
 		})
 	})
 	t.Run("none", func(t *testing.T) {
-		must.SliceEmpty(t, newRig(t, "none", nil).groups())
+		must.SliceEmpty(t, newHost(t, "none", inventory.GroupByNode).groups())
 	})
 }
 
-// Every attribute is told of in the documentation.
+// Every attribute is documented.
 func TestAttributesAreDocumented(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/device.md")
 	must.NoError(t, err)
 	for _, machine := range []string{"hgx-h100", "nvl72-tray", "mig-a100", "one-t4"} {
-		for _, g := range newRig(t, machine, nil).groups() {
+		for _, g := range newHost(t, machine, inventory.GroupByNode).groups() {
 			for name := range g.Attributes {
 				must.StrContains(t, string(docs), "`"+name+"`")
 			}
@@ -157,32 +159,32 @@ func expect(t *testing.T, g *device.DeviceGroup, want map[string]string) {
 func TestGroupBy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		machine string
-		by      GroupBy
+		by      inventory.GroupBy
 		want    map[string][]int
 	}{
-		"node": {"two-boards-a100", GroupByNode, map[string][]int{
+		"node": {"two-boards-a100", inventory.GroupByNode, map[string][]int{
 			"NVIDIA A100-SXM4-40GB": {0, 1, 2, 3, 4, 5, 6, 7},
 		}},
-		"islands of four": {"two-boards-a100", GroupByNVLink, map[string][]int{
+		"islands of four": {"two-boards-a100", inventory.GroupByNVLink, map[string][]int{
 			"NVIDIA A100-SXM4-40GB nvlink0": {0, 1, 2, 3},
 			"NVIDIA A100-SXM4-40GB nvlink1": {4, 5, 6, 7},
 		}},
-		"one island": {"hgx-h100", GroupByNVLink, map[string][]int{
+		"one island": {"hgx-h100", inventory.GroupByNVLink, map[string][]int{
 			"NVIDIA H100 80GB HBM3 nvlink0": {0, 1, 2, 3, 4, 5, 6, 7},
 		}},
-		"NUMA": {"hgx-h100", GroupByNUMA, map[string][]int{
+		"NUMA": {"hgx-h100", inventory.GroupByNUMA, map[string][]int{
 			"NVIDIA H100 80GB HBM3 numa0": {0, 1, 2, 3},
 			"NVIDIA H100 80GB HBM3 numa1": {4, 5, 6, 7},
 		}},
-		"PCIe switches": {"pcie-l40s", GroupByPCIe, map[string][]int{
+		"PCIe switches": {"pcie-l40s", inventory.GroupByPCIe, map[string][]int{
 			"NVIDIA L40S pcie0": {0, 1}, "NVIDIA L40S pcie1": {2, 3},
 			"NVIDIA L40S pcie2": {4, 5}, "NVIDIA L40S pcie3": {6, 7},
 		}},
-		"PCIe, no switch":                  {"one-t4", GroupByPCIe, map[string][]int{"Tesla T4 pcie0": {0}}},
-		"without NVLink each is an island": {"one-t4", GroupByNVLink, map[string][]int{"Tesla T4 nvlink0": {0}}},
+		"PCIe, no switch":                  {"one-t4", inventory.GroupByPCIe, map[string][]int{"Tesla T4 pcie0": {0}}},
+		"without NVLink each is an island": {"one-t4", inventory.GroupByNVLink, map[string][]int{"Tesla T4 nvlink0": {0}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, tc.machine, func(c *Config) { c.GroupBy = tc.by })
+			r := newHost(t, tc.machine, tc.by)
 			got := map[string][]int{}
 			for _, g := range r.groups() {
 				for _, d := range g.Devices {
@@ -195,31 +197,9 @@ func TestGroupBy(t *testing.T) {
 	}
 }
 
-func TestGroupByPCIeSwitch(t *testing.T) {
-	at := func(id, bus, sw, root string) *card {
-		c := &card{}
-		c.facts.UUID, c.facts.Name, c.facts.Bus, c.facts.Switch, c.facts.Root, c.facts.NUMA = id, "L40S", bus, sw, root, -1
-		return c
-	}
-	m := &machine{cards: []*card{
-		at("a", "0000:16:00.0", "0000:11:00.0", "pci0000:10"),
-		at("b", "0000:27:00.0", "0000:11:00.0", "pci0000:10"),
-		at("c", "0000:81:00.0", "", "pci0000:80"),
-		at("d", "0000:91:00.0", "", ""),
-	}}
-	p := &places{numbers: newNumbers("")}
-	pcie, numa := newLayout(m, GroupByPCIe, p), newLayout(m, GroupByNUMA, p)
-	var names []string
-	for i := range pcie.units {
-		names = append(names, pcie.groupName(i))
-	}
-	must.Eq(t, []string{"L40S pcie0", "L40S pcie0", "L40S pcie2", "L40S pcie1"}, names)
-	must.Eq(t, "L40S numa-unknown", numa.groupName(0))
-}
-
 // A literal in a jobspec is parsed by Nomad and compared with the attribute.
 func TestConstraintsWithUnits(t *testing.T) {
-	g := newRig(t, "hgx-h100", nil).groups()[0]
+	g := newHost(t, "hgx-h100", inventory.GroupByNode).groups()[0]
 	for name, tc := range map[string]struct {
 		attribute, literal string
 		want               int
@@ -246,34 +226,44 @@ func TestConstraintsWithUnits(t *testing.T) {
 
 // Two GPUs of one model that differ are described by what both can do.
 func TestUnequalGPUsOfOneModel(t *testing.T) {
-	r := newRig(t, "hgx-h100", nil)
+	r := newHost(t, "hgx-h100", inventory.GroupByNode)
 	r.hw.Set(3, "memory", "40000")
 	r.hw.Set(4, "persistence", "0")
 	r.hw.Set(5, "ecc", "0")
-	r.reopen()
 	g := r.groups()[0]
 	must.Eq(t, "40000 MiB", attribute(t, g, "memory"))
 	must.Eq(t, "", attribute(t, g, "persistence_mode"))
 	must.Eq(t, "", attribute(t, g, "ecc"))
 }
 
-// A rate or version that the driver does not tell is no 0, which a constraint
-// with < would take.
-func TestNVLinkRateThatIsNotTold(t *testing.T) {
-	r := newRig(t, "hgx-h100", nil)
+// A rate or version that the driver does not report is absent and not 0, which a
+// constraint with < would match.
+func TestUnknownNVLinkRate(t *testing.T) {
+	r := newHost(t, "hgx-h100", inventory.GroupByNode)
 	r.hw.Set(3, "nvlink_mbps", "0")
 	r.hw.Set(3, "nvlink_version", "0")
-	r.reopen()
 	g := r.groups()[0]
 	must.Eq(t, "18", attribute(t, g, "nvlink_links"))
 	must.Eq(t, "", attribute(t, g, "nvlink_bandwidth"))
 	must.Eq(t, "", attribute(t, g, "nvlink_version"))
 }
 
+// Where a group is an island, an isolated GPU does not count for its attributes.
+func TestIsolatedGPU(t *testing.T) {
+	r := newHost(t, "two-boards-a100", inventory.GroupByNVLink)
+	before := r.groups()
+	r.hw.Set(0, "nolinks", "0")
+	after := r.groups()
+	must.Eq(t, before[0].Name, after[0].Name)
+	must.Len(t, 4, after[0].Devices)
+	must.Eq(t, "3", attribute(t, after[0], "island_size"))
+	must.Eq(t, "12", attribute(t, after[0], "nvlink_links"))
+	must.Eq(t, "4", attribute(t, after[1], "island_size"))
+}
+
 func TestIgnoredGPUs(t *testing.T) {
-	r := newRig(t, "mig-a100", func(c *Config) {
-		c.IgnoredGPUIDs = []string{"GPU-f4000000-0000-4000-8000-000000000001", "MIG-f4000000-0000-5000-8000-000000000002"}
-	})
+	r := newHost(t, "mig-a100", inventory.GroupByNode,
+		"GPU-f4000000-0000-4000-8000-000000000001", "MIG-f4000000-0000-5000-8000-000000000002")
 	must.Len(t, 1, r.groups())
 	must.Len(t, 6, r.groups()[0].Devices)
 }

@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,58 +12,60 @@ import (
 	"github.com/shoenig/test/must"
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
+	"github.com/kolo-nomad/kolo/device/monitor"
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// genCards draws machines of up to eight GPUs of two models, some joined in
-// pairs, some cut into instances.
-func genCards(rt *rapid.T) *machine {
-	m := &machine{pairs: map[[2]string]topology.Pair{}}
+// genInventory draws machines of up to eight GPUs of two models, some linked in
+// pairs, some split into instances.
+func genInventory(rt *rapid.T) *inventory.Inventory {
+	inv := &inventory.Inventory{}
 	n := rapid.IntRange(0, 8).Draw(rt, "gpus")
 	for i := range n {
-		c := &card{}
-		c.facts = nvml.Facts{
+		g := &inventory.GPU{Facts: nvml.Facts{
 			UUID: fmt.Sprintf("GPU-%d", i),
 			Name: rapid.SampledFrom([]string{"A", "B"}).Draw(rt, "model"),
 			Bus:  fmt.Sprintf("0000:%02x:00.0", i+1),
 			NUMA: rapid.IntRange(-1, 1).Draw(rt, "numa"),
 			Root: rapid.SampledFrom([]string{"", "pci0000:00", "pci0000:80"}).Draw(rt, "root"),
-		}
+		}}
 		if rapid.IntRange(0, 4).Draw(rt, "mig") == 0 {
-			c.facts.MIG = true
+			g.Facts.MIG = true
 			for k := range rapid.IntRange(0, 3).Draw(rt, "instances") {
-				c.facts.Instances = append(c.facts.Instances, nvml.Instance{
-					UUID: fmt.Sprintf("MIG-%d-%d", i, k), Name: c.facts.Name + " MIG 1g", Profile: "1g",
+				g.Facts.Instances = append(g.Facts.Instances, nvml.Instance{
+					UUID: fmt.Sprintf("MIG-%d-%d", i, k), Name: g.Facts.Name + " MIG 1g", Profile: "1g",
 				})
 			}
 		}
-		m.cards = append(m.cards, c)
+		inv.GPUs = append(inv.GPUs, g)
 	}
 	for i := range n {
 		for j := i + 1; j < n; j++ {
 			if rapid.IntRange(0, 4).Draw(rt, "joined") == 0 {
-				a, b := &m.cards[i].facts, &m.cards[j].facts
+				a, b := &inv.GPUs[i].Facts, &inv.GPUs[j].Facts
 				a.Ports = append(a.Ports, topology.Port{Remote: b.Bus, MBps: 25000})
 				b.Ports = append(b.Ports, topology.Port{Remote: a.Bus, MBps: 25000})
 			}
 		}
 	}
-	return m
+	return inv
 }
 
-// However GPUs are joined and grouped: every unit is in one group, a group is of
-// one model and one place, and its attributes say what its devices do.
-func TestLayoutProperties(t *testing.T) {
+// However GPUs are linked and grouped: every unit is in one group, a group is of
+// one product and one locality, and its attributes agree with its devices.
+func TestGroupsProperties(t *testing.T) {
+	empty := t.TempDir()
 	rapid.Check(t, func(rt *rapid.T) {
-		m := genCards(rt)
-		by := rapid.SampledFrom(groupings).Draw(rt, "group_by")
-		l := newLayout(m, by, &places{numbers: newNumbers("")})
-		health := map[string]condition{}
-		for _, u := range l.units {
-			health[u.id()] = condition{ok: rapid.Bool().Draw(rt, "ok")}
+		inv := genInventory(rt)
+		by := rapid.SampledFrom(inventory.Groupings()).Draw(rt, "group_by")
+		l := inventory.NewLayout(inv, by, inventory.ReadStableIDs(empty))
+		health := map[string]monitor.Condition{}
+		for _, u := range l.Units {
+			health[u.ID()] = monitor.Condition{Healthy: rapid.Bool().Draw(rt, "healthy")}
 		}
-		groups := l.groups(m, health)
+		groups := groups(&monitor.View{Layout: l, Health: health})
 		seen := map[string]bool{}
 		islands := map[string]bool{}
 		for _, g := range groups {
@@ -76,16 +79,16 @@ func TestLayoutProperties(t *testing.T) {
 				if d.Healthy {
 					healthy++
 				}
-				i := slices.IndexFunc(l.units, func(u unit) bool { return u.id() == d.ID })
-				product[l.units[i].product()] = true
-				islands[l.islandName(i)] = true
+				i := slices.IndexFunc(l.Units, func(u inventory.Unit) bool { return u.ID() == d.ID })
+				product[l.Units[i].Product()] = true
+				islands[l.IslandName(i)] = true
 				switch by {
-				case GroupByNVLink:
-					place[l.islandName(i)] = true
-				case GroupByNUMA:
-					place[l.units[i].card.facts.NUMA] = true
-				case GroupByPCIe:
-					place[pciePlace(l.units[i])] = true
+				case inventory.GroupByNVLink:
+					place[l.IslandName(i)] = true
+				case inventory.GroupByNUMA:
+					place[l.Units[i].GPU.NUMA] = true
+				case inventory.GroupByPCIe:
+					place[cmp.Or(l.Units[i].GPU.Switch, l.Units[i].GPU.Root, l.Units[i].GPU.Bus)] = true
 				default:
 					place[""] = true
 				}
@@ -97,10 +100,10 @@ func TestLayoutProperties(t *testing.T) {
 			must.NoError(rt, err)
 			must.Eq(rt, len(g.Devices), matrix.Len())
 		}
-		must.MapLen(rt, len(l.units), seen)
-		must.Eq(rt, len(islands), l.islands)
+		must.MapLen(rt, len(l.Units), seen)
+		must.Eq(rt, len(islands), l.Islands)
 		for _, g := range groups {
-			must.Eq(rt, int64(l.islands), *g.Attributes[attrIslands].Int)
+			must.Eq(rt, int64(l.Islands), *g.Attributes[attrIslands].Int)
 		}
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
+	"github.com/kolo-nomad/kolo/device/monitor"
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
@@ -27,7 +29,7 @@ func start(t *testing.T, hw *nvmltest.Machine, config map[string]any) *Device {
 	for k, v := range config {
 		all[k] = v
 	}
-	d := New(hclog.NewNullLogger(), Options{NVML: library(t, hw), Root: t.TempDir()})
+	d := New(hclog.NewNullLogger(), Options{NVML: library(hw), Root: t.TempDir()})
 	d.eventWait = 20 * time.Millisecond
 	must.NoError(t, d.SetConfig(&base.Config{PluginConfig: pack(t, all)}))
 	t.Cleanup(d.Close)
@@ -126,7 +128,7 @@ func TestBadConfigChangesNothing(t *testing.T) {
 	d := start(t, nvmltest.New(t, "one-t4"), nil)
 	err := d.SetConfig(&base.Config{PluginConfig: pack(t, map[string]any{"enabled": true, "group_by": "x"})})
 	must.ErrorContains(t, err, "group_by")
-	must.Eq(t, GroupByNode, d.cfg.GroupBy)
+	must.Eq(t, inventory.GroupByNode, d.cfg.Monitor.GroupBy)
 }
 
 func TestReserve(t *testing.T) {
@@ -180,9 +182,8 @@ func TestReserveNodesAndCDI(t *testing.T) {
 		must.NoError(t, os.Symlink("/dev/null", filepath.Join(dev, name)))
 	}
 	must.NoError(t, os.WriteFile(filepath.Join(dev, "nvidia-modeset"), nil, 0o600))
-	c := &card{}
-	c.facts.UUID, c.facts.Minor = "GPU-3", ptr(3)
-	units := []unit{{card: c}}
+	minor := 3
+	units := []inventory.Unit{{GPU: &nvml.Facts{UUID: "GPU-3", Minor: &minor}}}
 
 	var paths []string
 	for _, s := range d.reservation(units, true).Devices {
@@ -197,29 +198,6 @@ func TestReserveNodesAndCDI(t *testing.T) {
 	must.NoError(t, os.MkdirAll(cdi, 0o755))
 	must.NoError(t, os.WriteFile(filepath.Join(cdi, "nvidia.yaml"), []byte("kind: nvidia.com/gpu\n"), 0o600))
 	must.Eq(t, "nvidia.com/gpu=GPU-3", d.reservation(units, true).Envs["KOLO_CDI_"+reservationKey([]string{"GPU-3"})])
-}
-
-// A MIG instance needs the nodes of its GPU and of its two capabilities.
-func TestReserveNodesOfMIG(t *testing.T) {
-	d := &Device{log: hclog.NewNullLogger(), opts: Options{Root: t.TempDir()}}
-	gi := filepath.Join(d.opts.Root, "proc/driver/nvidia/capabilities/gpu1/mig/gi9")
-	for path, number := range map[string]string{"access": "21", "ci0/access": "22"} {
-		must.NoError(t, os.MkdirAll(filepath.Join(gi, filepath.Dir(path)), 0o755))
-		must.NoError(t, os.WriteFile(filepath.Join(gi, path), []byte("DeviceFileMinor: "+number+"\nDeviceFileMode: 292\n"), 0o600))
-	}
-	dev := filepath.Join(d.opts.Root, "dev")
-	must.NoError(t, os.MkdirAll(filepath.Join(dev, "nvidia-caps"), 0o755))
-	for _, name := range []string{"nvidia0", "nvidia1", "nvidiactl", "nvidia-caps/nvidia-cap21", "nvidia-caps/nvidia-cap22", "nvidia-caps/nvidia-cap23"} {
-		must.NoError(t, os.Symlink("/dev/null", filepath.Join(dev, name)))
-	}
-	c := &card{}
-	c.facts.UUID, c.facts.Minor, c.facts.MIG = "GPU-1", ptr(1), true
-	in := &nvml.Instance{UUID: "MIG-1", GI: 9, CI: 0}
-	var paths []string
-	for _, s := range d.reservation([]unit{{card: c, instance: in}}, true).Devices {
-		paths = append(paths, s.HostPath)
-	}
-	must.Eq(t, []string{"/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap22", "/dev/nvidia1", "/dev/nvidiactl"}, paths)
 }
 
 func TestStats(t *testing.T) {
@@ -247,6 +225,18 @@ func TestStats(t *testing.T) {
 	for name, v := range a {
 		must.NotEq(t, "", v.Desc, must.Sprint(name))
 	}
+}
+
+// The statistics of a GPU that cannot be read are its health alone.
+func TestStatsWithoutAReading(t *testing.T) {
+	h := newHost(t, "one-t4", inventory.GroupByNode)
+	v, id := h.view(), h.hw.UUIDs()[0]
+	v.Health[id] = monitor.Condition{Reason: "the GPU has fallen off the bus"}
+	all := stats(v, time.Now(), nil)
+	must.Len(t, 1, all)
+	a := all[0].InstanceStats[id].Stats.Attributes
+	must.Eq(t, notAvailable, *a["Temperature"].StringVal)
+	must.Eq(t, "the GPU has fallen off the bus", *a["Health"].StringVal)
 }
 
 func TestStatsOfMIG(t *testing.T) {

@@ -10,52 +10,53 @@ import (
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/hashicorp/nomad/plugins/shared/structs"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
+	"github.com/kolo-nomad/kolo/device/monitor"
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-// notAvailable is what nomad-device-nvidia says where nothing is known.
+// notAvailable is nomad-device-nvidia's text for an unknown value.
 const notAvailable = "N/A"
 
-// stats makes what Nomad is told of readings. Of a GPU that could not be read it
-// is the health alone: Nomad keeps what it was told last of one that is left out.
-func (v *view) stats(now time.Time, readings map[string]*reading) []*device.DeviceGroupStats {
-	groups := map[string]*device.DeviceGroupStats{}
+// stats translates readings to Nomad's statistics. For a GPU that could not be
+// read it has the health alone: Nomad keeps the last statistics of one that is
+// left out.
+func stats(v *monitor.View, now time.Time, readings map[string]*monitor.Reading) []*device.DeviceGroupStats {
 	var all []*device.DeviceGroupStats
-	for i, u := range v.layout.units {
-		r := readings[u.card.facts.UUID]
-		if r == nil {
-			r = &reading{sample: nvml.Sample{Time: now}}
+	for _, group := range v.Layout.Groups() {
+		g := &device.DeviceGroupStats{
+			Vendor: vendor, Type: deviceType, Name: group.Name,
+			InstanceStats: map[string]*device.DeviceStats{},
 		}
-		g := groups[v.names[i]]
-		if g == nil {
-			g = &device.DeviceGroupStats{
-				Vendor: vendor, Type: deviceType, Name: v.names[i],
-				InstanceStats: map[string]*device.DeviceStats{},
+		for _, i := range group.Members {
+			u := v.Layout.Units[i]
+			r := readings[u.GPU.UUID]
+			if r == nil {
+				r = &monitor.Reading{Sample: nvml.Sample{Time: now}}
 			}
-			groups[v.names[i]] = g
-			all = append(all, g)
+			g.InstanceStats[u.ID()] = unitStats(u, r, v.Health[u.ID()])
 		}
-		g.InstanceStats[u.id()] = r.stats(u, v.health[u.id()])
+		all = append(all, g)
 	}
 	return all
 }
 
-// stats describes one unit. The names of the first eleven are those of
+// unitStats describes one unit. The names of the first eleven are those of
 // nomad-device-nvidia. A MIG instance has its memory for itself; power,
 // temperature and the like are of the GPU that it is part of.
-func (r *reading) stats(u unit, c condition) *device.DeviceStats {
-	s := r.sample
+func unitStats(u inventory.Unit, r *monitor.Reading, c monitor.Condition) *device.DeviceStats {
+	s := r.Sample
 	memory := fraction("MiB", "UsedMemory / TotalMemory", s.MemoryUsedMiB, s.MemoryTotalMiB)
-	if u.instance != nil {
+	if u.Instance != nil {
 		var used *uint64
-		if mib, ok := s.Instances[u.instance.UUID]; ok {
+		if mib, ok := s.Instances[u.Instance.UUID]; ok {
 			used = &mib
 		}
-		memory = fraction("MiB", "UsedMemory / TotalMemory", used, u.instance.MemoryMiB)
+		memory = fraction("MiB", "UsedMemory / TotalMemory", used, u.Instance.MemoryMiB)
 	}
 	state := "healthy"
-	if !c.ok {
-		state = c.reason
+	if !c.Healthy {
+		state = c.Reason
 	}
 	return &device.DeviceStats{
 		Summary:   memory,
@@ -77,28 +78,14 @@ func (r *reading) stats(u unit, c condition) *device.DeviceStats {
 			"Memory temperature":     number("C", "Temperature of the memory", s.MemoryTemperatureC),
 			"Core clock":             number("MHz", "Clock of the cores", s.CoreClockMHz),
 			"Memory clock":           number("MHz", "Clock of the memory", s.MemoryClockMHz),
-			"NVLink TX":              number("MB/s", "Data sent over all NVLinks", mega(r.nvlinkTx)),
-			"NVLink RX":              number("MB/s", "Data received over all NVLinks", mega(r.nvlinkRx)),
-			"PCIe TX":                number("MB/s", "Sent over PCIe", mega(r.pcieTx)),
-			"PCIe RX":                number("MB/s", "Received over PCIe", mega(r.pcieRx)),
+			"NVLink TX":              number("MB/s", "Data sent over all NVLinks", mega(r.NVLinkTx)),
+			"NVLink RX":              number("MB/s", "Data received over all NVLinks", mega(r.NVLinkRx)),
+			"PCIe TX":                number("MB/s", "Sent over PCIe", mega(r.PCIeTx)),
+			"PCIe RX":                number("MB/s", "Received over PCIe", mega(r.PCIeRx)),
 			"Throttle reasons":       text("Why clocks are lower than they could be", throttleText(s.Throttle)),
 			"Health":                 text("Health of the GPU", &state),
 		}},
 	}
-}
-
-// throttles names the bits of NVML's mask of reasons for lower clocks. Idle and
-// what a user has set are no throttling.
-var throttles = []struct {
-	bit  uint64
-	name string
-}{
-	{0x4, "power cap"},
-	{0x8, "hardware slowdown"},
-	{0x10, "sync boost"},
-	{0x20, "software thermal slowdown"},
-	{0x40, "hardware thermal slowdown"},
-	{0x80, "power brake"},
 }
 
 func throttleText(mask *uint64) *string {
@@ -106,9 +93,9 @@ func throttleText(mask *uint64) *string {
 		return nil
 	}
 	var names []string
-	for _, t := range throttles {
-		if *mask&t.bit != 0 {
-			names = append(names, t.name)
+	for _, t := range nvml.ThrottleReasons() {
+		if t.In(*mask) {
+			names = append(names, t.Name)
 		}
 	}
 	all := "none"
@@ -158,7 +145,7 @@ func whole(v *float64) *int64 {
 	return &n
 }
 
-// mega turns bytes per second into MB/s.
+// mega converts bytes per second to MB/s.
 func mega(v *float64) *int64 {
 	if v == nil {
 		return nil

@@ -6,12 +6,12 @@
 // was read from the machine goes in, answers come out; it does no I/O and has no
 // clock.
 //
-//	        ports of each GPU          path of each pair
-//	    (to a GPU, to an NVSwitch)   (PCIe levels, peer access)
-//	                └────────────┬────────────┘
-//	                          Matrix
-//	       ┌─────────────┬───────┴─────┬─────────────┐
-//	    Islands        Joined      Bisection      Encode
+//	    ports of each GPU          path of each pair
+//	(to a GPU, to an NVSwitch)   (PCIe levels, peer access)
+//	            └────────────┬────────────┘
+//	                      Matrix
+//	   ┌─────────────┬───────┴─────┬─────────────┐
+//	Islands        Joined      Bisection      Encode
 //
 // # NVSwitch
 //

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Command nomad-device-nvtopo is a Nomad device plugin for NVIDIA GPUs that
-// knows how they are connected. Nomad starts it without arguments; people start
-// it with a subcommand:
+// reports how they are connected. Nomad starts it without arguments; operators
+// start it with a subcommand:
 //
 //	nomad-device-nvtopo topo [-json]   print the link matrix and the islands
-//	nomad-device-nvtopo check          say what is wrong with this machine's set-up
+//	nomad-device-nvtopo check          report what is wrong with this machine's set-up
 //	nomad-device-nvtopo version        print the version
 package main
 
@@ -25,6 +25,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins/device"
 
+	"github.com/kolo-nomad/kolo/device/inspect"
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/plugin"
 )
@@ -38,7 +39,7 @@ const (
 const usage = `Usage: nomad-device-nvtopo <command>
 
   topo [-json]   print the link matrix and the islands
-  check          say what is wrong with this machine's set-up, and what to do
+  check          report what is wrong with this machine's set-up, and what to do
   version        print the version
 
 The exit status is 1 when the machine has a problem, 2 when the command line has.
@@ -56,11 +57,11 @@ func main() {
 	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// serve is the plugin. The import of Nomad's plugins/device alone, rather than
+// serve runs the plugin. The import of Nomad's plugins/device alone, rather than
 // of its parent, keeps the task driver's packages out of the binary.
 func serve() {
-	// All there is to do is done one thing after the other; with more
-	// processors the threads would mostly wake each other.
+	// The work is sequential; with more processors the threads would mostly wake
+	// each other.
 	runtime.GOMAXPROCS(1)
 	log := hclog.New(&hclog.LoggerOptions{Level: hclog.Trace, JSONFormat: true})
 	lib, root := library()
@@ -69,7 +70,7 @@ func serve() {
 		Stale: lib.Replaced,
 		Root:  root,
 		Restart: func(why string) {
-			log.Warn("ending, for Nomad to start the plugin anew", "reason", why)
+			log.Warn("exiting, for Nomad to start the plugin again", "reason", why)
 			os.Exit(1)
 		},
 	}), log)
@@ -133,9 +134,9 @@ func command(args []string, out, errs io.Writer) int {
 
 func topo(out io.Writer, asJSON bool) error {
 	lib, root := library()
-	report, err := plugin.Inspect(nvml.Guard(lib, commandLimit), root)
+	report, err := inspect.Topology(nvml.Guard(lib, commandLimit), root)
 	if err != nil {
-		return fmt.Errorf("%w (%s check says what to do)", err, plugin.Name)
+		return fmt.Errorf("%w (%s check reports what to do)", err, plugin.Name)
 	}
 	if asJSON {
 		enc := json.NewEncoder(out)
@@ -150,17 +151,17 @@ func topo(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// errProblem tells that check found one.
+// errProblem reports that a command found one and has printed it.
 var errProblem = errors.New("the machine has a problem")
 
 func check(out io.Writer) error {
-	beside := ""
+	pluginDir := ""
 	if self, err := os.Executable(); err == nil {
-		beside = filepath.Dir(self)
+		pluginDir = filepath.Dir(self)
 	}
 	lib, root := library()
 	var result error
-	for _, f := range plugin.Check(nvml.Guard(lib, commandLimit), root, beside) {
+	for _, f := range inspect.Check(nvml.Guard(lib, commandLimit), root, pluginDir) {
 		if f.Problem {
 			result = errProblem
 		}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/device/inspect"
+	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 	"github.com/kolo-nomad/kolo/device/plugin"
 )
@@ -20,10 +22,7 @@ import (
 func on(t *testing.T, machine string) *nvmltest.Machine {
 	t.Helper()
 	hw := nvmltest.New(t, machine)
-	for _, kv := range hw.Env() {
-		k, v, _ := strings.Cut(kv, "=")
-		t.Setenv(k, v)
-	}
+	hw.Setenv()
 	t.Setenv(envLibrary, hw.Library())
 	return hw
 }
@@ -52,19 +51,19 @@ func TestTopoJSON(t *testing.T) {
 	hw := on(t, "nvl72-tray")
 	status, out, _ := run(t, "topo", "-json")
 	must.Eq(t, 0, status)
-	var r plugin.Report
+	var r inspect.Report
 	must.NoError(t, json.Unmarshal([]byte(out), &r))
 	must.Eq(t, "570.86.15", r.Driver)
 	must.Eq(t, "4;6xNV18s", r.Topology)
 	must.Eq(t, []string{"NV18s", "X", "NV18s", "NV18s"}, r.Links[1])
 	must.Eq(t, hw.UUIDs()[3], r.GPUs[3].UUID)
-	must.Eq(t, "NVIDIA GB200 nvlink0", r.GPUs[3].Groups[plugin.GroupByNVLink])
+	must.Eq(t, "NVIDIA GB200 nvlink0", r.GPUs[3].Groups[inventory.GroupByNVLink])
 	must.Eq(t, 18, r.GPUs[3].NVLinks)
 	must.Eq(t, 900_000, r.GPUs[3].NVLinkMBps)
 	must.Eq(t, "pci0019:00", r.GPUs[3].Root)
 	must.Eq(t, "0000:f3:00.0", r.GPUs[3].Switch)
 	must.Eq(t, 1, r.GPUs[3].NUMA)
-	must.Eq(t, []plugin.ReportSet{{Name: "nvlink0", GPUs: []int{0, 1, 2, 3}, BisectionMBps: 1_800_000}}, r.Islands)
+	must.Eq(t, []inspect.Island{{Name: "nvlink0", GPUs: []int{0, 1, 2, 3}, BisectionMBps: 1_800_000}}, r.Islands)
 }
 
 func TestCheck(t *testing.T) {
@@ -122,7 +121,7 @@ func TestTopoOfMIG(t *testing.T) {
 	must.StrContains(t, out, "nvlink1   of 1\n    GPU1       GPU-f4000000-")
 }
 
-// GPUs have the numbers that nvidia-smi has for them, so that nobody resets
+// GPUs have the numbers that nvidia-smi has for them, so that no one resets
 // another one.
 func TestTopoWithALostGPU(t *testing.T) {
 	hw := on(t, "hgx-h100")
@@ -135,7 +134,7 @@ func TestTopoWithALostGPU(t *testing.T) {
 
 	status, out, _ = run(t, "topo", "-json")
 	must.Eq(t, 1, status)
-	var r plugin.Report
+	var r inspect.Report
 	must.NoError(t, json.Unmarshal([]byte(out), &r))
 	must.Eq(t, 4, r.GPUs[3].Index)
 
@@ -153,11 +152,11 @@ func TestTopoWithoutGPUs(t *testing.T) {
 	hw.Unload()
 	status, _, errs := run(t, "topo")
 	must.Eq(t, 1, status)
-	must.StrContains(t, errs, "nomad-device-nvtopo check says what to do")
+	must.StrContains(t, errs, "nomad-device-nvtopo check reports what to do")
 }
 
-// What several GPUs share is said once.
-func TestCheckSaysThingsOnce(t *testing.T) {
+// What several GPUs share is reported once.
+func TestCheckReportsThingsOnce(t *testing.T) {
 	hw := on(t, "pcie-l40s")
 	hw.Lose(5)
 	status, out, _ := run(t, "check")

@@ -131,6 +131,16 @@ func (m *Machine) Env() []string {
 	}
 }
 
+// Setenv sets the variables of [Machine.Env] in this process, until the test
+// ends.
+func (m *Machine) Setenv() {
+	m.t.Helper()
+	for _, kv := range m.Env() {
+		name, value, _ := strings.Cut(kv, "=")
+		m.t.Setenv(name, value)
+	}
+}
+
 // UUIDs are the GPUs of the machine, in NVML's order.
 func (m *Machine) UUIDs() []string {
 	var ids []string

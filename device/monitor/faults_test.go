@@ -4,6 +4,7 @@
 package monitor
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -11,27 +12,26 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Where nobody wants health to be judged, a GPU that is not there is still not
-// offered.
-func TestHealthOffAndNothingThere(t *testing.T) {
+// Where health is disabled, a GPU that does not exist any more is unhealthy all
+// the same.
+func TestHealthDisabledAndGPUsMissing(t *testing.T) {
 	r := newRig(t, "hgx-h100", func(c *Config) { c.Health.Enabled = false })
 	r.hw.XID(3, 95)
 	r.event()
-	must.MapEmpty(t, r.sick())
+	must.MapEmpty(t, r.unhealthy())
 	r.hw.Unplug(7)
 	r.pass(time.Minute)
-	must.MapLen(t, 1, r.sick())
-	v, _ := r.m.latest()
-	_, err := v.reserve(r.hw.UUIDs()[7:8])
-	must.ErrorContains(t, err, "NVML does not list the GPU any more")
+	must.MapLen(t, 1, r.unhealthy())
+	must.Eq(t, "NVML does not list the GPU any more", r.unhealthy()[r.hw.UUIDs()[7]])
 	r.hw.Unload()
 	r.pass(time.Minute)
 	r.pass(time.Minute)
-	must.MapLen(t, 8, r.sick())
+	must.MapLen(t, 8, r.unhealthy())
 }
 
 // flaky is a library whose first watches fail.
@@ -62,7 +62,7 @@ func TestAWatchThatFailsIsTriedAgain(t *testing.T) {
 	must.Eq(t, 4, f.watches)
 	r.hw.XID(3, 79)
 	r.event()
-	must.MapContainsKey(t, r.sick(), r.hw.UUIDs()[3])
+	must.MapContainsKey(t, r.unhealthy(), r.hw.UUIDs()[3])
 
 	r.m.disconnect(nil)
 	f.watches, f.code = 0, nvml.ErrNotSupported
@@ -73,16 +73,16 @@ func TestAWatchThatFailsIsTriedAgain(t *testing.T) {
 	must.Eq(t, 1, f.watches, must.Sprint("what is not supported will not be"))
 }
 
-// An XID that comes while NVML is closed and opened again, which is so each
-// minute while any GPU is lost, is not lost itself.
-func TestXIDWhileNVMLIsOpenedAnew(t *testing.T) {
+// An XID that arrives while NVML is closed and opened again, which happens each
+// minute while any GPU is lost, is not dropped.
+func TestXIDWhileNVMLIsReopened(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.XID(3, 79)
-	// The listener has it in hand, and nobody takes it.
+	// The listener holds it, and no one receives it.
 	must.Eq(t, 0, len(r.m.events))
-	time.Sleep(5 * r.m.eventWait)
+	time.Sleep(5 * r.m.opts.EventWait)
 	r.reopen()
-	must.MapContainsKey(t, r.sick(), r.hw.UUIDs()[3])
+	must.MapContainsKey(t, r.unhealthy(), r.hw.UUIDs()[3])
 }
 
 // A GPU that could not be read when the plugin started is looked for with new
@@ -104,7 +104,7 @@ func TestAGPULostBeforeTheStart(t *testing.T) {
 func (r *rig) reopenings(minutes int) int {
 	n := 0
 	for range minutes {
-		if r.m.reopenForUnread(r.now) {
+		if r.m.reopenForUnidentified(r.now) {
 			n++
 			r.m.disconnect(nil)
 		}
@@ -122,35 +122,34 @@ func TestAnIgnoredGPUThatIsBroken(t *testing.T) {
 	r.hw.Lose(2)
 	r.restart()
 	must.MapLen(t, 7, r.names())
-	at := r.m.refreshed
+	at := r.m.lastRefresh
 	for range 10 {
 		r.pass(time.Minute)
 	}
-	must.Eq(t, at, r.m.refreshed)
-	must.False(t, r.m.anyMissing(isLost))
+	must.Eq(t, at, r.m.lastRefresh)
+	must.False(t, r.m.anyGPU(isLost))
 	must.Eq(t, 2, r.reopenings(90))
 
 	// Another one besides is not ignored.
 	r.hw.Lose(5)
 	r.m.refresh(r.now)
-	must.True(t, r.m.anyMissing(isLost))
-	must.MapLen(t, 1, r.sick())
+	must.True(t, r.m.anyGPU(isLost))
+	must.MapLen(t, 1, r.unhealthy())
 }
 
 func TestIgnoredIDsThatNoGPUHas(t *testing.T) {
-	var said logged
+	var output bytes.Buffer
 	r := newRig(t, "hgx-h100", nil)
 	r.m.cfg.IgnoredGPUIDs = []string{"GPU-none", r.hw.UUIDs()[1]}
-	r.m.log = hclog.New(&hclog.LoggerOptions{Output: &said})
-	r.m.unreadSaid = nil // as in a new process
+	r.m.log = hclog.New(&hclog.LoggerOptions{Output: &output})
+	r.m.logged.unreadable = nil // as in a new process
 	r.m.refresh(r.now)
 	r.m.refresh(r.now)
-	must.Eq(t, 1, strings.Count(said.String(), "GPU-none"))
-	must.Eq(t, []string{"GPU-none"}, r.m.machine.unmet)
+	must.Eq(t, 1, strings.Count(output.String(), "GPU-none"))
+	must.Eq(t, []string{"GPU-none"}, r.m.inventory.UnmatchedIgnores)
 }
 
-// Readings of a driver that has gone are no readings, and Nomad hears what has
-// become of a GPU in its statistics too.
+// Readings of a driver or GPU that has gone are removed.
 func TestNoReadingsOfWhatIsGone(t *testing.T) {
 	for name, harm := range map[string]func(*rig){
 		"the driver was unloaded": func(r *rig) { r.hw.Unload() },
@@ -159,17 +158,11 @@ func TestNoReadingsOfWhatIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "one-t4", nil)
 			r.pass(5 * time.Second)
-			must.MapLen(t, 1, *r.m.readings.Load())
+			must.MapLen(t, 1, r.m.Readings())
 			harm(r)
-			r.settled()
-			must.MapEmpty(t, *r.m.readings.Load())
-			v, _ := r.m.latest()
-			stats := v.stats(r.now, *r.m.readings.Load())
-			must.Len(t, 1, stats)
-			s := stats[0].InstanceStats[r.hw.UUIDs()[0]]
-			must.Eq(t, notAvailable, *s.Stats.Attributes["Temperature"].StringVal)
-			must.Eq(t, r.sick()[r.hw.UUIDs()[0]], *s.Stats.Attributes["Health"].StringVal)
-			must.NotEq(t, "", *s.Stats.Attributes["Health"].StringVal)
+			r.settle()
+			must.MapEmpty(t, r.m.Readings())
+			must.MapLen(t, 1, r.unhealthy())
 		})
 	}
 }
@@ -178,10 +171,11 @@ func TestNoReadingsOfWhatIsGone(t *testing.T) {
 // has started.
 func TestPeersThatComeLater(t *testing.T) {
 	r := newRig(t, "pcie-l40s", nil)
-	must.Eq(t, "false", attribute(t, r.groups()[0], "p2p"))
+	all := r.view().Layout.Groups()[0].Members
+	must.False(t, r.view().Layout.Matrix.Joined(all))
 	r.hw.JoinPeers()
 	r.m.refresh(r.now)
-	must.Eq(t, "true", attribute(t, r.groups()[0], "p2p"))
+	must.True(t, r.view().Layout.Matrix.Joined(all))
 }
 
 // denying is a library that denies NVLink between all, as a driver does over
@@ -200,24 +194,24 @@ func (d *denying) Pair(a, b nvml.GPU) (topology.Pair, error) {
 }
 
 func TestNVLinkThatIsDeniedAtFirst(t *testing.T) {
-	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
+	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })
 	r.m.disconnect(nil)
 	d := &denying{Library: r.m.lib, on: true}
 	r.m.lib = d
 	r.m.refresh(r.now)
 	d.on = false
-	r.settled()
-	must.MapEmpty(t, r.sick())
-	must.Eq(t, "4;6xNV4", attribute(t, r.groups()[0], "topology"))
+	r.settle()
+	must.MapEmpty(t, r.unhealthy())
+	must.Eq(t, "4;6xNV4", r.topologies()[0])
 }
 
-// Links that are down for a moment, just when the machine is read, make no GPU
-// unhealthy.
+// Links that are down for a moment, just when the machine is read, do not make a
+// GPU unhealthy.
 func TestLinksDownForAMoment(t *testing.T) {
-	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = GroupByNVLink })
+	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })
 	r.hw.Set(0, "nolinks", "0")
 	r.m.refresh(r.now)
 	r.hw.Set(0, "nolinks", "12")
-	r.settled()
-	must.MapEmpty(t, r.sick())
+	r.settle()
+	must.MapEmpty(t, r.unhealthy())
 }

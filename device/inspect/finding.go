@@ -1,0 +1,52 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package inspect
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Finding is something about the set-up of a machine.
+type Finding struct {
+	// Problem is true when GPUs cannot be used, or not well, until it is solved;
+	// otherwise the finding is a note.
+	Problem bool
+	// What was found, and what to do about it.
+	What, Do string
+	// Where are the UUIDs of the GPUs concerned; empty for the machine.
+	Where []string
+}
+
+// String is the finding for people, on several lines.
+func (f Finding) String() string {
+	kind := "note"
+	if f.Problem {
+		kind = "problem"
+	}
+	lines := slices.Concat([]string{fmt.Sprintf("%-8s %s", kind, f.What)}, f.Where, []string{f.Do})
+	return strings.Join(lines, "\n         ")
+}
+
+// findings collects them, those that several GPUs share as one.
+type findings []Finding
+
+func (fs *findings) add(f Finding) {
+	for i, old := range *fs {
+		if old.Problem == f.Problem && old.What == f.What && old.Do == f.Do {
+			(*fs)[i].Where = append(old.Where, f.Where...)
+			return
+		}
+	}
+	*fs = append(*fs, f)
+}
+
+func (fs *findings) problem(do, format string, args ...any) {
+	fs.add(Finding{Problem: true, What: fmt.Sprintf(format, args...), Do: do})
+}
+
+func (fs *findings) note(do, format string, args ...any) {
+	fs.add(Finding{What: fmt.Sprintf(format, args...), Do: do})
+}
