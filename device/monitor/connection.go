@@ -6,7 +6,6 @@ package monitor
 import (
 	"errors"
 	"slices"
-
 	"time"
 
 	"github.com/kolo-nomad/kolo/device/inventory"

@@ -21,7 +21,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/device/plugin"
+	"github.com/kolo-nomad/kolo/device/inspect"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -146,7 +146,7 @@ func TestGPUTopology(t *testing.T) {
 	path, _ := onGPU(t)
 	out, err := exec.Command(path, "topo", "-json").Output()
 	must.NoError(t, err)
-	var report plugin.Report
+	var report inspect.Report
 	must.NoError(t, json.Unmarshal(out, &report))
 	table, err := nvidiaSMI(t, "topo", "-m")
 	must.NoError(t, err, must.Sprint(table))
@@ -159,7 +159,7 @@ func TestGPUTopology(t *testing.T) {
 	must.Len(t, len(gpus), matrix.cells)
 	at := make([]int, len(gpus))
 	for i, gpu := range gpus {
-		at[i] = slices.IndexFunc(report.GPUs, func(g plugin.ReportGPU) bool { return g.UUID == gpu["uuid"] })
+		at[i] = slices.IndexFunc(report.GPUs, func(g inspect.GPU) bool { return g.UUID == gpu["uuid"] })
 	}
 	text, err := nvidiaSMI(t, "nvlink", "-s")
 	if err != nil {

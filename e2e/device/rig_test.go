@@ -9,13 +9,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,9 +22,6 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
-
-// pluginName is the binary's name.
-const pluginName = "nomad-device-nvtopo"
 
 // quick makes the plugin notice within a second what it would otherwise within
 // a minute.
@@ -49,59 +43,6 @@ type rig struct {
 	ctx context.Context
 	// hw are the machines of the clients, in their order.
 	hw []*nvmltest.Machine
-}
-
-// binary is the plugin: the one beside the test binary, as in the kit for
-// machines without Go, else one that is built here.
-var binary = sync.OnceValues(func() (string, error) {
-	if path, err := beside(pluginName); err == nil {
-		return path, nil
-	}
-	path := filepath.Join(buildDir, pluginName)
-	out, err := exec.Command("go", "build", "-o", path, "../../device/cmd/"+pluginName).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-// buildDir is where binary builds.
-var buildDir string
-
-func TestMain(m *testing.M) {
-	var err error
-	if buildDir, err = os.MkdirTemp("", "kolo-device-e2e-"); err != nil {
-		log.Fatal(err)
-	}
-	m.Run()
-	_ = os.RemoveAll(buildDir)
-}
-
-// beside finds a file in the test binary's directory.
-func beside(name string) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(filepath.Dir(self), name)
-	_, err = os.Stat(path)
-	return path, err
-}
-
-// nomadPath is the Nomad beside the test binary, else the one of make nomad. Where
-// there is none, the test is skipped.
-func nomadPath(t *testing.T) string {
-	t.Helper()
-	path, err := beside("nomad")
-	if _, kit := beside(pluginName); err != nil && kit != nil {
-		path, err = filepath.Abs("../../bin/nomad")
-		must.NoError(t, err)
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Skip("there is no bin/nomad; make nomad builds it")
-	}
-	return path
 }
 
 // newRig starts a cluster with one client for each machine. An empty name is a
@@ -139,18 +80,6 @@ func newRig(t *testing.T, config string, machines ...string) *rig {
 		}
 	}
 	return r
-}
-
-// horovod finds the task driver and a Python with Horovod, if they are there.
-func horovod(t *testing.T) (driver, python string, ok bool) {
-	t.Helper()
-	root, err := filepath.Abs("../..")
-	must.NoError(t, err)
-	driver = filepath.Join(root, "bin", "nomad-driver-horovod")
-	python = filepath.Join(root, ".venv", "bin", "python")
-	_, errD := os.Stat(driver)
-	_, errP := os.Stat(python)
-	return driver, python, errD == nil && errP == nil
 }
 
 // in is the rig for a part of the test.
