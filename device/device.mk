@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MPL-2.0
 
 .PHONY: e2e-device
-e2e-device: nomad ## Run the GPU device plugin in a real Nomad, on a stand-in NVML (needs cc, no GPU)
+e2e-device: nomad ## Run the GPU device plugin in a real Nomad, on an NVML stub (needs cc, no GPU)
 	@$(call say,device plugin end-to-end tests matching '$(RUN)')
 	@go test -tags e2e -count 1 -timeout 10m -v -run '$(RUN)' ./e2e/device
 

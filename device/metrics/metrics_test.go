@@ -146,7 +146,7 @@ func TestMetricsWhileAGPUHangs(t *testing.T) {
 		wait.BoolFunc(func() bool {
 			body := scrape(t, address)
 			return strings.Count(body, "\nnvtopo_gpu_power_watts{") == 7 &&
-				strings.Contains(body, `reason="the GPU does not answer: the call does not come back",uuid="`+hw.UUIDs()[2])
+				strings.Contains(body, `reason="the GPU does not answer: the call does not return",uuid="`+hw.UUIDs()[2])
 		}),
 		wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond),
 	))

@@ -70,7 +70,7 @@ func TestAWatchThatFailsIsTriedAgain(t *testing.T) {
 		r.m.refresh(r.now)
 		r.now = r.now.Add(period)
 	}
-	must.Eq(t, 1, f.watches, must.Sprint("what is not supported will not be"))
+	must.Eq(t, 1, f.watches, must.Sprint("what is not supported is not tried again"))
 }
 
 // An XID that arrives while NVML is closed and opened again, which happens each
@@ -85,9 +85,8 @@ func TestXIDWhileNVMLIsReopened(t *testing.T) {
 	must.MapContainsKey(t, r.unhealthy(), r.hw.UUIDs()[3])
 }
 
-// A GPU that could not be read when the plugin started is looked for with new
-// starts of NVML, as one that was lost later; but less and less often, for it may
-// be in vain.
+// For a GPU that could not be read when the plugin started, NVML is opened again,
+// as for one that was lost later; but less and less often, for it may never help.
 func TestAGPULostBeforeTheStart(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Lose(2)
@@ -100,7 +99,7 @@ func TestAGPULostBeforeTheStart(t *testing.T) {
 	must.Eq(t, 0, r.reopenings(10))
 }
 
-// reopenings counts how often NVML is opened anew in so many minutes.
+// reopenings counts how often NVML is opened again in so many minutes.
 func (r *rig) reopenings(minutes int) int {
 	n := 0
 	for range minutes {
@@ -114,8 +113,8 @@ func (r *rig) reopenings(minutes int) int {
 	return n
 }
 
-// A GPU may be ignored because it is broken. Then little is done about it: it is
-// only likely that it is this one.
+// A GPU may be ignored because it is broken. Then NVML is rarely opened again: it
+// is only likely that it is this GPU.
 func TestAnIgnoredGPUThatIsBroken(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.m.cfg.IgnoredGPUIDs = r.hw.UUIDs()[2:3]
@@ -130,7 +129,7 @@ func TestAnIgnoredGPUThatIsBroken(t *testing.T) {
 	must.False(t, r.m.anyGPU(isLost))
 	must.Eq(t, 2, r.reopenings(90))
 
-	// Another one besides is not ignored.
+	// Another one is not ignored.
 	r.hw.Lose(5)
 	r.m.refresh(r.now)
 	must.True(t, r.m.anyGPU(isLost))
@@ -167,9 +166,9 @@ func TestNoReadingsOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// Two GPUs that could not reach each other may later, as when the fabric manager
-// has started.
-func TestPeersThatComeLater(t *testing.T) {
+// Two GPUs without peer access may get it later, as when the fabric manager has
+// started.
+func TestLaterPeers(t *testing.T) {
 	r := newRig(t, "pcie-l40s", nil)
 	all := r.view().Layout.Groups()[0].Members
 	must.False(t, r.view().Layout.Matrix.Joined(all))

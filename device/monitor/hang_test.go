@@ -20,7 +20,7 @@ func TestHangingGPU(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 	r.pass(10 * time.Second) // and the grace is over
 	must.Eq(t, map[string]string{
-		r.hw.UUIDs()[3]: "the GPU does not answer: the call does not come back",
+		r.hw.UUIDs()[3]: "the GPU does not answer: the call does not return",
 	}, r.unhealthy())
 	must.MapLen(t, 7, r.m.Readings())
 	must.False(t, r.published(func() { r.m.refresh(r.now) }))
@@ -43,10 +43,10 @@ func TestHangingGPUDelaysNoOther(t *testing.T) {
 	r.pass(5 * time.Second)
 	readings := r.m.Readings()
 	must.Eq(t, 77, *readings[r.hw.UUIDs()[4]].Sample.TemperatureC)
-	must.MapLen(t, 8, readings) // what was last known of the one that hangs
+	must.MapLen(t, 8, readings) // with the last one of the GPU that hangs
 	must.MapEmpty(t, r.unhealthy())
 
-	// It is not asked again, nor waited for.
+	// It is not sampled again, nor waited for.
 	before, goroutines := r.hw.Calls(), runtime.NumGoroutine()
 	for range 20 {
 		r.pass(time.Second)
@@ -75,7 +75,7 @@ func TestTwoHangingGPUs(t *testing.T) {
 	r.pass(5 * time.Second)
 	r.pass(10 * time.Second)
 	r.m.refresh(r.now)
-	const reason = "the GPU does not answer: the call does not come back"
+	const reason = "the GPU does not answer: the call does not return"
 	must.Eq(t, map[string]string{r.hw.UUIDs()[3]: reason, r.hw.UUIDs()[6]: reason}, r.unhealthy())
 	// NVML must not be closed under them.
 	r.m.disconnect(nil)
@@ -94,7 +94,7 @@ func TestHangingLibrary(t *testing.T) {
 	r.pass(5 * time.Second)
 	r.pass(15 * time.Second)
 	must.MapLen(t, 8, r.unhealthy())
-	must.Eq(t, "NVML is not available: the call does not come back", r.unhealthy()[r.hw.UUIDs()[0]])
+	must.Eq(t, "NVML is not available: the call does not return", r.unhealthy()[r.hw.UUIDs()[0]])
 	r.hw.HangAll(0)
 	must.Wait(t, wait.InitialSuccess(
 		wait.BoolFunc(func() bool { r.pass(time.Minute); return len(r.unhealthy()) == 0 }),

@@ -19,7 +19,7 @@ func testHealth() HealthConfig {
 	return c
 }
 
-// step is what happens at a second, and what the state must be after it.
+// step is what happens at a second, and whether the unit is healthy after it.
 type step struct {
 	at   int
 	do   func(h *health, now time.Time)
@@ -32,68 +32,71 @@ func faulty(c cause, why string) func(*health, time.Time) {
 
 func nothing(*health, time.Time) {}
 
+func ecc(errors uint64) func(*health, time.Time) {
+	return func(h *health, now time.Time) { h.countUncorrected(now, errors) }
+}
+
+var healthCases = map[string][]step{
+	"healthy from the first check": {{0, nothing, true}},
+	"unhealthy at the first check, even if the fault is transient": {
+		{0, faulty(causeFabric, "still registering"), false},
+	},
+	"a lost GPU at once, and back after a time": {
+		{0, nothing, true},
+		{5, faulty(causeLost, "lost"), false},
+		{100, faulty(causeLost, ""), false},
+		{129, nothing, false},
+		{130, nothing, true},
+	},
+	"a short failure does not count": {
+		{0, nothing, true},
+		{5, faulty(causeCall, "timeout"), true},
+		{10, faulty(causeCall, "timeout"), true},
+		{14, faulty(causeCall, ""), true},
+		{15, faulty(causeCall, "timeout"), true},
+		{24, faulty(causeCall, "timeout"), true},
+		{25, faulty(causeCall, "timeout"), false},
+	},
+	"a relapse restarts the wait, and doubles it": {
+		{0, nothing, true},
+		{10, faulty(causeLost, "lost"), false},
+		{20, faulty(causeLost, ""), false},
+		{40, faulty(causeLost, "lost"), false}, // still unhealthy: no new failure
+		{50, faulty(causeLost, ""), false},
+		{80, nothing, true},
+		{90, faulty(causeLost, "lost"), false},
+		{100, faulty(causeLost, ""), false},
+		{130, nothing, false},
+		{159, nothing, false},
+		{160, nothing, true},
+	},
+	"an XID holds for its time": {
+		{0, nothing, true},
+		{10, faulty(causeXID, "XID 48"), false},
+		{300, faulty(causeXID, "XID 48"), false}, // again
+		{899, nothing, false},
+		{900, nothing, false}, // now the wait of 30 s
+		{930, nothing, true},
+	},
+	"a GPU that was reset is not held for what was before": {
+		{0, nothing, true},
+		{10, faulty(causeXID, "XID 79"), false},
+		{20, func(h *health, _ time.Time) { h.clearLatched() }, false},
+		{50, nothing, true},
+	},
+	"uncorrected errors of before do not count, new ones do": {
+		{0, ecc(7), true},
+		{10, ecc(7), true},
+		{20, ecc(8), false},
+	},
+	"a counter that was reset is no error": {
+		{0, ecc(7), true},
+		{10, ecc(0), true},
+	},
+}
+
 func TestHealth(t *testing.T) {
-	ecc := func(n uint64) func(*health, time.Time) {
-		return func(h *health, now time.Time) { h.countUncorrected(now, n) }
-	}
-	for name, steps := range map[string][]step{
-		"well from the first look": {{0, nothing, true}},
-		"ill at the first look, even if it may pass": {
-			{0, faulty(causeFabric, "still registering"), false},
-		},
-		"a lost GPU at once, and back after a time": {
-			{0, nothing, true},
-			{5, faulty(causeLost, "lost"), false},
-			{100, faulty(causeLost, ""), false},
-			{129, nothing, false},
-			{130, nothing, true},
-		},
-		"a short failure counts for nothing": {
-			{0, nothing, true},
-			{5, faulty(causeCall, "timeout"), true},
-			{10, faulty(causeCall, "timeout"), true},
-			{14, faulty(causeCall, ""), true},
-			{15, faulty(causeCall, "timeout"), true},
-			{24, faulty(causeCall, "timeout"), true},
-			{25, faulty(causeCall, "timeout"), false},
-		},
-		"a flap begins the wait anew, and doubles it": {
-			{0, nothing, true},
-			{10, faulty(causeLost, "lost"), false},
-			{20, faulty(causeLost, ""), false},
-			{40, faulty(causeLost, "lost"), false}, // still ill: no new fall
-			{50, faulty(causeLost, ""), false},
-			{80, nothing, true},
-			{90, faulty(causeLost, "lost"), false},
-			{100, faulty(causeLost, ""), false},
-			{130, nothing, false},
-			{159, nothing, false},
-			{160, nothing, true},
-		},
-		"an XID holds for its time": {
-			{0, nothing, true},
-			{10, faulty(causeXID, "XID 48"), false},
-			{300, faulty(causeXID, "XID 48"), false}, // again
-			{899, nothing, false},
-			{900, nothing, false}, // now the wait of 30 s
-			{930, nothing, true},
-		},
-		"a GPU that was reset is not held for what was before": {
-			{0, nothing, true},
-			{10, faulty(causeXID, "XID 79"), false},
-			{20, func(h *health, _ time.Time) { h.clearLatched() }, false},
-			{50, nothing, true},
-		},
-		"uncorrected errors of before do not count, new ones do": {
-			{0, ecc(7), true},
-			{10, ecc(7), true},
-			{20, ecc(8), false},
-		},
-		"a counter that began anew is no error": {
-			{0, ecc(7), true},
-			{10, ecc(0), true},
-		},
-	} {
+	for name, steps := range healthCases {
 		t.Run(name, func(t *testing.T) {
 			h := newHealth(testHealth())
 			for _, s := range steps {
@@ -109,13 +112,13 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Where health is not judged, a GPU that is not there is still none to use.
-func TestHealthSwitchedOff(t *testing.T) {
+// Where health is disabled, a GPU that is lost is unhealthy all the same.
+func TestHealthDisabled(t *testing.T) {
 	c := testHealth()
 	c.Enabled = false
 	h := newHealth(c)
-	for _, judged := range []cause{causeCall, causeFabric, causeIsland, causeMemory, causeRecovery, causeXID, causeECC} {
-		h.set(epoch, judged, "trouble")
+	for _, c := range []cause{causeCall, causeFabric, causeIsland, causeMemory, causeRecovery, causeXID, causeECC} {
+		h.set(epoch, c, "fault")
 	}
 	must.False(t, h.decide(epoch))
 	must.True(t, h.healthy)
@@ -124,7 +127,7 @@ func TestHealthSwitchedOff(t *testing.T) {
 	must.Eq(t, "lost", h.reason)
 }
 
-func TestHealthHoldsForEverWithoutRecovery(t *testing.T) {
+func TestLatchedForEverWithoutRecovery(t *testing.T) {
 	c := testHealth()
 	c.XIDRecovery = 0
 	h := newHealth(c)
@@ -135,16 +138,16 @@ func TestHealthHoldsForEverWithoutRecovery(t *testing.T) {
 	must.False(t, h.healthy)
 }
 
-// Whatever happens, a unit is never called healthy while there is trouble that
-// does not pass, nor before it was well for the shortest wait, and one that
-// stays well becomes healthy at last.
+// A unit is never healthy with a fault that is not transient, nor before it was
+// free of faults for the shortest wait, and one that stays free of faults becomes
+// healthy.
 func TestHealthProperties(t *testing.T) {
 	causes := []cause{causeNVML, causeCall, causeLost, causeFabric, causeMemory, causeRecovery, causeXID, causeECC}
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := testHealth()
 		h := newHealth(cfg)
 		now := epoch
-		var ill time.Time // the last time trouble was there while it was ill
+		var faulty time.Time // when there was a fault last
 		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
 			now = now.Add(time.Duration(rapid.IntRange(1, 120).Draw(rt, "seconds")) * time.Second)
 			c := rapid.SampledFrom(causes).Draw(rt, "cause")
@@ -155,7 +158,7 @@ func TestHealthProperties(t *testing.T) {
 			if why != "" || !latched[c] {
 				h.set(now, c, why)
 			}
-			wasOK := h.healthy
+			wasHealthy := h.healthy
 			h.decide(now)
 			for c := range h.faults {
 				if !transient[c] {
@@ -163,10 +166,10 @@ func TestHealthProperties(t *testing.T) {
 				}
 			}
 			if len(h.faults) > 0 {
-				ill = now
+				faulty = now
 			}
-			if !wasOK && h.healthy {
-				must.GreaterEq(rt, cfg.HealthyAfter, now.Sub(ill))
+			if !wasHealthy && h.healthy {
+				must.GreaterEq(rt, cfg.HealthyAfter, now.Sub(faulty))
 			}
 		}
 		for c := range h.faults {

@@ -33,13 +33,13 @@ func TestLostGPU(t *testing.T) {
 	must.Eq(t, map[string]string{r.hw.UUIDs()[2]: "the GPU has fallen off the bus"}, r.unhealthy())
 	must.Len(t, 8, r.view().Layout.Units)
 
-	// It stays listed, with all that is known of it, after the machine was
-	// read anew.
+	// It stays in the view, with all that is known of it, after the machine was
+	// read again.
 	topologies := r.topologies()
 	must.False(t, r.published(func() { r.m.refresh(r.now.Add(time.Second)) }))
 	must.Eq(t, topologies, r.topologies())
 
-	// Back, but not healthy before it has been well for a while.
+	// Back, but not healthy before it has had no fault for a while.
 	r.hw.Return(2)
 	must.False(t, r.published(func() { r.pass(20 * time.Second); r.pass(20 * time.Second) }))
 	must.True(t, r.published(func() { r.pass(20 * time.Second) }))
@@ -117,11 +117,11 @@ func TestXIDOfAMIGInstance(t *testing.T) {
 	must.MapLen(t, 7, r.unhealthy())
 }
 
-func TestTroubleInReadings(t *testing.T) {
+func TestFaultsInSamples(t *testing.T) {
 	for name, tc := range map[string]struct{ key, value, reason string }{
 		"ECC":          {"ecc_uncorrected", "2", "memory errors that ECC could not correct"},
 		"remap failed": {"remap_failed", "1", "bad memory rows could not be remapped"},
-		"recovery":     {"recovery", "2", "the driver asks for a reboot of the machine"},
+		"recovery":     {"recovery", "2", "the driver requests a reboot of the machine"},
 		"needs reset":  {"error", "16", "the GPU needs a reset"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestTroubleInReadings(t *testing.T) {
 	}
 }
 
-// Memory that waits for a reset is kept off by the driver meanwhile.
+// The driver keeps programs off memory that waits for a reset.
 func TestPendingRemapIsNoReason(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Set(4, "remap_pending", "1")
@@ -142,7 +142,7 @@ func TestPendingRemapIsNoReason(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-func TestFabricTrouble(t *testing.T) {
+func TestFabricFaults(t *testing.T) {
 	for name, tc := range map[string]struct{ fabric, reason string }{
 		"not ready": {"32766 2 0", "NVLink fabric: the GPU is still registering with the fabric manager"},
 		"unhealthy": {"32766 3 0 19a", "NVLink fabric: the GPU's routes are unhealthy"},
@@ -151,7 +151,7 @@ func TestFabricTrouble(t *testing.T) {
 			r := newRig(t, "nvl72-tray", nil)
 			r.hw.Set(0, "fabric", "c0ffee00112233445566778899aabbcc "+tc.fabric)
 			r.pass(5 * time.Second)
-			must.MapEmpty(t, r.unhealthy()) // it may pass
+			must.MapEmpty(t, r.unhealthy()) // it may be transient
 			r.pass(10 * time.Second)
 			must.Eq(t, map[string]string{r.hw.UUIDs()[0]: tc.reason}, r.unhealthy())
 		})
@@ -241,7 +241,7 @@ func TestReadingsAreShared(t *testing.T) {
 	must.Eq(t, fresh, r.hw.Calls()-before)
 }
 
-// What the regular reading of the whole machine costs: what can change is read,
+// What the regular reading of the whole machine costs: it reads what can change,
 // and nothing else.
 func TestReadingTheMachineAgain(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
@@ -287,10 +287,10 @@ func TestRates(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// Whatever happens to a machine, in whatever order: every GPU is offered once, in
+// After any faults of a machine, in any order: every GPU is offered once, in
 // the group that it was in before; none that is gone is healthy; and when no fault is
 // left, everything is as it was.
-func TestTroubleProperties(t *testing.T) {
+func TestFaultsProperties(t *testing.T) {
 	r := newRig(t, "two-boards-a100", func(c *Config) { c.GroupBy = inventory.GroupByNVLink })
 	r.m.opts.EventWait = 2 * time.Millisecond // each start of a listener waits for the one before
 	r.restart()
@@ -326,10 +326,10 @@ func TestTroubleProperties(t *testing.T) {
 			steps["period"](0)
 			r.settle()
 		}
-		sick := r.unhealthy()
+		unhealthy := r.unhealthy()
 		for gpu, id := range r.hw.UUIDs() {
 			if _, known := r.names()[id[len(id)-2:]]; known && (gone[gpu] || !loaded) {
-				must.MapContainsKey(rt, sick, id)
+				must.MapContainsKey(rt, unhealthy, id)
 			}
 		}
 

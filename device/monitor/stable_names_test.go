@@ -28,7 +28,7 @@ func (r *rig) names() map[string]string {
 }
 
 // A task's GPUs are identified by the name of their group. So it never changes while
-// they may be in use, whatever happens to others.
+// they may be in use, no matter what happens to others.
 func TestGroupsKeepTheirNames(t *testing.T) {
 	byNVLink := func(c *Config) { c.GroupBy = inventory.GroupByNVLink }
 	t.Run("when links go down", func(t *testing.T) {
@@ -45,7 +45,7 @@ func TestGroupsKeepTheirNames(t *testing.T) {
 		must.True(t, l.Isolated(0))
 		must.False(t, l.Isolated(1))
 	})
-	t.Run("when a GPU is cut by MIG", func(t *testing.T) {
+	t.Run("when MIG splits a GPU", func(t *testing.T) {
 		r := newRig(t, "hgx-h100", byNVLink)
 		before := r.names()
 		r.hw.Set(0, "mig_mode", "1")

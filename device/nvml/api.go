@@ -9,23 +9,23 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Library is an NVML that may come and go. Its methods may be called from
+// Library is an NVML that may become unavailable. Its methods may be called from
 // several goroutines, but not Open and Close at the same time as others.
 type Library interface {
-	// Open loads and initializes NVML. It may be tried again after an error.
+	// Open loads and initializes NVML. It may be repeated after an error.
 	Open() error
-	// Close lets go of NVML. GPUs and watches of before are of no use after it.
+	// Close shuts NVML down. Its GPUs and watches cannot be used after it.
 	Close() error
-	// Driver tells the versions.
+	// Driver returns the versions.
 	Driver() (Driver, error)
 	// Count returns how many GPUs NVML lists.
 	Count() (int, error)
 	// GPU returns the GPU with NVML's index, which is not stable over reboots.
 	GPU(index int) (GPU, error)
-	// Pair tells how two GPUs reach each other.
+	// Pair returns how two GPUs reach each other.
 	Pair(a, b GPU) (topology.Pair, error)
-	// Watch begins to listen for events of the GPUs. The second result says of
-	// each GPU that cannot be watched why, by its position.
+	// Watch starts to listen for events of the GPUs. The second result has the
+	// errors of GPUs that cannot be watched, by their position.
 	Watch(gpus []GPU) (Watch, map[int]error, error)
 }
 
@@ -56,7 +56,7 @@ type Driver struct {
 }
 
 // Facts is what is known of a GPU and seldom changes. A nil pointer, an empty
-// string or a 0 is a fact that the GPU or the driver does not tell.
+// string or a 0 is a fact that the GPU or the driver does not report.
 type Facts struct {
 	UUID string
 	Name string
@@ -86,7 +86,7 @@ type Facts struct {
 	NVLinkVersion float64
 	// Ports are the NVLinks that are up.
 	Ports []topology.Port
-	// Fabric is nil where the GPU belongs to none.
+	// Fabric is nil for a GPU that belongs to none.
 	Fabric *Fabric
 
 	// NUMA is the NUMA node; -1 when unknown.
@@ -95,7 +95,7 @@ type Facts struct {
 	// (pci0000:00), both as sysfs writes them.
 	Switch, Root string
 
-	// MIG tells that the GPU is cut into instances. Instances may be none.
+	// MIG is true when the GPU is split into instances. There may be none.
 	MIG       bool
 	Instances []Instance
 }
@@ -107,10 +107,10 @@ type Fabric struct {
 	Cluster string
 	// Clique is the part of the domain in which NVLink works.
 	Clique uint32
-	// Ready tells that the fabric manager has set up the GPU: before that, CUDA
-	// does not start on it.
+	// Ready is true when the fabric manager has set up the GPU: before that,
+	// CUDA does not start on it.
 	Ready bool
-	// Problem is why the fabric is of no use; empty when it is fine. A GPU that
+	// Problem is why the fabric cannot be used; empty when it can. A GPU that
 	// was set up can have one too.
 	Problem string
 }
@@ -128,8 +128,8 @@ type Instance struct {
 	GI, CI int
 }
 
-// Sample is a reading of what changes. A nil pointer is not told or, in a
-// sample that is not of all, not asked.
+// Sample is a reading of what changes. A nil pointer is what the driver does not
+// report or, in a sample that is not of all, was not read.
 type Sample struct {
 	Time time.Time
 
@@ -145,16 +145,16 @@ type Sample struct {
 	Rest
 }
 
-// Rest is what only a sample of all has.
+// Rest is the part that only a sample of all has.
 type Rest struct {
 	// ECC errors since the driver was loaded.
 	ECCCorrected, ECCUncorrected *uint64
 	ECCL1, ECCL2, ECCMemory      *uint64 // corrected
 
-	// RetiredPending and RemapPending tell that memory was found bad and waits
-	// for a reset to be taken out of use; RemapFailed that it could not be.
+	// RetiredPending and RemapPending are true when bad memory waits for a reset
+	// to be taken out of use, RemapFailed when that failed.
 	RetiredPending, RemapPending, RemapFailed *bool
-	// Recovery is what the driver wants done to the GPU; empty is nothing.
+	// Recovery is the action that the driver requests; empty is none.
 	Recovery string
 
 	MemoryTemperatureC        *uint
@@ -168,16 +168,16 @@ type Rest struct {
 	// PCIeTxRate and PCIeRxRate are bytes per second, of drivers that have no
 	// PCIe counters.
 	PCIeTxRate, PCIeRxRate *float64
-	// Fabric is as in Facts, read again.
+	// Fabric is as in Facts, but newer.
 	Fabric *Fabric
 	// Instances is the used memory of MIG instances in MiB, by UUID.
 	Instances map[string]uint64
 }
 
-// EventKind tells events apart.
+// EventKind is a kind of event.
 type EventKind int
 
-// The events that bear on health.
+// The events that affect health.
 const (
 	// EventXID is an error that the driver reports with a number.
 	EventXID EventKind = iota
@@ -188,7 +188,7 @@ const (
 // Event is something that happened to a GPU.
 type Event struct {
 	Kind EventKind
-	// UUID is the GPU; empty when the driver does not say which.
+	// UUID is the GPU; empty when the driver does not report which.
 	UUID string
 	// XID is the driver's number of the error.
 	XID uint64

@@ -15,8 +15,8 @@ func get[T any](g *realGPU, symbol string, f func() (T, nvml.Return)) (T, error)
 	return v, err
 }
 
-// opt is get with a value for what is not told.
-func opt[T any](g *realGPU, symbol string, f func() (T, nvml.Return), otherwise T) T {
+// getOr is get with a value for what the driver does not report.
+func getOr[T any](g *realGPU, symbol string, f func() (T, nvml.Return), otherwise T) T {
 	v, err := get(g, symbol, f)
 	if err != nil {
 		return otherwise
@@ -24,7 +24,7 @@ func opt[T any](g *realGPU, symbol string, f func() (T, nvml.Return), otherwise 
 	return v
 }
 
-// ptr turns what get returned into a value that may be missing.
+// ptr turns the results of get into a value that may be missing.
 func ptr[T any](v T, err error) *T {
 	if err != nil {
 		return nil
@@ -32,13 +32,11 @@ func ptr[T any](v T, err error) *T {
 	return &v
 }
 
-func of[T any](v T) *T { return &v }
-
 func enabled(s nvml.EnableState, err error) *bool {
 	if err != nil {
 		return nil
 	}
-	return of(s == nvml.FEATURE_ENABLED)
+	return new(s == nvml.FEATURE_ENABLED)
 }
 
 // text reads a C string.

@@ -12,7 +12,7 @@ import (
 // errors.Is(err, nvml.ErrGPULost) distinguishes causes.
 type Code int //nolint:errname // it is NVML's number, and an error besides
 
-// The codes that the plugin acts on; the numbers are NVML's.
+// The codes that are acted on; the numbers are NVML's.
 const (
 	ErrUninitialized    Code = 1
 	ErrInvalidArgument  Code = 2
@@ -35,7 +35,7 @@ const (
 const ErrHung Code = -1
 
 var codeTexts = map[Code]string{
-	ErrHung:             "the call does not come back",
+	ErrHung:             "the call does not return",
 	ErrUninitialized:    "NVML is not initialized",
 	ErrInvalidArgument:  "invalid argument",
 	ErrNotSupported:     "not supported",

@@ -12,18 +12,18 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// wanted are the events that bear on health.
-const wanted = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
+// healthEvents are the events that affect health.
+const healthEvents = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEccError
 
 type realWatch struct {
 	r   *Real
 	set nvml.EventSet
-	// uuids tell the GPUs by their handles: one that has fallen off the bus
-	// cannot be asked any more.
+	// uuids are by handle: a GPU that has fallen off the bus cannot be queried
+	// any more.
 	uuids map[nvml.Device]string
 }
 
-// Watch begins to listen for events of the GPUs.
+// Watch starts to listen for events of the GPUs.
 func (r *Real) Watch(gpus []GPU) (Watch, map[int]error, error) {
 	w := &realWatch{r: r, uuids: map[nvml.Device]string{}}
 	err := r.do("nvmlEventSetCreate", func() (ret nvml.Return) {
@@ -33,15 +33,15 @@ func (r *Real) Watch(gpus []GPU) (Watch, map[int]error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	without := map[int]error{}
+	failed := map[int]error{}
 	for i, gpu := range gpus {
 		g, ok := gpu.(*realGPU)
 		if !ok {
-			without[i] = fmt.Errorf("%T is not a GPU of this library", gpu)
+			failed[i] = fmt.Errorf("%T is not a GPU of this library", gpu)
 			continue
 		}
 		can, err := get(g, "nvmlDeviceGetSupportedEventTypes", g.d.GetSupportedEventTypes)
-		if err == nil && can&wanted == 0 {
+		if err == nil && can&healthEvents == 0 {
 			err = &Error{Op: "nvmlDeviceGetSupportedEventTypes", Code: ErrNotSupported}
 		}
 		if err == nil {
@@ -49,14 +49,14 @@ func (r *Real) Watch(gpus []GPU) (Watch, map[int]error, error) {
 		}
 		if err == nil {
 			err = r.do("nvmlDeviceRegisterEvents", func() nvml.Return {
-				return g.d.RegisterEvents(can&wanted, w.set)
+				return g.d.RegisterEvents(can&healthEvents, w.set)
 			})
 		}
 		if err != nil {
-			without[i] = err
+			failed[i] = err
 		}
 	}
-	return w, without, nil
+	return w, failed, nil
 }
 
 // Next waits for an event.

@@ -14,14 +14,14 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// realGPU is a GPU of the real library.
+// realGPU is a GPU of [Real].
 type realGPU struct {
 	r *Real
 	d nvml.Device
-	// instances are the MIG instances that Facts last saw.
+	// instances are the MIG instances that Facts last read.
 	instances []realInstance
-	// without are the fields that the GPU does not have.
-	without map[uint32]bool
+	// unsupported are the fields that the GPU does not have.
+	unsupported map[uint32]bool
 }
 
 type realInstance struct {
@@ -41,8 +41,8 @@ var architectures = map[nvml.DeviceArchitecture]string{
 	nvml.DEVICE_ARCH_BLACKWELL: "blackwell",
 }
 
-// fixed is what does not change before NVML is opened anew.
-type fixed struct {
+// cached is what does not change before NVML is opened again.
+type cached struct {
 	facts Facts
 	// ports are the NVLinks by number, as long as they are up.
 	ports map[int]topology.Port
@@ -54,13 +54,13 @@ func (g *realGPU) Facts() (Facts, error) {
 	if err != nil {
 		return Facts{}, err
 	}
-	known := g.r.fixed(uuid)
+	known := g.r.cached(uuid)
 	if known == nil {
-		known = &fixed{facts: Facts{UUID: uuid, NUMA: -1}, ports: map[int]topology.Port{}}
+		known = &cached{facts: Facts{UUID: uuid, NUMA: -1}, ports: map[int]topology.Port{}}
 		if err := g.describe(&known.facts); err != nil {
 			return known.facts, fmt.Errorf("%s: %w", uuid, err)
 		}
-		g.r.fix(known)
+		g.r.cache(known)
 	}
 	f := known.facts
 	g.settings(&f)
@@ -74,8 +74,8 @@ func (g *realGPU) Facts() (Facts, error) {
 	return f, nil
 }
 
-// describe reads what cannot change. Name and address must be there; a GPU may
-// leave the rest untold.
+// describe reads what cannot change. Name and address are required; a GPU may
+// lack the rest.
 func (g *realGPU) describe(f *Facts) error {
 	var err error
 	if f.Name, err = get(g, "nvmlDeviceGetName", g.d.GetName); err != nil {
@@ -93,33 +93,33 @@ func (g *realGPU) describe(f *Facts) error {
 	}
 	f.Minor = ptr(get(g, "nvmlDeviceGetMinorNumber", g.d.GetMinorNumber))
 	if m, err := get(g, "nvmlDeviceGetMemoryInfo", g.d.GetMemoryInfo); err == nil {
-		f.MemoryMiB = of(m.Total >> 20)
+		f.MemoryMiB = new(m.Total >> 20)
 	}
 	if b, err := get(g, "nvmlDeviceGetBAR1MemoryInfo", g.d.GetBAR1MemoryInfo); err == nil {
-		f.BAR1MiB = of(b.Bar1Total >> 20)
+		f.BAR1MiB = new(b.Bar1Total >> 20)
 	}
 	clock := func(kind nvml.ClockType) *uint {
 		mhz, err := get(g, "nvmlDeviceGetMaxClockInfo", func() (uint32, nvml.Return) { return g.d.GetMaxClockInfo(kind) })
 		if err != nil {
 			return nil
 		}
-		return of(uint(mhz))
+		return new(uint(mhz))
 	}
 	f.CoreClockMHz, f.MemoryClockMHz = clock(nvml.CLOCK_GRAPHICS), clock(nvml.CLOCK_MEM)
-	f.PCIeGen = opt(g, "nvmlDeviceGetMaxPcieLinkGeneration", g.d.GetMaxPcieLinkGeneration, 0)
-	f.PCIeWidth = opt(g, "nvmlDeviceGetMaxPcieLinkWidth", g.d.GetMaxPcieLinkWidth, 0)
-	f.Architecture = architectures[opt(g, "nvmlDeviceGetArchitecture", g.d.GetArchitecture, 0)]
-	f.Compute = opt(g, "nvmlDeviceGetCudaComputeCapability", func() (float64, nvml.Return) {
+	f.PCIeGen = getOr(g, "nvmlDeviceGetMaxPcieLinkGeneration", g.d.GetMaxPcieLinkGeneration, 0)
+	f.PCIeWidth = getOr(g, "nvmlDeviceGetMaxPcieLinkWidth", g.d.GetMaxPcieLinkWidth, 0)
+	f.Architecture = architectures[getOr(g, "nvmlDeviceGetArchitecture", g.d.GetArchitecture, 0)]
+	f.Compute = getOr(g, "nvmlDeviceGetCudaComputeCapability", func() (float64, nvml.Return) {
 		major, minor, ret := g.d.GetCudaComputeCapability()
 		return decimal(major, minor), ret
 	}, 0)
 	return nil
 }
 
-// settings reads what an operator can set.
+// settings reads what an operator can change.
 func (g *realGPU) settings(f *Facts) {
 	if mw, err := get(g, "nvmlDeviceGetEnforcedPowerLimit", g.d.GetEnforcedPowerLimit); err == nil {
-		f.PowerLimitW = of(uint(mw) / 1000)
+		f.PowerLimitW = new(uint(mw) / 1000)
 	}
 	f.Display = enabled(get(g, "nvmlDeviceGetDisplayMode", g.d.GetDisplayMode))
 	f.Persistence = enabled(get(g, "nvmlDeviceGetPersistenceMode", g.d.GetPersistenceMode))
@@ -129,12 +129,12 @@ func (g *realGPU) settings(f *Facts) {
 	}))
 }
 
-// maxNodes is the most NUMA nodes that are asked about.
+// maxNodes is how many NUMA nodes are queried.
 const maxNodes = 64
 
 // numa is the one NUMA node whose memory is nearest, for machines on which the
-// kernel does not say; -1 if there are several. (NVML's NumaNodeId is another
-// thing: the node that a GPU's own memory is, on Grace.)
+// kernel reports none; -1 if there are several. (NVML's NumaNodeId differs: it is
+// the node that a GPU's own memory is, on Grace.)
 func (g *realGPU) numa() int {
 	words, err := get(g, "nvmlDeviceGetMemoryAffinity", func() ([]uint, nvml.Return) {
 		return g.d.GetMemoryAffinity(maxNodes, nvml.AFFINITY_SCOPE_NODE)
@@ -154,7 +154,7 @@ func (g *realGPU) numa() int {
 	return node
 }
 
-// mig reads whether the GPU is cut into instances, and which.
+// mig reads whether MIG is on, and the instances.
 func (g *realGPU) mig(f *Facts) error {
 	mode, err := get(g, "nvmlDeviceGetMigMode", func() (int, nvml.Return) {
 		current, _, ret := g.d.GetMigMode()
@@ -207,32 +207,32 @@ func (g *realGPU) instance(d nvml.Device) (Instance, error) {
 		in.Profile = profile
 	}
 	if m, err := get(g, "nvmlDeviceGetMemoryInfo", d.GetMemoryInfo); err == nil {
-		in.MemoryMiB = of(m.Total >> 20)
+		in.MemoryMiB = new(m.Total >> 20)
 	}
-	in.GI = opt(g, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId, -1)
-	in.CI = opt(g, "nvmlDeviceGetComputeInstanceId", d.GetComputeInstanceId, -1)
+	in.GI = getOr(g, "nvmlDeviceGetGpuInstanceId", d.GetGpuInstanceId, -1)
+	in.CI = getOr(g, "nvmlDeviceGetComputeInstanceId", d.GetComputeInstanceId, -1)
 	return in, nil
 }
 
-// fabricStates are what a GPU says on its way into a fabric.
+// fabricStates are the states before a GPU has registered with a fabric.
 var fabricStates = map[uint8]string{
 	nvml.GPU_FABRIC_STATE_NOT_STARTED: "the GPU has not begun to register with the fabric manager",
 	nvml.GPU_FABRIC_STATE_IN_PROGRESS: "the GPU is still registering with the fabric manager",
 }
 
 // fabricFaults are the parts of the health mask (NVML_GPU_FABRIC_HEALTH_MASK_*
-// in nvml.h) that keep programs from using the fabric. In each, 1 is yes, 2 is
-// no, and 0 is not told. Less bandwidth than usual keeps nobody from it.
+// in nvml.h) that prevent programs from using the fabric. In each, 1 is yes, 2 is
+// no, and 0 is unknown. Reduced bandwidth does not prevent its use.
 var fabricFaults = []struct {
 	shift int
-	says  string
+	text  string
 }{
 	{nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_UNHEALTHY, "the GPU's routes are unhealthy"},
 	{nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ROUTE_RECOVERY, "the GPU's routes are being recovered"},
 	{nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_ACCESS_TIMEOUT_RECOVERY, "the GPU recovers from an access that timed out"},
 }
 
-// fabricMistakes are the values of the mask's part on configuration.
+// fabricMistakes are the values of the mask's configuration part.
 var fabricMistakes = map[uint32]string{
 	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_SYSGUID:    "the GPU has the system GUID of another fabric",
 	nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_INCORRECT_CHASSIS_SN: "the GPU has the serial number of another chassis",
@@ -248,22 +248,22 @@ func fabricFault(mask uint32) string {
 	var faults []string
 	for _, f := range fabricFaults {
 		if mask>>f.shift&3 == 1 {
-			faults = append(faults, f.says)
+			faults = append(faults, f.text)
 		}
 	}
 	mistake := mask >> nvml.GPU_FABRIC_HEALTH_MASK_SHIFT_INCORRECT_CONFIGURATION & nvml.GPU_FABRIC_HEALTH_MASK_WIDTH_INCORRECT_CONFIGURATION
 	if mistake > nvml.GPU_FABRIC_HEALTH_MASK_INCORRECT_CONFIGURATION_NONE {
-		says, known := fabricMistakes[mistake]
+		text, known := fabricMistakes[mistake]
 		if !known {
-			says = fmt.Sprintf("the GPU is configured wrongly (NVML's code %d)", mistake)
+			text = fmt.Sprintf("the GPU is configured wrongly (NVML's code %d)", mistake)
 		}
-		faults = append(faults, says)
+		faults = append(faults, text)
 	}
 	return strings.Join(faults, ", ")
 }
 
-// fabricInfo asks in the way that also tells of the fabric's health, and where
-// the driver does not know it (before 550) in the older one.
+// fabricInfo uses the call that includes the fabric's health, and where the
+// driver lacks it (before 550) the older one.
 func (g *realGPU) fabricInfo() (nvml.GpuFabricInfo_v2, error) {
 	info, err := get(g, "nvmlDeviceGetGpuFabricInfoV", g.d.GetGpuFabricInfoV().V2)
 	if !errors.Is(err, ErrFunctionNotFound) {

@@ -13,17 +13,17 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Guard returns a library whose calls come back within the limit. A call that
-// does not is left behind and reported as [ErrHung]; until it comes back, further
-// calls to the same GPU fail at once instead of hanging as well. At most one
-// thread per GPU is lost in this way, one for the library, and one for Watch. The
-// gate of a GPU stays with its index when the machine is read anew.
+// Guard returns a library whose calls return within the limit. A call that does
+// not is abandoned and reported as [ErrHung]; until it returns, further calls to
+// the same GPU fail at once instead of hanging as well. At most one thread per
+// GPU is lost in this way, one for the library, and one for Watch. The gate of a
+// GPU stays with its index when the machine is read again.
 //
-// Whatever touches a GPU goes through the gate of that GPU, its handle too: NVML
-// may initialize a GPU when it is asked for that.
+// Every call about a GPU passes the gate of that GPU, also the one that returns
+// its handle: NVML may initialize a GPU in it.
 //
-// Sample alone is not cut off, for it is made every second and the cost of that
-// would be greater than its own: its caller must not wait for it.
+// Sample alone has no time limit, for it is called every second and the limit
+// would cost more than the call: its caller must not wait for it.
 func Guard(l Library, limit time.Duration) Library {
 	return &guarded{l: l, gate: gate{limit: limit}, watch: gate{limit: limit}, gpus: map[int]*gate{}}
 }
@@ -32,26 +32,25 @@ func Guard(l Library, limit time.Duration) Library {
 type gate struct {
 	limit time.Duration
 	mu    sync.Mutex
-	// under is closed when the call that is under way comes back; nil when none
-	// is. Begun is since when it is.
-	under chan struct{}
-	begun time.Time
+	// inFlight is closed when the present call returns; nil when there is none.
+	inFlight chan struct{}
+	since    time.Time
 }
 
-// enter waits for its turn, but no longer than the call under way has left of
-// its limit. The caller must leave.
+// enter waits for the present call, but no longer than the rest of its limit. The
+// caller must leave.
 func (g *gate) enter(op string) error {
 	for {
 		g.mu.Lock()
-		under, left := g.under, g.limit-time.Since(g.begun)
-		if under == nil {
-			g.under, g.begun = make(chan struct{}), time.Now()
+		inFlight, left := g.inFlight, g.limit-time.Since(g.since)
+		if inFlight == nil {
+			g.inFlight, g.since = make(chan struct{}), time.Now()
 			g.mu.Unlock()
 			return nil
 		}
 		g.mu.Unlock()
 		select {
-		case <-under:
+		case <-inFlight:
 		case <-time.After(left):
 			return &Error{Op: op, Code: ErrHung}
 		}
@@ -61,19 +60,20 @@ func (g *gate) enter(op string) error {
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	close(g.under)
-	g.under = nil
+	close(g.inFlight)
+	g.inFlight = nil
 }
 
-// inUse tells whether a call is under way, waited for or left behind.
-func (g *gate) inUse() bool {
+// busy reports whether there is a call, waited for or abandoned.
+func (g *gate) busy() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.under != nil
+	return g.inFlight != nil
 }
 
-// through runs f in a goroutine of its own, which ends when f does.
-func through[T any](g *gate, op string, f func() (T, error)) (T, error) {
+// within runs f in a goroutine of its own, which ends when f does, and waits for
+// it within the limit.
+func within[T any](g *gate, op string, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
 		err error
@@ -107,39 +107,39 @@ type guarded struct {
 }
 
 func (g *guarded) Open() error {
-	_, err := through(&g.gate, "open", func() (struct{}, error) { return struct{}{}, g.l.Open() })
+	_, err := within(&g.gate, "open", func() (struct{}, error) { return struct{}{}, g.l.Open() })
 	return err
 }
 
-// Close fails with [ErrHung] while any call is under way: the library must not
-// go away under it.
+// Close fails with [ErrHung] while there is any call: the library must not be
+// unloaded under it.
 func (g *guarded) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, other := range slices.AppendSeq([]*gate{&g.watch}, maps.Values(g.gpus)) {
-		if other.inUse() {
+		if other.busy() {
 			return &Error{Op: "close", Code: ErrHung}
 		}
 	}
-	_, err := through(&g.gate, "close", func() (struct{}, error) { return struct{}{}, g.l.Close() })
+	_, err := within(&g.gate, "close", func() (struct{}, error) { return struct{}{}, g.l.Close() })
 	return err
 }
 
-func (g *guarded) Driver() (Driver, error) { return through(&g.gate, "driver", g.l.Driver) }
+func (g *guarded) Driver() (Driver, error) { return within(&g.gate, "driver", g.l.Driver) }
 
-func (g *guarded) Count() (int, error) { return through(&g.gate, "count", g.l.Count) }
+func (g *guarded) Count() (int, error) { return within(&g.gate, "count", g.l.Count) }
 
 func (g *guarded) GPU(index int) (GPU, error) {
-	own := g.of(index)
-	gpu, err := through(own, "handle", func() (GPU, error) { return g.l.GPU(index) })
+	own := g.gateOf(index)
+	gpu, err := within(own, "handle", func() (GPU, error) { return g.l.GPU(index) })
 	if err != nil {
 		return nil, err
 	}
 	return &guardedGPU{gpu: gpu, gate: own, index: index}, nil
 }
 
-// of is the gate of a GPU.
-func (g *guarded) of(index int) *gate {
+// gateOf is the gate of a GPU.
+func (g *guarded) gateOf(index int) *gate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.gpus[index] == nil {
@@ -159,7 +159,7 @@ func (g *guarded) Pair(a, b GPU) (topology.Pair, error) {
 	if ga.index > gb.index {
 		first, second = second, first
 	}
-	return through(first, "pair", func() (topology.Pair, error) {
+	return within(first, "pair", func() (topology.Pair, error) {
 		if err := second.enter("pair"); err != nil {
 			return topology.Pair{}, err
 		}
@@ -174,16 +174,16 @@ func (g *guarded) Watch(gpus []GPU) (Watch, map[int]error, error) {
 		inner[i] = unguard(gpu)
 	}
 	type watch struct {
-		w       Watch
-		without map[int]error
+		w      Watch
+		failed map[int]error
 	}
-	// The watch itself is not guarded: waiting is what it is for, and it has a
+	// The watch itself is not guarded: its purpose is to wait, and it has a
 	// goroutine of its own.
-	w, err := through(&g.watch, "watch", func() (watch, error) {
-		w, without, err := g.l.Watch(inner)
-		return watch{w, without}, err
+	w, err := within(&g.watch, "watch", func() (watch, error) {
+		w, failed, err := g.l.Watch(inner)
+		return watch{w, failed}, err
 	})
-	return w.w, w.without, err
+	return w.w, w.failed, err
 }
 
 func unguard(gpu GPU) GPU {
@@ -199,7 +199,7 @@ type guardedGPU struct {
 	index int
 }
 
-func (g *guardedGPU) Facts() (Facts, error) { return through(g.gate, "facts", g.gpu.Facts) }
+func (g *guardedGPU) Facts() (Facts, error) { return within(g.gate, "facts", g.gpu.Facts) }
 
 func (g *guardedGPU) Sample(all bool) (Sample, error) {
 	if err := g.gate.enter("sample"); err != nil {

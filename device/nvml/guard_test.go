@@ -13,7 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
 
-func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
+func TestGuardAbandonsAHangingGPU(t *testing.T) {
 	m, real := open(t, "hgx-h100")
 	r := nvml.Guard(real, 300*time.Millisecond)
 	all := gpus(t, r)
@@ -21,7 +21,7 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 	_, err := all[3].Facts()
 	must.ErrorIs(t, err, nvml.ErrHung)
 
-	// The others go on.
+	// The others answer.
 	_, err = all[4].Sample(false)
 	must.NoError(t, err)
 
@@ -38,7 +38,7 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 	_, err = r.Count()
 	must.NoError(t, err)
 
-	// Nor does one after the machine was read anew.
+	// Nor does one after the machine was read again.
 	before = m.Calls()
 	_, err = r.GPU(3)
 	must.ErrorIs(t, err, nvml.ErrHung)
@@ -58,7 +58,7 @@ func TestGuardLeavesAHangingGPUBehind(t *testing.T) {
 	))
 }
 
-// A sample waits for itself, and others do not wait for it without limit.
+// A sample has no time limit, but others wait for it within theirs.
 func TestGuardOfASampleThatHangs(t *testing.T) {
 	m, real := open(t, "one-t4")
 	r := nvml.Guard(real, 300*time.Millisecond)
@@ -82,7 +82,7 @@ func TestGuardOfASampleThatHangs(t *testing.T) {
 	must.NoError(t, err)
 }
 
-func TestGuardLeavesAHangingLibraryBehind(t *testing.T) {
+func TestGuardAbandonsAHangingLibrary(t *testing.T) {
 	m, real := open(t, "one-t4")
 	r := nvml.Guard(real, 300*time.Millisecond)
 	m.HangAll(1)
@@ -130,7 +130,7 @@ func TestGuardOfAHandleAndAWatchThatHang(t *testing.T) {
 	_, _, err = r.Watch([]nvml.GPU{other})
 	must.ErrorIs(t, err, nvml.ErrHung)
 
-	// Everything else goes on.
+	// Everything else answers.
 	_, err = r.Count()
 	must.NoError(t, err)
 	_, err = other.Facts()

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// host reads what the kernel says about PCI devices and loaded files.
+// host reads what the kernel reports about PCI devices and loaded files.
 type host struct {
 	// root is put before /sys and /proc; empty on most machines.
 	root string
@@ -22,7 +22,7 @@ func (h host) device(bus string) string {
 	return filepath.Join(h.root, "/sys/bus/pci/devices", bus)
 }
 
-// numa returns the NUMA node of a PCI device; -1 when the kernel says none.
+// numa returns the NUMA node of a PCI device; -1 when the kernel reports none.
 func (h host) numa(bus string) int {
 	b, err := os.ReadFile(filepath.Join(h.device(bus), "numa_node"))
 	if err != nil {
@@ -35,10 +35,10 @@ func (h host) numa(bus string) int {
 	return n
 }
 
-// pcie returns the bridge that a device hangs on and the PCIe root, from the
+// pcie returns the bridge above a device and the PCIe root, from the
 // path that the kernel gives it:
 // /sys/devices/pci0000:00/0000:00:01.0/0000:06:00.0/0000:07:00.0.
-// A device right on the root hangs on no bridge.
+// A device directly on the root has no bridge.
 func (h host) pcie(bus string) (bridge, root string) {
 	path, err := filepath.EvalSymlinks(h.device(bus))
 	if err != nil {
@@ -48,8 +48,8 @@ func (h host) pcie(bus string) (bridge, root string) {
 	for i, p := range parts {
 		if strings.HasPrefix(p, "pci") && strings.Contains(p, ":") {
 			root = p
-			// The bridge above the GPU is the downstream port that is its own;
-			// GPUs share the one above that, the switch's upstream port.
+			// Directly above a GPU is a downstream port of its own; GPUs share
+			// the bridge above that, the switch's upstream port.
 			if up := len(parts) - 3; up > i {
 				bridge = parts[up]
 			}
@@ -59,9 +59,9 @@ func (h host) pcie(bus string) (bridge, root string) {
 	return "", ""
 }
 
-// Replaced tells that the libnvidia-ml.so.1 that this process has loaded is no
-// longer the one on disk, as after an upgrade of the driver. The loader keeps
-// what is loaded, so that only a new process gets the new one.
+// Replaced reports whether the libnvidia-ml.so.1 that this process has loaded is
+// no longer the one on disk, as after an upgrade of the driver. The loader keeps
+// what is loaded, so only a new process gets the new one.
 func (r *Real) Replaced() bool {
 	loaded := r.host.loaded("libnvidia-ml.so")
 	if loaded.path == "" {

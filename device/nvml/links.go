@@ -24,20 +24,20 @@ var nvlinkVersions = map[uint32]float64{
 }
 
 // links finds the NVLinks that are up and what they end at, which a link keeps
-// as long as it is up. A link that cannot be read is what it was: where islands
-// are is too dear to be changed by one failed call.
+// as long as it is up. A link that cannot be read stays as it was: one failed call
+// must not change the islands.
 func (g *realGPU) links(f *Facts, known map[int]topology.Port) error {
 	for i := range nvml.NVLINK_MAX_LINKS {
 		state, err := get(g, "nvmlDeviceGetNvLinkState", func() (nvml.EnableState, nvml.Return) {
 			return g.d.GetNvLinkState(i)
 		})
-		port, met := known[i]
+		port, cached := known[i]
 		switch {
 		case Unsupported(err), errors.Is(err, ErrInvalidArgument):
 			return nil // no NVLink at all, or fewer than the most there can be
 		case Unavailable(err), errors.Is(err, ErrGPULost), errors.Is(err, ErrResetRequired):
 			return err
-		case err != nil && met:
+		case err != nil && cached:
 			f.Ports = append(f.Ports, port)
 			continue
 		case err != nil:
@@ -47,10 +47,10 @@ func (g *realGPU) links(f *Facts, known map[int]topology.Port) error {
 			continue
 		}
 		if f.NVLinkVersion == 0 {
-			f.NVLinkVersion = nvlinkVersions[opt(g, "nvmlDeviceGetNvLinkVersion",
+			f.NVLinkVersion = nvlinkVersions[getOr(g, "nvmlDeviceGetNvLinkVersion",
 				func() (uint32, nvml.Return) { return g.d.GetNvLinkVersion(i) }, 0)]
 		}
-		if !met {
+		if !cached {
 			if port, err = g.port(i, f.Ports); err == nil {
 				known[i] = port
 			}
@@ -60,7 +60,7 @@ func (g *realGPU) links(f *Facts, known map[int]topology.Port) error {
 	return nil
 }
 
-// port tells what a link ends at. With an error it is what could be read.
+// port returns what a link ends at. With an error it is what could be read.
 func (g *realGPU) port(link int, before []topology.Port) (topology.Port, error) {
 	port := topology.Port{MBps: g.rate(link, before)}
 	kind, errKind := get(g, "nvmlDeviceGetNvLinkRemoteDeviceType", func() (nvml.IntNvLinkDeviceType, nvml.Return) {
@@ -85,7 +85,7 @@ func (g *realGPU) port(link int, before []topology.Port) (topology.Port, error) 
 }
 
 // rate returns the MB/s of a link. All links of a GPU have one rate, so it is
-// asked once.
+// read once.
 func (g *realGPU) rate(link int, before []topology.Port) int {
 	if len(before) > 0 {
 		return before[0].MBps
@@ -105,8 +105,7 @@ func (g *realGPU) rate(link int, before []topology.Port) int {
 	return 0
 }
 
-// fields reads several values in one call. Each says for itself whether it
-// could be read.
+// fields reads several values in one call. Each has a status of its own.
 func (g *realGPU) fields(values []nvml.FieldValue) error {
 	return g.r.do("nvmlDeviceGetFieldValues", func() nvml.Return { return g.d.GetFieldValues(values) })
 }

@@ -22,16 +22,16 @@ type Real struct {
 	host host
 
 	mu sync.Mutex
-	// symbols tells whether the library has them; nil while it is not open.
+	// symbols are those looked up, and whether the library has them; nil while it
+	// is not open.
 	symbols map[string]bool
-	// gpus is what was read of GPUs, by UUID.
-	gpus map[string]*fixed
+	// gpus are by UUID.
+	gpus map[string]*cached
 }
 
 var _ Library = (*Real)(nil)
 
-// Options say where things are on a machine that does not have them where they
-// usually are.
+// Options are for machines that have files in unusual places.
 type Options struct {
 	// Library is the file to load instead of libnvidia-ml.so.1 on the loader's
 	// path.
@@ -57,8 +57,8 @@ func (r *Real) do(symbol string, f func() nvml.Return) error {
 	return nil
 }
 
-// has returns 0 if the function can be called. A call that was left behind may
-// go on after the library was closed, and must not get at it.
+// has returns 0 if the function can be called. An abandoned call may continue
+// after the library was closed, and must not use it.
 func (r *Real) has(symbol string) Code {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,39 +87,39 @@ func (r *Real) Open() error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.symbols, r.gpus = map[string]bool{}, map[string]*fixed{}
+	r.symbols, r.gpus = map[string]bool{}, map[string]*cached{}
 	return nil
 }
 
-// fixed returns what is known of a GPU; nil if nothing is yet.
-func (r *Real) fixed(uuid string) *fixed {
+// cached returns what was read of a GPU since NVML was opened; nil if nothing was.
+func (r *Real) cached(uuid string) *cached {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.gpus[uuid]
 }
 
-func (r *Real) fix(f *fixed) {
+func (r *Real) cache(c *cached) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gpus != nil {
-		r.gpus[f.facts.UUID] = f
+		r.gpus[c.facts.UUID] = c
 	}
 }
 
-// Close lets go of NVML. The loader keeps the file mapped all the same, so a
-// newer libnvidia-ml.so.1 needs a new process; see [Real.Replaced].
+// Close shuts NVML down. The loader keeps the file mapped all the same, so a newer
+// libnvidia-ml.so.1 needs a new process; see [Real.Replaced].
 func (r *Real) Close() error {
 	r.mu.Lock()
 	r.symbols, r.gpus = nil, nil
 	r.mu.Unlock()
-	// Shutdown is called without a look at the symbols: it is as old as Init.
+	// The symbol of Shutdown is not looked up: it is as old as Init.
 	if ret := r.lib.Shutdown(); ret != nvml.SUCCESS {
 		return &Error{Op: "nvmlShutdown", Code: Code(ret)}
 	}
 	return nil
 }
 
-// Driver tells the versions.
+// Driver returns the versions.
 func (r *Real) Driver() (Driver, error) {
 	var d Driver
 	err := r.do("nvmlSystemGetDriverVersion", func() (ret nvml.Return) {
@@ -161,10 +161,10 @@ func (r *Real) GPU(index int) (GPU, error) {
 	if err != nil {
 		return nil, fmt.Errorf("GPU %d: %w", index, err)
 	}
-	return &realGPU{r: r, d: d, without: map[uint32]bool{}}, nil
+	return &realGPU{r: r, d: d, unsupported: map[uint32]bool{}}, nil
 }
 
-// paths maps NVML's levels. Two GPUs of one board are as near as two on one
+// paths maps NVML's levels. Two GPUs of one board are as close as two on one
 // switch.
 var paths = map[nvml.GpuTopologyLevel]topology.Path{
 	nvml.TOPOLOGY_INTERNAL:   topology.PathPIX,
@@ -175,9 +175,9 @@ var paths = map[nvml.GpuTopologyLevel]topology.Path{
 	nvml.TOPOLOGY_SYSTEM:     topology.PathSYS,
 }
 
-// Pair tells how two GPUs reach each other. What the driver does not tell is
-// left at its zero value; a call that fails for another reason is an error, for
-// that the two cannot reach each other is remembered.
+// Pair returns how two GPUs reach each other. What the driver does not report
+// keeps its zero value; a call that fails for another reason is an error, for the
+// result is remembered.
 func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	ga, okA := a.(*realGPU)
 	gb, okB := b.(*realGPU)
@@ -193,10 +193,10 @@ func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	if err == nil {
 		p.Path = paths[level]
 	} else if Unavailable(err) || errors.Is(err, ErrGPULost) {
-		// Virtual machines have no common ancestor to tell; peers they have.
+		// Virtual machines report peers, but no common ancestor.
 		return p, err
 	}
-	p2p := func(index nvml.GpuP2PCapsIndex) (ok, told bool, err error) {
+	p2p := func(index nvml.GpuP2PCapsIndex) (ok, known bool, err error) {
 		var status nvml.GpuP2PStatus
 		err = r.do("nvmlDeviceGetP2PStatus", func() (ret nvml.Return) {
 			status, ret = ga.d.GetP2PStatus(gb.d, index)
@@ -217,8 +217,8 @@ func (r *Real) Pair(a, b GPU) (topology.Pair, error) {
 	}
 	p.Peer = read && write
 	// Older drivers do not know the NVLink index; only a clear no counts.
-	link, told, err := p2p(nvml.P2P_CAPS_INDEX_NVLINK)
-	p.NoNVLink = told && !link
+	link, known, err := p2p(nvml.P2P_CAPS_INDEX_NVLINK)
+	p.NoNVLink = known && !link
 	return p, err
 }
 
@@ -231,7 +231,7 @@ func decimal(major, minor int) float64 {
 	}
 }
 
-// busID turns NVML's 00000000:0F:00.0 into sysfs' 0000:0f:00.0.
+// busID converts NVML's 00000000:0F:00.0 to sysfs' 0000:0f:00.0.
 func busID(b string) string {
 	b = strings.ToLower(b)
 	if domain, rest, ok := strings.Cut(b, ":"); ok && len(domain) == 8 && strings.HasPrefix(domain, "0000") {

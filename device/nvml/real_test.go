@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// open loads the stand-in library into the test itself, by the same way as the
-// real one.
+// open loads the stub library into the test itself, in the same way as the real
+// one.
 func open(t *testing.T, machine string, flags ...string) (*nvmltest.Machine, *nvml.Real) {
 	t.Helper()
 	m := nvmltest.New(t, machine, flags...)
@@ -150,7 +150,7 @@ func TestFactsOfFabric(t *testing.T) {
 	must.StrContains(t, f.Problem, "still registering")
 }
 
-// Drivers before 550 tell where a GPU belongs, and nothing of its health.
+// Drivers before 550 report the fabric of a GPU, but not its health.
 func TestFabricOfAnOlderDriver(t *testing.T) {
 	m, r := open(t, "nvl72-tray", "-DNO_FABRIC_HEALTH")
 	m.Set(0, "fabric", "c0ffee00112233445566778899aabbcc 32766 3 0 19a")
@@ -159,7 +159,7 @@ func TestFabricOfAnOlderDriver(t *testing.T) {
 	}, facts(t, gpus(t, r)[0]).Fabric)
 }
 
-// What the driver says of the fabric of a GPU that has registered (bits as in
+// What the driver reports of the fabric of a GPU that has registered (bits as in
 // NVML_GPU_FABRIC_HEALTH_MASK_*: of each pair 1 is yes, 2 is no).
 func TestFabricHealth(t *testing.T) {
 	for name, tc := range map[string]struct{ mask, problem string }{
@@ -235,7 +235,7 @@ func TestLibraryThatIsNotThere(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	m, r := open(t, "mig-a100")
-	m.XID(1, 63) // before the watch: not told
+	m.XID(1, 63) // before the watch: not reported
 	all := gpus(t, r)
 	w, without, err := r.Watch(all)
 	must.NoError(t, err)
@@ -259,7 +259,7 @@ func TestEvents(t *testing.T) {
 		must.True(t, ok)
 		must.Eq(t, want, got)
 	}
-	// A GPU that has fallen off the bus cannot be asked who it is.
+	// A GPU that has fallen off the bus cannot be queried for its UUID.
 	m.Lose(1)
 	m.XID(1, 79)
 	got, ok, err := w.Next(time.Minute)

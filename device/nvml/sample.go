@@ -12,28 +12,28 @@ import (
 )
 
 // Sample reads what changes all the time. Counters are in field values, which
-// one call reads together: so five calls are enough for a GPU to be looked at
-// every second. What takes the driver long, or seldom changes, is in the rest.
+// one call reads together, so that five calls are enough to sample a GPU every
+// second. What takes the driver long, or seldom changes, is in the rest.
 func (g *realGPU) Sample(all bool) (Sample, error) {
 	s := Sample{Time: time.Now()}
 	mem, err := get(g, "nvmlDeviceGetMemoryInfo", g.d.GetMemoryInfo)
 	switch {
 	case err == nil:
-		s.MemoryUsedMiB, s.MemoryTotalMiB = of(mem.Used>>20), of(mem.Total>>20)
+		s.MemoryUsedMiB, s.MemoryTotalMiB = new(mem.Used>>20), new(mem.Total>>20)
 	case !Unsupported(err):
-		// Every GPU that works answers this.
+		// Every working GPU answers this.
 		return s, err
 	}
 	if err := g.readFields(&s, counters); err != nil {
 		return s, err
 	}
 	if u, err := get(g, "nvmlDeviceGetUtilizationRates", g.d.GetUtilizationRates); err == nil {
-		s.GPUUtil, s.MemoryUtil = of(uint(u.Gpu)), of(uint(u.Memory))
+		s.GPUUtil, s.MemoryUtil = new(uint(u.Gpu)), new(uint(u.Memory))
 	} else if broken(err) {
 		return s, err
 	}
 	if mw, err := get(g, "nvmlDeviceGetPowerUsage", g.d.GetPowerUsage); err == nil {
-		s.PowerW = of(float64(mw) / 1000)
+		s.PowerW = new(float64(mw) / 1000)
 	} else if broken(err) {
 		return s, err
 	}
@@ -41,7 +41,7 @@ func (g *realGPU) Sample(all bool) (Sample, error) {
 		return g.d.GetTemperature(nvml.TEMPERATURE_GPU)
 	})
 	if err == nil {
-		s.TemperatureC = of(uint(temp))
+		s.TemperatureC = new(uint(temp))
 	} else if broken(err) {
 		return s, err
 	}
@@ -54,16 +54,16 @@ func (g *realGPU) Sample(all bool) (Sample, error) {
 	return s, nil
 }
 
-// recoveries are what the driver can ask for.
+// recoveries are what the driver can request.
 var recoveries = map[uint64]string{
-	uint64(nvml.GPU_RECOVERY_ACTION_GPU_RESET):       "the driver asks for a GPU reset",
-	uint64(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):     "the driver asks for a reboot of the machine",
-	uint64(nvml.GPU_RECOVERY_ACTION_DRAIN_P2P):       "the driver asks to stop peer traffic",
-	uint64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "the driver asks to drain and reset the GPU",
+	uint64(nvml.GPU_RECOVERY_ACTION_GPU_RESET):       "the driver requests a GPU reset",
+	uint64(nvml.GPU_RECOVERY_ACTION_NODE_REBOOT):     "the driver requests a reboot of the machine",
+	uint64(nvml.GPU_RECOVERY_ACTION_DRAIN_P2P):       "the driver requests an end of peer traffic",
+	uint64(nvml.GPU_RECOVERY_ACTION_DRAIN_AND_RESET): "the driver requests to drain and reset the GPU",
 }
 
-// counters are what each sample needs, states the rest. They are apart because
-// a call takes as long as its slowest fields do together.
+// counters are in each sample, states in the rest. They are read separately
+// because a call takes as long as its slowest fields do together.
 var (
 	counters = []nvml.FieldValue{
 		{FieldId: nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX, ScopeId: math.MaxUint32},
@@ -85,11 +85,11 @@ var (
 	}
 )
 
-// readFields reads those of the fields that the GPU has. One that it has not is
-// not asked for again with this handle, for the answer takes time all the same.
+// readFields reads the fields that the GPU has. One that it lacks is not read
+// again with this handle, for the answer takes time all the same.
 func (g *realGPU) readFields(s *Sample, fields []nvml.FieldValue) error {
 	values := slices.DeleteFunc(slices.Clone(fields), func(f nvml.FieldValue) bool {
-		return g.without[f.FieldId]
+		return g.unsupported[f.FieldId]
 	})
 	if len(values) == 0 {
 		return nil
@@ -104,46 +104,46 @@ func (g *realGPU) readFields(s *Sample, fields []nvml.FieldValue) error {
 		v, ok := number(f)
 		if !ok {
 			if nvml.Return(f.NvmlReturn) == nvml.ERROR_NOT_SUPPORTED {
-				g.without[f.FieldId] = true
+				g.unsupported[f.FieldId] = true
 			}
 			continue
 		}
 		switch f.FieldId {
 		case nvml.FI_DEV_ECC_SBE_VOL_TOTAL:
-			s.ECCCorrected = of(v)
+			s.ECCCorrected = new(v)
 		case nvml.FI_DEV_ECC_DBE_VOL_TOTAL:
-			s.ECCUncorrected = of(v)
+			s.ECCUncorrected = new(v)
 		case nvml.FI_DEV_ECC_SBE_VOL_L1:
-			s.ECCL1 = of(v)
+			s.ECCL1 = new(v)
 		case nvml.FI_DEV_ECC_SBE_VOL_L2:
-			s.ECCL2 = of(v)
+			s.ECCL2 = new(v)
 		case nvml.FI_DEV_ECC_SBE_VOL_DEV:
-			s.ECCMemory = of(v)
+			s.ECCMemory = new(v)
 		case nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_TX: // KiB
-			s.NVLinkTx = of(v << 10)
+			s.NVLinkTx = new(v << 10)
 		case nvml.FI_DEV_NVLINK_THROUGHPUT_DATA_RX:
-			s.NVLinkRx = of(v << 10)
+			s.NVLinkRx = new(v << 10)
 		case nvml.FI_DEV_PCIE_COUNT_TX_BYTES:
 			s.PCIeTx = wide(f, v)
 		case nvml.FI_DEV_PCIE_COUNT_RX_BYTES:
 			s.PCIeRx = wide(f, v)
 		case nvml.FI_DEV_RETIRED_PENDING:
-			s.RetiredPending = of(v != 0)
+			s.RetiredPending = new(v != 0)
 		case nvml.FI_DEV_REMAPPED_PENDING:
-			s.RemapPending = of(v != 0)
+			s.RemapPending = new(v != 0)
 		case nvml.FI_DEV_REMAPPED_FAILURE:
-			s.RemapFailed = of(v != 0)
+			s.RemapFailed = new(v != 0)
 		case nvml.FI_DEV_GET_GPU_RECOVERY_ACTION:
 			s.Recovery = recoveries[v]
 		case nvml.FI_DEV_MEMORY_TEMP:
-			s.MemoryTemperatureC = of(uint(v))
+			s.MemoryTemperatureC = new(uint(v))
 		}
 	}
 	return nil
 }
 
 // wide drops a counter of 32 bits: at the speed of PCIe it wraps several times
-// between two readings.
+// between two samples.
 func wide(f nvml.FieldValue, v uint64) *uint64 {
 	switch nvml.ValueType(f.ValueType) {
 	case nvml.VALUE_TYPE_UNSIGNED_INT, nvml.VALUE_TYPE_SIGNED_INT, nvml.VALUE_TYPE_UNSIGNED_SHORT:
@@ -155,10 +155,10 @@ func wide(f nvml.FieldValue, v uint64) *uint64 {
 
 func (g *realGPU) readRest(s *Sample) {
 	if mw, err := get(g, "nvmlDeviceGetEnforcedPowerLimit", g.d.GetEnforcedPowerLimit); err == nil {
-		s.PowerLimitW = of(float64(mw) / 1000)
+		s.PowerLimitW = new(float64(mw) / 1000)
 	}
 	if b, err := get(g, "nvmlDeviceGetBAR1MemoryInfo", g.d.GetBAR1MemoryInfo); err == nil {
-		s.BAR1UsedMiB, s.BAR1TotalMiB = of(b.Bar1Used>>20), of(b.Bar1Total>>20)
+		s.BAR1UsedMiB, s.BAR1TotalMiB = new(b.Bar1Used>>20), new(b.Bar1Total>>20)
 	}
 	percent := func(symbol string, f func() (uint32, uint32, nvml.Return)) *uint {
 		v, err := get(g, symbol, func() (uint, nvml.Return) {

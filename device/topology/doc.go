@@ -16,7 +16,7 @@
 // # NVSwitch
 //
 // A GPU on an NVSwitch board has no NVLink that ends at another GPU: all its
-// links end at switches. Every two GPUs of the same fabric then talk at the
+// links end at switches. Every two GPUs of the same fabric then communicate at the
 // full rate of their ports, but only one pair at a time can have all of it. So
 // a pair through a switch counts as min(ports, ports) links (this is what
 // nvidia-smi shows as NV18), whereas the bandwidth of a set is counted by its
@@ -24,6 +24,6 @@
 //
 // # Words
 //
-// An island is a set of GPUs that NVLinks join, directly or over other GPUs of
-// the set or through NVSwitch. A GPU without NVLinks is an island of one.
+// An island is a set of GPUs that are connected by NVLinks, directly or over other
+// GPUs of the set or through NVSwitch. A GPU without NVLinks is an island of one.
 package topology

@@ -8,13 +8,13 @@ import (
 	"strconv"
 )
 
-// Path is the way between two GPUs that does not use NVLink, from far to near.
+// Path is how two GPUs are connected without NVLink, from far to close.
 // The names are those of nvidia-smi topo.
 type Path int
 
-// The paths, ordered: a greater one is nearer.
+// The paths, ordered: a greater one is closer.
 const (
-	// PathUnknown is a pair that the driver says nothing about.
+	// PathUnknown is a pair whose path the driver does not report.
 	PathUnknown Path = iota
 	// PathSYS crosses from one NUMA node to another.
 	PathSYS
@@ -39,19 +39,19 @@ func (p Path) String() string {
 	return pathNames[p]
 }
 
-// Link is what joins two GPUs.
+// Link is what connects two GPUs.
 type Link struct {
-	// Path is the way over PCIe. It is there beside NVLinks as well.
+	// Path is the path over PCIe. A pair with NVLinks has one too.
 	Path Path
 	// NVLinks is how many NVLinks the pair can use at once; 0 is none.
 	NVLinks int
-	// Switched tells that the NVLinks go through NVSwitch, so that the pair
+	// Switched is true when the NVLinks go through NVSwitch, so that the pair
 	// shares them with every other pair of its fabric.
 	Switched bool
 	// MBps is what the NVLinks carry in one direction, in MB/s; 0 where the
-	// driver does not say.
+	// driver does not report it.
 	MBps int
-	// Peer tells that each of the two can read and write the other's memory.
+	// Peer is true when each of the two can read and write the other's memory.
 	Peer bool
 }
 

@@ -3,14 +3,14 @@
 
 package topology
 
-// GPU is what one GPU tells about its place in the machine. A MIG instance is
-// a GPU here, without ports: instances cannot use NVLink.
+// GPU is how one GPU is connected. A MIG instance is a GPU here, without ports:
+// instances cannot use NVLink.
 type GPU struct {
 	// Bus is the PCI bus id, by which ports of other GPUs refer to this one.
 	Bus string
-	// Fabric names the NVLink fabric and the clique in it, for GPUs that belong
-	// to one that says so; two GPUs with different names are never joined
-	// through a switch. Empty where the driver says nothing.
+	// Fabric names the NVLink fabric and the clique in it, for GPUs that report
+	// one; two GPUs with different names are never linked through a switch. Empty
+	// where the driver reports none.
 	Fabric string
 	// Ports are the NVLinks that are up.
 	Ports []Port
@@ -18,23 +18,23 @@ type GPU struct {
 
 // Port is one NVLink of a GPU that is up.
 type Port struct {
-	// Switch tells that the other end is an NVSwitch.
+	// Switch is true when the other end is an NVSwitch.
 	Switch bool
 	// Remote is the PCI bus id of the GPU at the other end; empty for a switch.
 	Remote string
 	// MBps is the rate in one direction, in MB/s; 0 where the driver does not
-	// say.
+	// report it.
 	MBps int
 }
 
-// Pair is what the driver says about two GPUs together.
+// Pair is what the driver reports about two GPUs together.
 type Pair struct {
-	// Path is the way over PCIe.
+	// Path is the path over PCIe.
 	Path Path
-	// Peer tells that each can read and write the other's memory.
+	// Peer is true when each can read and write the other's memory.
 	Peer bool
-	// NoNVLink tells that the driver denies NVLink between the two although
-	// their ports say otherwise (a partitioned NVSwitch system).
+	// NoNVLink is true when the driver denies NVLink between the two although
+	// their ports are up (a partitioned NVSwitch system).
 	NoNVLink bool
 }
 
@@ -49,8 +49,8 @@ type Matrix struct {
 	egress []int
 }
 
-// New joins what each GPU and each pair tells. The function pair is called once
-// for each i < j; nil means that nothing is known.
+// New makes the matrix of what is known of each GPU and each pair. The function
+// pair is called once for each i < j; nil means that nothing is known.
 func New(gpus []GPU, pair func(i, j int) Pair) *Matrix {
 	n := len(gpus)
 	m := &Matrix{n: n, links: make([]Link, n*n), egress: make([]int, n)}
@@ -78,7 +78,7 @@ func New(gpus []GPU, pair func(i, j int) Pair) *Matrix {
 	return m
 }
 
-// nvlinks counts the NVLinks between two GPUs. Direct links win over a switch;
+// nvlinks counts the NVLinks between two GPUs. Direct links precede a switch;
 // no machine has both. Where the two ends disagree (a port is up at one end
 // only), the smaller number holds.
 func nvlinks(a, b GPU) (links, mbps int, switched bool) {
@@ -124,7 +124,7 @@ func (m *Matrix) set(i, j int, l Link) {
 // Len returns the number of GPUs.
 func (m *Matrix) Len() int { return m.n }
 
-// Link returns what joins GPUs i and j; the zero Link when i == j.
+// Link returns what connects GPUs i and j; the zero Link when i == j.
 func (m *Matrix) Link(i, j int) Link { return m.links[i*m.n+j] }
 
 // Islands returns the islands, each as the ascending indices of its GPUs,
@@ -149,8 +149,8 @@ func (m *Matrix) Sub(set []int) *Matrix {
 	return s
 }
 
-// Joined tells that every pair of the set can reach each other's memory. A set
-// of one is joined.
+// Joined reports whether every two GPUs of the set can reach each other's memory.
+// A set of one is joined.
 func (m *Matrix) Joined(set []int) bool {
 	for a, i := range set {
 		for _, j := range set[a+1:] {

@@ -10,11 +10,11 @@ import (
 	"text/tabwriter"
 )
 
-// Row is what is printed beside the links of a GPU.
+// Row is what is printed with the links of a GPU.
 type Row struct {
 	// Label names the GPU in the head and in front of its line.
 	Label string
-	// NUMA is the NUMA node; -1 where it is not known.
+	// NUMA is the NUMA node; -1 where it is unknown.
 	NUMA int
 	// Island names the island.
 	Island string
@@ -29,7 +29,7 @@ const Legend = `Legend:
   PHB  = PCIe and one host bridge (usually the CPU)
   PXB  = several PCIe switches, no host bridge
   PIX  = one PCIe switch at most
-  NV#  = # NVLinks (through NVSwitch where the island says so)
+  NV#  = # NVLinks (through NVSwitch where the island is marked so)
 `
 
 // WriteTable prints the matrix the way nvidia-smi topo -m does, with the NUMA

@@ -18,10 +18,10 @@ import (
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
 )
 
-// A dry run of `make gpu`: the same tests on stand-ins for NVML and nvidia-smi.
+// A dry run of `make gpu`: the same tests on stubs for NVML and nvidia-smi.
 // It shows that they find each difference, agree where there is none, and end
 // with the right status. It cannot show that NVIDIA's own parts say what the
-// stand-ins say.
+// stubs say.
 func TestGPUDryRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/device/plugin"
 )
 
-// on makes commands of this process run on a stand-in machine.
+// on makes commands of this process run on a stub machine.
 func on(t *testing.T, machine string) *nvmltest.Machine {
 	t.Helper()
 	hw := nvmltest.New(t, machine)

@@ -20,13 +20,13 @@ var source embed.FS
 //go:embed machines/*.machine
 var machines embed.FS
 
-// ErrNoCompiler tells that there is no cc to build the library with.
-var ErrNoCompiler = errors.New("no cc on PATH to build the stand-in NVML with")
+// ErrNoCompiler reports that there is no cc to build the library with.
+var ErrNoCompiler = errors.New("no cc on PATH to build the NVML stub with")
 
 // LibraryName is the name by which programs load NVML.
 const LibraryName = "libnvidia-ml.so.1"
 
-// Build compiles the stand-in library and returns the file. A library that was
+// Build compiles the stub library and returns the file. A library that was
 // built before from the same source with the same flags is used again. Flags go
 // to the compiler; -DOLD_DRIVER leaves out functions that drivers before 2023
 // do not have, -DNO_FABRIC_HEALTH one that came with driver 550.
@@ -40,12 +40,12 @@ func Build(flags ...string) (string, error) {
 	sources := map[string][]byte{}
 	files, err := source.ReadDir("c")
 	if err != nil {
-		return "", fmt.Errorf("building the stand-in NVML: %w", err)
+		return "", fmt.Errorf("building the NVML stub: %w", err)
 	}
 	for _, f := range files {
 		text, err := source.ReadFile("c/" + f.Name())
 		if err != nil {
-			return "", fmt.Errorf("building the stand-in NVML: %w", err)
+			return "", fmt.Errorf("building the NVML stub: %w", err)
 		}
 		sources[f.Name()] = text
 		sum.Write(text)
@@ -56,17 +56,17 @@ func Build(flags ...string) (string, error) {
 		return lib, nil
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("building the stand-in NVML: %w", err)
+		return "", fmt.Errorf("building the NVML stub: %w", err)
 	}
 	return lib, compile(cc, dir, lib, sources, flags)
 }
 
-// compile puts the library in its place in one step, for other tests may be
-// building the same.
+// compile replaces the library in one step, for other tests may be building the
+// same.
 func compile(cc, dir, lib string, sources map[string][]byte, flags []string) error {
 	src, err := os.MkdirTemp(dir, "src")
 	if err != nil {
-		return fmt.Errorf("building the stand-in NVML: %w", err)
+		return fmt.Errorf("building the NVML stub: %w", err)
 	}
 	defer os.RemoveAll(src) //nolint:errcheck // a leftover in the folder for temporary files
 	args := []string{
@@ -79,16 +79,16 @@ func compile(cc, dir, lib string, sources map[string][]byte, flags []string) err
 			args = append(args, name)
 		}
 		if err := os.WriteFile(filepath.Join(src, name), text, 0o600); err != nil {
-			return fmt.Errorf("building the stand-in NVML: %w", err)
+			return fmt.Errorf("building the NVML stub: %w", err)
 		}
 	}
 	cmd := exec.Command(cc, args...) //nolint:noctx // a compiler ends by itself
 	cmd.Dir = src
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the stand-in NVML: %w\n%s", err, out)
+		return fmt.Errorf("building the NVML stub: %w\n%s", err, out)
 	}
 	if err := os.Rename(filepath.Join(src, LibraryName), lib); err != nil {
-		return fmt.Errorf("building the stand-in NVML: %w", err)
+		return fmt.Errorf("building the NVML stub: %w", err)
 	}
 	return nil
 }

@@ -1,11 +1,11 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package nvmltest gives tests a GPU machine without GPUs: a shared library
-// with the C interface of libnvidia-ml.so.1, built with cc when a test needs
-// it, and a [Machine] that tells it what to pretend and changes that while
-// programs use it. A program under test loads it with dlopen by the same name
-// as the real library, so nothing in it has to know.
+// Package nvmltest is a test fixture: a GPU machine without GPUs, for unit tests
+// and for e2e. It has a stub of libnvidia-ml.so.1 with NVML's C interface, built
+// with cc when a test needs it, and a [Machine] that describes what the stub
+// simulates and changes it while programs use it. A program under test loads the
+// stub with dlopen by the same name as the real library, so it needs no change.
 //
 //	test ──Machine──> machine file <──reads again when changed── libnvidia-ml.so.1
 //	                                                                  ^ dlopen
@@ -19,12 +19,11 @@
 // hybrid cube mesh, two boards of four A100, a two-socket PCIe server, a tray
 // of an NVL72 rack, a MIG-sliced A100, one T4, and none.
 //
-// Beside the library, a machine has the part of sysfs that tells where its PCI
-// devices are, and cmd/nvidia-smi prints what nvidia-smi would.
+// A machine also has the part of sysfs with its PCI devices, and cmd/nvidia-smi
+// prints what nvidia-smi would.
 //
-// # What it does not show
+// # What it cannot show
 //
-// That the real library behaves as its documentation says. The stand-in was
-// written from the public interface, and what real drivers do in trouble is not
-// always in there.
+// That the real library behaves as documented. The stub was written from the public
+// interface, which does not always define what real drivers do when they fail.
 package nvmltest

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// Machine is a machine that a stand-in library pretends to be on.
+// Machine is a machine that the stub library simulates.
 type Machine struct {
 	t    testing.TB
 	dir  string
@@ -40,9 +40,9 @@ func New(t testing.TB, name string, flags ...string) *Machine {
 	return m
 }
 
-// At is New for other programs, with the folder that gets the library, the
-// machine file and the count of calls. Programs that run in the folder can be
-// given [RelativeEnv] instead of the machine's own.
+// At is New for other programs, with the folder of the library, the machine file
+// and the count of calls. Programs that run in the folder can use [RelativeEnv]
+// instead of the machine's own.
 func At(t testing.TB, dir, name string, flags ...string) *Machine {
 	t.Helper()
 	m := describe(t, dir, name)
@@ -50,8 +50,8 @@ func At(t testing.TB, dir, name string, flags ...string) *Machine {
 	return m
 }
 
-// Install puts a library of its own into the machine's folder, as installing
-// another version of the driver does. What is loaded stays loaded.
+// Install puts another library into the machine's folder, as installing another
+// version of the driver does. What is loaded stays loaded.
 func (m *Machine) Install(flags ...string) {
 	m.t.Helper()
 	text, err := os.ReadFile(built(m.t, flags))
@@ -79,9 +79,9 @@ func built(t testing.TB, flags []string) string {
 	return lib
 }
 
-// RelativeEnv makes programs read the machine of the folder that they run in,
-// so that several machines can be given one environment. The library is named
-// for nomad-device-nvtopo alone: the loader has no relative names.
+// RelativeEnv makes programs read the machine of the folder that they run in, so
+// that several machines can have one environment. The library is set for
+// nomad-device-nvtopo alone: the loader has no relative names.
 func RelativeEnv() map[string]string {
 	return map[string]string{
 		"KOLO_NVML_LIBRARY": "./" + LibraryName,
@@ -114,13 +114,13 @@ func describe(t testing.TB, dir, name string) *Machine {
 	return m
 }
 
-// Root is the folder in which the machine's sys lies.
+// Root is the folder that has the machine's sys.
 func (m *Machine) Root() string { return m.dir }
 
-// Library is the path of the stand-in library.
+// Library is the path of the stub library.
 func (m *Machine) Library() string { return filepath.Join(m.dir, LibraryName) }
 
-// Env are the variables that make a program load the stand-in, read this
+// Env are the variables that make a program load the stub, read this
 // machine and count its calls, and make nomad-device-nvtopo read its sysfs.
 func (m *Machine) Env() []string {
 	return []string{
@@ -164,10 +164,10 @@ func (m *Machine) Set(gpu int, key, value string) {
 	m.write()
 }
 
-// Lose makes every call on a GPU say that it has fallen off the bus.
+// Lose makes every call on a GPU fail as if it had fallen off the bus.
 func (m *Machine) Lose(gpu int) { m.t.Helper(); m.Set(gpu, "error", "15") }
 
-// Return takes back Lose and Hang.
+// Return reverts Lose, Unplug and Hang.
 func (m *Machine) Return(gpu int) {
 	m.t.Helper()
 	m.Set(gpu, "error", "0")
@@ -175,10 +175,10 @@ func (m *Machine) Return(gpu int) {
 	m.Set(gpu, "gone", "0")
 }
 
-// Unplug takes a GPU off the list.
+// Unplug removes a GPU from the list.
 func (m *Machine) Unplug(gpu int) { m.t.Helper(); m.Set(gpu, "gone", "1") }
 
-// Hang makes calls on a GPU not come back until Return.
+// Hang makes calls on a GPU hang until Return.
 func (m *Machine) Hang(gpu int) { m.t.Helper(); m.Set(gpu, "hang", "1") }
 
 // XID raises an error of the driver on a GPU.
@@ -202,19 +202,19 @@ func (m *Machine) event(gpu int, kind, data uint64, gi, ci int) {
 	m.write()
 }
 
-// Unload makes every call say that the driver is not loaded.
+// Unload makes every call fail as if the driver were not loaded.
 func (m *Machine) Unload() { m.t.Helper(); m.setGlobal("init", "9") }
 
-// Load takes back Unload.
+// Load reverts Unload.
 func (m *Machine) Load() { m.t.Helper(); m.setGlobal("init", "0") }
 
 // Fail makes every call return this NVML code; 0 ends it.
 func (m *Machine) Fail(code int) { m.t.Helper(); m.setGlobal("init", strconv.Itoa(code)) }
 
-// JoinPeers lets any two GPUs reach each other's memory over PCIe.
+// JoinPeers makes any two GPUs reach each other's memory over PCIe.
 func (m *Machine) JoinPeers() { m.t.Helper(); m.setGlobal("p2p", "all") }
 
-// HangAll makes no call come back; 0 ends it.
+// HangAll makes every call hang; 0 ends it.
 func (m *Machine) HangAll(on int) { m.t.Helper(); m.setGlobal("hang_all", strconv.Itoa(on)) }
 
 func (m *Machine) setGlobal(key, value string) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Description is what a machine file says, as the library reads it.
+// Description is the content of a machine file, as the library reads it.
 type Description struct {
 	// Machine are the keys that are of no GPU, such as driver.
 	Machine map[string]string
@@ -16,7 +16,7 @@ type Description struct {
 	GPUs []GPU
 }
 
-// GPU is what a machine file says of one GPU.
+// GPU is what a machine file has of one GPU.
 type GPU struct {
 	UUID string
 	// Keys that repeat (links, mig) have several values.

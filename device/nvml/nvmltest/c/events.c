@@ -48,7 +48,7 @@ ret_t nvmlEventSetCreate(event_set_t *v)
 		return ret;
 	*v = calloc(1, sizeof **v);
 	(*v)->changes = watch_machine();
-	/* what happened before is not told */
+	/* earlier events are not reported */
 	for (int i = 0; i < stub_machine.nevents; i++)
 		if (stub_machine.events[i].seq > (*v)->seen)
 			(*v)->seen = stub_machine.events[i].seq;

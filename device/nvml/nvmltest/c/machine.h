@@ -1,7 +1,7 @@
 /* Copyright (c) Kolo authors
  * SPDX-License-Identifier: MPL-2.0
  *
- * The machine that the stand-in library pretends to run on, as read from the
+ * The machine that the stub library simulates, as read from the
  * file that NVMLTEST_MACHINE names. See doc.go for the format.
  */
 #ifndef MACHINE_H
@@ -50,7 +50,7 @@ struct gpu {
 	struct mig migs[MAX_MIG];
 	int nmigs;
 	int error; /* what every call on this GPU returns */
-	int hang;  /* calls on this GPU do not come back */
+	int hang;  /* calls on this GPU hang */
 	int gone;  /* not listed any more */
 };
 
@@ -63,8 +63,8 @@ struct event {
 struct machine {
 	char driver[80];
 	int cuda;
-	int init; /* what every call returns while the driver is away */
-	int hang; /* no call comes back */
+	int init; /* what every call returns while the driver is unavailable */
+	int hang; /* every call hangs */
 	int p2p_all;
 	struct gpu gpus[MAX_GPUS];
 	int ngpus;

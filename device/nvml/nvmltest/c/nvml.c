@@ -1,7 +1,7 @@
 /* Copyright (c) Kolo authors
  * SPDX-License-Identifier: MPL-2.0
  *
- * A stand-in for libnvidia-ml.so.1 with the C interface of NVML, for tests on
+ * A stub of libnvidia-ml.so.1 with the C interface of NVML, for tests on
  * machines without a GPU. What it answers comes from the file that
  * NVMLTEST_MACHINE names, which is read again when it changes. Calls are
  * counted in the file that NVMLTEST_CALLS names, if any.

@@ -1,7 +1,7 @@
 /* Copyright (c) Kolo authors
  * SPDX-License-Identifier: MPL-2.0
  *
- * What all parts of the stand-in share. Functions, structures and numbers are
+ * What all parts of the stub share. Functions, structures and numbers are
  * those of NVML's public interface.
  */
 #ifndef STUB_H
@@ -55,7 +55,8 @@ void stub_refresh(void);
  * lock. */
 device_t stub_handle(const char *uuid, int mig);
 
-/* Begins a call: counts it, reads the machine, hangs while told to. With a
+/* Begins a call: counts it, reads the machine, hangs while the
+ * machine says so. With a
  * device, G gets a copy of its GPU as it is now. */
 ret_t stub_enter(device_t d, struct gpu *g);
 

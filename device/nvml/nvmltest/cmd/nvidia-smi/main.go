@@ -1,14 +1,14 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command nvidia-smi is a stand-in for NVIDIA's on a machine of package
+// Command nvidia-smi is a stub for NVIDIA's on a machine of package
 // nvmltest, for the dry run of `make gpu`. It reads the machine file itself
-// rather than the stand-in library, and prints what is asked for in the form
-// that NVIDIA's prints it. Its text was written from nvidia-smi's manual and from
-// outputs that people have published.
+// rather than the stub library, and prints what is requested in the form of
+// NVIDIA's. Its text was written from nvidia-smi's manual and from published
+// outputs.
 //
-// NVMLTEST_SMI_LIE makes it say something else of the first GPU. It lists, with
-// semicolons between, field=value for fields of --query-gpu, and the words
+// NVMLTEST_SMI_LIE makes it print something else for the first GPU. It lists,
+// separated by semicolons, field=value for fields of --query-gpu, and the words
 // matrix, numa, nvlinks and instances.
 package main
 
@@ -33,7 +33,7 @@ func main() {
 	case strings.HasPrefix(args, "--query-gpu="):
 		fields, format, _ := strings.Cut(strings.TrimPrefix(args, "--query-gpu="), " ")
 		if format != "--format=csv,noheader,nounits" {
-			fmt.Fprintln(os.Stderr, "the stand-in knows no", format)
+			fmt.Fprintln(os.Stderr, "the stub does not have the format", format)
 			os.Exit(2)
 		}
 		os.Exit(query(d, strings.Split(fields, ",")))
@@ -49,9 +49,9 @@ func main() {
 	}
 }
 
-func say(format string, args ...any) { _, _ = fmt.Fprintf(os.Stdout, format, args...) }
+func printf(format string, args ...any) { _, _ = fmt.Fprintf(os.Stdout, format, args...) }
 
-// lie returns what to say instead of the truth.
+// lie returns what to print instead of the truth.
 func lie(about string) (instead string, yes bool) {
 	for _, l := range strings.Split(os.Getenv("NVMLTEST_SMI_LIE"), ";") {
 		if name, instead, _ := strings.Cut(l, "="); name == about {
@@ -73,7 +73,7 @@ func query(d nvmltest.Description, fields []string) int {
 		for _, f := range fields {
 			v, known := field(d, g, f)
 			if !known {
-				say("Field %q is not a valid field to query.\n\n", f)
+				printf("Field %q is not a valid field to query.\n\n", f)
 				return 2
 			}
 			if instead, yes := lie(f); yes && i == 0 {
@@ -81,7 +81,7 @@ func query(d nvmltest.Description, fields []string) int {
 			}
 			row = append(row, v)
 		}
-		say("%s\n", strings.Join(row, ", "))
+		printf("%s\n", strings.Join(row, ", "))
 	}
 	return 0
 }
@@ -94,18 +94,6 @@ func field(d nvmltest.Description, g nvmltest.GPU, name string) (value string, k
 	if key, ok := plain[name]; ok {
 		return g.Get(key), true
 	}
-	milli := func(key string) string { return fmt.Sprintf("%.2f", number(g.Get(key))/1000) }
-	state := func(key, otherwise string) string {
-		switch g.Get(key) {
-		case "1":
-			return "Enabled"
-		case "0":
-			return "Disabled"
-		default:
-			return otherwise
-		}
-	}
-	pcie := append(strings.Fields(g.Get("pcie")), "[N/A]", "[N/A]")
 	switch name {
 	case "uuid":
 		return g.UUID, true
@@ -116,26 +104,34 @@ func field(d nvmltest.Description, g nvmltest.GPU, name string) (value string, k
 	case "compute_cap":
 		return strings.ReplaceAll(g.Get("compute"), " ", "."), true
 	case "enforced.power.limit":
-		return milli("power_limit"), true
+		return milli(g, "power_limit"), true
 	case "power.draw":
-		return milli("power"), true
+		return milli(g, "power"), true
 	case "pcie.link.gen.max":
-		return pcie[0], true
+		return pcie(g)[0], true
 	case "pcie.link.width.max":
-		return pcie[1], true
+		return pcie(g)[1], true
 	case "display_mode":
 		// As drivers since 575 do.
 		return "[Requested functionality has been deprecated]", true
 	case "persistence_mode":
-		return state("persistence", "Disabled"), true
+		return state(g, "persistence", "Disabled"), true
 	case "ecc.mode.current":
-		return state("ecc", "[N/A]"), true
+		return state(g, "ecc", "[N/A]"), true
 	case "mig.mode.current":
 		if len(g.Keys["mig"]) > 0 {
 			return "Enabled", true
 		}
-		return state("mig_mode", "[N/A]"), true
-	case "temperature.memory": // as the stand-in NVML has it
+		return state(g, "mig_mode", "[N/A]"), true
+	default:
+		return reading(g, name)
+	}
+}
+
+// reading returns a field that changes all the time.
+func reading(g nvmltest.GPU, name string) (value string, known bool) {
+	switch name {
+	case "temperature.memory": // as the NVML stub has it
 		if number(g.Get("arch")) < 7 {
 			return "N/A", true
 		}
@@ -156,6 +152,24 @@ func field(d nvmltest.Description, g nvmltest.GPU, name string) (value string, k
 	}
 }
 
+func milli(g nvmltest.GPU, key string) string { return fmt.Sprintf("%.2f", number(g.Get(key))/1000) }
+
+// pcie are generation and width.
+func pcie(g nvmltest.GPU) []string {
+	return append(strings.Fields(g.Get("pcie")), "[N/A]", "[N/A]")
+}
+
+func state(g nvmltest.GPU, key, otherwise string) string {
+	switch g.Get(key) {
+	case "1":
+		return "Enabled"
+	case "0":
+		return "Disabled"
+	default:
+		return otherwise
+	}
+}
+
 func number(s string) float64 {
 	v, _ := strconv.ParseFloat(s, 64) // nothing is 0
 	return v
@@ -163,35 +177,35 @@ func number(s string) float64 {
 
 func list(d nvmltest.Description) {
 	for i, g := range d.GPUs {
-		say("GPU %d: %s (UUID: %s)\n", i, g.Get("name"), g.UUID)
+		printf("GPU %d: %s (UUID: %s)\n", i, g.Get("name"), g.UUID)
 		for j, mig := range g.Keys["mig"] {
 			f := strings.Fields(mig)
 			if lies("instances") && j == 0 {
 				continue
 			}
-			say("  MIG %s     Device %2d: (UUID: %s)\n", f[0], j, f[1])
+			printf("  MIG %s     Device %2d: (UUID: %s)\n", f[0], j, f[1])
 		}
 	}
 }
 
 func topo(d nvmltest.Description) {
-	say("\t\033[4m")
+	printf("\t\033[4m")
 	for i := range d.GPUs {
-		say("GPU%d\t", i)
+		printf("GPU%d\t", i)
 	}
-	say("NIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\033[0m\n")
+	printf("NIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\033[0m\n")
 	for i, a := range d.GPUs {
-		say("GPU%d\t", i)
+		printf("GPU%d\t", i)
 		for j, b := range d.GPUs {
-			say("%s\t", link(d, a, b, i == j))
+			printf("%s\t", link(d, a, b, i == j))
 		}
 		node := a.Get("numa")
 		if lies("numa") && i == 0 {
 			node = "5"
 		}
-		say("SYS\t0-51,104-155\t%s\t\tN/A\n", node)
+		printf("SYS\t0-51,104-155\t%s\t\tN/A\n", node)
 	}
-	say("NIC0\t%s X \t\t\t\t\n\nLegend:\n\n  X    = Self\n", strings.Repeat("SYS\t", len(d.GPUs)))
+	printf("NIC0\t%s X \t\t\t\t\n\nLegend:\n\n  X    = Self\n", strings.Repeat("SYS\t", len(d.GPUs)))
 }
 
 // link is a cell of the matrix.
@@ -226,7 +240,7 @@ func link(d nvmltest.Description, a, b nvmltest.GPU, self bool) string {
 
 func nvlinks(d nvmltest.Description) {
 	for i, g := range d.GPUs {
-		say("GPU %d: %s (UUID: %s)\n", i, g.Get("name"), g.UUID)
+		printf("GPU %d: %s (UUID: %s)\n", i, g.Get("name"), g.UUID)
 		n := 0
 		for _, l := range g.Keys["links"] {
 			var to string
@@ -235,9 +249,9 @@ func nvlinks(d nvmltest.Description) {
 			for range count {
 				switch {
 				case to == "down", lies("nvlinks") && i == 0 && n == 0:
-					say("\t Link %d: <inactive>\n", n)
+					printf("\t Link %d: <inactive>\n", n)
 				default:
-					say("\t Link %d: %.3f GB/s\n", n, number(g.Get("nvlink_mbps"))/1000)
+					printf("\t Link %d: %.3f GB/s\n", n, number(g.Get("nvlink_mbps"))/1000)
 				}
 				n++
 			}
