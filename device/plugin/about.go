@@ -42,7 +42,7 @@ func pluginInfo() *base.PluginInfoResponse {
 }
 
 // configSpec is the schema of the config block. Defaults that it lacks are those
-// of [DefaultConfig]; they are filled in when the configuration is decoded.
+// of [defaultConfig]; they are filled in when the configuration is decoded.
 var configSpec = hclspec.NewObject(map[string]*hclspec.Spec{
 	"enabled": hclspec.NewDefault(
 		hclspec.NewAttr("enabled", "bool", false), hclspec.NewLiteral("true")),

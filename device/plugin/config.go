@@ -19,8 +19,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/monitor"
 )
 
-// Config is a configuration that has been checked.
-type Config struct {
+// config is a configuration that has been checked.
+type config struct {
 	Enabled bool
 	// PrometheusAddress is host:port, or empty for none.
 	PrometheusAddress string
@@ -29,9 +29,9 @@ type Config struct {
 	Monitor     monitor.Config
 }
 
-// DefaultConfig holds for options that are not set.
-func DefaultConfig() Config {
-	return Config{Enabled: true, DeviceNodes: true, Monitor: monitor.DefaultConfig()}
+// defaultConfig holds for options that are not set.
+func defaultConfig() config {
+	return config{Enabled: true, DeviceNodes: true, Monitor: monitor.DefaultConfig()}
 }
 
 // rawConfig is the config block as Nomad decodes it.
@@ -57,8 +57,8 @@ type rawHealth struct {
 
 // decodeConfig reads what Nomad passes. It reports all mistakes at once, each
 // with the name of its option.
-func decodeConfig(packed []byte) (Config, error) {
-	c := DefaultConfig()
+func decodeConfig(packed []byte) (config, error) {
+	c := defaultConfig()
 	if len(packed) == 0 {
 		return c, nil
 	}

@@ -4,7 +4,12 @@
 package plugin
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +29,7 @@ func pack(t *testing.T, v any) []byte {
 func TestDecodeConfig(t *testing.T) {
 	c, err := decodeConfig(nil)
 	must.NoError(t, err)
-	must.Eq(t, DefaultConfig(), c)
+	must.Eq(t, defaultConfig(), c)
 
 	c, err = decodeConfig(pack(t, map[string]any{
 		"enabled":            true,
@@ -38,7 +43,7 @@ func TestDecodeConfig(t *testing.T) {
 		},
 	}))
 	must.NoError(t, err)
-	want := DefaultConfig()
+	want := defaultConfig()
 	want.Monitor.IgnoredGPUIDs = []string{"GPU-1"}
 	want.Monitor.FingerprintPeriod = 30 * time.Second
 	want.Monitor.GroupBy = inventory.GroupByNUMA
@@ -47,6 +52,41 @@ func TestDecodeConfig(t *testing.T) {
 	want.Monitor.Health.Interval = time.Second
 	want.Monitor.Health.XIDRecovery = 0
 	want.Monitor.Health.IgnoredXIDs = []uint64{13}
+	must.Eq(t, want, c)
+}
+
+// The documentation has every option of the schema, with its default.
+func TestOptionsAreDocumented(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/device.md")
+	must.NoError(t, err)
+	top, health := map[string]any{}, map[string]any{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(health { )?(\\w+)(?: })?` \\| (?:`(.*?)`|none) \\|").FindAllStringSubmatch(string(docs), -1) {
+		block, option, value := top, row[2], row[3]
+		if row[1] != "" {
+			block = health
+		}
+		switch {
+		case value == "":
+			block[option] = ""
+		case option == "ignored_xids":
+			var xids []int
+			must.NoError(t, json.Unmarshal([]byte(value), &xids))
+			block[option] = xids
+		default:
+			var v any
+			must.NoError(t, json.Unmarshal([]byte(value), &v))
+			block[option] = v
+		}
+	}
+	schema := configSpec.GetObject().GetAttributes()
+	top["health"] = health
+	must.Eq(t, slices.Sorted(maps.Keys(schema)), slices.Sorted(maps.Keys(top)))
+	must.Eq(t, slices.Sorted(maps.Keys(schema["health"].GetBlockValue().GetNested().GetObject().GetAttributes())), slices.Sorted(maps.Keys(health)))
+
+	c, err := decodeConfig(pack(t, top))
+	must.NoError(t, err)
+	want := defaultConfig()
+	want.Monitor.IgnoredGPUIDs = []string{}
 	must.Eq(t, want, c)
 }
 
@@ -74,7 +114,7 @@ func TestDecodeConfigNamesMistakes(t *testing.T) {
 }
 
 func TestDecodeConfigOfLists(t *testing.T) {
-	xids := func(v any) (Config, error) {
+	xids := func(v any) (config, error) {
 		return decodeConfig(pack(t, map[string]any{"enabled": true, "health": map[string]any{"enabled": true, "ignored_xids": v}}))
 	}
 	none, err := xids([]int{})

@@ -4,7 +4,7 @@
 // Package plugin is the Nomad device plugin. It translates between Nomad and the
 // packages that know nothing of it: what the monitor publishes becomes device
 // groups, attributes and statistics, a reservation becomes environment and
-// device nodes, and the configuration block becomes a checked Config.
+// device nodes, and the configuration block becomes a checked config.
 //
 //	Nomad (gRPC)   SetConfig    Fingerprint          Stats       Reserve
 //	                   │             ^                 ^            │

@@ -46,7 +46,7 @@ type Device struct {
 
 	mu        sync.Mutex
 	closed    bool
-	cfg       Config
+	cfg       config
 	stableIDs *inventory.StableIDs
 	monitor   *monitor.Monitor
 	stop      context.CancelFunc // of the monitor and the metrics
@@ -57,7 +57,7 @@ var _ device.DevicePlugin = (*Device)(nil)
 
 // New returns a plugin that does nothing before Nomad calls it.
 func New(log hclog.Logger, opts Options) *Device {
-	return &Device{log: log.Named(pluginName), opts: opts, metricsRetry: metricsRetry, cfg: DefaultConfig()}
+	return &Device{log: log.Named(pluginName), opts: opts, metricsRetry: metricsRetry, cfg: defaultConfig()}
 }
 
 // PluginInfo returns name and version.
@@ -101,7 +101,7 @@ func (d *Device) halt() {
 
 // started returns the monitor and the configuration that it runs with, and starts
 // it on the first call. It outlives Nomad's streams.
-func (d *Device) started() (*monitor.Monitor, Config, error) {
+func (d *Device) started() (*monitor.Monitor, config, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
