@@ -45,7 +45,7 @@ var readings = map[string]struct {
 	"clocks_throttle_reasons.active":        {"Throttle reasons", 0}, // before driver 535
 }
 
-// smiFields are all that is asked for.
+// smiFields are all fields that are queried.
 func smiFields() []string {
 	fields := []string{"uuid", "name", "pci.bus_id", "mig.mode.current", "memory.reserved"}
 	for f := range facts {
@@ -70,8 +70,8 @@ func nvidiaSMI(t *testing.T, args ...string) (string, error) {
 
 var invalidField = regexp.MustCompile(`Field "([^"]+)" is not a valid field to query`)
 
-// query asks nvidia-smi for fields of each GPU. Fields that this version of it
-// does not know are left out, and so are values that it does not tell.
+// query queries fields of each GPU. Fields that this version of nvidia-smi does
+// not know are left out, and so are values that it does not report.
 func query(t *testing.T, fields []string) []map[string]string {
 	t.Helper()
 	for len(fields) > 0 {
@@ -188,7 +188,7 @@ func shown(v *structs.StatValue) string {
 	}
 }
 
-// throttled says what NVML's documentation says of the bits, without idle (1)
+// throttled are the bits as NVML's documentation has them, without idle (1)
 // and what users set (2, 0x100).
 func throttled(mask string) string {
 	bits, err := strconv.ParseUint(strings.TrimPrefix(mask, "0x"), 16, 64)

@@ -20,8 +20,8 @@ import (
 
 // A dry run of `make gpu`: the same tests on stubs for NVML and nvidia-smi.
 // It shows that they find each difference, agree where there is none, and end
-// with the right status. It cannot show that NVIDIA's own parts say what the
-// stubs say.
+// with the right status. It cannot show that NVIDIA's own programs report what
+// the stubs report.
 func TestGPUDryRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -55,7 +55,7 @@ func TestGPUDryRun(t *testing.T) {
 			must.StrContains(t, out, "this nvidia-smi does not know clocks_throttle_reasons.active")
 		})
 	}
-	t.Run("tells each difference", func(t *testing.T) {
+	t.Run("reports each difference", func(t *testing.T) {
 		t.Parallel()
 		lies := map[string]string{
 			"name": "NVIDIA H200", "pci.bus_id": "00000000:2B:00.0", "memory.total": "81558", "enforced.power.limit": "650.00",
@@ -76,14 +76,14 @@ func TestGPUDryRun(t *testing.T) {
 			must.True(t, slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
 				return strings.Contains(line, field+" is ") && strings.Contains(strings.ToUpper(line), strings.ToUpper(strings.TrimPrefix(value, "0000"))) &&
 					strings.Contains(line, "for the plugin")
-			}), must.Sprintf("nothing is said of %s\n%s", field, out))
+			}), must.Sprintf("nothing is reported of %s\n%s", field, out))
 		}
 		must.StrContains(t, out, `topo, GPU1 to GPU0 is "NV3" for nvidia-smi, "NV18" for the plugin`)
 		must.StrContains(t, out, `topo, NUMA Affinity is "5" for nvidia-smi, "0" for the plugin`)
 		must.StrContains(t, out, `nvlink, links that are up is "17" for nvidia-smi, "18" for the plugin`)
 		must.StrContains(t, out, "the NVLinks carry 451554 MB/s for nvidia-smi, 478116 for the plugin")
 	})
-	t.Run("tells of GPUs that only one has", func(t *testing.T) {
+	t.Run("reports GPUs that only one has", func(t *testing.T) {
 		t.Parallel()
 		out, err := on(t, "one-t4", "uuid=GPU-0", compare...)
 		must.Error(t, err)
@@ -123,7 +123,7 @@ func TestGPUDryRun(t *testing.T) {
 	})
 }
 
-// What nvidia-smi says where it cannot tell is no difference.
+// Placeholders of nvidia-smi for unknown values are no difference.
 func TestParseQuery(t *testing.T) {
 	gpus, err := parseQuery("GPU-1, NVIDIA H200, 700.00, [N/A]\nGPU-2, N/A, [Not Supported], [Requested functionality has been deprecated]\n",
 		[]string{"uuid", "name", "power.draw", "display_mode"})

@@ -38,8 +38,8 @@ func onGPU(t *testing.T) (path, list string) {
 	return path, list
 }
 
-// What the plugin says on the real library, field by field beside nvidia-smi.
-// Every difference is told, not the first alone.
+// The plugin on the real library is compared with nvidia-smi, field by field.
+// Every difference is reported, not the first alone.
 func TestGPUBesideNvidiaSMI(t *testing.T) {
 	path, list := onGPU(t)
 	gpus := query(t, smiFields())
@@ -103,7 +103,7 @@ func compareInstances(t *testing.T, groups []*device.DeviceGroup, instances []in
 		}
 		agree(t, in.uuid, "profile", in.profile, text(g.Attributes["mig_profile"]))
 		if parents := text(g.Attributes["mig_parent"]); !slices.Contains(strings.Split(parents, ","), in.parent) {
-			t.Errorf("%s is of %s, the plugin says %s", in.uuid, in.parent, parents)
+			t.Errorf("%s is of %s, the plugin reports %s", in.uuid, in.parent, parents)
 		}
 	}
 }

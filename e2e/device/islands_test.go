@@ -108,7 +108,7 @@ func TestIslands(t *testing.T) {
 		must.Eq(t, want, got)
 		r.stop("two")
 	})
-	t.Run("links that go down give nobody's GPUs to another", func(t *testing.T) {
+	t.Run("links that go down give no task's GPUs to another", func(t *testing.T) {
 		r := r.in(t)
 		const first = "NVIDIA A100-SXM4-40GB nvlink0"
 		as := r.run("holder", 1, job("holder", 1, `device "nvidia/gpu/`+first+`" { count = 4 }`, "exec sleep 600"))

@@ -40,7 +40,7 @@ type cost struct {
 }
 
 // measureBoth measures the plugin at path and then, where envOther names one, the other.
-// Calls tells how many have been made to the NVML of the environment; nil where
+// Calls returns how many were made to the NVML of the environment; nil where
 // none counts. What they take is printed, for it depends on the machine.
 func measureBoth(t *testing.T, path string, env []string, calls func() uint64) (ours cost, theirs *cost) {
 	t.Helper()

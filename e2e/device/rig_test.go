@@ -105,7 +105,7 @@ func (r *rig) devices(client int) ([]*api.NodeDeviceResource, error) {
 }
 
 // waitHealthy waits until a client has so many healthy devices, and its
-// attributes say the same.
+// attributes agree.
 func (r *rig) waitHealthy(client, want int) []*api.NodeDeviceResource {
 	r.t.Helper()
 	var devices []*api.NodeDeviceResource

@@ -15,7 +15,7 @@ import (
 )
 
 // parseQuery reads what --query-gpu prints as CSV. Values that nvidia-smi does
-// not tell are left out.
+// not report are left out.
 func parseQuery(out string, fields []string) ([]map[string]string, error) {
 	r := csv.NewReader(strings.NewReader(out))
 	r.TrimLeadingSpace = true
@@ -28,7 +28,7 @@ func parseQuery(out string, fields []string) ([]map[string]string, error) {
 	for _, row := range rows {
 		gpu := map[string]string{}
 		for i, name := range fields {
-			if v := strings.TrimSpace(row[i]); told(v) {
+			if v := strings.TrimSpace(row[i]); known(v) {
 				gpu[name] = v
 			}
 		}
@@ -37,9 +37,9 @@ func parseQuery(out string, fields []string) ([]map[string]string, error) {
 	return gpus, nil
 }
 
-// told is false for N/A, [N/A], [Not Supported], [Unknown Error] and what says
-// that a field is deprecated.
-func told(v string) bool {
+// known is false for N/A, [N/A], [Not Supported], [Unknown Error] and fields that
+// are deprecated.
+func known(v string) bool {
 	return v != "" && v != "N/A" && !strings.HasPrefix(v, "[") && !strings.Contains(v, "deprecated")
 }
 
@@ -96,7 +96,7 @@ func index(s, prefix string) (int, bool) {
 	return n, found && err == nil
 }
 
-// ports are the NVLinks of a GPU that nvidia-smi nvlink -s says are up.
+// ports are the NVLinks of a GPU that are up by nvidia-smi nvlink -s.
 type ports struct {
 	up   int
 	gbps float64

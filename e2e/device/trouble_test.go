@@ -79,8 +79,8 @@ func driverUpgraded(t *testing.T, r *rig, client int) {
 	must.Eq(t, agent, r.Nodes[client].PID())
 }
 
-// xid: one that a program causes counts for nothing, another takes the GPU away
-// from new tasks.
+// xid: one that a program causes does not count, another keeps new tasks off the
+// GPU.
 func xid(t *testing.T, r *rig, client int, product string) {
 	r.hw[client].XID(3, 31)
 	r.hw[client].XID(4, 79)
