@@ -74,6 +74,8 @@ var healthCases = map[string][]step{
 		{0, nothing, true},
 		{10, faulty(causeXID, "XID 48"), false},
 		{300, faulty(causeXID, "XID 48"), false}, // again
+		{610, nothing, false},                    // the first one is over
+		{700, nothing, false},
 		{899, nothing, false},
 		{900, nothing, false}, // now the wait of 30 s
 		{930, nothing, true},
