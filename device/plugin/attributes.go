@@ -60,7 +60,7 @@ type attributeSet map[string]*structs.Attribute
 
 // attributes describes the members of a group. Nomad has attributes for a group
 // only, so where units differ a number is the lowest of them (a constraint with
-// >= then holds for each), a list has all, and a fact that has one value or none
+// >= then holds for each), a list has all, and a fact that can only be one value
 // is left out.
 func attributes(v *monitor.View, members []int, healthy int) map[string]*structs.Attribute {
 	a := attributeSet{}

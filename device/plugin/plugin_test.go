@@ -83,7 +83,7 @@ func TestFingerprintNeverEnds(t *testing.T) {
 	}
 }
 
-// The periods and limits of the configuration are those that are kept to.
+// The configured periods and limits are used.
 func TestOptionsAreUsed(t *testing.T) {
 	hw := nvmltest.New(t, "hgx-h100")
 	d := start(t, hw, map[string]any{"fingerprint_period": "1s", "health": map[string]any{
@@ -92,7 +92,7 @@ func TestOptionsAreUsed(t *testing.T) {
 	ch, err := d.Fingerprint(t.Context())
 	must.NoError(t, err)
 	message(t, ch)
-	// What only the reading of the whole machine sees.
+	// What only reading the whole machine shows.
 	hw.Set(0, "power_limit", "350000")
 	must.Eq(t, 350, *message(t, ch).Devices[0].Attributes["power"].Int)
 
@@ -102,7 +102,7 @@ func TestOptionsAreUsed(t *testing.T) {
 		},
 	})}))
 	message(t, ch)
-	// What the regular look sees, and a call that hangs for longer than it may.
+	// What the regular check shows, and a call that hangs for longer than its limit.
 	hw.Set(1, "error", "16")
 	for *message(t, ch).Devices[0].Attributes["healthy"].Int != 7 {
 	}
@@ -172,7 +172,7 @@ func TestReservationKeyIgnoresOrder(t *testing.T) {
 	must.RegexMatch(t, regexp.MustCompile("^[0-9a-f]{8}$"), reservationKey([]string{"a"}))
 }
 
-// Nodes that are there go to the task; plain files are no nodes.
+// Nodes that exist are passed to the task; regular files are not nodes.
 func TestReserveNodesAndCDI(t *testing.T) {
 	d := &Device{log: hclog.NewNullLogger(), opts: Options{Root: t.TempDir()}}
 	dev := filepath.Join(d.opts.Root, "dev")

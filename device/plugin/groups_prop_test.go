@@ -71,7 +71,7 @@ func TestGroupsProperties(t *testing.T) {
 		for _, g := range groups {
 			must.NoError(rt, g.Validate())
 			healthy := 0
-			place := map[any]bool{}
+			locality := map[any]bool{}
 			product := map[string]bool{}
 			for _, d := range g.Devices {
 				must.False(rt, seen[d.ID], must.Sprintf("%s is in two groups", d.ID))
@@ -84,17 +84,17 @@ func TestGroupsProperties(t *testing.T) {
 				islands[l.IslandName(i)] = true
 				switch by {
 				case inventory.GroupByNVLink:
-					place[l.IslandName(i)] = true
+					locality[l.IslandName(i)] = true
 				case inventory.GroupByNUMA:
-					place[l.Units[i].GPU.NUMA] = true
+					locality[l.Units[i].GPU.NUMA] = true
 				case inventory.GroupByPCIe:
-					place[cmp.Or(l.Units[i].GPU.Switch, l.Units[i].GPU.Root, l.Units[i].GPU.Bus)] = true
+					locality[cmp.Or(l.Units[i].GPU.Switch, l.Units[i].GPU.Root, l.Units[i].GPU.Bus)] = true
 				default:
-					place[""] = true
+					locality[""] = true
 				}
 			}
 			must.MapLen(rt, 1, product)
-			must.MapLen(rt, 1, place)
+			must.MapLen(rt, 1, locality)
 			must.Eq(rt, int64(healthy), *g.Attributes[attrHealthy].Int)
 			matrix, err := topology.Parse(*g.Attributes[attrTopology].String)
 			must.NoError(rt, err)
