@@ -143,3 +143,23 @@ func TestBindPathsAreDocumented(t *testing.T) {
 		}
 	}
 }
+
+// TestAncestorMayTakeSockets is what the agent needs of its slots when a ring
+// breaks (package agent, breakSockets), without any capability.
+func TestAncestorMayTakeSockets(t *testing.T) {
+	isolated(t)
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("no " + python)
+	}
+	c := newTaskConfig(t, isolationExec, `exec `+python+` -c '
+import ctypes, os, socket, subprocess, sys
+a, b = socket.socketpair()
+child = subprocess.Popen(["sleep", "1000"], pass_fds=[a.fileno()])
+pidfd = os.pidfd_open(child.pid)
+fd = ctypes.CDLL(None, use_errno=True).syscall(438, pidfd, a.fileno(), 0)  # pidfd_getfd
+print("taken" if fd >= 0 else os.strerror(ctypes.get_errno()))
+child.kill()
+'`)
+	must.Eq(t, "taken\n", ran(t, noIsolation(), c))
+}
