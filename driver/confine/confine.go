@@ -75,13 +75,11 @@ func Environment(env []string) []string {
 // Main runs the command that Arguments made of its arguments in place of this
 // process. It returns, with an exit status, only when that fails.
 func Main(args []string) int {
-	if err := run(args); err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "kolo: cannot start a process of the task: %v\n", err)
-		return exitFailed
-	}
-	return 0
+	_, _ = fmt.Fprintf(os.Stderr, "kolo: cannot start a process of the task: %v\n", run(args))
+	return exitFailed
 }
 
+// run returns an error, or not at all.
 func run(args []string) error {
 	id, argv, err := parse(args)
 	if err != nil {

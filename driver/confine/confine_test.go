@@ -27,7 +27,7 @@ func confined(t *testing.T, id Identity, env []string, script string) (string, e
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	cmd := exec.Command("/proc/self/exe", Arguments(id, []string{"sh", "-c", script})...) //nolint:gosec // this test
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", Arguments(id, []string{"sh", "-c", script})...)
 	cmd.Env = append(Environment(env), "LEFT=behind")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -90,7 +90,7 @@ func TestRefuses(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	out, err := exec.Command("/proc/self/exe", Arguments(Identity{UID: 1, GID: 1}, []string{"no-such-command"})...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "/proc/self/exe", Arguments(Identity{UID: 1, GID: 1}, []string{"no-such-command"})...).CombinedOutput()
 	var exit *exec.ExitError
 	must.True(t, errors.As(err, &exit))
 	must.Eq(t, exitFailed, exit.ExitCode())

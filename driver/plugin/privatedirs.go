@@ -130,7 +130,7 @@ func removeTree(dir string) error {
 // write makes a file in the state directory.
 func (d privateDirs) write(name string, data []byte) (string, error) {
 	path := filepath.Join(d.state, name)
-	if err := os.WriteFile(path, data, 0o644); err != nil { //nolint:gosec // an isolated task reads it
+	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return "", err
 	}
 	return path, nil
