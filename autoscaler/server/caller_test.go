@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
@@ -185,6 +186,31 @@ func TestServe_AConfiguredSocketHasToDo(t *testing.T) {
 	w := start(t, nil)
 	err = w.api.Serve(t.Context(), config.HTTP{Bind: "127.0.0.1", Unix: path}, func(net.Addr) {})
 	must.ErrorIs(t, err, socket.ErrInUse)
+}
+
+// TestListenUnix_TheDefaultIsAnOffer has two agents of one user at one port, of
+// two addresses: the second goes without a socket, as one does that has no
+// place for it.
+func TestListenUnix_TheDefaultIsAnOffer(t *testing.T) {
+	dir := t.TempDir()
+	here := socket.Places{UID: os.Getuid(), System: filepath.Join(dir, "system"), Runtime: dir}
+	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8650}
+	first, second := New(&fake{}, nil, hclog.NewNullLogger()), New(&fake{}, nil, hclog.NewNullLogger())
+	first.places, second.places = here, here
+	l, err := first.listenUnix(config.HTTP{}, at)
+	must.NoError(t, err)
+	must.Eq(t, here.Default(8650), l.Addr().String())
+	defer l.Close()
+	none, err := second.listenUnix(config.HTTP{}, at)
+	must.NoError(t, err)
+	must.Nil(t, none)
+	must.Eq(t, "", second.socket)
+	for name, c := range map[string]config.HTTP{"off": {Unix: config.NoSocket}, "no place": {}} {
+		second.places = socket.Places{UID: 4711, System: "/nowhere"}
+		none, err = second.listenUnix(c, at)
+		must.NoError(t, err, must.Sprint(name))
+		must.Nil(t, none, must.Sprint(name))
+	}
 }
 
 func TestToken(t *testing.T) {

@@ -47,7 +47,7 @@ func (s *Server) Serve(ctx context.Context, c config.HTTP, ready func(net.Addr))
 func (s *Server) listenUnix(c config.HTTP, at net.Addr) (*socket.Listener, error) {
 	path := c.Unix
 	if path == "" {
-		path = socket.Here().Default(at.(*net.TCPAddr).Port)
+		path = s.places.Default(at.(*net.TCPAddr).Port)
 	}
 	if path == "" || path == config.NoSocket {
 		return nil, nil

@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/socket"
 )
 
 // Agent is what the API needs of an agent.
@@ -50,6 +51,7 @@ type Server struct {
 	audit   *audit.Log
 	mux     *http.ServeMux
 	machine string // its host name
+	places  socket.Places
 	socket  string // path of the Unix socket, "" is none
 	streams *counter
 	limits  timeouts
@@ -59,7 +61,7 @@ type Server struct {
 func New(a Agent, reload func() error, log hclog.Logger) *Server {
 	s := &Server{
 		agent: a, reload: reload, log: log, audit: audit.New(log, "agent "+a.Config().Name), mux: http.NewServeMux(),
-		streams: newCounter(mostStreams, streamsByAddress), limits: defaultTimeouts(),
+		streams: newCounter(mostStreams, streamsByAddress), limits: defaultTimeouts(), places: socket.Here(),
 	}
 	s.machine, _ = os.Hostname() // without it, the machine has no name to be called by
 	for pattern, h := range s.routes() {
