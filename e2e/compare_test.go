@@ -52,7 +52,7 @@ func TestCompareDrivers(t *testing.T) {
 		// Who is second may find files in the cache.
 		slices.Reverse(builds)
 		for _, driver := range builds {
-			t.Run(fmt.Sprintf("%d", round), func(t *testing.T) {
+			t.Run(strconv.Itoa(round), func(t *testing.T) {
 				for what, seconds := range compared(ctx, t, clusters[driver]) {
 					if measured[what] == nil {
 						measured[what] = map[string][]float64{}

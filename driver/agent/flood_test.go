@@ -121,7 +121,9 @@ func comeIn(t *testing.T, n *testNomad, addr string, from net.IP) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, sessionMethod, grpc.CallContentSubtype(jsonCodecName))
+	// Like an agent, it tries again: what a flood of handshakes computes takes time.
+	_, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, sessionMethod,
+		grpc.CallContentSubtype(jsonCodecName), grpc.WaitForReady(true))
 	must.NoError(t, err)
 
 	client := &http.Client{Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}}

@@ -29,12 +29,12 @@ const (
 // The registry is asked after a peer has called, so that it names every peer
 // that has found itself there before it called, and none that has ended. Two
 // things keep its word from being the last. Nomad takes an allocation from the
-// registry when it begins to stop it, and the allocation then has time
-// to leave the ring, perhaps under a new leader. And the registry may not
-// answer, which proves nothing about anyone. So an allocation that is not named
-// is taken for one that leaves while its absence, up to the newest view, has
-// lasted less than a window. It is counted from the last time that the
-// allocation was known to be live:
+// registry when it begins to stop it, and the allocation then has time to leave
+// the ring, perhaps under a new leader. And the registry may not answer, which
+// proves nothing about anyone. So an allocation that is not named is taken for
+// one that leaves while its absence, up to the newest view, has lasted less than
+// a window. It is counted from the last time that the allocation was known to be
+// live:
 //
 //   - a view named it,
 //   - Nomad signed the identity: it does so for allocations only that have not

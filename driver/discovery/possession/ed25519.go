@@ -38,7 +38,7 @@ func publicPoint(key ed25519.PublicKey, r []byte, message string) (*edwards25519
 	h := sha512.New()
 	h.Write(r)
 	h.Write(key)
-	io.WriteString(h, message) //nolint:errcheck // a hash never fails
+	h.Write([]byte(message))
 	k, err := edwards25519.NewScalar().SetUniformBytes(h.Sum(nil))
 	if err != nil {
 		return nil, fmt.Errorf("hash of the message: %w", err)
