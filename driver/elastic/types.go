@@ -6,7 +6,6 @@ package elastic
 import (
 	"fmt"
 	"slices"
-	"time"
 )
 
 // HostID names one run of one agent. An allocation that restarts its task
@@ -162,79 +161,4 @@ type HostInfo struct {
 	Dropped bool `json:"dropped,omitempty"`
 	// Completed says that one of the host's processes exited 0.
 	Completed bool `json:"completed,omitempty"`
-}
-
-// OnRingLost says what to do when no process that holds the training state is
-// left.
-type OnRingLost int
-
-// The choices of OnRingLost.
-const (
-	// Fail ends the job with an error.
-	Fail OnRingLost = iota
-	// Restart starts all slots again; the script resumes from its own
-	// checkpoint.
-	Restart
-)
-
-// Options bound the machine. The zero value of a duration takes the default.
-type Options struct {
-	NP    int // processes to wait for before the first ring
-	MinNP int // fewest processes of a later ring
-	MaxNP int // most processes ever used; 0 is no limit
-
-	ElasticTimeout time.Duration // longest wait for NP or MinNP, default 10 min
-	Settle         time.Duration // wait for more newcomers, default 500 ms
-	StageTimeout   time.Duration // longest start of a newcomer, default 10 min
-	FormTimeout    time.Duration // longest forming of a ring, default 60 s
-	BarrierTimeout time.Duration // longest wait for a member after the first one left the ring, default 60 s
-	NotifyInterval time.Duration // between two notices, default 500 ms
-	FinishTimeout  time.Duration // wait for the others after the first success, default 10 min
-	LeaveGrace     time.Duration // wait for newcomers when every host is leaving, default 5 s
-	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence, default 30 s; see Machine.grace
-
-	ResetLimit   int // most rings after the first; 0 is no limit
-	SlotRestarts int // restarts of a slot before its host is given back
-	OnRingLost   OnRingLost
-
-	// Floor is the highest generation that may have been used already, as far
-	// as the leader knows; new rings are numbered above it.
-	Floor uint64
-}
-
-// stallPatience is how long members of a ring that made no steps may take to
-// leave it once its connections are cut: those that work do so at once. Until one
-// that holds the state has left, BarrierTimeout counts instead.
-const stallPatience = 5 * time.Second
-
-// forgive is the time after which one failure of a slot is forgotten, so that
-// a job of weeks is not ended by a fault a day.
-const forgive = 10 * time.Minute
-
-// Forgive returns how many of a slot's failures still count so long after the
-// last one.
-func Forgive(failures int, since time.Duration) int {
-	return max(0, failures-int(max(0, since)/forgive))
-}
-
-func (o *Options) setDefaults() {
-	def := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	def(&o.ElasticTimeout, 10*time.Minute)
-	def(&o.Settle, 500*time.Millisecond)
-	def(&o.StageTimeout, 10*time.Minute)
-	def(&o.FormTimeout, time.Minute)
-	def(&o.BarrierTimeout, time.Minute)
-	def(&o.NotifyInterval, 500*time.Millisecond)
-	def(&o.FinishTimeout, 10*time.Minute)
-	def(&o.LeaveGrace, 5*time.Second)
-	def(&o.SyncGrace, 30*time.Second)
-	o.MinNP = max(o.MinNP, 1)
-	o.NP = max(o.NP, o.MinNP)
-	if o.MaxNP > 0 {
-		o.NP = min(o.NP, o.MaxNP)
-	}
 }

@@ -1,0 +1,82 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+// Action is something the leader must do.
+type Action interface{ action() }
+
+// Start starts a process with its place in the next ring.
+type Start struct {
+	Proc       Proc
+	Assignment Assignment
+	// Generation is set when the process replaces one that died while this
+	// ring was forming: it is let in at once.
+	Generation uint64
+	// StandIn is set when it replaces rank 0, whose state it can't have: it
+	// helps the others through the rendezvous, but its own last request is
+	// held, so that it never broadcasts. It is killed when the others are up;
+	// they then recover and form the next ring without it.
+	StandIn bool
+}
+
+// Stop ends a process: SIGTERM, and SIGKILL a moment later.
+type Stop struct {
+	Proc   Proc
+	Reason string
+	// Kill skips SIGTERM: the process can't react to it.
+	Kill bool
+}
+
+// Form lets the held members into a ring. It goes to every host, is repeated
+// when a host registers again, and takes effect once per process.
+type Form struct {
+	Ring Ring
+	// Hosts limits the action to some hosts; nil is all.
+	Hosts []HostID
+}
+
+// Synced tells every host that all members of a ring hold the training state,
+// for their next report.
+type Synced struct{ Generation uint64 }
+
+// Notify tells the process with rank 0 that hosts changed.
+type Notify struct {
+	Proc       Proc
+	Generation uint64
+}
+
+// Break cuts the connections of a ring that lost a member, so that the others
+// need not wait for a time-out to notice.
+type Break struct{ Generation uint64 }
+
+// Dismiss tells a host that it may end: its processes are gone.
+type Dismiss struct {
+	Host HostID
+	// Failed asks Nomad to place the host's allocation elsewhere.
+	Failed bool
+	Reason string
+}
+
+// End ends the job: no process is left, every agent exits.
+type End struct {
+	Success bool
+	Reason  string
+}
+
+// Story is a line for the user, told as a task event. Host is empty when it
+// concerns the whole job.
+type Story struct {
+	Host HostID
+	Text string
+}
+
+func (Start) action()   {}
+func (Stop) action()    {}
+func (Form) action()    {}
+func (Synced) action()  {}
+func (Notify) action()  {}
+func (Break) action()   {}
+func (Dismiss) action() {}
+func (End) action()     {}
+func (Story) action()   {}
