@@ -3,20 +3,33 @@
 
 package elastic
 
+import "time"
+
+// ending is the outcome of the job from its decision on. The ring's phase goes
+// on beside it: after one success the others may still train.
+type ending struct {
+	End
+	since time.Time
+	done  bool // no process is left
+}
+
 // decide ends the job: from now on processes are only brought to an end.
 func (m *Machine) decide(e End) {
-	if m.outcome != nil {
+	if m.end != nil {
 		return
 	}
-	m.outcome, m.decidedAt = &e, m.now
+	m.end = &ending{End: e, since: m.now}
 	m.tell("", "%s", e.Reason)
 }
 
 // finish brings all processes to an end once the outcome is decided. After
 // success the others get time to end by themselves: rank 0 may still write its
 // last checkpoint.
-func (m *Machine) finish() {
-	grace := m.outcome.Success && !m.wake(m.decidedAt.Add(m.opt.FinishTimeout))
+func (m *Machine) finish(e *ending) {
+	if e.done {
+		return
+	}
+	grace := e.Success && !m.wake(e.since.Add(m.opt.FinishTimeout))
 	running := false
 	m.each(func(_ *host, p Proc, s *slot) {
 		if s.state == Down {
@@ -25,13 +38,13 @@ func (m *Machine) finish() {
 		running = true
 		switch {
 		case s.state == Waiting:
-			m.stop(p, true, "%s", m.outcome.Reason)
+			m.stop(p, true, "%s", e.Reason)
 		case s.state != InRing || !grace:
-			m.stop(p, false, "%s", m.outcome.Reason)
+			m.stop(p, false, "%s", e.Reason)
 		}
 	})
 	if !running {
-		m.ended = true
-		m.do(*m.outcome)
+		e.done = true
+		m.do(e.End)
 	}
 }

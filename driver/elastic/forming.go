@@ -9,11 +9,11 @@ import (
 )
 
 // gather forms the next ring when there is none.
-func (m *Machine) gather() {
+func (m *Machine) gather(p *noRing) {
 	alive := false
 	m.each(func(_ *host, _ Proc, s *slot) { alive = alive || s.since > 0 && s.state != Down && !s.stopping })
 	if !alive {
-		m.gatherAnew()
+		m.gatherAnew(p)
 		return
 	}
 	for _, plan := range [][]Member{
@@ -40,7 +40,7 @@ func (m *Machine) gather() {
 	if len(want) >= m.opt.MinNP {
 		m.stage(want)
 	}
-	m.waitFor(m.opt.MinNP, len(want))
+	m.waitFor(p, m.opt.MinNP, len(want))
 }
 
 func (m *Machine) layoutIf(cond bool, ok func(*host, *slot) bool) []Member {
@@ -64,7 +64,7 @@ func (m *Machine) here(plan []Member) bool {
 
 // gatherAnew forms a ring when nobody holds the state: the first one, or one
 // after the state was lost.
-func (m *Machine) gatherAnew() {
+func (m *Machine) gatherAnew(none *noRing) {
 	m.admit()
 	need := m.opt.NP
 	if m.last != nil {
@@ -87,25 +87,25 @@ func (m *Machine) gatherAnew() {
 	}
 	want := m.layout(staying(m.usable))
 	if len(want) < need {
-		m.waitFor(need, len(want))
+		m.waitFor(none, need, len(want))
 		return
 	}
-	m.short = time.Time{}
+	none.tooFew = time.Time{}
 	if m.stage(want) {
 		m.form(want)
 	}
 }
 
 // waitFor ends the job when too few processes have been there for too long.
-func (m *Machine) waitFor(need, have int) {
+func (m *Machine) waitFor(p *noRing, need, have int) {
 	if have >= need {
-		m.short = time.Time{}
+		p.tooFew = time.Time{}
 		return
 	}
-	if m.short.IsZero() {
-		m.short = m.now
+	if p.tooFew.IsZero() {
+		p.tooFew = m.now
 	}
-	if m.wake(m.short.Add(m.opt.ElasticTimeout)) && len(m.hosts) > 0 {
+	if m.wake(p.tooFew.Add(m.opt.ElasticTimeout)) && len(m.hosts) > 0 {
 		m.decide(End{Reason: fmt.Sprintf("waited %s for %d processes, there are %d (elastic_timeout)", m.opt.ElasticTimeout, need, have)})
 	}
 }
@@ -129,15 +129,12 @@ func (m *Machine) form(plan []Member) {
 			s.since, plan[i].Since = gen, gen
 		}
 	}
-	m.ring = &Ring{Generation: gen, Term: m.term, Members: plan}
-	m.last = m.ring
+	m.startForming(&Ring{Generation: gen, Term: m.term, Members: plan})
 	m.each(func(_ *host, _ Proc, s *slot) {
 		if s.state == Waiting {
 			s.since = 0 // the ring trains on without it
 		}
 	})
-	m.formed, m.up, m.dissolving, m.notified, m.short = m.now, time.Time{}, time.Time{}, time.Time{}, time.Time{}
-	m.broken, m.patience = false, 0
 	m.wake(m.now.Add(m.opt.FormTimeout))
-	m.do(Form{Ring: m.ring.clone()})
+	m.do(Form{Ring: m.last.clone()})
 }

@@ -81,13 +81,13 @@ func (m *Machine) release() {
 		for l := range h.slots {
 			s := &h.slots[l]
 			p := Proc{Slot: SlotID{h.id, l}, Incarnation: s.inc}
-			member := m.ring.Find(p.Slot)
+			member := m.Ring().Find(p.Slot)
 			switch {
 			case s.state == Down || h.staying() && !s.leaving:
 				continue
 			case s.state == Starting || s.state == Arrived:
 				m.stop(p, true, "its host leaves")
-			case s.state == Waiting && (m.ring != nil && (member == nil || member.Proc != p) || m.ring == nil && m.letGo()):
+			case s.state == Waiting && (m.Ring() != nil && (member == nil || member.Proc != p) || m.Ring() == nil && m.letGo()):
 				m.stop(p, true, "its host leaves")
 			}
 			running = true

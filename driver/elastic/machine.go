@@ -16,29 +16,20 @@ type Machine struct {
 	now   time.Time
 	hosts map[HostID]*host
 
-	ring *Ring // the ring that trains, forms or dissolves; nil between rings
-	last *Ring // the newest ring ever
+	phase   phase // of the newest ring
+	last    *Ring // the newest ring; the present one in every phase but noRing
+	unheard bool  // some hosts of it may not have heard of it
 
-	formed     time.Time     // ring was formed
-	up         time.Time     // all its members finished the rendezvous
-	dissolving time.Time     // its first member left
-	broken     bool          // it lost a member
-	patience   time.Duration // for members that do not leave it
-	resend     bool          // some of its hosts may not have heard of it
-	notified   time.Time     // last notice; zero: none in this ring
-	muteTold   bool          // said that rank 0 can't be notified
+	end *ending // nil while the job goes on
 
-	short     time.Time // since when there are too few slots
 	pending   time.Time // first newcomer not yet admitted
 	lastJoin  time.Time // latest of them
 	leaveFrom time.Time // first host of the present ring to leave
 
-	reports   bool // the script reports its steps
-	quorum    Quorum
-	resets    int
-	outcome   *End // decided, processes are being ended
-	decidedAt time.Time
-	ended     bool
+	reports  bool // the script reports its steps
+	muteTold bool // said that rank 0 can't be notified
+	quorum   Quorum
+	resets   int
 
 	wakeAt  time.Time
 	actions []Action
@@ -48,7 +39,7 @@ type Machine struct {
 // hosts that register tell it what it must know.
 func New(opt Options, term uint64) *Machine {
 	opt.setDefaults()
-	return &Machine{opt: opt, term: term, hosts: map[HostID]*host{}, quorum: Quorum{OK: true}}
+	return &Machine{opt: opt, term: term, hosts: map[HostID]*host{}, phase: &noRing{}, quorum: Quorum{OK: true}}
 }
 
 // Step takes in one event and returns what is to be done, in order. now must
@@ -67,17 +58,25 @@ func (m *Machine) Step(now time.Time, ev Event) []Action {
 func (m *Machine) Deadline() time.Time { return m.wakeAt }
 
 // Ring returns the ring that trains, forms or dissolves now, or nil.
-func (m *Machine) Ring() *Ring { return m.ring }
+func (m *Machine) Ring() *Ring {
+	if _, none := m.phase.(*noRing); none {
+		return nil
+	}
+	return m.last
+}
 
 // Last returns the newest ring there was, or nil.
 func (m *Machine) Last() *Ring { return m.last }
 
 // Up says whether all members of the present ring finished the rendezvous.
-func (m *Machine) Up() bool { return m.ring != nil && !m.up.IsZero() && m.dissolving.IsZero() }
+func (m *Machine) Up() bool {
+	_, ok := m.phase.(*training)
+	return ok
+}
 
 // Ending says that the job's outcome is decided: its processes are brought to an
 // end, and make no steps.
-func (m *Machine) Ending() bool { return m.outcome != nil }
+func (m *Machine) Ending() bool { return m.end != nil }
 
 // Resets is how many rings replaced an earlier one.
 func (m *Machine) Resets() int { return m.resets }
@@ -142,19 +141,11 @@ func (m *Machine) apply(ev Event) {
 	case HostLeaving:
 		m.leave(ev)
 	case HostSlots:
-		if h := m.hosts[ev.Host]; h != nil {
-			for len(h.slots) < ev.Slots {
-				h.slots = append(h.slots, slot{})
-				m.lastJoin = m.now
-			}
-			for l := range h.slots {
-				h.slots[l].leaving = l >= ev.Slots
-			}
-		}
+		m.resize(ev)
 	case HostLost:
 		delete(m.hosts, ev.Host)
-		if slices.Contains(m.ring.Hosts(), ev.Host) {
-			m.notified = time.Time{} // who leaves the ring from now on may have lost its connections, too
+		if slices.Contains(m.Ring().Hosts(), ev.Host) {
+			m.forgetNotice()
 		}
 	case SlotArrived:
 		if s := m.proc(ev.Proc); s != nil && s.state == Starting {
@@ -172,16 +163,11 @@ func (m *Machine) apply(ev Event) {
 		}
 	case Trained:
 		m.reports = true
-		if m.ring != nil && m.ring.Generation == ev.Generation {
+		if r := m.Ring(); r != nil && r.Generation == ev.Generation {
 			m.synced()
 		}
 	case Stalled:
-		if m.Up() && m.ring.Generation == ev.Generation {
-			// Those that do not hang notice and leave the ring; the others
-			// are killed.
-			m.dissolving, m.broken, m.patience = m.now, true, stallPatience
-			m.do(Break(ev))
-		}
+		m.stalled(ev)
 	case SlotExited:
 		m.exited(ev)
 	case Quorum:
@@ -190,6 +176,21 @@ func (m *Machine) apply(ev Event) {
 		}
 		m.quorum = ev
 	case Tick:
+	}
+}
+
+// resize takes in how many slots a host offers.
+func (m *Machine) resize(ev HostSlots) {
+	h := m.hosts[ev.Host]
+	if h == nil {
+		return
+	}
+	for len(h.slots) < ev.Slots {
+		h.slots = append(h.slots, slot{})
+		m.lastJoin = m.now
+	}
+	for l := range h.slots {
+		h.slots[l].leaving = l >= ev.Slots
 	}
 }
 
@@ -223,12 +224,12 @@ func (m *Machine) waiting(ev SlotWaiting) {
 // a notice, which Horovod takes in at a commit, after the state was broadcast.
 func (m *Machine) synced() {
 	news := false
-	for _, mem := range m.ring.Members {
-		if s := m.proc(mem.Proc); s != nil && s.gen == m.ring.Generation && s.since == 0 {
-			s.since, news = m.ring.Generation, true
+	for _, mem := range m.last.Members {
+		if s := m.proc(mem.Proc); s != nil && s.gen == m.last.Generation && s.since == 0 {
+			s.since, news = m.last.Generation, true
 		}
 	}
 	if news {
-		m.do(Synced{Generation: m.ring.Generation})
+		m.do(Synced{Generation: m.last.Generation})
 	}
 }

@@ -13,7 +13,7 @@ import (
 // while, and not while others are well on their way, who would have to start
 // again.
 func (m *Machine) admit() {
-	open := m.ring == nil && len(m.layout(staying(m.usable))) < m.opt.MinNP
+	open := m.Ring() == nil && len(m.layout(staying(m.usable))) < m.opt.MinNP
 	if !open {
 		open = m.notStarting()
 	}

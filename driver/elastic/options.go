@@ -32,7 +32,7 @@ type Options struct {
 	NotifyInterval time.Duration // between two notices, default 500 ms
 	FinishTimeout  time.Duration // wait for the others after the first success, default 10 min
 	LeaveGrace     time.Duration // wait for newcomers when every host is leaving, default 5 s
-	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence, default 30 s; see Machine.grace
+	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence, default 30 s; see Machine.syncGrace
 
 	ResetLimit   int // most rings after the first; 0 is no limit
 	SlotRestarts int // restarts of a slot before its host is given back
@@ -43,10 +43,10 @@ type Options struct {
 	Floor uint64
 }
 
-// stallPatience is how long members of a ring that made no steps may take to
+// stallGrace is how long members of a ring that made no steps may take to
 // leave it once its connections are cut: those that work do so at once. Until one
 // that holds the state has left, BarrierTimeout counts instead.
-const stallPatience = 5 * time.Second
+const stallGrace = 5 * time.Second
 
 // forgive is the time after which one failure of a slot is forgotten, so that
 // a job of weeks is not ended by a fault a day.

@@ -11,8 +11,8 @@ import (
 
 // join takes in a host that registers, or registers again, with all it knows.
 func (m *Machine) join(info HostInfo) {
-	if m.ended {
-		m.do(*m.outcome)
+	if m.end != nil && m.end.done {
+		m.do(m.end.End)
 		return
 	}
 	h := m.hosts[info.ID]
@@ -31,10 +31,10 @@ func (m *Machine) join(info HostInfo) {
 	m.resets = max(m.resets, info.Resets)
 	m.adopt(info.Ring)
 	m.lastJoin = m.now
-	if m.ring == nil && m.last != nil && slices.ContainsFunc(info.Slots, func(r SlotReport) bool {
+	if m.Ring() == nil && m.last != nil && slices.ContainsFunc(info.Slots, func(r SlotReport) bool {
 		return r.State == InRing && r.Generation == m.last.Generation
 	}) {
-		m.ring, m.broken = m.last, false // a survivor is back that still has to leave it
+		m.survivorReturned()
 	}
 
 	h.slots = make([]slot, len(info.Slots))
@@ -87,8 +87,8 @@ func (m *Machine) review(h *host) {
 			}
 		case s.gen < m.last.Generation: // it has not heard of its ring yet
 			s.since = mem.Since
-			if m.ring != nil {
-				s.state, s.gen, s.up, m.resend = InRing, m.last.Generation, false, true
+			if m.Ring() != nil {
+				s.state, s.gen, s.up, m.unheard = InRing, m.last.Generation, false, true
 			}
 		}
 	}
@@ -101,9 +101,7 @@ func (m *Machine) adopt(r *Ring) {
 		return
 	}
 	ring := r.clone()
-	m.ring, m.last = &ring, &ring
-	m.formed, m.up, m.dissolving, m.notified = m.now, time.Time{}, time.Time{}, time.Time{}
-	m.broken = false
+	m.startForming(&ring)
 	for id, h := range m.hosts {
 		if !h.known { // of a ring that turned out not to be the newest
 			delete(m.hosts, id)
@@ -124,10 +122,10 @@ func (m *Machine) adopt(r *Ring) {
 			h.slots[id.Local] = slot{state: InRing, inc: mem.Proc.Incarnation, gen: ring.Generation, since: mem.Since, up: true, admitted: true}
 		}
 	}
-	for _, h := range m.hosts {
+	for _, h := range m.sorted() {
 		if h.known {
 			m.review(h)
 		}
 	}
-	m.resend = true
+	m.unheard = true
 }

@@ -1,0 +1,121 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import "time"
+
+// phase is where the ring stands, with what the machine knows only while that
+// lasts. A transition replaces the phase as a whole, so that nothing of an
+// earlier ring is left in a later one. All transitions are in this file.
+type phase interface{ isPhase() }
+
+// noRing: no ring was formed yet, or no member of the newest one is left in it.
+type noRing struct {
+	broken bool      // the newest ring had lost a member
+	tooFew time.Time // since when there are too few slots; zero: there are enough
+}
+
+// forming: a ring was formed or adopted, and its members connect.
+type forming struct{ intact }
+
+// training: all members finished the rendezvous.
+type training struct {
+	intact
+	since time.Time
+}
+
+// intact is the part that forming and training share: no member has left.
+type intact struct {
+	formed   time.Time // when the ring was formed, or a member was last replaced
+	notified time.Time // last notice; zero: none that explains why a member leaves
+}
+
+// dissolving: a member left or was lost. The others follow, or are killed.
+type dissolving struct {
+	since   time.Time
+	noticed bool // the members leave because of a notice
+	broken  bool // the ring lost a member, and its connections are cut
+	stalled bool // the ring made no steps
+}
+
+func (*noRing) isPhase()     {}
+func (*forming) isPhase()    {}
+func (*training) isPhase()   {}
+func (*dissolving) isPhase() {}
+
+// startForming makes r the newest ring.
+func (m *Machine) startForming(r *Ring) {
+	m.last = r
+	m.phase = &forming{intact{formed: m.now}}
+}
+
+func (m *Machine) startTraining(f *forming) {
+	m.phase = &training{intact: f.intact, since: m.now}
+}
+
+// startDissolving follows when the first member left an intact ring.
+func (m *Machine) startDissolving() *dissolving {
+	if t, ok := m.phase.(*training); ok && m.now.Sub(t.since) >= m.syncGrace() {
+		m.synced()
+	}
+	d := &dissolving{since: m.now, noticed: !m.intact().notified.IsZero()}
+	m.phase = d
+	return d
+}
+
+// stalled cuts the connections of a ring that makes no steps. Members that do
+// not hang notice and leave it; the others are killed.
+func (m *Machine) stalled(ev Stalled) {
+	if m.Up() && m.last.Generation == ev.Generation {
+		m.phase = &dissolving{since: m.now, broken: true, stalled: true}
+		m.do(Break(ev))
+	}
+}
+
+// survivorReturned follows when a host that was lost is back with a process that
+// still has to leave the newest ring.
+func (m *Machine) survivorReturned() {
+	m.phase = &dissolving{since: m.now}
+}
+
+func (m *Machine) dissolved(d *dissolving) {
+	m.phase = &noRing{broken: d.broken}
+}
+
+// intact returns the state of the ring while no member has left it, else nil.
+func (m *Machine) intact() *intact {
+	switch p := m.phase.(type) {
+	case *forming:
+		return &p.intact
+	case *training:
+		return &p.intact
+	default:
+		return nil
+	}
+}
+
+// broken reports whether the newest ring lost a member.
+func (m *Machine) broken() bool {
+	switch p := m.phase.(type) {
+	case *dissolving:
+		return p.broken
+	case *noRing:
+		return p.broken
+	default:
+		return false
+	}
+}
+
+// forgetNotice follows when a host of the ring is lost: members that leave from
+// now on may do so because they lost its connections.
+func (m *Machine) forgetNotice() {
+	switch p := m.phase.(type) {
+	case *forming:
+		p.notified = time.Time{}
+	case *training:
+		p.notified = time.Time{}
+	case *dissolving:
+		p.noticed = false
+	}
+}
