@@ -57,6 +57,9 @@ func (m *Machine) watch() {
 
 func (m *Machine) watchForming(c census) {
 	if !c.connected {
+		if t, ok := m.phase.(*training); ok {
+			m.resumeForming(t)
+		}
 		if m.wake(m.intact().formed.Add(m.opt.FormTimeout)) {
 			m.stopMembers(func(s *slot) bool { return !s.up }, "it did not finish the rendezvous of ring %d in %s", m.last.Generation, m.opt.FormTimeout)
 		}

@@ -211,7 +211,7 @@ func (m *Machine) waiting(ev SlotWaiting) {
 	if s == nil {
 		return
 	}
-	if s.state == InRing && ev.Generation < s.gen {
+	if s.state == InRing && ev.Generation < s.gen && m.last != nil {
 		// It asked before it heard of the ring it is in.
 		m.do(Form{Ring: m.last.clone(), Hosts: []HostID{ev.Proc.Slot.Host}})
 		return

@@ -54,6 +54,12 @@ func (m *Machine) startTraining(f *forming) {
 	m.phase = &training{intact: f.intact, since: m.now}
 }
 
+// resumeForming follows when the last host of an adopted ring registers with a
+// member that is not connected yet.
+func (m *Machine) resumeForming(t *training) {
+	m.phase = &forming{t.intact}
+}
+
 // startDissolving follows when the first member left an intact ring.
 func (m *Machine) startDissolving() *dissolving {
 	if t, ok := m.phase.(*training); ok && m.now.Sub(t.since) >= m.syncGrace() {

@@ -6,6 +6,8 @@ package elastic
 import (
 	"testing"
 	"time"
+
+	"github.com/shoenig/test/must"
 )
 
 // rejoin registers a host again whose processes, one per slot, still take part
@@ -55,4 +57,41 @@ func TestASurvivorThatIsBackGetsTimeToLeaveItsRing(t *testing.T) {
 	s.expect("break 1")
 	s.waiting("a:0")
 	s.expect("form 2: a:0")
+}
+
+// A member that a new leader has not heard of counts as connected. When its
+// host reports otherwise the ring still forms, however long ago it was adopted,
+// and its age does not show that rank 0 has broadcast the state.
+func TestAnAdoptedRingFormsUntilItsLastHostIsConnected(t *testing.T) {
+	ring := Ring{Generation: 2, Term: 1}
+	for i, id := range []HostID{"a", "b", "c"} {
+		ring.Members = append(ring.Members, Member{Proc: Proc{SlotID{id, 0}, 1}, Assignment: Assignment{Rank: i, Size: 3}})
+	}
+	ring.Members[0].Since = 1
+	s := newScript(t, elasticPair)
+	for i, mem := range ring.Members {
+		s.inc[mem.Proc.Slot] = 1
+		s.wait(10 * time.Second)
+		s.event(HostJoined{HostInfo{ID: mem.Proc.Slot.Host, Group: "g", Index: i, Ring: &ring, Slots: []SlotReport{
+			{State: InRing, Incarnation: 1, Generation: 2, Since: mem.Since, Up: i < 2}}}})
+		must.Eq(t, i < 2, s.m.Up())
+	}
+	s.did = nil
+	s.wait(20 * time.Second)
+	s.die("c:0", "killed")
+	s.die("a:0", "killed")
+	s.waiting("b:0")
+	s.expect("replace c:0 2/3", "break 2")
+	s.wait(2 * time.Second)
+	s.die("c:0", "killed")
+	s.expect("stop c:0", "stop b:0") // the state is lost
+}
+
+// An agent reports a process of a ring, but not the ring.
+func TestAProcessLeavesARingThatNoHostKnows(t *testing.T) {
+	s := newScript(t, Options{NP: 2, MinNP: 2})
+	s.inc[SlotID{Host: "a"}] = 1
+	s.event(HostJoined{HostInfo{ID: "a", Slots: []SlotReport{{State: InRing, Incarnation: 1, Generation: 2, Since: 2}}}})
+	s.event(SlotWaiting{s.proc("a:0"), 1})
+	must.Eq(t, Waiting, s.m.slot(SlotID{Host: "a"}).state)
 }
