@@ -6,15 +6,15 @@ package elastic
 // Action is something the leader must do.
 type Action interface{ action() }
 
-// Start starts a process with its place in the next ring.
+// Start starts a process with its assignment in the next ring.
 type Start struct {
 	Proc       Proc
 	Assignment Assignment
 	// Generation is set when the process replaces one that died while this
-	// ring was forming: it is let in at once.
+	// ring forms: it is admitted at once.
 	Generation uint64
-	// StandIn is set when it replaces rank 0, whose state it can't have: it
-	// helps the others through the rendezvous, but its own last request is
+	// StandIn is set when it replaces rank 0 and does not have its state. It
+	// completes the rendezvous for the others, but its own last request is
 	// held, so that it never broadcasts. It is killed when the others are up;
 	// they then recover and form the next ring without it.
 	StandIn bool
@@ -28,7 +28,7 @@ type Stop struct {
 	Kill bool
 }
 
-// Form lets the held members into a ring. It goes to every host, is repeated
+// Form admits the held members to a ring. It is sent to every host, is repeated
 // when a host registers again, and takes effect once per process.
 type Form struct {
 	Ring Ring
@@ -36,21 +36,21 @@ type Form struct {
 	Hosts []HostID
 }
 
-// Synced tells every host that all members of a ring hold the training state,
-// for their next report.
+// Synced reports to every host that all members of a ring hold the training
+// state, for the host's next registration.
 type Synced struct{ Generation uint64 }
 
-// Notify tells the process with rank 0 that hosts changed.
+// Notify reports to the process with rank 0 that hosts changed.
 type Notify struct {
 	Proc       Proc
 	Generation uint64
 }
 
 // Break cuts the connections of a ring that lost a member, so that the others
-// need not wait for a time-out to notice.
+// notice before a time-out.
 type Break struct{ Generation uint64 }
 
-// Dismiss tells a host that it may end: its processes are gone.
+// Dismiss lets a host end: its processes are gone.
 type Dismiss struct {
 	Host HostID
 	// Failed asks Nomad to place the host's allocation elsewhere.
@@ -58,14 +58,14 @@ type Dismiss struct {
 	Reason string
 }
 
-// End ends the job: no process is left, every agent exits.
+// End ends the job: no process is left, and every agent exits.
 type End struct {
 	Success bool
 	Reason  string
 }
 
-// Story is a line for the user, told as a task event. Host is empty when it
-// concerns the whole job.
+// Story is a message for the user, emitted as a task event of Nomad. Host is empty
+// when it concerns the whole job.
 type Story struct {
 	Host HostID
 	Text string

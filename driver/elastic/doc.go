@@ -2,12 +2,14 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package elastic decides which training processes form the ring, with which
-// ranks, and when the ring changes. It is the leader's mind: events go in,
-// actions come out. It does no I/O, starts no goroutine and reads no clock, so
-// that every order of events can be tested.
+// ranks, and when the ring changes. The leader feeds it events and performs the
+// actions that it returns. The package does no I/O, starts no goroutine and reads
+// no clock, so that every order of events can be tested.
 //
-// A host brings slots; a slot is one training process. A slot moves like this
-// (an exit from any state leads to Down):
+// # Slots
+//
+// A host offers slots; a slot runs one training process at a time. An exit leads
+// from any state to Down:
 //
 //	        Start           first request        Form
 //	Down ─────────> Starting ──────────> Arrived ─────> InRing ──┐
@@ -16,22 +18,50 @@
 //	                                                     Waiting <┘
 //	                                                      (held)
 //
-// and the ring like this:
+// # Phases of the ring
 //
-//	none ──Form──> forming ──all up──> training ──notice or failure──> dissolving
-//	  ↑                                                                    │
-//	  └─────────────────── nobody is left in it ───────────────────────────┘
+// A phase is a type with the state that only it has. A transition replaces it as
+// a whole (phase.go):
 //
-// Growth is staged: newcomers are started with the ranks that they will have
-// and are held at their first request, and only when all of them are there is
-// the ring told to stop at its next commit. Shrinking needs no staging. After
-// a failure the survivors go on at once, as soon as they are enough.
+//	       forms           connected
+//	noRing ─────> forming ───────────> training
+//	 ↑  │            │   <───────────     │
+//	 │  │            │     unconnected    │
+//	 │  │ returned   │ left               │ left, stalled
+//	 │  └─────────┐  │  ┌─────────────────┘
+//	 │            ↓  ↓  ↓
+//	 └────────── dissolving
+//	   dissolved
+//
+//	forms        enough processes wait or have arrived
+//	connected    all members finished the rendezvous
+//	unconnected  a member of an adopted ring, taken for connected, is not
+//	left         a member left the ring, or was lost
+//	stalled      the ring made no steps for too long
+//	dissolved    no member is left in the ring
+//	returned     a lost host registers again, with a member still in the ring
+//
+// From every phase, a host that registers with a newer ring of another leader
+// leads to forming: the ring is adopted. A notice is not a phase, because Horovod
+// may drop it, and because the change may be cancelled while the ring trains on.
+//
+// The outcome of the job is apart from the phase. Once it is decided (ending.go),
+// no ring forms any more, processes are stopped, and End follows the last of them.
+//
+// # Changes
+//
+// Growth is staged: newcomers start with the ranks that they will have and are
+// held at their first request, and only when all of them have arrived is the ring
+// notified to stop at its next commit. Shrinking needs no staging. After a failure
+// the survivors form the next ring at once, if they are enough.
+//
+// # State
 //
 // Slots that hold the training state are called synced. Rank 0 broadcasts its
-// state when a ring forms, so rank 0 is never given to an unsynced slot while
-// a synced one lives; when none lives, the state is lost and the machine says
-// so instead of training from the beginning.
+// state when a ring forms, so rank 0 is never assigned to an unsynced slot while
+// a synced one lives. When none lives the state is lost, and the machine ends the
+// job or, where Options allow it, starts again from the script's checkpoint.
 //
-// The protocol it drives is Horovod's (runner/elastic/driver.py and
-// registration.py at v0.28.1); where it departs from them the comments say why.
+// The protocol is Horovod's (runner/elastic/driver.py and registration.py at
+// v0.28.1); comments explain where the package departs from it.
 package elastic

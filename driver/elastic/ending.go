@@ -5,27 +5,27 @@ package elastic
 
 import "time"
 
-// ending is the outcome of the job from its decision on. The ring's phase goes
-// on beside it: after one success the others may still train.
+// ending is the outcome of the job, from its decision on. The phase of the ring
+// is apart from it: after one success the others may still train.
 type ending struct {
 	End
 	since time.Time
-	done  bool // no process is left
+	done  bool // no process is left, and End was returned
 }
 
-// decide ends the job: from now on processes are only brought to an end.
+// decide ends the job: from now on processes are only stopped.
 func (m *Machine) decide(e End) {
 	if m.end != nil {
 		return
 	}
 	m.end = &ending{End: e, since: m.now}
-	m.tell("", "%s", e.Reason)
+	m.emit("", "%s", e.Reason)
 }
 
-// finish brings all processes to an end once the outcome is decided. After
-// success the others get time to end by themselves: rank 0 may still write its
-// last checkpoint.
-func (m *Machine) finish(e *ending) {
+// endProcesses stops all processes once the outcome is decided. After a success
+// the others get time to exit by themselves: rank 0 may still write its last
+// checkpoint.
+func (m *Machine) endProcesses(e *ending) {
 	if e.done {
 		return
 	}

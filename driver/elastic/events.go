@@ -5,61 +5,62 @@ package elastic
 
 import "time"
 
-// Event is something that happened. All events may come late, twice or for a
-// process that is gone; the machine sorts that out.
+// Event is something that happened. Any event may come late, twice or for a
+// process that is gone.
 type Event interface{ event() }
 
-// HostJoined says that an agent registered, for the first time or again after
+// HostJoined reports that an agent registered, for the first time or again after
 // its connection or the leader was lost.
 type HostJoined struct{ Info HostInfo }
 
-// HostLeaving says that a host's task was told to stop. Its processes go on
-// until the ring has let them go, or Deadline is near.
+// HostLeaving reports that a host's task is being stopped. Its processes go on
+// until a ring without them forms.
 type HostLeaving struct {
 	Host HostID
-	// Deadline is when its processes will be killed; zero is unknown.
+	// Deadline is when Nomad kills its processes; zero is unknown. Decisions do
+	// not depend on it.
 	Deadline time.Time
 }
 
-// HostSlots says that a host now offers another number of slots; the highest
-// go first. Hosts that are allocations keep theirs, those that a discovery
-// script lists may not.
+// HostSlots reports that a host now offers another number of slots; the highest
+// are the first to leave. The number is constant for an allocation, and may change
+// for a host that a discovery script lists.
 type HostSlots struct {
 	Host  HostID
 	Slots int
 }
 
-// HostLost says that a host is gone or can't be reached: its agent ended, its
+// HostLost reports that a host is gone or unreachable: its agent ended, its
 // connection timed out, or Nomad dropped it.
 type HostLost struct{ Host HostID }
 
-// SlotArrived says that a started process sent its first request and is held.
+// SlotArrived reports that a started process sent its first request and is held.
 type SlotArrived struct{ Proc Proc }
 
-// SlotWaiting says that a process left the ring of Generation and asks for its
+// SlotWaiting reports that a process left the ring of Generation and asks for its
 // next rank; it is held.
 type SlotWaiting struct {
 	Proc       Proc
 	Generation uint64
 }
 
-// SlotUp says that a process finished Horovod's rendezvous of Generation.
+// SlotUp reports that a process finished Horovod's rendezvous of Generation.
 type SlotUp struct {
 	Proc       Proc
 	Generation uint64
 }
 
-// SlotNotifiable says that a process can be told of changes.
+// SlotNotifiable reports that a process accepts notices.
 type SlotNotifiable struct{ Proc Proc }
 
-// Trained says that a ring made a step: all its members hold the state.
+// Trained reports that a ring made a step: all its members hold the state.
 type Trained struct{ Generation uint64 }
 
-// Stalled says that a ring has made no step for too long: one of its processes
+// Stalled reports that a ring has made no step for too long: one of its processes
 // hangs.
 type Stalled struct{ Generation uint64 }
 
-// SlotExited says that a process ended.
+// SlotExited reports that a process ended.
 type SlotExited struct {
 	Proc Proc
 	// Success is exit code 0.
@@ -67,20 +68,20 @@ type SlotExited struct {
 	// Aborted is SIGABRT, which is how Horovod ends a process whose peers
 	// vanished while they connected; it is not the process's own fault.
 	Aborted bool
-	// Visible says that the process's addresses of the ring now forming were
-	// handed to others, so that it can't be replaced in place.
+	// Visible reports that other processes have read its addresses in the ring
+	// that forms, so that it can't be replaced in place.
 	Visible bool
-	// Status is for people: "exit code 3", "signal: killed".
+	// Status is for messages: "exit code 3", "signal: killed".
 	Status string
 }
 
-// Quorum says whether the leader may form rings.
+// Quorum reports whether the leader may form rings.
 type Quorum struct {
 	OK     bool
 	Reason string
 }
 
-// Tick says that time has passed; see Machine.Deadline.
+// Tick reports that time has passed; see Machine.Deadline.
 type Tick struct{}
 
 func (HostJoined) event()     {}

@@ -8,71 +8,86 @@ import (
 	"time"
 )
 
-// exited takes in the end of a process.
-func (m *Machine) exited(ev SlotExited) {
+// collateralDelay precedes the restart of a process that ended because its ring
+// broke.
+const collateralDelay = time.Second
+
+// slotExited handles the end of a process.
+func (m *Machine) slotExited(ev SlotExited) {
 	s := m.proc(ev.Proc)
 	if s == nil {
 		return
 	}
-	was, asked := *s, s.stopping
-	h := m.hosts[ev.Proc.Slot.Host]
-	*s = slot{inc: s.inc, gen: s.gen, leaving: s.leaving, failures: s.failures, failed: s.failed, retry: m.now}
-	if m.end != nil {
-		return
-	}
+	was := *s
+	*s = slot{incarnation: s.incarnation, generation: s.generation, leaving: s.leaving, failures: s.failures, failedAt: s.failedAt, retryAt: m.now}
 	switch {
-	case asked:
+	case m.end != nil:
+	case was.stopping:
 		s.admitted = was.restage
-		return
 	case ev.Success && (was.state == InRing || m.last == nil):
 		m.decide(End{Success: true, Reason: fmt.Sprintf("training is complete: %s exited 0", ev.Proc.Slot)})
-		return
 	case ev.Success:
 		ev.Status = "exited 0 before it joined the ring"
+		m.slotFailed(ev, s, was)
+	case ev.Aborted && was.state == InRing && m.broken():
+		s.retryAt = m.now.Add(collateralDelay)
+	default:
+		m.slotFailed(ev, s, was)
 	}
-	collateral := ev.Aborted && was.state == InRing && m.broken()
-	if collateral {
-		s.retry = m.now.Add(time.Second)
-		return
-	}
+}
+
+// slotFailed counts a failure of a process. Its slot is started again, or its
+// host is given back.
+func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
+	h, local := m.hosts[ev.Proc.Slot.Host], ev.Proc.Slot.Local
 	s.fail(m.now)
-	s.retry = m.now.Add(backoff(s.failures))
+	delay := backoff(s.failures)
+	s.retryAt = m.now.Add(delay)
 	if s.failures > m.opt.SlotRestarts {
-		h.failed = true
-		h.why = fmt.Sprintf("slot %d failed %d times, the last time with %s %s", ev.Proc.Slot.Local, s.failures, ev.Status, during(was.state))
-		m.tell(h.id, "%s; the host is given back", h.why)
+		h.giveBack("slot %d failed %d times, the last time with %s %s", local, s.failures, ev.Status, during(was.state))
+		m.emit(h.id, "%s; the host is given back", h.failReason)
 		return
 	}
-	if mem := m.Ring().Find(ev.Proc.Slot); mem != nil && mem.Proc == ev.Proc && was.state == InRing &&
-		was.gen == m.last.Generation && !was.up && !ev.Visible && m.intact() != nil && h.staying() {
+	if mem := m.replaceable(ev, was); mem != nil && h.staying() {
 		m.replace(mem, s, ev.Status)
 		return
 	}
-	m.tell(h.id, "slot %d ended with %s %s; restart %d of %d in %s", ev.Proc.Slot.Local, ev.Status, during(was.state),
-		s.failures, m.opt.SlotRestarts, backoff(s.failures))
+	m.emit(h.id, "slot %d ended with %s %s; restart %d of %d in %s", local, ev.Status, during(was.state),
+		s.failures, m.opt.SlotRestarts, delay)
 }
 
-// replace restarts in place a process that died while its ring forms, before
-// any other member learned its address: the others wait in the rendezvous and
-// can't tell the difference.
+// replaceable returns the member that a process was, where no other member has
+// learned its address, and nil otherwise: the others wait in the rendezvous, and
+// do not notice when another process takes its place.
+func (m *Machine) replaceable(ev SlotExited, was slot) *Member {
+	mem := m.Ring().Find(ev.Proc.Slot)
+	if mem == nil || mem.Proc != ev.Proc || m.intact() == nil || ev.Visible ||
+		was.state != InRing || was.generation != m.last.Generation || was.up {
+		return nil
+	}
+	return mem
+}
+
+// replace starts another process in place of one that died while its ring forms.
 func (m *Machine) replace(mem *Member, s *slot, status string) {
-	s.inc++
-	s.state, s.gen, s.started, s.admitted = InRing, m.last.Generation, m.now, true
-	mem.Proc.Incarnation = s.inc
-	s.standIn = mem.Assignment.Rank == 0 && mem.Since != m.last.Generation
-	if mem.Since != m.last.Generation { // else nobody holds more than it can have again
+	s.incarnation++
+	s.state, s.generation, s.started, s.admitted = InRing, m.last.Generation, m.now, true
+	mem.Proc.Incarnation = s.incarnation
+	s.surrogate = mem.Assignment.Rank == 0 && mem.Since != m.last.Generation
+	if mem.Since != m.last.Generation { // else no member holds more than a new process
 		mem.Since = 0
 	}
-	s.since = mem.Since
-	m.intact().formed = m.now // the newcomer has to import first
-	m.tell(mem.Proc.Slot.Host, "slot %d ended with %s while ring %d formed; replaced in place", mem.Proc.Slot.Local, status, m.last.Generation)
-	m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment, Generation: m.last.Generation, StandIn: s.standIn})
+	s.syncedSince = mem.Since
+	m.intact().formed = m.now // the new process has to import first
+	m.emit(mem.Proc.Slot.Host, "slot %d ended with %s while ring %d formed; replaced in place", mem.Proc.Slot.Local, status, m.last.Generation)
+	m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment, Generation: m.last.Generation, StandIn: s.surrogate})
 }
 
 func backoff(failures int) time.Duration {
 	return min(time.Second<<min(failures-1, 6), time.Minute)
 }
 
+// during describes the state in which a process ended.
 func during(s SlotState) string {
 	switch s {
 	case Starting:

@@ -8,39 +8,42 @@ import (
 	"time"
 )
 
-// gather forms the next ring when there is none.
-func (m *Machine) gather(p *noRing) {
-	alive := false
-	m.each(func(_ *host, _ Proc, s *slot) { alive = alive || s.since > 0 && s.state != Down && !s.stopping })
-	if !alive {
-		m.gatherAnew(p)
+// reconcileNoRing forms the next ring when there is none.
+func (m *Machine) reconcileNoRing(none *noRing) {
+	if !m.stateHeld() {
+		m.reconcileNoState(none)
 		return
 	}
 	for _, plan := range [][]Member{
-		m.layout(staying(m.usable)),  // all who stay, if the newcomers among them are there
-		m.layout(staying(live)),      // else those who stay and are there
-		m.handOver(),                 // else also those who leave
-		m.layoutIf(!m.letGo(), live), // else whoever is there, until somebody comes
+		m.layout(ofStaying(m.usable)),         // all slots that stay, once their newcomers have arrived
+		m.layout(ofStaying(live)),             // else those of them that are live
+		m.pendingHandoff(),                    // else with slots that are leaving
+		m.layoutIf(!m.handoffExpired(), live), // else all live slots, until newcomers arrive
 	} {
-		if len(plan) >= m.opt.MinNP && m.holdsState(plan) && m.here(plan) {
+		if len(plan) >= m.opt.MinNP && m.holdsState(plan) && m.ready(plan) {
 			m.form(plan)
 			return
 		}
 	}
-	// Too few. Those who wait keep the state while newcomers start.
-	m.admit()
-	m.admitHolders()
-	want := m.layout(staying(m.usable))
+	m.awaitProcesses(none)
+}
+
+// awaitProcesses starts newcomers while the slots that hold the state, too few
+// for a ring, wait for them.
+func (m *Machine) awaitProcesses(none *noRing) {
+	m.admitNewcomers()
+	m.admitBesideHolders()
+	want := m.layout(ofStaying(m.usable))
 	if !m.holdsState(want) {
-		want = m.handOver()
+		want = m.pendingHandoff()
 	}
 	if !m.holdsState(want) {
 		want = nil // and can't form, however many they are
 	}
 	if len(want) >= m.opt.MinNP {
-		m.stage(want)
+		m.stageNewcomers(want)
 	}
-	m.waitFor(p, m.opt.MinNP, len(want))
+	m.enforceElasticTimeout(none, m.opt.MinNP, len(want))
 }
 
 func (m *Machine) layoutIf(cond bool, ok func(*host, *slot) bool) []Member {
@@ -50,22 +53,22 @@ func (m *Machine) layoutIf(cond bool, ok func(*host, *slot) bool) []Member {
 	return m.layout(ok)
 }
 
-// here says whether a plan needs nobody who has not arrived for this very
-// place.
-func (m *Machine) here(plan []Member) bool {
+// ready reports whether each newcomer of a plan has arrived, with the assignment
+// of this very plan.
+func (m *Machine) ready(plan []Member) bool {
 	for _, mem := range plan {
 		s := m.slot(mem.Proc.Slot)
-		if m.fresh(mem) && (s.state != Arrived || s.stopping || s.assign != mem.Assignment) {
+		if m.isNewcomer(mem) && (s.state != Arrived || s.stopping || s.assignment != mem.Assignment) {
 			return false
 		}
 	}
 	return true
 }
 
-// gatherAnew forms a ring when nobody holds the state: the first one, or one
-// after the state was lost.
-func (m *Machine) gatherAnew(none *noRing) {
-	m.admit()
+// reconcileNoState forms a ring when no process holds the state: the first ring,
+// or one after the state was lost.
+func (m *Machine) reconcileNoState(none *noRing) {
+	m.admitNewcomers()
 	need := m.opt.NP
 	if m.last != nil {
 		if !m.anyStaying() {
@@ -77,43 +80,44 @@ func (m *Machine) gatherAnew(none *noRing) {
 			return
 		}
 		need = m.opt.MinNP
-		// Who waits holds an old state, or none: the script must load its
-		// checkpoint.
+		// Processes that wait hold an old state, or none: the script must load
+		// its checkpoint.
 		m.each(func(_ *host, p Proc, s *slot) {
 			if s.state == Waiting {
 				m.stop(p, true, "the training state is lost; starting again from the script's checkpoint")
 			}
 		})
 	}
-	want := m.layout(staying(m.usable))
+	want := m.layout(ofStaying(m.usable))
 	if len(want) < need {
-		m.waitFor(none, need, len(want))
+		m.enforceElasticTimeout(none, need, len(want))
 		return
 	}
 	none.tooFew = time.Time{}
-	if m.stage(want) {
+	if m.stageNewcomers(want) {
 		m.form(want)
 	}
 }
 
-// waitFor ends the job when too few processes have been there for too long.
-func (m *Machine) waitFor(p *noRing, need, have int) {
+// enforceElasticTimeout ends the job when there have been too few processes for
+// too long.
+func (m *Machine) enforceElasticTimeout(none *noRing, need, have int) {
 	if have >= need {
-		p.tooFew = time.Time{}
+		none.tooFew = time.Time{}
 		return
 	}
-	if p.tooFew.IsZero() {
-		p.tooFew = m.now
+	if none.tooFew.IsZero() {
+		none.tooFew = m.now
 	}
-	if m.wake(p.tooFew.Add(m.opt.ElasticTimeout)) && len(m.hosts) > 0 {
+	if m.wake(none.tooFew.Add(m.opt.ElasticTimeout)) && len(m.hosts) > 0 {
 		m.decide(End{Reason: fmt.Sprintf("waited %s for %d processes, there are %d (elastic_timeout)", m.opt.ElasticTimeout, need, have)})
 	}
 }
 
-// form makes the plan the ring.
+// form forms the next ring from a plan.
 func (m *Machine) form(plan []Member) {
 	gen := m.opt.Floor + 1
-	anew := !m.holdsState(plan)
+	initial := !m.holdsState(plan)
 	if m.last != nil {
 		gen = max(gen, m.last.Generation+1)
 		if m.opt.ResetLimit > 0 && m.resets >= m.opt.ResetLimit {
@@ -124,15 +128,15 @@ func (m *Machine) form(plan []Member) {
 	}
 	for i := range plan {
 		s := m.slot(plan[i].Proc.Slot)
-		s.state, s.gen, s.up = InRing, gen, false
-		if anew {
-			s.since, plan[i].Since = gen, gen
+		s.state, s.generation, s.up = InRing, gen, false
+		if initial {
+			s.syncedSince, plan[i].Since = gen, gen
 		}
 	}
 	m.startForming(&Ring{Generation: gen, Term: m.term, Members: plan})
 	m.each(func(_ *host, _ Proc, s *slot) {
 		if s.state == Waiting {
-			s.since = 0 // the ring trains on without it
+			s.syncedSince = 0 // the ring trains on without it
 		}
 	})
 	m.wake(m.now.Add(m.opt.FormTimeout))

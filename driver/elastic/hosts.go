@@ -4,59 +4,133 @@
 package elastic
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
 type slot struct {
-	state      SlotState
-	inc        int
-	assign     Assignment // what a Starting or Arrived process was started for
-	gen        uint64     // last ring it was let into
-	since      uint64     // generation since which it holds the state, 0 when it does not
-	up         bool       // finished the rendezvous of its ring
-	notifiable bool
-	leaving    bool // its host does not offer it any more
-	stopping   bool // told to stop
-	restage    bool // and to be started again for another place
-	standIn    bool // helps the others through the rendezvous; see Start
-	admitted   bool // taken into the present round of newcomers
-	started    time.Time
-	failures   int
-	failed     time.Time // time of the last failure
-	retry      time.Time // not to be started before
+	state       SlotState
+	incarnation int
+	assignment  Assignment // what a Starting or Arrived process was started for
+	generation  uint64     // last ring it was admitted to
+	syncedSince uint64     // generation since which it holds the state, 0 when it does not
+	up          bool       // finished the rendezvous of its ring
+	notifiable  bool
+	surrogate   bool // takes the place of rank 0 in the rendezvous; see Start
+	admitted    bool // part of the present batch of newcomers
+	leaving     bool // its host no longer offers it
+	stopping    bool // was sent a Stop
+	restage     bool // and is started again, with another assignment
+	started     time.Time
+	failures    int
+	failedAt    time.Time // last failure
+	retryAt     time.Time // not started before
+}
+
+// newSlot returns the slot that a host reports.
+func newSlot(r SlotReport, now time.Time) slot {
+	return slot{state: r.State, incarnation: r.Incarnation, assignment: r.Assignment, generation: r.Generation,
+		syncedSince: r.Since, up: r.Up, notifiable: r.Notifiable, surrogate: r.StandIn,
+		admitted: r.State != Down, started: now, failures: r.Failures, failedAt: now.Add(-r.sinceFailure())}
 }
 
 // fail counts a failure.
 func (s *slot) fail(now time.Time) {
-	s.failures = Forgive(s.failures, now.Sub(s.failed)) + 1
-	s.failed = now
+	s.failures = Forgive(s.failures, now.Sub(s.failedAt)) + 1
+	s.failedAt = now
 }
+
+// skipTo keeps a slot from giving out a name twice: a process that was to replace
+// the member in place may never have been started, but rings that its host can
+// still be admitted to name it.
+func (s *slot) skipTo(mem *Member) { s.incarnation = max(s.incarnation, mem.Proc.Incarnation) }
+
+// unsynced sorts after every generation.
+const unsynced = uint64(math.MaxUint64)
 
 type host struct {
-	id        HostID
-	group     string
-	index     int
-	slots     []slot
-	known     bool // has registered; else it stands in for a host of an adopted ring
-	leaving   bool
-	failed    bool   // to be given back to Nomad
-	why       string // reason of failed
-	deadline  time.Time
-	dismissed bool
+	id         HostID
+	group      string
+	index      int
+	slots      []slot
+	registered bool // false: a placeholder for a host of an adopted ring
+	leaving    bool
+	failed     bool // to be given back to Nomad
+	failReason string
+	released   bool
 }
 
-// staying says whether the host may hold slots of a ring to come.
+// staying reports whether the host may hold slots of a later ring.
 func (h *host) staying() bool { return !h.leaving && !h.failed }
 
-// age is the lowest generation since which one of the host's slots holds the
-// state.
-func (h *host) age() uint64 {
-	age := uint64(math.MaxUint64)
+// giveBack marks a host that Nomad is to replace.
+func (h *host) giveBack(format string, args ...any) {
+	h.failed, h.failReason = true, fmt.Sprintf(format, args...)
+}
+
+// syncOrder orders hosts by the lowest generation since which one of their slots
+// holds the state.
+func (h *host) syncOrder() uint64 {
+	first := unsynced
 	for i := range h.slots {
-		if s := &h.slots[i]; s.since > 0 && s.state != Down && !s.stopping {
-			age = min(age, s.since)
+		if s := &h.slots[i]; s.syncedSince > 0 && s.state != Down && !s.stopping {
+			first = min(first, s.syncedSince)
 		}
 	}
-	return age
+	return first
+}
+
+// sorted returns the hosts in the order in which they get ranks: those that
+// hold the state longest first, then as in the newest ring, then by group and
+// index.
+func (m *Machine) sorted() []*host {
+	position := map[HostID]int{}
+	for i, id := range m.last.Hosts() {
+		position[id] = i
+	}
+	at := func(h *host) int {
+		if i, ok := position[h.id]; ok {
+			return i
+		}
+		return math.MaxInt
+	}
+	hosts := make([]*host, 0, len(m.hosts))
+	for _, h := range m.hosts {
+		hosts = append(hosts, h)
+	}
+	slices.SortFunc(hosts, func(a, b *host) int {
+		return cmp.Or(cmp.Compare(a.syncOrder(), b.syncOrder()), cmp.Compare(at(a), at(b)),
+			cmp.Compare(a.group, b.group), cmp.Compare(a.index, b.index), cmp.Compare(a.id, b.id))
+	})
+	return hosts
+}
+
+// each calls f for every slot, in the order of sorted.
+func (m *Machine) each(f func(h *host, p Proc, s *slot)) {
+	for _, h := range m.sorted() {
+		for l := range h.slots {
+			s := &h.slots[l]
+			f(h, Proc{Slot: SlotID{h.id, l}, Incarnation: s.incarnation}, s)
+		}
+	}
+}
+
+func (m *Machine) slot(s SlotID) *slot {
+	h := m.hosts[s.Host]
+	if h == nil || s.Local < 0 || s.Local >= len(h.slots) {
+		return nil
+	}
+	return &h.slots[s.Local]
+}
+
+// proc returns the slot that runs p now, nil when p is gone.
+func (m *Machine) proc(p Proc) *slot {
+	s := m.slot(p.Slot)
+	if s == nil || s.incarnation != p.Incarnation || s.state == Down {
+		return nil
+	}
+	return s
 }

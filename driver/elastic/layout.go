@@ -5,93 +5,73 @@ package elastic
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
-// sorted returns the hosts in the order in which they get ranks: those that
-// hold the state longest first, then as in the last ring, then by group and
-// index.
-func (m *Machine) sorted() []*host {
-	position := map[HostID]int{}
-	for i, id := range m.last.Hosts() {
-		position[id] = i
-	}
-	at := func(h *host) int {
-		if i, ok := position[h.id]; ok {
-			return i
-		}
-		return math.MaxInt
-	}
-	hosts := make([]*host, 0, len(m.hosts))
-	for _, h := range m.hosts {
-		hosts = append(hosts, h)
-	}
-	slices.SortFunc(hosts, func(a, b *host) int {
-		return cmp.Or(cmp.Compare(a.age(), b.age()), cmp.Compare(at(a), at(b)),
-			cmp.Compare(a.group, b.group), cmp.Compare(a.index, b.index), cmp.Compare(a.id, b.id))
-	})
-	return hosts
-}
-
 // layout is the ring that the slots accepted by ok would form. Of each host it
-// takes the slots from 0 up to the first that is not accepted: Horovod needs
-// local ranks without a hole, and a script's GPU is its local rank, so slots
-// are not renumbered. Only those that are about to go are, where the slot that
-// is missing will not be started again.
+// takes the slots from 0 up to the first that is not accepted: Horovod requires
+// local ranks without a gap, and a script's GPU is its local rank, so slots are
+// not renumbered. The exception are slots that are leaving, where the missing
+// slot will not be started again.
 func (m *Machine) layout(ok func(*host, *slot) bool) []Member { return m.layoutMax(ok, m.opt.MaxNP) }
 
-func (m *Machine) layoutMax(ok func(*host, *slot) bool, room int) []Member {
-	var hosts [][]place
+// layoutMax is layout with another limit of processes; 0 is no limit.
+func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
+	var hosts [][]candidate
 	for _, h := range m.sorted() {
-		var places []place
-		for l := range h.slots {
-			s := &h.slots[l]
-			if s.stopping && !s.restage || !ok(h, s) {
-				if h.staying() && !s.leaving {
-					break
-				}
-				continue
-			}
-			inc := s.inc
-			if s.state == Down || s.restage {
-				inc++
-			}
-			places = append(places, place{proc: Proc{Slot: SlotID{h.id, l}, Incarnation: inc}, since: s.since})
-		}
-		if len(places) > 0 {
-			hosts = append(hosts, places)
+		if c := h.candidates(ok); len(c) > 0 {
+			hosts = append(hosts, c)
 		}
 	}
-	// A host whose oldest slot is not among its places does not come first.
-	slices.SortStableFunc(hosts, func(a, b []place) int { return cmp.Compare(oldest(a), oldest(b)) })
-	if room > 0 {
+	// A host whose oldest slot is not a candidate does not come first.
+	slices.SortStableFunc(hosts, func(a, b []candidate) int { return cmp.Compare(firstSync(a), firstSync(b)) })
+	if limit > 0 {
 		for i, h := range hosts {
-			hosts[i] = h[:min(len(h), room)]
-			room -= len(hosts[i])
+			hosts[i] = h[:min(len(h), limit)]
+			limit -= len(hosts[i])
 		}
-		hosts = slices.DeleteFunc(hosts, func(h []place) bool { return len(h) == 0 })
+		hosts = slices.DeleteFunc(hosts, func(h []candidate) bool { return len(h) == 0 })
 	}
 	return assign(hosts)
 }
 
-func oldest(places []place) uint64 {
-	age := uint64(math.MaxUint64)
-	for _, p := range places {
-		age = min(age, p.age())
+func (h *host) candidates(ok func(*host, *slot) bool) []candidate {
+	var list []candidate
+	for l := range h.slots {
+		s := &h.slots[l]
+		if s.stopping && !s.restage || !ok(h, s) {
+			if h.staying() && !s.leaving {
+				break
+			}
+			continue
+		}
+		p := Proc{Slot: SlotID{h.id, l}, Incarnation: s.incarnation}
+		if s.state == Down || s.restage {
+			p.Incarnation++
+		}
+		list = append(list, candidate{proc: p, syncedSince: s.syncedSince})
 	}
-	return age
+	return list
 }
 
-// live accepts slots that need no start: in the ring, or waiting for one.
+func firstSync(list []candidate) uint64 {
+	first := unsynced
+	for _, c := range list {
+		first = min(first, c.syncOrder())
+	}
+	return first
+}
+
+// live accepts slots that need no start: in a ring, or waiting for the next one.
 func live(_ *host, s *slot) bool { return s.state == InRing || s.state == Waiting }
 
 // usable accepts live slots and newcomers that were admitted.
 func (m *Machine) usable(h *host, s *slot) bool {
-	return live(h, s) || s.admitted && (s.state != Down || !m.now.Before(s.retry))
+	return live(h, s) || s.admitted && (s.state != Down || !m.now.Before(s.retryAt))
 }
 
-func staying(ok func(*host, *slot) bool) func(*host, *slot) bool {
+// ofStaying limits ok to slots that are not leaving.
+func ofStaying(ok func(*host, *slot) bool) func(*host, *slot) bool {
 	return func(h *host, s *slot) bool { return h.staying() && !s.leaving && ok(h, s) }
 }
 
@@ -99,7 +79,7 @@ func sameSlots(a, b []Member) bool {
 	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.Proc.Slot == y.Proc.Slot })
 }
 
-// holdsState says whether rank 0 of the plan holds the training state.
+// holdsState reports whether rank 0 of the plan holds the training state.
 func (m *Machine) holdsState(plan []Member) bool {
-	return len(plan) > 0 && m.slot(plan[0].Proc.Slot).since > 0
+	return len(plan) > 0 && m.slot(plan[0].Proc.Slot).syncedSince > 0
 }

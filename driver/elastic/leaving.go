@@ -8,15 +8,15 @@ import (
 	"math"
 )
 
-// overlap is the ring of those who stay and of those who leave, so that the
-// state is handed over. Where max_np leaves no room for all, fewer of those
-// who leave are kept, but one at least that holds the state.
-func (m *Machine) overlap() []Member {
-	room, most := math.MaxInt, 0
+// handoffPlan is a ring of slots that stay and of slots that are leaving, in
+// which these hand over the state. Where max_np leaves no room for all, fewer of
+// the leaving ones are kept, but at least one that holds the state.
+func (m *Machine) handoffPlan() []Member {
+	room, limit := math.MaxInt, 0
 	var holder *slot
 	if m.opt.MaxNP > 0 {
-		most = max(m.opt.MaxNP, 2)
-		stay := m.layout(staying(m.usable))
+		limit = max(m.opt.MaxNP, 2)
+		stay := m.layout(ofStaying(m.usable))
 		room = m.opt.MaxNP - len(stay)
 		if !m.holdsState(stay) {
 			if holder = m.leavingHolder(); holder != nil {
@@ -35,68 +35,79 @@ func (m *Machine) overlap() []Member {
 		}
 		room--
 		return true
-	}, most)
+	}, limit)
 }
 
-// leavingHolder returns the slot that holds the state longest of those that
-// leave, or nil.
+// pendingHandoff is handoffPlan while newcomers may still arrive.
+func (m *Machine) pendingHandoff() []Member {
+	if m.handoffExpired() {
+		return nil
+	}
+	return m.handoffPlan()
+}
+
+// leavingHolder returns the leaving slot that holds the state longest, or nil.
 func (m *Machine) leavingHolder() *slot {
 	var holder *slot
 	m.each(func(h *host, _ Proc, s *slot) {
-		if (!h.staying() || s.leaving) && live(h, s) && !s.stopping && s.since > 0 && (holder == nil || s.since < holder.since) {
+		if (!h.staying() || s.leaving) && live(h, s) && !s.stopping && s.syncedSince > 0 && (holder == nil || s.syncedSince < holder.syncedSince) {
 			holder = s
 		}
 	})
 	return holder
 }
 
-// letGo says whether hosts that leave need not wait for others any more: all
-// leave, and nobody came.
-func (m *Machine) letGo() bool {
+// handoffExpired reports whether hosts that are leaving no longer wait for
+// newcomers: all hosts are leaving, and none came in time.
+func (m *Machine) handoffExpired() bool {
 	for _, h := range m.hosts {
 		if !h.leaving {
 			return false
 		}
 	}
-	return m.wake(m.leaveFrom.Add(m.opt.LeaveGrace))
+	return m.wake(m.leavingSince.Add(m.opt.LeaveGrace))
 }
 
-// handOver is the ring with those who leave, to hand over the state, while
-// they wait for others.
-func (m *Machine) handOver() []Member {
-	if m.letGo() {
-		return nil
-	}
-	return m.overlap()
-}
-
-// release ends what hosts that leave have no more use for, and lets them go
-// when nothing of theirs runs.
-func (m *Machine) release() {
+// releaseHosts stops processes of leaving hosts that no ring needs, and releases
+// hosts without a process.
+func (m *Machine) releaseHosts() {
 	for _, h := range m.sorted() {
-		if h.dismissed {
+		if h.released {
 			continue
 		}
-		running := false
-		for l := range h.slots {
-			s := &h.slots[l]
-			p := Proc{Slot: SlotID{h.id, l}, Incarnation: s.inc}
-			member := m.Ring().Find(p.Slot)
-			switch {
-			case s.state == Down || h.staying() && !s.leaving:
-				continue
-			case s.state == Starting || s.state == Arrived:
-				m.stop(p, true, "its host leaves")
-			case s.state == Waiting && (m.Ring() != nil && (member == nil || member.Proc != p) || m.Ring() == nil && m.letGo()):
-				m.stop(p, true, "its host leaves")
-			}
-			running = true
-		}
+		running := m.releaseSlots(h)
 		if !running && !h.staying() {
-			h.dismissed = true
-			m.do(Dismiss{Host: h.id, Failed: h.failed && !h.leaving, Reason: cmp.Or(h.why, "its processes have left the ring")})
+			h.released = true
+			m.do(Dismiss{Host: h.id, Failed: h.failed && !h.leaving, Reason: cmp.Or(h.failReason, "its processes have left the ring")})
 		}
 	}
+}
+
+// releaseSlots reports whether one of the host's leaving slots still runs.
+func (m *Machine) releaseSlots(h *host) bool {
+	running := false
+	for l := range h.slots {
+		s := &h.slots[l]
+		if s.state == Down || h.staying() && !s.leaving {
+			continue
+		}
+		running = true
+		p := Proc{Slot: SlotID{h.id, l}, Incarnation: s.incarnation}
+		if s.state == Starting || s.state == Arrived || s.state == Waiting && !m.needed(p) {
+			m.stop(p, true, "its host leaves")
+		}
+	}
+	return running
+}
+
+// needed reports whether a leaving process that waits may be part of a ring: it
+// has yet to leave the present one, or the next one gets the state from it.
+func (m *Machine) needed(p Proc) bool {
+	if r := m.Ring(); r != nil {
+		mem := r.Find(p.Slot)
+		return mem != nil && mem.Proc == p
+	}
+	return !m.handoffExpired()
 }
 
 func (m *Machine) anyStaying() bool {

@@ -11,32 +11,33 @@ import (
 
 // Machine is the membership state machine of one job. Use New.
 type Machine struct {
-	opt   Options
-	term  uint64
-	now   time.Time
-	hosts map[HostID]*host
+	opt    Options
+	term   uint64
+	now    time.Time
+	quorum Quorum
+	hosts  map[HostID]*host
 
-	phase   phase // of the newest ring
-	last    *Ring // the newest ring; the present one in every phase but noRing
-	unheard bool  // some hosts of it may not have heard of it
+	phase  phase // of the newest ring; changes in phase.go only
+	last   *Ring // the newest ring, the present one unless the phase is noRing
+	resend bool  // some of its hosts may not know of it
+	resets int   // rings that replaced an earlier one
 
-	end *ending // nil while the job goes on
+	end *ending // the job's outcome, nil while it goes on
 
-	pending   time.Time // first newcomer not yet admitted
-	lastJoin  time.Time // latest of them
-	leaveFrom time.Time // first host of the present ring to leave
+	newcomersSince time.Time // first newcomer that is not admitted
+	lastNewcomer   time.Time // latest newcomer
+	leavingSince   time.Time // first host of the present ring to leave
 
-	reports  bool // the script reports its steps
-	muteTold bool // said that rank 0 can't be notified
-	quorum   Quorum
-	resets   int
+	stepsReported      bool // the script reports its steps
+	warnedUnnotifiable bool // reported that rank 0 can't be notified
 
+	// What Step returns.
 	wakeAt  time.Time
 	actions []Action
 }
 
 // New returns a machine for the leader of the given term. It starts empty:
-// hosts that register tell it what it must know.
+// hosts report all that it needs to know when they register.
 func New(opt Options, term uint64) *Machine {
 	opt.setDefaults()
 	return &Machine{opt: opt, term: term, hosts: map[HostID]*host{}, phase: &noRing{}, quorum: Quorum{OK: true}}
@@ -54,7 +55,7 @@ func (m *Machine) Step(now time.Time, ev Event) []Action {
 	return m.actions
 }
 
-// Deadline is when the machine wants a Tick, zero when never.
+// Deadline is when the machine needs a Tick; zero is never.
 func (m *Machine) Deadline() time.Time { return m.wakeAt }
 
 // Ring returns the ring that trains, forms or dissolves now, or nil.
@@ -68,14 +69,14 @@ func (m *Machine) Ring() *Ring {
 // Last returns the newest ring there was, or nil.
 func (m *Machine) Last() *Ring { return m.last }
 
-// Up says whether all members of the present ring finished the rendezvous.
+// Up reports whether all members of the present ring finished the rendezvous.
 func (m *Machine) Up() bool {
 	_, ok := m.phase.(*training)
 	return ok
 }
 
-// Ending says that the job's outcome is decided: its processes are brought to an
-// end, and make no steps.
+// Ending reports whether the job's outcome is decided: its processes are being
+// stopped, and make no steps.
 func (m *Machine) Ending() bool { return m.end != nil }
 
 // Resets is how many rings replaced an earlier one.
@@ -83,11 +84,11 @@ func (m *Machine) Resets() int { return m.resets }
 
 func (m *Machine) do(a Action) { m.actions = append(m.actions, a) }
 
-func (m *Machine) tell(h HostID, format string, args ...any) {
+func (m *Machine) emit(h HostID, format string, args ...any) {
 	m.do(Story{Host: h, Text: fmt.Sprintf(format, args...)})
 }
 
-// wake asks for a Tick at t, or says whether t has come.
+// wake reports whether t has come; where it has not, it asks for a Tick at t.
 func (m *Machine) wake(t time.Time) bool {
 	if !m.now.Before(t) {
 		return true
@@ -98,23 +99,7 @@ func (m *Machine) wake(t time.Time) bool {
 	return false
 }
 
-func (m *Machine) slot(s SlotID) *slot {
-	h := m.hosts[s.Host]
-	if h == nil || s.Local < 0 || s.Local >= len(h.slots) {
-		return nil
-	}
-	return &h.slots[s.Local]
-}
-
-// proc returns the slot that runs p now, nil when p is gone.
-func (m *Machine) proc(p Proc) *slot {
-	s := m.slot(p.Slot)
-	if s == nil || s.inc != p.Incarnation || s.state == Down {
-		return nil
-	}
-	return s
-}
-
+// stop ends a process, once.
 func (m *Machine) stop(p Proc, kill bool, format string, args ...any) {
 	s := m.proc(p)
 	if s == nil || s.stopping {
@@ -124,24 +109,14 @@ func (m *Machine) stop(p Proc, kill bool, format string, args ...any) {
 	m.do(Stop{Proc: p, Kill: kill, Reason: fmt.Sprintf(format, args...)})
 }
 
-// each calls f for every slot in a fixed order.
-func (m *Machine) each(f func(h *host, p Proc, s *slot)) {
-	for _, h := range m.sorted() {
-		for l := range h.slots {
-			s := &h.slots[l]
-			f(h, Proc{Slot: SlotID{h.id, l}, Incarnation: s.inc}, s)
-		}
-	}
-}
-
 func (m *Machine) apply(ev Event) {
 	switch ev := ev.(type) {
 	case HostJoined:
-		m.join(ev.Info)
+		m.register(ev.Info)
 	case HostLeaving:
-		m.leave(ev)
+		m.hostLeaving(ev)
 	case HostSlots:
-		m.resize(ev)
+		m.hostSlots(ev)
 	case HostLost:
 		delete(m.hosts, ev.Host)
 		if slices.Contains(m.Ring().Hosts(), ev.Host) {
@@ -152,9 +127,9 @@ func (m *Machine) apply(ev Event) {
 			s.state = Arrived
 		}
 	case SlotWaiting:
-		m.waiting(ev)
+		m.slotWaiting(ev)
 	case SlotUp:
-		if s := m.proc(ev.Proc); s != nil && s.state == InRing && s.gen == ev.Generation {
+		if s := m.proc(ev.Proc); s != nil && s.state == InRing && s.generation == ev.Generation {
 			s.up = true
 		}
 	case SlotNotifiable:
@@ -162,74 +137,60 @@ func (m *Machine) apply(ev Event) {
 			s.notifiable = true
 		}
 	case Trained:
-		m.reports = true
+		m.stepsReported = true
 		if r := m.Ring(); r != nil && r.Generation == ev.Generation {
-			m.synced()
+			m.markSynced()
 		}
 	case Stalled:
 		m.stalled(ev)
 	case SlotExited:
-		m.exited(ev)
+		m.slotExited(ev)
 	case Quorum:
 		if !ev.OK && m.quorum.OK {
-			m.tell("", "no new ring for now: %s", ev.Reason)
+			m.emit("", "no new ring for now: %s", ev.Reason)
 		}
 		m.quorum = ev
 	case Tick:
 	}
 }
 
-// resize takes in how many slots a host offers.
-func (m *Machine) resize(ev HostSlots) {
+// hostSlots handles a new number of slots of a host.
+func (m *Machine) hostSlots(ev HostSlots) {
 	h := m.hosts[ev.Host]
 	if h == nil {
 		return
 	}
 	for len(h.slots) < ev.Slots {
 		h.slots = append(h.slots, slot{})
-		m.lastJoin = m.now
+		m.lastNewcomer = m.now
 	}
 	for l := range h.slots {
 		h.slots[l].leaving = l >= ev.Slots
 	}
 }
 
-func (m *Machine) leave(ev HostLeaving) {
+// hostLeaving handles a host whose task is being stopped.
+func (m *Machine) hostLeaving(ev HostLeaving) {
 	h := m.hosts[ev.Host]
 	if h == nil || h.leaving {
 		return
 	}
-	h.leaving, h.deadline = true, ev.Deadline
-	if m.leaveFrom.IsZero() {
-		m.leaveFrom = m.now
+	h.leaving = true
+	if m.leavingSince.IsZero() {
+		m.leavingSince = m.now
 	}
 }
 
-// waiting takes in a process that asks for its next rank.
-func (m *Machine) waiting(ev SlotWaiting) {
+// slotWaiting handles a process that asks for its next rank.
+func (m *Machine) slotWaiting(ev SlotWaiting) {
 	s := m.proc(ev.Proc)
 	if s == nil {
 		return
 	}
-	if s.state == InRing && ev.Generation < s.gen && m.last != nil {
-		// It asked before it heard of the ring it is in.
+	if s.state == InRing && ev.Generation < s.generation && m.last != nil {
+		// It asked before it knew of the ring it is in.
 		m.do(Form{Ring: m.last.clone(), Hosts: []HostID{ev.Proc.Slot.Host}})
 		return
 	}
-	s.state, s.gen, s.up = Waiting, ev.Generation, false
-}
-
-// synced notes that every member of the ring holds the state. What shows it:
-// a step that was reported, or that all members, alive, left the ring because of
-// a notice, which Horovod takes in at a commit, after the state was broadcast.
-func (m *Machine) synced() {
-	news := false
-	for _, mem := range m.last.Members {
-		if s := m.proc(mem.Proc); s != nil && s.gen == m.last.Generation && s.since == 0 {
-			s.since, news = m.last.Generation, true
-		}
-	}
-	if news {
-		m.do(Synced{Generation: m.last.Generation})
-	}
+	s.state, s.generation, s.up = Waiting, ev.Generation, false
 }

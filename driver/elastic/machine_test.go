@@ -482,11 +482,11 @@ func TestAHostThatNomadGaveUpIsNotTakenBack(t *testing.T) {
 }
 
 func TestAssignmentsWithUnequalSlots(t *testing.T) {
-	at := func(host string, local int) place {
-		return place{proc: Proc{Slot: SlotID{HostID(host), local}}, since: 1}
+	at := func(host string, local int) candidate {
+		return candidate{proc: Proc{Slot: SlotID{HostID(host), local}}, syncedSince: 1}
 	}
 	// The example that was measured with Horovod: a has two slots, b one.
-	got := assign([][]place{{at("a", 0), at("a", 1)}, {at("b", 0)}})
+	got := assign([][]candidate{{at("a", 0), at("a", 1)}, {at("b", 0)}})
 	must.Eq(t, []Assignment{{0, 3, 0, 2, 0, 2}, {1, 3, 1, 2, 0, 1}, {2, 3, 0, 1, 1, 2}},
 		[]Assignment{got[0].Assignment, got[1].Assignment, got[2].Assignment})
 }

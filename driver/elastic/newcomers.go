@@ -3,101 +3,95 @@
 
 package elastic
 
-import (
-	"fmt"
-	"math"
-	"time"
-)
+import "time"
 
-// admit takes newcomers into the next ring: together, when no more came for a
-// while, and not while others are well on their way, who would have to start
-// again.
-func (m *Machine) admit() {
-	open := m.Ring() == nil && len(m.layout(staying(m.usable))) < m.opt.MinNP
-	if !open {
-		open = m.notStarting()
-	}
-	if !open {
+// admitNewcomers admits newcomers to the next ring: as one batch, when no more
+// came for a while, and not while an earlier batch starts, which would have to
+// start again for a larger ring.
+func (m *Machine) admitNewcomers() {
+	tooFew := m.Ring() == nil && len(m.layout(ofStaying(m.usable))) < m.opt.MinNP
+	if !tooFew && m.batchStarting() {
 		return
 	}
-	var fresh []*slot
+	var batch []*slot
 	m.each(func(h *host, _ Proc, s *slot) {
-		if s.state == Down && !s.admitted && h.staying() && !s.leaving && m.wake(s.retry) {
-			fresh = append(fresh, s)
+		if s.state == Down && !s.admitted && h.staying() && !s.leaving && m.wake(s.retryAt) {
+			batch = append(batch, s)
 		}
 	})
-	if len(fresh) == 0 {
-		m.pending = time.Time{}
+	if len(batch) == 0 {
+		m.newcomersSince = time.Time{}
 		return
 	}
-	if m.pending.IsZero() {
-		m.pending = m.now
+	if m.newcomersSince.IsZero() {
+		m.newcomersSince = m.now
 	}
-	quiet, latest := m.lastJoin.Add(m.opt.Settle), m.pending.Add(5*m.opt.Settle)
-	if latest.Before(quiet) {
-		quiet = latest
+	due, latest := m.lastNewcomer.Add(m.opt.Settle), m.newcomersSince.Add(5*m.opt.Settle)
+	if latest.Before(due) {
+		due = latest
 	}
-	if m.wake(quiet) {
-		for _, s := range fresh {
+	if m.wake(due) {
+		for _, s := range batch {
 			s.admitted = true
 		}
-		m.pending = time.Time{}
+		m.newcomersSince = time.Time{}
 	}
 }
 
-// notStarting says that no newcomer is well on its way.
-func (m *Machine) notStarting() bool {
-	open := true
+// batchStarting reports whether a newcomer started some time ago and is not in a
+// ring yet.
+func (m *Machine) batchStarting() bool {
+	starting := false
 	m.each(func(_ *host, _ Proc, s *slot) {
 		if (s.state == Starting || s.state == Arrived) && m.now.Sub(s.started) > m.opt.Settle {
-			open = false
+			starting = true
 		}
 	})
-	return open
+	return starting
 }
 
-// admitHolders takes back dead slots of hosts that hold the state: while they
-// are missing the slots above them can't be used.
-func (m *Machine) admitHolders() {
+// admitBesideHolders admits dead slots of hosts that hold the state: without them
+// the slots above can't be used.
+func (m *Machine) admitBesideHolders() {
 	m.each(func(h *host, _ Proc, s *slot) {
-		if h.staying() && !s.leaving && h.age() != math.MaxUint64 && s.state == Down && m.wake(s.retry) {
+		if h.staying() && !s.leaving && h.syncOrder() != unsynced && s.state == Down && m.wake(s.retryAt) {
 			s.admitted = true
 		}
 	})
 }
 
-// fresh says whether a member needs to be started or has not been let in.
-func (m *Machine) fresh(mem Member) bool {
+// isNewcomer reports whether a member of a plan has not been in a ring.
+func (m *Machine) isNewcomer(mem Member) bool {
 	s := m.slot(mem.Proc.Slot)
 	return s.state != InRing && s.state != Waiting
 }
 
-// stage starts the newcomers of a planned ring with their ranks and says
-// whether all of them have arrived. A newcomer started for another place is
-// ended; it is started again when it is gone.
-func (m *Machine) stage(plan []Member) bool {
+// stageNewcomers starts the newcomers of a plan with their assignments and
+// reports whether all of them have arrived. A newcomer with another assignment is
+// stopped, and started again when it is gone.
+func (m *Machine) stageNewcomers(plan []Member) bool {
 	all := true
 	planned := map[SlotID]bool{}
 	for _, mem := range plan {
 		planned[mem.Proc.Slot] = true
-		if !m.fresh(mem) {
+		if !m.isNewcomer(mem) {
 			continue
 		}
 		s := m.slot(mem.Proc.Slot)
 		switch {
 		case s.state == Down:
-			s.inc, s.state, s.assign, s.started = mem.Proc.Incarnation, Starting, mem.Assignment, m.now
+			s.incarnation, s.state, s.assignment, s.started = mem.Proc.Incarnation, Starting, mem.Assignment, m.now
 			m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment})
 			all = false
 		case s.stopping:
 			all = false
-		case s.assign != mem.Assignment:
+		case s.assignment != mem.Assignment:
 			m.stop(mem.Proc, true, "the ring it was started for has changed")
 			s.restage, all = true, false
 		case s.state == Starting:
 			all = false
 			if m.wake(s.started.Add(m.opt.StageTimeout)) {
-				m.overdue(mem.Proc, s)
+				m.stageTimedOut(mem.Proc, s)
 			}
 		}
 	}
@@ -109,12 +103,13 @@ func (m *Machine) stage(plan []Member) bool {
 	return all
 }
 
-func (m *Machine) overdue(p Proc, s *slot) {
+// stageTimedOut ends a newcomer that takes too long to start.
+func (m *Machine) stageTimedOut(p Proc, s *slot) {
 	m.stop(p, true, "it did not reach Horovod's rendezvous in %s", m.opt.StageTimeout)
 	s.fail(m.now)
 	h := m.hosts[p.Slot.Host]
-	m.tell(h.id, "slot %d did not reach Horovod's rendezvous in %s", p.Slot.Local, m.opt.StageTimeout)
+	m.emit(h.id, "slot %d did not reach Horovod's rendezvous in %s", p.Slot.Local, m.opt.StageTimeout)
 	if s.failures > m.opt.SlotRestarts {
-		h.failed, h.why = true, fmt.Sprintf("slot %d does not reach Horovod's rendezvous", p.Slot.Local)
+		h.giveBack("slot %d does not reach Horovod's rendezvous", p.Slot.Local)
 	}
 }

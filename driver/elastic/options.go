@@ -5,8 +5,8 @@ package elastic
 
 import "time"
 
-// OnRingLost says what to do when no process that holds the training state is
-// left.
+// OnRingLost selects what happens when no process that holds the training state
+// is left.
 type OnRingLost int
 
 // The choices of OnRingLost.
@@ -18,21 +18,22 @@ const (
 	Restart
 )
 
-// Options bound the machine. The zero value of a duration takes the default.
+// Options configure the machine. A duration of zero means its default; see
+// setDefaults.
 type Options struct {
 	NP    int // processes to wait for before the first ring
 	MinNP int // fewest processes of a later ring
-	MaxNP int // most processes ever used; 0 is no limit
+	MaxNP int // most processes of a ring; 0 is no limit
 
-	ElasticTimeout time.Duration // longest wait for NP or MinNP, default 10 min
-	Settle         time.Duration // wait for more newcomers, default 500 ms
-	StageTimeout   time.Duration // longest start of a newcomer, default 10 min
-	FormTimeout    time.Duration // longest forming of a ring, default 60 s
-	BarrierTimeout time.Duration // longest wait for a member after the first one left the ring, default 60 s
-	NotifyInterval time.Duration // between two notices, default 500 ms
-	FinishTimeout  time.Duration // wait for the others after the first success, default 10 min
-	LeaveGrace     time.Duration // wait for newcomers when every host is leaving, default 5 s
-	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence, default 30 s; see Machine.syncGrace
+	ElasticTimeout time.Duration // longest wait for NP or MinNP
+	Settle         time.Duration // wait for more newcomers
+	StageTimeout   time.Duration // longest start of a newcomer
+	FormTimeout    time.Duration // longest forming of a ring
+	BarrierTimeout time.Duration // longest wait for a member after the first one is out of the ring
+	NotifyInterval time.Duration // between two notices
+	FinishTimeout  time.Duration // wait for the others after the first success
+	LeaveGrace     time.Duration // wait for newcomers when every host is leaving
+	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence; see Machine.syncGrace
 
 	ResetLimit   int // most rings after the first; 0 is no limit
 	SlotRestarts int // restarts of a slot before its host is given back
@@ -43,17 +44,17 @@ type Options struct {
 	Floor uint64
 }
 
-// stallGrace is how long members of a ring that made no steps may take to
-// leave it once its connections are cut: those that work do so at once. Until one
-// that holds the state has left, BarrierTimeout counts instead.
+// stallGrace replaces BarrierTimeout for a ring that stalled, once a member that
+// holds the state is out of it: members that do not hang leave as soon as the
+// connections are cut.
 const stallGrace = 5 * time.Second
 
-// forgive is the time after which one failure of a slot is forgotten, so that
-// a job of weeks is not ended by a fault a day.
+// forgive is the time after which one failure of a slot no longer counts, so
+// that a fault a day does not end a job of weeks.
 const forgive = 10 * time.Minute
 
-// Forgive returns how many of a slot's failures still count so long after the
-// last one.
+// Forgive returns how many of a slot's failures still count, given the time since
+// the last one.
 func Forgive(failures int, since time.Duration) int {
 	return max(0, failures-int(max(0, since)/forgive))
 }

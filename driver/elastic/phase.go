@@ -5,18 +5,18 @@ package elastic
 
 import "time"
 
-// phase is where the ring stands, with what the machine knows only while that
-// lasts. A transition replaces the phase as a whole, so that nothing of an
-// earlier ring is left in a later one. All transitions are in this file.
+// phase is the phase of the newest ring, with the state that only this phase has.
+// A transition replaces it as a whole, so that no state of an earlier ring is left
+// in a later one. All transitions are in this file; the package comment shows them.
 type phase interface{ isPhase() }
 
-// noRing: no ring was formed yet, or no member of the newest one is left in it.
+// noRing: no ring has formed yet, or no member is left in the newest one.
 type noRing struct {
 	broken bool      // the newest ring had lost a member
 	tooFew time.Time // since when there are too few slots; zero: there are enough
 }
 
-// forming: a ring was formed or adopted, and its members connect.
+// forming: a ring formed or was adopted, and its members connect.
 type forming struct{ intact }
 
 // training: all members finished the rendezvous.
@@ -25,13 +25,13 @@ type training struct {
 	since time.Time
 }
 
-// intact is the part that forming and training share: no member has left.
+// intact is what forming and training share: no member has left the ring.
 type intact struct {
-	formed   time.Time // when the ring was formed, or a member was last replaced
+	formed   time.Time // when the ring formed, or a member was last replaced
 	notified time.Time // last notice; zero: none that explains why a member leaves
 }
 
-// dissolving: a member left or was lost. The others follow, or are killed.
+// dissolving: a member left the ring or was lost. The others follow, or are killed.
 type dissolving struct {
 	since   time.Time
 	noticed bool // the members leave because of a notice
@@ -44,12 +44,13 @@ func (*forming) isPhase()    {}
 func (*training) isPhase()   {}
 func (*dissolving) isPhase() {}
 
-// startForming makes r the newest ring.
+// startForming makes r, which formed or was adopted, the newest ring.
 func (m *Machine) startForming(r *Ring) {
 	m.last = r
 	m.phase = &forming{intact{formed: m.now}}
 }
 
+// startTraining follows when all members finished the rendezvous.
 func (m *Machine) startTraining(f *forming) {
 	m.phase = &training{intact: f.intact, since: m.now}
 }
@@ -60,10 +61,10 @@ func (m *Machine) resumeForming(t *training) {
 	m.phase = &forming{t.intact}
 }
 
-// startDissolving follows when the first member left an intact ring.
+// startDissolving follows when the first member left the ring or was lost.
 func (m *Machine) startDissolving() *dissolving {
 	if t, ok := m.phase.(*training); ok && m.now.Sub(t.since) >= m.syncGrace() {
-		m.synced()
+		m.markSynced()
 	}
 	d := &dissolving{since: m.now, noticed: !m.intact().notified.IsZero()}
 	m.phase = d
@@ -79,17 +80,18 @@ func (m *Machine) stalled(ev Stalled) {
 	}
 }
 
-// survivorReturned follows when a host that was lost is back with a process that
-// still has to leave the newest ring.
+// survivorReturned follows when a lost host registers again with a process that
+// still has to leave the newest ring. Its time to do so starts now.
 func (m *Machine) survivorReturned() {
 	m.phase = &dissolving{since: m.now}
 }
 
+// dissolved follows when no member is left in the ring.
 func (m *Machine) dissolved(d *dissolving) {
 	m.phase = &noRing{broken: d.broken}
 }
 
-// intact returns the state of the ring while no member has left it, else nil.
+// intact returns the state that forming and training share, nil in other phases.
 func (m *Machine) intact() *intact {
 	switch p := m.phase.(type) {
 	case *forming:
@@ -114,7 +116,7 @@ func (m *Machine) broken() bool {
 }
 
 // forgetNotice follows when a host of the ring is lost: members that leave from
-// now on may do so because they lost its connections.
+// now on may have lost their connections to it.
 func (m *Machine) forgetNotice() {
 	switch p := m.phase.(type) {
 	case *forming:

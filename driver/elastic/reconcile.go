@@ -3,80 +3,84 @@
 
 package elastic
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
-// reconcile compares what is with what should be and acts on the difference.
-// It is level-triggered: an action that was missed is due again.
+// noticeDelay is how long a notice waits for a ring that still forms.
+const noticeDelay = 5 * time.Second
+
+// reconcile compares the present state to the wanted one and acts on the
+// difference. It is level-triggered: an action that was missed is due again.
 func (m *Machine) reconcile() {
 	if m.end == nil && !m.quorum.OK {
-		return // what this leader knows may be old, and training goes on
+		return // what this leader knows may be out of date; training goes on
 	}
 	if m.end == nil {
-		m.watch()
-		switch p := m.phase.(type) {
-		case *noRing:
-			m.gather(p)
-		case *forming:
-			m.pursue(&p.intact)
-		case *training:
-			m.pursue(&p.intact)
+		m.observeRing()
+		if none, ok := m.phase.(*noRing); ok {
+			m.reconcileNoRing(none)
+		} else if in := m.intact(); in != nil {
+			m.reconcileRing(in)
 		}
 	}
 	if m.end != nil {
-		m.finish(m.end)
+		m.endProcesses(m.end)
 	} else {
-		m.release()
+		m.releaseHosts()
 	}
 }
 
-// pursue works towards a better ring while the present one trains.
-func (m *Machine) pursue(in *intact) {
-	m.admit()
-	want := m.layout(staying(m.usable))
-	leaving := false
-	for _, mem := range m.last.Members {
-		if h := m.hosts[mem.Proc.Slot.Host]; h != nil && (!h.staying() || m.slot(mem.Proc.Slot).leaving) {
-			leaving = true
-		}
-	}
-	switch remain := m.layout(staying(live)); {
-	case !leaving:
-		m.leaveFrom = time.Time{}
-		if m.stage(want) && !sameSlots(want, m.last.Members) {
+// reconcileRing prepares a better ring while the present one trains.
+func (m *Machine) reconcileRing(in *intact) {
+	m.admitNewcomers()
+	want, remain := m.layout(ofStaying(m.usable)), m.layout(ofStaying(live))
+	switch {
+	case !m.membersLeaving():
+		m.leavingSince = time.Time{}
+		if m.stageNewcomers(want) && !sameSlots(want, m.last.Members) {
 			m.notify(in)
 		}
 	case len(remain) >= m.opt.MinNP:
-		// Those who leave go at once; newcomers, unless they have all
+		// Members that are leaving go now. Newcomers, unless all of them have
 		// arrived, start again for the smaller ring.
 		m.notify(in)
 	default:
-		// Too few would remain: those who leave stay until others have come
-		// and been given the state.
-		over := m.overlap()
-		if m.stage(over) && (!sameSlots(over, m.last.Members) || m.letGo()) {
+		// Too few would remain: members that are leaving stay until newcomers
+		// hold the state.
+		plan := m.handoffPlan()
+		if m.stageNewcomers(plan) && (!sameSlots(plan, m.last.Members) || m.handoffExpired()) {
 			m.notify(in)
 		}
 	}
 }
 
-// notify tells rank 0 that there is a change, again and again until a member
-// leaves the ring: Horovod drops notices that come at a bad moment
+func (m *Machine) membersLeaving() bool {
+	return slices.ContainsFunc(m.last.Members, func(mem Member) bool {
+		h := m.hosts[mem.Proc.Slot.Host]
+		return h != nil && (!h.staying() || m.slot(mem.Proc.Slot).leaving)
+	})
+}
+
+// notify reports a change to rank 0, and repeats it until a member leaves the
+// ring: Horovod drops notices that come at a bad moment
 // (horovod/common/elastic.py, on_reset).
 func (m *Machine) notify(in *intact) {
-	if !m.Up() && !m.wake(in.formed.Add(5*time.Second)) {
+	if !m.Up() && !m.wake(in.formed.Add(noticeDelay)) {
 		return
 	}
-	mem := m.last.Members[0]
-	if s := m.proc(mem.Proc); s == nil || !s.notifiable {
-		if m.wake(in.formed.Add(m.opt.SyncGrace)) && !m.muteTold {
-			m.muteTold = true
-			m.tell(mem.Proc.Slot.Host, "the ring can't be resized: rank 0 has not entered hvd.elastic.run; does the script use it?")
+	root := m.last.Members[0].Proc
+	if s := m.proc(root); s == nil || !s.notifiable {
+		if m.wake(in.formed.Add(m.opt.SyncGrace)) && !m.warnedUnnotifiable {
+			m.warnedUnnotifiable = true
+			m.emit(root.Slot.Host, "the ring can't be resized: rank 0 has not entered hvd.elastic.run; does the script use it?")
 		}
 		return
 	}
 	if in.notified.IsZero() || m.wake(in.notified.Add(m.opt.NotifyInterval)) {
 		in.notified = m.now
 		m.wake(m.now.Add(m.opt.NotifyInterval))
-		m.do(Notify{Proc: mem.Proc, Generation: m.last.Generation})
+		m.do(Notify{Proc: root, Generation: m.last.Generation})
 	}
 }

@@ -3,14 +3,10 @@
 
 package elastic
 
-import (
-	"fmt"
-	"slices"
-	"time"
-)
+import "slices"
 
-// join takes in a host that registers, or registers again, with all it knows.
-func (m *Machine) join(info HostInfo) {
+// register handles a host that registers, or registers again, with all it knows.
+func (m *Machine) register(info HostInfo) {
 	if m.end != nil && m.end.done {
 		m.do(m.end.End)
 		return
@@ -20,112 +16,117 @@ func (m *Machine) join(info HostInfo) {
 		h = &host{id: info.ID}
 		m.hosts[info.ID] = h
 	}
-	h.group, h.index, h.known = info.Group, info.Index, true
-	h.dismissed = false // what it was told may have been lost with its session
+	h.group, h.index, h.registered = info.Group, info.Index, true
+	h.released = false // the action may have been lost with its session
 	if info.Leaving {
-		m.leave(HostLeaving{Host: info.ID})
+		m.hostLeaving(HostLeaving{Host: info.ID})
 	}
 	if info.Dropped && h.staying() {
-		h.failed, h.why = true, "Nomad has given this allocation up"
+		h.giveBack("Nomad has given this allocation up")
 	}
 	m.resets = max(m.resets, info.Resets)
 	m.adopt(info.Ring)
-	m.lastJoin = m.now
+	m.lastNewcomer = m.now
 	if m.Ring() == nil && m.last != nil && slices.ContainsFunc(info.Slots, func(r SlotReport) bool {
 		return r.State == InRing && r.Generation == m.last.Generation
 	}) {
 		m.survivorReturned()
 	}
-
-	h.slots = make([]slot, len(info.Slots))
-	for l, r := range info.Slots {
-		s := &h.slots[l]
-		*s = slot{state: r.State, inc: r.Incarnation, assign: r.Assignment, gen: r.Generation,
-			up: r.Up, notifiable: r.Notifiable, standIn: r.StandIn, failures: r.Failures, started: m.now, admitted: r.State != Down}
-		s.since = r.Since
-		// One that was to replace it in place may never have been started; its
-		// name stands in rings that the host may yet be let into.
-		if mem := info.Ring.Find(SlotID{info.ID, l}); mem != nil && s.state == Down {
-			s.inc = max(s.inc, mem.Proc.Incarnation)
-		}
-		ago := time.Duration(r.FailedAgo * float64(time.Second))
-		s.failed = m.now.Add(-ago)
-		if n := Forgive(r.Failures, ago); n > m.opt.SlotRestarts {
-			h.failed, h.why = true, fmt.Sprintf("slot %d failed %d times", l, n)
-		}
-	}
+	m.restore(h, info)
 	m.review(h)
 	if info.Completed {
 		m.decide(End{Success: true, Reason: "training is complete"})
 	}
 }
 
-// review holds what a host reported against the newest ring.
+// restore replaces the slots of a host by those that it reports.
+func (m *Machine) restore(h *host, info HostInfo) {
+	h.slots = make([]slot, len(info.Slots))
+	for l, r := range info.Slots {
+		s := newSlot(r, m.now)
+		if mem := info.Ring.Find(SlotID{info.ID, l}); mem != nil && s.state == Down {
+			s.skipTo(mem)
+		}
+		if n := Forgive(r.Failures, r.sinceFailure()); n > m.opt.SlotRestarts {
+			h.giveBack("slot %d failed %d times", l, n)
+		}
+		h.slots[l] = s
+	}
+}
+
+// review compares what a host reported to the newest ring.
 func (m *Machine) review(h *host) {
+	if m.last == nil {
+		return
+	}
 	for l := range h.slots {
-		s := &h.slots[l]
-		if m.last == nil {
-			continue
+		m.reviewSlot(SlotID{h.id, l}, &h.slots[l])
+	}
+}
+
+func (m *Machine) reviewSlot(id SlotID, s *slot) {
+	p, mem := Proc{Slot: id, Incarnation: s.incarnation}, m.last.Find(id)
+	if mem != nil && s.state == InRing && s.generation == m.last.Generation && s.incarnation > mem.Proc.Incarnation {
+		mem.Proc, mem.Since = p, s.syncedSince // it replaced one that died while the ring formed
+	}
+	switch {
+	case s.state == Down:
+		if mem != nil {
+			s.skipTo(mem)
 		}
-		p := Proc{Slot: SlotID{h.id, l}, Incarnation: s.inc}
-		mem := m.last.Find(p.Slot)
-		if s.state == Down {
-			if mem != nil {
-				s.inc = max(s.inc, mem.Proc.Incarnation)
-			}
-			continue
+	case mem == nil || mem.Proc != p:
+		// The newest ring went on without it, or never had it.
+		s.syncedSince = 0
+		if s.state == InRing {
+			m.stop(p, true, "its ring went on without it")
 		}
-		if mem != nil && s.inc > mem.Proc.Incarnation && s.state == InRing && s.gen == m.last.Generation {
-			mem.Proc, mem.Since = p, s.since // it replaced one that died while the ring formed
-		}
-		switch {
-		case mem == nil || mem.Proc != p:
-			// The newest ring went on without it, or never had it.
-			s.since = 0
-			if s.state == InRing {
-				m.stop(p, true, "its ring went on without it")
-			}
-		case s.gen < m.last.Generation: // it has not heard of its ring yet
-			s.since = mem.Since
-			if m.Ring() != nil {
-				s.state, s.gen, s.up, m.unheard = InRing, m.last.Generation, false, true
-			}
+	case s.generation < m.last.Generation: // it does not know of its ring yet
+		s.syncedSince = mem.Since
+		if m.Ring() != nil {
+			s.state, s.generation, s.up = InRing, m.last.Generation, false
+			m.resend = true
 		}
 	}
 }
 
 // adopt takes over the ring of an earlier leader. Its hosts count as present
-// until HostLost says otherwise.
+// until HostLost reports otherwise.
 func (m *Machine) adopt(r *Ring) {
 	if !r.Newer(m.last) {
 		return
 	}
 	ring := r.clone()
 	m.startForming(&ring)
+	m.resend = true
 	for id, h := range m.hosts {
-		if !h.known { // of a ring that turned out not to be the newest
+		if !h.registered { // of a ring that was not the newest after all
 			delete(m.hosts, id)
 		}
 	}
 	for _, mem := range ring.Members {
-		id := mem.Proc.Slot
-		h := m.hosts[id.Host]
-		switch {
-		case h == nil:
-			h = &host{id: id.Host}
-			m.hosts[id.Host] = h
-			fallthrough
-		case !h.known:
-			for len(h.slots) <= id.Local {
-				h.slots = append(h.slots, slot{})
-			}
-			h.slots[id.Local] = slot{state: InRing, inc: mem.Proc.Incarnation, gen: ring.Generation, since: mem.Since, up: true, admitted: true}
-		}
+		m.addPlaceholder(mem)
 	}
 	for _, h := range m.sorted() {
-		if h.known {
+		if h.registered {
 			m.review(h)
 		}
 	}
-	m.unheard = true
+}
+
+// addPlaceholder adds a member of an adopted ring whose host has yet to register.
+func (m *Machine) addPlaceholder(mem Member) {
+	id := mem.Proc.Slot
+	h := m.hosts[id.Host]
+	if h == nil {
+		h = &host{id: id.Host}
+		m.hosts[id.Host] = h
+	}
+	if h.registered {
+		return
+	}
+	for len(h.slots) <= id.Local {
+		h.slots = append(h.slots, slot{})
+	}
+	h.slots[id.Local] = slot{state: InRing, incarnation: mem.Proc.Incarnation, generation: m.last.Generation,
+		syncedSince: mem.Since, up: true, admitted: true}
 }

@@ -6,13 +6,14 @@ package elastic
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // HostID names one run of one agent. An allocation that restarts its task
 // comes back under another HostID.
 type HostID string
 
-// SlotID names a place for a training process: the host and the local rank.
+// SlotID names a slot for a training process: the host and the local rank.
 type SlotID struct {
 	Host  HostID `json:"host"`
 	Local int    `json:"local"`
@@ -28,7 +29,7 @@ type Proc struct {
 
 func (p Proc) String() string { return fmt.Sprintf("%s#%d", p.Slot, p.Incarnation) }
 
-// Assignment is what Horovod calls slot info: the process's place in the ring
+// Assignment is the position of a process in the ring, Horovod's slot info
 // (horovod/runner/common/util/hosts.py, SlotInfo).
 type Assignment struct {
 	Rank      int `json:"rank"`
@@ -39,7 +40,7 @@ type Assignment struct {
 	CrossSize int `json:"cross_size"`
 }
 
-// Member is one process of a ring with its place.
+// Member is one process of a ring with its assignment.
 type Member struct {
 	Proc       Proc       `json:"proc"`
 	Assignment Assignment `json:"assignment"`
@@ -49,7 +50,7 @@ type Member struct {
 }
 
 // Ring is a set of processes that train together. Members[r] has rank r, and
-// members of one host stand together.
+// members of one host are contiguous.
 type Ring struct {
 	// Generation goes up by one with each ring of a job.
 	Generation uint64 `json:"generation"`
@@ -85,16 +86,16 @@ func (r *Ring) Find(s SlotID) *Member {
 	return nil
 }
 
-// clone is a copy to hand out: the machine changes its own when a member is
-// replaced in place, while others read theirs.
+// clone returns a copy for an action: the machine changes its own ring when a
+// member is replaced in place, while agents read theirs.
 func (r *Ring) clone() Ring {
 	c := *r
 	c.Members = slices.Clone(r.Members)
 	return c
 }
 
-// Newer says whether r replaces o: the higher generation does, and of one
-// generation the ring of the later leader.
+// Newer reports whether r replaces o: it has the higher generation or, of one
+// generation, the later leader.
 func (r *Ring) Newer(o *Ring) bool {
 	if r == nil || o == nil {
 		return r != nil
@@ -105,7 +106,7 @@ func (r *Ring) Newer(o *Ring) bool {
 	return r.Term > o.Term
 }
 
-// SlotState is where a slot is in its life; see the package comment.
+// SlotState is the state of a slot; see the package comment.
 type SlotState int
 
 // The states of a slot.
@@ -125,21 +126,24 @@ func (s SlotState) String() string {
 type SlotReport struct {
 	State       SlotState `json:"state"`
 	Incarnation int       `json:"incarnation"`
-	// Assignment is the place that a Starting or Arrived process was started
-	// for.
+	// Assignment is what a Starting or Arrived process was started for.
 	Assignment Assignment `json:"assignment"`
-	// Generation is the last ring the process was let into, 0 when none.
+	// Generation is the last ring that admitted the process, 0 when none.
 	Generation uint64 `json:"generation"`
 	// Since is the generation since which it holds the training state, 0 when
-	// it is not known to; see Form and Synced.
+	// the agent does not know that it does; see Form and Synced.
 	Since      uint64 `json:"since"`
 	Up         bool   `json:"up"`
 	Notifiable bool   `json:"notifiable"`
 	StandIn    bool   `json:"stand_in,omitempty"`
 	// Failures is how many counted at the last one, FailedAgo the seconds since
-	// then; see Forgive.
+	// that; see Forgive.
 	Failures  int     `json:"failures"`
 	FailedAgo float64 `json:"failed_ago,omitempty"`
+}
+
+func (r SlotReport) sinceFailure() time.Duration {
+	return time.Duration(r.FailedAgo * float64(time.Second))
 }
 
 // HostInfo describes a host when it registers with the leader.
@@ -150,15 +154,15 @@ type HostInfo struct {
 	Index int    `json:"index"`
 	// Slots has one entry per slot, by local rank.
 	Slots []SlotReport `json:"slots"`
-	// Ring is the newest ring the host was told of, nil when none.
+	// Ring is the newest ring that the host knows of, nil when none.
 	Ring *Ring `json:"ring,omitempty"`
 	// Resets is the number of re-formed rings the host has seen.
 	Resets int `json:"resets"`
-	// Leaving says that the host's task is being stopped.
+	// Leaving reports that the host's task is being stopped.
 	Leaving bool `json:"leaving,omitempty"`
-	// Dropped says that Nomad has given the host up, after its node was cut off
-	// for too long, say: it gets no place in a ring to come.
+	// Dropped reports that Nomad has given the host up, for example after its
+	// node was disconnected for too long. No later ring includes it.
 	Dropped bool `json:"dropped,omitempty"`
-	// Completed says that one of the host's processes exited 0.
+	// Completed reports that one of the host's processes exited 0.
 	Completed bool `json:"completed,omitempty"`
 }

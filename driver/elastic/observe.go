@@ -5,12 +5,16 @@ package elastic
 
 import "time"
 
-// census is what became of the members of a ring.
+// connectGrace is how long a process may still connect to a ring that broke.
+const connectGrace = 2 * time.Second
+
+// census counts the members of the present ring: in it, out of it and waiting for
+// the next, or lost.
 type census struct {
 	in, out, lost int
-	connected     bool    // all that are in, but for the stand-in, finished the rendezvous
+	connected     bool    // all that are in finished the rendezvous, but for the surrogate
 	saved         bool    // one that is out holds the state
-	standIn       *Member // of rank 0, nil when there is none
+	surrogate     *Member // of rank 0, or nil
 }
 
 func (m *Machine) census() census {
@@ -18,14 +22,14 @@ func (m *Machine) census() census {
 	for i, mem := range m.last.Members {
 		s := m.proc(mem.Proc)
 		switch {
-		case s == nil || s.gen != m.last.Generation || s.state == Starting || s.state == Arrived:
+		case s == nil || s.generation != m.last.Generation || s.state == Starting || s.state == Arrived:
 			c.lost++
 		case s.state == Waiting:
 			c.out++
-			c.saved = c.saved || s.since > 0
-		case s.standIn:
+			c.saved = c.saved || s.syncedSince > 0
+		case s.surrogate:
 			c.in++
-			c.standIn = &m.last.Members[i]
+			c.surrogate = &m.last.Members[i]
 		default:
 			c.in++
 			c.connected = c.connected && s.up
@@ -34,28 +38,29 @@ func (m *Machine) census() census {
 	return c
 }
 
-// watch looks after the present ring: is it forming, training, dissolving?
-func (m *Machine) watch() {
+// observeRing moves the present ring to the phase that its members show.
+func (m *Machine) observeRing() {
 	if m.Ring() == nil {
 		return
 	}
-	if m.unheard {
-		m.unheard = false
+	if m.resend {
+		m.resend = false
 		m.do(Form{Ring: m.last.clone()})
 	}
 	c := m.census()
-	d, dissolves := m.phase.(*dissolving)
-	if !dissolves && c.lost == 0 && c.out == 0 {
-		m.watchForming(c)
+	d, ok := m.phase.(*dissolving)
+	switch {
+	case ok:
+	case c.out == 0 && c.lost == 0:
+		m.observeIntact(c)
 		return
-	}
-	if !dissolves {
+	default:
 		d = m.startDissolving()
 	}
-	m.watchDissolving(d, c)
+	m.observeDissolving(d, c)
 }
 
-func (m *Machine) watchForming(c census) {
+func (m *Machine) observeIntact(c census) {
 	if !c.connected {
 		if t, ok := m.phase.(*training); ok {
 			m.resumeForming(t)
@@ -65,14 +70,14 @@ func (m *Machine) watchForming(c census) {
 		}
 		return
 	}
-	if c.standIn != nil {
-		m.stop(c.standIn.Proc, true, "it stood in for rank 0 of ring %d", m.last.Generation)
+	if c.surrogate != nil {
+		m.stop(c.surrogate.Proc, true, "it stood in for rank 0 of ring %d", m.last.Generation)
 	} else if f, ok := m.phase.(*forming); ok {
 		m.startTraining(f)
 	}
 }
 
-func (m *Machine) watchDissolving(d *dissolving, c census) {
+func (m *Machine) observeDissolving(d *dissolving, c census) {
 	if !d.broken && (c.lost > 0 || !d.noticed) {
 		d.broken = true
 		m.do(Break{Generation: m.last.Generation})
@@ -80,15 +85,14 @@ func (m *Machine) watchDissolving(d *dissolving, c census) {
 	if c.in == 0 {
 		if !d.broken {
 			// Not before all have left, alive: the first may have left because
-			// rank 0 died while it handed out the state, of which the leader
-			// hears later.
-			m.synced()
+			// rank 0 died during its broadcast, which the leader learns later.
+			m.markSynced()
 		}
 		m.dissolved(d)
 		return
 	}
-	if d.broken && m.wake(d.since.Add(2*time.Second)) {
-		// A process that is still connecting can't recover; see HTTPStore and
+	if d.broken && m.wake(d.since.Add(connectGrace)) {
+		// A process that still connects can't recover; see HTTPStore and
 		// GlooContext::Initialize in Horovod.
 		m.stopMembers(func(s *slot) bool { return !s.up }, "ring %d broke while it formed", m.last.Generation)
 	}
@@ -101,17 +105,7 @@ func (m *Machine) watchDissolving(d *dissolving, c census) {
 	}
 }
 
-// syncGrace is the age at which a ring counts as synced without other evidence.
-// Where the script reports its steps, this ring has not made one yet: a large
-// state may still be on its way. But a script may also report once in an epoch.
-func (m *Machine) syncGrace() time.Duration {
-	if m.reports {
-		return 10 * m.opt.SyncGrace
-	}
-	return m.opt.SyncGrace
-}
-
-// stopMembers kills the members still in the ring that match.
+// stopMembers kills the matching members that are still in the ring.
 func (m *Machine) stopMembers(match func(*slot) bool, format string, args ...any) {
 	for _, mem := range m.last.Members {
 		if s := m.proc(mem.Proc); s != nil && s.state == InRing && match(s) {
