@@ -1,0 +1,181 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import "slices"
+
+// receive is the agent: it takes one message from the leader.
+func (w *world) receive(h *whost, a any) {
+	slotOf := func(p Proc) *wslot {
+		s := &h.slots[p.Slot.Local]
+		if s.Incarnation != p.Incarnation || s.State == Down {
+			return nil
+		}
+		return s
+	}
+	switch a := a.(type) {
+	case Start:
+		s := &h.slots[a.Proc.Slot.Local]
+		if s.State != Down || a.Proc.Incarnation <= s.Incarnation {
+			w.fail("start of %v over %v#%d", a.Proc, s.State, s.Incarnation)
+		}
+		*s = wslot{SlotReport: SlotReport{State: Starting, Incarnation: a.Proc.Incarnation, Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}, fails: s.fails}
+		if a.Generation == 0 {
+			return
+		}
+		// It takes the place of one that died while its ring formed.
+		m := h.info.Ring.Find(a.Proc.Slot)
+		if m == nil || h.info.Ring.Generation != a.Generation {
+			w.exit(h, a.Proc.Slot.Local, SlotExited{Status: "it has no place in the ring"})
+			return
+		}
+		ring := *h.info.Ring
+		ring.Members = slices.Clone(ring.Members)
+		m = ring.Find(a.Proc.Slot)
+		m.Proc = a.Proc
+		if m.Since != ring.Generation {
+			m.Since = 0
+		}
+		h.info.Ring = &ring
+		s.State, s.Generation, s.Since, s.enter = InRing, ring.Generation, m.Since, true
+	case Stop:
+		if s := slotOf(a.Proc); s != nil {
+			s.stopped = true
+		}
+	case Notify:
+		if s := slotOf(a.Proc); s != nil && s.training && s.Generation == a.Generation && w.pick(4) > 0 {
+			w.interrupt(a.Generation)
+		}
+	case Break:
+		for l := range h.slots {
+			if s := &h.slots[l]; s.State == InRing && s.training && !s.hung && s.Generation == a.Generation {
+				w.leaveRing(h, l)
+			}
+		}
+	case Synced:
+		for l := range h.slots {
+			if s := &h.slots[l]; s.Generation == a.Generation && s.Since == 0 {
+				s.Since = a.Generation
+			}
+		}
+	case Form:
+		if a.Ring.Newer(h.info.Ring) {
+			ring := a.Ring
+			h.info.Ring = &ring
+		}
+		for l := range h.slots {
+			w.enter(h, l)
+		}
+	case Dismiss:
+		for l := range h.slots {
+			if h.slots[l].State != Down {
+				w.fail("%s dismissed while slot %d is %v", h.info.ID, l, h.slots[l].State)
+			}
+		}
+		w.remove(h)
+		w.step(HostLost{h.info.ID})
+	}
+}
+
+// enter lets a held process into the newest ring it belongs to.
+func (w *world) enter(h *whost, l int) {
+	s := &h.slots[l]
+	m := h.info.Ring.Find(SlotID{h.info.ID, l})
+	if m == nil || m.Proc.Incarnation != s.Incarnation || s.State != Arrived && s.State != Waiting || s.Generation >= h.info.Ring.Generation {
+		return
+	}
+	if s.State == Arrived && s.Assignment != m.Assignment {
+		w.fail("%s:%d was started for %+v and is let in as %+v", h.info.ID, l, s.Assignment, m.Assignment)
+	}
+	s.State, s.Generation, s.Up, s.Since = InRing, h.info.Ring.Generation, false, m.Since
+	if mesh := w.meshOf(h.info.Ring); mesh != nil {
+		mesh.in[SlotID{h.info.ID, l}] = s.Incarnation
+	}
+}
+
+func (w *world) leaveRing(h *whost, l int) {
+	s := &h.slots[l]
+	s.State, s.training, s.Up = Waiting, false, false
+	h.report(SlotWaiting{Proc{SlotID{h.info.ID, l}, s.Incarnation}, s.Generation})
+}
+
+// interrupt is a commit at which all members see the notice.
+func (w *world) interrupt(gen uint64) {
+	for _, p := range w.training(gen) {
+		w.leaveRing(w.host(p.Host), p.Local)
+	}
+}
+
+// exit ends a process.
+func (w *world) exit(h *whost, l int, ev SlotExited) {
+	s := &h.slots[l]
+	id := SlotID{h.info.ID, l}
+	ev.Proc = Proc{id, s.Incarnation}
+	for _, mesh := range w.meshes {
+		if mesh.in[id] != s.Incarnation || mesh.done || s.State != InRing {
+			continue
+		}
+		if ev.Visible = len(mesh.in) == len(mesh.ring.Members) && w.pick(2) == 0; ev.Visible {
+			mesh.dead = true
+		}
+		delete(mesh.in, id)
+	}
+	*s = wslot{SlotReport: SlotReport{State: Down, Incarnation: s.Incarnation, Failures: s.Failures}, fails: s.fails}
+	h.report(ev)
+}
+
+func (w *world) remove(h *whost) {
+	for l := range h.slots {
+		if h.slots[l].State != Down {
+			w.exit(h, l, SlotExited{})
+		}
+	}
+	w.hosts = slices.DeleteFunc(w.hosts, func(o *whost) bool { return o == h })
+}
+
+// run moves one process on.
+func (w *world) run(h *whost, l int) {
+	s := &h.slots[l]
+	p := Proc{SlotID{h.info.ID, l}, s.Incarnation}
+	switch {
+	case s.State == Down:
+	case s.stopped:
+		w.exit(h, l, SlotExited{Aborted: w.pick(2) == 0, Status: "stopped"})
+	case s.State == Starting:
+		s.State = Arrived
+		h.report(SlotArrived{p})
+		w.enter(h, l)
+	case s.enter:
+		s.enter = false
+		if mesh := w.meshOf(h.info.Ring); mesh != nil && mesh.ring.Generation == s.Generation {
+			mesh.in[p.Slot] = s.Incarnation
+		}
+	case s.State == InRing && s.training && !s.hung:
+		if !s.Notifiable {
+			s.Notifiable = true
+			h.report(SlotNotifiable{p})
+		}
+		if w.broken(s.Generation) && !w.hangs(s.Generation) && w.pick(3) == 0 {
+			w.leaveRing(h, l) // noticed the failure by itself
+		}
+	}
+}
+
+// register sends a host's whole knowledge to the leader.
+func (w *world) register(h *whost) {
+	h.cut, h.up, h.dn = false, nil, nil
+	h.info.Slots = nil
+	for l := range h.slots {
+		h.info.Slots = append(h.info.Slots, h.slots[l].SlotReport)
+		h.info.Slots[l].Failures = h.slots[l].fails
+	}
+	h.info.Leaving = h.leaving
+	w.step(HostJoined{h.info})
+	if h.keep > 0 {
+		w.step(HostSlots{h.info.ID, h.keep})
+	}
+	if !w.electing {
+		w.quorum()
+	}
+}

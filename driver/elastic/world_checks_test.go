@@ -1,0 +1,81 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"fmt"
+	"slices"
+)
+
+// checkRing holds a ring against what Horovod needs.
+func (w *world) checkRing(r *Ring) {
+	most := w.opt.MaxNP
+	if slices.ContainsFunc(w.hosts, func(h *whost) bool { return h.leaving }) || slices.ContainsFunc(r.Members, func(m Member) bool { h := w.m.hosts[m.Proc.Slot.Host]; return h == nil || !h.staying() }) {
+		most = max(most, 2) // a move
+	}
+	if w.opt.MaxNP > 0 && len(r.Members) > most || len(r.Members) < w.opt.MinNP {
+		w.fail("ring of %d, allowed %d to %d", len(r.Members), w.opt.MinNP, w.opt.MaxNP)
+	}
+	if r.Generation == 1 && r.Term == w.term && w.newest == nil && len(r.Members) < w.opt.NP {
+		w.fail("first ring of %d, np is %d", len(r.Members), w.opt.NP)
+	}
+	for _, m := range r.Members {
+		if h := w.m.hosts[m.Proc.Slot.Host]; w.meshOf(r) == nil && h != nil && h.staying() && !h.slots[m.Proc.Slot.Local].leaving && m.Assignment.LocalRank != m.Proc.Slot.Local {
+			w.fail("local rank %d on slot %s", m.Assignment.LocalRank, m.Proc.Slot)
+		}
+	}
+	known := slices.ContainsFunc(w.hosts, func(h *whost) bool { return h.info.Ring != nil })
+	if w.meshOf(r) == nil {
+		if r.Generation == 1 && !known {
+			w.newest, w.best = nil, 0 // all who knew of the old rings are gone
+		}
+		for _, h := range w.hosts {
+			if !h.cut && h.info.Ring.Newer(r) {
+				w.fail("ring %s after %s, which %s knows of", ringKey(r), ringKey(h.info.Ring), h.info.ID)
+			}
+		}
+	}
+	if err := CheckRing(r); err != nil {
+		w.fail("%v", err)
+	}
+	if w.meshOf(r) == nil {
+		w.newest = r
+		w.meshes = append(w.meshes, &wmesh{ring: *r, in: map[SlotID]int{}, holders: w.holders(r)})
+	}
+}
+
+// CheckRing says what is wrong with the ranks of a ring.
+func CheckRing(r *Ring) error {
+	locals, seen := map[HostID][]int{}, map[HostID]int{}
+	cross := map[int][]int{}
+	position := map[int]int{} // where a local rank stands on its host by rank
+	for i, m := range r.Members {
+		h, a := m.Proc.Slot.Host, m.Assignment
+		if a.Rank != i || a.Size != len(r.Members) {
+			return fmt.Errorf("member %d has rank %d of %d", i, a.Rank, a.Size)
+		}
+		if at, ok := seen[h]; ok && at != i-1 {
+			return fmt.Errorf("ranks of %s are not contiguous", h)
+		}
+		seen[h] = i
+		if at, ok := position[a.LocalRank]; ok && at != len(locals[h]) {
+			return fmt.Errorf("local rank %d is %d. by rank on %s and %d. on another host", a.LocalRank, len(locals[h]), h, at)
+		}
+		position[a.LocalRank] = len(locals[h])
+		locals[h] = append(locals[h], a.LocalRank)
+		cross[a.LocalRank] = append(cross[a.LocalRank], a.CrossRank)
+	}
+	for _, m := range r.Members {
+		a := m.Assignment
+		l := slices.Sorted(slices.Values(locals[m.Proc.Slot.Host]))
+		if len(l) != a.LocalSize || l[len(l)-1] != len(l)-1 {
+			return fmt.Errorf("%s has local ranks %v, local size %d", m.Proc.Slot.Host, l, a.LocalSize)
+		}
+		c := cross[a.LocalRank]
+		if len(c) != a.CrossSize || !slices.IsSorted(c) || c[len(c)-1] != len(c)-1 {
+			return fmt.Errorf("local rank %d has cross ranks %v, cross size %d", a.LocalRank, c, a.CrossSize)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// disturb lets one thing go wrong, or somebody ask for a change.
+func (w *world) disturb() {
+	switch n := w.pick(31); {
+	case n < 5 && len(w.hosts) < 6:
+		w.next++
+		h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, 1+w.pick(3))}
+		w.hosts = append(w.hosts, h)
+		w.register(h)
+	case len(w.hosts) == 0:
+	case n < 9: // leave
+		if h := w.hosts[w.pick(len(w.hosts))]; !h.leaving {
+			h.leaving = true
+			h.report(HostLeaving{Host: h.info.ID})
+		}
+	case n < 10: // a host dies
+		h := w.hosts[w.pick(len(w.hosts))]
+		w.remove(h)
+		if w.pick(2) == 0 { // with its machine
+			w.gone = append(w.gone, wgone{h.info.ID, w.now})
+			break
+		}
+		w.quorum()
+		w.step(HostLost{h.info.ID})
+	case n < 11: // a host is cut off
+		h := w.hosts[w.pick(len(w.hosts))]
+		h.cut, h.up, h.dn = true, nil, nil
+		w.quorum()
+		w.step(HostLost{h.info.ID})
+	case n < 15: // a process dies
+		w.kill()
+	case n < 16: // the leader dies; some time later another rebuilds
+		w.elect()
+	case n < 18: // a host comes back
+		if h := w.hosts[w.pick(len(w.hosts))]; h.cut {
+			w.register(h)
+		}
+	case n < 19: // a host gets more slots, or fewer
+		if h := w.hosts[w.pick(len(w.hosts))]; !h.cut {
+			h.keep = 1 + w.pick(3)
+			for len(h.slots) < h.keep {
+				h.slots = append(h.slots, wslot{})
+			}
+			w.step(HostSlots{h.info.ID, h.keep})
+		}
+	case n < 21: // a session breaks and is there again at once: messages are lost
+		if h := w.hosts[w.pick(len(w.hosts))]; !h.cut {
+			w.register(h)
+		}
+	case n < 22: // an event comes again, late
+		if h := w.hosts[w.pick(len(w.hosts))]; len(h.up) > 0 {
+			h.up = append(h.up, h.up[w.pick(len(h.up))])
+		}
+	case n < 23: // an agent starts again, under another name
+		w.rename(w.hosts[w.pick(len(w.hosts))])
+	case n < 24: // a process hangs
+		h := w.hosts[w.pick(len(w.hosts))]
+		if s := &h.slots[w.pick(len(h.slots))]; s.training && len(w.training(s.Generation)) > 0 {
+			s.hung = true
+		}
+	case n < 25: // a process aborts
+		h := w.hosts[w.pick(len(w.hosts))]
+		if l := w.pick(len(h.slots)); h.slots[l].State != Down {
+			w.exit(h, l, SlotExited{Status: "aborted", Aborted: true})
+		}
+	case n < 26: // the leader dies, and a process with it
+		w.kill()
+		w.elect()
+	case n < 27: // the ring is slow
+		if w.newest != nil {
+			w.step(Stalled{w.newest.Generation})
+		}
+	case n < 28: // Nomad gives up a host that is cut off, and it comes back
+		if h := w.hosts[w.pick(len(w.hosts))]; h.cut && !h.leaving {
+			h.info.Dropped = true
+			w.register(h)
+		}
+	default:
+		w.now = w.now.Add(time.Duration(w.pick(3000)) * time.Millisecond)
+		w.step(Tick{})
+	}
+}
+
+// kill ends a process.
+func (w *world) kill() {
+	h := w.hosts[w.pick(len(w.hosts))]
+	if l := w.pick(len(h.slots)); h.slots[l].State != Down {
+		h.slots[l].fails++
+		w.exit(h, l, SlotExited{Status: "killed"})
+	}
+}
+
+// elect puts another leader in place of the present one.
+func (w *world) elect() {
+	w.term++
+	w.m = New(w.opt, w.term)
+	w.ended, w.gone = nil, nil
+	w.reunite()
+}
+
+// rename ends a host and lets it come back under another name, perhaps before
+// the leader has missed the old one.
+func (w *world) rename(old *whost) {
+	if old.leaving || old.cut || old.info.Dropped {
+		return
+	}
+	w.remove(old)
+	w.next++
+	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: old.info.Index}, slots: make([]wslot, len(old.slots))}
+	w.hosts = append(w.hosts, h)
+	early := w.pick(2) == 0
+	if early {
+		w.register(h)
+	}
+	w.step(HostLost{old.info.ID})
+	if !early {
+		w.register(h)
+	}
+}
+
+// reunite connects every host to the leader again.
+func (w *world) reunite() {
+	// A leader forms no ring before the hosts of the last one are there.
+	w.step(Quorum{Reason: "waiting for hosts"})
+	w.electing, w.allowed = true, false
+	for _, h := range slices.Clone(w.hosts) {
+		w.register(h)
+	}
+	if last := w.m.Last(); last != nil {
+		for _, id := range last.Hosts() {
+			if w.host(id) == nil {
+				w.step(HostLost{id})
+			}
+		}
+	}
+	w.electing = false
+	w.quorum()
+}
+
+// quorum tells the leader whether it may form rings: when it is connected to
+// all hosts of the last ring that are not gone, or to most of them.
+func (w *world) quorum() {
+	cut, there := 0, 0
+	for _, id := range w.m.Last().Hosts() {
+		if h := w.host(id); h != nil && h.cut {
+			cut++
+		} else if h != nil {
+			there++
+		}
+	}
+	n := len(w.m.Last().Hosts())
+	if ok := cut == 0 || there > n/2; ok != w.allowed {
+		w.allowed = ok
+		w.step(Quorum{OK: ok, Reason: "hosts are cut off"})
+	}
+}

@@ -1,0 +1,137 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+type wmesh struct {
+	ring Ring
+	in   map[SlotID]int // incarnation that entered
+	done bool
+	dead bool // can't complete any more
+
+	holders   []Proc    // those in reach that held the newest state as it was formed
+	connected time.Time // done since
+	handed    bool      // and rank 0 has broadcast its state
+}
+
+func (w *world) meshOf(r *Ring) *wmesh {
+	for _, mesh := range w.meshes {
+		if mesh.ring.Generation == r.Generation && mesh.ring.Term == r.Term {
+			return mesh
+		}
+	}
+	return nil
+}
+
+func ringKey(r *Ring) string { return fmt.Sprintf("%d/%d", r.Generation, r.Term) }
+
+// intact says whether all members of the mesh are connected.
+func (w *world) intact(mesh *wmesh) bool {
+	return mesh.done && !slices.ContainsFunc(mesh.ring.Members, func(m Member) bool {
+		h := w.host(m.Proc.Slot.Host)
+		if h == nil {
+			return true
+		}
+		s := h.slots[m.Proc.Slot.Local]
+		return s.Incarnation != mesh.in[m.Proc.Slot] || !s.training || s.hung || s.Generation != mesh.ring.Generation
+	})
+}
+
+// training returns the members of the generation where all of them train, which
+// they do once they have got the state.
+func (w *world) training(gen uint64) (members []SlotID) {
+	for _, mesh := range w.meshes {
+		if mesh.ring.Generation == gen && mesh.handed && w.intact(mesh) {
+			for _, m := range mesh.ring.Members {
+				members = append(members, m.Proc.Slot)
+			}
+			break
+		}
+	}
+	return members
+}
+
+// broken says whether the generation has lost a member.
+func (w *world) broken(gen uint64) bool {
+	return !slices.ContainsFunc(w.meshes, func(mesh *wmesh) bool { return mesh.ring.Generation == gen && w.intact(mesh) })
+}
+
+// hangs says whether a member of the generation hangs; the others wait for it
+// in a collective.
+func (w *world) hangs(gen uint64) bool {
+	return slices.ContainsFunc(w.hosts, func(h *whost) bool {
+		return slices.ContainsFunc(h.slots, func(s wslot) bool { return s.hung && s.State == InRing && s.Generation == gen })
+	})
+}
+
+// mesh lets a rendezvous complete, and then rank 0 hand out its state.
+func (w *world) mesh(mesh *wmesh) {
+	switch {
+	case mesh.done && !mesh.handed:
+		w.handOut(mesh)
+		return
+	case mesh.done || mesh.dead || len(mesh.in) < len(mesh.ring.Members):
+		return
+	}
+	for id, inc := range mesh.in {
+		if h := w.host(id.Host); h == nil || h.slots[id.Local].Incarnation != inc || h.slots[id.Local].State != InRing {
+			return
+		}
+	}
+	mesh.done, mesh.connected = true, w.now
+	for _, m := range mesh.ring.Members {
+		h := w.host(m.Proc.Slot.Host)
+		s := &h.slots[m.Proc.Slot.Local]
+		if s.StandIn {
+			continue
+		}
+		s.training, s.Up = true, true
+		h.report(SlotUp{Proc{m.Proc.Slot, s.Incarnation}, mesh.ring.Generation})
+	}
+}
+
+// holders returns the processes that hold the newest state. A host that was cut
+// off is not waited for, and one that came back is not trusted.
+func (w *world) holders(r *Ring) (holders []Proc) {
+	for _, h := range w.hosts {
+		for l, s := range h.slots {
+			if id := (SlotID{h.info.ID, l}); s.State != Down && s.step == w.best && !h.cut && !s.given && s.Generation+1 >= r.Generation && w.m.slot(id) != nil {
+				holders = append(holders, Proc{id, s.Incarnation})
+			}
+		}
+	}
+	return holders
+}
+
+// handOut is rank 0's broadcast of its state, which takes a while, but not as
+// long as SyncGrace. A stand-in never gets there.
+func (w *world) handOut(mesh *wmesh) {
+	if !w.intact(mesh) || w.pick(30) > 0 && w.now.Sub(mesh.connected) < 15*time.Second {
+		return
+	}
+	mesh.handed = true
+	root := mesh.ring.Members[0].Proc.Slot
+	step := w.host(root.Host).slots[root.Local].step
+	if step < w.best {
+		for _, p := range mesh.holders {
+			if h := w.host(p.Slot.Host); h != nil {
+				if s := h.slots[p.Slot.Local]; s.Incarnation == p.Incarnation && s.State != Down && s.step == w.best && !s.given {
+					w.fail("ring %s goes back from step %d to %d while %s lives", ringKey(&mesh.ring), w.best, step, p)
+				}
+			}
+		}
+		if w.opt.OnRingLost == Fail {
+			w.fail("ring %s goes back from step %d to %d", ringKey(&mesh.ring), w.best, step)
+		}
+		w.best = step
+	}
+	for _, m := range mesh.ring.Members {
+		w.host(m.Proc.Slot.Host).slots[m.Proc.Slot.Local].step = step
+	}
+}
