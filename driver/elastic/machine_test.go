@@ -13,8 +13,8 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// script drives a machine by words, so that a test reads like a story. What
-// the machine does is noted in short: "start a:0 0/2", "form 2: a:0 b:0".
+// script drives a machine by short words. What the machine does is noted in
+// the same way: "start a:0 0/2", "form 2: a:0 b:0".
 type script struct {
 	t   *testing.T
 	m   *Machine
@@ -282,7 +282,7 @@ func TestASlotThatDiesAloneIsReplacedInPlaceWithItsLocalRank(t *testing.T) {
 }
 
 func TestADeathWhileTheRingForms(t *testing.T) {
-	t.Run("is mended while nobody has seen the address", func(t *testing.T) {
+	t.Run("is repaired while no other process has seen the address", func(t *testing.T) {
 		s := newScript(t, elasticPair)
 		s.join("a", 0, 1)
 		s.join("b", 1, 1)
@@ -336,13 +336,13 @@ func besideADeadSlot(t *testing.T) *script {
 	return s
 }
 
-// deadline asks when the machine said it should be asked again.
+// deadline sends the tick that the machine asked for.
 func (s *script) deadline() {
 	s.now = s.m.Deadline()
 	s.event(Tick{})
 }
 
-// Nobody asks again between the deadlines that the machine names.
+// No tick comes between the deadlines that the machine sets.
 func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
 	s := besideADeadSlot(t)
 	s.event(HostSlots{"a", 1}) // of which the dead slot is to remain
@@ -358,7 +358,7 @@ func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
 	s.expect("form 3: a:0", "stop a:1")
 }
 
-// A ring of newcomers alone can't form while somebody else holds the state.
+// A ring of newcomers alone can't form while another process holds the state.
 func TestNewcomersWaitForTheHolderBesideADeadSlot(t *testing.T) {
 	s := besideADeadSlot(t)
 	s.join("b", 1, 2)
@@ -553,7 +553,7 @@ func TestARingThatWasHandedOutDoesNotChange(t *testing.T) {
 }
 
 // A process that was to replace another in place was never started: its host's
-// session broke. Its name stands in the ring, and who bears it is let in there.
+// session broke. The ring names it, and would admit a process of that name.
 func TestANameIsNotGivenTwice(t *testing.T) {
 	lost := func(t *testing.T) (*script, HostInfo) {
 		s := newScript(t, elasticPair)
@@ -613,7 +613,7 @@ func TestANewLeaderKeepsTheStateOfAHostThatLeaves(t *testing.T) {
 	s.event(HostLost{"b"})
 	s.expect("form 1: a:0 b:0", "break 1", "form 2: a:0")
 	s.up("a:0")
-	s.wait(6 * time.Second) // nobody came
+	s.wait(6 * time.Second) // no newcomer came
 	s.waiting("a:0")
 	s.expect("notify a:0", "stop a:0")
 }

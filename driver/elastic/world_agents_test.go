@@ -5,46 +5,26 @@ package elastic
 
 import "slices"
 
+// proc returns the slot that runs p, or nil.
+func (h *whost) proc(p Proc) *wslot {
+	s := &h.slots[p.Slot.Local]
+	if s.Incarnation != p.Incarnation || s.State == Down {
+		return nil
+	}
+	return s
+}
+
 // receive is the agent: it takes one message from the leader.
 func (w *world) receive(h *whost, a any) {
-	slotOf := func(p Proc) *wslot {
-		s := &h.slots[p.Slot.Local]
-		if s.Incarnation != p.Incarnation || s.State == Down {
-			return nil
-		}
-		return s
-	}
 	switch a := a.(type) {
 	case Start:
-		s := &h.slots[a.Proc.Slot.Local]
-		if s.State != Down || a.Proc.Incarnation <= s.Incarnation {
-			w.fail("start of %v over %v#%d", a.Proc, s.State, s.Incarnation)
-		}
-		*s = wslot{SlotReport: SlotReport{State: Starting, Incarnation: a.Proc.Incarnation, Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}, fails: s.fails}
-		if a.Generation == 0 {
-			return
-		}
-		// It takes the place of one that died while its ring formed.
-		m := h.info.Ring.Find(a.Proc.Slot)
-		if m == nil || h.info.Ring.Generation != a.Generation {
-			w.exit(h, a.Proc.Slot.Local, SlotExited{Status: "it has no place in the ring"})
-			return
-		}
-		ring := *h.info.Ring
-		ring.Members = slices.Clone(ring.Members)
-		m = ring.Find(a.Proc.Slot)
-		m.Proc = a.Proc
-		if m.Since != ring.Generation {
-			m.Since = 0
-		}
-		h.info.Ring = &ring
-		s.State, s.Generation, s.Since, s.enter = InRing, ring.Generation, m.Since, true
+		w.start(h, a)
 	case Stop:
-		if s := slotOf(a.Proc); s != nil {
+		if s := h.proc(a.Proc); s != nil {
 			s.stopped = true
 		}
 	case Notify:
-		if s := slotOf(a.Proc); s != nil && s.training && s.Generation == a.Generation && w.pick(4) > 0 {
+		if s := h.proc(a.Proc); s != nil && s.training && s.Generation == a.Generation && w.pick(4) > 0 {
 			w.interrupt(a.Generation)
 		}
 	case Break:
@@ -78,6 +58,33 @@ func (w *world) receive(h *whost, a any) {
 	}
 }
 
+// start is the agent starting a process.
+func (w *world) start(h *whost, a Start) {
+	s := &h.slots[a.Proc.Slot.Local]
+	if s.State != Down || a.Proc.Incarnation <= s.Incarnation {
+		w.fail("start of %v over %v#%d", a.Proc, s.State, s.Incarnation)
+	}
+	*s = wslot{SlotReport: SlotReport{State: Starting, Incarnation: a.Proc.Incarnation, Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}, fails: s.fails}
+	if a.Generation == 0 {
+		return
+	}
+	// It takes the place of one that died while its ring formed.
+	m := h.info.Ring.Find(a.Proc.Slot)
+	if m == nil || h.info.Ring.Generation != a.Generation {
+		w.exit(h, a.Proc.Slot.Local, SlotExited{Status: "it has no place in the ring"})
+		return
+	}
+	ring := *h.info.Ring
+	ring.Members = slices.Clone(ring.Members)
+	m = ring.Find(a.Proc.Slot)
+	m.Proc = a.Proc
+	if m.Since != ring.Generation {
+		m.Since = 0
+	}
+	h.info.Ring = &ring
+	s.State, s.Generation, s.Since, s.enter = InRing, ring.Generation, m.Since, true
+}
+
 // enter lets a held process into the newest ring it belongs to.
 func (w *world) enter(h *whost, l int) {
 	s := &h.slots[l]
@@ -86,7 +93,7 @@ func (w *world) enter(h *whost, l int) {
 		return
 	}
 	if s.State == Arrived && s.Assignment != m.Assignment {
-		w.fail("%s:%d was started for %+v and is let in as %+v", h.info.ID, l, s.Assignment, m.Assignment)
+		w.fail("%s:%d was started for %+v and is admitted as %+v", h.info.ID, l, s.Assignment, m.Assignment)
 	}
 	s.State, s.Generation, s.Up, s.Since = InRing, h.info.Ring.Generation, false, m.Since
 	if mesh := w.meshOf(h.info.Ring); mesh != nil {

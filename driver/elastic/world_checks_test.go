@@ -36,7 +36,7 @@ func (w *world) checkRing(r *Ring) {
 			}
 		}
 	}
-	if err := CheckRing(r); err != nil {
+	if err := checkRanks(r); err != nil {
 		w.fail("%v", err)
 	}
 	if w.meshOf(r) == nil {
@@ -45,8 +45,8 @@ func (w *world) checkRing(r *Ring) {
 	}
 }
 
-// CheckRing says what is wrong with the ranks of a ring.
-func CheckRing(r *Ring) error {
+// checkRanks reports what is wrong with the ranks of a ring.
+func checkRanks(r *Ring) error {
 	locals, seen := map[HostID][]int{}, map[HostID]int{}
 	cross := map[int][]int{}
 	position := map[int]int{} // where a local rank stands on its host by rank

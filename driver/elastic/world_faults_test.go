@@ -9,67 +9,53 @@ import (
 	"time"
 )
 
-// disturb lets one thing go wrong, or somebody ask for a change.
+// disturb lets one thing go wrong, or lets someone ask for a change.
 func (w *world) disturb() {
-	switch n := w.pick(31); {
-	case n < 5 && len(w.hosts) < 6:
-		w.next++
-		h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, 1+w.pick(3))}
-		w.hosts = append(w.hosts, h)
-		w.register(h)
-	case len(w.hosts) == 0:
+	n := w.pick(31)
+	if n < 5 && len(w.hosts) < 6 {
+		w.addHost()
+		return
+	}
+	if len(w.hosts) == 0 {
+		return
+	}
+	switch {
 	case n < 9: // leave
-		if h := w.hosts[w.pick(len(w.hosts))]; !h.leaving {
+		if h := w.anyHost(); !h.leaving {
 			h.leaving = true
 			h.report(HostLeaving{Host: h.info.ID})
 		}
-	case n < 10: // a host dies
-		h := w.hosts[w.pick(len(w.hosts))]
-		w.remove(h)
-		if w.pick(2) == 0 { // with its machine
-			w.gone = append(w.gone, wgone{h.info.ID, w.now})
-			break
-		}
-		w.quorum()
-		w.step(HostLost{h.info.ID})
-	case n < 11: // a host is cut off
-		h := w.hosts[w.pick(len(w.hosts))]
-		h.cut, h.up, h.dn = true, nil, nil
-		w.quorum()
-		w.step(HostLost{h.info.ID})
+	case n < 10:
+		w.loseHost()
+	case n < 11:
+		w.cutHost()
 	case n < 15: // a process dies
 		w.kill()
 	case n < 16: // the leader dies; some time later another rebuilds
 		w.elect()
 	case n < 18: // a host comes back
-		if h := w.hosts[w.pick(len(w.hosts))]; h.cut {
+		if h := w.anyHost(); h.cut {
 			w.register(h)
 		}
 	case n < 19: // a host gets more slots, or fewer
-		if h := w.hosts[w.pick(len(w.hosts))]; !h.cut {
-			h.keep = 1 + w.pick(3)
-			for len(h.slots) < h.keep {
-				h.slots = append(h.slots, wslot{})
-			}
-			w.step(HostSlots{h.info.ID, h.keep})
-		}
+		w.changeSlots()
 	case n < 21: // a session breaks and is there again at once: messages are lost
-		if h := w.hosts[w.pick(len(w.hosts))]; !h.cut {
+		if h := w.anyHost(); !h.cut {
 			w.register(h)
 		}
 	case n < 22: // an event comes again, late
-		if h := w.hosts[w.pick(len(w.hosts))]; len(h.up) > 0 {
+		if h := w.anyHost(); len(h.up) > 0 {
 			h.up = append(h.up, h.up[w.pick(len(h.up))])
 		}
 	case n < 23: // an agent starts again, under another name
-		w.rename(w.hosts[w.pick(len(w.hosts))])
+		w.rename(w.anyHost())
 	case n < 24: // a process hangs
-		h := w.hosts[w.pick(len(w.hosts))]
+		h := w.anyHost()
 		if s := &h.slots[w.pick(len(h.slots))]; s.training && len(w.training(s.Generation)) > 0 {
 			s.hung = true
 		}
 	case n < 25: // a process aborts
-		h := w.hosts[w.pick(len(w.hosts))]
+		h := w.anyHost()
 		if l := w.pick(len(h.slots)); h.slots[l].State != Down {
 			w.exit(h, l, SlotExited{Status: "aborted", Aborted: true})
 		}
@@ -81,7 +67,7 @@ func (w *world) disturb() {
 			w.step(Stalled{w.newest.Generation})
 		}
 	case n < 28: // Nomad gives up a host that is cut off, and it comes back
-		if h := w.hosts[w.pick(len(w.hosts))]; h.cut && !h.leaving {
+		if h := w.anyHost(); h.cut && !h.leaving {
 			h.info.Dropped = true
 			w.register(h)
 		}
@@ -89,6 +75,47 @@ func (w *world) disturb() {
 		w.now = w.now.Add(time.Duration(w.pick(3000)) * time.Millisecond)
 		w.step(Tick{})
 	}
+}
+
+func (w *world) anyHost() *whost { return w.hosts[w.pick(len(w.hosts))] }
+
+func (w *world) addHost() {
+	w.next++
+	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, 1+w.pick(3))}
+	w.hosts = append(w.hosts, h)
+	w.register(h)
+}
+
+// loseHost ends a host, with its machine or without.
+func (w *world) loseHost() {
+	h := w.anyHost()
+	w.remove(h)
+	if w.pick(2) == 0 {
+		w.gone = append(w.gone, wgone{h.info.ID, w.now})
+		return
+	}
+	w.quorum()
+	w.step(HostLost{h.info.ID})
+}
+
+// cutHost separates a host from the leader.
+func (w *world) cutHost() {
+	h := w.anyHost()
+	h.cut, h.up, h.dn = true, nil, nil
+	w.quorum()
+	w.step(HostLost{h.info.ID})
+}
+
+func (w *world) changeSlots() {
+	h := w.anyHost()
+	if h.cut {
+		return
+	}
+	h.keep = 1 + w.pick(3)
+	for len(h.slots) < h.keep {
+		h.slots = append(h.slots, wslot{})
+	}
+	w.step(HostSlots{h.info.ID, h.keep})
 }
 
 // kill ends a process.
@@ -147,7 +174,7 @@ func (w *world) reunite() {
 	w.quorum()
 }
 
-// quorum tells the leader whether it may form rings: when it is connected to
+// quorum reports to the leader whether it may form rings: when it is connected to
 // all hosts of the last ring that are not gone, or to most of them.
 func (w *world) quorum() {
 	cut, there := 0, 0

@@ -31,7 +31,7 @@ func (w *world) meshOf(r *Ring) *wmesh {
 
 func ringKey(r *Ring) string { return fmt.Sprintf("%d/%d", r.Generation, r.Term) }
 
-// intact says whether all members of the mesh are connected.
+// intact reports whether all members of the mesh are connected.
 func (w *world) intact(mesh *wmesh) bool {
 	return mesh.done && !slices.ContainsFunc(mesh.ring.Members, func(m Member) bool {
 		h := w.host(m.Proc.Slot.Host)
@@ -57,12 +57,12 @@ func (w *world) training(gen uint64) (members []SlotID) {
 	return members
 }
 
-// broken says whether the generation has lost a member.
+// broken reports whether the generation has lost a member.
 func (w *world) broken(gen uint64) bool {
 	return !slices.ContainsFunc(w.meshes, func(mesh *wmesh) bool { return mesh.ring.Generation == gen && w.intact(mesh) })
 }
 
-// hangs says whether a member of the generation hangs; the others wait for it
+// hangs reports whether a member of the generation hangs; the others wait for it
 // in a collective.
 func (w *world) hangs(gen uint64) bool {
 	return slices.ContainsFunc(w.hosts, func(h *whost) bool {

@@ -50,7 +50,7 @@ type wslot struct {
 	step     int
 	training bool
 	stopped  bool
-	enter    bool // let in, but has yet to start: replaces one that died while forming
+	enter    bool // admitted, but has yet to start: replaces one that died while forming
 	fails    int
 	hung     bool // does nothing any more until it is killed
 	given    bool // up, by a leader
@@ -216,7 +216,7 @@ func (w *world) staying() (n int) {
 }
 
 // settle lets the world run without faults and checks that it comes to rest
-// with everybody in the ring who can be.
+// with every slot in the ring that can be.
 func (w *world) settle() {
 	for _, h := range slices.Clone(w.hosts) {
 		if h.cut {
@@ -240,7 +240,7 @@ func (w *world) settle() {
 			}
 			w.progress()
 		}
-		// Nobody asks between the deadlines that the machine names.
+		// No tick comes between the deadlines that the machine sets.
 		if d := w.m.Deadline(); !d.IsZero() {
 			w.now = later(w.now, d)
 			w.step(Tick{})
@@ -295,7 +295,7 @@ func explore(pick func(int) int, steps int) *world {
 // TestMachineInvariants explores random orders of events: ranks are dense and
 // contiguous by host, rings stay within bounds and follow one another, a ring
 // never goes back behind a state that a live process holds, and once events
-// stop everybody who can train does.
+// stop every slot that can train does.
 func TestMachineInvariants(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(2500)
