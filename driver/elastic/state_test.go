@@ -64,6 +64,18 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 		must.Eq(t, 3, s.m.Ring().Generation)
 		must.Eq(t, 0, s.m.Ring().Find(SlotID{"b", 0}).Since)
 	})
+	t.Run("does not hold it when a host was cut off after that", func(t *testing.T) {
+		s := handingOut(t, true)
+		ring := *s.m.Ring()
+		s.waiting("b:0")
+		s.event(Quorum{Reason: "cut off"})
+		s.event(HostLost{"a"})
+		s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &ring, Slots: []SlotReport{
+			{State: Waiting, Incarnation: 1, Generation: 2, Since: 1, Notifiable: true}}}})
+		s.event(Quorum{OK: true})
+		must.Eq(t, 3, s.m.Ring().Generation)
+		must.Eq(t, 0, s.m.Ring().Find(SlotID{"b", 0}).Since)
+	})
 	t.Run("holds it when all have left", func(t *testing.T) {
 		s := handingOut(t, true)
 		s.waiting("b:0", "a:0")
