@@ -88,7 +88,7 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 			// rank 0 died during its broadcast, which the leader learns later.
 			m.markSynced()
 		}
-		m.dissolved(d)
+		m.dissolved()
 		return
 	}
 	if d.broken && m.wake(d.since.Add(connectGrace)) {

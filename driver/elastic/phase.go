@@ -12,7 +12,6 @@ type phase interface{ isPhase() }
 
 // noRing: no ring has formed yet, or no member is left in the newest one.
 type noRing struct {
-	broken bool      // the newest ring had lost a member
 	tooFew time.Time // since when there are too few slots; zero: there are enough
 }
 
@@ -87,8 +86,8 @@ func (m *Machine) survivorReturned() {
 }
 
 // dissolved follows when no member is left in the ring.
-func (m *Machine) dissolved(d *dissolving) {
-	m.phase = &noRing{broken: d.broken}
+func (m *Machine) dissolved() {
+	m.phase = &noRing{}
 }
 
 // intact returns the state that forming and training share, nil in other phases.
@@ -103,16 +102,10 @@ func (m *Machine) intact() *intact {
 	}
 }
 
-// broken reports whether the newest ring lost a member.
+// broken reports whether the present ring lost a member.
 func (m *Machine) broken() bool {
-	switch p := m.phase.(type) {
-	case *dissolving:
-		return p.broken
-	case *noRing:
-		return p.broken
-	default:
-		return false
-	}
+	d, ok := m.phase.(*dissolving)
+	return ok && d.broken
 }
 
 // forgetNotice follows when a host of the ring is lost: members that leave from
