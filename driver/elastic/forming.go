@@ -14,12 +14,16 @@ func (m *Machine) reconcileNoRing(none *noRing) {
 		m.reconcileNoState(none)
 		return
 	}
-	for _, plan := range [][]Member{
-		m.layout(ofStaying(m.usable)),         // all slots that stay, once their newcomers have arrived
-		m.layout(ofStaying(live)),             // else those of them that are live
-		m.pendingHandoff(),                    // else with slots that are leaving
-		m.layoutIf(!m.handoffExpired(), live), // else all live slots, until newcomers arrive
-	} {
+	plans := [][]Member{
+		m.layout(ofStaying(m.usable)), // all slots that stay, once their newcomers have arrived
+		m.layout(ofStaying(live)),     // else those of them that are live
+	}
+	if !m.handoffExpired() {
+		plans = append(plans,
+			m.handoffPlan(), // else with slots that are leaving
+			m.layout(live))  // else all live slots, until newcomers arrive
+	}
+	for _, plan := range plans {
 		if len(plan) >= m.opt.MinNP && m.holdsState(plan) && m.ready(plan) {
 			m.form(plan)
 			return
@@ -34,8 +38,8 @@ func (m *Machine) awaitProcesses(none *noRing) {
 	m.admitNewcomers()
 	m.admitBesideHolders()
 	want := m.layout(ofStaying(m.usable))
-	if !m.holdsState(want) {
-		want = m.pendingHandoff()
+	if !m.holdsState(want) && !m.handoffExpired() {
+		want = m.handoffPlan()
 	}
 	if !m.holdsState(want) {
 		want = nil // and can't form, however many they are
@@ -44,13 +48,6 @@ func (m *Machine) awaitProcesses(none *noRing) {
 		m.stageNewcomers(want)
 	}
 	m.enforceElasticTimeout(none, m.opt.MinNP, len(want))
-}
-
-func (m *Machine) layoutIf(cond bool, ok func(*host, *slot) bool) []Member {
-	if !cond {
-		return nil
-	}
-	return m.layout(ok)
 }
 
 // ready reports whether each newcomer of a plan has arrived, with the assignment
@@ -89,12 +86,8 @@ func (m *Machine) reconcileNoState(none *noRing) {
 		})
 	}
 	want := m.layout(ofStaying(m.usable))
-	if len(want) < need {
-		m.enforceElasticTimeout(none, need, len(want))
-		return
-	}
-	none.tooFew = time.Time{}
-	if m.stageNewcomers(want) {
+	m.enforceElasticTimeout(none, need, len(want))
+	if len(want) >= need && m.stageNewcomers(want) {
 		m.form(want)
 	}
 }

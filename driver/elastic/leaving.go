@@ -38,14 +38,6 @@ func (m *Machine) handoffPlan() []Member {
 	}, limit)
 }
 
-// pendingHandoff is handoffPlan while newcomers may still arrive.
-func (m *Machine) pendingHandoff() []Member {
-	if m.handoffExpired() {
-		return nil
-	}
-	return m.handoffPlan()
-}
-
 // leavingHolder returns the leaving slot that holds the state longest, or nil.
 func (m *Machine) leavingHolder() *slot {
 	var holder *slot

@@ -48,13 +48,12 @@ func (m *Machine) observeRing() {
 		m.do(Form{Ring: m.last.clone()})
 	}
 	c := m.census()
-	d, ok := m.phase.(*dissolving)
-	switch {
-	case ok:
-	case c.out == 0 && c.lost == 0:
-		m.observeIntact(c)
-		return
-	default:
+	d, dissolves := m.phase.(*dissolving)
+	if !dissolves {
+		if c.out == 0 && c.lost == 0 {
+			m.observeIntact(c)
+			return
+		}
 		d = m.startDissolving()
 	}
 	m.observeDissolving(d, c)

@@ -111,12 +111,9 @@ func (m *Machine) broken() bool {
 // forgetNotice follows when a host of the ring is lost: members that leave from
 // now on may have lost their connections to it.
 func (m *Machine) forgetNotice() {
-	switch p := m.phase.(type) {
-	case *forming:
-		p.notified = time.Time{}
-	case *training:
-		p.notified = time.Time{}
-	case *dissolving:
-		p.noticed = false
+	if in := m.intact(); in != nil {
+		in.notified = time.Time{}
+	} else if d, ok := m.phase.(*dissolving); ok {
+		d.noticed = false
 	}
 }
