@@ -325,8 +325,8 @@ func (h *Host) handle(m *ToAgent) {
 		h.breakRing(m.Break.Generation)
 	case m.Synced != nil:
 		for _, s := range h.slots {
-			if s.Generation == m.Synced.Generation && s.Since == 0 {
-				s.Since = m.Synced.Generation
+			if s.Generation == m.Synced.Generation && s.SyncedSince == 0 {
+				s.SyncedSince = m.Synced.Generation
 			}
 		}
 	case m.Fill != nil:
@@ -367,8 +367,8 @@ func (h *Host) start(a elastic.Start) {
 		return // told twice
 	}
 	*s = slot{SlotReport: elastic.SlotReport{State: elastic.Starting, Incarnation: a.Proc.Incarnation,
-		Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}, failed: s.failed}
-	d := &door{proc: a.Proc, standIn: a.StandIn}
+		Assignment: a.Assignment, Failures: s.Failures, Surrogate: a.Surrogate}, failed: s.failed}
+	d := &door{proc: a.Proc, standIn: a.Surrogate}
 	d.arrived = func() { h.post(func() { h.arrived(d) }) }
 	d.waiting = func(gen uint64) { h.post(func() { h.waiting(d, gen) }) }
 	d.notifiable = func(t rendezvous.NotifyTarget) { h.post(func() { h.notifiable(d, t) }) }
@@ -380,8 +380,8 @@ func (h *Host) start(a elastic.Start) {
 			return
 		}
 		m.Proc = a.Proc
-		if m.Since != a.Generation {
-			m.Since = 0
+		if m.SyncedSince != a.Generation {
+			m.SyncedSince = 0
 		}
 		h.letIn(s, m)
 	}
@@ -589,7 +589,7 @@ func (h *Host) news(store *rendezvous.Store, id RingID) {
 	}
 	for l, s := range h.slots {
 		p := h.proc(l)
-		if s.State != elastic.InRing || s.Up || s.Generation != id.Generation || s.StandIn {
+		if s.State != elastic.InRing || s.Up || s.Generation != id.Generation || s.Surrogate {
 			continue
 		}
 		if mem := h.ring.Find(p.Slot); mem != nil && store.Up(mem.Assignment.Rank) {
@@ -616,7 +616,7 @@ func (h *Host) tryLetIn(s *slot, id elastic.SlotID) {
 }
 
 func (h *Host) letIn(s *slot, m *elastic.Member) {
-	s.State, s.Generation, s.Up, s.Since = elastic.InRing, h.ring.Generation, false, m.Since
+	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
 	s.latest, s.unsent = Progress{}, false
 	s.door.admit(&seat{ring: ringID(h.ring), assignment: m.Assignment, store: h.store})
 }

@@ -108,7 +108,7 @@ func NewLeader(o LeaderOptions) *Leader {
 		hosts: map[elastic.HostID]*member{}, ledger: newLedger(nil), quorum: elastic.Quorum{OK: true}}
 	l.machine = elastic.New(elastic.Options{
 		NP: c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP,
-		ElasticTimeout: time.Duration(c.ElasticTimeout), Settle: time.Duration(c.Settle),
+		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Settle),
 		FinishTimeout: time.Duration(c.FinishTimeout),
 		ResetLimit:    c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
 	}, o.Term)
@@ -364,11 +364,11 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 	generation := l.ring.Generation
 	if quiet > warn && l.stallTold != generation {
 		l.stallTold = generation
-		l.broadcast(&ToAgent{Story: &elastic.Story{Text: fmt.Sprintf(
+		l.broadcast(&ToAgent{Story: &elastic.TaskEvent{Text: fmt.Sprintf(
 			"ring %d has made no step for %.0f s: a process may hang, while the others wait for it in a collective (stall)", generation, quiet)}})
 	}
 	if limit > 0 && quiet > limit {
-		l.broadcast(&ToAgent{Story: &elastic.Story{Text: fmt.Sprintf(
+		l.broadcast(&ToAgent{Story: &elastic.TaskEvent{Text: fmt.Sprintf(
 			"ring %d has made no step for %.0f s (stall_timeout): it is broken and formed again without processes that hang", generation, quiet)}})
 		l.ledger.fail()
 		l.ledger.leave(now)
@@ -515,14 +515,14 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 	case elastic.Break:
 		l.log.Info("ring broken", "generation", a.Generation)
 		l.broadcast(&ToAgent{Break: &a})
-	case elastic.Dismiss:
+	case elastic.ReleaseHost:
 		if h := l.hosts[a.Host]; h != nil {
 			h.dismissed = true
 		}
 		l.send(a.Host, &ToAgent{Dismiss: &a})
 	case elastic.End:
 		l.end(ctx, a)
-	case elastic.Story:
+	case elastic.TaskEvent:
 		if a.Host != "" {
 			l.send(a.Host, &ToAgent{Story: &a})
 		} else {
@@ -605,7 +605,7 @@ func (l *Leader) tellResize(r *Resize) {
 		if r.LostSteps > 0 {
 			text += fmt.Sprintf(", %.0f steps made again", r.LostSteps)
 		}
-		l.send(h, &ToAgent{Story: &elastic.Story{Host: h, Text: text}})
+		l.send(h, &ToAgent{Story: &elastic.TaskEvent{Host: h, Text: text}})
 	}
 	l.publish()
 }

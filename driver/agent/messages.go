@@ -89,17 +89,17 @@ type Puts struct {
 // ToAgent is one message of the leader; one field is set, or none to show that
 // the leader is there.
 type ToAgent struct {
-	Start   *elastic.Start   `json:"start,omitempty"`
-	Stop    *elastic.Stop    `json:"stop,omitempty"`
-	Form    *elastic.Ring    `json:"form,omitempty"`
-	Notify  *Notify          `json:"notify,omitempty"`
-	Break   *elastic.Break   `json:"break,omitempty"`
-	Synced  *elastic.Synced  `json:"synced,omitempty"`
-	Dismiss *elastic.Dismiss `json:"dismiss,omitempty"`
-	End     *elastic.End     `json:"end,omitempty"`
-	Story   *elastic.Story   `json:"story,omitempty"`
-	Fill    *Fill            `json:"fill,omitempty"`
-	Status  *Status          `json:"status,omitempty"`
+	Start   *elastic.Start       `json:"start,omitempty"`
+	Stop    *elastic.Stop        `json:"stop,omitempty"`
+	Form    *elastic.Ring        `json:"form,omitempty"`
+	Notify  *Notify              `json:"notify,omitempty"`
+	Break   *elastic.Break       `json:"break,omitempty"`
+	Synced  *elastic.Synced      `json:"synced,omitempty"`
+	Dismiss *elastic.ReleaseHost `json:"dismiss,omitempty"`
+	End     *elastic.End         `json:"end,omitempty"`
+	Story   *elastic.TaskEvent   `json:"story,omitempty"`
+	Fill    *Fill                `json:"fill,omitempty"`
+	Status  *Status              `json:"status,omitempty"`
 }
 
 // Fill hands out values of a ring's rendezvous.

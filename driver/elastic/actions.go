@@ -13,11 +13,11 @@ type Start struct {
 	// Generation is set when the process replaces one that died while this
 	// ring forms: it is admitted at once.
 	Generation uint64
-	// StandIn is set when it replaces rank 0 and does not have its state. It
+	// Surrogate is set when it replaces rank 0 and does not have its state. It
 	// completes the rendezvous for the others, but its own last request is
 	// held, so that it never broadcasts. It is killed when the others are up;
 	// they then recover and form the next ring without it.
-	StandIn bool
+	Surrogate bool
 }
 
 // Stop ends a process: SIGTERM, and SIGKILL a moment later.
@@ -50,8 +50,8 @@ type Notify struct {
 // notice before a time-out.
 type Break struct{ Generation uint64 }
 
-// Dismiss lets a host end: its processes are gone.
-type Dismiss struct {
+// ReleaseHost lets a host end: its processes are gone.
+type ReleaseHost struct {
 	Host HostID
 	// Failed asks Nomad to place the host's allocation elsewhere.
 	Failed bool
@@ -64,19 +64,19 @@ type End struct {
 	Reason  string
 }
 
-// Story is a message for the user, emitted as a task event of Nomad. Host is empty
+// TaskEvent is a message for the user, emitted as a task event of Nomad. Host is empty
 // when it concerns the whole job.
-type Story struct {
+type TaskEvent struct {
 	Host HostID
 	Text string
 }
 
-func (Start) action()   {}
-func (Stop) action()    {}
-func (Form) action()    {}
-func (Synced) action()  {}
-func (Notify) action()  {}
-func (Break) action()   {}
-func (Dismiss) action() {}
-func (End) action()     {}
-func (Story) action()   {}
+func (Start) action()       {}
+func (Stop) action()        {}
+func (Form) action()        {}
+func (Synced) action()      {}
+func (Notify) action()      {}
+func (Break) action()       {}
+func (ReleaseHost) action() {}
+func (End) action()         {}
+func (TaskEvent) action()   {}

@@ -55,7 +55,7 @@ func assign(hosts [][]candidate) []Member {
 			case i <= lead:
 				l = i - 1
 			}
-			members = append(members, Member{Proc: h[l].proc, Since: h[l].syncedSince, Assignment: Assignment{
+			members = append(members, Member{Proc: h[l].proc, SyncedSince: h[l].syncedSince, Assignment: Assignment{
 				Rank: len(members), Size: size,
 				LocalRank: l, LocalSize: len(h),
 				CrossRank: crossRank[l], CrossSize: crossSize[l],

@@ -73,14 +73,14 @@ func (m *Machine) replace(mem *Member, s *slot, status string) {
 	s.incarnation++
 	s.state, s.generation, s.started, s.admitted = InRing, m.last.Generation, m.now, true
 	mem.Proc.Incarnation = s.incarnation
-	s.surrogate = mem.Assignment.Rank == 0 && mem.Since != m.last.Generation
-	if mem.Since != m.last.Generation { // else no member holds more than a new process
-		mem.Since = 0
+	s.surrogate = mem.Assignment.Rank == 0 && mem.SyncedSince != m.last.Generation
+	if mem.SyncedSince != m.last.Generation { // else no member holds more than a new process
+		mem.SyncedSince = 0
 	}
-	s.syncedSince = mem.Since
+	s.syncedSince = mem.SyncedSince
 	m.intact().formed = m.now // the new process has to import first
 	m.emit(mem.Proc.Slot.Host, "slot %d ended with %s while ring %d formed; replaced in place", mem.Proc.Slot.Local, status, m.last.Generation)
-	m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment, Generation: m.last.Generation, StandIn: s.surrogate})
+	m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment, Generation: m.last.Generation, Surrogate: s.surrogate})
 }
 
 func backoff(failures int) time.Duration {

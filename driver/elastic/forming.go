@@ -123,7 +123,7 @@ func (m *Machine) form(plan []Member) {
 		s := m.slot(plan[i].Proc.Slot)
 		s.state, s.generation, s.up = InRing, gen, false
 		if initial {
-			s.syncedSince, plan[i].Since = gen, gen
+			s.syncedSince, plan[i].SyncedSince = gen, gen
 		}
 	}
 	m.startForming(&Ring{Generation: gen, Term: m.term, Members: plan})

@@ -33,7 +33,7 @@ type slot struct {
 // newSlot returns the slot that a host reports.
 func newSlot(r SlotReport, now time.Time) slot {
 	return slot{state: r.State, incarnation: r.Incarnation, assignment: r.Assignment, generation: r.Generation,
-		syncedSince: r.Since, up: r.Up, notifiable: r.Notifiable, surrogate: r.StandIn,
+		syncedSince: r.SyncedSince, up: r.Up, notifiable: r.Notifiable, surrogate: r.Surrogate,
 		admitted: r.State != Down, started: now, failures: r.Failures, failedAt: now.Add(-r.sinceFailure())}
 }
 

@@ -70,7 +70,7 @@ func (m *Machine) releaseHosts() {
 		running := m.releaseSlots(h)
 		if !running && !h.staying() {
 			h.released = true
-			m.do(Dismiss{Host: h.id, Failed: h.failed && !h.leaving, Reason: cmp.Or(h.failReason, "its processes have left the ring")})
+			m.do(ReleaseHost{Host: h.id, Failed: h.failed && !h.leaving, Reason: cmp.Or(h.failReason, "its processes have left the ring")})
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (m *Machine) Resets() int { return m.resets }
 func (m *Machine) do(a Action) { m.actions = append(m.actions, a) }
 
 func (m *Machine) emit(h HostID, format string, args ...any) {
-	m.do(Story{Host: h, Text: fmt.Sprintf(format, args...)})
+	m.do(TaskEvent{Host: h, Text: fmt.Sprintf(format, args...)})
 }
 
 // wake reports whether t has come; where it has not, it asks for a Tick at t.

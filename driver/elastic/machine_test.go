@@ -44,8 +44,8 @@ func (s *script) event(ev Event) {
 			if a.Generation > 0 {
 				what = "replace"
 			}
-			if a.StandIn {
-				what = "stand in"
+			if a.Surrogate {
+				what = "surrogate"
 			}
 			s.note("%s %s %d/%d", what, a.Proc.Slot, a.Assignment.Rank, a.Assignment.Size)
 		case Stop:
@@ -60,8 +60,8 @@ func (s *script) event(ev Event) {
 			s.note("notify %s", a.Proc.Slot)
 		case Break:
 			s.note("break %d", a.Generation)
-		case Dismiss:
-			s.note("dismiss %s failed=%v", a.Host, a.Failed)
+		case ReleaseHost:
+			s.note("release %s failed=%v", a.Host, a.Failed)
 		case End:
 			s.note("end success=%v", a.Success)
 		}
@@ -217,7 +217,7 @@ func TestLeavingHostsLeaveAtACommit(t *testing.T) {
 	s.waiting("a:0", "b:0")
 	s.expect("form 2: a:0", "stop b:0")
 	s.die("b:0", "killed")
-	s.expect("dismiss b failed=false")
+	s.expect("release b failed=false")
 }
 
 func TestTheStateIsHandedOverWhenAllHostsLeave(t *testing.T) {
@@ -292,7 +292,7 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 		s.die("b:0", "signal: killed")
 		s.expect("replace b:0 1/2")
 	})
-	t.Run("of rank 0 needs a stand-in, which never broadcasts", func(t *testing.T) {
+	t.Run("of rank 0 needs a surrogate, which never broadcasts", func(t *testing.T) {
 		s := pair(t, elasticPair)
 		s.join("c", 2, 1)
 		s.wait(time.Second)
@@ -300,7 +300,7 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 		s.waiting("a:0", "b:0")
 		s.did = nil
 		s.die("a:0", "signal: killed")
-		s.expect("stand in a:0 0/3")
+		s.expect("surrogate a:0 0/3")
 		s.up("b:0", "c:0") // the others are through; a:0 is held
 		s.expect("stop a:0")
 		s.die("a:0", "killed")
@@ -378,7 +378,7 @@ func TestAHostThatKeepsFailingIsGivenBack(t *testing.T) {
 		s.wait(time.Minute)
 		s.die("a:0", "exit code 1")
 	}
-	s.expect("start a:0 0/1", "start a:0 0/1", "start a:0 0/1", "dismiss a failed=true")
+	s.expect("start a:0 0/1", "start a:0 0/1", "start a:0 0/1", "release a failed=true")
 }
 
 func TestAProcessThatHangsIsLeftBehind(t *testing.T) {
@@ -455,7 +455,7 @@ func TestANewLeaderCarriesOn(t *testing.T) {
 	s.m = next
 	for i, h := range []HostID{"a", "b"} {
 		s.event(HostJoined{HostInfo{ID: h, Group: "g", Index: i, Ring: &ring, Slots: []SlotReport{
-			{State: InRing, Incarnation: 1, Generation: 1, Since: 1, Up: true, Notifiable: true}}}})
+			{State: InRing, Incarnation: 1, Generation: 1, SyncedSince: 1, Up: true, Notifiable: true}}}})
 	}
 	s.did = nil
 	s.join("c", 2, 1)
@@ -474,11 +474,11 @@ func TestAHostThatNomadGaveUpIsNotTakenBack(t *testing.T) {
 	s.expect("break 1", "form 2: a:0")
 	s.up("a:0")
 	s.event(HostJoined{HostInfo{ID: "b", Group: "g", Index: 1, Ring: &ring, Dropped: true,
-		Slots: []SlotReport{{State: Waiting, Incarnation: 1, Generation: 1, Since: 1}}}})
+		Slots: []SlotReport{{State: Waiting, Incarnation: 1, Generation: 1, SyncedSince: 1}}}})
 	s.wait(time.Minute)
 	s.expect("stop b:0")
 	s.die("b:0", "killed")
-	s.expect("dismiss b failed=true")
+	s.expect("release b failed=true")
 }
 
 func TestAssignmentsWithUnequalSlots(t *testing.T) {
@@ -500,7 +500,7 @@ func TestFailuresStayForgivenAfterRegistration(t *testing.T) {
 		s.wait(time.Second)
 		return s
 	}
-	join(3, time.Minute).expect("dismiss a failed=true")
+	join(3, time.Minute).expect("release a failed=true")
 	join(2, time.Minute).expect("start a:0 0/1")
 
 	s := join(3, 30*time.Minute)
@@ -510,11 +510,11 @@ func TestFailuresStayForgivenAfterRegistration(t *testing.T) {
 	}
 	s.expect("start a:0 0/1", "start a:0 0/1", "start a:0 0/1")
 	s.die("a:0", "exit code 1")
-	s.expect("dismiss a failed=true")
+	s.expect("release a failed=true")
 
 	s = join(2, 5*time.Minute) // both still count
 	s.die("a:0", "exit code 1")
-	s.expect("start a:0 0/1", "dismiss a failed=true")
+	s.expect("start a:0 0/1", "release a failed=true")
 }
 
 // formOf returns the ring that a Form among the actions hands out.
@@ -584,22 +584,22 @@ func TestANameIsNotGivenTwice(t *testing.T) {
 		was.Members = slices.Clone(now.Members)
 		was.Members[1].Proc.Incarnation = 1
 		s.m = New(Options{NP: 2, MinNP: 1, SlotRestarts: 2, OnRingLost: Restart}, 2)
-		s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &was, Slots: []SlotReport{{State: InRing, Incarnation: 1, Generation: 1, Since: 1}}}})
+		s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &was, Slots: []SlotReport{{State: InRing, Incarnation: 1, Generation: 1, SyncedSince: 1}}}})
 		info.Ring = &now
 		s.event(HostJoined{info})
 		goOn(s)
 	})
 }
 
-func TestAHostThatWasNotToldIsDismissedAgain(t *testing.T) {
+func TestAHostThatRegistersAgainIsReleasedAgain(t *testing.T) {
 	s := newScript(t, elasticPair)
 	info := HostInfo{ID: "a", Slots: make([]SlotReport, 1)}
 	s.event(HostJoined{info})
 	s.event(HostLeaving{Host: "a"})
-	s.expect("dismiss a failed=false")
+	s.expect("release a failed=false")
 	info.Leaving = true
 	s.event(HostJoined{info}) // its session broke before that
-	s.expect("dismiss a failed=false")
+	s.expect("release a failed=false")
 }
 
 // The host of the last ring registers with a new leader while its task is
@@ -609,7 +609,7 @@ func TestANewLeaderKeepsTheStateOfAHostThatLeaves(t *testing.T) {
 	s := newScript(t, elasticPair)
 	s.inc[SlotID{"a", 0}] = 1
 	s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &ring, Leaving: true, Slots: []SlotReport{
-		{State: Waiting, Incarnation: 1, Generation: 1, Since: 1, Notifiable: true}}}})
+		{State: Waiting, Incarnation: 1, Generation: 1, SyncedSince: 1, Notifiable: true}}}})
 	s.event(HostLost{"b"})
 	s.expect("form 1: a:0 b:0", "break 1", "form 2: a:0")
 	s.up("a:0")

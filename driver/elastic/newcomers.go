@@ -26,7 +26,7 @@ func (m *Machine) admitNewcomers() {
 	if m.newcomersSince.IsZero() {
 		m.newcomersSince = m.now
 	}
-	due, latest := m.lastNewcomer.Add(m.opt.Settle), m.newcomersSince.Add(5*m.opt.Settle)
+	due, latest := m.lastNewcomer.Add(m.opt.Debounce), m.newcomersSince.Add(5*m.opt.Debounce)
 	if latest.Before(due) {
 		due = latest
 	}
@@ -43,7 +43,7 @@ func (m *Machine) admitNewcomers() {
 func (m *Machine) batchStarting() bool {
 	starting := false
 	m.each(func(_ *host, _ Proc, s *slot) {
-		if (s.state == Starting || s.state == Arrived) && m.now.Sub(s.started) > m.opt.Settle {
+		if (s.state == Starting || s.state == Arrived) && m.now.Sub(s.started) > m.opt.Debounce {
 			starting = true
 		}
 	})

@@ -70,7 +70,7 @@ func (m *Machine) observeIntact(c census) {
 		return
 	}
 	if c.surrogate != nil {
-		m.stop(c.surrogate.Proc, true, "it stood in for rank 0 of ring %d", m.last.Generation)
+		m.stop(c.surrogate.Proc, true, "it was the surrogate of rank 0 of ring %d", m.last.Generation)
 	} else if f, ok := m.phase.(*forming); ok {
 		m.startTraining(f)
 	}

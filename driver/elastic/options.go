@@ -26,7 +26,7 @@ type Options struct {
 	MaxNP int // most processes of a ring; 0 is no limit
 
 	ElasticTimeout time.Duration // longest wait for NP or MinNP
-	Settle         time.Duration // wait for more newcomers
+	Debounce       time.Duration // wait for more newcomers
 	StageTimeout   time.Duration // longest start of a newcomer
 	FormTimeout    time.Duration // longest forming of a ring
 	BarrierTimeout time.Duration // longest wait for a member after the first one is out of the ring
@@ -66,7 +66,7 @@ func (o *Options) setDefaults() {
 		}
 	}
 	def(&o.ElasticTimeout, 10*time.Minute)
-	def(&o.Settle, 500*time.Millisecond)
+	def(&o.Debounce, 500*time.Millisecond)
 	def(&o.StageTimeout, 10*time.Minute)
 	def(&o.FormTimeout, time.Minute)
 	def(&o.BarrierTimeout, time.Minute)

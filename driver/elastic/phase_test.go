@@ -17,7 +17,7 @@ func (s *script) rejoin(host string, index int, ring Ring) {
 	for _, mem := range ring.Members {
 		if mem.Proc.Slot.Host == info.ID {
 			info.Slots = append(info.Slots, SlotReport{State: InRing, Incarnation: mem.Proc.Incarnation,
-				Generation: ring.Generation, Since: 1, Up: true, Notifiable: true})
+				Generation: ring.Generation, SyncedSince: 1, Up: true, Notifiable: true})
 		}
 	}
 	s.event(HostJoined{info})
@@ -67,13 +67,13 @@ func TestAnAdoptedRingFormsUntilItsLastHostIsConnected(t *testing.T) {
 	for i, id := range []HostID{"a", "b", "c"} {
 		ring.Members = append(ring.Members, Member{Proc: Proc{SlotID{id, 0}, 1}, Assignment: Assignment{Rank: i, Size: 3}})
 	}
-	ring.Members[0].Since = 1
+	ring.Members[0].SyncedSince = 1
 	s := newScript(t, elasticPair)
 	for i, mem := range ring.Members {
 		s.inc[mem.Proc.Slot] = 1
 		s.wait(10 * time.Second)
 		s.event(HostJoined{HostInfo{ID: mem.Proc.Slot.Host, Group: "g", Index: i, Ring: &ring, Slots: []SlotReport{
-			{State: InRing, Incarnation: 1, Generation: 2, Since: mem.Since, Up: i < 2}}}})
+			{State: InRing, Incarnation: 1, Generation: 2, SyncedSince: mem.SyncedSince, Up: i < 2}}}})
 		must.Eq(t, i < 2, s.m.Up())
 	}
 	s.did = nil
@@ -91,7 +91,7 @@ func TestAnAdoptedRingFormsUntilItsLastHostIsConnected(t *testing.T) {
 func TestAProcessLeavesARingThatNoHostKnows(t *testing.T) {
 	s := newScript(t, Options{NP: 2, MinNP: 2})
 	s.inc[SlotID{Host: "a"}] = 1
-	s.event(HostJoined{HostInfo{ID: "a", Slots: []SlotReport{{State: InRing, Incarnation: 1, Generation: 2, Since: 2}}}})
+	s.event(HostJoined{HostInfo{ID: "a", Slots: []SlotReport{{State: InRing, Incarnation: 1, Generation: 2, SyncedSince: 2}}}})
 	s.event(SlotWaiting{s.proc("a:0"), 1})
 	must.Eq(t, Waiting, s.m.slot(SlotID{Host: "a"}).state)
 }

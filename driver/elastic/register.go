@@ -67,7 +67,7 @@ func (m *Machine) review(h *host) {
 func (m *Machine) reviewSlot(id SlotID, s *slot) {
 	p, mem := Proc{Slot: id, Incarnation: s.incarnation}, m.last.Find(id)
 	if mem != nil && s.state == InRing && s.generation == m.last.Generation && s.incarnation > mem.Proc.Incarnation {
-		mem.Proc, mem.Since = p, s.syncedSince // it replaced one that died while the ring formed
+		mem.Proc, mem.SyncedSince = p, s.syncedSince // it replaced one that died while the ring formed
 	}
 	switch {
 	case s.state == Down:
@@ -81,7 +81,7 @@ func (m *Machine) reviewSlot(id SlotID, s *slot) {
 			m.stop(p, true, "its ring went on without it")
 		}
 	case s.generation < m.last.Generation: // it does not know of its ring yet
-		s.syncedSince = mem.Since
+		s.syncedSince = mem.SyncedSince
 		if m.Ring() != nil {
 			s.state, s.generation, s.up = InRing, m.last.Generation, false
 			m.resend = true
@@ -128,5 +128,5 @@ func (m *Machine) addPlaceholder(mem Member) {
 		h.slots = append(h.slots, slot{})
 	}
 	h.slots[id.Local] = slot{state: InRing, incarnation: mem.Proc.Incarnation, generation: m.last.Generation,
-		syncedSince: mem.Since, up: true, admitted: true}
+		syncedSince: mem.SyncedSince, up: true, admitted: true}
 }

@@ -41,14 +41,14 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 		s.event(HostLost{"a"})
 		s.expect("break 2", "stop b:0", "stop c:0") // the state is lost
 	})
-	t.Run("does not hold it when rank 0 was a stand-in", func(t *testing.T) {
+	t.Run("does not hold it when rank 0 was a surrogate", func(t *testing.T) {
 		s := handingOut(t, false)
 		s.wait(6 * time.Second) // long enough for a notice
 		s.expect("notify a:0")
 		s.die("a:0", "killed")
 		s.up("b:0")
-		s.expect("stand in a:0 0/2", "stop a:0", "stop c:0")
-		s.waiting("b:0") // sees the stand-in vanish
+		s.expect("surrogate a:0 0/2", "stop a:0", "stop c:0")
+		s.waiting("b:0") // sees the surrogate vanish
 		s.die("a:0", "killed")
 		s.expect("break 2", "stop b:0") // the state is lost
 	})
@@ -59,10 +59,10 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 		s.event(HostLost{"a"})
 		s.waiting("b:0")
 		s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &ring, Slots: []SlotReport{
-			{State: Waiting, Incarnation: 1, Generation: 2, Since: 1, Notifiable: true}}}})
+			{State: Waiting, Incarnation: 1, Generation: 2, SyncedSince: 1, Notifiable: true}}}})
 		s.event(Quorum{OK: true})
 		must.Eq(t, 3, s.m.Ring().Generation)
-		must.Eq(t, 0, s.m.Ring().Find(SlotID{"b", 0}).Since)
+		must.Eq(t, 0, s.m.Ring().Find(SlotID{"b", 0}).SyncedSince)
 	})
 	t.Run("does not hold it when a host was cut off after that", func(t *testing.T) {
 		s := handingOut(t, true)
@@ -71,16 +71,16 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 		s.event(Quorum{Reason: "cut off"})
 		s.event(HostLost{"a"})
 		s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &ring, Slots: []SlotReport{
-			{State: Waiting, Incarnation: 1, Generation: 2, Since: 1, Notifiable: true}}}})
+			{State: Waiting, Incarnation: 1, Generation: 2, SyncedSince: 1, Notifiable: true}}}})
 		s.event(Quorum{OK: true})
 		must.Eq(t, 3, s.m.Ring().Generation)
-		must.Eq(t, 0, s.m.Ring().Find(SlotID{"b", 0}).Since)
+		must.Eq(t, 0, s.m.Ring().Find(SlotID{"b", 0}).SyncedSince)
 	})
 	t.Run("holds it when all have left", func(t *testing.T) {
 		s := handingOut(t, true)
 		s.waiting("b:0", "a:0")
 		must.Eq(t, 3, s.m.Ring().Generation)
-		must.Eq(t, 2, s.m.Ring().Find(SlotID{"b", 0}).Since)
+		must.Eq(t, 2, s.m.Ring().Find(SlotID{"b", 0}).SyncedSince)
 	})
 }
 
@@ -138,14 +138,14 @@ func TestTheHolderLeavesAboveAnotherThatLeftForGood(t *testing.T) {
 
 // max_np leaves room for one of the two slots of a host that leaves.
 func TestTheOneKeptOfThoseWhoLeaveHoldsTheState(t *testing.T) {
-	s := newScript(t, Options{NP: 3, MinNP: 3, MaxNP: 3, Settle: time.Millisecond, SlotRestarts: 2})
+	s := newScript(t, Options{NP: 3, MinNP: 3, MaxNP: 3, Debounce: time.Millisecond, SlotRestarts: 2})
 	ring := Ring{Generation: 2, Members: []Member{
-		{Proc: Proc{SlotID{"old", 1}, 1}, Since: 1, Assignment: Assignment{Rank: 0, Size: 2, LocalRank: 1, LocalSize: 2, CrossSize: 1}},
+		{Proc: Proc{SlotID{"old", 1}, 1}, SyncedSince: 1, Assignment: Assignment{Rank: 0, Size: 2, LocalRank: 1, LocalSize: 2, CrossSize: 1}},
 		{Proc: Proc{SlotID{"old", 0}, 2}, Assignment: Assignment{Rank: 1, Size: 2, LocalRank: 0, LocalSize: 2, CrossSize: 1}}}}
 	s.join("new", 1, 3)
 	s.event(HostJoined{HostInfo{ID: "old", Ring: &ring, Leaving: true, Slots: []SlotReport{
 		{State: Waiting, Incarnation: 2, Generation: 2, Notifiable: true},
-		{State: Waiting, Incarnation: 1, Generation: 2, Since: 1, Notifiable: true}}}})
+		{State: Waiting, Incarnation: 1, Generation: 2, SyncedSince: 1, Notifiable: true}}}})
 	s.did = nil
 	s.wait(time.Second)
 	s.arrive("new:0", "new:1")

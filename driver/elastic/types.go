@@ -44,9 +44,9 @@ type Assignment struct {
 type Member struct {
 	Proc       Proc       `json:"proc"`
 	Assignment Assignment `json:"assignment"`
-	// Since is the generation since which the process holds the training
+	// SyncedSince is the generation since which the process holds the training
 	// state, 0 when it gets it from rank 0 as this ring forms.
-	Since uint64 `json:"since"`
+	SyncedSince uint64 `json:"synced_since"`
 }
 
 // Ring is a set of processes that train together. Members[r] has rank r, and
@@ -130,12 +130,12 @@ type SlotReport struct {
 	Assignment Assignment `json:"assignment"`
 	// Generation is the last ring that admitted the process, 0 when none.
 	Generation uint64 `json:"generation"`
-	// Since is the generation since which it holds the training state, 0 when
+	// SyncedSince is the generation since which it holds the training state, 0 when
 	// the agent does not know that it does; see Form and Synced.
-	Since      uint64 `json:"since"`
-	Up         bool   `json:"up"`
-	Notifiable bool   `json:"notifiable"`
-	StandIn    bool   `json:"stand_in,omitempty"`
+	SyncedSince uint64 `json:"synced_since"`
+	Up          bool   `json:"up"`
+	Notifiable  bool   `json:"notifiable"`
+	Surrogate   bool   `json:"surrogate,omitempty"`
 	// Failures is how many counted at the last one, FailedAgo the seconds since
 	// that; see Forgive.
 	Failures  int     `json:"failures"`

@@ -35,8 +35,8 @@ func (w *world) receive(h *whost, a any) {
 		}
 	case Synced:
 		for l := range h.slots {
-			if s := &h.slots[l]; s.Generation == a.Generation && s.Since == 0 {
-				s.Since = a.Generation
+			if s := &h.slots[l]; s.Generation == a.Generation && s.SyncedSince == 0 {
+				s.SyncedSince = a.Generation
 			}
 		}
 	case Form:
@@ -47,10 +47,10 @@ func (w *world) receive(h *whost, a any) {
 		for l := range h.slots {
 			w.enter(h, l)
 		}
-	case Dismiss:
+	case ReleaseHost:
 		for l := range h.slots {
 			if h.slots[l].State != Down {
-				w.fail("%s dismissed while slot %d is %v", h.info.ID, l, h.slots[l].State)
+				w.fail("%s released while slot %d is %v", h.info.ID, l, h.slots[l].State)
 			}
 		}
 		w.remove(h)
@@ -64,7 +64,7 @@ func (w *world) start(h *whost, a Start) {
 	if s.State != Down || a.Proc.Incarnation <= s.Incarnation {
 		w.fail("start of %v over %v#%d", a.Proc, s.State, s.Incarnation)
 	}
-	*s = wslot{SlotReport: SlotReport{State: Starting, Incarnation: a.Proc.Incarnation, Assignment: a.Assignment, Failures: s.Failures, StandIn: a.StandIn}, fails: s.fails}
+	*s = wslot{SlotReport: SlotReport{State: Starting, Incarnation: a.Proc.Incarnation, Assignment: a.Assignment, Failures: s.Failures, Surrogate: a.Surrogate}, fails: s.fails}
 	if a.Generation == 0 {
 		return
 	}
@@ -78,11 +78,11 @@ func (w *world) start(h *whost, a Start) {
 	ring.Members = slices.Clone(ring.Members)
 	m = ring.Find(a.Proc.Slot)
 	m.Proc = a.Proc
-	if m.Since != ring.Generation {
-		m.Since = 0
+	if m.SyncedSince != ring.Generation {
+		m.SyncedSince = 0
 	}
 	h.info.Ring = &ring
-	s.State, s.Generation, s.Since, s.enter = InRing, ring.Generation, m.Since, true
+	s.State, s.Generation, s.SyncedSince, s.enter = InRing, ring.Generation, m.SyncedSince, true
 }
 
 // enter lets a held process into the newest ring it belongs to.
@@ -95,7 +95,7 @@ func (w *world) enter(h *whost, l int) {
 	if s.State == Arrived && s.Assignment != m.Assignment {
 		w.fail("%s:%d was started for %+v and is admitted as %+v", h.info.ID, l, s.Assignment, m.Assignment)
 	}
-	s.State, s.Generation, s.Up, s.Since = InRing, h.info.Ring.Generation, false, m.Since
+	s.State, s.Generation, s.Up, s.SyncedSince = InRing, h.info.Ring.Generation, false, m.SyncedSince
 	if mesh := w.meshOf(h.info.Ring); mesh != nil {
 		mesh.in[SlotID{h.info.ID, l}] = s.Incarnation
 	}

@@ -88,7 +88,7 @@ func (w *world) mesh(mesh *wmesh) {
 	for _, m := range mesh.ring.Members {
 		h := w.host(m.Proc.Slot.Host)
 		s := &h.slots[m.Proc.Slot.Local]
-		if s.StandIn {
+		if s.Surrogate {
 			continue
 		}
 		s.training, s.Up = true, true
@@ -110,7 +110,7 @@ func (w *world) holders(r *Ring) (holders []Proc) {
 }
 
 // handOut is rank 0's broadcast of its state, which takes a while, but not as
-// long as SyncGrace. A stand-in never gets there.
+// long as SyncGrace. A surrogate never gets there.
 func (w *world) handOut(mesh *wmesh) {
 	if !w.intact(mesh) || w.pick(30) > 0 && w.now.Sub(mesh.connected) < 15*time.Second {
 		return

@@ -112,7 +112,7 @@ func (w *world) step(ev Event) {
 			w.send(a.Proc.Slot.Host, a)
 		case Notify:
 			w.send(a.Proc.Slot.Host, a)
-		case Dismiss:
+		case ReleaseHost:
 			w.send(a.Host, a)
 		case Form:
 			w.checkRing(&a.Ring)
