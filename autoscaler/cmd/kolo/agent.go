@@ -24,6 +24,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/nodump"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
 )
 
@@ -146,7 +147,7 @@ func (c *agentCommand) Run(args []string) int {
 		return 1
 	}
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: hclog.LevelFromString(cfg.LogLevel), JSONFormat: cfg.LogJSON, Output: os.Stderr})
-	if err := keepPrivate(); err != nil {
+	if err := nodump.Set(); err != nil {
 		log.Warn("other processes of this user can read the token", "error", err)
 	}
 	ctx, cancel := interruptible()

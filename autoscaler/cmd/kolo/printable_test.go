@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/cli"
 	"github.com/shoenig/test/must"
-	"golang.org/x/sys/unix"
 
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 )
@@ -27,12 +26,4 @@ func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	})
 	must.StrNotContains(t, ui.OutputWriter.String(), "\x1b")
 	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")
-}
-
-func TestKeepPrivate(t *testing.T) {
-	must.NoError(t, keepPrivate())
-	got, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
-	must.NoError(t, err)
-	must.Zero(t, got)
-	must.NoError(t, unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0)) // as before
 }

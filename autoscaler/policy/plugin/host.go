@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/kolo-nomad/kolo/autoscaler/nodump"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
 )
@@ -46,7 +47,7 @@ type Host struct {
 // time to start, and again to decide. From here on the process is not dumpable,
 // so that no program reads its environment. Close the host.
 func NewHost(dir string, timeout time.Duration, log hclog.Logger) *Host {
-	if err := hide(); err != nil {
+	if err := nodump.Set(); err != nil {
 		log.Warn("policies in policy_dir can read the environment of this process, a Nomad token in it", "error", err)
 	}
 	h := &Host{dir: dir, timeout: timeout, log: log, running: map[string]*Process{}}
