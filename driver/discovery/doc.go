@@ -42,7 +42,7 @@
 //     another's certificate ends the handshake before anything is sent. A
 //     stranger who has taken the port of an ended allocation receives the first
 //     message of TLS and no more: not who calls.
-//   - The server asks Presence, which asks the registry, whether the caller's
+//   - The server asks Presence, which follows the registry, whether the caller's
 //     allocation is live. The registry filters by the job's full ID, so siblings
 //     of a dispatched or periodic job, whose identities name their parent, are
 //     not taken for peers. Nothing of a call is read before. A caller that is

@@ -26,9 +26,10 @@ const (
 
 // Presence knows which allocations are live. Use NewPresence and Run.
 //
-// The registry is asked after a peer has called, so that it names every peer
-// that has found itself there before it called, and none that has ended. Two
-// things keep its word from being the last. Nomad takes an allocation from the
+// Run follows the registry, which sends each change at once. A peer that the
+// newest view does not name is looked for in one that is read after it has
+// called, so that one that has found itself there is found here, too. Two things
+// keep the registry's word from being the last. Nomad takes an allocation from the
 // registry when it begins to stop it, and the allocation then has time to leave
 // the ring, perhaps under a new leader. And the registry may not answer, which
 // proves nothing about anyone. So an allocation that is not named is taken for
@@ -101,7 +102,12 @@ func (p *Presence) take(v View) {
 // Check returns nil when the identity's allocation is live or may be leaving,
 // else ErrNotLive.
 func (p *Presence) Check(ctx context.Context, id Identity) error {
-	p.refresh(ctx, p.now())
+	now := p.now()
+	if p.namedSince(id.AllocID, now.Add(-p.window)) {
+		// It may have ended a moment ago, and would be let in as one that leaves.
+		return nil
+	}
+	p.refresh(ctx, now)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if _, named := p.view.Find(id.AllocID); named {
@@ -125,22 +131,23 @@ func (p *Presence) Check(ctx context.Context, id Identity) error {
 // this one. While it does not answer, that is not known of any.
 func (p *Presence) departing(ctx context.Context, allocID string) bool {
 	now := p.now()
-	if p.names(allocID) {
+	if p.namedSince(allocID, time.Time{}) {
 		return false
 	}
 	p.refresh(ctx, now)
 	p.mu.Lock()
 	fresh := !p.down && p.view.At.After(now)
 	p.mu.Unlock()
-	return fresh && !p.names(allocID)
+	return fresh && !p.namedSince(allocID, time.Time{})
 }
 
-// names reports whether the newest view names the allocation.
-func (p *Presence) names(allocID string) bool {
+// namedSince reports whether the newest view names the allocation, and was read
+// after a time.
+func (p *Presence) namedSince(allocID string, since time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, named := p.view.Find(allocID)
-	return named
+	return named && p.view.At.After(since)
 }
 
 // refresh sees to a view that is newer than a time, if the registry answers.
