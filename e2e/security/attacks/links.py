@@ -21,8 +21,9 @@ def link(name):
 
 
 if not os.path.exists(RERUN):
-    for name in ("/executor.out", "/kolo-events.offset", "/kolo-events.offset.new", "/kolo-hosts", "/kolo-resolv.conf",
-                 "/local/kolo/stop", "/local/kolo/events.jsonl", "/secrets/kolo-agent.json"):
+    for name in ("/executor.out", "executor.out", "kolo-events.offset", "kolo-events.offset.new", "kolo-hosts", "kolo-resolv.conf",
+                 "/local/kolo/stop", "/local/kolo/events.jsonl", "/secrets/kolo-agent.json",
+                 "/alloc/logs/.attack.stdout.fifo", "/alloc/logs/.attack.stderr.fifo", "alloc/container"):
         attempt(name, lambda name=name: link(name))
     open(RERUN, "w").close()
     sys.exit(1)
