@@ -53,10 +53,15 @@ func privateDirsOf(c *drivers.TaskConfig) privateDirs {
 	}
 }
 
-// create makes the directories, the root an empty one.
+// create makes the directories for a run of the task, the root an empty one. How
+// much of the events was passed on concerns the earlier run's: the new one's may be
+// as long before anyone looks.
 func (d privateDirs) create() error {
 	if err := d.createState(); err != nil {
 		return err
+	}
+	if err := os.Remove(filepath.Join(d.state, offsetName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("forget the task's earlier run: %w", err)
 	}
 	if err := removeTree(d.root); err != nil {
 		return fmt.Errorf("remove the task's earlier root: %w", err)
