@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -101,7 +102,7 @@ func TestProbe_BelievesNoStranger(t *testing.T) {
 // choice.
 func TestProbe_FollowsNoRedirect(t *testing.T) {
 	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
 			metadata := newAnswering(t, saying(`{"job":"victim","namespace":"default","step":77}`))
 			s := newAnswering(t, func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "http://"+metadata.at+"/latest/meta-data", code)

@@ -101,7 +101,11 @@ func (k classKey) feasible(n *node, all []constraint) bool {
 		if !leftKnown || !rightKnown {
 			continue
 		}
-		if c.pattern != nil && !(left.set && c.pattern.MatchString(left.value)) || c.pattern == nil && !holds(left, c.operand, right) {
+		met := left.set && c.pattern != nil && c.pattern.MatchString(left.value)
+		if c.pattern == nil {
+			met = holds(left, c.operand, right)
+		}
+		if !met {
 			return false
 		}
 	}

@@ -48,7 +48,7 @@ func (w *world) secured(t *testing.T) string {
 // client trusts an authority, and shows a certificate if one is given.
 func client(t *testing.T, ca *authority.Authority, pair ...string) *http.Client {
 	t.Helper()
-	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS10} //nolint:gosec // to see the server refuse it
+	c := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS10} // to see the server refuse it
 	c.RootCAs.AddCert(ca.Cert)
 	if len(pair) == 2 {
 		cert, err := tls.LoadX509KeyPair(pair[0], pair[1])

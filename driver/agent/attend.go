@@ -64,10 +64,10 @@ func (f *follower) stay(ctx context.Context, s *clientSession) error {
 		s, ended = next, f.start(ctx, next)
 		// The leader closes a host's session when the host begins another.
 		select {
-		case <-oldEnded:
+		case <-oldEnded: //nolint:errcheck // another has taken its place
 		case <-time.After(silence):
 			old.close()
-			<-oldEnded
+			<-oldEnded //nolint:errcheck // likewise
 		}
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -54,7 +56,7 @@ func clientHello(t *testing.T) []byte {
 	_, err = io.ReadFull(far, body)
 	must.NoError(t, err)
 	_ = far.Close()
-	return append(head, body...)
+	return slices.Concat(head, body)
 }
 
 func inUse() int64 {
@@ -149,7 +151,7 @@ func TestLimiter(t *testing.T) {
 	open := func(name string) bool {
 		_ = made[name].SetReadDeadline(time.Now().Add(-time.Second))
 		_, err := made[name].Read(make([]byte, 1))
-		return err != io.ErrClosedPipe
+		return !errors.Is(err, io.ErrClosedPipe)
 	}
 	a, b := net.IPv4(10, 0, 0, 1), net.IPv4(10, 0, 0, 2)
 	first := add("a1", a)

@@ -64,7 +64,7 @@ func (g *slotGate) Admit(local, remote netip.AddrPort) error {
 		return err
 	}
 	who := ""
-	var refused *localpeer.Refused
+	var refused *localpeer.RefusedError
 	if errors.As(err, &refused) {
 		who = localpeer.Holder(refused.Peer.Inode)
 	}

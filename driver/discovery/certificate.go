@@ -36,8 +36,8 @@ var proofExtension = asn1.ObjectIdentifier{2, 25, 1730486139, 1}
 // times come before the key, which alone has no fixed length.
 func binding(spki []byte, notBefore, notAfter time.Time) []byte {
 	b := []byte("kolo agent certificate v1\x00")
-	b = binary.BigEndian.AppendUint64(b, uint64(notBefore.Unix()))
-	b = binary.BigEndian.AppendUint64(b, uint64(notAfter.Unix()))
+	b = binary.BigEndian.AppendUint64(b, uint64(notBefore.Unix())) //nolint:gosec // any number will do that is another for another time
+	b = binary.BigEndian.AppendUint64(b, uint64(notAfter.Unix()))  //nolint:gosec // likewise
 	return append(b, spki...)
 }
 

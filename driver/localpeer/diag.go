@@ -140,7 +140,7 @@ func parseDiag(b []byte) (Socket, error) {
 	}
 	kind, body := binary.NativeEndian.Uint16(b[4:]), b[unix.SizeofNlMsghdr:]
 	if kind == unix.NLMSG_ERROR {
-		errno := syscall.Errno(-int32(binary.NativeEndian.Uint32(body))) //nolint:gosec // the kernel's negative error number
+		errno := syscall.Errno(-int32(binary.NativeEndian.Uint32(body))) // the kernel's is negative
 		if errno == unix.ENOENT {
 			return Socket{}, errNoSocket
 		}

@@ -36,8 +36,8 @@ func NewTask(cgroup uint64, logger hclog.Logger) *Task {
 	return &Task{log: logger, want: cgroup}
 }
 
-// Refused is the error of a peer that is not a process of the task.
-type Refused struct {
+// RefusedError is the error of a peer that is not a process of the task.
+type RefusedError struct {
 	// Peer is the peer's end of the connection, of which only the addresses
 	// are known when it was not found.
 	Peer Socket
@@ -45,7 +45,7 @@ type Refused struct {
 	Reason string
 }
 
-func (r *Refused) Error() string {
+func (r *RefusedError) Error() string {
 	return fmt.Sprintf("peer %s (user %d, cgroup %d): %s", r.Peer.Local, r.Peer.UID, r.Peer.Cgroup, r.Reason)
 }
 
@@ -106,7 +106,7 @@ func (g *Gate) Close() { g.remember(nil) }
 
 // Admit returns nil when the peer of a connection is a process of the task;
 // local is the caller's address, remote the peer's. Other errors than ErrGone
-// are a *Refused, or say that nothing could be found out.
+// are a *RefusedError, or say that nothing could be found out.
 func (g *Gate) Admit(local, remote netip.AddrPort) error {
 	t := g.task
 	t.once.Do(t.begin)
@@ -119,13 +119,13 @@ func (g *Gate) Admit(local, remote netip.AddrPort) error {
 	case t.cgroup != 0 && peer.Cgroup == t.cgroup:
 		return nil
 	case t.cgroup != 0:
-		return &Refused{peer, fmt.Sprintf("it is not in the task's cgroup %d", t.cgroup)}
+		return &RefusedError{peer, fmt.Sprintf("it is not in the task's cgroup %d", t.cgroup)}
 	case peer.Inode == 0:
 		return ErrGone
 	}
 	// Without privileges the task's processes have one user.
 	if user := os.Geteuid(); user != 0 && int64(peer.UID) != int64(user) {
-		return &Refused{peer, fmt.Sprintf("it is not the task's user %d", user)}
+		return &RefusedError{peer, fmt.Sprintf("it is not the task's user %d", user)}
 	}
 	return g.admitHolder(peer)
 }
@@ -145,10 +145,10 @@ func (g *Gate) admitHolder(peer Socket) error {
 		g.remember(hold(at, peer.Inode))
 		return nil
 	case len(found.hidden) > 0:
-		return &Refused{peer, fmt.Sprintf("no process of the task is known to hold it; /proc/<pid>/fd of %v cannot be read: "+
+		return &RefusedError{peer, fmt.Sprintf("no process of the task is known to hold it; /proc/<pid>/fd of %v cannot be read: "+
 			"a process of a slot must run as the task's user and be dumpable", found.hidden)}
 	}
-	return &Refused{peer, "no process of the task holds it"}
+	return &RefusedError{peer, "no process of the task holds it"}
 }
 
 // nearby is how far from the last descriptor the next is looked for, downwards

@@ -363,8 +363,8 @@ func TestTheFirstPeerMayBeGone(t *testing.T) {
 }
 
 func TestAdmitReportsRefusals(t *testing.T) {
-	err := error(&Refused{Peer: Socket{Local: netip.MustParseAddrPort("127.0.0.1:5"), UID: 65534}, Reason: "no"})
-	var refused *Refused
+	err := error(&RefusedError{Peer: Socket{Local: netip.MustParseAddrPort("127.0.0.1:5"), UID: 65534}, Reason: "no"})
+	var refused *RefusedError
 	must.True(t, errors.As(err, &refused))
 	must.EqError(t, err, "peer 127.0.0.1:5 (user 65534, cgroup 0): no")
 	must.False(t, strings.Contains(Holder(0), "("))

@@ -134,9 +134,9 @@ func probeCredential(path string) (*syscall.Credential, error) {
 }
 
 func credential(who account) *syscall.Credential {
-	c := &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)}
+	c := &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)} //nolint:gosec // the kernel's numbers have 32 bits
 	for _, g := range who.groups {
-		c.Groups = append(c.Groups, uint32(g))
+		c.Groups = append(c.Groups, uint32(g)) //nolint:gosec // likewise
 	}
 	return c
 }
