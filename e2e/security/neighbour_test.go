@@ -131,7 +131,7 @@ func (w *world) commandsTheAutoscaler(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "kolo.hcl")
-	must.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "nomad {\n  address = %q\n}\nhttp {\n  port = 18648\n}\npool \"default\" {\n  cpu_slot = 1000\n  policy \"elastic-fifo\" {}\n}\n", w.Address), 0o600))
+	must.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "nomad {\n  address = %q\n}\nhttp {\n  port = 18648\n  unix = %q\n}\npool \"default\" {\n  cpu_slot = 1000\n  policy \"elastic-fifo\" {}\n}\n", w.Address, filepath.Join(dir, "kolo.sock")), 0o600))
 	kolo := func(args ...string) (string, error) {
 		cmd := w.Nodes[0].Command(ctx, filepath.Join(root(t), "bin", "kolo"), args...)
 		cmd.Env = append(os.Environ(), "NOMAD_TOKEN="+w.Token, "KOLO_ADDR=http://127.0.0.1:18648")
@@ -143,9 +143,12 @@ func (w *world) commandsTheAutoscaler(t *testing.T) {
 	log, err := os.Create(filepath.Join(dir, "log"))
 	must.NoError(t, err)
 	agent.Stderr = log
+	// The test's context ends before its clean-up: the agent ends as an operator
+	// ends it.
+	agent.Cancel = func() error { return agent.Process.Signal(os.Interrupt) }
+	agent.WaitDelay = 10 * time.Second
 	must.NoError(t, agent.Start())
 	t.Cleanup(func() {
-		_ = agent.Process.Signal(os.Interrupt)
 		_ = agent.Wait() // it ends by the signal
 		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
 			t.Logf("log of the autoscaler:\n%s", text)
