@@ -146,7 +146,9 @@ func TestIslands(t *testing.T) {
 		if _, _, ok := horovod(t); !ok {
 			t.Skip("bin/nomad-driver-horovod or .venv is missing; make build horovod")
 		}
-		as := r.run("horovod", 1, horovodJob)
+		as := r.run("horovod", 1, horovodJob("horovod", "none", `
+        device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink0" { count = 4 }
+        device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink1" { count = 4 }`))
 		env := r.environment(as[0])
 		visible := strings.Split(env["NVIDIA_VISIBLE_DEVICES"], ",")
 		slices.Sort(visible)
@@ -156,51 +158,3 @@ func TestIslands(t *testing.T) {
 		r.stop("horovod")
 	})
 }
-
-// horovodJob is a horovod task that shows what its one slot is given.
-const horovodJob = `
-job "horovod" {
-  type = "batch"
-  group "g" {
-    network {
-      port "kolo" {}
-    }
-    service {
-      name     = "horovod"
-      port     = "kolo"
-      provider = "nomad"
-    }
-    task "t" {
-      driver = "horovod"
-      config {
-        command   = "/bin/sh"
-        args      = ["-c", "env; exec sleep 600"]
-        isolation = "none"
-        service   = "horovod"
-        slots     = 1
-        min_np    = 1
-        max_np    = 1
-      }
-      identity {
-        env  = true
-        file = true
-      }
-      identity {
-        name = "kolo"
-        aud  = ["kolo"]
-        file = true
-        ttl  = "1h"
-      }
-      resources {
-        cpu    = 100
-        memory = 128
-        device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink0" {
-          count = 4
-        }
-        device "nvidia/gpu/NVIDIA A100-SXM4-40GB nvlink1" {
-          count = 4
-        }
-      }
-    }
-  }
-}`
