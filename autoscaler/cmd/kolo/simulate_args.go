@@ -283,10 +283,10 @@ func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
 		}
 		info, err := sim.ParseClass(class, a.noise)
 		if err != nil {
-			return nil, badFlag("-policy %s: %v", spec, err)
+			return nil, badFlag("-policy %.80s: %v", spec, err)
 		}
 		if _, err := policy.Parse(name); err != nil {
-			return nil, badFlag("-policy %s: %v", spec, err)
+			return nil, badFlag("-policy %.80s: %v", spec, err)
 		}
 		out = append(out, sim.Contestant{
 			Label: name, Info: info,
