@@ -28,6 +28,7 @@ type limited struct {
 	conn net.Conn
 	addr netip.Prefix
 	at   *list.Element // nil when it is not counted any more
+	gone chan struct{} // closed when another one has taken its place
 	l    *limiter
 }
 
@@ -38,7 +39,7 @@ func newLimiter(total, each int) *limiter {
 // add counts the connection until it is released, and closes another one where
 // there are too many.
 func (l *limiter) add(c net.Conn) *limited {
-	n := &limited{conn: c, addr: origin(c.RemoteAddr()), l: l}
+	n := &limited{conn: c, addr: origin(c.RemoteAddr()), gone: make(chan struct{}), l: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -57,6 +58,7 @@ func (l *limiter) evict(match func(*limited) bool) {
 	for e := l.held.Front(); e != nil; e = e.Next() {
 		if o := e.Value.(*limited); match(o) {
 			l.drop(o)
+			close(o.gone)
 			_ = o.conn.Close()
 			return
 		}

@@ -152,6 +152,9 @@ func (c *peekedConn) Read(b []byte) (int, error) {
 // Admitted ends the limits of a connection whose caller is an agent of the job.
 func (c *peekedConn) Admitted() { c.place.release() }
 
+// Gone is closed when the connection was closed for another one.
+func (c *peekedConn) Gone() <-chan struct{} { return c.place.gone }
+
 // Close closes the connection.
 func (c *peekedConn) Close() error {
 	c.place.release()

@@ -87,7 +87,7 @@ func TestVerifier_remembers(t *testing.T) {
 	}
 	must.MapLen(t, 1, v.proofs.good)
 
-	v.proofs.slot <- struct{}{} // someone else's is being verified
+	v.proofs.callers <- struct{}{} // someone else's is being verified
 	_, err := v.Verify(t.Context(), cert)
 	must.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

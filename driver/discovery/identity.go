@@ -81,10 +81,20 @@ func NewVerifier(o VerifierOptions) *Verifier {
 	return &Verifier{o: o, proofs: newProofs()}
 }
 
-// Verify returns whose certificate it is, or why it is refused: ErrInvalid,
+// Verify returns whose certificate a caller has, or why it is refused: ErrInvalid,
 // ErrOtherJob, ErrOtherTask, or ErrUnreachable where Nomad's keys cannot be had.
-// What costs little is checked first, the proof last.
 func (v *Verifier) Verify(ctx context.Context, cert *x509.Certificate) (Identity, error) {
+	return v.verify(ctx, v.proofs.callers, cert)
+}
+
+// VerifyCalled is Verify for a peer that this agent has called. It does not wait
+// for the proofs of callers.
+func (v *Verifier) VerifyCalled(ctx context.Context, cert *x509.Certificate) (Identity, error) {
+	return v.verify(ctx, v.proofs.called, cert)
+}
+
+// verify checks first what costs little, the proof last.
+func (v *Verifier) verify(ctx context.Context, t turn, cert *x509.Certificate) (Identity, error) {
 	now := v.o.Now()
 	proof, err := readCertificate(cert, now)
 	if err != nil {
@@ -102,7 +112,7 @@ func (v *Verifier) Verify(ctx context.Context, cert *x509.Certificate) (Identity
 	if err != nil {
 		return Identity{}, err
 	}
-	if err := v.proofs.check(ctx, cert, key, proof, now); err != nil {
+	if err := v.proofs.check(ctx, t, cert, key, proof, now); err != nil {
 		return Identity{}, err
 	}
 	id.Until = cert.NotAfter

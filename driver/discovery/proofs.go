@@ -23,22 +23,37 @@ const proofsKept = 1024
 // hashOfKeys tells keys of Nomad apart.
 const hashOfKeys = crypto.SHA256
 
-// proofs verifies proofs, one at a time: anyone who reaches the port can make an
-// agent verify one, which takes milliseconds. Good ones are remembered, so that
-// peers that connect again do not wait behind bad ones.
+// proofs verifies proofs, those of callers one at a time: anyone who reaches the
+// port can make an agent verify one, which takes milliseconds. Those of peers that
+// the agent itself calls have a turn of their own, which callers cannot delay. Good
+// ones are remembered, so that peers that connect again do not wait behind bad
+// ones.
 type proofs struct {
-	slot chan struct{}
+	callers, called turn
 
 	mu   sync.Mutex
 	good map[[sha256.Size]byte]time.Time // hash of a certificate and Nomad's key → when it expires
 }
 
 func newProofs() *proofs {
-	return &proofs{slot: make(chan struct{}, 1), good: make(map[[sha256.Size]byte]time.Time)}
+	return &proofs{callers: make(turn, 1), called: make(turn, 1), good: make(map[[sha256.Size]byte]time.Time)}
+}
+
+// turn is held by the one whose proof is being verified.
+type turn chan struct{}
+
+// take waits for the turn and returns what ends it.
+func (t turn) take(ctx context.Context) (release func(), err error) {
+	select {
+	case t <- struct{}{}:
+		return func() { <-t }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("waiting to verify a proof: %w", ctx.Err())
+	}
 }
 
 // check returns nil when the certificate's proof holds for it.
-func (p *proofs) check(ctx context.Context, cert *x509.Certificate, key jose.JSONWebKey, proof possession.Proof, now time.Time) error {
+func (p *proofs) check(ctx context.Context, t turn, cert *x509.Certificate, key jose.JSONWebKey, proof possession.Proof, now time.Time) error {
 	thumbprint, err := key.Thumbprint(hashOfKeys)
 	if err != nil {
 		return fmt.Errorf("nomad's key %s: %w", key.KeyID, err)
@@ -47,12 +62,11 @@ func (p *proofs) check(ctx context.Context, cert *x509.Certificate, key jose.JSO
 	if p.known(id) {
 		return nil
 	}
-	select {
-	case p.slot <- struct{}{}:
-		defer func() { <-p.slot }()
-	case <-ctx.Done():
-		return fmt.Errorf("waiting to verify a proof: %w", ctx.Err())
+	release, err := t.take(ctx)
+	if err != nil {
+		return err
 	}
+	defer release()
 	if err := proof.Verify(key.Key, binding(cert.RawSubjectPublicKeyInfo, cert.NotBefore, cert.NotAfter)); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

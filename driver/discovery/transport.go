@@ -6,6 +6,7 @@ package discovery
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -89,6 +90,10 @@ func IdentityFrom(ctx context.Context) (Identity, bool) {
 type Admission interface {
 	// Admitted is called once the peer is known.
 	Admitted()
+	// Gone is closed when the connection was closed for another one before that.
+	// Its handshake then ends, even where it waits for something else than the
+	// connection.
+	Gone() <-chan struct{}
 }
 
 // Server returns the credentials of a gRPC server: any live agent of the job may
@@ -113,8 +118,9 @@ func (s *serverSide) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 func (s *serverSide) accept(raw net.Conn) (conn *tls.Conn, id Identity, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
 	defer cancel()
+	endWith(ctx, cancel, raw)
 	config, err := s.t.config(ctx, func(cs tls.ConnectionState) (err error) {
-		if id, err = s.t.identify(ctx, cs); err != nil {
+		if id, err = s.t.identify(ctx, cs, s.t.o.Verifier.Verify); err != nil {
 			return err
 		}
 		return s.t.o.Presence.Check(ctx, id)
@@ -125,6 +131,21 @@ func (s *serverSide) accept(raw net.Conn) (conn *tls.Conn, id Identity, err erro
 	conn = tls.Server(raw, config)
 	err = conn.HandshakeContext(ctx) // sets id
 	return conn, id, err
+}
+
+// endWith cancels ctx when the connection is closed for another one.
+func endWith(ctx context.Context, cancel context.CancelFunc, raw net.Conn) {
+	a, ok := raw.(Admission)
+	if !ok {
+		return
+	}
+	go func() {
+		select {
+		case <-a.Gone():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 }
 
 // ClientHandshake is not for servers.
@@ -173,7 +194,7 @@ func (c *ClientSide) ClientHandshake(ctx context.Context, _ string, raw net.Conn
 	defer cancel()
 	var id Identity
 	config, err := c.t.config(ctx, func(cs tls.ConnectionState) (err error) {
-		if id, err = c.t.identify(ctx, cs); err == nil && id.AllocID != c.alloc {
+		if id, err = c.t.identify(ctx, cs, c.t.o.Verifier.VerifyCalled); err == nil && id.AllocID != c.alloc {
 			err = fmt.Errorf("%w: called allocation %s, and %s answers", ErrInvalid, c.alloc, id.AllocID)
 		}
 		return err
@@ -235,14 +256,14 @@ func (t *Transport) config(ctx context.Context, verify func(tls.ConnectionState)
 }
 
 // identify says who the peer of a connection is.
-func (t *Transport) identify(ctx context.Context, cs tls.ConnectionState) (Identity, error) {
+func (t *Transport) identify(ctx context.Context, cs tls.ConnectionState, verify func(context.Context, *x509.Certificate) (Identity, error)) (Identity, error) {
 	switch {
 	case len(cs.PeerCertificates) != 1:
 		return Identity{}, fmt.Errorf("%w: %d certificates, want one", ErrInvalid, len(cs.PeerCertificates))
 	case cs.NegotiatedProtocol != alpn:
 		return Identity{}, fmt.Errorf("%w: the protocol is %q, want %q", ErrInvalid, cs.NegotiatedProtocol, alpn)
 	}
-	return t.o.Verifier.Verify(ctx, cs.PeerCertificates[0])
+	return verify(ctx, cs.PeerCertificates[0])
 }
 
 // noteRefusal logs why a peer was refused, not for each of many.

@@ -160,6 +160,73 @@ func (w *world) forged(t *testing.T, token string) credentials.TransportCredenti
 	return tr.Client("aa11")
 }
 
+// boundConn is a connection of a listener that bounds how many there are.
+type boundConn struct {
+	net.Conn
+	gone chan struct{}
+}
+
+func (boundConn) Admitted() {}
+
+func (c boundConn) Gone() <-chan struct{} { return c.gone }
+
+// TestTransport_evicted: a connection that is given up for another one does not
+// wait for its proof to be verified any more.
+func TestTransport_evicted(t *testing.T) {
+	w := newWorld(t, "aa11", "bb22")
+	server := w.transport(t, "aa11")
+	release := holdCallersTurn(server.o.Verifier.proofs)
+	defer release()
+	near, far := tcpPipe(t)
+	gone, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, _, err := server.Server().ServerHandshake(boundConn{near, gone})
+		ended <- err
+	}()
+	go func() { _, _, _ = w.transport(t, "bb22").Client("aa11").ClientHandshake(t.Context(), "", far) }()
+	close(gone)
+	select {
+	case err := <-ended:
+		must.ErrorIs(t, err, context.Canceled)
+	case <-time.After(handshakeTimeout / 2):
+		t.Fatal("the handshake goes on")
+	}
+}
+
+// TestTransport_floodedServerDials: proofs of callers that wait to be verified do
+// not delay the connections that the agent opens itself.
+func TestTransport_floodedServerDials(t *testing.T) {
+	w := newWorld(t, "aa11", "bb22")
+	addr, _ := serve(t, w.transport(t, "aa11").Server())
+	caller := w.transport(t, "bb22")
+	release := holdCallersTurn(caller.o.Verifier.proofs)
+	defer release()
+	ctx, cancel := context.WithTimeout(t.Context(), handshakeTimeout/2)
+	defer cancel()
+	_, err := dial(t, addr, caller.Client("aa11")).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
+	must.NoError(t, err)
+}
+
+// holdCallersTurn has the proof of another caller under verification until
+// release.
+func holdCallersTurn(p *proofs) (release func()) {
+	p.callers <- struct{}{}
+	return func() { <-p.callers }
+}
+
+// tcpPipe returns the two ends of a connection.
+func tcpPipe(t *testing.T) (near, far net.Conn) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	defer l.Close()
+	far, err = net.Dial("tcp", l.Addr().String())
+	must.NoError(t, err)
+	near, err = l.Accept()
+	must.NoError(t, err)
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return near, far
+}
+
 // TestTransport_portReuse: a stranger who takes the port of an ended allocation
 // receives neither an identity nor a call.
 func TestTransport_portReuse(t *testing.T) {
