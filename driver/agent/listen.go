@@ -102,6 +102,8 @@ func (s *split) sort(c net.Conn, place *limited) {
 	}
 	select {
 	case h.conns <- first:
+	case <-first.place.gone: // no one serves yet, and others came
+		_ = first.Close()
 	case <-h.done:
 		_ = first.Close()
 	}

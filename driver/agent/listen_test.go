@@ -10,9 +10,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
@@ -98,4 +100,28 @@ func TestStrangersAreRefusedUnread(t *testing.T) {
 		must.False(t, read.Load(), must.Sprint(name))
 	}
 	must.ErrorContains(t, call(n.transport("a").Client("lead")), "read")
+}
+
+// TestSplit_evictedBeforeServing: a connection that is given up for another one
+// costs nothing more, also while no one serves yet.
+func TestSplit_evictedBeforeServing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	s := newSplit(l)
+	t.Cleanup(s.close)
+	before := runtime.NumGoroutine()
+	for range 4 * maxUnknownEach {
+		c, err := net.Dial("tcp", l.Addr().String())
+		must.NoError(t, err)
+		_, err = c.Write([]byte{tlsHandshake})
+		must.NoError(t, err)
+		must.NoError(t, c.Close())
+	}
+	left := 0
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if left = runtime.NumGoroutine() - before; left <= maxUnknownEach {
+			return
+		}
+	}
+	t.Fatalf("%d goroutines serve %d connections", left, maxUnknownEach)
 }
