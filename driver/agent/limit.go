@@ -4,36 +4,38 @@
 package agent
 
 import (
-	"container/list"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
 )
 
 // limiter bounds how many connections there are, in total and from one address.
-// A new one beyond a bound takes the place of the oldest, of the same address or
-// of all: one that authenticates itself needs milliseconds, one that is there to
-// take up room stays. So a flood does not keep others out, even from the same
-// address.
+// A new one beyond a bound takes the place of one of its own address, or else of
+// the address that has the most: a flood from few addresses takes no place from
+// others. Which one of the address is left to chance: the oldest would always be
+// the honest peer that a flood has passed while it proved itself. One that
+// authenticates itself needs milliseconds, so behind the address of a flood some
+// get in at each try, but a strong flood delays them.
 type limiter struct {
 	total, each int
 
 	mu   sync.Mutex
-	held *list.List // of *limited, the oldest first
-	from map[netip.Prefix]int
+	held int
+	from map[netip.Prefix][]*limited
 }
 
 // limited is a connection of a limiter.
 type limited struct {
 	conn net.Conn
 	addr netip.Prefix
-	at   *list.Element // nil when it is not counted any more
+	at   int           // among those of its address, -1 when it is not counted any more
 	gone chan struct{} // closed when another one has taken its place
 	l    *limiter
 }
 
 func newLimiter(total, each int) *limiter {
-	return &limiter{total: total, each: each, held: list.New(), from: make(map[netip.Prefix]int)}
+	return &limiter{total: total, each: each, from: make(map[netip.Prefix][]*limited)}
 }
 
 // add counts the connection until it is released, and closes another one where
@@ -43,36 +45,47 @@ func (l *limiter) add(c net.Conn) *limited {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.from[n.addr] >= l.each:
-		l.evict(func(o *limited) bool { return o.addr == n.addr })
-	case l.held.Len() >= l.total:
-		l.evict(func(*limited) bool { return true })
+	case len(l.from[n.addr]) >= l.each:
+		l.evict(n.addr)
+	case l.held >= l.total:
+		l.evict(l.busiest())
 	}
-	n.at = l.held.PushBack(n)
-	l.from[n.addr]++
+	n.at = len(l.from[n.addr])
+	l.from[n.addr] = append(l.from[n.addr], n)
+	l.held++
 	return n
 }
 
-// evict closes the oldest connection that matches. The caller holds l.mu.
-func (l *limiter) evict(match func(*limited) bool) {
-	for e := l.held.Front(); e != nil; e = e.Next() {
-		if o := e.Value.(*limited); match(o) {
-			l.drop(o)
-			close(o.gone)
-			_ = o.conn.Close()
-			return
+// busiest is the address with the most connections. The caller holds l.mu.
+func (l *limiter) busiest() (most netip.Prefix) {
+	for addr, list := range l.from {
+		if len(list) > len(l.from[most]) {
+			most = addr
 		}
 	}
+	return most
+}
+
+// evict closes a connection of the address. The caller holds l.mu.
+func (l *limiter) evict(addr netip.Prefix) {
+	list := l.from[addr]
+	o := list[rand.IntN(len(list))] //nolint:gosec // nothing is secret here
+	l.drop(o)
+	close(o.gone)
+	_ = o.conn.Close()
 }
 
 // drop stops counting a connection. The caller holds l.mu.
 func (l *limiter) drop(n *limited) {
-	if n.at == nil {
+	if n.at < 0 {
 		return
 	}
-	l.held.Remove(n.at)
-	n.at = nil
-	if l.from[n.addr]--; l.from[n.addr] == 0 {
+	list := l.from[n.addr]
+	last := len(list) - 1
+	list[n.at], list[last].at = list[last], n.at
+	list[last], n.at = nil, -1
+	l.held--
+	if l.from[n.addr] = list[:last]; last == 0 {
 		delete(l.from, n.addr)
 	}
 }

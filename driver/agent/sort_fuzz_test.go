@@ -39,7 +39,7 @@ func FuzzSort(f *testing.F) {
 			must.NoError(t, c.Close())
 		}
 		<-done
-		must.Eq(t, 0, s.unknown.held.Len())
-		must.Eq(t, 0, s.web.held.Len())
+		must.Eq(t, 0, s.unknown.held)
+		must.Eq(t, 0, s.web.held)
 	})
 }
