@@ -19,9 +19,13 @@ const (
 	// readTimeout bounds the question to the registry while a peer waits. An
 	// election's call has a second for everything.
 	readTimeout = 400 * time.Millisecond
-	// renewalGrace is how long after Nomad could not be reached certificates may
-	// be expired: tasks get no new identities meanwhile, and then not at once.
+	// renewalGrace, and as long as Nomad could not be reached, is how long after
+	// that certificates may be expired: tasks get no new identities meanwhile, and
+	// then not at once. Nomad's client tries again after a pause that doubles, so
+	// that the next try is at most as far away as the first that failed.
 	renewalGrace = 2 * time.Minute
+	// renewalPause is the longest of these pauses.
+	renewalPause = time.Hour
 )
 
 // Presence knows which allocations are live. Use NewPresence and Run.
@@ -55,8 +59,10 @@ type Presence struct {
 	mu     sync.Mutex
 	view   View      // newest good one
 	begun  time.Time // At of the first good one
-	failed time.Time // when the registry last did not answer
-	down   bool      // and has not since
+	away   time.Time // when the newest outage began; short ones in a row are one
+	back   time.Time // when it ended
+	down   bool      // it has not
+	grace  time.Time // until when peers may be without new identities
 	seen   map[string]time.Time
 }
 
@@ -78,8 +84,8 @@ func (p *Presence) Run(ctx context.Context) {
 func (p *Presence) take(v View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.down = v.Err != nil; p.down {
-		p.failed = p.now()
+	p.noteOutage(v.Err)
+	if v.Err != nil {
 		return
 	}
 	if v.At.Before(p.view.At) {
@@ -97,6 +103,23 @@ func (p *Presence) take(v View) {
 			delete(p.seen, alloc)
 		}
 	}
+}
+
+// noteOutage notes whether the registry answers. The caller holds p.mu.
+func (p *Presence) noteOutage(err error) {
+	now := p.now()
+	switch {
+	case err != nil:
+		if !p.down && now.Sub(p.back) > renewalGrace {
+			p.away = now
+		}
+	case p.down:
+		p.back = now
+		if end := now.Add(renewalGrace + min(now.Sub(p.away), renewalPause)); end.After(p.grace) {
+			p.grace = end
+		}
+	}
+	p.down = err != nil
 }
 
 // Check returns nil when the identity's allocation is live or may be leaving,
@@ -173,9 +196,9 @@ func (p *Presence) refresh(ctx context.Context, since time.Time) {
 }
 
 // renewable reports whether peers could have renewed what has expired: the
-// registry, which is where identities come from too, has answered for a while.
+// registry, which is where identities come from too, has answered for long enough.
 func (p *Presence) renewable() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.down && p.now().Sub(p.failed) > renewalGrace
+	return !p.down && p.now().After(p.grace)
 }

@@ -120,8 +120,51 @@ func TestPresence_renewable(t *testing.T) {
 	p.take(View{Err: ErrUnreachable})
 	p.take(View{At: now})
 	must.False(t, p.renewable(), must.Sprint("identities are not renewed at once"))
-	now = now.Add(2 * renewalGrace)
+	now = now.Add(time.Hour)
+	must.False(t, p.renewable(), must.Sprint("Nomad's client may pause for an hour"))
+	now = now.Add(renewalGrace + time.Second)
 	must.True(t, p.renewable())
+}
+
+// TestPresence_renewable_afterOutages: Nomad's client tries again after 20 s, 40 s,
+// 80 s and so on, so peers may be without new identities for as long as the
+// registry was away.
+func TestPresence_renewable_afterOutages(t *testing.T) {
+	const good, bad = true, false
+	type step struct {
+		after time.Duration
+		ok    bool
+	}
+	for name, tc := range map[string]struct {
+		steps []step        // each a view, so long after the one before
+		grace time.Duration // from the last view on
+	}{
+		"short":          {[]step{{0, bad}, {4 * time.Second, good}}, renewalGrace + 4*time.Second},
+		"five minutes":   {[]step{{0, bad}, {time.Minute, bad}, {4 * time.Minute, good}}, renewalGrace + 5*time.Minute},
+		"a day":          {[]step{{0, bad}, {24 * time.Hour, good}}, renewalGrace + time.Hour},
+		"flapping":       {[]step{{0, bad}, {4 * time.Minute, good}, {time.Minute, bad}, {time.Minute, good}}, renewalGrace + 6*time.Minute},
+		"once more":      {[]step{{0, bad}, {30 * time.Minute, good}, {10 * time.Minute, bad}, {time.Minute, good}}, renewalGrace + 19*time.Minute},
+		"long after one": {[]step{{0, bad}, {10 * time.Minute, good}, {time.Hour, bad}, {time.Second, good}}, renewalGrace + time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := NewPresence(&views{}, "train", time.Minute)
+			now := testNow
+			p.now = func() time.Time { return now }
+			for _, s := range tc.steps {
+				now = now.Add(s.after)
+				v := View{At: now}
+				if !s.ok {
+					v = View{Err: ErrUnreachable}
+				}
+				p.take(v)
+				must.False(t, p.renewable())
+			}
+			now = now.Add(tc.grace)
+			must.False(t, p.renewable())
+			now = now.Add(time.Second)
+			must.True(t, p.renewable())
+		})
+	}
 }
 
 // TestPresence_departing: what a connection may do changes with the registry, and
