@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -33,9 +34,15 @@ func (a *remote) attend(ctx context.Context, now discovery.Leadership) {
 		a.elector.LeaderLost(now.Term)
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(jitter(pause)):
 		}
 	}
+}
+
+// jitter is between half of d and d: agents that lost the leader at once do not
+// all come back at once.
+func jitter(d time.Duration) time.Duration {
+	return d/2 + rand.N(d/2+1)
 }
 
 // follower renews a host's session with one leader. A session ends with the
@@ -48,7 +55,7 @@ type follower struct {
 	log    hclog.Logger
 }
 
-// renewRetry is the pause after a renewal that failed.
+// renewRetry is the longest pause after a renewal that failed.
 const renewRetry = 5 * time.Second
 
 // stay attaches the host to the session, and to those that take its place, until
@@ -99,6 +106,6 @@ func (f *follower) next(s *clientSession, ended <-chan error) (*clientSession, e
 			return next, nil
 		}
 		f.log.Warn("the session with the leader is not renewed yet; it ends when a certificate expires", "error", err)
-		due.Reset(renewRetry)
+		due.Reset(jitter(renewRetry))
 	}
 }

@@ -187,7 +187,7 @@ func comeIn(t *testing.T, n *testNomad, addr string, from net.IP) {
 }
 
 func TestLimiter(t *testing.T) {
-	l := newLimiter(4, 2)
+	l := newLimiter(fixed(4, 2))
 	made := map[string]net.Conn{}
 	add := func(name string, ip net.IP) *limited {
 		near, far := net.Pipe()

@@ -18,7 +18,7 @@ import (
 // authenticates itself needs milliseconds, so behind the address of a flood some
 // get in at each try, but a strong flood delays them.
 type limiter struct {
-	total, each int
+	bounds func() (total, each int)
 
 	mu   sync.Mutex
 	held int
@@ -34,20 +34,26 @@ type limited struct {
 	l    *limiter
 }
 
-func newLimiter(total, each int) *limiter {
-	return &limiter{total: total, each: each, from: make(map[netip.Prefix][]*limited)}
+func newLimiter(bounds func() (total, each int)) *limiter {
+	return &limiter{bounds: bounds, from: make(map[netip.Prefix][]*limited)}
+}
+
+// fixed are bounds that do not change.
+func fixed(total, each int) func() (int, int) {
+	return func() (int, int) { return total, each }
 }
 
 // add counts the connection until it is released, and closes another one where
 // there are too many.
 func (l *limiter) add(c net.Conn) *limited {
 	n := &limited{conn: c, addr: origin(c.RemoteAddr()), gone: make(chan struct{}), l: l}
+	total, each := l.bounds()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case len(l.from[n.addr]) >= l.each:
+	case len(l.from[n.addr]) >= each:
 		l.evict(n.addr)
-	case l.held >= l.total:
+	case l.held >= total:
 		l.evict(l.busiest())
 	}
 	n.at = len(l.from[n.addr])
@@ -69,7 +75,7 @@ func (l *limiter) busiest() (most netip.Prefix) {
 // evict closes a connection of the address. The caller holds l.mu.
 func (l *limiter) evict(addr netip.Prefix) {
 	list := l.from[addr]
-	o := list[rand.IntN(len(list))] //nolint:gosec // nothing is secret here
+	o := list[rand.IntN(len(list))]
 	l.drop(o)
 	close(o.gone)
 	_ = o.conn.Close()

@@ -17,9 +17,11 @@ import (
 // at most maxHeader.
 const (
 	// maxUnknown connections are in a handshake, or have not said anything yet;
-	// maxUnknownEach of one address. An agent opens two at a time, and a node has
-	// few agents of a job.
-	maxUnknown, maxUnknownEach = 256, 64
+	// maxUnknownEach of one address. In a large job there may be more of either,
+	// unknownPerPeer for each agent: all of them may call at once, when another
+	// leader is elected, and from one address where there is NAT between them. An
+	// agent opens two at a time.
+	maxUnknown, maxUnknownEach, unknownPerPeer = 256, 64, 4
 	// maxWeb connections ask for the status, maxWebEach of one address.
 	maxWeb, maxWebEach = 64, 16
 	// firstByteWait is how long a caller may be silent.
@@ -53,9 +55,14 @@ func newHalf(addr net.Addr) *half {
 	return &half{conns: make(chan net.Conn), done: make(chan struct{}), addr: addr}
 }
 
-func newSplit(l net.Listener) *split {
+// newSplit serves the listener. peers tells how many agents the job has.
+func newSplit(l net.Listener, peers func() int) *split {
 	s := &split{l: l, grpc: newHalf(l.Addr()), http: newHalf(l.Addr()),
-		unknown: newLimiter(maxUnknown, maxUnknownEach), web: newLimiter(maxWeb, maxWebEach)}
+		unknown: newLimiter(func() (total, each int) {
+			n := unknownPerPeer * peers()
+			return max(maxUnknown, n), max(maxUnknownEach, n)
+		}),
+		web: newLimiter(fixed(maxWeb, maxWebEach))}
 	s.wg.Add(1)
 	go s.serve()
 	return s

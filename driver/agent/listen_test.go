@@ -37,6 +37,8 @@ func (l *tiredListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
+func fewPeers() int { return 4 }
+
 // listen serves what a test wants on a port of both protocols.
 func listen(t *testing.T, server *grpc.Server, web *http.Server, failures int) string {
 	t.Helper()
@@ -44,7 +46,7 @@ func listen(t *testing.T, server *grpc.Server, web *http.Server, failures int) s
 	must.NoError(t, err)
 	tired := &tiredListener{Listener: l}
 	tired.failures.Store(int32(failures))
-	ports := newSplit(tired)
+	ports := newSplit(tired, fewPeers)
 	go func() { _ = server.Serve(ports.grpc) }()
 	go func() { _ = web.Serve(ports.http) }()
 	t.Cleanup(func() { server.Stop(); _ = web.Close(); ports.close() })
@@ -107,7 +109,7 @@ func TestStrangersAreRefusedUnread(t *testing.T) {
 func TestSplit_evictedBeforeServing(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
-	s := newSplit(l)
+	s := newSplit(l, fewPeers)
 	t.Cleanup(s.close)
 	before := runtime.NumGoroutine()
 	for range 4 * maxUnknownEach {
@@ -124,4 +126,28 @@ func TestSplit_evictedBeforeServing(t *testing.T) {
 		}
 	}
 	t.Fatalf("%d goroutines serve %d connections", left, maxUnknownEach)
+}
+
+// TestSplit_largeJob: the agents of a large job may all call at once, from one
+// address.
+func TestSplit_largeJob(t *testing.T) {
+	const peers = 2 * maxUnknown
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	s := newSplit(l, func() int { return peers })
+	t.Cleanup(s.close)
+	for range peers {
+		c, err := net.Dial("tcp", l.Addr().String())
+		must.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = c.Write([]byte{tlsHandshake})
+		must.NoError(t, err)
+	}
+	held := 0
+	for end := time.Now().Add(10 * time.Second); held < peers && time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s.unknown.mu.Lock()
+		held = s.unknown.held
+		s.unknown.mu.Unlock()
+	}
+	must.Eq(t, peers, held)
 }

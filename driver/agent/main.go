@@ -128,13 +128,6 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
-	if err != nil {
-		return Result{}, portError(c.Listen, err)
-	}
-	ports := newSplit(listener)
-	defer ports.close()
-
 	services, err := discovery.NewNomad(discovery.NomadOptions{Address: c.NomadAddr, Token: token, Service: c.Service,
 		Namespace: c.Namespace, JobID: c.JobID, Logger: a.log.Named("registry")})
 	if err != nil {
@@ -142,6 +135,14 @@ func (a *remote) run(ctx context.Context) (Result, error) {
 	}
 	// One watch of Nomad for all who want to know.
 	a.registry = discovery.Share(ctx, services)
+
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return Result{}, portError(c.Listen, err)
+	}
+	ports := newSplit(listener, a.peers)
+	defer ports.close()
+
 	keys, err := discovery.NewKeys(c.NomadAddr, token)
 	if err != nil {
 		return Result{}, err
@@ -304,6 +305,9 @@ func (a *remote) present(alloc string, after time.Time) (present, fresh bool) {
 	}
 	return present, view.At.After(after)
 }
+
+// peers is how many agents the registry names.
+func (a *remote) peers() int { return len(a.registry.Latest().Peers) }
 
 // alone says whether the registry names no agent of the job.
 func (a *remote) alone() bool {

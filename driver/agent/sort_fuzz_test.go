@@ -20,7 +20,7 @@ func FuzzSort(f *testing.F) {
 	f.Add([]byte("PRI * HTTP/2.0\r\n"))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, said []byte) {
-		s := &split{grpc: newHalf(nil), http: newHalf(nil), unknown: newLimiter(4, 4), web: newLimiter(4, 4)}
+		s := &split{grpc: newHalf(nil), http: newHalf(nil), unknown: newLimiter(fixed(4, 4)), web: newLimiter(fixed(4, 4))}
 		near, far := net.Pipe()
 		go func() { _, _ = far.Write(said); _ = far.Close() }()
 		done := make(chan struct{})

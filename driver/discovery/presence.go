@@ -56,14 +56,14 @@ type Presence struct {
 	now      func() time.Time
 	reading  chan struct{} // held by the one who asks
 
-	mu     sync.Mutex
-	view   View      // newest good one
-	begun  time.Time // At of the first good one
-	away   time.Time // when the newest outage began; short ones in a row are one
-	back   time.Time // when it ended
-	down   bool      // it has not
-	grace  time.Time // until when peers may be without new identities
-	seen   map[string]time.Time
+	mu    sync.Mutex
+	view  View      // newest good one
+	begun time.Time // At of the first good one
+	away  time.Time // when the newest outage began; short ones in a row are one
+	back  time.Time // when it ended
+	down  bool      // it has not
+	grace time.Time // until when peers may be without new identities
+	seen  map[string]time.Time
 }
 
 // NewPresence returns the presence of a job's allocations. window is how long an
