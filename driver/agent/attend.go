@@ -5,6 +5,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 // attend keeps the host in session with another agent that leads.
 func (a *remote) attend(ctx context.Context, now discovery.Leadership) {
-	f := &follower{attach: a.host.Attach, log: a.log, open: func() (*clientSession, error) {
+	f := &follower{soonest: renewSoonest, attach: a.host.Attach, log: a.log, open: func() (*clientSession, error) {
 		return openSession(ctx, now.Leader.Addr, a.transport.Client(now.Leader.AllocID), silence)
 	}}
 	for pause := 50 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, time.Second) {
@@ -52,11 +53,18 @@ func jitter(d time.Duration) time.Duration {
 type follower struct {
 	open   func() (*clientSession, error)
 	attach func(session) error
-	log    hclog.Logger
+	// soonest is the least time before a session is renewed.
+	soonest time.Duration
+	log     hclog.Logger
 }
 
-// renewRetry is the longest pause after a renewal that failed.
-const renewRetry = 5 * time.Second
+const (
+	// renewRetry is the longest pause after a renewal that failed.
+	renewRetry = 5 * time.Second
+	// renewSoonest is the least time before a renewal. It is less than what
+	// clocks may differ by, for which a session goes on after its certificates.
+	renewSoonest = 10 * time.Second
+)
 
 // stay attaches the host to the session, and to those that take its place, until
 // one breaks. It returns why, when nothing of it runs any more.
@@ -93,7 +101,7 @@ func (f *follower) start(ctx context.Context, s *clientSession) <-chan error {
 // next opens the session that takes the place of s when it is time to, or
 // returns nil and why s has ended.
 func (f *follower) next(s *clientSession, ended <-chan error) (*clientSession, error) {
-	due := time.NewTimer(time.Until(s.renew))
+	due := time.NewTimer(time.Until(renewal(time.Now(), s.until, f.soonest)))
 	defer due.Stop()
 	for {
 		select {
@@ -101,11 +109,31 @@ func (f *follower) next(s *clientSession, ended <-chan error) (*clientSession, e
 			return nil, err
 		case <-due.C:
 		}
-		next, err := f.open()
+		next, err := f.longer(s)
 		if err == nil {
 			return next, nil
 		}
 		f.log.Warn("the session with the leader is not renewed yet; it ends when a certificate expires", "error", err)
 		due.Reset(jitter(renewRetry))
 	}
+}
+
+// longer opens a session that lasts longer than s.
+func (f *follower) longer(s *clientSession) (*clientSession, error) {
+	next, err := f.open()
+	if err != nil {
+		return nil, err
+	}
+	if !next.until.After(s.until) {
+		next.close()
+		return nil, fmt.Errorf("another session would end at %s, too: Nomad has not renewed an identity", next.until)
+	}
+	return next, nil
+}
+
+// renewal is when to renew what ends at the time: with a third to half of what is
+// left to spare for tries that fail.
+func renewal(now, until time.Time, soonest time.Duration) time.Time {
+	left := max(until.Sub(now), 0)
+	return now.Add(max(left/2+rand.N(left/6+1), soonest))
 }

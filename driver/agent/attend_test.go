@@ -19,8 +19,51 @@ import (
 
 func TestRenewal(t *testing.T) {
 	now := time.Now()
-	must.Eq(t, now.Add(10*time.Minute), renewal(now, now.Add(15*time.Minute)))
-	must.Eq(t, now.Add(time.Second), renewal(now, now.Add(-time.Minute)))
+	seen := map[time.Time]bool{}
+	for range 100 {
+		at := renewal(now, now.Add(15*time.Minute), renewSoonest)
+		must.Between(t, 7*time.Minute+30*time.Second, at.Sub(now), 10*time.Minute)
+		seen[at] = true
+	}
+	must.Greater(t, 1, len(seen), must.Sprint("agents that began at once do not all renew at once"))
+	for _, left := range []time.Duration{-time.Minute, 0, time.Second, 10 * time.Second} {
+		must.Eq(t, now.Add(renewSoonest), renewal(now, now.Add(left), renewSoonest))
+	}
+}
+
+// TestRenewal_noLonger: while an identity is not renewed, a session that would not
+// last longer takes no other's place.
+func TestRenewal_noLonger(t *testing.T) {
+	t.Parallel()
+	n := newTestNomad(t, "lead", "a")
+	leader := NewLeader(LeaderOptions{Config: Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
+	server := newServer(n.transport("lead").Server())
+	registerSessions(server, func() *Leader { return leader })
+	addr := listen(t, server, newWeb(nil), 0)
+	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
+	n.sign(file, "a", time.Minute)
+	caller := n.transportFrom(file)
+	opened := make(chan *clientSession, 1)
+	f := &follower{soonest: time.Millisecond, log: hclog.NewNullLogger(), open: func() (*clientSession, error) {
+		s, err := openSession(t.Context(), addr, caller.Client("lead"), silence)
+		if err == nil {
+			opened <- s
+		}
+		return s, err
+	}}
+	first, err := f.open()
+	must.NoError(t, err)
+	defer first.close()
+	<-opened
+	first.until = first.until.Add(-time.Minute) // it is time to renew
+	second, err := f.longer(first)
+	must.NoError(t, err)
+	defer second.close()
+	<-opened
+	_, err = f.longer(second)
+	must.ErrorContains(t, err, "not renewed")
+	must.Error(t, (<-opened).ctx.Err(), must.Sprint("it is closed"))
+	must.NoError(t, second.ctx.Err())
 }
 
 // TestSessionsAreRenewed has certificates of a few seconds. The leader must see
@@ -45,7 +88,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	n.sign(file, "a", 3*time.Second)
 	caller := n.transportFrom(file)
 	opened := make(chan *clientSession, 100)
-	f := &follower{attach: host.Attach, log: hclog.NewNullLogger(), open: func() (*clientSession, error) {
+	f := &follower{soonest: 100 * time.Millisecond, attach: host.Attach, log: hclog.NewNullLogger(), open: func() (*clientSession, error) {
 		n.sign(file, "a", 3*time.Second) // as Nomad does
 		s, err := openSession(ctx, addr, caller.Client("lead"), silence)
 		if err == nil {

@@ -167,7 +167,7 @@ type clientSession struct {
 	conn   *grpc.ClientConn
 	cancel context.CancelCauseFunc
 	ctx    context.Context
-	renew  time.Time // when another session should take its place
+	until  time.Time // when its certificates expire
 }
 
 // An ear notes when something came over a connection: a message that takes long
@@ -209,16 +209,9 @@ func openSession(ctx context.Context, addr string, creds *discovery.ClientSide, 
 		_ = conn.Close()
 		return nil, err
 	}
-	now := time.Now()
-	s := &clientSession{stream: stream, conn: conn, cancel: cancel, ctx: ctx, renew: renewal(now, creds.Until())}
+	s := &clientSession{stream: stream, conn: conn, cancel: cancel, ctx: ctx, until: creds.Until()}
 	go s.listen(e, silence)
 	return s, nil
-}
-
-// renewal is when to renew what ends at the time: with a third of what is left
-// to spare for tries that fail.
-func renewal(now, until time.Time) time.Time {
-	return now.Add(max(until.Sub(now)*2/3, time.Second))
 }
 
 // listen ends the session when nothing has come for so long.
