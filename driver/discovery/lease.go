@@ -5,8 +5,10 @@ package discovery
 
 import (
 	"errors"
+	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -64,18 +66,25 @@ func (l *leased) Close() error {
 }
 
 // refusable logs that the server refused this agent. In TLS 1.3 a client learns
-// that from the first read after the handshake.
+// that from the first read after the handshake: it fails with the server's alert,
+// or is the end, as a server that takes the connection begins with its settings.
 type refusable struct {
 	net.Conn
 	log   hclog.Logger
 	alloc string
+	heard atomic.Bool // the server has sent something
 	once  sync.Once
 }
 
 // Read reads from the connection.
 func (c *refusable) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if op := (*net.OpError)(nil); errors.As(err, &op) && op.Op == "remote error" {
+	if n > 0 {
+		c.heard.Store(true)
+	}
+	op := (*net.OpError)(nil)
+	alert := errors.As(err, &op) && op.Op == "remote error"
+	if alert || errors.Is(err, io.EOF) && !c.heard.Load() {
 		c.once.Do(func() {
 			c.log.Warn("a peer refuses this agent; its log says why", "allocation", c.alloc, "error", err)
 		})

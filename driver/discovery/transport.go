@@ -120,17 +120,23 @@ func (s *serverSide) accept(raw net.Conn) (conn *tls.Conn, id Identity, err erro
 	defer cancel()
 	endWith(ctx, cancel, raw)
 	config, err := s.t.config(ctx, func(cs tls.ConnectionState) (err error) {
-		if id, err = s.t.identify(ctx, cs, s.t.o.Verifier.Verify); err != nil {
-			return err
-		}
-		return s.t.o.Presence.Check(ctx, id)
+		id, err = s.t.identify(ctx, cs, s.t.o.Verifier.Verify)
+		return err
 	})
 	if err != nil {
 		return nil, Identity{}, err
 	}
 	conn = tls.Server(raw, config)
-	err = conn.HandshakeContext(ctx) // sets id
-	return conn, id, err
+	if err := conn.HandshakeContext(ctx); err != nil { // sets id
+		return nil, Identity{}, err
+	}
+	// Only now the caller has shown that it has the certificate's key; nothing is
+	// asked of the registry for one that replays a certificate.
+	if err := s.t.o.Presence.Check(ctx, id); err != nil {
+		_ = conn.Close() // tells the caller
+		return nil, Identity{}, err
+	}
+	return conn, id, nil
 }
 
 // endWith cancels ctx when the connection is closed for another one.

@@ -6,6 +6,7 @@ package discovery
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/tls"
 	"encoding/base64"
 	"errors"
@@ -13,9 +14,11 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -226,6 +229,77 @@ func tcpPipe(t *testing.T) (near, far net.Conn) {
 	t.Cleanup(func() { near.Close(); far.Close() })
 	return near, far
 }
+
+// readCounter counts reads of a registry.
+type readCounter struct {
+	Registry
+	reads atomic.Int32
+}
+
+func (c *readCounter) Read(ctx context.Context) View {
+	c.reads.Add(1)
+	return c.Registry.Read(ctx)
+}
+
+// TestTransport_replayedCertificate: whose certificate is shown without its key has
+// nothing asked of the registry.
+func TestTransport_replayedCertificate(t *testing.T) {
+	w := newWorld(t, "aa11")
+	server := w.transport(t, "aa11")
+	reg := &readCounter{Registry: w.reg}
+	server.o.Presence.registry = reg
+	handshake := func(certs ...tls.Certificate) error {
+		near, far := tcpPipe(t)
+		ended := make(chan error, 1)
+		go func() {
+			_, _, err := server.Server().ServerHandshake(near)
+			ended <- err
+		}()
+		_ = tls.Client(far, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{alpn}, Certificates: certs}).HandshakeContext(t.Context())
+		return <-ended
+	}
+	cert, err := w.transport(t, "bb22").o.Certifier.Certificate(t.Context())
+	must.NoError(t, err)
+	_, other, err := ed25519.GenerateKey(nil)
+	must.NoError(t, err)
+	must.ErrorContains(t, handshake(tls.Certificate{Certificate: cert.Certificate, PrivateKey: other}), "signature")
+	must.Zero(t, reg.reads.Load())
+
+	server.o.Presence.begun = testNow.Add(-time.Hour) // it has been there for long
+	must.ErrorIs(t, handshake(*cert), ErrNotLive)
+	must.Eq(t, 1, reg.reads.Load())
+}
+
+// TestTransport_refusedCaller: a caller that the server refuses says so in its log,
+// as the reason is in the server's.
+func TestTransport_refusedCaller(t *testing.T) {
+	for name, first := range map[string]error{"an alert": &net.OpError{Op: "remote error", Err: errors.New("bad certificate")}, "the end": io.EOF} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			c := &refusable{Conn: failingConn{err: first}, log: hclog.New(&hclog.LoggerOptions{Output: &out}), alloc: "aa11"}
+			for range 2 {
+				_, err := c.Read(make([]byte, 1))
+				must.ErrorIs(t, err, first)
+			}
+			must.Eq(t, 1, strings.Count(out.String(), "a peer refuses this agent"))
+		})
+	}
+	var out bytes.Buffer
+	near, far := net.Pipe()
+	c := &refusable{Conn: near, log: hclog.New(&hclog.LoggerOptions{Output: &out})}
+	go func() { _, _ = far.Write([]byte{1}); _ = far.Close() }()
+	_, err := io.ReadAll(c)
+	must.NoError(t, err)
+	must.Eq(t, "", out.String(), must.Sprint("it was let in"))
+}
+
+// failingConn cannot be read from.
+type failingConn struct {
+	net.Conn
+	err error
+}
+
+func (c failingConn) Read([]byte) (int, error) { return 0, c.err }
 
 // TestTransport_portReuse: a stranger who takes the port of an ended allocation
 // receives neither an identity nor a call.
