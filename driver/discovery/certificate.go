@@ -23,8 +23,12 @@ const (
 	certificateLife = 15 * time.Minute
 	// certificateSize bounds a certificate in bytes.
 	certificateSize = possession.MaxSize + 4<<10
-	// clockLeeway is the difference of clocks to tolerate.
+	// clockLeeway is the difference of clocks to tolerate where something ends.
 	clockLeeway = 30 * time.Second
+	// startLeeway is that to tolerate where something begins, which is always just
+	// now: certificates begin so long before they are made, and identities may begin
+	// so much later than now.
+	startLeeway = 2 * time.Minute
 )
 
 // proofExtension marks the extension with the proof. The arc 2.25 is that of

@@ -39,8 +39,8 @@ func NewCertifier(token Token, keys *Keys) *Certifier {
 }
 
 // Certificate returns a certificate with at least half of its life left, made
-// from the newest identity. It is valid for a quarter of an hour, or until the
-// identity expires. While a new one cannot be made, an older one serves until
+// from the newest identity. It is valid for thirteen minutes, or until the identity
+// expires. While a new one cannot be made, an older one serves until
 // it expires.
 func (c *Certifier) Certificate(ctx context.Context) (*tls.Certificate, error) {
 	c.mu.Lock()
@@ -74,16 +74,13 @@ func (c *Certifier) make(ctx context.Context, token string, now time.Time) (*tls
 	if err := tok.UnsafeClaimsWithoutVerification(&identity); err != nil {
 		return nil, fmt.Errorf("%w: the claims of this task's identity: %w", ErrInvalid, err)
 	}
-	notAfter := now.Add(certificateLife)
+	notBefore := now.Add(-startLeeway) // peers' clocks may be behind
+	notAfter := notBefore.Add(certificateLife)
 	if identity.Expiry != nil && identity.Expiry.Time().Before(notAfter) {
 		notAfter = identity.Expiry.Time()
 	}
 	if now.After(notAfter.Add(clockLeeway)) {
 		return nil, fmt.Errorf("%w: this task's identity expired at %s, and Nomad has not renewed it", ErrInvalid, notAfter)
-	}
-	notBefore := now
-	if notAfter.Before(now) {
-		notBefore = notAfter
 	}
 	key, err := c.keys.signer(ctx, tok.Headers[0])
 	if err != nil {

@@ -141,7 +141,7 @@ func readClaims(message string) (jose.Header, claims, error) {
 
 // judge decides on the claims, as if they were proved.
 func (v *Verifier) judge(c claims) (Identity, error) {
-	if err := c.ValidateWithLeeway(jwt.Expected{Time: v.o.Now()}, clockLeeway); err != nil {
+	if err := c.validAt(v.o.Now()); err != nil {
 		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if !slices.Contains(c.Audience, Audience) && !slices.Contains(c.Audience, defaultAudience) {
@@ -164,6 +164,17 @@ func (v *Verifier) judge(c claims) (Identity, error) {
 		id.Issued = c.IssuedAt.Time()
 	}
 	return id, nil
+}
+
+// validAt returns nil when the claims are valid by a clock that may be wrong.
+func (c claims) validAt(now time.Time) error {
+	begin, end := c.Claims, c.Claims
+	begin.Expiry = nil
+	end.NotBefore, end.IssuedAt = nil, nil
+	if err := begin.ValidateWithLeeway(jwt.Expected{Time: now}, startLeeway); err != nil {
+		return err
+	}
+	return end.ValidateWithLeeway(jwt.Expected{Time: now}, clockLeeway)
 }
 
 // sameJob reports whether an identity's job is ours. In identities Nomad puts

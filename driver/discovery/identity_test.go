@@ -192,11 +192,11 @@ func TestVerifier(t *testing.T) {
 			err:   ErrInvalid,
 		},
 		"not valid yet": {
-			token: rs.sign(t, nomadClaims(func(c *claims) { c.NotBefore = jwt.NewNumericDate(testNow.Add(time.Minute)) })),
+			token: rs.sign(t, nomadClaims(func(c *claims) { c.NotBefore = jwt.NewNumericDate(testNow.Add(3 * time.Minute)) })),
 			err:   ErrInvalid,
 		},
 		"issued in the future": {
-			token: rs.sign(t, nomadClaims(func(c *claims) { c.IssuedAt = jwt.NewNumericDate(testNow.Add(time.Minute)) })),
+			token: rs.sign(t, nomadClaims(func(c *claims) { c.IssuedAt = jwt.NewNumericDate(testNow.Add(3*time.Minute)) })),
 			err:   ErrInvalid,
 		},
 		"wrong job":       {token: rs.sign(t, nomadClaims(func(c *claims) { c.JobID = "other" })), err: ErrOtherJob},

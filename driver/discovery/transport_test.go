@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
@@ -113,7 +114,7 @@ func TestTransport(t *testing.T) {
 			got := <-server.got
 			must.Eq(t, Identity{Namespace: "ml", JobID: "train", Group: "workers", Task: "worker", AllocID: "bb22"},
 				Identity{Namespace: got.Namespace, JobID: got.JobID, Group: got.Group, Task: got.Task, AllocID: got.AllocID})
-			must.True(t, side.Until().Equal(testNow.Add(certificateLife)))
+			must.True(t, side.Until().Equal(testNow.Add(certificateLife-startLeeway)))
 
 			_, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 			must.NoError(t, err)
@@ -301,6 +302,24 @@ type failingConn struct {
 
 func (c failingConn) Read([]byte) (int, error) { return 0, c.err }
 
+// TestTransport_clocks: agents whose clocks differ by less than startLeeway know
+// each other, also when certificate and identity have just been made.
+func TestTransport_clocks(t *testing.T) {
+	for _, ahead := range []time.Duration{-110 * time.Second, -45 * time.Second, 45 * time.Second, 110 * time.Second} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			w := newWorld(t, "aa11", "bb22")
+			addr, _ := serve(t, w.transport(t, "aa11").Server())
+			caller := w.transport(t, "bb22", func(c *claims) {
+				c.IssuedAt = jwt.NewNumericDate(testNow.Add(ahead))
+				c.NotBefore = c.IssuedAt
+			})
+			caller.o.Certifier.now = func() time.Time { return testNow.Add(ahead) }
+			caller.o.Verifier.o.Now = caller.o.Certifier.now
+			must.NoError(t, ask(t, dial(t, addr, caller.Client("aa11"))))
+		})
+	}
+}
+
 // TestTransport_portReuse: a stranger who takes the port of an ended allocation
 // receives neither an identity nor a call.
 func TestTransport_portReuse(t *testing.T) {
@@ -384,7 +403,9 @@ func TestTransport_expiry(t *testing.T) {
 	caller := w.transport(t, "bb22")
 	client := dial(t, addr, caller.Client("aa11"))
 	// The server's clock shows what is left of the certificate with the leeway.
-	server.o.Verifier.o.Now = func() time.Time { return testNow.Add(certificateLife + clockLeeway - 100*time.Millisecond) }
+	server.o.Verifier.o.Now = func() time.Time {
+		return testNow.Add(certificateLife - startLeeway + clockLeeway - 100*time.Millisecond)
+	}
 	s, err := client.Watch(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	must.NoError(t, err)
 	must.Eq(t, "bb22", (<-who.got).AllocID)
