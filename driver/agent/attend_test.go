@@ -138,7 +138,8 @@ func quietStories(t *testing.T) *stories {
 	return st
 }
 
-// TestASessionIsOfItsAllocation: no agent registers as another.
+// TestASessionIsOfItsAllocation: no agent registers as another, nor with the name of
+// another's host.
 func TestASessionIsOfItsAllocation(t *testing.T) {
 	t.Parallel()
 	n := newTestNomad(t, "lead", "a", "b")
@@ -146,12 +147,22 @@ func TestASessionIsOfItsAllocation(t *testing.T) {
 	server := newServer(n.transport("lead").Server())
 	registerSessions(server, func() *Leader { return l })
 	addr := listen(t, server, newWeb(nil), 0)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	s, err := openSession(ctx, addr, n.transport("b").Client("lead"), silence)
-	must.NoError(t, err)
-	defer s.close()
-	must.NoError(t, s.send(&ToLeader{Register: &Register{Info: elastic.HostInfo{ID: "a-1"}, AllocID: "a"}}))
-	_, err = s.recv()
-	must.ErrorContains(t, err, `allocation "b" registers as "a"`)
+	for name, c := range map[string]struct {
+		r    Register
+		want string
+	}{
+		"another allocation": {Register{Info: elastic.HostInfo{ID: "a-1"}, AllocID: "a"}, `allocation "b" registers as "a"`},
+		"another's host":     {Register{Info: elastic.HostInfo{ID: "a-1"}, AllocID: "b"}, `allocation "b" registers host "a-1", which is not its own`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			s, err := openSession(ctx, addr, n.transport("b").Client("lead"), silence)
+			must.NoError(t, err)
+			defer s.close()
+			must.NoError(t, s.send(&ToLeader{Register: &c.r}))
+			_, err = s.recv()
+			must.ErrorContains(t, err, c.want)
+		})
+	}
 }

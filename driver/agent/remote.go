@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
 // A session between hosts is one bidirectional gRPC stream of ToLeader and
@@ -153,6 +154,8 @@ func mayRegister(ctx context.Context, r *Register) error {
 	switch {
 	case !ok || id.AllocID != r.AllocID:
 		return status.Errorf(codes.PermissionDenied, "allocation %q registers as %q", id.AllocID, r.AllocID)
+	case allocPrefix(r.Info.ID) != allocPrefix(elastic.HostID(id.AllocID)):
+		return status.Errorf(codes.PermissionDenied, "allocation %q registers host %q, which is not its own", id.AllocID, r.Info.ID)
 	case id.Departing && r.Info.Ring == nil:
 		return status.Errorf(codes.PermissionDenied, "allocation %q is not registered in Nomad, and has no ring to leave", id.AllocID)
 	}

@@ -196,7 +196,7 @@ func TestVerifier(t *testing.T) {
 			err:   ErrInvalid,
 		},
 		"issued in the future": {
-			token: rs.sign(t, nomadClaims(func(c *claims) { c.IssuedAt = jwt.NewNumericDate(testNow.Add(3*time.Minute)) })),
+			token: rs.sign(t, nomadClaims(func(c *claims) { c.IssuedAt = jwt.NewNumericDate(testNow.Add(3 * time.Minute)) })),
 			err:   ErrInvalid,
 		},
 		"wrong job":       {token: rs.sign(t, nomadClaims(func(c *claims) { c.JobID = "other" })), err: ErrOtherJob},
