@@ -65,8 +65,10 @@ func newPeer(ctx context.Context, t *testing.T, tr *training, alloc *api.Allocat
 			Group: alloc.TaskGroup, Task: "train", Keys: keys}),
 		Presence: discovery.NewPresence(discovery.NewStatic(), alloc.JobID, time.Minute),
 	})}
-	p.cert, err = certifier.Certificate(ctx)
-	must.NoError(t, err)
+	must.NoError(t, cluster.Until(ctx, "a certificate, for which Nomad is asked for its keys", func(ctx context.Context) error {
+		p.cert, err = certifier.Certificate(ctx)
+		return err
+	}))
 	return p
 }
 
