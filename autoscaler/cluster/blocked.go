@@ -41,13 +41,20 @@ func (b *building) blocked() {
 		}
 		pool := b.pools(j.pool)
 		out := Blocked{Key: j.key, Pool: j.pool, Priority: j.priority}
+		if rule, ok := pool.Rule(j.key.Namespace); ok && rule.MaxPriority > 0 {
+			out.Priority = min(out.Priority, rule.MaxPriority)
+		}
 		for _, g := range j.groups {
 			n := max(0, e.queued[g.name]-placed[waiting{e, g.name}])
+			slots := 0
 			switch {
-			case pool.CPUSlot > 0 && g.slots == 0 && g.cpu <= b.mostCPU(j.pool):
-				out.Slots += n * ((g.cpu + pool.CPUSlot - 1) / pool.CPUSlot)
-			case pool.CPUSlot == 0 && g.slots > 0 && g.slots <= b.mostDevices(j.pool, g.device):
-				out.Slots += n * g.slots
+			case pool.CPUSlot > 0 && g.slots == 0:
+				slots = (g.cpu + pool.CPUSlot - 1) / pool.CPUSlot
+			case pool.CPUSlot == 0:
+				slots = g.slots
+			}
+			if n > 0 && slots > 0 && b.ever(g) {
+				out.Slots += n * slots
 			}
 		}
 		if out.Slots > 0 {
@@ -89,30 +96,23 @@ func (b *building) placedSince() map[waiting]int {
 	return out
 }
 
-// mostDevices is how many devices that serve the ask one node of the pool has at
-// most. A job that asks for more never starts, and must not have others give
+// ever says whether a worker of the group could run on some node, were that
+// empty. A job that asks for more never starts, and must not have others give
 // room up for it.
-func (b *building) mostDevices(pool, ask string) int {
-	most := 0
-	for _, n := range b.store.nodes {
-		if n.NodePool != pool {
-			continue
-		}
-		for _, g := range n.groups {
-			if g.matches(ask) {
-				most = max(most, g.healthy+len(g.sick))
-			}
-		}
-	}
-	return most
+func (b *building) ever(g jobGroup) bool {
+	return slices.ContainsFunc(b.class(g.class).Places, func(p planner.Place) bool {
+		n := b.store.nodes[b.view.Nodes[p.Node].ID]
+		return g.cpu <= n.cpu && g.memory <= n.memory && g.slots <= n.devices(g.device)
+	})
 }
 
-// mostCPU is the same in MHz.
-func (b *building) mostCPU(pool string) int {
+// devices is how many devices of one group serve the ask at most, the sick ones
+// included.
+func (n *node) devices(ask string) int {
 	most := 0
-	for _, n := range b.store.nodes {
-		if n.NodePool == pool {
-			most = max(most, n.cpu)
+	for _, g := range n.groups {
+		if g.matches(ask) {
+			most = max(most, g.healthy+len(g.sick))
 		}
 	}
 	return most

@@ -6,6 +6,7 @@ package cluster
 import (
 	"path"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,11 +43,23 @@ type constraint struct {
 // here: a job writes it, and longer ones can take long to compile.
 const patternLimit = 512
 
+// programLimit is how many instructions the expressions of a group may compile to
+// together: each byte of a node's value may cost as many steps, and ".{0,999}" is
+// a thousand.
+const programLimit = 128
+
+// targetLimit is the length of the longest side of a constraint that is judged
+// here, also once it is resolved: a job writes either side as it likes.
+const targetLimit = 512
+
+// termsLimit is how many constraints of a group, and datacenters, are judged here.
+const termsLimit = 64
+
 // joined is the constraint as it stands in a key. One that holds a separator
 // of keys is not judged here.
 func joined(c *api.Constraint) (term string, ok bool) {
 	for _, s := range []string{c.LTarget, c.Operand, c.RTarget} {
-		if strings.ContainsAny(s, fieldSeparator+termSeparator) {
+		if len(s) > targetLimit || strings.ContainsAny(s, fieldSeparator+termSeparator) {
 			return "", false
 		}
 	}
@@ -56,6 +69,7 @@ func joined(c *api.Constraint) (term string, ok bool) {
 // prepared are the constraints of a key that are judged here.
 func (k classKey) prepared() []constraint {
 	var out []constraint
+	budget := programLimit
 	for term := range strings.SplitSeq(k.constraints, termSeparator) {
 		f := strings.Split(term, fieldSeparator)
 		if len(f) != 3 {
@@ -63,17 +77,46 @@ func (k classKey) prepared() []constraint {
 		}
 		c := constraint{left: f[0], operand: f[1], right: f[2]}
 		if c.operand == api.ConstraintRegex {
-			if len(c.right) > patternLimit || strings.HasPrefix(c.right, "${") {
+			if len(c.right) > patternLimit || strings.HasPrefix(c.right, "${") || !strings.HasPrefix(c.left, "${") {
 				continue
 			}
-			var err error
-			if c.pattern, err = regexp.Compile(c.right); err != nil {
+			var cost int
+			if c.pattern, cost = cheap(c.right, budget); c.pattern == nil {
 				continue
 			}
+			budget -= cost
 		}
 		out = append(out, c)
 	}
 	return out
+}
+
+// cheap compiles a regular expression of at most so many instructions; it returns
+// nil for what is none, or costs more.
+func cheap(pattern string, budget int) (re *regexp.Regexp, cost int) {
+	tree, err := syntax.Parse(pattern, syntax.Perl) // does not unroll repetitions yet
+	if err != nil {
+		return nil, 0
+	}
+	if cost = instructions(tree); cost > budget {
+		return nil, 0
+	}
+	if re, err = regexp.Compile(pattern); err != nil {
+		return nil, 0
+	}
+	return re, cost
+}
+
+// instructions is about how many a part of an expression compiles to.
+func instructions(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	for _, sub := range re.Sub {
+		n += instructions(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(1, re.Min, re.Max)
+	}
+	return n
 }
 
 // feasible says whether a group of the class could run on the node, free room
@@ -98,7 +141,7 @@ func (k classKey) feasible(n *node, all []constraint) bool {
 	for _, c := range all {
 		left, leftKnown := n.resolve(c.left)
 		right, rightKnown := n.resolve(c.right)
-		if !leftKnown || !rightKnown {
+		if !leftKnown || !rightKnown || len(left.value) > targetLimit || len(right.value) > targetLimit {
 			continue
 		}
 		met := left.set && c.pattern != nil && c.pattern.MatchString(left.value)
@@ -166,14 +209,24 @@ func holds(l target, operand string, r target) bool {
 	case "<", "<=", ">", ">=":
 		return l.set && r.set && compare(l.value, operand, r.value)
 	case api.ConstraintSetContains, api.ConstraintSetContainsAll:
-		return l.set && !slices.ContainsFunc(set(r.value), func(e string) bool { return !slices.Contains(set(l.value), e) })
+		have := set(l.value)
+		return l.set && !slices.ContainsFunc(elements(r.value), func(e string) bool { return !have[e] })
 	case api.ConstraintSetContainsAny:
-		return l.set && slices.ContainsFunc(set(r.value), func(e string) bool { return slices.Contains(set(l.value), e) })
+		have := set(l.value)
+		return l.set && slices.ContainsFunc(elements(r.value), func(e string) bool { return have[e] })
 	}
 	return true // version, semver, distinct_property: left to Nomad
 }
 
-func set(s string) []string {
+func set(s string) map[string]bool {
+	out := map[string]bool{}
+	for _, e := range elements(s) {
+		out[e] = true
+	}
+	return out
+}
+
+func elements(s string) []string {
 	parts := strings.Split(s, ",")
 	for i := range parts {
 		parts[i] = strings.TrimSpace(parts[i])

@@ -4,12 +4,14 @@
 package cluster
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -32,6 +34,105 @@ func TestView_HostileConstraints(t *testing.T) {
 			f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
 			f.job("good", "gpu", groupSpec{name: "w", count: 0, device: "nvidia/gpu", gpus: 1})
 			must.Len(t, 2, f.view().Jobs)
+		})
+	}
+}
+
+// TestClassKey_BoundsWhatAJobHasJudged has constraints that cost an agent
+// seconds for each node. None is judged, so each counts as met.
+func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
+	const name = "${node.unique.name}"
+	costly := strings.Repeat(`.{0,999}`, 30) + "Z"
+	for what, c := range map[string]*api.Constraint{
+		"repetitions":              {LTarget: name, Operand: "regexp", RTarget: costly},
+		"a literal left side":      {LTarget: strings.Repeat("a", 500), Operand: "regexp", RTarget: "(a|aa)*Z"},
+		"a set of 20,000 elements": {LTarget: strings.Repeat("x,", 20000), Operand: "set_contains", RTarget: "b"},
+		"another on the right":     {LTarget: name, Operand: "set_contains_any", RTarget: strings.Repeat("b,", 20000)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := newFixture(t)
+			f.node("n1", "gpu", gpus([3]any{"H100", 1, 0}))
+			j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
+			j.Constraints = []*api.Constraint{c}
+			f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
+			must.SliceEmpty(t, f.store.jobs[planner.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class.prepared())
+			must.Len(t, 1, f.view().Jobs[0].Groups[0].Class.Places)
+		})
+	}
+	many := func(edit func(j *api.Job, s string)) classKey {
+		f := newFixture(t)
+		j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
+		for i := range 20000 {
+			edit(j, fmt.Sprint(i))
+		}
+		f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
+		return f.store.jobs[planner.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class
+	}
+	plain := many(func(j *api.Job, s string) {
+		j.Constraints = append(j.Constraints, &api.Constraint{LTarget: name, Operand: "!=", RTarget: s})
+	})
+	must.Len(t, termsLimit, plain.prepared())
+	patterns := many(func(j *api.Job, s string) {
+		j.Constraints = append(j.Constraints, &api.Constraint{LTarget: name, Operand: "regexp", RTarget: ".{60}" + s})
+	})
+	must.Len(t, 1, patterns.prepared(), must.Sprint("the bound is that of all expressions of a group"))
+	places := many(func(j *api.Job, s string) { j.Datacenters = append(j.Datacenters, s) })
+	must.Eq(t, "", places.datacenters)
+}
+
+// TestView_ForgetsClasses registers a job again and again, with another
+// constraint each time.
+func TestView_ForgetsClasses(t *testing.T) {
+	f := newFixture(t)
+	f.node("n1", "gpu", gpus([3]any{"H100", 1, 0}))
+	for i := range 20 {
+		f.index++
+		j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
+		j.Constraints = []*api.Constraint{{LTarget: "${node.class}", Operand: "!=", RTarget: fmt.Sprint(i)}}
+		f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
+		f.view()
+	}
+	must.MapLen(t, 1, f.classes.classes)
+}
+
+// TestView_BlockedJobsAreBoundedByTheRules has jobs that are not elastic and
+// that no node can ever take, or whose priority is past what the operator
+// grants: elastic jobs of others would shrink for them.
+func TestView_BlockedJobsAreBoundedByTheRules(t *testing.T) {
+	for name, tc := range map[string]struct {
+		edit func(*api.Job)
+		want []Blocked
+	}{
+		"waits for room":         {func(*api.Job) {}, []Blocked{{Pool: "gpu", Priority: 50, Slots: 8}}},
+		"priority past the rule": {func(j *api.Job) { j.Priority = new(100) }, []Blocked{{Pool: "gpu", Priority: 60, Slots: 8}}},
+		"a name that no node has": {func(j *api.Job) {
+			j.Constraints = []*api.Constraint{{LTarget: "${node.unique.name}", Operand: "=", RTarget: "none"}}
+		}, nil},
+		"memory that no node has":  {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.MemoryMB = new(1 << 28) }, nil},
+		"CPU that no node has":     {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.CPU = new(1 << 28) }, nil},
+		"devices that no node has": {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.Devices[0].Count = new(uint64(9)) }, nil},
+		"devices and a node, apart": {func(j *api.Job) {
+			j.Constraints = []*api.Constraint{{LTarget: "${node.unique.name}", Operand: "=", RTarget: "small"}}
+			j.TaskGroups[0].Tasks[0].Resources.Devices[0].Count = new(uint64(2))
+		}, nil},
+		"a datacenter that is not":   {func(j *api.Job) { j.Datacenters = []string{"nowhere"} }, nil},
+		"a driver that no node has":  {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Driver = "none" }, nil},
+		"a device that is not there": {func(j *api.Job) { j.TaskGroups[0].Tasks[0].Resources.Devices[0].Name = "fpga" }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.pools["gpu"] = config.Pool{Name: "gpu", Device: "gpu", Queues: map[string]config.Queue{"*": {Name: "*", MaxPriority: 60}}}
+			f.node("n1", "gpu", gpus([3]any{"H100", 8, 0}))
+			f.node("small", "gpu", gpus([3]any{"H100", 1, 0}))
+			j := f.job("greedy", "gpu", groupSpec{name: "w", count: 8, device: "nvidia/gpu", gpus: 1})
+			j.TaskGroups[0].Scaling = nil
+			tc.edit(j)
+			f.store.putEval(&wireEval{ID: "e", Namespace: "default", JobID: "greedy", Status: "blocked", QueuedAllocations: map[string]int{"w": 8}, ModifyIndex: f.index})
+			f.putJob(planner.JobKey{Namespace: "default", ID: "greedy"}, j)
+			for i := range tc.want {
+				tc.want[i].Key = planner.JobKey{Namespace: "default", ID: "greedy"}
+			}
+			must.Eq(t, tc.want, f.view().Blocked)
 		})
 	}
 }

@@ -88,13 +88,17 @@ func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 			out.distinct = c.RTarget != "false"
 			continue
 		}
-		if term, ok := joined(c); ok {
+		if term, ok := joined(c); ok && len(terms) < termsLimit {
 			terms = append(terms, term)
 		}
 	}
 	slices.Sort(terms)
+	datacenters := info.Datacenters
+	if len(datacenters) > termsLimit || slices.ContainsFunc(datacenters, func(d string) bool { return len(d) > targetLimit }) {
+		datacenters = nil // left to Nomad
+	}
 	out.class = classKey{
-		pool: j.pool, datacenters: strings.Join(info.Datacenters, termSeparator), device: out.device,
+		pool: j.pool, datacenters: strings.Join(datacenters, termSeparator), device: out.device,
 		drivers: strings.Join(out.drivers, termSeparator), constraints: strings.Join(slices.Compact(terms), termSeparator),
 	}
 	if j.spec != nil {

@@ -73,11 +73,12 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &building{store: s, pools: pools, view: &View{Time: time.Now()}, cache: &w.classes}
+	b := &building{store: s, pools: pools, view: &View{Time: time.Now()}, cache: &w.classes, used: map[classKey]*planner.Class{}}
 	b.nodes()
 	b.jobs()
 	b.allocs()
 	b.finish()
+	b.cache.classes = b.used
 	if len(b.undetailed) > 0 {
 		w.askDetails(b.undetailed)
 	}
@@ -96,6 +97,7 @@ type building struct {
 	jobAt      map[planner.JobKey]int
 	types      map[string][]string // device groups by pool
 	undetailed []string
+	used       map[classKey]*planner.Class // the cache keeps no others
 }
 
 func (b *building) nodes() {
@@ -265,6 +267,7 @@ func (b *building) typeOf(pool, ask string) string {
 
 func (b *building) class(k classKey) *planner.Class {
 	if c, ok := b.cache.classes[k]; ok {
+		b.used[k] = c
 		return c
 	}
 	c := &planner.Class{}
@@ -287,6 +290,6 @@ func (b *building) class(k classKey) *planner.Class {
 			c.Places = append(c.Places, planner.Place{Node: i, Bin: bin})
 		}
 	}
-	b.cache.classes[k] = c
+	b.cache.classes[k], b.used[k] = c, c
 	return c
 }
