@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -91,6 +92,7 @@ func New(cfg *config.Config, own Source, log hclog.Logger) (*Agent, error) {
 	a.vault = &vault{client: client.Client, namespace: cfg.Leader.Namespace, audit: a.audit, saved: map[string]string{}}
 	a.metrics = newMetrics(a)
 	a.self.Name = cfg.Name
+	a.self.Machine, _ = os.Hostname() // without it, others do not take this machine for theirs
 	a.lock = leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, a.whoami, cfg.Leader.TTL, cfg.Leader.Delay)
 	a.elector = leader.New(recordedLock{a.lock, cfg.Leader.Path, a.audit}, cfg.Leader.TTL, log.Named("leader"))
 	a.writer = cluster.NewWriter(a.watcher, cfg.Nomad.WritesPerSecond, a.elector.Check, a.audit)

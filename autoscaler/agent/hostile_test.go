@@ -50,7 +50,7 @@ func TestAgent_LargestJobIsCheap(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Jobs) == 3 }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	for _, name := range []string{"kolo", "ffdl", "elasticflow", "oasis", "weighted-fair", "afs-l", "optimus", "themis", "dragon"} {
 		start := time.Now()
-		_, err := a.Propose(name)
+		_, err := a.Propose(t.Context(), name)
 		must.NoError(t, err)
 		t.Log(name, time.Since(start))
 	}

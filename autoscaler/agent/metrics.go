@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,7 +89,7 @@ var (
 	capacityDesc = prometheus.NewDesc("kolo_pool_slots", "Slots that elastic jobs may use.", []string{"pool"}, nil)
 	usedDesc     = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
 	waitingDesc  = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
-	policyDesc   = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force.", []string{"pool", "policy"}, nil)
+	policyDesc   = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
 	asideDesc    = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that asked for kolo and are left alone for a mistake.", nil, nil)
 	callsDesc    = prometheus.NewDesc("kolo_nomad_requests_total", "Requests sent to Nomad.", nil, nil)
 	failuresDesc = prometheus.NewDesc("kolo_nomad_request_errors_total", "Requests to Nomad that failed.", nil, nil)
@@ -126,7 +127,9 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(capacityDesc, float64(p.Capacity), p.Name)
 		gauge(usedDesc, float64(p.Used), p.Name)
 		gauge(waitingDesc, float64(p.Waiting), p.Name)
-		gauge(policyDesc, 1, p.Name, p.Policy)
+		// Its parameters may name tenants, and Prometheus has no token.
+		name, _, _ := strings.Cut(p.Policy, "(")
+		gauge(policyDesc, 1, p.Name, name)
 	}
 	calls, failures := g.a.client.Calls()
 	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(calls))

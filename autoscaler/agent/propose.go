@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -33,8 +34,8 @@ type ProposedJob struct {
 
 // Propose says what the policy of each pool would do now, or another policy
 // where line is not empty. Nothing is written. It waits for policies of one's
-// own, and holds nobody else up.
-func (a *Agent) Propose(line string) ([]Proposal, error) {
+// own, while the context lasts, and holds no one else up.
+func (a *Agent) Propose(ctx context.Context, line string) ([]Proposal, error) {
 	view, err := a.watcher.View(a.Config().Pool)
 	if err != nil {
 		return nil, err
@@ -51,6 +52,9 @@ func (a *Agent) Propose(line string) ([]Proposal, error) {
 		index[view.Jobs[i].Key] = i
 	}
 	for _, q := range questions {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if q.answer(); q.err != nil {
 			return nil, q.err
 		}
@@ -59,8 +63,9 @@ func (a *Agent) Propose(line string) ([]Proposal, error) {
 		}
 	}
 	plan := planner.Make(&view.Cluster, wants, now, options)
+	byPool := proposed(view.Jobs, wants, plan)
 	for k := range out {
-		out[k].Actions = proposed(view.Jobs, wants, plan, out[k].Pool)
+		out[k].Actions = append([]ProposedJob{}, byPool[out[k].Pool]...)
 	}
 	return out, nil
 }
@@ -106,25 +111,24 @@ func (a *Agent) proposals(view *cluster.View, line string, now time.Time) ([]*qu
 	return questions, out, options, nil
 }
 
-func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan, pool string) []ProposedJob {
-	out := []ProposedJob{}
+// proposed are the jobs of a proposal by pool.
+func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[string][]ProposedJob {
+	actions := make(map[planner.JobKey]*planner.Action, len(plan.Actions))
+	for i := range plan.Actions {
+		actions[plan.Actions[i].Job] = &plan.Actions[i]
+	}
+	waits := make(map[planner.JobKey]string, len(plan.Waits))
+	for _, w := range plan.Waits {
+		waits[w.Job] = w.Why
+	}
+	out := map[string][]ProposedJob{}
 	for i := range jobs {
 		j := &jobs[i]
-		if j.Pool != pool {
-			continue
+		p := ProposedJob{Job: j.Key.String(), Namespace: j.Key.Namespace, ID: j.Key.ID, Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason, Wait: waits[j.Key]}
+		if act := actions[j.Key]; act != nil {
+			p.Write, p.Cause = act.To, string(act.Cause)
 		}
-		p := ProposedJob{Job: j.Key.String(), Namespace: j.Key.Namespace, ID: j.Key.ID, Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason}
-		for _, act := range plan.Actions {
-			if act.Job == j.Key {
-				p.Write, p.Cause = act.To, string(act.Cause)
-			}
-		}
-		for _, w := range plan.Waits {
-			if w.Job == j.Key {
-				p.Wait = w.Why
-			}
-		}
-		out = append(out, p)
+		out[j.Pool] = append(out[j.Pool], p)
 	}
 	return out
 }

@@ -42,7 +42,7 @@ func (a *Agent) Leader(ctx context.Context) (who leader.Holder, itself bool, err
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.holder = who
-	return who, who == a.self, nil
+	return who, who.Name == a.self.Name && who.Address == a.self.Address, nil
 }
 
 // lookUp finds out who leads, again and again, to be told in the status.

@@ -17,6 +17,7 @@ import (
 type Holder struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // of its HTTP API, "" is unknown
+	Machine string `json:"-"`       // its host name, "" is unknown
 }
 
 // Variable is the lock of a Nomad variable. But for Holder, it is for one
@@ -38,7 +39,7 @@ func NewVariable(c *api.Client, namespace, path string, holder func() Holder, tt
 func (v *Variable) variable() *api.Variable {
 	h := v.holder()
 	return &api.Variable{
-		Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: h.Name, addressItem: h.Address},
+		Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: h.Name, addressItem: h.Address, machineItem: h.Machine},
 		Lock: &api.VariableLock{ID: v.id, TTL: v.ttl.String(), LockDelay: v.delay.String()},
 	}
 }
@@ -47,6 +48,7 @@ func (v *Variable) variable() *api.Variable {
 const (
 	holderItem  = "holder"
 	addressItem = "address"
+	machineItem = "machine"
 )
 
 // Acquire implements Lock.
@@ -79,7 +81,7 @@ func (v *Variable) Release(ctx context.Context) error {
 	}
 	// Nobody is to be sent here any more. Where another has the lock already,
 	// this is refused.
-	free := &api.Variable{Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: "", addressItem: ""}}
+	free := &api.Variable{Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: "", addressItem: "", machineItem: ""}}
 	if _, _, err := v.client.Variables().Update(free, o); !errors.Is(v.wrap("clearing", err), ErrConflict) {
 		return v.wrap("clearing", err)
 	}
@@ -97,7 +99,7 @@ func (v *Variable) Holder(ctx context.Context) (Holder, error) {
 	if got == nil {
 		return Holder{}, nil
 	}
-	return Holder{got.Items[holderItem], got.Items[addressItem]}, nil
+	return Holder{Name: got.Items[holderItem], Address: got.Items[addressItem], Machine: got.Items[machineItem]}, nil
 }
 
 func (v *Variable) wrap(doing string, err error) error {

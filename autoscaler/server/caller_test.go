@@ -142,6 +142,27 @@ func TestAdmit_WithoutAccessControl(t *testing.T) {
 	must.StrContains(t, o.log.String(), `pause: who="anyone, by http { open }" from=127.0.0.1`)
 }
 
+// TestAdmit_AStaleTokenOverTheSocket is about a token of the environment that has
+// expired: the kernel says who calls all the same.
+func TestAdmit_AStaleTokenOverTheSocket(t *testing.T) {
+	w := start(t, closed)
+	w.nomad.AddToken("1-operator", standin.Token{Accessor: "a"})
+	w.nomad.AddToken("", standin.Token{})
+	tcp, unix := w.serves(t)
+	for base, tc := range map[string]struct {
+		client *http.Client
+		want   int
+	}{"http://kolo": {unixClient(unix), 200}, "http://" + tcp: {http.DefaultClient, 403}} {
+		r := put(t, base+"/v1/pause", "{}")
+		r.Header.Set("X-Nomad-Token", "11111111-2222")
+		resp, err := tc.client.Do(r)
+		must.NoError(t, err)
+		must.NoError(t, resp.Body.Close())
+		must.Eq(t, tc.want, resp.StatusCode, must.Sprint(base))
+	}
+	must.StrContains(t, w.log.String(), fmt.Sprintf(`kolo.audit: pause: who="unix uid=%d pid=%d"`, os.Getuid(), os.Getpid()))
+}
+
 func TestAdmit_ATokenIsGoodForAMoment(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", standin.Token{Accessor: "a"})

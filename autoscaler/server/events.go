@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
@@ -21,13 +22,15 @@ const beat = 15 * time.Second
 // events sends what happens as server-sent events. A stream has no time limit,
 // each of its writes has.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, v *view) {
-	from := address(r)
-	if !s.streams.take(from) {
-		w.Header().Set("Retry-After", "30")
-		refuse(w, http.StatusTooManyRequests, errors.New("too many event streams are open; close some, or read /v1/status now and then"))
+	from, streams := address(r), s.share(r).streams
+	if ip := net.ParseIP(from); ip != nil {
+		from = origin(ip)
+	}
+	if !streams.take(from) {
+		later(w, "30", errors.New("too many event streams are open; close some, or read /v1/status now and then"))
 		return
 	}
-	defer s.streams.give(from)
+	defer streams.give(from)
 	events, stop := s.agent.Watch()
 	defer stop()
 	control := http.NewResponseController(w)

@@ -23,6 +23,8 @@ type fake struct {
 	away   error // of Nomad
 	acl    error // what Identify returns
 	events chan agent.Event
+	plan   func()        // what making a plan does besides
+	status *agent.Status // nil is that of two jobs
 }
 
 func (f *fake) Config() *config.Config { return &config.Config{Name: "fake", HTTP: f.http} }
@@ -32,6 +34,9 @@ func (f *fake) Leads() bool { return true }
 func (f *fake) Registry() *prometheus.Registry { return prometheus.NewRegistry() }
 
 func (f *fake) Status() *agent.Status {
+	if f.status != nil {
+		return f.status
+	}
 	return &agent.Status{
 		Agent: "fake", Ready: true,
 		Jobs:  []agent.JobStatus{{Namespace: "red", ID: "red-job"}, {Namespace: "blue", ID: "blue-job"}},
@@ -40,7 +45,10 @@ func (f *fake) Status() *agent.Status {
 	}
 }
 
-func (f *fake) Propose(line string) ([]agent.Proposal, error) {
+func (f *fake) Propose(_ context.Context, line string) ([]agent.Proposal, error) {
+	if f.plan != nil {
+		f.plan()
+	}
 	if line != "" {
 		return nil, errors.New("it forgot red-job and blue-job")
 	}

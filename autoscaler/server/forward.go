@@ -5,10 +5,13 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
@@ -81,6 +84,10 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who l
 	if conf.HTTP.TLS.Enabled() && !strings.HasPrefix(who.Address, "https://") {
 		return problem(http.StatusBadGateway, "the leader %s is at %s, where a token would cross the network in the clear, and this agent's configuration asks for TLS: write http { tls } there, too", who.Name, who.Address)
 	}
+	if (who.Machine == "" || who.Machine != s.machine) && toItself(who.Address) {
+		return problem(http.StatusBadGateway, "the leader %s runs on %s, and advertises %s, which is this machine, %s: the token is not passed on; set http { advertise } there to an address that other agents reach",
+			who.Name, cmp.Or(who.Machine, "a machine that it does not name"), who.Address, s.machine)
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return problem(http.StatusBadRequest, "the body: %w", err)
@@ -109,6 +116,21 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who l
 		return fmt.Errorf("%s answered %s", who.Name, resp.Status)
 	}
 	return nil
+}
+
+// toItself says whether a URL leads each machine to itself, where any of its
+// users may listen.
+func toItself(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false // it is not called, either
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	if host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && (ip.Unmap().IsLoopback() || ip.Unmap().IsUnspecified())
 }
 
 // forwarder is a client for one request. It follows no redirect: the request

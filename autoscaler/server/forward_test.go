@@ -4,15 +4,21 @@
 package server
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
 )
 
 // follower starts a second agent beside a leading one.
@@ -121,4 +127,37 @@ func TestForward_NoLeader(t *testing.T) {
 	code, text = f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
 	must.StrContains(t, text, "no agent leads now: nobody holds the lock of the variable kolo/leader; one takes it within 1h0m0s")
+}
+
+// elsewhere is an agent that follows one on a machine.
+type elsewhere struct {
+	*fake
+	who leader.Holder
+}
+
+func (*elsewhere) Leads() bool { return false }
+
+func (e *elsewhere) Leader(context.Context) (leader.Holder, bool, error) { return e.who, false, nil }
+
+// TestForward_NotToALoopbackAddressOfAnotherMachine has a leader advertise an
+// address that is this machine's, seen from here: any of its users could
+// listen there for the caller's token.
+func TestForward_NotToALoopbackAddressOfAnotherMachine(t *testing.T) {
+	got := ""
+	thief := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("X-Nomad-Token") }))
+	defer thief.Close()
+	u, err := url.Parse(thief.URL)
+	must.NoError(t, err)
+	for name, host := range map[string]string{"an address": "127.0.0.1", "a name": "localhost", "any address": "0.0.0.0", "an address, 6": "[::1]", "mapped": "[::ffff:127.0.0.1]"} {
+		t.Run(name, func(t *testing.T) {
+			s := New(&elsewhere{&fake{}, leader.Holder{Name: "other", Machine: "other-host", Address: "http://" + net.JoinHostPort(strings.Trim(host, "[]"), u.Port())}}, nil, hclog.NewNullLogger())
+			r := httptest.NewRequest(http.MethodPut, "http://localhost/v1/pause", strings.NewReader("{}"))
+			r.Header.Set("X-Nomad-Token", "token of red")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			must.Eq(t, http.StatusBadGateway, w.Code)
+			must.StrContains(t, w.Body.String(), "set http { advertise }")
+			must.Eq(t, "", got)
+		})
+	}
 }

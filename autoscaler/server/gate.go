@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
@@ -57,7 +59,7 @@ func (s *Server) gate(r *http.Request) error {
 	c := &s.agent.Config().HTTP
 	// A page may have its own name point here once it is loaded, and reads
 	// then as if it were ours.
-	if !s.ours(r.Host, c) {
+	if !plain(r) && !s.ours(r.Host, c) {
 		return fmt.Errorf("requests to %q are refused: call the agent by an IP address, localhost, or the name of its machine, or list the name in http { hosts }", r.Host)
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && !sameOrigin(r) {
@@ -74,6 +76,12 @@ func (s *Server) gate(r *http.Request) error {
 	}
 }
 
+// plain says whether a request is one of HTTP/1.0, which need not say whom it is
+// sent to. Browsers send none.
+func plain(r *http.Request) bool {
+	return r.Host == "" && !r.ProtoAtLeast(1, 1) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
+}
+
 // link says whether a request follows a link to the page, which holds nothing.
 func link(r *http.Request) bool {
 	return r.URL.Path == "/" && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
@@ -82,8 +90,8 @@ func link(r *http.Request) bool {
 // direct refuses what a proxy passes on to the Unix socket: its own user would
 // answer for everyone who reaches the proxy.
 func direct(r *http.Request) error {
-	for _, h := range []string{"Origin", "Sec-Fetch-Site", "Forwarded", "X-Forwarded-For", "Via"} {
-		if r.Header.Get(h) != "" {
+	for h := range r.Header {
+		if slices.Contains([]string{"Origin", "Sec-Fetch-Site", "Forwarded", "Via", "X-Real-Ip"}, h) || strings.HasPrefix(h, "X-Forwarded-") {
 			return fmt.Errorf("requests with the header %s are refused on the Unix socket: a proxy would lend its user's rights to everyone; have it call http { bind, port }", h)
 		}
 	}
@@ -93,11 +101,12 @@ func direct(r *http.Request) error {
 // ours says whether the host that a request was sent to is ours by a name that
 // no one else can give to it.
 func (s *Server) ours(host string, c *config.HTTP) bool {
-	host = strings.ToLower((&url.URL{Host: host}).Hostname())
+	host = strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")
 	if host == "" {
 		return false
 	}
-	if host == "localhost" || net.ParseIP(host) != nil || strings.EqualFold(host, s.machine) {
+	// With a zone, an address is of this machine all the more.
+	if _, err := netip.ParseAddr(host); host == "localhost" || err == nil || strings.EqualFold(host, s.machine) {
 		return true
 	}
 	for _, h := range c.Hosts {

@@ -78,11 +78,17 @@ func TestGate_Hosts(t *testing.T) {
 		hosts   []string
 		headers []string
 		path    string
+		proto   string
 		want    string
 	}{
 		"localhost":               {host: "localhost:8648"},
 		"an address":              {host: "10.0.0.1:8648"},
 		"an address, 6":           {host: "[::1]:8648"},
+		"an address with a zone":  {host: "[fe80::1%25eth0]:8648"},
+		"a name to its end":       {host: "localhost.:8648"},
+		"the machine to its end":  {host: "worker-7."},
+		"HTTP/1.0":                {host: "", proto: "HTTP/1.0"},
+		"HTTP/1.0 of a page":      {host: "", proto: "HTTP/1.0", headers: []string{"Origin", "null"}, want: "are refused"},
 		"the machine":             {host: "Worker-7:8648"},
 		"advertised":              {host: "Kolo.example"},
 		"in the list":             {host: "prometheus-sees.example:80", hosts: []string{"prometheus-sees.example"}},
@@ -105,6 +111,9 @@ func TestGate_Hosts(t *testing.T) {
 			}
 			r := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
 			r.Host = tc.host
+			if tc.proto != "" {
+				r.Proto, r.ProtoMinor = tc.proto, 0
+			}
 			for i := 0; i < len(tc.headers); i += 2 {
 				r.Header.Set(tc.headers[i], tc.headers[i+1])
 			}
@@ -128,7 +137,7 @@ func TestGate_UnixSocket(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "http://kolo/v1/status", nil)
 	must.NoError(t, s.gate(overUnix(r, connection{})))
 	must.ErrorContains(t, s.gate(overUnix(r, connection{err: errors.New("the caller is uid 65534")})), "uid 65534")
-	for _, h := range []string{"Origin", "X-Forwarded-For", "Forwarded", "Via", "Sec-Fetch-Site"} {
+	for _, h := range []string{"Origin", "X-Forwarded-For", "Forwarded", "Via", "Sec-Fetch-Site", "X-Real-IP", "X-Forwarded-Host", "X-Forwarded-Proto"} {
 		r := httptest.NewRequest(http.MethodGet, "http://kolo/v1/status", nil)
 		r.Header.Set(h, "10.0.0.9")
 		must.ErrorContains(t, s.gate(overUnix(r, connection{})), "a proxy would lend its user's rights")

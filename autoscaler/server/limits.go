@@ -4,7 +4,6 @@
 package server
 
 import (
-	"net"
 	"sync"
 	"time"
 )
@@ -27,11 +26,12 @@ type timeouts struct {
 	header, read time.Duration
 	write        time.Duration // of one answer; a policy of one's own takes seconds
 	idle         time.Duration
-	stream       time.Duration // of one event
+	stream       time.Duration // of one event, or of a piece of an answer
+	slot         time.Duration // until others have read their answers
 }
 
 func defaultTimeouts() timeouts {
-	return timeouts{header: 10 * time.Second, read: 30 * time.Second, write: time.Minute, idle: 2 * time.Minute, stream: 10 * time.Second}
+	return timeouts{header: 10 * time.Second, read: 30 * time.Second, write: time.Minute, idle: 2 * time.Minute, stream: 10 * time.Second, slot: 10 * time.Second}
 }
 
 // counter counts what is held, in total and by address.
@@ -59,6 +59,13 @@ func (c *counter) take(address string) bool {
 	return true
 }
 
+// full says whether an address has as many as one may.
+func (c *counter) full(address string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held[address] >= c.each
+}
+
 func (c *counter) give(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,46 +73,4 @@ func (c *counter) give(address string) {
 	if c.held[address]--; c.held[address] == 0 {
 		delete(c.held, address)
 	}
-}
-
-// bounded closes connections beyond a bound as they come, before anything is
-// read of them. Keeping them waiting would cost memory, and those of others
-// would wait behind them.
-type bounded struct {
-	net.Listener
-	held *counter
-}
-
-// Accept implements net.Listener.
-func (l bounded) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		from := remote(c)
-		if l.held.take(from) {
-			return &counted{Conn: c, give: sync.OnceFunc(func() { l.held.give(from) })}, nil
-		}
-		_ = c.Close() // nothing was promised
-	}
-}
-
-func remote(c net.Conn) string {
-	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
-		return tcp.IP.String()
-	}
-	return c.RemoteAddr().String()
-}
-
-// counted is a connection that is given back when it ends.
-type counted struct {
-	net.Conn
-	give func()
-}
-
-// Close implements net.Conn.
-func (c *counted) Close() error {
-	defer c.give()
-	return c.Conn.Close()
 }

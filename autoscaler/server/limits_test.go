@@ -81,22 +81,127 @@ func TestLimits_Streams(t *testing.T) {
 	}), wait.Timeout(20*time.Second), wait.Gap(20*time.Millisecond)))
 }
 
-// TestLimits_Connections holds more connections than there may be.
-func TestLimits_Connections(t *testing.T) {
+// TestLimits_IdleConnectionsMakeRoom holds more connections than there may be
+// of an address, from several addresses of one machine.
+func TestLimits_IdleConnectionsMakeRoom(t *testing.T) {
 	tcp, unix := listening(t, &fake{}, nil)
-	for range connectionsByAddress {
-		c, err := net.Dial("tcp", tcp)
+	var held []net.Conn
+	for i := range 2 * connectionsByAddress {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+i%4))}}
+		c, err := d.Dial("tcp", tcp)
 		must.NoError(t, err)
 		defer c.Close()
+		held = append(held, c)
 	}
-	_, _, err := send(t, "tcp", tcp, "GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-	must.Error(t, err)
-	var late net.Error
-	must.False(t, errors.As(err, &late) && late.Timeout(), must.Sprint("it was kept waiting"))
-	t.Log("the operator gets in over the socket")
-	_, line, err := send(t, "unix", unix, "GET /v1/health HTTP/1.1\r\nHost: kolo\r\n\r\n")
+	_, line, err := send(t, "tcp", tcp, "GET /v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	must.NoError(t, err)
 	must.Eq(t, "HTTP/1.1 200 OK", line)
+	t.Log("the one that was silent longest is gone")
+	must.NoError(t, held[0].SetReadDeadline(time.Now().Add(5*time.Second)))
+	_, err = held[0].Read(make([]byte, 1))
+	must.Error(t, err)
+	var late net.Error
+	must.False(t, errors.As(err, &late) && late.Timeout(), must.Sprint("it is kept"))
+	t.Log("the operator gets in over the socket")
+	_, line, err = send(t, "unix", unix, "GET /v1/health HTTP/1.1\r\nHost: kolo\r\n\r\n")
+	must.NoError(t, err)
+	must.Eq(t, "HTTP/1.1 200 OK", line)
+}
+
+// TestLimits_StreamsOfTheSocket has all streams of the network taken, from
+// addresses that any user of the machine can choose.
+func TestLimits_StreamsOfTheSocket(t *testing.T) {
+	tcp, unix := listening(t, &fake{events: make(chan agent.Event)}, nil)
+	lines := map[string]int{}
+	for i := range mostStreams {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+i%2))}}
+		c, err := d.Dial("tcp", tcp)
+		must.NoError(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, stream)
+		must.NoError(t, err)
+		line, err := bufio.NewReader(c).ReadString('\n')
+		must.NoError(t, err)
+		lines[strings.TrimSpace(line)]++
+	}
+	must.Eq(t, streamsByAddress, lines["HTTP/1.1 200 OK"], must.Sprint("loopback is one address"))
+	for range streamsByAddress {
+		_, line, err := send(t, "unix", unix, stream)
+		must.NoError(t, err)
+		must.Eq(t, "HTTP/1.1 200 OK", line)
+	}
+}
+
+// TestLimits_Plans asks for more plans at a time than are made, which each hold
+// up the rounds.
+func TestLimits_Plans(t *testing.T) {
+	entered, release := make(chan struct{}, 8), make(chan struct{})
+	tcp, unix := listening(t, &fake{plan: func() { entered <- struct{}{}; <-release }}, nil)
+	const text = "GET /v1/plan HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+	ask := func(network, address string) {
+		c, err := net.Dial(network, address)
+		must.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		_, err = io.WriteString(c, text)
+		must.NoError(t, err)
+		<-entered
+	}
+	ask("tcp", tcp)
+	ask("tcp", tcp)
+	defer close(release)
+	_, line, err := send(t, "tcp", tcp, text)
+	must.NoError(t, err)
+	must.Eq(t, "HTTP/1.1 429 Too Many Requests", line)
+	ask("unix", unix)
+}
+
+// TestLimits_SlowReaders asks for answers and reads none, so that each is held.
+func TestLimits_SlowReaders(t *testing.T) {
+	large := &agent.Status{Jobs: []agent.JobStatus{{ID: strings.Repeat("x", 4<<20)}}}
+	const text = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	hold := func(t *testing.T, tcp string) {
+		for range mostAnswers {
+			c, err := net.Dial("tcp", tcp)
+			must.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			must.NoError(t, c.(*net.TCPConn).SetReadBuffer(1))
+			_, err = io.WriteString(c, text)
+			must.NoError(t, err)
+			// It has begun, and is not to end.
+			_, err = c.Read(make([]byte, 1))
+			must.NoError(t, err)
+		}
+	}
+	t.Run("others wait for a while, and not on the socket", func(t *testing.T) {
+		tcp, unix := listening(t, &fake{status: large}, func(s *Server) {
+			s.limits.slot, s.limits.stream, s.limits.write = 100*time.Millisecond, time.Hour, time.Hour
+		})
+		hold(t, tcp)
+		_, line, err := send(t, "tcp", tcp, text)
+		must.NoError(t, err)
+		must.Eq(t, "HTTP/1.1 429 Too Many Requests", line)
+		_, line, err = send(t, "unix", unix, text)
+		must.NoError(t, err)
+		must.Eq(t, "HTTP/1.1 200 OK", line)
+	})
+	t.Run("they are cut off", func(t *testing.T) {
+		tcp, _ := listening(t, &fake{status: large}, func(s *Server) {
+			s.limits.slot, s.limits.stream, s.limits.write = time.Hour, 100*time.Millisecond, time.Hour
+		})
+		hold(t, tcp)
+		_, line, err := send(t, "tcp", tcp, text)
+		must.NoError(t, err)
+		must.Eq(t, "HTTP/1.1 200 OK", line)
+	})
+}
+
+func TestOrigin(t *testing.T) {
+	for given, want := range map[string]string{
+		"10.0.0.1": "10.0.0.1", "127.0.0.1": "loopback", "127.9.9.9": "loopback", "::1": "loopback", "::ffff:10.0.0.1": "10.0.0.1",
+		"2001:db8:1:2:3:4:5:6": "2001:db8:1:2::", "2001:db8:1:2::7": "2001:db8:1:2::",
+	} {
+		must.Eq(t, want, origin(net.ParseIP(given)), must.Sprint(given))
+	}
 }
 
 // TestLimits_Slow has callers who never come to the end of what they say, and

@@ -97,7 +97,13 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 }
 
 func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
-	out, err := s.agent.Propose(r.URL.Query().Get("policy"))
+	give := slot(r.Context(), s.share(r).plans, 0)
+	if give == nil {
+		later(w, "1", errors.New("other plans are being made; try again in a moment"))
+		return
+	}
+	out, err := s.agent.Propose(r.Context(), r.URL.Query().Get("policy"))
+	give()
 	switch {
 	case errors.Is(err, cluster.ErrNotReady):
 		fail(w, err)
@@ -150,9 +156,11 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	jobs := prometheus.NewRegistry()
-	jobs.MustRegister(s.agent.JobMetrics(sees))
-	promhttp.HandlerFor(prometheus.Gatherers{s.agent.Registry(), jobs}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	s.large(func(w http.ResponseWriter, r *http.Request, _ *view) {
+		jobs := prometheus.NewRegistry()
+		jobs.MustRegister(s.agent.JobMetrics(sees))
+		promhttp.HandlerFor(prometheus.Gatherers{s.agent.Registry(), jobs}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	})(w, r, v)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

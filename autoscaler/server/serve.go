@@ -32,11 +32,13 @@ func (s *Server) Serve(ctx context.Context, c config.HTTP, ready func(net.Addr))
 	ready(l.Addr())
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.serve(ctx, s.secure(bounded{l, newCounter(mostConnections, connectionsByAddress)}, c), nil)
+		b := bound(l, newCounter(mostConnections, connectionsByAddress))
+		return s.serve(ctx, s.secure(b, c), b.noted, nil)
 	})
 	if u != nil {
 		g.Go(func() error {
-			return s.serve(ctx, bounded{u, newCounter(mostConnections, mostConnections)}, admitting(u.Gate))
+			b := bound(u, newCounter(mostConnections, mostConnections))
+			return s.serve(ctx, b, b.noted, admitting(u.Gate))
 		})
 	}
 	return g.Wait()
@@ -66,7 +68,7 @@ func (s *Server) listenUnix(c config.HTTP, at net.Addr) (*socket.Listener, error
 }
 
 // serve answers the connections of one listener until the context ends.
-func (s *Server) serve(ctx context.Context, l net.Listener, connected func(context.Context, net.Conn) context.Context) error {
+func (s *Server) serve(ctx context.Context, l net.Listener, noted func(net.Conn, http.ConnState), connected func(context.Context, net.Conn) context.Context) error {
 	hs := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: s.limits.header, ReadTimeout: s.limits.read, WriteTimeout: s.limits.write, IdleTimeout: s.limits.idle,
@@ -75,6 +77,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, connected func(conte
 		// Event streams end with the context, so that Shutdown need not wait.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ConnContext: connected,
+		ConnState:   noted,
 	}
 	done := make(chan error, 1)
 	go func() { done <- hs.Serve(l) }()

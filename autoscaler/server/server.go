@@ -28,7 +28,7 @@ type Agent interface {
 	Config() *config.Config
 	Registry() *prometheus.Registry
 	JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector
-	Propose(line string) ([]agent.Proposal, error)
+	Propose(ctx context.Context, line string) ([]agent.Proposal, error)
 	Pools() (configured, set map[string]string)
 	Own() []string
 	History(context.Context, planner.JobKey) ([]cluster.Change, error)
@@ -53,7 +53,8 @@ type Server struct {
 	machine string // its host name
 	places  socket.Places
 	socket  string // path of the Unix socket, "" is none
-	streams *counter
+	network *share
+	own     *share // of the Unix socket
 	limits  timeouts
 }
 
@@ -61,19 +62,17 @@ type Server struct {
 func New(a Agent, reload func() error, log hclog.Logger) *Server {
 	s := &Server{
 		agent: a, reload: reload, log: log, audit: audit.New(log, "agent "+a.Config().Name), mux: http.NewServeMux(),
-		streams: newCounter(mostStreams, streamsByAddress), limits: defaultTimeouts(), places: socket.Here(),
+		network: newShare(streamsByAddress), own: newShare(mostStreams), limits: defaultTimeouts(), places: socket.Here(),
 	}
 	s.machine, _ = os.Hostname() // without it, the machine has no name to be called by
 	for pattern, h := range s.routes() {
 		s.mux.HandleFunc(pattern, h)
 	}
-	if a.Config().HTTP.Debug {
-		for pattern, h := range map[string]http.HandlerFunc{
-			"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/profile": pprof.Profile,
-			"GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
-		} {
-			s.mux.HandleFunc(pattern, s.debugging(h))
-		}
+	for pattern, h := range map[string]http.HandlerFunc{
+		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/profile": pprof.Profile,
+		"GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
+	} {
+		s.mux.HandleFunc(pattern, s.debugging(h))
 	}
 	return s
 }
@@ -81,9 +80,9 @@ func New(a Agent, reload func() error, log hclog.Logger) *Server {
 func (s *Server) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /{$}":        page,
-		"GET /v1/status":  s.reads(s.status),
-		"GET /v1/job":     s.reads(s.job),
-		"GET /v1/plan":    s.reads(s.plan),
+		"GET /v1/status":  s.reads(s.large(s.status)),
+		"GET /v1/job":     s.reads(s.large(s.job)),
+		"GET /v1/plan":    s.reads(s.large(s.plan)),
 		"GET /v1/policy":  s.reads(s.policies),
 		"GET /v1/events":  s.reads(s.events),
 		"GET /v1/metrics": s.metrics,

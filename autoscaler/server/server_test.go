@@ -258,3 +258,21 @@ func TestAnswer_SaysWhatItCannotEncode(t *testing.T) {
 	must.Eq(t, http.StatusInternalServerError, w.Code)
 	must.StrContains(t, w.Body.String(), "encoding the answer")
 }
+
+// TestServer_ReloadTurnsProfilesOff is about a configuration that said debug
+// when the agent started, and does not now.
+func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
+	f := &fake{}
+	f.http.Debug = true
+	s := New(f, nil, hclog.NewNullLogger())
+	code := func() int {
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/cmdline", nil))
+		return w.Code
+	}
+	must.Eq(t, http.StatusOK, code())
+	f.http.Debug = false
+	must.Eq(t, http.StatusNotFound, code())
+	f.http.Debug = true
+	must.Eq(t, http.StatusOK, code())
+}

@@ -60,6 +60,10 @@ func (s *Server) reads(h func(http.ResponseWriter, *http.Request, *view)) http.H
 // jobs.
 func (s *Server) debugging(h http.HandlerFunc) http.HandlerFunc {
 	return s.reads(func(w http.ResponseWriter, r *http.Request, v *view) {
+		if !s.agent.Config().HTTP.Debug {
+			http.NotFound(w, r) // a reload may have turned it off
+			return
+		}
 		if !v.all {
 			refuse(w, http.StatusForbidden, errors.New("with http { read_token } profiles are served on the Unix socket only: they show every namespace"))
 			return
