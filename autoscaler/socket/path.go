@@ -93,15 +93,38 @@ func (p Places) candidates() []string {
 }
 
 // answers says whether an agent listens at a path whom this user may give a
-// token to: one of root's or of its own. Only root could make root's directory,
-// so root trusts whom it was given to.
+// token to.
 func (p Places) answers(ctx context.Context, path string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	c, err := p.Dial(ctx, path)
+	return err == nil && c.Close() == nil
+}
+
+// Dial connects to the agent at a path that Find returned. It refuses one whom
+// this user may not give a token to: another may have taken the place since.
+func (p Places) Dial(ctx context.Context, path string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err != nil {
-		return false
+		return nil, err
 	}
 	peer, err := PeerOf(c)
-	return errors.Join(err, c.Close()) == nil && (p.UID == 0 || peer.UID == p.UID || peer.UID == 0)
+	if err == nil && !p.trusts(peer, path) {
+		err = fmt.Errorf("the socket %s is served by uid %d, who is neither root nor this user; name it with -address if it is to have the token", path, peer.UID)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// trusts says whether a peer may be given a token: root, this user, and whom
+// root gave its own directory to. A runtime directory proves nothing: it is
+// named by the environment, which root may have of another user.
+func (p Places) trusts(peer Peer, path string) bool {
+	if peer.UID == 0 || peer.UID == p.UID {
+		return true
+	}
+	info, err := os.Lstat(p.System)
+	return err == nil && info.IsDir() && filepath.Dir(path) == filepath.Clean(p.System) && owner(info) == peer.UID
 }

@@ -67,7 +67,7 @@ func (r *reach) target(ctx context.Context) (*target, error) {
 			return nil, err
 		}
 		if path != "" {
-			return overSocket(path), nil
+			return overSocket(path, r.places.Dial), nil
 		}
 		address = defaultAddress
 	}
@@ -76,7 +76,7 @@ func (r *reach) target(ctx context.Context) (*target, error) {
 		return nil, badFlag("-address or KOLO_ADDR: %v", err)
 	}
 	if u.Scheme == "unix" {
-		return overSocket(u.Path), nil
+		return overSocket(u.Path, dialUnix), nil // the user chose it
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -90,11 +90,15 @@ func (r *reach) target(ctx context.Context) (*target, error) {
 // noRedirect follows none: a request may carry a token.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-func overSocket(path string) *target {
+func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "unix", path)
+}
+
+func overSocket(path string, dial func(ctx context.Context, path string) (net.Conn, error)) *target {
 	return &target{base: "http://kolo", name: "unix://" + path, client: &http.Client{
 		CheckRedirect: noRedirect,
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
+			return dial(ctx, path)
 		}},
 	}}
 }

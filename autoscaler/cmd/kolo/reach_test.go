@@ -106,6 +106,6 @@ func TestReach_TLS(t *testing.T) {
 }
 
 func TestReach_AnotherUsersSocket(t *testing.T) {
-	err := overSocket("/run/kolo/kolo.sock").explain(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
+	err := overSocket("/run/kolo/kolo.sock", dialUnix).explain(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
 	must.ErrorContains(t, err, "the socket unix:///run/kolo/kolo.sock is another user's: run kolo as that user or root, or use -address and NOMAD_TOKEN")
 }
