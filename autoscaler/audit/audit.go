@@ -52,15 +52,38 @@ type Log struct {
 	mu      sync.Mutex
 	window  time.Time // in which refusals are counted
 	refused int
+	left    int // out since the last line
 }
 
 // refusals is how many refused requests a second are recorded: anyone who
 // reaches the API can cause one.
 const refusals = 10
 
+// name is that of the records' logger.
+const name = "kolo.audit"
+
+// Logger makes the logger of a process. Its level, and those of the loggers that
+// are made of it, can be set as with any; the records are not subject to it.
+func Logger(o *hclog.LoggerOptions) hclog.Logger {
+	records, rest := *o, *o
+	records.Name, records.Level = name, hclog.Info
+	if rest.Mutex == nil {
+		rest.Mutex = new(sync.Mutex)
+	}
+	records.Mutex = rest.Mutex // lines do not mix
+	own := hclog.New(&records)
+	rest.SubloggerHook = func(sub hclog.Logger) hclog.Logger {
+		if sub.Name() == name {
+			return own
+		}
+		return sub
+	}
+	return hclog.New(&rest)
+}
+
 // New makes a log beside another; self is what does the agent's own writes.
 func New(log hclog.Logger, self string) *Log {
-	return &Log{log: log.ResetNamed("kolo.audit"), self: self}
+	return &Log{log: log.ResetNamed(name), self: self}
 }
 
 // Write records what was done, or failed.
@@ -76,7 +99,7 @@ func (l *Log) Write(e Entry) {
 }
 
 // Refused records a request that was not let in. Of a flood it records the
-// first of each second.
+// first of each second, and with the next line how many are left out.
 func (l *Log) Refused(e Entry) {
 	if l == nil || !l.room(time.Now()) {
 		return
@@ -91,7 +114,20 @@ func (l *Log) room(now time.Time) bool {
 		l.window, l.refused = now, 0
 	}
 	l.refused++
-	return l.refused <= refusals
+	if l.refused > refusals {
+		l.left++
+		return false
+	}
+	return true
+}
+
+// missing is how many refusals were left out since it was last called.
+func (l *Log) missing() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.left
+	l.left = 0
+	return n
 }
 
 func (l *Log) write(e Entry, result string) {
@@ -106,6 +142,9 @@ func (l *Log) write(e Entry, result string) {
 		if f.value != "" {
 			args = append(args, f.name, clean(f.value))
 		}
+	}
+	if n := l.missing(); n > 0 {
+		args = append(args, "refusals_left_out", n)
 	}
 	args = append(args, "result", result)
 	if e.Err != nil {

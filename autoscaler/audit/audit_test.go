@@ -67,4 +67,30 @@ func TestLog_AFloodOfRefusalsIsCut(t *testing.T) {
 	must.Eq(t, refusals, admitted)
 	must.True(t, l.room(now.Add(time.Second)))
 	must.Eq(t, "", out.String())
+
+	t.Log("the next line says how many are missing, once")
+	l.Write(Entry{Action: Pause, Who: "x"})
+	l.Write(Entry{Action: Resume, Who: "x"})
+	must.Eq(t, `[INFO]  kolo.audit: pause: who=x refusals_left_out=990 result=ok
+[INFO]  kolo.audit: resume: who=x result=ok
+`, out.String())
+}
+
+// TestLogger_NoLevelTurnsRecordsOff has the levels that a configuration may set,
+// and a reload.
+func TestLogger_NoLevelTurnsRecordsOff(t *testing.T) {
+	for _, level := range []hclog.Level{hclog.Trace, hclog.Info, hclog.Warn, hclog.Error} {
+		t.Run(level.String(), func(t *testing.T) {
+			var out bytes.Buffer
+			log := Logger(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: &out, DisableTime: true})
+			l := New(log.Named("http"), "agent one")
+			l.Write(Entry{Action: SetPolicy})
+			log.SetLevel(hclog.Error) // a reload
+			l.Write(Entry{Action: Pause})
+			log.Named("http").Warn("something else")
+			must.Eq(t, `[INFO]  kolo.audit: set-policy: who="agent one" result=ok
+[INFO]  kolo.audit: pause: who="agent one" result=ok
+`, out.String())
+		})
+	}
 }

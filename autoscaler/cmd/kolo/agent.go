@@ -146,7 +146,7 @@ func (c *agentCommand) Run(args []string) int {
 		c.UI.Error(err.Error())
 		return 1
 	}
-	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: hclog.LevelFromString(cfg.LogLevel), JSONFormat: cfg.LogJSON, Output: os.Stderr})
+	log := audit.Logger(&hclog.LoggerOptions{Name: "kolo", Level: hclog.LevelFromString(cfg.LogLevel), JSONFormat: cfg.LogJSON, Output: os.Stderr})
 	if err := nodump.Set(); err != nil {
 		log.Warn("other processes of this user can read the token", "error", err)
 	}
@@ -255,8 +255,8 @@ func reloadOnChange(ctx context.Context, stamp func() string, reload func(why st
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-hup:
+			before = stamp() // what changes meanwhile is read again
 			reload("signal SIGHUP")
-			before = stamp()
 		case <-tick.C:
 			if now := stamp(); now != before {
 				before = now
