@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -54,6 +55,23 @@ func TestAgent_LargestJobIsCheap(t *testing.T) {
 		must.NoError(t, err)
 		t.Log(name, time.Since(start))
 	}
+}
+
+// TestAgent_ProposeEndsWithItsCaller is about callers who went away: what is left
+// of a plan is not made.
+func TestAgent_ProposeEndsWithItsCaller(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.nomad.Register(standin.Job{ID: "train", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{})})
+	a, _ := w.start(w.config())
+	w.eventually(map[string]int{"train": 4})
+	out, err := a.Propose(t.Context(), "")
+	must.NoError(t, err)
+	must.Len(t, 1, out)
+	must.Eq(t, "train", out[0].Actions[0].ID)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = a.Propose(ctx, "")
+	must.ErrorIs(t, err, context.Canceled)
 }
 
 // TestAgent_QueueRulesHoldAtOnce has a team take another's queue, until the

@@ -185,6 +185,20 @@ func TestServer_Metrics(t *testing.T) {
 	}
 }
 
+// TestServer_MetricsNameNoParameters is about a policy whose parameters name
+// tenants: Prometheus has no token.
+func TestServer_MetricsNameNoParameters(t *testing.T) {
+	w := start(t, nil)
+	code, text := w.do(t, "PUT", "/v1/policy", `{"pool": "default", "policy": "weighted-fair(shares={default=3, blue=1})"}`)
+	must.Eq(t, 200, code, must.Sprint(text))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		_, text = w.do(t, "GET", "/v1/metrics", "")
+		return strings.Contains(text, `kolo_pool_policy{policy="weighted-fair`)
+	}), wait.Timeout(8*time.Second), wait.Gap(5*time.Millisecond)))
+	must.StrContains(t, text, `kolo_pool_policy{policy="weighted-fair",pool="default"} 1`)
+	must.StrNotContains(t, text, "blue")
+}
+
 func TestServer_DebugServesProfiles(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.HTTP.Debug = true })
 	for path, want := range map[string]string{
