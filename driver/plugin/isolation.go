@@ -156,6 +156,9 @@ func (r *rootfs) link(links map[string]string, mounts []*drivers.MountConfig) er
 			return err
 		}
 	}
+	if err := standIn(root, agentInTask[1:]); err != nil {
+		return err
+	}
 	for path, target := range links {
 		if err := root.MkdirAll(filepath.Dir(path)[1:], 0o755); err != nil {
 			return err
@@ -165,4 +168,19 @@ func (r *rootfs) link(links map[string]string, mounts []*drivers.MountConfig) er
 		}
 	}
 	return nil
+}
+
+// standIn makes the file that the driver's binary is mounted on. The executor
+// makes the first file executable that it finds under the binary's name: it looks
+// in the root directory, and then in what every mount shows, the task's own
+// directories among it. It must find this one.
+func standIn(root *os.Root, path string) error {
+	if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }

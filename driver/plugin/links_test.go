@@ -68,6 +68,27 @@ func TestLinksOfATaskLeadRootNowhere(t *testing.T) {
 	}
 }
 
+// TestExecutorFindsTheDriversBinaryAlone is about the file that the executor, as
+// root, makes executable: it looks for the binary's name in every mount.
+func TestExecutorFindsTheDriversBinaryAlone(t *testing.T) {
+	isolated(t)
+	for name, dir := range map[string]string{
+		"task directory": ".", "local": "local", "tmp": "tmp", "secrets": "secrets", "shared": "../alloc",
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret := hostSecret(t, 0o600)
+			c := newTaskConfig(t, isolationExec, `true`)
+			link := filepath.Join(c.TaskDir().Dir, dir, agentInTask)
+			must.NoError(t, os.Mkdir(filepath.Dir(link), 0o755))
+			must.NoError(t, os.Symlink(secret, link))
+			ran(t, noIsolation(), c)
+			fi, err := os.Stat(secret)
+			must.NoError(t, err)
+			must.Eq(t, os.FileMode(0o600), fi.Mode().Perm())
+		})
+	}
+}
+
 // TestTaskCannotReplaceWhatRootRuns moves the directories away in which the
 // driver's binary and the loader's configuration lie, before `alloc exec`.
 func TestTaskCannotReplaceWhatRootRuns(t *testing.T) {
