@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
 // coveredDirs hold what runs in a container before privileges are dropped (see
@@ -32,24 +34,40 @@ func checkVolumes(p *problems, s *surroundings) {
 			p.addf("volume_mount at %q: covers the task's directory; mount it at another place, for example %q", m.TaskPath, "/volumes/"+filepath.Base(m.HostPath))
 		case within(path, "/"+sharedDir), within(path, filepath.Join(s.allocDir, sharedDir)):
 			p.addf("volume_mount at %q: other tasks of the group can move what lies there; mount it outside of /alloc", m.TaskPath)
-		case s.throughLink(s.hostPathOf(path)):
+		case s.inAnotherVolume(path):
+			p.addf("volume_mount at %q: lies in another volume, where a link could lead it to any place; mount it beside that one", m.TaskPath)
+		case slices.ContainsFunc(hostPathsOf(s.taskDir, path), s.throughLink):
 			p.addf("volume_mount at %q: the task has made a link on the way there; mount it outside of the task's directory", m.TaskPath)
 		}
 	}
 }
 
-// hostPathOf is where a path of the task's directory lies on the host, empty for
-// any other.
-func (s *surroundings) hostPathOf(path string) string {
+// inAnotherVolume says whether a path lies in a volume by any of its names. What
+// a volume holds is not the driver's to check: it may change while the task starts.
+func (s *surroundings) inAnotherVolume(path string) bool {
+	names := append(hostPathsOf(s.taskDir, path), path)
+	return slices.ContainsFunc(s.mounts, func(m *drivers.MountConfig) bool {
+		outer := filepath.Join("/", m.TaskPath)
+		return slices.ContainsFunc(append(hostPathsOf(s.taskDir, outer), outer), func(outer string) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return name != outer && within(name, outer) })
+		})
+	})
+}
+
+// hostPathsOf are the places in the task's directory on the host that a path of
+// the task may lead to, none for a path that leads elsewhere. There are two where
+// the directory itself lies below /tmp.
+func hostPathsOf(taskDir, path string) []string {
+	var paths []string
 	for _, name := range taskDirs {
 		if within(path, "/"+name) {
-			return filepath.Join(s.taskDir, path)
+			paths = append(paths, filepath.Join(taskDir, path))
 		}
 	}
-	if within(path, s.taskDir) {
-		return path
+	if within(path, taskDir) {
+		paths = append(paths, path)
 	}
-	return ""
+	return paths
 }
 
 // throughLink says whether a path below dir has a link on it.

@@ -54,6 +54,36 @@ func TestVolumesDoNotCoverWhatRuns(t *testing.T) {
 	}
 }
 
+// TestVolumesDoNotNest is about a volume that would be mounted in another one,
+// where a link may lead to what runs before privileges are dropped.
+func TestVolumesDoNotNest(t *testing.T) {
+	cases := map[string]struct {
+		path   string
+		nested bool
+	}{
+		"in a volume":           {"/outer/x", true},
+		"in a volume, relative": {"outer/y/../x", true},
+		"in a volume of local":  {"local/outer/x", true},
+		"by its other name":     {testTaskDir + "/local/outer/x", true},
+		"beside a volume":       {"/outer2", false},
+		"in place of a volume":  {"/outer", false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			h := newHost()
+			h.mounts = []*drivers.MountConfig{{TaskPath: c.path, HostPath: "/srv/v"}, {TaskPath: "/outer"}, {TaskPath: "/local/outer"}}
+			var p problems
+			checkVolumes(&p, h.surroundings())
+			if !c.nested {
+				must.SliceEmpty(t, p)
+				return
+			}
+			must.Len(t, 1, p)
+			must.StrContains(t, p[0], "lies in another volume")
+		})
+	}
+}
+
 func TestThroughLink(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.MkdirAll(filepath.Join(dir, "local/data"), 0o755))
