@@ -111,7 +111,21 @@ func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 	for _, path := range slices.Sorted(maps.Keys(r.files)) {
 		bind(path, r.files[path], true)
 	}
-	return mounts, nil
+	return mounts, r.checkWays(mounts)
+}
+
+// checkWays refuses mounts at paths that the task has put a link on, in an
+// earlier run or by an artifact. Where alloc_dir lies below /tmp, even the task
+// directory's own path leads through the task's tmp.
+func (r *rootfs) checkWays(mounts []*drivers.MountConfig) error {
+	for _, m := range mounts {
+		for _, path := range hostPathsOf(r.taskDir, filepath.Join("/", m.TaskPath)) {
+			if throughLink(r.taskDir, path) {
+				return fmt.Errorf("%s: the task has made a link on the way there, and can't be started again in place; stop the allocation", path)
+			}
+		}
+	}
+	return nil
 }
 
 // otherName is the second path of what lies in the task's directories: they are

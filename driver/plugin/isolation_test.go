@@ -108,6 +108,29 @@ func TestReplacedDirectoryIsNotBound(t *testing.T) {
 	must.ErrorContains(t, err, "the task has replaced this directory")
 }
 
+// TestLinkOnTheWayToAMountIsNotFollowed is about an alloc_dir below /tmp, as an
+// agent in development mode has: the task's directory is mounted in its own tmp.
+func TestLinkOnTheWayToAMountIsNotFollowed(t *testing.T) {
+	isolated(t)
+	c := newTaskConfig(t, isolationExec, `ls /etc/ld.so.preload`)
+	dir := c.TaskDir().Dir
+	if !within(dir, "/tmp") {
+		t.Skip("the test's directory does not lie below /tmp")
+	}
+	for name, path := range map[string]string{"task directory": dir, "shared directory": c.TaskDir().SharedAllocDir} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t, noIsolation())
+			tmp := filepath.Join(dir, "tmp")
+			way := filepath.Join(tmp, strings.TrimPrefix(path, "/tmp"))
+			must.NoError(t, os.MkdirAll(filepath.Dir(way), 0o755))
+			must.NoError(t, os.Symlink("/etc", way))
+			t.Cleanup(func() { _ = os.Remove(way) })
+			_, _, err := h.StartTask(c)
+			must.ErrorContains(t, err, "the task has made a link on the way there")
+		})
+	}
+}
+
 func TestHostLinks(t *testing.T) {
 	target, err := os.Readlink("/etc/localtime")
 	if err != nil {
