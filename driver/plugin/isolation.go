@@ -88,10 +88,16 @@ func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 	secrets := filepath.Join(r.taskDir, "secrets")
 	bind(secrets, secrets, false) // a file system of its own, which the bind before leaves out
 	shared := filepath.Join(r.allocDir, sharedDir)
+	logs := filepath.Join(shared, logsDir)
+	// It can't be held by a descriptor until it is mounted: the kernel binds
+	// nothing that was opened in another mount namespace.
+	if fi, err := os.Lstat(logs); err != nil || !fi.IsDir() {
+		return nil, fmt.Errorf("%s: another task of the allocation has replaced this directory; stop the allocation", logs)
+	}
 	for _, path := range []string{shared, "/" + sharedDir} {
 		bind(path, shared, false)
 		// Nomad's root opens files in it by name.
-		bind(filepath.Join(path, logsDir), filepath.Join(shared, logsDir), true)
+		bind(filepath.Join(path, logsDir), logs, true)
 	}
 	for _, path := range r.bindPaths {
 		if _, linked := links[path]; !linked && r.files[path] == "" {

@@ -89,6 +89,20 @@ func TestExecutorFindsTheDriversBinaryAlone(t *testing.T) {
 	}
 }
 
+// TestReplacedLogsAreNotShown is about another task of the allocation that has put
+// a link in place of the logs, which the task sees.
+func TestReplacedLogsAreNotShown(t *testing.T) {
+	isolated(t)
+	secret := hostSecret(t, 0o644)
+	h := newHarness(t, noIsolation())
+	c := newTaskConfig(t, isolationExec, `cat /alloc/logs/secret > /local/out`)
+	c.StdoutPath, c.StderrPath = os.DevNull, os.DevNull // logs { disabled = true }
+	must.NoError(t, os.RemoveAll(c.TaskDir().LogDir))
+	must.NoError(t, os.Symlink(filepath.Dir(secret), c.TaskDir().LogDir))
+	_, _, err := h.StartTask(c)
+	must.ErrorContains(t, err, "another task of the allocation has replaced this directory")
+}
+
 // TestTaskCannotReplaceWhatRootRuns moves the directories away in which the
 // driver's binary and the loader's configuration lie, before `alloc exec`.
 func TestTaskCannotReplaceWhatRootRuns(t *testing.T) {
