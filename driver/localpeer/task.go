@@ -116,6 +116,8 @@ func (g *Gate) Admit(local, remote netip.AddrPort) error {
 		return ErrGone
 	case err != nil:
 		return fmt.Errorf("peer %s cannot be looked up: %w", remote, err)
+	case peer.State != Established:
+		return ErrGone
 	case t.cgroup != 0 && peer.Cgroup == t.cgroup:
 		return nil
 	case t.cgroup != 0:

@@ -369,3 +369,28 @@ func TestAdmitReportsRefusals(t *testing.T) {
 	must.EqError(t, err, "peer 127.0.0.1:5 (user 65534, cgroup 0): no")
 	must.False(t, strings.Contains(Holder(0), "("))
 }
+
+// TestAClosedPeerIsGone is about a peer that has closed its end: its address may be
+// another's when it is looked up the next time.
+func TestAClosedPeerIsGone(t *testing.T) {
+	for name, tabled := range map[string]bool{"exact question": false, "table": true} {
+		t.Run(name, func(t *testing.T) {
+			ln, err := net.Listen("tcp4", "127.0.0.1:0")
+			must.NoError(t, err)
+			defer func() { _ = ln.Close() }()
+			peer, err := net.Dial("tcp4", ln.Addr().String())
+			must.NoError(t, err)
+			defer func() { _ = peer.Close() }()
+			conn, err := ln.Accept()
+			must.NoError(t, err)
+			defer func() { _ = conn.Close() }()
+			task := NewTask(0, hclog.NewNullLogger())
+			task.once.Do(func() { task.tabled = tabled })
+			gate := task.NewGate()
+			defer gate.Close()
+			must.NoError(t, admitConn(gate, conn))
+			must.NoError(t, peer.(*net.TCPConn).CloseWrite())
+			must.ErrorIs(t, admitConn(gate, conn), ErrGone)
+		})
+	}
+}

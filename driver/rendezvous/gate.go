@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Gate decides which processes an endpoint answers. The port is open to every
@@ -75,7 +77,7 @@ func (l *gatedListener) accept() {
 func (l *gatedListener) decide(conn net.Conn) {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok || !ok2 || l.gate.Admit(local.AddrPort(), remote.AddrPort()) != nil {
+	if !ok || !ok2 || l.gate.Admit(local.AddrPort(), remote.AddrPort()) != nil || !established(conn) {
 		reset(conn)
 		return
 	}
@@ -84,6 +86,27 @@ func (l *gatedListener) decide(conn net.Conn) {
 	case <-l.closed:
 		_ = conn.Close()
 	}
+}
+
+// established says whether the peer still has the connection open. One that was
+// reset waits in the kernel's queue with what was sent over it, and its port may be
+// another process's by the time that the gate looks it up. One that is open after
+// the look-up was open during it, so that the peer which was found is its own.
+func established(conn net.Conn) bool {
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var info *unix.TCPInfo
+	var infoErr error
+	err = raw.Control(func(fd uintptr) {
+		info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+	})
+	return err == nil && infoErr == nil && info.State == unix.BPF_TCP_ESTABLISHED
 }
 
 // reset closes a connection in a way that leaves nothing of it in the kernel.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/driver/localpeer"
 	"github.com/kolo-nomad/kolo/driver/rendezvous"
@@ -97,6 +98,47 @@ func TestEndpoint_CloseWhileDeciding(t *testing.T) {
 	must.NoError(t, <-closed)
 	_, err = conn.Read(make([]byte, 1))
 	must.Error(t, err)
+}
+
+// What a peer has sent that has reset its connection is not heard: by the time that
+// the gate looks for the peer, its address may be that of a process it admits.
+func TestEndpoint_ResetWhileDeciding(t *testing.T) {
+	gate := heldGate{asked: make(chan struct{}), opened: make(chan struct{})}
+	m := newMemory()
+	e, err := rendezvous.Listen(m, gate, hclog.NewNullLogger())
+	must.NoError(t, err)
+	conn, err := net.Dial("tcp4", addrOf(e))
+	must.NoError(t, err)
+	_, err = io.WriteString(conn, "PUT /s/forged HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx")
+	must.NoError(t, err)
+	<-gate.asked
+	must.NoError(t, conn.(*net.TCPConn).SetLinger(0))
+	stranger := conn.LocalAddr().(*net.TCPAddr).AddrPort()
+	must.NoError(t, conn.Close())
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !connected(t, stranger) })))
+	close(gate.opened)
+	go func() { <-gate.asked }()
+	status, _, err := clientOf(e).Do(withPatience(t), "PUT", "/s/k", "v")
+	must.NoError(t, err)
+	must.Eq(t, 200, status)
+	must.NoError(t, e.Close())
+	_, found, err := m.Get(t.Context(), "s", "forged")
+	must.NoError(t, err)
+	must.False(t, found)
+}
+
+// connected says whether the kernel lists a connection to the peer.
+func connected(t *testing.T, peer netip.AddrPort) bool {
+	t.Helper()
+	f, err := os.Open("/proc/net/tcp")
+	must.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	for s := range localpeer.Table(f) {
+		if s.Remote == peer {
+			return true
+		}
+	}
+	return false
 }
 
 // BenchmarkGate is one full rendezvous of 16 processes on two hosts, with
