@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Subcommand is the driver's subcommand that calls Main.
@@ -46,8 +47,12 @@ type Identity struct {
 	Setuid bool
 }
 
-// setuidMark stands in the arguments for Identity.Setuid.
-const setuidMark = "setuid"
+// setuidMark stands in the arguments for Identity.Setuid, and alarmMark before the
+// number of milliseconds that AlarmArguments gives.
+const (
+	setuidMark = "setuid"
+	alarmMark  = "alarm="
+)
 
 // Arguments returns the arguments of the driver's binary that run argv with the
 // given identity.
@@ -61,6 +66,15 @@ func Arguments(id Identity, argv []string) []string {
 		mark = setuidMark
 	}
 	return append([]string{Subcommand, strconv.Itoa(id.UID), strconv.Itoa(id.GID), strings.Join(groups, ","), mark}, argv...)
+}
+
+// AlarmArguments are Arguments for a command in a container that SIGALRM ends when
+// it has run for so long. The timer is a process's own, so that it works without
+// anyone who waits for it, but it is not inherited by what the command starts.
+func AlarmArguments(id Identity, after time.Duration, argv []string) []string {
+	args := Arguments(id, argv)
+	args[4] = alarmMark + strconv.FormatInt(max(after.Milliseconds(), 1), 10)
+	return args
 }
 
 // Environment returns env in the form in which it passes through Main.
@@ -81,7 +95,7 @@ func Main(args []string) int {
 
 // run returns an error, or not at all.
 func run(args []string) error {
-	id, argv, err := parse(args)
+	id, alarm, argv, err := parse(args)
 	if err != nil {
 		return err
 	}
@@ -93,32 +107,49 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := setAlarm(alarm); err != nil {
+		return fmt.Errorf("set the alarm: %w", err)
+	}
 	return fmt.Errorf("%s: %w", path, syscall.Exec(path, argv, env))
 }
 
-// parse is the inverse of Arguments, without the subcommand.
-func parse(args []string) (Identity, []string, error) {
-	if len(args) < 5 || args[3] != "" && args[3] != setuidMark {
-		return Identity{}, nil, fmt.Errorf("%s: expected uid, gid, groups, %q or nothing, and a command, got %q", Subcommand, setuidMark, args)
+// parse is the inverse of Arguments and AlarmArguments, without the subcommand.
+// The alarm is 0 where there is to be none.
+func parse(args []string) (id Identity, alarm time.Duration, argv []string, err error) {
+	if len(args) < 5 {
+		return Identity{}, 0, nil, fmt.Errorf("%s: expected uid, gid, groups, a mark and a command, got %q", Subcommand, args)
 	}
-	id := Identity{Setuid: args[3] == setuidMark}
-	var err error
 	if id.UID, err = parseID(args[0]); err != nil {
-		return Identity{}, nil, fmt.Errorf("uid: %w", err)
+		return Identity{}, 0, nil, fmt.Errorf("uid: %w", err)
 	}
 	if id.GID, err = parseID(args[1]); err != nil {
-		return Identity{}, nil, fmt.Errorf("gid: %w", err)
+		return Identity{}, 0, nil, fmt.Errorf("gid: %w", err)
 	}
 	if args[2] != "" {
 		for group := range strings.SplitSeq(args[2], ",") {
 			gid, err := parseID(group)
 			if err != nil {
-				return Identity{}, nil, fmt.Errorf("groups: %w", err)
+				return Identity{}, 0, nil, fmt.Errorf("groups: %w", err)
 			}
 			id.Groups = append(id.Groups, gid)
 		}
 	}
-	return id, args[4:], nil
+	if id.Setuid, alarm, err = parseMark(args[3]); err != nil {
+		return Identity{}, 0, nil, err
+	}
+	return id, alarm, args[4:], nil
+}
+
+func parseMark(mark string) (setuid bool, alarm time.Duration, err error) {
+	if mark == "" || mark == setuidMark {
+		return mark == setuidMark, 0, nil
+	}
+	text, isAlarm := strings.CutPrefix(mark, alarmMark)
+	ms, err := strconv.ParseUint(text, 10, 32)
+	if !isAlarm || err != nil || ms == 0 {
+		return false, 0, fmt.Errorf("mark %q: expected %q, %q with milliseconds, or nothing", mark, setuidMark, alarmMark)
+	}
+	return false, time.Duration(ms) * time.Millisecond, nil
 }
 
 // parseID refuses what the kernel takes for "leave it as it is".

@@ -8,7 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 )
@@ -62,6 +64,17 @@ func TestSetuidProgramsKeepTheirRights(t *testing.T) {
 	must.Eq(t, "Uid:\t1234\t1234\t1234\t1234\nGroups:\t7 \nCapEff:\t0000000000000000\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\n0\n", out)
 }
 
+func TestAlarmEndsTheCommand(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", AlarmArguments(Identity{UID: 1234, GID: 100}, time.Nanosecond, []string{"sleep", "1000"})...)
+	cmd.Env = Environment([]string{"PATH=/usr/bin:/bin"})
+	var exit *exec.ExitError
+	must.True(t, errors.As(cmd.Run(), &exit))
+	must.Eq(t, syscall.SIGALRM, exit.Sys().(syscall.WaitStatus).Signal())
+}
+
 // TestEnvironmentIsTheJobs makes sure that what the loader would look at
 // reaches the program, and no process before it.
 func TestEnvironmentIsTheJobs(t *testing.T) {
@@ -81,9 +94,11 @@ func TestRefuses(t *testing.T) {
 		"no change":    {"4294967295", "1", "", "", "sh"},
 		"no group":     {"1", "1", "1,,2", "", "sh"},
 		"no mark":      {"1", "1", "1", "sh", "-c"},
+		"no time":      {"1", "1", "1", "alarm=0", "sh"},
+		"no number":    {"1", "1", "1", "alarm=1s", "sh"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := parse(args)
+			_, _, _, err := parse(args)
 			must.Error(t, err)
 		})
 	}

@@ -6,6 +6,7 @@ package confine
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -99,4 +100,18 @@ func clearCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
 	return unix.Capset(&header, &none[0])
+}
+
+// setAlarm starts the timer of the process that SIGALRM comes from, which exec
+// keeps. It goes on every second: the first signal may come before exec, where
+// Go's runtime ignores it.
+func setAlarm(after time.Duration) error {
+	if after == 0 {
+		return nil
+	}
+	_, err := unix.Setitimer(unix.ITIMER_REAL, unix.Itimerval{
+		Value:    unix.NsecToTimeval(after.Nanoseconds()),
+		Interval: unix.Timeval{Sec: 1},
+	})
+	return err
 }

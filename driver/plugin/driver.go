@@ -220,12 +220,7 @@ func (d *Driver) ExecTask(id string, command []string, timeout time.Duration) (*
 	if err != nil {
 		return nil, err
 	}
-	command = t.confined.command(command)
-	out, code, err := t.exec.Exec(time.Now().Add(timeout), command[0], command[1:])
-	if err != nil {
-		return nil, err
-	}
-	return &drivers.ExecTaskResult{Stdout: out, ExitResult: &drivers.ExitResult{ExitCode: code}}, nil
+	return t.runCheck(command, timeout)
 }
 
 // ExecTaskStreamingRaw runs a command beside the agent for `nomad alloc exec`.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 	dproto "github.com/hashicorp/nomad/plugins/drivers/proto"
@@ -30,6 +31,37 @@ func TestExecTask(t *testing.T) {
 			must.ErrorContains(t, err, "no command")
 		})
 	}
+}
+
+// TestCommandThatTakesTooLong makes sure that it costs neither the task nor, when it
+// can be ended, a process.
+func TestCommandThatTakesTooLong(t *testing.T) {
+	for _, isolation := range isolations(t) {
+		t.Run(isolation, func(t *testing.T) {
+			h := newHarness(t, noIsolation())
+			c := newTaskConfig(t, isolation, `exec sleep 1000`)
+			h.start(t, c)
+			_, err := h.ExecTask(c.ID, []string{"/bin/sh", "-c", `echo $$ > local/pid; exec sleep 1000`}, 2*time.Second)
+			if isolation == isolationExec { // the executor of the other gives an exit code
+				must.ErrorContains(t, err, "did not end within 2s")
+			}
+			eventually(t, "the command is ended", func() bool {
+				r, err := h.ExecTask(c.ID, []string{"/bin/sh", "-c", `kill -0 $(cat local/pid)`}, patience)
+				must.NoError(t, err)
+				return r.ExitResult.ExitCode != 0
+			})
+			status, err := h.InspectTask(c.ID)
+			must.NoError(t, err)
+			must.Eq(t, drivers.TaskStateRunning, status.State)
+		})
+	}
+}
+
+func TestCommandsBesideATaskAreBounded(t *testing.T) {
+	task := &task{confined: &confined{}, checks: make(chan struct{}, 1)}
+	task.checks <- struct{}{}
+	_, err := task.runCheck([]string{"true"}, patience)
+	must.ErrorContains(t, err, "run beside the task already")
 }
 
 // TestExecStreaming is `nomad alloc exec` with input, both outputs and an exit

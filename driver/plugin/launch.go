@@ -122,7 +122,7 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs 
 		Resources: c.Resources.Copy(),
 	}
 	if os.Geteuid() == 0 && (pl.isolation == isolationExec || who.uid != 0) {
-		made.confined = &confined{Binary: binary, Identity: who.identity(pl.isolation)}
+		made.confined = &confined{Binary: binary, Identity: who.identity(pl.isolation), Alarms: true}
 		if pl.isolation == isolationExec {
 			made.confined.Binary = agentInTask
 			command.Env = append(command.Env, "USER="+who.name, "LOGNAME="+who.name, "HOME="+who.home)
@@ -192,6 +192,6 @@ func newTask(c *drivers.TaskConfig, ps *executor.ProcessState, exec executor.Exe
 	return handle, &task{
 		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
 		exec: exec, executor: client, logger: logger,
-		done: make(chan struct{}), state: drivers.TaskStateRunning,
+		checks: make(chan struct{}, maxChecks), done: make(chan struct{}), state: drivers.TaskStateRunning,
 	}, nil
 }

@@ -48,7 +48,7 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 	t := &task{
 		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
 		exec: exec, executor: execClient, tail: d.newTail(c, logger), logger: logger,
-		done: make(chan struct{}), state: drivers.TaskStateRunning,
+		checks: make(chan struct{}, maxChecks), done: make(chan struct{}), state: drivers.TaskStateRunning,
 	}
 	d.addTask(t)
 	go t.watch(d.ctx)

@@ -35,6 +35,8 @@ type task struct {
 	executor *goplugin.Client
 	tail     *tail
 	logger   hclog.Logger
+	// checks bounds the commands of execWithAlarm.
+	checks chan struct{}
 
 	// done is closed when the agent has ended and outcome is final.
 	done chan struct{}
@@ -62,6 +64,9 @@ type confined struct {
 	// Binary is the driver's, as the processes see it.
 	Binary   string
 	Identity confine.Identity
+	// Alarms says that the binary can end a command by an alarm, which that of an
+	// earlier driver cannot.
+	Alarms bool
 }
 
 // command is how a command is run.

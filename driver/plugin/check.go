@@ -1,0 +1,77 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"github.com/kolo-nomad/kolo/driver/confine"
+)
+
+// maxChecks is how many commands may run beside an isolated task, those included
+// that did not end in time.
+const maxChecks = 32
+
+// noDeadline is a time that the executor waits for in vain.
+const noDeadline = 10 * 365 * 24 * time.Hour
+
+// runCheck runs a command beside the agent and waits for its end.
+func (t *task) runCheck(command []string, timeout time.Duration) (*drivers.ExecTaskResult, error) {
+	if t.confined == nil || t.confined.Identity.Setuid { // not in a container
+		return t.execUntil(time.Now().Add(timeout), t.confined.command(command))
+	}
+	return t.execWithAlarm(command, timeout)
+}
+
+// execWithAlarm runs a command in the task's container. When a deadline of the
+// executor's own passes, the executor panics, and the task is lost with it. So
+// an alarm ends the command, and the driver waits for itself. A command that the
+// alarm does not end (it ignores the signal, or leaves a process behind that holds
+// its output open) keeps a place among maxChecks until the task ends.
+func (t *task) execWithAlarm(command []string, timeout time.Duration) (*drivers.ExecTaskResult, error) {
+	select {
+	case t.checks <- struct{}{}:
+	default:
+		return nil, fmt.Errorf("%d commands run beside the task already, of health checks, scripts and others that do not end in time; end them or restart the task", maxChecks)
+	}
+	type result struct {
+		*drivers.ExecTaskResult
+		err error
+	}
+	ended := make(chan result, 1)
+	// It ends with the command, at the latest with the task's executor.
+	go func() {
+		defer func() { <-t.checks }()
+		r, err := t.execUntil(time.Now().Add(noDeadline), t.confined.alarmed(command, timeout))
+		ended <- result{r, err}
+	}()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case r := <-ended:
+		return r.ExecTaskResult, r.err
+	case <-timer.C:
+		return nil, fmt.Errorf("the command did not end within %s: %w", timeout, context.DeadlineExceeded)
+	}
+}
+
+func (t *task) execUntil(deadline time.Time, command []string) (*drivers.ExecTaskResult, error) {
+	out, code, err := t.exec.Exec(deadline, command[0], command[1:])
+	if err != nil {
+		return nil, err
+	}
+	return &drivers.ExecTaskResult{Stdout: out, ExitResult: &drivers.ExitResult{ExitCode: code}}, nil
+}
+
+// alarmed is how a command is run that an alarm ends.
+func (c *confined) alarmed(argv []string, after time.Duration) []string {
+	if !c.Alarms {
+		return c.command(argv)
+	}
+	return append([]string{c.Binary}, confine.AlarmArguments(c.Identity, after, argv)...)
+}
