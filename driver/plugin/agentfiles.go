@@ -11,8 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
 // Paths within the task directory.
@@ -105,28 +103,4 @@ func writeStopNote(taskDir string, kill time.Time) error {
 	defer func() { _ = root.Close() }()
 	self := account{uid: os.Geteuid(), gid: os.Getegid()}
 	return writeOwned(root, stopPath, []byte(kill.Format(time.RFC3339Nano)+"\n"), 0o644, self)
-}
-
-// shmDir holds the shared memory of all tasks. Every user may create files in
-// /dev/shm, so the tasks' own lie in a directory where none may.
-const shmDir = "/dev/shm/kolo"
-
-// makeShm makes the directory that an isolated task sees as /dev/shm. It lies
-// in the host's, so that it is memory without a limit of its own; what is in it
-// counts as the task's memory.
-func makeShm(c *drivers.TaskConfig, who account) (string, error) {
-	if err := makeOwn(shmDir); err != nil {
-		return "", fmt.Errorf("shared memory of the task: %w", err)
-	}
-	dir := filepath.Join(shmDir, c.AllocID+"-"+c.Name)
-	if err := os.RemoveAll(dir); err != nil { // of an earlier run
-		return "", fmt.Errorf("shared memory of the task: %w", err)
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return "", fmt.Errorf("shared memory of the task: %w", err)
-	}
-	if err := os.Lchown(dir, who.uid, who.gid); err != nil {
-		return "", fmt.Errorf("shared memory of the task: %w", err)
-	}
-	return dir, nil
 }

@@ -6,7 +6,6 @@ package plugin
 import (
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +42,7 @@ func TestCommandThatTakesTooLong(t *testing.T) {
 			h.start(t, c)
 			_, err := h.ExecTask(c.ID, []string{"/bin/sh", "-c", `echo $$ > local/pid; exec sleep 1000`}, 2*time.Second)
 			if isolation == isolationExec { // the executor of the other gives an exit code
-				must.ErrorContains(t, err, "did not end within 2s")
+				must.ErrorContains(t, err, "deadline exceeded")
 			}
 			eventually(t, "the command is ended", func() bool {
 				r, err := h.ExecTask(c.ID, []string{"/bin/sh", "-c", `kill -0 $(cat local/pid)`}, patience)
@@ -115,7 +114,8 @@ func TestIsolatedTaskSeesItsOwn(t *testing.T) {
 	must.True(t, r.Successful(), must.Sprintf("%+v: %s", r, output(t, c)))
 	must.Eq(t, "nobody\nx\ny\nusr is read-only\nno root\nz\n"+c.TaskDir().Dir+"\n", output(t, c))
 
-	shm := filepath.Join(shmDir, c.AllocID+"-train")
+	shm, err := privateDirsOf(c).shm()
+	must.NoError(t, err)
 	must.DirExists(t, shm)
 	must.NoError(t, h.DestroyTask(c.ID, false))
 	must.DirNotExists(t, shm)

@@ -116,6 +116,11 @@ func newTaskConfig(t *testing.T, isolation, script string) *drivers.TaskConfig {
 		ID: allocID + "/train", Name: "train", JobName: "job", TaskGroupName: "workers",
 		AllocID: allocID, AllocDir: alloc,
 	}
+	t.Cleanup(func() {
+		if shm := privateDirsOf(c).ownShmDir(); shm != "" {
+			_ = os.RemoveAll(shm)
+		}
+	})
 	dir := c.TaskDir()
 	// Nomad gives all of these to any user, the task directory itself included.
 	for _, d := range []string{dir.Dir, dir.SharedAllocDir, dir.LogDir, dir.LocalDir, dir.SecretsDir, filepath.Join(dir.Dir, "tmp")} {

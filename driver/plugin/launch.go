@@ -142,7 +142,7 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs 
 
 // isolate adds what a task in namespaces of its own needs.
 func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers.TaskConfig, who account, config *Config, binary string, dirs privateDirs) error {
-	shm, err := makeShm(c, who)
+	shm, err := dirs.makeShm(who)
 	if err != nil {
 		return err
 	}

@@ -103,10 +103,9 @@ func makeOwn(dir string) error {
 // sweep removes what was kept for allocations that the client has removed.
 func (d privateDirs) sweep() error {
 	var errs []error
-	for _, kind := range []string{"state", "root"} {
-		dir := filepath.Join(d.allocs, privateName, kind)
+	for _, dir := range []string{filepath.Join(d.allocs, privateName, "state"), filepath.Join(d.allocs, privateName, "root"), d.ownShmDir()} {
 		entries, err := os.ReadDir(dir)
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}
 		for _, e := range entries {
@@ -125,11 +124,24 @@ func removeTree(dir string) error {
 		return err
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 4 && within(f[4], dir) {
+		if f := strings.Fields(line); len(f) > 4 && within(mountEscapes.Replace(f[4]), dir) {
 			return fmt.Errorf("%s: something is mounted at %s", dir, f[4])
 		}
 	}
 	return os.RemoveAll(dir)
+}
+
+// mountEscapes are what the kernel writes for characters that separate fields.
+var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")
+
+// removeRun removes what only a running task needs: its root, and what else was
+// made for it on the host.
+func (d privateDirs) removeRun(cleanup []string) error {
+	errs := []error{removeTree(d.root)}
+	for _, path := range cleanup {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
 }
 
 // write makes a file in the state directory.

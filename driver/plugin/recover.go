@@ -40,6 +40,9 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 		if killErr := killOrphan(state.Pid, state.Started); killErr != nil {
 			logger.Warn("cannot end an agent without executor", "pid", state.Pid, "error", killErr)
 		}
+		if err := privateDirsOf(c).removeRun(state.Cleanup); err != nil {
+			logger.Warn("cannot remove what the task used", "error", err)
+		}
 		return fmt.Errorf("recover: the task's executor cannot be reached: %w", err)
 	}
 	if err := privateDirsOf(c).createState(); err != nil {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -166,9 +165,7 @@ func (t *task) destroy() {
 	}
 	<-t.done
 	killCgroup(t.config, t.logger)
-	for _, path := range t.cleanup {
-		if err := os.RemoveAll(path); err != nil {
-			t.logger.Warn("cannot remove what the task used", "path", path, "error", err)
-		}
+	if err := privateDirsOf(t.config).removeRun(t.cleanup); err != nil {
+		t.logger.Warn("cannot remove what the task used", "error", err)
 	}
 }

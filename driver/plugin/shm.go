@@ -1,0 +1,86 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// shmRoot is the host's shared memory, in which every user may create files.
+const shmRoot = "/dev/shm"
+
+// shmPrefix begins the name of the directory in shmRoot, shmName is the file in
+// the private directory that has the rest of it.
+const (
+	shmPrefix = "kolo-"
+	shmName   = "shm"
+)
+
+var shmLock sync.Mutex
+
+// shmDir is the directory for the shared memory of this client's tasks, where no
+// other user may create files. Its name is random: another user could take a known
+// one first. What lies below it is kept until its allocation is gone.
+func (d privateDirs) shmDir() (string, error) {
+	shmLock.Lock()
+	defer shmLock.Unlock()
+	if dir := d.ownShmDir(); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.MkdirTemp(shmRoot, shmPrefix)
+	if err != nil {
+		return "", err
+	}
+	return dir, os.WriteFile(d.shmNote(), []byte(filepath.Base(dir)), 0o600)
+}
+
+func (d privateDirs) shmNote() string { return filepath.Join(d.allocs, privateName, shmName) }
+
+// ownShmDir is the directory that was made before, empty when none was. It makes
+// it again after the host was booted, unless another user, to whom the name was
+// known by then, has done so.
+func (d privateDirs) ownShmDir() string {
+	name, err := os.ReadFile(d.shmNote())
+	if err != nil || !strings.HasPrefix(string(name), shmPrefix) || strings.Contains(string(name), "/") {
+		return ""
+	}
+	dir := filepath.Join(shmRoot, string(name))
+	if makeOwn(dir) != nil {
+		return ""
+	}
+	return dir
+}
+
+// shm is where the shared memory of the task lies.
+func (d privateDirs) shm() (string, error) {
+	dir, err := d.shmDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, filepath.Base(filepath.Dir(d.root)), filepath.Base(d.root)), nil
+}
+
+// makeShm makes the directory that an isolated task sees as /dev/shm. It lies
+// in the host's, so that it is memory without a limit of its own; what is in it
+// counts as the task's memory.
+func (d privateDirs) makeShm(who account) (string, error) {
+	dir, err := d.shm()
+	if err == nil {
+		err = os.RemoveAll(dir) // of an earlier run
+	}
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = os.Lchown(dir, who.uid, who.gid)
+	}
+	if err != nil {
+		return "", fmt.Errorf("shared memory of the task: %w", err)
+	}
+	return dir, nil
+}
