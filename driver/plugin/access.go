@@ -94,18 +94,38 @@ func (a account) readable(file place) error {
 
 // executable is nil when the account may run the file.
 func (a account) executable(file place) error {
-	fi, err := os.Stat(file.path())
+	// Opening with O_PATH asks for permission to search the directories only;
+	// permission to run the file itself is a matter of its mode.
+	if err := a.open(file, unix.O_PATH); err != nil {
+		return err
+	}
+	st, err := a.stat(file)
 	switch {
 	case err != nil:
 		return err
-	case fi.IsDir():
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return unix.EISDIR
-	case fi.Mode().Perm()&0o111 == 0:
+	case st.Mode&0o111 == 0:
 		return unix.EACCES
 	}
-	// Opening with O_PATH asks for permission to search the directories only;
-	// permission to run the file itself is a matter of its mode.
-	return a.open(file, unix.O_PATH)
+	return nil
+}
+
+// stat follows links with the account's rights: what they lead to may be none of
+// the task's business.
+func (a account) stat(file place) (st unix.Stat_t, err error) {
+	base, err := unix.Open(file.base, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return st, err
+	}
+	defer func() { _ = unix.Close(base) }()
+	err = a.try(func() error {
+		if file.rel == "." {
+			return unix.Fstat(base, &st)
+		}
+		return unix.Fstatat(base, file.rel, &st, 0)
+	})
+	return st, err
 }
 
 // open opens and closes a file with the account's rights below file.base.

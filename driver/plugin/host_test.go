@@ -179,6 +179,11 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 	must.ErrorIs(t, nobody.executable(at("open")), syscall.EACCES)
 	must.ErrorIs(t, nobody.executable(at("closed/open")), syscall.EACCES)
 	must.ErrorIs(t, nobody.executable(at(".")), syscall.EISDIR)
+	// What a link leads to is not shown to those who may not look there.
+	for name, target := range map[string]string{"to file": "closed/open", "to nothing": "closed/missing", "to directory": "closed/below"} {
+		must.NoError(t, os.Symlink(filepath.Join(dir, target), filepath.Join(dir, name)))
+		must.ErrorIs(t, nobody.executable(at(name)), syscall.EACCES, must.Sprint(name))
+	}
 
 	// None of it must stick to this process.
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "closed/own"), nil, 0o600))

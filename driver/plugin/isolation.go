@@ -30,6 +30,10 @@ const (
 	logsDir   = "logs"
 )
 
+// maxLinks bounds the links to what lies in the task directory: they are root's,
+// and made on the client's disk.
+const maxLinks = 1024
+
 // taskDirs are the directories of a task directory that are an isolated task's
 // own.
 var taskDirs = []string{"local", "secrets", "tmp"}
@@ -167,6 +171,9 @@ func (r *rootfs) link(links map[string]string, mounts []*drivers.MountConfig) er
 	entries, err := os.ReadDir(r.taskDir)
 	if err != nil {
 		return err
+	}
+	if len(entries) > maxLinks {
+		return fmt.Errorf("%s: has %d entries, of which %d can be shown at /; put an artifact's files into a directory", r.taskDir, len(entries), maxLinks)
 	}
 	for _, e := range entries {
 		if taken[e.Name()] {

@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,6 +130,16 @@ func TestLinkOnTheWayToAMountIsNotFollowed(t *testing.T) {
 			must.ErrorContains(t, err, "the task has made a link on the way there")
 		})
 	}
+}
+
+func TestLinksOfTheRootAreBounded(t *testing.T) {
+	c := newTaskConfig(t, isolationExec, `true`)
+	r := rootfs{dirs: privateDirsOf(c), taskDir: c.TaskDir().Dir}
+	must.NoError(t, r.dirs.create())
+	for i := range maxLinks {
+		must.NoError(t, os.WriteFile(filepath.Join(r.taskDir, fmt.Sprint(i)), nil, 0o644))
+	}
+	must.ErrorContains(t, r.link(nil, nil), "put an artifact's files into a directory")
 }
 
 func TestHostLinks(t *testing.T) {

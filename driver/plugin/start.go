@@ -91,7 +91,7 @@ func hostSurroundings(config *Config, c *drivers.TaskConfig, who account) *surro
 		plugin: config, env: c.Env, devices: c.DeviceEnv, mounts: c.Mounts,
 		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
-		exists:        func(path string) bool { _, err := os.Stat(path); return err == nil },
+		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
 		user:          who.name, readable: who.readable, executable: who.executable,
 		throughLink: func(path string) bool { return throughLink(dir.Dir, path) },
 		ownNetwork:  c.NetworkIsolation != nil,

@@ -23,7 +23,7 @@ type surroundings struct {
 
 	// execIsolation is nil when this machine can isolate tasks.
 	execIsolation error
-	// exists says whether a host path is there.
+	// exists says whether a host path is there, be it as a link that leads nowhere.
 	exists func(hostPath string) bool
 	// user is the task's, readable is nil when that user may read a file,
 	// executable when it may run it.

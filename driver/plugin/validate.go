@@ -161,15 +161,14 @@ func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings,
 	}
 	file, taskPath, found := lookCommand(tc.Command, s, v)
 	a.Command = taskPath
-	switch {
-	case !found:
+	if !found {
 		p.addf("command = %q: not found in %s%s", tc.Command, strings.Join(commandDirs(s.env), ", "), bindHint(v))
 		return
-	case !s.exists(file.path()):
+	}
+	if err := s.executable(file); errors.Is(err, fs.ErrNotExist) {
 		p.addf("command = %q: no such file%s", tc.Command, bindHint(v))
 		return
-	}
-	if err := s.executable(file); err != nil {
+	} else if err != nil {
 		p.addf("command = %q: the task's user %q cannot run it (%v); change its mode or the task's user = …", tc.Command, s.user, err)
 	}
 
@@ -210,7 +209,7 @@ func lookCommand(command string, s *surroundings, v view) (file place, taskPath 
 	}
 	for _, dir := range commandDirs(s.env) {
 		file, taskPath = v.locate(filepath.Join(dir, command))
-		if s.exists(file.path()) && s.executable(file) == nil {
+		if s.executable(file) == nil {
 			return file, taskPath, true
 		}
 	}
