@@ -49,6 +49,7 @@ func TestGPUNodes(t *testing.T) {
 			[]string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1"},
 		},
 		"MIG instance":   {[]string{"GPU-b", "MIG-x"}, nil, []string{"MIG-x"}, []string{"/dev/nvidiactl"}},
+		"GPU of no host beside one whose nodes are named": {[]string{"MIG-x", "GPU-y"}, nil, []string{"GPU-y"}, []string{"/dev/nvidia0"}},
 		"GPU of no host": {[]string{"GPU-b", "GPU-y"}, nil, []string{"GPU-y"}, nil},
 	}
 	for name, c := range cases {

@@ -25,7 +25,7 @@ var gpuNode = regexp.MustCompile(`^nvidia[0-9]+$`)
 // gpuNodes lists the device nodes that GPUs (UUIDs) need, and the GPUs whose own
 // node is not known: MIG instances, and all where the kernel driver's files in
 // /proc are missing. Where the device plugin named nodes of GPUs (given), those
-// are theirs. root is the host's file system.
+// are what MIG instances need; a whole GPU that is not known may be another one. root is the host's file system.
 func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, unknown []string) {
 	if len(gpus) == 0 {
 		return nil, nil
@@ -35,7 +35,7 @@ func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, 
 	for _, gpu := range gpus {
 		if minor, known := minors[gpu]; known {
 			nodes = append(nodes, "/dev/nvidia"+minor)
-		} else if !named {
+		} else if !named || !strings.HasPrefix(gpu, "MIG-") {
 			unknown = append(unknown, gpu)
 		}
 	}

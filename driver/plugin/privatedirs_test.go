@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
 )
 
 // The events of a task that starts again are passed on from the first, also when
@@ -24,4 +25,15 @@ func TestARunDoesNotCountTheEventsOfAnEarlierOne(t *testing.T) {
 	must.NoError(t, dirs.create())
 	_, err = os.Stat(filepath.Join(dirs.state, offsetName))
 	must.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestRemoveTreeSparesMounts(t *testing.T) {
+	isolated(t)
+	dir := filepath.Join(t.TempDir(), "with space")
+	must.NoError(t, os.Mkdir(dir, 0o755))
+	must.NoError(t, unix.Mount("none", dir, "tmpfs", 0, ""))
+	t.Cleanup(func() { must.NoError(t, unix.Unmount(dir, 0)) })
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600))
+	must.ErrorContains(t, removeTree(dir), "something is mounted")
+	must.FileExists(t, filepath.Join(dir, "precious"))
 }

@@ -21,6 +21,10 @@ var coveredDirs = []string{
 	"/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/sbin",
 }
 
+// volumesInDev are the places in /dev where a volume makes sense; elsewhere it could
+// pretend to be a device.
+var volumesInDev = []string{"/dev/hugepages", "/dev/shm"}
+
 // checkVolumes refuses volume mounts of isolated tasks that cover what the host
 // brings, or that don't end where their path says.
 func checkVolumes(p *problems, s *surroundings) {
@@ -28,7 +32,7 @@ func checkVolumes(p *problems, s *surroundings) {
 		path := filepath.Join("/", m.TaskPath)
 		switch {
 		case slices.ContainsFunc(coveredDirs, func(dir string) bool { return within(path, dir) || within(dir, path) }),
-			path == "/dev", within("/etc", path), strings.HasPrefix(path, "/etc/ld.so"):
+			within(path, "/dev") && !slices.Contains(volumesInDev, path), within("/etc", path), strings.HasPrefix(path, "/etc/ld.so"):
 			p.addf("volume_mount at %q: covers the system's own files; mount it at another place, for example %q", m.TaskPath, "/volumes/"+filepath.Base(m.HostPath))
 		case within(s.taskDir, path), within(s.allocDir, path), path == "/local", path == "/secrets":
 			p.addf("volume_mount at %q: covers the task's directory; mount it at another place, for example %q", m.TaskPath, "/volumes/"+filepath.Base(m.HostPath))

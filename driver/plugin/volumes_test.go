@@ -30,6 +30,8 @@ func TestVolumesDoNotCoverWhatRuns(t *testing.T) {
 		"the loader's settings": {"/etc/ld.so.preload", system},
 		"all of /etc":           {"/etc", system},
 		"a process":             {"/proc/self", system},
+		"a device":              {"/dev/nvidia0", system},
+		"in huge pages":         {"/dev/hugepages/x", system},
 		"devices":               {"/x/../dev", system},
 		"the client's data":     {"/data", own},
 		"secrets":               {"/secrets", own},
