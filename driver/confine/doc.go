@@ -16,6 +16,9 @@
 // user; there the same program sets the right ones, and leaves setuid programs
 // as they are.
 //
+// It can also set an alarm (AlarmArguments) that ends a command which takes too long:
+// the executor itself does not survive a deadline that passes.
+//
 // The few capabilities that this takes (Capabilities) exist until then, and no
 // code of the job's may run with them. The caller provides for that: the
 // program, its libraries and the loader's configuration are the host's and out

@@ -48,7 +48,7 @@ func TestGPUNodes(t *testing.T) {
 			[]string{"MIG-x"}, []string{"/dev/nvidia-uvm", "/dev/nvidiactl"}, nil,
 			[]string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1"},
 		},
-		"MIG instance":   {[]string{"GPU-b", "MIG-x"}, nil, []string{"MIG-x"}, []string{"/dev/nvidiactl"}},
+		"MIG instance": {[]string{"GPU-b", "MIG-x"}, nil, []string{"MIG-x"}, []string{"/dev/nvidiactl"}},
 		"GPU of no host beside one whose nodes are named": {[]string{"MIG-x", "GPU-y"}, nil, []string{"GPU-y"}, []string{"/dev/nvidia0"}},
 		"GPU of no host": {[]string{"GPU-b", "GPU-y"}, nil, []string{"GPU-y"}, nil},
 	}

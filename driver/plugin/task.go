@@ -34,7 +34,7 @@ type task struct {
 	executor *goplugin.Client
 	tail     *tail
 	logger   hclog.Logger
-	// checks bounds the commands of execWithAlarm.
+	// checks has one element for each command that execWithAlarm runs.
 	checks chan struct{}
 
 	// done is closed when the agent has ended and outcome is final.
