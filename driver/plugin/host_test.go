@@ -49,8 +49,13 @@ func TestGPUNodes(t *testing.T) {
 			[]string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1"},
 		},
 		"MIG instance": {[]string{"GPU-b", "MIG-x"}, nil, []string{"MIG-x"}, []string{"/dev/nvidiactl"}},
-		"GPU of no host beside one whose nodes are named": {[]string{"MIG-x", "GPU-y"}, nil, []string{"GPU-y"}, []string{"/dev/nvidia0"}},
-		"GPU of no host": {[]string{"GPU-b", "GPU-y"}, nil, []string{"GPU-y"}, nil},
+		"GPU of no host beside one whose nodes are named": {[]string{"MIG-x", "GPU-y"}, nil, []string{"MIG-x", "GPU-y"}, []string{"/dev/nvidia0"}},
+		"GPUs whose nodes the device plugin has named": {
+			[]string{"GPU-y", "GPU-z"}, []string{"/dev/nvidia-uvm", "/dev/nvidiactl"}, nil, []string{"/dev/nvidia4", "/dev/nvidia5"},
+		},
+		"one of two device blocks whose plugin names no nodes": {[]string{"GPU-y", "GPU-z"}, nil, []string{"GPU-y", "GPU-z"}, []string{"/dev/nvidia4"}},
+		"a node that is another's":                             {[]string{"GPU-a", "GPU-y"}, nil, []string{"GPU-y"}, []string{"/dev/nvidia2"}},
+		"GPU of no host":                                       {[]string{"GPU-b", "GPU-y"}, nil, []string{"GPU-y"}, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -22,24 +22,37 @@ var controlNodes = []string{
 
 var gpuNode = regexp.MustCompile(`^nvidia[0-9]+$`)
 
-// gpuNodes lists the device nodes that GPUs (UUIDs) need, and the GPUs whose own
-// node is not known: MIG instances, and all where the kernel driver's files in
-// /proc are missing. Where the device plugin named nodes of GPUs (given), those
-// are what MIG instances need; a whole GPU that is not known may be another one. root is the host's file system.
+// gpuNodes lists the device nodes that GPUs (UUIDs) need besides those that the
+// device plugin named (given), and the GPUs whose node neither the kernel driver's
+// files in /proc nor the plugin names. The plugin's have no UUIDs: they must be at
+// least as many as the GPUs that /proc does not list, each of which has one; MIG
+// instances have that of the one GPU that they are parts of. root is the host's
+// file system.
 func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, unknown []string) {
 	if len(gpus) == 0 {
 		return nil, nil
 	}
-	named := slices.ContainsFunc(given, func(d *drivers.DeviceConfig) bool { return gpuNode.MatchString(path.Base(d.HostPath)) })
+	named := map[string]bool{}
+	for _, d := range given {
+		if gpuNode.MatchString(path.Base(d.HostPath)) {
+			named[d.HostPath] = true
+		}
+	}
+	parents := 0
 	minors := gpuMinors(root)
 	for _, gpu := range gpus {
 		if minor, known := minors[gpu]; known {
 			nodes = append(nodes, "/dev/nvidia"+minor)
-		} else if !named || !strings.HasPrefix(gpu, "MIG-") {
-			unknown = append(unknown, gpu)
+			delete(named, "/dev/nvidia"+minor)
+			continue
 		}
+		if strings.HasPrefix(gpu, "MIG-") {
+			parents = 1
+		}
+		unknown = append(unknown, gpu)
 	}
-	if len(unknown) > 0 {
+	whole := slices.DeleteFunc(slices.Clone(unknown), func(gpu string) bool { return strings.HasPrefix(gpu, "MIG-") })
+	if len(whole)+parents > len(named) {
 		return nil, unknown
 	}
 	for _, node := range controlNodes {
