@@ -4,7 +4,7 @@
 package cluster
 
 import (
-	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -63,7 +63,7 @@ func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 		f := newFixture(t)
 		j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
 		for i := range 20000 {
-			edit(j, fmt.Sprint(i))
+			edit(j, strconv.Itoa(i))
 		}
 		f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
 		return f.store.jobs[planner.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class
@@ -88,7 +88,7 @@ func TestView_ForgetsClasses(t *testing.T) {
 	for i := range 20 {
 		f.index++
 		j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
-		j.Constraints = []*api.Constraint{{LTarget: "${node.class}", Operand: "!=", RTarget: fmt.Sprint(i)}}
+		j.Constraints = []*api.Constraint{{LTarget: "${node.class}", Operand: "!=", RTarget: strconv.Itoa(i)}}
 		f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
 		f.view()
 	}

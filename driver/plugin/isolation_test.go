@@ -4,9 +4,9 @@
 package plugin
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -137,7 +137,7 @@ func TestLinksOfTheRootAreBounded(t *testing.T) {
 	r := rootfs{dirs: privateDirsOf(c), taskDir: c.TaskDir().Dir}
 	must.NoError(t, r.dirs.create())
 	for i := range maxLinks {
-		must.NoError(t, os.WriteFile(filepath.Join(r.taskDir, fmt.Sprint(i)), nil, 0o644))
+		must.NoError(t, os.WriteFile(filepath.Join(r.taskDir, strconv.Itoa(i)), nil, 0o644))
 	}
 	must.ErrorContains(t, r.link(nil, nil), "put an artifact's files into a directory")
 }
