@@ -57,9 +57,9 @@ func TestHorovod(t *testing.T) {
 
 	// Ranks of the first share a batch, so that a step gets shorter with more of
 	// them; those of the second have one each, so that a step does more.
-	a := w.train(t, python, "a", "research", "--global-batch=48", "--step-time=0.05", "--sample-time=0.025")
+	a := w.train(t, python, "a", "research", 4, "--global-batch=48", "--step-time=0.05", "--sample-time=0.025")
 	w.ring(t, d, "a", 4)
-	b := w.train(t, python, "b", "teaching", "--batch=12", "--step-time=0.3")
+	b := w.train(t, python, "b", "teaching", 2, "--batch=12", "--step-time=0.3")
 	w.ring(t, d, "a", 2)
 	w.ring(t, d, "b", 2)
 
@@ -95,8 +95,10 @@ func bounded(t *testing.T, limit time.Duration) context.Context {
 type training struct{ name, dir string }
 
 // train submits the CPU jobspec, made elastic for the autoscaler, with the
-// test's script and its arguments.
-func (w *world) train(t *testing.T, python, name, queue string, args ...string) training {
+// test's script and its arguments. Its first ring has np ranks: with fewer, the
+// worker that is there first would be rank 0, and on a busy machine that may be one
+// that the first shrink takes.
+func (w *world) train(t *testing.T, python, name, queue string, np int, args ...string) training {
 	t.Helper()
 	dir := filepath.Join(w.Dir, "training", name)
 	must.NoError(t, os.MkdirAll(dir, 0o777))
@@ -115,6 +117,7 @@ func (w *world) train(t *testing.T, python, name, queue string, args ...string) 
 	// Ranks that talk every millisecond, which is the default, would be most of
 	// what a small machine does.
 	group.Tasks[0].Config["horovod"] = []map[string]any{{"cycle_time_ms": 10}}
+	group.Tasks[0].Config["np"] = np
 	group.Scaling.Policy = map[string]any{"kolo": []map[string]any{{"min": 1, "queue": queue}}}
 	must.NoError(t, w.RegisterJob(t.Context(), job))
 	return training{name, dir}
