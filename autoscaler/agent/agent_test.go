@@ -22,14 +22,14 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
 // world is a stand-in for Nomad and the agents that look after it.
 type world struct {
 	t       *testing.T
-	nomad   *standin.Cluster
+	nomad   *nomadtest.Cluster
 	server  *httptest.Server
 	agents  int
 	elastic map[string]any
@@ -40,7 +40,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, nodes, gpus int) *world {
-	w := &world{t: t, nomad: standin.New(), elastic: map[string]any{"kolo": []any{map[string]any{}}}}
+	w := &world{t: t, nomad: nomadtest.New(), elastic: map[string]any{"kolo": []any{map[string]any{}}}}
 	w.nomad.AddNodes(nodes, gpus)
 	w.server = httptest.NewServer(w.nomad)
 	t.Cleanup(func() {
@@ -107,7 +107,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 
 // job is an elastic job of one GPU per worker that may wait at none.
 func (w *world) job(id string, least, most int) {
-	w.nomad.Register(standin.Job{ID: id, Max: most, GPUs: 1, CPU: 100, Priority: 50,
+	w.nomad.Register(nomadtest.Job{ID: id, Max: most, GPUs: 1, CPU: 100, Priority: 50,
 		Elastic: map[string]any{"kolo": []any{map[string]any{"min": least}}}})
 }
 
@@ -209,9 +209,9 @@ func TestAgent_MakesRoomForOthers(t *testing.T) {
 	w.start(w.config())
 	w.job("a", 2, 8)
 	w.eventually(map[string]int{"a": 8})
-	w.nomad.Register(standin.Job{ID: "inference", Count: 3, Max: 3, GPUs: 1, CPU: 100, Priority: 50})
+	w.nomad.Register(nomadtest.Job{ID: "inference", Count: 3, Max: 3, GPUs: 1, CPU: 100, Priority: 50})
 	w.eventually(map[string]int{"a": 5})
-	w.nomad.Register(standin.Job{ID: "low", Count: 3, Max: 3, GPUs: 1, CPU: 100, Priority: 10})
+	w.nomad.Register(nomadtest.Job{ID: "low", Count: 3, Max: 3, GPUs: 1, CPU: 100, Priority: 10})
 	time.Sleep(300 * time.Millisecond) // nothing is to happen
 	w.eventually(map[string]int{"a": 5})
 }
@@ -219,7 +219,7 @@ func TestAgent_MakesRoomForOthers(t *testing.T) {
 func TestAgent_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
-	w.nomad.Register(standin.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50,
+	w.nomad.Register(nomadtest.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50,
 		Elastic: map[string]any{"kolo": []any{map[string]any{"mim": 2}}}})
 	w.job("good", 1, 4)
 	w.eventually(map[string]int{"good": 4, "bad": 0})
@@ -249,7 +249,7 @@ func TestAgent_MistakesOfOthersDisturbNobody(t *testing.T) {
 	}
 	n := 0
 	for _, v := range bad {
-		w.nomad.Register(standin.Job{ID: fmt.Sprint("bad-", n), Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": v}})
+		w.nomad.Register(nomadtest.Job{ID: fmt.Sprint("bad-", n), Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": v}})
 		n++
 	}
 	w.job("good", 1, 4)
@@ -309,7 +309,7 @@ func TestAgent_ADeadlineStaysWhereItIs(t *testing.T) {
 		}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
 		return at
 	}
-	urgent := standin.Job{ID: "a", Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"deadline": "6h"}}}}
+	urgent := nomadtest.Job{ID: "a", Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"deadline": "6h"}}}}
 	before := time.Now()
 	w.nomad.Register(urgent)
 	first := deadline(8)
@@ -376,7 +376,7 @@ func (w *world) watchful(capacity int) {
 	w.nomad.OnScale = watch(w.t, w.nomad, capacity)
 }
 
-func watch(t *testing.T, _ *standin.Cluster, capacity int) func(string, string, int, int) {
+func watch(t *testing.T, _ *nomadtest.Cluster, capacity int) func(string, string, int, int) {
 	counts := map[string]int{} // under the cluster's lock
 	return func(job, _ string, _, to int) {
 		counts[job] = to

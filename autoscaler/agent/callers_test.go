@@ -12,8 +12,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
 func TestMemo(t *testing.T) {
@@ -48,7 +48,7 @@ func TestMemo(t *testing.T) {
 // TestCallers_ARevokedTokenIsGoodForAMomentOnly has the answers grow old.
 func TestCallers_ARevokedTokenIsGoodForAMomentOnly(t *testing.T) {
 	w := newWorld(t, 1, 4)
-	w.nomad.AddToken("1-red", standin.Token{Accessor: "a1", Name: "red", Namespaces: []string{"red"}})
+	w.nomad.AddToken("1-red", nomadtest.Token{Accessor: "a1", Name: "red", Namespaces: []string{"red"}})
 	a, err := New(w.config(), nil, hclog.NewNullLogger())
 	must.NoError(t, err)
 	now := time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -42,7 +42,7 @@ func TestDescribeJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, Left: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
-			f := &cluster.Facts{Spec: &optin.Spec{TotalWork: tc.total}, Running: tc.running}
+			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Running: tc.running}
 			tc.record.Points = measured
 			tc.record.Gaps = []Gap{{From: 2, To: 4, Seconds: 0.25}}
 			got := describeJob(j, f, &tc.record, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)

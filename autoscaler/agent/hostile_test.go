@@ -13,7 +13,7 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
 // elastic is the policy of a job with these keys in its kolo block.
@@ -26,7 +26,7 @@ func elastic(keys map[string]any) map[string]any {
 func TestAgent_HostileJobsHarmNoOther(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	for i, keys := range []map[string]any{{"powers_of_two": true}, {"step": 1.0}, {"step": 2.0}, {"min": 1e300}, {"weight": 1e-320}, {"total_work": 1e308}} {
-		w.nomad.Register(standin.Job{ID: fmt.Sprint("hostile-", i), Max: 1 << 62, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(keys)})
+		w.nomad.Register(nomadtest.Job{ID: fmt.Sprint("hostile-", i), Max: 1 << 62, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(keys)})
 	}
 	a, _ := w.start(w.config())
 	w.job("good", 1, 4)
@@ -45,7 +45,7 @@ func TestAgent_HostileJobsHarmNoOther(t *testing.T) {
 func TestAgent_LargestJobIsCheap(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	for i, keys := range []map[string]any{{"step": 3.0, "deadline": "6h"}, {"deadline": "6h"}, {"powers_of_two": true}} {
-		w.nomad.Register(standin.Job{ID: fmt.Sprint("large-", i), Max: 100_000, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(keys)})
+		w.nomad.Register(nomadtest.Job{ID: fmt.Sprint("large-", i), Max: 100_000, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(keys)})
 	}
 	a, _ := w.start(w.config())
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Jobs) == 3 }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
@@ -61,7 +61,7 @@ func TestAgent_LargestJobIsCheap(t *testing.T) {
 // of a plan is not made.
 func TestAgent_ProposeEndsWithItsCaller(t *testing.T) {
 	w := newWorld(t, 1, 4)
-	w.nomad.Register(standin.Job{ID: "train", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{})})
+	w.nomad.Register(nomadtest.Job{ID: "train", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{})})
 	a, _ := w.start(w.config())
 	w.eventually(map[string]int{"train": 4})
 	out, err := a.Propose(t.Context(), "")
@@ -80,7 +80,7 @@ func TestAgent_QueueRulesHoldAtOnce(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	c := w.config()
 	a, _ := w.start(c)
-	w.nomad.Register(standin.Job{ID: "grabber", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{"queue": "production", "priority": 100.0})})
+	w.nomad.Register(nomadtest.Job{ID: "grabber", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{"queue": "production", "priority": 100.0})})
 	w.eventually(map[string]int{"grabber": 4})
 
 	reload := func(q config.Queue) {

@@ -11,7 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -37,7 +37,7 @@ func TestKinds_TheNextRunKnowsWhatTheLastFoundOut(t *testing.T) {
 			must.NoError(t, saved.decode(text))
 		}
 	}
-	facts := &cluster.Facts{Spec: &optin.Spec{Kind: "resnet"}}
+	facts := &cluster.Facts{Spec: &jobspec.Spec{Kind: "resnet"}}
 	kind := saved.Kinds[kindKey(planner.JobKey{Namespace: "default", ID: "resnet/dispatch-1"}, facts)]
 	slow := kind.extend([]policy.Point{{Size: 2, StepTime: 10}}, nil)
 	must.InDelta(t, 8, slow.Time(4), 1e-9)
@@ -55,7 +55,7 @@ func TestKinds_OldOnesAreForgotten(t *testing.T) {
 	}
 	l.Kinds["default/used"] = &Kind{Used: day(t0.Add(-100 * 24 * time.Hour))}
 	l.Kinds["default/unused"] = &Kind{Used: day(t0.Add(-100 * 24 * time.Hour))}
-	v := &cluster.View{Facts: []cluster.Facts{{Spec: &optin.Spec{Kind: "used"}}}}
+	v := &cluster.View{Facts: []cluster.Facts{{Spec: &jobspec.Spec{Kind: "used"}}}}
 	v.Jobs = []planner.Job{{Key: planner.JobKey{Namespace: "default", ID: "a"}}}
 	l.keepKinds(v, t0.Add(24*time.Hour))
 	must.MapLen(t, kindsLimit, l.Kinds)

@@ -16,9 +16,9 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
 // broken is a policy of one's own that works until it is told otherwise.
@@ -92,7 +92,7 @@ func (h *hanging) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 func TestAgent_AHangingPolicyHoldsNobodyUp(t *testing.T) {
 	w := newWorld(t, 4, 4)
 	for i := range 2 {
-		w.nomad.ChangeNode(i, func(n *standin.Node) { n.Pool = "slow" })
+		w.nomad.ChangeNode(i, func(n *nomadtest.Node) { n.Pool = "slow" })
 	}
 	fine, err := policy.New("elastic-fifo", nil)
 	must.NoError(t, err)
@@ -101,7 +101,7 @@ func TestAgent_AHangingPolicyHoldsNobodyUp(t *testing.T) {
 	c.Pools["slow"] = config.Pool{Name: "slow", Policy: "mine", Device: "gpu"}
 	a, _ := w.startWith(c, source{h})
 	job := func(id, pool string) {
-		w.nomad.Register(standin.Job{ID: id, Pool: pool, Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: w.elastic})
+		w.nomad.Register(nomadtest.Job{ID: id, Pool: pool, Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: w.elastic})
 	}
 	job("s1", "slow")
 	job("a", "default")

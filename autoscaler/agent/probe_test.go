@@ -12,7 +12,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
 // A job that starts answers after a while, and is to be asked until then.
@@ -54,7 +54,7 @@ func TestAgent_OneJobThatHangsDelaysNoOther(t *testing.T) {
 	c.Planner.Progress = 5 * time.Millisecond
 	w.start(c)
 	job := func(id, url string) {
-		w.nomad.Register(standin.Job{ID: id, Max: 2, GPUs: 1, CPU: 100, Priority: 50, Service: id, At: []string{strings.TrimPrefix(url, "http://")},
+		w.nomad.Register(nomadtest.Job{ID: id, Max: 2, GPUs: 1, CPU: 100, Priority: 50, Service: id, At: []string{strings.TrimPrefix(url, "http://")},
 			Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
 	}
 	job("hangs", hangs.URL)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -131,7 +131,7 @@ func (r *Record) estimate(f *cluster.Facts, now time.Time) {
 }
 
 // deadline is the wanted time of completion; zero is none.
-func (r *Record) deadline(s *optin.Spec) time.Time {
+func (r *Record) deadline(s *jobspec.Spec) time.Time {
 	if s.DeadlineAfter > 0 {
 		return r.Submitted.Add(s.DeadlineAfter)
 	}

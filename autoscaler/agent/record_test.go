@@ -16,7 +16,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -129,7 +129,7 @@ func TestRecord_LearnBelievesNoNonsense(t *testing.T) {
 			for _, p := range r.points() {
 				must.Between(t, leastStep, p.StepTime, mostSeconds)
 			}
-			f := &cluster.Facts{Spec: &optin.Spec{}, Running: 1}
+			f := &cluster.Facts{Spec: &jobspec.Spec{}, Running: 1}
 			_, err = json.Marshal(describeJob(&planner.Job{}, f, r, planner.Want{}, planner.Wait{}, t0))
 			must.NoError(t, err)
 		})
@@ -151,7 +151,7 @@ func TestLedger_LeavesOutWhatCannotBeSaved(t *testing.T) {
 }
 
 func facts(version, changed, completed uint64) *cluster.Facts {
-	return &cluster.Facts{Batch: true, Version: version, Changed: changed, Completed: completed, Spec: &optin.Spec{}, Slots: 1}
+	return &cluster.Facts{Batch: true, Version: version, Changed: changed, Completed: completed, Spec: &jobspec.Spec{}, Slots: 1}
 }
 
 // TestRecord_Freeze follows a job through a completion and a new life.

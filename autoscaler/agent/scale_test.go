@@ -19,7 +19,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
 // BenchmarkScale measures the agent in a process of its own against a
@@ -59,12 +59,12 @@ func TestMain(m *testing.M) {
 }
 
 func measureScale(b *testing.B, jobs, nodes int) {
-	nomad := standin.New()
+	nomad := nomadtest.New()
 	nomad.AddNodes(nodes, 8)
 	slots := nodes * 8
 	share := max(1, slots/jobs)
 	for i := range jobs {
-		nomad.Register(standin.Job{ID: fmt.Sprintf("job-%05d", i), Count: share, Max: 2 * share, GPUs: 1, CPU: 100, Priority: 50,
+		nomad.Register(nomadtest.Job{ID: fmt.Sprintf("job-%05d", i), Count: share, Max: 2 * share, GPUs: 1, CPU: 100, Priority: 50,
 			Elastic: map[string]any{"kolo": []any{map[string]any{"min": 1}}}})
 	}
 	srv := httptest.NewServer(nomad)
@@ -98,7 +98,7 @@ func measureScale(b *testing.B, jobs, nodes int) {
 
 	_, writes0 := nomad.Calls()
 	start = time.Now()
-	nomad.Register(standin.Job{ID: "arrival", Max: 2 * share, GPUs: 1, CPU: 100, Priority: 50,
+	nomad.Register(nomadtest.Job{ID: "arrival", Max: 2 * share, GPUs: 1, CPU: 100, Priority: 50,
 		Elastic: map[string]any{"kolo": []any{map[string]any{"min": 1}}}})
 	last := quiet(nomad, 5*time.Second)
 	calls2, writes1 := nomad.Calls()
@@ -111,7 +111,7 @@ func measureScale(b *testing.B, jobs, nodes int) {
 
 // quiet waits until nothing was written for a while, and returns when the
 // last write was seen.
-func quiet(nomad *standin.Cluster, d time.Duration) time.Time {
+func quiet(nomad *nomadtest.Cluster, d time.Duration) time.Time {
 	_, before := nomad.Calls()
 	last := time.Now()
 	for time.Since(last) < d {

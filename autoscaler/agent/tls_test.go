@@ -24,7 +24,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/standin/authority"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest/authority"
 )
 
 // nomadName is the one name of Nomad's own certificates.

@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -51,7 +51,7 @@ func TestAgent_ReportForgetsWhatIsOver(t *testing.T) {
 	must.NoError(t, err)
 	aside := func(ids ...string) (out []cluster.Aside) {
 		for _, id := range ids {
-			out = append(out, cluster.Aside{Key: planner.JobKey{Namespace: "default", ID: id}, Problems: optin.Problems{{Where: "here", What: "a mistake"}}})
+			out = append(out, cluster.Aside{Key: planner.JobKey{Namespace: "default", ID: id}, Problems: jobspec.Problems{{Where: "here", What: "a mistake"}}})
 		}
 		return out
 	}

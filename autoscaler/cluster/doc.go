@@ -17,6 +17,6 @@
 // if their index has moved; while nothing changes a blocking query costs
 // nothing. A list replaces everything that is not newer than itself.
 //
-// Only jobs that ask for it (package optin) are read one by one. Everything
+// Only jobs that ask for it (package jobspec) are read one by one. Everything
 // that others hold is taken off the capacity.
 package cluster

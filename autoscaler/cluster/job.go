@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -36,7 +36,7 @@ func (w *Watcher) putJob(key planner.JobKey, info *api.Job) {
 
 func newJob(key planner.JobKey, info *api.Job) *job {
 	j := &job{
-		key: key, elastic: optin.Asks(info), enabled: optin.Enabled(info),
+		key: key, elastic: jobspec.Asks(info), enabled: jobspec.Enabled(info),
 		kind: deref(info.Type), pool: deref(info.NodePool), status: deref(info.Status), stopped: deref(info.Stop),
 		priority: deref(info.Priority), version: deref(info.Version),
 		create: deref(info.CreateIndex), modify: deref(info.ModifyIndex), change: deref(info.JobModifyIndex),
@@ -46,9 +46,9 @@ func newJob(key planner.JobKey, info *api.Job) *job {
 		j.pool = api.NodePoolDefault
 	}
 	if j.elastic && j.enabled {
-		j.spec, j.problems = optin.Read(info)
+		j.spec, j.problems = jobspec.Read(info)
 		if j.pool == api.NodePoolAll {
-			j.problems = append(j.problems, optin.Problem{
+			j.problems = append(j.problems, jobspec.Problem{
 				Where: "job.node_pool", What: `"all" spans pools that each have a policy of their own`, Fix: "write the node pool that the job trains in",
 			})
 		}

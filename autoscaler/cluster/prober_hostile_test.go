@@ -16,17 +16,17 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
 // prober is one of a job whose only instance answers with h.
-func prober(t *testing.T, h http.HandlerFunc) (*cluster.Prober, *standin.Cluster, string) {
+func prober(t *testing.T, h http.HandlerFunc) (*cluster.Prober, *nomadtest.Cluster, string) {
 	job := httptest.NewServer(h)
 	t.Cleanup(job.Close)
-	nomad := standin.New()
+	nomad := nomadtest.New()
 	at := strings.TrimPrefix(job.URL, "http://")
-	nomad.Register(standin.Job{ID: "train", Service: "train", At: []string{at}})
+	nomad.Register(nomadtest.Job{ID: "train", Service: "train", At: []string{at}})
 	ns := httptest.NewServer(nomad)
 	t.Cleanup(ns.Close)
 	client, err := cluster.NewClient(config.Nomad{Address: ns.URL, Timeout: time.Minute, Token: "secret"})
@@ -112,17 +112,17 @@ func TestProber_RefusesAnswers(t *testing.T) {
 // and what it says being acted on.
 func TestProber_ConfirmLooksAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*standin.Cluster, string)
+		change func(*nomadtest.Cluster, string)
 		want   string
 	}{
-		"nothing happened": {func(*standin.Cluster, string) {}, ""},
-		"it has gone":      {func(n *standin.Cluster, _ string) { n.Register(standin.Job{ID: "train", Service: "train"}) }, "not registered"},
-		"another address": {func(n *standin.Cluster, _ string) {
-			n.Register(standin.Job{ID: "train", Service: "train", At: []string{"127.0.0.1:9"}})
+		"nothing happened": {func(*nomadtest.Cluster, string) {}, ""},
+		"it has gone":      {func(n *nomadtest.Cluster, _ string) { n.Register(nomadtest.Job{ID: "train", Service: "train"}) }, "not registered"},
+		"another address": {func(n *nomadtest.Cluster, _ string) {
+			n.Register(nomadtest.Job{ID: "train", Service: "train", At: []string{"127.0.0.1:9"}})
 		}, "not registered"},
-		"the port is another job's": {func(n *standin.Cluster, at string) {
+		"the port is another job's": {func(n *nomadtest.Cluster, at string) {
 			n.Purge("train")
-			n.Register(standin.Job{ID: "other", Service: "train", At: []string{at}})
+			n.Register(nomadtest.Job{ID: "other", Service: "train", At: []string{at}})
 		}, "not registered"},
 	} {
 		t.Run(name, func(t *testing.T) {

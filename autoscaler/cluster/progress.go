@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -54,7 +54,7 @@ const (
 	progressLimit = 1 << 20 // bytes
 	stepsLimit    = 4096    // entries of step_seconds
 	resizesLimit  = 1024
-	slotsLimit    = optin.MaxWorkers * optin.MaxDevices
+	slotsLimit    = jobspec.MaxWorkers * jobspec.MaxDevices
 )
 
 // readProgress reads an answer and checks that its numbers may be. Its text is

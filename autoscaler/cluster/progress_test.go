@@ -16,8 +16,8 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
 // TestProber_GivesUp has a job of many workers none of which answers, and one
@@ -36,8 +36,8 @@ func TestProber_GivesUp(t *testing.T) {
 			<-r.Context().Done()
 		})
 	}
-	nomad := standin.New()
-	nomad.Register(standin.Job{ID: "train", Service: "train", At: addresses})
+	nomad := nomadtest.New()
+	nomad.Register(nomadtest.Job{ID: "train", Service: "train", At: addresses})
 	ns := httptest.NewServer(nomad)
 	defer ns.Close()
 	client, err := cluster.NewClient(config.Nomad{Address: ns.URL, Timeout: time.Minute})
@@ -54,7 +54,7 @@ func TestProber_GivesUp(t *testing.T) {
 		_, _ = w.Write([]byte(`{"job":"train","namespace":"default","size":3}`)) // a reader that went away
 	})
 	at := addresses[20]
-	nomad.Register(standin.Job{ID: "train", Service: "train", At: append(addresses[:5:5], at)})
+	nomad.Register(nomadtest.Job{ID: "train", Service: "train", At: append(addresses[:5:5], at)})
 	p = cluster.NewProber(client, 100*time.Millisecond)
 	for {
 		got, from, err := p.Probe(t.Context(), key, []string{"train"}, cluster.Endpoint{})

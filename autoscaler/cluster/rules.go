@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 )
 
 // What a job says of its queue, weight and priority is its author's word alone,
@@ -19,12 +19,12 @@ import (
 const unlistedWeight = 1
 
 // barred is the problem of a job in a queue that does not take its namespace.
-func barred(j *job, pool config.Pool) optin.Problems {
+func barred(j *job, pool config.Pool) jobspec.Problems {
 	rule, ok := pool.Rule(j.spec.Queue)
 	if !ok || rule.Admits(j.key.Namespace) {
 		return nil
 	}
-	return optin.Problems{{
+	return jobspec.Problems{{
 		Where: "scaling.policy.kolo.queue",
 		What:  fmt.Sprintf("queue %q of node pool %q takes no jobs of namespace %q", j.spec.Queue, j.pool, j.key.Namespace),
 		Fix:   "name another queue, or have the operator add the namespace to the queue's block",
@@ -34,7 +34,7 @@ func barred(j *job, pool config.Pool) optin.Problems {
 // ruled returns what the job asks for, cut to what the operator grants, with a
 // note for each cut. In a pool with rules, a queue without one grants what the
 // job has without asking: its priority in Nomad, and a weight of 1.
-func ruled(j *job, pool config.Pool) (*optin.Spec, []string) {
+func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
 	if len(pool.Queues) == 0 {
 		return j.spec, nil
 	}

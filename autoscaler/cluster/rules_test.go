@@ -10,7 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -58,7 +58,7 @@ func TestView_OperatorsRulesOverQueues(t *testing.T) {
 			j := f.job("grabber", "gpu", groupSpec{name: "w", count: 0, device: "nvidia/gpu", gpus: 1})
 			clear(f.store.jobs)
 			j.Namespace = &tc.namespace
-			j.TaskGroups[0].Scaling.Policy = map[string]any{optin.Key: []any{tc.asks}}
+			j.TaskGroups[0].Scaling.Policy = map[string]any{jobspec.Key: []any{tc.asks}}
 			f.putJob(planner.JobKey{Namespace: tc.namespace, ID: "grabber"}, j)
 			v := f.view()
 			if tc.problem != "" {
@@ -73,7 +73,7 @@ func TestView_OperatorsRulesOverQueues(t *testing.T) {
 			must.Eq(t, tc.notes, v.Facts[0].Notes)
 
 			f.pools["gpu"] = config.Pool{Name: "gpu", Device: "gpu"} // reloaded
-			asked, _ := optin.Read(&api.Job{ID: j.ID, Namespace: j.Namespace, Type: j.Type, Priority: j.Priority, TaskGroups: j.TaskGroups})
+			asked, _ := jobspec.Read(&api.Job{ID: j.ID, Namespace: j.Namespace, Type: j.Type, Priority: j.Priority, TaskGroups: j.TaskGroups})
 			must.Eq(t, asked.Priority, f.view().Jobs[0].Priority)
 		})
 	}

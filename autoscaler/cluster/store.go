@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -84,8 +84,8 @@ type heldDevices struct {
 // needed, so that thousands of jobs stay small.
 type job struct {
 	key      planner.JobKey
-	spec     *optin.Spec
-	problems optin.Problems
+	spec     *jobspec.Spec
+	problems jobspec.Problems
 	elastic  bool // asks for Kolo
 	enabled  bool // and has the switch on
 

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -28,10 +28,10 @@ type View struct {
 
 // Facts is what a policy and a user want to know of a job.
 type Facts struct {
-	Spec      *optin.Spec // cut to what the operator's rules grant
-	Notes     []string    // what was cut
-	Type      string      // device type as policies see it, "" is any
-	Slots     int         // of one worker
+	Spec      *jobspec.Spec // cut to what the operator's rules grant
+	Notes     []string      // what was cut
+	Type      string        // device type as policies see it, "" is any
+	Slots     int           // of one worker
 	Batch     bool
 	Status    string // Nomad's
 	Submitted time.Time
@@ -53,7 +53,7 @@ type Aside struct {
 	Count    int
 	Changed  uint64
 	Group    string // of the first elastic group, for the scaling event
-	Problems optin.Problems
+	Problems jobspec.Problems
 	Off      bool // the user's own switch is off, or the job is stopped
 }
 
@@ -178,16 +178,16 @@ func (b *building) jobs() {
 }
 
 // unfit are the problems between a job and the pool it is in.
-func (b *building) unfit(j *job) optin.Problems {
+func (b *building) unfit(j *job) jobspec.Problems {
 	pool := b.pools(j.pool)
 	device := j.spec.Groups[0].Device
 	where := fmt.Sprintf("group %q", j.spec.Groups[0].Name)
 	switch {
 	case pool.CPUSlot > 0 && device != "":
-		return optin.Problems{{Where: where, What: fmt.Sprintf("asks for device %q, but slots of node pool %q are counted in CPU", device, j.pool),
+		return jobspec.Problems{{Where: where, What: fmt.Sprintf("asks for device %q, but slots of node pool %q are counted in CPU", device, j.pool),
 			Fix: "remove the device block, or configure device instead of cpu_slot for the pool"}}
 	case pool.CPUSlot == 0 && device == "":
-		return optin.Problems{{Where: where, What: fmt.Sprintf("asks for no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
+		return jobspec.Problems{{Where: where, What: fmt.Sprintf("asks for no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
 			Fix: "add a device block, or configure cpu_slot for the pool"}}
 	}
 	if problems := barred(j, pool); problems != nil {
@@ -197,14 +197,14 @@ func (b *building) unfit(j *job) optin.Problems {
 		if pool.CPUSlot > 0 && g.Cores > 0 {
 			// How many MHz a core has is the node's: the worker's size in slots
 			// would depend on where it lands.
-			return optin.Problems{{Where: fmt.Sprintf("group %q", g.Name), What: fmt.Sprintf("reserves cores, but slots of node pool %q are counted in MHz", j.pool),
+			return jobspec.Problems{{Where: fmt.Sprintf("group %q", g.Name), What: fmt.Sprintf("reserves cores, but slots of node pool %q are counted in MHz", j.pool),
 				Fix: "write cpu in place of cores"}}
 		}
 	}
 	return nil
 }
 
-func (b *building) aside(j *job, problems optin.Problems) {
+func (b *building) aside(j *job, problems jobspec.Problems) {
 	a := Aside{Key: j.key, Changed: j.change, Problems: problems, Off: len(problems) == 0}
 	for _, g := range j.groups {
 		a.Count += g.count

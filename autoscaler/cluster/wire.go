@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/optin"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 )
 
 // The parts of Nomad's JSON that are needed of things there are thousands of.
@@ -103,7 +103,7 @@ type wireEventJob struct {
 func (j *wireEventJob) asks() bool {
 	for _, g := range j.TaskGroups {
 		if g.Scaling != nil {
-			if _, ok := g.Scaling.Policy[optin.Key]; ok {
+			if _, ok := g.Scaling.Policy[jobspec.Key]; ok {
 				return true
 			}
 		}

@@ -16,16 +16,16 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
 // watched is a cluster with job a of four workers, and what was seen of it.
-func watched(t *testing.T) (*standin.Cluster, *cluster.Watcher, cluster.Facts, planner.Action) {
+func watched(t *testing.T) (*nomadtest.Cluster, *cluster.Watcher, cluster.Facts, planner.Action) {
 	t.Helper()
-	nomad := standin.New()
+	nomad := nomadtest.New()
 	nomad.AddNodes(2, 4)
-	nomad.Register(standin.Job{ID: "a", Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
+	nomad.Register(nomadtest.Job{ID: "a", Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
 	must.NoError(t, nomad.Scale("a", 4))
 	server := httptest.NewServer(nomad)
 	t.Cleanup(func() {

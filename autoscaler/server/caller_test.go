@@ -22,8 +22,8 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/socket"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
 )
 
 // unixClient calls an agent over a Unix socket.
@@ -84,12 +84,12 @@ func (w *world) paused(t *testing.T) {
 // TestAdmit_Tokens has who may write with a token: it is Nomad that decides.
 func TestAdmit_Tokens(t *testing.T) {
 	w := start(t, closed)
-	w.nomad.AddToken("1-operator", standin.Token{Accessor: "e9ed925e", Name: "ops"})
-	w.nomad.AddToken("2-stranger", standin.Token{Accessor: "0b2240b5", Name: "dev"})
-	w.nomad.AddToken("", standin.Token{}) // the agent's own
+	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "e9ed925e", Name: "ops"})
+	w.nomad.AddToken("2-stranger", nomadtest.Token{Accessor: "0b2240b5", Name: "dev"})
+	w.nomad.AddToken("", nomadtest.Token{}) // the agent's own
 	w.nomad.Deny("2-stranger")
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"nomad_namespace":"ci","nomad_job_id":"nightly","nomad_task":"t","nomad_allocation_id":"20709a59"}`))
-	w.nomad.AddToken("x."+claims+".y", standin.Token{Workload: true})
+	w.nomad.AddToken("x."+claims+".y", nomadtest.Token{Workload: true})
 	for _, tc := range []struct {
 		name, token string
 		code        int
@@ -146,8 +146,8 @@ func TestAdmit_WithoutAccessControl(t *testing.T) {
 // expired: the kernel says who calls all the same.
 func TestAdmit_AStaleTokenOverTheSocket(t *testing.T) {
 	w := start(t, closed)
-	w.nomad.AddToken("1-operator", standin.Token{Accessor: "a"})
-	w.nomad.AddToken("", standin.Token{})
+	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "a"})
+	w.nomad.AddToken("", nomadtest.Token{})
 	tcp, unix := w.serves(t)
 	for base, tc := range map[string]struct {
 		client *http.Client
@@ -165,8 +165,8 @@ func TestAdmit_AStaleTokenOverTheSocket(t *testing.T) {
 
 func TestAdmit_ATokenIsGoodForAMoment(t *testing.T) {
 	w := start(t, closed)
-	w.nomad.AddToken("1-operator", standin.Token{Accessor: "a"})
-	w.nomad.AddToken("", standin.Token{})
+	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "a"})
+	w.nomad.AddToken("", nomadtest.Token{})
 	before, _ := w.nomad.Calls()
 	for range 50 {
 		_, err := w.agent.Identify(t.Context(), "1-operator")

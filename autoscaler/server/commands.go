@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/nearest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/suggest"
 )
 
 // SetPolicy is the body of PUT /v1/policy.
@@ -38,7 +38,7 @@ func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *
 	e.Pool, e.Change = in.Pool, orConfigured(set[in.Pool])+"→"+orConfigured(in.Policy)
 	if in.Policy != "" {
 		if known := s.pools(); s.agent.Status().Ready && !slices.Contains(known, in.Pool) {
-			hint := nearest.Hint("", in.Pool, known)
+			hint := suggest.Hint("", in.Pool, known)
 			if hint == "" {
 				hint = "; there are " + strings.Join(known, ", ")
 			}
@@ -95,7 +95,7 @@ func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
 	if !st.Ready || slices.Contains(known, key.String()) {
 		return nil
 	}
-	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, nearest.Hint("", key.String(), known))
+	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, suggest.Hint("", key.String(), known))
 }
 
 func (s *Server) pause(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {

@@ -25,12 +25,12 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
 // world is an agent with a job, and its API.
 type world struct {
-	nomad  *standin.Cluster
+	nomad  *nomadtest.Cluster
 	agent  *agent.Agent
 	api    *Server
 	url    string
@@ -60,10 +60,10 @@ func (r *recorded) String() string {
 }
 
 func start(t *testing.T, edit func(*config.Config)) *world {
-	w := &world{nomad: standin.New()}
+	w := &world{nomad: nomadtest.New()}
 	w.nomad.AddNodes(1, 4)
-	w.nomad.Register(standin.Job{ID: "train", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
-	w.nomad.Register(standin.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": "on"}})
+	w.nomad.Register(nomadtest.Job{ID: "train", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
+	w.nomad.Register(nomadtest.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": "on"}})
 	ns := httptest.NewServer(w.nomad)
 	c := config.Default()
 	c.Nomad.Address = ns.URL

@@ -17,7 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/standin/authority"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest/authority"
 )
 
 // loopback is a certificate for an agent of this machine.

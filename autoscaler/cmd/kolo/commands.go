@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/cli"
 
-	"github.com/kolo-nomad/kolo/autoscaler/nearest"
+	"github.com/kolo-nomad/kolo/autoscaler/suggest"
 )
 
 // meta is what every command is given.
@@ -67,7 +67,7 @@ func (c *groupCommand) Run(args []string) int {
 	if len(args) == 0 {
 		c.UI.Error(fmt.Sprintf("which? write kolo %s followed by one of %s", c.name, strings.Join(next, ", ")))
 	} else {
-		c.UI.Error(fmt.Sprintf("unknown command %q%s\nFor all of it: kolo %s -help", c.name+" "+args[0], nearest.Hint(c.name+" ", args[0], next), c.name))
+		c.UI.Error(fmt.Sprintf("unknown command %q%s\nFor all of it: kolo %s -help", c.name+" "+args[0], suggest.Hint(c.name+" ", args[0], next), c.name))
 	}
 	return exitUsage
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/autoscaler/standin"
-	"github.com/kolo-nomad/kolo/autoscaler/standin/authority"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest/authority"
 )
 
 // daemon runs `kolo agent` on a stand-in for Nomad, and commands against it.
 type daemon struct {
 	t      *testing.T
-	nomad  *standin.Cluster
+	nomad  *nomadtest.Cluster
 	config string
 	url    string // of its API
 	socket string
@@ -57,10 +57,10 @@ func startDaemon(t *testing.T) *daemon {
 // startDaemonWith starts an agent with the text of its configuration.
 func startDaemonWith(t *testing.T, config string) *daemon {
 	t.Helper()
-	d := &daemon{t: t, nomad: standin.New(), config: filepath.Join(t.TempDir(), "kolo.hcl")}
+	d := &daemon{t: t, nomad: nomadtest.New(), config: filepath.Join(t.TempDir(), "kolo.hcl")}
 	d.nomad.AddNodes(1, 4)
-	d.nomad.Register(standin.Job{ID: "train", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
-	d.nomad.Register(standin.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"mim": 1}}}})
+	d.nomad.Register(nomadtest.Job{ID: "train", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{}}}})
+	d.nomad.Register(nomadtest.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"mim": 1}}}})
 	s := httptest.NewServer(d.nomad)
 	d.socket = filepath.Join(filepath.Dir(d.config), "kolo.sock")
 	d.configure(config)

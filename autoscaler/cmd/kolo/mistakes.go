@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/cli"
 
-	"github.com/kolo-nomad/kolo/autoscaler/nearest"
+	"github.com/kolo-nomad/kolo/autoscaler/suggest"
 )
 
 // exitUsage is the exit code of a command line that makes no sense; what fails
@@ -30,7 +30,7 @@ func unknownCommand(args []string, all map[string]cli.CommandFactory) string {
 	if slices.Contains(words, args[0]) {
 		return ""
 	}
-	return fmt.Sprintf("unknown command %q%s\nFor all commands: kolo -help", args[0], nearest.Hint("", args[0], words))
+	return fmt.Sprintf("unknown command %q%s\nFor all commands: kolo -help", args[0], suggest.Hint("", args[0], words))
 }
 
 // words are what may follow a word in the names of commands.
@@ -64,7 +64,7 @@ func (m meta) usage(err error, f *flag.FlagSet, help string) int {
 	if name, unknown := strings.CutPrefix(text, "flag provided but not defined: -"); unknown {
 		var known []string
 		f.VisitAll(func(k *flag.Flag) { known = append(known, k.Name) })
-		text = fmt.Sprintf("unknown flag -%s%s", name, nearest.Hint("-", name, known))
+		text = fmt.Sprintf("unknown flag -%s%s", name, suggest.Hint("-", name, known))
 	}
 	m.UI.Error(text)
 	if name, _, ok := strings.Cut(strings.TrimPrefix(help, "Usage: "), " ["); ok {

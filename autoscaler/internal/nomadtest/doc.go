@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package standin is a stand-in for Nomad's HTTP API, for tests and
+// Package nomadtest is a stand-in for Nomad's HTTP API, for tests and
 // measurements of the autoscaler in one process: thousands of nodes, no
 // containers, and faults on demand.
 //
@@ -14,4 +14,4 @@
 // It is no Nomad: there are no evaluations but blocked ones, no deployments,
 // no access control beyond who a token is and which jobs it may read, no plan. What matters against a real
 // one is tested in e2e/autoscaler.
-package standin
+package nomadtest

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package optin
+package jobspec
 
 import (
 	"encoding/json"
@@ -14,7 +14,7 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/kolo-nomad/kolo/autoscaler/nearest"
+	"github.com/kolo-nomad/kolo/autoscaler/suggest"
 )
 
 // field is a value with the place it was written at, and whether it was.
@@ -268,7 +268,7 @@ func short(s string) string {
 // suggest names the key that was probably meant.
 func suggest(key string) string {
 	all := slices.Sorted(maps.Keys(keys))
-	if meant := nearest.Word(key, all); meant != "" {
+	if meant := suggest.Word(key, all); meant != "" {
 		return fmt.Sprintf("did you mean %s?", meant)
 	}
 	return fmt.Sprintf("the keys are %v", all)

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package optin
+package jobspec
 
 import (
 	"flag"
@@ -270,7 +270,7 @@ func TestRead_Malformed(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	must.NoError(t, err)
-	must.Eq(t, string(want), strings.Join(all, ""), must.Sprint("go test ./autoscaler/optin -update writes it anew"))
+	must.Eq(t, string(want), strings.Join(all, ""), must.Sprint("go test ./autoscaler/jobspec -update writes it anew"))
 }
 
 func TestRead_AllProblemsAtOnce(t *testing.T) {

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package optin reads what a job says about its elasticity: the scaling
+// Package jobspec reads what a job says about its elasticity: the scaling
 // blocks of its groups and, in them, policy { kolo { … } }.
 //
 //	group "workers" {
@@ -26,4 +26,4 @@
 // leaves that one job alone.
 //
 // The package is pure: it reads an api.Job and asks nobody anything.
-package optin
+package jobspec

@@ -1,14 +1,16 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package nearest finds the word that was probably meant by a mistyped one, for
+// Package suggest finds the word that was probably meant by a mistyped one, for
 // messages about commands, flags and keys.
-package nearest
+package suggest
 
 import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/agext/levenshtein"
 )
 
 // Word returns the candidate closest to a word, or "" where none is close: at
@@ -20,7 +22,7 @@ func Word(word string, candidates []string) string {
 	for _, c := range slices.Sorted(slices.Values(candidates)) {
 		if lower := strings.ToLower(c); max(len(lower)-len(word), len(word)-len(lower)) >= least {
 			continue // words come from anyone, and comparing long ones takes long
-		} else if d := distance(word, lower); d < least {
+		} else if d := levenshtein.Distance(word, lower, nil); d < least {
 			best, least = c, d
 		}
 	}
@@ -34,24 +36,4 @@ func Hint(prefix, word string, candidates []string) string {
 		return fmt.Sprintf("; did you mean %q?", prefix+meant)
 	}
 	return ""
-}
-
-// distance is Levenshtein's, of bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := diagonal
-			if a[i-1] != b[j-1] {
-				cost = 1 + min(diagonal, row[j], row[j-1])
-			}
-			diagonal, row[j] = row[j], cost
-		}
-	}
-	return row[len(b)]
 }
