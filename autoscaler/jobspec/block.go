@@ -96,7 +96,7 @@ func decode(where string, raw any) (block, Problems) {
 		set, known := keys[key]
 		at := where + "." + key
 		if !known {
-			problems = append(problems, Problem{at, "there is no such key", suggest(key)})
+			problems = append(problems, Problem{at, "there is no such key", meant(key)})
 			continue
 		}
 		if p := set(&b, at, m[key]); p != nil {
@@ -265,11 +265,11 @@ func short(s string) string {
 	return s[:enough] + "…"
 }
 
-// suggest names the key that was probably meant.
-func suggest(key string) string {
+// meant names the key that was probably meant.
+func meant(key string) string {
 	all := slices.Sorted(maps.Keys(keys))
-	if meant := suggest.Word(key, all); meant != "" {
-		return fmt.Sprintf("did you mean %s?", meant)
+	if near := suggest.Word(key, all); near != "" {
+		return fmt.Sprintf("did you mean %s?", near)
 	}
 	return fmt.Sprintf("the keys are %v", all)
 }
