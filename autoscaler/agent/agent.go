@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
@@ -63,13 +64,13 @@ type Agent struct {
 	lastView  *cluster.View
 	lastTime  time.Time
 	reported  map[planner.JobKey]string // problems told
-	untold    []Event                   // of the round that is being made
+	untold    []api.Event               // of the round that is being made
 	term      uint64                    // counts leaderships
 	loaded    uint64                    // term the ledger was loaded in
-	status    *Status
+	status    *api.Status
 	self      leader.Holder
 	holder    leader.Holder // of the lock, as far as is known
-	watchers  map[chan Event]struct{}
+	watchers  map[chan api.Event]struct{}
 	decided   time.Time // of the last complete round
 }
 
@@ -87,7 +88,7 @@ func New(cfg *config.Config, own Source, log hclog.Logger) (*Agent, error) {
 		callers:      newCallers(client),
 		protectAfter: time.Minute,
 		wake:         make(chan struct{}, 1), dump: make(chan struct{}, 1),
-		ledger: NewLedger(), policies: map[string]*pool{}, reported: map[planner.JobKey]string{}, watchers: map[chan Event]struct{}{},
+		ledger: NewLedger(), policies: map[string]*pool{}, reported: map[planner.JobKey]string{}, watchers: map[chan api.Event]struct{}{},
 	}
 	a.vault = &vault{client: client.Client, namespace: cfg.Leader.Namespace, audit: a.audit, saved: map[string]string{}}
 	a.metrics = newMetrics(a)
@@ -96,7 +97,7 @@ func New(cfg *config.Config, own Source, log hclog.Logger) (*Agent, error) {
 	a.lock = leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, a.whoami, cfg.Leader.TTL, cfg.Leader.Delay)
 	a.elector = leader.New(recordedLock{a.lock, cfg.Leader.Path, a.audit}, cfg.Leader.TTL, log.Named("leader"))
 	a.writer = cluster.NewWriter(a.watcher, cfg.Nomad.WritesPerSecond, a.elector.Check, a.audit)
-	a.status = &Status{Agent: cfg.Name}
+	a.status = &api.Status{Agent: cfg.Name}
 	return a, nil
 }
 
@@ -150,13 +151,13 @@ func (a *Agent) lead(ctx context.Context) {
 	a.term++
 	a.loaded = a.term
 	a.mu.Unlock()
-	a.event(Event{Type: "leader", Reason: a.name() + " leads"})
+	a.event(api.Event{Type: "leader", Reason: a.name() + " leads"})
 	a.poke()
 	defer func() {
 		a.mu.Lock()
 		a.loaded = 0
 		a.mu.Unlock()
-		a.event(Event{Type: "leader", Reason: a.name() + " leads no more"})
+		a.event(api.Event{Type: "leader", Reason: a.name() + " leads no more"})
 	}()
 
 	tick := time.NewTicker(saveEvery)
@@ -265,11 +266,11 @@ func (a *Agent) Config() *config.Config {
 func (a *Agent) Client() *cluster.Client { return a.client }
 
 // Status is the newest status.
-func (a *Agent) Status() *Status {
+func (a *Agent) Status() *api.Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := *a.status
-	s.Leading, s.Leader = a.leading(), a.holder
+	s.Leading, s.Leader = a.leading(), api.Leader{Name: a.holder.Name, Address: a.holder.Address}
 	if err := a.watcher.Trouble(); err != nil {
 		s.Problem = err.Error()
 	}
@@ -293,6 +294,14 @@ func (a *Agent) Health() error {
 }
 
 // History is a job's history of counts, as Nomad keeps it.
-func (a *Agent) History(ctx context.Context, key planner.JobKey) ([]cluster.Change, error) {
-	return a.client.History(ctx, key)
+func (a *Agent) History(ctx context.Context, key planner.JobKey) ([]api.Change, error) {
+	changes, err := a.client.History(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	var out []api.Change
+	for _, c := range changes {
+		out = append(out, api.Change{Time: c.Time, Group: c.Group, From: c.From, To: c.To, Kolo: c.Kolo, Error: c.Error, Message: c.Message})
+	}
+	return out, nil
 }

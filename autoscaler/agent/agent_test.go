@@ -20,6 +20,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
@@ -148,7 +149,7 @@ func TestAgent_QueuesWhatDoesNotFit(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		for _, j := range a.Status().Jobs {
 			if j.ID == "b" {
-				return j.State == StateWaiting
+				return j.State == api.StateWaiting
 			}
 		}
 		return false
@@ -227,7 +228,7 @@ func TestAgent_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 		h, err := a.History(t.Context(), planner.JobKey{Namespace: "default", ID: "bad"})
 		return err == nil && len(h) == 1 && h[0].Error
 	}), wait.Timeout(10*time.Second), wait.Gap(10*time.Millisecond)))
-	must.StrContains(t, a.Status().Aside[0].Problems[0], "did you mean min?")
+	must.StrContains(t, a.Status().Ineligible[0].Problems[0], "did you mean min?")
 }
 
 // TestAgent_MistakesOfOthersDisturbNobody has jobs with mistakes of every kind
@@ -256,8 +257,8 @@ func TestAgent_MistakesOfOthersDisturbNobody(t *testing.T) {
 	w.eventually(map[string]int{"good": 4})
 	w.job("second", 1, 4)
 	w.eventually(map[string]int{"good": 2, "second": 2})
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Aside) == n }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
-	for _, x := range a.Status().Aside {
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Ineligible) == n }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	for _, x := range a.Status().Ineligible {
 		must.SliceNotEmpty(t, x.Problems)
 		for _, p := range x.Problems {
 			must.StrHasPrefix(t, `group "workers": scaling.policy.kolo`, p)
@@ -284,7 +285,7 @@ func TestAgent_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	w.job("b", 1, 8)
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		s := b.Status()
-		return s.Leading && len(s.Jobs) == 2 && s.Jobs[0].State == StateHeld && s.Pools[0].Policy == "fifo"
+		return s.Leading && len(s.Jobs) == 2 && s.Jobs[0].State == api.StateHeld && s.Pools[0].Policy == "fifo"
 	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
 	w.eventually(map[string]int{"a": 8, "b": 0})
 	must.NoError(t, b.SetPolicy(t.Context(), "", "default", ""))
@@ -322,7 +323,7 @@ func TestAgent_ADeadlineStaysWhereItIs(t *testing.T) {
 
 	t.Log("after a stop it is another submission")
 	w.nomad.Stop("a")
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Aside) == 1 }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Ineligible) == 1 }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
 	w.nomad.Register(urgent)
 	must.True(t, deadline(4).After(first))
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 )
@@ -100,4 +101,22 @@ func (v *vault) rewrite(ctx context.Context, path, token string, change func(str
 		}
 		return wrote.ModifyIndex, nil
 	}
+}
+
+// controlWait is how long one question for the control waits in Nomad.
+const controlWait = 5 * time.Minute
+
+// awaitControl returns the control when it is not at the index after any more,
+// with its index and the one to ask after next.
+func (v *vault) awaitControl(ctx context.Context, after uint64) (c Control, index, next uint64, err error) {
+	q := (&api.QueryOptions{Namespace: v.namespace, WaitIndex: after, WaitTime: controlWait}).WithContext(ctx)
+	got, meta, err := v.client.Variables().Peek(controlPath, q)
+	if err != nil {
+		return c, 0, 0, fmt.Errorf("reading variable %s: %w", controlPath, err)
+	}
+	if got == nil {
+		return c, 0, meta.LastIndex, nil
+	}
+	c, err = decodeControl(got.Items[dataItem])
+	return c, got.ModifyIndex, meta.LastIndex, err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -28,17 +29,17 @@ func TestDescribeJob(t *testing.T) {
 		state          string
 		eta            time.Duration // from now, 0 is unknown
 	}{
-		"waiting":                    {state: StateWaiting},
-		"suspended":                  {started: true, state: StateSuspended},
-		"paused":                     {count: 2, running: 2, left: "paused by a user", state: StateHeld},
-		"complete":                   {count: 2, running: 1, record: Record{Frozen: true, Total: 100, Done: 100}, state: StateComplete},
-		"placing":                    {count: 2, state: StateRunning},
-		"as fast as measured":        {count: 2, running: 2, record: Record{Total: 100, Done: 40}, state: StateRunning, eta: 30 * time.Second},
-		"at the size it has":         {count: 4, running: 4, record: Record{Total: 100, Done: 40}, state: StateRunning, eta: 15 * time.Second},
-		"the job's own total counts": {count: 2, running: 2, record: Record{Total: 100, Done: 40}, total: 240, state: StateRunning, eta: 100 * time.Second},
-		"far beyond a life":          {count: 2, running: 2, record: Record{Done: 40}, total: 1e300, state: StateRunning},
-		"no total":                   {count: 2, running: 2, record: Record{Done: 40}, state: StateRunning},
-		"beyond its total":           {count: 2, running: 2, record: Record{Total: 30, Done: 40}, state: StateRunning},
+		"waiting":                    {state: api.StateWaiting},
+		"suspended":                  {started: true, state: api.StateSuspended},
+		"paused":                     {count: 2, running: 2, left: "paused by a user", state: api.StateHeld},
+		"complete":                   {count: 2, running: 1, record: Record{Frozen: true, Total: 100, Done: 100}, state: api.StateComplete},
+		"placing":                    {count: 2, state: api.StateRunning},
+		"as fast as measured":        {count: 2, running: 2, record: Record{Total: 100, Done: 40}, state: api.StateRunning, eta: 30 * time.Second},
+		"at the size it has":         {count: 4, running: 4, record: Record{Total: 100, Done: 40}, state: api.StateRunning, eta: 15 * time.Second},
+		"the job's own total counts": {count: 2, running: 2, record: Record{Total: 100, Done: 40}, total: 240, state: api.StateRunning, eta: 100 * time.Second},
+		"far beyond a life":          {count: 2, running: 2, record: Record{Done: 40}, total: 1e300, state: api.StateRunning},
+		"no total":                   {count: 2, running: 2, record: Record{Done: 40}, state: api.StateRunning},
+		"beyond its total":           {count: 2, running: 2, record: Record{Total: 30, Done: 40}, state: api.StateRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, Left: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
@@ -47,15 +48,15 @@ func TestDescribeJob(t *testing.T) {
 			tc.record.Gaps = []Gap{{From: 2, To: 4, Seconds: 0.25}}
 			got := describeJob(j, f, &tc.record, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
 			must.Eq(t, tc.state, got.State)
-			must.Eq(t, tc.record.Gaps, got.Gaps)
+			must.Eq(t, gaps(tc.record.Gaps), got.Gaps)
 			must.Eq(t, "so", got.Reason)
 			switch {
 			case tc.record.Frozen:
-				must.Eq(t, "", got.Wait)
+				must.Eq(t, "", got.HoldReason)
 			case tc.left != "":
-				must.Eq(t, tc.left, got.Wait)
+				must.Eq(t, tc.left, got.HoldReason)
 			default:
-				must.Eq(t, "not yet", got.Wait)
+				must.Eq(t, "not yet", got.HoldReason)
 			}
 			if tc.eta == 0 {
 				must.True(t, got.ETA.IsZero(), must.Sprint(got.ETA))

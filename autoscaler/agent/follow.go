@@ -5,35 +5,15 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/hashicorp/nomad/api"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
 // An agent that does not lead stores what its own user asks for (a caller of its
 // Unix socket) with its own token: it passes that on to no one. The leader
 // learns of it from Nomad, as all agents do, so that each can say what is paused.
-
-// controlWait is how long one question for the control waits in Nomad.
-const controlWait = 5 * time.Minute
-
-// awaitControl returns the control when it is not at the index after any more,
-// with its index and the one to ask after next.
-func (v *vault) awaitControl(ctx context.Context, after uint64) (c Control, index, next uint64, err error) {
-	q := (&api.QueryOptions{Namespace: v.namespace, WaitIndex: after, WaitTime: controlWait}).WithContext(ctx)
-	got, meta, err := v.client.Variables().Peek(controlPath, q)
-	if err != nil {
-		return c, 0, 0, fmt.Errorf("reading variable %s: %w", controlPath, err)
-	}
-	if got == nil {
-		return c, 0, meta.LastIndex, nil
-	}
-	c, err = decodeControl(got.Items[dataItem])
-	return c, got.ModifyIndex, meta.LastIndex, err
-}
 
 // followControl takes over what other agents stored, until the context ends.
 func (a *Agent) followControl(ctx context.Context) error {
@@ -56,7 +36,7 @@ func (a *Agent) followControl(ctx context.Context) error {
 		what := a.takeControl(c, index)
 		a.wishing.Unlock()
 		if what != "" {
-			a.event(Event{Type: what, Reason: "changed through another agent"})
+			a.event(api.Event{Type: what, Reason: "changed through another agent"})
 			a.poke()
 		}
 		pause(ctx, a.batch()) // bounds the requests where Nomad does not wait

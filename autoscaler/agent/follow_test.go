@@ -10,6 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -22,8 +23,8 @@ func soon(t *testing.T, what string, check func() bool) {
 // that does not lead.
 func TestFollow_AllAgentsLearnOfTheControl(t *testing.T) {
 	w := newWorld(t, 1, 4)
-	leader, _ := w.start(w.config())
-	soon(t, "a leader", leader.Leads)
+	first, _ := w.start(w.config())
+	soon(t, "a leader", first.Leads)
 	follower, _ := w.start(w.config())
 	train := planner.JobKey{Namespace: "default", ID: "train"}
 	paused := func(a *Agent) bool {
@@ -31,14 +32,14 @@ func TestFollow_AllAgentsLearnOfTheControl(t *testing.T) {
 		defer a.mu.Unlock()
 		return a.control.paused("default/train")
 	}
-	must.ErrorIs(t, follower.Pause(t.Context(), "a caller's", train), ErrFollower)
+	must.ErrorIs(t, follower.Pause(t.Context(), "a caller's", train), leader.ErrNotLeading)
 	must.NoError(t, follower.Pause(t.Context(), "", train))
-	soon(t, "the pause", func() bool { return paused(leader) && paused(follower) })
-	must.NoError(t, leader.Resume(t.Context(), "", train))
-	soon(t, "its end", func() bool { return !paused(leader) && !paused(follower) })
+	soon(t, "the pause", func() bool { return paused(first) && paused(follower) })
+	must.NoError(t, first.Resume(t.Context(), "", train))
+	soon(t, "its end", func() bool { return !paused(first) && !paused(follower) })
 
 	t.Log("what cannot be read changes nothing")
-	must.NoError(t, leader.Pause(t.Context(), "", train))
+	must.NoError(t, first.Pause(t.Context(), "", train))
 	w.nomad.EditVariable(controlPath, func(items map[string]string) { items[dataItem] = "{" })
 	w.nomad.EditVariable(controlPath, func(items map[string]string) { items[dataItem] = `{"all":true}` })
 	soon(t, "what came after", func() bool { return follower.Status().Paused })

@@ -16,6 +16,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
@@ -59,13 +60,13 @@ func probes(t *testing.T, edit func(*nomadtest.Job)) (*world, *Agent) {
 }
 
 // victim is the job's status.
-func victim(a *Agent) JobStatus {
+func victim(a *Agent) api.JobStatus {
 	for _, j := range a.Status().Jobs {
 		if j.ID == "victim" {
 			return j
 		}
 	}
-	return JobStatus{}
+	return api.JobStatus{}
 }
 
 func asked(t *testing.T, s *answering, times int64) {
@@ -92,7 +93,7 @@ func TestProbe_BelievesNoStranger(t *testing.T) {
 			w.nomad.Register(nomadtest.Job{ID: "second", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: w.elastic})
 			w.eventually(map[string]int{"second": 2})
 			asked(t, s, 1)
-			must.Eq(t, StateRunning, victim(a).State)
+			must.Eq(t, api.StateRunning, victim(a).State)
 			must.Eq(t, 0, victim(a).Step)
 		})
 	}
@@ -148,7 +149,7 @@ func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 
 	t.Log("an answer that names no allocation is not believed")
 	asked(t, s, 5)
-	must.Eq(t, StateRunning, victim(a).State)
+	must.Eq(t, api.StateRunning, victim(a).State)
 
 	id := w.nomad.Workers("victim")[0]
 	alloc.Store(&id)
@@ -156,8 +157,8 @@ func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 		t.Helper()
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return victim(a).State == want }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	}
-	state(StateHeld)
-	must.StrContains(t, victim(a).Wait, "its training says that it is complete")
+	state(api.StateHeld)
+	must.StrContains(t, victim(a).HoldReason, "its training says that it is complete")
 	must.True(t, w.nomad.Complete("victim"))
-	state(StateComplete)
+	state(api.StateComplete)
 }

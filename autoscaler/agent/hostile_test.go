@@ -33,9 +33,9 @@ func TestAgent_HostileJobsHarmNoOther(t *testing.T) {
 	w.eventually(map[string]int{"good": 4})
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		s := a.Status()
-		return len(s.Aside) == 6 && len(s.Jobs) == 1
+		return len(s.Ineligible) == 6 && len(s.Jobs) == 1
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
-	for _, x := range a.Status().Aside {
+	for _, x := range a.Status().Ineligible {
 		must.SliceNotEmpty(t, x.Problems)
 	}
 }
@@ -67,7 +67,7 @@ func TestAgent_ProposeEndsWithItsCaller(t *testing.T) {
 	out, err := a.Propose(t.Context(), "")
 	must.NoError(t, err)
 	must.Len(t, 1, out)
-	must.Eq(t, "train", out[0].Actions[0].ID)
+	must.Eq(t, "train", out[0].Jobs[0].ID)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = a.Propose(ctx, "")
@@ -97,7 +97,7 @@ func TestAgent_QueueRulesHoldAtOnce(t *testing.T) {
 	reload(config.Queue{Name: "production", Namespaces: []string{"prod"}})
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		s := a.Status()
-		return len(s.Jobs) == 0 && len(s.Aside) == 1 && len(s.Aside[0].Problems) == 1
+		return len(s.Jobs) == 0 && len(s.Ineligible) == 1 && len(s.Ineligible[0].Problems) == 1
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	counts, _ := w.nomad.Counts()
 	must.Eq(t, 4, counts["grabber"], must.Sprint("it is left alone, not stopped"))

@@ -117,7 +117,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(leaderDesc, lead)
 	problems := 0
-	for _, x := range s.Aside {
+	for _, x := range s.Ineligible {
 		if !x.Off {
 			problems++
 		}

@@ -8,34 +8,15 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// Proposal is what a policy would do now.
-type Proposal struct {
-	Pool    string        `json:"pool"`
-	Policy  string        `json:"policy"`
-	Actions []ProposedJob `json:"jobs"`
-}
-
-// ProposedJob is one job in a proposal.
-type ProposedJob struct {
-	Job       string `json:"job"` // with the namespace unless it is "default"
-	Namespace string `json:"namespace"`
-	ID        string `json:"id"`
-	Count     int    `json:"count"` // now
-	Want      int    `json:"want"`
-	Write     int    `json:"write"` // what could be written at once
-	Cause     string `json:"cause,omitempty"`
-	Reason    string `json:"reason,omitempty"`
-	Wait      string `json:"wait,omitempty"`
-}
-
 // Propose says what the policy of each pool would do now, or another policy
 // where line is not empty. Nothing is written. It waits for policies of one's
 // own, while the context lasts, and holds no one else up.
-func (a *Agent) Propose(ctx context.Context, line string) ([]Proposal, error) {
+func (a *Agent) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
 	view, err := a.watcher.View(a.Config().Pool)
 	if err != nil {
 		return nil, err
@@ -65,13 +46,13 @@ func (a *Agent) Propose(ctx context.Context, line string) ([]Proposal, error) {
 	plan := planner.Make(&view.Cluster, wants, now, options)
 	byPool := proposed(view.Jobs, wants, plan)
 	for k := range out {
-		out[k].Actions = append([]ProposedJob{}, byPool[out[k].Pool]...)
+		out[k].Jobs = append([]api.ProposedJob{}, byPool[out[k].Pool]...)
 	}
 	return out, nil
 }
 
 // proposals are the questions to ask for a proposal, one per pool.
-func (a *Agent) proposals(view *cluster.View, line string, now time.Time) ([]*question, []Proposal, planner.Options, error) {
+func (a *Agent) proposals(view *cluster.View, line string, now time.Time) ([]*question, []api.Proposal, planner.Options, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	options := a.cfg.Planner.Options
@@ -86,7 +67,7 @@ func (a *Agent) proposals(view *cluster.View, line string, now time.Time) ([]*qu
 	}
 	a.makeRoom(view)
 	var questions []*question
-	var out []Proposal
+	var out []api.Proposal
 	for _, name := range poolNames(view) {
 		p := a.policyOf(name)
 		try := &pool{spec: p.spec, policy: p.policy}
@@ -106,13 +87,13 @@ func (a *Agent) proposals(view *cluster.View, line string, now time.Time) ([]*qu
 			q.snap.State = nil
 		}
 		questions = append(questions, q)
-		out = append(out, Proposal{Pool: name, Policy: try.spec})
+		out = append(out, api.Proposal{Pool: name, Policy: try.spec})
 	}
 	return questions, out, options, nil
 }
 
 // proposed are the jobs of a proposal by pool.
-func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[string][]ProposedJob {
+func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[string][]api.ProposedJob {
 	actions := make(map[planner.JobKey]*planner.Action, len(plan.Actions))
 	for i := range plan.Actions {
 		actions[plan.Actions[i].Job] = &plan.Actions[i]
@@ -121,10 +102,10 @@ func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[s
 	for _, w := range plan.Waits {
 		waits[w.Job] = w.Why
 	}
-	out := map[string][]ProposedJob{}
+	out := map[string][]api.ProposedJob{}
 	for i := range jobs {
 		j := &jobs[i]
-		p := ProposedJob{Job: j.Key.String(), Namespace: j.Key.Namespace, ID: j.Key.ID, Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason, Wait: waits[j.Key]}
+		p := api.ProposedJob{Job: j.Key.String(), Namespace: j.Key.Namespace, ID: j.Key.ID, Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason, HoldReason: waits[j.Key]}
 		if act := actions[j.Key]; act != nil {
 			p.Write, p.Cause = act.To, string(act.Cause)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
@@ -24,7 +25,7 @@ func (a *Agent) Reload(cfg *config.Config) error {
 	a.mu.Unlock()
 	a.log.SetLevel(hclog.LevelFromString(cfg.LogLevel))
 	a.watcher.ForgetClasses()
-	a.event(Event{Type: "reload", Reason: "configuration reloaded"})
+	a.event(api.Event{Type: "reload", Reason: "configuration reloaded"})
 	a.poke()
 	return nil
 }

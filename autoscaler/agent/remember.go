@@ -119,7 +119,7 @@ func (a *Agent) completed(j *planner.Job, r *Record, known bool) {
 	if known {
 		a.metrics.completed(j.Key, r)
 	}
-	e := about("complete", j.Key)
+	e := jobEvent("complete", j.Key)
 	e.From, e.To, e.Reason = j.Count(), j.Count(), "a worker has completed"
 	a.untold = append(a.untold, e)
 	a.saveSoon() // must not be forgotten

@@ -3,11 +3,16 @@
 
 package agent
 
-import "time"
+import (
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
 
 // Watch returns a channel of events; stop ends it. A slow reader misses some.
-func (a *Agent) Watch() (events <-chan Event, stop func()) {
-	c := make(chan Event, 64)
+func (a *Agent) Watch() (events <-chan api.Event, stop func()) {
+	c := make(chan api.Event, 64)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.watchers[c] = struct{}{}
@@ -18,7 +23,7 @@ func (a *Agent) Watch() (events <-chan Event, stop func()) {
 	}
 }
 
-func (a *Agent) event(e Event) {
+func (a *Agent) event(e api.Event) {
 	e.Time = time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -28,4 +33,9 @@ func (a *Agent) event(e Event) {
 		default:
 		}
 	}
+}
+
+// jobEvent is an event of a job.
+func jobEvent(typ string, key planner.JobKey) api.Event {
+	return api.Event{Type: typ, Job: key.String(), Namespace: key.Namespace, ID: key.ID}
 }

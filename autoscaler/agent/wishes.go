@@ -5,16 +5,13 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
-
-// ErrFollower is returned for wishes with a token to an agent that does not
-// lead: the one that does is to be asked.
-var ErrFollower = errors.New("this agent does not lead")
 
 // May returns nil where Nomad lets the token write Kolo's control variable,
 // which is what every wish comes down to.
@@ -23,11 +20,11 @@ func (a *Agent) May(ctx context.Context, token string) error { return a.vault.ma
 // wish changes the control, saves it, and takes effect at once; where another
 // agent leads, as soon as that one has learned of it. Wishes that come together
 // are fulfilled one after another, each on top of the last.
-func (a *Agent) wish(ctx context.Context, token string, e Event, change func(*Control)) error {
+func (a *Agent) wish(ctx context.Context, token string, e api.Event, change func(*Control)) error {
 	a.wishing.Lock()
 	defer a.wishing.Unlock()
 	if token != "" && !a.Leads() {
-		return ErrFollower
+		return leader.ErrNotLeading // the leader is to be asked
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Config().Nomad.Timeout) // others wait for it
 	defer cancel()
@@ -52,7 +49,7 @@ func (a *Agent) SetPolicy(ctx context.Context, token, pool, line string) error {
 			return err
 		}
 	}
-	return a.wish(ctx, token, Event{Type: "policy", Reason: fmt.Sprintf("pool %s: %s", pool, line)}, func(c *Control) {
+	return a.wish(ctx, token, api.Event{Type: "policy", Reason: fmt.Sprintf("pool %s: %s", pool, line)}, func(c *Control) {
 		if c.Policies == nil {
 			c.Policies = map[string]string{}
 		}
@@ -77,7 +74,7 @@ func (a *Agent) Resume(ctx context.Context, token string, key planner.JobKey) er
 func (a *Agent) pausing(ctx context.Context, token string, key planner.JobKey, on bool) error {
 	word := map[bool]string{true: "paused", false: "resumed"}[on]
 	if key == (planner.JobKey{}) {
-		return a.wish(ctx, token, Event{Type: "pause", Reason: "all jobs " + word}, func(c *Control) {
+		return a.wish(ctx, token, api.Event{Type: "pause", Reason: "all jobs " + word}, func(c *Control) {
 			c.All = on
 			if !on {
 				c.Paused = nil
@@ -85,7 +82,7 @@ func (a *Agent) pausing(ctx context.Context, token string, key planner.JobKey, o
 		})
 	}
 	name := key.Namespace + "/" + key.ID
-	e := about("pause", key)
+	e := jobEvent("pause", key)
 	e.Reason = word
 	return a.wish(ctx, token, e, func(c *Control) {
 		c.Paused = slices.DeleteFunc(c.Paused, func(p string) bool { return p == name })

@@ -146,7 +146,7 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 	switch {
 	case err == nil && act.Cause != planner.Keep:
 		a.log.Info("resized", "job", act.Job, "from", act.From, "to", act.To, "cause", act.Cause, "reason", act.Reason)
-		e := about("resize", act.Job)
+		e := jobEvent("resize", act.Job)
 		e.From, e.To, e.Cause, e.Reason = act.From, act.To, string(act.Cause), act.Reason
 		a.event(e)
 	case err == nil && !done.Tagged && done.Steps == 0:
@@ -160,7 +160,7 @@ func (a *Agent) wrote(act planner.Action, done cluster.Written, err error, took 
 		a.log.Info("not written: leadership ended", "job", act.Job)
 	default:
 		a.log.Warn("writing failed", "job", act.Job, "kind", cluster.Classify(err), "error", err)
-		e := about("trouble", act.Job)
+		e := jobEvent("trouble", act.Job)
 		e.From, e.To, e.Reason = act.From, act.To, err.Error()
 		a.event(e)
 	}
@@ -204,7 +204,7 @@ func (a *Agent) report(ctx context.Context, aside []cluster.Aside) {
 			return
 		}
 		a.log.Warn("job left alone", "job", s.Key, "problems", strings.ReplaceAll(text, "\n", " | "))
-		e := about("problem", s.Key)
+		e := jobEvent("problem", s.Key)
 		e.Reason = text
 		a.event(e)
 		if err := a.writer.Report(ctx, s); err != nil {

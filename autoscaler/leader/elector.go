@@ -16,8 +16,8 @@ import (
 // ErrConflict is returned by a Lock that somebody else holds.
 var ErrConflict = errors.New("the lock is held by another")
 
-// ErrNotLeading is returned by Check.
-var ErrNotLeading = errors.New("not the leader")
+// ErrNotLeading is returned by Check, and for what the leader alone may do.
+var ErrNotLeading = errors.New("this agent does not lead")
 
 // Lock is the lock of a variable.
 type Lock interface {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -29,14 +29,14 @@ type job struct {
 	bound trace.Event
 	count int
 	told  map[int]int // samples by size
-	gaps  []agent.Gap
+	gaps  []api.Gap
 	steps float64
 	ended bool
 	here  bool // in the present status
 }
 
 // Take answers what is new in a status.
-func (r *Recorder) Take(s *agent.Status) []trace.Event {
+func (r *Recorder) Take(s *api.Status) []trace.Event {
 	if !s.Ready {
 		return nil
 	}
@@ -72,10 +72,10 @@ func (r *Recorder) Close() []trace.Event {
 	return out
 }
 
-func (r *Recorder) job(s *agent.JobStatus) []trace.Event {
+func (r *Recorder) job(s *api.JobStatus) []trace.Event {
 	j := r.jobs[s.Key()]
 	if j == nil || !j.seen.Equal(s.Seen) {
-		if s.State == agent.StateComplete {
+		if s.State == api.StateComplete {
 			return nil // its life was not seen
 		}
 		name := s.Key()
@@ -111,7 +111,7 @@ func (r *Recorder) job(s *agent.JobStatus) []trace.Event {
 	out = append(out, j.measured(s.StepTimes, r.now)...)
 	out = append(out, j.resized(s, r.now)...)
 	j.steps = max(j.steps, s.Step)
-	if s.State == agent.StateComplete {
+	if s.State == api.StateComplete {
 		out = append(out, j.end(r.now, "complete"))
 	}
 	return out
@@ -122,7 +122,7 @@ func (r *Recorder) job(s *agent.JobStatus) []trace.Event {
 const totalChange = 0.01
 
 // describe is what a job asks for, without name and time.
-func describe(s *agent.JobStatus) trace.Event {
+func describe(s *api.JobStatus) trace.Event {
 	a, suspendable := &s.Asks, s.Asks.Suspendable
 	e := trace.Event{
 		Kind: trace.EventJob, App: a.Kind, Tenant: s.Queue, Type: s.Pool, Weight: a.Weight, Priority: a.Priority,
@@ -154,7 +154,7 @@ func (j *job) measured(points []policy.Point, now float64) []trace.Event {
 
 // resized tells the gaps that are new: the status has the last few, and old
 // ones drop out at its front.
-func (j *job) resized(s *agent.JobStatus, now float64) []trace.Event {
+func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	known := 0
 	for n := min(len(j.gaps), len(s.Gaps)); n > 0; n-- {
 		if slices.Equal(j.gaps[len(j.gaps)-n:], s.Gaps[:n]) {

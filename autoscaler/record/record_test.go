@@ -10,7 +10,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
@@ -21,15 +21,15 @@ var t0 = time.Unix(1_800_000_000, 0)
 func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Second) }
 
 // training is a job as the status shows it.
-func training(id, state string, count int, step float64) agent.JobStatus {
-	return agent.JobStatus{
+func training(id, state string, count int, step float64) api.JobStatus {
+	return api.JobStatus{
 		Namespace: "default", ID: id, Pool: "gpu", Queue: "vision", State: state, Count: count, Min: 1, Max: 4, Seen: at(0), Step: step,
-		Asks: agent.Asks{Kind: "resnet", Preferred: 2, Slots: 2, Weight: 1, Priority: 50, Suspendable: true},
+		Asks: api.Asks{Kind: "resnet", Preferred: 2, Slots: 2, Weight: 1, Priority: 50, Suspendable: true},
 	}
 }
 
-func status(seconds int, jobs ...agent.JobStatus) *agent.Status {
-	return &agent.Status{Time: at(seconds), Ready: true, Pools: []agent.PoolStatus{{Name: "gpu", Capacity: 8}}, Jobs: jobs}
+func status(seconds int, jobs ...api.JobStatus) *api.Status {
+	return &api.Status{Time: at(seconds), Ready: true, Pools: []api.PoolStatus{{Name: "gpu", Capacity: 8}}, Jobs: jobs}
 }
 
 // replayable reads what was recorded as the simulator does.
@@ -45,14 +45,14 @@ func replayable(t *testing.T, events []trace.Event) *trace.Trace {
 func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	var r Recorder
 	var events []trace.Event
-	take := func(s *agent.Status) int {
+	take := func(s *api.Status) int {
 		news := r.Take(s)
 		events = append(events, news...)
 		return len(news)
 	}
-	must.Zero(t, take(&agent.Status{Time: at(4)}), must.Sprint("an agent that is not ready knows nothing"))
+	must.Zero(t, take(&api.Status{Time: at(4)}), must.Sprint("an agent that is not ready knows nothing"))
 
-	j := training("a", agent.StateRunning, 2, 10)
+	j := training("a", api.StateRunning, 2, 10)
 	j.StepTimes = []policy.Point{{Size: 2, StepTime: 1, Samples: 10}}
 	take(status(5, j))
 	must.Zero(t, take(status(10, j)), must.Sprint("nothing changed"))
@@ -62,10 +62,10 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	must.Zero(t, take(status(12, j)), must.Sprint("a length that is estimated wavers"))
 
 	j.Count, j.Step = 4, 100
-	j.Gaps = []agent.Gap{{From: 4, To: 8, Seconds: 0.5}} // in slots: 2 workers become 4
+	j.Gaps = []api.Gap{{From: 4, To: 8, Seconds: 0.5}} // in slots: 2 workers become 4
 	j.StepTimes = []policy.Point{{Size: 2, StepTime: 2, Samples: 20}, {Size: 4, StepTime: 0.6, Samples: 70}}
 	take(status(60, j))
-	j.State, j.Step = agent.StateComplete, 120
+	j.State, j.Step = api.StateComplete, 120
 	must.Eq(t, 1, take(status(70, j)))
 	must.Zero(t, take(status(75, j)))
 
@@ -92,12 +92,12 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 func TestRecorder_LivesOfJobs(t *testing.T) {
 	point := []policy.Point{{Size: 1, StepTime: 1, Samples: 5}}
 	var r Recorder
-	over, stopped, runs := training("over", agent.StateComplete, 1, 5), training("stopped", agent.StateRunning, 1, 50), training("runs", agent.StateRunning, 1, 30)
+	over, stopped, runs := training("over", api.StateComplete, 1, 5), training("stopped", api.StateRunning, 1, 50), training("runs", api.StateRunning, 1, 30)
 	stopped.StepTimes, runs.StepTimes = point, point
 	events := r.Take(status(5, over, stopped, runs))
 	events = append(events, r.Take(status(10, over, runs))...)
 
-	again := training("stopped", agent.StateRunning, 2, 7)
+	again := training("stopped", api.StateRunning, 2, 7)
 	again.Seen, again.StepTimes = at(20), point
 	events = append(events, r.Take(status(25, runs, again))...)
 	events = append(events, r.Close()...)
@@ -115,9 +115,9 @@ func TestRecorder_GapsAreToldOnce(t *testing.T) {
 	var r Recorder
 	told := 0
 	for n := 1; n <= 25; n++ {
-		j := training("a", agent.StateRunning, 1, 1)
+		j := training("a", api.StateRunning, 1, 1)
 		for i := max(1, n-9); i <= n; i++ { // the status has the last ten
-			j.Gaps = append(j.Gaps, agent.Gap{From: 2, To: 4, Seconds: float64(i)})
+			j.Gaps = append(j.Gaps, api.Gap{From: 2, To: 4, Seconds: float64(i)})
 		}
 		for _, e := range r.Take(status(n, j)) {
 			if e.Kind == trace.EventResize {

@@ -9,8 +9,9 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
 )
 
 func answer(w http.ResponseWriter, v any) {
@@ -23,15 +24,10 @@ func answer(w http.ResponseWriter, v any) {
 	_, _ = w.Write(append(text, '\n')) // a reader that went away
 }
 
-// Problem is the answer to a request that failed.
-type Problem struct {
-	Error string `json:"error"`
-}
-
 func refuse(w http.ResponseWriter, code int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(Problem{err.Error()}) // a reader that went away
+	_ = json.NewEncoder(w).Encode(api.Problem{Error: err.Error()}) // a reader that went away
 }
 
 // coded is an error with the status that it is answered with.
@@ -53,7 +49,7 @@ func fail(w http.ResponseWriter, err error) {
 	switch kind := cluster.Classify(err); {
 	case errors.As(err, &known):
 		refuse(w, known.code, err)
-	case errors.Is(err, agent.ErrFollower):
+	case errors.Is(err, leader.ErrNotLeading):
 		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w any more; try again in a moment", err))
 	case errors.Is(err, cluster.ErrNotReady):
 		refuse(w, http.StatusServiceUnavailable, err)

@@ -12,22 +12,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/suggest"
 )
 
-// SetPolicy is the body of PUT /v1/policy.
-type SetPolicy struct {
-	Pool   string `json:"pool"`
-	Policy string `json:"policy"` // name, or name(option=value, …); "" is as configured
-}
-
 func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
-	var in SetPolicy
+	var in api.SetPolicy
 	if err := decode(r, &in); err != nil {
 		return err
 	}
@@ -46,7 +41,7 @@ func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *
 		}
 	}
 	err := s.agent.SetPolicy(r.Context(), c.token, in.Pool, in.Policy)
-	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, agent.ErrFollower) {
+	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, leader.ErrNotLeading) {
 		// Not an error of Nomad's API: the policy itself.
 		return coded{http.StatusBadRequest, err}
 	}
@@ -58,12 +53,6 @@ func orConfigured(line string) string {
 		return "as configured"
 	}
 	return line
-}
-
-// Which is the body of PUT /v1/pause and /v1/resume; no ID is all jobs.
-type Which struct {
-	Namespace string `json:"namespace"`
-	ID        string `json:"id"`
 }
 
 // pools are the node pools that have nodes or jobs, or a block of their own.
@@ -89,7 +78,7 @@ func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
 	for _, j := range st.Jobs {
 		known = append(known, planner.JobKey{Namespace: j.Namespace, ID: j.ID}.String())
 	}
-	for _, j := range st.Aside {
+	for _, j := range st.Ineligible {
 		known = append(known, planner.JobKey{Namespace: j.Namespace, ID: j.ID}.String())
 	}
 	if !st.Ready || slices.Contains(known, key.String()) {
@@ -107,7 +96,7 @@ func (s *Server) resume(_ http.ResponseWriter, r *http.Request, c caller, e *aud
 }
 
 func (s *Server) pausing(r *http.Request, c caller, e *audit.Entry, known bool, do func(context.Context, string, planner.JobKey) error) error {
-	var in Which
+	var in api.JobSelector
 	if err := decode(r, &in); err != nil {
 		return err
 	}

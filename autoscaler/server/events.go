@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -69,7 +69,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, v *view) {
 }
 
 // event is an event as it is sent, "" for one that the caller may not read.
-func (v *view) event(r *http.Request, e agent.Event) (string, error) {
+func (v *view) event(r *http.Request, e api.Event) (string, error) {
 	if e.Job != "" {
 		may, err := v.sees(r.Context(), planner.JobKey{Namespace: e.Namespace, ID: e.ID})
 		if !may || err != nil {

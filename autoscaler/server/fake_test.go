@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -22,9 +22,9 @@ type fake struct {
 	http   config.HTTP
 	away   error // of Nomad
 	acl    error // what Identify returns
-	events chan agent.Event
-	plan   func()        // what making a plan does besides
-	status *agent.Status // nil is that of two jobs
+	events chan api.Event
+	plan   func()      // what making a plan does besides
+	status *api.Status // nil is that of two jobs
 }
 
 func (f *fake) Config() *config.Config { return &config.Config{Name: "fake", HTTP: f.http} }
@@ -33,26 +33,26 @@ func (f *fake) Leads() bool { return true }
 
 func (f *fake) Registry() *prometheus.Registry { return prometheus.NewRegistry() }
 
-func (f *fake) Status() *agent.Status {
+func (f *fake) Status() *api.Status {
 	if f.status != nil {
 		return f.status
 	}
-	return &agent.Status{
+	return &api.Status{
 		Agent: "fake", Ready: true,
-		Jobs:  []agent.JobStatus{{Namespace: "red", ID: "red-job"}, {Namespace: "blue", ID: "blue-job"}},
-		Aside: []agent.AsideJob{{Namespace: "red", ID: "red-bad", Problems: []string{"p"}}, {Namespace: "blue", ID: "blue-bad"}},
-		Pools: []agent.PoolStatus{{Name: "default", Capacity: 4, Problem: "decided 9 for red-job and blue-job"}},
+		Jobs:       []api.JobStatus{{Namespace: "red", ID: "red-job"}, {Namespace: "blue", ID: "blue-job"}},
+		Ineligible: []api.IneligibleJob{{Namespace: "red", ID: "red-bad", Problems: []string{"p"}}, {Namespace: "blue", ID: "blue-bad"}},
+		Pools:      []api.PoolStatus{{Name: "default", Capacity: 4, Problem: "decided 9 for red-job and blue-job"}},
 	}
 }
 
-func (f *fake) Propose(_ context.Context, line string) ([]agent.Proposal, error) {
+func (f *fake) Propose(_ context.Context, line string) ([]api.Proposal, error) {
 	if f.plan != nil {
 		f.plan()
 	}
 	if line != "" {
 		return nil, errors.New("it forgot red-job and blue-job")
 	}
-	return []agent.Proposal{{Pool: "default", Actions: []agent.ProposedJob{
+	return []api.Proposal{{Pool: "default", Jobs: []api.ProposedJob{
 		{Job: "red/red-job", Namespace: "red", ID: "red-job"}, {Job: "blue/blue-job", Namespace: "blue", ID: "blue-job"},
 	}}}, nil
 }
@@ -65,9 +65,9 @@ func (f *fake) Own() []string { return nil }
 
 func (f *fake) Health() error { return nil }
 
-func (f *fake) History(context.Context, planner.JobKey) ([]cluster.Change, error) { return nil, nil }
+func (f *fake) History(context.Context, planner.JobKey) ([]api.Change, error) { return nil, nil }
 
-func (f *fake) Watch() (<-chan agent.Event, func()) { return f.events, func() {} }
+func (f *fake) Watch() (<-chan api.Event, func()) { return f.events, func() {} }
 
 func (f *fake) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
 	return &fakeGauges{f, sees}

@@ -20,7 +20,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
@@ -59,7 +59,7 @@ const stream = "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
 // TestLimits_Streams opens more event streams than there may be, which each
 // cost a goroutine and a connection for as long as the caller likes.
 func TestLimits_Streams(t *testing.T) {
-	tcp, unix := listening(t, &fake{events: make(chan agent.Event)}, nil)
+	tcp, unix := listening(t, &fake{events: make(chan api.Event)}, nil)
 	var held []net.Conn
 	for range streamsByAddress {
 		c, line, err := send(t, "tcp", tcp, stream)
@@ -111,7 +111,7 @@ func TestLimits_IdleConnectionsMakeRoom(t *testing.T) {
 // TestLimits_StreamsOfTheSocket has all streams of the network taken, from
 // addresses that any user of the machine can choose.
 func TestLimits_StreamsOfTheSocket(t *testing.T) {
-	tcp, unix := listening(t, &fake{events: make(chan agent.Event)}, nil)
+	tcp, unix := listening(t, &fake{events: make(chan api.Event)}, nil)
 	lines := map[string]int{}
 	for i := range mostStreams {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(1+i%2))}}
@@ -157,7 +157,7 @@ func TestLimits_Plans(t *testing.T) {
 
 // TestLimits_SlowReaders asks for answers and reads none, so that each is held.
 func TestLimits_SlowReaders(t *testing.T) {
-	large := &agent.Status{Jobs: []agent.JobStatus{{ID: strings.Repeat("x", 4<<20)}}}
+	large := &api.Status{Jobs: []api.JobStatus{{ID: strings.Repeat("x", 4<<20)}}}
 	const text = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	hold := func(t *testing.T, tcp string) {
 		for range mostAnswers {
@@ -210,7 +210,7 @@ func TestLimits_Slow(t *testing.T) {
 	short := func(s *Server) {
 		s.limits = timeouts{header: 200 * time.Millisecond, read: 200 * time.Millisecond, write: time.Second, idle: 200 * time.Millisecond, stream: 200 * time.Millisecond}
 	}
-	events := make(chan agent.Event)
+	events := make(chan api.Event)
 	tcp, _ := listening(t, &fake{events: events, http: config.HTTP{Open: true}}, short)
 	for name, text := range map[string]string{
 		"half a header": "GET /v1/health HTTP/1.1\r\nHost: local",
@@ -234,7 +234,7 @@ func TestLimits_Slow(t *testing.T) {
 		must.Eq(t, "HTTP/1.1 200 OK", line)
 		// Each event fills buffers until a write waits longer than it may; then
 		// no one takes events any more.
-		full := agent.Event{Type: "trouble", Reason: strings.Repeat("x", 1<<20)}
+		full := api.Event{Type: "trouble", Reason: strings.Repeat("x", 1<<20)}
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 			select {
 			case events <- full:
@@ -251,7 +251,7 @@ func TestLimits_Slow(t *testing.T) {
 		lines := bufio.NewScanner(resp.Body)
 		for i := range 6 { // twice the limit of an answer
 			time.Sleep(400 * time.Millisecond) // the time is what is tested
-			events <- agent.Event{Type: "leader", Reason: fmt.Sprint("event ", i)}
+			events <- api.Event{Type: "leader", Reason: fmt.Sprint("event ", i)}
 			for lines.Scan() && !strings.Contains(lines.Text(), fmt.Sprint("event ", i)) {
 			}
 			must.NoError(t, lines.Err())

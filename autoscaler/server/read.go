@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -52,13 +52,6 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, v *view) {
 	answer(w, out)
 }
 
-// Job is the answer of GET /v1/job.
-type Job struct {
-	Job     *agent.JobStatus `json:"job"`
-	Aside   *agent.AsideJob  `json:"aside,omitempty"`
-	History []cluster.Change `json:"history"` // newest first
-}
-
 func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 	key := planner.JobKey{Namespace: r.URL.Query().Get("namespace"), ID: r.URL.Query().Get("id")}
 	if key.Namespace == "" {
@@ -68,16 +61,16 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 		refuse(w, http.StatusBadRequest, errors.New("which job? write ?id=<job>&namespace=<namespace>"))
 		return
 	}
-	out := Job{}
+	out := api.Job{}
 	st := s.agent.Status()
 	for i := range st.Jobs {
 		if st.Jobs[i].Namespace == key.Namespace && st.Jobs[i].ID == key.ID {
 			out.Job = &st.Jobs[i]
 		}
 	}
-	for i := range st.Aside {
-		if st.Aside[i].Namespace == key.Namespace && st.Aside[i].ID == key.ID {
-			out.Aside = &st.Aside[i]
+	for i := range st.Ineligible {
+		if st.Ineligible[i].Namespace == key.Namespace && st.Ineligible[i].ID == key.ID {
+			out.Ineligible = &st.Ineligible[i]
 		}
 	}
 	may, err := v.sees(r.Context(), key)
@@ -85,7 +78,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 		fail(w, err)
 		return
 	}
-	if !may || out.Job == nil && out.Aside == nil {
+	if !may || out.Job == nil && out.Ineligible == nil {
 		refuse(w, http.StatusNotFound, fmt.Errorf("kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key))
 		return
 	}
@@ -117,7 +110,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
 		return
 	}
 	for i := range out {
-		out[i].Actions, err = seen(r.Context(), v, out[i].Actions, func(j *agent.ProposedJob) planner.JobKey {
+		out[i].Jobs, err = seen(r.Context(), v, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey {
 			return planner.JobKey{Namespace: j.Namespace, ID: j.ID}
 		})
 		if err != nil {
@@ -128,17 +121,9 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
 	answer(w, out)
 }
 
-// Policies is the answer of GET /v1/policy.
-type Policies struct {
-	Configured map[string]string `json:"configured"` // by node pool; "*" is every other
-	Set        map[string]string `json:"set"`        // by users, while running
-	BuiltIn    []string          `json:"built_in"`
-	Own        []string          `json:"own,omitempty"` // programs in policy_dir
-}
-
 func (s *Server) policies(w http.ResponseWriter, _ *http.Request, _ *view) {
 	configured, set := s.agent.Pools()
-	answer(w, Policies{configured, set, policy.Names(), s.agent.Own()})
+	answer(w, api.Policies{Configured: configured, Set: set, BuiltIn: policy.Names(), External: s.agent.Own()})
 }
 
 // metrics serves everyone the sums, and the series of jobs to those who may

@@ -12,9 +12,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/audit"
-	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -23,16 +22,16 @@ import (
 
 // Agent is what the API needs of an agent.
 type Agent interface {
-	Status() *agent.Status
+	Status() *api.Status
 	Health() error
 	Config() *config.Config
 	Registry() *prometheus.Registry
 	JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector
-	Propose(ctx context.Context, line string) ([]agent.Proposal, error)
+	Propose(ctx context.Context, line string) ([]api.Proposal, error)
 	Pools() (configured, set map[string]string)
 	Own() []string
-	History(context.Context, planner.JobKey) ([]cluster.Change, error)
-	Watch() (<-chan agent.Event, func())
+	History(context.Context, planner.JobKey) ([]api.Change, error)
+	Watch() (<-chan api.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
 	Pause(ctx context.Context, token string, key planner.JobKey) error
 	Resume(ctx context.Context, token string, key planner.JobKey) error

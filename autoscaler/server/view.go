@@ -8,7 +8,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
@@ -90,19 +90,19 @@ func (v *view) sees(ctx context.Context, key planner.JobKey) (bool, error) {
 
 // status is a status without what the caller may not read. Of pools it keeps
 // the sums, and drops problems: those may name jobs.
-func (v *view) status(ctx context.Context, s *agent.Status) (*agent.Status, error) {
+func (v *view) status(ctx context.Context, s *api.Status) (*api.Status, error) {
 	if v.all {
 		return s, nil
 	}
 	out := *s
 	var err error
-	if out.Jobs, err = seen(ctx, v, s.Jobs, func(j *agent.JobStatus) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
+	if out.Jobs, err = seen(ctx, v, s.Jobs, func(j *api.JobStatus) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
 		return nil, err
 	}
-	if out.Aside, err = seen(ctx, v, s.Aside, func(j *agent.AsideJob) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
+	if out.Ineligible, err = seen(ctx, v, s.Ineligible, func(j *api.IneligibleJob) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
 		return nil, err
 	}
-	out.Pools = append([]agent.PoolStatus{}, s.Pools...)
+	out.Pools = append([]api.PoolStatus{}, s.Pools...)
 	for i := range out.Pools {
 		if out.Pools[i].Problem != "" {
 			out.Pools[i].Problem = "the policy failed; the last good decision stays in force"

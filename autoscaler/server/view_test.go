@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
@@ -115,7 +115,7 @@ func TestView_TheUnixSocketReadsAll(t *testing.T) {
 }
 
 func TestView_Events(t *testing.T) {
-	f := &fake{events: make(chan agent.Event, 3)}
+	f := &fake{events: make(chan api.Event, 3)}
 	_, web := guarded(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -125,9 +125,9 @@ func TestView_Events(t *testing.T) {
 	resp, err := http.DefaultClient.Do(r)
 	must.NoError(t, err)
 	defer resp.Body.Close()
-	f.events <- agent.Event{Type: "resize", Job: "blue/blue-job", Namespace: "blue", ID: "blue-job"}
-	f.events <- agent.Event{Type: "resize", Job: "red/red-job", Namespace: "red", ID: "red-job"}
-	f.events <- agent.Event{Type: "leader", Reason: "last"}
+	f.events <- api.Event{Type: "resize", Job: "blue/blue-job", Namespace: "blue", ID: "blue-job"}
+	f.events <- api.Event{Type: "resize", Job: "red/red-job", Namespace: "red", ID: "red-job"}
+	f.events <- api.Event{Type: "leader", Reason: "last"}
 	var seen strings.Builder
 	for lines := bufio.NewScanner(resp.Body); lines.Scan() && !strings.Contains(seen.String(), "last"); {
 		seen.WriteString(lines.Text() + "\n")

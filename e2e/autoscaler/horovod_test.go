@@ -19,7 +19,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 	"github.com/kolo-nomad/kolo/e2e/train"
@@ -73,7 +73,7 @@ func TestHorovod(t *testing.T) {
 	version := w.version(t, "a")
 	w.ring(t, d, "b", 4)
 	must.Eq(t, version, w.version(t, "a"), must.Sprint("a completed job was touched"))
-	for name, state := range map[string]string{"a": agent.StateComplete, "b": agent.StateRunning} {
+	for name, state := range map[string]string{"a": koloapi.StateComplete, "b": koloapi.StateRunning} {
 		curve := policy.NewCurve(d.knows(t, name, state)...)
 		must.Less(t, curve.Time(2), curve.Time(4), must.Sprintf("%s gains nothing by more workers: %v", name, curve.Points()))
 	}
@@ -133,7 +133,7 @@ func (tr training) finish(t *testing.T) {
 // the job itself, have a size, and steps of that size were measured.
 func (w *world) ring(t *testing.T, d *daemon, name string, size int) {
 	t.Helper()
-	var last agent.JobStatus
+	var last koloapi.JobStatus
 	defer func() {
 		t.Logf("%s: %d workers, a ring of %d at step %.0f, gaps %v, step times %v", name, last.Running, last.Size, last.Step, last.Gaps, last.StepTimes)
 	}()
@@ -158,9 +158,9 @@ func (d *daemon) knows(t *testing.T, name, state string) []policy.Point {
 	t.Helper()
 	out, err := d.kolo("status", "-json")
 	must.NoError(t, err, must.Sprint(out))
-	var s agent.Status
+	var s koloapi.Status
 	must.NoError(t, json.Unmarshal([]byte(out), &s))
-	i := slices.IndexFunc(s.Jobs, func(j agent.JobStatus) bool { return j.ID == name })
+	i := slices.IndexFunc(s.Jobs, func(j koloapi.JobStatus) bool { return j.ID == name })
 	must.NotEq(t, -1, i)
 	j := s.Jobs[i]
 	must.Eq(t, state, j.State)

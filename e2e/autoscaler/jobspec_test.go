@@ -20,7 +20,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -130,7 +130,7 @@ func TestJobspecWithoutRoot(t *testing.T) {
 	w.purge(t, "a", "kolo")
 }
 
-func leaderOf(agents []*daemon) *agent.Status {
+func leaderOf(agents []*daemon) *koloapi.Status {
 	for _, d := range agents {
 		if s, err := d.status(); err == nil && s.Leading {
 			return s

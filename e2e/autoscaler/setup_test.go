@@ -23,7 +23,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -219,13 +219,13 @@ func (d *daemon) kolo(args ...string) (string, error) {
 	return string(out), err
 }
 
-func (d *daemon) status() (*agent.Status, error) {
+func (d *daemon) status() (*koloapi.Status, error) {
 	resp, err := http.Get(d.address + "/v1/status")
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var s agent.Status
+	var s koloapi.Status
 	return &s, json.NewDecoder(resp.Body).Decode(&s)
 }
 

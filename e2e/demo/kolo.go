@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -57,7 +57,7 @@ type daemon struct {
 	socket          string // of its own user: commands take no token
 	log             string
 	done            chan struct{} // closed when the agent has ended
-	events          chan agent.Event
+	events          chan api.Event
 }
 
 // startKolo starts an agent and waits until it leads and sees all slots.
@@ -81,7 +81,7 @@ func startKolo(ctx context.Context, c *cluster.Cluster, binary, policy string, g
 	}
 	d := &daemon{
 		binary: binary, address: "http://" + at, socket: socket, log: filepath.Join(dir, "agent.log"),
-		done: make(chan struct{}), events: make(chan agent.Event, 64),
+		done: make(chan struct{}), events: make(chan api.Event, 64),
 	}
 	log, err := os.Create(d.log)
 	if err != nil {
@@ -137,7 +137,7 @@ func (d *daemon) listen(resp *http.Response) {
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
 		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
-		var e agent.Event
+		var e api.Event
 		if !ok || json.Unmarshal(data, &e) != nil {
 			continue
 		}
@@ -161,7 +161,7 @@ func (d *daemon) alive() error {
 }
 
 // status is what the agent says of all jobs.
-func (d *daemon) status(ctx context.Context) (*agent.Status, error) {
+func (d *daemon) status(ctx context.Context) (*api.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	resp, err := d.get(ctx, "/v1/status")
@@ -169,7 +169,7 @@ func (d *daemon) status(ctx context.Context) (*agent.Status, error) {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	var s agent.Status
+	var s api.Status
 	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
 		return nil, fmt.Errorf("status of kolo agent: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -32,7 +32,7 @@ type show struct {
 	gpu    bool
 
 	jobs []*job // that have arrived
-	seen *agent.Status
+	seen *koloapi.Status
 	// looked is when the table and Nomad's allocations were last looked at,
 	// which is dearer than the rest.
 	looked time.Time
@@ -92,7 +92,7 @@ func (s *show) steady() bool {
 		switch {
 		case st == nil:
 			return false
-		case st.State == agent.StateComplete:
+		case st.State == koloapi.StateComplete:
 		case st.Want != st.Count || st.Running != st.Count || j.record.Last().Size != st.Count:
 			return false
 		}
@@ -104,7 +104,7 @@ func (s *show) steady() bool {
 func (s *show) after(name string, done func() bool) func() bool {
 	return func() bool {
 		st := s.state(name)
-		return st != nil && st.State == agent.StateComplete && done()
+		return st != nil && st.State == koloapi.StateComplete && done()
 	}
 }
 
@@ -114,7 +114,7 @@ func (s *show) follows(policy string, done func() bool) func() bool {
 }
 
 // state is what kolo last said of a job, nil for nothing.
-func (s *show) state(name string) *agent.JobStatus {
+func (s *show) state(name string) *koloapi.JobStatus {
 	for i := range s.seen.Jobs {
 		if s.seen.Jobs[i].ID == name {
 			return &s.seen.Jobs[i]
@@ -187,7 +187,7 @@ func (s *show) look(ctx context.Context) error {
 }
 
 // tell prints one event of the agent.
-func (s *show) tell(e agent.Event) {
+func (s *show) tell(e koloapi.Event) {
 	name := strings.TrimPrefix(e.Job, "default/")
 	switch e.Type {
 	case "resize":

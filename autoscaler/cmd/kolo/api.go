@@ -21,7 +21,7 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/server"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
 // remote is what commands that ask a running agent have in common.
@@ -164,7 +164,7 @@ func (c *remote) call(ctx context.Context, method, path string, query url.Values
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		var p server.Problem
+		var p api.Problem
 		if json.Unmarshal(raw, &p) == nil && p.Error != "" {
 			return nil, errors.New(p.Error)
 		}

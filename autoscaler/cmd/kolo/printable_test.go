@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
 func TestPrintable(t *testing.T) {
@@ -22,7 +22,7 @@ func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	ui := cli.NewMockUi()
 	c := &remote{meta: meta{UI: ui}}
 	c.show(nil, func() string {
-		return drawStatus(&agent.Status{Ready: true, Jobs: []agent.JobStatus{{ID: "x\x1b[2K\x1b[1A", Reason: "\x1b]0;title\x07"}}})
+		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{ID: "x\x1b[2K\x1b[1A", Reason: "\x1b]0;title\x07"}}})
 	})
 	must.StrNotContains(t, ui.OutputWriter.String(), "\x1b")
 	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")

@@ -14,7 +14,7 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/record"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -106,7 +106,7 @@ func (c *recordCommand) record(ctx context.Context, w io.Writer, every time.Dura
 	var r record.Recorder
 	away := false
 	for {
-		var s agent.Status
+		var s api.Status
 		_, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s)
 		switch {
 		case ctx.Err() != nil:

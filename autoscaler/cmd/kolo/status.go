@@ -14,8 +14,7 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
-	"github.com/kolo-nomad/kolo/autoscaler/server"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
 // statusCommand shows what the agent knows of all jobs.
@@ -62,7 +61,7 @@ func (c *statusCommand) Run(args []string) int {
 	ctx, cancel := interruptible()
 	defer cancel()
 	for {
-		var s agent.Status
+		var s api.Status
 		raw, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s)
 		switch {
 		case ctx.Err() != nil:
@@ -88,7 +87,7 @@ func (c *statusCommand) Run(args []string) int {
 // clearScreen moves a terminal's cursor home and clears what is below.
 const clearScreen = "\x1b[H\x1b[J"
 
-func drawStatus(s *agent.Status) string {
+func drawStatus(s *api.Status) string {
 	role := "follows"
 	switch {
 	case s.Leading:
@@ -110,8 +109,8 @@ func drawStatus(s *agent.Status) string {
 	rows := [][]string{{"Pool", "Policy", "Slots", "Used", "Waiting", "Note"}}
 	for _, p := range s.Pools {
 		note := p.Problem
-		if p.Others > 0 {
-			note = strings.TrimSpace(fmt.Sprintf("%d kept free for other jobs %s", p.Others, note))
+		if p.Reserved > 0 {
+			note = strings.TrimSpace(fmt.Sprintf("%d kept free for other jobs %s", p.Reserved, note))
 		}
 		rows = append(rows, []string{p.Name, p.Policy, strconv.Itoa(p.Capacity), strconv.Itoa(p.Used), strconv.Itoa(p.Waiting), note})
 	}
@@ -126,7 +125,7 @@ func drawStatus(s *agent.Status) string {
 			fmt.Fprintf(&out, "\n\n%s: %s.", jobName(s.Jobs[i].Namespace, s.Jobs[i].ID), n)
 		}
 	}
-	for _, a := range s.Aside {
+	for _, a := range s.Ineligible {
 		name := jobName(a.Namespace, a.ID)
 		if a.Off {
 			fmt.Fprintf(&out, "\n\n%s is switched off (scaling.enabled = false, or stopped).", name)
@@ -137,7 +136,7 @@ func drawStatus(s *agent.Status) string {
 	return out.String()
 }
 
-func statusRow(j *agent.JobStatus, now time.Time) []string {
+func statusRow(j *api.JobStatus, now time.Time) []string {
 	workers := strconv.Itoa(j.Running)
 	if j.Running != j.Count {
 		workers = fmt.Sprintf("%d→%d", j.Running, j.Count)
@@ -155,12 +154,12 @@ func statusRow(j *agent.JobStatus, now time.Time) []string {
 	if n := len(j.Gaps); n > 0 {
 		gap = fmt.Sprintf("%.2fs", j.Gaps[n-1].Seconds)
 	}
-	why := j.Wait
+	why := j.HoldReason
 	if why == "" {
 		why = j.Reason
 	}
-	if j.Trouble != "" {
-		why = j.Trouble
+	if j.WriteError != "" {
+		why = j.WriteError
 	}
 	return []string{
 		jobName(j.Namespace, j.ID), j.State, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),
@@ -203,7 +202,7 @@ func (c *remote) predictJobs() complete.Predictor {
 		_ = c.remoteFlags("").Parse(nil) // only sets defaults
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		var s agent.Status
+		var s api.Status
 		if _, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s); err != nil {
 			return nil
 		}
@@ -232,7 +231,7 @@ func (c *jobCommand) Run(args []string) int {
 	ctx, cancel := interruptible()
 	defer cancel()
 	ns, id := splitJob(rest[0])
-	var j server.Job
+	var j api.Job
 	raw, err := c.call(ctx, http.MethodGet, "/v1/job", url.Values{"namespace": {ns}, "id": {id}}, nil, &j)
 	if err != nil {
 		return c.fail(err)
@@ -241,13 +240,13 @@ func (c *jobCommand) Run(args []string) int {
 	return 0
 }
 
-func drawJob(j *server.Job) string {
+func drawJob(j *api.Job) string {
 	var out strings.Builder
 	if s := j.Job; s != nil {
 		rows := [][]string{
 			{"Job", jobName(s.Namespace, s.ID)}, {"State", s.State}, {"Pool", s.Pool}, {"Queue", s.Queue},
 			{"Workers", fmt.Sprintf("%d of %d wanted (%d to %d)", s.Running, s.Want, s.Min, s.Max)},
-			{"Reason", s.Reason}, {"Waits for", s.Wait},
+			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
 		}
 		if s.Total > 0 {
@@ -261,7 +260,7 @@ func drawJob(j *server.Job) string {
 		}
 		out.WriteString(table(rows))
 	}
-	if a := j.Aside; a != nil {
+	if a := j.Ineligible; a != nil {
 		fmt.Fprintf(&out, "%s is left alone:\n  %s", jobName(a.Namespace, a.ID), strings.Join(a.Problems, "\n  "))
 	}
 	rows := [][]string{{"Time", "Group", "Count", "By", "Reason"}}

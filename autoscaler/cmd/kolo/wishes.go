@@ -15,9 +15,8 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
-	"github.com/kolo-nomad/kolo/autoscaler/server"
 )
 
 // planCommand shows what a policy would do now.
@@ -64,7 +63,7 @@ func (c *planCommand) Run(args []string) int {
 	if *line != "" {
 		query.Set("policy", *line)
 	}
-	var out []agent.Proposal
+	var out []api.Proposal
 	raw, err := c.call(ctx, http.MethodGet, "/v1/plan", query, nil, &out)
 	if err != nil {
 		return c.fail(err)
@@ -73,14 +72,14 @@ func (c *planCommand) Run(args []string) int {
 		var parts []string
 		for _, p := range out {
 			rows := [][]string{{"Job", "Now", "Want", "Write now", "Why"}}
-			for _, j := range p.Actions {
+			for _, j := range p.Jobs {
 				write := "-"
 				if j.Cause != "" {
 					write = fmt.Sprintf("%d (%s)", j.Write, j.Cause)
 				}
 				why := j.Reason
-				if j.Wait != "" {
-					why = j.Wait
+				if j.HoldReason != "" {
+					why = j.HoldReason
 				}
 				rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, why})
 			}
@@ -119,7 +118,7 @@ func (c *policyGetCommand) Run(args []string) int {
 	}
 	ctx, cancel := interruptible()
 	defer cancel()
-	var p server.Policies
+	var p api.Policies
 	raw, err := c.call(ctx, http.MethodGet, "/v1/policy", nil, nil, &p)
 	if err != nil {
 		return c.fail(err)
@@ -135,8 +134,8 @@ func (c *policyGetCommand) Run(args []string) int {
 			}
 			rows = append(rows, []string{name, p.Configured[name], set})
 		}
-		if len(p.Own) > 0 {
-			return table(rows) + "\n\nPolicies of your own: " + strings.Join(p.Own, ", ")
+		if len(p.External) > 0 {
+			return table(rows) + "\n\nPolicies of your own: " + strings.Join(p.External, ", ")
 		}
 		return table(rows)
 	})
@@ -195,7 +194,7 @@ func (c *policySetCommand) Run(args []string) int {
 	if *reset != (len(rest) == 0) {
 		return c.usage(errors.New("write either a policy or -reset"), f, c.Help())
 	}
-	in := server.SetPolicy{Pool: *pool}
+	in := api.SetPolicy{Pool: *pool}
 	if !*reset {
 		in.Policy = rest[0]
 	}
@@ -261,7 +260,7 @@ func (c *pauseCommand) Run(args []string) int {
 	if !ok {
 		return code
 	}
-	var in server.Which
+	var in api.JobSelector
 	what := "All jobs are"
 	if len(rest) == 1 {
 		in.Namespace, in.ID = splitJob(rest[0])

@@ -1,0 +1,29 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+// Policies is the answer to GET /v1/policy.
+type Policies struct {
+	Configured map[string]string `json:"configured"` // by node pool; "*" is every other
+	Set        map[string]string `json:"set"`        // by users, while running
+	BuiltIn    []string          `json:"built_in"`
+	External   []string          `json:"external,omitempty"` // programs in policy_dir
+}
+
+// SetPolicy is the body of PUT /v1/policy.
+type SetPolicy struct {
+	Pool   string `json:"pool"`
+	Policy string `json:"policy"` // name, or name(option=value, …); "" is as configured
+}
+
+// JobSelector is the body of PUT /v1/pause and /v1/resume; no ID is all jobs.
+type JobSelector struct {
+	Namespace string `json:"namespace"`
+	ID        string `json:"id"`
+}
+
+// Problem is the answer to a request that failed.
+type Problem struct {
+	Error string `json:"error"`
+}

@@ -1,0 +1,25 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+// Proposal is what the policy of a node pool would do now. GET /v1/plan answers
+// one for each pool.
+type Proposal struct {
+	Pool   string        `json:"pool"`
+	Policy string        `json:"policy"`
+	Jobs   []ProposedJob `json:"jobs"`
+}
+
+// ProposedJob is one job in a proposal.
+type ProposedJob struct {
+	Job        string `json:"job"` // with the namespace unless it is "default"
+	Namespace  string `json:"namespace"`
+	ID         string `json:"id"`
+	Count      int    `json:"count"` // now
+	Want       int    `json:"want"`
+	Write      int    `json:"write"` // what could be written at once
+	Cause      string `json:"cause,omitempty"`
+	Reason     string `json:"reason,omitempty"`
+	HoldReason string `json:"hold_reason,omitempty"`
+}

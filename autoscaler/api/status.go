@@ -1,0 +1,135 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package api
+
+import (
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
+)
+
+// Status is the answer to GET /v1/status: the agent, its node pools and all
+// elastic jobs. It is immutable once published.
+type Status struct {
+	Time       time.Time       `json:"time"`
+	Agent      string          `json:"agent"`
+	Leading    bool            `json:"leading"`
+	Leader     Leader          `json:"leader,omitzero"`   // as last looked up
+	Ready      bool            `json:"ready"`             // the cluster's state has been read
+	Problem    string          `json:"problem,omitempty"` // with reading from Nomad
+	Paused     bool            `json:"paused,omitempty"`
+	Pools      []PoolStatus    `json:"pools"`
+	Jobs       []JobStatus     `json:"jobs"`
+	Ineligible []IneligibleJob `json:"ineligible,omitempty"`
+}
+
+// Leader is the agent that leads.
+type Leader struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // of its HTTP API, "" is unknown
+}
+
+// PoolStatus is one node pool.
+type PoolStatus struct {
+	Name     string `json:"name"`
+	Policy   string `json:"policy"`
+	Capacity int    `json:"capacity"` // slots for elastic jobs
+	Used     int    `json:"used"`
+	Waiting  int    `json:"waiting"`            // jobs with no workers
+	Reserved int    `json:"reserved,omitempty"` // slots kept free for jobs that are not elastic
+	Problem  string `json:"problem,omitempty"`  // with the policy; the last good decision stays in force
+
+	// Queues are the operator's rules over what jobs ask for.
+	Queues []QueueStatus `json:"queues,omitempty"`
+}
+
+// QueueStatus is the operator's rule over a queue; "*" is every other.
+type QueueStatus struct {
+	Name        string   `json:"name"`
+	Namespaces  []string `json:"namespaces,omitzero"` // that may name it, absent is all
+	MaxPriority int      `json:"max_priority,omitempty"`
+	MaxWeight   float64  `json:"max_weight,omitempty"`
+}
+
+// JobStatus is one elastic job.
+type JobStatus struct {
+	Namespace  string    `json:"namespace"`
+	ID         string    `json:"id"`
+	Pool       string    `json:"pool"`
+	Queue      string    `json:"queue"`
+	State      string    `json:"state"` // waiting, running, suspended, complete, held
+	Count      int       `json:"count"` // as written in the job
+	Running    int       `json:"running"`
+	Want       int       `json:"want"` // what the policy wants
+	Min        int       `json:"min"`
+	Max        int       `json:"max"`
+	Reason     string    `json:"reason,omitempty"`      // the policy's
+	HoldReason string    `json:"hold_reason,omitempty"` // why the count is not what is wanted
+	HoldUntil  time.Time `json:"hold_until,omitzero"`
+	Seen       time.Time `json:"seen"`
+	Started    time.Time `json:"started,omitzero"`
+	Completed  time.Time `json:"completed,omitzero"`
+	Attained   float64   `json:"attained"` // slot-seconds
+	Resizes    int       `json:"resizes"`
+	Step       float64   `json:"step,omitempty"`
+	Total      float64   `json:"total,omitempty"`
+	Loss       *float64  `json:"loss,omitempty"`
+	ETA        time.Time `json:"eta,omitzero"`
+	Size       int       `json:"size,omitempty"` // slots in the ring
+	Gaps       []Gap     `json:"gaps,omitempty"` // newest last
+	LostSteps  float64   `json:"lost_steps,omitempty"`
+
+	// Asks is what the job asks for beside Min and Max, as far as the operator's
+	// rules grant it; Notes say what was cut.
+	Asks  Asks     `json:"asks"`
+	Notes []string `json:"notes,omitempty"`
+
+	// StepTimes are the measured times of a step by number of workers.
+	StepTimes []policy.Point `json:"step_times,omitempty"`
+
+	WriteError string `json:"write_error,omitempty"` // of the last write, where it failed
+}
+
+// Asks is what a job asks for in its kolo block, with defaults filled in.
+type Asks struct {
+	Kind        string    `json:"kind,omitempty"`
+	Preferred   int       `json:"preferred"`
+	Sizes       sizes.Set `json:"sizes,omitzero"` // allowed sizes, absent is all
+	Slots       int       `json:"slots"`          // of one worker
+	Weight      float64   `json:"weight"`
+	Priority    int       `json:"priority"`
+	Suspendable bool      `json:"suspendable"`
+	Deadline    time.Time `json:"deadline,omitzero"`
+}
+
+// Key is namespace/id.
+func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
+
+// IneligibleJob is a job that asks for Kolo and is not scaled: its block has
+// mistakes, or it is switched off.
+type IneligibleJob struct {
+	Namespace string   `json:"namespace"`
+	ID        string   `json:"id"`
+	Count     int      `json:"count"`
+	Off       bool     `json:"off,omitempty"`
+	Problems  []string `json:"problems,omitempty"`
+}
+
+// Gap is one resize as the workers saw it, in slots.
+type Gap struct {
+	From    int     `json:"from"`
+	To      int     `json:"to"`
+	Seconds float64 `json:"seconds"` // in which no slot trained
+	Lost    float64 `json:"lost"`    // steps that were repeated
+}
+
+// States of a job.
+const (
+	StateWaiting   = "waiting"
+	StateRunning   = "running"
+	StateSuspended = "suspended"
+	StateComplete  = "complete"
+	StateHeld      = "held" // stopped, paused, failed
+)
