@@ -7,4 +7,4 @@ e2e-autoscaler: ## Test the autoscaler against a real Nomad
 
 .PHONY: bench-autoscaler
 bench-autoscaler: ## Measure the autoscaler with up to 10,000 jobs and nodes
-	KOLO_SCALE=1 go test ./autoscaler/agent -run '^$$' -bench Scale -benchtime 1x
+	KOLO_SCALE=1 go test ./autoscaler/controller -run '^$$' -bench Scale -benchtime 1x

@@ -23,15 +23,15 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/controller"
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
 // world is an agent with a job, and its API.
 type world struct {
 	nomad  *nomadtest.Cluster
-	agent  *agent.Agent
+	agent  *controller.Controller
 	api    *Server
 	url    string
 	config *config.Config
@@ -90,7 +90,7 @@ func start(t *testing.T, edit func(*config.Config)) *world {
 // run starts an agent with its API on a world's Nomad.
 func (w *world) run(t *testing.T, c *config.Config) {
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: hclog.Trace, Output: &w.log})
-	a, err := agent.New(c, nil, log)
+	a, err := controller.New(c, nil, log)
 	must.NoError(t, err)
 	w.agent = a
 	w.api = New(a, func() error { return w.reload }, log)

@@ -21,9 +21,9 @@ import (
 	"github.com/posener/complete"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/controller"
 	"github.com/kolo-nomad/kolo/autoscaler/nodump"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
 )
@@ -165,7 +165,7 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 	if err != nil {
 		return err
 	}
-	a, err := agent.New(cfg, own, log)
+	a, err := controller.New(cfg, own, log)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func advertised(c config.HTTP, at net.Addr) string {
 }
 
 // reloader returns what reloads the configuration; its calls are one at a time.
-func reloader(o *overrides, a *agent.Agent, log hclog.Logger) func() error {
+func reloader(o *overrides, a *controller.Controller, log hclog.Logger) func() error {
 	var mu sync.Mutex
 	return func() error {
 		mu.Lock()

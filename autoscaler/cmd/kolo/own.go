@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kolo-nomad/kolo/autoscaler/agent"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/controller"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin"
 )
 
@@ -21,7 +21,7 @@ const ownPolicyTimeout = 3 * time.Second
 
 // ownPolicies makes the host of the policies in policy_dir, which ends with
 // the group; nil where there is no such directory.
-func ownPolicies(ctx context.Context, g *errgroup.Group, cfg *config.Config, log hclog.Logger) (agent.Source, error) {
+func ownPolicies(ctx context.Context, g *errgroup.Group, cfg *config.Config, log hclog.Logger) (controller.Source, error) {
 	if cfg.PolicyDir == "" {
 		return nil, nil
 	}

@@ -1,0 +1,64 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// TestAgent_WroteKeep is about when a job that waits is protected again.
+func TestAgent_WroteKeep(t *testing.T) {
+	due := time.Now().Add(-time.Minute)
+	for name, tc := range map[string]struct {
+		done        cluster.Written
+		err         error
+		least, most time.Duration // until it is to be protected again
+	}{
+		"tagged":            {done: cluster.Written{Tagged: true}, least: 2 * time.Hour, most: 4 * time.Hour},
+		"scaled":            {done: cluster.Written{Steps: 1}, least: 2 * time.Hour, most: 4 * time.Hour},
+		"too young for it":  {least: 10 * time.Minute, most: time.Hour},
+		"Nomad is away":     {err: errors.New("connection refused"), least: -time.Hour, most: 0},
+		"the job has moved": {err: cluster.ErrStale, least: -time.Hour, most: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, 1)
+			c := w.config()
+			a, err := New(c, nil, hclog.NewNullLogger())
+			must.NoError(t, err)
+			key := planner.JobKey{Namespace: "default", ID: "a"}
+			r := &Record{keepUntil: due.Add(c.Planner.KeepAlive)}
+			a.ledger.Jobs[key] = r
+			a.wrote(planner.Action{Job: key, Cause: planner.Keep, Steps: []planner.Step{{Group: "g"}}}, tc.done, tc.err, 0)
+			again := time.Until(r.keepUntil.Add(-c.Planner.KeepAlive))
+			must.Between(t, tc.least, again, tc.most)
+		})
+	}
+}
+
+func TestAgent_ReportForgetsWhatIsOver(t *testing.T) {
+	w := newWorld(t, 1, 1)
+	a, err := New(w.config(), nil, hclog.NewNullLogger())
+	must.NoError(t, err)
+	aside := func(ids ...string) (out []cluster.Aside) {
+		for _, id := range ids {
+			out = append(out, cluster.Aside{Key: planner.JobKey{Namespace: "default", ID: id}, Problems: jobspec.Problems{{Where: "here", What: "a mistake"}}})
+		}
+		return out
+	}
+	a.report(t.Context(), aside("a", "b"))
+	must.MapLen(t, 2, a.reported)
+	a.report(t.Context(), aside("b"))
+	must.MapLen(t, 1, a.reported)
+	a.report(t.Context(), []cluster.Aside{{Key: aside("b")[0].Key, Off: true}})
+	must.MapEmpty(t, a.reported)
+}

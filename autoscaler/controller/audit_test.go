@@ -1,0 +1,96 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"bytes"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+)
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) count(pattern string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(regexp.MustCompile("(?m)"+pattern).FindAllString(l.buf.String(), -1))
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// TestAudit_EveryWriteIsOnRecord compares the requests that change something
+// with the record: each has its line. Renewals of the lock have none, and the
+// variables of the ledger have one together.
+func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	var mu sync.Mutex
+	wrote := map[string]int{}
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			mu.Lock()
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/scale"):
+				wrote["(scale|report)"]++
+			case strings.HasSuffix(r.URL.Path, "/tag"):
+				wrote["(tag|untag)"]++
+			case r.URL.Query().Has("lock-renew"), strings.HasPrefix(r.URL.Path, "/v1/var/kolo/ledger/"), r.URL.Path == "/v1/var/kolo/leader":
+			default:
+				wrote[r.Method+" "+r.URL.String()]++
+			}
+			mu.Unlock()
+		}
+		w.nomad.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	log := &lines{}
+	const secret = "c0ffee00-1111-2222-3333-444455556666"
+	c := w.config()
+	c.Nomad.Address, c.Nomad.Token = s.URL, secret
+	w.log = hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: hclog.Trace, Output: log})
+	w.start(c)
+	w.job("a", 1, 4)
+	w.job("b", 2, 4)
+	w.eventually(map[string]int{"a": 2, "b": 2})
+	w.nomad.Purge("b")
+	w.eventually(map[string]int{"a": 4})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for what, n := range wrote {
+			if log.count("kolo.audit: "+what+": who=\"agent .*result=") != n {
+				return false
+			}
+		}
+		return wrote["(scale|report)"] > 2 && log.count("kolo.audit: acquire-lock: ") == 1
+	}), wait.Timeout(20*time.Second), wait.Gap(20*time.Millisecond)), must.Sprintf("%v\n%s", wrote, log))
+	must.Positive(t, log.count(`kolo.audit: scale: who="agent [^"]+" namespace=default job=a group=workers change="0→[24]" reason=.* result=ok$`))
+	must.StrNotContains(t, log.String(), secret)
+}

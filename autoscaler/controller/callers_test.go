@@ -1,0 +1,72 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+func TestMemo(t *testing.T) {
+	m := newMemo[int, int](time.Second, 3)
+	now := time.Now()
+	m.now = func() time.Time { return now }
+	asked := 0
+	ask := func() (int, error) { asked++; return asked, nil }
+	get := func(key int) int {
+		t.Helper()
+		v, err := m.get(key, ask)
+		must.NoError(t, err)
+		return v
+	}
+	must.Eq(t, 1, get(1))
+	must.Eq(t, 1, get(1))
+	now = now.Add(time.Second)
+	must.Eq(t, 2, get(1))
+
+	t.Log("an error is not remembered")
+	_, err := m.get(2, func() (int, error) { return 0, errors.New("no answer") })
+	must.Error(t, err)
+	must.Eq(t, 3, get(2))
+
+	t.Log("it does not grow, whatever it is asked for")
+	for key := range 1000 {
+		get(key)
+		must.Less(t, 4, len(m.answers))
+	}
+}
+
+// TestCallers_ARevokedTokenIsGoodForAMomentOnly has the answers grow old.
+func TestCallers_ARevokedTokenIsGoodForAMomentOnly(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	w.nomad.AddToken("1-red", nomadtest.Token{Accessor: "a1", Name: "red", Namespaces: []string{"red"}})
+	a, err := New(w.config(), nil, hclog.NewNullLogger())
+	must.NoError(t, err)
+	now := time.Now()
+	a.callers.who.now = func() time.Time { return now }
+	a.callers.may.now = a.callers.who.now
+	who, err := a.Identify(t.Context(), "1-red")
+	must.NoError(t, err)
+	must.Eq(t, "token a1 (red)", who)
+	for namespace, want := range map[string]bool{"red": true, "blue": false} {
+		may, err := a.MayRead(t.Context(), "1-red", planner.JobKey{Namespace: namespace, ID: "job"})
+		must.NoError(t, err)
+		must.Eq(t, want, may)
+	}
+	w.nomad.RevokeToken("1-red")
+	now = now.Add(callerTTL)
+	_, err = a.Identify(t.Context(), "1-red")
+	must.ErrorIs(t, err, cluster.ErrUnknownToken)
+	may, err := a.MayRead(t.Context(), "1-red", planner.JobKey{Namespace: "red", ID: "job"})
+	must.NoError(t, err)
+	must.False(t, may)
+}

@@ -1,0 +1,134 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// broken is a policy of one's own that works until it is told otherwise.
+type broken struct {
+	policy.Policy
+	how atomic.Int32
+}
+
+func (b *broken) Allocate(s *policy.Snapshot) policy.Decision {
+	d := b.Policy.Allocate(s)
+	switch b.how.Load() {
+	case 1:
+		panic("a bug")
+	case 2:
+		for i := range d.Allocations {
+			d.Allocations[i].Count = s.Jobs[i].Max
+		}
+	case 3:
+		d.Allocations = nil
+	}
+	return d
+}
+
+type source struct{ p policy.Policy }
+
+func (s source) Policy(string) (policy.Policy, error) { return s.p, nil }
+
+func TestAgent_ABrokenPolicyIsNotObeyed(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	fine, err := policy.New("elastic-fifo", nil)
+	must.NoError(t, err)
+	b := &broken{Policy: fine}
+	c := w.config()
+	c.Pools["default"] = config.Pool{Name: "default", Policy: "mine", Device: "gpu"}
+	a, _ := w.startWith(c, source{b})
+	w.watchful(8)
+	w.job("a", 1, 8)
+	w.job("b", 1, 8)
+	w.eventually(map[string]int{"a": 4, "b": 4})
+	for how, says := range map[int32]string{1: "panicked: a bug", 2: "16 slots given out of 8", 3: "it answered for 0 jobs of 2"} {
+		b.how.Store(how)
+		a.poke()
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+			return strings.Contains(a.Status().Pools[0].Problem, says)
+		}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+		w.eventually(map[string]int{"a": 4, "b": 4})
+	}
+	b.how.Store(0)
+	a.poke()
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+		return a.Status().Pools[0].Problem == ""
+	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+}
+
+// hanging is a policy in a process of its own that may not answer.
+type hanging struct {
+	policy.Policy
+	mu sync.Mutex // held while it hangs
+	n  atomic.Int32
+}
+
+func (h *hanging) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
+	h.n.Add(1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.Allocate(s), nil
+}
+
+// TestAgent_AHangingPolicyHoldsNobodyUp says that all but the pool of a policy
+// that does not answer goes on, and that pool keeps its last decision.
+func TestAgent_AHangingPolicyHoldsNobodyUp(t *testing.T) {
+	w := newWorld(t, 4, 4)
+	for i := range 2 {
+		w.nomad.ChangeNode(i, func(n *nomadtest.Node) { n.Pool = "slow" })
+	}
+	fine, err := policy.New("elastic-fifo", nil)
+	must.NoError(t, err)
+	h := &hanging{Policy: fine}
+	c := w.config()
+	c.Pools["slow"] = config.Pool{Name: "slow", Policy: "mine", Device: "gpu"}
+	a, _ := w.startWith(c, source{h})
+	job := func(id, pool string) {
+		w.nomad.Register(nomadtest.Job{ID: id, Pool: pool, Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: w.elastic})
+	}
+	job("s1", "slow")
+	job("a", "default")
+	w.eventually(map[string]int{"s1": 8, "a": 8})
+
+	h.mu.Lock()
+	answer := sync.OnceFunc(h.mu.Unlock)
+	t.Cleanup(answer)
+	before := h.n.Load()
+	job("s2", "slow")
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return h.n.Load() > before }), wait.Timeout(20*time.Second), wait.Gap(time.Millisecond)))
+	job("b", "default")
+	w.eventually(map[string]int{"a": 4, "b": 4})
+	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "b"}))
+	must.Wait(t, wait.InitialSuccess(wait.ErrorFunc(func() error {
+		var got []string
+		for _, j := range a.Status().Jobs {
+			got = append(got, fmt.Sprint(j.ID, " ", j.State, ": ", j.Reason))
+		}
+		if all := strings.Join(got, "; "); !strings.Contains(all, "b held") || !strings.Contains(all, "s2 waiting: no decision yet") {
+			return errors.New(all)
+		}
+		return nil
+	}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	w.eventually(map[string]int{"s1": 8, "s2": 0})
+	must.Eq(t, before+1, h.n.Load(), must.Sprint("asked again while it had not answered"))
+
+	answer()
+	w.eventually(map[string]int{"s1": 4, "s2": 4})
+}

@@ -1,0 +1,45 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"encoding/json"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+)
+
+// FuzzLearn has a job answer anything to two probes: what is kept of it stays
+// bounded, finite, and fit to be written down for the next agent.
+func FuzzLearn(f *testing.F) {
+	f.Add(`{"size":2,"step":10,"samples":320,"total_steps":100,"step_seconds":{"2":{"mean":0.5,"n":8,"samples":32}}}`,
+		`{"size":4,"step":90,"samples":1e300,"step_seconds":{"4":{"mean":1e-300,"n":16,"samples":64}},"resizes":[{"from":2,"to":4,"cause":"resize","gap_seconds":0.3,"time":1700000000}]}`, 1)
+	f.Add(`{"step":-1,"step_seconds":{"-1":{"mean":-1,"n":-1}}}`, `{"complete":true,"loss":1e308}`, 4)
+	f.Fuzz(func(t *testing.T, first, second string, slots int) {
+		now := time.Unix(1_700_000_000, 0)
+		var r Record
+		for _, text := range []string{first, second, first} {
+			var p cluster.Progress
+			if json.Unmarshal([]byte(text), &p) != nil {
+				continue
+			}
+			now = now.Add(time.Minute)
+			r.learn(&p, max(1, slots), now)
+			r.doubt(p.Size, now)
+		}
+		must.LessEq(t, pointsLimit, len(r.Points))
+		must.LessEq(t, gapsLimit, len(r.Gaps))
+		for _, p := range r.points() {
+			must.Positive(t, p.Size)
+			must.Positive(t, p.StepTime)
+			must.False(t, math.IsInf(p.StepTime, 0))
+		}
+		_, err := json.Marshal(r)
+		must.NoError(t, err)
+	})
+}

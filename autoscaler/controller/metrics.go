@@ -1,0 +1,183 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// Metrics are the agent's Prometheus metrics. Counters are of this process;
+// gauges are read from the newest Status when they are asked for.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	decisions  *prometheus.HistogramVec
+	refusals   *prometheus.CounterVec
+	resizes    *prometheus.CounterVec
+	writes     *prometheus.HistogramVec
+	jct, queue prometheus.Histogram
+	gaps       prometheus.Histogram
+	lost       prometheus.Counter
+}
+
+func newMetrics(a *Controller) *Metrics {
+	m := &Metrics{
+		Registry: prometheus.NewRegistry(),
+		decisions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kolo_decision_seconds", Help: "Time a policy took to decide.", Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10),
+		}, []string{"pool"}),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kolo_decisions_refused_total", Help: "Decisions that broke an invariant or failed.",
+		}, []string{"pool"}),
+		resizes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "kolo_resizes_total", Help: "Changes of a job's count that were written, by cause.",
+		}, []string{"cause"}),
+		writes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kolo_write_seconds", Help: "Time one action took in Nomad, by result.", Buckets: prometheus.ExponentialBuckets(1e-3, 4, 8),
+		}, []string{"result"}),
+		jct: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kolo_job_completion_seconds", Help: "From the first sight of a job to its first completed worker (JCT).", Buckets: prometheus.ExponentialBuckets(10, 3, 12),
+		}),
+		queue: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kolo_job_queueing_seconds", Help: "From the first sight of a completed job to its first worker.", Buckets: prometheus.ExponentialBuckets(1, 3, 12),
+		}),
+		gaps: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "kolo_resize_gap_seconds", Help: "Time in which no slot of a job trained, per resize.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 12),
+		}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "kolo_lost_steps_total", Help: "Training steps that resizes made jobs repeat."}),
+	}
+	m.Registry.MustRegister(m.decisions, m.refusals, m.resizes, m.writes, m.jct, m.queue, m.gaps, m.lost, &gauges{a})
+	return m
+}
+
+func (m *Metrics) decision(pool string, took time.Duration, err error) {
+	m.decisions.WithLabelValues(pool).Observe(took.Seconds())
+	if err != nil {
+		m.refusals.WithLabelValues(pool).Inc()
+	}
+}
+
+func (m *Metrics) wrote(a planner.Action, err error, took time.Duration) {
+	result := "ok"
+	if err != nil {
+		result = string(cluster.Classify(err))
+	} else {
+		m.resizes.WithLabelValues(string(a.Cause)).Inc()
+	}
+	m.writes.WithLabelValues(result).Observe(took.Seconds())
+}
+
+func (m *Metrics) completed(_ planner.JobKey, r *Record) {
+	m.jct.Observe(r.Completed.Sub(r.FirstSeen).Seconds())
+	if !r.FirstStart.IsZero() {
+		m.queue.Observe(max(0, r.FirstStart.Sub(r.FirstSeen).Seconds()))
+	}
+}
+
+// gauges reads the newest Status.
+type gauges struct{ a *Controller }
+
+var (
+	leaderDesc   = prometheus.NewDesc("kolo_leader", "1 where this agent leads.", nil, nil)
+	capacityDesc = prometheus.NewDesc("kolo_pool_slots", "Slots that elastic jobs may use.", []string{"pool"}, nil)
+	usedDesc     = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
+	waitingDesc  = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
+	policyDesc   = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
+	asideDesc    = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that asked for kolo and are left alone for a mistake.", nil, nil)
+	callsDesc    = prometheus.NewDesc("kolo_nomad_requests_total", "Requests sent to Nomad.", nil, nil)
+	failuresDesc = prometheus.NewDesc("kolo_nomad_request_errors_total", "Requests to Nomad that failed.", nil, nil)
+	countDesc    = prometheus.NewDesc("kolo_job_count", "Workers the job asks Nomad for.", []string{"namespace", "job"}, nil)
+	runningDesc  = prometheus.NewDesc("kolo_job_running", "Workers that exist.", []string{"namespace", "job"}, nil)
+	wantDesc     = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", []string{"namespace", "job"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, asideDesc, callsDesc, failuresDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	gauge := gaugesTo(ch)
+	s := g.a.Status()
+	lead := 0.0
+	if s.Leading {
+		lead = 1
+	}
+	gauge(leaderDesc, lead)
+	problems := 0
+	for _, x := range s.Ineligible {
+		if !x.Off {
+			problems++
+		}
+	}
+	gauge(asideDesc, float64(problems))
+	for _, p := range s.Pools {
+		gauge(capacityDesc, float64(p.Capacity), p.Name)
+		gauge(usedDesc, float64(p.Used), p.Name)
+		gauge(waitingDesc, float64(p.Waiting), p.Name)
+		// Its parameters may name tenants, and Prometheus has no token.
+		name, _, _ := strings.Cut(p.Policy, "(")
+		gauge(policyDesc, 1, p.Name, name)
+	}
+	calls, failures := g.a.client.Calls()
+	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(calls))
+	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
+}
+
+func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...string) {
+	return func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+}
+
+// jobGauges reads jobs of the newest Status, unless telemetry { per_job } is off.
+type jobGauges struct {
+	a    *Controller
+	sees func(planner.JobKey) bool
+}
+
+// Describe implements prometheus.Collector.
+func (g *jobGauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{countDesc, runningDesc, wantDesc} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (g *jobGauges) Collect(ch chan<- prometheus.Metric) {
+	if !g.a.Config().Telemetry.PerJob {
+		return
+	}
+	gauge := gaugesTo(ch)
+	jobs := g.a.Status().Jobs
+	for i := range jobs {
+		j := &jobs[i]
+		if !g.sees(planner.JobKey{Namespace: j.Namespace, ID: j.ID}) {
+			continue
+		}
+		gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
+		gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
+		gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
+	}
+}
+
+// JobMetrics collects the metrics with a label per job, of the jobs that sees
+// lets through.
+func (a *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
+	return &jobGauges{a, sees}
+}
+
+// Registry holds the agent's metrics but for those of JobMetrics.
+func (a *Controller) Registry() *prometheus.Registry { return a.metrics.Registry }
