@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -60,7 +61,7 @@ const triedAtOnce = 3
 // Probe asks one job. known is the endpoint that answered last, the zero one
 // for none; the one that answered now is returned with the progress. It takes
 // no longer than three requests that are not answered.
-func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []string, known Endpoint) (*Progress, Endpoint, error) {
+func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []string, known Endpoint) (*history.Progress, Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*p.timeout)
 	defer cancel()
 	if known != (Endpoint{}) {
@@ -100,7 +101,7 @@ func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []strin
 // registered, its allocation still runs, and the address is still its own. What
 // an answer says is not acted on without, where acting cannot be taken back at
 // once.
-func (p *Prober) Confirm(ctx context.Context, key planner.JobKey, services []string, e Endpoint, got *Progress) error {
+func (p *Prober) Confirm(ctx context.Context, key planner.JobKey, services []string, e Endpoint, got *history.Progress) error {
 	if got.AllocID != e.Alloc {
 		return errors.New("the answer does not name its allocation") // of an older version
 	}
@@ -139,7 +140,7 @@ func (p *Prober) instances(ctx context.Context, key planner.JobKey, service stri
 }
 
 // ask asks an endpoint. Errors do not hold what it answers.
-func (p *Prober) ask(ctx context.Context, key planner.JobKey, e Endpoint) (*Progress, error) {
+func (p *Prober) ask(ctx context.Context, key planner.JobKey, e Endpoint) (*history.Progress, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Address.String()+statusPath, nil)
 	if err != nil {
 		return nil, err
@@ -164,7 +165,7 @@ func (p *Prober) ask(ctx context.Context, key planner.JobKey, e Endpoint) (*Prog
 	}
 	got, err := readProgress(text)
 	if err == nil {
-		err = got.of(key, e.Alloc)
+		err = checkSender(got, key, e.Alloc)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s%s: %w", e.Address, statusPath, err)

@@ -9,45 +9,10 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
-
-// Progress is what the driver's agents tell of a job's training.
-type Progress struct {
-	// Who answers. Agents of older versions do not say their allocation.
-	Job       string `json:"job"`
-	Namespace string `json:"namespace"`
-	AllocID   string `json:"alloc_id"`
-
-	Size        int                 `json:"size"` // slots training together
-	Step        float64             `json:"step"`
-	Samples     float64             `json:"samples"`
-	TotalSteps  float64             `json:"total_steps"`
-	Loss        *float64            `json:"loss"`
-	StepSeconds map[string]StepTime `json:"step_seconds"` // by size
-	Resizes     []Resize            `json:"resizes"`
-	Complete    bool                `json:"complete"`
-}
-
-// StepTime is the measured time of one global step at one size.
-type StepTime struct {
-	Mean float64 `json:"mean"`
-	N    int     `json:"n"`
-	// Samples is how many samples such a step takes, 0 where the script does
-	// not tell.
-	Samples float64 `json:"samples"`
-}
-
-// Resize is one change of the ring as the workers saw it.
-type Resize struct {
-	From       int     `json:"from"`
-	To         int     `json:"to"`
-	Cause      string  `json:"cause"` // start, resize, failure
-	GapSeconds float64 `json:"gap_seconds"`
-	LostSteps  float64 `json:"lost_steps"`
-	Time       float64 `json:"time"` // Unix seconds at which the new ring was formed
-}
 
 // Bounds of an answer. The driver's agents report far less.
 const (
@@ -58,9 +23,9 @@ const (
 )
 
 // readProgress reads an answer and checks that its numbers may be. Its text is
-// repeated to no one: whoever answers is not known yet.
-func readProgress(text []byte) (*Progress, error) {
-	var p Progress
+// repeated to no one: who answers is not known yet.
+func readProgress(text []byte) (*history.Progress, error) {
+	var p history.Progress
 	if err := json.Unmarshal(text, &p); err != nil {
 		return nil, errors.New("the answer is not the JSON of a status")
 	}
@@ -86,8 +51,9 @@ func readProgress(text []byte) (*Progress, error) {
 
 func slots(n int) bool { return n >= 0 && n <= slotsLimit }
 
-// of returns an error where the answer is not that of the job's allocation.
-func (p *Progress) of(key planner.JobKey, alloc string) error {
+// checkSender returns an error where the answer is not that of the job's
+// allocation.
+func checkSender(p *history.Progress, key planner.JobKey, alloc string) error {
 	switch {
 	case p.Job != key.ID || p.Namespace != key.Namespace:
 		return errors.New("another job answers")

@@ -12,12 +12,13 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// TestAgent_WroteKeep is about when a job that waits is protected again.
-func TestAgent_WroteKeep(t *testing.T) {
+// TestController_KeepsAgain is about when a job that waits is protected again.
+func TestController_KeepsAgain(t *testing.T) {
 	due := time.Now().Add(-time.Minute)
 	for name, tc := range map[string]struct {
 		done        cluster.Written
@@ -36,16 +37,17 @@ func TestAgent_WroteKeep(t *testing.T) {
 			a, err := New(c, nil, hclog.NewNullLogger())
 			must.NoError(t, err)
 			key := planner.JobKey{Namespace: "default", ID: "a"}
-			r := &Record{keepUntil: due.Add(c.Planner.KeepAlive)}
-			a.ledger.Jobs[key] = r
-			a.wrote(planner.Action{Job: key, Cause: planner.Keep, Steps: []planner.Step{{Group: "g"}}}, tc.done, tc.err, 0)
-			again := time.Until(r.keepUntil.Add(-c.Planner.KeepAlive))
+			a.history.Jobs[key] = &history.Job{}
+			j := a.job(key)
+			j.keepUntil = due.Add(c.Planner.KeepAlive)
+			a.applied(planner.Action{Job: key, Cause: planner.Keep, Steps: []planner.Step{{Group: "g"}}}, tc.done, tc.err, 0)
+			again := time.Until(j.keepUntil.Add(-c.Planner.KeepAlive))
 			must.Between(t, tc.least, again, tc.most)
 		})
 	}
 }
 
-func TestAgent_ReportForgetsWhatIsOver(t *testing.T) {
+func TestController_ReportForgetsWhatIsOver(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	a, err := New(w.config(), nil, hclog.NewNullLogger())
 	must.NoError(t, err)

@@ -18,101 +18,94 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
-
-// Source has the policies that are not built in; package plugin has one. A
-// policy of it may have a method TryAllocate that returns an error.
-type Source interface {
-	Policy(name string) (policy.Policy, error)
-}
 
 // Controller is the control loop of one agent.
 type Controller struct {
-	log     hclog.Logger
-	client  *cluster.Client
-	watcher *cluster.Watcher
-	writer  *cluster.Writer
-	lock    *leader.Variable
-	elector *leader.Elector
-	prober  *cluster.Prober
-	own     Source // nil for none
-	metrics *Metrics
-	audit   *audit.Log
-	callers *callers
+	log      hclog.Logger
+	client   *cluster.Client
+	watcher  *cluster.Watcher
+	writer   *cluster.Writer
+	lock     *leader.Variable
+	elector  *leader.Elector
+	prober   *cluster.Prober
+	store    *store.Store
+	external ExternalPolicies // nil for none
+	metrics  *metrics
+	audit    *audit.Log
 
 	// protectAfter is how long a job waits before it is protected from
 	// garbage collection.
 	protectAfter time.Duration
 
-	wake   chan struct{}  // something other than Nomad changed
-	asking sync.WaitGroup // questions to policies that are under way
-	dump   chan struct{}  // the ledger should be saved soon
+	wake     chan struct{}  // something other than Nomad changed
+	deciding sync.WaitGroup // decisions of external policies that are under way
+	unsaved  chan struct{}  // the history should be saved soon
 
-	wishing sync.Mutex // held from reading the control until a wish is in force
+	commanding sync.Mutex // held from reading the overrides until a command is in force
 
-	mu      sync.Mutex
-	cfg     *config.Config
-	control Control
-	// controlAt is the index of control in Nomad.
-	controlAt uint64
-	vault     *vault
-	ledger    *Ledger
-	policies  map[string]*pool // by node pool
-	lastView  *cluster.View
-	lastTime  time.Time
-	reported  map[planner.JobKey]string // problems told
-	untold    []api.Event               // of the round that is being made
-	term      uint64                    // counts leaderships
-	loaded    uint64                    // term the ledger was loaded in
-	status    *api.Status
-	self      leader.Holder
-	holder    leader.Holder // of the lock, as far as is known
-	watchers  map[chan api.Event]struct{}
-	decided   time.Time // of the last complete round
+	mu             sync.Mutex
+	cfg            *config.Config
+	overrides      store.Overrides
+	overridesIndex uint64 // in Nomad
+	history        *history.History
+	jobs           map[planner.JobKey]*job
+	policies       map[string]*poolPolicy // by node pool
+	view           *cluster.View          // of the last round
+	observed       time.Time              // when the history was last brought up to date
+	decided        time.Time              // of the last complete round
+	reported       map[planner.JobKey]string
+	events         []api.Event // of the round that is being made
+	loaded         bool        // the history of the last leader
+	status         *api.Status
+	self           leader.Holder
+	holder         leader.Holder // of the lock, as far as is known
+	subscribers    map[chan api.Event]struct{}
 }
 
-// New makes a controller. own may be nil.
-func New(cfg *config.Config, own Source, log hclog.Logger) (*Controller, error) {
+// New makes a controller. external may be nil.
+func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Controller, error) {
 	client, err := cluster.NewClient(cfg.Nomad)
 	if err != nil {
 		return nil, err
 	}
-	a := &Controller{
-		log: log, client: client, cfg: cfg, own: own,
+	c := &Controller{
+		log: log, client: client, cfg: cfg, external: external,
 		watcher:      cluster.NewWatcher(client, cfg.Nomad.Resync, log.Named("cluster")),
 		prober:       cluster.NewProber(client, 2*time.Second),
 		audit:        audit.New(log, "agent "+cfg.Name),
-		callers:      newCallers(client),
 		protectAfter: time.Minute,
-		wake:         make(chan struct{}, 1), dump: make(chan struct{}, 1),
-		ledger: NewLedger(), policies: map[string]*pool{}, reported: map[planner.JobKey]string{}, watchers: map[chan api.Event]struct{}{},
+		wake:         make(chan struct{}, 1), unsaved: make(chan struct{}, 1),
+		history: history.New(), jobs: map[planner.JobKey]*job{}, policies: map[string]*poolPolicy{}, reported: map[planner.JobKey]string{},
+		subscribers: map[chan api.Event]struct{}{},
 	}
-	a.vault = &vault{client: client.Client, namespace: cfg.Leader.Namespace, audit: a.audit, saved: map[string]string{}}
-	a.metrics = newMetrics(a)
-	a.self.Name = cfg.Name
-	a.self.Machine, _ = os.Hostname() // without it, others do not take this machine for theirs
-	a.lock = leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, a.whoami, cfg.Leader.TTL, cfg.Leader.Delay)
-	a.elector = leader.New(recordedLock{a.lock, cfg.Leader.Path, a.audit}, cfg.Leader.TTL, log.Named("leader"))
-	a.writer = cluster.NewWriter(a.watcher, cfg.Nomad.WritesPerSecond, a.elector.Check, a.audit)
-	a.status = &api.Status{Agent: cfg.Name}
-	return a, nil
+	c.store = store.New(client.Client, cfg.Leader.Namespace, c.audit)
+	c.metrics = newMetrics(c)
+	c.self.Name = cfg.Name
+	c.self.Machine, _ = os.Hostname() // without it, others do not take this machine for theirs
+	c.lock = leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, c.identity, cfg.Leader.TTL, cfg.Leader.Delay)
+	c.elector = leader.New(auditedLock{c.lock, cfg.Leader.Path, c.audit}, cfg.Leader.TTL, log.Named("leader"))
+	c.writer = cluster.NewWriter(c.watcher, cfg.Nomad.WritesPerSecond, c.elector.Check, c.audit)
+	c.status = &api.Status{Agent: cfg.Name}
+	return c, nil
 }
 
-// Run works until the context ends. It returns after the policies have, which
-// their Source may hasten.
-func (a *Controller) Run(ctx context.Context) error {
-	defer a.asking.Wait()
+// Run works until the context ends. It returns after the external policies have,
+// which their host may hasten.
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.deciding.Wait()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.watcher.Run(ctx) })
-	g.Go(func() error { return a.rounds(ctx) })
-	g.Go(func() error { return a.probe(ctx) })
-	g.Go(func() error { return a.lookUp(ctx) })
-	g.Go(func() error { return a.followControl(ctx) })
+	g.Go(func() error { return c.watcher.Run(ctx) })
+	g.Go(func() error { return c.rounds(ctx) })
+	g.Go(func() error { return c.probe(ctx) })
+	g.Go(func() error { return c.followLeader(ctx) })
+	g.Go(func() error { return c.followOverrides(ctx) })
 	g.Go(func() error {
-		a.elector.Run(ctx, a.lead)
+		c.elector.Run(ctx, c.lead)
 		return ctx.Err()
 	})
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
@@ -121,96 +114,35 @@ func (a *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// lead is one term of leadership: it loads what the last leader saved, lets
-// rounds write, and saves the ledger now and then and at the end.
-func (a *Controller) lead(ctx context.Context) {
-	ledger, control, index := NewLedger(), Control{}, uint64(0)
-	for ctx.Err() == nil {
-		l, lost, err := a.vault.loadLedger(ctx)
-		if err == nil {
-			control, index, err = a.vault.loadControl(ctx)
-		}
-		if err == nil {
-			ledger = l
-			if lost != nil {
-				a.log.Warn("part of the ledger is lost and will be estimated", "error", lost)
-			}
-			break
-		}
-		// Acting without knowing what users paused, or saving over what could
-		// not be read, would be worse than not acting.
-		a.log.Warn("what the last leader saved cannot be read; not acting", "error", err)
-		pause(ctx, time.Second)
-	}
-	if ctx.Err() != nil {
-		return
-	}
-	a.takeControl(control, index)
-	a.mu.Lock()
-	a.ledger = ledger
-	a.term++
-	a.loaded = a.term
-	a.mu.Unlock()
-	a.event(api.Event{Type: "leader", Reason: a.name() + " leads"})
-	a.poke()
-	defer func() {
-		a.mu.Lock()
-		a.loaded = 0
-		a.mu.Unlock()
-		a.event(api.Event{Type: "leader", Reason: a.name() + " leads no more"})
-	}()
-
-	tick := time.NewTicker(saveEvery)
-	defer tick.Stop()
+// rounds makes one round after another.
+func (c *Controller) rounds(ctx context.Context) error {
+	next := time.NewTimer(0)
+	defer next.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			// The lock is still ours for a moment if the agent is being
-			// stopped; Check says so.
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-			defer cancel()
-			a.save(last)
-			return
-		case <-tick.C:
-		case <-a.dump:
+			return ctx.Err()
+		case <-c.watcher.Changed():
+			pause(ctx, c.Config().Planner.Batch) // changes that come together are planned together
+		case <-c.wake:
+		case <-next.C:
 		}
-		a.save(ctx)
+		wake, err := c.round(ctx)
+		switch {
+		case errors.Is(err, cluster.ErrNotReady):
+			wake = time.Now().Add(time.Second)
+		case err != nil && ctx.Err() == nil:
+			c.log.Error("round failed", "error", err)
+			wake = time.Now().Add(time.Second)
+		}
+		next.Reset(max(0, time.Until(wake)))
 	}
-}
-
-// saveEvery bounds what is lost of the ledger when a leader dies: accounting
-// only, for what must not be lost is saved at once.
-const saveEvery = time.Minute
-
-func (a *Controller) save(ctx context.Context) {
-	a.mu.Lock()
-	texts, dropped, err := a.ledger.encode()
-	a.mu.Unlock()
-	if dropped > 0 {
-		a.log.Warn("the ledger does not hold all jobs, or not what policies asked for", "dropped", dropped)
-	}
-	if err == nil {
-		err = a.vault.saveLedger(ctx, texts, a.elector.Check)
-	}
-	if err != nil && !errors.Is(err, leader.ErrNotLeading) {
-		a.log.Warn("saving the ledger failed", "error", err)
-	}
-}
-
-// leading says whether this agent leads and has loaded what it must know.
-// The caller holds a.mu.
-func (a *Controller) leading() bool { return a.loaded != 0 && a.elector.Check() == nil }
-
-func (a *Controller) name() string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.cfg.Name
 }
 
 // poke asks for a round.
-func (a *Controller) poke() {
+func (c *Controller) poke() {
 	select {
-	case a.wake <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
@@ -224,84 +156,53 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// rounds makes one round after another.
-func (a *Controller) rounds(ctx context.Context) error {
-	next := time.NewTimer(0)
-	defer next.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-a.watcher.Changed():
-			pause(ctx, a.batch()) // what comes together is planned together
-		case <-a.wake:
-		case <-next.C:
-		}
-		wake, err := a.round(ctx)
-		switch {
-		case errors.Is(err, cluster.ErrNotReady):
-			wake = time.Now().Add(time.Second)
-		case err != nil && ctx.Err() == nil:
-			a.log.Error("round failed", "error", err)
-			wake = time.Now().Add(time.Second)
-		}
-		next.Reset(max(0, time.Until(wake)))
-	}
-}
-
-func (a *Controller) batch() time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.cfg.Planner.Batch
-}
+// Client is the agent's client of Nomad.
+func (c *Controller) Client() *cluster.Client { return c.client }
 
 // Config is the configuration in force.
-func (a *Controller) Config() *config.Config {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.cfg
+func (c *Controller) Config() *config.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cfg
 }
 
-// Client is the agent's client of Nomad.
-func (a *Controller) Client() *cluster.Client { return a.client }
-
 // Status is the newest status.
-func (a *Controller) Status() *api.Status {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := *a.status
-	s.Leading, s.Leader = a.leading(), api.Leader{Name: a.holder.Name, Address: a.holder.Address}
-	if err := a.watcher.Trouble(); err != nil {
+func (c *Controller) Status() *api.Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := *c.status
+	s.Leading, s.Leader = c.leading(), api.Leader{Name: c.holder.Name, Address: c.holder.Address}
+	if err := c.watcher.Trouble(); err != nil {
 		s.Problem = err.Error()
 	}
 	return &s
 }
 
 // Health returns an error where the agent cannot do its work.
-func (a *Controller) Health() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (c *Controller) Health() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
-	case a.decided.IsZero():
-		if err := a.watcher.Trouble(); err != nil {
+	case c.decided.IsZero():
+		if err := c.watcher.Trouble(); err != nil {
 			return fmt.Errorf("the cluster's state has not been read yet: %w", err)
 		}
 		return errors.New("the cluster's state has not been read yet")
-	case time.Since(a.decided) > 3*a.cfg.Planner.Tick:
-		return fmt.Errorf("no decision since %s", a.decided.Format(time.RFC3339))
+	case time.Since(c.decided) > 3*c.cfg.Planner.Tick:
+		return fmt.Errorf("no decision since %s", c.decided.Format(time.RFC3339))
 	}
 	return nil
 }
 
 // History is a job's history of counts, as Nomad keeps it.
-func (a *Controller) History(ctx context.Context, key planner.JobKey) ([]api.Change, error) {
-	changes, err := a.client.History(ctx, key)
+func (c *Controller) History(ctx context.Context, key planner.JobKey) ([]api.Change, error) {
+	changes, err := c.client.History(ctx, key)
 	if err != nil {
 		return nil, err
 	}
 	var out []api.Change
-	for _, c := range changes {
-		out = append(out, api.Change{Time: c.Time, Group: c.Group, From: c.From, To: c.To, Kolo: c.Kolo, Error: c.Error, Message: c.Message})
+	for _, ch := range changes {
+		out = append(out, api.Change{Time: ch.Time, Group: ch.Group, From: ch.From, To: ch.To, Kolo: ch.Kolo, Error: ch.Error, Message: ch.Message})
 	}
 	return out, nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
 // world is a stand-in for Nomad and the agents that look after it.
@@ -68,16 +69,16 @@ func (w *world) start(c *config.Config) (a *Controller, stop func()) {
 	return w.startWith(c, nil)
 }
 
-// startWith starts an agent with policies of one's own.
-func (w *world) startWith(c *config.Config, own Source) (a *Controller, stop func()) {
+// startWith starts an agent with external policies.
+func (w *world) startWith(c *config.Config, external ExternalPolicies) (a *Controller, stop func()) {
 	log := hclog.New(&hclog.LoggerOptions{Name: c.Name, Level: hclog.Error, Output: testWriter{w.t}})
-	if own != nil {
+	if external != nil {
 		log = hclog.NewNullLogger() // that it fails is what is tested
 	}
 	if w.log != nil {
 		log = w.log
 	}
-	a, err := New(c, own, log)
+	a, err := New(c, external, log)
 	must.NoError(w.t, err)
 	if w.protectAfter > 0 {
 		a.protectAfter = w.protectAfter
@@ -128,7 +129,7 @@ func (w *world) eventually(want map[string]int) {
 		wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
-func TestAgent_SharesTheClusterAndGrowsAgain(t *testing.T) {
+func TestController_SharesTheClusterAndGrowsAgain(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	w.nomad.StopDelay = 30 * time.Millisecond
 	w.start(w.config())
@@ -140,7 +141,7 @@ func TestAgent_SharesTheClusterAndGrowsAgain(t *testing.T) {
 	w.eventually(map[string]int{"b": 8})
 }
 
-func TestAgent_QueuesWhatDoesNotFit(t *testing.T) {
+func TestController_QueuesWhatDoesNotFit(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
 	w.job("a", 3, 4)
@@ -158,7 +159,7 @@ func TestAgent_QueuesWhatDoesNotFit(t *testing.T) {
 	w.eventually(map[string]int{"b": 4})
 }
 
-func TestAgent_LeavesACompletedJobAlone(t *testing.T) {
+func TestController_LeavesACompletedJobAlone(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	w.start(w.config())
 	w.job("a", 1, 8)
@@ -183,7 +184,7 @@ func TestAgent_LeavesACompletedJobAlone(t *testing.T) {
 	w.eventually(map[string]int{"a": 6})
 }
 
-func TestAgent_AWishByHandWins(t *testing.T) {
+func TestController_ACountSetByHandWins(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
 	c.Planner.HandHold = 700 * time.Millisecond
@@ -196,7 +197,7 @@ func TestAgent_AWishByHandWins(t *testing.T) {
 	must.GreaterEq(t, c.Planner.HandHold, time.Since(start))
 }
 
-func TestAgent_ARegistrationIsRepaired(t *testing.T) {
+func TestController_ARegistrationIsRepaired(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	w.start(w.config())
 	w.job("a", 1, 8)
@@ -205,7 +206,7 @@ func TestAgent_ARegistrationIsRepaired(t *testing.T) {
 	w.eventually(map[string]int{"a": 8})
 }
 
-func TestAgent_MakesRoomForOthers(t *testing.T) {
+func TestController_MakesRoomForOthers(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	w.start(w.config())
 	w.job("a", 2, 8)
@@ -217,7 +218,7 @@ func TestAgent_MakesRoomForOthers(t *testing.T) {
 	w.eventually(map[string]int{"a": 5})
 }
 
-func TestAgent_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
+func TestController_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
 	w.nomad.Register(nomadtest.Job{ID: "bad", Max: 4, GPUs: 1, Priority: 50,
@@ -231,9 +232,9 @@ func TestAgent_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	must.StrContains(t, a.Status().Ineligible[0].Problems[0], "did you mean min?")
 }
 
-// TestAgent_MistakesOfOthersDisturbNobody has jobs with mistakes of every kind
+// TestController_MistakesOfOthersDisturbNobody has jobs with mistakes of every kind
 // beside one without.
-func TestAgent_MistakesOfOthersDisturbNobody(t *testing.T) {
+func TestController_MistakesOfOthersDisturbNobody(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
 	bad := map[string]any{
@@ -271,7 +272,7 @@ func TestAgent_MistakesOfOthersDisturbNobody(t *testing.T) {
 	must.Greater(t, 25, n)
 }
 
-func TestAgent_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
+func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	a, stop := w.start(w.config())
 	w.job("a", 1, 8)
@@ -293,9 +294,9 @@ func TestAgent_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	w.eventually(map[string]int{"a": 4, "b": 4})
 }
 
-// TestAgent_ADeadlineStaysWhereItIs has a job whose deadline counts from its
+// TestController_ADeadlineStaysWhereItIs has a job whose deadline counts from its
 // submission, the time of which Nomad moves with each scale.
-func TestAgent_ADeadlineStaysWhereItIs(t *testing.T) {
+func TestController_ADeadlineStaysWhereItIs(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	a, _ := w.start(w.config())
 	deadline := func(count int) (at time.Time) {
@@ -328,11 +329,11 @@ func TestAgent_ADeadlineStaysWhereItIs(t *testing.T) {
 	must.True(t, deadline(4).After(first))
 }
 
-// TestAgent_WishesThatComeTogether has Nomad take its time to write them.
-func TestAgent_WishesThatComeTogether(t *testing.T) {
+// TestController_CommandsThatComeTogether has Nomad take its time to write them.
+func TestController_CommandsThatComeTogether(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.nomad.Fault = func(method, path string) int {
-		if method == http.MethodPut && path == "/v1/var/"+controlPath {
+		if method == http.MethodPut && path == "/v1/var/"+store.OverridesPath {
 			time.Sleep(20 * time.Millisecond)
 		}
 		return 0
@@ -344,29 +345,29 @@ func TestAgent_WishesThatComeTogether(t *testing.T) {
 		g.Go(func() {
 			test.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: fmt.Sprint("j", i)}))
 		})
-		g.Go(func() { test.NoError(t, a.May(t.Context(), "")) })
+		g.Go(func() { test.NoError(t, a.MayCommand(t.Context(), "")) })
 	}
 	g.Wait()
 	a.mu.Lock()
-	inForce := a.control.Paused
+	inForce := a.overrides.Paused
 	a.mu.Unlock()
 	must.Len(t, 10, inForce)
 	stop()
-	saved, _, err := a.vault.loadControl(t.Context())
+	saved, _, err := a.store.LoadOverrides(t.Context())
 	must.NoError(t, err)
 	must.Len(t, 10, saved.Paused)
 }
 
-// TestAgent_AWishIsOnTopOfWhatIsThere has the control written by somebody else
+// TestController_ACommandIsOnTopOfWhatIsThere has the overrides written by another
 // since this agent read it.
-func TestAgent_AWishIsOnTopOfWhatIsThere(t *testing.T) {
+func TestController_ACommandIsOnTopOfWhatIsThere(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
 	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}))
-	w.nomad.EditVariable(controlPath, func(items map[string]string) { items[dataItem] = `{"paused":["default/other"]}` })
+	w.nomad.EditVariable(store.OverridesPath, func(items map[string]string) { items["data"] = `{"paused":["default/other"]}` })
 	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}))
-	saved, _, err := a.vault.loadControl(t.Context())
+	saved, _, err := a.store.LoadOverrides(t.Context())
 	must.NoError(t, err)
 	must.Eq(t, []string{"default/other", "default/mine"}, saved.Paused)
 }
@@ -391,9 +392,9 @@ func watch(t *testing.T, _ *nomadtest.Cluster, capacity int) func(string, string
 	}
 }
 
-// TestAgent_TwoAgentsAndAFailingNomad is the storm: two agents of which the
+// TestController_TwoAgentsAndAFailingNomad is the storm: two agents of which the
 // leader keeps dying, faults of every kind, jobs that come and go.
-func TestAgent_TwoAgentsAndAFailingNomad(t *testing.T) {
+func TestController_TwoAgentsAndAFailingNomad(t *testing.T) {
 	w := newWorld(t, 4, 4)
 	w.nomad.StopDelay = 20 * time.Millisecond
 	w.watchful(16)
@@ -423,7 +424,7 @@ func TestAgent_TwoAgentsAndAFailingNomad(t *testing.T) {
 	w.eventually(map[string]int{"j0": 4, "j1": 4, "j2": 4, "j3": 4})
 }
 
-func TestAgent_NomadAway(t *testing.T) {
+func TestController_NomadAway(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	var away atomic.Bool
 	w.nomad.Fault = func(_, _ string) int {
@@ -443,7 +444,7 @@ func TestAgent_NomadAway(t *testing.T) {
 	w.eventually(map[string]int{"a": 4, "b": 4})
 }
 
-func TestAgent_ProtectsAParkedJobWhileItWaits(t *testing.T) {
+func TestController_ProtectsAParkedJobWhileItWaits(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	c := w.config()
 	w.protectAfter = time.Millisecond
@@ -461,9 +462,9 @@ func TestAgent_ProtectsAParkedJobWhileItWaits(t *testing.T) {
 	tagged(false)
 }
 
-// TestAgent_LetsGoOfAJobThatIsStopped has a job stopped while it waits: Nomad
+// TestController_LetsGoOfAJobThatIsStopped has a job stopped while it waits: Nomad
 // turns its switch off, so that it is left alone from then on.
-func TestAgent_LetsGoOfAJobThatIsStopped(t *testing.T) {
+func TestController_LetsGoOfAJobThatIsStopped(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.protectAfter = time.Millisecond
 	w.start(w.config())
@@ -477,7 +478,7 @@ func TestAgent_LetsGoOfAJobThatIsStopped(t *testing.T) {
 	tagged(false)
 }
 
-func TestAgent_GivesTheLockBackWhenItStops(t *testing.T) {
+func TestController_GivesTheLockBackWhenItStops(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	c := w.config()
 	c.Leader.TTL = time.Hour
@@ -491,7 +492,7 @@ func TestAgent_GivesTheLockBackWhenItStops(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return b.Status().Leading }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
 }
 
-func TestAgent_SavesTheLedgerWhenItStops(t *testing.T) {
+func TestController_SavesTheHistoryWhenItStops(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, stop := w.start(w.config())
 	w.job("a", 1, 4)
@@ -499,40 +500,14 @@ func TestAgent_SavesTheLedgerWhenItStops(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { s := a.Status(); return len(s.Jobs) == 1 && s.Jobs[0].Running == 4 }),
 		wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
 	stop()
-	saved, lost, err := a.vault.loadLedger(t.Context())
+	saved, lost, err := a.store.LoadHistory(t.Context())
 	must.NoError(t, errors.Join(lost, err))
 	must.MapLen(t, 1, saved.Jobs)
 }
 
-// TestVault_RemovesWhatIsNotThereAnyMore saves a state that shrinks.
-func TestVault_RemovesWhatIsNotThereAnyMore(t *testing.T) {
-	w := newWorld(t, 0, 0)
-	a, err := New(w.config(), nil, hclog.NewNullLogger())
-	must.NoError(t, err)
-	yes := func() error { return nil }
-	noise := make([]byte, 200<<10)
-	for i := range noise {
-		noise[i] = byte(rand.Uint32())
-	}
-	for _, state := range [][]byte{noise, noise[:1000], nil} {
-		l := NewLedger()
-		l.Jobs[planner.JobKey{Namespace: "default", ID: "a"}] = &Record{}
-		if state != nil {
-			l.States["gpu"] = state
-		}
-		texts, _, err := l.encode()
-		must.NoError(t, err)
-		must.NoError(t, a.vault.saveLedger(t.Context(), texts, yes))
-		back, lost, err := a.vault.loadLedger(t.Context())
-		must.NoError(t, errors.Join(lost, err))
-		must.Eq(t, state, back.States["gpu"])
-		must.MapLen(t, 1, back.Jobs)
-	}
-}
-
-// TestAgent_OldEventsBringNothingBack starts an agent on a Nomad whose event
+// TestController_OldEventsBringNothingBack starts an agent on a Nomad whose event
 // buffer speaks of workers of a job that is gone.
-func TestAgent_OldEventsBringNothingBack(t *testing.T) {
+func TestController_OldEventsBringNothingBack(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	_, stop := w.start(w.config())
 	w.job("a", 1, 4)

@@ -1,32 +1,32 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package controller is the autoscaler daemon: it looks at the cluster, asks the
-// policies, plans, and, where it leads, writes.
+// Package controller is the control loop of the autoscaler: it observes the
+// cluster, asks the policies, plans, and, where it leads, writes.
 //
-//	cluster.Watcher ─ View ─┐
-//	ledger (the past) ──────┼─> round: policies ─> planner ─> writes (leader only)
-//	control (users' wishes) ┘                         │
-//	                                                  └─> Status (API, metrics, events)
+//	cluster.Watcher ─ View ──────────┐
+//	history (jobs' past) ────────────┼─> round: policies ─> planner ─> apply (leader only)
+//	store.Overrides (users' commands)┘                         │
+//	                                                           └─> api.Status (API, metrics, events)
 //
-// A round is made shortly after anything changed, when a plan asked to be
-// woken, and now and then. Every agent makes rounds, so that followers can
-// answer questions; only the leader's writes go out, each after a check that
-// it still leads (package leader).
+// A round is made shortly after anything changed, when a plan asked for it, and
+// now and then. Every agent makes rounds, so that followers can answer requests;
+// only the leader's writes go out, each after a check that it still leads
+// (package leader). External policies decide beside the rounds: one that takes
+// its time delays no other pool, and its last decision stays in force.
 //
 // # What is kept
 //
-// Jobs and counts are Nomad's. What Nomad does not keep is in the ledger:
-// attained service, measured step times, what was last written. It is saved
-// in Nomad variables under kolo/, in bounded size, and whatever is missing is
-// estimated anew from the allocations that Nomad remembers. Losing it costs a
-// policy some knowledge, and no job anything.
+// Jobs and counts are Nomad's. What Nomad does not keep is in the history:
+// attained service, measured step times, what was last written. Package store
+// saves it; what is missing is estimated from the allocations that Nomad
+// remembers.
 //
 // # A job's way
 //
-//	         problems, switch off            completed
-//	aside <──────────────────── seen ───────────────────> frozen
-//	                             │  ^                       │ registered
-//	           minimum fits now  v  │ suspended             │ again
-//	                           running <────────────────────┘
+//	              problems, switch off            completed
+//	ineligible <──────────────────── seen ───────────────────> frozen
+//	                                  │  ^                       │ registered
+//	                minimum fits now  v  │ suspended             │ again
+//	                                running <────────────────────┘
 package controller

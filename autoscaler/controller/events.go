@@ -10,26 +10,27 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// Watch returns a channel of events; stop ends it. A slow reader misses some.
-func (a *Controller) Watch() (events <-chan api.Event, stop func()) {
-	c := make(chan api.Event, 64)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.watchers[c] = struct{}{}
-	return c, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		delete(a.watchers, c)
+// Subscribe returns a channel of events; stop ends it. A slow reader misses some.
+func (c *Controller) Subscribe() (events <-chan api.Event, stop func()) {
+	ch := make(chan api.Event, 64)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribers[ch] = struct{}{}
+	return ch, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.subscribers, ch)
 	}
 }
 
-func (a *Controller) event(e api.Event) {
+// publish sends an event to the subscribers.
+func (c *Controller) publish(e api.Event) {
 	e.Time = time.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for c := range a.watchers {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for ch := range c.subscribers {
 		select {
-		case c <- e:
+		case ch <- e:
 		default:
 		}
 	}

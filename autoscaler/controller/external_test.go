@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// broken is a policy of one's own that works until it is told otherwise.
+// broken is an external policy that works until it is told otherwise.
 type broken struct {
 	policy.Policy
 	how atomic.Int32
@@ -42,18 +42,19 @@ func (b *broken) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-type source struct{ p policy.Policy }
+type external struct{ p policy.Policy }
 
-func (s source) Policy(string) (policy.Policy, error) { return s.p, nil }
+func (e external) Policy(string) (policy.Policy, error) { return e.p, nil }
+func (e external) Names() ([]string, error)             { return nil, nil }
 
-func TestAgent_ABrokenPolicyIsNotObeyed(t *testing.T) {
+func TestController_ABrokenPolicyIsNotObeyed(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	fine, err := policy.New("elastic-fifo", nil)
 	must.NoError(t, err)
 	b := &broken{Policy: fine}
 	c := w.config()
 	c.Pools["default"] = config.Pool{Name: "default", Policy: "mine", Device: "gpu"}
-	a, _ := w.startWith(c, source{b})
+	a, _ := w.startWith(c, external{b})
 	w.watchful(8)
 	w.job("a", 1, 8)
 	w.job("b", 1, 8)
@@ -87,9 +88,9 @@ func (h *hanging) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	return h.Allocate(s), nil
 }
 
-// TestAgent_AHangingPolicyHoldsNobodyUp says that all but the pool of a policy
+// TestController_AHangingPolicyHoldsNobodyUp says that all but the pool of a policy
 // that does not answer goes on, and that pool keeps its last decision.
-func TestAgent_AHangingPolicyHoldsNobodyUp(t *testing.T) {
+func TestController_AHangingPolicyHoldsNobodyUp(t *testing.T) {
 	w := newWorld(t, 4, 4)
 	for i := range 2 {
 		w.nomad.ChangeNode(i, func(n *nomadtest.Node) { n.Pool = "slow" })
@@ -99,7 +100,7 @@ func TestAgent_AHangingPolicyHoldsNobodyUp(t *testing.T) {
 	h := &hanging{Policy: fine}
 	c := w.config()
 	c.Pools["slow"] = config.Pool{Name: "slow", Policy: "mine", Device: "gpu"}
-	a, _ := w.startWith(c, source{h})
+	a, _ := w.startWith(c, external{h})
 	job := func(id, pool string) {
 		w.nomad.Register(nomadtest.Job{ID: id, Pool: pool, Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: w.elastic})
 	}

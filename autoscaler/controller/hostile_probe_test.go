@@ -45,9 +45,9 @@ func saying(text string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// probes runs an agent that asks all the time, with a job that has its
+// probed runs an agent that asks all the time, with a job that has its
 // status at the address.
-func probes(t *testing.T, edit func(*nomadtest.Job)) (*world, *Controller) {
+func probed(t *testing.T, edit func(*nomadtest.Job)) (*world, *Controller) {
 	w := newWorld(t, 1, 4)
 	c := w.config()
 	c.Planner.Progress = 2 * time.Millisecond
@@ -88,7 +88,7 @@ func TestProbe_BelievesNoStranger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newAnswering(t, saying(text))
-			w, a := probes(t, func(j *nomadtest.Job) { j.At = []string{s.at} })
+			w, a := probed(t, func(j *nomadtest.Job) { j.At = []string{s.at} })
 			asked(t, s, 3)
 			w.nomad.Register(nomadtest.Job{ID: "second", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: w.elastic})
 			w.eventually(map[string]int{"second": 2})
@@ -108,7 +108,7 @@ func TestProbe_FollowsNoRedirect(t *testing.T) {
 			s := newAnswering(t, func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, "http://"+metadata.at+"/latest/meta-data", code)
 			})
-			_, a := probes(t, func(j *nomadtest.Job) { j.At = []string{s.at} })
+			_, a := probed(t, func(j *nomadtest.Job) { j.At = []string{s.at} })
 			asked(t, s, 3)
 			must.Eq(t, 0, metadata.asked.Load())
 			must.Eq(t, 0, victim(a).Step)
@@ -124,14 +124,14 @@ func TestProbe_AsksOnlyWhatNomadReserved(t *testing.T) {
 	_, port, _ := strings.Cut(own.at, ":")
 
 	t.Log("another's port")
-	w, a := probes(t, func(j *nomadtest.Job) { j.At, j.Claim = []string{own.at}, internal.at })
+	w, a := probed(t, func(j *nomadtest.Job) { j.At, j.Claim = []string{own.at}, internal.at })
 	w.nomad.Register(nomadtest.Job{ID: "beside", Max: 1, GPUs: 1, CPU: 100, Priority: 50, Service: "beside", At: []string{own.at}, Elastic: w.elastic})
 	asked(t, own, 5)
 	must.Eq(t, 0, internal.asked.Load())
 	must.Eq(t, 0, victim(a).Step)
 
 	t.Log("its own port at another's address: its own address is asked")
-	_, a = probes(t, func(j *nomadtest.Job) { j.At, j.Claim = []string{own.at}, "169.254.169.254:"+port })
+	_, a = probed(t, func(j *nomadtest.Job) { j.At, j.Claim = []string{own.at}, "169.254.169.254:"+port })
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return victim(a).Step == 5 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 }
 
@@ -145,7 +145,7 @@ func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 	none := ""
 	alloc.Store(&none)
 	s := newAnswering(t, complete)
-	w, a := probes(t, func(j *nomadtest.Job) { j.At = []string{s.at} })
+	w, a := probed(t, func(j *nomadtest.Job) { j.At = []string{s.at} })
 
 	t.Log("an answer that names no allocation is not believed")
 	asked(t, s, 5)

@@ -21,9 +21,9 @@ func elastic(keys map[string]any) map[string]any {
 	return map[string]any{"kolo": []any{keys}}
 }
 
-// TestAgent_HostileJobsHarmNoOther has jobs that Nomad accepts and that ask for
+// TestController_HostileJobsHarmNoOther has jobs that Nomad accepts and that ask for
 // more than there are integers.
-func TestAgent_HostileJobsHarmNoOther(t *testing.T) {
+func TestController_HostileJobsHarmNoOther(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	for i, keys := range []map[string]any{{"powers_of_two": true}, {"step": 1.0}, {"step": 2.0}, {"min": 1e300}, {"weight": 1e-320}, {"total_work": 1e308}} {
 		w.nomad.Register(nomadtest.Job{ID: fmt.Sprint("hostile-", i), Max: 1 << 62, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(keys)})
@@ -40,9 +40,9 @@ func TestAgent_HostileJobsHarmNoOther(t *testing.T) {
 	}
 }
 
-// TestAgent_LargestJobIsCheap has a job with as many sizes as there may be
+// TestController_LargestJobIsCheap has a job with as many sizes as there may be
 // under each policy.
-func TestAgent_LargestJobIsCheap(t *testing.T) {
+func TestController_LargestJobIsCheap(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	for i, keys := range []map[string]any{{"step": 3.0, "deadline": "6h"}, {"deadline": "6h"}, {"powers_of_two": true}} {
 		w.nomad.Register(nomadtest.Job{ID: fmt.Sprint("large-", i), Max: 100_000, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(keys)})
@@ -57,9 +57,9 @@ func TestAgent_LargestJobIsCheap(t *testing.T) {
 	}
 }
 
-// TestAgent_ProposeEndsWithItsCaller is about callers who went away: what is left
+// TestController_ProposeEndsWithItsCaller is about callers who went away: what is left
 // of a plan is not made.
-func TestAgent_ProposeEndsWithItsCaller(t *testing.T) {
+func TestController_ProposeEndsWithItsCaller(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.nomad.Register(nomadtest.Job{ID: "train", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Elastic: elastic(map[string]any{})})
 	a, _ := w.start(w.config())
@@ -74,9 +74,9 @@ func TestAgent_ProposeEndsWithItsCaller(t *testing.T) {
 	must.ErrorIs(t, err, context.Canceled)
 }
 
-// TestAgent_QueueRulesHoldAtOnce has a team take another's queue, until the
+// TestController_QueueRulesHoldAtOnce has a team take another's queue, until the
 // operator writes whose it is and has the configuration read again.
-func TestAgent_QueueRulesHoldAtOnce(t *testing.T) {
+func TestController_QueueRulesHoldAtOnce(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	c := w.config()
 	a, _ := w.start(c)

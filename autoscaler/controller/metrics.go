@@ -10,13 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// Metrics are the agent's Prometheus metrics. Counters are of this process;
-// gauges are read from the newest Status when they are asked for.
-type Metrics struct {
-	Registry *prometheus.Registry
+// metrics are the agent's Prometheus metrics. Counters are of this process;
+// gauges are read from the newest Status when they are collected.
+type metrics struct {
+	registry *prometheus.Registry
 
 	decisions  *prometheus.HistogramVec
 	refusals   *prometheus.CounterVec
@@ -27,9 +28,9 @@ type Metrics struct {
 	lost       prometheus.Counter
 }
 
-func newMetrics(a *Controller) *Metrics {
-	m := &Metrics{
-		Registry: prometheus.NewRegistry(),
+func newMetrics(c *Controller) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
 		decisions: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kolo_decision_seconds", Help: "Time a policy took to decide.", Buckets: prometheus.ExponentialBuckets(1e-5, 4, 10),
 		}, []string{"pool"}),
@@ -53,18 +54,18 @@ func newMetrics(a *Controller) *Metrics {
 		}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "kolo_lost_steps_total", Help: "Training steps that resizes made jobs repeat."}),
 	}
-	m.Registry.MustRegister(m.decisions, m.refusals, m.resizes, m.writes, m.jct, m.queue, m.gaps, m.lost, &gauges{a})
+	m.registry.MustRegister(m.decisions, m.refusals, m.resizes, m.writes, m.jct, m.queue, m.gaps, m.lost, &gauges{c})
 	return m
 }
 
-func (m *Metrics) decision(pool string, took time.Duration, err error) {
+func (m *metrics) decision(pool string, took time.Duration, err error) {
 	m.decisions.WithLabelValues(pool).Observe(took.Seconds())
 	if err != nil {
 		m.refusals.WithLabelValues(pool).Inc()
 	}
 }
 
-func (m *Metrics) wrote(a planner.Action, err error, took time.Duration) {
+func (m *metrics) wrote(a planner.Action, err error, took time.Duration) {
 	result := "ok"
 	if err != nil {
 		result = string(cluster.Classify(err))
@@ -74,34 +75,34 @@ func (m *Metrics) wrote(a planner.Action, err error, took time.Duration) {
 	m.writes.WithLabelValues(result).Observe(took.Seconds())
 }
 
-func (m *Metrics) completed(_ planner.JobKey, r *Record) {
-	m.jct.Observe(r.Completed.Sub(r.FirstSeen).Seconds())
-	if !r.FirstStart.IsZero() {
-		m.queue.Observe(max(0, r.FirstStart.Sub(r.FirstSeen).Seconds()))
+func (m *metrics) completed(j *history.Job) {
+	m.jct.Observe(j.Completed.Sub(j.FirstSeen).Seconds())
+	if !j.FirstStart.IsZero() {
+		m.queue.Observe(max(0, j.FirstStart.Sub(j.FirstSeen).Seconds()))
 	}
 }
 
 // gauges reads the newest Status.
-type gauges struct{ a *Controller }
+type gauges struct{ c *Controller }
 
 var (
-	leaderDesc   = prometheus.NewDesc("kolo_leader", "1 where this agent leads.", nil, nil)
-	capacityDesc = prometheus.NewDesc("kolo_pool_slots", "Slots that elastic jobs may use.", []string{"pool"}, nil)
-	usedDesc     = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
-	waitingDesc  = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
-	policyDesc   = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
-	asideDesc    = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that asked for kolo and are left alone for a mistake.", nil, nil)
-	callsDesc    = prometheus.NewDesc("kolo_nomad_requests_total", "Requests sent to Nomad.", nil, nil)
-	failuresDesc = prometheus.NewDesc("kolo_nomad_request_errors_total", "Requests to Nomad that failed.", nil, nil)
-	countDesc    = prometheus.NewDesc("kolo_job_count", "Workers the job asks Nomad for.", []string{"namespace", "job"}, nil)
-	runningDesc  = prometheus.NewDesc("kolo_job_running", "Workers that exist.", []string{"namespace", "job"}, nil)
-	wantDesc     = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", []string{"namespace", "job"}, nil)
+	leaderDesc     = prometheus.NewDesc("kolo_leader", "1 where this agent leads.", nil, nil)
+	capacityDesc   = prometheus.NewDesc("kolo_pool_slots", "Slots that elastic jobs may use.", []string{"pool"}, nil)
+	usedDesc       = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
+	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
+	policyDesc     = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
+	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that asked for kolo and are left alone for a mistake.", nil, nil)
+	callsDesc      = prometheus.NewDesc("kolo_nomad_requests_total", "Requests sent to Nomad.", nil, nil)
+	failuresDesc   = prometheus.NewDesc("kolo_nomad_request_errors_total", "Requests to Nomad that failed.", nil, nil)
+	countDesc      = prometheus.NewDesc("kolo_job_count", "Workers the job asks Nomad for.", []string{"namespace", "job"}, nil)
+	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", []string{"namespace", "job"}, nil)
+	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", []string{"namespace", "job"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, asideDesc, callsDesc, failuresDesc,
+		leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, callsDesc, failuresDesc,
 	} {
 		ch <- d
 	}
@@ -110,7 +111,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	gauge := gaugesTo(ch)
-	s := g.a.Status()
+	s := g.c.Status()
 	lead := 0.0
 	if s.Leading {
 		lead = 1
@@ -122,7 +123,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 			problems++
 		}
 	}
-	gauge(asideDesc, float64(problems))
+	gauge(ineligibleDesc, float64(problems))
 	for _, p := range s.Pools {
 		gauge(capacityDesc, float64(p.Capacity), p.Name)
 		gauge(usedDesc, float64(p.Used), p.Name)
@@ -131,7 +132,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		name, _, _ := strings.Cut(p.Policy, "(")
 		gauge(policyDesc, 1, p.Name, name)
 	}
-	calls, failures := g.a.client.Calls()
+	calls, failures := g.c.client.Calls()
 	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(calls))
 	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
 }
@@ -144,7 +145,7 @@ func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...st
 
 // jobGauges reads jobs of the newest Status, unless telemetry { per_job } is off.
 type jobGauges struct {
-	a    *Controller
+	c    *Controller
 	sees func(planner.JobKey) bool
 }
 
@@ -157,11 +158,11 @@ func (g *jobGauges) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (g *jobGauges) Collect(ch chan<- prometheus.Metric) {
-	if !g.a.Config().Telemetry.PerJob {
+	if !g.c.Config().Telemetry.PerJob {
 		return
 	}
 	gauge := gaugesTo(ch)
-	jobs := g.a.Status().Jobs
+	jobs := g.c.Status().Jobs
 	for i := range jobs {
 		j := &jobs[i]
 		if !g.sees(planner.JobKey{Namespace: j.Namespace, ID: j.ID}) {
@@ -175,9 +176,9 @@ func (g *jobGauges) Collect(ch chan<- prometheus.Metric) {
 
 // JobMetrics collects the metrics with a label per job, of the jobs that sees
 // lets through.
-func (a *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
-	return &jobGauges{a, sees}
+func (c *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
+	return &jobGauges{c, sees}
 }
 
-// Registry holds the agent's metrics but for those of JobMetrics.
-func (a *Controller) Registry() *prometheus.Registry { return a.metrics.Registry }
+// Registry has the agent's metrics but for those of JobMetrics.
+func (c *Controller) Registry() *prometheus.Registry { return c.metrics.registry }

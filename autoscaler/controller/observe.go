@@ -4,131 +4,148 @@
 package controller
 
 import (
+	"context"
+	"maps"
+	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// jobGC is how long Nomad keeps a dead job by default (job_gc_threshold).
-const jobGC = 4 * time.Hour
-
-func counts(j *planner.Job) map[string]int {
-	out := make(map[string]int, len(j.Groups))
-	for _, g := range j.Groups {
-		out[g.Name] = g.Count
+// drifted are the jobs whose counts are not what was last seen, though the
+// job is the same and this agent did not write them.
+func (c *Controller) drifted(v *cluster.View) []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []int
+	for i := range v.Jobs {
+		j, f := &v.Jobs[i], &v.Facts[i]
+		h := c.history.Jobs[j.Key]
+		if h != nil && h.Created == f.Created && h.LastIndex != f.Changed && !maps.Equal(h.Counts, counts(j)) {
+			out = append(out, i)
+		}
 	}
 	return out
 }
 
-// remember brings the ledger up to date and gives the planner what only the
-// past tells. The caller holds a.mu.
-func (a *Controller) remember(v *cluster.View, histories map[int][]cluster.Change, now time.Time) {
-	dt := time.Duration(0)
-	if !a.lastTime.IsZero() {
-		dt = min(max(0, now.Sub(a.lastTime)), time.Minute)
+// changes reads the count changes of jobs from Nomad, by index into v.Jobs.
+func (c *Controller) changes(ctx context.Context, v *cluster.View, index []int) map[int][]cluster.Change {
+	if len(index) == 0 {
+		return nil
 	}
-	a.lastTime = now
-	known := len(a.ledger.Jobs) > 0
+	out := map[int][]cluster.Change{}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(requestsAtOnce)
+	for _, i := range index {
+		g.Go(func() error {
+			changes, err := c.client.History(ctx, v.Jobs[i].Key)
+			if err != nil {
+				c.log.Warn("cannot tell whether a count was set by hand", "job", v.Jobs[i].Key, "error", err)
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			out[i] = changes
+			return nil
+		})
+	}
+	_ = g.Wait() // no job's changes fail the others
+	return out
+}
+
+// observe brings the history up to date and gives the planner what only the
+// past says. The caller holds c.mu.
+func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, now time.Time) {
+	dt := time.Duration(0)
+	if !c.observed.IsZero() {
+		dt = min(max(0, now.Sub(c.observed)), time.Minute)
+	}
+	c.observed = now
+	known := len(c.history.Jobs) > 0
+	var kinds []string
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
-		r := a.ledger.Jobs[j.Key]
-		if r == nil || r.Created != f.Created {
-			r = &Record{Created: f.Created, FirstSeen: now, Submitted: f.Submitted, Counts: counts(j)}
-			r.estimate(f, now)
-			a.ledger.Jobs[j.Key] = r
+		h, completed := c.history.Observe(j.Key, observation(j, f), now, dt)
+		if completed {
+			c.completed(j, h, known)
 		}
-		if r.Submitted.IsZero() {
-			r.Submitted = f.Submitted
+		if ch, drifted := changes[i]; drifted {
+			c.attribute(j, h, ch, now)
 		}
-		wasFrozen := r.Frozen
-		r.lastSeen = now
-		r.observe(j, f, now, dt)
-		if r.Frozen && !wasFrozen {
-			a.completed(j, r, known)
-		}
-		if h, drift := histories[i]; drift {
-			for g, n := range counts(j) {
-				if n == r.Counts[g] {
-					continue
-				}
-				if cluster.SetByHand(h, g, n) {
-					r.HandUntil, r.LastChange = now.Add(a.cfg.Planner.HandHold), now
-					a.log.Info("a count was set by hand; leaving it for a while", "job", j.Key, "group", g, "count", n, "until", r.HandUntil)
-				} else if at := cluster.LastChange(h, g); at.After(r.LastChange) {
-					// The leader before wrote it and could not save that.
-					r.LastChange = at
-				}
-			}
-		}
-		r.Counts = counts(j)
-		a.recall(j, f, r, now)
+		h.Counts = counts(j)
+		c.fill(j, f, now)
+		kinds = append(kinds, kindKey(j.Key, f))
 	}
 	for i := range v.Aside {
-		if r := a.ledger.Jobs[v.Aside[i].Key]; r != nil && v.Aside[i].Off {
-			r.Submitted = time.Time{} // it takes another submission to come back
+		if h := c.history.Jobs[v.Aside[i].Key]; h != nil && v.Aside[i].Off {
+			h.Submitted = time.Time{} // it takes another submission to come back
 		}
 	}
-	a.ledger.keepKinds(v, now)
-	for k, r := range a.ledger.Jobs {
-		if r.lastSeen.IsZero() {
-			r.lastSeen = now
+	c.history.Prune(kinds, now)
+	maps.DeleteFunc(c.jobs, func(key planner.JobKey, _ *job) bool { return c.history.Jobs[key] == nil })
+}
+
+// attribute finds out who changed a job's counts: those that were set by hand
+// hold for a time.
+func (c *Controller) attribute(j *planner.Job, h *history.Job, changes []cluster.Change, now time.Time) {
+	for group, n := range counts(j) {
+		if n == h.Counts[group] {
+			continue
 		}
-		if now.Sub(r.lastSeen) > forgetAfter {
-			delete(a.ledger.Jobs, k)
+		if cluster.SetByHand(changes, group, n) {
+			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.HandHold), now
+			c.log.Info("a count was set by hand; leaving it for a while", "job", j.Key, "group", group, "count", n, "until", h.ManualUntil)
+		} else if at := cluster.LastChange(changes, group); at.After(h.LastChange) {
+			// The leader before wrote it and could not save that.
+			h.LastChange = at
 		}
 	}
 }
 
-// forgetAfter is how long a job that is gone is remembered.
-const forgetAfter = time.Hour
-
-// recall fills the planner's job with what the record knows.
-func (a *Controller) recall(j *planner.Job, f *cluster.Facts, r *Record, now time.Time) {
-	j.Started = !r.FirstStart.IsZero()
-	j.LastChange, j.HandUntil, j.PendingSince = r.LastChange, r.HandUntil, r.pendingSince
+// fill gives the planner's job what its history says.
+func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
+	known := c.job(j.Key)
+	j.Started = !known.FirstStart.IsZero()
+	j.LastChange, j.HandUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
 	for g := range j.Groups {
-		j.Groups[g].GrowAfter = r.GrowAfter[j.Groups[g].Name]
+		j.Groups[g].GrowAfter = known.GrowAfter[j.Groups[g].Name]
 	}
 	switch {
-	case r.Frozen:
+	case known.Frozen:
 		j.Frozen = "a worker has completed; scaling now would run completed workers again"
 	case j.Left != "":
-	case r.completeSays.After(now):
+	case known.completeUntil.After(now):
 		j.Frozen = "its training says that it is complete; waiting for Nomad to see a worker end"
-	case a.control.paused(j.Key.Namespace + "/" + j.Key.ID):
+	case c.overrides.IsPaused(j.Key):
 		j.Left = "paused by a user"
 	case f.Failed:
 		j.Left = "all its workers have failed and Nomad gave it up; register it again"
-	case r.retryAt.After(now):
-		j.Left = "a write failed, and is tried again later: " + r.trouble
+	case known.retryAt.After(now):
+		j.Left = "a write failed, and is tried again later: " + known.writeError
 	}
-	if f.Batch && j.Count() == 0 && !r.Frozen {
-		if r.keepUntil.IsZero() {
+	if f.Batch && j.Count() == 0 && !known.Frozen {
+		if known.keepUntil.IsZero() {
 			// A garbage collection by hand does not wait for hours.
-			r.keepUntil = now.Add(a.cfg.Planner.KeepAlive + a.protectAfter)
+			known.keepUntil = now.Add(c.cfg.Planner.KeepAlive + c.protectAfter)
 		}
-		j.KeepUntil = r.keepUntil
+		j.KeepUntil = known.keepUntil
 	} else {
-		r.keepUntil = time.Time{}
+		known.keepUntil = time.Time{}
 	}
 }
 
-// completed tells of a completion. The caller holds a.mu.
-func (a *Controller) completed(j *planner.Job, r *Record, known bool) {
+// completed reports a completion. The caller holds c.mu.
+func (c *Controller) completed(j *planner.Job, h *history.Job, known bool) {
 	if known {
-		a.metrics.completed(j.Key, r)
+		c.metrics.completed(h)
 	}
 	e := jobEvent("complete", j.Key)
 	e.From, e.To, e.Reason = j.Count(), j.Count(), "a worker has completed"
-	a.untold = append(a.untold, e)
-	a.saveSoon() // must not be forgotten
-}
-
-// saveSoon has the ledger saved without waiting for its turn.
-func (a *Controller) saveSoon() {
-	select {
-	case a.dump <- struct{}{}:
-	default:
-	}
+	c.events = append(c.events, e)
+	c.saveSoon() // must not be forgotten
 }

@@ -9,61 +9,63 @@ import (
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
-// An agent that does not lead stores what its own user asks for (a caller of its
-// Unix socket) with its own token: it passes that on to no one. The leader
-// learns of it from Nomad, as all agents do, so that each can say what is paused.
+// An agent that does not lead stores the commands of its own user (a caller of
+// its Unix socket) with its own token, which it passes on to no one. The leader
+// reads them from Nomad, as all agents do, so that each can report what is
+// paused.
 
-// followControl takes over what other agents stored, until the context ends.
-func (a *Controller) followControl(ctx context.Context) error {
+// followOverrides takes over what other agents stored, until the context ends.
+func (c *Controller) followOverrides(ctx context.Context) error {
 	for after := uint64(0); ; {
-		c, index, next, err := a.vault.awaitControl(ctx, after)
+		o, index, next, err := c.store.PollOverrides(ctx, after)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			a.log.Warn("cannot read what users want; what was read before stays in force", "error", err)
-			pause(ctx, a.Config().Leader.TTL/3)
+			c.log.Warn("cannot read what users want; what was read before stays in force", "error", err)
+			pause(ctx, c.Config().Leader.TTL/3)
 			continue
 		case next < after:
 			after = 0 // Nomad was restored from a snapshot
-			a.forgetControl()
+			c.forgetOverrides()
 		default:
 			after = next
 		}
-		a.wishing.Lock() // a wish of this agent's reports itself
-		what := a.takeControl(c, index)
-		a.wishing.Unlock()
-		if what != "" {
-			a.event(api.Event{Type: what, Reason: "changed through another agent"})
-			a.poke()
+		c.commanding.Lock() // a command of this agent reports itself
+		changed := c.setOverrides(o, index)
+		c.commanding.Unlock()
+		if changed != "" {
+			c.publish(api.Event{Type: changed, Reason: "changed through another agent"})
+			c.poke()
 		}
-		pause(ctx, a.batch()) // bounds the requests where Nomad does not wait
+		pause(ctx, c.Config().Planner.Batch) // bounds the requests where Nomad does not wait
 	}
 }
 
-// forgetControl lets any control be newer than the one in force.
-func (a *Controller) forgetControl() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.controlAt = 0
+// forgetOverrides lets any overrides be newer than those in force.
+func (c *Controller) forgetOverrides() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.overridesIndex = 0
 }
 
-// takeControl puts a control in force unless a newer one is, and returns the
+// setOverrides puts overrides in force unless newer ones are, and returns the
 // type of event for what changed, "" for nothing.
-func (a *Controller) takeControl(c Control, index uint64) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if index <= a.controlAt {
+func (c *Controller) setOverrides(o store.Overrides, index uint64) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if index <= c.overridesIndex {
 		return ""
 	}
-	before := a.control
-	a.control, a.controlAt = c, index
+	before := c.overrides
+	c.overrides, c.overridesIndex = o, index
 	switch {
-	case before.All != c.All || !slices.Equal(before.Paused, c.Paused):
+	case before.All != o.All || !slices.Equal(before.Paused, o.Paused):
 		return "pause"
-	case !maps.Equal(before.Policies, c.Policies):
+	case !maps.Equal(before.Policies, o.Policies):
 		return "policy"
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
 func soon(t *testing.T, what string, check func() bool) {
@@ -30,7 +31,7 @@ func TestFollow_AllAgentsLearnOfTheControl(t *testing.T) {
 	paused := func(a *Controller) bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return a.control.paused("default/train")
+		return a.overrides.IsPaused(train)
 	}
 	must.ErrorIs(t, follower.Pause(t.Context(), "a caller's", train), leader.ErrNotLeading)
 	must.NoError(t, follower.Pause(t.Context(), "", train))
@@ -40,19 +41,19 @@ func TestFollow_AllAgentsLearnOfTheControl(t *testing.T) {
 
 	t.Log("what cannot be read changes nothing")
 	must.NoError(t, first.Pause(t.Context(), "", train))
-	w.nomad.EditVariable(controlPath, func(items map[string]string) { items[dataItem] = "{" })
-	w.nomad.EditVariable(controlPath, func(items map[string]string) { items[dataItem] = `{"all":true}` })
+	w.nomad.EditVariable(store.OverridesPath, func(items map[string]string) { items["data"] = "{" })
+	w.nomad.EditVariable(store.OverridesPath, func(items map[string]string) { items["data"] = `{"all":true}` })
 	soon(t, "what came after", func() bool { return follower.Status().Paused })
 }
 
-func TestTakeControl_TheNewerOneStays(t *testing.T) {
+func TestSetOverrides_TheNewerOneStays(t *testing.T) {
 	a := &Controller{}
-	must.Eq(t, "pause", a.takeControl(Control{All: true}, 10))
-	must.Eq(t, "", a.takeControl(Control{}, 9))
-	must.Eq(t, "", a.takeControl(Control{}, 10))
-	must.True(t, a.control.All)
-	must.Eq(t, "", a.takeControl(Control{All: true}, 11))
-	must.Eq(t, "policy", a.takeControl(Control{All: true, Policies: map[string]string{"default": "fifo"}}, 12))
-	a.forgetControl()
-	must.Eq(t, "pause", a.takeControl(Control{}, 3))
+	must.Eq(t, "pause", a.setOverrides(store.Overrides{All: true}, 10))
+	must.Eq(t, "", a.setOverrides(store.Overrides{}, 9))
+	must.Eq(t, "", a.setOverrides(store.Overrides{}, 10))
+	must.True(t, a.overrides.All)
+	must.Eq(t, "", a.setOverrides(store.Overrides{All: true}, 11))
+	must.Eq(t, "policy", a.setOverrides(store.Overrides{All: true, Policies: map[string]string{"default": "fifo"}}, 12))
+	a.forgetOverrides()
+	must.Eq(t, "pause", a.setOverrides(store.Overrides{}, 3))
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -20,13 +21,14 @@ const probesAtOnce = 16
 // long: its driver may be another. One that starts is not to wait for it.
 const silentProbe = 30 * time.Second
 
-// completeHold is for how long a job is left alone since its training last said
-// that it is complete. Nomad sees a worker end within seconds, and that alone
-// freezes a job for good: who answers at a port cannot be proven.
+// completeHold is for how long a job is left alone since its training last
+// reported that it is complete. Nomad sees a worker end within seconds, and that
+// alone freezes a job for good: who answers at a port cannot be proven.
 const completeHold = time.Minute
 
-// probing is what is known of probes. The agent's lock guards it.
-type probing struct {
+// probes are the probes under way and those that failed. The controller's lock
+// guards them.
+type probes struct {
 	silent map[planner.JobKey]silence
 	asked  map[planner.JobKey]bool // a probe is under way
 }
@@ -34,8 +36,8 @@ type probing struct {
 // A silence is one of a job that does not answer.
 type silence struct{ since, until time.Time }
 
-// last makes the silence last until now, and says when to ask again.
-func (s silence) last(now time.Time) silence {
+// extend makes the silence last until now, and sets when to ask again.
+func (s silence) extend(now time.Time) silence {
 	if s.since.IsZero() {
 		s.since = now
 	}
@@ -46,14 +48,14 @@ func (s silence) last(now time.Time) silence {
 }
 
 // probe asks running jobs for their progress, again and again. A job that takes
-// its time is not waited for: the others are asked again meanwhile.
-func (a *Controller) probe(ctx context.Context) error {
-	p := probing{silent: map[planner.JobKey]silence{}, asked: map[planner.JobKey]bool{}}
+// its time delays no other: those are asked again meanwhile.
+func (c *Controller) probe(ctx context.Context) error {
+	p := probes{silent: map[planner.JobKey]silence{}, asked: map[planner.JobKey]bool{}}
 	var g errgroup.Group
 	g.SetLimit(probesAtOnce)
 	defer func() { _ = g.Wait() }() // a job that does not answer is no error
 	for {
-		every := a.Config().Planner.Progress
+		every := c.Config().Planner.Progress
 		if every == 0 {
 			pause(ctx, time.Second)
 		} else {
@@ -65,16 +67,17 @@ func (a *Controller) probe(ctx context.Context) error {
 		if every == 0 {
 			continue
 		}
-		for _, j := range a.toProbe(&p) {
+		for _, t := range c.probeTargets(&p) {
 			g.Go(func() error {
-				a.probeOne(ctx, &p, j)
+				c.probeJob(ctx, &p, t)
 				return nil
 			})
 		}
 	}
 }
 
-type probed struct {
+// target is a job to be probed.
+type target struct {
 	key      planner.JobKey
 	kind     string
 	slots    int
@@ -83,81 +86,86 @@ type probed struct {
 	batch    bool
 }
 
-// toProbe are the jobs to be asked now.
-func (a *Controller) toProbe(p *probing) []probed {
+// probeTargets are the jobs to be asked now.
+func (c *Controller) probeTargets(p *probes) []target {
 	now := time.Now()
-	var all []probed
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if v := a.lastView; v != nil {
+	var all []target
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v := c.view; v != nil {
 		for i := range v.Jobs {
-			r := a.ledger.Jobs[v.Jobs[i].Key]
-			if v.Facts[i].Running == 0 {
-				delete(p.silent, v.Jobs[i].Key) // nobody to answer
+			key, f := v.Jobs[i].Key, &v.Facts[i]
+			j := c.job(key)
+			if f.Running == 0 {
+				delete(p.silent, key) // no one to answer
 				continue
 			}
-			if r == nil || len(v.Facts[i].Services) == 0 || p.asked[v.Jobs[i].Key] || p.silent[v.Jobs[i].Key].until.After(now) {
+			if j == nil || len(f.Services) == 0 || p.asked[key] || p.silent[key].until.After(now) {
 				continue
 			}
-			p.asked[v.Jobs[i].Key] = true
-			f := &v.Facts[i]
-			if !a.watcher.Answers(v.Jobs[i].Key, r.endpoint) {
-				r.endpoint = cluster.Endpoint{} // its port may be another's
+			p.asked[key] = true
+			if !c.watcher.Answers(key, j.endpoint) {
+				j.endpoint = cluster.Endpoint{} // its port may be another's
 			}
-			all = append(all, probed{
-				key: v.Jobs[i].Key, kind: kindKey(v.Jobs[i].Key, f), slots: max(1, ringSlots(f)), services: f.Services, known: r.endpoint, batch: f.Batch,
+			all = append(all, target{
+				key: key, kind: kindKey(key, f), slots: max(1, ringSlots(f)), services: f.Services, known: j.endpoint, batch: f.Batch,
 			})
 		}
 	}
 	for k := range p.silent {
-		if a.ledger.Jobs[k] == nil {
+		if c.history.Jobs[k] == nil {
 			delete(p.silent, k)
 		}
 	}
 	return all
 }
 
-// probeOne asks one job, and takes over what it says.
-func (a *Controller) probeOne(ctx context.Context, p *probing, j probed) {
-	got, endpoint, err := a.prober.Probe(ctx, j.key, j.services, j.known)
-	complete := err == nil && got.Complete && j.batch
+// probeJob asks one job, and takes in what it reports.
+func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
+	got, endpoint, err := c.prober.Probe(ctx, t.key, t.services, t.known)
+	complete := err == nil && got.Complete && t.batch
 	if complete {
-		if why := a.prober.Confirm(ctx, j.key, j.services, endpoint, got); why != nil {
-			a.log.Debug("not believed that a training is complete", "job", j.key, "why", why)
+		if why := c.prober.Confirm(ctx, t.key, t.services, endpoint, got); why != nil {
+			c.log.Debug("not believed that a training is complete", "job", t.key, "why", why)
 			complete = false
 		}
 	}
 	now := time.Now() // a silence counts from the end of the probe
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(p.asked, j.key)
-	r := a.ledger.Jobs[j.key]
-	if err != nil || r == nil {
-		a.log.Trace("a job did not tell its progress", "job", j.key, "error", err)
-		p.silent[j.key] = p.silent[j.key].last(now)
-		if r != nil {
-			r.endpoint = cluster.Endpoint{}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(p.asked, t.key)
+	j := c.job(t.key)
+	if err != nil || j == nil {
+		c.log.Trace("a job did not report its progress", "job", t.key, "error", err)
+		p.silent[t.key] = p.silent[t.key].extend(now)
+		if j != nil {
+			j.endpoint = cluster.Endpoint{}
 		}
 		return
 	}
-	delete(p.silent, j.key)
-	before := r.points()
-	r.endpoint = endpoint
-	for _, g := range r.learn(got, j.slots, now) {
-		a.metrics.gaps.Observe(g.GapSeconds)
-		a.metrics.lost.Add(g.LostSteps)
+	delete(p.silent, t.key)
+	j.endpoint = endpoint
+	if changed := c.learn(j, t, got, now); changed {
+		c.poke()
 	}
-	after := r.points()
-	changed := len(after) != len(before)
 	if complete {
-		// The training says so before Nomad has seen a worker end.
-		changed = changed || !r.completeSays.After(now)
-		r.completeSays = now.Add(completeHold)
+		// The training reports it before Nomad has seen a worker end.
+		if !j.completeUntil.After(now) {
+			c.poke()
+		}
+		j.completeUntil = now.Add(completeHold)
 	}
-	a.ledger.teach(j.kind, before, after, now)
-	if changed {
-		a.poke()
+}
+
+// learn takes in a job's progress. It returns whether policies know more sizes
+// than before, or fewer. The caller holds c.mu.
+func (c *Controller) learn(j *job, t target, p *history.Progress, now time.Time) (changed bool) {
+	resizes, changed := c.history.Learn(j.Job, t.kind, p, t.slots, now)
+	for _, r := range resizes {
+		c.metrics.gaps.Observe(r.GapSeconds)
+		c.metrics.lost.Add(r.LostSteps)
 	}
+	return changed
 }
 
 // ringSlots is how many slots one worker has in the ring: its devices, or one

@@ -18,19 +18,20 @@ import (
 // A job that starts answers after a while, and is to be asked until then.
 func TestSilence(t *testing.T) {
 	var s silence
+	t0 := time.Unix(1_800_000_000, 0)
 	for after := time.Duration(0); after < silentProbe; after += time.Second {
-		s = s.last(t0.Add(after))
+		s = s.extend(t0.Add(after))
 		must.True(t, s.until.IsZero())
 	}
-	s = s.last(t0.Add(silentProbe))
+	s = s.extend(t0.Add(silentProbe))
 	must.Eq(t, t0.Add(2*silentProbe), s.until)
-	s = s.last(t0.Add(2 * silentProbe))
+	s = s.extend(t0.Add(2 * silentProbe))
 	must.Eq(t, t0.Add(3*silentProbe), s.until)
 }
 
-// TestAgent_OneJobThatHangsDelaysNoOther has a job that takes a question and
+// TestController_OneJobThatHangsDelaysNoOther has a job that takes a question and
 // never answers.
-func TestAgent_OneJobThatHangsDelaysNoOther(t *testing.T) {
+func TestController_OneJobThatHangsDelaysNoOther(t *testing.T) {
 	asked := make(chan struct{}, 1)
 	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {

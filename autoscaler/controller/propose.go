@@ -13,16 +13,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// Propose says what the policy of each pool would do now, or another policy
-// where line is not empty. Nothing is written. It waits for policies of one's
-// own, while the context lasts, and holds no one else up.
-func (a *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
-	view, err := a.watcher.View(a.Config().Pool)
+// Propose returns what the policy of each pool would do now, or another policy
+// where line is not empty. Nothing is written. It waits for external policies
+// while the context lasts, and delays no round.
+func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
+	view, err := c.watcher.View(c.Config().Pool)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	questions, out, options, err := a.proposals(view, line, now)
+	requests, out, options, err := c.proposals(view, line, now)
 	if err != nil {
 		return nil, err
 	}
@@ -32,11 +32,11 @@ func (a *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 		wants[i].Count = view.Jobs[i].Count()
 		index[view.Jobs[i].Key] = i
 	}
-	for _, q := range questions {
+	for _, q := range requests {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		if q.answer(); q.err != nil {
+		if q.run(); q.err != nil {
 			return nil, q.err
 		}
 		for k, key := range q.keys {
@@ -44,56 +44,52 @@ func (a *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 		}
 	}
 	plan := planner.Make(&view.Cluster, wants, now, options)
-	byPool := proposed(view.Jobs, wants, plan)
+	byPool := proposedJobs(view.Jobs, wants, plan)
 	for k := range out {
 		out[k].Jobs = append([]api.ProposedJob{}, byPool[out[k].Pool]...)
 	}
 	return out, nil
 }
 
-// proposals are the questions to ask for a proposal, one per pool.
-func (a *Controller) proposals(view *cluster.View, line string, now time.Time) ([]*question, []api.Proposal, planner.Options, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	options := a.cfg.Planner.Options
+// proposals are the requests to make for a proposal, one per pool.
+func (c *Controller) proposals(view *cluster.View, line string, now time.Time) ([]*request, []api.Proposal, planner.Options, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	options := c.cfg.Planner.Options
 	for i := range view.Jobs {
 		j, f := &view.Jobs[i], &view.Facts[i]
-		r := a.ledger.Jobs[j.Key]
-		if r == nil || r.Created != f.Created {
-			r = &Record{Created: f.Created, FirstSeen: now}
-			a.ledger.Jobs[j.Key] = r
-		}
-		a.recall(j, f, r, now)
+		c.history.Job(j.Key, observation(j, f), now)
+		c.fill(j, f, now)
 	}
-	a.makeRoom(view)
-	var questions []*question
+	reserve(view)
+	var requests []*request
 	var out []api.Proposal
 	for _, name := range poolNames(view) {
-		p := a.policyOf(name)
-		try := &pool{spec: p.spec, policy: p.policy}
+		p := c.policyOf(name)
+		try := &poolPolicy{line: p.line, policy: p.policy}
 		if line != "" {
 			var err error
-			if try.policy, err = a.parsePolicy(line); err != nil {
+			if try.policy, err = c.parsePolicy(line); err != nil {
 				return nil, nil, options, err
 			}
-			try.spec = line
+			try.line = line
 		}
 		if try.policy == nil {
 			return nil, nil, options, fmt.Errorf("pool %s: %s", name, p.problem)
 		}
-		q := a.question(view, name, try, now)
+		q := c.request(view, name, try, now)
 		q.snap.Changed = true
 		if line != "" {
 			q.snap.State = nil
 		}
-		questions = append(questions, q)
-		out = append(out, api.Proposal{Pool: name, Policy: try.spec})
+		requests = append(requests, q)
+		out = append(out, api.Proposal{Pool: name, Policy: try.line})
 	}
-	return questions, out, options, nil
+	return requests, out, options, nil
 }
 
-// proposed are the jobs of a proposal by pool.
-func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[string][]api.ProposedJob {
+// proposedJobs are the jobs of a proposal by pool.
+func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[string][]api.ProposedJob {
 	actions := make(map[planner.JobKey]*planner.Action, len(plan.Actions))
 	for i := range plan.Actions {
 		actions[plan.Actions[i].Job] = &plan.Actions[i]
@@ -105,7 +101,10 @@ func proposed(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[s
 	out := map[string][]api.ProposedJob{}
 	for i := range jobs {
 		j := &jobs[i]
-		p := api.ProposedJob{Job: j.Key.String(), Namespace: j.Key.Namespace, ID: j.Key.ID, Count: j.Count(), Want: wants[i].Count, Write: j.Count(), Reason: wants[i].Reason, HoldReason: waits[j.Key]}
+		p := api.ProposedJob{
+			Job: j.Key.String(), Namespace: j.Key.Namespace, ID: j.Key.ID, Count: j.Count(), Want: wants[i].Count, Write: j.Count(),
+			Reason: wants[i].Reason, HoldReason: waits[j.Key],
+		}
 		if act := actions[j.Key]; act != nil {
 			p.Write, p.Cause = act.To, string(act.Cause)
 		}

@@ -13,24 +13,24 @@ import (
 )
 
 // Reload takes a new configuration over. What only a new process can change
-// (Nomad's address, the leader's lock, the own API's address) is refused.
-func (a *Controller) Reload(cfg *config.Config) error {
-	a.mu.Lock()
-	if cfg.Nomad != a.cfg.Nomad || cfg.PolicyDir != a.cfg.PolicyDir || cfg.Leader != a.cfg.Leader || cfg.Name != a.cfg.Name || moved(&cfg.HTTP, &a.cfg.HTTP) {
-		a.mu.Unlock()
+// (Nomad's address, the leader's lock, the API's address) is refused.
+func (c *Controller) Reload(cfg *config.Config) error {
+	c.mu.Lock()
+	if cfg.Nomad != c.cfg.Nomad || cfg.PolicyDir != c.cfg.PolicyDir || cfg.Leader != c.cfg.Leader || cfg.Name != c.cfg.Name || moved(&cfg.HTTP, &c.cfg.HTTP) {
+		c.mu.Unlock()
 		return errors.New("name, policy_dir, nomad, leader, and in http the addresses, the socket, and whether there is TLS take effect only with a restart; nothing was changed")
 	}
-	a.cfg = cfg
-	a.policies = map[string]*pool{}
-	a.mu.Unlock()
-	a.log.SetLevel(hclog.LevelFromString(cfg.LogLevel))
-	a.watcher.ForgetClasses()
-	a.event(api.Event{Type: "reload", Reason: "configuration reloaded"})
-	a.poke()
+	c.cfg = cfg
+	c.policies = map[string]*poolPolicy{}
+	c.mu.Unlock()
+	c.log.SetLevel(hclog.LevelFromString(cfg.LogLevel))
+	c.watcher.ForgetClasses()
+	c.publish(api.Event{Type: "reload", Reason: "configuration reloaded"})
+	c.poke()
 	return nil
 }
 
-// moved says whether the API would be listened for elsewhere or otherwise.
+// moved reports whether the API would listen elsewhere or otherwise.
 func moved(a, b *config.HTTP) bool {
 	return a.Bind != b.Bind || a.Port != b.Port || a.Advertise != b.Advertise || a.Unix != b.Unix || a.UnixGroup != b.UnixGroup ||
 		a.TLS.Enabled() != b.TLS.Enabled()

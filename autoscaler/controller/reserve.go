@@ -8,9 +8,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// makeRoom keeps slots free that jobs which are not elastic wait for, as far
+// reserve keeps slots free that jobs which are not elastic wait for, as far
 // as elastic jobs of no higher priority hold them above their minimum.
-func (a *Controller) makeRoom(v *cluster.View) {
+func reserve(v *cluster.View) {
 	if len(v.Blocked) == 0 {
 		return
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// TestMakeRoom draws a pool of 8 slots with one elastic job of priority 50.
-func TestMakeRoom(t *testing.T) {
+// TestReserve draws a pool of 8 slots with one elastic job of priority 50.
+func TestReserve(t *testing.T) {
 	type blocked = []cluster.Blocked
 	for name, tc := range map[string]struct {
 		count   int
@@ -45,7 +45,7 @@ func TestMakeRoom(t *testing.T) {
 				b.Pool = "p"
 				v.Blocked = append(v.Blocked, b)
 			}
-			(&Controller{}).makeRoom(v)
+			reserve(v)
 			must.Eq(t, tc.want, v.Others["p"])
 		})
 	}

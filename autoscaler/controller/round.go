@@ -7,71 +7,80 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// round looks, decides, plans, and writes where this agent leads. It returns
+// staleAfter is how old a view may be before it is worth a log line.
+const staleAfter = time.Minute
+
+// round observes, decides, plans, and writes where this agent leads. It returns
 // when to make the next one at the latest.
-func (a *Controller) round(ctx context.Context) (time.Time, error) {
-	view, err := a.watcher.View(a.Config().Pool)
+func (c *Controller) round(ctx context.Context) (time.Time, error) {
+	view, err := c.watcher.View(c.Config().Pool)
 	if err != nil {
 		return time.Time{}, err
 	}
-	drifted := a.drifted(view)
-	histories := a.histories(ctx, view, drifted)
+	changes := c.changes(ctx, view, c.drifted(view))
 
-	a.mu.Lock()
+	c.mu.Lock()
 	now := time.Now()
-	wake := now.Add(a.cfg.Planner.Tick)
-	if !a.watcher.LastAnswer().IsZero() && now.Sub(a.watcher.LastAnswer()) > staleAfter+a.cfg.Nomad.Resync {
-		a.log.Debug("deciding on an old view", "age", now.Sub(a.watcher.LastAnswer()))
+	if last := c.watcher.LastAnswer(); !last.IsZero() && now.Sub(last) > staleAfter+c.cfg.Nomad.Resync {
+		c.log.Debug("deciding on an old view", "age", now.Sub(last))
 	}
-	a.remember(view, histories, now)
-	a.makeRoom(view)
-	wants := make([]planner.Want, len(view.Jobs))
-	for i := range wants {
-		wants[i].Count = view.Jobs[i].Count()
-	}
-	for _, name := range poolNames(view) {
-		if at := a.decide(view, name, wants, now); !at.IsZero() && at.After(now) && at.Before(wake) {
-			wake = at
+	c.observe(view, changes, now)
+	reserve(view)
+	wants, wake := c.decideAll(view, now)
+	plan := planner.Make(&view.Cluster, wants, now, c.cfg.Planner.Options)
+	wake = earliest(wake, plan.Wake)
+	for i := range view.Jobs {
+		if at := c.job(view.Jobs[i].Key).retryAt; at.After(now) {
+			wake = earliest(wake, at)
 		}
 	}
-	plan := planner.Make(&view.Cluster, wants, now, a.cfg.Planner.Options)
-	if !plan.Wake.IsZero() && plan.Wake.Before(wake) {
-		wake = plan.Wake
-	}
-	for _, j := range view.Jobs {
-		if at := a.ledger.Jobs[j.Key].retryAt; at.After(now) && at.Before(wake) {
-			wake = at
-		}
-	}
-	lead := a.leading()
-	a.status = a.describe(view, wants, plan, lead, now)
-	a.lastView, a.decided = view, now
-	untold := a.untold
-	a.untold = nil
-	a.mu.Unlock()
-	for _, e := range untold {
-		a.event(e)
+	lead := c.leading()
+	c.status = c.describe(view, wants, plan, lead, now)
+	c.view, c.decided = view, now
+	events := c.events
+	c.events = nil
+	c.mu.Unlock()
+	for _, e := range events {
+		c.publish(e)
 	}
 
 	if lead {
-		a.write(ctx, view, plan)
-		a.untag(ctx, view)
-		a.report(ctx, view.Aside)
+		c.apply(ctx, view, plan)
+		c.unprotect(ctx, view)
+		c.report(ctx, view.Aside)
 	}
 	return wake, nil
 }
 
-// staleAfter is how old a view may be before it is worth a word.
-const staleAfter = time.Minute
+// decideAll returns what the policies of all pools want, and when the first of
+// them wants to be asked again. The caller holds c.mu.
+func (c *Controller) decideAll(v *cluster.View, now time.Time) ([]planner.Want, time.Time) {
+	wants := make([]planner.Want, len(v.Jobs))
+	for i := range wants {
+		wants[i].Count = v.Jobs[i].Count()
+	}
+	wake := now.Add(c.cfg.Planner.Tick)
+	for _, name := range poolNames(v) {
+		if at := c.decide(v, name, wants, now); at.After(now) {
+			wake = earliest(wake, at)
+		}
+	}
+	return wants, wake
+}
+
+// earliest is the earlier of two times, where the second is not zero.
+func earliest(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}
 
 func poolNames(v *cluster.View) []string {
 	names := map[string]bool{}
@@ -82,45 +91,4 @@ func poolNames(v *cluster.View) []string {
 		names[v.Jobs[i].Pool] = true
 	}
 	return slices.Sorted(maps.Keys(names))
-}
-
-// drifted are the jobs whose counts are not what was last seen, though the
-// job is the same and this agent did not write them.
-func (a *Controller) drifted(v *cluster.View) []int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var out []int
-	for i := range v.Jobs {
-		j, f := &v.Jobs[i], &v.Facts[i]
-		r := a.ledger.Jobs[j.Key]
-		if r != nil && r.Created == f.Created && r.LastIndex != f.Changed && !maps.Equal(r.Counts, counts(j)) {
-			out = append(out, i)
-		}
-	}
-	return out
-}
-
-func (a *Controller) histories(ctx context.Context, v *cluster.View, index []int) map[int][]cluster.Change {
-	if len(index) == 0 {
-		return nil
-	}
-	out := map[int][]cluster.Change{}
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(writersAtOnce)
-	for _, i := range index {
-		g.Go(func() error {
-			h, err := a.client.History(ctx, v.Jobs[i].Key)
-			if err != nil {
-				a.log.Warn("cannot tell whether a count was set by hand", "job", v.Jobs[i].Key, "error", err)
-				return nil
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			out[i] = h
-			return nil
-		})
-	}
-	_ = g.Wait() // no job's history fails the others
-	return out
 }

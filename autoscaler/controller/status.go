@@ -11,32 +11,22 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// describe makes the status that is published. The caller holds a.mu.
-func (a *Controller) describe(v *cluster.View, wants []planner.Want, plan planner.Plan, lead bool, now time.Time) *api.Status {
-	s := &api.Status{Time: now, Agent: a.cfg.Name, Leading: lead, Ready: true, Paused: a.control.All, Jobs: []api.JobStatus{}, Pools: []api.PoolStatus{}}
+// describe makes the status that is published. The caller holds c.mu.
+func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planner.Plan, lead bool, now time.Time) *api.Status {
+	s := &api.Status{Time: now, Agent: c.cfg.Name, Leading: lead, Ready: true, Paused: c.overrides.All, Jobs: []api.JobStatus{}, Pools: []api.PoolStatus{}}
 	waits := make(map[planner.JobKey]planner.Wait, len(plan.Waits))
 	for _, w := range plan.Waits {
 		waits[w.Job] = w
 	}
-	pools := map[string]*api.PoolStatus{}
-	for _, name := range poolNames(v) {
-		p := a.policies[name]
-		pools[name] = &api.PoolStatus{Name: name, Reserved: v.Others[name], Policy: p.spec, Problem: p.problem, Queues: queues(a.cfg.Pool(name))}
-	}
-	for i := range v.Nodes {
-		if n := &v.Nodes[i]; n.State == planner.Ready {
-			for _, b := range n.Bins {
-				pools[n.Pool].Capacity += max(0, b.Slots)
-			}
-		}
-	}
+	pools := c.describePools(v)
 	for i := range v.Jobs {
-		j, f, r := &v.Jobs[i], &v.Facts[i], a.ledger.Jobs[v.Jobs[i].Key]
-		js := describeJob(j, f, r, wants[i], waits[j.Key], now)
+		j, f := &v.Jobs[i], &v.Facts[i]
+		js := describeJob(j, f, c.job(j.Key), wants[i], waits[j.Key], now)
 		p := pools[j.Pool]
 		p.Used += j.Alive() * f.Slots
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {
@@ -57,6 +47,23 @@ func (a *Controller) describe(v *cluster.View, wants []planner.Want, plan planne
 	return s
 }
 
+// describePools are the pools without their jobs, by name.
+func (c *Controller) describePools(v *cluster.View) map[string]*api.PoolStatus {
+	pools := map[string]*api.PoolStatus{}
+	for _, name := range poolNames(v) {
+		p := c.policies[name]
+		pools[name] = &api.PoolStatus{Name: name, Reserved: v.Others[name], Policy: p.line, Problem: p.problem, Queues: queues(c.cfg.Pool(name))}
+	}
+	for i := range v.Nodes {
+		if n := &v.Nodes[i]; n.State == planner.Ready {
+			for _, b := range n.Bins {
+				pools[n.Pool].Capacity += max(0, b.Slots)
+			}
+		}
+	}
+	return pools
+}
+
 // queues are the rules of a pool as they are shown.
 func queues(pool config.Pool) []api.QueueStatus {
 	var out []api.QueueStatus
@@ -66,25 +73,21 @@ func queues(pool config.Pool) []api.QueueStatus {
 	return out
 }
 
-func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
-	curve := policy.NewCurve(r.points()...)
+func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
+	curve := policy.NewCurve(h.Points()...)
 	js := api.JobStatus{
 		Namespace: j.Key.Namespace, ID: j.Key.ID, Pool: j.Pool, Queue: f.Spec.Queue,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
-		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: r.FirstSeen, Started: r.FirstStart, Completed: r.Completed,
-		Attained: r.Attained, Resizes: r.Resizes, Step: r.Done, Loss: r.loss, Size: r.size, Gaps: gaps(r.Gaps), LostSteps: r.Lost, WriteError: r.trouble,
-		StepTimes: curve.Points(), Notes: f.Notes,
+		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
+		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.total(f), Loss: h.Loss, Size: h.Size, Gaps: gaps(h.Gaps), LostSteps: h.Lost,
+		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.writeError,
 		Asks: api.Asks{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
-			Suspendable: j.Suspendable, Deadline: r.deadline(f.Spec),
+			Suspendable: j.Suspendable, Deadline: h.deadline(f),
 		},
 	}
-	js.Total = f.Spec.TotalWork
-	if js.Total == 0 {
-		js.Total = r.Total
-	}
 	switch {
-	case r.Frozen:
+	case h.Frozen:
 		js.State, js.HoldReason = api.StateComplete, ""
 	case j.Frozen != "":
 		js.State, js.HoldReason = api.StateHeld, j.Frozen
@@ -97,15 +100,18 @@ func describeJob(j *planner.Job, f *cluster.Facts, r *Record, w planner.Want, wa
 	default:
 		js.State = api.StateWaiting
 	}
-	if js.State == api.StateRunning && js.Total > r.Done && curve.Measured() && f.Running > 0 {
-		if left := (js.Total - r.Done) * curve.Time(f.Running); within(left, 0, mostSeconds) {
+	if js.State == api.StateRunning && js.Total > h.Done && curve.Measured() && f.Running > 0 {
+		if left := (js.Total - h.Done) * curve.Time(f.Running); left <= maxETA {
 			js.ETA = now.Add(time.Duration(left * float64(time.Second))).Round(time.Second)
 		}
 	}
 	return js
 }
 
-func gaps(of []Gap) []api.Gap {
+// maxETA is the longest time to completion, in seconds, that is shown: 30 years.
+const maxETA = 1e9
+
+func gaps(of []history.Gap) []api.Gap {
 	var out []api.Gap
 	for _, g := range of {
 		out = append(out, api.Gap(g))

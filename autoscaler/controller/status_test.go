@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"encoding/json"
+	"os"
 	"testing"
 	"time"
 
@@ -11,18 +13,20 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
 // TestDescribeJob is about what users are told of one job.
 func TestDescribeJob(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	measured := []Measured{{Point: policy.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: policy.Point{Size: 4, StepTime: 0.25, Samples: 10}}}
+	measured := []history.Measurement{{Point: policy.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: policy.Point{Size: 4, StepTime: 0.25, Samples: 10}}}
 	for name, tc := range map[string]struct {
 		count, running int
-		record         Record
+		history        history.Job
 		left           string
 		total          float64
 		started        bool
@@ -32,26 +36,26 @@ func TestDescribeJob(t *testing.T) {
 		"waiting":                    {state: api.StateWaiting},
 		"suspended":                  {started: true, state: api.StateSuspended},
 		"paused":                     {count: 2, running: 2, left: "paused by a user", state: api.StateHeld},
-		"complete":                   {count: 2, running: 1, record: Record{Frozen: true, Total: 100, Done: 100}, state: api.StateComplete},
+		"complete":                   {count: 2, running: 1, history: history.Job{Frozen: true, Total: 100, Done: 100}, state: api.StateComplete},
 		"placing":                    {count: 2, state: api.StateRunning},
-		"as fast as measured":        {count: 2, running: 2, record: Record{Total: 100, Done: 40}, state: api.StateRunning, eta: 30 * time.Second},
-		"at the size it has":         {count: 4, running: 4, record: Record{Total: 100, Done: 40}, state: api.StateRunning, eta: 15 * time.Second},
-		"the job's own total counts": {count: 2, running: 2, record: Record{Total: 100, Done: 40}, total: 240, state: api.StateRunning, eta: 100 * time.Second},
-		"far beyond a life":          {count: 2, running: 2, record: Record{Done: 40}, total: 1e300, state: api.StateRunning},
-		"no total":                   {count: 2, running: 2, record: Record{Done: 40}, state: api.StateRunning},
-		"beyond its total":           {count: 2, running: 2, record: Record{Total: 30, Done: 40}, state: api.StateRunning},
+		"as fast as measured":        {count: 2, running: 2, history: history.Job{Total: 100, Done: 40}, state: api.StateRunning, eta: 30 * time.Second},
+		"at the size it has":         {count: 4, running: 4, history: history.Job{Total: 100, Done: 40}, state: api.StateRunning, eta: 15 * time.Second},
+		"the job's own total counts": {count: 2, running: 2, history: history.Job{Total: 100, Done: 40}, total: 240, state: api.StateRunning, eta: 100 * time.Second},
+		"far beyond a life":          {count: 2, running: 2, history: history.Job{Done: 40}, total: 1e300, state: api.StateRunning},
+		"no total":                   {count: 2, running: 2, history: history.Job{Done: 40}, state: api.StateRunning},
+		"beyond its total":           {count: 2, running: 2, history: history.Job{Total: 30, Done: 40}, state: api.StateRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, Left: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
 			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Running: tc.running}
-			tc.record.Points = measured
-			tc.record.Gaps = []Gap{{From: 2, To: 4, Seconds: 0.25}}
-			got := describeJob(j, f, &tc.record, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
+			tc.history.Measurements = measured
+			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: 0.25}}
+			got := describeJob(j, f, &job{Job: &tc.history}, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
 			must.Eq(t, tc.state, got.State)
-			must.Eq(t, gaps(tc.record.Gaps), got.Gaps)
+			must.Eq(t, gaps(tc.history.Gaps), got.Gaps)
 			must.Eq(t, "so", got.Reason)
 			switch {
-			case tc.record.Frozen:
+			case tc.history.Frozen:
 				must.Eq(t, "", got.HoldReason)
 			case tc.left != "":
 				must.Eq(t, tc.left, got.HoldReason)
@@ -63,6 +67,32 @@ func TestDescribeJob(t *testing.T) {
 			} else {
 				must.Eq(t, now.Add(tc.eta), got.ETA)
 			}
+		})
+	}
+}
+
+// TestDescribeJob_OfNonsense has what a hostile training reports, which must
+// spoil neither the status nor the saved history of others.
+func TestDescribeJob_OfNonsense(t *testing.T) {
+	text, err := os.ReadFile("../history/testdata/nonsense.json")
+	must.NoError(t, err)
+	var all map[string][]string
+	must.NoError(t, json.Unmarshal(text, &all))
+	for name, answers := range all {
+		t.Run(name, func(t *testing.T) {
+			h, now := history.New(), time.Unix(1_800_000_000, 0)
+			j := h.Job(planner.JobKey{Namespace: "default", ID: "bad"}, &history.Observation{}, now)
+			for _, text := range answers {
+				var p history.Progress
+				must.NoError(t, json.Unmarshal([]byte(text), &p))
+				h.Learn(j, "default/kind", &p, 1, now)
+			}
+			saved, err := store.Encode(h)
+			must.NoError(t, err)
+			must.Zero(t, saved.Dropped)
+			f := &cluster.Facts{Spec: &jobspec.Spec{}, Running: 1}
+			_, err = json.Marshal(describeJob(&planner.Job{}, f, &job{Job: j}, planner.Want{}, planner.Wait{}, now))
+			must.NoError(t, err)
 		})
 	}
 }

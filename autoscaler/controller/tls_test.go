@@ -25,6 +25,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest/authority"
+	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
 // nomadName is the one name of Nomad's own certificates.
@@ -51,7 +52,7 @@ func (w *world) secure(ca *authority.Authority, nomad http.Handler) *httptest.Se
 	return s
 }
 
-func TestAgent_TLSToNomad(t *testing.T) {
+func TestController_TLSToNomad(t *testing.T) {
 	for name, set := range map[string]func(t *testing.T, n *config.Nomad, ca, cert, key string){
 		"configuration": func(_ *testing.T, n *config.Nomad, ca, cert, key string) {
 			n.CACert, n.Cert, n.Key, n.TLSServerName = ca, cert, key, nomadName
@@ -99,9 +100,9 @@ func TestAgent_TLSToNomad(t *testing.T) {
 	}
 }
 
-// TestAgent_SaysWhyNomadCannotBeRead says that the mistake is seen by who asks
+// TestController_SaysWhyNomadCannotBeRead says that the mistake is seen by who asks
 // the agent, not in its log alone.
-func TestAgent_SaysWhyNomadCannotBeRead(t *testing.T) {
+func TestController_SaysWhyNomadCannotBeRead(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	ca := authority.New(t, "ca")
 	c := w.config()
@@ -120,8 +121,8 @@ func TestAgent_SaysWhyNomadCannotBeRead(t *testing.T) {
 	must.ErrorContains(t, a.Health(), "set nomad { ca_cert }")
 }
 
-// TestAgent_TLSMistakes has what users set wrong, and the words that help.
-func TestAgent_TLSMistakes(t *testing.T) {
+// TestController_TLSMistakes has what users set wrong, and the words that help.
+func TestController_TLSMistakes(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	ca, stranger := authority.New(t, "ca"), authority.New(t, "stranger")
 	s := w.secure(ca, w.nomad)
@@ -153,7 +154,7 @@ func TestAgent_TLSMistakes(t *testing.T) {
 			tc.edit(&n)
 			client, err := cluster.NewClient(n)
 			if err == nil {
-				_, err = (&vault{client: client.Client, namespace: "default", saved: map[string]string{}}).load(t.Context(), controlPath)
+				_, _, err = store.New(client.Client, "default", nil).LoadOverrides(t.Context())
 			}
 			if tc.want == "" {
 				must.NoError(t, err)

@@ -41,7 +41,7 @@ func (s *Server) admit(r *http.Request) (caller, error) {
 	if local {
 		own.who = "unix " + conn.peer.String()
 	}
-	may := local || s.agent.Config().HTTP.Open
+	may := local || s.controller.Config().HTTP.Open
 	given := token(r)
 	if given == "" {
 		if may {
@@ -49,7 +49,7 @@ func (s *Server) admit(r *http.Request) (caller, error) {
 		}
 		return caller{who: "no token"}, problem(http.StatusUnauthorized, "changing something takes a proof: %s", s.remedy(errNoToken.Error()+" that may write the variable kolo/control"))
 	}
-	who, err := s.agent.Identify(r.Context(), given)
+	who, err := s.tokens.Identify(r.Context(), given)
 	switch {
 	case err == nil && local:
 		return caller{given, who + ", " + own.who}, nil

@@ -169,7 +169,7 @@ func TestAdmit_ATokenIsGoodForAMoment(t *testing.T) {
 	w.nomad.AddToken("", nomadtest.Token{})
 	before, _ := w.nomad.Calls()
 	for range 50 {
-		_, err := w.agent.Identify(t.Context(), "1-operator")
+		_, err := w.api.tokens.Identify(t.Context(), "1-operator")
 		must.NoError(t, err)
 	}
 	after, _ := w.nomad.Calls()
@@ -216,7 +216,7 @@ func TestListenUnix_TheDefaultIsAnOffer(t *testing.T) {
 	dir := t.TempDir()
 	here := socket.Places{UID: os.Getuid(), System: filepath.Join(dir, "system"), Runtime: dir}
 	at := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8650}
-	first, second := New(&fake{}, nil, hclog.NewNullLogger()), New(&fake{}, nil, hclog.NewNullLogger())
+	first, second := New(&fake{}, &fake{}, nil, hclog.NewNullLogger()), New(&fake{}, &fake{}, nil, hclog.NewNullLogger())
 	first.places, second.places = here, here
 	l, err := first.listenUnix(config.HTTP{}, at)
 	must.NoError(t, err)

@@ -29,10 +29,10 @@ func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *
 	if in.Pool == "" {
 		return problem(http.StatusBadRequest, `which pool? write {"pool": "default", "policy": "…"}`)
 	}
-	_, set := s.agent.Pools()
+	_, set := s.controller.Pools()
 	e.Pool, e.Change = in.Pool, orConfigured(set[in.Pool])+"→"+orConfigured(in.Policy)
 	if in.Policy != "" {
-		if known := s.pools(); s.agent.Status().Ready && !slices.Contains(known, in.Pool) {
+		if known := s.pools(); s.controller.Status().Ready && !slices.Contains(known, in.Pool) {
 			hint := suggest.Hint("", in.Pool, known)
 			if hint == "" {
 				hint = "; there are " + strings.Join(known, ", ")
@@ -40,7 +40,7 @@ func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *
 			return problem(http.StatusNotFound, "there is no node pool %q%s", in.Pool, hint)
 		}
 	}
-	err := s.agent.SetPolicy(r.Context(), c.token, in.Pool, in.Policy)
+	err := s.controller.SetPolicy(r.Context(), c.token, in.Pool, in.Policy)
 	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, leader.ErrNotLeading) {
 		// Not an error of Nomad's API: the policy itself.
 		return coded{http.StatusBadRequest, err}
@@ -57,7 +57,7 @@ func orConfigured(line string) string {
 
 // pools are the node pools that have nodes or jobs, or a block of their own.
 func (s *Server) pools() []string {
-	configured, _ := s.agent.Pools()
+	configured, _ := s.controller.Pools()
 	delete(configured, config.AnyPool)
 	return slices.Sorted(maps.Keys(configured))
 }
@@ -70,7 +70,7 @@ func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
 	if err != nil {
 		return err
 	}
-	st, err := v.status(r.Context(), s.agent.Status())
+	st, err := v.status(r.Context(), s.controller.Status())
 	if err != nil {
 		return err
 	}
@@ -88,11 +88,11 @@ func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
 }
 
 func (s *Server) pause(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
-	return s.pausing(r, c, e, true, s.agent.Pause)
+	return s.pausing(r, c, e, true, s.controller.Pause)
 }
 
 func (s *Server) resume(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
-	return s.pausing(r, c, e, false, s.agent.Resume)
+	return s.pausing(r, c, e, false, s.controller.Resume)
 }
 
 func (s *Server) pausing(r *http.Request, c caller, e *audit.Entry, known bool, do func(context.Context, string, planner.JobKey) error) error {
@@ -120,7 +120,7 @@ func (s *Server) pausing(r *http.Request, c caller, e *audit.Entry, known bool, 
 
 func (s *Server) reloading(_ http.ResponseWriter, r *http.Request, c caller, _ *audit.Entry) error {
 	if c.token != "" {
-		if err := s.agent.May(r.Context(), c.token); err != nil {
+		if err := s.controller.MayCommand(r.Context(), c.token); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, v *view) {
 		return
 	}
 	defer streams.give(from)
-	events, stop := s.agent.Watch()
+	events, stop := s.controller.Subscribe()
 	defer stop()
 	control := http.NewResponseController(w)
 	if err := control.SetReadDeadline(time.Time{}); err != nil {

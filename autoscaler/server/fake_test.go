@@ -18,7 +18,7 @@ import (
 // fake is an agent of jobs in two namespaces. The token of each tenant is
 // "token of" and the namespace.
 type fake struct {
-	Agent
+	Controller
 	http   config.HTTP
 	away   error // of Nomad
 	acl    error // what Identify returns
@@ -61,13 +61,13 @@ func (f *fake) Pools() (configured, set map[string]string) {
 	return map[string]string{"default": "fifo"}, nil
 }
 
-func (f *fake) Own() []string { return nil }
+func (f *fake) ExternalPolicies() []string { return nil }
 
 func (f *fake) Health() error { return nil }
 
 func (f *fake) History(context.Context, planner.JobKey) ([]api.Change, error) { return nil, nil }
 
-func (f *fake) Watch() (<-chan api.Event, func()) { return f.events, func() {} }
+func (f *fake) Subscribe() (<-chan api.Event, func()) { return f.events, func() {} }
 
 func (f *fake) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
 	return &fakeGauges{f, sees}

@@ -44,11 +44,11 @@ func via(r *http.Request) string {
 // leader learns of it from Nomad, and the token stays.
 func (s *Server) byLeader(do doing) doing {
 	return func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
-		if c.token == "" || s.agent.Leads() {
+		if c.token == "" || s.controller.Leads() {
 			return do(w, r, c, e)
 		}
 		if by := r.Header.Get(forwardedHeader); by != "" {
-			return problem(http.StatusServiceUnavailable, "%s passed this on to %s, which does not lead now; try again in a moment", by, s.agent.Config().Name)
+			return problem(http.StatusServiceUnavailable, "%s passed this on to %s, which does not lead now; try again in a moment", by, s.controller.Config().Name)
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), forwardTimeout)
 		defer cancel()
@@ -63,8 +63,8 @@ func (s *Server) byLeader(do doing) doing {
 
 // leader is who leads, if another agent does and can be asked.
 func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
-	c := s.agent.Config().Leader
-	who, itself, err := s.agent.Leader(ctx)
+	c := s.controller.Config().Leader
+	who, itself, err := s.controller.Leader(ctx)
 	switch {
 	case err != nil:
 		return who, problem(http.StatusBadGateway, "this agent does not lead, and cannot tell who does: %w", err)
@@ -80,7 +80,7 @@ func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 
 // forward passes a request on and answers with the leader's answer.
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who leader.Holder) error {
-	conf := s.agent.Config()
+	conf := s.controller.Config()
 	if conf.HTTP.TLS.Enabled() && !strings.HasPrefix(who.Address, "https://") {
 		return problem(http.StatusBadGateway, "the leader %s is at %s, where a token would cross the network in the clear, and this agent's configuration asks for TLS: write http { tls } there, too", who.Name, who.Address)
 	}

@@ -150,7 +150,7 @@ func TestForward_NotToALoopbackAddressOfAnotherMachine(t *testing.T) {
 	must.NoError(t, err)
 	for name, host := range map[string]string{"an address": "127.0.0.1", "a name": "localhost", "any address": "0.0.0.0", "an address, 6": "[::1]", "mapped": "[::ffff:127.0.0.1]"} {
 		t.Run(name, func(t *testing.T) {
-			s := New(&elsewhere{&fake{}, leader.Holder{Name: "other", Machine: "other-host", Address: "http://" + net.JoinHostPort(strings.Trim(host, "[]"), u.Port())}}, nil, hclog.NewNullLogger())
+			s := New(&elsewhere{&fake{}, leader.Holder{Name: "other", Machine: "other-host", Address: "http://" + net.JoinHostPort(strings.Trim(host, "[]"), u.Port())}}, &fake{}, nil, hclog.NewNullLogger())
 			r := httptest.NewRequest(http.MethodPut, "http://localhost/v1/pause", strings.NewReader("{}"))
 			r.Header.Set("X-Nomad-Token", "token of red")
 			w := httptest.NewRecorder()

@@ -56,7 +56,7 @@ func (s *Server) gate(r *http.Request) error {
 		}
 		return direct(r)
 	}
-	c := &s.agent.Config().HTTP
+	c := &s.controller.Config().HTTP
 	// A page may have its own name point here once it is loaded, and reads
 	// then as if it were ours.
 	if !plain(r) && !s.ours(r.Host, c) {

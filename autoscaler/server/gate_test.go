@@ -104,7 +104,7 @@ func TestGate_Hosts(t *testing.T) {
 		"a link to the API":       {host: "localhost:8648", headers: []string{"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"}, want: "calls this one cross-site"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &Server{agent: &fake{http: config.HTTP{Hosts: tc.hosts, Advertise: "https://kolo.example:8648"}}, machine: "worker-7"}
+			s := &Server{controller: &fake{http: config.HTTP{Hosts: tc.hosts, Advertise: "https://kolo.example:8648"}}, machine: "worker-7"}
 			path := tc.path
 			if path == "" {
 				path = "/v1/status"
@@ -133,7 +133,7 @@ func overUnix(r *http.Request, c connection) *http.Request {
 }
 
 func TestGate_UnixSocket(t *testing.T) {
-	s := &Server{agent: &fake{}}
+	s := &Server{controller: &fake{}}
 	r := httptest.NewRequest(http.MethodGet, "http://kolo/v1/status", nil)
 	must.NoError(t, s.gate(overUnix(r, connection{})))
 	must.ErrorContains(t, s.gate(overUnix(r, connection{err: errors.New("the caller is uid 65534")})), "uid 65534")

@@ -26,7 +26,7 @@ import (
 
 // listening serves a fake agent at an address of its own.
 func listening(t *testing.T, f *fake, edit func(*Server)) (tcp, unix string) {
-	s := New(f, nil, hclog.NewNullLogger())
+	s := New(f, f, nil, hclog.NewNullLogger())
 	if edit != nil {
 		edit(s)
 	}

@@ -44,7 +44,7 @@ func page(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request, v *view) {
-	out, err := v.status(r.Context(), s.agent.Status())
+	out, err := v.status(r.Context(), s.controller.Status())
 	if err != nil {
 		fail(w, err)
 		return
@@ -62,7 +62,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 		return
 	}
 	out := api.Job{}
-	st := s.agent.Status()
+	st := s.controller.Status()
 	for i := range st.Jobs {
 		if st.Jobs[i].Namespace == key.Namespace && st.Jobs[i].ID == key.ID {
 			out.Job = &st.Jobs[i]
@@ -82,7 +82,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 		refuse(w, http.StatusNotFound, fmt.Errorf("kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key))
 		return
 	}
-	if out.History, err = s.agent.History(r.Context(), key); err != nil {
+	if out.History, err = s.controller.History(r.Context(), key); err != nil {
 		fail(w, err)
 		return
 	}
@@ -95,7 +95,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
 		later(w, "1", errors.New("other plans are being made; try again in a moment"))
 		return
 	}
-	out, err := s.agent.Propose(r.Context(), r.URL.Query().Get("policy"))
+	out, err := s.controller.Propose(r.Context(), r.URL.Query().Get("policy"))
 	give()
 	switch {
 	case errors.Is(err, cluster.ErrNotReady):
@@ -122,8 +122,8 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
 }
 
 func (s *Server) policies(w http.ResponseWriter, _ *http.Request, _ *view) {
-	configured, set := s.agent.Pools()
-	answer(w, api.Policies{Configured: configured, Set: set, BuiltIn: policy.Names(), External: s.agent.Own()})
+	configured, set := s.controller.Pools()
+	answer(w, api.Policies{Configured: configured, Set: set, BuiltIn: policy.Names(), External: s.controller.ExternalPolicies()})
 }
 
 // metrics serves everyone the sums, and the series of jobs to those who may
@@ -143,15 +143,15 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	}
 	s.large(func(w http.ResponseWriter, r *http.Request, _ *view) {
 		jobs := prometheus.NewRegistry()
-		jobs.MustRegister(s.agent.JobMetrics(sees))
-		promhttp.HandlerFor(prometheus.Gatherers{s.agent.Registry(), jobs}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+		jobs.MustRegister(s.controller.JobMetrics(sees))
+		promhttp.HandlerFor(prometheus.Gatherers{s.controller.Registry(), jobs}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	})(w, r, v)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
-	if err := s.agent.Health(); err != nil {
+	if err := s.controller.Health(); err != nil {
 		refuse(w, http.StatusServiceUnavailable, err)
 		return
 	}
-	answer(w, map[string]any{"healthy": true, "leading": s.agent.Status().Leading})
+	answer(w, map[string]any{"healthy": true, "leading": s.controller.Status().Leading})
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/socket"
 )
 
-// Agent is what the API needs of an agent.
-type Agent interface {
+// Controller is what the API needs of the control loop.
+type Controller interface {
 	Status() *api.Status
 	Health() error
 	Config() *config.Config
@@ -29,38 +29,43 @@ type Agent interface {
 	JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector
 	Propose(ctx context.Context, line string) ([]api.Proposal, error)
 	Pools() (configured, set map[string]string)
-	Own() []string
+	ExternalPolicies() []string
 	History(context.Context, planner.JobKey) ([]api.Change, error)
-	Watch() (<-chan api.Event, func())
+	Subscribe() (<-chan api.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
 	Pause(ctx context.Context, token string, key planner.JobKey) error
 	Resume(ctx context.Context, token string, key planner.JobKey) error
-	May(ctx context.Context, token string) error
-	Identify(ctx context.Context, token string) (string, error)
-	MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error)
+	MayCommand(ctx context.Context, token string) error
 	Leads() bool
 	Leader(context.Context) (who leader.Holder, itself bool, err error)
 }
 
+// Tokens is what Nomad says of the tokens that callers present.
+type Tokens interface {
+	Identify(ctx context.Context, token string) (string, error)
+	MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error)
+}
+
 // Server answers HTTP requests.
 type Server struct {
-	agent   Agent
-	reload  func() error
-	log     hclog.Logger
-	audit   *audit.Log
-	mux     *http.ServeMux
-	machine string // its host name
-	places  socket.Places
-	socket  string // path of the Unix socket, "" is none
-	network *share
-	own     *share // of the Unix socket
-	limits  timeouts
+	controller Controller
+	tokens     Tokens
+	reload     func() error
+	log        hclog.Logger
+	audit      *audit.Log
+	mux        *http.ServeMux
+	machine    string // its host name
+	places     socket.Places
+	socket     string // path of the Unix socket, "" is none
+	network    *share
+	own        *share // of the Unix socket
+	limits     timeouts
 }
 
 // New makes a server. reload reads the configuration again.
-func New(a Agent, reload func() error, log hclog.Logger) *Server {
+func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server {
 	s := &Server{
-		agent: a, reload: reload, log: log, audit: audit.New(log, "agent "+a.Config().Name), mux: http.NewServeMux(),
+		controller: c, tokens: t, reload: reload, log: log, audit: audit.New(log, "agent "+c.Config().Name), mux: http.NewServeMux(),
 		network: newShare(streamsByAddress), own: newShare(mostStreams), limits: defaultTimeouts(), places: socket.Here(),
 	}
 	s.machine, _ = os.Hostname() // without it, the machine has no name to be called by

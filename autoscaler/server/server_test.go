@@ -26,6 +26,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/controller"
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/tokens"
 )
 
 // world is an agent with a job, and its API.
@@ -93,7 +94,7 @@ func (w *world) run(t *testing.T, c *config.Config) {
 	a, err := controller.New(c, nil, log)
 	must.NoError(t, err)
 	w.agent = a
-	w.api = New(a, func() error { return w.reload }, log)
+	w.api = New(a, tokens.New(a.Client()), func() error { return w.reload }, log)
 	s := httptest.NewServer(w.api)
 	w.url = s.URL
 	a.Advertise(s.URL)
@@ -278,7 +279,7 @@ func TestAnswer_SaysWhatItCannotEncode(t *testing.T) {
 func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
 	f := &fake{}
 	f.http.Debug = true
-	s := New(f, nil, hclog.NewNullLogger())
+	s := New(f, f, nil, hclog.NewNullLogger())
 	code := func() int {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost/debug/pprof/cmdline", nil))

@@ -21,7 +21,7 @@ func (s *Server) secure(l net.Listener, c config.HTTP) net.Listener {
 	return tls.NewListener(l, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			return serving(&s.agent.Config().HTTP.TLS)
+			return serving(&s.controller.Config().HTTP.TLS)
 		},
 	})
 }

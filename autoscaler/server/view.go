@@ -16,7 +16,7 @@ import (
 // view is what a caller may read: everything, or the jobs of the namespaces
 // whose jobs Nomad lets the token read.
 type view struct {
-	agent      Agent
+	tokens     Tokens
 	token      string
 	all        bool
 	namespaces map[string]bool // asked so far, for one request
@@ -25,14 +25,14 @@ type view struct {
 // view returns what the caller of a request may read, or an error for one who
 // may not read at all.
 func (s *Server) view(r *http.Request) (*view, error) {
-	if _, ok := local(r); ok || !s.agent.Config().HTTP.ReadToken {
+	if _, ok := local(r); ok || !s.controller.Config().HTTP.ReadToken {
 		return &view{all: true}, nil
 	}
 	given := token(r)
 	if given == "" {
 		return nil, problem(http.StatusUnauthorized, "reading takes a proof here: %s", s.remedy(errNoToken.Error()))
 	}
-	_, err := s.agent.Identify(r.Context(), given)
+	_, err := s.tokens.Identify(r.Context(), given)
 	switch {
 	case errors.Is(err, cluster.ErrNoACL):
 		return nil, problem(http.StatusForbidden, "%w, so a token proves nothing: %s", err, s.remedy("remove http { read_token } from the configuration"))
@@ -41,7 +41,7 @@ func (s *Server) view(r *http.Request) (*view, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &view{agent: s.agent, token: given, namespaces: map[string]bool{}}, nil
+	return &view{tokens: s.tokens, token: given, namespaces: map[string]bool{}}, nil
 }
 
 // reads makes a handler of a request that shows jobs.
@@ -60,7 +60,7 @@ func (s *Server) reads(h func(http.ResponseWriter, *http.Request, *view)) http.H
 // jobs.
 func (s *Server) debugging(h http.HandlerFunc) http.HandlerFunc {
 	return s.reads(func(w http.ResponseWriter, r *http.Request, v *view) {
-		if !s.agent.Config().HTTP.Debug {
+		if !s.controller.Config().HTTP.Debug {
 			http.NotFound(w, r) // a reload may have turned it off
 			return
 		}
@@ -81,7 +81,7 @@ func (v *view) sees(ctx context.Context, key planner.JobKey) (bool, error) {
 	if ok {
 		return may, nil
 	}
-	may, err := v.agent.MayRead(ctx, v.token, key)
+	may, err := v.tokens.MayRead(ctx, v.token, key)
 	if err == nil {
 		v.namespaces[key.Namespace] = may
 	}

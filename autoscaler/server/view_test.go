@@ -22,7 +22,7 @@ import (
 
 func guarded(t *testing.T, f *fake) (*Server, *httptest.Server) {
 	f.http.ReadToken = true
-	s := New(f, nil, hclog.NewNullLogger())
+	s := New(f, f, nil, hclog.NewNullLogger())
 	web := httptest.NewServer(s)
 	t.Cleanup(func() {
 		web.CloseClientConnections()

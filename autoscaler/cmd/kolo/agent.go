@@ -26,6 +26,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/controller"
 	"github.com/kolo-nomad/kolo/autoscaler/nodump"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
+	"github.com/kolo-nomad/kolo/autoscaler/tokens"
 )
 
 // agentCommand is the daemon.
@@ -161,17 +162,17 @@ func (c *agentCommand) Run(args []string) int {
 
 func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.Logger) error {
 	g, ctx := errgroup.WithContext(ctx)
-	own, err := ownPolicies(ctx, g, cfg, log)
+	external, err := externalPolicies(ctx, g, cfg, log)
 	if err != nil {
 		return err
 	}
-	a, err := controller.New(cfg, own, log)
+	a, err := controller.New(cfg, external, log)
 	if err != nil {
 		return err
 	}
 	warn(cfg, log)
 	reload := reloader(o, a, log)
-	srv := server.New(a, reload, log.Named("http"))
+	srv := server.New(a, tokens.New(a.Client()), reload, log.Named("http"))
 	g.Go(func() error {
 		return srv.Serve(ctx, cfg.HTTP, func(at net.Addr) {
 			a.Advertise(advertised(cfg.HTTP, at))

@@ -15,22 +15,23 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin"
 )
 
-// ownPolicyTimeout is what a policy of one's own has to start, and to decide.
-// The round waits for it, so it is short.
-const ownPolicyTimeout = 3 * time.Second
+// externalPolicyTimeout is how long an external policy may take to start, and to
+// decide. No round waits for it: until it has answered, its last decision stays
+// in force.
+const externalPolicyTimeout = 3 * time.Second
 
-// ownPolicies makes the host of the policies in policy_dir, which ends with
+// externalPolicies makes the host of the policies in policy_dir, which ends with
 // the group; nil where there is no such directory.
-func ownPolicies(ctx context.Context, g *errgroup.Group, cfg *config.Config, log hclog.Logger) (controller.Source, error) {
+func externalPolicies(ctx context.Context, g *errgroup.Group, cfg *config.Config, log hclog.Logger) (controller.ExternalPolicies, error) {
 	if cfg.PolicyDir == "" {
 		return nil, nil
 	}
-	h := plugin.NewHost(cfg.PolicyDir, ownPolicyTimeout, log.Named("policy"))
+	h := plugin.NewHost(cfg.PolicyDir, externalPolicyTimeout, log.Named("policy"))
 	names, err := h.Names()
 	if err != nil {
 		return nil, err
 	}
-	log.Info("policies of one's own", "dir", cfg.PolicyDir, "found", names)
+	log.Info("external policies", "dir", cfg.PolicyDir, "found", names)
 	g.Go(func() error {
 		<-ctx.Done()
 		h.Close()

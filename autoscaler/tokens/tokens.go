@@ -1,7 +1,10 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+// Package tokens remembers for a moment what Nomad says of the tokens that
+// callers of the API present: Nomad would be asked for every request otherwise,
+// and a page sends one every two seconds. Tokens are kept as their hashes.
+package tokens
 
 import (
 	"context"
@@ -14,14 +17,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// callers remembers for a moment what Nomad said of tokens: it is asked for
-// every request otherwise, and a page asks every two seconds. Tokens are kept
-// as their hashes.
-type callers struct {
-	client *cluster.Client
-	asking chan struct{} // bounds the questions under way
-	who    *memo[string, identity]
-	may    *memo[reading, bool]
+// Cache answers who callers are and what they may read.
+type Cache struct {
+	client  *cluster.Client
+	pending chan struct{} // bounds the requests under way
+	who     *memo[string, identity]
+	may     *memo[reading, bool]
 }
 
 type identity struct {
@@ -31,16 +32,17 @@ type identity struct {
 
 type reading struct{ token, namespace string }
 
-// Bounds of what is remembered of callers.
+// Bounds of what is remembered.
 const (
-	callerTTL   = 10 * time.Second // a token that is revoked works no longer than this
-	callerSize  = 4096
-	callerAsked = 16
+	ttl            = 10 * time.Second // a token that is revoked works no longer than this
+	size           = 4096
+	requestsAtOnce = 16
 )
 
-func newCallers(c *cluster.Client) *callers {
-	return &callers{client: c, asking: make(chan struct{}, callerAsked),
-		who: newMemo[string, identity](callerTTL, callerSize), may: newMemo[reading, bool](callerTTL, callerSize)}
+// New makes a cache of what a client's Nomad says.
+func New(c *cluster.Client) *Cache {
+	return &Cache{client: c, pending: make(chan struct{}, requestsAtOnce),
+		who: newMemo[string, identity](ttl, size), may: newMemo[reading, bool](ttl, size)}
 }
 
 func hashed(token string) string {
@@ -48,27 +50,27 @@ func hashed(token string) string {
 	return string(sum[:])
 }
 
-// turn waits until one more question may be asked.
-func (c *callers) turn(ctx context.Context) (done func(), err error) {
+// begin waits until one more request may be sent.
+func (c *Cache) begin(ctx context.Context) (done func(), err error) {
 	select {
-	case c.asking <- struct{}{}:
-		return func() { <-c.asking }, nil
+	case c.pending <- struct{}{}:
+		return func() { <-c.pending }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 }
 
-// Identify is how a log calls the caller who presents a token, as Nomad says.
-// It returns cluster.ErrNoACL where that proves nothing, and
-// cluster.ErrUnknownToken where Nomad does not take it.
-func (a *Controller) Identify(ctx context.Context, token string) (string, error) {
-	id, err := a.callers.who.get(hashed(token), func() (identity, error) {
-		done, err := a.callers.turn(ctx)
+// Identify returns the name that a log has for the caller who presents a token,
+// from Nomad. It returns cluster.ErrNoACL where that proves nothing, and
+// cluster.ErrUnknownToken where Nomad does not know it.
+func (c *Cache) Identify(ctx context.Context, token string) (string, error) {
+	id, err := c.who.get(hashed(token), func() (identity, error) {
+		done, err := c.begin(ctx)
 		if err != nil {
 			return identity{}, err
 		}
 		defer done()
-		who, err := a.client.Identify(ctx, token)
+		who, err := c.client.Identify(ctx, token)
 		if err != nil && !errors.Is(err, cluster.ErrNoACL) && !errors.Is(err, cluster.ErrUnknownToken) {
 			return identity{}, err
 		}
@@ -80,16 +82,16 @@ func (a *Controller) Identify(ctx context.Context, token string) (string, error)
 	return id.who, id.err
 }
 
-// MayRead says whether Nomad lets a token read the jobs of a namespace, of which
+// MayRead reports whether Nomad lets a token read the jobs of a namespace, of which
 // one is given.
-func (a *Controller) MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error) {
-	return a.callers.may.get(reading{hashed(token), one.Namespace}, func() (bool, error) {
-		done, err := a.callers.turn(ctx)
+func (c *Cache) MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error) {
+	return c.may.get(reading{hashed(token), one.Namespace}, func() (bool, error) {
+		done, err := c.begin(ctx)
 		if err != nil {
 			return false, err
 		}
 		defer done()
-		return a.client.MayRead(ctx, token, one)
+		return c.client.MayRead(ctx, token, one)
 	})
 }
 

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+package history
 
 import (
 	"encoding/json"
@@ -13,8 +13,6 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
@@ -34,17 +32,17 @@ func (tr *training) run(size int, steps, step, samples float64) {
 	tr.samples[size] += steps * samples
 }
 
-func (tr *training) progress(size int) *cluster.Progress {
-	p := &cluster.Progress{Size: size, StepSeconds: map[string]cluster.StepTime{}}
+func (tr *training) progress(size int) *Progress {
+	p := &Progress{Size: size, StepSeconds: map[string]StepTime{}}
 	for n, steps := range tr.steps {
-		p.StepSeconds[strconv.Itoa(n)] = cluster.StepTime{Mean: tr.seconds[n] / steps, N: int(steps), Samples: tr.samples[n] / steps}
+		p.StepSeconds[strconv.Itoa(n)] = StepTime{Mean: tr.seconds[n] / steps, N: int(steps), Samples: tr.samples[n] / steps}
 		p.Samples += tr.samples[n]
 	}
 	return p
 }
 
-// hear has the record ask every ten seconds.
-func hear(r *Record, tr *training, size int, from time.Time, step float64, d time.Duration) time.Time {
+// report has the training report every ten seconds.
+func report(r *Job, tr *training, size int, from time.Time, step float64, d time.Duration) time.Time {
 	end := from.Add(d)
 	for now := from; now.Before(end); now = now.Add(10 * time.Second) {
 		tr.run(size, 10/step, step, 0)
@@ -53,39 +51,39 @@ func hear(r *Record, tr *training, size int, from time.Time, step float64, d tim
 	return end
 }
 
-func timeOf(t *testing.T, r *Record, size int) float64 {
+func timeOf(t *testing.T, r *Job, size int) float64 {
 	t.Helper()
-	c := policy.NewCurve(r.points()...)
+	c := policy.NewCurve(r.Points()...)
 	must.True(t, c.Known(size))
 	return c.Time(size)
 }
 
-func TestMeasured_FollowsATrainingThatGetsSlower(t *testing.T) {
+func TestMeasurement_FollowsATrainingThatGetsSlower(t *testing.T) {
 	for _, step := range []float64{0.01, 1, 5} {
-		r, tr := &Record{}, newTraining()
-		now := hear(r, tr, 4, t0, step, 8*time.Hour)
+		r, tr := &Job{}, newTraining()
+		now := report(r, tr, 4, t0, step, 8*time.Hour)
 		must.InDelta(t, step, timeOf(t, r, 4), step/1000)
-		hear(r, tr, 4, now, 2*step, 40*time.Minute)
+		report(r, tr, 4, now, 2*step, 40*time.Minute)
 		must.InDelta(t, 2*step, timeOf(t, r, 4), 0.1*step, must.Sprintf("steps of %v s", step))
 	}
 }
 
-func TestMeasured_OneSlowStepChangesLittle(t *testing.T) {
-	r, tr := &Record{}, newTraining()
-	now := hear(r, tr, 4, t0, 0.1, time.Hour)
+func TestMeasurement_OneSlowStepChangesLittle(t *testing.T) {
+	r, tr := &Job{}, newTraining()
+	now := report(r, tr, 4, t0, 0.1, time.Hour)
 	tr.run(4, 10, 1, 0)
 	r.learn(tr.progress(4), 1, now)
 	must.InDelta(t, 0.1, timeOf(t, r, 4), 0.003)
 }
 
 // Step times that waver are no event: policies would plan anew all the time.
-func TestMeasured_WaveringTimesAreNoNews(t *testing.T) {
+func TestMeasurement_WaveringTimesAreNoNews(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	r, tr, news := &Record{}, newTraining(), map[float64]bool{}
+	r, tr, news := &Job{}, newTraining(), map[float64]bool{}
 	for i := range 24 * 360 {
 		tr.run(4, 20, 0.5*(1+rng.NormFloat64()/20), 0)
 		r.learn(tr.progress(4), 1, t0.Add(time.Duration(i)*10*time.Second))
-		news[r.Points[0].StepTime] = true
+		news[r.Measurements[0].StepTime] = true
 	}
 	must.Less(t, 10, len(news))
 	must.InDelta(t, 0.5, timeOf(t, r, 4), 0.02)
@@ -93,8 +91,8 @@ func TestMeasured_WaveringTimesAreNoNews(t *testing.T) {
 
 // A training that doubles its batch does twice as much in a step, which then
 // takes twice as long: a step of the first batch takes as long as before.
-func TestMeasured_OfALargerBatch(t *testing.T) {
-	r, tr := &Record{}, newTraining()
+func TestMeasurement_OfALargerBatch(t *testing.T) {
+	r, tr := &Job{}, newTraining()
 	now := t0
 	for range 100 {
 		tr.run(2, 10, 1, 32)
@@ -113,135 +111,135 @@ func TestMeasured_OfALargerBatch(t *testing.T) {
 
 // The next agent knows what the last one made of the steps, and not what the
 // training had said by then.
-func TestMeasured_SurvivesTheAgent(t *testing.T) {
-	r, tr := &Record{}, newTraining()
-	now := hear(r, tr, 4, t0, 1, 8*time.Hour)
-	now = hear(r, tr, 4, now, 2, time.Hour)
+func TestMeasurement_SurvivesTheAgent(t *testing.T) {
+	r, tr := &Job{}, newTraining()
+	now := report(r, tr, 4, t0, 1, 8*time.Hour)
+	now = report(r, tr, 4, now, 2, time.Hour)
 	text, err := json.Marshal(r)
 	must.NoError(t, err)
-	var next Record
+	var next Job
 	must.NoError(t, json.Unmarshal(text, &next))
 	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
 	next.learn(tr.progress(4), 1, now)
 	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
-	now = hear(&next, tr, 4, now, 2, 10*time.Minute)
+	now = report(&next, tr, 4, now, 2, 10*time.Minute)
 	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
-	hear(&next, tr, 4, now, 3, time.Hour)
+	report(&next, tr, 4, now, 3, time.Hour)
 	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
 }
 
 // A leader of the driver that lost its count begins with another.
-func TestMeasured_OfATrainingThatCountsAnew(t *testing.T) {
-	r := &Record{}
-	now := hear(r, newTraining(), 4, t0, 1, time.Hour)
-	hear(r, newTraining(), 4, now, 1.5, time.Hour)
+func TestMeasurement_OfATrainingThatCountsAnew(t *testing.T) {
+	r := &Job{}
+	now := report(r, newTraining(), 4, t0, 1, time.Hour)
+	report(r, newTraining(), 4, now, 1.5, time.Hour)
 	must.InDelta(t, 1.5, timeOf(t, r, 4), 0.04)
 }
 
-func TestMeasured_NotCounted(t *testing.T) {
-	r := &Record{}
-	told := map[string]cluster.StepTime{}
+func TestMeasurement_NotCounted(t *testing.T) {
+	r := &Job{}
+	told := map[string]StepTime{}
 	for i, mean := range []float64{1, 2, 1.5} {
-		told["3"] = cluster.StepTime{Mean: mean}
-		r.learn(&cluster.Progress{Size: 3, StepSeconds: told}, 1, t0.Add(time.Duration(i)*time.Second))
+		told["3"] = StepTime{Mean: mean}
+		r.learn(&Progress{Size: 3, StepSeconds: told}, 1, t0.Add(time.Duration(i)*time.Second))
 		must.Eq(t, mean, timeOf(t, r, 3))
 	}
 	for i := range 360 { // at another size for an hour
-		told["2"] = cluster.StepTime{Mean: 1 + float64(i)/1e6}
+		told["2"] = StepTime{Mean: 1 + float64(i)/1e6}
 		now := t0.Add(time.Duration(i) * 10 * time.Second)
-		r.learn(&cluster.Progress{Size: 2, StepSeconds: told}, 1, now)
-		r.doubt(2, now)
+		r.learn(&Progress{Size: 2, StepSeconds: told}, 1, now)
+		r.expire(2, now)
 	}
-	must.Eq(t, []int{3}, r.doubted())
+	must.Eq(t, []int{3}, r.expired())
 }
 
-func TestMeasured_BelievesNoNonsense(t *testing.T) {
+func TestMeasurement_BelievesNoNonsense(t *testing.T) {
 	means := []float64{0, -1, 1, 1e308, -1e308, 5e-324, 1e12, 1e9, 1e-9}
 	counts := []int{0, -1, 1, 4, 5, 100, math.MaxInt, math.MinInt, 1e9, 1e9 + 1}
 	rng := rand.New(rand.NewPCG(1, 2))
-	r, l := &Record{}, NewLedger()
+	r, l := &Job{}, New()
 	for i := range 50_000 {
 		now := t0.Add(time.Duration(i) * time.Second)
-		told := cluster.StepTime{Mean: means[rng.IntN(len(means))], N: counts[rng.IntN(len(counts))], Samples: means[rng.IntN(len(means))]}
-		before := r.points()
-		r.learn(&cluster.Progress{Size: 1 + i%5, Samples: told.Mean, StepSeconds: map[string]cluster.StepTime{strconv.Itoa(1 + rng.IntN(5)): told}}, 1, now)
-		r.doubt(1+i%5, now)
-		l.teach("k", before, r.points(), now)
-		for _, m := range r.Points {
-			must.True(t, m.StepTime == 0 || within(m.StepTime, leastStep/2, 2*mostSeconds), must.Sprint(m))
+		told := StepTime{Mean: means[rng.IntN(len(means))], N: counts[rng.IntN(len(counts))], Samples: means[rng.IntN(len(means))]}
+		before := r.Points()
+		r.learn(&Progress{Size: 1 + i%5, Samples: told.Mean, StepSeconds: map[string]StepTime{strconv.Itoa(1 + rng.IntN(5)): told}}, 1, now)
+		r.expire(1+i%5, now)
+		l.learnKind("k", before, r.Points(), now)
+		for _, m := range r.Measurements {
+			must.True(t, m.StepTime == 0 || within(m.StepTime, minStepTime/2, 2*maxSeconds), must.Sprint(m))
 			must.Between(t, 0, m.Samples, math.MaxInt32)
 		}
 	}
-	l.Jobs[planner.JobKey{ID: "bad"}] = r
-	_, dropped, err := l.encode()
-	must.NoError(t, err)
-	must.Zero(t, dropped)
+	for _, v := range []any{r, l.Kinds} {
+		_, err := json.Marshal(v)
+		must.NoError(t, err)
+	}
 }
 
 // Statuses of two hosts may be a second apart.
-func TestMeasured_ATallyThatGoesBackIsNoNews(t *testing.T) {
-	r, tr := &Record{}, newTraining()
-	now := hear(r, tr, 4, t0, 0.25, 8*time.Hour)
-	now = hear(r, tr, 8, now, 0.5, 10*time.Minute)
-	now = hear(r, tr, 4, now, 0.25, 21*time.Minute)
-	r.doubt(4, now)
-	must.Eq(t, []int{8}, r.doubted())
+func TestMeasurement_ATallyThatGoesBackIsNoNews(t *testing.T) {
+	r, tr := &Job{}, newTraining()
+	now := report(r, tr, 4, t0, 0.25, 8*time.Hour)
+	now = report(r, tr, 8, now, 0.5, 10*time.Minute)
+	now = report(r, tr, 4, now, 0.25, 21*time.Minute)
+	r.expire(4, now)
+	must.Eq(t, []int{8}, r.expired())
 	for _, size := range []int{4, 8} {
 		tr.steps[size]--
 		tr.seconds[size] -= 2
 	}
 	r.learn(tr.progress(4), 1, now)
 	must.InDelta(t, 0.25, timeOf(t, r, 4), 0.01)
-	must.Eq(t, []int{8}, r.doubted())
+	must.Eq(t, []int{8}, r.expired())
 }
 
 // A training that got slower is slower at the sizes it left, too.
-func TestMeasured_SizesCompareAcrossADrift(t *testing.T) {
-	r, tr := &Record{}, newTraining()
-	now := hear(r, tr, 3, t0, 1.0/3, time.Hour)
-	now = hear(r, tr, 4, now, 1.0/4, time.Hour)
-	hear(r, tr, 4, now, 1.5/4, time.Hour)
+func TestMeasurement_SizesCompareAcrossADrift(t *testing.T) {
+	r, tr := &Job{}, newTraining()
+	now := report(r, tr, 3, t0, 1.0/3, time.Hour)
+	now = report(r, tr, 4, now, 1.0/4, time.Hour)
+	report(r, tr, 4, now, 1.5/4, time.Hour)
 	must.InDelta(t, 0.5, timeOf(t, r, 3), 0.02)
 }
 
-func TestMeasured_SamplesKnownLater(t *testing.T) {
-	r, tr := &Record{}, newTraining()
+func TestMeasurement_SamplesKnownLater(t *testing.T) {
+	r, tr := &Job{}, newTraining()
 	tr.run(4, 100, 1, 32)
 	r.learn(tr.progress(4), 1, t0)
 	p := tr.progress(8)
-	p.StepSeconds["8"] = cluster.StepTime{Mean: 0.6, N: 40}
+	p.StepSeconds["8"] = StepTime{Mean: 0.6, N: 40}
 	r.learn(p, 1, t0)
-	p.StepSeconds["8"] = cluster.StepTime{Mean: 0.6, N: 60, Samples: 32} // the mean of the last 20
+	p.StepSeconds["8"] = StepTime{Mean: 0.6, N: 60, Samples: 32} // the mean of the last 20
 	r.learn(p, 1, t0)
 	must.InDelta(t, 0.6, timeOf(t, r, 8), 1e-6)
 }
 
-func TestMeasured_SizesPassedThroughTakeNoPlace(t *testing.T) {
-	r, tr := &Record{}, newTraining()
-	for n := range 2 * pointsLimit {
+func TestMeasurement_SizesPassedThroughTakeNoPlace(t *testing.T) {
+	r, tr := &Job{}, newTraining()
+	for n := range 2 * measurementsLimit {
 		tr.run(n+1, 2, 1, 0)
 	}
 	r.learn(tr.progress(1), 1, t0)
-	hear(r, tr, 100, t0, 1, time.Hour)
+	report(r, tr, 100, t0, 1, time.Hour)
 	must.InDelta(t, 1, timeOf(t, r, 100), 1e-6)
 }
 
 // A job keeps the time of the size it runs at, whatever it looks like and
 // however long nobody asked; an older version's times have their time, too.
-func TestMeasured_WhatIsNotDoubted(t *testing.T) {
-	var r Record
+func TestMeasurement_WhatIsNotDoubted(t *testing.T) {
+	var r Job
 	must.NoError(t, json.Unmarshal([]byte(`{"points":[{"size":4,"step_time":0.25,"samples":1000},{"size":8,"step_time":0.5,"samples":100}]}`), &r))
-	r.observe(&planner.Job{}, &cluster.Facts{Running: 4, Slots: 1}, t0, 0)
-	must.SliceEmpty(t, r.doubted())
-	r.observe(&planner.Job{}, &cluster.Facts{Running: 8, Slots: 1}, t0.Add(time.Hour), 0)
-	must.SliceEmpty(t, r.doubted())
-	r.observe(&planner.Job{}, &cluster.Facts{Running: 4, Slots: 1}, t0.Add(time.Hour), 0)
-	must.Eq(t, []int{8}, r.doubted())
+	r.observe(&Observation{Running: 4, Slots: 1}, t0, 0)
+	must.SliceEmpty(t, r.expired())
+	r.observe(&Observation{Running: 8, Slots: 1}, t0.Add(time.Hour), 0)
+	must.SliceEmpty(t, r.expired())
+	r.observe(&Observation{Running: 4, Slots: 1}, t0.Add(time.Hour), 0)
+	must.Eq(t, []int{8}, r.expired())
 }
 
 // Three jobs whose steps take 1.3 times as long every other hour: nobody is
 // resized for that.
-func TestMeasured_PhasesOfATrainingResizeNobody(t *testing.T) {
+func TestMeasurement_PhasesOfATrainingResizeNobody(t *testing.T) {
 	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l", "optimus", "elastic-tiresias"} {
 		_, resizes := aDay(t, spec, 3, func(size int, since time.Duration) float64 {
 			step := 0.1 + 0.9/float64(size)
@@ -254,6 +252,8 @@ func TestMeasured_PhasesOfATrainingResizeNobody(t *testing.T) {
 	}
 }
 
+func unix(t time.Time) float64 { return float64(t.Unix()) }
+
 // aDay has a policy share eight GPUs among jobs for a day, whose steps take as
 // long as the function says. It returns the seconds trained at each size, and how
 // often jobs were resized.
@@ -261,7 +261,7 @@ func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Du
 	t.Helper()
 	p, err := policy.Parse(spec)
 	must.NoError(t, err)
-	records, trainings, sizes := make([]Record, jobs), make([]*training, jobs), make([]int, jobs)
+	records, trainings, sizes := make([]Job, jobs), make([]*training, jobs), make([]int, jobs)
 	for i := range jobs {
 		trainings[i], sizes[i] = newTraining(), 1
 	}
@@ -269,21 +269,21 @@ func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Du
 	at, last := map[int]float64{}, uint64(0)
 	const tick = 10 * time.Second
 	for now := t0; now.Before(t0.Add(24 * time.Hour)); now = now.Add(tick) {
-		s := &policy.Snapshot{Now: seconds(now), State: state, ResizeCost: 0.3, Nodes: []policy.Node{{ID: "n", GPUs: 8, Free: 8}}}
+		s := &policy.Snapshot{Now: unix(now), State: state, ResizeCost: 0.3, Nodes: []policy.Node{{ID: "n", GPUs: 8, Free: 8}}}
 		for i := range jobs {
 			r, size := &records[i], sizes[i]
 			took := step(size, now.Sub(t0))
 			trainings[i].run(size, tick.Seconds()/took, took, 0)
 			at[size] += tick.Seconds()
 			r.learn(trainings[i].progress(size), 1, now)
-			r.observe(&planner.Job{}, &cluster.Facts{Running: size, Slots: 1}, now, tick)
+			r.observe(&Observation{Running: size, Slots: 1}, now, tick)
 			s.Nodes[0].Free -= size
 			s.Jobs = append(s.Jobs, policy.Job{
-				ID: strconv.Itoa(i), Min: 1, Max: 8, Count: size, Resizes: r.Resizes, Submit: seconds(t0), FirstStart: seconds(t0),
-				RunTime: r.RunTime, Attained: r.Attained, Curve: (*Kind)(nil).extend(r.points(), r.doubted()),
+				ID: strconv.Itoa(i), Min: 1, Max: 8, Count: size, Resizes: r.Resizes, Submit: unix(t0), FirstStart: unix(t0),
+				RunTime: r.RunTime, Attained: r.Attained, Curve: (*Kind)(nil).extend(r.Points(), r.expired()),
 			})
 		}
-		sum := fingerprint(s)
+		sum := s.Fingerprint()
 		s.Changed, last = sum != last, sum
 		d := p.Allocate(s)
 		state = d.State
@@ -299,7 +299,7 @@ func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Du
 }
 
 // What once made a size slow may pass.
-func TestMeasured_ASizeThatLookedFutileIsTriedAgain(t *testing.T) {
+func TestMeasurement_ASizeThatLookedFutileIsTriedAgain(t *testing.T) {
 	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l"} {
 		at, resizes := aDay(t, spec, 1, func(size int, since time.Duration) float64 {
 			if size > 4 && since < 5*time.Minute {
@@ -313,7 +313,7 @@ func TestMeasured_ASizeThatLookedFutileIsTriedAgain(t *testing.T) {
 }
 
 // A training that does not scale is not bothered for it all day.
-func TestMeasured_ASizeThatIsFutileIsSeldomTried(t *testing.T) {
+func TestMeasurement_ASizeThatIsFutileIsSeldomTried(t *testing.T) {
 	at, resizes := aDay(t, "kolo", 1, func(size int, _ time.Duration) float64 {
 		if size > 4 {
 			return 0.5
@@ -322,45 +322,4 @@ func TestMeasured_ASizeThatIsFutileIsSeldomTried(t *testing.T) {
 	})
 	must.Greater(t, 23.5*3600, at[4], must.Sprint(at))
 	must.Less(t, 40, resizes)
-}
-
-func TestKinds_WhatIsFutileIsDoubted(t *testing.T) {
-	l := NewLedger()
-	point := func(size int, step float64) policy.Point {
-		return policy.Point{Size: size, StepTime: step, Samples: taughtSteps}
-	}
-	run := func(now time.Time) {
-		l.teach("k", nil, []policy.Point{point(8, 1), point(4, 0.5), point(2, 0.8)}, now)
-	}
-	largest := func(now time.Time) int {
-		l.Kinds["k"].doubt(now)
-		c := l.Kinds["k"].extend(nil, nil)
-		return c.Largest()
-	}
-	hours := func(h int) time.Time { return day(t0).Add(time.Duration(h) * time.Hour) }
-	run(hours(1))
-	must.Eq(t, 8, largest(hours(23)))
-	must.Eq(t, 4, largest(hours(26)), must.Sprint("one run's word holds for a day"))
-	run(hours(27))
-	must.Eq(t, 8, largest(hours(27+47)), must.Sprint("that of two, for two"))
-	must.Eq(t, 4, largest(hours(27+49)))
-
-	run(hours(100))
-	c := l.Kinds["k"].extend([]policy.Point{point(4, 0.5)}, []int{8})
-	must.Eq(t, 4, c.Largest(), must.Sprint("what a job doubts it does not borrow"))
-}
-
-// What was said for a size makes nobody believe longer what is said against it.
-func TestKinds_LessonsInFavourDoNotCount(t *testing.T) {
-	l := NewLedger()
-	point := func(size int, step float64) policy.Point {
-		return policy.Point{Size: size, StepTime: step, Samples: taughtSteps}
-	}
-	for range 12 {
-		l.teach("k", nil, []policy.Point{point(4, 1), point(8, 0.95)}, t0)
-	}
-	l.teach("k", nil, []policy.Point{point(4, 1), point(8, 3)}, t0)
-	must.Eq(t, []int{8}, l.Kinds["k"].Shape.Futile())
-	l.Kinds["k"].doubt(t0.Add(25 * time.Hour))
-	must.SliceEmpty(t, l.Kinds["k"].Shape.Futile())
 }

@@ -1,17 +1,18 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+package tokens
 
 import (
 	"errors"
+	"net/http/httptest"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
@@ -45,28 +46,31 @@ func TestMemo(t *testing.T) {
 	}
 }
 
-// TestCallers_ARevokedTokenIsGoodForAMomentOnly has the answers grow old.
-func TestCallers_ARevokedTokenIsGoodForAMomentOnly(t *testing.T) {
-	w := newWorld(t, 1, 4)
-	w.nomad.AddToken("1-red", nomadtest.Token{Accessor: "a1", Name: "red", Namespaces: []string{"red"}})
-	a, err := New(w.config(), nil, hclog.NewNullLogger())
+// TestCache_ARevokedTokenIsGoodForAMomentOnly has the answers grow old.
+func TestCache_ARevokedTokenIsGoodForAMomentOnly(t *testing.T) {
+	nomad := nomadtest.New()
+	nomad.AddToken("1-red", nomadtest.Token{Accessor: "a1", Name: "red", Namespaces: []string{"red"}})
+	s := httptest.NewServer(nomad)
+	t.Cleanup(s.Close)
+	client, err := cluster.NewClient(config.Nomad{Address: s.URL, Timeout: time.Minute})
 	must.NoError(t, err)
+	c := New(client)
 	now := time.Now()
-	a.callers.who.now = func() time.Time { return now }
-	a.callers.may.now = a.callers.who.now
-	who, err := a.Identify(t.Context(), "1-red")
+	c.who.now = func() time.Time { return now }
+	c.may.now = c.who.now
+	who, err := c.Identify(t.Context(), "1-red")
 	must.NoError(t, err)
 	must.Eq(t, "token a1 (red)", who)
 	for namespace, want := range map[string]bool{"red": true, "blue": false} {
-		may, err := a.MayRead(t.Context(), "1-red", planner.JobKey{Namespace: namespace, ID: "job"})
+		may, err := c.MayRead(t.Context(), "1-red", planner.JobKey{Namespace: namespace, ID: "job"})
 		must.NoError(t, err)
 		must.Eq(t, want, may)
 	}
-	w.nomad.RevokeToken("1-red")
-	now = now.Add(callerTTL)
-	_, err = a.Identify(t.Context(), "1-red")
+	nomad.RevokeToken("1-red")
+	now = now.Add(ttl)
+	_, err = c.Identify(t.Context(), "1-red")
 	must.ErrorIs(t, err, cluster.ErrUnknownToken)
-	may, err := a.MayRead(t.Context(), "1-red", planner.JobKey{Namespace: "red", ID: "job"})
+	may, err := c.MayRead(t.Context(), "1-red", planner.JobKey{Namespace: "red", ID: "job"})
 	must.NoError(t, err)
 	must.False(t, may)
 }

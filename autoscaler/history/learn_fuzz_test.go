@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+package history
 
 import (
 	"encoding/json"
@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
-
-	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 )
 
 // FuzzLearn has a job answer anything to two probes: what is kept of it stays
@@ -22,19 +20,19 @@ func FuzzLearn(f *testing.F) {
 	f.Add(`{"step":-1,"step_seconds":{"-1":{"mean":-1,"n":-1}}}`, `{"complete":true,"loss":1e308}`, 4)
 	f.Fuzz(func(t *testing.T, first, second string, slots int) {
 		now := time.Unix(1_700_000_000, 0)
-		var r Record
+		var r Job
 		for _, text := range []string{first, second, first} {
-			var p cluster.Progress
+			var p Progress
 			if json.Unmarshal([]byte(text), &p) != nil {
 				continue
 			}
 			now = now.Add(time.Minute)
 			r.learn(&p, max(1, slots), now)
-			r.doubt(p.Size, now)
+			r.expire(p.Size, now)
 		}
-		must.LessEq(t, pointsLimit, len(r.Points))
+		must.LessEq(t, measurementsLimit, len(r.Measurements))
 		must.LessEq(t, gapsLimit, len(r.Gaps))
-		for _, p := range r.points() {
+		for _, p := range r.Points() {
 			must.Positive(t, p.Size)
 			must.Positive(t, p.StepTime)
 			must.False(t, math.IsInf(p.StepTime, 0))

@@ -1,0 +1,90 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// job is a job's history, with what need not outlive this agent.
+type job struct {
+	*history.Job
+
+	keepUntil time.Time // protected from garbage collection until then
+	untagAt   time.Time // not before
+
+	retryAt    time.Time // of a write that failed
+	retries    int
+	writeError string
+
+	endpoint      cluster.Endpoint // of the agent that answers for the job
+	completeUntil time.Time        // how long the training's report that it is complete holds
+}
+
+// job returns what is known of a job whose history is remembered, else nil. The
+// caller holds c.mu.
+func (c *Controller) job(key planner.JobKey) *job {
+	h := c.history.Jobs[key]
+	if h == nil {
+		return nil
+	}
+	j := c.jobs[key]
+	if j == nil || j.Job != h { // another life of the job, or another leader's history
+		j = &job{Job: h}
+		c.jobs[key] = j
+	}
+	return j
+}
+
+// observation is what Nomad reports of a job.
+func observation(j *planner.Job, f *cluster.Facts) *history.Observation {
+	return &history.Observation{
+		Created: f.Created, Version: f.Version, Changed: f.Changed, Submitted: f.Submitted, Batch: f.Batch, Completed: f.Completed,
+		Counts: counts(j), Running: f.Running, Slots: f.Slots, Oldest: f.Oldest,
+	}
+}
+
+func counts(j *planner.Job) map[string]int {
+	out := make(map[string]int, len(j.Groups))
+	for _, g := range j.Groups {
+		out[g.Name] = g.Count
+	}
+	return out
+}
+
+// kindKey names the jobs that are of one kind with a job.
+func kindKey(key planner.JobKey, f *cluster.Facts) string { return history.KindKey(key, f.Spec.Kind) }
+
+// deadline is the wanted time of completion; zero is none.
+func (j *job) deadline(f *cluster.Facts) time.Time {
+	if f.Spec.DeadlineAfter > 0 {
+		return j.Submitted.Add(f.Spec.DeadlineAfter)
+	}
+	return f.Spec.Deadline
+}
+
+// total is the work of the whole training, 0 where it is unknown.
+func (j *job) total(f *cluster.Facts) float64 {
+	if f.Spec.TotalWork > 0 {
+		return f.Spec.TotalWork
+	}
+	return j.Total
+}
+
+// failed notes that a write failed, and when to try again: soon where Nomad
+// did not answer, later where it refused.
+func (j *job) failed(now time.Time, kind cluster.Kind, err error) {
+	first, most := time.Second, time.Minute
+	if kind == cluster.Away {
+		first, most = 250*time.Millisecond, 15*time.Second
+	}
+	j.retries++
+	j.retryAt = now.Add(min(first<<min(j.retries-1, 6), most))
+	j.writeError = fmt.Sprintf("%s: %v", kind, err)
+}

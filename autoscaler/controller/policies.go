@@ -1,0 +1,116 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// ExternalPolicies are policies that are not built in: programs of the operator,
+// as package plugin hosts them. A policy of these may be fallible.
+type ExternalPolicies interface {
+	Policy(name string) (policy.Policy, error)
+	Names() ([]string, error)
+}
+
+// fallible is a policy that may fail, and take its time.
+type fallible interface {
+	TryAllocate(*policy.Snapshot) (policy.Decision, error)
+}
+
+// poolPolicy is the policy of one node pool at work.
+type poolPolicy struct {
+	line        string // as written
+	policy      policy.Policy
+	problem     string
+	wants       map[planner.JobKey]planner.Want // by the last good decision
+	fingerprint uint64                          // of what the policy saw last
+
+	// Of a fallible policy:
+	asked *request // under way or answered, nil for none
+	again bool     // something happened since it was asked
+}
+
+// policyOf returns the pool's policy, made again after a change of overrides or
+// configuration. A policy that cannot be made leaves the one before in force.
+// The caller holds c.mu.
+func (c *Controller) policyOf(name string) *poolPolicy {
+	set, cfg := c.overrides.Policies[name], c.cfg.Pool(name)
+	line := set
+	if line == "" {
+		line = cfg.Policy
+	}
+	p := c.policies[name]
+	if p != nil && p.line == line && (p.policy != nil || p.problem == "") {
+		return p
+	}
+	var made policy.Policy
+	var err error
+	if set != "" {
+		made, err = c.parsePolicy(set)
+	} else {
+		made, err = c.makePolicy(cfg.Policy, func() (policy.Policy, error) { return policy.New(cfg.Policy, cfg.Options) })
+	}
+	if p == nil {
+		p = &poolPolicy{wants: map[planner.JobKey]planner.Want{}}
+		c.policies[name] = p
+	}
+	if err != nil {
+		if p.problem != err.Error() {
+			c.log.Error("policy cannot be used; the last decision stays in force", "pool", name, "policy", line, "error", err)
+		}
+		p.problem = err.Error()
+		return p
+	}
+	p.line, p.policy, p.problem, p.fingerprint, p.asked = line, made, "", 0, nil
+	return p
+}
+
+func (c *Controller) parsePolicy(line string) (policy.Policy, error) {
+	if err := policy.CheckLine(line); err != nil {
+		return nil, err
+	}
+	name, _, _ := strings.Cut(strings.TrimSpace(line), "(")
+	return c.makePolicy(strings.TrimSpace(name), func() (policy.Policy, error) { return policy.Parse(line) })
+}
+
+// makePolicy prefers the built-in policy of that name.
+func (c *Controller) makePolicy(name string, builtIn func() (policy.Policy, error)) (policy.Policy, error) {
+	if _, ok := policy.Describe(name); ok || c.external == nil {
+		return builtIn()
+	}
+	return c.external.Policy(name)
+}
+
+// ExternalPolicies are the names of the external policies that there are now.
+func (c *Controller) ExternalPolicies() []string {
+	if c.external == nil {
+		return nil
+	}
+	names, err := c.external.Names()
+	if err != nil {
+		c.log.Warn("cannot list the external policies", "error", err)
+	}
+	return names
+}
+
+// Pools are the node pools' policies: as configured, and as set by users.
+func (c *Controller) Pools() (configured, set map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	configured, set = map[string]string{}, map[string]string{}
+	for name, p := range c.cfg.Pools {
+		configured[name] = p.Policy
+	}
+	for _, p := range c.status.Pools {
+		configured[p.Name] = c.cfg.Pool(p.Name).Policy
+	}
+	for name, line := range c.overrides.Policies {
+		set[name] = line
+	}
+	return configured, set
+}

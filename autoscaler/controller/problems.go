@@ -1,0 +1,56 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"context"
+	"maps"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// reportsPerRound bounds how many jobs have their problems reported in one
+// round, so that a tenant with thousands of them delays no one else's.
+const reportsPerRound = 20
+
+// report reports problems with jobs to their users: each once, as long as the
+// job has it and this agent runs.
+func (c *Controller) report(ctx context.Context, ineligible []cluster.Aside) {
+	has := map[planner.JobKey]bool{}
+	for _, s := range ineligible {
+		has[s.Key] = len(s.Problems) > 0
+	}
+	c.mu.Lock()
+	maps.DeleteFunc(c.reported, func(k planner.JobKey, _ string) bool { return !has[k] })
+	c.mu.Unlock()
+	reports := 0
+	for _, s := range ineligible {
+		if s.Off || len(s.Problems) == 0 {
+			continue
+		}
+		text := s.Problems.Text()
+		c.mu.Lock()
+		known := c.reported[s.Key] == text
+		if !known && reports < reportsPerRound {
+			c.reported[s.Key] = text
+		}
+		c.mu.Unlock()
+		if known {
+			continue
+		}
+		if reports++; reports > reportsPerRound {
+			c.poke() // the others in the next
+			return
+		}
+		c.log.Warn("job left alone", "job", s.Key, "problems", strings.ReplaceAll(text, "\n", " | "))
+		e := jobEvent("problem", s.Key)
+		e.Reason = text
+		c.publish(e)
+		if err := c.writer.Report(ctx, s); err != nil {
+			c.log.Warn("the job's problems could not be reported in Nomad", "job", s.Key, "error", err)
+		}
+	}
+}

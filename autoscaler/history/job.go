@@ -1,0 +1,142 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"time"
+)
+
+// Job is what is remembered of one job. Names in JSON are those of histories
+// that have been saved.
+type Job struct {
+	Created    uint64         `json:"created"` // index of the job's creation
+	FirstSeen  time.Time      `json:"first_seen"`
+	Submitted  time.Time      `json:"submitted,omitzero"` // first of this life: scaling moves Nomad's
+	FirstStart time.Time      `json:"first_start,omitzero"`
+	LastChange time.Time      `json:"last_change,omitzero"` // of the count
+	Attained   float64        `json:"attained"`             // slot-seconds
+	RunTime    float64        `json:"run_time"`             // seconds with workers
+	Resizes    int            `json:"resizes"`
+	Counts     map[string]int `json:"counts,omitempty"`     // by group, as last seen
+	LastIndex  uint64         `json:"last_index,omitempty"` // in Nomad, of the last write
+	// ManualUntil is until when a count that was set by hand is left alone.
+	ManualUntil time.Time `json:"hand_until,omitzero"`
+	// GrowAfter are the groups in which workers found no place, and until when
+	// they do not grow.
+	GrowAfter map[string]time.Time `json:"stuck,omitempty"`
+
+	Frozen    bool      `json:"frozen,omitempty"`    // a worker has completed
+	FrozenAt  uint64    `json:"frozen_at,omitempty"` // job version at the completion
+	Epoch     uint64    `json:"epoch,omitempty"`     // completions up to this index are of an earlier life
+	Completed time.Time `json:"completed,omitzero"`
+
+	Measurements []Measurement `json:"points,omitempty"` // of step times
+	Batch        float64       `json:"batch,omitempty"`  // samples in the step that work is counted in
+	Done         float64       `json:"done,omitempty"`   // global steps
+	Total        float64       `json:"total,omitempty"`  // as the training reports
+	Gaps         []Gap         `json:"gaps,omitempty"`   // the last resizes
+
+	LastGap float64 `json:"last_gap,omitempty"` // time of the last resize that was seen
+	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them
+	Tagged  bool    `json:"tagged,omitempty"`   // a version of the job is tagged by us
+
+	// Not saved.
+	PendingSince time.Time `json:"-"` // since when workers wait for a place
+	Size         int       `json:"-"` // of the ring, in slots
+	Loss         *float64  `json:"-"`
+	lastSeen     time.Time
+}
+
+// Gap is one resize as the workers saw it.
+type Gap struct {
+	From    int     `json:"from"`
+	To      int     `json:"to"`
+	Seconds float64 `json:"seconds"`
+	Lost    float64 `json:"lost"`
+}
+
+// Bounds of what is remembered of one job.
+const (
+	measurementsLimit = 32
+	gapsLimit         = 10
+)
+
+// Observation is what Nomad reports of a job now.
+type Observation struct {
+	Created   uint64 // index of the job's creation: another one is another job
+	Version   uint64
+	Changed   uint64 // JobModifyIndex
+	Submitted time.Time
+	Batch     bool // a batch job ends when a worker completes
+	// Completed is the index at which a worker last ended well by itself, 0 for
+	// never.
+	Completed uint64
+	Counts    map[string]int // of workers asked for, by group
+	Running   int            // workers that exist
+	Slots     int            // of one worker
+	Oldest    time.Time      // creation of the oldest known worker
+}
+
+// newJob begins a history, which is estimated where the job is older.
+func newJob(o *Observation, now time.Time) *Job {
+	j := &Job{Created: o.Created, FirstSeen: now, Submitted: o.Submitted, Counts: o.Counts}
+	if o.Oldest.IsZero() || !o.Oldest.Before(now) {
+		return j
+	}
+	j.FirstSeen = o.Oldest
+	if o.Oldest.Before(j.Submitted) {
+		j.Submitted = o.Oldest
+	}
+	if o.Running > 0 {
+		j.FirstStart = o.Oldest
+		j.RunTime = now.Sub(o.Oldest).Seconds()
+		j.Attained = j.RunTime * float64(o.Running*o.Slots)
+	}
+	return j
+}
+
+// observe brings the history up to date with what Nomad reports. dt is the time
+// since the last observation. It returns the history of the job's next life
+// where that has begun, else j.
+func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
+	if o.Running > 0 {
+		if j.FirstStart.IsZero() {
+			j.FirstStart = now
+			if !o.Oldest.IsZero() && o.Oldest.Before(now) {
+				j.FirstStart = o.Oldest
+			}
+		}
+		j.RunTime += dt.Seconds()
+		j.Attained += dt.Seconds() * float64(o.Running*o.Slots)
+	}
+	count := 0
+	for _, n := range o.Counts {
+		count += n
+	}
+	switch {
+	case o.Running >= count:
+		j.PendingSince = time.Time{}
+	case j.PendingSince.IsZero():
+		j.PendingSince = now
+	}
+	j = j.freeze(o, now)
+	j.expire(o.Running, now)
+	return j
+}
+
+// freeze notes a completion, and returns the history of the next life where the
+// job was registered after one.
+func (j *Job) freeze(o *Observation, now time.Time) *Job {
+	if !o.Batch {
+		return j
+	}
+	if j.Frozen && o.Version > j.FrozenAt && o.Changed != j.LastIndex {
+		// A user registered or scaled the completed job again.
+		j = &Job{Created: j.Created, FirstSeen: now, Submitted: o.Submitted, Epoch: o.Completed, Counts: j.Counts, LastIndex: j.LastIndex, Tagged: j.Tagged}
+	}
+	if !j.Frozen && o.Completed > j.Epoch {
+		j.Frozen, j.FrozenAt, j.Completed = true, o.Version, now
+	}
+	return j
+}

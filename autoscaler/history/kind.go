@@ -1,0 +1,149 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// Kind is what is remembered of jobs of one kind, for longer than of each of
+// them: how they scale, so that the next run need not find it out by resizes.
+type Kind struct {
+	Shape policy.Shape `json:"shape"`
+	Used  time.Time    `json:"used"` // the day a job of it was last there
+	// NonImproving are the sizes that were no faster than a smaller one.
+	NonImproving map[int]Trials `json:"futile,omitempty"`
+}
+
+// Trials are the measurements of a size that spoke against growing to it, one
+// after the other.
+type Trials struct {
+	Times int       `json:"times"`
+	Last  time.Time `json:"last"`
+}
+
+const (
+	// kindsLimit bounds how many kinds are remembered; those not used for
+	// longest go first.
+	kindsLimit = 500
+	kindTTL    = 90 * 24 * time.Hour
+
+	// learnedSteps is how many steps at a size others of the kind learn from. The
+	// first steps of a ring are slower than the rest.
+	learnedSteps = 16
+
+	// kindTrialTTL is what measurementTTL is for a single job: for how long a
+	// kind believes that growing to a size does not improve, since none of its
+	// jobs would try.
+	kindTrialTTL = 24 * time.Hour
+)
+
+// extend is a job's curve with what others of its kind showed, but for the
+// sizes at which the job's own times have expired; k may be nil.
+func (k *Kind) extend(points []policy.Point, expired []int) policy.Curve {
+	c := policy.NewCurve(points...)
+	if k == nil {
+		return c
+	}
+	shape := k.Shape
+	if len(expired) > 0 {
+		shape = shape.Without(expired...)
+	}
+	return shape.Extend(c)
+}
+
+// expire gives up what has spoken against growing for long enough.
+func (k *Kind) expire(now time.Time) {
+	for _, size := range k.Shape.Futile() {
+		switch t := k.NonImproving[size]; {
+		case t.Times == 0: // of an older version
+			k.addTrial(size, now)
+		case now.Sub(t.Last) > ttl(kindTrialTTL, t.Times):
+			k.Shape = k.Shape.Without(size)
+		}
+	}
+}
+
+// addTrial counts a measurement that speaks against a size.
+func (k *Kind) addTrial(size int, now time.Time) {
+	if k.NonImproving == nil {
+		k.NonImproving = map[int]Trials{}
+	}
+	k.NonImproving[size] = Trials{Times: k.NonImproving[size].Times + 1, Last: now}
+}
+
+// learn takes in a size of a job's curve.
+func (k *Kind) learn(c policy.Curve, size int, now time.Time) {
+	k.Shape.Learn(c, size)
+	if slices.Contains(k.Shape.Futile(), size) {
+		k.addTrial(size, now)
+	} else {
+		delete(k.NonImproving, size)
+	}
+}
+
+// learnKind takes in the sizes of a job at which it has now made enough steps,
+// and before had not.
+func (h *History) learnKind(kind string, before, after []policy.Point, now time.Time) {
+	enough := func(p policy.Point) bool { return p.Samples >= learnedSteps }
+	var known []policy.Point
+	for _, p := range after {
+		if enough(p) {
+			known = append(known, p)
+		}
+	}
+	if len(known) < 2 {
+		return // one size says nothing of the shape
+	}
+	curve := policy.NewCurve(known...)
+	for _, p := range known {
+		if slices.ContainsFunc(before, func(q policy.Point) bool { return q.Size == p.Size && enough(q) }) {
+			continue
+		}
+		k := h.Kinds[kind]
+		if k == nil {
+			k = &Kind{Used: day(now)}
+			h.Kinds[kind] = k
+		}
+		k.learn(curve, p.Size, now)
+	}
+}
+
+// pruneKinds notes which kinds are in use and forgets old ones.
+func (h *History) pruneKinds(inUse []string, now time.Time) {
+	for _, name := range inUse {
+		if k := h.Kinds[name]; k != nil {
+			k.Used = day(now)
+		}
+	}
+	var names []string
+	for name, k := range h.Kinds {
+		if now.Sub(k.Used) > kindTTL {
+			delete(h.Kinds, name)
+			continue
+		}
+		k.expire(now)
+		names = append(names, name)
+	}
+	if len(names) <= kindsLimit {
+		return
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if c := h.Kinds[b].Used.Compare(h.Kinds[a].Used); c != 0 {
+			return c
+		}
+		return strings.Compare(a, b)
+	})
+	for _, name := range names[kindsLimit:] {
+		delete(h.Kinds, name)
+	}
+}
+
+// day leaves the time of day out, so that a kind in use is not saved again all
+// the time.
+func day(t time.Time) time.Time { return t.UTC().Truncate(24 * time.Hour) }

@@ -1,0 +1,123 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"strconv"
+	"time"
+)
+
+// Progress is what the driver's agents report of a job's training.
+type Progress struct {
+	// Who answers. Agents of older versions do not name their allocation.
+	Job       string `json:"job"`
+	Namespace string `json:"namespace"`
+	AllocID   string `json:"alloc_id"`
+
+	Size        int                 `json:"size"` // slots training together
+	Step        float64             `json:"step"`
+	Samples     float64             `json:"samples"`
+	TotalSteps  float64             `json:"total_steps"`
+	Loss        *float64            `json:"loss"`
+	StepSeconds map[string]StepTime `json:"step_seconds"` // by size
+	Resizes     []Resize            `json:"resizes"`
+	Complete    bool                `json:"complete"`
+}
+
+// StepTime is the measured time of one global step at one size.
+type StepTime struct {
+	Mean float64 `json:"mean"` // seconds
+	N    int     `json:"n"`
+	// Samples is how many samples such a step takes, 0 where the script does
+	// not report them.
+	Samples float64 `json:"samples"`
+}
+
+func (t StepTime) hasSamples() bool { return within(t.Samples, 1e-3, maxSteps) }
+
+// Resize is one change of the ring as the workers saw it.
+type Resize struct {
+	From       int     `json:"from"`
+	To         int     `json:"to"`
+	Cause      string  `json:"cause"` // start, resize, failure
+	GapSeconds float64 `json:"gap_seconds"`
+	LostSteps  float64 `json:"lost_steps"`
+	Time       float64 `json:"time"` // Unix seconds at which the new ring was formed
+}
+
+// Bounds of what is believed of a training: beyond any there is, and yet far
+// enough from the largest number that sums and quotients of a job's numbers
+// stay finite. JSON has no others, so that one job's would spoil the status and
+// the saved history of all.
+const (
+	maxSteps    = 1e12
+	maxSeconds  = 1e9 // 30 years
+	minStepTime = 1e-9
+)
+
+// within is false for what is not a number.
+func within(f, least, most float64) bool { return f >= least && f <= most }
+
+// learn takes in what a training reports, and returns the resizes that were not
+// known. slots is the number of slots of one worker: the driver counts the ring
+// in slots.
+func (j *Job) learn(p *Progress, slots int, now time.Time) []Resize {
+	j.Size, j.Loss = p.Size, p.Loss
+	j.advance(p)
+	for size, t := range p.StepSeconds {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 1 || n%slots != 0 {
+			continue
+		}
+		j.measure(n/slots, t, now)
+	}
+	return j.addGaps(p.Resizes, now)
+}
+
+// advance takes over how far the training is. Where it reports its samples, work
+// is counted in steps of one size, that of the first ring it is known of: ranks
+// that have a batch each do more in a step the more they are, and a policy that
+// looked at the time of a step alone would see no gain in that.
+func (j *Job) advance(p *Progress) {
+	now := p.StepSeconds[strconv.Itoa(p.Size)]
+	if j.Batch == 0 && now.hasSamples() {
+		j.Batch, j.Measurements, j.Total = now.Samples, nil, 0
+	}
+	done, total := p.Step, p.TotalSteps
+	if j.Batch > 0 {
+		if !(p.Samples > 0) {
+			return
+		}
+		done, total = p.Samples/j.Batch, 0
+		if now.hasSamples() && p.TotalSteps > 0 {
+			total = done + (p.TotalSteps-p.Step)*now.Samples/j.Batch
+		}
+	}
+	if within(done, 0, maxSteps) {
+		j.Done = done
+	}
+	if total > 0 && within(total, 0, maxSteps) {
+		j.Total = total
+	}
+}
+
+// addGaps takes in the resizes that were not known, and returns them.
+func (j *Job) addGaps(resizes []Resize, now time.Time) (added []Resize) {
+	for _, r := range resizes {
+		// The list is of the latest only, and the same ones come again.
+		if r.Time <= j.LastGap || !within(r.Time, 0, float64(now.UnixMilli())/1000+24*3600) || !within(r.GapSeconds, 0, maxSeconds) {
+			continue
+		}
+		j.LastGap = r.Time
+		if r.Cause == "start" {
+			continue
+		}
+		r.LostSteps = min(max(0, r.LostSteps), maxSteps)
+		j.Gaps = append(j.Gaps, Gap{From: r.From, To: r.To, Seconds: r.GapSeconds, Lost: r.LostSteps})
+		j.Lost = min(j.Lost+r.LostSteps, maxSteps)
+		added = append(added, r)
+	}
+	j.Gaps = j.Gaps[max(0, len(j.Gaps)-gapsLimit):]
+	return added
+}

@@ -1,0 +1,46 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package store
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// TestStore_RemovesWhatIsNotThereAnyMore saves a state that shrinks.
+func TestStore_RemovesWhatIsNotThereAnyMore(t *testing.T) {
+	web := httptest.NewServer(nomadtest.New())
+	t.Cleanup(web.Close)
+	client, err := api.NewClient(&api.Config{Address: web.URL})
+	must.NoError(t, err)
+	s := New(client, "default", nil)
+	yes := func() error { return nil }
+	noise := make([]byte, 200<<10)
+	for i := range noise {
+		noise[i] = byte(rand.Uint32())
+	}
+	for _, state := range [][]byte{noise, noise[:1000], nil} {
+		h := history.New()
+		h.Jobs[planner.JobKey{Namespace: "default", ID: "a"}] = &history.Job{}
+		if state != nil {
+			h.States["gpu"] = state
+		}
+		snap, err := Encode(h)
+		must.NoError(t, err)
+		must.NoError(t, s.SaveHistory(t.Context(), snap, yes))
+		back, lost, err := s.LoadHistory(t.Context())
+		must.NoError(t, errors.Join(lost, err))
+		must.Eq(t, state, back.States["gpu"])
+		must.MapLen(t, 1, back.Jobs)
+	}
+}
