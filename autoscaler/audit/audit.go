@@ -4,13 +4,12 @@
 package audit
 
 import (
-	"strconv"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/autoscaler/printable"
 )
 
 // What was done, the message of the line.
@@ -134,13 +133,13 @@ func (l *Log) write(e Entry, result string) {
 	if e.Who == "" {
 		e.Who = l.self
 	}
-	args := []any{"who", clean(e.Who)}
+	args := []any{"who", printable.Line(e.Who)}
 	for _, f := range []struct{ name, value string }{
 		{"from", e.From}, {"via", e.Via}, {"namespace", e.Namespace}, {"job", e.Job}, {"group", e.Group}, {"pool", e.Pool},
 		{"variable", e.Variable}, {"change", e.Change}, {"reason", e.Reason},
 	} {
 		if f.value != "" {
-			args = append(args, f.name, clean(f.value))
+			args = append(args, f.name, printable.Line(f.value))
 		}
 	}
 	if n := l.missing(); n > 0 {
@@ -148,27 +147,7 @@ func (l *Log) write(e Entry, result string) {
 	}
 	args = append(args, "result", result)
 	if e.Err != nil {
-		args = append(args, "error", clean(e.Err.Error()))
+		args = append(args, "error", printable.Line(e.Err.Error()))
 	}
 	l.log.Info(e.Action, args...)
-}
-
-// longest is how much of a text is kept, in bytes.
-const longest = 500
-
-// clean makes a text that others chose one line of printable characters.
-func clean(s string) string {
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "") + "…"
-	}
-	var out strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) {
-			out.WriteRune(r)
-			continue
-		}
-		q := strconv.QuoteRune(r)
-		out.WriteString(q[1 : len(q)-1])
-	}
-	return out.String()
 }

@@ -8,7 +8,6 @@ package autoscaler
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -220,13 +219,8 @@ func (d *daemon) kolo(args ...string) (string, error) {
 }
 
 func (d *daemon) status() (*koloapi.Status, error) {
-	resp, err := http.Get(d.address + "/v1/status")
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	var s koloapi.Status
-	return &s, json.NewDecoder(resp.Body).Decode(&s)
+	c := koloapi.Client{URL: d.address, HTTP: http.DefaultClient}
+	return c.Status(context.Background())
 }
 
 func (d *daemon) leads() bool {

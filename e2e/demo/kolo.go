@@ -4,14 +4,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,11 +49,12 @@ pool "default" {
 // A daemon is a running `kolo agent`. It belongs to the cluster: what ends that
 // ends the agent, for it runs in the cluster's directory.
 type daemon struct {
-	binary, address string
-	socket          string // of its own user: commands take no token
-	log             string
-	done            chan struct{} // closed when the agent has ended
-	events          chan api.Event
+	binary string
+	api    *api.Client
+	socket string // of its own user: commands take no token
+	log    string
+	done   chan struct{} // closed when the agent has ended
+	events chan api.Event
 }
 
 // startKolo starts an agent and waits until it leads and sees all slots.
@@ -80,7 +77,7 @@ func startKolo(ctx context.Context, c *cluster.Cluster, binary, policy string, g
 		return nil, err
 	}
 	d := &daemon{
-		binary: binary, address: "http://" + at, socket: socket, log: filepath.Join(dir, "agent.log"),
+		binary: binary, api: api.NewClient("http://" + at), socket: socket, log: filepath.Join(dir, "agent.log"),
 		done: make(chan struct{}), events: make(chan api.Event, 64),
 	}
 	log, err := os.Create(d.log)
@@ -122,30 +119,22 @@ func (d *daemon) ready(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	resp, err := d.get(ctx, "/v1/events") //nolint:bodyclose // listen closes it
-	if err != nil {
-		return err
-	}
-	go d.listen(resp)
-	return nil
+	return d.listen(ctx)
 }
 
-// listen passes on what the agent tells, until the connection ends: with the
-// agent, or with the context of the request.
-func (d *daemon) listen(resp *http.Response) {
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: "))
-		var e api.Event
-		if !ok || json.Unmarshal(data, &e) != nil {
-			continue
-		}
-		select {
-		case d.events <- e:
-		default: // nobody reads any more
-		}
-	}
+// listen reads the agent's events until the stream ends: with the agent, or with
+// the context. It returns once the stream has begun.
+func (d *daemon) listen(ctx context.Context) error {
+	begun := make(chan error, 2) // the beginning, and the end
+	go func() {
+		begun <- d.api.Events(ctx, func() { begun <- nil }, func(e api.Event) {
+			select {
+			case d.events <- e:
+			default: // no one reads any more
+			}
+		})
+	}()
+	return <-begun
 }
 
 // alive is an error that quotes the log once the agent has ended.
@@ -160,35 +149,11 @@ func (d *daemon) alive() error {
 	}
 }
 
-// status is what the agent says of all jobs.
+// status is the agent's.
 func (d *daemon) status(ctx context.Context) (*api.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	resp, err := d.get(ctx, "/v1/status")
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	var s api.Status
-	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
-		return nil, fmt.Errorf("status of kolo agent: %w", err)
-	}
-	return &s, nil
-}
-
-func (d *daemon) get(ctx context.Context, path string) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.address+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, errors.Join(fmt.Errorf("kolo agent answered %s with %s", path, resp.Status), resp.Body.Close())
-	}
-	return resp, nil
+	return d.api.Status(ctx)
 }
 
 // command runs kolo's command line against the agent and returns what it

@@ -93,7 +93,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	screen.say("Nomad is at %s and kolo agent, with the policy %s, at %s until the demo ends", c.Address, *first, kolo.address)
+	screen.say("Nomad is at %s and kolo agent, with the policy %s, at %s until the demo ends", c.Address, *first, kolo.api.URL)
 
 	s := &show{c: c, kolo: kolo, screen: screen, root: root, python: python, gpu: gpu}
 	if err := s.run(ctx, *then); err != nil {

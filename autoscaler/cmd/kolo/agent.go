@@ -10,11 +10,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -25,6 +22,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/controller"
 	"github.com/kolo-nomad/kolo/autoscaler/nodump"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin"
 	"github.com/kolo-nomad/kolo/autoscaler/server"
 	"github.com/kolo-nomad/kolo/autoscaler/tokens"
 )
@@ -223,79 +221,27 @@ func advertised(c config.HTTP, at net.Addr) string {
 	return scheme(c) + at.String()
 }
 
-// reloader returns what reloads the configuration; its calls are one at a time.
-func reloader(o *overrides, a *controller.Controller, log hclog.Logger) func() error {
-	var mu sync.Mutex
-	return func() error {
-		mu.Lock()
-		defer mu.Unlock()
-		cfg, err := o.load()
-		if err == nil {
-			err = a.Reload(cfg)
-		}
-		if err != nil {
-			log.Error("configuration not reloaded; the one before stays in force", "error", err)
-			return err
-		}
-		warn(cfg, log)
-		log.Info("configuration reloaded")
+// externalPolicyTimeout is how long an external policy may take to start, and to
+// decide. No round waits for it: until it has answered, its last decision stays
+// in force.
+const externalPolicyTimeout = 3 * time.Second
+
+// externalPolicies makes the host of the policies in policy_dir, which ends with
+// the group; nil where there is no such directory.
+func externalPolicies(ctx context.Context, g *errgroup.Group, cfg *config.Config, log hclog.Logger) (controller.ExternalPolicies, error) {
+	if cfg.PolicyDir == "" {
+		return nil, nil
+	}
+	h := plugin.NewHost(cfg.PolicyDir, externalPolicyTimeout, log.Named("policy"))
+	names, err := h.Names()
+	if err != nil {
+		return nil, err
+	}
+	log.Info("external policies", "dir", cfg.PolicyDir, "found", names)
+	g.Go(func() error {
+		<-ctx.Done()
+		h.Close()
 		return nil
-	}
-}
-
-// reloadOnChange reloads on SIGHUP, and when the stamp of the files changed.
-func reloadOnChange(ctx context.Context, stamp func() string, reload func(why string)) error {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
-	before := stamp()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-hup:
-			before = stamp() // what changes meanwhile is read again
-			reload("signal SIGHUP")
-		case <-tick.C:
-			if now := stamp(); now != before {
-				before = now
-				reload("the configuration, or a file that it names, changed on disk")
-			}
-		}
-	}
-}
-
-// stamp is a text that changes when a file or the *.hcl files of a directory
-// do, or one of more files.
-func stamp(path string, more []string) string {
-	var out strings.Builder
-	note := func(i os.FileInfo) { fmt.Fprintln(&out, i.Name(), i.ModTime().UnixNano(), i.Size()) }
-	for _, f := range more {
-		if i, err := os.Stat(f); err == nil {
-			note(i)
-		}
-	}
-	if path == "" {
-		return out.String()
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return out.String() + err.Error()
-	}
-	note(info)
-	if !info.IsDir() {
-		return out.String()
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return out.String() + err.Error()
-	}
-	for _, e := range entries {
-		if i, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".hcl") {
-			note(i)
-		}
-	}
-	return out.String()
+	})
+	return h, nil
 }

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"strings"
 
 	"github.com/hashicorp/cli"
@@ -22,15 +21,23 @@ type meta struct {
 
 // commands returns a factory for each command, by the words a user types.
 func commands(m meta) map[string]cli.CommandFactory {
-	all := map[string]cli.CommandFactory{
-		"policy":         func() (cli.Command, error) { return &groupCommand{meta: m, name: "policy"}, nil },
+	api := apiCommand{meta: m}
+	return map[string]cli.CommandFactory{
+		"agent":          func() (cli.Command, error) { return &agentCommand{m}, nil },
+		"job":            func() (cli.Command, error) { return &jobCommand{api}, nil },
+		"pause":          func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },
+		"plan":           func() (cli.Command, error) { return &planCommand{api}, nil },
 		"policy explain": func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },
+		"policy get":     func() (cli.Command, error) { return &policyGetCommand{api}, nil },
 		"policy list":    func() (cli.Command, error) { return &policyListCommand{meta: m}, nil },
+		"policy set":     func() (cli.Command, error) { return &policySetCommand{api}, nil },
+		"policy":         func() (cli.Command, error) { return &groupCommand{meta: m, name: "policy"}, nil },
+		"record":         func() (cli.Command, error) { return &recordCommand{api}, nil },
+		"resume":         func() (cli.Command, error) { return &pauseCommand{apiCommand: api, resume: true}, nil },
 		"simulate":       func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
+		"status":         func() (cli.Command, error) { return &statusCommand{api}, nil },
 		"version":        func() (cli.Command, error) { return &versionCommand{meta: m}, nil },
 	}
-	maps.Copy(all, daemonCommands(m))
-	return all
 }
 
 func newUI(in io.Reader, out, errOut io.Writer) cli.Ui {

@@ -21,7 +21,7 @@ import (
 
 // recordCommand writes what happens in the cluster to a file that simulate
 // replays.
-type recordCommand struct{ remote }
+type recordCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
 func (c *recordCommand) Synopsis() string { return "Record the cluster's jobs for simulations" }
@@ -48,12 +48,12 @@ Record Options:
 
   -for=<time>
     End after this time. Default: when interrupted
-` + remoteHelp)
+` + apiHelp)
 }
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *recordCommand) AutocompleteFlags() complete.Flags {
-	f := remoteCompletion()
+	f := apiCompletion()
 	f["-every"], f["-for"] = complete.PredictAnything, complete.PredictAnything
 	return f
 }
@@ -63,7 +63,7 @@ func (c *recordCommand) AutocompleteArgs() complete.Predictor { return complete.
 
 // Run implements cli.Command.
 func (c *recordCommand) Run(args []string) int {
-	f := c.remoteFlags("record")
+	f := c.apiFlags("record")
 	every, limit := f.Duration("every", 5*time.Second, ""), f.Duration("for", 0, "")
 	rest, code, ok := c.parse(f, args, 1, 1, c.Help())
 	if !ok {

@@ -39,7 +39,7 @@ func TestRecord(t *testing.T) {
 	defer srv.Close()
 
 	ui := cli.NewMockUi()
-	c := &recordCommand{remote{meta: meta{UI: ui}, reach: reach{address: srv.URL}}}
+	c := &recordCommand{apiCommand{meta: meta{UI: ui}, target: clientFlags{address: srv.URL}}}
 	var log bytes.Buffer
 	must.NoError(t, c.record(ctx, &log, time.Millisecond))
 	must.StrContains(t, ui.ErrorWriter.String(), "not ready; asking on")
@@ -63,7 +63,7 @@ func TestRecord_Mistakes(t *testing.T) {
 		"would write over": {[]string{there}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &recordCommand{remote{meta: meta{UI: cli.NewMockUi()}}}
+			c := &recordCommand{apiCommand{meta: meta{UI: cli.NewMockUi()}}}
 			must.Eq(t, tc.want, c.Run(tc.args))
 		})
 	}

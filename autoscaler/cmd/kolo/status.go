@@ -4,10 +4,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -15,10 +13,11 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/printable"
 )
 
 // statusCommand shows what the agent knows of all jobs.
-type statusCommand struct{ remote }
+type statusCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
 func (c *statusCommand) Synopsis() string { return "Show jobs, counts, and why" }
@@ -35,12 +34,12 @@ Status Options:
 
   -watch
     Show it again every second until interrupted.
-` + remoteHelp)
+` + apiHelp)
 }
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *statusCommand) AutocompleteFlags() complete.Flags {
-	f := remoteCompletion()
+	f := apiCompletion()
 	f["-watch"] = complete.PredictNothing
 	return f
 }
@@ -50,7 +49,7 @@ func (c *statusCommand) AutocompleteArgs() complete.Predictor { return complete.
 
 // Run implements cli.Command.
 func (c *statusCommand) Run(args []string) int {
-	f := c.remoteFlags("status")
+	f := c.apiFlags("status")
 	watch := f.Bool("watch", false, "")
 	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
 		return code
@@ -69,7 +68,7 @@ func (c *statusCommand) Run(args []string) int {
 		case err != nil && !*watch:
 			return c.fail(err)
 		case err != nil:
-			c.UI.Error(printable(err.Error()))
+			c.UI.Error(printable.Text(err.Error()))
 		default:
 			c.show(raw, func() string { return drawStatus(&s) })
 		}
@@ -172,108 +171,4 @@ func jobName(namespace, id string) string {
 		return id
 	}
 	return namespace + "/" + id
-}
-
-// jobCommand shows one job and its history.
-type jobCommand struct{ remote }
-
-// Synopsis implements cli.Command.
-func (c *jobCommand) Synopsis() string { return "Show one job and the history of its counts" }
-
-// Help implements cli.Command.
-func (c *jobCommand) Help() string {
-	return strings.TrimSpace(`
-Usage: kolo job [options] [<namespace>/]<job>
-
-  Shows one elastic job, and the changes of its counts with reasons as Nomad
-  keeps them (the last 20 of each group).
-` + remoteHelp)
-}
-
-// AutocompleteFlags implements cli.CommandAutocomplete.
-func (c *jobCommand) AutocompleteFlags() complete.Flags { return remoteCompletion() }
-
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *jobCommand) AutocompleteArgs() complete.Predictor { return c.predictJobs() }
-
-// predictJobs completes the names of the jobs that the agent knows.
-func (c *remote) predictJobs() complete.Predictor {
-	return complete.PredictFunc(func(complete.Args) []string {
-		_ = c.remoteFlags("").Parse(nil) // only sets defaults
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		var s api.Status
-		if _, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s); err != nil {
-			return nil
-		}
-		var out []string
-		for i := range s.Jobs {
-			out = append(out, jobName(s.Jobs[i].Namespace, s.Jobs[i].ID))
-		}
-		return out
-	})
-}
-
-// splitJob reads [namespace/]job.
-func splitJob(s string) (namespace, id string) {
-	if ns, id, ok := strings.Cut(s, "/"); ok {
-		return ns, id
-	}
-	return "default", s
-}
-
-// Run implements cli.Command.
-func (c *jobCommand) Run(args []string) int {
-	rest, code, ok := c.parse(c.remoteFlags("job"), args, 1, 1, c.Help())
-	if !ok {
-		return code
-	}
-	ctx, cancel := interruptible()
-	defer cancel()
-	ns, id := splitJob(rest[0])
-	var j api.Job
-	raw, err := c.call(ctx, http.MethodGet, "/v1/job", url.Values{"namespace": {ns}, "id": {id}}, nil, &j)
-	if err != nil {
-		return c.fail(err)
-	}
-	c.show(raw, func() string { return drawJob(&j) })
-	return 0
-}
-
-func drawJob(j *api.Job) string {
-	var out strings.Builder
-	if s := j.Job; s != nil {
-		rows := [][]string{
-			{"Job", jobName(s.Namespace, s.ID)}, {"State", s.State}, {"Pool", s.Pool}, {"Queue", s.Queue},
-			{"Workers", fmt.Sprintf("%d of %d wanted (%d to %d)", s.Running, s.Want, s.Min, s.Max)},
-			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
-			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
-		}
-		if s.Total > 0 {
-			rows = append(rows, []string{"Progress", fmt.Sprintf("step %.0f of %.0f", s.Step, s.Total)})
-		}
-		for _, n := range s.Notes {
-			rows = append(rows, []string{"Note", n})
-		}
-		for _, g := range s.Gaps {
-			rows = append(rows, []string{"Gap", fmt.Sprintf("%d→%d slots in %.2f s, %.0f steps lost", g.From, g.To, g.Seconds, g.Lost)})
-		}
-		out.WriteString(table(rows))
-	}
-	if a := j.Ineligible; a != nil {
-		fmt.Fprintf(&out, "%s is left alone:\n  %s", jobName(a.Namespace, a.ID), strings.Join(a.Problems, "\n  "))
-	}
-	rows := [][]string{{"Time", "Group", "Count", "By", "Reason"}}
-	for _, h := range j.History {
-		by, count := "hand", fmt.Sprintf("%d→%d", h.From, h.To)
-		if h.Kolo {
-			by = "kolo"
-		}
-		if h.Error {
-			count = "-"
-		}
-		rows = append(rows, []string{h.Time.Format(time.DateTime), h.Group, count, by, h.Message})
-	}
-	out.WriteString("\n\n" + table(rows))
-	return out.String()
 }

@@ -23,37 +23,37 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/socket"
 )
 
-// TestReach_Order has where an agent is looked for.
-func TestReach_Order(t *testing.T) {
+// TestClient_Order has where an agent is looked for.
+func TestClient_Order(t *testing.T) {
 	dir := t.TempDir()
-	places := socket.Places{UID: os.Getuid(), System: filepath.Join(dir, "system"), Runtime: dir}
-	found := func(r reach) string {
+	sockets := socket.Places{UID: os.Getuid(), System: filepath.Join(dir, "system"), Runtime: dir}
+	found := func(r clientFlags) string {
 		t.Helper()
-		r.places = places
-		to, err := r.target(t.Context())
+		r.sockets = sockets
+		to, err := r.client(t.Context())
 		must.NoError(t, err)
 		return to.name
 	}
-	must.Eq(t, defaultAddress, found(reach{}))
-	l, err := socket.Listen(places.Default(8648), "")
+	must.Eq(t, defaultAddress, found(clientFlags{}))
+	l, err := socket.Listen(sockets.Default(8648), "")
 	must.NoError(t, err)
 	defer l.Close()
-	must.Eq(t, "unix://"+l.Addr().String(), found(reach{}))
-	must.Eq(t, "http://10.0.0.1:8648", found(reach{address: "10.0.0.1:8648"}))
-	must.Eq(t, "unix:///tmp/x", found(reach{address: "unix:///tmp/x"}))
+	must.Eq(t, "unix://"+l.Addr().String(), found(clientFlags{}))
+	must.Eq(t, "http://10.0.0.1:8648", found(clientFlags{address: "10.0.0.1:8648"}))
+	must.Eq(t, "unix:///tmp/x", found(clientFlags{address: "unix:///tmp/x"}))
 }
 
-func TestReach_Environment(t *testing.T) {
+func TestClient_Environment(t *testing.T) {
 	for name, value := range map[string]string{
 		"KOLO_ADDR": "https://a", "KOLO_CACERT": "b", "KOLO_CAPATH": "c", "KOLO_CLIENT_CERT": "d", "KOLO_CLIENT_KEY": "e",
 		"KOLO_TLS_SERVER_NAME": "f", "KOLO_SKIP_VERIFY": "true",
 	} {
 		t.Setenv(name, value)
 	}
-	var r reach
+	var r clientFlags
 	m := meta{UI: cli.NewMockUi()}
 	f := m.flags("status")
-	must.NoError(t, r.flags(f))
+	must.NoError(t, r.register(f))
 	must.NoError(t, f.Parse(nil))
 	must.Eq(t, "https://a", r.address)
 	must.Eq(t, []any{"b", "c", "d", "e", "f", true}, []any{r.tls.CACert, r.tls.CAPath, r.tls.ClientCert, r.tls.ClientKey, r.tls.TLSServerName, r.tls.Insecure})
@@ -68,8 +68,8 @@ func TestReach_Environment(t *testing.T) {
 	must.StrContains(t, out, "KOLO_SKIP_VERIFY=maybe: write true or false")
 }
 
-// TestReach_TLS has what users set wrong, and the words that help.
-func TestReach_TLS(t *testing.T) {
+// TestClient_TLS has what users set wrong, and the words that help.
+func TestClient_TLS(t *testing.T) {
 	ca, stranger := authority.New(t, "ca"), authority.New(t, "stranger")
 	pair, err := tls.LoadX509KeyPair(ca.Issue(authority.Leaf{Names: []string{"kolo.example"}}))
 	must.NoError(t, err)
@@ -105,7 +105,7 @@ func TestReach_TLS(t *testing.T) {
 	}
 }
 
-func TestReach_AnotherUsersSocket(t *testing.T) {
-	err := overSocket("/run/kolo/kolo.sock", dialUnix).explain(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
+func TestClient_AnotherUsersSocket(t *testing.T) {
+	err := socketClient("/run/kolo/kolo.sock", dialUnix).explain(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EACCES)})
 	must.ErrorContains(t, err, "the socket unix:///run/kolo/kolo.sock is another user's: run kolo as that user or root, or use -address and NOMAD_TOKEN")
 }

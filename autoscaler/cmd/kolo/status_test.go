@@ -12,15 +12,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
-func TestPrintable(t *testing.T) {
-	must.Eq(t, "a\nä→2 �[31m��", printable("a\nä→2 \x1b[31m\r\u202e"))
-}
-
 // TestShow_AJobCannotSteerTheTerminal has a tenant name a job so that it would
 // hide itself from the operator.
 func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	ui := cli.NewMockUi()
-	c := &remote{meta: meta{UI: ui}}
+	c := &apiCommand{meta: meta{UI: ui}}
 	c.show(nil, func() string {
 		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{ID: "x\x1b[2K\x1b[1A", Reason: "\x1b]0;title\x07"}}})
 	})

@@ -17,8 +17,9 @@ import (
 	"strconv"
 	"syscall"
 
-	"github.com/hashicorp/nomad/api"
+	nomad "github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/socket"
 )
@@ -26,16 +27,17 @@ import (
 // defaultAddress is asked where no address is given and there is no socket.
 const defaultAddress = "http://127.0.0.1:8648"
 
-// reach is how an agent is reached, by flags and the environment. The names are
-// those of Nomad's command line.
-type reach struct {
+// clientFlags specify how an agent is reached, by flags and the environment. The
+// names are those of Nomad's command line.
+type clientFlags struct {
 	address string // "" is the Unix socket, or else defaultAddress
-	places  socket.Places
-	tls     api.TLSConfig
+	sockets socket.Places
+	tls     nomad.TLSConfig
 }
 
-func (r *reach) flags(f *flag.FlagSet) error {
-	r.places = socket.Here()
+// register adds the flags, with defaults from the environment.
+func (r *clientFlags) register(f *flag.FlagSet) error {
+	r.sockets = socket.Here()
 	skip := os.Getenv("KOLO_SKIP_VERIFY")
 	insecure, err := strconv.ParseBool(skip)
 	if skip != "" && err != nil {
@@ -51,23 +53,22 @@ func (r *reach) flags(f *flag.FlagSet) error {
 	return nil
 }
 
-// target is an agent's address with what speaks to it.
-type target struct {
-	base   string // of URLs
-	name   string // for messages
-	client *http.Client
+// client is that of an agent, with its address for messages.
+type client struct {
+	*api.Client
+	name string
 }
 
-// target finds the agent.
-func (r *reach) target(ctx context.Context) (*target, error) {
+// client finds the agent.
+func (r *clientFlags) client(ctx context.Context) (*client, error) {
 	address := r.address
 	if address == "" {
-		path, err := r.places.Find(ctx)
+		path, err := r.sockets.Find(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if path != "" {
-			return overSocket(path, r.places.Dial), nil
+			return socketClient(path, r.sockets.Dial), nil
 		}
 		address = defaultAddress
 	}
@@ -76,35 +77,26 @@ func (r *reach) target(ctx context.Context) (*target, error) {
 		return nil, badFlag("-address or KOLO_ADDR: %v", err)
 	}
 	if u.Scheme == "unix" {
-		return overSocket(u.Path, dialUnix), nil // the user chose it
+		return socketClient(u.Path, dialUnix), nil // the user chose it
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	client := &http.Client{Transport: transport, CheckRedirect: noRedirect}
-	if err := api.ConfigureTLS(client, &r.tls); err != nil {
+	name := u.Scheme + "://" + u.Host
+	c := api.NewClient(name)
+	if err := nomad.ConfigureTLS(c.HTTP, &r.tls); err != nil {
 		return nil, badFlag("TLS to the agent (-ca-cert, -ca-path, -client-cert, -client-key): %v", err)
 	}
-	return &target{base: u.Scheme + "://" + u.Host, name: u.Scheme + "://" + u.Host, client: client}, nil
+	return &client{c, name}, nil
 }
 
-// noRedirect follows none: a request may carry a token.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+func socketClient(path string, dial func(ctx context.Context, path string) (net.Conn, error)) *client {
+	return &client{api.NewSocketClient(func(ctx context.Context) (net.Conn, error) { return dial(ctx, path) }), "unix://" + path}
+}
 
 func dialUnix(ctx context.Context, path string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", path)
 }
 
-func overSocket(path string, dial func(ctx context.Context, path string) (net.Conn, error)) *target {
-	return &target{base: "http://kolo", name: "unix://" + path, client: &http.Client{
-		CheckRedirect: noRedirect,
-		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dial(ctx, path)
-		}},
-	}}
-}
-
 // explain adds to an error of a request what to do about it.
-func (t *target) explain(err error) error {
+func (c *client) explain(err error) error {
 	var (
 		host   x509.HostnameError
 		verify *tls.CertificateVerificationError
@@ -113,17 +105,17 @@ func (t *target) explain(err error) error {
 	)
 	switch {
 	case errors.Is(err, syscall.EACCES):
-		return fmt.Errorf("the socket %s is another user's: run kolo as that user or root, or use -address and NOMAD_TOKEN: %w", t.name, err)
+		return fmt.Errorf("the socket %s is another user's: run kolo as that user or root, or use -address and NOMAD_TOKEN: %w", c.name, err)
 	case errors.As(err, &host):
-		return fmt.Errorf("the agent's certificate is for another name than %s: use one of its names in -address, or give it with -tls-server-name (KOLO_TLS_SERVER_NAME): %w", t.name, err)
+		return fmt.Errorf("the agent's certificate is for another name than %s: use one of its names in -address, or give it with -tls-server-name (KOLO_TLS_SERVER_NAME): %w", c.name, err)
 	case errors.As(err, &verify):
 		return fmt.Errorf("the agent's certificate is not trusted: give the authority that signed it with -ca-cert (KOLO_CACERT): %w", err)
 	case errors.As(err, &op) && op.Op == "remote error":
 		return fmt.Errorf("the agent takes no caller without a certificate of its authority: give one with -client-cert and -client-key (KOLO_CLIENT_CERT, KOLO_CLIENT_KEY): %w", err)
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%s does not speak TLS: write http:// in -address or KOLO_ADDR: %w", t.name, err)
+		return fmt.Errorf("%s does not speak TLS: write http:// in -address or KOLO_ADDR: %w", c.name, err)
 	case errors.As(err, &urlErr):
 		err = urlErr.Err // the URL is said already
 	}
-	return fmt.Errorf("the agent does not answer; is it running at %s (-address, KOLO_ADDR)? %w", t.name, err)
+	return fmt.Errorf("the agent does not answer; is it running at %s (-address, KOLO_ADDR)? %w", c.name, err)
 }

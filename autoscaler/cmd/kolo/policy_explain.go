@@ -15,68 +15,6 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// policyListCommand lists the policies that this program has.
-type policyListCommand struct{ meta }
-
-// Synopsis implements cli.Command.
-func (c *policyListCommand) Synopsis() string { return "List scheduling policies" }
-
-// Help implements cli.Command.
-func (c *policyListCommand) Help() string {
-	return `Usage: kolo policy list [options]
-
-  Lists the scheduling policies that are built in and what each does. The
-  default is marked with an asterisk. Those of your own are listed by an agent:
-  kolo policy get.
-
-Options:
-
-  -json
-    Print as JSON, with sources, needs and options.
-`
-}
-
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *policyListCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
-
-// AutocompleteFlags implements cli.CommandAutocomplete.
-func (c *policyListCommand) AutocompleteFlags() complete.Flags {
-	return complete.Flags{"-json": complete.PredictNothing}
-}
-
-// Run implements cli.Command.
-func (c *policyListCommand) Run(args []string) int {
-	f := c.flags("policy list")
-	asJSON := f.Bool("json", false, "")
-	if err := f.Parse(args); err != nil {
-		return c.usage(err, f, c.Help())
-	}
-	if f.NArg() > 0 {
-		return c.usage(fmt.Errorf("kolo policy list takes no arguments, got %q", f.Args()), f, c.Help())
-	}
-	var infos []policy.Info
-	for _, name := range policy.Names() {
-		info, _ := policy.Describe(name)
-		infos = append(infos, info)
-	}
-	if *asJSON {
-		return c.printJSON(infos)
-	}
-	width := 0
-	for _, i := range infos {
-		width = max(width, len(i.Name))
-	}
-	for _, i := range infos {
-		mark := " "
-		if i.Name == policy.Default {
-			mark = "*"
-		}
-		indent := strings.Repeat(" ", width+4)
-		c.UI.Output(fmt.Sprintf("%s %-*s  %s", mark, width, i.Name, wrap(i.Doc, 78-len(indent), indent)))
-	}
-	return 0
-}
-
 // policyExplainCommand describes one policy, or what it would do.
 type policyExplainCommand struct{ meta }
 
@@ -192,35 +130,4 @@ func (c *policyExplainCommand) decide(p policy.Policy, path string, asJSON bool)
 		c.UI.Output(fmt.Sprintf("%-*s  %3d  %4d  %s", width, a.Job, s.Jobs[i].Count, a.Count, a.Reason))
 	}
 	return 0
-}
-
-func (m meta) printJSON(v any) int {
-	out, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		m.UI.Error(err.Error())
-		return 1
-	}
-	m.UI.Output(string(out))
-	return 0
-}
-
-// wrap breaks text at spaces so that no line is longer than width; lines
-// after the first start with indent.
-func wrap(text string, width int, indent string) string {
-	var b strings.Builder
-	at := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case at+1+len(word) > width:
-			b.WriteString("\n" + indent)
-			at = 0
-		default:
-			b.WriteByte(' ')
-			at++
-		}
-		b.WriteString(word)
-		at += len(word)
-	}
-	return b.String()
 }

@@ -10,41 +10,39 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
-	"text/tabwriter"
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/printable"
 )
 
-// remote is what commands that ask a running agent have in common.
-type remote struct {
+// apiCommand is what commands that send requests to a running agent have in
+// common.
+type apiCommand struct {
 	meta
-	reach reach
-	wrong error // of the environment
-	token string
-	json  bool
-	clear string  // what is sent to the terminal before a drawing
-	agent *target // that was given
+	target clientFlags
+	token  string
+	json   bool
+	clear  string // what is sent to the terminal before a drawing
+
+	invalid error   // of the environment
+	agent   *client // that was specified
 }
 
-// remoteFlags adds the flags that say how to reach an agent, -token and -json.
-func (c *remote) remoteFlags(name string) *flag.FlagSet {
+// apiFlags adds the flags that specify how to reach an agent, -token and -json.
+func (c *apiCommand) apiFlags(name string) *flag.FlagSet {
 	f := c.flags(name)
-	c.wrong = c.reach.flags(f)
+	c.invalid = c.target.register(f)
 	f.StringVar(&c.token, "token", os.Getenv("NOMAD_TOKEN"), "")
 	f.BoolVar(&c.json, "json", false, "")
 	return f
 }
 
-const remoteHelp = `
+const apiHelp = `
 General Options:
 
   -address=<addr>
@@ -82,7 +80,7 @@ General Options:
     Print the agent's answer as JSON.
 `
 
-func remoteCompletion() complete.Flags {
+func apiCompletion() complete.Flags {
 	return complete.Flags{
 		"-address": complete.PredictAnything, "-token": complete.PredictAnything, "-json": complete.PredictNothing,
 		"-ca-cert": complete.PredictFiles("*"), "-ca-path": complete.PredictDirs("*"),
@@ -93,16 +91,16 @@ func remoteCompletion() complete.Flags {
 
 // parse reads flags and returns the arguments, between least and most of them;
 // or else, with ok false, the exit code.
-func (c *remote) parse(f *flag.FlagSet, args []string, least, most int, help string) (rest []string, code int, ok bool) {
+func (c *apiCommand) parse(f *flag.FlagSet, args []string, least, most int, help string) (rest []string, code int, ok bool) {
 	err := f.Parse(args)
 	if n := f.NArg(); err == nil && (n < least || n > most) {
 		err = fmt.Errorf("kolo %s takes %s, got %q", f.Name(), countWords(least, most), f.Args())
 	}
 	if err == nil {
-		err = c.wrong
+		err = c.invalid
 	}
-	if err == nil && c.reach.address != "" {
-		c.agent, err = c.reach.target(context.Background()) // asks no one
+	if err == nil && c.target.address != "" {
+		c.agent, err = c.target.client(context.Background()) // asks no one
 	}
 	if err != nil {
 		return nil, c.usage(err, f, help), false
@@ -122,64 +120,36 @@ func countWords(least, most int) string {
 	return fmt.Sprintf("%d to %d arguments", least, most)
 }
 
-// target is the agent that was given, or else the one that is found now.
-func (c *remote) target(ctx context.Context) (*target, error) {
-	if c.agent != nil {
-		return c.agent, nil
-	}
-	return c.reach.target(ctx)
-}
-
-// call sends a request; out may be nil. The raw answer is returned, too.
-func (c *remote) call(ctx context.Context, method, path string, query url.Values, in, out any) ([]byte, error) {
-	var body io.Reader
-	if in != nil {
-		text, err := json.Marshal(in)
-		if err != nil {
+// client is for the agent that was specified, or else the one that is found now.
+func (c *apiCommand) client(ctx context.Context) (*client, error) {
+	to := c.agent
+	if to == nil {
+		var err error
+		if to, err = c.target.client(ctx); err != nil {
 			return nil, err
 		}
-		body = bytes.NewReader(text)
 	}
-	to, err := c.target(ctx)
+	to.Token = c.token
+	return to, nil
+}
+
+// call sends a request; in and out may be nil. It returns the text of the answer,
+// too.
+func (c *apiCommand) call(ctx context.Context, method, path string, query url.Values, in, out any) ([]byte, error) {
+	to, err := c.client(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(query) > 0 {
-		path += "?" + query.Encode()
+	raw, err := to.Do(ctx, method, path, query, in, out)
+	var unanswered *url.Error
+	if errors.As(err, &unanswered) {
+		err = to.explain(err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, to.base+path, body)
-	if err != nil {
-		return nil, err
-	}
-	if c.token != "" {
-		req.Header.Set("X-Nomad-Token", c.token)
-	}
-	resp, err := to.client.Do(req)
-	if err != nil {
-		return nil, to.explain(err)
-	}
-	defer resp.Body.Close()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK {
-		var p api.Problem
-		if json.Unmarshal(raw, &p) == nil && p.Error != "" {
-			return nil, errors.New(p.Error)
-		}
-		return nil, fmt.Errorf("the agent answered %s: %s", resp.Status, raw)
-	}
-	if out != nil {
-		if err := json.Unmarshal(raw, out); err != nil {
-			return nil, fmt.Errorf("the agent's answer: %w", err)
-		}
-	}
-	return raw, nil
+	return raw, err
 }
 
 // show prints the raw answer with -json, and what draw makes of it otherwise.
-func (c *remote) show(raw []byte, draw func() string) {
+func (c *apiCommand) show(raw []byte, draw func() string) {
 	if c.json {
 		var out bytes.Buffer
 		if json.Indent(&out, bytes.TrimSpace(raw), "", "  ") == nil {
@@ -188,23 +158,12 @@ func (c *remote) show(raw []byte, draw func() string) {
 		c.UI.Output(string(raw))
 		return
 	}
-	c.UI.Output(c.clear + printable(draw()))
+	c.UI.Output(c.clear + printable.Text(draw()))
 }
 
-func (c *remote) fail(err error) int {
-	c.UI.Error("Error: " + printable(err.Error()))
+func (c *apiCommand) fail(err error) int {
+	c.UI.Error("Error: " + printable.Text(err.Error()))
 	return 1
-}
-
-// table lines cells up under each other; the first row is the heading.
-func table(rows [][]string) string {
-	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
-	for _, r := range rows {
-		_, _ = fmt.Fprintln(w, strings.Join(r, "\t")) // a strings.Builder does not fail
-	}
-	_ = w.Flush() // a strings.Builder does not fail
-	return strings.TrimRight(out.String(), "\n")
 }
 
 // interruptible ends with Ctrl-C or a request to end.

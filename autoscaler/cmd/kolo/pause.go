@@ -1,0 +1,76 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+)
+
+// pauseCommand stops or continues scaling of one job or all.
+type pauseCommand struct {
+	apiCommand
+	resume bool
+}
+
+// Synopsis implements cli.Command.
+func (c *pauseCommand) Synopsis() string {
+	if c.resume {
+		return "Scale jobs again after a pause"
+	}
+	return "Leave a job, or all jobs, at their counts"
+}
+
+// Help implements cli.Command.
+func (c *pauseCommand) Help() string {
+	if c.resume {
+		return strings.TrimSpace(`
+Usage: kolo resume [options] [[<namespace>/]<job>]
+
+  Ends the pause of one job, or of all jobs.
+` + apiHelp)
+	}
+	return strings.TrimSpace(`
+Usage: kolo pause [options] [[<namespace>/]<job>]
+
+  Leaves a job at its present count until it is resumed, or all jobs where none
+  is named. Training goes on. Agents that restart remember it.
+` + apiHelp)
+}
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *pauseCommand) AutocompleteFlags() complete.Flags { return apiCompletion() }
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *pauseCommand) AutocompleteArgs() complete.Predictor { return c.predictJobs() }
+
+// Run implements cli.Command.
+func (c *pauseCommand) Run(args []string) int {
+	name, word := "pause", "paused"
+	if c.resume {
+		name, word = "resume", "resumed"
+	}
+	rest, code, ok := c.parse(c.apiFlags(name), args, 0, 1, c.Help())
+	if !ok {
+		return code
+	}
+	var in api.JobSelector
+	what := "All jobs are"
+	if len(rest) == 1 {
+		in.Namespace, in.ID = splitJob(rest[0])
+		what = rest[0] + " is"
+	}
+	ctx, cancel := interruptible()
+	defer cancel()
+	raw, err := c.call(ctx, http.MethodPut, "/v1/"+name, nil, in, nil)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.show(raw, func() string { return what + " " + word + "." })
+	return 0
+}

@@ -1,0 +1,88 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// planCommand shows what a policy would do now.
+type planCommand struct{ apiCommand }
+
+// Synopsis implements cli.Command.
+func (c *planCommand) Synopsis() string { return "Show what a policy would do now" }
+
+// Help implements cli.Command.
+func (c *planCommand) Help() string {
+	return strings.TrimSpace(`
+Usage: kolo plan [options]
+
+  Shows what the policies in force would do now, or with -policy what another
+  one would. Nothing is changed.
+
+Plan Options:
+
+  -policy=<policy>
+    A policy, with options if any: 'elastic-fifo', 'tiresias(starvation=0)'.
+` + apiHelp)
+}
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *planCommand) AutocompleteFlags() complete.Flags {
+	f := apiCompletion()
+	f["-policy"] = complete.PredictSet(policy.Names()...)
+	return f
+}
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *planCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
+
+// Run implements cli.Command.
+func (c *planCommand) Run(args []string) int {
+	f := c.apiFlags("plan")
+	line := f.String("policy", "", "")
+	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
+		return code
+	}
+	ctx, cancel := interruptible()
+	defer cancel()
+	query := url.Values{}
+	if *line != "" {
+		query.Set("policy", *line)
+	}
+	var out []api.Proposal
+	raw, err := c.call(ctx, http.MethodGet, "/v1/plan", query, nil, &out)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.show(raw, func() string {
+		var parts []string
+		for _, p := range out {
+			rows := [][]string{{"Job", "Now", "Want", "Write now", "Why"}}
+			for _, j := range p.Jobs {
+				write := "-"
+				if j.Cause != "" {
+					write = fmt.Sprintf("%d (%s)", j.Write, j.Cause)
+				}
+				why := j.Reason
+				if j.HoldReason != "" {
+					why = j.HoldReason
+				}
+				rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, why})
+			}
+			parts = append(parts, fmt.Sprintf("Pool %s with %s\n%s", p.Pool, p.Policy, table(rows)))
+		}
+		return strings.Join(parts, "\n\n")
+	})
+	return 0
+}

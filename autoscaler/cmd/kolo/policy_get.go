@@ -1,0 +1,67 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+)
+
+// policyGetCommand shows the policies in force.
+type policyGetCommand struct{ apiCommand }
+
+// Synopsis implements cli.Command.
+func (c *policyGetCommand) Synopsis() string { return "Show the policies in force" }
+
+// Help implements cli.Command.
+func (c *policyGetCommand) Help() string {
+	return strings.TrimSpace(`
+Usage: kolo policy get [options]
+
+  Shows the policy of each node pool, as configured and as set while running.
+` + apiHelp)
+}
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *policyGetCommand) AutocompleteFlags() complete.Flags { return apiCompletion() }
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *policyGetCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
+
+// Run implements cli.Command.
+func (c *policyGetCommand) Run(args []string) int {
+	if _, code, ok := c.parse(c.apiFlags("policy get"), args, 0, 0, c.Help()); !ok {
+		return code
+	}
+	ctx, cancel := interruptible()
+	defer cancel()
+	var p api.Policies
+	raw, err := c.call(ctx, http.MethodGet, "/v1/policy", nil, nil, &p)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.show(raw, func() string {
+		rows := [][]string{{"Pool", "Configured", "Set while running"}}
+		names := maps.Clone(p.Configured)
+		maps.Copy(names, p.Set)
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			set := p.Set[name]
+			if set == "" {
+				set = "-"
+			}
+			rows = append(rows, []string{name, p.Configured[name], set})
+		}
+		if len(p.External) > 0 {
+			return table(rows) + "\n\nExternal policies: " + strings.Join(p.External, ", ")
+		}
+		return table(rows)
+	})
+	return 0
+}

@@ -1,0 +1,75 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// policyListCommand lists the policies that this program has.
+type policyListCommand struct{ meta }
+
+// Synopsis implements cli.Command.
+func (c *policyListCommand) Synopsis() string { return "List scheduling policies" }
+
+// Help implements cli.Command.
+func (c *policyListCommand) Help() string {
+	return `Usage: kolo policy list [options]
+
+  Lists the scheduling policies that are built in and what each does. The
+  default is marked with an asterisk. An agent lists external ones:
+  kolo policy get.
+
+Options:
+
+  -json
+    Print as JSON, with sources, needs and options.
+`
+}
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *policyListCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *policyListCommand) AutocompleteFlags() complete.Flags {
+	return complete.Flags{"-json": complete.PredictNothing}
+}
+
+// Run implements cli.Command.
+func (c *policyListCommand) Run(args []string) int {
+	f := c.flags("policy list")
+	asJSON := f.Bool("json", false, "")
+	if err := f.Parse(args); err != nil {
+		return c.usage(err, f, c.Help())
+	}
+	if f.NArg() > 0 {
+		return c.usage(fmt.Errorf("kolo policy list takes no arguments, got %q", f.Args()), f, c.Help())
+	}
+	var infos []policy.Info
+	for _, name := range policy.Names() {
+		info, _ := policy.Describe(name)
+		infos = append(infos, info)
+	}
+	if *asJSON {
+		return c.printJSON(infos)
+	}
+	width := 0
+	for _, i := range infos {
+		width = max(width, len(i.Name))
+	}
+	for _, i := range infos {
+		mark := " "
+		if i.Name == policy.Default {
+			mark = "*"
+		}
+		indent := strings.Repeat(" ", width+4)
+		c.UI.Output(fmt.Sprintf("%s %-*s  %s", mark, width, i.Name, wrap(i.Doc, 78-len(indent), indent)))
+	}
+	return 0
+}

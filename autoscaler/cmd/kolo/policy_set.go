@@ -1,0 +1,87 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/posener/complete"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// policySetCommand changes a policy while everything runs.
+type policySetCommand struct{ apiCommand }
+
+// Synopsis implements cli.Command.
+func (c *policySetCommand) Synopsis() string { return "Change the policy while everything runs" }
+
+// Help implements cli.Command.
+func (c *policySetCommand) Help() string {
+	return strings.TrimSpace(`
+Usage: kolo policy set [options] <policy>
+
+  Puts a policy in force for a node pool at once, on running jobs too. It stays
+  in force until it is set again, also when agents restart.
+
+      $ kolo policy set elastic-fifo
+      $ kolo policy set -pool=gpu 'tiresias(starvation=0)'
+      $ kolo policy set -reset
+
+Set Options:
+
+  -pool=<pool>
+    The node pool. The default is "default".
+
+  -reset
+    Go back to the configured policy.
+` + apiHelp)
+}
+
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *policySetCommand) AutocompleteFlags() complete.Flags {
+	f := apiCompletion()
+	f["-pool"], f["-reset"] = complete.PredictAnything, complete.PredictNothing
+	return f
+}
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *policySetCommand) AutocompleteArgs() complete.Predictor {
+	return complete.PredictSet(policy.Names()...)
+}
+
+// Run implements cli.Command.
+func (c *policySetCommand) Run(args []string) int {
+	f := c.apiFlags("policy set")
+	pool := f.String("pool", "default", "")
+	reset := f.Bool("reset", false, "")
+	rest, code, ok := c.parse(f, args, 0, 1, c.Help())
+	if !ok {
+		return code
+	}
+	if *reset != (len(rest) == 0) {
+		return c.usage(errors.New("write either a policy or -reset"), f, c.Help())
+	}
+	in := api.SetPolicy{Pool: *pool}
+	if !*reset {
+		in.Policy = rest[0]
+	}
+	ctx, cancel := interruptible()
+	defer cancel()
+	raw, err := c.call(ctx, http.MethodPut, "/v1/policy", nil, in, nil)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.show(raw, func() string {
+		if *reset {
+			return fmt.Sprintf("Pool %s goes by its configuration again.", *pool)
+		}
+		return fmt.Sprintf("Pool %s goes by %s now.", *pool, in.Policy)
+	})
+	return 0
+}

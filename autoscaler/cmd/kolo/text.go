@@ -1,0 +1,53 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+)
+
+// table lines cells up under each other; the first row is the heading.
+func table(rows [][]string) string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
+	for _, r := range rows {
+		_, _ = fmt.Fprintln(w, strings.Join(r, "\t")) // a strings.Builder does not fail
+	}
+	_ = w.Flush() // a strings.Builder does not fail
+	return strings.TrimRight(out.String(), "\n")
+}
+
+// wrap breaks text at spaces so that no line is longer than width; lines
+// after the first start with indent.
+func wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	at := 0
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i == 0:
+		case at+1+len(word) > width:
+			b.WriteString("\n" + indent)
+			at = 0
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += len(word)
+	}
+	return b.String()
+}
+
+func (m meta) printJSON(v any) int {
+	out, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		m.UI.Error(err.Error())
+		return 1
+	}
+	m.UI.Output(string(out))
+	return 0
+}
