@@ -82,7 +82,7 @@ type JobStatus struct {
 	LostSteps  float64   `json:"lost_steps,omitempty"`
 
 	// Asks is what the job asks for beside Min and Max, as far as the operator's
-	// rules grant it; Notes say what was cut.
+	// rules grant it; Notes list what was cut.
 	Asks  Asks     `json:"asks"`
 	Notes []string `json:"notes,omitempty"`
 

@@ -42,7 +42,7 @@ func (c *Controller) lead(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			// The lock is still ours for a moment if the agent is being
-			// stopped; Check says so.
+			// stopped; Check reports it.
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
 			c.save(last)

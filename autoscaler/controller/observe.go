@@ -45,7 +45,7 @@ func (c *Controller) changes(ctx context.Context, v *cluster.View, index []int) 
 		g.Go(func() error {
 			changes, err := c.client.History(ctx, v.Jobs[i].Key)
 			if err != nil {
-				c.log.Warn("cannot tell whether a count was set by hand", "job", v.Jobs[i].Key, "error", err)
+				c.log.Warn("unknown whether a count was set by hand", "job", v.Jobs[i].Key, "error", err)
 				return nil
 			}
 			mu.Lock()
@@ -59,7 +59,7 @@ func (c *Controller) changes(ctx context.Context, v *cluster.View, index []int) 
 }
 
 // observe brings the history up to date and gives the planner what only the
-// past says. The caller holds c.mu.
+// past has. The caller holds c.mu.
 func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, now time.Time) {
 	dt := time.Duration(0)
 	if !c.observed.IsZero() {
@@ -107,7 +107,7 @@ func (c *Controller) attribute(j *planner.Job, h *history.Job, changes []cluster
 	}
 }
 
-// fill gives the planner's job what its history says.
+// fill gives the planner's job what its history has.
 func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
 	j.Started = !known.FirstStart.IsZero()

@@ -98,7 +98,7 @@ func (h *History) learnKind(kind string, before, after []policy.Point, now time.
 		}
 	}
 	if len(known) < 2 {
-		return // one size says nothing of the shape
+		return // one size has no shape
 	}
 	curve := policy.NewCurve(known...)
 	for _, p := range known {

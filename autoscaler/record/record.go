@@ -22,20 +22,20 @@ type Recorder struct {
 	now   float64
 }
 
-// job is what was told of one job already.
+// job is what was recorded of one job already.
 type job struct {
-	seen  time.Time // a job registered anew is another one
+	seen  time.Time // a job registered again is another one
 	name  string    // in the log
 	bound trace.Event
 	count int
-	told  map[int]int // samples by size
+	known map[int]int // samples by size
 	gaps  []api.Gap
 	steps float64
 	ended bool
 	here  bool // in the present status
 }
 
-// Take answers what is new in a status.
+// Take returns what is new in a status.
 func (r *Recorder) Take(s *api.Status) []trace.Event {
 	if !s.Ready {
 		return nil
@@ -60,8 +60,8 @@ func (r *Recorder) Take(s *api.Status) []trace.Event {
 	return append(out, r.gone()...)
 }
 
-// Close answers how far the jobs are that still run, so that those which do
-// not say how long they are can be replayed up to here.
+// Close returns how far the jobs are that still run, so that those which do
+// not report how long they are can be replayed up to here.
 func (r *Recorder) Close() []trace.Event {
 	var out []trace.Event
 	for _, key := range r.keys() {
@@ -82,7 +82,7 @@ func (r *Recorder) job(s *api.JobStatus) []trace.Event {
 		if j != nil {
 			name += "@" + s.Seen.UTC().Format(time.RFC3339) // another life
 		}
-		j = &job{seen: s.Seen, name: name, told: map[int]int{}}
+		j = &job{seen: s.Seen, name: name, known: map[int]int{}}
 		r.jobs[s.Key()] = j
 	}
 	j.here = true
@@ -118,7 +118,7 @@ func (r *Recorder) job(s *api.JobStatus) []trace.Event {
 }
 
 // totalChange is how much the length of a job may change, relatively, without
-// being told again: one that is estimated from samples never stands still.
+// being recorded again: one that is estimated from samples never stands still.
 const totalChange = 0.01
 
 // describe is what a job asks for, without name and time.
@@ -134,25 +134,25 @@ func describe(s *api.JobStatus) trace.Event {
 	return e
 }
 
-// measured tells a size when it is first measured, and its time anew each time
+// measured records a size when it is first measured, and its time again each time
 // its samples have doubled.
 func (j *job) measured(points []policy.Point, now float64) []trace.Event {
 	var out []trace.Event
 	for _, p := range points {
-		old := j.told[p.Size]
-		if p.Samples < old { // measured anew
+		old := j.known[p.Size]
+		if p.Samples < old { // measured again
 			old = 0
 		}
 		if p.Samples < max(1, 2*old) {
 			continue
 		}
-		j.told[p.Size] = p.Samples
+		j.known[p.Size] = p.Samples
 		out = append(out, trace.Event{Time: now, Kind: trace.EventStepTime, Job: j.name, Workers: p.Size, Seconds: p.StepTime, Samples: p.Samples - old})
 	}
 	return out
 }
 
-// resized tells the gaps that are new: the status has the last few, and old
+// resized records the gaps that are new: the status has the last few, and old
 // ones drop out at its front.
 func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	known := 0
@@ -173,7 +173,7 @@ func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	return out
 }
 
-// gone ends jobs that are no longer told of.
+// gone ends jobs that the status no longer has.
 func (r *Recorder) gone() []trace.Event {
 	var out []trace.Event
 	for _, key := range r.keys() {

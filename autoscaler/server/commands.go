@@ -66,11 +66,11 @@ func (s *Server) pools() []string {
 // likely a mistyped name than one to come. Only names that the caller may read
 // are suggested.
 func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
-	v, err := s.view(r)
+	sc, err := s.scope(r)
 	if err != nil {
 		return err
 	}
-	st, err := v.status(r.Context(), s.controller.Status())
+	st, err := sc.status(r.Context(), s.controller.Status())
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@
 //	connection   bounds on their number, in total and by address  bounded.go
 //	gate         the name it was sent to, other sites, peers      gate.go
 //	caller       Nomad token, Unix socket, or open to all         caller.go
-//	view         the namespaces that the caller may read          view.go
+//	scope        the namespaces that the caller may read          scope.go
 //	share        answers, plans and streams at a time             share.go
 //	leader       commands are passed on to the agent that leads   forward.go
 //

@@ -21,7 +21,7 @@ const beat = 15 * time.Second
 
 // events sends what happens as server-sent events. A stream has no time limit,
 // each of its writes has.
-func (s *Server) events(w http.ResponseWriter, r *http.Request, v *view) {
+func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 	from, streams := address(r), s.share(r).streams
 	if ip := net.ParseIP(from); ip != nil {
 		from = origin(ip)
@@ -56,11 +56,11 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, v *view) {
 			return
 		case <-tick.C:
 			var err error
-			if v, err = s.view(r); err != nil || !send(": still here\n\n") {
+			if sc, err = s.scope(r); err != nil || !send(": still here\n\n") {
 				return // the token is no good any more, or no one listens
 			}
 		case e := <-events:
-			text, err := v.event(r, e)
+			text, err := sc.event(r, e)
 			if err != nil || text != "" && !send(text) {
 				return
 			}
@@ -69,9 +69,9 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, v *view) {
 }
 
 // event is an event as it is sent, "" for one that the caller may not read.
-func (v *view) event(r *http.Request, e api.Event) (string, error) {
+func (sc *scope) event(r *http.Request, e api.Event) (string, error) {
 	if e.Job != "" {
-		may, err := v.sees(r.Context(), planner.JobKey{Namespace: e.Namespace, ID: e.ID})
+		may, err := sc.sees(r.Context(), planner.JobKey{Namespace: e.Namespace, ID: e.ID})
 		if !may || err != nil {
 			return "", err
 		}

@@ -30,7 +30,7 @@ const (
 
 const forwardTimeout = 15 * time.Second
 
-// via is who passed a request on, as that one says.
+// via is who passed a request on, as that one reports.
 func via(r *http.Request) string {
 	by := r.Header.Get(forwardedHeader)
 	if by == "" {
@@ -67,13 +67,13 @@ func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 	who, itself, err := s.controller.Leader(ctx)
 	switch {
 	case err != nil:
-		return who, problem(http.StatusBadGateway, "this agent does not lead, and cannot tell who does: %w", err)
+		return who, problem(http.StatusBadGateway, "this agent does not lead, and it is unknown who does: %w", err)
 	case itself:
 		return who, problem(http.StatusServiceUnavailable, "this agent was the last to lead, and is not ready to or no more; try again in a moment")
 	case who.Name == "":
-		return who, problem(http.StatusServiceUnavailable, "no agent leads now: nobody holds the lock of the variable %s; one takes it within %s where Nomad can be reached", c.Path, c.TTL)
+		return who, problem(http.StatusServiceUnavailable, "no agent leads now: no one holds the lock of the variable %s; one takes it within %s where Nomad can be reached", c.Path, c.TTL)
 	case who.Address == "":
-		return who, problem(http.StatusServiceUnavailable, "%s leads, and did not say where its API is; ask it itself", who.Name)
+		return who, problem(http.StatusServiceUnavailable, "%s leads, and does not report where its API is; send the request to it", who.Name)
 	}
 	return who, nil
 }

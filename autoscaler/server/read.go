@@ -43,8 +43,8 @@ func page(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(pageHTML) // a reader that went away
 }
 
-func (s *Server) status(w http.ResponseWriter, r *http.Request, v *view) {
-	out, err := v.status(r.Context(), s.controller.Status())
+func (s *Server) status(w http.ResponseWriter, r *http.Request, sc *scope) {
+	out, err := sc.status(r.Context(), s.controller.Status())
 	if err != nil {
 		fail(w, err)
 		return
@@ -52,7 +52,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request, v *view) {
 	answer(w, out)
 }
 
-func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
+func (s *Server) job(w http.ResponseWriter, r *http.Request, sc *scope) {
 	key := planner.JobKey{Namespace: r.URL.Query().Get("namespace"), ID: r.URL.Query().Get("id")}
 	if key.Namespace == "" {
 		key.Namespace = "default"
@@ -73,7 +73,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 			out.Ineligible = &st.Ineligible[i]
 		}
 	}
-	may, err := v.sees(r.Context(), key)
+	may, err := sc.sees(r.Context(), key)
 	if err != nil {
 		fail(w, err)
 		return
@@ -89,7 +89,7 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, v *view) {
 	answer(w, out)
 }
 
-func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
+func (s *Server) plan(w http.ResponseWriter, r *http.Request, sc *scope) {
 	give := slot(r.Context(), s.share(r).plans, 0)
 	if give == nil {
 		later(w, "1", errors.New("other plans are being made; try again in a moment"))
@@ -101,8 +101,8 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
 	case errors.Is(err, cluster.ErrNotReady):
 		fail(w, err)
 		return
-	case err != nil && !v.all:
-		// What a policy says may name any job.
+	case err != nil && !sc.all:
+		// The error of a policy may name any job.
 		refuse(w, http.StatusBadRequest, errors.New("the policy cannot be asked; kolo policy explain checks how it is written"))
 		return
 	case err != nil:
@@ -110,7 +110,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
 		return
 	}
 	for i := range out {
-		out[i].Jobs, err = seen(r.Context(), v, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey {
+		out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey {
 			return planner.JobKey{Namespace: j.Namespace, ID: j.ID}
 		})
 		if err != nil {
@@ -121,7 +121,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, v *view) {
 	answer(w, out)
 }
 
-func (s *Server) policies(w http.ResponseWriter, _ *http.Request, _ *view) {
+func (s *Server) policies(w http.ResponseWriter, _ *http.Request, _ *scope) {
 	configured, set := s.controller.Pools()
 	answer(w, api.Policies{Configured: configured, Set: set, BuiltIn: policy.Names(), External: s.controller.ExternalPolicies()})
 }
@@ -130,22 +130,22 @@ func (s *Server) policies(w http.ResponseWriter, _ *http.Request, _ *view) {
 // read them: Prometheus has no token in most places.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	sees := func(planner.JobKey) bool { return false }
-	v, err := s.view(r)
+	sc, err := s.scope(r)
 	switch {
 	case err == nil:
 		sees = func(key planner.JobKey) bool {
-			may, err := v.sees(r.Context(), key)
+			may, err := sc.sees(r.Context(), key)
 			return may && err == nil
 		}
 	case token(r) != "":
 		fail(w, err)
 		return
 	}
-	s.large(func(w http.ResponseWriter, r *http.Request, _ *view) {
+	s.large(func(w http.ResponseWriter, r *http.Request, _ *scope) {
 		jobs := prometheus.NewRegistry()
 		jobs.MustRegister(s.controller.JobMetrics(sees))
 		promhttp.HandlerFor(prometheus.Gatherers{s.controller.Registry(), jobs}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
-	})(w, r, v)
+	})(w, r, sc)
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {

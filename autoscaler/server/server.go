@@ -40,7 +40,7 @@ type Controller interface {
 	Leader(context.Context) (who leader.Holder, itself bool, err error)
 }
 
-// Tokens is what Nomad says of the tokens that callers present.
+// Tokens is what Nomad answers about the tokens that callers present.
 type Tokens interface {
 	Identify(ctx context.Context, token string) (string, error)
 	MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error)

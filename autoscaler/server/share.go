@@ -57,15 +57,15 @@ func slot(ctx context.Context, slots chan struct{}, within time.Duration) (give 
 
 // large is for an answer that may be large: so many are made at a time, and each
 // is to be read piece by piece.
-func (s *Server) large(h func(http.ResponseWriter, *http.Request, *view)) func(http.ResponseWriter, *http.Request, *view) {
-	return func(w http.ResponseWriter, r *http.Request, v *view) {
+func (s *Server) large(h func(http.ResponseWriter, *http.Request, *scope)) func(http.ResponseWriter, *http.Request, *scope) {
+	return func(w http.ResponseWriter, r *http.Request, sc *scope) {
 		give := slot(r.Context(), s.share(r).answers, s.limits.slot)
 		if give == nil {
 			later(w, "1", errors.New("too many answers are being read; try again in a moment"))
 			return
 		}
 		defer give()
-		h(&pieces{ResponseWriter: w, each: s.limits.stream, all: s.limits.write}, r, v)
+		h(&pieces{ResponseWriter: w, each: s.limits.stream, all: s.limits.write}, r, sc)
 	}
 }
 

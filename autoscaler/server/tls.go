@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// secure lets a listener speak TLS where the configuration says so. Each
+// secure lets a listener speak TLS where the configuration asks for it. Each
 // handshake uses the certificate and the authorities in force, so that a reload
 // changes them without a pause.
 func (s *Server) secure(l net.Listener, c config.HTTP) net.Listener {

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package tokens remembers for a moment what Nomad says of the tokens that
+// Package tokens remembers for a moment what Nomad answers about the tokens that
 // callers of the API present: Nomad would be asked for every request otherwise,
 // and a page sends one every two seconds. Tokens are kept as their hashes.
 package tokens
@@ -39,7 +39,7 @@ const (
 	requestsAtOnce = 16
 )
 
-// New makes a cache of what a client's Nomad says.
+// New makes a cache of what the Nomad of a client answers.
 func New(c *cluster.Client) *Cache {
 	return &Cache{client: c, pending: make(chan struct{}, requestsAtOnce),
 		who: newMemo[string, identity](ttl, size), may: newMemo[reading, bool](ttl, size)}

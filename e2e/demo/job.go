@@ -88,7 +88,7 @@ func (j *job) follow() ([]resize, error) {
 		return nil, err
 	}
 	j.record = append(j.record, more...)
-	told := len(j.resizes)
+	known := len(j.resizes)
 	j.resizes = resizes(j.record)
-	return j.resizes[told:], nil
+	return j.resizes[known:], nil
 }

@@ -21,7 +21,7 @@ import (
 
 // configuration is that of an agent for jobs which take minutes at most: a
 // shorter hold than the default, and progress every second. The workers of a
-// job end on several clients, which tell it within some tenths of a second: the
+// job end on several clients, which report it within some tenths of a second: the
 // batch takes them together.
 const configuration = `
 nomad {

@@ -22,7 +22,7 @@ const (
 	enough = 8 * time.Second
 )
 
-// A show tells the story: jobs arrive, share, and end.
+// A show is the story: jobs arrive, share, and end.
 type show struct {
 	c      *cluster.Cluster
 	kolo   *daemon
@@ -123,7 +123,7 @@ func (s *show) state(name string) *koloapi.JobStatus {
 	return nil
 }
 
-// until tells what happens until done says so.
+// until prints what happens until done is true.
 func (s *show) until(ctx context.Context, what string, done func() bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s for %s", patience, what))
 	defer cancel()
@@ -143,13 +143,13 @@ func (s *show) until(ctx context.Context, what string, done func() bool) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case e := <-s.kolo.events:
-			s.tell(e)
+			s.print(e)
 		case <-ticker.C:
 		}
 	}
 }
 
-// look brings everything up to date, and tells what is new.
+// look brings everything up to date, and prints what is new.
 func (s *show) look(ctx context.Context) error {
 	if err := s.kolo.alive(); err != nil {
 		return err
@@ -186,8 +186,8 @@ func (s *show) look(ctx context.Context) error {
 	return nil
 }
 
-// tell prints one event of the agent.
-func (s *show) tell(e koloapi.Event) {
+// print prints one event of the agent.
+func (s *show) print(e koloapi.Event) {
 	name := strings.TrimPrefix(e.Job, "default/")
 	switch e.Type {
 	case "resize":
@@ -215,7 +215,7 @@ func (s *show) failed(ctx context.Context) error {
 	return nil
 }
 
-// ended waits until Nomad, too, says that all jobs are over, and reads the
+// ended waits until all jobs are over in Nomad, too, and reads the
 // rest of what they recorded.
 func (s *show) ended(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))

@@ -187,7 +187,7 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 	return g.Wait()
 }
 
-// warn says what is not wrong and yet not as it should be.
+// warn logs what is allowed and yet not as it should be.
 func warn(c *config.Config, log hclog.Logger) {
 	for _, w := range c.Warnings {
 		log.Warn("configuration", "warning", w)

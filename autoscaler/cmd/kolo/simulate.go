@@ -176,7 +176,7 @@ func (c *simulateCommand) write(out *sim.Comparison) error {
 	return nil
 }
 
-// heading says what was simulated.
+// heading is what was simulated.
 func heading(c *sim.Comparison) string {
 	s := fmt.Sprintf("%s on %s with %s", strings.Join(c.Workloads, ", "), count(c.Nodes, "node"), count(c.GPUs, "GPU"))
 	if c.Tick > 0 {

@@ -20,7 +20,7 @@ import (
 // while it is done exits with 1.
 const exitUsage = 2
 
-// unknownCommand says what is wrong with a command line that names no command;
+// unknownCommand is what is wrong with a command line that names no command;
 // "" is nothing.
 func unknownCommand(args []string, all map[string]cli.CommandFactory) string {
 	if len(args) == 0 || strings.HasPrefix(args[0], "-") {

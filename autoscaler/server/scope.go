@@ -13,20 +13,20 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// view is what a caller may read: everything, or the jobs of the namespaces
+// scope is what a caller may read: everything, or the jobs of the namespaces
 // whose jobs Nomad lets the token read.
-type view struct {
+type scope struct {
 	tokens     Tokens
 	token      string
 	all        bool
 	namespaces map[string]bool // asked so far, for one request
 }
 
-// view returns what the caller of a request may read, or an error for one who
+// scope returns what the caller of a request may read, or an error for one who
 // may not read at all.
-func (s *Server) view(r *http.Request) (*view, error) {
+func (s *Server) scope(r *http.Request) (*scope, error) {
 	if _, ok := local(r); ok || !s.controller.Config().HTTP.ReadToken {
-		return &view{all: true}, nil
+		return &scope{all: true}, nil
 	}
 	given := token(r)
 	if given == "" {
@@ -41,30 +41,30 @@ func (s *Server) view(r *http.Request) (*view, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &view{tokens: s.tokens, token: given, namespaces: map[string]bool{}}, nil
+	return &scope{tokens: s.tokens, token: given, namespaces: map[string]bool{}}, nil
 }
 
 // reads makes a handler of a request that shows jobs.
-func (s *Server) reads(h func(http.ResponseWriter, *http.Request, *view)) http.HandlerFunc {
+func (s *Server) reads(h func(http.ResponseWriter, *http.Request, *scope)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := s.view(r)
+		sc, err := s.scope(r)
 		if err != nil {
 			fail(w, err)
 			return
 		}
-		h(w, r, v)
+		h(w, r, sc)
 	}
 }
 
 // debugging makes a handler of what shows the process itself, and with it all
 // jobs.
 func (s *Server) debugging(h http.HandlerFunc) http.HandlerFunc {
-	return s.reads(func(w http.ResponseWriter, r *http.Request, v *view) {
+	return s.reads(func(w http.ResponseWriter, r *http.Request, sc *scope) {
 		if !s.controller.Config().HTTP.Debug {
 			http.NotFound(w, r) // a reload may have turned it off
 			return
 		}
-		if !v.all {
+		if !sc.all {
 			refuse(w, http.StatusForbidden, errors.New("with http { read_token } profiles are served on the Unix socket only: they show every namespace"))
 			return
 		}
@@ -73,33 +73,33 @@ func (s *Server) debugging(h http.HandlerFunc) http.HandlerFunc {
 }
 
 // sees says whether the caller may read a job.
-func (v *view) sees(ctx context.Context, key planner.JobKey) (bool, error) {
-	if v.all {
+func (sc *scope) sees(ctx context.Context, key planner.JobKey) (bool, error) {
+	if sc.all {
 		return true, nil
 	}
-	may, ok := v.namespaces[key.Namespace]
+	may, ok := sc.namespaces[key.Namespace]
 	if ok {
 		return may, nil
 	}
-	may, err := v.tokens.MayRead(ctx, v.token, key)
+	may, err := sc.tokens.MayRead(ctx, sc.token, key)
 	if err == nil {
-		v.namespaces[key.Namespace] = may
+		sc.namespaces[key.Namespace] = may
 	}
 	return may, err
 }
 
 // status is a status without what the caller may not read. Of pools it keeps
 // the sums, and drops problems: those may name jobs.
-func (v *view) status(ctx context.Context, s *api.Status) (*api.Status, error) {
-	if v.all {
+func (sc *scope) status(ctx context.Context, s *api.Status) (*api.Status, error) {
+	if sc.all {
 		return s, nil
 	}
 	out := *s
 	var err error
-	if out.Jobs, err = seen(ctx, v, s.Jobs, func(j *api.JobStatus) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
+	if out.Jobs, err = seen(ctx, sc, s.Jobs, func(j *api.JobStatus) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
 		return nil, err
 	}
-	if out.Ineligible, err = seen(ctx, v, s.Ineligible, func(j *api.IneligibleJob) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
+	if out.Ineligible, err = seen(ctx, sc, s.Ineligible, func(j *api.IneligibleJob) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
 		return nil, err
 	}
 	out.Pools = append([]api.PoolStatus{}, s.Pools...)
@@ -112,10 +112,10 @@ func (v *view) status(ctx context.Context, s *api.Status) (*api.Status, error) {
 }
 
 // seen are the items whose jobs the caller may read.
-func seen[T any](ctx context.Context, v *view, all []T, key func(*T) planner.JobKey) ([]T, error) {
+func seen[T any](ctx context.Context, sc *scope, all []T, key func(*T) planner.JobKey) ([]T, error) {
 	out := []T{}
 	for i := range all {
-		may, err := v.sees(ctx, key(&all[i]))
+		may, err := sc.sees(ctx, key(&all[i]))
 		if err != nil {
 			return nil, err
 		}

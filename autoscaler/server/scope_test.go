@@ -41,8 +41,8 @@ func ask(t *testing.T, s *Server, method, path, body, token string) (int, string
 	return w.Code, w.Body.String()
 }
 
-// TestView_ATenantReadsItsNamespaceOnly has one tenant read all there is.
-func TestView_ATenantReadsItsNamespaceOnly(t *testing.T) {
+// TestScope_ATenantReadsItsNamespaceOnly has one tenant read all there is.
+func TestScope_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	s, _ := guarded(t, &fake{})
 	for _, path := range []string{"/v1/status", "/v1/plan", "/v1/plan?policy=x", "/v1/metrics", "/v1/policy", "/v1/job?namespace=red&id=red-job", "/v1/job?namespace=blue&id=blue-job"} {
 		for mine, others := range map[string]string{"red": "blue", "blue": "red"} {
@@ -68,7 +68,7 @@ func TestView_ATenantReadsItsNamespaceOnly(t *testing.T) {
 	must.StrNotContains(t, text, "blue-job")
 }
 
-func TestView_WhoMayNotRead(t *testing.T) {
+func TestScope_WhoMayNotRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fake  fake
 		token string
@@ -102,7 +102,7 @@ func TestView_WhoMayNotRead(t *testing.T) {
 	}
 }
 
-func TestView_TheUnixSocketReadsAll(t *testing.T) {
+func TestScope_TheUnixSocketReadsAll(t *testing.T) {
 	s, _ := guarded(t, &fake{http: config.HTTP{Debug: true}})
 	for _, path := range []string{"/v1/status", "/debug/pprof/cmdline"} {
 		w := httptest.NewRecorder()
@@ -114,7 +114,7 @@ func TestView_TheUnixSocketReadsAll(t *testing.T) {
 	must.StrContains(t, text, "on the Unix socket only")
 }
 
-func TestView_Events(t *testing.T) {
+func TestScope_Events(t *testing.T) {
 	f := &fake{events: make(chan api.Event, 3)}
 	_, web := guarded(t, f)
 	ctx, cancel := context.WithCancel(t.Context())
