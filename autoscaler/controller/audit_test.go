@@ -45,7 +45,7 @@ func (l *lines) String() string {
 
 // TestAudit_EveryWriteIsOnRecord compares the requests that change something
 // with the record: each has its line. Renewals of the lock have none, and the
-// variables of the ledger have one together.
+// variables of the history have one together.
 func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	var mu sync.Mutex

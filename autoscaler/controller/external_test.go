@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
-// broken is an external policy that works until it is told otherwise.
+// broken is an external policy that works until it is broken.
 type broken struct {
 	policy.Policy
 	how atomic.Int32
@@ -88,9 +88,9 @@ func (h *hanging) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	return h.Allocate(s), nil
 }
 
-// TestController_AHangingPolicyHoldsNobodyUp says that all but the pool of a policy
+// TestController_AHangingPolicyDelaysNoOther: all but the pool of a policy
 // that does not answer goes on, and that pool keeps its last decision.
-func TestController_AHangingPolicyHoldsNobodyUp(t *testing.T) {
+func TestController_AHangingPolicyDelaysNoOther(t *testing.T) {
 	w := newWorld(t, 4, 4)
 	for i := range 2 {
 		w.nomad.ChangeNode(i, func(n *nomadtest.Node) { n.Pool = "slow" })

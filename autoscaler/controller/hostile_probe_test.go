@@ -135,8 +135,8 @@ func TestProbe_AsksOnlyWhatNomadReserved(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return victim(a).Step == 5 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 }
 
-// TestProbe_ACompleteTrainingIsHeldAndNotFrozen: what the training says holds
-// the job until Nomad says the same, and no longer.
+// TestProbe_ACompleteTrainingIsHeldAndNotFrozen: what the training reports holds
+// the job until Nomad reports the same, and no longer.
 func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 	var alloc atomic.Pointer[string]
 	complete := func(w http.ResponseWriter, r *http.Request) {

@@ -21,7 +21,7 @@ func TestReserve(t *testing.T) {
 		blocked blocked
 		want    int
 	}{
-		"nobody waits":                   {8, nil, nil, 0},
+		"no one waits":                   {8, nil, nil, 0},
 		"of its priority":                {8, nil, blocked{{Priority: 50, Slots: 3}}, 3},
 		"not below the minimum":          {8, nil, blocked{{Priority: 90, Slots: 8}}, 6},
 		"of lower priority":              {8, nil, blocked{{Priority: 49, Slots: 3}}, 0},
@@ -31,7 +31,7 @@ func TestReserve(t *testing.T) {
 		"paused":                         {8, func(j *planner.Job) { j.Left = "paused" }, blocked{{Priority: 90, Slots: 3}}, 0},
 		"completed":                      {8, func(j *planner.Job) { j.Frozen = "completed" }, blocked{{Priority: 90, Slots: 3}}, 0},
 		"the low rides not on the high":  {8, nil, blocked{{Priority: 50, Slots: 3}, {Priority: 10, Slots: 3}}, 3},
-		"the low takes what nobody uses": {2, nil, blocked{{Priority: 50, Slots: 3}, {Priority: 10, Slots: 9}}, 6},
+		"the low takes what no one uses": {2, nil, blocked{{Priority: 50, Slots: 3}, {Priority: 10, Slots: 9}}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := planner.Job{Pool: "p", Min: 2, Priority: 50, Groups: []planner.Group{{Count: tc.count}}}

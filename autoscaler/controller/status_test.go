@@ -20,7 +20,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
-// TestDescribeJob is about what users are told of one job.
+// TestDescribeJob is about what the status has of one job.
 func TestDescribeJob(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	measured := []history.Measurement{{Point: policy.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: policy.Point{Size: 4, StepTime: 0.25, Samples: 10}}}

@@ -100,9 +100,9 @@ func TestController_TLSToNomad(t *testing.T) {
 	}
 }
 
-// TestController_SaysWhyNomadCannotBeRead says that the mistake is seen by who asks
+// TestController_ReportsWhyNomadCannotBeRead: the mistake is seen by one who asks
 // the agent, not in its log alone.
-func TestController_SaysWhyNomadCannotBeRead(t *testing.T) {
+func TestController_ReportsWhyNomadCannotBeRead(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	ca := authority.New(t, "ca")
 	c := w.config()

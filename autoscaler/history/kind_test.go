@@ -77,10 +77,10 @@ func TestKind_WhatDoesNotImproveExpires(t *testing.T) {
 
 	run(hours(100))
 	c := l.Kinds["k"].extend([]policy.Point{point(4, 0.5)}, []int{8})
-	must.Eq(t, 4, c.Largest(), must.Sprint("what a job doubts it does not borrow"))
+	must.Eq(t, 4, c.Largest(), must.Sprint("a job does not borrow what has expired for it"))
 }
 
-// What was said for a size makes nobody believe longer what is said against it.
+// Measurements in favour of a size prolong none of those against it.
 func TestKind_LessonsInFavourDoNotCount(t *testing.T) {
 	l := New()
 	point := func(size int, step float64) policy.Point {

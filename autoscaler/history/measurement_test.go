@@ -76,7 +76,7 @@ func TestMeasurement_OneSlowStepChangesLittle(t *testing.T) {
 	must.InDelta(t, 0.1, timeOf(t, r, 4), 0.003)
 }
 
-// Step times that waver are no event: policies would plan anew all the time.
+// Step times that waver are no event: policies would plan again all the time.
 func TestMeasurement_WaveringTimesAreNoNews(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	r, tr, news := &Job{}, newTraining(), map[float64]bool{}
@@ -138,16 +138,16 @@ func TestMeasurement_OfATrainingThatCountsAnew(t *testing.T) {
 
 func TestMeasurement_NotCounted(t *testing.T) {
 	r := &Job{}
-	told := map[string]StepTime{}
+	times := map[string]StepTime{}
 	for i, mean := range []float64{1, 2, 1.5} {
-		told["3"] = StepTime{Mean: mean}
-		r.learn(&Progress{Size: 3, StepSeconds: told}, 1, t0.Add(time.Duration(i)*time.Second))
+		times["3"] = StepTime{Mean: mean}
+		r.learn(&Progress{Size: 3, StepSeconds: times}, 1, t0.Add(time.Duration(i)*time.Second))
 		must.Eq(t, mean, timeOf(t, r, 3))
 	}
 	for i := range 360 { // at another size for an hour
-		told["2"] = StepTime{Mean: 1 + float64(i)/1e6}
+		times["2"] = StepTime{Mean: 1 + float64(i)/1e6}
 		now := t0.Add(time.Duration(i) * 10 * time.Second)
-		r.learn(&Progress{Size: 2, StepSeconds: told}, 1, now)
+		r.learn(&Progress{Size: 2, StepSeconds: times}, 1, now)
 		r.expire(2, now)
 	}
 	must.Eq(t, []int{3}, r.expired())
@@ -160,9 +160,9 @@ func TestMeasurement_BelievesNoNonsense(t *testing.T) {
 	r, l := &Job{}, New()
 	for i := range 50_000 {
 		now := t0.Add(time.Duration(i) * time.Second)
-		told := StepTime{Mean: means[rng.IntN(len(means))], N: counts[rng.IntN(len(counts))], Samples: means[rng.IntN(len(means))]}
+		reported := StepTime{Mean: means[rng.IntN(len(means))], N: counts[rng.IntN(len(counts))], Samples: means[rng.IntN(len(means))]}
 		before := r.Points()
-		r.learn(&Progress{Size: 1 + i%5, Samples: told.Mean, StepSeconds: map[string]StepTime{strconv.Itoa(1 + rng.IntN(5)): told}}, 1, now)
+		r.learn(&Progress{Size: 1 + i%5, Samples: reported.Mean, StepSeconds: map[string]StepTime{strconv.Itoa(1 + rng.IntN(5)): reported}}, 1, now)
 		r.expire(1+i%5, now)
 		l.learnKind("k", before, r.Points(), now)
 		for _, m := range r.Measurements {
@@ -225,7 +225,7 @@ func TestMeasurement_SizesPassedThroughTakeNoPlace(t *testing.T) {
 }
 
 // A job keeps the time of the size it runs at, whatever it looks like and
-// however long nobody asked; an older version's times have their time, too.
+// however long no one asked; an older version's times have their time, too.
 func TestMeasurement_WhatIsNotDoubted(t *testing.T) {
 	var r Job
 	must.NoError(t, json.Unmarshal([]byte(`{"points":[{"size":4,"step_time":0.25,"samples":1000},{"size":8,"step_time":0.5,"samples":100}]}`), &r))
@@ -237,7 +237,7 @@ func TestMeasurement_WhatIsNotDoubted(t *testing.T) {
 	must.Eq(t, []int{8}, r.expired())
 }
 
-// Three jobs whose steps take 1.3 times as long every other hour: nobody is
+// Three jobs whose steps take 1.3 times as long every other hour: no one is
 // resized for that.
 func TestMeasurement_PhasesOfATrainingResizeNobody(t *testing.T) {
 	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l", "optimus", "elastic-tiresias"} {
@@ -255,7 +255,7 @@ func TestMeasurement_PhasesOfATrainingResizeNobody(t *testing.T) {
 func unix(t time.Time) float64 { return float64(t.Unix()) }
 
 // aDay has a policy share eight GPUs among jobs for a day, whose steps take as
-// long as the function says. It returns the seconds trained at each size, and how
+// long as the function returns. It returns the seconds trained at each size, and how
 // often jobs were resized.
 func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Duration) float64) (at map[int]float64, resizes int) {
 	t.Helper()
@@ -299,7 +299,7 @@ func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Du
 }
 
 // What once made a size slow may pass.
-func TestMeasurement_ASizeThatLookedFutileIsTriedAgain(t *testing.T) {
+func TestMeasurement_ASizeThatLookedSlowIsTriedAgain(t *testing.T) {
 	for _, spec := range []string{"kolo", "weighted-fair", "ffdl", "afs-l"} {
 		at, resizes := aDay(t, spec, 1, func(size int, since time.Duration) float64 {
 			if size > 4 && since < 5*time.Minute {
@@ -313,7 +313,7 @@ func TestMeasurement_ASizeThatLookedFutileIsTriedAgain(t *testing.T) {
 }
 
 // A training that does not scale is not bothered for it all day.
-func TestMeasurement_ASizeThatIsFutileIsSeldomTried(t *testing.T) {
+func TestMeasurement_ASizeThatDoesNotImproveIsSeldomTried(t *testing.T) {
 	at, resizes := aDay(t, "kolo", 1, func(size int, _ time.Duration) float64 {
 		if size > 4 {
 			return 0.5

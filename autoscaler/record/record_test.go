@@ -79,7 +79,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	must.Eq(t, "vision", got.Tenant)
 	must.Eq(t, 120, got.Steps)
 	must.Eq(t, 2, got.PerWorker)
-	must.InDelta(t, 1.5, got.Curve.StepTime(2), 1e-9) // told twice, with ten samples more each time
+	must.InDelta(t, 1.5, got.Curve.StepTime(2), 1e-9) // recorded twice, with ten samples more each time
 	must.InDelta(t, 0.6, got.Curve.StepTime(4), 1e-9)
 
 	p, err := policy.New(policy.Default, nil)
@@ -111,9 +111,9 @@ func TestRecorder_LivesOfJobs(t *testing.T) {
 	}, steps, must.Sprint("a job that was complete before is of no use, and one registered again is another"))
 }
 
-func TestRecorder_GapsAreToldOnce(t *testing.T) {
+func TestRecorder_GapsAreRecordedOnce(t *testing.T) {
 	var r Recorder
-	told := 0
+	recorded := 0
 	for n := 1; n <= 25; n++ {
 		j := training("a", api.StateRunning, 1, 1)
 		for i := max(1, n-9); i <= n; i++ { // the status has the last ten
@@ -121,10 +121,10 @@ func TestRecorder_GapsAreToldOnce(t *testing.T) {
 		}
 		for _, e := range r.Take(status(n, j)) {
 			if e.Kind == trace.EventResize {
-				told++
-				must.Eq(t, float64(told), e.Seconds)
+				recorded++
+				must.Eq(t, float64(recorded), e.Seconds)
 			}
 		}
 	}
-	must.Eq(t, 25, told)
+	must.Eq(t, 25, recorded)
 }

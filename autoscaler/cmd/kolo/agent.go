@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -219,6 +220,26 @@ func advertised(c config.HTTP, at net.Addr) string {
 		}
 	}
 	return scheme(c) + at.String()
+}
+
+// reloader returns what reloads the configuration; its calls are one at a time.
+func reloader(o *overrides, a *controller.Controller, log hclog.Logger) func() error {
+	var mu sync.Mutex
+	return func() error {
+		mu.Lock()
+		defer mu.Unlock()
+		cfg, err := o.load()
+		if err == nil {
+			err = a.Reload(cfg)
+		}
+		if err != nil {
+			log.Error("configuration not reloaded; the one before stays in force", "error", err)
+			return err
+		}
+		warn(cfg, log)
+		log.Info("configuration reloaded")
+		return nil
+	}
 }
 
 // externalPolicyTimeout is how long an external policy may take to start, and to

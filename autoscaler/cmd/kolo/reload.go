@@ -9,34 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
-
-	"github.com/kolo-nomad/kolo/autoscaler/controller"
 )
-
-// reloader returns what reloads the configuration; its calls are one at a time.
-func reloader(o *overrides, a *controller.Controller, log hclog.Logger) func() error {
-	var mu sync.Mutex
-	return func() error {
-		mu.Lock()
-		defer mu.Unlock()
-		cfg, err := o.load()
-		if err == nil {
-			err = a.Reload(cfg)
-		}
-		if err != nil {
-			log.Error("configuration not reloaded; the one before stays in force", "error", err)
-			return err
-		}
-		warn(cfg, log)
-		log.Info("configuration reloaded")
-		return nil
-	}
-}
 
 // reloadOnChange reloads on SIGHUP, and when the stamp of the files changed.
 func reloadOnChange(ctx context.Context, stamp func() string, reload func(why string)) error {
