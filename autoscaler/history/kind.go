@@ -59,7 +59,7 @@ func (k *Kind) extend(points []policy.Point, expired []int) policy.Curve {
 
 // expire gives up what has spoken against growing for long enough.
 func (k *Kind) expire(now time.Time) {
-	for _, size := range k.Shape.Futile() {
+	for _, size := range k.Shape.NonImproving() {
 		switch t := k.NonImproving[size]; {
 		case t.Times == 0: // of an older version
 			k.addTrial(size, now)
@@ -80,7 +80,7 @@ func (k *Kind) addTrial(size int, now time.Time) {
 // learn takes in a size of a job's curve.
 func (k *Kind) learn(c policy.Curve, size int, now time.Time) {
 	k.Shape.Learn(c, size)
-	if slices.Contains(k.Shape.Futile(), size) {
+	if slices.Contains(k.Shape.NonImproving(), size) {
 		k.addTrial(size, now)
 	} else {
 		delete(k.NonImproving, size)

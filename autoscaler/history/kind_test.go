@@ -90,7 +90,7 @@ func TestKind_LessonsInFavourDoNotCount(t *testing.T) {
 		l.learnKind("k", nil, []policy.Point{point(4, 1), point(8, 0.95)}, t0)
 	}
 	l.learnKind("k", nil, []policy.Point{point(4, 1), point(8, 3)}, t0)
-	must.Eq(t, []int{8}, l.Kinds["k"].Shape.Futile())
+	must.Eq(t, []int{8}, l.Kinds["k"].Shape.NonImproving())
 	l.Kinds["k"].expire(t0.Add(25 * time.Hour))
-	must.SliceEmpty(t, l.Kinds["k"].Shape.Futile())
+	must.SliceEmpty(t, l.Kinds["k"].Shape.NonImproving())
 }

@@ -120,9 +120,9 @@ func (s *Shape) Extend(c Curve) Curve {
 	return out
 }
 
-// Futile are the sizes that the shape says are no faster than a smaller one, in
+// NonImproving are the sizes that are no faster than a smaller one by the shape, in
 // ascending order.
-func (s *Shape) Futile() []int {
+func (s *Shape) NonImproving() []int {
 	var out []int
 	most := math.Inf(-1)
 	for _, r := range s.at {
