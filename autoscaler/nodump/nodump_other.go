@@ -5,5 +5,11 @@
 
 package nodump
 
-// Set does nothing: only the command line is for other systems than Linux.
-func Set() error { return nil }
+import (
+	"fmt"
+	"runtime"
+)
+
+// Set returns an error: this system lets processes of a user read each other's
+// environment.
+func Set() error { return fmt.Errorf("%s has no PR_SET_DUMPABLE", runtime.GOOS) }

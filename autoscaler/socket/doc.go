@@ -7,6 +7,6 @@
 //
 // File permissions decide who connects: the directory is the user's (0700), and
 // so is the socket (0600). A group can be let in (0750 and 0660). The kernel's
-// word on the peer (SO_PEERCRED) is looked at as well, in case a parent
+// word on the peer is looked at as well, in case a parent
 // directory or a mount has other permissions than it seems.
 package socket

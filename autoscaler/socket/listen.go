@@ -19,8 +19,9 @@ import (
 // ErrInUse is returned where another agent serves the socket.
 var ErrInUse = errors.New("another agent serves this socket")
 
-// longest is what Linux takes as the name of a socket, less the final NUL.
-const longest = 107
+// longest is the longest name of a socket that the system accepts: what it has
+// room for, less the final NUL.
+const longest = len(unix.RawSockaddrUnix{}.Path) - 1
 
 // Listener accepts connections of a Unix socket. Close removes it.
 type Listener struct {
@@ -44,7 +45,7 @@ func Listen(path, group string) (*Listener, error) {
 
 func listen(path, group string) (_ *Listener, err error) {
 	if len(path) > longest {
-		return nil, fmt.Errorf("the path has %d bytes, and Linux takes %d; name a shorter one", len(path), longest)
+		return nil, fmt.Errorf("the path has %d bytes, and a socket's name may have %d; name a shorter one", len(path), longest)
 	}
 	g := Gate{UID: os.Getuid()}
 	if group != "" {

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // Peer is the process at the other end of a connection when that was made.
@@ -32,15 +30,15 @@ func PeerOf(c net.Conn) (Peer, error) {
 	if err != nil {
 		return Peer{}, fmt.Errorf("peer of a Unix socket: %w", err)
 	}
-	var cred *unix.Ucred
+	var peer Peer
 	var failed error
-	if err := raw.Control(func(fd uintptr) { cred, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return Peer{}, fmt.Errorf("peer of a Unix socket: %w", err)
+	if err := raw.Control(func(fd uintptr) { peer, failed = credentials(int(fd)) }); err != nil {
+		failed = err
 	}
 	if failed != nil {
 		return Peer{}, fmt.Errorf("peer of a Unix socket: %w", failed)
 	}
-	return Peer{UID: int(cred.Uid), GID: int(cred.Gid), PID: int(cred.Pid)}, nil
+	return peer, nil
 }
 
 // Gate says which peers may use a socket: root, one user, and the members of

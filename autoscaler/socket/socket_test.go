@@ -8,12 +8,9 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"runtime"
-	"syscall"
 	"testing"
 
 	"github.com/shoenig/test/must"
-	"golang.org/x/sys/unix"
 )
 
 func serve(t *testing.T, path string) *Listener {
@@ -187,34 +184,6 @@ func TestPeerOf(t *testing.T) {
 	defer other.Close()
 	_, err = PeerOf(tcp)
 	must.ErrorContains(t, err, "no connection of a Unix socket")
-}
-
-// TestListen_KeepsOthersOut connects with the rights of another user: those of
-// a thread, which ends with them.
-func TestListen_KeepsOthersOut(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("takes root, to be another user")
-	}
-	path := filepath.Join(private(t), "kolo.sock")
-	serve(t, path)
-	failed := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		failed <- connectAs(65534, path)
-	}()
-	must.ErrorIs(t, <-failed, unix.EACCES)
-}
-
-func connectAs(uid int, path string) error {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := syscall.Setfsuid(uid); err != nil {
-		return err
-	}
-	return unix.Connect(fd, &unix.SockaddrUnix{Name: path})
 }
 
 func TestPlaces_Default(t *testing.T) {

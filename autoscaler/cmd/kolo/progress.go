@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/cli"
-	"golang.org/x/sys/unix"
+	"github.com/mattn/go-isatty"
 )
 
 // progress shows how far a long command is: a bar where standard error is a
@@ -25,9 +25,8 @@ type progress struct {
 }
 
 func newProgress(ui cli.Ui, f *os.File) *progress {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	now := time.Now()
-	return &progress{ui: ui, file: f, tty: err == nil, start: now, last: now}
+	return &progress{ui: ui, file: f, tty: isatty.IsTerminal(f.Fd()), start: now, last: now}
 }
 
 // step is called with what was done so far.

@@ -244,9 +244,7 @@ func (p *Process) start() error {
 			cmd.Env = append(cmd.Env, k+"="+v)
 		}
 	}
-	// A program may be a script that starts others: they live and die together,
-	// and with kolo.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = processGroup() // it may be a script that starts others
 	client := plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig: handshake, Plugins: plugins(nil), Cmd: cmd, SkipHostEnv: true,
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC}, StartTimeout: p.timeout, Logger: p.log,

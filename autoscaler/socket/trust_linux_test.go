@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
 )
 
 // plant listens at a path with the rights of another user: those of a thread,
@@ -86,4 +87,32 @@ func TestPlaces_TrustsOwnersOnly(t *testing.T) {
 			must.ErrorContains(t, err, "is served by uid 65534")
 		})
 	}
+}
+
+// TestListen_KeepsOthersOut connects with the rights of another user: those of
+// a thread, which ends with them.
+func TestListen_KeepsOthersOut(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("takes root, to be another user")
+	}
+	path := filepath.Join(private(t), "kolo.sock")
+	serve(t, path)
+	failed := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		failed <- connectAs(65534, path)
+	}()
+	must.ErrorIs(t, <-failed, unix.EACCES)
+}
+
+func connectAs(uid int, path string) error {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := syscall.Setfsuid(uid); err != nil {
+		return err
+	}
+	return unix.Connect(fd, &unix.SockaddrUnix{Name: path})
 }
