@@ -5,9 +5,11 @@ package audit
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/time/rate"
 
 	"github.com/kolo-nomad/kolo/autoscaler/printable"
 )
@@ -48,10 +50,8 @@ type Log struct {
 	log  hclog.Logger
 	self string
 
-	mu      sync.Mutex
-	window  time.Time // in which refusals are counted
-	refused int
-	left    int // out since the last line
+	refusals *rate.Limiter
+	missing  atomic.Int64 // refusals that were left out since the last line
 }
 
 // refusals is how many refused requests a second are recorded: anyone who
@@ -82,7 +82,7 @@ func Logger(o *hclog.LoggerOptions) hclog.Logger {
 
 // New makes a log beside another; self is what does the agent's own writes.
 func New(log hclog.Logger, self string) *Log {
-	return &Log{log: log.ResetNamed(name), self: self}
+	return &Log{log: log.ResetNamed(name), self: self, refusals: rate.NewLimiter(refusals, refusals)}
 }
 
 // Write records what was done, or failed.
@@ -97,8 +97,8 @@ func (l *Log) Write(e Entry) {
 	l.write(e, result)
 }
 
-// Refused records a request that was not let in. Of a flood it records the
-// first of each second, and with the next line how many are left out.
+// Refused records a request that was refused. Of a flood it records a few per
+// second, and with the next line how many are left out.
 func (l *Log) Refused(e Entry) {
 	if l == nil || !l.room(time.Now()) {
 		return
@@ -107,26 +107,11 @@ func (l *Log) Refused(e Entry) {
 }
 
 func (l *Log) room(now time.Time) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now.Sub(l.window) >= time.Second {
-		l.window, l.refused = now, 0
+	if l.refusals.AllowN(now, 1) {
+		return true
 	}
-	l.refused++
-	if l.refused > refusals {
-		l.left++
-		return false
-	}
-	return true
-}
-
-// missing is how many refusals were left out since it was last called.
-func (l *Log) missing() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := l.left
-	l.left = 0
-	return n
+	l.missing.Add(1)
+	return false
 }
 
 func (l *Log) write(e Entry, result string) {
@@ -142,7 +127,7 @@ func (l *Log) write(e Entry, result string) {
 			args = append(args, f.name, printable.Line(f.value))
 		}
 	}
-	if n := l.missing(); n > 0 {
+	if n := l.missing.Swap(0); n > 0 {
 		args = append(args, "refusals_left_out", n)
 	}
 	args = append(args, "result", result)

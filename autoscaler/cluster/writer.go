@@ -7,10 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+	"golang.org/x/time/rate"
 
 	"github.com/kolo-nomad/kolo/autoscaler/audit"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -30,32 +30,18 @@ type Writer struct {
 	// agent is sure to lead.
 	may   func() error
 	audit *audit.Log
-
-	mu   sync.Mutex
-	next time.Time     // of the next write allowed
-	gap  time.Duration // between two writes
+	rate  *rate.Limiter
 }
 
 // NewWriter makes a writer of at most perSecond writes. may is asked before
 // each, and each is recorded.
 func NewWriter(w *Watcher, perSecond int, may func() error, record *audit.Log) *Writer {
-	return &Writer{watcher: w, may: may, audit: record, gap: time.Second / time.Duration(max(1, perSecond))}
+	return &Writer{watcher: w, may: may, audit: record, rate: rate.NewLimiter(rate.Limit(perSecond), 1)}
 }
 
 // turn waits for this write's turn and then asks whether it may go out.
 func (w *Writer) turn(ctx context.Context) error {
-	w.mu.Lock()
-	now := time.Now()
-	at := w.next
-	if at.Before(now) {
-		at = now
-	}
-	w.next = at.Add(w.gap)
-	w.mu.Unlock()
-	if d := at.Sub(now); d > 0 {
-		sleep(ctx, d)
-	}
-	if err := ctx.Err(); err != nil {
+	if err := w.rate.Wait(ctx); err != nil {
 		return err
 	}
 	if err := w.may(); err != nil {
