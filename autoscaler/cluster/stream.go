@@ -17,7 +17,7 @@ import (
 
 // stream reads events until the context ends, opening it again after errors.
 func (w *Watcher) stream(ctx context.Context) error {
-	backoff := time.Second
+	retries := newRetries(30 * time.Second)
 	for ctx.Err() == nil {
 		opened, err := w.events(ctx)
 		w.streaming.Store(false)
@@ -25,11 +25,11 @@ func (w *Watcher) stream(ctx context.Context) error {
 			break
 		}
 		if opened {
-			backoff = time.Second
+			retries.Reset()
 		}
-		w.log.Debug("event stream ended; lists go on without it", "error", err, "retry_in", backoff)
-		sleep(ctx, backoff)
-		backoff = min(2*backoff, 30*time.Second)
+		pause := retries.NextBackOff()
+		w.log.Debug("event stream ended; lists go on without it", "error", err, "retry_in", pause)
+		sleep(ctx, pause)
 	}
 	return ctx.Err()
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sync/errgroup"
 )
@@ -100,7 +101,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 // than a twentieth of the time.
 func (w *Watcher) follow(ctx context.Context, name string, list func(context.Context, uint64) (uint64, error)) error {
 	var index uint64
-	backoff := time.Second
+	retries := newRetries(15 * time.Second)
 	for ctx.Err() == nil {
 		start := time.Now()
 		next, err := list(ctx, index)
@@ -109,12 +110,12 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 				return ctx.Err()
 			}
 			w.trouble(name, err)
-			w.log.Warn("reading from Nomad failed", "list", name, "error", err, "kind", Classify(err), "retry_in", backoff)
-			sleep(ctx, backoff)
-			backoff = min(2*backoff, 15*time.Second)
+			pause := retries.NextBackOff()
+			w.log.Warn("reading from Nomad failed", "list", name, "error", err, "kind", Classify(err), "retry_in", pause)
+			sleep(ctx, pause)
 			continue
 		}
-		backoff = time.Second
+		retries.Reset()
 		w.trouble(name, nil)
 		w.store.mu.Lock()
 		w.store.last = time.Now()
@@ -153,6 +154,13 @@ func (w *Watcher) pause(ctx context.Context, least, most time.Duration) {
 		}
 		sleep(ctx, min(most-past, 250*time.Millisecond))
 	}
+}
+
+// newRetries returns the pauses between failures in a row: about a second, then
+// twice as long each time.
+func newRetries(longest time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(longest), backoff.WithMaxElapsedTime(0))
 }
 
 func sleep(ctx context.Context, d time.Duration) {
