@@ -44,10 +44,12 @@ func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 	const name = "${node.unique.name}"
 	costly := strings.Repeat(`.{0,999}`, 30) + "Z"
 	for what, c := range map[string]*api.Constraint{
-		"repetitions":              {LTarget: name, Operand: "regexp", RTarget: costly},
-		"a literal left side":      {LTarget: strings.Repeat("a", 500), Operand: "regexp", RTarget: "(a|aa)*Z"},
-		"a set of 20,000 elements": {LTarget: strings.Repeat("x,", 20000), Operand: "set_contains", RTarget: "b"},
-		"another on the right":     {LTarget: name, Operand: "set_contains_any", RTarget: strings.Repeat("b,", 20000)},
+		"repetitions":               {LTarget: name, Operand: "regexp", RTarget: costly},
+		"a literal left side":       {LTarget: strings.Repeat("a", 500), Operand: "regexp", RTarget: "(a|aa)*Z"},
+		"a set of 20,000 elements":  {LTarget: strings.Repeat("x,", 20000), Operand: "set_contains", RTarget: "b"},
+		"20,000 versions":           {LTarget: "${attr.nomad.version}", Operand: "version", RTarget: strings.Repeat("1,", 20000) + "1"},
+		"versions within 512 bytes": {LTarget: "${attr.nomad.version}", Operand: "semver", RTarget: strings.Repeat("1,", 200) + "1"},
+		"another on the right":      {LTarget: name, Operand: "set_contains_any", RTarget: strings.Repeat("b,", 20000)},
 	} {
 		t.Run(what, func(t *testing.T) {
 			f := newFixture(t)
@@ -76,6 +78,10 @@ func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 		j.Constraints = append(j.Constraints, &api.Constraint{LTarget: name, Operand: "regexp", RTarget: ".{60}" + s})
 	})
 	must.Len(t, 1, patterns.prepared(), must.Sprint("the bound is that of all expressions of a group"))
+	versions := many(func(j *api.Job, s string) {
+		j.Constraints = append(j.Constraints, &api.Constraint{LTarget: "${attr.nomad.version}", Operand: "version", RTarget: ">= " + s + ", < 1000"})
+	})
+	must.Len(t, budgetOfGroup.versions/2, versions.prepared())
 	places := many(func(j *api.Job, s string) { j.Datacenters = append(j.Datacenters, s) })
 	must.Eq(t, "", places.datacenters)
 }
