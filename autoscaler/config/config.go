@@ -7,22 +7,15 @@ import (
 	"os"
 	"time"
 
-	"github.com/hashicorp/hcl/v2"
-
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
-
-// AnyPool is the label of the pool block that stands for every node pool
-// without a block of its own.
-const AnyPool = "*"
 
 // Config is a complete, checked configuration.
 type Config struct {
-	Name      string // of this agent among its peers
+	Name      string
 	LogLevel  string
 	LogJSON   bool
-	PolicyDir string // executables of policies of one's own, "" is none
+	PolicyDir string // "" is none
 
 	Nomad     Nomad
 	HTTP      HTTP
@@ -35,17 +28,48 @@ type Config struct {
 	Warnings []string
 }
 
-// Nomad says how to reach Nomad. Empty fields are taken from the NOMAD_*
+func (c *Config) settings() settings {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "kolo"
+	}
+	return settings{
+		define("name", &c.Name, host, text, "Name of this agent among its peers.").or("host name"),
+		define("log_level", &c.LogLevel, "info", oneOf("trace", "debug", "info", "warn", "error"), "Least severe log lines that are written."),
+		define("log_json", &c.LogJSON, false, boolean, "Writes log lines as JSON."),
+		define("policy_dir", &c.PolicyDir, "", path, "Directory of the programs of external policies.").or("none"),
+	}
+}
+
+// Nomad is how to reach Nomad. Empty fields are taken from the NOMAD_*
 // environment, as Nomad's own command line does.
 type Nomad struct {
 	Address, Region, Token    string
-	Namespace                 string // "*" is all the token may see
+	Namespace                 string
 	CACert, CAPath, Cert, Key string
 	TLSServerName             string
 	SkipVerify                bool
-	Timeout                   time.Duration // of one request that does not wait
-	WritesPerSecond           int           // upper bound on scale requests
-	Resync                    time.Duration // full lists at least this often
+	Timeout                   time.Duration
+	WritesPerSecond           int
+	Resync                    time.Duration
+}
+
+func (n *Nomad) settings() settings {
+	return settings{
+		define("address", &n.Address, "", text, "Address of Nomad; `unix:///…` is the socket of the Task API.").or("`NOMAD_ADDR`"),
+		define("region", &n.Region, "", text, "Region of Nomad.").or("`NOMAD_REGION`"),
+		define("token", &n.Token, "", text, "Token or workload identity that the agent presents.").or("`NOMAD_TOKEN`"),
+		define("namespace", &n.Namespace, "*", text, "Namespace whose jobs are scaled; `*` is all that the token may read."),
+		define("ca_cert", &n.CACert, "", existing, "Certificate of the authority that signed Nomad's, in PEM.").or("`NOMAD_CACERT`"),
+		define("ca_path", &n.CAPath, "", existing, "Directory of such certificates.").or("`NOMAD_CAPATH`"),
+		define("client_cert", &n.Cert, "", existing, "Certificate that the agent presents to Nomad, in PEM.").or("`NOMAD_CLIENT_CERT`"),
+		define("client_key", &n.Key, "", existing, "Key of that certificate, in PEM.").or("`NOMAD_CLIENT_KEY`"),
+		define("tls_server_name", &n.TLSServerName, "", text, "Name in Nomad's certificate, such as `server.global.nomad`; required where `address` has an IP address.").or("`NOMAD_TLS_SERVER_NAME`"),
+		define("skip_verify", &n.SkipVerify, false, boolean, "Accepts any certificate of Nomad.").or("`NOMAD_SKIP_VERIFY`"),
+		define("timeout", &n.Timeout, 10*time.Second, duration("1s", "10m"), "Time limit of one request."),
+		define("writes_per_second", &n.WritesPerSecond, 200, whole(1, 10000), "Upper bound on scale requests."),
+		define("resync", &n.Resync, time.Minute, duration("1s", "1h"), "Longest time between two full lists while events arrive."),
+	}
 }
 
 // Leader is the election among several agents.
@@ -54,57 +78,63 @@ type Leader struct {
 	TTL, Delay      time.Duration
 }
 
+func (l *Leader) settings() settings {
+	return settings{
+		define("namespace", &l.Namespace, "default", text, "Namespace of the variable whose lock elects the leader."),
+		define("path", &l.Path, "kolo/leader", text, "Path of that variable."),
+		define("ttl", &l.TTL, 15*time.Second, duration("10s", "24h"), "Time after which the lock of a leader that does not renew it expires. Nomad gives the lock to another after 2 × `ttl` + `delay`."),
+		define("delay", &l.Delay, 10*time.Second, duration("1s", "24h"), "Time that Nomad holds an expired lock back."),
+	}
+}
+
 // Planner holds the timing of decisions and writes.
 type Planner struct {
 	planner.Options
-	Batch      time.Duration // events this close together are planned together
-	HandHold   time.Duration // how long a count set by a user is honoured
-	ResizeCost time.Duration // training time lost to one resize, until it is measured
-	Progress   time.Duration // how often running jobs are asked for their progress, 0 is never
-	Tick       time.Duration // plan at least this often
+	Debounce   time.Duration
+	ManualHold time.Duration
+	ResizeCost time.Duration
+	Progress   time.Duration // 0 is never
+	Tick       time.Duration
+}
+
+func (p *Planner) settings() settings {
+	o := planner.DefaultOptions()
+	return settings{
+		define("hold", &p.Hold, o.Hold, duration("0s", "24h"), "Time that a job is left alone after a change of its count."),
+		define("placement_timeout", &p.PlacementTimeout, o.PlacementTimeout, duration("1s", "1h"), "Time after which workers that Nomad cannot place are moved or taken back."),
+		define("placement_retry", &p.PlacementRetry, o.PlacementRetry, duration("0s", "24h"), "Time that their group does not grow afterwards."),
+		define("manual_hold", &p.ManualHold, 5*time.Minute, duration("0s", "168h"), "Time that a count set by a user is left alone."),
+		define("gc_protection", &p.GCProtection, o.GCProtection, duration("1m", "3h"), "Time before its garbage collection from which a job without workers is protected."),
+		define("max_writes", &p.MaxWrites, o.MaxWrites, whole(0, 1e6), "Jobs that are changed per round; 0 is no limit."),
+		define("debounce", &p.Debounce, 100*time.Millisecond, duration("0s", "1m"), "Events within this time are planned together."),
+		define("resize_cost", &p.ResizeCost, time.Second, duration("0s", "1h"), "Training time lost to a resize, until gaps are measured."),
+		define("progress", &p.Progress, 5*time.Second, duration("0s", "1h"), "Interval of reading the progress of running jobs; `0s` is never."),
+		define("tick", &p.Tick, 30*time.Second, duration("1s", "1h"), "Longest time between two decisions."),
+		renamed("hand_hold", "manual_hold"), renamed("keep_alive", "gc_protection"), renamed("batch", "debounce"),
+	}
 }
 
 // Telemetry is what metrics are made of.
-type Telemetry struct {
-	PerJob bool // metrics with a label per job
+type Telemetry struct{ PerJob bool }
+
+func (t *Telemetry) settings() settings {
+	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics have a label per job.")}
 }
 
-// Pool is one node pool's policy and how its capacity is counted.
-type Pool struct {
-	Name    string
-	Policy  string
-	Options hcl.Body // of the policy; nil is none
-
-	// Device is the device type that slots are counted in ("gpu",
-	// "nvidia/gpu"). A pool with CPUSlot has no devices.
-	Device string
-	// CPUSlot, in MHz, makes slots of CPU shares for jobs without devices.
-	CPUSlot int
-
-	// Queues are the operator's rules by queue, AnyQueue included.
-	Queues map[string]Queue
-}
-
-// Default is the configuration of an agent that is told nothing.
+// Default is the configuration of an agent without a file.
 func Default() *Config {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "kolo"
+	c := &Config{Pools: map[string]Pool{AnyPool: newPool(AnyPool)}}
+	for _, s := range c.blocks() {
+		s.reset()
 	}
-	return &Config{
-		Name:     name,
-		LogLevel: "info",
-		Nomad: Nomad{
-			Namespace: "*", Timeout: 10 * time.Second, WritesPerSecond: 200, Resync: time.Minute,
-		},
-		HTTP:      HTTP{Bind: "127.0.0.1", Port: 8648},
-		Leader:    Leader{Namespace: "default", Path: "kolo/leader", TTL: 15 * time.Second, Delay: 10 * time.Second},
-		Telemetry: Telemetry{PerJob: true},
-		Planner: Planner{
-			Options: planner.DefaultOptions(), Batch: 100 * time.Millisecond, HandHold: 5 * time.Minute,
-			ResizeCost: time.Second, Progress: 5 * time.Second, Tick: 30 * time.Second,
-		},
-		Pools: map[string]Pool{AnyPool: {Name: AnyPool, Policy: policy.Default, Device: "gpu"}},
+	return c
+}
+
+// blocks are the tables of the blocks without a label, and of the file itself.
+func (c *Config) blocks() map[string]settings {
+	return map[string]settings{
+		"": c.settings(), "nomad": c.Nomad.settings(), "http": c.HTTP.settings(), "leader": c.Leader.settings(),
+		"planner": c.Planner.settings(), "telemetry": c.Telemetry.settings(),
 	}
 }
 

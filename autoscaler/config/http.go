@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/zclconf/go-cty/cty"
 )
 
 // HTTP is the agent's own API.
@@ -47,13 +46,23 @@ func (h *HTTP) Loopback() bool {
 	return h.Bind == "localhost" || ip != nil && ip.IsLoopback()
 }
 
+func (h *HTTP) settings() settings {
+	return settings{
+		define("bind", &h.Bind, "127.0.0.1", address, "Address that the API listens on."),
+		define("port", &h.Port, 8648, whole(0, 65535), "Port that the API listens on; 0 is any free one."),
+		define("advertise", &h.Advertise, "", origin, "URL that other agents reach the API at, such as `http://10.0.0.1:8648`; required where it is bound to loopback or behind a proxy.").or("the address it listens on"),
+		define("hosts", &h.Hosts, nil, list("names", `["kolo.example", ".service.consul"]`, hostName), "Further names that the API may be called by; one that begins with a dot is all names that end so.").or("none"),
+		define("unix", &h.Unix, "", checked("absolute path or `off`", socketPath), "Path of the Unix socket for callers of this machine.").or("by user"),
+		define("unix_group", &h.UnixGroup, "", text, "Group that may use the socket.").or("none"),
+		define("read_token", &h.ReadToken, false, boolean, "Reading requires a Nomad token, and shows the jobs that Nomad lets it read."),
+		define("debug", &h.Debug, false, boolean, "Serves pprof."),
+		define("open", &h.Open, false, boolean, "Callers without a token may write, with the agent's own token: everyone who reaches the API."),
+	}
+}
+
 func (c *Config) http(b *hcl.Block) hcl.Diagnostics {
 	h := &c.HTTP
-	content, diags := settings{
-		"bind": address(&h.Bind), "port": whole(&h.Port, 0, 65535), "advertise": origin(&h.Advertise), "debug": truth(&h.Debug),
-		"open": truth(&h.Open), "read_token": truth(&h.ReadToken), "hosts": hostNames(&h.Hosts),
-		"unix": socketPath(&h.Unix), "unix_group": text(&h.UnixGroup),
-	}.read(b.Body, hcl.BlockHeaderSchema{Type: "tls"})
+	content, diags := h.settings().read(b.Body, hcl.BlockHeaderSchema{Type: "tls"})
 	if g := content.Attributes["unix_group"]; g != nil && h.Unix == NoSocket {
 		diags = append(diags, wrong(g.Range, "Contradiction", `unix_group lets a group use the socket, and unix = "off" makes none. Remove one.`))
 	}
@@ -68,44 +77,18 @@ func (c *Config) http(b *hcl.Block) hcl.Diagnostics {
 	return diags
 }
 
-// socketPath is the path of a Unix socket, or NoSocket.
-func socketPath(to *string) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		var s string
-		if diags := text(&s)(a); diags.HasErrors() {
-			return diags
-		}
-		if s != NoSocket && !filepath.IsAbs(s) {
-			return wrongValue(a, `%q is not an absolute path; write one such as "/run/kolo/kolo.sock", or "off" for no socket.`, s)
-		}
-		*to = s
-		return nil
+// socketPath accepts the path of a Unix socket, or NoSocket.
+func socketPath(s string) (path, complaint string) {
+	if s != NoSocket && !filepath.IsAbs(s) {
+		return "", fmt.Sprintf(`%q is not an absolute path; write one such as "/run/kolo/kolo.sock", or "off" for no socket.`, s)
 	}
+	return s, ""
 }
 
-// hostNames are names without a port.
-func hostNames(to *[]string) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		v, diags := a.Expr.Value(nil)
-		if diags.HasErrors() {
-			return diags
-		}
-		example := fmt.Sprintf(`write %s = ["kolo.example", ".service.consul"].`, a.Name)
-		if v.IsNull() || !v.IsWhollyKnown() || !v.Type().IsTupleType() {
-			return wrongValue(a, "A list of names is expected; %s", example)
-		}
-		var out []string
-		for _, e := range v.AsValueSlice() {
-			if e.Type() != cty.String || e.IsNull() {
-				return wrongValue(a, "A list of names is expected; %s", example)
-			}
-			s := e.AsString()
-			if strings.Trim(s, ".") == "" || strings.ContainsAny(s, "/:*@ ") {
-				return wrongValue(a, "%q is not a name of a host; %s It has no scheme and no port, and one that begins with a dot stands for all names that end so.", s, example)
-			}
-			out = append(out, strings.ToLower(s))
-		}
-		*to = out
-		return nil
+// hostName accepts a name without a port.
+func hostName(_ int, s string) (name, complaint string) {
+	if strings.Trim(s, ".") == "" || strings.ContainsAny(s, "/:*@ ") {
+		return "", fmt.Sprintf(`%q is not a name of a host; write hosts = ["kolo.example", ".service.consul"]. It has no scheme and no port, and one that begins with a dot stands for all names that end so.`, s)
 	}
+	return strings.ToLower(s), ""
 }

@@ -56,10 +56,10 @@ planner {
   hold              = "1m"
   placement_timeout = "45s"
   placement_retry   = "5m"
-  keep_alive        = "30m"
+  gc_protection     = "30m"
   max_writes        = 10
-  batch             = "1s"
-  hand_hold         = "10m"
+  debounce          = "1s"
+  manual_hold       = "10m"
   resize_cost       = "2s"
   progress          = "0s"
   tick              = "1m"
@@ -155,7 +155,10 @@ func TestParse_Mistakes(t *testing.T) {
 		"delay too long":          {`leader { delay = "48h" }`, "48h0m0s is outside 1s to 24h"},
 		"no writes":               {`nomad { writes_per_second = 0 }`, "0 is not a whole number from 1 to 10000"},
 		"negative hold":           {`planner { hold = "-1s" }`, "-1s is outside 0s to 24h"},
-		"keep alive too long":     {`planner { keep_alive = "5h" }`, "5h0m0s is outside 1m to 3h"},
+		"protection too long":     {`planner { gc_protection = "5h" }`, "5h0m0s is outside 1m to 3h"},
+		"a former name":           {"planner {\n hold = \"1s\"\n hand_hold = \"1m\"\n}", "kolo.hcl:3: Renamed argument: hand_hold is called manual_hold now; write manual_hold = …."},
+		"another former name":     {`planner { batch = "1s" }`, "batch is called debounce now"},
+		"a third former name":     {`planner { keep_alive = "1h" }`, "keep_alive is called gc_protection now"},
 		"log level":               {`log_level = "loud"`, `"loud" is not known; write one of trace, debug, info, warn, error`},
 		"variable":                {`name = hostname`, "kolo.hcl:1: Variables not allowed"},
 		"two http blocks":         {"http {}\nhttp {}", "kolo.hcl:2: Repeated block: http was already written at kolo.hcl:1"},

@@ -6,13 +6,11 @@ package config
 import (
 	"fmt"
 	"maps"
-	"math"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/zclconf/go-cty/cty"
 )
 
 // AnyQueue is the label of the queue block that stands for every queue without
@@ -72,14 +70,18 @@ const (
 	longestQueue    = 128
 )
 
+func (q *Queue) settings() settings {
+	return settings{
+		define("namespaces", &q.Namespaces, nil, list("namespaces", namespacesExample, namespace), "Namespaces whose jobs may name the queue; a `*` at the end stands for any rest, and `[]` is none.").or("all"),
+		define("max_priority", &q.MaxPriority, 0, whole(1, highestPriority), "Priority that a higher one counts as.").or("no bound"),
+		define("max_weight", &q.MaxWeight, 0, fraction(1/greatestWeight, greatestWeight), "Weight that a greater one counts as.").or("no bound"),
+	}
+}
+
 // queue reads a queue block of a pool.
 func (p *Pool) queue(b *hcl.Block) hcl.Diagnostics {
 	q := Queue{Name: b.Labels[0]}
-	_, diags := settings{
-		"namespaces":   namespaces(&q.Namespaces),
-		"max_priority": whole(&q.MaxPriority, 1, highestPriority),
-		"max_weight":   fraction(&q.MaxWeight, 1/greatestWeight, greatestWeight),
-	}.read(b.Body)
+	_, diags := q.settings().read(b.Body)
 	switch _, twice := p.Queues[q.Name]; {
 	case q.Name == "" || len(q.Name) > longestQueue:
 		return append(diags, wrong(b.LabelRanges[0], "Unusable queue",
@@ -97,42 +99,12 @@ func (p *Pool) queue(b *hcl.Block) hcl.Diagnostics {
 // namespacePattern is a namespace of Nomad, or the beginning of one and "*".
 var namespacePattern = regexp.MustCompile(`^([a-zA-Z0-9-]{1,128}|[a-zA-Z0-9-]{0,127}\*)$`)
 
-// namespaces is a list of names, each of which may end in "*".
-func namespaces(to *[]string) setting {
-	const example = `["team-a", "prod-*"]`
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		v, diags := a.Expr.Value(nil)
-		if diags.HasErrors() {
-			return diags
-		}
-		if v.IsNull() || !v.IsWhollyKnown() || !v.Type().IsTupleType() {
-			return wrongValue(a, "A list of namespaces is expected; write namespaces = %s.", example)
-		}
-		out := []string{}
-		for it := v.ElementIterator(); it.Next(); {
-			_, e := it.Element()
-			if e.IsNull() || e.Type() != cty.String || !namespacePattern.MatchString(e.AsString()) {
-				return wrongValue(a, `Entry %d is no namespace; write names of letters, digits and dashes, of which the last character may be "*", such as %s.`, len(out)+1, example)
-			}
-			out = append(out, e.AsString())
-		}
-		*to = out
-		return nil
-	}
-}
+const namespacesExample = `["team-a", "prod-*"]`
 
-// fraction is a number that need not be whole.
-func fraction(to *float64, low, high float64) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		v, diags := value(a, cty.Number, "2.5")
-		if diags.HasErrors() {
-			return diags
-		}
-		f, _ := v.AsBigFloat().Float64()
-		if math.IsNaN(f) || f < low || f > high {
-			return wrongValue(a, "%v is not a number from %v to %v.", f, low, high)
-		}
-		*to = f
-		return nil
+// namespace accepts a name, which may end in "*".
+func namespace(entry int, s string) (name, complaint string) {
+	if !namespacePattern.MatchString(s) {
+		return "", fmt.Sprintf(`Entry %d is no namespace; write names of letters, digits and dashes, of which the last character may be "*", such as %s.`, entry, namespacesExample)
 	}
+	return s, ""
 }

@@ -62,7 +62,7 @@ func TestParse_QueueMistakes(t *testing.T) {
 		"weight in quotes":        {`max_weight = "4"`, "write max_weight = 2.5"},
 		"namespaces a text":       {`namespaces = "a"`, `write namespaces = ["team-a", "prod-*"]`},
 		"namespaces null":         {`namespaces = null`, "A list of namespaces is expected"},
-		"a namespace of a number": {`namespaces = ["a", 3]`, "kolo.hcl:3: Wrong value for namespaces: Entry 2 is no namespace"},
+		"a namespace of a number": {`namespaces = ["a", 3]`, "kolo.hcl:3: Wrong value for namespaces: Entry 2 is no text. A list of namespaces is expected"},
 		"a star within":           {`namespaces = ["a*b"]`, `Entry 1 is no namespace`},
 		"an empty namespace":      {`namespaces = [""]`, `Entry 1 is no namespace`},
 		"misspelt":                {`max_prio = 3`, `kolo.hcl:3: Unsupported argument`},

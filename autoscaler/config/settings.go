@@ -5,52 +5,114 @@ package config
 
 import (
 	"fmt"
-	"math"
-	"net"
-	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
-	"github.com/zclconf/go-cty/cty"
 )
 
-// setting takes one attribute's value over, or says what is wrong with it.
-type setting func(*hcl.Attribute) hcl.Diagnostics
+// setting is one attribute of a block. Its line in the block's table is all that
+// is written of it: name, default, format with bounds, and description.
+// Configurations are read by it, and the reference in docs is compared with it.
+type setting struct {
+	name     string
+	fallback string // as the reference shows it
+	format   string
+	doc      string
+	reset    func() // to the default
+	read     func(*hcl.Attribute) hcl.Diagnostics
+}
 
-// settings are a block's attributes by name.
-type settings map[string]setting
+// define makes the setting of a field.
+func define[T any](name string, field *T, fallback T, f format[T], doc string) setting {
+	return setting{
+		name: name, fallback: show(fallback), format: f.name, doc: doc,
+		reset: func() { *field = fallback },
+		read: func(a *hcl.Attribute) hcl.Diagnostics {
+			v, diags := f.read(a)
+			if !diags.HasErrors() {
+				*field = v
+			}
+			return diags
+		},
+	}
+}
+
+// or says what holds where the default is no value.
+func (s setting) or(fallback string) setting {
+	s.fallback = fallback
+	return s
+}
+
+// renamed refuses the name that a setting had before.
+func renamed(before, name string) setting {
+	return setting{name: before, reset: func() {}, read: func(a *hcl.Attribute) hcl.Diagnostics {
+		return hcl.Diagnostics{wrong(a.NameRange, "Renamed argument", fmt.Sprintf("%s is called %s now; write %s = ….", before, name, name))}
+	}}
+}
+
+// show is a default as it is written in a configuration, without quotes.
+func show(v any) string {
+	var text string
+	switch v := v.(type) {
+	case []string:
+	case time.Duration:
+		text = v.String()
+		for _, unit := range []string{"m0s", "h0m"} {
+			if strings.HasSuffix(text, unit) {
+				text = text[:len(text)-2]
+			}
+		}
+	default:
+		text = fmt.Sprint(v)
+	}
+	if text == "" {
+		return ""
+	}
+	return "`" + text + "`"
+}
+
+// settings are a block's.
+type settings []setting
+
+func (s settings) reset() {
+	for i := range s {
+		s[i].reset()
+	}
+}
 
 // read applies the settings to a body that may hold the given blocks.
 // Unknown attributes and blocks are errors; HCL suggests what was meant.
 func (s settings) read(body hcl.Body, blocks ...hcl.BlockHeaderSchema) (*hcl.BodyContent, hcl.Diagnostics) {
 	schema := &hcl.BodySchema{Blocks: blocks}
-	for name := range s {
-		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: name})
+	for i := range s {
+		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: s[i].name})
 	}
-	slices.SortFunc(schema.Attributes, func(a, b hcl.AttributeSchema) int { return strings.Compare(a.Name, b.Name) })
 	content, diags := body.Content(schema)
 	for _, d := range diags {
 		if d.Summary == "Unsupported argument" && !strings.Contains(d.Detail, "Did you mean") {
-			d.Detail += fmt.Sprintf(" The arguments here are %s.", names(schema))
+			d.Detail += fmt.Sprintf(" The arguments here are %s.", strings.Join(s.names(), ", "))
 		}
 	}
-	for _, a := range schema.Attributes {
-		if attr := content.Attributes[a.Name]; attr != nil {
-			diags = append(diags, s[a.Name](attr)...)
+	for i := range s {
+		if a := content.Attributes[s[i].name]; a != nil {
+			diags = append(diags, s[i].read(a)...)
 		}
 	}
 	return content, diags
 }
 
-func names(schema *hcl.BodySchema) string {
+// names are those that may be written, in alphabetical order.
+func (s settings) names() []string {
 	var out []string
-	for _, a := range schema.Attributes {
-		out = append(out, a.Name)
+	for i := range s {
+		if s[i].doc != "" {
+			out = append(out, s[i].name)
+		}
 	}
-	return strings.Join(out, ", ")
+	slices.Sort(out)
+	return out
 }
 
 func wrong(at hcl.Range, summary, detail string) *hcl.Diagnostic {
@@ -59,143 +121,4 @@ func wrong(at hcl.Range, summary, detail string) *hcl.Diagnostic {
 
 func wrongValue(a *hcl.Attribute, format string, args ...any) hcl.Diagnostics {
 	return hcl.Diagnostics{wrong(a.Range, "Wrong value for "+a.Name, fmt.Sprintf(format, args...))}
-}
-
-// value evaluates an attribute to a known value of the wanted type. No
-// conversion: port = "80" is more likely a mistake than a wish.
-func value(a *hcl.Attribute, want cty.Type, example string) (cty.Value, hcl.Diagnostics) {
-	v, diags := a.Expr.Value(nil)
-	if diags.HasErrors() {
-		return v, diags
-	}
-	if v.IsNull() || !v.IsKnown() || v.Type() != want {
-		return v, wrongValue(a, "A %s is expected; write %s = %s.", want.FriendlyName(), a.Name, example)
-	}
-	return v, nil
-}
-
-func text(to *string) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		v, diags := value(a, cty.String, `"…"`)
-		if diags.HasErrors() {
-			return diags
-		}
-		if v.AsString() == "" {
-			return wrongValue(a, "It is empty; write a value, or leave the line out.")
-		}
-		*to = v.AsString()
-		return nil
-	}
-}
-
-func oneOf(to *string, words ...string) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		var s string
-		if diags := text(&s)(a); diags.HasErrors() {
-			return diags
-		}
-		if !slices.Contains(words, s) {
-			return wrongValue(a, "%q is not known; write one of %s.", s, strings.Join(words, ", "))
-		}
-		*to = s
-		return nil
-	}
-}
-
-// file is a path that must exist.
-func file(to *string) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		if diags := text(to)(a); diags.HasErrors() {
-			return diags
-		}
-		if _, err := os.Stat(*to); err != nil {
-			return wrongValue(a, "%v; write the path of a file that is there.", err)
-		}
-		return nil
-	}
-}
-
-// address is an address of this machine to listen at.
-func address(to *string) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		var s string
-		if diags := text(&s)(a); diags.HasErrors() {
-			return diags
-		}
-		if net.ParseIP(s) == nil && s != "localhost" {
-			return wrongValue(a, "%q is not an IP address; write one of this machine, such as 127.0.0.1 or 0.0.0.0, without a port.", s)
-		}
-		*to = s
-		return nil
-	}
-}
-
-// origin is the URL of an API, without a path.
-func origin(to *string) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		var s string
-		if diags := text(&s)(a); diags.HasErrors() {
-			return diags
-		}
-		u, err := url.Parse(s)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "" {
-			return wrongValue(a, `%q is not the URL of an API; write one such as "http://10.0.0.1:8648".`, s)
-		}
-		*to = u.Scheme + "://" + u.Host
-		return nil
-	}
-}
-
-func truth(to *bool) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		v, diags := value(a, cty.Bool, "true")
-		if diags.HasErrors() {
-			return diags
-		}
-		*to = v.True()
-		return nil
-	}
-}
-
-func whole(to *int, low, high float64) setting {
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		v, diags := value(a, cty.Number, fmt.Sprint(max(low, 1)))
-		if diags.HasErrors() {
-			return diags
-		}
-		f, _ := v.AsBigFloat().Float64()
-		if f != math.Trunc(f) || f < low || f > high {
-			return wrongValue(a, "%v is not a whole number from %v to %v.", f, low, high)
-		}
-		*to = int(f)
-		return nil
-	}
-}
-
-func duration(to *time.Duration, low, high string) setting {
-	least, most := mustDuration(low), mustDuration(high)
-	return func(a *hcl.Attribute) hcl.Diagnostics {
-		v, diags := value(a, cty.String, `"30s"`)
-		if diags.HasErrors() {
-			return diags
-		}
-		d, err := time.ParseDuration(v.AsString())
-		if err != nil {
-			return wrongValue(a, `%q is not a duration; write a number with its unit, such as "500ms", "30s" or "5m".`, v.AsString())
-		}
-		if d < least || d > most {
-			return wrongValue(a, "%s is outside %s to %s.", d, low, high)
-		}
-		*to = d
-		return nil
-	}
-}
-
-// mustDuration reads a constant of this package.
-func mustDuration(s string) time.Duration {
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		panic(err)
-	}
-	return d
 }

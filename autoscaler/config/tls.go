@@ -27,6 +27,15 @@ type TLS struct {
 	Authorities *x509.CertPool   // of CAFile, nil for those of the system
 }
 
+func (t *TLS) settings() settings {
+	return settings{
+		define("cert_file", &t.CertFile, "", path, "Certificate of the API and its chain, in PEM.").or("required"),
+		define("key_file", &t.KeyFile, "", path, "Key of the certificate, in PEM.").or("required"),
+		define("ca_file", &t.CAFile, "", path, "Authority that signs the certificates of other agents and of callers, in PEM.").or("those of the system"),
+		define("verify_client", &t.VerifyClient, false, boolean, "Requires a certificate of every caller, signed by `ca_file`."),
+	}
+}
+
 // Enabled says whether the API speaks TLS.
 func (t *TLS) Enabled() bool { return t.Certificate != nil }
 
@@ -45,9 +54,7 @@ func (t *TLS) Files() []string {
 const soon = 7 * 24 * time.Hour
 
 func (t *TLS) read(b *hcl.Block) (warnings []string, diags hcl.Diagnostics) {
-	content, diags := settings{
-		"cert_file": text(&t.CertFile), "key_file": text(&t.KeyFile), "ca_file": text(&t.CAFile), "verify_client": truth(&t.VerifyClient),
-	}.read(b.Body)
+	content, diags := t.settings().read(b.Body)
 	if diags.HasErrors() {
 		return nil, diags
 	}

@@ -123,7 +123,7 @@ func (c *Controller) rounds(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.watcher.Changed():
-			pause(ctx, c.Config().Planner.Batch) // changes that come together are planned together
+			pause(ctx, c.Config().Planner.Debounce) // changes that come together are planned together
 		case <-c.wake:
 		case <-next.C:
 		}

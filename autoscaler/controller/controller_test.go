@@ -58,7 +58,7 @@ func (w *world) config() *config.Config {
 	c.Name = fmt.Sprint("agent-", w.agents)
 	c.Nomad.Address, c.Nomad.Timeout, c.Nomad.Resync = w.server.URL, 2*time.Second, 500*time.Millisecond
 	c.Leader.TTL, c.Leader.Delay = 600*time.Millisecond, 100*time.Millisecond
-	c.Planner.Hold, c.Planner.Batch, c.Planner.Tick, c.Planner.Progress = 0, 5*time.Millisecond, 200*time.Millisecond, 0
+	c.Planner.Hold, c.Planner.Debounce, c.Planner.Tick, c.Planner.Progress = 0, 5*time.Millisecond, 200*time.Millisecond, 0
 	c.Planner.PlacementTimeout = 2 * time.Second
 	c.Pools["default"] = config.Pool{Name: "default", Policy: "elastic-fifo", Device: "gpu"}
 	return c
@@ -187,14 +187,14 @@ func TestController_LeavesACompletedJobAlone(t *testing.T) {
 func TestController_ACountSetByHandWins(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
-	c.Planner.HandHold = 700 * time.Millisecond
+	c.Planner.ManualHold = 700 * time.Millisecond
 	w.start(c)
 	w.job("a", 1, 8)
 	w.eventually(map[string]int{"a": 8})
 	must.NoError(t, w.nomad.Scale("a", 3))
 	start := time.Now()
 	w.eventually(map[string]int{"a": 8})
-	must.GreaterEq(t, c.Planner.HandHold, time.Since(start))
+	must.GreaterEq(t, c.Planner.ManualHold, time.Since(start))
 }
 
 func TestController_ARegistrationIsRepaired(t *testing.T) {

@@ -98,7 +98,7 @@ func (c *Controller) attribute(j *planner.Job, h *history.Job, changes []cluster
 			continue
 		}
 		if cluster.SetByHand(changes, group, n) {
-			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.HandHold), now
+			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.ManualHold), now
 			c.log.Info("a count was set by hand; leaving it for a while", "job", j.Key, "group", group, "count", n, "until", h.ManualUntil)
 		} else if at := cluster.LastChange(changes, group); at.After(h.LastChange) {
 			// The leader before wrote it and could not save that.
@@ -131,7 +131,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	if f.Batch && j.Count() == 0 && !known.Frozen {
 		if known.keepUntil.IsZero() {
 			// A garbage collection by hand does not wait for hours.
-			known.keepUntil = now.Add(c.cfg.Planner.KeepAlive + c.protectAfter)
+			known.keepUntil = now.Add(c.cfg.Planner.GCProtection + c.protectAfter)
 		}
 		j.KeepUntil = known.keepUntil
 	} else {

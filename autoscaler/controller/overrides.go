@@ -41,7 +41,7 @@ func (c *Controller) followOverrides(ctx context.Context) error {
 			c.publish(api.Event{Type: changed, Reason: "changed through another agent"})
 			c.poke()
 		}
-		pause(ctx, c.Config().Planner.Batch) // bounds the requests where Nomad does not wait
+		pause(ctx, c.Config().Planner.Debounce) // bounds the requests where Nomad does not wait
 	}
 }
 

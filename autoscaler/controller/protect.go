@@ -33,7 +33,7 @@ func (c *Controller) noteProtection(j *job, done cluster.Written, err error, now
 		j.keepUntil = now.Add(jobGC)
 	case err == nil:
 		// The token may not tag, and it is too early for the other way.
-		j.keepUntil = now.Add(c.cfg.Planner.KeepAlive + keepRetry)
+		j.keepUntil = now.Add(c.cfg.Planner.GCProtection + keepRetry)
 	}
 	if done.Tagged && !j.Tagged {
 		j.Tagged, j.untagAt = true, time.Time{}

@@ -161,7 +161,7 @@ type Options struct {
 	Hold             time.Duration // a job is left alone for this long after a change
 	PlacementTimeout time.Duration // workers not placed for this long are taken back
 	PlacementRetry   time.Duration // and their group does not grow for this long
-	KeepAlive        time.Duration // a parked job is protected this long before it would be collected
+	GCProtection     time.Duration // a parked job is protected this long before it would be collected
 	MaxWrites        int           // actions per plan, 0 is no limit
 }
 
@@ -171,7 +171,7 @@ func DefaultOptions() Options {
 		Hold:             30 * time.Second,
 		PlacementTimeout: 30 * time.Second,
 		PlacementRetry:   2 * time.Minute,
-		KeepAlive:        time.Hour,
+		GCProtection:     time.Hour,
 		MaxWrites:        200,
 	}
 }

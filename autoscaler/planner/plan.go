@@ -205,7 +205,7 @@ func (m *making) keep(j int) {
 	if job.KeepUntil.IsZero() || job.Count() != 0 || m.acted[j] || job.Frozen != "" || job.Left != "" {
 		return
 	}
-	if at := job.KeepUntil.Add(-m.o.KeepAlive); at.After(m.now) {
+	if at := job.KeepUntil.Add(-m.o.GCProtection); at.After(m.now) {
 		m.wakeAt(at)
 		return
 	}

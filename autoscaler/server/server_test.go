@@ -68,7 +68,7 @@ func start(t *testing.T, edit func(*config.Config)) *world {
 	ns := httptest.NewServer(w.nomad)
 	c := config.Default()
 	c.Nomad.Address = ns.URL
-	c.Leader.TTL, c.Planner.Batch, c.Planner.Progress = time.Second, time.Millisecond, 0
+	c.Leader.TTL, c.Planner.Debounce, c.Planner.Progress = time.Second, time.Millisecond, 0
 	c.HTTP.Open = true // most tests are of something else
 	c.Pools["default"] = config.Pool{Name: "default", Policy: "elastic-fifo", Device: "gpu"}
 	if edit != nil {

@@ -265,7 +265,7 @@ func (w *world) parked(t *testing.T) {
 	// taken for garbage: that hour made longer, now.
 	text, err := os.ReadFile(d.config)
 	must.NoError(t, err)
-	longer := strings.Replace(string(text), "planner {", "planner {\n  keep_alive = \"3h\"", 1)
+	longer := strings.Replace(string(text), "planner {", "planner {\n  gc_protection = \"3h\"", 1)
 	must.NoError(t, os.WriteFile(d.config, []byte(longer), 0o600))
 	must.NoError(t, d.cmd.Process.Signal(syscall.SIGHUP))
 	tagged := func(job string) bool {

@@ -123,9 +123,9 @@ leader {
   delay = "1s"
 }
 planner {
-  hold      = "1s"
-  hand_hold = "5s"
-  tick      = "2s"
+  hold        = "1s"
+  manual_hold = "5s"
+  tick        = "2s"
 }
 pool "default" {
   cpu_slot = 1000

@@ -38,7 +38,7 @@ planner {
   hold     = "5s"
   progress = "1s"
   tick     = "2s"
-  batch    = "500ms"
+  debounce = "500ms"
 }
 pool "default" {
   %s

@@ -42,7 +42,7 @@ leader {
 }
 planner {
   progress = "0s"
-  batch    = "1ms"
+  debounce = "1ms"
 }
 pool "default" {
   policy "elastic-fifo" {}

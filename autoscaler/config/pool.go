@@ -1,0 +1,104 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// AnyPool is the label of the pool block that stands for every node pool
+// without a block of its own.
+const AnyPool = "*"
+
+// Pool is one node pool's policy and how its capacity is counted.
+type Pool struct {
+	Name    string
+	Policy  string
+	Options hcl.Body // of the policy; nil is none
+
+	// Device is the device type that slots are counted in ("gpu",
+	// "nvidia/gpu"). A pool with CPUSlot has no devices.
+	Device string
+	// CPUSlot, in MHz, makes slots of CPU shares for jobs without devices.
+	CPUSlot int
+
+	// Queues are the operator's rules by queue, AnyQueue included.
+	Queues map[string]Queue
+}
+
+func (p *Pool) settings() settings {
+	return settings{
+		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
+		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
+	}
+}
+
+func newPool(name string) Pool {
+	p := Pool{Name: name, Policy: policy.Default}
+	p.settings().reset()
+	return p
+}
+
+func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
+	p := newPool(b.Labels[0])
+	content, diags := p.settings().read(b.Body, hcl.BlockHeaderSchema{Type: "policy", LabelNames: []string{"name"}},
+		hcl.BlockHeaderSchema{Type: "queue", LabelNames: []string{"name"}})
+	if p.Name == "all" {
+		diags = append(diags, wrong(b.LabelRanges[0], "Unusable node pool",
+			`"all" is Nomad's word for every node at once; write pool "*" for the pools without a block of their own.`))
+	}
+	if a := content.Attributes["cpu_slot"]; a != nil {
+		if content.Attributes["device"] != nil {
+			diags = append(diags, wrong(a.Range, "Contradiction",
+				"device and cpu_slot exclude each other; slots are counted in one of them. Remove one."))
+		}
+		p.Device = ""
+	}
+	for _, qb := range content.Blocks.OfType("queue") {
+		diags = append(diags, p.queue(qb)...)
+	}
+	for i, pb := range content.Blocks.OfType("policy") {
+		if i > 0 {
+			diags = append(diags, wrong(pb.DefRange, "Repeated block", "A pool has one policy; remove all but one."))
+			break
+		}
+		p.Policy, p.Options = pb.Labels[0], pb.Body
+		diags = append(diags, c.checkPolicy(pb)...)
+	}
+	c.Pools[p.Name] = p
+	return diags
+}
+
+// checkPolicy builds the policy once to find its mistakes. One that is not
+// built in may come from policy_dir; that is known only when it runs.
+func (c *Config) checkPolicy(b *hcl.Block) hcl.Diagnostics {
+	name := b.Labels[0]
+	if _, ok := policy.Describe(name); !ok {
+		if c.PolicyDir != "" {
+			if attrs, _ := b.Body.JustAttributes(); len(attrs) > 0 {
+				return hcl.Diagnostics{wrong(b.DefRange, "Options for a policy of one's own",
+					fmt.Sprintf("Policy %q is not built in, and options are not passed to programs in policy_dir; write policy %q {} and read settings in the program.", name, name))}
+			}
+			return nil
+		}
+		return hcl.Diagnostics{wrong(b.LabelRanges[0], "Unknown policy",
+			fmt.Sprintf("There is no policy %q; write one of %s, or set policy_dir to where your own are.", name, strings.Join(policy.Names(), ", ")))}
+	}
+	_, err := policy.New(name, b.Body)
+	var diags hcl.Diagnostics
+	switch {
+	case err == nil:
+	case errors.As(err, &diags):
+		return diags
+	default:
+		return hcl.Diagnostics{wrong(b.DefRange, "Policy", err.Error())}
+	}
+	return nil
+}
