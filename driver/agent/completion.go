@@ -53,7 +53,7 @@ type completed struct {
 }
 
 func newCompletion(c Config, token discovery.Token) (*completion, error) {
-	client, err := api.NewClient(&api.Config{Address: c.NomadAddr, Namespace: c.Namespace})
+	client, err := discovery.NewClient(c.NomadAddr, c.Namespace)
 	if err != nil {
 		return nil, err
 	}

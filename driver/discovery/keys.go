@@ -42,7 +42,7 @@ type Keys struct {
 // NewKeys returns the keys at Nomad's /.well-known/jwks.json, read through the
 // address (see NomadOptions) with the token. It does not call Nomad.
 func NewKeys(address string, token Token) (*Keys, error) {
-	client, err := newClient(address)
+	client, err := NewClient(address, "")
 	if err != nil {
 		return nil, err
 	}

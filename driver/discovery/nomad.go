@@ -48,7 +48,7 @@ func NewNomad(o NomadOptions) (*Nomad, error) {
 	if o.Service == "" {
 		return nil, errors.New("no service: name the group's Nomad service, by which the job's agents find each other")
 	}
-	client, err := newClient(o.Address)
+	client, err := NewClient(o.Address, o.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -64,14 +64,15 @@ func NewNomad(o NomadOptions) (*Nomad, error) {
 	return &Nomad{o: o, client: client}, nil
 }
 
-// newClient returns a client of its own pool. Nomad's default one would dial a
-// socket without regard to the request's context.
-func newClient(address string) (*api.Client, error) {
+// NewClient returns a client of Nomad's API with connections of its own: Nomad's
+// default one dials a socket without regard to the request's context. Requests
+// carry their own token.
+func NewClient(address, namespace string) (*api.Client, error) {
 	if address == "" {
 		return nil, errors.New("no Nomad address: expected the Task API socket (unix://…/secrets/api.sock) or an HTTP address")
 	}
 	cfg := api.DefaultConfig() // NOMAD_CACERT and the like
-	cfg.Address, cfg.SecretID = address, ""
+	cfg.Address, cfg.Namespace, cfg.SecretID = address, namespace, ""
 	if path, ok := strings.CutPrefix(address, "unix://"); ok {
 		t := &http.Transport{
 			MaxIdleConns: 4, IdleConnTimeout: time.Minute,
