@@ -11,9 +11,14 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// reloadOnChange reloads on SIGHUP, and when the stamp of the files changed.
+// reloadOnChange reloads on SIGHUP, and when the stamp of the files changed. The
+// files are polled: notifications would have to follow each directory on the way
+// of a symbolic link, and miss what another machine writes to a network file
+// system.
 func reloadOnChange(ctx context.Context, stamp func() string, reload func(why string)) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -37,34 +42,23 @@ func reloadOnChange(ctx context.Context, stamp func() string, reload func(why st
 	}
 }
 
-// stamp is a text that changes when a file or the *.hcl files of a directory
-// do, or one of more files.
+// stamp is a text that changes when a file of the configuration at a path does,
+// or one of more files. Symbolic links are followed.
 func stamp(path string, more []string) string {
 	var out strings.Builder
-	note := func(i os.FileInfo) { fmt.Fprintln(&out, i.Name(), i.ModTime().UnixNano(), i.Size()) }
-	for _, f := range more {
-		if i, err := os.Stat(f); err == nil {
-			note(i)
+	files := more
+	if path != "" {
+		own, err := config.Files(path)
+		if err != nil {
+			fmt.Fprintln(&out, err)
 		}
+		files = append(own, more...)
 	}
-	if path == "" {
-		return out.String()
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return out.String() + err.Error()
-	}
-	note(info)
-	if !info.IsDir() {
-		return out.String()
-	}
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return out.String() + err.Error()
-	}
-	for _, e := range entries {
-		if i, err := e.Info(); err == nil && strings.HasSuffix(e.Name(), ".hcl") {
-			note(i)
+	for _, f := range files {
+		if info, err := os.Stat(f); err != nil {
+			fmt.Fprintln(&out, err)
+		} else {
+			fmt.Fprintln(&out, f, info.ModTime().UnixNano(), info.Size())
 		}
 	}
 	return out.String()

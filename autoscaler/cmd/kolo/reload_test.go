@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -33,4 +35,56 @@ func TestReloadOnChange_ReadsAgainWhatChangesMeanwhile(t *testing.T) {
 	})
 	must.ErrorIs(t, err, context.Canceled)
 	must.Eq(t, []string{"signal SIGHUP", "the configuration, or a file that it names, changed on disk"}, why)
+}
+
+// TestStamp_FollowsLinks has files as Kubernetes and consul-template put them in
+// place: a link to a directory is swapped, a file is renamed over another, and
+// what a link points to is written again.
+func TestStamp_FollowsLinks(t *testing.T) {
+	dir, text := t.TempDir(), ""
+	write := func(name string) {
+		text += "# longer each time\n"
+		must.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	must.NoError(t, os.MkdirAll(filepath.Join(dir, "kolo.d"), 0o700))
+	for _, version := range []string{"1", "2"} {
+		must.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o700))
+		write(version + "/a.hcl")
+		write(version + "/key.pem")
+	}
+	write("elsewhere.hcl")
+	link := func(to, name string) { must.NoError(t, os.Symlink(to, filepath.Join(dir, name))) }
+	link("1", "data")
+	link("../data/a.hcl", "kolo.d/a.hcl")
+	link("../elsewhere.hcl", "kolo.d/b.hcl")
+
+	now := func() string {
+		return stamp(filepath.Join(dir, "kolo.d"), []string{filepath.Join(dir, "data", "key.pem")})
+	}
+	before := now()
+	changed := func(want bool, what string) {
+		t.Helper()
+		after := now()
+		must.Eq(t, want, after != before, must.Sprint(what))
+		before = after
+	}
+	changed(false, "nothing")
+	write("kolo.d/note.txt")
+	changed(false, "a file that is not read")
+	link("2", "new")
+	must.NoError(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "data")))
+	changed(true, "a link to a directory")
+	write("elsewhere.hcl")
+	changed(true, "the file that a link of the directory points to")
+	write("2/new.pem")
+	must.NoError(t, os.Rename(filepath.Join(dir, "2", "new.pem"), filepath.Join(dir, "2", "key.pem")))
+	changed(true, "a file of TLS")
+	must.NoError(t, os.Remove(filepath.Join(dir, "2", "key.pem")))
+	changed(true, "its removal")
+	write("kolo.d/c.hcl")
+	changed(true, "a file more")
+	must.NoError(t, os.Remove(filepath.Join(dir, "kolo.d", "c.hcl")))
+	changed(true, "a file less")
+	must.StrNotContains(t, now(), "note.txt")
+	must.Eq(t, "", stamp("", nil))
 }
