@@ -20,7 +20,7 @@ type Token struct {
 	Namespaces []string // whose jobs it may read
 }
 
-// DisableACL turns access control off: any token is taken, and says nothing.
+// DisableACL turns access control off: any token is accepted, and proves nothing.
 func (c *Cluster) DisableACL() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

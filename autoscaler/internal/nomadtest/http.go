@@ -33,47 +33,14 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/v1/")
 	parts := strings.Split(path, "/")
 	switch {
-	case path == "nodes", path == "allocations", path == "jobs", path == "evaluations", path == "scaling/policies":
-		c.list(w, r, map[string]string{
-			"nodes": "nodes", "allocations": "allocs", "jobs": "jobs", "evaluations": "evals", "scaling/policies": "policies",
-		}[path])
+	case lists[path] != "":
+		c.list(w, r, lists[path])
 	case path == "event/stream":
 		c.stream(w, r)
-	case parts[0] == "job" && len(parts) == 2 && r.Method == http.MethodGet:
-		c.one(w, func() any {
-			if j := c.jobs[parts[1]]; j != nil {
-				return j.wire()
-			}
-			return nil
-		})
-	case parts[0] == "job" && len(parts) == 3 && parts[2] == "allocations":
-		c.one(w, func() any {
-			out := []any{}
-			for _, a := range c.byJob[parts[1]] {
-				out = append(out, a.wire())
-			}
-			return out
-		})
-	case parts[0] == "job" && len(parts) == 3 && parts[2] == "scale" && r.Method == http.MethodGet:
-		c.one(w, func() any {
-			j := c.jobs[parts[1]]
-			if j == nil {
-				return nil
-			}
-			return api.JobScaleStatusResponse{JobID: j.ID, Namespace: "default", TaskGroups: map[string]api.TaskGroupScaleStatus{
-				j.Group: {Desired: j.Count, Events: slices.Clone(c.scales[j.ID])},
-			}}
-		})
-	case parts[0] == "job" && len(parts) == 3 && parts[2] == "scale":
-		c.putScale(w, r, parts[1])
+	case parts[0] == "job" && len(parts) > 1:
+		c.job(w, r, parts[1], parts[2:])
 	case parts[0] == "acl":
 		c.acl(w, r, path)
-	case parts[0] == "job" && len(parts) == 3 && parts[2] == "summary":
-		c.summary(w, r, parts[1])
-	case parts[0] == "job" && len(parts) == 3 && parts[2] == "versions":
-		c.one(w, func() any { return c.versions(parts[1]) })
-	case parts[0] == "job" && len(parts) == 5 && parts[4] == "tag":
-		c.putTag(w, r, parts[1], parts[3])
 	case parts[0] == "service" && len(parts) == 2:
 		c.one(w, func() any { return c.registrations(parts[1]) })
 	case parts[0] == "allocation" && len(parts) == 2:
@@ -88,7 +55,61 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case parts[0] == "var", parts[0] == "vars":
 		c.variables(w, r, strings.TrimPrefix(path, "var/"))
 	default:
-		http.Error(w, "no such endpoint in the stand-in: "+r.URL.Path, http.StatusNotFound)
+		missing(w, r)
+	}
+}
+
+// lists maps the paths of lists to their tables.
+var lists = map[string]string{
+	"nodes": "nodes", "allocations": "allocs", "jobs": "jobs", "evaluations": "evals", "scaling/policies": "policies",
+}
+
+func missing(w http.ResponseWriter, r *http.Request) {
+	http.Error(w, "no such endpoint in the stand-in: "+r.URL.Path, http.StatusNotFound)
+}
+
+// job answers what is below /v1/job/<id>.
+func (c *Cluster) job(w http.ResponseWriter, r *http.Request, id string, rest []string) {
+	if len(rest) == 3 && rest[2] == "tag" {
+		c.putTag(w, r, id, rest[1])
+		return
+	}
+	switch strings.Join(rest, "/") {
+	case "":
+		c.one(w, func() any {
+			if j := c.jobs[id]; j != nil {
+				return j.wire()
+			}
+			return nil
+		})
+	case "allocations":
+		c.one(w, func() any {
+			out := []any{}
+			for _, a := range c.byJob[id] {
+				out = append(out, a.wire())
+			}
+			return out
+		})
+	case "scale":
+		if r.Method != http.MethodGet {
+			c.putScale(w, r, id)
+			return
+		}
+		c.one(w, func() any {
+			j := c.jobs[id]
+			if j == nil {
+				return nil
+			}
+			return api.JobScaleStatusResponse{JobID: j.ID, Namespace: "default", TaskGroups: map[string]api.TaskGroupScaleStatus{
+				j.Group: {Desired: j.Count, Events: slices.Clone(c.scales[j.ID])},
+			}}
+		})
+	case "summary":
+		c.summary(w, r, id)
+	case "versions":
+		c.one(w, func() any { return c.versions(id) })
+	default:
+		missing(w, r)
 	}
 }
 

@@ -20,7 +20,7 @@ type Cluster struct {
 	// Fault, if set, may answer a request in place of the cluster, by
 	// returning a status other than 0. It may also wait.
 	Fault func(method, path string) int
-	// OnScale, if set, is told of every accepted scale, under the lock.
+	// OnScale, if set, is called with every accepted scale, under the lock.
 	OnScale func(job, group string, from, to int)
 
 	mu     sync.Mutex

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Tagged says whether a version of the job is tagged, whichever: Nomad does
+// Tagged reports whether a version of the job is tagged, whichever: Nomad does
 // not collect it then.
 func (c *Cluster) Tagged(id string) bool {
 	c.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ type variable struct {
 	delay time.Duration
 }
 
-// held says whether the lock binds others: Nomad waits twice the TTL, and
+// held reports whether the lock binds others: Nomad waits twice the TTL, and
 // then the lock delay.
 func (v *variable) held(now time.Time) bool {
 	return v.lock != "" && now.Before(v.until.Add(v.ttl+v.delay))
@@ -73,81 +74,94 @@ func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string)
 		http.Error(w, "Permission denied", http.StatusForbidden)
 		return
 	}
-	if r.URL.Path == "/v1/vars" {
-		out := []any{}
-		for p := range c.vars {
-			if strings.HasPrefix(p, r.URL.Query().Get("prefix")) {
-				out = append(out, map[string]any{"Namespace": "default", "Path": p})
-			}
-		}
-		c.json(w, out)
-		return
-	}
-	v := c.vars[path]
-	switch r.Method {
-	case http.MethodGet:
-		if v == nil {
-			w.Header().Set("X-Nomad-Index", "1")
-			http.Error(w, "variable not found", http.StatusNotFound)
-			return
-		}
-		w.Header().Set("X-Nomad-Index", strconv.FormatUint(max(1, v.index), 10))
-		out := v.wire(path)
-		delete(out, "Lock") // Nomad tells management tokens only
-		c.json(w, out)
-		return
-	case http.MethodDelete:
+	switch {
+	case r.URL.Path == "/v1/vars":
+		c.listVariables(w, r.URL.Query().Get("prefix"))
+	case r.Method == http.MethodGet:
+		c.getVariable(w, path)
+	case r.Method == http.MethodDelete:
 		delete(c.vars, path)
+	default:
+		c.putVariable(w, r, path)
+	}
+}
+
+func (c *Cluster) listVariables(w http.ResponseWriter, prefix string) {
+	out := []any{}
+	for p := range c.vars {
+		if strings.HasPrefix(p, prefix) {
+			out = append(out, map[string]any{"Namespace": "default", "Path": p})
+		}
+	}
+	c.json(w, out)
+}
+
+func (c *Cluster) getVariable(w http.ResponseWriter, path string) {
+	v := c.vars[path]
+	if v == nil {
+		w.Header().Set("X-Nomad-Index", "1")
+		http.Error(w, "variable not found", http.StatusNotFound)
 		return
 	}
+	w.Header().Set("X-Nomad-Index", strconv.FormatUint(max(1, v.index), 10))
+	out := v.wire(path)
+	delete(out, "Lock") // Nomad shows it to management tokens only
+	c.json(w, out)
+}
+
+func (c *Cluster) putVariable(w http.ResponseWriter, r *http.Request, path string) {
 	var in api.Variable
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	q, now := r.URL.Query(), time.Now()
-	if cas := q.Get("cas"); cas != "" && (v == nil && cas != "0" || v != nil && cas != strconv.FormatUint(v.index, 10)) {
+	q, v := r.URL.Query(), c.vars[path]
+	stale := v != nil && q.Get("cas") != strconv.FormatUint(v.index, 10) || v == nil && q.Get("cas") != "0"
+	if v == nil {
+		v = &variable{}
+	}
+	if q.Has("cas") && stale {
 		w.WriteHeader(http.StatusConflict)
-		if v == nil {
-			v = &variable{}
-		}
 		c.json(w, v.wire(path))
 		return
 	}
-	if v == nil {
-		v = &variable{}
-		c.vars[path] = v
+	c.vars[path] = v
+	if code, why := c.change(v, q, &in); code != http.StatusOK {
+		http.Error(w, why, code)
+		return
 	}
+	c.json(w, v.wire(path))
+}
+
+// change writes a variable, or does with its lock what the query asks for.
+func (c *Cluster) change(v *variable, q url.Values, in *api.Variable) (code int, why string) {
+	now := time.Now()
 	switch {
 	case q.Has("lock-acquire"):
 		if v.held(now) {
-			http.Error(w, "lock is held", http.StatusConflict)
-			return
+			return http.StatusConflict, "lock is held"
 		}
 		v.ttl, _ = time.ParseDuration(in.Lock.TTL)
 		v.delay, _ = time.ParseDuration(in.Lock.LockDelay)
 		v.lock, v.until, v.items = fmt.Sprint("lock-", now.UnixNano()), now.Add(v.ttl), in.Items
 	case q.Has("lock-release") && len(in.Items) > 0:
-		http.Error(w, "lock release operation doesn't take variable items", http.StatusBadRequest)
-		return
+		return http.StatusBadRequest, "lock release operation doesn't take variable items"
 	case q.Has("lock-renew"), q.Has("lock-release"):
 		if v.lock == "" || v.lock != in.Lock.ID || !v.held(now) {
-			http.Error(w, "conflict", http.StatusConflict)
-			return
+			return http.StatusConflict, "conflict"
 		}
 		v.until = now.Add(v.ttl)
 		if q.Has("lock-release") {
 			v.lock = ""
 		}
 	case v.held(now) && (in.Lock == nil || in.Lock.ID != v.lock):
-		http.Error(w, "attempting to modify locked variable", http.StatusConflict)
-		return
+		return http.StatusConflict, "attempting to modify locked variable"
 	default:
 		c.index++
 		v.items, v.index = in.Items, c.index
 		c.varsChanged()
 	}
-	c.json(w, v.wire(path))
+	return http.StatusOK, ""
 }
 
 func (v *variable) wire(path string) map[string]any {
@@ -173,7 +187,7 @@ func (c *Cluster) ExpireLock(path string) {
 	}
 }
 
-// EditVariable changes what a variable holds, whoever has its lock.
+// EditVariable changes what a variable holds, no matter who has its lock.
 func (c *Cluster) EditVariable(path string, edit func(items map[string]string)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
