@@ -25,7 +25,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// horovodSamples make an epoch, with which a job ends when it is told to.
+// horovodSamples make an epoch, with which a job ends on demand.
 const horovodSamples = 240
 
 // TestHorovod lets the autoscaler share a cluster between two real training
@@ -91,7 +91,7 @@ func bounded(t *testing.T, limit time.Duration) context.Context {
 	return ctx
 }
 
-// training is a job that trains until it is told to finish.
+// training is a job that trains until it is finished on demand.
 type training struct{ name, dir string }
 
 // train submits the CPU jobspec, made elastic for the autoscaler, with the
@@ -152,7 +152,7 @@ func (w *world) ring(t *testing.T, d *daemon, name string, size int) {
 	})
 }
 
-// knows checks what `kolo status -json` says of a job that has trained, and
+// knows checks what `kolo status -json` reports of a job that has trained, and
 // returns the step times that were measured.
 func (d *daemon) knows(t *testing.T, name, state string) []policy.Point {
 	t.Helper()
