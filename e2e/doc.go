@@ -6,5 +6,5 @@
 // they need and runs them, `make e2e RUN=TestScale` some of them.
 //
 // What a test believes is what the training script recorded (package train),
-// not what Kolo says of itself.
+// not what Kolo reports.
 package e2e

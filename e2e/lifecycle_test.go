@@ -93,7 +93,7 @@ func TestLifecycle(t *testing.T) {
 			must.NoError(t, err)
 		})
 		// Nomad places nothing for a batch allocation that a drain stopped
-		// (MigrateDisablePlacement); whoever scales the job brings it back.
+		// (MigrateDisablePlacement); a scaling of the job brings it back.
 		tr.waitSize(ctx, 2)
 		tr.scale(ctx, 3)
 		tr.waitSize(ctx, 3)

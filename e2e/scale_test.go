@@ -59,7 +59,7 @@ func TestScale(t *testing.T) {
 	must.Eq(t, len(before.Where("step", nil)), len(tr.record().Where("step", nil)))
 }
 
-// checkMemory says what agents of a ring cost their nodes. An agent runs the
+// checkMemory reports the memory of a ring's agents. An agent runs the
 // same program as the plugin and as Nomad's executor, and they share its pages:
 // on a node with one task, each takes a third of them. (Here several nodes
 // share one machine, so the kernel's own count of shares would be too good.)
@@ -116,7 +116,7 @@ func TestSlowNewcomer(t *testing.T) {
 	tr.checkPlanned()
 }
 
-// The last wish wins, however soon it follows another.
+// The last count wins, however soon it follows another.
 func TestQuickResizes(t *testing.T) {
 	ctx := testContext(t, 8*time.Minute)
 	c := startCluster(t, cluster.Options{})

@@ -72,7 +72,7 @@ func TestBadScripts(t *testing.T) {
 	t.Run("does not use hvd.elastic.run", func(t *testing.T) {
 		tr := startTraining(ctx, t, c, trainingOptions{count: 1, args: []string{"--fault=not-elastic"}})
 		tr.waitSize(ctx, 1)
-		// It cannot grow. It trains on, and the newcomer waits and says why.
+		// It cannot grow. It trains on, and the newcomer waits and reports why.
 		tr.scale(ctx, 2)
 		tr.waitEvent(ctx, "hvd.elastic.run")
 		tr.waitProgress(ctx, 10)
@@ -202,7 +202,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// A client whose Horovod can't train elastically says so, and takes no task.
+// A client whose Horovod can't train elastically reports so, and accepts no task.
 // Building a Horovod without Gloo takes MPI and minutes; this one only says
 // that it is one.
 func TestHorovodWithoutGloo(t *testing.T) {

@@ -109,7 +109,7 @@ func startTraining(ctx context.Context, t testing.TB, c *cluster.Cluster, o trai
 	return tr
 }
 
-// cleanUp tells what happened if the test failed, and purges the job.
+// cleanUp logs what happened if the test failed, and purges the job.
 func (tr *training) cleanUp() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(tr.t.Context()), time.Minute)
 	defer cancel()
@@ -326,7 +326,7 @@ func containsAll(text string, words []string) bool {
 	return true
 }
 
-// errNotYet is for waits that have nothing more to tell.
+// errNotYet is for waits without more to report.
 var errNotYet = errors.New("not yet")
 
 // pause lets time pass between two requests whose distance is the point of a

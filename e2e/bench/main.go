@@ -159,7 +159,7 @@ func measure(ctx context.Context, o *options, results *Results) error {
 	return nil
 }
 
-// forget drops what is to be measured anew.
+// forget drops what is to be measured again.
 func (r *Results) forget(parts []string) {
 	for _, part := range parts {
 		switch part {
@@ -201,7 +201,7 @@ func (r *Results) save(path string) error {
 	return os.WriteFile(path, text, 0o644)
 }
 
-// progress tells what is being done, and when.
+// progress prints what is being done, and when.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }

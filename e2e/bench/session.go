@@ -81,7 +81,7 @@ func (s *session) steady(ctx context.Context, n int, for_ time.Duration) error {
 	return err
 }
 
-// fail keeps the job's log and says where.
+// fail keeps the job's log and names its path.
 func (s *session) fail(err error) error {
 	kept, keepErr := s.Keep("log")
 	return errors.Join(fmt.Errorf("%s: %w (log: %s)", s.launcher.Name, err, kept), keepErr)

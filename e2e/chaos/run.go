@@ -19,7 +19,7 @@ import (
 
 const (
 	// commitEvery and samples are in steps, and in samples of an epoch: short
-	// epochs let the script end soon when it is told to.
+	// epochs let the script end soon on demand.
 	commitEvery = 3
 	samples     = 1200
 	stepTime    = 30 * time.Millisecond
@@ -38,7 +38,7 @@ type trial struct {
 	killed int
 }
 
-// run makes trouble for one job. The error says what was lost.
+// run makes trouble for one job. The error names what was lost.
 func run(ctx context.Context, o *options, seed uint64) error {
 	p := newPlan(seed, o.maxRanks)
 	job, err := train.Start(train.Launch{

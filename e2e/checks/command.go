@@ -23,7 +23,7 @@ func command(ctx context.Context, dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// wrap says what failed, if anything did.
+// wrap names what failed, if anything did.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil

@@ -29,7 +29,7 @@ var accepted = map[string]string{
 }
 
 // vulnCheck runs govulncheck. Where the public database is out of reach it
-// says so and succeeds: not everyone who builds Kolo has a network. A database
+// reports so and succeeds: not everyone who builds Kolo has a network. A database
 // that is named has to be there.
 func vulnCheck(ctx context.Context, w io.Writer, args []string) error {
 	flags := flag.NewFlagSet("vuln", flag.ContinueOnError)

@@ -74,7 +74,7 @@ func TestVulnCheckOutOfReach(t *testing.T) {
 	}
 }
 
-// TestVulnCheckSkips says so and succeeds where the public database is out of
+// TestVulnCheckSkips reports so and succeeds where the public database is out of
 // reach, without a scan.
 func TestVulnCheckSkips(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")

@@ -52,7 +52,7 @@ func (a *agent) start(config []byte) error {
 	cmd.Dir = a.dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = a.environment()
-	// Ctrl-C is for whoever started the cluster.
+	// Ctrl-C is for the process that started the cluster.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("nomad agent %s: %w", filepath.Base(a.dir), err)

@@ -126,7 +126,7 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
-// Isolated says whether the clients have network namespaces, so that
+// Isolated reports whether the clients have network namespaces, so that
 // Node.Cut works.
 func (c *Cluster) Isolated() bool { return !c.network.shared() }
 
@@ -288,7 +288,7 @@ func (c *Cluster) ports() ([3]int, error) {
 }
 
 func copyFile(from, to string) error {
-	// Looked at before it is opened: a pipe to which nobody writes any more, as
+	// Looked at before it is opened: a pipe to which no one writes any more, as
 	// Nomad's log collectors leave them, would wait for a writer.
 	st, err := os.Stat(from)
 	if err != nil || !st.Mode().IsRegular() {

@@ -8,7 +8,7 @@
 // As root on Linux every client lives in a network namespace, so that a node
 // can be cut off from the others as by a pulled cable:
 //
-//	host namespace           10.213.N.1 ── server, and whoever tests
+//	host namespace           10.213.N.1 ── server, and the tests
 //	                              │
 //	                       bridge kolo-N
 //	                  ┌───────────┼───────────┐
@@ -22,6 +22,6 @@
 //
 // Cleaning up is the work of one small child process, the reaper, which waits
 // for its standard input to close. That happens when Cluster.Stop closes it and
-// also when the process that started the cluster ends in whatever way, so that
+// also however the process that started the cluster ends, so that
 // no agent, task, mount or namespace outlives a test.
 package cluster

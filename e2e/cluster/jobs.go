@@ -138,7 +138,7 @@ func (c *Cluster) story(ctx context.Context, job string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Events returns what an allocation's tasks have to tell, oldest first.
+// Events returns the events of an allocation's tasks, oldest first.
 func Events(a *api.AllocationListStub) []string {
 	var events []string
 	for _, state := range a.TaskStates {

@@ -31,7 +31,7 @@ func newNetwork(ctx context.Context) (network, error) {
 	if os.Geteuid() != 0 || !commandExists("ip") || !commandExists("nsenter") {
 		return network{}, nil
 	}
-	// Whoever creates the bridge owns its number: several clusters may start
+	// The process that creates the bridge owns its number: several clusters may start
 	// at the same time.
 	var last error
 	for n := range 64 {
@@ -58,7 +58,7 @@ func (n network) up(ctx context.Context) error {
 	return ip(ctx, "link", "set", n.name, "up")
 }
 
-// shared says whether clients have no namespaces.
+// shared reports whether clients have no namespaces.
 func (n network) shared() bool { return n.name == "" }
 
 // serverIP is where the server listens.
@@ -77,7 +77,7 @@ func (n network) clientIP(i int) string {
 	return fmt.Sprintf("%s%d", n.prefix, 10+i)
 }
 
-// clientInterface is what Nomad is told to take addresses from.
+// clientInterface is the interface that Nomad takes addresses from.
 func (n network) clientInterface() string {
 	if n.shared() {
 		return "lo"

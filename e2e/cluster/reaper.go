@@ -14,7 +14,7 @@ import (
 //go:embed reaper.sh
 var reaperScript string
 
-// A reaper cleans up when it is told to, or when this process is gone.
+// A reaper cleans up on demand, or when this process is gone.
 type reaper struct {
 	cmd   *exec.Cmd
 	stdin io.Closer

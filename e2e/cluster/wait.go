@@ -14,7 +14,7 @@ import (
 // than this by orders of magnitude.
 const pollEvery = 100 * time.Millisecond
 
-// Until calls check until it returns nil, or ctx ends; then the error says what
+// Until calls check until it returns nil, or ctx ends; then the error names what
 // was waited for and what check last found wrong.
 func Until(ctx context.Context, what string, check func(context.Context) error) error {
 	ticker := time.NewTicker(pollEvery)

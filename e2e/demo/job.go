@@ -19,7 +19,7 @@ import (
 var jobspec string
 
 // globalBatch is the samples that all ranks take together in a step. It divides
-// among 1 to 6 ranks, so that each sample is used once whatever the ring.
+// among 1 to 6 ranks, so that each sample is used once in any ring.
 const globalBatch = 60
 
 // A job is one training job of the demo, and what its processes have recorded.

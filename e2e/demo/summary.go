@@ -20,7 +20,7 @@ import (
 // each job, half of it, and all.
 var fixedSizes = []int{slots / 3, slots / 2, slots}
 
-// summary tells what the records prove, and fails if that is not what was
+// summary prints what the records prove, and fails if that is not what was
 // promised.
 func (s *show) summary(ctx context.Context) error {
 	var all []measurement

@@ -29,7 +29,7 @@ type Job struct {
 	follower *Follower
 }
 
-// A Launch says how to start a Job.
+// A Launch is how to start a Job.
 type Launch struct {
 	// Root is the project's root.
 	Root string
@@ -96,7 +96,7 @@ func (j *Job) PID() int { return j.cmd.Process.Pid }
 // Ended is closed when the launcher has ended.
 func (j *Job) Ended() <-chan struct{} { return j.ended }
 
-// Exit tells how the launcher has ended.
+// Exit returns how the launcher has ended.
 func (j *Job) Exit() *os.ProcessState {
 	<-j.ended
 	return j.cmd.ProcessState

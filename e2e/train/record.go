@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package train reads what the training script train.py recorded, and says
+// Package train reads what the training script train.py recorded, and reports
 // whether training was right: no step skipped, no sample lost or repeated.
 package train
 
