@@ -35,7 +35,7 @@ type Entry struct {
 	// Who is an accessor, a workload, a user of this machine, or this agent.
 	Who string
 	// From is the address of the caller, and Via the agent that passed the
-	// request on, as that agent says.
+	// request on, as that agent reports.
 	From, Via string
 
 	Namespace, Job, Group string
@@ -100,13 +100,13 @@ func (l *Log) Write(e Entry) {
 // Refused records a request that was refused. Of a flood it records a few per
 // second, and with the next line how many are left out.
 func (l *Log) Refused(e Entry) {
-	if l == nil || !l.room(time.Now()) {
+	if l == nil || !l.allow(time.Now()) {
 		return
 	}
 	l.write(e, "refused")
 }
 
-func (l *Log) room(now time.Time) bool {
+func (l *Log) allow(now time.Time) bool {
 	if l.refusals.AllowN(now, 1) {
 		return true
 	}

@@ -60,12 +60,12 @@ func TestLog_AFloodOfRefusalsIsCut(t *testing.T) {
 	now := time.Now()
 	admitted := 0
 	for range 1000 {
-		if l.room(now) {
+		if l.allow(now) {
 			admitted++
 		}
 	}
 	must.Eq(t, refusals, admitted)
-	must.True(t, l.room(now.Add(time.Second)))
+	must.True(t, l.allow(now.Add(time.Second)))
 	must.Eq(t, "", out.String())
 
 	t.Log("the next line says how many are missing, once")

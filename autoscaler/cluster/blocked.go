@@ -96,7 +96,7 @@ func (b *building) placedSince() map[waiting]int {
 	return out
 }
 
-// ever says whether a worker of the group could run on some node, were that
+// ever reports whether a worker of the group could run on some node, were that
 // empty. A job that asks for more never starts, and must not have others give
 // room up for it.
 func (b *building) ever(g jobGroup) bool {

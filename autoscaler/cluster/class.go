@@ -48,7 +48,7 @@ func joined(c *api.Constraint) (term string, ok bool) {
 	return strings.Join([]string{c.LTarget, c.Operand, c.RTarget}, fieldSeparator), true
 }
 
-// feasible says whether a group of the class could run on the node, free room
+// feasible reports whether a group of the class could run on the node, free room
 // aside; all are the key's prepared constraints. Constraints that cannot be
 // judged from here count as met: then Nomad finds no place, and the planner
 // takes the workers back.
@@ -80,7 +80,7 @@ func (k classKey) feasible(n *node, all []constraint) bool {
 	return true
 }
 
-// needsDetail says whether the class asks for what node lists do not hold.
+// needsDetail reports whether the class asks for what node lists do not hold.
 func (k classKey) needsDetail() bool {
 	return strings.Contains(k.constraints, "${attr.") || strings.Contains(k.constraints, "${meta.")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// Client speaks to Nomad and counts what it says.
+// Client calls Nomad and counts the answers.
 type Client struct {
 	*api.Client
 	Namespace string // for lists
@@ -41,7 +41,7 @@ func NewClient(c config.Nomad) (*Client, error) {
 	}
 	conf.TLSConfig.Insecure = conf.TLSConfig.Insecure || c.SkipVerify
 	// The namespace of the environment is the one that this process runs in;
-	// what it looks after is said in the configuration.
+	// those whose jobs are scaled are in the configuration.
 	conf.Namespace = ""
 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -101,7 +101,7 @@ func (t counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, explainTLS(err)
 }
 
-// missing is an answer that says no without anything being wrong.
+// missing is a negative answer that is no failure.
 func missing(r *http.Request, resp *http.Response) bool {
 	return resp.StatusCode == http.StatusNotFound ||
 		resp.StatusCode == http.StatusConflict && strings.HasPrefix(r.URL.Path, "/v1/var/")

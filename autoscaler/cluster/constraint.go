@@ -198,7 +198,7 @@ func (n *node) resolve(s string) (t target, known bool) {
 	return target{}, false
 }
 
-// met says whether the constraint holds between its resolved sides, as Nomad's
+// met reports whether the constraint holds between its resolved sides, as Nomad's
 // scheduler judges it.
 func (c *constraint) met(l, r target) bool {
 	if c.check != nil {
@@ -251,7 +251,7 @@ func compare(l, r string) int {
 	return strings.Compare(l, r)
 }
 
-// ordered says whether an operand accepts the result of a comparison.
+// ordered reports whether an operand accepts the result of a comparison.
 func ordered(c int, operand string) bool {
 	switch operand {
 	case "<":

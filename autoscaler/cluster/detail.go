@@ -17,7 +17,7 @@ func (w *Watcher) askDetails(ids []string) {
 	for _, id := range ids {
 		w.details.Store(id, struct{}{})
 	}
-	poke(w.readJobs)
+	notify(w.readJobs)
 }
 
 func (w *Watcher) readDetails(ctx context.Context) error {
@@ -41,7 +41,7 @@ func (w *Watcher) readDetails(ctx context.Context) error {
 			changed := w.store.putNode(&n, true)
 			w.store.mu.Unlock()
 			if changed {
-				poke(w.wake)
+				notify(w.wake)
 			}
 			return nil
 		})

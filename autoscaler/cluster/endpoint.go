@@ -20,7 +20,7 @@ type Endpoint struct {
 	Address netip.AddrPort
 }
 
-// wirePlace is an allocation's part of Nomad's JSON that says where it is.
+// wirePlace is the part of an allocation in Nomad's JSON with its addresses.
 type wirePlace struct {
 	ID, Namespace, JobID        string
 	DesiredStatus, ClientStatus string
@@ -96,7 +96,7 @@ func (a *wirePlace) reserved(port int) (netip.AddrPort, bool) {
 	return netip.AddrPort{}, false
 }
 
-// askable says whether an address may be one at which a node has workers. Clouds
+// askable reports whether an address may be one at which a node has workers. Clouds
 // answer for their machines at link-local addresses, with credentials.
 func askable(ip netip.Addr) bool {
 	return ip.IsValid() && !ip.IsUnspecified() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() && !awsMetadata.Contains(ip)
@@ -105,7 +105,7 @@ func askable(ip netip.Addr) bool {
 // awsMetadata is where Amazon has the same in IPv6, beside the link-local one.
 var awsMetadata = netip.MustParsePrefix("fd00:ec2::/32")
 
-// Answers says whether an endpoint that answered may be asked again without a
+// Answers reports whether an endpoint that answered may be asked again without a
 // look-up: as far as is known its allocation is of the job, and has not ended.
 func (w *Watcher) Answers(key planner.JobKey, e Endpoint) bool {
 	w.store.mu.Lock()

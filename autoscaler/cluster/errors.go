@@ -12,21 +12,21 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Kind says what to do about an error of Nomad's API.
+// Kind is what to do about an error of Nomad's API.
 type Kind string
 
 // What to do about an error.
 const (
-	Conflict  Kind = "conflict"  // the job has changed since, or another version has the tag: look again, then plan anew
+	Conflict  Kind = "conflict"  // the job has changed since, or another version has the tag: look again, then plan again
 	Busy      Kind = "busy"      // a deployment runs: leave the job alone for a while
-	Refused   Kind = "refused"   // the request itself is wrong: say so, do not repeat it
-	Forbidden Kind = "forbidden" // the token may not: say so, try again later
-	Gone      Kind = "gone"      // the job is not there any more
+	Refused   Kind = "refused"   // the request itself is wrong: report it, do not repeat it
+	Forbidden Kind = "forbidden" // the token may not: report it, try again later
+	Gone      Kind = "gone"      // the job does not exist any more
 	Away      Kind = "away"      // no answer, no leader, too many requests: try again later
-	Stopped   Kind = "stopped"   // we gave up ourselves
+	Stopped   Kind = "stopped"   // this agent gave up
 )
 
-// Classify tells errors of Nomad's API apart. Some cases have nothing but
+// Classify distinguishes errors of Nomad's API. Some cases have nothing but
 // their text: a conflicting index is answered with status 500 ("Enforcing job
 // modify index …"), and so are a tag that another version has and one that is
 // not there; a running deployment with 400.

@@ -39,7 +39,7 @@ func (c *Client) History(ctx context.Context, key planner.JobKey) ([]Change, err
 	var out []Change
 	for group, g := range status.TaskGroups {
 		for _, e := range g.Events {
-			_, kolo := e.Meta[MetaKey]
+			_, kolo := e.Meta[metaKey]
 			ch := Change{
 				Time:  time.Unix(0, int64(e.Time)), //nolint:gosec // of Nomad's clock
 				Group: group, From: int(e.PreviousCount), To: int(e.PreviousCount),
@@ -55,7 +55,7 @@ func (c *Client) History(ctx context.Context, key planner.JobKey) ([]Change, err
 	return out, nil
 }
 
-// SetByHand says whether the newest count of a group was written by somebody
+// SetByHand reports whether the newest count of a group was written by someone
 // else through Nomad's scaling endpoint, rather than by registering the job.
 func SetByHand(history []Change, group string, count int) bool {
 	for _, ch := range history {

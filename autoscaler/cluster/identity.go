@@ -19,9 +19,9 @@ import (
 
 // Errors of Identify.
 var (
-	// ErrNoACL says that Nomad takes any token, so that none proves anything.
+	// ErrNoACL is returned where Nomad accepts any token, so that none proves anything.
 	ErrNoACL = errors.New("access control is off in Nomad")
-	// ErrUnknownToken says that Nomad does not take the token.
+	// ErrUnknownToken is returned where Nomad does not accept the token.
 	ErrUnknownToken = errors.New("the token is unknown to Nomad, or has expired")
 )
 
@@ -41,7 +41,7 @@ func (c *Client) Identify(ctx context.Context, token string) (string, error) {
 		return fmt.Sprintf("token %s (%s)", self.AccessorID, self.Name), nil
 	}
 	// That request knows no workload identities, and answers what is no token
-	// with 500; this one tells them apart.
+	// with 500; this one distinguishes them.
 	if _, err := c.Raw().Query("/v1/acl/policy/self", new(json.RawMessage), q); err != nil {
 		if kind := Classify(err); kind == Forbidden || kind == Refused || kind == Gone {
 			return "", ErrUnknownToken
@@ -51,7 +51,8 @@ func (c *Client) Identify(ctx context.Context, token string) (string, error) {
 	return workload(token), nil
 }
 
-// disabled is how Nomad before 1.11 says that access control is off.
+// disabled reports whether an error is how Nomad before 1.11 answers where access
+// control is off.
 func disabled(err error) bool {
 	var resp api.UnexpectedResponseError
 	return errors.As(err, &resp) && resp.HasStatusCode() && resp.StatusCode() == http.StatusBadRequest && strings.Contains(resp.Body(), "ACL support disabled")

@@ -31,7 +31,7 @@ func (w *Watcher) putJob(key planner.JobKey, info *api.Job) {
 	} else {
 		w.store.jobs[key] = j
 	}
-	poke(w.wake)
+	notify(w.wake)
 }
 
 func newJob(key planner.JobKey, info *api.Job) *job {

@@ -36,7 +36,7 @@ func pages[T any](ctx context.Context, w *Watcher, path string, index uint64, pa
 		}
 		q.PerPage, q.NextToken, q.Filter = pageSize, token, filter
 		var page []T
-		// A connection that died without a word must not block for ever.
+		// A connection that died silently must not block for ever.
 		bounded, cancel := context.WithTimeout(ctx, listWait+listTransfer)
 		meta, err := w.client.Raw().Query(path, &page, q.WithContext(bounded))
 		cancel()
@@ -78,7 +78,7 @@ func (w *Watcher) listNodes(ctx context.Context, index uint64) (uint64, error) {
 	}
 	w.store.mu.Unlock()
 	if changed {
-		poke(w.wake)
+		notify(w.wake)
 	}
 	return next, nil
 }
@@ -102,7 +102,7 @@ func (w *Watcher) listAllocs(ctx context.Context, index uint64) (uint64, error) 
 	changed = prune(w.store.allocs, listed, next, func(a *alloc) uint64 { return a.index }) || changed
 	w.store.mu.Unlock()
 	if changed {
-		poke(w.wake)
+		notify(w.wake)
 	}
 	return next, nil
 }
@@ -129,7 +129,7 @@ func (w *Watcher) listEvals(ctx context.Context, index uint64) (uint64, error) {
 	changed = prune(w.store.evals, listed, next, func(e *blocked) uint64 { return e.index }) || changed
 	w.store.mu.Unlock()
 	if changed {
-		poke(w.wake)
+		notify(w.wake)
 	}
 	return next, nil
 }
@@ -175,7 +175,7 @@ func (w *Watcher) listJobs(ctx context.Context, index uint64) (uint64, error) {
 	}
 	w.store.mu.Unlock()
 	if changed {
-		poke(w.wake)
+		notify(w.wake)
 	}
 	return next, w.readTouched(ctx)
 }

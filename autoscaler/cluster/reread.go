@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// waits says whether a job has a blocked evaluation.
+// waits reports whether a job has a blocked evaluation.
 func (s *store) waits(key planner.JobKey) bool {
 	for _, e := range s.evals {
 		if e.job == key && e.queued != nil {
@@ -27,7 +27,7 @@ func (s *store) waits(key planner.JobKey) bool {
 
 func (w *Watcher) touch(key planner.JobKey) {
 	w.touched.Store(key, struct{}{})
-	poke(w.readJobs)
+	notify(w.readJobs)
 }
 
 // reread reads the jobs that events were about.
@@ -40,7 +40,7 @@ func (w *Watcher) reread(ctx context.Context) error {
 			if err := errors.Join(w.readTouched(ctx), w.readDetails(ctx)); err != nil && ctx.Err() == nil {
 				w.log.Warn("reading jobs or nodes failed", "error", err, "kind", Classify(err))
 				sleep(ctx, time.Second)
-				poke(w.readJobs)
+				notify(w.readJobs)
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func (w *Watcher) ReadJob(ctx context.Context, key planner.JobKey) error {
 		w.store.mu.Lock()
 		delete(w.store.jobs, key)
 		w.store.mu.Unlock()
-		poke(w.wake)
+		notify(w.wake)
 		return nil
 	}
 	if err != nil {

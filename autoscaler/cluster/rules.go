@@ -10,9 +10,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 )
 
-// What a job says of its queue, weight and priority is its author's word alone,
-// past Nomad's access control and job_max_priority. The operator's queue blocks
-// have the last word.
+// A job's author chooses its queue, weight and priority, past Nomad's access
+// control and job_max_priority. The operator's queue blocks bound them.
 
 // unlistedWeight is the greatest weight of a job in a queue that the operator
 // has written no rule for, in a pool with rules.

@@ -24,7 +24,7 @@ type store struct {
 	evals  map[string]*blocked // blocked evaluations of jobs that are not elastic
 
 	// listed is the index at which each list was last taken whole. What is not
-	// newer and not here does not exist, whatever an old event says.
+	// newer and not here does not exist, no matter what an old event holds.
 	listed map[string]uint64
 
 	nodesGen uint64              // counts changes of nodes, for cached classes
@@ -51,7 +51,7 @@ type deviceGroup struct {
 // id is the full name of a device group, the type that policies see.
 func (g deviceGroup) id() string { return g.vendor + "/" + g.kind + "/" + g.name }
 
-// matches says whether a device ask of this name can be served by the group.
+// matches reports whether a device ask of this name can be served by the group.
 func (g deviceGroup) matches(ask string) bool {
 	switch p := strings.SplitN(ask, "/", 3); len(p) {
 	case 1:
@@ -66,7 +66,7 @@ func (g deviceGroup) matches(ask string) bool {
 type alloc struct {
 	id, node, group string
 	job             planner.JobKey
-	over            bool // ended, whatever the way
+	over            bool // ended, well or not
 	ending          bool // Nomad is stopping it
 	complete        bool // ended well by itself
 	cpu, memory     int

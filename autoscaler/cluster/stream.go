@@ -93,7 +93,7 @@ func (w *Watcher) apply(batch *wireEvents) {
 		case p.Job != nil:
 			if e.Type == "JobDeregistered" {
 				// Allocations of a purged job may vanish without an event.
-				w.hurry.Store(time.Now().Add(purgeTime).UnixNano())
+				w.eagerUntil.Store(time.Now().Add(purgeTime).UnixNano())
 			}
 			key := planner.JobKey{Namespace: p.Job.Namespace, ID: p.Job.ID}
 			if w.store.jobs[key] != nil || p.Job.asks() {
@@ -110,6 +110,6 @@ func (w *Watcher) apply(batch *wireEvents) {
 	}
 	w.store.mu.Unlock()
 	if changed {
-		poke(w.wake)
+		notify(w.wake)
 	}
 }

@@ -23,13 +23,13 @@ type Watcher struct {
 	store  *store
 	wake   chan struct{}
 
-	streaming atomic.Bool  // the event stream is open
-	hurry     atomic.Int64 // until this Unix nanosecond lists are not left alone
-	touched   sync.Map     // jobs that an event was about, to be read again
-	details   sync.Map     // nodes to be read whole
-	troubles  sync.Map     // errors of lists that could not be read
-	readJobs  chan struct{}
-	classes   classCache
+	streaming  atomic.Bool  // the event stream is open
+	eagerUntil atomic.Int64 // Unix nanoseconds; lists are read without a pause until then
+	touched    sync.Map     // jobs that an event was about, to be read again
+	details    sync.Map     // nodes to be read whole
+	troubles   sync.Map     // errors of lists that could not be read
+	readJobs   chan struct{}
+	classes    classCache
 }
 
 // NewWatcher makes a watcher; Run starts it.
@@ -44,14 +44,14 @@ func NewWatcher(c *Client, resync time.Duration, log hclog.Logger) *Watcher {
 // share one.
 func (w *Watcher) Changed() <-chan struct{} { return w.wake }
 
-func poke(c chan struct{}) {
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Ready says whether all lists were read once, so that a View is complete.
+// Ready reports whether all lists were read once, so that a View is complete.
 func (w *Watcher) Ready() bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
@@ -123,7 +123,7 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 		w.store.parts[name] = struct{}{}
 		w.store.mu.Unlock()
 		if !known {
-			poke(w.wake)
+			notify(w.wake)
 		}
 		if next < index {
 			next = 0 // Nomad was restored from a snapshot
@@ -144,12 +144,12 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 }
 
 // pause waits: for least where the stream is lost meanwhile, or lists are
-// wanted in a hurry, and for most otherwise.
+// to be read eagerly, and for most otherwise.
 func (w *Watcher) pause(ctx context.Context, least, most time.Duration) {
 	streaming, start := w.streaming.Load(), time.Now()
 	for ctx.Err() == nil {
 		past := time.Since(start)
-		if past >= most || past >= least && (streaming && !w.streaming.Load() || time.Now().UnixNano() < w.hurry.Load()) {
+		if past >= most || past >= least && (streaming && !w.streaming.Load() || time.Now().UnixNano() < w.eagerUntil.Load()) {
 			return
 		}
 		sleep(ctx, min(most-past, 250*time.Millisecond))
@@ -175,8 +175,8 @@ func sleep(ctx context.Context, d time.Duration) {
 // ErrNotReady is returned for a View before all lists were read.
 var ErrNotReady = errors.New("the cluster's state is still being read")
 
-// ForgetClasses has the places of all jobs found anew, after a change of how
-// a pool's slots are counted.
+// ForgetClasses has the places of all jobs found again, after a change of how a
+// pool's slots are counted.
 func (w *Watcher) ForgetClasses() {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()

@@ -111,7 +111,7 @@ func (j *wireEventJob) asks() bool {
 	return false
 }
 
-// ended says whether an allocation with this client status holds nothing.
+// ended reports whether an allocation with this client status holds nothing.
 func ended(clientStatus string) bool {
 	switch clientStatus {
 	case api.AllocClientStatusComplete, api.AllocClientStatusFailed, api.AllocClientStatusLost:

@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// MetaKey marks Kolo's scaling events in Nomad.
-const MetaKey = "kolo"
+// metaKey marks Kolo's scaling events in Nomad.
+const metaKey = "kolo"
 
 // ErrStale is returned where a job turned out to have changed since the plan
 // was made. Nothing was written; a new plan will know.
@@ -123,7 +123,7 @@ func (w *Writer) verify(ctx context.Context, key planner.JobKey, f Facts) error 
 		}
 	}
 	if completed > f.Completed || running != f.Running {
-		poke(w.watcher.wake)
+		notify(w.watcher.wake)
 		return ErrStale
 	}
 	return nil
@@ -140,7 +140,7 @@ func (w *Writer) scale(ctx context.Context, a planner.Action, s planner.Step, in
 		Count:          &n,
 		Target:         groupTarget(s.Group),
 		Message:        "kolo: " + a.Reason,
-		Meta:           map[string]any{MetaKey: meta},
+		Meta:           map[string]any{metaKey: meta},
 		JobModifyIndex: index,
 	}, (&api.WriteOptions{Namespace: a.Job.Namespace}).WithContext(ctx))
 	w.record(audit.Entry{Action: audit.Scale, Group: s.Group, Change: fmt.Sprintf("%d→%d", s.From, s.To), Reason: a.Reason}, a.Job, err)
@@ -161,7 +161,7 @@ func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, erro
 	}
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
-	_, err := w.watcher.client.Jobs().TagVersion(a.Job.ID, f.Version, MetaKey, "kept by kolo while the job waits with no workers",
+	_, err := w.watcher.client.Jobs().TagVersion(a.Job.ID, f.Version, metaKey, "kept by kolo while the job waits with no workers",
 		(&api.WriteOptions{Namespace: a.Job.Namespace}).WithContext(ctx))
 	w.record(audit.Entry{Action: audit.Tag, Reason: "the job waits with no workers"}, a.Job, err)
 	switch kind := Classify(err); {
@@ -185,7 +185,7 @@ const untagLooks = 3
 // Untag lets Nomad collect the job again when it has ended. A scale copies the
 // tag to the version it makes, Nomad keeps a job any version of which is
 // tagged, and a request takes the tag off one version: so it looks how many
-// there are, and again afterwards, for somebody may have scaled meanwhile.
+// there are, and again afterwards, since someone may have scaled meanwhile.
 func (w *Writer) Untag(ctx context.Context, key planner.JobKey) error {
 	for range untagLooks {
 		n, err := w.tagged(ctx, key)
@@ -211,7 +211,7 @@ func (w *Writer) tagged(ctx context.Context, key planner.JobKey) (int, error) {
 	}
 	n := 0
 	for _, v := range versions {
-		if v.VersionTag != nil && v.VersionTag.Name == MetaKey {
+		if v.VersionTag != nil && v.VersionTag.Name == metaKey {
 			n++
 		}
 	}
@@ -224,7 +224,7 @@ func (w *Writer) untagOne(ctx context.Context, key planner.JobKey) error {
 	}
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
-	_, err := w.watcher.client.Jobs().UntagVersion(key.ID, MetaKey, (&api.WriteOptions{Namespace: key.Namespace}).WithContext(ctx))
+	_, err := w.watcher.client.Jobs().UntagVersion(key.ID, metaKey, (&api.WriteOptions{Namespace: key.Namespace}).WithContext(ctx))
 	w.record(audit.Entry{Action: audit.Untag, Reason: "the job waits no longer"}, key, err)
 	if err != nil && Classify(err) != Gone {
 		return fmt.Errorf("removing the tag of %s: %w", key, err)
@@ -242,7 +242,7 @@ func (w *Writer) Report(ctx context.Context, a Aside) error {
 	defer cancel()
 	_, _, err := w.watcher.client.Jobs().ScaleWithRequest(a.Key.ID, &api.ScalingRequest{
 		Target: groupTarget(a.Group), Error: true, Message: "kolo leaves this job alone: " + a.Problems.Text(),
-		Meta: map[string]any{MetaKey: map[string]any{"problem": true}},
+		Meta: map[string]any{metaKey: map[string]any{"problem": true}},
 	}, (&api.WriteOptions{Namespace: a.Key.Namespace}).WithContext(ctx))
 	w.record(audit.Entry{Action: audit.Report, Group: a.Group, Reason: a.Problems.Text()}, a.Key, err)
 	if err != nil {
@@ -257,7 +257,7 @@ func (w *Writer) record(e audit.Entry, key planner.JobKey, err error) {
 	w.audit.Write(e)
 }
 
-// scaled takes over what a write did, before Nomad tells it.
+// scaled takes over what a write did, before Nomad reports it.
 func (w *Watcher) scaled(key planner.JobKey, group string, count int, index uint64) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
@@ -274,5 +274,5 @@ func (w *Watcher) scaled(key planner.JobKey, group string, count int, index uint
 	}
 	j.change, j.modify, j.version = index, max(j.modify, index), j.version+1
 	w.store.jobs[key] = &j
-	poke(w.wake)
+	notify(w.wake)
 }

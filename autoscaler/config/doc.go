@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package config reads the autoscaler's configuration: HCL from a file or
-// from all *.hcl files of a directory, checked so that an agent which starts
-// with it, or reloads it, will not trip over it later.
+// from all *.hcl files of a directory, checked so that an agent that starts with
+// it, or reloads it, does not fail over it later.
 //
 //	nomad     { address = "https://nomad.example:4646" }
 //	http      { bind = "127.0.0.1" port = 8648 }
@@ -14,6 +14,10 @@
 //	  policy "afs-l" { }
 //	}
 //
-// Every error names file and line and says what to write instead. Load never
-// returns half a configuration, so that a bad file changes nothing.
+// Each setting is one line of its block's table (define): name, field, default,
+// format with bounds, description. The table reads files, sets defaults, and is
+// the reference in docs.
+//
+// Every error names file and line and what to write instead. Load never returns
+// half a configuration, so that a bad file changes nothing.
 package config

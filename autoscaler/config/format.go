@@ -19,7 +19,7 @@ import (
 )
 
 // format is how values are written: its name in the reference, and what reads
-// one or says what is wrong with it.
+// one or reports what is wrong with it.
 type format[T any] struct {
 	name string
 	read func(*hcl.Attribute) (T, hcl.Diagnostics)

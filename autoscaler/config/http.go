@@ -40,7 +40,7 @@ type HTTP struct {
 // NoSocket is the value of Unix for an agent without a socket.
 const NoSocket = "off"
 
-// Loopback says whether the API can be reached from this machine only.
+// Loopback reports whether the API can be reached from this machine only.
 func (h *HTTP) Loopback() bool {
 	ip := net.ParseIP(h.Bind)
 	return h.Bind == "localhost" || ip != nil && ip.IsLoopback()

@@ -29,7 +29,7 @@ type Pool struct {
 	// CPUSlot, in MHz, makes slots of CPU shares for jobs without devices.
 	CPUSlot int
 
-	// Queues are the operator's rules by queue, AnyQueue included.
+	// Queues are the operator's rules by queue, those of "*" included.
 	Queues map[string]Queue
 }
 

@@ -13,9 +13,9 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// AnyQueue is the label of the queue block that stands for every queue without
+// anyQueue is the label of the queue block that stands for every queue without
 // a block of its own.
-const AnyQueue = "*"
+const anyQueue = "*"
 
 // Queue is the operator's rule over the jobs of a pool that name a queue. What
 // a job asks for beyond it is not granted.
@@ -34,7 +34,7 @@ type Queue struct {
 	MaxWeight   float64 // 0 is no bound
 }
 
-// Admits says whether jobs of the namespace may name the queue.
+// Admits reports whether jobs of the namespace may name the queue.
 func (q Queue) Admits(namespace string) bool {
 	return q.Namespaces == nil || slices.ContainsFunc(q.Namespaces, func(pattern string) bool {
 		if prefix, glob := strings.CutSuffix(pattern, "*"); glob {
@@ -50,7 +50,7 @@ func (p Pool) Rule(queue string) (Queue, bool) {
 	if q, ok := p.Queues[queue]; ok {
 		return q, true
 	}
-	q, ok := p.Queues[AnyQueue]
+	q, ok := p.Queues[anyQueue]
 	return q, ok
 }
 
@@ -63,7 +63,7 @@ func (p Pool) Rules() []Queue {
 	return out
 }
 
-// Bounds of what a queue block may say: a job cannot ask for more anyhow.
+// Bounds of a queue block: a job cannot ask for more.
 const (
 	highestPriority = 32766 // of Nomad
 	greatestWeight  = 1e6

@@ -39,7 +39,7 @@ func define[T any](name string, field *T, fallback T, f format[T], doc string) s
 	}
 }
 
-// or says what holds where the default is no value.
+// or describes a default that is no value.
 func (s setting) or(fallback string) setting {
 	s.fallback = fallback
 	return s

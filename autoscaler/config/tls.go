@@ -36,7 +36,7 @@ func (t *TLS) settings() settings {
 	}
 }
 
-// Enabled says whether the API speaks TLS.
+// Enabled reports whether the API speaks TLS.
 func (t *TLS) Enabled() bool { return t.Certificate != nil }
 
 // Files are those that the configuration was read from besides itself.

@@ -49,7 +49,7 @@ var keys = map[string]func(*block, string, any) *Problem{
 	"max":           func(b *block, w string, v any) *Problem { return whole(&b.max, w, v) },
 	"preferred":     func(b *block, w string, v any) *Problem { return whole(&b.preferred, w, v) },
 	"step":          func(b *block, w string, v any) *Problem { return whole(&b.step, w, v) },
-	"weight":        func(b *block, w string, v any) *Problem { return positive(&b.weight, w, v, minWeight, MaxWeight) },
+	"weight":        func(b *block, w string, v any) *Problem { return positive(&b.weight, w, v, minWeight, maxWeight) },
 	"priority":      func(b *block, w string, v any) *Problem { return priority(&b.priority, w, v) },
 	"total_work":    func(b *block, w string, v any) *Problem { return positive(&b.totalWork, w, v, leastWork, maxWork) },
 	"queue":         func(b *block, w string, v any) *Problem { return text(&b.queue, w, v) },

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package jobspec reads what a job says about its elasticity: the scaling
-// blocks of its groups and, in them, policy { kolo { … } }.
+// Package jobspec reads the elasticity of a job: the scaling blocks of its groups
+// and, in them, policy { kolo { … } }.
 //
 //	group "workers" {
 //	  scaling {
@@ -19,11 +19,10 @@
 //	  }
 //	}
 //
-// Everything has a default; an empty kolo block is enough. Nomad keeps the
-// policy block as it was written, without a schema, so every mistake must be
-// found here. A mistake never stops the autoscaler: Read returns all problems
-// of a job at once, each with the words to write instead, and the caller
-// leaves that one job alone.
+// Everything has a default; an empty kolo block is enough. Nomad stores the policy
+// block without a schema, so mistakes are found here. A mistake never stops the
+// autoscaler: Read returns all problems of a job at once, each with its remedy,
+// and the caller leaves that one job alone.
 //
-// The package is pure: it reads an api.Job and asks nobody anything.
+// The package is pure: it reads an api.Job and asks no one anything.
 package jobspec

@@ -184,7 +184,7 @@ func checkSpec(t *testing.T, s *Spec) {
 	switch {
 	case s.Min < 1, s.Max < s.Min, s.Max > sum, sum > MaxWorkers, s.Preferred < s.Min, s.Preferred > s.Max:
 		t.Fatalf("bounds of %+v", s)
-	case !(s.Weight >= minWeight && s.Weight <= MaxWeight), s.Priority < 1, s.Priority > maxPriority, !(s.TotalWork >= 0 && s.TotalWork <= maxWork):
+	case !(s.Weight >= minWeight && s.Weight <= maxWeight), s.Priority < 1, s.Priority > maxPriority, !(s.TotalWork >= 0 && s.TotalWork <= maxWork):
 		t.Fatalf("numbers of %+v", s)
 	case len(s.Queue) > maxName, len(s.Kind) > maxName && s.Kind != "train", s.DeadlineAfter < 0:
 		t.Fatalf("names of %+v", s)

@@ -17,15 +17,15 @@ const (
 	// MaxWorkers is how many workers the elastic groups of a job may have
 	// together.
 	MaxWorkers = 100_000
-	// MaxGroups is how many elastic groups a job may have: each may have
+	// maxGroups is how many elastic groups a job may have: each may have
 	// constraints of its own, and so a list of the nodes that meet them.
-	MaxGroups = 256
+	maxGroups = 256
 	// MaxDevices is how many devices one worker may hold.
 	MaxDevices = 1024
-	// MaxWeight is the greatest weight; the least is its inverse.
-	MaxWeight = 1e6
+	// maxWeight is the greatest weight; the least is its inverse.
+	maxWeight = 1e6
 
-	minWeight   = 1 / MaxWeight
+	minWeight   = 1 / maxWeight
 	leastWork   = 1e-6  // global steps
 	maxWork     = 1e12  // global steps
 	maxPriority = 32766 // the greatest job_max_priority of Nomad

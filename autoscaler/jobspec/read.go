@@ -16,7 +16,7 @@ import (
 // Key is the name of Kolo's block inside policy { }.
 const Key = "kolo"
 
-// Asks says whether any group of the job holds a kolo block, valid or not and
+// Asks reports whether any group of the job holds a kolo block, valid or not and
 // enabled or not. Jobs that do not ask are never touched or complained about.
 func Asks(job *api.Job) bool {
 	for _, g := range job.TaskGroups {
@@ -32,7 +32,7 @@ func asks(s *api.ScalingPolicy) bool {
 	return ok
 }
 
-// Enabled says whether the job asks and the user's switch (scaling.enabled) is
+// Enabled reports whether the job asks and the user's switch (scaling.enabled) is
 // on for at least one asking group. Nomad turns the switch off itself when a
 // job is stopped.
 func Enabled(job *api.Job) bool {
@@ -55,8 +55,8 @@ func Read(job *api.Job) (*Spec, Problems) {
 		if g.Scaling == nil || !asks(g.Scaling) || !enabled(g.Scaling) {
 			continue
 		}
-		if len(r.spec.Groups) == MaxGroups {
-			r.problem("job", fmt.Sprintf("it has more than %d groups with a kolo block", MaxGroups), "write fewer groups, or several jobs")
+		if len(r.spec.Groups) == maxGroups {
+			r.problem("job", fmt.Sprintf("it has more than %d groups with a kolo block", maxGroups), "write fewer groups, or several jobs")
 			break
 		}
 		r.group(g)
@@ -138,7 +138,7 @@ func (r *reader) group(g *api.TaskGroup) {
 	r.spec.Groups = append(r.spec.Groups, out)
 }
 
-// finish fills defaults and checks what only the whole job can tell.
+// finish fills defaults and checks what involves the whole job.
 func (r *reader) finish() {
 	s, b := &r.spec, &r.kolo
 	sumMin, sumMax := 0, 0

@@ -31,8 +31,7 @@ type Spec struct {
 
 	// Deadline is the wanted time of completion, or DeadlineAfter the time from
 	// the job's submission to it; zero is none. (Each scale moves the time of
-	// submission that Nomad tells, so what it counts from is the caller's to
-	// remember.)
+	// submission in Nomad, so the caller remembers the first.)
 	Deadline      time.Time
 	DeadlineAfter time.Duration
 	// TotalWork is the length of the training in global steps; 0 is unknown.
@@ -40,8 +39,8 @@ type Spec struct {
 
 	// Suspendable jobs may go back to no workers after their start.
 	Suspendable bool
-	// CanWait says that every group may be scaled to 0, so that the job can
-	// be held in the queue.
+	// CanWait is set where every group may be scaled to 0, so that the job can be
+	// held in the queue.
 	CanWait bool
 }
 

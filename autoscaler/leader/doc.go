@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package leader elects one agent among several by the lock of a Nomad
-// variable, and makes sure that the one which lost the lock knows.
+// variable, and makes sure that the one that lost the lock stops.
 //
 //	        acquire ok                    renew ok, every TTL/3
 //	waiting ──────────> leading ─────────────────────┐

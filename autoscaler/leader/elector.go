@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// ErrConflict is returned by a Lock that somebody else holds.
+// ErrConflict is returned by a Lock that someone else holds.
 var ErrConflict = errors.New("the lock is held by another")
 
 // ErrNotLeading is returned by Check, and for what the leader alone may do.

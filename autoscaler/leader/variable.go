@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Holder says who holds a lock.
+// Holder is who holds a lock.
 type Holder struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // of its HTTP API, "" is unknown
@@ -88,9 +88,9 @@ func (v *Variable) Release(ctx context.Context) error {
 	return nil
 }
 
-// Holder reads who holds the lock, or did when it was lost without a word: that
-// somebody still holds it, Nomad tells to management tokens only. No name is
-// nobody. It may be called by any goroutine.
+// Holder reads who holds the lock, or held it last if it expired: Nomad shows
+// only management tokens whether it is held. An empty name is no one. It may be
+// called by any goroutine.
 func (v *Variable) Holder(ctx context.Context) (Holder, error) {
 	got, _, err := v.client.Variables().Peek(v.path, (&api.QueryOptions{Namespace: v.namespace}).WithContext(ctx))
 	if err != nil {

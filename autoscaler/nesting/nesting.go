@@ -9,7 +9,7 @@
 // stack ends the process, which no recover prevents. So every text is measured
 // first, with HCL's lexer, which does not recurse:
 //
-//	text ──> length ──> lexer ──> Depth ──> HCL's parser
+//	text ──> length ──> lexer ──> depth ──> HCL's parser
 //
 // Either bound alone is enough for a line of LineBytes; a test measures the
 // stack that the worst of such lines needs.
@@ -26,10 +26,10 @@ const (
 	// LineBytes is the length of the longest line that is parsed: a policy with
 	// its options.
 	LineBytes = 4 << 10
-	// FileBytes is the length of the longest configuration file.
-	FileBytes = 1 << 20
-	// Limit is how deep a text may nest, as Depth counts it.
-	Limit = 64
+	// fileBytes is the length of the longest configuration file.
+	fileBytes = 1 << 20
+	// mostLevels is how deep a text may nest, as depthOf counts it.
+	mostLevels = 64
 )
 
 // Line returns an error for a line that must not be parsed as an HCL
@@ -44,28 +44,28 @@ func Line(what string, src []byte) error {
 
 // File returns an error for the text of a file that must not be parsed as HCL.
 func File(name string, src []byte) error {
-	if len(src) > FileBytes {
-		return fmt.Errorf("%s: the file has %d bytes; at most %d are read", name, len(src), FileBytes)
+	if len(src) > fileBytes {
+		return fmt.Errorf("%s: the file has %d bytes; at most %d are read", name, len(src), fileBytes)
 	}
 	tokens, _ := hclsyntax.LexConfig(src, name, hcl.InitialPos) // the parser reports what is no token
 	return limit(name, tokens)
 }
 
 func limit(what string, tokens hclsyntax.Tokens) error {
-	depth, at := Depth(tokens)
-	if depth > Limit {
+	depth, at := depthOf(tokens)
+	if depth > mostLevels {
 		return fmt.Errorf("%s:%d,%d: nested %d levels deep; at most %d are read: split the expression, or write fewer brackets and operators",
-			what, at.Start.Line, at.Start.Column, depth, Limit)
+			what, at.Start.Line, at.Start.Column, depth, mostLevels)
 	}
 	return nil
 }
 
-// Depth is an upper bound of how deep HCL's parser and evaluator recurse for
+// depthOf is an upper bound of how deep HCL's parser and evaluator recurse for
 // these tokens, and where it is reached. Each open bracket, quote and template
 // is a level, and so is each token of the expressions around it but names and
 // literals: an expression of n operators is a tree of at most n levels. A comma
 // ends an expression, and so does a newline in braces and outside of brackets.
-func Depth(tokens hclsyntax.Tokens) (deepest int, at hcl.Range) {
+func depthOf(tokens hclsyntax.Tokens) (deepest int, at hcl.Range) {
 	levels := []level{{ends: hclsyntax.TokenEOF}} // the text itself
 	depth := 0
 	add := func(n int) {
@@ -103,7 +103,7 @@ type level struct {
 	tokens int                 // of the expression that is open in it, and the bracket
 }
 
-// lines says whether a newline ends an expression here.
+// lines reports whether a newline ends an expression here.
 func (l level) lines() bool {
 	return l.ends == hclsyntax.TokenEOF || l.ends == hclsyntax.TokenCBrace
 }

@@ -75,7 +75,7 @@ func TestFile_RefusesWhatIsTooDeepOrTooLong(t *testing.T) {
 			must.ErrorContains(t, File("kolo.hcl", repeated(piece, 64<<10)), "kolo.hcl:")
 		})
 	}
-	must.ErrorContains(t, File("kolo.hcl", make([]byte, FileBytes+1)), "kolo.hcl: the file has 1048577 bytes")
+	must.ErrorContains(t, File("kolo.hcl", make([]byte, fileBytes+1)), "kolo.hcl: the file has 1048577 bytes")
 }
 
 func TestDepth(t *testing.T) {
@@ -99,7 +99,7 @@ func TestDepth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tokens, _ := hclsyntax.LexConfig([]byte(tc.src), name, hcl.InitialPos)
-			got, _ := Depth(tokens)
+			got, _ := depthOf(tokens)
 			must.Eq(t, tc.want, got)
 		})
 	}

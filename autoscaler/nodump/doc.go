@@ -6,6 +6,7 @@
 //
 // Many tasks of a cluster run as one user (nobody), and a policy's program is a
 // child with the agent's user: without this they read /proc/<pid>/environ, which
-// unsetting a variable does not change. The kernel gives what /proc holds of a
-// process that is not dumpable to root, and lets none but root trace it.
+// unsetting a variable does not change. The kernel reserves what /proc holds of a
+// process that is not dumpable for root, and only root may trace it. Other systems
+// than Linux have no equivalent; Set returns an error there.
 package nodump

@@ -11,15 +11,15 @@ import (
 )
 
 // bounded accepts so many connections at a time. One beyond the bound takes the
-// place of the one that has been silent longest, of its own address where that
-// has too many; where none is silent it is closed before anything is read of it.
+// place of the one that has been idle longest, of its own address where that
+// has too many; where none is idle it is closed before anything is read of it.
 // Keeping it waiting would cost memory, and those of others would wait behind it.
 type bounded struct {
 	net.Listener
 	held *counter
 
-	mu     sync.Mutex
-	silent []*counted // the longest first
+	mu   sync.Mutex
+	idle []*counted // the longest first
 }
 
 func bound(l net.Listener, held *counter) *bounded { return &bounded{Listener: l, held: held} }
@@ -44,24 +44,24 @@ func (l *bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// evict closes the connection that has been silent longest; it returns false
+// evict closes the connection that has been idle longest; it returns false
 // where there is none.
 func (l *bounded) evict(from string) bool {
 	crowded := l.held.full(from)
 	l.mu.Lock()
-	i := slices.IndexFunc(l.silent, func(c *counted) bool { return !crowded || c.from == from })
+	i := slices.IndexFunc(l.idle, func(c *counted) bool { return !crowded || c.from == from })
 	if i < 0 {
 		l.mu.Unlock()
 		return false
 	}
-	c := l.silent[i]
-	l.silent = slices.Delete(l.silent, i, i+1)
+	c := l.idle[i]
+	l.idle = slices.Delete(l.idle, i, i+1)
 	l.mu.Unlock()
-	_ = c.Close() // it had nothing to say
+	_ = c.Close() // it is idle
 	return true
 }
 
-// noted is told by the server what its connections do.
+// noted is called by the server when a connection changes its state.
 func (l *bounded) noted(conn net.Conn, state http.ConnState) {
 	if t, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		conn = t.NetConn() // below TLS
@@ -72,11 +72,11 @@ func (l *bounded) noted(conn net.Conn, state http.ConnState) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if i := slices.Index(l.silent, c); i >= 0 {
-		l.silent = slices.Delete(l.silent, i, i+1)
+	if i := slices.Index(l.idle, c); i >= 0 {
+		l.idle = slices.Delete(l.idle, i, i+1)
 	}
 	if state == http.StateNew || state == http.StateIdle {
-		l.silent = append(l.silent, c)
+		l.idle = append(l.idle, c)
 	}
 }
 

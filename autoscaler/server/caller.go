@@ -56,12 +56,12 @@ func (s *Server) admit(r *http.Request) (caller, error) {
 	case err == nil:
 		return caller{given, who}, nil
 	case errors.Is(err, cluster.ErrNoACL) && may:
-		return own, nil // what Nomad does not look at says nothing of the caller
+		return own, nil // what Nomad does not check proves nothing
 	case errors.Is(err, cluster.ErrNoACL):
 		return caller{who: "unproven token"}, problem(http.StatusForbidden, "%w, so a token proves nothing: %s", err, s.remedy("let everyone write with http { open = true }"))
 	case errors.Is(err, cluster.ErrUnknownToken) && local:
 		// One that has expired, often of the environment, neither proves anything
-		// nor takes away what the kernel says of the caller.
+		// nor takes away what the kernel reports of the caller.
 		return own, nil
 	case errors.Is(err, cluster.ErrUnknownToken):
 		return caller{who: "unknown token"}, problem(http.StatusForbidden, "%w", err)

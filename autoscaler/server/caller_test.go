@@ -206,7 +206,7 @@ func TestServe_AConfiguredSocketHasToDo(t *testing.T) {
 	defer l.Close()
 	w := start(t, nil)
 	err = w.api.Serve(t.Context(), config.HTTP{Bind: "127.0.0.1", Unix: path}, func(net.Addr) {})
-	must.ErrorIs(t, err, socket.ErrInUse)
+	must.ErrorContains(t, err, "another agent serves this socket")
 }
 
 // TestListenUnix_TheDefaultIsAnOffer has two agents of one user at one port, of

@@ -15,8 +15,8 @@
 //
 // Commands are stored in Nomad with the caller's token: Nomad decides. The
 // agent's own token is used for callers of the Unix socket, where file
-// permissions decide, and for all callers where http.open says so. Each command
-// is put on record (package audit), also one that is refused.
+// permissions decide, and for all callers where http.open is set. Each command is
+// recorded (package audit), a refused one, too.
 //
 // docs/api.md describes every request; a test compares the two.
 package server

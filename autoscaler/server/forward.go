@@ -118,7 +118,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who l
 	return nil
 }
 
-// toItself says whether a URL leads each machine to itself, where any of its
+// toItself reports whether a URL leads each machine to itself, where any of its
 // users may listen.
 func toItself(address string) bool {
 	u, err := url.Parse(address)

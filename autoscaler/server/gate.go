@@ -76,13 +76,13 @@ func (s *Server) gate(r *http.Request) error {
 	}
 }
 
-// plain says whether a request is one of HTTP/1.0, which need not say whom it is
+// plain reports whether a request is one of HTTP/1.0, which need not name whom it is
 // sent to. Browsers send none.
 func plain(r *http.Request) bool {
 	return r.Host == "" && !r.ProtoAtLeast(1, 1) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == ""
 }
 
-// link says whether a request follows a link to the page, which holds nothing.
+// link reports whether a request follows a link to the page, which holds nothing.
 func link(r *http.Request) bool {
 	return r.URL.Path == "/" && r.Method == http.MethodGet && r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
 }
@@ -98,7 +98,7 @@ func direct(r *http.Request) error {
 	return nil
 }
 
-// ours says whether the host that a request was sent to is ours by a name that
+// ours reports whether the host that a request was sent to is ours by a name that
 // no one else can give to it.
 func (s *Server) ours(host string, c *config.HTTP) bool {
 	host = strings.TrimSuffix(strings.ToLower((&url.URL{Host: host}).Hostname()), ".")

@@ -59,7 +59,7 @@ func (c *counter) take(address string) bool {
 	return true
 }
 
-// full says whether an address has as many as one may.
+// full reports whether an address has as many as it may.
 func (c *counter) full(address string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

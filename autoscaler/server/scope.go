@@ -72,7 +72,7 @@ func (s *Server) debugging(h http.HandlerFunc) http.HandlerFunc {
 	})
 }
 
-// sees says whether the caller may read a job.
+// sees reports whether the caller may read a job.
 func (sc *scope) sees(ctx context.Context, key planner.JobKey) (bool, error) {
 	if sc.all {
 		return true, nil

@@ -52,7 +52,7 @@ func Powers(low, high int) Set {
 	return Set{list: list}
 }
 
-// All says whether the set holds every number from 1 on.
+// All reports whether the set holds every number from 1 on.
 func (s Set) All() bool { return s.list == nil && s.step == 0 }
 
 // Listed are the numbers of a set that was made of a list, nil for another.
@@ -62,7 +62,7 @@ func (s Set) Listed() []int { return slices.Clone(s.list) }
 // another.
 func (s Set) Step() int { return s.step }
 
-// Contains says whether n is in the set.
+// Contains reports whether n is in the set.
 func (s Set) Contains(n int) bool { return n > 0 && s.AtMost(n) == n }
 
 // Above is the smallest number of the set that is greater than n, 0 if there is
@@ -120,7 +120,7 @@ func (s Set) Count(low, high int) int {
 	return to - from
 }
 
-// Equal says whether two sets hold the same numbers by the same rule.
+// Equal reports whether two sets hold the same numbers by the same rule.
 func (s Set) Equal(o Set) bool {
 	return s.first == o.first && s.step == o.step && slices.Equal(s.list, o.list) && (s.list == nil) == (o.list == nil)
 }

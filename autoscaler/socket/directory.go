@@ -18,7 +18,7 @@ func directory(dir string, g Gate) error {
 	err := os.Mkdir(dir, 0o700)
 	switch {
 	case err == nil && g.Group != nil:
-		if err := letGroupIn(dir, g, 0o750); err != nil {
+		if err := grantGroup(dir, g, 0o750); err != nil {
 			return err
 		}
 	case err != nil && !errors.Is(err, fs.ErrExist):
@@ -60,7 +60,7 @@ func trusted(dir string, uid int) error {
 	}
 }
 
-func letGroupIn(path string, g Gate, mode os.FileMode) error {
+func grantGroup(path string, g Gate, mode os.FileMode) error {
 	gid, err := strconv.Atoi(g.Group.Gid)
 	if err != nil {
 		return fmt.Errorf("group %s: %w", g.Group.Name, err)

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInUse is returned where another agent serves the socket.
-var ErrInUse = errors.New("another agent serves this socket")
+// errInUse is returned where another agent serves the socket.
+var errInUse = errors.New("another agent serves this socket")
 
 // longest is the longest name of a socket that the system accepts: what it has
 // room for, less the final NUL.
@@ -87,7 +87,7 @@ func bind(path string, g Gate) (*net.UnixListener, error) {
 		return nil, err
 	}
 	if g.Group != nil {
-		err = letGroupIn(path, g, 0o660)
+		err = grantGroup(path, g, 0o660)
 	} else {
 		err = os.Chmod(path, 0o600)
 	}
@@ -114,7 +114,7 @@ func acquire(path string) (*os.File, error) {
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, errors.Join(ErrInUse, f.Close())
+			return nil, errors.Join(errInUse, f.Close())
 		}
 		if err != nil {
 			return nil, errors.Join(err, f.Close())

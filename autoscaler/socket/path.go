@@ -92,7 +92,7 @@ func (p Places) candidates() []string {
 	return out
 }
 
-// answers says whether an agent listens at a path whom this user may give a
+// answers reports whether an agent listens at a path whom this user may give a
 // token to.
 func (p Places) answers(ctx context.Context, path string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -118,7 +118,7 @@ func (p Places) Dial(ctx context.Context, path string) (net.Conn, error) {
 	return c, nil
 }
 
-// trusts says whether a peer may be given a token: root, this user, and whom
+// trusts reports whether a peer may be given a token: root, this user, and whom
 // root gave its own directory to. A runtime directory proves nothing: it is
 // named by the environment, which root may have of another user.
 func (p Places) trusts(peer Peer, path string) bool {

@@ -20,7 +20,8 @@ type Peer struct {
 
 func (p Peer) String() string { return fmt.Sprintf("uid=%d pid=%d", p.UID, p.PID) }
 
-// PeerOf asks the kernel who is at the other end of a Unix connection.
+// PeerOf returns the process at the other end of a Unix connection, as the kernel
+// knows it.
 func PeerOf(c net.Conn) (Peer, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
@@ -41,14 +42,14 @@ func PeerOf(c net.Conn) (Peer, error) {
 	return peer, nil
 }
 
-// Gate says which peers may use a socket: root, one user, and the members of
-// one group if there is one.
+// Gate is who may use a socket: root, one user, and the members of one group if
+// there is one.
 type Gate struct {
 	UID   int
 	Group *user.Group
 }
 
-// Admit returns an error for a peer that may not, which says what to do.
+// Admit returns an error for a peer that may not, with the remedy.
 func (g Gate) Admit(p Peer) error {
 	if p.UID == 0 || p.UID == g.UID || g.member(p) {
 		return nil
@@ -76,7 +77,7 @@ func (g Gate) member(p Peer) bool {
 	return err == nil && slices.Contains(ids, g.Group.Gid)
 }
 
-// owner is the user a file belongs to, -1 where the system does not say.
+// owner is the user a file belongs to, -1 where the system does not report it.
 func owner(info os.FileInfo) int {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return int(s.Uid)

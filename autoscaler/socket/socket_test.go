@@ -38,7 +38,7 @@ func TestListen_IsForItsUser(t *testing.T) {
 		must.Eq(t, want, info.Mode().Perm(), must.Sprint(at))
 	}
 	_, err := Listen(path, "")
-	must.ErrorIs(t, err, ErrInUse)
+	must.ErrorIs(t, err, errInUse)
 	must.NoError(t, l.Close())
 	left, err := os.ReadDir(filepath.Dir(path))
 	must.NoError(t, err)
