@@ -19,12 +19,9 @@ import (
 func TestClassKey_Feasible(t *testing.T) {
 	n := &node{detailed: true, wireNode: wireNode{
 		ID: "id-1", Name: "gpu-1", Datacenter: "dc1", NodeClass: "a100", NodePool: "gpu",
-		Attributes: map[string]string{
-			"kernel.name": "linux", "kernel.version": "5.10.0-19-amd64", "cpu.numcores": "16",
-			"nomad.version": "1.11.3", "nomad.beta": "1.12.0-beta.1", "driver.version": "1.10.2",
-		},
-		Meta:    map[string]string{"rack": "r1", "tags": "fast, big"},
-		Drivers: map[string]struct{ Detected, Healthy bool }{"exec": {true, true}, "docker": {true, false}},
+		Attributes: map[string]string{"kernel.name": "linux", "cpu.numcores": "16"},
+		Meta:       map[string]string{"rack": "r1", "tags": "fast, big"},
+		Drivers:    map[string]struct{ Detected, Healthy bool }{"exec": {true, true}, "docker": {true, false}},
 	}}
 	term := func(l, op, r string) classKey {
 		return classKey{pool: "gpu", constraints: l + fieldSeparator + op + fieldSeparator + r}
@@ -54,25 +51,6 @@ func TestClassKey_Feasible(t *testing.T) {
 		"set contains":           {term("${meta.tags}", "set_contains", "fast,big"), true},
 		"set does not contain":   {term("${meta.tags}", "set_contains", "fast,small"), false},
 		"set contains any":       {term("${meta.tags}", "set_contains_any", "small,big"), true},
-		"version":                {term("${attr.nomad.version}", "version", ">= 1.8, < 2"), true},
-		"version too old":        {term("${attr.nomad.version}", "version", ">= 1.12"), false},
-		"version, not text":      {term("${attr.driver.version}", "version", ">= 1.9"), true},
-		"version, not precise":   {term("${attr.driver.version}", "version", "~> 1.9"), true},
-		"version, precisely":     {term("${attr.driver.version}", "version", "~> 1.9.0"), false},
-		"version of a kernel":    {term("${attr.kernel.version}", "version", ">= 5.10.0-0"), true},
-		"pre-release":            {term("${attr.nomad.beta}", "version", ">= 1.8"), false},
-		"no version":             {term("${attr.kernel.name}", "version", ">= 0"), false},
-		"version not there":      {term("${attr.row.version}", "version", ">= 0"), false},
-		"semver":                 {term("${attr.nomad.version}", "semver", ">= 1.8.0, < 2.0.0"), true},
-		"semver too old":         {term("${attr.nomad.version}", "semver", ">1.11.3"), false},
-		"semver pre-release":     {term("${attr.nomad.beta}", "semver", ">= 1.8"), true},
-		"semver before release":  {term("${attr.nomad.beta}", "semver", ">= 1.12.0"), false},
-		"semver equal":           {term("${attr.nomad.version}", "semver", "1.11.3"), true},
-		"semver unequal":         {term("${attr.nomad.version}", "semver", "!= 1.11.3"), false},
-		"semver not there":       {term("${attr.row.version}", "semver", ">= 0.0.0"), false},
-		"no semver constraint":   {term("${attr.nomad.version}", "semver", "~> 9"), true},
-		"no version constraint":  {term("${attr.nomad.version}", "version", "=> 9"), true},
-		"version of a node":      {term("${attr.nomad.version}", "version", "${meta.rack}"), true},
 		"left to Nomad":          {term("${attr.nomad.version}", "distinct_property", "1"), true},
 		"attribute not foreseen": {term("${device.model}", "=", "x"), true},
 	} {

@@ -274,27 +274,29 @@ func (w *world) parked(t *testing.T) {
 		must.NoError(t, err, must.Sprint("it was collected while it waited"))
 	}
 
-	collected := func(job string) {
-		t.Helper()
-		waitFor(t, time.Minute, job+" to be collected", func() bool {
-			if err := w.API.System().GarbageCollect(); err != nil {
-				return false
-			}
-			_, _, err := w.API.Jobs().Info(job, nil)
-			var resp api.UnexpectedResponseError
-			return errors.As(err, &resp) && resp.StatusCode() == http.StatusNotFound
-		})
-	}
 	t.Log("one is stopped while it waits")
 	_, _, err = w.API.Jobs().Deregister("stops", false, nil)
 	must.NoError(t, err)
-	collected("stops")
+	w.collected(t, "stops")
 
 	t.Log("the other starts, and completes")
 	w.purge(t, "full")
 	w.eventually(t, time.Minute, map[string]int{"starts": slots})
 	must.NoError(t, os.WriteFile(done, nil, 0o600))
-	collected("starts")
+	w.collected(t, "starts")
+}
+
+// collected has Nomad collect garbage until a job is gone.
+func (w *world) collected(t *testing.T, job string) {
+	t.Helper()
+	waitFor(t, time.Minute, job+" to be collected", func() bool {
+		if err := w.API.System().GarbageCollect(); err != nil {
+			return false
+		}
+		_, _, err := w.API.Jobs().Info(job, nil)
+		var resp api.UnexpectedResponseError
+		return errors.As(err, &resp) && resp.StatusCode() == http.StatusNotFound
+	})
 }
 
 func waitFor(t *testing.T, within time.Duration, what string, check func() bool) {

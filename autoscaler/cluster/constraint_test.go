@@ -1,0 +1,48 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+// TestClassKey_Versions has constraints that Nomad judges with hashicorp/go-version.
+// Those that cannot be judged here count as met.
+func TestClassKey_Versions(t *testing.T) {
+	n := &node{detailed: true, wireNode: wireNode{Attributes: map[string]string{
+		"kernel.name": "linux", "kernel.version": "5.10.0-19-amd64",
+		"nomad.version": "1.11.3", "nomad.beta": "1.12.0-beta.1", "driver.version": "1.10.2",
+	}}}
+	for name, tc := range map[string]struct {
+		attribute, operand, versions string
+		want                         bool
+	}{
+		"version":               {"nomad.version", "version", ">= 1.8, < 2", true},
+		"version too old":       {"nomad.version", "version", ">= 1.12", false},
+		"version, not text":     {"driver.version", "version", ">= 1.9", true},
+		"version, not precise":  {"driver.version", "version", "~> 1.9", true},
+		"version, precisely":    {"driver.version", "version", "~> 1.9.0", false},
+		"version of a kernel":   {"kernel.version", "version", ">= 5.10.0-0", true},
+		"pre-release":           {"nomad.beta", "version", ">= 1.8", false},
+		"no version":            {"kernel.name", "version", ">= 0", false},
+		"version not there":     {"row.version", "version", ">= 0", false},
+		"semver":                {"nomad.version", "semver", ">= 1.8.0, < 2.0.0", true},
+		"semver too old":        {"nomad.version", "semver", ">1.11.3", false},
+		"semver pre-release":    {"nomad.beta", "semver", ">= 1.8", true},
+		"semver before release": {"nomad.beta", "semver", ">= 1.12.0", false},
+		"semver equal":          {"nomad.version", "semver", "1.11.3", true},
+		"semver unequal":        {"nomad.version", "semver", "!= 1.11.3", false},
+		"semver not there":      {"row.version", "semver", ">= 0.0.0", false},
+		"no semver constraint":  {"nomad.version", "semver", "~> 9", true},
+		"no version constraint": {"nomad.version", "version", "=> 9", true},
+		"version of a node":     {"nomad.version", "version", "${meta.rack}", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := classKey{constraints: "${attr." + tc.attribute + "}" + fieldSeparator + tc.operand + fieldSeparator + tc.versions}
+			must.Eq(t, tc.want, k.feasible(n, k.prepared()))
+		})
+	}
+}
