@@ -79,7 +79,7 @@ func workload(token string) string {
 
 // MayRead asks Nomad whether a token may read the jobs of a namespace
 // (capability read-job). It asks for the summary of one of them, the smallest
-// answer that takes this capability; that the job is gone is a yes, too.
+// answer that requires this capability; a job that does not exist is a yes, too.
 func (c *Client) MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()

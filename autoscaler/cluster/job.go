@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// putJob takes over what was read of a job.
+// putJob stores what was read of a job.
 func (w *Watcher) putJob(key planner.JobKey, info *api.Job) {
 	j := newJob(key, info)
 	w.store.mu.Lock()

@@ -25,7 +25,7 @@ func barred(j *job, pool config.Pool) jobspec.Problems {
 	}
 	return jobspec.Problems{{
 		Where: "scaling.policy.kolo.queue",
-		What:  fmt.Sprintf("queue %q of node pool %q takes no jobs of namespace %q", j.spec.Queue, j.pool, j.key.Namespace),
+		What:  fmt.Sprintf("queue %q of node pool %q does not accept jobs of namespace %q", j.spec.Queue, j.pool, j.key.Namespace),
 		Fix:   "name another queue, or have the operator add the namespace to the queue's block",
 	}}
 }

@@ -36,9 +36,9 @@ func TestView_OperatorsRulesOverQueues(t *testing.T) {
 	}{
 		"no rules": {namespace: "team-b", asks: grab, priority: 100, weight: 1e6},
 		"a queue of others": {namespace: "team-b", asks: grab, rules: rules(config.Queue{Name: "production", Namespaces: []string{"prod"}}),
-			problem: `queue "production" of node pool "gpu" takes no jobs of namespace "team-b"`},
+			problem: `queue "production" of node pool "gpu" does not accept jobs of namespace "team-b"`},
 		"a queue of nobody": {namespace: "team-b", asks: map[string]any{}, rules: rules(config.Queue{Name: "*", Namespaces: []string{}}),
-			problem: `queue "team-b" of node pool "gpu" takes no jobs of namespace "team-b"`},
+			problem: `queue "team-b" of node pool "gpu" does not accept jobs of namespace "team-b"`},
 		"its own queue, without bounds": {namespace: "prod", asks: grab, rules: rules(config.Queue{Name: "production", Namespaces: []string{"prod"}}), priority: 100, weight: 1e6},
 		"its own queue, bounded": {namespace: "prod", asks: grab, rules: rules(config.Queue{Name: "production", MaxPriority: 70, MaxWeight: 4}), priority: 70, weight: 4,
 			notes: []string{`priority 100 counts as 70, the bound of queue "production"`, `weight 1e+06 counts as 4, the bound of queue "production"`}},

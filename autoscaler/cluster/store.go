@@ -164,7 +164,7 @@ func (s *store) sweepWords() {
 	s.words, s.sweepAt = used, max(leastWords, 2*len(used))
 }
 
-// putNode takes a node over; it reports whether anything changed.
+// putNode stores a node; it reports whether anything changed.
 func (s *store) putNode(w *wireNode, detailed bool) bool {
 	old := s.nodes[w.ID]
 	if old != nil && (old.ModifyIndex > w.ModifyIndex || old.ModifyIndex == w.ModifyIndex && (!detailed || old.detailed && old.detailAt == w.ModifyIndex)) {
@@ -203,7 +203,7 @@ func (s *store) putNode(w *wireNode, detailed bool) bool {
 	return true
 }
 
-// putAlloc takes an allocation over; it reports whether anything changed.
+// putAlloc stores an allocation; it reports whether anything changed.
 func (s *store) putAlloc(w *wireAlloc) bool {
 	old := s.allocs[w.ID]
 	if old != nil && old.index >= w.ModifyIndex {
@@ -239,7 +239,7 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 	return true
 }
 
-// putEval takes a blocked evaluation over. One that is not blocked any more
+// putEval stores a blocked evaluation. One that is not blocked any more
 // is kept without its wants until a list drops it, so that an older list that
 // is still on its way does not bring it back.
 func (s *store) putEval(w *wireEval) bool {

@@ -184,7 +184,7 @@ const untagLooks = 3
 
 // Untag lets Nomad collect the job again when it has ended. A scale copies the
 // tag to the version it makes, Nomad keeps a job any version of which is
-// tagged, and a request takes the tag off one version: so it looks how many
+// tagged, and a request removes the tag of one version: so it looks how many
 // there are, and again afterwards, since someone may have scaled meanwhile.
 func (w *Writer) Untag(ctx context.Context, key planner.JobKey) error {
 	for range untagLooks {

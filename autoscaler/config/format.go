@@ -106,7 +106,7 @@ var boolean = format[bool]{"`true` or `false`", func(a *hcl.Attribute) (bool, hc
 
 func whole(low, high int) format[int] {
 	return format[int]{fmt.Sprintf("%d to %d", low, high), func(a *hcl.Attribute) (int, hcl.Diagnostics) {
-		v, diags := value(a, cty.Number, fmt.Sprint(max(low, 1)))
+		v, diags := value(a, cty.Number, strconv.Itoa(max(low, 1)))
 		if diags.HasErrors() {
 			return 0, diags
 		}

@@ -14,26 +14,15 @@ import (
 
 // HTTP is the agent's own API.
 type HTTP struct {
-	Bind string
-	Port int
-	// Advertise is the URL that other agents reach the API at, to pass on what
-	// only the leader can do; "" is made of the address that is listened at.
-	Advertise string
-	Debug     bool // serve pprof
-	// Open lets callers without a Nomad token write, with the agent's own. The
-	// Unix socket needs no such thing.
-	Open bool
-	// ReadToken lets only those read who present a Nomad token, and each only
-	// the jobs of namespaces whose jobs Nomad lets the token read.
+	Bind      string
+	Port      int
+	Advertise string // "" is made of the address that is listened at
+	Debug     bool
+	Open      bool // not for the Unix socket, which needs no token
 	ReadToken bool
-	// Hosts are the names that the API may be called by, besides IP addresses
-	// and the names of this machine; one that begins with a dot stands for all
-	// names that end so.
-	Hosts []string
-	// Unix is the path of the Unix socket for callers of this machine, "" is
-	// where package socket puts it, and NoSocket is none.
-	Unix      string
-	UnixGroup string // may use the socket, too; "" is none
+	Hosts     []string // in lower case; ".example" is all names that end so
+	Unix      string   // "" is where package socket puts it, NoSocket is none
+	UnixGroup string   // "" is none
 	TLS       TLS
 }
 

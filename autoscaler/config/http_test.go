@@ -68,7 +68,7 @@ func TestTLS_Mistakes(t *testing.T) {
 		"an empty certificate":    {empty, key, "", "are no pair"},
 		"an empty authority":      {cert, key, fmt.Sprintf("ca_file = %q", empty), "kolo.hcl:5: Wrong value for ca_file: " + empty + " holds no certificate in PEM"},
 		"no authority":            {cert, key, `ca_file = "/nowhere"`, "kolo.hcl:5: Wrong value for ca_file: open /nowhere"},
-		"clients of no authority": {cert, key, "verify_client = true", "kolo.hcl:5: Missing argument: verify_client takes a ca_file"},
+		"clients of no authority": {cert, key, "verify_client = true", "kolo.hcl:5: Missing argument: verify_client requires a ca_file"},
 		"a name of Nomad's":       {cert, key, "verify_https_client = true", "kolo.hcl:5: Unsupported argument"},
 		"no boolean":              {cert, key, `verify_client = "yes"`, "kolo.hcl:5: Wrong value for verify_client"},
 	} {

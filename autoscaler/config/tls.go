@@ -19,8 +19,8 @@ import (
 // the configuration was read; the zero value is plain HTTP.
 type TLS struct {
 	CertFile, KeyFile, CAFile string
-	// VerifyClient takes a certificate of every caller that an authority in
-	// CAFile signed.
+	// VerifyClient requires a certificate of every caller, signed by an authority in
+	// CAFile.
 	VerifyClient bool
 
 	Certificate *tls.Certificate // nil is plain HTTP
@@ -60,11 +60,11 @@ func (t *TLS) read(b *hcl.Block) (warnings []string, diags hcl.Diagnostics) {
 	}
 	for _, name := range []string{"cert_file", "key_file"} {
 		if content.Attributes[name] == nil {
-			diags = append(diags, wrong(b.DefRange, "Missing argument", name+" is missing; TLS takes a cert_file and the key_file that belongs to it, in PEM. Without a tls block the API is plain HTTP."))
+			diags = append(diags, wrong(b.DefRange, "Missing argument", name+" is missing; TLS requires a cert_file and the key_file that belongs to it, in PEM. Without a tls block the API is plain HTTP."))
 		}
 	}
 	if t.VerifyClient && t.CAFile == "" {
-		diags = append(diags, wrong(content.Attributes["verify_client"].Range, "Missing argument", "verify_client takes a ca_file: the authority that signs the certificates of callers."))
+		diags = append(diags, wrong(content.Attributes["verify_client"].Range, "Missing argument", "verify_client requires a ca_file: the authority that signs the certificates of callers."))
 	}
 	if diags.HasErrors() {
 		return nil, diags

@@ -110,7 +110,7 @@ func twice(where string, n int) Problem {
 	return Problem{where, fmt.Sprintf("there are %d kolo blocks", n), "keep one"}
 }
 
-// merge takes over the keys of another group's block. The same key may be
+// merge adopts the keys of another group's block. The same key may be
 // repeated with the same value, since all keys speak of the job.
 func (b *block) merge(o block) Problems {
 	if b.where == "" {

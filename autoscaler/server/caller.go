@@ -47,7 +47,7 @@ func (s *Server) admit(r *http.Request) (caller, error) {
 		if may {
 			return own, nil
 		}
-		return caller{who: "no token"}, problem(http.StatusUnauthorized, "changing something takes a proof: %s", s.remedy(errNoToken.Error()+" that may write the variable kolo/control"))
+		return caller{who: "no token"}, problem(http.StatusUnauthorized, "a change requires a proof: %s", s.remedy(errNoToken.Error()+" that may write the variable kolo/control"))
 	}
 	who, err := s.tokens.Identify(r.Context(), given)
 	switch {
@@ -69,7 +69,7 @@ func (s *Server) admit(r *http.Request) (caller, error) {
 	return caller{who: "unproven token"}, err
 }
 
-// remedy adds to what a caller can do that the Unix socket takes no token.
+// remedy adds to what a caller can do that the Unix socket requires no token.
 func (s *Server) remedy(other string) string {
 	if s.socket == "" {
 		return other

@@ -39,7 +39,7 @@ func via(r *http.Request) string {
 	return by + " for " + r.Header.Get(forwardedForHeader)
 }
 
-// byLeader lets the leader do it: this agent, or the one that leads, with the
+// byLeader has the leader do it: this agent, or the one that leads, with the
 // caller's token. What is done with the agent's own token is done here: the
 // leader learns of it from Nomad, and the token stays.
 func (s *Server) byLeader(do doing) doing {

@@ -30,7 +30,7 @@ func (s *Server) scope(r *http.Request) (*scope, error) {
 	}
 	given := token(r)
 	if given == "" {
-		return nil, problem(http.StatusUnauthorized, "reading takes a proof here: %s", s.remedy(errNoToken.Error()))
+		return nil, problem(http.StatusUnauthorized, "reading requires a proof here: %s", s.remedy(errNoToken.Error()))
 	}
 	_, err := s.tokens.Identify(r.Context(), given)
 	switch {

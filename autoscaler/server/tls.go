@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// secure lets a listener speak TLS where the configuration asks for it. Each
+// secure makes a listener speak TLS where the configuration asks for it. Each
 // handshake uses the certificate and the authorities in force, so that a reload
 // changes them without a pause.
 func (s *Server) secure(l net.Listener, c config.HTTP) net.Listener {
@@ -28,7 +28,7 @@ func (s *Server) secure(l net.Listener, c config.HTTP) net.Listener {
 
 func serving(c *config.TLS) (*tls.Config, error) {
 	if !c.Enabled() {
-		return nil, errors.New("TLS was turned off in the configuration, which takes a restart")
+		return nil, errors.New("TLS was turned off in the configuration, which requires a restart")
 	}
 	out := &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*c.Certificate}, NextProtos: []string{"http/1.1"},

@@ -97,7 +97,7 @@ func TestTLS_ServesWhatIsInForce(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, 200, code)
 
-	t.Log("that there is TLS at all takes a restart")
+	t.Log("whether there is TLS requires a restart")
 	plain := next
 	plain.HTTP.TLS = config.TLS{}
 	must.ErrorContains(t, w.agent.Reload(&plain), "whether there is TLS")
@@ -169,5 +169,5 @@ func TestTLS_AnOldFileIsNoSurprise(t *testing.T) {
 	must.NoError(t, err, must.Sprint("it is in memory"))
 	must.Len(t, 1, out.Certificates)
 	_, err = serving(&config.TLS{})
-	must.ErrorContains(t, err, "takes a restart")
+	must.ErrorContains(t, err, "requires a restart")
 }

@@ -112,7 +112,7 @@ func TestListen_RefusesWhatOthersPlanted(t *testing.T) {
 
 func TestListen_AnotherUsersDirectory(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("takes root, to give a directory away")
+		t.Skip("requires root, to give a directory away")
 	}
 	dir := private(t)
 	must.NoError(t, os.Chown(dir, 65534, 65534))
@@ -122,11 +122,11 @@ func TestListen_AnotherUsersDirectory(t *testing.T) {
 
 func TestListen_Group(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("takes root, to give a socket to a group")
+		t.Skip("requires root, to give a socket to a group")
 	}
 	group, err := user.LookupGroupId("65534")
 	if err != nil {
-		t.Skip("takes a group 65534")
+		t.Skip("requires a group 65534")
 	}
 	path := filepath.Join(private(t), "kolo", "kolo.sock")
 	l, err := Listen(path, group.Name)

@@ -41,7 +41,7 @@ func plant(t *testing.T, uid int, path string) {
 // command looks for an agent, which it would give its token to.
 func TestPlaces_TrustsOwnersOnly(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("takes root, to be another user")
+		t.Skip("requires root, to be another user")
 	}
 	const other = 65534
 	for name, tc := range map[string]struct {
@@ -93,7 +93,7 @@ func TestPlaces_TrustsOwnersOnly(t *testing.T) {
 // a thread, which ends with them.
 func TestListen_KeepsOthersOut(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("takes root, to be another user")
+		t.Skip("requires root, to be another user")
 	}
 	path := filepath.Join(private(t), "kolo.sock")
 	serve(t, path)

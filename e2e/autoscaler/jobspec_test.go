@@ -28,7 +28,7 @@ import (
 // nobody, with no other rights than their workload identity's.
 func TestJobspecWithoutRoot(t *testing.T) {
 	if os.Getuid() != 0 || os.Getenv(givenNomad) != "" {
-		t.Skip("takes root, for clients that can isolate tasks")
+		t.Skip("requires root, for clients that can isolate tasks")
 	}
 	program := filepath.Join(t.TempDir(), "kolo")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./autoscaler/cmd/kolo")
