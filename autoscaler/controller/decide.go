@@ -145,7 +145,7 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 // request: it is asked every tick anyway.
 const farAhead = 24 * 3600
 
-// allocate asks a policy, and survives its panic.
+// allocate asks a policy, and survives its panic. It returns valid decisions only.
 func allocate(p policy.Policy, s *policy.Snapshot) (d policy.Decision, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -159,7 +159,7 @@ func allocate(p policy.Policy, s *policy.Snapshot) (d policy.Decision, err error
 	} else {
 		d = p.Allocate(s)
 	}
-	if err := check(s, d); err != nil {
+	if err := policy.Validate(s, &d); err != nil {
 		return d, fmt.Errorf("policy %s: %w", p.Name(), err)
 	}
 	return d, nil

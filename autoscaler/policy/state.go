@@ -3,7 +3,10 @@
 
 package policy
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"math"
+)
 
 // load reads a policy's own state. State that does not parse (of another
 // policy, say, or an older version) counts as none: every policy can start
@@ -32,9 +35,9 @@ func save(d *Decision, state any) {
 }
 
 // wake asks for a decision at t, or earlier if one was asked for already.
-// Times that are not in the future are no wish.
+// Times that are not in the future, or never come, are no wish.
 func (d *Decision) wake(now, t float64) {
-	if t > now && (d.Wake == 0 || t < d.Wake) {
+	if t > now && !math.IsInf(t, 1) && (d.Wake == 0 || t < d.Wake) {
 		d.Wake = t
 	}
 }

@@ -22,7 +22,7 @@ func (e *engine) decide() error {
 	}
 	s := e.snapshot()
 	d := e.cfg.Policy.Allocate(s)
-	if err := check(s, &d); err != nil {
+	if err := policy.Validate(s, &d); err != nil {
 		return fmt.Errorf("policy %s broke a rule: %w", e.cfg.Policy.Name(), err)
 	}
 	e.result.Decisions++
@@ -177,47 +177,4 @@ func (e *engine) viewOf(j *job) *policy.Job {
 		return nil
 	}
 	return &e.view[i]
-}
-
-// check reports the first rule that a decision breaks.
-func check(s *policy.Snapshot, d *policy.Decision) error {
-	if len(d.Allocations) != len(s.Jobs) {
-		return fmt.Errorf("%d counts for %d jobs", len(d.Allocations), len(s.Jobs))
-	}
-	room, total := map[string]int{}, 0
-	for _, n := range s.Nodes {
-		room[n.Type] += n.GPUs
-		total += n.GPUs
-	}
-	for i := range s.Jobs {
-		j, a := &s.Jobs[i], &d.Allocations[i]
-		if a.Job != j.ID {
-			return fmt.Errorf("count %d is for job %q, want %q", i, a.Job, j.ID)
-		}
-		if a.Count == 0 {
-			continue
-		}
-		if a.Count < j.Min || a.Count > j.Max {
-			return fmt.Errorf("count %d of job %s is outside %d to %d", a.Count, j.ID, j.Min, j.Max)
-		}
-		if !j.Sizes.Contains(a.Count) {
-			return fmt.Errorf("count %d of job %s is none of its sizes %v", a.Count, j.ID, j.Sizes)
-		}
-		gpus := a.Count * max(1, j.PerWorker)
-		total -= gpus
-		typ := j.Type
-		if typ == "" {
-			typ = a.Type
-		}
-		if j.Type != "" || a.Type != "" {
-			room[typ] -= gpus
-			if room[typ] < 0 {
-				return fmt.Errorf("%d GPUs of type %q too many with job %s", -room[typ], typ, j.ID)
-			}
-		}
-	}
-	if total < 0 {
-		return fmt.Errorf("%d GPUs more than there are", -total)
-	}
-	return nil
 }

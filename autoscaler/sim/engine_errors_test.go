@@ -40,11 +40,11 @@ func TestRun_RefusesBrokenRules(t *testing.T) {
 		policy rogue
 		want   string
 	}{
-		"too many GPUs":  {rogue{counts: []int{5}}, "GPUs more than there are"},
-		"beyond the max": {rogue{counts: []int{9}}, "outside 1 to 8"},
-		"none":           {rogue{}, "0 counts for 1 jobs"},
-		"wrong job":      {rogue{counts: []int{1}, name: "b"}, `for job "b", want "a"`},
-		"negative":       {rogue{counts: []int{-1}}, "outside 1 to 8"},
+		"too many GPUs":  {rogue{counts: []int{5}}, "5 workers for job a: they need 5 slots, and 4 are left"},
+		"beyond the max": {rogue{counts: []int{9}}, "9 workers for job a: it takes 0, or 1 to 8"},
+		"none":           {rogue{}, "it answered for 0 jobs of 1"},
+		"wrong job":      {rogue{counts: []int{1}, name: "b"}, `answer 0 is for job "b", want "a"`},
+		"negative":       {rogue{counts: []int{-1}}, "-1 workers for job a: it takes 0, or 1 to 8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := sim.Run(t.Context(), sim.Config{Nodes: sim.Uniform(1, 4, ""), Trace: one(10, 8), Policy: c.policy})

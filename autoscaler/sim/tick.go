@@ -174,7 +174,7 @@ func (t *ticks) decide() error {
 	s.Changed = !slices.Equal(shown, t.known)
 	t.known, t.spare, t.views = shown, t.known, s.Jobs
 	d := t.cfg.Policy.Allocate(s)
-	if err := check(s, &d); err != nil {
+	if err := policy.Validate(s, &d); err != nil {
 		return fmt.Errorf("policy %s broke a rule: %w", t.cfg.Policy.Name(), err)
 	}
 	t.result.Decisions++

@@ -106,7 +106,7 @@ func put(t *testing.T, dir, name, kind string) {
 func (w *world) hostilePolicies(t *testing.T) {
 	dir := t.TempDir()
 	refused := map[string]string{
-		"greedy":    "24 slots given out of 12",
+		"greedy":    "they need 12 slots, and 0 are left",
 		"negative":  "-1 workers for job default/",
 		"unbounded": "13 workers for job default/",
 		"huge":      "9223372036854775807 workers for job default/",

@@ -125,14 +125,15 @@ func (c *Cluster) place(j *Job, n int) bool {
 		if at == c.full && node.GPUs == node.used && node.GPUs > 0 {
 			c.full++
 		}
-		if node.Pool != j.pool() || node.State != api.NodeStatusReady || !node.Eligible || node.Drain || node.GPUs-node.used < j.GPUs || node.CPU-node.usedCPU < j.CPU {
+		if node.Pool != j.pool() || node.State != api.NodeStatusReady || !node.Eligible || node.Drain ||
+			node.GPUs-node.used < j.GPUs || node.CPU-node.usedCPU < j.CPU || j.Model != "" && j.Model != node.Model {
 			continue
 		}
 		i := c.bump("allocs")
 		a := &Alloc{
 			ID: fmt.Sprintf("%08x-1111-0000-0000-000000000000", i), Job: j.ID, Group: j.Group, Node: id, N: n,
 			Client: api.AllocClientStatusRunning, Desired: api.AllocDesiredStatusRun, create: i, index: i, version: j.version,
-			at: time.Now().UnixNano(), cpu: j.CPU,
+			at: time.Now().UnixNano(), cpu: j.CPU, model: node.Model,
 		}
 		for _, g := range node.ids {
 			if len(a.devices) < j.GPUs && node.taken[g] == "" {

@@ -58,6 +58,7 @@ type table struct {
 // Node is a machine with one device group.
 type Node struct {
 	ID, Name, Pool string
+	Model          string // of its devices
 	GPUs, CPU      int
 	State          string // ready, down
 	Eligible       bool
@@ -75,7 +76,8 @@ type Job struct {
 	Group    string
 	Count    int
 	Min, Max int
-	GPUs     int // of one worker
+	GPUs     int    // of one worker
+	Model    string // of its GPUs, "" for any
 	CPU      int
 	Priority int
 	Elastic  map[string]any // content of policy { }, nil for none
@@ -101,6 +103,7 @@ type Alloc struct {
 	N                    int // index in its name
 	Client, Desired      string
 	devices              []string
+	model                string // of its devices
 	cpu                  int
 	create, index        uint64
 	version              uint64
@@ -167,7 +170,7 @@ func (c *Cluster) AddNodes(n, gpus int) {
 	for range n {
 		i := len(c.order)
 		node := &Node{
-			ID: fmt.Sprintf("%08x-0000-0000-0000-000000000000", i), Name: fmt.Sprintf("n%d", i), Pool: "default",
+			ID: fmt.Sprintf("%08x-0000-0000-0000-000000000000", i), Name: fmt.Sprintf("n%d", i), Pool: "default", Model: "stand-in",
 			GPUs: gpus, CPU: 64000, State: api.NodeStatusReady, Eligible: true, taken: map[string]string{},
 		}
 		for g := range gpus {

@@ -5,6 +5,7 @@ package nomadtest
 
 import (
 	"fmt"
+	"path"
 
 	"github.com/hashicorp/nomad/api"
 )
@@ -16,7 +17,7 @@ func (n *Node) wire() map[string]any {
 		for _, id := range n.ids {
 			instances = append(instances, map[string]any{"ID": id, "Healthy": true})
 		}
-		devices = append(devices, map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": "stand-in", "Instances": instances})
+		devices = append(devices, map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": n.Model, "Instances": instances})
 	}
 	eligibility := api.NodeSchedulingIneligible
 	if n.Eligible && !n.Drain {
@@ -34,7 +35,7 @@ func (n *Node) wire() map[string]any {
 func (a *Alloc) wire() map[string]any {
 	task := map[string]any{"Cpu": map[string]any{"CpuShares": a.cpu}, "Memory": map[string]any{"MemoryMB": 64}}
 	if len(a.devices) > 0 {
-		task["Devices"] = []any{map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": "stand-in", "DeviceIDs": a.devices}}
+		task["Devices"] = []any{map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": a.model, "DeviceIDs": a.devices}}
 	}
 	return map[string]any{
 		"ID": a.ID, "Namespace": "default", "JobID": a.Job, "TaskGroup": a.Group, "NodeID": a.Node,
@@ -48,7 +49,7 @@ func (a *Alloc) wire() map[string]any {
 func (j *Job) wire() map[string]any {
 	resources := map[string]any{"CPU": j.CPU, "MemoryMB": 64}
 	if j.GPUs > 0 {
-		resources["Devices"] = []any{map[string]any{"Name": "nvidia/gpu", "Count": j.GPUs}}
+		resources["Devices"] = []any{map[string]any{"Name": path.Join("nvidia/gpu", j.Model), "Count": j.GPUs}}
 	}
 	group := map[string]any{
 		"Name": j.Group, "Count": j.Count,

@@ -5,7 +5,6 @@ package plugin
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -107,13 +106,11 @@ const stateLimit = 16 << 10
 // reasonLimit is how many bytes of a reason are shown.
 const reasonLimit = 500
 
-// decisionFromWire puts a decision into the order of the snapshot's jobs.
+// decisionFromWire puts a decision into the order of the snapshot's jobs, and
+// validates it.
 func decisionFromWire(s *policy.Snapshot, d *policypb.Decision) (policy.Decision, error) {
 	if len(d.GetState()) > stateLimit {
 		return policy.Decision{}, fmt.Errorf("its state has %d bytes, more than %d", len(d.GetState()), stateLimit)
-	}
-	if math.IsNaN(d.GetWake()) || math.IsInf(d.GetWake(), 0) {
-		return policy.Decision{}, fmt.Errorf("it wants to be asked again at %v", d.GetWake())
 	}
 	by := make(map[string]*policypb.Allocation, len(d.GetAllocations()))
 	for _, a := range d.GetAllocations() {
@@ -128,9 +125,6 @@ func decisionFromWire(s *policy.Snapshot, d *policypb.Decision) (policy.Decision
 		if a == nil {
 			return policy.Decision{}, fmt.Errorf("it did not answer for job %s", s.Jobs[i].ID)
 		}
-		if a.GetCount() < 0 || a.GetCount() > 1e6 {
-			return policy.Decision{}, fmt.Errorf("%d workers for job %s", a.GetCount(), s.Jobs[i].ID)
-		}
 		reason := a.GetReason()
 		if len(reason) > reasonLimit {
 			reason = strings.ToValidUTF8(reason[:reasonLimit], "") + "…"
@@ -141,5 +135,5 @@ func decisionFromWire(s *policy.Snapshot, d *policypb.Decision) (policy.Decision
 	for id := range by {
 		return policy.Decision{}, fmt.Errorf("it answered for job %q, which it was not asked about", id)
 	}
-	return out, nil
+	return out, policy.Validate(s, &out)
 }

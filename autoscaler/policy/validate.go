@@ -1,0 +1,77 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package policy
+
+import (
+	"fmt"
+	"math"
+)
+
+// Validate returns an error for a decision that breaks a rule of the snapshot it
+// answers. It names the job, its count and the rule. The autoscaler and the
+// simulator obey no decision that it refuses, whoever made it:
+//
+//   - there is one allocation for each job, in the order of the snapshot;
+//   - a count is 0, the present one, or an allowed size between the job's
+//     bounds. The present one may be neither where a user has changed the
+//     bounds of a running job, or has set its count by hand;
+//   - what a job grows by is there: jobs of one GPU type hold no more than
+//     there are of the type, and all jobs no more than there are. Capacity
+//     that is lost is no fault of a decision that merely keeps counts.
+func Validate(s *Snapshot, d *Decision) error {
+	if len(d.Allocations) != len(s.Jobs) {
+		return fmt.Errorf("it answered for %d jobs of %d", len(d.Allocations), len(s.Jobs))
+	}
+	if math.IsNaN(d.Wake) || math.IsInf(d.Wake, 0) {
+		return fmt.Errorf("it wants to be asked again at %v", d.Wake)
+	}
+	for i := range s.Jobs {
+		j, a := &s.Jobs[i], &d.Allocations[i]
+		switch {
+		case a.Job != j.ID:
+			return fmt.Errorf("answer %d is for job %q, want %q", i, a.Job, j.ID)
+		case a.Count == 0 || a.Count == j.Count:
+		case a.Count < j.Min || a.Count > j.Max:
+			return fmt.Errorf("%d workers for job %s: it takes 0, or %d to %d", a.Count, j.ID, j.Min, j.Max)
+		case !j.Sizes.Contains(a.Count):
+			return fmt.Errorf("%d workers for job %s: its sizes are %v", a.Count, j.ID, j.Sizes)
+		}
+	}
+	return validateCapacity(s, d)
+}
+
+// validateCapacity takes the GPUs of jobs that keep or give up workers off what
+// there is, and then those of jobs that ask for more, as far as they are there.
+func validateCapacity(s *Snapshot, d *Decision) error {
+	total, byType := 0, map[string]int{}
+	for _, n := range s.Nodes {
+		total += n.GPUs
+		byType[n.Type] += n.GPUs
+	}
+	for _, asking := range []bool{false, true} {
+		for i := range s.Jobs {
+			j, a := &s.Jobs[i], &d.Allocations[i]
+			typ := j.Type
+			if typ == "" {
+				typ = a.Type // of a job that takes any, where the policy says which
+			}
+			moves := typ != "" && j.Held != "" && typ != j.Held
+			if a.Count == 0 || asking != (a.Count > j.Count || moves) {
+				continue
+			}
+			need := a.Count * max(1, j.PerWorker)
+			switch {
+			case asking && typ != "" && need > byType[typ]:
+				return fmt.Errorf("%d workers for job %s: they need %d slots of type %q, and %d are left", a.Count, j.ID, need, typ, max(0, byType[typ]))
+			case asking && need > total:
+				return fmt.Errorf("%d workers for job %s: they need %d slots, and %d are left", a.Count, j.ID, need, max(0, total))
+			}
+			total -= need
+			if typ != "" {
+				byType[typ] -= need
+			}
+		}
+	}
+	return nil
+}
