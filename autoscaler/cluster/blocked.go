@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -100,7 +101,7 @@ func (b *building) placedSince() map[waiting]int {
 // empty. A job that asks for more never starts, and must not have others give
 // room up for it.
 func (b *building) ever(g jobGroup) bool {
-	return slices.ContainsFunc(b.class(g.class).Places, func(p planner.Place) bool {
+	return slices.ContainsFunc(b.class(g.class).Places, func(p placement.Place) bool {
 		n := b.store.nodes[b.view.Nodes[p.Node].ID]
 		return g.cpu <= n.cpu && g.memory <= n.memory && g.slots <= n.devices(g.device)
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -36,7 +37,7 @@ func TestView_TasksOfPhasesThatFollowOneAnother(t *testing.T) {
 	j.ModifyIndex = new(f.index + 1)
 	f.putJob(planner.JobKey{Namespace: "default", ID: "a"}, j)
 	v := f.view()
-	must.Eq(t, planner.Need{Slots: 2, CPU: 1100, Memory: 2200}, v.Jobs[0].Groups[0].Need)
+	must.Eq(t, placement.Need{Slots: 2, CPU: 1100, Memory: 2200}, v.Jobs[0].Groups[0].Need)
 
 	resources := func(text string) *alloc {
 		f.index++

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -233,7 +234,7 @@ func (b *building) job(j *job) {
 	for _, sg := range s.Groups {
 		i := slices.IndexFunc(j.groups, func(g jobGroup) bool { return g.name == sg.Name })
 		g := j.groups[i]
-		need := planner.Need{Slots: max(1, g.slots), CPU: g.cpu, Memory: g.memory}
+		need := placement.Need{Slots: max(1, g.slots), CPU: g.cpu, Memory: g.memory}
 		if pool.CPUSlot > 0 {
 			need.Slots = max(1, (g.cpu+pool.CPUSlot-1)/pool.CPUSlot)
 		}
@@ -287,7 +288,7 @@ func (b *building) class(k classKey) *planner.Class {
 					continue
 				}
 			}
-			c.Places = append(c.Places, planner.Place{Node: i, Bin: bin})
+			c.Places = append(c.Places, placement.Place{Node: i, Bin: bin})
 		}
 	}
 	b.cache.classes[k], b.used[k] = c, c

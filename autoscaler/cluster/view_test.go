@@ -14,6 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -151,12 +152,12 @@ func TestView_DeviceGroups(t *testing.T) {
 	must.Eq(t, 7000, v.Nodes[1].CPU)
 
 	anyJob, one := v.Jobs[0], v.Jobs[1]
-	must.SliceContains(t, anyJob.Groups[0].Live, planner.Worker{Place: planner.Place{Node: 0, Bin: 1}})
-	must.SliceContains(t, anyJob.Groups[0].Live, planner.Worker{Place: planner.Place{Node: 0, Bin: 0}, Ending: true})
+	must.SliceContains(t, anyJob.Groups[0].Live, planner.Worker{Place: placement.Place{Node: 0, Bin: 1}})
+	must.SliceContains(t, anyJob.Groups[0].Live, planner.Worker{Place: placement.Place{Node: 0, Bin: 0}, Ending: true})
 	must.Len(t, 2, anyJob.Groups[0].Live)
 	must.Eq(t, 1, v.Facts[0].Running)
 	must.Len(t, 3, anyJob.Groups[0].Class.Places)
-	must.Eq(t, []planner.Place{{Node: 1, Bin: 0}}, one.Groups[0].Class.Places)
+	must.Eq(t, []placement.Place{{Node: 1, Bin: 0}}, one.Groups[0].Class.Places)
 	must.Eq(t, "", v.Facts[0].Type)
 	must.Eq(t, "nvidia/gpu/A100", v.Facts[1].Type)
 	must.Eq(t, 2, anyJob.Groups[0].Need.Slots)
@@ -170,8 +171,8 @@ func TestView_CPUSlots(t *testing.T) {
 	f.alloc("web", "x", "n1", "running", "run")
 	v := f.view()
 	must.Eq(t, []planner.Bin{{Slots: 7}}, v.Nodes[0].Bins)
-	must.Eq(t, planner.Worker{Place: planner.Place{Node: 0, Bin: 0}}, v.Jobs[0].Groups[0].Live[0])
-	must.Eq(t, planner.Need{Slots: 1, CPU: 1000, Memory: 100}, v.Jobs[0].Groups[0].Need)
+	must.Eq(t, planner.Worker{Place: placement.Place{Node: 0, Bin: 0}}, v.Jobs[0].Groups[0].Live[0])
+	must.Eq(t, placement.Need{Slots: 1, CPU: 1000, Memory: 100}, v.Jobs[0].Groups[0].Need)
 }
 
 func TestView_WrongPool(t *testing.T) {
@@ -246,8 +247,8 @@ func TestView_RacksByMetadata(t *testing.T) {
 		must.True(t, f.store.putNode(&w, true))
 	}
 	v = f.view()
-	must.Eq(t, []planner.Place{{Node: 0, Bin: 0}}, v.Jobs[0].Groups[0].Class.Places)
-	must.Eq(t, []planner.Place{{Node: 1, Bin: 0}}, v.Jobs[0].Groups[1].Class.Places)
+	must.Eq(t, []placement.Place{{Node: 0, Bin: 0}}, v.Jobs[0].Groups[0].Class.Places)
+	must.Eq(t, []placement.Place{{Node: 1, Bin: 0}}, v.Jobs[0].Groups[1].Class.Places)
 }
 
 func TestStore_NewerWins(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -40,7 +41,7 @@ func (b *building) allocs() {
 			}
 			continue
 		}
-		at := planner.Worker{Place: planner.Place{Node: -1, Bin: -1}, Ending: a.ending}
+		at := planner.Worker{Place: placement.Place{Node: -1, Bin: -1}, Ending: a.ending}
 		if known {
 			at.Node = n
 			at.Bin = b.bin(n, a)

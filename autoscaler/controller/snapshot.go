@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -60,8 +61,8 @@ func (c *Controller) snapshot(v *cluster.View, name string, p *poolPolicy, now t
 
 // addNodes adds the bins of a pool's nodes, all of them free. It returns the
 // index of each in s.Nodes.
-func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[planner.Place]int {
-	bins := map[planner.Place]int{}
+func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[placement.Place]int {
+	bins := map[placement.Place]int{}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
 		if n.Pool != pool || n.State == planner.Leaving {
@@ -72,7 +73,7 @@ func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[planner.Plac
 			if n.State == planner.Closed {
 				slots = 0 // addWorkers adds those that are held there
 			}
-			bins[planner.Place{Node: i, Bin: b}] = len(s.Nodes)
+			bins[placement.Place{Node: i, Bin: b}] = len(s.Nodes)
 			s.Nodes = append(s.Nodes, policy.Node{ID: fmt.Sprintf("%s/%d", n.ID, b), Type: bin.Type, GPUs: slots, Free: slots})
 		}
 	}
@@ -81,7 +82,7 @@ func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[planner.Plac
 
 // addWorkers takes the slots of a job's workers off those that are free, and off
 // all where the policy may not move them.
-func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[planner.Place]int, j *planner.Job, movable bool) {
+func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]int, j *planner.Job, movable bool) {
 	for _, g := range j.Groups {
 		for _, w := range g.Live {
 			at, ok := bins[w.Place]

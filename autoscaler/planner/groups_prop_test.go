@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 )
 
 // racks are sets of nodes that groups are bound to: 0 has the even ones, 1 the
@@ -31,7 +33,7 @@ func drawRacks(t *rapid.T) *racks {
 		state := NodeState(rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "state"))
 		r.Nodes = append(r.Nodes, Node{ID: strconv.Itoa(i), Pool: "gpu", State: state, Bins: []Bin{{Slots: n}}})
 		for _, c := range []int{i % 2, 2} {
-			r.classes[c].Places = append(r.classes[c].Places, Place{Node: i})
+			r.classes[c].Places = append(r.classes[c].Places, placement.Place{Node: i})
 		}
 	}
 	used := make([]int, len(r.Nodes))
@@ -56,7 +58,7 @@ func drawRacks(t *rapid.T) *racks {
 		}
 		for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
 			class := r.classes[rapid.IntRange(0, 2).Draw(t, "class")]
-			group := Group{Name: fmt.Sprint("g", g), Max: rapid.IntRange(1, 8).Draw(t, "group's max"), Need: Need{Slots: 1}, Class: class}
+			group := Group{Name: fmt.Sprint("g", g), Max: rapid.IntRange(1, 8).Draw(t, "group's max"), Need: placement.Need{Slots: 1}, Class: class}
 			for range rapid.IntRange(0, 4).Draw(t, "workers") {
 				at := rapid.SampledFrom(class.Places).Draw(t, "place")
 				if used[at.Node] < r.Nodes[at.Node].Bins[0].Slots {

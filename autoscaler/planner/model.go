@@ -6,6 +6,7 @@ package planner
 import (
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
@@ -46,43 +47,33 @@ type Node struct {
 	Bins   []Bin
 }
 
-// Bin is a device group of a node, or the node's CPU slots. One worker takes
-// all its slots from one bin, as Nomad fills a device ask from one group.
+// Bin is a device group of a node, or the node's CPU slots.
 type Bin struct {
 	Type  string
 	Slots int
 }
 
-// Place is a bin of a node, by index into Cluster.Nodes and Node.Bins.
-type Place struct{ Node, Bin int }
-
-// Worker is an allocation that has not ended. A node of -1 is somewhere
-// unknown, a bin of -1 unknown on its node.
+// Worker is an allocation that has not ended. Its place is by index into
+// Cluster.Nodes and Node.Bins; a node of -1 is somewhere unknown, a bin of -1
+// unknown on its node.
 type Worker struct {
-	Place
+	placement.Place
 	Ending bool // Nomad is stopping it
 }
 
 // Class is a set of places that groups with the same needs share, so that ten
 // thousand groups do not hold ten thousand lists.
 type Class struct {
-	Places []Place
-}
-
-// Need is what one worker holds.
-type Need struct {
-	Slots  int // at least 1
-	CPU    int // MHz
-	Memory int // MiB
+	Places []placement.Place
 }
 
 // Group is one elastic group of a job.
 type Group struct {
 	Name     string
-	Count    int // as written in the job
-	Min, Max int // what Nomad accepts
-	Need     Need
-	Class    *Class // where its workers may go
+	Count    int            // as written in the job
+	Min, Max int            // what Nomad accepts
+	Need     placement.Need // of one worker
+	Class    *Class         // where its workers may go
 
 	// Live are the allocations that have not ended, those being stopped
 	// included.

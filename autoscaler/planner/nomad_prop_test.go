@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 )
 
 // nomad answers writes the way Nomad does: it refuses stale indexes, stops
@@ -47,13 +49,13 @@ func (s *nomad) arrive() {
 	max := min + rapid.IntRange(0, 6).Draw(s.t, "extra")
 	class := &Class{}
 	for i := range s.cluster.Nodes {
-		class.Places = append(class.Places, Place{Node: i})
+		class.Places = append(class.Places, placement.Place{Node: i})
 	}
 	s.index++
 	j := &simJob{Job: Job{
 		Key: JobKey{"default", fmt.Sprint("j", s.index)}, Pool: "gpu", Index: s.index, Min: min, Max: max,
 		Suspendable: rapid.Bool().Draw(s.t, "suspendable"),
-		Groups:      []Group{{Name: "workers", Max: max, Need: Need{Slots: 1}, Class: class}},
+		Groups:      []Group{{Name: "workers", Max: max, Need: placement.Need{Slots: 1}, Class: class}},
 	}}
 	s.jobs = append(s.jobs, j)
 }
@@ -67,7 +69,7 @@ func (s *nomad) see() *Cluster {
 		job.Groups = slices.Clone(job.Groups)
 		job.Groups[0].Live = nil
 		for _, w := range j.workers {
-			job.Groups[0].Live = append(job.Groups[0].Live, Worker{Place{Node: w.node}, w.stopping})
+			job.Groups[0].Live = append(job.Groups[0].Live, Worker{placement.Place{Node: w.node}, w.stopping})
 		}
 		c.Jobs = append(c.Jobs, job)
 	}

@@ -23,7 +23,7 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 	}
 	// Room is counted after the shrinks were decided, but they free nothing
 	// yet: their workers are still alive.
-	m.room = newRoom(c, now)
+	m.room = newCapacity(c, now)
 	for j := range c.Jobs {
 		if m.stuck[j] {
 			m.unstick(j)
@@ -47,7 +47,7 @@ type making struct {
 	now    time.Time
 	o      Options
 	target []int // total workers that this plan may move each job to
-	room   *room
+	room   *capacity
 	stuck  map[int]bool // jobs with workers that found no place in time
 	acted  map[int]bool // jobs that have an action
 	plan   Plan
@@ -126,26 +126,17 @@ func (m *making) settle(j int, w Want) int {
 // allowed is the largest total of the job that is at most n: within its
 // bounds, one of its sizes, and 0 only where 0 keeps the promises.
 func (job *Job) allowed(n int) int {
-	if n < job.Min {
-		if job.mayStop() {
-			return 0
-		}
+	best := job.Sizes.Fit(n, job.Min, job.Max)
+	if best == 0 && !job.mayStop() {
 		// A job that must not be suspended stays where it is rather than
 		// fall below its minimum, and below it is not pulled up here.
-		return max(job.floor(), min(job.Count(), job.smallest()))
-	}
-	n = min(n, job.Max)
-	best := job.Sizes.AtMost(n)
-	if best == 0 && !job.mayStop() {
 		return max(job.floor(), min(job.Count(), job.smallest()))
 	}
 	return best
 }
 
 // smallest is the smallest running size.
-func (job *Job) smallest() int {
-	return max(job.Min, job.Sizes.Above(0))
-}
+func (job *Job) smallest() int { return job.Sizes.Above(job.Min - 1) }
 
 // floor is the smallest total that Nomad accepts.
 func (job *Job) floor() int {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
@@ -35,7 +36,7 @@ func (c *Cluster) class(nodes ...int) *Class {
 	}
 	for _, n := range nodes {
 		for b := range c.Nodes[n].Bins {
-			out.Places = append(out.Places, Place{n, b})
+			out.Places = append(out.Places, placement.Place{Node: n, Bin: b})
 		}
 	}
 	return out
@@ -46,11 +47,11 @@ func (c *Cluster) class(nodes ...int) *Class {
 func (c *Cluster) with(id string, edit func(*Job), on ...int) *Cluster {
 	live := []Worker{}
 	for _, n := range on {
-		live = append(live, Worker{Place: Place{Node: n}})
+		live = append(live, Worker{Place: placement.Place{Node: n}})
 	}
 	j := Job{
 		Key: JobKey{"default", id}, Pool: "gpu", Index: uint64(100 + len(c.Jobs)), Min: 1, Max: 8, Started: len(on) > 0,
-		Groups: []Group{{Name: "workers", Count: len(on), Max: 8, Need: Need{Slots: 1}, Class: c.class(), Live: live}},
+		Groups: []Group{{Name: "workers", Count: len(on), Max: 8, Need: placement.Need{Slots: 1}, Class: c.class(), Live: live}},
 	}
 	if edit != nil {
 		edit(&j)
@@ -220,15 +221,15 @@ func TestMake_Groups(t *testing.T) {
 		}
 		place := func(at []int) (out []Worker) {
 			for _, n := range at {
-				out = append(out, Worker{Place: Place{Node: n}})
+				out = append(out, Worker{Place: placement.Place{Node: n}})
 			}
 			return out
 		}
 		c.Jobs = []Job{{
 			Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 16, Started: count0+count1 > 0,
 			Groups: []Group{
-				{Name: "r0", Count: count0, Max: 16, Need: Need{Slots: 1}, Class: c.class(0, 1), Live: place(live0)},
-				{Name: "r1", Count: count1, Max: 16, Need: Need{Slots: 1}, Class: c.class(2, 3), Live: place(live1)},
+				{Name: "r0", Count: count0, Max: 16, Need: placement.Need{Slots: 1}, Class: c.class(0, 1), Live: place(live0)},
+				{Name: "r1", Count: count1, Max: 16, Need: placement.Need{Slots: 1}, Class: c.class(2, 3), Live: place(live1)},
 			},
 		}}
 		return c
@@ -264,9 +265,9 @@ func TestMake_Moves(t *testing.T) {
 			LastChange: now.Add(-time.Minute), PendingSince: now.Add(-time.Minute),
 		}
 		for g, n := range alive {
-			group := Group{Name: fmt.Sprint("r", g), Count: n, Max: 12, Need: Need{Slots: 1}, Class: c.class(g)}
+			group := Group{Name: fmt.Sprint("r", g), Count: n, Max: 12, Need: placement.Need{Slots: 1}, Class: c.class(g)}
 			for range n {
-				group.Live = append(group.Live, Worker{Place: Place{Node: g}})
+				group.Live = append(group.Live, Worker{Place: placement.Place{Node: g}})
 			}
 			j.Groups = append(j.Groups, group)
 		}
@@ -360,8 +361,8 @@ func TestMake_AMoveTakesItsRoom(t *testing.T) {
 		c.Jobs = []Job{{
 			Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 8, Started: true, PendingSince: now.Add(-time.Minute),
 			Groups: []Group{
-				{Name: "r0", Count: 3, Max: 8, Need: Need{Slots: 1}, Class: c.class(0)},
-				{Name: "r1", Max: 8, Need: Need{Slots: 1}, Class: c.class(1)},
+				{Name: "r0", Count: 3, Max: 8, Need: placement.Need{Slots: 1}, Class: c.class(0)},
+				{Name: "r1", Max: 8, Need: placement.Need{Slots: 1}, Class: c.class(1)},
 			},
 		}}
 		c.with("b", nil)

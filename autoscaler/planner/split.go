@@ -90,7 +90,7 @@ func (m *making) grow(j int, w Want, more time.Time) {
 		counts, _ = m.room.split(j, reach-from)
 	}
 	for g, n := range counts {
-		m.room.take(j, g, n-job.Groups[g].Count, true)
+		m.room.take(j, g, n-job.Groups[g].Count)
 	}
 	cause := Grow
 	switch {
@@ -117,20 +117,20 @@ func (job *Job) counts() []int {
 // split shares n more workers out over a job's groups and returns the new
 // counts and how many found room. Groups that hold most of the job come
 // first, then the group with most room: fewest groups, then fewest nodes.
-func (r *room) split(j, n int) ([]int, int) {
-	return r.splitOver(j, n, func(int) bool { return false })
+func (c *capacity) split(j, n int) ([]int, int) {
+	return c.splitOver(j, n, func(int) bool { return false })
 }
 
 // splitOver is split without some of the groups.
-func (r *room) splitOver(j, n int, without func(g int) bool) ([]int, int) {
-	job := &r.cluster.Jobs[j]
+func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
+	job := &c.cluster.Jobs[j]
 	counts := job.counts()
 	more := func(g, n int) int {
 		group := &job.Groups[g]
-		if without(g) || group.GrowAfter.After(r.now) {
+		if without(g) || group.GrowAfter.After(c.now) {
 			return 0
 		}
-		return max(0, r.free(j, g, min(n, group.Max-counts[g])))
+		return max(0, c.free(j, g, min(n, group.Max-counts[g])))
 	}
 	if len(job.Groups) == 1 {
 		k := more(0, n)
@@ -151,11 +151,11 @@ func (r *room) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 		}
 		return space[b] - space[a]
 	})
-	r.trial = &[]taken{}
-	defer r.giveBack()
+	try := trial{capacity: c}
+	defer try.rollback()
 	given := 0
 	for _, g := range order {
-		k := r.take(j, g, more(g, n-given), false)
+		k := try.take(j, g, more(g, n-given))
 		counts[g] += k
 		given += k
 	}

@@ -85,7 +85,7 @@ func (m *making) unstick(j int) {
 		m.room.forget(j, g, k)
 	}
 	for g, n := range counts {
-		m.room.take(j, g, n-job.Groups[g].Count, true)
+		m.room.take(j, g, n-job.Groups[g].Count)
 	}
 	m.target[j] = to
 	a := m.action(j, counts, Move, fmt.Sprintf("%d workers found no place in %s; another group has room for %d", from-m.placed(j), m.o.PlacementTimeout, moved))
@@ -112,25 +112,25 @@ func (m *making) stuckGroups(j int) (out []string) {
 // elsewhere shares n workers out over the groups in which none waits for a
 // place. It returns the new counts, those that wait included, and how many
 // found room.
-func (r *room) elsewhere(j, n int) ([]int, int) {
-	waits := func(g int) bool { return r.cluster.pending(j, g) > 0 }
+func (c *capacity) elsewhere(j, n int) ([]int, int) {
+	waits := func(g int) bool { return c.cluster.pending(j, g) > 0 }
 	credit := 0
-	for g := range r.cluster.Jobs[j].Groups {
-		credit += r.unplaced[groupKey{j, g}] * r.cluster.Jobs[j].Groups[g].Need.Slots
+	for g := range c.cluster.Jobs[j].Groups {
+		credit += c.unplaced[groupKey{j, g}] * c.cluster.Jobs[j].Groups[g].Need.Slots
 	}
 	// The pool pays for workers that Nomad may still place; these it will not.
-	pool := r.cluster.Jobs[j].Pool
-	r.pool[pool] += credit
-	defer func() { r.pool[pool] -= credit }()
-	return r.splitOver(j, n, waits)
+	pool := c.cluster.Jobs[j].Pool
+	c.pool[pool] += credit
+	defer func() { c.pool[pool] -= credit }()
+	return c.splitOver(j, n, waits)
 }
 
 // forget gives back what the pool pays for n workers that Nomad is not asked
 // for any more and had no place.
-func (r *room) forget(j, g, n int) {
-	k := min(n, r.unplaced[groupKey{j, g}])
-	r.unplaced[groupKey{j, g}] -= k
-	r.pool[r.cluster.Jobs[j].Pool] += k * r.cluster.Jobs[j].Groups[g].Need.Slots
+func (c *capacity) forget(j, g, n int) {
+	k := min(n, c.unplaced[groupKey{j, g}])
+	c.unplaced[groupKey{j, g}] -= k
+	c.pool[c.cluster.Jobs[j].Pool] += k * c.cluster.Jobs[j].Groups[g].Need.Slots
 }
 
 // growAfter is before when no group of the job may grow.

@@ -6,16 +6,16 @@ package sim
 import (
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// cluster keeps account of GPUs. Nodes of one type with the same number of
-// free GPUs stand together in a bucket, so that the best node for a worker is
-// found without looking at all of them.
+// cluster keeps account of GPUs: which nodes are up, and what is free on them.
 type cluster struct {
 	mode  Placement
 	nodes []node
+	free  placement.Capacity
 	index map[string]int // by ID
 	types []string       // sorted
 	pools []gpuPool      // by place in types
@@ -23,22 +23,14 @@ type cluster struct {
 
 type node struct {
 	trace.Node
-	typ  int // place in cluster.types
-	free int
-	up   bool
-	pos  int // in its bucket
+	typ int // place in cluster.types
+	up  bool
 }
 
 type gpuPool struct {
 	capacity, free int
-	most           int     // GPUs of the largest node
-	buckets        [][]int // nodes that are up, by free GPUs
-}
-
-// share is a part of a job's workers that stand on one node.
-type share struct {
-	node    int
-	workers int
+	most           int // GPUs of the largest node
+	places         []placement.Place
 }
 
 func newCluster(nodes []trace.Node, mode Placement) *cluster {
@@ -54,15 +46,12 @@ func newCluster(nodes []trace.Node, mode Placement) *cluster {
 	}
 	for _, n := range nodes {
 		typ, _ := slices.BinarySearch(c.types, n.Type)
-		c.pools[typ].most = max(c.pools[typ].most, n.GPUs)
-	}
-	for i := range c.pools {
-		c.pools[i].buckets = make([][]int, c.pools[i].most+1)
-	}
-	for i, n := range nodes {
-		typ, _ := slices.BinarySearch(c.types, n.Type)
+		i := c.free.AddNode(0, 0, 0)
 		c.nodes = append(c.nodes, node{Node: n, typ: typ})
 		c.index[n.ID] = i
+		p := &c.pools[typ]
+		p.most = max(p.most, n.GPUs)
+		p.places = append(p.places, placement.Place{Node: i})
 		c.raise(i)
 	}
 	return c
@@ -81,113 +70,68 @@ func merge(nodes []trace.Node, types []string) []trace.Node {
 	return out
 }
 
+// gpus is the ask of workers that hold per GPUs each.
+func gpus(per int) placement.Ask { return placement.Ask{Need: placement.Need{Slots: per}} }
+
 // raise takes a node into service with all its GPUs free.
 func (c *cluster) raise(i int) {
 	n := &c.nodes[i]
-	n.up, n.free = true, n.GPUs
-	p := &c.pools[n.typ]
-	p.capacity += n.GPUs
-	p.free += n.GPUs
-	n.pos = len(p.buckets[n.free])
-	p.buckets[n.free] = append(p.buckets[n.free], i)
+	n.up = true
+	c.pools[n.typ].capacity += n.GPUs
+	c.take(i, -n.GPUs)
 }
 
 // lower takes a node out of service. Its workers must be gone.
 func (c *cluster) lower(i int) {
 	n := &c.nodes[i]
-	c.unbucket(i)
+	c.take(i, n.GPUs)
+	c.pools[n.typ].capacity -= n.GPUs
 	n.up = false
-	p := &c.pools[n.typ]
-	p.capacity -= n.GPUs
-	p.free -= n.free
-	n.free = 0
 }
 
-func (c *cluster) unbucket(i int) {
-	n := &c.nodes[i]
-	b := c.pools[n.typ].buckets[n.free]
-	last := b[len(b)-1]
-	b[n.pos] = last
-	c.nodes[last].pos = n.pos
-	c.pools[n.typ].buckets[n.free] = b[:len(b)-1]
-}
+// freeOn is how many GPUs of a node are free.
+func (c *cluster) freeOn(i int) int { return c.free.Free(placement.Place{Node: i}) }
 
-// take holds gpus more of a node, or gives them back when gpus is negative.
-func (c *cluster) take(i, gpus int) {
+// take holds so many more GPUs of a node, or gives them back when they are
+// negative.
+func (c *cluster) take(i, more int) {
 	n := &c.nodes[i]
-	if n.free-gpus < 0 || n.free-gpus > n.GPUs {
+	if free := c.freeOn(i) - more; free < 0 || free > n.GPUs {
 		panic("sim: a GPU would be held twice, or given back twice")
 	}
-	c.unbucket(i)
-	n.free -= gpus
-	p := &c.pools[n.typ]
-	p.free -= gpus
-	n.pos = len(p.buckets[n.free])
-	p.buckets[n.free] = append(p.buckets[n.free], i)
+	c.free.Take(placement.Place{Node: i}, gpus(1), more)
+	c.pools[n.typ].free -= more
 }
 
-// grow adds up to more workers of per GPUs to a job that stands on place and
-// returns where it stands then and how many were added. It first fills nodes
-// that the job is on, then takes the node that the rest fits best on, or else
-// the emptiest.
-func (c *cluster) grow(place []share, typ, per, more int) ([]share, int) {
+// grow adds up to more workers of per GPUs to a job that stands at shares, and
+// returns where it stands then and how many were added.
+func (c *cluster) grow(shares []placement.Share, typ, per, more int) ([]placement.Share, int) {
 	p := &c.pools[typ]
-	added := 0
-	put := func(at *share, workers int) {
-		c.take(at.node, workers*per)
-		at.workers += workers
-		added += workers
+	if p.free < per {
+		return shares, 0
 	}
-	if c.mode != Spread {
-		for k := range place {
-			if workers := min(more-added, c.nodes[place[k].node].free/per); workers > 0 {
-				put(&place[k], workers)
-			}
-		}
+	put := c.free.Pack
+	if c.mode == Spread {
+		put = c.free.Spread
 	}
-	for added < more {
-		i, workers := -1, more-added
-		if c.mode != Spread {
-			for free := workers * per; free <= p.most && i < 0; free++ {
-				if b := p.buckets[free]; len(b) > 0 {
-					i = b[len(b)-1]
-				}
-			}
-		}
-		for free := p.most; free >= per && i < 0; free-- {
-			if b := p.buckets[free]; len(b) > 0 {
-				i, workers = b[len(b)-1], min(workers, free/per)
-			}
-		}
-		if i < 0 {
-			break // what is free lies in pieces smaller than a worker
-		}
-		if c.mode == Spread {
-			workers = 1
-		}
-		at := slices.IndexFunc(place, func(s share) bool { return s.node == i })
-		if at < 0 {
-			place = append(place, share{node: i})
-			at = len(place) - 1
-		}
-		put(&place[at], workers)
-	}
-	return place, added
+	shares, added := put(shares, p.places, gpus(per), more)
+	p.free -= added * per
+	return shares, added
 }
 
 // shrink takes fewer workers away, the newest nodes first.
-func (c *cluster) shrink(place []share, per, fewer int) []share {
+func (c *cluster) shrink(shares []placement.Share, per, fewer int) []placement.Share {
 	for fewer > 0 {
-		last := &place[len(place)-1]
-		workers := min(fewer, last.workers)
-		c.take(last.node, -workers*per)
-		last.workers -= workers
+		last := &shares[len(shares)-1]
+		workers := min(fewer, last.Workers)
+		c.take(last.Node, -workers*per)
+		last.Workers -= workers
 		fewer -= workers
-		if last.workers == 0 {
-			place = place[:len(place)-1]
+		if last.Workers == 0 {
+			shares = shares[:len(shares)-1]
 		}
 	}
-	return place
+	return shares
 }
 
 // fewest is the least number of nodes that workers of per GPUs can stand on.
@@ -212,7 +156,7 @@ func (c *cluster) snapshot(dst []policy.Node) []policy.Node {
 	dst = dst[:0]
 	for i := range c.nodes {
 		if n := &c.nodes[i]; n.up {
-			dst = append(dst, policy.Node{ID: n.ID, Type: n.Type, GPUs: n.GPUs, Free: n.free})
+			dst = append(dst, policy.Node{ID: n.ID, Type: n.Type, GPUs: n.GPUs, Free: c.freeOn(i)})
 		}
 	}
 	return dst

@@ -81,11 +81,9 @@ func ideal(j *trace.Job, gpus float64) float64 {
 		return j.Steps * j.StepTime(j.Min) * float64(j.Min) / room
 	}
 	best := math.Inf(1)
-	most := allowed(j, int(room))
-	for n := j.Min; n <= most; n++ {
-		if allowed(j, n) == n {
-			best = min(best, j.StepTime(n))
-		}
+	most := j.Sizes.Fit(int(room), j.Min, j.Max)
+	for n := j.Sizes.Above(j.Min - 1); n > 0 && n <= most; n = j.Sizes.Above(n) {
+		best = min(best, j.StepTime(n))
 	}
 	return j.Steps * best
 }

@@ -6,6 +6,7 @@ package sim
 import (
 	"math"
 
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
@@ -18,10 +19,10 @@ type job struct {
 	*trace.Job
 	num int // in the trace
 
-	n     int     // workers
-	typ   int     // GPU type held, place in cluster.types
-	place []share // where the workers stand
-	step  float64 // seconds per step at present
+	n     int               // workers
+	typ   int               // GPU type held, place in cluster.types
+	place []placement.Share // where the workers stand
+	step  float64           // seconds per step at present
 
 	// left is the number of steps to go as of time at. No step is made
 	// before gapEnd.
@@ -76,18 +77,7 @@ func (j *job) finish() float64 {
 }
 
 // allowed is the largest allowed size that is at most n, 0 if there is none.
-func (j *job) allowed(n int) int { return allowed(j.Job, n) }
-
-func allowed(j *trace.Job, n int) int {
-	if n < j.Min {
-		return 0
-	}
-	n = min(n, j.Max)
-	if best := j.Sizes.AtMost(n); best >= j.Min {
-		return best
-	}
-	return 0
-}
+func (j *job) allowed(n int) int { return j.Sizes.Fit(n, j.Min, j.Max) }
 
 // rollback takes the job back to its last commit and returns the training
 // seconds lost. Commits are made every commit seconds of training, and at

@@ -104,7 +104,7 @@ func (e *engine) evict(node int, failed bool) {
 	for _, j := range e.active {
 		at := -1
 		for k := range j.place {
-			if j.place[k].node == node {
+			if j.place[k].Node == node {
 				at = k
 			}
 		}
@@ -116,7 +116,7 @@ func (e *engine) evict(node int, failed bool) {
 			e.result.Lost += j.rollback(e.cfg.Commit) * float64(j.gpus())
 		}
 		per := max(1, j.PerWorker)
-		before, gone := j.n, j.place[at].workers
+		before, gone := j.n, j.place[at].Workers
 		e.cluster.take(node, -gone*per)
 		j.place = append(j.place[:at], j.place[at+1:]...)
 		n := j.allowed(before - gone)

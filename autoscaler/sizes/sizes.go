@@ -107,6 +107,15 @@ func (s Set) AtMost(n int) int {
 	return n - (n-s.first)%s.step
 }
 
+// Fit is the largest number of the set that is at most n and lies between low and
+// high, both included; 0 if there is none.
+func (s Set) Fit(n, low, high int) int {
+	if fit := s.AtMost(min(n, high)); fit >= low {
+		return fit
+	}
+	return 0
+}
+
 // Count is how many numbers of the set lie between low and high, both included.
 func (s Set) Count(low, high int) int {
 	if low = s.Above(low - 1); low == 0 || low > high {

@@ -57,6 +57,15 @@ func TestSet_AgreesWithTheListOfItsNumbers(t *testing.T) {
 						}
 					}
 					must.Eq(t, count, tc.set.Count(n, high))
+					for low := range 20 {
+						fit := 0
+						for _, w := range tc.want {
+							if low <= w && w <= high && w <= n {
+								fit = w
+							}
+						}
+						must.Eq(t, fit, tc.set.Fit(n, low, high))
+					}
 				}
 			}
 		})

@@ -117,7 +117,9 @@ func (c *Cluster) scheduleJob(j *Job) {
 	c.block(j, missing)
 }
 
-// place puts a worker on the first node with room.
+// place puts a worker on the first node with room. It stands for Nomad's scheduler,
+// which knows nothing of ours, and so shares no code with package placement: the
+// planner must cope with workers that are elsewhere than it thought.
 func (c *Cluster) place(j *Job, n int) bool {
 	for at := c.full; at < len(c.order); at++ {
 		id := c.order[at]

@@ -1,0 +1,98 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package placement
+
+import (
+	"math"
+	"slices"
+)
+
+// Share is the part of a job's workers that is at one place.
+type Share struct {
+	Place
+	Workers int
+}
+
+// Pack takes room for up to n more workers of a job that has shares already, and
+// keeps the job together: places that it is at are filled first, then come those
+// that hold the rest with least to spare, or else those that hold most of it. It
+// returns the shares with the new workers, and how many found room.
+func (c *Capacity) Pack(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
+	placed := 0
+	for i := range shares {
+		if k := min(n-placed, c.Fits(shares[i].Place, ask)); k > 0 {
+			c.Take(shares[i].Place, ask, k)
+			shares[i].Workers += k
+			placed += k
+		}
+	}
+	for placed < n {
+		at, k := c.tightest(places, ask, n-placed)
+		if k == 0 {
+			break
+		}
+		k = min(k, n-placed)
+		c.Take(at, ask, k)
+		shares = append(shares, Share{at, k})
+		placed += k
+	}
+	return shares, placed
+}
+
+// Spread takes room for up to n more workers of a job that has shares already,
+// each where most is free. It returns what Pack returns.
+func (c *Capacity) Spread(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
+	for placed := range n {
+		at, k := c.tightest(places, ask, math.MaxInt)
+		if k == 0 {
+			return shares, placed
+		}
+		c.Take(at, ask, 1)
+		i := slices.IndexFunc(shares, func(s Share) bool { return s.Place == at })
+		if i < 0 {
+			shares = append(shares, Share{Place: at})
+			i = len(shares) - 1
+		}
+		shares[i].Workers++
+	}
+	return shares, n
+}
+
+// GiveBack gives the room of shares back.
+func (c *Capacity) GiveBack(shares []Share, ask Ask) {
+	for _, s := range shares {
+		c.Take(s.Place, ask, -s.Workers)
+	}
+}
+
+// tightest is the place that keeps n workers together best, and how many it has
+// room for: of those that hold all n the one that holds fewest, or else the one
+// that holds most. Of places that hold the same number that is the one with
+// fewest free slots in the first case, with most in the second, and the earlier
+// of equal ones.
+func (c *Capacity) tightest(places []Place, ask Ask, n int) (Place, int) {
+	var best Place
+	found, free := 0, 0
+	for _, at := range places {
+		k := c.Fits(at, ask)
+		if k == 0 {
+			continue
+		}
+		slots := c.Free(at)
+		var better bool
+		if k >= n {
+			better = found < n || k < found || k == found && slots < free
+		} else {
+			better = found < n && (k > found || k == found && slots > free)
+		}
+		if !better {
+			continue
+		}
+		best, found, free = at, k, slots
+		if k == n && slots == n*ask.Slots {
+			break // none fits better
+		}
+	}
+	return best, found
+}
