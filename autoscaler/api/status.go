@@ -6,7 +6,8 @@ package api
 import (
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
@@ -87,7 +88,7 @@ type JobStatus struct {
 	Notes []string `json:"notes,omitempty"`
 
 	// StepTimes are the measured times of a step by number of workers.
-	StepTimes []policy.Point `json:"step_times,omitempty"`
+	StepTimes []speedup.Point `json:"step_times,omitempty"`
 
 	WriteError string `json:"write_error,omitempty"` // of the last write, where it failed
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -119,7 +121,7 @@ func take(s *policy.Snapshot, n int) {
 	}
 }
 
-func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve policy.Curve) policy.Job {
+func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) policy.Job {
 	return policy.Job{
 		ID: j.Key.Namespace + "/" + j.Key.ID, Tenant: f.Spec.Queue, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(h.deadline(f)),

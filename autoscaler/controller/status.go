@@ -8,12 +8,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // describe makes the status that is published. The caller holds c.mu.
@@ -74,7 +75,7 @@ func queues(pool config.Pool) []api.QueueStatus {
 }
 
 func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
-	curve := policy.NewCurve(h.Points()...)
+	curve := speedup.NewCurve(h.Points()...)
 	js := api.JobStatus{
 		Namespace: j.Key.Namespace, ID: j.Key.ID, Pool: j.Pool, Queue: f.Spec.Queue,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
@@ -16,14 +18,13 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
 // TestDescribeJob is about what the status has of one job.
 func TestDescribeJob(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	measured := []history.Measurement{{Point: policy.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: policy.Point{Size: 4, StepTime: 0.25, Samples: 10}}}
+	measured := []history.Measurement{{Point: speedup.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: speedup.Point{Size: 4, StepTime: 0.25, Samples: 10}}}
 	for name, tc := range map[string]struct {
 		count, running int
 		history        history.Job

@@ -6,8 +6,9 @@ package history
 import (
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // History is what is remembered of all jobs. It is not safe for concurrent use.
@@ -66,7 +67,7 @@ func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Ti
 
 // Curve is how long a step of a job takes at each size: as measured, and else as
 // others of its kind showed.
-func (h *History) Curve(j *Job, kind string) policy.Curve {
+func (h *History) Curve(j *Job, kind string) speedup.Curve {
 	return h.Kinds[kind].extend(j.Points(), j.expired())
 }
 

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shoenig/test/must"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/shoenig/test/must"
 )
 
 var t0 = time.Unix(1_800_000_000, 0)
@@ -41,7 +41,7 @@ func TestJob_Learn(t *testing.T) {
 	must.Eq(t, 1200, r.Done)
 	must.Eq(t, 9000, r.Total)
 	// Two slots a worker: sizes 2 and 4 are 1 and 2 workers, 3 is neither.
-	curve := policy.NewCurve(r.Points()...)
+	curve := speedup.NewCurve(r.Points()...)
 	must.True(t, curve.Known(1))
 	must.Eq(t, 0.3, curve.Time(2))
 	must.Len(t, 2, r.Points())
@@ -76,7 +76,7 @@ func TestJob_LearnSamples(t *testing.T) {
 	at(4, 20, 600, 505, times)
 	must.Eq(t, 30, r.Done)
 	must.Eq(t, 1000, r.Total, must.Sprint("485 steps of 40 samples are left"))
-	curve := policy.NewCurve(r.Points()...)
+	curve := speedup.NewCurve(r.Points()...)
 	must.Eq(t, 0.5, curve.Time(2))
 	must.Eq(t, 0.25, curve.Time(4))
 }

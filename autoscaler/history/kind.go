@@ -8,14 +8,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // Kind is what is remembered of jobs of one kind, for longer than of each of
 // them: how they scale, so that the next run need not find it out by resizes.
 type Kind struct {
-	Shape policy.Shape `json:"shape"`
-	Used  time.Time    `json:"used"` // the day a job of it was last there
+	Shape speedup.Shape `json:"shape"`
+	Used  time.Time     `json:"used"` // the day a job of it was last there
 	// NonImproving are the sizes that were no faster than a smaller one.
 	NonImproving map[int]Trials `json:"futile,omitempty"`
 }
@@ -45,8 +45,8 @@ const (
 
 // extend is a job's curve with what others of its kind showed, but for the
 // sizes at which the job's own times have expired; k may be nil.
-func (k *Kind) extend(points []policy.Point, expired []int) policy.Curve {
-	c := policy.NewCurve(points...)
+func (k *Kind) extend(points []speedup.Point, expired []int) speedup.Curve {
+	c := speedup.NewCurve(points...)
 	if k == nil {
 		return c
 	}
@@ -78,7 +78,7 @@ func (k *Kind) addTrial(size int, now time.Time) {
 }
 
 // learn takes in a size of a job's curve.
-func (k *Kind) learn(c policy.Curve, size int, now time.Time) {
+func (k *Kind) learn(c speedup.Curve, size int, now time.Time) {
 	k.Shape.Learn(c, size)
 	if slices.Contains(k.Shape.NonImproving(), size) {
 		k.addTrial(size, now)
@@ -89,9 +89,9 @@ func (k *Kind) learn(c policy.Curve, size int, now time.Time) {
 
 // learnKind takes in the sizes of a job at which it has now made enough steps,
 // and before had not.
-func (h *History) learnKind(kind string, before, after []policy.Point, now time.Time) {
-	enough := func(p policy.Point) bool { return p.Samples >= learnedSteps }
-	var known []policy.Point
+func (h *History) learnKind(kind string, before, after []speedup.Point, now time.Time) {
+	enough := func(p speedup.Point) bool { return p.Samples >= learnedSteps }
+	var known []speedup.Point
 	for _, p := range after {
 		if enough(p) {
 			known = append(known, p)
@@ -100,9 +100,9 @@ func (h *History) learnKind(kind string, before, after []policy.Point, now time.
 	if len(known) < 2 {
 		return // one size has no shape
 	}
-	curve := policy.NewCurve(known...)
+	curve := speedup.NewCurve(known...)
 	for _, p := range known {
-		if slices.ContainsFunc(before, func(q policy.Point) bool { return q.Size == p.Size && enough(q) }) {
+		if slices.ContainsFunc(before, func(q speedup.Point) bool { return q.Size == p.Size && enough(q) }) {
 			continue
 		}
 		k := h.Kinds[kind]

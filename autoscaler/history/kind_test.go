@@ -9,35 +9,36 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 func TestKind_TheNextRunKnowsWhatTheLastFoundOut(t *testing.T) {
 	l := New()
-	two, four := policy.Point{Size: 2, StepTime: 1, Samples: 20}, policy.Point{Size: 4, StepTime: 0.8, Samples: 20}
+	two, four := speedup.Point{Size: 2, StepTime: 1, Samples: 20}, speedup.Point{Size: 4, StepTime: 0.8, Samples: 20}
 	few := four
 	few.Samples = learnedSteps - 1
 
-	l.learnKind("default/resnet", nil, []policy.Point{two}, t0)
+	l.learnKind("default/resnet", nil, []speedup.Point{two}, t0)
 	must.MapEmpty(t, l.Kinds, must.Sprint("one size has no shape"))
-	l.learnKind("default/resnet", []policy.Point{two}, []policy.Point{two, few}, t0)
+	l.learnKind("default/resnet", []speedup.Point{two}, []speedup.Point{two, few}, t0)
 	must.MapEmpty(t, l.Kinds, must.Sprint("too few steps to say"))
-	l.learnKind("default/resnet", []policy.Point{two, few}, []policy.Point{two, four}, t0)
+	l.learnKind("default/resnet", []speedup.Point{two, few}, []speedup.Point{two, four}, t0)
 
 	saved := New()
 	text, err := json.Marshal(l.Kinds)
 	must.NoError(t, err)
 	must.NoError(t, json.Unmarshal(text, &saved.Kinds))
 	kind := saved.Kinds[KindKey(planner.JobKey{Namespace: "default", ID: "resnet/dispatch-1"}, "resnet")]
-	slow := kind.extend([]policy.Point{{Size: 2, StepTime: 10}}, nil)
+	slow := kind.extend([]speedup.Point{{Size: 2, StepTime: 10}}, nil)
 	must.InDelta(t, 8, slow.Time(4), 1e-9)
 	must.Len(t, 1, slow.Points())
 
 	var none *Kind
-	plain := none.extend([]policy.Point{two}, nil)
+	plain := none.extend([]speedup.Point{two}, nil)
 	must.Eq(t, 2, plain.Largest())
 }
 
@@ -56,11 +57,11 @@ func TestKind_OldOnesAreForgotten(t *testing.T) {
 
 func TestKind_WhatDoesNotImproveExpires(t *testing.T) {
 	l := New()
-	point := func(size int, step float64) policy.Point {
-		return policy.Point{Size: size, StepTime: step, Samples: learnedSteps}
+	point := func(size int, step float64) speedup.Point {
+		return speedup.Point{Size: size, StepTime: step, Samples: learnedSteps}
 	}
 	run := func(now time.Time) {
-		l.learnKind("k", nil, []policy.Point{point(8, 1), point(4, 0.5), point(2, 0.8)}, now)
+		l.learnKind("k", nil, []speedup.Point{point(8, 1), point(4, 0.5), point(2, 0.8)}, now)
 	}
 	largest := func(now time.Time) int {
 		l.Kinds["k"].expire(now)
@@ -76,20 +77,20 @@ func TestKind_WhatDoesNotImproveExpires(t *testing.T) {
 	must.Eq(t, 4, largest(hours(27+49)))
 
 	run(hours(100))
-	c := l.Kinds["k"].extend([]policy.Point{point(4, 0.5)}, []int{8})
+	c := l.Kinds["k"].extend([]speedup.Point{point(4, 0.5)}, []int{8})
 	must.Eq(t, 4, c.Largest(), must.Sprint("a job does not borrow what has expired for it"))
 }
 
 // Measurements in favour of a size prolong none of those against it.
 func TestKind_LessonsInFavourDoNotCount(t *testing.T) {
 	l := New()
-	point := func(size int, step float64) policy.Point {
-		return policy.Point{Size: size, StepTime: step, Samples: learnedSteps}
+	point := func(size int, step float64) speedup.Point {
+		return speedup.Point{Size: size, StepTime: step, Samples: learnedSteps}
 	}
 	for range 12 {
-		l.learnKind("k", nil, []policy.Point{point(4, 1), point(8, 0.95)}, t0)
+		l.learnKind("k", nil, []speedup.Point{point(4, 1), point(8, 0.95)}, t0)
 	}
-	l.learnKind("k", nil, []policy.Point{point(4, 1), point(8, 3)}, t0)
+	l.learnKind("k", nil, []speedup.Point{point(4, 1), point(8, 3)}, t0)
 	must.Eq(t, []int{8}, l.Kinds["k"].Shape.NonImproving())
 	l.Kinds["k"].expire(t0.Add(25 * time.Hour))
 	must.SliceEmpty(t, l.Kinds["k"].Shape.NonImproving())

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // Measurement is what is known of the time of a step at one number of workers.
 type Measurement struct {
 	// The time in force, in steps of Job.Batch; a StepTime of 0 is none.
-	policy.Point
+	speedup.Point
 
 	At      time.Time `json:"at,omitzero"`      // of the last steps that were taken in
 	Trials  int       `json:"trials,omitempty"` // how often it was measured from nothing
@@ -134,7 +134,7 @@ func (m *Measurement) since(t StepTime) StepTime {
 func (j *Job) measure(size int, t StepTime, now time.Time) {
 	i := slices.IndexFunc(j.Measurements, func(m Measurement) bool { return m.Size == size })
 	if i < 0 {
-		m := Measurement{Point: policy.Point{Size: size}}
+		m := Measurement{Point: speedup.Point{Size: size}}
 		if m.update(t, j.Batch, now); m.StepTime > 0 && len(j.Measurements) < measurementsLimit {
 			j.Measurements = append(j.Measurements, m)
 		}
@@ -154,8 +154,8 @@ func (j *Job) measure(size int, t StepTime, now time.Time) {
 }
 
 // Points are the step times in force.
-func (j *Job) Points() []policy.Point {
-	var out []policy.Point
+func (j *Job) Points() []speedup.Point {
+	var out []speedup.Point
 	for _, m := range j.Measurements {
 		if m.StepTime > 0 {
 			out = append(out, m.Point)

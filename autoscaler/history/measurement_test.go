@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -53,7 +55,7 @@ func report(r *Job, tr *training, size int, from time.Time, step float64, d time
 
 func timeOf(t *testing.T, r *Job, size int) float64 {
 	t.Helper()
-	c := policy.NewCurve(r.Points()...)
+	c := speedup.NewCurve(r.Points()...)
 	must.True(t, c.Known(size))
 	return c.Time(size)
 }

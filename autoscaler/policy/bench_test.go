@@ -8,21 +8,23 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // crowd makes a busy cluster: jobs of all ages on curves that bend and dip,
 // about as many running as fit.
 func crowd(jobs, gpus int) *Snapshot {
 	rng := rand.New(rand.NewPCG(1, uint64(jobs)))
-	var curves []Curve
+	var curves []speedup.Curve
 	for range 50 {
-		points := []Point{{Size: 1, StepTime: 1 + 9*rng.Float64(), Samples: 30}}
+		points := []speedup.Point{{Size: 1, StepTime: 1 + 9*rng.Float64(), Samples: 30}}
 		bend := 0.6 + 0.4*rng.Float64()
 		for n := 2; n <= 64; n++ {
 			noise := 0.9 + 0.2*rng.Float64()
-			points = append(points, Point{Size: n, StepTime: points[0].StepTime / math.Pow(float64(n), bend) * noise, Samples: 30})
+			points = append(points, speedup.Point{Size: n, StepTime: points[0].StepTime / math.Pow(float64(n), bend) * noise, Samples: 30})
 		}
-		curves = append(curves, NewCurve(points...))
+		curves = append(curves, speedup.NewCurve(points...))
 	}
 	s := &Snapshot{Now: 1e6, ResizeCost: 5, Changed: true}
 	for left := gpus; left > 0; left -= 8 {

@@ -8,18 +8,20 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // linear scales perfectly up to 8 workers, one second per step at one.
 var linear = speedups(1, 2, 3, 4, 5, 6, 7, 8)
 
 // speedups makes a curve with one second per step at one worker.
-func speedups(s ...float64) Curve {
+func speedups(s ...float64) speedup.Curve {
 	times := make([]float64, len(s))
 	for i, x := range s {
 		times[i] = 1 / x
 	}
-	return CurveOf(times...)
+	return speedup.CurveOf(times...)
 }
 
 // cluster is a snapshot of one node with jobs that arrive one second apart
@@ -180,12 +182,12 @@ func TestGolden(t *testing.T) {
 			"kolo", cluster(8, Job{Preferred: 8}, Job{Preferred: 8}), []int{4, 4},
 		},
 		"kolo: nothing is tried beyond twice the largest measured size": {
-			"kolo", cluster(64, Job{Preferred: 2, Max: 64, Curve: NewCurve(Point{Size: 2, StepTime: 1})}), []int{4},
+			"kolo", cluster(64, Job{Preferred: 2, Max: 64, Curve: speedup.NewCurve(speedup.Point{Size: 2, StepTime: 1})}), []int{4},
 		},
 		"kolo: an unmeasured job starts at its preferred size": {
 			"kolo", func() *Snapshot {
 				s := cluster(64, Job{Preferred: 6, Max: 64})
-				s.Jobs[0].Curve = Curve{}
+				s.Jobs[0].Curve = speedup.Curve{}
 				return s
 			}(), []int{6},
 		},

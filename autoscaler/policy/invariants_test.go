@@ -13,8 +13,22 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
+
+// drawCurve draws curves of any shape, peaks and gaps included.
+func drawCurve(t *rapid.T) speedup.Curve {
+	points := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) speedup.Point {
+		return speedup.Point{
+			Size:     rapid.IntRange(1, 70).Draw(t, "size"),
+			StepTime: rapid.Float64Range(1e-3, 100).Draw(t, "step"),
+			Samples:  rapid.IntRange(0, 100).Draw(t, "samples"),
+			Spread:   rapid.Float64Range(0, 10).Draw(t, "spread"),
+		}
+	}), 0, 8).Draw(t, "points")
+	return speedup.NewCurve(points...)
+}
 
 // drawSnapshot draws snapshots as wild as live ones may get: several GPU
 // types, gaps in curves, bounds changed under running jobs, capacity lost.
@@ -48,7 +62,7 @@ func drawSnapshot(t *rapid.T) *Snapshot {
 	return s
 }
 
-func drawJob(t *rapid.T, s *Snapshot, i int, types []string, curves []Curve) Job {
+func drawJob(t *rapid.T, s *Snapshot, i int, types []string, curves []speedup.Curve) Job {
 	low := rapid.IntRange(1, 6).Draw(t, "min")
 	j := Job{
 		ID:          fmt.Sprint("j", i),

@@ -10,13 +10,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // mild draws curves of any shape whose step times lie within a factor of ten,
 // so that policies which look at no curve still end in good time.
-var mild = rapid.Custom(func(t *rapid.T) Curve {
-	return CurveOf(rapid.SliceOfN(rapid.Float64Range(1, 10), 0, 12).Draw(t, "step times")...)
+var mild = rapid.Custom(func(t *rapid.T) speedup.Curve {
+	return speedup.CurveOf(rapid.SliceOfN(rapid.Float64Range(1, 10), 0, 12).Draw(t, "step times")...)
 })
 
 // TestPolicies_EveryJobEnds runs random finite workloads by events, asking

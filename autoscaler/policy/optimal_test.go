@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // bestSum tries every split of gpus over the jobs, each at one of its sizes
@@ -29,7 +31,7 @@ func bestSum(jobs []*candidate, gpus int, value func(c *candidate, n int) float6
 func speedOf(c *candidate, n int) float64 { return c.speed(n) }
 
 // drawFew draws a cluster small enough to try everything.
-func drawFew(t *rapid.T, curve *rapid.Generator[Curve]) (*Snapshot, []*candidate) {
+func drawFew(t *rapid.T, curve *rapid.Generator[speedup.Curve]) (*Snapshot, []*candidate) {
 	s := &Snapshot{Now: 1000, Changed: true, Nodes: []Node{{ID: "n", GPUs: rapid.IntRange(1, 12).Draw(t, "gpus")}}}
 	for i := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		low := rapid.IntRange(1, 3).Draw(t, "min")
@@ -50,7 +52,7 @@ func admitted(s *Snapshot, jobs []*candidate) []*candidate {
 }
 
 // concave draws curves whose gains fall.
-var concave = rapid.Custom(func(t *rapid.T) Curve {
+var concave = rapid.Custom(func(t *rapid.T) speedup.Curve {
 	s, gain := 1.0, 1.0
 	speeds := []float64{1}
 	for range 12 {
@@ -191,7 +193,7 @@ func TestSRJF_NoOrderIsBetterOnOneGPU(t *testing.T) {
 		for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
 			x := rapid.Float64Range(1, 1000).Draw(t, "length")
 			lengths = append(lengths, x)
-			s.Jobs = append(s.Jobs, Job{ID: strconv.Itoa(i), Min: 1, Max: 1, Preferred: 1, Suspendable: true, Curve: CurveOf(1), Remaining: x})
+			s.Jobs = append(s.Jobs, Job{ID: strconv.Itoa(i), Min: 1, Max: 1, Preferred: 1, Suspendable: true, Curve: speedup.CurveOf(1), Remaining: x})
 		}
 		p, err := New("srjf", nil)
 		if err != nil {

@@ -3,7 +3,10 @@
 
 package policy
 
-import "github.com/kolo-nomad/kolo/autoscaler/sizes"
+import (
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
+)
 
 // Policy decides how many workers each job gets. Implementations are pure:
 // the same Snapshot gives the same Decision, with no I/O, no clock and no
@@ -81,7 +84,7 @@ type Job struct {
 	RunTime     float64 // seconds with Count > 0
 
 	// Curve is what is known of the step time by size.
-	Curve Curve
+	Curve speedup.Curve
 
 	// Remaining is declared or estimated remaining work in global steps; 0
 	// is unknown.

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // The Pollux workloads replayed by count with fixed ticks: an independent
@@ -73,14 +75,14 @@ type replayed struct {
 
 func workload(t testing.TB, dir, number string) []*replayed {
 	t.Helper()
-	points := map[string][]Point{}
+	points := map[string][]speedup.Point{}
 	for _, r := range table(t, filepath.Join(dir, "data", "pollux", "step_times.csv")) {
 		key := r["application"] + "/" + r["batch_size"]
-		points[key] = append(points[key], Point{Size: atoi(t, r["gpus"]), StepTime: atof(t, r["step_time_s"])})
+		points[key] = append(points[key], speedup.Point{Size: atoi(t, r["gpus"]), StepTime: atof(t, r["step_time_s"])})
 	}
-	curves := map[string]Curve{}
+	curves := map[string]speedup.Curve{}
 	for key, p := range points {
-		curves[key] = NewCurve(p...)
+		curves[key] = speedup.NewCurve(p...)
 	}
 	var jobs []*replayed
 	for _, r := range table(t, filepath.Join(dir, "data", "pollux", "jobs.csv")) {

@@ -9,8 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
@@ -136,7 +137,7 @@ func describe(s *api.JobStatus) trace.Event {
 
 // measured records a size when it is first measured, and its time again each time
 // its samples have doubled.
-func (j *job) measured(points []policy.Point, now float64) []trace.Event {
+func (j *job) measured(points []speedup.Point, now float64) []trace.Event {
 	var out []trace.Event
 	for _, p := range points {
 		old := j.known[p.Size]

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -53,7 +54,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	must.Zero(t, take(&api.Status{Time: at(4)}), must.Sprint("an agent that is not ready knows nothing"))
 
 	j := training("a", api.StateRunning, 2, 10)
-	j.StepTimes = []policy.Point{{Size: 2, StepTime: 1, Samples: 10}}
+	j.StepTimes = []speedup.Point{{Size: 2, StepTime: 1, Samples: 10}}
 	take(status(5, j))
 	must.Zero(t, take(status(10, j)), must.Sprint("nothing changed"))
 	j.Total = 1000
@@ -63,7 +64,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 
 	j.Count, j.Step = 4, 100
 	j.Gaps = []api.Gap{{From: 4, To: 8, Seconds: 0.5}} // in slots: 2 workers become 4
-	j.StepTimes = []policy.Point{{Size: 2, StepTime: 2, Samples: 20}, {Size: 4, StepTime: 0.6, Samples: 70}}
+	j.StepTimes = []speedup.Point{{Size: 2, StepTime: 2, Samples: 20}, {Size: 4, StepTime: 0.6, Samples: 70}}
 	take(status(60, j))
 	j.State, j.Step = api.StateComplete, 120
 	must.Eq(t, 1, take(status(70, j)))
@@ -90,7 +91,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 }
 
 func TestRecorder_LivesOfJobs(t *testing.T) {
-	point := []policy.Point{{Size: 1, StepTime: 1, Samples: 5}}
+	point := []speedup.Point{{Size: 1, StepTime: 1, Samples: 5}}
 	var r Recorder
 	over, stopped, runs := training("over", api.StateComplete, 1, 5), training("stopped", api.StateRunning, 1, 50), training("runs", api.StateRunning, 1, 30)
 	stopped.StepTimes, runs.StepTimes = point, point

@@ -75,7 +75,7 @@ type Info struct {
 	Curves bool
 
 	// Kinds lets a job borrow what other jobs of its App showed of how they
-	// scale, as the autoscaler does for jobs of one kind (policy.Shape).
+	// scale, as the autoscaler does for jobs of one kind (speedup.Shape).
 	// Nothing new where Curves is set.
 	Kinds bool
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
@@ -137,13 +138,13 @@ func (e *engine) describe(j *job) policy.Job {
 	if e.cfg.Info.Curves {
 		v.Curve = e.curve(j.Curve)
 	} else if kind := e.kind(j); kind != nil {
-		v.Curve = kind.Extend(policy.Curve{})
+		v.Curve = kind.Extend(speedup.Curve{})
 	}
 	return v
 }
 
 // curve is the policy's form of a true curve, made once.
-func (e *engine) curve(c *trace.Curve) policy.Curve {
+func (e *engine) curve(c *trace.Curve) speedup.Curve {
 	v, ok := e.exact[c]
 	if !ok {
 		v = exactCurve(c)
@@ -152,12 +153,12 @@ func (e *engine) curve(c *trace.Curve) policy.Curve {
 	return v
 }
 
-func exactCurve(c *trace.Curve) policy.Curve {
+func exactCurve(c *trace.Curve) speedup.Curve {
 	times := make([]float64, c.Most())
 	for i := range times {
 		times[i] = c.StepTime(i + 1)
 	}
-	return policy.CurveOf(times...)
+	return speedup.CurveOf(times...)
 }
 
 // policyJob is the part of a policy.Job that never changes.

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
@@ -65,8 +66,8 @@ type engine struct {
 	active []*job
 	view   []policy.Job
 	agenda agenda
-	exact  map[*trace.Curve]policy.Curve
-	kinds  map[string]*policy.Shape // by App, where Info.Kinds is set
+	exact  map[*trace.Curve]speedup.Curve
+	kinds  map[string]*speedup.Shape // by App, where Info.Kinds is set
 
 	// horizon is when even one job after the other, at its minimum, would
 	// long be done: a policy that resizes without end is stopped there.
@@ -91,7 +92,7 @@ func newEngine(cfg Config) *engine {
 	e := &engine{
 		cfg: cfg, cluster: newCluster(cfg.Nodes, cfg.Placement),
 		jobs:  make([]job, len(cfg.Trace.Jobs)),
-		exact: map[*trace.Curve]policy.Curve{}, kinds: map[string]*policy.Shape{},
+		exact: map[*trace.Curve]speedup.Curve{}, kinds: map[string]*speedup.Shape{},
 		decideAt: math.Inf(1), decided: math.Inf(-1),
 	}
 	e.events = slices.Clone(cfg.Events)
@@ -184,13 +185,13 @@ func (e *engine) learned(j *job) {
 }
 
 // kind is the shape that a job shares, nil if it shares none.
-func (e *engine) kind(j *job) *policy.Shape {
+func (e *engine) kind(j *job) *speedup.Shape {
 	if !e.cfg.Info.Kinds || j.App == "" {
 		return nil
 	}
 	kind := e.kinds[j.App]
 	if kind == nil {
-		kind = &policy.Shape{}
+		kind = &speedup.Shape{}
 		e.kinds[j.App] = kind
 	}
 	return kind

@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -167,7 +168,7 @@ func TestRun_MeasuresAsItGoes(t *testing.T) {
 	})
 	must.False(t, saw[0].Curve.Measured())
 	must.Eq(t, 0, saw[0].Remaining)
-	must.Eq(t, []policy.Point{{Size: 1, StepTime: 1, Samples: 3}}, saw[1].Curve.Points()) // the decision after three steps
+	must.Eq(t, []speedup.Point{{Size: 1, StepTime: 1, Samples: 3}}, saw[1].Curve.Points()) // the decision after three steps
 	last := saw[len(saw)-1].Curve
 	must.Eq(t, 0.25, last.Time(4))
 	must.True(t, last.Known(1))
@@ -194,7 +195,7 @@ func TestRun_KindsShareHowTheyScale(t *testing.T) {
 				Nodes: sim.Uniform(2, 4, ""), Trace: tr, Info: tc.info,
 				Policy: script{at: []float64{0, 10, 20, 30}, size: []int{1, 2, 4, 4}, saw: &saw},
 			})
-			first := map[string]policy.Curve{}
+			first := map[string]speedup.Curve{}
 			for _, j := range saw {
 				if _, ok := first[j.ID]; !ok {
 					first[j.ID] = j.Curve

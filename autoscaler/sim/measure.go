@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // firstSteps is how many steps at a size make its first measurement.
@@ -18,7 +18,7 @@ const firstSteps = 3
 // measured is what was learned of a job's step times as it ran.
 type measured struct {
 	sizes []sample // by size
-	curve policy.Curve
+	curve speedup.Curve
 }
 
 type sample struct {
@@ -62,19 +62,19 @@ func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 	}
 	first = s.used == 0
 	s.used = s.steps
-	points := make([]policy.Point, 0, len(j.seen.sizes))
+	points := make([]speedup.Point, 0, len(j.seen.sizes))
 	for _, s := range j.seen.sizes {
 		if s.used == 0 {
 			continue
 		}
 		// Held away from 0: a measured time is never negative.
 		wrong := max(1+noise*s.normal/math.Sqrt(s.used), 0.05)
-		points = append(points, policy.Point{
+		points = append(points, speedup.Point{
 			Size: s.size, StepTime: s.step * wrong,
 			Samples: int(min(s.used, 1e9)), Spread: noise * s.step,
 		})
 	}
-	j.seen.curve = policy.NewCurve(points...)
+	j.seen.curve = speedup.NewCurve(points...)
 	return first, true
 }
 

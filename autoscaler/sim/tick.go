@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
@@ -95,7 +96,7 @@ func newTicks(cfg Config) *ticks {
 		t.nodes = append(t.nodes, policy.Node{ID: n.ID, Type: n.Type, GPUs: n.GPUs})
 		t.gpus += n.GPUs
 	}
-	curves := map[*trace.Curve]policy.Curve{}
+	curves := map[*trace.Curve]speedup.Curve{}
 	for i := range t.jobs {
 		j := &cfg.Trace.Jobs[i]
 		curve, ok := curves[j.Curve]

@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 var t0 = time.Unix(1_800_000_000, 0)
@@ -61,7 +62,7 @@ func TestEncode_TenThousandJobsFit(t *testing.T) {
 	for i := range 10_000 {
 		r := &history.Job{Created: uint64(i) * 7919, FirstSeen: t0.Add(time.Duration(i) * time.Second), Attained: float64(i) * math.Pi, RunTime: float64(i) * math.E, Counts: map[string]int{"workers": i % 16}}
 		for n := range 4 {
-			r.Measurements = append(r.Measurements, history.Measurement{Point: policy.Point{Size: n + 1, StepTime: 1 / float64(i+n+1), Samples: i}, At: r.FirstSeen.Add(time.Duration(n) * time.Minute), Counted: i * 7, Trials: 1 + n})
+			r.Measurements = append(r.Measurements, history.Measurement{Point: speedup.Point{Size: n + 1, StepTime: 1 / float64(i+n+1), Samples: i}, At: r.FirstSeen.Add(time.Duration(n) * time.Minute), Counted: i * 7, Trials: 1 + n})
 		}
 		h.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprintf("training-job-%d", i)}] = r
 	}

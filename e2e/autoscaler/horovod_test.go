@@ -16,11 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
 	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
@@ -74,7 +75,7 @@ func TestHorovod(t *testing.T) {
 	w.ring(t, d, "b", 4)
 	must.Eq(t, version, w.version(t, "a"), must.Sprint("a completed job was touched"))
 	for name, state := range map[string]string{"a": koloapi.StateComplete, "b": koloapi.StateRunning} {
-		curve := policy.NewCurve(d.knows(t, name, state)...)
+		curve := speedup.NewCurve(d.knows(t, name, state)...)
 		must.Less(t, curve.Time(2), curve.Time(4), must.Sprintf("%s gains nothing by more workers: %v", name, curve.Points()))
 	}
 
@@ -145,7 +146,7 @@ func (w *world) ring(t *testing.T, d *daemon, name string, size int) {
 		for _, j := range s.Jobs {
 			if j.ID == name {
 				last = j
-				return j.Size == size && j.Count == size && j.Running == size && slices.ContainsFunc(j.StepTimes, func(p policy.Point) bool { return p.Size == size })
+				return j.Size == size && j.Count == size && j.Running == size && slices.ContainsFunc(j.StepTimes, func(p speedup.Point) bool { return p.Size == size })
 			}
 		}
 		return false
@@ -154,7 +155,7 @@ func (w *world) ring(t *testing.T, d *daemon, name string, size int) {
 
 // knows checks what `kolo status -json` reports of a job that has trained, and
 // returns the step times that were measured.
-func (d *daemon) knows(t *testing.T, name, state string) []policy.Point {
+func (d *daemon) knows(t *testing.T, name, state string) []speedup.Point {
 	t.Helper()
 	out, err := d.kolo("status", "-json")
 	must.NoError(t, err, must.Sprint(out))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
@@ -51,11 +52,11 @@ func fromWire(s *policypb.Snapshot) *policy.Snapshot {
 			RunTime: j.GetRunTime(), Remaining: j.GetRemaining(), Done: j.GetDone(),
 		}
 		o.Sizes = sizesFromWire(j.GetSizes(), j.GetStep())
-		var points []policy.Point
+		var points []speedup.Point
 		for _, p := range j.GetCurve() {
-			points = append(points, policy.Point{Size: int(p.GetSize()), StepTime: p.GetStepTime(), Samples: int(p.GetSamples()), Spread: p.GetSpread()})
+			points = append(points, speedup.Point{Size: int(p.GetSize()), StepTime: p.GetStepTime(), Samples: int(p.GetSamples()), Spread: p.GetSpread()})
 		}
-		o.Curve = policy.NewCurve(points...)
+		o.Curve = speedup.NewCurve(points...)
 		out.Jobs = append(out.Jobs, o)
 	}
 	return out

@@ -18,6 +18,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
@@ -118,7 +119,7 @@ func snapshot() *policy.Snapshot {
 	return &policy.Snapshot{
 		Nodes: []policy.Node{{ID: "n", GPUs: 8, Free: 8}},
 		Jobs: []policy.Job{
-			{ID: "default/b", Min: 2, Max: 8, Preferred: 4, Curve: policy.NewCurve(policy.Point{Size: 2, StepTime: 0.5})},
+			{ID: "default/b", Min: 2, Max: 8, Preferred: 4, Curve: speedup.NewCurve(speedup.Point{Size: 2, StepTime: 0.5})},
 			{ID: "default/a", Min: 1, Max: 4, Preferred: 4, Count: 1, Sizes: sizes.List(1, 2, 4)},
 		},
 	}

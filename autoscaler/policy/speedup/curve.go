@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package policy
+package speedup
 
 import (
 	"encoding/json"
@@ -16,10 +16,6 @@ import (
 // for how it was chosen: too low a value costs GPUs on jobs that do not
 // scale, too high a one keeps jobs from ever being measured at larger sizes.
 const PriorSerial = 0.05
-
-// doublingError is the relative error assumed for a size one doubling away
-// from the nearest measured one.
-const doublingError = 0.2
 
 // denseLimit bounds the lookup table of a curve; larger sizes are computed.
 const denseLimit = 256
@@ -169,10 +165,6 @@ func (c *Curve) Speedup(n int) float64 {
 	return c.Time(1) / c.Time(n)
 }
 
-// Gain is how much speed-up going from one size to another brings; it is
-// negative where the second is slower.
-func (c *Curve) Gain(from, to int) float64 { return c.Speedup(to) - c.Speedup(from) }
-
 // Measured reports whether the job itself was measured, and so whether Time
 // is in seconds.
 func (c *Curve) Measured() bool { return len(c.points) > 0 }
@@ -190,28 +182,6 @@ func (c *Curve) Largest() int {
 		return 0
 	}
 	return c.fitted[len(c.fitted)-1].Size
-}
-
-// Uncertainty is the relative standard error of Time(n): of the mean where n
-// was measured, else growing by 0.2 for each doubling between n and the
-// nearest measured size; 1 where nothing is known.
-func (c *Curve) Uncertainty(n int) float64 {
-	if len(c.points) == 0 || n < 1 {
-		return 1
-	}
-	i, ok := slices.BinarySearchFunc(c.points, n, pointSize)
-	if ok {
-		p := c.points[i]
-		return p.Spread / p.StepTime / math.Sqrt(float64(p.Samples))
-	}
-	distance := math.Inf(1)
-	if i > 0 {
-		distance = math.Log2(float64(n) / float64(c.points[i-1].Size))
-	}
-	if i < len(c.points) {
-		distance = min(distance, math.Log2(float64(c.points[i].Size)/float64(n)))
-	}
-	return min(1, doublingError*distance)
 }
 
 // Points returns the measured points by ascending size. It is a copy.

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package policy
+package speedup
 
 import (
 	"cmp"
@@ -98,7 +98,7 @@ func (s *Shape) Learn(c Curve, size int) {
 
 // Extend returns the curve of a job of the kind with the sizes that it was
 // not measured at borrowed from the shape. Its own measurements stay as they
-// are; Points, Known, Measured and Uncertainty go by those alone.
+// are; Points, Known and Measured go by those alone.
 func (s *Shape) Extend(c Curve) Curve {
 	if len(s.at) == 0 {
 		return c

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package policy
+package speedup
 
 import (
 	"encoding/json"
@@ -56,19 +56,10 @@ func TestCurve_IgnoresImpossiblePoints(t *testing.T) {
 	must.False(t, c.Measured())
 }
 
-func TestCurve_UncertaintyGrowsWithDistance(t *testing.T) {
-	c := NewCurve(Point{Size: 4, StepTime: 1, Samples: 4, Spread: 0.1})
-	must.InDelta(t, 0.05, c.Uncertainty(4), 1e-12)
-	must.InDelta(t, 0.2, c.Uncertainty(8), 1e-12)
-	must.InDelta(t, 0.2, c.Uncertainty(2), 1e-12)
-	must.InDelta(t, 0.4, c.Uncertainty(16), 1e-12)
-	must.Eq(t, 1, c.Uncertainty(4<<20))
-}
-
 func TestCurve_LookupsDoNotAllocate(t *testing.T) {
 	c := NewCurve(Point{Size: 4, StepTime: 1}, Point{Size: 900, StepTime: 0.1})
 	must.Eq(t, 0, testing.AllocsPerRun(100, func() {
-		_ = c.Time(3) + c.Speedup(700) + c.Speedup(2000) + c.Uncertainty(5)
+		_ = c.Time(3) + c.Speedup(700) + c.Speedup(2000)
 		_ = c.Known(4)
 	}))
 }
@@ -92,9 +83,6 @@ func TestCurve_Properties(t *testing.T) {
 		n := rapid.IntRange(1, 100_000).Draw(t, "n")
 		if !(c.Time(n) > 0) || math.IsInf(c.Time(n), 0) {
 			t.Fatalf("Time(%d) = %v", n, c.Time(n))
-		}
-		if u := c.Uncertainty(n); !(u >= 0) {
-			t.Fatalf("Uncertainty(%d) = %v", n, u)
 		}
 		if c.Speedup(1) != 1 {
 			t.Fatalf("Speedup(1) = %v", c.Speedup(1))
