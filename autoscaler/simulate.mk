@@ -18,7 +18,7 @@ policies-table: ## Simulate all policies on the Pollux workloads; writes the tab
 
 .PHONY: bench-policies
 bench-policies: ## Measure one decision of each policy; writes the table in docs/benchmarks.md
-	@go test -run '^$$' -bench Allocate ./autoscaler/policy | awk -f autoscaler/policy/bench.awk >.policies-bench.md
+	@go test -run '^$$' -bench Allocate ./autoscaler/policy/builtin | awk -f autoscaler/policy/builtin/bench.awk >.policies-bench.md
 	@sed -i -e '/<!-- policies-bench: begin/,/<!-- policies-bench: end/{//!d}' -e '/<!-- policies-bench: begin/r .policies-bench.md' docs/benchmarks.md
 	@rm .policies-bench.md
 

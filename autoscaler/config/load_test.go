@@ -13,7 +13,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 func parse(src string) (*Config, error) {
@@ -210,8 +210,8 @@ func TestParse_EverySettingIsChecked(t *testing.T) {
 
 // TestParse_EveryPolicyOptionIsChecked is the same for the policies' options.
 func TestParse_EveryPolicyOptionIsChecked(t *testing.T) {
-	for _, name := range policy.Names() {
-		info, _ := policy.Describe(name)
+	for _, name := range builtin.Policies.Names() {
+		info, _ := builtin.Policies.Describe(name)
 		for _, o := range info.Options {
 			t.Run(name+" "+o.Name, func(t *testing.T) {
 				_, err := parse(fmt.Sprintf("pool \"p\" {\n policy %q {\n  %s = [{}]\n }\n}", name, o.Name))

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/hashicorp/hcl/v2"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/hashicorp/hcl/v2"
 )
 
 // AnyPool is the label of the pool block that stands for every node pool
@@ -41,7 +41,7 @@ func (p *Pool) settings() settings {
 }
 
 func newPool(name string) Pool {
-	p := Pool{Name: name, Policy: policy.Default}
+	p := Pool{Name: name, Policy: builtin.Default}
 	p.settings().reset()
 	return p
 }
@@ -80,7 +80,7 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 // built in may come from policy_dir; that is known only when it runs.
 func (c *Config) checkPolicy(b *hcl.Block) hcl.Diagnostics {
 	name := b.Labels[0]
-	if _, ok := policy.Describe(name); !ok {
+	if _, ok := builtin.Policies.Describe(name); !ok {
 		if c.PolicyDir != "" {
 			if attrs, _ := b.Body.JustAttributes(); len(attrs) > 0 {
 				return hcl.Diagnostics{wrong(b.DefRange, "Options for a policy of one's own",
@@ -89,9 +89,9 @@ func (c *Config) checkPolicy(b *hcl.Block) hcl.Diagnostics {
 			return nil
 		}
 		return hcl.Diagnostics{wrong(b.LabelRanges[0], "Unknown policy",
-			fmt.Sprintf("There is no policy %q; write one of %s, or set policy_dir to where your own are.", name, strings.Join(policy.Names(), ", ")))}
+			fmt.Sprintf("There is no policy %q; write one of %s, or set policy_dir to where your own are.", name, strings.Join(builtin.Policies.Names(), ", ")))}
 	}
-	_, err := policy.New(name, b.Body)
+	_, err := builtin.Policies.New(name, b.Body)
 	var diags hcl.Diagnostics
 	switch {
 	case err == nil:

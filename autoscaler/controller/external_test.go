@@ -19,6 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // broken is an external policy that works until it is broken.
@@ -49,7 +50,7 @@ func (e external) Names() ([]string, error)             { return nil, nil }
 
 func TestController_ABrokenPolicyIsNotObeyed(t *testing.T) {
 	w := newWorld(t, 2, 4)
-	fine, err := policy.New("elastic-fifo", nil)
+	fine, err := builtin.Policies.New("elastic-fifo", nil)
 	must.NoError(t, err)
 	b := &broken{Policy: fine}
 	c := w.config()
@@ -95,7 +96,7 @@ func TestController_AHangingPolicyDelaysNoOther(t *testing.T) {
 	for i := range 2 {
 		w.nomad.ChangeNode(i, func(n *nomadtest.Node) { n.Pool = "slow" })
 	}
-	fine, err := policy.New("elastic-fifo", nil)
+	fine, err := builtin.Policies.New("elastic-fifo", nil)
 	must.NoError(t, err)
 	h := &hanging{Policy: fine}
 	c := w.config()

@@ -6,6 +6,9 @@ package controller
 import (
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
+
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -53,7 +56,7 @@ func (c *Controller) policyOf(name string) *poolPolicy {
 	if set != "" {
 		made, err = c.parsePolicy(set)
 	} else {
-		made, err = c.makePolicy(cfg.Policy, func() (policy.Policy, error) { return policy.New(cfg.Policy, cfg.Options) })
+		made, err = c.makePolicy(cfg.Policy, func() (policy.Policy, error) { return builtin.Policies.New(cfg.Policy, cfg.Options) })
 	}
 	if p == nil {
 		p = &poolPolicy{wants: map[planner.JobKey]planner.Want{}}
@@ -71,16 +74,16 @@ func (c *Controller) policyOf(name string) *poolPolicy {
 }
 
 func (c *Controller) parsePolicy(line string) (policy.Policy, error) {
-	if err := policy.CheckLine(line); err != nil {
+	if err := registry.CheckLine(line); err != nil {
 		return nil, err
 	}
 	name, _, _ := strings.Cut(strings.TrimSpace(line), "(")
-	return c.makePolicy(strings.TrimSpace(name), func() (policy.Policy, error) { return policy.Parse(line) })
+	return c.makePolicy(strings.TrimSpace(name), func() (policy.Policy, error) { return builtin.Policies.Parse(line) })
 }
 
 // makePolicy prefers the built-in policy of that name.
 func (c *Controller) makePolicy(name string, builtIn func() (policy.Policy, error)) (policy.Policy, error) {
-	if _, ok := policy.Describe(name); ok || c.external == nil {
+	if _, ok := builtin.Policies.Describe(name); ok || c.external == nil {
 		return builtIn()
 	}
 	return c.external.Policy(name)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 
 	"github.com/shoenig/test/must"
@@ -261,7 +263,7 @@ func unix(t time.Time) float64 { return float64(t.Unix()) }
 // often jobs were resized.
 func aDay(t *testing.T, spec string, jobs int, step func(size int, since time.Duration) float64) (at map[int]float64, resizes int) {
 	t.Helper()
-	p, err := policy.Parse(spec)
+	p, err := builtin.Policies.Parse(spec)
 	must.NoError(t, err)
 	records, trainings, sizes := make([]Job, jobs), make([]*training, jobs), make([]int, jobs)
 	for i := range jobs {

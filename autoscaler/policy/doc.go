@@ -1,24 +1,24 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package policy holds the scheduling algorithms: given what is known of a
-// cluster and its jobs, how many workers should each job have?
+// Package policy is the contract between Kolo and a scheduling policy: given what
+// is known of a cluster and its jobs, how many workers should each job have?
 //
-// A policy is a pure function. It reads no clock, does no I/O and knows
-// nothing of Nomad, so the simulator and the live autoscaler run the same
-// code, and a decision can be replayed from its input.
+//	Snapshot ──> Policy.Allocate ──> Decision ──> Validate
+//	 nodes, jobs,                     count and
+//	 curves, state                    reason per job
 //
-//	               one pool per GPU type
-//	Snapshot ──> split ──> order or score jobs ──> fill ──> Decision
-//	 nodes, jobs,            by arrival, service,   gang,     count and
-//	 curves, state           length, gain …         growth    reason per job
+// A policy is a pure function. It reads no clock, does no I/O and knows nothing of
+// Nomad, so the simulator and the live autoscaler run the same code, and a decision
+// can be replayed from its input. Those that Kolo ships are in package builtin;
+// package plugin runs others in processes of their own. Both are held to Validate.
 //
 // # Words
 //
 // A worker is one instance of a job's group; it holds PerWorker GPUs. The
-// size of a job is its number of workers. A curve says how the time of one
-// global training step depends on the size; the speed-up s(n) = t(1)/t(n)
-// is read off it. Attained service is GPU-seconds received so far.
+// size of a job is its number of workers. A curve (package speedup) says how the
+// time of one global training step depends on the size; the speed-up
+// s(n) = t(1)/t(n) is read off it. Attained service is GPU-seconds received so far.
 // Remaining work is in seconds on one worker: steps left times t(1).
 //
 // # What every policy keeps to
@@ -28,7 +28,4 @@
 // suspended keeps at least its minimum for as long as the capacity allows.
 // The same snapshot gives the same decision. Jobs of higher Priority come
 // before others wherever a policy orders jobs.
-//
-// A policy that lacks an input (a declared length, a deadline, a curve)
-// falls back to something documented in Info.Needs rather than fail.
 package policy

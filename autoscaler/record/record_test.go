@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
@@ -83,7 +84,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	must.InDelta(t, 1.5, got.Curve.StepTime(2), 1e-9) // recorded twice, with ten samples more each time
 	must.InDelta(t, 0.6, got.Curve.StepTime(4), 1e-9)
 
-	p, err := policy.New(policy.Default, nil)
+	p, err := builtin.Policies.New(builtin.Default, nil)
 	must.NoError(t, err)
 	res, err := sim.Run(t.Context(), sim.Config{Trace: tr, Nodes: tr.Nodes, Policy: p})
 	must.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 //go:embed page.html
@@ -123,7 +123,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, sc *scope) {
 
 func (s *Server) policies(w http.ResponseWriter, _ *http.Request, _ *scope) {
 	configured, set := s.controller.Pools()
-	answer(w, api.Policies{Configured: configured, Set: set, BuiltIn: policy.Names(), External: s.controller.ExternalPolicies()})
+	answer(w, api.Policies{Configured: configured, Set: set, BuiltIn: builtin.Policies.Names(), External: s.controller.ExternalPolicies()})
 }
 
 // metrics serves everyone the sums, and the series of jobs to those who may

@@ -11,6 +11,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
@@ -40,7 +41,7 @@ func pollux(t testing.TB, workload int) *trace.Trace {
 
 func parse(t testing.TB, spec string) policy.Policy {
 	t.Helper()
-	p, err := policy.Parse(spec)
+	p, err := builtin.Policies.Parse(spec)
 	must.NoError(t, err)
 	return p
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
@@ -135,11 +136,11 @@ func cmpFloat(a, b float64) int {
 
 // drawPolicy draws one of the shipped policies, or the restless one.
 func drawPolicy(t *rapid.T) policy.Policy {
-	name := rapid.SampledFrom(append(policy.Names(), "restless")).Draw(t, "policy")
+	name := rapid.SampledFrom(append(builtin.Policies.Names(), "restless")).Draw(t, "policy")
 	if name == "restless" {
 		return restless{}
 	}
-	p, err := policy.Parse(name)
+	p, err := builtin.Policies.Parse(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -60,7 +60,7 @@ func (w *world) everyPolicy(t *testing.T) {
 	w.submit(t, "c", "min = 2\nsuspendable = true")
 	w.eventually(t, time.Minute, map[string]int{"a": 4, "b": 4, "c": 4})
 
-	for _, name := range policy.Names() {
+	for _, name := range builtin.Policies.Names() {
 		out, err := d.kolo("policy", "set", name)
 		must.NoError(t, err, must.Sprint(out))
 		time.Sleep(3 * time.Second) // its decisions, and the writes they cause

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -22,7 +22,7 @@ import (
 // perfectly from the nearest smaller one that it had. It returns the JCTs in
 // the order of jobs.
 func fifo(ctx context.Context, jobs []measurement, workers int) ([]time.Duration, error) {
-	p, err := policy.New("fifo", nil)
+	p, err := builtin.Policies.New("fifo", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -50,10 +50,10 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if _, err := policy.New(*first, nil); err != nil {
+	if _, err := builtin.Policies.New(*first, nil); err != nil {
 		return fmt.Errorf("-policy: %w", err)
 	}
-	if _, err := policy.Parse(*then); err != nil {
+	if _, err := builtin.Policies.Parse(*then); err != nil {
 		return fmt.Errorf("-then: %w", err)
 	}
 	root, err := os.Getwd()

@@ -10,10 +10,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // planCommand shows what a policy would do now.
@@ -40,7 +41,7 @@ Plan Options:
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *planCommand) AutocompleteFlags() complete.Flags {
 	f := apiCompletion()
-	f["-policy"] = complete.PredictSet(policy.Names()...)
+	f["-policy"] = complete.PredictSet(builtin.Policies.Names()...)
 	return f
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
 // policyExplainCommand describes one policy, or what it would do.
@@ -48,7 +50,7 @@ Options:
 
 // AutocompleteArgs implements cli.CommandAutocomplete.
 func (c *policyExplainCommand) AutocompleteArgs() complete.Predictor {
-	return complete.PredictSet(policy.Names()...)
+	return complete.PredictSet(builtin.Policies.Names()...)
 }
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
@@ -68,7 +70,7 @@ func (c *policyExplainCommand) Run(args []string) int {
 		return c.usage(fmt.Errorf("kolo policy explain takes one policy, got %q; kolo policy list names them all", f.Args()), f, c.Help())
 	}
 	spec := f.Arg(0)
-	p, err := policy.Parse(spec)
+	p, err := builtin.Policies.Parse(spec)
 	if err != nil {
 		c.UI.Error(err.Error())
 		return 1
@@ -76,7 +78,7 @@ func (c *policyExplainCommand) Run(args []string) int {
 	if *snapshot != "" {
 		return c.decide(p, *snapshot, *asJSON)
 	}
-	info, _ := policy.Describe(p.Name())
+	info, _ := builtin.Policies.Describe(p.Name())
 	if *asJSON {
 		return c.printJSON(info)
 	}
@@ -85,7 +87,7 @@ func (c *policyExplainCommand) Run(args []string) int {
 }
 
 // explain lays the description of a policy out for a terminal.
-func explain(info policy.Info) string {
+func explain(info registry.Info) string {
 	var b strings.Builder
 	field := func(name, text string) {
 		fmt.Fprintf(&b, "%-8s %s\n", name, wrap(text, 69, strings.Repeat(" ", 9)))

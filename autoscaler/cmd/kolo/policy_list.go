@@ -7,9 +7,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/posener/complete"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/posener/complete"
 )
 
 // policyListCommand lists the policies that this program has.
@@ -51,9 +52,9 @@ func (c *policyListCommand) Run(args []string) int {
 	if f.NArg() > 0 {
 		return c.usage(fmt.Errorf("kolo policy list takes no arguments, got %q", f.Args()), f, c.Help())
 	}
-	var infos []policy.Info
-	for _, name := range policy.Names() {
-		info, _ := policy.Describe(name)
+	var infos []registry.Info
+	for _, name := range builtin.Policies.Names() {
+		info, _ := builtin.Policies.Describe(name)
 		infos = append(infos, info)
 	}
 	if *asJSON {
@@ -65,7 +66,7 @@ func (c *policyListCommand) Run(args []string) int {
 	}
 	for _, i := range infos {
 		mark := " "
-		if i.Name == policy.Default {
+		if i.Name == builtin.Default {
 			mark = "*"
 		}
 		indent := strings.Repeat(" ", width+4)

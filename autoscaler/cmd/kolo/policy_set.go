@@ -9,10 +9,11 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
 
 // policySetCommand changes a policy while everything runs.
@@ -52,7 +53,7 @@ func (c *policySetCommand) AutocompleteFlags() complete.Flags {
 
 // AutocompleteArgs implements cli.CommandAutocomplete.
 func (c *policySetCommand) AutocompleteArgs() complete.Predictor {
-	return complete.PredictSet(policy.Names()...)
+	return complete.PredictSet(builtin.Policies.Names()...)
 }
 
 // Run implements cli.Command.

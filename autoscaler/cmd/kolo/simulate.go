@@ -18,7 +18,7 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/report"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
@@ -80,7 +80,7 @@ func (c *simulateCommand) AutocompleteFlags() complete.Flags {
 	for _, f := range []string{"-trace", "-curves", "-events", "-json", "-csv", "-html", "-jobs", "-markdown"} {
 		out[f] = complete.PredictFiles("*")
 	}
-	out["-policy"] = complete.PredictSet(policy.Names()...)
+	out["-policy"] = complete.PredictSet(builtin.Policies.Names()...)
 	out["-told"] = complete.PredictSet("oracle", "curves", "declared", "kinds", "blind")
 	out["-placement"] = complete.PredictSet("pack", "spread", "count")
 	out["-errors"] = complete.PredictSet("strict", "skip")

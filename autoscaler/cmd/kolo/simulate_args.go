@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -91,7 +92,7 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 // defaultPolicies are those that a first look should show, as far as this
 // build has them.
 func defaultPolicies() string {
-	have := policy.Names()
+	have := builtin.Policies.Names()
 	var out []string
 	for _, name := range []string{"fifo", "elastic-fifo", "tiresias", "afs-l", "kolo"} {
 		if slices.Contains(have, name) {
@@ -273,7 +274,7 @@ func values(m map[string]int) []int {
 func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
 	specs := splitOutside(a.policies)
 	if a.policies == "all" {
-		specs = policy.Names()
+		specs = builtin.Policies.Names()
 	}
 	var out []sim.Contestant
 	for _, spec := range specs {
@@ -285,12 +286,12 @@ func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
 		if err != nil {
 			return nil, badFlag("-policy %.80s: %v", spec, err)
 		}
-		if _, err := policy.Parse(name); err != nil {
+		if _, err := builtin.Policies.Parse(name); err != nil {
 			return nil, badFlag("-policy %.80s: %v", spec, err)
 		}
 		out = append(out, sim.Contestant{
 			Label: name, Info: info,
-			New: func() (policy.Policy, error) { return policy.Parse(name) },
+			New: func() (policy.Policy, error) { return builtin.Policies.Parse(name) },
 		})
 	}
 	if len(out) == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // simulate runs kolo simulate and returns its exit code and what it printed.
@@ -30,7 +30,7 @@ func TestSimulate_WorksWithoutAFile(t *testing.T) {
 	code, out, errOut := simulate(t, "-synthetic-jobs", "20", "-policy", "all")
 	must.Eq(t, 0, code, must.Sprint(errOut))
 	must.StrContains(t, out, "synthetic-20 on 16 nodes with 64 GPUs")
-	for _, name := range policy.Names() {
+	for _, name := range builtin.Policies.Names() {
 		must.StrContains(t, out, "\n"+name+" ")
 	}
 }
@@ -163,12 +163,12 @@ func TestParseCluster(t *testing.T) {
 func TestPolicyCommands(t *testing.T) {
 	ui := cli.NewMockUi()
 	must.Eq(t, 0, (&policyListCommand{meta{UI: ui}}).Run(nil))
-	must.StrContains(t, ui.OutputWriter.String(), "* "+policy.Default)
+	must.StrContains(t, ui.OutputWriter.String(), "* "+builtin.Default)
 
-	for _, name := range policy.Names() {
+	for _, name := range builtin.Policies.Names() {
 		ui = cli.NewMockUi()
 		must.Eq(t, 0, (&policyExplainCommand{meta{UI: ui}}).Run([]string{name}))
-		info, _ := policy.Describe(name)
+		info, _ := builtin.Policies.Describe(name)
 		for _, o := range info.Options {
 			must.StrContains(t, ui.OutputWriter.String(), "  "+o.Name+" (")
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/report"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
@@ -30,7 +31,7 @@ func comparison(t *testing.T) *sim.Comparison {
 	var contestants []sim.Contestant
 	for _, label := range []string{"fifo", evil} {
 		contestants = append(contestants, sim.Contestant{
-			Label: label, New: func() (policy.Policy, error) { return policy.Parse("fifo") },
+			Label: label, New: func() (policy.Policy, error) { return builtin.Policies.Parse("fifo") },
 		})
 	}
 	contestants[1].Info.Remaining = true

@@ -1,0 +1,83 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
+)
+
+// afsl hands out GPUs one by one. Each goes to the winner of a knock-out
+// among all jobs, in which of two jobs the shorter wins unless the longer
+// would make so much better use of one more GPU that both end sooner on
+// average.
+type afsl struct{ afslOptions }
+
+type afslOptions struct {
+	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job has its attained service plus prior left"`
+	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds added to the attained service of a job of unknown length"`
+	RestartCap int     `hcl:"restart_cap,optional" doc:"a job resized this often keeps its size; 0 is no cap"`
+	Always     bool    `hcl:"always,optional" doc:"plan anew at every decision, not only when jobs, bounds, capacity or curves changed"`
+}
+
+// Check implements registry.Checker.
+func (o afslOptions) Check() (string, string) {
+	switch {
+	case !(o.Prior > 0):
+		return "prior", "must be positive"
+	case o.RestartCap < 0:
+		return "restart_cap", "must not be negative"
+	}
+	return "", ""
+}
+
+var afslEntry = registry.Define(registry.Info{
+	Name:   "afs-l",
+	Doc:    "Each GPU goes to the winner of pairwise comparisons of shorter against more efficient; plans anew on events only.",
+	Source: "AFS-L of CoDDL (NSDI'21); the blind form is Kolo's",
+	Needs:  "speed-up curves and remaining work; a job of unknown length counts as having its attained service plus prior left",
+}, afslOptions{Prior: servicePrior}, func(o afslOptions) policy.Policy { return &afsl{o} })
+
+// Name implements Policy.
+func (*afsl) Name() string { return "afs-l" }
+
+// Allocate implements Policy.
+func (a *afsl) Allocate(s *policy.Snapshot) policy.Decision {
+	var d policy.Decision
+	pools := split(s, &d)
+	state := load[standing](s)
+	if !s.Changed && !a.Always && state.keep(&d, pools) {
+		save(&d, state)
+		return d
+	}
+	for _, p := range pools {
+		p.pin()
+		var jobs []*candidate
+		var left []float64
+		for _, c := range p.jobs {
+			if a.capped(c) && p.set(c, c.floor(c.Count)) {
+				c.why = "keeps its size: resized as often as the cap allows"
+				continue
+			}
+			jobs = append(jobs, c)
+			left = append(left, a.left(c))
+		}
+		newTournament(jobs, left).run(p)
+	}
+	settle(&d, pools)
+	state.remember(s, &d)
+	save(&d, state)
+	return d
+}
+
+func (a *afsl) capped(c *candidate) bool {
+	return a.RestartCap > 0 && c.Resizes >= a.RestartCap && c.floor(c.Count) > 0
+}
+
+func (a *afsl) left(c *candidate) float64 {
+	if left, ok := c.left(); ok && !a.Blind {
+		return left
+	}
+	return c.Attained + a.Prior
+}

@@ -1,0 +1,50 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
+)
+
+// elasticFIFO gives each job its minimum in order of arrival, then lets all
+// of them grow by one step in turn. With an efficiency floor a job stops
+// growing where one more GPU would bring less speed-up than the floor.
+type elasticFIFO struct{ elasticOptions }
+
+type elasticOptions struct {
+	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (0.25, say); negative does not look at the curve"`
+}
+
+// Check implements registry.Checker.
+func (o elasticOptions) Check() (string, string) {
+	if o.Efficiency > 1 {
+		return "efficiency", "must be at most 1: no GPU is expected to bring more than itself"
+	}
+	return "", ""
+}
+
+var elasticFIFOEntry = registry.Define(registry.Info{
+	Name:   "elastic-fifo",
+	Doc:    "Minimum size for each job in order of arrival, then one more worker for each in turn until the GPUs are used.",
+	Source: "Schedulearn (NTHU 2023) and Voda (IC2E 2023); the efficiency floor is Kolo's",
+	Needs:  "with an efficiency floor the speed-up curve, else nothing; unmeasured sizes use the prior",
+}, elasticOptions{Efficiency: -1}, func(o elasticOptions) policy.Policy { return &elasticFIFO{o} })
+
+// Name implements Policy.
+func (*elasticFIFO) Name() string { return "elastic-fifo" }
+
+// Allocate implements Policy.
+func (e *elasticFIFO) Allocate(s *policy.Snapshot) policy.Decision {
+	var d policy.Decision
+	pools := split(s, &d)
+	for _, p := range pools {
+		order := p.byPriority(nil)
+		p.pin()
+		p.minima(order, "its turn in order of arrival")
+		p.grow(order, e.Efficiency, "shares free GPUs in equal steps")
+	}
+	settle(&d, pools)
+	return d
+}

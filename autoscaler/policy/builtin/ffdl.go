@@ -1,0 +1,161 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
+)
+
+// ffdl maximises the total speed-up of the jobs it admits.
+type ffdl struct{ ffdlOptions }
+
+type ffdlOptions struct {
+	Method string `hcl:"method,optional" doc:"dp (exact), greedy (one step at a time, exact for concave curves), hull (greedy that steps over dips) or auto: dp while it is cheap, else hull"`
+	Limit  int    `hcl:"limit,optional" doc:"auto uses dp up to this many table updates"`
+}
+
+// Check implements registry.Checker.
+func (o ffdlOptions) Check() (string, string) {
+	switch o.Method {
+	case "auto", "dp", "greedy", "hull":
+	default:
+		return "method", `must be "auto", "dp", "greedy" or "hull"`
+	}
+	if o.Limit < 0 {
+		return "limit", "must not be negative"
+	}
+	return "", ""
+}
+
+var ffdlEntry = registry.Define(registry.Info{
+	Name:   "ffdl",
+	Doc:    "Admits jobs in order of arrival as long as the minima fit, and maximises the sum of their speed-ups.",
+	Source: "elastic FfDL (MASCOTS'20); dynamic programming as in Voda",
+	Needs:  "speed-up curves; unmeasured sizes use the prior",
+}, ffdlOptions{Method: "auto", Limit: 50_000_000}, func(o ffdlOptions) policy.Policy { return &ffdl{o} })
+
+// leastGain is the speed-up below which one more GPU counts as no gain.
+const leastGain = 1e-9
+
+// Name implements Policy.
+func (*ffdl) Name() string { return "ffdl" }
+
+// Allocate implements Policy.
+func (f *ffdl) Allocate(s *policy.Snapshot) policy.Decision {
+	var d policy.Decision
+	pools := split(s, &d)
+	for _, p := range pools {
+		p.pin()
+		admitted := p.prefix(p.byPriority(nil))
+		const why = "part of the split with the highest total speed-up"
+		switch method := f.method(p, admitted); method {
+		case "dp":
+			p.maximise(admitted, why)
+		case "greedy":
+			p.auction(admitted, leastGain, stepGain, why)
+		default:
+			p.auction(admitted, leastGain, p.hullGain, why)
+		}
+	}
+	settle(&d, pools)
+	return d
+}
+
+// prefix gives minima in order until one does not fit, and returns the jobs
+// that have theirs.
+func (p *pool) prefix(order []*candidate) []*candidate {
+	var admitted []*candidate
+	open := true
+	for _, c := range order {
+		if c.n == 0 && open {
+			if open = p.set(c, c.low); open {
+				c.why = "admitted in order of arrival"
+			}
+		}
+		if c.n > 0 {
+			admitted = append(admitted, c)
+		}
+	}
+	return admitted
+}
+
+func (f *ffdl) method(p *pool, admitted []*candidate) string {
+	if f.Method != "auto" {
+		return f.Method
+	}
+	updates := 0
+	for _, c := range admitted {
+		levels := p.free/c.per + 1
+		levels = min(levels, c.Sizes.Count(c.low, c.high))
+		if updates += levels * (p.free + 1); updates > f.Limit {
+			return "hull"
+		}
+	}
+	return "dp"
+}
+
+// level is a size worth considering: faster than every smaller one.
+type level struct {
+	size, extra int // workers, GPUs over the minimum
+	speed       float64
+}
+
+// maximise splits the free GPUs over jobs that have their minimum so that
+// the sum of speed-ups is greatest, by dynamic programming over jobs and
+// GPUs. Of equal splits the one that leaves more GPUs free wins.
+func (p *pool) maximise(jobs []*candidate, why string) {
+	width := p.free + 1
+	best := make([]float64, width) // best[k]: highest sum with k GPUs so far
+	prev := make([]float64, width)
+	choice := make([]int32, len(jobs)*width)
+	var levels []level
+	for i, c := range jobs {
+		levels = p.levels(levels[:0], c)
+		best, prev = prev, best
+		row := choice[i*width : (i+1)*width]
+		for k := range width {
+			top, pick := prev[k]+levels[0].speed, int32(levels[0].size)
+			for _, l := range levels[1:] {
+				if l.extra > k {
+					break
+				}
+				if v := prev[k-l.extra] + l.speed; v > top {
+					top, pick = v, int32(l.size)
+				}
+			}
+			best[k], row[k] = top, pick
+		}
+	}
+	k := 0
+	for i, v := range best {
+		if v > best[k] {
+			k = i
+		}
+	}
+	for i := len(jobs) - 1; i >= 0; i-- {
+		c := jobs[i]
+		n := int(choice[i*width+k])
+		k -= c.cost(n) - c.cost(c.n)
+		if n != c.n {
+			p.set(c, n)
+			c.why = why
+		}
+	}
+}
+
+// levels lists the sizes of a job from its present one up that fit.
+func (p *pool) levels(levels []level, c *candidate) []level {
+	levels = append(levels, level{c.n, 0, c.speed(c.n)})
+	for n := c.next(c.n); n > 0; n = c.next(n) {
+		extra := c.cost(n) - c.cost(c.n)
+		if extra > p.free {
+			break
+		}
+		if speed := c.speed(n); speed > levels[len(levels)-1].speed {
+			levels = append(levels, level{n, extra, speed})
+		}
+	}
+	return levels
+}

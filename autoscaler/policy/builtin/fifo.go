@@ -1,0 +1,62 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
+)
+
+// fifo starts jobs in order of arrival at their preferred size and leaves
+// them alone until they end: the baseline of nearly every scheduling paper.
+// Strict waits for the head of the queue; backfill lets later jobs overtake
+// one that does not fit. Papers call both FIFO, and the difference is large.
+type fifo struct{ fifoOptions }
+
+type fifoOptions struct {
+	Strict bool `hcl:"strict,optional" doc:"nobody overtakes the first waiting job; false lets later jobs fill the gap (backfill)"`
+}
+
+var fifoEntry = registry.Define(registry.Info{
+	Name:   "fifo",
+	Doc:    "Jobs start in order of arrival at their preferred size (all or nothing) and keep it until they end.",
+	Source: "textbook gang FIFO; with strict = false the skip variant of Schedulearn and Voda",
+	Needs:  "nothing",
+}, fifoOptions{}, func(o fifoOptions) policy.Policy { return &fifo{o} })
+
+// Name implements Policy.
+func (*fifo) Name() string { return "fifo" }
+
+// Allocate implements Policy.
+func (f *fifo) Allocate(s *policy.Snapshot) policy.Decision {
+	var d policy.Decision
+	pools := split(s, &d)
+	for _, p := range pools {
+		p.hold(true)
+		p.gang(p.byPriority(nil), f.Strict, "its turn in order of arrival")
+	}
+	settle(&d, pools)
+	return d
+}
+
+// hold keeps running jobs at their present size, or the nearest allowed one
+// below, shrinking to the minimum where the capacity went down. With all
+// false it holds only those that must not be suspended. A job that could not
+// be started at its whole wanted size still wants the rest.
+func (p *pool) hold(all bool) {
+	for _, c := range p.jobs {
+		if c.Count > 0 && (all || c.pinned) && p.set(c, c.low) {
+			c.why = "runs to its end"
+		}
+	}
+	for _, c := range p.jobs {
+		if c.n == 0 {
+			continue
+		}
+		if n := c.floor(c.Count); n > c.n {
+			p.set(c, n)
+		}
+		c.want = max(c.want, c.n)
+	}
+}

@@ -1,0 +1,118 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+// bid is the next step of one job and what it is worth per GPU.
+type bid struct {
+	gain float64
+	to   int
+	rank int // breaks ties: the lower goes first
+	tier int // bids of a higher tier go first
+	c    *candidate
+}
+
+func (b *bid) before(o *bid) bool {
+	if b.tier != o.tier {
+		return b.tier > o.tier
+	}
+	return b.gain > o.gain || b.gain == o.gain && b.rank < o.rank
+}
+
+// bids is a binary heap with the best bid on top. It is not container/heap
+// because that allocates for every push.
+type bids []bid
+
+func (h bids) init() {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.down(i)
+	}
+}
+
+// down moves the bid at i to its place below.
+func (h bids) down(i int) {
+	for {
+		k := 2*i + 1
+		if k >= len(h) {
+			return
+		}
+		if k+1 < len(h) && h[k+1].before(&h[k]) {
+			k++
+		}
+		if !h[k].before(&h[i]) {
+			return
+		}
+		h[i], h[k] = h[k], h[i]
+		i = k
+	}
+}
+
+// pop removes the best bid.
+func (h *bids) pop() {
+	last := len(*h) - 1
+	(*h)[0] = (*h)[last]
+	*h = (*h)[:last]
+	h.down(0)
+}
+
+// auction gives free GPUs step by step to the job whose next step is worth
+// most per GPU, until none is worth more than least. value answers the next
+// size of a job and its worth; 0 as size ends the job's part. It is asked
+// again when its step no longer fits, and may answer a smaller one. Among
+// equals the earlier in order goes first.
+func (p *pool) auction(order []*candidate, least float64, value func(*candidate) (to int, gain float64), why string) {
+	h := make(bids, 0, len(order))
+	for i, c := range order {
+		if to, gain := value(c); to > 0 && gain > least {
+			h = append(h, bid{gain: gain, to: to, rank: i, c: c})
+		}
+	}
+	h.init()
+	for p.free > 0 && len(h) > 0 {
+		b := &h[0]
+		if p.set(b.c, b.to) {
+			b.c.why = why
+		}
+		to, gain := value(b.c)
+		// Free only falls, so a step that does not fit now never will.
+		if to == 0 || !(gain > least) || b.c.cost(to)-b.c.cost(b.c.n) > p.free {
+			h.pop()
+			continue
+		}
+		b.to, b.gain = to, gain
+		h.down(0)
+	}
+}
+
+// stepGain values a running job's next step by the speed-up it brings; it
+// lets no waiting job start.
+func stepGain(c *candidate) (int, float64) {
+	if c.n == 0 {
+		return 0, 0
+	}
+	to := c.next(c.n)
+	if to == 0 {
+		return 0, 0
+	}
+	return to, c.rate(to)
+}
+
+// hullSteps is how many sizes ahead a step over a dip of the curve may reach.
+const hullSteps = 256
+
+// hullGain values the step, of any length that fits, that brings most
+// speed-up per GPU. Steps chosen so follow the upper concave hull of the
+// curve, so a dip does not end growth where a larger size is worth it.
+func (p *pool) hullGain(c *candidate) (int, float64) {
+	best, most := 0, 0.0
+	to := c.n
+	for range hullSteps {
+		if to = c.next(to); to == 0 || c.cost(to)-c.cost(c.n) > p.free {
+			break
+		}
+		if rate := c.rate(to); best == 0 || rate > most {
+			best, most = to, rate
+		}
+	}
+	return best, most
+}

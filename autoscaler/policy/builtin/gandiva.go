@@ -1,0 +1,42 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
+)
+
+// gandiva is time slicing plus grow and shrink: idle GPUs go to running jobs
+// for as long as nobody waits. Its packing of two jobs on one GPU cannot be
+// expressed by counts, and its migration is the planner's business.
+type gandiva struct{ sliceOptions }
+
+var gandivaEntry = registry.Define(registry.Info{
+	Name:   "gandiva",
+	Doc:    "Time slicing at preferred sizes; when nobody waits, running jobs grow into idle GPUs, and shrink back as others arrive.",
+	Source: "Gandiva (OSDI'18) without packing and migration",
+	Needs:  "step times, to stop growth that brings nothing; unmeasured sizes use the prior",
+}, sliceOptions{Quantum: 600}, func(o sliceOptions) policy.Policy { return &gandiva{o} })
+
+// Name implements Policy.
+func (*gandiva) Name() string { return "gandiva" }
+
+// Allocate implements Policy.
+func (g *gandiva) Allocate(s *policy.Snapshot) policy.Decision {
+	var d policy.Decision
+	pools := split(s, &d)
+	state := load[rotation](s)
+	state.slice(s, &d, pools, g.Quantum)
+	for _, p := range pools {
+		if !slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 }) {
+			p.grow(p.jobs, leastGain, "grows into idle GPUs until others wait")
+		}
+	}
+	settle(&d, pools)
+	save(&d, state)
+	return d
+}

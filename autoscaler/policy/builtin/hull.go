@@ -1,0 +1,44 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+// vertex is a size of a job, the GPUs it holds, and what it is worth.
+type vertex struct {
+	n           int
+	gpus, worth float64
+}
+
+// hull is the upper concave hull of worth over GPUs, from the present size
+// on. Slopes along it fall, so taking the edges of many jobs in order of
+// slope maximises the total worth.
+type hull []vertex
+
+func (h *hull) reset(n int, gpus, worth float64) {
+	*h = append((*h)[:0], vertex{n, gpus, worth})
+}
+
+// slope is the worth per GPU of the edge that ends at vertex i.
+func (h hull) slope(i int) float64 {
+	return (h[i].worth - h[i-1].worth) / (h[i].gpus - h[i-1].gpus)
+}
+
+// add takes in a size that is larger than all before.
+func (h *hull) add(n int, gpus, worth float64) {
+	v := vertex{n, gpus, worth}
+	for len(*h) > 1 {
+		last := (*h)[len(*h)-1]
+		if h.slope(len(*h)-1) > (v.worth-last.worth)/(v.gpus-last.gpus) {
+			break
+		}
+		*h = (*h)[:len(*h)-1]
+	}
+	*h = append(*h, v)
+}
+
+// trim drops the edges that gain nothing.
+func (h *hull) trim() {
+	for len(*h) > 1 && !(h.slope(len(*h)-1) > 0) {
+		*h = (*h)[:len(*h)-1]
+	}
+}

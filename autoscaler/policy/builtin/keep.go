@@ -1,0 +1,70 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// standing is what a policy that plans on events remembers of its last plan:
+// the counts that were not yet as planned then. Carrying out a plan takes
+// time (what grows waits for what shrinks), and until then a decision without
+// an event must repeat it rather than settle for what is there.
+type standing struct {
+	Want map[string]int `json:"want,omitempty"`
+}
+
+// remember notes the outstanding changes of a decision.
+func (st *standing) remember(s *policy.Snapshot, d *policy.Decision) {
+	st.Want = nil
+	for i := range s.Jobs {
+		if j, n := &s.Jobs[i], d.Allocations[i].Count; n != j.Count {
+			if st.Want == nil {
+				st.Want = make(map[string]int)
+			}
+			st.Want[j.ID] = n
+		}
+	}
+}
+
+// keep answers the standing plan: counts as planned, or else as they are. It
+// reports false, and changes nothing, where those do not fit bounds or
+// capacity (any more); the policy then has to plan anew.
+func (st *standing) keep(d *policy.Decision, pools []*pool) bool {
+	for _, p := range pools {
+		free := p.free
+		for _, c := range p.jobs {
+			n := st.count(c)
+			if n != 0 && c.floor(n) != n || n == 0 && c.pinned {
+				return false
+			}
+			free -= c.cost(n)
+		}
+		if free < 0 {
+			return false
+		}
+	}
+	known := make(map[string]int, len(st.Want))
+	for _, p := range pools {
+		for _, c := range p.jobs {
+			c.n, c.why = st.count(c), "nothing changed since the last decision"
+			if n, ok := st.Want[c.ID]; ok {
+				known[c.ID] = n // jobs that are gone are forgotten
+			}
+			if c.n != c.Count {
+				c.why = "as decided before"
+			}
+		}
+	}
+	st.Want = known
+	settle(d, pools)
+	return true
+}
+
+func (st *standing) count(c *candidate) int {
+	if n, ok := st.Want[c.ID]; ok && n >= 0 {
+		return n
+	}
+	return c.Count
+}

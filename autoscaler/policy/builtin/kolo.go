@@ -1,0 +1,288 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"math"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
+)
+
+// kolo is Kolo's own policy and the default. It needs no declared length, no
+// curve known beforehand and no hint from users, and uses each where given.
+//
+// It maximises the sum over jobs of weight × speed-up^(1-fairness), where
+//
+//   - the weight falls with the service a job received (or, where declared,
+//     with its remaining work), because a job that ran long will probably run
+//     long still; up to a ceiling, for among long jobs the longest is as
+//     likely to end as any other. It rises with the time a job spent waiting,
+//     so that nobody starves;
+//   - the power below one makes a first GPU worth more than a tenth one, more
+//     than the curve alone says: more jobs run at once, at sizes where they
+//     are efficient;
+//   - the speed-up at any size but the present one is cut by what the resize
+//     costs, spread over the time the new size is expected to last: never
+//     longer than the job has run so far, as a young job may end soon. With
+//     resizes of a second almost every gain is taken; with a minute, few;
+//   - a job may grow to twice the largest size it was measured at (at first
+//     to its preferred size), so that a wrong guess of the curve costs one
+//     step and not half the cluster.
+//
+// The sum is maximised along the upper concave hull of each job's value,
+// which passes over dips of measured curves and keeps small differences from
+// causing resizes. How the parameters were found, and what did not work, is
+// in docs/policy-research.md.
+type kolo struct{ koloOptions }
+
+type koloOptions struct {
+	Fairness float64 `hcl:"fairness,optional" doc:"how much a job's further speed-up loses worth: 0 maximises the sum of speed-ups, towards 1 every job gets some"`
+	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
+	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service (or declared remaining work) below which jobs count as about equally short"`
+	Ceiling  float64 `hcl:"ceiling,optional" doc:"GPU-seconds of service beyond which longer jobs count alike; four times that for declared remaining work"`
+	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself; for young jobs the time they have run so far"`
+	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest one measured"`
+	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as fresh, and its weight has doubled; 0 looks at no waiting"`
+	Period   float64 `hcl:"period,optional" doc:"while jobs wait, plan anew after so many seconds even if nothing happens"`
+}
+
+// Check implements registry.Checker.
+func (o koloOptions) Check() (string, string) {
+	switch {
+	case !(o.Fairness >= 0 && o.Fairness < 1):
+		return "fairness", "must be at least 0 and below 1"
+	case !(o.Age >= 0 && o.Age <= 4):
+		return "age", "must be between 0 and 4"
+	case !(o.Prior > 0):
+		return "prior", "must be positive"
+	case !(o.Ceiling > 0):
+		return "ceiling", "must be positive"
+	case !(o.Horizon > 0):
+		return "horizon", "must be positive"
+	case !(o.Explore > 1):
+		return "explore", "must be above 1"
+	case !(o.Patience >= 0):
+		return "patience", "must not be negative"
+	case !(o.Period > 0):
+		return "period", "must be positive"
+	}
+	return "", ""
+}
+
+var koloEntry = registry.Define(registry.Info{
+	Name:   "kolo",
+	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
+	Source: "Kolo; see docs/policy-research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
+	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
+}, koloOptions{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, Horizon: 350, Explore: 2, Patience: 4, Period: 600},
+	func(o koloOptions) policy.Policy { return &kolo{o} })
+
+// koloState is the last plan, and when it was made.
+type koloState struct {
+	standing
+	Planned float64 `json:"planned"`
+}
+
+// waitPrior is added to a job's run time where its waiting is compared with
+// it, so that jobs which hardly ran are not urgent at once.
+const waitPrior = 600
+
+// firstSize is how large a job without a preferred size may start.
+const firstSize = 4
+
+// leastResizeCost in seconds stands for the work a resize makes even where
+// it costs a job next to nothing.
+const leastResizeCost = 0.5
+
+// declaredCeiling is how much further up declared remaining work tells jobs
+// apart than service received does.
+const declaredCeiling = 4
+
+// worstCut bounds how much of a new size's speed a resize may take.
+const worstCut = 0.65
+
+// freshHorizon is how many seconds a job that just arrived is expected to
+// run; with each second that it runs it is expected to run for one more.
+const freshHorizon = 60
+
+// Name implements Policy.
+func (*kolo) Name() string { return "kolo" }
+
+// Allocate implements Policy.
+func (k *kolo) Allocate(s *policy.Snapshot) policy.Decision {
+	var d policy.Decision
+	pools := split(s, &d)
+	state := load[koloState](s)
+	waiting := slices.ContainsFunc(s.Jobs, func(j policy.Job) bool { return j.Count == 0 })
+	due := waiting && s.Now-state.Planned >= k.Period
+	if s.Changed || due || !state.keep(&d, pools) {
+		state.Planned = s.Now
+		for _, p := range pools {
+			k.plan(s, p)
+		}
+		settle(&d, pools)
+		state.remember(s, &d)
+	}
+	if slices.ContainsFunc(d.Allocations, func(a policy.Allocation) bool { return a.Count == 0 }) {
+		requeue(&d, s.Now, state.Planned+k.Period)
+	}
+	save(&d, state)
+	return d
+}
+
+// plan divides the pool.
+func (k *kolo) plan(s *policy.Snapshot, p *pool) {
+	p.pin()
+	lowest := math.MaxInt
+	for _, c := range p.jobs {
+		lowest = min(lowest, c.Priority)
+	}
+	// The edges of all hulls, job after job, and where each job's next one
+	// ends. Slopes fall along a hull, so the best edge of all is always the
+	// next of some job: a heap of those is enough, and what no GPU is left
+	// for is never sorted.
+	var h hull
+	edges := make([]vertex, 0, 8*len(p.jobs))
+	next, end := make([]int, len(p.jobs)), make([]int, len(p.jobs))
+	best := make(bids, 0, len(p.jobs))
+	for i, c := range p.jobs {
+		k.worth(s, c, p.free, &h)
+		next[i] = len(edges) + 1
+		edges = append(edges, h...)
+		end[i] = len(edges)
+		if len(h) > 1 {
+			b := bid{c: c, rank: i, to: h[1].n, gain: h.slope(1), tier: lowest}
+			if c.n == 0 {
+				b.tier = c.Priority // decides who runs, not how large they grow
+			}
+			best = append(best, b)
+		}
+	}
+	best.init()
+	var late []*candidate
+	for p.free > 0 && len(best) > 0 {
+		b := &best[0]
+		if !p.set(b.c, b.to) {
+			late = append(late, b.c)
+			best.pop()
+			continue
+		}
+		if next[b.rank]++; next[b.rank] == end[b.rank] {
+			best.pop()
+			continue
+		}
+		to := next[b.rank]
+		b.to, b.gain, b.tier = edges[to].n, hull(edges).slope(to), lowest
+		best.down(0)
+	}
+	// Of steps that did not fit whole, what fits, where that is still worth
+	// a resize.
+	for _, c := range late {
+		if p.free == 0 {
+			break
+		}
+		if k.worth(s, c, p.free, &h); len(h) > 1 {
+			p.set(c, h[1].n)
+		}
+	}
+	for _, c := range p.jobs {
+		c.why = c.explain()
+	}
+}
+
+// worth fills in the hull of what the sizes from the present one up are
+// worth to a job, as far as the free GPUs and what is known of it allow.
+func (k *kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
+	weight, cut := k.weight(s, c), k.cut(s, c)
+	power := 1 - k.Fairness
+	weight /= power
+	value := func(n int) float64 {
+		speed := c.speed(n)
+		if n != c.Count {
+			speed *= cut
+		}
+		// speed^power; math.Pow does the same at twice the price.
+		return weight * math.Exp(power*math.Log(speed))
+	}
+	h.reset(c.n, float64(c.cost(c.n)), value(c.n))
+	limit := k.limit(c)
+	for n := c.stride(c.n); n > 0 && n <= limit; n = c.stride(n) {
+		if c.cost(n)-c.cost(c.n) > free {
+			break
+		}
+		h.add(n, float64(c.cost(n)), value(n))
+	}
+	h.trim()
+}
+
+// weight is what one unit of a job's worth counts. Waiting raises it without
+// bound, and lets the service that a job received count for less and less.
+func (k *kolo) weight(s *policy.Snapshot, c *candidate) float64 {
+	weight := c.Weight
+	if !(weight > 0) {
+		weight = 1
+	}
+	starved := 0.0
+	if k.Patience > 0 {
+		starved = max(0, s.Now-c.Submit-c.RunTime) / (k.Patience * (c.RunTime + waitPrior))
+	}
+	length, ceiling := c.Attained*max(0, 1-starved), k.Ceiling
+	if left, known := c.left(); known {
+		length, ceiling = left, k.Ceiling*declaredCeiling
+	}
+	length = max(length, 0)
+	length = length/(1+length/ceiling) + k.Prior
+	return weight * (1 + starved) * math.Pow(length, -k.Age)
+}
+
+// cut is the part of its speed that a job keeps after a resize, over the
+// time that the resize has to pay in.
+func (k *kolo) cut(s *policy.Snapshot, c *candidate) float64 {
+	horizon := min(k.Horizon, freshHorizon+c.RunTime)
+	if left, ok := c.left(); ok {
+		horizon = min(horizon, left/max(c.speed(c.Count), 1))
+	}
+	return 1 - min(worstCut, max(s.ResizeCost, leastResizeCost)/horizon)
+}
+
+// limit is the largest size worth trying: up to which the curve is known, or
+// one exploration step beyond.
+func (k *kolo) limit(c *candidate) int {
+	first := c.want
+	if c.Preferred <= 0 {
+		first = max(c.low, firstSize)
+	}
+	tried := k.Explore * float64(c.Curve.Largest())
+	return max(first, int(min(tried, float64(c.high))), c.Count)
+}
+
+// stride is the next size to look at: each one while they are few, then
+// about 3 % apart, and always the present size.
+func (c *candidate) stride(n int) int {
+	to := c.next(n)
+	if far := c.floor(n + n/32); to > 0 && far > to {
+		to = far
+	}
+	if n < c.Count && c.Count < to && c.floor(c.Count) == c.Count {
+		to = c.Count
+	}
+	return to
+}
+
+// explain says in a user's words why kolo gave a job its count.
+func (c *candidate) explain() string {
+	switch {
+	case c.n == 0:
+		return "other jobs gain more from the GPUs for now"
+	case c.n == c.Count:
+		return "keeps its size: no change would pay for its resize"
+	case c.n < c.Count:
+		return "other jobs gain more from these GPUs"
+	case !c.Curve.Known(c.n):
+		return "a size that is not measured yet and promises most per GPU"
+	}
+	return "gains more from these GPUs than other jobs would"
+}

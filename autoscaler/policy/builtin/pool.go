@@ -1,0 +1,250 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// candidate is a job while a policy decides on it.
+type candidate struct {
+	*policy.Job
+	place  int    // in Snapshot.Jobs
+	per    int    // GPUs per worker
+	low    int    // smallest allowed size
+	high   int    // largest allowed size
+	want   int    // Preferred as an allowed size that fits the pool
+	n      int    // workers given so far
+	pinned bool   // runs, and must not be suspended
+	why    string // reason for the count, without the change itself
+}
+
+// cost is the GPUs that n workers hold.
+func (c *candidate) cost(n int) int { return n * c.per }
+
+// next is the smallest allowed size above n, 0 if there is none.
+func (c *candidate) next(n int) int {
+	switch {
+	case n >= c.high:
+		return 0
+	case n < c.low:
+		return c.low
+	}
+	return c.Sizes.Above(n)
+}
+
+// floor is the largest allowed size that is at most n, 0 if there is none.
+func (c *candidate) floor(n int) int {
+	switch {
+	case n < c.low:
+		return 0
+	case n >= c.high:
+		return c.high
+	}
+	return c.Sizes.AtMost(n)
+}
+
+// speed is the speed-up over one worker that n workers bring.
+func (c *candidate) speed(n int) float64 { return c.Curve.Speedup(n) }
+
+// left is the remaining work in seconds on one worker, and whether it is
+// known.
+func (c *candidate) left() (float64, bool) {
+	if c.Remaining > 0 && c.Curve.Measured() {
+		return c.Remaining * c.Curve.Time(1), true
+	}
+	return 0, false
+}
+
+// servicePrior is added to the attained service (GPU-seconds) of a job of
+// unknown length to guess what it still needs: the guess that a job is half
+// through, with a start that keeps fresh jobs from looking free of cost.
+const servicePrior = 600
+
+// guess is the remaining work in seconds on one worker: declared, or else
+// the attained service plus servicePrior.
+func (c *candidate) guess() float64 {
+	if left, ok := c.left(); ok {
+		return left
+	}
+	return c.Attained + servicePrior
+}
+
+// pool is the GPUs of one type and the jobs that draw on them, in the order
+// of the snapshot.
+type pool struct {
+	gpus int // capacity
+	free int // capacity less what was given so far
+	jobs []*candidate
+}
+
+// set gives c exactly n workers and takes the GPUs from the pool, or reports
+// false and changes nothing when there are too few.
+func (p *pool) set(c *candidate, n int) bool {
+	need := c.cost(n) - c.cost(c.n)
+	if need > p.free {
+		return false
+	}
+	p.free -= need
+	c.n = n
+	return true
+}
+
+// byPriority orders jobs by descending priority, and jobs of one priority by
+// compare, then by their place in the snapshot. The result is a new slice;
+// compare may be nil.
+func (p *pool) byPriority(compare func(a, b *candidate) int) []*candidate {
+	order := slices.Clone(p.jobs)
+	same := compare == nil
+	for _, c := range order {
+		if c.Priority != order[0].Priority {
+			same = false
+			break
+		}
+	}
+	if same {
+		return order
+	}
+	slices.SortFunc(order, func(a, b *candidate) int {
+		if a.Priority != b.Priority {
+			return cmp.Compare(b.Priority, a.Priority)
+		}
+		if compare != nil {
+			if d := compare(a, b); d != 0 {
+				return d
+			}
+		}
+		return a.place - b.place
+	})
+	return order
+}
+
+// pin gives every running job that must not be suspended its minimum, in
+// order of arrival where the capacity shrank too far for all.
+func (p *pool) pin() {
+	for _, c := range p.jobs {
+		if c.pinned && p.set(c, c.low) {
+			c.why = "keeps its minimum: it must not be suspended"
+		}
+	}
+}
+
+// split sorts the jobs of a snapshot into one pool per GPU type. A job that
+// takes any type stays on the type it runs on; a waiting one goes where the
+// most GPUs per worker asked for remain. Jobs whose minimum exceeds their
+// pool are left out with a reason.
+func split(s *policy.Snapshot, d *policy.Decision) []*pool {
+	capacity := make(map[string]int, 1)
+	var types []string
+	for i := range s.Nodes {
+		node := &s.Nodes[i]
+		if _, ok := capacity[node.Type]; !ok {
+			types = append(types, node.Type)
+		}
+		capacity[node.Type] += max(node.GPUs, 0)
+	}
+	slices.Sort(types)
+
+	d.Allocations = make([]policy.Allocation, len(s.Jobs))
+	backing := make([]candidate, len(s.Jobs))
+	pools := make(map[string]*pool, len(types))
+	out := make([]*pool, len(types))
+	for i, t := range types {
+		out[i] = &pool{gpus: capacity[t], free: capacity[t]}
+		if len(types) == 1 {
+			out[i].jobs = make([]*candidate, 0, len(s.Jobs))
+		}
+		pools[t] = out[i]
+	}
+	room := newRooms(types, capacity)
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Type != "" {
+			room.take(j.Type, j)
+		}
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		a := &d.Allocations[i]
+		a.Job = j.ID
+		c := &backing[i]
+		fit(c, j, i)
+		t := j.Type
+		if t == "" {
+			t = room.choose(j, c.cost(c.low))
+		}
+		p := pools[t]
+		switch {
+		case c.low == 0:
+			a.Reason = "waits: no allowed size lies within its bounds"
+		case p == nil:
+			a.Reason = "waits: the cluster has no GPU of type " + j.Type
+		case c.cost(c.low) > p.gpus:
+			a.Reason = "waits: its minimum is more than the whole cluster has"
+		default:
+			c.want = max(c.floor(min(max(j.Preferred, c.low), p.gpus/c.per)), c.low)
+			a.Type = t
+			p.jobs = append(p.jobs, c)
+		}
+	}
+	return out
+}
+
+// fit fills in what does not depend on the pool.
+func fit(c *candidate, j *policy.Job, place int) {
+	c.Job, c.place = j, place
+	c.per = max(j.PerWorker, 1)
+	c.pinned = j.Count > 0 && !j.Suspendable
+	low, high := max(j.Min, 1), max(j.Max, j.Min, 1)
+	if least := j.Sizes.Above(low - 1); least > 0 && least <= high {
+		c.low, c.high = least, j.Sizes.AtMost(high)
+	}
+}
+
+// rooms spreads jobs that take any GPU type over the types.
+type rooms struct {
+	types []string
+	left  map[string]int // capacity less the minima of jobs put there
+}
+
+func newRooms(types []string, capacity map[string]int) *rooms {
+	if len(types) < 2 {
+		return &rooms{types: types}
+	}
+	left := make(map[string]int, len(types))
+	for t, n := range capacity {
+		left[t] = n
+	}
+	return &rooms{types: types, left: left}
+}
+
+func (r *rooms) take(t string, j *policy.Job) {
+	if r.left != nil {
+		r.left[t] -= max(j.Min, 1) * max(j.PerWorker, 1)
+	}
+}
+
+func (r *rooms) choose(j *policy.Job, need int) string {
+	if len(r.types) == 0 {
+		return ""
+	}
+	if r.left == nil {
+		return r.types[0]
+	}
+	best := r.types[0]
+	if j.Count > 0 && j.Held != "" && slices.Contains(r.types, j.Held) {
+		best = j.Held
+	} else {
+		for _, t := range r.types[1:] {
+			if r.left[t] > r.left[best] {
+				best = t
+			}
+		}
+	}
+	r.left[best] -= need
+	return best
+}

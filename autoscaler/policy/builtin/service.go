@@ -1,0 +1,125 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package builtin
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// service ranks jobs by discretised attained service, the ordering that
+// Tiresias and its elastic form share.
+type service struct {
+	thresholds []float64 // GPU-seconds, ascending
+	starvation float64   // factor; 0 never promotes
+	bySubmit   bool
+}
+
+// serviceState is what the starvation guard remembers of one job.
+type serviceState struct {
+	Base float64 `json:"base,omitempty"` // attained service at its last promotion
+	Ran  float64 `json:"ran,omitempty"`  // RunTime when its present or last run began
+	Idle bool    `json:"idle,omitempty"` // was suspended when last seen
+}
+
+// ledger is the guard's memory by job ID. Jobs that are gone are dropped.
+type ledger map[string]serviceState
+
+// advance updates the ledger to the snapshot and promotes starved jobs.
+func (v *service) advance(s *policy.Snapshot) ledger {
+	if v.starvation <= 0 {
+		return nil
+	}
+	old, now := load[ledger](s), ledger{}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.FirstStart == 0 && j.Attained == 0 {
+			continue
+		}
+		e := old[j.ID]
+		switch {
+		case j.Count > 0 && e.Idle:
+			e.Idle, e.Ran = false, max(0, j.RunTime-(s.Now-j.LastChange))
+		case j.Count == 0:
+			e.Idle = true
+			if run := j.RunTime - e.Ran; run > 0 && s.Now-j.LastChange >= v.starvation*run {
+				e.Base, e.Ran = j.Attained, j.RunTime
+			}
+		}
+		now[j.ID] = e
+	}
+	return now
+}
+
+// queue is the index of the queue that a job belongs to, 0 being served
+// first.
+func (v *service) queue(j *policy.Job, l ledger) int {
+	attained := j.Attained - l[j.ID].Base
+	n, _ := slices.BinarySearchFunc(v.thresholds, attained, func(threshold, a float64) int {
+		if threshold <= a {
+			return -1
+		}
+		return 1
+	})
+	return n
+}
+
+// rank orders the jobs of a pool: by queue, then jobs that ran before jobs
+// that never did, then by first start or arrival. The queues are returned by
+// place in the snapshot.
+func (v *service) rank(s *policy.Snapshot, p *pool, l ledger) ([]*candidate, []int) {
+	queues := make([]int, len(s.Jobs))
+	for _, c := range p.jobs {
+		queues[c.place] = v.queue(c.Job, l)
+	}
+	fresh := func(c *candidate) int {
+		if c.Attained == 0 {
+			return 1
+		}
+		return 0
+	}
+	return p.byPriority(func(a, b *candidate) int {
+		if d := queues[a.place] - queues[b.place]; d != 0 {
+			return d
+		}
+		if d := fresh(a) - fresh(b); d != 0 {
+			return d
+		}
+		if !v.bySubmit {
+			if d := cmp.Compare(a.FirstStart, b.FirstStart); d != 0 {
+				return d
+			}
+		}
+		return cmp.Compare(a.Submit, b.Submit)
+	}), queues
+}
+
+// alarms asks for a decision when a running job will cross a threshold while
+// others wait, or a waiting one will count as starved.
+func (v *service) alarms(s *policy.Snapshot, d *policy.Decision, pools []*pool, l ledger) {
+	for _, p := range pools {
+		waiting := slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 })
+		if !waiting {
+			continue
+		}
+		for _, c := range p.jobs {
+			e := l[c.ID]
+			switch {
+			case c.n > 0:
+				q := v.queue(c.Job, l)
+				if q < len(v.thresholds) {
+					requeue(d, s.Now, s.Now+(v.thresholds[q]-(c.Attained-e.Base))/float64(c.cost(c.n)))
+				}
+			case v.starvation > 0 && c.RunTime > e.Ran:
+				since := c.LastChange
+				if c.Count > 0 {
+					since = s.Now
+				}
+				requeue(d, s.Now, since+v.starvation*(c.RunTime-e.Ran))
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package registry
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/kolo-nomad/kolo/autoscaler/nesting"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// CheckLine returns an error for a line that is too long, or nests too deep, to
+// be a policy. Lines come from anyone who may ask the API, so nothing else is
+// done with them before.
+func CheckLine(spec string) error {
+	return nesting.Line("policy", []byte(spec))
+}
+
+// Parse makes a policy from one line as used on a command line: a name, and
+// options in parentheses if any, such as
+//
+//	tiresias(thresholds=[57600], starvation=0)
+func (l List) Parse(spec string) (policy.Policy, error) {
+	if err := CheckLine(spec); err != nil {
+		return nil, err
+	}
+	name, rest, found := strings.Cut(strings.TrimSpace(spec), "(")
+	if !found {
+		return l.New(name, nil)
+	}
+	args, ok := strings.CutSuffix(rest, ")")
+	if !ok {
+		return nil, fmt.Errorf("policy %q: missing closing parenthesis", spec)
+	}
+	// The arguments are those of an HCL object, so that HCL's own parser
+	// decides where one ends.
+	expr, diags := hclsyntax.ParseExpression([]byte("{"+args+"}"), "policy "+name, hcl.InitialPos)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	if diags = hclsyntax.VisitAll(expr, cheap); diags.HasErrors() {
+		return nil, diags
+	}
+	object, ok := expr.(*hclsyntax.ObjectConsExpr)
+	if !ok {
+		return nil, fmt.Errorf("policy %q: options must be written name=value, …", spec)
+	}
+	attrs := hclsyntax.Attributes{}
+	for _, item := range object.Items {
+		key := hcl.ExprAsKeyword(item.KeyExpr)
+		if key == "" {
+			return nil, fmt.Errorf("policy %q: an option's name must be a plain word", spec)
+		}
+		attrs[key] = &hclsyntax.Attribute{
+			Name: key, Expr: item.ValueExpr, NameRange: item.KeyExpr.Range(),
+			SrcRange: hcl.RangeBetween(item.KeyExpr.Range(), item.ValueExpr.Range()),
+		}
+	}
+	return l.New(name, &hclsyntax.Body{Attributes: attrs, SrcRange: object.SrcRange, EndRange: object.SrcRange})
+}
+
+// mostExponent is the greatest exponent of two, up or down, that a number of a
+// line may have: that of the largest float.
+const mostExponent = 1100
+
+// cheap refuses the expressions whose value may cost far more than their text:
+// for expressions, which multiply when nested, and numbers such as 1e600000000,
+// which are written out in full where a text is expected.
+func cheap(node hclsyntax.Node) hcl.Diagnostics {
+	switch n := node.(type) {
+	case *hclsyntax.ForExpr:
+		return hcl.Diagnostics{{
+			Severity: hcl.DiagError, Summary: "Unsupported expression",
+			Detail: "An option is not made by a for expression; write the values themselves.", Subject: n.Range().Ptr(),
+		}}
+	case *hclsyntax.LiteralValueExpr:
+		if n.Val.IsNull() || !n.Val.IsKnown() || n.Val.Type() != cty.Number {
+			return nil
+		}
+		f := n.Val.AsBigFloat()
+		if exponent := f.MantExp(nil); f.IsInf() || exponent > mostExponent || exponent < -mostExponent {
+			return hcl.Diagnostics{{
+				Severity: hcl.DiagError, Summary: "Number out of range",
+				Detail: "A number is at most 1e308, and at least 1e-308 unless it is 0.", Subject: n.Range().Ptr(),
+			}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package registry
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/gohcl"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// Info describes a policy to users.
+type Info struct {
+	Name    string
+	Doc     string // what it does, one or two sentences
+	Source  string // paper or system it comes from
+	Needs   string // information it uses, and what it does without
+	Options []Option
+}
+
+// Option is one setting of a policy.
+type Option struct {
+	Name    string
+	Type    string // bool, int, float, string, list of float, map of float
+	Default string // as one would write it in HCL
+	Doc     string
+}
+
+// Entry is a policy that can be made by name.
+type Entry struct {
+	info  Info
+	build func(body hcl.Body) (policy.Policy, hcl.Diagnostics)
+}
+
+// Checker is implemented by options that have more rules than their types.
+type Checker interface {
+	// Check names the first option with a bad value and what is wrong with it;
+	// "" when all are good.
+	Check() (option, problem string)
+}
+
+// Define makes an entry. Options are a struct with hcl and doc tags; the
+// value given holds the defaults.
+func Define[O any](info Info, defaults O, build func(O) policy.Policy) Entry {
+	info.Options = describe(defaults)
+	return Entry{info: info, build: func(body hcl.Body) (policy.Policy, hcl.Diagnostics) {
+		options := defaults
+		if diags := gohcl.DecodeBody(body, nil, &options); diags.HasErrors() {
+			return nil, diags
+		}
+		if c, ok := any(options).(Checker); ok {
+			if name, problem := c.Check(); name != "" {
+				return nil, hcl.Diagnostics{{
+					Severity: hcl.DiagError,
+					Summary:  "Invalid option " + name,
+					Detail:   fmt.Sprintf("Policy %s: %s %s.", info.Name, name, problem),
+					Subject:  attributeRange(body, name),
+				}}
+			}
+		}
+		return build(options), nil
+	}}
+}
+
+func attributeRange(body hcl.Body, name string) *hcl.Range {
+	attrs, _ := body.JustAttributes()
+	if a, ok := attrs[name]; ok {
+		return &a.Range
+	}
+	r := body.MissingItemRange()
+	return &r
+}
+
+// describe lists the options of a struct with its values as defaults.
+func describe(defaults any) []Option {
+	v := reflect.ValueOf(defaults)
+	var options []Option
+	for i := range v.NumField() {
+		f := v.Type().Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("hcl"), ",")
+		if name == "" {
+			continue
+		}
+		o := Option{Name: name, Doc: f.Tag.Get("doc")}
+		switch x := v.Field(i).Interface().(type) {
+		case bool:
+			o.Type, o.Default = "bool", strconv.FormatBool(x)
+		case int:
+			o.Type, o.Default = "int", strconv.Itoa(x)
+		case float64:
+			o.Type, o.Default = "float", fmt.Sprintf("%g", x)
+		case string:
+			o.Type, o.Default = "string", fmt.Sprintf("%q", x)
+		case []float64:
+			o.Type, o.Default = "list of float", strings.ReplaceAll(fmt.Sprint(x), " ", ", ")
+		case map[string]float64:
+			o.Type, o.Default = "map of float", "{}"
+		default:
+			panic("policy: option of unknown type " + f.Type.String())
+		}
+		options = append(options, o)
+	}
+	return options
+}
+
+// List is policies that can be made by name.
+type List []Entry
+
+// Names lists all policies in alphabetical order.
+func (l List) Names() []string {
+	names := make([]string, len(l))
+	for i, e := range l {
+		names[i] = e.info.Name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Describe returns what a user should know of a policy.
+func (l List) Describe(name string) (Info, bool) {
+	if e, ok := l.find(name); ok {
+		return e.info, true
+	}
+	return Info{}, false
+}
+
+func (l List) find(name string) (Entry, bool) {
+	i := slices.IndexFunc(l, func(e Entry) bool { return e.info.Name == name })
+	if i < 0 {
+		return Entry{}, false
+	}
+	return l[i], true
+}
+
+// New makes the named policy. Its options are read from body, nil for the
+// defaults. The error is an hcl.Diagnostics that names file and line where
+// the fault lies in the body.
+func (l List) New(name string, body hcl.Body) (policy.Policy, error) {
+	e, ok := l.find(name)
+	if !ok {
+		return nil, fmt.Errorf("no policy is called %q; there are %s", name, strings.Join(l.Names(), ", "))
+	}
+	if body == nil {
+		body = hcl.EmptyBody()
+	}
+	p, diags := e.build(body)
+	if diags.HasErrors() {
+		return nil, diags
+	}
+	return p, nil
+}
