@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command kolo-policy-even is an example of a policy of one's own in Go: every
+// Command kolo-policy-even is an example of an external policy in Go: every
 // job gets its minimum in order of arrival, and what is left is dealt out one
-// worker at a time to the smallest job.
+// size at a time to the smallest job. It takes all GPUs for one type.
 //
 //	go build -o /etc/kolo/policies/kolo-policy-even .
 //	kolo policy set even
@@ -35,7 +35,7 @@ func (even) Allocate(s *policy.Snapshot) policy.Decision {
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
 			if need := j.Min * max(1, j.PerWorker); (j.Count > 0) == running && need <= free {
-				counts[i] = j.Min
+				counts[i] = j.Min // an allowed size, as Max is
 				free -= need
 			}
 		}
@@ -43,8 +43,7 @@ func (even) Allocate(s *policy.Snapshot) policy.Decision {
 	for {
 		least := -1
 		for i := range s.Jobs {
-			j := &s.Jobs[i]
-			if counts[i] == 0 || counts[i] >= j.Max || max(1, j.PerWorker) > free {
+			if counts[i] == 0 || counts[i] >= s.Jobs[i].Max || step(&s.Jobs[i], counts[i]) > free {
 				continue
 			}
 			if least < 0 || counts[i] < counts[least] {
@@ -54,8 +53,9 @@ func (even) Allocate(s *policy.Snapshot) policy.Decision {
 		if least < 0 {
 			break
 		}
-		counts[least]++
-		free -= max(1, s.Jobs[least].PerWorker)
+		j := &s.Jobs[least]
+		free -= step(j, counts[least])
+		counts[least] = j.Sizes.Above(counts[least])
 	}
 	var d policy.Decision
 	for i := range s.Jobs {
@@ -64,4 +64,9 @@ func (even) Allocate(s *policy.Snapshot) policy.Decision {
 		})
 	}
 	return d
+}
+
+// step is how many GPUs a job's next larger size takes more.
+func step(j *policy.Job, count int) int {
+	return (j.Sizes.Above(count) - count) * max(1, j.PerWorker)
 }

@@ -1,0 +1,27 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/sizes"
+)
+
+// TestEven_DecidesAsKoloWants has jobs of every rule of sizes: what an example
+// decides must be valid.
+func TestEven_DecidesAsKoloWants(t *testing.T) {
+	for gpus := range 30 {
+		s := &policy.Snapshot{Nodes: []policy.Node{{GPUs: gpus}}, Jobs: []policy.Job{
+			{ID: "all", Min: 1, Max: 8},
+			{ID: "list", Min: 2, Max: 8, Sizes: sizes.List(2, 4, 8)},
+			{ID: "steps", Min: 2, Max: 8, Sizes: sizes.Every(2, 3), PerWorker: 2, Count: 2},
+		}}
+		d := even{}.Allocate(s)
+		must.NoError(t, policy.Validate(s, &d), must.Sprintf("%d GPUs: %v", gpus, d.Allocations))
+	}
+}
