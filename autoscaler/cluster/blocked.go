@@ -12,7 +12,7 @@ import (
 )
 
 // finish makes CPU slots, and counts what others wait for.
-func (b *building) finish() {
+func (b *viewBuilder) finish() {
 	for i := range b.view.Nodes {
 		n := &b.view.Nodes[i]
 		if slot := b.pools(n.Pool).CPUSlot; slot > 0 {
@@ -30,7 +30,7 @@ func (b *building) finish() {
 // workers were placed says so in an event of its own, after those of the
 // workers: counting what is known to be placed keeps elastic jobs from giving
 // the same room twice.
-func (b *building) blocked() {
+func (b *viewBuilder) blocked() {
 	placed := b.placedSince()
 	for _, e := range b.store.evals {
 		if _, elastic := b.jobAt[e.job]; elastic {
@@ -78,7 +78,7 @@ type waiting struct {
 
 // placedSince counts the workers that were placed after their job's evaluation
 // was blocked.
-func (b *building) placedSince() map[waiting]int {
+func (b *viewBuilder) placedSince() map[waiting]int {
 	evals := map[planner.JobKey]*blocked{}
 	for _, e := range b.store.evals {
 		if e.queued != nil {
@@ -100,7 +100,7 @@ func (b *building) placedSince() map[waiting]int {
 // ever reports whether a worker of the group could run on some node, were that
 // empty. A job that asks for more never starts, and must not have others give
 // room up for it.
-func (b *building) ever(g jobGroup) bool {
+func (b *viewBuilder) ever(g jobGroup) bool {
 	return slices.ContainsFunc(b.class(g.class).Places, func(p placement.Place) bool {
 		n := b.store.nodes[b.view.Nodes[p.Node].ID]
 		return g.cpu <= n.cpu && g.memory <= n.memory && g.slots <= n.devices(g.device)

@@ -67,5 +67,5 @@ func TestView_CoresAreNoSlotsOfCPU(t *testing.T) {
 	f.putJob(planner.JobKey{Namespace: "default", ID: "a"}, j)
 	v := f.view()
 	must.SliceEmpty(t, v.Jobs)
-	must.StrContains(t, v.Aside[0].Problems.Text(), "write cpu in place of cores")
+	must.StrContains(t, v.Ineligible[0].Problems.Text(), "write cpu in place of cores")
 }

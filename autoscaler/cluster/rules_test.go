@@ -63,10 +63,10 @@ func TestView_OperatorsRulesOverQueues(t *testing.T) {
 			v := f.view()
 			if tc.problem != "" {
 				must.SliceEmpty(t, v.Jobs)
-				must.StrContains(t, v.Aside[0].Problems.Text(), tc.problem)
+				must.StrContains(t, v.Ineligible[0].Problems.Text(), tc.problem)
 				return
 			}
-			must.Len(t, 1, v.Jobs, must.Sprint(v.Aside))
+			must.Len(t, 1, v.Jobs, must.Sprint(v.Ineligible))
 			must.Eq(t, tc.priority, v.Jobs[0].Priority)
 			must.Eq(t, tc.priority, v.Facts[0].Spec.Priority)
 			must.Eq(t, tc.weight, v.Facts[0].Spec.Weight)

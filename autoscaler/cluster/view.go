@@ -21,10 +21,10 @@ import (
 // past tells (holds, wishes by hand, failed placements); the caller adds it.
 type View struct {
 	planner.Cluster
-	Facts   []Facts   // about Cluster.Jobs, in the same order
-	Aside   []Aside   // jobs that asked and are left alone
-	Blocked []Blocked // jobs of others that wait for room
-	Time    time.Time
+	Facts      []Facts         // about Cluster.Jobs, in the same order
+	Ineligible []IneligibleJob // jobs that asked and are left alone
+	Blocked    []Blocked       // jobs of others that wait for room
+	Time       time.Time
 }
 
 // Facts is what a policy and a user want to know of a job.
@@ -48,8 +48,8 @@ type Facts struct {
 	Running   int       // allocations that have not ended and are not being stopped
 }
 
-// Aside is a job that asked for Kolo and does not get it.
-type Aside struct {
+// IneligibleJob is a job that asked for Kolo and does not get it.
+type IneligibleJob struct {
 	Key      planner.JobKey
 	Count    int
 	Changed  uint64
@@ -74,7 +74,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &building{store: s, pools: pools, view: &View{Time: time.Now()}, cache: &w.classes, used: map[classKey]*planner.Class{}}
+	b := &viewBuilder{store: s, pools: pools, view: &View{Time: time.Now()}, cache: &w.classes, used: map[classKey]*planner.Class{}}
 	b.nodes()
 	b.jobs()
 	b.allocs()
@@ -86,8 +86,8 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	return b.view, nil
 }
 
-// building is one View in the making.
-type building struct {
+// viewBuilder is one View in the making.
+type viewBuilder struct {
 	store *store
 	pools func(string) config.Pool
 	view  *View
@@ -101,7 +101,7 @@ type building struct {
 	used       map[classKey]*planner.Class // the cache keeps no others
 }
 
-func (b *building) nodes() {
+func (b *viewBuilder) nodes() {
 	b.nodeAt = make(map[string]int, len(b.store.nodes))
 	b.types = map[string][]string{}
 	ids := make([]string, 0, len(b.store.nodes))
@@ -115,9 +115,9 @@ func (b *building) nodes() {
 		out := planner.Node{ID: id, Name: n.Name, Pool: n.NodePool, CPU: n.cpu, Memory: n.memory}
 		switch {
 		case n.Status != api.NodeStatusReady || n.Drain:
-			out.State = planner.Leaving
+			out.State = planner.Draining
 		case n.SchedulingEligibility != api.NodeSchedulingEligible:
-			out.State = planner.Closed
+			out.State = planner.Ineligible
 		}
 		bins := map[string]int{}
 		if pool.CPUSlot > 0 {
@@ -139,7 +139,7 @@ func (b *building) nodes() {
 	}
 }
 
-func (b *building) jobs() {
+func (b *viewBuilder) jobs() {
 	b.jobAt = make(map[planner.JobKey]int, len(b.store.jobs))
 	keys := make([]planner.JobKey, 0, len(b.store.jobs))
 	for k := range b.store.jobs {
@@ -170,7 +170,7 @@ func (b *building) jobs() {
 			problems = append(problems, b.unfit(j)...)
 		}
 		if j.spec == nil || len(problems) > 0 {
-			b.aside(j, problems)
+			b.ineligible(j, problems)
 			continue
 		}
 		b.jobAt[k] = len(b.view.Jobs)
@@ -179,7 +179,7 @@ func (b *building) jobs() {
 }
 
 // unfit are the problems between a job and the pool it is in.
-func (b *building) unfit(j *job) jobspec.Problems {
+func (b *viewBuilder) unfit(j *job) jobspec.Problems {
 	pool := b.pools(j.pool)
 	device := j.spec.Groups[0].Device
 	where := fmt.Sprintf("group %q", j.spec.Groups[0].Name)
@@ -205,23 +205,23 @@ func (b *building) unfit(j *job) jobspec.Problems {
 	return nil
 }
 
-func (b *building) aside(j *job, problems jobspec.Problems) {
-	a := Aside{Key: j.key, Changed: j.change, Problems: problems, Off: len(problems) == 0}
+func (b *viewBuilder) ineligible(j *job, problems jobspec.Problems) {
+	a := IneligibleJob{Key: j.key, Changed: j.change, Problems: problems, Off: len(problems) == 0}
 	for _, g := range j.groups {
 		a.Count += g.count
 	}
 	if len(j.groups) > 0 {
 		a.Group = j.groups[0].name
 	}
-	b.view.Aside = append(b.view.Aside, a)
+	b.view.Ineligible = append(b.view.Ineligible, a)
 }
 
-func (b *building) job(j *job) {
+func (b *viewBuilder) job(j *job) {
 	pool := b.pools(j.pool)
 	s, notes := ruled(j, pool)
 	out := planner.Job{
 		Key: j.key, Pool: j.pool, Index: j.change, Priority: s.Priority,
-		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Suspendable: s.Suspendable,
+		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Suspendable,
 	}
 	f := Facts{
 		Spec: s, Notes: notes, Batch: j.kind == api.JobTypeBatch, Status: j.status, Submitted: j.submitted,
@@ -229,7 +229,7 @@ func (b *building) job(j *job) {
 		Type: b.typeOf(j.pool, s.Groups[0].Device),
 	}
 	if j.stopped {
-		out.Left, out.Stopped = "the job is stopped", true
+		out.HoldReason, out.Stopped = "the job is stopped", true
 	}
 	for _, sg := range s.Groups {
 		i := slices.IndexFunc(j.groups, func(g jobGroup) bool { return g.name == sg.Name })
@@ -252,7 +252,7 @@ func (b *building) job(j *job) {
 
 // typeOf is the one device type that a job of this ask can have, or "" where
 // it takes any of the pool, or several.
-func (b *building) typeOf(pool, ask string) string {
+func (b *viewBuilder) typeOf(pool, ask string) string {
 	var fit []string
 	for _, id := range b.types[pool] {
 		p := strings.SplitN(id, "/", 3)
@@ -266,7 +266,7 @@ func (b *building) typeOf(pool, ask string) string {
 	return ""
 }
 
-func (b *building) class(k classKey) *planner.Class {
+func (b *viewBuilder) class(k classKey) *planner.Class {
 	if c, ok := b.cache.classes[k]; ok {
 		b.used[k] = c
 		return c

@@ -182,9 +182,9 @@ func TestView_WrongPool(t *testing.T) {
 	f.job("c", "all", groupSpec{"w", 1, "", 0, ""})
 	v := f.view()
 	must.Len(t, 0, v.Jobs)
-	must.StrContains(t, v.Aside[0].Problems.Text(), "remove the device block")
-	must.StrContains(t, v.Aside[1].Problems.Text(), "add a device block")
-	must.StrContains(t, v.Aside[2].Problems.Text(), "write the node pool")
+	must.StrContains(t, v.Ineligible[0].Problems.Text(), "remove the device block")
+	must.StrContains(t, v.Ineligible[1].Problems.Text(), "add a device block")
+	must.StrContains(t, v.Ineligible[2].Problems.Text(), "write the node pool")
 }
 
 // TestView_Sick has the states of a node in which a change of the count could
@@ -210,9 +210,9 @@ func TestView_Sick(t *testing.T) {
 			f.alloc("a", "w", "n1", "running", "run", "H100-0")
 			v := f.view()
 			if tc.want == "" {
-				must.Eq(t, "", v.Jobs[0].Sick)
+				must.Eq(t, "", v.Jobs[0].UnhealthyReason)
 			} else {
-				must.StrContains(t, v.Jobs[0].Sick, tc.want)
+				must.StrContains(t, v.Jobs[0].UnhealthyReason, tc.want)
 			}
 		})
 	}

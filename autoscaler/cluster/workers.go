@@ -15,7 +15,7 @@ import (
 
 // allocs gives live allocations to their elastic groups, and takes what
 // others hold off the nodes.
-func (b *building) allocs() {
+func (b *viewBuilder) allocs() {
 	for _, a := range b.store.allocs {
 		j, elastic := b.jobAt[a.job]
 		g := -1
@@ -54,7 +54,7 @@ func (b *building) allocs() {
 	}
 }
 
-func (b *building) bin(n int, a *alloc) int {
+func (b *viewBuilder) bin(n int, a *alloc) int {
 	for _, d := range a.devices {
 		if bin, ok := b.binAt[n][d.group]; ok {
 			return bin
@@ -66,7 +66,7 @@ func (b *building) bin(n int, a *alloc) int {
 	return -1
 }
 
-func (b *building) takeOff(n int, a *alloc) {
+func (b *viewBuilder) takeOff(n int, a *alloc) {
 	node := &b.view.Nodes[n]
 	node.CPU -= a.cpu
 	node.Memory -= a.memory
@@ -79,21 +79,21 @@ func (b *building) takeOff(n int, a *alloc) {
 
 // checkHealth finds workers that a change of the count could kill: Nomad
 // moves them when it looks at their node again.
-func (b *building) checkHealth(j int, a *alloc) {
+func (b *viewBuilder) checkHealth(j int, a *alloc) {
 	job := &b.view.Jobs[j]
 	node := b.store.nodes[a.node]
 	switch {
 	case node.Status != api.NodeStatusReady:
-		job.Sick = fmt.Sprintf("a worker is on node %s, which is %s", node.Name, node.Status)
+		job.UnhealthyReason = fmt.Sprintf("a worker is on node %s, which is %s", node.Name, node.Status)
 		return
 	case node.Drain:
-		job.Sick = fmt.Sprintf("a worker is on node %s, which is being drained", node.Name)
+		job.UnhealthyReason = fmt.Sprintf("a worker is on node %s, which is being drained", node.Name)
 		return
 	}
 	for _, g := range b.store.jobs[a.job].groups {
 		for _, d := range g.drivers {
 			if info, ok := node.Drivers[d]; ok && !info.Healthy && g.name == a.group {
-				job.Sick = fmt.Sprintf("driver %s of node %s is unhealthy", d, node.Name)
+				job.UnhealthyReason = fmt.Sprintf("driver %s of node %s is unhealthy", d, node.Name)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func (b *building) checkHealth(j int, a *alloc) {
 			}
 			for _, id := range d.ids {
 				if g.sick[id] {
-					job.Sick = fmt.Sprintf("device %s of node %s is unhealthy", id, node.Name)
+					job.UnhealthyReason = fmt.Sprintf("device %s of node %s is unhealthy", id, node.Name)
 				}
 			}
 		}

@@ -234,7 +234,7 @@ func (w *Writer) untagOne(ctx context.Context, key planner.JobKey) error {
 
 // Report puts a problem where its user looks for it: a scaling event on the
 // job. Nothing is scaled.
-func (w *Writer) Report(ctx context.Context, a Aside) error {
+func (w *Writer) Report(ctx context.Context, a IneligibleJob) error {
 	if err := w.turn(ctx); err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err 
 			j.Resizes++
 		}
 		maps.DeleteFunc(j.GrowAfter, func(_ string, until time.Time) bool { return until.Before(now) })
-		for _, g := range act.Stuck {
+		for _, g := range act.Unplaced {
 			if j.GrowAfter == nil {
 				j.GrowAfter = map[string]time.Time{}
 			}

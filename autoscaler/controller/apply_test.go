@@ -51,9 +51,9 @@ func TestController_ReportForgetsWhatIsOver(t *testing.T) {
 	w := newWorld(t, 1, 1)
 	a, err := New(w.config(), nil, hclog.NewNullLogger())
 	must.NoError(t, err)
-	aside := func(ids ...string) (out []cluster.Aside) {
+	aside := func(ids ...string) (out []cluster.IneligibleJob) {
 		for _, id := range ids {
-			out = append(out, cluster.Aside{Key: planner.JobKey{Namespace: "default", ID: id}, Problems: jobspec.Problems{{Where: "here", What: "a mistake"}}})
+			out = append(out, cluster.IneligibleJob{Key: planner.JobKey{Namespace: "default", ID: id}, Problems: jobspec.Problems{{Where: "here", What: "a mistake"}}})
 		}
 		return out
 	}
@@ -61,6 +61,6 @@ func TestController_ReportForgetsWhatIsOver(t *testing.T) {
 	must.MapLen(t, 2, a.reported)
 	a.report(t.Context(), aside("b"))
 	must.MapLen(t, 1, a.reported)
-	a.report(t.Context(), []cluster.Aside{{Key: aside("b")[0].Key, Off: true}})
+	a.report(t.Context(), []cluster.IneligibleJob{{Key: aside("b")[0].Key, Off: true}})
 	must.MapEmpty(t, a.reported)
 }

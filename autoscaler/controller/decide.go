@@ -135,7 +135,7 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 		al := q.decision.Allocations[k]
 		p.wants[key] = planner.Want{Count: al.Count, Reason: al.Reason}
 	}
-	if w := q.decision.Wake; w > 0 && w < q.snap.Now+farAhead {
+	if w := q.decision.RequeueAt; w > 0 && w < q.snap.Now+farAhead {
 		return time.UnixMilli(int64(w * 1000))
 	}
 	return time.Time{}

@@ -81,8 +81,8 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		c.fill(j, f, now)
 		kinds = append(kinds, kindKey(j.Key, f))
 	}
-	for i := range v.Aside {
-		if h := c.history.Jobs[v.Aside[i].Key]; h != nil && v.Aside[i].Off {
+	for i := range v.Ineligible {
+		if h := c.history.Jobs[v.Ineligible[i].Key]; h != nil && v.Ineligible[i].Off {
 			h.Submitted = time.Time{} // it takes another submission to come back
 		}
 	}
@@ -111,22 +111,22 @@ func (c *Controller) attribute(j *planner.Job, h *history.Job, changes []cluster
 func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
 	j.Started = !known.FirstStart.IsZero()
-	j.LastChange, j.HandUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
+	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
 	for g := range j.Groups {
 		j.Groups[g].GrowAfter = known.GrowAfter[j.Groups[g].Name]
 	}
 	switch {
 	case known.Frozen:
 		j.Frozen = "a worker has completed; scaling now would run completed workers again"
-	case j.Left != "":
+	case j.HoldReason != "":
 	case known.completeUntil.After(now):
 		j.Frozen = "its training says that it is complete; waiting for Nomad to see a worker end"
 	case c.overrides.IsPaused(j.Key):
-		j.Left = "paused by a user"
+		j.HoldReason = "paused by a user"
 	case f.Failed:
-		j.Left = "all its workers have failed and Nomad gave it up; register it again"
+		j.HoldReason = "all its workers have failed and Nomad gave it up; register it again"
 	case known.retryAt.After(now):
-		j.Left = "a write failed, and is tried again later: " + known.writeError
+		j.HoldReason = "a write failed, and is tried again later: " + known.writeError
 	}
 	if f.Batch && j.Count() == 0 && !known.Frozen {
 		if known.keepUntil.IsZero() {

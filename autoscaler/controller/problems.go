@@ -18,7 +18,7 @@ const reportsPerRound = 20
 
 // report reports problems with jobs to their users: each once, as long as the
 // job has it and this agent runs.
-func (c *Controller) report(ctx context.Context, ineligible []cluster.Aside) {
+func (c *Controller) report(ctx context.Context, ineligible []cluster.IneligibleJob) {
 	has := map[planner.JobKey]bool{}
 	for _, s := range ineligible {
 		has[s.Key] = len(s.Problems) > 0

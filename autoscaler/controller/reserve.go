@@ -14,10 +14,10 @@ func reserve(v *cluster.View) {
 	if len(v.Blocked) == 0 {
 		return
 	}
-	v.Others = map[string]int{}
+	v.Reserved = map[string]int{}
 	for _, b := range v.Blocked { // highest priority first
-		given := v.Others[b.Pool]
-		v.Others[b.Pool] += min(b.Slots, max(0, spare(v, b.Pool, b.Priority)-given))
+		given := v.Reserved[b.Pool]
+		v.Reserved[b.Pool] += min(b.Slots, max(0, spare(v, b.Pool, b.Priority)-given))
 	}
 }
 
@@ -38,9 +38,9 @@ func spare(v *cluster.View, pool string, priority int) int {
 			continue
 		}
 		keep := j.Count()
-		if j.Priority <= priority && j.Frozen == "" && j.Left == "" {
+		if j.Priority <= priority && j.Frozen == "" && j.HoldReason == "" {
 			keep = min(keep, j.Min)
-			if j.Suspendable && j.Priority < priority {
+			if j.Preemptible && j.Priority < priority {
 				keep = 0
 			}
 		}

@@ -26,9 +26,9 @@ func TestReserve(t *testing.T) {
 		"not below the minimum":          {8, nil, blocked{{Priority: 90, Slots: 8}}, 6},
 		"of lower priority":              {8, nil, blocked{{Priority: 49, Slots: 3}}, 0},
 		"of lower priority, free slots":  {5, nil, blocked{{Priority: 49, Slots: 4}}, 3},
-		"suspendable, higher priority":   {8, func(j *planner.Job) { j.Suspendable = true }, blocked{{Priority: 51, Slots: 8}}, 8},
-		"suspendable, same priority":     {8, func(j *planner.Job) { j.Suspendable = true }, blocked{{Priority: 50, Slots: 8}}, 6},
-		"paused":                         {8, func(j *planner.Job) { j.Left = "paused" }, blocked{{Priority: 90, Slots: 3}}, 0},
+		"suspendable, higher priority":   {8, func(j *planner.Job) { j.Preemptible = true }, blocked{{Priority: 51, Slots: 8}}, 8},
+		"suspendable, same priority":     {8, func(j *planner.Job) { j.Preemptible = true }, blocked{{Priority: 50, Slots: 8}}, 6},
+		"paused":                         {8, func(j *planner.Job) { j.HoldReason = "paused" }, blocked{{Priority: 90, Slots: 3}}, 0},
 		"completed":                      {8, func(j *planner.Job) { j.Frozen = "completed" }, blocked{{Priority: 90, Slots: 3}}, 0},
 		"the low rides not on the high":  {8, nil, blocked{{Priority: 50, Slots: 3}, {Priority: 10, Slots: 3}}, 3},
 		"the low takes what no one uses": {2, nil, blocked{{Priority: 50, Slots: 3}, {Priority: 10, Slots: 9}}, 6},
@@ -46,7 +46,7 @@ func TestReserve(t *testing.T) {
 				v.Blocked = append(v.Blocked, b)
 			}
 			reserve(v)
-			must.Eq(t, tc.want, v.Others["p"])
+			must.Eq(t, tc.want, v.Reserved["p"])
 		})
 	}
 }

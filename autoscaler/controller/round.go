@@ -34,7 +34,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	reserve(view)
 	wants, wake := c.decideAll(view, now)
 	plan := planner.Make(&view.Cluster, wants, now, c.cfg.Planner.Options)
-	wake = earliest(wake, plan.Wake)
+	wake = earliest(wake, plan.RequeueAt)
 	for i := range view.Jobs {
 		if at := c.job(view.Jobs[i].Key).retryAt; at.After(now) {
 			wake = earliest(wake, at)
@@ -53,7 +53,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	if lead {
 		c.apply(ctx, view, plan)
 		c.unprotect(ctx, view)
-		c.report(ctx, view.Aside)
+		c.report(ctx, view.Ineligible)
 	}
 	return wake, nil
 }

@@ -19,7 +19,7 @@ import (
 // movable reports whether a policy may decide about the job now. A job that it
 // may not move counts as other workload.
 func movable(j *planner.Job, now time.Time) bool {
-	return j.Frozen == "" && j.Left == "" && !j.HandUntil.After(now)
+	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now)
 }
 
 // snapshot is a pool as its policy sees it, and the index of each job in v. The
@@ -29,7 +29,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, p *poolPolicy, now t
 		Now: seconds(now), Seed: 1, ResizeCost: c.cfg.Planner.ResizeCost.Seconds(), State: c.history.States[name],
 	}
 	bins := addNodes(s, v, name)
-	reserved := v.Others[name]
+	reserved := v.Reserved[name]
 	var index []int
 	costs := map[string][]float64{} // by namespace
 	for i := range v.Jobs {
@@ -67,12 +67,12 @@ func addNodes(s *policy.Snapshot, v *cluster.View, pool string) map[placement.Pl
 	bins := map[placement.Place]int{}
 	for i := range v.Nodes {
 		n := &v.Nodes[i]
-		if n.Pool != pool || n.State == planner.Leaving {
+		if n.Pool != pool || n.State == planner.Draining {
 			continue
 		}
 		for b, bin := range n.Bins {
 			slots := max(0, bin.Slots)
-			if n.State == planner.Closed {
+			if n.State == planner.Ineligible {
 				slots = 0 // addWorkers adds those that are held there
 			}
 			bins[placement.Place{Node: i, Bin: b}] = len(s.Nodes)
@@ -92,7 +92,7 @@ func addWorkers(s *policy.Snapshot, v *cluster.View, bins map[placement.Place]in
 				continue
 			}
 			n := &s.Nodes[at]
-			switch closed := v.Nodes[w.Node].State == planner.Closed; {
+			switch closed := v.Nodes[w.Node].State == planner.Ineligible; {
 			case closed && movable:
 				n.GPUs += g.Need.Slots
 			case closed:
@@ -126,7 +126,7 @@ func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) po
 		ID: j.Key.Namespace + "/" + j.Key.ID, Tenant: f.Spec.Queue, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(h.deadline(f)),
 		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
-		Count: j.Count(), Suspendable: j.Suspendable, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,
+		Count: j.Count(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,
 		Curve: curve, Done: h.Done, Remaining: max(0, h.total(f)-h.Done),
 	}
 }

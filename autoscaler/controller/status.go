@@ -38,7 +38,7 @@ func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planne
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		s.Pools = append(s.Pools, *pools[name])
 	}
-	for _, x := range v.Aside {
+	for _, x := range v.Ineligible {
 		out := api.IneligibleJob{Namespace: x.Key.Namespace, ID: x.Key.ID, Count: x.Count, Off: x.Off}
 		for _, p := range x.Problems {
 			out.Problems = append(out.Problems, p.String())
@@ -53,7 +53,7 @@ func (c *Controller) describePools(v *cluster.View) map[string]*api.PoolStatus {
 	pools := map[string]*api.PoolStatus{}
 	for _, name := range poolNames(v) {
 		p := c.policies[name]
-		pools[name] = &api.PoolStatus{Name: name, Reserved: v.Others[name], Policy: p.line, Problem: p.problem, Queues: queues(c.cfg.Pool(name))}
+		pools[name] = &api.PoolStatus{Name: name, Reserved: v.Reserved[name], Policy: p.line, Problem: p.problem, Queues: queues(c.cfg.Pool(name))}
 	}
 	for i := range v.Nodes {
 		if n := &v.Nodes[i]; n.State == planner.Ready {
@@ -84,7 +84,7 @@ func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait 
 		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.writeError,
 		Asks: api.Asks{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
-			Suspendable: j.Suspendable, Deadline: h.deadline(f),
+			Suspendable: j.Preemptible, Deadline: h.deadline(f),
 		},
 	}
 	switch {
@@ -92,8 +92,8 @@ func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait 
 		js.State, js.HoldReason = api.StateComplete, ""
 	case j.Frozen != "":
 		js.State, js.HoldReason = api.StateHeld, j.Frozen
-	case j.Left != "":
-		js.State, js.HoldReason = api.StateHeld, j.Left
+	case j.HoldReason != "":
+		js.State, js.HoldReason = api.StateHeld, j.HoldReason
 	case f.Running > 0 || j.Count() > 0:
 		js.State = api.StateRunning
 	case j.Started:

@@ -47,7 +47,7 @@ func TestDescribeJob(t *testing.T) {
 		"beyond its total":           {count: 2, running: 2, history: history.Job{Total: 30, Done: 40}, state: api.StateRunning},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, Left: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
+			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, HoldReason: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
 			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Running: tc.running}
 			tc.history.Measurements = measured
 			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: 0.25}}

@@ -60,7 +60,7 @@ func newCapacity(cl *Cluster, now time.Time) *capacity {
 		}
 		c.nodes.AddNode(n.CPU, n.Memory, slots...)
 	}
-	for p, n := range cl.Others {
+	for p, n := range cl.Reserved {
 		c.pool[p] -= n
 	}
 	for j := range cl.Jobs {
@@ -91,7 +91,7 @@ func (c *Cluster) pending(j, g int) int {
 	group := &c.Jobs[j].Groups[g]
 	stays := 0
 	for _, w := range group.Live {
-		if !w.Ending && (w.Node < 0 || c.Nodes[w.Node].State != Leaving) {
+		if !w.Ending && (w.Node < 0 || c.Nodes[w.Node].State != Draining) {
 			stays++
 		}
 	}

@@ -40,7 +40,7 @@ func drawRacks(t *rapid.T) *racks {
 	for j := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		job := Job{
 			Key: JobKey{"default", fmt.Sprint("j", j)}, Pool: "gpu", Index: uint64(j + 1), Min: rapid.IntRange(1, 3).Draw(t, "min"),
-			Suspendable: rapid.Bool().Draw(t, "suspendable"), LastChange: now.Add(-time.Hour),
+			Preemptible: rapid.Bool().Draw(t, "suspendable"), LastChange: now.Add(-time.Hour),
 		}
 		job.Max = job.Min + rapid.IntRange(0, 8).Draw(t, "extra")
 		if rapid.Bool().Draw(t, "waiting long") {
@@ -52,9 +52,9 @@ func drawRacks(t *rapid.T) *racks {
 		case 0:
 			job.Frozen = "x"
 		case 1:
-			job.Left = "x"
+			job.HoldReason = "x"
 		case 2:
-			job.HandUntil = now.Add(time.Minute)
+			job.ManualUntil = now.Add(time.Minute)
 		}
 		for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
 			class := r.classes[rapid.IntRange(0, 2).Draw(t, "class")]
@@ -130,7 +130,7 @@ func TestProperty_Groups(t *testing.T) {
 			switch {
 			case seen[a.Job]:
 				t.Fatalf("two actions for one job: %+v", p.Actions)
-			case job.Frozen != "" || job.Left != "" || job.HandUntil.After(now):
+			case job.Frozen != "" || job.HoldReason != "" || job.ManualUntil.After(now):
 				t.Fatalf("touched a job that is to be left alone: %+v", a)
 			case a.To > job.Max && a.To > a.From:
 				t.Fatalf("above the maximum %d: %+v", job.Max, a)

@@ -29,9 +29,9 @@ type NodeState int
 
 // States of nodes.
 const (
-	Ready   NodeState = iota // takes new workers
-	Closed                   // ineligible: keeps its workers, takes none
-	Leaving                  // draining, down or disconnected: its workers will be placed elsewhere
+	Ready      NodeState = iota // takes new workers
+	Ineligible                  // keeps its workers, takes none
+	Draining                    // draining, down or disconnected: its workers will be placed elsewhere
 )
 
 // Node is a machine. All amounts are what elastic jobs may use: what other
@@ -95,19 +95,19 @@ type Job struct {
 
 	Min, Max    int       // total workers while running
 	Sizes       sizes.Set // allowed totals
-	Suspendable bool
+	Preemptible bool
 	Started     bool // had a worker once
 
-	Stopped bool // by its user; Left says so, too
+	Stopped bool // by its user; HoldReason says so, too
 
 	// Hands off, each with a reason to show; "" is none.
-	Frozen string // a worker completed, or the job ended: never again
-	Left   string // stopped, paused, invalid, deployment running: while it lasts
-	Sick   string // a worker sits on an unhealthy node: while it lasts
+	Frozen          string // a worker completed, or the job ended: never again
+	HoldReason      string // stopped, paused, invalid, deployment running: while it lasts
+	UnhealthyReason string // a worker sits on an unhealthy node: while it lasts
 
 	LastChange   time.Time // of any count, whoever made it
 	PendingSince time.Time // since when workers wait for a place; zero when none does
-	HandUntil    time.Time // a user's own count is honoured until then
+	ManualUntil  time.Time // a user's own count is honoured until then
 
 	// KeepUntil is when a job without workers would be garbage to Nomad; zero
 	// when it cannot become so.
@@ -136,9 +136,9 @@ func (job *Job) Alive() int {
 type Cluster struct {
 	Nodes []Node
 	Jobs  []Job
-	// Others is room that must stay free, by node pool: slots that jobs which
+	// Reserved is room that must stay free, by node pool: slots that jobs which
 	// are not elastic are waiting for.
-	Others map[string]int
+	Reserved map[string]int
 }
 
 // Want is what the policy wants for one job.
@@ -177,7 +177,7 @@ const (
 	Grow     Cause = "grow"     // more workers
 	Shrink   Cause = "shrink"   // fewer workers
 	Suspend  Cause = "suspend"  // to no workers
-	TakeBack Cause = "takeback" // workers that found no place
+	Rollback Cause = "rollback" // workers that found no place
 	Move     Cause = "move"     // the same, to groups that have room
 	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
 )
@@ -191,7 +191,7 @@ type Action struct {
 	Reason   string
 	From, To int // total workers
 	Steps    []Step
-	Stuck    []string // groups in which workers found no place
+	Unplaced []string // groups in which workers found no place
 }
 
 // Step is one group's new count.
@@ -213,7 +213,7 @@ type Wait struct {
 type Plan struct {
 	Actions []Action
 	Waits   []Wait
-	// Wake is when a new plan could say something else even if nothing
+	// RequeueAt is when a new plan could say something else even if nothing
 	// changes; zero for never.
-	Wake time.Time
+	RequeueAt time.Time
 }

@@ -54,7 +54,7 @@ func (s *nomad) arrive() {
 	s.index++
 	j := &simJob{Job: Job{
 		Key: JobKey{"default", fmt.Sprint("j", s.index)}, Pool: "gpu", Index: s.index, Min: min, Max: max,
-		Suspendable: rapid.Bool().Draw(s.t, "suspendable"),
+		Preemptible: rapid.Bool().Draw(s.t, "suspendable"),
 		Groups:      []Group{{Name: "workers", Max: max, Need: placement.Need{Slots: 1}, Class: class}},
 	}}
 	s.jobs = append(s.jobs, j)
@@ -88,11 +88,11 @@ func (s *nomad) write(p Plan) {
 		switch {
 		case j.Frozen != "":
 			s.t.Fatalf("touched a frozen job: %+v", a)
-		case j.LastChange.Add(DefaultOptions().Hold).After(s.now) && before > 0 && a.Cause != TakeBack && a.Cause != Keep:
+		case j.LastChange.Add(DefaultOptions().Hold).After(s.now) && before > 0 && a.Cause != Rollback && a.Cause != Keep:
 			s.t.Fatalf("broke the hold time: %+v", a)
 		case a.To > j.Max:
 			s.t.Fatalf("above the maximum: %+v", a)
-		case a.To == 0 && j.Started && !j.Suspendable:
+		case a.To == 0 && j.Started && !j.Preemptible:
 			s.t.Fatalf("stopped a job that may not be suspended: %+v", a)
 		case a.To > 0 && a.To < j.Min && a.To < before:
 			s.t.Fatalf("below the minimum %d: %+v", j.Min, a)
@@ -101,7 +101,7 @@ func (s *nomad) write(p Plan) {
 		}
 		j.Groups[0].Count = a.To
 		j.LastChange = s.now
-		if a.Cause == TakeBack {
+		if a.Cause == Rollback {
 			j.Groups[0].GrowAfter = s.now.Add(DefaultOptions().PlacementRetry)
 		}
 		s.index++
@@ -132,7 +132,7 @@ func (s *nomad) held() int {
 	for _, j := range s.jobs {
 		stay := 0
 		for _, w := range j.workers {
-			if s.cluster.Nodes[w.node].State != Leaving && !w.stopping {
+			if s.cluster.Nodes[w.node].State != Draining && !w.stopping {
 				stay++
 			}
 			if s.cluster.Nodes[w.node].State == Ready {
@@ -207,7 +207,7 @@ func (s *nomad) tick(d time.Duration) {
 func (s *nomad) end() {
 	for _, j := range s.jobs {
 		j.workers = slices.DeleteFunc(j.workers, func(w worker) bool {
-			return w.stopping || s.cluster.Nodes[w.node].State == Leaving
+			return w.stopping || s.cluster.Nodes[w.node].State == Draining
 		})
 	}
 }
@@ -278,7 +278,7 @@ func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 				j := s.draw("by hand")
 				j.Groups[0].Count = rapid.IntRange(0, j.Max).Draw(t, "count")
 				s.index++
-				j.Index, j.LastChange, j.HandUntil = s.index, s.now, s.now.Add(time.Minute)
+				j.Index, j.LastChange, j.ManualUntil = s.index, s.now, s.now.Add(time.Minute)
 				s.stopHighest(j)
 			},
 			"purge": func(t *rapid.T) {

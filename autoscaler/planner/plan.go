@@ -12,9 +12,9 @@ import (
 // without breaking a guarantee. wants is in the order of c.Jobs; growth is
 // given out in that order. c is only read.
 func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
-	m := &making{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), stuck: map[int]bool{}, acted: map[int]bool{}}
+	m := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), stuck: map[int]bool{}, acted: map[int]bool{}}
 	for j := range c.Jobs {
-		m.target[j] = m.settle(j, wants[j])
+		m.target[j] = m.targetOf(j, wants[j])
 	}
 	for j := range c.Jobs {
 		if m.target[j] < c.Jobs[j].Count() && !m.stuck[j] {
@@ -23,16 +23,16 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 	}
 	// Room is counted after the shrinks were decided, but they free nothing
 	// yet: their workers are still alive.
-	m.room = newCapacity(c, now)
+	m.capacity = newCapacity(c, now)
 	for j := range c.Jobs {
 		if m.stuck[j] {
-			m.unstick(j)
+			m.relocateUnplaced(j)
 		}
 	}
-	draining := m.draining()
+	releasing := m.releasing()
 	for j := range c.Jobs {
 		if m.target[j] > c.Jobs[j].Count() && !m.acted[j] {
-			m.grow(j, wants[j], draining[c.Jobs[j].Pool])
+			m.grow(j, wants[j], releasing[c.Jobs[j].Pool])
 		}
 	}
 	for j := range c.Jobs {
@@ -41,31 +41,31 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 	return m.plan
 }
 
-// making is one plan in the making.
-type making struct {
+// planBuilder is one plan in the planBuilder.
+type planBuilder struct {
 	*Cluster
-	now    time.Time
-	o      Options
-	target []int // total workers that this plan may move each job to
-	room   *capacity
-	stuck  map[int]bool // jobs with workers that found no place in time
-	acted  map[int]bool // jobs that have an action
-	plan   Plan
+	now      time.Time
+	o        Options
+	target   []int // total workers that this plan may move each job to
+	capacity *capacity
+	stuck    map[int]bool // jobs with workers that found no place in time
+	acted    map[int]bool // jobs that have an action
+	plan     Plan
 }
 
-func (m *making) wait(j, want int, until time.Time, why string) {
+func (m *planBuilder) wait(j, want int, until time.Time, why string) {
 	job := &m.Jobs[j]
 	m.plan.Waits = append(m.plan.Waits, Wait{Job: job.Key, Count: job.Count(), Want: want, Why: why, Until: until})
 	m.wakeAt(until)
 }
 
-func (m *making) wakeAt(t time.Time) {
-	if t.After(m.now) && (m.plan.Wake.IsZero() || t.Before(m.plan.Wake)) {
-		m.plan.Wake = t
+func (m *planBuilder) wakeAt(t time.Time) {
+	if t.After(m.now) && (m.plan.RequeueAt.IsZero() || t.Before(m.plan.RequeueAt)) {
+		m.plan.RequeueAt = t
 	}
 }
 
-func (m *making) act(j int, a Action) {
+func (m *planBuilder) act(j int, a Action) {
 	m.acted[j] = true
 	if m.o.MaxWrites > 0 && len(m.plan.Actions) >= m.o.MaxWrites {
 		m.wakeAt(m.now.Add(time.Millisecond))
@@ -76,7 +76,7 @@ func (m *making) act(j int, a Action) {
 
 // settle is the total that a job may go to now: what is wanted, brought
 // within its bounds, or its present count where it is to be left alone.
-func (m *making) settle(j int, w Want) int {
+func (m *planBuilder) targetOf(j int, w Want) int {
 	job := &m.Jobs[j]
 	count := job.Count()
 	want := job.allowed(w.Count)
@@ -86,17 +86,17 @@ func (m *making) settle(j int, w Want) int {
 		}
 		return count
 	}
-	if job.Left != "" {
+	if job.HoldReason != "" {
 		if want != count {
-			m.wait(j, want, time.Time{}, job.Left)
+			m.wait(j, want, time.Time{}, job.HoldReason)
 		}
 		return count
 	}
-	if job.HandUntil.After(m.now) {
+	if job.ManualUntil.After(m.now) {
 		if want != count {
-			m.wait(j, want, job.HandUntil, "a user set the count by hand")
+			m.wait(j, want, job.ManualUntil, "a user set the count by hand")
 		}
-		m.wakeAt(job.HandUntil)
+		m.wakeAt(job.ManualUntil)
 		return count
 	}
 	if m.overdue(j) {
@@ -108,8 +108,8 @@ func (m *making) settle(j int, w Want) int {
 	if want == count {
 		return count
 	}
-	if job.Sick != "" {
-		m.wait(j, want, time.Time{}, job.Sick)
+	if job.UnhealthyReason != "" {
+		m.wait(j, want, time.Time{}, job.UnhealthyReason)
 		return count
 	}
 	if until := job.LastChange.Add(m.o.Hold); until.After(m.now) && !job.LastChange.IsZero() && (count > 0 || job.Started) {
@@ -152,14 +152,14 @@ func (job *Job) canBeZero() bool { return job.floor() == 0 }
 // mayStop says whether 0 workers keep the promises made to the job: it has
 // not begun, or it may be suspended.
 func (job *Job) mayStop() bool {
-	return job.canBeZero() && (!job.Started || job.Suspendable)
+	return job.canBeZero() && (!job.Started || job.Preemptible)
 }
 
-// draining says in which pools more room is coming, and until when that is
+// releasing says in which pools more room is coming, and until when that is
 // worth waiting for: workers beyond their job's count are ending, or will be by
 // the shrinks of this plan. Those on nodes that are lost hold no room and may
 // never end; others may hang, and nobody is to wait for them for ever.
-func (m *making) draining() map[string]time.Time {
+func (m *planBuilder) releasing() map[string]time.Time {
 	out := map[string]time.Time{}
 	for j := range m.Jobs {
 		job := &m.Jobs[j]
@@ -178,11 +178,11 @@ func (m *making) draining() map[string]time.Time {
 }
 
 // holding is how many of a job's workers hold room that others could have.
-func (m *making) holding(j int) int {
+func (m *planBuilder) holding(j int) int {
 	n := 0
 	for g := range m.Jobs[j].Groups {
 		for _, w := range m.Jobs[j].Groups[g].Live {
-			if w.Node >= 0 && m.Nodes[w.Node].State != Leaving {
+			if w.Node >= 0 && m.Nodes[w.Node].State != Draining {
 				n++
 			}
 		}
@@ -191,9 +191,9 @@ func (m *making) holding(j int) int {
 }
 
 // keep protects a parked job before Nomad would collect it.
-func (m *making) keep(j int) {
+func (m *planBuilder) keep(j int) {
 	job := &m.Jobs[j]
-	if job.KeepUntil.IsZero() || job.Count() != 0 || m.acted[j] || job.Frozen != "" || job.Left != "" {
+	if job.KeepUntil.IsZero() || job.Count() != 0 || m.acted[j] || job.Frozen != "" || job.HoldReason != "" {
 		return
 	}
 	if at := job.KeepUntil.Add(-m.o.GCProtection); at.After(m.now) {
@@ -207,7 +207,7 @@ func (m *making) keep(j int) {
 	})
 }
 
-func (m *making) reason(from, to int, why string) string {
+func (m *planBuilder) reason(from, to int, why string) string {
 	if why == "" {
 		return fmt.Sprintf("%d→%d", from, to)
 	}

@@ -88,7 +88,7 @@ func (p Plan) says() string {
 
 func TestMake(t *testing.T) {
 	min4 := func(j *Job) { j.Min = 4 }
-	suspendable := func(j *Job) { j.Suspendable = true }
+	suspendable := func(j *Job) { j.Preemptible = true }
 	for name, tc := range map[string]struct {
 		cluster *Cluster
 		want    []int
@@ -111,7 +111,7 @@ func TestMake(t *testing.T) {
 		"capacity: growth does not wait for workers of lost nodes": {
 			func() *Cluster {
 				c := nodes(6, 2)
-				c.Nodes[1].State = Leaving
+				c.Nodes[1].State = Draining
 				return c.with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now }, 0, 1).with("b", nil, 0)
 			}(), []int{1, 6}, "b 1→5 grow", "room for 4 of 5"},
 		"capacity: a start waits for nobody": {
@@ -127,15 +127,15 @@ func TestMake(t *testing.T) {
 		"capacity: workers asked for and not placed count": {
 			nodes(4).with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 4, now }, 0).with("b", nil), []int{4, 1}, "", "needs room for 1 more"},
 		"capacity: a closed node gives no room": {
-			func() *Cluster { c := nodes(4, 4); c.Nodes[1].State = Closed; return c.with("a", nil, 1, 1) }(), []int{8}, "a 2→6 grow", "room for 4 of 6"},
+			func() *Cluster { c := nodes(4, 4); c.Nodes[1].State = Ineligible; return c.with("a", nil, 1, 1) }(), []int{8}, "a 2→6 grow", "room for 4 of 6"},
 		"capacity: replacements of a leaving node come first": {
 			func() *Cluster {
 				c := nodes(4, 4)
-				c.Nodes[1].State = Leaving
+				c.Nodes[1].State = Draining
 				return c.with("a", func(j *Job) { j.LastChange = now }, 1, 1, 1).with("b", nil)
 			}(), []int{3, 4}, "b 0→1 start", "room for 1 of 4"},
 		"capacity: room for others": {
-			func() *Cluster { c := nodes(4); c.Others = map[string]int{"gpu": 2}; return c.with("a", nil, 0) }(), []int{4}, "a 1→2 grow", "room for 1 of 3"},
+			func() *Cluster { c := nodes(4); c.Reserved = map[string]int{"gpu": 2}; return c.with("a", nil, 0) }(), []int{4}, "a 1→2 grow", "room for 1 of 3"},
 		"capacity: workers somewhere unknown": {nodes(4).with("a", nil, -1, -1).with("b", nil), []int{2, 4}, "b 0→2 start", ""},
 		"capacity: memory runs out first": {
 			func() *Cluster {
@@ -157,7 +157,7 @@ func TestMake(t *testing.T) {
 		"minimum: a running job keeps it":         {nodes(8).with("a", min4, 0, 0, 0, 0, 0, 0), []int{2}, "a 6→4 shrink", ""},
 		"minimum: is not given up for nothing":    {nodes(8).with("a", min4, 0, 0, 0, 0), []int{0}, "", ""},
 		"minimum: suspension goes below":          {nodes(8).with("a", suspendable, 0, 0), []int{0}, "a 2→0 suspend", ""},
-		"minimum: suspension is all or nothing":   {nodes(8).with("a", func(j *Job) { j.Min, j.Suspendable = 4, true }, 0, 0, 0, 0), []int{2}, "a 4→0 suspend", ""},
+		"minimum: suspension is all or nothing":   {nodes(8).with("a", func(j *Job) { j.Min, j.Preemptible = 4, true }, 0, 0, 0, 0), []int{2}, "a 4→0 suspend", ""},
 		"minimum: one set too low is not touched": {nodes(8).with("a", min4, 0, 0), []int{0}, "", ""},
 		"minimum: one set too low may grow":       {nodes(8).with("a", min4, 0, 0), []int{4}, "a 2→4 grow", ""},
 
@@ -175,25 +175,25 @@ func TestMake(t *testing.T) {
 		"frozen: not even down":                 {nodes(8).with("a", func(j *Job) { j.Frozen = "a worker has completed" }, 0, 0), []int{1}, "", "a worker has completed"},
 		"frozen: what completed gives its room": {nodes(4).with("a", func(j *Job) { j.Frozen, j.Groups[0].Count = "x", 4 }, 0).with("b", nil), []int{4, 3}, "b 0→3 start", ""},
 		"frozen: nor taken back":                {nodes(8).with("a", func(j *Job) { j.Frozen, j.Groups[0].Count = "x", 4; j.PendingSince = now.Add(-time.Hour) }, 0), []int{4}, "", ""},
-		"left alone":                            {nodes(8).with("a", func(j *Job) { j.Left = "paused" }, 0), []int{4}, "", "paused"},
+		"left alone":                            {nodes(8).with("a", func(j *Job) { j.HoldReason = "paused" }, 0), []int{4}, "", "paused"},
 
 		"hold: resized just now":      {nodes(8).with("a", func(j *Job) { j.LastChange = now.Add(-29 * time.Second) }, 0), []int{4}, "", "resized just now"},
 		"hold: shrinks wait too":      {nodes(8).with("a", func(j *Job) { j.LastChange = now.Add(-29 * time.Second) }, 0, 0), []int{1}, "", "resized just now"},
 		"hold: over":                  {nodes(8).with("a", func(j *Job) { j.LastChange = now.Add(-30 * time.Second) }, 0), []int{4}, "a 1→4 grow", ""},
 		"hold: a suspended job waits": {nodes(8).with("a", func(j *Job) { j.LastChange, j.Started = now, true }), []int{4}, "", "resized just now"},
-		"hold: an unhealthy node":     {nodes(8).with("a", func(j *Job) { j.Sick = "node b is down" }, 0), []int{4}, "", "node b is down"},
-		"hold: set by hand":           {nodes(8).with("a", func(j *Job) { j.HandUntil = now.Add(time.Second) }, 0), []int{4}, "", "by hand"},
-		"hold: hand's time is over":   {nodes(8).with("a", func(j *Job) { j.HandUntil = now }, 0), []int{4}, "a 1→4 grow", ""},
+		"hold: an unhealthy node":     {nodes(8).with("a", func(j *Job) { j.UnhealthyReason = "node b is down" }, 0), []int{4}, "", "node b is down"},
+		"hold: set by hand":           {nodes(8).with("a", func(j *Job) { j.ManualUntil = now.Add(time.Second) }, 0), []int{4}, "", "by hand"},
+		"hold: hand's time is over":   {nodes(8).with("a", func(j *Job) { j.ManualUntil = now }, 0), []int{4}, "a 1→4 grow", ""},
 
 		"take back: too early": {nodes(8).with("a", func(j *Job) { j.Groups[0].Count = 4; j.PendingSince = now.Add(-29 * time.Second) }, 0, 0), []int{4}, "", ""},
-		"take back: in time":   {nodes(8).with("a", func(j *Job) { j.Groups[0].Count = 4; j.PendingSince = now.Add(-30 * time.Second) }, 0, 0), []int{4}, "a 4→2 takeback", ""},
+		"take back: in time":   {nodes(8).with("a", func(j *Job) { j.Groups[0].Count = 4; j.PendingSince = now.Add(-30 * time.Second) }, 0, 0), []int{4}, "a 4→2 rollback", ""},
 		"take back: a gang that half started goes back to none": {
 			nodes(8).with("a", func(j *Job) {
 				j.Min, j.Started, j.Groups[0].Count = 4, false, 4
 				j.PendingSince = now.Add(-time.Minute)
-			}, 0, 0), []int{4}, "a 4→0 takeback", ""},
+			}, 0, 0), []int{4}, "a 4→0 rollback", ""},
 		"take back: a started job keeps its minimum": {
-			nodes(8).with("a", func(j *Job) { j.Min, j.Groups[0].Count = 3, 6; j.PendingSince = now.Add(-time.Minute) }, 0, 0), []int{6}, "a 6→3 takeback", ""},
+			nodes(8).with("a", func(j *Job) { j.Min, j.Groups[0].Count = 3, 6; j.PendingSince = now.Add(-time.Minute) }, 0, 0), []int{6}, "a 6→3 rollback", ""},
 		"take back: no growth for a while": {nodes(8).with("a", func(j *Job) { j.Groups[0].GrowAfter = now.Add(time.Minute) }, 0), []int{4}, "", "found no place"},
 
 		"keep: early enough":        {nodes(1).with("x", nil, 0).with("a", func(j *Job) { j.KeepUntil = now.Add(2 * time.Hour) }), []int{1, 1}, "", "needs room"},
@@ -285,25 +285,25 @@ func TestMake_Moves(t *testing.T) {
 	}{
 		"to the group with room": {cluster(waiting(0, 2), 4, 1, 0), 7, "a 7→7 move r0:6→4 r1:1→3"},
 		"its nodes are gone": {cluster(func(c *Cluster, j *Job) {
-			c.Nodes[0].State, j.Groups[0].Count = Leaving, 4
+			c.Nodes[0].State, j.Groups[0].Count = Draining, 4
 		}, 0, 2, 0), 6, "a 6→6 move r0:4→0 r1:2→4 r2:0→2"},
 		"its nodes are closed": {cluster(func(c *Cluster, j *Job) {
-			c.Nodes[0].State, j.Groups[0].Count = Closed, 4
+			c.Nodes[0].State, j.Groups[0].Count = Ineligible, 4
 		}, 2, 2, 0), 6, "a 6→6 move r0:4→2 r1:2→4"},
 		"as many as fit": {cluster(func(c *Cluster, j *Job) {
 			j.Groups[0].Count = 8
 			c.Nodes[2].Bins[0].Slots = 1
 		}, 4, 3, 0), 11, "a 11→9 move r0:8→4 r1:3→4 r2:0→1"},
-		"none fits": {cluster(waiting(0, 2), 4, 4, 4), 14, "a 14→12 takeback r0:6→4"},
+		"none fits": {cluster(waiting(0, 2), 4, 4, 4), 14, "a 14→12 rollback r0:6→4"},
 		"not to a group that failed just now": {cluster(func(_ *Cluster, j *Job) {
 			j.Groups[0].Count, j.Groups[1].GrowAfter = 6, now.Add(time.Minute)
 		}, 4, 1, 0), 7, "a 7→7 move r0:6→4 r2:0→2"},
 		"not into room that others were promised": {cluster(func(c *Cluster, j *Job) {
-			j.Groups[0].Count, c.Others = 6, map[string]int{"gpu": 6}
+			j.Groups[0].Count, c.Reserved = 6, map[string]int{"gpu": 6}
 		}, 4, 1, 0), 7, "a 7→6 move r0:6→4 r1:1→2"},
 		"no further than its sizes": {cluster(func(c *Cluster, j *Job) {
 			j.Groups[0].Count, j.Sizes, c.Nodes[2].Bins[0].Slots, c.Nodes[1].Bins[0].Slots = 6, sizes.List(4, 5, 8), 0, 2
-		}, 4, 1, 0), 8, "a 7→5 takeback r0:6→4"},
+		}, 4, 1, 0), 8, "a 7→5 rollback r0:6→4"},
 		"a size between": {cluster(func(c *Cluster, j *Job) {
 			j.Groups[0].Count, j.Sizes, c.Nodes[2].Bins[0].Slots = 8, sizes.List(4, 6, 9), 0
 		}, 4, 1, 0), 9, "a 9→6 move r0:8→4 r1:1→2"},
@@ -314,20 +314,20 @@ func TestMake_Moves(t *testing.T) {
 			j.Groups[0].Count, j.Groups[0].Min = 6, 5
 		}, 4, 1, 0), 7, "a 7→7 move r0:6→5 r1:1→2"},
 		"a whole gang": {cluster(func(c *Cluster, j *Job) {
-			c.Nodes[0].State, j.Groups[0].Count, j.Min, j.Started = Closed, 3, 3, false
+			c.Nodes[0].State, j.Groups[0].Count, j.Min, j.Started = Ineligible, 3, 3, false
 		}, 0, 0, 0), 3, "a 3→3 move r0:3→0 r1:0→3"},
 		"no gang in part": {cluster(func(c *Cluster, j *Job) {
-			c.Nodes[0].State, j.Groups[0].Count, j.Min, j.Started = Closed, 3, 3, false
+			c.Nodes[0].State, j.Groups[0].Count, j.Min, j.Started = Ineligible, 3, 3, false
 			c.Nodes[1].Bins[0].Slots, c.Nodes[2].Bins[0].Slots = 1, 1
-		}, 0, 0, 0), 3, "a 3→0 takeback r0:3→0"},
+		}, 0, 0, 0), 3, "a 3→0 rollback r0:3→0"},
 		"not while a worker is on an unhealthy node": {cluster(func(_ *Cluster, j *Job) {
-			j.Groups[0].Count, j.Sick = 6, "x"
+			j.Groups[0].Count, j.UnhealthyReason = 6, "x"
 		}, 4, 1, 0), 7, ""},
 		"not too early": {cluster(func(_ *Cluster, j *Job) {
 			j.Groups[0].Count, j.PendingSince, j.LastChange = 6, now.Add(-29*time.Second), now.Add(-time.Minute)
 		}, 4, 1, 0), 7, ""},
 		"not when a user set it by hand": {cluster(func(_ *Cluster, j *Job) {
-			j.Groups[0].Count, j.HandUntil = 6, now.Add(time.Minute)
+			j.Groups[0].Count, j.ManualUntil = 6, now.Add(time.Minute)
 		}, 4, 1, 0), 7, ""},
 		"not for the sake of order": {cluster(func(*Cluster, *Job) {}, 3, 1, 0), 4, ""},
 		"growth goes where it did not fail": {cluster(func(_ *Cluster, j *Job) {
@@ -340,8 +340,8 @@ func TestMake_Moves(t *testing.T) {
 			must.Eq(t, tc.says, p.says())
 			must.Eq(t, before, fmt.Sprintf("%+v", *tc.cluster), must.Sprint("the cluster was changed"))
 			for _, a := range p.Actions {
-				if a.Cause == Move || a.Cause == TakeBack {
-					must.Eq(t, []string{"r0"}, a.Stuck)
+				if a.Cause == Move || a.Cause == Rollback {
+					must.Eq(t, []string{"r0"}, a.Unplaced)
 				}
 			}
 		})
@@ -357,7 +357,7 @@ func TestMake_AMoveTakesItsRoom(t *testing.T) {
 		2: "a 3→2 move r0:3→0 r1:0→2",
 	} {
 		c := nodes(4, 4)
-		c.Nodes[0].State, c.Others = Closed, map[string]int{"gpu": others}
+		c.Nodes[0].State, c.Reserved = Ineligible, map[string]int{"gpu": others}
 		c.Jobs = []Job{{
 			Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 8, Started: true, PendingSince: now.Add(-time.Minute),
 			Groups: []Group{
@@ -383,11 +383,11 @@ func TestMake_ShrinksAreWrittenFirst(t *testing.T) {
 	must.Eq(t, "fat 4→1 shrink, late 1→3 grow", c.plan(3, 1).says())
 }
 
-func TestMake_Wake(t *testing.T) {
+func TestMake_RequeueAt(t *testing.T) {
 	p := nodes(8).with("a", func(j *Job) { j.LastChange = now.Add(-10 * time.Second) }, 0).
-		with("b", func(j *Job) { j.HandUntil = now.Add(15 * time.Second) }, 0).plan(4, 4)
-	must.Eq(t, now.Add(15*time.Second), p.Wake)
-	must.True(t, nodes(1).plan().Wake.IsZero())
+		with("b", func(j *Job) { j.ManualUntil = now.Add(15 * time.Second) }, 0).plan(4, 4)
+	must.Eq(t, now.Add(15*time.Second), p.RequeueAt)
+	must.True(t, nodes(1).plan().RequeueAt.IsZero())
 }
 
 func TestMake_MaxWrites(t *testing.T) {
@@ -397,5 +397,5 @@ func TestMake_MaxWrites(t *testing.T) {
 	o.MaxWrites = 2
 	p := Make(c, wants, now, o)
 	must.Len(t, 2, p.Actions)
-	must.True(t, p.Wake.After(now))
+	must.True(t, p.RequeueAt.After(now))
 }

@@ -11,7 +11,7 @@ import (
 
 // shrink writes down how a job gets down to its target: groups with the
 // fewest workers give first, so that the job ends up in few groups.
-func (m *making) shrink(j int, w Want) {
+func (m *planBuilder) shrink(j int, w Want) {
 	job := &m.Jobs[j]
 	from, to := job.Count(), m.target[j]
 	order := make([]int, len(job.Groups))
@@ -39,8 +39,8 @@ func (m *making) shrink(j int, w Want) {
 		}
 	}
 	if m.stuck[j] {
-		a := m.action(j, counts, TakeBack, fmt.Sprintf("%d of %d workers found no place in %s", from-m.placed(j), from, m.o.PlacementTimeout))
-		a.Stuck = m.stuckGroups(j)
+		a := m.action(j, counts, Rollback, fmt.Sprintf("%d of %d workers found no place in %s", from-m.placed(j), from, m.o.PlacementTimeout))
+		a.Unplaced = m.unplacedGroups(j)
 		m.act(j, a)
 		return
 	}
@@ -54,7 +54,7 @@ func (m *making) shrink(j int, w Want) {
 // grow writes down how far a job gets towards its target with the room there
 // is now, or why it has to wait. more is until when more room may come; zero
 // for never.
-func (m *making) grow(j int, w Want, more time.Time) {
+func (m *planBuilder) grow(j int, w Want, more time.Time) {
 	job := &m.Jobs[j]
 	from, to := job.Count(), m.target[j]
 	if alive := job.Alive(); alive > from {
@@ -70,7 +70,7 @@ func (m *making) grow(j int, w Want, more time.Time) {
 	for g := range job.Groups {
 		m.wakeAt(job.Groups[g].GrowAfter)
 	}
-	counts, room := m.room.split(j, to-from)
+	counts, room := m.capacity.split(j, to-from)
 	reach := job.allowed(from + room)
 	switch {
 	case from+room >= to:
@@ -87,10 +87,10 @@ func (m *making) grow(j int, w Want, more time.Time) {
 		return
 	}
 	if reach < from+room {
-		counts, _ = m.room.split(j, reach-from)
+		counts, _ = m.capacity.split(j, reach-from)
 	}
 	for g, n := range counts {
-		m.room.take(j, g, n-job.Groups[g].Count)
+		m.capacity.take(j, g, n-job.Groups[g].Count)
 	}
 	cause := Grow
 	switch {
@@ -163,7 +163,7 @@ func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 }
 
 // action lists the steps that lead to the new counts: those that give first.
-func (m *making) action(j int, counts []int, cause Cause, reason string) Action {
+func (m *planBuilder) action(j int, counts []int, cause Cause, reason string) Action {
 	job := &m.Jobs[j]
 	a := Action{Job: job.Key, Index: job.Index, Cause: cause, Reason: reason, From: job.Count()}
 	for g, n := range counts {

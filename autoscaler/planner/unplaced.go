@@ -9,7 +9,7 @@ import (
 )
 
 // placed is how many of the job's workers have a place.
-func (m *making) placed(j int) int {
+func (m *planBuilder) placed(j int) int {
 	n := m.Jobs[j].Count()
 	for g := range m.Jobs[j].Groups {
 		n -= m.pending(j, g)
@@ -18,9 +18,9 @@ func (m *making) placed(j int) int {
 }
 
 // overdue finds workers that Nomad was asked for long ago and could not place.
-func (m *making) overdue(j int) bool {
+func (m *planBuilder) overdue(j int) bool {
 	job := &m.Jobs[j]
-	if m.placed(j) == job.Count() || job.Sick != "" {
+	if m.placed(j) == job.Count() || job.UnhealthyReason != "" {
 		return false
 	}
 	since := job.PendingSince
@@ -39,7 +39,7 @@ func (m *making) overdue(j int) bool {
 }
 
 // without is the total to go back to where only so many workers have a place.
-func (m *making) without(j, placed int) int {
+func (m *planBuilder) without(j, placed int) int {
 	job := &m.Jobs[j]
 	n := job.allowed(placed)
 	if n > placed || n == 0 {
@@ -53,20 +53,20 @@ func (m *making) without(j, placed int) int {
 	return n
 }
 
-// unstick moves workers that found no place to groups of the job that have
+// relocateUnplaced moves workers that found no place to groups of the job that have
 // room, as far as there is any, or else takes them back.
-func (m *making) unstick(j int) {
+func (m *planBuilder) relocateUnplaced(j int) {
 	job := &m.Jobs[j]
 	from, loose := job.Count(), 0
 	for g := range job.Groups {
 		loose += m.loose(j, g)
 	}
 	stay := from - loose
-	counts, moved := m.room.elsewhere(j, loose)
+	counts, moved := m.capacity.elsewhere(j, loose)
 	back := func(n int) int { return min(from, m.without(j, n)) }
 	if excess := stay + moved - back(stay+moved); excess > 0 {
 		// One of the job's sizes is the limit.
-		counts, moved = m.room.elsewhere(j, max(0, moved-excess))
+		counts, moved = m.capacity.elsewhere(j, max(0, moved-excess))
 	}
 	to := back(stay + moved)
 	if moved == 0 || to < stay+moved {
@@ -82,25 +82,25 @@ func (m *making) unstick(j int) {
 		k := min(drop, m.loose(j, g))
 		counts[g] -= k
 		drop -= k
-		m.room.forget(j, g, k)
+		m.capacity.forget(j, g, k)
 	}
 	for g, n := range counts {
-		m.room.take(j, g, n-job.Groups[g].Count)
+		m.capacity.take(j, g, n-job.Groups[g].Count)
 	}
 	m.target[j] = to
 	a := m.action(j, counts, Move, fmt.Sprintf("%d workers found no place in %s; another group has room for %d", from-m.placed(j), m.o.PlacementTimeout, moved))
-	a.Stuck = m.stuckGroups(j)
+	a.Unplaced = m.unplacedGroups(j)
 	m.act(j, a)
 }
 
 // loose is how many workers of a group wait for a place and can be let go.
-func (m *making) loose(j, g int) int {
+func (m *planBuilder) loose(j, g int) int {
 	group := &m.Jobs[j].Groups[g]
 	return max(0, min(m.pending(j, g), group.Count-group.Min))
 }
 
-// stuckGroups are the groups in which workers wait for a place.
-func (m *making) stuckGroups(j int) (out []string) {
+// unplacedGroups are the groups in which workers wait for a place.
+func (m *planBuilder) unplacedGroups(j int) (out []string) {
 	for g := range m.Jobs[j].Groups {
 		if m.pending(j, g) > 0 {
 			out = append(out, m.Jobs[j].Groups[g].Name)

@@ -19,7 +19,7 @@ func (s *Snapshot) Fingerprint() uint64 {
 	}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
-		add(j.ID, j.Tenant, j.Type, j.Weight, j.Priority, j.Min, j.Max, j.Preferred, j.Sizes, j.Suspendable, j.Deadline, ";")
+		add(j.ID, j.Tenant, j.Type, j.Weight, j.Priority, j.Min, j.Max, j.Preferred, j.Sizes, j.Preemptible, j.Deadline, ";")
 		add(j.Curve.Largest(), ";")
 		points := j.Curve.Points()
 		for _, p := range points {

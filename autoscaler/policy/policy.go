@@ -78,7 +78,7 @@ type Job struct {
 	PerWorker int
 
 	Count       int     // workers now
-	Suspendable bool    // may go back to 0 after its start
+	Preemptible bool    // may go back to 0 after its start
 	Resizes     int     // resizes since its start
 	Attained    float64 // GPU-seconds received
 	RunTime     float64 // seconds with Count > 0
@@ -100,9 +100,9 @@ type Decision struct {
 	// State is handed back in the next Snapshot. It is bounded: policies keep
 	// nothing there about jobs that are gone.
 	State []byte
-	// Wake asks for another decision at this time even if nothing changes
+	// RequeueAt asks for another decision at this time even if nothing changes
 	// (end of a time slice, say); 0 is no wish.
-	Wake float64
+	RequeueAt float64
 }
 
 // Allocation is the count for one job and a short reason that a user can

@@ -23,8 +23,8 @@ func Validate(s *Snapshot, d *Decision) error {
 	if len(d.Allocations) != len(s.Jobs) {
 		return fmt.Errorf("it answered for %d jobs of %d", len(d.Allocations), len(s.Jobs))
 	}
-	if math.IsNaN(d.Wake) || math.IsInf(d.Wake, 0) {
-		return fmt.Errorf("it wants to be asked again at %v", d.Wake)
+	if math.IsNaN(d.RequeueAt) || math.IsInf(d.RequeueAt, 0) {
+		return fmt.Errorf("it wants to be asked again at %v", d.RequeueAt)
 	}
 	for i := range s.Jobs {
 		j, a := &s.Jobs[i], &d.Allocations[i]

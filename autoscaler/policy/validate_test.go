@@ -26,7 +26,7 @@ func TestValidate(t *testing.T) {
 		Nodes: []Node{{GPUs: 4}},
 		Jobs:  []Job{{ID: "a", Min: 2, Max: 4, Count: 2}, {ID: "b", Min: 1, Max: 4, PerWorker: 2}, {ID: "c", Min: 1, Max: 4, Sizes: sizes.List(1, 2, 4)}},
 	}
-	at := func(d Decision, wake float64) Decision { d.Wake = wake; return d }
+	at := func(d Decision, wake float64) Decision { d.RequeueAt = wake; return d }
 	for name, tc := range map[string]struct {
 		d    Decision
 		want string

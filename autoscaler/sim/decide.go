@@ -75,8 +75,8 @@ func (e *engine) decide() error {
 	} else {
 		e.idle++
 	}
-	if d.Wake > e.now {
-		e.want(d.Wake)
+	if d.RequeueAt > e.now {
+		e.want(d.RequeueAt)
 	}
 	if e.cfg.Period > 0 {
 		e.want(e.now + e.cfg.Period)
@@ -167,7 +167,7 @@ func policyJob(j *trace.Job) policy.Job {
 		ID: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: j.Priority,
 		Submit: j.Submit, Deadline: j.Deadline,
 		Min: j.Min, Max: j.Max, Preferred: j.Preferred, Sizes: j.Sizes, PerWorker: max(1, j.PerWorker),
-		Suspendable: j.Suspendable,
+		Preemptible: j.Preemptible,
 	}
 }
 

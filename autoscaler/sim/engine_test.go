@@ -58,7 +58,7 @@ func (p script) Allocate(s *policy.Snapshot) policy.Decision {
 	d := policy.Decision{Allocations: []policy.Allocation{{Job: s.Jobs[0].ID}}}
 	for i, at := range p.at {
 		if s.Now < at {
-			d.Wake = at
+			d.RequeueAt = at
 			break
 		}
 		d.Allocations[0].Count = min(p.size[i], room)
@@ -74,7 +74,7 @@ func one(steps float64, most int) *trace.Trace {
 		panic(err)
 	}
 	return &trace.Trace{Jobs: []trace.Job{{
-		ID: "a", Min: 1, Max: most, Preferred: 1, Weight: 1, PerWorker: 1, Suspendable: true,
+		ID: "a", Min: 1, Max: most, Preferred: 1, Weight: 1, PerWorker: 1, Preemptible: true,
 		Steps: steps, Curve: curve,
 	}}}
 }
@@ -303,7 +303,7 @@ type waker struct{}
 func (waker) Name() string { return "waker" }
 
 func (waker) Allocate(s *policy.Snapshot) policy.Decision {
-	return policy.Decision{Allocations: []policy.Allocation{{Job: s.Jobs[0].ID}}, Wake: s.Now + 1}
+	return policy.Decision{Allocations: []policy.Allocation{{Job: s.Jobs[0].ID}}, RequeueAt: s.Now + 1}
 }
 
 // thrasher resizes so often that no step is ever made.
@@ -312,7 +312,7 @@ type thrasher struct{}
 func (thrasher) Name() string { return "thrasher" }
 
 func (thrasher) Allocate(s *policy.Snapshot) policy.Decision {
-	return policy.Decision{Allocations: []policy.Allocation{{Job: s.Jobs[0].ID, Count: 3 - max(1, s.Jobs[0].Count)}}, Wake: s.Now + 5}
+	return policy.Decision{Allocations: []policy.Allocation{{Job: s.Jobs[0].ID, Count: 3 - max(1, s.Jobs[0].Count)}}, RequeueAt: s.Now + 5}
 }
 
 func TestRun_ThrashingEnds(t *testing.T) {

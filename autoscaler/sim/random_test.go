@@ -54,7 +54,7 @@ func (restless) Allocate(s *policy.Snapshot) policy.Decision {
 		}
 		room[a.Type] -= a.Count * j.PerWorker
 	}
-	d.Wake = s.Now + 50 + 200*rng.Float64()
+	d.RequeueAt = s.Now + 50 + 200*rng.Float64()
 	return d
 }
 
@@ -100,7 +100,7 @@ func drawTrace(t *rapid.T, nodes []trace.Node) *trace.Trace {
 		}
 		j := trace.Job{
 			ID: fmt.Sprintf("job-%02d", i), App: rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app"), Tenant: rapid.SampledFrom([]string{"a", "b"}).Draw(t, "tenant"),
-			Type: typ, Weight: 1, Submit: now, Suspendable: true, PerWorker: per,
+			Type: typ, Weight: 1, Submit: now, Preemptible: true, PerWorker: per,
 			Steps: rapid.Float64Range(1, 2000).Draw(t, "steps"),
 		}
 		j.Min = rapid.IntRange(1, min(3, most)).Draw(t, "min")

@@ -64,7 +64,7 @@ func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
 	case "forgetful":
 		d.Allocations = d.Allocations[1:]
 	case "timeless":
-		d.Wake = math.NaN()
+		d.RequeueAt = math.NaN()
 	case "flood":
 		d.State = make([]byte, 64<<20)
 	case "panics":

@@ -176,8 +176,8 @@ func TestPolicyCommands(t *testing.T) {
 
 	path := filepath.Join(t.TempDir(), "now.json")
 	must.NoError(t, os.WriteFile(path, []byte(`{"Nodes":[{"ID":"n","GPUs":4}],"Jobs":[
-		{"ID":"first","Min":1,"Max":8,"Preferred":2,"Suspendable":true,"Curve":[{"size":1,"step_time":2}]},
-		{"ID":"second","Min":3,"Max":8,"Preferred":3,"Suspendable":true}]}`), 0o600))
+		{"ID":"first","Min":1,"Max":8,"Preferred":2,"Preemptible":true,"Curve":[{"size":1,"step_time":2}]},
+		{"ID":"second","Min":3,"Max":8,"Preferred":3,"Preemptible":true}]}`), 0o600))
 	ui = cli.NewMockUi()
 	must.Eq(t, 0, (&policyExplainCommand{meta{UI: ui}}).Run([]string{"-snapshot", path, "elastic-fifo"}))
 	must.RegexMatch(t, regexp.MustCompile(`first +0 +1  `), ui.OutputWriter.String())

@@ -37,7 +37,7 @@ func crowd(jobs, gpus int) *policy.Snapshot {
 		j := policy.Job{
 			ID: fmt.Sprint("job-", i), Tenant: fmt.Sprint("tenant-", rng.IntN(20)), Weight: 1,
 			Submit: float64(i) * 1e6 / float64(jobs), Min: 1, Max: 64, Preferred: 1 << rng.IntN(6),
-			Suspendable: true, Curve: c, Remaining: 100 * math.Pow(10, 4*rng.Float64()),
+			Preemptible: true, Curve: c, Remaining: 100 * math.Pow(10, 4*rng.Float64()),
 		}
 		if rng.IntN(3) == 0 {
 			j.Deadline = 1e6 + 1e5*rng.Float64()

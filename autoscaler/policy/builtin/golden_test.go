@@ -32,7 +32,7 @@ func cluster(gpus int, jobs ...policy.Job) *policy.Snapshot {
 	for i, j := range jobs {
 		j.ID = fmt.Sprint("job", i)
 		j.Submit = float64(i)
-		j.Suspendable = true
+		j.Preemptible = true
 		j.Min = max(j.Min, 1)
 		if j.Max == 0 {
 			j.Max = 8

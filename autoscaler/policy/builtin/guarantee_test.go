@@ -29,7 +29,7 @@ func TestElasticFlow_KeepsItsPromises(t *testing.T) {
 		for i := range rapid.IntRange(1, 7).Draw(t, "jobs") {
 			low := rapid.IntRange(1, 3).Draw(t, "min")
 			j := policy.Job{
-				ID: strconv.Itoa(i), Min: low, Max: low + rapid.IntRange(0, 8).Draw(t, "more"), Suspendable: true,
+				ID: strconv.Itoa(i), Min: low, Max: low + rapid.IntRange(0, 8).Draw(t, "more"), Preemptible: true,
 				Curve: concave.Draw(t, "curve"), Submit: rapid.Float64Range(0, 500).Draw(t, "at"),
 				Remaining: rapid.Float64Range(10, 2000).Draw(t, "work"),
 			}
@@ -76,7 +76,7 @@ func TestElasticFlow_KeepsItsPromises(t *testing.T) {
 			d := p.Allocate(s)
 			audit(t, s, &d)
 			apply(s, &d)
-			wake = d.Wake
+			wake = d.RequeueAt
 			var state elasticFlowState
 			if err := json.Unmarshal(s.State, &state); err != nil {
 				t.Fatal(err)

@@ -77,7 +77,7 @@ func drawJob(t *rapid.T, s *policy.Snapshot, i int, types []string, curves []spe
 		Max:         low + rapid.IntRange(0, 20).Draw(t, "more"),
 		Preferred:   rapid.IntRange(0, 20).Draw(t, "preferred"),
 		PerWorker:   rapid.SampledFrom([]int{0, 1, 1, 1, 2, 4}).Draw(t, "per"),
-		Suspendable: rapid.Bool().Draw(t, "suspendable"),
+		Preemptible: rapid.Bool().Draw(t, "suspendable"),
 		Curve:       rapid.SampledFrom(curves).Draw(t, "curve"),
 		Remaining:   rapid.SampledFrom([]float64{0, 1, 1e3, 1e7}).Draw(t, "remaining"),
 	}
@@ -147,7 +147,7 @@ func audit(t *rapid.T, s *policy.Snapshot, d *policy.Decision) {
 		if a.Reason == "" {
 			t.Fatalf("job %s: no reason", a.Job)
 		}
-		if j.Count > 0 && !j.Suspendable {
+		if j.Count > 0 && !j.Preemptible {
 			pinned += j.Min * max(j.PerWorker, 1)
 		}
 		if a.Count == 0 {
@@ -169,8 +169,8 @@ func audit(t *rapid.T, s *policy.Snapshot, d *policy.Decision) {
 			t.Fatalf("%d GPUs of type %q given, there are %d", n, typ, capacity[typ])
 		}
 	}
-	if d.Wake != 0 && !(d.Wake > s.Now) {
-		t.Fatalf("wake at %v, now is %v", d.Wake, s.Now)
+	if d.RequeueAt != 0 && !(d.RequeueAt > s.Now) {
+		t.Fatalf("wake at %v, now is %v", d.RequeueAt, s.Now)
 	}
 	if len(d.State) > 4096+1024*len(s.Jobs) {
 		t.Fatalf("state of %d bytes for %d jobs", len(d.State), len(s.Jobs))
@@ -237,7 +237,7 @@ func TestPolicies_PinnedJobsStay(t *testing.T) {
 				j := &s.Jobs[i]
 				var c candidate
 				fit(&c, j, i)
-				if c.low > 0 && j.Count > 0 && !j.Suspendable && a.Count == 0 {
+				if c.low > 0 && j.Count > 0 && !j.Preemptible && a.Count == 0 {
 					t.Fatalf("job %s was suspended: %s", a.Job, a.Reason)
 				}
 			}

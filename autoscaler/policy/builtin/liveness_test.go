@@ -96,7 +96,7 @@ func TestPolicies_EveryJobEnds(t *testing.T) {
 				d := p.Allocate(s)
 				audit(t, s, &d)
 				apply(s, &d)
-				wake = d.Wake
+				wake = d.RequeueAt
 			}
 		})
 	})

@@ -42,7 +42,7 @@ func TestRoundRobin_LeavesJobsAloneWhenNobodyWaits(t *testing.T) {
 	s := cluster(4, policy.Job{Preferred: 2}, policy.Job{Preferred: 2})
 	for range 4 {
 		must.Eq(t, []int{2, 2}, decide(t, p, s))
-		must.Eq(t, 0, p.Allocate(s).Wake)
+		must.Eq(t, 0, p.Allocate(s).RequeueAt)
 		progress(s, 700)
 	}
 }
@@ -169,7 +169,7 @@ func TestKolo_NobodyWaitsForEver(t *testing.T) {
 	s.Jobs[0].Submit = s.Now - 1e6
 	old := s.Jobs[0]
 	for i := range 100_000 {
-		s.Jobs = []policy.Job{old, {ID: "fresh", Submit: s.Now, Min: 1, Max: 1, Suspendable: true, Curve: linear, Weight: 1}}
+		s.Jobs = []policy.Job{old, {ID: "fresh", Submit: s.Now, Min: 1, Max: 1, Preemptible: true, Curve: linear, Weight: 1}}
 		s.Changed = true
 		d := p.Allocate(s)
 		old.Count = d.Allocations[0].Count

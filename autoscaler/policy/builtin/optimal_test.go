@@ -37,7 +37,7 @@ func drawFew(t *rapid.T, curve *rapid.Generator[speedup.Curve]) (*policy.Snapsho
 	for i := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		low := rapid.IntRange(1, 3).Draw(t, "min")
 		s.Jobs = append(s.Jobs, policy.Job{
-			ID: strconv.Itoa(i), Min: low, Max: low + rapid.IntRange(0, 8).Draw(t, "more"), Suspendable: true,
+			ID: strconv.Itoa(i), Min: low, Max: low + rapid.IntRange(0, 8).Draw(t, "more"), Preemptible: true,
 			PerWorker: rapid.IntRange(1, 2).Draw(t, "per"), Curve: curve.Draw(t, "curve"), Submit: float64(i),
 		})
 	}
@@ -194,7 +194,7 @@ func TestSRJF_NoOrderIsBetterOnOneGPU(t *testing.T) {
 		for i := range rapid.IntRange(1, 6).Draw(t, "jobs") {
 			x := rapid.Float64Range(1, 1000).Draw(t, "length")
 			lengths = append(lengths, x)
-			s.Jobs = append(s.Jobs, policy.Job{ID: strconv.Itoa(i), Min: 1, Max: 1, Preferred: 1, Suspendable: true, Curve: speedup.CurveOf(1), Remaining: x})
+			s.Jobs = append(s.Jobs, policy.Job{ID: strconv.Itoa(i), Min: 1, Max: 1, Preferred: 1, Preemptible: true, Curve: speedup.CurveOf(1), Remaining: x})
 		}
 		p, err := Policies.New("srjf", nil)
 		if err != nil {

@@ -198,7 +198,7 @@ func split(s *policy.Snapshot, d *policy.Decision) []*pool {
 func fit(c *candidate, j *policy.Job, place int) {
 	c.Job, c.place = j, place
 	c.per = max(j.PerWorker, 1)
-	c.pinned = j.Count > 0 && !j.Suspendable
+	c.pinned = j.Count > 0 && !j.Preemptible
 	low, high := max(j.Min, 1), max(j.Max, j.Min, 1)
 	if least := j.Sizes.Above(low - 1); least > 0 && least <= high {
 		c.low, c.high = least, j.Sizes.AtMost(high)

@@ -95,7 +95,7 @@ func workload(t testing.TB, dir, number string) []*replayed {
 		jobs = append(jobs, &replayed{
 			Job: policy.Job{
 				ID: r["name"], Submit: atof(t, r["submit_s"]), Min: 1, Max: high,
-				Preferred: min(atoi(t, r["np"]), high), Suspendable: true, Curve: curve, Weight: 1,
+				Preferred: min(atoi(t, r["np"]), high), Preemptible: true, Curve: curve, Weight: 1,
 			},
 			steps: atof(t, r["steps"]),
 		})

@@ -39,7 +39,7 @@ func save(d *policy.Decision, state any) {
 // requeue asks for another decision at t, or earlier if one was asked for already.
 // Times that are not in the future, or never come, ask for nothing.
 func requeue(d *policy.Decision, now, t float64) {
-	if t > now && !math.IsInf(t, 1) && (d.Wake == 0 || t < d.Wake) {
-		d.Wake = t
+	if t > now && !math.IsInf(t, 1) && (d.RequeueAt == 0 || t < d.RequeueAt) {
+		d.RequeueAt = t
 	}
 }

@@ -26,7 +26,7 @@ func toWire(s *policy.Snapshot) *policypb.Snapshot {
 			Id: j.ID, Tenant: j.Tenant, Type: j.Type, Weight: j.Weight, Priority: int64(j.Priority),
 			Submit: j.Submit, FirstStart: j.FirstStart, LastChange: j.LastChange, Deadline: j.Deadline,
 			Min: int64(j.Min), Max: int64(j.Max), Preferred: int64(j.Preferred), PerWorker: int64(j.PerWorker),
-			Count: int64(j.Count), Suspendable: j.Suspendable, Resizes: int64(j.Resizes), Attained: j.Attained,
+			Count: int64(j.Count), Preemptible: j.Preemptible, Resizes: int64(j.Resizes), Attained: j.Attained,
 			RunTime: j.RunTime, Remaining: j.Remaining, Done: j.Done,
 		}
 		w.Sizes, w.Step = sizesToWire(j.Sizes, j.Min, j.Max)
@@ -48,7 +48,7 @@ func fromWire(s *policypb.Snapshot) *policy.Snapshot {
 			ID: j.GetId(), Tenant: j.GetTenant(), Type: j.GetType(), Weight: j.GetWeight(), Priority: int(j.GetPriority()),
 			Submit: j.GetSubmit(), FirstStart: j.GetFirstStart(), LastChange: j.GetLastChange(), Deadline: j.GetDeadline(),
 			Min: int(j.GetMin()), Max: int(j.GetMax()), Preferred: int(j.GetPreferred()), PerWorker: int(j.GetPerWorker()),
-			Count: int(j.GetCount()), Suspendable: j.GetSuspendable(), Resizes: int(j.GetResizes()), Attained: j.GetAttained(),
+			Count: int(j.GetCount()), Preemptible: j.GetPreemptible(), Resizes: int(j.GetResizes()), Attained: j.GetAttained(),
 			RunTime: j.GetRunTime(), Remaining: j.GetRemaining(), Done: j.GetDone(),
 		}
 		o.Sizes = sizesFromWire(j.GetSizes(), j.GetStep())
@@ -93,7 +93,7 @@ func sizesFromWire(list []int64, step int64) sizes.Set {
 }
 
 func decisionToWire(d policy.Decision) *policypb.Decision {
-	out := &policypb.Decision{State: d.State, Wake: d.Wake}
+	out := &policypb.Decision{State: d.State, RequeueAt: d.RequeueAt}
 	for _, a := range d.Allocations {
 		out.Allocations = append(out.Allocations, &policypb.Allocation{Job: a.Job, Count: int64(a.Count), Reason: a.Reason})
 	}
@@ -120,7 +120,7 @@ func decisionFromWire(s *policy.Snapshot, d *policypb.Decision) (policy.Decision
 		}
 		by[a.GetJob()] = a
 	}
-	out := policy.Decision{State: d.GetState(), Wake: d.GetWake()}
+	out := policy.Decision{State: d.GetState(), RequeueAt: d.GetRequeueAt()}
 	for i := range s.Jobs {
 		a := by[s.Jobs[i].ID]
 		if a == nil {

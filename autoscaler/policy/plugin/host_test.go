@@ -63,7 +63,7 @@ func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
 		}
 		return d
 	case "never":
-		d.Wake = math.NaN()
+		d.RequeueAt = math.NaN()
 	case "flood":
 		d.State = make([]byte, answerLimit+1)
 	case "panic":
@@ -289,7 +289,7 @@ func TestProcess_SeesNoToken(t *testing.T) {
 func TestConvert_RoundTrip(t *testing.T) {
 	s := snapshot()
 	s.Now, s.Seed, s.ResizeCost, s.Changed, s.State = 12.5, 7, 0.25, true, []byte("x")
-	s.Jobs[0].Deadline, s.Jobs[0].Suspendable, s.Jobs[0].Tenant = 99, true, "ml"
+	s.Jobs[0].Deadline, s.Jobs[0].Preemptible, s.Jobs[0].Tenant = 99, true, "ml"
 	must.Eq(t, toWire(s).String(), toWire(fromWire(toWire(s))).String())
 }
 

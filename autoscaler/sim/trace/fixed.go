@@ -60,7 +60,7 @@ func scaled(j *Job, gpus int, seconds float64, o Options, curves map[int]*Curve)
 	}
 	j.Min, j.Preferred, j.Max = 1, gpus, gpus*o.grow()
 	j.Steps = seconds
-	j.Suspendable = true
+	j.Preemptible = true
 	if c := curves[gpus]; c != nil {
 		j.Curve = c
 		return nil

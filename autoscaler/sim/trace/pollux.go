@@ -48,7 +48,7 @@ func readPollux(t *Trace, r io.Reader, file string, o Options) error {
 			ID: tab.text("name"), App: tab.text("application"),
 			Submit: tab.float("submit_s", 0), Steps: tab.float("steps", 0),
 			Min: 1, Max: tab.size("max_replicas", 1), Preferred: tab.size("np", 1),
-			Suspendable: true,
+			Preemptible: true,
 		}
 		if j.ID == "" {
 			tab.fail("name", errors.New("a job needs a name"))

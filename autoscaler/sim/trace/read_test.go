@@ -181,8 +181,8 @@ func TestRead_EventLog(t *testing.T) {
 	a, b := tr.Jobs[0], tr.Jobs[1]
 	must.Eq(t, 500, a.Steps) // still running: what it declared
 	must.Eq(t, 42, b.Steps)
-	must.True(t, a.Suspendable)
-	must.False(t, b.Suspendable)
+	must.True(t, a.Preemptible)
+	must.False(t, b.Preemptible)
 	must.Eq(t, 60, b.Submit)
 	must.Eq(t, 0.6, a.StepTime(2))
 	must.Eq(t, 1.2, a.StepTime(1)) // linear below the first measurement

@@ -102,7 +102,7 @@ func (s Synthetic) Trace() *Trace {
 		seconds := k.hours * 3600 * math.Exp(k.sigma*rng.NormFloat64())
 		j := Job{
 			ID: fmt.Sprintf("%s-%0*d", k.name, digits(s.Jobs), i), App: k.name,
-			Weight: 1, PerWorker: 1, Suspendable: true, Min: 1, Max: k.most,
+			Weight: 1, PerWorker: 1, Preemptible: true, Min: 1, Max: k.most,
 			Submit: now, Curve: curves[at],
 			Steps: math.Max(1, math.Round(seconds/curves[at].StepTime(1))),
 		}

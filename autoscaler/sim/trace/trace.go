@@ -50,7 +50,7 @@ type Job struct {
 	Sizes     sizes.Set // allowed sizes
 	PerWorker int       // GPUs that one worker holds
 
-	Suspendable bool
+	Preemptible bool
 
 	Steps float64 // global steps to complete
 	Curve *Curve

@@ -25,7 +25,7 @@ func readVoda(t *Trace, r io.Reader, file string, o Options) error {
 			ID: tab.text("model") + "-" + tab.text("job"), App: tab.text("model"),
 			Submit: tab.float("arrival_s", 0), Steps: tab.float("epochs", 1),
 			Min: tab.size("min", 1), Max: tab.size("max", 1), Preferred: tab.size("np", 1),
-			Suspendable: true,
+			Preemptible: true,
 		}
 		if tab.text("job") == "" {
 			tab.fail("job", errors.New("a job needs a number"))
