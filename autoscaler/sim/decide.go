@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// decide asks the policy and does what it says, in the planner's order:
+// decide asks the policy and carries its decision out in the planner's order:
 // shrink first, then grow into what is free.
 func (e *engine) decide() error {
 	if len(e.active) == 0 {
@@ -30,7 +30,27 @@ func (e *engine) decide() error {
 	e.decided, e.decideAt, e.changed = e.now, math.Inf(1), false
 	e.state = d.State
 
-	moved := false
+	moved := e.shrink(&d)
+	if e.grow(&d) {
+		moved = true
+	}
+	if moved {
+		e.idle = 0
+	} else {
+		e.idle++
+	}
+	if d.RequeueAt > e.now {
+		e.want(d.RequeueAt)
+	}
+	if e.cfg.Period > 0 {
+		e.want(e.now + e.cfg.Period)
+	}
+	return nil
+}
+
+// shrink takes from jobs what a decision takes, and notes those that are to grow.
+// It reports whether any job changed.
+func (e *engine) shrink(d *policy.Decision) (moved bool) {
 	e.order = e.order[:0]
 	for i, j := range e.active {
 		a := &d.Allocations[i]
@@ -54,9 +74,15 @@ func (e *engine) decide() error {
 			e.order = append(e.order, i)
 		}
 	}
+	return moved
+}
+
+// grow gives the jobs noted what a decision gives, as far as it finds a place. It
+// reports whether any job changed.
+func (e *engine) grow(d *policy.Decision) (moved bool) {
 	// The largest first: they are the hardest to place together.
 	slices.SortStableFunc(e.order, func(a, b int) int {
-		return cmp.Compare(e.gpusOf(b, &d), e.gpusOf(a, &d))
+		return cmp.Compare(e.gpusOf(b, d), e.gpusOf(a, d))
 	})
 	for _, i := range e.order {
 		j, a := e.active[i], &d.Allocations[i]
@@ -70,18 +96,7 @@ func (e *engine) decide() error {
 			e.result.Refused++
 		}
 	}
-	if moved {
-		e.idle = 0
-	} else {
-		e.idle++
-	}
-	if d.RequeueAt > e.now {
-		e.want(d.RequeueAt)
-	}
-	if e.cfg.Period > 0 {
-		e.want(e.now + e.cfg.Period)
-	}
-	return nil
+	return moved
 }
 
 func (e *engine) gpusOf(i int, d *policy.Decision) int {

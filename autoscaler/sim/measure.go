@@ -90,3 +90,54 @@ func (j *job) measureAt(seed uint64) float64 {
 	}
 	return max(j.at, j.gapEnd) + max(0, firstSteps-s.steps)*j.step
 }
+
+// advance brings one job to the present.
+func (e *engine) advance(j *job) {
+	if j.n == 0 {
+		j.at = e.now
+		return
+	}
+	from := j.at
+	gap, steps := j.advance(e.now)
+	gpus := float64(j.gpus())
+	e.result.Gap += gap * gpus
+	if e.scattered(j) {
+		e.result.Scattered += (e.now - from) * gpus
+	}
+	if !e.cfg.Info.Curves && steps > 0 {
+		first, changed := j.observe(steps, e.cfg.Info.Noise, e.cfg.Seed)
+		e.changed = e.changed || first
+		if first {
+			e.want(e.now)
+		}
+		if changed {
+			e.learned(j)
+		}
+	}
+}
+
+// learned tells the policy, and jobs of the same kind that are to come, what
+// a job has shown of its curve.
+func (e *engine) learned(j *job) {
+	curve := j.seen.curve
+	if kind := e.kind(j); kind != nil {
+		kind.Learn(curve, j.n)
+		curve = kind.Extend(curve)
+	}
+	if v := e.viewOf(j); v != nil {
+		v.Curve = curve
+	}
+}
+
+// kind is the shape that a job shares, nil if it shares none.
+func (e *engine) kind(j *job) *speedup.Shape {
+	if !e.cfg.Info.Kinds || j.App == "" {
+		return nil
+	}
+	kind := e.kinds[j.App]
+	if kind == nil {
+		kind = &speedup.Shape{}
+		e.kinds[j.App] = kind
+	}
+	return kind
+}

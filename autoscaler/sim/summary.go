@@ -100,7 +100,9 @@ func describe(v []float64) Stats {
 	return s
 }
 
-// quantile of sorted values, on the straight line between the two nearest.
+// quantile of sorted values, on the straight line between the two nearest, as R
+// and numpy have it. (gonum/stat has no such rule: its median of four values is
+// the second.)
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	lo := int(math.Floor(at))

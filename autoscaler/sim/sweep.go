@@ -109,9 +109,7 @@ func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
 		return nil, errors.New("sweep: want at least one policy, workload, load, resize cost and seed")
 	}
 	out := s.empty()
-	done := make(chan struct{})
-	total := len(out.Cells) * len(s.Workloads) * s.Seeds
-
+	tasks := s.tasks(out)
 	workers := s.Parallel
 	if workers < 1 {
 		workers = runtime.GOMAXPROCS(0)
@@ -119,50 +117,27 @@ func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(workers + 1) // and the goroutine that counts
 
+	done := make(chan struct{})
 	g.Go(func() error {
-		for i := 1; i <= total; i++ {
-			select {
-			case <-done:
-				if s.Progress != nil {
-					s.Progress(i, total)
-				}
-			case <-gctx.Done():
-				return nil // the error is that of a run, or of the caller
-			}
-		}
+		s.count(gctx, done, len(tasks))
 		return nil
 	})
-	jcts := make([][]float64, total)
-	task := 0
-	for i := range out.Cells {
-		contestant := s.Contestants[i%len(s.Contestants)]
-		for w := range s.Workloads {
-			for seed := 1; seed <= s.Seeds; seed++ {
-				cell, slot := &out.Cells[i], task
-				task++
-				if gctx.Err() != nil {
-					break
-				}
-				g.Go(func() error {
-					res, err := s.one(gctx, contestant, s.Workloads[w], cell, uint64(seed), w == 0 && seed == 1)
-					if err != nil {
-						return fmt.Errorf("%s on %s, load %g, seed %d: %w", cell.Policy, s.Workloads[w].Name, cell.Load, seed, err)
-					}
-					cell.Runs[w][seed-1] = Summarize(res)
-					if s.detailed(cell) {
-						jcts[slot] = make([]float64, len(res.Jobs))
-						for k := range res.Jobs {
-							jcts[slot][k] = res.Jobs[k].JCT()
-						}
-					}
-					select {
-					case done <- struct{}{}:
-					case <-gctx.Done():
-					}
-					return nil
-				})
-			}
+	jcts := make([][]float64, len(tasks))
+	for i, t := range tasks {
+		if gctx.Err() != nil {
+			break
 		}
+		g.Go(func() error {
+			var err error
+			if jcts[i], err = s.run(gctx, t); err != nil {
+				return err
+			}
+			select {
+			case done <- struct{}{}:
+			case <-gctx.Done():
+			}
+			return nil
+		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
@@ -170,11 +145,63 @@ func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	for slot, v := range jcts {
-		c := &out.Cells[slot/(len(s.Workloads)*s.Seeds)]
-		c.JCTs = append(c.JCTs, v...)
+	for i, t := range tasks {
+		t.cell.JCTs = append(t.cell.JCTs, jcts[i]...)
 	}
 	return out, nil
+}
+
+// task is one run of a sweep.
+type task struct {
+	contestant Contestant
+	cell       *Cell
+	workload   int
+	seed       int // from 1
+}
+
+// tasks are the runs of a sweep, in the order of its cells.
+func (s *Sweep) tasks(out *Comparison) []task {
+	var all []task
+	for i := range out.Cells {
+		for w := range s.Workloads {
+			for seed := 1; seed <= s.Seeds; seed++ {
+				all = append(all, task{s.Contestants[i%len(s.Contestants)], &out.Cells[i], w, seed})
+			}
+		}
+	}
+	return all
+}
+
+// count reports the progress of so many runs.
+func (s *Sweep) count(ctx context.Context, done <-chan struct{}, total int) {
+	for i := 1; i <= total; i++ {
+		select {
+		case <-done:
+			if s.Progress != nil {
+				s.Progress(i, total)
+			}
+		case <-ctx.Done():
+			return // the error is that of a run, or of the caller
+		}
+	}
+}
+
+// run makes one run, and returns the completion times where its cell keeps them.
+func (s *Sweep) run(ctx context.Context, t task) ([]float64, error) {
+	w := s.Workloads[t.workload]
+	res, err := s.one(ctx, t.contestant, w, t.cell, uint64(t.seed), t.workload == 0 && t.seed == 1)
+	if err != nil {
+		return nil, fmt.Errorf("%s on %s, load %g, seed %d: %w", t.cell.Policy, w.Name, t.cell.Load, t.seed, err)
+	}
+	t.cell.Runs[t.workload][t.seed-1] = Summarize(res)
+	if !s.detailed(t.cell) {
+		return nil, nil
+	}
+	jcts := make([]float64, len(res.Jobs))
+	for i := range res.Jobs {
+		jcts[i] = res.Jobs[i].JCT()
+	}
+	return jcts, nil
 }
 
 // empty lays the cells out.

@@ -141,37 +141,7 @@ func (j *tickJob) tick(now, dt float64) int {
 
 // decide asks the policy at the end of a tick.
 func (t *ticks) decide() error {
-	s := &policy.Snapshot{
-		Now: t.now, Seed: t.cfg.Seed, Nodes: t.nodes, State: t.state,
-		ResizeCost: t.cfg.Resize.Gap(1), Jobs: t.views[:0],
-	}
-	free := t.gpus
-	shown := t.spare[:0]
-	for i := range t.jobs {
-		j := &t.jobs[i]
-		if j.over || j.Submit > t.now {
-			if j.over && j.n > 0 {
-				j.resize(0, t.now, t.cfg.History)
-			}
-			continue
-		}
-		v := j.view
-		v.Count, v.Attained, v.RunTime, v.Done = j.n, j.attained, j.runTime, j.Steps-j.left
-		v.FirstStart, v.Resizes = j.start, max(0, j.starts-1)
-		if j.n > 0 {
-			v.Held = t.nodes[0].Type
-		}
-		if t.cfg.Info.Remaining {
-			v.Remaining = j.left
-		}
-		free -= j.GPUs(j.n)
-		s.Jobs = append(s.Jobs, v)
-		shown = append(shown, i)
-	}
-	for i := range t.nodes {
-		t.nodes[i].Free = min(max(free, 0), t.nodes[i].GPUs)
-		free -= t.nodes[i].Free
-	}
+	s, shown := t.snapshot()
 	s.Changed = !slices.Equal(shown, t.known)
 	t.known, t.spare, t.views = shown, t.known, s.Jobs
 	d := t.cfg.Policy.Allocate(s)
@@ -200,6 +170,43 @@ func (t *ticks) decide() error {
 		t.note(shown, held)
 	}
 	return nil
+}
+
+// snapshot is the world as the policy may see it, and which jobs it shows. Jobs
+// that are over give up their GPUs.
+func (t *ticks) snapshot() (s *policy.Snapshot, shown []int) {
+	s = &policy.Snapshot{
+		Now: t.now, Seed: t.cfg.Seed, Nodes: t.nodes, State: t.state,
+		ResizeCost: t.cfg.Resize.Gap(1), Jobs: t.views[:0],
+	}
+	free := t.gpus
+	shown = t.spare[:0]
+	for i := range t.jobs {
+		j := &t.jobs[i]
+		if j.over || j.Submit > t.now {
+			if j.over && j.n > 0 {
+				j.resize(0, t.now, t.cfg.History)
+			}
+			continue
+		}
+		v := j.view
+		v.Count, v.Attained, v.RunTime, v.Done = j.n, j.attained, j.runTime, j.Steps-j.left
+		v.FirstStart, v.Resizes = j.start, max(0, j.starts-1)
+		if j.n > 0 {
+			v.Held = t.nodes[0].Type
+		}
+		if t.cfg.Info.Remaining {
+			v.Remaining = j.left
+		}
+		free -= j.GPUs(j.n)
+		s.Jobs = append(s.Jobs, v)
+		shown = append(shown, i)
+	}
+	for i := range t.nodes {
+		t.nodes[i].Free = min(max(free, 0), t.nodes[i].GPUs)
+		free -= t.nodes[i].Free
+	}
+	return s, shown
 }
 
 func (j *tickJob) resize(n int, now float64, history bool) {
