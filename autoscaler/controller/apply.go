@@ -91,12 +91,12 @@ func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err 
 			j.GrowAfter[g] = now.Add(c.cfg.Planner.PlacementRetry)
 		}
 	}
-	switch kind := cluster.Classify(err); {
+	switch class := cluster.Classify(err); {
 	case err == nil:
 		j.retries, j.writeError = 0, ""
-	case errors.Is(err, cluster.ErrStale), kind == cluster.Conflict, kind == cluster.Gone, kind == cluster.Stopped:
+	case errors.Is(err, cluster.ErrStale), class == cluster.Conflict, class == cluster.Gone, class == cluster.Stopped:
 	default:
-		j.failed(now, kind, err)
+		j.failed(now, class, err)
 	}
 }
 

@@ -79,12 +79,12 @@ func (j *job) total(f *cluster.Facts) float64 {
 
 // failed notes that a write failed, and when to try again: soon where Nomad
 // did not answer, later where it refused.
-func (j *job) failed(now time.Time, kind cluster.Kind, err error) {
+func (j *job) failed(now time.Time, class cluster.Kind, err error) {
 	first, most := time.Second, time.Minute
-	if kind == cluster.Away {
+	if class == cluster.Away {
 		first, most = 250*time.Millisecond, 15*time.Second
 	}
 	j.retries++
 	j.retryAt = now.Add(min(first<<min(j.retries-1, 6), most))
-	j.writeError = fmt.Sprintf("%s: %v", kind, err)
+	j.writeError = fmt.Sprintf("%s: %v", class, err)
 }
