@@ -1,0 +1,109 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+)
+
+// TestController_TwoAgentsAndAFailingNomad is the storm: two agents of which the
+// leader keeps dying, faults of every kind, jobs that come and go.
+func TestController_TwoAgentsAndAFailingNomad(t *testing.T) {
+	w := newWorld(t, 4, 4)
+	w.nomad.StopDelay = 20 * time.Millisecond
+	w.watchful(16)
+	codes := []int{500, 429, 503}
+	w.nomad.Fault = func(_, path string) int {
+		switch rand.IntN(20) {
+		case 0, 1:
+			if path != "/v1/event/stream" {
+				return codes[rand.IntN(len(codes))]
+			}
+		case 2:
+			time.Sleep(30 * time.Millisecond) // slow
+		}
+		return 0
+	}
+	for i := range 4 {
+		_, stopA := w.start(w.config())
+		_, stopB := w.start(w.config())
+		w.job(fmt.Sprint("j", i), 1, 16)
+		time.Sleep(time.Duration(200+50*i) * time.Millisecond)
+		stopA() // whichever of the two leads
+		time.Sleep(100 * time.Millisecond)
+		w.nomad.ExpireLock("kolo/leader")
+		stopB()
+	}
+	w.start(w.config())
+	w.eventually(map[string]int{"j0": 4, "j1": 4, "j2": 4, "j3": 4})
+}
+
+func TestController_NomadAway(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	var away atomic.Bool
+	w.nomad.Fault = func(_, _ string) int {
+		if away.Load() {
+			return 500
+		}
+		return 0
+	}
+	a, _ := w.start(w.config())
+	w.job("a", 1, 8)
+	w.eventually(map[string]int{"a": 8})
+	away.Store(true)
+	w.server.CloseClientConnections()
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !a.Status().Leading }), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	w.job("b", 2, 8)
+	away.Store(false)
+	w.eventually(map[string]int{"a": 4, "b": 4})
+}
+
+func TestController_GivesTheLockBackWhenItStops(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	c := w.config()
+	c.Leader.TTL = time.Hour
+	_, stop := w.start(c)
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+	stop()
+	c = w.config()
+	c.Leader.TTL = time.Hour
+	b, _ := w.start(c)
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return b.Status().Leading }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+}
+
+func TestController_SavesTheHistoryWhenItStops(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	a, stop := w.start(w.config())
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { s := a.Status(); return len(s.Jobs) == 1 && s.Jobs[0].Running == 4 }),
+		wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	stop()
+	saved, lost, err := a.store.LoadHistory(t.Context())
+	must.NoError(t, errors.Join(lost, err))
+	must.MapLen(t, 1, saved.Jobs)
+}
+
+// TestController_OldEventsBringNothingBack starts an agent on a Nomad whose event
+// buffer speaks of workers of a job that is gone.
+func TestController_OldEventsBringNothingBack(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	_, stop := w.start(w.config())
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+	stop()
+	w.nomad.Purge("a")
+	w.start(w.config())
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+}
