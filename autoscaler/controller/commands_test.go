@@ -16,7 +16,6 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
 func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
@@ -45,7 +44,7 @@ func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 func TestController_CommandsThatComeTogether(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	w.nomad.Fault = func(method, path string) int {
-		if method == http.MethodPut && path == "/v1/var/"+store.OverridesPath {
+		if method == http.MethodPut && path == "/v1/var/"+overridesPath {
 			time.Sleep(20 * time.Millisecond)
 		}
 		return 0
@@ -77,7 +76,7 @@ func TestController_ACommandIsOnTopOfWhatIsThere(t *testing.T) {
 	a, _ := w.start(w.config())
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
 	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}))
-	w.nomad.EditVariable(store.OverridesPath, func(items map[string]string) { items["data"] = `{"paused":["default/other"]}` })
+	w.nomad.EditVariable(overridesPath, func(items map[string]string) { items["data"] = `{"paused":["default/other"]}` })
 	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}))
 	saved, _, err := a.store.LoadOverrides(t.Context())
 	must.NoError(t, err)

@@ -41,8 +41,8 @@ func TestFollow_AllAgentsLearnOfOverrides(t *testing.T) {
 
 	t.Log("what cannot be read changes nothing")
 	must.NoError(t, first.Pause(t.Context(), "", train))
-	w.nomad.EditVariable(store.OverridesPath, func(items map[string]string) { items["data"] = "{" })
-	w.nomad.EditVariable(store.OverridesPath, func(items map[string]string) { items["data"] = `{"all":true}` })
+	w.nomad.EditVariable(overridesPath, func(items map[string]string) { items["data"] = "{" })
+	w.nomad.EditVariable(overridesPath, func(items map[string]string) { items["data"] = `{"all":true}` })
 	soon(t, "what came after", func() bool { return follower.Status().Paused })
 }
 

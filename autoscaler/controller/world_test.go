@@ -20,6 +20,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
+// overridesPath is the variable that holds what users set.
+const overridesPath = "kolo/control"
+
 // world is a stand-in for Nomad and the agents that look after it.
 type world struct {
 	t       *testing.T

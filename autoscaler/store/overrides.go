@@ -62,9 +62,9 @@ func (o *Overrides) SetPolicy(pool, line string) {
 
 func pausedName(key planner.JobKey) string { return key.Namespace + "/" + key.ID }
 
-// OverridesPath is the variable of the overrides: who may write it may change
+// overridesPath is the variable of the overrides: one who may write it may change
 // them.
-const OverridesPath = "kolo/control"
+const overridesPath = "kolo/control"
 
 // pollTime is how long one request for changed overrides waits in Nomad.
 const pollTime = 5 * time.Minute
@@ -79,9 +79,9 @@ func (s *Store) LoadOverrides(ctx context.Context) (Overrides, uint64, error) {
 // more, with their index and the one to ask after next.
 func (s *Store) PollOverrides(ctx context.Context, after uint64) (o Overrides, index, next uint64, err error) {
 	q := (&api.QueryOptions{Namespace: s.namespace, WaitIndex: after, WaitTime: pollTime}).WithContext(ctx)
-	got, meta, err := s.client.Variables().Peek(OverridesPath, q)
+	got, meta, err := s.client.Variables().Peek(overridesPath, q)
 	if err != nil {
-		return o, 0, 0, fmt.Errorf("reading variable %s: %w", OverridesPath, err)
+		return o, 0, 0, fmt.Errorf("reading variable %s: %w", overridesPath, err)
 	}
 	if got == nil {
 		return o, 0, meta.LastIndex, nil
@@ -94,14 +94,14 @@ func (s *Store) PollOverrides(ctx context.Context, after uint64) (o Overrides, i
 // commands it, even where nothing differs: so Nomad decides whether that user
 // may. It returns the overrides with their index in Nomad.
 func (s *Store) ChangeOverrides(ctx context.Context, token string, change func(*Overrides)) (o Overrides, index uint64, err error) {
-	index, err = s.rewrite(ctx, OverridesPath, token, func(text string) (string, error) {
+	index, err = s.rewrite(ctx, overridesPath, token, func(text string) (string, error) {
 		if o, err = decodeOverrides(text); err != nil {
 			return "", err
 		}
 		change(&o)
 		out, err := json.Marshal(o)
 		if err != nil {
-			return "", fmt.Errorf("writing %s: %w", OverridesPath, err)
+			return "", fmt.Errorf("writing %s: %w", overridesPath, err)
 		}
 		return string(out), nil
 	})
@@ -111,7 +111,7 @@ func (s *Store) ChangeOverrides(ctx context.Context, token string, change func(*
 // MayChangeOverrides returns nil where Nomad lets the token write the overrides,
 // by writing them as they are. Any agent may ask.
 func (s *Store) MayChangeOverrides(ctx context.Context, token string) error {
-	_, err := s.rewrite(ctx, OverridesPath, token, func(text string) (string, error) {
+	_, err := s.rewrite(ctx, overridesPath, token, func(text string) (string, error) {
 		if text == "" {
 			text = "{}"
 		}
@@ -125,7 +125,7 @@ func decodeOverrides(text string) (o Overrides, err error) {
 		return o, nil
 	}
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
-		return Overrides{}, fmt.Errorf("reading %s: %w", OverridesPath, err)
+		return Overrides{}, fmt.Errorf("reading %s: %w", overridesPath, err)
 	}
 	return o, nil
 }
