@@ -77,12 +77,12 @@ func (s *Server) remedy(other string) string {
 	return fmt.Sprintf("%s, or run kolo on this machine as the agent's user or root, which finds the Unix socket %s", other, s.socket)
 }
 
-// doing is what a command does for a caller; it completes the record.
-type doing func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error
+// commandFunc is what a command does for a caller; it completes the record.
+type commandFunc func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error
 
 // command makes a handler of a request that changes something. It is answered
 // with {} unless do has answered it.
-func (s *Server) command(action string, do doing) http.HandlerFunc {
+func (s *Server) command(action string, do commandFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		e := audit.Entry{Action: action, From: address(r), Via: via(r)}
 		c, err := s.admit(r)
@@ -93,7 +93,7 @@ func (s *Server) command(action string, do doing) http.HandlerFunc {
 			fail(w, err)
 			return
 		}
-		out := &answered{ResponseWriter: w}
+		out := &answerWriter{ResponseWriter: w}
 		e.Err = do(out, r, c, &e)
 		s.audit.Write(e)
 		switch {
@@ -106,14 +106,14 @@ func (s *Server) command(action string, do doing) http.HandlerFunc {
 	}
 }
 
-// answered knows whether a request was.
-type answered struct {
+// answerWriter knows whether a request was answered.
+type answerWriter struct {
 	http.ResponseWriter
 	done bool
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (a *answered) WriteHeader(code int) {
+func (a *answerWriter) WriteHeader(code int) {
 	a.done = true
 	a.ResponseWriter.WriteHeader(code)
 }

@@ -10,7 +10,7 @@
 //	gate         the name it was sent to, other sites, peers      gate.go
 //	caller       Nomad token, Unix socket, or open to all         caller.go
 //	scope        the namespaces that the caller may read          scope.go
-//	share        answers, plans and streams at a time             share.go
+//	quota        answers, plans and streams at a time             quota.go
 //	leader       commands are passed on to the agent that leads   forward.go
 //
 // Commands are stored in Nomad with the caller's token: Nomad decides. The

@@ -15,19 +15,19 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// beat is how often a stream is sent a comment, so that a dead connection is
+// heartbeat is how often a stream is sent a comment, so that a dead connection is
 // noticed, and how often its caller is asked for again.
-const beat = 15 * time.Second
+const heartbeat = 15 * time.Second
 
 // events sends what happens as server-sent events. A stream has no time limit,
 // each of its writes has.
 func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
-	from, streams := address(r), s.share(r).streams
+	from, streams := address(r), s.quota(r).streams
 	if ip := net.ParseIP(from); ip != nil {
 		from = origin(ip)
 	}
 	if !streams.take(from) {
-		later(w, "30", errors.New("too many event streams are open; close some, or read /v1/status now and then"))
+		tooMany(w, "30", errors.New("too many event streams are open; close some, or read /v1/status now and then"))
 		return
 	}
 	defer streams.give(from)
@@ -48,7 +48,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 	if !send(": kolo\n\n") {
 		return
 	}
-	tick := time.NewTicker(beat)
+	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for {
 		select {

@@ -42,7 +42,7 @@ func via(r *http.Request) string {
 // byLeader has the leader do it: this agent, or the one that leads, with the
 // caller's token. What is done with the agent's own token is done here: the
 // leader learns of it from Nomad, and the token stays.
-func (s *Server) byLeader(do doing) doing {
+func (s *Server) byLeader(do commandFunc) commandFunc {
 	return func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
 		if c.token == "" || s.controller.Leads() {
 			return do(w, r, c, e)

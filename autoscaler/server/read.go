@@ -90,9 +90,9 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, sc *scope) {
 }
 
 func (s *Server) plan(w http.ResponseWriter, r *http.Request, sc *scope) {
-	give := slot(r.Context(), s.share(r).plans, 0)
+	give := slot(r.Context(), s.quota(r).plans, 0)
 	if give == nil {
-		later(w, "1", errors.New("other plans are being made; try again in a moment"))
+		tooMany(w, "1", errors.New("other plans are being made; try again in a moment"))
 		return
 	}
 	out, err := s.controller.Propose(r.Context(), r.URL.Query().Get("policy"))
@@ -141,7 +141,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		fail(w, err)
 		return
 	}
-	s.large(func(w http.ResponseWriter, r *http.Request, _ *scope) {
+	s.limited(func(w http.ResponseWriter, r *http.Request, _ *scope) {
 		jobs := prometheus.NewRegistry()
 		jobs.MustRegister(s.controller.JobMetrics(sees))
 		promhttp.HandlerFor(prometheus.Gatherers{s.controller.Registry(), jobs}, promhttp.HandlerOpts{}).ServeHTTP(w, r)

@@ -57,8 +57,8 @@ type Server struct {
 	machine    string // its host name
 	places     socket.Places
 	socket     string // path of the Unix socket, "" is none
-	network    *share
-	own        *share // of the Unix socket
+	network    *quota
+	own        *quota // of the Unix socket
 	limits     timeouts
 }
 
@@ -66,7 +66,7 @@ type Server struct {
 func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server {
 	s := &Server{
 		controller: c, tokens: t, reload: reload, log: log, audit: audit.New(log, "agent "+c.Config().Name), mux: http.NewServeMux(),
-		network: newShare(streamsByAddress), own: newShare(mostStreams), limits: defaultTimeouts(), places: socket.Here(),
+		network: newQuota(streamsByAddress), own: newQuota(mostStreams), limits: defaultTimeouts(), places: socket.Here(),
 	}
 	s.machine, _ = os.Hostname() // without it, the machine has no name to be called by
 	for pattern, h := range s.routes() {
@@ -84,9 +84,9 @@ func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server 
 func (s *Server) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /{$}":        page,
-		"GET /v1/status":  s.reads(s.large(s.status)),
-		"GET /v1/job":     s.reads(s.large(s.job)),
-		"GET /v1/plan":    s.reads(s.large(s.plan)),
+		"GET /v1/status":  s.reads(s.limited(s.status)),
+		"GET /v1/job":     s.reads(s.limited(s.job)),
+		"GET /v1/plan":    s.reads(s.limited(s.plan)),
 		"GET /v1/policy":  s.reads(s.policies),
 		"GET /v1/events":  s.reads(s.events),
 		"GET /v1/metrics": s.metrics,

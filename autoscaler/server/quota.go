@@ -17,18 +17,18 @@ const (
 	mostAnswers = 16
 )
 
-// share is what the callers of the network, or of the Unix socket, may have at
+// quota is what the callers of the network, or of the Unix socket, may have at
 // a time.
-type share struct {
+type quota struct {
 	streams        *counter
 	plans, answers chan struct{}
 }
 
-func newShare(streamsByAddress int) *share {
-	return &share{newCounter(mostStreams, streamsByAddress), make(chan struct{}, mostPlans), make(chan struct{}, mostAnswers)}
+func newQuota(streamsByAddress int) *quota {
+	return &quota{newCounter(mostStreams, streamsByAddress), make(chan struct{}, mostPlans), make(chan struct{}, mostAnswers)}
 }
 
-func (s *Server) share(r *http.Request) *share {
+func (s *Server) quota(r *http.Request) *quota {
 	if _, ok := local(r); ok {
 		return s.own
 	}
@@ -55,37 +55,37 @@ func slot(ctx context.Context, slots chan struct{}, within time.Duration) (give 
 	return nil
 }
 
-// large is for an answer that may be large: so many are made at a time, and each
+// limited is for an answer that may be large: so many are made at a time, and each
 // is to be read piece by piece.
-func (s *Server) large(h func(http.ResponseWriter, *http.Request, *scope)) func(http.ResponseWriter, *http.Request, *scope) {
+func (s *Server) limited(h func(http.ResponseWriter, *http.Request, *scope)) func(http.ResponseWriter, *http.Request, *scope) {
 	return func(w http.ResponseWriter, r *http.Request, sc *scope) {
-		give := slot(r.Context(), s.share(r).answers, s.limits.slot)
+		give := slot(r.Context(), s.quota(r).answers, s.limits.slot)
 		if give == nil {
-			later(w, "1", errors.New("too many answers are being read; try again in a moment"))
+			tooMany(w, "1", errors.New("too many answers are being read; try again in a moment"))
 			return
 		}
 		defer give()
-		h(&pieces{ResponseWriter: w, each: s.limits.stream, all: s.limits.write}, r, sc)
+		h(&pacedWriter{ResponseWriter: w, each: s.limits.stream, all: s.limits.write}, r, sc)
 	}
 }
 
-// later refuses what is bounded in number.
-func later(w http.ResponseWriter, seconds string, err error) {
+// tooMany refuses what is bounded in number.
+func tooMany(w http.ResponseWriter, seconds string, err error) {
 	w.Header().Set("Retry-After", seconds)
 	refuse(w, http.StatusTooManyRequests, err)
 }
 
 const piece = 64 << 10
 
-// pieces writes an answer in pieces, each of which is to be read in a time.
-type pieces struct {
+// pacedWriter writes an answer in pieces, each of which is to be read in a time.
+type pacedWriter struct {
 	http.ResponseWriter
 	each, all time.Duration
 	end       time.Time // of all, from the first piece on
 }
 
 // Write implements http.ResponseWriter.
-func (p *pieces) Write(text []byte) (n int, err error) {
+func (p *pacedWriter) Write(text []byte) (n int, err error) {
 	control := http.NewResponseController(p.ResponseWriter)
 	for err == nil && n < len(text) {
 		now := time.Now()
