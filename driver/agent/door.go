@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // seat is a process's place in one ring.

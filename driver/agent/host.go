@@ -17,8 +17,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 	"github.com/kolo-nomad/kolo/driver/localpeer"
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
 )
 
 // HostOptions say what a Host needs beyond the agent's Config.

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // consent is asked before a ring may form; see discovery.Elector. Hosts are

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // ToLeader is one message of a host; one field is set.

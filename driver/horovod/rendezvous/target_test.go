@@ -12,7 +12,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // pythonPickles prints, for each protocol that has bytes, what a process would

@@ -22,8 +22,8 @@ import (
 	"github.com/shoenig/test/must"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
-	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // recorded is one request of a real Horovod 0.28.1 and the answer it got.

@@ -22,8 +22,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
-	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // notice is what the Python side of a test saw.

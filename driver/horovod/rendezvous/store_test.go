@@ -12,8 +12,8 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
-	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // newStore is the store of host h<i> in a ring of that shape.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 func blob(scope, key, value string, size int) rendezvous.Put {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
-	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // Names that the fuzzer picks from: of meshes, of the user's sets, and odd.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
 )
 
 // patience bounds tests that would hang if something is broken. It is no

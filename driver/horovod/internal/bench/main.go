@@ -5,7 +5,7 @@
 // initialisation) of simulated processes against this package and against
 // Horovod's own server, side by side in one run.
 //
-//	go run ./driver/rendezvous/bench -python .venv/bin/python
+//	go run ./driver/horovod/internal/bench -python .venv/bin/python
 //
 // The simulated processes are the same for both: one TCP connection per
 // request, a poll every 10 ms while a key is not there, three tries half a
@@ -26,8 +26,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
-	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // set stands for the hash of process set 0.

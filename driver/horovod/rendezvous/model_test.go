@@ -15,8 +15,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/kolo-nomad/kolo/driver/rendezvous"
-	"github.com/kolo-nomad/kolo/driver/rendezvous/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
 // A world is a ring whose processes, messages and failures happen in an order
