@@ -1,21 +1,27 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package agent is the process that runs inside an allocation of an elastic
-// Horovod job. It starts the allocation's slots, answers what Horovod asks
-// from them, and, on one allocation of the job, leads the ring.
+// Package agent is the process that runs inside an allocation of an elastic job:
+// it starts the allocation's slots, and leads the ring where it is elected. This
+// package is the wiring; the parts are below it:
 //
-//	slot processes ── HTTP, one loopback port each ──> Host ── session ──> Leader
-//	      ↑ start, stop, notify, break                  │ (gRPC, or a pipe    │
-//	      └─────────────────────────────────────────────┘  within a process)  │
-//	                                                            elastic.Machine, rendezvous.Collector
+//	config       what the driver plugin gives the agent
+//	host         the allocation's slots
+//	leader       the ring, on one agent of the job
+//	wire         what hosts and leader send each other, and the job's status
+//	session      gRPC between hosts and a leader elsewhere
+//	port         the agent's port: gRPC and HTTP, and limits of both
+//	statusapi    /v1/status and /metrics
+//	completion   the record in Nomad that training is complete
+//	process      training processes
+//	events       what is reported to the user
+//	printable    text of others, made safe to show
 //
-// Host owns what is true of its own slots. It keeps no queue towards the
-// leader: when a session begins it says all it knows, and after that each
-// change. So a session, and the leader itself, may be lost at any time.
-// While there is no leader, requests of slots are held.
+// Discovery finds the other agents and elects the leader; horovod is the training
+// framework, which this package alone picks for host and leader.
 //
-// Leader feeds sessions into the membership state machine (package elastic)
-// and carries out what it says. It holds nothing that can't be rebuilt from
-// what the hosts say.
+//	Main ── config.Read ──> agent.run ──> completion: nothing left to train?
+//	                            │──> discovery: registry, certificates, elector
+//	                            └──> serve: host.Run beside port, presence, elector
+//	                                        follow: lead, or attend another's leader
 package agent

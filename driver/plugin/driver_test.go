@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/agent"
+	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 )
 
 // isolations are those that can be tested here.
@@ -78,7 +78,7 @@ func TestAgentConfigIsForTheTaskAlone(t *testing.T) {
 	must.Eq(t, os.FileMode(0o600), fi.Mode().Perm())
 	data, err := os.ReadFile(path)
 	must.NoError(t, err)
-	var got agent.Config
+	var got agentconfig.Config
 	must.NoError(t, json.Unmarshal(data, &got))
 	must.Eq(t, filepath.Join(c.TaskDir().LocalDir, "kolo/events.jsonl"), got.EventFile)
 	must.Eq(t, c.AllocID, got.AllocID)

@@ -24,7 +24,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/driver/agent"
+	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/confine"
 )
 
@@ -51,15 +51,15 @@ func fakeAgent() {
 		fmt.Fprintln(os.Stderr, "fake agent:", err)
 		os.Exit(70) //nolint:forbidigo // a process of its own
 	}
-	data, err := os.ReadFile(os.Getenv(agent.ConfigVariable))
+	data, err := os.ReadFile(os.Getenv(agentconfig.Variable))
 	if err != nil {
 		fail(err)
 	}
-	var c agent.Config
+	var c agentconfig.Config
 	if err := json.Unmarshal(data, &c); err != nil {
 		fail(err)
 	}
-	env := append(os.Environ(), "EVENTS="+c.EventFile, "CONFIG="+os.Getenv(agent.ConfigVariable), "LOGS="+c.LogDir, "STOP="+c.StopFile)
+	env := append(os.Environ(), "EVENTS="+c.EventFile, "CONFIG="+os.Getenv(agentconfig.Variable), "LOGS="+c.LogDir, "STOP="+c.StopFile)
 	fail(syscall.Exec(c.Command, append([]string{c.Command}, c.Args...), env))
 }
 

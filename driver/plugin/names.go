@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
-	"github.com/kolo-nomad/kolo/driver/agent"
+	"github.com/kolo-nomad/kolo/driver/hostnet"
 )
 
 // This file makes what an isolated task resolves names with, in place of the
@@ -53,7 +53,7 @@ func writeResolvConf(c *drivers.TaskConfig, dirs privateDirs) (string, error) {
 }
 
 // writeHosts writes an /etc/hosts by which the machine's name resolves to the
-// task's service address, where it does not already; see agent.HostnameFor. An
+// task's service address, where it does not already; see hostnet.NameFor. An
 // isolated task may not rename the machine instead.
 func writeHosts(c *drivers.TaskConfig, dirs privateDirs, listen string) (string, error) {
 	_, port, err := net.SplitHostPort(listen)
@@ -66,7 +66,7 @@ func writeHosts(c *drivers.TaskConfig, dirs privateDirs, listen string) (string,
 			addr = v
 		}
 	}
-	ip := agent.HostnameFor(addr)
+	ip := hostnet.NameFor(addr)
 	if ip == "" {
 		return "", nil
 	}

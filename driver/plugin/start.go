@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/nomad/drivers/shared/validators"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
-	"github.com/kolo-nomad/kolo/driver/agent"
+	"github.com/kolo-nomad/kolo/driver/hostnet"
 )
 
 // defaultUser runs isolated tasks whose job names no user, as in Nomad's exec.
@@ -95,6 +95,6 @@ func hostSurroundings(config *Config, c *drivers.TaskConfig, who account) *surro
 		user:          who.name, readable: who.readable, executable: who.executable,
 		throughLink: func(path string) bool { return throughLink(dir.Dir, path) },
 		ownNetwork:  c.NetworkIsolation != nil,
-		interfaces:  agent.InterfaceNames,
+		interfaces:  hostnet.Interfaces,
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/agent"
+	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 )
 
 // plan is a checked task configuration with everything decided.
@@ -23,7 +23,7 @@ type plan struct {
 	gpus      []string
 	// devices are the variables that Nomad's devices gave.
 	devices map[string]string
-	agent   agent.Config
+	agent   agentconfig.Config
 	// tokens are identities that Nomad gave in the environment alone, by the
 	// host path of the file to put them in.
 	tokens map[string]string
@@ -100,7 +100,7 @@ func checkGPUs(p *problems, gpus []string) {
 // checkCounts decides slots and ring sizes. The plugin does not know the
 // group's count, so that np above what the group can give is found by the
 // agent's elastic_timeout only.
-func checkCounts(p *problems, tc *TaskConfig, a *agent.Config, gpus int) {
+func checkCounts(p *problems, tc *TaskConfig, a *agentconfig.Config, gpus int) {
 	before := len(*p)
 	a.Slots = count(p, "slots", tc.Slots, max(gpus, 1), 1)
 	a.MinNP = count(p, "min_np", tc.MinNP, 1, 1)
@@ -128,9 +128,9 @@ func checkCounts(p *problems, tc *TaskConfig, a *agent.Config, gpus int) {
 	}
 }
 
-func checkTimes(p *problems, tc *TaskConfig, a *agent.Config) {
-	set := func(to *agent.Duration, field, value string, byDefault, least time.Duration) {
-		*to = agent.Duration(duration(p, field, value, byDefault, least))
+func checkTimes(p *problems, tc *TaskConfig, a *agentconfig.Config) {
+	set := func(to *agentconfig.Duration, field, value string, byDefault, least time.Duration) {
+		*to = agentconfig.Duration(duration(p, field, value, byDefault, least))
 	}
 	set(&a.ElasticTimeout, "elastic_timeout", tc.ElasticTimeout, 10*time.Minute, time.Second)
 	set(&a.Settle, "settle", tc.Settle, time.Second, 0)
@@ -149,7 +149,7 @@ var launchers = []string{"horovodrun", "mpirun", "mpiexec", "torchrun"}
 
 // checkCommand finds the command and, for Python, the script, where the task
 // will see them.
-func checkCommand(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings, v view) {
+func checkCommand(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surroundings, v view) {
 	a.Args, a.Dir = tc.Args, v.cwd
 	if tc.Command == "" {
 		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
@@ -243,7 +243,7 @@ func checkNetwork(p *problems, s *surroundings) {
 	}
 }
 
-func checkService(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings) {
+func checkService(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surroundings) {
 	a.Service = tc.Service
 	if tc.Service == "" {
 		p.addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`)
@@ -306,7 +306,7 @@ func listed(names []string) string {
 	return "; there are: " + strings.Join(names, ", ")
 }
 
-func checkInterface(p *problems, tc *TaskConfig, a *agent.Config, s *surroundings) {
+func checkInterface(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surroundings) {
 	a.Interface = tc.Interface
 	where := "interface"
 	if a.Interface == "" {
@@ -372,7 +372,7 @@ func inSecrets(s *surroundings, v view, name string) string {
 }
 
 // fillFacts tells the agent who it is in Nomad's words.
-func fillFacts(p *problems, a *agent.Config, env map[string]string) {
+func fillFacts(p *problems, a *agentconfig.Config, env map[string]string) {
 	for _, fact := range []struct {
 		key string
 		to  *string
@@ -399,7 +399,7 @@ func fillFacts(p *problems, a *agent.Config, env map[string]string) {
 func (pl *plan) environment(env map[string]string, configFile string) []string {
 	env = maps.Clone(env)
 	showGPUs(env, pl.devices, pl.gpus)
-	env[agent.ConfigVariable] = configFile
+	env[agentconfig.Variable] = configFile
 	list := make([]string, 0, len(env))
 	for k, v := range env {
 		list = append(list, fmt.Sprintf("%s=%s", k, v))

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/agent"
+	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 )
 
 // host is a pretended client: the files on it, and what its owner allows.
@@ -292,93 +292,93 @@ func TestValidateRefuses(t *testing.T) {
 
 func TestValidateDecides(t *testing.T) {
 	// What goodTask comes to on newHost; cases say what differs.
-	base := agent.Config{
+	base := agentconfig.Config{
 		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{},
 		Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
-		ElasticTimeout: agent.Duration(10 * time.Minute), Settle: agent.Duration(time.Second),
-		GlooTimeout: agent.Duration(30 * time.Second), FinishTimeout: agent.Duration(10 * time.Minute),
-		KillTimeout: agent.Duration(25 * time.Second),
+		ElasticTimeout: agentconfig.Duration(10 * time.Minute), Settle: agentconfig.Duration(time.Second),
+		GlooTimeout: agentconfig.Duration(30 * time.Second), FinishTimeout: agentconfig.Duration(10 * time.Minute),
+		KillTimeout: agentconfig.Duration(25 * time.Second),
 		Service:     "resnet-ring", Listen: ":25000",
 		Namespace: "default", JobID: "resnet", Group: "workers", Task: "train", AllocID: "a1", Index: 3,
 		NomadAddr: "unix:///secrets/api.sock", TokenFile: "/secrets/nomad_token",
 	}
-	noIsolation := func(c *TaskConfig, a *agent.Config) {
+	noIsolation := func(c *TaskConfig, a *agentconfig.Config) {
 		c.Isolation = "none"
 		a.Dir = testTaskDir
 		a.NomadAddr = "unix://" + testTaskDir + "/secrets/api.sock"
 		a.TokenFile = testTaskDir + "/secrets/nomad_token"
 	}
-	cases := map[string]func(*TaskConfig, *host, *agent.Config){
-		"defaults":     func(*TaskConfig, *host, *agent.Config) {},
-		"no isolation": func(c *TaskConfig, _ *host, a *agent.Config) { noIsolation(c, a) },
-		"np follows min_np": func(c *TaskConfig, _ *host, a *agent.Config) {
+	cases := map[string]func(*TaskConfig, *host, *agentconfig.Config){
+		"defaults":     func(*TaskConfig, *host, *agentconfig.Config) {},
+		"no isolation": func(c *TaskConfig, _ *host, a *agentconfig.Config) { noIsolation(c, a) },
+		"np follows min_np": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
 			c.MinNP = ptr(3.)
 			a.MinNP, a.NP = 3, 3
 		},
-		"no limit of settle": func(c *TaskConfig, _ *host, a *agent.Config) {
+		"no limit of settle": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
 			c.Settle = "0s"
 			a.Settle = 0
 		},
-		"a slot for each GPU of all device blocks": func(_ *TaskConfig, h *host, a *agent.Config) {
+		"a slot for each GPU of all device blocks": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
 			h.devices["KOLO_GPUS_9f"] = "GPU-c,GPU-d"
 			h.devices["KOLO_GPUS_1a"] = "GPU-a,GPU-b"
 			h.devices[nvidiaVisible] = "GPU-c,GPU-d"
 			a.Slots = 4
 		},
-		"fewer slots than GPUs": func(c *TaskConfig, h *host, a *agent.Config) {
+		"fewer slots than GPUs": func(c *TaskConfig, h *host, a *agentconfig.Config) {
 			h.devices[nvidiaVisible] = "GPU-c,GPU-d"
 			c.Slots = ptr(1.)
 			a.Slots = 1
 		},
-		"the only port whatever its label": func(_ *TaskConfig, h *host, a *agent.Config) {
+		"the only port whatever its label": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
 			delete(h.env, "NOMAD_PORT_kolo")
 			h.env["NOMAD_PORT_ring"] = "26000"
 			a.Listen = ":26000"
 		},
-		"kolo among several ports": func(_ *TaskConfig, h *host, _ *agent.Config) {
+		"kolo among several ports": func(_ *TaskConfig, h *host, _ *agentconfig.Config) {
 			h.env["NOMAD_PORT_tensorboard"] = "6006"
 		},
-		"a port label that no variable name can hold": func(c *TaskConfig, h *host, a *agent.Config) {
+		"a port label that no variable name can hold": func(c *TaskConfig, h *host, a *agentconfig.Config) {
 			c.Port = "ring-port"
 			h.env["NOMAD_PORT_ring_port"] = "26001"
 			a.Listen = ":26001"
 		},
-		"interface of the plugin": func(_ *TaskConfig, h *host, a *agent.Config) {
+		"interface of the plugin": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
 			h.config.Interface = "ib0"
 			a.Interface = "ib0"
 		},
-		"the task's interface before the plugin's": func(c *TaskConfig, h *host, a *agent.Config) {
+		"the task's interface before the plugin's": func(c *TaskConfig, h *host, a *agentconfig.Config) {
 			h.config.Interface, c.Interface = "ib0", "eth0"
 			a.Interface = "eth0"
 		},
-		"a second identity for peers": func(_ *TaskConfig, h *host, a *agent.Config) {
+		"a second identity for peers": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
 			h.files[testTaskDir+"/secrets/nomad_kolo.jwt"] = nil
 			a.PeerTokenFile = "/secrets/nomad_kolo.jwt"
 		},
-		"identity in the environment only": func(_ *TaskConfig, h *host, a *agent.Config) {
+		"identity in the environment only": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
 			delete(h.files, testTaskDir+"/secrets/nomad_token")
 			h.env["NOMAD_TOKEN"] = "ey"
 			a.TokenFile = "/secrets/kolo_nomad_token"
 		},
-		"command by path in the task directory": func(c *TaskConfig, _ *host, a *agent.Config) {
+		"command by path in the task directory": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
 			c.Command, c.Args = "local/bin/train.sh", nil
 			a.Command, a.Args = "/local/bin/train.sh", nil
 		},
-		"script of a module is not looked for": func(c *TaskConfig, _ *host, a *agent.Config) {
+		"script of a module is not looked for": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
 			c.Args = []string{"-m", "train", "missing.py"}
 			a.Args = c.Args
 		},
-		"script at its host path": func(c *TaskConfig, _ *host, a *agent.Config) {
+		"script at its host path": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
 			c.Args = []string{testTaskDir + "/local/train.py"}
 			a.Args = c.Args
 		},
-		"script in a volume": func(c *TaskConfig, h *host, a *agent.Config) {
+		"script in a volume": func(c *TaskConfig, h *host, a *agentconfig.Config) {
 			h.mounts = []*drivers.MountConfig{{TaskPath: "/code", HostPath: "/srv/code"}}
 			h.files["/srv/code/train.py"] = nil
 			c.Args = []string{"/code/train.py"}
 			a.Args = c.Args
 		},
-		"knobs": func(c *TaskConfig, _ *host, a *agent.Config) {
+		"knobs": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
 			c.Horovod = &Knobs{
 				FusionThresholdMB: ptr(0.5), CycleTimeMS: ptr(2.5), CacheCapacity: ptr(0.),
 				Autotune: ptr(true), StallCheck: ptr(false), LogLevel: "DEBUG",

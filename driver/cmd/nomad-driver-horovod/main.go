@@ -20,6 +20,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent"
 	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
@@ -73,7 +74,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case confine.Subcommand:
 		return confine.Main(args[1:])
 	case "run":
-		return agent.RunMain(context.Background(), args[1:])
+		return launcher.Main(context.Background(), args[1:])
 	case "version", "-version", "--version":
 		_, _ = fmt.Fprintf(stdout, "nomad-driver-horovod %s (%s, %s/%s)\n", plugin.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return 0

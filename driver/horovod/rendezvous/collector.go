@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
 // Collector is the leader's side of one generation: it gathers blobs from the
@@ -55,10 +57,10 @@ func (c *Collector) Expect(hosts []string) {
 // out because of them. Values may be sent again: a host that does is sent the
 // complete mesh again. ErrConflict means that the ring cannot form. Values
 // that have no error are taken whatever becomes of the others.
-func (c *Collector) Submit(host string, puts []Put) ([]Fill, error) {
+func (c *Collector) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var fills []Fill
+	var fills []wire.Fill
 	var errs []error
 	added := map[string]map[string][]byte{}
 	again := map[string]bool{}
@@ -89,11 +91,11 @@ func (c *Collector) Submit(host string, puts []Put) ([]Fill, error) {
 			added[p.Scope][p.Key] = p.Value
 		} else if len(g.values) == g.size {
 			g.complete = true
-			fills = append(fills, Fill{Scope: p.Scope, Values: g.values, Complete: true, Hosts: g.hosts()})
+			fills = append(fills, wire.Fill{Scope: p.Scope, Values: g.values, Complete: true, Hosts: g.hosts()})
 		}
 	}
 	for _, scope := range sortedKeys(added) {
-		fills = append(fills, Fill{Scope: scope, Values: added[scope]})
+		fills = append(fills, wire.Fill{Scope: scope, Values: added[scope]})
 	}
 	for _, scope := range sortedKeys(again) {
 		fills = append(fills, c.meshes[scope].fill(scope, host))
@@ -103,7 +105,7 @@ func (c *Collector) Submit(host string, puts []Put) ([]Fill, error) {
 
 // Restore takes an agent's snapshot, and returns what is to be sent out. The
 // agent itself is sent all it may have missed.
-func (c *Collector) Restore(host string, s Snapshot) ([]Fill, error) {
+func (c *Collector) Restore(host string, s wire.Snapshot) ([]wire.Fill, error) {
 	c.mu.Lock()
 	delete(c.expected, host)
 	for _, scope := range s.Released {
@@ -126,7 +128,7 @@ func (c *Collector) Restore(host string, s Snapshot) ([]Fill, error) {
 // unless one may have been read: then visible is true and nothing is dropped.
 // To be safe that is also the answer while snapshots are expected, so ask again
 // or wait for them if it matters.
-func (c *Collector) Withdraw(puts []Put) (visible bool) {
+func (c *Collector) Withdraw(puts []wire.Put) (visible bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(puts) > 0 && len(c.expected) > 0 {
@@ -160,7 +162,7 @@ func (c *Collector) Settle() {
 }
 
 // gathering is where a value belongs, if it belongs anywhere.
-func (c *Collector) gathering(p Put) (*gathering, error) {
+func (c *Collector) gathering(p wire.Put) (*gathering, error) {
 	g := c.get(p.Scope)
 	if len(g.values) == 0 && !g.complete {
 		g.size = p.Size
@@ -190,6 +192,6 @@ func (g *gathering) hosts() []string {
 }
 
 // fill is all there is of a scope, for one host.
-func (g *gathering) fill(scope, host string) Fill {
-	return Fill{Scope: scope, Values: maps.Clone(g.values), Complete: g.complete, Hosts: []string{host}}
+func (g *gathering) fill(scope, host string) wire.Fill {
+	return wire.Fill{Scope: scope, Values: maps.Clone(g.values), Complete: g.complete, Hosts: []string{host}}
 }

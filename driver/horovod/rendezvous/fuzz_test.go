@@ -9,6 +9,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
@@ -57,7 +58,7 @@ func FuzzStore(f *testing.F) {
 				}
 			case 5:
 				filled = true
-				err = s.Fill(rendezvous.Fill{Scope: scope, Complete: program[1]%2 == 0, Values: values("0", "a", "1", "b", key, "c")})
+				err = s.Fill(wire.Fill{Scope: scope, Complete: program[1]%2 == 0, Values: values("0", "a", "1", "b", key, "c")})
 			case 6:
 				_, visible := s.Withdraw(rank)
 				must.False(t, visible && rank > 1)

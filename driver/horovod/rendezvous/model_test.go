@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
@@ -34,7 +35,7 @@ type world struct {
 	hosts     []string
 	stores    map[string]*rendezvous.Store
 	toLeader  map[string][]message
-	toHost    map[string][]rendezvous.Fill
+	toHost    map[string][]wire.Fill
 	collector *rendezvous.Collector
 	processes []*process
 
@@ -48,14 +49,14 @@ type world struct {
 
 // message is what an agent tells the leader.
 type message struct {
-	puts     []rendezvous.Put
-	snapshot *rendezvous.Snapshot
+	puts     []wire.Put
+	snapshot *wire.Snapshot
 	withdraw *withdrawal
 }
 
 type withdrawal struct {
 	rank int
-	puts []rendezvous.Put
+	puts []wire.Put
 }
 
 // process is a training process on its way through its meshes.
@@ -76,7 +77,7 @@ func newWorld(seed uint64, perHost []int, set string, users [][]int) *world {
 		slots:     ringsim.Led(rng.IntN(slices.Min(perHost)), perHost...),
 		stores:    map[string]*rendezvous.Store{},
 		toLeader:  map[string][]message{},
-		toHost:    map[string][]rendezvous.Fill{},
+		toHost:    map[string][]wire.Fill{},
 		collector: rendezvous.NewCollector(),
 		written:   map[string]map[int]string{},
 		reads:     map[string]bool{},
@@ -319,7 +320,7 @@ func (w *world) stepToLeader(host string) (bool, error) {
 		return false, nil
 	}
 	w.toLeader[host] = w.toLeader[host][1:]
-	var fills []rendezvous.Fill
+	var fills []wire.Fill
 	var err error
 	switch {
 	case m.withdraw != nil:

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
 // scope is one mesh, or one user-made set of keys, of a Store.
@@ -80,10 +82,10 @@ func (c *scope) readable(key string) (value []byte, found, wait bool) {
 func (c *scope) complete() bool { return c.size > 0 && len(c.owner) == c.locals }
 
 // puts are the local blobs, for the leader.
-func (c *scope) puts() []Put {
-	out := make([]Put, 0, len(c.owner))
+func (c *scope) puts() []wire.Put {
+	out := make([]wire.Put, 0, len(c.owner))
 	for _, key := range sortedKeys(c.owner) {
-		out = append(out, Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
+		out = append(out, wire.Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
 	}
 	return out
 }

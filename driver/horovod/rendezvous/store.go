@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
 var (
@@ -44,7 +46,7 @@ type Store struct {
 	// set is the hash of process set 0, empty until the first slot uses it.
 	set    string
 	meshes int
-	out    []Put
+	out    []wire.Put
 	news   chan struct{}
 	over   chan struct{}
 	ended  bool
@@ -146,7 +148,7 @@ func (s *Store) putNote(rank int, c *scope, key string, value []byte) error {
 	}
 	c.notes[key] = value
 	if c.size == 0 && !c.private && !isHint(key) {
-		s.send(Put{Scope: c.id, Key: key, Value: value})
+		s.send(wire.Put{Scope: c.id, Key: key, Value: value})
 	}
 	return nil
 }
@@ -157,11 +159,11 @@ func (s *Store) advance(c *scope, key string) {
 	case c.size == 0:
 		c.wake()
 		if !c.private {
-			s.send(Put{Scope: c.id, Key: key, Value: c.blobs[key]})
+			s.send(wire.Put{Scope: c.id, Key: key, Value: c.blobs[key]})
 		}
 	case c.sent:
 		// A slot that was started again, in a mesh the leader knows of.
-		s.send(Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
+		s.send(wire.Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
 	case c.complete() && c.locals == c.size:
 		s.release(c)
 	case c.complete():

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
 // Fill takes what the leader gives out. What this agent has no part in, or has
 // already, is ignored. ErrConflict means that the ring cannot form.
-func (s *Store) Fill(f Fill) error {
+func (s *Store) Fill(f wire.Fill) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended || s.gone[f.Scope] {
@@ -39,7 +41,7 @@ func (s *Store) Fill(f Fill) error {
 }
 
 // fillKeys adds values of a scope of unknown members.
-func (s *Store) fillKeys(c *scope, f Fill) error {
+func (s *Store) fillKeys(c *scope, f wire.Fill) error {
 	if c == nil {
 		c = newScope(f.Scope)
 		s.classify(c, f.Scope)
@@ -62,7 +64,7 @@ func (s *Store) fillKeys(c *scope, f Fill) error {
 
 // Outgoing hands out the values that the leader has not been given yet. What
 // is lost on the way is in the next Snapshot.
-func (s *Store) Outgoing() []Put {
+func (s *Store) Outgoing() []wire.Put {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := s.out
@@ -76,10 +78,10 @@ func (s *Store) News() <-chan struct{} { return s.news }
 
 // Snapshot is everything a new leader needs of this agent. Once it is taken,
 // nothing may be filled any more that the leader before has sent.
-func (s *Store) Snapshot() Snapshot {
+func (s *Store) Snapshot() wire.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var snap Snapshot
+	var snap wire.Snapshot
 	for _, id := range slices.Sorted(maps.Keys(s.scopes)) {
 		c := s.scopes[id]
 		switch {
@@ -92,7 +94,7 @@ func (s *Store) Snapshot() Snapshot {
 		if c.size == 0 {
 			for _, key := range slices.Sorted(maps.Keys(c.notes)) {
 				if !isHint(key) {
-					snap.Puts = append(snap.Puts, Put{Scope: id, Key: key, Value: c.notes[key]})
+					snap.Puts = append(snap.Puts, wire.Put{Scope: id, Key: key, Value: c.notes[key]})
 				}
 			}
 		}
@@ -104,7 +106,7 @@ func (s *Store) Snapshot() Snapshot {
 // again in its place. If visible, somebody may be connecting to the dead
 // process already, and nothing is dropped: the ring will not form. Otherwise
 // the leader has to withdraw puts too, and has the last word.
-func (s *Store) Withdraw(rank int) (puts []Put, visible bool) {
+func (s *Store) Withdraw(rank int) (puts []wire.Put, visible bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slot := s.slots[rank]
@@ -120,7 +122,7 @@ func (s *Store) Withdraw(rank int) (puts []Put, visible bool) {
 				continue
 			}
 			if c.size == 0 && !c.private || c.sent {
-				puts = append(puts, Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
+				puts = append(puts, wire.Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
 			}
 			delete(c.owner, key)
 			delete(c.blobs, key)
@@ -128,8 +130,8 @@ func (s *Store) Withdraw(rank int) (puts []Put, visible bool) {
 		}
 		delete(c.charged, rank) // the account begins anew below
 	}
-	s.out = slices.DeleteFunc(s.out, func(p Put) bool {
-		return slices.ContainsFunc(puts, func(q Put) bool { return p.Scope == q.Scope && p.Key == q.Key })
+	s.out = slices.DeleteFunc(s.out, func(p wire.Put) bool {
+		return slices.ContainsFunc(puts, func(q wire.Put) bool { return p.Scope == q.Scope && p.Key == q.Key })
 	})
 	s.slots[rank] = s.newSlot(rank)
 	return puts, false

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
 // slot finds a local member.
@@ -74,7 +76,7 @@ func (s *Store) classify(c *scope, name string) {
 	}
 }
 
-func (s *Store) send(puts ...Put) {
+func (s *Store) send(puts ...wire.Put) {
 	s.out = append(s.out, puts...)
 	s.tell()
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
@@ -108,7 +109,7 @@ func TestStore_ReleasesTogether(t *testing.T) {
 	must.Eq(t, "B", look(t, s, 0, "global", "1"))
 	must.Eq(t, "A", look(t, s, 2, "global", "0"))
 	must.SliceEmpty(t, s.Outgoing()) // it all stayed on this host
-	must.Eq(t, rendezvous.Snapshot{}, s.Snapshot())
+	must.Eq(t, wire.Snapshot{}, s.Snapshot())
 }
 
 // The names of machines are a hint: there or not there, never waited for.
@@ -129,27 +130,27 @@ func TestStore_Leader(t *testing.T) {
 	must.SliceEmpty(t, s.Outgoing())
 	put(t, s, 0, "global", "0", "A")
 	<-s.News()
-	puts := []rendezvous.Put{
+	puts := []wire.Put{
 		{Scope: "global", Key: "0", Value: []byte("A"), Size: 3},
 		{Scope: "global", Key: "1", Value: []byte("B"), Size: 3},
 	}
 	must.Eq(t, puts, s.Outgoing())
 	must.SliceEmpty(t, s.Outgoing())
-	must.Eq(t, rendezvous.Snapshot{Puts: puts}, s.Snapshot())
+	must.Eq(t, wire.Snapshot{Puts: puts}, s.Snapshot())
 	must.Eq(t, "held", look(t, s, 0, "global", "1"))
 
-	full := rendezvous.Fill{Scope: "global", Complete: true, Values: values("0", "A", "1", "B", "2", "C")}
+	full := wire.Fill{Scope: "global", Complete: true, Values: values("0", "A", "1", "B", "2", "C")}
 	must.NoError(t, s.Fill(full))
 	must.Eq(t, "C", look(t, s, 0, "global", "2"))
 	must.NoError(t, s.Fill(full)) // from the next leader
-	must.Eq(t, rendezvous.Snapshot{Puts: puts, Released: []string{"global"}}, s.Snapshot())
+	must.Eq(t, wire.Snapshot{Puts: puts, Released: []string{"global"}}, s.Snapshot())
 
 	// What is not about us, or no longer, is ignored.
-	must.NoError(t, s.Fill(rendezvous.Fill{Scope: "cross_7", Complete: true, Values: values("0", "x")}))
+	must.NoError(t, s.Fill(wire.Fill{Scope: "cross_7", Complete: true, Values: values("0", "x")}))
 	must.NoError(t, s.Delete(0, "global", "0"))
 	must.NoError(t, s.Delete(1, "global", "1"))
 	must.NoError(t, s.Fill(full))
-	must.Eq(t, rendezvous.Snapshot{}, s.Snapshot())
+	must.Eq(t, wire.Snapshot{}, s.Snapshot())
 }
 
 func TestStore_FillRefused(t *testing.T) {
@@ -164,7 +165,7 @@ func TestStore_FillRefused(t *testing.T) {
 			s := newStore(t, "h0", 2, 1)
 			put(t, s, 0, "global", "0", "A")
 			put(t, s, 1, "global", "1", "B")
-			must.Error(t, s.Fill(rendezvous.Fill{Scope: "global", Complete: true, Values: v}))
+			must.Error(t, s.Fill(wire.Fill{Scope: "global", Complete: true, Values: v}))
 			must.Eq(t, "held", look(t, s, 0, "global", "1"))
 		})
 	}
@@ -176,7 +177,7 @@ func TestStore_Idempotent(t *testing.T) {
 	put(t, s, 0, "global", "0", "A")
 	put(t, s, 0, "global", "0", "A")
 	must.Len(t, 1, s.Outgoing())
-	must.NoError(t, s.Fill(rendezvous.Fill{Scope: "global", Complete: true, Values: values("0", "A", "1", "B")}))
+	must.NoError(t, s.Fill(wire.Fill{Scope: "global", Complete: true, Values: values("0", "A", "1", "B")}))
 	put(t, s, 0, "global", "0", "A")
 	must.ErrorIs(t, s.Put(0, "global", "0", []byte("other")), rendezvous.ErrConflict)
 	must.NoError(t, s.Delete(0, "global", "0"))
@@ -210,9 +211,9 @@ func TestStore_UserSets(t *testing.T) {
 	must.SliceEmpty(t, s.Outgoing())
 
 	put(t, s, 1, "global_process_set_hash_bb", "0", "X")
-	must.Eq(t, []rendezvous.Put{{Scope: "global_process_set_hash_bb", Key: "0", Value: []byte("X")}}, s.Outgoing())
+	must.Eq(t, []wire.Put{{Scope: "global_process_set_hash_bb", Key: "0", Value: []byte("X")}}, s.Outgoing())
 	must.Eq(t, "held", look(t, s, 1, "global_process_set_hash_bb", "1"))
-	must.NoError(t, s.Fill(rendezvous.Fill{Scope: "global_process_set_hash_bb", Values: values("0", "X", "1", "Y")}))
+	must.NoError(t, s.Fill(wire.Fill{Scope: "global_process_set_hash_bb", Values: values("0", "X", "1", "Y")}))
 	must.Eq(t, "Y", look(t, s, 1, "global_process_set_hash_bb", "1"))
 
 	put(t, s, 1, "local_h0_process_set_hash_bb", "0", "L")
@@ -220,7 +221,7 @@ func TestStore_UserSets(t *testing.T) {
 	must.Eq(t, "L", look(t, s, 1, "local_h0_process_set_hash_bb", "0"))
 
 	put(t, s, 0, "made_up", "word", "W")
-	must.Eq(t, []rendezvous.Put{{Scope: "made_up", Key: "word", Value: []byte("W")}}, s.Outgoing())
+	must.Eq(t, []wire.Put{{Scope: "made_up", Key: "word", Value: []byte("W")}}, s.Outgoing())
 	must.Eq(t, "404", look(t, s, 0, "made_up", "other-word"))
 	must.Eq(t, "W", look(t, s, 1, "made_up", "word"))
 	must.NoError(t, s.Delete(1, "made_up", "word"))
@@ -313,10 +314,10 @@ func TestStore_Withdraw(t *testing.T) {
 		must.Len(t, 2, s.Outgoing())
 		puts, visible := s.Withdraw(0)
 		must.False(t, visible)
-		must.Eq(t, []rendezvous.Put{{Scope: "global", Key: "0", Value: []byte("dead"), Size: 3}}, puts)
+		must.Eq(t, []wire.Put{{Scope: "global", Key: "0", Value: []byte("dead"), Size: 3}}, puts)
 		must.Len(t, 1, s.Snapshot().Puts)
 		put(t, s, 0, "global", "0", "alive")
-		must.Eq(t, []rendezvous.Put{{Scope: "global", Key: "0", Value: []byte("alive"), Size: 3}}, s.Outgoing())
+		must.Eq(t, []wire.Put{{Scope: "global", Key: "0", Value: []byte("alive"), Size: 3}}, s.Outgoing())
 	})
 	t.Run("handed out but not fetched", func(t *testing.T) {
 		s := newStore(t, "h0", 2, 1)
@@ -378,8 +379,8 @@ func TestStore_Close(t *testing.T) {
 	must.ErrorIs(t, err, rendezvous.ErrHold)
 	must.ErrorIs(t, s.Put(0, "global", "0", []byte("A")), rendezvous.ErrOver)
 	must.ErrorIs(t, s.Delete(0, "global", "0"), rendezvous.ErrOver)
-	must.NoError(t, s.Fill(rendezvous.Fill{Scope: "global", Complete: true, Values: values("0", "A", "1", "B")}))
-	must.Eq(t, rendezvous.Snapshot{}, s.Snapshot())
+	must.NoError(t, s.Fill(wire.Fill{Scope: "global", Complete: true, Values: values("0", "A", "1", "B")}))
+	must.Eq(t, wire.Snapshot{}, s.Snapshot())
 	must.SliceEmpty(t, s.Outgoing())
 	s.Initialized(0)
 	for range s.News() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
@@ -115,7 +116,7 @@ func (r *Ring) agent(ctx context.Context, h *host) {
 	}
 }
 
-func (r *Ring) deliver(fills []rendezvous.Fill) error {
+func (r *Ring) deliver(fills []wire.Fill) error {
 	for _, f := range fills {
 		for name, h := range r.hosts {
 			if f.Hosts != nil && !slices.Contains(f.Hosts, name) {

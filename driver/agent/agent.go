@@ -1,0 +1,224 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	"github.com/kolo-nomad/kolo/driver/agent/completion"
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/events"
+	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/agent/leader"
+	"github.com/kolo-nomad/kolo/driver/agent/port"
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/agent/session"
+	"github.com/kolo-nomad/kolo/driver/agent/statusapi"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/horovod"
+	"github.com/kolo-nomad/kolo/driver/hostnet"
+)
+
+// agent is one among those of a job: the host of this allocation, and the leader
+// when it is elected.
+type agent struct {
+	config config.Config
+	log    hclog.Logger
+	events *events.Log
+
+	record    *completion.Store
+	registry  *discovery.Shared
+	certifier *discovery.Certifier
+	presence  *discovery.Presence
+	transport *discovery.Transport
+	elector   *discovery.Elector
+
+	id   elastic.HostID
+	host *host.Host
+
+	mu     sync.Mutex
+	leader *leader.Leader
+}
+
+// leaveMargin is added to leave_timeout for the time that an allocation may take
+// to leave once Nomad has taken it from the registry.
+const leaveMargin = time.Minute
+
+// othersWait is how long a leader whose own host has ended waits for the others.
+const othersWait = 5 * time.Second
+
+// run runs the allocation's part of the job, and returns how it ended.
+func (a *agent) run(ctx context.Context) (host.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// From here on a stop signal is a wish to leave, not the end.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, passedOn()...)
+	defer signal.Stop(signals)
+
+	c := a.config
+	token := discovery.Token{File: c.TokenFile, Env: "NOMAD_TOKEN"}
+	if done, err := a.checkTraining(ctx, token); done || err != nil {
+		return completedBefore, err
+	}
+	services, err := discovery.NewNomad(discovery.NomadOptions{Address: c.NomadAddr, Token: token, Service: c.Service,
+		Namespace: c.Namespace, JobID: c.JobID, Logger: a.log.Named("registry")})
+	if err != nil {
+		return host.Result{}, err
+	}
+	a.registry = discovery.Share(ctx, services) // one watch of Nomad for all parts
+
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
+	if err != nil {
+		return host.Result{}, portError(c.Listen, err)
+	}
+	ports := port.Share(listener, a.peers)
+	defer ports.Close()
+
+	if err := a.authenticate(token); err != nil {
+		return host.Result{}, err
+	}
+	self, stopped, err := a.findSelf(ctx, a.registry, signals)
+	if err != nil || stopped {
+		return host.Result{Reason: "the task was stopped"}, err
+	}
+	// Nomad has answered by now, if it did not before; and the others may have
+	// completed while this allocation waited.
+	if a.complete(ctx) {
+		return completedBefore, nil
+	}
+	// Made now, the certificate is there for the first call, and what is wrong is
+	// reported early.
+	if _, err := a.certifier.Certificate(ctx); err != nil {
+		a.events.Emit(fmt.Sprintf("this agent cannot prove to others who it is, and tries again: %v", err))
+	}
+	a.makeHost(self.Addr)
+	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: a.registry,
+		Dial: func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
+			return session.Dial(addr, a.transport.Client(alloc))
+		}, Logger: a.log.Named("election")})
+	if err != nil {
+		return host.Result{}, err
+	}
+	return a.serve(ctx, cancel, ports, signals), nil
+}
+
+// checkTraining reports whether the training is complete already, and checks that
+// it can begin otherwise.
+func (a *agent) checkTraining(ctx context.Context, token discovery.Token) (done bool, err error) {
+	if _, err := token.Read(); err != nil {
+		return false, err
+	}
+	if a.record, err = completion.New(a.config, token); err != nil {
+		return false, err
+	}
+	if a.complete(ctx) {
+		return true, nil
+	}
+	if warning := a.record.Warning(); warning != "" {
+		a.events.Emit(warning)
+	}
+	return false, process.LookCommand(a.config.Command, a.config.Dir)
+}
+
+// authenticate prepares what proves this agent to others, and others to it.
+func (a *agent) authenticate(token discovery.Token) error {
+	c := a.config
+	keys, err := discovery.NewKeys(c.NomadAddr, token)
+	if err != nil {
+		return err
+	}
+	peerToken := token
+	if c.PeerTokenFile != "" {
+		peerToken = discovery.Token{File: c.PeerTokenFile, Env: "NOMAD_TOKEN_kolo"}
+	}
+	a.certifier = discovery.NewCertifier(peerToken, keys)
+	a.presence = discovery.NewPresence(a.registry, c.JobID, time.Duration(c.KillTimeout)+leaveMargin)
+	a.transport = discovery.NewTransport(discovery.TransportOptions{
+		Certifier: a.certifier,
+		Verifier:  discovery.NewVerifier(discovery.VerifierOptions{Namespace: c.Namespace, JobID: c.JobID, Group: c.Group, Task: c.Task, Keys: keys}),
+		Presence:  a.presence, Logger: a.log.Named("peers"),
+	})
+	return nil
+}
+
+// makeHost makes the allocation's host, of a service address.
+func (a *agent) makeHost(addr string) {
+	c := a.config
+	a.id = wire.NewHostID(c.AllocID, time.Now())
+	framework := horovod.New(horovod.Options{Host: a.id, Interface: a.chooseInterface(addr), GlooTimeout: time.Duration(c.GlooTimeout), Logger: a.log})
+	a.host = host.New(host.Options{Config: c, Framework: framework, ID: a.id, Addr: addr, Hostname: hostnet.NameFor(addr),
+		Stdout: process.NewSharedWriter(os.Stdout), Stderr: process.NewSharedWriter(os.Stderr), Events: a.events, Logger: a.log, LastHost: a.lastHost})
+}
+
+// serve runs the host to its end, beside the servers and the election.
+func (a *agent) serve(ctx context.Context, cancel func(), ports *port.Port, signals <-chan os.Signal) host.Result {
+	server := session.NewServer(a.transport.Server())
+	a.elector.Register(server)
+	session.Register(server, func(s *session.LeaderEnd) error {
+		if l := a.current(); l != nil {
+			return l.Serve(s)
+		}
+		return session.ErrNotLeader
+	})
+	web := statusapi.NewServer(a.host.Status)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(ports.Agents()) })
+	wg.Go(func() { _ = web.Serve(ports.Web()) })
+	wg.Go(func() { a.presence.Run(ctx) })
+	wg.Go(func() { _ = a.elector.Run(ctx) })
+	wg.Go(func() { a.follow(ctx) })
+	wg.Go(func() { a.signals(ctx, signals) })
+
+	result := a.host.Run(context.WithoutCancel(ctx))
+	if l := a.current(); l != nil {
+		a.elector.Leave()
+		a.awaitOthers(l)
+	}
+	cancel()
+	server.Stop()
+	_ = web.Close()
+	wg.Wait()
+	return result
+}
+
+// awaitOthers waits until no host but this agent's own is in session with its
+// leader, at most othersWait.
+func (a *agent) awaitOthers(l *leader.Leader) {
+	for end := time.Now().Add(othersWait); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if !slices.ContainsFunc(l.Attached(), func(id elastic.HostID) bool { return id != a.id }) {
+			return
+		}
+	}
+}
+
+// completedBefore is the result of an allocation that finds nothing to train.
+var completedBefore = host.Result{Reason: "training was completed before"}
+
+// complete reports whether a record shows that nothing is left to train.
+func (a *agent) complete(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	done, err := a.record.Find(ctx)
+	if err != nil {
+		a.log.Warn("can't find out whether training is complete already; if it is, it begins again", "error", err)
+	}
+	if done == nil {
+		return false
+	}
+	a.events.Emit(done.Explain(a.record))
+	return true
+}

@@ -1,0 +1,189 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package completion
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/discovery"
+)
+
+// Store keeps in Nomad that a training is complete. Scaling a finished
+// batch job makes Nomad run its workers again (nomad/scheduler/reconciler,
+// filterOldTerminalAllocs), and they must not train from the beginning.
+//
+// It is an item of the variable nomad/jobs/<job>, which a workload identity may
+// always read. To write it where ACLs are on, the job needs a policy; see
+// docs/driver.md.
+type Store struct {
+	client *api.Client
+	token  discovery.Token
+	config config.Config
+	// digest is of this group as it was when this agent started: what is submitted
+	// meanwhile is not what it trains.
+	digest string
+	// jobType is the type of the job, "" where it may not be read.
+	jobType string
+}
+
+// Record is what the item holds.
+type Record struct {
+	// Task is a digest of what Group, the leader's, trains: with another command,
+	// arguments or settings there is something to train again.
+	Task  string `json:"task"`
+	Group string `json:"group"`
+	// Digests are those of the job (jobDigests): of Group as it was when the
+	// training began, of the others as they were in the end, for they may have been
+	// added or changed meanwhile. Created is the job's create index, which changes when it
+	// is purged. None and 0 where the identity may not read the job.
+	Digests map[string]string `json:"specs,omitempty"`
+	Created uint64            `json:"created"`
+	Alloc   string            `json:"alloc"`
+	Time    time.Time         `json:"time"`
+	Reason  string            `json:"reason"`
+}
+
+// New returns the Store of an agent's job.
+func New(c config.Config, token discovery.Token) (*Store, error) {
+	client, err := discovery.NewClient(c.NomadAddr, c.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{client: client, token: token, config: c}, nil
+}
+
+// query returns options with the identity as it is now: training takes longer
+// than one is valid.
+func (c *Store) query(ctx context.Context) (*api.QueryOptions, error) {
+	secret, err := c.token.Read()
+	if err != nil {
+		return nil, err
+	}
+	return (&api.QueryOptions{AuthToken: secret}).WithContext(ctx), nil
+}
+
+func (c *Store) path() string { return "nomad/jobs/" + c.config.JobID }
+func (c *Store) item() string { return "kolo_complete_" + c.config.Service }
+
+// taskDigest names what the job trains.
+func (c *Store) taskDigest() string {
+	b, _ := json.Marshal([]any{c.config.Command, c.config.Args, c.config.Env})
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// job returns the job's create index, type and digests; 0, "" and none when it
+// can't be read.
+func (c *Store) job(q *api.QueryOptions) (created uint64, jobType string, digests map[string]string) {
+	job, _, err := c.client.Jobs().Info(c.config.JobID, q)
+	if err != nil || job.CreateIndex == nil || job.Type == nil {
+		return 0, "", nil
+	}
+	return *job.CreateIndex, *job.Type, jobDigests(job)
+}
+
+// Find returns the record that this very training is complete, nil
+// when there is none. It is called as the agent starts.
+func (c *Store) Find(ctx context.Context) (*Record, error) {
+	q, err := c.query(ctx)
+	if err != nil {
+		return nil, err
+	}
+	created, jobType, digests := c.job(q)
+	if c.digest == "" { // not known from an earlier look
+		c.jobType, c.digest = jobType, digests[c.config.Group]
+	}
+	v, _, err := c.client.Variables().Peek(c.path(), q)
+	if err != nil || v == nil {
+		return nil, err
+	}
+	text, ok := v.Items[c.item()]
+	if !ok {
+		return nil, nil
+	}
+	var r Record
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		return nil, fmt.Errorf("variable %s, item %s: %w", c.path(), c.item(), err)
+	}
+	if r.Group == c.config.Group && r.Task != c.taskDigest() {
+		return nil, nil
+	}
+	if created != 0 && r.Created != 0 && created != r.Created {
+		return nil, nil // purged and submitted again
+	}
+	if then := r.Digests[c.config.Group]; c.digest != "" && then != "" && c.digest != then {
+		return nil, nil // submitted again with another script, say
+	}
+	return &r, nil
+}
+
+// Save writes the item and leaves the variable's other items alone.
+func (c *Store) Save(ctx context.Context, reason string) error {
+	q, err := c.query(ctx)
+	if err != nil {
+		return err
+	}
+	w := (&api.WriteOptions{AuthToken: q.AuthToken}).WithContext(ctx)
+	created, _, digests := c.job(q)
+	if digests != nil {
+		digests[c.config.Group] = c.digest
+	}
+	value, err := json.Marshal(Record{Task: c.taskDigest(), Group: c.config.Group, Digests: digests, Created: created, Alloc: c.config.AllocID,
+		Time: time.Now().UTC(), Reason: reason})
+	if err != nil {
+		return err
+	}
+	for range 5 {
+		v, _, err := c.client.Variables().Peek(c.path(), q)
+		if err != nil {
+			return fmt.Errorf("read variable %s: %w", c.path(), err)
+		}
+		if v == nil {
+			v = &api.Variable{Namespace: c.config.Namespace, Path: c.path()}
+		}
+		if v.Items == nil {
+			v.Items = api.VariableItems{}
+		}
+		v.Items[c.item()] = string(value)
+		_, _, err = c.client.Variables().CheckedUpdate(v, w)
+		var conflict api.ErrCASConflict
+		if !errors.As(err, &conflict) {
+			if err != nil {
+				return fmt.Errorf("write variable %s: %w; with ACLs on, the job needs a policy that may write it", c.path(), err)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("variable %s keeps changing", c.path())
+}
+
+// Warning warns of a job that Nomad starts again when it is complete; ""
+// is no warning.
+func (c *Store) Warning() string {
+	if c.jobType != api.JobTypeService && c.jobType != api.JobTypeSystem {
+		return ""
+	}
+	return fmt.Sprintf(`a job of type %q can't complete: Nomad starts it again when training is, until it gives up; write type = "batch" (Nomad's default is "service")`, c.jobType)
+}
+
+// Explain explains to the user why there is nothing to train.
+func (r *Record) Explain(c *Store) string {
+	again := fmt.Sprintf("submit the job with a change (of its script, arguments, env or meta), or after nomad job stop -purge -namespace %s %s",
+		c.config.Namespace, c.config.JobID)
+	if c.digest == "" || r.Digests[c.config.Group] == "" {
+		again = fmt.Sprintf("run nomad var purge -namespace %s %s, and then nomad job stop -purge, and submit the job; its identity may not read the job, "+
+			"so that changes of it are not noticed (capability read-job)", c.config.Namespace, c.path())
+	}
+	return fmt.Sprintf("training was completed at %s by allocation %s: nothing to do. To train again, %s",
+		r.Time.Format(time.RFC3339), r.Alloc[:min(8, len(r.Alloc))], again)
+}

@@ -1,0 +1,33 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"os"
+	"strings"
+	"time"
+)
+
+// stopMargin is the most that is kept back of the time to leave, for ending
+// slots and reporting to the leader.
+const stopMargin = 2 * time.Second
+
+// TimeToLeave is how long a stopped task has left. Nomad decides that when it
+// stops the task, and the driver writes it to StopFile; KillTimeout is what was
+// known before.
+func (c *Config) TimeToLeave(now time.Time) time.Duration {
+	if c.StopFile == "" {
+		return time.Duration(c.KillTimeout)
+	}
+	note, err := os.ReadFile(c.StopFile)
+	if err != nil {
+		return time.Duration(c.KillTimeout) // the signal did not come from the driver
+	}
+	kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))
+	if err != nil {
+		return time.Duration(c.KillTimeout)
+	}
+	left := max(kill.Sub(now), 0)
+	return left - min(left/5, stopMargin)
+}

@@ -1,0 +1,62 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package events
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Log reports what happens to the user: in the log, and as JSON lines in the
+// file that the plugin turns into task events.
+type Log struct {
+	mu   sync.Mutex
+	file io.WriteCloser
+	log  hclog.Logger
+}
+
+type line struct {
+	Time    time.Time `json:"time"`
+	Message string    `json:"message"`
+}
+
+// Open returns a Log that appends to the file, or to none when path is empty.
+func Open(path string, log hclog.Logger) (*Log, error) {
+	l := &Log{log: log}
+	if path == "" {
+		return l, nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	l.file = f
+	return l, nil
+}
+
+// Emit reports one event.
+func (l *Log) Emit(message string) {
+	l.log.Info(message)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return
+	}
+	b, err := json.Marshal(line{time.Now().UTC(), message})
+	if err == nil {
+		_, _ = l.file.Write(append(b, '\n'))
+	}
+}
+
+// Close closes the file.
+func (l *Log) Close() {
+	if l.file != nil {
+		_ = l.file.Close()
+	}
+}

@@ -1,0 +1,50 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/events"
+	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
+)
+
+// Refusals are one task event, however many there are.
+func TestRefusalsAreReportedOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "events")
+	st, err := events.Open(file, hclog.NewNullLogger())
+	must.NoError(t, err)
+	defer st.Close()
+	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 2}, ID: "h", Events: st, Logger: hclog.NewNullLogger()})
+	for local := range 2 {
+		c := h.newCallerCheck(local)
+		defer c.close()
+		// The agent's own end of a connection to another process of the machine.
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		must.NoError(t, err)
+		defer func() { _ = l.Close() }()
+		i := intrudertest.Start(t, l.Addr().(*net.TCPAddr).Port, os.Getuid(), "hold2")
+		must.Eq(t, "hold2 done", i.Result(t))
+		for range 2 {
+			conn, err := l.Accept()
+			must.NoError(t, err)
+			must.Error(t, c.Admit(conn.LocalAddr().(*net.TCPAddr).AddrPort(), conn.RemoteAddr().(*net.TCPAddr).AddrPort()))
+			must.NoError(t, conn.Close())
+		}
+		must.Eq(t, 2, c.refused.Load())
+		(<-h.todo)()
+	}
+	events, err := os.ReadFile(file)
+	must.NoError(t, err)
+	must.Eq(t, 1, strings.Count(string(events), "\n"))
+	must.StrContains(t, string(events), "slot 0: refused a connection to its rendezvous endpoint")
+}

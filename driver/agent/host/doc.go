@@ -1,0 +1,19 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package host runs the slots of one allocation: it starts their training
+// processes, admits them to rings, notifies them, and cuts the connections of a
+// broken ring.
+//
+//	process ── asks ──> Endpoint ── Events ──> Host ── Session ──> leader
+//	   ↑                (framework)             │
+//	   └── start, stop, notify, shut down ──────┘
+//
+// Host owns what is true of its own slots. It keeps no queue towards the leader:
+// when a session begins it reports all it knows, and after that each change. So a
+// session, and the leader itself, may be lost at any time. While there is no
+// leader, processes that ask for their place are held.
+//
+// What differs between training frameworks is behind Framework; this package knows
+// none of them.
+package host

@@ -1,0 +1,49 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// private reports that a variable is the agent's and not its slots': its
+// configuration, and the task's workload identities. A script that is to talk to
+// Nomad reads an identity from its file, which Nomad renews; in the environment
+// it ends up in crash reports and experiment trackers. This hides nothing from a
+// script that looks for it: script and agent have one user.
+func private(name string) bool {
+	return name == config.Variable || name == "NOMAD_TOKEN" || strings.HasPrefix(name, "NOMAD_TOKEN_")
+}
+
+// environment is what one slot is started with: the task's own environment, the
+// framework's defaults, the jobspec's settings, and what the framework and progress
+// need. Later entries win.
+func (h *Host) environment(s *slot, a elastic.Start) []string {
+	env := map[string]string{}
+	for _, kv := range os.Environ() {
+		if k, v, ok := strings.Cut(kv, "="); ok && !private(k) {
+			env[k] = v
+		}
+	}
+	env["PYTHONUNBUFFERED"] = "1"
+	defaults, fixed := s.endpoint.Environment(a.Assignment)
+	maps.Copy(env, defaults)
+	maps.Copy(env, h.o.Config.Env)
+	maps.Copy(env, fixed)
+	env["KOLO_PROGRESS_FILE"] = s.progress.path
+	env["KOLO_SLOT"] = strconv.Itoa(a.Assignment.LocalRank)
+	env["KOLO_INCARNATION"] = strconv.Itoa(a.Proc.Incarnation)
+	list := make([]string, 0, len(env))
+	for _, k := range slices.Sorted(maps.Keys(env)) {
+		list = append(list, k+"="+env[k])
+	}
+	return list
+}

@@ -1,0 +1,92 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// Framework is all that a host leaves to the training framework of its processes.
+// A host has one of its own and calls it from one goroutine.
+type Framework interface {
+	// NewEndpoint returns the endpoint of a process that is about to be started. A
+	// surrogate is started in place of a lost rank 0, to lead the others out of
+	// their ring: it never counts as connected.
+	NewEndpoint(surrogate bool, e Events) Endpoint
+	// Join begins the exchange of a ring that has processes on this host. The
+	// ring before it is over.
+	Join(*elastic.Ring) (Exchange, error)
+	// Aborted reports whether the framework itself has ended a process that exited,
+	// which it does when others of the ring are gone: that is no failure of the
+	// process. why explains such an exit to people, and may be empty.
+	Aborted(process.Exit) (aborted bool, why string)
+	// Stalled reports whether the framework complains, in a line of stderr, of a
+	// collective that does not come to an end.
+	Stalled(line string) bool
+}
+
+// Endpoint is where one process asks for its place in the ring, and by which it is
+// notified. Admit, Environment and Listen are called from one goroutine.
+type Endpoint interface {
+	// Environment is what the process needs to find the endpoint and to start with
+	// its assignment. The jobspec's variables override defaults, not fixed ones.
+	Environment(elastic.Assignment) (defaults, fixed map[string]string)
+	// Listen begins to answer the process, and callers that check admits only.
+	Listen(check Callers) error
+	// Admit gives the process its place in the ring that was joined last. What it
+	// asks before that is held.
+	Admit(generation uint64, a elastic.Assignment)
+	// Notify notifies the process that the ring is to change, so that it leaves at
+	// its next commit. It may ignore a timestamp that is not newer than the last.
+	Notify(ctx context.Context, timestamp int64) error
+	// Connections returns the listening addresses by which the connections of the
+	// process's ring are known, and the ring's generation.
+	Connections() (addrs map[netip.AddrPort]bool, generation uint64)
+	// Close ends all answers. It may be called without Listen.
+	Close() error
+}
+
+// Events are what an endpoint reports of its process, from any goroutine.
+type Events struct {
+	// Arrived: the process has asked something for the first time.
+	Arrived func()
+	// Waiting: it has left the ring at a commit, or because the ring broke, and
+	// asks for its place in the next.
+	Waiting func(generation uint64)
+	// Notifiable: it can be notified from now on.
+	Notifiable func()
+}
+
+// Callers checks the processes that call an endpoint.
+type Callers interface {
+	// Admit returns nil for a connection whose peer may be answered; local is the
+	// endpoint's address, remote the peer's.
+	Admit(local, remote netip.AddrPort) error
+}
+
+// Exchange has what the processes of one ring exchange to connect, as this host
+// sees it. It does no I/O: the host carries values to the leader and back.
+type Exchange interface {
+	// Outgoing returns the values that the leader has not been given yet.
+	Outgoing() []wire.Put
+	// Fill takes what the leader gives out.
+	Fill(wire.Fill) error
+	// Snapshot is all that another leader needs of this host.
+	Snapshot() wire.Snapshot
+	// News has an element when Outgoing or Up may have changed. Close closes it.
+	News() <-chan struct{}
+	// Up reports whether the process of a rank is connected to all others. The ring
+	// trains when all are; its state is synced with the first step after that.
+	Up(rank int) bool
+	// Withdraw drops the values of a process that died, unless one of them may
+	// have been read: then visible is true. The leader has to drop puts, too.
+	Withdraw(rank int) (puts []wire.Put, visible bool)
+	// Close ends the exchange and all that waits for it.
+	Close()
+}

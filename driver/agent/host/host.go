@@ -1,0 +1,203 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"context"
+	"io"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/events"
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/localpeer"
+)
+
+// Options are what a Host needs.
+type Options struct {
+	Config config.Config
+	// Framework is that of the training processes.
+	Framework Framework
+	// ID is the host's name in rings.
+	ID elastic.HostID
+	// Addr is the service address, at which other machines reach the host's
+	// agent.
+	Addr string
+	// Hostname is the machine's name as slots shall see it, empty for what it
+	// is; see hostnet.NameFor.
+	Hostname string
+	// Prefix is put before the slot's number in each line of output.
+	Prefix         string
+	Stdout, Stderr io.Writer
+	Events         *events.Log
+	Logger         hclog.Logger
+	// LastHost reports whether the registry names no agent of the job, for a host
+	// that leaves; nil: always.
+	LastHost func() bool
+}
+
+// Result is how a host ended.
+type Result struct {
+	Code   int
+	Reason string
+}
+
+// Host runs the slots of one allocation. All its fields belong to the
+// goroutine of Run; others hand it functions.
+type Host struct {
+	o       Options
+	log     hclog.Logger
+	todo    chan func()
+	quit    chan struct{} // closed when Run ends
+	spawner *process.Spawner
+	peers   *localpeer.Task
+
+	slots     []*slot
+	ring      *elastic.Ring
+	exchange  Exchange
+	session   Session
+	notices   wire.NotifyClock
+	resets    int
+	status    *wire.Status
+	completed bool
+
+	leaving    bool
+	deadline   time.Time
+	leaderless time.Time // leaving, and no leader can form a ring, since
+	lastHost   time.Time // and no other host is there, since
+	drained    time.Time // last notice of drainWithoutLeader
+	killed     bool      // the deadline came
+	result     *Result
+	over       bool // the leader ended the job
+	warned     map[string]bool
+}
+
+// New returns a host with its slots down.
+func New(o Options) *Host {
+	h := &Host{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}), warned: map[string]bool{},
+		peers: localpeer.NewTask(o.Config.Cgroup, o.Logger.Named("rendezvous"))}
+	for range o.Config.Slots {
+		h.slots = append(h.slots, &slot{})
+	}
+	return h
+}
+
+// post hands f to the host's goroutine; it is dropped when the host has ended.
+func (h *Host) post(f func()) {
+	select {
+	case h.todo <- f:
+	case <-h.quit:
+	}
+}
+
+// Run works until the job or the host's part in it has ended, or ctx has, and
+// returns how. No process of the host is left then.
+func (h *Host) Run(ctx context.Context) Result {
+	var err error
+	if h.spawner, err = process.NewSpawner(h.o.Hostname); err != nil {
+		h.o.Events.Emit(err.Error())
+	}
+	defer h.spawner.Close()
+	defer close(h.quit)
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	stopped := ctx.Done()
+	for h.result == nil || !h.allDown() {
+		select {
+		case f := <-h.todo:
+			f()
+		case <-poll.C:
+			h.poll()
+		case <-stopped:
+			h.end(Result{Code: 1, Reason: ctx.Err().Error()}, true)
+			stopped = nil
+		}
+	}
+	if h.exchange != nil {
+		h.exchange.Close()
+	}
+	return *h.result
+}
+
+func (h *Host) allDown() bool {
+	for _, s := range h.slots {
+		if s.State != elastic.Down {
+			return false
+		}
+	}
+	return true
+}
+
+// end decides the host's result and stops what still runs.
+func (h *Host) end(r Result, kill bool) {
+	if h.result == nil {
+		h.result = &r
+	}
+	for _, s := range h.slots {
+		h.stopSlot(s, kill)
+	}
+}
+
+// Resize changes the number of slots the host offers. Those above it go on
+// until the ring has released them.
+func (h *Host) Resize(slots int) {
+	h.post(func() {
+		for len(h.slots) < slots {
+			h.slots = append(h.slots, &slot{})
+		}
+	})
+}
+
+// Ended reports, once Run has returned, whether the leader ended the whole job.
+func (h *Host) Ended() bool { return h.over }
+
+// Signal passes a signal on to every slot.
+func (h *Host) Signal(sig syscall.Signal) {
+	h.post(func() {
+		for _, s := range h.slots {
+			if s.State != elastic.Down {
+				s.proc.Signal(sig)
+			}
+		}
+	})
+}
+
+// Status returns the newest status of the job that the host knows.
+func (h *Host) Status(ctx context.Context) *wire.Status {
+	c := make(chan *wire.Status, 1)
+	h.post(func() { c <- h.status })
+	select {
+	case s := <-c:
+		if s == nil {
+			return nil
+		}
+		own := *s // the leader sent the same to every host
+		own.AllocID = h.o.Config.AllocID
+		return &own
+	case <-ctx.Done():
+	case <-h.quit:
+	}
+	return nil
+}
+
+func (h *Host) proc(local int) elastic.Proc {
+	return elastic.Proc{Slot: elastic.SlotID{Host: h.o.ID, Local: local}, Incarnation: h.slots[local].Incarnation}
+}
+
+// find returns the slot that runs p now, nil when it is gone or not ours.
+func (h *Host) find(p elastic.Proc) *slot {
+	if p.Slot.Host != h.o.ID || p.Slot.Local >= len(h.slots) {
+		return nil
+	}
+	s := h.slots[p.Slot.Local]
+	if s.State == elastic.Down || s.Incarnation != p.Incarnation {
+		return nil
+	}
+	return s
+}

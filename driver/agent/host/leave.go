@@ -1,0 +1,94 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// Leave reports that the task is being stopped and how long it may take. The
+// slots go on until the ring has released them. Of several calls the earliest end
+// counts: Nomad may stop a task that something else has signalled before.
+func (h *Host) Leave(timeout time.Duration) {
+	h.post(func() {
+		deadline := time.Now().Add(timeout)
+		if h.leaving && !deadline.Before(h.deadline) {
+			return
+		}
+		h.leaving, h.deadline = true, deadline
+		h.send(&wire.ToLeader{Leaving: &wire.Leaving{In: timeout.Seconds()}})
+	})
+}
+
+// poll looks at progress files and at the deadline.
+func (h *Host) poll() {
+	for _, s := range h.slots {
+		if s.State == elastic.InRing {
+			h.readProgress(s)
+		}
+	}
+	if h.leaving && !h.killed && time.Now().After(h.deadline) {
+		h.killed = true
+		h.o.Events.Emit("the ring did not release this host in time (kill_timeout); its slots are stopped, training goes back to the last commit")
+		h.end(Result{Reason: "the task was stopped"}, false)
+	}
+	if h.leaving && h.allDown() && h.session == nil {
+		h.end(Result{Reason: "the task was stopped"}, true)
+	}
+	h.drainWithoutLeader()
+}
+
+// How long a host that leaves waits for a leader, and the last host for others.
+const (
+	leaderlessWait = 2 * time.Second
+	lastHostWait   = 6 * time.Second
+)
+
+// drainWithoutLeader is what hosts do when all of a job's are stopped at once. Nomad has
+// then taken them from the registry, so none of them may lead, and it starts an
+// allocation's successor only when the allocation has ended
+// (nomad/client/allocwatcher). So the ring is ended at its next commit, all but
+// the host of rank 0 go, and that one keeps the state until their successors
+// have come and elected a leader, or it is clear that none comes.
+func (h *Host) drainWithoutLeader() {
+	led := h.session != nil && (h.status == nil || h.status.Hold == "")
+	if !h.leaving || led || h.result != nil {
+		h.leaderless, h.lastHost = time.Time{}, time.Time{}
+		return
+	}
+	now := time.Now()
+	if h.leaderless.IsZero() {
+		h.leaderless = now
+	}
+	if now.Sub(h.leaderless) < leaderlessWait {
+		return
+	}
+	var root *elastic.Member
+	if h.ring != nil && h.ring.Members[0].Proc.Slot.Host == h.o.ID {
+		root = &h.ring.Members[0]
+	}
+	training := false
+	for _, s := range h.slots {
+		training = training || s.State == elastic.InRing
+	}
+	switch {
+	case training && root != nil:
+		if now.Sub(h.drained) > time.Second {
+			h.drained = now
+			h.notify(wire.Notify{Notify: elastic.Notify{Proc: root.Proc, Generation: h.ring.Generation}})
+		}
+	case training:
+	case root == nil || h.allDown():
+		h.end(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, true)
+	case h.o.LastHost != nil && !h.o.LastHost():
+		h.lastHost = time.Time{}
+	case h.lastHost.IsZero():
+		h.lastHost = now
+	case now.Sub(h.lastHost) > lastHostWait:
+		h.end(Result{Reason: "all of the job's tasks were stopped"}, true)
+	}
+}

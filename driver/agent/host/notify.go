@@ -1,0 +1,55 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// notify notifies a process that hosts changed, if it is one of this host.
+func (h *Host) notify(a wire.Notify) {
+	h.notices.Heard(a.Timestamp)
+	s := h.find(a.Proc)
+	if s == nil || !s.Notifiable || s.State != elastic.InRing || s.Generation != a.Generation {
+		return
+	}
+	endpoint, ts := s.endpoint, a.Timestamp
+	if ts == 0 {
+		ts = h.notices.Next(a.Generation, time.Now())
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := endpoint.Notify(ctx, ts); err != nil && !errors.Is(err, context.Canceled) {
+			h.log.Debug("notice not delivered", "slot", a.Proc, "error", err)
+		}
+	}()
+}
+
+// breakRing cuts the connections of processes that are still in a broken ring.
+func (h *Host) breakRing(gen uint64) {
+	for l, s := range h.slots {
+		if s.State != elastic.InRing || s.Generation != gen || !s.Up {
+			continue
+		}
+		e, p, id := s.endpoint, s.proc, h.proc(l)
+		go func() {
+			addrs, g := e.Connections()
+			if g != gen || len(addrs) == 0 {
+				return
+			}
+			n, err := shutdownSockets(p.PID(), addrs)
+			if err != nil {
+				h.log.Warn("can't cut connections, the framework notices the failure by its time-out", "slot", id, "error", err)
+				return
+			}
+			h.log.Debug("connections cut", "slot", id, "generation", gen, "connections", n)
+		}()
+	}
+}

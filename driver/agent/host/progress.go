@@ -1,0 +1,115 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+)
+
+// number is a JSON number, or nil where something else is.
+type number struct{ v *float64 }
+
+// UnmarshalJSON fails for nothing, so that one field does not spoil a line.
+func (n *number) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, &n.v) != nil {
+		n.v = nil
+	}
+	return nil
+}
+
+// notNumbers are what Python's json writes of a loss that has diverged, and no
+// JSON. Strings are not looked at, so they may be hit too.
+var notNumbers = regexp.MustCompile(`-?\b(NaN|Infinity)\b`)
+
+// parseProgress returns what a line reports, and whether it reports anything.
+func parseProgress(line []byte) (wire.Progress, bool) {
+	var v struct {
+		Step, Samples, Epoch, Loss number
+		TotalSteps                 number `json:"total_steps"`
+	}
+	if json.Unmarshal(notNumbers.ReplaceAllLiteral(line, []byte("null")), &v) != nil {
+		return wire.Progress{}, false
+	}
+	p := wire.Progress{Step: v.Step.v, Samples: v.Samples.v, Epoch: v.Epoch.v, TotalSteps: v.TotalSteps.v, Loss: v.Loss.v}
+	return p, p != (wire.Progress{})
+}
+
+// progressFile follows a file to which a script appends JSON lines.
+type progressFile struct {
+	path   string
+	offset int64
+	rest   []byte
+}
+
+// newProgressFile makes an empty file for the slot's next process. What the one
+// before has left in its place may be something else, which is not written to.
+func newProgressFile(path string) (progressFile, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return progressFile{}, fmt.Errorf("progress file: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return progressFile{}, fmt.Errorf("progress file: %w", err)
+	}
+	return progressFile{path: path}, f.Close()
+}
+
+// maxLine bounds one progress line; what is longer is skipped.
+const maxLine = 64 << 10
+
+// read returns the lines that were appended since the last call, parsed. What is
+// no JSON object, or no number in it, is ignored: nothing breaks where a script
+// reports nonsense.
+func (p *progressFile) read() []wire.Progress {
+	// The script may have put a pipe there, which is not waited for.
+	f, err := os.OpenFile(p.path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == p.offset {
+		return nil
+	}
+	if info.Size() < p.offset { // truncated
+		p.offset, p.rest = 0, nil
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, p.offset, 4<<20))
+	if err != nil {
+		return nil
+	}
+	p.offset += int64(len(data))
+	data = append(p.rest, data...)
+	var lines []wire.Progress
+	for {
+		line, rest, ok := bytes.Cut(data, []byte("\n"))
+		if !ok {
+			break
+		}
+		data = rest
+		if len(line) > maxLine {
+			continue
+		}
+		if v, ok := parseProgress(line); ok {
+			v.At = wire.Seconds(info.ModTime())
+			lines = append(lines, v)
+		}
+	}
+	if len(data) > maxLine {
+		data = nil
+	}
+	p.rest = append([]byte(nil), data...)
+	return lines
+}

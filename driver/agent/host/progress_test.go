@@ -1,0 +1,177 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"bytes"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	must.NoError(t, err)
+	_, err = f.WriteString(text)
+	must.NoError(t, err)
+	must.NoError(t, f.Close())
+}
+
+func TestProgressFile(t *testing.T) {
+	p := progressFile{path: filepath.Join(t.TempDir(), "progress")}
+	must.SliceEmpty(t, p.read(), must.Sprint("not there yet"))
+
+	appendTo(t, p.path, `{"step": 1, "loss": 0.5, "time": 100.25, "First": 7}`+"\n"+`{"step": 2`)
+	lines := p.read()
+	must.Len(t, 1, lines)
+	must.Eq(t, 1.0, *lines[0].Step)
+	must.Eq(t, 0.5, *lines[0].Loss)
+	must.Greater(t, 1e9, lines[0].At, must.Sprint("the time the file was written, not what a script may log as time"))
+	must.Nil(t, lines[0].Epoch)
+	must.Nil(t, lines[0].First)
+	must.SliceEmpty(t, p.read(), must.Sprint("half a line"))
+
+	appendTo(t, p.path, `, "epoch": 3}`+"\nnot json\n[1]\n"+`{"step": "x"}`+"\n"+strings.Repeat("z", maxLine+1)+"\n"+`{"step": 4}`+"\n")
+	lines = p.read()
+	must.Len(t, 2, lines, must.Sprint("what is no progress is skipped"))
+	must.Eq(t, 2.0, *lines[0].Step)
+	must.Eq(t, 4.0, *lines[1].Step)
+
+	appendTo(t, p.path, `{"step": 5, "loss": NaN}`+"\n"+`{"step": 6, "loss": -Infinity, "epoch": 1e999}`+"\n"+`{"step": 7, "loss": "inf"}`+"\nnull\n{}\n")
+	lines = p.read()
+	must.Len(t, 3, lines, must.Sprint("a loss that is no number leaves the rest of its line alone"))
+	for i, l := range lines {
+		must.Eq(t, float64(5+i), *l.Step)
+		must.Nil(t, l.Loss)
+		must.Nil(t, l.Epoch)
+	}
+
+	must.NoError(t, os.WriteFile(p.path, []byte(`{"step": 9}`+"\n"), 0o600))
+	lines = p.read()
+	must.Len(t, 1, lines, must.Sprint("the script began the file anew"))
+	must.Eq(t, 9.0, *lines[0].Step)
+}
+
+// A script may write its steps and its loss on lines of their own.
+func TestStepsAreNotLostAmongOtherLines(t *testing.T) {
+	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 1}, Logger: hclog.NewNullLogger()})
+	s := h.slots[0]
+	s.State, s.progress.path = elastic.InRing, filepath.Join(t.TempDir(), "progress")
+	appendTo(t, s.progress.path, `{"step": 1}`+"\n"+`{"step": 2}`+"\n"+`{"loss": 0.5}`+"\n")
+	h.readProgress(s)
+	must.Eq(t, 2.0, *s.latest.Step)
+	appendTo(t, s.progress.path, `{"loss": 0.4}`+"\n")
+	h.readProgress(s)
+	must.Eq(t, 2.0, *s.latest.Step)
+	must.Eq(t, 0.4, *s.latest.Loss)
+}
+
+// What came too soon after the last report is told later, though no line follows:
+// the script may be long at something else, or hang.
+func TestTheLastStepIsTold(t *testing.T) {
+	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 1}, Logger: hclog.NewNullLogger()})
+	leader := &leaderEnd{}
+	h.session = leader
+	s := h.slots[0]
+	s.State, s.progress.path = elastic.InRing, filepath.Join(t.TempDir(), "progress")
+	told := func() (steps []float64) {
+		for _, m := range leader.sent {
+			steps = append(steps, *m.Progress.Step)
+		}
+		leader.sent = nil
+		return steps
+	}
+	appendTo(t, s.progress.path, `{"step": 1}`+"\n")
+	h.readProgress(s)
+	must.Eq(t, []float64{1}, told())
+	appendTo(t, s.progress.path, `{"step": 2}`+"\n")
+	s.sent = time.Now().Add(time.Hour)
+	h.readProgress(s)
+	must.SliceEmpty(t, told(), must.Sprint("too soon"))
+	s.sent = time.Time{}
+	h.readProgress(s)
+	must.Eq(t, []float64{2}, told())
+	h.readProgress(s)
+	must.SliceEmpty(t, told(), must.Sprint("it was told"))
+}
+
+// A script that puts something else in the place of its progress file does not
+// stop the agent, which looks at it every few milliseconds.
+func TestProgressFileIsAFile(t *testing.T) {
+	for name, replace := range map[string]func(path string) error{
+		"a pipe":           func(path string) error { return unix.Mkfifo(path, 0o600) },
+		"a directory":      func(path string) error { return os.Mkdir(path, 0o700) },
+		"a device":         func(path string) error { return os.Symlink("/dev/zero", path) },
+		"a link to itself": func(path string) error { return os.Symlink(path, path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "progress")
+			done := make(chan error, 1)
+			go func() {
+				p, err := newProgressFile(path)
+				if err == nil {
+					err = os.Remove(path)
+				}
+				if err == nil {
+					err = replace(path)
+				}
+				if err == nil {
+					must.SliceEmpty(t, p.read())
+					_, err = newProgressFile(path) // of the slot's next process
+				}
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				must.NoError(t, err)
+			case <-time.After(time.Minute):
+				t.Fatal("the agent hangs")
+			}
+		})
+	}
+}
+
+// FuzzProgress: for anything that a script appends, in any pieces, the agent
+// has numbers that it can count with and keeps no more than a line.
+func FuzzProgress(f *testing.F) {
+	f.Add([]byte(`{"step": 1, "samples": 32, "epoch": 1, "total_steps": 90, "loss": 0.5}`+"\n"), uint8(10))
+	f.Add([]byte(`{"step": 1e308, "loss": NaN}`+"\n"+`{"step": -9007199254740993}`+"\n"), uint8(1))
+	f.Add([]byte("null\n[]\n{}\n\n\xff\n"+`{"step": {"step": 1}}`+"\n"), uint8(3))
+	f.Add(bytes.Repeat([]byte("["), 1<<12), uint8(200))
+	f.Fuzz(func(t *testing.T, text []byte, piece uint8) {
+		p, err := newProgressFile(filepath.Join(t.TempDir(), "progress"))
+		must.NoError(t, err)
+		file, err := os.OpenFile(p.path, os.O_APPEND|os.O_WRONLY, 0)
+		must.NoError(t, err)
+		defer func() { _ = file.Close() }()
+		s := &slot{SlotReport: elastic.SlotReport{State: elastic.InRing}}
+		step := max(1, len(text)*int(piece)/256)
+		for ; len(text) > 0; text = text[min(step, len(text)):] {
+			_, err := file.Write(text[:min(step, len(text))])
+			must.NoError(t, err)
+			lines := p.read()
+			must.LessEq(t, maxLine, len(p.rest))
+			if len(lines) == 0 {
+				continue
+			}
+			s.take(lines)
+			s.latest.Bound()
+			for _, v := range []*float64{s.latest.Step, s.latest.Samples, s.latest.Epoch, s.latest.TotalSteps, s.latest.First} {
+				must.True(t, v == nil || math.Abs(*v) <= wire.MaxCount)
+			}
+		}
+	})
+}

@@ -1,0 +1,136 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"slices"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// form takes in a ring, and admits the held processes that belong to it.
+func (h *Host) form(r *elastic.Ring) {
+	if h.ring.Newer(r) {
+		return
+	}
+	if wire.IDOf(h.ring) != wire.IDOf(r) {
+		if h.exchange != nil {
+			h.exchange.Close()
+			h.exchange = nil
+		}
+		if h.ring != nil {
+			h.resets++
+		}
+		h.ring = wire.CloneRing(r)
+		h.join()
+	}
+	for l, s := range h.slots {
+		h.tryAdmit(s, elastic.SlotID{Host: h.o.ID, Local: l})
+	}
+}
+
+// join begins the exchange of the present ring, if the host has a part in it.
+func (h *Host) join() {
+	if !slices.Contains(h.ring.Hosts(), h.o.ID) {
+		return
+	}
+	exchange, err := h.o.Framework.Join(h.ring)
+	if err != nil {
+		h.log.Error("ring refused", "generation", h.ring.Generation, "error", err)
+		return
+	}
+	h.exchange = exchange
+	id := wire.IDOf(h.ring)
+	go func() {
+		for {
+			select {
+			case <-h.quit:
+				return
+			case _, ok := <-exchange.News():
+				if !ok {
+					return
+				}
+				h.post(func() { h.news(exchange, id) })
+			}
+		}
+	}()
+}
+
+// news carries what local processes exchange to the leader, and notices which are
+// connected.
+func (h *Host) news(x Exchange, id wire.RingID) {
+	if h.exchange != x {
+		return
+	}
+	if puts := x.Outgoing(); len(puts) > 0 {
+		h.send(&wire.ToLeader{Puts: &wire.RingPuts{Ring: id, Puts: puts}})
+	}
+	for l, s := range h.slots {
+		p := h.proc(l)
+		if s.State != elastic.InRing || s.Up || s.Generation != id.Generation || s.Surrogate {
+			continue
+		}
+		if mem := h.ring.Find(p.Slot); mem != nil && x.Up(mem.Assignment.Rank) {
+			s.Up = true
+			h.send(&wire.ToLeader{Up: &elastic.SlotUp{Proc: p, Generation: id.Generation}})
+		}
+	}
+}
+
+// arrived: the process has sent its first request and is held.
+func (h *Host) arrived(p elastic.Proc, e Endpoint) {
+	s := h.find(p)
+	if s == nil || s.endpoint != e || s.State != elastic.Starting {
+		return
+	}
+	s.State = elastic.Arrived
+	h.send(&wire.ToLeader{Arrived: &elastic.SlotArrived{Proc: p}})
+	h.tryAdmit(s, p.Slot)
+}
+
+// waiting: the process has left its ring and asks for its next assignment.
+func (h *Host) waiting(p elastic.Proc, e Endpoint, gen uint64) {
+	s := h.find(p)
+	if s == nil || s.endpoint != e {
+		return
+	}
+	h.readProgress(s) // what it reported so far belongs to the ring it left
+	if s.latest.FirstAt > 0 {
+		last := s.latest
+		h.send(&wire.ToLeader{Progress: &last})
+	}
+	s.State, s.Up = elastic.Waiting, false
+	h.send(&wire.ToLeader{Waiting: &elastic.SlotWaiting{Proc: p, Generation: gen}})
+	h.tryAdmit(s, p.Slot)
+}
+
+func (h *Host) notifiable(p elastic.Proc, e Endpoint) {
+	if s := h.find(p); s != nil && s.endpoint == e {
+		s.Notifiable = true
+		h.send(&wire.ToLeader{Notifiable: &elastic.SlotNotifiable{Proc: p}})
+	}
+}
+
+// tryAdmit admits a held process to the present ring if it belongs to it.
+func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
+	if s.State != elastic.Arrived && s.State != elastic.Waiting || h.ring == nil || h.exchange == nil || s.Generation >= h.ring.Generation {
+		return
+	}
+	m := h.ring.Find(id)
+	if m == nil || m.Proc.Incarnation != s.Incarnation {
+		return
+	}
+	if s.State == elastic.Arrived && s.Assignment != m.Assignment {
+		h.log.Error("started for another assignment", "slot", id, "started", s.Assignment, "ring", m.Assignment)
+		return
+	}
+	h.admit(s, m)
+}
+
+func (h *Host) admit(s *slot, m *elastic.Member) {
+	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
+	s.latest, s.unsent = wire.Progress{}, false
+	s.endpoint.Admit(h.ring.Generation, m.Assignment)
+}

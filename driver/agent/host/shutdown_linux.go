@@ -1,0 +1,98 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/localpeer"
+)
+
+// The collectives of a framework notice a peer that died only on the connections
+// to that peer; the other members of a ring wait for one another until their
+// time-out, 30 s by default in Gloo. The agent knows at once, and is an ancestor of
+// its slots, so it may take their sockets (pidfd_getfd, Linux 5.6) and shut down
+// those of the broken ring. Each process then sees what it would see if its
+// neighbour had died, and recovers.
+
+// shutdownSockets shuts down the connections of a process and its descendants
+// that have one end at one of the given listening addresses, and returns how
+// many.
+func shutdownSockets(pid int, listening map[netip.AddrPort]bool) (int, error) {
+	pids, err := localpeer.Descendants(pid)
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, p := range pids {
+		k, err := shutdownProcess(p, listening)
+		n += k
+		if err != nil {
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+func shutdownProcess(pid int, listening map[netip.AddrPort]bool) (int, error) {
+	inodes := map[string]bool{}
+	for _, name := range []string{"tcp", "tcp6"} {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", pid, name))
+		if err != nil {
+			continue
+		}
+		matchSockets(f, listening, inodes)
+		_ = f.Close()
+	}
+	if len(inodes) == 0 {
+		return 0, nil
+	}
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	fds, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, err
+	}
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return 0, fmt.Errorf("pidfd_open: %w", err)
+	}
+	defer func() { _ = unix.Close(pidfd) }()
+	n := 0
+	for _, e := range fds {
+		link, err := os.Readlink(dir + "/" + e.Name())
+		if err != nil || !inodes[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] {
+			continue
+		}
+		num, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		fd, err := unix.PidfdGetfd(pidfd, num, 0)
+		if err != nil {
+			return n, fmt.Errorf("pidfd_getfd: %w", err)
+		}
+		if unix.Shutdown(fd, unix.SHUT_RDWR) == nil {
+			n++
+		}
+		_ = unix.Close(fd)
+	}
+	return n, nil
+}
+
+// matchSockets reads a table in the form of /proc/net/tcp and notes the inodes
+// of established connections with an end at a listening address.
+func matchSockets(r io.Reader, listening map[netip.AddrPort]bool, inodes map[string]bool) {
+	for s := range localpeer.Table(r) {
+		if s.State == localpeer.Established && (listening[s.Local] || listening[s.Remote]) {
+			inodes[strconv.FormatUint(s.Inode, 10)] = true
+		}
+	}
+}

@@ -1,0 +1,179 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// slot runs one training process at a time.
+type slot struct {
+	elastic.SlotReport
+	proc     *process.Process
+	endpoint Endpoint
+	callers  *callerCheck
+	asked    bool      // to stop
+	failed   time.Time // the last of Failures
+	progress progressFile
+	latest   wire.Progress
+	sent     time.Time // when progress was last reported to the leader
+	unsent   bool      // latest is newer than what was reported
+}
+
+// start starts a process with its assignment in a ring to come.
+func (h *Host) start(a elastic.Start) {
+	local := a.Proc.Slot.Local
+	if a.Proc.Slot.Host != h.o.ID || local >= len(h.slots) || h.result != nil {
+		return
+	}
+	s := h.slots[local]
+	if s.State != elastic.Down || a.Proc.Incarnation <= s.Incarnation {
+		return // sent twice
+	}
+	*s = slot{SlotReport: elastic.SlotReport{State: elastic.Starting, Incarnation: a.Proc.Incarnation,
+		Assignment: a.Assignment, Failures: s.Failures, Surrogate: a.Surrogate}, failed: s.failed}
+	s.endpoint = h.newEndpoint(a)
+	if a.Generation > 0 { // takes the place of one that died while its ring formed
+		m := h.ring.Find(a.Proc.Slot)
+		if m == nil || h.exchange == nil || h.ring.Generation != a.Generation {
+			h.down(s, elastic.SlotExited{Proc: a.Proc, Status: "it has no place in the ring"})
+			return
+		}
+		m.Proc = a.Proc
+		if m.SyncedSince != a.Generation {
+			m.SyncedSince = 0
+		}
+		h.admit(s, m)
+	}
+	if err := h.spawn(s, a); err != nil {
+		h.o.Events.Emit(fmt.Sprintf("slot %d can't be started: %v", local, err))
+		h.down(s, elastic.SlotExited{Proc: a.Proc, Status: err.Error()})
+	}
+}
+
+// newEndpoint returns the endpoint of a process that is to be started.
+func (h *Host) newEndpoint(a elastic.Start) Endpoint {
+	var e Endpoint
+	e = h.o.Framework.NewEndpoint(a.Surrogate, Events{
+		Arrived:    func() { h.post(func() { h.arrived(a.Proc, e) }) },
+		Waiting:    func(gen uint64) { h.post(func() { h.waiting(a.Proc, e, gen) }) },
+		Notifiable: func() { h.post(func() { h.notifiable(a.Proc, e) }) },
+	})
+	return e
+}
+
+func (h *Host) spawn(s *slot, a elastic.Start) error {
+	local := a.Proc.Slot.Local
+	s.callers = h.newCallerCheck(local)
+	if err := s.endpoint.Listen(s.callers); err != nil {
+		return fmt.Errorf("no free port on 127.0.0.1: %w", err)
+	}
+	name := fmt.Sprintf("slot-%d.%d", local, a.Proc.Incarnation)
+	var err error
+	s.progress, err = newProgressFile(filepath.Join(h.o.Config.ProgressDir, fmt.Sprintf("progress-%d.jsonl", local)))
+	if err != nil {
+		return err
+	}
+	logFile := ""
+	if h.o.Config.LogDir != "" {
+		logFile = filepath.Join(h.o.Config.LogDir, name+".log")
+	}
+	p, err := h.spawner.Start(process.Spec{
+		Command: h.o.Config.Command, Args: h.o.Config.Args, Dir: h.o.Config.Dir,
+		Env:    h.environment(s, a),
+		Prefix: fmt.Sprintf("[%s%d] ", h.o.Prefix, local),
+		Log:    logFile, Stdout: h.o.Stdout, Stderr: h.o.Stderr,
+		Watch: func(line string) { h.watchLine(local, line) },
+	})
+	if err != nil {
+		return err
+	}
+	s.proc = p
+	h.log.Debug("slot started", "slot", a.Proc, "rank", a.Assignment.Rank, "size", a.Assignment.Size, "pid", p.PID())
+	go func() {
+		<-p.Done()
+		h.post(func() { h.exited(s, p, a.Proc) })
+	}()
+	return nil
+}
+
+// watchLine looks for what the framework writes of a collective that does not come
+// to an end, and reports it to the user once per slot and ring.
+func (h *Host) watchLine(local int, line string) {
+	if !h.o.Framework.Stalled(line) {
+		return
+	}
+	h.post(func() {
+		key := fmt.Sprintf("stall-%d-%d", local, h.slots[local].Generation)
+		if !h.warned[key] {
+			h.warned[key] = true
+			h.o.Events.Emit(fmt.Sprintf("slot %d: a collective has stalled, some ranks have not submitted their tensors: %s", local, strings.TrimSpace(line)))
+		}
+	})
+}
+
+// exited takes in the end of a process.
+func (h *Host) exited(s *slot, p *process.Process, id elastic.Proc) {
+	if s.proc != p {
+		return
+	}
+	exit := p.Exit()
+	ev := elastic.SlotExited{Proc: id, Success: exit.Success(), Status: exit.String()}
+	var why string
+	if ev.Aborted, why = h.o.Framework.Aborted(exit); why != "" {
+		ev.Status += ", " + why
+	}
+	if !s.asked && exit.By(syscall.SIGKILL) {
+		// An isolated task does not see its cgroup, which would show it for sure.
+		ev.Status += ", most often because the task's memory (resources { memory }) is used up"
+	}
+	if last := p.LastError(); !ev.Success && last != "" && !s.asked {
+		ev.Status += ": " + last
+	}
+	if ev.Success && s.State == elastic.InRing && !s.asked {
+		h.completed = true
+	}
+	if !ev.Success && !ev.Aborted && !s.asked {
+		s.Failures = elastic.Forgive(s.Failures, time.Since(s.failed)) + 1
+		s.failed = time.Now()
+	}
+	h.readProgress(s)
+	h.down(s, ev)
+}
+
+// down notes that a slot has no process and reports it to the leader.
+func (h *Host) down(s *slot, ev elastic.SlotExited) {
+	m := &wire.Exited{SlotExited: ev, Ring: wire.IDOf(h.ring)}
+	if s.State == elastic.InRing && !s.Up && h.exchange != nil && h.ring.Generation == s.Generation {
+		if mem := h.ring.Find(ev.Proc.Slot); mem != nil {
+			m.Withdrawn, m.Visible = h.exchange.Withdraw(mem.Assignment.Rank)
+		}
+	}
+	if s.endpoint != nil {
+		_ = s.endpoint.Close()
+	}
+	if s.callers != nil {
+		s.callers.close()
+	}
+	*s = slot{SlotReport: elastic.SlotReport{Incarnation: ev.Proc.Incarnation, Failures: s.Failures}, failed: s.failed}
+	h.send(&wire.ToLeader{Exited: m})
+	if h.leaving && h.session == nil && h.allDown() {
+		h.end(Result{Reason: "the task was stopped"}, true)
+	}
+}
+
+func (h *Host) stopSlot(s *slot, kill bool) {
+	if s.State != elastic.Down {
+		s.asked = true
+		s.proc.Stop(kill)
+	}
+}

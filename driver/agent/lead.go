@@ -1,0 +1,113 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/leader"
+	"github.com/kolo-nomad/kolo/driver/agent/session"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/horovod"
+)
+
+// follow keeps the host in session with the leader, and leads when elected.
+func (a *agent) follow(ctx context.Context) {
+	var (
+		stop  = func() {}
+		floor uint64
+	)
+	defer func() { stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now, ok := <-a.elector.Leadership():
+			if !ok {
+				return
+			}
+			stop()
+			stop = func() {}
+			if now.Leader.AllocID == "" && !now.Self {
+				continue
+			}
+			a.log.Info("leadership", "term", now.Term, "leader", now.Leader.AllocID, "self", now.Self)
+			roundCtx, cancel := context.WithCancel(ctx)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				if now.Self {
+					floor = a.lead(roundCtx, now.Term, max(floor, a.elector.LastRing().Generation))
+				} else {
+					a.attend(roundCtx, now)
+				}
+			}()
+			stop = func() {
+				cancel()
+				<-done
+			}
+		}
+	}
+}
+
+// lead leads for one term; the own host is in session through a pipe. It
+// returns the highest generation that may be spent.
+func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
+	for ctx.Err() == nil {
+		l := leader.New(leader.Options{Config: a.config, Term: term, Floor: floor, Consent: a.elector, Record: a.record, Exchange: horovod.NewExchange,
+			Present: a.present, PeerAuth: discovery.Authentication, Logger: a.log.Named("leader")})
+		a.setLeader(l)
+		runCtx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		up, down := wire.Pipe()
+		wg.Go(func() { _ = l.Serve(down) })
+		wg.Go(func() { _ = a.host.Attach(up) })
+		err := l.Run(runCtx)
+		cancel()
+		up.Close()
+		wg.Wait()
+		a.setLeader(nil)
+		floor = max(floor, l.Spent())
+		if err == nil || !errors.Is(err, leader.ErrRefused) {
+			return floor
+		}
+		a.log.Warn("beginning again", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+	return floor
+}
+
+// attend keeps the host in session with another agent that leads.
+func (a *agent) attend(ctx context.Context, now discovery.Leadership) {
+	f := &session.Follower{
+		Open: func() (*session.HostEnd, error) {
+			return session.Open(ctx, now.Leader.Addr, a.transport.Client(now.Leader.AllocID), wire.HeartbeatTimeout)
+		},
+		Attach: func(s *session.HostEnd) error { return a.host.Attach(s) },
+		Log:    a.log,
+	}
+	f.Follow(ctx, func(err error) {
+		a.log.Info("session with the leader ended", "leader", now.Leader.AllocID, "error", err)
+		a.elector.LeaderLost(now.Term)
+	})
+}
+
+func (a *agent) current() *leader.Leader {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.leader
+}
+
+func (a *agent) setLeader(l *leader.Leader) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.leader = l
+}

@@ -1,0 +1,111 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// step feeds the machine and performs the actions that it returns.
+func (l *Leader) step(ctx context.Context, ev elastic.Event) {
+	for _, a := range l.machine.Step(time.Now(), ev) {
+		if l.failed != nil {
+			return
+		}
+		l.perform(ctx, a)
+	}
+	if up := l.machine.Up(); up != l.wasUp {
+		l.wasUp = up
+		if up {
+			l.stepped = time.Now()
+			l.exchange.Settle()
+			l.reportResize(l.stats.up(time.Now()))
+		}
+		l.publish()
+	}
+}
+
+func (l *Leader) perform(ctx context.Context, a elastic.Action) {
+	switch a := a.(type) {
+	case elastic.Start:
+		l.send(a.Proc.Slot.Host, &wire.ToAgent{Start: &a})
+	case elastic.Stop:
+		l.send(a.Proc.Slot.Host, &wire.ToAgent{Stop: &a})
+	case elastic.Form:
+		l.form(ctx, a)
+	case elastic.Synced:
+		l.broadcast(&wire.ToAgent{Synced: &a})
+	case elastic.Notify:
+		l.broadcast(&wire.ToAgent{Notify: &wire.Notify{Notify: a, Timestamp: l.notices.Next(a.Generation, time.Now())}})
+	case elastic.Break:
+		l.log.Info("ring broken", "generation", a.Generation)
+		l.broadcast(&wire.ToAgent{Break: &a})
+	case elastic.ReleaseHost:
+		if h := l.hosts[a.Host]; h != nil {
+			h.released = true
+		}
+		l.send(a.Host, &wire.ToAgent{Release: &a})
+	case elastic.End:
+		l.end(ctx, a)
+	case elastic.TaskEvent:
+		if a.Host != "" {
+			l.send(a.Host, &wire.ToAgent{Event: &a})
+		} else {
+			l.broadcast(&wire.ToAgent{Event: &a})
+		}
+	}
+}
+
+// form asks for consent to a new ring and sends it out.
+func (l *Leader) form(ctx context.Context, a elastic.Form) {
+	id := wire.IDOf(&a.Ring)
+	if fresh := id.Term == l.o.Term && id != l.consented; fresh {
+		if l.o.Consent != nil {
+			var allocs []string
+			for _, h := range a.Ring.Hosts() {
+				if m := l.hosts[h]; m != nil {
+					allocs = append(allocs, m.alloc)
+				}
+			}
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+			err := l.o.Consent.Form(ctx, a.Ring.Generation, allocs)
+			cancel()
+			if err != nil {
+				l.failed = fmt.Errorf("%w: generation %d: %w", ErrRefused, a.Ring.Generation, err)
+				return
+			}
+		}
+		l.consented = id
+		l.log.Info("ring formed", "generation", id.Generation, "size", len(a.Ring.Members), "hosts", len(a.Ring.Hosts()))
+		l.stats.form(&a.Ring, time.Now())
+		l.wasUp = false
+	}
+	l.followRing()
+	m := &wire.ToAgent{Form: wire.CloneRing(&a.Ring)}
+	if a.Hosts == nil {
+		l.broadcast(m)
+		return
+	}
+	for _, h := range a.Hosts {
+		l.send(h, m)
+	}
+}
+
+func (l *Leader) end(ctx context.Context, a elastic.End) {
+	if l.ended == nil && a.Success && l.o.Record != nil {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		if err := l.o.Record.Save(ctx, a.Reason); err != nil {
+			l.log.Warn("completion is not recorded: an allocation placed later would train again", "error", err)
+		}
+		cancel()
+	}
+	l.ended = &a
+	l.publish()
+	l.broadcast(&wire.ToAgent{End: &a})
+}

@@ -1,0 +1,190 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// Consent is asked before a ring may form; see discovery.Elector. Hosts are
+// named by their allocations.
+type Consent interface {
+	MayForm(connected []string) (bool, string)
+	Form(ctx context.Context, generation uint64, hosts []string) error
+}
+
+// Recorder keeps the fact that training is complete for allocations that Nomad
+// places later.
+type Recorder interface {
+	Save(ctx context.Context, reason string) error
+}
+
+// Options are what a Leader needs.
+type Options struct {
+	Config config.Config
+	Term   uint64
+	// Floor is the highest generation that may be spent.
+	Floor   uint64
+	Consent Consent  // nil: always
+	Record  Recorder // nil: nowhere
+	// Exchange returns what begins a ring's exchange; see the type.
+	Exchange func() Exchange
+	// Present reports whether an allocation is still registered, by a view of the
+	// registry that is newer than the given time; nil: sessions alone decide.
+	Present func(alloc string, after time.Time) (present, fresh bool)
+	// PeerAuth is how agents authenticate each other, for the status.
+	PeerAuth string
+	// HostTimeout is how long a host may be without a session, 8 s by default.
+	HostTimeout time.Duration
+	Logger      hclog.Logger
+}
+
+// Leader runs the membership machine of a job. Its fields belong to the
+// goroutine of Run.
+type Leader struct {
+	o       Options
+	log     hclog.Logger
+	ctx     context.Context // of Run, for what is posted: a session's own ends with it
+	todo    chan func()
+	quit    chan struct{}
+	machine *elastic.Machine
+	hosts   map[elastic.HostID]*member
+	quorum  elastic.Quorum
+
+	ring          wire.RingID
+	exchange      Exchange
+	consented     wire.RingID
+	notices       wire.NotifyClock
+	stats         *ringStats
+	wasUp         bool
+	ended         *elastic.End
+	failed        error
+	statusAt      time.Time
+	stepped       time.Time // last new step of the present ring, by this clock; see checkStall
+	stallReported uint64    // ring whose stall was reported
+	status        *wire.Status
+}
+
+// ErrRefused reports that a ring was refused: the leader must begin again with
+// what the hosts know.
+var ErrRefused = errors.New("the ring was refused")
+
+// New returns the leader of a term.
+func New(o Options) *Leader {
+	if o.HostTimeout == 0 {
+		o.HostTimeout = 8 * time.Second
+	}
+	c := o.Config
+	lost := elastic.Fail
+	if c.OnRingLost == "restart" {
+		lost = elastic.Restart
+	}
+	l := &Leader{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}),
+		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
+	l.machine = elastic.New(elastic.Options{
+		NP: c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP,
+		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Settle),
+		FinishTimeout: time.Duration(c.FinishTimeout),
+		ResetLimit:    c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
+	}, o.Term)
+	return l
+}
+
+func (l *Leader) post(f func()) {
+	select {
+	case l.todo <- f:
+	case <-l.quit:
+	}
+}
+
+// Run leads until ctx ends or a ring is refused, which is an error.
+func (l *Leader) Run(ctx context.Context) error {
+	defer close(l.quit)
+	l.ctx = ctx
+	defer func() {
+		for _, m := range l.hosts {
+			if m.session != nil {
+				m.session.Close()
+			}
+		}
+	}()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.NewTimer(time.Hour)
+	defer deadline.Stop()
+	for l.failed == nil {
+		if d := l.machine.Deadline(); !d.IsZero() {
+			deadline.Reset(max(0, time.Until(d)))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case f := <-l.todo:
+			f()
+		case <-deadline.C:
+			l.step(ctx, elastic.Tick{})
+		case <-tick.C:
+			l.tick(ctx)
+		}
+	}
+	return l.failed
+}
+
+// Spent returns the highest generation that the leader has used or tried to;
+// call it when Run has returned.
+func (l *Leader) Spent() uint64 {
+	if last := l.machine.Last(); last != nil {
+		return last.Generation
+	}
+	return l.o.Floor
+}
+
+// Resize changes the number of slots that a host offers.
+func (l *Leader) Resize(host elastic.HostID, slots int) {
+	l.post(func() { l.step(l.ctx, elastic.HostSlots{Host: host, Slots: slots}) })
+}
+
+// Status returns the status as it is now, nil when ctx ends first. When the leader
+// has ended it returns the last one.
+func (l *Leader) Status(ctx context.Context) *wire.Status {
+	c := make(chan *wire.Status, 1)
+	l.post(func() { l.publish(); c <- l.status })
+	select {
+	case s := <-c:
+		return s
+	case <-l.quit:
+		return l.status
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Attached returns the hosts that are in session now, none when the leader has
+// ended.
+func (l *Leader) Attached() []elastic.HostID {
+	c := make(chan []elastic.HostID, 1)
+	l.post(func() {
+		var ids []elastic.HostID
+		for id, m := range l.hosts {
+			if m.session != nil {
+				ids = append(ids, id)
+			}
+		}
+		c <- ids
+	})
+	select {
+	case ids := <-c:
+		return ids
+	case <-l.quit:
+		return nil
+	}
+}

@@ -1,0 +1,263 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// hostEnd is a session of which the test reads what the leader sends.
+type hostEnd struct{ sent []*wire.ToAgent }
+
+func (e *hostEnd) Send(m *wire.ToAgent) error { e.sent = append(e.sent, m); return nil }
+
+func (*hostEnd) Recv() (*wire.ToLeader, error) { return nil, io.EOF }
+
+func (*hostEnd) Close() {}
+
+// noExchange is for hosts that connect without one.
+func noExchange() Exchange { return silent{} }
+
+type silent struct{}
+
+func (silent) Expect([]string)                                    {}
+func (silent) Submit(string, []wire.Put) ([]wire.Fill, error)     { return nil, nil }
+func (silent) Restore(string, wire.Snapshot) ([]wire.Fill, error) { return nil, nil }
+func (silent) Withdraw([]wire.Put) bool                           { return false }
+func (silent) Settle()                                            {}
+
+// ledBy is a leader that is called instead of run, with hosts of one slot each
+// that are played by the test.
+type ledBy struct {
+	*Leader
+	t    *testing.T
+	ends map[elastic.HostID]*hostEnd
+}
+
+func lead(t *testing.T, c config.Config, hosts ...elastic.HostID) *ledBy {
+	c.NP, c.MinNP, c.Settle = len(hosts), 1, 1
+	l := &ledBy{Leader: New(Options{Exchange: noExchange, Config: c, Term: 1, Logger: hclog.NewNullLogger()}), t: t, ends: map[elastic.HostID]*hostEnd{}}
+	for i, id := range hosts {
+		l.ends[id] = &hostEnd{}
+		l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: id, Index: i, Slots: make([]elastic.SlotReport, 1)}}, l.ends[id])
+	}
+	l.connect()
+	return l
+}
+
+// sent returns what the leader has sent to all hosts since the last call.
+func (l *ledBy) sent() map[elastic.HostID][]*wire.ToAgent {
+	all := map[elastic.HostID][]*wire.ToAgent{}
+	for id, e := range l.ends {
+		all[id], e.sent = e.sent, nil
+	}
+	return all
+}
+
+// connect plays the hosts until the next ring is up.
+func (l *ledBy) connect() {
+	l.t.Helper()
+	generation := uint64(0)
+	for end := time.Now().Add(time.Minute); !l.machine.Up() || generation == 0; {
+		must.True(l.t, time.Now().Before(end))
+		l.step(l.t.Context(), elastic.Tick{})
+		for id, messages := range l.sent() {
+			for _, m := range messages {
+				switch {
+				case m.Start != nil:
+					l.receive(l.t.Context(), id, &wire.ToLeader{Arrived: &elastic.SlotArrived{Proc: m.Start.Proc}})
+				case m.Form != nil:
+					generation = m.Form.Generation
+					mem := m.Form.Find(elastic.SlotID{Host: id})
+					l.receive(l.t.Context(), id, &wire.ToLeader{Up: &elastic.SlotUp{Proc: mem.Proc, Generation: generation}})
+				}
+			}
+		}
+	}
+}
+
+// reform ends the ring by a notice and connects the next.
+func (l *ledBy) reform() {
+	l.t.Helper()
+	ring := l.machine.Ring()
+	for _, m := range ring.Members {
+		l.receive(l.t.Context(), m.Proc.Slot.Host, &wire.ToLeader{Waiting: &elastic.SlotWaiting{Proc: m.Proc, Generation: ring.Generation}})
+	}
+	l.connect()
+}
+
+func (l *ledBy) report(id elastic.HostID, p wire.Progress) {
+	p.Generation = l.ring.Generation
+	l.receive(l.t.Context(), id, &wire.ToLeader{Progress: &p})
+}
+
+// stalled says whether the ring is broken when the leader looks at it so much
+// later.
+func (l *ledBy) stalled(later time.Duration) bool {
+	l.sent()
+	l.checkStall(l.t.Context(), time.Now().Add(later))
+	broken := false
+	for _, messages := range l.sent() {
+		for _, m := range messages {
+			broken = broken || m.Break != nil
+		}
+	}
+	return broken
+}
+
+func value(v float64) *float64 { return &v }
+
+func TestStall(t *testing.T) {
+	t.Parallel()
+	const limit, soon, late = 10 * time.Minute, time.Minute, 11 * time.Minute
+	start := func() *ledBy { return lead(t, config.Config{StallTimeout: config.Duration(limit)}, "a", "b") }
+	for name, at := range map[string]float64{"behind": 1e9, "ahead": 1e10, "elapsed": 3} {
+		l := start()
+		l.report("a", wire.Progress{Step: value(1), At: at, FirstAt: at})
+		must.False(t, l.stalled(soon), must.Sprint("the clock of the host is ", name))
+		must.True(t, l.stalled(late), must.Sprint("the clock of the host is ", name))
+	}
+
+	l := start()
+	must.False(t, l.stalled(late), must.Sprint("the script may never report"))
+	l.report("a", wire.Progress{Step: value(1), At: 1, FirstAt: 1})
+	l.stepped = l.stepped.Add(-late)
+	l.report("a", wire.Progress{Step: value(1), At: 2, FirstAt: 1})
+	must.True(t, l.stalled(soon), must.Sprint("a line without a new step is none"))
+
+	l = start()
+	l.report("a", wire.Progress{Step: value(1), At: 1, FirstAt: 1})
+	l.stepped = l.stepped.Add(-late)
+	l.report("a", wire.Progress{Step: value(0), At: 2, FirstAt: 1})
+	must.False(t, l.stalled(soon), must.Sprint("steps may be counted anew in each epoch"))
+
+	l.reform()
+	must.False(t, l.stalled(soon))
+	must.True(t, l.stalled(late), must.Sprint("the next ring never made its first step"))
+
+	l = start()
+	l.report("a", wire.Progress{Step: value(1), At: 1, FirstAt: 1})
+	l.hosts["a"].session = nil
+	must.False(t, l.stalled(late), must.Sprint("nobody can tell"))
+
+	l = start()
+	l.report("a", wire.Progress{Step: value(1), At: 1, FirstAt: 1})
+	l.receive(t.Context(), "b", &wire.ToLeader{Exited: &wire.Exited{SlotExited: elastic.SlotExited{Proc: l.machine.Ring().Members[1].Proc, Success: true}}})
+	must.False(t, l.stalled(late), must.Sprint("training is complete, rank 0 may write its last checkpoint"))
+}
+
+// What JSON can't hold would end the sessions that a status is sent on.
+func TestStatusStaysFinite(t *testing.T) {
+	t.Parallel()
+	l := lead(t, config.Config{}, "a")
+	huge := 1.7e308
+	l.report("a", wire.Progress{Step: value(0), Samples: value(-huge), At: 1, First: value(0), FirstSamples: value(-huge), FirstAt: 1})
+	l.report("a", wire.Progress{Step: value(1), Samples: value(huge), At: 2, First: value(0), FirstSamples: value(-huge), FirstAt: 1})
+	l.report("a", wire.Progress{Step: value(-huge), Loss: value(huge), At: huge, First: value(huge), FirstAt: -huge})
+	l.reform()
+	l.report("a", wire.Progress{Step: value(huge), At: 4, First: value(-huge), FirstAt: 4})
+	l.publish()
+	_, err := json.Marshal(l.status)
+	must.NoError(t, err)
+}
+
+// refusing asks long, and gets no consent.
+type refusing struct{ asked chan struct{} }
+
+func (refusing) MayForm([]string) (bool, string) { return true, "" }
+
+func (r refusing) Form(context.Context, uint64, []string) error {
+	close(r.asked)
+	time.Sleep(200 * time.Millisecond)
+	return errors.New("no majority")
+}
+
+// A host that registers while the leader waits for a consent that it does not
+// get must not stay in session with a leader that is over.
+func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
+	t.Parallel()
+	r := refusing{make(chan struct{})}
+	l := New(Options{Exchange: noExchange, Config: config.Config{NP: 1, MinNP: 1}, Term: 1, Consent: r, Logger: hclog.NewNullLogger()})
+	ended := make(chan error, 1)
+	go func() { ended <- l.Run(t.Context()) }()
+	register := func(alloc string) wire.HostEnd {
+		up, down := wire.Pipe()
+		go func() { _ = l.Serve(down) }()
+		info := elastic.HostInfo{ID: elastic.HostID(alloc + "-1"), Slots: []elastic.SlotReport{{}}}
+		must.NoError(t, up.Send(&wire.ToLeader{Register: &wire.Register{Info: info, AllocID: alloc}}))
+		return up
+	}
+	first := register("a")
+	for {
+		m, err := first.Recv()
+		must.NoError(t, err)
+		if m.Start != nil {
+			must.NoError(t, first.Send(&wire.ToLeader{Arrived: &elastic.SlotArrived{Proc: m.Start.Proc}}))
+			break
+		}
+	}
+	<-r.asked
+	second := register("b")
+	must.Error(t, <-ended)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for {
+			if _, err := second.Recv(); err != nil {
+				return
+			}
+		}
+	}()
+	select {
+	case <-over:
+	case <-time.After(time.Minute):
+		t.Fatal("the second host is still in session")
+	}
+}
+
+// TestNoticesOutliveTheLeader is about a leader that is lost together with rank 0:
+// the next one learns from the other hosts how far notices were.
+func TestNoticesOutliveTheLeader(t *testing.T) {
+	t.Parallel()
+	first := lead(t, config.Config{}, "a", "b")
+	first.sent()
+	first.notices.Heard(time.Now().Add(time.Hour).Unix()) // its clock was ahead
+	first.perform(t.Context(), elastic.Notify{Proc: elastic.Proc{Slot: elastic.SlotID{Host: "a"}, Incarnation: 1}, Generation: 1})
+	sent := first.sent()
+	was := sent["a"][0].Notify.Timestamp
+	must.Eq(t, was, sent["b"][0].Notify.Timestamp)
+
+	second := New(Options{Exchange: noExchange, Config: config.Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
+	b := &hostEnd{}
+	second.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "b", Slots: make([]elastic.SlotReport, 1)}, Noticed: was}, b)
+	b.sent = nil
+	second.perform(t.Context(), elastic.Notify{Generation: 2})
+	must.Greater(t, was, b.sent[0].Notify.Timestamp)
+}
+
+// TestRingsAreNotShared is about a process that is replaced while its ring forms:
+// messages on their way have rings of their own.
+func TestRingsAreNotShared(t *testing.T) {
+	t.Parallel()
+	l := New(Options{Exchange: noExchange, Config: config.Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
+	a := &hostEnd{}
+	l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a", Slots: make([]elastic.SlotReport, 1)}}, a)
+	a.sent = nil
+	ring := elastic.Ring{Generation: 1, Members: []elastic.Member{{Proc: elastic.Proc{Slot: elastic.SlotID{Host: "a"}, Incarnation: 1}}}}
+	l.perform(t.Context(), elastic.Form{Ring: ring})
+	ring.Members[0].Proc.Incarnation = 2 // by the leader's machine
+	must.Eq(t, 1, a.sent[0].Form.Members[0].Proc.Incarnation)
+}

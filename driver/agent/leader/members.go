@@ -1,0 +1,205 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// Session is the leader's end of a session with a host.
+type Session interface {
+	Send(*wire.ToAgent) error
+	Recv() (*wire.ToLeader, error)
+	Close()
+}
+
+// member is a host as the leader knows it.
+type member struct {
+	alloc, addr string
+	session     Session
+	gone        time.Time // without a session since
+	released    bool
+}
+
+// Serve runs one session to its end.
+func (l *Leader) Serve(s Session) error {
+	defer s.Close()
+	first, err := s.Recv()
+	if err != nil {
+		return err
+	}
+	if first.Register == nil {
+		return errors.New("a session begins with a registration")
+	}
+	r := first.Register
+	id := r.Info.ID
+	q := newSendQueue(s)
+	defer q.Close()
+	// A leader that is over closes the sessions of its hosts; this one may not be
+	// among them yet, and heartbeats would keep it open.
+	go func() {
+		select {
+		case <-l.quit:
+			q.Close()
+		case <-q.done:
+		}
+	}()
+	l.post(func() { l.join(l.ctx, r, q) })
+	defer l.post(func() { l.parted(l.ctx, id, q) })
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		l.post(func() {
+			if h := l.hosts[id]; h != nil && h.session == q {
+				l.receive(l.ctx, id, m)
+			}
+		})
+		select {
+		case <-l.quit:
+			return nil
+		default:
+		}
+	}
+}
+
+// join takes in a host that registers.
+func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
+	id := r.Info.ID
+	for other, m := range l.hosts {
+		if other != id && m.alloc == r.AllocID && r.AllocID != "" { // the task was restarted
+			l.lost(ctx, other)
+		}
+	}
+	if old := l.hosts[id]; old != nil && old.session != nil {
+		old.session.Close()
+	}
+	l.hosts[id] = &member{alloc: r.AllocID, addr: r.Addr, session: s}
+	l.notices.Heard(r.Noticed)
+	l.log.Info("host joined", "host", id, "alloc", r.AllocID, "slots", len(r.Info.Slots), "group", r.Info.Group, "index", r.Info.Index)
+	if r.Status != nil && (l.status == nil || r.Status.Updated > l.status.Updated) && l.ring == (wire.RingID{}) {
+		l.status = r.Status
+		l.stats = newRingStats(r.Status)
+	}
+	if r.Info.Ring != nil && !r.Info.Leaving && l.o.Present != nil {
+		// It was registered once, so a view without it means that it is not
+		// any more.
+		present, known := l.o.Present(r.AllocID, time.Time{})
+		r.Info.Dropped = known && !present
+	}
+	l.checkQuorum(ctx)
+	l.step(ctx, elastic.HostJoined{Info: r.Info})
+	l.checkQuorum(ctx)
+	if r.Info.Leaving {
+		l.step(ctx, elastic.HostLeaving{Host: id, Deadline: time.Now().Add(time.Duration(r.LeaveIn * float64(time.Second)))})
+	}
+	l.followRing()
+	if wire.IDOf(r.Info.Ring) == l.ring && l.exchange != nil {
+		fills, err := l.exchange.Restore(string(id), r.Keys)
+		l.fill(fills, err)
+	}
+}
+
+// parted takes in the end of a session. A host that is alive comes back at once.
+// Its address is probed: a refused connection means that it is dead.
+func (l *Leader) parted(ctx context.Context, id elastic.HostID, s Session) {
+	m := l.hosts[id]
+	if m == nil || m.session != s {
+		return
+	}
+	m.session, m.gone = nil, time.Now()
+	if m.released || l.o.Present == nil {
+		l.lost(ctx, id)
+		return
+	}
+	l.checkQuorum(ctx)
+	addr := m.addr
+	go func() {
+		d := net.Dialer{Timeout: time.Second}
+		c, err := d.DialContext(ctx, "tcp", addr)
+		if err == nil {
+			_ = c.Close()
+		} else if errors.Is(err, syscall.ECONNREFUSED) {
+			l.post(func() {
+				if l.hosts[id] == m && m.session == nil {
+					l.lost(ctx, id)
+				}
+			})
+		}
+	}()
+}
+
+// lost gives a host up.
+func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
+	if m := l.hosts[id]; m != nil {
+		if m.session != nil {
+			m.session.Close()
+		}
+		delete(l.hosts, id)
+		l.log.Info("host gone", "host", id, "alloc", m.alloc)
+	}
+	if r := l.machine.Ring(); r != nil {
+		for _, h := range r.Hosts() {
+			if h == id {
+				l.stats.fail()
+			}
+		}
+	}
+	l.checkQuorum(ctx)
+	l.step(ctx, elastic.HostLost{Host: id})
+}
+
+func (l *Leader) tick(ctx context.Context) {
+	now := time.Now()
+	if l.o.Present != nil {
+		missing := map[elastic.HostID]*member{}
+		for id, m := range l.hosts {
+			if m.session == nil {
+				missing[id] = m
+			}
+		}
+		for _, id := range l.machine.Last().Hosts() { // of an earlier leader's ring, and not here yet
+			if l.hosts[id] == nil && l.machine.Ring() != nil {
+				l.hosts[id] = &member{alloc: wire.AllocPrefix(id), gone: now}
+			}
+		}
+		for id, m := range missing {
+			present, fresh := l.o.Present(m.alloc, m.gone)
+			if fresh && !present || now.Sub(m.gone) > l.o.HostTimeout {
+				l.lost(ctx, id)
+			}
+		}
+	}
+	l.checkQuorum(ctx)
+	l.checkStall(ctx, now)
+	if now.Sub(l.statusAt) >= time.Second {
+		l.publish()
+	}
+}
+
+// checkQuorum keeps the machine informed whether it may form rings.
+func (l *Leader) checkQuorum(ctx context.Context) {
+	if l.o.Consent == nil {
+		return
+	}
+	var connected []string
+	for _, m := range l.hosts {
+		if m.session != nil {
+			connected = append(connected, m.alloc)
+		}
+	}
+	ok, why := l.o.Consent.MayForm(connected)
+	if ok != l.quorum.OK || why != l.quorum.Reason {
+		l.quorum = elastic.Quorum{OK: ok, Reason: why}
+		l.step(ctx, l.quorum)
+	}
+}

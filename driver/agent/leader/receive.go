@@ -1,0 +1,73 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"context"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/printable"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// receive takes in one message of a host.
+func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeader) {
+	switch {
+	case m.Leaving != nil:
+		l.log.Info("host leaves", "host", id)
+		l.step(ctx, elastic.HostLeaving{Host: id, Deadline: time.Now().Add(time.Duration(m.Leaving.In * float64(time.Second)))})
+	case m.Arrived != nil:
+		l.step(ctx, *m.Arrived)
+	case m.Waiting != nil:
+		l.stats.leave(time.Now())
+		l.step(ctx, *m.Waiting)
+	case m.Up != nil:
+		l.step(ctx, *m.Up)
+	case m.Notifiable != nil:
+		l.step(ctx, *m.Notifiable)
+	case m.Exited != nil:
+		ev := m.Exited.SlotExited
+		ev.Status = printable.Text(ev.Status) // from another host, whose tenant may write what its agent sends
+		if m.Exited.Ring == l.ring && l.exchange != nil && len(m.Exited.Withdrawn) > 0 && l.exchange.Withdraw(m.Exited.Withdrawn) {
+			ev.Visible = true
+		}
+		if l.machine.Ring().Find(ev.Proc.Slot) != nil && !ev.Success {
+			l.stats.fail()
+			l.stats.leave(time.Now())
+		}
+		l.step(ctx, ev)
+	case m.Puts != nil:
+		if m.Puts.Ring == l.ring && l.exchange != nil {
+			fills, err := l.exchange.Submit(string(id), m.Puts.Puts)
+			l.fill(fills, err)
+		}
+	case m.Progress != nil:
+		m.Progress.Bound()
+		if m.Progress.Generation > 0 {
+			if m.Progress.Step != nil {
+				l.step(ctx, elastic.Trained{Generation: m.Progress.Generation})
+			}
+			if before := l.stats.latest.Step; m.Progress.Generation == l.ring.Generation && m.Progress.Step != nil &&
+				(before == nil || *before != *m.Progress.Step) {
+				l.stepped = time.Now()
+			}
+			l.reportResize(l.stats.progress(*m.Progress))
+		}
+	}
+}
+
+func (l *Leader) send(id elastic.HostID, m *wire.ToAgent) {
+	if h := l.hosts[id]; h != nil && h.session != nil {
+		if err := h.session.Send(m); err != nil {
+			h.session.Close()
+		}
+	}
+}
+
+func (l *Leader) broadcast(m *wire.ToAgent) {
+	for id := range l.hosts {
+		l.send(id, m)
+	}
+}

@@ -1,0 +1,182 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// maxResizes is how many resizes a status lists.
+const maxResizes = 64
+
+// ringStats measures rings: gaps, lost steps and step times.
+type ringStats struct {
+	open     wire.Resize // being measured
+	closed   bool        // open has been added to resizes
+	stopped  time.Time
+	formed   time.Time
+	last     wire.Progress // of the ring before
+	latest   wire.Progress // of the present ring
+	reports  bool          // the script reports steps
+	resizes  []wire.Resize
+	tallies  map[int]tally // by ring size
+	size     int
+	counted  wire.Progress // latest, up to which steps are in the tallies
+	failures bool
+}
+
+// A tally is what was measured of the steps of rings of one size.
+type tally struct {
+	steps, seconds float64
+	// samples are those of so many of the steps, for which they are known.
+	samples, sampled float64
+}
+
+func newRingStats(s *wire.Status) *ringStats {
+	r := &ringStats{tallies: map[int]tally{}, closed: true}
+	if s != nil {
+		r.resizes = s.Resizes
+		r.size = s.Size
+		for n, t := range s.StepSeconds {
+			steps := float64(t.N)
+			r.tallies[n] = tally{steps: steps, seconds: t.Mean * steps}
+			if t.Samples > 0 {
+				r.tallies[n] = tally{steps: steps, seconds: t.Mean * steps, samples: t.Samples * steps, sampled: steps}
+			}
+		}
+		r.latest = wire.Progress{Generation: s.Generation, At: s.ProgressAt, Step: s.Step, Samples: s.Samples,
+			Epoch: s.Epoch, TotalSteps: s.TotalSteps, Loss: s.Loss}
+		r.counted = r.latest // by the leader before
+		r.reports = s.Step != nil
+	}
+	return r
+}
+
+// leave notes that the first process left the ring.
+func (r *ringStats) leave(now time.Time) {
+	if r.stopped.IsZero() {
+		r.stopped = now
+	}
+}
+
+// fail notes that the ring lost a process.
+func (r *ringStats) fail() { r.failures = true }
+
+// form notes a new ring.
+func (r *ringStats) form(ring *elastic.Ring, now time.Time) {
+	cause := "resize"
+	switch {
+	case r.size == 0:
+		cause = "start"
+	case r.failures:
+		cause = "failure"
+	}
+	r.count()
+	if r.stopped.IsZero() {
+		r.stopped = now
+	}
+	r.open = wire.Resize{Generation: ring.Generation, From: r.size, To: len(ring.Members), Cause: cause, Time: wire.Seconds(now)}
+	r.closed, r.formed, r.failures = false, now, false
+	if r.latest.At > 0 {
+		r.last = r.latest
+	}
+	r.latest, r.counted, r.size = wire.Progress{}, wire.Progress{}, len(ring.Members)
+}
+
+// up notes that all processes are connected, and returns the resize when it is
+// measured: a script that reports steps has yet to make one.
+func (r *ringStats) up(now time.Time) *wire.Resize {
+	if r.closed {
+		return nil
+	}
+	r.open.Rendezvous = now.Sub(r.formed).Seconds()
+	r.open.Gap = now.Sub(r.stopped).Seconds()
+	if r.reports && r.last.At > 0 {
+		return nil
+	}
+	return r.close()
+}
+
+// progress takes in what the script reports, and returns the resize when this
+// completes it.
+func (r *ringStats) progress(p wire.Progress) *wire.Resize {
+	r.reports = r.reports || p.Step != nil
+	if p.Generation != r.open.Generation && r.open.Generation != 0 {
+		if p.Generation+1 == r.open.Generation && p.At > r.last.At { // the end of the ring before
+			r.last = p
+		}
+		return nil
+	}
+	if p.At < r.latest.At {
+		return nil
+	}
+	r.latest = p
+	r.count()
+	if r.closed || p.FirstAt == 0 {
+		return nil
+	}
+	if r.last.At > 0 {
+		r.open.Gap = max(0, p.FirstAt-r.last.At) // the clocks of two hosts may differ
+		if p.First != nil && r.last.Step != nil {
+			r.open.LostSteps = max(0, *r.last.Step+1-*p.First)
+		}
+	}
+	return r.close()
+}
+
+func (r *ringStats) close() *wire.Resize {
+	r.closed, r.stopped = true, time.Time{}
+	r.resizes = append(r.resizes, r.open)
+	if n := len(r.resizes); n > maxResizes {
+		r.resizes = r.resizes[n-maxResizes:]
+	}
+	return &r.open
+}
+
+// count adds the steps since the last call to the size's tally.
+func (r *ringStats) count() {
+	p, from := r.latest, r.counted
+	if p.Step == nil || p.First == nil || r.size == 0 {
+		return
+	}
+	if from.Step == nil {
+		from.Step, from.Samples, from.At = p.First, p.FirstSamples, p.FirstAt
+	}
+	if n := *p.Step - *from.Step; n > 0 && p.At > from.At {
+		t := r.tallies[r.size]
+		t.steps += n
+		t.seconds += p.At - from.At
+		if p.Samples != nil && from.Samples != nil && *p.Samples > *from.Samples {
+			t.samples += *p.Samples - *from.Samples
+			t.sampled += n
+		}
+		r.tallies[r.size], r.counted = t, p
+	}
+}
+
+// newest is the last report of the present ring, or of the one before it.
+func (r *ringStats) newest() wire.Progress {
+	if r.latest.At > 0 {
+		return r.latest
+	}
+	return r.last
+}
+
+func (r *ringStats) stepSeconds() map[int]wire.StepTime {
+	m := map[int]wire.StepTime{}
+	for n, t := range r.tallies {
+		if t.steps <= 0 {
+			continue
+		}
+		out := wire.StepTime{Mean: t.seconds / t.steps, N: int(t.steps)}
+		if t.sampled > 0 {
+			out.Samples = t.samples / t.sampled
+		}
+		m[n] = out
+	}
+	return m
+}

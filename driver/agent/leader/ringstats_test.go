@@ -1,0 +1,96 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+func at(generation uint64, first, step, firstAt, now float64) wire.Progress {
+	return wire.Progress{Generation: generation, First: &first, Step: &step, FirstAt: firstAt, At: now}
+}
+
+func ringOf(generation uint64, n int) *elastic.Ring {
+	return &elastic.Ring{Generation: generation, Members: make([]elastic.Member, n)}
+}
+
+func TestRingStatsMeasuresGapsBetweenSteps(t *testing.T) {
+	l := newRingStats(nil)
+	begin := time.Unix(1000, 0)
+	l.form(ringOf(1, 2), begin)
+	r := l.up(begin.Add(time.Second))
+	must.NotNil(t, r, must.Sprint("nothing was reported yet: the rendezvous is all there is"))
+	must.Eq(t, "start", r.Cause)
+
+	must.Nil(t, l.progress(at(1, 1, 1, 1002, 1002)))
+	must.Nil(t, l.progress(at(1, 1, 11, 1002, 1003)))
+	must.Eq(t, wire.StepTime{Mean: 0.1, N: 10}, l.stepSeconds()[2])
+
+	l.leave(time.Unix(1003, 0))
+	l.form(ringOf(2, 4), time.Unix(1004, 0))
+	must.Nil(t, l.up(time.Unix(1004, 0).Add(250*time.Millisecond)), must.Sprint("the first step is still to come"))
+	r = l.progress(at(2, 12, 12, 1005, 1005))
+	must.NotNil(t, r)
+	must.Eq(t, wire.Resize{Generation: 2, From: 2, To: 4, Cause: "resize", Gap: 2, Rendezvous: 0.25, Time: 1004}, *r)
+}
+
+// Ranks that have a batch each do more in a step the more they are.
+func TestRingStatsMeasuresSamplesPerStep(t *testing.T) {
+	report := func(l *ringStats, generation uint64, first, firstSamples, step, samples, now float64) {
+		p := at(generation, first, step, 1000, now)
+		p.FirstSamples, p.Samples = &firstSamples, &samples
+		l.progress(p)
+	}
+	l := newRingStats(nil)
+	l.form(ringOf(1, 2), time.Unix(1000, 0))
+	report(l, 1, 1, 24, 11, 264, 1001)
+	must.Eq(t, wire.StepTime{Mean: 0.1, N: 10, Samples: 24}, l.stepSeconds()[2])
+	report(l, 1, 1, 24, 21, 504, 1002)
+	must.Eq(t, wire.StepTime{Mean: 0.1, N: 20, Samples: 24}, l.stepSeconds()[2])
+
+	l = newRingStats(&wire.Status{Size: 2, StepSeconds: l.stepSeconds()})
+	must.Eq(t, wire.StepTime{Mean: 0.1, N: 20, Samples: 24}, l.stepSeconds()[2], must.Sprint("another leader goes on from here"))
+	l.form(ringOf(2, 4), time.Unix(1003, 0))
+	report(l, 2, 22, 552, 33, 1080, 1004)
+	must.Eq(t, 48, l.stepSeconds()[4].Samples)
+}
+
+func TestRingStatsCountsStepsMadeAgain(t *testing.T) {
+	l := newRingStats(nil)
+	l.form(ringOf(1, 4), time.Unix(1000, 0))
+	l.up(time.Unix(1000, 0))
+	l.progress(at(1, 1, 20, 1001, 1010))
+	l.fail()
+	l.leave(time.Unix(1011, 0))
+	l.form(ringOf(2, 3), time.Unix(1011, 0))
+	l.up(time.Unix(1011, 0))
+	r := l.progress(at(2, 16, 16, 1012, 1012)) // back to the commit after step 15
+	must.NotNil(t, r)
+	must.Eq(t, "failure", r.Cause)
+	must.Eq(t, 5, r.LostSteps)
+}
+
+func TestRingStatsGoesOnFromAnotherLeadersStatus(t *testing.T) {
+	step := 7.0
+	l := newRingStats(&wire.Status{Size: 3, Generation: 4, Step: &step, ProgressAt: 50, StepSeconds: map[int]wire.StepTime{3: {Mean: 2, N: 10}},
+		Resizes: []wire.Resize{{Generation: 4, To: 3}}})
+	must.Eq(t, 10, l.stepSeconds()[3].N)
+	must.Eq(t, 7.0, *l.newest().Step)
+	must.Len(t, 1, l.resizes)
+}
+
+func TestRingStats_TheNextLeaderCountsNoStepTwice(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	l := newRingStats(&wire.Status{Size: 4, Generation: 3, Step: f(1000), ProgressAt: 1001, StepSeconds: map[int]wire.StepTime{4: {Mean: 1, N: 1000}}})
+	l.progress(wire.Progress{Generation: 3, At: 1021, Step: f(1010), First: f(0), FirstAt: 1})
+	got := l.stepSeconds()[4]
+	must.Eq(t, 1010, got.N)
+	must.InDelta(t, 1020.0/1010, got.Mean, 1e-9)
+}

@@ -1,0 +1,64 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"errors"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+)
+
+// sendQueue lets the leader's goroutine send without waiting for a slow host,
+// and lets the host know that the leader is there, however busy it is.
+type sendQueue struct {
+	s      Session
+	queue  chan *wire.ToAgent
+	done   chan struct{}
+	closed chan struct{}
+}
+
+var errSlow = errors.New("host does not keep up")
+
+func newSendQueue(s Session) *sendQueue {
+	q := &sendQueue{s: s, queue: make(chan *wire.ToAgent, 1024), done: make(chan struct{}), closed: make(chan struct{}, 1)}
+	go func() {
+		tick := time.NewTicker(wire.HeartbeatInterval)
+		defer tick.Stop()
+		for {
+			m := &wire.ToAgent{}
+			select {
+			case <-q.done:
+				return
+			case m = <-q.queue:
+			case <-tick.C:
+			}
+			if err := s.Send(m); err != nil {
+				s.Close()
+				return
+			}
+		}
+	}()
+	return q
+}
+
+func (q *sendQueue) Send(m *wire.ToAgent) error {
+	select {
+	case q.queue <- m:
+		return nil
+	default:
+		return errSlow
+	}
+}
+
+func (q *sendQueue) Recv() (*wire.ToLeader, error) { return q.s.Recv() }
+
+func (q *sendQueue) Close() {
+	select {
+	case q.closed <- struct{}{}:
+		close(q.done)
+	default:
+	}
+	q.s.Close()
+}

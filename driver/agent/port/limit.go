@@ -1,0 +1,120 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package port
+
+import (
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// limiter bounds how many connections there are, in total and from one address.
+// A new one beyond a bound takes the place of one of its own address, or else of
+// the address that has the most: a flood from few addresses takes no place from
+// others. Which one of the address is left to chance: the oldest would always be
+// the honest peer that a flood has passed while it proved itself. One that
+// authenticates itself needs milliseconds, so behind the address of a flood some
+// get in at each try, but a strong flood delays them.
+type limiter struct {
+	bounds func() (total, each int)
+
+	mu   sync.Mutex
+	held int
+	from map[netip.Prefix][]*claim
+}
+
+// claim is the place of one connection in a limiter.
+type claim struct {
+	conn net.Conn
+	addr netip.Prefix
+	at   int           // among those of its address, -1 when it is not counted any more
+	gone chan struct{} // closed when another connection has taken it
+	l    *limiter
+}
+
+func newLimiter(bounds func() (total, each int)) *limiter {
+	return &limiter{bounds: bounds, from: make(map[netip.Prefix][]*claim)}
+}
+
+// fixed are bounds that do not change.
+func fixed(total, each int) func() (int, int) {
+	return func() (int, int) { return total, each }
+}
+
+// add counts the connection until it is released, and closes another one where
+// there are too many.
+func (l *limiter) add(c net.Conn) *claim {
+	n := &claim{conn: c, addr: origin(c.RemoteAddr()), gone: make(chan struct{}), l: l}
+	total, each := l.bounds()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case len(l.from[n.addr]) >= each:
+		l.evict(n.addr)
+	case l.held >= total:
+		l.evict(l.busiest())
+	}
+	n.at = len(l.from[n.addr])
+	l.from[n.addr] = append(l.from[n.addr], n)
+	l.held++
+	return n
+}
+
+// busiest is the address with the most connections. The caller holds l.mu.
+func (l *limiter) busiest() (most netip.Prefix) {
+	for addr, list := range l.from {
+		if len(list) > len(l.from[most]) {
+			most = addr
+		}
+	}
+	return most
+}
+
+// evict closes a connection of the address. The caller holds l.mu.
+func (l *limiter) evict(addr netip.Prefix) {
+	list := l.from[addr]
+	o := list[rand.IntN(len(list))]
+	l.drop(o)
+	close(o.gone)
+	_ = o.conn.Close()
+}
+
+// drop stops counting a connection. The caller holds l.mu.
+func (l *limiter) drop(n *claim) {
+	if n.at < 0 {
+		return
+	}
+	list := l.from[n.addr]
+	last := len(list) - 1
+	list[n.at], list[last].at = list[last], n.at
+	list[last], n.at = nil, -1
+	l.held--
+	if l.from[n.addr] = list[:last]; last == 0 {
+		delete(l.from, n.addr)
+	}
+}
+
+// release stops counting the connection. It may be called twice.
+func (n *claim) release() {
+	n.l.mu.Lock()
+	defer n.l.mu.Unlock()
+	n.l.drop(n)
+}
+
+// origin is the address that counts as one: an IPv4 address, or the 64 bits of
+// IPv6 that belong to one network, within which a machine may choose.
+func origin(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
+	bits := 64
+	if addr.Is4() {
+		bits = 32
+	}
+	p, _ := addr.Prefix(bits) // an invalid address counts as the zero prefix
+	return p
+}

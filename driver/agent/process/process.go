@@ -1,0 +1,81 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"fmt"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// killGrace is the time between SIGTERM and SIGKILL of one process.
+const killGrace = 3 * time.Second
+
+// Process is one running training process and what it started.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended and its output is read
+
+	mu   sync.Mutex
+	tail []string
+}
+
+// Done is closed when the process has ended and its output is read.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// PID is the number of the process and of its process group.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Signal sends a signal to the whole process group.
+func (p *Process) Signal(sig syscall.Signal) {
+	select {
+	case <-p.done:
+	default:
+		_ = syscall.Kill(-p.PID(), sig)
+	}
+}
+
+// Stop ends the process: SIGTERM, then SIGKILL after killGrace, or SIGKILL at
+// once.
+func (p *Process) Stop(kill bool) {
+	if kill {
+		p.Signal(syscall.SIGKILL)
+		return
+	}
+	p.Signal(syscall.SIGTERM)
+	go func() {
+		t := time.NewTimer(killGrace)
+		defer t.Stop()
+		select {
+		case <-p.done:
+		case <-t.C:
+			p.Signal(syscall.SIGKILL)
+		}
+	}()
+}
+
+// Exit is how the process ended; call it when Done is closed.
+func (p *Process) Exit() Exit { return Exit{p.cmd.ProcessState.Sys().(syscall.WaitStatus)} }
+
+// Exit is how a process ended.
+type Exit struct{ syscall.WaitStatus }
+
+// Success reports whether the process exited with code 0.
+func (e Exit) Success() bool { return e.Exited() && e.ExitStatus() == 0 }
+
+// By reports whether the signal ended the process, or what a shell around it ran:
+// a shell reports a signal as exit code 128 + its number.
+func (e Exit) By(sig syscall.Signal) bool {
+	return e.Signaled() && e.Signal() == sig || e.ExitStatus() == 128+int(sig)
+}
+
+// String describes the end for people.
+func (e Exit) String() string {
+	if e.Signaled() {
+		return fmt.Sprintf("signal %d (%s)", e.Signal(), e.Signal())
+	}
+	return fmt.Sprintf("exit code %d", e.ExitStatus())
+}

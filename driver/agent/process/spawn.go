@@ -1,0 +1,124 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/kolo-nomad/kolo/driver/hostnet"
+)
+
+// outputGrace is how long the output of a process is read when the process has
+// ended: what it started in a session of its own may hold its streams open.
+const outputGrace = 2 * time.Second
+
+// Spec specifies a process.
+type Spec struct {
+	Command string
+	Args    []string
+	Dir     string
+	Env     []string
+	// Prefix is put before each line of its output.
+	Prefix string
+	// Log is a file for its output alone, none when empty.
+	Log            string
+	Stdout, Stderr io.Writer
+	// Watch sees each line of stderr, as printable text.
+	Watch func(line string)
+}
+
+// Spawner starts processes from one thread that lives as long as the agent:
+// the kernel sends a child's parent-death signal when the thread that started
+// it ends, not the process.
+type Spawner struct{ work chan func() }
+
+// NewSpawner returns a spawner whose processes see hostname as the machine's
+// name, unless it is empty. The error reports that they do not; the spawner
+// works all the same.
+func NewSpawner(hostname string) (*Spawner, error) {
+	s := &Spawner{work: make(chan func())}
+	named := make(chan error)
+	go func() {
+		// Not unlocked: the thread ends with the goroutine, and with it its
+		// host name.
+		runtime.LockOSThread()
+		named <- hostnet.SetName(hostname)
+		for f := range s.work {
+			f()
+		}
+	}()
+	return s, <-named
+}
+
+// Close ends the spawner's thread. The processes that it started are killed.
+func (s *Spawner) Close() { close(s.work) }
+
+// Start starts a process. Its whole process group dies with the agent.
+func (s *Spawner) Start(spec Spec) (*Process, error) {
+	cmd := exec.Command(spec.Command, spec.Args...) //nolint:noctx // it outlives what started it, and is stopped by signals
+	cmd.Dir, cmd.Env = spec.Dir, spec.Env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	s.work <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", spec.Command, err)
+	}
+	p := &Process{cmd: cmd, done: make(chan struct{})}
+	var log io.WriteCloser
+	if spec.Log != "" {
+		log = &lumberjack.Logger{Filename: spec.Log, MaxSize: 10, MaxBackups: 1}
+	}
+	var readers sync.WaitGroup
+	readers.Go(func() { copyLines(stdout, spec.Prefix, spec.Stdout, log, nil) })
+	readers.Go(func() {
+		copyLines(stderr, spec.Prefix, spec.Stderr, log, func(line string) {
+			p.keep(line)
+			if spec.Watch != nil {
+				spec.Watch(line)
+			}
+		})
+	})
+	go func() {
+		p.wait(&readers, stdout, stderr)
+		if log != nil {
+			_ = log.Close()
+		}
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// wait waits for the process and for the readers of its output. A grandchild may
+// hold the streams open; the group is killed when the process itself is gone,
+// which Wait can't notice before the streams are read. What has left the group is
+// not waited for.
+func (p *Process) wait(readers *sync.WaitGroup, streams ...io.Reader) {
+	if waitNoReap(p.PID()) == nil {
+		_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+		for _, r := range streams {
+			if f, ok := r.(*os.File); ok {
+				_ = f.SetReadDeadline(time.Now().Add(outputGrace))
+			}
+		}
+	}
+	readers.Wait()
+	_ = p.cmd.Wait()
+}

@@ -1,0 +1,103 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/hostnet"
+)
+
+// registerWait is how long the agent waits to find itself in the registry.
+const registerWait = 60 * time.Second
+
+// portError explains why the service's port can't be listened on.
+func portError(listen string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("the service port can't be used: %w; another process of this node holds it: leave out the port's static = …, "+
+			"so that Nomad picks a free one, or list the port in the client's reserved_ports", err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("the service port can't be used: %w; this node has no address %s: see network_interface and host_network "+
+			"in the client's configuration", err, listen)
+	}
+	return fmt.Errorf("the service port can't be used: %w", err)
+}
+
+// findSelf waits until Nomad's registry shows this allocation: from then on
+// others can find it, and its address is known.
+func (a *agent) findSelf(ctx context.Context, r discovery.Registry, signals <-chan os.Signal) (discovery.Peer, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, registerWait)
+	defer cancel()
+	views := r.Watch(ctx)
+	var last discovery.View
+	reported := false
+	for {
+		select {
+		case v, ok := <-views:
+			if !ok {
+				if last.Err != nil {
+					return discovery.Peer{}, false, last.Err
+				}
+				return discovery.Peer{}, false, fmt.Errorf("service %q: this allocation is not registered after %s; the group needs "+
+					"service { name = %q  provider = \"nomad\"  port = <the port's label> }", a.config.Service, registerWait, a.config.Service)
+			}
+			last = v
+			if p, ok := v.Find(a.config.AllocID); ok && v.Err == nil {
+				p.Group, p.Index = a.config.Group, a.config.Index
+				return p, false, nil
+			}
+			if v.Err != nil && !reported {
+				reported = true
+				a.events.Emit(fmt.Sprintf("waiting for the service registry: %v", v.Err))
+			}
+		case s := <-signals:
+			if s == syscall.SIGTERM || s == syscall.SIGINT {
+				return discovery.Peer{}, true, nil
+			}
+		}
+	}
+}
+
+// chooseInterface returns the interface for Gloo: the one that carries the
+// address at which the others find this host.
+func (a *agent) chooseInterface(addr string) string {
+	if a.config.Interface != "" {
+		return a.config.Interface
+	}
+	host, _, _ := net.SplitHostPort(addr)
+	name, err := hostnet.InterfaceOf(net.ParseIP(host))
+	if err != nil {
+		a.log.Warn("Horovod chooses the network interface itself; set interface in the task's config if it chooses wrong", "address", host, "error", err)
+	}
+	return name
+}
+
+// present reports whether an allocation is registered, and whether the view is
+// newer than a time.
+func (a *agent) present(alloc string, after time.Time) (present, fresh bool) {
+	view := a.registry.Latest()
+	for _, p := range view.Peers {
+		if len(alloc) > 0 && len(p.AllocID) >= len(alloc) && p.AllocID[:len(alloc)] == alloc {
+			present = true
+		}
+	}
+	return present, view.At.After(after)
+}
+
+// peers is how many agents the registry names.
+func (a *agent) peers() int { return len(a.registry.Latest().Peers) }
+
+// lastHost reports whether the registry names no agent of the job.
+func (a *agent) lastHost() bool {
+	view := a.registry.Latest()
+	return view.Err == nil && len(view.Peers) == 0
+}

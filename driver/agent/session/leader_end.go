@@ -1,0 +1,97 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package session
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// ErrNotLeader is the answer of an agent that does not lead.
+var ErrNotLeader = status.Error(codes.Unavailable, "this agent does not lead")
+
+// Register offers sessions, each of which serve runs to its end.
+func Register(s grpc.ServiceRegistrar, serve func(*LeaderEnd) error) {
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: sessionService,
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Session", ServerStreams: true, ClientStreams: true,
+			Handler: func(_ any, stream grpc.ServerStream) error {
+				ctx, cancel := context.WithCancel(stream.Context())
+				defer cancel()
+				err := serve(&LeaderEnd{stream: stream, ctx: ctx, cancel: cancel})
+				if err != nil && !errors.Is(err, ErrNotLeader) {
+					return status.Error(codes.Aborted, err.Error())
+				}
+				return err
+			},
+		}},
+	}, struct{}{})
+}
+
+// LeaderEnd is the leader's end of a session.
+type LeaderEnd struct {
+	stream grpc.ServerStream
+	ctx    context.Context
+	cancel context.CancelFunc
+	sendMu sync.Mutex
+}
+
+// Send sends a message to the host.
+func (e *LeaderEnd) Send(m *wire.ToAgent) error {
+	e.sendMu.Lock()
+	defer e.sendMu.Unlock()
+	return e.stream.SendMsg(m)
+}
+
+// Recv waits for a message of the host.
+func (e *LeaderEnd) Recv() (*wire.ToLeader, error) {
+	// RecvMsg ends when the handler returns, so close must end the wait first.
+	type result struct {
+		m   *wire.ToLeader
+		err error
+	}
+	c := make(chan result, 1)
+	go func() {
+		m := &wire.ToLeader{}
+		err := e.stream.RecvMsg(m)
+		c <- result{m, err}
+	}()
+	select {
+	case r := <-c:
+		if r.err == nil && r.m.Register != nil {
+			r.err = mayRegister(e.stream.Context(), r.m.Register)
+		}
+		return r.m, r.err
+	case <-e.ctx.Done():
+		return nil, e.ctx.Err()
+	}
+}
+
+// mayRegister is nil when the caller may register so.
+func mayRegister(ctx context.Context, r *wire.Register) error {
+	id, ok := discovery.IdentityFrom(ctx)
+	switch {
+	case !ok || id.AllocID != r.AllocID:
+		return status.Errorf(codes.PermissionDenied, "allocation %q registers as %q", id.AllocID, r.AllocID)
+	case wire.AllocPrefix(r.Info.ID) != wire.AllocPrefix(elastic.HostID(id.AllocID)):
+		return status.Errorf(codes.PermissionDenied, "allocation %q registers host %q, which is not its own", id.AllocID, r.Info.ID)
+	case id.Departing && r.Info.Ring == nil:
+		return status.Errorf(codes.PermissionDenied, "allocation %q is not registered in Nomad, and has no ring to leave", id.AllocID)
+	}
+	return nil
+}
+
+// Close ends the session.
+func (e *LeaderEnd) Close() { e.cancel() }

@@ -1,0 +1,97 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import (
+	"io"
+	"sync"
+)
+
+// queue is one direction of a pipe. It has no bounds: one end never makes the
+// other wait.
+type queue[T any] struct {
+	mu    sync.Mutex
+	items []T
+	more  chan struct{} // has an element when there may be items
+	done  chan struct{}
+	once  *sync.Once
+}
+
+func newQueue[T any](done chan struct{}, once *sync.Once) *queue[T] {
+	return &queue[T]{more: make(chan struct{}, 1), done: done, once: once}
+}
+
+func (q *queue[T]) put(v T) error {
+	select {
+	case <-q.done:
+		return io.ErrClosedPipe
+	default:
+	}
+	q.mu.Lock()
+	q.items = append(q.items, v)
+	q.mu.Unlock()
+	select {
+	case q.more <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (q *queue[T]) get() (T, error) {
+	for {
+		q.mu.Lock()
+		if len(q.items) > 0 {
+			v := q.items[0]
+			q.items = q.items[1:]
+			q.mu.Unlock()
+			return v, nil
+		}
+		q.mu.Unlock()
+		select {
+		case <-q.more:
+		case <-q.done:
+			var zero T
+			return zero, io.EOF
+		}
+	}
+}
+
+func (q *queue[T]) close() { q.once.Do(func() { close(q.done) }) }
+
+// HostEnd is the host's end of a pipe.
+type HostEnd struct {
+	out *queue[*ToLeader]
+	in  *queue[*ToAgent]
+}
+
+// Send sends a message to the leader.
+func (e HostEnd) Send(m *ToLeader) error { return e.out.put(m) }
+
+// Recv waits for a message of the leader.
+func (e HostEnd) Recv() (*ToAgent, error) { return e.in.get() }
+
+// Close ends the session. What was sent is still received.
+func (e HostEnd) Close() { e.out.close() }
+
+// LeaderEnd is the leader's end of a pipe.
+type LeaderEnd struct {
+	out *queue[*ToAgent]
+	in  *queue[*ToLeader]
+}
+
+// Send sends a message to the host.
+func (e LeaderEnd) Send(m *ToAgent) error { return e.out.put(m) }
+
+// Recv waits for a message of the host.
+func (e LeaderEnd) Recv() (*ToLeader, error) { return e.in.get() }
+
+// Close ends the session. What was sent is still received.
+func (e LeaderEnd) Close() { e.out.close() }
+
+// Pipe returns both ends of a session within this process.
+func Pipe() (HostEnd, LeaderEnd) {
+	done, once := make(chan struct{}), &sync.Once{}
+	up, down := newQueue[*ToLeader](done, once), newQueue[*ToAgent](done, once)
+	return HostEnd{up, down}, LeaderEnd{down, up}
+}

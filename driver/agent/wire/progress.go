@@ -1,0 +1,41 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import "math"
+
+// Progress is the newest line that a script wrote to its progress file.
+type Progress struct {
+	Generation uint64 `json:"generation"`
+	// At is when the line was written, in seconds of Unix time by the clock of
+	// its host.
+	At         float64  `json:"at"`
+	Step       *float64 `json:"step,omitempty"`
+	Samples    *float64 `json:"samples,omitempty"`
+	Epoch      *float64 `json:"epoch,omitempty"`
+	TotalSteps *float64 `json:"total_steps,omitempty"`
+	Loss       *float64 `json:"loss,omitempty"`
+	// First is the first line of this generation: its step, samples and time.
+	First        *float64 `json:"first,omitempty"`
+	FirstSamples *float64 `json:"first_samples,omitempty"`
+	FirstAt      float64  `json:"first_at,omitempty"`
+}
+
+// MaxCount bounds what a script may count; up to here a float64 tells any two
+// whole numbers apart. More would make sums that JSON can't hold.
+const MaxCount = 1 << 53
+
+// Bound drops what can't be a count or a time.
+func (p *Progress) Bound() {
+	for _, v := range []**float64{&p.Step, &p.Samples, &p.Epoch, &p.TotalSteps, &p.First, &p.FirstSamples} {
+		if *v != nil && math.Abs(**v) > MaxCount {
+			*v = nil
+		}
+	}
+	for _, v := range []*float64{&p.At, &p.FirstAt} {
+		if math.Abs(*v) > MaxCount {
+			*v = 0
+		}
+	}
+}

@@ -1,0 +1,92 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package wire
+
+import "time"
+
+// Status is what the leader knows of the job; GET /v1/status on the job's
+// service returns it as JSON. Fields that the script does not report are left
+// out.
+type Status struct {
+	Job       string `json:"job"`
+	Namespace string `json:"namespace,omitempty"`
+	Service   string `json:"service,omitempty"`
+	// AllocID is the allocation that answers, which need not be the leader's.
+	AllocID string `json:"alloc_id,omitempty"`
+	// Leader is the leader's allocation.
+	Leader string `json:"leader,omitempty"`
+	// PeerAuth is how agents authenticate each other. It is empty where there is one
+	// process.
+	PeerAuth string `json:"peer_auth,omitempty"`
+	Term     uint64 `json:"term"`
+
+	// Phase is waiting, forming, training, resizing or finished.
+	Phase      string `json:"phase"`
+	Generation uint64 `json:"generation"`
+	Size       int    `json:"size"`
+	Ranks      []Rank `json:"ranks"`
+	Hosts      int    `json:"hosts"`
+	MinNP      int    `json:"min_np"`
+	MaxNP      int    `json:"max_np,omitempty"`
+	Resets     int    `json:"resets"`
+	// Hold is why no new ring may be formed just now.
+	Hold string `json:"hold,omitempty"`
+
+	Step       *float64 `json:"step,omitempty"`
+	Samples    *float64 `json:"samples,omitempty"`
+	Epoch      *float64 `json:"epoch,omitempty"`
+	TotalSteps *float64 `json:"total_steps,omitempty"`
+	Loss       *float64 `json:"loss,omitempty"`
+	// ProgressAt is when the script last reported, in Unix seconds.
+	ProgressAt float64 `json:"progress_at,omitempty"`
+
+	// StepSeconds has the measured time of a step by ring size.
+	StepSeconds map[int]StepTime `json:"step_seconds"`
+	// Resizes are the latest changes of the ring, the newest last.
+	Resizes []Resize `json:"resizes"`
+
+	Complete bool   `json:"complete"`
+	Outcome  string `json:"outcome,omitempty"`
+	// Updated is when the status was made, in Unix seconds.
+	Updated float64 `json:"updated"`
+}
+
+// Rank is where one rank of the ring runs.
+type Rank struct {
+	Rank    int    `json:"rank"`
+	AllocID string `json:"alloc_id,omitempty"`
+	Host    string `json:"host"`
+	Slot    int    `json:"slot"`
+}
+
+// StepTime is the time of one global step at one ring size.
+type StepTime struct {
+	Mean float64 `json:"mean"` // seconds
+	N    int     `json:"n"`    // steps it was measured over
+	// Samples is the mean number of samples in a step, where the script
+	// reports them. It grows with the ring unless ranks share a fixed batch.
+	Samples float64 `json:"samples,omitempty"`
+}
+
+// Resize is one change of the ring.
+type Resize struct {
+	Generation uint64 `json:"generation"`
+	From       int    `json:"from"`
+	To         int    `json:"to"`
+	// Cause is start, resize or failure.
+	Cause string `json:"cause"`
+	// Gap is the time in seconds from the last step of the old ring to the
+	// first step of the new one; where the script reports no steps, from the
+	// first process that left the old ring to the last that joined the new.
+	Gap float64 `json:"gap_seconds"`
+	// Rendezvous is the part of it that the processes took to connect.
+	Rendezvous float64 `json:"rendezvous_seconds"`
+	// LostSteps are steps of the old ring that were made again.
+	LostSteps float64 `json:"lost_steps"`
+	// Time is when the new ring was formed, in Unix seconds.
+	Time float64 `json:"time"`
+}
+
+// Seconds is a time as the status has it.
+func Seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

@@ -1,0 +1,78 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package horovod
+
+import (
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/agent/leader"
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
+)
+
+// Options are what the processes of a host have in common.
+type Options struct {
+	// Host becomes HOROVOD_HOSTNAME.
+	Host elastic.HostID
+	// Interface is the network interface for Gloo, empty for Horovod's choice.
+	Interface string
+	// GlooTimeout becomes HOROVOD_GLOO_TIMEOUT_SECONDS, unless it is 0.
+	GlooTimeout time.Duration
+	Logger      hclog.Logger
+}
+
+// Framework is Horovod on one host.
+type Framework struct {
+	o Options
+	// store is the present ring's. meshes is what the one before has learned.
+	store  *rendezvous.Store
+	meshes int
+}
+
+// New returns Horovod as a host needs it.
+func New(o Options) *Framework { return &Framework{o: o} }
+
+// NewExchange returns the leader's side of the exchange of one ring.
+func NewExchange() leader.Exchange { return rendezvous.NewCollector() }
+
+// Join begins the rendezvous of a ring.
+func (f *Framework) Join(r *elastic.Ring) (host.Exchange, error) {
+	if f.store != nil {
+		f.meshes = f.store.Meshes()
+		f.store = nil
+	}
+	m := rendezvous.Members{Meshes: f.meshes}
+	for _, mem := range r.Members {
+		m.Slots = append(m.Slots, rendezvous.Slot{Host: string(mem.Proc.Slot.Host), Assignment: rendezvous.Assignment(mem.Assignment)})
+		if mem.Proc.Slot.Host == f.o.Host {
+			m.Local = append(m.Local, mem.Assignment.Rank)
+		}
+	}
+	store, err := rendezvous.NewStore(m)
+	if err != nil {
+		return nil, err
+	}
+	f.store = store
+	return store, nil
+}
+
+// Aborted reports whether a process ended by SIGABRT, as Horovod and Gloo end one
+// whose peers are gone.
+func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
+	if e.Signaled() && e.Signal() == syscall.SIGABRT {
+		why = "Horovod's or Gloo's abort"
+	}
+	return e.By(syscall.SIGABRT), why
+}
+
+// Stalled looks for what Horovod's stall check writes.
+func (f *Framework) Stalled(line string) bool {
+	return strings.Contains(line, "Stalled ops:") || strings.Contains(line, "waiting for remainder of ranks")
+}

@@ -1,0 +1,60 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package hostnet
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Horovod 0.23 to 0.28 builds the second half of its meshes, those of process
+// set 0, without the interface it was given (InitializeForProcessSet in
+// horovod/common/gloo/gloo_context.cc reads a member that nobody set). Gloo
+// then listens at whatever address the machine's own name resolves to, which
+// on many machines is 127.0.0.1 or 127.0.1.1: no ring forms across hosts. So
+// where that is the case, slots get a UTS namespace in which the machine's
+// name is the right address itself.
+
+// NameFor returns the name that slots must see so that it resolves to the
+// host's service address, empty where the machine's own does.
+func NameFor(addr string) string {
+	ip, _, err := net.SplitHostPort(addr)
+	if err != nil || net.ParseIP(ip) == nil {
+		return ""
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return ip
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if found, err := net.DefaultResolver.LookupHost(ctx, name); err == nil && len(found) > 0 && !slices.ContainsFunc(found, func(f string) bool { return f != ip }) {
+		return ""
+	}
+	return ip
+}
+
+// SetName gives the calling thread, and what it starts, a host name of
+// their own.
+func SetName(name string) error {
+	if name == "" {
+		return nil
+	}
+	err := unix.Unshare(unix.CLONE_NEWUTS)
+	if err == nil {
+		err = unix.Sethostname([]byte(name))
+	}
+	if err != nil {
+		own, _ := os.Hostname()
+		return fmt.Errorf("this machine's name %q does not resolve to %s, and the task may not change its own (%w): "+
+			"Gloo will not connect to other hosts; add \"%s %s\" to /etc/hosts", own, name, err, name, own)
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package launcher
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+func TestParseFlags(t *testing.T) {
+	o, err := parseFlags([]string{"-np", "2", "--min-np", "1", "--max-np=4", "--host-discovery-script", "true",
+		"--blacklist-cooldown-range", "1", "5", "--gloo", "--", "sh", "-c", "exit 0"}, &bytes.Buffer{})
+	must.NoError(t, err)
+	must.Eq(t, []int{2, 1, 4}, []int{o.np, o.minNP, o.maxNP})
+	must.Eq(t, []string{"sh", "-c", "exit 0"}, o.command)
+
+	cooldown := "--blacklist-cooldown-range"
+	for _, before := range [][]string{{"--"}, {}, {"-np", "1", "--"}, {cooldown, "3", "4"}, {cooldown, "3", "4", "--"}, {cooldown, "3", "4", "-np", "1"}} {
+		o, err = parseFlags(append(before, "sh", cooldown, "1", "2"), &bytes.Buffer{})
+		must.NoError(t, err)
+		must.Eq(t, []string{"sh", cooldown, "1", "2"}, o.command, must.Sprint("what comes after the command is its own: ", before))
+	}
+
+	o, err = parseFlags([]string{"-H", "a:2,b", "sh"}, &bytes.Buffer{})
+	must.NoError(t, err)
+	must.Eq(t, 3, o.np, must.Sprint("all slots"))
+	must.Eq(t, 3, o.minNP)
+
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no command":           {[]string{"-np", "2"}, "no command given"},
+		"unknown command":      {[]string{"-np", "1", "no-such-program"}, `"no-such-program"`},
+		"no processes":         {[]string{"-np", "0", "sh"}, "-np 0"},
+		"min above np":         {[]string{"-np", "1", "--min-np", "2", "sh"}, "--min-np 2"},
+		"max below np":         {[]string{"-np", "3", "--max-np", "2", "sh"}, "--max-np 2"},
+		"np above the slots":   {[]string{"-np", "3", "-H", "a:1", "sh"}, "-np 3"},
+		"hosts and a script":   {[]string{"-H", "a:1", "--host-discovery-script", "true", "sh"}, "-H"},
+		"no slots":             {[]string{"--slots-per-host", "0", "sh"}, "--slots-per-host 0"},
+		"slots not a number":   {[]string{"-H", "a:x", "sh"}, `"a:x"`},
+		"a host twice":         {[]string{"-H", "a:1,b:1,a:1", "sh"}, `host "a" is named twice`},
+		"hosts without slots":  {[]string{"-H", "a:0", "sh"}, "no slots"},
+		"no patience":          {[]string{"--elastic-timeout", "0", "sh"}, "--elastic-timeout 0"},
+		"unknown interface":    {[]string{"--network-interface", "nope0", "sh"}, "this machine has lo"},
+		"unknown reaction":     {[]string{"--on-ring-lost", "weep", "sh"}, "must be fail or restart"},
+		"a knob of Horovod":    {[]string{"--log-level", "DEBUG", "sh"}, "HOROVOD_LOG_LEVEL"},
+		"script not to be run": {[]string{"--host-discovery-script", "/no/such", "sh"}, "/no/such"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseFlags(c.args, &bytes.Buffer{})
+			must.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+func TestParseHosts(t *testing.T) {
+	hosts, err := parseHosts("a:2\n\n b \nc:0\n", 4, true)
+	must.NoError(t, err)
+	must.Eq(t, []listedHost{{"a", 2}, {"b", 4}}, hosts)
+	_, err = parseHosts("ok:1\na b:1", 1, false)
+	must.ErrorContains(t, err, "line 2")
+	hosts, err = parseHosts("a:2\nb:1\na:3\nc:1\nc:0", 1, false)
+	must.NoError(t, err)
+	must.Eq(t, []listedHost{{"a", 3}, {"b", 1}}, hosts, must.Sprint("the last line of a host counts"))
+}

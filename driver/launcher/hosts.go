@@ -1,0 +1,99 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/events"
+	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+type runningHost struct {
+	host    *host.Host
+	id      elastic.HostID
+	slots   int
+	leaving bool
+}
+
+// follow starts hosts that are new, changes the slots of others, and releases
+// those that are not listed any more.
+func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listed = map[string]listedHost{}
+	for _, h := range hosts {
+		r.listed[h.name] = h
+		switch run := r.hosts[h.name]; {
+		case run == nil:
+			r.start(ctx, h)
+		case run.slots != h.slots && !run.leaving:
+			run.slots = h.slots
+			run.host.Resize(h.slots)
+			r.leader.Resize(run.id, h.slots)
+		}
+	}
+	for name, run := range r.hosts {
+		if _, listed := r.listed[name]; !listed && !run.leaving {
+			run.leaving = true
+			run.host.Leave(30 * time.Second)
+		}
+	}
+}
+
+// start runs a host; r.mu is held. One that comes back is another to the
+// leader.
+func (r *launcher) start(ctx context.Context, h listedHost) {
+	r.joined++
+	r.lives[h.name]++
+	c := r.config
+	c.Slots, c.Index, c.AllocID = h.slots, r.joined, h.name
+	if n := r.lives[h.name]; n > 1 {
+		c.AllocID = fmt.Sprintf("%s.%d", h.name, n)
+	}
+	c.ProgressDir = filepath.Join(c.ProgressDir, c.AllocID)
+	if c.LogDir != "" {
+		c.LogDir = filepath.Join(c.LogDir, h.name)
+	}
+	_ = os.MkdirAll(c.ProgressDir, 0o755)
+	log, _ := events.Open("", r.log) // without a file, nothing can fail
+	id := elastic.HostID(c.AllocID)
+	run := &runningHost{id: id, slots: h.slots, host: host.New(host.Options{Config: c, Framework: r.framework(id), ID: id,
+		Prefix: h.name + ":", Stdout: r.out, Stderr: r.err, Events: log, Logger: r.log.Named(h.name)})}
+	r.hosts[h.name] = run
+	up, down := wire.Pipe()
+	r.wg.Go(func() { _ = r.leader.Serve(down) })
+	r.wg.Go(func() { _ = run.host.Attach(up) })
+	r.wg.Go(func() {
+		result := run.host.Run(ctx)
+		up.Close()
+		r.ended(ctx, h.name, run, result)
+	})
+}
+
+// ended takes in the end of a host.
+func (r *launcher) ended(ctx context.Context, name string, run *runningHost, result host.Result) {
+	r.mu.Lock()
+	delete(r.hosts, name)
+	none := len(r.hosts) == 0
+	leaving := run.leaving
+	if again, listed := r.listed[name]; listed && leaving && !r.over {
+		r.start(ctx, again) // it was listed again before it had left
+	}
+	r.mu.Unlock()
+	// The result of a host that was released is not the job's; that of the last one
+	// that was given up is.
+	if !leaving && (none || run.host.Ended()) {
+		select {
+		case r.results <- result:
+		default:
+		}
+	}
+}
