@@ -146,7 +146,7 @@ func (a *agent) authenticate(token discovery.Token) error {
 		peerToken = discovery.Token{File: c.PeerTokenFile, Env: "NOMAD_TOKEN_kolo"}
 	}
 	a.certifier = discovery.NewCertifier(peerToken, keys)
-	a.presence = discovery.NewPresence(a.registry, c.JobID, time.Duration(c.KillTimeout)+leaveMargin)
+	a.presence = discovery.NewPresence(a.registry, c.JobID, time.Duration(c.LeaveTimeout)+leaveMargin)
 	a.transport = discovery.NewTransport(discovery.TransportOptions{
 		Certifier: a.certifier,
 		Verifier:  discovery.NewVerifier(discovery.VerifierOptions{Namespace: c.Namespace, JobID: c.JobID, Group: c.Group, Task: c.Task, Keys: keys}),
@@ -159,7 +159,7 @@ func (a *agent) authenticate(token discovery.Token) error {
 func (a *agent) makeHost(addr string) {
 	c := a.config
 	a.id = wire.NewHostID(c.AllocID, time.Now())
-	framework := horovod.New(horovod.Options{Host: a.id, Interface: a.chooseInterface(addr), GlooTimeout: time.Duration(c.GlooTimeout), Logger: a.log})
+	framework := horovod.New(horovod.Options{Host: a.id, Interface: a.chooseInterface(addr), Logger: a.log})
 	a.host = host.New(host.Options{Config: c, Framework: framework, ID: a.id, Addr: addr, Hostname: hostnet.NameFor(addr),
 		Stdout: process.NewSharedWriter(os.Stdout), Stderr: process.NewSharedWriter(os.Stderr), Events: a.events, Logger: a.log, LastHost: a.lastHost})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // TestAnAllocationLooksAgain is about one that is placed while Nomad has no
@@ -30,7 +31,7 @@ func TestAnAllocationLooksAgain(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "nomad_token")
 	must.NoError(t, os.WriteFile(token, []byte("ey"), 0o600))
-	c := config.Config{Command: "/bin/false", Slots: 1, NP: 1, MinNP: 1, Service: "s", Listen: "127.0.0.1:0", Namespace: "default",
+	c := config.Config{Command: "/bin/false", Training: settings.Training{Slots: 1, NP: 1, MinNP: 1}, Service: "s", Listen: "127.0.0.1:0", Namespace: "default",
 		JobID: "j", AllocID: "a", TokenFile: token, ProgressDir: t.TempDir()}
 	var stored *api.Variable // by the allocation before
 	looks := 0
@@ -75,7 +76,7 @@ func TestAnAllocationLooksAgain(t *testing.T) {
 // session has ended, and the host's own listening address would lead it to
 // itself.
 func TestTheLeaderLearnsTheServiceAddress(t *testing.T) {
-	a := &agent{config: config.Config{AllocID: "a", Slots: 1, Listen: ":25000", Interface: "lo"}, log: hclog.NewNullLogger()}
+	a := &agent{config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}, Listen: ":25000", Interface: "lo"}, log: hclog.NewNullLogger()}
 	a.makeHost("192.0.2.7:25000")
 	up, down := wire.Pipe()
 	var wg sync.WaitGroup

@@ -35,9 +35,6 @@ func (e *endpoint) Listen(check host.Callers) (err error) {
 func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string]string) {
 	o := e.f.o
 	defaults = map[string]string{}
-	if o.GlooTimeout > 0 {
-		defaults["HOROVOD_GLOO_TIMEOUT_SECONDS"] = strconv.Itoa(max(1, int(o.GlooTimeout.Seconds())))
-	}
 	if o.Interface != "" {
 		defaults["HOROVOD_GLOO_IFACE"] = o.Interface
 		defaults["NCCL_SOCKET_IFNAME"] = o.Interface

@@ -6,7 +6,6 @@ package horovod
 import (
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -23,9 +22,7 @@ type Options struct {
 	Host elastic.HostID
 	// Interface is the network interface for Gloo, empty for Horovod's choice.
 	Interface string
-	// GlooTimeout becomes HOROVOD_GLOO_TIMEOUT_SECONDS, unless it is 0.
-	GlooTimeout time.Duration
-	Logger      hclog.Logger
+	Logger    hclog.Logger
 }
 
 // Framework is Horovod on one host.

@@ -20,7 +20,7 @@ type listedHost struct {
 }
 
 // fixedHosts returns the hosts of -H.
-func (o *options) fixedHosts() ([]listedHost, error) {
+func (o *flags) fixedHosts() ([]listedHost, error) {
 	return parseHosts(strings.ReplaceAll(o.hosts, ",", "\n"), o.slots, true)
 }
 

@@ -4,18 +4,18 @@
 package launcher
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 const usage = `usage: nomad-driver-horovod run [flags] -- <command> [arguments]
@@ -37,27 +37,22 @@ HOROVOD_TIMELINE=timeline.json and so on.
 flags:
 `
 
-// options are the flags of run.
-type options struct {
-	np, minNP, maxNP int
-	hosts, script    string
-	slots            int
-	resetLimit       int
-	elasticTimeout   int
-	glooTimeout      int
-	iface            string
-	output           string
-	status           string
-	settle           time.Duration
-	stall            time.Duration
-	interval         time.Duration
-	slotRestarts     int
-	onRingLost       string
-	verbose          bool
-	ignoredCooldown  coolDown
-	ignoredGloo      bool
-	ignoredStart     int
-	command          []string
+// flags are those of `run`.
+type flags struct {
+	settings.Training
+	horovod         options.Env
+	wrong           []error // of the settings
+	hosts, script   string
+	slots           int
+	iface           string
+	output          string
+	status          string
+	interval        time.Duration
+	verbose         bool
+	ignoredCooldown coolDown
+	ignoredGloo     bool
+	ignoredStart    int
+	command         []string
 }
 
 // coolDown takes the first number of horovodrun's flag that has two.
@@ -68,28 +63,15 @@ const coolDownFlag = "blacklist-cooldown-range"
 func (coolDown) String() string   { return "" }
 func (coolDown) Set(string) error { return nil }
 
-// flags returns the set of flags that fill in o.
-func (o *options) flags(stderr io.Writer) *flag.FlagSet {
+// set returns the set of flags that fill in o.
+func (o *flags) set(stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.Usage = func() { _, _ = fmt.Fprint(stderr, usage); f.PrintDefaults() }
-	both := func(p *int, names []string, def int, text string) {
-		for i, n := range names {
-			if i > 0 {
-				text = "same as -" + names[0]
-			}
-			f.IntVar(p, n, def, text)
-		}
-	}
-	both(&o.np, []string{"np", "num-proc"}, 0, "processes to wait for before training starts (default: all slots of -H, else 1)")
-	both(&o.minNP, []string{"min-np", "min-num-proc"}, 0, "fewest processes to go on with (default: -np)")
-	both(&o.maxNP, []string{"max-np", "max-num-proc"}, 0, "most processes ever used (default: no limit)")
-	both(&o.slots, []string{"slots-per-host", "slots"}, 1, "slots of hosts for which no number is given")
-	both(&o.resetLimit, []string{"reset-limit"}, 0, "most rings after the first, 0 is no limit")
-	both(&o.elasticTimeout, []string{"elastic-timeout"}, 600, "seconds to wait for enough processes")
-	both(&o.glooTimeout, []string{"gloo-timeout-seconds"}, 30, "HOROVOD_GLOO_TIMEOUT_SECONDS")
-	both(&o.slotRestarts, []string{"slot-restarts"}, 3, "restarts of a failing slot before its host is given up")
-	both(&o.ignoredStart, []string{"start-timeout"}, 0, "accepted and ignored: newcomers may take as long as they need")
+	o.register(f)
+	f.IntVar(&o.slots, "slots-per-host", 1, "slots of hosts for which no number is given")
+	f.IntVar(&o.slots, "slots", 1, "same as -slots-per-host")
+	f.IntVar(&o.ignoredStart, "start-timeout", 0, "accepted and ignored: newcomers may take as long as they need")
 	for _, n := range []string{"H", "hosts"} {
 		f.StringVar(&o.hosts, n, "", "fixed hosts: name:slots,name:slots")
 	}
@@ -99,25 +81,19 @@ func (o *options) flags(stderr io.Writer) *flag.FlagSet {
 	}
 	f.StringVar(&o.output, "output-filename", "", "directory for one log per slot")
 	f.StringVar(&o.status, "status-address", "", "serve /v1/status and /metrics here, such as 127.0.0.1:9400")
-	f.DurationVar(&o.settle, "settle", 500*time.Millisecond, "wait for more newcomers before the first are started")
 	f.DurationVar(&o.interval, "discovery-interval", time.Second, "time between two runs of the discovery script")
-	f.DurationVar(&o.stall, "stall-timeout", 0, "form the ring again without processes that hang when no step is made for this long; 0: only report")
-	f.StringVar(&o.onRingLost, "on-ring-lost", "fail", "fail or restart: what to do when no process holds the training state any more")
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
 	f.BoolVar(&o.ignoredGloo, "gloo", true, "accepted: Gloo is the only controller")
 	f.Var(&o.ignoredCooldown, coolDownFlag, "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted")
 	return f
 }
 
-func parseFlags(args []string, stderr io.Writer) (*options, error) {
-	o := &options{}
-	f := o.flags(stderr)
+func parseFlags(args []string, stderr io.Writer) (*flags, error) {
+	o := &flags{}
+	f := o.set(stderr)
 	for {
 		if err := f.Parse(args); err != nil {
-			if strings.Contains(err.Error(), "not defined") {
-				err = fmt.Errorf("%w; Horovod's own settings are given in the environment, such as HOROVOD_LOG_LEVEL", err)
-			}
-			return nil, err
+			return nil, explainFlag(err)
 		}
 		// Parsing stops at the second value of horovodrun's only flag with two.
 		at := len(args) - f.NArg()
@@ -127,20 +103,14 @@ func parseFlags(args []string, stderr io.Writer) (*options, error) {
 		args = f.Args()[1:]
 	}
 	o.command = f.Args()
-	var zero error
-	f.Visit(func(given *flag.Flag) {
-		if slices.Contains(processes, given.Name) && given.Value.String() == "0" {
-			zero = fmt.Errorf("-%s 0: must be at least 1", given.Name)
-		}
-	})
-	return o, cmp.Or(zero, o.check())
+	if len(o.wrong) > 0 {
+		return nil, errors.Join(o.wrong...)
+	}
+	return o, o.check()
 }
 
-// processes are the flags that count some; left out they have defaults.
-var processes = []string{"np", "num-proc", "min-np", "min-num-proc", "max-np", "max-num-proc"}
-
 // check checks the flags, and fills in defaults that depend on others.
-func (o *options) check() error {
+func (o *flags) check() error {
 	switch {
 	case len(o.command) == 0:
 		return errors.New("no command given; write it after the flags: run -np 2 -- python train.py")
@@ -148,25 +118,19 @@ func (o *options) check() error {
 		return errors.New("-H and --host-discovery-script can't be used together")
 	case o.slots < 1:
 		return fmt.Errorf("--slots-per-host %d: must be at least 1", o.slots)
-	case o.elasticTimeout < 1:
-		return fmt.Errorf("--elastic-timeout %d: must be at least 1", o.elasticTimeout)
-	case o.np < 0 || o.minNP < 0 || o.maxNP < 0:
-		return errors.New("-np, --min-np and --max-np must not be negative")
-	case o.onRingLost != "fail" && o.onRingLost != "restart":
-		return fmt.Errorf("--on-ring-lost %q: must be fail or restart", o.onRingLost)
 	}
 	if err := o.checkHosts(); err != nil {
 		return err
 	}
-	o.np = max(o.np, 1)
-	if o.minNP == 0 {
-		o.minNP = o.np
+	o.NP = max(o.NP, 1)
+	if o.MinNP == 0 {
+		o.MinNP = o.NP
 	}
 	switch {
-	case o.minNP > o.np:
-		return fmt.Errorf("--min-np %d: must not exceed -np %d", o.minNP, o.np)
-	case o.maxNP > 0 && o.maxNP < o.np:
-		return fmt.Errorf("--max-np %d: must not be less than -np %d", o.maxNP, o.np)
+	case o.MinNP > o.NP:
+		return fmt.Errorf("--min-np %d: must not exceed -np %d", o.MinNP, o.NP)
+	case o.MaxNP > 0 && o.MaxNP < o.NP:
+		return fmt.Errorf("--max-np %d: must not be less than -np %d", o.MaxNP, o.NP)
 	}
 	if _, err := net.InterfaceByName(o.iface); err != nil {
 		names, _ := hostnet.Interfaces() // none, where they can't be listed
@@ -177,7 +141,7 @@ func (o *options) check() error {
 
 // checkHosts checks where hosts come from, and takes their slots for -np where it is
 // not given.
-func (o *options) checkHosts() error {
+func (o *flags) checkHosts() error {
 	if o.script != "" {
 		if err := process.LookCommand(firstWord(o.script), ""); err != nil {
 			return fmt.Errorf("--host-discovery-script: %w", err)
@@ -185,7 +149,7 @@ func (o *options) checkHosts() error {
 		return nil
 	}
 	if o.hosts == "" {
-		o.hosts = fmt.Sprintf("localhost:%d", max(1, o.np))
+		o.hosts = fmt.Sprintf("localhost:%d", max(1, o.NP))
 	}
 	hosts, err := o.fixedHosts()
 	if err != nil {
@@ -198,11 +162,11 @@ func (o *options) checkHosts() error {
 	if total == 0 {
 		return errors.New("-H: the hosts have no slots")
 	}
-	if o.np == 0 {
-		o.np = total
+	if o.NP == 0 {
+		o.NP = total
 	}
-	if o.np > total {
-		return fmt.Errorf("-np %d: the hosts have %d slots", o.np, total)
+	if o.NP > total {
+		return fmt.Errorf("-np %d: the hosts have %d slots", o.NP, total)
 	}
 	return nil
 }

@@ -8,14 +8,23 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 func TestParseFlags(t *testing.T) {
 	o, err := parseFlags([]string{"-np", "2", "--min-np", "1", "--max-np=4", "--host-discovery-script", "true",
 		"--blacklist-cooldown-range", "1", "5", "--gloo", "--", "sh", "-c", "exit 0"}, &bytes.Buffer{})
 	must.NoError(t, err)
-	must.Eq(t, []int{2, 1, 4}, []int{o.np, o.minNP, o.maxNP})
+	must.Eq(t, []int{2, 1, 4}, []int{o.NP, o.MinNP, o.MaxNP})
 	must.Eq(t, []string{"sh", "-c", "exit 0"}, o.command)
+
+	// The launcher trains as a task does unless its flags differ.
+	var task settings.Training
+	must.SliceEmpty(t, task.Read(map[string]any{"np": 2, "min_np": 1, "max_np": 4}, 0))
+	must.Eq(t, task, o.Training)
+	must.Eq(t, options.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, o.horovod)
 
 	cooldown := "--blacklist-cooldown-range"
 	for _, before := range [][]string{{"--"}, {}, {"-np", "1", "--"}, {cooldown, "3", "4"}, {cooldown, "3", "4", "--"}, {cooldown, "3", "4", "-np", "1"}} {
@@ -26,8 +35,8 @@ func TestParseFlags(t *testing.T) {
 
 	o, err = parseFlags([]string{"-H", "a:2,b", "sh"}, &bytes.Buffer{})
 	must.NoError(t, err)
-	must.Eq(t, 3, o.np, must.Sprint("all slots"))
-	must.Eq(t, 3, o.minNP)
+	must.Eq(t, 3, o.NP, must.Sprint("all slots"))
+	must.Eq(t, 3, o.MinNP)
 
 	for name, c := range map[string]struct {
 		args []string
@@ -44,9 +53,11 @@ func TestParseFlags(t *testing.T) {
 		"slots not a number":   {[]string{"-H", "a:x", "sh"}, `"a:x"`},
 		"a host twice":         {[]string{"-H", "a:1,b:1,a:1", "sh"}, `host "a" is named twice`},
 		"hosts without slots":  {[]string{"-H", "a:0", "sh"}, "no slots"},
-		"no patience":          {[]string{"--elastic-timeout", "0", "sh"}, "--elastic-timeout 0"},
+		"no time to wait":          {[]string{"--elastic-timeout", "0", "sh"}, "--elastic-timeout 0"},
 		"unknown interface":    {[]string{"--network-interface", "nope0", "sh"}, "this machine has lo"},
-		"unknown reaction":     {[]string{"--on-ring-lost", "weep", "sh"}, "must be fail or restart"},
+		"unknown reaction":     {[]string{"--on-ring-lost", "weep", "sh"}, `--on-ring-lost weep: must be "fail" or "restart"`},
+		"seconds no number":    {[]string{"--gloo-timeout-seconds", "1m", "sh"}, "--gloo-timeout-seconds 1m: must be a number of seconds"},
+		"an earlier name":      {[]string{"--settle", "1s", "sh"}, "it is named -debounce"},
 		"a knob of Horovod":    {[]string{"--log-level", "DEBUG", "sh"}, "HOROVOD_LOG_LEVEL"},
 		"script not to be run": {[]string{"--host-discovery-script", "/no/such", "sh"}, "/no/such"},
 	} {

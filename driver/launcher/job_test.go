@@ -62,13 +62,13 @@ func startJob(t *testing.T, steps int, hosts string, flags ...string) *job {
 	file := filepath.Join(t.TempDir(), "hosts")
 	j := &job{t: t, hosts: file, pids: t.TempDir(), result: make(chan host.Result, 1)}
 	j.list(hosts)
-	args := append([]string{"-np", "1", "--min-np", "1", "-settle", "50ms", "-discovery-interval", "50ms",
+	args := append([]string{"-np", "1", "--min-np", "1", "-debounce", "50ms", "-discovery-interval", "50ms",
 		"--host-discovery-script", "cat " + file}, flags...)
 	o, err := parseFlags(append(args, os.Args[0]), io.Discard)
 	must.NoError(t, err)
 	j.r = newLauncher(o)
 	j.r.out, j.r.err = io.Discard, &testWriter{t: t}
-	j.r.config.Env = map[string]string{workerMode: strconv.Itoa(steps), pidDir: j.pids}
+	j.r.config.Env[workerMode], j.r.config.Env[pidDir] = strconv.Itoa(steps), j.pids
 	j.spy = spyOn(j.r)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	j.cancel = cancel
@@ -192,7 +192,7 @@ func TestJobFailsClearly(t *testing.T) {
 
 func startJobCommand(t *testing.T, command, flags []string) *job {
 	t.Helper()
-	args := append([]string{"-np", "1", "--min-np", "1", "-settle", "50ms", "--host-discovery-script", "echo a:1"}, flags...)
+	args := append([]string{"-np", "1", "--min-np", "1", "-debounce", "50ms", "--host-discovery-script", "echo a:1"}, flags...)
 	o, err := parseFlags(append(append(args, "--"), command...), io.Discard)
 	must.NoError(t, err)
 	j := &job{t: t, r: newLauncher(o), result: make(chan host.Result, 1)}
@@ -215,7 +215,7 @@ func TestJobEndsWhenItsLastHostHasLeft(t *testing.T) {
 	must.StrContains(t, r.Reason, "waited 10s for a host")
 }
 
-// The leader is rebuilt from what hosts say, in the middle of training.
+// The leader is rebuilt from what hosts report, in the middle of training.
 func TestALeaderIsReplacedUnnoticed(t *testing.T) {
 	t.Parallel()
 	j := startJob(t, 0, "a:1 b:1", "-np", "2")

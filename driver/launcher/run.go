@@ -55,7 +55,7 @@ const endTimeout = 20 * time.Second
 
 // launcher runs all hosts of a job, and their leader, in this process.
 type launcher struct {
-	o      *options
+	o      *flags
 	config config.Config
 	log    hclog.Logger
 	leader *leader.Leader
@@ -74,7 +74,7 @@ type launcher struct {
 	results chan host.Result
 }
 
-func newLauncher(o *options) *launcher {
+func newLauncher(o *flags) *launcher {
 	level := hclog.Warn
 	if o.verbose {
 		level = hclog.Debug
@@ -83,12 +83,10 @@ func newLauncher(o *options) *launcher {
 	r := &launcher{o: o, hosts: map[string]*runningHost{}, lives: map[string]int{}, results: make(chan host.Result, 16),
 		out: out, err: process.NewSharedWriter(os.Stderr),
 		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr})}
-	r.config = config.Config{Command: o.command[0], Args: o.command[1:], NP: o.np, MinNP: o.minNP, MaxNP: o.maxNP,
-		ElasticTimeout: config.Duration(time.Duration(o.elasticTimeout) * time.Second), Settle: config.Duration(o.settle),
-		GlooTimeout: config.Duration(time.Duration(o.glooTimeout) * time.Second), ResetLimit: o.resetLimit, StallTimeout: config.Duration(o.stall),
-		SlotRestarts: o.slotRestarts, OnRingLost: o.onRingLost, JobID: filepath.Base(o.command[0]), LogDir: o.output}
+	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, Env: o.horovod,
+		JobID: filepath.Base(o.command[0]), LogDir: o.output}
 	r.framework = func(id elastic.HostID) host.Framework {
-		return horovod.New(horovod.Options{Host: id, Interface: o.iface, GlooTimeout: time.Duration(r.config.GlooTimeout), Logger: r.log.Named(string(id))})
+		return horovod.New(horovod.Options{Host: id, Interface: o.iface, Logger: r.log.Named(string(id))})
 	}
 	r.leader = leader.New(leader.Options{Config: r.config, Term: 1, Exchange: horovod.NewExchange, Logger: r.log})
 	return r

@@ -6,10 +6,12 @@ package plugin
 import (
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // Config is the plugin's configuration: the `config` of the agent
@@ -68,117 +70,51 @@ func (c *Config) complete() error {
 	}
 	more := slices.DeleteFunc(c.BindPaths, func(path string) bool { return slices.Contains(defaultBindPaths, path) })
 	c.BindPaths = slices.Concat(defaultBindPaths, more)
-	c.period = duration(&p, "fingerprint_period", c.FingerprintPeriod, 5*time.Minute, 10*time.Second)
-	c.timeout = duration(&p, "fingerprint_timeout", c.FingerprintTimeout, time.Minute, time.Second)
+	p.add(settings.Read([]settings.Setting{
+		settings.Time(&c.period, "fingerprint_period", 5*time.Minute, 10*time.Second, "time between two looks at the host's Horovod"),
+		settings.Time(&c.timeout, "fingerprint_timeout", time.Minute, time.Second, "bound for one look"),
+	}, map[string]any{"fingerprint_period": c.FingerprintPeriod, "fingerprint_timeout": c.FingerprintTimeout}, ""))
 	return p.err()
 }
 
-// TaskConfig is the `config` of a task. Numbers are decoded as floats so that
-// 1.5 slots can be refused by name.
+// TaskConfig is what the `config` of a task says, besides the settings of
+// training and those of the framework.
 type TaskConfig struct {
 	// Command and Args start one slot, that is one training process.
-	Command string   `codec:"command"`
-	Args    []string `codec:"args"`
+	Command string
+	Args    []string
 	// Isolation is "exec" (default) or "none".
-	Isolation string `codec:"isolation"`
-
-	// Slots is the number of training processes of one allocation; by default
-	// one per reserved GPU, and one where none is reserved.
-	Slots *float64 `codec:"slots"`
-	// NP processes start the first ring (default: MinNP), MinNP (default 1)
-	// are enough for later ones, MaxNP (default: no limit) is the most.
-	NP    *float64 `codec:"np"`
-	MinNP *float64 `codec:"min_np"`
-	MaxNP *float64 `codec:"max_np"`
-
-	// ElasticTimeout bounds the wait for NP or MinNP processes ("10m"). Settle
-	// is the wait for more newcomers before a ring re-forms ("1s").
-	// GlooTimeout is Horovod's for a peer that has vanished ("30s").
-	// FinishTimeout bounds the wait for the others once one slot has finished
-	// ("1m"). LeaveTimeout ("25s") is the time to leave the ring when something
-	// else than Nomad signals the agent; when Nomad stops the task, the job's
-	// kill_timeout counts, which Nomad's default of 5s makes short.
-	ElasticTimeout string `codec:"elastic_timeout"`
-	Settle         string `codec:"settle"`
-	GlooTimeout    string `codec:"gloo_timeout"`
-	FinishTimeout  string `codec:"finish_timeout"`
-	// StallTimeout is how long a script that reports steps may make none before
-	// the ring is formed again without the processes that hang; empty: for ever.
-	StallTimeout string `codec:"stall_timeout"`
-	LeaveTimeout string `codec:"leave_timeout"`
-
-	// ResetLimit is the most rings after the first (default 0: no limit).
-	ResetLimit *float64 `codec:"reset_limit"`
-	// SlotRestarts is how often a failed slot is started again in place before
-	// its allocation is given back to Nomad (default 3).
-	SlotRestarts *float64 `codec:"slot_restarts"`
-	// OnRingLost says what to do when no process that holds the training state
-	// is left: "fail" (default) or "restart" from the script's own checkpoint.
-	OnRingLost string `codec:"on_ring_lost"`
-
+	Isolation string
 	// Service names the Nomad service by which workers find each other. Port
 	// is the label of the port it is on; by default the group's only port, else
 	// "kolo".
-	Service string `codec:"service"`
-	Port    string `codec:"port"`
+	Service string
+	Port    string
 	// Interface is the network interface for training traffic.
-	Interface string `codec:"interface"`
+	Interface string
+}
 
-	// Horovod holds Horovod's own settings.
-	Horovod *Knobs `codec:"horovod"`
+// bind sets every field to its default and returns the settings that fill them.
+func (c *TaskConfig) bind() []settings.Setting {
+	return []settings.Setting{
+		settings.Word(&c.Command, "command", "required", "program of one slot, looked up in the task's PATH"),
+		settings.Words(&c.Args, "args", "its arguments"),
+		settings.OneOf(&c.Isolation, "isolation", []string{isolationExec, isolationNone}, "namespaces of the task's own, or none"),
+		settings.Word(&c.Service, "service", "required", "the Nomad service by which the workers find each other"),
+		settings.Word(&c.Port, "port", "the only one, else kolo", "label of the service's port"),
+		settings.Word(&c.Interface, "interface", "the one with the service's address", "network interface of training traffic"),
+	}
+}
+
+// taskSettings are all fields of a task's `config`, blocks excepted.
+func taskSettings() []settings.Setting {
+	var c TaskConfig
+	var t settings.Training
+	return append(slices.Concat(c.bind(), t.Bind()), options.Env{}.GlooTimeout())
 }
 
 func orDefault(s *string, value string) {
 	if *s == "" {
 		*s = value
 	}
-}
-
-// duration reads a setting, noting a problem when it is no duration or less
-// than least.
-func duration(p *problems, field, value string, byDefault, least time.Duration) time.Duration {
-	if value == "" {
-		return byDefault
-	}
-	d, err := time.ParseDuration(value)
-	switch {
-	case err != nil:
-		p.addf("%s = %q: not a duration; write it like \"90s\" or \"10m\"", field, value)
-		return byDefault
-	case d < least:
-		p.addf("%s = %q: must be at least %s", field, value, least)
-		return byDefault
-	}
-	return d
-}
-
-// count reads a whole number, noting a problem when it is none or less than
-// least.
-func count(p *problems, field string, value *float64, byDefault, least int) int {
-	if value == nil {
-		return byDefault
-	}
-	n := int(*value)
-	switch {
-	case *value != float64(n):
-		p.addf("%s = %v: must be a whole number", field, *value)
-		return byDefault
-	case n < least:
-		p.addf("%s = %d: must be at least %d", field, n, least)
-		return byDefault
-	}
-	return n
-}
-
-// choice notes a problem when value is none of the choices; the first is the
-// default.
-func choice(p *problems, field, value string, choices ...string) string {
-	if value == "" {
-		return choices[0]
-	}
-	if !slices.Contains(choices, value) {
-		p.addf("%s = %q: must be \"%s\"", field, value, strings.Join(choices, `" or "`))
-		return choices[0]
-	}
-	return value
 }

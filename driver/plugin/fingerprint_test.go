@@ -20,11 +20,11 @@ import (
 
 func TestDescribe(t *testing.T) {
 	full := &horovod{
-		Installed: true, Version: "0.28.1", Gloo: ptr(true), NCCL: ptr(false), MPI: ptr(false),
+		Installed: true, Version: "0.28.1", Gloo: new(true), NCCL: new(false), MPI: new(false),
 		Frameworks: map[string]string{"pytorch": "1.13.1"}, Python: "/usr/bin/python3", PythonVersion: "3.11.2",
 	}
 	noGloo := *full
-	noGloo.Gloo = ptr(false)
+	noGloo.Gloo = new(false)
 	broken := *full
 	broken.Gloo, broken.NCCL, broken.MPI, broken.Frameworks, broken.Why = nil, nil, nil, nil, "horovod.torch cannot be imported: no"
 	always := map[string]string{
@@ -106,7 +106,7 @@ func TestProbe(t *testing.T) {
 	p := &prober{logger: hclog.NewNullLogger()}
 	t.Run("chatty", func(t *testing.T) {
 		found := p.look(t.Context(), pretendPython(t, `echo loading...; echo '{"installed":true,"version":"0.28.1","gloo":true}'`), patience)
-		must.Eq(t, &horovod{Installed: true, Version: "0.28.1", Gloo: ptr(true)}, found)
+		must.Eq(t, &horovod{Installed: true, Version: "0.28.1", Gloo: new(true)}, found)
 	})
 	t.Run("missing", func(t *testing.T) {
 		found := p.look(t.Context(), "no-python-here", patience)

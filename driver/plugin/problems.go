@@ -17,6 +17,8 @@ func (p *problems) addf(format string, args ...any) {
 	*p = append(*p, fmt.Sprintf(format, args...))
 }
 
+func (p *problems) add(more []string) { *p = append(*p, more...) }
+
 // err is nil when there are none.
 func (p problems) err() error {
 	if len(p) == 0 {

@@ -3,7 +3,12 @@
 
 package plugin
 
-import "github.com/hashicorp/nomad/plugins/shared/hclspec"
+import (
+	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+
+	"github.com/kolo-nomad/kolo/driver/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/settings"
+)
 
 // Both schemas leave defaults and required fields to this package: HCL's own
 // message for a missing argument names neither the task nor the remedy.
@@ -18,7 +23,7 @@ func configSpec() *hclspec.Spec {
 		"fingerprint_period":   text("fingerprint_period"),
 		"fingerprint_timeout":  text("fingerprint_timeout"),
 		"interface":            text("interface"),
-		"bind_paths":           list("bind_paths"),
+		"bind_paths":           texts("bind_paths"),
 		"no_pivot_root":        boolean("no_pivot_root"),
 		"denied_host_uids":     text("denied_host_uids"),
 		"denied_host_gids":     text("denied_host_gids"),
@@ -26,38 +31,30 @@ func configSpec() *hclspec.Spec {
 	})
 }
 
-// taskConfigSpec is the `config` of a task.
+// taskConfigSpec is the `config` of a task. Earlier names of settings are in it
+// to be refused with the present ones.
 func taskConfigSpec() *hclspec.Spec {
-	return hclspec.NewObject(map[string]*hclspec.Spec{
-		"command":   text("command"),
-		"args":      list("args"),
-		"isolation": text("isolation"),
+	fields := specs(taskSettings())
+	for old := range settings.Renamed {
+		fields[old] = text(old)
+	}
+	fields[options.Block] = hclspec.NewBlock(options.Block, false, hclspec.NewObject(specs(options.Env{}.Block())))
+	return hclspec.NewObject(fields)
+}
 
-		"slots":  number("slots"),
-		"np":     number("np"),
-		"min_np": number("min_np"),
-		"max_np": number("max_np"),
-
-		"elastic_timeout": text("elastic_timeout"),
-		"settle":          text("settle"),
-		"gloo_timeout":    text("gloo_timeout"),
-		"finish_timeout":  text("finish_timeout"),
-		"stall_timeout":   text("stall_timeout"),
-		"leave_timeout":   text("leave_timeout"),
-
-		"reset_limit":   number("reset_limit"),
-		"slot_restarts": number("slot_restarts"),
-		"on_ring_lost":  text("on_ring_lost"),
-
-		"service":   text("service"),
-		"port":      text("port"),
-		"interface": text("interface"),
-
-		"horovod": hclspec.NewBlock("horovod", false, hclspec.NewObject(knobSpecs())),
-	})
+// specs are the schema of settings.
+func specs(list []settings.Setting) map[string]*hclspec.Spec {
+	kinds := map[settings.Kind]func(string) *hclspec.Spec{
+		settings.Text: text, settings.Number: number, settings.Bool: boolean, settings.List: texts,
+	}
+	out := map[string]*hclspec.Spec{}
+	for _, s := range list {
+		out[s.Name] = kinds[s.Kind](s.Name)
+	}
+	return out
 }
 
 func text(name string) *hclspec.Spec    { return hclspec.NewAttr(name, "string", false) }
 func number(name string) *hclspec.Spec  { return hclspec.NewAttr(name, "number", false) }
 func boolean(name string) *hclspec.Spec { return hclspec.NewAttr(name, "bool", false) }
-func list(name string) *hclspec.Spec    { return hclspec.NewAttr(name, "list(string)", false) }
+func texts(name string) *hclspec.Spec   { return hclspec.NewAttr(name, "list(string)", false) }

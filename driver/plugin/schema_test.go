@@ -5,66 +5,85 @@ package plugin
 
 import (
 	"maps"
+	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
-	"github.com/hashicorp/nomad/plugins/base"
-	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
-// TestSchemasNameTheFields makes sure that what HCL accepts is what is read: a
-// field in one place only would be refused, or taken and ignored.
-func TestSchemasNameTheFields(t *testing.T) {
-	cases := map[string]struct {
-		spec   map[string]*hclspec.Spec
-		fields any
-	}{
-		"plugin": {configSpec().GetObject().Attributes, Config{}},
-		"task":   {taskConfigSpec().GetObject().Attributes, TaskConfig{}},
-		"knobs":  {knobSpecs(), Knobs{}},
+// TestSchemaNamesTheFields makes sure that what HCL accepts is what is read: a
+// field in one place only would be refused, or taken and ignored. The fields of a
+// task are declared once.
+func TestSchemaNamesTheFields(t *testing.T) {
+	kinds := map[string]reflect.Kind{}
+	for _, f := range reflect.VisibleFields(reflect.TypeOf(Config{})) {
+		if tag := f.Tag.Get("codec"); tag != "" {
+			kinds[tag] = f.Type.Kind()
+		}
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			kinds := map[string]reflect.Kind{}
-			for _, f := range reflect.VisibleFields(reflect.TypeOf(c.fields)) {
-				if tag := f.Tag.Get("codec"); tag != "" {
-					kind := f.Type.Kind()
-					if kind == reflect.Pointer {
-						kind = f.Type.Elem().Kind()
-					}
-					kinds[tag] = kind
-				}
-			}
-			must.Eq(t, slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(c.spec)))
-			types := map[reflect.Kind]string{
-				reflect.String: "string", reflect.Float64: "number", reflect.Bool: "bool", reflect.Slice: "list(string)",
-			}
-			for name, spec := range c.spec {
-				if d := spec.GetDefault(); d != nil {
-					spec = d.Primary
-				}
-				if spec.GetBlockValue() == nil {
-					must.Eq(t, types[kinds[name]], spec.GetAttr().Type, must.Sprint(name))
-					must.Eq(t, name, spec.GetAttr().Name)
-				}
-			}
-		})
+	spec := configSpec().GetObject().Attributes
+	must.Eq(t, slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(spec)))
+	types := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "bool", reflect.Slice: "list(string)"}
+	for name, spec := range spec {
+		if d := spec.GetDefault(); d != nil {
+			spec = d.Primary
+		}
+		must.Eq(t, types[kinds[name]], spec.GetAttr().Type, must.Sprint(name))
+		must.Eq(t, name, spec.GetAttr().Name)
 	}
 }
 
 // TestNullsAreUnset is about how Nomad sends what a job leaves out.
 func TestNullsAreUnset(t *testing.T) {
-	var data []byte
-	must.NoError(t, base.MsgPackEncode(&data, map[string]any{
-		"command": nil, "slots": nil, "args": nil, "min_np": 2, "max_np": 2.5,
+	c := &drivers.TaskConfig{}
+	must.NoError(t, c.EncodeConcreteDriverConfig(map[string]any{
+		"command": "python3", "slots": nil, "args": nil, "min_np": 2, "max_np": 2.5, "service": "s", "elastic_timeout": "",
 		"horovod": map[string]any{"autotune": nil, "stall_check": false, "cycle_time_ms": 1},
 	}))
+	var given map[string]any
+	must.NoError(t, c.DecodeDriverConfig(&given))
 	var tc TaskConfig
-	must.NoError(t, base.MsgPackDecode(data, &tc))
-	must.Eq(t, TaskConfig{
-		MinNP: ptr(2.), MaxNP: ptr(2.5),
-		Horovod: &Knobs{StallCheck: ptr(false), CycleTimeMS: ptr(1.)},
-	}, tc)
+	must.SliceEmpty(t, settings.Read(tc.bind(), given, ""))
+	must.Eq(t, TaskConfig{Command: "python3", Isolation: isolationExec, Service: "s"}, tc)
+	var training settings.Training
+	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, training.Read(given, 1))
+	must.Eq(t, 2, training.MinNP)
+	env, problems := options.Read(given)
+	must.SliceEmpty(t, problems)
+	must.Eq(t, options.Env{"HOROVOD_CYCLE_TIME": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, env)
+}
+
+// TestDocumentation compares the reference's tables with the declarations.
+func TestDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/driver.md")
+	must.NoError(t, err)
+	section := func(title string) string {
+		_, rest, found := strings.Cut(string(text), "\n"+title+"\n")
+		must.True(t, found, must.Sprint(title))
+		rest, _, _ = strings.Cut(rest, "\n##")
+		return rest
+	}
+	documented := map[string]string{}
+	for line := range strings.Lines(section("### `config` of a task")) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 && strings.HasPrefix(cells[1], " `") {
+			documented[strings.Trim(cells[1], " `")] = strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", "")
+		}
+	}
+	declared := map[string]string{options.Block: "none"}
+	for _, s := range taskSettings() {
+		declared[s.Name] = s.Default
+	}
+	must.Eq(t, declared, documented)
+
+	block := section("### `horovod` block")
+	for _, s := range (options.Env{}).Block() {
+		must.StrContains(t, block, "`"+s.Name+"`")
+	}
 }

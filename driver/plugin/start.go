@@ -34,16 +34,16 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 	if c.Name != filepath.Base(c.TaskDir().Dir) {
 		return nil, nil, fmt.Errorf("task %q: its name leads out of the allocation's directory; choose another", c.Name)
 	}
-	var tc TaskConfig
-	if err := c.DecodeDriverConfig(&tc); err != nil {
+	var given map[string]any
+	if err := c.DecodeDriverConfig(&given); err != nil {
 		return nil, nil, fmt.Errorf("decode the task's config: %w", err)
 	}
-	who, err := taskAccount(c, &tc, &config, users)
+	who, err := taskAccount(c, given["isolation"] != isolationNone, &config, users)
 	if err != nil {
 		return nil, nil, err
 	}
 	config.BindPaths = present(config.BindPaths)
-	pl, err := validate(&tc, hostSurroundings(&config, c, who))
+	pl, err := validate(given, hostSurroundings(&config, c, who))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,8 +61,7 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 }
 
 // taskAccount decides which user a task runs as, and refuses those it must not.
-func taskAccount(c *drivers.TaskConfig, tc *TaskConfig, config *Config, users *validators.Validator) (account, error) {
-	isolated := tc.Isolation != isolationNone
+func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, users *validators.Validator) (account, error) {
 	if c.User == "" && isolated {
 		c.User = defaultUser
 	}

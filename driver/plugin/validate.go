@@ -12,9 +12,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // plan is a checked task configuration with everything decided.
@@ -32,18 +33,22 @@ type plan struct {
 // validate checks a task's configuration against its surroundings and decides
 // all that was left open. Its error is a *ConfigError that names every field in
 // question, its value and what to do. It changes nothing.
-func validate(tc *TaskConfig, s *surroundings) (*plan, error) {
+func validate(given map[string]any, s *surroundings) (*plan, error) {
 	var p problems
 	out := &plan{gpus: reservedGPUs(s.devices), devices: s.devices, tokens: map[string]string{}}
 	a := &out.agent
 
-	out.isolation = checkIsolation(&p, tc, s)
+	tc := &TaskConfig{}
+	p.add(settings.Read(tc.bind(), given, ""))
+	out.isolation = tc.Isolation
+	checkIsolation(&p, tc.Isolation, s)
 	v := viewOf(out.isolation, s)
 	checkGPUs(&p, out.gpus)
-	checkCounts(&p, tc, a, len(out.gpus))
-	checkTimes(&p, tc, a)
-	a.OnRingLost = choice(&p, "on_ring_lost", tc.OnRingLost, "fail", "restart")
-	a.Env = tc.Horovod.environment(&p)
+	p.add(a.Training.Read(given, max(len(out.gpus), 1)))
+	checkSlots(&p, a.Slots, len(out.gpus))
+	env, wrong := options.Read(given)
+	a.Env = env
+	p.add(wrong)
 	checkCommand(&p, tc, a, s, v)
 	checkNetwork(&p, s)
 	checkService(&p, tc, a, s)
@@ -53,8 +58,7 @@ func validate(tc *TaskConfig, s *surroundings) (*plan, error) {
 	return out, p.err()
 }
 
-func checkIsolation(p *problems, tc *TaskConfig, s *surroundings) string {
-	isolation := choice(p, "isolation", tc.Isolation, isolationExec, isolationNone)
+func checkIsolation(p *problems, isolation string, s *surroundings) {
 	switch {
 	case isolation == isolationNone && !s.plugin.AllowIsolationNone:
 		p.addf(`isolation = "none": not allowed on this client; use "exec", or set allow_isolation_none = true in the config of plugin "nomad-driver-horovod"`)
@@ -76,7 +80,6 @@ func checkIsolation(p *problems, tc *TaskConfig, s *surroundings) string {
 			}
 		}
 	}
-	return isolation
 }
 
 // checkGPUs refuses what names no GPU, and what CUDA could not use: a process
@@ -97,49 +100,12 @@ func checkGPUs(p *problems, gpus []string) {
 	}
 }
 
-// checkCounts decides slots and ring sizes. The plugin does not know the
-// group's count, so that np above what the group can give is found by the
-// agent's elastic_timeout only.
-func checkCounts(p *problems, tc *TaskConfig, a *agentconfig.Config, gpus int) {
-	before := len(*p)
-	a.Slots = count(p, "slots", tc.Slots, max(gpus, 1), 1)
-	a.MinNP = count(p, "min_np", tc.MinNP, 1, 1)
-	a.NP = count(p, "np", tc.NP, a.MinNP, 1)
-	a.MaxNP = count(p, "max_np", tc.MaxNP, 0, 0)
-	a.ResetLimit = count(p, "reset_limit", tc.ResetLimit, 0, 0)
-	a.SlotRestarts = count(p, "slot_restarts", tc.SlotRestarts, 3, 0)
-	if len(*p) > before {
-		return // comparing values that are wrong by themselves only confuses
-	}
-	if a.MaxNP > 0 && a.MinNP > a.MaxNP {
-		p.addf("min_np = %d: is more than max_np = %d; lower min_np or raise max_np", a.MinNP, a.MaxNP)
-	}
-	if a.NP < a.MinNP {
-		p.addf("np = %d: is less than min_np = %d; raise np, or leave it out to start with min_np", a.NP, a.MinNP)
-	}
-	if a.MaxNP > 0 && a.NP > a.MaxNP && tc.NP != nil {
-		p.addf("np = %d: is more than max_np = %d; lower np or raise max_np", a.NP, a.MaxNP)
-	}
-	if a.MaxNP > 0 && a.Slots > a.MaxNP {
-		p.addf("slots = %d: is more than max_np = %d, so some could never train; lower slots (or the device count) or raise max_np", a.Slots, a.MaxNP)
-	}
-	if gpus > 0 && a.Slots > gpus {
-		p.addf("slots = %d: only %d GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out", a.Slots, gpus)
-	}
-}
-
-func checkTimes(p *problems, tc *TaskConfig, a *agentconfig.Config) {
-	set := func(to *agentconfig.Duration, field, value string, byDefault, least time.Duration) {
-		*to = agentconfig.Duration(duration(p, field, value, byDefault, least))
-	}
-	set(&a.ElasticTimeout, "elastic_timeout", tc.ElasticTimeout, 10*time.Minute, time.Second)
-	set(&a.Settle, "settle", tc.Settle, time.Second, 0)
-	set(&a.GlooTimeout, "gloo_timeout", tc.GlooTimeout, 30*time.Second, time.Second)
-	set(&a.FinishTimeout, "finish_timeout", tc.FinishTimeout, 10*time.Minute, 0)
-	set(&a.StallTimeout, "stall_timeout", tc.StallTimeout, 0, 0)
-	set(&a.KillTimeout, "leave_timeout", tc.LeaveTimeout, 25*time.Second, time.Second)
-	if d := time.Duration(a.GlooTimeout); d%time.Second != 0 {
-		p.addf("gloo_timeout = %q: Horovod counts whole seconds", tc.GlooTimeout)
+// checkSlots compares slots with GPUs. The plugin does not know the group's
+// count, so that np above what the group can give is found by the agent's
+// elastic_timeout only.
+func checkSlots(p *problems, slots, gpus int) {
+	if gpus > 0 && slots > gpus {
+		p.addf("slots = %d: only %d GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out", slots, gpus)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // host is a pretended client: the files on it, and what its owner allows.
@@ -84,193 +85,204 @@ func (h *host) surroundings() *surroundings {
 	}
 }
 
-func goodTask() *TaskConfig {
-	return &TaskConfig{Command: "python3", Args: []string{"local/train.py"}, Service: "resnet-ring"}
+// given is what a jobspec's config says.
+type given = map[string]any
+
+func goodTask() given {
+	return given{"command": "python3", "args": []any{"local/train.py"}, "service": "resnet-ring"}
 }
 
 func TestValidateRefuses(t *testing.T) {
 	cases := map[string]struct {
-		change func(*TaskConfig, *host)
+		change func(given, *host)
 		// says are the problems' sentences, each in full.
 		says []string
 	}{
 		"min_np above max_np": {
-			func(c *TaskConfig, _ *host) { c.MinNP, c.MaxNP = ptr(4.), ptr(2.) },
+			func(c given, _ *host) { c["min_np"], c["max_np"] = 4, 2 },
 			[]string{"min_np = 4: is more than max_np = 2; lower min_np or raise max_np"},
 		},
 		"np below min_np": {
-			func(c *TaskConfig, _ *host) { c.MinNP, c.NP = ptr(4.), ptr(2.) },
+			func(c given, _ *host) { c["min_np"], c["np"] = 4, 2 },
 			[]string{"np = 2: is less than min_np = 4; raise np, or leave it out to start with min_np"},
 		},
 		"np above max_np": {
-			func(c *TaskConfig, _ *host) { c.NP, c.MaxNP = ptr(9.), ptr(8.) },
+			func(c given, _ *host) { c["np"], c["max_np"] = 9, 8 },
 			[]string{"np = 9: is more than max_np = 8; lower np or raise max_np"},
 		},
 		"slots zero": {
-			func(c *TaskConfig, _ *host) { c.Slots = ptr(0.) },
+			func(c given, _ *host) { c["slots"] = 0 },
 			[]string{"slots = 0: must be at least 1"},
 		},
 		"slots no whole number": {
-			func(c *TaskConfig, _ *host) { c.Slots = ptr(1.5) },
+			func(c given, _ *host) { c["slots"] = 1.5 },
 			[]string{"slots = 1.5: must be a whole number"},
 		},
 		"slots above max_np": {
-			func(c *TaskConfig, _ *host) { c.Slots, c.MaxNP = ptr(4.), ptr(2.) },
+			func(c given, _ *host) { c["slots"], c["max_np"] = 4, 2 },
 			[]string{"slots = 4: is more than max_np = 2, so some could never train; lower slots (or the device count) or raise max_np"},
 		},
 		"more slots than GPUs": {
-			func(c *TaskConfig, h *host) { c.Slots = ptr(2.); h.devices[nvidiaVisible] = "GPU-a" },
+			func(c given, h *host) { c["slots"] = 2; h.devices[nvidiaVisible] = "GPU-a" },
 			[]string{"slots = 2: only 1 GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out"},
 		},
 		"several MIG instances": {
-			func(_ *TaskConfig, h *host) { h.devices[nvidiaVisible] = "MIG-a,MIG-b" },
+			func(_ given, h *host) { h.devices[nvidiaVisible] = "MIG-a,MIG-b" },
 			[]string{"device: 2 GPUs are reserved, 2 of them MIG instances, and a process that is given one finds no other; " +
 				"reserve a single instance per task (count = 1) and have more of the group"},
 		},
 		"devices that are no GPUs": {
-			func(_ *TaskConfig, h *host) { h.devices[nvidiaVisible] = "all" },
+			func(_ given, h *host) { h.devices[nvidiaVisible] = "all" },
 			[]string{`device: the client's device plugin reserved "all", which is not the UUID of a GPU; check the plugin`},
 		},
 		"negative reset_limit": {
-			func(c *TaskConfig, _ *host) { c.ResetLimit = ptr(-1.) },
+			func(c given, _ *host) { c["reset_limit"] = -1 },
 			[]string{"reset_limit = -1: must be at least 0"},
 		},
 		"no duration": {
-			func(c *TaskConfig, _ *host) { c.ElasticTimeout = "soon" },
+			func(c given, _ *host) { c["elastic_timeout"] = "soon" },
 			[]string{`elastic_timeout = "soon": not a duration; write it like "90s" or "10m"`},
 		},
 		"duration too short": {
-			func(c *TaskConfig, _ *host) { c.LeaveTimeout = "0s" },
+			func(c given, _ *host) { c["leave_timeout"] = "0s" },
 			[]string{`leave_timeout = "0s": must be at least 1s`},
 		},
 		"half seconds for gloo": {
-			func(c *TaskConfig, _ *host) { c.GlooTimeout = "1500ms" },
+			func(c given, _ *host) { c["gloo_timeout"] = "1500ms" },
 			[]string{`gloo_timeout = "1500ms": Horovod counts whole seconds`},
 		},
+		"no time for gloo": {
+			func(c given, _ *host) { c["gloo_timeout"], c["stall_timeout"] = "0s", "-1s" },
+			[]string{`stall_timeout = "-1s": must be at least 0s`, `gloo_timeout = "0s": must be at least 1s`},
+		},
+		"an earlier name": {
+			func(c given, _ *host) { c["settle"] = "2s" },
+			[]string{`settle = "2s": this setting is named debounce; rename it`},
+		},
 		"unknown on_ring_lost": {
-			func(c *TaskConfig, _ *host) { c.OnRingLost = "retry" },
+			func(c given, _ *host) { c["on_ring_lost"] = "retry" },
 			[]string{`on_ring_lost = "retry": must be "fail" or "restart"`},
 		},
 		"unknown isolation": {
-			func(c *TaskConfig, _ *host) { c.Isolation = "docker" },
+			func(c given, _ *host) { c["isolation"] = "docker" },
 			[]string{`isolation = "docker": must be "exec" or "none"`},
 		},
 		"isolation none not allowed": {
-			func(c *TaskConfig, h *host) { c.Isolation = "none"; h.config.AllowIsolationNone = false },
+			func(c given, h *host) { c["isolation"] = "none"; h.config.AllowIsolationNone = false },
 			[]string{`isolation = "none": not allowed on this client; use "exec", or set allow_isolation_none = true in the config of plugin "nomad-driver-horovod"`},
 		},
 		"isolation exec not possible": {
-			func(_ *TaskConfig, h *host) { h.noExec = errors.New("needs root") },
+			func(_ given, h *host) { h.noExec = errors.New("needs root") },
 			[]string{`isolation = "exec": not possible on this client (needs root); use "none" where the client allows it`},
 		},
 		"everybody's data bound": {
-			func(_ *TaskConfig, h *host) { h.config.BindPaths = append(h.config.BindPaths, "/data") },
+			func(_ given, h *host) { h.config.BindPaths = append(h.config.BindPaths, "/data") },
 			[]string{`bind_paths (of plugin "nomad-driver-horovod"): "/data" holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`},
 		},
 		"volume without isolation": {
-			func(c *TaskConfig, h *host) {
-				c.Isolation = "none"
+			func(c given, h *host) {
+				c["isolation"] = "none"
 				h.mounts = []*drivers.MountConfig{{TaskPath: "/data", HostPath: "/srv/data"}}
 			},
 			[]string{`volume_mount at "/data": needs isolation = "exec"; with "none" the task finds it at "/srv/data"`},
 		},
 		"no command": {
-			func(c *TaskConfig, _ *host) { c.Command = "" },
+			func(c given, _ *host) { c["command"] = "" },
 			[]string{`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`},
 		},
 		"a launcher as command": {
-			func(c *TaskConfig, _ *host) {
-				c.Command, c.Args = "horovodrun", []string{"-np", "2", "python3", "local/train.py"}
+			func(c given, _ *host) {
+				c["command"], c["args"] = "horovodrun", []any{"-np", "2", "python3", "local/train.py"}
 			},
 			[]string{`command = "horovodrun": this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags`},
 		},
 		"command not in PATH": {
-			func(c *TaskConfig, _ *host) { c.Isolation, c.Command = "none", "python4" },
+			func(c given, _ *host) { c["isolation"], c["command"] = "none", "python4" },
 			[]string{`command = "python4": not found in /usr/local/bin, /usr/bin`},
 		},
 		"command on the host but not in the task's view": {
-			func(c *TaskConfig, _ *host) { c.Command = "/srv/venv/bin/python" },
+			func(c given, _ *host) { c["command"] = "/srv/venv/bin/python" },
 			[]string{`command = "/srv/venv/bin/python": no such file in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`},
 		},
 		"command not executable": {
-			func(c *TaskConfig, _ *host) { c.Command = "local/not-executable" },
+			func(c given, _ *host) { c["command"] = "local/not-executable" },
 			[]string{`command = "local/not-executable": the task's user "trainer" cannot run it (permission denied); change its mode or the task's user = …`},
 		},
 		"script missing": {
-			func(c *TaskConfig, _ *host) { c.Isolation, c.Args = "none", []string{"-u", "local/tarin.py"} },
+			func(c given, _ *host) { c["isolation"], c["args"] = "none", []any{"-u", "local/tarin.py"} },
 			[]string{`args: script "local/tarin.py" does not exist; bring it with an artifact, template or volume_mount block`},
 		},
 		"script unreadable": {
-			func(c *TaskConfig, _ *host) { c.Args = []string{"-W", "ignore", "/local/unreadable.py"} },
+			func(c given, _ *host) { c["args"] = []any{"-W", "ignore", "/local/unreadable.py"} },
 			[]string{`args: script "/local/unreadable.py" cannot be read by the task's user "trainer" (permission denied); change its mode or the task's user = …`},
 		},
 		"no service": {
-			func(c *TaskConfig, _ *host) { c.Service = "" },
+			func(c given, _ *host) { c["service"] = "" },
 			[]string{`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`},
 		},
 		"no port": {
-			func(_ *TaskConfig, h *host) { delete(h.env, "NOMAD_PORT_kolo") },
+			func(_ given, h *host) { delete(h.env, "NOMAD_PORT_kolo") },
 			[]string{`port: the group reserves none; add network { port "kolo" {} } to the group and port = "kolo" to its service block`},
 		},
 		"several ports and no choice": {
-			func(_ *TaskConfig, h *host) {
+			func(_ given, h *host) {
 				delete(h.env, "NOMAD_PORT_kolo")
 				h.env["NOMAD_PORT_http"], h.env["NOMAD_PORT_tb"] = "1", "2"
 			},
 			[]string{`port: the group has several and none is labelled "kolo"; set port to the label of the service's port; there are: http, tb`},
 		},
 		"wrong port label": {
-			func(c *TaskConfig, _ *host) { c.Port = "rendezvous" },
+			func(c given, _ *host) { c["port"] = "rendezvous" },
 			[]string{`port = "rendezvous": the group has no port with this label; there are: kolo`},
 		},
 		"a network of the group's own": {
-			func(_ *TaskConfig, h *host) { h.ownNetwork = true },
+			func(_ given, h *host) { h.ownNetwork = true },
 			[]string{`network mode: the group has a network of its own ("bridge", "none" or "cni/…"), across which no ring can form, because its processes listen at ports of their own choice; set mode = "host" in the group's network block, or leave mode out`},
 		},
 		"wrong interface": {
-			func(c *TaskConfig, _ *host) { c.Interface = "ens3" },
+			func(c given, _ *host) { c["interface"] = "ens3" },
 			[]string{`interface = "ens3": no such network interface; there are: lo, eth0, ib0`},
 		},
 		"wrong interface of the plugin": {
-			func(_ *TaskConfig, h *host) { h.config.Interface = "ens3" },
+			func(_ given, h *host) { h.config.Interface = "ens3" },
 			[]string{`interface (of plugin "nomad-driver-horovod") = "ens3": no such network interface; there are: lo, eth0, ib0`},
 		},
 		"no identity": {
-			func(_ *TaskConfig, h *host) { delete(h.files, testTaskDir+"/secrets/nomad_token") },
+			func(_ given, h *host) { delete(h.files, testTaskDir+"/secrets/nomad_token") },
 			[]string{"identity: the task has no workload identity; add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others"},
 		},
 		"identity unreadable": {
-			func(_ *TaskConfig, h *host) { h.files[testTaskDir+"/secrets/nomad_token"] = fs.ErrPermission },
+			func(_ given, h *host) { h.files[testTaskDir+"/secrets/nomad_token"] = fs.ErrPermission },
 			[]string{`identity: nomad_token cannot be read by the task's user "trainer" (permission denied)`},
 		},
 		"no Task API": {
-			func(_ *TaskConfig, h *host) { delete(h.files, testTaskDir+"/secrets/api.sock") },
+			func(_ given, h *host) { delete(h.files, testTaskDir+"/secrets/api.sock") },
 			[]string{"identity: Nomad's Task API socket /data/alloc/a1/train/secrets/api.sock is missing; the client must run Nomad 1.5 or newer on Linux"},
 		},
 		"not from Nomad": {
-			func(_ *TaskConfig, h *host) { delete(h.env, "NOMAD_JOB_ID"); h.env["NOMAD_ALLOC_INDEX"] = "x" },
+			func(_ given, h *host) { delete(h.env, "NOMAD_JOB_ID"); h.env["NOMAD_ALLOC_INDEX"] = "x" },
 			[]string{
 				"NOMAD_JOB_ID: is missing from the task's environment; Nomad 1.8 or newer sets it",
 				`NOMAD_ALLOC_INDEX = "x": Nomad should have set it to a number`,
 			},
 		},
 		"knobs": {
-			func(c *TaskConfig, _ *host) {
-				c.Horovod = &Knobs{
-					CycleTimeMS: ptr(-1.), CacheCapacity: ptr(0.5), LogLevel: "loud",
-					AutotuneGaussianProcessNoise: ptr(1.5), TimelineMarkCycles: ptr(true),
+			func(c given, _ *host) {
+				c["horovod"] = map[string]any{
+					"cycle_time_ms": -1, "cache_capacity": 0.5, "log_level": "loud",
+					"autotune_gaussian_process_noise": 1.5, "timeline_mark_cycles": true,
 				}
 			},
 			[]string{
 				"horovod.cycle_time_ms = -1: must not be negative",
 				"horovod.cache_capacity = 0.5: must be a whole number",
 				"horovod.autotune_gaussian_process_noise = 1.5: must be between 0 and 1",
-				"horovod.timeline_mark_cycles = true: has no effect without timeline_filename; set that too",
 				`horovod.log_level = "loud": must be one of trace, debug, info, warning, error, fatal`,
+				"horovod.timeline_mark_cycles = true: has no effect without timeline_filename; set that too",
 			},
 		},
 		"several at once": {
-			func(c *TaskConfig, _ *host) { c.Slots, c.Service, c.Interface = ptr(0.), "", "x" },
+			func(c given, _ *host) { c["slots"], c["service"], c["interface"] = 0, "", "x" },
 			[]string{
 				"slots = 0: must be at least 1",
 				`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`,
@@ -293,99 +305,101 @@ func TestValidateRefuses(t *testing.T) {
 func TestValidateDecides(t *testing.T) {
 	// What goodTask comes to on newHost; cases say what differs.
 	base := agentconfig.Config{
-		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{},
-		Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
-		ElasticTimeout: agentconfig.Duration(10 * time.Minute), Settle: agentconfig.Duration(time.Second),
-		GlooTimeout: agentconfig.Duration(30 * time.Second), FinishTimeout: agentconfig.Duration(10 * time.Minute),
-		KillTimeout: agentconfig.Duration(25 * time.Second),
-		Service:     "resnet-ring", Listen: ":25000",
+		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"},
+		Training: settings.Training{
+			Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
+			ElasticTimeout: settings.Duration(10 * time.Minute), Debounce: settings.Duration(time.Second),
+			FinishTimeout: settings.Duration(10 * time.Minute), LeaveTimeout: settings.Duration(25 * time.Second),
+		},
+		Service: "resnet-ring", Listen: ":25000",
 		Namespace: "default", JobID: "resnet", Group: "workers", Task: "train", AllocID: "a1", Index: 3,
 		NomadAddr: "unix:///secrets/api.sock", TokenFile: "/secrets/nomad_token",
 	}
-	noIsolation := func(c *TaskConfig, a *agentconfig.Config) {
-		c.Isolation = "none"
+	noIsolation := func(c given, a *agentconfig.Config) {
+		c["isolation"] = "none"
 		a.Dir = testTaskDir
 		a.NomadAddr = "unix://" + testTaskDir + "/secrets/api.sock"
 		a.TokenFile = testTaskDir + "/secrets/nomad_token"
 	}
-	cases := map[string]func(*TaskConfig, *host, *agentconfig.Config){
-		"defaults":     func(*TaskConfig, *host, *agentconfig.Config) {},
-		"no isolation": func(c *TaskConfig, _ *host, a *agentconfig.Config) { noIsolation(c, a) },
-		"np follows min_np": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
-			c.MinNP = ptr(3.)
+	cases := map[string]func(given, *host, *agentconfig.Config){
+		"defaults":     func(given, *host, *agentconfig.Config) {},
+		"no isolation": func(c given, _ *host, a *agentconfig.Config) { noIsolation(c, a) },
+		"np follows min_np": func(c given, _ *host, a *agentconfig.Config) {
+			c["min_np"] = 3
 			a.MinNP, a.NP = 3, 3
 		},
-		"no limit of settle": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
-			c.Settle = "0s"
-			a.Settle = 0
+		"no debounce": func(c given, _ *host, a *agentconfig.Config) {
+			c["debounce"] = "0s"
+			a.Debounce = 0
 		},
-		"a slot for each GPU of all device blocks": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
+		"a slot for each GPU of all device blocks": func(_ given, h *host, a *agentconfig.Config) {
 			h.devices["KOLO_GPUS_9f"] = "GPU-c,GPU-d"
 			h.devices["KOLO_GPUS_1a"] = "GPU-a,GPU-b"
 			h.devices[nvidiaVisible] = "GPU-c,GPU-d"
 			a.Slots = 4
 		},
-		"fewer slots than GPUs": func(c *TaskConfig, h *host, a *agentconfig.Config) {
+		"fewer slots than GPUs": func(c given, h *host, a *agentconfig.Config) {
 			h.devices[nvidiaVisible] = "GPU-c,GPU-d"
-			c.Slots = ptr(1.)
+			c["slots"] = 1
 			a.Slots = 1
 		},
-		"the only port whatever its label": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
+		"the only port whatever its label": func(_ given, h *host, a *agentconfig.Config) {
 			delete(h.env, "NOMAD_PORT_kolo")
 			h.env["NOMAD_PORT_ring"] = "26000"
 			a.Listen = ":26000"
 		},
-		"kolo among several ports": func(_ *TaskConfig, h *host, _ *agentconfig.Config) {
+		"kolo among several ports": func(_ given, h *host, _ *agentconfig.Config) {
 			h.env["NOMAD_PORT_tensorboard"] = "6006"
 		},
-		"a port label that no variable name can hold": func(c *TaskConfig, h *host, a *agentconfig.Config) {
-			c.Port = "ring-port"
+		"a port label that no variable name can hold": func(c given, h *host, a *agentconfig.Config) {
+			c["port"] = "ring-port"
 			h.env["NOMAD_PORT_ring_port"] = "26001"
 			a.Listen = ":26001"
 		},
-		"interface of the plugin": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
+		"interface of the plugin": func(_ given, h *host, a *agentconfig.Config) {
 			h.config.Interface = "ib0"
 			a.Interface = "ib0"
 		},
-		"the task's interface before the plugin's": func(c *TaskConfig, h *host, a *agentconfig.Config) {
-			h.config.Interface, c.Interface = "ib0", "eth0"
+		"the task's interface before the plugin's": func(c given, h *host, a *agentconfig.Config) {
+			h.config.Interface, c["interface"] = "ib0", "eth0"
 			a.Interface = "eth0"
 		},
-		"a second identity for peers": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
+		"a second identity for peers": func(_ given, h *host, a *agentconfig.Config) {
 			h.files[testTaskDir+"/secrets/nomad_kolo.jwt"] = nil
 			a.PeerTokenFile = "/secrets/nomad_kolo.jwt"
 		},
-		"identity in the environment only": func(_ *TaskConfig, h *host, a *agentconfig.Config) {
+		"identity in the environment only": func(_ given, h *host, a *agentconfig.Config) {
 			delete(h.files, testTaskDir+"/secrets/nomad_token")
 			h.env["NOMAD_TOKEN"] = "ey"
 			a.TokenFile = "/secrets/kolo_nomad_token"
 		},
-		"command by path in the task directory": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
-			c.Command, c.Args = "local/bin/train.sh", nil
+		"command by path in the task directory": func(c given, _ *host, a *agentconfig.Config) {
+			c["command"], c["args"] = "local/bin/train.sh", nil
 			a.Command, a.Args = "/local/bin/train.sh", nil
 		},
-		"script of a module is not looked for": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
-			c.Args = []string{"-m", "train", "missing.py"}
-			a.Args = c.Args
+		"script of a module is not looked for": func(c given, _ *host, a *agentconfig.Config) {
+			c["args"] = []any{"-m", "train", "missing.py"}
+			a.Args = []string{"-m", "train", "missing.py"}
 		},
-		"script at its host path": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
-			c.Args = []string{testTaskDir + "/local/train.py"}
-			a.Args = c.Args
+		"script at its host path": func(c given, _ *host, a *agentconfig.Config) {
+			c["args"] = []any{testTaskDir + "/local/train.py"}
+			a.Args = []string{testTaskDir + "/local/train.py"}
 		},
-		"script in a volume": func(c *TaskConfig, h *host, a *agentconfig.Config) {
+		"script in a volume": func(c given, h *host, a *agentconfig.Config) {
 			h.mounts = []*drivers.MountConfig{{TaskPath: "/code", HostPath: "/srv/code"}}
 			h.files["/srv/code/train.py"] = nil
-			c.Args = []string{"/code/train.py"}
-			a.Args = c.Args
+			c["args"] = []any{"/code/train.py"}
+			a.Args = []string{"/code/train.py"}
 		},
-		"knobs": func(c *TaskConfig, _ *host, a *agentconfig.Config) {
-			c.Horovod = &Knobs{
-				FusionThresholdMB: ptr(0.5), CycleTimeMS: ptr(2.5), CacheCapacity: ptr(0.),
-				Autotune: ptr(true), StallCheck: ptr(false), LogLevel: "DEBUG",
-				LogWithTimestamp: ptr(true), TimelineFilename: "/alloc/t.json", NumNCCLStreams: ptr(2.),
+		"knobs": func(c given, _ *host, a *agentconfig.Config) {
+			c["horovod"] = map[string]any{
+				"fusion_threshold_mb": 0.5, "cycle_time_ms": 2.5, "cache_capacity": 0,
+				"autotune": true, "stall_check": false, "log_level": "DEBUG",
+				"log_with_timestamp": true, "timeline_filename": "/alloc/t.json", "num_nccl_streams": 2,
 			}
 			a.Env = map[string]string{
-				"HOROVOD_FUSION_THRESHOLD": "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
+				"HOROVOD_GLOO_TIMEOUT_SECONDS": "30",
+				"HOROVOD_FUSION_THRESHOLD":     "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
 				"HOROVOD_AUTOTUNE": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "debug",
 				"HOROVOD_LOG_HIDE_TIME": "0", "HOROVOD_TIMELINE": "/alloc/t.json", "HOROVOD_NUM_NCCL_STREAMS": "2",
 			}

@@ -148,7 +148,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// Nomad's default type is told of; a job that may not be read is not.
+// Nomad's default type is warned of; a job that may not be read is not.
 func TestWarning(t *testing.T) {
 	t.Parallel()
 	for kind, warns := range map[string]bool{"service": true, "system": true, "batch": false, "sysbatch": false} {

@@ -7,7 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"time"
+
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // Variable is the environment variable that names the file with the agent's
@@ -22,54 +23,22 @@ type Config struct {
 	Args    []string `json:"args"`
 	// Dir is the slots' working directory, the agent's own when empty.
 	Dir string `json:"dir,omitempty"`
-	// Env is added to every slot's environment (Horovod's knobs, for one).
+	// Env is added to every slot's environment (the framework's settings, for one).
 	Env map[string]string `json:"env,omitempty"`
 
-	// Slots is the number of training processes of this host, at least 1.
-	Slots int `json:"slots"`
-	// NP processes are waited for before the first ring, MinNP before later
-	// ones; more than MaxNP are never used (0: no limit).
-	NP    int `json:"np"`
-	MinNP int `json:"min_np"`
-	MaxNP int `json:"max_np"`
-
-	// ElasticTimeout bounds each wait for NP or MinNP processes.
-	ElasticTimeout Duration `json:"elastic_timeout"`
-	// Settle is how long the leader waits for more newcomers before it starts
-	// the ones it has.
-	Settle Duration `json:"settle"`
-	// GlooTimeout becomes HOROVOD_GLOO_TIMEOUT_SECONDS.
-	GlooTimeout Duration `json:"gloo_timeout"`
-	// FinishTimeout bounds the wait for the other slots after one exits 0.
-	FinishTimeout Duration `json:"finish_timeout"`
-	// StallTimeout is how long a script that reports steps may make none, since
-	// the last one or since the ring was connected, before the ring is broken and
-	// formed again without the processes that hang; 0 only tells, after a minute
-	// or thirty steps' time.
-	StallTimeout Duration `json:"stall_timeout,omitempty"`
-	// KillTimeout is the time between the task's stop signal and its kill,
-	// where StopFile does not say it.
-	KillTimeout Duration `json:"kill_timeout"`
+	settings.Training
 	// StopFile is where the driver writes, before it sends the stop signal,
 	// when the task will be killed (RFC 3339, one line).
 	StopFile string `json:"stop_file,omitempty"`
-	// ResetLimit is the most rings after the first, 0 is no limit.
-	ResetLimit int `json:"reset_limit"`
-	// SlotRestarts is how often a slot is restarted in place before its host
-	// is given back; one restart is forgiven every ten minutes.
-	SlotRestarts int `json:"slot_restarts"`
-	// OnRingLost is "fail" or "restart": what to do when no process that
-	// holds the training state is left.
-	OnRingLost string `json:"on_ring_lost"`
 
-	// Interface is the network interface of HOROVOD_GLOO_IFACE; empty picks
+	// Interface is the network interface for Gloo; empty picks
 	// the one that carries the host's service address.
 	Interface string `json:"interface,omitempty"`
 
 	// Service is the Nomad service by which this job's agents find each other.
 	Service string `json:"service"`
 	// Listen is the address to listen at, for other agents and users. Nomad's
-	// registry tells at which one they reach it.
+	// registry has the one at which they reach it.
 	Listen string `json:"listen"`
 
 	// Who this host is, in Nomad's words.
@@ -115,17 +84,4 @@ func Read(path string) (Config, error) {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, nil
-}
-
-// Duration is a time.Duration written as Go writes it ("1m30s").
-type Duration time.Duration
-
-// MarshalText writes d as time.Duration does.
-func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
-
-// UnmarshalText reads what time.ParseDuration reads.
-func (d *Duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
-	*d = Duration(v)
-	return err
 }

@@ -14,19 +14,19 @@ import (
 const stopMargin = 2 * time.Second
 
 // TimeToLeave is how long a stopped task has left. Nomad decides that when it
-// stops the task, and the driver writes it to StopFile; KillTimeout is what was
+// stops the task, and the driver writes it to StopFile; LeaveTimeout is what was
 // known before.
 func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	if c.StopFile == "" {
-		return time.Duration(c.KillTimeout)
+		return time.Duration(c.LeaveTimeout)
 	}
 	note, err := os.ReadFile(c.StopFile)
 	if err != nil {
-		return time.Duration(c.KillTimeout) // the signal did not come from the driver
+		return time.Duration(c.LeaveTimeout) // the signal did not come from the driver
 	}
 	kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))
 	if err != nil {
-		return time.Duration(c.KillTimeout)
+		return time.Duration(c.LeaveTimeout)
 	}
 	left := max(kill.Sub(now), 0)
 	return left - min(left/5, stopMargin)

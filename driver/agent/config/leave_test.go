@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 func TestTimeToLeave(t *testing.T) {
@@ -28,12 +30,12 @@ func TestTimeToLeave(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			c := Config{KillTimeout: Duration(25 * time.Second), StopFile: filepath.Join(t.TempDir(), "stop")}
+			c := Config{Training: settings.Training{LeaveTimeout: settings.Duration(25 * time.Second)}, StopFile: filepath.Join(t.TempDir(), "stop")}
 			if tc.note != "-" {
 				must.NoError(t, os.WriteFile(c.StopFile, []byte(tc.note), 0o644))
 			}
 			must.Eq(t, tc.want, c.TimeToLeave(now))
 		})
 	}
-	must.Eq(t, 25*time.Second, (&Config{KillTimeout: Duration(25 * time.Second)}).TimeToLeave(now))
+	must.Eq(t, 25*time.Second, (&Config{Training: settings.Training{LeaveTimeout: settings.Duration(25 * time.Second)}}).TimeToLeave(now))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // Refusals are one task event, however many there are.
@@ -24,7 +25,7 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 	st, err := events.Open(file, hclog.NewNullLogger())
 	must.NoError(t, err)
 	defer st.Close()
-	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 2}, ID: "h", Events: st, Logger: hclog.NewNullLogger()})
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 2}}, ID: "h", Events: st, Logger: hclog.NewNullLogger()})
 	for local := range 2 {
 		c := h.newCallerCheck(local)
 		defer c.close()

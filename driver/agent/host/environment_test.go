@@ -12,6 +12,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // Scripts and what they import write their environment into crash reports and
@@ -24,7 +25,7 @@ func TestSlotsDoNotInheritIdentities(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 1, Env: map[string]string{"FRAMEWORK_LOG": "debug", "FRAMEWORK_PORT": "1"}}, ID: "h", Logger: hclog.NewNullLogger()})
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}, Env: map[string]string{"FRAMEWORK_LOG": "debug", "FRAMEWORK_PORT": "1"}}, ID: "h", Logger: hclog.NewNullLogger()})
 	s := h.slots[0]
 	s.endpoint, s.progress.path = endpoint{}, "progress"
 	seen := map[string]string{}

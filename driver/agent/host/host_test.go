@@ -14,11 +14,12 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // A failure an hour ago is forgiven on the host as it is on the leader.
 func TestAHostForgivesFailures(t *testing.T) {
-	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 2}, ID: "h", Logger: hclog.NewNullLogger()})
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 2}}, ID: "h", Logger: hclog.NewNullLogger()})
 	spawner, err := process.NewSpawner("")
 	must.NoError(t, err)
 	defer spawner.Close()
@@ -51,22 +52,22 @@ func TestAHostForgivesFailures(t *testing.T) {
 
 func TestTheEarlierEndCounts(t *testing.T) {
 	up, down := wire.Pipe()
-	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 1}, ID: "h", Logger: hclog.NewNullLogger()})
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, ID: "h", Logger: hclog.NewNullLogger()})
 	h.session = up
 	leave := func(in time.Duration) { h.Leave(in); (<-h.todo)() }
-	told := func() float64 { m, err := down.Recv(); must.NoError(t, err); return m.Leaving.In }
+	reported := func() float64 { m, err := down.Recv(); must.NoError(t, err); return m.Leaving.In }
 	leave(time.Hour) // leave_timeout, and then Nomad stops the task
-	must.Eq(t, 3600, told())
+	must.Eq(t, 3600, reported())
 	leave(time.Minute)
 	must.Less(t, 30*time.Minute, time.Until(h.deadline))
-	must.Eq(t, 60, told())
+	must.Eq(t, 60, reported())
 	leave(time.Hour)
 	must.Less(t, 30*time.Minute, time.Until(h.deadline), must.Sprint("a stop is never put off"))
 }
 
 // A host keeps what it was notified of last, for the next leader.
 func TestAHostReportsItsLastNotice(t *testing.T) {
-	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 1}, ID: "b", Logger: hclog.NewNullLogger()})
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, ID: "b", Logger: hclog.NewNullLogger()})
 	h.handle(&wire.ToAgent{Notify: &wire.Notify{Notify: elastic.Notify{Generation: 1}, Timestamp: 4711}})
 	must.Eq(t, 4711, h.register().Noticed)
 }
@@ -75,7 +76,7 @@ func TestAHostReportsItsLastNotice(t *testing.T) {
 // the host and messages on their way have rings of their own.
 func TestRingsAreNotShared(t *testing.T) {
 	t.Parallel()
-	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 1, AllocID: "a"}, ID: "a", Logger: hclog.NewNullLogger()})
+	h := New(Options{Framework: framework{}, Config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}}, ID: "a", Logger: hclog.NewNullLogger()})
 	defer close(h.quit)
 	sent := &elastic.Ring{Generation: 1, Members: []elastic.Member{{Proc: elastic.Proc{Slot: elastic.SlotID{Host: "a"}, Incarnation: 1},
 		Assignment: elastic.Assignment{Size: 1, LocalSize: 1, CrossSize: 1}}}}

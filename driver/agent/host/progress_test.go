@@ -19,6 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 func appendTo(t *testing.T, path, text string) {
@@ -61,13 +62,13 @@ func TestProgressFile(t *testing.T) {
 
 	must.NoError(t, os.WriteFile(p.path, []byte(`{"step": 9}`+"\n"), 0o600))
 	lines = p.read()
-	must.Len(t, 1, lines, must.Sprint("the script began the file anew"))
+	must.Len(t, 1, lines, must.Sprint("the script began the file again"))
 	must.Eq(t, 9.0, *lines[0].Step)
 }
 
 // A script may write its steps and its loss on lines of their own.
 func TestStepsAreNotLostAmongOtherLines(t *testing.T) {
-	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 1}, Logger: hclog.NewNullLogger()})
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, Logger: hclog.NewNullLogger()})
 	s := h.slots[0]
 	s.State, s.progress.path = elastic.InRing, filepath.Join(t.TempDir(), "progress")
 	appendTo(t, s.progress.path, `{"step": 1}`+"\n"+`{"step": 2}`+"\n"+`{"loss": 0.5}`+"\n")
@@ -79,15 +80,15 @@ func TestStepsAreNotLostAmongOtherLines(t *testing.T) {
 	must.Eq(t, 0.4, *s.latest.Loss)
 }
 
-// What came too soon after the last report is told later, though no line follows:
+// What came too soon after the last report is reported later, though no line follows:
 // the script may be long at something else, or hang.
-func TestTheLastStepIsTold(t *testing.T) {
-	h := New(Options{Framework: framework{}, Config: config.Config{Slots: 1}, Logger: hclog.NewNullLogger()})
+func TestTheLastStepIsReported(t *testing.T) {
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, Logger: hclog.NewNullLogger()})
 	leader := &leaderEnd{}
 	h.session = leader
 	s := h.slots[0]
 	s.State, s.progress.path = elastic.InRing, filepath.Join(t.TempDir(), "progress")
-	told := func() (steps []float64) {
+	reported := func() (steps []float64) {
 		for _, m := range leader.sent {
 			steps = append(steps, *m.Progress.Step)
 		}
@@ -96,16 +97,16 @@ func TestTheLastStepIsTold(t *testing.T) {
 	}
 	appendTo(t, s.progress.path, `{"step": 1}`+"\n")
 	h.readProgress(s)
-	must.Eq(t, []float64{1}, told())
+	must.Eq(t, []float64{1}, reported())
 	appendTo(t, s.progress.path, `{"step": 2}`+"\n")
 	s.sent = time.Now().Add(time.Hour)
 	h.readProgress(s)
-	must.SliceEmpty(t, told(), must.Sprint("too soon"))
+	must.SliceEmpty(t, reported(), must.Sprint("too soon"))
 	s.sent = time.Time{}
 	h.readProgress(s)
-	must.Eq(t, []float64{2}, told())
+	must.Eq(t, []float64{2}, reported())
 	h.readProgress(s)
-	must.SliceEmpty(t, told(), must.Sprint("it was told"))
+	must.SliceEmpty(t, reported(), must.Sprint("it was reported"))
 }
 
 // A script that puts something else in the place of its progress file does not

@@ -21,7 +21,7 @@ import (
 )
 
 // peerMode makes this test binary a process that connects to an address,
-// says so, and says when the connection ends.
+// reports so, and reports when the connection ends.
 const peerMode = "KOLO_TEST_PEER"
 
 func TestMain(m *testing.M) {

@@ -92,7 +92,7 @@ func New(o Options) *Leader {
 		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
 	l.machine = elastic.New(elastic.Options{
 		NP: c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP,
-		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Settle),
+		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Debounce),
 		FinishTimeout: time.Duration(c.FinishTimeout),
 		ResetLimit:    c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
 	}, o.Term)

@@ -17,6 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // hostEnd is a session of which the test reads what the leader sends.
@@ -48,7 +49,7 @@ type ledBy struct {
 }
 
 func lead(t *testing.T, c config.Config, hosts ...elastic.HostID) *ledBy {
-	c.NP, c.MinNP, c.Settle = len(hosts), 1, 1
+	c.NP, c.MinNP, c.Debounce = len(hosts), 1, 1
 	l := &ledBy{Leader: New(Options{Exchange: noExchange, Config: c, Term: 1, Logger: hclog.NewNullLogger()}), t: t, ends: map[elastic.HostID]*hostEnd{}}
 	for i, id := range hosts {
 		l.ends[id] = &hostEnd{}
@@ -104,7 +105,7 @@ func (l *ledBy) report(id elastic.HostID, p wire.Progress) {
 	l.receive(l.t.Context(), id, &wire.ToLeader{Progress: &p})
 }
 
-// stalled says whether the ring is broken when the leader looks at it so much
+// stalled reports whether the ring is broken when the leader looks at it so much
 // later.
 func (l *ledBy) stalled(later time.Duration) bool {
 	l.sent()
@@ -123,7 +124,9 @@ func value(v float64) *float64 { return &v }
 func TestStall(t *testing.T) {
 	t.Parallel()
 	const limit, soon, late = 10 * time.Minute, time.Minute, 11 * time.Minute
-	start := func() *ledBy { return lead(t, config.Config{StallTimeout: config.Duration(limit)}, "a", "b") }
+	start := func() *ledBy {
+		return lead(t, config.Config{Training: settings.Training{StallTimeout: settings.Duration(limit)}}, "a", "b")
+	}
 	for name, at := range map[string]float64{"behind": 1e9, "ahead": 1e10, "elapsed": 3} {
 		l := start()
 		l.report("a", wire.Progress{Step: value(1), At: at, FirstAt: at})
@@ -142,7 +145,7 @@ func TestStall(t *testing.T) {
 	l.report("a", wire.Progress{Step: value(1), At: 1, FirstAt: 1})
 	l.stepped = l.stepped.Add(-late)
 	l.report("a", wire.Progress{Step: value(0), At: 2, FirstAt: 1})
-	must.False(t, l.stalled(soon), must.Sprint("steps may be counted anew in each epoch"))
+	must.False(t, l.stalled(soon), must.Sprint("steps may be counted from 0 in each epoch"))
 
 	l.reform()
 	must.False(t, l.stalled(soon))
@@ -151,7 +154,7 @@ func TestStall(t *testing.T) {
 	l = start()
 	l.report("a", wire.Progress{Step: value(1), At: 1, FirstAt: 1})
 	l.hosts["a"].session = nil
-	must.False(t, l.stalled(late), must.Sprint("nobody can tell"))
+	must.False(t, l.stalled(late), must.Sprint("whether it makes steps is not known"))
 
 	l = start()
 	l.report("a", wire.Progress{Step: value(1), At: 1, FirstAt: 1})
@@ -190,7 +193,7 @@ func (r refusing) Form(context.Context, uint64, []string) error {
 func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
 	t.Parallel()
 	r := refusing{make(chan struct{})}
-	l := New(Options{Exchange: noExchange, Config: config.Config{NP: 1, MinNP: 1}, Term: 1, Consent: r, Logger: hclog.NewNullLogger()})
+	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Term: 1, Consent: r, Logger: hclog.NewNullLogger()})
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(t.Context()) }()
 	register := func(alloc string) wire.HostEnd {
@@ -240,7 +243,7 @@ func TestNoticesOutliveTheLeader(t *testing.T) {
 	was := sent["a"][0].Notify.Timestamp
 	must.Eq(t, was, sent["b"][0].Notify.Timestamp)
 
-	second := New(Options{Exchange: noExchange, Config: config.Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
+	second := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()})
 	b := &hostEnd{}
 	second.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "b", Slots: make([]elastic.SlotReport, 1)}, Noticed: was}, b)
 	b.sent = nil
@@ -252,7 +255,7 @@ func TestNoticesOutliveTheLeader(t *testing.T) {
 // messages on their way have rings of their own.
 func TestRingsAreNotShared(t *testing.T) {
 	t.Parallel()
-	l := New(Options{Exchange: noExchange, Config: config.Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
+	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()})
 	a := &hostEnd{}
 	l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a", Slots: make([]elastic.SlotReport, 1)}}, a)
 	a.sent = nil

@@ -31,6 +31,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/internal/peertest"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 const (
@@ -40,21 +41,21 @@ const (
 	floodCost = 32 << 20
 )
 
-// flood opens connections from so many addresses, says something on each, and
+// flood opens connections from so many addresses, sends something on each, and
 // leaves them open.
-func flood(t *testing.T, addr string, from int, say []byte) {
+func flood(t *testing.T, addr string, from int, send []byte) {
 	t.Helper()
 	for i := range floodSize {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, byte(i%from), 1)}}
 		c, err := d.DialContext(t.Context(), "tcp", addr)
 		must.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
-		_, _ = c.Write(say)
+		_, _ = c.Write(send)
 	}
 }
 
 // floodOn goes on with the flood until the test ends.
-func floodOn(t *testing.T, addr string, from int, say []byte) {
+func floodOn(t *testing.T, addr string, from int, send []byte) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	t.Cleanup(func() { cancel(); wg.Wait() })
@@ -66,7 +67,7 @@ func floodOn(t *testing.T, addr string, from int, say []byte) {
 			if err != nil {
 				continue
 			}
-			_, _ = c.Write(say)
+			_, _ = c.Write(send)
 			if old := held[i%len(held)]; old != nil {
 				_ = old.Close()
 			}
@@ -164,7 +165,7 @@ func TestAFlood(t *testing.T) {
 	hello := clientHello(t)
 	for name, c := range map[string]struct {
 		from int
-		say  []byte
+		send []byte
 	}{
 		"silent":                         {1, nil},
 		"preface of HTTP/2":              {1, []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")},
@@ -178,7 +179,7 @@ func TestAFlood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := peertest.New(t, "lead", "a", "b")
 			server := session.NewServer(n.Transport("lead").Server())
-			led := leader.New(leader.Options{Config: config.Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
+			led := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()})
 			session.Register(server, func(s *session.LeaderEnd) error { return led.Serve(s) })
 			addr := listen(t, server, statusapi.NewServer(func(context.Context) *wire.Status { return &wire.Status{} }), 0)
 			s, err := session.Open(t.Context(), addr, n.Transport("a").Client("lead"), time.Minute)
@@ -189,12 +190,12 @@ func TestAFlood(t *testing.T) {
 			must.NoError(t, err)
 
 			before := inUse()
-			flood(t, addr, c.from, c.say)
+			flood(t, addr, c.from, c.send)
 			cost := inUse() - before
 			t.Logf("%d connections hold %.1f MB", floodSize, float64(cost)/(1<<20))
 			must.Less(t, int64(floodCost), cost)
 
-			floodOn(t, addr, c.from, c.say)
+			floodOn(t, addr, c.from, c.send)
 			_, err = s.Recv() // the established session goes on
 			must.NoError(t, err)
 			for _, from := range []net.IP{net.IPv4(127, 0, 0, 1), net.IPv4(127, 9, 0, 1)} {

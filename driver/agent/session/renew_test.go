@@ -21,6 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/internal/peertest"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 func TestRenewal(t *testing.T) {
@@ -42,7 +43,7 @@ func TestRenewal(t *testing.T) {
 func TestRenewal_noLonger(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
-	led := leader.New(leader.Options{Config: config.Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()})
+	led := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()})
 	server := NewServer(n.Transport("lead").Server())
 	lead(server, led)
 	addr := serve(t, server)
@@ -77,7 +78,7 @@ func TestRenewal_noLonger(t *testing.T) {
 func TestSessionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
-	l := leader.New(leader.Options{Config: config.Config{NP: 2, MinNP: 2}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
+	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 2, MinNP: 2}}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
 		PeerAuth: discovery.Authentication, Present: func(string, time.Time) (bool, bool) { return true, true }})
 	server := NewServer(n.Transport("lead").Server())
 	lead(server, l)
@@ -89,7 +90,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	wg.Go(func() { _ = l.Run(ctx) })
 	quiet, err := events.Open("", hclog.NewNullLogger())
 	must.NoError(t, err)
-	h := host.New(host.Options{Config: config.Config{AllocID: "a", Slots: 1}, ID: "a-1", Addr: addr, Logger: hclog.NewNullLogger(), Events: quiet})
+	h := host.New(host.Options{Config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}}, ID: "a-1", Addr: addr, Logger: hclog.NewNullLogger(), Events: quiet})
 	wg.Go(func() { h.Run(ctx) })
 
 	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
@@ -124,7 +125,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 func TestASessionIsOfItsAllocation(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a", "b")
-	l := leader.New(leader.Options{Config: config.Config{NP: 2, MinNP: 2}, Term: 1, Logger: hclog.NewNullLogger()})
+	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 2, MinNP: 2}}, Term: 1, Logger: hclog.NewNullLogger()})
 	server := NewServer(n.Transport("lead").Server())
 	lead(server, l)
 	addr := serve(t, server)

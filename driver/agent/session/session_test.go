@@ -28,6 +28,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/internal/peertest"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // serve serves a test's server on an agent's port.
@@ -51,7 +52,7 @@ func busyLeader(t *testing.T, timeout time.Duration) *HostEnd {
 	t.Helper()
 	n := peertest.New(t, "lead", "a")
 	server := NewServer(n.Transport("lead").Server())
-	lead(server, leader.New(leader.Options{Config: config.Config{NP: 1, MinNP: 1}, Logger: hclog.NewNullLogger()}))
+	lead(server, leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	s, err := Open(ctx, serve(t, server), n.Transport("a").Client("lead"), timeout)
@@ -73,7 +74,7 @@ func TestABusyLeaderIsHeard(t *testing.T) {
 
 func TestASilentLeaderIsLost(t *testing.T) {
 	t.Parallel()
-	s := busyLeader(t, 50*time.Millisecond) // and without a registration, it says nothing
+	s := busyLeader(t, 50*time.Millisecond) // and without a registration, it sends nothing
 	_, err := s.Recv()
 	must.ErrorContains(t, err, "no message from the leader for 50ms")
 }
@@ -178,7 +179,7 @@ func TestADeadAgentIsLostAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	n := peertest.New(t, "a", "b")
-	l := leader.New(leader.Options{Config: config.Config{NP: 1, MinNP: 1}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
+	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
 		Present: func(string, time.Time) (bool, bool) { return true, true }})
 	wg.Go(func() { _ = l.Run(t.Context()) })
 	listen := func() net.Listener {

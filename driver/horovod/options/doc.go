@@ -1,0 +1,12 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package options declares Horovod's own settings, each once, and turns them into
+// the environment variables that Horovod reads.
+//
+//	jobspec's config ──> gloo_timeout ──────────┐
+//	                     horovod { … } ─────────┴──> Env ──> a slot's environment
+//
+// The names are those of horovodrun's flags, with _ for -. What is not set is left
+// to Horovod, except for gloo_timeout, which is always set.
+package options

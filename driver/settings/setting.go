@@ -1,0 +1,144 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is the type that a setting has in a jobspec.
+type Kind int
+
+// The kinds of settings. Durations and choices are Text.
+const (
+	Text Kind = iota
+	Number
+	Bool
+	List
+)
+
+// Setting is one setting, bound to the variable that it fills. It is a
+// flag.Value.
+type Setting struct {
+	Name string
+	Kind Kind
+	// Default is what documentation shows: a value with its unit, or a word.
+	Default string
+	// Doc is one sentence, without its full stop.
+	Doc string
+
+	set func(value any) error
+}
+
+// Set parses and checks a value; its error says what is wrong with it.
+func (s Setting) Set(text string) error { return s.set(text) }
+
+// String is the default, for package flag.
+func (s Setting) String() string { return s.Default }
+
+// shown replaces a default that decides nothing by a word for it.
+func (s Setting) shown(as string) Setting {
+	s.Default = as
+	return s
+}
+
+// Func declares a setting that take parses and checks.
+func Func(name string, kind Kind, byDefault, doc string, take func(text string) error) Setting {
+	return Setting{Name: name, Kind: kind, Default: byDefault, Doc: doc, set: func(value any) error {
+		return take(textOf(value))
+	}}
+}
+
+// Word declares a text that may be anything.
+func Word(p *string, name, byDefault, doc string) Setting {
+	return Func(name, Text, byDefault, doc, func(text string) error {
+		*p = text
+		return nil
+	})
+}
+
+// Words declares a list of texts.
+func Words(p *[]string, name, doc string) Setting {
+	return Setting{Name: name, Kind: List, Default: "none", Doc: doc, set: func(value any) error {
+		list, ok := value.([]any)
+		if !ok {
+			return errors.New("must be a list")
+		}
+		*p = nil
+		for _, v := range list {
+			*p = append(*p, textOf(v))
+		}
+		return nil
+	}}
+}
+
+// OneOf declares a choice, and sets p to the first one.
+func OneOf(p *string, name string, choices []string, doc string) Setting {
+	*p = choices[0]
+	return Func(name, Text, choices[0], doc, func(text string) error {
+		if !slices.Contains(choices, text) {
+			return fmt.Errorf(`must be "%s"`, strings.Join(choices, `" or "`))
+		}
+		*p = text
+		return nil
+	})
+}
+
+// Count declares a whole number that is at least least, and sets p to its
+// default.
+func Count(p *int, name string, byDefault, least int, doc string) Setting {
+	*p = byDefault
+	return Func(name, Number, strconv.Itoa(byDefault), doc, func(text string) error {
+		n, err := strconv.ParseFloat(text, 64)
+		switch {
+		case err != nil || n != math.Trunc(n) || math.Abs(n) > math.MaxInt32:
+			return errors.New("must be a whole number")
+		case int(n) < least:
+			return fmt.Errorf("must be at least %d", least)
+		}
+		*p = int(n)
+		return nil
+	})
+}
+
+// Time declares a duration that is at least least, and sets p to its default.
+func Time(p *time.Duration, name string, byDefault, least time.Duration, doc string) Setting {
+	*p = byDefault
+	return Func(name, Text, short(byDefault), doc, func(text string) error {
+		d, err := time.ParseDuration(text)
+		switch {
+		case err != nil:
+			return errors.New(`not a duration; write it like "90s" or "10m"`)
+		case d < least:
+			return fmt.Errorf("must be at least %s", short(least))
+		}
+		*p = d
+		return nil
+	})
+}
+
+// short writes a duration as people do: 10m rather than 10m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+// textOf writes a value of a jobspec as a user does.
+func textOf(value any) string {
+	if f, ok := value.(float64); ok {
+		return strconv.FormatFloat(f, 'f', -1, 64)
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,136 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Training is how a job trains, whatever its framework. The agent's
+// configuration embeds it.
+type Training struct {
+	// Slots is the number of training processes of a host; 0 before it is decided.
+	Slots int `json:"slots"`
+	// NP processes are waited for before the first ring, MinNP before later
+	// ones; more than MaxNP are never used (0: no limit). NP is 0 before it is decided.
+	NP    int `json:"np"`
+	MinNP int `json:"min_np"`
+	MaxNP int `json:"max_np"`
+
+	// ElasticTimeout bounds each wait for NP or MinNP processes.
+	ElasticTimeout Duration `json:"elastic_timeout"`
+	// Debounce is how long the leader waits for more newcomers before it starts
+	// the ones it has.
+	Debounce Duration `json:"debounce"`
+	// FinishTimeout bounds the wait for the other slots after one exits 0.
+	FinishTimeout Duration `json:"finish_timeout"`
+	// StallTimeout is how long a script that reports steps may make none, since
+	// the last one or since the ring was connected, before the ring is broken and
+	// formed again without the processes that hang; 0 only reports, after a minute
+	// or thirty steps' time.
+	StallTimeout Duration `json:"stall_timeout,omitempty"`
+	// LeaveTimeout is the time between the task's stop signal and its kill, where
+	// Nomad does not say it.
+	LeaveTimeout Duration `json:"leave_timeout"`
+
+	// ResetLimit is the most rings after the first, 0 is no limit.
+	ResetLimit int `json:"reset_limit"`
+	// SlotRestarts is how often a slot is restarted in place before its host
+	// is given back; one restart is forgiven every ten minutes.
+	SlotRestarts int `json:"slot_restarts"`
+	// OnRingLost is "fail" or "restart": what to do when no process that
+	// holds the training state is left.
+	OnRingLost string `json:"on_ring_lost"`
+}
+
+// Bind sets every field to its default and returns the settings that fill them.
+func (t *Training) Bind() []Setting { return append(t.counts(), t.others()...) }
+
+func (t *Training) counts() []Setting {
+	return []Setting{
+		Count(&t.Slots, "slots", 0, 1,
+			"training processes per allocation").shown("number of reserved GPUs, else 1"),
+		Count(&t.MinNP, "min_np", 1, 1, "processes that are enough to go on with"),
+		Count(&t.NP, "np", 0, 1, "processes that the first ring waits for").shown("min_np"),
+		Count(&t.MaxNP, "max_np", 0, 0, "most processes that are used").shown("no limit"),
+		Count(&t.ResetLimit, "reset_limit", 0, 0, "most rings after the first").shown("0: none"),
+		Count(&t.SlotRestarts, "slot_restarts", 3, 0, "how often a slot is started again in place"),
+	}
+}
+
+func (t *Training) others() []Setting {
+	span := func(p *Duration) *time.Duration { return (*time.Duration)(p) }
+	return []Setting{
+		Time(span(&t.ElasticTimeout), "elastic_timeout", 10*time.Minute, time.Second,
+			"bound for each wait for enough processes"),
+		Time(span(&t.Debounce), "debounce", time.Second, 0,
+			"how long to wait for more newcomers before a change"),
+		Time(span(&t.FinishTimeout), "finish_timeout", 10*time.Minute, 0,
+			"bound for the wait for the others once one slot has exited with 0"),
+		Time(span(&t.StallTimeout), "stall_timeout", 0, 0,
+			"how long a script that reports steps may make none before the ring is formed again without the processes that hang").shown("none"),
+		Time(span(&t.LeaveTimeout), "leave_timeout", 25*time.Second, time.Second,
+			"time to reach a commit when something other than Nomad signals the agent"),
+		OneOf(&t.OnRingLost, "on_ring_lost", []string{"fail", "restart"},
+			"what to do when no process holds the training state any more"),
+	}
+}
+
+// Renamed holds earlier names of settings, with the present ones.
+var Renamed = map[string]string{"settle": "debounce"}
+
+// Read binds t and sets what a jobspec gives. slots is the number of slots where
+// it gives none. The problems are a sentence each.
+func (t *Training) Read(given map[string]any, slots int) (problems []string) {
+	for _, old := range slices.Sorted(maps.Keys(Renamed)) {
+		if value := given[old]; value != nil {
+			problems = append(problems, fmt.Sprintf("%s = %s: this setting is named %s; rename it", old, quoted(value), Renamed[old]))
+		}
+	}
+	wrong := Read(t.counts(), given, "")
+	if len(wrong) == 0 { // comparing values that are wrong by themselves only confuses
+		wrong = t.complete(slots)
+	}
+	return slices.Concat(problems, wrong, Read(t.others(), given, ""))
+}
+
+// complete decides the counts that are left open, and returns the contradictions
+// between them.
+func (t *Training) complete(slots int) (problems []string) {
+	addf := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	t.Slots = cmp.Or(t.Slots, slots)
+	given := t.NP > 0
+	t.NP = cmp.Or(t.NP, t.MinNP)
+	limited := t.MaxNP > 0
+	if limited && t.MinNP > t.MaxNP {
+		addf("min_np = %d: is more than max_np = %d; lower min_np or raise max_np", t.MinNP, t.MaxNP)
+	}
+	if t.NP < t.MinNP {
+		addf("np = %d: is less than min_np = %d; raise np, or leave it out to start with min_np", t.NP, t.MinNP)
+	}
+	if given && limited && t.NP > t.MaxNP {
+		addf("np = %d: is more than max_np = %d; lower np or raise max_np", t.NP, t.MaxNP)
+	}
+	if limited && t.Slots > t.MaxNP {
+		addf("slots = %d: is more than max_np = %d, so some could never train; lower slots (or the device count) or raise max_np", t.Slots, t.MaxNP)
+	}
+	return problems
+}
+
+// Duration is a time.Duration written as Go writes it ("1m30s").
+type Duration time.Duration
+
+// MarshalText writes d as time.Duration does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
