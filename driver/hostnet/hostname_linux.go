@@ -16,8 +16,8 @@ import (
 
 // Horovod 0.23 to 0.28 builds the second half of its meshes, those of process
 // set 0, without the interface it was given (InitializeForProcessSet in
-// horovod/common/gloo/gloo_context.cc reads a member that nobody set). Gloo
-// then listens at whatever address the machine's own name resolves to, which
+// horovod/common/gloo/gloo_context.cc reads a member that is never set). Gloo
+// then listens at the address that the machine's own name resolves to, which
 // on many machines is 127.0.0.1 or 127.0.1.1: no ring forms across hosts. So
 // where that is the case, slots get a UTS namespace in which the machine's
 // name is the right address itself.

@@ -59,7 +59,7 @@ func (s *spy) port(t *testing.T, id elastic.HostID) int {
 	return port
 }
 
-// A process that is not of the task is not answered, whoever runs it: it reads
+// A process that is not of the task is not answered, under any user: it reads
 // and writes no address, replaces no notify target and removes no slot.
 func TestForeignProcessIsNotAnswered(t *testing.T) {
 	t.Parallel()

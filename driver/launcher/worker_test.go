@@ -51,7 +51,7 @@ func envInt(name string) int {
 }
 
 // workerMain runs this test binary as a training process. It exits 0 when it
-// has made as many steps as its argument says.
+// has made as many steps as its argument asks for.
 func workerMain() int {
 	w := &worker{base: "http://" + os.Getenv("HOROVOD_GLOO_RENDEZVOUS_ADDR") + ":" + os.Getenv("HOROVOD_GLOO_RENDEZVOUS_PORT"),
 		rank: envInt("HOROVOD_RANK"), size: envInt("HOROVOD_SIZE"), local: envInt("HOROVOD_LOCAL_RANK"), lsize: envInt("HOROVOD_LOCAL_SIZE"),

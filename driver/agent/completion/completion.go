@@ -122,7 +122,7 @@ func (c *Store) Find(ctx context.Context) (*Record, error) {
 		return nil, nil // purged and submitted again
 	}
 	if then := r.Digests[c.config.Group]; c.digest != "" && then != "" && c.digest != then {
-		return nil, nil // submitted again with another script, say
+		return nil, nil // submitted again with another script, for example
 	}
 	return &r, nil
 }

@@ -12,22 +12,22 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// FuzzSort: whatever a stranger says goes to one side, byte for byte, and leaves
+// FuzzSort: what a stranger sends goes to one side, byte for byte, and leaves
 // nothing behind.
 func FuzzSort(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n"))
 	f.Add([]byte{tlsHandshake, 3, 1, 0, 0})
 	f.Add([]byte("PRI * HTTP/2.0\r\n"))
 	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, said []byte) {
+	f.Fuzz(func(t *testing.T, sent []byte) {
 		s := &Port{agents: newHalf(nil), web: newHalf(nil), unknown: newLimiter(fixed(4, 4)), readers: newLimiter(fixed(4, 4))}
 		near, far := net.Pipe()
-		go func() { _, _ = far.Write(said); _ = far.Close() }()
+		go func() { _, _ = far.Write(sent); _ = far.Close() }()
 		done := make(chan struct{})
 		go func() { defer close(done); s.sort(near, s.unknown.add(near)) }()
-		if len(said) > 0 {
+		if len(sent) > 0 {
 			side := s.web
-			if said[0] == tlsHandshake {
+			if sent[0] == tlsHandshake {
 				side = s.agents
 			}
 			c, err := side.Accept()
@@ -35,7 +35,7 @@ func FuzzSort(f *testing.F) {
 			_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 			got, err := io.ReadAll(c)
 			must.NoError(t, err)
-			must.Eq(t, said, got)
+			must.Eq(t, sent, got)
 			must.NoError(t, c.Close())
 		}
 		<-done

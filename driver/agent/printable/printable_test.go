@@ -36,7 +36,7 @@ func TestPrintable(t *testing.T) {
 	must.StrHasSuffix(t, "é…", long)
 }
 
-// FuzzPrintable: whatever a slot writes, what is kept is one line of bounded
+// FuzzPrintable: of anything that a slot writes, what is kept is one line of bounded
 // length that no terminal acts on.
 func FuzzPrintable(f *testing.F) {
 	for _, s := range []string{"", "Error: x", "\x1b[31mred", "\x1b]0;t\x07", "a\u202eb", "\xff", "\x1b\x1b[[mm", strings.Repeat("\x1b[0m", 300)} {

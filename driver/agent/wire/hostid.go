@@ -16,8 +16,8 @@ func NewHostID(alloc string, begun time.Time) elastic.HostID {
 	return elastic.HostID(AllocPrefix(elastic.HostID(alloc)) + "-" + strconv.FormatInt(begun.UnixMilli()%(1<<40), 36))
 }
 
-// AllocPrefix returns what a host's name tells of its allocation: what stands
-// before the first hyphen.
+// AllocPrefix returns the part of a host's name that is its allocation's: what
+// stands before the first hyphen.
 func AllocPrefix(id elastic.HostID) string {
 	prefix, _, _ := strings.Cut(string(id), "-")
 	return prefix

@@ -23,7 +23,7 @@ type Assignment struct {
 // process that gets it aborts (exit code 134), which is how Horovod leaves.
 func Removed() Assignment { return Assignment{-1, -1, -1, -1, -1, -1} }
 
-// Valid says why a cannot be sent to a process, nil when it can.
+// Valid returns why a cannot be sent to a process, nil when it can.
 func (a Assignment) Valid() error {
 	if a == Removed() {
 		return nil

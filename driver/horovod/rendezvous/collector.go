@@ -33,7 +33,7 @@ type gathering struct {
 	from map[string]string
 	// complete meshes were given out by this leader, read ones by another.
 	complete, read bool
-	// settled: the values were dropped, because nobody needs them any more.
+	// settled: the values were dropped, because no one needs them any more.
 	settled bool
 }
 
@@ -44,7 +44,7 @@ func NewCollector() *Collector {
 
 // Expect is for a leader that took over in the middle of a generation: it names
 // the hosts that have a part in it. Until each of them has been restored,
-// nobody knows what the leader before gave out.
+// what the leader before gave out is not known.
 func (c *Collector) Expect(hosts []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,7 +56,7 @@ func (c *Collector) Expect(hosts []string) {
 // Submit takes values from the agent of a host and returns what is to be sent
 // out because of them. Values may be sent again: a host that does is sent the
 // complete mesh again. ErrConflict means that the ring cannot form. Values
-// that have no error are taken whatever becomes of the others.
+// that have no error are taken even if others have one.
 func (c *Collector) Submit(host string, puts []wire.Put) ([]wire.Fill, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

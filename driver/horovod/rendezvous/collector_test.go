@@ -37,7 +37,7 @@ func TestCollector_Completes(t *testing.T) {
 	_, err := c.Submit("b", []wire.Put{blob("global", "2", "c", 3)})
 	must.ErrorIs(t, err, rendezvous.ErrConflict)
 
-	// Once all are up nobody needs the values.
+	// Once all are up no one needs the values.
 	c.Settle()
 	must.SliceEmpty(t, submit(t, c, "b", blob("global", "2", "C", 3)))
 }
@@ -108,7 +108,7 @@ func TestCollector_Withdraw(t *testing.T) {
 		must.NoError(t, err)
 		must.True(t, c.Withdraw([]wire.Put{dead}))
 	})
-	t.Run("before all hosts have told a new leader", func(t *testing.T) {
+	t.Run("before all hosts are restored at a new leader", func(t *testing.T) {
 		c := rendezvous.NewCollector()
 		c.Expect([]string{"a", "b"})
 		must.False(t, c.Withdraw(nil))
@@ -128,7 +128,7 @@ func TestCollector_Withdraw(t *testing.T) {
 	})
 }
 
-// A new leader knows all that counts when the agents have told it.
+// A new leader knows all that counts when the agents have reported to it.
 func TestCollector_Restore(t *testing.T) {
 	c := rendezvous.NewCollector()
 	fills, err := c.Restore("a", wire.Snapshot{

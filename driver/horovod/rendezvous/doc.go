@@ -3,7 +3,7 @@
 
 // Package rendezvous is what an unmodified Horovod process talks to: the HTTP
 // key-value server through which Gloo builds its meshes, the question "which
-// rank am I now", and the notice that tells a process that the ring is to
+// rank am I now", and the notice to a process that the ring is to
 // change. It knows nothing of Nomad, of processes or of how agents reach each
 // other; the agent connects its parts.
 //
@@ -33,7 +33,7 @@
 //
 // Gloo aborts the process (SIGABRT) when a request fails three times within
 // 1.5 seconds, and when a key it polls for does not appear in time. It has no
-// time limit for a single answer, though. So whatever is not there yet is
+// time limit for a single answer, though. So what is not there yet is
 // held, never refused: a blob is given out only once the blobs of all members
 // of its mesh are in. Up to then a process that died can be started again in
 // its place without anyone noticing; afterwards its peers may already be

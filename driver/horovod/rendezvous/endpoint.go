@@ -35,7 +35,7 @@ type Handler interface {
 	// with a failure (Horovod would take it for rank 0 of 0, or abort): after
 	// an error the request is held.
 	RankAndSize(ctx context.Context) (Assignment, error)
-	// WorkerAddress is told once per process where its notification service is.
+	// WorkerAddress takes where the notification service is, once per process.
 	WorkerAddress(ctx context.Context, t NotifyTarget) error
 }
 
@@ -78,7 +78,7 @@ func (l Limits) withDefaults() Limits {
 }
 
 // Endpoint is the HTTP server of one slot, on a loopback port of its own: the
-// port tells which slot asks, which the protocol does not. That it is a process
+// port identifies the slot that asks, which the protocol does not. That it is a process
 // of the task that asks is up to the Gate.
 type Endpoint struct {
 	port   int

@@ -45,8 +45,8 @@ func (refuseAll) WorkerAddress(context.Context, rendezvous.NotifyTarget) error {
 type memory struct {
 	mu      sync.Mutex
 	values  map[string][]byte
-	held    chan string // is told when a request is being held
-	gone    chan string // is told when the client of a held request has left
+	held    chan string // gets an element when a request is being held
+	gone    chan string // gets an element when the client of a held request has left
 	release chan struct{}
 	assign  func(context.Context) (rendezvous.Assignment, error)
 }
@@ -127,7 +127,7 @@ func raw(t testing.TB, e *rendezvous.Endpoint, request string) string {
 	conn, err := net.Dial("tcp4", addrOf(e))
 	must.NoError(t, err)
 	defer conn.Close()
-	must.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	must.NoError(t, conn.SetDeadline(time.Now().Add(timeout)))
 	_, err = io.WriteString(conn, request)
 	must.NoError(t, err)
 	answer, _ := io.ReadAll(conn) // the server may reset what it refuses
@@ -204,7 +204,7 @@ func TestEndpoint_Refuses(t *testing.T) {
 		"key too long":         {get("/s/" + long), "414"},
 		"header too long":      {"GET /s/k HTTP/1.1\r\nHost: h\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", "431"},
 		"body too large":       {put("/s/k", "1001", strings.Repeat("b", 1001)), "413"},
-		"body said too large":  {put("/s/k", "99999999999", ""), "413"},
+		"body declared too large":  {put("/s/k", "99999999999", ""), "413"},
 		"length is no number":  {put("/s/k", "many", ""), "400"},
 		"length is negative":   {put("/s/k", "-1", ""), "400"},
 		"chunks too large":     {"PUT /s/k HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" + strings.Repeat("b", 1001) + "\r\n0\r\n\r\n", "413"},
@@ -278,7 +278,7 @@ func TestEndpoint_Holds(t *testing.T) {
 	}
 	stays := make(chan answer, 1)
 	go func() {
-		status, value, err := clientOf(e).Do(withPatience(t), "GET", "/held/staying", "")
+		status, value, err := clientOf(e).Do(withTimeout(t), "GET", "/held/staying", "")
 		stays <- answer{status, value, err}
 	}()
 	must.Eq(t, "staying", <-m.held)
@@ -312,7 +312,7 @@ func TestEndpoint_RankAndSize(t *testing.T) {
 			m := newMemory()
 			m.assign = func(context.Context) (rendezvous.Assignment, error) { return tc.assignment, tc.err }
 			e := listen(t, m, rendezvous.Limits{})
-			ctx, cancel := context.WithCancel(withPatience(t))
+			ctx, cancel := context.WithCancel(withTimeout(t))
 			defer cancel()
 			answered := make(chan string, 1)
 			go func() {
@@ -389,21 +389,21 @@ func TestEndpoint_StallAndFlood(t *testing.T) {
 			stalled = append(stalled, conn)
 		}
 	}
-	status, _, err := clientOf(other).Do(withPatience(t), "PUT", "/s/k", "v")
+	status, _, err := clientOf(other).Do(withTimeout(t), "PUT", "/s/k", "v")
 	must.NoError(t, err)
 	must.Eq(t, 200, status)
 	// Ours waits its turn behind those that stall, and gets it.
-	status, _, err = clientOf(e).Do(withPatience(t), "PUT", "/s/k", "v")
+	status, _, err = clientOf(e).Do(withTimeout(t), "PUT", "/s/k", "v")
 	must.NoError(t, err)
 	must.Eq(t, 200, status)
 	for _, conn := range stalled {
-		must.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		must.NoError(t, conn.SetReadDeadline(time.Now().Add(timeout)))
 		answer, _ := io.ReadAll(conn)
 		must.StrNotHasPrefix(t, "HTTP/1.1 200", string(answer))
 	}
 }
 
-// FuzzEndpoint: whatever is sent, the endpoint answers or closes, the handler
+// FuzzEndpoint: for anything that is sent, the endpoint answers or closes, the handler
 // only ever sees names without slashes, and the next client is served.
 func FuzzEndpoint(f *testing.F) {
 	f.Add([]byte("GET /global/0 HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n"))
@@ -420,7 +420,7 @@ func FuzzEndpoint(f *testing.F) {
 		conn, err := net.Dial("tcp4", addrOf(e))
 		must.NoError(t, err)
 		defer conn.Close()
-		must.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+		must.NoError(t, conn.SetDeadline(time.Now().Add(timeout)))
 		_, _ = conn.Write(request)           // it may be refused before it is read
 		_ = conn.(*net.TCPConn).CloseWrite() // or closed already
 		answer, err := io.ReadAll(conn)

@@ -88,7 +88,7 @@ func (l *gatedListener) decide(conn net.Conn) {
 	}
 }
 
-// established says whether the peer still has the connection open. One that was
+// established reports whether the peer still has the connection open. One that was
 // reset waits in the kernel's queue with what was sent over it, and its port may be
 // another process's by the time that the gate looks it up. One that is open after
 // the look-up was open during it, so that the peer which was found is its own.

@@ -61,7 +61,7 @@ func TestEndpoint_Gate(t *testing.T) {
 		foreign = append(foreign, conn)
 	}
 	// All of them are held open by their clients when the slot comes.
-	status, _, err := clientOf(e).Do(withPatience(t), "PUT", "/s/k", "v")
+	status, _, err := clientOf(e).Do(withTimeout(t), "PUT", "/s/k", "v")
 	must.NoError(t, err)
 	must.Eq(t, 200, status)
 	for _, conn := range foreign {
@@ -118,7 +118,7 @@ func TestEndpoint_ResetWhileDeciding(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !connected(t, stranger) })))
 	close(gate.opened)
 	go func() { <-gate.asked }()
-	status, _, err := clientOf(e).Do(withPatience(t), "PUT", "/s/k", "v")
+	status, _, err := clientOf(e).Do(withTimeout(t), "PUT", "/s/k", "v")
 	must.NoError(t, err)
 	must.Eq(t, 200, status)
 	must.NoError(t, e.Close())
@@ -127,7 +127,7 @@ func TestEndpoint_ResetWhileDeciding(t *testing.T) {
 	must.False(t, found)
 }
 
-// connected says whether the kernel lists a connection to the peer.
+// connected reports whether the kernel lists a connection to the peer.
 func connected(t *testing.T, peer netip.AddrPort) bool {
 	t.Helper()
 	f, err := os.Open("/proc/net/tcp")

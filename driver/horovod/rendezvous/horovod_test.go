@@ -158,7 +158,7 @@ func TestHorovod_Rings(t *testing.T) {
 		must.NoError(t, json.Unmarshal([]byte(s.line()), &l))
 		return l
 	}
-	tell := func(s *script, word string) {
+	command := func(s *script, word string) {
 		_, err := s.stdin.Write([]byte(word + "\n"))
 		must.NoError(t, err)
 	}
@@ -171,7 +171,7 @@ func TestHorovod_Rings(t *testing.T) {
 	must.Eq(t, line{Rank: 2, Size: 3, LocalRank: 0, CrossSize: 2, Total: 6}, read(b0))
 
 	for _, p := range []*script{a0, a1, b0} {
-		tell(p, "set")
+		command(p, "set")
 	}
 	must.Eq(t, []int{3, 3}, read(a0).Totals)
 	must.Eq(t, []int{3, 3}, read(a1).Totals)
@@ -181,8 +181,8 @@ func TestHorovod_Rings(t *testing.T) {
 	two := ringsim.Slots(1, 1)
 	two[0].Host, two[1].Host = "h1", "h0"
 	j.add(t, two, "b0", "a0")
-	tell(b0, "reset")
-	tell(a0, "reset")
+	command(b0, "reset")
+	command(a0, "reset")
 	must.NoError(t, a1.stdin.Close())
 	must.Eq(t, line{Rank: 0, Size: 2, LocalRank: 0, CrossSize: 2, Total: 3}, read(b0))
 	must.Eq(t, line{Rank: 1, Size: 2, LocalRank: 0, CrossSize: 2, Total: 3}, read(a0))

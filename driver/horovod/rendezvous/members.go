@@ -22,12 +22,12 @@ type Members struct {
 	// Local are the ranks whose processes live on this agent.
 	Local []int
 	// Meshes is how many meshes an initialisation of this Horovod builds: 6
-	// since 0.23, 3 before, 0 when not known yet. Store.Meshes tells what a
+	// since 0.23, 3 before, 0 when not known yet. Store.Meshes is what a
 	// Store has learned, to be given to the next generation's.
 	Meshes int
 }
 
-// validate finds what would make scopes wait for ever.
+// validate finds what would make scopes wait forever.
 func (m Members) validate() error {
 	if m.Meshes != 0 && m.Meshes != 3 && m.Meshes != 6 {
 		return fmt.Errorf("%d meshes: must be 0, 3 or 6", m.Meshes)

@@ -47,7 +47,7 @@ type world struct {
 	members map[string][]int
 }
 
-// message is what an agent tells the leader.
+// message is what an agent sends the leader.
 type message struct {
 	puts     []wire.Put
 	snapshot *wire.Snapshot
@@ -119,7 +119,7 @@ func (w *world) process(rank int) *process {
 		p.meshes = append(p.meshes, w.userMeshes(rank, name, w.members[name+strconv.Itoa(i)])...)
 	}
 	for _, m := range p.meshes {
-		// Members of a name that is used again may differ. What tells the
+		// Members of a name that is used again may differ. What distinguishes the
 		// uses apart here is who takes part and how often they did before.
 		p.ids = append(p.ids, fmt.Sprintf("%s#%d", m.Scope, uses[m.Scope]))
 		uses[m.Scope]++
@@ -313,7 +313,7 @@ func (w *world) stepToLeader(host string) (bool, error) {
 	}
 	m := w.toLeader[host][0]
 	if m.withdraw != nil && w.restoring() {
-		// A new leader does not know yet what was read, and says so.
+		// A new leader does not know yet what was read, and reports so.
 		if len(m.withdraw.puts) > 0 && !w.collector.Withdraw(m.withdraw.puts) {
 			return false, errors.New("a new leader judges too early")
 		}
@@ -340,7 +340,7 @@ func (w *world) stepToLeader(host string) (bool, error) {
 	return true, err
 }
 
-// restoring says that some agent has not told the new leader what it has.
+// restoring reports that some agent has not sent the new leader what it has.
 func (w *world) restoring() bool {
 	for _, h := range w.hosts {
 		if slices.ContainsFunc(w.toLeader[h], func(m message) bool { return m.snapshot != nil }) {
@@ -359,7 +359,7 @@ func (w *world) stepToHost(host string) (bool, error) {
 	return true, w.stores[host].Fill(f)
 }
 
-// moveLeader loses what is on its way. Each agent tells the new one what it
+// moveLeader loses what is on its way. Each agent sends the new one what it
 // has; a withdrawal without an answer is asked for again after that.
 func (w *world) moveLeader() {
 	w.collector = rendezvous.NewCollector()
@@ -376,7 +376,7 @@ func (w *world) moveLeader() {
 	}
 }
 
-// kill ends a process, and starts it again in its place if nobody can know.
+// kill ends a process, and starts it again in its place if no one can know.
 func (w *world) kill(p *process) error {
 	if p.dead || p.at == len(p.meshes) {
 		return nil
@@ -423,10 +423,10 @@ func (w *world) broken(p *process) error {
 			return errBroken
 		}
 	}
-	return fmt.Errorf("rank %d is said to be visible, but no mesh of it was complete", p.rank)
+	return fmt.Errorf("rank %d is reported visible, but no mesh of it was complete", p.rank)
 }
 
-// Rings of all shapes form, whatever the order of things, as long as no
+// Rings of all shapes form, in any order of things, as long as no
 // process dies; a leader that moves, again and again, is not noticed.
 func TestModel_RingsForm(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -469,7 +469,7 @@ func TestModel_UserSetsForm(t *testing.T) {
 	})
 }
 
-// A process that dies is started again in its place if nobody can have read
+// A process that dies is started again in its place if no one can have read
 // its blobs, and then the ring forms; otherwise it is known to be broken.
 func TestModel_Deaths(t *testing.T) {
 	formed, broken := 0, 0

@@ -34,7 +34,7 @@ func (t NotifyTarget) Ping(ctx context.Context) error {
 	return t.exchange(ctx, "ping", pickleObject("horovod.runner.common.util.network", "PingRequest").end(), "PingResponse")
 }
 
-// Notify tells the process that the ring is to change. It acts on it at its
+// Notify notifies the process that the ring is to change. It acts on it at its
 // next commit, and only when timestamp is greater than that of the last notice
 // it acted on. Only the notice to rank 0 counts.
 func (t NotifyTarget) Notify(ctx context.Context, timestamp int64) error {

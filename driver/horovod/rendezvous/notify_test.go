@@ -45,7 +45,7 @@ type script struct {
 // startScript runs a program of testdata until the end of the test.
 func startScript(t *testing.T, python, file string, args ...string) *script {
 	t.Helper()
-	cmd := exec.CommandContext(withPatience(t), python, append([]string{filepath.Join("testdata", file)}, args...)...)
+	cmd := exec.CommandContext(withTimeout(t), python, append([]string{filepath.Join("testdata", file)}, args...)...)
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	must.NoError(t, err)
@@ -90,7 +90,7 @@ func startService(t *testing.T, behaviours ...string) (*script, rendezvous.Notif
 // Python's own unpickler makes of our requests what Horovod would have sent.
 func TestNotify_Python(t *testing.T) {
 	service, target := startService(t, "answers", "answers", "answers-byte-by-byte", "answers")
-	ctx := withPatience(t)
+	ctx := withTimeout(t)
 
 	must.NoError(t, target.Ping(ctx))
 	ping := service.notice()
@@ -124,12 +124,12 @@ func TestNotify_BadReplies(t *testing.T) {
 	for behaviour, want := range behaviours {
 		t.Run(behaviour, func(t *testing.T) {
 			_, target := startService(t, behaviour)
-			must.ErrorContains(t, target.Notify(withPatience(t), 1), want)
+			must.ErrorContains(t, target.Notify(withTimeout(t), 1), want)
 		})
 	}
-	t.Run("says nothing", func(t *testing.T) {
+	t.Run("answers nothing", func(t *testing.T) {
 		service, target := startService(t, "says-nothing")
-		ctx, cancel := context.WithCancel(withPatience(t))
+		ctx, cancel := context.WithCancel(withTimeout(t))
 		failed := make(chan error, 1)
 		go func() { failed <- target.Notify(ctx, 1) }()
 		// The service has our request and keeps silent: now give up.
@@ -145,15 +145,15 @@ func TestNotify_BadReplies(t *testing.T) {
 	t.Run("wrong key on our side", func(t *testing.T) {
 		service, target := startService(t, "answers")
 		target.Key = []byte("another key")
-		must.ErrorContains(t, target.Notify(withPatience(t), 1), "no reply")
+		must.ErrorContains(t, target.Notify(withTimeout(t), 1), "no reply")
 		must.Eq(t, "digest", service.notice().Error)
 	})
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		ln, err := net.Listen("tcp4", "127.0.0.1:0")
 		must.NoError(t, err)
 		port := ln.Addr().(*net.TCPAddr).Port
 		must.NoError(t, ln.Close())
-		must.Error(t, rendezvous.NotifyTarget{Port: port, Key: testKey}.Ping(withPatience(t)))
+		must.Error(t, rendezvous.NotifyTarget{Port: port, Key: testKey}.Ping(withTimeout(t)))
 	})
 }
 
@@ -183,12 +183,12 @@ func TestNotify_Horovod(t *testing.T) {
 	defer endpoint.Close()
 	worker := startScript(t, python, "horovod_worker.py", strconv.Itoa(endpoint.Port()))
 
-	ctx := withPatience(t)
+	ctx := withTimeout(t)
 	var target rendezvous.NotifyTarget
 	select {
 	case target = <-handler.got:
 	case <-ctx.Done():
-		t.Fatal("Horovod did not say where it listens")
+		t.Fatal("Horovod did not register where it listens")
 	}
 	must.NoError(t, target.Ping(ctx))
 	for _, timestamp := range []int64{1795200509, 1795200510} {

@@ -15,19 +15,19 @@ import (
 	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
 )
 
-// patience bounds tests that would hang if something is broken. It is no
+// timeout bounds tests that would hang if something is broken. It is no
 // statement about speed.
-const patience = 2 * time.Minute
+const timeout = 2 * time.Minute
 
-func withPatience(t *testing.T) context.Context {
+func withTimeout(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // Simulated processes build all their meshes over HTTP and read each other's
-// blobs, whatever the shape of the ring.
+// blobs, for any shape of the ring.
 func TestRing_Shapes(t *testing.T) {
 	cases := map[string]struct {
 		perHost []int
@@ -53,13 +53,13 @@ func TestRing_Shapes(t *testing.T) {
 			ring, err := ringsim.Start(ringsim.Led(tc.lead, tc.perHost...), ringsim.AnyPeer{})
 			must.NoError(t, err)
 			defer ring.Close()
-			must.NoError(t, ring.Initialize(withPatience(t), tc.set, name))
+			must.NoError(t, ring.Initialize(withTimeout(t), tc.set, name))
 		})
 	}
 }
 
 // What processes ask for grows with the square of the ring. What the leader
-// hears and says grows with hosts times meshes that cross hosts.
+// receives and sends grows with hosts times meshes that cross hosts.
 func TestRing_LeaderMessages(t *testing.T) {
 	const slots = 4
 	for _, hosts := range []int{1, 2, 4, 8} {
@@ -68,7 +68,7 @@ func TestRing_LeaderMessages(t *testing.T) {
 			ring, err := ringsim.Start(ringsim.Slots(perHost...), ringsim.AnyPeer{})
 			must.NoError(t, err)
 			defer ring.Close()
-			must.NoError(t, ring.Initialize(withPatience(t), "5e7", "seed"))
+			must.NoError(t, ring.Initialize(withTimeout(t), "5e7", "seed"))
 
 			// Held requests are never asked for twice, so this is exact.
 			ranks := hosts * slots

@@ -26,7 +26,7 @@ type scope struct {
 	blobs map[string][]byte
 	// notes are all other values.
 	notes map[string][]byte
-	// owner says which local rank wrote a blob.
+	// owner is the local rank that wrote a blob.
 	owner map[string]int
 	// released: all members' blobs are here and may be read.
 	released bool
@@ -58,7 +58,7 @@ func (c *scope) wake() {
 	c.changed = make(chan struct{})
 }
 
-// readable is the value of key for a reader; wait says that it may yet come.
+// readable is the value of key for a reader; wait reports that it may yet come.
 func (c *scope) readable(key string) (value []byte, found, wait bool) {
 	if !isBlobKey(key) {
 		value, found = c.notes[key]
@@ -78,7 +78,7 @@ func (c *scope) readable(key string) (value []byte, found, wait bool) {
 	return value, found, false
 }
 
-// complete says that all local members of a known mesh have written.
+// complete reports that all local members of a known mesh have written.
 func (c *scope) complete() bool { return c.size > 0 && len(c.owner) == c.locals }
 
 // puts are the local blobs, for the leader.
@@ -90,7 +90,7 @@ func (c *scope) puts() []wire.Put {
 	return out
 }
 
-// agrees says whether local blobs are what the leader gives out for them.
+// agrees reports whether local blobs are what the leader gives out for them.
 func (c *scope) agrees(values map[string][]byte) bool {
 	for key := range c.owner {
 		if v, ok := values[key]; !ok || !bytes.Equal(v, c.blobs[key]) {
@@ -116,7 +116,7 @@ func isBlobKey(key string) bool {
 	return true
 }
 
-// inMesh says whether key is that of a member of a mesh of a size.
+// inMesh reports whether key is that of a member of a mesh of a size.
 func inMesh(key string, size int) bool {
 	n, err := strconv.Atoi(key)
 	return err == nil && isBlobKey(key) && n < size

@@ -150,7 +150,7 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 // reads no further than the first packet when there is none.
 func (s *service) answer(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
-	h["Date"], h["Content-Type"] = nil, nil // nobody reads them
+	h["Date"], h["Content-Type"] = nil, nil // no one reads them
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	// Best effort: not all writers have deadlines, and a client that went
 	// away shows in the write itself.

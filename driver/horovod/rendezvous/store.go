@@ -19,7 +19,7 @@ var (
 	ErrOver = fmt.Errorf("rendezvous: generation is over: %w", ErrHold)
 	// ErrForeign is the answer to a slot that has no such part in the ring.
 	ErrForeign = errors.New("rendezvous: key of another slot")
-	// ErrConflict says that one blob has two values and either may have been read.
+	// ErrConflict reports that one blob has two values and either may have been read.
 	// The ring cannot form any more; the next generation has to.
 	ErrConflict = errors.New("rendezvous: blob differs from the one given out")
 	// ErrTooMuch is the answer to a slot that stores more than any Horovod does.
@@ -131,7 +131,7 @@ func (s *Store) Put(rank int, name, key string, value []byte) error {
 	c.owner[key] = rank
 	if c.id == scopeGlobal {
 		slot.arrived = true
-		s.tell()
+		s.wake()
 	}
 	s.advance(c, key)
 	return nil
@@ -162,7 +162,7 @@ func (s *Store) advance(c *scope, key string) {
 			s.send(wire.Put{Scope: c.id, Key: key, Value: c.blobs[key]})
 		}
 	case c.sent:
-		// A slot that was started again, in a mesh the leader knows of.
+		// A slot that was started again, in a mesh that the leader knows.
 		s.send(wire.Put{Scope: c.id, Key: key, Value: c.blobs[key], Size: c.size})
 	case c.complete() && c.locals == c.size:
 		s.release(c)
@@ -228,7 +228,7 @@ func (s *Store) read(rank int, name, key string) (value []byte, found bool, wait
 // that is, when it is connected to all others. Doing it again changes nothing.
 //
 // Each member deletes its own blob once per mesh. So the number of times a slot
-// has done that in a scope says which mesh of that name it means from then on,
+// has done that in a scope determines which mesh of that name it means from then on,
 // and a process set that is removed and added again never sees old addresses.
 func (s *Store) Delete(rank int, name, key string) error {
 	s.mu.Lock()
@@ -255,7 +255,7 @@ func (s *Store) Delete(rank int, name, key string) error {
 	slot.rounds[name]++
 	if p, ok := s.place(slot, name); ok {
 		slot.left[p.stage] = true
-		s.tell()
+		s.wake()
 	}
 	s.drop(c)
 	return nil

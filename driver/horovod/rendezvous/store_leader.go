@@ -128,7 +128,7 @@ func (s *Store) Withdraw(rank int) (puts []wire.Put, visible bool) {
 			delete(c.blobs, key)
 			c.released = false // a mesh of one: all others make a slot visible
 		}
-		delete(c.charged, rank) // the account begins anew below
+		delete(c.charged, rank) // the account begins again below
 	}
 	s.out = slices.DeleteFunc(s.out, func(p wire.Put) bool {
 		return slices.ContainsFunc(puts, func(q wire.Put) bool { return p.Scope == q.Scope && p.Key == q.Key })

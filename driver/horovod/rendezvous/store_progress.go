@@ -12,7 +12,7 @@ func (s *Store) Arrived(rank int) bool {
 	return slot != nil && slot.arrived
 }
 
-// Up says whether a slot has left the last mesh of its initialisation.
+// Up reports whether a slot has left the last mesh of its initialisation.
 func (s *Store) Up(rank int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -26,7 +26,7 @@ func (s *Store) Up(rank int) bool {
 	return slot.left[stageCross+meshKinds]
 }
 
-// Initialized tells the store that a process's initialisation is over, which
+// Initialized reports to the store that a process's initialisation is over, which
 // its worker_addresses PUT shows. If it has not used process sets by then, this
 // Horovod builds three meshes. Without this, and without Members.Meshes, a
 // slot of such a Horovod is never up.
@@ -35,7 +35,7 @@ func (s *Store) Initialized(rank int) {
 	defer s.mu.Unlock()
 	if slot := s.slots[rank]; slot != nil && s.meshes == 0 && slot.left[stageCross] {
 		s.meshes = meshKinds
-		s.tell()
+		s.wake()
 	}
 }
 

@@ -61,7 +61,7 @@ func (s *Store) scope(rank int, name string) (*scope, error) {
 	return c, nil
 }
 
-// classify finds out who the members of a scope are, if its name tells.
+// classify finds out who the members of a scope are, if its name shows it.
 func (s *Store) classify(c *scope, name string) {
 	mesh, _ := splitSet(name)
 	for _, slot := range s.slots {
@@ -78,10 +78,11 @@ func (s *Store) classify(c *scope, name string) {
 
 func (s *Store) send(puts ...wire.Put) {
 	s.out = append(s.out, puts...)
-	s.tell()
+	s.wake()
 }
 
-func (s *Store) tell() {
+// wake makes an element of News.
+func (s *Store) wake() {
 	if s.ended {
 		return
 	}

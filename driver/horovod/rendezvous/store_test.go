@@ -74,7 +74,7 @@ func TestNewStore_Members(t *testing.T) {
 		want    string
 	}{
 		"good":             {rendezvous.Members{Slots: slots, Local: []int{2}, Meshes: 6}, ""},
-		"nobody local":     {rendezvous.Members{Slots: slots}, ""},
+		"no local slot":     {rendezvous.Members{Slots: slots}, ""},
 		"ranks not dense":  {rendezvous.Members{Slots: slots[1:]}, "has rank 1 of 3"},
 		"wrong size":       {rendezvous.Members{Slots: slots[:2]}, "of 3"},
 		"wrong local size": {rendezvous.Members{Slots: change(func(s []rendezvous.Slot) { s[0].LocalSize = 3 })}, "local size"},
@@ -203,7 +203,7 @@ func TestStore_Foreign(t *testing.T) {
 	must.ErrorContains(t, s.Delete(1, "cross_1", "0"), "not complete")
 }
 
-// Process sets of the user's: nobody knows the members, so each value goes to
+// Process sets of the user's: the members are not known, so each value goes to
 // the leader and comes back to all. Local ones stay.
 func TestStore_UserSets(t *testing.T) {
 	s := newStore(t, "h0", 2, 1)
@@ -229,7 +229,7 @@ func TestStore_UserSets(t *testing.T) {
 }
 
 // A process set that is removed and made again uses the same names. The second
-// time nobody sees a value of the first, even if a member is late to leave.
+// time no one sees a value of the first, even if a member is late to leave.
 func TestStore_SecondRound(t *testing.T) {
 	const set = "global_process_set_hash_bb"
 	s := newStore(t, "h0", 2, 1)
@@ -369,7 +369,7 @@ func TestStore_Close(t *testing.T) {
 	put(t, s, 0, "global", "0", "A")
 	failed := make(chan error, 1)
 	go func() {
-		_, _, err := s.Get(withPatience(t), 0, "global", "1")
+		_, _, err := s.Get(withTimeout(t), 0, "global", "1")
 		failed <- err
 	}()
 	s.Close()

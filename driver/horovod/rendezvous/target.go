@@ -11,7 +11,7 @@ import (
 )
 
 // NotifyTarget is where a process listens for notices and the key that signs
-// them. Whoever has the key can run code in the process (Horovod unpickles
+// them. Anyone who has the key can run code in the process (Horovod unpickles
 // what it is sent), so it never leaves the agent.
 type NotifyTarget struct {
 	// Port on 127.0.0.1: the service listens on all addresses, and the agent
@@ -27,7 +27,7 @@ type NotifyTarget struct {
 // String leaves the key out, so that it is in no log.
 func (t NotifyTarget) String() string { return "127.0.0.1:" + strconv.Itoa(t.Port) }
 
-// Bounds of what a process may say about its notification service.
+// Bounds of what a process may register as its notification service.
 const (
 	maxTargetBody  = 64 << 10 // bytes, base64
 	maxInterfaces  = 256

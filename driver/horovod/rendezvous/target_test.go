@@ -51,7 +51,7 @@ show("bad-nic-int", ({3: [("127.0.0.1", 80)]}, key))
 show("bad-key-long", (nics, b"k" * 5000))
 `
 
-// What Python itself pickles is read, or refused, whatever protocol it uses.
+// What Python itself pickles is read, or refused, with any protocol.
 func TestDecodeNotifyTarget_Python(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -138,7 +138,7 @@ func TestDecodeNotifyTarget_Refused(t *testing.T) {
 	})
 }
 
-// FuzzDecodeNotifyTarget: whatever a process sends, the answer is an address
+// FuzzDecodeNotifyTarget: for anything that a process sends, the answer is an address
 // that can be dialled, or an error.
 func FuzzDecodeNotifyTarget(f *testing.F) {
 	f.Add([]byte("\x80\x05\x95\x20\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x02lo\x94]\x94\x8c\t127.0.0.1\x94M\x41\x9c\x86\x94asC\x03key\x94\x86\x94."))

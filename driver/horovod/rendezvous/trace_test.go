@@ -181,7 +181,7 @@ func TestTrace_Replay(t *testing.T) {
 	for _, ring := range traceRings {
 		job.rings = append(job.rings, newReplayRing(t, ring))
 	}
-	group, ctx := errgroup.WithContext(withPatience(t))
+	group, ctx := errgroup.WithContext(withTimeout(t))
 	for worker, requests := range byWorker {
 		host, _, _ := strings.Cut(worker, ":")
 		slot := &replaySlot{replay: job, worker: worker, host: host}
@@ -207,7 +207,7 @@ func TestTrace_Replay(t *testing.T) {
 	}
 	must.NoError(t, group.Wait())
 
-	// Everybody came up in every ring it was in, and said where it listens.
+	// Each worker came up in every ring it was in, and registered where it listens.
 	for i, ring := range traceRings {
 		for worker, a := range ring {
 			if a != rendezvous.Removed() {

@@ -9,7 +9,7 @@
 //
 // The simulated processes are the same for both: one TCP connection per
 // request, a poll every 10 ms while a key is not there, three tries half a
-// second apart, a barrier before each DELETE. They connect to nobody, so what
+// second apart, a barrier before each DELETE. They connect to no one, so what
 // is measured is the rendezvous alone. Agents and leader of this package share
 // a process with the simulated ones; upstream's server has a process of its own.
 package main
@@ -38,8 +38,8 @@ type options struct {
 	perHost int
 	runs    int
 	python  string
-	// patience is how long a run of Horovod's server may take.
-	patience time.Duration
+	// timeout is how long a run of Horovod's server may take.
+	timeout time.Duration
 }
 
 func main() {
@@ -80,12 +80,12 @@ func parse(args []string) (options, error) {
 	python := flags.String("python", os.Getenv("KOLO_PYTHON"), "Python that can import horovod; empty measures Kolo alone")
 	perHost := flags.Int("slots", 8, "slots per host")
 	runs := flags.Int("runs", 5, "runs of each")
-	patience := flags.Duration("patience", 4*time.Minute, "how long one run of Horovod's server may take; after one that is not done there are no more of that size")
+	timeout := flags.Duration("timeout", 4*time.Minute, "how long one run of Horovod's server may take; after one that is not done there are no more of that size")
 	ranks := flags.String("ranks", "8,16,32,64", "ring sizes")
 	if err := flags.Parse(args); err != nil {
 		return options{}, err
 	}
-	o := options{perHost: *perHost, runs: *runs, python: *python, patience: *patience}
+	o := options{perHost: *perHost, runs: *runs, python: *python, timeout: *timeout}
 	for _, s := range strings.Split(*ranks, ",") {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {
@@ -130,7 +130,7 @@ func measure(ctx context.Context, o options, n int) (string, error) {
 		if server == nil || gaveUp {
 			continue
 		}
-		took, err = runTheirs(ctx, o.patience, server, slots, seed)
+		took, err = runTheirs(ctx, o.timeout, server, slots, seed)
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
@@ -151,7 +151,7 @@ func measure(ctx context.Context, o options, n int) (string, error) {
 	return fmt.Sprintf("| %d | %s | %s | %s | %d | %d |", n, spread(ours), them, ratio, requests, messages), nil
 }
 
-// progress tells who waits that something happens: a run of Horovod's server
+// progress shows that something happens: a run of Horovod's server
 // with many ranks takes a minute.
 func progress(ranks, run int, whose string, took time.Duration, err error) {
 	how := ""
@@ -174,11 +174,11 @@ func runOurs(ctx context.Context, slots []rendezvous.Slot, seed string) (*ringsi
 
 // runTheirs gives up in the end. A server that is asked every 10 ms by each of
 // many processes may be busy with saying no.
-func runTheirs(ctx context.Context, patience time.Duration, u *upstream, slots []rendezvous.Slot, seed string) (time.Duration, error) {
+func runTheirs(ctx context.Context, timeout time.Duration, u *upstream, slots []rendezvous.Slot, seed string) (time.Duration, error) {
 	if err := u.begin(slots); err != nil {
 		return 0, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	start := time.Now()
 	err := ringsim.Initialize(ctx, slots, set, seed, u.client)

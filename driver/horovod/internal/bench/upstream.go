@@ -67,7 +67,7 @@ func (u *upstream) begin(slots []rendezvous.Slot) error {
 	}
 	answer, err := u.line()
 	if err == nil && answer != "ready" {
-		err = fmt.Errorf("upstream says %q", answer)
+		err = fmt.Errorf("upstream answers %q", answer)
 	}
 	return err
 }

@@ -90,7 +90,7 @@ func Meshes(slots []rendezvous.Slot, rank int, set string) []Mesh {
 		Mesh{"cross_" + strconv.Itoa(position) + suffix, s.CrossRank, s.CrossSize})
 }
 
-// Blob is what member index of a mesh writes; seed tells rings apart.
+// Blob is what member index of a mesh writes; seed distinguishes rings.
 func Blob(m Mesh, index int, seed string) []byte {
 	line := fmt.Sprintf("%s/%s/%d;", seed, m.Scope, index)
 	return bytes.Repeat([]byte(line), (m.Size-1)*addressBytes/len(line)+1)[:(m.Size-1)*addressBytes]
