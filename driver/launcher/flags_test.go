@@ -53,7 +53,7 @@ func TestParseFlags(t *testing.T) {
 		"slots not a number":   {[]string{"-H", "a:x", "sh"}, `"a:x"`},
 		"a host twice":         {[]string{"-H", "a:1,b:1,a:1", "sh"}, `host "a" is named twice`},
 		"hosts without slots":  {[]string{"-H", "a:0", "sh"}, "no slots"},
-		"no time to wait":          {[]string{"--elastic-timeout", "0", "sh"}, "--elastic-timeout 0"},
+		"no time to wait":      {[]string{"--elastic-timeout", "0", "sh"}, "--elastic-timeout 0"},
 		"unknown interface":    {[]string{"--network-interface", "nope0", "sh"}, "this machine has lo"},
 		"unknown reaction":     {[]string{"--on-ring-lost", "weep", "sh"}, `--on-ring-lost weep: must be "fail" or "restart"`},
 		"seconds no number":    {[]string{"--gloo-timeout-seconds", "1m", "sh"}, "--gloo-timeout-seconds 1m: must be a number of seconds"},

@@ -19,13 +19,13 @@ type Assignment struct {
 	CrossRank, CrossSize int
 }
 
-// Removed is the answer for a slot that has no place in the next ring. The
+// removed is the answer for a slot that has no place in the next ring. The
 // process that gets it aborts (exit code 134), which is how Horovod leaves.
-func Removed() Assignment { return Assignment{-1, -1, -1, -1, -1, -1} }
+var removed = Assignment{-1, -1, -1, -1, -1, -1}
 
 // Valid returns why a cannot be sent to a process, nil when it can.
 func (a Assignment) Valid() error {
-	if a == Removed() {
+	if a == removed {
 		return nil
 	}
 	for _, p := range []struct {

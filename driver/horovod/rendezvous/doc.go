@@ -50,7 +50,7 @@
 //
 // Processes of one task are not kept apart: they have one user, and may stop
 // and trace each other anyhow. What one of them may do is bounded by its rank
-// (it writes and deletes its own keys, see Store) and by Limits.
+// (it writes and deletes its own keys, see Store) and by limits of size and time.
 //
 // # Who talks to the leader
 //

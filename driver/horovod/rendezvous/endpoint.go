@@ -39,9 +39,9 @@ type Handler interface {
 	WorkerAddress(ctx context.Context, t NotifyTarget) error
 }
 
-// Limits bound what one process can make its endpoint do. Zero fields take
+// limits bound what one process can make its endpoint do. Zero fields take
 // the default.
-type Limits struct {
+type limits struct {
 	// Body is the largest body of a PUT in bytes. A blob has 136 bytes per
 	// peer; the default, 1 MiB, is enough for 7,000 ranks.
 	Body int64
@@ -57,8 +57,8 @@ type Limits struct {
 	Header, Transfer time.Duration
 }
 
-func (l Limits) withDefaults() Limits {
-	def := Limits{Body: 1 << 20, Name: 512, Conns: 32, Header: 10 * time.Second, Transfer: 30 * time.Second}
+func (l limits) withDefaults() limits {
+	def := limits{Body: 1 << 20, Name: 512, Conns: 32, Header: 10 * time.Second, Transfer: 30 * time.Second}
 	if l.Body <= 0 {
 		l.Body = def.Body
 	}
@@ -87,15 +87,15 @@ type Endpoint struct {
 	served sync.WaitGroup
 }
 
-// Listen starts an endpoint with the default Limits on a free port of
+// Listen starts an endpoint with the default limits on a free port of
 // 127.0.0.1. It serves those that gate admits until Close.
 func Listen(h Handler, gate Gate, logger hclog.Logger) (*Endpoint, error) {
-	return ListenLimits(h, gate, logger, Limits{})
+	return listen(h, gate, logger, limits{})
 }
 
-// ListenLimits is Listen with limits of the caller's.
-func ListenLimits(h Handler, gate Gate, logger hclog.Logger, limits Limits) (*Endpoint, error) {
-	limits = limits.withDefaults()
+// listen is Listen with limits of the caller's.
+func listen(h Handler, gate Gate, logger hclog.Logger, bounds limits) (*Endpoint, error) {
+	bounds = bounds.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	// On loopback the kernel knows when a peer is gone: probing would be four
 	// system calls for each of a process's thousands of connections.
@@ -109,17 +109,17 @@ func ListenLimits(h Handler, gate Gate, logger hclog.Logger, limits Limits) (*En
 		port: ln.Addr().(*net.TCPAddr).Port,
 		stop: stop,
 		server: &http.Server{
-			Handler:           &service{handler: h, limits: limits, log: logger},
+			Handler:           &service{handler: h, limits: bounds, log: logger},
 			BaseContext:       func(net.Listener) context.Context { return ctx },
-			ReadHeaderTimeout: limits.Header,
-			IdleTimeout:       limits.Header,
+			ReadHeaderTimeout: bounds.Header,
+			IdleTimeout:       bounds.Header,
 			// Not ReadTimeout: it would also end requests that are held.
-			MaxHeaderBytes: 2*limits.Name + 8<<10,
+			MaxHeaderBytes: 2*bounds.Name + 8<<10,
 			ErrorLog:       logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
 		},
 	}
 	// Only connections that are admitted count towards the limit.
-	served := limitConns(gateConns(ln, gate), limits.Conns)
+	served := limitConns(gateConns(ln, gate), bounds.Conns)
 	e.served.Go(func() {
 		if err := e.server.Serve(served); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("rendezvous endpoint stopped", "port", e.port, "error", err)

@@ -83,8 +83,8 @@ const (
 	infixSet = "_process_set_hash_"
 )
 
-// place is a slot's part in one standard mesh.
-type place struct {
+// part is what a slot is in one standard mesh.
+type part struct {
 	stage int
 	// index is the slot's number within the mesh, size the mesh's size.
 	index, size int
@@ -93,7 +93,7 @@ type place struct {
 }
 
 // key is the slot's own key in that mesh.
-func (p place) key() string { return strconv.Itoa(p.index) }
+func (p part) key() string { return strconv.Itoa(p.index) }
 
 // mesh is a slot's standard mesh of one kind. Those of process set 0 go by the
 // slot's position on its host by rank, where the others go by its local rank
@@ -125,13 +125,13 @@ func (m Members) position(s Slot) int {
 	return n
 }
 
-// places of a slot by the scope's name without process set: in the meshes of
+// parts of a slot by the scope's name without process set: in the meshes of
 // all, or in those of process set 0.
-func (m Members) places(s Slot, set bool) map[string]place {
-	out := make(map[string]place, meshKinds)
+func (m Members) parts(s Slot, set bool) map[string]part {
+	out := make(map[string]part, meshKinds)
 	for kind := range meshKinds {
 		name, index, size := m.mesh(s, kind, set)
-		p := place{stage: kind, index: index, size: size}
+		p := part{stage: kind, index: index, size: size}
 		if set {
 			p.stage += meshKinds
 		}

@@ -23,16 +23,14 @@ import (
 // old size. A plain number is understood by all versions since 0.20.
 const resMixed = 3
 
+// acknowledgement is the class of the reply to a notice.
+const acknowledgement = "AckResponse"
+
 // maxReply bounds what is read from a process, in bytes. Replies are ~100.
 const maxReply = 64 << 10
 
 // maxExchange ends an exchange for which the caller set no deadline.
 const maxExchange = time.Minute
-
-// Ping asks whether the process's Python side answers.
-func (t NotifyTarget) Ping(ctx context.Context) error {
-	return t.exchange(ctx, "ping", pickleObject("horovod.runner.common.util.network", "PingRequest").end(), "PingResponse")
-}
 
 // Notify notifies the process that the ring is to change. It acts on it at its
 // next commit, and only when timestamp is greater than that of the last notice
@@ -40,18 +38,13 @@ func (t NotifyTarget) Ping(ctx context.Context) error {
 func (t NotifyTarget) Notify(ctx context.Context, timestamp int64) error {
 	request := pickleObject("horovod.runner.elastic.worker", "HostsUpdatedRequest").
 		state(timestamp, resMixed).end()
-	return t.exchange(ctx, "notify", request, "AckResponse")
-}
-
-// exchange sends one request and checks the reply: its signature, and that it
-// is an object of the class answer. The reply is never unpickled.
-func (t NotifyTarget) exchange(ctx context.Context, what string, request []byte, answer string) error {
 	reply, err := t.roundTrip(ctx, request)
 	if err != nil {
-		return fmt.Errorf("%s process at port %d: %w", what, t.Port, err)
+		return fmt.Errorf("notify process at port %d: %w", t.Port, err)
 	}
-	if !bytes.Contains(reply, []byte(answer)) {
-		return fmt.Errorf("%s process at port %d: reply is not a %s", what, t.Port, answer)
+	// The reply is never unpickled.
+	if !bytes.Contains(reply, []byte(acknowledgement)) {
+		return fmt.Errorf("notify process at port %d: reply is not a %s", t.Port, acknowledgement)
 	}
 	return nil
 }

@@ -89,15 +89,8 @@ func startService(t *testing.T, behaviours ...string) (*script, rendezvous.Notif
 
 // Python's own unpickler makes of our requests what Horovod would have sent.
 func TestNotify_Python(t *testing.T) {
-	service, target := startService(t, "answers", "answers", "answers-byte-by-byte", "answers")
+	service, target := startService(t, "answers", "answers-byte-by-byte", "answers")
 	ctx := withTimeout(t)
-
-	must.NoError(t, target.Ping(ctx))
-	ping := service.notice()
-	must.Eq(t, notice{
-		Class: "horovod.runner.common.util.network.PingRequest", Attributes: map[string]int64{},
-		Types: map[string]string{}, IsKnown: true,
-	}, ping)
 
 	for _, timestamp := range []int64{1795200509, math.MaxInt64, -1} {
 		must.NoError(t, target.Notify(ctx, timestamp))
@@ -153,7 +146,7 @@ func TestNotify_BadReplies(t *testing.T) {
 		must.NoError(t, err)
 		port := ln.Addr().(*net.TCPAddr).Port
 		must.NoError(t, ln.Close())
-		must.Error(t, rendezvous.NotifyTarget{Port: port, Key: testKey}.Ping(withTimeout(t)))
+		must.Error(t, rendezvous.NotifyTarget{Port: port, Key: testKey}.Notify(withTimeout(t), 1))
 	})
 }
 
@@ -190,7 +183,6 @@ func TestNotify_Horovod(t *testing.T) {
 	case <-ctx.Done():
 		t.Fatal("Horovod did not register where it listens")
 	}
-	must.NoError(t, target.Ping(ctx))
 	for _, timestamp := range []int64{1795200509, 1795200510} {
 		must.NoError(t, target.Notify(ctx, timestamp))
 		var got struct{ Timestamp, Res int64 }

@@ -24,7 +24,7 @@ const (
 // service turns HTTP requests into Handler calls.
 type service struct {
 	handler Handler
-	limits  Limits
+	limits  limits
 	log     hclog.Logger
 	refused atomic.Int64
 }

@@ -55,9 +55,9 @@ type Store struct {
 // localSlot is a member of the ring whose process lives on this agent.
 type localSlot struct {
 	host string
-	// places and ofSet are its parts in the meshes of all and of process set 0,
+	// parts and ofSet are what it is in the meshes of all and of process set 0,
 	// by the scope's name without process set.
-	places, ofSet map[string]place
+	parts, ofSet map[string]part
 	// rounds count the times a scope was left.
 	rounds  map[string]int
 	arrived bool
@@ -91,8 +91,8 @@ func NewStore(m Members) (*Store, error) {
 func (s *Store) newSlot(rank int) *localSlot {
 	slot := s.members.Slots[rank]
 	return &localSlot{
-		host:   slot.Host,
-		places: s.members.places(slot, false), ofSet: s.members.places(slot, true),
+		host:  slot.Host,
+		parts: s.members.parts(slot, false), ofSet: s.members.parts(slot, true),
 		rounds: map[string]int{},
 	}
 }
@@ -114,7 +114,7 @@ func (s *Store) Put(rank int, name, key string, value []byte) error {
 	if !isBlobKey(key) {
 		return s.putNote(rank, c, key, value)
 	}
-	if p, ok := s.place(slot, name); c.size > 0 && (!ok || key != p.key()) {
+	if p, ok := s.part(slot, name); c.size > 0 && (!ok || key != p.key()) {
 		return fmt.Errorf("%w: rank %d is not member %s of scope %s", ErrForeign, rank, clip(key), clip(name))
 	}
 	old, known := c.blobs[key]
@@ -253,7 +253,7 @@ func (s *Store) Delete(rank int, name, key string) error {
 	}
 	c.left[rank] = true
 	slot.rounds[name]++
-	if p, ok := s.place(slot, name); ok {
+	if p, ok := s.part(slot, name); ok {
 		slot.left[p.stage] = true
 		s.wake()
 	}

@@ -103,7 +103,7 @@ func (s *Store) Snapshot() wire.Snapshot {
 }
 
 // Withdraw drops what a slot that died has stored, so that it can be started
-// again in its place. If visible, somebody may be connecting to the dead
+// again in its place. If visible, some process may be connecting to the dead
 // process already, and nothing is dropped: the ring will not form. Otherwise
 // the leader has to withdraw puts too, and has the last word.
 func (s *Store) Withdraw(rank int) (puts []wire.Put, visible bool) {

@@ -3,15 +3,6 @@
 
 package rendezvous
 
-// Arrived says whether a slot waits in, or has passed, the ring's first mesh:
-// its process has started up and holds the rank it was given.
-func (s *Store) Arrived(rank int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slot := s.slots[rank]
-	return slot != nil && slot.arrived
-}
-
 // Up reports whether a slot has left the last mesh of its initialisation.
 func (s *Store) Up(rank int) bool {
 	s.mu.Lock()

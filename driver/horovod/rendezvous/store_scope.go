@@ -34,11 +34,11 @@ func (s *Store) learnSet(name string) {
 	}
 }
 
-// place is the slot's part in a standard mesh.
-func (s *Store) place(slot *localSlot, name string) (p place, ok bool) {
+// part is what the slot is in a standard mesh.
+func (s *Store) part(slot *localSlot, name string) (p part, ok bool) {
 	mesh, set := splitSet(name)
 	if set == "" {
-		p, ok = slot.places[mesh]
+		p, ok = slot.parts[mesh]
 		return p, ok
 	}
 	p, ok = slot.ofSet[mesh]
@@ -65,7 +65,7 @@ func (s *Store) scope(rank int, name string) (*scope, error) {
 func (s *Store) classify(c *scope, name string) {
 	mesh, _ := splitSet(name)
 	for _, slot := range s.slots {
-		if p, ok := s.place(slot, name); ok {
+		if p, ok := s.part(slot, name); ok {
 			c.size, c.locals = p.size, p.locals
 			c.private = p.size == p.locals
 			return

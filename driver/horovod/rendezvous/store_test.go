@@ -74,7 +74,7 @@ func TestNewStore_Members(t *testing.T) {
 		want    string
 	}{
 		"good":             {rendezvous.Members{Slots: slots, Local: []int{2}, Meshes: 6}, ""},
-		"no local slot":     {rendezvous.Members{Slots: slots}, ""},
+		"no local slot":    {rendezvous.Members{Slots: slots}, ""},
 		"ranks not dense":  {rendezvous.Members{Slots: slots[1:]}, "has rank 1 of 3"},
 		"wrong size":       {rendezvous.Members{Slots: slots[:2]}, "of 3"},
 		"wrong local size": {rendezvous.Members{Slots: change(func(s []rendezvous.Slot) { s[0].LocalSize = 3 })}, "local size"},

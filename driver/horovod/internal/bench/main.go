@@ -161,7 +161,7 @@ func progress(ranks, run int, whose string, took time.Duration, err error) {
 	fmt.Fprintf(os.Stderr, "%d ranks, run %d, %s: %.3f s%s\n", ranks, run+1, whose, took.Seconds(), how)
 }
 
-func runOurs(ctx context.Context, slots []rendezvous.Slot, seed string) (*ringsim.Ring, time.Duration, error) {
+func runOurs(ctx context.Context, slots []rendezvous.Slot, seed string) (*ringsim.Simulation, time.Duration, error) {
 	ring, err := ringsim.Start(slots, ringsim.AnyPeer{})
 	if err != nil {
 		return nil, 0, err

@@ -20,9 +20,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
-// Ring is one generation: an endpoint for each slot, a store for each host,
+// Simulation is one generation: an endpoint for each slot, a store for each host,
 // and a leader.
-type Ring struct {
+type Simulation struct {
 	Slots []rendezvous.Slot
 	// Requests counts what the training processes sent, Messages what agents
 	// and leader sent each other, Bytes the values in these messages.
@@ -51,9 +51,9 @@ func (AnyPeer) Admit(netip.AddrPort, netip.AddrPort) error { return nil }
 
 // Start begins a generation with these slots, one agent for each host. The
 // endpoints answer whom gate admits.
-func Start(slots []rendezvous.Slot, gate rendezvous.Gate) (*Ring, error) {
+func Start(slots []rendezvous.Slot, gate rendezvous.Gate) (*Simulation, error) {
 	ctx, stop := context.WithCancel(context.Background())
-	r := &Ring{
+	r := &Simulation{
 		Slots:     slots,
 		collector: rendezvous.NewCollector(),
 		hosts:     map[string]*host{},
@@ -88,7 +88,7 @@ func Start(slots []rendezvous.Slot, gate rendezvous.Gate) (*Ring, error) {
 
 // agent carries a host's values to the leader, and what the leader makes of
 // them to the hosts.
-func (r *Ring) agent(ctx context.Context, h *host) {
+func (r *Simulation) agent(ctx context.Context, h *host) {
 	for {
 		select {
 		case <-h.store.News():
@@ -116,7 +116,7 @@ func (r *Ring) agent(ctx context.Context, h *host) {
 	}
 }
 
-func (r *Ring) deliver(fills []wire.Fill) error {
+func (r *Simulation) deliver(fills []wire.Fill) error {
 	for _, f := range fills {
 		for name, h := range r.hosts {
 			if f.Hosts != nil && !slices.Contains(f.Hosts, name) {
@@ -135,14 +135,14 @@ func (r *Ring) deliver(fills []wire.Fill) error {
 }
 
 // Client is the HTTP client of a rank's process.
-func (r *Ring) Client(rank int) Client {
+func (r *Simulation) Client(rank int) Client {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(r.endpoints[rank].Port()))
 	return Client{Addr: addr, Requests: &r.Requests}
 }
 
 // Initialize runs one initialisation of all processes, and checks that all
 // of them are up when it is over.
-func (r *Ring) Initialize(ctx context.Context, set, seed string) error {
+func (r *Simulation) Initialize(ctx context.Context, set, seed string) error {
 	if err := Initialize(ctx, r.Slots, set, seed, r.Client); err != nil {
 		select {
 		case cause := <-r.failed:
@@ -160,10 +160,10 @@ func (r *Ring) Initialize(ctx context.Context, set, seed string) error {
 }
 
 // Store is a host's store.
-func (r *Ring) Store(host string) *rendezvous.Store { return r.hosts[host].store }
+func (r *Simulation) Store(host string) *rendezvous.Store { return r.hosts[host].store }
 
 // Close ends the generation.
-func (r *Ring) Close() {
+func (r *Simulation) Close() {
 	r.stop()
 	r.agents.Wait()
 	for _, h := range r.hosts {

@@ -41,13 +41,7 @@ def init_hosts_updated(self, timestamp, res=0):
     self.timestamp, self.res = timestamp, res
 
 
-def init_ping_response(self, service_name, source_address):
-    self.service_name, self.source_address = service_name, source_address
-
-
-Ping = class_of(network, "PingRequest")
 Ack = class_of(network, "AckResponse")
-Pong = class_of(network, "PingResponse", init_ping_response)
 HostsUpdated = class_of(worker, "HostsUpdatedRequest", init_hosts_updated)
 
 
@@ -74,9 +68,8 @@ def serve(conn, key, behaviour):
     seen = {"class": type(request).__module__ + "." + type(request).__name__,
             "attributes": vars(request),
             "types": {k: type(v).__name__ for k, v in vars(request).items()},
-            "is_known": isinstance(request, (Ping, HostsUpdated))}
-    answer = Pong("worker notification service", "127.0.0.1") if isinstance(request, Ping) else Ack()
-    reply = signed(key, pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL))
+            "is_known": isinstance(request, HostsUpdated)}
+    reply = signed(key, pickle.dumps(Ack(), protocol=pickle.HIGHEST_PROTOCOL))
     if behaviour == "answers":
         conn.sendall(reply)
     elif behaviour == "answers-byte-by-byte":
