@@ -48,12 +48,12 @@ const (
 	lastHostWait   = 6 * time.Second
 )
 
-// drainWithoutLeader is what hosts do when all of a job's are stopped at once. Nomad has
-// then taken them from the registry, so none of them may lead, and it starts an
-// allocation's successor only when the allocation has ended
-// (nomad/client/allocwatcher). So the ring is ended at its next commit, all but
-// the host of rank 0 go, and that one keeps the state until their successors
-// have come and elected a leader, or it is clear that none comes.
+// drainWithoutLeader is what hosts do when all of a job's are stopped at once.
+// Nomad has then taken them from the registry, so none of them may lead, and it
+// starts an allocation's successor only when the allocation has ended
+// (nomad/client/allocwatcher). So the ring is ended at its next commit, all hosts
+// end but that of rank 0, and that one keeps the state until their successors have
+// come and elected a leader, or it is clear that none comes.
 func (h *Host) drainWithoutLeader() {
 	led := h.session != nil && (h.status == nil || h.status.Hold == "")
 	if !h.leaving || led || h.result != nil {
