@@ -16,8 +16,8 @@ import (
 // A host has one of its own and calls it from one goroutine.
 type Framework interface {
 	// NewEndpoint returns the endpoint of a process that is about to be started. A
-	// surrogate is started in place of a lost rank 0, to lead the others out of
-	// their ring: it never counts as connected.
+	// surrogate takes the place of a lost rank 0 while others connect, and must not
+	// get as far as to train; see elastic.Start.
 	NewEndpoint(surrogate bool, e Events) Endpoint
 	// Join begins the exchange of a ring that has processes on this host. The
 	// ring before it is over.
@@ -32,13 +32,14 @@ type Framework interface {
 }
 
 // Endpoint is where one process asks for its place in the ring, and by which it is
-// notified. Admit, Environment and Listen are called from one goroutine.
+// notified. Listen, Environment and Admit are called from one goroutine.
 type Endpoint interface {
-	// Environment is what the process needs to find the endpoint and to start with
-	// its assignment. The jobspec's variables override defaults, not fixed ones.
-	Environment(elastic.Assignment) (defaults, fixed map[string]string)
 	// Listen begins to answer the process, and callers that check admits only.
 	Listen(check Callers) error
+	// Environment is what the process needs to find the endpoint, which listens, and
+	// to start with its assignment. The jobspec's variables override defaults, not
+	// fixed ones.
+	Environment(elastic.Assignment) (defaults, fixed map[string]string)
 	// Admit gives the process its place in the ring that was joined last. What it
 	// asks before that is held.
 	Admit(generation uint64, a elastic.Assignment)
