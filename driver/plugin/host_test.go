@@ -101,12 +101,6 @@ func TestResolvConf(t *testing.T) {
 	}
 }
 
-func TestOOMKills(t *testing.T) {
-	must.Eq(t, 2, oomKills([]byte("low 0\nhigh 0\nmax 12\noom 1\noom_kill 2\noom_group_kill 0\n")))
-	must.Eq(t, 0, oomKills([]byte("low 0\noom_kill 0\n")))
-	must.Eq(t, 0, oomKills(nil))
-}
-
 // TestAgentFilesAreNotWrittenThroughLinks is about a task that, before its
 // restart, leaves links where the driver will write as root.
 func TestAgentFilesAreNotWrittenThroughLinks(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
 	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/procid"
 )
 
 // launch starts the agent of a checked task with an executor of its own.
@@ -105,7 +106,7 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs 
 	if pl.isolation == isolationExec {
 		inTask = "/"
 	}
-	pl.agent.Cgroup = cgroupID(c)
+	pl.agent.Cgroup = cgroupOf(c).ID()
 	if err := writeAgentFiles(pl, dir.Dir, inTask, who); err != nil {
 		return nil, nil, err
 	}
@@ -178,7 +179,7 @@ func newTask(c *drivers.TaskConfig, ps *executor.ProcessState, exec executor.Exe
 		Cleanup:   made.cleanup,
 		Confined:  made.confined,
 	}
-	started, err := processStart(ps.Pid)
+	started, err := procid.Start(ps.Pid)
 	if err != nil {
 		logger.Debug("cannot note when the agent started", "error", err) // it has ended
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/nomad/drivers/shared/executor"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
+
+	"github.com/kolo-nomad/kolo/driver/procid"
 )
 
 // RecoverTask finds a task's executor again after the plugin or the client was
@@ -37,7 +39,9 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 	_, client, _ := d.settings()
 	exec, execClient, err := executor.ReattachToExecutor(reattach, logger, client.Compute())
 	if err != nil {
-		if killErr := killOrphan(state.Pid, state.Started); killErr != nil {
+		// The agent that Nomad starts next must not find the port taken and slots
+		// training; those end with their agent: the kernel kills them.
+		if killErr := procid.Kill(state.Pid, state.Started); killErr != nil {
 			logger.Warn("cannot end an agent without executor", "pid", state.Pid, "error", killErr)
 		}
 		if err := privateDirsOf(c).removeRun(state.Cleanup); err != nil {

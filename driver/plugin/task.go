@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
+	"github.com/kolo-nomad/kolo/driver/cgroup"
 	"github.com/kolo-nomad/kolo/driver/confine"
 )
 
@@ -103,7 +104,8 @@ func (t *task) watch(ctx context.Context) {
 	t.state, t.endedAt = drivers.TaskStateExited, ps.Time
 	t.outcome = drivers.ExitResult{ExitCode: ps.ExitCode, Signal: ps.Signal, OOMKilled: ps.OOMKilled}
 	if failed := ps.ExitCode != 0 || ps.Signal != 0; failed {
-		t.outcome.OOMKilled = t.outcome.OOMKilled || oomKilled(t.config)
+		// The executor notices only when it is the agent; mostly it is a slot.
+		t.outcome.OOMKilled = t.outcome.OOMKilled || cgroupOf(t.config).OOMKilled()
 		// The last event of an agent that ends by itself says why; Nomad shows
 		// it with the exit code. One that is killed had no time for that.
 		if lastWords != "" && ps.Signal == 0 {
@@ -164,8 +166,20 @@ func (t *task) destroy() {
 		t.executor.Kill()
 	}
 	<-t.done
-	killCgroup(t.config, t.logger)
+	// Processes that outlived their agent must not meet the next one of the
+	// allocation.
+	if err := cgroupOf(t.config).Kill(); err != nil {
+		t.logger.Warn("cannot kill what is left in the task's cgroup", "error", err)
+	}
 	if err := privateDirsOf(t.config).removeRun(t.cleanup); err != nil {
 		t.logger.Warn("cannot remove what the task used", "error", err)
 	}
+}
+
+// cgroupOf is the task's own cgroup.
+func cgroupOf(c *drivers.TaskConfig) cgroup.Cgroup {
+	if c.Resources == nil || c.Resources.LinuxResources == nil {
+		return ""
+	}
+	return cgroup.At(c.Resources.LinuxResources.CpusetCgroupPath)
 }

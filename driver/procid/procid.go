@@ -1,7 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+// Package procid names a process so that no later one has the same name, and ends
+// it by that name. A process id alone is used again.
+package procid
 
 import (
 	"bytes"
@@ -12,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processStart names the moment in which a process was started: the boot of the
+// Start names the moment in which a process was started: the boot of the
 // machine and the clock ticks since then. Together with its id it names one
 // process for all time.
-func processStart(pid int) (string, error) {
+func Start(pid int) (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return "", err
@@ -33,11 +35,9 @@ func processStart(pid int) (string, error) {
 	return string(bytes.TrimSpace(boot)) + "/" + string(fields[starttime-3]), nil
 }
 
-// killOrphan ends an agent whose executor is gone, so that the one Nomad starts
-// next does not find its port taken and its slots training. Its slots end with
-// it: the kernel kills them. The process is only killed when it is the one that
-// was started as started says; that of an earlier driver's task is not.
-func killOrphan(pid int, started string) error {
+// Kill ends the process that was started as started says (see Start), and no other
+// that has its id by now. Where started is empty it ends none.
+func Kill(pid int, started string) error {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -47,7 +47,7 @@ func killOrphan(pid int, started string) error {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	// Whatever the id means by now, fd stays the process it meant before.
-	switch now, err := processStart(pid); {
+	switch now, err := Start(pid); {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:

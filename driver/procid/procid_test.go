@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package procid
 
 import (
 	"os/exec"
@@ -11,9 +11,9 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestOrphanIsTheProcessThatWasStarted is about a process id that another
+// TestKillEndsTheProcessThatWasStarted is about a process id that another
 // process has by now: of another task, for all that can be seen of it.
-func TestOrphanIsTheProcessThatWasStarted(t *testing.T) {
+func TestKillEndsTheProcessThatWasStarted(t *testing.T) {
 	start := func() *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "sleep", "1000")
 		// What every isolated task's agent has in its environment.
@@ -23,20 +23,20 @@ func TestOrphanIsTheProcessThatWasStarted(t *testing.T) {
 		return cmd
 	}
 	ours, other := start(), start()
-	started, err := processStart(ours.Process.Pid)
+	started, err := Start(ours.Process.Pid)
 	must.NoError(t, err)
 
 	for name, mark := range map[string]string{
 		"another boot": "0/" + started, "another time": started + "1", "a task of an earlier driver": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			must.NoError(t, killOrphan(other.Process.Pid, mark))
+			must.NoError(t, Kill(other.Process.Pid, mark))
 			must.NoError(t, other.Process.Signal(syscall.Signal(0)))
 		})
 	}
-	must.NoError(t, killOrphan(ours.Process.Pid, started))
+	must.NoError(t, Kill(ours.Process.Pid, started))
 	must.ErrorContains(t, ours.Wait(), "killed")
-	must.NoError(t, killOrphan(ours.Process.Pid, started), must.Sprint("it has ended"))
+	must.NoError(t, Kill(ours.Process.Pid, started), must.Sprint("it has ended"))
 	must.NoError(t, other.Process.Kill())
 	must.Error(t, other.Wait())
 }
