@@ -18,7 +18,12 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
+
+// maxReason bounds what is kept of a reason, in bytes.
+const maxReason = 1 << 10
 
 //go:embed probe.py
 var probeScript string
@@ -143,5 +148,5 @@ func credential(who account) *syscall.Credential {
 
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return oneLine(lines[len(lines)-1], maxMessage)
+	return plaintext.Line(lines[len(lines)-1], maxReason)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/cgroup"
 	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/eventtail"
 )
 
 // task is a running or ended agent.
@@ -33,7 +35,7 @@ type task struct {
 
 	exec     executor.Executor
 	executor *goplugin.Client
-	tail     *tail
+	tail     *eventtail.Tail
 	logger   hclog.Logger
 	// checks has one element for each command that execWithAlarm runs.
 	checks chan struct{}
@@ -84,13 +86,13 @@ func (t *task) watch(ctx context.Context) {
 	tailCtx, stopTail := context.WithCancel(ctx)
 	go func() {
 		defer close(tailed)
-		t.tail.run(tailCtx)
+		t.tail.Run(tailCtx)
 	}()
 
 	ps, err := t.exec.Wait(context.Background())
 	stopTail()
 	<-tailed
-	lastWords := t.tail.drain(ctx)
+	lastWords := t.tail.Drain(ctx)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -182,4 +184,15 @@ func cgroupOf(c *drivers.TaskConfig) cgroup.Cgroup {
 		return ""
 	}
 	return cgroup.At(c.Resources.LinuxResources.CpusetCgroupPath)
+}
+
+// newTail passes a task's events on to Nomad.
+func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *eventtail.Tail {
+	return eventtail.New(eventtail.Options{
+		Dir: c.TaskDir().Dir, Path: eventPath, Note: filepath.Join(privateDirsOf(c).state, offsetName), Logger: logger,
+		Emit: func(e eventtail.Event) error {
+			return d.events.EmitEvent(&drivers.TaskEvent{TaskID: c.ID, TaskName: c.Name, AllocID: c.AllocID,
+				Timestamp: e.Time, Message: e.Message, Annotations: e.Annotations})
+		},
+	})
 }

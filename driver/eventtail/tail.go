@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package eventtail
 
 import (
 	"bytes"
@@ -11,69 +11,72 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/plugins/drivers"
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
+
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
 const (
-	// tailInterval is how soon an event is told. Looking is one stat.
-	tailInterval = 250 * time.Millisecond
+	// interval is how soon an event is passed on. Looking is one stat.
+	interval = 250 * time.Millisecond
 	// maxPoll is the most that one look reads. An event file that grows faster
 	// is not an agent's.
 	maxPoll = 256 << 10
+	// burst events at once, and one more every refill, are passed on. Nomad sends
+	// each to its servers and keeps ten.
+	burst  = 20
+	refill = 2 * time.Second
 )
 
-// tail turns the lines that an agent appends to its event file into task
-// events. How far it has come is kept in a file of root's, so that a restarted
-// plugin neither repeats nor misses any; one that dies between telling and
-// noting repeats the last few.
+// Options configure a Tail. All are required.
+type Options struct {
+	// Dir is the task's directory, Path the event file in it.
+	Dir, Path string
+	// Note is the file that keeps how much was passed on.
+	Note string
+	// Emit passes an event on.
+	Emit   func(Event) error
+	Logger hclog.Logger
+}
+
+// Tail passes on the lines that an agent appends to its event file. How far it has
+// come is kept in a file of root's, so that a restarted plugin neither repeats nor
+// misses any; one that dies between passing on and noting repeats the last few.
 //
 // The event file belongs to the task's user, who may make anything of it: it is
 // opened without leaving the task directory and without waiting, one look at it
 // reads maxPoll bytes at most, and nothing it holds is more than text.
-type tail struct {
-	taskDir string
-	// notePath is the file that keeps offset.
-	notePath string
-	// emit passes an event on; event fills in the task.
-	emit  func(*drivers.TaskEvent) error
-	event func() *drivers.TaskEvent
-	now   func() time.Time
-
+type Tail struct {
+	o      Options
+	now    func() time.Time
 	logger hclog.Logger
 
 	offset int64
 	last   string
-	flow   flow
+	// limit bounds how many events are passed on, skipped counts those since the
+	// last one that were not.
+	limit   *rate.Limiter
+	skipped int
 	// warnOnce keeps a task from filling the client's log.
 	warnOnce sync.Once
 }
 
-func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *tail {
-	return &tail{
-		taskDir:  c.TaskDir().Dir,
-		notePath: filepath.Join(privateDirsOf(c).state, offsetName),
-		emit:     d.events.EmitEvent,
-		event: func() *drivers.TaskEvent {
-			return &drivers.TaskEvent{TaskID: c.ID, TaskName: c.Name, AllocID: c.AllocID}
-		},
-		now:    time.Now,
-		logger: logger,
-		flow:   newFlow(time.Now()),
-	}
+// New returns the tail of an event file, which need not be there yet.
+func New(o Options) *Tail {
+	return &Tail{o: o, now: time.Now, logger: o.Logger, limit: rate.NewLimiter(rate.Every(refill), burst)}
 }
 
-// run passes events on until ctx ends.
-func (t *tail) run(ctx context.Context) {
+// Run passes events on until ctx ends.
+func (t *Tail) Run(ctx context.Context) {
 	t.restore()
-	ticker := time.NewTicker(tailInterval)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		t.poll(ctx)
@@ -85,15 +88,15 @@ func (t *tail) run(ctx context.Context) {
 	}
 }
 
-// drain passes on what is left once the agent has ended, and returns the last
-// message of all. It must not overlap run.
-func (t *tail) drain(ctx context.Context) string {
+// Drain passes on what is left once the agent has ended, and returns the last
+// message of all. It must not overlap Run.
+func (t *Tail) Drain(ctx context.Context) string {
 	t.poll(ctx)
 	return t.last
 }
 
 // poll passes on every complete line since the last time.
-func (t *tail) poll(ctx context.Context) {
+func (t *Tail) poll(ctx context.Context) {
 	before := t.offset
 	if err := t.read(ctx); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.logger.Debug("cannot read the agent's events", "error", err)
@@ -105,7 +108,7 @@ func (t *tail) poll(ctx context.Context) {
 	}
 }
 
-func (t *tail) read(ctx context.Context) error {
+func (t *Tail) read(ctx context.Context) error {
 	f, size, err := t.open()
 	if err != nil {
 		return err
@@ -120,7 +123,7 @@ func (t *tail) read(ctx context.Context) error {
 		})
 		t.offset = size - maxPoll
 	}
-	buf := make([]byte, maxEventLine)
+	buf := make([]byte, maxLine)
 	for t.offset < size && ctx.Err() == nil {
 		n, err := f.ReadAt(buf[:min(int64(len(buf)), size-t.offset)], t.offset)
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -145,27 +148,27 @@ func (t *tail) read(ctx context.Context) error {
 // open opens the event file and says how long it is. Only an ordinary file at
 // that very place will do: what is in a pipe, or behind a link, is something
 // else's.
-func (t *tail) open() (*os.File, int64, error) {
-	root, err := os.OpenRoot(t.taskDir)
+func (t *Tail) open() (*os.File, int64, error) {
+	root, err := os.OpenRoot(t.o.Dir)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer func() { _ = root.Close() }()
-	there, err := root.Lstat(eventPath)
+	there, err := root.Lstat(t.o.Path)
 	if err != nil {
 		return nil, 0, err
 	}
 	if !there.Mode().IsRegular() {
-		return nil, 0, fmt.Errorf("%s is no regular file", eventPath)
+		return nil, 0, fmt.Errorf("%s is no regular file", t.o.Path)
 	}
 	// It may have been replaced since: the open must not wait for a pipe's writer.
-	f, err := root.OpenFile(eventPath, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	f, err := root.OpenFile(t.o.Path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, 0, err
 	}
 	opened, err := f.Stat()
 	if err == nil && !os.SameFile(there, opened) {
-		err = fmt.Errorf("%s was replaced", eventPath)
+		err = fmt.Errorf("%s was replaced", t.o.Path)
 	}
 	if err != nil {
 		_ = f.Close()
@@ -175,31 +178,30 @@ func (t *tail) open() (*os.File, int64, error) {
 }
 
 // pass passes one line on, unless there were too many of late.
-func (t *tail) pass(line []byte) {
+func (t *Tail) pass(line []byte) {
 	now := t.now()
 	e, err := parseEvent(line, now)
 	if err != nil {
-		t.logger.Debug("not an event", "line", oneLine(string(line), maxMessage), "error", err)
+		t.logger.Debug("not an event", "line", plaintext.Line(string(line), maxMessage), "error", err)
 		return
 	}
 	t.last = e.Message
-	skipped, ok := t.flow.take(now)
-	if !ok {
+	if !t.limit.AllowN(now, 1) {
+		t.skipped++
 		return
 	}
-	event := t.event()
-	event.Timestamp, event.Message, event.Annotations = e.Time, e.Message, e.Annotations
-	if skipped > 0 {
-		event.Message += fmt.Sprintf(" (%d events before this one were left out)", skipped)
+	if t.skipped > 0 {
+		e.Message += fmt.Sprintf(" (%d events before this one were left out)", t.skipped)
+		t.skipped = 0
 	}
-	if err := t.emit(event); err != nil {
-		t.logger.Debug("event not passed on", "message", event.Message, "error", err)
+	if err := t.o.Emit(e); err != nil {
+		t.logger.Debug("event not passed on", "message", e.Message, "error", err)
 	}
 }
 
 // restore reads how far an earlier plugin has come.
-func (t *tail) restore() {
-	data, err := os.ReadFile(t.notePath)
+func (t *Tail) restore() {
+	data, err := os.ReadFile(t.o.Note)
 	if err != nil {
 		return // nothing was passed on yet
 	}
@@ -211,10 +213,10 @@ func (t *tail) restore() {
 	t.offset = offset
 }
 
-func (t *tail) save() error {
-	next := t.notePath + ".new"
+func (t *Tail) save() error {
+	next := t.o.Note + ".new"
 	if err := os.WriteFile(next, []byte(strconv.FormatInt(t.offset, 10)), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(next, t.notePath)
+	return os.Rename(next, t.o.Note)
 }

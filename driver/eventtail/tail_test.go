@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package eventtail
 
 import (
 	"context"
@@ -16,8 +16,14 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+)
+
+const (
+	agentDir  = "local/kolo"
+	eventPath = agentDir + "/events.jsonl"
+	// patience is how long tests wait for what should take no time.
+	patience = 30 * time.Second
 )
 
 // agentFile is a task directory with an event file, and what was told of it.
@@ -25,7 +31,7 @@ type agentFile struct {
 	dir  string
 	now  time.Time
 	told []string
-	last *drivers.TaskEvent
+	last Event
 }
 
 func newAgentFile(t testing.TB) *agentFile {
@@ -34,19 +40,16 @@ func newAgentFile(t testing.TB) *agentFile {
 	return &agentFile{dir: dir, now: time.Date(2026, 11, 20, 21, 0, 5, 0, time.UTC)}
 }
 
-func (a *agentFile) tail() *tail {
-	return &tail{
-		taskDir:  a.dir,
-		notePath: a.dir + ".offset",
-		emit: func(e *drivers.TaskEvent) error {
+func (a *agentFile) tail() *Tail {
+	tail := New(Options{
+		Dir: a.dir, Path: eventPath, Note: a.dir + ".offset", Logger: hclog.NewNullLogger(),
+		Emit: func(e Event) error {
 			a.told, a.last = append(a.told, e.Message), e
 			return nil
 		},
-		event:  func() *drivers.TaskEvent { return &drivers.TaskEvent{TaskID: "t"} },
-		now:    func() time.Time { return a.now },
-		logger: hclog.NewNullLogger(),
-		flow:   newFlow(a.now),
-	}
+	})
+	tail.now = func() time.Time { return a.now }
+	return tail
 }
 
 func (a *agentFile) append(t testing.TB, text string) {
@@ -65,11 +68,11 @@ func TestTailTellsWholeLines(t *testing.T) {
 	tail.poll(t.Context())
 	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s"}, a.told)
 	must.Eq(t, map[string]string{"ring": "3"}, a.last.Annotations)
-	must.Eq(t, "2026-11-20T21:00:00Z", a.last.Timestamp.Format(time.RFC3339))
+	must.Eq(t, "2026-11-20T21:00:00Z", a.last.Time.Format(time.RFC3339))
 	a.append(t, `age":"two"}`+"\n"+`{"message":"three`)
-	must.Eq(t, "two", tail.drain(t.Context()))
+	must.Eq(t, "two", tail.Drain(t.Context()))
 	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s", "two"}, a.told)
-	must.Eq(t, a.now, a.last.Timestamp, must.Sprint("an event without a time happened now"))
+	must.Eq(t, a.now, a.last.Time, must.Sprint("an event without a time happened now"))
 }
 
 func TestTailOfAnotherPluginGoesOn(t *testing.T) {
@@ -98,7 +101,7 @@ func TestTailBeginsAnewWithTheFile(t *testing.T) {
 
 func TestTailPassesOverWhatIsNoEvent(t *testing.T) {
 	a := newAgentFile(t)
-	a.append(t, "Traceback\n[]\n{}\n\n"+strings.Repeat("x", 3*maxEventLine)+"\n"+`{"message":"good"}`+"\n")
+	a.append(t, "Traceback\n[]\n{}\n\n"+strings.Repeat("x", 3*maxLine)+"\n"+`{"message":"good"}`+"\n")
 	a.tail().poll(t.Context())
 	must.Eq(t, []string{"good"}, a.told)
 }
@@ -114,15 +117,15 @@ func TestTailShortensAndCleans(t *testing.T) {
 func TestTailHoldsBackAFlood(t *testing.T) {
 	a := newAgentFile(t)
 	tail := a.tail()
-	for i := range eventBurst + 5 {
+	for i := range burst + 5 {
 		a.append(t, fmt.Sprintf(`{"message":"%d"}`+"\n", i))
 	}
 	tail.poll(t.Context())
-	must.Len(t, eventBurst, a.told)
-	a.now = a.now.Add(eventRefill)
+	must.Len(t, burst, a.told)
+	a.now = a.now.Add(refill)
 	a.append(t, `{"message":"later"}`+"\n")
 	tail.poll(t.Context())
-	must.Eq(t, "later (5 events before this one were left out)", a.told[eventBurst])
+	must.Eq(t, "later (5 events before this one were left out)", a.told[burst])
 }
 
 func TestTailStaysInTheTaskDirectory(t *testing.T) {
@@ -146,15 +149,15 @@ func TestTailOfAnEndlessFile(t *testing.T) {
 	must.NoError(t, os.Truncate(filepath.Join(a.dir, eventPath), 1<<40))
 	a.append(t, "\n"+`{"message":"two"}`+"\n")
 	tail := a.tail()
-	must.Eq(t, "two", bounded(t, func() string { return tail.drain(t.Context()) }))
+	must.Eq(t, "two", bounded(t, func() string { return tail.Drain(t.Context()) }))
 	a.append(t, `{"message":"three"}`+"\n")
-	must.Eq(t, "three", tail.drain(t.Context()))
+	must.Eq(t, "three", tail.Drain(t.Context()))
 }
 
 func TestTailOfAPipe(t *testing.T) {
 	a := newAgentFile(t)
 	must.NoError(t, syscall.Mkfifo(filepath.Join(a.dir, eventPath), 0o666))
-	must.Eq(t, "", bounded(t, func() string { return a.tail().drain(t.Context()) }))
+	must.Eq(t, "", bounded(t, func() string { return a.tail().Drain(t.Context()) }))
 }
 
 // TestTailOfAPipeThatComesAndGoes changes the event file between the look at it
@@ -213,20 +216,20 @@ func bounded(t *testing.T, f func() string) string {
 func TestTailGoesOnWhenNobodyListens(t *testing.T) {
 	a := newAgentFile(t)
 	tail := a.tail()
-	tail.emit = func(*drivers.TaskEvent) error { return errors.New("nobody") }
+	tail.o.Emit = func(Event) error { return errors.New("nobody") }
 	a.append(t, `{"message":"one"}`+"\n")
-	must.Eq(t, "one", tail.drain(t.Context()))
+	must.Eq(t, "one", tail.Drain(t.Context()))
 }
 
 // FuzzTail feeds whatever a task may write to its event file, in two pieces.
 func FuzzTail(f *testing.F) {
 	f.Add([]byte(`{"message":"one"}`+"\n"+`{"mess`), []byte(`age":"two"}`+"\n"))
 	f.Add([]byte("\x00\xff\n\n{"), []byte(`"message":1}`))
-	f.Add([]byte(strings.Repeat("y", maxEventLine)), []byte("\n{\"message\":\"z\"}\n"))
+	f.Add([]byte(strings.Repeat("y", maxLine)), []byte("\n{\"message\":\"z\"}\n"))
 	f.Fuzz(func(t *testing.T, one, two []byte) {
 		a := newAgentFile(t)
 		tail := a.tail()
-		tail.emit = func(e *drivers.TaskEvent) error {
+		tail.o.Emit = func(e Event) error {
 			a.told = append(a.told, e.Message)
 			checkEvent(t, e)
 			return nil

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package eventtail
 
 import (
 	"fmt"
@@ -11,33 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 )
-
-func TestOneLine(t *testing.T) {
-	cases := map[string]struct{ text, want string }{
-		"plain":            {"ring 3: ranks 2-3 of 8", "ring 3: ranks 2-3 of 8"},
-		"lines":            {"a\nb\r\n\tc\u2028d", "a b c d"},
-		"colours":          {"\x1b[1;31mred\x1b[0m", "red"},
-		"cursor":           {"done\x1b[2K\x1b[1Aforged", "doneforged"},
-		"title":            {"\x1b]0;owned\x07text", "text"},
-		"clipboard":        {"\x1b]52;c;cm0gLXJmIC8=\x1b\\text", "text"},
-		"unfinished":       {"text\x1b]0;owned", "text"},
-		"eight-bit":        {"\u009b31mtext", "31mtext"},
-		"backspace":        {"no\b\byes", "noyes"},
-		"right to left":    {"gpj\u202eexe", "gpjexe"},
-		"not UTF-8":        {"a\xffb", "a?b"},
-		"letters of all":   {"größer 環 → é", "größer 環 → é"},
-		"nothing remains":  {"\x00\x1b[m ", ""},
-		"bell and deletes": {"a\a\x7fb", "ab"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			must.Eq(t, c.want, oneLine(c.text, maxMessage))
-		})
-	}
-}
 
 func TestEventsAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 21, 0, 5, 0, time.UTC)
@@ -48,7 +23,7 @@ func TestEventsAreBounded(t *testing.T) {
 	e, err := parseEvent([]byte(`{"message":"m","time":"9999-01-01T00:00:00Z","annotations":{`+strings.Join(annotations, ",")+`}}`), now)
 	must.NoError(t, err)
 	must.Eq(t, now, e.Time, must.Sprint("a time that Nomad cannot encode ends the stream of all events"))
-	checkEvent(t, &drivers.TaskEvent{Timestamp: e.Time, Message: e.Message, Annotations: e.Annotations})
+	checkEvent(t, e)
 	must.MapLen(t, maxAnnotations, e.Annotations)
 
 	e, err = parseEvent([]byte(`{"message":"m","time":"0000-01-01T00:00:00Z"}`), now)
@@ -58,12 +33,12 @@ func TestEventsAreBounded(t *testing.T) {
 }
 
 // checkEvent checks what holds of every event, whatever the task wrote.
-func checkEvent(t *testing.T, e *drivers.TaskEvent) {
+func checkEvent(t *testing.T, e Event) {
 	t.Helper()
 	must.NotEq(t, "", e.Message)
 	must.LessEq(t, maxMessage+64, len(e.Message))
 	must.LessEq(t, maxAnnotations, len(e.Annotations))
-	must.Between(t, 2000, e.Timestamp.Year(), 2300)
+	must.Between(t, 2000, e.Time.Year(), 2300)
 	texts := []string{e.Message}
 	for key, value := range e.Annotations {
 		must.LessEq(t, maxAnnotation+8, len(key))
@@ -87,6 +62,6 @@ func FuzzEvent(f *testing.F) {
 		if err != nil {
 			return
 		}
-		checkEvent(t, &drivers.TaskEvent{Timestamp: e.Time, Message: e.Message, Annotations: e.Annotations})
+		checkEvent(t, e)
 	})
 }

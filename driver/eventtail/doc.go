@@ -1,0 +1,13 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package eventtail follows the file in which an agent reports events, and passes
+// them on in a form that is fit to be shown.
+//
+//	agent ── appends ──> events.jsonl ── Tail ──> parse, clean, bound ──> Emit
+//	                     (the task's)     │
+//	                                      └── how far it has come (root's)
+//
+// The file is the task's: nothing in it is believed to be the agent's. The package
+// knows nothing of Nomad.
+package eventtail
