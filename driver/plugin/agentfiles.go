@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/kolo-nomad/kolo/driver/account"
 )
 
 // Paths within the task directory.
@@ -31,7 +33,7 @@ const (
 // The task's user may write to these directories, and on a restart has had the
 // time to. So nothing is followed out of the task directory, and nothing that
 // is there is written through.
-func writeAgentFiles(pl *plan, taskDir, inTask string, who account) error {
+func writeAgentFiles(pl *plan, taskDir, inTask string, who account.Account) error {
 	root, err := os.OpenRoot(taskDir)
 	if err != nil {
 		return fmt.Errorf("task directory: %w", err)
@@ -47,7 +49,7 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account) error {
 		if err := root.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("make %s in the task directory: %w", dir, err)
 		}
-		if err := root.Lchown(dir, who.uid, who.gid); err != nil {
+		if err := root.Lchown(dir, who.UID, who.GID); err != nil {
 			return fmt.Errorf("hand %s to the task's user: %w", dir, err)
 		}
 	}
@@ -75,7 +77,7 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account) error {
 }
 
 // writeOwned makes a new file that belongs to who, in place of any other.
-func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who account) error {
+func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who account.Account) error {
 	if err := root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("replace %s in the task directory: %w", path, err)
 	}
@@ -84,7 +86,7 @@ func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who a
 		return fmt.Errorf("write %s in the task directory: %w", path, err)
 	}
 	defer f.Close()
-	if err := f.Chown(who.uid, who.gid); err != nil {
+	if err := f.Chown(who.UID, who.GID); err != nil {
 		return fmt.Errorf("hand %s to the task's user: %w", path, err)
 	}
 	if _, err := f.Write(data); err != nil {
@@ -101,6 +103,6 @@ func writeStopNote(taskDir string, kill time.Time) error {
 		return fmt.Errorf("task directory: %w", err)
 	}
 	defer func() { _ = root.Close() }()
-	self := account{uid: os.Geteuid(), gid: os.Getegid()}
+	self := account.Account{UID: os.Geteuid(), GID: os.Getegid()}
 	return writeOwned(root, stopPath, []byte(kill.Format(time.RFC3339Nano)+"\n"), 0o644, self)
 }

@@ -9,75 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"syscall"
 	"testing"
-	"testing/fstest"
 
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/account"
 )
-
-// gpuHost is the file system of a host with three GPUs whose minor numbers do
-// not follow the order of their bus ids, one of them cut into MIG instances.
-func gpuHost() fstest.MapFS {
-	info := func(uuid, minor string) *fstest.MapFile {
-		return &fstest.MapFile{Data: []byte("Model: \t\t NVIDIA H200\nIRQ:   \t\t 101\nGPU UUID: \t " + uuid +
-			"\nVideo BIOS: \t 96.00\nDevice Minor: \t " + minor + "\nGPU Excluded:\t No\n")}
-	}
-	return fstest.MapFS{
-		"proc/driver/nvidia/gpus/0000:18:00.0/information": info("GPU-a", "2"),
-		"proc/driver/nvidia/gpus/0000:2a:00.0/information": info("GPU-b", "0"),
-		"proc/driver/nvidia/gpus/0000:3b:00.0/information": info("GPU-c", "1"),
-		"dev/nvidia0": {}, "dev/nvidia1": {}, "dev/nvidia2": {},
-		"dev/nvidiactl": {}, "dev/nvidia-uvm": {}, "dev/nvidia-caps/nvidia-cap1": {}, "dev/null": {},
-	}
-}
-
-func TestGPUNodes(t *testing.T) {
-	cases := map[string]struct {
-		gpus, nodes, unknown []string
-		given                []string
-	}{
-		"none": {},
-		"by their minor numbers": {
-			[]string{"GPU-a", "GPU-c"}, []string{"/dev/nvidia-uvm", "/dev/nvidia1", "/dev/nvidia2", "/dev/nvidiactl"}, nil, nil,
-		},
-		"MIG instance whose nodes the device plugin has named": {
-			[]string{"MIG-x"}, []string{"/dev/nvidia-uvm", "/dev/nvidiactl"}, nil,
-			[]string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1"},
-		},
-		"MIG instance": {[]string{"GPU-b", "MIG-x"}, nil, []string{"MIG-x"}, []string{"/dev/nvidiactl"}},
-		"GPU of no host beside one whose nodes are named": {[]string{"MIG-x", "GPU-y"}, nil, []string{"MIG-x", "GPU-y"}, []string{"/dev/nvidia0"}},
-		"GPUs whose nodes the device plugin has named": {
-			[]string{"GPU-y", "GPU-z"}, []string{"/dev/nvidia-uvm", "/dev/nvidiactl"}, nil, []string{"/dev/nvidia4", "/dev/nvidia5"},
-		},
-		"one of two device blocks whose plugin names no nodes": {[]string{"GPU-y", "GPU-z"}, nil, []string{"GPU-y", "GPU-z"}, []string{"/dev/nvidia4"}},
-		"a node that is another's":                             {[]string{"GPU-a", "GPU-y"}, nil, []string{"GPU-y"}, []string{"/dev/nvidia2"}},
-		"GPU of no host":                                       {[]string{"GPU-b", "GPU-y"}, nil, []string{"GPU-y"}, nil},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			var given []*drivers.DeviceConfig
-			for _, path := range c.given {
-				given = append(given, &drivers.DeviceConfig{HostPath: path})
-			}
-			nodes, unknown := gpuNodes(gpuHost(), c.gpus, given)
-			must.Eq(t, c.nodes, nodes)
-			must.Eq(t, c.unknown, unknown)
-		})
-	}
-}
-
-func TestMergeDevices(t *testing.T) {
-	given := []*drivers.DeviceConfig{{TaskPath: "/dev/nvidia0", HostPath: "/dev/nvidia0", Permissions: "r"}}
-	got := mergeDevices(given, []string{"/dev/nvidia0", "/dev/nvidiactl"})
-	must.Eq(t, []*drivers.DeviceConfig{
-		{TaskPath: "/dev/nvidia0", HostPath: "/dev/nvidia0", Permissions: "r"},
-		{TaskPath: "/dev/nvidiactl", HostPath: "/dev/nvidiactl", Permissions: "rwm"},
-	}, got)
-}
 
 func TestHostsFile(t *testing.T) {
 	host := "127.0.0.1 localhost vm\n# 127.0.1.1 vm\n127.0.1.1 vm\n::1 localhost"
@@ -104,7 +43,7 @@ func TestResolvConf(t *testing.T) {
 // TestAgentFilesAreNotWrittenThroughLinks is about a task that, before its
 // restart, leaves links where the driver will write as root.
 func TestAgentFilesAreNotWrittenThroughLinks(t *testing.T) {
-	self := account{uid: os.Geteuid(), gid: os.Getegid()}
+	self := account.Account{UID: os.Geteuid(), GID: os.Getegid()}
 	outside := filepath.Join(t.TempDir(), "passwd")
 	must.NoError(t, os.WriteFile(outside, []byte("precious"), 0o600))
 	task := func() string {
@@ -139,7 +78,7 @@ func TestAgentFilesAreNotWrittenThroughLinks(t *testing.T) {
 }
 
 func TestTokensGoToFiles(t *testing.T) {
-	self := account{uid: os.Geteuid(), gid: os.Getegid()}
+	self := account.Account{UID: os.Geteuid(), GID: os.Getegid()}
 	dir := t.TempDir()
 	must.NoError(t, os.Mkdir(filepath.Join(dir, "secrets"), 0o755))
 	path := filepath.Join(dir, "secrets/kolo_nomad_token")
@@ -147,87 +86,6 @@ func TestTokensGoToFiles(t *testing.T) {
 	fi, err := os.Stat(path)
 	must.NoError(t, err)
 	must.Eq(t, fs.FileMode(0o600), fi.Mode().Perm())
-}
-
-// TestAccessIsThatOfTheUser needs root to look with another user's eyes.
-func TestAccessIsThatOfTheUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root")
-	}
-	nobody, err := lookupAccount("nobody")
-	must.NoError(t, err)
-	dir := t.TempDir()
-	for p := dir; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
-		must.NoError(t, os.Chmod(p, 0o755))
-	}
-	must.NoError(t, os.Mkdir(filepath.Join(dir, "closed"), 0o700))
-	must.NoError(t, os.Mkdir(filepath.Join(dir, "closed/below"), 0o755))
-	for name, mode := range map[string]fs.FileMode{"open": 0o644, "mine": 0o600, "program": 0o755, "closed/open": 0o755, "closed/mine": 0o600, "closed/below/open": 0o644} {
-		must.NoError(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
-		must.NoError(t, os.Chmod(filepath.Join(dir, name), mode))
-	}
-	at := func(rel string) place { return place{"/", filepath.Join(dir, rel)[1:]} }
-	must.NoError(t, nobody.readable(at("open")))
-	must.ErrorIs(t, nobody.readable(at("mine")), fs.ErrPermission)
-	must.ErrorIs(t, nobody.readable(at("closed/open")), fs.ErrPermission)
-	must.ErrorIs(t, nobody.readable(at("missing")), fs.ErrNotExist)
-	must.NoError(t, nobody.readable(place{filepath.Join(dir, "closed/below"), "open"}), must.Sprint("bound elsewhere, the directory above does not matter"))
-	must.NoError(t, nobody.readable(place{filepath.Join(dir, "closed/open"), "."}), must.Sprint("a bound file"))
-	must.ErrorIs(t, nobody.readable(place{filepath.Join(dir, "closed/mine"), "."}), fs.ErrPermission)
-	must.NoError(t, nobody.executable(place{filepath.Join(dir, "closed/open"), "."}))
-	must.NoError(t, nobody.executable(at("program")))
-	must.ErrorIs(t, nobody.executable(at("open")), syscall.EACCES)
-	must.ErrorIs(t, nobody.executable(at("closed/open")), syscall.EACCES)
-	must.ErrorIs(t, nobody.executable(at(".")), syscall.EISDIR)
-	// What a link leads to is not shown to those who may not look there.
-	for name, target := range map[string]string{"to file": "closed/open", "to nothing": "closed/missing", "to directory": "closed/below"} {
-		must.NoError(t, os.Symlink(filepath.Join(dir, target), filepath.Join(dir, name)))
-		must.ErrorIs(t, nobody.executable(at(name)), syscall.EACCES, must.Sprint(name))
-	}
-
-	// None of it must stick to this process.
-	must.NoError(t, os.WriteFile(filepath.Join(dir, "closed/own"), nil, 0o600))
-	must.Eq(t, 0, os.Geteuid())
-}
-
-func TestUnknownUser(t *testing.T) {
-	_, err := lookupAccount("no-such-user-" + strconv.Itoa(os.Getpid()))
-	must.ErrorContains(t, err, "user = ")
-}
-
-func TestUsersWithRootsRights(t *testing.T) {
-	cases := map[string]struct {
-		who     account
-		refused string
-	}{
-		"ordinary":         {account{name: "alice", uid: 1000, gid: 1000, groups: []int{1000, 27}}, ""},
-		"root":             {account{name: "root"}, "has uid 0"},
-		"a second name":    {account{name: "toor", gid: 1000, groups: []int{1000}}, `user = "toor": has uid 0`},
-		"primary group":    {account{name: "operator", uid: 11}, "gid 0"},
-		"member of groups": {account{name: "alice", uid: 1000, gid: 1000, groups: []int{1000, 0}}, "gid 0"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			err := c.who.checkRoot()
-			if c.refused == "" {
-				must.NoError(t, err)
-				return
-			}
-			must.ErrorContains(t, err, c.refused)
-			must.ErrorContains(t, err, "allow_root = true")
-		})
-	}
-}
-
-func TestUsersByNumber(t *testing.T) {
-	root, err := lookupAccount("0")
-	must.NoError(t, err)
-	must.Eq(t, 0, root.uid)
-	must.Eq(t, "root", root.name)
-	_, err = lookupAccount("root:video")
-	must.ErrorContains(t, err, "name the user alone")
-	_, err = lookupAccount("4294967294")
-	must.ErrorContains(t, err, `user = "4294967294"`)
 }
 
 func TestPluginConfig(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/account"
 )
 
 // ran is what an isolated task printed that ran to its end.
@@ -71,11 +73,11 @@ func TestAllowRoot(t *testing.T) {
 
 func TestUserByNumber(t *testing.T) {
 	isolated(t)
-	nobody, err := lookupAccount("nobody")
+	nobody, err := account.Lookup("nobody")
 	must.NoError(t, err)
 	c := newTaskConfig(t, isolationExec, `id -un`)
 	c.User = "65534"
-	if nobody.uid != 65534 {
+	if nobody.UID != 65534 {
 		t.Skip("nobody has another uid here")
 	}
 	must.Eq(t, "nobody\n", ran(t, noIsolation(), c))

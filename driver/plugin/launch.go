@@ -16,12 +16,14 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
+	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/gpu"
 	"github.com/kolo-nomad/kolo/driver/procid"
 )
 
 // launch starts the agent of a checked task with an executor of its own.
-func (d *Driver) launch(pl *plan, c *drivers.TaskConfig, who account, config *Config, client *base.AgentConfig, logger hclog.Logger) (_ *drivers.TaskHandle, _ *task, err error) {
+func (d *Driver) launch(pl *plan, c *drivers.TaskConfig, who account.Account, config *Config, client *base.AgentConfig, logger hclog.Logger) (_ *drivers.TaskHandle, _ *task, err error) {
 	dirs := privateDirsOf(c)
 	if err := dirs.create(); err != nil {
 		return nil, nil, err
@@ -39,7 +41,8 @@ func (d *Driver) launch(pl *plan, c *drivers.TaskConfig, who account, config *Co
 		}
 	}()
 	if pl.isolation == isolationExec {
-		if command.Devices, err = taskDevices(d.host, c, pl.gpus, dirs); err != nil {
+		reservation := gpu.Reservation{Env: c.DeviceEnv, Given: c.Devices}
+		if command.Devices, err = reservation.Devices(d.host, pl.gpus, filepath.Join(dirs.state, devicesName)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -88,17 +91,17 @@ func (p *prepared) remove() {
 }
 
 // prepare writes the agent's files and puts together its command.
-func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs privateDirs) (*executor.ExecCommand, *prepared, error) {
+func prepare(pl *plan, c *drivers.TaskConfig, who account.Account, config *Config, dirs privateDirs) (*executor.ExecCommand, *prepared, error) {
 	binary, err := ownPath()
 	if err != nil {
 		return nil, nil, err
 	}
 	// An isolated task sees the binary whatever directory it lies in.
-	at := place{"/", binary[1:]}
+	at := account.Path{Base: "/", Rel: binary[1:]}
 	if pl.isolation == isolationExec {
-		at = place{binary, "."}
+		at = account.Path{Base: binary, Rel: "."}
 	}
-	if err := who.executable(at); err != nil {
+	if err := who.Executable(at); err != nil {
 		return nil, nil, fmt.Errorf("user = %q: cannot run the driver's binary %s, which is also the agent (%w); make it and its directories accessible", c.User, binary, err)
 	}
 	dir := c.TaskDir()
@@ -122,11 +125,11 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs 
 		WorkDir:   pl.agent.Dir,
 		Resources: c.Resources.Copy(),
 	}
-	if os.Geteuid() == 0 && (pl.isolation == isolationExec || who.uid != 0) {
-		made.confined = &confined{Binary: binary, Identity: who.identity(pl.isolation), Alarms: true}
+	if os.Geteuid() == 0 && (pl.isolation == isolationExec || who.UID != 0) {
+		made.confined = &confined{Binary: binary, Identity: who.Identity(pl.isolation == isolationNone), Alarms: true}
 		if pl.isolation == isolationExec {
 			made.confined.Binary = agentInTask
-			command.Env = append(command.Env, "USER="+who.name, "LOGNAME="+who.name, "HOME="+who.home)
+			command.Env = append(command.Env, "USER="+who.Name, "LOGNAME="+who.Name, "HOME="+who.Home)
 		}
 		argv := made.confined.command([]string{made.confined.Binary, "agent"})
 		command.Cmd, command.Args, command.User = argv[0], argv[1:], ""
@@ -142,7 +145,7 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account, config *Config, dirs 
 }
 
 // isolate adds what a task in namespaces of its own needs.
-func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers.TaskConfig, who account, config *Config, binary string, dirs privateDirs) error {
+func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers.TaskConfig, who account.Account, config *Config, binary string, dirs privateDirs) error {
 	shm, err := dirs.makeShm(who)
 	if err != nil {
 		return err
@@ -160,7 +163,7 @@ func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers
 		return err
 	}
 	command.Capabilities = confine.Capabilities()
-	if command.User = who.name; who.uid == 0 {
+	if command.User = who.Name; who.UID == 0 {
 		command.User = "" // by the name "root" the executor gives capabilities of its own choice
 	}
 	command.ResourceLimits = true

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/account"
 )
 
 // isolated skips where tasks cannot be isolated.
@@ -54,7 +56,7 @@ func TestRootIsRefusedByNumber(t *testing.T) {
 // at what `nomad alloc exec` and health checks start beside it.
 func TestTaskHasNoPrivileges(t *testing.T) {
 	isolated(t)
-	nobody, err := lookupAccount("nobody")
+	nobody, err := account.Lookup("nobody")
 	must.NoError(t, err)
 	const status = `grep -E '^(Uid|Gid|Groups|CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs)' /proc/self/status`
 	h := newHarness(t, noIsolation())
@@ -74,7 +76,7 @@ func TestTaskHasNoPrivileges(t *testing.T) {
 }
 
 // noPrivileges checks lines of /proc/self/status.
-func noPrivileges(t *testing.T, text string, who account) {
+func noPrivileges(t *testing.T, text string, who account.Account) {
 	t.Helper()
 	ids := func(id int) string { return strings.TrimSpace(strings.Repeat(" "+strconv.Itoa(id), 4)) }
 	n := 0
@@ -88,11 +90,11 @@ func noPrivileges(t *testing.T, text string, who account) {
 		want := "0000000000000000"
 		switch key {
 		case "Uid":
-			want = ids(who.uid)
+			want = ids(who.UID)
 		case "Gid":
-			want = ids(who.gid)
+			want = ids(who.GID)
 		case "Groups":
-			want = strconv.Itoa(who.gid)
+			want = strconv.Itoa(who.GID)
 		case "NoNewPrivs":
 			want = "1"
 		}
@@ -123,11 +125,11 @@ func TestTaskOnTheHostHasItsOwnGroups(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	nobody, err := lookupAccount("nobody")
+	nobody, err := account.Lookup("nobody")
 	must.NoError(t, err)
 	reachable(t)
 	const status = `grep -E '^(Uid|Gid|Groups|CapEff|NoNewPrivs)' /proc/self/status; echo "$NOMAD_JOB_ID"`
-	want := fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nGroups:\t%[2]d \nCapEff:\t0000000000000000\nNoNewPrivs:\t0\njob\n", nobody.uid, nobody.gid)
+	want := fmt.Sprintf("Uid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nGroups:\t%[2]d \nCapEff:\t0000000000000000\nNoNewPrivs:\t0\njob\n", nobody.UID, nobody.GID)
 	h := newHarness(t, noIsolation())
 	c := newTaskConfig(t, isolationNone, status+`; exec sleep 1000`)
 	c.User = "nobody"

@@ -19,6 +19,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
@@ -124,7 +125,7 @@ func probeCredential(path string) (*syscall.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	if who, err := lookupAccount(defaultUser); err == nil && who.executable(place{"/", path[1:]}) == nil {
+	if who, err := account.Lookup(defaultUser); err == nil && who.Executable(account.Path{Base: "/", Rel: path[1:]}) == nil {
 		return credential(who), nil
 	}
 	fi, err := os.Lstat(path)
@@ -135,12 +136,12 @@ func probeCredential(path string) (*syscall.Credential, error) {
 	if !ok {
 		return nil, errors.New("its owner is unknown")
 	}
-	return credential(account{uid: int(owner.Uid), gid: int(owner.Gid)}), nil
+	return credential(account.Account{UID: int(owner.Uid), GID: int(owner.Gid)}), nil
 }
 
-func credential(who account) *syscall.Credential {
-	c := &syscall.Credential{Uid: uint32(who.uid), Gid: uint32(who.gid)} //nolint:gosec // the kernel's numbers have 32 bits
-	for _, g := range who.groups {
+func credential(who account.Account) *syscall.Credential {
+	c := &syscall.Credential{Uid: uint32(who.UID), Gid: uint32(who.GID)} //nolint:gosec // the kernel's numbers have 32 bits
+	for _, g := range who.Groups {
 		c.Groups = append(c.Groups, uint32(g)) //nolint:gosec // likewise
 	}
 	return c

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/kolo-nomad/kolo/driver/account"
 )
 
 // shmRoot is the host's shared memory, in which every user may create files.
@@ -68,7 +70,7 @@ func (d privateDirs) shm() (string, error) {
 // makeShm makes the directory that an isolated task sees as /dev/shm. It lies
 // in the host's, so that it is memory without a limit of its own; what is in it
 // counts as the task's memory.
-func (d privateDirs) makeShm(who account) (string, error) {
+func (d privateDirs) makeShm(who account.Account) (string, error) {
 	dir, err := d.shm()
 	if err == nil {
 		err = os.RemoveAll(dir) // of an earlier run
@@ -77,7 +79,7 @@ func (d privateDirs) makeShm(who account) (string, error) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err == nil {
-		err = os.Lchown(dir, who.uid, who.gid)
+		err = os.Lchown(dir, who.UID, who.GID)
 	}
 	if err != nil {
 		return "", fmt.Errorf("shared memory of the task: %w", err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/account"
 )
 
 // TestTaskThatIsNotRecoveredLeavesNothing is about a task whose executor has ended
@@ -35,7 +37,7 @@ func TestTaskThatIsNotRecoveredLeavesNothing(t *testing.T) {
 func TestSweepRemovesWhatRemovedAllocationsUsed(t *testing.T) {
 	dirs := privateDirsOf(newTaskConfig(t, isolationNone, `true`))
 	must.NoError(t, dirs.create())
-	shm, err := dirs.makeShm(account{uid: os.Geteuid(), gid: os.Getegid()})
+	shm, err := dirs.makeShm(account.Account{UID: os.Geteuid(), GID: os.Getegid()})
 	must.NoError(t, err)
 	must.NoError(t, dirs.sweep())
 	must.DirExists(t, shm)

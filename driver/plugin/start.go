@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/drivers/shared/validators"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 )
 
@@ -61,37 +62,37 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 }
 
 // taskAccount decides which user a task runs as, and refuses those it must not.
-func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, users *validators.Validator) (account, error) {
+func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, users *validators.Validator) (account.Account, error) {
 	if c.User == "" && isolated {
 		c.User = defaultUser
 	}
-	who, err := lookupAccount(c.User)
+	who, err := account.Lookup(c.User)
 	if err != nil {
-		return account{}, err
+		return account.Account{}, err
 	}
 	if c.User != "" {
-		c.User = who.name // Nomad's executor knows no numbers
+		c.User = who.Name // Nomad's executor knows no numbers
 	}
 	if isolated && !config.AllowRoot {
-		if err := who.checkRoot(); err != nil {
-			return account{}, err
+		if err := who.CheckRoot(); err != nil {
+			return account.Account{}, err
 		}
 	}
-	if err := users.HasValidIDs(who.name); err != nil {
-		return account{}, fmt.Errorf("user = %q: %w", who.name, err)
+	if err := users.HasValidIDs(who.Name); err != nil {
+		return account.Account{}, fmt.Errorf("user = %q: %w", who.Name, err)
 	}
 	return who, nil
 }
 
 // hostSurroundings asks this machine what validate wants to know.
-func hostSurroundings(config *Config, c *drivers.TaskConfig, who account) *surroundings {
+func hostSurroundings(config *Config, c *drivers.TaskConfig, who account.Account) *surroundings {
 	dir := c.TaskDir()
 	return &surroundings{
 		plugin: config, env: c.Env, devices: c.DeviceEnv, mounts: c.Mounts,
 		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
-		user:          who.name, readable: who.readable, executable: who.executable,
+		user:          who.Name, readable: who.Readable, executable: who.Executable,
 		throughLink: func(path string) bool { return throughLink(dir.Dir, path) },
 		ownNetwork:  c.NetworkIsolation != nil,
 		interfaces:  hostnet.Interfaces,

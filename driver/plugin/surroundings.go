@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"github.com/kolo-nomad/kolo/driver/account"
 )
 
 // surroundings is what validate may know of the machine and the task: plain
@@ -28,7 +30,7 @@ type surroundings struct {
 	// user is the task's, readable is nil when that user may read a file,
 	// executable when it may run it.
 	user                 string
-	readable, executable func(place) error
+	readable, executable func(account.Path) error
 	// throughLink says whether a host path below the task's directory leads
 	// through a link.
 	throughLink func(hostPath string) bool
@@ -71,16 +73,9 @@ func viewOf(isolation string, s *surroundings) view {
 	return v
 }
 
-// place is a file on the host: what the task sees of the host is base and what
-// lies below it, so that only rel is subject to the rights of the task's user.
-type place struct{ base, rel string }
-
-// path is the whole host path.
-func (p place) path() string { return filepath.Join(p.base, p.rel) }
-
 // locate finds the file that a task's path leads to, and says the absolute form
 // of that path.
-func (v view) locate(path string) (file place, taskPath string) {
+func (v view) locate(path string) (file account.Path, taskPath string) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(v.base, path)
 	}
@@ -93,9 +88,9 @@ func (v view) locate(path string) (file place, taskPath string) {
 	}
 	rel, err := filepath.Rel(best.task, path)
 	if err != nil { // cannot be: both are absolute
-		return place{"/", path}, path
+		return account.Path{Base: "/", Rel: path}, path
 	}
-	return place{best.host, rel}, path
+	return account.Path{Base: best.host, Rel: rel}, path
 }
 
 // within says whether path is dir or below it.

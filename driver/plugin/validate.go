@@ -13,7 +13,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/driver/account"
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/gpu"
 	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -35,7 +37,7 @@ type plan struct {
 // question, its value and what to do. It changes nothing.
 func validate(given map[string]any, s *surroundings) (*plan, error) {
 	var p problems
-	out := &plan{gpus: reservedGPUs(s.devices), devices: s.devices, tokens: map[string]string{}}
+	out := &plan{gpus: gpu.Reserved(s.devices), devices: s.devices, tokens: map[string]string{}}
 	a := &out.agent
 
 	tc := &TaskConfig{}
@@ -43,7 +45,7 @@ func validate(given map[string]any, s *surroundings) (*plan, error) {
 	out.isolation = tc.Isolation
 	checkIsolation(&p, tc.Isolation, s)
 	v := viewOf(out.isolation, s)
-	checkGPUs(&p, out.gpus)
+	p.add(gpu.Check(out.gpus))
 	p.add(a.Training.Read(given, max(len(out.gpus), 1)))
 	checkSlots(&p, a.Slots, len(out.gpus))
 	env, wrong := options.Read(given)
@@ -79,24 +81,6 @@ func checkIsolation(p *problems, isolation string, s *surroundings) {
 				p.addf(`volume_mount at %q: needs isolation = "exec"; with "none" the task finds it at %q`, m.TaskPath, m.HostPath)
 			}
 		}
-	}
-}
-
-// checkGPUs refuses what names no GPU, and what CUDA could not use: a process
-// finds one MIG instance, whatever CUDA_VISIBLE_DEVICES lists besides.
-func checkGPUs(p *problems, gpus []string) {
-	mig := 0
-	for _, id := range gpus {
-		switch {
-		case strings.HasPrefix(id, "MIG-"):
-			mig++
-		case !strings.HasPrefix(id, "GPU-"):
-			p.addf("device: the client's device plugin reserved %q, which is not the UUID of a GPU; check the plugin", id)
-		}
-	}
-	if mig > 0 && len(gpus) > 1 {
-		p.addf("device: %d GPUs are reserved, %d of them MIG instances, and a process that is given one finds no other; "+
-			"reserve a single instance per task (count = 1) and have more of the group", len(gpus), mig)
 	}
 }
 
@@ -168,7 +152,7 @@ func commandDirs(env map[string]string) []string {
 }
 
 // lookCommand finds a command as a shell would in the task's view.
-func lookCommand(command string, s *surroundings, v view) (file place, taskPath string, found bool) {
+func lookCommand(command string, s *surroundings, v view) (file account.Path, taskPath string, found bool) {
 	if strings.Contains(command, "/") {
 		file, taskPath = v.locate(command)
 		return file, taskPath, true
@@ -179,7 +163,7 @@ func lookCommand(command string, s *surroundings, v view) (file place, taskPath 
 			return file, taskPath, true
 		}
 	}
-	return place{}, "", false
+	return account.Path{}, "", false
 }
 
 // pythonScript is the script that a Python command line runs, "" if it runs
@@ -364,7 +348,7 @@ func fillFacts(p *problems, a *agentconfig.Config, env map[string]string) {
 // of its configuration file.
 func (pl *plan) environment(env map[string]string, configFile string) []string {
 	env = maps.Clone(env)
-	showGPUs(env, pl.devices, pl.gpus)
+	gpu.Show(env, pl.devices, pl.gpus)
 	env[agentconfig.Variable] = configFile
 	list := make([]string, 0, len(env))
 	for k, v := range env {

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/account"
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -67,8 +68,8 @@ func newHost() *host {
 }
 
 func (h *host) surroundings() *surroundings {
-	access := func(file place) error {
-		err, there := h.files[file.path()]
+	access := func(file account.Path) error {
+		err, there := h.files[file.String()]
 		if !there {
 			return fs.ErrNotExist
 		}
@@ -87,6 +88,8 @@ func (h *host) surroundings() *surroundings {
 
 // given is what a jobspec's config says.
 type given = map[string]any
+
+const nvidiaVisible, cudaVisible = "NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"
 
 func goodTask() given {
 	return given{"command": "python3", "args": []any{"local/train.py"}, "service": "resnet-ring"}
@@ -426,24 +429,6 @@ func TestValidateMovesTokensToFiles(t *testing.T) {
 		testTaskDir + "/secrets/kolo_nomad_token":    "ey1",
 		testTaskDir + "/secrets/kolo_nomad_kolo.jwt": "ey2",
 	}, got.tokens)
-}
-
-func TestReservedGPUs(t *testing.T) {
-	cases := map[string]struct {
-		env  map[string]string
-		want []string
-	}{
-		"none":                    {map[string]string{}, nil},
-		"one block":               {map[string]string{nvidiaVisible: "GPU-b,GPU-a"}, []string{"GPU-b", "GPU-a"}},
-		"words are no GPUs":       {map[string]string{nvidiaVisible: "none", "KOLO_GPUS_x": "void, none,"}, nil},
-		"blocks, the last twice":  {map[string]string{"KOLO_GPUS_b": "GPU-3", "KOLO_GPUS_a": "GPU-1,GPU-2", nvidiaVisible: "GPU-3"}, []string{"GPU-1", "GPU-2", "GPU-3"}},
-		"a mask set by who knows": {map[string]string{cudaVisible: "0"}, nil},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			must.Eq(t, c.want, reservedGPUs(c.env))
-		})
-	}
 }
 
 func TestEnvironmentShowsAllGPUs(t *testing.T) {

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package gpu
 
 import (
 	"bufio"
@@ -22,13 +22,13 @@ var controlNodes = []string{
 
 var gpuNode = regexp.MustCompile(`^nvidia[0-9]+$`)
 
-// gpuNodes lists the device nodes that GPUs (UUIDs) need besides those that the
+// nodesOf lists the device nodes that GPUs (UUIDs) need besides those that the
 // device plugin named (given), and the GPUs whose node neither the kernel driver's
 // files in /proc nor the plugin names. The plugin's have no UUIDs: they must be at
 // least as many as the GPUs that /proc does not list, each of which has one; MIG
 // instances have that of the one GPU that they are parts of. root is the host's
 // file system.
-func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, unknown []string) {
+func nodesOf(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (paths, unknown []string) {
 	if len(gpus) == 0 {
 		return nil, nil
 	}
@@ -39,10 +39,10 @@ func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, 
 		}
 	}
 	parents := 0
-	minors := gpuMinors(root)
+	minors := minorNumbers(root)
 	for _, gpu := range gpus {
 		if minor, known := minors[gpu]; known {
-			nodes = append(nodes, "/dev/nvidia"+minor)
+			paths = append(paths, "/dev/nvidia"+minor)
 			delete(named, "/dev/nvidia"+minor)
 			continue
 		}
@@ -57,15 +57,15 @@ func gpuNodes(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (nodes, 
 	}
 	for _, node := range controlNodes {
 		if _, err := fs.Stat(root, node); err == nil {
-			nodes = append(nodes, "/"+node)
+			paths = append(paths, "/"+node)
 		}
 	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes), nil
+	slices.Sort(paths)
+	return slices.Compact(paths), nil
 }
 
-// gpuMinors reads from the kernel driver which GPU has which minor number.
-func gpuMinors(root fs.FS) map[string]string {
+// minorNumbers reads from the kernel driver which GPU has which minor number.
+func minorNumbers(root fs.FS) map[string]string {
 	minors := map[string]string{}
 	const dir = "proc/driver/nvidia/gpus"
 	entries, _ := fs.ReadDir(root, dir)
@@ -87,8 +87,8 @@ func gpuMinors(root fs.FS) map[string]string {
 	return minors
 }
 
-// mergeDevices adds nodes to those that were given, each once.
-func mergeDevices(given []*drivers.DeviceConfig, nodes []string) []*drivers.DeviceConfig {
+// merge adds nodes to those that were given, each once.
+func merge(given []*drivers.DeviceConfig, nodes []string) []*drivers.DeviceConfig {
 	for _, node := range nodes {
 		if !slices.ContainsFunc(given, func(d *drivers.DeviceConfig) bool { return d.TaskPath == node }) {
 			given = append(given, &drivers.DeviceConfig{TaskPath: node, HostPath: node, Permissions: "rwm"})

@@ -1,9 +1,15 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+// Package gpu knows which NVIDIA GPUs a task has reserved, how the task's processes
+// are told of them, and which device nodes belong to them.
+//
+//	device plugins ──> variables ── Reserved ──> UUIDs ──┬── Show ──> environment
+//	                                                     └── Nodes ─> device nodes
+package gpu
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -19,11 +25,11 @@ const (
 	reservationPrefix = "KOLO_GPUS_"
 )
 
-// reservedGPUs lists the GPUs (UUIDs) that Nomad reserved for a task, from what
+// Reserved lists the GPUs (UUIDs) that Nomad reserved for a task, from what
 // its device plugins gave (TaskConfig.DeviceEnv). That is the only place to look:
 // the task's environment may say anything, because the job writes it, and after a
 // restart of the client Nomad restores neither devices nor mounts.
-func reservedGPUs(devices map[string]string) []string {
+func Reserved(devices map[string]string) []string {
 	var gpus []string
 	add := func(value string) {
 		for id := range strings.SplitSeq(value, ",") {
@@ -46,7 +52,7 @@ func reservedGPUs(devices map[string]string) []string {
 	return gpus
 }
 
-// showGPUs makes all reserved GPUs, and no others, visible to every slot.
+// Show makes all reserved GPUs, and no others, visible to every slot.
 //
 // CUDA itself looks at CUDA_VISIBLE_DEVICES alone, so without it a task with no
 // isolation would see the GPUs of its neighbours, and local rank 0 of every
@@ -54,7 +60,7 @@ func reservedGPUs(devices map[string]string) []string {
 // slot: scripts pick theirs by local rank. A value inherited from the client's
 // own environment must not survive, and nothing that the job's env block says
 // may look like a reservation.
-func showGPUs(env, devices map[string]string, gpus []string) {
+func Show(env, devices map[string]string, gpus []string) {
 	maps.DeleteFunc(env, func(key, _ string) bool {
 		return key == nvidiaVisible || strings.HasPrefix(key, reservationPrefix)
 	})
@@ -64,4 +70,24 @@ func showGPUs(env, devices map[string]string, gpus []string) {
 	}
 	env[nvidiaVisible] = strings.Join(gpus, ",")
 	env[cudaVisible] = env[nvidiaVisible]
+}
+
+// Check refuses what names no GPU, and what CUDA could not use: a process finds one
+// MIG instance, whatever CUDA_VISIBLE_DEVICES lists besides. The problems are a
+// sentence each.
+func Check(gpus []string) (problems []string) {
+	mig := 0
+	for _, id := range gpus {
+		switch {
+		case strings.HasPrefix(id, "MIG-"):
+			mig++
+		case !strings.HasPrefix(id, "GPU-"):
+			problems = append(problems, fmt.Sprintf("device: the client's device plugin reserved %q, which is not the UUID of a GPU; check the plugin", id))
+		}
+	}
+	if mig > 0 && len(gpus) > 1 {
+		problems = append(problems, fmt.Sprintf("device: %d GPUs are reserved, %d of them MIG instances, and a process that is given one finds no other; "+
+			"reserve a single instance per task (count = 1) and have more of the group", len(gpus), mig))
+	}
+	return problems
 }

@@ -1,0 +1,191 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package account is the user that a task runs as, and what that user may do to
+// files: the kernel is asked with the user's own rights, by a process of root.
+package account
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/confine"
+)
+
+// Account is the user that a task runs as.
+type Account struct {
+	Name, Home string
+	UID, GID   int
+	// Groups are all, the primary one included.
+	Groups []int
+}
+
+// Path is a file on the host, confined to what a task sees: Base, and what lies
+// below it. Only Rel is subject to the rights of the task's user.
+type Path struct{ Base, Rel string }
+
+// String is the whole host path.
+func (p Path) String() string { return filepath.Join(p.Base, p.Rel) }
+
+// Lookup finds a user by name or number. An empty name is the plugin's own
+// user, as in raw_exec.
+func Lookup(name string) (Account, error) {
+	u, err := findUser(name)
+	if err != nil {
+		return Account{}, fmt.Errorf("user = %q: %w", name, err)
+	}
+	a := Account{Name: u.Username, Home: u.HomeDir}
+	if a.UID, err = strconv.Atoi(u.Uid); err != nil {
+		return Account{}, fmt.Errorf("user = %q: uid %q is no number", name, u.Uid)
+	}
+	if a.GID, err = strconv.Atoi(u.Gid); err != nil {
+		return Account{}, fmt.Errorf("user = %q: gid %q is no number", name, u.Gid)
+	}
+	ids, err := u.GroupIds()
+	if err != nil {
+		return Account{}, fmt.Errorf("user = %q: groups: %w", name, err)
+	}
+	for _, id := range ids {
+		if gid, err := strconv.Atoi(id); err == nil {
+			a.Groups = append(a.Groups, gid)
+		}
+	}
+	return a, nil
+}
+
+func findUser(name string) (*user.User, error) {
+	if name == "" {
+		return user.Current()
+	}
+	if strings.Contains(name, ":") {
+		return nil, errors.New("is a user and a group; name the user alone, its groups are those of the client's group database")
+	}
+	u, err := user.Lookup(name)
+	if errors.As(err, new(user.UnknownUserError)) {
+		if _, isName := strconv.ParseUint(name, 10, 32); isName == nil {
+			return user.LookupId(name)
+		}
+	}
+	return u, err
+}
+
+// CheckRoot refuses, by number, users who own root's files or have its group.
+func (a Account) CheckRoot() error {
+	const remedy = `choose another user, for example "nobody", or set allow_root = true in the config of plugin "nomad-driver-horovod"`
+	if a.UID == 0 {
+		return fmt.Errorf(`user = %q: has uid 0, which isolation = "exec" refuses on this client; %s`, a.Name, remedy)
+	}
+	if a.GID == 0 || slices.Contains(a.Groups, 0) {
+		return fmt.Errorf(`user = %q: is in the group with gid 0, which isolation = "exec" refuses on this client; take it out of that group, or %s`, a.Name, remedy)
+	}
+	return nil
+}
+
+// Identity is the account as package confine knows it. setuid leaves setuid programs
+// their rights.
+func (a Account) Identity(setuid bool) confine.Identity {
+	return confine.Identity{UID: a.UID, GID: a.GID, Groups: a.Groups, Setuid: setuid}
+}
+
+// Readable is nil when the account may open the file for reading. The kernel
+// is asked with the account's own rights, so that access lists, and network
+// file systems that do not trust root, are judged as they will be.
+func (a Account) Readable(file Path) error {
+	return a.open(file, unix.O_RDONLY|unix.O_NONBLOCK)
+}
+
+// Executable is nil when the account may run the file.
+func (a Account) Executable(file Path) error {
+	// Opening with O_PATH asks for permission to search the directories only;
+	// permission to run the file itself is a matter of its mode.
+	if err := a.open(file, unix.O_PATH); err != nil {
+		return err
+	}
+	st, err := a.stat(file)
+	switch {
+	case err != nil:
+		return err
+	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return unix.EISDIR
+	case st.Mode&0o111 == 0:
+		return unix.EACCES
+	}
+	return nil
+}
+
+// stat follows links with the account's rights: what they lead to may be none of
+// the task's business.
+func (a Account) stat(file Path) (st unix.Stat_t, err error) {
+	base, err := unix.Open(file.Base, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return st, err
+	}
+	defer func() { _ = unix.Close(base) }()
+	err = a.try(func() error {
+		if file.Rel == "." {
+			return unix.Fstat(base, &st)
+		}
+		return unix.Fstatat(base, file.Rel, &st, 0)
+	})
+	return st, err
+}
+
+// open opens and closes a file with the account's rights below file.Base.
+func (a Account) open(file Path, flags int) error {
+	base, err := unix.Open(file.Base, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(base) }()
+	return a.try(func() error {
+		if file.Rel == "." { // base is the file itself
+			return accessible(base, flags)
+		}
+		fd, err := unix.Openat(base, file.Rel, flags|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	})
+}
+
+// try runs f with the account's rights to files. They belong to the thread,
+// which is thrown away afterwards.
+func (a Account) try(f func() error) error {
+	if os.Geteuid() != 0 || a.UID == 0 {
+		return f()
+	}
+	return onOwnThread(func() error {
+		// The wrappers in package unix would change the whole process.
+		if err := setThreadGroups(a.Groups); err != nil {
+			return fmt.Errorf("setgroups: %w", err)
+		}
+		if err := unix.Setfsgid(a.GID); err != nil {
+			return fmt.Errorf("setfsgid: %w", err)
+		}
+		if err := unix.Setfsuid(a.UID); err != nil {
+			return fmt.Errorf("setfsuid: %w", err)
+		}
+		return f()
+	})
+}
+
+// onOwnThread runs f on a thread that no other goroutine will use again: f may
+// change what belongs to the thread.
+func onOwnThread(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		done <- f()
+	}()
+	return <-done
+}
