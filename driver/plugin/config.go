@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
@@ -37,7 +38,7 @@ type Config struct {
 	// the choice to the agent.
 	Interface string `codec:"interface"`
 	// BindPaths are host paths that a task with isolation = "exec" sees besides
-	// defaultBindPaths, read-only and under the same name. Complete puts those
+	// isolation.DefaultBindPaths, read-only and under the same name. Complete puts those
 	// in front: without the host's libraries not even the agent starts.
 	BindPaths []string `codec:"bind_paths"`
 	// NoPivotRoot is for hosts whose root file system is a RAM disk.
@@ -47,7 +48,7 @@ type Config struct {
 	DeniedHostUids string `codec:"denied_host_uids"`
 	DeniedHostGids string `codec:"denied_host_gids"`
 	// ExecutorLogLevel is that of executor.out, which lies beside the
-	// allocation's directory, see privateDirs.
+	// allocation's directory, see package privatedirs.
 	// Default "info".
 	ExecutorLogLevel string `codec:"executor_log_level"`
 
@@ -68,14 +69,20 @@ func (c *Config) complete() error {
 		}
 		c.BindPaths[i] = filepath.Clean(path)
 	}
-	more := slices.DeleteFunc(c.BindPaths, func(path string) bool { return slices.Contains(defaultBindPaths, path) })
-	c.BindPaths = slices.Concat(defaultBindPaths, more)
+	more := slices.DeleteFunc(c.BindPaths, func(path string) bool { return slices.Contains(isolation.DefaultBindPaths, path) })
+	c.BindPaths = slices.Concat(isolation.DefaultBindPaths, more)
 	p.add(settings.Read([]settings.Setting{
 		settings.Time(&c.period, "fingerprint_period", 5*time.Minute, 10*time.Second, "time between two looks at the host's Horovod"),
 		settings.Time(&c.timeout, "fingerprint_timeout", time.Minute, time.Second, "bound for one look"),
 	}, map[string]any{"fingerprint_period": c.FingerprintPeriod, "fingerprint_timeout": c.FingerprintTimeout}, ""))
 	return p.err()
 }
+
+// The values of a task's isolation.
+const (
+	isolationExec = "exec"
+	isolationNone = "none"
+)
 
 // TaskConfig is what the `config` of a task says, besides the settings of
 // training and those of the framework.

@@ -16,21 +16,11 @@
 // The executor and the agent belong to the task, not to the plugin: what is
 // needed to find them again is in the task's handle, which Nomad keeps.
 //
-// # File systems
-//
-// With isolation "none" a task sees the host, like raw_exec. With "exec" it
-// runs in namespaces of its own, like exec; but where Nomad's exec driver copies
-// the host's directories into every allocation (gigabytes, where a deep-learning
-// framework is installed), this one binds them read-only. The task's own
-// directories appear both below / and at the path they have on the host, so that
-// ${NOMAD_TASK_DIR} means the same file in either isolation. The driver's own
-// binary is bound as well, at /.kolo, because the agent is that binary.
-//
 // # What a task may do to root
 //
 // Plugin and executor are root, and a task's directories are the task's. So root
-// keeps what it writes for a task elsewhere (privateDirs), which is also where an
-// isolated task's root directory lies, and opens what is the task's (events,
+// keeps what it writes for a task elsewhere (package privatedirs), which is also
+// where an isolated task's root directory lies, and opens what is the task's (events,
 // outputs) without following links and without waiting. Processes in a container
 // lose their privileges in package confine, before anything of the job's runs.
 //

@@ -18,6 +18,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/privatedirs"
 )
 
 // isolations are those that can be tested here.
@@ -233,7 +234,7 @@ func TestRecoverTask(t *testing.T) {
 			must.NoError(t, err)
 			handle := first.start(t, c)
 			must.Eq(t, "one", nextEvent(t, events).Message)
-			offset := filepath.Join(privateDirsOf(c).state, offsetName)
+			offset := filepath.Join(privateDirsOf(c).State, privatedirs.EventOffset)
 			eventually(t, "the event is noted", func() bool { _, err := os.Stat(offset); return err == nil })
 			first.kill()
 

@@ -6,6 +6,7 @@ package plugin
 import (
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -114,8 +115,7 @@ func TestIsolatedTaskSeesItsOwn(t *testing.T) {
 	must.True(t, r.Successful(), must.Sprintf("%+v: %s", r, output(t, c)))
 	must.Eq(t, "nobody\nx\ny\nusr is read-only\nno root\nz\n"+c.TaskDir().Dir+"\n", output(t, c))
 
-	shm, err := privateDirsOf(c).shm()
-	must.NoError(t, err)
+	shm := filepath.Join(shmOf(c), c.AllocID, c.Name)
 	must.DirExists(t, shm)
 	must.NoError(t, h.DestroyTask(c.ID, false))
 	must.DirNotExists(t, shm)

@@ -19,7 +19,7 @@ import (
 func TestJobsEnvironmentNamesNoDevices(t *testing.T) {
 	h := newHost()
 	h.env["KOLO_GPUS_x"], h.env[nvidiaVisible] = "GPU-a", "GPU-b"
-	pl, err := validate(goodTask(), h.surroundings())
+	pl, err := validate(goodTask(), h.environment())
 	must.NoError(t, err)
 	must.SliceEmpty(t, pl.gpus)
 	must.StrNotContains(t, strings.Join(pl.environment(h.env, "/c"), " "), "GPU-")

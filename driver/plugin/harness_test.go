@@ -117,7 +117,7 @@ func newTaskConfig(t *testing.T, isolation, script string) *drivers.TaskConfig {
 		AllocID: allocID, AllocDir: alloc,
 	}
 	t.Cleanup(func() {
-		if shm := privateDirsOf(c).ownShmDir(); shm != "" {
+		if shm := shmOf(c); shm != "" {
 			_ = os.RemoveAll(shm)
 		}
 	})
@@ -143,6 +143,16 @@ func newTaskConfig(t *testing.T, isolation, script string) *drivers.TaskConfig {
 		"command": "/bin/sh", "args": []string{"-c", script}, "isolation": isolation, "service": "ring",
 	}))
 	return c
+}
+
+// shmOf is where the shared memory of the client's tasks lies, see package
+// privatedirs.
+func shmOf(c *drivers.TaskConfig) string {
+	name, err := os.ReadFile(filepath.Join(filepath.Dir(c.AllocDir), ".kolo/shm"))
+	if err != nil {
+		return ""
+	}
+	return filepath.Join("/dev/shm", string(name))
 }
 
 // cgroups makes the task's, as the client does.

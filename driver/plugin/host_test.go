@@ -12,33 +12,11 @@ import (
 	"testing"
 
 	"github.com/hashicorp/nomad/plugins/base"
-	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/account"
+	"github.com/kolo-nomad/kolo/driver/isolation"
 )
-
-func TestHostsFile(t *testing.T) {
-	host := "127.0.0.1 localhost vm\n# 127.0.1.1 vm\n127.0.1.1 vm\n::1 localhost"
-	must.Eq(t, "10.0.0.7 vm\n127.0.0.1 localhost\n# 127.0.1.1 vm\n::1 localhost\n", string(hostsFile(host, "vm", "10.0.0.7")))
-}
-
-func TestResolvConf(t *testing.T) {
-	const host = "# a comment\nnameserver 10.0.0.1\nnameserver 10.0.0.2\nsearch corp\noptions ndots:1\n"
-	cases := map[string]struct {
-		dns  drivers.DNSConfig
-		want string
-	}{
-		"all of the job":     {drivers.DNSConfig{Servers: []string{"1.1.1.1", "8.8.8.8"}, Searches: []string{"a", "b"}, Options: []string{"rotate"}}, "nameserver 1.1.1.1\nnameserver 8.8.8.8\nsearch a b\noptions rotate\n"},
-		"servers of the job": {drivers.DNSConfig{Servers: []string{"1.1.1.1"}}, "nameserver 1.1.1.1\nsearch corp\noptions ndots:1\n"},
-		"search of the job":  {drivers.DNSConfig{Searches: []string{"a"}}, "nameserver 10.0.0.1\nnameserver 10.0.0.2\nsearch a\noptions ndots:1\n"},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			must.Eq(t, c.want, string(resolvConf(&c.dns, host)))
-		})
-	}
-}
 
 // TestAgentFilesAreNotWrittenThroughLinks is about a task that, before its
 // restart, leaves links where the driver will write as root.
@@ -102,12 +80,12 @@ func TestPluginConfig(t *testing.T) {
 	good := Config{}
 	must.NoError(t, good.complete())
 	must.Eq(t, "python3", good.Python)
-	must.Eq(t, defaultBindPaths, good.BindPaths)
+	must.Eq(t, isolation.DefaultBindPaths, good.BindPaths)
 
 	// What is configured comes on top; to name a default again changes nothing.
 	more := Config{BindPaths: []string{"/usr/", "/srv/venv/"}, ExecutorLogLevel: "off"}
 	must.NoError(t, more.complete())
-	must.Eq(t, append(slices.Clone(defaultBindPaths), "/srv/venv"), more.BindPaths)
+	must.Eq(t, append(slices.Clone(isolation.DefaultBindPaths), "/srv/venv"), more.BindPaths)
 }
 
 func TestSetConfigNamesThePlugin(t *testing.T) {

@@ -5,8 +5,10 @@ package plugin
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,16 +21,19 @@ import (
 	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/confine"
 	"github.com/kolo-nomad/kolo/driver/gpu"
+	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/isolation"
+	"github.com/kolo-nomad/kolo/driver/privatedirs"
 	"github.com/kolo-nomad/kolo/driver/procid"
 )
 
 // launch starts the agent of a checked task with an executor of its own.
 func (d *Driver) launch(pl *plan, c *drivers.TaskConfig, who account.Account, config *Config, client *base.AgentConfig, logger hclog.Logger) (_ *drivers.TaskHandle, _ *task, err error) {
 	dirs := privateDirsOf(c)
-	if err := dirs.create(); err != nil {
+	if err := dirs.Create(); err != nil {
 		return nil, nil, err
 	}
-	if err := dirs.sweep(); err != nil {
+	if err := dirs.Sweep(); err != nil {
 		logger.Warn("cannot remove what was kept for earlier allocations", "error", err)
 	}
 	command, made, err := prepare(pl, c, who, config, dirs)
@@ -42,7 +47,7 @@ func (d *Driver) launch(pl *plan, c *drivers.TaskConfig, who account.Account, co
 	}()
 	if pl.isolation == isolationExec {
 		reservation := gpu.Reservation{Env: c.DeviceEnv, Given: c.Devices}
-		if command.Devices, err = reservation.Devices(d.host, pl.gpus, filepath.Join(dirs.state, devicesName)); err != nil {
+		if command.Devices, err = reservation.Devices(d.host, pl.gpus, filepath.Join(dirs.State, devicesName)); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -53,7 +58,7 @@ func (d *Driver) launch(pl *plan, c *drivers.TaskConfig, who account.Account, co
 	defer outputs.close()
 	command.StdoutPath, command.StderrPath = outputs.stdout, outputs.stderr
 	exec, execClient, err := executor.CreateExecutor(logger, client.Driver, &executor.ExecutorConfig{
-		LogFile:     filepath.Join(dirs.state, executorLogName),
+		LogFile:     filepath.Join(dirs.State, executorLogName),
 		LogLevel:    config.ExecutorLogLevel,
 		FSIsolation: pl.isolation == isolationExec,
 		Compute:     client.Compute(),
@@ -91,7 +96,7 @@ func (p *prepared) remove() {
 }
 
 // prepare writes the agent's files and puts together its command.
-func prepare(pl *plan, c *drivers.TaskConfig, who account.Account, config *Config, dirs privateDirs) (*executor.ExecCommand, *prepared, error) {
+func prepare(pl *plan, c *drivers.TaskConfig, who account.Account, config *Config, dirs privatedirs.Dirs) (*executor.ExecCommand, *prepared, error) {
 	binary, err := ownPath()
 	if err != nil {
 		return nil, nil, err
@@ -121,14 +126,14 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account.Account, config *Confi
 		User: c.User,
 		// The executor looks for Cmd here first, and makes what it finds
 		// executable: it must not be the task's own directory.
-		TaskDir:   dirs.root,
+		TaskDir:   dirs.Root,
 		WorkDir:   pl.agent.Dir,
 		Resources: c.Resources.Copy(),
 	}
 	if os.Geteuid() == 0 && (pl.isolation == isolationExec || who.UID != 0) {
 		made.confined = &confined{Binary: binary, Identity: who.Identity(pl.isolation == isolationNone), Alarms: true}
 		if pl.isolation == isolationExec {
-			made.confined.Binary = agentInTask
+			made.confined.Binary = isolation.AgentPath
 			command.Env = append(command.Env, "USER="+who.Name, "LOGNAME="+who.Name, "HOME="+who.Home)
 		}
 		argv := made.confined.command([]string{made.confined.Binary, "agent"})
@@ -145,21 +150,25 @@ func prepare(pl *plan, c *drivers.TaskConfig, who account.Account, config *Confi
 }
 
 // isolate adds what a task in namespaces of its own needs.
-func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers.TaskConfig, who account.Account, config *Config, binary string, dirs privateDirs) error {
-	shm, err := dirs.makeShm(who)
+func isolate(command *executor.ExecCommand, made *prepared, pl *plan, c *drivers.TaskConfig, who account.Account, config *Config, binary string, dirs privatedirs.Dirs) error {
+	shm, err := dirs.MakeShm(who.UID, who.GID)
 	if err != nil {
 		return err
 	}
 	made.cleanup = append(made.cleanup, shm)
-	files, err := nameFiles(c, dirs, pl.agent.Listen)
+	address, err := serviceAddress(c.Env, pl.agent.Listen)
 	if err != nil {
 		return err
 	}
-	fs := rootfs{
-		dirs: dirs, taskDir: c.TaskDir().Dir, allocDir: c.AllocDir, bindPaths: config.BindPaths,
-		volumes: c.Mounts, binary: binary, shm: shm, files: files,
+	files, err := isolation.NameService{DNS: c.DNS, Address: hostnet.NameFor(address)}.Files(dirs)
+	if err != nil {
+		return err
 	}
-	if command.Mounts, err = fs.build(); err != nil {
+	fs := isolation.Rootfs{
+		Layout: isolation.Layout{TaskDir: c.TaskDir().Dir, AllocDir: c.AllocDir, BindPaths: config.BindPaths, Volumes: c.Mounts},
+		Root:   dirs.Root, Binary: binary, Shm: shm, Files: files,
+	}
+	if command.Mounts, err = fs.Build(); err != nil {
 		return err
 	}
 	command.Capabilities = confine.Capabilities()
@@ -198,4 +207,31 @@ func newTask(c *drivers.TaskConfig, ps *executor.ProcessState, exec executor.Exe
 		exec: exec, executor: client, logger: logger,
 		checks: make(chan struct{}, maxChecks), done: make(chan struct{}), state: drivers.TaskStateRunning,
 	}, nil
+}
+
+// serviceAddress is the address of the task's service, "" where no variable names
+// it.
+func serviceAddress(env map[string]string, listen string) (string, error) {
+	_, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", fmt.Errorf("service port: %w", err)
+	}
+	address := ""
+	for k, v := range env {
+		if strings.HasPrefix(k, "NOMAD_ADDR_") && strings.HasSuffix(v, ":"+port) {
+			address = v
+		}
+	}
+	return address, nil
+}
+
+// Files in a task's state directory.
+const (
+	executorLogName = "executor.out"
+	devicesName     = "devices.json"
+)
+
+// privateDirsOf are the directories of root's own for a task.
+func privateDirsOf(c *drivers.TaskConfig) privatedirs.Dirs {
+	return privatedirs.New(c.AllocDir, filepath.Base(c.TaskDir().Dir))
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/isolation"
 )
 
 // TestLinksOfATaskLeadRootNowhere is about a task that leaves links where root
@@ -78,7 +80,7 @@ func TestExecutorFindsTheDriversBinaryAlone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			secret := hostSecret(t, 0o600)
 			c := newTaskConfig(t, isolationExec, `true`)
-			link := filepath.Join(c.TaskDir().Dir, dir, agentInTask)
+			link := filepath.Join(c.TaskDir().Dir, dir, isolation.AgentPath)
 			must.NoError(t, os.Mkdir(filepath.Dir(link), 0o755))
 			must.NoError(t, os.Symlink(secret, link))
 			ran(t, noIsolation(), c)

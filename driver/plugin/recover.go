@@ -44,12 +44,12 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 		if killErr := procid.Kill(state.Pid, state.Started); killErr != nil {
 			logger.Warn("cannot end an agent without executor", "pid", state.Pid, "error", killErr)
 		}
-		if err := privateDirsOf(c).removeRun(state.Cleanup); err != nil {
+		if err := privateDirsOf(c).RemoveRun(state.Cleanup); err != nil {
 			logger.Warn("cannot remove what the task used", "error", err)
 		}
 		return fmt.Errorf("recover: the task's executor cannot be reached: %w", err)
 	}
-	if err := privateDirsOf(c).createState(); err != nil {
+	if err := privateDirsOf(c).CreateState(); err != nil {
 		logger.Warn("cannot note which events were passed on", "error", err)
 	}
 	t := &task{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/isolation"
 )
 
 // defaultUser runs isolated tasks whose job names no user, as in Nomad's exec.
@@ -43,8 +44,8 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 	if err != nil {
 		return nil, nil, err
 	}
-	config.BindPaths = present(config.BindPaths)
-	pl, err := validate(given, hostSurroundings(&config, c, who))
+	config.BindPaths = isolation.Present(config.BindPaths)
+	pl, err := validate(given, readHostEnvironment(&config, c, who))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,17 +85,16 @@ func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, users *va
 	return who, nil
 }
 
-// hostSurroundings asks this machine what validate wants to know.
-func hostSurroundings(config *Config, c *drivers.TaskConfig, who account.Account) *surroundings {
+// readHostEnvironment asks this machine what validate wants to know.
+func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Account) *hostEnvironment {
 	dir := c.TaskDir()
-	return &surroundings{
+	return &hostEnvironment{
 		plugin: config, env: c.Env, devices: c.DeviceEnv, mounts: c.Mounts,
 		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
 		user:          who.Name, readable: who.Readable, executable: who.Executable,
-		throughLink: func(path string) bool { return throughLink(dir.Dir, path) },
-		ownNetwork:  c.NetworkIsolation != nil,
-		interfaces:  hostnet.Interfaces,
+		ownNetwork: c.NetworkIsolation != nil,
+		interfaces: hostnet.Interfaces,
 	}
 }

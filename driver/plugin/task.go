@@ -21,6 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/cgroup"
 	"github.com/kolo-nomad/kolo/driver/confine"
 	"github.com/kolo-nomad/kolo/driver/eventtail"
+	"github.com/kolo-nomad/kolo/driver/privatedirs"
 )
 
 // task is a running or ended agent.
@@ -173,7 +174,7 @@ func (t *task) destroy() {
 	if err := cgroupOf(t.config).Kill(); err != nil {
 		t.logger.Warn("cannot kill what is left in the task's cgroup", "error", err)
 	}
-	if err := privateDirsOf(t.config).removeRun(t.cleanup); err != nil {
+	if err := privateDirsOf(t.config).RemoveRun(t.cleanup); err != nil {
 		t.logger.Warn("cannot remove what the task used", "error", err)
 	}
 }
@@ -189,7 +190,7 @@ func cgroupOf(c *drivers.TaskConfig) cgroup.Cgroup {
 // newTail passes a task's events on to Nomad.
 func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *eventtail.Tail {
 	return eventtail.New(eventtail.Options{
-		Dir: c.TaskDir().Dir, Path: eventPath, Note: filepath.Join(privateDirsOf(c).state, offsetName), Logger: logger,
+		Dir: c.TaskDir().Dir, Path: eventPath, Note: filepath.Join(privateDirsOf(c).State, privatedirs.EventOffset), Logger: logger,
 		Emit: func(e eventtail.Event) error {
 			return d.events.EmitEvent(&drivers.TaskEvent{TaskID: c.ID, TaskName: c.Name, AllocID: c.AllocID,
 				Timestamp: e.Time, Message: e.Message, Annotations: e.Annotations})

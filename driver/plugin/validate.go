@@ -17,6 +17,7 @@ import (
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/gpu"
 	"github.com/kolo-nomad/kolo/driver/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
@@ -32,10 +33,10 @@ type plan struct {
 	tokens map[string]string
 }
 
-// validate checks a task's configuration against its surroundings and decides
+// validate checks a task's configuration against its host environment and decides
 // all that was left open. Its error is a *ConfigError that names every field in
 // question, its value and what to do. It changes nothing.
-func validate(given map[string]any, s *surroundings) (*plan, error) {
+func validate(given map[string]any, s *hostEnvironment) (*plan, error) {
 	var p problems
 	out := &plan{gpus: gpu.Reserved(s.devices), devices: s.devices, tokens: map[string]string{}}
 	a := &out.agent
@@ -44,7 +45,10 @@ func validate(given map[string]any, s *surroundings) (*plan, error) {
 	p.add(settings.Read(tc.bind(), given, ""))
 	out.isolation = tc.Isolation
 	checkIsolation(&p, tc.Isolation, s)
-	v := viewOf(out.isolation, s)
+	v := isolation.HostView(s.taskDir)
+	if out.isolation == isolationExec {
+		v = s.layout().View()
+	}
 	p.add(gpu.Check(out.gpus))
 	p.add(a.Training.Read(given, max(len(out.gpus), 1)))
 	checkSlots(&p, a.Slots, len(out.gpus))
@@ -60,22 +64,17 @@ func validate(given map[string]any, s *surroundings) (*plan, error) {
 	return out, p.err()
 }
 
-func checkIsolation(p *problems, isolation string, s *surroundings) {
+func checkIsolation(p *problems, mode string, s *hostEnvironment) {
 	switch {
-	case isolation == isolationNone && !s.plugin.AllowIsolationNone:
+	case mode == isolationNone && !s.plugin.AllowIsolationNone:
 		p.addf(`isolation = "none": not allowed on this client; use "exec", or set allow_isolation_none = true in the config of plugin "nomad-driver-horovod"`)
-	case isolation == isolationExec && s.execIsolation != nil:
+	case mode == isolationExec && s.execIsolation != nil:
 		p.addf(`isolation = "exec": not possible on this client (%v); use "none" where the client allows it`, s.execIsolation)
 	}
-	if isolation == isolationExec {
-		checkVolumes(p, s)
-		for _, path := range s.plugin.BindPaths {
-			if within(s.taskDir, path) {
-				p.addf(`bind_paths (of plugin "nomad-driver-horovod"): %q holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`, path)
-			}
-		}
+	if mode == isolationExec {
+		p.add(s.layout().Check())
 	}
-	if isolation == isolationNone {
+	if mode == isolationNone {
 		for _, m := range s.mounts {
 			if m.TaskPath != m.HostPath {
 				p.addf(`volume_mount at %q: needs isolation = "exec"; with "none" the task finds it at %q`, m.TaskPath, m.HostPath)
@@ -99,8 +98,8 @@ var launchers = []string{"horovodrun", "mpirun", "mpiexec", "torchrun"}
 
 // checkCommand finds the command and, for Python, the script, where the task
 // will see them.
-func checkCommand(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surroundings, v view) {
-	a.Args, a.Dir = tc.Args, v.cwd
+func checkCommand(p *problems, tc *TaskConfig, a *agentconfig.Config, s *hostEnvironment, v isolation.View) {
+	a.Args, a.Dir = tc.Args, v.CWD
 	if tc.Command == "" {
 		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
 		return
@@ -126,7 +125,7 @@ func checkCommand(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surroun
 	if script == "" {
 		return
 	}
-	file, _ = v.locate(script)
+	file, _ = v.Locate(script)
 	if err := s.readable(file); errors.Is(err, fs.ErrNotExist) {
 		p.addf("args: script %q does not exist%s; bring it with an artifact, template or volume_mount block", script, bindHint(v))
 	} else if err != nil {
@@ -135,8 +134,8 @@ func checkCommand(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surroun
 }
 
 // bindHint reminds of the reason why something that is on the host is not seen.
-func bindHint(v view) string {
-	if !v.isolated {
+func bindHint(v isolation.View) string {
+	if !v.Isolated {
 		return ""
 	}
 	return ` in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`
@@ -152,13 +151,13 @@ func commandDirs(env map[string]string) []string {
 }
 
 // lookCommand finds a command as a shell would in the task's view.
-func lookCommand(command string, s *surroundings, v view) (file account.Path, taskPath string, found bool) {
+func lookCommand(command string, s *hostEnvironment, v isolation.View) (file account.Path, taskPath string, found bool) {
 	if strings.Contains(command, "/") {
-		file, taskPath = v.locate(command)
+		file, taskPath = v.Locate(command)
 		return file, taskPath, true
 	}
 	for _, dir := range commandDirs(s.env) {
-		file, taskPath = v.locate(filepath.Join(dir, command))
+		file, taskPath = v.Locate(filepath.Join(dir, command))
 		if s.executable(file) == nil {
 			return file, taskPath, true
 		}
@@ -187,13 +186,13 @@ func pythonScript(command string, args []string) string {
 
 // checkNetwork refuses network namespaces. In a bridge only the group's own ports
 // are mapped, and the processes of a ring listen at ports that Gloo picks.
-func checkNetwork(p *problems, s *surroundings) {
+func checkNetwork(p *problems, s *hostEnvironment) {
 	if s.ownNetwork {
 		p.addf(`network mode: the group has a network of its own ("bridge", "none" or "cni/…"), across which no ring can form, because its processes listen at ports of their own choice; set mode = "host" in the group's network block, or leave mode out`)
 	}
 }
 
-func checkService(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surroundings) {
+func checkService(p *problems, tc *TaskConfig, a *agentconfig.Config, s *hostEnvironment) {
 	a.Service = tc.Service
 	if tc.Service == "" {
 		p.addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`)
@@ -256,7 +255,7 @@ func listed(names []string) string {
 	return "; there are: " + strings.Join(names, ", ")
 }
 
-func checkInterface(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surroundings) {
+func checkInterface(p *problems, tc *TaskConfig, a *agentconfig.Config, s *hostEnvironment) {
 	a.Interface = tc.Interface
 	where := "interface"
 	if a.Interface == "" {
@@ -276,13 +275,13 @@ func checkInterface(p *problems, tc *TaskConfig, a *agentconfig.Config, s *surro
 }
 
 // checkIdentity finds the workload identity and the way to Nomad's API.
-func checkIdentity(p *problems, out *plan, s *surroundings, v view) {
+func checkIdentity(p *problems, out *plan, s *hostEnvironment, v isolation.View) {
 	// token returns the task's path of an identity's file. One that is only in
 	// the environment goes into a file too: the agent's environment is also
 	// its slots', and a file can be renewed.
 	token := func(file, key string) string {
 		path := inSecrets(s, v, file)
-		at, _ := v.locate(path)
+		at, _ := v.Locate(path)
 		switch err := s.readable(at); {
 		case err == nil:
 			return path
@@ -314,8 +313,8 @@ func checkIdentity(p *problems, out *plan, s *surroundings, v view) {
 
 // inSecrets is a file of the secrets directory as the task sees it. Isolated
 // tasks get the short path: a socket's must stay below 108 bytes.
-func inSecrets(s *surroundings, v view, name string) string {
-	if v.isolated {
+func inSecrets(s *hostEnvironment, v isolation.View, name string) string {
+	if v.Isolated {
 		return filepath.Join("/secrets", name)
 	}
 	return filepath.Join(s.secretsDir, name)

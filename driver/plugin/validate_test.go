@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +25,6 @@ type host struct {
 	interfaces []string
 	env        map[string]string
 	devices    map[string]string
-	links      []string // host paths that lead through a link
 	mounts     []*drivers.MountConfig
 	noExec     error
 	ownNetwork bool
@@ -67,7 +65,7 @@ func newHost() *host {
 	}
 }
 
-func (h *host) surroundings() *surroundings {
+func (h *host) environment() *hostEnvironment {
 	access := func(file account.Path) error {
 		err, there := h.files[file.String()]
 		if !there {
@@ -75,14 +73,13 @@ func (h *host) surroundings() *surroundings {
 		}
 		return err
 	}
-	return &surroundings{
+	return &hostEnvironment{
 		plugin: &h.config, env: h.env, devices: h.devices, mounts: h.mounts, execIsolation: h.noExec, ownNetwork: h.ownNetwork,
 		allocDir: testAllocDir, taskDir: testTaskDir,
 		localDir: testTaskDir + "/local", secretsDir: testTaskDir + "/secrets",
 		exists: func(path string) bool { _, there := h.files[path]; return there },
 		user:   "trainer", readable: access, executable: access,
-		throughLink: func(path string) bool { return slices.Contains(h.links, path) },
-		interfaces:  func() ([]string, error) { return h.interfaces, nil },
+		interfaces: func() ([]string, error) { return h.interfaces, nil },
 	}
 }
 
@@ -297,7 +294,7 @@ func TestValidateRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task, h := goodTask(), newHost()
 			c.change(task, h)
-			_, err := validate(task, h.surroundings())
+			_, err := validate(task, h.environment())
 			var refused *ConfigError
 			must.True(t, errors.As(err, &refused), must.Sprintf("got %v", err))
 			must.Eq(t, c.says, refused.Problems)
@@ -412,7 +409,7 @@ func TestValidateDecides(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task, h, want := goodTask(), newHost(), base
 			change(task, h, &want)
-			got, err := validate(task, h.surroundings())
+			got, err := validate(task, h.environment())
 			must.NoError(t, err)
 			must.Eq(t, want, got.agent)
 		})
@@ -423,7 +420,7 @@ func TestValidateMovesTokensToFiles(t *testing.T) {
 	task, h := goodTask(), newHost()
 	delete(h.files, testTaskDir+"/secrets/nomad_token")
 	h.env["NOMAD_TOKEN"], h.env["NOMAD_TOKEN_kolo"] = "ey1", "ey2"
-	got, err := validate(task, h.surroundings())
+	got, err := validate(task, h.environment())
 	must.NoError(t, err)
 	must.Eq(t, map[string]string{
 		testTaskDir + "/secrets/kolo_nomad_token":    "ey1",
@@ -438,7 +435,7 @@ func TestEnvironmentShowsAllGPUs(t *testing.T) {
 	h.env["KOLO_GPUS_1"], h.env["KOLO_GPUS_x"] = "GPU-c", "GPU-c"
 	h.env[nvidiaVisible], h.env[cudaVisible] = "GPU-b", "7"
 	before := maps.Clone(h.env)
-	pl, err := validate(task, h.surroundings())
+	pl, err := validate(task, h.environment())
 	must.NoError(t, err)
 	env := pl.environment(h.env, "/secrets/c.json")
 	must.SliceContains(t, env, "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b")

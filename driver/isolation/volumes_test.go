@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package isolation
 
 import (
 	"os"
@@ -10,6 +10,11 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+)
+
+const (
+	testAllocDir = "/data/alloc/a1"
+	testTaskDir  = testAllocDir + "/train"
 )
 
 func TestVolumesDoNotCoverWhatRuns(t *testing.T) {
@@ -37,15 +42,11 @@ func TestVolumesDoNotCoverWhatRuns(t *testing.T) {
 		"secrets":               {"/secrets", own},
 		"shared":                {"/alloc/data", "other tasks of the group can move"},
 		"shared, on the host":   {testAllocDir + "/alloc/x", "other tasks of the group can move"},
-		"a link":                {"/local/link/x", "the task has made a link"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHost()
-			h.mounts = []*drivers.MountConfig{{TaskPath: c.path, HostPath: "/srv/v"}}
-			h.links = []string{testTaskDir + "/local/link/x"}
-			var p problems
-			checkVolumes(&p, h.surroundings())
+			l := Layout{TaskDir: testTaskDir, AllocDir: testAllocDir, Volumes: []*drivers.MountConfig{{TaskPath: c.path, HostPath: "/srv/v"}}}
+			p := l.Check()
 			if c.says == "" {
 				must.SliceEmpty(t, p)
 				return
@@ -72,10 +73,10 @@ func TestVolumesDoNotNest(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			h := newHost()
-			h.mounts = []*drivers.MountConfig{{TaskPath: c.path, HostPath: "/srv/v"}, {TaskPath: "/outer"}, {TaskPath: "/local/outer"}}
-			var p problems
-			checkVolumes(&p, h.surroundings())
+			l := Layout{TaskDir: testTaskDir, AllocDir: testAllocDir, Volumes: []*drivers.MountConfig{
+				{TaskPath: c.path, HostPath: "/srv/v"}, {TaskPath: "/outer"}, {TaskPath: "/local/outer"},
+			}}
+			p := l.Check()
 			if !c.nested {
 				must.SliceEmpty(t, p)
 				return
@@ -83,6 +84,21 @@ func TestVolumesDoNotNest(t *testing.T) {
 			must.Len(t, 1, p)
 			must.StrContains(t, p[0], "lies in another volume")
 		})
+	}
+}
+
+func TestVolumesLieBehindNoLink(t *testing.T) {
+	dir := t.TempDir()
+	must.NoError(t, os.Mkdir(filepath.Join(dir, "local"), 0o755))
+	must.NoError(t, os.Symlink("/etc", filepath.Join(dir, "local/link")))
+	for path, refused := range map[string]bool{"/local/link/x": true, "local/link": true, "/local/data": false} {
+		p := Layout{TaskDir: dir, AllocDir: testAllocDir, Volumes: []*drivers.MountConfig{{TaskPath: path, HostPath: "/srv/v"}}}.Check()
+		if !refused {
+			must.SliceEmpty(t, p)
+			continue
+		}
+		must.Len(t, 1, p, must.Sprint(path))
+		must.StrContains(t, p[0], "the task has made a link")
 	}
 }
 

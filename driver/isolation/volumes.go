@@ -1,9 +1,10 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package isolation
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,34 +26,53 @@ var coveredDirs = []string{
 // pretend to be a device.
 var volumesInDev = []string{"/dev/hugepages", "/dev/shm"}
 
-// checkVolumes refuses volume mounts of isolated tasks that cover what the host
-// brings, or that don't end where their path says.
-func checkVolumes(p *problems, s *surroundings) {
-	for _, m := range s.mounts {
+// Check refuses what would let a task see or change more than is its own. The
+// problems are a sentence each.
+func (l Layout) Check() []string { return append(l.checkVolumes(), l.checkBindPaths()...) }
+
+func (l Layout) checkBindPaths() (problems []string) {
+	for _, path := range l.BindPaths {
+		if within(l.TaskDir, path) {
+			problems = append(problems, fmt.Sprintf(`bind_paths (of plugin "nomad-driver-horovod"): %q holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`, path))
+		}
+	}
+	return problems
+}
+
+// checkVolumes refuses volume mounts that cover what the host brings, or that
+// don't end where their path says.
+func (l Layout) checkVolumes() (problems []string) {
+	for _, m := range l.Volumes {
 		path := filepath.Join("/", m.TaskPath)
+		beside := fmt.Sprintf("mount it at another place, for example %q", "/volumes/"+filepath.Base(m.HostPath))
+		why := ""
 		switch {
 		case slices.ContainsFunc(coveredDirs, func(dir string) bool { return within(path, dir) || within(dir, path) }),
 			within(path, "/dev") && !slices.Contains(volumesInDev, path), within("/etc", path), strings.HasPrefix(path, "/etc/ld.so"):
-			p.addf("volume_mount at %q: covers the system's own files; mount it at another place, for example %q", m.TaskPath, "/volumes/"+filepath.Base(m.HostPath))
-		case within(s.taskDir, path), within(s.allocDir, path), path == "/local", path == "/secrets":
-			p.addf("volume_mount at %q: covers the task's directory; mount it at another place, for example %q", m.TaskPath, "/volumes/"+filepath.Base(m.HostPath))
-		case within(path, "/"+sharedDir), within(path, filepath.Join(s.allocDir, sharedDir)):
-			p.addf("volume_mount at %q: other tasks of the group can move what lies there; mount it outside of /alloc", m.TaskPath)
-		case s.inAnotherVolume(path):
-			p.addf("volume_mount at %q: lies in another volume, where a link could lead it to any place; mount it beside that one", m.TaskPath)
-		case slices.ContainsFunc(hostPathsOf(s.taskDir, path), s.throughLink):
-			p.addf("volume_mount at %q: the task has made a link on the way there; mount it outside of the task's directory", m.TaskPath)
+			why = "covers the system's own files; " + beside
+		case within(l.TaskDir, path), within(l.AllocDir, path), path == "/local", path == "/secrets":
+			why = "covers the task's directory; " + beside
+		case within(path, "/"+sharedDir), within(path, filepath.Join(l.AllocDir, sharedDir)):
+			why = "other tasks of the group can move what lies there; mount it outside of /alloc"
+		case l.inAnotherVolume(path):
+			why = "lies in another volume, where a link could lead it to any place; mount it beside that one"
+		case slices.ContainsFunc(hostPathsOf(l.TaskDir, path), func(path string) bool { return throughLink(l.TaskDir, path) }):
+			why = "the task has made a link on the way there; mount it outside of the task's directory"
+		default:
+			continue
 		}
+		problems = append(problems, fmt.Sprintf("volume_mount at %q: %s", m.TaskPath, why))
 	}
+	return problems
 }
 
 // inAnotherVolume says whether a path lies in a volume by any of its names. What
 // a volume holds is not the driver's to check: it may change while the task starts.
-func (s *surroundings) inAnotherVolume(path string) bool {
-	names := append(hostPathsOf(s.taskDir, path), path)
-	return slices.ContainsFunc(s.mounts, func(m *drivers.MountConfig) bool {
+func (l Layout) inAnotherVolume(path string) bool {
+	names := append(hostPathsOf(l.TaskDir, path), path)
+	return slices.ContainsFunc(l.Volumes, func(m *drivers.MountConfig) bool {
 		outer := filepath.Join("/", m.TaskPath)
-		return slices.ContainsFunc(append(hostPathsOf(s.taskDir, outer), outer), func(outer string) bool {
+		return slices.ContainsFunc(append(hostPathsOf(l.TaskDir, outer), outer), func(outer string) bool {
 			return slices.ContainsFunc(names, func(name string) bool { return name != outer && within(name, outer) })
 		})
 	})

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package isolation
 
 import (
 	"errors"
@@ -16,14 +16,12 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
+// AgentPath is where an isolated task finds the driver's binary, which is also the
+// agent. The binary's own path would not do: it may lie below a directory closed to
+// the task's user.
+const AgentPath = "/.kolo/nomad-driver-horovod"
+
 const (
-	isolationExec = "exec"
-	isolationNone = "none"
-
-	// agentInTask is where an isolated task finds this binary. Its own path
-	// would not do: it may lie below a directory closed to the task's user.
-	agentInTask = "/.kolo/nomad-driver-horovod"
-
 	// sharedDir is the directory of an allocation that its tasks share, logsDir
 	// where Nomad keeps their output in it.
 	sharedDir = "alloc"
@@ -38,25 +36,24 @@ const maxLinks = 1024
 // own.
 var taskDirs = []string{"local", "secrets", "tmp"}
 
-// rootfs is the file system of an isolated task. Its root is a directory of
-// root's (privateDirs), in which the task can replace nothing; the task
-// directory is bound into it.
-type rootfs struct {
-	dirs              privateDirs
-	taskDir, allocDir string
-	bindPaths         []string
-	// volumes are the mounts of the job and of its devices.
-	volumes     []*drivers.MountConfig
-	binary, shm string
-	// files are made by the driver in place of the host's, by the task's path.
-	files map[string]string
+// Rootfs is the file system of an isolated task. Its root is a directory of
+// root's, in which the task can replace nothing; the task directory is bound into
+// it.
+type Rootfs struct {
+	Layout
+	// Root is an empty directory (package privatedirs).
+	Root string
+	// Binary is the driver's, Shm the directory to show as /dev/shm.
+	Binary, Shm string
+	// Files are made by the driver in place of the host's, by the task's path.
+	Files map[string]string
 }
 
-// build fills the root directory with what is not mounted, and returns the
+// Build fills the root directory with what is not mounted, and returns the
 // mounts in their order.
-func (r *rootfs) build() ([]*drivers.MountConfig, error) {
-	links := hostLinks(r.bindPaths)
-	for path := range r.files {
+func (r *Rootfs) Build() ([]*drivers.MountConfig, error) {
+	links := hostLinks(r.BindPaths)
+	for path := range r.Files {
 		delete(links, path)
 	}
 	mounts, err := r.mounts(links)
@@ -74,13 +71,13 @@ func (r *rootfs) build() ([]*drivers.MountConfig, error) {
 // the job's volumes; and what a volume must not cover: this binary, a /dev/shm
 // of its own (the executor's is limited to 64 MB, too small for NCCL and for
 // data loaders), and files in place of the host's.
-func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error) {
+func (r *Rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error) {
 	var mounts []*drivers.MountConfig
 	bind := func(task, host string, readonly bool) {
 		mounts = append(mounts, &drivers.MountConfig{TaskPath: task, HostPath: host, Readonly: readonly})
 	}
 	for _, name := range taskDirs {
-		path := filepath.Join(r.taskDir, name)
+		path := filepath.Join(r.TaskDir, name)
 		// The host's root would follow a link that the task has left there.
 		fi, err := os.Lstat(path)
 		if err != nil || !fi.IsDir() {
@@ -88,10 +85,10 @@ func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 		}
 		bind("/"+name, path, false)
 	}
-	bind(r.taskDir, r.taskDir, false)
-	secrets := filepath.Join(r.taskDir, "secrets")
+	bind(r.TaskDir, r.TaskDir, false)
+	secrets := filepath.Join(r.TaskDir, "secrets")
 	bind(secrets, secrets, false) // a file system of its own, which the bind before leaves out
-	shared := filepath.Join(r.allocDir, sharedDir)
+	shared := filepath.Join(r.AllocDir, sharedDir)
 	logs := filepath.Join(shared, logsDir)
 	// It can't be held by a descriptor until it is mounted: the kernel binds
 	// nothing that was opened in another mount namespace.
@@ -103,12 +100,12 @@ func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 		// Nomad's root opens files in it by name.
 		bind(filepath.Join(path, logsDir), logs, true)
 	}
-	for _, path := range r.bindPaths {
-		if _, linked := links[path]; !linked && r.files[path] == "" {
+	for _, path := range r.BindPaths {
+		if _, linked := links[path]; !linked && r.Files[path] == "" {
 			bind(path, path, true)
 		}
 	}
-	for _, v := range r.volumes {
+	for _, v := range r.Volumes {
 		mounts = append(mounts, v)
 		if path := r.otherName(v.TaskPath); path != "" {
 			again := *v
@@ -116,10 +113,10 @@ func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 			mounts = append(mounts, &again)
 		}
 	}
-	bind(agentInTask, r.binary, true)
-	bind("/dev/shm", r.shm, false)
-	for _, path := range slices.Sorted(maps.Keys(r.files)) {
-		bind(path, r.files[path], true)
+	bind(AgentPath, r.Binary, true)
+	bind("/dev/shm", r.Shm, false)
+	for _, path := range slices.Sorted(maps.Keys(r.Files)) {
+		bind(path, r.Files[path], true)
 	}
 	return mounts, r.checkWays(mounts)
 }
@@ -127,10 +124,10 @@ func (r *rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 // checkWays refuses mounts at paths that the task has put a link on, in an
 // earlier run or by an artifact. Where alloc_dir lies below /tmp, even the task
 // directory's own path leads through the task's tmp.
-func (r *rootfs) checkWays(mounts []*drivers.MountConfig) error {
+func (r *Rootfs) checkWays(mounts []*drivers.MountConfig) error {
 	for _, m := range mounts {
-		for _, path := range hostPathsOf(r.taskDir, filepath.Join("/", m.TaskPath)) {
-			if throughLink(r.taskDir, path) {
+		for _, path := range hostPathsOf(r.TaskDir, filepath.Join("/", m.TaskPath)) {
+			if throughLink(r.TaskDir, path) {
 				return fmt.Errorf("%s: the task has made a link on the way there, and can't be started again in place; stop the allocation", path)
 			}
 		}
@@ -140,10 +137,10 @@ func (r *rootfs) checkWays(mounts []*drivers.MountConfig) error {
 
 // otherName is the second path of what lies in the task's directories: they are
 // mounted twice, so that a volume in them has to be too.
-func (r *rootfs) otherName(path string) string {
+func (r *Rootfs) otherName(path string) string {
 	path = filepath.Join("/", path)
 	for _, name := range taskDirs {
-		short, long := "/"+name, filepath.Join(r.taskDir, name)
+		short, long := "/"+name, filepath.Join(r.TaskDir, name)
 		switch {
 		case within(path, short):
 			return long + strings.TrimPrefix(path, short)
@@ -157,8 +154,8 @@ func (r *rootfs) otherName(path string) string {
 // link makes the links in the root directory: to what else lies in the task
 // directory when the task starts (an artifact's destination may), and those of
 // the host's /etc.
-func (r *rootfs) link(links map[string]string, mounts []*drivers.MountConfig) error {
-	root, err := os.OpenRoot(r.dirs.root)
+func (r *Rootfs) link(links map[string]string, mounts []*drivers.MountConfig) error {
+	root, err := os.OpenRoot(r.Root)
 	if err != nil {
 		return err
 	}
@@ -168,22 +165,22 @@ func (r *rootfs) link(links map[string]string, mounts []*drivers.MountConfig) er
 		first, _, _ := strings.Cut(strings.TrimPrefix(filepath.Join("/", m.TaskPath), "/"), "/")
 		taken[first] = true
 	}
-	entries, err := os.ReadDir(r.taskDir)
+	entries, err := os.ReadDir(r.TaskDir)
 	if err != nil {
 		return err
 	}
 	if len(entries) > maxLinks {
-		return fmt.Errorf("%s: has %d entries, of which %d can be shown at /; put an artifact's files into a directory", r.taskDir, len(entries), maxLinks)
+		return fmt.Errorf("%s: has %d entries, of which %d can be shown at /; put an artifact's files into a directory", r.TaskDir, len(entries), maxLinks)
 	}
 	for _, e := range entries {
 		if taken[e.Name()] {
 			continue
 		}
-		if err := root.Symlink(filepath.Join(r.taskDir, e.Name()), e.Name()); err != nil {
+		if err := root.Symlink(filepath.Join(r.TaskDir, e.Name()), e.Name()); err != nil {
 			return err
 		}
 	}
-	if err := standIn(root, agentInTask[1:]); err != nil {
+	if err := makeMountPoint(root, AgentPath[1:]); err != nil {
 		return err
 	}
 	for path, target := range links {
@@ -197,11 +194,11 @@ func (r *rootfs) link(links map[string]string, mounts []*drivers.MountConfig) er
 	return nil
 }
 
-// standIn makes the file that the driver's binary is mounted on. The executor
+// makeMountPoint makes the file that the driver's binary is mounted on. The executor
 // makes the first file executable that it finds under the binary's name: it looks
 // in the root directory, and then in what every mount shows, the task's own
 // directories among it. It must find this one.
-func standIn(root *os.Root, path string) error {
+func makeMountPoint(root *os.Root, path string) error {
 	if err := root.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package privatedirs
 
 import (
 	"fmt"
@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-
-	"github.com/kolo-nomad/kolo/driver/account"
 )
 
 // shmRoot is the host's shared memory, in which every user may create files.
@@ -28,7 +26,7 @@ var shmLock sync.Mutex
 // shmDir is the directory for the shared memory of this client's tasks, where no
 // other user may create files. Its name is random: another user could take a known
 // one first. What lies below it is kept until its allocation is gone.
-func (d privateDirs) shmDir() (string, error) {
+func (d Dirs) shmDir() (string, error) {
 	shmLock.Lock()
 	defer shmLock.Unlock()
 	if dir := d.ownShmDir(); dir != "" {
@@ -41,12 +39,12 @@ func (d privateDirs) shmDir() (string, error) {
 	return dir, os.WriteFile(d.shmNote(), []byte(filepath.Base(dir)), 0o600)
 }
 
-func (d privateDirs) shmNote() string { return filepath.Join(d.allocs, privateName, shmName) }
+func (d Dirs) shmNote() string { return filepath.Join(d.allocs, privateName, shmName) }
 
 // ownShmDir is the directory that was made before, empty when none was. It makes
 // it again after the host was booted, unless another user, to whom the name was
 // known by then, has done so.
-func (d privateDirs) ownShmDir() string {
+func (d Dirs) ownShmDir() string {
 	name, err := os.ReadFile(d.shmNote())
 	if err != nil || !strings.HasPrefix(string(name), shmPrefix) || strings.Contains(string(name), "/") {
 		return ""
@@ -59,18 +57,19 @@ func (d privateDirs) ownShmDir() string {
 }
 
 // shm is where the shared memory of the task lies.
-func (d privateDirs) shm() (string, error) {
+func (d Dirs) shm() (string, error) {
 	dir, err := d.shmDir()
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, filepath.Base(filepath.Dir(d.root)), filepath.Base(d.root)), nil
+	return filepath.Join(dir, filepath.Base(filepath.Dir(d.Root)), filepath.Base(d.Root)), nil
 }
 
-// makeShm makes the directory that an isolated task sees as /dev/shm. It lies
+// MakeShm makes the directory that an isolated task sees as /dev/shm,
+// for the given user. It lies
 // in the host's, so that it is memory without a limit of its own; what is in it
 // counts as the task's memory.
-func (d privateDirs) makeShm(who account.Account) (string, error) {
+func (d Dirs) MakeShm(uid, gid int) (string, error) {
 	dir, err := d.shm()
 	if err == nil {
 		err = os.RemoveAll(dir) // of an earlier run
@@ -79,7 +78,7 @@ func (d privateDirs) makeShm(who account.Account) (string, error) {
 		err = os.MkdirAll(dir, 0o700)
 	}
 	if err == nil {
-		err = os.Lchown(dir, who.UID, who.GID)
+		err = os.Lchown(dir, uid, gid)
 	}
 	if err != nil {
 		return "", fmt.Errorf("shared memory of the task: %w", err)

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package privatedirs
 
 import (
 	"errors"
@@ -11,72 +11,57 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-
-	"github.com/hashicorp/nomad/plugins/drivers"
 )
 
-// A task's directory, and the one it shares with the other tasks of its
-// allocation, belong to the users that tasks run as: anything in them can be
-// replaced by a link before root opens it the next time. So what root writes for
-// a task lies in directories of root's own, beside those of the allocations.
-//
-//	<alloc_dir>/<allocation>/<task>/              Nomad's, and the task's
-//	<alloc_dir>/.kolo/state/<allocation>/<task>/  what the driver writes
-//	<alloc_dir>/.kolo/root/<allocation>/<task>/   root of an isolated task
-//
-// They can't lie in the allocation's directory: a job may name a task like any
-// entry there.
-type privateDirs struct {
+// Dirs are the directories of root's own for one task.
+type Dirs struct {
+	// State has what the driver writes, Root is the root of an isolated task.
+	State, Root string
+
 	allocs string // alloc_dir
-	state  string
-	root   string
 }
 
 const privateName = ".kolo"
 
-// Files in the state directory.
-const (
-	executorLogName = "executor.out"
-	offsetName      = "events.offset"
-	devicesName     = "devices.json"
-	hostsName       = "hosts"
-	resolvName      = "resolv.conf"
-)
+// EventOffset is the file in the state directory that notes how much of the events
+// of the task's run was passed on.
+const EventOffset = "events.offset"
 
-func privateDirsOf(c *drivers.TaskConfig) privateDirs {
-	dir := c.TaskDir().Dir
-	allocs, alloc, task := filepath.Dir(c.AllocDir), filepath.Base(c.AllocDir), filepath.Base(dir)
-	return privateDirs{
+// New names the directories of a task of the allocation that has allocDir. It makes
+// none.
+func New(allocDir, task string) Dirs {
+	allocs, alloc := filepath.Dir(allocDir), filepath.Base(allocDir)
+	return Dirs{
 		allocs: allocs,
-		state:  filepath.Join(allocs, privateName, "state", alloc, task),
-		root:   filepath.Join(allocs, privateName, "root", alloc, task),
+		State:  filepath.Join(allocs, privateName, "state", alloc, task),
+		Root:   filepath.Join(allocs, privateName, "root", alloc, task),
 	}
 }
 
-// create makes the directories for a run of the task, the root an empty one. How
+// Create makes the directories for a run of the task, the root an empty one. How
 // much of the events was passed on concerns the earlier run's: the new one's may be
 // as long before anyone looks.
-func (d privateDirs) create() error {
-	if err := d.createState(); err != nil {
+func (d Dirs) Create() error {
+	if err := d.CreateState(); err != nil {
 		return err
 	}
-	if err := os.Remove(filepath.Join(d.state, offsetName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(filepath.Join(d.State, EventOffset)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("forget the task's earlier run: %w", err)
 	}
-	if err := removeTree(d.root); err != nil {
+	if err := removeTree(d.Root); err != nil {
 		return fmt.Errorf("remove the task's earlier root: %w", err)
 	}
-	if err := os.MkdirAll(d.root, 0o755); err != nil {
+	if err := os.MkdirAll(d.Root, 0o755); err != nil {
 		return fmt.Errorf("root directory of the task: %w", err)
 	}
 	return nil
 }
 
-// createState makes the state directory, which tasks of earlier drivers lack.
-func (d privateDirs) createState() error {
+// CreateState makes the state directory, which tasks of earlier drivers lack.
+func (d Dirs) CreateState() error {
 	err := makeOwn(filepath.Join(d.allocs, privateName))
 	if err == nil {
-		err = os.MkdirAll(d.state, 0o755)
+		err = os.MkdirAll(d.State, 0o755)
 	}
 	if err != nil {
 		return fmt.Errorf("directory for what the driver writes: %w", err)
@@ -100,8 +85,8 @@ func makeOwn(dir string) error {
 	return nil
 }
 
-// sweep removes what was kept for allocations that the client has removed.
-func (d privateDirs) sweep() error {
+// Sweep removes what was kept for allocations that the client has removed.
+func (d Dirs) Sweep() error {
 	var errs []error
 	for _, dir := range []string{filepath.Join(d.allocs, privateName, "state"), filepath.Join(d.allocs, privateName, "root"), d.ownShmDir()} {
 		entries, err := os.ReadDir(dir)
@@ -124,7 +109,7 @@ func removeTree(dir string) error {
 		return err
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if f := strings.Fields(line); len(f) > 4 && within(mountEscapes.Replace(f[4]), dir) {
+		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(mountEscapes.Replace(f[4])+"/", dir+"/") {
 			return fmt.Errorf("%s: something is mounted at %s", dir, f[4])
 		}
 	}
@@ -134,19 +119,19 @@ func removeTree(dir string) error {
 // mountEscapes are what the kernel writes for characters that separate fields.
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")
 
-// removeRun removes what only a running task needs: its root, and what else was
+// RemoveRun removes what only a running task needs: its root, and what else was
 // made for it on the host.
-func (d privateDirs) removeRun(cleanup []string) error {
-	errs := []error{removeTree(d.root)}
+func (d Dirs) RemoveRun(cleanup []string) error {
+	errs := []error{removeTree(d.Root)}
 	for _, path := range cleanup {
 		errs = append(errs, os.RemoveAll(path))
 	}
 	return errors.Join(errs...)
 }
 
-// write makes a file in the state directory.
-func (d privateDirs) write(name string, data []byte) (string, error) {
-	path := filepath.Join(d.state, name)
+// Write makes a file in the state directory.
+func (d Dirs) Write(name string, data []byte) (string, error) {
+	path := filepath.Join(d.State, name)
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		return "", err
 	}

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package isolation
 
 import (
 	"os"
@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// defaultBindPaths is what a task with isolation = "exec" sees of the host,
+// DefaultBindPaths is what a task with isolation = "exec" sees of the host,
 // read-only and under the same names: programs, libraries, and of their
 // configuration what is public on any machine. /etc as a whole is not: keys and
 // passwords lie there, and not all of them are closed to everyone. /opt is not
 // among them either: Nomad's own data often lies there.
 //
 // The last element may hold a pattern.
-var defaultBindPaths = []string{
+var DefaultBindPaths = []string{
 	"/bin", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
 
 	// Names of users, hosts and services.
@@ -35,9 +35,9 @@ var defaultBindPaths = []string{
 	"/etc/libibverbs.d", "/etc/openmpi", "/etc/rdma", "/etc/ucx",
 }
 
-// present expands patterns and leaves out the paths that this host does not
+// Present expands patterns and leaves out the paths that this host does not
 // have.
-func present(paths []string) []string {
+func Present(paths []string) []string {
 	var there []string
 	for _, path := range paths {
 		matches, err := filepath.Glob(path)

@@ -1,0 +1,108 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package isolation
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"github.com/kolo-nomad/kolo/driver/privatedirs"
+)
+
+// NameService is how an isolated task resolves names, where that differs from the
+// host.
+type NameService struct {
+	// DNS is the group's dns block, nil where there is none.
+	DNS *drivers.DNSConfig
+	// Address is what the machine's name has to resolve to, empty where it does
+	// already. An isolated task may not rename the machine instead.
+	Address string
+}
+
+// Files writes the files that replace the host's, and returns where they lie, by
+// the paths they have in the task.
+func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
+	files := map[string]string{}
+	write := func(path, field string, content func(host string) ([]byte, error)) error {
+		host, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		text, err := content(string(host))
+		if err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		if files[path], err = dirs.Write(filepath.Base(path), text); err != nil {
+			return fmt.Errorf("%s: %w", field, err)
+		}
+		return nil
+	}
+	if n.DNS != nil {
+		err := write("/etc/resolv.conf", "dns", func(host string) ([]byte, error) { return resolvConf(n.DNS, host), nil })
+		if err != nil {
+			return nil, err
+		}
+	}
+	if n.Address != "" {
+		err := write("/etc/hosts", "hosts", func(host string) ([]byte, error) {
+			name, err := os.Hostname()
+			return hostsFile(host, name, n.Address), err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
+}
+
+// hostsFile is the given hosts file with one address for name.
+func hostsFile(host, name, ip string) []byte {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s %s\n", ip, name)
+	for line := range strings.Lines(host) {
+		entry, _, _ := strings.Cut(line, "#")
+		if f := strings.Fields(entry); len(f) > 1 && slices.Contains(f[1:], name) {
+			rest := slices.DeleteFunc(slices.Clone(f[1:]), func(s string) bool { return s == name })
+			if len(rest) > 0 {
+				fmt.Fprintf(&out, "%s %s\n", f[0], strings.Join(rest, " "))
+			}
+			continue
+		}
+		out.WriteString(strings.TrimSuffix(line, "\n") + "\n")
+	}
+	return []byte(out.String())
+}
+
+// resolvConf is the dns block as a resolv.conf. What the block leaves out is taken
+// from the host's.
+func resolvConf(dns *drivers.DNSConfig, host string) []byte {
+	var out strings.Builder
+	section := func(keyword string, values []string, eachOnALine bool) {
+		switch {
+		case len(values) == 0:
+			for line := range strings.Lines(host) {
+				if fields := strings.Fields(line); len(fields) > 1 && fields[0] == keyword {
+					out.WriteString(strings.Join(fields, " ") + "\n")
+				}
+			}
+		case eachOnALine:
+			for _, v := range values {
+				out.WriteString(keyword + " " + v + "\n")
+			}
+		default:
+			out.WriteString(keyword + " " + strings.Join(values, " ") + "\n")
+		}
+	}
+	section("nameserver", dns.Servers, true)
+	section("search", dns.Searches, false)
+	section("options", dns.Options, false)
+	return []byte(out.String())
+}
