@@ -17,6 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -101,7 +102,7 @@ func TestDocumentedConfiguration(t *testing.T) {
 func TestDriverFieldsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/driver.md")
 	must.NoError(t, err)
-	driver := plugin.New(t.Context(), hclog.NewNullLogger())
+	driver := plugin.New(t.Context(), hclog.NewNullLogger(), taskdriver.Horovod{})
 	task, err := driver.TaskConfigSchema()
 	must.NoError(t, err)
 	client, err := driver.ConfigSchema()

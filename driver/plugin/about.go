@@ -9,10 +9,6 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers/fsisolation"
 )
 
-// Name is what a jobspec's `driver` says. The agent configuration's `plugin`
-// block is named after the binary, nomad-driver-horovod.
-const Name = "horovod"
-
 // Version is the plugin's version, set by the linker in releases. Nomad wants a
 // semantic version.
 var Version = "0.1.0-dev"
@@ -21,12 +17,12 @@ var Version = "0.1.0-dev"
 // plugin must go on reading earlier ones: tasks outlive an upgrade.
 const handleVersion = 1
 
-func info() *base.PluginInfoResponse {
+func info(name string) *base.PluginInfoResponse {
 	return &base.PluginInfoResponse{
 		Type:              base.PluginTypeDriver,
 		PluginApiVersions: []string{drivers.ApiVersion010},
 		PluginVersion:     Version,
-		Name:              Name,
+		Name:              name,
 	}
 }
 

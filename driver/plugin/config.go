@@ -10,7 +10,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -26,10 +25,11 @@ type Config struct {
 	// AllowRoot lets isolated tasks run as user 0 or with group 0. They have no
 	// capabilities then either, but own every file of root's that they see.
 	AllowRoot bool `codec:"allow_root"`
-	// Python is asked at fingerprint time which Horovod the host has. It does
+	// Python is asked at fingerprint time which installation of the framework the
+	// host has. It does
 	// not decide what tasks run. Default "python3".
 	Python string `codec:"python"`
-	// FingerprintPeriod is the time between two looks at the host's Horovod,
+	// FingerprintPeriod is the time between two looks at the host's installation,
 	// FingerprintTimeout how long one may take: importing a framework is slow.
 	// Defaults "5m" and "1m".
 	FingerprintPeriod  string `codec:"fingerprint_period"`
@@ -72,7 +72,7 @@ func (c *Config) complete() error {
 	more := slices.DeleteFunc(c.BindPaths, func(path string) bool { return slices.Contains(isolation.DefaultBindPaths, path) })
 	c.BindPaths = slices.Concat(isolation.DefaultBindPaths, more)
 	p.add(settings.Read([]settings.Setting{
-		settings.Time(&c.period, "fingerprint_period", 5*time.Minute, 10*time.Second, "time between two looks at the host's Horovod"),
+		settings.Time(&c.period, "fingerprint_period", 5*time.Minute, 10*time.Second, "time between two looks at the host's installation"),
 		settings.Time(&c.timeout, "fingerprint_timeout", time.Minute, time.Second, "bound for one look"),
 	}, map[string]any{"fingerprint_period": c.FingerprintPeriod, "fingerprint_timeout": c.FingerprintTimeout}, ""))
 	return p.err()
@@ -113,11 +113,11 @@ func (c *TaskConfig) bind() []settings.Setting {
 	}
 }
 
-// taskSettings are all fields of a task's `config`, blocks excepted.
+// taskSettings are the fields of a task's `config`, those of the framework excepted.
 func taskSettings() []settings.Setting {
 	var c TaskConfig
 	var t settings.Training
-	return append(slices.Concat(c.bind(), t.Bind()), options.Env{}.GlooTimeout())
+	return append(c.bind(), t.Bind()...)
 }
 
 func orDefault(s *string, value string) {

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package plugin is the Nomad task driver named "horovod".
+// Package plugin is the Nomad task driver of a training framework (Framework).
 //
 // It knows nothing of ranks and rings. It checks what a jobspec asks for,
 // starts one agent per task with Nomad's own executor, and tells Nomad what the

@@ -29,7 +29,8 @@ type Driver struct {
 	ctx    context.Context
 	logger hclog.Logger
 	events *eventer.Eventer
-	prober *prober
+	// framework is what the driver trains with.
+	framework Framework
 	// host is the host's file system, where device nodes are looked for.
 	host fs.FS
 
@@ -45,27 +46,27 @@ var (
 	_ drivers.ExecTaskStreamingRawDriver = (*Driver)(nil)
 )
 
-// New returns a driver that lives as long as ctx.
-func New(ctx context.Context, logger hclog.Logger) *Driver {
-	logger = logger.Named(Name)
+// New returns a driver of a framework that lives as long as ctx.
+func New(ctx context.Context, logger hclog.Logger, framework Framework) *Driver {
+	logger = logger.Named(framework.Name())
 	return &Driver{
-		ctx:    ctx,
-		logger: logger,
-		events: eventer.NewEventer(ctx, logger),
-		prober: &prober{logger: logger},
-		host:   os.DirFS("/"),
-		tasks:  map[string]*task{},
+		ctx:       ctx,
+		logger:    logger,
+		events:    eventer.NewEventer(ctx, logger),
+		framework: framework,
+		host:      os.DirFS("/"),
+		tasks:     map[string]*task{},
 	}
 }
 
 // PluginInfo says name and versions.
-func (d *Driver) PluginInfo() (*base.PluginInfoResponse, error) { return info(), nil }
+func (d *Driver) PluginInfo() (*base.PluginInfoResponse, error) { return info(d.framework.Name()), nil }
 
 // ConfigSchema describes the agent configuration's `config` block.
 func (d *Driver) ConfigSchema() (*hclspec.Spec, error) { return configSpec(), nil }
 
 // TaskConfigSchema describes a task's `config` block.
-func (d *Driver) TaskConfigSchema() (*hclspec.Spec, error) { return taskConfigSpec(), nil }
+func (d *Driver) TaskConfigSchema() (*hclspec.Spec, error) { return taskConfigSpec(d.framework), nil }
 
 // Capabilities says which of Nomad's features the driver has.
 func (d *Driver) Capabilities() (*drivers.Capabilities, error) { return capabilities(), nil }
@@ -75,15 +76,15 @@ func (d *Driver) SetConfig(c *base.Config) error {
 	config := Config{Enabled: true}
 	if len(c.PluginConfig) > 0 {
 		if err := base.MsgPackDecode(c.PluginConfig, &config); err != nil {
-			return fmt.Errorf("config of plugin %s: %w", Name, err)
+			return fmt.Errorf("config of plugin %s: %w", d.framework.Name(), err)
 		}
 	}
 	if err := config.complete(); err != nil {
-		return fmt.Errorf("config of plugin %s: %w", Name, err)
+		return fmt.Errorf("config of plugin %s: %w", d.framework.Name(), err)
 	}
 	users, err := validators.NewValidator(d.logger, config.DeniedHostUids, config.DeniedHostGids)
 	if err != nil {
-		return fmt.Errorf("config of plugin %s: denied_host_uids, denied_host_gids: %w", Name, err)
+		return fmt.Errorf("config of plugin %s: denied_host_uids, denied_host_gids: %w", d.framework.Name(), err)
 	}
 
 	d.mu.Lock()

@@ -14,15 +14,12 @@ import (
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 )
 
-// attributePrefix begins the driver's node attributes.
-const attributePrefix = "driver." + Name
-
-// firstAnswer bounds the wait for the first look at the host's Horovod: the
+// firstAnswer bounds the wait for the first look at the host's installation: the
 // client waits for all drivers before it takes work.
 const firstAnswer = 10 * time.Second
 
 // Fingerprint tells at once, and then when something changed, whether this
-// client can run tasks and which Horovod it has.
+// client can run tasks and which installation of the framework it has.
 func (d *Driver) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, error) {
 	ch := make(chan *drivers.Fingerprint)
 	go d.fingerprint(ctx, ch)
@@ -36,13 +33,14 @@ func (d *Driver) fingerprint(ctx context.Context, ch chan<- *drivers.Fingerprint
 	defer context.AfterFunc(d.ctx, cancel)()
 
 	config, _, _ := d.settings()
-	var found *horovod // nil: not known yet
-	answers := make(chan *horovod)
+	var found *installation // nil: not known yet
+	answers := make(chan *installation)
 	look := func() {
 		go func() {
-			answer := d.prober.look(ctx, config.Python, config.timeout)
+			var answer installation
+			answer.attributes, answer.remark, answer.err = d.framework.Probe(ctx, config.Python, config.timeout)
 			select {
-			case answers <- answer:
+			case answers <- &answer:
 			case <-ctx.Done():
 			}
 		}()
@@ -71,7 +69,7 @@ func (d *Driver) fingerprint(ctx context.Context, ch chan<- *drivers.Fingerprint
 			}
 			next.Reset(config.period)
 		}
-		fp := describe(&config, canIsolate(), found)
+		fp := describe(d.framework.Name(), &config, canIsolate(), found)
 		if last != nil && same(last, fp) {
 			continue
 		}
@@ -84,13 +82,13 @@ func (d *Driver) fingerprint(ctx context.Context, ch chan<- *drivers.Fingerprint
 	}
 }
 
-// describe says what a client with this configuration and this Horovod can do.
+// describe says what a client with this configuration and this installation can do.
 //
 // A client that cannot run tasks is "undetected", never "unhealthy": Nomad's
 // scheduler remembers per class of node what can run there, and health is not
 // part of the class while attributes are, so that an unhealthy driver on one
 // node would keep jobs away from its healthy twins.
-func describe(config *Config, noExec error, found *horovod) *drivers.Fingerprint {
+func describe(name string, config *Config, noExec error, found *installation) *drivers.Fingerprint {
 	undetected := func(why string) *drivers.Fingerprint {
 		return &drivers.Fingerprint{Health: drivers.HealthStateUndetected, HealthDescription: why}
 	}
@@ -99,38 +97,32 @@ func describe(config *Config, noExec error, found *horovod) *drivers.Fingerprint
 		return undetected("disabled in the plugin's config")
 	case noExec != nil && !config.AllowIsolationNone:
 		return undetected(`isolation "exec" is not possible (` + noExec.Error() + `) and allow_isolation_none is not set`)
-	case found != nil && found.Installed && found.Gloo != nil && !*found.Gloo:
-		return undetected("Horovod " + found.Version + " of " + found.Python + " was built without Gloo, which elastic training needs; rebuild it with HOROVOD_WITH_GLOO=1")
+	case found != nil && found.err != nil:
+		return undetected(found.err.Error())
 	}
 
+	prefix := "driver." + name
 	attrs := map[string]*pstructs.Attribute{
-		attributePrefix:                     pstructs.NewBoolAttribute(true),
-		attributePrefix + ".plugin_version": pstructs.NewStringAttribute(Version),
-		attributePrefix + ".isolation_exec": pstructs.NewBoolAttribute(noExec == nil),
-		attributePrefix + ".isolation_none": pstructs.NewBoolAttribute(config.AllowIsolationNone),
+		prefix:                     pstructs.NewBoolAttribute(true),
+		prefix + ".plugin_version": pstructs.NewStringAttribute(Version),
+		prefix + ".isolation_exec": pstructs.NewBoolAttribute(noExec == nil),
+		prefix + ".isolation_none": pstructs.NewBoolAttribute(config.AllowIsolationNone),
 	}
 	healthy := &drivers.Fingerprint{Attributes: attrs, Health: drivers.HealthStateHealthy, HealthDescription: drivers.DriverHealthy}
 	if found == nil {
-		healthy.HealthDescription = "Healthy; still looking for Horovod on this host"
+		healthy.HealthDescription = "Healthy; still looking for " + name + " on this host"
 		return healthy
 	}
-	attrs[attributePrefix+".installed"] = pstructs.NewBoolAttribute(found.Installed)
-	if !found.Installed {
-		healthy.HealthDescription = "Healthy; no Horovod on this host (" + found.Why + "), tasks must bring their own"
-		return healthy
-	}
-	attrs[attributePrefix+".version"] = pstructs.NewStringAttribute(found.Version)
-	attrs[attributePrefix+".python"] = pstructs.NewStringAttribute(found.PythonVersion)
-	for name, built := range map[string]*bool{"gloo": found.Gloo, "nccl": found.NCCL, "mpi": found.MPI} {
-		if built != nil {
-			attrs[attributePrefix+"."+name] = pstructs.NewBoolAttribute(*built)
+	for key, value := range found.attributes {
+		switch value := value.(type) {
+		case bool:
+			attrs[prefix+"."+key] = pstructs.NewBoolAttribute(value)
+		case string:
+			attrs[prefix+"."+key] = pstructs.NewStringAttribute(value)
 		}
 	}
-	for framework, version := range found.Frameworks {
-		attrs[attributePrefix+"."+framework] = pstructs.NewStringAttribute(version)
-	}
-	if found.Why != "" {
-		healthy.HealthDescription = "Healthy; " + found.Why
+	if found.remark != "" {
+		healthy.HealthDescription = "Healthy; " + found.remark
 	}
 	return healthy
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/shoenig/test/must"
 	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 )
 
 // TestJobsEnvironmentNamesNoDevices is about a job that writes another's GPU
@@ -19,7 +21,7 @@ import (
 func TestJobsEnvironmentNamesNoDevices(t *testing.T) {
 	h := newHost()
 	h.env["KOLO_GPUS_x"], h.env[nvidiaVisible] = "GPU-a", "GPU-b"
-	pl, err := validate(goodTask(), h.environment())
+	pl, err := validate(taskdriver.Horovod{}, goodTask(), h.environment())
 	must.NoError(t, err)
 	must.SliceEmpty(t, pl.gpus)
 	must.StrNotContains(t, strings.Join(pl.environment(h.env, "/c"), " "), "GPU-")

@@ -26,6 +26,7 @@ import (
 
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 )
 
 // patience is how long tests wait for what should take no time.
@@ -77,7 +78,7 @@ func newHarness(t *testing.T, config *Config) *harness {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	logger := hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: os.Stderr})
-	d := New(ctx, logger)
+	d := New(ctx, logger, taskdriver.Horovod{Logger: logger})
 	client, _ := goplugin.TestPluginGRPCConn(t, true, map[string]goplugin.Plugin{
 		base.PluginTypeDriver: drivers.NewDriverPlugin(d, logger),
 		base.PluginTypeBase:   &base.PluginBase{Impl: d},

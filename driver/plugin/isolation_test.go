@@ -47,6 +47,17 @@ func TestIsolatedTaskWritesItsOwn(t *testing.T) {
 	must.FileExists(t, filepath.Join(c.TaskDir().Dir, "relative"))
 }
 
+// openTempDir is a directory that every user may write to.
+func openTempDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for p := dir; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
+		must.NoError(t, os.Chmod(p, 0o755))
+	}
+	must.NoError(t, os.Chmod(dir, 0o777))
+	return dir
+}
+
 func TestIsolatedTaskHasItsVolumes(t *testing.T) {
 	isolated(t)
 	volume := openTempDir(t)

@@ -6,7 +6,6 @@ package plugin
 import (
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
-	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
@@ -33,12 +32,13 @@ func configSpec() *hclspec.Spec {
 
 // taskConfigSpec is the `config` of a task. Earlier names of settings are in it
 // to be refused with the present ones.
-func taskConfigSpec() *hclspec.Spec {
-	fields := specs(taskSettings())
+func taskConfigSpec(framework Framework) *hclspec.Spec {
+	own, block := framework.Settings()
+	fields := specs(append(taskSettings(), own...))
 	for old := range settings.Renamed {
 		fields[old] = text(old)
 	}
-	fields[options.Block] = hclspec.NewBlock(options.Block, false, hclspec.NewObject(specs(options.Env{}.Block())))
+	fields[framework.Name()] = hclspec.NewBlock(framework.Name(), false, hclspec.NewObject(specs(block)))
 	return hclspec.NewObject(fields)
 }
 

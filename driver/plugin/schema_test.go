@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
@@ -55,9 +55,9 @@ func TestNullsAreUnset(t *testing.T) {
 	var training settings.Training
 	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, training.Read(given, 1))
 	must.Eq(t, 2, training.MinNP)
-	env, problems := options.Read(given)
+	env, problems := taskdriver.Horovod{}.Environment(given)
 	must.SliceEmpty(t, problems)
-	must.Eq(t, options.Env{"HOROVOD_CYCLE_TIME": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, env)
+	must.Eq(t, map[string]string{"HOROVOD_CYCLE_TIME": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, env)
 }
 
 // TestDocumentation compares the reference's tables with the declarations.
@@ -76,14 +76,16 @@ func TestDocumentation(t *testing.T) {
 			documented[strings.Trim(cells[1], " `")] = strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", "")
 		}
 	}
-	declared := map[string]string{options.Block: "none"}
-	for _, s := range taskSettings() {
+	framework := taskdriver.Horovod{}
+	own, names := framework.Settings()
+	declared := map[string]string{framework.Name(): "none"}
+	for _, s := range append(taskSettings(), own...) {
 		declared[s.Name] = s.Default
 	}
 	must.Eq(t, declared, documented)
 
 	block := section("### `horovod` block")
-	for _, s := range (options.Env{}).Block() {
+	for _, s := range names {
 		must.StrContains(t, block, "`"+s.Name+"`")
 	}
 }

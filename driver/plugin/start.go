@@ -25,7 +25,7 @@ const defaultUser = "nobody"
 func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers.DriverNetwork, error) {
 	config, client, users := d.settings()
 	if !config.Enabled {
-		return nil, nil, fmt.Errorf("driver %s is disabled on this client", Name)
+		return nil, nil, fmt.Errorf("driver %s is disabled on this client", d.framework.Name())
 	}
 	if client == nil || client.Driver == nil || client.Driver.Topology == nil {
 		return nil, nil, errors.New("the Nomad client has not said what hardware it runs on")
@@ -45,7 +45,7 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 		return nil, nil, err
 	}
 	config.BindPaths = isolation.Present(config.BindPaths)
-	pl, err := validate(given, readHostEnvironment(&config, c, who))
+	pl, err := validate(d.framework, given, readHostEnvironment(&config, c, who))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/kolo-nomad/kolo/driver/account"
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/gpu"
-	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -36,7 +35,7 @@ type plan struct {
 // validate checks a task's configuration against its host environment and decides
 // all that was left open. Its error is a *ConfigError that names every field in
 // question, its value and what to do. It changes nothing.
-func validate(given map[string]any, s *hostEnvironment) (*plan, error) {
+func validate(framework Framework, given map[string]any, s *hostEnvironment) (*plan, error) {
 	var p problems
 	out := &plan{gpus: gpu.Reserved(s.devices), devices: s.devices, tokens: map[string]string{}}
 	a := &out.agent
@@ -52,7 +51,7 @@ func validate(given map[string]any, s *hostEnvironment) (*plan, error) {
 	p.add(gpu.Check(out.gpus))
 	p.add(a.Training.Read(given, max(len(out.gpus), 1)))
 	checkSlots(&p, a.Slots, len(out.gpus))
-	env, wrong := options.Read(given)
+	env, wrong := framework.Environment(given)
 	a.Env = env
 	p.add(wrong)
 	checkCommand(&p, tc, a, s, v)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/account"
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
@@ -294,7 +295,7 @@ func TestValidateRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task, h := goodTask(), newHost()
 			c.change(task, h)
-			_, err := validate(task, h.environment())
+			_, err := validate(taskdriver.Horovod{}, task, h.environment())
 			var refused *ConfigError
 			must.True(t, errors.As(err, &refused), must.Sprintf("got %v", err))
 			must.Eq(t, c.says, refused.Problems)
@@ -409,7 +410,7 @@ func TestValidateDecides(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task, h, want := goodTask(), newHost(), base
 			change(task, h, &want)
-			got, err := validate(task, h.environment())
+			got, err := validate(taskdriver.Horovod{}, task, h.environment())
 			must.NoError(t, err)
 			must.Eq(t, want, got.agent)
 		})
@@ -420,7 +421,7 @@ func TestValidateMovesTokensToFiles(t *testing.T) {
 	task, h := goodTask(), newHost()
 	delete(h.files, testTaskDir+"/secrets/nomad_token")
 	h.env["NOMAD_TOKEN"], h.env["NOMAD_TOKEN_kolo"] = "ey1", "ey2"
-	got, err := validate(task, h.environment())
+	got, err := validate(taskdriver.Horovod{}, task, h.environment())
 	must.NoError(t, err)
 	must.Eq(t, map[string]string{
 		testTaskDir + "/secrets/kolo_nomad_token":    "ey1",
@@ -435,7 +436,7 @@ func TestEnvironmentShowsAllGPUs(t *testing.T) {
 	h.env["KOLO_GPUS_1"], h.env["KOLO_GPUS_x"] = "GPU-c", "GPU-c"
 	h.env[nvidiaVisible], h.env[cudaVisible] = "GPU-b", "7"
 	before := maps.Clone(h.env)
-	pl, err := validate(task, h.environment())
+	pl, err := validate(taskdriver.Horovod{}, task, h.environment())
 	must.NoError(t, err)
 	env := pl.environment(h.env, "/secrets/c.json")
 	must.SliceContains(t, env, "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent"
 	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
@@ -64,7 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 			return 2
 		}
 		plugins.ServeCtx(func(ctx context.Context, logger hclog.Logger) any {
-			return plugin.New(ctx, logger)
+			return plugin.New(ctx, logger, taskdriver.Horovod{Logger: logger.Named("horovod")})
 		})
 		return 0
 	}

@@ -1,7 +1,10 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+// Package probe asks a Python program which Horovod it has. Importing a framework
+// takes seconds, and may hang or crash: a script does it in a process of its own,
+// with no more rights than a task's.
+package probe
 
 import (
 	"bytes"
@@ -23,14 +26,17 @@ import (
 	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
+// unprivileged is the user that Python runs as, as tasks do by default.
+const unprivileged = "nobody"
+
 // maxReason bounds what is kept of a reason, in bytes.
 const maxReason = 1 << 10
 
 //go:embed probe.py
 var probeScript string
 
-// horovod is what the host's Python says of its Horovod.
-type horovod struct {
+// Installation is what the host's Python says of its Horovod.
+type Installation struct {
 	Installed bool `json:"installed"`
 	// Why says what was in the way, of finding or of asking it.
 	Why     string `json:"why"`
@@ -46,25 +52,21 @@ type horovod struct {
 	PythonVersion string `json:"python_version"`
 }
 
-// prober runs the script that asks Python.
-type prober struct{ logger hclog.Logger }
-
-// look asks python which Horovod it has. That imports frameworks, which takes
-// seconds, and may hang or crash: the script runs in a process of its own, which
-// gets no longer than timeout.
-func (p *prober) look(ctx context.Context, python string, timeout time.Duration) *horovod {
+// Look asks python which Horovod it has, for no longer than timeout. Where it
+// cannot be asked, Why says so.
+func Look(ctx context.Context, python string, timeout time.Duration, logger hclog.Logger) *Installation {
 	started := time.Now()
-	found, err := p.run(ctx, python, timeout)
+	found, err := run(ctx, python, timeout)
 	if err != nil {
-		p.logger.Info("no Horovod found on this host", "python", python, "reason", err)
-		return &horovod{Why: err.Error()}
+		logger.Info("no Horovod found on this host", "python", python, "reason", err)
+		return &Installation{Why: err.Error()}
 	}
-	p.logger.Debug("looked for Horovod", "python", found.Python, "installed", found.Installed, "version", found.Version,
+	logger.Debug("looked for Horovod", "python", found.Python, "installed", found.Installed, "version", found.Version,
 		"why", found.Why, "took", time.Since(started).Round(time.Millisecond).String())
 	return found
 }
 
-func (p *prober) run(ctx context.Context, python string, timeout time.Duration) (*horovod, error) {
+func run(ctx context.Context, python string, timeout time.Duration) (*Installation, error) {
 	path, err := exec.LookPath(python)
 	if err != nil {
 		return nil, fmt.Errorf("python = %q: %w", python, err)
@@ -78,12 +80,12 @@ func (p *prober) run(ctx context.Context, python string, timeout time.Duration) 
 	// A group of its own, because frameworks start processes that would
 	// otherwise stay behind and hold the pipe.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if cmd.SysProcAttr.Credential, err = probeCredential(path); err != nil {
+	if cmd.SysProcAttr.Credential, err = credentialFor(path); err != nil {
 		return nil, fmt.Errorf("python = %q: %w", python, err)
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
-	cmd.Env = probeEnvironment(os.Environ())
+	cmd.Env = environment(os.Environ())
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
@@ -93,7 +95,7 @@ func (p *prober) run(ctx context.Context, python string, timeout time.Duration) 
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w: %s", path, err, lastLine(stderr.String()))
 	}
-	var found horovod
+	var found Installation
 	// Frameworks print to stdout as they like: the answer is the last line.
 	if err := json.Unmarshal([]byte(lastLine(stdout.String())), &found); err != nil {
 		return nil, fmt.Errorf("%s gave no answer: %w", path, err)
@@ -101,9 +103,9 @@ func (p *prober) run(ctx context.Context, python string, timeout time.Duration) 
 	return &found, nil
 }
 
-// probeEnvironment is what of the client's environment Python needs to find
+// environment is what of the client's environment Python needs to find
 // itself and its libraries. The client's tokens are not.
-func probeEnvironment(client []string) []string {
+func environment(client []string) []string {
 	env := []string{"CUDA_VISIBLE_DEVICES=", "TF_CPP_MIN_LOG_LEVEL=3", "HOME=/"}
 	for _, v := range client {
 		switch key, _, _ := strings.Cut(v, "="); {
@@ -114,10 +116,10 @@ func probeEnvironment(client []string) []string {
 	return env
 }
 
-// probeCredential is whose rights Python gets where the client is root: those of
+// credentialFor is whose rights Python gets where the client is root: those of
 // nobody, as tasks by default, or where nobody may not run it those of the
 // program's owner. So a user's own virtual environment never runs as root.
-func probeCredential(path string) (*syscall.Credential, error) {
+func credentialFor(path string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
 	}
@@ -125,7 +127,7 @@ func probeCredential(path string) (*syscall.Credential, error) {
 	if err != nil {
 		return nil, err
 	}
-	if who, err := account.Lookup(defaultUser); err == nil && who.Executable(account.Path{Base: "/", Rel: path[1:]}) == nil {
+	if who, err := account.Lookup(unprivileged); err == nil && who.Executable(account.Path{Base: "/", Rel: path[1:]}) == nil {
 		return credential(who), nil
 	}
 	fi, err := os.Lstat(path)

@@ -1,0 +1,36 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"context"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/settings"
+)
+
+// Framework is a training framework as the driver needs to know it.
+type Framework interface {
+	// Name is what a jobspec's `driver` says, and the name of the block with the
+	// framework's own settings.
+	Name() string
+	// Settings are the fields that the framework adds to a task's config, and
+	// those of its block.
+	Settings() (fields, block []settings.Setting)
+	// Environment returns the variables for what a task's config gives. The
+	// problems are a sentence each.
+	Environment(given map[string]any) (env map[string]string, problems []string)
+	// Probe asks a Python program which installation this host has. The attributes
+	// (texts and bools) are those of the node below "driver.<name>.", the remark is
+	// added to the driver's health. An error says why no task can use the
+	// installation.
+	Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error)
+}
+
+// installation is what Probe returned.
+type installation struct {
+	attributes map[string]any
+	remark     string
+	err        error
+}
