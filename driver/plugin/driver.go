@@ -112,12 +112,6 @@ func (d *Driver) task(id string) (*task, error) {
 	return nil, drivers.ErrTaskNotFound
 }
 
-func (d *Driver) addTask(t *task) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.tasks[t.config.ID] = t
-}
-
 // WaitTask returns a channel that yields the result once the task has ended.
 // When ctx or the plugin ends first, it is closed without one.
 func (d *Driver) WaitTask(ctx context.Context, id string) (<-chan *drivers.ExitResult, error) {

@@ -4,9 +4,15 @@
 package plugin
 
 import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"github.com/kolo-nomad/kolo/driver/account"
+	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 )
 
@@ -15,8 +21,7 @@ import (
 type hostEnvironment struct {
 	plugin *Config
 	// env is the task's environment, devices the part of it that Nomad's devices
-	// gave, taskDir, allocDir, localDir and secretsDir
-	// are paths on the host.
+	// gave; the directories are paths on the host.
 	env, devices                            map[string]string
 	taskDir, allocDir, localDir, secretsDir string
 	mounts                                  []*drivers.MountConfig
@@ -38,4 +43,34 @@ type hostEnvironment struct {
 // layout is what the task sees of the host where it is isolated.
 func (s *hostEnvironment) layout() isolation.Layout {
 	return isolation.Layout{TaskDir: s.taskDir, AllocDir: s.allocDir, BindPaths: s.plugin.BindPaths, Volumes: s.mounts}
+}
+
+// readHostEnvironment asks this machine what validate wants to know.
+func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Account) *hostEnvironment {
+	dir := c.TaskDir()
+	return &hostEnvironment{
+		plugin: config, env: c.Env, devices: c.DeviceEnv, mounts: c.Mounts,
+		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
+		execIsolation: canIsolate(),
+		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
+		user:          who.Name, readable: who.Readable, executable: who.Executable,
+		ownNetwork: c.NetworkIsolation != nil,
+		interfaces: hostnet.Interfaces,
+	}
+}
+
+// serviceAddress is the address of the task's service, "" where no variable names
+// it.
+func serviceAddress(env map[string]string, listen string) (string, error) {
+	_, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", fmt.Errorf("service port: %w", err)
+	}
+	address := ""
+	for k, v := range env {
+		if strings.HasPrefix(k, "NOMAD_ADDR_") && strings.HasSuffix(v, ":"+port) {
+			address = v
+		}
+	}
+	return address, nil
 }

@@ -22,10 +22,9 @@ type outputs struct {
 	fds            []int
 }
 
-// openOutputs finds both below the allocation's directory without following
-// links. The names are good until close.
-func openOutputs(allocDir, stdout, stderr string) (*outputs, error) {
-	o := &outputs{}
+// open finds both below the allocation's directory without following links. The
+// names are good until close.
+func (o *outputs) open(allocDir, stdout, stderr string) error {
 	for from, to := range map[string]*string{stdout: &o.stdout, stderr: &o.stderr} {
 		*to = from
 		if from == "" || from == os.DevNull {
@@ -33,13 +32,12 @@ func openOutputs(allocDir, stdout, stderr string) (*outputs, error) {
 		}
 		fd, err := openBeneath(allocDir, from)
 		if err != nil {
-			o.close()
-			return nil, fmt.Errorf("output of the task: %s: %w", from, err)
+			return fmt.Errorf("output of the task: %s: %w", from, err)
 		}
 		o.fds = append(o.fds, fd)
 		*to = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
 	}
-	return o, nil
+	return nil
 }
 
 func (o *outputs) close() {

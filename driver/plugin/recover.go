@@ -52,13 +52,8 @@ func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 	if err := privateDirsOf(c).CreateState(); err != nil {
 		logger.Warn("cannot note which events were passed on", "error", err)
 	}
-	t := &task{
-		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
-		exec: exec, executor: execClient, tail: d.newTail(c, logger), logger: logger,
-		checks: make(chan struct{}, maxChecks), done: make(chan struct{}), state: drivers.TaskStateRunning,
-	}
-	d.addTask(t)
-	go t.watch(d.ctx)
+	t := newTask(c, &state, exec, execClient, logger)
+	d.register(t)
 	logger.Info("task recovered", "pid", t.pid)
 	return nil
 }

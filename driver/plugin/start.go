@@ -6,14 +6,13 @@ package plugin
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/nomad/drivers/shared/validators"
+	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"github.com/kolo-nomad/kolo/driver/account"
-	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 )
 
@@ -22,19 +21,10 @@ const defaultUser = "nobody"
 
 // StartTask checks the task's configuration and starts its agent. An error is
 // shown as the task event "Driver Failure".
-func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers.DriverNetwork, error) {
+func (d *Driver) StartTask(c *drivers.TaskConfig) (_ *drivers.TaskHandle, _ *drivers.DriverNetwork, err error) {
 	config, client, users := d.settings()
-	if !config.Enabled {
-		return nil, nil, fmt.Errorf("driver %s is disabled on this client", d.framework.Name())
-	}
-	if client == nil || client.Driver == nil || client.Driver.Topology == nil {
-		return nil, nil, errors.New("the Nomad client has not said what hardware it runs on")
-	}
-	if _, err := d.task(c.ID); err == nil {
-		return nil, nil, fmt.Errorf("task %s is already started", c.ID)
-	}
-	if c.Name != filepath.Base(c.TaskDir().Dir) {
-		return nil, nil, fmt.Errorf("task %q: its name leads out of the allocation's directory; choose another", c.Name)
+	if err := d.ready(&config, client, c); err != nil {
+		return nil, nil, err
 	}
 	var given map[string]any
 	if err := c.DecodeDriverConfig(&given); err != nil {
@@ -50,16 +40,47 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (*drivers.TaskHandle, *drivers
 		return nil, nil, err
 	}
 
-	logger := d.logger.With("task_name", c.Name, "alloc_id", c.AllocID)
-	handle, t, err := d.launch(pl, c, who, &config, client, logger)
+	env := &environment{
+		config: &config, client: client, task: c, who: who, plan: pl, host: d.host,
+		logger: d.logger.With("task_name", c.Name, "alloc_id", c.AllocID),
+	}
+	defer func() { env.release(err != nil) }()
+	if err := env.prepare(); err != nil {
+		return nil, nil, err
+	}
+	handle, t, err := env.launch()
 	if err != nil {
 		return nil, nil, err
 	}
-	t.tail = d.newTail(c, logger)
-	d.addTask(t)
-	go t.watch(d.ctx)
-	logger.Info("agent started", "pid", t.pid, "isolation", pl.isolation, "slots", pl.agent.Slots, "gpus", len(pl.gpus), "listen", pl.agent.Listen)
+	d.register(t)
+	t.logger.Info("agent started", "pid", t.pid, "isolation", pl.isolation, "slots", pl.agent.Slots, "gpus", len(pl.gpus), "listen", pl.agent.Listen)
 	return handle, nil, nil
+}
+
+// ready says why no task, or not this one, can be started.
+func (d *Driver) ready(config *Config, client *base.AgentConfig, c *drivers.TaskConfig) error {
+	if !config.Enabled {
+		return fmt.Errorf("driver %s is disabled on this client", d.framework.Name())
+	}
+	if client == nil || client.Driver == nil || client.Driver.Topology == nil {
+		return errors.New("the Nomad client has not said what hardware it runs on")
+	}
+	if _, err := d.task(c.ID); err == nil {
+		return fmt.Errorf("task %s is already started", c.ID)
+	}
+	if c.Name != filepath.Base(c.TaskDir().Dir) {
+		return fmt.Errorf("task %q: its name leads out of the allocation's directory; choose another", c.Name)
+	}
+	return nil
+}
+
+// register makes the driver follow a task that runs.
+func (d *Driver) register(t *task) {
+	t.tail = d.newTail(t.config, t.logger)
+	d.mu.Lock()
+	d.tasks[t.config.ID] = t
+	d.mu.Unlock()
+	go t.watch(d.ctx)
 }
 
 // taskAccount decides which user a task runs as, and refuses those it must not.
@@ -83,18 +104,4 @@ func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, users *va
 		return account.Account{}, fmt.Errorf("user = %q: %w", who.Name, err)
 	}
 	return who, nil
-}
-
-// readHostEnvironment asks this machine what validate wants to know.
-func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Account) *hostEnvironment {
-	dir := c.TaskDir()
-	return &hostEnvironment{
-		plugin: config, env: c.Env, devices: c.DeviceEnv, mounts: c.Mounts,
-		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
-		execIsolation: canIsolate(),
-		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
-		user:          who.Name, readable: who.Readable, executable: who.Executable,
-		ownNetwork: c.NetworkIsolation != nil,
-		interfaces: hostnet.Interfaces,
-	}
 }

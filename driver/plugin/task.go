@@ -50,6 +50,15 @@ type task struct {
 	outcome drivers.ExitResult
 }
 
+// newTask is the task of an agent that runs, by what its handle says.
+func newTask(c *drivers.TaskConfig, state *handleState, exec executor.Executor, client *goplugin.Client, logger hclog.Logger) *task {
+	return &task{
+		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,
+		exec: exec, executor: client, logger: logger,
+		checks: make(chan struct{}, maxChecks), done: make(chan struct{}), state: drivers.TaskStateRunning,
+	}
+}
+
 // handleState is the driver's part of a task handle. It is kept by Nomad
 // across restarts and upgrades: fields may be added, never changed.
 type handleState struct {

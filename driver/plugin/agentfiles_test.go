@@ -4,18 +4,14 @@
 package plugin
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
-	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/account"
-	"github.com/kolo-nomad/kolo/driver/isolation"
 )
 
 // TestAgentFilesAreNotWrittenThroughLinks is about a task that, before its
@@ -64,33 +60,4 @@ func TestTokensGoToFiles(t *testing.T) {
 	fi, err := os.Stat(path)
 	must.NoError(t, err)
 	must.Eq(t, fs.FileMode(0o600), fi.Mode().Perm())
-}
-
-func TestPluginConfig(t *testing.T) {
-	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud"}
-	var bad *ConfigError
-	must.True(t, errors.As(c.complete(), &bad))
-	must.Eq(t, []string{
-		`executor_log_level = "loud": must be "trace", "debug", "info", "warn", "error" or "off"`,
-		`bind_paths[0] = "/": must be an absolute path below /`,
-		`bind_paths[1] = "usr": must be an absolute path below /`,
-		`fingerprint_period = "1s": must be at least 10s`,
-		`fingerprint_timeout = "long": not a duration; write it like "90s" or "10m"`,
-	}, bad.Problems)
-	good := Config{}
-	must.NoError(t, good.complete())
-	must.Eq(t, "python3", good.Python)
-	must.Eq(t, isolation.DefaultBindPaths, good.BindPaths)
-
-	// What is configured comes on top; to name a default again changes nothing.
-	more := Config{BindPaths: []string{"/usr/", "/srv/venv/"}, ExecutorLogLevel: "off"}
-	must.NoError(t, more.complete())
-	must.Eq(t, append(slices.Clone(isolation.DefaultBindPaths), "/srv/venv"), more.BindPaths)
-}
-
-func TestSetConfigNamesThePlugin(t *testing.T) {
-	h := newHarness(t, noIsolation())
-	var data []byte
-	must.NoError(t, base.MsgPackEncode(&data, &Config{DeniedHostUids: "9-1"}))
-	must.ErrorContains(t, h.SetConfig(&base.Config{PluginConfig: data}), "denied_host_uids")
 }

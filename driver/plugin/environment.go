@@ -1,0 +1,194 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	"github.com/hashicorp/nomad/drivers/shared/executor"
+	"github.com/hashicorp/nomad/plugins/base"
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"github.com/kolo-nomad/kolo/driver/account"
+	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/gpu"
+	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/isolation"
+	"github.com/kolo-nomad/kolo/driver/privatedirs"
+)
+
+// environment is what the agent of a checked task runs in. prepare makes it,
+// launch starts the agent in it, and release takes back what is not needed any
+// more.
+type environment struct {
+	config *Config
+	client *base.AgentConfig
+	task   *drivers.TaskConfig
+	who    account.Account
+	plan   *plan
+	host   fs.FS
+	logger hclog.Logger
+
+	dirs    privatedirs.Dirs
+	binary  string
+	command *executor.ExecCommand
+	outputs outputs
+	// confined says how package confine starts the task's processes, nil where
+	// they need none.
+	confined *confined
+	// cleanup are host paths to remove with the task.
+	cleanup []string
+
+	exec     executor.Executor
+	executor *goplugin.Client
+	launched bool
+}
+
+// Files in a task's state directory.
+const (
+	executorLogName = "executor.out"
+	devicesName     = "devices.json"
+)
+
+// privateDirsOf are the directories of root's own for a task.
+func privateDirsOf(c *drivers.TaskConfig) privatedirs.Dirs {
+	return privatedirs.New(c.AllocDir, filepath.Base(c.TaskDir().Dir))
+}
+
+// release closes what only the start needs, and takes away everything else, too,
+// where the start has failed.
+func (e *environment) release(failed bool) {
+	e.outputs.close()
+	if !failed {
+		return
+	}
+	if e.launched {
+		_ = e.exec.Shutdown("", 0)
+	}
+	if e.executor != nil {
+		e.executor.Kill()
+	}
+	for _, path := range e.cleanup {
+		_ = os.RemoveAll(path)
+	}
+}
+
+// prepare writes the agent's files and puts together its command.
+func (e *environment) prepare() error {
+	e.dirs = privateDirsOf(e.task)
+	if err := e.dirs.Create(); err != nil {
+		return err
+	}
+	if err := e.dirs.Sweep(); err != nil {
+		e.logger.Warn("cannot remove what was kept for earlier allocations", "error", err)
+	}
+	if err := e.findBinary(); err != nil {
+		return err
+	}
+	inTask := e.task.TaskDir().Dir // where the task sees its directory
+	if e.isolated() {
+		inTask = "/"
+	}
+	e.plan.agent.Cgroup = cgroupOf(e.task).ID()
+	if err := writeAgentFiles(e.plan, e.task.TaskDir().Dir, inTask, e.who); err != nil {
+		return err
+	}
+	e.command = &executor.ExecCommand{
+		Cmd:  e.binary,
+		Args: []string{"agent"},
+		Env:  e.plan.environment(e.task.Env, filepath.Join(inTask, configPath)),
+		User: e.task.User,
+		// The executor looks for Cmd here first, and makes what it finds
+		// executable: it must not be the task's own directory.
+		TaskDir:   e.dirs.Root,
+		WorkDir:   e.plan.agent.Dir,
+		Resources: e.task.Resources.Copy(),
+	}
+	e.confine()
+	if e.isolated() {
+		if err := e.isolate(); err != nil {
+			return err
+		}
+	}
+	if err := e.outputs.open(e.task.AllocDir, e.task.StdoutPath, e.task.StderrPath); err != nil {
+		return err
+	}
+	e.command.StdoutPath, e.command.StderrPath = e.outputs.stdout, e.outputs.stderr
+	return nil
+}
+
+func (e *environment) isolated() bool { return e.plan.isolation == isolationExec }
+
+// findBinary finds the driver's binary, which the task's user must be able to run.
+func (e *environment) findBinary() (err error) {
+	if e.binary, err = ownPath(); err != nil {
+		return err
+	}
+	// An isolated task sees the binary whatever directory it lies in.
+	at := account.Path{Base: "/", Rel: e.binary[1:]}
+	if e.isolated() {
+		at = account.Path{Base: e.binary, Rel: "."}
+	}
+	if err := e.who.Executable(at); err != nil {
+		return fmt.Errorf("user = %q: cannot run the driver's binary %s, which is also the agent (%w); make it and its directories accessible", e.task.User, e.binary, err)
+	}
+	return nil
+}
+
+// confine makes package confine start the agent, where root has rights to give up.
+func (e *environment) confine() {
+	if os.Geteuid() != 0 || !e.isolated() && e.who.UID == 0 {
+		return
+	}
+	e.confined = &confined{Binary: e.binary, Identity: e.who.Identity(!e.isolated()), Alarms: true}
+	if e.isolated() {
+		e.confined.Binary = isolation.AgentPath
+		e.command.Env = append(e.command.Env, "USER="+e.who.Name, "LOGNAME="+e.who.Name, "HOME="+e.who.Home)
+	}
+	argv := e.confined.command([]string{e.confined.Binary, "agent"})
+	e.command.Cmd, e.command.Args, e.command.User = argv[0], argv[1:], ""
+	e.command.Env = confine.Environment(e.command.Env)
+}
+
+// isolate adds what a task in namespaces of its own needs.
+func (e *environment) isolate() error {
+	shm, err := e.dirs.MakeShm(e.who.UID, e.who.GID)
+	if err != nil {
+		return err
+	}
+	e.cleanup = append(e.cleanup, shm)
+	address, err := serviceAddress(e.task.Env, e.plan.agent.Listen)
+	if err != nil {
+		return err
+	}
+	files, err := isolation.NameService{DNS: e.task.DNS, Address: hostnet.NameFor(address)}.Files(e.dirs)
+	if err != nil {
+		return err
+	}
+	root := isolation.Rootfs{
+		Layout: isolation.Layout{TaskDir: e.task.TaskDir().Dir, AllocDir: e.task.AllocDir, BindPaths: e.config.BindPaths, Volumes: e.task.Mounts},
+		Root:   e.dirs.Root, Binary: e.binary, Shm: shm, Files: files,
+	}
+	if e.command.Mounts, err = root.Build(); err != nil {
+		return err
+	}
+	reservation := gpu.Reservation{Env: e.task.DeviceEnv, Given: e.task.Devices}
+	if e.command.Devices, err = reservation.Devices(e.host, e.plan.gpus, filepath.Join(e.dirs.State, devicesName)); err != nil {
+		return err
+	}
+	e.command.Capabilities = confine.Capabilities()
+	if e.command.User = e.who.Name; e.who.UID == 0 {
+		e.command.User = "" // by the name "root" the executor gives capabilities of its own choice
+	}
+	e.command.ResourceLimits = true
+	e.command.NoPivotRoot = e.config.NoPivotRoot
+	e.command.ModePID = executor.IsolationModePrivate
+	e.command.ModeIPC = executor.IsolationModePrivate
+	return nil
+}

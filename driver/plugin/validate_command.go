@@ -1,0 +1,108 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/account"
+	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/isolation"
+)
+
+// launchers start processes and form the ring themselves, once in each
+// allocation.
+var launchers = []string{"horovodrun", "mpirun", "mpiexec", "torchrun"}
+
+// checkCommand finds the command and, for Python, the script, where the task
+// will see them.
+func checkCommand(p *problems, tc *TaskConfig, a *agentconfig.Config, s *hostEnvironment, v isolation.View) {
+	a.Args, a.Dir = tc.Args, v.CWD
+	if tc.Command == "" {
+		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
+		return
+	}
+	if slices.Contains(launchers, filepath.Base(tc.Command)) {
+		p.addf("command = %q: this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags", tc.Command)
+		return
+	}
+	file, taskPath, found := lookCommand(tc.Command, s, v)
+	a.Command = taskPath
+	if !found {
+		p.addf("command = %q: not found in %s%s", tc.Command, strings.Join(commandDirs(s.env), ", "), bindHint(v))
+		return
+	}
+	if err := s.executable(file); errors.Is(err, fs.ErrNotExist) {
+		p.addf("command = %q: no such file%s", tc.Command, bindHint(v))
+		return
+	} else if err != nil {
+		p.addf("command = %q: the task's user %q cannot run it (%v); change its mode or the task's user = …", tc.Command, s.user, err)
+	}
+
+	script := pythonScript(tc.Command, tc.Args)
+	if script == "" {
+		return
+	}
+	file, _ = v.Locate(script)
+	if err := s.readable(file); errors.Is(err, fs.ErrNotExist) {
+		p.addf("args: script %q does not exist%s; bring it with an artifact, template or volume_mount block", script, bindHint(v))
+	} else if err != nil {
+		p.addf("args: script %q cannot be read by the task's user %q (%v); change its mode or the task's user = …", script, s.user, err)
+	}
+}
+
+// bindHint reminds of the reason why something that is on the host is not seen.
+func bindHint(v isolation.View) string {
+	if !v.Isolated {
+		return ""
+	}
+	return ` in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`
+}
+
+// commandDirs are the directories searched for a command without a slash.
+func commandDirs(env map[string]string) []string {
+	path := env["PATH"]
+	if path == "" {
+		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	return filepath.SplitList(path)
+}
+
+// lookCommand finds a command as a shell would in the task's view.
+func lookCommand(command string, s *hostEnvironment, v isolation.View) (file account.Path, taskPath string, found bool) {
+	if strings.Contains(command, "/") {
+		file, taskPath = v.Locate(command)
+		return file, taskPath, true
+	}
+	for _, dir := range commandDirs(s.env) {
+		file, taskPath = v.Locate(filepath.Join(dir, command))
+		if s.executable(file) == nil {
+			return file, taskPath, true
+		}
+	}
+	return account.Path{}, "", false
+}
+
+// pythonScript is the script that a Python command line runs, "" if it runs
+// none (-m, -c) or is no Python.
+func pythonScript(command string, args []string) string {
+	if !strings.HasPrefix(filepath.Base(command), "python") {
+		return ""
+	}
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "-W" || arg == "-X": // take a value
+			i++
+		case strings.HasPrefix(arg, "-m") || strings.HasPrefix(arg, "-c"), arg == "-":
+			return ""
+		case !strings.HasPrefix(arg, "-"):
+			return arg
+		}
+	}
+	return ""
+}
