@@ -102,7 +102,7 @@ func refusesStrangers(ctx context.Context, t *testing.T, tr *training, old peer)
 		must.NoError(t, err)
 		defer conn.Close()
 		r := &discoverypb.Request{State: &discoverypb.State{From: &discoverypb.Peer{AllocId: from}, Process: 1}}
-		_, err = discoverypb.NewElectionClient(conn).Hello(ctx, r)
+		_, err = discoverypb.NewElectionClient(conn).Probe(ctx, r)
 		return status.Code(err), status.Convert(err).Message()
 	}
 	refused := func(who string, creds credentials.TransportCredentials) {

@@ -7,7 +7,7 @@
 //
 //	Nomad ── registry ──> Registry ──> View ─┬─> Presence ─┐
 //	                                         ├─> Elector ──│─> Leadership, Form
-//	peers <── Hello/Promise/Lead/Accept ─────┘       ▲     ▼
+//	peers <── Probe/Promise/Lead/Accept ─────┘       ▲     ▼
 //	  └──────────── mutual TLS ────────────────> Transport, Verifier <── Keys
 //	own identity ──> Certifier ──────────────────────┘
 //

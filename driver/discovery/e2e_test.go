@@ -238,7 +238,7 @@ func runIntruder(t *testing.T, say func(taskLine)) {
 	for _, creds := range []credentials.TransportCredentials{own.Client(os.Getenv("KOLO_ALLOC")), insecure.NewCredentials()} {
 		conn, err := grpc.NewClient(os.Getenv("KOLO_ADDR"), grpc.WithTransportCredentials(creds))
 		must.NoError(t, err)
-		_, err = pb.NewElectionClient(conn).Hello(t.Context(), &pb.Request{State: &pb.State{From: &pb.Peer{AllocId: os.Getenv("NOMAD_ALLOC_ID")}}})
+		_, err = pb.NewElectionClient(conn).Probe(t.Context(), &pb.Request{State: &pb.State{From: &pb.Peer{AllocId: os.Getenv("NOMAD_ALLOC_ID")}}})
 		say(taskLine{Code: status.Code(err).String(), Error: fmt.Sprint(err)})
 		conn.Close()
 	}

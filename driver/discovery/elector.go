@@ -72,7 +72,7 @@ type Elector struct {
 	start      time.Time // zero of the machine's clock
 	leadership chan Leadership
 	poke       chan struct{} // the next tick may have moved
-	links      *links
+	pool       *pool
 
 	mu       sync.Mutex // of what follows; held for steps of the machine, never for I/O
 	machine  *election.Machine
@@ -109,7 +109,7 @@ func NewElector(o Options) (*Elector, error) {
 	return &Elector{
 		o: o, log: o.Logger, start: start, machine: election.New(cfg),
 		leadership: make(chan Leadership, 1), poke: make(chan struct{}, 1),
-		links: newLinks(o.Dial, o.DialTimeout, o.Logger), peers: make(map[string]Peer),
+		pool: newPool(o.Dial, o.DialTimeout, o.Logger), peers: make(map[string]Peer),
 	}, nil
 }
 
@@ -149,7 +149,7 @@ func (e *Elector) Leave() {
 func (e *Elector) MayForm(connected []string) (bool, string) {
 	err := ErrStopped
 	e.step(func(now time.Duration) (acts []election.Action) {
-		acts, err = e.machine.MayForm(now, connected)
+		acts, err = e.machine.MayPropose(now, connected)
 		return acts
 	})
 	if err != nil {
@@ -158,9 +158,9 @@ func (e *Elector) MayForm(connected []string) (bool, string) {
 	return true, ""
 }
 
-// Form gets the peers' consent to a new ring of the given hosts, in order, rank
+// Form gets the peers' agreement to a new ring of the given hosts, in order, rank
 // 0's first, before any of its slots may start to train. It takes one round
-// trip to them and one to the registry where all is well, and waits while consent may still come; ctx bounds
+// trip to them and one to the registry where all is well, and waits while a quorum may still come about; ctx bounds
 // that. One call at a time: a second one ends the first with ErrSuperseded.
 //
 // After an error the ring must not start, and its generation is spent: ask again
@@ -171,7 +171,7 @@ func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) e
 	hosts = append([]string(nil), hosts...)
 	if !e.step(func(now time.Duration) []election.Action {
 		e.forming = append(e.forming, done)
-		return e.machine.Form(now, generation, hosts)
+		return e.machine.Propose(now, generation, hosts)
 	}) {
 		return ErrStopped
 	}
@@ -185,8 +185,8 @@ func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) e
 		if len(e.forming) == 0 || e.forming[0] != done {
 			return nil // it has ended meanwhile
 		}
-		why = e.machine.Forming(now)
-		return e.machine.CancelForm(now)
+		why = e.machine.Pending(now)
+		return e.machine.Withdraw(now)
 	})
 	if err := <-done; why == nil {
 		return err

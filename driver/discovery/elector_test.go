@@ -233,7 +233,7 @@ func TestElector_speaksForItself(t *testing.T) {
 		"the one called": {"alloc-0", codes.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := client.Hello(t.Context(), &pb.Request{State: &pb.State{From: &pb.Peer{AllocId: tc.from}}})
+			_, err := client.Probe(t.Context(), &pb.Request{State: &pb.State{From: &pb.Peer{AllocId: tc.from}}})
 			must.Eq(t, tc.want, status.Code(err))
 		})
 	}
@@ -254,7 +254,7 @@ func TestElector_departing(t *testing.T) {
 	defer conn.Close()
 	client := pb.NewElectionClient(conn)
 	r := &pb.Request{Term: 1 << 60, State: &pb.State{From: &pb.Peer{AllocId: "leaving"}, Process: 1}, Ring: toRing(Ring{Hosts: []election.Host{{AllocID: "leaving"}}})}
-	_, err = client.Hello(t.Context(), r)
+	_, err = client.Probe(t.Context(), r)
 	must.NoError(t, err)
 	for _, call := range []func(context.Context, *pb.Request, ...grpc.CallOption) (*pb.Reply, error){client.Promise, client.Lead, client.Accept} {
 		_, err := call(t.Context(), r)

@@ -50,7 +50,7 @@ func (e *Elector) Run(ctx context.Context) error {
 			}
 		case <-report.C:
 			e.report()
-			e.links.prune()
+			e.pool.prune()
 		case <-ctx.Done():
 		}
 	}
@@ -62,7 +62,7 @@ func (e *Elector) Run(ctx context.Context) error {
 	e.forming = nil
 	e.mu.Unlock()
 	_ = calls.Wait() // the calls answer to the machine, not here
-	e.links.close()
+	e.pool.close()
 	return ctx.Err()
 }
 
@@ -86,7 +86,7 @@ func (e *Elector) carryOut(actions []election.Action) {
 		case election.Call:
 			ctx := e.ctx
 			e.calls.Go(func() error {
-				outcome, reply := e.links.call(ctx, a)
+				outcome, reply := e.pool.call(ctx, a)
 				e.step(func(now time.Duration) []election.Action {
 					return e.machine.Answer(now, a.ID, outcome, reply)
 				})
@@ -181,8 +181,8 @@ type service struct {
 	e *Elector
 }
 
-func (s *service) Hello(ctx context.Context, r *pb.Request) (*pb.Reply, error) {
-	return s.receive(ctx, election.Hello, r)
+func (s *service) Probe(ctx context.Context, r *pb.Request) (*pb.Reply, error) {
+	return s.receive(ctx, election.Probe, r)
 }
 
 func (s *service) Promise(ctx context.Context, r *pb.Request) (*pb.Reply, error) {
@@ -212,7 +212,7 @@ func (s *service) receive(ctx context.Context, kind election.Kind, r *pb.Request
 		return nil, status.Error(codes.Unauthenticated, "the caller has not proved who it is")
 	case id.AllocID != from:
 		return nil, status.Errorf(codes.PermissionDenied, "allocation %s speaks for %s", id.AllocID, from)
-	case id.Departing && kind != election.Hello:
+	case id.Departing && kind != election.Probe:
 		// It may ask who leads, to leave the ring in good order, and that is all.
 		return nil, status.Errorf(codes.PermissionDenied, "allocation %s is not registered any more", id.AllocID)
 	}

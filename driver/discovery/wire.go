@@ -51,7 +51,7 @@ func toState(s election.State) *pb.State {
 		From: toPeer(s.From), Process: s.Process,
 		Promised: s.Promised, PromisedTo: toProcess(s.PromisedTo),
 		Leader: toPeer(s.Leader), LeaderTerm: s.LeaderTerm, Lost: s.Lost,
-		Standing: s.Standing, Rings: &pb.Rings{Chosen: toRing(s.Rings.Chosen)},
+		Eligible: s.Eligible, Rings: &pb.Rings{Chosen: toRing(s.Rings.Chosen)},
 	}
 	for _, r := range s.Rings.Pending {
 		out.Rings.Pending = append(out.Rings.Pending, toRing(r))
@@ -64,7 +64,7 @@ func fromState(s *pb.State) election.State {
 		From: fromPeer(s.GetFrom()), Process: s.GetProcess(),
 		Promised: s.GetPromised(), PromisedTo: fromProcess(s.GetPromisedTo()),
 		Leader: fromPeer(s.GetLeader()), LeaderTerm: s.GetLeaderTerm(), Lost: s.GetLost(),
-		Standing: s.GetStanding(), Rings: election.Rings{Chosen: fromRing(s.GetRings().GetChosen())},
+		Eligible: s.GetEligible(), Rings: election.Rings{Chosen: fromRing(s.GetRings().GetChosen())},
 	}
 	for _, r := range s.GetRings().GetPending() {
 		if ring := fromRing(r); !ring.IsZero() {

@@ -41,7 +41,7 @@ func TestProperty_wire(t *testing.T) {
 				From: peer.Draw(t, "from"), Process: rapid.Uint64().Draw(t, "process"),
 				Promised: rapid.Uint64().Draw(t, "promised"), PromisedTo: process.Draw(t, "promised to"),
 				Leader: peer.Draw(t, "leader"), LeaderTerm: rapid.Uint64().Draw(t, "leader term"),
-				Lost: rapid.Uint64().Draw(t, "lost"), Standing: rapid.Bool().Draw(t, "standing"),
+				Lost: rapid.Uint64().Draw(t, "lost"), Eligible: rapid.Bool().Draw(t, "standing"),
 				Rings: election.Rings{Chosen: ring.Draw(t, "chosen"), Pending: rapid.SliceOfN(ring, 1, 3).Draw(t, "pending")},
 			},
 		}
@@ -58,5 +58,5 @@ func TestProperty_wire(t *testing.T) {
 		must.NoError(t, proto.Unmarshal(b, &backReply))
 		must.Eq(t, reply, fromReply(&backReply))
 	})
-	must.Eq(t, election.Request{Kind: election.Hello}, fromRequest(election.Hello, &pb.Request{}))
+	must.Eq(t, election.Request{Kind: election.Probe}, fromRequest(election.Probe, &pb.Request{}))
 }

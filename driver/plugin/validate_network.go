@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 )
 

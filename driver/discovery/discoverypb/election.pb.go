@@ -352,7 +352,7 @@ type State struct {
 	Leader        *Peer                  `protobuf:"bytes,5,opt,name=leader,proto3" json:"leader,omitempty"`
 	LeaderTerm    uint64                 `protobuf:"varint,6,opt,name=leader_term,json=leaderTerm,proto3" json:"leader_term,omitempty"`
 	Lost          uint64                 `protobuf:"varint,7,opt,name=lost,proto3" json:"lost,omitempty"`
-	Standing      bool                   `protobuf:"varint,8,opt,name=standing,proto3" json:"standing,omitempty"`
+	Eligible      bool                   `protobuf:"varint,8,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	Rings         *Rings                 `protobuf:"bytes,9,opt,name=rings,proto3" json:"rings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -437,9 +437,9 @@ func (x *State) GetLost() uint64 {
 	return 0
 }
 
-func (x *State) GetStanding() bool {
+func (x *State) GetEligible() bool {
 	if x != nil {
-		return x.Standing
+		return x.Eligible
 	}
 	return false
 }
@@ -607,7 +607,7 @@ const file_election_proto_rawDesc = "" +
 	"\vleader_term\x18\x06 \x01(\x04R\n" +
 	"leaderTerm\x12\x12\n" +
 	"\x04lost\x18\a \x01(\x04R\x04lost\x12\x1a\n" +
-	"\bstanding\x18\b \x01(\bR\bstanding\x12.\n" +
+	"\beligible\x18\b \x01(\bR\beligible\x12.\n" +
 	"\x05rings\x18\t \x01(\v2\x18.kolo.discovery.v1.RingsR\x05rings\"z\n" +
 	"\aRequest\x12.\n" +
 	"\x05state\x18\x01 \x01(\v2\x18.kolo.discovery.v1.StateR\x05state\x12\x12\n" +
@@ -617,7 +617,7 @@ const file_election_proto_rawDesc = "" +
 	"\x02ok\x18\x01 \x01(\bR\x02ok\x12.\n" +
 	"\x05state\x18\x02 \x01(\v2\x18.kolo.discovery.v1.StateR\x05state2\x88\x02\n" +
 	"\bElection\x12=\n" +
-	"\x05Hello\x12\x1a.kolo.discovery.v1.Request\x1a\x18.kolo.discovery.v1.Reply\x12?\n" +
+	"\x05Probe\x12\x1a.kolo.discovery.v1.Request\x1a\x18.kolo.discovery.v1.Reply\x12?\n" +
 	"\aPromise\x12\x1a.kolo.discovery.v1.Request\x1a\x18.kolo.discovery.v1.Reply\x12<\n" +
 	"\x04Lead\x12\x1a.kolo.discovery.v1.Request\x1a\x18.kolo.discovery.v1.Reply\x12>\n" +
 	"\x06Accept\x12\x1a.kolo.discovery.v1.Request\x1a\x18.kolo.discovery.v1.ReplyB9Z7github.com/kolo-nomad/kolo/driver/discovery/discoverypbb\x06proto3"
@@ -657,11 +657,11 @@ var file_election_proto_depIdxs = []int32{
 	5,  // 8: kolo.discovery.v1.Request.state:type_name -> kolo.discovery.v1.State
 	3,  // 9: kolo.discovery.v1.Request.ring:type_name -> kolo.discovery.v1.Ring
 	5,  // 10: kolo.discovery.v1.Reply.state:type_name -> kolo.discovery.v1.State
-	6,  // 11: kolo.discovery.v1.Election.Hello:input_type -> kolo.discovery.v1.Request
+	6,  // 11: kolo.discovery.v1.Election.Probe:input_type -> kolo.discovery.v1.Request
 	6,  // 12: kolo.discovery.v1.Election.Promise:input_type -> kolo.discovery.v1.Request
 	6,  // 13: kolo.discovery.v1.Election.Lead:input_type -> kolo.discovery.v1.Request
 	6,  // 14: kolo.discovery.v1.Election.Accept:input_type -> kolo.discovery.v1.Request
-	7,  // 15: kolo.discovery.v1.Election.Hello:output_type -> kolo.discovery.v1.Reply
+	7,  // 15: kolo.discovery.v1.Election.Probe:output_type -> kolo.discovery.v1.Reply
 	7,  // 16: kolo.discovery.v1.Election.Promise:output_type -> kolo.discovery.v1.Reply
 	7,  // 17: kolo.discovery.v1.Election.Lead:output_type -> kolo.discovery.v1.Reply
 	7,  // 18: kolo.discovery.v1.Election.Accept:output_type -> kolo.discovery.v1.Reply

@@ -22,7 +22,7 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Election_Hello_FullMethodName   = "/kolo.discovery.v1.Election/Hello"
+	Election_Probe_FullMethodName   = "/kolo.discovery.v1.Election/Probe"
 	Election_Promise_FullMethodName = "/kolo.discovery.v1.Election/Promise"
 	Election_Lead_FullMethodName    = "/kolo.discovery.v1.Election/Lead"
 	Election_Accept_FullMethodName  = "/kolo.discovery.v1.Election/Accept"
@@ -35,13 +35,13 @@ const (
 // Election is how the agents of one job agree on a leader and on each ring.
 // Package election gives the rules.
 type ElectionClient interface {
-	// Hello asks whom a peer follows.
-	Hello(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
+	// Probe asks whom a peer follows.
+	Probe(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
 	// Promise asks a peer to obey no term below the one named.
 	Promise(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
-	// Lead says that the sender leads, and which rings were formed.
+	// Lead reports that the sender leads, and which rings were formed.
 	Lead(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
-	// Accept asks for consent to a ring.
+	// Accept asks for agreement to a ring.
 	Accept(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error)
 }
 
@@ -53,10 +53,10 @@ func NewElectionClient(cc grpc.ClientConnInterface) ElectionClient {
 	return &electionClient{cc}
 }
 
-func (c *electionClient) Hello(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error) {
+func (c *electionClient) Probe(ctx context.Context, in *Request, opts ...grpc.CallOption) (*Reply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Reply)
-	err := c.cc.Invoke(ctx, Election_Hello_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, Election_Probe_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -100,13 +100,13 @@ func (c *electionClient) Accept(ctx context.Context, in *Request, opts ...grpc.C
 // Election is how the agents of one job agree on a leader and on each ring.
 // Package election gives the rules.
 type ElectionServer interface {
-	// Hello asks whom a peer follows.
-	Hello(context.Context, *Request) (*Reply, error)
+	// Probe asks whom a peer follows.
+	Probe(context.Context, *Request) (*Reply, error)
 	// Promise asks a peer to obey no term below the one named.
 	Promise(context.Context, *Request) (*Reply, error)
-	// Lead says that the sender leads, and which rings were formed.
+	// Lead reports that the sender leads, and which rings were formed.
 	Lead(context.Context, *Request) (*Reply, error)
-	// Accept asks for consent to a ring.
+	// Accept asks for agreement to a ring.
 	Accept(context.Context, *Request) (*Reply, error)
 	mustEmbedUnimplementedElectionServer()
 }
@@ -118,8 +118,8 @@ type ElectionServer interface {
 // pointer dereference when methods are called.
 type UnimplementedElectionServer struct{}
 
-func (UnimplementedElectionServer) Hello(context.Context, *Request) (*Reply, error) {
-	return nil, status.Error(codes.Unimplemented, "method Hello not implemented")
+func (UnimplementedElectionServer) Probe(context.Context, *Request) (*Reply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Probe not implemented")
 }
 func (UnimplementedElectionServer) Promise(context.Context, *Request) (*Reply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Promise not implemented")
@@ -151,20 +151,20 @@ func RegisterElectionServer(s grpc.ServiceRegistrar, srv ElectionServer) {
 	s.RegisterService(&Election_ServiceDesc, srv)
 }
 
-func _Election_Hello_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _Election_Probe_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(Request)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(ElectionServer).Hello(ctx, in)
+		return srv.(ElectionServer).Probe(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: Election_Hello_FullMethodName,
+		FullMethod: Election_Probe_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(ElectionServer).Hello(ctx, req.(*Request))
+		return srv.(ElectionServer).Probe(ctx, req.(*Request))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -231,8 +231,8 @@ var Election_ServiceDesc = grpc.ServiceDesc{
 	HandlerType: (*ElectionServer)(nil),
 	Methods: []grpc.MethodDesc{
 		{
-			MethodName: "Hello",
-			Handler:    _Election_Hello_Handler,
+			MethodName: "Probe",
+			Handler:    _Election_Probe_Handler,
 		},
 		{
 			MethodName: "Promise",

@@ -7,18 +7,18 @@
 //
 // # Leaders
 //
-//	         view names me            nobody leads, I go first
-//	waiting ──────────────> seeking ───────────────────────────> promising
+//	         view names me                no one leads, I go first
+//	waiting ──────────────> campaigning ───────────────────────────> promising
 //	                          │  ^  <───────── refused ────────────  │
-//	            a leader says │  │ leader lost                       │ consent
-//	            that it leads v  │                                   v
+//	       a leader reports   │  │ leader lost                       │ quorum
+//	       that it leads      v  │                                   v
 //	                        following <──────── higher term ───── leading
 //
-// An agent waits until the registry names it. Then it asks every peer whom it
-// follows (Hello), and follows the leader if there is one. If not, the first by
-// group, index and allocation ID asks all for a promise (Promise) to obey no
-// term below its own, and leads once it has enough of them (see Consent). It
-// tells everybody (Lead) until each has confirmed it.
+// An agent waits until the registry names it. Then it campaigns: it asks every peer
+// whom it follows (Probe), and follows the leader if there is one. If not, the first
+// by group, index and allocation ID asks all for a promise (Promise) to obey no
+// term below its own, and leads once it has a quorum (below). It reports that to
+// everybody (Lead) until each has confirmed it.
 //
 // A leader stays until it is lost, leaves, is dropped by Nomad, or meets one of
 // a higher term: a lower index that comes back changes nothing. Terms follow the
@@ -28,25 +28,25 @@
 // # Rings
 //
 // There may be two leaders for a while: one cut off that does not know it yet.
-// What must never be is two rings. So a leader asks for consent to each new ring
+// What must never be is two rings. So a leader proposes each new ring to the peers
 // (Accept), and the ring starts only when all this holds:
 //
 //   - every host of the new ring agrees,
-//   - there is consent (below),
+//   - there is a quorum (below),
 //   - the registry, asked after the last answer came in, names this agent under
 //     the registration it had when it began. What else it names then is what the
-//     consent is judged by. That reading is the moment at which the ring is formed.
+//     quorum is judged by. That reading is the moment at which the ring is formed.
 //
 // An agent agrees if it has promised no higher term and knows of no ring that
 // the leader has not named; then it remembers the ring. Rings that may have been
 // formed, but are not known to be, count as known.
 //
-// # Consent
+// # Quorum
 //
-// Enough peers agree when one of these holds:
+// There is a quorum when the peers that agree are one of these:
 //
-//   - a quorum of each known ring: more than half of its hosts, or half of them
-//     with the first one. Two quorums have a host in common, and that host
+//   - a majority of each known ring: more than half of its hosts, or half of them
+//     with the first one. Two majorities have a host in common, and that host
 //     remembers. A host has this vote only while it is the same process under the
 //     same registration;
 //   - everybody: all that the registry names agree or have just refused the

@@ -31,12 +31,12 @@ func (m *Machine) announce() {
 // another could: it leaves, or Nomad has dropped it. Training goes on meanwhile;
 // the others elect one of them as soon as they see their sessions end.
 func (m *Machine) yield() {
-	if m.phase != leading || m.standing() {
+	if m.phase != leading || m.eligible() {
 		return
 	}
 	for id := range m.view {
 		_, follows := m.acked[id]
-		if id != m.cfg.Self.AllocID && follows && m.met[id].standing {
+		if id != m.cfg.Self.AllocID && follows && m.met[id].eligible {
 			m.stepDown()
 			return
 		}
@@ -45,7 +45,7 @@ func (m *Machine) yield() {
 
 // stepDown ends this agent's leadership.
 func (m *Machine) stepDown() {
-	m.endForm(ErrDeposed)
+	m.endProposal(ErrDeposed)
 	m.dropLeader()
 	m.phase, m.round = paused, nil
 	m.wake = m.now + m.jitter(m.cfg.Retry/8)
@@ -63,7 +63,7 @@ func (m *Machine) outranked(s State) {
 		m.stepDown()
 		return
 	}
-	m.endForm(ErrDeposed)
+	m.endProposal(ErrDeposed)
 	m.promiseAll()
 }
 
@@ -75,7 +75,7 @@ func (m *Machine) keepUp() {
 	}
 	for _, r := range m.rings.without(Ring{}) {
 		if r.Term > m.promised || (r.Term == m.promised && r.Leader != m.self()) {
-			m.endForm(ErrDeposed)
+			m.endProposal(ErrDeposed)
 			m.promiseAll()
 			return
 		}
@@ -94,7 +94,7 @@ func (m *Machine) answeredLead(c call, o Outcome, r Reply) {
 	if r.OK {
 		m.acked[c.to.AllocID] = r.State.Rings
 		m.yield()
-		m.sendForm()
+		m.sendProposal()
 		return
 	}
 	m.outranked(r.State)

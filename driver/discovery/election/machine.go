@@ -22,17 +22,17 @@ type Config struct {
 	// Fresh is how long the last reading of the registry may take when a ring is
 	// formed: a ring must not start long after it was allowed.
 	Fresh time.Duration
-	// Advice is how old a view may be for MayForm.
+	// Advice is how old a view may be for MayPropose.
 	Advice time.Duration
 }
 
 type phase int
 
 const (
-	waiting   phase = iota // for the registry to name this agent
-	paused                 // until m.wake, then seeking
-	seeking                // asking whom the others follow
-	promising              // asking for promises
+	waiting     phase = iota // for the registry to name this agent
+	paused                   // until m.wake, then campaigning
+	campaigning              // asking whom the others follow
+	promising                // asking for promises
 	following
 	leading
 )
@@ -41,7 +41,7 @@ const (
 type contact struct {
 	peer     Peer
 	process  uint64
-	standing bool
+	eligible bool
 }
 
 // Machine is one agent's part in the election. It is not safe for concurrent
@@ -83,25 +83,25 @@ type Machine struct {
 
 	rings Rings
 
-	calls    map[uint64]call
-	lastCall uint64
-	round    *round
-	checking bool
-	acked    map[string]Rings // what each follower is known to know, this term
-	asked    map[string]bool  // Lead calls on their way
-	form     *form
-	probeAt  time.Duration // when MayForm may ask again
+	calls     map[uint64]call
+	lastCall  uint64
+	round     *round
+	checking  bool
+	acked     map[string]Rings // what each follower is known to know, this term
+	asked     map[string]bool  // Lead calls on their way
+	proposal  *proposal
+	nextProbe time.Duration // when MayPropose may ask again
 }
 
-// call is a request on its way. Its outcome counts only where the round or form
+// call is a request on its way. Its outcome counts only where the round or proposal
 // it belongs to is still the present one.
 type call struct {
-	to    Peer
-	kind  Kind
-	term  uint64
-	round *round
-	form  *form
-	check bool
+	to       Peer
+	kind     Kind
+	term     uint64
+	round    *round
+	proposal *proposal
+	check    bool
 	// known are the processes of the peer that were known when it was asked.
 	known []Process
 }
@@ -123,16 +123,16 @@ func (m *Machine) Tick(now time.Duration) []Action {
 	m.now = now
 	switch {
 	case m.phase == paused && now >= m.wake:
-		m.seek()
+		m.campaign()
 	case m.phase == leading && now >= m.wake:
 		m.announce()
 		m.yield()
-		if m.form != nil {
-			m.form.reading = false // it may have failed
-			m.sendForm()
+		if m.proposal != nil {
+			m.proposal.reading = false // it may have failed
+			m.sendProposal()
 		}
 	}
-	m.considerForm()
+	m.considerProposal()
 	return m.flush()
 }
 
@@ -181,7 +181,7 @@ func (m *Machine) Rings() Rings { return m.rings }
 func (m *Machine) loseLeader() {
 	m.dropLeader()
 	m.tries = 0
-	m.seek()
+	m.campaign()
 }
 
 // dropLeader leaves this agent without a leader.
@@ -207,15 +207,15 @@ func (m *Machine) state() State {
 		From: self, Process: m.cfg.Process,
 		Promised: m.promised, PromisedTo: m.promisedTo,
 		Leader: m.leader, LeaderTerm: m.leaderTerm, Lost: m.lost,
-		Standing: m.standing(), Rings: m.rings,
+		Eligible: m.eligible(), Rings: m.rings,
 	}
 }
 
 // self is this agent's process.
 func (m *Machine) self() Process { return Process{m.cfg.Self.AllocID, m.cfg.Process} }
 
-// standing reports whether this agent could lead, as far as it knows yet.
-func (m *Machine) standing() bool {
+// eligible reports whether this agent could lead, as far as it knows yet.
+func (m *Machine) eligible() bool {
 	_, ok := m.view[m.cfg.Self.AllocID]
 	return (ok || !m.viewed) && !m.leaving
 }

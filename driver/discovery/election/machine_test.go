@@ -53,15 +53,15 @@ func (s *sim) isolate(registry bool, ids ...string) {
 func (s *sim) form(id string, d time.Duration, hosts ...string) bool {
 	n := len(s.formed)
 	a := s.agents[id]
-	s.do(a, a.m.Form(s.now, a.m.Rings().Latest().Generation+1, hosts))
+	s.do(a, a.m.Propose(s.now, a.m.Rings().Latest().Generation+1, hosts))
 	s.run(d)
-	s.do(a, a.m.CancelForm(s.now))
+	s.do(a, a.m.Withdraw(s.now))
 	return slices.ContainsFunc(s.formed[n:], func(f formed) bool { return f.ring.Leader.AllocID == id })
 }
 
 func (s *sim) mayForm(id string, connected ...string) error {
 	a := s.agents[id]
-	acts, err := a.m.MayForm(s.now, connected)
+	acts, err := a.m.MayPropose(s.now, connected)
 	s.do(a, acts)
 	return err
 }
@@ -80,7 +80,7 @@ func TestMachine_incumbentStays(t *testing.T) {
 	must.Eq(t, "", s.bad)
 }
 
-func TestMachine_whoMayForm(t *testing.T) {
+func TestMachine_whoMayPropose(t *testing.T) {
 	type world struct {
 		hosts   []string          // a leads a ring of these
 		happens func(s *sim)      // then this
@@ -88,7 +88,7 @@ func TestMachine_whoMayForm(t *testing.T) {
 		leader  map[string]string // agent to whom it follows
 		form    map[string]string // who tries a ring of itself and that one
 		formed  map[string]bool   // who succeeds
-		reason  map[string]string // what MayForm says
+		reason  map[string]string // what MayPropose says
 	}
 	cases := map[string]world{
 		"minority is cut off": {
@@ -287,15 +287,15 @@ func TestMachine_form(t *testing.T) {
 		}
 		return errors.New("not yet")
 	}
-	must.ErrorIs(t, err(b.Form(s.now, 9, []string{"b"})), ErrNotLeader)
+	must.ErrorIs(t, err(b.Propose(s.now, 9, []string{"b"})), ErrNotLeader)
 	must.ErrorIs(t, s.mayForm("b"), ErrNotLeader)
-	must.ErrorIs(t, err(a.Form(s.now, 1, []string{"a"})), ErrGeneration)
-	must.ErrorContains(t, err(a.Form(s.now, 2, nil)), "needs a host")
-	must.ErrorContains(t, err(a.Form(s.now, 2, []string{"a", "b"})), "not yet")
-	must.ErrorContains(t, a.Forming(s.now), "host b has not agreed yet")
-	must.ErrorIs(t, err(a.Form(s.now, 3, []string{"a", "b"})), ErrSuperseded)
-	must.ErrorContains(t, err(a.CancelForm(s.now)), "given up")
-	must.NoError(t, a.Forming(s.now))
+	must.ErrorIs(t, err(a.Propose(s.now, 1, []string{"a"})), ErrGeneration)
+	must.ErrorContains(t, err(a.Propose(s.now, 2, nil)), "needs a host")
+	must.ErrorContains(t, err(a.Propose(s.now, 2, []string{"a", "b"})), "not yet")
+	must.ErrorContains(t, a.Pending(s.now), "host b has not agreed yet")
+	must.ErrorIs(t, err(a.Propose(s.now, 3, []string{"a", "b"})), ErrSuperseded)
+	must.ErrorContains(t, err(a.Withdraw(s.now)), "given up")
+	must.NoError(t, a.Pending(s.now))
 	must.Eq(t, 3, a.Rings().Latest().Generation) // may have been agreed to
 }
 
@@ -309,7 +309,7 @@ func TestMachine_why(t *testing.T) {
 	must.ErrorContains(t, s.agents["b"].m.Why(), "allocation a is registered at a but has not answered")
 	s.deregister("b")
 	s.run(3 * time.Second)
-	must.ErrorIs(t, s.agents["b"].m.Why(), errNotStanding)
+	must.ErrorIs(t, s.agents["b"].m.Why(), errNotEligible)
 }
 
 // TestMachine_bounded: what a long job leaves behind is forgotten.

@@ -39,21 +39,21 @@ type View struct {
 type Kind int
 
 const (
-	// Hello asks whom a peer follows and what it knows.
-	Hello Kind = iota + 1
+	// Probe asks whom a peer follows and what it knows.
+	Probe Kind = iota + 1
 	// Promise asks it to obey no term below the one named.
 	Promise
 	// Lead tells it that the sender leads, and the rings formed.
 	Lead
-	// Accept asks for its consent to a ring.
+	// Accept asks it to agree to a ring.
 	Accept
 )
 
 // String names the kind.
 func (k Kind) String() string {
 	switch k {
-	case Hello:
-		return "hello"
+	case Probe:
+		return "probe"
 	case Promise:
 		return "promise"
 	case Lead:
@@ -76,8 +76,8 @@ type State struct {
 	LeaderTerm uint64
 	// Lost is the highest term whose leader it lost.
 	Lost uint64
-	// Standing is set when it could lead.
-	Standing bool
+	// Eligible is set when it could lead.
+	Eligible bool
 	Rings    Rings
 }
 
@@ -139,7 +139,7 @@ type Follow struct{ Leadership Leadership }
 // Refresh asks for a new reading of the registry.
 type Refresh struct{}
 
-// Formed ends a Machine.Form: Err is nil when the ring may start.
+// Formed ends a Machine.Propose: Err is nil when the ring may start.
 type Formed struct {
 	Ring Ring
 	Err  error

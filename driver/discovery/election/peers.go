@@ -4,7 +4,7 @@
 package election
 
 // learn keeps what a peer says of itself. Of the rings it knows, those formed are
-// facts; the others count only with its promise or consent (see Answer).
+// facts; the others count only with its promise or agreement (see Answer).
 func (m *Machine) learn(s State) {
 	id := s.From.AllocID
 	if id == m.cfg.Self.AllocID {
@@ -14,7 +14,7 @@ func (m *Machine) learn(s State) {
 		m.dead[Process{id, old.process}] = true
 		delete(m.acked, id)
 	}
-	m.met[id] = contact{peer: s.From, process: s.Process, standing: s.Standing}
+	m.met[id] = contact{peer: s.From, process: s.Process, eligible: s.Eligible}
 	if p, ok := m.view[id]; ok {
 		p.Index, p.Group = s.From.Index, s.From.Group
 		m.view[id] = p
@@ -24,7 +24,7 @@ func (m *Machine) learn(s State) {
 	m.rings = m.rings.choose(s.Rings.Chosen)
 }
 
-// send asks a peer. The call's outcome counts for the given round or form.
+// send asks a peer. The call's outcome counts for the given round or proposal.
 func (m *Machine) send(to Peer, req Request, c call) {
 	m.lastCall++
 	req.State = m.state()

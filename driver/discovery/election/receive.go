@@ -16,9 +16,9 @@ func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
 	from := req.State.process()
 	ok := false
 	switch req.Kind {
-	case Hello:
+	case Probe:
 		ok = true
-		m.hello(req.State)
+		m.probed(req.State)
 	case Promise:
 		ok = m.promise(req)
 	case Lead:
@@ -38,8 +38,8 @@ func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
 	return r, m.flush()
 }
 
-// hello looks at what a peer says of itself.
-func (m *Machine) hello(s State) {
+// probed looks at what a peer says of itself.
+func (m *Machine) probed(s State) {
 	switch {
 	case m.phase == leading:
 		m.outranked(s)
@@ -94,20 +94,20 @@ func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Act
 	switch o {
 	case Answered:
 		m.learn(r.State)
-		if c.kind != Hello && r.State.Promised == m.promised && r.State.PromisedTo == m.self() {
+		if c.kind != Probe && r.State.Promised == m.promised && r.State.PromisedTo == m.self() {
 			m.rings = m.rings.merge(r.State.Rings)
 		}
 		m.keepUp()
 	case Refused:
-		m.bury(c)
+		m.markDead(c)
 	default:
 		delete(m.refused, to)
 	}
 	if m.round != nil && c.round == m.round {
 		a := m.round.peers[to]
 		a.outcome, a.ok, a.state = o, r.OK, r.State
-		if m.phase == seeking {
-			m.considerSeek()
+		if m.phase == campaigning {
+			m.considerCampaign()
 		} else {
 			m.considerPromise()
 		}
@@ -121,7 +121,7 @@ func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Act
 	case c.kind == Accept:
 		m.answeredAccept(c, o, r)
 	}
-	m.considerForm()
+	m.considerProposal()
 	return m.flush()
 }
 
@@ -130,10 +130,10 @@ func (m *Machine) overtaken(s State) bool {
 	return m.dead[s.process()] || s.Process < m.met[s.From.AllocID].process
 }
 
-// bury keeps in mind that nothing listened where the peer's agent did: every
+// markDead keeps in mind that nothing listened where the peer's agent did: every
 // process of it known when it was asked is dead. One that was heard of only since
 // then may have started since.
-func (m *Machine) bury(c call) {
+func (m *Machine) markDead(c call) {
 	for _, p := range c.known {
 		m.dead[p] = true
 	}

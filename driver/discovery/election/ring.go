@@ -73,9 +73,9 @@ func (r Ring) supersedes(o Ring) bool {
 		(r.Generation > o.Generation || (r.Generation == o.Generation && r.Registry > o.Registry))
 }
 
-// quorum reports whether the hosts that vote are more than half of r, or half of
-// it with its first host. Any two quorums of a ring have a host in common.
-func (r Ring) quorum(votes func(Host) bool) bool {
+// majority reports whether the hosts that vote are more than half of r, or half of
+// it with its first host. Any two majorities of a ring have a host in common.
+func (r Ring) majority(votes func(Host) bool) bool {
 	n := 0
 	for _, h := range r.Hosts {
 		if votes(h) {

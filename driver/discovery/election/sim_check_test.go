@@ -95,7 +95,7 @@ func (s *sim) calm(d time.Duration) error {
 		}
 	}
 	if len(s.formed) == n {
-		return fmt.Errorf("leader %s forms no ring: %w", leader, s.agents[leader].m.Forming(s.now))
+		return fmt.Errorf("leader %s forms no ring: %w", leader, s.agents[leader].m.Pending(s.now))
 	}
 	if got := s.formed[n].ring; len(got.Hosts) != len(live) {
 		return fmt.Errorf("ring %v has not all of %v", got, live)

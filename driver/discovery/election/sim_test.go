@@ -300,5 +300,5 @@ func (s *sim) tryForm(id string, all bool) {
 		s.rnd.Shuffle(len(hosts), func(i, j int) { hosts[i], hosts[j] = hosts[j], hosts[i] })
 	}
 	s.logf("%s asks for %v", id, hosts)
-	s.do(a, a.m.Form(s.now, a.m.Rings().Latest().Generation+1, hosts))
+	s.do(a, a.m.Propose(s.now, a.m.Rings().Latest().Generation+1, hosts))
 }

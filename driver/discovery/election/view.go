@@ -16,7 +16,7 @@ func (m *Machine) View(now time.Duration, v View) []Action {
 	}
 	if m.viewed && v.Index == m.index {
 		m.at = max(m.at, v.At)
-		m.considerForm()
+		m.considerProposal()
 		return m.flush()
 	}
 	peers := make(map[string]Peer, len(v.Peers))
@@ -38,15 +38,15 @@ func (m *Machine) View(now time.Duration, v View) []Action {
 	m.forget()
 	switch {
 	case m.phase == waiting && m.joined:
-		m.seek()
+		m.campaign()
 	case m.phase == paused && m.tries > 0:
 		m.wake = min(m.wake, now+m.jitter(m.cfg.Retry/8))
 	case m.phase == leading:
 		m.announce()
 		m.yield()
-		m.sendForm()
+		m.sendProposal()
 	}
-	m.considerForm()
+	m.considerProposal()
 	return m.flush()
 }
 

@@ -20,18 +20,18 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
 )
 
-// linkIdle is how long a connection is kept without use.
-const linkIdle = time.Minute
+// poolIdle is how long a connection is kept without use.
+const poolIdle = time.Minute
 
-// links carries calls to peers over connections that it keeps for a while, so
+// pool carries calls to peers over connections that it keeps for a while, so
 // that a leader's calls do not wait for connects.
-type links struct {
+type pool struct {
 	dial    Dialer
 	timeout time.Duration
 	log     hclog.Logger
 
 	mu     sync.Mutex
-	conns  map[endpoint]*linked
+	conns  map[endpoint]*pooled
 	failed map[endpoint]string // what was last logged of one
 	closed bool
 }
@@ -42,21 +42,21 @@ type endpoint struct{ alloc, addr string }
 
 func endpointOf(p election.Peer) endpoint { return endpoint{alloc: p.AllocID, addr: p.Addr} }
 
-type linked struct {
+type pooled struct {
 	conn *grpc.ClientConn
 	used time.Time
 }
 
-func newLinks(dial Dialer, timeout time.Duration, log hclog.Logger) *links {
-	return &links{dial: dial, timeout: timeout, log: log, conns: make(map[endpoint]*linked), failed: make(map[endpoint]string)}
+func newPool(dial Dialer, timeout time.Duration, log hclog.Logger) *pool {
+	return &pool{dial: dial, timeout: timeout, log: log, conns: make(map[endpoint]*pooled), failed: make(map[endpoint]string)}
 }
 
 // call carries one request.
-func (l *links) call(ctx context.Context, c election.Call) (election.Outcome, election.Reply) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
+func (p *pool) call(ctx context.Context, c election.Call) (election.Outcome, election.Reply) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	reply, err := l.try(ctx, c)
-	l.note(c, err)
+	reply, err := p.try(ctx, c)
+	p.note(c, err)
 	switch {
 	case err == nil:
 		return election.Answered, reply
@@ -67,54 +67,54 @@ func (l *links) call(ctx context.Context, c election.Call) (election.Outcome, el
 }
 
 // note logs a failure, once until it changes.
-func (l *links) note(c election.Call, err error) {
+func (p *pool) note(c election.Call, err error) {
 	text := ""
 	if err != nil {
 		text = status.Convert(err).Message()
 	}
 	to := endpointOf(c.To)
-	l.mu.Lock()
-	old := l.failed[to]
-	if l.failed[to] = text; text == "" {
-		delete(l.failed, to)
+	p.mu.Lock()
+	old := p.failed[to]
+	if p.failed[to] = text; text == "" {
+		delete(p.failed, to)
 	}
-	l.mu.Unlock()
+	p.mu.Unlock()
 	switch {
 	case text == old || text == "":
 	case status.Code(err) == codes.Unauthenticated, status.Code(err) == codes.PermissionDenied:
-		l.log.Warn("peer refused this agent", "peer", c.To.AllocID, "address", c.To.Addr, "error", text)
+		p.log.Warn("peer refused this agent", "peer", c.To.AllocID, "address", c.To.Addr, "error", text)
 	default:
-		l.log.Debug("peer did not answer", "peer", c.To.AllocID, "address", c.To.Addr, "call", c.Request.Kind, "error", text)
+		p.log.Debug("peer did not answer", "peer", c.To.AllocID, "address", c.To.Addr, "call", c.Request.Kind, "error", text)
 	}
 }
 
 // try makes the call. A connection that has gone bad is replaced once.
-func (l *links) try(ctx context.Context, c election.Call) (election.Reply, error) {
+func (p *pool) try(ctx context.Context, c election.Call) (election.Reply, error) {
 	to := endpointOf(c.To)
-	if conn := l.get(to); conn != nil {
+	if conn := p.get(to); conn != nil {
 		reply, err := send(ctx, conn, c.Request)
 		if status.Code(err) != codes.Unavailable {
 			return reply, err
 		}
-		l.drop(to, conn)
+		p.drop(to, conn)
 	}
-	if err := knock(ctx, to.addr); err != nil {
+	if err := probeTCP(ctx, to.addr); err != nil {
 		return election.Reply{}, err
 	}
-	conn, err := l.open(ctx, to)
+	conn, err := p.open(ctx, to)
 	if err != nil {
 		return election.Reply{}, err
 	}
 	reply, err := send(ctx, conn, c.Request)
 	if status.Code(err) == codes.Unavailable {
-		l.drop(to, conn)
+		p.drop(to, conn)
 	}
 	return reply, err
 }
 
-// knock tells whether anything listens. gRPC does not tell a refused connection
+// probeTCP tells whether anything listens. gRPC does not tell a refused connection
 // from others, and an election must: a refused one is a dead process.
-func knock(ctx context.Context, addr string) error {
+func probeTCP(ctx context.Context, addr string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func send(ctx context.Context, conn *grpc.ClientConn, r election.Request) (elect
 	case election.Accept:
 		reply, err = client.Accept(ctx, req)
 	default:
-		reply, err = client.Hello(ctx, req)
+		reply, err = client.Probe(ctx, req)
 	}
 	if err != nil {
 		return election.Reply{}, err
@@ -144,10 +144,10 @@ func send(ctx context.Context, conn *grpc.ClientConn, r election.Request) (elect
 }
 
 // get returns the kept connection, nil when there is none.
-func (l *links) get(to endpoint) *grpc.ClientConn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	k, ok := l.conns[to]
+func (p *pool) get(to endpoint) *grpc.ClientConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	k, ok := p.conns[to]
 	if !ok {
 		return nil
 	}
@@ -157,56 +157,56 @@ func (l *links) get(to endpoint) *grpc.ClientConn {
 
 // open returns a connection, the kept one if another call has made one
 // meanwhile.
-func (l *links) open(ctx context.Context, to endpoint) (*grpc.ClientConn, error) {
-	if conn := l.get(to); conn != nil {
+func (p *pool) open(ctx context.Context, to endpoint) (*grpc.ClientConn, error) {
+	if conn := p.get(to); conn != nil {
 		return conn, nil
 	}
-	conn, err := l.dial(ctx, to.addr, to.alloc)
+	conn, err := p.dial(ctx, to.addr, to.alloc)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k, ok := l.conns[to]; ok || l.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k, ok := p.conns[to]; ok || p.closed {
 		_ = conn.Close()
 		if ok {
 			return k.conn, nil
 		}
 		return nil, ErrStopped
 	}
-	l.conns[to] = &linked{conn, time.Now()}
+	p.conns[to] = &pooled{conn, time.Now()}
 	return conn, nil
 }
 
 // drop closes a connection that has gone bad.
-func (l *links) drop(to endpoint, conn *grpc.ClientConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k, ok := l.conns[to]; ok && k.conn == conn {
-		delete(l.conns, to)
+func (p *pool) drop(to endpoint, conn *grpc.ClientConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if k, ok := p.conns[to]; ok && k.conn == conn {
+		delete(p.conns, to)
 	}
 	_ = conn.Close()
 }
 
 // prune closes connections that nothing has used for long.
-func (l *links) prune() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for to, k := range l.conns {
-		if time.Since(k.used) > linkIdle {
-			delete(l.conns, to)
+func (p *pool) prune() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for to, k := range p.conns {
+		if time.Since(k.used) > poolIdle {
+			delete(p.conns, to)
 			_ = k.conn.Close()
 		}
 	}
 }
 
 // close closes everything, for good.
-func (l *links) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	for to, k := range l.conns {
-		delete(l.conns, to)
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for to, k := range p.conns {
+		delete(p.conns, to)
 		_ = k.conn.Close()
 	}
 }

@@ -23,16 +23,16 @@ func TestLinks(t *testing.T) {
 	w.reg.Add(Peer{AllocID: "alloc-9"})
 	dialled := 0
 	caller := w.transport(t, "alloc-9")
-	l := newLinks(func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
+	l := newPool(func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
 		dialled++
 		return grpc.NewClient(addr, grpc.WithTransportCredentials(caller.Client(alloc)))
 	}, patience, hclog.NewNullLogger())
-	hello := election.Call{
+	probe := election.Call{
 		To:      election.Peer{AllocID: "alloc-0", Addr: a.peer.Addr},
-		Request: election.Request{Kind: election.Hello, State: election.State{From: election.Peer{AllocID: "alloc-9"}, Process: 1}},
+		Request: election.Request{Kind: election.Probe, State: election.State{From: election.Peer{AllocID: "alloc-9"}, Process: 1}},
 	}
 	call := func() election.Outcome {
-		o, r := l.call(t.Context(), hello)
+		o, r := l.call(t.Context(), probe)
 		if o == election.Answered {
 			must.Eq(t, "alloc-0", r.State.From.AllocID)
 		}
@@ -44,14 +44,14 @@ func TestLinks(t *testing.T) {
 
 	l.prune()
 	must.MapLen(t, 1, l.conns)
-	l.conns[endpointOf(hello.To)].used = time.Now().Add(-2 * linkIdle)
+	l.conns[endpointOf(probe.To)].used = time.Now().Add(-2 * poolIdle)
 	l.prune()
 	must.MapEmpty(t, l.conns)
 	must.Eq(t, election.Answered, call())
 	must.Eq(t, 2, dialled)
 
 	// Another allocation has taken the port: no call is made there.
-	wrong := hello
+	wrong := probe
 	wrong.To.AllocID = "alloc-1"
 	o, _ := l.call(t.Context(), wrong)
 	must.Eq(t, election.Unknown, o)
@@ -63,7 +63,7 @@ func TestLinks(t *testing.T) {
 	must.NoError(t, err)
 	defer silent.Close()
 	l.timeout = 50 * time.Millisecond
-	hello.To.Addr = silent.Addr().String()
+	probe.To.Addr = silent.Addr().String()
 	must.Eq(t, election.Unknown, call())
 
 	l.close()

@@ -15,19 +15,19 @@ type answers struct {
 	refused map[string]bool   // allocations where nothing listens
 }
 
-// consent says why the peers that agreed are not enough to lead, or to form a
-// ring on top of the given ones; nil when they are. quorum tells which of the two
-// ways it was.
+// quorum says why the peers that agreed are not enough to lead, or to form a
+// ring on top of the given ones; nil when they are. majority reports which of the
+// two ways it was.
 //
 // There are two ways to be sure that no other leader can have formed, or form,
-// a ring that this agent does not know of. Either a quorum of each known ring
-// agrees: nobody else can get one. Or everybody agrees that the registry names,
+// a ring that this agent does not know of. Either a majority of each known ring
+// agrees: no one else can get one. Or everybody agrees that the registry names,
 // and every other host of the known rings is dead or no longer registered.
-func (m *Machine) consent(known []Ring, got answers) (quorum bool, err error) {
+func (m *Machine) quorum(known []Ring, got answers) (majority bool, err error) {
 	if _, ok := m.view[m.cfg.Self.AllocID]; !ok {
 		return false, fmt.Errorf("the registry does not name this allocation (%s)", short(m.cfg.Self.AllocID))
 	}
-	if !m.rings.Chosen.IsZero() && m.quorums(known, got.agreed) {
+	if !m.rings.Chosen.IsZero() && m.majorities(known, got.agreed) {
 		return true, nil
 	}
 	for _, id := range sortedKeys(m.view) {
@@ -45,16 +45,16 @@ func (m *Machine) consent(known []Ring, got answers) (quorum bool, err error) {
 	return false, nil
 }
 
-// quorums reports whether the agreed peers hold a quorum of each ring. Only a
+// majorities reports whether the agreed peers are a majority of each ring. Only a
 // host that is registered as it was then has a vote: once it was dropped, others
 // may have gone on without it.
-func (m *Machine) quorums(known []Ring, agreed map[string]uint64) bool {
+func (m *Machine) majorities(known []Ring, agreed map[string]uint64) bool {
 	votes := func(h Host) bool {
 		p, ok := agreed[h.AllocID]
 		return ok && p == h.Process && h.Registered != 0 && m.view[h.AllocID].Registered == h.Registered
 	}
 	for _, r := range known {
-		if !r.quorum(votes) {
+		if !r.majority(votes) {
 			return false
 		}
 	}

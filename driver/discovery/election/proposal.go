@@ -13,18 +13,18 @@ import (
 var (
 	// ErrNotLeader is why an agent that does not lead forms no ring.
 	ErrNotLeader = errors.New("this agent does not lead")
-	// ErrDeposed ends a Form when another leader, or a new term, comes first.
+	// ErrDeposed ends a proposal when another leader, or a new term, comes first.
 	ErrDeposed = errors.New("the leadership changed")
-	// ErrSuperseded ends a Form when another one was begun.
+	// ErrSuperseded ends a proposal when another one was begun.
 	ErrSuperseded = errors.New("another ring was asked for")
 	// ErrGeneration is why a ring with a number already used is not formed.
 	ErrGeneration = errors.New("generation already used")
-	// ErrHostGone ends a Form when a host of the new ring has died.
+	// ErrHostGone ends a proposal when a host of the new ring has died.
 	ErrHostGone = errors.New("a host of the new ring is gone")
 )
 
-// form is a ring that waits for consent.
-type form struct {
+// proposal is a ring that waits for a quorum.
+type proposal struct {
 	generation uint64
 	hosts      []string
 	registered uint64 // this agent's registration when it began
@@ -39,46 +39,46 @@ type form struct {
 // agent is of the job, and who else is.
 var errUnconfirmed = errors.New("the registry has not confirmed it yet")
 
-func newForm(generation uint64, hosts []string) *form {
-	return &form{
+func newProposal(generation uint64, hosts []string) *proposal {
+	return &proposal{
 		generation: generation, hosts: hosts, asked: make(map[string]bool),
 		got: answers{agreed: make(map[string]uint64), refused: make(map[string]bool)},
 	}
 }
 
-// Form asks for consent to a ring; a Formed action tells how it ended. It waits
-// as long as consent may still come.
-func (m *Machine) Form(now time.Duration, generation uint64, hosts []string) []Action {
+// Propose asks the peers to agree to a ring; a Formed action reports how it ended.
+// It waits as long as a quorum may still come about.
+func (m *Machine) Propose(now time.Duration, generation uint64, hosts []string) []Action {
 	m.now = now
-	m.endForm(ErrSuperseded)
-	m.form = newForm(generation, hosts)
+	m.endProposal(ErrSuperseded)
+	m.proposal = newProposal(generation, hosts)
 	switch {
 	case m.phase != leading:
-		m.endForm(ErrNotLeader)
+		m.endProposal(ErrNotLeader)
 	case len(hosts) == 0:
-		m.endForm(errors.New("a ring needs a host"))
+		m.endProposal(errors.New("a ring needs a host"))
 	default:
 		if used, _ := m.rings.highest(); generation <= used {
-			m.endForm(fmt.Errorf("%w: %d, the last one was %d", ErrGeneration, generation, used))
+			m.endProposal(fmt.Errorf("%w: %d, the last one was %d", ErrGeneration, generation, used))
 			break
 		}
-		m.form.registered = m.view[m.cfg.Self.AllocID].Registered
-		m.sendForm()
-		m.considerForm()
+		m.proposal.registered = m.view[m.cfg.Self.AllocID].Registered
+		m.sendProposal()
+		m.considerProposal()
 	}
 	return m.flush()
 }
 
-// CancelForm gives up the ring that waits for consent, if any.
-func (m *Machine) CancelForm(now time.Duration) []Action {
+// Withdraw gives up the ring that waits for a quorum, if any.
+func (m *Machine) Withdraw(now time.Duration) []Action {
 	m.now = now
-	m.endForm(errors.New("given up"))
+	m.endProposal(errors.New("given up"))
 	return m.flush()
 }
 
-// Forming says what the ring in hand still waits for, nil when there is none.
-func (m *Machine) Forming(now time.Duration) error {
-	if m.form == nil {
+// Pending says what the ring in hand still waits for, nil when there is none.
+func (m *Machine) Pending(now time.Duration) error {
+	if m.proposal == nil {
 		return nil
 	}
 	m.now = now
@@ -86,10 +86,10 @@ func (m *Machine) Forming(now time.Duration) error {
 	return err
 }
 
-// MayForm says why a ring could not be formed if exactly the given allocations
+// MayPropose says why a ring could not be formed if exactly the given allocations
 // took part, nil when it could. Where it could not, the others are asked whether
 // they live: the next answer may be another.
-func (m *Machine) MayForm(now time.Duration, connected []string) ([]Action, error) {
+func (m *Machine) MayPropose(now time.Duration, connected []string) ([]Action, error) {
 	if m.phase != leading {
 		return nil, ErrNotLeader
 	}
@@ -100,31 +100,31 @@ func (m *Machine) MayForm(now time.Duration, connected []string) ([]Action, erro
 			agreed[id] = c.process
 		}
 	}
-	_, err := m.consent(m.rings.without(Ring{}), answers{agreed, m.refused})
+	_, err := m.quorum(m.rings.without(Ring{}), answers{agreed, m.refused})
 	if age := m.now - m.at; age > m.cfg.Advice {
 		err = fmt.Errorf("the registry was last confirmed %s ago", age.Round(100*time.Millisecond))
 	}
-	if err != nil && now >= m.probeAt {
-		m.probeAt = now + m.cfg.Retry
+	if err != nil && now >= m.nextProbe {
+		m.nextProbe = now + m.cfg.Retry
 		for _, p := range m.targets() {
 			if _, ok := agreed[p.AllocID]; !ok {
-				m.send(p, Request{Kind: Hello, Term: m.promised}, call{})
+				m.send(p, Request{Kind: Probe, Term: m.promised}, call{})
 			}
 		}
 	}
 	return m.flush(), err
 }
 
-func (m *Machine) endForm(err error) {
-	if f := m.form; f != nil {
-		m.form = nil
+func (m *Machine) endProposal(err error) {
+	if f := m.proposal; f != nil {
+		m.proposal = nil
 		m.out = append(m.out, Formed{Ring: f.ring, Err: err})
 	}
 }
 
 // nameRing fixes the new ring once each of its hosts has been heard of.
 func (m *Machine) nameRing() bool {
-	f := m.form
+	f := m.proposal
 	if !f.ring.IsZero() {
 		return true
 	}
@@ -145,9 +145,9 @@ func (m *Machine) nameRing() bool {
 	return true
 }
 
-// sendForm asks those that have not agreed and are not being asked.
-func (m *Machine) sendForm() {
-	f := m.form
+// sendProposal asks those that have not agreed and are not being asked.
+func (m *Machine) sendProposal() {
+	f := m.proposal
 	if f == nil || !m.nameRing() {
 		return
 	}
@@ -156,14 +156,14 @@ func (m *Machine) sendForm() {
 			continue
 		}
 		f.asked[p.AllocID] = true
-		m.send(p, Request{Kind: Accept, Term: m.promised, Ring: f.ring}, call{form: f})
+		m.send(p, Request{Kind: Accept, Term: m.promised, Ring: f.ring}, call{proposal: f})
 	}
 }
 
 // answeredAccept takes a peer's answer to Accept.
 func (m *Machine) answeredAccept(c call, o Outcome, r Reply) {
-	f := m.form
-	if f == nil || f != c.form {
+	f := m.proposal
+	if f == nil || f != c.proposal {
 		return
 	}
 	delete(f.asked, c.to.AllocID)
@@ -178,48 +178,48 @@ func (m *Machine) answeredAccept(c call, o Outcome, r Reply) {
 		f.got.agreed[c.to.AllocID] = r.State.Process
 		return
 	}
-	if m.outranked(r.State); m.form != nil {
-		m.sendForm() // it knew a ring that this agent has learnt of now
+	if m.outranked(r.State); m.proposal != nil {
+		m.sendProposal() // it knew a ring that this agent has learnt of now
 	}
 }
 
-// considerForm forms the ring when nothing is lacking.
-func (m *Machine) considerForm() {
-	f := m.form
+// considerProposal forms the ring when nothing is lacking.
+func (m *Machine) considerProposal() {
+	f := m.proposal
 	if f == nil || f.ring.IsZero() {
 		return
 	}
 	for _, h := range f.ring.Hosts {
 		if p, ok := f.got.agreed[h.AllocID]; (ok && p != h.Process) || m.dead[h.process()] || (!ok && f.got.refused[h.AllocID]) {
-			m.endForm(fmt.Errorf("%w: %s", ErrHostGone, short(h.AllocID)))
+			m.endProposal(fmt.Errorf("%w: %s", ErrHostGone, short(h.AllocID)))
 			return
 		}
 	}
 	for _, k := range m.rings.without(f.ring) {
 		if k.Generation >= f.generation || k.Compare(f.ring) > 0 { // learnt of while asking
-			m.endForm(fmt.Errorf("%w: %d, and there is ring %d of term %d", ErrGeneration, f.generation, k.Generation, k.Term))
+			m.endProposal(fmt.Errorf("%w: %d, and there is ring %d of term %d", ErrGeneration, f.generation, k.Generation, k.Term))
 			return
 		}
 	}
 	if p, ok := m.view[m.cfg.Self.AllocID]; ok && p.Registered != f.registered {
-		m.endForm(ErrDeposed) // it was dropped meanwhile, and others may not have waited
+		m.endProposal(ErrDeposed) // it was dropped meanwhile, and others may not have waited
 		return
 	}
-	quorum, why := m.lacking()
+	majority, why := m.lacking()
 	switch {
 	case errors.Is(why, errUnconfirmed) && !f.reading:
 		f.reading = true
 		m.out = append(m.out, Refresh{})
 	case why != nil:
-	case (!quorum && m.changed > f.ring.Registry) || m.outdated(f.ring):
+	case (!majority && m.changed > f.ring.Registry) || m.outdated(f.ring):
 		// Others were dropped meanwhile, and the ring has to be known to come after
 		// theirs; or hosts were registered, and should have their votes.
-		m.form = newForm(f.generation, f.hosts)
-		m.form.registered = f.registered
-		m.sendForm()
-		m.considerForm()
+		m.proposal = newProposal(f.generation, f.hosts)
+		m.proposal.registered = f.registered
+		m.sendProposal()
+		m.considerProposal()
 	default:
-		m.form = nil
+		m.proposal = nil
 		m.out = append(m.out, Formed{Ring: f.ring, on: m.rings.without(f.ring), index: m.index})
 		m.rings = m.rings.choose(f.ring)
 		m.announce()
@@ -236,16 +236,16 @@ func (m *Machine) outdated(r Ring) bool {
 }
 
 // lacking says what the ring in hand still needs.
-func (m *Machine) lacking() (quorum bool, err error) {
-	f := m.form
+func (m *Machine) lacking() (majority bool, err error) {
+	f := m.proposal
 	for _, id := range f.hosts {
 		if _, ok := f.got.agreed[id]; !ok {
 			return false, fmt.Errorf("host %s has not agreed yet", short(id))
 		}
 	}
-	quorum, err = m.consent(m.rings.without(f.ring), f.got)
+	majority, err = m.quorum(m.rings.without(f.ring), f.got)
 	if err == nil && (m.at < f.settled || m.now-m.at > m.cfg.Fresh) {
 		err = errUnconfirmed
 	}
-	return quorum, err
+	return majority, err
 }

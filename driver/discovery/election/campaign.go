@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-var errNotStanding = errors.New("this allocation is leaving, or the registry does not name it")
+var errNotEligible = errors.New("this allocation is leaving, or the registry does not name it")
 
-// patience is the number of rounds an agent waits for one that goes before it.
-const patience = 3
+// maxDeferrals is the number of rounds an agent waits for one that goes before it.
+const maxDeferrals = 3
 
-// round is one round of questions, Hello or Promise, to all peers.
+// round is one round of questions, Probe or Promise, to all peers.
 type round struct {
 	term  uint64
 	peers map[string]*answer
@@ -37,21 +37,21 @@ func (r *round) pending(but func(Peer) bool) bool {
 	return false
 }
 
-func nobody(Peer) bool { return false }
+func noOne(Peer) bool { return false }
 
 func (m *Machine) ask(p Peer, kind Kind) {
 	m.round.peers[p.AllocID] = &answer{peer: p}
 	m.send(p, Request{Kind: kind, Term: m.round.term}, call{round: m.round})
 }
 
-// seek starts a round of Hellos.
-func (m *Machine) seek() {
-	m.phase = seeking
+// campaign starts a round of Probes.
+func (m *Machine) campaign() {
+	m.phase = campaigning
 	m.round = &round{term: m.promised, peers: make(map[string]*answer)}
 	for _, p := range m.targets() {
-		m.ask(p, Hello)
+		m.ask(p, Probe)
 	}
-	m.considerSeek()
+	m.considerCampaign()
 }
 
 // pause ends the round without a leader. The first pauses are short.
@@ -61,8 +61,8 @@ func (m *Machine) pause() {
 	m.tries++
 }
 
-// considerSeek looks at the answers so far: follow, stand, ask on or give up.
-func (m *Machine) considerSeek() {
+// considerCampaign looks at the answers so far: follow, stand, ask on or give up.
+func (m *Machine) considerCampaign() {
 	r := m.round
 	for _, id := range sortedKeys(r.peers) {
 		a := r.peers[id]
@@ -75,7 +75,7 @@ func (m *Machine) considerSeek() {
 			return
 		}
 		if l := s.Leader.AllocID; l != "" && l != m.cfg.Self.AllocID && r.peers[l] == nil {
-			m.ask(s.Leader, Hello)
+			m.ask(s.Leader, Probe)
 		}
 	}
 	lower := func(p Peer) bool { // they cannot change what this agent does
@@ -85,14 +85,14 @@ func (m *Machine) considerSeek() {
 	if r.pending(lower) {
 		return
 	}
-	if m.why = m.mayStand(); m.why == nil {
-		_, m.why = m.consent(m.rings.without(Ring{}), m.answers(m.willing))
+	if m.why = m.mayLead(); m.why == nil {
+		_, m.why = m.quorum(m.rings.without(Ring{}), m.answers(m.willing))
 	}
 	if m.why == nil {
 		m.promiseAll()
 		return
 	}
-	if !r.pending(nobody) {
+	if !r.pending(noOne) {
 		m.pause()
 	}
 }
@@ -107,18 +107,18 @@ func (m *Machine) namedLeader(p Peer) bool {
 	return false
 }
 
-// mayStand says why this agent should not stand: it cannot, or one that answered
+// mayLead says why this agent should not stand: it cannot, or one that answered
 // and could lead goes before it and has not yet had its chance.
-func (m *Machine) mayStand() error {
-	if !m.standing() {
-		return errNotStanding
+func (m *Machine) mayLead() error {
+	if !m.eligible() {
+		return errNotEligible
 	}
-	if m.tries > patience {
+	if m.tries > maxDeferrals {
 		return nil
 	}
 	for _, id := range sortedKeys(m.round.peers) {
 		a := m.round.peers[id]
-		if a.outcome == Answered && a.state.Standing && a.state.From.Before(m.cfg.Self) {
+		if a.outcome == Answered && a.state.Eligible && a.state.From.Before(m.cfg.Self) {
 			return fmt.Errorf("allocation %s goes before this one", short(id))
 		}
 	}
@@ -139,7 +139,7 @@ func (m *Machine) answers(yes func(*answer) bool) answers {
 	return out
 }
 
-// willing reports whether the peer would promise, as far as its Hello tells.
+// willing reports whether the peer would promise, as far as its Probe tells.
 func (m *Machine) willing(a *answer) bool {
 	l := a.state.Leader.AllocID
 	return l == "" || l == m.cfg.Self.AllocID
@@ -163,11 +163,11 @@ func (m *Machine) promiseAll() {
 // considerPromise leads as soon as the promises suffice.
 func (m *Machine) considerPromise() {
 	promised := m.answers(func(a *answer) bool { return a.ok })
-	if _, m.why = m.consent(m.rings.without(Ring{}), promised); m.why == nil {
+	if _, m.why = m.quorum(m.rings.without(Ring{}), promised); m.why == nil {
 		m.lead()
 		return
 	}
-	if m.round.pending(nobody) {
+	if m.round.pending(noOne) {
 		return
 	}
 	if m.leader.AllocID != "" {
@@ -183,7 +183,7 @@ func (m *Machine) obeys(term uint64, p Process) bool {
 
 // follow makes the sender of s the leader. The caller has checked obeys.
 func (m *Machine) follow(s State, term uint64) {
-	m.endForm(ErrDeposed)
+	m.endProposal(ErrDeposed)
 	m.promised, m.promisedTo = term, s.process()
 	m.highest = max(m.highest, term)
 	m.phase, m.round, m.tries, m.checking = following, nil, 0, false
@@ -204,7 +204,7 @@ func (m *Machine) grant(term uint64, p Process) {
 func (m *Machine) checkLeader() {
 	if m.phase == following && !m.checking {
 		m.checking = true
-		m.send(m.leader, Request{Kind: Hello, Term: m.leaderTerm}, call{check: true})
+		m.send(m.leader, Request{Kind: Probe, Term: m.leaderTerm}, call{check: true})
 	}
 }
 
