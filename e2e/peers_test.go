@@ -38,8 +38,16 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
 	"github.com/kolo-nomad/kolo/driver/discovery/possession"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
+
+// emptyRegistry names no one: an agent that only calls others asks it nothing.
+type emptyRegistry struct{}
+
+func (emptyRegistry) Watch(context.Context) <-chan registry.View { return nil }
+func (emptyRegistry) Read(context.Context) registry.View         { return registry.View{At: time.Now()} }
 
 // A peer is what a test needs to call agents as an allocation's agent does.
 type peer struct {
@@ -56,14 +64,14 @@ func newPeer(ctx context.Context, t *testing.T, tr *training, alloc *api.Allocat
 	must.NoError(t, os.WriteFile(file, []byte(peerToken(t, tr, alloc)), 0o600))
 	token := filepath.Join(t.TempDir(), "token")
 	must.NoError(t, os.WriteFile(token, []byte(tr.c.Token), 0o600))
-	keys, err := discovery.NewKeys(tr.c.Address, discovery.Token{File: token})
+	keys, err := discovery.NewKeys(tr.c.Address, nomadapi.Token{File: token})
 	must.NoError(t, err)
-	certifier := discovery.NewCertifier(discovery.Token{File: file}, keys)
+	certifier := discovery.NewCertifier(nomadapi.Token{File: file}, keys)
 	p := peer{alloc: alloc.ID, transport: discovery.NewTransport(discovery.TransportOptions{
 		Certifier: certifier,
 		Verifier: discovery.NewVerifier(discovery.VerifierOptions{Namespace: "default", JobID: alloc.JobID,
 			Group: alloc.TaskGroup, Task: "train", Keys: keys}),
-		Presence: discovery.NewPresence(discovery.NewStatic(), alloc.JobID, time.Minute),
+		Presence: discovery.NewPresence(emptyRegistry{}, alloc.JobID, time.Minute),
 	})}
 	must.NoError(t, cluster.Until(ctx, "a certificate, for which Nomad is asked for its keys", func(ctx context.Context) error {
 		p.cert, err = certifier.Certificate(ctx)

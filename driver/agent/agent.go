@@ -27,9 +27,11 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/statusapi"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/horovod"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // agent is one among those of a job: the host of this allocation, and the leader
@@ -40,7 +42,7 @@ type agent struct {
 	events *events.Log
 
 	record    *completion.Store
-	registry  *discovery.Shared
+	registry  *registry.Shared
 	certifier *discovery.Certifier
 	presence  *discovery.Presence
 	transport *discovery.Transport
@@ -70,16 +72,16 @@ func (a *agent) run(ctx context.Context) (host.Result, error) {
 	defer signal.Stop(signals)
 
 	c := a.config
-	token := discovery.Token{File: c.TokenFile, Env: "NOMAD_TOKEN"}
+	token := nomadapi.Token{File: c.TokenFile, Env: "NOMAD_TOKEN"}
 	if done, err := a.checkTraining(ctx, token); done || err != nil {
 		return completedBefore, err
 	}
-	services, err := discovery.NewNomad(discovery.NomadOptions{Address: c.NomadAddr, Token: token, Service: c.Service,
+	services, err := registry.NewNomad(registry.NomadOptions{Address: c.NomadAddr, Token: token, Service: c.Service,
 		Namespace: c.Namespace, JobID: c.JobID, Logger: a.log.Named("registry")})
 	if err != nil {
 		return host.Result{}, err
 	}
-	a.registry = discovery.Share(ctx, services) // one watch of Nomad for all parts
+	a.registry = registry.Share(ctx, services) // one watch of Nomad for all parts
 
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", c.Listen)
 	if err != nil {
@@ -118,7 +120,7 @@ func (a *agent) run(ctx context.Context) (host.Result, error) {
 
 // checkTraining reports whether the training is complete already, and checks that
 // it can begin otherwise.
-func (a *agent) checkTraining(ctx context.Context, token discovery.Token) (done bool, err error) {
+func (a *agent) checkTraining(ctx context.Context, token nomadapi.Token) (done bool, err error) {
 	if _, err := token.Read(); err != nil {
 		return false, err
 	}
@@ -135,7 +137,7 @@ func (a *agent) checkTraining(ctx context.Context, token discovery.Token) (done 
 }
 
 // authenticate prepares what proves this agent to others, and others to it.
-func (a *agent) authenticate(token discovery.Token) error {
+func (a *agent) authenticate(token nomadapi.Token) error {
 	c := a.config
 	keys, err := discovery.NewKeys(c.NomadAddr, token)
 	if err != nil {
@@ -143,7 +145,7 @@ func (a *agent) authenticate(token discovery.Token) error {
 	}
 	peerToken := token
 	if c.PeerTokenFile != "" {
-		peerToken = discovery.Token{File: c.PeerTokenFile, Env: "NOMAD_TOKEN_kolo"}
+		peerToken = nomadapi.Token{File: c.PeerTokenFile, Env: "NOMAD_TOKEN_kolo"}
 	}
 	a.certifier = discovery.NewCertifier(peerToken, keys)
 	a.presence = discovery.NewPresence(a.registry, c.JobID, time.Duration(c.LeaveTimeout)+leaveMargin)

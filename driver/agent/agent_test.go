@@ -20,8 +20,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
-	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
@@ -59,7 +59,7 @@ func TestAnAllocationLooksAgain(t *testing.T) {
 	c.NomadAddr = nomad.URL
 	before := c
 	before.AllocID = "earlier"
-	record, err := completion.New(before, discovery.Token{File: token})
+	record, err := completion.New(before, nomadapi.Token{File: token})
 	must.NoError(t, err)
 	must.NoError(t, record.Save(t.Context(), "slot 0 exited with 0"))
 

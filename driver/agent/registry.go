@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 )
 
@@ -34,20 +34,20 @@ func portError(listen string, err error) error {
 
 // findSelf waits until Nomad's registry shows this allocation: from then on
 // others can find it, and its address is known.
-func (a *agent) findSelf(ctx context.Context, r discovery.Registry, signals <-chan os.Signal) (discovery.Peer, bool, error) {
+func (a *agent) findSelf(ctx context.Context, r registry.Registry, signals <-chan os.Signal) (registry.Peer, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
 	views := r.Watch(ctx)
-	var last discovery.View
+	var last registry.View
 	reported := false
 	for {
 		select {
 		case v, ok := <-views:
 			if !ok {
 				if last.Err != nil {
-					return discovery.Peer{}, false, last.Err
+					return registry.Peer{}, false, last.Err
 				}
-				return discovery.Peer{}, false, fmt.Errorf("service %q: this allocation is not registered after %s; the group needs "+
+				return registry.Peer{}, false, fmt.Errorf("service %q: this allocation is not registered after %s; the group needs "+
 					"service { name = %q  provider = \"nomad\"  port = <the port's label> }", a.config.Service, registerWait, a.config.Service)
 			}
 			last = v
@@ -61,7 +61,7 @@ func (a *agent) findSelf(ctx context.Context, r discovery.Registry, signals <-ch
 			}
 		case s := <-signals:
 			if s == syscall.SIGTERM || s == syscall.SIGINT {
-				return discovery.Peer{}, true, nil
+				return registry.Peer{}, true, nil
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/kolo-nomad/kolo/driver/discovery/possession"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // Certifier makes this agent's certificates from its workload identity: a new
@@ -34,7 +35,7 @@ type Certifier struct {
 
 // NewCertifier returns a certifier for the identity in token, which is read
 // again for each certificate. It makes none yet.
-func NewCertifier(token Token, keys *Keys) *Certifier {
+func NewCertifier(token nomadapi.Token, keys *Keys) *Certifier {
 	return &Certifier{read: token.Read, keys: keys, now: time.Now}
 }
 

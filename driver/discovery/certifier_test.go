@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 func TestCertifier(t *testing.T) {
 	key := newEd25519(t, "ed")
 	keys := newFakeKeys(key)
 	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
-	c := NewCertifier(Token{File: file}, newKeys(keys.fetch, keys.clock))
+	c := NewCertifier(nomadapi.Token{File: file}, newKeys(keys.fetch, keys.clock))
 	c.now = keys.clock
 	write := func(token string) { must.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600)) }
 	later := func(d time.Duration) { keys.set(func(f *fakeKeys) { f.now = f.now.Add(d) }) }
@@ -52,7 +54,7 @@ func TestCertifier(t *testing.T) {
 	must.True(t, third == make())
 	later(certificateLife)
 	_, err = c.Certificate(t.Context())
-	must.ErrorIs(t, err, ErrNoIdentity)
+	must.ErrorIs(t, err, nomadapi.ErrNoIdentity)
 
 	// Never longer than the identity.
 	end := keys.clock().Add(time.Minute)

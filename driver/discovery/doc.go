@@ -1,18 +1,17 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package discovery answers three questions an agent has about its job: who
-// are my peers, is the one that calls me really one of them, and which of us
-// leads.
+// Package discovery answers two questions an agent has about its job: is the one
+// that calls me really one of my peers, and which of us leads. Package registry
+// answers who they are.
 //
-//	Nomad ── registry ──> Registry ──> View ─┬─> Presence ─┐
+//	Nomad ── package registry ───────> View ─┬─> Presence ─┐
 //	                                         ├─> Elector ──│─> Leadership, Form
 //	peers <── Probe/Promise/Lead/Accept ─────┘       ▲     ▼
 //	  └──────────── mutual TLS ────────────────> Transport, Verifier <── Keys
 //	own identity ──> Certifier ──────────────────────┘
 //
-// Registry reads the instances of the job's Nomad service. Elector follows or
-// provides the job's one leader, and is the gate that every new ring passes
+// Elector follows or provides the job's one leader, and is the gate that every new ring passes
 // (Form). Its rules live in package election, which has no I/O and no clock.
 //
 // # Who is a peer
@@ -65,6 +64,6 @@
 // An allocation that leaves the registry keeps its connections: Nomad takes it
 // from there first, and then gives it time to leave the ring. But it cannot
 // renew them for longer than Presence allows. Where Nomad cannot be reached at
-// all, nobody gets a new identity, and expired connections stay until it
+// all, no one gets a new identity, and expired connections stay until it
 // answers again.
 package discovery

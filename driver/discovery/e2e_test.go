@@ -27,6 +27,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
+	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
@@ -234,7 +237,7 @@ func TestE2ETask(t *testing.T) {
 
 // runIntruder calls an agent of another job, with its own identity and without.
 func runIntruder(t *testing.T, say func(taskLine)) {
-	own := taskTransport(t, NewStatic())
+	own := taskTransport(t, registrytest.NewStatic())
 	for _, creds := range []credentials.TransportCredentials{own.Client(os.Getenv("KOLO_ALLOC")), insecure.NewCredentials()} {
 		conn, err := grpc.NewClient(os.Getenv("KOLO_ADDR"), grpc.WithTransportCredentials(creds))
 		must.NoError(t, err)
@@ -246,16 +249,16 @@ func runIntruder(t *testing.T, say func(taskLine)) {
 
 // taskTransport is that of the task it is called in. Intruders pose as a task of
 // the job that they call.
-func taskTransport(t *testing.T, reg Registry) *Transport {
+func taskTransport(t *testing.T, reg registry.Registry) *Transport {
 	secrets := os.Getenv("NOMAD_SECRETS_DIR")
-	keys, err := NewKeys("unix://"+filepath.Join(secrets, "api.sock"), Token{File: filepath.Join(secrets, "nomad_token")})
+	keys, err := NewKeys("unix://"+filepath.Join(secrets, "api.sock"), nomadapi.Token{File: filepath.Join(secrets, "nomad_token")})
 	must.NoError(t, err)
 	job := os.Getenv("NOMAD_JOB_ID")
 	if posed := os.Getenv("KOLO_JOB"); posed != "" {
 		job = posed
 	}
 	return NewTransport(TransportOptions{
-		Certifier: NewCertifier(Token{File: filepath.Join(secrets, "nomad_kolo.jwt")}, keys),
+		Certifier: NewCertifier(nomadapi.Token{File: filepath.Join(secrets, "nomad_kolo.jwt")}, keys),
 		Verifier: NewVerifier(VerifierOptions{Namespace: os.Getenv("NOMAD_NAMESPACE"), JobID: job,
 			Group: os.Getenv("NOMAD_GROUP_NAME"), Task: os.Getenv("NOMAD_TASK_NAME"), Keys: keys}),
 		Presence: NewPresence(reg, job, time.Minute),
@@ -268,13 +271,13 @@ func runTask(t *testing.T, say func(taskLine)) {
 	env, secrets := os.Getenv, os.Getenv("NOMAD_SECRETS_DIR")
 	index, err := strconv.Atoi(env("NOMAD_ALLOC_INDEX"))
 	must.NoError(t, err)
-	self := Peer{
+	self := registry.Peer{
 		AllocID: env("NOMAD_ALLOC_ID"), JobID: env("NOMAD_JOB_ID"), Namespace: env("NOMAD_NAMESPACE"),
 		Group: env("NOMAD_GROUP_NAME"), Index: index, Addr: env("NOMAD_ADDR_kolo"),
 	}
 	say(taskLine{Code: self.Addr})
-	socket, token := "unix://"+filepath.Join(secrets, "api.sock"), Token{File: filepath.Join(secrets, "nomad_token")}
-	reg, err := NewNomad(NomadOptions{Address: socket, Token: token, Service: "ring", Namespace: self.Namespace, JobID: self.JobID})
+	socket, token := "unix://"+filepath.Join(secrets, "api.sock"), nomadapi.Token{File: filepath.Join(secrets, "nomad_token")}
+	reg, err := registry.NewNomad(registry.NomadOptions{Address: socket, Token: token, Service: "ring", Namespace: self.Namespace, JobID: self.JobID})
 	must.NoError(t, err)
 	transport := taskTransport(t, reg)
 	dial := func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
@@ -314,7 +317,7 @@ func watchLeader(e *Elector, l Leadership) {
 	e.LeaderLost(l.Term)
 }
 
-func form(ctx context.Context, e *Elector, reg Registry, say func(taskLine)) {
+func form(ctx context.Context, e *Elector, reg registry.Registry, say func(taskLine)) {
 	for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		lead := e.Current()
 		if !lead.Self {

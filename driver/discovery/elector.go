@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
 // Ring is a set of hosts that were allowed to train together.
@@ -23,11 +24,11 @@ type Ring = election.Ring
 // Options configure an Elector.
 type Options struct {
 	// Self is this agent. AllocID, Group, Index and Addr must be set.
-	Self Peer
+	Self registry.Peer
 	// Service is the Nomad service's name, for messages.
 	Service string
 	// Registry tells the peers.
-	Registry Registry
+	Registry registry.Registry
 	// Dial opens connections to peers. The Elector closes them.
 	Dial Dialer
 	// DialTimeout bounds each call, with the connect it may need. Default 1 s.
@@ -48,7 +49,7 @@ type Leadership struct {
 	// Term is the leader's; a higher one always replaces a lower one.
 	Term uint64
 	// Leader is the zero Peer when there is none just now.
-	Leader Peer
+	Leader registry.Peer
 	// Self is true when this agent leads.
 	Self bool
 }
@@ -60,6 +61,8 @@ var (
 	ErrSuperseded = election.ErrSuperseded
 	ErrGeneration = election.ErrGeneration
 	ErrHostGone   = election.ErrHostGone
+	// ErrNotRegistered is why an agent cannot take part: Nomad does not list it.
+	ErrNotRegistered = errors.New("not registered")
 	// ErrStopped is why an elector that does not run does nothing.
 	ErrStopped = errors.New("the elector is not running")
 )
@@ -76,7 +79,7 @@ type Elector struct {
 
 	mu       sync.Mutex // of what follows; held for steps of the machine, never for I/O
 	machine  *election.Machine
-	peers    map[string]Peer // last view
+	peers    map[string]registry.Peer // last view
 	viewErr  error
 	running  bool
 	ctx      context.Context // of Run
@@ -102,14 +105,14 @@ func NewElector(o Options) (*Elector, error) {
 	}
 	start := time.Now()
 	cfg := election.Config{
-		Self:    o.Self.member(),
+		Self:    member(o.Self),
 		Process: uint64(start.UnixNano()), Epoch: uint64(start.UnixMilli()),
 		Retry: o.Retry, Fresh: 5 * time.Second, Advice: 15 * time.Second,
 	}
 	return &Elector{
 		o: o, log: o.Logger, start: start, machine: election.New(cfg),
 		leadership: make(chan Leadership, 1), poke: make(chan struct{}, 1),
-		pool: newPool(o.Dial, o.DialTimeout, o.Logger), peers: make(map[string]Peer),
+		pool: newPool(o.Dial, o.DialTimeout, o.Logger), peers: make(map[string]registry.Peer),
 	}, nil
 }
 
@@ -122,13 +125,6 @@ func positive(d, or time.Duration) time.Duration {
 
 // Leadership sends each change, the latest one only.
 func (e *Elector) Leadership() <-chan Leadership { return e.leadership }
-
-// Current is the leadership now.
-func (e *Elector) Current() Leadership {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.leadershipOf(e.machine.Leadership())
-}
 
 // LeaderLost says that the session with the leader of the term broke, or could
 // not be opened. Late calls for earlier terms do nothing.
@@ -202,13 +198,8 @@ func (e *Elector) LastRing() Ring {
 	return e.machine.Rings().Latest()
 }
 
-// Problem says what keeps this agent without a leader, nil when it has one.
-func (e *Elector) Problem() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.problem()
-}
-
+// problem is what keeps this agent without a leader, nil when it has one. The caller
+// holds e.mu.
 func (e *Elector) problem() error {
 	_, registered := e.peers[e.o.Self.AllocID]
 	switch {
@@ -225,7 +216,13 @@ func (e *Elector) problem() error {
 // now is the machine's time. The caller holds e.mu.
 func (e *Elector) now() time.Duration { return time.Since(e.start) }
 
-// member is the peer as the machine knows it.
-func (p Peer) member() election.Peer {
+// member is a peer as the machine knows it.
+func member(p registry.Peer) election.Peer {
 	return election.Peer{AllocID: p.AllocID, Group: p.Group, Index: p.Index, Addr: p.Addr, Registered: p.Registered}
+}
+
+// notRegistered is what to say when the registry lacks this agent.
+func notRegistered(service string, p registry.Peer) error {
+	return fmt.Errorf("%w: allocation %s is not listed as an instance of service %q in namespace %q; give group %q a `service { name = %q provider = \"nomad\" port = … }` block, the same name in each group of the ring",
+		ErrNotRegistered, p.AllocID, service, p.Namespace, p.Group, service)
 }

@@ -20,6 +20,8 @@ import (
 
 	pb "github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
+	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
 )
 
 // patience is how long tests wait for what happens in milliseconds.
@@ -28,7 +30,7 @@ const patience = 20 * time.Second
 // testAgent is an elector with the server it needs.
 type testAgent struct {
 	*Elector
-	peer Peer
+	peer registry.Peer
 	stop func() // ends the agent as a crash would, and waits
 }
 
@@ -37,7 +39,7 @@ type testAgent struct {
 func startAgent(t testing.TB, w *world, index int) *testAgent {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
-	a := &testAgent{peer: Peer{
+	a := &testAgent{peer: registry.Peer{
 		AllocID: fmt.Sprintf("alloc-%d", index), Group: "workers", Index: index, Addr: l.Addr().String(), JobID: "train", Namespace: "ml",
 	}}
 	transport := w.transport(t, a.peer.AllocID)
@@ -180,7 +182,7 @@ func TestElector_formWaits(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
 	must.NoError(t, err)
 	defer silent.Close()
-	w.reg.Add(Peer{AllocID: "silent", Index: 9, Addr: silent.Addr().String()})
+	w.reg.Add(registry.Peer{AllocID: "silent", Index: 9, Addr: silent.Addr().String()})
 	eventually(t, func() error {
 		if ok, why := lead.MayForm([]string{"alloc-0", "alloc-1"}); ok || why == "" {
 			return errors.New("it may form a ring")
@@ -200,7 +202,7 @@ func TestElector_formWaits(t *testing.T) {
 	must.NoError(t, <-done)
 
 	// The next call ends the one before.
-	w.reg.Add(Peer{AllocID: "new", Index: 9, Addr: silent.Addr().String()})
+	w.reg.Add(registry.Peer{AllocID: "new", Index: 9, Addr: silent.Addr().String()})
 	go func() { done <- lead.Form(t.Context(), 3, []string{"new"}) }()
 	eventually(t, func() error {
 		lead.mu.Lock()
@@ -218,7 +220,7 @@ func TestElector_speaksForItself(t *testing.T) {
 	w := newWorld(t)
 	a := startAgent(t, w, 0)
 	agreed(t, a)
-	w.reg.Add(Peer{AllocID: "mallory"})
+	w.reg.Add(registry.Peer{AllocID: "mallory"})
 	conn, err := grpc.NewClient(a.peer.Addr, grpc.WithTransportCredentials(w.transport(t, "mallory").Client("alloc-0")))
 	must.NoError(t, err)
 	defer conn.Close()
@@ -265,7 +267,7 @@ func TestElector_departing(t *testing.T) {
 
 func TestElector_notRegistered(t *testing.T) {
 	e, err := NewElector(Options{
-		Self: Peer{AllocID: "a", Group: "workers", Namespace: "ml"}, Service: "train", Registry: NewStatic(),
+		Self: registry.Peer{AllocID: "a", Group: "workers", Namespace: "ml"}, Service: "train", Registry: registrytest.NewStatic(),
 		Dial: func(context.Context, string, string) (*grpc.ClientConn, error) { return nil, errors.New("not called") },
 	})
 	must.NoError(t, err)
@@ -277,9 +279,9 @@ func TestElector_notRegistered(t *testing.T) {
 func TestNewElector_options(t *testing.T) {
 	dial := func(context.Context, string, string) (*grpc.ClientConn, error) { return nil, nil }
 	for name, o := range map[string]Options{
-		"no allocation": {Registry: NewStatic(), Dial: dial},
-		"no registry":   {Self: Peer{AllocID: "a"}, Dial: dial},
-		"no dial":       {Self: Peer{AllocID: "a"}, Registry: NewStatic()},
+		"no allocation": {Registry: registrytest.NewStatic(), Dial: dial},
+		"no registry":   {Self: registry.Peer{AllocID: "a"}, Dial: dial},
+		"no dial":       {Self: registry.Peer{AllocID: "a"}, Registry: registrytest.NewStatic()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := NewElector(o)

@@ -12,6 +12,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 const (
@@ -41,8 +43,8 @@ type Keys struct {
 
 // NewKeys returns the keys at Nomad's /.well-known/jwks.json, read through the
 // address (see NomadOptions) with the token. It does not call Nomad.
-func NewKeys(address string, token Token) (*Keys, error) {
-	client, err := NewClient(address, "")
+func NewKeys(address string, token nomadapi.Token) (*Keys, error) {
+	client, err := nomadapi.NewClient(address)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +56,7 @@ func NewKeys(address string, token Token) (*Keys, error) {
 		}
 		q := &api.QueryOptions{AuthToken: secret}
 		if _, err := client.Raw().Query("/.well-known/jwks.json", &set, q.WithContext(ctx)); err != nil {
-			return set, explain(err, address)
+			return set, nomadapi.Explain(err, address)
 		}
 		return set, nil
 	}
@@ -85,7 +87,7 @@ func (k *Keys) Get(ctx context.Context, id string) (jose.JSONWebKey, error) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		return jose.JSONWebKey{}, fmt.Errorf("key %s: %w: %w", id, ErrUnreachable, ctx.Err())
+		return jose.JSONWebKey{}, fmt.Errorf("key %s: %w: %w", id, nomadapi.ErrUnreachable, ctx.Err())
 	}
 	if key, ok, _ = k.known(id); ok {
 		return key, nil

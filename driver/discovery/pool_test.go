@@ -14,13 +14,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
 func TestLinks(t *testing.T) {
 	w := newWorld(t)
 	a := startAgent(t, w, 0)
 	agreed(t, a) // so it runs
-	w.reg.Add(Peer{AllocID: "alloc-9"})
+	w.reg.Add(registry.Peer{AllocID: "alloc-9"})
 	dialled := 0
 	caller := w.transport(t, "alloc-9")
 	l := newPool(func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {

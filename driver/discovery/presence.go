@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
 // ErrNotLive is why a true identity is refused: its allocation is not in the
@@ -50,38 +52,38 @@ const (
 // name the parent job, so a sibling's cannot be told apart; only the registry
 // tells.
 type Presence struct {
-	registry Registry
-	jobID    string
-	window   time.Duration
-	now      func() time.Time
-	reading  chan struct{} // held by the one who asks
+	source  registry.Registry
+	jobID   string
+	window  time.Duration
+	now     func() time.Time
+	reading chan struct{} // held by the one who asks
 
 	mu    sync.Mutex
-	view  View      // newest good one
-	begun time.Time // At of the first good one
-	away  time.Time // when the newest outage began; short ones in a row are one
-	back  time.Time // when it ended
-	down  bool      // it has not
-	grace time.Time // until when peers may be without new identities
+	view  registry.View // newest good one
+	begun time.Time     // At of the first good one
+	away  time.Time     // when the newest outage began; short ones in a row are one
+	back  time.Time     // when it ended
+	down  bool          // it has not
+	grace time.Time     // until when peers may be without new identities
 	seen  map[string]time.Time
 }
 
 // NewPresence returns the presence of a job's allocations. window is how long an
 // allocation may take to leave once it is not registered any more.
-func NewPresence(r Registry, jobID string, window time.Duration) *Presence {
-	return &Presence{registry: r, jobID: jobID, window: window, now: time.Now,
+func NewPresence(r registry.Registry, jobID string, window time.Duration) *Presence {
+	return &Presence{source: r, jobID: jobID, window: window, now: time.Now,
 		reading: make(chan struct{}, 1), seen: make(map[string]time.Time)}
 }
 
 // Run follows the registry until ctx ends.
 func (p *Presence) Run(ctx context.Context) {
-	for v := range p.registry.Watch(ctx) {
+	for v := range p.source.Watch(ctx) {
 		p.take(v)
 	}
 }
 
 // take notes what a view tells.
-func (p *Presence) take(v View) {
+func (p *Presence) take(v registry.View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noteOutage(v.Err)
@@ -190,7 +192,7 @@ func (p *Presence) refresh(ctx context.Context, since time.Time) {
 	if enough {
 		return
 	}
-	if v := p.registry.Read(ctx); v.Err == nil {
+	if v := p.source.Read(ctx); v.Err == nil {
 		p.take(v)
 	}
 }

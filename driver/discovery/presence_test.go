@@ -9,17 +9,20 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // views is a registry that answers what a test wants.
 type views struct {
-	next  View
+	next  registry.View
 	reads int
 }
 
-func (v *views) Watch(context.Context) <-chan View { return nil }
+func (v *views) Watch(context.Context) <-chan registry.View { return nil }
 
-func (v *views) Read(context.Context) View {
+func (v *views) Read(context.Context) registry.View {
 	v.reads++
 	return v.next
 }
@@ -27,10 +30,10 @@ func (v *views) Read(context.Context) View {
 func TestPresence(t *testing.T) {
 	t0 := testNow
 	const window = time.Minute
-	named := func(at time.Duration, allocs ...string) View {
-		v := View{At: t0.Add(at)}
+	named := func(at time.Duration, allocs ...string) registry.View {
+		v := registry.View{At: t0.Add(at)}
 		for _, a := range allocs {
-			v.Peers = append(v.Peers, Peer{AllocID: a})
+			v.Peers = append(v.Peers, registry.Peer{AllocID: a})
 		}
 		return v
 	}
@@ -38,28 +41,28 @@ func TestPresence(t *testing.T) {
 		return Identity{AllocID: "b", JobID: "train", Issued: t0.Add(issued)}
 	}
 	for name, tc := range map[string]struct {
-		before    []View // taken from the watch
-		now       View   // read when the peer calls
+		before    []registry.View // taken from the watch
+		now       registry.View   // read when the peer calls
 		id        Identity
 		job       string
 		departing bool
 		err       error
 	}{
 		"named":                        {now: named(0, "a", "b"), id: own(-time.Hour)},
-		"ended long ago":               {before: []View{named(-time.Hour, "a")}, now: named(0, "a"), id: own(-2 * time.Hour), err: ErrNotLive},
-		"ended, named by an old view":  {before: []View{named(-2*time.Hour, "a", "b"), named(-time.Hour, "a")}, now: named(0, "a"), id: own(-3 * time.Hour), err: ErrNotLive},
-		"leaving":                      {before: []View{named(-30*time.Second, "a", "b"), named(-time.Second, "a")}, now: named(0, "a"), id: own(-time.Hour), departing: true},
-		"leaving for too long":         {before: []View{named(-time.Hour, "a", "b")}, now: named(0, "a"), id: own(-2 * time.Hour), err: ErrNotLive},
-		"leaving when this agent came": {before: []View{named(-30*time.Second, "a")}, now: named(0, "a"), id: own(-time.Hour), departing: true},
-		"signed just now":              {before: []View{named(-time.Hour, "a")}, now: named(0, "a"), id: own(-10 * time.Second), departing: true},
-		"registry away, named before":  {before: []View{named(-time.Hour, "a", "b")}, now: View{Err: ErrUnreachable}, id: own(-2 * time.Hour)},
-		"registry away, unheard of":    {before: []View{named(-time.Hour, "a")}, now: View{Err: ErrUnreachable}, id: own(-time.Minute)},
-		"registry away, ended before":  {before: []View{named(-2*time.Hour, "a"), named(-time.Hour, "a")}, now: View{Err: ErrUnreachable}, id: own(-3 * time.Hour), err: ErrNotLive},
+		"ended long ago":               {before: []registry.View{named(-time.Hour, "a")}, now: named(0, "a"), id: own(-2 * time.Hour), err: ErrNotLive},
+		"ended, named by an old view":  {before: []registry.View{named(-2*time.Hour, "a", "b"), named(-time.Hour, "a")}, now: named(0, "a"), id: own(-3 * time.Hour), err: ErrNotLive},
+		"leaving":                      {before: []registry.View{named(-30*time.Second, "a", "b"), named(-time.Second, "a")}, now: named(0, "a"), id: own(-time.Hour), departing: true},
+		"leaving for too long":         {before: []registry.View{named(-time.Hour, "a", "b")}, now: named(0, "a"), id: own(-2 * time.Hour), err: ErrNotLive},
+		"leaving when this agent came": {before: []registry.View{named(-30*time.Second, "a")}, now: named(0, "a"), id: own(-time.Hour), departing: true},
+		"signed just now":              {before: []registry.View{named(-time.Hour, "a")}, now: named(0, "a"), id: own(-10 * time.Second), departing: true},
+		"registry away, named before":  {before: []registry.View{named(-time.Hour, "a", "b")}, now: registry.View{Err: nomadapi.ErrUnreachable}, id: own(-2 * time.Hour)},
+		"registry away, unheard of":    {before: []registry.View{named(-time.Hour, "a")}, now: registry.View{Err: nomadapi.ErrUnreachable}, id: own(-time.Minute)},
+		"registry away, ended before":  {before: []registry.View{named(-2*time.Hour, "a"), named(-time.Hour, "a")}, now: registry.View{Err: nomadapi.ErrUnreachable}, id: own(-3 * time.Hour), err: ErrNotLive},
 		// Of a dispatched job: the identity names the parent.
 		"dispatched, named":   {job: "train/dispatch-1", now: named(0, "b"), id: own(-time.Hour)},
-		"dispatched, leaving": {job: "train/dispatch-1", before: []View{named(-30*time.Second, "b"), named(-time.Second)}, now: named(0), id: own(-time.Hour), departing: true},
-		"a sibling's":         {job: "train/dispatch-1", before: []View{named(-30*time.Second, "a")}, now: named(0, "a"), id: own(-time.Second), err: ErrNotLive},
-		"no view at all":      {job: "train/dispatch-1", now: View{Err: ErrUnreachable}, id: own(-time.Second), err: ErrNotLive},
+		"dispatched, leaving": {job: "train/dispatch-1", before: []registry.View{named(-30*time.Second, "b"), named(-time.Second)}, now: named(0), id: own(-time.Hour), departing: true},
+		"a sibling's":         {job: "train/dispatch-1", before: []registry.View{named(-30*time.Second, "a")}, now: named(0, "a"), id: own(-time.Second), err: ErrNotLive},
+		"no view at all":      {job: "train/dispatch-1", now: registry.View{Err: nomadapi.ErrUnreachable}, id: own(-time.Second), err: ErrNotLive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.job == "" {
@@ -85,7 +88,7 @@ func TestPresence(t *testing.T) {
 // TestPresence_reads: the registry is asked about those only that the newest view
 // does not name, or when that is old, and not while the watch gets no answer.
 func TestPresence_reads(t *testing.T) {
-	reg := &views{next: View{At: testNow, Peers: []Peer{{AllocID: "b"}}}}
+	reg := &views{next: registry.View{At: testNow, Peers: []registry.Peer{{AllocID: "b"}}}}
 	p := NewPresence(reg, "train", time.Minute)
 	now := testNow.Add(-time.Second)
 	p.now = func() time.Time { return now }
@@ -103,7 +106,7 @@ func TestPresence_reads(t *testing.T) {
 	must.ErrorIs(t, p.Check(t.Context(), Identity{AllocID: "c", JobID: "train"}), ErrNotLive)
 	must.Eq(t, 3, reg.reads)
 	now = testNow.Add(time.Hour)
-	p.take(View{Err: ErrUnreachable})
+	p.take(registry.View{Err: nomadapi.ErrUnreachable})
 	check()
 	must.Eq(t, 3, reg.reads)
 }
@@ -113,12 +116,12 @@ func TestPresence_renewable(t *testing.T) {
 	now := testNow
 	p.now = func() time.Time { return now }
 	must.True(t, p.renewable())
-	p.take(View{Err: ErrUnreachable})
+	p.take(registry.View{Err: nomadapi.ErrUnreachable})
 	must.False(t, p.renewable())
 	now = now.Add(time.Hour)
 	must.False(t, p.renewable())
-	p.take(View{Err: ErrUnreachable})
-	p.take(View{At: now})
+	p.take(registry.View{Err: nomadapi.ErrUnreachable})
+	p.take(registry.View{At: now})
 	must.False(t, p.renewable(), must.Sprint("identities are not renewed at once"))
 	now = now.Add(time.Hour)
 	must.False(t, p.renewable(), must.Sprint("Nomad's client may pause for an hour"))
@@ -152,9 +155,9 @@ func TestPresence_renewable_afterOutages(t *testing.T) {
 			p.now = func() time.Time { return now }
 			for _, s := range tc.steps {
 				now = now.Add(s.after)
-				v := View{At: now}
+				v := registry.View{At: now}
 				if !s.ok {
-					v = View{Err: ErrUnreachable}
+					v = registry.View{Err: nomadapi.ErrUnreachable}
 				}
 				p.take(v)
 				must.False(t, p.renewable())
@@ -170,20 +173,20 @@ func TestPresence_renewable_afterOutages(t *testing.T) {
 // TestPresence_departing: what a connection may do changes with the registry, and
 // a registry that is slow or away counts against no one.
 func TestPresence_departing(t *testing.T) {
-	reg := &views{next: View{At: testNow, Peers: []Peer{{AllocID: "a"}}}}
+	reg := &views{next: registry.View{At: testNow, Peers: []registry.Peer{{AllocID: "a"}}}}
 	p := NewPresence(reg, "train", time.Minute)
 	now := testNow.Add(-time.Second)
 	p.now = func() time.Time { return now }
 	must.True(t, p.departing(t.Context(), "b"))
 	must.False(t, p.departing(t.Context(), "a"))
 	now = testNow.Add(time.Second)
-	reg.next = View{Err: ErrUnreachable}
+	reg.next = registry.View{Err: nomadapi.ErrUnreachable}
 	must.False(t, p.departing(t.Context(), "b"), must.Sprint("the view is older than the question"))
-	reg.next = View{At: testNow.Add(time.Minute), Peers: []Peer{{AllocID: "b"}}}
+	reg.next = registry.View{At: testNow.Add(time.Minute), Peers: []registry.Peer{{AllocID: "b"}}}
 	must.False(t, p.departing(t.Context(), "b"), must.Sprint("it has come meanwhile"))
 	must.Eq(t, 3, reg.reads)
 	now = testNow.Add(time.Hour)
-	p.take(View{Err: ErrUnreachable})
+	p.take(registry.View{Err: nomadapi.ErrUnreachable})
 	must.False(t, p.departing(t.Context(), "c"))
 	must.Eq(t, 3, reg.reads)
 }

@@ -14,6 +14,8 @@ import (
 
 	pb "github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
+	"github.com/kolo-nomad/kolo/driver/discovery/internal/latest"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
 // reportEvery is how often an agent without a leader says why.
@@ -101,7 +103,7 @@ func (e *Elector) carryOut(actions []election.Action) {
 		case election.Follow:
 			l := e.leadershipOf(a.Leadership)
 			e.log.Info("leadership", "leader", l.Leader.AllocID, "address", l.Leader.Addr, "term", l.Term, "self", l.Self)
-			sendLatest(e.leadership, l)
+			latest.Send(e.leadership, l)
 		case election.Formed:
 			done := e.forming[0]
 			e.forming = e.forming[1:]
@@ -122,17 +124,17 @@ func (e *Elector) untilTick() (time.Duration, bool) {
 }
 
 // view takes in what the registry said.
-func (e *Elector) view(v View) {
+func (e *Elector) view(v registry.View) {
 	e.step(func(now time.Duration) []election.Action {
 		e.viewErr = v.Err
 		if v.Err != nil {
 			return nil
 		}
 		in := election.View{Index: v.Index, At: v.At.Sub(e.start)}
-		peers := make(map[string]Peer, len(v.Peers))
+		peers := make(map[string]registry.Peer, len(v.Peers))
 		for _, p := range v.Peers {
 			peers[p.AllocID] = p
-			in.Peers = append(in.Peers, p.member())
+			in.Peers = append(in.Peers, member(p))
 		}
 		e.peers = peers
 		return e.machine.View(now, in)

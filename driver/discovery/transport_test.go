@@ -28,6 +28,10 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
+	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // whoami is a health server that keeps who asked.
@@ -78,14 +82,14 @@ func ask(t testing.TB, client grpc_health_v1.HealthClient) error {
 type world struct {
 	issuer issuer
 	keys   *fakeKeys
-	reg    *Static
+	reg    *registrytest.Static
 }
 
 func newWorld(t testing.TB, allocs ...string) *world {
-	w := &world{issuer: newEd25519(t, "ed"), reg: NewStatic()}
+	w := &world{issuer: newEd25519(t, "ed"), reg: registrytest.NewStatic()}
 	w.keys = newFakeKeys(w.issuer)
 	for _, a := range allocs {
-		w.reg.Add(Peer{AllocID: a})
+		w.reg.Add(registry.Peer{AllocID: a})
 	}
 	return w
 }
@@ -126,9 +130,9 @@ func TestTransport(t *testing.T) {
 // TestTransport_strangers: none of these may call.
 func TestTransport_strangers(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
-	w.reg.Add(Peer{AllocID: "cc33"})
+	w.reg.Add(registry.Peer{AllocID: "cc33"})
 	server := w.transport(t, "aa11")
-	server.o.Presence.take(server.o.Presence.registry.Read(t.Context()))
+	server.o.Presence.take(server.o.Presence.source.Read(t.Context()))
 	begun := time.Now()
 	server.o.Presence.begun = begun.Add(-time.Hour) // it has been there for long
 	addr, who := serve(t, server.Server())
@@ -233,11 +237,11 @@ func tcpPipe(t *testing.T) (near, far net.Conn) {
 
 // readCounter counts reads of a registry.
 type readCounter struct {
-	Registry
+	registry.Registry
 	reads atomic.Int32
 }
 
-func (c *readCounter) Read(ctx context.Context) View {
+func (c *readCounter) Read(ctx context.Context) registry.View {
 	c.reads.Add(1)
 	return c.Registry.Read(ctx)
 }
@@ -248,7 +252,7 @@ func TestTransport_replayedCertificate(t *testing.T) {
 	w := newWorld(t, "aa11")
 	server := w.transport(t, "aa11")
 	reg := &readCounter{Registry: w.reg}
-	server.o.Presence.registry = reg
+	server.o.Presence.source = reg
 	handshake := func(certs ...tls.Certificate) error {
 		near, far := tcpPipe(t)
 		ended := make(chan error, 1)
@@ -425,13 +429,13 @@ func TestTransport_outage(t *testing.T) {
 	defer far.Close()
 	now := time.Now()
 	tr.o.Presence.now = func() time.Time { return now }
-	tr.o.Presence.take(View{Err: ErrUnreachable})
+	tr.o.Presence.take(registry.View{Err: nomadapi.ErrUnreachable})
 	conn := tr.lease(near, Identity{AllocID: "bb22", Until: testNow.Add(-time.Hour)}).(*leased)
 	conn.expire()
 	go func() { _, _ = far.Write([]byte("x")) }()
 	_, err := conn.Read(make([]byte, 1))
 	must.NoError(t, err)
-	tr.o.Presence.take(View{At: now})
+	tr.o.Presence.take(registry.View{At: now})
 	now = now.Add(2 * renewalGrace)
 	conn.expire()
 	_, err = conn.Read(make([]byte, 1))

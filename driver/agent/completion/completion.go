@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // Store keeps in Nomad that a training is complete. Scaling a finished
@@ -27,7 +27,7 @@ import (
 // docs/driver.md.
 type Store struct {
 	client *api.Client
-	token  discovery.Token
+	token  nomadapi.Token
 	config config.Config
 	// digest is of this group as it was when this agent started: what is submitted
 	// meanwhile is not what it trains.
@@ -54,11 +54,12 @@ type Record struct {
 }
 
 // New returns the Store of an agent's job.
-func New(c config.Config, token discovery.Token) (*Store, error) {
-	client, err := discovery.NewClient(c.NomadAddr, c.Namespace)
+func New(c config.Config, token nomadapi.Token) (*Store, error) {
+	client, err := nomadapi.NewClient(c.NomadAddr)
 	if err != nil {
 		return nil, err
 	}
+	client.SetNamespace(c.Namespace)
 	return &Store{client: client, token: token, config: c}, nil
 }
 

@@ -18,15 +18,15 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // identity returns where an agent finds the given one.
-func identity(t *testing.T, text string) discovery.Token {
+func identity(t *testing.T, text string) nomadapi.Token {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "nomad_token")
 	must.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	return discovery.Token{File: file}
+	return nomadapi.Token{File: file}
 }
 
 // registry is as much of Nomad as completion asks for.

@@ -18,6 +18,9 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
+	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // Nomad signs identities of the tasks "train" of a job "resnet" in the
@@ -26,8 +29,8 @@ type Nomad struct {
 	t       testing.TB
 	signer  jose.Signer
 	address string
-	live    *discovery.Static
-	bearer  discovery.Token // for Nomad itself, which takes any here
+	live    *registrytest.Static
+	bearer  nomadapi.Token // for Nomad itself, which takes any here
 }
 
 // New returns a Nomad with live allocations.
@@ -39,11 +42,11 @@ func New(t testing.TB, allocs ...string) *Nomad {
 	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "k", Algorithm: string(jose.EdDSA), Use: "sig"}}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(keys) }))
 	t.Cleanup(server.Close)
-	n := &Nomad{t: t, signer: signer, address: server.URL, live: discovery.NewStatic()}
+	n := &Nomad{t: t, signer: signer, address: server.URL, live: registrytest.NewStatic()}
 	for _, a := range allocs {
-		n.live.Add(discovery.Peer{AllocID: a})
+		n.live.Add(registry.Peer{AllocID: a})
 	}
-	n.bearer = discovery.Token{File: filepath.Join(t.TempDir(), "nomad_token")}
+	n.bearer = nomadapi.Token{File: filepath.Join(t.TempDir(), "nomad_token")}
 	must.NoError(t, os.WriteFile(n.bearer.File, []byte("any"), 0o600))
 	return n
 }
@@ -74,7 +77,7 @@ func (n *Nomad) TransportFrom(file string) *discovery.Transport {
 	keys, err := discovery.NewKeys(n.address, n.bearer)
 	must.NoError(n.t, err)
 	return discovery.NewTransport(discovery.TransportOptions{
-		Certifier: discovery.NewCertifier(discovery.Token{File: file}, keys),
+		Certifier: discovery.NewCertifier(nomadapi.Token{File: file}, keys),
 		Verifier:  discovery.NewVerifier(discovery.VerifierOptions{Namespace: "ml", JobID: "resnet", Group: "workers", Task: "train", Keys: keys}),
 		Presence:  discovery.NewPresence(n.live, "resnet", time.Minute),
 	})

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package discovery
+package registry_test
 
 import (
 	"context"
@@ -9,15 +9,18 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/registry"
+	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
 )
 
 // counted counts the watches of a registry.
 type counted struct {
-	*Static
+	*registrytest.Static
 	watches atomic.Int32
 }
 
-func (c *counted) Watch(ctx context.Context) <-chan View {
+func (c *counted) Watch(ctx context.Context) <-chan registry.View {
 	c.watches.Add(1)
 	return c.Static.Watch(ctx)
 }
@@ -25,9 +28,9 @@ func (c *counted) Watch(ctx context.Context) <-chan View {
 func TestShare(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	r := &counted{Static: NewStatic(Peer{AllocID: "a"})}
-	s := Share(ctx, r)
-	size := func(views <-chan View, n int) {
+	r := &counted{Static: registrytest.NewStatic(registry.Peer{AllocID: "a"})}
+	s := registry.Share(ctx, r)
+	size := func(views <-chan registry.View, n int) {
 		t.Helper()
 		for v := range views {
 			if len(v.Peers) == n {
@@ -37,10 +40,10 @@ func TestShare(t *testing.T) {
 		t.Fatalf("the watch ended without a view of %d peers", n)
 	}
 
-	must.Eq(t, View{}, (&Shared{}).Latest())
+	must.Eq(t, registry.View{}, (&registry.Shared{}).Latest())
 	first := s.Watch(ctx)
 	size(first, 1)
-	r.Add(Peer{AllocID: "b"})
+	r.Add(registry.Peer{AllocID: "b"})
 	size(first, 2)
 
 	// Who comes later sees at once what the others have seen.

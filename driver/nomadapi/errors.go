@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package discovery
+package nomadapi
 
 import (
 	"context"
@@ -17,14 +17,11 @@ var (
 	ErrForbidden = errors.New("refused by Nomad")
 	// ErrUnreachable is why Nomad did not answer: it could not be reached.
 	ErrUnreachable = errors.New("cannot reach Nomad")
-	// ErrNotRegistered is why an agent cannot take part: Nomad does not list it.
-	ErrNotRegistered = errors.New("not registered")
 )
 
-// explain turns a failure of Nomad's API into one that says what to do.
-func (n *Nomad) explain(err error) error { return explain(err, n.o.Address) }
-
-func explain(err error, address string) error {
+// Explain turns a failure of Nomad's API at an address into one that says what to
+// do.
+func Explain(err error, address string) error {
 	var resp api.UnexpectedResponseError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -39,10 +36,4 @@ func explain(err error, address string) error {
 		return fmt.Errorf("nomad failed to answer (%d), most likely for want of a leader among its servers: %w", resp.StatusCode(), err)
 	}
 	return fmt.Errorf("nomad answered %d: %w", resp.StatusCode(), err)
-}
-
-// notRegistered is what to say when the registry lacks this agent.
-func notRegistered(service string, p Peer) error {
-	return fmt.Errorf("%w: allocation %s is not listed as an instance of service %q in namespace %q; give group %q a `service { name = %q provider = \"nomad\" port = … }` block, the same name in each group of the ring",
-		ErrNotRegistered, p.AllocID, service, p.Namespace, p.Group, service)
 }

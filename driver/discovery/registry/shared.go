@@ -1,11 +1,13 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package discovery
+package registry
 
 import (
 	"context"
 	"sync"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/internal/latest"
 )
 
 // Shared is a registry whose watchers share one watch of another. Use Share.
@@ -64,7 +66,7 @@ func (s *Shared) Watch(ctx context.Context) <-chan View {
 				return
 			}
 			if seen {
-				sendLatest(out, last)
+				latest.Send(out, last)
 			}
 			select {
 			case <-changed:

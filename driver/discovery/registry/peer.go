@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package discovery
+package registry
 
 import (
 	"slices"
@@ -63,4 +63,8 @@ func groupOf(id, allocID, service string) string {
 		return rest[:i]
 	}
 	return ""
+}
+
+func sortPeers(ps []Peer) {
+	slices.SortFunc(ps, func(a, b Peer) int { return strings.Compare(a.AllocID, b.AllocID) })
 }

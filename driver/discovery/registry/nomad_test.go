@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package discovery
+package registry
 
 import (
 	"context"
@@ -21,7 +21,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
+
+// patience is how long tests wait for what happens in milliseconds.
+const patience = 20 * time.Second
 
 // fakeNomad answers as Nomad's HTTP API does, blocking queries included.
 type fakeNomad struct {
@@ -128,7 +133,7 @@ func TestNomad_read(t *testing.T) {
 
 	token := filepath.Join(t.TempDir(), "nomad_token")
 	must.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
-	n, err := NewNomad(NomadOptions{Address: f.listen(t), Token: Token{File: token}, Service: "train", Namespace: "ml", JobID: "job"})
+	n, err := NewNomad(NomadOptions{Address: f.listen(t), Token: nomadapi.Token{File: token}, Service: "train", Namespace: "ml", JobID: "job"})
 	must.NoError(t, err)
 	before := time.Now()
 	v := n.Read(t.Context())
@@ -156,20 +161,20 @@ func TestNomad_errors(t *testing.T) {
 	t.Setenv("KOLO_TEST_BAD", "stolen")
 	cases := map[string]struct {
 		address string
-		token   Token
+		token   nomadapi.Token
 		status  int
 		want    error
 		text    string
 	}{
-		"refused":        {addr, Token{Env: "KOLO_TEST_BAD"}, 0, ErrForbidden, "may not read services"},
-		"not valid":      {addr, Token{Env: "KOLO_TEST_GOOD"}, http.StatusUnauthorized, ErrForbidden, "identity { env = true file = true }"},
-		"no leader":      {addr, Token{Env: "KOLO_TEST_GOOD"}, http.StatusInternalServerError, nil, "want of a leader"},
-		"odd":            {addr, Token{Env: "KOLO_TEST_GOOD"}, http.StatusTeapot, nil, "418"},
-		"no socket":      {"unix:///nowhere/api.sock", Token{Env: "KOLO_TEST_GOOD"}, 0, ErrUnreachable, "Task API socket"},
-		"no variable":    {addr, Token{Env: "KOLO_TEST_NONE"}, 0, ErrNoIdentity, "identity { env = true file = true }"},
-		"no file":        {addr, Token{File: "/nowhere/nomad_token"}, 0, ErrNoIdentity, "identity { env = true file = true }"},
-		"empty file":     {addr, Token{File: os.DevNull}, 0, ErrNoIdentity, "is empty"},
-		"nothing at all": {addr, Token{}, 0, ErrNoIdentity, "identity { env = true file = true }"},
+		"refused":        {addr, nomadapi.Token{Env: "KOLO_TEST_BAD"}, 0, nomadapi.ErrForbidden, "may not read services"},
+		"not valid":      {addr, nomadapi.Token{Env: "KOLO_TEST_GOOD"}, http.StatusUnauthorized, nomadapi.ErrForbidden, "identity { env = true file = true }"},
+		"no leader":      {addr, nomadapi.Token{Env: "KOLO_TEST_GOOD"}, http.StatusInternalServerError, nil, "want of a leader"},
+		"odd":            {addr, nomadapi.Token{Env: "KOLO_TEST_GOOD"}, http.StatusTeapot, nil, "418"},
+		"no socket":      {"unix:///nowhere/api.sock", nomadapi.Token{Env: "KOLO_TEST_GOOD"}, 0, nomadapi.ErrUnreachable, "Task API socket"},
+		"no variable":    {addr, nomadapi.Token{Env: "KOLO_TEST_NONE"}, 0, nomadapi.ErrNoIdentity, "identity { env = true file = true }"},
+		"no file":        {addr, nomadapi.Token{File: "/nowhere/nomad_token"}, 0, nomadapi.ErrNoIdentity, "identity { env = true file = true }"},
+		"empty file":     {addr, nomadapi.Token{File: os.DevNull}, 0, nomadapi.ErrNoIdentity, "is empty"},
+		"nothing at all": {addr, nomadapi.Token{}, 0, nomadapi.ErrNoIdentity, "identity { env = true file = true }"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -200,7 +205,7 @@ func TestNomad_watch(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "nomad_token")
 	must.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
 	n, err := NewNomad(NomadOptions{
-		Address: f.listen(t), Token: Token{File: token}, Service: "train", Namespace: "ml", JobID: "job",
+		Address: f.listen(t), Token: nomadapi.Token{File: token}, Service: "train", Namespace: "ml", JobID: "job",
 		Wait: 20 * time.Millisecond, Backoff: time.Millisecond,
 	})
 	must.NoError(t, err)
@@ -253,25 +258,6 @@ func TestNomad_watch(t *testing.T) {
 	}
 }
 
-func TestNewKeys(t *testing.T) {
-	f, key := newFakeNomad(), newRSA(t, "rsa")
-	f.keys = []jose.JSONWebKey{key.jwk()}
-	t.Setenv("KOLO_TEST_GOOD", "secret")
-	keys, err := NewKeys(f.listen(t), Token{Env: "KOLO_TEST_GOOD"})
-	must.NoError(t, err)
-	o := newFakeKeys().options()
-	o.Keys = keys
-	cert := certify(t, key.sign(t, nomadClaims()), key.pub, testNow, time.Minute)
-	_, err = NewVerifier(o).Verify(t.Context(), cert)
-	must.NoError(t, err)
-
-	keys, err = NewKeys("unix:///nowhere/api.sock", Token{Env: "KOLO_TEST_GOOD"})
-	must.NoError(t, err)
-	o.Keys = keys
-	_, err = NewVerifier(o).Verify(t.Context(), cert)
-	must.ErrorIs(t, err, ErrUnreachable)
-}
-
 func TestGroupOf(t *testing.T) {
 	for name, tc := range map[string]struct{ id, want string }{
 		"plain":          {"_nomad-task-a1-group-workers-train-kolo", "workers"},
@@ -284,23 +270,5 @@ func TestGroupOf(t *testing.T) {
 		"empty":          {"", ""},
 	} {
 		t.Run(name, func(t *testing.T) { must.Eq(t, tc.want, groupOf(tc.id, "a1", "train")) })
-	}
-}
-
-func TestStatic(t *testing.T) {
-	s := NewStatic(Peer{AllocID: "b"}, Peer{AllocID: "a"})
-	ctx, cancel := context.WithCancel(t.Context())
-	views := s.Watch(ctx)
-	v := <-views
-	must.Eq(t, []Peer{{AllocID: "a", Registered: 2}, {AllocID: "b", Registered: 1}}, v.Peers)
-	s.Remove("b")
-	v = <-views
-	must.Len(t, 1, v.Peers)
-	must.Eq(t, v.Peers, s.Read(ctx).Peers)
-	s.Add(Peer{AllocID: "a"})
-	v = <-views
-	must.Eq(t, 4, v.Peers[0].Registered)
-	cancel()
-	for range views { // closed
 	}
 }

@@ -1,22 +1,25 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package discovery
+package registry
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net"
-	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/internal/latest"
+	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
+
+// maxBackoff is the longest pause between queries, in first ones.
+const maxBackoff = 16
 
 // NomadOptions configure NewNomad.
 type NomadOptions struct {
@@ -24,14 +27,14 @@ type NomadOptions struct {
 	// HTTP address.
 	Address string
 	// Token is used for each request.
-	Token Token
+	Token nomadapi.Token
 	// Service, Namespace and JobID say whose instances to read.
 	Service, Namespace, JobID string
 	// Wait is how long one query waits for a change, default 5 s. It bounds how
 	// old a view gets while nothing changes.
 	Wait time.Duration
 	// Backoff is the first pause after a failed query, default 250 ms. It
-	// doubles up to 16 times that, with jitter.
+	// doubles up to maxBackoff times that, with jitter.
 	Backoff time.Duration
 	Logger  hclog.Logger
 }
@@ -48,7 +51,7 @@ func NewNomad(o NomadOptions) (*Nomad, error) {
 	if o.Service == "" {
 		return nil, errors.New("no service: name the group's Nomad service, by which the job's agents find each other")
 	}
-	client, err := NewClient(o.Address, o.Namespace)
+	client, err := nomadapi.NewClient(o.Address)
 	if err != nil {
 		return nil, err
 	}
@@ -64,31 +67,6 @@ func NewNomad(o NomadOptions) (*Nomad, error) {
 	return &Nomad{o: o, client: client}, nil
 }
 
-// NewClient returns a client of Nomad's API with connections of its own: Nomad's
-// default one dials a socket without regard to the request's context. Requests
-// carry their own token.
-func NewClient(address, namespace string) (*api.Client, error) {
-	if address == "" {
-		return nil, errors.New("no Nomad address: expected the Task API socket (unix://…/secrets/api.sock) or an HTTP address")
-	}
-	cfg := api.DefaultConfig() // NOMAD_CACERT and the like
-	cfg.Address, cfg.Namespace, cfg.SecretID = address, namespace, ""
-	if path, ok := strings.CutPrefix(address, "unix://"); ok {
-		t := &http.Transport{
-			MaxIdleConns: 4, IdleConnTimeout: time.Minute,
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, "unix", path)
-			},
-		}
-		cfg.Address, cfg.HttpClient, cfg.TLSConfig = "http://127.0.0.1", &http.Client{Transport: t}, nil
-	}
-	client, err := api.NewClient(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("nomad address %q: %w", address, err)
-	}
-	return client, nil
-}
-
 // Read asks Nomad now.
 func (n *Nomad) Read(ctx context.Context) View { return n.query(ctx, 0) }
 
@@ -98,7 +76,8 @@ func (n *Nomad) Watch(ctx context.Context) <-chan View {
 	go func() {
 		defer close(out)
 		var last View
-		failures := 0
+		pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(n.o.Backoff), backoff.WithMultiplier(2),
+			backoff.WithMaxInterval(maxBackoff*n.o.Backoff), backoff.WithMaxElapsedTime(0))
 		for {
 			v := n.query(ctx, last.Index)
 			if ctx.Err() != nil {
@@ -108,16 +87,16 @@ func (n *Nomad) Watch(ctx context.Context) <-chan View {
 				if v.Index < last.Index {
 					v.Index = 0 // the servers' state was restored: do not wait for the old index
 				}
-				last, failures = v, 0
-				sendLatest(out, v)
+				last = v
+				pause.Reset()
+				latest.Send(out, v)
 				continue
 			}
 			n.o.Logger.Warn("cannot read the service registry", "service", n.o.Service, "error", v.Err)
 			last.Err = v.Err
-			sendLatest(out, last)
+			latest.Send(out, last)
 			select {
-			case <-time.After(pause(n.o.Backoff, failures)):
-				failures++
+			case <-time.After(pause.NextBackOff()):
 			case <-ctx.Done():
 				return
 			}
@@ -138,7 +117,7 @@ func (n *Nomad) query(ctx context.Context, index uint64) View {
 	at := time.Now()
 	regs, meta, err := n.client.Services().Get(n.o.Service, q.WithContext(ctx))
 	if err != nil {
-		return View{Err: n.explain(err)}
+		return View{Err: nomadapi.Explain(err, n.o.Address)}
 	}
 	return View{Peers: n.peers(regs), At: at, Index: meta.LastIndex}
 }
@@ -164,10 +143,4 @@ func (n *Nomad) peers(regs []*api.ServiceRegistration) []Peer {
 	}
 	sortPeers(out)
 	return out
-}
-
-// pause is the back-off after so many failures before this one.
-func pause(first time.Duration, failures int) time.Duration {
-	d := first << min(failures, 4)
-	return d/2 + rand.N(d/2+1)
 }
