@@ -16,8 +16,6 @@ import (
 const (
 	// maxLine is the longest line read as an event.
 	maxLine = 16 << 10
-	// maxMessage is the longest message passed on.
-	maxMessage = 1 << 10
 	// maxAnnotations of at most maxAnnotation bytes each, name and value, are
 	// passed on with an event.
 	maxAnnotations = 16
@@ -39,7 +37,7 @@ func parseEvent(line []byte, now time.Time) (Event, error) {
 	if err := json.Unmarshal(line, &e); err != nil {
 		return Event{}, err
 	}
-	if e.Message = plaintext.Line(e.Message, maxMessage); e.Message == "" {
+	if e.Message = plaintext.Line(e.Message, plaintext.Limit); e.Message == "" {
 		return Event{}, errors.New("no message")
 	}
 	// Nomad cannot encode every time, and would end the stream of all events.

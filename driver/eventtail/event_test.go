@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
 func TestEventsAreBounded(t *testing.T) {
@@ -36,7 +38,7 @@ func TestEventsAreBounded(t *testing.T) {
 func checkEvent(t *testing.T, e Event) {
 	t.Helper()
 	must.NotEq(t, "", e.Message)
-	must.LessEq(t, maxMessage+64, len(e.Message))
+	must.LessEq(t, plaintext.Limit+64, len(e.Message))
 	must.LessEq(t, maxAnnotations, len(e.Annotations))
 	must.Between(t, 2000, e.Time.Year(), 2300)
 	texts := []string{e.Message}

@@ -182,7 +182,7 @@ func (t *Tail) pass(line []byte) {
 	now := t.now()
 	e, err := parseEvent(line, now)
 	if err != nil {
-		t.logger.Debug("not an event", "line", plaintext.Line(string(line), maxMessage), "error", err)
+		t.logger.Debug("not an event", "line", plaintext.Line(string(line), plaintext.Limit), "error", err)
 		return
 	}
 	t.last = e.Message

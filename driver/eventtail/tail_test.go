@@ -17,6 +17,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
 const (
@@ -111,7 +113,7 @@ func TestTailShortensAndCleans(t *testing.T) {
 	a.append(t, `{"message":"a\nb\tc"}`+"\n"+`{"message":"`+strings.Repeat("é", 2000)+`"}`+"\n")
 	a.tail().poll(t.Context())
 	must.Eq(t, "a b c", a.told[0])
-	must.Eq(t, strings.Repeat("é", maxMessage/2)+" …", a.told[1])
+	must.Eq(t, strings.Repeat("é", plaintext.Limit/2)+" …", a.told[1])
 }
 
 func TestTailHoldsBackAFlood(t *testing.T) {

@@ -13,13 +13,16 @@ import (
 	"unicode/utf8"
 )
 
+// Limit is what is kept of a line where nothing else is said, in bytes.
+const Limit = 1 << 10
+
 // escapes are the control sequences of terminals (ECMA-48): CSI with its
 // parameters, OSC and its like with their text, and those of two bytes.
 var escapes = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)`)
 
 // costly is how many times longer than its limit a text may be: what is beyond is
 // cut before anything else.
-const costly = 16
+const costly = 4
 
 // Line makes one line of a text, of at most limit bytes and a mark that it was cut:
 // without control sequences, control characters and such as hide or reorder others.

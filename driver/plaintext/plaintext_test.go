@@ -12,8 +12,6 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-const limit = 1 << 10
-
 func TestLine(t *testing.T) {
 	cases := map[string]struct{ text, want string }{
 		"plain":               {"ring 3: ranks 2-3 of 8", "ring 3: ranks 2-3 of 8"},
@@ -37,10 +35,10 @@ func TestLine(t *testing.T) {
 		"empty":               {"", ""},
 	}
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { must.Eq(t, c.want, Line(c.text, limit)) })
+		t.Run(name, func(t *testing.T) { must.Eq(t, c.want, Line(c.text, Limit)) })
 	}
-	must.Eq(t, strings.Repeat("é", limit/2)+" …", Line(strings.Repeat("é", limit), limit))
-	must.Eq(t, "", Line(strings.Repeat("\x1b[0m", costly*limit)+"far behind", limit))
+	must.Eq(t, strings.Repeat("é", Limit/2)+" …", Line(strings.Repeat("é", Limit), Limit))
+	must.Eq(t, "", Line(strings.Repeat("\x1b[0m", costly*Limit)+"far behind", Limit))
 }
 
 // FuzzLine: whatever a task writes, what is left is one line of bounded length that
@@ -50,10 +48,10 @@ func FuzzLine(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		got := Line(text, limit)
+		got := Line(text, Limit)
 		must.True(t, utf8.ValidString(got))
-		must.LessEq(t, limit+len(" …"), len(got))
+		must.LessEq(t, Limit+len(" …"), len(got))
 		must.Eq(t, -1, strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }))
-		must.Eq(t, got, Line(got, limit), must.Sprint("what is clean stays as it is"))
+		must.Eq(t, got, Line(got, Limit), must.Sprint("what is clean stays as it is"))
 	})
 }

@@ -29,9 +29,6 @@ import (
 // unprivileged is the user that Python runs as, as tasks do by default.
 const unprivileged = "nobody"
 
-// maxReason bounds what is kept of a reason, in bytes.
-const maxReason = 1 << 10
-
 //go:embed probe.py
 var probeScript string
 
@@ -151,5 +148,5 @@ func credential(who account.Account) *syscall.Credential {
 
 func lastLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return plaintext.Line(lines[len(lines)-1], maxReason)
+	return plaintext.Line(lines[len(lines)-1], plaintext.Limit)
 }
