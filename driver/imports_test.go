@@ -23,7 +23,7 @@ const (
 // listed. Host, leader and what they build on know neither Nomad nor a training
 // framework; horovod is one, and only the two programs that train pick it.
 func TestImports(t *testing.T) {
-	base := []string{"elastic", "settings", "hostnet", "localpeer", "agent/config", "agent/events", "agent/printable", "agent/process", "agent/wire"}
+	base := []string{"elastic", "settings", "hostnet", "localpeer", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/possession"}
 	framework := []string{"horovod", "horovod/options", "horovod/rendezvous"}
 	for name, tc := range map[string]struct {
@@ -38,11 +38,11 @@ func TestImports(t *testing.T) {
 
 		"agent/config":     {uses: []string{"settings"}},
 		"agent/events":     {},
-		"agent/printable":  {},
-		"agent/process":    {uses: []string{"hostnet", "agent/printable"}},
+		"plaintext":  {},
+		"agent/process":    {uses: []string{"hostnet", "plaintext"}},
 		"agent/wire":       {uses: []string{"elastic"}},
 		"agent/host":       {uses: base},
-		"agent/leader":     {uses: []string{"elastic", "settings", "agent/config", "agent/printable", "agent/wire"}},
+		"agent/leader":     {uses: []string{"elastic", "settings", "agent/config", "plaintext", "agent/wire"}},
 		"agent/port":       {},
 		"agent/statusapi":  {uses: []string{"elastic", "agent/port", "agent/wire"}},
 		"agent/session":    {uses: slices.Concat(finding, []string{"elastic", "agent/port", "agent/wire"}), nomad: true},

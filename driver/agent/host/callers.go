@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/kolo-nomad/kolo/driver/agent/printable"
 	"github.com/kolo-nomad/kolo/driver/localpeer"
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
 // loudRefusals is how many refused connections of a slot's endpoint are logged
@@ -69,7 +69,7 @@ func (c *callerCheck) Admit(local, remote netip.AddrPort) error {
 	if errors.As(err, &refused) {
 		who = localpeer.Holder(refused.Peer.Inode)
 	}
-	c.log.Warn("refused a connection", "error", err, "process", printable.Text(who), "refused", n)
+	c.log.Warn("refused a connection", "error", err, "process", plaintext.Line(who, plaintext.Limit), "refused", n)
 	return err
 }
 

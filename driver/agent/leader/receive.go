@@ -7,9 +7,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/agent/printable"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
 // receive takes in one message of a host.
@@ -29,7 +29,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		l.step(ctx, *m.Notifiable)
 	case m.Exited != nil:
 		ev := m.Exited.SlotExited
-		ev.Status = printable.Text(ev.Status) // from another host, whose tenant may write what its agent sends
+		ev.Status = plaintext.Line(ev.Status, plaintext.Limit) // from another host, whose tenant may write what its agent sends
 		if m.Exited.Ring == l.ring && l.exchange != nil && len(m.Exited.Withdrawn) > 0 && l.exchange.Withdraw(m.Exited.Withdrawn) {
 			ev.Visible = true
 		}

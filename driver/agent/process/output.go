@@ -5,7 +5,6 @@ package process
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -14,7 +13,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/kolo-nomad/kolo/driver/agent/printable"
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
 // maxTail is how many of a process's last stderr lines are kept to explain its
@@ -39,7 +38,7 @@ func copyLines(r io.Reader, prefix string, merged, log io.Writer, each func(stri
 				_, _ = log.Write(line)
 			}
 			if each != nil {
-				each(printable.Text(string(bytes.TrimRight(line, "\r\n"))))
+				each(plaintext.Line(string(line), plaintext.Limit))
 			}
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {

@@ -65,5 +65,5 @@ func TestLastErrorIsPrintable(t *testing.T) {
 		t.Fatal("the process has not ended")
 	}
 	must.Eq(t, "Error: boom", p.LastError())
-	must.Eq(t, "Error: boom ", <-lines)
+	must.Eq(t, "Error: boom", <-lines)
 }
