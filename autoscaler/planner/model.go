@@ -24,7 +24,7 @@ func (k JobKey) String() string {
 	return k.Namespace + "/" + k.ID
 }
 
-// NodeState says what a node's room is good for.
+// NodeState is whether a node takes workers and keeps those it has.
 type NodeState int
 
 // States of nodes.
@@ -78,7 +78,7 @@ type Group struct {
 	// Live are the allocations that have not ended, those being stopped
 	// included.
 	Live []Worker
-	// Spread says that no two workers may share a node.
+	// Spread forbids two workers of the group to share a node.
 	Spread bool
 	// GrowAfter is set where a worker found no place here: no growth of this
 	// group before.
@@ -98,16 +98,16 @@ type Job struct {
 	Preemptible bool
 	Started     bool // had a worker once
 
-	Stopped bool // by its user; HoldReason says so, too
+	Stopped bool // by its user; HoldReason is set, too
 
-	// Hands off, each with a reason to show; "" is none.
+	// Reasons to leave the job alone, to be shown; "" is none.
 	Frozen          string // a worker completed, or the job ended: never again
 	HoldReason      string // stopped, paused, invalid, deployment running: while it lasts
 	UnhealthyReason string // a worker sits on an unhealthy node: while it lasts
 
-	LastChange   time.Time // of any count, whoever made it
+	LastChange   time.Time // of any count, by anyone
 	PendingSince time.Time // since when workers wait for a place; zero when none does
-	ManualUntil  time.Time // a user's own count is honoured until then
+	ManualUntil  time.Time // a count that a user set by hand stays until then
 
 	// KeepUntil is when a job without workers would be garbage to Nomad; zero
 	// when it cannot become so.
@@ -136,7 +136,7 @@ func (job *Job) Alive() int {
 type Cluster struct {
 	Nodes []Node
 	Jobs  []Job
-	// Reserved is room that must stay free, by node pool: slots that jobs which
+	// Reserved is slots that must stay free, by node pool: those that jobs which
 	// are not elastic are waiting for.
 	Reserved map[string]int
 }
@@ -150,7 +150,7 @@ type Want struct {
 // Options are the planner's settings.
 type Options struct {
 	Hold             time.Duration // a job is left alone for this long after a change
-	PlacementTimeout time.Duration // workers not placed for this long are taken back
+	PlacementTimeout time.Duration // workers not placed for this long are relocated or rolled back
 	PlacementRetry   time.Duration // and their group does not grow for this long
 	GCProtection     time.Duration // a parked job is protected this long before it would be collected
 	MaxWrites        int           // actions per plan, 0 is no limit
@@ -167,7 +167,7 @@ func DefaultOptions() Options {
 	}
 }
 
-// Cause says why a count changes.
+// Cause is why a count changes.
 type Cause string
 
 // Causes of actions.
@@ -213,7 +213,7 @@ type Wait struct {
 type Plan struct {
 	Actions []Action
 	Waits   []Wait
-	// RequeueAt is when a new plan could say something else even if nothing
+	// RequeueAt is when a new plan could differ even if nothing
 	// changes; zero for never.
 	RequeueAt time.Time
 }

@@ -12,96 +12,96 @@ import (
 // without breaking a guarantee. wants is in the order of c.Jobs; growth is
 // given out in that order. c is only read.
 func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
-	m := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), stuck: map[int]bool{}, acted: map[int]bool{}}
+	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}}
 	for j := range c.Jobs {
-		m.target[j] = m.targetOf(j, wants[j])
+		b.target[j] = b.targetOf(j, wants[j])
 	}
 	for j := range c.Jobs {
-		if m.target[j] < c.Jobs[j].Count() && !m.stuck[j] {
-			m.shrink(j, wants[j])
+		if b.target[j] < c.Jobs[j].Count() && !b.unplaced[j] {
+			b.shrink(j, wants[j])
 		}
 	}
 	// Room is counted after the shrinks were decided, but they free nothing
 	// yet: their workers are still alive.
-	m.capacity = newCapacity(c, now)
+	b.capacity = newCapacity(c, now)
 	for j := range c.Jobs {
-		if m.stuck[j] {
-			m.relocateUnplaced(j)
+		if b.unplaced[j] {
+			b.relocateUnplaced(j)
 		}
 	}
-	releasing := m.releasing()
+	releasing := b.releasing()
 	for j := range c.Jobs {
-		if m.target[j] > c.Jobs[j].Count() && !m.acted[j] {
-			m.grow(j, wants[j], releasing[c.Jobs[j].Pool])
+		if b.target[j] > c.Jobs[j].Count() && !b.acted[j] {
+			b.grow(j, wants[j], releasing[c.Jobs[j].Pool])
 		}
 	}
 	for j := range c.Jobs {
-		m.keep(j)
+		b.keep(j)
 	}
-	return m.plan
+	return b.plan
 }
 
-// planBuilder is one plan in the planBuilder.
+// planBuilder is one plan while it is being made.
 type planBuilder struct {
 	*Cluster
 	now      time.Time
 	o        Options
 	target   []int // total workers that this plan may move each job to
 	capacity *capacity
-	stuck    map[int]bool // jobs with workers that found no place in time
+	unplaced map[int]bool // jobs with workers that found no place in time
 	acted    map[int]bool // jobs that have an action
 	plan     Plan
 }
 
-func (m *planBuilder) wait(j, want int, until time.Time, why string) {
-	job := &m.Jobs[j]
-	m.plan.Waits = append(m.plan.Waits, Wait{Job: job.Key, Count: job.Count(), Want: want, Why: why, Until: until})
-	m.wakeAt(until)
+func (b *planBuilder) wait(j, want int, until time.Time, why string) {
+	job := &b.Jobs[j]
+	b.plan.Waits = append(b.plan.Waits, Wait{Job: job.Key, Count: job.Count(), Want: want, Why: why, Until: until})
+	b.requeueAt(until)
 }
 
-func (m *planBuilder) wakeAt(t time.Time) {
-	if t.After(m.now) && (m.plan.RequeueAt.IsZero() || t.Before(m.plan.RequeueAt)) {
-		m.plan.RequeueAt = t
+func (b *planBuilder) requeueAt(t time.Time) {
+	if t.After(b.now) && (b.plan.RequeueAt.IsZero() || t.Before(b.plan.RequeueAt)) {
+		b.plan.RequeueAt = t
 	}
 }
 
-func (m *planBuilder) act(j int, a Action) {
-	m.acted[j] = true
-	if m.o.MaxWrites > 0 && len(m.plan.Actions) >= m.o.MaxWrites {
-		m.wakeAt(m.now.Add(time.Millisecond))
+func (b *planBuilder) act(j int, a Action) {
+	b.acted[j] = true
+	if b.o.MaxWrites > 0 && len(b.plan.Actions) >= b.o.MaxWrites {
+		b.requeueAt(b.now.Add(time.Millisecond))
 		return
 	}
-	m.plan.Actions = append(m.plan.Actions, a)
+	b.plan.Actions = append(b.plan.Actions, a)
 }
 
-// settle is the total that a job may go to now: what is wanted, brought
+// targetOf is the total that a job may go to now: what is wanted, brought
 // within its bounds, or its present count where it is to be left alone.
-func (m *planBuilder) targetOf(j int, w Want) int {
-	job := &m.Jobs[j]
+func (b *planBuilder) targetOf(j int, w Want) int {
+	job := &b.Jobs[j]
 	count := job.Count()
 	want := job.allowed(w.Count)
 	if job.Frozen != "" {
 		if want != count {
-			m.wait(j, want, time.Time{}, job.Frozen)
+			b.wait(j, want, time.Time{}, job.Frozen)
 		}
 		return count
 	}
 	if job.HoldReason != "" {
 		if want != count {
-			m.wait(j, want, time.Time{}, job.HoldReason)
+			b.wait(j, want, time.Time{}, job.HoldReason)
 		}
 		return count
 	}
-	if job.ManualUntil.After(m.now) {
+	if job.ManualUntil.After(b.now) {
 		if want != count {
-			m.wait(j, want, job.ManualUntil, "a user set the count by hand")
+			b.wait(j, want, job.ManualUntil, "a user set the count by hand")
 		}
-		m.wakeAt(job.ManualUntil)
+		b.requeueAt(job.ManualUntil)
 		return count
 	}
-	if m.overdue(j) {
-		m.stuck[j] = true
-		if n := m.without(j, m.placed(j)); n < count {
+	if b.overdue(j) {
+		b.unplaced[j] = true
+		if n := b.without(j, b.placed(j)); n < count {
 			return n
 		}
 	}
@@ -109,15 +109,15 @@ func (m *planBuilder) targetOf(j int, w Want) int {
 		return count
 	}
 	if job.UnhealthyReason != "" {
-		m.wait(j, want, time.Time{}, job.UnhealthyReason)
+		b.wait(j, want, time.Time{}, job.UnhealthyReason)
 		return count
 	}
-	if until := job.LastChange.Add(m.o.Hold); until.After(m.now) && !job.LastChange.IsZero() && (count > 0 || job.Started) {
-		m.wait(j, want, until, "resized just now")
+	if until := job.LastChange.Add(b.o.Hold); until.After(b.now) && !job.LastChange.IsZero() && (count > 0 || job.Started) {
+		b.wait(j, want, until, "resized just now")
 		return count
 	}
-	if until := job.growAfter(); want > count && until.After(m.now) {
-		m.wait(j, want, until, "its last workers found no place")
+	if until := job.growAfter(); want > count && until.After(b.now) {
+		b.wait(j, want, until, "its last workers found no place")
 		return count
 	}
 	return want
@@ -149,28 +149,28 @@ func (job *Job) floor() int {
 
 func (job *Job) canBeZero() bool { return job.floor() == 0 }
 
-// mayStop says whether 0 workers keep the promises made to the job: it has
+// mayStop reports whether 0 workers keep the promises made to the job: it has
 // not begun, or it may be suspended.
 func (job *Job) mayStop() bool {
 	return job.canBeZero() && (!job.Started || job.Preemptible)
 }
 
-// releasing says in which pools more room is coming, and until when that is
+// releasing is the pools in which more room is coming, and until when that is
 // worth waiting for: workers beyond their job's count are ending, or will be by
 // the shrinks of this plan. Those on nodes that are lost hold no room and may
-// never end; others may hang, and nobody is to wait for them for ever.
-func (m *planBuilder) releasing() map[string]time.Time {
+// never end; others may hang, and are not waited for without end.
+func (b *planBuilder) releasing() map[string]time.Time {
 	out := map[string]time.Time{}
-	for j := range m.Jobs {
-		job := &m.Jobs[j]
+	for j := range b.Jobs {
+		job := &b.Jobs[j]
 		since := job.LastChange
 		switch {
-		case m.target[j] < min(job.Count(), job.Alive()):
-			since = m.now
-		case m.holding(j) <= job.Count():
+		case b.target[j] < min(job.Count(), job.Alive()):
+			since = b.now
+		case b.holding(j) <= job.Count():
 			continue
 		}
-		if until := since.Add(m.o.PlacementTimeout); until.After(m.now) && until.After(out[job.Pool]) {
+		if until := since.Add(b.o.PlacementTimeout); until.After(b.now) && until.After(out[job.Pool]) {
 			out[job.Pool] = until
 		}
 	}
@@ -178,11 +178,11 @@ func (m *planBuilder) releasing() map[string]time.Time {
 }
 
 // holding is how many of a job's workers hold room that others could have.
-func (m *planBuilder) holding(j int) int {
+func (b *planBuilder) holding(j int) int {
 	n := 0
-	for g := range m.Jobs[j].Groups {
-		for _, w := range m.Jobs[j].Groups[g].Live {
-			if w.Node >= 0 && m.Nodes[w.Node].State != Draining {
+	for g := range b.Jobs[j].Groups {
+		for _, w := range b.Jobs[j].Groups[g].Live {
+			if w.Node >= 0 && b.Nodes[w.Node].State != Draining {
 				n++
 			}
 		}
@@ -191,23 +191,23 @@ func (m *planBuilder) holding(j int) int {
 }
 
 // keep protects a parked job before Nomad would collect it.
-func (m *planBuilder) keep(j int) {
-	job := &m.Jobs[j]
-	if job.KeepUntil.IsZero() || job.Count() != 0 || m.acted[j] || job.Frozen != "" || job.HoldReason != "" {
+func (b *planBuilder) keep(j int) {
+	job := &b.Jobs[j]
+	if job.KeepUntil.IsZero() || job.Count() != 0 || b.acted[j] || job.Frozen != "" || job.HoldReason != "" {
 		return
 	}
-	if at := job.KeepUntil.Add(-m.o.GCProtection); at.After(m.now) {
-		m.wakeAt(at)
+	if at := job.KeepUntil.Add(-b.o.GCProtection); at.After(b.now) {
+		b.requeueAt(at)
 		return
 	}
-	m.act(j, Action{
+	b.act(j, Action{
 		Job: job.Key, Index: job.Index, Cause: Keep,
 		Reason: "protects the waiting job from garbage collection",
 		Steps:  []Step{{Group: job.Groups[0].Name}},
 	})
 }
 
-func (m *planBuilder) reason(from, to int, why string) string {
+func (b *planBuilder) reason(from, to int, why string) string {
 	if why == "" {
 		return fmt.Sprintf("%d→%d", from, to)
 	}

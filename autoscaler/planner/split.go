@@ -11,9 +11,9 @@ import (
 
 // shrink writes down how a job gets down to its target: groups with the
 // fewest workers give first, so that the job ends up in few groups.
-func (m *planBuilder) shrink(j int, w Want) {
-	job := &m.Jobs[j]
-	from, to := job.Count(), m.target[j]
+func (b *planBuilder) shrink(j int, w Want) {
+	job := &b.Jobs[j]
+	from, to := job.Count(), b.target[j]
 	order := make([]int, len(job.Groups))
 	for g := range order {
 		order[g] = g
@@ -25,7 +25,7 @@ func (m *planBuilder) shrink(j int, w Want) {
 	left := from - to
 	// Workers that have no place yet go before any that train.
 	for _, g := range order {
-		n := min(left, m.pending(j, g), counts[g]-job.Groups[g].Min)
+		n := min(left, b.pending(j, g), counts[g]-job.Groups[g].Min)
 		if n > 0 {
 			counts[g] -= n
 			left -= n
@@ -38,39 +38,39 @@ func (m *planBuilder) shrink(j int, w Want) {
 			left -= n
 		}
 	}
-	if m.stuck[j] {
-		a := m.action(j, counts, Rollback, fmt.Sprintf("%d of %d workers found no place in %s", from-m.placed(j), from, m.o.PlacementTimeout))
-		a.Unplaced = m.unplacedGroups(j)
-		m.act(j, a)
+	if b.unplaced[j] {
+		a := b.action(j, counts, Rollback, fmt.Sprintf("%d of %d workers found no place in %s", from-b.placed(j), from, b.o.PlacementTimeout))
+		a.Unplaced = b.unplacedGroups(j)
+		b.act(j, a)
 		return
 	}
 	cause := Shrink
 	if to == 0 {
 		cause = Suspend
 	}
-	m.act(j, m.action(j, counts, cause, m.reason(from, to, w.Reason)))
+	b.act(j, b.action(j, counts, cause, b.reason(from, to, w.Reason)))
 }
 
 // grow writes down how far a job gets towards its target with the room there
 // is now, or why it has to wait. more is until when more room may come; zero
 // for never.
-func (m *planBuilder) grow(j int, w Want, more time.Time) {
-	job := &m.Jobs[j]
-	from, to := job.Count(), m.target[j]
+func (b *planBuilder) grow(j int, w Want, more time.Time) {
+	job := &b.Jobs[j]
+	from, to := job.Count(), b.target[j]
 	if alive := job.Alive(); alive > from {
-		m.wait(j, to, time.Time{}, "workers of its last shrink are still ending")
+		b.wait(j, to, time.Time{}, "workers of its last shrink are still ending")
 		return
 	}
 	for g := range job.Groups {
-		if m.pending(j, g) > 0 {
-			m.wait(j, to, job.LastChange.Add(m.o.PlacementTimeout), "workers it asked for are still being placed")
+		if b.pending(j, g) > 0 {
+			b.wait(j, to, job.LastChange.Add(b.o.PlacementTimeout), "workers it asked for are still being placed")
 			return
 		}
 	}
 	for g := range job.Groups {
-		m.wakeAt(job.Groups[g].GrowAfter)
+		b.requeueAt(job.Groups[g].GrowAfter)
 	}
-	counts, room := m.capacity.split(j, to-from)
+	counts, room := b.capacity.split(j, to-from)
 	reach := job.allowed(from + room)
 	switch {
 	case from+room >= to:
@@ -78,19 +78,19 @@ func (m *planBuilder) grow(j int, w Want, more time.Time) {
 	case !more.IsZero() && (from > 0 || reach == 0):
 		// More room is coming; one resize is better than two. But to start is
 		// better than to wait.
-		m.wait(j, to, more, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
+		b.wait(j, to, more, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
 		return
 	}
 	if reach <= from {
 		need := max(job.smallest(), from+1) - from
-		m.wait(j, to, time.Time{}, fmt.Sprintf("needs room for %d more, and there is room for %d", need, room))
+		b.wait(j, to, time.Time{}, fmt.Sprintf("needs room for %d more, and there is room for %d", need, room))
 		return
 	}
 	if reach < from+room {
-		counts, _ = m.capacity.split(j, reach-from)
+		counts, _ = b.capacity.split(j, reach-from)
 	}
 	for g, n := range counts {
-		m.capacity.take(j, g, n-job.Groups[g].Count)
+		b.capacity.take(j, g, n-job.Groups[g].Count)
 	}
 	cause := Grow
 	switch {
@@ -99,9 +99,9 @@ func (m *planBuilder) grow(j int, w Want, more time.Time) {
 	case from == 0:
 		cause = Start
 	}
-	m.act(j, m.action(j, counts, cause, m.reason(from, reach, w.Reason)))
+	b.act(j, b.action(j, counts, cause, b.reason(from, reach, w.Reason)))
 	if reach < to {
-		m.wait(j, to, time.Time{}, fmt.Sprintf("there is room for %d of %d more", reach-from, to-from))
+		b.wait(j, to, time.Time{}, fmt.Sprintf("there is room for %d of %d more", reach-from, to-from))
 	}
 }
 
@@ -163,8 +163,8 @@ func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 }
 
 // action lists the steps that lead to the new counts: those that give first.
-func (m *planBuilder) action(j int, counts []int, cause Cause, reason string) Action {
-	job := &m.Jobs[j]
+func (b *planBuilder) action(j int, counts []int, cause Cause, reason string) Action {
+	job := &b.Jobs[j]
 	a := Action{Job: job.Key, Index: job.Index, Cause: cause, Reason: reason, From: job.Count()}
 	for g, n := range counts {
 		a.To += n

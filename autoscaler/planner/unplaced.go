@@ -9,38 +9,38 @@ import (
 )
 
 // placed is how many of the job's workers have a place.
-func (m *planBuilder) placed(j int) int {
-	n := m.Jobs[j].Count()
-	for g := range m.Jobs[j].Groups {
-		n -= m.pending(j, g)
+func (b *planBuilder) placed(j int) int {
+	n := b.Jobs[j].Count()
+	for g := range b.Jobs[j].Groups {
+		n -= b.pending(j, g)
 	}
 	return n
 }
 
 // overdue finds workers that Nomad was asked for long ago and could not place.
-func (m *planBuilder) overdue(j int) bool {
-	job := &m.Jobs[j]
-	if m.placed(j) == job.Count() || job.UnhealthyReason != "" {
+func (b *planBuilder) overdue(j int) bool {
+	job := &b.Jobs[j]
+	if b.placed(j) == job.Count() || job.UnhealthyReason != "" {
 		return false
 	}
 	since := job.PendingSince
 	if since.IsZero() {
-		since = m.now
+		since = b.now
 	}
 	if job.LastChange.After(since) {
 		since = job.LastChange
 	}
-	until := since.Add(m.o.PlacementTimeout)
-	if until.After(m.now) {
-		m.wakeAt(until)
+	until := since.Add(b.o.PlacementTimeout)
+	if until.After(b.now) {
+		b.requeueAt(until)
 		return false
 	}
 	return true
 }
 
 // without is the total to go back to where only so many workers have a place.
-func (m *planBuilder) without(j, placed int) int {
-	job := &m.Jobs[j]
+func (b *planBuilder) without(j, placed int) int {
+	job := &b.Jobs[j]
 	n := job.allowed(placed)
 	if n > placed || n == 0 {
 		// The minimum is not there. A job that may wait gives back what it
@@ -53,25 +53,25 @@ func (m *planBuilder) without(j, placed int) int {
 	return n
 }
 
-// relocateUnplaced moves workers that found no place to groups of the job that have
-// room, as far as there is any, or else takes them back.
-func (m *planBuilder) relocateUnplaced(j int) {
-	job := &m.Jobs[j]
+// relocateUnplaced moves workers that found no place to groups of the job that
+// have room, as far as there is any, or else rolls them back.
+func (b *planBuilder) relocateUnplaced(j int) {
+	job := &b.Jobs[j]
 	from, loose := job.Count(), 0
 	for g := range job.Groups {
-		loose += m.loose(j, g)
+		loose += b.loose(j, g)
 	}
 	stay := from - loose
-	counts, moved := m.capacity.elsewhere(j, loose)
-	back := func(n int) int { return min(from, m.without(j, n)) }
+	counts, moved := b.capacity.elsewhere(j, loose)
+	back := func(n int) int { return min(from, b.without(j, n)) }
 	if excess := stay + moved - back(stay+moved); excess > 0 {
 		// One of the job's sizes is the limit.
-		counts, moved = m.capacity.elsewhere(j, max(0, moved-excess))
+		counts, moved = b.capacity.elsewhere(j, max(0, moved-excess))
 	}
 	to := back(stay + moved)
 	if moved == 0 || to < stay+moved {
-		if m.target[j] < from {
-			m.shrink(j, Want{})
+		if b.target[j] < from {
+			b.shrink(j, Want{})
 		}
 		return
 	}
@@ -79,31 +79,31 @@ func (m *planBuilder) relocateUnplaced(j int) {
 	// them go on waiting where they are.
 	drop := from + moved - to
 	for g := range job.Groups {
-		k := min(drop, m.loose(j, g))
+		k := min(drop, b.loose(j, g))
 		counts[g] -= k
 		drop -= k
-		m.capacity.forget(j, g, k)
+		b.capacity.forget(j, g, k)
 	}
 	for g, n := range counts {
-		m.capacity.take(j, g, n-job.Groups[g].Count)
+		b.capacity.take(j, g, n-job.Groups[g].Count)
 	}
-	m.target[j] = to
-	a := m.action(j, counts, Move, fmt.Sprintf("%d workers found no place in %s; another group has room for %d", from-m.placed(j), m.o.PlacementTimeout, moved))
-	a.Unplaced = m.unplacedGroups(j)
-	m.act(j, a)
+	b.target[j] = to
+	a := b.action(j, counts, Move, fmt.Sprintf("%d workers found no place in %s; another group has room for %d", from-b.placed(j), b.o.PlacementTimeout, moved))
+	a.Unplaced = b.unplacedGroups(j)
+	b.act(j, a)
 }
 
 // loose is how many workers of a group wait for a place and can be let go.
-func (m *planBuilder) loose(j, g int) int {
-	group := &m.Jobs[j].Groups[g]
-	return max(0, min(m.pending(j, g), group.Count-group.Min))
+func (b *planBuilder) loose(j, g int) int {
+	group := &b.Jobs[j].Groups[g]
+	return max(0, min(b.pending(j, g), group.Count-group.Min))
 }
 
 // unplacedGroups are the groups in which workers wait for a place.
-func (m *planBuilder) unplacedGroups(j int) (out []string) {
-	for g := range m.Jobs[j].Groups {
-		if m.pending(j, g) > 0 {
-			out = append(out, m.Jobs[j].Groups[g].Name)
+func (b *planBuilder) unplacedGroups(j int) (out []string) {
+	for g := range b.Jobs[j].Groups {
+		if b.pending(j, g) > 0 {
+			out = append(out, b.Jobs[j].Groups[g].Name)
 		}
 	}
 	return out

@@ -16,16 +16,15 @@
 // # Words
 //
 // A worker is one instance of a job's group; it holds PerWorker GPUs. The
-// size of a job is its number of workers. A curve (package speedup) says how the
-// time of one global training step depends on the size; the speed-up
-// s(n) = t(1)/t(n) is read off it. Attained service is GPU-seconds received so far.
+// size of a job is its number of workers. A curve (package speedup) is the time of
+// one global training step by size; the speed-up s(n) = t(1)/t(n) is read off it. Attained service is GPU-seconds received so far.
 // Remaining work is in seconds on one worker: steps left times t(1).
 //
 // # What every policy keeps to
 //
 // Counts of one GPU type never exceed that type's capacity. A count is 0, or
-// an allowed size between the job's bounds. A running job that must not be
-// suspended keeps at least its minimum for as long as the capacity allows.
+// an allowed size between the job's bounds. A running job that is not
+// preemptible keeps at least its minimum for as long as the capacity allows.
 // The same snapshot gives the same decision. Jobs of higher Priority come
 // before others wherever a policy orders jobs.
 package policy

@@ -38,7 +38,7 @@ type Snapshot struct {
 	// measured gaps where there are some, else the configured value.
 	ResizeCost float64
 
-	// Changed says that the set of jobs, a bound, the capacity or the shape of
+	// Changed is set when the set of jobs, a bound, the capacity or the shape of
 	// a curve changed since the last decision. Policies that re-plan only on
 	// events repeat their last plan when it is false.
 	Changed bool
@@ -101,7 +101,7 @@ type Decision struct {
 	// nothing there about jobs that are gone.
 	State []byte
 	// RequeueAt asks for another decision at this time even if nothing changes
-	// (end of a time slice, say); 0 is no wish.
+	// (at the end of a time slice, for instance); 0 is never.
 	RequeueAt float64
 }
 
@@ -112,7 +112,7 @@ type Allocation struct {
 	Count  int
 	Reason string
 
-	// Type is the GPU type that the count was taken from. It says more than
+	// Type is the GPU type that the count was taken from. It adds to
 	// Job.Type only where a job takes any type and the cluster has several.
 	Type string
 }

@@ -10,7 +10,8 @@ import (
 
 // Validate returns an error for a decision that breaks a rule of the snapshot it
 // answers. It names the job, its count and the rule. The autoscaler and the
-// simulator obey no decision that it refuses, whoever made it:
+// simulator carry out no decision that it refuses, of a built-in policy or an
+// external one:
 //
 //   - there is one allocation for each job, in the order of the snapshot;
 //   - a count is 0, the present one, or an allowed size between the job's
@@ -54,7 +55,7 @@ func validateCapacity(s *Snapshot, d *Decision) error {
 			j, a := &s.Jobs[i], &d.Allocations[i]
 			typ := j.Type
 			if typ == "" {
-				typ = a.Type // of a job that takes any, where the policy says which
+				typ = a.Type // of a job that takes any, where the policy names one
 			}
 			moves := typ != "" && j.Held != "" && typ != j.Held
 			if a.Count == 0 || asking != (a.Count > j.Count || moves) {

@@ -20,13 +20,13 @@ type Config struct {
 	Nodes  []trace.Node
 	Policy policy.Policy
 
-	// Info is what the policy is told of the jobs.
+	// Info is what the policy knows of the jobs.
 	Info Info
 
 	// Resize is what a start or a resize costs.
 	Resize ResizeCost
 
-	// Placement says where workers go.
+	// Placement is where workers go.
 	Placement Placement
 
 	// Scatter is how much longer a step takes for a job that stands on more
@@ -64,13 +64,13 @@ type Config struct {
 	History bool
 }
 
-// Info says what a policy is told. The zero value tells nothing: remaining
-// work is unknown, step times are learned as a job runs, without noise.
+// Info is what a policy knows. The zero value is nothing: remaining work is
+// unknown, step times are learned as a job runs, without noise.
 type Info struct {
-	// Remaining tells each job's remaining steps.
+	// Remaining discloses each job's remaining steps.
 	Remaining bool
 
-	// Curves tells the true step times at all sizes from the start. Without
+	// Curves discloses the true step times at all sizes from the start. Without
 	// it a size is known once a job has done a few steps at it.
 	Curves bool
 
@@ -169,7 +169,7 @@ func (c ResizeCost) String() string {
 	return strconv.FormatFloat(c.Constant, 'g', -1, 64) + " s"
 }
 
-// Placement says on which nodes workers stand.
+// Placement is on which nodes workers stand.
 type Placement int
 
 const (

@@ -24,8 +24,8 @@
 // step (ResizeCost). Workers stand on nodes; growth goes where the job already
 // is, then where it fits best; shrinking takes the newest workers first, as
 // Nomad does. A node that fails takes its workers with it and the job back to
-// its last commit; a withdrawn node is left in good order. Info says what a
-// policy is told: remaining work or not, exact curves or only what was
+// its last commit; a withdrawn node is left in good order. Info is what a
+// policy knows: remaining work or not, exact curves or only what was
 // measured, with noise, at sizes the job has run at.
 //
 // # What is not

@@ -24,7 +24,7 @@ const idleDecisions = 1000
 const slack = 7 * 24 * 3600.0
 
 // Run simulates until every job has completed, or until nothing can happen
-// any more; jobs that did not complete say so in the result. The error is
+// any more; jobs that did not complete are marked in the result. The error is
 // that of a bad Config, of a policy that breaks a rule, or of ctx.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.validate(); err != nil {
@@ -206,7 +206,7 @@ func (e *engine) want(t float64) {
 	e.decideAt = min(e.decideAt, max(t, e.decided+e.cfg.Interval))
 }
 
-// schedule puts the job on the agenda anew.
+// schedule puts the job where it belongs on the agenda.
 func (e *engine) schedule(j *job) {
 	j.next = j.finish()
 	if !e.cfg.Info.Curves {

@@ -116,8 +116,8 @@ func (e *engine) advance(j *job) {
 	}
 }
 
-// learned tells the policy, and jobs of the same kind that are to come, what
-// a job has shown of its curve.
+// learned shows the policy, and jobs of the same kind that are to come, what
+// is known of a job's curve.
 func (e *engine) learned(j *job) {
 	curve := j.seen.curve
 	if kind := e.kind(j); kind != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// Contestant is a policy with what it is told.
+// Contestant is a policy with what it knows.
 type Contestant struct {
 	Label string // as the user wrote it
 	New   func() (policy.Policy, error)
@@ -35,7 +35,7 @@ type Sweep struct {
 	Seeds int
 
 	// Variant, when set, makes the variant of a workload for a seed instead,
-	// for workloads that can be made anew.
+	// for workloads that are generated.
 	Variant func(workload *trace.Trace, seed uint64) *trace.Trace
 
 	// Base holds everything else; its Trace, Policy, Info, Resize and Seed
@@ -102,8 +102,8 @@ type Comparison struct {
 	Cells     []Cell
 }
 
-// Run runs the sweep. The same sweep gives the same comparison whatever
-// Parallel is.
+// Run runs the sweep. The same sweep gives the same comparison for any
+// value of Parallel.
 func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
 	if len(s.Contestants) == 0 || len(s.Workloads) == 0 || len(s.Loads) == 0 || len(s.Costs) == 0 || s.Seeds < 1 {
 		return nil, errors.New("sweep: want at least one policy, workload, load, resize cost and seed")

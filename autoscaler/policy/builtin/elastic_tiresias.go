@@ -10,7 +10,7 @@ import (
 
 // elasticTiresias runs the Tiresias pass at preferred sizes, compacts jobs
 // of lower queues to their minimum when many wait, and gives what is then
-// free to whoever gains most, waiting jobs included.
+// free to the jobs that gain most, waiting ones included.
 type elasticTiresias struct {
 	service
 	compaction int

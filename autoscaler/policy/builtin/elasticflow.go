@@ -19,7 +19,7 @@ import (
 // Three departures from the paper. Newcomers are fitted beside those already
 // admitted, in order of deadline, rather than all re-checked for each. An
 // admitted job keeps what was reserved for it as long as that meets its
-// deadline: planning anew could break a promise made to another. And jobs
+// deadline: planning again could break a promise made to another. And jobs
 // without a guarantee get their minimum before admitted ones grow beyond their
 // need, so that they cannot starve.
 type elasticFlow struct{ elasticFlowOptions }

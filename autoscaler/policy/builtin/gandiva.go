@@ -11,7 +11,7 @@ import (
 )
 
 // gandiva is time slicing plus grow and shrink: idle GPUs go to running jobs
-// for as long as nobody waits. Its packing of two jobs on one GPU cannot be
+// for as long as no job waits. Its packing of two jobs on one GPU cannot be
 // expressed by counts, and its migration is the planner's business.
 type gandiva struct{ sliceOptions }
 

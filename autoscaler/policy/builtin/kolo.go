@@ -20,9 +20,9 @@ import (
 //     with its remaining work), because a job that ran long will probably run
 //     long still; up to a ceiling, for among long jobs the longest is as
 //     likely to end as any other. It rises with the time a job spent waiting,
-//     so that nobody starves;
+//     so that no job starves;
 //   - the power below one makes a first GPU worth more than a tenth one, more
-//     than the curve alone says: more jobs run at once, at sizes where they
+//     than by the curve alone: more jobs run at once, at sizes where they
 //     are efficient;
 //   - the speed-up at any size but the present one is cut by what the resize
 //     costs, spread over the time the new size is expected to last: never

@@ -18,7 +18,7 @@ import (
 // Where the paper finds the cheapest schedule by dynamic programming over
 // slots, this takes the cheapest work first, which is the same for concave
 // curves up to one step. Where the paper turns a job away for good, here it
-// is offered prices again later, and runs at its minimum on GPUs that nobody
+// is offered prices again later, and runs at its minimum on GPUs that no job
 // bought.
 type oasis struct{ oasisOptions }
 
@@ -105,7 +105,7 @@ func (o *oasis) Allocate(s *policy.Snapshot) policy.Decision {
 				}
 			}
 		}
-		p.minima(p.byPriority(nil), "runs on GPUs that nobody bought")
+		p.minima(p.byPriority(nil), "runs on GPUs that no job bought")
 	}
 	if len(s.Jobs) > 0 {
 		requeue(&d, s.Now, float64(now+1)*o.Slot)

@@ -21,7 +21,7 @@ func settle(d *policy.Decision, pools []*pool) {
 	}
 }
 
-// reason says what changes and why. A job that stays as it is costs no
+// reason is what changes and why. A job that stays as it is costs no
 // allocation.
 func reason(from, to int, why string) string {
 	var b []byte

@@ -11,7 +11,7 @@ import (
 )
 
 // load reads a policy's own state. State that does not parse (of another
-// policy, say, or an older version) counts as none: every policy can start
+// policy, or an older version) counts as none: every policy can start
 // from nothing.
 func load[T any](s *policy.Snapshot) T {
 	var state T

@@ -178,7 +178,7 @@ func (t *tenant) grow(p *pool) bool {
 // job to keep it. Measured times are never exact.
 const keepLoss = 0.05
 
-// keep leaves GPUs that nobody gains from where they are, if they hardly harm
+// keep leaves GPUs that no job gains from where they are, if they hardly harm
 // there: it would be a resize for nothing.
 func (t *tenant) keep(p *pool) bool {
 	return t.step(p, "keeps its size: no job would be faster with its GPUs", func(c *candidate) int {

@@ -205,7 +205,7 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	}
 	d, err := decisionFromWire(s, answer)
 	if err != nil {
-		// The program works; what it says is wrong. It goes on.
+		// The program works; its decision is invalid. It goes on.
 		return policy.Decision{}, fmt.Errorf("policy %s: %w", p.name, err)
 	}
 	p.failures, p.why = 0, nil
@@ -273,7 +273,7 @@ func (p *Process) end() {
 		return
 	}
 	if p.cmd.Process != nil {
-		// All of its group: go-plugin would wait for whoever has its stderr.
+		// All of its group: go-plugin would wait for any that has its stderr.
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 	}
 	p.client.Kill()

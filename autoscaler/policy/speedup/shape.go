@@ -40,7 +40,7 @@ type rate struct {
 const shapeLimit = 20
 
 // shapeSizes is how many sizes a shape has at most: it is kept where those of
-// others are, and jobs say themselves at which sizes they ran.
+// others are, and jobs report themselves at which sizes they ran.
 const shapeSizes = 256
 
 // excess is the logarithm of the throughput over the prior's: measured, on a
@@ -63,8 +63,8 @@ func excess(at []rate, n int) float64 {
 }
 
 // Learn takes in that a job of the kind was measured at a size; c is its
-// curve with that measurement. What the job showed at its other sizes says
-// how its speed compares with what the shape has.
+// curve with that measurement. Its other sizes show how its
+// speed compares with what the shape has.
 func (s *Shape) Learn(c Curve, size int) {
 	i, known := slices.BinarySearchFunc(c.points, size, pointSize)
 	if !known || len(c.points) < 2 {
@@ -103,7 +103,7 @@ func (s *Shape) Extend(c Curve) Curve {
 	if len(s.at) == 0 {
 		return c
 	}
-	// How much faster the job is than the shape says, by size.
+	// How much faster the job is than the shape has it, by size.
 	own := make([]rate, len(c.points))
 	for i, p := range c.points {
 		own[i] = rate{size: p.Size, log: -math.Log(p.StepTime) - excess(s.at, p.Size)}
