@@ -60,8 +60,8 @@ func (c *Capacity) Take(at Place, ask Ask, workers int) {
 	}
 }
 
-// Fits is how many workers fit at a place.
-func (c *Capacity) Fits(at Place, ask Ask) int {
+// fits is how many workers fit at a place.
+func (c *Capacity) fits(at Place, ask Ask) int {
 	n := c.slots[at.Node][at.Bin] / ask.Slots
 	if n <= 0 {
 		return 0
@@ -97,7 +97,7 @@ func (c *Capacity) Room(places []Place, ask Ask, limit int) int {
 		if n >= limit {
 			break
 		}
-		k := c.Fits(at, ask)
+		k := c.fits(at, ask)
 		if k > 0 && len(c.slots[at.Node]) > 1 {
 			k = min(k, c.beside(at.Node, ask, onNode[at.Node]))
 			if ask.Apart != nil && onNode[at.Node] > 0 {

@@ -21,7 +21,7 @@ type Share struct {
 func (c *Capacity) Pack(shares []Share, places []Place, ask Ask, n int) ([]Share, int) {
 	placed := 0
 	for i := range shares {
-		if k := min(n-placed, c.Fits(shares[i].Place, ask)); k > 0 {
+		if k := min(n-placed, c.fits(shares[i].Place, ask)); k > 0 {
 			c.Take(shares[i].Place, ask, k)
 			shares[i].Workers += k
 			placed += k
@@ -75,7 +75,7 @@ func (c *Capacity) tightest(places []Place, ask Ask, n int) (Place, int) {
 	var best Place
 	found, free := 0, 0
 	for _, at := range places {
-		k := c.Fits(at, ask)
+		k := c.fits(at, ask)
 		if k == 0 {
 			continue
 		}

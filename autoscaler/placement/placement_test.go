@@ -156,7 +156,7 @@ func TestProperty_TogetherWhereItFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
 		n := rapid.IntRange(1, 8).Draw(t, "workers")
-		holds := slices.ContainsFunc(w.places, func(at Place) bool { return w.Fits(at, w.ask) >= n })
+		holds := slices.ContainsFunc(w.places, func(at Place) bool { return w.fits(at, w.ask) >= n })
 		shares, _ := w.Pack(nil, w.places, w.ask, n)
 		if holds && len(shares) != 1 {
 			t.Fatalf("%d workers are at %v, and one place holds them", n, shares)

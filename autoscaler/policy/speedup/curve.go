@@ -10,12 +10,12 @@ import (
 	"sort"
 )
 
-// PriorSerial is the part of a step that is believed not to get faster with
+// priorSerial is the part of a step that is believed not to get faster with
 // more workers while nothing is measured (Amdahl): n workers are taken to do
-// n/(1+PriorSerial·(n-1)) times the steps of one. See docs/policy-research.md
+// n/(1+priorSerial·(n-1)) times the steps of one. See docs/policy-research.md
 // for how it was chosen: too low a value costs GPUs on jobs that do not
 // scale, too high a one keeps jobs from ever being measured at larger sizes.
-const PriorSerial = 0.05
+const priorSerial = 0.05
 
 // denseLimit bounds the lookup table of a curve; larger sizes are computed.
 const denseLimit = 256
@@ -118,7 +118,7 @@ func (c *Curve) fill() {
 // prior is the speed-up believed in before anything is measured.
 func prior(n int) float64 {
 	x := float64(n)
-	return x / (1 + PriorSerial*(x-1))
+	return x / (1 + priorSerial*(x-1))
 }
 
 // compute is Time without the table.
