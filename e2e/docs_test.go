@@ -59,12 +59,12 @@ func TestLinks(t *testing.T) {
 
 var hclBlock = regexp.MustCompile("(?s)```hcl\n(job .*?)```")
 
-// The jobs in the README and in docs/driver.md are jobs that can train: Nomad's
+// The jobs in the README and in docs/reference/driver.md are jobs that can train: Nomad's
 // defaults are another type, too little memory and too little time to leave.
 func TestDocumentedJobs(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "train.py"), []byte("import torch"), 0o600))
-	for _, path := range []string{"README.md", "docs/driver.md"} {
+	for _, path := range []string{"README.md", "docs/reference/driver.md"} {
 		text, err := os.ReadFile(filepath.Join("..", path))
 		must.NoError(t, err)
 		blocks := hclBlock.FindAllSubmatch(text, -1)
@@ -85,9 +85,9 @@ func TestDocumentedJobs(t *testing.T) {
 
 var koloBlock = regexp.MustCompile("(?s)```hcl\n(name .*?)```")
 
-// The whole configuration in docs/autoscaler.md is one.
+// The whole configuration in docs/reference/autoscaler.md is one.
 func TestDocumentedConfiguration(t *testing.T) {
-	text, err := os.ReadFile("../docs/autoscaler.md")
+	text, err := os.ReadFile("../docs/reference/autoscaler.md")
 	must.NoError(t, err)
 	block := koloBlock.FindSubmatch(text)
 	must.Len(t, 2, block)
@@ -98,9 +98,9 @@ func TestDocumentedConfiguration(t *testing.T) {
 	must.Eq(t, "kolo-1", c.Name)
 }
 
-// docs/driver.md names every field of the task's and the plugin's config.
+// docs/reference/driver.md names every field of the task's and the plugin's config.
 func TestDriverFieldsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/driver.md")
+	text, err := os.ReadFile("../docs/reference/driver.md")
 	must.NoError(t, err)
 	driver := plugin.New(t.Context(), hclog.NewNullLogger(), taskdriver.Horovod{})
 	task, err := driver.TaskConfigSchema()

@@ -19,11 +19,11 @@ import (
 
 var pythonBlock = regexp.MustCompile("(?s)```python\n(.*?)```")
 
-// Both scripts in docs/porting.md run as they stand, and the elastic one goes
+// Both scripts in docs/howto/write-an-elastic-script.md run as they stand, and the elastic one goes
 // on from its checkpoint.
 func TestPortingScripts(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
-	text, err := os.ReadFile("../docs/porting.md")
+	text, err := os.ReadFile("../docs/howto/write-an-elastic-script.md")
 	must.NoError(t, err)
 	blocks := pythonBlock.FindAllSubmatch(text, -1)
 	must.Len(t, 2, blocks)

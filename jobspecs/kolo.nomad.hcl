@@ -15,7 +15,7 @@
 #   nomad service info kolo        # where it listens: KOLO_ADDR, any of them
 #
 # Changing something takes a Nomad token (NOMAD_TOKEN). Its API is plain HTTP on
-# the clients' network, unless var.http has a tls block; docs/api.md says what
+# the clients' network, unless var.http has a tls block; docs/reference/api.md says what
 # follows.
 
 variable "kolo" {

@@ -18,5 +18,5 @@
 // permissions decide, and for all callers where http.open is set. Each command is
 // recorded (package audit), a refused one, too.
 //
-// docs/api.md describes every request; a test compares the two.
+// docs/reference/api.md describes every request; a test compares the two.
 package server

@@ -251,9 +251,9 @@ func TestServer_ServeEndsWithItsContext(t *testing.T) {
 	must.NoError(t, <-done)
 }
 
-// TestServer_Documented compares the routes with docs/api.md.
+// TestServer_Documented compares the routes with docs/reference/api.md.
 func TestServer_Documented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/api.md")
+	text, err := os.ReadFile("../../docs/reference/api.md")
 	must.NoError(t, err)
 	w := start(t, nil)
 	for pattern := range w.api.routes() {

@@ -57,7 +57,7 @@ func TestDecodeConfig(t *testing.T) {
 
 // The documentation has every option of the schema, with its default.
 func TestOptionsAreDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/device.md")
+	docs, err := os.ReadFile("../../docs/reference/device.md")
 	must.NoError(t, err)
 	top, health := map[string]any{}, map[string]any{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(health { )?(\\w+)(?: })?` \\| (?:`(.*?)`|none) \\|").FindAllStringSubmatch(string(docs), -1) {

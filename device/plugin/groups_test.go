@@ -142,7 +142,7 @@ func TestPCIAddress(t *testing.T) {
 
 // Every attribute is documented.
 func TestAttributesAreDocumented(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/device.md")
+	docs, err := os.ReadFile("../../docs/reference/device.md")
 	must.NoError(t, err)
 	for _, machine := range []string{"hgx-h100", "nvl72-tray", "mig-a100", "one-t4"} {
 		for _, g := range newHost(t, machine, inventory.GroupByNode).groups() {

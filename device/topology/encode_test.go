@@ -60,7 +60,7 @@ func TestParseRefuses(t *testing.T) {
 
 // The documentation's examples are what Encode writes and Parse reads.
 func TestDocumentedExamples(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/device.md")
+	docs, err := os.ReadFile("../../docs/reference/device.md")
 	must.NoError(t, err)
 	_, section, found := strings.Cut(string(docs), "### The topology attribute")
 	must.True(t, found)

@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// TestDocs_CatalogueIsComplete keeps docs/policies.md in step with the code:
+// TestDocs_CatalogueIsComplete keeps docs/reference/policies.md in step with the code:
 // every policy has its section, every option its row with the true default.
 func TestDocs_CatalogueIsComplete(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "policies.md"))

@@ -35,7 +35,7 @@ import (
 // The sum is maximised along the upper concave hull of each job's value,
 // which passes over dips of measured curves and keeps small differences from
 // causing resizes. How the parameters were found, and what did not work, is
-// in docs/policy-research.md.
+// in docs/research.md.
 type kolo struct{ koloOptions }
 
 type koloOptions struct {
@@ -75,7 +75,7 @@ func (o koloOptions) Check() (string, string) {
 var koloEntry = registry.Define(registry.Info{
 	Name:   "kolo",
 	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
-	Source: "Kolo; see docs/policy-research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
+	Source: "Kolo; see docs/research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
 	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
 }, koloOptions{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, Horizon: 350, Explore: 2, Patience: 4, Period: 600},
 	func(o koloOptions) policy.Policy { return &kolo{o} })

@@ -209,7 +209,7 @@ func TestReplay_PublishedAverages(t *testing.T) {
 	}
 }
 
-// TestReplay_Kolo holds the default policy to what docs/policy-research.md
+// TestReplay_Kolo holds the default policy to what docs/research.md
 // claims, with curves known as for the other policies.
 func TestReplay_Kolo(t *testing.T) {
 	dir := sharedDir(t)

@@ -18,7 +18,7 @@ import (
 // Format names a trace format.
 type Format string
 
-// The formats that Read knows. docs/simulator.md describes their columns.
+// The formats that Read knows. docs/reference/simulator.md describes their columns.
 const (
 	Auto        Format = "auto"        // by the header
 	Pollux      Format = "pollux"      // jobs.csv with step_times.csv beside it
