@@ -10,10 +10,10 @@ SIMULATED = fifo(strict=true)@blind, fifo@blind, round-robin@blind, tiresias@bli
 	srjf@oracle, elastic-srjf@oracle, themis@oracle, optimus@oracle, oasis@oracle, elasticflow@oracle, afs-l@oracle, kolo@oracle
 
 .PHONY: policies-table
-policies-table: ## Simulate all policies on the Pollux workloads; writes the table in docs/reference/policies.md
+policies-table: ## Simulate all policies on the Pollux workloads; writes the table in docs/research.md
 	@go run ./autoscaler/cmd/kolo simulate -trace $(KOLO_SHARED)/data/pollux/jobs.csv \
 		-loads 1,0.5,1.5,2 -resize-costs 30,1,5,120 -policy '$(SIMULATED)' -markdown .policies-table.md >/dev/null
-	@sed -i -e '/<!-- policies-table: begin/,/<!-- policies-table: end/{//!d}' -e '/<!-- policies-table: begin/r .policies-table.md' docs/reference/policies.md
+	@sed -i -e '/<!-- policies-table: begin/,/<!-- policies-table: end/{//!d}' -e '/<!-- policies-table: begin/r .policies-table.md' docs/research.md
 	@rm .policies-table.md
 
 .PHONY: bench-policies

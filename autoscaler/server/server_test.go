@@ -251,18 +251,20 @@ func TestServer_ServeEndsWithItsContext(t *testing.T) {
 	must.NoError(t, <-done)
 }
 
-// TestServer_Documented compares the routes with docs/reference/api.md.
+// TestServer_Documented compares routes and metrics with the documentation.
 func TestServer_Documented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reference/api.md")
+	routes, err := os.ReadFile("../../docs/reference/api.md")
+	must.NoError(t, err)
+	reference, err := os.ReadFile("../../docs/reference/metrics.md")
 	must.NoError(t, err)
 	w := start(t, nil)
 	for pattern := range w.api.routes() {
-		must.StrContains(t, string(text), "`"+strings.TrimSuffix(pattern, "{$}"))
+		must.StrContains(t, string(routes), "`"+strings.TrimSuffix(pattern, "{$}")+"`")
 	}
 	_, metrics := w.do(t, "GET", "/v1/metrics", "")
 	for line := range strings.Lines(metrics) {
 		if f := strings.Fields(line); len(f) > 3 && f[1] == "TYPE" {
-			must.StrContains(t, string(text), "`"+f[2]+"`")
+			must.StrContains(t, string(reference), "`"+f[2]+"`")
 		}
 	}
 }

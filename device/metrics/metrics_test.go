@@ -124,7 +124,7 @@ func TestMetricsFollowTheConventions(t *testing.T) {
 	problems, err := promlint.New(strings.NewReader(body)).Lint()
 	must.NoError(t, err)
 	must.SliceEmpty(t, problems)
-	docs, err := os.ReadFile("../../docs/reference/device.md")
+	docs, err := os.ReadFile("../../docs/reference/metrics.md")
 	must.NoError(t, err)
 	for _, g := range gauges {
 		name := strings.Split(g.desc.String(), `"`)[1]
