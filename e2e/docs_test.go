@@ -4,7 +4,6 @@
 package e2e
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,49 +21,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
-var link = regexp.MustCompile(`\]\(([^)#]+)(#[^)]*)?\)`)
-
-// Links from one file of the project to another lead somewhere.
-func TestLinks(t *testing.T) {
-	checked := 0
-	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := d.Name()
-		if d.IsDir() && (name == "bin" || name == "node_modules" || len(name) > 2 && name[0] == '.') {
-			return filepath.SkipDir
-		}
-		if filepath.Ext(path) != ".md" {
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
-			if strings.Contains(m[1], "://") {
-				continue
-			}
-			checked++
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
-				t.Errorf("%s: the link to %s leads nowhere", path, m[1])
-			}
-		}
-		return nil
-	})
-	must.NoError(t, err)
-	must.Greater(t, 10, checked)
-}
-
 var hclBlock = regexp.MustCompile("(?s)```hcl\n(job .*?)```")
 
-// The jobs in the README and in docs/reference/driver.md are jobs that can train: Nomad's
-// defaults are another type, too little memory and too little time to leave.
+// The jobs in these pages are jobs that can train: Nomad's defaults are another
+// type, too little memory and too little time to leave.
 func TestDocumentedJobs(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "train.py"), []byte("import torch"), 0o600))
-	for _, path := range []string{"README.md", "docs/reference/driver.md"} {
+	for _, path := range []string{"README.md", "docs/tutorial.md", "docs/reference/jobspec.md"} {
 		text, err := os.ReadFile(filepath.Join("..", path))
 		must.NoError(t, err)
 		blocks := hclBlock.FindAllSubmatch(text, -1)

@@ -1,22 +1,21 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-# The autoscaler as a Nomad job: two agents on two clients, of which one leads.
+# The autoscaler as a Nomad job: two instances on two clients, of which one leads.
 # (Where there is only one client, the second waits.) They reach Nomad through
-# the Task API with their workload identity, so there is no token to hand out.
+# the Task API with their workload identity, so there is no token to distribute.
 #
 # Nothing in it needs root: it runs isolated (exec), as a user without rights.
-# It takes the program at one path on each client, below /usr or where else the
+# Requires the program at one path on each client, below /usr or where else the
 # client's chroot_env reaches; constrain the group where only some have it.
-# Where access control is on, let that identity do what it needs:
+# Where ACLs are on, give that identity the policy it needs:
 #
 #   nomad acl policy apply -namespace default -job kolo kolo jobspecs/kolo.policy.hcl
 #   nomad job run -var kolo=/usr/local/bin/kolo jobspecs/kolo.nomad.hcl
 #   nomad service info kolo        # where it listens: KOLO_ADDR, any of them
 #
-# Changing something takes a Nomad token (NOMAD_TOKEN). Its API is plain HTTP on
-# the clients' network, unless var.http has a tls block; docs/reference/api.md says what
-# follows.
+# Commands require a Nomad token (NOMAD_TOKEN). The API is plain HTTP on the
+# clients' network, unless var.http has a tls block: docs/howto/secure-the-api.md.
 
 variable "kolo" {
   type        = string
@@ -32,7 +31,7 @@ variable "user" {
 
 variable "http" {
   type        = string
-  description = "HCL of more settings of the http block, such as read_token = true. With a tls block the check below takes protocol = \"https\"."
+  description = "HCL of more settings of the http block, such as read_token = true. With a tls block the check below requires protocol = \"https\"."
   default     = ""
 }
 

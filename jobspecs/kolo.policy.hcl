@@ -1,8 +1,8 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-# The least that the autoscaler needs, in a cluster with access control. Repeat
-# the namespace block for each namespace whose jobs it is to scale; the
+# The least that the autoscaler needs, in a cluster with ACLs. Repeat
+# the namespace block for each namespace whose jobs it scales; the
 # variables are needed in the leader's namespace only. Adding the capability
 # "tag-job-version" or "submit-job" lets it protect parked jobs by a version tag
 # (otherwise it scales them to the count they have, which serves the same end).

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MPL-2.0
 
 # Elastic PyTorch on a cluster with ACLs. The workers need no token beyond their
-# workload identity. One policy, bound to this job, lets them note in a Nomad
-# variable that training is complete, so that no later allocation begins anew:
+# workload identity. One policy, bound to this job, lets them record in a Nomad
+# variable that training is complete, so that no later allocation trains again:
 #
 #   nomad acl policy apply -namespace default -job pytorch-acl \
 #     pytorch-acl jobspecs/acl/pytorch-acl.policy.hcl
@@ -14,7 +14,7 @@
 variable "count" {
   type        = number
   default     = 2
-  description = "Allocations to start with; scale the job later as you like."
+  description = "Allocations to start with; nomad job scale changes it later."
 }
 
 variable "python" {
@@ -47,7 +47,7 @@ job "pytorch-acl" {
   group "workers" {
     count = var.count
 
-    # The counts that whoever scales the job may choose.
+    # Bounds for nomad job scale, and for an autoscaler.
     scaling {
       enabled = true
       min     = 1
@@ -66,9 +66,9 @@ job "pytorch-acl" {
       provider = "nomad"
     }
 
-    # A slot that fails is restarted by the driver, in place. What gets here is
-    # a host that keeps failing: Nomad shall place it elsewhere, and not give
-    # up, while the others train on.
+    # The driver restarts a failing slot in place. These blocks apply to a host
+    # that keeps failing: Nomad places it elsewhere, and does not give up, while
+    # the others train on.
     restart {
       attempts = 1
       interval = "10m"
@@ -96,8 +96,8 @@ job "pytorch-acl" {
         max_np    = 4
       }
 
-      # The first proves to Nomad's service registry who asks, the second to
-      # the other workers, which see a proof of it and never the identity itself.
+      # The first identifies the agent to Nomad's service registry, the second to
+      # the agents of other workers, which get a proof of it, never the token.
       identity {
         env  = true
         file = true
@@ -110,8 +110,8 @@ job "pytorch-acl" {
         ttl  = "15m"
       }
 
-      # Time to reach the next commit and leave without losing a step. Longer
-      # ones need max_kill_timeout in the client's configuration.
+      # Time to reach the next commit and leave without losing a step. A longer
+      # one requires max_kill_timeout in the client's configuration.
       kill_timeout = "30s"
 
       resources {

@@ -10,7 +10,7 @@
 variable "count" {
   type        = number
   default     = 2
-  description = "Allocations to start with; scale the job later as you like."
+  description = "Allocations to start with; nomad job scale changes it later."
 }
 
 variable "python" {
@@ -43,7 +43,7 @@ job "pytorch-slots" {
   group "workers" {
     count = var.count
 
-    # The counts that whoever scales the job may choose.
+    # Bounds for nomad job scale, and for an autoscaler.
     scaling {
       enabled = true
       min     = 1
@@ -62,9 +62,9 @@ job "pytorch-slots" {
       provider = "nomad"
     }
 
-    # A slot that fails is restarted by the driver, in place. What gets here is
-    # a host that keeps failing: Nomad shall place it elsewhere, and not give
-    # up, while the others train on.
+    # The driver restarts a failing slot in place. These blocks apply to a host
+    # that keeps failing: Nomad places it elsewhere, and does not give up, while
+    # the others train on.
     restart {
       attempts = 1
       interval = "10m"
@@ -93,8 +93,8 @@ job "pytorch-slots" {
         max_np    = 8
       }
 
-      # The first proves to Nomad's service registry who asks, the second to
-      # the other workers, which see a proof of it and never the identity itself.
+      # The first identifies the agent to Nomad's service registry, the second to
+      # the agents of other workers, which get a proof of it, never the token.
       identity {
         env  = true
         file = true
@@ -107,8 +107,8 @@ job "pytorch-slots" {
         ttl  = "15m"
       }
 
-      # Time to reach the next commit and leave without losing a step. Longer
-      # ones need max_kill_timeout in the client's configuration.
+      # Time to reach the next commit and leave without losing a step. A longer
+      # one requires max_kill_timeout in the client's configuration.
       kill_timeout = "30s"
 
       resources {

@@ -4,7 +4,7 @@
 # Lets the allocations of the job pytorch-acl record that training is complete,
 # and see whether the job was submitted again with changes or purged since, so
 # that it is to be trained again. (Nomad has no right to read one job only:
-# without read-job, docs/reference/driver.md says how to train again.) Everything else they
+# without read-job, see docs/howto/train-again.md.) Everything else they
 # need, Nomad gives every workload identity.
 namespace "default" {
   capabilities = ["read-job"]

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MPL-2.0
 
 # A Nomad client with Kolo's GPU device plugin in place of nomad-device-nvidia:
-# copy the program into plugin_dir and remove the other one. Everything in the
-# config block may be left out.
+# copy the program into plugin_dir and remove the other one. All options have
+# defaults.
 
 data_dir   = "/opt/nomad/data"
 plugin_dir = "/opt/nomad/plugins"
@@ -19,14 +19,14 @@ plugin "nomad-device-nvtopo" {
     # one island. The default, "node", keeps one group for each model.
     group_by = "nvlink"
 
-    # GPUs that Nomad shall not have, by UUID.
+    # UUIDs of GPUs that Nomad does not get.
     ignored_gpu_ids = []
 
-    # How often the machine is read anew. Health is looked at more often.
+    # How often the machine is read. Health is checked more often.
     fingerprint_period = "1m"
 
-    # Serves Prometheus metrics at /metrics, since Nomad does not export what
-    # device plugins measure.
+    # Prometheus metrics at /metrics: Nomad does not export the statistics of
+    # device plugins.
     prometheus_address = "127.0.0.1:9835"
 
     health {

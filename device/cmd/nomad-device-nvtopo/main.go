@@ -43,7 +43,7 @@ const usage = `Usage: nomad-device-nvtopo <command>
   version        print the version
 
 The exit status is 1 when the machine has a problem, 2 when the command line has.
-Without arguments this is a plugin that Nomad starts. See docs/reference/device.md.
+Without arguments this is a plugin that Nomad starts. See docs/reference/cli.md.
 `
 
 // commandLimit is how long a call to the driver may take in a subcommand.
