@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
-var hclBlock = regexp.MustCompile("(?s)```hcl\n(job .*?)```")
+var hclBlock = regexp.MustCompile(`(?sm)^(job "[^"]*" \{$.*?^\})$`)
 
 // The jobs in these pages are jobs that can train: Nomad's defaults are another
 // type, too little memory and too little time to leave.
