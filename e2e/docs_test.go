@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/hashicorp/nomad/jobspec2"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 	"github.com/shoenig/test/must"
@@ -45,6 +47,29 @@ func TestDocumentedJobs(t *testing.T) {
 			must.Greater(t, 300, *task.Resources.MemoryMB)
 		}
 	}
+}
+
+var hclFence = regexp.MustCompile("(?sm)^ *```hcl\n(.*?)^ *```$")
+
+// Every HCL block in the documentation is HCL.
+func TestDocumentedHCL(t *testing.T) {
+	var paths []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join("..", pattern))
+		must.NoError(t, err)
+		paths = append(paths, found...)
+	}
+	blocks := 0
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		must.NoError(t, err)
+		for _, b := range hclFence.FindAllSubmatch(text, -1) {
+			blocks++
+			_, diags := hclsyntax.ParseConfig(b[1], path, hcl.InitialPos)
+			must.False(t, diags.HasErrors(), must.Sprintf("%s: %s\n%s", path, diags.Error(), b[1]))
+		}
+	}
+	must.Greater(t, 10, blocks)
 }
 
 var koloBlock = regexp.MustCompile("(?s)```hcl\n(name .*?)```")
