@@ -102,7 +102,7 @@ func TestDriverFieldsAreDocumented(t *testing.T) {
 		for _, field := range fields {
 			_, renamed := settings.Renamed[field] // refused, with the present name
 			if !renamed && !strings.Contains(string(text), "`"+field+"`") {
-				t.Errorf("docs/driver.md does not name %s of the %s's config", field, where)
+				t.Errorf("docs/reference/driver.md does not name %s of the %s's config", field, where)
 			}
 		}
 	}

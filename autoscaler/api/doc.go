@@ -6,5 +6,5 @@
 //
 //	controller ─ Status, Proposal, Event ─> server ── HTTP ──> Client ─> kolo, record, demo
 //
-// It holds types and no logic. docs/api.md describes each request.
+// It holds types and no logic. docs/reference/api.md describes each request.
 package api

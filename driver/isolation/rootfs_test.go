@@ -30,9 +30,9 @@ func TestHostLinks(t *testing.T) {
 	must.MapEmpty(t, hostLinks([]string{"/etc/localtime"}), must.Sprint("a link to what the task does not see is bound"))
 }
 
-// TestBindPathsAreDocumented compares the list with the one in docs/driver.md.
+// TestBindPathsAreDocumented compares the list with the one in docs/reference/driver.md.
 func TestBindPathsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/driver.md")
+	text, err := os.ReadFile("../../docs/reference/driver.md")
 	must.NoError(t, err)
 	_, section, found := strings.Cut(string(text), "\n### What an isolated task sees of the host\n")
 	must.True(t, found)
@@ -46,13 +46,13 @@ func TestBindPathsAreDocumented(t *testing.T) {
 	}
 	for _, path := range DefaultBindPaths {
 		if !documented[path] {
-			t.Errorf("docs/driver.md does not say that tasks see %s", path)
+			t.Errorf("docs/reference/driver.md does not say that tasks see %s", path)
 		}
 		delete(documented, path)
 	}
 	for path := range documented {
 		if !strings.HasSuffix(path, "/private") {
-			t.Errorf("docs/driver.md says that tasks see %s, which they do not", path)
+			t.Errorf("docs/reference/driver.md says that tasks see %s, which they do not", path)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func TestNullsAreUnset(t *testing.T) {
 
 // TestDocumentation compares the reference's tables with the declarations.
 func TestDocumentation(t *testing.T) {
-	text, err := os.ReadFile("../../docs/driver.md")
+	text, err := os.ReadFile("../../docs/reference/driver.md")
 	must.NoError(t, err)
 	section := func(title string) string {
 		_, rest, found := strings.Cut(string(text), "\n"+title+"\n")

@@ -15,7 +15,7 @@ import (
 // TestDocs_CatalogueIsComplete keeps docs/reference/policies.md in step with the code:
 // every policy has its section, every option its row with the true default.
 func TestDocs_CatalogueIsComplete(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "policies.md"))
+	b, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "policies.md"))
 	must.NoError(t, err)
 	doc := string(b)
 	for _, name := range Policies.Names() {

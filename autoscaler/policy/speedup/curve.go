@@ -12,7 +12,7 @@ import (
 
 // priorSerial is the part of a step that is believed not to get faster with
 // more workers while nothing is measured (Amdahl): n workers are taken to do
-// n/(1+priorSerial·(n-1)) times the steps of one. See docs/policy-research.md
+// n/(1+priorSerial·(n-1)) times the steps of one. See docs/research.md
 // for how it was chosen: too low a value costs GPUs on jobs that do not
 // scale, too high a one keeps jobs from ever being measured at larger sizes.
 const priorSerial = 0.05

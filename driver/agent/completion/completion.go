@@ -24,7 +24,7 @@ import (
 //
 // It is an item of the variable nomad/jobs/<job>, which a workload identity may
 // always read. To write it where ACLs are on, the job needs a policy; see
-// docs/driver.md.
+// docs/reference/driver.md.
 type Store struct {
 	client *api.Client
 	token  nomadapi.Token
