@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -77,4 +78,20 @@ func expired() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
+}
+
+// A surrogate connects the others, and is held before it could broadcast.
+func TestASurrogateNeverLeavesTheLastMesh(t *testing.T) {
+	alone := rendezvous.Assignment{Size: 1, LocalSize: 1, CrossSize: 1}
+	for _, surrogate := range []bool{false, true} {
+		store, err := rendezvous.NewStore(rendezvous.Members{Slots: []rendezvous.Slot{{Host: "h", Assignment: alone}}, Local: []int{0}, Meshes: 3})
+		must.NoError(t, err)
+		h := &handler{surrogate: surrogate, events: host.Events{Arrived: func() {}}}
+		h.admit(&placement{generation: 1, assignment: elastic.Assignment(alone), store: store})
+		for _, mesh := range []string{"global", "local_h", "cross_0"} {
+			must.NoError(t, h.Put(t.Context(), mesh, "0", nil))
+			err = h.Delete(t.Context(), mesh, "0")
+			must.Eq(t, surrogate && mesh == "cross_0", errors.Is(err, rendezvous.ErrHold), must.Sprint(mesh))
+		}
+	}
 }
