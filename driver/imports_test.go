@@ -24,7 +24,8 @@ const (
 // framework; horovod is one, and only the two programs that train pick it.
 func TestImports(t *testing.T) {
 	base := []string{"elastic", "settings", "hostnet", "localpeer", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
-	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/possession"}
+	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
+		"discovery/registry", "nomadapi"}
 	framework := []string{"horovod", "horovod/options", "horovod/rendezvous"}
 	for name, tc := range map[string]struct {
 		uses  []string
@@ -36,9 +37,24 @@ func TestImports(t *testing.T) {
 		"localpeer": {},
 		"discovery": {uses: finding, nomad: true},
 
+		"discovery/election":   {},
+		"discovery/possession": {},
+		"discovery/registry":   {uses: []string{"discovery/internal/latest", "nomadapi"}, nomad: true},
+		"nomadapi":             {nomad: true},
+
+		"plaintext":   {},
+		"cgroup":      {},
+		"procid":      {},
+		"privatedirs": {},
+		"account":     {uses: []string{"confine"}},
+		"eventtail":   {uses: []string{"plaintext"}},
+		"gpu":         {nomad: true},
+		"isolation":   {uses: []string{"account", "confine", "privatedirs"}, nomad: true},
+		"plugin": {uses: []string{"account", "agent/config", "cgroup", "confine", "eventtail", "gpu", "hostnet", "isolation", "plaintext",
+			"privatedirs", "procid", "settings"}, nomad: true},
+
 		"agent/config":     {uses: []string{"settings"}},
 		"agent/events":     {},
-		"plaintext":  {},
 		"agent/process":    {uses: []string{"hostnet", "plaintext"}},
 		"agent/wire":       {uses: []string{"elastic"}},
 		"agent/host":       {uses: base},
@@ -49,6 +65,8 @@ func TestImports(t *testing.T) {
 		"agent/completion": {uses: slices.Concat(finding, []string{"settings", "agent/config"}), nomad: true},
 
 		"horovod/options":    {uses: []string{"settings"}},
+		"horovod/probe":      {uses: []string{"account", "confine", "plaintext"}},
+		"horovod/taskdriver": {uses: []string{"account", "confine", "horovod/options", "horovod/probe", "plaintext", "settings"}},
 		"horovod/rendezvous": {uses: []string{"elastic", "agent/wire"}},
 		"horovod":            {uses: slices.Concat(base, []string{"agent/host", "agent/leader", "horovod/rendezvous"})},
 

@@ -47,7 +47,7 @@ func (r Reservation) recall(file string) ([]*drivers.DeviceConfig, error) {
 		if err != nil {
 			return nil, err
 		}
-		return slices.Clone(r.Given), os.WriteFile(file, data, 0o644) //nolint:gosec // no secret
+		return slices.Clone(r.Given), os.WriteFile(file, data, 0o644)
 	}
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -45,7 +45,7 @@ func (l Layout) checkVolumes() (problems []string) {
 	for _, m := range l.Volumes {
 		path := filepath.Join("/", m.TaskPath)
 		beside := fmt.Sprintf("mount it at another place, for example %q", "/volumes/"+filepath.Base(m.HostPath))
-		why := ""
+		var why string
 		switch {
 		case slices.ContainsFunc(coveredDirs, func(dir string) bool { return within(path, dir) || within(dir, path) }),
 			within(path, "/dev") && !slices.Contains(volumesInDev, path), within("/etc", path), strings.HasPrefix(path, "/etc/ld.so"):

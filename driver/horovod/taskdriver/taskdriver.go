@@ -49,7 +49,7 @@ func describe(found *probe.Installation) (attributes map[string]any, remark stri
 		return map[string]any{"installed": false}, "no Horovod on this host (" + found.Why + "), tasks must bring their own", nil
 	}
 	if found.Gloo != nil && !*found.Gloo {
-		return nil, "", fmt.Errorf("Horovod %s of %s was built without Gloo, which elastic training needs; rebuild it with HOROVOD_WITH_GLOO=1", found.Version, found.Python) //nolint:staticcheck // a name
+		return nil, "", fmt.Errorf("Horovod %s of %s was built without Gloo, which elastic training needs; rebuild it with HOROVOD_WITH_GLOO=1", found.Version, found.Python)
 	}
 	attributes = map[string]any{"installed": true, "version": found.Version, "python": found.PythonVersion}
 	for name, built := range map[string]*bool{"gloo": found.Gloo, "nccl": found.NCCL, "mpi": found.MPI} {
