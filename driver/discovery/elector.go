@@ -27,7 +27,7 @@ type Options struct {
 	Self registry.Peer
 	// Service is the Nomad service's name, for messages.
 	Service string
-	// Registry tells the peers.
+	// Registry names the peers.
 	Registry registry.Registry
 	// Dial opens connections to peers. The Elector closes them.
 	Dial Dialer

@@ -87,9 +87,9 @@ func (v *Verifier) Verify(ctx context.Context, cert *x509.Certificate) (Identity
 	return v.verify(ctx, v.proofs.callers, cert)
 }
 
-// VerifyCalled is Verify for a peer that this agent has called. It does not wait
+// verifyCalled is Verify for a peer that this agent has called. It does not wait
 // for the proofs of callers.
-func (v *Verifier) VerifyCalled(ctx context.Context, cert *x509.Certificate) (Identity, error) {
+func (v *Verifier) verifyCalled(ctx context.Context, cert *x509.Certificate) (Identity, error) {
 	return v.verify(ctx, v.proofs.called, cert)
 }
 

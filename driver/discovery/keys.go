@@ -20,7 +20,7 @@ const (
 	// keysAge is how long keys are believed without asking again. Nomad keeps a
 	// replaced key as long as something signed by it is valid.
 	keysAge = 15 * time.Minute
-	// keysPause is the least time between two questions for a key nobody knows,
+	// keysPause is the least time between two questions for a key that no one knows,
 	// so that forged tokens cannot make an agent flood Nomad.
 	keysPause = 5 * time.Second
 	// keysTimeout bounds one question.

@@ -112,8 +112,8 @@ func (p *pool) try(ctx context.Context, c election.Call) (election.Reply, error)
 	return reply, err
 }
 
-// probeTCP tells whether anything listens. gRPC does not tell a refused connection
-// from others, and an election must: a refused one is a dead process.
+// probeTCP reports whether anything listens. gRPC does not distinguish a refused
+// connection from others, and an election must: a refused one is a dead process.
 func probeTCP(ctx context.Context, addr string) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestLinks(t *testing.T) {
 	o, _ := l.call(t.Context(), wrong)
 	must.Eq(t, election.Unknown, o)
 
-	// The process dies: told apart from one that does not answer.
+	// The process dies: distinguished from one that does not answer.
 	a.stop()
 	must.Eq(t, election.Refused, call())
 	silent, err := net.Listen("tcp", "127.0.0.1:0")

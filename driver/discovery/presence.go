@@ -49,8 +49,8 @@ const (
 //   - this agent saw its first view: what was before, it does not know.
 //
 // The last two do not hold for dispatched and periodic jobs. Their identities
-// name the parent job, so a sibling's cannot be told apart; only the registry
-// tells.
+// name the parent job, so a sibling's cannot be distinguished; only the registry
+// can.
 type Presence struct {
 	source  registry.Registry
 	jobID   string
@@ -82,7 +82,7 @@ func (p *Presence) Run(ctx context.Context) {
 	}
 }
 
-// take notes what a view tells.
+// take notes what a view shows.
 func (p *Presence) take(v registry.View) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 // proofsKept bounds how many good proofs are remembered.
 const proofsKept = 1024
 
-// hashOfKeys tells keys of Nomad apart.
+// hashOfKeys distinguishes keys of Nomad.
 const hashOfKeys = crypto.SHA256
 
 // proofs verifies proofs, those of callers one at a time: anyone who reaches the

@@ -133,7 +133,7 @@ func (s *serverSide) accept(raw net.Conn) (conn *tls.Conn, id Identity, err erro
 	// Only now the caller has shown that it has the certificate's key; nothing is
 	// asked of the registry for one that replays a certificate.
 	if err := s.t.o.Presence.Check(ctx, id); err != nil {
-		_ = conn.Close() // tells the caller
+		_ = conn.Close() // the caller sees that
 		return nil, Identity{}, err
 	}
 	return conn, id, nil
@@ -200,7 +200,7 @@ func (c *ClientSide) ClientHandshake(ctx context.Context, _ string, raw net.Conn
 	defer cancel()
 	var id Identity
 	config, err := c.t.config(ctx, func(cs tls.ConnectionState) (err error) {
-		if id, err = c.t.identify(ctx, cs, c.t.o.Verifier.VerifyCalled); err == nil && id.AllocID != c.alloc {
+		if id, err = c.t.identify(ctx, cs, c.t.o.Verifier.verifyCalled); err == nil && id.AllocID != c.alloc {
 			err = fmt.Errorf("%w: called allocation %s, and %s answers", ErrInvalid, c.alloc, id.AllocID)
 		}
 		return err

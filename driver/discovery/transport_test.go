@@ -21,89 +21,15 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
-	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
 	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
-
-// whoami is a health server that keeps who asked.
-type whoami struct {
-	*health.Server
-	got chan Identity
-}
-
-func (w *whoami) Check(ctx context.Context, r *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
-	id, _ := IdentityFrom(ctx)
-	w.got <- id
-	return w.Server.Check(ctx, r)
-}
-
-func (w *whoami) Watch(_ *grpc_health_v1.HealthCheckRequest, s grpc_health_v1.Health_WatchServer) error {
-	id, _ := IdentityFrom(s.Context())
-	w.got <- id
-	<-s.Context().Done()
-	return s.Context().Err()
-}
-
-// serve serves a whoami and returns its address.
-func serve(t *testing.T, creds credentials.TransportCredentials) (string, *whoami) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(t, err)
-	srv := grpc.NewServer(grpc.Creds(creds))
-	w := &whoami{health.NewServer(), make(chan Identity, 1)}
-	grpc_health_v1.RegisterHealthServer(srv, w)
-	go srv.Serve(l)
-	t.Cleanup(srv.Stop)
-	return l.Addr().String(), w
-}
-
-func dial(t testing.TB, addr string, creds credentials.TransportCredentials) grpc_health_v1.HealthClient {
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds))
-	must.NoError(t, err)
-	t.Cleanup(func() { conn.Close() })
-	return grpc_health_v1.NewHealthClient(conn)
-}
-
-func ask(t testing.TB, client grpc_health_v1.HealthClient) error {
-	_, err := client.Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
-	return err
-}
-
-// world is a Nomad, as far as agents' transports need one. Its clock stands
-// still.
-type world struct {
-	issuer issuer
-	keys   *fakeKeys
-	reg    *registrytest.Static
-}
-
-func newWorld(t testing.TB, allocs ...string) *world {
-	w := &world{issuer: newEd25519(t, "ed"), reg: registrytest.NewStatic()}
-	w.keys = newFakeKeys(w.issuer)
-	for _, a := range allocs {
-		w.reg.Add(registry.Peer{AllocID: a})
-	}
-	return w
-}
-
-// transport is that of an allocation, from claims that may be changed.
-func (w *world) transport(t testing.TB, alloc string, change ...func(*claims)) *Transport {
-	token := w.issuer.sign(t, nomadClaims(append([]func(*claims){func(c *claims) { c.AllocID = alloc }}, change...)...))
-	return w.transportFor(w.issuer, token)
-}
-
-func (w *world) transportFor(by issuer, token string) *Transport {
-	certifier := &Certifier{read: func() (string, error) { return token, nil }, keys: newKeys(newFakeKeys(by).fetch, w.keys.clock), now: w.keys.clock}
-	return NewTransport(TransportOptions{Certifier: certifier, Verifier: w.keys.verifier(), Presence: NewPresence(w.reg, "train", time.Minute)})
-}
 
 func TestTransport(t *testing.T) {
 	for name, key := range map[string]issuer{"RSA": newRSA(t, "rsa"), "Ed25519": newEd25519(t, "ed")} {
@@ -421,7 +347,7 @@ func TestTransport_expiry(t *testing.T) {
 	must.NoError(t, ask(t, client))
 }
 
-// TestTransport_outage: while Nomad cannot be reached, nobody can renew.
+// TestTransport_outage: while Nomad cannot be reached, no one can renew.
 func TestTransport_outage(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	tr := w.transport(t, "aa11")
@@ -442,56 +368,4 @@ func TestTransport_outage(t *testing.T) {
 	must.ErrorIs(t, err, io.ErrClosedPipe)
 	must.NoError(t, conn.Close())
 	conn.expire() // too late to matter
-}
-
-// BenchmarkConnect is the time from nothing to the answer to a first call, and
-// the end of the connection, in plaintext and with identities signed by either
-// kind of key. Certificates are made and proofs verified beforehand but for the
-// sub-benchmarks "first", where all is new.
-func BenchmarkConnect(b *testing.B) {
-	rsa, ed := newRSA(b, "rsa"), newEd25519(b, "ed")
-	b.Run("plaintext", func(b *testing.B) {
-		addr := serveHealth(b, insecure.NewCredentials())
-		for b.Loop() {
-			connect(b, addr, insecure.NewCredentials())
-		}
-	})
-	for _, c := range []struct {
-		name string
-		key  issuer
-	}{{"RSA-2048", rsa}, {"Ed25519", ed}} {
-		w := newWorld(b, "aa11", "bb22")
-		w.issuer, w.keys = c.key, newFakeKeys(c.key)
-		b.Run(c.name, func(b *testing.B) {
-			addr, caller := serveHealth(b, w.transport(b, "aa11").Server()), w.transport(b, "bb22")
-			for b.Loop() {
-				connect(b, addr, caller.Client("aa11"))
-			}
-		})
-		b.Run(c.name+"/first", func(b *testing.B) {
-			for b.Loop() {
-				b.StopTimer()
-				addr, caller := serveHealth(b, w.transport(b, "aa11").Server()), w.transport(b, "bb22")
-				b.StartTimer()
-				connect(b, addr, caller.Client("aa11"))
-			}
-		})
-	}
-}
-
-func serveHealth(b *testing.B, creds credentials.TransportCredentials) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must.NoError(b, err)
-	srv := grpc.NewServer(grpc.Creds(creds))
-	grpc_health_v1.RegisterHealthServer(srv, health.NewServer())
-	go srv.Serve(l)
-	b.Cleanup(srv.Stop)
-	return l.Addr().String()
-}
-
-func connect(b *testing.B, addr string, creds credentials.TransportCredentials) {
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(creds))
-	must.NoError(b, err)
-	must.NoError(b, ask(b, grpc_health_v1.NewHealthClient(conn)))
-	must.NoError(b, conn.Close())
 }

@@ -28,12 +28,12 @@ const (
 	patience = 30 * time.Second
 )
 
-// agentFile is a task directory with an event file, and what was told of it.
+// agentFile is a task directory with an event file, and what was passed on of it.
 type agentFile struct {
-	dir  string
-	now  time.Time
-	told []string
-	last Event
+	dir    string
+	now    time.Time
+	passed []string
+	last   Event
 }
 
 func newAgentFile(t testing.TB) *agentFile {
@@ -46,7 +46,7 @@ func (a *agentFile) tail() *Tail {
 	tail := New(Options{
 		Dir: a.dir, Path: eventPath, Note: a.dir + ".offset", Logger: hclog.NewNullLogger(),
 		Emit: func(e Event) error {
-			a.told, a.last = append(a.told, e.Message), e
+			a.passed, a.last = append(a.passed, e.Message), e
 			return nil
 		},
 	})
@@ -62,18 +62,18 @@ func (a *agentFile) append(t testing.TB, text string) {
 	must.NoError(t, f.Close())
 }
 
-func TestTailTellsWholeLines(t *testing.T) {
+func TestTailPassesWholeLines(t *testing.T) {
 	a := newAgentFile(t)
 	tail := a.tail()
 	tail.poll(t.Context()) // no file yet
 	a.append(t, `{"time":"2026-11-20T21:00:00Z","message":"ring 3: ranks 2-3 of 8, gap 0.21 s","annotations":{"ring":"3"}}`+"\n"+`{"mess`)
 	tail.poll(t.Context())
-	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s"}, a.told)
+	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s"}, a.passed)
 	must.Eq(t, map[string]string{"ring": "3"}, a.last.Annotations)
 	must.Eq(t, "2026-11-20T21:00:00Z", a.last.Time.Format(time.RFC3339))
 	a.append(t, `age":"two"}`+"\n"+`{"message":"three`)
 	must.Eq(t, "two", tail.Drain(t.Context()))
-	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s", "two"}, a.told)
+	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s", "two"}, a.passed)
 	must.Eq(t, a.now, a.last.Time, must.Sprint("an event without a time happened now"))
 }
 
@@ -87,7 +87,7 @@ func TestTailOfAnotherPluginGoesOn(t *testing.T) {
 	second := a.tail()
 	second.restore()
 	second.poll(t.Context())
-	must.Eq(t, []string{"one", "two"}, a.told)
+	must.Eq(t, []string{"one", "two"}, a.passed)
 }
 
 func TestTailBeginsAnewWithTheFile(t *testing.T) {
@@ -98,22 +98,22 @@ func TestTailBeginsAnewWithTheFile(t *testing.T) {
 	must.NoError(t, os.Truncate(filepath.Join(a.dir, eventPath), 0))
 	a.append(t, `{"message":"again"}`+"\n")
 	tail.poll(t.Context())
-	must.Eq(t, []string{"the first run of this task", "again"}, a.told)
+	must.Eq(t, []string{"the first run of this task", "again"}, a.passed)
 }
 
 func TestTailPassesOverWhatIsNoEvent(t *testing.T) {
 	a := newAgentFile(t)
 	a.append(t, "Traceback\n[]\n{}\n\n"+strings.Repeat("x", 3*maxLine)+"\n"+`{"message":"good"}`+"\n")
 	a.tail().poll(t.Context())
-	must.Eq(t, []string{"good"}, a.told)
+	must.Eq(t, []string{"good"}, a.passed)
 }
 
 func TestTailShortensAndCleans(t *testing.T) {
 	a := newAgentFile(t)
 	a.append(t, `{"message":"a\nb\tc"}`+"\n"+`{"message":"`+strings.Repeat("é", 2000)+`"}`+"\n")
 	a.tail().poll(t.Context())
-	must.Eq(t, "a b c", a.told[0])
-	must.Eq(t, strings.Repeat("é", plaintext.Limit/2)+" …", a.told[1])
+	must.Eq(t, "a b c", a.passed[0])
+	must.Eq(t, strings.Repeat("é", plaintext.Limit/2)+" …", a.passed[1])
 }
 
 func TestTailHoldsBackAFlood(t *testing.T) {
@@ -123,11 +123,11 @@ func TestTailHoldsBackAFlood(t *testing.T) {
 		a.append(t, fmt.Sprintf(`{"message":"%d"}`+"\n", i))
 	}
 	tail.poll(t.Context())
-	must.Len(t, burst, a.told)
+	must.Len(t, burst, a.passed)
 	a.now = a.now.Add(refill)
 	a.append(t, `{"message":"later"}`+"\n")
 	tail.poll(t.Context())
-	must.Eq(t, "later (5 events before this one were left out)", a.told[burst])
+	must.Eq(t, "later (5 events before this one were left out)", a.passed[burst])
 }
 
 func TestTailStaysInTheTaskDirectory(t *testing.T) {
@@ -140,7 +140,7 @@ func TestTailStaysInTheTaskDirectory(t *testing.T) {
 	must.NoError(t, os.WriteFile(filepath.Join(filepath.Dir(outside), "events.jsonl"), []byte(`{"message":"secret"}`+"\n"), 0o600))
 	must.NoError(t, os.Symlink(filepath.Dir(outside), filepath.Join(a.dir, agentDir)))
 	a.tail().poll(t.Context())
-	must.SliceEmpty(t, a.told)
+	must.SliceEmpty(t, a.passed)
 }
 
 // TestTailOfAnEndlessFile is `truncate -s 1T`: a file of holes without a line.
@@ -199,7 +199,7 @@ func TestTailEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	a.tail().poll(ctx)
-	must.SliceEmpty(t, a.told)
+	must.SliceEmpty(t, a.passed)
 }
 
 func bounded(t *testing.T, f func() string) string {
@@ -223,7 +223,7 @@ func TestTailGoesOnWhenNobodyListens(t *testing.T) {
 	must.Eq(t, "one", tail.Drain(t.Context()))
 }
 
-// FuzzTail feeds whatever a task may write to its event file, in two pieces.
+// FuzzTail feeds what a task may write to its event file, in two pieces.
 func FuzzTail(f *testing.F) {
 	f.Add([]byte(`{"message":"one"}`+"\n"+`{"mess`), []byte(`age":"two"}`+"\n"))
 	f.Add([]byte("\x00\xff\n\n{"), []byte(`"message":1}`))
@@ -232,7 +232,7 @@ func FuzzTail(f *testing.F) {
 		a := newAgentFile(t)
 		tail := a.tail()
 		tail.o.Emit = func(e Event) error {
-			a.told = append(a.told, e.Message)
+			a.passed = append(a.passed, e.Message)
 			checkEvent(t, e)
 			return nil
 		}
@@ -242,9 +242,9 @@ func FuzzTail(f *testing.F) {
 		tail.poll(t.Context())
 		at := tail.offset
 		must.LessEq(t, int64(len(one)+len(two)), at)
-		n := len(a.told)
+		n := len(a.passed)
 		tail.poll(t.Context())
 		must.Eq(t, at, tail.offset, must.Sprint("nothing new, nothing read"))
-		must.Len(t, n, a.told)
+		must.Len(t, n, a.passed)
 	})
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package gpu knows which NVIDIA GPUs a task has reserved, how the task's processes
-// are told of them, and which device nodes belong to them.
+// see them, and which device nodes belong to them.
 //
 //	device plugins ──> variables ── Reserved ──> UUIDs ──┬── Show ──> environment
 //	                                                     └── Nodes ─> device nodes

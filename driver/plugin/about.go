@@ -32,7 +32,7 @@ func info(name string) *base.PluginInfoResponse {
 // price is that `nomad alloc exec` needs alloc-node-exec where ACLs are on.
 //
 // It offers networks of a group's own, although it runs no task in one: refused
-// by the driver, see checkNetwork, the user is told why and what to do instead.
+// by the driver, see checkNetwork, the user sees why and what to do instead.
 func capabilities() *drivers.Capabilities {
 	return &drivers.Capabilities{
 		SendSignals: true,

@@ -84,9 +84,9 @@ const (
 	isolationNone = "none"
 )
 
-// TaskConfig is what the `config` of a task says, besides the settings of
+// taskConfig is what the `config` of a task says, besides the settings of
 // training and those of the framework.
-type TaskConfig struct {
+type taskConfig struct {
 	// Command and Args start one slot, that is one training process.
 	Command string
 	Args    []string
@@ -102,7 +102,7 @@ type TaskConfig struct {
 }
 
 // bind sets every field to its default and returns the settings that fill them.
-func (c *TaskConfig) bind() []settings.Setting {
+func (c *taskConfig) bind() []settings.Setting {
 	return []settings.Setting{
 		settings.Word(&c.Command, "command", "required", "program of one slot, looked up in the task's PATH"),
 		settings.Words(&c.Args, "args", "its arguments"),
@@ -115,7 +115,7 @@ func (c *TaskConfig) bind() []settings.Setting {
 
 // taskSettings are the fields of a task's `config`, those of the framework excepted.
 func taskSettings() []settings.Setting {
-	var c TaskConfig
+	var c taskConfig
 	var t settings.Training
 	return append(c.bind(), t.Bind()...)
 }

@@ -16,7 +16,7 @@ import (
 
 func TestPluginConfig(t *testing.T) {
 	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud"}
-	var bad *ConfigError
+	var bad *configError
 	must.True(t, errors.As(c.complete(), &bad))
 	must.Eq(t, []string{
 		`executor_log_level = "loud": must be "trace", "debug", "info", "warn", "error" or "off"`,

@@ -185,7 +185,7 @@ func (d *Driver) TaskStats(ctx context.Context, id string, interval time.Duratio
 	return t.exec.Stats(ctx, interval)
 }
 
-// TaskEvents sends what agents have to tell, see package eventtail.
+// TaskEvents sends what agents report, see package eventtail.
 func (d *Driver) TaskEvents(ctx context.Context) (<-chan *drivers.TaskEvent, error) {
 	return d.events.TaskEvents(ctx)
 }

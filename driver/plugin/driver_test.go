@@ -267,7 +267,7 @@ func TestRecoverTaskThatEndedMeanwhile(t *testing.T) {
 	must.NoError(t, second.DestroyTask(c.ID, false))
 }
 
-// TestRecoverWithoutExecutor makes sure that an agent nobody can reach does not
+// TestRecoverWithoutExecutor makes sure that an agent that no one can reach does not
 // go on training beside the one that Nomad starts next.
 func TestRecoverWithoutExecutor(t *testing.T) {
 	first := newHarness(t, noIsolation())

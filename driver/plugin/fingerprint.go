@@ -18,7 +18,7 @@ import (
 // client waits for all drivers before it takes work.
 const firstAnswer = 10 * time.Second
 
-// Fingerprint tells at once, and then when something changed, whether this
+// Fingerprint reports at once, and then when something changed, whether this
 // client can run tasks and which installation of the framework it has.
 func (d *Driver) Fingerprint(ctx context.Context) (<-chan *drivers.Fingerprint, error) {
 	ch := make(chan *drivers.Fingerprint)

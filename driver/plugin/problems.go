@@ -24,15 +24,15 @@ func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
 	}
-	return &ConfigError{Problems: p}
+	return &configError{Problems: p}
 }
 
-// ConfigError is a configuration that cannot be run as it stands. Nomad shows
+// configError is a configuration that cannot be run as it stands. Nomad shows
 // its text as the task event "Driver Failure".
-type ConfigError struct {
+type configError struct {
 	// Problems holds one sentence for each mistake.
 	Problems []string
 }
 
 // Error is one line: task events have no room for more.
-func (e *ConfigError) Error() string { return strings.Join(e.Problems, "; ") }
+func (e *configError) Error() string { return strings.Join(e.Problems, "; ") }

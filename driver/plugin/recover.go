@@ -15,7 +15,7 @@ import (
 )
 
 // RecoverTask finds a task's executor again after the plugin or the client was
-// restarted. On an error Nomad starts the task anew.
+// restarted. On an error Nomad starts the task again.
 func (d *Driver) RecoverTask(handle *drivers.TaskHandle) error {
 	if handle == nil || handle.Config == nil {
 		return errors.New("recover: no handle")

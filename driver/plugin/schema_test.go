@@ -49,9 +49,9 @@ func TestNullsAreUnset(t *testing.T) {
 	}))
 	var given map[string]any
 	must.NoError(t, c.DecodeDriverConfig(&given))
-	var tc TaskConfig
+	var tc taskConfig
 	must.SliceEmpty(t, settings.Read(tc.bind(), given, ""))
-	must.Eq(t, TaskConfig{Command: "python3", Isolation: isolationExec, Service: "s"}, tc)
+	must.Eq(t, taskConfig{Command: "python3", Isolation: isolationExec, Service: "s"}, tc)
 	var training settings.Training
 	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, training.Read(given, 1))
 	must.Eq(t, 2, training.MinNP)

@@ -66,7 +66,7 @@ type handleState struct {
 	Pid       int
 	StartedAt time.Time
 	Cleanup   []string
-	// Started tells the agent from a later process with its Pid.
+	// Started distinguishes the agent from a later process with its Pid.
 	Started  string
 	Confined *confined
 }
@@ -89,7 +89,7 @@ func (c *confined) command(argv []string) []string {
 	return append([]string{c.Binary}, confine.Arguments(c.Identity, argv)...)
 }
 
-// watch waits for the agent's end, tells its last events, and sets the
+// watch waits for the agent's end, passes on its last events, and sets the
 // outcome. It is the one goroutine of a task and ends with it.
 func (t *task) watch(ctx context.Context) {
 	tailed := make(chan struct{})

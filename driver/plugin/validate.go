@@ -28,14 +28,14 @@ type plan struct {
 }
 
 // validate checks a task's configuration against its host environment and decides
-// all that was left open. Its error is a *ConfigError that names every field in
+// all that was left open. Its error is a *configError that names every field in
 // question, its value and what to do. It changes nothing.
 func validate(framework Framework, given map[string]any, s *hostEnvironment) (*plan, error) {
 	var p problems
 	out := &plan{gpus: gpu.Reserved(s.devices), devices: s.devices, tokens: map[string]string{}}
 	a := &out.agent
 
-	tc := &TaskConfig{}
+	tc := &taskConfig{}
 	p.add(settings.Read(tc.bind(), given, ""))
 	out.isolation = tc.Isolation
 	checkIsolation(&p, tc.Isolation, s)
@@ -86,7 +86,7 @@ func checkSlots(p *problems, slots, gpus int) {
 	}
 }
 
-// fillFacts tells the agent who it is in Nomad's words.
+// fillFacts fills in who the agent is in Nomad's words.
 func fillFacts(p *problems, a *agentconfig.Config, env map[string]string) {
 	for _, fact := range []struct {
 		key string

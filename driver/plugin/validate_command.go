@@ -21,7 +21,7 @@ var launchers = []string{"horovodrun", "mpirun", "mpiexec", "torchrun"}
 
 // checkCommand finds the command and, for Python, the script, where the task
 // will see them.
-func checkCommand(p *problems, tc *TaskConfig, a *agentconfig.Config, s *hostEnvironment, v isolation.View) {
+func checkCommand(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnvironment, v isolation.View) {
 	a.Args, a.Dir = tc.Args, v.CWD
 	if tc.Command == "" {
 		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)

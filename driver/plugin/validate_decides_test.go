@@ -106,7 +106,7 @@ func TestValidateDecides(t *testing.T) {
 			c["args"] = []any{"/code/train.py"}
 			a.Args = []string{"/code/train.py"}
 		},
-		"knobs": func(c given, _ *host, a *agentconfig.Config) {
+		"settings of Horovod": func(c given, _ *host, a *agentconfig.Config) {
 			c["horovod"] = map[string]any{
 				"fusion_threshold_mb": 0.5, "cycle_time_ms": 2.5, "cache_capacity": 0,
 				"autotune": true, "stall_check": false, "log_level": "DEBUG",

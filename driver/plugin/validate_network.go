@@ -19,7 +19,7 @@ func checkNetwork(p *problems, s *hostEnvironment) {
 	}
 }
 
-func checkService(p *problems, tc *TaskConfig, a *agentconfig.Config, s *hostEnvironment) {
+func checkService(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnvironment) {
 	a.Service = tc.Service
 	if tc.Service == "" {
 		p.addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`)
@@ -82,7 +82,7 @@ func listed(names []string) string {
 	return "; there are: " + strings.Join(names, ", ")
 }
 
-func checkInterface(p *problems, tc *TaskConfig, a *agentconfig.Config, s *hostEnvironment) {
+func checkInterface(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnvironment) {
 	a.Interface = tc.Interface
 	where := "interface"
 	if a.Interface == "" {

@@ -262,7 +262,7 @@ func TestValidateRefuses(t *testing.T) {
 				`NOMAD_ALLOC_INDEX = "x": Nomad should have set it to a number`,
 			},
 		},
-		"knobs": {
+		"settings of Horovod": {
 			func(c given, _ *host) {
 				c["horovod"] = map[string]any{
 					"cycle_time_ms": -1, "cache_capacity": 0.5, "log_level": "loud",
@@ -291,7 +291,7 @@ func TestValidateRefuses(t *testing.T) {
 			task, h := goodTask(), newHost()
 			c.change(task, h)
 			_, err := validate(taskdriver.Horovod{}, task, h.environment())
-			var refused *ConfigError
+			var refused *configError
 			must.True(t, errors.As(err, &refused), must.Sprintf("got %v", err))
 			must.Eq(t, c.says, refused.Problems)
 		})

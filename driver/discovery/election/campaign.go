@@ -139,14 +139,14 @@ func (m *Machine) answers(yes func(*answer) bool) answers {
 	return out
 }
 
-// willing reports whether the peer would promise, as far as its Probe tells.
+// willing reports whether the peer would promise, as far as its answer to Probe shows.
 func (m *Machine) willing(a *answer) bool {
 	l := a.state.Leader.AllocID
 	return l == "" || l == m.cfg.Self.AllocID
 }
 
 // promiseAll starts a round of promises for a term above all seen, and above
-// those that nobody left remembers: terms follow the wall clock. A leader
+// those that no one left remembers: terms follow the wall clock. A leader
 // that does so to raise its term stays the leader meanwhile.
 func (m *Machine) promiseAll() {
 	_, used := m.rings.highest()

@@ -13,7 +13,7 @@ func (m *Machine) lead() {
 	m.yield()
 }
 
-// announce tells the peers who leads and which rings were formed, until each
+// announce reports to the peers who leads and which rings were formed, until each
 // has confirmed it.
 func (m *Machine) announce() {
 	m.wake = m.now + m.cfg.Retry

@@ -12,7 +12,7 @@ import (
 // clock, which starts anywhere and never goes back.
 type Config struct {
 	Self Peer
-	// Process tells this process from earlier ones of the same allocation, and
+	// Process distinguishes this process from earlier ones of the same allocation, and
 	// must be higher than theirs: the time it started, for one.
 	Process uint64
 	// Epoch is the wall clock, in milliseconds, when the machine's clock was 0.

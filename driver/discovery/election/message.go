@@ -21,7 +21,7 @@ type Peer struct {
 }
 
 // Before orders peers by group, index and allocation ID: the first one leads
-// where nobody does yet.
+// where no one does yet.
 func (p Peer) Before(o Peer) bool {
 	return cmp.Or(cmp.Compare(p.Group, o.Group), cmp.Compare(p.Index, o.Index), cmp.Compare(p.AllocID, o.AllocID)) < 0
 }
@@ -43,7 +43,7 @@ const (
 	Probe Kind = iota + 1
 	// Promise asks it to obey no term below the one named.
 	Promise
-	// Lead tells it that the sender leads, and the rings formed.
+	// Lead reports that the sender leads, and the rings formed.
 	Lead
 	// Accept asks it to agree to a ring.
 	Accept
@@ -71,7 +71,7 @@ type State struct {
 	// Promised is the highest term it obeys, PromisedTo its candidate.
 	Promised   uint64
 	PromisedTo Process
-	// Leader is whom it follows, at LeaderTerm. Zero when nobody.
+	// Leader is whom it follows, at LeaderTerm. Zero when no one.
 	Leader     Peer
 	LeaderTerm uint64
 	// Lost is the highest term whose leader it lost.
@@ -116,7 +116,7 @@ const (
 	Unknown
 )
 
-// Leadership is whom the agent follows from now on, nobody when Leader is zero.
+// Leadership is whom the agent follows from now on, no one when Leader is zero.
 type Leadership struct {
 	Term   uint64
 	Leader Peer

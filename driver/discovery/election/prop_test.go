@@ -111,7 +111,7 @@ func oneRing(t *rapid.T) {
 					s.do(a, a.m.LeaderLost(s.now, a.m.Leadership().Term))
 				}
 			}
-		default: // whoever leads wants another ring
+		default: // the leader wants another ring
 			for _, o := range ids {
 				s.tryForm(o, op == 17)
 			}

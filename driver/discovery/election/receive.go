@@ -26,7 +26,7 @@ func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
 			m.obey(req.State, req.Term)
 		}
 	case Accept:
-		// One who knows a ring that the leader does not has to tell it first.
+		// One who knows a ring that the leader does not has to report it first.
 		if m.obeys(req.Term, from) {
 			m.obey(req.State, req.Term)
 			if ok = req.State.Rings.propose(req.Ring).covers(m.rings); ok {

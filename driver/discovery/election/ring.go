@@ -41,7 +41,7 @@ type Ring struct {
 	// Registry is the index of the registry at which its leader saw the job's
 	// instances change last, or a higher one of the rings it was built on. Where
 	// Nomad has dropped the hosts of a ring and others went on without them, it
-	// tells the old from the new one.
+	// distinguishes the old from the new one.
 	Registry uint64
 	// Term and Leader name who formed it.
 	Term   uint64

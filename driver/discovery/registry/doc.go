@@ -8,7 +8,7 @@ package registry
 
 import "context"
 
-// Registry tells who the peers of a job are. Its reads must be linearizable: a
+// Registry knows who the peers of a job are. Its reads must be linearizable: a
 // read that is sent after a change was recorded shows it.
 type Registry interface {
 	// Watch sends a view whenever the registry changed, was confirmed or failed

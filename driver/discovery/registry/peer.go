@@ -14,7 +14,7 @@ type Peer struct {
 	AllocID   string
 	JobID     string
 	Namespace string
-	// Group is the task group, empty where the registration does not tell.
+	// Group is the task group, empty where the registration does not say.
 	Group  string
 	NodeID string
 	// Addr is the agent's service address, "host:port".
@@ -22,12 +22,12 @@ type Peer struct {
 	// Index is the allocation's index within its group, -1 when not known: the
 	// registry does not say, the peer itself does.
 	Index int
-	// Registered is the registration's create index in Nomad. It tells a
+	// Registered is the registration's create index in Nomad. It distinguishes a
 	// registration from a later one of the same allocation.
 	Registered uint64
 }
 
-// View is what the registry held, or why that cannot be told.
+// View is what the registry held, or why that is not known.
 type View struct {
 	// Peers are this job's instances, ordered by allocation ID. With Err set
 	// they are those of the last good read.
