@@ -21,8 +21,8 @@
 //
 // A job makes steps at the rate of its true curve at its present size. A
 // resize, and a start, costs it a gap in which it holds its GPUs and makes no
-// step (ResizeCost). Workers stand on nodes; growth goes where the job already
-// is, then where it fits best; shrinking takes the newest workers first, as
+// step (ResizeCost). Workers are on nodes (package placement); growth goes where the job
+// is already, then where it fits best; shrinking takes the newest workers first, as
 // Nomad does. A node that fails takes its workers with it and the job back to
 // its last commit; a withdrawn node is left in good order. Info is what a
 // policy knows: remaining work or not, exact curves or only what was

@@ -19,10 +19,10 @@ type job struct {
 	*trace.Job
 	num int // in the trace
 
-	n     int               // workers
-	typ   int               // GPU type held, place in cluster.types
-	place []placement.Share // where the workers stand
-	step  float64           // seconds per step at present
+	n      int               // workers
+	typ    int               // GPU type held, place in cluster.types
+	shares []placement.Share // where the workers are
+	step   float64           // seconds per step at present
 
 	// left is the number of steps to go as of time at. No step is made
 	// before gapEnd.

@@ -12,12 +12,12 @@ func (e *engine) resize(j *job, n int) {
 	per := max(1, j.PerWorker)
 	switch {
 	case n < before:
-		j.place = e.cluster.shrink(j.place, per, before-n)
+		j.shares = e.cluster.shrink(j.shares, per, before-n)
 	case n > before:
 		var added int
-		j.place, added = e.cluster.grow(j.place, j.typ, per, n-before)
+		j.shares, added = e.cluster.grow(j.shares, j.typ, per, n-before)
 		if got := j.allowed(before + added); got < before+added {
-			j.place = e.cluster.shrink(j.place, per, before+added-got)
+			j.shares = e.cluster.shrink(j.shares, per, before+added-got)
 			n = got
 		} else {
 			n = before + added
@@ -76,7 +76,7 @@ func (e *engine) speed(typ int) float64 {
 
 // scattered reports whether the job stands on more nodes than it needs.
 func (e *engine) scattered(j *job) bool {
-	return len(j.place) > 1 && len(j.place) > e.cluster.fewest(j.typ, max(1, j.PerWorker), j.n)
+	return len(j.shares) > 1 && len(j.shares) > e.cluster.fewest(j.typ, max(1, j.PerWorker), j.n)
 }
 
 // clusterEvents takes in what happens to nodes.
@@ -103,8 +103,8 @@ func (e *engine) clusterEvents() {
 func (e *engine) evict(node int, failed bool) {
 	for _, j := range e.active {
 		at := -1
-		for k := range j.place {
-			if j.place[k].Node == node {
+		for k := range j.shares {
+			if j.shares[k].Node == node {
 				at = k
 			}
 		}
@@ -116,11 +116,11 @@ func (e *engine) evict(node int, failed bool) {
 			e.result.Lost += j.rollback(e.cfg.Commit) * float64(j.gpus())
 		}
 		per := max(1, j.PerWorker)
-		before, gone := j.n, j.place[at].Workers
+		before, gone := j.n, j.shares[at].Workers
 		e.cluster.take(node, -gone*per)
-		j.place = append(j.place[:at], j.place[at+1:]...)
+		j.shares = append(j.shares[:at], j.shares[at+1:]...)
 		n := j.allowed(before - gone)
-		j.place = e.cluster.shrink(j.place, per, before-gone-n)
+		j.shares = e.cluster.shrink(j.shares, per, before-gone-n)
 		e.settle(j, before, n)
 	}
 }

@@ -25,15 +25,15 @@ type serviceState struct {
 	Idle bool    `json:"idle,omitempty"` // was suspended when last seen
 }
 
-// ledger is the guard's memory by job ID. Jobs that are gone are dropped.
-type ledger map[string]serviceState
+// serviceHistory is the guard's memory by job ID. Jobs that are gone are dropped.
+type serviceHistory map[string]serviceState
 
-// advance updates the ledger to the snapshot and promotes starved jobs.
-func (v *service) advance(s *policy.Snapshot) ledger {
+// advance updates the history to the snapshot and promotes starved jobs.
+func (v *service) advance(s *policy.Snapshot) serviceHistory {
 	if v.starvation <= 0 {
 		return nil
 	}
-	old, now := load[ledger](s), ledger{}
+	old, now := load[serviceHistory](s), serviceHistory{}
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		if j.FirstStart == 0 && j.Attained == 0 {
@@ -56,7 +56,7 @@ func (v *service) advance(s *policy.Snapshot) ledger {
 
 // queue is the index of the queue that a job belongs to, 0 being served
 // first.
-func (v *service) queue(j *policy.Job, l ledger) int {
+func (v *service) queue(j *policy.Job, l serviceHistory) int {
 	attained := j.Attained - l[j.ID].Base
 	n, _ := slices.BinarySearchFunc(v.thresholds, attained, func(threshold, a float64) int {
 		if threshold <= a {
@@ -70,7 +70,7 @@ func (v *service) queue(j *policy.Job, l ledger) int {
 // rank orders the jobs of a pool: by queue, then jobs that ran before jobs
 // that never did, then by first start or arrival. The queues are returned by
 // place in the snapshot.
-func (v *service) rank(s *policy.Snapshot, p *pool, l ledger) ([]*candidate, []int) {
+func (v *service) rank(s *policy.Snapshot, p *pool, l serviceHistory) ([]*candidate, []int) {
 	queues := make([]int, len(s.Jobs))
 	for _, c := range p.jobs {
 		queues[c.place] = v.queue(c.Job, l)
@@ -99,7 +99,7 @@ func (v *service) rank(s *policy.Snapshot, p *pool, l ledger) ([]*candidate, []i
 
 // alarms asks for a decision when a running job will cross a threshold while
 // others wait, or a waiting one will count as starved.
-func (v *service) alarms(s *policy.Snapshot, d *policy.Decision, pools []*pool, l ledger) {
+func (v *service) alarms(s *policy.Snapshot, d *policy.Decision, pools []*pool, l serviceHistory) {
 	for _, p := range pools {
 		waiting := slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 })
 		if !waiting {
