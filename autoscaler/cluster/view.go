@@ -17,12 +17,13 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// View is the cluster at one moment. The planner's part lacks what only the
-// past tells (holds, wishes by hand, failed placements); the caller adds it.
+// View is the cluster at one moment. The planner's part lacks what
+// only the past shows (holds, counts set by hand, failed placements); the caller
+// adds it.
 type View struct {
 	planner.Cluster
 	Facts      []Facts         // about Cluster.Jobs, in the same order
-	Ineligible []IneligibleJob // jobs that asked and are left alone
+	Ineligible []IneligibleJob // jobs that ask for Kolo and are left alone
 	Blocked    []Blocked       // jobs of others that wait for room
 	Time       time.Time
 }
@@ -48,7 +49,7 @@ type Facts struct {
 	Running   int       // allocations that have not ended and are not being stopped
 }
 
-// IneligibleJob is a job that asked for Kolo and does not get it.
+// IneligibleJob is a job that asks for Kolo and is left alone.
 type IneligibleJob struct {
 	Key      planner.JobKey
 	Count    int
@@ -86,7 +87,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	return b.view, nil
 }
 
-// viewBuilder is one View in the making.
+// viewBuilder is one View while it is being made.
 type viewBuilder struct {
 	store *store
 	pools func(string) config.Pool
