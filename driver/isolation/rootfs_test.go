@@ -34,7 +34,7 @@ func TestHostLinks(t *testing.T) {
 func TestBindPathsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/driver.md")
 	must.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "\n### What an isolated task sees of the host\n")
+	_, section, found := strings.Cut(string(text), "\n### What an isolated task sees of the client\n")
 	must.True(t, found)
 	section, _, found = strings.Cut(section, "\nThe rest of `/etc`")
 	must.True(t, found)
