@@ -17,7 +17,7 @@ import (
 const module = "github.com/kolo-nomad/kolo/"
 
 // pure are the packages that do no I/O and know nothing of Nomad.
-var pure = []string{"sizes", "nesting", "placement", "policy", "policy/speedup", "planner", "history"}
+var pure = []string{"sizes", "nesting", "placement", "policy", "policy/builtin", "policy/registry", "policy/speedup", "planner", "history"}
 
 // deps are the packages that the packages at a path import, directly or not,
 // themselves included.
