@@ -68,7 +68,7 @@ func startJob(t *testing.T, steps int, hosts string, flags ...string) *job {
 	must.NoError(t, err)
 	j.r = newLauncher(o)
 	j.r.out, j.r.err = io.Discard, &testWriter{t: t}
-	j.r.config.Env[workerMode], j.r.config.Env[pidDir] = strconv.Itoa(steps), j.pids
+	j.r.config.Env = map[string]string{workerMode: strconv.Itoa(steps), pidDir: j.pids}
 	j.spy = spyOn(j.r)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	j.cancel = cancel

@@ -83,7 +83,7 @@ func newLauncher(o *flags) *launcher {
 	r := &launcher{o: o, hosts: map[string]*runningHost{}, lives: map[string]int{}, results: make(chan host.Result, 16),
 		out: out, err: process.NewSharedWriter(os.Stderr),
 		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr})}
-	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, Env: o.horovod,
+	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, RunEnv: o.horovod,
 		JobID: filepath.Base(o.command[0]), LogDir: o.output}
 	r.framework = func(id elastic.HostID) host.Framework {
 		return horovod.New(horovod.Options{Host: id, Interface: o.iface, Logger: r.log.Named(string(id))})

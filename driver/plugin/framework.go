@@ -18,9 +18,10 @@ type Framework interface {
 	// Settings are the fields that the framework adds to a task's config, and
 	// those of its block.
 	Settings() (fields, block []settings.Setting)
-	// Environment returns the variables for what a task's config gives. The
-	// problems are a sentence each.
-	Environment(given map[string]any) (env map[string]string, problems []string)
+	// Environment returns the variables for what a task's config gives, in the
+	// framework's block and outside of it. Only the block is a part of what is
+	// trained. The problems are a sentence each.
+	Environment(given map[string]any) (block, outside map[string]string, problems []string)
 	// Probe asks a Python program which installation this host has. The attributes
 	// (texts and bools) are those of the node below "driver.<name>.", the remark is
 	// added to the driver's health. An error says why no task can use the

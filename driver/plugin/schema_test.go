@@ -55,9 +55,10 @@ func TestNullsAreUnset(t *testing.T) {
 	var training settings.Training
 	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, training.Read(given, 1))
 	must.Eq(t, 2, training.MinNP)
-	env, problems := taskdriver.Horovod{}.Environment(given)
+	env, outside, problems := taskdriver.Horovod{}.Environment(given)
 	must.SliceEmpty(t, problems)
-	must.Eq(t, map[string]string{"HOROVOD_CYCLE_TIME": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, env)
+	must.Eq(t, map[string]string{"HOROVOD_CYCLE_TIME": "1", "HOROVOD_STALL_CHECK_DISABLE": "1"}, env)
+	must.Eq(t, map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, outside)
 }
 
 // TestDocumentation compares the reference's tables with the declarations.

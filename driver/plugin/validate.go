@@ -46,8 +46,8 @@ func validate(framework Framework, given map[string]any, s *hostEnvironment) (*p
 	p.add(gpu.Check(out.gpus))
 	p.add(a.Training.Read(given, max(len(out.gpus), 1)))
 	checkSlots(&p, a.Slots, len(out.gpus))
-	env, wrong := framework.Environment(given)
-	a.Env = env
+	var wrong []string
+	a.Env, a.RunEnv, wrong = framework.Environment(given)
 	p.add(wrong)
 	checkCommand(&p, tc, a, s, v)
 	checkNetwork(&p, s)

@@ -20,7 +20,7 @@ import (
 func TestValidateDecides(t *testing.T) {
 	// What goodTask comes to on newHost; cases say what differs.
 	base := agentconfig.Config{
-		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"},
+		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{}, RunEnv: map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"},
 		Training: settings.Training{
 			Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
 			ElasticTimeout: settings.Duration(10 * time.Minute), Debounce: settings.Duration(time.Second),
@@ -113,8 +113,7 @@ func TestValidateDecides(t *testing.T) {
 				"log_with_timestamp": true, "timeline_filename": "/alloc/t.json", "num_nccl_streams": 2,
 			}
 			a.Env = map[string]string{
-				"HOROVOD_GLOO_TIMEOUT_SECONDS": "30",
-				"HOROVOD_FUSION_THRESHOLD":     "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
+				"HOROVOD_FUSION_THRESHOLD": "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
 				"HOROVOD_AUTOTUNE": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "debug",
 				"HOROVOD_LOG_HIDE_TIME": "0", "HOROVOD_TIMELINE": "/alloc/t.json", "HOROVOD_NUM_NCCL_STREAMS": "2",
 			}

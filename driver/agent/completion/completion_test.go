@@ -194,3 +194,14 @@ func TestCompletionGoesByTheIdentityOfTheDay(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, "a", done.Alloc)
 }
+
+// TestDigestLeavesOutHowATrainingRuns: a job that is complete does not train again
+// for another timeout.
+func TestDigestLeavesOutHowATrainingRuns(t *testing.T) {
+	digest := func(env, run map[string]string) string {
+		return (&Store{config: config.Config{Command: "python3", Env: env, RunEnv: run}}).taskDigest()
+	}
+	first := digest(map[string]string{"A": "1"}, map[string]string{"TIMEOUT": "30"})
+	must.Eq(t, first, digest(map[string]string{"A": "1"}, map[string]string{"TIMEOUT": "60"}))
+	must.NotEq(t, first, digest(map[string]string{"A": "2"}, map[string]string{"TIMEOUT": "30"}))
+}

@@ -25,6 +25,9 @@ type Config struct {
 	Dir string `json:"dir,omitempty"`
 	// Env is added to every slot's environment (the framework's settings, for one).
 	Env map[string]string `json:"env,omitempty"`
+	// RunEnv is added before Env. It is no part of what is trained: a job that is
+	// complete does not train again for another value.
+	RunEnv map[string]string `json:"run_env,omitempty"`
 
 	settings.Training
 	// StopFile is where the driver writes, before it sends the stop signal,

@@ -36,6 +36,7 @@ func (h *Host) environment(s *slot, a elastic.Start) []string {
 	env["PYTHONUNBUFFERED"] = "1"
 	defaults, fixed := s.endpoint.Environment(a.Assignment)
 	maps.Copy(env, defaults)
+	maps.Copy(env, h.o.Config.RunEnv)
 	maps.Copy(env, h.o.Config.Env)
 	maps.Copy(env, fixed)
 	env["KOLO_PROGRESS_FILE"] = s.progress.path

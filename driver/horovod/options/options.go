@@ -18,17 +18,17 @@ const Block = "horovod"
 // Env are Horovod's environment variables, filled by the settings bound to them.
 type Env map[string]string
 
-// Read returns the variables for what a jobspec gives. The problems are a sentence
-// each.
-func Read(given map[string]any) (Env, []string) {
-	e := Env{}
-	problems := settings.Read([]settings.Setting{e.GlooTimeout()}, given, "")
+// Read returns the variables for what a jobspec gives, in its block and outside of
+// it. The problems are a sentence each.
+func Read(given map[string]any) (e, outside Env, problems []string) {
+	e, outside = Env{}, Env{}
+	problems = settings.Read([]settings.Setting{outside.GlooTimeout()}, given, "")
 	block, _ := given[Block].(map[string]any)
 	problems = append(problems, settings.Read(e.Block(), block, Block+".")...)
 	if mark, ok := e["HOROVOD_TIMELINE_MARK_CYCLES"]; ok && e["HOROVOD_TIMELINE"] == "" {
 		problems = append(problems, fmt.Sprintf("%s.timeline_mark_cycles = %t: has no effect without timeline_filename; set that too", Block, mark == "1"))
 	}
-	return e, problems
+	return e, outside, problems
 }
 
 // GlooTimeout binds gloo_timeout, which stands outside of the block, and sets its

@@ -10,7 +10,7 @@ import (
 )
 
 func TestRead(t *testing.T) {
-	env, problems := Read(map[string]any{
+	env, outside, problems := Read(map[string]any{
 		"gloo_timeout": "2m",
 		"horovod": map[string]any{
 			"fusion_threshold_mb": 0.5, "cycle_time_ms": 2.5, "cache_capacity": 0, "autotune": true, "stall_check": false,
@@ -19,9 +19,9 @@ func TestRead(t *testing.T) {
 		},
 	})
 	must.SliceEmpty(t, problems)
+	must.Eq(t, Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}, outside)
 	must.Eq(t, Env{
-		"HOROVOD_GLOO_TIMEOUT_SECONDS": "120",
-		"HOROVOD_FUSION_THRESHOLD":     "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
+		"HOROVOD_FUSION_THRESHOLD": "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
 		"HOROVOD_AUTOTUNE": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "debug",
 		"HOROVOD_LOG_HIDE_TIME": "0", "HOROVOD_TIMELINE": "/alloc/t.json", "HOROVOD_TIMELINE_MARK_CYCLES": "1",
 		"HOROVOD_NUM_NCCL_STREAMS": "2",
@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 }
 
 func TestReadNamesEveryMistake(t *testing.T) {
-	_, problems := Read(map[string]any{
+	_, _, problems := Read(map[string]any{
 		"gloo_timeout": "1500ms",
 		"horovod": map[string]any{
 			"cycle_time_ms": -1, "cache_capacity": 0.5, "log_level": "loud",

@@ -31,9 +31,9 @@ func (Horovod) Settings() (fields, block []settings.Setting) {
 	return []settings.Setting{e.GlooTimeout()}, e.Block()
 }
 
-// Environment returns the variables for what a task's config gives. The problems
-// are a sentence each.
-func (Horovod) Environment(given map[string]any) (map[string]string, []string) {
+// Environment returns the variables for what a task's config gives, in Horovod's
+// block and outside of it. The problems are a sentence each.
+func (Horovod) Environment(given map[string]any) (block, outside map[string]string, problems []string) {
 	return options.Read(given)
 }
 
