@@ -11,8 +11,9 @@
 //	  └──────────── mutual TLS ────────────────> Transport, Verifier <── Keys
 //	own identity ──> Certifier ──────────────────────┘
 //
-// Elector follows or provides the job's one leader, and is the gate that every new ring passes
-// (Form). Its rules live in package election, which has no I/O and no clock.
+// Elector follows or provides the job's one leader, and is the gate that every new
+// ring passes (Form). Its rules live in package election, which has no I/O and no
+// clock.
 //
 // # Who is a peer
 //

@@ -30,34 +30,25 @@ type NameService struct {
 // Files writes the files that replace the host's, and returns where they lie, by
 // the paths they have in the task.
 func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
-	files := map[string]string{}
-	write := func(path, field string, content func(host string) ([]byte, error)) error {
-		host, err := os.ReadFile(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%s: %w", field, err)
-		}
-		text, err := content(string(host))
-		if err != nil {
-			return fmt.Errorf("%s: %w", field, err)
-		}
-		if files[path], err = dirs.Write(filepath.Base(path), text); err != nil {
-			return fmt.Errorf("%s: %w", field, err)
-		}
-		return nil
-	}
+	contents := map[string]func(host string) []byte{}
 	if n.DNS != nil {
-		err := write("/etc/resolv.conf", "dns", func(host string) ([]byte, error) { return resolvConf(n.DNS, host), nil })
-		if err != nil {
-			return nil, err
-		}
+		contents["/etc/resolv.conf"] = func(host string) []byte { return resolvConf(n.DNS, host) }
 	}
 	if n.Address != "" {
-		err := write("/etc/hosts", "hosts", func(host string) ([]byte, error) {
-			name, err := os.Hostname()
-			return hostsFile(host, name, n.Address), err
-		})
+		name, err := os.Hostname()
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the machine's name: %w", err)
+		}
+		contents["/etc/hosts"] = func(host string) []byte { return hostsFile(host, name, n.Address) }
+	}
+	files := map[string]string{}
+	for path, content := range contents {
+		host, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("name service: %w", err)
+		}
+		if files[path], err = dirs.Write(filepath.Base(path), content(string(host))); err != nil {
+			return nil, fmt.Errorf("name service: %w", err)
 		}
 	}
 	return files, nil

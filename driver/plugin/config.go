@@ -26,8 +26,7 @@ type Config struct {
 	// capabilities then either, but own every file of root's that they see.
 	AllowRoot bool `codec:"allow_root"`
 	// Python is asked at fingerprint time which installation of the framework the
-	// host has. It does
-	// not decide what tasks run. Default "python3".
+	// host has. It does not decide what tasks run. Default "python3".
 	Python string `codec:"python"`
 	// FingerprintPeriod is the time between two looks at the host's installation,
 	// FingerprintTimeout how long one may take: importing a framework is slow.
@@ -38,8 +37,8 @@ type Config struct {
 	// the choice to the agent.
 	Interface string `codec:"interface"`
 	// BindPaths are host paths that a task with isolation = "exec" sees besides
-	// isolation.DefaultBindPaths, read-only and under the same name. Complete puts those
-	// in front: without the host's libraries not even the agent starts.
+	// isolation.DefaultBindPaths, read-only and under the same name. complete puts
+	// those in front: without the host's libraries not even the agent starts.
 	BindPaths []string `codec:"bind_paths"`
 	// NoPivotRoot is for hosts whose root file system is a RAM disk.
 	NoPivotRoot bool `codec:"no_pivot_root"`

@@ -16,6 +16,14 @@
 // The executor and the agent belong to the task, not to the plugin: what is
 // needed to find them again is in the task's handle, which Nomad keeps.
 //
+// A start goes one way:
+//
+//	decode ─> validate ──────> prepare ────────────> launch ──> register
+//	          settings         privatedirs           executor   eventtail
+//	          Framework        isolation.Rootfs
+//	          gpu              gpu.Reservation
+//	          isolation.Layout confine
+//
 // # What a task may do to root
 //
 // Plugin and executor are root, and a task's directories are the task's. So root
