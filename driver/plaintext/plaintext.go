@@ -29,13 +29,16 @@ const costly = 4
 func Line(text string, limit int) string {
 	text = text[:min(len(text), costly*limit)] // in the middle of a character is fine, see below
 	text = strings.ToValidUTF8(text, "")
-	text = strings.Join(strings.Fields(escapes.ReplaceAllLiteralString(text, "")), " ")
 	text = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case r == utf8.RuneError || !unicode.IsPrint(r):
 			return -1
 		}
 		return r
-	}, text)
+	}, escapes.ReplaceAllLiteralString(text, ""))
+	text = strings.Join(strings.Fields(text), " ")
 	if len(text) > limit {
 		text = strings.TrimRight(strings.ToValidUTF8(text[:limit], ""), " ") + " …"
 	}
