@@ -79,8 +79,9 @@ func findUser(name string) (*user.User, error) {
 }
 
 // CheckRoot refuses, by number, users who own root's files or have its group.
-func (a Account) CheckRoot() error {
-	const remedy = `choose another user, for example "nobody", or set allow_root = true in the config of plugin "nomad-driver-horovod"`
+// allow is what an operator does to let them run.
+func (a Account) CheckRoot(allow string) error {
+	remedy := `choose another user, for example "nobody", or ` + allow
 	if a.UID == 0 {
 		return fmt.Errorf(`user = %q: has uid 0, which isolation = "exec" refuses on this client; %s`, a.Name, remedy)
 	}

@@ -73,7 +73,7 @@ func TestUsersWithRootsRights(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			err := c.who.CheckRoot()
+			err := c.who.CheckRoot("set allow_root = true")
 			if c.refused == "" {
 				must.NoError(t, err)
 				return

@@ -10,7 +10,7 @@
 // isolation. The driver's own binary is bound as well, at /.kolo, because the agent
 // is that binary.
 //
-//	Layout ── Check ──> what the job may not mount
+//	Layout ── Check… ─> what the job may not mount
 //	   ├── View ──────> where a path of the task lies on the host
 //	   └── Rootfs ────> mounts, and a root directory with links
 //	        ▲

@@ -26,22 +26,20 @@ var coveredDirs = []string{
 // pretend to be a device.
 var volumesInDev = []string{"/dev/hugepages", "/dev/shm"}
 
-// Check refuses what would let a task see or change more than is its own. The
-// problems are a sentence each.
-func (l Layout) Check() []string { return append(l.checkVolumes(), l.checkBindPaths()...) }
-
-func (l Layout) checkBindPaths() (problems []string) {
+// CheckBindPaths refuses bind paths that show a task the others. The problems are a
+// sentence each.
+func (l Layout) CheckBindPaths() (problems []string) {
 	for _, path := range l.BindPaths {
 		if within(l.TaskDir, path) {
-			problems = append(problems, fmt.Sprintf(`bind_paths (of plugin "nomad-driver-horovod"): %q holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`, path))
+			problems = append(problems, fmt.Sprintf("%q holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead", path))
 		}
 	}
 	return problems
 }
 
-// checkVolumes refuses volume mounts that cover what the host brings, or that
+// CheckVolumes refuses volume mounts that cover what the host brings, or that
 // don't end where their path says.
-func (l Layout) checkVolumes() (problems []string) {
+func (l Layout) CheckVolumes() (problems []string) {
 	for _, m := range l.Volumes {
 		path := filepath.Join("/", m.TaskPath)
 		beside := fmt.Sprintf("mount it at another place, for example %q", "/volumes/"+filepath.Base(m.HostPath))

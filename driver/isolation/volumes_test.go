@@ -46,7 +46,7 @@ func TestVolumesDoNotCoverWhatRuns(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			l := Layout{TaskDir: testTaskDir, AllocDir: testAllocDir, Volumes: []*drivers.MountConfig{{TaskPath: c.path, HostPath: "/srv/v"}}}
-			p := l.Check()
+			p := l.CheckVolumes()
 			if c.says == "" {
 				must.SliceEmpty(t, p)
 				return
@@ -76,7 +76,7 @@ func TestVolumesDoNotNest(t *testing.T) {
 			l := Layout{TaskDir: testTaskDir, AllocDir: testAllocDir, Volumes: []*drivers.MountConfig{
 				{TaskPath: c.path, HostPath: "/srv/v"}, {TaskPath: "/outer"}, {TaskPath: "/local/outer"},
 			}}
-			p := l.Check()
+			p := l.CheckVolumes()
 			if !c.nested {
 				must.SliceEmpty(t, p)
 				return
@@ -92,7 +92,7 @@ func TestVolumesLieBehindNoLink(t *testing.T) {
 	must.NoError(t, os.Mkdir(filepath.Join(dir, "local"), 0o755))
 	must.NoError(t, os.Symlink("/etc", filepath.Join(dir, "local/link")))
 	for path, refused := range map[string]bool{"/local/link/x": true, "local/link": true, "/local/data": false} {
-		p := Layout{TaskDir: dir, AllocDir: testAllocDir, Volumes: []*drivers.MountConfig{{TaskPath: path, HostPath: "/srv/v"}}}.Check()
+		p := Layout{TaskDir: dir, AllocDir: testAllocDir, Volumes: []*drivers.MountConfig{{TaskPath: path, HostPath: "/srv/v"}}}.CheckVolumes()
 		if !refused {
 			must.SliceEmpty(t, p)
 			continue

@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
-// Config is the plugin's configuration: the `config` of the agent
-// configuration's `plugin "nomad-driver-horovod"` block.
+// Config is the plugin's configuration: the `config` of its `plugin` block in the
+// agent configuration.
 type Config struct {
 	// Enabled is true unless set otherwise.
 	Enabled bool `codec:"enabled"`
@@ -52,7 +53,13 @@ type Config struct {
 	ExecutorLogLevel string `codec:"executor_log_level"`
 
 	period, timeout time.Duration
+	// block is how messages name the block that the configuration is in.
+	block string
 }
+
+// blockOf names the agent configuration's block for a framework: it is named after
+// the binary.
+func blockOf(framework string) string { return fmt.Sprintf("plugin %q", "nomad-driver-"+framework) }
 
 // complete fills in defaults and says what is wrong.
 func (c *Config) complete() error {

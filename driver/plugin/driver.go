@@ -73,18 +73,18 @@ func (d *Driver) Capabilities() (*drivers.Capabilities, error) { return capabili
 
 // SetConfig takes the agent configuration.
 func (d *Driver) SetConfig(c *base.Config) error {
-	config := Config{Enabled: true}
+	config := Config{Enabled: true, block: blockOf(d.framework.Name())}
 	if len(c.PluginConfig) > 0 {
 		if err := base.MsgPackDecode(c.PluginConfig, &config); err != nil {
-			return fmt.Errorf("config of plugin %s: %w", d.framework.Name(), err)
+			return fmt.Errorf("config of %s: %w", config.block, err)
 		}
 	}
 	if err := config.complete(); err != nil {
-		return fmt.Errorf("config of plugin %s: %w", d.framework.Name(), err)
+		return fmt.Errorf("config of %s: %w", config.block, err)
 	}
 	users, err := validators.NewValidator(d.logger, config.DeniedHostUids, config.DeniedHostGids)
 	if err != nil {
-		return fmt.Errorf("config of plugin %s: denied_host_uids, denied_host_gids: %w", d.framework.Name(), err)
+		return fmt.Errorf("config of %s: denied_host_uids, denied_host_gids: %w", config.block, err)
 	}
 
 	d.mu.Lock()

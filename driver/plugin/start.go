@@ -96,7 +96,7 @@ func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, users *va
 		c.User = who.Name // Nomad's executor knows no numbers
 	}
 	if isolated && !config.AllowRoot {
-		if err := who.CheckRoot(); err != nil {
+		if err := who.CheckRoot("set allow_root = true in the config of " + config.block); err != nil {
 			return account.Account{}, err
 		}
 	}

@@ -61,12 +61,15 @@ func validate(framework Framework, given map[string]any, s *hostEnvironment) (*p
 func checkIsolation(p *problems, mode string, s *hostEnvironment) {
 	switch {
 	case mode == isolationNone && !s.plugin.AllowIsolationNone:
-		p.addf(`isolation = "none": not allowed on this client; use "exec", or set allow_isolation_none = true in the config of plugin "nomad-driver-horovod"`)
+		p.addf(`isolation = "none": not allowed on this client; use "exec", or set allow_isolation_none = true in the config of %s`, s.plugin.block)
 	case mode == isolationExec && s.execIsolation != nil:
 		p.addf(`isolation = "exec": not possible on this client (%v); use "none" where the client allows it`, s.execIsolation)
 	}
 	if mode == isolationExec {
-		p.add(s.layout().Check())
+		p.add(s.layout().CheckVolumes())
+		for _, problem := range s.layout().CheckBindPaths() {
+			p.addf("bind_paths (of %s): %s", s.plugin.block, problem)
+		}
 	}
 	if mode == isolationNone {
 		for _, m := range s.mounts {

@@ -34,11 +34,11 @@ func checkCommand(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnv
 	file, taskPath, found := lookCommand(tc.Command, s, v)
 	a.Command = taskPath
 	if !found {
-		p.addf("command = %q: not found in %s%s", tc.Command, strings.Join(commandDirs(s.env), ", "), bindHint(v))
+		p.addf("command = %q: not found in %s%s", tc.Command, strings.Join(commandDirs(s.env), ", "), s.bindHint(v))
 		return
 	}
 	if err := s.executable(file); errors.Is(err, fs.ErrNotExist) {
-		p.addf("command = %q: no such file%s", tc.Command, bindHint(v))
+		p.addf("command = %q: no such file%s", tc.Command, s.bindHint(v))
 		return
 	} else if err != nil {
 		p.addf("command = %q: the task's user %q cannot run it (%v); change its mode or the task's user = …", tc.Command, s.user, err)
@@ -50,18 +50,18 @@ func checkCommand(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnv
 	}
 	file, _ = v.Locate(script)
 	if err := s.readable(file); errors.Is(err, fs.ErrNotExist) {
-		p.addf("args: script %q does not exist%s; bring it with an artifact, template or volume_mount block", script, bindHint(v))
+		p.addf("args: script %q does not exist%s; bring it with an artifact, template or volume_mount block", script, s.bindHint(v))
 	} else if err != nil {
 		p.addf("args: script %q cannot be read by the task's user %q (%v); change its mode or the task's user = …", script, s.user, err)
 	}
 }
 
 // bindHint reminds of the reason why something that is on the host is not seen.
-func bindHint(v isolation.View) string {
+func (s *hostEnvironment) bindHint(v isolation.View) string {
 	if !v.Isolated {
 		return ""
 	}
-	return ` in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`
+	return " in the task's isolated file system (bind_paths in the config of " + s.plugin.block + " says what of the host is in it)"
 }
 
 // commandDirs are the directories searched for a command without a slash.

@@ -86,7 +86,7 @@ func checkInterface(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostE
 	a.Interface = tc.Interface
 	where := "interface"
 	if a.Interface == "" {
-		a.Interface, where = s.plugin.Interface, `interface (of plugin "nomad-driver-horovod")`
+		a.Interface, where = s.plugin.Interface, "interface (of "+s.plugin.block+")"
 	}
 	if a.Interface == "" {
 		return

@@ -57,7 +57,7 @@ func newHost() *host {
 			"NOMAD_ALLOC_INDEX": "3",
 			"NOMAD_PORT_kolo":   "25000",
 		},
-		config: Config{AllowIsolationNone: true, BindPaths: []string{"/usr", "/etc"}},
+		config: Config{block: blockOf("horovod"), AllowIsolationNone: true, BindPaths: []string{"/usr", "/etc"}},
 	}
 }
 
