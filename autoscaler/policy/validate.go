@@ -47,8 +47,8 @@ func Validate(s *Snapshot, d *Decision) error {
 func validateCapacity(s *Snapshot, d *Decision) error {
 	total, byType := 0, map[string]int{}
 	for _, n := range s.Nodes {
-		total += n.GPUs
-		byType[n.Type] += n.GPUs
+		total += max(0, n.GPUs)
+		byType[n.Type] += max(0, n.GPUs)
 	}
 	for _, asking := range []bool{false, true} {
 		for i := range s.Jobs {

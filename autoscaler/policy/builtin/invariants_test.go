@@ -129,8 +129,12 @@ func eachPolicy(t *testing.T, check func(t *testing.T, p policy.Policy)) {
 	}
 }
 
-// audit checks what every decision must keep to.
+// audit checks what every decision must keep to: that it is valid, and more that
+// only built-in policies promise.
 func audit(t *rapid.T, s *policy.Snapshot, d *policy.Decision) {
+	if err := policy.Validate(s, d); err != nil {
+		t.Fatal(err)
+	}
 	capacity := map[string]int{}
 	for _, n := range s.Nodes {
 		capacity[n.Type] += n.GPUs

@@ -73,6 +73,9 @@ func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
 			d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Count: 1 << 40})
 		}
 		return d
+	case "odd":
+		d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[0].ID, Count: 2}, policy.Allocation{Job: s.Jobs[1].ID, Count: 3})
+		return d
 	case "twice":
 		d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[0].ID})
 	case "snoop":
@@ -154,6 +157,7 @@ func TestProcess_Misbehaves(t *testing.T) {
 		"hoarder":  "bytes, more than",
 		"never":    "it wants to be asked again at NaN",
 		"huge":     "1099511627776 workers for job default/b",
+		"odd":      "3 workers for job default/a: its sizes are [1 2 4]",
 		"twice":    "it answered twice for job default/b",
 	} {
 		t.Run(kind, func(t *testing.T) {
