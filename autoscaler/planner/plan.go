@@ -101,7 +101,7 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 	}
 	if b.overdue(j) {
 		b.unplaced[j] = true
-		if n := b.without(j, b.placed(j)); n < count {
+		if n := b.rollbackTo(j, b.placed(j)); n < count {
 			return n
 		}
 	}

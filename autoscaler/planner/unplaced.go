@@ -38,8 +38,8 @@ func (b *planBuilder) overdue(j int) bool {
 	return true
 }
 
-// without is the total to go back to where only so many workers have a place.
-func (b *planBuilder) without(j, placed int) int {
+// rollbackTo is the total to go back to where only so many workers have a place.
+func (b *planBuilder) rollbackTo(j, placed int) int {
 	job := &b.Jobs[j]
 	n := job.allowed(placed)
 	if n > placed || n == 0 {
@@ -59,11 +59,11 @@ func (b *planBuilder) relocateUnplaced(j int) {
 	job := &b.Jobs[j]
 	from, loose := job.Count(), 0
 	for g := range job.Groups {
-		loose += b.loose(j, g)
+		loose += b.relocatable(j, g)
 	}
 	stay := from - loose
 	counts, moved := b.capacity.elsewhere(j, loose)
-	back := func(n int) int { return min(from, b.without(j, n)) }
+	back := func(n int) int { return min(from, b.rollbackTo(j, n)) }
 	if excess := stay + moved - back(stay+moved); excess > 0 {
 		// One of the job's sizes is the limit.
 		counts, moved = b.capacity.elsewhere(j, max(0, moved-excess))
@@ -79,7 +79,7 @@ func (b *planBuilder) relocateUnplaced(j int) {
 	// them go on waiting where they are.
 	drop := from + moved - to
 	for g := range job.Groups {
-		k := min(drop, b.loose(j, g))
+		k := min(drop, b.relocatable(j, g))
 		counts[g] -= k
 		drop -= k
 		b.capacity.forget(j, g, k)
@@ -93,8 +93,8 @@ func (b *planBuilder) relocateUnplaced(j int) {
 	b.act(j, a)
 }
 
-// loose is how many workers of a group wait for a place and can be let go.
-func (b *planBuilder) loose(j, g int) int {
+// relocatable is how many workers of a group wait for a place and can be let go.
+func (b *planBuilder) relocatable(j, g int) int {
 	group := &b.Jobs[j].Groups[g]
 	return max(0, min(b.pending(j, g), group.Count-group.Min))
 }
