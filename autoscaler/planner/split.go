@@ -18,9 +18,7 @@ func (b *planBuilder) shrink(j int, w Want) {
 	for g := range order {
 		order[g] = g
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return job.Groups[a].Count - job.Groups[b].Count
-	})
+	slices.SortStableFunc(order, func(x, y int) int { return job.Groups[x].Count - job.Groups[y].Count })
 	counts := job.counts()
 	left := from - to
 	// Workers that have no place yet go before any that train.

@@ -15,9 +15,8 @@ type Policy interface {
 	// Name is the word users write in configuration, such as "afs-l".
 	Name() string
 
-	// Allocate returns a count for every job of the snapshot. The sum over
-	// jobs of one GPU type never exceeds that type's capacity, and each count
-	// is 0 or within the job's bounds.
+	// Allocate returns a count for every job of the snapshot, in its order. The
+	// decision keeps to the rules of Validate.
 	Allocate(s *Snapshot) Decision
 }
 
