@@ -80,7 +80,8 @@ General Options:
     Print the agent's answer as JSON.
 `
 
-func apiCompletion() complete.Flags {
+// AutocompleteFlags implements cli.CommandAutocomplete.
+func (c *apiCommand) AutocompleteFlags() complete.Flags {
 	return complete.Flags{
 		"-address": complete.PredictAnything, "-token": complete.PredictAnything, "-json": complete.PredictNothing,
 		"-ca-cert": complete.PredictFiles("*"), "-ca-path": complete.PredictDirs("*"),
@@ -88,6 +89,9 @@ func apiCompletion() complete.Flags {
 		"-tls-server-name": complete.PredictAnything, "-tls-skip-verify": complete.PredictNothing,
 	}
 }
+
+// AutocompleteArgs implements cli.CommandAutocomplete.
+func (c *apiCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
 
 // parse reads flags and returns the arguments, between least and most of them;
 // or else, with ok false, the exit code.

@@ -33,9 +33,6 @@ Usage: kolo job [options] [<namespace>/]<job>
 ` + apiHelp)
 }
 
-// AutocompleteFlags implements cli.CommandAutocomplete.
-func (c *jobCommand) AutocompleteFlags() complete.Flags { return apiCompletion() }
-
 // AutocompleteArgs implements cli.CommandAutocomplete.
 func (c *jobCommand) AutocompleteArgs() complete.Predictor { return c.predictJobs() }
 

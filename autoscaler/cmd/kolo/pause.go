@@ -43,9 +43,6 @@ Usage: kolo pause [options] [[<namespace>/]<job>]
 ` + apiHelp)
 }
 
-// AutocompleteFlags implements cli.CommandAutocomplete.
-func (c *pauseCommand) AutocompleteFlags() complete.Flags { return apiCompletion() }
-
 // AutocompleteArgs implements cli.CommandAutocomplete.
 func (c *pauseCommand) AutocompleteArgs() complete.Predictor { return c.predictJobs() }
 

@@ -40,13 +40,10 @@ Plan Options:
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *planCommand) AutocompleteFlags() complete.Flags {
-	f := apiCompletion()
+	f := c.apiCommand.AutocompleteFlags()
 	f["-policy"] = complete.PredictSet(builtin.Policies.Names()...)
 	return f
 }
-
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *planCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
 
 // Run implements cli.Command.
 func (c *planCommand) Run(args []string) int {

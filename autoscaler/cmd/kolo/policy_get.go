@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/posener/complete"
-
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
@@ -28,12 +26,6 @@ Usage: kolo policy get [options]
   Shows the policy of each node pool, as configured and as set while running.
 ` + apiHelp)
 }
-
-// AutocompleteFlags implements cli.CommandAutocomplete.
-func (c *policyGetCommand) AutocompleteFlags() complete.Flags { return apiCompletion() }
-
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *policyGetCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
 
 // Run implements cli.Command.
 func (c *policyGetCommand) Run(args []string) int {

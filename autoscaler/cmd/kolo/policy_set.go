@@ -46,7 +46,7 @@ Set Options:
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *policySetCommand) AutocompleteFlags() complete.Flags {
-	f := apiCompletion()
+	f := c.apiCommand.AutocompleteFlags()
 	f["-pool"], f["-reset"] = complete.PredictAnything, complete.PredictNothing
 	return f
 }

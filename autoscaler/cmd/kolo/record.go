@@ -53,7 +53,7 @@ Record Options:
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *recordCommand) AutocompleteFlags() complete.Flags {
-	f := apiCompletion()
+	f := c.apiCommand.AutocompleteFlags()
 	f["-every"], f["-for"] = complete.PredictAnything, complete.PredictAnything
 	return f
 }

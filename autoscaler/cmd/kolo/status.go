@@ -39,13 +39,10 @@ Status Options:
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *statusCommand) AutocompleteFlags() complete.Flags {
-	f := apiCompletion()
+	f := c.apiCommand.AutocompleteFlags()
 	f["-watch"] = complete.PredictNothing
 	return f
 }
-
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *statusCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
 
 // Run implements cli.Command.
 func (c *statusCommand) Run(args []string) int {
