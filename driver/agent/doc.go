@@ -15,7 +15,6 @@
 //	completion   the record in Nomad that training is complete
 //	process      training processes
 //	events       what is reported to the user
-//	printable    text of others, made safe to show
 //
 // Discovery finds the other agents and elects the leader; horovod is the training
 // framework, which this package alone picks for host and leader.

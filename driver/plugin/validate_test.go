@@ -145,7 +145,7 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"half seconds for gloo": {
 			func(c given, _ *host) { c["gloo_timeout"] = "1500ms" },
-			[]string{`gloo_timeout = "1500ms": Horovod counts whole seconds`},
+			[]string{`gloo_timeout = "1500ms": must be whole seconds, as Horovod counts`},
 		},
 		"no time for gloo": {
 			func(c given, _ *host) { c["gloo_timeout"], c["stall_timeout"] = "0s", "-1s" },

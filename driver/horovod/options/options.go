@@ -44,7 +44,7 @@ func (e Env) GlooTimeout() settings.Setting {
 			return err
 		}
 		if timeout%time.Second != 0 {
-			return errors.New("Horovod counts whole seconds") //nolint:staticcheck // a name
+			return errors.New("must be whole seconds, as Horovod counts")
 		}
 		e[variable] = seconds(timeout)
 		return nil

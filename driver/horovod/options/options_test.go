@@ -37,7 +37,7 @@ func TestReadNamesEveryMistake(t *testing.T) {
 		},
 	})
 	must.Eq(t, []string{
-		`gloo_timeout = "1500ms": Horovod counts whole seconds`,
+		`gloo_timeout = "1500ms": must be whole seconds, as Horovod counts`,
 		"horovod.cycle_time_ms = -1: must not be negative",
 		"horovod.cache_capacity = 0.5: must be a whole number",
 		"horovod.autotune_gaussian_process_noise = 1.5: must be between 0 and 1",
