@@ -101,7 +101,7 @@ type Asks struct {
 	Slots       int       `json:"slots"`          // of one worker
 	Weight      float64   `json:"weight"`
 	Priority    int       `json:"priority"`
-	Suspendable bool      `json:"suspendable"`
+	Preemptible bool      `json:"preemptible"`
 	Deadline    time.Time `json:"deadline,omitzero"`
 }
 

@@ -222,7 +222,7 @@ func (b *viewBuilder) job(j *job) {
 	s, notes := ruled(j, pool)
 	out := planner.Job{
 		Key: j.key, Pool: j.pool, Index: j.change, Priority: s.Priority,
-		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Suspendable,
+		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Preemptible,
 	}
 	f := Facts{
 		Spec: s, Notes: notes, Batch: j.kind == api.JobTypeBatch, Status: j.status, Submitted: j.submitted,

@@ -130,7 +130,7 @@ func TestController_MistakesOfOthersDisturbNoOther(t *testing.T) {
 	}
 	for key, values := range map[string][]any{
 		"min": {"2", -1.0, 0.5, 1e300, nil, []any{}, map[string]any{}}, "weight": {0.0, "heavy", -1e308}, "sizes": {4.0, []any{}, []any{"x"}, []any{[]any{}}},
-		"deadline": {"tomorrow", 3.0}, "queue": {"", 3.0}, "priority": {0.0, 101.0}, "suspendable": {"yes"}, "total_work": {-1.0}, "max": {1000.0},
+		"deadline": {"tomorrow", 3.0}, "queue": {"", 3.0}, "priority": {0.0, 101.0}, "preemptible": {"yes"}, "total_work": {-1.0}, "max": {1000.0},
 		"step": {0.0}, "preferred": {99.0}, "": {1.0}, "unheard of\n": {1.0},
 	} {
 		for i, v := range values {

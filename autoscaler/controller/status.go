@@ -84,7 +84,7 @@ func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait 
 		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.writeError,
 		Asks: api.Asks{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
-			Suspendable: j.Preemptible, Deadline: h.deadline(f),
+			Preemptible: j.Preemptible, Deadline: h.deadline(f),
 		},
 	}
 	switch {

@@ -38,7 +38,7 @@ type block struct {
 	min, max, preferred, step   field[float64]
 	weight, priority, totalWork field[float64]
 	queue, kind, deadline       field[string]
-	suspendable, powers         field[bool]
+	preemptible, powers         field[bool]
 	sizes                       field[[]int]
 }
 
@@ -55,7 +55,7 @@ var keys = map[string]func(*block, string, any) *Problem{
 	"queue":         func(b *block, w string, v any) *Problem { return text(&b.queue, w, v) },
 	"kind":          func(b *block, w string, v any) *Problem { return text(&b.kind, w, v) },
 	"deadline":      func(b *block, w string, v any) *Problem { return text(&b.deadline, w, v) },
-	"suspendable":   func(b *block, w string, v any) *Problem { return truth(&b.suspendable, w, v) },
+	"preemptible":   func(b *block, w string, v any) *Problem { return truth(&b.preemptible, w, v) },
 	"powers_of_two": func(b *block, w string, v any) *Problem { return truth(&b.powers, w, v) },
 	"sizes":         func(b *block, w string, v any) *Problem { return wholes(&b.sizes, w, v) },
 }
@@ -127,7 +127,7 @@ func (b *block) merge(o block) Problems {
 	join(&b.queue, o.queue, &ps)
 	join(&b.kind, o.kind, &ps)
 	join(&b.deadline, o.deadline, &ps)
-	join(&b.suspendable, o.suspendable, &ps)
+	join(&b.preemptible, o.preemptible, &ps)
 	join(&b.powers, o.powers, &ps)
 	join(&b.sizes, o.sizes, &ps)
 	return ps
@@ -267,6 +267,9 @@ func short(s string) string {
 
 // meant names the key that was probably meant.
 func meant(key string) string {
+	if key == "suspendable" {
+		return "it is called preemptible now"
+	}
 	all := slices.Sorted(maps.Keys(keys))
 	if near := suggest.Word(key, all); near != "" {
 		return fmt.Sprintf("did you mean %s?", near)

@@ -189,9 +189,9 @@ func (r *reader) finish() {
 	if s.Kind == "" {
 		s.Kind = deref(r.job.ID, "")
 	}
-	s.Suspendable = b.suspendable.value
-	if s.Suspendable && !s.CanWait {
-		r.problem(b.suspendable.where, fmt.Sprintf("a suspended job has no workers, but scaling.min = %d", sumMin), "write scaling { min = 0 }")
+	s.Preemptible = b.preemptible.value
+	if s.Preemptible && !s.CanWait {
+		r.problem(b.preemptible.where, fmt.Sprintf("a suspended job has no workers, but scaling.min = %d", sumMin), "write scaling { min = 0 }")
 	}
 	s.Deadline, s.DeadlineAfter = r.deadline()
 }

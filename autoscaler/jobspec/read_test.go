@@ -74,7 +74,7 @@ func TestRead_EmptyBlockIsEnough(t *testing.T) {
 
 func TestRead_AllKeys(t *testing.T) {
 	spec, problems := Read(job(kv("min", 2.0, "preferred", 4.0, "weight", 2.5, "priority", 80.0, "queue", "vision", "kind", "resnet50",
-		"deadline", "2h", "total_work", 1e6, "suspendable", true, "sizes", []any{8.0, 2.0, 4.0, 4.0})))
+		"deadline", "2h", "total_work", 1e6, "preemptible", true, "sizes", []any{8.0, 2.0, 4.0, 4.0})))
 	must.SliceEmpty(t, problems)
 	must.Eq(t, 2, spec.Min)
 	must.Eq(t, 8, spec.Max)
@@ -85,7 +85,7 @@ func TestRead_AllKeys(t *testing.T) {
 	must.Eq(t, "vision", spec.Queue)
 	must.Eq(t, "resnet50", spec.Kind)
 	must.Eq(t, 1e6, spec.TotalWork)
-	must.True(t, spec.Suspendable)
+	must.True(t, spec.Preemptible)
 	must.Eq(t, 2*time.Hour, spec.DeadlineAfter)
 	must.True(t, spec.Deadline.IsZero())
 }
@@ -162,7 +162,8 @@ func TestRead_Malformed(t *testing.T) {
 	}{
 		"unknown key":                 {job(kv("colour", "red")), "the keys are [deadline kind max min"},
 		"misspelt minimum":            {job(kv("mim", 2.0)), "did you mean min?"},
-		"misspelt suspendable":        {job(kv("suspendible", true)), "did you mean suspendable?"},
+		"misspelt preemptible":        {job(kv("preemptable", true)), "did you mean preemptible?"},
+		"former name":                 {job(kv("suspendable", true)), "it is called preemptible now"},
 		"plural weight":               {job(kv("weights", 2.0)), "did you mean weight?"},
 		"upper case":                  {job(kv("Queue", "a")), "did you mean queue?"},
 		"total work camel":            {job(kv("totalwork", 2.0)), "did you mean total_work?"},
@@ -194,8 +195,8 @@ func TestRead_Malformed(t *testing.T) {
 		"deadline number":             {job(kv("deadline", 3600.0)), "3600 is not a text"},
 		"total work zero":             {job(kv("total_work", 0.0)), "0 is not above 0"},
 		"total work text":             {job(kv("total_work", "all")), "is not a number"},
-		"suspendable text":            {job(kv("suspendable", "yes")), "write true or false without quotes"},
-		"suspendable number":          {job(kv("suspendable", 1.0)), "1 is not true or false"},
+		"preemptible text":            {job(kv("preemptible", "yes")), "write true or false without quotes"},
+		"preemptible number":          {job(kv("preemptible", 1.0)), "1 is not true or false"},
 		"sizes a number":              {job(kv("sizes", 4.0)), "not a list of sizes"},
 		"sizes empty":                 {job(kv("sizes", []any{})), "not a list of sizes"},
 		"sizes with text":             {job(kv("sizes", []any{2.0, "4"})), "sizes[1]"},
@@ -216,7 +217,7 @@ func TestRead_Malformed(t *testing.T) {
 			"9 is above scaling.max = 8"},
 		"cannot wait for min": {job(kv("min", 4.0), func(j *api.Job) { j.TaskGroups[0].Scaling.Min = ptr(int64(1)) }),
 			"write scaling { min = 0 }"},
-		"suspendable without zero": {job(kv("suspendable", true), func(j *api.Job) { j.TaskGroups[0].Scaling.Min = ptr(int64(1)) }),
+		"preemptible without zero": {job(kv("preemptible", true), func(j *api.Job) { j.TaskGroups[0].Scaling.Min = ptr(int64(1)) }),
 			"a suspended job has no workers"},
 		"min by default count": {job(kv("min", 3.0), func(j *api.Job) {
 			j.TaskGroups[0].Scaling.Min, j.TaskGroups[0].Count = nil, ptr(2)
@@ -270,7 +271,7 @@ func TestRead_Malformed(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	must.NoError(t, err)
-	must.Eq(t, string(want), strings.Join(all, ""), must.Sprint("go test ./autoscaler/jobspec -update writes it anew"))
+	must.Eq(t, string(want), strings.Join(all, ""), must.Sprint("go test ./autoscaler/jobspec -update writes it again"))
 }
 
 func TestRead_AllProblemsAtOnce(t *testing.T) {

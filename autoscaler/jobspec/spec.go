@@ -37,8 +37,8 @@ type Spec struct {
 	// TotalWork is the length of the training in global steps; 0 is unknown.
 	TotalWork float64
 
-	// Suspendable jobs may go back to no workers after their start.
-	Suspendable bool
+	// Preemptible jobs may go back to no workers after their start.
+	Preemptible bool
 	// CanWait is set where every group may be scaled to 0, so that the job can be
 	// held in the queue.
 	CanWait bool

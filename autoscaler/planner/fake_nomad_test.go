@@ -53,7 +53,7 @@ func (s *nomad) arrive() {
 	s.index++
 	j := &simJob{Job: Job{
 		Key: JobKey{"default", fmt.Sprint("j", s.index)}, Pool: "gpu", Index: s.index, Min: min, Max: max,
-		Preemptible: rapid.Bool().Draw(s.t, "suspendable"),
+		Preemptible: rapid.Bool().Draw(s.t, "preemptible"),
 		Groups:      []Group{{Name: "workers", Max: max, Need: placement.Need{Slots: 1}, Class: class}},
 	}}
 	s.jobs = append(s.jobs, j)

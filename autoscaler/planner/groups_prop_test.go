@@ -40,7 +40,7 @@ func drawRacks(t *rapid.T) *racks {
 	for j := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		job := Job{
 			Key: JobKey{"default", fmt.Sprint("j", j)}, Pool: "gpu", Index: uint64(j + 1), Min: rapid.IntRange(1, 3).Draw(t, "min"),
-			Preemptible: rapid.Bool().Draw(t, "suspendable"), LastChange: now.Add(-time.Hour),
+			Preemptible: rapid.Bool().Draw(t, "preemptible"), LastChange: now.Add(-time.Hour),
 		}
 		job.Max = job.Min + rapid.IntRange(0, 8).Draw(t, "extra")
 		if rapid.Bool().Draw(t, "waiting long") {

@@ -88,7 +88,7 @@ func (p Plan) says() string {
 
 func TestMake(t *testing.T) {
 	min4 := func(j *Job) { j.Min = 4 }
-	suspendable := func(j *Job) { j.Preemptible = true }
+	preemptible := func(j *Job) { j.Preemptible = true }
 	for name, tc := range map[string]struct {
 		cluster *Cluster
 		want    []int
@@ -156,7 +156,7 @@ func TestMake(t *testing.T) {
 
 		"minimum: a running job keeps it":         {nodes(8).with("a", min4, 0, 0, 0, 0, 0, 0), []int{2}, "a 6→4 shrink", ""},
 		"minimum: is not given up for nothing":    {nodes(8).with("a", min4, 0, 0, 0, 0), []int{0}, "", ""},
-		"minimum: suspension goes below":          {nodes(8).with("a", suspendable, 0, 0), []int{0}, "a 2→0 suspend", ""},
+		"minimum: suspension goes below":          {nodes(8).with("a", preemptible, 0, 0), []int{0}, "a 2→0 suspend", ""},
 		"minimum: suspension is all or nothing":   {nodes(8).with("a", func(j *Job) { j.Min, j.Preemptible = 4, true }, 0, 0, 0, 0), []int{2}, "a 4→0 suspend", ""},
 		"minimum: one set too low is not touched": {nodes(8).with("a", min4, 0, 0), []int{0}, "", ""},
 		"minimum: one set too low may grow":       {nodes(8).with("a", min4, 0, 0), []int{4}, "a 2→4 grow", ""},

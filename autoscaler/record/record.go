@@ -124,10 +124,10 @@ const totalChange = 0.01
 
 // describe is what a job asks for, without name and time.
 func describe(s *api.JobStatus) trace.Event {
-	a, suspendable := &s.Asks, s.Asks.Suspendable
+	a, preemptible := &s.Asks, s.Asks.Preemptible
 	e := trace.Event{
 		Kind: trace.EventJob, App: a.Kind, Tenant: s.Queue, Type: s.Pool, Weight: a.Weight, Priority: a.Priority,
-		Min: s.Min, Max: s.Max, Preferred: a.Preferred, Sizes: a.Sizes, PerWorker: a.Slots, Suspendable: &suspendable, TotalSteps: s.Total,
+		Min: s.Min, Max: s.Max, Preferred: a.Preferred, Sizes: a.Sizes, PerWorker: a.Slots, Preemptible: &preemptible, TotalSteps: s.Total,
 	}
 	if !a.Deadline.IsZero() {
 		e.Deadline = unix(a.Deadline)

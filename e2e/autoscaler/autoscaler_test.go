@@ -57,7 +57,7 @@ func (w *world) everyPolicy(t *testing.T) {
 	w.firstCount(t, "a")
 
 	w.submit(t, "b", "min = 2")
-	w.submit(t, "c", "min = 2\nsuspendable = true")
+	w.submit(t, "c", "min = 2\npreemptible = true")
 	w.eventually(t, time.Minute, map[string]int{"a": 4, "b": 4, "c": 4})
 
 	for _, name := range builtin.Policies.Names() {

@@ -77,7 +77,7 @@ func drawJob(t *rapid.T, s *policy.Snapshot, i int, types []string, curves []spe
 		Max:         low + rapid.IntRange(0, 20).Draw(t, "more"),
 		Preferred:   rapid.IntRange(0, 20).Draw(t, "preferred"),
 		PerWorker:   rapid.SampledFrom([]int{0, 1, 1, 1, 2, 4}).Draw(t, "per"),
-		Preemptible: rapid.Bool().Draw(t, "suspendable"),
+		Preemptible: rapid.Bool().Draw(t, "preemptible"),
 		Curve:       rapid.SampledFrom(curves).Draw(t, "curve"),
 		Remaining:   rapid.SampledFrom([]float64{0, 1, 1e3, 1e7}).Draw(t, "remaining"),
 	}

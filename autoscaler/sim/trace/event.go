@@ -42,7 +42,7 @@ type Event struct {
 	Preferred   int       `json:"preferred,omitempty"`
 	Sizes       sizes.Set `json:"sizes,omitzero"`
 	PerWorker   int       `json:"per_worker,omitempty"`
-	Suspendable *bool     `json:"suspendable,omitempty"` // absent is true
+	Preemptible *bool     `json:"preemptible,omitempty"` // absent is true
 	Deadline    float64   `json:"deadline,omitempty"`    // Unix seconds
 	TotalSteps  float64   `json:"total_steps,omitempty"`
 	Count       *int      `json:"count,omitempty"`   // count

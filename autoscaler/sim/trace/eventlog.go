@@ -188,7 +188,7 @@ func (j *logJob) describe(e *Event) error {
 	}
 	b.Sizes, b.PerWorker = e.Sizes, max(1, e.PerWorker)
 	b.Deadline = e.Deadline
-	b.Preemptible = e.Suspendable == nil || *e.Suspendable
+	b.Preemptible = e.Preemptible == nil || *e.Preemptible
 	b.Steps = e.TotalSteps
 	return nil
 }

@@ -168,7 +168,7 @@ const eventLog = `{"time":1000,"event":"node","node":"n1","gpus":4,"state":"up"}
 {"time":1040,"event":"resize","job":"a","from":2,"to":8,"seconds":1.5}
 {"time":1050,"event":"step-time","job":"a","workers":8,"seconds":0.2}
 {"time":1060,"event":"node","node":"n2","state":"down"}
-{"time":1070,"event":"job","job":"b","min":2,"max":4,"suspendable":false}
+{"time":1070,"event":"job","job":"b","min":2,"max":4,"preemptible":false}
 {"time":1075,"event":"step-time","job":"b","workers":4,"seconds":1}
 {"time":1080,"event":"progress","job":"b","steps":30}
 {"time":1090,"event":"end","job":"b","steps":42,"outcome":"complete"}
