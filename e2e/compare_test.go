@@ -110,7 +110,7 @@ func ratioInterval(before, after []float64) (low, high float64) {
 		return 0, 0
 	}
 	const draws = 2000
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // statistics
+	rng := rand.New(rand.NewPCG(1, 2))
 	resample := func(v []float64) []float64 {
 		out := make([]float64, len(v))
 		for i := range out {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 

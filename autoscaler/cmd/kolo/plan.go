@@ -10,11 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
-
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // planCommand shows what a policy would do now.

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/posener/complete"
+
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
-
-	"github.com/posener/complete"
 )
 
 // policyListCommand lists the policies that this program has.
