@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
-
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // AnyPool is the label of the pool block that stands for every node pool

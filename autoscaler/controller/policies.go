@@ -6,11 +6,10 @@ package controller
 import (
 	"strings"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
-	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
-
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
 // ExternalPolicies are policies that are not built in: programs of the operator,

@@ -8,12 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // movable reports whether a policy may decide about the job now. A job that it

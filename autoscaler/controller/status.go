@@ -8,13 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // describe makes the status that is published. The caller holds c.mu.

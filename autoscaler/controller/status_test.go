@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
@@ -18,6 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
-
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // Three jobs whose steps take 1.3 times as long every other hour: no one is

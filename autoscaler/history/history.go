@@ -6,9 +6,8 @@ package history
 import (
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // History is what is remembered of all jobs. It is not safe for concurrent use.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 var t0 = time.Unix(1_800_000_000, 0)

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 func TestKind_TheNextRunKnowsWhatTheLastFoundOut(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // training counts steps as the driver does: over the whole training.

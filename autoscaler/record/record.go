@@ -9,9 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
-
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"

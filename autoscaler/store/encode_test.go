@@ -10,12 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 var t0 = time.Unix(1_800_000_000, 0)

@@ -16,12 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
 	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 	"github.com/kolo-nomad/kolo/e2e/train"
 )

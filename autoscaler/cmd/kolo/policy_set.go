@@ -9,11 +9,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
-
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // policySetCommand changes a policy while everything runs.
