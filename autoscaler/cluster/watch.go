@@ -157,10 +157,11 @@ func (w *Watcher) pause(ctx context.Context, least, most time.Duration) {
 }
 
 // newRetries returns the pauses between failures in a row: about a second, then
-// twice as long each time.
+// twice as long each time, up to the longest.
 func newRetries(longest time.Duration) *backoff.ExponentialBackOff {
 	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMultiplier(2),
-		backoff.WithMaxInterval(longest), backoff.WithMaxElapsedTime(0))
+		backoff.WithMaxInterval(longest*2/3), backoff.WithRandomizationFactor(0.5), // up to one and a half of it
+		backoff.WithMaxElapsedTime(0))
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -166,7 +166,7 @@ func TestParse_Mistakes(t *testing.T) {
 		"two policies":            {"pool \"a\" {\n policy \"fifo\" {}\n policy \"fifo\" {}\n}", "kolo.hcl:3: Repeated block: A pool has one policy"},
 		"unknown policy":          {"pool \"a\" {\n policy \"best\" {}\n}", `kolo.hcl:2: Unknown policy: There is no policy "best"; write one of`},
 		"unknown policy option":   {"pool \"a\" {\n policy \"fifo\" {\n  speed = 1\n }\n}", "kolo.hcl:3: "},
-		"own policy with options": {"policy_dir = \"/p\"\npool \"a\" {\n policy \"mine\" {\n  x = 1\n }\n}", "kolo.hcl:3: Options for a policy of one's own"},
+		"own policy with options": {"policy_dir = \"/p\"\npool \"a\" {\n policy \"mine\" {\n  x = 1\n }\n}", "kolo.hcl:3: Options for an external policy"},
 		"pool all":                {`pool "all" {}`, `write pool "*"`},
 		"device and cpu":          {"pool \"a\" {\n device = \"gpu\"\n cpu_slot = 100\n}", "kolo.hcl:3: Contradiction"},
 	} {

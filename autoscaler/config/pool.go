@@ -83,7 +83,7 @@ func (c *Config) checkPolicy(b *hcl.Block) hcl.Diagnostics {
 	if _, ok := builtin.Policies.Describe(name); !ok {
 		if c.PolicyDir != "" {
 			if attrs, _ := b.Body.JustAttributes(); len(attrs) > 0 {
-				return hcl.Diagnostics{wrong(b.DefRange, "Options for a policy of one's own",
+				return hcl.Diagnostics{wrong(b.DefRange, "Options for an external policy",
 					fmt.Sprintf("Policy %q is not built in, and options are not passed to programs in policy_dir; write policy %q {} and read settings in the program.", name, name))}
 			}
 			return nil

@@ -68,20 +68,29 @@ func (c *Capacity) GiveBack(shares []Share, ask Ask) {
 
 // tightest is the place that keeps n workers together best, and how many it has
 // room for: of those that hold all n the one that holds fewest, or else the one
-// that holds most; the first of equal ones.
+// that holds most. Of places that hold the same number that is the one with
+// fewest free slots in the first case, with most in the second, and the earlier
+// of equal ones.
 func (c *Capacity) tightest(places []Place, ask Ask, n int) (Place, int) {
 	var best Place
-	found := 0
+	found, free := 0, 0
 	for _, at := range places {
 		k := c.fits(at, ask)
-		switch {
-		case k == 0:
-		case found == 0,
-			found < n && k > found,
-			k >= n && found > k:
-			best, found = at, k
+		if k == 0 {
+			continue
 		}
-		if found == n {
+		slots := c.Free(at)
+		var better bool
+		if k >= n {
+			better = found < n || k < found || k == found && slots < free
+		} else {
+			better = found < n && (k > found || k == found && slots > free)
+		}
+		if !better {
+			continue
+		}
+		best, found, free = at, k, slots
+		if k == n && slots == n*ask.Slots {
 			break // none fits better
 		}
 	}

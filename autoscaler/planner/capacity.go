@@ -184,6 +184,9 @@ type taken struct {
 // take takes room for as many of n workers as find a place, and returns how many
 // do.
 func (t *trial) take(j, g, n int) int {
+	if n <= 0 {
+		return 0 // the group's places may not be open yet, and are not full for good
+	}
 	c := t.capacity
 	ask := c.ask(j, g)
 	shares, placed := c.nodes.Pack(nil, c.openPlaces(j, g).places, ask, n)

@@ -240,3 +240,21 @@ func TestMake_MaxWrites(t *testing.T) {
 	must.Len(t, 2, p.Actions)
 	must.True(t, p.RequeueAt.After(now))
 }
+
+// A job of several groups is tried in each of them, and given up: one of its
+// groups waits until it may grow, on the nodes of another job, which starts.
+func TestMake_ATrialLeavesRoomToOthers(t *testing.T) {
+	c := nodes(4)
+	wide, shared := c.class(0), c.class(0)
+	one := placement.Need{Slots: 1}
+	c.Jobs = []Job{
+		{Key: JobKey{"default", "wide"}, Pool: "gpu", Index: 7, Min: 8, Max: 16, Groups: []Group{
+			{Name: "g0", Max: 16, Need: one, Class: wide},
+			{Name: "g1", Max: 16, Need: one, Class: shared, GrowAfter: now.Add(time.Hour)},
+		}},
+		{Key: JobKey{"default", "small"}, Pool: "gpu", Index: 8, Min: 1, Max: 4, Groups: []Group{
+			{Name: "workers", Max: 4, Need: one, Class: shared},
+		}},
+	}
+	must.Eq(t, "small 0→4 start", c.plan(8, 4).says())
+}

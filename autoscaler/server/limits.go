@@ -24,7 +24,7 @@ const (
 // timeouts bound how long a caller may take.
 type timeouts struct {
 	header, read time.Duration
-	write        time.Duration // of one answer; a policy of one's own takes seconds
+	write        time.Duration // of one answer; an external policy takes seconds
 	idle         time.Duration
 	stream       time.Duration // of one event, or of a piece of an answer
 	slot         time.Duration // until others have read their answers

@@ -4,6 +4,7 @@
 package elastic
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +25,15 @@ type script struct {
 }
 
 func newScript(t *testing.T, o Options) *script {
-	return &script{t: t, m: New(o, 1), now: time.Unix(1e9, 0), inc: map[SlotID]int{}}
+	return &script{t: t, m: New(patient(o), 1), now: time.Unix(1e9, 0), inc: map[SlotID]int{}}
+}
+
+// patient sets what users would, where a test does not.
+func patient(o Options) Options {
+	o.ElasticTimeout = cmp.Or(o.ElasticTimeout, 10*time.Minute)
+	o.Debounce = cmp.Or(o.Debounce, 500*time.Millisecond)
+	o.FinishTimeout = cmp.Or(o.FinishTimeout, 10*time.Minute)
+	return o
 }
 
 func (s *script) proc(name string) Proc {
@@ -451,7 +460,7 @@ func TestNoRingWithoutAQuorum(t *testing.T) {
 func TestANewLeaderCarriesOn(t *testing.T) {
 	s := pair(t, elasticPair)
 	ring := *s.m.Ring()
-	next := New(elasticPair, 2)
+	next := New(patient(elasticPair), 2)
 	s.m = next
 	for i, h := range []HostID{"a", "b"} {
 		s.event(HostJoined{HostInfo{ID: h, Group: "g", Index: i, Ring: &ring, Slots: []SlotReport{
@@ -583,7 +592,7 @@ func TestANameIsNotGivenTwice(t *testing.T) {
 		now, was := *s.m.Ring(), *s.m.Ring()
 		was.Members = slices.Clone(now.Members)
 		was.Members[1].Proc.Incarnation = 1
-		s.m = New(Options{NP: 2, MinNP: 1, SlotRestarts: 2, OnRingLost: Restart}, 2)
+		s.m = New(patient(Options{NP: 2, MinNP: 1, SlotRestarts: 2, OnRingLost: Restart}), 2)
 		s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &was, Slots: []SlotReport{{State: InRing, Incarnation: 1, Generation: 1, SyncedSince: 1}}}})
 		info.Ring = &now
 		s.event(HostJoined{info})

@@ -18,20 +18,22 @@ const (
 	Restart
 )
 
-// Options configure the machine. A duration of zero means its default; see
-// setDefaults.
+// Options configure the machine. Those that users set mean what they say, zero
+// included; of the others, a duration of zero means its default (see setDefaults).
 type Options struct {
 	NP    int // processes to wait for before the first ring
 	MinNP int // fewest processes of a later ring
 	MaxNP int // most processes of a ring; 0 is no limit
 
+	// Set by users.
 	ElasticTimeout time.Duration // longest wait for NP or MinNP
 	Debounce       time.Duration // wait for more newcomers
+	FinishTimeout  time.Duration // wait for the others after the first success
+
 	StageTimeout   time.Duration // longest start of a newcomer
 	FormTimeout    time.Duration // longest forming of a ring
 	BarrierTimeout time.Duration // longest wait for a member after the first one is out of the ring
 	NotifyInterval time.Duration // between two notices
-	FinishTimeout  time.Duration // wait for the others after the first success
 	LeaveGrace     time.Duration // wait for newcomers when every host is leaving
 	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence; see Machine.syncGrace
 
@@ -65,13 +67,10 @@ func (o *Options) setDefaults() {
 			*d = v
 		}
 	}
-	def(&o.ElasticTimeout, 10*time.Minute)
-	def(&o.Debounce, 500*time.Millisecond)
 	def(&o.StageTimeout, 10*time.Minute)
 	def(&o.FormTimeout, time.Minute)
 	def(&o.BarrierTimeout, time.Minute)
 	def(&o.NotifyInterval, 500*time.Millisecond)
-	def(&o.FinishTimeout, 10*time.Minute)
 	def(&o.LeaveGrace, 5*time.Second)
 	def(&o.SyncGrace, 30*time.Second)
 	o.MinNP = max(o.MinNP, 1)

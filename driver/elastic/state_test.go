@@ -194,3 +194,20 @@ func TestAHangCostsNoStateOnABusyMachine(t *testing.T) {
 		s.expect("stop a:0", "stop b:0")
 	})
 }
+
+// Without a debounce newcomers are started at once.
+func TestNoDebounce(t *testing.T) {
+	s := newScript(t, elasticPair)
+	s.m.opt.Debounce = 0
+	s.join("a", 0, 1)
+	s.join("b", 1, 1)
+	s.expect("start a:0 0/2", "start b:0 1/2")
+}
+
+// Without a time to finish, the others are stopped when the first has succeeded.
+func TestNoFinishTimeout(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.m.opt.FinishTimeout = 0
+	s.event(SlotExited{Proc: s.proc("a:0"), Success: true})
+	s.expect("stop b:0")
+}

@@ -64,7 +64,7 @@ type wgone struct {
 
 func newWorld(pick func(int) int) *world {
 	w := &world{pick: pick, now: time.Unix(1e9, 0)}
-	w.opt = Options{MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))}
+	w.opt = patient(Options{MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))})
 	w.opt.NP = w.opt.MinNP + pick(2)
 	if pick(2) == 0 {
 		w.opt.MaxNP = w.opt.NP + pick(4)

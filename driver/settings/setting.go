@@ -71,8 +71,11 @@ func Words(p *[]string, name, doc string) Setting {
 		if !ok {
 			return errors.New("must be a list")
 		}
-		*p = nil
-		for _, v := range list {
+		*p = make([]string, 0, len(list)) // an empty list is not none
+		for i, v := range list {
+			if v == nil {
+				return fmt.Errorf("entry %d is null; leave it out", i+1)
+			}
 			*p = append(*p, textOf(v))
 		}
 		return nil

@@ -86,5 +86,8 @@ func Read(path string) (Config, error) {
 	if err := json.Unmarshal(b, &c); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
+	if c.LeaveTimeout <= 0 { // no plugin of this version leaves it out
+		return c, fmt.Errorf("%s is of another version of the driver plugin: restart the Nomad client, which runs that one", path)
+	}
 	return c, nil
 }

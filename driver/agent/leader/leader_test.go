@@ -49,7 +49,7 @@ type ledBy struct {
 }
 
 func lead(t *testing.T, c config.Config, hosts ...elastic.HostID) *ledBy {
-	c.NP, c.MinNP, c.Debounce = len(hosts), 1, 1
+	c.NP, c.MinNP, c.ElasticTimeout = len(hosts), 1, settings.Duration(time.Hour)
 	l := &ledBy{Leader: New(Options{Exchange: noExchange, Config: c, Term: 1, Logger: hclog.NewNullLogger()}), t: t, ends: map[elastic.HostID]*hostEnd{}}
 	for i, id := range hosts {
 		l.ends[id] = &hostEnd{}
@@ -193,7 +193,7 @@ func (r refusing) Form(context.Context, uint64, []string) error {
 func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
 	t.Parallel()
 	r := refusing{make(chan struct{})}
-	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Term: 1, Consent: r, Logger: hclog.NewNullLogger()})
+	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Term: 1, Consent: r, Logger: hclog.NewNullLogger()})
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(t.Context()) }()
 	register := func(alloc string) wire.HostEnd {
@@ -243,7 +243,7 @@ func TestNoticesOutliveTheLeader(t *testing.T) {
 	was := sent["a"][0].Notify.Timestamp
 	must.Eq(t, was, sent["b"][0].Notify.Timestamp)
 
-	second := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()})
+	second := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()})
 	b := &hostEnd{}
 	second.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "b", Slots: make([]elastic.SlotReport, 1)}, Noticed: was}, b)
 	b.sent = nil
@@ -255,7 +255,7 @@ func TestNoticesOutliveTheLeader(t *testing.T) {
 // messages on their way have rings of their own.
 func TestRingsAreNotShared(t *testing.T) {
 	t.Parallel()
-	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()})
+	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()})
 	a := &hostEnd{}
 	l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a", Slots: make([]elastic.SlotReport, 1)}}, a)
 	a.sent = nil

@@ -179,7 +179,7 @@ func TestAFlood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := peertest.New(t, "lead", "a", "b")
 			server := session.NewServer(n.Transport("lead").Server())
-			led := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()})
+			led := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()})
 			session.Register(server, func(s *session.LeaderEnd) error { return led.Serve(s) })
 			addr := listen(t, server, statusapi.NewServer(func(context.Context) *wire.Status { return &wire.Status{} }), 0)
 			s, err := session.Open(t.Context(), addr, n.Transport("a").Client("lead"), time.Minute)

@@ -43,7 +43,7 @@ func TestRenewal(t *testing.T) {
 func TestRenewal_noLonger(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
-	led := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()})
+	led := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()})
 	server := NewServer(n.Transport("lead").Server())
 	lead(server, led)
 	addr := serve(t, server)
@@ -78,7 +78,7 @@ func TestRenewal_noLonger(t *testing.T) {
 func TestSessionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
-	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 2, MinNP: 2}}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
+	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 2, MinNP: 2, ElasticTimeout: settings.Duration(time.Hour)}}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
 		PeerAuth: discovery.Authentication, Present: func(string, time.Time) (bool, bool) { return true, true }})
 	server := NewServer(n.Transport("lead").Server())
 	lead(server, l)
@@ -125,7 +125,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 func TestASessionIsOfItsAllocation(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a", "b")
-	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 2, MinNP: 2}}, Term: 1, Logger: hclog.NewNullLogger()})
+	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 2, MinNP: 2, ElasticTimeout: settings.Duration(time.Hour)}}, Term: 1, Logger: hclog.NewNullLogger()})
 	server := NewServer(n.Transport("lead").Server())
 	lead(server, l)
 	addr := serve(t, server)

@@ -52,7 +52,7 @@ func busyLeader(t *testing.T, timeout time.Duration) *HostEnd {
 	t.Helper()
 	n := peertest.New(t, "lead", "a")
 	server := NewServer(n.Transport("lead").Server())
-	lead(server, leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Logger: hclog.NewNullLogger()}))
+	lead(server, leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	s, err := Open(ctx, serve(t, server), n.Transport("a").Client("lead"), timeout)
@@ -179,7 +179,7 @@ func TestADeadAgentIsLostAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	n := peertest.New(t, "a", "b")
-	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1}}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
+	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
 		Present: func(string, time.Time) (bool, bool) { return true, true }})
 	wg.Go(func() { _ = l.Run(t.Context()) })
 	listen := func() net.Listener {

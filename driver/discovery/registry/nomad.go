@@ -77,7 +77,8 @@ func (n *Nomad) Watch(ctx context.Context) <-chan View {
 		defer close(out)
 		var last View
 		pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(n.o.Backoff), backoff.WithMultiplier(2),
-			backoff.WithMaxInterval(maxBackoff*n.o.Backoff), backoff.WithMaxElapsedTime(0))
+			backoff.WithMaxInterval(maxBackoff*n.o.Backoff*2/3), backoff.WithRandomizationFactor(0.5), // up to one and a half of it
+			backoff.WithMaxElapsedTime(0))
 		for {
 			v := n.query(ctx, last.Index)
 			if ctx.Err() != nil {

@@ -25,25 +25,28 @@ func (even) Name() string { return "even" }
 
 // Allocate implements policy.Policy.
 func (even) Allocate(s *policy.Snapshot) policy.Decision {
-	free := 0
+	free := room{}
 	for _, n := range s.Nodes {
-		free += n.GPUs
+		free[anyType] += n.GPUs
+		if n.Type != anyType {
+			free[n.Type] += n.GPUs
+		}
 	}
 	counts := make([]int, len(s.Jobs))
 	// Those that run come first: most may not go back to no workers.
 	for _, running := range []bool{true, false} {
 		for i := range s.Jobs {
 			j := &s.Jobs[i]
-			if need := j.Min * max(1, j.PerWorker); (j.Count > 0) == running && need <= free {
+			if need := j.Min * max(1, j.PerWorker); (j.Count > 0) == running && need <= free.of(j) {
 				counts[i] = j.Min // an allowed size, as Max is
-				free -= need
+				free.take(j, need)
 			}
 		}
 	}
 	for {
 		least := -1
 		for i := range s.Jobs {
-			if counts[i] == 0 || counts[i] >= s.Jobs[i].Max || step(&s.Jobs[i], counts[i]) > free {
+			if counts[i] == 0 || counts[i] >= s.Jobs[i].Max || step(&s.Jobs[i], counts[i]) > free.of(&s.Jobs[i]) {
 				continue
 			}
 			if least < 0 || counts[i] < counts[least] {
@@ -54,7 +57,7 @@ func (even) Allocate(s *policy.Snapshot) policy.Decision {
 			break
 		}
 		j := &s.Jobs[least]
-		free -= step(j, counts[least])
+		free.take(j, step(j, counts[least]))
 		counts[least] = j.Sizes.Above(counts[least])
 	}
 	var d policy.Decision
@@ -64,6 +67,21 @@ func (even) Allocate(s *policy.Snapshot) policy.Decision {
 		})
 	}
 	return d
+}
+
+// room is how many GPUs of each type are free, and of all.
+type room map[string]int
+
+// anyType is the type of a job that runs on every GPU.
+const anyType = ""
+
+func (r room) of(j *policy.Job) int { return min(r[anyType], r[j.Type]) }
+
+func (r room) take(j *policy.Job, n int) {
+	r[anyType] -= n
+	if j.Type != anyType {
+		r[j.Type] -= n
+	}
 }
 
 // step is how many GPUs a job's next larger size takes more.

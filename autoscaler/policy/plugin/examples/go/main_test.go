@@ -20,7 +20,9 @@ func TestEven_DecidesAsKoloWants(t *testing.T) {
 			{ID: "all", Min: 1, Max: 8},
 			{ID: "list", Min: 2, Max: 8, Sizes: sizes.List(2, 4, 8)},
 			{ID: "steps", Min: 2, Max: 8, Sizes: sizes.Every(2, 3), PerWorker: 2, Count: 2},
+			{ID: "of a type", Min: 1, Max: 30, Type: "A100"},
 		}}
+		s.Nodes = append(s.Nodes, policy.Node{Type: "A100", GPUs: 3}, policy.Node{Type: "H100", GPUs: 4})
 		d := even{}.Allocate(s)
 		must.NoError(t, policy.Validate(s, &d), must.Sprintf("%d GPUs: %v", gpus, d.Allocations))
 	}
