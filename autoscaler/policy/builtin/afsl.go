@@ -18,7 +18,7 @@ type afslOptions struct {
 	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job has its attained service plus prior left"`
 	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds added to the attained service of a job of unknown length"`
 	RestartCap int     `hcl:"restart_cap,optional" doc:"a job resized this often keeps its size; 0 is no cap"`
-	Always     bool    `hcl:"always,optional" doc:"plan anew at every decision, not only when jobs, bounds, capacity or curves changed"`
+	Always     bool    `hcl:"always,optional" doc:"plan again at every decision, not only when jobs, bounds, capacity or curves changed"`
 }
 
 // Check implements registry.Checker.
@@ -34,7 +34,7 @@ func (o afslOptions) Check() (string, string) {
 
 var afslEntry = registry.Define(registry.Info{
 	Name:   "afs-l",
-	Doc:    "Each GPU goes to the winner of pairwise comparisons of shorter against more efficient; plans anew on events only.",
+	Doc:    "Each GPU goes to the winner of pairwise comparisons of shorter against more efficient; plans again on events only.",
 	Source: "AFS-L of CoDDL (NSDI'21); the blind form is Kolo's",
 	Needs:  "speed-up curves and remaining work; a job of unknown length counts as having its attained service plus prior left",
 }, afslOptions{Prior: servicePrior}, func(o afslOptions) policy.Policy { return &afsl{o} })

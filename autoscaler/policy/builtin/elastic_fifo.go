@@ -14,7 +14,7 @@ import (
 type elasticFIFO struct{ elasticOptions }
 
 type elasticOptions struct {
-	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (0.25, say); negative does not look at the curve"`
+	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (such as 0.25); negative does not look at the curve"`
 }
 
 // Check implements registry.Checker.

@@ -15,7 +15,7 @@ import (
 type fifo struct{ fifoOptions }
 
 type fifoOptions struct {
-	Strict bool `hcl:"strict,optional" doc:"nobody overtakes the first waiting job; false lets later jobs fill the gap (backfill)"`
+	Strict bool `hcl:"strict,optional" doc:"no job overtakes the first waiting job; false lets later jobs fill the gap (backfill)"`
 }
 
 var fifoEntry = registry.Define(registry.Info{

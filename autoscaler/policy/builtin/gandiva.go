@@ -17,7 +17,7 @@ type gandiva struct{ sliceOptions }
 
 var gandivaEntry = registry.Define(registry.Info{
 	Name:   "gandiva",
-	Doc:    "Time slicing at preferred sizes; when nobody waits, running jobs grow into idle GPUs, and shrink back as others arrive.",
+	Doc:    "Time slicing at preferred sizes; when no job waits, running jobs grow into idle GPUs, and shrink back as others arrive.",
 	Source: "Gandiva (OSDI'18) without packing and migration",
 	Needs:  "step times, to stop growth that brings nothing; unmeasured sizes use the prior",
 }, sliceOptions{Quantum: 600}, func(o sliceOptions) policy.Policy { return &gandiva{o} })

@@ -46,7 +46,7 @@ type koloOptions struct {
 	Horizon  float64 `hcl:"horizon,optional" doc:"seconds over which a resize must pay for itself; for young jobs the time they have run so far"`
 	Explore  float64 `hcl:"explore,optional" doc:"largest size to try, as a multiple of the largest one measured"`
 	Patience float64 `hcl:"patience,optional" doc:"a job that waited this many times as long as it ran counts as fresh, and its weight has doubled; 0 looks at no waiting"`
-	Period   float64 `hcl:"period,optional" doc:"while jobs wait, plan anew after so many seconds even if nothing happens"`
+	Period   float64 `hcl:"period,optional" doc:"while jobs wait, plan again after so many seconds even if nothing happens"`
 }
 
 // Check implements registry.Checker.
