@@ -34,7 +34,7 @@ func (c *Config) settings() settings {
 		host = "kolo"
 	}
 	return settings{
-		define("name", &c.Name, host, text, "Name of this agent among its peers.").or("host name"),
+		define("name", &c.Name, host, text, "Name of this autoscaler among its peers.").or("host name"),
 		define("log_level", &c.LogLevel, "info", oneOf("trace", "debug", "info", "warn", "error"), "Least severe log lines that are written."),
 		define("log_json", &c.LogJSON, false, boolean, "Writes log lines as JSON."),
 		define("policy_dir", &c.PolicyDir, "", path, "Directory of the programs of external policies.").or("none"),
@@ -58,11 +58,11 @@ func (n *Nomad) settings() settings {
 	return settings{
 		define("address", &n.Address, "", text, "Address of Nomad; `unix:///…` is the socket of the Task API.").or("`NOMAD_ADDR`"),
 		define("region", &n.Region, "", text, "Region of Nomad.").or("`NOMAD_REGION`"),
-		define("token", &n.Token, "", text, "Token or workload identity that the agent presents.").or("`NOMAD_TOKEN`"),
+		define("token", &n.Token, "", text, "Token or workload identity that the autoscaler presents.").or("`NOMAD_TOKEN`"),
 		define("namespace", &n.Namespace, "*", text, "Namespace whose jobs are scaled; `*` is all that the token may read."),
 		define("ca_cert", &n.CACert, "", existing, "Certificate of the authority that signed Nomad's, in PEM.").or("`NOMAD_CACERT`"),
 		define("ca_path", &n.CAPath, "", existing, "Directory of such certificates.").or("`NOMAD_CAPATH`"),
-		define("client_cert", &n.Cert, "", existing, "Certificate that the agent presents to Nomad, in PEM.").or("`NOMAD_CLIENT_CERT`"),
+		define("client_cert", &n.Cert, "", existing, "Certificate that the autoscaler presents to Nomad, in PEM.").or("`NOMAD_CLIENT_CERT`"),
 		define("client_key", &n.Key, "", existing, "Key of that certificate, in PEM.").or("`NOMAD_CLIENT_KEY`"),
 		define("tls_server_name", &n.TLSServerName, "", text, "Name in Nomad's certificate, such as `server.global.nomad`; required where `address` has an IP address.").or("`NOMAD_TLS_SERVER_NAME`"),
 		define("skip_verify", &n.SkipVerify, false, boolean, "Accepts any certificate of Nomad.").or("`NOMAD_SKIP_VERIFY`"),

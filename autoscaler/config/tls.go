@@ -31,7 +31,7 @@ func (t *TLS) settings() settings {
 	return settings{
 		define("cert_file", &t.CertFile, "", path, "Certificate of the API and its chain, in PEM.").or("required"),
 		define("key_file", &t.KeyFile, "", path, "Key of the certificate, in PEM.").or("required"),
-		define("ca_file", &t.CAFile, "", path, "Authority that signs the certificates of other agents and of callers, in PEM.").or("those of the system"),
+		define("ca_file", &t.CAFile, "", path, "Authority that signs the certificates of other autoscalers and of callers, in PEM.").or("those of the system"),
 		define("verify_client", &t.VerifyClient, false, boolean, "Requires a certificate of every caller, signed by `ca_file`."),
 	}
 }
