@@ -21,7 +21,7 @@ type Status struct {
 	PeerAuth string `json:"peer_auth,omitempty"`
 	Term     uint64 `json:"term"`
 
-	// Phase is waiting, forming, training, resizing or finished.
+	// Phase is waiting, training, resizing or finished.
 	Phase      string `json:"phase"`
 	Generation uint64 `json:"generation"`
 	Size       int    `json:"size"`
