@@ -108,8 +108,8 @@ func (c *Changes) write(w *bytes.Buffer) {
 		fmt.Fprintf(w, "- %s: %d changes never came; %d samples were trained on twice within an epoch\n", l.Name, c.Lost[l.Name], c.Repeated[l.Name])
 	}
 	fmt.Fprintf(w, `
-horovodrun announces a change that only removes processes as a removal, on which ElasticSampler does not divide what is left of the epoch anew:
-hence samples that are used twice. Kolo always has it divided anew.
+horovodrun announces a change that only removes processes as a removal, on which ElasticSampler does not divide what is left of the epoch again:
+hence samples that are used twice. Kolo always has it divided again.
 
 `)
 }
