@@ -81,10 +81,10 @@ type JobStatus struct {
 	Gaps       []Gap     `json:"gaps,omitempty"` // newest last
 	LostSteps  float64   `json:"lost_steps,omitempty"`
 
-	// Asks is what the job asks for beside Min and Max, as far as the operator's
+	// Requests is what the job requests beside Min and Max, as far as the operator's
 	// rules grant it; Notes list what was cut.
-	Asks  Asks     `json:"asks"`
-	Notes []string `json:"notes,omitempty"`
+	Requests Requests `json:"requests"`
+	Notes    []string `json:"notes,omitempty"`
 
 	// StepTimes are the measured times of a step by number of workers.
 	StepTimes []speedup.Point `json:"step_times,omitempty"`
@@ -92,8 +92,8 @@ type JobStatus struct {
 	WriteError string `json:"write_error,omitempty"` // of the last write, where it failed
 }
 
-// Asks is what a job asks for in its kolo block, with defaults filled in.
-type Asks struct {
+// Requests is what a job requests in its kolo block, with defaults filled in.
+type Requests struct {
 	Kind        string    `json:"kind,omitempty"`
 	Preferred   int       `json:"preferred"`
 	Sizes       sizes.Set `json:"sizes,omitzero"` // allowed sizes, absent is all

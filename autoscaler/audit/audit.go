@@ -20,7 +20,7 @@ const (
 	Tag         = "tag"          // a version of a job, so that Nomad keeps it
 	Untag       = "untag"        // the reverse
 	Report      = "report"       // a scaling event that counts nothing
-	SaveLedger  = "save-ledger"  // variables of the autoscaler's own
+	SaveHistory = "save-history" // variables of the autoscaler's own
 	AcquireLock = "acquire-lock" // the leader's
 	ReleaseLock = "release-lock"
 	Pause       = "pause"

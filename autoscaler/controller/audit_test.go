@@ -58,7 +58,7 @@ func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
 				wrote["(scale|report)"]++
 			case strings.HasSuffix(r.URL.Path, "/tag"):
 				wrote["(tag|untag)"]++
-			case r.URL.Query().Has("lock-renew"), strings.HasPrefix(r.URL.Path, "/v1/var/kolo/ledger/"), r.URL.Path == "/v1/var/kolo/leader":
+			case r.URL.Query().Has("lock-renew"), strings.HasPrefix(r.URL.Path, "/v1/var/kolo/history/"), r.URL.Path == "/v1/var/kolo/leader":
 			default:
 				wrote[r.Method+" "+r.URL.String()]++
 			}

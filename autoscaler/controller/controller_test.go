@@ -169,7 +169,7 @@ func TestController_ADeadlineStaysWhereItIs(t *testing.T) {
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 			for _, j := range a.Status().Jobs {
 				if j.ID == "a" && j.Running == count {
-					at = j.Asks.Deadline
+					at = j.Requests.Deadline
 					return true
 				}
 			}

@@ -91,7 +91,7 @@ func TestController_QueueRulesHoldAtOnce(t *testing.T) {
 	reload(config.Queue{Name: "production", MaxPriority: 30})
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		s := a.Status()
-		return len(s.Jobs) == 1 && s.Jobs[0].Asks.Priority == 30 && len(s.Jobs[0].Notes) == 1 && len(s.Pools[0].Queues) == 1
+		return len(s.Jobs) == 1 && s.Jobs[0].Requests.Priority == 30 && len(s.Jobs[0].Notes) == 1 && len(s.Pools[0].Queues) == 1
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 
 	reload(config.Queue{Name: "production", Namespaces: []string{"prod"}})

@@ -81,7 +81,7 @@ func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait 
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
 		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.total(f), Loss: h.Loss, Size: h.Size, Gaps: gaps(h.Gaps), LostSteps: h.Lost,
 		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.writeError,
-		Asks: api.Asks{
+		Requests: api.Requests{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 			Preemptible: j.Preemptible, Deadline: h.deadline(f),
 		},

@@ -21,7 +21,7 @@ import (
 )
 
 // overridesPath is the variable that holds what users set.
-const overridesPath = "kolo/control"
+const overridesPath = "kolo/overrides"
 
 // world is a stand-in for Nomad and the agents that look after it.
 type world struct {

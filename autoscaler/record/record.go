@@ -123,7 +123,7 @@ const totalChange = 0.01
 
 // describe is what a job asks for, without name and time.
 func describe(s *api.JobStatus) trace.Event {
-	a, preemptible := &s.Asks, s.Asks.Preemptible
+	a, preemptible := &s.Requests, s.Requests.Preemptible
 	e := trace.Event{
 		Kind: trace.EventJob, App: a.Kind, Tenant: s.Queue, Type: s.Pool, Weight: a.Weight, Priority: a.Priority,
 		Min: s.Min, Max: s.Max, Preferred: a.Preferred, Sizes: a.Sizes, PerWorker: a.Slots, Preemptible: &preemptible, TotalSteps: s.Total,
@@ -163,7 +163,7 @@ func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 		}
 	}
 	var out []trace.Event
-	slots := max(1, s.Asks.Slots)
+	slots := max(1, s.Requests.Slots)
 	for _, g := range s.Gaps[known:] {
 		if to := g.To / slots; to > 0 {
 			out = append(out, trace.Event{Time: now, Kind: trace.EventResize, Job: j.name, From: g.From / slots, To: to, Seconds: g.Seconds})

@@ -25,7 +25,7 @@ func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Sec
 func training(id, state string, count int, step float64) api.JobStatus {
 	return api.JobStatus{
 		Namespace: "default", ID: id, Pool: "gpu", Queue: "vision", State: state, Count: count, Min: 1, Max: 4, Seen: at(0), Step: step,
-		Asks: api.Asks{Kind: "resnet", Preferred: 2, Slots: 2, Weight: 1, Priority: 50, Preemptible: true},
+		Requests: api.Requests{Kind: "resnet", Preferred: 2, Slots: 2, Weight: 1, Priority: 50, Preemptible: true},
 	}
 }
 

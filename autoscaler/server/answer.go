@@ -54,7 +54,7 @@ func fail(w http.ResponseWriter, err error) {
 	case errors.Is(err, cluster.ErrNotReady):
 		refuse(w, http.StatusServiceUnavailable, err)
 	case kind == cluster.Forbidden:
-		refuse(w, http.StatusForbidden, fmt.Errorf("the token may not write the variable kolo/control: %w", err))
+		refuse(w, http.StatusForbidden, fmt.Errorf("the token may not write the variable kolo/overrides: %w", err))
 	case kind == cluster.Gone:
 		refuse(w, http.StatusNotFound, err)
 	default:

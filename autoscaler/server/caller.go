@@ -47,7 +47,7 @@ func (s *Server) admit(r *http.Request) (caller, error) {
 		if may {
 			return own, nil
 		}
-		return caller{who: "no token"}, problem(http.StatusUnauthorized, "a change requires a proof: %s", s.remedy(errNoToken.Error()+" that may write the variable kolo/control"))
+		return caller{who: "no token"}, problem(http.StatusUnauthorized, "a change requires a proof: %s", s.remedy(errNoToken.Error()+" that may write the variable kolo/overrides"))
 	}
 	who, err := s.tokens.Identify(r.Context(), given)
 	switch {

@@ -98,7 +98,7 @@ func TestAdmit_Tokens(t *testing.T) {
 		{"none", "", 401, "present a Nomad token", `who="no token"`},
 		{"nonsense", "anything", 403, "unknown to Nomad", `who="unknown token"`},
 		{"unknown", "11111111-2222", 403, "unknown to Nomad", `who="unknown token"`},
-		{"may not", "2-stranger", 403, "may not write the variable kolo/control", `who="token 0b2240b5 (dev)"`},
+		{"may not", "2-stranger", 403, "may not write the variable kolo/overrides", `who="token 0b2240b5 (dev)"`},
 		{"a workload", "x." + claims + ".y", 200, "", `who="workload ci/nightly task t alloc 20709a59"`},
 		{"may", "1-operator", 200, "", `who="token e9ed925e (ops)"`},
 	} {

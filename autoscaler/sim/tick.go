@@ -37,7 +37,7 @@ func RunTicks(ctx context.Context, cfg Config, tick float64) (*Result, error) {
 	case len(cfg.Events) > 0:
 		return nil, errors.New("simulation: nodes cannot fail in ticks")
 	case !cfg.Info.Curves:
-		return nil, errors.New("simulation: in ticks a policy is told the step times")
+		return nil, errors.New("simulation: in ticks a policy knows the step times")
 	}
 	t := newTicks(cfg)
 	for t.now = 0; t.done < len(t.jobs); {

@@ -3,9 +3,9 @@
 
 // Package store keeps what must outlive an agent in Nomad variables.
 //
-//	kolo/control     overrides: what users set while agents run
-//	kolo/ledger/00…  history: 64 shards of jobs and kinds, compressed
-//	kolo/ledger/states/00…  what policies asked to be given back
+//	kolo/overrides     overrides: what users set while agents run
+//	kolo/history/00…  history: 64 shards of jobs and kinds, compressed
+//	kolo/history/states/00…  what policies asked to be given back
 //
 // The leader alone writes the history, and only what has changed. Any agent may
 // write overrides, on condition that they are still those that it read.

@@ -29,7 +29,7 @@ const (
 	shardSize = 60 << 10
 	pieces    = 32 // at most
 
-	historyPath = "kolo/ledger/"
+	historyPath = "kolo/history/"
 	statesPath  = historyPath + "states/"
 )
 

@@ -64,7 +64,7 @@ func pausedName(key planner.JobKey) string { return key.Namespace + "/" + key.ID
 
 // overridesPath is the variable of the overrides: one who may write it may change
 // them.
-const overridesPath = "kolo/control"
+const overridesPath = "kolo/overrides"
 
 // pollTime is how long one request for changed overrides waits in Nomad.
 const pollTime = 5 * time.Minute

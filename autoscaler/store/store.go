@@ -95,7 +95,7 @@ func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() erro
 		}
 	}
 	if written > 0 {
-		s.audit.Write(audit.Entry{Action: audit.SaveLedger, Namespace: s.namespace, Variable: historyPath + "*", Reason: fmt.Sprintf("%d variables", written), Err: err})
+		s.audit.Write(audit.Entry{Action: audit.SaveHistory, Namespace: s.namespace, Variable: historyPath + "*", Reason: fmt.Sprintf("%d variables", written), Err: err})
 	}
 	return err
 }

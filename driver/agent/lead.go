@@ -59,7 +59,7 @@ func (a *agent) follow(ctx context.Context) {
 // returns the highest generation that may be spent.
 func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 	for ctx.Err() == nil {
-		l := leader.New(leader.Options{Config: a.config, Term: term, Floor: floor, Consent: a.elector, Record: a.record, Exchange: horovod.NewExchange,
+		l := leader.New(leader.Options{Config: a.config, Term: term, Floor: floor, Quorum: a.elector, Record: a.record, Exchange: horovod.NewExchange,
 			Present: a.present, PeerAuth: discovery.Authentication, Logger: a.log.Named("leader")})
 		a.setLeader(l)
 		runCtx, cancel := context.WithCancel(ctx)

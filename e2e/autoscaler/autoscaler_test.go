@@ -228,7 +228,7 @@ func (w *world) mistakes(t *testing.T) {
 	d.token = stranger.SecretID
 	out, err = d.kolo("pause")
 	must.Error(t, err, must.Sprint(out))
-	must.StrContains(t, out, "may not write the variable kolo/control")
+	must.StrContains(t, out, "may not write the variable kolo/overrides")
 	w.purge(t, "bad", "good")
 }
 

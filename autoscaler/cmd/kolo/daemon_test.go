@@ -135,7 +135,7 @@ func TestDaemon_Commands(t *testing.T) {
 		{"status -address tcp://127.0.0.1:1", 2, `-address or KOLO_ADDR: "tcp://127.0.0.1:1" begins with tcp://; write http:// or https:// or unix://`},
 		{"status -address unix:///nowhere/kolo.sock", 1, "is it running at unix:///nowhere/kolo.sock"},
 		{"status -address " + d.url + " -ca-cert /nowhere", 2, "TLS to the agent (-ca-cert, -ca-path, -client-cert, -client-key)"},
-		{"pause -address " + d.url, 1, "present a Nomad token (header X-Nomad-Token, or NOMAD_TOKEN for kolo) that may write the variable kolo/control, or run kolo on this machine as the agent's user or root, which finds the Unix socket " + d.socket},
+		{"pause -address " + d.url, 1, "present a Nomad token (header X-Nomad-Token, or NOMAD_TOKEN for kolo) that may write the variable kolo/overrides, or run kolo on this machine as the agent's user or root, which finds the Unix socket " + d.socket},
 		{"pause -token secret -address " + d.url, 0, "All jobs are paused."},
 		{"job train", 0, "0→4"},
 		{"job default/train -json", 2, "takes one argument"},

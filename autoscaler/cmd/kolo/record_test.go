@@ -34,7 +34,7 @@ func TestRecord(t *testing.T) {
 		}
 		_, _ = w.Write([]byte(`{"time": "2026-11-20T22:00:10Z", "ready": true, "pools": [{"name": "default", "capacity": 4}], "jobs": [{
 			"namespace": "default", "id": "train", "pool": "default", "state": "running", "count": 2, "min": 1, "max": 4, "seen": "2026-11-20T22:00:00Z",
-			"step": 90, "step_times": [{"size": 2, "step_time": 0.5, "samples": 90}], "asks": {"preferred": 4, "slots": 1}}]}`))
+			"step": 90, "step_times": [{"size": 2, "step_time": 0.5, "samples": 90}], "requests": {"preferred": 4, "slots": 1}}]}`))
 	}))
 	defer srv.Close()
 

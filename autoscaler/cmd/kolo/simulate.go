@@ -52,7 +52,7 @@ func (c *simulateCommand) Help() string {
           -trace jobs.csv -loads 0.5,1 -resize-costs 1,30,120 -seeds 5 \
           -html report.html
 
-  A policy is written with its options in parentheses and with what it is told
+  A policy is written with its options in parentheses and with what it knows
   of the jobs after an @, such as 'tiresias(thresholds=[57600])@blind'.
   Files are written in full or not at all; "-" is standard output, which then
   has no table.
@@ -81,7 +81,7 @@ func (c *simulateCommand) AutocompleteFlags() complete.Flags {
 		out[f] = complete.PredictFiles("*")
 	}
 	out["-policy"] = complete.PredictSet(builtin.Policies.Names()...)
-	out["-told"] = complete.PredictSet("oracle", "curves", "declared", "kinds", "blind")
+	out["-information"] = complete.PredictSet("oracle", "curves", "declared", "kinds", "blind")
 	out["-placement"] = complete.PredictSet("pack", "spread", "count")
 	out["-errors"] = complete.PredictSet("strict", "skip")
 	var formats []string

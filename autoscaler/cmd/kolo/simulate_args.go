@@ -20,7 +20,7 @@ import (
 
 // simulateArgs are the options of kolo simulate as they were written.
 type simulateArgs struct {
-	policies, told            string
+	policies, information     string
 	trace, format, workloads  string
 	curves, onError           string
 	alpha                     float64
@@ -45,7 +45,7 @@ type simulateArgs struct {
 
 func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.policies, "policy", defaultPolicies(), "Comma-separated `policies` to compare, or all. See kolo policy list.")
-	f.StringVar(&a.told, "told", "oracle", "Information `class` of policies that name none with @.")
+	f.StringVar(&a.information, "information", "oracle", "Information `class` of policies that name none with @.")
 	f.Float64Var(&a.noise, "noise", 0.05, "Relative standard deviation of one measured step, as a `fraction`.")
 
 	f.StringVar(&a.trace, "trace", "", "Trace `file` to replay. Without it a workload is made up.")
@@ -278,7 +278,7 @@ func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
 	}
 	var out []sim.Contestant
 	for _, spec := range specs {
-		name, class := spec, a.told
+		name, class := spec, a.information
 		if i := strings.LastIndex(spec, "@"); i > strings.LastIndex(spec, ")") {
 			name, class = spec[:i], spec[i+1:]
 		}

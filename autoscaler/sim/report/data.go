@@ -25,13 +25,13 @@ type document struct {
 }
 
 type cell struct {
-	Policy     string                  `json:"policy"`
-	Told       string                  `json:"told"`
-	Load       float64                 `json:"load"`
-	ResizeCost *float64                `json:"resize_cost_s,omitempty"`
-	BySize     map[int]float64         `json:"resize_cost_by_size,omitempty"`
-	Metrics    map[string]sim.Estimate `json:"metrics"`
-	Runs       []run                   `json:"runs"`
+	Policy      string                  `json:"policy"`
+	Information string                  `json:"information"`
+	Load        float64                 `json:"load"`
+	ResizeCost  *float64                `json:"resize_cost_s,omitempty"`
+	BySize      map[int]float64         `json:"resize_cost_by_size,omitempty"`
+	Metrics     map[string]sim.Estimate `json:"metrics"`
+	Runs        []run                   `json:"runs"`
 }
 
 type run struct {
@@ -45,7 +45,7 @@ func JSON(w io.Writer, c *sim.Comparison) error {
 	d := document{Version: 1, Workloads: c.Workloads, Seeds: c.Seeds, Nodes: c.Nodes, GPUs: c.GPUs, Tick: c.Tick}
 	for i := range c.Cells {
 		from := &c.Cells[i]
-		to := cell{Policy: from.Policy, Told: from.Class, Load: from.Load, Metrics: map[string]sim.Estimate{}}
+		to := cell{Policy: from.Policy, Information: from.Class, Load: from.Load, Metrics: map[string]sim.Estimate{}}
 		if len(from.Cost.BySize) > 0 {
 			to.BySize = from.Cost.BySize
 		} else {
@@ -72,7 +72,7 @@ func JSON(w io.Writer, c *sim.Comparison) error {
 // CSV writes one line for each policy, load, resize cost, workload and seed.
 func CSV(w io.Writer, c *sim.Comparison) error {
 	out := csv.NewWriter(w)
-	head := []string{"policy", "told", "load", "resize_cost", "workload", "seed"}
+	head := []string{"policy", "information", "load", "resize_cost", "workload", "seed"}
 	for _, m := range sim.Metrics() {
 		head = append(head, m.Key)
 	}

@@ -186,7 +186,7 @@ func sweeps(c *sim.Comparison, m sim.Metric) []figure {
 // metricTable shows all metrics of a load and resize cost, the best of each
 // marked.
 func metricTable(c *sim.Comparison, g []sim.Cell) table {
-	t := table{Title: fmt.Sprintf("Load %g, resize cost %s", g[0].Load, g[0].Cost), Head: []string{"policy", "told"}}
+	t := table{Title: fmt.Sprintf("Load %g, resize cost %s", g[0].Load, g[0].Cost), Head: []string{"policy", "information"}}
 	metrics := shown(c)
 	best, worst := make([]float64, len(metrics)), make([]float64, len(metrics))
 	for k, m := range metrics {
@@ -257,6 +257,6 @@ func glossary() []entry {
 		{"productive", "part of the held GPU time that was training and was not taken back by a failure; the rest went into starts and resizes"},
 		{"fairness", "finish-time fairness (Themis): JCT over the JCT a job would have had alone on its part of the cluster, one over the mean number of jobs during its life; above 1 it would have been better off so"},
 		{"worse off", "part of the jobs with a fairness above 1"},
-		{"told", "what the policy knew: oracle (exact step times, remaining work), curves (exact step times), declared (remaining work, measured step times), kinds (measured step times, shared between jobs of one application), blind (measured step times)"},
+		{"information", "what the policy knew: oracle (exact step times, remaining work), curves (exact step times), declared (remaining work, measured step times), kinds (measured step times, shared between jobs of one application), blind (measured step times)"},
 	}
 }

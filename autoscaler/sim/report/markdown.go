@@ -29,7 +29,7 @@ func Markdown(w io.Writer, c *sim.Comparison) error {
 	first := all[0]
 	fmt.Fprintf(&b, "All metrics at load %g, resize cost %s:\n\n", first[0].Load, first[0].Cost)
 	metrics := shown(c)
-	head := []string{"policy", "told"}
+	head := []string{"policy", "information"}
 	for _, m := range metrics {
 		head = append(head, title(m))
 	}
@@ -66,7 +66,7 @@ func pivot(b *strings.Builder, all [][]sim.Cell) {
 		return cmp.Or(cmp.Compare(x[0].Load, y[0].Load), cmp.Compare(x[0].Cost.Constant, y[0].Cost.Constant))
 	})
 	b.WriteString("Average JCT in seconds, by load and resize cost:\n\n")
-	head := []string{"policy", "told"}
+	head := []string{"policy", "information"}
 	for _, g := range all {
 		head = append(head, fmt.Sprintf("%g × %s", g[0].Load, g[0].Cost))
 	}

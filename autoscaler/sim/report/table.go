@@ -23,7 +23,7 @@ func Table(w io.Writer, c *sim.Comparison) error {
 				return err
 			}
 		}
-		rows := [][]string{{"policy", "told"}}
+		rows := [][]string{{"policy", "information"}}
 		for _, m := range metrics {
 			rows[0] = append(rows[0], title(m))
 		}

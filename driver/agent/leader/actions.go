@@ -24,7 +24,7 @@ func (l *Leader) step(ctx context.Context, ev elastic.Event) {
 		l.wasUp = up
 		if up {
 			l.stepped = time.Now()
-			l.exchange.Settle()
+			l.exchange.Connected()
 			l.reportResize(l.stats.up(time.Now()))
 		}
 		l.publish()
@@ -65,8 +65,8 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 // form asks for consent to a new ring and sends it out.
 func (l *Leader) form(ctx context.Context, a elastic.Form) {
 	id := wire.IDOf(&a.Ring)
-	if fresh := id.Term == l.o.Term && id != l.consented; fresh {
-		if l.o.Consent != nil {
+	if fresh := id.Term == l.o.Term && id != l.agreed; fresh {
+		if l.o.Quorum != nil {
 			var allocs []string
 			for _, h := range a.Ring.Hosts() {
 				if m := l.hosts[h]; m != nil {
@@ -74,14 +74,14 @@ func (l *Leader) form(ctx context.Context, a elastic.Form) {
 				}
 			}
 			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-			err := l.o.Consent.Form(ctx, a.Ring.Generation, allocs)
+			err := l.o.Quorum.Form(ctx, a.Ring.Generation, allocs)
 			cancel()
 			if err != nil {
 				l.failed = fmt.Errorf("%w: generation %d: %w", ErrRefused, a.Ring.Generation, err)
 				return
 			}
 		}
-		l.consented = id
+		l.agreed = id
 		l.log.Info("ring formed", "generation", id.Generation, "size", len(a.Ring.Members), "hosts", len(a.Ring.Hosts()))
 		l.stats.form(&a.Ring, time.Now())
 		l.wasUp = false

@@ -22,8 +22,8 @@ type Exchange interface {
 	// Withdraw drops the values of a process that died, unless one of them may
 	// have been read: then visible is true, and the ring does not form.
 	Withdraw(puts []wire.Put) (visible bool)
-	// Settle is called when all processes of the ring are connected.
-	Settle()
+	// Connected is called when all processes of the ring are connected.
+	Connected()
 }
 
 // followRing begins an exchange with each newest ring. For a ring of an earlier

@@ -15,9 +15,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// Consent is asked before a ring may form; see discovery.Elector. Hosts are
+// Quorum is asked before a ring may form; see discovery.Elector. Hosts are
 // named by their allocations.
-type Consent interface {
+type Quorum interface {
 	MayForm(connected []string) (bool, string)
 	Form(ctx context.Context, generation uint64, hosts []string) error
 }
@@ -33,9 +33,9 @@ type Options struct {
 	Config config.Config
 	Term   uint64
 	// Floor is the highest generation that may be spent.
-	Floor   uint64
-	Consent Consent  // nil: always
-	Record  Recorder // nil: nowhere
+	Floor  uint64
+	Quorum Quorum   // nil: always
+	Record Recorder // nil: nowhere
 	// Exchange returns what begins a ring's exchange; see the type.
 	Exchange func() Exchange
 	// Present reports whether an allocation is still registered, by a view of the
@@ -62,7 +62,7 @@ type Leader struct {
 
 	ring          wire.RingID
 	exchange      Exchange
-	consented     wire.RingID
+	agreed        wire.RingID
 	notices       wire.NotifyClock
 	stats         *ringStats
 	wasUp         bool

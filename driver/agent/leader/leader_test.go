@@ -38,7 +38,7 @@ func (silent) Expect([]string)                                    {}
 func (silent) Submit(string, []wire.Put) ([]wire.Fill, error)     { return nil, nil }
 func (silent) Restore(string, wire.Snapshot) ([]wire.Fill, error) { return nil, nil }
 func (silent) Withdraw([]wire.Put) bool                           { return false }
-func (silent) Settle()                                            {}
+func (silent) Connected()                                         {}
 
 // ledBy is a leader that is called instead of run, with hosts of one slot each
 // that are played by the test.
@@ -193,7 +193,7 @@ func (r refusing) Form(context.Context, uint64, []string) error {
 func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
 	t.Parallel()
 	r := refusing{make(chan struct{})}
-	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Term: 1, Consent: r, Logger: hclog.NewNullLogger()})
+	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Term: 1, Quorum: r, Logger: hclog.NewNullLogger()})
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(t.Context()) }()
 	register := func(alloc string) wire.HostEnd {

@@ -188,7 +188,7 @@ func (l *Leader) tick(ctx context.Context) {
 
 // checkQuorum keeps the machine informed whether it may form rings.
 func (l *Leader) checkQuorum(ctx context.Context) {
-	if l.o.Consent == nil {
+	if l.o.Quorum == nil {
 		return
 	}
 	var connected []string
@@ -197,7 +197,7 @@ func (l *Leader) checkQuorum(ctx context.Context) {
 			connected = append(connected, m.alloc)
 		}
 	}
-	ok, why := l.o.Consent.MayForm(connected)
+	ok, why := l.o.Quorum.MayForm(connected)
 	if ok != l.quorum.OK || why != l.quorum.Reason {
 		l.quorum = elastic.Quorum{OK: ok, Reason: why}
 		l.step(ctx, l.quorum)

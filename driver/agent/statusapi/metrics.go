@@ -25,7 +25,7 @@ var (
 	descSamples    = prometheus.NewDesc("kolo_samples", "Samples that the script reported.", jobLabel, nil)
 	descEpoch      = prometheus.NewDesc("kolo_epoch", "Epoch that the script reported.", jobLabel, nil)
 	descLoss       = prometheus.NewDesc("kolo_loss", "Loss that the script reported.", jobLabel, nil)
-	descGap        = prometheus.NewDesc("kolo_resize_gap_seconds", "Time without training of the latest resize.", append(jobLabel, "cause"), nil)
+	descGap        = prometheus.NewDesc("kolo_ring_gap_seconds", "Time without training of the latest resize.", append(jobLabel, "cause"), nil)
 	descLost       = prometheus.NewDesc("kolo_lost_steps", "Steps made again after the resizes that the status lists.", jobLabel, nil)
 	descStepTime   = prometheus.NewDesc("kolo_step_seconds", "Mean time of a step by ring size.", append(jobLabel, "size"), nil)
 	descComplete   = prometheus.NewDesc("kolo_complete", "1 when training is complete.", jobLabel, nil)

@@ -149,9 +149,9 @@ func (c *Collector) Withdraw(puts []wire.Put) (visible bool) {
 	return false
 }
 
-// Settle drops the values of all complete meshes. Call it when all slots of
+// Connected drops the values of all complete meshes. Call it when all slots of
 // the ring are up.
-func (c *Collector) Settle() {
+func (c *Collector) Connected() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, g := range c.meshes {

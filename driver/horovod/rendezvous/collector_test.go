@@ -38,7 +38,7 @@ func TestCollector_Completes(t *testing.T) {
 	must.ErrorIs(t, err, rendezvous.ErrConflict)
 
 	// Once all are up no one needs the values.
-	c.Settle()
+	c.Connected()
 	must.SliceEmpty(t, submit(t, c, "b", blob("global", "2", "C", 3)))
 }
 
