@@ -103,7 +103,7 @@ func median(v []float64) float64 {
 }
 
 // ratioInterval returns between which values the ratio of the medians lies, nine
-// times of ten: the percentile bootstrap (Efron 1979). It says whether a run had
+// times of ten: the percentile bootstrap (Efron 1979). It reports whether a run had
 // enough rounds for the difference that was looked for.
 func ratioInterval(before, after []float64) (low, high float64) {
 	if len(before) == 0 || len(after) == 0 {

@@ -165,7 +165,7 @@ func TestKillInRendezvous(t *testing.T) {
 			o := trainingOptions{count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)}}
 			if name == wholeAllocation {
 				// In the moment in which processes connect, Gloo aborts those
-				// that wait for one that died. With its agent gone too, nobody
+				// that wait for one that died. With its agent gone too, no one
 				// stands in for it, and training goes on from the script's
 				// checkpoint: of the last commit, if it writes one with each.
 				o.config = map[string]any{"on_ring_lost": "restart"}

@@ -270,7 +270,7 @@ func TestStore_NewerWins(t *testing.T) {
 	must.False(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "blocked", QueuedAllocations: map[string]int{"w": 1}, ModifyIndex: 3}), must.Sprint("an old list brought it back"))
 }
 
-// TestView_Blocked says that what a job waits for is not counted again once its
+// TestView_Blocked states that what a job waits for is not counted again once its
 // workers are placed, though the evaluation still seems blocked.
 func TestView_Blocked(t *testing.T) {
 	f := newFixture(t)

@@ -69,7 +69,7 @@ func TestReference(t *testing.T) {
 	must.Eq(t, 1, found, must.Sprint("pages with "+marker))
 }
 
-// A setting without a default says what holds instead.
+// A setting without a default states what holds instead.
 func TestReference_NamesEveryDefault(t *testing.T) {
 	for line := range strings.Lines(reference()) {
 		must.StrNotContains(t, strings.TrimPrefix(line, "|  |"), "|  |")

@@ -156,7 +156,7 @@ func TestElector_StopsWhenTheLockIsTaken(t *testing.T) {
 }
 
 // TestElector_TheLastWorkIsDoneAsTheLeader stops the process, which then saves
-// what it has, while nobody else can lead.
+// what it has, while no one else can lead.
 func TestElector_TheLastWorkIsDoneAsTheLeader(t *testing.T) {
 	for name, tc := range map[string]struct {
 		taken bool          // by another, as the process is stopped

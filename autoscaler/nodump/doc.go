@@ -4,7 +4,7 @@
 // Package nodump keeps the memory and the environment of this process, with a
 // Nomad token in both, from other processes of the same user.
 //
-// Many tasks of a cluster run as one user (nobody), and a policy's program is a
+// Many tasks of a cluster run as one user (no one), and a policy's program is a
 // child with the agent's user: without this they read /proc/<pid>/environ, which
 // unsetting a variable does not change. The kernel reserves what /proc holds of a
 // process that is not dumpable for root, and only root may trace it. Other systems

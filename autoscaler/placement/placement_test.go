@@ -96,7 +96,7 @@ func (w *world) free() string {
 	return fmt.Sprint(w.cpu, w.memory, w.slots, slices.Sorted(maps.Keys(w.ask.Apart)))
 }
 
-// TestProperty_Shares says that workers are put only where there is room for
+// TestProperty_Shares states that workers are put only where there is room for
 // them, as many as there is room for, and that giving their room back restores
 // what was free.
 func TestProperty_Shares(t *testing.T) {
@@ -150,7 +150,7 @@ func TestProperty_Shares(t *testing.T) {
 	})
 }
 
-// TestProperty_TogetherWhereItFits says that workers for which one place has
+// TestProperty_TogetherWhereItFits states that workers for which one place has
 // room are never put at two.
 func TestProperty_TogetherWhereItFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -108,7 +108,7 @@ func (r *racks) capacity(set int) int {
 	return n
 }
 
-// TestProperty_Groups says that jobs of several groups, bound to parts of a
+// TestProperty_Groups states that jobs of several groups, bound to parts of a
 // cluster in any state, are never given more than each part has, and that
 // workers move only from where they wait to where there is room.
 func TestProperty_Groups(t *testing.T) {

@@ -151,7 +151,7 @@ func TestMake_Moves(t *testing.T) {
 	}
 }
 
-// TestMake_AMoveTakesItsRoom says that what a job moves to is not given to
+// TestMake_AMoveTakesItsRoom states that what a job moves to is not given to
 // another in the same plan, and what it leaves is not promised twice.
 func TestMake_AMoveTakesItsRoom(t *testing.T) {
 	for others, says := range map[int]string{

@@ -43,7 +43,7 @@ func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 				stale = nil
 				// Growth planned on a cluster that has changed since is
 				// checked by index only for its own job; the caller plans
-				// anew for every snapshot, so late plans only shrink here.
+				// again for every snapshot, so late plans only shrink here.
 				// Completions and placements change no index: the writer looks
 				// at the job's allocations again before each write.
 				p.Actions = slices.DeleteFunc(p.Actions, func(a Action) bool {
@@ -82,8 +82,8 @@ func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 	})
 }
 
-// TestProperty_WhatIsAskedForIsPlaced says that growth is never asked for in
-// vain: with nobody else at work, every worker finds a place at once.
+// TestProperty_WhatIsAskedForIsPlaced states that growth is never asked for in
+// vain: with no one else at work, every worker finds a place at once.
 func TestProperty_WhatIsAskedForIsPlaced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)
@@ -109,7 +109,7 @@ func TestProperty_WhatIsAskedForIsPlaced(t *testing.T) {
 	})
 }
 
-// TestProperty_Converges says that a feasible wish is met and then rests.
+// TestProperty_Converges states that a feasible wish is met and then rests.
 func TestProperty_Converges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)

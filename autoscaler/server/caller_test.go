@@ -143,7 +143,7 @@ func TestAdmit_WithoutAccessControl(t *testing.T) {
 }
 
 // TestAdmit_AStaleTokenOverTheSocket is about a token of the environment that has
-// expired: the kernel says who calls all the same.
+// expired: the kernel states who calls all the same.
 func TestAdmit_AStaleTokenOverTheSocket(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "a"})

@@ -83,7 +83,7 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 	must.Eq(t, 403, code)
 }
 
-// TestForward_ALeaderThatEndsSaysSo says that nobody is sent to one that was
+// TestForward_ALeaderThatEndsSaysSo states that no one is sent to one that was
 // stopped.
 func TestForward_ALeaderThatEndsSaysSo(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.Leader.TTL = "leader", 3*time.Second })
@@ -94,7 +94,7 @@ func TestForward_ALeaderThatEndsSaysSo(t *testing.T) {
 	must.StrContains(t, text, "no agent leads now")
 }
 
-// TestForward_NoLeader has the ways in which nobody can be asked.
+// TestForward_NoLeader has the ways in which no one can be asked.
 func TestForward_NoLeader(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.Leader.TTL, c.Leader.Delay = "leader", time.Hour, time.Hour })
 	f := w.follower(t, func(c *config.Config) { c.Leader.TTL = time.Hour })

@@ -131,7 +131,7 @@ func TestRun_FailureGoesBackToTheLastCommit(t *testing.T) {
 }
 
 func TestRun_SurvivorsGoOn(t *testing.T) {
-	// Four workers on two nodes; one node fails at 10 s and nobody refills.
+	// Four workers on two nodes; one node fails at 10 s and no one refills.
 	res := run(t, sim.Config{
 		Nodes: sim.Uniform(2, 2, ""), Trace: one(100, 4),
 		Policy: greedy{},

@@ -38,7 +38,7 @@ func TestVerifier_certificates(t *testing.T) {
 		"not yet":               made(time.Minute, time.Minute),
 		"for too long":          made(0, certificateLife+time.Second),
 		"for less than nothing": made(0, -time.Second),
-		// Nobody can lengthen another's certificate, or put its proof into one of
+		// No one can lengthen another's certificate, or put its proof into one of
 		// their own.
 		"longer, by another": transplant(t, good, testNow.Add(time.Second), testNow.Add(certificateLife+time.Second)),
 		"proof of another":   transplant(t, good, good.NotBefore, good.NotAfter),

@@ -126,19 +126,19 @@ func positive(d, or time.Duration) time.Duration {
 // Leadership sends each change, the latest one only.
 func (e *Elector) Leadership() <-chan Leadership { return e.leadership }
 
-// LeaderLost says that the session with the leader of the term broke, or could
+// LeaderLost states that the session with the leader of the term broke, or could
 // not be opened. Late calls for earlier terms do nothing.
 func (e *Elector) LeaderLost(term uint64) {
 	e.step(func(now time.Duration) []election.Action { return e.machine.LeaderLost(now, term) })
 }
 
-// Leave says that this agent is about to stop: it no longer stands for
+// Leave states that this agent is about to stop: it no longer stands for
 // election, and as leader gives way once another can lead.
 func (e *Elector) Leave() {
 	e.step(e.machine.Leave)
 }
 
-// MayForm says whether this agent may form a ring, given the allocations that
+// MayForm reports whether this agent may form a ring, given the allocations that
 // have a session with it, and if not, why. It is advice, cheap and possibly out
 // of date; Form decides. Ask again as time goes by: some reasons pass, and after
 // a refusal the peers that are not connected are asked whether they live.

@@ -10,7 +10,7 @@ func (e *Elector) Current() Leadership {
 	return e.leadershipOf(e.machine.Leadership())
 }
 
-// Problem says what keeps this agent without a leader, nil when it has one.
+// Problem states what keeps this agent without a leader, nil when it has one.
 func (e *Elector) Problem() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -41,7 +41,7 @@ type Identity struct {
 	Expires time.Time
 	// Until is when the certificate that proves the identity expires.
 	Until time.Time
-	// Departing says that the registry does not name the allocation, which may be
+	// Departing states that the registry does not name the allocation, which may be
 	// about to leave. It is set by IdentityFrom only.
 	Departing bool
 }

@@ -277,7 +277,7 @@ func TestKeys_rotation(t *testing.T) {
 	must.NoError(t, check(old))
 	must.Eq(t, 2, f.asked)
 
-	// Nobody can make the agent ask for each forged token.
+	// No one can make the agent ask for each forged token.
 	for range 50 {
 		must.ErrorIs(t, check(newEd25519(t, "forged")), ErrInvalid)
 	}

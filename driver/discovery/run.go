@@ -18,7 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 )
 
-// reportEvery is how often an agent without a leader says why.
+// reportEvery is how often an agent without a leader states why.
 const reportEvery = 5 * time.Second
 
 // Run works until ctx ends, then waits for what it has started. It returns
@@ -157,7 +157,7 @@ func (e *Elector) leadershipOf(l election.Leadership) Leadership {
 	return out
 }
 
-// report says why there is no leader, once for each reason.
+// report states why there is no leader, once for each reason.
 func (e *Elector) report() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

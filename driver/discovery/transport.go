@@ -261,7 +261,7 @@ func (t *Transport) config(ctx context.Context, verify func(tls.ConnectionState)
 	}, nil
 }
 
-// identify says who the peer of a connection is.
+// identify states who the peer of a connection is.
 func (t *Transport) identify(ctx context.Context, cs tls.ConnectionState, verify func(context.Context, *x509.Certificate) (Identity, error)) (Identity, error) {
 	switch {
 	case len(cs.PeerCertificates) != 1:

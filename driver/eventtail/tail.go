@@ -145,7 +145,7 @@ func (t *Tail) read(ctx context.Context) error {
 	return nil
 }
 
-// open opens the event file and says how long it is. Only an ordinary file at
+// open opens the event file and states how long it is. Only an ordinary file at
 // that very place will do: what is in a pipe, or behind a link, is something
 // else's.
 func (t *Tail) open() (*os.File, int64, error) {

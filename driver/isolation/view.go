@@ -26,7 +26,7 @@ type Layout struct {
 type View struct {
 	// CWD is the directory that the task's processes start in.
 	CWD string
-	// Isolated says that the task has a root of its own.
+	// Isolated states that the task has a root of its own.
 	Isolated bool
 
 	// base is where relative paths are looked up: CWD, but in an isolated task by a
@@ -79,7 +79,7 @@ func (v View) Locate(path string) (file account.Path, taskPath string) {
 	return account.Path{Base: best.host, Rel: rel}, path
 }
 
-// within says whether path is dir or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -64,7 +64,7 @@ func (l Layout) CheckVolumes() (problems []string) {
 	return problems
 }
 
-// inAnotherVolume says whether a path lies in a volume by any of its names. What
+// inAnotherVolume reports whether a path lies in a volume by any of its names. What
 // a volume holds is not the driver's to check: it may change while the task starts.
 func (l Layout) inAnotherVolume(path string) bool {
 	names := append(hostPathsOf(l.TaskDir, path), path)
@@ -92,7 +92,7 @@ func hostPathsOf(taskDir, path string) []string {
 	return paths
 }
 
-// throughLink says whether a path below dir has a link on it.
+// throughLink reports whether a path below dir has a link on it.
 func throughLink(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	if path == "" || err != nil {

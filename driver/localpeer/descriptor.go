@@ -42,7 +42,7 @@ func (d descriptors) socket(number string) uint64 {
 	return socketLink(link[:n])
 }
 
-// has says whether a number is that of a socket.
+// has reports whether a number is that of a socket.
 func (d descriptors) has(number int, inode uint64) bool {
 	return d.socket(strconv.Itoa(number)) == inode
 }

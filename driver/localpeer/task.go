@@ -41,7 +41,7 @@ type RefusedError struct {
 	// Peer is the peer's end of the connection, of which only the addresses
 	// are known when it was not found.
 	Peer Socket
-	// Reason says why it is refused.
+	// Reason states why it is refused.
 	Reason string
 }
 
@@ -106,7 +106,7 @@ func (g *Gate) Close() { g.remember(nil) }
 
 // Admit returns nil when the peer of a connection is a process of the task;
 // local is the caller's address, remote the peer's. Other errors than ErrGone
-// are a *RefusedError, or say that nothing could be found out.
+// are a *RefusedError, or state that nothing could be found out.
 func (g *Gate) Admit(local, remote netip.AddrPort) error {
 	t := g.task
 	t.once.Do(t.begin)

@@ -19,7 +19,7 @@ var (
 	ErrUnreachable = errors.New("cannot reach Nomad")
 )
 
-// Explain turns a failure of Nomad's API at an address into one that says what to
+// Explain turns a failure of Nomad's API at an address into one that states what to
 // do.
 func Explain(err error, address string) error {
 	var resp api.UnexpectedResponseError

@@ -23,7 +23,7 @@ type Token struct {
 	Env string
 }
 
-// Read returns the identity. Its error says what the job specification lacks.
+// Read returns the identity. Its error states what the job specification lacks.
 func (t Token) Read() (string, error) {
 	if t.File != "" {
 		b, err := os.ReadFile(t.File)

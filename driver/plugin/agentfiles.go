@@ -95,7 +95,7 @@ func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who a
 	return f.Close()
 }
 
-// writeStopNote notes for the agent when it will be killed. Nomad says that only
+// writeStopNote notes for the agent when it will be killed. Nomad states that only
 // when it stops the task: it may be less than the job's kill_timeout.
 func writeStopNote(taskDir string, kill time.Time) error {
 	root, err := os.OpenRoot(taskDir)

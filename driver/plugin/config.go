@@ -61,7 +61,7 @@ type Config struct {
 // the binary.
 func blockOf(framework string) string { return fmt.Sprintf("plugin %q", "nomad-driver-"+framework) }
 
-// complete fills in defaults and says what is wrong.
+// complete fills in defaults and states what is wrong.
 func (c *Config) complete() error {
 	var p problems
 	orDefault(&c.Python, "python3")
@@ -98,7 +98,7 @@ type taskConfig struct {
 	Args    []string
 	// Isolation is "exec" (default) or "none".
 	Isolation string
-	// Service names the Nomad service by which workers find each other. Port
+	// Service names the Nomad service by which agents find each other. Port
 	// is the label of the port it is on; by default the group's only port, else
 	// "kolo".
 	Service string
@@ -113,7 +113,7 @@ func (c *taskConfig) bind() []settings.Setting {
 		settings.Word(&c.Command, "command", "required", "program of one slot, looked up in the task's PATH"),
 		settings.Words(&c.Args, "args", "its arguments"),
 		settings.OneOf(&c.Isolation, "isolation", []string{isolationExec, isolationNone}, "namespaces of the task's own, or none"),
-		settings.Word(&c.Service, "service", "required", "the Nomad service by which the workers find each other"),
+		settings.Word(&c.Service, "service", "required", "the Nomad service by which the agents find each other"),
 		settings.Word(&c.Port, "port", "the only one, else kolo", "label of the service's port"),
 		settings.Word(&c.Interface, "interface", "the one with the service's address", "network interface of training traffic"),
 	}

@@ -68,7 +68,7 @@ func (d *Driver) ConfigSchema() (*hclspec.Spec, error) { return configSpec(), ni
 // TaskConfigSchema describes a task's `config` block.
 func (d *Driver) TaskConfigSchema() (*hclspec.Spec, error) { return taskConfigSpec(d.framework), nil }
 
-// Capabilities says which of Nomad's features the driver has.
+// Capabilities states which of Nomad's features the driver has.
 func (d *Driver) Capabilities() (*drivers.Capabilities, error) { return capabilities(), nil }
 
 // SetConfig takes the agent configuration.
@@ -167,7 +167,7 @@ func (d *Driver) DestroyTask(id string, force bool) error {
 	return nil
 }
 
-// InspectTask says how a task is.
+// InspectTask states how a task is.
 func (d *Driver) InspectTask(id string) (*drivers.TaskStatus, error) {
 	t, err := d.task(id)
 	if err != nil {

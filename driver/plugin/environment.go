@@ -39,7 +39,7 @@ type environment struct {
 	binary  string
 	command *executor.ExecCommand
 	outputs outputs
-	// confined says how package confine starts the task's processes, nil where
+	// confined states how package confine starts the task's processes, nil where
 	// they need none.
 	confined *confined
 	// cleanup are host paths to remove with the task.

@@ -82,7 +82,7 @@ func (d *Driver) fingerprint(ctx context.Context, ch chan<- *drivers.Fingerprint
 	}
 }
 
-// describe says what a client with this configuration and this installation can do.
+// describe states what a client with this configuration and this installation can do.
 //
 // A client that cannot run tasks is "undetected", never "unhealthy": Nomad's
 // scheduler remembers per class of node what can run there, and health is not

@@ -24,7 +24,7 @@ type Framework interface {
 	Environment(given map[string]any) (block, outside map[string]string, problems []string)
 	// Probe asks a Python program which installation this host has. The attributes
 	// (texts and bools) are those of the node below "driver.<name>.", the remark is
-	// added to the driver's health. An error says why no task can use the
+	// added to the driver's health. An error states why no task can use the
 	// installation.
 	Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error)
 }

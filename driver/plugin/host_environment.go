@@ -28,13 +28,13 @@ type hostEnvironment struct {
 
 	// execIsolation is nil when this machine can isolate tasks.
 	execIsolation error
-	// exists says whether a host path is there, be it as a link that leads nowhere.
+	// exists reports whether a host path is there, be it as a link that leads nowhere.
 	exists func(hostPath string) bool
 	// user is the task's, readable is nil when that user may read a file,
 	// executable when it may run it.
 	user                 string
 	readable, executable func(account.Path) error
-	// ownNetwork says that the group is not in the host's network.
+	// ownNetwork states that the group is not in the host's network.
 	ownNetwork bool
 	// interfaces lists the network interfaces that the task will see.
 	interfaces func() ([]string, error)

@@ -9,7 +9,7 @@ import (
 )
 
 // problems collects all that is wrong with a configuration, so that a user who
-// made three mistakes need not submit the job three times. Each says which
+// made three mistakes need not submit the job three times. Each states which
 // field, which value, and what to do.
 type problems []string
 

@@ -57,7 +57,7 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (_ *drivers.TaskHandle, _ *dri
 	return handle, nil, nil
 }
 
-// ready says why no task, or not this one, can be started.
+// ready states why no task, or not this one, can be started.
 func (d *Driver) ready(config *Config, client *base.AgentConfig, c *drivers.TaskConfig) error {
 	if !config.Enabled {
 		return fmt.Errorf("driver %s is disabled on this client", d.framework.Name())

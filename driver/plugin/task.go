@@ -31,7 +31,7 @@ type task struct {
 	startedAt time.Time
 	// cleanup are host paths to remove with the task.
 	cleanup []string
-	// confined says how its processes are started, nil where they need nothing.
+	// confined states how its processes are started, nil where they need nothing.
 	confined *confined
 
 	exec     executor.Executor
@@ -76,7 +76,7 @@ type confined struct {
 	// Binary is the driver's, as the processes see it.
 	Binary   string
 	Identity confine.Identity
-	// Alarms says that the binary can end a command by an alarm, which that of an
+	// Alarms states that the binary can end a command by an alarm, which that of an
 	// earlier driver cannot.
 	Alarms bool
 }
@@ -118,7 +118,7 @@ func (t *task) watch(ctx context.Context) {
 	if failed := ps.ExitCode != 0 || ps.Signal != 0; failed {
 		// The executor notices only when it is the agent; mostly it is a slot.
 		t.outcome.OOMKilled = t.outcome.OOMKilled || cgroupOf(t.config).OOMKilled()
-		// The last event of an agent that ends by itself says why; Nomad shows
+		// The last event of an agent that ends by itself states why; Nomad shows
 		// it with the exit code. One that is killed had no time for that.
 		if lastWords != "" && ps.Signal == 0 {
 			t.outcome.Err = errors.New(lastWords)

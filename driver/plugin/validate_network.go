@@ -22,7 +22,7 @@ func checkNetwork(p *problems, s *hostEnvironment) {
 func checkService(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnvironment) {
 	a.Service = tc.Service
 	if tc.Service == "" {
-		p.addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`)
+		p.addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: agents find each other by it`)
 	}
 	label := tc.Port
 	var port string

@@ -214,7 +214,7 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"no service": {
 			func(c given, _ *host) { c["service"] = "" },
-			[]string{`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`},
+			[]string{`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: agents find each other by it`},
 		},
 		"no port": {
 			func(_ given, h *host) { delete(h.env, "NOMAD_PORT_kolo") },
@@ -281,7 +281,7 @@ func TestValidateRefuses(t *testing.T) {
 			func(c given, _ *host) { c["slots"], c["service"], c["interface"] = 0, "", "x" },
 			[]string{
 				"slots = 0: must be at least 1",
-				`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: workers find each other by it`,
+				`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: agents find each other by it`,
 				`interface = "x": no such network interface; there are: lo, eth0, ib0`,
 			},
 		},

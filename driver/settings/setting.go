@@ -37,7 +37,7 @@ type Setting struct {
 	set func(value any) error
 }
 
-// Set parses and checks a value; its error says what is wrong with it.
+// Set parses and checks a value; its error states what is wrong with it.
 func (s Setting) Set(text string) error { return s.set(text) }
 
 // String is the default, for package flag.

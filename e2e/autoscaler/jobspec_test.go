@@ -25,7 +25,7 @@ import (
 )
 
 // TestJobspecWithoutRoot runs jobspecs/kolo.nomad.hcl: two agents, isolated, as
-// nobody, with no other rights than their workload identity's.
+// no one, with no other rights than their workload identity's.
 func TestJobspecWithoutRoot(t *testing.T) {
 	if os.Getuid() != 0 || os.Getenv(givenNomad) != "" {
 		t.Skip("requires root, for clients that can isolate tasks")

@@ -4,7 +4,7 @@
 // Command chaos makes trouble for elastic training on this machine, and says
 // whether a step was lost or training stood still. Hosts come, go and change
 // their slots, processes are killed and frozen at any moment, several things at
-// once; the seed says which and when.
+// once; the seed states which and when.
 //
 //	make chaos                          # one minute
 //	make chaos SEED=7 SEEDS=10 FOR=5m   # seeds 7 to 16

@@ -244,7 +244,7 @@ func TestRun_UnknownCommands(t *testing.T) {
 	must.Eq(t, exitUsage, run(nil))
 }
 
-// TestCommands_Complete says that the shell can complete the flags and
+// TestCommands_Complete states that the shell can complete the flags and
 // arguments of every command that has any.
 func TestCommands_Complete(t *testing.T) {
 	for name, make := range commands(meta{UI: cli.NewMockUi()}) {

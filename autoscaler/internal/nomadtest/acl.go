@@ -14,7 +14,7 @@ import (
 // Token is what a token is and may.
 type Token struct {
 	Accessor, Name string
-	// Workload says that it is the identity of a task, which Nomad knows under
+	// Workload states that it is the identity of a task, which Nomad knows under
 	// no accessor.
 	Workload   bool
 	Namespaces []string // whose jobs it may read

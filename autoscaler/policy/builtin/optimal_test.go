@@ -106,7 +106,7 @@ func ffdlSum(t *rapid.T, method string, s *policy.Snapshot, in []*candidate) flo
 }
 
 // TestKolo_MaximisesItsSum compares kolo with every split in the case where
-// its hull has no gaps: concave curves, steps of one GPU, nobody runs yet.
+// its hull has no gaps: concave curves, steps of one GPU, no one runs yet.
 func TestKolo_MaximisesItsSum(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, _ := drawFew(t, concave)

@@ -104,7 +104,7 @@ func workload(t testing.TB, dir, number string) []*replayed {
 }
 
 // replay runs the tick rules: 60 s ticks, a resized job holds its GPUs for
-// cost seconds without progress. Told says that policies see how much work is
+// cost seconds without progress. Told states that policies see how much work is
 // left.
 func replay(t testing.TB, p policy.Policy, jobs []*replayed, gpus int, cost float64, told bool) (jct, makespan float64, resizes int) {
 	t.Helper()

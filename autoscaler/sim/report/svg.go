@@ -12,7 +12,7 @@ import (
 )
 
 // canvas collects the elements of one SVG image. Coordinates are rounded to
-// a tenth of a pixel, which nobody sees and which keeps files small.
+// a tenth of a pixel, which no one sees and which keeps files small.
 type canvas struct {
 	strings.Builder
 	width, height float64

@@ -14,6 +14,6 @@
 //	event log ──┤
 //	Synthetic ──┘
 //
-// A trace is the truth that the simulator knows. What a policy is told of it
+// A trace is the truth that the simulator knows. What a policy is notified of it
 // is the simulator's business.
 package trace

@@ -18,7 +18,7 @@ type Synthetic struct {
 	Seed uint64 // same seed, same trace
 
 	// Load is offered work, at one GPU per job, over capacity. 1 keeps the
-	// cluster just busy if nobody wastes anything. 0 is 0.8.
+	// cluster just busy if no one wastes anything. 0 is 0.8.
 	Load float64
 
 	// Deadlines is the share of jobs with a deadline, between 1.5 and 4 times

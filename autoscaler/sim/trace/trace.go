@@ -63,7 +63,7 @@ type Node struct {
 	GPUs int
 }
 
-// NodeEventKind says what happens to a node.
+// NodeEventKind states what happens to a node.
 type NodeEventKind int
 
 const (

@@ -107,7 +107,7 @@ func (m *Machine) namedLeader(p Peer) bool {
 	return false
 }
 
-// mayLead says why this agent should not stand: it cannot, or one that answered
+// mayLead states why this agent should not stand: it cannot, or one that answered
 // and could lead goes before it and has not yet had its chance.
 func (m *Machine) mayLead() error {
 	if !m.eligible() {

@@ -152,7 +152,7 @@ func (m *Machine) Leave(now time.Duration) []Action {
 	return m.flush()
 }
 
-// LeaderLost says that the agent's link to the leader of the term is gone.
+// LeaderLost states that the agent's link to the leader of the term is gone.
 func (m *Machine) LeaderLost(now time.Duration, term uint64) []Action {
 	m.now = now
 	if m.phase == following && term == m.leaderTerm {

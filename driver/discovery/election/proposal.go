@@ -76,7 +76,7 @@ func (m *Machine) Withdraw(now time.Duration) []Action {
 	return m.flush()
 }
 
-// Pending says what the ring in hand still waits for, nil when there is none.
+// Pending states what the ring in hand still waits for, nil when there is none.
 func (m *Machine) Pending(now time.Duration) error {
 	if m.proposal == nil {
 		return nil
@@ -86,7 +86,7 @@ func (m *Machine) Pending(now time.Duration) error {
 	return err
 }
 
-// MayPropose says why a ring could not be formed if exactly the given allocations
+// MayPropose states why a ring could not be formed if exactly the given allocations
 // took part, nil when it could. Where it could not, the others are asked whether
 // they live: the next answer may be another.
 func (m *Machine) MayPropose(now time.Duration, connected []string) ([]Action, error) {
@@ -235,7 +235,7 @@ func (m *Machine) outdated(r Ring) bool {
 	})
 }
 
-// lacking says what the ring in hand still needs.
+// lacking states what the ring in hand still needs.
 func (m *Machine) lacking() (majority bool, err error) {
 	f := m.proposal
 	for _, id := range f.hosts {

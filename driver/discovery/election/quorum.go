@@ -15,7 +15,7 @@ type answers struct {
 	refused map[string]bool   // allocations where nothing listens
 }
 
-// quorum says why the peers that agreed are not enough to lead, or to form a
+// quorum states why the peers that agreed are not enough to lead, or to form a
 // ring on top of the given ones; nil when they are. majority reports which of the
 // two ways it was.
 //

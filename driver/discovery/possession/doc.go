@@ -56,7 +56,7 @@
 //
 // # Limits
 //
-// The claims are shown to the verifier. The proof says that its maker knew the
+// The claims are shown to the verifier. The proof states that its maker knew the
 // signature, not when the token expires or whom it is for: the verifier judges
 // the claims. One who is given the signature can prove it, like its first owner.
 package possession

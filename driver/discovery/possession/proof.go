@@ -82,7 +82,7 @@ func prove(random io.Reader, token string, key crypto.PublicKey, context []byte)
 
 // Verify returns nil when the maker of the proof knew the key owner's signature
 // of the message and made the proof for the context. Every other error is
-// ErrInvalid, or says why the key cannot be used.
+// ErrInvalid, or states why the key cannot be used.
 func (p Proof) Verify(key crypto.PublicKey, context []byte) error {
 	if err := checkMessage(p.Message); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)

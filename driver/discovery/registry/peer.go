@@ -37,7 +37,7 @@ type View struct {
 	At time.Time
 	// Index grows with the registry's content.
 	Index uint64
-	// Err says why the registry could not be read, and what to do about it.
+	// Err states why the registry could not be read, and what to do about it.
 	Err error
 }
 

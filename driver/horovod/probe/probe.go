@@ -35,7 +35,7 @@ var probeScript string
 // Installation is what the host's Python says of its Horovod.
 type Installation struct {
 	Installed bool `json:"installed"`
-	// Why says what was in the way, of finding or of asking it.
+	// Why states what was in the way, of finding or of asking it.
 	Why     string `json:"why"`
 	Version string `json:"version"`
 	// Gloo, NCCL and MPI are nil when Horovod could not be asked.
@@ -114,7 +114,7 @@ func environment(client []string) []string {
 }
 
 // credentialFor is whose rights Python gets where the client is root: those of
-// nobody, as tasks by default, or where nobody may not run it those of the
+// no one, as tasks by default, or where no one may not run it those of the
 // program's owner. So a user's own virtual environment never runs as root.
 func credentialFor(path string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
