@@ -154,6 +154,23 @@ func (e *Elector) MayForm(connected []string) (bool, string) {
 	return true, ""
 }
 
+// Connect opens a connection to a peer that Form will soon need: two agents that
+// meet for the first time verify each other's identity, and training would wait for
+// it. Connect does not wait, and what fails shows in Form.
+func (e *Elector) Connect(allocID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p, known := e.peers[allocID]
+	if !e.running || !known || allocID == e.o.Self.AllocID {
+		return
+	}
+	ctx := e.ctx
+	e.calls.Go(func() error {
+		e.pool.connect(ctx, endpointOf(member(p)))
+		return nil
+	})
+}
+
 // Form gets the peers' agreement to a new ring of the given hosts, in order, rank
 // 0's first, before any of its slots may start to train. It takes one round
 // trip to them and one to the registry where all is well, and waits while a quorum may still come about; ctx bounds

@@ -178,6 +178,16 @@ func (p *pool) open(ctx context.Context, to endpoint) (*grpc.ClientConn, error) 
 	return conn, nil
 }
 
+// connect has a connection made, if there is none, for calls to come.
+func (p *pool) connect(ctx context.Context, to endpoint) {
+	conn, err := p.open(ctx, to)
+	if err != nil {
+		p.log.Debug("cannot connect to a peer yet", "peer", to.alloc, "address", to.addr, "error", err)
+		return
+	}
+	conn.Connect()
+}
+
 // drop closes a connection that has gone bad.
 func (p *pool) drop(to endpoint, conn *grpc.ClientConn) {
 	p.mu.Lock()

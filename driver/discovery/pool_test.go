@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
 	"github.com/kolo-nomad/kolo/driver/discovery/election"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
@@ -50,6 +51,17 @@ func TestLinks(t *testing.T) {
 	must.MapEmpty(t, l.conns)
 	must.Eq(t, election.Answered, call())
 	must.Eq(t, 2, dialled)
+
+	// A connection that was made ahead serves the next call.
+	l.drop(endpointOf(probe.To), l.get(endpointOf(probe.To)))
+	l.connect(t.Context(), endpointOf(probe.To))
+	must.Eq(t, 3, dialled)
+	conn := l.get(endpointOf(probe.To))
+	for state := conn.GetState(); state != connectivity.Ready; state = conn.GetState() { // without a call
+		must.True(t, conn.WaitForStateChange(t.Context(), state))
+	}
+	must.Eq(t, election.Answered, call())
+	must.Eq(t, 3, dialled)
 
 	// Another allocation has taken the port: no call is made there.
 	wrong := probe

@@ -18,6 +18,7 @@ import (
 // Quorum is asked before a ring may form; see discovery.Elector. Hosts are
 // named by their allocations.
 type Quorum interface {
+	Connect(alloc string)
 	MayForm(connected []string) (bool, string)
 	Form(ctx context.Context, generation uint64, hosts []string) error
 }

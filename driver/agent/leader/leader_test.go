@@ -180,6 +180,7 @@ func TestStatusStaysFinite(t *testing.T) {
 // refusing asks long, and gets no consent.
 type refusing struct{ asked chan struct{} }
 
+func (refusing) Connect(string)                  {}
 func (refusing) MayForm([]string) (bool, string) { return true, "" }
 
 func (r refusing) Form(context.Context, uint64, []string) error {

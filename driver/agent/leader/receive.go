@@ -19,6 +19,9 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		l.log.Info("host leaves", "host", id)
 		l.step(ctx, elastic.HostLeaving{Host: id, Deadline: time.Now().Add(time.Duration(m.Leaving.In * float64(time.Second)))})
 	case m.Arrived != nil:
+		if l.o.Quorum != nil {
+			l.o.Quorum.Connect(l.hosts[id].alloc) // before the ring stops for this newcomer
+		}
 		l.step(ctx, *m.Arrived)
 	case m.Waiting != nil:
 		l.stats.leave(time.Now())
