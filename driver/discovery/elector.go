@@ -208,7 +208,7 @@ func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) e
 }
 
 // LastRing returns the ring of the highest generation that this agent has
-// consented to or heard of. It need not have been formed.
+// accepted or received. It need not have been formed.
 func (e *Elector) LastRing() Ring {
 	e.mu.Lock()
 	defer e.mu.Unlock()
