@@ -54,7 +54,7 @@ func TestBadScripts(t *testing.T) {
 	})
 
 	// Horovod goes on answering in a process that hangs, and its own stall check
-	// says nothing with Gloo in 0.28.1. That steps stop is what Kolo sees.
+	// reports nothing with Gloo in 0.28.1. That steps stop is what Kolo sees.
 	t.Run("hangs in a collective", func(t *testing.T) {
 		tr := startTraining(ctx, t, c, trainingOptions{count: 2,
 			config: map[string]any{"np": 2, "stall_timeout": "10s"},
@@ -203,7 +203,7 @@ func TestBadConfig(t *testing.T) {
 }
 
 // A client whose Horovod can't train elastically reports so, and accepts no task.
-// Building a Horovod without Gloo takes MPI and minutes; this one only says
+// Building a Horovod without Gloo takes MPI and minutes; this one only reports
 // that it is one.
 func TestHorovodWithoutGloo(t *testing.T) {
 	t.Parallel() // it waits most of the time

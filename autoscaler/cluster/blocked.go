@@ -27,7 +27,7 @@ func (b *viewBuilder) finish() {
 }
 
 // blocked collects what jobs that are not elastic wait for. An evaluation whose
-// workers were placed says so in an event of its own, after those of the
+// workers were placed has it in an event of its own, after those of the
 // workers: counting what is known to be placed keeps elastic jobs from giving
 // the same room twice.
 func (b *viewBuilder) blocked() {

@@ -99,7 +99,7 @@ func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []strin
 // Confirm returns nil where an answer that was received before the call was
 // that of the endpoint's allocation as far as Nomad knows: the instance is still
 // registered, its allocation still runs, and the address is still its own. What
-// an answer says is not acted on without, where acting cannot be taken back at
+// an answer states is not acted on without, where acting cannot be taken back at
 // once.
 func (p *Prober) Confirm(ctx context.Context, key planner.JobKey, services []string, e Endpoint, got *history.Progress) error {
 	if got.AllocID != e.Alloc {

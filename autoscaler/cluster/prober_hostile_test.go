@@ -46,7 +46,7 @@ func stepTimes(n int) string {
 }
 
 // TestProber_RefusesAnswers has a job answer what costs memory, or is no status.
-// What it says is in no error.
+// What it states is in no error.
 func TestProber_RefusesAnswers(t *testing.T) {
 	const good = `{"job":"train","namespace":"default","step":7}`
 	write := func(w http.ResponseWriter, text string) { _, _ = w.Write([]byte(text)) } // a reader that went away
@@ -109,7 +109,7 @@ func TestProber_RefusesAnswers(t *testing.T) {
 }
 
 // TestProber_ConfirmLooksAgain has an instance go, or move, between its answer
-// and what it says being acted on.
+// and what it states being acted on.
 func TestProber_ConfirmLooksAgain(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*nomadtest.Cluster, string)

@@ -36,7 +36,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// node adds a node from Nomad's JSON, with what is said over a plain one.
+// node adds a node from Nomad's JSON, with what is given over a plain one.
 func (f *fixture) node(id, pool, more string) {
 	f.t.Helper()
 	f.index++

@@ -76,7 +76,7 @@ func asked(t *testing.T, s *answering, times int64) {
 }
 
 // TestProbe_BelievesNoStranger has others than the job answer at its address:
-// what they say must not freeze it, nor pass for its progress.
+// what they state must not freeze it, nor pass for its progress.
 func TestProbe_BelievesNoStranger(t *testing.T) {
 	for name, text := range map[string]string{
 		"another job":         `{"job":"other","namespace":"default","alloc_id":"reg","step":77,"complete":true}`,

@@ -110,7 +110,7 @@ func TestMeasurement_OfALargerBatch(t *testing.T) {
 }
 
 // The next agent knows what the last one made of the steps, and not what the
-// training had said by then.
+// training had reported by then.
 func TestMeasurement_SurvivesTheAgent(t *testing.T) {
 	r, tr := &Job{}, newTraining()
 	now := report(r, tr, 4, t0, 1, 8*time.Hour)

@@ -29,7 +29,7 @@ func kv(pairs ...any) map[string]any {
 	return map[string]any{Key: []any{m}}
 }
 
-// job is a batch job with one group "workers" of 0 to 8 that says policy.
+// job is a batch job with one group "workers" of 0 to 8 with this policy.
 func job(policy map[string]any, edit ...func(*api.Job)) *api.Job {
 	j := &api.Job{
 		ID: ptr("train"), Namespace: ptr("ml"), Type: ptr("batch"), Priority: ptr(70), SubmitTime: ptr(int64(1e18)),

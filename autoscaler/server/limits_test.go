@@ -204,7 +204,7 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
-// TestLimits_Slow has callers who never come to the end of what they say, and
+// TestLimits_Slow has callers who never come to the end of what they send, and
 // one who does not read.
 func TestLimits_Slow(t *testing.T) {
 	short := func(s *Server) {

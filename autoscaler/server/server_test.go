@@ -276,7 +276,7 @@ func TestAnswer_SaysWhatItCannotEncode(t *testing.T) {
 	must.StrContains(t, w.Body.String(), "encoding the answer")
 }
 
-// TestServer_ReloadTurnsProfilesOff is about a configuration that said debug
+// TestServer_ReloadTurnsProfilesOff is about a configuration that had debug
 // when the agent started, and does not now.
 func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
 	f := &fake{}

@@ -21,7 +21,7 @@ import (
 )
 
 // rule is one of the eight policies of the reference replay, with what the
-// published averages say of it: JCT, makespan (s), GPU-hours and resizes per
+// published averages give of it: JCT, makespan (s), GPU-hours and resizes per
 // job over four workloads, and the JCT of each.
 type rule struct {
 	spec                    string

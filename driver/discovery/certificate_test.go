@@ -115,7 +115,7 @@ func FuzzVerifier(f *testing.F) {
 	})
 }
 
-// FuzzReadClaims is about what a stranger's proof says of its token.
+// FuzzReadClaims is about what a stranger's proof has of its token.
 func FuzzReadClaims(f *testing.F) {
 	key := newEd25519(f, "ed")
 	v := newFakeKeys(key).verifier()
@@ -131,7 +131,7 @@ func FuzzReadClaims(f *testing.F) {
 	})
 }
 
-// forgeCertificate makes a certificate that claims what a token says, with a
+// forgeCertificate makes a certificate that claims what a token does, with a
 // proof that its maker could make without the signature: none.
 func forgeCertificate(t *testing.T, token string, notBefore time.Time, life time.Duration) ([]byte, ed25519.PrivateKey) {
 	der, key, err := newCertificate(notBefore, notBefore.Add(life), func([]byte) (possession.Proof, error) {

@@ -44,7 +44,7 @@ type Options struct {
 // until the connection is up (grpc.NewClient).
 type Dialer func(ctx context.Context, addr, allocID string) (*grpc.ClientConn, error)
 
-// Leadership says whom this agent follows.
+// Leadership is whom this agent follows.
 type Leadership struct {
 	// Term is the leader's; a higher one always replaces a lower one.
 	Term uint64
@@ -178,7 +178,7 @@ func (e *Elector) Connect(allocID string) {
 //
 // After an error the ring must not start, and its generation is spent: ask again
 // with one above LastRing's. After nil the ring may start, as may none but its
-// successors (package election says exactly what is promised).
+// successors (package election defines exactly what is promised).
 func (e *Elector) Form(ctx context.Context, generation uint64, hosts []string) error {
 	done := make(chan error, 1)
 	hosts = append([]string(nil), hosts...)
@@ -238,7 +238,7 @@ func member(p registry.Peer) election.Peer {
 	return election.Peer{AllocID: p.AllocID, Group: p.Group, Index: p.Index, Addr: p.Addr, Registered: p.Registered}
 }
 
-// notRegistered is what to say when the registry lacks this agent.
+// notRegistered is the error when the registry lacks this agent.
 func notRegistered(service string, p registry.Peer) error {
 	return fmt.Errorf("%w: allocation %s is not listed as an instance of service %q in namespace %q; give group %q a `service { name = %q provider = \"nomad\" port = … }` block, the same name in each group of the ring",
 		ErrNotRegistered, p.AllocID, service, p.Namespace, p.Group, service)

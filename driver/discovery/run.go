@@ -123,7 +123,7 @@ func (e *Elector) untilTick() (time.Duration, bool) {
 	return max(0, at-e.now()), ok
 }
 
-// view takes in what the registry said.
+// view takes in what the registry answered.
 func (e *Elector) view(v registry.View) {
 	e.step(func(now time.Duration) []election.Action {
 		e.viewErr = v.Err

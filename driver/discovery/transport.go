@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Authentication says in a status how agents know each other.
+// Authentication names in a status how agents know each other.
 const Authentication = "mutual TLS, workload identities proved and never sent"
 
 const (

@@ -201,7 +201,7 @@ func TestTransport_replayedCertificate(t *testing.T) {
 	must.Eq(t, 1, reg.reads.Load())
 }
 
-// TestTransport_refusedCaller: a caller that the server refuses says so in its log,
+// TestTransport_refusedCaller: a caller that the server refuses reports it in its log,
 // as the reason is in the server's.
 func TestTransport_refusedCaller(t *testing.T) {
 	for name, first := range map[string]error{"an alert": &net.OpError{Op: "remote error", Err: errors.New("bad certificate")}, "the end": io.EOF} {

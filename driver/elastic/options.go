@@ -18,7 +18,7 @@ const (
 	Restart
 )
 
-// Options configure the machine. Those that users set mean what they say, zero
+// Options configure the machine. Those that users set mean what they are, zero
 // included; of the others, a duration of zero means its default (see setDefaults).
 type Options struct {
 	NP    int // processes to wait for before the first ring

@@ -27,7 +27,7 @@ const (
 
 // Reserved lists the GPUs (UUIDs) that Nomad reserved for a task, from what
 // its device plugins gave (TaskConfig.DeviceEnv). That is the only place to look:
-// the task's environment may say anything, because the job writes it, and after a
+// the task's environment may hold anything, because the job writes it, and after a
 // restart of the client Nomad restores neither devices nor mounts.
 func Reserved(devices map[string]string) []string {
 	var gpus []string
@@ -58,7 +58,7 @@ func Reserved(devices map[string]string) []string {
 // isolation would see the GPUs of its neighbours, and local rank 0 of every
 // allocation would take the host's first. It is never narrowed to one GPU per
 // slot: scripts pick theirs by local rank. A value inherited from the client's
-// own environment must not survive, and nothing that the job's env block says
+// own environment must not survive, and nothing that the job's env block sets
 // may look like a reservation.
 func Show(env, devices map[string]string, gpus []string) {
 	maps.DeleteFunc(env, func(key, _ string) bool {

@@ -59,7 +59,7 @@ func (l Layout) View() View {
 	return v
 }
 
-// Locate finds the file that a task's path leads to, and says the absolute form
+// Locate finds the file that a task's path leads to, and returns the absolute form
 // of that path.
 func (v View) Locate(path string) (file account.Path, taskPath string) {
 	if !filepath.IsAbs(path) {

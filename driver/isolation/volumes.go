@@ -38,7 +38,7 @@ func (l Layout) CheckBindPaths() (problems []string) {
 }
 
 // CheckVolumes refuses volume mounts that cover what the host brings, or that
-// don't end where their path says.
+// don't end where their path points.
 func (l Layout) CheckVolumes() (problems []string) {
 	for _, m := range l.Volumes {
 		path := filepath.Join("/", m.TaskPath)

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// process is what /proc/<pid>/stat says of a process.
+// process is what /proc/<pid>/stat has of a process.
 type process struct {
 	parent, session int
 	// started is in clock ticks since the machine was booted. With the number

@@ -23,6 +23,6 @@ type Socket struct {
 	// when no process has it open any more.
 	Inode uint64
 	// Cgroup is the ID of the cgroup (version 2) in which the socket was made,
-	// 0 when the kernel does not say.
+	// 0 when the kernel does not report it.
 	Cgroup uint64
 }

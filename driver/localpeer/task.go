@@ -20,7 +20,7 @@ type Task struct {
 	want uint64
 
 	once sync.Once
-	// cgroup is the task's own, 0 when membership is told by processes.
+	// cgroup is the task's own, 0 when membership is known by processes.
 	cgroup uint64
 	// tabled: the kernel answers no exact question, its whole table is read.
 	tabled bool
@@ -53,7 +53,7 @@ func (r *RefusedError) Error() string {
 var ErrGone = errors.New("the peer has closed its connection")
 
 // begin finds out by what the task's peers are known. A listener of the caller's
-// shows what the kernel can tell; a peer has no part in it.
+// shows what the kernel knows; a peer has no part in it.
 func (t *Task) begin() {
 	own, err := t.kernel.ownListener()
 	switch {

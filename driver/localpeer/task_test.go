@@ -216,7 +216,7 @@ func TestTaskByProcess(t *testing.T) {
 	}
 }
 
-// With one, it is what the cgroup has, whoever its parent is.
+// With one, it is what the cgroup has, no matter who its parent is.
 func TestTaskByCgroup(t *testing.T) {
 	dir, err := os.MkdirTemp(unifiedCgroup(t), "kolo-test-")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limit is what is kept of a line where nothing else is said, in bytes.
+// Limit is what is kept of a line where nothing else is given, in bytes.
 const Limit = 1 << 10
 
 // escapes are the control sequences of terminals (ECMA-48): CSI with its

@@ -26,7 +26,7 @@ func info(name string) *base.PluginInfoResponse {
 	}
 }
 
-// capabilities says "no file system isolation" although most tasks have it:
+// capabilities has "no file system isolation" although most tasks have it:
 // Nomad then builds no chroot and gives host paths in the environment, which
 // the driver makes true inside the task as well (see the package comment). The
 // price is that `nomad alloc exec` needs alloc-node-exec where ACLs are on.

@@ -90,7 +90,7 @@ const (
 	isolationNone = "none"
 )
 
-// taskConfig is what the `config` of a task says, besides the settings of
+// taskConfig is what the `config` of a task has, besides the settings of
 // training and those of the framework.
 type taskConfig struct {
 	// Command and Args start one slot, that is one training process.

@@ -5,7 +5,7 @@
 //
 // It knows nothing of ranks and rings. It checks what a jobspec asks for,
 // starts one agent per task with Nomad's own executor, and reports to Nomad what the
-// agent says; all that makes training elastic happens in the agent (package
+// agent reports; all that makes training elastic happens in the agent (package
 // agent), which keeps running when this plugin or the Nomad client goes away.
 //
 //	Nomad client ──gRPC──> Driver ──gRPC──> executor ──fork──> agent ──> slots

@@ -59,7 +59,7 @@ func New(ctx context.Context, logger hclog.Logger, framework Framework) *Driver 
 	}
 }
 
-// PluginInfo says name and versions.
+// PluginInfo returns name and versions.
 func (d *Driver) PluginInfo() (*base.PluginInfoResponse, error) { return info(d.framework.Name()), nil }
 
 // ConfigSchema describes the agent configuration's `config` block.

@@ -12,7 +12,7 @@ import (
 
 // Framework is a training framework as the driver needs to know it.
 type Framework interface {
-	// Name is what a jobspec's `driver` says, and the name of the block with the
+	// Name is what a jobspec's `driver` is, and the name of the block with the
 	// framework's own settings.
 	Name() string
 	// Settings are the fields that the framework adds to a task's config, and

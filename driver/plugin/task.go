@@ -50,7 +50,7 @@ type task struct {
 	outcome drivers.ExitResult
 }
 
-// newTask is the task of an agent that runs, by what its handle says.
+// newTask is the task of an agent that runs, from its handle.
 func newTask(c *drivers.TaskConfig, state *handleState, exec executor.Executor, client *goplugin.Client, logger hclog.Logger) *task {
 	return &task{
 		config: c, pid: state.Pid, startedAt: state.StartedAt, cleanup: state.Cleanup, confined: state.Confined,

@@ -18,7 +18,7 @@ import (
 )
 
 func TestValidateDecides(t *testing.T) {
-	// What goodTask comes to on newHost; cases say what differs.
+	// What goodTask comes to on newHost; cases give what differs.
 	base := agentconfig.Config{
 		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{}, RunEnv: map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"},
 		Training: settings.Training{

@@ -35,7 +35,7 @@ func Start(pid int) (string, error) {
 	return string(bytes.TrimSpace(boot)) + "/" + string(fields[starttime-3]), nil
 }
 
-// Kill ends the process that was started as started says (see Start), and no other
+// Kill ends the process that was started as started has it (see Start), and no other
 // that has its id by now. Where started is empty it ends none.
 func Kill(pid int, started string) error {
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -35,7 +35,7 @@ type Training struct {
 	// or thirty steps' time.
 	StallTimeout Duration `json:"stall_timeout,omitempty"`
 	// LeaveTimeout is the time between the task's stop signal and its kill, where
-	// Nomad does not say it.
+	// Nomad does not provide it.
 	LeaveTimeout Duration `json:"leave_timeout"`
 
 	// ResetLimit is the most rings after the first, 0 is no limit.

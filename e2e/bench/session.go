@@ -24,7 +24,7 @@ type launcher struct {
 
 var (
 	upstream = launcher{"horovodrun", func(o *options) []string {
-		// With hosts that are all this machine it must be told the interface:
+		// With hosts that are all this machine it must be given the interface:
 		// it looks for a common one only among two hosts or more.
 		return []string{filepath.Join(o.root, ".venv/bin/horovodrun"), "--gloo", "--network-interface", "lo"}
 	}}

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command chaos makes trouble for elastic training on this machine, and says
+// Command chaos makes trouble for elastic training on this machine, and reports
 // whether a step was lost or training stood still. Hosts come, go and change
 // their slots, processes are killed and frozen at any moment, several things at
 // once; the seed states which and when.

@@ -21,7 +21,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Options say what cluster to start.
+// Options specify what cluster to start.
 type Options struct {
 	// Nomad is the Nomad binary.
 	Nomad string

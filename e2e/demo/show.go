@@ -113,7 +113,7 @@ func (s *show) follows(policy string, done func() bool) func() bool {
 	return func() bool { return s.seen.Pools[0].Policy == policy && done() }
 }
 
-// state is what kolo last said of a job, nil for nothing.
+// state is what kolo last reported of a job, nil for nothing.
 func (s *show) state(name string) *koloapi.JobStatus {
 	for i := range s.seen.Jobs {
 		if s.seen.Jobs[i].ID == name {

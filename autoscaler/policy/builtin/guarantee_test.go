@@ -16,8 +16,8 @@ import (
 )
 
 // TestElasticFlow_KeepsItsPromises follows a cluster whose jobs do as their
-// curves say and whose resizes cost nothing: a job that was admitted, which
-// is the promise of its deadline, must keep the deadline, whoever comes later.
+// curves give and whose resizes cost nothing: a job that was admitted, which
+// is the promise of its deadline, must keep the deadline, no matter who comes later.
 func TestElasticFlow_KeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, err := Policies.Parse(rapid.SampledFrom([]string{"elasticflow", "elasticflow(powers_of_two=false)"}).Draw(t, "policy"))

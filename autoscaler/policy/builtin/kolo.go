@@ -97,7 +97,7 @@ const firstSize = 4
 // it costs a job next to nothing.
 const leastResizeCost = 0.5
 
-// declaredCeiling is how much further up declared remaining work tells jobs
+// declaredCeiling is how much further up declared remaining work distinguishes jobs
 // apart than service received does.
 const declaredCeiling = 4
 
@@ -272,7 +272,7 @@ func (c *candidate) stride(n int) int {
 	return to
 }
 
-// explain says in a user's words why kolo gave a job its count.
+// explain gives, in a user's words, why kolo gave a job its count.
 func (c *candidate) explain() string {
 	switch {
 	case c.n == 0:

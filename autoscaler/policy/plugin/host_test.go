@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// hostile is a policy that misbehaves in the way its name says.
+// hostile is a policy that misbehaves in the way its name promises.
 type hostile string
 
 func (h hostile) Name() string { return string(h) }
@@ -297,7 +297,7 @@ func TestConvert_RoundTrip(t *testing.T) {
 	must.Eq(t, toWire(s).String(), toWire(fromWire(toWire(s))).String())
 }
 
-// TestExamples runs the examples that users are told to copy.
+// TestExamples runs the examples that users are asked to copy.
 func TestExamples(t *testing.T) {
 	t.Run("go", func(t *testing.T) {
 		h, dir := host(t)

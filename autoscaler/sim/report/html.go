@@ -216,8 +216,8 @@ func metricTable(c *sim.Comparison, g []sim.Cell) table {
 	return t
 }
 
-// name labels a policy; what it is told is added where the same policy is
-// there twice, or where not all are told the same.
+// name labels a policy; what it knows is added where the same policy is
+// there twice, or where not all know the same.
 func name(cells []sim.Cell, i int) string {
 	for k := range cells {
 		if cells[k].Class != cells[i].Class {

@@ -111,7 +111,7 @@ func (s scale) hourTicks(n int) []float64 {
 	return s.ticks(n)
 }
 
-// duration is a time as people say it.
+// duration is a time as people write it.
 func duration(s float64) string {
 	trim := func(v float64, unit string) string {
 		return strconv.FormatFloat(math.Round(v*10)/10, 'f', -1, 64) + " " + unit

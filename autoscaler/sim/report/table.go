@@ -41,7 +41,7 @@ func Table(w io.Writer, c *sim.Comparison) error {
 	return nil
 }
 
-// shown are the metrics that say something in this comparison: deadlines only
+// shown are the metrics that mean something in this comparison: deadlines only
 // where there are any, unfinished jobs only where there are any.
 func shown(c *sim.Comparison) []sim.Metric {
 	deadlines, unfinished := false, false

@@ -62,7 +62,7 @@ func Interpolate(points map[int]float64, most int) (*Curve, error) {
 }
 
 // PowerCurve returns the curve t(n) = t1 / n^alpha for 1 to most workers, the
-// stand-in for traces that say how long a job ran and not how it scales.
+// stand-in for traces that give how long a job ran and not how it scales.
 func PowerCurve(t1, alpha float64, most int) (*Curve, error) {
 	times := make([]float64, most)
 	for i := range times {

@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// logJob gathers what the log says of a job.
+// logJob gathers what the log has of a job.
 type logJob struct {
 	job    Job
 	line   int
@@ -170,7 +170,7 @@ func (l *logReader) node(e *Event) error {
 	return nil
 }
 
-// describe takes over what an entry of kind job says. A later entry changes
+// describe takes over what an entry of kind job has. A later entry changes
 // what it names; the arrival stays.
 func (j *logJob) describe(e *Event) error {
 	b := &j.job
@@ -208,7 +208,7 @@ func (j *logJob) measure(e *Event) error {
 	return nil
 }
 
-// finish turns what the log said into a job of the trace.
+// finish turns what the log had into a job of the trace.
 func (l *logReader) finish(id string) error {
 	j := l.jobs[id]
 	b := j.job

@@ -19,7 +19,7 @@ type fixed struct {
 	// seconds is how long the job of the present line ran.
 	seconds func() float64
 
-	// more fills in what only this format says; nil is nothing.
+	// more fills in what only this format has; nil is nothing.
 	more func(j *Job) error
 }
 
@@ -51,7 +51,7 @@ func (f *fixed) read(t *Trace, tab *table, o Options) error {
 	return nil
 }
 
-// scaled fills in what a trace of fixed-size jobs does not say: that the job
+// scaled fills in what a trace of fixed-size jobs does not have: that the job
 // may run on 1 to grow times its size, with the speed-up n^alpha. One step is
 // one second at the size of the trace.
 func scaled(j *Job, gpus int, seconds float64, o Options, curves map[int]*Curve) error {

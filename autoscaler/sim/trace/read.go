@@ -34,12 +34,12 @@ func Formats() []Format {
 	return []Format{Auto, Pollux, Voda, Philly, Helios, ElasticFlow, EventLog}
 }
 
-// Options say how a trace is read. The zero value reads strictly and finds
+// Options specify how a trace is read. The zero value reads strictly and finds
 // the format out.
 type Options struct {
 	Format Format
 
-	// Skip leaves entries with errors out, and says so in Trace.Skipped,
+	// Skip leaves entries with errors out, and reports it in Trace.Skipped,
 	// instead of failing at the first.
 	Skip bool
 
@@ -52,7 +52,7 @@ type Options struct {
 	// one throughput file per model.
 	Curves string
 
-	// Alpha is the speed-up n^Alpha assumed of jobs whose trace does not say
+	// Alpha is the speed-up n^Alpha assumed of jobs whose trace does not give it
 	// how they scale. 0 is 0.9.
 	Alpha float64
 
@@ -161,7 +161,7 @@ func Read(r io.Reader, name string, o Options) (*Trace, error) {
 	return t, nil
 }
 
-// detect tells the format by the first line, without consuming it.
+// detect finds the format by the first line, without consuming it.
 func detect(br *bufio.Reader, name string) (Format, error) {
 	head, err := br.Peek(2048)
 	if len(head) == 0 {

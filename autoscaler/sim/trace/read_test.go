@@ -208,7 +208,7 @@ func TestWriteEvents_ReadsBack(t *testing.T) {
 	must.Eq(t, 3, tr.Jobs[0].StepTime(2))
 }
 
-// TestRead_Mistakes checks that each mistake is told with its place, and that
+// TestRead_Mistakes checks that each mistake is reported with its place, and that
 // skipping leaves out just that entry.
 func TestRead_Mistakes(t *testing.T) {
 	header := "workload,name,submit_s,application,np,batch_size,max_replicas,steps\n"

@@ -12,8 +12,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
-// Trace is a workload: jobs in order of arrival and, where the trace says
-// so, the cluster they ran on.
+// Trace is a workload: jobs in order of arrival and, where the trace has it,
+// the cluster they ran on.
 type Trace struct {
 	Name string
 	Jobs []Job

@@ -22,7 +22,7 @@ type Progress struct {
 	FirstAt      float64  `json:"first_at,omitempty"`
 }
 
-// MaxCount bounds what a script may count; up to here a float64 tells any two
+// MaxCount bounds what a script may count; up to here a float64 distinguishes any two
 // whole numbers apart. More would make sums that JSON can't hold.
 const MaxCount = 1 << 53
 

@@ -125,7 +125,7 @@ func (m *Machine) mayLead() error {
 	return nil
 }
 
-// answers sorts a round's outcomes by whether they say yes.
+// answers sorts a round's outcomes by whether they agree.
 func (m *Machine) answers(yes func(*answer) bool) answers {
 	out := answers{agreed: map[string]uint64{m.cfg.Self.AllocID: m.cfg.Process}, refused: make(map[string]bool)}
 	for id, a := range m.round.peers {

@@ -64,7 +64,7 @@
 // is formed at all.
 //
 // What is taken for granted: reads of the registry are linearizable, a refused
-// connection means a dead process (and not a firewall that says so), and the
+// connection means a dead process (and not a firewall that pretends it), and the
 // processes of an allocation have rising numbers. No clocks are compared. Terms
 // follow them only to go on rising where no one is left who knows the last one.
 package election

@@ -37,7 +37,7 @@ const (
 	leading
 )
 
-// contact is what a peer said of itself last.
+// contact is what a peer reported of itself last.
 type contact struct {
 	peer     Peer
 	process  uint64
@@ -190,7 +190,7 @@ func (m *Machine) dropLeader() {
 	m.setLeader(Peer{}, m.leaderTerm)
 }
 
-// setLeader changes the leadership and says so.
+// setLeader changes the leadership and reports it.
 func (m *Machine) setLeader(p Peer, term uint64) {
 	if p == m.leader && term == m.leaderTerm {
 		return
@@ -199,7 +199,7 @@ func (m *Machine) setLeader(p Peer, term uint64) {
 	m.out = append(m.out, Follow{Leadership{Term: term, Leader: p, Self: p.AllocID == m.cfg.Self.AllocID}})
 }
 
-// state is what this agent says of itself.
+// state is what this agent reports of itself.
 func (m *Machine) state() State {
 	self := m.cfg.Self
 	self.Registered = m.view[self.AllocID].Registered

@@ -263,7 +263,7 @@ func TestMachine_firstRing(t *testing.T) {
 	must.True(t, s.form("a", 100*ms, "a"))
 }
 
-// TestMachine_mayFormAsks: most of a ring dies at once, and no one says so.
+// TestMachine_mayFormAsks: most of a ring dies at once, and no one reports it.
 func TestMachine_mayFormAsks(t *testing.T) {
 	s := started(t, "a", "b", "c", "d")
 	s.kill("b")

@@ -64,7 +64,7 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// State is what an agent says of itself in each request and reply.
+// State is what an agent reports of itself in each request and reply.
 type State struct {
 	From    Peer
 	Process uint64

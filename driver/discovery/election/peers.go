@@ -3,7 +3,7 @@
 
 package election
 
-// learn keeps what a peer says of itself. Of the rings it knows, those formed are
+// learn keeps what a peer reports of itself. Of the rings it knows, those formed are
 // facts; the others count only with its promise or agreement (see Answer).
 func (m *Machine) learn(s State) {
 	id := s.From.AllocID

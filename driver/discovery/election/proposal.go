@@ -35,7 +35,7 @@ type proposal struct {
 	reading    bool          // the registry is being read since then
 }
 
-// errUnconfirmed: all agree, and the registry has to say once more that this
+// errUnconfirmed: all agree, and the registry has to confirm once more that this
 // agent is of the job, and who else is.
 var errUnconfirmed = errors.New("the registry has not confirmed it yet")
 
@@ -226,8 +226,7 @@ func (m *Machine) considerProposal() {
 	}
 }
 
-// outdated reports whether hosts of the ring are registered by now as it does
-// not say.
+// outdated reports whether hosts of the ring are registered otherwise by now.
 func (m *Machine) outdated(r Ring) bool {
 	return slices.ContainsFunc(r.Hosts, func(h Host) bool {
 		p, ok := m.view[h.AllocID]

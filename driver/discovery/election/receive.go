@@ -38,7 +38,7 @@ func (m *Machine) Receive(now time.Duration, req Request) (Reply, []Action) {
 	return r, m.flush()
 }
 
-// probed looks at what a peer says of itself.
+// probed looks at what a peer reports of itself.
 func (m *Machine) probed(s State) {
 	switch {
 	case m.phase == leading:

@@ -90,7 +90,7 @@ type Rings struct {
 	// Chosen is the highest ring known to have been formed.
 	Chosen Ring
 	// Pending are rings above Chosen that were proposed and may have been
-	// formed: their leader has not said so. In order.
+	// formed: their leader has not reported it. In order.
 	Pending []Ring
 }
 

@@ -28,7 +28,7 @@ type NomadOptions struct {
 	Address string
 	// Token is used for each request.
 	Token nomadapi.Token
-	// Service, Namespace and JobID say whose instances to read.
+	// Service, Namespace and JobID select whose instances to read.
 	Service, Namespace, JobID string
 	// Wait is how long one query waits for a change, default 5 s. It bounds how
 	// old a view gets while nothing changes.

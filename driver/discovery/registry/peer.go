@@ -14,13 +14,13 @@ type Peer struct {
 	AllocID   string
 	JobID     string
 	Namespace string
-	// Group is the task group, empty where the registration does not say.
+	// Group is the task group, empty where the registration has none.
 	Group  string
 	NodeID string
 	// Addr is the agent's service address, "host:port".
 	Addr string
 	// Index is the allocation's index within its group, -1 when not known: the
-	// registry does not say, the peer itself does.
+	// registry does not have, the peer itself reports.
 	Index int
 	// Registered is the registration's create index in Nomad. It distinguishes a
 	// registration from a later one of the same allocation.

@@ -32,7 +32,7 @@ const unprivileged = "nobody"
 //go:embed probe.py
 var probeScript string
 
-// Installation is what the host's Python says of its Horovod.
+// Installation is what the host's Python reports of its Horovod.
 type Installation struct {
 	Installed bool `json:"installed"`
 	// Why states what was in the way, of finding or of asking it.
@@ -50,7 +50,7 @@ type Installation struct {
 }
 
 // Look asks python which Horovod it has, for no longer than timeout. Where it
-// cannot be asked, Why says so.
+// cannot be asked, Why has the reason.
 func Look(ctx context.Context, python string, timeout time.Duration, logger hclog.Logger) *Installation {
 	started := time.Now()
 	found, err := run(ctx, python, timeout)

@@ -20,7 +20,7 @@ import (
 // Horovod is the framework of a task driver.
 type Horovod struct{ Logger hclog.Logger }
 
-// Name is what a jobspec's `driver` says, and the name of the block with Horovod's
+// Name is what a jobspec's `driver` is, and the name of the block with Horovod's
 // own settings.
 func (Horovod) Name() string { return options.Block }
 
@@ -42,8 +42,8 @@ func (h Horovod) Probe(ctx context.Context, python string, timeout time.Duration
 	return describe(probe.Look(ctx, python, timeout, h.Logger))
 }
 
-// describe returns node attributes and a remark on the installation; an error says
-// why no task can use it.
+// describe returns node attributes and a remark on the installation; an error is why
+// no task can use it.
 func describe(found *probe.Installation) (attributes map[string]any, remark string, err error) {
 	if !found.Installed {
 		return map[string]any{"installed": false}, "no Horovod on this host (" + found.Why + "), tasks must bring their own", nil

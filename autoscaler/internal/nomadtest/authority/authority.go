@@ -64,7 +64,7 @@ func (a *Authority) write(path, kind string, raw []byte) {
 }
 
 // Leaf is what a certificate is for. It is valid from an hour ago, for a month
-// unless Until says otherwise.
+// unless Until differs.
 type Leaf struct {
 	Names []string
 	IPs   []net.IP
