@@ -190,10 +190,12 @@ func TestElector_formWaits(t *testing.T) {
 		}
 		return nil
 	})
+	generation := uint64(0)
+	next := func() uint64 { generation++; return generation } // each is used once
 	eventually(t, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		err := lead.Form(ctx, 1, []string{"alloc-0", "alloc-1"})
+		err := lead.Form(ctx, next(), []string{"alloc-0", "alloc-1"})
 		must.ErrorIs(t, err, context.DeadlineExceeded)
 		if !strings.Contains(err.Error(), "has not answered") {
 			return fmt.Errorf("the other has not agreed yet: %w", err)
@@ -203,13 +205,13 @@ func TestElector_formWaits(t *testing.T) {
 
 	// One that waits is formed as soon as the silent one is dropped.
 	done := make(chan error, 1)
-	go func() { done <- lead.Form(t.Context(), 2, []string{"alloc-0", "alloc-1"}) }()
+	go func() { done <- lead.Form(t.Context(), next(), []string{"alloc-0", "alloc-1"}) }()
 	w.reg.Remove("silent")
 	must.NoError(t, <-done)
 
 	// The next call ends the one before.
 	w.reg.Add(registry.Peer{AllocID: "new", Index: 9, Addr: silent.Addr().String()})
-	go func() { done <- lead.Form(t.Context(), 3, []string{"new"}) }()
+	go func() { done <- lead.Form(t.Context(), next(), []string{"new"}) }()
 	eventually(t, func() error {
 		lead.mu.Lock()
 		defer lead.mu.Unlock()
@@ -218,7 +220,7 @@ func TestElector_formWaits(t *testing.T) {
 		}
 		return nil
 	})
-	must.NoError(t, lead.Form(t.Context(), 4, []string{"alloc-0", "alloc-1"})) // their quorum is enough now
+	must.NoError(t, lead.Form(t.Context(), next(), []string{"alloc-0", "alloc-1"})) // their quorum is enough now
 	must.ErrorIs(t, <-done, ErrSuperseded)
 }
 
