@@ -106,9 +106,27 @@ func TestJobspecWithoutRoot(t *testing.T) {
 	}
 
 	t.Log("the record names who, and no log has the token")
-	var written strings.Builder
-	allocs, err := w.Running(t.Context(), "kolo")
+	var logs string
+	waitFor(t, 20*time.Second, "the record of both in the logs, which Nomad writes", func() bool {
+		logs = w.logsOf(t, "kolo")
+		return strings.Contains(logs, fmt.Sprintf(`kolo.audit: pause: who="token %s (operator)"`, operator.AccessorID)) &&
+			strings.Contains(logs, `kolo.audit: pause: who="no token"`)
+	})
+	must.StrNotContains(t, logs, operator.SecretID)
+	for line := range strings.Lines(logs) {
+		if strings.Contains(line, "kolo.audit: ") {
+			t.Log(strings.TrimSpace(line))
+		}
+	}
+	w.purge(t, "a", "kolo")
+}
+
+// logsOf returns what the job's running allocations have written so far.
+func (w *world) logsOf(t *testing.T, job string) string {
+	t.Helper()
+	allocs, err := w.Running(t.Context(), job)
 	must.NoError(t, err)
+	var written strings.Builder
 	for _, a := range allocs {
 		paths, err := filepath.Glob(filepath.Join(w.Dir, "*", "alloc", a.ID, "alloc", "logs", "agent.std*"))
 		must.NoError(t, err)
@@ -118,16 +136,7 @@ func TestJobspecWithoutRoot(t *testing.T) {
 			written.Write(text)
 		}
 	}
-	logs := written.String()
-	must.StrContains(t, logs, fmt.Sprintf(`kolo.audit: pause: who="token %s (operator)"`, operator.AccessorID))
-	must.StrContains(t, logs, `kolo.audit: pause: who="no token"`)
-	must.StrNotContains(t, logs, operator.SecretID)
-	for line := range strings.Lines(logs) {
-		if strings.Contains(line, "kolo.audit: ") {
-			t.Log(strings.TrimSpace(line))
-		}
-	}
-	w.purge(t, "a", "kolo")
+	return written.String()
 }
 
 func leaderOf(agents []*daemon) *koloapi.Status {
