@@ -26,7 +26,7 @@ func TestImports(t *testing.T) {
 	base := []string{"elastic", "settings", "hostnet", "localpeer", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "nomadapi"}
-	framework := []string{"horovod", "horovod/options", "horovod/rendezvous"}
+	framework := []string{"gate", "horovod", "horovod/options", "horovod/rendezvous"}
 	for name, tc := range map[string]struct {
 		uses  []string
 		nomad bool
@@ -47,6 +47,7 @@ func TestImports(t *testing.T) {
 		"procid":      {},
 		"privatedirs": {},
 		"account":     {uses: []string{"confine"}},
+		"gate":        {},
 		"eventtail":   {uses: []string{"plaintext"}},
 		"gpu":         {nomad: true},
 		"isolation":   {uses: []string{"account", "confine", "privatedirs"}, nomad: true},
@@ -67,8 +68,8 @@ func TestImports(t *testing.T) {
 		"horovod/options":    {uses: []string{"settings"}},
 		"horovod/probe":      {uses: []string{"account", "confine", "plaintext"}},
 		"horovod/taskdriver": {uses: []string{"account", "confine", "horovod/options", "horovod/probe", "plaintext", "settings"}},
-		"horovod/rendezvous": {uses: []string{"elastic", "agent/wire"}},
-		"horovod":            {uses: slices.Concat(base, []string{"agent/host", "agent/leader", "horovod/rendezvous"})},
+		"horovod/rendezvous": {uses: []string{"elastic", "gate", "agent/wire"}},
+		"horovod":            {uses: slices.Concat(base, []string{"agent/host", "agent/leader", "gate", "horovod/rendezvous"})},
 
 		"launcher": {uses: slices.Concat(base, framework, []string{"agent/host", "agent/leader", "agent/port", "agent/statusapi"})},
 		"agent": {

@@ -44,7 +44,7 @@
 // An endpoint's port is open to every process of the machine's network, with
 // host networking to all tenants. Horovod's client has no place for a secret:
 // it builds the path from the scope and the key alone and sends no header of
-// the user's. So a Gate decides about each connection by its peer, before a byte
+// the user's. So a gate decides about each connection by its peer, before a byte
 // is read. Connections that it refuses are reset at once and count towards no
 // limit of the slot.
 //

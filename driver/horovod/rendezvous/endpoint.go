@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/gate"
 )
 
 // ErrHold is returned by a Handler that has no answer and never will have:
@@ -79,7 +81,7 @@ func (l limits) withDefaults() limits {
 
 // Endpoint is the HTTP server of one slot, on a loopback port of its own: the
 // port identifies the slot that asks, which the protocol does not. That it is a process
-// of the task that asks is up to the Gate.
+// of the task that asks is up to the gate.
 type Endpoint struct {
 	port   int
 	server *http.Server
@@ -88,13 +90,13 @@ type Endpoint struct {
 }
 
 // Listen starts an endpoint with the default limits on a free port of
-// 127.0.0.1. It serves those that gate admits until Close.
-func Listen(h Handler, gate Gate, logger hclog.Logger) (*Endpoint, error) {
-	return listen(h, gate, logger, limits{})
+// 127.0.0.1. It serves those that callers admits until Close.
+func Listen(h Handler, callers gate.Callers, logger hclog.Logger) (*Endpoint, error) {
+	return listen(h, callers, logger, limits{})
 }
 
 // listen is Listen with limits of the caller's.
-func listen(h Handler, gate Gate, logger hclog.Logger, bounds limits) (*Endpoint, error) {
+func listen(h Handler, callers gate.Callers, logger hclog.Logger, bounds limits) (*Endpoint, error) {
 	bounds = bounds.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	// On loopback the kernel knows when a peer is gone: probing would be four
@@ -119,7 +121,7 @@ func listen(h Handler, gate Gate, logger hclog.Logger, bounds limits) (*Endpoint
 		},
 	}
 	// Only connections that are admitted count towards the limit.
-	served := limitConns(gateConns(ln, gate), bounds.Conns)
+	served := limitConns(gate.Listen(ln, callers), bounds.Conns)
 	e.served.Go(func() {
 		if err := e.server.Serve(served); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("rendezvous endpoint stopped", "port", e.port, "error", err)

@@ -3,14 +3,18 @@
 
 package rendezvous
 
-import "github.com/hashicorp/go-hclog"
+import (
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/gate"
+)
 
 // Limits are limits for tests.
 type Limits = limits
 
 // ListenLimits is Listen with limits of the test's.
-func ListenLimits(h Handler, gate Gate, logger hclog.Logger, bounds Limits) (*Endpoint, error) {
-	return listen(h, gate, logger, bounds)
+func ListenLimits(h Handler, callers gate.Callers, logger hclog.Logger, bounds Limits) (*Endpoint, error) {
+	return listen(h, callers, logger, bounds)
 }
 
 // Removed is the answer for a slot that has no place in the next ring.

@@ -19,6 +19,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/driver/gate"
 	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 	"github.com/kolo-nomad/kolo/driver/localpeer"
@@ -148,7 +149,7 @@ func connected(t *testing.T, peer netip.AddrPort) bool {
 func BenchmarkGate(b *testing.B) {
 	for _, c := range []struct {
 		name string
-		gate rendezvous.Gate
+		gate gate.Callers
 	}{
 		{"any peer", ringsim.AnyPeer{}},
 		{"own cgroup", localpeer.NewTask(ownCgroup(b), hclog.NewNullLogger()).NewGate()},

@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/gate"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
@@ -50,8 +51,8 @@ type AnyPeer struct{}
 func (AnyPeer) Admit(netip.AddrPort, netip.AddrPort) error { return nil }
 
 // Start begins a generation with these slots, one agent for each host. The
-// endpoints answer whom gate admits.
-func Start(slots []rendezvous.Slot, gate rendezvous.Gate) (*Simulation, error) {
+// endpoints answer whom callers admits.
+func Start(slots []rendezvous.Slot, callers gate.Callers) (*Simulation, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	r := &Simulation{
 		Slots:     slots,
@@ -73,7 +74,7 @@ func Start(slots []rendezvous.Slot, gate rendezvous.Gate) (*Simulation, error) {
 		r.hosts[name] = &host{name: name, store: store}
 	}
 	for _, s := range slots {
-		e, err := rendezvous.Listen(&process{store: r.hosts[s.Host].store, slot: s}, gate, hclog.NewNullLogger())
+		e, err := rendezvous.Listen(&process{store: r.hosts[s.Host].store, slot: s}, callers, hclog.NewNullLogger())
 		if err != nil {
 			r.Close()
 			return nil, err

@@ -1,7 +1,13 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package rendezvous
+// Package gate lets only some processes of a machine connect to a port on its loopback
+// address. The port is open to all of them, with host networking those of all
+// tenants, so each connection is decided by its peer before a byte is read.
+//
+//	listener ──> Callers.Admit ─┬─ admitted ──> Accept
+//	                            └─ refused ───> Reset
+package gate
 
 import (
 	"net"
@@ -11,25 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Gate decides which processes an endpoint answers. The port is open to every
-// process of the machine's network, and Horovod's client carries no secret.
-type Gate interface {
+// Callers decides which processes are answered.
+type Callers interface {
 	// Admit returns nil for a connection whose peer may be answered; local is
-	// the endpoint's address, remote the peer's. It is called before a byte is
+	// the port's address, remote the peer's. It is called before a byte is
 	// read, for many connections at a time, and reports itself whom it refuses.
 	Admit(local, remote netip.AddrPort) error
 }
 
-// maxUndecided bounds the connections about which a gate is being asked, and
+// maxUndecided bounds the connections about which Admit is being asked, and
 // those that it has admitted and that wait for their turn.
 const maxUndecided = 256
 
-// gateConns returns a listener of the connections that gate admits. Others are
-// closed. They are taken from the kernel's queue as they come, so that they do
+// Listen returns a listener of the connections of ln that callers admits. Others are
+// reset. They are taken from the kernel's queue as they come, so that they do
 // not stand in the way of those that are admitted.
-func gateConns(ln net.Listener, gate Gate) net.Listener {
-	l := &gatedListener{
-		Listener: ln, gate: gate,
+func Listen(ln net.Listener, callers Callers) net.Listener {
+	l := &listener{
+		Listener: ln, callers: callers,
 		undecided: make(chan struct{}, maxUndecided),
 		admitted:  make(chan net.Conn), failed: make(chan error), closed: make(chan struct{}),
 	}
@@ -37,9 +42,9 @@ func gateConns(ln net.Listener, gate Gate) net.Listener {
 	return l
 }
 
-type gatedListener struct {
+type listener struct {
 	net.Listener
-	gate      Gate
+	callers   Callers
 	undecided chan struct{}
 	admitted  chan net.Conn
 	failed    chan error
@@ -49,7 +54,7 @@ type gatedListener struct {
 }
 
 // accept takes connections until the listener is closed.
-func (l *gatedListener) accept() {
+func (l *listener) accept() {
 	for {
 		select {
 		case l.undecided <- struct{}{}:
@@ -73,12 +78,12 @@ func (l *gatedListener) accept() {
 	}
 }
 
-// decide hands an admitted connection on, and closes any other.
-func (l *gatedListener) decide(conn net.Conn) {
+// decide hands an admitted connection on, and resets any other.
+func (l *listener) decide(conn net.Conn) {
 	local, ok := conn.LocalAddr().(*net.TCPAddr)
 	remote, ok2 := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok || !ok2 || l.gate.Admit(local.AddrPort(), remote.AddrPort()) != nil || !established(conn) {
-		reset(conn)
+	if !ok || !ok2 || l.callers.Admit(local.AddrPort(), remote.AddrPort()) != nil || !established(conn) {
+		Reset(conn)
 		return
 	}
 	select {
@@ -90,7 +95,7 @@ func (l *gatedListener) decide(conn net.Conn) {
 
 // established reports whether the peer still has the connection open. One that was
 // reset waits in the kernel's queue with what was sent over it, and its port may be
-// another process's by the time that the gate looks it up. One that is open after
+// another process's by the time that it is looked up. One that is open after
 // the look-up was open during it, so that the peer which was found is its own.
 func established(conn net.Conn) bool {
 	tcp, ok := conn.(*net.TCPConn)
@@ -109,8 +114,8 @@ func established(conn net.Conn) bool {
 	return err == nil && infoErr == nil && info.State == unix.BPF_TCP_ESTABLISHED
 }
 
-// reset closes a connection in a way that leaves nothing of it in the kernel.
-func reset(conn net.Conn) {
+// Reset closes a connection in a way that leaves nothing of it in the kernel.
+func Reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
 	}
@@ -118,7 +123,7 @@ func reset(conn net.Conn) {
 }
 
 // Accept returns the next connection that is admitted.
-func (l *gatedListener) Accept() (net.Conn, error) {
+func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-l.admitted:
 		return conn, nil
@@ -130,7 +135,7 @@ func (l *gatedListener) Accept() (net.Conn, error) {
 }
 
 // Close ends the listener and waits for what is being decided.
-func (l *gatedListener) Close() error {
+func (l *listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	err := l.Listener.Close()
 	l.running.Wait()
