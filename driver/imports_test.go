@@ -71,7 +71,8 @@ func TestImports(t *testing.T) {
 		"horovod/rendezvous": {uses: []string{"elastic", "gate", "agent/wire"}},
 		"horovod":            {uses: slices.Concat(base, []string{"agent/host", "agent/leader", "gate", "horovod/rendezvous"})},
 
-		"torch/store": {uses: []string{"elastic", "agent/wire"}},
+		"torch/store":    {uses: []string{"elastic", "agent/wire"}},
+		"torch/tcpstore": {uses: []string{"elastic", "agent/wire", "gate", "torch/store"}},
 
 		"launcher": {uses: slices.Concat(base, framework, []string{"agent/host", "agent/leader", "agent/port", "agent/statusapi"})},
 		"agent": {

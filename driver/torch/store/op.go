@@ -105,21 +105,22 @@ const (
 	MaxValue = 8 << 20
 	// MaxKeys is how many keys one operation may have.
 	MaxKeys = 128 << 10
-	// MaxOp is how many bytes all keys and values of one operation may have.
+	// MaxOp is how many bytes one operation may take, 64 for each key of a list among
+	// them.
 	MaxOp = 16 << 20
 )
 
 // changes reports whether an operation of this kind goes into the log.
 func (k Kind) changes() bool { return k >= Set && k <= Pop }
 
-// size is what the operation takes in memory, in bytes.
+// size is what the operation takes, in bytes.
 func (o *Op) size() int {
 	n := opExtra + len(o.Key) + len(o.Value) + len(o.Expected)
 	for _, k := range o.Keys {
-		n += len(k) + keyExtra
+		n += len(k) + opExtra
 	}
 	for _, p := range o.Pairs {
-		n += len(p.Key) + len(p.Value) + keyExtra
+		n += len(p.Key) + len(p.Value) + opExtra
 	}
 	return n
 }

@@ -18,7 +18,7 @@ const (
 	maxStored = 16 << 20 // of one rank, in bytes
 	maxKeys   = 1 << 20  // of the ring, values of queues among them
 	keyExtra  = 256      // bytes accounted for each value besides its own
-	opExtra   = 64       // bytes accounted for each operation
+	opExtra   = 64       // bytes accounted for each operation, and for each key of a list
 )
 
 // table is the store after some entries of the log: the same on each host, which
