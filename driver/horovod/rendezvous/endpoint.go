@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/net/netutil"
 
 	"github.com/kolo-nomad/kolo/driver/gate"
 )
@@ -41,43 +42,23 @@ type Handler interface {
 	WorkerAddress(ctx context.Context, t NotifyTarget) error
 }
 
-// limits bound what one process can make its endpoint do. Zero fields take
-// the default.
+// limits bound what one process can make its endpoint do.
 type limits struct {
 	// Body is the largest body of a PUT in bytes. A blob has 136 bytes per
-	// peer; the default, 1 MiB, is enough for 7,000 ranks.
+	// peer; 1 MiB is enough for 7,000 ranks.
 	Body int64
-	// Name is the longest scope or key in bytes, 512 by default.
+	// Name is the longest scope or key in bytes.
 	Name int
-	// Conns is how many connections are served at once, 32 by default; more
-	// wait. A process needs two. Those that the gate does not admit are not
+	// Conns is how many connections are served at once; more wait. A process needs two. Those that the gate does not admit are not
 	// counted.
 	Conns int
 	// Header and Transfer bound the time to send a request's header, and to
-	// send a body or take an answer; 10 s and 30 s by default. The time until
+	// send a body or take an answer. The time until
 	// the answer starts is not bounded.
 	Header, Transfer time.Duration
 }
 
-func (l limits) withDefaults() limits {
-	def := limits{Body: 1 << 20, Name: 512, Conns: 32, Header: 10 * time.Second, Transfer: 30 * time.Second}
-	if l.Body <= 0 {
-		l.Body = def.Body
-	}
-	if l.Name <= 0 {
-		l.Name = def.Name
-	}
-	if l.Conns <= 0 {
-		l.Conns = def.Conns
-	}
-	if l.Header <= 0 {
-		l.Header = def.Header
-	}
-	if l.Transfer <= 0 {
-		l.Transfer = def.Transfer
-	}
-	return l
-}
+var defaultLimits = limits{Body: 1 << 20, Name: 512, Conns: 32, Header: 10 * time.Second, Transfer: 30 * time.Second}
 
 // Endpoint is the HTTP server of one slot, on a loopback port of its own: the
 // port identifies the slot that asks, which the protocol does not. That it is a process
@@ -92,12 +73,11 @@ type Endpoint struct {
 // Listen starts an endpoint with the default limits on a free port of
 // 127.0.0.1. It serves those that callers admits until Close.
 func Listen(h Handler, callers gate.Callers, logger hclog.Logger) (*Endpoint, error) {
-	return listen(h, callers, logger, limits{})
+	return listen(h, callers, logger, defaultLimits)
 }
 
 // listen is Listen with limits of the caller's.
 func listen(h Handler, callers gate.Callers, logger hclog.Logger, bounds limits) (*Endpoint, error) {
-	bounds = bounds.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	// On loopback the kernel knows when a peer is gone: probing would be four
 	// system calls for each of a process's thousands of connections.
@@ -120,8 +100,9 @@ func listen(h Handler, callers gate.Callers, logger hclog.Logger, bounds limits)
 			ErrorLog:       logger.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Warn}),
 		},
 	}
-	// Only connections that are admitted count towards the limit.
-	served := limitConns(gate.Listen(ln, callers), bounds.Conns)
+	// Only connections that are admitted count towards the limit. More wait: Horovod
+	// aborts after three refusals.
+	served := netutil.LimitListener(gate.Listen(ln, callers), bounds.Conns)
 	e.served.Go(func() {
 		if err := e.server.Serve(served); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("rendezvous endpoint stopped", "port", e.port, "error", err)

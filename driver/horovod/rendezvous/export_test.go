@@ -4,6 +4,8 @@
 package rendezvous
 
 import (
+	"cmp"
+
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/gate"
@@ -12,9 +14,12 @@ import (
 // Limits are limits for tests.
 type Limits = limits
 
-// ListenLimits is Listen with limits of the test's.
+// ListenLimits is Listen with limits of the test's; those that are 0 are the default.
 func ListenLimits(h Handler, callers gate.Callers, logger hclog.Logger, bounds Limits) (*Endpoint, error) {
-	return listen(h, callers, logger, bounds)
+	return listen(h, callers, logger, Limits{
+		Body: cmp.Or(bounds.Body, defaultLimits.Body), Name: cmp.Or(bounds.Name, defaultLimits.Name), Conns: cmp.Or(bounds.Conns, defaultLimits.Conns),
+		Header: cmp.Or(bounds.Header, defaultLimits.Header), Transfer: cmp.Or(bounds.Transfer, defaultLimits.Transfer),
+	})
 }
 
 // Removed is the answer for a slot that has no place in the next ring.
