@@ -4,9 +4,10 @@
 package rendezvous
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -64,33 +65,29 @@ var errTruncated = errors.New("pickle: ends too early")
 type unpickler struct {
 	in    []byte
 	stack []any
-	memo  map[uint32]any
+	memo  map[uint64]any
 }
 
 // unpickle reads one pickle of plain data, which must fill data completely.
 // Work and memory are proportional to len(data).
 func unpickle(data []byte) (any, error) {
-	u := &unpickler{in: data, memo: map[uint32]any{}}
-	op, err := u.byte()
+	u := &unpickler{in: data, memo: map[uint64]any{}}
+	proto, err := u.take(2)
 	if err != nil {
 		return nil, err
 	}
-	version, err := u.byte()
-	if err != nil {
-		return nil, err
-	}
-	if op != opProto || version < 2 || version > 5 {
+	if proto[0] != opProto || proto[1] < 2 || proto[1] > 5 {
 		return nil, errors.New("pickle: not of protocol 2 to 5")
 	}
 	for {
-		op, err := u.byte()
+		op, err := u.take(1)
 		if err != nil {
 			return nil, err
 		}
-		if op == opStop {
+		if op[0] == opStop {
 			return u.result()
 		}
-		if err := u.step(op); err != nil {
+		if err := u.step(op[0]); err != nil {
 			return nil, err
 		}
 		if len(u.stack) > maxPickleDepth {
@@ -107,15 +104,29 @@ func (u *unpickler) result() (any, error) {
 	if len(u.stack) != 1 {
 		return nil, fmt.Errorf("pickle: leaves %d values", len(u.stack))
 	}
-	return u.pop()
+	if _, ok := u.stack[0].(pyMark); ok {
+		return nil, errors.New("pickle: a mark is not a value")
+	}
+	return u.stack[0], nil
+}
+
+// widths are those, in bytes, of the numbers that follow opcodes: a value, a
+// length, or an index of the memo.
+var widths = map[byte]int{
+	opFrame:  8,
+	opBinInt: 4, opBinInt1: 1, opBinInt2: 2,
+	opShortBinUnicode: 1, opBinUnicode: 4, opBinUnicode8: 8,
+	opShortBinBytes: 1, opBinBytes: 4, opBinBytes8: 8,
+	opBinPut: 1, opLongBinPut: 4, opBinGet: 1, opLongBinGet: 4,
 }
 
 func (u *unpickler) step(op byte) error {
-	switch op {
-	case opFrame:
-		// A hint for readers of streams; all is here already.
-		_, err := u.take(8)
+	n, err := u.number(widths[op])
+	if err != nil {
 		return err
+	}
+	switch op {
+	case opFrame: // a hint for readers of streams; all is here already
 	case opMark:
 		u.push(pyMark{})
 	case opEmptyDict:
@@ -128,12 +139,22 @@ func (u *unpickler) step(op byte) error {
 		return u.tuple(op)
 	case opAppend, opAppends, opSetItem, opSetItems:
 		return u.extend(op)
-	case opBinInt, opBinInt1, opBinInt2:
-		return u.integer(op)
+	case opBinInt:
+		u.push(int64(int32(n))) //nolint:gosec // four bytes, in which Python writes a signed number
+	case opBinInt1, opBinInt2:
+		u.push(int64(n)) //nolint:gosec // two bytes at most
 	case opShortBinUnicode, opBinUnicode, opBinUnicode8, opShortBinBytes, opBinBytes, opBinBytes8:
-		return u.text(op)
-	case opMemoize, opBinPut, opLongBinPut, opBinGet, opLongBinGet:
-		return u.remember(op)
+		return u.text(op, n)
+	case opMemoize:
+		return u.remember(uint64(len(u.memo)))
+	case opBinPut, opLongBinPut:
+		return u.remember(n)
+	case opBinGet, opLongBinGet:
+		v, ok := u.memo[n]
+		if !ok {
+			return fmt.Errorf("pickle: nothing remembered as %d", n)
+		}
+		u.push(v)
 	default:
 		return fmt.Errorf("pickle: opcode 0x%02x is not plain data", op)
 	}
@@ -191,38 +212,8 @@ func (u *unpickler) extend(op byte) error {
 	return nil
 }
 
-func (u *unpickler) integer(op byte) error {
-	width := map[byte]int{opBinInt: 4, opBinInt1: 1, opBinInt2: 2}[op]
-	b, err := u.take(uint64(width)) //nolint:gosec // a width that the opcode implies
-	if err != nil {
-		return err
-	}
-	switch width {
-	case 1:
-		u.push(int64(b[0]))
-	case 2:
-		u.push(int64(binary.LittleEndian.Uint16(b)))
-	default:
-		u.push(int64(int32(binary.LittleEndian.Uint32(b)))) //nolint:gosec // Python writes a signed number
-	}
-	return nil
-}
-
-// text reads a str or a bytes with its length before it.
-func (u *unpickler) text(op byte) error {
-	var n uint64
-	var err error
-	switch op {
-	case opShortBinUnicode, opShortBinBytes:
-		n, err = u.number(1)
-	case opBinUnicode, opBinBytes:
-		n, err = u.number(4)
-	default:
-		n, err = u.number(8)
-	}
-	if err != nil {
-		return err
-	}
+// text reads a str or a bytes of a length.
+func (u *unpickler) text(op byte, n uint64) error {
 	b, err := u.take(n)
 	if err != nil {
 		return err
@@ -234,35 +225,13 @@ func (u *unpickler) text(op byte) error {
 		}
 		u.push(string(b))
 	default:
-		u.push(append([]byte{}, b...))
+		u.push(bytes.Clone(b))
 	}
 	return nil
 }
 
-// remember writes the top of the stack into the memo or reads from it.
-func (u *unpickler) remember(op byte) error {
-	var index uint64
-	var err error
-	switch op {
-	case opMemoize:
-		index = uint64(len(u.memo))
-	case opBinPut, opBinGet:
-		index, err = u.number(1)
-	default:
-		index, err = u.number(4)
-	}
-	if err != nil {
-		return err
-	}
-	i := uint32(index) //nolint:gosec // at most four bytes, or the memo's length
-	if op == opBinGet || op == opLongBinGet {
-		v, ok := u.memo[i]
-		if !ok {
-			return fmt.Errorf("pickle: nothing remembered as %d", i)
-		}
-		u.push(v)
-		return nil
-	}
+// remember writes the top of the stack into the memo.
+func (u *unpickler) remember(index uint64) error {
 	if len(u.stack) == 0 {
 		return errors.New("pickle: nothing to remember")
 	}
@@ -270,19 +239,11 @@ func (u *unpickler) remember(op byte) error {
 	if _, ok := top.(pyMark); ok {
 		return errors.New("pickle: a mark cannot be remembered")
 	}
-	u.memo[i] = top
+	u.memo[index] = top
 	return nil
 }
 
 func (u *unpickler) push(v any) { u.stack = append(u.stack, v) }
-
-func (u *unpickler) pop() (any, error) {
-	items, err := u.popN(1)
-	if err != nil {
-		return nil, err
-	}
-	return items[0], nil
-}
 
 // popN takes n values, none of which may be a mark.
 func (u *unpickler) popN(n int) ([]any, error) {
@@ -290,7 +251,7 @@ func (u *unpickler) popN(n int) ([]any, error) {
 	if at < 0 {
 		return nil, errors.New("pickle: takes more values than there are")
 	}
-	items := append([]any{}, u.stack[at:]...)
+	items := slices.Clone(u.stack[at:])
 	for _, v := range items {
 		if _, ok := v.(pyMark); ok {
 			return nil, errors.New("pickle: a mark is not a value")
@@ -304,7 +265,7 @@ func (u *unpickler) popN(n int) ([]any, error) {
 func (u *unpickler) popToMark() ([]any, error) {
 	for at := len(u.stack) - 1; at >= 0; at-- {
 		if _, ok := u.stack[at].(pyMark); ok {
-			items := append([]any{}, u.stack[at+1:]...)
+			items := slices.Clone(u.stack[at+1:])
 			u.stack = u.stack[:at]
 			return items, nil
 		}
@@ -312,15 +273,7 @@ func (u *unpickler) popToMark() ([]any, error) {
 	return nil, errors.New("pickle: no mark")
 }
 
-func (u *unpickler) byte() (byte, error) {
-	b, err := u.take(1)
-	if err != nil {
-		return 0, err
-	}
-	return b[0], nil
-}
-
-// number reads a little-endian unsigned number of 1, 4 or 8 bytes.
+// number reads a little-endian unsigned number of so many bytes.
 func (u *unpickler) number(width int) (uint64, error) {
 	b, err := u.take(uint64(width)) //nolint:gosec // a width that the opcode implies
 	if err != nil {
