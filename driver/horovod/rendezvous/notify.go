@@ -21,7 +21,7 @@ import (
 // change: the value for a pure removal makes processes skip the state sync,
 // which hangs rings with a newcomer and leaves samplers partitioned for the
 // old size. A plain number is understood by all versions since 0.20.
-const resMixed = 3
+const resMixed = "\x03"
 
 // acknowledgement is the class of the reply to a notice.
 const acknowledgement = "AckResponse"
@@ -36,9 +36,7 @@ const maxExchange = time.Minute
 // next commit, and only when timestamp is greater than that of the last notice
 // it acted on. Only the notice to rank 0 counts.
 func (t NotifyTarget) Notify(ctx context.Context, timestamp int64) error {
-	request := pickleObject("horovod.runner.elastic.worker", "HostsUpdatedRequest").
-		state(timestamp, resMixed).end()
-	reply, err := t.roundTrip(ctx, request)
+	reply, err := t.roundTrip(ctx, notice(timestamp))
 	if err != nil {
 		return fmt.Errorf("notify process at port %d: %w", t.Port, err)
 	}
@@ -111,32 +109,16 @@ func sign(key, body []byte) []byte {
 	return h.Sum(nil)
 }
 
-// pickled is a pickle of protocol 2 in the making.
-type pickled []byte
+// A notice is the pickle, of protocol 2, of a HostsUpdatedRequest, which is made
+// without its constructor and given its attributes. Between the two parts stands
+// the timestamp in 8 bytes.
+const (
+	noticeHead = "\x80\x02" + "chorovod.runner.elastic.worker\nHostsUpdatedRequest\n" + ")\x81" + // PROTO, GLOBAL, EMPTY_TUPLE, NEWOBJ
+		"}(" + "X\x09\x00\x00\x00timestamp" + "\x8a\x08" // EMPTY_DICT, MARK, BINUNICODE, LONG1
+	noticeTail = "X\x03\x00\x00\x00res" + "K" + resMixed + "ub." // BINUNICODE, BININT1, SETITEMS, BUILD, STOP
+)
 
-// pickleObject begins with an object of a class, made without its constructor.
-func pickleObject(module, class string) pickled {
-	p := pickled{opProto, 2}
-	p = append(p, 'c')
-	p = append(p, module+"\n"+class+"\n"...)
-	return append(p, opEmptyTuple, 0x81) // NEWOBJ
+func notice(timestamp int64) []byte {
+	head := binary.LittleEndian.AppendUint64([]byte(noticeHead), uint64(timestamp)) //nolint:gosec // two's complement is what LONG1 wants
+	return append(head, noticeTail...)
 }
-
-// state gives the object the attributes of a HostsUpdatedRequest.
-func (p pickled) state(timestamp int64, res byte) pickled {
-	p = append(p, opEmptyDict, opMark)
-	p = p.text("timestamp")
-	p = append(p, 0x8a, 8)                                     // LONG1 of 8 bytes
-	p = binary.LittleEndian.AppendUint64(p, uint64(timestamp)) //nolint:gosec // two's complement is what LONG1 wants
-	p = p.text("res")
-	p = append(p, opBinInt1, res)
-	return append(p, opSetItems, 'b') // BUILD
-}
-
-func (p pickled) text(s string) pickled {
-	p = append(p, opBinUnicode)
-	p = binary.LittleEndian.AppendUint32(p, uint32(len(s))) //nolint:gosec // attribute names
-	return append(p, s...)
-}
-
-func (p pickled) end() []byte { return append(p, opStop) }
