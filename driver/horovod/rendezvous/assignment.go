@@ -5,7 +5,8 @@ package rendezvous
 
 import (
 	"fmt"
-	"strconv"
+
+	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
 // Assignment is a slot's place in a ring: the answer to rank_and_size.
@@ -13,11 +14,7 @@ import (
 // LocalRank and LocalSize count the slots of one host. CrossRank and
 // CrossSize count the hosts that have a slot with the same LocalRank, so they
 // differ between the slots of a host when hosts have unequal numbers of slots.
-type Assignment struct {
-	Rank, Size           int
-	LocalRank, LocalSize int
-	CrossRank, CrossSize int
-}
+type Assignment elastic.Assignment
 
 // removed is the answer for a slot that has no place in the next ring. The
 // process that gets it aborts (exit code 134), which is how Horovod leaves.
@@ -45,12 +42,5 @@ func (a Assignment) Valid() error {
 
 // String is the form Horovod parses: six numbers with commas between them.
 func (a Assignment) String() string {
-	b := make([]byte, 0, 32)
-	for i, n := range [...]int{a.Rank, a.Size, a.LocalRank, a.LocalSize, a.CrossRank, a.CrossSize} {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, int64(n), 10)
-	}
-	return string(b)
+	return fmt.Sprintf("%d,%d,%d,%d,%d,%d", a.Rank, a.Size, a.LocalRank, a.LocalSize, a.CrossRank, a.CrossSize)
 }

@@ -102,18 +102,7 @@ func (c *scope) agrees(values map[string][]byte) bool {
 
 // isBlobKey: a member's number, written as strconv does.
 func isBlobKey(key string) bool {
-	if key == "0" {
-		return true
-	}
-	if key == "" || key[0] < '1' || key[0] > '9' {
-		return false
-	}
-	for i := 1; i < len(key); i++ {
-		if key[i] < '0' || key[i] > '9' {
-			return false
-		}
-	}
-	return true
+	return key == "0" || key != "" && key[0] != '0' && strings.Trim(key, "0123456789") == ""
 }
 
 // inMesh reports whether key is that of a member of a mesh of a size.

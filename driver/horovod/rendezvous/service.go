@@ -52,22 +52,15 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		value, found, err := s.handler.Get(r.Context(), scope, key)
-		switch {
-		case err != nil:
-			s.fail(w, r, err)
-		case !found:
+		if err == nil && !found {
 			s.answer(w, http.StatusNotFound, nil)
-		default:
-			s.answer(w, http.StatusOK, value)
+			return
 		}
+		s.finish(w, r, value, err)
 	case http.MethodPut:
 		s.put(w, r, scope, key)
 	case http.MethodDelete:
-		if err := s.handler.Delete(r.Context(), scope, key); err != nil {
-			s.fail(w, r, err)
-			return
-		}
-		s.answer(w, http.StatusOK, nil)
+		s.finish(w, r, nil, s.handler.Delete(r.Context(), scope, key))
 	default:
 		w.Header().Set("Allow", "GET, PUT, DELETE")
 		s.refuse(w, r, http.StatusMethodNotAllowed, "method")
@@ -86,25 +79,16 @@ func (s *service) put(w http.ResponseWriter, r *http.Request, scope, key string)
 		s.refuse(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	if scope == scopeWorkerAddresses {
-		target, err := DecodeNotifyTarget(value)
-		if err != nil {
-			s.refuse(w, r, http.StatusBadRequest, err.Error())
-			return
-		}
-		err = s.handler.WorkerAddress(r.Context(), target)
-		if err != nil {
-			s.fail(w, r, err)
-			return
-		}
-		s.answer(w, http.StatusOK, nil)
+	if scope != scopeWorkerAddresses {
+		s.finish(w, r, nil, s.handler.Put(r.Context(), scope, key, value))
 		return
 	}
-	if err := s.handler.Put(r.Context(), scope, key, value); err != nil {
-		s.fail(w, r, err)
+	target, err := DecodeNotifyTarget(value)
+	if err != nil {
+		s.refuse(w, r, http.StatusBadRequest, err.Error())
 		return
 	}
-	s.answer(w, http.StatusOK, nil)
+	s.finish(w, r, nil, s.handler.WorkerAddress(r.Context(), target))
 }
 
 func (s *service) rankAndSize(w http.ResponseWriter, r *http.Request) {
@@ -170,9 +154,14 @@ func (s *service) refuse(w http.ResponseWriter, r *http.Request, status int, why
 	s.answer(w, status, nil)
 }
 
-// fail ends a request for which the handler had no answer.
-func (s *service) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, ErrHold) || r.Context().Err() != nil {
+// finish answers a request with the value of the handler, or ends it where the
+// handler had none.
+func (s *service) finish(w http.ResponseWriter, r *http.Request, value []byte, err error) {
+	switch {
+	case err == nil:
+		s.answer(w, http.StatusOK, value)
+		return
+	case errors.Is(err, ErrHold) || r.Context().Err() != nil:
 		abandon(r)
 	}
 	s.log.Error("request failed", "method", r.Method, "path", clip(r.RequestURI), "error", err)
