@@ -39,7 +39,7 @@ func TestImports(t *testing.T) {
 
 		"discovery/election":   {},
 		"discovery/possession": {},
-		"discovery/registry":   {uses: []string{"discovery/internal/latest", "nomadapi"}, nomad: true},
+		"discovery/registry":   {uses: []string{"discovery/election", "discovery/internal/latest", "nomadapi"}, nomad: true},
 		"nomadapi":             {nomad: true},
 
 		"plaintext":   {},

@@ -108,7 +108,7 @@ func (a *agent) run(ctx context.Context) (host.Result, error) {
 		a.events.Emit(fmt.Sprintf("this agent cannot prove to others who it is, and tries again: %v", err))
 	}
 	a.makeHost(self.Addr)
-	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Registry: a.registry,
+	a.elector, err = discovery.NewElector(discovery.Options{Self: self, Service: c.Service, Namespace: c.Namespace, Registry: a.registry,
 		Dial: func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
 			return session.Dial(addr, a.transport.Client(alloc))
 		}, Logger: a.log.Named("election")})

@@ -272,12 +272,11 @@ func runTask(t *testing.T, say func(taskLine)) {
 	index, err := strconv.Atoi(env("NOMAD_ALLOC_INDEX"))
 	must.NoError(t, err)
 	self := registry.Peer{
-		AllocID: env("NOMAD_ALLOC_ID"), JobID: env("NOMAD_JOB_ID"), Namespace: env("NOMAD_NAMESPACE"),
-		Group: env("NOMAD_GROUP_NAME"), Index: index, Addr: env("NOMAD_ADDR_kolo"),
+		AllocID: env("NOMAD_ALLOC_ID"), Group: env("NOMAD_GROUP_NAME"), Index: index, Addr: env("NOMAD_ADDR_kolo"),
 	}
 	say(taskLine{Code: self.Addr})
 	socket, token := "unix://"+filepath.Join(secrets, "api.sock"), nomadapi.Token{File: filepath.Join(secrets, "nomad_token")}
-	reg, err := registry.NewNomad(registry.NomadOptions{Address: socket, Token: token, Service: "ring", Namespace: self.Namespace, JobID: self.JobID})
+	reg, err := registry.NewNomad(registry.NomadOptions{Address: socket, Token: token, Service: "ring", Namespace: env("NOMAD_NAMESPACE"), JobID: env("NOMAD_JOB_ID")})
 	must.NoError(t, err)
 	transport := taskTransport(t, reg)
 	dial := func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {

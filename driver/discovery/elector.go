@@ -25,17 +25,12 @@ type Ring = election.Ring
 type Options struct {
 	// Self is this agent. AllocID, Group, Index and Addr must be set.
 	Self registry.Peer
-	// Service is the Nomad service's name, for messages.
-	Service string
+	// Service is the Nomad service's name, Namespace the job's, for messages.
+	Service, Namespace string
 	// Registry names the peers.
 	Registry registry.Registry
 	// Dial opens connections to peers. The Elector closes them.
-	Dial Dialer
-	// DialTimeout bounds each call, with the connect it may need. Default 1 s.
-	DialTimeout time.Duration
-	// Retry is the pause between rounds of an election, default 300 ms; the
-	// first ones are shorter.
-	Retry  time.Duration
+	Dial   Dialer
 	Logger hclog.Logger
 }
 
@@ -45,22 +40,10 @@ type Options struct {
 type Dialer func(ctx context.Context, addr, allocID string) (*grpc.ClientConn, error)
 
 // Leadership is whom this agent follows.
-type Leadership struct {
-	// Term is the leader's; a higher one always replaces a lower one.
-	Term uint64
-	// Leader is the zero Peer when there is none just now.
-	Leader registry.Peer
-	// Self is true when this agent leads.
-	Self bool
-}
+type Leadership = election.Leadership
 
-// Errors that Form returns, besides those of its context.
+// Errors besides those of package election and of contexts.
 var (
-	ErrNotLeader  = election.ErrNotLeader
-	ErrDeposed    = election.ErrDeposed
-	ErrSuperseded = election.ErrSuperseded
-	ErrGeneration = election.ErrGeneration
-	ErrHostGone   = election.ErrHostGone
 	// ErrNotRegistered is why an agent cannot take part: Nomad does not list it.
 	ErrNotRegistered = errors.New("not registered")
 	// ErrStopped is why an elector that does not run does nothing.
@@ -79,7 +62,7 @@ type Elector struct {
 
 	mu       sync.Mutex // of what follows; held for steps of the machine, never for I/O
 	machine  *election.Machine
-	peers    map[string]registry.Peer // last view
+	view     registry.View // last good one
 	viewErr  error
 	running  bool
 	ctx      context.Context // of Run
@@ -98,29 +81,20 @@ func NewElector(o Options) (*Elector, error) {
 	case o.Dial == nil:
 		return nil, errors.New("discovery: no way to dial a peer")
 	}
-	o.DialTimeout = positive(o.DialTimeout, time.Second)
-	o.Retry = positive(o.Retry, 300*time.Millisecond)
 	if o.Logger == nil {
 		o.Logger = hclog.NewNullLogger()
 	}
 	start := time.Now()
 	cfg := election.Config{
-		Self:    member(o.Self),
+		Self:    o.Self,
 		Process: uint64(start.UnixNano()), Epoch: uint64(start.UnixMilli()),
-		Retry: o.Retry, Fresh: 5 * time.Second, Advice: 15 * time.Second,
+		Retry: 300 * time.Millisecond, Fresh: 5 * time.Second, Advice: 15 * time.Second,
 	}
 	return &Elector{
 		o: o, log: o.Logger, start: start, machine: election.New(cfg),
 		leadership: make(chan Leadership, 1), poke: make(chan struct{}, 1),
-		pool: newPool(o.Dial, o.DialTimeout, o.Logger), peers: make(map[string]registry.Peer),
+		pool: newPool(o.Dial, o.Logger),
 	}, nil
-}
-
-func positive(d, or time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return or
 }
 
 // Leadership sends each change, the latest one only.
@@ -160,13 +134,13 @@ func (e *Elector) MayForm(connected []string) (bool, string) {
 func (e *Elector) Connect(allocID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p, known := e.peers[allocID]
+	p, known := e.view.Find(allocID)
 	if !e.running || !known || allocID == e.o.Self.AllocID {
 		return
 	}
 	ctx := e.ctx
 	e.calls.Go(func() error {
-		e.pool.connect(ctx, endpointOf(member(p)))
+		e.pool.connect(ctx, endpointOf(p))
 		return nil
 	})
 }
@@ -174,7 +148,8 @@ func (e *Elector) Connect(allocID string) {
 // Form gets the peers' agreement to a new ring of the given hosts, in order, rank
 // 0's first, before any of its slots may start to train. It takes one round
 // trip to them and one to the registry where all is well, and waits while a quorum may still come about; ctx bounds
-// that. One call at a time: a second one ends the first with ErrSuperseded.
+// that. One call at a time: a second one ends the first with
+// election.ErrSuperseded.
 //
 // After an error the ring must not start, and its generation is spent: ask again
 // with one above LastRing's. After nil the ring may start, as may none but its
@@ -218,14 +193,14 @@ func (e *Elector) LastRing() Ring {
 // problem is what keeps this agent without a leader, nil when it has one. The caller
 // holds e.mu.
 func (e *Elector) problem() error {
-	_, registered := e.peers[e.o.Self.AllocID]
+	_, registered := e.view.Find(e.o.Self.AllocID)
 	switch {
 	case e.machine.Leadership().Leader.AllocID != "":
 		return nil
 	case e.viewErr != nil:
 		return e.viewErr
 	case !registered:
-		return notRegistered(e.o.Service, e.o.Self)
+		return notRegistered(e.o)
 	}
 	return e.machine.Why()
 }
@@ -233,13 +208,8 @@ func (e *Elector) problem() error {
 // now is the machine's time. The caller holds e.mu.
 func (e *Elector) now() time.Duration { return time.Since(e.start) }
 
-// member is a peer as the machine knows it.
-func member(p registry.Peer) election.Peer {
-	return election.Peer{AllocID: p.AllocID, Group: p.Group, Index: p.Index, Addr: p.Addr, Registered: p.Registered}
-}
-
 // notRegistered is the error when the registry lacks this agent.
-func notRegistered(service string, p registry.Peer) error {
+func notRegistered(o Options) error {
 	return fmt.Errorf("%w: allocation %s is not listed as an instance of service %q in namespace %q; give group %q a `service { name = %q provider = \"nomad\" port = … }` block, the same name in each group of the ring",
-		ErrNotRegistered, p.AllocID, service, p.Namespace, p.Group, service)
+		ErrNotRegistered, o.Self.AllocID, o.Service, o.Namespace, o.Self.Group, o.Service)
 }

@@ -41,7 +41,7 @@ func startAgent(t testing.TB, w *world, index int) *testAgent {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must.NoError(t, err)
 	a := &testAgent{peer: registry.Peer{
-		AllocID: fmt.Sprintf("alloc-%d", index), Group: "workers", Index: index, Addr: l.Addr().String(), JobID: "train", Namespace: "ml",
+		AllocID: fmt.Sprintf("alloc-%d", index), Group: "workers", Index: index, Addr: l.Addr().String(),
 	}}
 	transport := w.transport(t, a.peer.AllocID)
 	a.Elector, err = NewElector(Options{
@@ -110,7 +110,6 @@ func TestElector(t *testing.T) {
 	must.True(t, lead.Current().Self)
 	must.Eq(t, first.Term, (<-agents[(first.Leader.Index+1)%4].Leadership()).Term)
 	must.Eq(t, lead.peer.Addr, first.Leader.Addr)
-	must.Eq(t, "train", first.Leader.JobID)
 
 	eventually(t, func() error { // its followers' answers may be on their way
 		if ok, why := lead.MayForm([]string{"alloc-0", "alloc-1", "alloc-2", "alloc-3"}); !ok {
@@ -120,10 +119,10 @@ func TestElector(t *testing.T) {
 	})
 	must.NoError(t, lead.Form(t.Context(), 1, []string{"alloc-0", "alloc-1", "alloc-2"}))
 	must.Eq(t, 1, lead.LastRing().Generation)
-	must.ErrorIs(t, lead.Form(t.Context(), 1, []string{"alloc-0"}), ErrGeneration)
+	must.ErrorIs(t, lead.Form(t.Context(), 1, []string{"alloc-0"}), election.ErrGeneration)
 	for _, a := range agents {
 		if a != lead {
-			must.ErrorIs(t, a.Form(t.Context(), 2, []string{"alloc-0"}), ErrNotLeader)
+			must.ErrorIs(t, a.Form(t.Context(), 2, []string{"alloc-0"}), election.ErrNotLeader)
 			ok, why := a.MayForm(nil)
 			must.False(t, ok)
 			must.StrContains(t, why, "does not lead")
@@ -221,7 +220,7 @@ func TestElector_formWaits(t *testing.T) {
 		return nil
 	})
 	must.NoError(t, lead.Form(t.Context(), next(), []string{"alloc-0", "alloc-1"})) // their quorum is enough now
-	must.ErrorIs(t, <-done, ErrSuperseded)
+	must.ErrorIs(t, <-done, election.ErrSuperseded)
 }
 
 func TestElector_speaksForItself(t *testing.T) {
@@ -275,7 +274,7 @@ func TestElector_departing(t *testing.T) {
 
 func TestElector_notRegistered(t *testing.T) {
 	e, err := NewElector(Options{
-		Self: registry.Peer{AllocID: "a", Group: "workers", Namespace: "ml"}, Service: "train", Registry: registrytest.NewStatic(),
+		Self: registry.Peer{AllocID: "a", Group: "workers"}, Service: "train", Namespace: "ml", Registry: registrytest.NewStatic(),
 		Dial: func(context.Context, string, string) (*grpc.ClientConn, error) { return nil, errors.New("not called") },
 	})
 	must.NoError(t, err)

@@ -7,7 +7,7 @@ package discovery
 func (e *Elector) Current() Leadership {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.leadershipOf(e.machine.Leadership())
+	return e.machine.Leadership()
 }
 
 // Problem states what keeps this agent without a leader, nil when it has one.

@@ -27,7 +27,7 @@ const poolIdle = time.Minute
 // that a leader's calls do not wait for connects.
 type pool struct {
 	dial    Dialer
-	timeout time.Duration
+	timeout time.Duration // of each call, with the connect it may need
 	log     hclog.Logger
 
 	mu     sync.Mutex
@@ -47,8 +47,8 @@ type pooled struct {
 	used time.Time
 }
 
-func newPool(dial Dialer, timeout time.Duration, log hclog.Logger) *pool {
-	return &pool{dial: dial, timeout: timeout, log: log, conns: make(map[endpoint]*pooled), failed: make(map[endpoint]string)}
+func newPool(dial Dialer, log hclog.Logger) *pool {
+	return &pool{dial: dial, timeout: time.Second, log: log, conns: make(map[endpoint]*pooled), failed: make(map[endpoint]string)}
 }
 
 // call carries one request.

@@ -28,7 +28,8 @@ func TestLinks(t *testing.T) {
 	l := newPool(func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
 		dialled++
 		return grpc.NewClient(addr, grpc.WithTransportCredentials(caller.Client(alloc)))
-	}, patience, hclog.NewNullLogger())
+	}, hclog.NewNullLogger())
+	l.timeout = patience
 	probe := election.Call{
 		To:      election.Peer{AllocID: "alloc-0", Addr: a.peer.Addr},
 		Request: election.Request{Kind: election.Probe, State: election.State{From: election.Peer{AllocID: "alloc-9"}, Process: 1}},

@@ -41,7 +41,7 @@ func (e *Elector) Run(ctx context.Context) error {
 				views = nil
 				continue
 			}
-			e.view(v)
+			e.look(v)
 		case <-tick.C:
 			e.step(e.machine.Tick)
 		case <-e.poke:
@@ -97,11 +97,11 @@ func (e *Elector) carryOut(actions []election.Action) {
 		case election.Refresh:
 			ctx := e.ctx
 			e.calls.Go(func() error {
-				e.view(e.o.Registry.Read(ctx))
+				e.look(e.o.Registry.Read(ctx))
 				return nil
 			})
 		case election.Follow:
-			l := e.leadershipOf(a.Leadership)
+			l := a.Leadership
 			e.log.Info("leadership", "leader", l.Leader.AllocID, "address", l.Leader.Addr, "term", l.Term, "self", l.Self)
 			latest.Send(e.leadership, l)
 		case election.Formed:
@@ -123,38 +123,16 @@ func (e *Elector) untilTick() (time.Duration, bool) {
 	return max(0, at-e.now()), ok
 }
 
-// view takes in what the registry answered.
-func (e *Elector) view(v registry.View) {
+// look takes in what the registry answered.
+func (e *Elector) look(v registry.View) {
 	e.step(func(now time.Duration) []election.Action {
 		e.viewErr = v.Err
 		if v.Err != nil {
 			return nil
 		}
-		in := election.View{Index: v.Index, At: v.At.Sub(e.start)}
-		peers := make(map[string]registry.Peer, len(v.Peers))
-		for _, p := range v.Peers {
-			peers[p.AllocID] = p
-			in.Peers = append(in.Peers, member(p))
-		}
-		e.peers = peers
-		return e.machine.View(now, in)
+		e.view = v
+		return e.machine.View(now, election.View{Peers: v.Peers, Index: v.Index, At: v.At.Sub(e.start)})
 	})
-}
-
-// leadershipOf fills in what the machine does not know.
-func (e *Elector) leadershipOf(l election.Leadership) Leadership {
-	out := Leadership{Term: l.Term, Self: l.Self}
-	if l.Leader.AllocID == "" {
-		return out
-	}
-	out.Leader = e.peers[l.Leader.AllocID]
-	if l.Self {
-		out.Leader = e.o.Self
-	}
-	out.Leader.AllocID, out.Leader.Addr = l.Leader.AllocID, l.Leader.Addr
-	out.Leader.Group, out.Leader.Index, out.Leader.Registered = l.Leader.Group, l.Leader.Index, l.Leader.Registered
-	out.Leader.JobID, out.Leader.Namespace = e.o.Self.JobID, e.o.Self.Namespace
-	return out
 }
 
 // report states why there is no leader, once for each reason.

@@ -11,12 +11,16 @@ import (
 // Peer is one agent of the job.
 type Peer struct {
 	AllocID string
-	Group   string
-	// Index is the allocation's index in its group, -1 when not known yet.
+	// Group is the task group, empty where the registration names none.
+	Group string
+	// Index is the allocation's index in its group, -1 when not known: the registry
+	// does not have it, the peer itself reports.
 	Index int
-	Addr  string
+	// Addr is the agent's service address, "host:port".
+	Addr string
 	// Registered is the create index of its service registration, 0 for a peer
-	// that is not registered.
+	// that is not registered. It distinguishes a registration from a later one of the
+	// same allocation.
 	Registered uint64
 }
 
@@ -116,11 +120,14 @@ const (
 	Unknown
 )
 
-// Leadership is whom the agent follows from now on, no one when Leader is zero.
+// Leadership is whom the agent follows from now on.
 type Leadership struct {
-	Term   uint64
+	// Term is the leader's; a higher one always replaces a lower one.
+	Term uint64
+	// Leader is the zero Peer when there is none just now.
 	Leader Peer
-	Self   bool
+	// Self is true when this agent leads.
+	Self bool
 }
 
 // Action is one of Call, Follow, Refresh and Formed.

@@ -137,8 +137,7 @@ func (n *Nomad) peers(regs []*api.ServiceRegistration) []Peer {
 	var out []Peer
 	for _, r := range byAlloc {
 		out = append(out, Peer{
-			AllocID: r.AllocID, JobID: r.JobID, Namespace: r.Namespace, NodeID: r.NodeID,
-			Group: groupOf(r.ID, r.AllocID, r.ServiceName), Index: -1,
+			AllocID: r.AllocID, Group: groupOf(r.ID, r.AllocID, r.ServiceName), Index: -1,
 			Addr: net.JoinHostPort(r.Address, strconv.Itoa(r.Port)), Registered: r.CreateIndex,
 		})
 	}

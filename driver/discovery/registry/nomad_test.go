@@ -118,7 +118,7 @@ func (f *fakeNomad) listen(t *testing.T) string {
 func registration(alloc, group string, port int, index uint64) *api.ServiceRegistration {
 	return &api.ServiceRegistration{
 		ID:          fmt.Sprintf("_nomad-task-%s-group-%s-train-kolo", alloc, group),
-		ServiceName: "train", Namespace: "ml", JobID: "job", AllocID: alloc, NodeID: "n-" + alloc,
+		ServiceName: "train", Namespace: "ml", JobID: "job", AllocID: alloc,
 		Address: "10.0.0.1", Port: port, CreateIndex: index,
 	}
 }
@@ -141,8 +141,8 @@ func TestNomad_read(t *testing.T) {
 	must.False(t, v.At.Before(before))
 	must.Eq(t, 10, v.Index)
 	must.Eq(t, []Peer{
-		{AllocID: "a", JobID: "job", Namespace: "ml", Group: "rack-1", NodeID: "n-a", Addr: "10.0.0.1:1", Index: -1, Registered: 5},
-		{AllocID: "b", JobID: "job", Namespace: "ml", Group: "rack-2", NodeID: "n-b", Addr: "[fd00::1]:2", Index: -1, Registered: 6},
+		{AllocID: "a", Group: "rack-1", Addr: "10.0.0.1:1", Index: -1, Registered: 5},
+		{AllocID: "b", Group: "rack-2", Addr: "[fd00::1]:2", Index: -1, Registered: 6},
 	}, v.Peers)
 	must.StrContains(t, f.queries[0], "namespace=ml")
 	must.StrNotContains(t, f.queries[0], "stale")

@@ -7,25 +7,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kolo-nomad/kolo/driver/discovery/election"
 )
 
 // Peer is one instance of the job's service: one allocation, one agent.
-type Peer struct {
-	AllocID   string
-	JobID     string
-	Namespace string
-	// Group is the task group, empty where the registration has none.
-	Group  string
-	NodeID string
-	// Addr is the agent's service address, "host:port".
-	Addr string
-	// Index is the allocation's index within its group, -1 when not known: the
-	// registry does not have, the peer itself reports.
-	Index int
-	// Registered is the registration's create index in Nomad. It distinguishes a
-	// registration from a later one of the same allocation.
-	Registered uint64
-}
+type Peer = election.Peer
 
 // View is what the registry held, or why that is not known.
 type View struct {
