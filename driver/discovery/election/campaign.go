@@ -44,13 +44,17 @@ func (m *Machine) ask(p Peer, kind Kind) {
 	m.send(p, Request{Kind: kind, Term: m.round.term}, call{round: m.round})
 }
 
+// begin starts a round of questions.
+func (m *Machine) begin(phase phase, kind Kind) {
+	m.phase, m.round = phase, &round{term: m.promised, peers: make(map[string]*answer)}
+	for _, p := range m.targets() {
+		m.ask(p, kind)
+	}
+}
+
 // campaign starts a round of Probes.
 func (m *Machine) campaign() {
-	m.phase = campaigning
-	m.round = &round{term: m.promised, peers: make(map[string]*answer)}
-	for _, p := range m.targets() {
-		m.ask(p, Probe)
-	}
+	m.begin(campaigning, Probe)
 	m.considerCampaign()
 }
 
@@ -80,7 +84,7 @@ func (m *Machine) considerCampaign() {
 	}
 	lower := func(p Peer) bool { // they cannot change what this agent does
 		return m.lost > 0 && p.AllocID == m.lostID ||
-			m.met[p.AllocID].process != 0 && m.cfg.Self.Before(p) && !m.namedLeader(p)
+			m.met[p.AllocID].Process != 0 && m.cfg.Self.Before(p) && !m.namedLeader(p)
 	}
 	if r.pending(lower) {
 		return
@@ -152,11 +156,7 @@ func (m *Machine) promiseAll() {
 	_, used := m.rings.highest()
 	m.highest = max(m.highest+1, used+1, m.cfg.Epoch+uint64(m.now/time.Millisecond)) //nolint:gosec // time since the start
 	m.promised, m.promisedTo = m.highest, m.self()
-	m.phase = promising
-	m.round = &round{term: m.promised, peers: make(map[string]*answer)}
-	for _, p := range m.targets() {
-		m.ask(p, Promise)
-	}
+	m.begin(promising, Promise)
 	m.considerPromise()
 }
 

@@ -36,7 +36,7 @@ func (m *Machine) yield() {
 	}
 	for id := range m.view {
 		_, follows := m.acked[id]
-		if id != m.cfg.Self.AllocID && follows && m.met[id].eligible {
+		if id != m.cfg.Self.AllocID && follows && m.met[id].Eligible {
 			m.stepDown()
 			return
 		}

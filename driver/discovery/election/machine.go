@@ -37,13 +37,6 @@ const (
 	leading
 )
 
-// contact is what a peer reported of itself last.
-type contact struct {
-	peer     Peer
-	process  uint64
-	eligible bool
-}
-
 // Machine is one agent's part in the election. It is not safe for concurrent
 // use. Its methods return what to do next.
 type Machine struct {
@@ -66,7 +59,7 @@ type Machine struct {
 	changed  uint64        // index of the first view with the present instances
 
 	// The others.
-	met     map[string]contact
+	met     map[string]State // what each reported of itself last
 	refused map[string]bool
 	dead    map[Process]bool
 
@@ -111,7 +104,7 @@ func New(cfg Config) *Machine {
 	return &Machine{
 		cfg:     cfg,
 		rnd:     rand.New(rand.NewPCG(cfg.Process, 0)),
-		met:     make(map[string]contact),
+		met:     make(map[string]State),
 		refused: make(map[string]bool),
 		dead:    make(map[Process]bool),
 		calls:   make(map[uint64]call),

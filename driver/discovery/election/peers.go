@@ -10,11 +10,11 @@ func (m *Machine) learn(s State) {
 	if id == m.cfg.Self.AllocID {
 		return
 	}
-	if old, ok := m.met[id]; ok && old.process < s.Process {
-		m.dead[Process{id, old.process}] = true
+	if old, ok := m.met[id]; ok && old.Process < s.Process {
+		m.dead[old.process()] = true
 		delete(m.acked, id)
 	}
-	m.met[id] = contact{peer: s.From, process: s.Process, eligible: s.Eligible}
+	m.met[id] = s
 	if p, ok := m.view[id]; ok {
 		p.Index, p.Group = s.From.Index, s.From.Group
 		m.view[id] = p
@@ -37,7 +37,7 @@ func (m *Machine) send(to Peer, req Request, c call) {
 func (m *Machine) processes(allocID string) []Process {
 	var out []Process
 	if c, ok := m.met[allocID]; ok {
-		out = append(out, Process{allocID, c.process})
+		out = append(out, c.process())
 	}
 	for _, r := range m.rings.without(Ring{}) {
 		for _, h := range r.Hosts {
@@ -62,7 +62,7 @@ func (m *Machine) targets() []Peer {
 		if p, ok := m.view[id]; ok {
 			out = append(out, p)
 		} else if c, ok := m.met[id]; ok {
-			out = append(out, c.peer)
+			out = append(out, c.From)
 		}
 	}
 	for _, id := range sortedKeys(m.view) {

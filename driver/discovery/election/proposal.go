@@ -97,7 +97,7 @@ func (m *Machine) MayPropose(now time.Duration, connected []string) ([]Action, e
 	agreed := map[string]uint64{m.cfg.Self.AllocID: m.cfg.Process}
 	for _, id := range connected {
 		if c, ok := m.met[id]; ok {
-			agreed[id] = c.process
+			agreed[id] = c.Process
 		}
 	}
 	_, err := m.quorum(m.rings.without(Ring{}), answers{agreed, m.refused})
@@ -130,7 +130,7 @@ func (m *Machine) nameRing() bool {
 	}
 	ring := Ring{Registry: max(m.changed, m.rings.Last().Registry), Term: m.promised, Leader: m.self(), Generation: f.generation}
 	for _, id := range f.hosts {
-		h := Host{AllocID: id, Process: m.met[id].process, Registered: m.view[id].Registered}
+		h := Host{AllocID: id, Process: m.met[id].Process, Registered: m.view[id].Registered}
 		if id == m.cfg.Self.AllocID {
 			h.Process = m.cfg.Process
 		} else if _, ok := m.met[id]; !ok {

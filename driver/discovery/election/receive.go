@@ -127,7 +127,7 @@ func (m *Machine) Answer(now time.Duration, id uint64, o Outcome, r Reply) []Act
 
 // overtaken reports whether the sender's process is known to be dead.
 func (m *Machine) overtaken(s State) bool {
-	return m.dead[s.process()] || s.Process < m.met[s.From.AllocID].process
+	return m.dead[s.process()] || s.Process < m.met[s.From.AllocID].Process
 }
 
 // markDead keeps in mind that nothing listened where the peer's agent did: every
@@ -138,7 +138,7 @@ func (m *Machine) markDead(c call) {
 		m.dead[p] = true
 	}
 	id := c.to.AllocID
-	if met, ok := m.met[id]; !ok || m.dead[Process{id, met.process}] {
+	if met, ok := m.met[id]; !ok || m.dead[met.process()] {
 		m.refused[id] = true
 	}
 }

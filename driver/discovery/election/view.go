@@ -22,7 +22,7 @@ func (m *Machine) View(now time.Duration, v View) []Action {
 	peers := make(map[string]Peer, len(v.Peers))
 	for _, p := range v.Peers {
 		if c, ok := m.met[p.AllocID]; ok {
-			p.Index, p.Group = c.peer.Index, c.peer.Group // the registry may not know
+			p.Index, p.Group = c.From.Index, c.From.Group // the registry may not know
 		}
 		if p.AllocID == m.cfg.Self.AllocID {
 			m.cfg.Self.Addr, m.joined = p.Addr, true // where the others reach it
@@ -76,7 +76,7 @@ func (m *Machine) forget() {
 	}
 	for p := range m.dead {
 		_, registered := m.view[p.AllocID]
-		if !inRing(p.AllocID) && (!registered || p.ID < m.met[p.AllocID].process) {
+		if !inRing(p.AllocID) && (!registered || p.ID < m.met[p.AllocID].Process) {
 			delete(m.dead, p)
 		}
 	}
