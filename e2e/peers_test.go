@@ -27,6 +27,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
@@ -67,12 +68,13 @@ func newPeer(ctx context.Context, t *testing.T, tr *training, alloc *api.Allocat
 	keys, err := discovery.NewKeys(tr.c.Address, nomadapi.Token{File: token})
 	must.NoError(t, err)
 	certifier := discovery.NewCertifier(nomadapi.Token{File: file}, keys)
-	p := peer{alloc: alloc.ID, transport: discovery.NewTransport(discovery.TransportOptions{
+	p := peer{alloc: alloc.ID, transport: &discovery.Transport{
 		Certifier: certifier,
 		Verifier: discovery.NewVerifier(discovery.VerifierOptions{Namespace: "default", JobID: alloc.JobID,
 			Group: alloc.TaskGroup, Task: "train", Keys: keys}),
 		Presence: discovery.NewPresence(emptyRegistry{}, alloc.JobID, time.Minute),
-	})}
+		Logger:   hclog.NewNullLogger(),
+	}}
 	must.NoError(t, cluster.Until(ctx, "a certificate, for which Nomad is asked for its keys", func(ctx context.Context) error {
 		p.cert, err = certifier.Certificate(ctx)
 		return err

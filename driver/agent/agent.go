@@ -149,11 +149,11 @@ func (a *agent) authenticate(token nomadapi.Token) error {
 	}
 	a.certifier = discovery.NewCertifier(peerToken, keys)
 	a.presence = discovery.NewPresence(a.registry, c.JobID, time.Duration(c.LeaveTimeout)+leaveMargin)
-	a.transport = discovery.NewTransport(discovery.TransportOptions{
+	a.transport = &discovery.Transport{
 		Certifier: a.certifier,
 		Verifier:  discovery.NewVerifier(discovery.VerifierOptions{Namespace: c.Namespace, JobID: c.JobID, Group: c.Group, Task: c.Task, Keys: keys}),
 		Presence:  a.presence, Logger: a.log.Named("peers"),
-	})
+	}
 	return nil
 }
 

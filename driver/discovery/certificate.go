@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
@@ -47,26 +48,26 @@ func binding(spki []byte, notBefore, notAfter time.Time) []byte {
 
 // newCertificate signs a certificate for a new key with itself. prove makes the
 // proof for the binding.
-func newCertificate(notBefore, notAfter time.Time, prove func(binding []byte) (possession.Proof, error)) ([]byte, ed25519.PrivateKey, error) {
+func newCertificate(notBefore, notAfter time.Time, prove func(binding []byte) (possession.Proof, error)) (*tls.Certificate, error) {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a TLS key: %w", err)
+		return nil, fmt.Errorf("make a TLS key: %w", err)
 	}
 	spki, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
-		return nil, nil, fmt.Errorf("encode the TLS key: %w", err)
+		return nil, fmt.Errorf("encode the TLS key: %w", err)
 	}
 	proof, err := prove(binding(spki, notBefore, notAfter))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	value, err := proof.Marshal()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a serial number: %w", err)
+		return nil, fmt.Errorf("make a serial number: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: "kolo agent"},
@@ -76,9 +77,13 @@ func newCertificate(notBefore, notAfter time.Time, prove func(binding []byte) (p
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a certificate: %w", err)
+		return nil, fmt.Errorf("make a certificate: %w", err)
 	}
-	return der, key, nil
+	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	if cert.Leaf, err = x509.ParseCertificate(der); err != nil {
+		return nil, fmt.Errorf("read the certificate that was made: %w", err)
+	}
+	return cert, nil
 }
 
 // readCertificate checks everything of a peer's certificate but the proof,

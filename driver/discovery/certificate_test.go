@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"math/big"
 	"strings"
@@ -133,12 +134,12 @@ func FuzzReadClaims(f *testing.F) {
 
 // forgeCertificate makes a certificate that claims what a token does, with a
 // proof that its maker could make without the signature: none.
-func forgeCertificate(t *testing.T, token string, notBefore time.Time, life time.Duration) ([]byte, ed25519.PrivateKey) {
-	der, key, err := newCertificate(notBefore, notBefore.Add(life), func([]byte) (possession.Proof, error) {
+func forgeCertificate(t *testing.T, token string, notBefore time.Time, life time.Duration) *tls.Certificate {
+	cert, err := newCertificate(notBefore, notBefore.Add(life), func([]byte) (possession.Proof, error) {
 		return possession.Proof{Message: strings.TrimSuffix(token, "."), Body: make([]byte, 96)}, nil
 	})
 	must.NoError(t, err)
-	return der, key
+	return cert
 }
 
 func numericDate(t time.Time) *jwt.NumericDate { return jwt.NewNumericDate(t) }

@@ -8,7 +8,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"sync"
 	"time"
@@ -88,13 +87,13 @@ func (c *Certifier) make(ctx context.Context, token string, now time.Time) (*tls
 		return nil, err
 	}
 	notBefore, notAfter = notBefore.Truncate(time.Second), notAfter.Truncate(time.Second)
-	der, private, err := newCertificate(notBefore, notAfter, func(binding []byte) (possession.Proof, error) {
+	cert, err := newCertificate(notBefore, notAfter, func(binding []byte) (possession.Proof, error) {
 		return possession.Prove(token, key.Key, binding)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prove this task's identity: %w", err)
 	}
-	return certificateOf(der, private)
+	return cert, nil
 }
 
 // signatures are the algorithms that Nomad signs with.
@@ -124,14 +123,4 @@ func algorithmOf(key any) string {
 		return string(jose.EdDSA)
 	}
 	return "nothing that Nomad signs with"
-}
-
-// certificateOf is the certificate and its key as package tls wants them.
-func certificateOf(der []byte, private any) (*tls.Certificate, error) {
-	cert := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}
-	var err error
-	if cert.Leaf, err = x509.ParseCertificate(der); err != nil {
-		return nil, fmt.Errorf("read the certificate that was made: %w", err)
-	}
-	return cert, nil
 }

@@ -20,7 +20,7 @@ func TestCertifier(t *testing.T) {
 	key := newEd25519(t, "ed")
 	keys := newFakeKeys(key)
 	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
-	c := NewCertifier(nomadapi.Token{File: file}, newKeys(keys.fetch, keys.clock))
+	c := NewCertifier(nomadapi.Token{File: file}, &Keys{fetch: keys.fetch, now: keys.clock})
 	c.now = keys.clock
 	write := func(token string) { must.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600)) }
 	later := func(d time.Duration) { keys.set(func(f *fakeKeys) { f.now = f.now.Add(d) }) }

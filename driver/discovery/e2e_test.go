@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
@@ -257,12 +258,13 @@ func taskTransport(t *testing.T, reg registry.Registry) *Transport {
 	if posed := os.Getenv("KOLO_JOB"); posed != "" {
 		job = posed
 	}
-	return NewTransport(TransportOptions{
+	return &Transport{
 		Certifier: NewCertifier(nomadapi.Token{File: filepath.Join(secrets, "nomad_kolo.jwt")}, keys),
 		Verifier: NewVerifier(VerifierOptions{Namespace: os.Getenv("NOMAD_NAMESPACE"), JobID: job,
 			Group: os.Getenv("NOMAD_GROUP_NAME"), Task: os.Getenv("NOMAD_TASK_NAME"), Keys: keys}),
 		Presence: NewPresence(reg, job, time.Minute),
-	})
+		Logger:   hclog.NewNullLogger(),
+	}
 }
 
 // runTask is an agent without slots: it follows, and as leader forms rings of
@@ -276,13 +278,13 @@ func runTask(t *testing.T, say func(taskLine)) {
 	}
 	say(taskLine{Code: self.Addr})
 	socket, token := "unix://"+filepath.Join(secrets, "api.sock"), nomadapi.Token{File: filepath.Join(secrets, "nomad_token")}
-	reg, err := registry.NewNomad(registry.NomadOptions{Address: socket, Token: token, Service: "ring", Namespace: env("NOMAD_NAMESPACE"), JobID: env("NOMAD_JOB_ID")})
+	reg, err := registry.NewNomad(registry.NomadOptions{Address: socket, Token: token, Service: "ring", Namespace: env("NOMAD_NAMESPACE"), JobID: env("NOMAD_JOB_ID"), Logger: hclog.NewNullLogger()})
 	must.NoError(t, err)
 	transport := taskTransport(t, reg)
 	dial := func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
 		return grpc.NewClient(addr, grpc.WithTransportCredentials(transport.Client(alloc)))
 	}
-	e, err := NewElector(Options{Self: self, Service: "ring", Registry: reg, Dial: dial})
+	e, err := NewElector(Options{Self: self, Service: "ring", Registry: reg, Dial: dial, Logger: hclog.NewNullLogger()})
 	must.NoError(t, err)
 	l, err := net.Listen("tcp", self.Addr)
 	must.NoError(t, err)

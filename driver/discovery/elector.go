@@ -81,9 +81,6 @@ func NewElector(o Options) (*Elector, error) {
 	case o.Dial == nil:
 		return nil, errors.New("discovery: no way to dial a peer")
 	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
 	start := time.Now()
 	cfg := election.Config{
 		Self:    o.Self,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,7 +46,7 @@ func startAgent(t testing.TB, w *world, index int) *testAgent {
 	}}
 	transport := w.transport(t, a.peer.AllocID)
 	a.Elector, err = NewElector(Options{
-		Self: a.peer, Service: "train", Registry: w.reg,
+		Self: a.peer, Service: "train", Registry: w.reg, Logger: hclog.NewNullLogger(),
 		Dial: func(_ context.Context, addr, alloc string) (*grpc.ClientConn, error) {
 			return grpc.NewClient(addr, grpc.WithTransportCredentials(transport.Client(alloc)))
 		},
@@ -274,7 +275,7 @@ func TestElector_departing(t *testing.T) {
 
 func TestElector_notRegistered(t *testing.T) {
 	e, err := NewElector(Options{
-		Self: registry.Peer{AllocID: "a", Group: "workers"}, Service: "train", Namespace: "ml", Registry: registrytest.NewStatic(),
+		Self: registry.Peer{AllocID: "a", Group: "workers"}, Service: "train", Namespace: "ml", Registry: registrytest.NewStatic(), Logger: hclog.NewNullLogger(),
 		Dial: func(context.Context, string, string) (*grpc.ClientConn, error) { return nil, errors.New("not called") },
 	})
 	must.NoError(t, err)

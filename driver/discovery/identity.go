@@ -62,23 +62,19 @@ type VerifierOptions struct {
 	Namespace, JobID, Group, Task string
 	// Keys are Nomad's public keys.
 	Keys *Keys
-	// Now is the clock, time.Now when nil.
-	Now func() time.Time
 }
 
 // Verifier believes certificates that prove the workload identity of an agent
 // of one job. Use NewVerifier.
 type Verifier struct {
 	o      VerifierOptions
+	now    func() time.Time
 	proofs *proofs
 }
 
 // NewVerifier returns a verifier.
 func NewVerifier(o VerifierOptions) *Verifier {
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	return &Verifier{o: o, proofs: newProofs()}
+	return &Verifier{o: o, now: time.Now, proofs: newProofs()}
 }
 
 // Verify returns whose certificate a caller has, or why it is refused: ErrInvalid,
@@ -95,7 +91,7 @@ func (v *Verifier) verifyCalled(ctx context.Context, cert *x509.Certificate) (Id
 
 // verify checks first what costs little, the proof last.
 func (v *Verifier) verify(ctx context.Context, t turn, cert *x509.Certificate) (Identity, error) {
-	now := v.o.Now()
+	now := v.now()
 	proof, err := readCertificate(cert, now)
 	if err != nil {
 		return Identity{}, err
@@ -141,7 +137,7 @@ func readClaims(message string) (jose.Header, claims, error) {
 
 // judge decides on the claims, as if they were proved.
 func (v *Verifier) judge(c claims) (Identity, error) {
-	if err := c.validAt(v.o.Now()); err != nil {
+	if err := c.validAt(v.now()); err != nil {
 		return Identity{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if !slices.Contains(c.Audience, Audience) && !slices.Contains(c.Audience, defaultAudience) {

@@ -116,16 +116,16 @@ func newFakeKeys(keys ...issuer) *fakeKeys {
 	return f
 }
 
-func (f *fakeKeys) options() VerifierOptions {
-	return VerifierOptions{Namespace: "ml", JobID: "train", Group: "workers", Task: "worker", Keys: newKeys(f.fetch, f.clock), Now: f.clock}
+func (f *fakeKeys) verifier() *Verifier {
+	v := NewVerifier(VerifierOptions{Namespace: "ml", JobID: "train", Group: "workers", Task: "worker", Keys: &Keys{fetch: f.fetch, now: f.clock}})
+	v.now = f.clock
+	return v
 }
-
-func (f *fakeKeys) verifier() *Verifier { return NewVerifier(f.options()) }
 
 // certify makes a certificate from a token, with a proof that its signature is
 // known where it is one of the key, and a worthless one where not.
 func certify(t testing.TB, token string, key any, notBefore time.Time, life time.Duration) *x509.Certificate {
-	der, _, err := newCertificate(notBefore, notBefore.Add(life), func(binding []byte) (possession.Proof, error) {
+	cert, err := newCertificate(notBefore, notBefore.Add(life), func(binding []byte) (possession.Proof, error) {
 		p, err := possession.Prove(token, key, binding)
 		if err != nil {
 			p = possession.Proof{Message: token[:max(0, strings.LastIndex(token, "."))], Body: make([]byte, 32+16*256)}
@@ -133,9 +133,7 @@ func certify(t testing.TB, token string, key any, notBefore time.Time, life time
 		return p, nil
 	})
 	must.NoError(t, err)
-	cert, err := x509.ParseCertificate(der)
-	must.NoError(t, err)
-	return cert
+	return cert.Leaf
 }
 
 func TestVerifier(t *testing.T) {
@@ -230,9 +228,9 @@ func TestVerifier(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := keys.options()
+			v := keys.verifier()
 			if tc.job != "" {
-				o.JobID = tc.job
+				v.o.JobID = tc.job
 			}
 			by := tc.by
 			if by == nil {
@@ -241,7 +239,7 @@ func TestVerifier(t *testing.T) {
 					by = ed.pub
 				}
 			}
-			got, err := NewVerifier(o).Verify(t.Context(), certify(t, tc.token, by, testNow, time.Minute))
+			got, err := v.Verify(t.Context(), certify(t, tc.token, by, testNow, time.Minute))
 			if tc.err != nil {
 				must.ErrorIs(t, err, tc.err)
 				return

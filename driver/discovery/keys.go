@@ -60,11 +60,7 @@ func NewKeys(address string, token nomadapi.Token) (*Keys, error) {
 		}
 		return set, nil
 	}
-	return newKeys(fetch, time.Now), nil
-}
-
-func newKeys(fetch func(context.Context) (jose.JSONWebKeySet, error), now func() time.Time) *Keys {
-	return &Keys{fetch: fetch, now: now}
+	return &Keys{fetch: fetch, now: time.Now}, nil
 }
 
 // Get returns the key with the ID, asking Nomad where that may help. The error

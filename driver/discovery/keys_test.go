@@ -28,15 +28,16 @@ func TestNewKeys(t *testing.T) {
 	t.Setenv("KOLO_TEST_GOOD", "secret")
 	keys, err := NewKeys(server.URL, nomadapi.Token{Env: "KOLO_TEST_GOOD"})
 	must.NoError(t, err)
-	o := newFakeKeys().options()
-	o.Keys = keys
+	v := newFakeKeys().verifier()
+	v.o.Keys = keys
 	cert := certify(t, key.sign(t, nomadClaims()), key.pub, testNow, time.Minute)
-	_, err = NewVerifier(o).Verify(t.Context(), cert)
+	_, err = v.Verify(t.Context(), cert)
 	must.NoError(t, err)
 
 	keys, err = NewKeys("unix:///nowhere/api.sock", nomadapi.Token{Env: "KOLO_TEST_GOOD"})
 	must.NoError(t, err)
-	o.Keys = keys
-	_, err = NewVerifier(o).Verify(t.Context(), cert)
+	v = newFakeKeys().verifier()
+	v.o.Keys = keys
+	_, err = v.Verify(t.Context(), cert)
 	must.ErrorIs(t, err, nomadapi.ErrUnreachable)
 }

@@ -21,10 +21,10 @@ const leaseRetry = 5 * time.Second
 // lease returns the connection, closed when the peer's certificate has expired.
 // Agents that go on open another one in time.
 func (t *Transport) lease(conn net.Conn, id Identity) net.Conn {
-	l := &leased{Conn: conn, presence: t.o.Presence, log: t.log, id: id}
+	l := &leased{Conn: conn, presence: t.Presence, log: t.Logger, id: id}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(id.Until.Add(clockLeeway).Sub(t.o.Verifier.o.Now()), l.expire)
+	l.timer = time.AfterFunc(id.Until.Add(clockLeeway).Sub(t.Verifier.now()), l.expire)
 	return l
 }
 

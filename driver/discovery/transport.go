@@ -30,8 +30,9 @@ const (
 	refusalsEvery = time.Second
 )
 
-// TransportOptions configure NewTransport. All fields but Logger are required.
-type TransportOptions struct {
+// Transport is TLS 1.3 between agents of one job, in which both sides prove
+// their workload identities. A connection ends with the certificate of the peer.
+type Transport struct {
 	// Certifier makes this agent's certificates.
 	Certifier *Certifier
 	// Verifier judges those of peers.
@@ -39,24 +40,9 @@ type TransportOptions struct {
 	// Presence knows which allocations may call.
 	Presence *Presence
 	Logger   hclog.Logger
-}
-
-// Transport is TLS 1.3 between agents of one job, in which both sides prove
-// their workload identities. A connection ends with the certificate of the peer.
-type Transport struct {
-	o   TransportOptions
-	log hclog.Logger
 
 	mu      sync.Mutex
 	refused time.Time // last line in the log
-}
-
-// NewTransport returns the transport.
-func NewTransport(o TransportOptions) *Transport {
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	return &Transport{o: o, log: o.Logger}
 }
 
 // peerInfo is what gRPC keeps of a connection's peer.
@@ -120,7 +106,7 @@ func (s *serverSide) accept(raw net.Conn) (conn *tls.Conn, id Identity, err erro
 	defer cancel()
 	endWith(ctx, cancel, raw)
 	config, err := s.t.config(ctx, func(cs tls.ConnectionState) (err error) {
-		id, err = s.t.identify(ctx, cs, s.t.o.Verifier.Verify)
+		id, err = s.t.identify(ctx, cs, s.t.Verifier.Verify)
 		return err
 	})
 	if err != nil {
@@ -132,7 +118,7 @@ func (s *serverSide) accept(raw net.Conn) (conn *tls.Conn, id Identity, err erro
 	}
 	// Only now the caller has shown that it has the certificate's key; nothing is
 	// asked of the registry for one that replays a certificate.
-	if err := s.t.o.Presence.Check(ctx, id); err != nil {
+	if err := s.t.Presence.Check(ctx, id); err != nil {
 		_ = conn.Close() // the caller sees that
 		return nil, Identity{}, err
 	}
@@ -200,7 +186,7 @@ func (c *ClientSide) ClientHandshake(ctx context.Context, _ string, raw net.Conn
 	defer cancel()
 	var id Identity
 	config, err := c.t.config(ctx, func(cs tls.ConnectionState) (err error) {
-		if id, err = c.t.identify(ctx, cs, c.t.o.Verifier.verifyCalled); err == nil && id.AllocID != c.alloc {
+		if id, err = c.t.identify(ctx, cs, c.t.Verifier.verifyCalled); err == nil && id.AllocID != c.alloc {
 			err = fmt.Errorf("%w: called allocation %s, and %s answers", ErrInvalid, c.alloc, id.AllocID)
 		}
 		return err
@@ -219,7 +205,7 @@ func (c *ClientSide) ClientHandshake(ctx context.Context, _ string, raw net.Conn
 	c.mu.Lock()
 	c.until = until
 	c.mu.Unlock()
-	return &refusable{Conn: c.t.lease(conn, id), log: c.t.log, alloc: c.alloc}, c.t.info(id), nil
+	return &refusable{Conn: c.t.lease(conn, id), log: c.t.Logger, alloc: c.alloc}, c.t.info(id), nil
 }
 
 // ServerHandshake is not for clients.
@@ -238,12 +224,12 @@ func (c *ClientSide) Clone() credentials.TransportCredentials { return c }
 func (c *ClientSide) OverrideServerName(string) error { return errNoNames }
 
 func (t *Transport) info(id Identity) peerInfo {
-	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id, t.o.Presence}
+	return peerInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, id, t.Presence}
 }
 
 // config is that of one connection, with the newest certificate.
 func (t *Transport) config(ctx context.Context, verify func(tls.ConnectionState) error) (*tls.Config, error) {
-	cert, err := t.o.Certifier.Certificate(ctx)
+	cert, err := t.Certifier.Certificate(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -278,6 +264,6 @@ func (t *Transport) noteRefusal(from net.Addr, err error) {
 	defer t.mu.Unlock()
 	if now := time.Now(); now.Sub(t.refused) >= refusalsEvery {
 		t.refused = now
-		t.log.Warn("refused a connection", "from", from, "error", err)
+		t.Logger.Warn("refused a connection", "from", from, "error", err)
 	}
 }

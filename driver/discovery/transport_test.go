@@ -58,9 +58,9 @@ func TestTransport_strangers(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	w.reg.Add(registry.Peer{AllocID: "cc33"})
 	server := w.transport(t, "aa11")
-	server.o.Presence.take(server.o.Presence.source.Read(t.Context()))
+	server.Presence.take(server.Presence.source.Read(t.Context()))
 	begun := time.Now()
-	server.o.Presence.begun = begun.Add(-time.Hour) // it has been there for long
+	server.Presence.begun = begun.Add(-time.Hour) // it has been there for long
 	addr, who := serve(t, server.Server())
 	forger := newEd25519(t, "ed")
 	token := w.issuer.sign(t, nomadClaims(func(c *claims) { c.AllocID = "bb22" }))
@@ -85,12 +85,9 @@ func TestTransport_strangers(t *testing.T) {
 // forged has a certificate from a token whose signature is not known.
 func (w *world) forged(t *testing.T, token string) credentials.TransportCredentials {
 	tr := w.transportFor(w.issuer, noSignature(token))
-	der, key := forgeCertificate(t, noSignature(token), testNow, time.Minute)
-	var err error
-	tr.o.Certifier.token = noSignature(token)
-	tr.o.Certifier.cert, err = certificateOf(der, key)
-	must.NoError(t, err)
-	tr.o.Certifier.renew = testNow.Add(time.Hour)
+	tr.Certifier.token = noSignature(token)
+	tr.Certifier.cert = forgeCertificate(t, noSignature(token), testNow, time.Minute)
+	tr.Certifier.renew = testNow.Add(time.Hour)
 	return tr.Client("aa11")
 }
 
@@ -109,7 +106,7 @@ func (c boundConn) Gone() <-chan struct{} { return c.gone }
 func TestTransport_evicted(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	server := w.transport(t, "aa11")
-	release := holdCallersTurn(server.o.Verifier.proofs)
+	release := holdCallersTurn(server.Verifier.proofs)
 	defer release()
 	near, far := tcpPipe(t)
 	gone, ended := make(chan struct{}), make(chan error, 1)
@@ -133,7 +130,7 @@ func TestTransport_floodedServerDials(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	addr, _ := serve(t, w.transport(t, "aa11").Server())
 	caller := w.transport(t, "bb22")
-	release := holdCallersTurn(caller.o.Verifier.proofs)
+	release := holdCallersTurn(caller.Verifier.proofs)
 	defer release()
 	ctx, cancel := context.WithTimeout(t.Context(), handshakeTimeout/2)
 	defer cancel()
@@ -178,7 +175,7 @@ func TestTransport_replayedCertificate(t *testing.T) {
 	w := newWorld(t, "aa11")
 	server := w.transport(t, "aa11")
 	reg := &readCounter{Registry: w.reg}
-	server.o.Presence.source = reg
+	server.Presence.source = reg
 	handshake := func(certs ...tls.Certificate) error {
 		near, far := tcpPipe(t)
 		ended := make(chan error, 1)
@@ -189,14 +186,14 @@ func TestTransport_replayedCertificate(t *testing.T) {
 		_ = tls.Client(far, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{alpn}, Certificates: certs}).HandshakeContext(t.Context())
 		return <-ended
 	}
-	cert, err := w.transport(t, "bb22").o.Certifier.Certificate(t.Context())
+	cert, err := w.transport(t, "bb22").Certifier.Certificate(t.Context())
 	must.NoError(t, err)
 	_, other, err := ed25519.GenerateKey(nil)
 	must.NoError(t, err)
 	must.ErrorContains(t, handshake(tls.Certificate{Certificate: cert.Certificate, PrivateKey: other}), "signature")
 	must.Zero(t, reg.reads.Load())
 
-	server.o.Presence.begun = testNow.Add(-time.Hour) // it has been there for long
+	server.Presence.begun = testNow.Add(-time.Hour) // it has been there for long
 	must.ErrorIs(t, handshake(*cert), ErrNotLive)
 	must.Eq(t, 1, reg.reads.Load())
 }
@@ -243,8 +240,8 @@ func TestTransport_clocks(t *testing.T) {
 				c.IssuedAt = jwt.NewNumericDate(testNow.Add(ahead))
 				c.NotBefore = c.IssuedAt
 			})
-			caller.o.Certifier.now = func() time.Time { return testNow.Add(ahead) }
-			caller.o.Verifier.o.Now = caller.o.Certifier.now
+			caller.Certifier.now = func() time.Time { return testNow.Add(ahead) }
+			caller.Verifier.now = caller.Certifier.now
 			must.NoError(t, ask(t, dial(t, addr, caller.Client("aa11"))))
 		})
 	}
@@ -335,7 +332,7 @@ func TestTransport_expiry(t *testing.T) {
 	// The server's clock shows what is left of the certificate with the leeway. On a
 	// busy machine that may be over before the call arrives: again with more of it.
 	var left atomic.Int64
-	server.o.Verifier.o.Now = func() time.Time {
+	server.Verifier.now = func() time.Time {
 		return testNow.Add(certificateLife - startLeeway + clockLeeway - time.Duration(left.Load()))
 	}
 	for left.Store(int64(100 * time.Millisecond)); len(who.got) == 0; left.Store(2 * left.Load()) {
@@ -348,7 +345,7 @@ func TestTransport_expiry(t *testing.T) {
 	must.Eq(t, "bb22", (<-who.got).AllocID)
 
 	w.keys.set(func(f *fakeKeys) { f.now = testNow.Add(certificateLife + time.Second) })
-	server.o.Verifier.o.Now = w.keys.clock
+	server.Verifier.now = w.keys.clock
 	must.NoError(t, ask(t, client))
 }
 
@@ -359,14 +356,14 @@ func TestTransport_outage(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	now := time.Now()
-	tr.o.Presence.now = func() time.Time { return now }
-	tr.o.Presence.take(registry.View{Err: nomadapi.ErrUnreachable})
+	tr.Presence.now = func() time.Time { return now }
+	tr.Presence.take(registry.View{Err: nomadapi.ErrUnreachable})
 	conn := tr.lease(near, Identity{AllocID: "bb22", Until: testNow.Add(-time.Hour)}).(*leased)
 	conn.expire()
 	go func() { _, _ = far.Write([]byte("x")) }()
 	_, err := conn.Read(make([]byte, 1))
 	must.NoError(t, err)
-	tr.o.Presence.take(registry.View{At: now})
+	tr.Presence.take(registry.View{At: now})
 	now = now.Add(2 * renewalGrace)
 	conn.expire()
 	_, err = conn.Read(make([]byte, 1))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
@@ -86,6 +87,6 @@ func (w *world) transport(t testing.TB, alloc string, change ...func(*claims)) *
 }
 
 func (w *world) transportFor(by issuer, token string) *Transport {
-	certifier := &Certifier{read: func() (string, error) { return token, nil }, keys: newKeys(newFakeKeys(by).fetch, w.keys.clock), now: w.keys.clock}
-	return NewTransport(TransportOptions{Certifier: certifier, Verifier: w.keys.verifier(), Presence: NewPresence(w.reg, "train", time.Minute)})
+	certifier := &Certifier{read: func() (string, error) { return token, nil }, keys: &Keys{fetch: newFakeKeys(by).fetch, now: w.keys.clock}, now: w.keys.clock}
+	return &Transport{Certifier: certifier, Verifier: w.keys.verifier(), Presence: NewPresence(w.reg, "train", time.Minute), Logger: hclog.NewNullLogger()}
 }

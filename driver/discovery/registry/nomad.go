@@ -30,13 +30,7 @@ type NomadOptions struct {
 	Token nomadapi.Token
 	// Service, Namespace and JobID select whose instances to read.
 	Service, Namespace, JobID string
-	// Wait is how long one query waits for a change, default 5 s. It bounds how
-	// old a view gets while nothing changes.
-	Wait time.Duration
-	// Backoff is the first pause after a failed query, default 250 ms. It
-	// doubles up to maxBackoff times that, with jitter.
-	Backoff time.Duration
-	Logger  hclog.Logger
+	Logger                    hclog.Logger
 }
 
 // Nomad is the registry in Nomad, read with the task's own workload identity. It
@@ -44,6 +38,12 @@ type NomadOptions struct {
 type Nomad struct {
 	o      NomadOptions
 	client *api.Client
+	// wait is how long one query waits for a change. It bounds how old a view gets
+	// while nothing changes.
+	wait time.Duration
+	// pause is the first one after a failed query. It doubles up to maxBackoff times
+	// that, with jitter.
+	pause time.Duration
 }
 
 // NewNomad checks the options. It does not call Nomad.
@@ -55,16 +55,7 @@ func NewNomad(o NomadOptions) (*Nomad, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Wait <= 0 {
-		o.Wait = 5 * time.Second
-	}
-	if o.Backoff <= 0 {
-		o.Backoff = 250 * time.Millisecond
-	}
-	if o.Logger == nil {
-		o.Logger = hclog.NewNullLogger()
-	}
-	return &Nomad{o: o, client: client}, nil
+	return &Nomad{o: o, client: client, wait: 5 * time.Second, pause: 250 * time.Millisecond}, nil
 }
 
 // Read asks Nomad now.
@@ -76,8 +67,8 @@ func (n *Nomad) Watch(ctx context.Context) <-chan View {
 	go func() {
 		defer close(out)
 		var last View
-		pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(n.o.Backoff), backoff.WithMultiplier(2),
-			backoff.WithMaxInterval(maxBackoff*n.o.Backoff*2/3), backoff.WithRandomizationFactor(0.5), // up to one and a half of it
+		pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(n.pause), backoff.WithMultiplier(2),
+			backoff.WithMaxInterval(maxBackoff*n.pause*2/3), backoff.WithRandomizationFactor(0.5), // up to one and a half of it
 			backoff.WithMaxElapsedTime(0))
 		for {
 			v := n.query(ctx, last.Index)
@@ -112,9 +103,9 @@ func (n *Nomad) query(ctx context.Context, index uint64) View {
 	if err != nil {
 		return View{Err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, n.o.Wait+10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, n.wait+10*time.Second)
 	defer cancel()
-	q := &api.QueryOptions{Namespace: n.o.Namespace, AuthToken: token, WaitIndex: index, WaitTime: n.o.Wait}
+	q := &api.QueryOptions{Namespace: n.o.Namespace, AuthToken: token, WaitIndex: index, WaitTime: n.wait}
 	at := time.Now()
 	regs, meta, err := n.client.Services().Get(n.o.Service, q.WithContext(ctx))
 	if err != nil {

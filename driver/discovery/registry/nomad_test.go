@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
@@ -205,10 +206,10 @@ func TestNomad_watch(t *testing.T) {
 	token := filepath.Join(t.TempDir(), "nomad_token")
 	must.NoError(t, os.WriteFile(token, []byte("secret"), 0o600))
 	n, err := NewNomad(NomadOptions{
-		Address: f.listen(t), Token: nomadapi.Token{File: token}, Service: "train", Namespace: "ml", JobID: "job",
-		Wait: 20 * time.Millisecond, Backoff: time.Millisecond,
+		Address: f.listen(t), Token: nomadapi.Token{File: token}, Service: "train", Namespace: "ml", JobID: "job", Logger: hclog.NewNullLogger(),
 	})
 	must.NoError(t, err)
+	n.wait, n.pause = 20*time.Millisecond, time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
 	views := n.Watch(ctx)
 	until := func(what string, ok func(View) bool) View {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/discovery"
@@ -76,9 +77,10 @@ func (n *Nomad) Transport(alloc string) *discovery.Transport {
 func (n *Nomad) TransportFrom(file string) *discovery.Transport {
 	keys, err := discovery.NewKeys(n.address, n.bearer)
 	must.NoError(n.t, err)
-	return discovery.NewTransport(discovery.TransportOptions{
+	return &discovery.Transport{
 		Certifier: discovery.NewCertifier(nomadapi.Token{File: file}, keys),
 		Verifier:  discovery.NewVerifier(discovery.VerifierOptions{Namespace: "ml", JobID: "resnet", Group: "workers", Task: "train", Keys: keys}),
 		Presence:  discovery.NewPresence(n.live, "resnet", time.Minute),
-	})
+		Logger:    hclog.NewNullLogger(),
+	}
 }
