@@ -3,8 +3,6 @@
 
 package elastic
 
-import "time"
-
 // Event is something that happened. Any event may come late, twice or for a
 // process that is gone.
 type Event interface{ event() }
@@ -15,12 +13,7 @@ type HostJoined struct{ Info HostInfo }
 
 // HostLeaving reports that a host's task is being stopped. Its processes go on
 // until a ring without them forms.
-type HostLeaving struct {
-	Host HostID
-	// Deadline is when Nomad kills its processes; zero is unknown. Decisions do
-	// not depend on it.
-	Deadline time.Time
-}
+type HostLeaving struct{ Host HostID }
 
 // HostSlots reports that a host now offers another number of slots; the highest
 // are the first to leave. The number is constant for an allocation, and may change

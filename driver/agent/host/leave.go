@@ -20,7 +20,7 @@ func (h *Host) Leave(timeout time.Duration) {
 			return
 		}
 		h.leaving, h.deadline = true, deadline
-		h.send(&wire.ToLeader{Leaving: &wire.Leaving{In: timeout.Seconds()}})
+		h.send(&wire.ToLeader{Leaving: &wire.Leaving{}})
 	})
 }
 

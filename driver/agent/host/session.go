@@ -59,9 +59,6 @@ func (h *Host) register() *wire.Register {
 	if h.exchange != nil {
 		r.Keys = h.exchange.Snapshot()
 	}
-	if h.leaving {
-		r.LeaveIn = time.Until(h.deadline).Seconds()
-	}
 	return r
 }
 

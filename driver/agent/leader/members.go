@@ -99,9 +99,6 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	l.checkQuorum(ctx)
 	l.step(ctx, elastic.HostJoined{Info: r.Info})
 	l.checkQuorum(ctx)
-	if r.Info.Leaving {
-		l.step(ctx, elastic.HostLeaving{Host: id, Deadline: time.Now().Add(time.Duration(r.LeaveIn * float64(time.Second)))})
-	}
 	l.followRing()
 	if wire.IDOf(r.Info.Ring) == l.ring && l.exchange != nil {
 		fills, err := l.exchange.Restore(string(id), r.Keys)

@@ -17,7 +17,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 	switch {
 	case m.Leaving != nil:
 		l.log.Info("host leaves", "host", id)
-		l.step(ctx, elastic.HostLeaving{Host: id, Deadline: time.Now().Add(time.Duration(m.Leaving.In * float64(time.Second)))})
+		l.step(ctx, elastic.HostLeaving{Host: id})
 	case m.Arrived != nil:
 		if l.o.Quorum != nil {
 			l.o.Quorum.Connect(l.hosts[id].alloc) // before the ring stops for this newcomer

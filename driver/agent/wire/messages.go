@@ -40,8 +40,6 @@ type Register struct {
 	Addr string `json:"addr"`
 	// Keys are the host's values in the exchange of Info.Ring.
 	Keys Snapshot `json:"keys"`
-	// LeaveIn is how many seconds are left when Info.Leaving is set.
-	LeaveIn float64 `json:"leave_in,omitempty"`
 	// Status is the newest status the host has seen of the job.
 	Status *Status `json:"status,omitempty"`
 	// Noticed is the newest timestamp of a notice that the host knows of.
@@ -49,10 +47,7 @@ type Register struct {
 }
 
 // Leaving reports that the host's task is being stopped.
-type Leaving struct {
-	// In is how many seconds are left until its processes are killed.
-	In float64 `json:"in"`
-}
+type Leaving struct{}
 
 // Exited is the end of a process.
 type Exited struct {
