@@ -6,27 +6,18 @@ package eventtail
 import (
 	"encoding/json"
 	"errors"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
-const (
-	// maxLine is the longest line read as an event.
-	maxLine = 16 << 10
-	// maxAnnotations of at most maxAnnotation bytes each, name and value, are
-	// passed on with an event.
-	maxAnnotations = 16
-	maxAnnotation  = 256
-)
+// maxLine is the longest line read as an event.
+const maxLine = 16 << 10
 
 // Event is one line of the agent's event file.
 type Event struct {
-	Time        time.Time         `json:"time"`
-	Message     string            `json:"message"`
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Time    time.Time `json:"time"`
+	Message string    `json:"message"`
 }
 
 // parseEvent reads a line as an event that is fit to be shown: on one line,
@@ -43,15 +34,6 @@ func parseEvent(line []byte, now time.Time) (Event, error) {
 	// Nomad cannot encode every time, and would end the stream of all events.
 	if e.Time.Year() < 2000 || e.Time.After(now.Add(24*time.Hour)) {
 		e.Time = now
-	}
-	annotations := map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(e.Annotations)) {
-		if name := plaintext.Line(key, maxAnnotation); name != "" && len(annotations) < maxAnnotations {
-			annotations[name] = plaintext.Line(e.Annotations[key], maxAnnotation)
-		}
-	}
-	if e.Annotations = annotations; len(annotations) == 0 {
-		e.Annotations = nil
 	}
 	return e, nil
 }

@@ -4,7 +4,6 @@
 package eventtail
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -18,20 +17,14 @@ import (
 
 func TestEventsAreBounded(t *testing.T) {
 	now := time.Date(2026, 11, 20, 21, 0, 5, 0, time.UTC)
-	var annotations []string
-	for i := range 3 * maxAnnotations {
-		annotations = append(annotations, fmt.Sprintf(`"\\u001b[1mkey%02d%s":"%s\\n"`, i, strings.Repeat("k", maxAnnotation), strings.Repeat("v", maxAnnotation)))
-	}
-	e, err := parseEvent([]byte(`{"message":"m","time":"9999-01-01T00:00:00Z","annotations":{`+strings.Join(annotations, ",")+`}}`), now)
+	e, err := parseEvent([]byte(`{"message":"\u001b[1m`+strings.Repeat("m", 3*plaintext.Limit)+`\n","time":"9999-01-01T00:00:00Z"}`), now)
 	must.NoError(t, err)
 	must.Eq(t, now, e.Time, must.Sprint("a time that Nomad cannot encode ends the stream of all events"))
 	checkEvent(t, e)
-	must.MapLen(t, maxAnnotations, e.Annotations)
 
 	e, err = parseEvent([]byte(`{"message":"m","time":"0000-01-01T00:00:00Z"}`), now)
 	must.NoError(t, err)
 	must.Eq(t, now, e.Time)
-	must.Nil(t, e.Annotations)
 }
 
 // checkEvent checks what holds of every event, whatever the task wrote.
@@ -39,18 +32,9 @@ func checkEvent(t *testing.T, e Event) {
 	t.Helper()
 	must.NotEq(t, "", e.Message)
 	must.LessEq(t, plaintext.Limit+64, len(e.Message))
-	must.LessEq(t, maxAnnotations, len(e.Annotations))
 	must.Between(t, 2000, e.Time.Year(), 2300)
-	texts := []string{e.Message}
-	for key, value := range e.Annotations {
-		must.LessEq(t, maxAnnotation+8, len(key))
-		must.LessEq(t, maxAnnotation+8, len(value))
-		texts = append(texts, key, value)
-	}
-	for _, text := range texts {
-		must.True(t, utf8.ValidString(text))
-		must.Eq(t, -1, strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }))
-	}
+	must.True(t, utf8.ValidString(e.Message))
+	must.Eq(t, -1, strings.IndexFunc(e.Message, func(r rune) bool { return !unicode.IsPrint(r) }))
 }
 
 // FuzzEvent feeds lines to the reader of events.

@@ -66,10 +66,9 @@ func TestTailPassesWholeLines(t *testing.T) {
 	a := newAgentFile(t)
 	tail := a.tail()
 	tail.poll(t.Context()) // no file yet
-	a.append(t, `{"time":"2026-11-20T21:00:00Z","message":"ring 3: ranks 2-3 of 8, gap 0.21 s","annotations":{"ring":"3"}}`+"\n"+`{"mess`)
+	a.append(t, `{"time":"2026-11-20T21:00:00Z","message":"ring 3: ranks 2-3 of 8, gap 0.21 s"}`+"\n"+`{"mess`)
 	tail.poll(t.Context())
 	must.Eq(t, []string{"ring 3: ranks 2-3 of 8, gap 0.21 s"}, a.passed)
-	must.Eq(t, map[string]string{"ring": "3"}, a.last.Annotations)
 	must.Eq(t, "2026-11-20T21:00:00Z", a.last.Time.Format(time.RFC3339))
 	a.append(t, `age":"two"}`+"\n"+`{"message":"three`)
 	must.Eq(t, "two", tail.Drain(t.Context()))

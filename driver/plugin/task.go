@@ -202,7 +202,7 @@ func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *eventtail.
 		Dir: c.TaskDir().Dir, Path: eventPath, Note: filepath.Join(privateDirsOf(c).State, privatedirs.EventOffset), Logger: logger,
 		Emit: func(e eventtail.Event) error {
 			return d.events.EmitEvent(&drivers.TaskEvent{TaskID: c.ID, TaskName: c.Name, AllocID: c.AllocID,
-				Timestamp: e.Time, Message: e.Message, Annotations: e.Annotations})
+				Timestamp: e.Time, Message: e.Message})
 		},
 	})
 }
