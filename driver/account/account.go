@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -32,9 +31,6 @@ type Account struct {
 // Path is a file on the host, confined to what a task sees: Base, and what lies
 // below it. Only Rel is subject to the rights of the task's user.
 type Path struct{ Base, Rel string }
-
-// String is the whole host path.
-func (p Path) String() string { return filepath.Join(p.Base, p.Rel) }
 
 // Lookup finds a user by name or number. An empty name is the plugin's own
 // user, as in raw_exec.
@@ -111,7 +107,13 @@ func (a Account) Executable(file Path) error {
 	if err := a.open(file, unix.O_PATH); err != nil {
 		return err
 	}
-	st, err := a.stat(file)
+	var st unix.Stat_t
+	err := a.below(file, func(base int) error {
+		if file.Rel == "." {
+			return unix.Fstat(base, &st)
+		}
+		return unix.Fstatat(base, file.Rel, &st, 0)
+	})
 	switch {
 	case err != nil:
 		return err
@@ -123,31 +125,9 @@ func (a Account) Executable(file Path) error {
 	return nil
 }
 
-// stat follows links with the account's rights: what they lead to may be none of
-// the task's business.
-func (a Account) stat(file Path) (st unix.Stat_t, err error) {
-	base, err := unix.Open(file.Base, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return st, err
-	}
-	defer func() { _ = unix.Close(base) }()
-	err = a.try(func() error {
-		if file.Rel == "." {
-			return unix.Fstat(base, &st)
-		}
-		return unix.Fstatat(base, file.Rel, &st, 0)
-	})
-	return st, err
-}
-
 // open opens and closes a file with the account's rights below file.Base.
 func (a Account) open(file Path, flags int) error {
-	base, err := unix.Open(file.Base, unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(base) }()
-	return a.try(func() error {
+	return a.below(file, func(base int) error {
 		if file.Rel == "." { // base is the file itself
 			return accessible(base, flags)
 		}
@@ -157,6 +137,17 @@ func (a Account) open(file Path, flags int) error {
 		}
 		return unix.Close(fd)
 	})
+}
+
+// below runs f, on the open file.Base, with the account's rights. Links are followed
+// with them: what they lead to may be none of the task's business.
+func (a Account) below(file Path, f func(base int) error) error {
+	base, err := unix.Open(file.Base, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(base) }()
+	return a.try(func() error { return f(base) })
 }
 
 // try runs f with the account's rights to files. They belong to the thread,

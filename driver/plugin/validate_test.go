@@ -6,6 +6,7 @@ package plugin
 import (
 	"errors"
 	"io/fs"
+	"path/filepath"
 	"testing"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -63,7 +64,7 @@ func newHost() *host {
 
 func (h *host) environment() *hostEnvironment {
 	access := func(file account.Path) error {
-		err, there := h.files[file.String()]
+		err, there := h.files[filepath.Join(file.Base, file.Rel)]
 		if !there {
 			return fs.ErrNotExist
 		}
