@@ -40,28 +40,20 @@ flags:
 // flags are those of `run`.
 type flags struct {
 	settings.Training
-	horovod         options.Env
-	wrong           []error // of the settings
-	hosts, script   string
-	slots           int
-	iface           string
-	output          string
-	status          string
-	interval        time.Duration
-	verbose         bool
-	ignoredCooldown coolDown
-	ignoredGloo     bool
-	ignoredStart    int
-	command         []string
+	horovod       options.Env
+	wrong         []error // of the settings
+	hosts, script string
+	slots         int
+	iface         string
+	output        string
+	status        string
+	interval      time.Duration
+	verbose       bool
+	command       []string
 }
 
-// coolDown takes the first number of horovodrun's flag that has two.
-type coolDown struct{}
-
+// coolDownFlag is horovodrun's flag that has two numbers.
 const coolDownFlag = "blacklist-cooldown-range"
-
-func (coolDown) String() string   { return "" }
-func (coolDown) Set(string) error { return nil }
 
 // set returns the set of flags that fill in o.
 func (o *flags) set(stderr io.Writer) *flag.FlagSet {
@@ -71,7 +63,7 @@ func (o *flags) set(stderr io.Writer) *flag.FlagSet {
 	o.register(f)
 	f.IntVar(&o.slots, "slots-per-host", 1, "slots of hosts for which no number is given")
 	f.IntVar(&o.slots, "slots", 1, "same as -slots-per-host")
-	f.IntVar(&o.ignoredStart, "start-timeout", 0, "accepted and ignored: newcomers may take as long as they need")
+	f.Int("start-timeout", 0, "accepted and ignored: newcomers may take as long as they need")
 	for _, n := range []string{"H", "hosts"} {
 		f.StringVar(&o.hosts, n, "", "fixed hosts: name:slots,name:slots")
 	}
@@ -83,8 +75,9 @@ func (o *flags) set(stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&o.status, "status-address", "", "serve /v1/status and /metrics here, such as 127.0.0.1:9400")
 	f.DurationVar(&o.interval, "discovery-interval", time.Second, "time between two runs of the discovery script")
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
-	f.BoolVar(&o.ignoredGloo, "gloo", true, "accepted: Gloo is the only controller")
-	f.Var(&o.ignoredCooldown, coolDownFlag, "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted")
+	f.Bool("gloo", true, "accepted: Gloo is the only controller")
+	f.Func(coolDownFlag, "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted",
+		func(string) error { return nil })
 	return f
 }
 
@@ -143,7 +136,8 @@ func (o *flags) check() error {
 // not given.
 func (o *flags) checkHosts() error {
 	if o.script != "" {
-		if err := process.LookCommand(firstWord(o.script), ""); err != nil {
+		program := append(strings.Fields(o.script), "")[0]
+		if err := process.LookCommand(program, ""); err != nil {
 			return fmt.Errorf("--host-discovery-script: %w", err)
 		}
 		return nil
@@ -169,11 +163,4 @@ func (o *flags) checkHosts() error {
 		return fmt.Errorf("-np %d: the hosts have %d slots", o.NP, total)
 	}
 	return nil
-}
-
-func firstWord(s string) string {
-	if f := strings.Fields(s); len(f) > 0 {
-		return f[0]
-	}
-	return s
 }

@@ -105,15 +105,10 @@ func (r *launcher) run(ctx context.Context) host.Result {
 		}
 	}
 	leaderCtx, stopLeader := context.WithCancel(context.WithoutCancel(ctx))
-	leaderDone := make(chan struct{})
-	go func() {
-		_ = r.leader.Run(leaderCtx)
-		close(leaderDone)
-	}()
-	defer func() {
-		stopLeader()
-		<-leaderDone
-	}()
+	var leading sync.WaitGroup
+	leading.Go(func() { _ = r.leader.Run(leaderCtx) })
+	defer leading.Wait()
+	defer stopLeader()
 	if r.o.status != "" {
 		stop, err := r.serveStatus(ctx)
 		if err != nil {
@@ -136,7 +131,9 @@ func (r *launcher) run(ctx context.Context) host.Result {
 	if ctx.Err() != nil {
 		stopHosts()
 	}
-	r.wait()
+	for r.running() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
 	stopHosts()
 	r.wg.Wait()
 	return result
@@ -163,16 +160,6 @@ func (r *launcher) await(ctx, hostCtx context.Context, discovered <-chan []liste
 		case <-ctx.Done():
 			return host.Result{Code: 130, Reason: "interrupted"}
 		}
-	}
-}
-
-// wait waits for all hosts to end.
-func (r *launcher) wait() {
-	for {
-		if r.running() == 0 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 

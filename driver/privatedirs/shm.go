@@ -56,21 +56,13 @@ func (d Dirs) ownShmDir() string {
 	return dir
 }
 
-// shm is where the shared memory of the task lies.
-func (d Dirs) shm() (string, error) {
-	dir, err := d.shmDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, filepath.Base(filepath.Dir(d.Root)), filepath.Base(d.Root)), nil
-}
-
 // MakeShm makes the directory that an isolated task sees as /dev/shm,
 // for the given user. It lies
 // in the host's, so that it is memory without a limit of its own; what is in it
 // counts as the task's memory.
 func (d Dirs) MakeShm(uid, gid int) (string, error) {
-	dir, err := d.shm()
+	all, err := d.shmDir()
+	dir := filepath.Join(all, filepath.Base(filepath.Dir(d.Root)), filepath.Base(d.Root))
 	if err == nil {
 		err = os.RemoveAll(dir) // of an earlier run
 	}
