@@ -17,13 +17,7 @@ const stopMargin = 2 * time.Second
 // stops the task, and the driver writes it to StopFile; LeaveTimeout is what was
 // known before.
 func (c *Config) TimeToLeave(now time.Time) time.Duration {
-	if c.StopFile == "" {
-		return time.Duration(c.LeaveTimeout)
-	}
-	note, err := os.ReadFile(c.StopFile)
-	if err != nil {
-		return time.Duration(c.LeaveTimeout) // the signal did not come from the driver
-	}
+	note, _ := os.ReadFile(c.StopFile) // none where the signal did not come from the driver
 	kill, err := time.Parse(time.RFC3339Nano, strings.TrimSpace(string(note)))
 	if err != nil {
 		return time.Duration(c.LeaveTimeout)

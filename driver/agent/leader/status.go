@@ -52,19 +52,15 @@ func (l *Leader) reportResize(r *wire.Resize) {
 	if r == nil || ring == nil || ring.Generation != r.Generation {
 		return
 	}
-	ranks := map[elastic.HostID][2]int{}
-	for i, m := range ring.Members {
-		h := m.Proc.Slot.Host
-		if x, ok := ranks[h]; ok {
-			ranks[h] = [2]int{x[0], i}
-		} else {
-			ranks[h] = [2]int{i, i}
+	next := 0 // rank after those of the hosts so far
+	for _, h := range ring.Hosts() {
+		first := next
+		for next < len(ring.Members) && ring.Members[next].Proc.Slot.Host == h {
+			next++
 		}
-	}
-	for h, x := range ranks {
-		text := fmt.Sprintf("ring %d: rank %d of %d", r.Generation, x[0], r.To)
-		if x[0] != x[1] {
-			text = fmt.Sprintf("ring %d: ranks %d-%d of %d", r.Generation, x[0], x[1], r.To)
+		text := fmt.Sprintf("ring %d: rank %d of %d", r.Generation, first, r.To)
+		if next > first+1 {
+			text = fmt.Sprintf("ring %d: ranks %d-%d of %d", r.Generation, first, next-1, r.To)
 		}
 		if r.Cause != "start" {
 			text += fmt.Sprintf(", was %d, gap %.2f s", r.From, r.Gap)

@@ -38,11 +38,6 @@ func newLimiter(bounds func() (total, each int)) *limiter {
 	return &limiter{bounds: bounds, from: make(map[netip.Prefix][]*claim)}
 }
 
-// fixed are bounds that do not change.
-func fixed(total, each int) func() (int, int) {
-	return func() (int, int) { return total, each }
-}
-
 // add counts the connection until it is released, and closes another one where
 // there are too many.
 func (l *limiter) add(c net.Conn) *claim {

@@ -13,6 +13,11 @@ import (
 	"github.com/shoenig/test/must"
 )
 
+// fixed are bounds that do not change.
+func fixed(total, each int) func() (int, int) {
+	return func() (int, int) { return total, each }
+}
+
 func TestLimiter(t *testing.T) {
 	l := newLimiter(fixed(4, 2))
 	made := map[string]net.Conn{}

@@ -66,7 +66,7 @@ func Share(l net.Listener, peers func() int) *Port {
 			n := unknownPerPeer * peers()
 			return max(maxUnknown, n), max(maxUnknownEach, n)
 		}),
-		readers: newLimiter(fixed(maxWeb, maxWebEach))}
+		readers: newLimiter(func() (total, each int) { return maxWeb, maxWebEach })}
 	p.wg.Add(1)
 	go p.serve()
 	return p

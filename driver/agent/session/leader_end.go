@@ -6,7 +6,6 @@ package session
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -45,15 +44,10 @@ type LeaderEnd struct {
 	stream grpc.ServerStream
 	ctx    context.Context
 	cancel context.CancelFunc
-	sendMu sync.Mutex
 }
 
-// Send sends a message to the host.
-func (e *LeaderEnd) Send(m *wire.ToAgent) error {
-	e.sendMu.Lock()
-	defer e.sendMu.Unlock()
-	return e.stream.SendMsg(m)
-}
+// Send sends a message to the host, one at a time.
+func (e *LeaderEnd) Send(m *wire.ToAgent) error { return e.stream.SendMsg(m) }
 
 // Recv waits for a message of the host.
 func (e *LeaderEnd) Recv() (*wire.ToLeader, error) {

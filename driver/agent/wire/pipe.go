@@ -59,35 +59,26 @@ func (q *queue[T]) get() (T, error) {
 
 func (q *queue[T]) close() { q.once.Do(func() { close(q.done) }) }
 
-// HostEnd is the host's end of a pipe.
-type HostEnd struct {
-	out *queue[*ToLeader]
-	in  *queue[*ToAgent]
+// End is one end of a pipe.
+type End[Out, In any] struct {
+	out *queue[Out]
+	in  *queue[In]
 }
 
-// Send sends a message to the leader.
-func (e HostEnd) Send(m *ToLeader) error { return e.out.put(m) }
+// Send sends a message to the other end.
+func (e End[Out, In]) Send(m Out) error { return e.out.put(m) }
 
-// Recv waits for a message of the leader.
-func (e HostEnd) Recv() (*ToAgent, error) { return e.in.get() }
-
-// Close ends the session. What was sent is still received.
-func (e HostEnd) Close() { e.out.close() }
-
-// LeaderEnd is the leader's end of a pipe.
-type LeaderEnd struct {
-	out *queue[*ToAgent]
-	in  *queue[*ToLeader]
-}
-
-// Send sends a message to the host.
-func (e LeaderEnd) Send(m *ToAgent) error { return e.out.put(m) }
-
-// Recv waits for a message of the host.
-func (e LeaderEnd) Recv() (*ToLeader, error) { return e.in.get() }
+// Recv waits for a message of the other end.
+func (e End[Out, In]) Recv() (In, error) { return e.in.get() }
 
 // Close ends the session. What was sent is still received.
-func (e LeaderEnd) Close() { e.out.close() }
+func (e End[Out, In]) Close() { e.out.close() }
+
+// The ends of a pipe.
+type (
+	HostEnd   = End[*ToLeader, *ToAgent]
+	LeaderEnd = End[*ToAgent, *ToLeader]
+)
 
 // Pipe returns both ends of a session within this process.
 func Pipe() (HostEnd, LeaderEnd) {
