@@ -30,9 +30,9 @@ type Shape struct {
 // rate is the logarithm of the throughput at a size, all of a shape up to
 // one unknown constant.
 type rate struct {
-	size   int
-	log    float64
-	weight float64 // of measurements behind it, at most shapeLimit
+	Size   int     `json:"size"`
+	Log    float64 `json:"log"`
+	Weight float64 `json:"weight"` // of measurements behind it, at most shapeLimit
 }
 
 // shapeLimit is how much the past counts at most, so that a shape follows a
@@ -49,16 +49,16 @@ func excess(at []rate, n int) float64 {
 	if len(at) == 0 {
 		return 0
 	}
-	over := func(r rate) float64 { return r.log - math.Log(prior(r.size)) }
-	i := sort.Search(len(at), func(i int) bool { return at[i].size >= n })
+	over := func(r rate) float64 { return r.Log - math.Log(prior(r.Size)) }
+	i := sort.Search(len(at), func(i int) bool { return at[i].Size >= n })
 	switch {
 	case i == len(at):
 		return over(at[i-1])
-	case i == 0 || at[i].size == n:
+	case i == 0 || at[i].Size == n:
 		return over(at[i])
 	}
 	a, b := at[i-1], at[i]
-	w := math.Log(float64(n)/float64(a.size)) / math.Log(float64(b.size)/float64(a.size))
+	w := math.Log(float64(n)/float64(a.Size)) / math.Log(float64(b.Size)/float64(a.Size))
 	return (1-w)*over(a) + w*over(b)
 }
 
@@ -79,21 +79,21 @@ func (s *Shape) Learn(c Curve, size int) {
 	offset /= float64(len(c.points) - 1)
 	if len(s.at) == 0 {
 		for _, p := range c.points {
-			s.at = append(s.at, rate{size: p.Size, log: -math.Log(p.StepTime) - offset, weight: 1})
+			s.at = append(s.at, rate{Size: p.Size, Log: -math.Log(p.StepTime) - offset, Weight: 1})
 		}
 		return
 	}
 	seen := -math.Log(c.points[i].StepTime) - offset
-	k, found := slices.BinarySearchFunc(s.at, size, func(r rate, n int) int { return r.size - n })
+	k, found := slices.BinarySearchFunc(s.at, size, func(r rate, n int) int { return r.Size - n })
 	if !found {
 		if len(s.at) < shapeSizes {
-			s.at = slices.Insert(s.at, k, rate{size: size, log: seen, weight: 1})
+			s.at = slices.Insert(s.at, k, rate{Size: size, Log: seen, Weight: 1})
 		}
 		return
 	}
 	r := &s.at[k]
-	r.weight = min(r.weight+1, shapeLimit)
-	r.log += (seen - r.log) / r.weight
+	r.Weight = min(r.Weight+1, shapeLimit)
+	r.Log += (seen - r.Log) / r.Weight
 }
 
 // Extend returns the curve of a job of the kind with the sizes that it was
@@ -106,12 +106,12 @@ func (s *Shape) Extend(c Curve) Curve {
 	// How much faster the job is than the shape has it, by size.
 	own := make([]rate, len(c.points))
 	for i, p := range c.points {
-		own[i] = rate{size: p.Size, log: -math.Log(p.StepTime) - excess(s.at, p.Size)}
+		own[i] = rate{Size: p.Size, Log: -math.Log(p.StepTime) - excess(s.at, p.Size)}
 	}
 	all := c.Points()
 	for _, r := range s.at {
-		if !c.Known(r.size) {
-			all = append(all, Point{Size: r.size, StepTime: math.Exp(-r.log - excess(own, r.size)), Samples: 1})
+		if !c.Known(r.Size) {
+			all = append(all, Point{Size: r.Size, StepTime: math.Exp(-r.Log - excess(own, r.Size)), Samples: 1})
 		}
 	}
 	slices.SortFunc(all, func(a, b Point) int { return cmp.Compare(a.Size, b.Size) })
@@ -126,50 +126,38 @@ func (s *Shape) NonImproving() []int {
 	var out []int
 	most := math.Inf(-1)
 	for _, r := range s.at {
-		if r.log <= most {
-			out = append(out, r.size)
+		if r.Log <= most {
+			out = append(out, r.Size)
 		}
-		most = max(most, r.log)
+		most = max(most, r.Log)
 	}
 	return out
 }
 
 // Without returns the shape less what it knows of some sizes.
 func (s *Shape) Without(sizes ...int) Shape {
-	return Shape{at: slices.DeleteFunc(slices.Clone(s.at), func(r rate) bool { return slices.Contains(sizes, r.size) })}
-}
-
-// shapePoint is a rate as it is saved.
-type shapePoint struct {
-	Size   int     `json:"size"`
-	Log    float64 `json:"log"` // logarithm of the throughput, up to a constant
-	Weight float64 `json:"weight"`
+	return Shape{at: slices.DeleteFunc(slices.Clone(s.at), func(r rate) bool { return slices.Contains(sizes, r.Size) })}
 }
 
 // MarshalJSON writes what was learned.
 func (s Shape) MarshalJSON() ([]byte, error) {
-	points := make([]shapePoint, len(s.at))
-	for i, r := range s.at {
-		points[i] = shapePoint{Size: r.size, Log: r.log, Weight: r.weight}
-	}
-	return json.Marshal(points)
+	return json.Marshal(s.at)
 }
 
 // UnmarshalJSON reads what was learned. Sizes and values that cannot be are
 // left out.
 func (s *Shape) UnmarshalJSON(b []byte) error {
-	var points []shapePoint
+	var points []rate
 	if err := json.Unmarshal(b, &points); err != nil {
 		return err
 	}
 	*s = Shape{}
+	last := 0
 	for _, p := range points {
-		last := 0
-		if len(s.at) > 0 {
-			last = s.at[len(s.at)-1].size
-		}
 		if p.Size > last && p.Weight >= 1 && math.Abs(p.Log) < 100 {
-			s.at = append(s.at, rate{size: p.Size, log: p.Log, weight: min(p.Weight, shapeLimit)})
+			p.Weight = min(p.Weight, shapeLimit)
+			s.at = append(s.at, p)
+			last = p.Size
 		}
 	}
 	return nil
