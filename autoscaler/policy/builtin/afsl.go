@@ -12,9 +12,7 @@ import (
 // among all jobs, in which of two jobs the shorter wins unless the longer
 // would make so much better use of one more GPU that both end sooner on
 // average.
-type afsl struct{ afslOptions }
-
-type afslOptions struct {
+type afsl struct {
 	Blind      bool    `hcl:"blind,optional" doc:"ignore declared lengths: a job has its attained service plus prior left"`
 	Prior      float64 `hcl:"prior,optional" doc:"GPU-seconds added to the attained service of a job of unknown length"`
 	RestartCap int     `hcl:"restart_cap,optional" doc:"a job resized this often keeps its size; 0 is no cap"`
@@ -22,11 +20,11 @@ type afslOptions struct {
 }
 
 // Check implements registry.Checker.
-func (o afslOptions) Check() (string, string) {
+func (a afsl) Check() (string, string) {
 	switch {
-	case !(o.Prior > 0):
+	case !(a.Prior > 0):
 		return "prior", "must be positive"
-	case o.RestartCap < 0:
+	case a.RestartCap < 0:
 		return "restart_cap", "must not be negative"
 	}
 	return "", ""
@@ -37,15 +35,10 @@ var afslEntry = registry.Define(registry.Info{
 	Doc:    "Each GPU goes to the winner of pairwise comparisons of shorter against more efficient; plans again on events only.",
 	Source: "AFS-L of CoDDL (NSDI'21); the blind form is Kolo's",
 	Needs:  "speed-up curves and remaining work; a job of unknown length counts as having its attained service plus prior left",
-}, afslOptions{Prior: servicePrior}, func(o afslOptions) policy.Policy { return &afsl{o} })
+}, afsl{Prior: servicePrior}, afsl.allocate)
 
-// Name implements Policy.
-func (*afsl) Name() string { return "afs-l" }
-
-// Allocate implements Policy.
-func (a *afsl) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (a afsl) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	state := load[standing](s)
 	if !s.Changed && !a.Always && state.keep(&d, pools) {
 		save(&d, state)
@@ -71,11 +64,11 @@ func (a *afsl) Allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
-func (a *afsl) capped(c *candidate) bool {
+func (a afsl) capped(c *candidate) bool {
 	return a.RestartCap > 0 && c.Resizes >= a.RestartCap && c.floor(c.Count) > 0
 }
 
-func (a *afsl) left(c *candidate) float64 {
+func (a afsl) left(c *candidate) float64 {
 	if left, ok := c.left(); ok && !a.Blind {
 		return left
 	}

@@ -4,6 +4,8 @@
 package builtin
 
 import (
+	"slices"
+
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
@@ -14,19 +16,17 @@ import (
 // DRAGON's controller starts one job per pass and shrinks in a pass of its
 // own, because pods take time to go; its passes follow each other at once.
 // Here one decision makes the whole series.
-type dragon struct{ dragonOptions }
-
-type dragonOptions struct {
+type dragon struct {
 	Starved float64 `hcl:"starved,optional" doc:"seconds after which a waiting job makes others shrink"`
 	Idle    float64 `hcl:"idle,optional" doc:"seconds without a start, shrink or growth after which running jobs grow"`
 }
 
 // Check implements registry.Checker.
-func (o dragonOptions) Check() (string, string) {
+func (g dragon) Check() (string, string) {
 	switch {
-	case !(o.Starved >= 0):
+	case !(g.Starved >= 0):
 		return "starved", "must not be negative"
-	case !(o.Idle >= 0):
+	case !(g.Idle >= 0):
 		return "idle", "must not be negative"
 	}
 	return "", ""
@@ -37,7 +37,7 @@ var dragonEntry = registry.Define(registry.Info{
 	Doc:    "Jobs start in order of arrival at preferred or minimum size; a starved job shrinks running ones to their minimum; an idle cluster lets jobs grow.",
 	Source: "DRAGON (CLOSER'19)",
 	Needs:  "nothing",
-}, dragonOptions{Starved: 120, Idle: 60}, func(o dragonOptions) policy.Policy { return &dragon{o} })
+}, dragon{Starved: 120, Idle: 60}, dragon.allocate)
 
 // dragonState is what DRAGON keeps in its controller.
 type dragonState struct {
@@ -45,13 +45,8 @@ type dragonState struct {
 	Since  float64 `json:"since"`            // last start, shrink or growth
 }
 
-// Name implements Policy.
-func (*dragon) Name() string { return "dragon" }
-
-// Allocate implements Policy.
-func (g *dragon) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (g dragon) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	state := load[dragonState](s)
 	if len(s.State) == 0 {
 		state.Since = s.Now
@@ -82,7 +77,7 @@ func (g *dragon) Allocate(s *policy.Snapshot) policy.Decision {
 		}
 		g.alarms(s, &d, p, &state)
 	}
-	if !helped(s, state.Helped) {
+	if !slices.ContainsFunc(s.Jobs, func(j policy.Job) bool { return j.ID == state.Helped }) {
 		state.Helped = ""
 	}
 	settle(&d, pools)
@@ -92,7 +87,7 @@ func (g *dragon) Allocate(s *policy.Snapshot) policy.Decision {
 
 // help shrinks running jobs in order of arrival until the smallest starved
 // job fits, and starts it.
-func (g *dragon) help(s *policy.Snapshot, p *pool, state *dragonState) bool {
+func (g dragon) help(s *policy.Snapshot, p *pool, state *dragonState) bool {
 	var least *candidate
 	surplus := 0
 	for _, c := range p.jobs {
@@ -120,12 +115,12 @@ func (g *dragon) help(s *policy.Snapshot, p *pool, state *dragonState) bool {
 	return true
 }
 
-func (g *dragon) starved(s *policy.Snapshot, c *candidate) bool {
+func (g dragon) starved(s *policy.Snapshot, c *candidate) bool {
 	return s.Now-max(c.Submit, c.LastChange) >= g.Starved
 }
 
 // alarms asks for the decisions that timers call for.
-func (g *dragon) alarms(s *policy.Snapshot, d *policy.Decision, p *pool, state *dragonState) {
+func (g dragon) alarms(s *policy.Snapshot, d *policy.Decision, p *pool, state *dragonState) {
 	for _, c := range p.jobs {
 		if c.n == 0 {
 			requeue(d, s.Now, max(c.Submit, c.LastChange)+g.Starved)
@@ -133,13 +128,4 @@ func (g *dragon) alarms(s *policy.Snapshot, d *policy.Decision, p *pool, state *
 			requeue(d, s.Now, state.Since+g.Idle)
 		}
 	}
-}
-
-func helped(s *policy.Snapshot, id string) bool {
-	for i := range s.Jobs {
-		if s.Jobs[i].ID == id {
-			return true
-		}
-	}
-	return false
 }

@@ -11,15 +11,15 @@ import (
 // elasticFIFO gives each job its minimum in order of arrival, then lets all
 // of them grow by one step in turn. With an efficiency floor a job stops
 // growing where one more GPU would bring less speed-up than the floor.
-type elasticFIFO struct{ elasticOptions }
-
-type elasticOptions struct {
+//
+// Elastic SRJF is the same with another order, and has the same options.
+type elastic struct {
 	Efficiency float64 `hcl:"efficiency,optional" doc:"least speed-up that one more GPU must bring (such as 0.25); negative does not look at the curve"`
 }
 
 // Check implements registry.Checker.
-func (o elasticOptions) Check() (string, string) {
-	if o.Efficiency > 1 {
+func (e elastic) Check() (string, string) {
+	if e.Efficiency > 1 {
 		return "efficiency", "must be at most 1: no GPU is expected to bring more than itself"
 	}
 	return "", ""
@@ -30,15 +30,10 @@ var elasticFIFOEntry = registry.Define(registry.Info{
 	Doc:    "Minimum size for each job in order of arrival, then one more worker for each in turn until the GPUs are used.",
 	Source: "Schedulearn (NTHU 2023) and Voda (IC2E 2023); the efficiency floor is Kolo's",
 	Needs:  "with an efficiency floor the speed-up curve, else nothing; unmeasured sizes use the prior",
-}, elasticOptions{Efficiency: -1}, func(o elasticOptions) policy.Policy { return &elasticFIFO{o} })
+}, elastic{Efficiency: -1}, elastic.fifo)
 
-// Name implements Policy.
-func (*elasticFIFO) Name() string { return "elastic-fifo" }
-
-// Allocate implements Policy.
-func (e *elasticFIFO) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (e elastic) fifo(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	for _, p := range pools {
 		order := p.byPriority(nil)
 		p.pin()

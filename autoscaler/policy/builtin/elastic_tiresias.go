@@ -12,27 +12,22 @@ import (
 // of lower queues to their minimum when many wait, and gives what is then
 // free to the jobs that gain most, waiting ones included.
 type elasticTiresias struct {
-	service
-	compaction int
-}
-
-type elasticTiresiasOptions struct {
 	Thresholds []float64 `hcl:"thresholds,optional" doc:"attained service in GPU-seconds at which a job moves one queue down, ascending"`
 	Starvation float64   `hcl:"starvation,optional" doc:"a suspended job returns to the first queue once it has waited this many times its last run; 0 never"`
 	Order      string    `hcl:"order,optional" doc:"order inside a queue: start (by first start) or submit; jobs that never ran come last in both"`
 	Compaction int       `hcl:"compaction,optional" doc:"compact jobs outside the first queue to their minimum when more jobs than this wait"`
 }
 
-func (o elasticTiresiasOptions) tiresias() tiresiasOptions {
-	return tiresiasOptions{Thresholds: o.Thresholds, Starvation: o.Starvation, Order: o.Order}
+func (e elasticTiresias) tiresias() tiresias {
+	return tiresias{Thresholds: e.Thresholds, Starvation: e.Starvation, Order: e.Order}
 }
 
 // Check implements registry.Checker.
-func (o elasticTiresiasOptions) Check() (string, string) {
-	if o.Compaction < 0 {
+func (e elasticTiresias) Check() (string, string) {
+	if e.Compaction < 0 {
 		return "compaction", "must not be negative"
 	}
-	return o.tiresias().Check()
+	return e.tiresias().Check()
 }
 
 var elasticTiresiasEntry = registry.Define(registry.Info{
@@ -40,24 +35,18 @@ var elasticTiresiasEntry = registry.Define(registry.Info{
 	Doc:    "Tiresias at preferred sizes; when many jobs wait, those of lower queues shrink to their minimum; free GPUs go where they bring most speed-up.",
 	Source: "EDL (TPDS'22, arXiv 1909.11985), as in Voda",
 	Needs:  "attained service and speed-up curves; unmeasured sizes use the prior",
-}, elasticTiresiasOptions{
+}, elasticTiresias{
 	Thresholds: tiresiasDefaults.Thresholds, Starvation: tiresiasDefaults.Starvation,
 	Order: tiresiasDefaults.Order, Compaction: 10,
-}, func(o elasticTiresiasOptions) policy.Policy {
-	return &elasticTiresias{service: o.tiresias().service(), compaction: o.Compaction}
-})
+}, elasticTiresias.allocate)
 
-// Name implements Policy.
-func (*elasticTiresias) Name() string { return "elastic-tiresias" }
-
-// Allocate implements Policy.
-func (e *elasticTiresias) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
-	l := e.advance(s)
+func (e elasticTiresias) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
+	v := e.tiresias().service()
+	l := v.advance(s)
 	for _, p := range pools {
 		p.pin()
-		order, queues := e.rank(s, p, l)
+		order, queues := v.rank(s, p, l)
 		p.gang(order, false, "least attained service")
 		waiting := 0
 		for _, c := range order {
@@ -65,7 +54,7 @@ func (e *elasticTiresias) Allocate(s *policy.Snapshot) policy.Decision {
 				waiting++
 			}
 		}
-		if waiting > e.compaction {
+		if waiting > e.Compaction {
 			for _, c := range order {
 				if queues[c.place] > 0 && c.n > c.low && p.set(c, c.low) {
 					c.why = "makes room: many jobs wait and it had more service"
@@ -74,7 +63,7 @@ func (e *elasticTiresias) Allocate(s *policy.Snapshot) policy.Decision {
 		}
 		p.auction(order, 0, growOrStart, "gains more from these GPUs than any other job")
 	}
-	e.alarms(s, &d, pools, l)
+	v.alarms(s, &d, pools, l)
 	settle(&d, pools)
 	if l != nil {
 		save(&d, l)

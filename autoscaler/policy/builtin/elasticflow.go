@@ -22,9 +22,7 @@ import (
 // deadline: planning again could break a promise made to another. And jobs
 // without a guarantee get their minimum before admitted ones grow beyond their
 // need, so that they cannot starve.
-type elasticFlow struct{ elasticFlowOptions }
-
-type elasticFlowOptions struct {
+type elasticFlow struct {
 	PowersOfTwo bool `hcl:"powers_of_two,optional" doc:"consider only powers of two as shares, as in the paper"`
 }
 
@@ -33,7 +31,7 @@ var elasticFlowEntry = registry.Define(registry.Info{
 	Doc:    "Admits jobs whose deadline can be met and holds the smallest share that meets it; other jobs run as best effort.",
 	Source: "ElasticFlow (ASPLOS'23)",
 	Needs:  "deadlines, remaining work and speed-up curves; jobs without a deadline are best effort, a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
-}, elasticFlowOptions{PowersOfTwo: true}, func(o elasticFlowOptions) policy.Policy { return &elasticFlow{o} })
+}, elasticFlow{PowersOfTwo: true}, elasticFlow.allocate)
 
 // elasticFlowState is who holds a guarantee.
 type elasticFlowState struct {
@@ -60,13 +58,8 @@ const flowSlots = 64
 // has just enough time must not lose its guarantee to rounding.
 const flowSlack = 1e-6
 
-// Name implements Policy.
-func (*elasticFlow) Name() string { return "elasticflow" }
-
-// Allocate implements Policy.
-func (e *elasticFlow) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (e elasticFlow) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	was := make(map[string][]piece)
 	for _, p := range load[elasticFlowState](s).Admitted {
 		was[p.Job] = p.Plan
@@ -93,13 +86,8 @@ func (e *elasticFlow) Allocate(s *policy.Snapshot) policy.Decision {
 		}
 		p.minima(guaranteed, "ahead of what its deadline needs")
 		p.minima(p.byPriority(nil), "best effort")
-		left := make([]float64, len(s.Jobs))
-		for _, c := range p.jobs {
-			left[c.place] = c.guess()
-		}
-		thrift := func(c *candidate) (int, float64) { return thriftiest(c, left[c.place]) }
-		p.auction(guaranteed, math.Inf(-1), thrift, "uses free GPUs with least waste")
-		p.auction(p.byPriority(nil), math.Inf(-1), thrift, "uses free GPUs with least waste")
+		p.auction(guaranteed, math.Inf(-1), thriftiest, "uses free GPUs with least waste")
+		p.auction(p.byPriority(nil), math.Inf(-1), thriftiest, "uses free GPUs with least waste")
 	}
 	settle(&d, pools)
 	save(&d, state)
@@ -108,21 +96,18 @@ func (e *elasticFlow) Allocate(s *policy.Snapshot) policy.Decision {
 
 // thriftiest values a running job's next step by the GPU-time that it saves
 // or, with a minus sign, costs until the job's end, per GPU.
-func thriftiest(c *candidate, left float64) (int, float64) {
-	if c.n == 0 {
-		return 0, 0
-	}
+func thriftiest(c *candidate) (int, float64) {
 	to := c.next(c.n)
-	if to == 0 || c.speed(to) <= c.speed(c.n) {
+	if c.n == 0 || to == 0 || c.speed(to) <= c.speed(c.n) {
 		return 0, 0
 	}
 	now, then := float64(c.cost(c.n)), float64(c.cost(to))
-	return to, left * (now/c.speed(c.n) - then/c.speed(to)) / (then - now)
+	return to, c.guess() * (now/c.speed(c.n) - then/c.speed(to)) / (then - now)
 }
 
 // byDeadline lists the jobs with a deadline ahead: those admitted before
 // first, then newcomers, each by deadline.
-func (e *elasticFlow) byDeadline(p *pool, now float64, was map[string][]piece) []*candidate {
+func (e elasticFlow) byDeadline(p *pool, now float64, was map[string][]piece) []*candidate {
 	var order []*candidate
 	for _, c := range p.jobs {
 		if c.Deadline > now {

@@ -9,21 +9,19 @@ import (
 )
 
 // ffdl maximises the total speed-up of the jobs it admits.
-type ffdl struct{ ffdlOptions }
-
-type ffdlOptions struct {
+type ffdl struct {
 	Method string `hcl:"method,optional" doc:"dp (exact), greedy (one step at a time, exact for concave curves), hull (greedy that steps over dips) or auto: dp while it is cheap, else hull"`
 	Limit  int    `hcl:"limit,optional" doc:"auto uses dp up to this many table updates"`
 }
 
 // Check implements registry.Checker.
-func (o ffdlOptions) Check() (string, string) {
-	switch o.Method {
+func (f ffdl) Check() (string, string) {
+	switch f.Method {
 	case "auto", "dp", "greedy", "hull":
 	default:
 		return "method", `must be "auto", "dp", "greedy" or "hull"`
 	}
-	if o.Limit < 0 {
+	if f.Limit < 0 {
 		return "limit", "must not be negative"
 	}
 	return "", ""
@@ -34,18 +32,13 @@ var ffdlEntry = registry.Define(registry.Info{
 	Doc:    "Admits jobs in order of arrival as long as the minima fit, and maximises the sum of their speed-ups.",
 	Source: "elastic FfDL (MASCOTS'20); dynamic programming as in Voda",
 	Needs:  "speed-up curves; unmeasured sizes use the prior",
-}, ffdlOptions{Method: "auto", Limit: 50_000_000}, func(o ffdlOptions) policy.Policy { return &ffdl{o} })
+}, ffdl{Method: "auto", Limit: 50_000_000}, ffdl.allocate)
 
 // leastGain is the speed-up below which one more GPU counts as no gain.
 const leastGain = 1e-9
 
-// Name implements Policy.
-func (*ffdl) Name() string { return "ffdl" }
-
-// Allocate implements Policy.
-func (f *ffdl) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (f ffdl) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	for _, p := range pools {
 		p.pin()
 		admitted := p.prefix(p.byPriority(nil))
@@ -81,7 +74,7 @@ func (p *pool) prefix(order []*candidate) []*candidate {
 	return admitted
 }
 
-func (f *ffdl) method(p *pool, admitted []*candidate) string {
+func (f ffdl) method(p *pool, admitted []*candidate) string {
 	if f.Method != "auto" {
 		return f.Method
 	}

@@ -12,9 +12,7 @@ import (
 // them alone until they end: the baseline of nearly every scheduling paper.
 // Strict waits for the head of the queue; backfill lets later jobs overtake
 // one that does not fit. Papers call both FIFO, and the difference is large.
-type fifo struct{ fifoOptions }
-
-type fifoOptions struct {
+type fifo struct {
 	Strict bool `hcl:"strict,optional" doc:"no job overtakes the first waiting job; false lets later jobs fill the gap (backfill)"`
 }
 
@@ -23,15 +21,10 @@ var fifoEntry = registry.Define(registry.Info{
 	Doc:    "Jobs start in order of arrival at their preferred size (all or nothing) and keep it until they end.",
 	Source: "textbook gang FIFO; with strict = false the skip variant of Schedulearn and Voda",
 	Needs:  "nothing",
-}, fifoOptions{}, func(o fifoOptions) policy.Policy { return &fifo{o} })
+}, fifo{}, fifo.allocate)
 
-// Name implements Policy.
-func (*fifo) Name() string { return "fifo" }
-
-// Allocate implements Policy.
-func (f *fifo) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (f fifo) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	for _, p := range pools {
 		p.hold(true)
 		p.gang(p.byPriority(nil), f.Strict, "its turn in order of arrival")

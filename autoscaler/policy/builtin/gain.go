@@ -90,11 +90,7 @@ func stepGain(c *candidate) (int, float64) {
 	if c.n == 0 {
 		return 0, 0
 	}
-	to := c.next(c.n)
-	if to == 0 {
-		return 0, 0
-	}
-	return to, c.rate(to)
+	return growOrStart(c)
 }
 
 // hullSteps is how many sizes ahead a step over a dip of the curve may reach.

@@ -4,35 +4,26 @@
 package builtin
 
 import (
-	"slices"
-
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
-
-// gandiva is time slicing plus grow and shrink: idle GPUs go to running jobs
-// for as long as no job waits. Its packing of two jobs on one GPU cannot be
-// expressed by counts, and its migration is the planner's business.
-type gandiva struct{ sliceOptions }
 
 var gandivaEntry = registry.Define(registry.Info{
 	Name:   "gandiva",
 	Doc:    "Time slicing at preferred sizes; when no job waits, running jobs grow into idle GPUs, and shrink back as others arrive.",
 	Source: "Gandiva (OSDI'18) without packing and migration",
 	Needs:  "step times, to stop growth that brings nothing; unmeasured sizes use the prior",
-}, sliceOptions{Quantum: 600}, func(o sliceOptions) policy.Policy { return &gandiva{o} })
+}, timeSlicing{Quantum: 600}, timeSlicing.gandiva)
 
-// Name implements Policy.
-func (*gandiva) Name() string { return "gandiva" }
-
-// Allocate implements Policy.
-func (g *gandiva) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+// gandiva is time slicing plus grow and shrink: idle GPUs go to running jobs
+// for as long as no job waits. Its packing of two jobs on one GPU cannot be
+// expressed by counts, and its migration is the planner's business.
+func (t timeSlicing) gandiva(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	state := load[rotation](s)
-	state.slice(s, &d, pools, g.Quantum)
+	state.slice(s, &d, pools, t.Quantum)
 	for _, p := range pools {
-		if !slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 }) {
+		if !p.waiting() {
 			p.grow(p.jobs, leastGain, "grows into idle GPUs until others wait")
 		}
 	}

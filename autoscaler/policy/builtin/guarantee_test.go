@@ -43,18 +43,7 @@ func TestElasticFlow_KeepsItsPromises(t *testing.T) {
 		promised := map[string]bool{}
 		wake := 0.0
 		for round := 0; len(coming)+len(s.Jobs) > 0 && round < 1000; round++ {
-			next := math.Inf(1)
-			if len(coming) > 0 {
-				next = coming[0].Submit
-			}
-			if wake > 0 {
-				next = min(next, wake)
-			}
-			for _, j := range s.Jobs {
-				if j.Count > 0 {
-					next = min(next, s.Now+j.Remaining*j.Curve.Time(j.Count))
-				}
-			}
+			next := nextEvent(s, coming, wake, func(j *policy.Job) float64 { return j.Remaining })
 			step := max(next-s.Now, 0)
 			for i := range s.Jobs {
 				if j := &s.Jobs[i]; j.Count > 0 {

@@ -6,6 +6,7 @@ package builtin
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"sort"
@@ -127,6 +128,25 @@ func eachPolicy(t *testing.T, check func(t *testing.T, p policy.Policy)) {
 			})
 		}
 	}
+}
+
+// nextEvent is when something happens next: an arrival, the policy's wake-up (0
+// is none), or the end of a running job; left is how many steps it has to go. It
+// is +Inf where nothing will.
+func nextEvent(s *policy.Snapshot, coming []policy.Job, wake float64, left func(*policy.Job) float64) float64 {
+	next := math.Inf(1)
+	if len(coming) > 0 {
+		next = coming[0].Submit
+	}
+	if wake > 0 {
+		next = min(next, wake)
+	}
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.Count > 0 {
+			next = min(next, s.Now+left(j)*j.Curve.Time(j.Count))
+		}
+	}
+	return next
 }
 
 // audit checks what every decision must keep to: that it is valid, and more that

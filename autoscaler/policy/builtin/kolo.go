@@ -36,9 +36,7 @@ import (
 // which passes over dips of measured curves and keeps small differences from
 // causing resizes. How the parameters were found, and what did not work, is
 // in docs/research.md.
-type kolo struct{ koloOptions }
-
-type koloOptions struct {
+type kolo struct {
 	Fairness float64 `hcl:"fairness,optional" doc:"how much a job's further speed-up loses worth: 0 maximises the sum of speed-ups, towards 1 every job gets some"`
 	Age      float64 `hcl:"age,optional" doc:"exponent with which a job's weight falls with its attained service or declared remaining work"`
 	Prior    float64 `hcl:"prior,optional" doc:"GPU-seconds of service (or declared remaining work) below which jobs count as about equally short"`
@@ -50,35 +48,36 @@ type koloOptions struct {
 }
 
 // Check implements registry.Checker.
-func (o koloOptions) Check() (string, string) {
+func (k kolo) Check() (string, string) {
 	switch {
-	case !(o.Fairness >= 0 && o.Fairness < 1):
+	case !(k.Fairness >= 0 && k.Fairness < 1):
 		return "fairness", "must be at least 0 and below 1"
-	case !(o.Age >= 0 && o.Age <= 4):
+	case !(k.Age >= 0 && k.Age <= 4):
 		return "age", "must be between 0 and 4"
-	case !(o.Prior > 0):
+	case !(k.Prior > 0):
 		return "prior", "must be positive"
-	case !(o.Ceiling > 0):
+	case !(k.Ceiling > 0):
 		return "ceiling", "must be positive"
-	case !(o.Horizon > 0):
+	case !(k.Horizon > 0):
 		return "horizon", "must be positive"
-	case !(o.Explore > 1):
+	case !(k.Explore > 1):
 		return "explore", "must be above 1"
-	case !(o.Patience >= 0):
+	case !(k.Patience >= 0):
 		return "patience", "must not be negative"
-	case !(o.Period > 0):
+	case !(k.Period > 0):
 		return "period", "must be positive"
 	}
 	return "", ""
 }
+
+var koloDefaults = kolo{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, Horizon: 350, Explore: 2, Patience: 4, Period: 600}
 
 var koloEntry = registry.Define(registry.Info{
 	Name:   "kolo",
 	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
 	Source: "Kolo; see docs/research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
 	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
-}, koloOptions{Fairness: 0.35, Age: 0.8, Prior: 8000, Ceiling: 50_000, Horizon: 350, Explore: 2, Patience: 4, Period: 600},
-	func(o koloOptions) policy.Policy { return &kolo{o} })
+}, koloDefaults, kolo.allocate)
 
 // koloState is the last plan, and when it was made.
 type koloState struct {
@@ -108,13 +107,8 @@ const worstCut = 0.65
 // run; with each second that it runs it is expected to run for one more.
 const freshHorizon = 60
 
-// Name implements Policy.
-func (*kolo) Name() string { return "kolo" }
-
-// Allocate implements Policy.
-func (k *kolo) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (k kolo) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	state := load[koloState](s)
 	waiting := slices.ContainsFunc(s.Jobs, func(j policy.Job) bool { return j.Count == 0 })
 	due := waiting && s.Now-state.Planned >= k.Period
@@ -134,7 +128,7 @@ func (k *kolo) Allocate(s *policy.Snapshot) policy.Decision {
 }
 
 // plan divides the pool.
-func (k *kolo) plan(s *policy.Snapshot, p *pool) {
+func (k kolo) plan(s *policy.Snapshot, p *pool) {
 	p.pin()
 	lowest := math.MaxInt
 	for _, c := range p.jobs {
@@ -195,7 +189,7 @@ func (k *kolo) plan(s *policy.Snapshot, p *pool) {
 
 // worth fills in the hull of what the sizes from the present one up are
 // worth to a job, as far as the free GPUs and what is known of it allow.
-func (k *kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
+func (k kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
 	weight, cut := k.weight(s, c), k.cut(s, c)
 	power := 1 - k.Fairness
 	weight /= power
@@ -220,11 +214,7 @@ func (k *kolo) worth(s *policy.Snapshot, c *candidate, free int, h *hull) {
 
 // weight is what one unit of a job's worth counts. Waiting raises it without
 // bound, and lets the service that a job received count for less and less.
-func (k *kolo) weight(s *policy.Snapshot, c *candidate) float64 {
-	weight := c.Weight
-	if !(weight > 0) {
-		weight = 1
-	}
+func (k kolo) weight(s *policy.Snapshot, c *candidate) float64 {
 	starved := 0.0
 	if k.Patience > 0 {
 		starved = max(0, s.Now-c.Submit-c.RunTime) / (k.Patience * (c.RunTime + waitPrior))
@@ -235,12 +225,12 @@ func (k *kolo) weight(s *policy.Snapshot, c *candidate) float64 {
 	}
 	length = max(length, 0)
 	length = length/(1+length/ceiling) + k.Prior
-	return weight * (1 + starved) * math.Pow(length, -k.Age)
+	return c.weight() * (1 + starved) * math.Pow(length, -k.Age)
 }
 
 // cut is the part of its speed that a job keeps after a resize, over the
 // time that the resize has to pay in.
-func (k *kolo) cut(s *policy.Snapshot, c *candidate) float64 {
+func (k kolo) cut(s *policy.Snapshot, c *candidate) float64 {
 	horizon := min(k.Horizon, freshHorizon+c.RunTime)
 	if left, ok := c.left(); ok {
 		horizon = min(horizon, left/max(c.speed(c.Count), 1))
@@ -250,7 +240,7 @@ func (k *kolo) cut(s *policy.Snapshot, c *candidate) float64 {
 
 // limit is the largest size worth trying: up to which the curve is known, or
 // one exploration step beyond.
-func (k *kolo) limit(c *candidate) int {
+func (k kolo) limit(c *candidate) int {
 	first := c.want
 	if c.Preferred <= 0 {
 		first = max(c.low, firstSize)

@@ -20,9 +20,7 @@ import (
 // curves up to one step. Where the paper turns a job away for good, here it
 // is offered prices again later, and runs at its minimum on GPUs that no job
 // bought.
-type oasis struct{ oasisOptions }
-
-type oasisOptions struct {
+type oasis struct {
 	Slot  float64 `hcl:"slot,optional" doc:"length of a time slot in seconds"`
 	Slots int     `hcl:"slots,optional" doc:"how many slots ahead a job may buy, at most 64"`
 	Low   float64 `hcl:"low,optional" doc:"price of a GPU-second in an empty slot; a GPU-second of perfectly scaling work is worth the job's weight"`
@@ -30,7 +28,7 @@ type oasisOptions struct {
 }
 
 // Check implements registry.Checker.
-func (o oasisOptions) Check() (string, string) {
+func (o oasis) Check() (string, string) {
 	switch {
 	case !(o.Slot > 0):
 		return "slot", "must be positive"
@@ -49,7 +47,7 @@ var oasisEntry = registry.Define(registry.Info{
 	Doc:    "Online primal-dual admission: jobs buy GPUs of future time slots at prices that rise with use, and run as bought.",
 	Source: "OASiS (INFOCOM'18, arXiv 1801.00936), in outline",
 	Needs:  "remaining work, speed-up curves, weight and deadline as the utility; without a deadline utility falls from the ideal finish on, a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
-}, oasisOptions{Slot: 600, Slots: 32, Low: 0.1, High: 10}, func(o oasisOptions) policy.Policy { return &oasis{o} })
+}, oasis{Slot: 600, Slots: 32, Low: 0.1, High: 10}, oasis.allocate)
 
 // oasisState holds the bought schedules.
 type oasisState struct {
@@ -72,13 +70,8 @@ func (p oasisPlan) at(slot int) int {
 
 func (p oasisPlan) end() int { return p.First + len(p.Workers) }
 
-// Name implements Policy.
-func (*oasis) Name() string { return "oasis" }
-
-// Allocate implements Policy.
-func (o *oasis) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (o oasis) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	old, state := load[oasisState](s), oasisState{Plans: map[string]oasisPlan{}}
 	now := int(math.Floor(s.Now / o.Slot))
 	for _, p := range pools {
@@ -117,7 +110,7 @@ func (o *oasis) Allocate(s *policy.Snapshot) policy.Decision {
 
 // market is the GPUs bought in each slot from the present one on.
 type market struct {
-	*oasis
+	oasis
 	pool  *pool
 	now   float64
 	first int // slot of index 0
@@ -128,7 +121,7 @@ type market struct {
 	buys  []int     // scratch: workers per slot
 }
 
-func newMarket(o *oasis, p *pool, now float64, first int) *market {
+func newMarket(o oasis, p *pool, now float64, first int) *market {
 	m := &market{
 		oasis: o, pool: p, now: now, first: first, floor: o.Low,
 		used: make([]int, o.Slots), price: make([]float64, o.Slots), buys: make([]int, o.Slots),
@@ -200,16 +193,12 @@ func (m *market) buy(c *candidate) (oasisPlan, bool) {
 // utility of ending after so many slots: the work times the weight until the
 // deadline (or ideal finish), falling as one over the delay after it.
 func (m *market) utility(c *candidate, left, ideal float64, slots int) float64 {
-	weight := c.Weight
-	if !(weight > 0) {
-		weight = 1
-	}
 	due := c.Deadline
 	if due <= 0 {
 		due = c.Submit + ideal
 	}
 	end := float64(m.first+slots) * m.Slot
-	return weight * left / (1 + max(0, end-due)/max(ideal, m.Slot))
+	return c.weight() * left / (1 + max(0, end-due)/max(ideal, m.Slot))
 }
 
 // cheapest fills buys with workers for the work within so many slots, taking

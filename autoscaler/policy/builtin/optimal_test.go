@@ -41,8 +41,8 @@ func drawFew(t *rapid.T, curve *rapid.Generator[speedup.Curve]) (*policy.Snapsho
 			PerWorker: rapid.IntRange(1, 2).Draw(t, "per"), Curve: curve.Draw(t, "curve"), Submit: float64(i),
 		})
 	}
-	var d policy.Decision
-	return s, split(s, &d)[0].jobs
+	_, pools := split(s)
+	return s, pools[0].jobs
 }
 
 // admitted is the prefix of jobs whose minima fit, as FfDL admits them.
@@ -81,8 +81,8 @@ func TestFfDL_GreedyIsOptimalForConcaveCurves(t *testing.T) {
 		for i := range s.Jobs {
 			s.Jobs[i].PerWorker = 1 // steps of one GPU, as the theorem wants
 		}
-		var d policy.Decision
-		in := admitted(s, split(s, &d)[0].jobs)
+		_, pools := split(s)
+		in := admitted(s, pools[0].jobs)
 		want := bestSum(in, s.Nodes[0].GPUs, speedOf)
 		for _, method := range []string{"greedy", "hull"} {
 			if got := ffdlSum(t, method, s, in); math.Abs(got-want) > 1e-9*want {
@@ -114,15 +114,14 @@ func TestKolo_MaximisesItsSum(t *testing.T) {
 			s.Jobs[i].PerWorker, s.Jobs[i].Min, s.Jobs[i].Preferred = 1, 1, 12
 			s.Jobs[i].Attained = rapid.Float64Range(0, 1e6).Draw(t, "attained")
 		}
-		var d policy.Decision
-		jobs := split(s, &d)[0].jobs
+		_, pools := split(s)
+		jobs := pools[0].jobs
 		p, err := Policies.New("kolo", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		k := p.(*kolo)
 		value := func(c *candidate, n int) float64 {
-			return k.weight(s, c) * math.Pow(c.speed(n), 1-k.Fairness)
+			return koloDefaults.weight(s, c) * math.Pow(c.speed(n), 1-koloDefaults.Fairness)
 		}
 		got := 0.0
 		for i, a := range p.Allocate(s).Allocations {

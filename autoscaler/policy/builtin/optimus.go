@@ -4,8 +4,6 @@
 package builtin
 
 import (
-	"cmp"
-
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
@@ -21,34 +19,20 @@ var optimusEntry = registry.Define(registry.Info{
 	Doc:    "Minimum size for each job, least demanding first, then each GPU to the job whose completion time it cuts most.",
 	Source: "Optimus (EuroSys'18), with declared length in place of the fitted loss curve",
 	Needs:  "remaining work and speed-up curves; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
-}, struct{}{}, func(struct{}) policy.Policy { return optimus{} })
+}, optimus{}, optimus.allocate)
 
-// Name implements Policy.
-func (optimus) Name() string { return "optimus" }
-
-// Allocate implements Policy.
-func (optimus) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (optimus) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	for _, p := range pools {
 		p.pin()
-		order := p.byPriority(func(a, b *candidate) int {
-			return cmp.Compare(a.cost(a.low), b.cost(b.low))
-		})
+		order := p.byScore(func(c *candidate) float64 { return float64(c.cost(c.low)) })
 		p.minima(order, "its minimum, the least demanding jobs first")
-		left := make([]float64, len(s.Jobs))
-		for _, c := range p.jobs {
-			left[c.place] = c.guess()
-		}
 		p.auction(order, 0, func(c *candidate) (int, float64) {
-			if c.n == 0 {
-				return 0, 0
-			}
 			to := c.next(c.n)
-			if to == 0 {
+			if c.n == 0 || to == 0 {
 				return 0, 0
 			}
-			saved := left[c.place] * (1/c.speed(c.n) - 1/c.speed(to))
+			saved := c.guess() * (1/c.speed(c.n) - 1/c.speed(to))
 			return to, saved / float64(c.cost(to)-c.cost(c.n))
 		}, "ends sooner by more than any other job would")
 	}

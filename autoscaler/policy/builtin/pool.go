@@ -5,6 +5,7 @@ package builtin
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
@@ -13,14 +14,15 @@ import (
 // candidate is a job while a policy decides on it.
 type candidate struct {
 	*policy.Job
-	place  int    // in Snapshot.Jobs
-	per    int    // GPUs per worker
-	low    int    // smallest allowed size
-	high   int    // largest allowed size
-	want   int    // Preferred as an allowed size that fits the pool
-	n      int    // workers given so far
-	pinned bool   // runs, and must not be suspended
-	why    string // reason for the count, without the change itself
+	place  int     // in Snapshot.Jobs
+	per    int     // GPUs per worker
+	low    int     // smallest allowed size
+	high   int     // largest allowed size
+	want   int     // Preferred as an allowed size that fits the pool
+	n      int     // workers given so far
+	pinned bool    // runs, and must not be suspended
+	score  float64 // of byScore
+	why    string  // reason for the count, without the change itself
 }
 
 // cost is the GPUs that n workers hold.
@@ -58,6 +60,14 @@ func (c *candidate) left() (float64, bool) {
 		return c.Remaining * c.Curve.Time(1), true
 	}
 	return 0, false
+}
+
+// weight is the job's weight, 1 where it has none.
+func (c *candidate) weight() float64 {
+	if c.Weight > 0 {
+		return c.Weight
+	}
+	return 1
 }
 
 // servicePrior is added to the attained service (GPU-seconds) of a job of
@@ -123,6 +133,20 @@ func (p *pool) byPriority(compare func(a, b *candidate) int) []*candidate {
 	return order
 }
 
+// byScore orders jobs by descending priority, and jobs of one priority by
+// ascending score, which is computed once for each.
+func (p *pool) byScore(score func(*candidate) float64) []*candidate {
+	for _, c := range p.jobs {
+		c.score = score(c)
+	}
+	return p.byPriority(func(a, b *candidate) int { return cmp.Compare(a.score, b.score) })
+}
+
+// waiting reports whether a job of the pool has no workers.
+func (p *pool) waiting() bool {
+	return slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 })
+}
+
 // pin gives every running job that must not be suspended its minimum, in
 // order of arrival where the capacity shrank too far for all.
 func (p *pool) pin() {
@@ -137,7 +161,7 @@ func (p *pool) pin() {
 // takes any type stays on the type it runs on; a waiting one goes where the
 // most GPUs per worker asked for remain. Jobs whose minimum exceeds their
 // pool are left out with a reason.
-func split(s *policy.Snapshot, d *policy.Decision) []*pool {
+func split(s *policy.Snapshot) (d policy.Decision, out []*pool) {
 	capacity := make(map[string]int, 1)
 	var types []string
 	for i := range s.Nodes {
@@ -152,7 +176,7 @@ func split(s *policy.Snapshot, d *policy.Decision) []*pool {
 	d.Allocations = make([]policy.Allocation, len(s.Jobs))
 	backing := make([]candidate, len(s.Jobs))
 	pools := make(map[string]*pool, len(types))
-	out := make([]*pool, len(types))
+	out = make([]*pool, len(types))
 	for i, t := range types {
 		out[i] = &pool{gpus: capacity[t], free: capacity[t]}
 		if len(types) == 1 {
@@ -191,7 +215,7 @@ func split(s *policy.Snapshot, d *policy.Decision) []*pool {
 			p.jobs = append(p.jobs, c)
 		}
 	}
-	return out
+	return d, out
 }
 
 // fit fills in what does not depend on the pool.
@@ -215,11 +239,7 @@ func newRooms(types []string, capacity map[string]int) *rooms {
 	if len(types) < 2 {
 		return &rooms{types: types}
 	}
-	left := make(map[string]int, len(types))
-	for t, n := range capacity {
-		left[t] = n
-	}
-	return &rooms{types: types, left: left}
+	return &rooms{types: types, left: maps.Clone(capacity)}
 }
 
 func (r *rooms) take(t string, j *policy.Job) {

@@ -83,7 +83,7 @@ func (r *rotation) slice(s *policy.Snapshot, d *policy.Decision, pools []*pool, 
 		p.gang(p.byPriority(func(a, b *candidate) int {
 			return place[a.place] - place[b.place]
 		}), false, "its turn in the queue")
-		waiting = waiting || slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 })
+		waiting = waiting || p.waiting()
 	}
 	if waiting {
 		requeue(d, s.Now, r.Since+quantum)

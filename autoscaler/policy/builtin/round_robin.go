@@ -8,17 +8,15 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
-// roundRobin shares GPUs in time: after each quantum the jobs that ran go to
+// timeSlicing shares GPUs in time: after each quantum the jobs that ran go to
 // the tail of the queue, if others wait.
-type roundRobin struct{ sliceOptions }
-
-type sliceOptions struct {
+type timeSlicing struct {
 	Quantum float64 `hcl:"quantum,optional" doc:"length of a time slice in seconds"`
 }
 
 // Check implements registry.Checker.
-func (o sliceOptions) Check() (string, string) {
-	if !(o.Quantum > 0) {
+func (t timeSlicing) Check() (string, string) {
+	if !(t.Quantum > 0) {
 		return "quantum", "must be positive"
 	}
 	return "", ""
@@ -29,17 +27,12 @@ var roundRobinEntry = registry.Define(registry.Info{
 	Doc:    "Gang time slicing: every quantum the running jobs are suspended and go to the tail of the queue, if others wait.",
 	Source: "Schedulearn (NTHU 2023); the time slicing of Gandiva (OSDI'18)",
 	Needs:  "nothing",
-}, sliceOptions{Quantum: 600}, func(o sliceOptions) policy.Policy { return &roundRobin{o} })
+}, timeSlicing{Quantum: 600}, timeSlicing.roundRobin)
 
-// Name implements Policy.
-func (*roundRobin) Name() string { return "round-robin" }
-
-// Allocate implements Policy.
-func (r *roundRobin) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (t timeSlicing) roundRobin(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	state := load[rotation](s)
-	state.slice(s, &d, pools, r.Quantum)
+	state.slice(s, &d, pools, t.Quantum)
 	settle(&d, pools)
 	save(&d, state)
 	return d

@@ -81,19 +81,14 @@ func (v *service) rank(s *policy.Snapshot, p *pool, l serviceHistory) ([]*candid
 		}
 		return 0
 	}
+	start := func(c *candidate) float64 {
+		if v.bySubmit {
+			return c.Submit
+		}
+		return c.FirstStart
+	}
 	return p.byPriority(func(a, b *candidate) int {
-		if d := queues[a.place] - queues[b.place]; d != 0 {
-			return d
-		}
-		if d := fresh(a) - fresh(b); d != 0 {
-			return d
-		}
-		if !v.bySubmit {
-			if d := cmp.Compare(a.FirstStart, b.FirstStart); d != 0 {
-				return d
-			}
-		}
-		return cmp.Compare(a.Submit, b.Submit)
+		return cmp.Or(queues[a.place]-queues[b.place], fresh(a)-fresh(b), cmp.Compare(start(a), start(b)), cmp.Compare(a.Submit, b.Submit))
 	}), queues
 }
 
@@ -101,8 +96,7 @@ func (v *service) rank(s *policy.Snapshot, p *pool, l serviceHistory) ([]*candid
 // others wait, or a waiting one will count as starved.
 func (v *service) alarms(s *policy.Snapshot, d *policy.Decision, pools []*pool, l serviceHistory) {
 	for _, p := range pools {
-		waiting := slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 })
-		if !waiting {
+		if !p.waiting() {
 			continue
 		}
 		for _, c := range p.jobs {

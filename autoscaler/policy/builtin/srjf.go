@@ -4,8 +4,6 @@
 package builtin
 
 import (
-	"cmp"
-
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
@@ -19,28 +17,17 @@ var srjfEntry = registry.Define(registry.Info{
 	Doc:    "Shortest remaining job first at the preferred size (all or nothing); longer jobs are suspended for shorter ones.",
 	Source: "textbook SRTF on gangs of GPUs, as the baseline of AFS (NSDI'21) and Helios (SC'21)",
 	Needs:  "remaining work and step times; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
-}, struct{}{}, func(struct{}) policy.Policy { return srjf{} })
+}, srjf{}, srjf.allocate)
 
-// Name implements Policy.
-func (srjf) Name() string { return "srjf" }
-
-// Allocate implements Policy.
-func (srjf) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (srjf) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	for _, p := range pools {
 		p.hold(false)
-		// The time to the end at the preferred size, once per job.
-		span := make([]float64, len(s.Jobs))
-		for _, c := range p.jobs {
+		p.gang(p.byScore(func(c *candidate) float64 {
 			if _, ok := c.left(); ok {
-				span[c.place] = c.Remaining * c.Curve.Time(c.want)
-			} else {
-				span[c.place] = c.guess() / c.speed(c.want)
+				return c.Remaining * c.Curve.Time(c.want)
 			}
-		}
-		p.gang(p.byPriority(func(a, b *candidate) int {
-			return cmp.Compare(span[a.place], span[b.place])
+			return c.guess() / c.speed(c.want)
 		}), false, "among the shortest remaining")
 	}
 	settle(&d, pools)

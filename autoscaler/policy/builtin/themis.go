@@ -4,9 +4,6 @@
 package builtin
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
@@ -17,15 +14,13 @@ import (
 //
 // It is the round form that later systems (Gavel, ElasticFlow) compare with,
 // not the auction with hidden payments.
-type themis struct{ themisOptions }
-
-type themisOptions struct {
+type themis struct {
 	Lease float64 `hcl:"lease,optional" doc:"seconds for which a job keeps its GPUs"`
 }
 
 // Check implements registry.Checker.
-func (o themisOptions) Check() (string, string) {
-	if !(o.Lease > 0) {
+func (t themis) Check() (string, string) {
+	if !(t.Lease > 0) {
 		return "lease", "must be positive"
 	}
 	return "", ""
@@ -36,20 +31,15 @@ var themisEntry = registry.Define(registry.Info{
 	Doc:    "Finish-time fairness: at the end of each lease GPUs go to the jobs that would end latest relative to a fair share of the cluster.",
 	Source: "Themis (NSDI'20), round form of Gavel (OSDI'20) and ElasticFlow (ASPLOS'23)",
 	Needs:  "remaining work and speed-up curves; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
-}, themisOptions{Lease: 1200}, func(o themisOptions) policy.Policy { return &themis{o} })
+}, themis{Lease: 1200}, themis.allocate)
 
 // themisState is the start of the present lease.
 type themisState struct {
 	Since float64 `json:"since"`
 }
 
-// Name implements Policy.
-func (*themis) Name() string { return "themis" }
-
-// Allocate implements Policy.
-func (t *themis) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (t themis) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	state := load[themisState](s)
 	over := len(s.State) == 0 || s.Now-state.Since >= t.Lease
 	if over {
@@ -57,14 +47,8 @@ func (t *themis) Allocate(s *policy.Snapshot) policy.Decision {
 	}
 	for _, p := range pools {
 		p.hold(!over)
-		unfair := make([]float64, len(s.Jobs))
-		for _, c := range p.jobs {
-			unfair[c.place] = fairness(s.Now, c, p.gpus, len(p.jobs))
-		}
-		p.gang(p.byPriority(func(a, b *candidate) int {
-			return cmp.Compare(unfair[b.place], unfair[a.place])
-		}), false, "further behind its fair share than others")
-		if slices.ContainsFunc(p.jobs, func(c *candidate) bool { return c.n == 0 }) {
+		p.gang(p.byScore(func(c *candidate) float64 { return -fairness(s.Now, c, p.gpus, len(p.jobs)) }), false, "further behind its fair share than others")
+		if p.waiting() {
 			requeue(&d, s.Now, state.Since+t.Lease)
 		}
 	}

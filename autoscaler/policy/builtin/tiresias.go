@@ -14,9 +14,7 @@ import (
 // to lower queues as the GPU-seconds they received pass thresholds, and each
 // queue is served in order. Within a queue jobs keep their place, which is
 // what saves preemptions over plain least attained service.
-type tiresias struct{ service }
-
-type tiresiasOptions struct {
+type tiresias struct {
 	Thresholds []float64 `hcl:"thresholds,optional" doc:"attained service in GPU-seconds at which a job moves one queue down, ascending"`
 	Starvation float64   `hcl:"starvation,optional" doc:"a suspended job returns to the first queue once it has waited this many times its last run; 0 never"`
 	Order      string    `hcl:"order,optional" doc:"order inside a queue: start (by first start) or submit; jobs that never ran come last in both"`
@@ -24,23 +22,23 @@ type tiresiasOptions struct {
 
 // tiresiasDefaults has one threshold at 16 GPU-hours, which the Pollux
 // authors found best for their traces, and Voda's starvation factor.
-var tiresiasDefaults = tiresiasOptions{Thresholds: []float64{57600}, Starvation: 8, Order: "start"}
+var tiresiasDefaults = tiresias{Thresholds: []float64{57600}, Starvation: 8, Order: "start"}
 
 // Check implements registry.Checker.
-func (o tiresiasOptions) Check() (string, string) {
+func (t tiresias) Check() (string, string) {
 	switch {
-	case !slices.IsSorted(o.Thresholds):
+	case !slices.IsSorted(t.Thresholds):
 		return "thresholds", "must ascend"
-	case o.Starvation < 0:
+	case t.Starvation < 0:
 		return "starvation", "must not be negative"
-	case o.Order != "start" && o.Order != "submit":
+	case t.Order != "start" && t.Order != "submit":
 		return "order", `must be "start" or "submit"`
 	}
 	return "", ""
 }
 
-func (o tiresiasOptions) service() service {
-	return service{thresholds: o.Thresholds, starvation: o.Starvation, bySubmit: o.Order == "submit"}
+func (t tiresias) service() service {
+	return service{thresholds: t.Thresholds, starvation: t.Starvation, bySubmit: t.Order == "submit"}
 }
 
 var tiresiasEntry = registry.Define(registry.Info{
@@ -48,22 +46,18 @@ var tiresiasEntry = registry.Define(registry.Info{
 	Doc:    "Discretised two-dimensional least attained service at the preferred size, with a guard against starvation.",
 	Source: "Tiresias (NSDI'19); starvation guard as in its artifact and Voda",
 	Needs:  "attained service only",
-}, tiresiasDefaults, func(o tiresiasOptions) policy.Policy { return &tiresias{o.service()} })
+}, tiresiasDefaults, tiresias.allocate)
 
-// Name implements Policy.
-func (*tiresias) Name() string { return "tiresias" }
-
-// Allocate implements Policy.
-func (t *tiresias) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
-	l := t.advance(s)
+func (t tiresias) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
+	v := t.service()
+	l := v.advance(s)
 	for _, p := range pools {
 		p.hold(false)
-		order, _ := t.rank(s, p, l)
+		order, _ := v.rank(s, p, l)
 		p.gang(order, false, "least attained service")
 	}
-	t.alarms(s, &d, pools, l)
+	v.alarms(s, &d, pools, l)
 	settle(&d, pools)
 	if l != nil {
 		save(&d, l)

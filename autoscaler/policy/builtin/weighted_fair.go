@@ -15,17 +15,15 @@ import (
 // weightedFair divides GPUs between tenants in proportion to their shares,
 // and inside a tenant between jobs in proportion to their weights. What a
 // tenant does not use is lent to the others, and taken back when it asks.
-type weightedFair struct{ weightedFairOptions }
-
-type weightedFairOptions struct {
+type weightedFair struct {
 	Shares map[string]float64 `hcl:"shares,optional" doc:"relative share of each tenant; those not named have 1"`
 	Borrow bool               `hcl:"borrow,optional" doc:"lend unused GPUs to other tenants; false keeps each within its share of the cluster"`
 }
 
 // Check implements registry.Checker.
-func (o weightedFairOptions) Check() (string, string) {
-	for _, tenant := range slices.Sorted(maps.Keys(o.Shares)) {
-		if share := o.Shares[tenant]; !(share > 0) {
+func (w weightedFair) Check() (string, string) {
+	for _, tenant := range slices.Sorted(maps.Keys(w.Shares)) {
+		if share := w.Shares[tenant]; !(share > 0) {
 			return "shares", fmt.Sprintf("must be positive, %q has %v", tenant, share)
 		}
 	}
@@ -37,15 +35,10 @@ var weightedFairEntry = registry.Define(registry.Info{
 	Doc:    "Weighted max-min fairness between tenants with lending of unused GPUs, then between the jobs of each. Jobs grow while it makes them faster; GPUs that make none faster stay where they are, unless they slow a job down by more than 5 %.",
 	Source: "weighted max-min fairness (DRF, NSDI'11, with one resource); quotas with borrowing as in YARN and Kueue",
 	Needs:  "tenant and weight; step times, to stop growth that brings nothing",
-}, weightedFairOptions{Borrow: true}, func(o weightedFairOptions) policy.Policy { return &weightedFair{o} })
+}, weightedFair{Borrow: true}, weightedFair.allocate)
 
-// Name implements Policy.
-func (*weightedFair) Name() string { return "weighted-fair" }
-
-// Allocate implements Policy.
-func (w *weightedFair) Allocate(s *policy.Snapshot) policy.Decision {
-	var d policy.Decision
-	pools := split(s, &d)
+func (w weightedFair) allocate(s *policy.Snapshot) policy.Decision {
+	d, pools := split(s)
 	for _, p := range pools {
 		p.pin()
 		tenants := w.tenants(p)
@@ -72,7 +65,7 @@ type tenant struct {
 }
 
 // tenants groups the jobs of a pool, in order of their first job.
-func (w *weightedFair) tenants(p *pool) []*tenant {
+func (w weightedFair) tenants(p *pool) []*tenant {
 	byName := map[string]*tenant{}
 	var all []*tenant
 	total := 0.0
@@ -207,10 +200,4 @@ func (t *tenant) step(p *pool, why string, offer func(*candidate) int) bool {
 	return false
 }
 
-func (c *candidate) perWeight() float64 {
-	weight := c.Weight
-	if !(weight > 0) {
-		weight = 1
-	}
-	return float64(c.cost(c.n)) / weight
-}
+func (c *candidate) perWeight() float64 { return float64(c.cost(c.n)) / c.weight() }

@@ -46,9 +46,22 @@ type Checker interface {
 	Check() (option, problem string)
 }
 
+// optioned is a policy with its options.
+type optioned[O any] struct {
+	name     string
+	options  O
+	allocate func(O, *policy.Snapshot) policy.Decision
+}
+
+// Name implements policy.Policy.
+func (p *optioned[O]) Name() string { return p.name }
+
+// Allocate implements policy.Policy.
+func (p *optioned[O]) Allocate(s *policy.Snapshot) policy.Decision { return p.allocate(p.options, s) }
+
 // Define makes an entry. Options are a struct with hcl and doc tags; the
-// value given holds the defaults.
-func Define[O any](info Info, defaults O, build func(O) policy.Policy) Entry {
+// value given holds the defaults, and allocate decides with the options in force.
+func Define[O any](info Info, defaults O, allocate func(O, *policy.Snapshot) policy.Decision) Entry {
 	info.Options = describe(defaults)
 	return Entry{info: info, build: func(body hcl.Body) (policy.Policy, hcl.Diagnostics) {
 		options := defaults
@@ -65,7 +78,7 @@ func Define[O any](info Info, defaults O, build func(O) policy.Policy) Entry {
 				}}
 			}
 		}
-		return build(options), nil
+		return &optioned[O]{info.Name, options, allocate}, nil
 	}}
 }
 

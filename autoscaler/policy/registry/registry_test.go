@@ -14,23 +14,19 @@ import (
 )
 
 // echo is a policy that keeps all counts, with options of two types and a rule.
-type echo struct{ echoOptions }
-
-type echoOptions struct {
+type echo struct {
 	Efficiency float64 `hcl:"efficiency,optional" doc:"at most 1"`
 	Strict     bool    `hcl:"strict,optional" doc:"yes or no"`
 }
 
-func (o echoOptions) Check() (string, string) {
-	if o.Efficiency > 1 {
+func (e echo) Check() (string, string) {
+	if e.Efficiency > 1 {
 		return "efficiency", "must be at most 1"
 	}
 	return "", ""
 }
 
-func (*echo) Name() string { return "echo" }
-
-func (*echo) Allocate(s *policy.Snapshot) (d policy.Decision) {
+func (e echo) allocate(s *policy.Snapshot) (d policy.Decision) {
 	for i := range s.Jobs {
 		d.Allocations = append(d.Allocations, policy.Allocation{Job: s.Jobs[i].ID, Count: s.Jobs[i].Count})
 	}
@@ -38,7 +34,7 @@ func (*echo) Allocate(s *policy.Snapshot) (d policy.Decision) {
 }
 
 var policies = List{
-	Define(Info{Name: "echo", Doc: "keeps all counts"}, echoOptions{Efficiency: -1}, func(o echoOptions) policy.Policy { return &echo{o} }),
+	Define(Info{Name: "echo", Doc: "keeps all counts"}, echo{Efficiency: -1}, echo.allocate),
 }
 
 func body(t *testing.T, src string) hcl.Body {
@@ -51,11 +47,11 @@ func body(t *testing.T, src string) hcl.Body {
 func TestNew_DefaultsAndOptions(t *testing.T) {
 	p, err := policies.New("echo", nil)
 	must.NoError(t, err)
-	must.Eq(t, -1.0, p.(*echo).Efficiency)
+	must.Eq(t, -1.0, p.(*optioned[echo]).options.Efficiency)
 
 	p, err = policies.New("echo", body(t, "efficiency = 0.25"))
 	must.NoError(t, err)
-	must.Eq(t, 0.25, p.(*echo).Efficiency)
+	must.Eq(t, 0.25, p.(*optioned[echo]).options.Efficiency)
 }
 
 func TestNew_ErrorsNameFileAndLine(t *testing.T) {
@@ -76,12 +72,12 @@ func TestNew_ErrorsNameFileAndLine(t *testing.T) {
 func TestParse(t *testing.T) {
 	p, err := policies.Parse("echo(efficiency=0.25)")
 	must.NoError(t, err)
-	must.Eq(t, 0.25, p.(*echo).Efficiency)
+	must.Eq(t, 0.25, p.(*optioned[echo]).options.Efficiency)
 	_, err = policies.Parse("echo")
 	must.NoError(t, err)
 	p, err = policies.Parse(" echo(strict = true) ")
 	must.NoError(t, err)
-	must.True(t, p.(*echo).Strict)
+	must.True(t, p.(*optioned[echo]).options.Strict)
 
 	for name, spec := range map[string]string{
 		"open":    "echo(strict=true",
