@@ -17,12 +17,6 @@ type SetPolicy struct {
 	Policy string `json:"policy"` // name, or name(option=value, …); "" is as configured
 }
 
-// JobSelector is the body of PUT /v1/pause and /v1/resume; no ID is all jobs.
-type JobSelector struct {
-	Namespace string `json:"namespace"`
-	ID        string `json:"id"`
-}
-
 // Problem is the answer to a request that failed.
 type Problem struct {
 	Error string `json:"error"`

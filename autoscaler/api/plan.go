@@ -3,6 +3,8 @@
 
 package api
 
+import "github.com/kolo-nomad/kolo/autoscaler/planner"
+
 // Proposal is what the policy of a node pool would do now. GET /v1/plan answers
 // one for each pool.
 type Proposal struct {
@@ -13,9 +15,8 @@ type Proposal struct {
 
 // ProposedJob is one job in a proposal.
 type ProposedJob struct {
-	Job        string `json:"job"` // with the namespace unless it is "default"
-	Namespace  string `json:"namespace"`
-	ID         string `json:"id"`
+	Job string `json:"job"` // with the namespace unless it is "default"
+	planner.JobKey
 	Count      int    `json:"count"` // now
 	Want       int    `json:"want"`
 	Write      int    `json:"write"` // what could be written at once

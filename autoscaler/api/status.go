@@ -6,6 +6,8 @@ package api
 import (
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
@@ -55,8 +57,7 @@ type QueueStatus struct {
 
 // JobStatus is one elastic job.
 type JobStatus struct {
-	Namespace  string    `json:"namespace"`
-	ID         string    `json:"id"`
+	planner.JobKey
 	Pool       string    `json:"pool"`
 	Queue      string    `json:"queue"`
 	State      string    `json:"state"` // waiting, running, suspended, complete, held
@@ -78,8 +79,9 @@ type JobStatus struct {
 	Loss       *float64  `json:"loss,omitempty"`
 	ETA        time.Time `json:"eta,omitzero"`
 	Size       int       `json:"size,omitempty"` // slots in the ring
-	Gaps       []Gap     `json:"gaps,omitempty"` // newest last
 	LostSteps  float64   `json:"lost_steps,omitempty"`
+
+	Gaps []history.Gap `json:"gaps,omitempty"` // newest last
 
 	// Requests is what the job requests beside Min and Max, as far as the operator's
 	// rules grant it; Notes list what was cut.
@@ -110,19 +112,10 @@ func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
 // IneligibleJob is a job that asks for Kolo and is not scaled: its block has
 // mistakes, or it is switched off.
 type IneligibleJob struct {
-	Namespace string   `json:"namespace"`
-	ID        string   `json:"id"`
-	Count     int      `json:"count"`
-	Off       bool     `json:"off,omitempty"`
-	Problems  []string `json:"problems,omitempty"`
-}
-
-// Gap is one resize as the workers saw it, in slots.
-type Gap struct {
-	From    int     `json:"from"`
-	To      int     `json:"to"`
-	Seconds float64 `json:"seconds"` // in which no slot trained
-	Lost    float64 `json:"lost"`    // steps that were repeated
+	planner.JobKey
+	Count    int      `json:"count"`
+	Off      bool     `json:"off,omitempty"`
+	Problems []string `json:"problems,omitempty"`
 }
 
 // States of a job.

@@ -10,29 +10,24 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/nomad/api"
+	nomad "github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// Change is one entry of a job's history of counts, as Nomad keeps it (the
-// last 20 of each group).
+// Change is one entry of a job's history of counts, or an event that changed
+// none.
 type Change struct {
-	Time     time.Time `json:"time"`
-	Group    string    `json:"group"`
-	From     int       `json:"from"`
-	To       int       `json:"to"`
-	Kolo     bool      `json:"kolo"` // written by a kolo agent, else by hand
-	Error    bool      `json:"error,omitempty"`
-	Message  string    `json:"message"`
-	HasCount bool      `json:"-"`
+	api.Change
+	HasCount bool
 }
 
 // History reads a job's scaling events, newest first.
 func (c *Client) History(ctx context.Context, key planner.JobKey) ([]Change, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
-	status, _, err := c.Jobs().ScaleStatus(key.ID, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))
+	status, _, err := c.Jobs().ScaleStatus(key.ID, (&nomad.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("reading the history of %s: %w", key, err)
 	}
@@ -40,11 +35,11 @@ func (c *Client) History(ctx context.Context, key planner.JobKey) ([]Change, err
 	for group, g := range status.TaskGroups {
 		for _, e := range g.Events {
 			_, kolo := e.Meta[metaKey]
-			ch := Change{
+			ch := Change{Change: api.Change{
 				Time:  time.Unix(0, int64(e.Time)), //nolint:gosec // of Nomad's clock
 				Group: group, From: int(e.PreviousCount), To: int(e.PreviousCount),
 				Kolo: kolo, Error: e.Error, Message: e.Message,
-			}
+			}}
 			if e.Count != nil {
 				ch.To, ch.HasCount = int(*e.Count), true
 			}

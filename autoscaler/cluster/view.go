@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -30,23 +31,13 @@ type View struct {
 
 // Facts is what a policy and a user want to know of a job.
 type Facts struct {
-	Spec      *jobspec.Spec // cut to what the operator's rules grant
-	Notes     []string      // what was cut
-	Type      string        // device type as policies see it, "" is any
-	Slots     int           // of one worker
-	Batch     bool
-	Status    string // Nomad's
-	Submitted time.Time
-	Version   uint64
-	Created   uint64 // index of the job's creation: another one is another job
-	Changed   uint64 // JobModifyIndex
-	// Completed is the index at which a worker last ended well by itself, 0
-	// for never.
-	Completed uint64
-	Failed    bool      // Nomad gave the job up with workers wanted
-	Oldest    time.Time // creation of the oldest known allocation
-	Services  []string  // names of the groups' services
-	Running   int       // allocations that have not ended and are not being stopped
+	history.Observation
+	Spec     *jobspec.Spec // cut to what the operator's rules grant
+	Notes    []string      // what was cut
+	Type     string        // device type as policies see it, "" is any
+	Status   string        // Nomad's
+	Failed   bool          // Nomad gave the job up with workers wanted
+	Services []string      // names of the groups' services
 }
 
 // IneligibleJob is a job that asks for Kolo and is left alone.
@@ -225,9 +216,11 @@ func (b *viewBuilder) job(j *job) {
 		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Preemptible,
 	}
 	f := Facts{
-		Spec: s, Notes: notes, Batch: j.kind == api.JobTypeBatch, Status: j.status, Submitted: j.submitted,
-		Version: j.version, Created: j.create, Changed: j.change,
-		Type: b.typeOf(j.pool, s.Groups[0].Device),
+		Observation: history.Observation{
+			Created: j.create, Version: j.version, Changed: j.change, Submitted: j.submitted,
+			Batch: j.kind == api.JobTypeBatch, Counts: map[string]int{},
+		},
+		Spec: s, Notes: notes, Status: j.status, Type: b.typeOf(j.pool, s.Groups[0].Device),
 	}
 	if j.stopped {
 		out.HoldReason, out.Stopped = "the job is stopped", true
@@ -240,6 +233,7 @@ func (b *viewBuilder) job(j *job) {
 			need.Slots = max(1, (g.cpu+pool.CPUSlot-1)/pool.CPUSlot)
 		}
 		f.Slots = need.Slots
+		f.Counts[g.name] = g.count
 		if g.service != "" && !slices.Contains(f.Services, g.service) {
 			f.Services = append(f.Services, g.service)
 		}

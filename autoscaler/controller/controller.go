@@ -202,7 +202,7 @@ func (c *Controller) History(ctx context.Context, key planner.JobKey) ([]api.Cha
 	}
 	var out []api.Change
 	for _, ch := range changes {
-		out = append(out, api.Change{Time: ch.Time, Group: ch.Group, From: ch.From, To: ch.To, Kolo: ch.Kolo, Error: ch.Error, Message: ch.Message})
+		out = append(out, ch.Change)
 	}
 	return out, nil
 }

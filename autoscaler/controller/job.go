@@ -42,22 +42,6 @@ func (c *Controller) job(key planner.JobKey) *job {
 	return j
 }
 
-// observation is what Nomad reports of a job.
-func observation(j *planner.Job, f *cluster.Facts) *history.Observation {
-	return &history.Observation{
-		Created: f.Created, Version: f.Version, Changed: f.Changed, Submitted: f.Submitted, Batch: f.Batch, Completed: f.Completed,
-		Counts: counts(j), Running: f.Running, Slots: f.Slots, Oldest: f.Oldest,
-	}
-}
-
-func counts(j *planner.Job) map[string]int {
-	out := make(map[string]int, len(j.Groups))
-	for _, g := range j.Groups {
-		out[g.Name] = g.Count
-	}
-	return out
-}
-
 // kindKey names the jobs that are of one kind with a job.
 func kindKey(key planner.JobKey, f *cluster.Facts) string { return history.KindKey(key, f.Spec.Kind) }
 

@@ -165,7 +165,7 @@ func (g *jobGauges) Collect(ch chan<- prometheus.Metric) {
 	jobs := g.c.Status().Jobs
 	for i := range jobs {
 		j := &jobs[i]
-		if !g.sees(planner.JobKey{Namespace: j.Namespace, ID: j.ID}) {
+		if !g.sees(j.JobKey) {
 			continue
 		}
 		gauge(countDesc, float64(j.Count), j.Namespace, j.ID)

@@ -25,7 +25,7 @@ func (c *Controller) drifted(v *cluster.View) []int {
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		h := c.history.Jobs[j.Key]
-		if h != nil && h.Created == f.Created && h.LastIndex != f.Changed && !maps.Equal(h.Counts, counts(j)) {
+		if h != nil && h.Created == f.Created && h.LastIndex != f.Changed && !maps.Equal(h.Counts, f.Counts) {
 			out = append(out, i)
 		}
 	}
@@ -70,14 +70,14 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 	var kinds []string
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
-		h, completed := c.history.Observe(j.Key, observation(j, f), now, dt)
+		h, completed := c.history.Observe(j.Key, &f.Observation, now, dt)
 		if completed {
 			c.completed(j, h, known)
 		}
 		if ch, drifted := changes[i]; drifted {
-			c.attribute(j, h, ch, now)
+			c.attribute(j.Key, f.Counts, h, ch, now)
 		}
-		h.Counts = counts(j)
+		h.Counts = maps.Clone(f.Counts)
 		c.fill(j, f, now)
 		kinds = append(kinds, kindKey(j.Key, f))
 	}
@@ -92,14 +92,14 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 
 // attribute finds out who changed a job's counts: those that were set by hand
 // hold for a time.
-func (c *Controller) attribute(j *planner.Job, h *history.Job, changes []cluster.Change, now time.Time) {
-	for group, n := range counts(j) {
+func (c *Controller) attribute(key planner.JobKey, counts map[string]int, h *history.Job, changes []cluster.Change, now time.Time) {
+	for group, n := range counts {
 		if n == h.Counts[group] {
 			continue
 		}
 		if cluster.SetByHand(changes, group, n) {
 			h.ManualUntil, h.LastChange = now.Add(c.cfg.Planner.ManualHold), now
-			c.log.Info("a count was set by hand; leaving it for a while", "job", j.Key, "group", group, "count", n, "until", h.ManualUntil)
+			c.log.Info("a count was set by hand; leaving it for a while", "job", key, "group", group, "count", n, "until", h.ManualUntil)
 		} else if at := cluster.LastChange(changes, group); at.After(h.LastChange) {
 			// The leader before wrote it and could not save that.
 			h.LastChange = at

@@ -58,7 +58,7 @@ func (c *Controller) proposals(view *cluster.View, line string, now time.Time) (
 	options := c.cfg.Planner.Options
 	for i := range view.Jobs {
 		j, f := &view.Jobs[i], &view.Facts[i]
-		c.history.Job(j.Key, observation(j, f), now)
+		c.history.Job(j.Key, &f.Observation, now)
 		c.fill(j, f, now)
 	}
 	reserve(view)
@@ -102,7 +102,7 @@ func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) m
 	for i := range jobs {
 		j := &jobs[i]
 		p := api.ProposedJob{
-			Job: j.Key.String(), Namespace: j.Key.Namespace, ID: j.Key.ID, Count: j.Count(), Want: wants[i].Count, Write: j.Count(),
+			Job: j.Key.String(), JobKey: j.Key, Count: j.Count(), Want: wants[i].Count, Write: j.Count(),
 			Reason: wants[i].Reason, HoldReason: waits[j.Key],
 		}
 		if act := actions[j.Key]; act != nil {

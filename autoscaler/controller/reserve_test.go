@@ -9,6 +9,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -38,7 +39,7 @@ func TestReserve(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(&j)
 			}
-			v := &cluster.View{Facts: []cluster.Facts{{Slots: 1}}}
+			v := &cluster.View{Facts: []cluster.Facts{{Observation: history.Observation{Slots: 1}}}}
 			v.Nodes = []planner.Node{{Pool: "p", Bins: []planner.Bin{{Slots: 8}}}, {Pool: "other", Bins: []planner.Bin{{Slots: 8}}}}
 			v.Jobs = []planner.Job{j}
 			for _, b := range tc.blocked {

@@ -11,7 +11,6 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
@@ -38,7 +37,7 @@ func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planne
 		s.Pools = append(s.Pools, *pools[name])
 	}
 	for _, x := range v.Ineligible {
-		out := api.IneligibleJob{Namespace: x.Key.Namespace, ID: x.Key.ID, Count: x.Count, Off: x.Off}
+		out := api.IneligibleJob{JobKey: x.Key, Count: x.Count, Off: x.Off}
 		for _, p := range x.Problems {
 			out.Problems = append(out.Problems, p.String())
 		}
@@ -68,7 +67,7 @@ func (c *Controller) describePools(v *cluster.View) map[string]*api.PoolStatus {
 func queues(pool config.Pool) []api.QueueStatus {
 	var out []api.QueueStatus
 	for _, q := range pool.Rules() {
-		out = append(out, api.QueueStatus{Name: q.Name, Namespaces: q.Namespaces, MaxPriority: q.MaxPriority, MaxWeight: q.MaxWeight})
+		out = append(out, api.QueueStatus(q))
 	}
 	return out
 }
@@ -76,10 +75,10 @@ func queues(pool config.Pool) []api.QueueStatus {
 func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
 	curve := speedup.NewCurve(h.Points()...)
 	js := api.JobStatus{
-		Namespace: j.Key.Namespace, ID: j.Key.ID, Pool: j.Pool, Queue: f.Spec.Queue,
+		JobKey: j.Key, Pool: j.Pool, Queue: f.Spec.Queue,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
-		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.total(f), Loss: h.Loss, Size: h.Size, Gaps: gaps(h.Gaps), LostSteps: h.Lost,
+		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.total(f), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.Lost,
 		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.writeError,
 		Requests: api.Requests{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
@@ -110,11 +109,3 @@ func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait 
 
 // maxETA is the longest time to completion, in seconds, that is shown: 30 years.
 const maxETA = 1e9
-
-func gaps(of []history.Gap) []api.Gap {
-	var out []api.Gap
-	for _, g := range of {
-		out = append(out, api.Gap(g))
-	}
-	return out
-}

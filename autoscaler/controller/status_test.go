@@ -47,12 +47,12 @@ func TestDescribeJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, HoldReason: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
-			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Running: tc.running}
+			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Observation: history.Observation{Running: tc.running}}
 			tc.history.Measurements = measured
 			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: 0.25}}
 			got := describeJob(j, f, &job{Job: &tc.history}, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
 			must.Eq(t, tc.state, got.State)
-			must.Eq(t, gaps(tc.history.Gaps), got.Gaps)
+			must.Eq(t, tc.history.Gaps, got.Gaps)
 			must.Eq(t, "so", got.Reason)
 			switch {
 			case tc.history.Frozen:
@@ -90,7 +90,7 @@ func TestDescribeJob_OfNonsense(t *testing.T) {
 			saved, err := store.Encode(h)
 			must.NoError(t, err)
 			must.Zero(t, saved.Dropped)
-			f := &cluster.Facts{Spec: &jobspec.Spec{}, Running: 1}
+			f := &cluster.Facts{Spec: &jobspec.Spec{}, Observation: history.Observation{Running: 1}}
 			_, err = json.Marshal(describeJob(&planner.Job{}, f, &job{Job: j}, planner.Want{}, planner.Wait{}, now))
 			must.NoError(t, err)
 		})

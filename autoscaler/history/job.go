@@ -4,6 +4,7 @@
 package history
 
 import (
+	"maps"
 	"time"
 )
 
@@ -48,12 +49,12 @@ type Job struct {
 	lastSeen     time.Time
 }
 
-// Gap is one resize as the workers saw it.
+// Gap is one resize as the workers saw it, in slots.
 type Gap struct {
 	From    int     `json:"from"`
 	To      int     `json:"to"`
-	Seconds float64 `json:"seconds"`
-	Lost    float64 `json:"lost"`
+	Seconds float64 `json:"seconds"` // in which no slot trained
+	Lost    float64 `json:"lost"`    // steps that were repeated
 }
 
 // Bounds of what is remembered of one job.
@@ -73,14 +74,14 @@ type Observation struct {
 	// never.
 	Completed uint64
 	Counts    map[string]int // of workers asked for, by group
-	Running   int            // workers that exist
+	Running   int            // workers that exist and are not being stopped
 	Slots     int            // of one worker
 	Oldest    time.Time      // creation of the oldest known worker
 }
 
 // newJob begins a history, which is estimated where the job is older.
 func newJob(o *Observation, now time.Time) *Job {
-	j := &Job{Created: o.Created, FirstSeen: now, Submitted: o.Submitted, Counts: o.Counts}
+	j := &Job{Created: o.Created, FirstSeen: now, Submitted: o.Submitted, Counts: maps.Clone(o.Counts)}
 	if o.Oldest.IsZero() || !o.Oldest.Before(now) {
 		return j
 	}

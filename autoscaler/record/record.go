@@ -4,12 +4,14 @@
 package record
 
 import (
+	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -29,7 +31,7 @@ type job struct {
 	bound trace.Event
 	count int
 	known map[int]int // samples by size
-	gaps  []api.Gap
+	gaps  []history.Gap
 	steps float64
 	ended bool
 	here  bool // in the present status
@@ -64,7 +66,7 @@ func (r *Recorder) Take(s *api.Status) []trace.Event {
 // not report how long they are can be replayed up to here.
 func (r *Recorder) Close() []trace.Event {
 	var out []trace.Event
-	for _, key := range r.keys() {
+	for _, key := range slices.Sorted(maps.Keys(r.jobs)) {
 		if j := r.jobs[key]; !j.ended && j.steps > 0 {
 			out = append(out, trace.Event{Time: r.now, Kind: trace.EventProgress, Job: j.name, Steps: &j.steps})
 		}
@@ -176,12 +178,8 @@ func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 // gone ends jobs that the status no longer has.
 func (r *Recorder) gone() []trace.Event {
 	var out []trace.Event
-	for _, key := range r.keys() {
-		j := r.jobs[key]
-		if j.here {
-			continue
-		}
-		if !j.ended {
+	for _, key := range slices.Sorted(maps.Keys(r.jobs)) {
+		if j := r.jobs[key]; !j.here && !j.ended {
 			out = append(out, j.end(r.now, "stopped"))
 		}
 	}
@@ -191,15 +189,6 @@ func (r *Recorder) gone() []trace.Event {
 func (j *job) end(now float64, outcome string) trace.Event {
 	j.ended = true
 	return trace.Event{Time: now, Kind: trace.EventEnd, Job: j.name, Steps: &j.steps, Outcome: outcome}
-}
-
-func (r *Recorder) keys() []string {
-	keys := make([]string, 0, len(r.jobs))
-	for k := range r.jobs {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 func unix(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

@@ -11,6 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
@@ -24,7 +26,7 @@ func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Sec
 // training is a job as the status shows it.
 func training(id, state string, count int, step float64) api.JobStatus {
 	return api.JobStatus{
-		Namespace: "default", ID: id, Pool: "gpu", Queue: "vision", State: state, Count: count, Min: 1, Max: 4, Seen: at(0), Step: step,
+		JobKey: planner.JobKey{Namespace: "default", ID: id}, Pool: "gpu", Queue: "vision", State: state, Count: count, Min: 1, Max: 4, Seen: at(0), Step: step,
 		Requests: api.Requests{Kind: "resnet", Preferred: 2, Slots: 2, Weight: 1, Priority: 50, Preemptible: true},
 	}
 }
@@ -63,7 +65,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	must.Zero(t, take(status(12, j)), must.Sprint("a length that is estimated wavers"))
 
 	j.Count, j.Step = 4, 100
-	j.Gaps = []api.Gap{{From: 4, To: 8, Seconds: 0.5}} // in slots: 2 workers become 4
+	j.Gaps = []history.Gap{{From: 4, To: 8, Seconds: 0.5}} // in slots: 2 workers become 4
 	j.StepTimes = []speedup.Point{{Size: 2, StepTime: 2, Samples: 20}, {Size: 4, StepTime: 0.6, Samples: 70}}
 	take(status(60, j))
 	j.State, j.Step = api.StateComplete, 120
@@ -118,7 +120,7 @@ func TestRecorder_GapsAreRecordedOnce(t *testing.T) {
 	for n := 1; n <= 25; n++ {
 		j := training("a", api.StateRunning, 1, 1)
 		for i := max(1, n-9); i <= n; i++ { // the status has the last ten
-			j.Gaps = append(j.Gaps, api.Gap{From: 2, To: 4, Seconds: float64(i)})
+			j.Gaps = append(j.Gaps, history.Gap{From: 2, To: 4, Seconds: float64(i)})
 		}
 		for _, e := range r.Take(status(n, j)) {
 			if e.Kind == trace.EventResize {

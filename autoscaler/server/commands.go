@@ -76,10 +76,10 @@ func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
 	}
 	var known []string
 	for _, j := range st.Jobs {
-		known = append(known, planner.JobKey{Namespace: j.Namespace, ID: j.ID}.String())
+		known = append(known, j.String())
 	}
 	for _, j := range st.Ineligible {
-		known = append(known, planner.JobKey{Namespace: j.Namespace, ID: j.ID}.String())
+		known = append(known, j.String())
 	}
 	if !st.Ready || slices.Contains(known, key.String()) {
 		return nil
@@ -96,11 +96,10 @@ func (s *Server) resume(_ http.ResponseWriter, r *http.Request, c caller, e *aud
 }
 
 func (s *Server) pausing(r *http.Request, c caller, e *audit.Entry, known bool, do func(context.Context, string, planner.JobKey) error) error {
-	var in api.JobSelector
-	if err := decode(r, &in); err != nil {
+	var key planner.JobKey
+	if err := decode(r, &key); err != nil {
 		return err
 	}
-	key := planner.JobKey{Namespace: in.Namespace, ID: in.ID}
 	if key.ID == "" {
 		key = planner.JobKey{}
 		e.Job = "all jobs"

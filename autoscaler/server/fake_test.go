@@ -39,8 +39,8 @@ func (f *fake) Status() *api.Status {
 	}
 	return &api.Status{
 		Agent: "fake", Ready: true,
-		Jobs:       []api.JobStatus{{Namespace: "red", ID: "red-job"}, {Namespace: "blue", ID: "blue-job"}},
-		Ineligible: []api.IneligibleJob{{Namespace: "red", ID: "red-bad", Problems: []string{"p"}}, {Namespace: "blue", ID: "blue-bad"}},
+		Jobs:       []api.JobStatus{{JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}}},
+		Ineligible: []api.IneligibleJob{{JobKey: planner.JobKey{Namespace: "red", ID: "red-bad"}, Problems: []string{"p"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-bad"}}},
 		Pools:      []api.PoolStatus{{Name: "default", Capacity: 4, Problem: "decided 9 for red-job and blue-job"}},
 	}
 }
@@ -53,7 +53,7 @@ func (f *fake) Propose(_ context.Context, line string) ([]api.Proposal, error) {
 		return nil, errors.New("it forgot red-job and blue-job")
 	}
 	return []api.Proposal{{Pool: "default", Jobs: []api.ProposedJob{
-		{Job: "red/red-job", Namespace: "red", ID: "red-job"}, {Job: "blue/blue-job", Namespace: "blue", ID: "blue-job"},
+		{Job: "red/red-job", JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}}, {Job: "blue/blue-job", JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}},
 	}}}, nil
 }
 
@@ -102,7 +102,7 @@ func (g *fakeGauges) Describe(ch chan<- *prometheus.Desc) { ch <- fakeDesc }
 
 func (g *fakeGauges) Collect(ch chan<- prometheus.Metric) {
 	for _, j := range g.f.Status().Jobs {
-		if g.sees(planner.JobKey{Namespace: j.Namespace, ID: j.ID}) {
+		if g.sees(j.JobKey) {
 			ch <- prometheus.MustNewConstMetric(fakeDesc, prometheus.GaugeValue, 1, j.ID)
 		}
 	}

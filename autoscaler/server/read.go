@@ -64,12 +64,12 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, sc *scope) {
 	out := api.Job{}
 	st := s.controller.Status()
 	for i := range st.Jobs {
-		if st.Jobs[i].Namespace == key.Namespace && st.Jobs[i].ID == key.ID {
+		if st.Jobs[i].JobKey == key {
 			out.Job = &st.Jobs[i]
 		}
 	}
 	for i := range st.Ineligible {
-		if st.Ineligible[i].Namespace == key.Namespace && st.Ineligible[i].ID == key.ID {
+		if st.Ineligible[i].JobKey == key {
 			out.Ineligible = &st.Ineligible[i]
 		}
 	}
@@ -110,9 +110,7 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request, sc *scope) {
 		return
 	}
 	for i := range out {
-		out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey {
-			return planner.JobKey{Namespace: j.Namespace, ID: j.ID}
-		})
+		out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey { return j.JobKey })
 		if err != nil {
 			fail(w, err)
 			return

@@ -96,10 +96,10 @@ func (sc *scope) status(ctx context.Context, s *api.Status) (*api.Status, error)
 	}
 	out := *s
 	var err error
-	if out.Jobs, err = seen(ctx, sc, s.Jobs, func(j *api.JobStatus) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
+	if out.Jobs, err = seen(ctx, sc, s.Jobs, func(j *api.JobStatus) planner.JobKey { return j.JobKey }); err != nil {
 		return nil, err
 	}
-	if out.Ineligible, err = seen(ctx, sc, s.Ineligible, func(j *api.IneligibleJob) planner.JobKey { return planner.JobKey{Namespace: j.Namespace, ID: j.ID} }); err != nil {
+	if out.Ineligible, err = seen(ctx, sc, s.Ineligible, func(j *api.IneligibleJob) planner.JobKey { return j.JobKey }); err != nil {
 		return nil, err
 	}
 	out.Pools = append([]api.PoolStatus{}, s.Pools...)

@@ -15,6 +15,7 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
 // jobCommand shows one job and its history.
@@ -37,11 +38,11 @@ Usage: kolo job [options] [<namespace>/]<job>
 func (c *jobCommand) AutocompleteArgs() complete.Predictor { return c.predictJobs() }
 
 // splitJob reads [namespace/]job.
-func splitJob(s string) (namespace, id string) {
+func splitJob(s string) planner.JobKey {
 	if ns, id, ok := strings.Cut(s, "/"); ok {
-		return ns, id
+		return planner.JobKey{Namespace: ns, ID: id}
 	}
-	return "default", s
+	return planner.JobKey{Namespace: "default", ID: s}
 }
 
 // Run implements cli.Command.
@@ -52,9 +53,9 @@ func (c *jobCommand) Run(args []string) int {
 	}
 	ctx, cancel := interruptible()
 	defer cancel()
-	ns, id := splitJob(rest[0])
+	key := splitJob(rest[0])
 	var j api.Job
-	raw, err := c.call(ctx, http.MethodGet, "/v1/job", url.Values{"namespace": {ns}, "id": {id}}, nil, &j)
+	raw, err := c.call(ctx, http.MethodGet, "/v1/job", url.Values{"namespace": {key.Namespace}, "id": {key.ID}}, nil, &j)
 	if err != nil {
 		return c.fail(err)
 	}
@@ -66,7 +67,7 @@ func drawJob(j *api.Job) string {
 	var out strings.Builder
 	if s := j.Job; s != nil {
 		rows := [][]string{
-			{"Job", jobName(s.Namespace, s.ID)}, {"State", s.State}, {"Pool", s.Pool}, {"Queue", s.Queue},
+			{"Job", s.JobKey.String()}, {"State", s.State}, {"Pool", s.Pool}, {"Queue", s.Queue},
 			{"Workers", fmt.Sprintf("%d of %d wanted (%d to %d)", s.Running, s.Want, s.Min, s.Max)},
 			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
@@ -83,7 +84,7 @@ func drawJob(j *api.Job) string {
 		out.WriteString(table(rows))
 	}
 	if a := j.Ineligible; a != nil {
-		fmt.Fprintf(&out, "%s is left alone:\n  %s", jobName(a.Namespace, a.ID), strings.Join(a.Problems, "\n  "))
+		fmt.Fprintf(&out, "%s is left alone:\n  %s", a.JobKey, strings.Join(a.Problems, "\n  "))
 	}
 	rows := [][]string{{"Time", "Group", "Count", "By", "Reason"}}
 	for _, h := range j.History {
@@ -116,7 +117,7 @@ func (c *apiCommand) predictJobs() complete.Predictor {
 		}
 		var out []string
 		for i := range s.Jobs {
-			out = append(out, jobName(s.Jobs[i].Namespace, s.Jobs[i].ID))
+			out = append(out, s.Jobs[i].JobKey.String())
 		}
 		return out
 	})

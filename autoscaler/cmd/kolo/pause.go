@@ -9,7 +9,7 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
 // pauseCommand stops or continues scaling of one job or all.
@@ -56,15 +56,15 @@ func (c *pauseCommand) Run(args []string) int {
 	if !ok {
 		return code
 	}
-	var in api.JobSelector
+	var key planner.JobKey
 	what := "All jobs are"
 	if len(rest) == 1 {
-		in.Namespace, in.ID = splitJob(rest[0])
+		key = splitJob(rest[0])
 		what = rest[0] + " is"
 	}
 	ctx, cancel := interruptible()
 	defer cancel()
-	raw, err := c.call(ctx, http.MethodPut, "/v1/"+name, nil, in, nil)
+	raw, err := c.call(ctx, http.MethodPut, "/v1/"+name, nil, key, nil)
 	if err != nil {
 		return c.fail(err)
 	}

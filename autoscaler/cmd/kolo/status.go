@@ -118,16 +118,15 @@ func drawStatus(s *api.Status) string {
 	out.WriteString(table(rows))
 	for i := range s.Jobs {
 		for _, n := range s.Jobs[i].Notes {
-			fmt.Fprintf(&out, "\n\n%s: %s.", jobName(s.Jobs[i].Namespace, s.Jobs[i].ID), n)
+			fmt.Fprintf(&out, "\n\n%s: %s.", s.Jobs[i].JobKey, n)
 		}
 	}
 	for _, a := range s.Ineligible {
-		name := jobName(a.Namespace, a.ID)
 		if a.Off {
-			fmt.Fprintf(&out, "\n\n%s is switched off (scaling.enabled = false, or stopped).", name)
+			fmt.Fprintf(&out, "\n\n%s is switched off (scaling.enabled = false, or stopped).", a.JobKey)
 			continue
 		}
-		fmt.Fprintf(&out, "\n\n%s is left alone:\n  %s", name, strings.Join(a.Problems, "\n  "))
+		fmt.Fprintf(&out, "\n\n%s is left alone:\n  %s", a.JobKey, strings.Join(a.Problems, "\n  "))
 	}
 	return out.String()
 }
@@ -158,14 +157,7 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 		why = j.WriteError
 	}
 	return []string{
-		jobName(j.Namespace, j.ID), j.State, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),
+		j.JobKey.String(), j.State, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),
 		progress, eta, strconv.Itoa(j.Resizes), gap, why,
 	}
-}
-
-func jobName(namespace, id string) string {
-	if namespace == "" || namespace == "default" {
-		return id
-	}
-	return namespace + "/" + id
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
 // TestShow_AJobCannotSteerTheTerminal has a tenant name a job so that it would
@@ -18,7 +19,7 @@ func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	ui := cli.NewMockUi()
 	c := &apiCommand{meta: meta{UI: ui}}
 	c.show(nil, func() string {
-		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{ID: "x\x1b[2K\x1b[1A", Reason: "\x1b]0;title\x07"}}})
+		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{JobKey: planner.JobKey{ID: "x\x1b[2K\x1b[1A"}, Reason: "\x1b]0;title\x07"}}})
 	})
 	must.StrNotContains(t, ui.OutputWriter.String(), "\x1b")
 	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")
