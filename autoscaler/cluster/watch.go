@@ -165,11 +165,9 @@ func newRetries(longest time.Duration) *backoff.ExponentialBackOff {
 }
 
 func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(d):
 	}
 }
 

@@ -32,24 +32,15 @@ func (c *Controller) SetPolicy(ctx context.Context, token, pool, line string) er
 	return c.command(ctx, token, e, func(o *store.Overrides) { o.SetPolicy(pool, line) })
 }
 
-// Pause leaves a job alone, or all jobs where the key is zero; Resume ends it.
-func (c *Controller) Pause(ctx context.Context, token string, key planner.JobKey) error {
-	return c.setPaused(ctx, token, key, true)
-}
-
-// Resume ends what Pause began.
-func (c *Controller) Resume(ctx context.Context, token string, key planner.JobKey) error {
-	return c.setPaused(ctx, token, key, false)
-}
-
-func (c *Controller) setPaused(ctx context.Context, token string, key planner.JobKey, on bool) error {
-	word := map[bool]string{true: "paused", false: "resumed"}[on]
+// SetPaused leaves a job alone, or all jobs where the key is zero, or ends that.
+func (c *Controller) SetPaused(ctx context.Context, token string, key planner.JobKey, paused bool) error {
+	word := map[bool]string{true: "paused", false: "resumed"}[paused]
 	e := api.Event{Type: "pause", Reason: "all jobs " + word}
 	if key != (planner.JobKey{}) {
 		e = jobEvent("pause", key)
 		e.Reason = word
 	}
-	return c.command(ctx, token, e, func(o *store.Overrides) { o.Pause(key, on) })
+	return c.command(ctx, token, e, func(o *store.Overrides) { o.Pause(key, paused) })
 }
 
 // command changes the overrides, saves them, and takes effect at once; where

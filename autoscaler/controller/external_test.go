@@ -117,7 +117,7 @@ func TestController_AHangingPolicyDelaysNoOther(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return h.n.Load() > before }), wait.Timeout(20*time.Second), wait.Gap(time.Millisecond)))
 	job("b", "default")
 	w.eventually(map[string]int{"a": 4, "b": 4})
-	must.NoError(t, a.Pause(t.Context(), "", planner.JobKey{Namespace: "default", ID: "b"}))
+	must.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: "b"}, true))
 	must.Wait(t, wait.InitialSuccess(wait.ErrorFunc(func() error {
 		var got []string
 		for _, j := range a.Status().Jobs {

@@ -33,14 +33,14 @@ func TestFollow_AllAgentsLearnOfOverrides(t *testing.T) {
 		defer a.mu.Unlock()
 		return a.overrides.IsPaused(train)
 	}
-	must.ErrorIs(t, follower.Pause(t.Context(), "a caller's", train), leader.ErrNotLeading)
-	must.NoError(t, follower.Pause(t.Context(), "", train))
+	must.ErrorIs(t, follower.SetPaused(t.Context(), "a caller's", train, true), leader.ErrNotLeading)
+	must.NoError(t, follower.SetPaused(t.Context(), "", train, true))
 	soon(t, "the pause", func() bool { return paused(first) && paused(follower) })
-	must.NoError(t, first.Resume(t.Context(), "", train))
+	must.NoError(t, first.SetPaused(t.Context(), "", train, false))
 	soon(t, "its end", func() bool { return !paused(first) && !paused(follower) })
 
 	t.Log("what cannot be read changes nothing")
-	must.NoError(t, first.Pause(t.Context(), "", train))
+	must.NoError(t, first.SetPaused(t.Context(), "", train, true))
 	w.nomad.EditVariable(overridesPath, func(items map[string]string) { items["data"] = "{" })
 	w.nomad.EditVariable(overridesPath, func(items map[string]string) { items["data"] = `{"all":true}` })
 	soon(t, "what came after", func() bool { return follower.Status().Paused })

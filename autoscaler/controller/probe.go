@@ -4,13 +4,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -56,11 +56,7 @@ func (c *Controller) probe(ctx context.Context) error {
 	defer func() { _ = g.Wait() }() // a job that does not answer is no error
 	for {
 		every := c.Config().Planner.Progress
-		if every == 0 {
-			pause(ctx, time.Second)
-		} else {
-			pause(ctx, every)
-		}
+		pause(ctx, cmp.Or(every, time.Second))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -108,7 +104,7 @@ func (c *Controller) probeTargets(p *probes) []target {
 				j.endpoint = cluster.Endpoint{} // its port may be another's
 			}
 			all = append(all, target{
-				key: key, kind: kindKey(key, f), slots: max(1, ringSlots(f)), services: f.Services, known: j.endpoint, batch: f.Batch,
+				key: key, kind: kindKey(key, f), slots: ringSlots(f), services: f.Services, known: j.endpoint, batch: f.Batch,
 			})
 		}
 	}
@@ -145,8 +141,13 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	}
 	delete(p.silent, t.key)
 	j.endpoint = endpoint
-	if changed := c.learn(j, t, got, now); changed {
-		c.poke()
+	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
+	for _, r := range resizes {
+		c.metrics.gaps.Observe(r.GapSeconds)
+		c.metrics.lost.Add(r.LostSteps)
+	}
+	if changed {
+		c.poke() // policies know more sizes than before, or fewer
 	}
 	if complete {
 		// The training reports it before Nomad has seen a worker end.
@@ -157,22 +158,6 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	}
 }
 
-// learn takes in a job's progress. It returns whether policies know more sizes
-// than before, or fewer. The caller holds c.mu.
-func (c *Controller) learn(j *job, t target, p *history.Progress, now time.Time) (changed bool) {
-	resizes, changed := c.history.Learn(j.Job, t.kind, p, t.slots, now)
-	for _, r := range resizes {
-		c.metrics.gaps.Observe(r.GapSeconds)
-		c.metrics.lost.Add(r.LostSteps)
-	}
-	return changed
-}
-
 // ringSlots is how many slots one worker has in the ring: its devices, or one
 // where slots are made of CPU.
-func ringSlots(f *cluster.Facts) int {
-	if n := f.Spec.Groups[0].Devices; n > 0 {
-		return n
-	}
-	return 1
-}
+func ringSlots(f *cluster.Facts) int { return max(1, f.Spec.Groups[0].Devices) }

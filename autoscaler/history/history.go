@@ -4,6 +4,7 @@
 package history
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -58,7 +59,14 @@ func (h *History) Observe(key planner.JobKey, o *Observation, now time.Time, dt 
 // known, and whether the times of more sizes, or of fewer, are known than before.
 func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Time) (resizes []Resize, sizesChanged bool) {
 	before := j.Points()
-	resizes = j.learn(p, slots, now)
+	j.Size, j.Loss = p.Size, p.Loss
+	j.advance(p)
+	for size, t := range p.StepSeconds {
+		if n, err := strconv.Atoi(size); err == nil && n >= 1 && n%slots == 0 {
+			j.measure(n/slots, t, now)
+		}
+	}
+	resizes = j.addGaps(p.Resizes, now)
 	after := j.Points()
 	h.learnKind(kind, before, after, now)
 	return resizes, len(after) != len(before)

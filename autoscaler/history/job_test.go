@@ -26,6 +26,12 @@ const status = `{"job":"train","generation":4,"size":4,"step":1200,"samples":768
             {"from":2,"to":4,"cause":"resize","gap_seconds":0.25,"lost_steps":0,"time":200},
             {"from":4,"to":2,"cause":"failure","gap_seconds":3,"lost_steps":7,"time":300}],"complete":false}`
 
+// learn has a job of no kind learn.
+func (j *Job) learn(p *Progress, slots int, now time.Time) []Resize {
+	resizes, _ := New().Learn(j, "", p, slots, now)
+	return resizes
+}
+
 func progress(t *testing.T, text string) *Progress {
 	var p Progress
 	must.NoError(t, json.Unmarshal([]byte(text), &p))

@@ -59,22 +59,6 @@ const (
 // within is false for what is not a number.
 func within(f, least, most float64) bool { return f >= least && f <= most }
 
-// learn takes in what a training reports, and returns the resizes that were not
-// known. slots is the number of slots of one worker: the driver counts the ring
-// in slots.
-func (j *Job) learn(p *Progress, slots int, now time.Time) []Resize {
-	j.Size, j.Loss = p.Size, p.Loss
-	j.advance(p)
-	for size, t := range p.StepSeconds {
-		n, err := strconv.Atoi(size)
-		if err != nil || n < 1 || n%slots != 0 {
-			continue
-		}
-		j.measure(n/slots, t, now)
-	}
-	return j.addGaps(p.Resizes, now)
-}
-
 // advance takes over how far the training is. Where it reports its samples, work
 // is counted in steps of one size, that of the first ring it is known of: ranks
 // that have a batch each do more in a step the more they are, and a policy that

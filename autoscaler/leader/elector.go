@@ -74,7 +74,7 @@ func (e *Elector) Run(ctx context.Context, lead func(context.Context)) {
 		if !errors.Is(err, ErrConflict) && ctx.Err() == nil {
 			e.log.Warn("acquiring the leader lock failed", "error", err)
 		}
-		e.sleep(ctx, e.ttl/3)
+		sleep(ctx, e.ttl/3)
 	}
 }
 
@@ -111,7 +111,7 @@ func (e *Elector) term(ctx context.Context, since time.Time, lead func(context.C
 // hold renews the lock until it is lost, runs out, or the context ends.
 func (e *Elector) hold(ctx context.Context) error {
 	for {
-		e.sleep(ctx, e.ttl/3)
+		sleep(ctx, e.ttl/3)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -139,11 +139,9 @@ func (e *Elector) bounded(ctx context.Context, f func(context.Context) error) er
 	return f(ctx)
 }
 
-func (e *Elector) sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(d):
 	}
 }

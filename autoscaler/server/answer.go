@@ -34,13 +34,14 @@ func refuse(w http.ResponseWriter, code int, err error) {
 type coded struct {
 	code int
 	error
+	retryAfter string // seconds, "" is not said
 }
 
 // Unwrap returns the error itself.
 func (c coded) Unwrap() error { return c.error }
 
 func problem(code int, format string, args ...any) error {
-	return coded{code, fmt.Errorf(format, args...)}
+	return coded{code: code, error: fmt.Errorf(format, args...)}
 }
 
 // fail maps errors of the agent and of Nomad to status codes.
@@ -48,6 +49,9 @@ func fail(w http.ResponseWriter, err error) {
 	var known coded
 	switch kind := cluster.Classify(err); {
 	case errors.As(err, &known):
+		if known.retryAfter != "" {
+			w.Header().Set("Retry-After", known.retryAfter)
+		}
 		refuse(w, known.code, err)
 	case errors.Is(err, leader.ErrNotLeading):
 		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w any more; try again in a moment", err))

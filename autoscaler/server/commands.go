@@ -4,9 +4,8 @@
 package server
 
 import (
-	"context"
+	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -43,17 +42,12 @@ func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *
 	err := s.controller.SetPolicy(r.Context(), c.token, in.Pool, in.Policy)
 	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, leader.ErrNotLeading) {
 		// Not an error of Nomad's API: the policy itself.
-		return coded{http.StatusBadRequest, err}
+		return problem(http.StatusBadRequest, "%w", err)
 	}
 	return err
 }
 
-func orConfigured(line string) string {
-	if line == "" {
-		return "as configured"
-	}
-	return line
-}
+func orConfigured(line string) string { return cmp.Or(line, "as configured") }
 
 // pools are the node pools that have nodes or jobs, or a block of their own.
 func (s *Server) pools() []string {
@@ -87,34 +81,26 @@ func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
 	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, suggest.Hint("", key.String(), known))
 }
 
-func (s *Server) pause(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
-	return s.pausing(r, c, e, true, s.controller.Pause)
-}
-
-func (s *Server) resume(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
-	return s.pausing(r, c, e, false, s.controller.Resume)
-}
-
-func (s *Server) pausing(r *http.Request, c caller, e *audit.Entry, known bool, do func(context.Context, string, planner.JobKey) error) error {
-	var key planner.JobKey
-	if err := decode(r, &key); err != nil {
-		return err
-	}
-	if key.ID == "" {
-		key = planner.JobKey{}
-		e.Job = "all jobs"
-	} else if key.Namespace == "" {
-		key.Namespace = "default"
-	}
-	if key.ID != "" {
+// setPaused makes the command that leaves jobs alone, or ends that.
+func (s *Server) setPaused(paused bool) commandFunc {
+	return func(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
+		var key planner.JobKey
+		if err := decode(r, &key); err != nil {
+			return err
+		}
+		if key.ID == "" {
+			e.Job = "all jobs"
+			return s.controller.SetPaused(r.Context(), c.token, planner.JobKey{}, paused)
+		}
+		key.Namespace = cmp.Or(key.Namespace, "default")
 		e.Namespace, e.Job = key.Namespace, key.ID
-		if known {
+		if paused {
 			if err := s.unknown(r, key); err != nil {
 				return err
 			}
 		}
+		return s.controller.SetPaused(r.Context(), c.token, key, paused)
 	}
-	return do(r.Context(), c.token, key)
 }
 
 func (s *Server) reloading(_ http.ResponseWriter, r *http.Request, c caller, _ *audit.Entry) error {
@@ -124,7 +110,7 @@ func (s *Server) reloading(_ http.ResponseWriter, r *http.Request, c caller, _ *
 		}
 	}
 	if err := s.reload(); err != nil {
-		return coded{http.StatusBadRequest, fmt.Errorf("the configuration: %w", err)}
+		return problem(http.StatusBadRequest, "the configuration: %w", err)
 	}
 	return nil
 }

@@ -5,7 +5,6 @@ package server
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,7 +26,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 		from = origin(ip)
 	}
 	if !streams.take(from) {
-		tooMany(w, "30", errors.New("too many event streams are open; close some, or read /v1/status now and then"))
+		fail(w, tooMany("30", "too many event streams are open; close some, or read /v1/status now and then"))
 		return
 	}
 	defer streams.give(from)

@@ -73,7 +73,7 @@ func (f *fake) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
 	return &fakeGauges{f, sees}
 }
 
-func (f *fake) Pause(context.Context, string, planner.JobKey) error { return nil }
+func (f *fake) SetPaused(context.Context, string, planner.JobKey, bool) error { return nil }
 
 func (f *fake) Identify(_ context.Context, token string) (string, error) {
 	switch {

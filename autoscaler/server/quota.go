@@ -44,13 +44,11 @@ func slot(ctx context.Context, slots chan struct{}, within time.Duration) (give 
 		return give
 	default:
 	}
-	late := time.NewTimer(within)
-	defer late.Stop()
 	select {
 	case slots <- struct{}{}:
 		return give
 	case <-ctx.Done():
-	case <-late.C:
+	case <-time.After(within):
 	}
 	return nil
 }
@@ -61,7 +59,7 @@ func (s *Server) limited(h func(http.ResponseWriter, *http.Request, *scope)) fun
 	return func(w http.ResponseWriter, r *http.Request, sc *scope) {
 		give := slot(r.Context(), s.quota(r).answers, s.limits.slot)
 		if give == nil {
-			tooMany(w, "1", errors.New("too many answers are being read; try again in a moment"))
+			fail(w, tooMany("1", "too many answers are being read; try again in a moment"))
 			return
 		}
 		defer give()
@@ -69,10 +67,9 @@ func (s *Server) limited(h func(http.ResponseWriter, *http.Request, *scope)) fun
 	}
 }
 
-// tooMany refuses what is bounded in number.
-func tooMany(w http.ResponseWriter, seconds string, err error) {
-	w.Header().Set("Retry-After", seconds)
-	refuse(w, http.StatusTooManyRequests, err)
+// tooMany is the error of what is bounded in number.
+func tooMany(seconds, text string) error {
+	return coded{http.StatusTooManyRequests, errors.New(text), seconds}
 }
 
 const piece = 64 << 10

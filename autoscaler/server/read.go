@@ -5,6 +5,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the page
 	"encoding/base64"
@@ -43,23 +44,26 @@ func page(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(pageHTML) // a reader that went away
 }
 
-func (s *Server) status(w http.ResponseWriter, r *http.Request, sc *scope) {
-	out, err := sc.status(r.Context(), s.controller.Status())
-	if err != nil {
-		fail(w, err)
-		return
+// answers makes a handler that answers what show returns.
+func answers(show func(*http.Request, *scope) (any, error)) func(http.ResponseWriter, *http.Request, *scope) {
+	return func(w http.ResponseWriter, r *http.Request, sc *scope) {
+		out, err := show(r, sc)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		answer(w, out)
 	}
-	answer(w, out)
 }
 
-func (s *Server) job(w http.ResponseWriter, r *http.Request, sc *scope) {
-	key := planner.JobKey{Namespace: r.URL.Query().Get("namespace"), ID: r.URL.Query().Get("id")}
-	if key.Namespace == "" {
-		key.Namespace = "default"
-	}
+func (s *Server) status(r *http.Request, sc *scope) (any, error) {
+	return sc.status(r.Context(), s.controller.Status())
+}
+
+func (s *Server) job(r *http.Request, sc *scope) (any, error) {
+	key := planner.JobKey{Namespace: cmp.Or(r.URL.Query().Get("namespace"), "default"), ID: r.URL.Query().Get("id")}
 	if key.ID == "" {
-		refuse(w, http.StatusBadRequest, errors.New("which job? write ?id=<job>&namespace=<namespace>"))
-		return
+		return nil, problem(http.StatusBadRequest, "which job? write ?id=<job>&namespace=<namespace>")
 	}
 	out := api.Job{}
 	st := s.controller.Status()
@@ -75,53 +79,42 @@ func (s *Server) job(w http.ResponseWriter, r *http.Request, sc *scope) {
 	}
 	may, err := sc.sees(r.Context(), key)
 	if err != nil {
-		fail(w, err)
-		return
+		return nil, err
 	}
 	if !may || out.Job == nil && out.Ineligible == nil {
-		refuse(w, http.StatusNotFound, fmt.Errorf("kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key))
-		return
+		return nil, problem(http.StatusNotFound, "kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key)
 	}
-	if out.History, err = s.controller.History(r.Context(), key); err != nil {
-		fail(w, err)
-		return
-	}
-	answer(w, out)
+	out.History, err = s.controller.History(r.Context(), key)
+	return out, err
 }
 
-func (s *Server) plan(w http.ResponseWriter, r *http.Request, sc *scope) {
+func (s *Server) plan(r *http.Request, sc *scope) (any, error) {
 	give := slot(r.Context(), s.quota(r).plans, 0)
 	if give == nil {
-		tooMany(w, "1", errors.New("other plans are being made; try again in a moment"))
-		return
+		return nil, tooMany("1", "other plans are being made; try again in a moment")
 	}
 	out, err := s.controller.Propose(r.Context(), r.URL.Query().Get("policy"))
 	give()
 	switch {
 	case errors.Is(err, cluster.ErrNotReady):
-		fail(w, err)
-		return
+		return nil, err
 	case err != nil && !sc.all:
 		// The error of a policy may name any job.
-		refuse(w, http.StatusBadRequest, errors.New("the policy cannot be asked; kolo policy explain checks how it is written"))
-		return
+		return nil, problem(http.StatusBadRequest, "the policy cannot be asked; kolo policy explain checks how it is written")
 	case err != nil:
-		refuse(w, http.StatusBadRequest, err)
-		return
+		return nil, problem(http.StatusBadRequest, "%w", err)
 	}
 	for i := range out {
-		out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey { return j.JobKey })
-		if err != nil {
-			fail(w, err)
-			return
+		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey { return j.JobKey }); err != nil {
+			return nil, err
 		}
 	}
-	answer(w, out)
+	return out, nil
 }
 
-func (s *Server) policies(w http.ResponseWriter, _ *http.Request, _ *scope) {
+func (s *Server) policies(*http.Request, *scope) (any, error) {
 	configured, set := s.controller.Pools()
-	answer(w, api.Policies{Configured: configured, Set: set, BuiltIn: builtin.Policies.Names(), External: s.controller.ExternalPolicies()})
+	return api.Policies{Configured: configured, Set: set, BuiltIn: builtin.Policies.Names(), External: s.controller.ExternalPolicies()}, nil
 }
 
 // metrics serves everyone the sums, and the series of jobs to those who may

@@ -33,8 +33,7 @@ type Controller interface {
 	History(context.Context, planner.JobKey) ([]api.Change, error)
 	Subscribe() (<-chan api.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
-	Pause(ctx context.Context, token string, key planner.JobKey) error
-	Resume(ctx context.Context, token string, key planner.JobKey) error
+	SetPaused(ctx context.Context, token string, key planner.JobKey, paused bool) error
 	MayCommand(ctx context.Context, token string) error
 	Leads() bool
 	Leader(context.Context) (who leader.Holder, itself bool, err error)
@@ -84,16 +83,16 @@ func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server 
 func (s *Server) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /{$}":        page,
-		"GET /v1/status":  s.reads(s.limited(s.status)),
-		"GET /v1/job":     s.reads(s.limited(s.job)),
-		"GET /v1/plan":    s.reads(s.limited(s.plan)),
-		"GET /v1/policy":  s.reads(s.policies),
+		"GET /v1/status":  s.reads(s.limited(answers(s.status))),
+		"GET /v1/job":     s.reads(s.limited(answers(s.job))),
+		"GET /v1/plan":    s.reads(s.limited(answers(s.plan))),
+		"GET /v1/policy":  s.reads(answers(s.policies)),
 		"GET /v1/events":  s.reads(s.events),
 		"GET /v1/metrics": s.metrics,
 		"GET /v1/health":  s.health,
 		"PUT /v1/policy":  s.command(audit.SetPolicy, s.byLeader(s.setPolicy)),
-		"PUT /v1/pause":   s.command(audit.Pause, s.byLeader(s.pause)),
-		"PUT /v1/resume":  s.command(audit.Resume, s.byLeader(s.resume)),
+		"PUT /v1/pause":   s.command(audit.Pause, s.byLeader(s.setPaused(true))),
+		"PUT /v1/resume":  s.command(audit.Resume, s.byLeader(s.setPaused(false))),
 		"PUT /v1/reload":  s.command(audit.Reload, s.reloading),
 	}
 }

@@ -53,34 +53,33 @@ type savedJob struct {
 	Job *history.Job   `json:"record"`
 }
 
-// encode returns a history as it is saved, by path; what does not fit is left
-// out and counted.
-func encode(h *history.History) (out map[string]string, dropped int, err error) {
-	out = map[string]string{}
+// Encode makes the snapshot of a history; what does not fit is left out and
+// counted.
+func Encode(h *history.History) (*Snapshot, error) {
+	out := &Snapshot{texts: map[string]string{}}
 	states, err := (&shard{States: h.States}).encode()
 	if err != nil {
-		return nil, 0, err
+		return out, err
 	}
 	if len(states) <= pieces*shardSize {
 		for i := 0; len(states) > 0; i++ {
 			n := min(shardSize, len(states))
-			out[fmt.Sprintf("%s%02d", statesPath, i)], states = states[:n], states[n:]
+			out.texts[fmt.Sprintf("%s%02d", statesPath, i)], states = states[:n], states[n:]
 		}
 	} else {
-		dropped += len(h.States) // a policy asked for too much
+		out.Dropped += len(h.States) // a policy asked for too much
 	}
-	all := split(h)
-	for i := range all {
-		text, left, err := all[i].fit()
-		dropped += left
+	for i, s := range split(h) {
+		text, dropped, err := s.fit()
+		out.Dropped += dropped
 		if err != nil {
-			return out, dropped, err
+			return out, err
 		}
 		if text != "" {
-			out[shardPath(i)] = text
+			out.texts[shardPath(i)] = text
 		}
 	}
-	return out, dropped, nil
+	return out, nil
 }
 
 // split spreads jobs and kinds over the shards, in an order that stays.

@@ -25,10 +25,10 @@ func TestEncode_LeavesOutWhatCannotBeSaved(t *testing.T) {
 		h.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}] = &history.Job{Attained: 1}
 	}
 	h.Jobs[planner.JobKey{Namespace: "default", ID: "job-7"}].Lost = math.Inf(1)
-	texts, dropped, err := encode(h)
+	snap, err := Encode(h)
 	must.NoError(t, err)
-	must.Eq(t, 1, dropped)
-	m, lost := decode(texts)
+	must.Eq(t, 1, snap.Dropped)
+	m, lost := decode(snap.texts)
 	must.NoError(t, lost)
 	must.MapLen(t, 99, m.Jobs)
 }
@@ -40,14 +40,14 @@ func TestEncode_SavesAndLoads(t *testing.T) {
 		h.Jobs[k] = &history.Job{Created: uint64(i), FirstSeen: t0, Attained: float64(i), Counts: map[string]int{"w": i}}
 	}
 	h.States["gpu"] = []byte("state")
-	texts, dropped, err := encode(h)
+	snap, err := Encode(h)
 	must.NoError(t, err)
-	must.Eq(t, 0, dropped)
-	again, _, err := encode(h)
+	must.Eq(t, 0, snap.Dropped)
+	again, err := Encode(h)
 	must.NoError(t, err)
-	must.Eq(t, texts, again, must.Sprint("nothing changed, and yet all would be written"))
+	must.Eq(t, snap.texts, again.texts, must.Sprint("nothing changed, and yet all would be written"))
 
-	m, lost := decode(texts)
+	m, lost := decode(snap.texts)
 	must.NoError(t, lost)
 	must.MapLen(t, 500, m.Jobs)
 	must.Eq(t, "state", string(m.States["gpu"]))
@@ -65,10 +65,10 @@ func TestEncode_TenThousandJobsFit(t *testing.T) {
 		}
 		h.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprintf("training-job-%d", i)}] = r
 	}
-	texts, dropped, err := encode(h)
+	snap, err := Encode(h)
 	must.NoError(t, err)
-	must.Eq(t, 0, dropped)
-	for _, text := range texts {
+	must.Eq(t, 0, snap.Dropped)
+	for _, text := range snap.texts {
 		must.LessEq(t, shardSize, len(text))
 	}
 }
@@ -90,19 +90,19 @@ func TestEncode_StatesTakeNoJobsPlace(t *testing.T) {
 			h.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}] = &history.Job{Attained: float64(i)}
 		}
 		h.States["gpu"] = random(size)
-		texts, dropped, err := encode(h)
+		snap, err := Encode(h)
 		must.NoError(t, err)
-		for _, text := range texts {
+		for _, text := range snap.texts {
 			must.LessEq(t, shardSize, len(text))
 		}
-		m, lost := decode(texts)
+		m, lost := decode(snap.texts)
 		must.NoError(t, lost)
 		must.MapLen(t, 500, m.Jobs)
 		if size <= 1<<20 {
-			must.Zero(t, dropped)
+			must.Zero(t, snap.Dropped)
 			must.Eq(t, h.States["gpu"], m.States["gpu"])
 		} else {
-			must.Eq(t, 1, dropped)
+			must.Eq(t, 1, snap.Dropped)
 			must.MapEmpty(t, m.States)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/hashicorp/nomad/api"
@@ -39,8 +38,7 @@ const dataItem = "data"
 // as lost; an error means that there may be more.
 func (s *Store) LoadHistory(ctx context.Context) (h *history.History, lost, err error) {
 	s.mu.Lock()
-	// Another may have led meanwhile, and saved something else.
-	maps.DeleteFunc(s.saved, func(path, _ string) bool { return strings.HasPrefix(path, historyPath) })
+	clear(s.saved) // another may have led meanwhile, and saved something else
 	s.mu.Unlock()
 	texts := map[string]string{}
 	there, _, err := s.client.Variables().PrefixList(historyPath, (&api.QueryOptions{Namespace: s.namespace}).WithContext(ctx))
@@ -62,19 +60,13 @@ type Snapshot struct {
 	Dropped int               // jobs, kinds and states that do not fit
 }
 
-// Encode makes the snapshot of a history.
-func Encode(h *history.History) (*Snapshot, error) {
-	texts, dropped, err := encode(h)
-	return &Snapshot{texts, dropped}, err
-}
-
 // SaveHistory saves a snapshot, and removes what is not in it any more. Before
 // each write may is asked whether this agent still leads.
 func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() error) error {
 	paths := slices.Collect(maps.Keys(snap.texts))
 	s.mu.Lock()
 	for path := range s.saved {
-		if _, still := snap.texts[path]; !still && strings.HasPrefix(path, historyPath) {
+		if _, still := snap.texts[path]; !still {
 			paths = append(paths, path)
 		}
 	}

@@ -11,9 +11,9 @@
 // line (examples/python). A program is started when its policy is first asked,
 // started again when its file changes, and killed when it does not answer in
 // time. While it is not there TryAllocate returns an error, and the caller
-// keeps the last decision in force. The same goes
-// for a decision that policy.Validate refuses: a program is policed as strictly as
-// a built-in policy, live and in simulation.
+// keeps the last decision in force. The caller does
+// the same for a decision that policy.Validate refuses, whether it is that of a
+// program or of a built-in policy.
 //
 // A policy's process gets none of the environment but PATH, HOME and LANG, and
 // cannot read the agent's from /proc, so that it sees no Nomad token. It runs as

@@ -164,7 +164,11 @@ func TestProcess_Misbehaves(t *testing.T) {
 			h, dir := host(t)
 			put(t, dir, kind, kind)
 			p := process(t, h, kind)
-			_, err := p.TryAllocate(snapshot())
+			s := snapshot()
+			d, err := p.TryAllocate(s)
+			if err == nil {
+				err = policy.Validate(s, &d) // as every caller does
+			}
 			must.ErrorContains(t, err, want)
 			must.NotNil(t, p.client, must.Sprint("it was killed for what it said"))
 		})
