@@ -151,29 +151,27 @@ func (e *engine) describe(j *job) policy.Job {
 		v.Remaining = j.left
 	}
 	if e.cfg.Info.Curves {
-		v.Curve = e.curve(j.Curve)
+		v.Curve = e.exact.of(j.Curve)
 	} else if kind := e.kind(j); kind != nil {
 		v.Curve = kind.Extend(speedup.Curve{})
 	}
 	return v
 }
 
-// curve is the policy's form of a true curve, made once.
-func (e *engine) curve(c *trace.Curve) speedup.Curve {
-	v, ok := e.exact[c]
-	if !ok {
-		v = exactCurve(c)
-		e.exact[c] = v
-	}
-	return v
-}
+// exactCurves are the policy's forms of true curves.
+type exactCurves map[*trace.Curve]speedup.Curve
 
-func exactCurve(c *trace.Curve) speedup.Curve {
+// of makes the form of a curve once.
+func (e exactCurves) of(c *trace.Curve) speedup.Curve {
+	if v, ok := e[c]; ok {
+		return v
+	}
 	times := make([]float64, c.Most())
 	for i := range times {
 		times[i] = c.StepTime(i + 1)
 	}
-	return speedup.CurveOf(times...)
+	e[c] = speedup.CurveOf(times...)
+	return e[c]
 }
 
 // policyJob is the part of a policy.Job that never changes.

@@ -66,7 +66,7 @@ type engine struct {
 	active []*job
 	view   []policy.Job
 	agenda agenda
-	exact  map[*trace.Curve]speedup.Curve
+	exact  exactCurves
 	kinds  map[string]*speedup.Shape // by App, where Info.Kinds is set
 
 	// horizon is when even one job after the other, at its minimum, would
@@ -92,7 +92,7 @@ func newEngine(cfg Config) *engine {
 	e := &engine{
 		cfg: cfg, cluster: newCluster(cfg.Nodes, cfg.Placement),
 		jobs:  make([]job, len(cfg.Trace.Jobs)),
-		exact: map[*trace.Curve]speedup.Curve{}, kinds: map[string]*speedup.Shape{},
+		exact: exactCurves{}, kinds: map[string]*speedup.Shape{},
 		decideAt: math.Inf(1), decided: math.Inf(-1),
 	}
 	e.events = slices.Clone(cfg.Events)

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -53,7 +55,7 @@ type Sweep struct {
 	// does not change results.
 	Parallel int
 
-	// Progress is called after each run, from one goroutine at a time.
+	// Progress is called after each run, by one at a time.
 	Progress func(done, total int)
 }
 
@@ -115,27 +117,22 @@ func (s *Sweep) Run(ctx context.Context) (*Comparison, error) {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(workers + 1) // and the goroutine that counts
-
-	done := make(chan struct{})
-	g.Go(func() error {
-		s.count(gctx, done, len(tasks))
-		return nil
-	})
+	g.SetLimit(workers)
+	var mu sync.Mutex
+	done := 0
 	jcts := make([][]float64, len(tasks))
 	for i, t := range tasks {
 		if gctx.Err() != nil {
 			break
 		}
-		g.Go(func() error {
-			var err error
-			if jcts[i], err = s.run(gctx, t); err != nil {
+		g.Go(func() (err error) {
+			if jcts[i], err = s.run(gctx, t); err != nil || s.Progress == nil {
 				return err
 			}
-			select {
-			case done <- struct{}{}:
-			case <-gctx.Done():
-			}
+			mu.Lock()
+			defer mu.Unlock()
+			done++
+			s.Progress(done, len(tasks))
 			return nil
 		})
 	}
@@ -170,20 +167,6 @@ func (s *Sweep) tasks(out *Comparison) []task {
 		}
 	}
 	return all
-}
-
-// count reports the progress of so many runs.
-func (s *Sweep) count(ctx context.Context, done <-chan struct{}, total int) {
-	for i := 1; i <= total; i++ {
-		select {
-		case <-done:
-			if s.Progress != nil {
-				s.Progress(i, total)
-			}
-		case <-ctx.Done():
-			return // the error is that of a run, or of the caller
-		}
-	}
 }
 
 // run makes one run, and returns the completion times where its cell keeps them.
@@ -251,20 +234,17 @@ func (s *Sweep) one(ctx context.Context, c Contestant, w *trace.Trace, cell *Cel
 	cfg := s.Base
 	cfg.Trace, cfg.Policy, cfg.Info, cfg.Resize, cfg.Seed = tr, p, c.Info, cell.Cost, seed
 	cfg.History = first && s.detailed(cell)
+	var res *Result
 	if s.Tick > 0 {
-		res, err := RunTicks(ctx, cfg, s.Tick)
-		return keep(res, cell, cfg.History), err
+		res, err = RunTicks(ctx, cfg, s.Tick)
+	} else {
+		if s.Faults.any() {
+			cfg.Events = slices.Concat(cfg.Events, s.Faults.Events(cfg.Nodes, tr, seed))
+		}
+		res, err = Run(ctx, cfg)
 	}
-	if s.Faults.any() {
-		cfg.Events = append(append([]trace.NodeEvent(nil), cfg.Events...), s.Faults.Events(cfg.Nodes, tr, seed)...)
+	if cfg.History {
+		cell.Detail = res
 	}
-	res, err := Run(ctx, cfg)
-	return keep(res, cell, cfg.History), err
-}
-
-func keep(r *Result, c *Cell, detail bool) *Result {
-	if detail {
-		c.Detail = r
-	}
-	return r
+	return res, err
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
-	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
@@ -96,16 +95,11 @@ func newTicks(cfg Config) *ticks {
 		t.nodes = append(t.nodes, policy.Node{ID: n.ID, Type: n.Type, GPUs: n.GPUs})
 		t.gpus += n.GPUs
 	}
-	curves := map[*trace.Curve]speedup.Curve{}
+	exact := exactCurves{}
 	for i := range t.jobs {
 		j := &cfg.Trace.Jobs[i]
-		curve, ok := curves[j.Curve]
-		if !ok {
-			curve = exactCurve(j.Curve)
-			curves[j.Curve] = curve
-		}
 		t.jobs[i] = tickJob{Job: j, left: j.Steps, view: policyJob(j)}
-		t.jobs[i].view.Curve = curve
+		t.jobs[i].view.Curve = exact.of(j.Curve)
 		t.horizon += 10 * (j.Steps*j.StepTime(j.Min) + cfg.Resize.Gap(j.Min))
 	}
 	t.horizon += slack + t.jobs[len(t.jobs)-1].Submit

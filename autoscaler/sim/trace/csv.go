@@ -24,8 +24,9 @@ type table struct {
 	line int
 }
 
-// newTable reads the header. Names of columns are compared in lower case.
-func newTable(r io.Reader, file string) (*table, error) {
+// newTable reads the header, which must have the columns needed. Names of columns
+// are compared in lower case.
+func newTable(r io.Reader, file string, needed ...string) (*table, error) {
 	t := &table{file: file, r: csv.NewReader(r), cols: map[string]int{}}
 	t.r.ReuseRecord = true
 	t.r.TrimLeadingSpace = true
@@ -44,7 +45,7 @@ func newTable(r io.Reader, file string) (*table, error) {
 		}
 		t.cols[h] = i
 	}
-	return t, nil
+	return t, t.need(needed...)
 }
 
 // need fails unless all columns are there.
@@ -166,32 +167,40 @@ func parseClock(s string) (float64, error) {
 	return 0, fmt.Errorf("want seconds or a date such as 2020-06-09 18:41:01, got %q", s)
 }
 
-// rows calls add for each record. What add reports through the table, and
-// what it returns, either ends the reading or goes to tr.Skipped.
+// rows calls add for each record of a trace. What add reports through the table,
+// and what it returns, either ends the reading or goes to tr.Skipped.
 func (t *table) rows(tr *Trace, o Options, add func() error) error {
 	for o.MaxJobs == 0 || len(tr.Jobs) < o.MaxJobs {
-		err := t.next()
-		if errors.Is(err, io.EOF) {
+		err := t.row(add)
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		}
-		if err == nil {
-			if err = add(); t.err != nil {
-				err = t.err
-			}
-			if err != nil {
-				var placed *Error
-				if !errors.As(err, &placed) {
-					err = &Error{File: t.file, Line: t.line, Err: err}
-				}
-			}
-		}
-		if err == nil {
-			continue
-		}
-		if !o.Skip {
+		case err != nil && !o.Skip:
 			return err
+		case err != nil:
+			tr.Skipped = append(tr.Skipped, err)
 		}
-		tr.Skipped = append(tr.Skipped, err)
 	}
 	return nil
+}
+
+// each calls add for each record, to the first mistake.
+func (t *table) each(add func() error) error {
+	return t.rows(&Trace{}, Options{}, add)
+}
+
+// row reads a record and calls add. It returns io.EOF at the end.
+func (t *table) row(add func() error) error {
+	if err := t.next(); err != nil {
+		return err
+	}
+	err := add()
+	if t.err != nil {
+		return t.err
+	}
+	var placed *Error
+	if err != nil && !errors.As(err, &placed) {
+		err = &Error{File: t.file, Line: t.line, Err: err}
+	}
+	return err
 }

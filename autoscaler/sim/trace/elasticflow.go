@@ -23,11 +23,8 @@ import (
 // global_batch_size and steps per second on 1, 2, 4 … GPUs) jobs follow the
 // measured curves; without it they follow n^alpha from their duration.
 func readElasticFlow(t *Trace, r io.Reader, file string, o Options) error {
-	tab, err := newTable(r, file)
+	tab, err := newTable(r, file, "job_id", "num_gpu", "duration")
 	if err != nil {
-		return err
-	}
-	if err := tab.need("job_id", "num_gpu", "duration"); err != nil {
 		return err
 	}
 	pick := func(names ...string) string {
@@ -88,11 +85,8 @@ func (th *throughputs) curve(key appKey) (*Curve, error) {
 		return nil, fmt.Errorf("throughputs of %s: %w", key.app, err)
 	}
 	defer f.Close()
-	tab, err := newTable(bufio.NewReader(f), path)
+	tab, err := newTable(bufio.NewReader(f), path, "global_batch_size", "1")
 	if err != nil {
-		return nil, err
-	}
-	if err := tab.need("global_batch_size", "1"); err != nil {
 		return nil, err
 	}
 	for {

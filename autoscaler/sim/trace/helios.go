@@ -9,11 +9,8 @@ import "io"
 // SC'21): job_id, user, vc, gpu_num, submit_time and duration are used, other
 // columns are ignored.
 func readHelios(t *Trace, r io.Reader, file string, o Options) error {
-	tab, err := newTable(r, file)
+	tab, err := newTable(r, file, "job_id", "gpu_num", "submit_time", "duration")
 	if err != nil {
-		return err
-	}
-	if err := tab.need("job_id", "gpu_num", "submit_time", "duration"); err != nil {
 		return err
 	}
 	jobs := fixed{

@@ -5,7 +5,6 @@ package trace
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,30 +24,21 @@ func OpenNodeEvents(path string) ([]NodeEvent, error) {
 
 // ReadNodeEvents is OpenNodeEvents on an open file of the given name.
 func ReadNodeEvents(r io.Reader, file string) ([]NodeEvent, error) {
-	tab, err := newTable(r, file)
+	tab, err := newTable(r, file, "time", "node", "event")
 	if err != nil {
 		return nil, err
 	}
-	if err := tab.need("time", "node", "event"); err != nil {
-		return nil, err
-	}
 	var out []NodeEvent
-	for {
-		err := tab.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	err = tab.each(func() error {
 		e := NodeEvent{Time: tab.float("time", 0), Node: tab.text("node")}
 		if e.Kind, err = ParseNodeEventKind(tab.text("event")); err != nil {
 			tab.fail("event", err)
 		}
-		if tab.err != nil {
-			return nil, tab.err
-		}
 		out = append(out, e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	slices.SortStableFunc(out, func(a, b NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
 	return out, nil

@@ -132,11 +132,8 @@ func placeJSON(file string, text []byte, offset int64, err error) error {
 // who flattened the original JSON: jobid, submitted_time, gpus, and either
 // duration or start_time and end_time; vc and user where there are.
 func readPhillyCSV(t *Trace, r io.Reader, file string, o Options) error {
-	tab, err := newTable(r, file)
+	tab, err := newTable(r, file, "jobid", "submitted_time", "gpus")
 	if err != nil {
-		return err
-	}
-	if err := tab.need("jobid", "submitted_time", "gpus"); err != nil {
 		return err
 	}
 	if !tab.has("duration") {

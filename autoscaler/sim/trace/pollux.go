@@ -29,11 +29,8 @@ func readPollux(t *Trace, r io.Reader, file string, o Options) error {
 	if err != nil {
 		return err
 	}
-	tab, err := newTable(r, file)
+	tab, err := newTable(r, file, "name", "submit_s", "application", "np", "batch_size", "max_replicas", "steps")
 	if err != nil {
-		return err
-	}
-	if err := tab.need("name", "submit_s", "application", "np", "batch_size", "max_replicas", "steps"); err != nil {
 		return err
 	}
 	err = tab.rows(t, o, func() error {
@@ -81,30 +78,21 @@ func readStepTimes(path string) (map[appKey]*Curve, error) {
 		return nil, fmt.Errorf("trace: step times: %w", err)
 	}
 	defer f.Close()
-	tab, err := newTable(f, path)
+	tab, err := newTable(f, path, "application", "batch_size", "gpus", "step_time_s")
 	if err != nil {
 		return nil, err
 	}
-	if err := tab.need("application", "batch_size", "gpus", "step_time_s"); err != nil {
-		return nil, err
-	}
 	times := map[appKey][]float64{}
-	for {
-		err := tab.next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	err = tab.each(func() error {
 		key := appKey{tab.text("application"), tab.whole("batch_size", 1)}
 		if n := tab.size("gpus", 1); n != len(times[key])+1 {
 			tab.fail("gpus", fmt.Errorf("want %d: sizes of %s stand in order without gaps, got %d", len(times[key])+1, key.app, n))
 		}
 		times[key] = append(times[key], tab.float("step_time_s", 0))
-		if tab.err != nil {
-			return nil, tab.err
-		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	curves := make(map[appKey]*Curve, len(times))
 	for key, v := range times {

@@ -27,9 +27,6 @@ type Synthetic struct {
 
 	// Tenants is how many tenants the jobs belong to. 0 is 1.
 	Tenants int
-
-	// Types are the GPU types that jobs may ask for; nil asks for none.
-	Types []string
 }
 
 // kind is a family of jobs with a way of scaling. The step time on n workers
@@ -110,9 +107,6 @@ func (s Synthetic) Trace() *Trace {
 		j.Preferred = 1 << rng.IntN(digits2(k.most)+1)
 		if s.Tenants > 1 {
 			j.Tenant = fmt.Sprintf("team-%d", rng.IntN(s.Tenants))
-		}
-		if len(s.Types) > 0 {
-			j.Type = s.Types[rng.IntN(len(s.Types))]
 		}
 		if rng.Float64() < s.Deadlines {
 			j.Deadline = now + j.Steps*j.StepTime(j.Preferred)*(1.5+2.5*rng.Float64())

@@ -13,11 +13,8 @@ import (
 // epochs, t1_est_s (seconds that the whole job takes on one GPU) and
 // speedup2, speedup3 … up to max. One step is one epoch.
 func readVoda(t *Trace, r io.Reader, file string, o Options) error {
-	tab, err := newTable(r, file)
+	tab, err := newTable(r, file, "job", "arrival_s", "model", "np", "min", "max", "epochs", "t1_est_s")
 	if err != nil {
-		return err
-	}
-	if err := tab.need("job", "arrival_s", "model", "np", "min", "max", "epochs", "t1_est_s"); err != nil {
 		return err
 	}
 	return tab.rows(t, o, func() error {
