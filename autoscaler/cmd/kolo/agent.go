@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"net"
 	"os"
 	"strconv"
@@ -131,10 +130,7 @@ func (c *agentCommand) Run(args []string) int {
 	var o overrides
 	f := c.flags("agent")
 	o.flags(f)
-	if err := f.Parse(args); err != nil || f.NArg() > 0 {
-		if err == nil {
-			err = fmt.Errorf("unexpected argument %q", f.Arg(0))
-		}
+	if err := parse(f, args, 0, 0); err != nil {
 		return c.usage(err, f, c.Help())
 	}
 	cfg, err := o.load()

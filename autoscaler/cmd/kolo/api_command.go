@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -96,13 +97,7 @@ func (c *apiCommand) AutocompleteArgs() complete.Predictor { return complete.Pre
 // parse reads flags and returns the arguments, between least and most of them;
 // or else, with ok false, the exit code.
 func (c *apiCommand) parse(f *flag.FlagSet, args []string, least, most int, help string) (rest []string, code int, ok bool) {
-	err := f.Parse(args)
-	if n := f.NArg(); err == nil && (n < least || n > most) {
-		err = fmt.Errorf("kolo %s takes %s, got %q", f.Name(), countWords(least, most), f.Args())
-	}
-	if err == nil {
-		err = c.invalid
-	}
+	err := cmp.Or(parse(f, args, least, most), c.invalid)
 	if err == nil && c.target.address != "" {
 		c.agent, err = c.target.client(context.Background()) // asks no one
 	}
@@ -110,6 +105,17 @@ func (c *apiCommand) parse(f *flag.FlagSet, args []string, least, most int, help
 		return nil, c.usage(err, f, help), false
 	}
 	return f.Args(), 0, true
+}
+
+// parse reads flags, which between least and most arguments follow.
+func parse(f *flag.FlagSet, args []string, least, most int) error {
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	if n := f.NArg(); n < least || n > most {
+		return fmt.Errorf("kolo %s takes %s, got %q", f.Name(), countWords(least, most), f.Args())
+	}
+	return nil
 }
 
 func countWords(least, most int) string {
@@ -150,6 +156,19 @@ func (c *apiCommand) call(ctx context.Context, method, path string, query url.Va
 		err = to.explain(err)
 	}
 	return raw, err
+}
+
+// ask sends a request and shows the answer: as it is with -json, and what draw
+// makes of it otherwise. It returns the exit code.
+func (c *apiCommand) ask(method, path string, query url.Values, in, out any, draw func() string) int {
+	ctx, cancel := interruptible()
+	defer cancel()
+	raw, err := c.call(ctx, method, path, query, in, out)
+	if err != nil {
+		return c.fail(err)
+	}
+	c.show(raw, draw)
+	return 0
 }
 
 // show prints the raw answer with -json, and what draw makes of it otherwise.

@@ -212,7 +212,7 @@ func TestAgent_Mistakes(t *testing.T) {
 		"agent -log-level loud":         {2, "write trace, debug, info, warn or error"},
 		"agent -http 80":                {2, "write host:port"},
 		"agent -http 127.0.0.1:x":       {2, "the port is not a number"},
-		"agent extra":                   {2, `unexpected argument "extra"`},
+		"agent extra":                   {2, `kolo agent takes no arguments, got ["extra"]`},
 		"agent -confg x":                {2, `unknown flag -confg; did you mean "-config"?`},
 		"agent -nomad-address ::::bad:": {1, ""}, // logged
 	} {

@@ -51,16 +51,9 @@ func (c *jobCommand) Run(args []string) int {
 	if !ok {
 		return code
 	}
-	ctx, cancel := interruptible()
-	defer cancel()
 	key := splitJob(rest[0])
 	var j api.Job
-	raw, err := c.call(ctx, http.MethodGet, "/v1/job", url.Values{"namespace": {key.Namespace}, "id": {key.ID}}, nil, &j)
-	if err != nil {
-		return c.fail(err)
-	}
-	c.show(raw, func() string { return drawJob(&j) })
-	return 0
+	return c.ask(http.MethodGet, "/v1/job", url.Values{"namespace": {key.Namespace}, "id": {key.ID}}, nil, &j, func() string { return drawJob(&j) })
 }
 
 func drawJob(j *api.Job) string {

@@ -62,12 +62,5 @@ func (c *pauseCommand) Run(args []string) int {
 		key = splitJob(rest[0])
 		what = rest[0] + " is"
 	}
-	ctx, cancel := interruptible()
-	defer cancel()
-	raw, err := c.call(ctx, http.MethodPut, "/v1/"+name, nil, key, nil)
-	if err != nil {
-		return c.fail(err)
-	}
-	c.show(raw, func() string { return what + " " + word + "." })
-	return 0
+	return c.ask(http.MethodPut, "/v1/"+name, nil, key, nil, func() string { return what + " " + word + "." })
 }

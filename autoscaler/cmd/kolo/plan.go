@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -51,18 +52,12 @@ func (c *planCommand) Run(args []string) int {
 	if _, code, ok := c.parse(f, args, 0, 0, c.Help()); !ok {
 		return code
 	}
-	ctx, cancel := interruptible()
-	defer cancel()
 	query := url.Values{}
 	if *line != "" {
 		query.Set("policy", *line)
 	}
 	var out []api.Proposal
-	raw, err := c.call(ctx, http.MethodGet, "/v1/plan", query, nil, &out)
-	if err != nil {
-		return c.fail(err)
-	}
-	c.show(raw, func() string {
+	return c.ask(http.MethodGet, "/v1/plan", query, nil, &out, func() string {
 		var parts []string
 		for _, p := range out {
 			rows := [][]string{{"Job", "Now", "Want", "Write now", "Why"}}
@@ -71,15 +66,10 @@ func (c *planCommand) Run(args []string) int {
 				if j.Cause != "" {
 					write = fmt.Sprintf("%d (%s)", j.Write, j.Cause)
 				}
-				why := j.Reason
-				if j.HoldReason != "" {
-					why = j.HoldReason
-				}
-				rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, why})
+				rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, cmp.Or(j.HoldReason, j.Reason)})
 			}
 			parts = append(parts, fmt.Sprintf("Pool %s with %s\n%s", p.Pool, p.Policy, table(rows)))
 		}
 		return strings.Join(parts, "\n\n")
 	})
-	return 0
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"slices"
@@ -32,28 +33,17 @@ func (c *policyGetCommand) Run(args []string) int {
 	if _, code, ok := c.parse(c.apiFlags("policy get"), args, 0, 0, c.Help()); !ok {
 		return code
 	}
-	ctx, cancel := interruptible()
-	defer cancel()
 	var p api.Policies
-	raw, err := c.call(ctx, http.MethodGet, "/v1/policy", nil, nil, &p)
-	if err != nil {
-		return c.fail(err)
-	}
-	c.show(raw, func() string {
+	return c.ask(http.MethodGet, "/v1/policy", nil, nil, &p, func() string {
 		rows := [][]string{{"Pool", "Configured", "Set while running"}}
 		names := maps.Clone(p.Configured)
 		maps.Copy(names, p.Set)
 		for _, name := range slices.Sorted(maps.Keys(names)) {
-			set := p.Set[name]
-			if set == "" {
-				set = "-"
-			}
-			rows = append(rows, []string{name, p.Configured[name], set})
+			rows = append(rows, []string{name, p.Configured[name], cmp.Or(p.Set[name], "-")})
 		}
 		if len(p.External) > 0 {
 			return table(rows) + "\n\nExternal policies: " + strings.Join(p.External, ", ")
 		}
 		return table(rows)
 	})
-	return 0
 }

@@ -46,11 +46,8 @@ func (c *policyListCommand) AutocompleteFlags() complete.Flags {
 func (c *policyListCommand) Run(args []string) int {
 	f := c.flags("policy list")
 	asJSON := f.Bool("json", false, "")
-	if err := f.Parse(args); err != nil {
+	if err := parse(f, args, 0, 0); err != nil {
 		return c.usage(err, f, c.Help())
-	}
-	if f.NArg() > 0 {
-		return c.usage(fmt.Errorf("kolo policy list takes no arguments, got %q", f.Args()), f, c.Help())
 	}
 	var infos []registry.Info
 	for _, name := range builtin.Policies.Names() {

@@ -71,17 +71,10 @@ func (c *policySetCommand) Run(args []string) int {
 	if !*reset {
 		in.Policy = rest[0]
 	}
-	ctx, cancel := interruptible()
-	defer cancel()
-	raw, err := c.call(ctx, http.MethodPut, "/v1/policy", nil, in, nil)
-	if err != nil {
-		return c.fail(err)
-	}
-	c.show(raw, func() string {
+	return c.ask(http.MethodPut, "/v1/policy", nil, in, nil, func() string {
 		if *reset {
 			return fmt.Sprintf("Pool %s goes by its configuration again.", *pool)
 		}
 		return fmt.Sprintf("Pool %s goes by %s now.", *pool, in.Policy)
 	})
-	return 0
 }

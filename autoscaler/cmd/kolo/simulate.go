@@ -11,9 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/hashicorp/cli"
 	"github.com/posener/complete"
@@ -101,7 +99,7 @@ func (c *simulateCommand) Run(args []string) int {
 	if f.NArg() > 0 {
 		return c.usage(fmt.Errorf("simulate takes no arguments, got %q; a trace is named with -trace", f.Args()), f, c.Help())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
 	var wrong flagError
 	switch err := c.simulate(ctx); {
@@ -172,27 +170,8 @@ func (c *simulateCommand) write(out *sim.Comparison) error {
 	if err := report.Table(&b, out); err != nil {
 		return err
 	}
-	c.UI.Output(heading(out) + "\n\n" + strings.TrimRight(b.String(), "\n"))
+	c.UI.Output(report.Heading(out) + "\n\n" + strings.TrimRight(b.String(), "\n"))
 	return nil
-}
-
-// heading is what was simulated.
-func heading(c *sim.Comparison) string {
-	s := fmt.Sprintf("%s on %s with %s", strings.Join(c.Workloads, ", "), count(c.Nodes, "node"), count(c.GPUs, "GPU"))
-	if c.Tick > 0 {
-		s += fmt.Sprintf(", in ticks of %g s", c.Tick)
-	}
-	if c.Seeds > 1 {
-		s += fmt.Sprintf(", %d seeds (± is a 95 %% confidence interval)", c.Seeds)
-	}
-	return s
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // printFlags writes the help of each flag in Nomad's style.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,7 +251,7 @@ func limit(workloads []*trace.Trace, nodes []trace.Node) error {
 	for _, w := range workloads {
 		never := w.Limit(func(typ string) int {
 			if typ == "" {
-				return slices.Max(values(byType))
+				return slices.Max(slices.Collect(maps.Values(byType)))
 			}
 			return byType[typ]
 		})
@@ -260,14 +261,6 @@ func limit(workloads []*trace.Trace, nodes []trace.Node) error {
 		}
 	}
 	return nil
-}
-
-func values(m map[string]int) []int {
-	out := make([]int, 0, len(m))
-	for _, v := range m {
-		out = append(out, v)
-	}
-	return out
 }
 
 // contestants reads -policy.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -149,15 +150,8 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 	if n := len(j.Gaps); n > 0 {
 		gap = fmt.Sprintf("%.2fs", j.Gaps[n-1].Seconds)
 	}
-	why := j.HoldReason
-	if why == "" {
-		why = j.Reason
-	}
-	if j.WriteError != "" {
-		why = j.WriteError
-	}
 	return []string{
 		j.JobKey.String(), j.State, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),
-		progress, eta, strconv.Itoa(j.Resizes), gap, why,
+		progress, eta, strconv.Itoa(j.Resizes), gap, cmp.Or(j.WriteError, j.HoldReason, j.Reason),
 	}
 }

@@ -28,21 +28,14 @@ func Markdown(w io.Writer, c *sim.Comparison) error {
 	}
 	first := all[0]
 	fmt.Fprintf(&b, "All metrics at load %g, resize cost %s:\n\n", first[0].Load, first[0].Cost)
-	metrics := shown(c)
-	head := []string{"policy", "information"}
-	for _, m := range metrics {
-		head = append(head, title(m))
-	}
+	rows := grid(first, shown(c))
 	perWorkload := len(c.Workloads) > 1
 	if perWorkload {
-		head = append(head, "avg JCT of each workload s")
+		rows[0] = append(rows[0], "avg JCT of each workload s")
 	}
-	header(&b, head)
-	for i := range first {
-		row := []string{code(first[i].Policy), first[i].Class}
-		for _, m := range metrics {
-			row = append(row, format(first[i].Estimate(m)))
-		}
+	header(&b, rows[0])
+	for i, row := range rows[1:] {
+		row[0] = code(row[0])
 		if perWorkload {
 			var each []string
 			for _, runs := range first[i].Runs {

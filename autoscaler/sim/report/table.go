@@ -14,6 +14,18 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
 )
 
+// Heading is what was simulated.
+func Heading(c *sim.Comparison) string {
+	s := fmt.Sprintf("%s on %s with %s", strings.Join(c.Workloads, ", "), plural(c.Nodes, "node"), plural(c.GPUs, "GPU"))
+	if c.Tick > 0 {
+		s += fmt.Sprintf(", in ticks of %g s", c.Tick)
+	}
+	if c.Seeds > 1 {
+		s += fmt.Sprintf(", %d seeds (± is a 95 %% confidence interval)", c.Seeds)
+	}
+	return s
+}
+
 // Table writes a table for each load and resize cost, for a terminal.
 func Table(w io.Writer, c *sim.Comparison) error {
 	metrics := shown(c)
@@ -23,22 +35,27 @@ func Table(w io.Writer, c *sim.Comparison) error {
 				return err
 			}
 		}
-		rows := [][]string{{"policy", "information"}}
-		for _, m := range metrics {
-			rows[0] = append(rows[0], title(m))
-		}
-		for i := range g {
-			row := []string{g[i].Policy, g[i].Class}
-			for _, m := range metrics {
-				row = append(row, format(g[i].Estimate(m)))
-			}
-			rows = append(rows, row)
-		}
-		if err := align(w, rows); err != nil {
+		if err := align(w, grid(g, metrics)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// grid is the metrics of each cell below their titles.
+func grid(cells []sim.Cell, metrics []sim.Metric) [][]string {
+	rows := [][]string{{"policy", "information"}}
+	for _, m := range metrics {
+		rows[0] = append(rows[0], title(m))
+	}
+	for i := range cells {
+		row := []string{cells[i].Policy, cells[i].Class}
+		for _, m := range metrics {
+			row = append(row, format(cells[i].Estimate(m)))
+		}
+		rows = append(rows, row)
+	}
+	return rows
 }
 
 // shown are the metrics that mean something in this comparison: deadlines only
