@@ -5,7 +5,6 @@ package main
 
 import (
 	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -48,56 +47,32 @@ func packageMap(t *testing.T) []mapped {
 	return packages
 }
 
-// imports returns what each package of the module imports of it.
-func imports(t *testing.T) map[string][]string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-tags", "e2e,gpu", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...")
-	cmd.Dir = root
-	out, err := cmd.Output()
-	must.NoError(t, err)
-	all := map[string][]string{}
-	for line := range strings.Lines(string(out)) {
-		var own []string
-		for _, path := range strings.Fields(line) {
-			if name, ok := strings.CutPrefix(path, self); ok {
-				own = append(own, name)
-			}
-		}
-		all[own[0]] = own[1:]
-	}
-	return all
-}
-
 // The map in CONTRIBUTING.md names every package once, and a package imports
-// only packages above it: those of a program only packages of that program.
+// only packages above it.
 func TestPackageMap(t *testing.T) {
-	all := imports(t)
-	above := map[string]string{} // name → wing
+	all := packages(t)
+	above := map[string]bool{}
 	for _, p := range packageMap(t) {
-		uses, exists := all[p.name]
+		pkg, exists := all[p.name]
 		if !exists {
 			t.Errorf("CONTRIBUTING.md names %s, which does not exist", p.name)
 			continue
 		}
-		if _, twice := above[p.name]; twice {
+		if above[p.name] {
 			t.Errorf("CONTRIBUTING.md names %s twice", p.name)
 		}
 		if dir, _, _ := strings.Cut(p.name, "/"); p.wing != across && p.wing != dir {
 			t.Errorf("CONTRIBUTING.md names %s under %q", p.name, p.wing)
 		}
-		for _, used := range uses {
-			wing, listed := above[used]
-			switch {
-			case !listed:
+		for _, used := range own(pkg.Imports) {
+			if !above[used] {
 				t.Errorf("%s imports %s, which is not above it in CONTRIBUTING.md", p.name, used)
-			case p.wing != across && wing != p.wing:
-				t.Errorf("%s imports %s, of another program", p.name, used)
 			}
 		}
-		above[p.name] = p.wing
+		above[p.name] = true
 	}
 	for name := range all {
-		if _, listed := above[name]; !listed {
+		if !above[name] {
 			t.Errorf("CONTRIBUTING.md does not name %s", name)
 		}
 	}

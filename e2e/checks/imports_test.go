@@ -1,0 +1,271 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/shoenig/test/must"
+)
+
+// listed is a package of the module, as go list prints it. Deps are all that it
+// imports, directly or not.
+type listed struct {
+	ImportPath    string
+	Imports, Deps []string
+}
+
+// list returns the packages of the module by their names within it.
+var list = sync.OnceValues(func() (map[string]listed, error) {
+	if err := walk(); err != nil {
+		return nil, err
+	}
+	cmd := exec.Command("go", "list", "-tags", "e2e,gpu", "-json=ImportPath,Imports,Deps", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]listed{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var pkg listed
+		if err := dec.Decode(&pkg); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, err
+		}
+		all[strings.TrimPrefix(pkg.ImportPath, self)] = pkg
+	}
+})
+
+// walk reads the directories of the module itself, not through go list: go test
+// repeats the result of an earlier run unless what the test has read changes.
+func walk() error {
+	return filepath.WalkDir(root, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := entry.Name(); entry.IsDir() && (name == "bin" || strings.HasPrefix(name, ".") && name != "..") {
+			return fs.SkipDir
+		}
+		return nil
+	})
+}
+
+func packages(t *testing.T) map[string]listed {
+	t.Helper()
+	all, err := list()
+	must.NoError(t, err)
+	return all
+}
+
+// own returns the names of the module's packages among paths.
+func own(paths []string) []string {
+	var names []string
+	for _, path := range paths {
+		if name, ok := strings.CutPrefix(path, self); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// rule is what a package may import, directly or not, besides the standard
+// library and the modules of others.
+type rule struct {
+	uses  []string // packages of its program
+	nomad bool     // packages of Nomad
+	pure  bool     // of its program only what is pure, too, and no network
+}
+
+// Host, leader and what they build on know neither Nomad nor a training
+// framework; horovod is one, and only the two programs that train pick it.
+func driverRules() map[string]rule {
+	base := []string{"elastic", "settings", "hostnet", "localpeer", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
+	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
+		"discovery/registry", "nomadapi"}
+	framework := []string{"gate", "horovod", "horovod/options", "horovod/rendezvous"}
+	return map[string]rule{
+		"elastic":   {pure: true},
+		"settings":  {},
+		"hostnet":   {},
+		"localpeer": {},
+		"discovery": {uses: finding, nomad: true},
+
+		"discovery/election":   {pure: true},
+		"discovery/possession": {pure: true},
+		"discovery/registry":   {uses: []string{"discovery/election", "discovery/internal/latest", "nomadapi"}, nomad: true},
+		"nomadapi":             {nomad: true},
+
+		"plaintext":   {},
+		"cgroup":      {},
+		"procid":      {},
+		"privatedirs": {},
+		"account":     {uses: []string{"confine"}},
+		"gate":        {},
+		"eventtail":   {uses: []string{"plaintext"}},
+		"gpu":         {nomad: true},
+		"isolation":   {uses: []string{"account", "confine", "privatedirs"}, nomad: true},
+		"plugin": {uses: []string{"account", "agent/config", "cgroup", "confine", "eventtail", "gpu", "hostnet", "isolation", "plaintext",
+			"privatedirs", "procid", "settings"}, nomad: true},
+
+		"agent/config":     {uses: []string{"settings"}},
+		"agent/events":     {},
+		"agent/process":    {uses: []string{"hostnet", "plaintext"}},
+		"agent/wire":       {uses: []string{"elastic"}},
+		"agent/host":       {uses: base},
+		"agent/leader":     {uses: []string{"elastic", "settings", "agent/config", "plaintext", "agent/wire"}},
+		"agent/port":       {},
+		"agent/statusapi":  {uses: []string{"elastic", "agent/port", "agent/wire"}},
+		"agent/session":    {uses: slices.Concat(finding, []string{"elastic", "agent/port", "agent/wire"}), nomad: true},
+		"agent/completion": {uses: slices.Concat(finding, []string{"settings", "agent/config"}), nomad: true},
+
+		"horovod/options":    {uses: []string{"settings"}},
+		"horovod/probe":      {uses: []string{"account", "confine", "plaintext"}},
+		"horovod/taskdriver": {uses: []string{"account", "confine", "horovod/options", "horovod/probe", "plaintext", "settings"}},
+		"horovod/rendezvous": {uses: []string{"elastic", "gate", "agent/wire"}},
+		"horovod":            {uses: slices.Concat(base, []string{"agent/host", "agent/leader", "gate", "horovod/rendezvous"})},
+
+		"torch/store":    {uses: []string{"elastic", "agent/wire"}},
+		"torch/tcpstore": {uses: []string{"elastic", "agent/wire", "gate", "torch/store"}},
+
+		"launcher": {uses: slices.Concat(base, framework, []string{"agent/host", "agent/leader", "agent/port", "agent/statusapi"})},
+		"agent": {
+			uses: slices.Concat(base, framework, finding, []string{"agent/host", "agent/leader", "agent/port", "agent/statusapi",
+				"agent/session", "agent/completion"}),
+			nomad: true,
+		},
+	}
+}
+
+// Only plugin and the command know Nomad.
+func deviceRules() map[string]rule {
+	return map[string]rule{
+		"topology":  {pure: true},
+		"nvml":      {uses: []string{"topology"}},
+		"inventory": {uses: []string{"topology", "nvml"}},
+		"hostdev":   {uses: []string{"topology", "nvml", "inventory"}},
+		"monitor":   {uses: []string{"topology", "nvml", "inventory"}},
+		"metrics":   {uses: []string{"topology", "nvml", "inventory", "monitor"}},
+		"inspect":   {uses: []string{"topology", "nvml", "inventory", "hostdev"}},
+		"plugin":    {uses: []string{"topology", "nvml", "inventory", "hostdev", "monitor", "metrics"}, nomad: true},
+		"cmd/nomad-device-nvtopo": {
+			uses:  []string{"topology", "nvml", "inventory", "hostdev", "monitor", "metrics", "inspect", "plugin"},
+			nomad: true,
+		},
+		"nvml/nvmltest":                {},
+		"nvml/nvmltest/cmd/nvidia-smi": {uses: []string{"nvml/nvmltest"}},
+	}
+}
+
+// Decisions are made without Nomad, so that the simulator makes the same.
+func autoscalerRules() map[string]rule {
+	contract := []string{"sizes", "policy/speedup", "policy"}
+	decisions := slices.Concat(contract, []string{"nesting", "placement", "planner", "policy/registry", "policy/builtin", "history"})
+	edge := slices.Concat(decisions, []string{"audit", "config", "jobspec", "printable", "suggest"})
+	return map[string]rule{
+		"sizes":           {pure: true},
+		"nesting":         {pure: true},
+		"placement":       {pure: true},
+		"policy/speedup":  {pure: true},
+		"policy":          {uses: contract, pure: true},
+		"policy/registry": {uses: slices.Concat(contract, []string{"nesting"}), pure: true},
+		"policy/builtin":  {uses: slices.Concat(contract, []string{"nesting", "policy/registry"}), pure: true},
+		"planner":         {uses: []string{"sizes", "placement"}, pure: true},
+		"history":         {uses: []string{"sizes", "placement", "planner", "policy/speedup"}, pure: true},
+		"policy/plugin":   {uses: slices.Concat(contract, []string{"nodump", "policy/plugin/policypb"})},
+		"sim":             {uses: slices.Concat(contract, []string{"placement", "sim/trace"})},
+
+		"api":        {uses: decisions},
+		"printable":  {},
+		"suggest":    {},
+		"socket":     {},
+		"audit":      {uses: []string{"printable"}},
+		"leader":     {nomad: true},
+		"jobspec":    {uses: []string{"sizes", "suggest"}, nomad: true},
+		"config":     {uses: decisions},
+		"store":      {uses: slices.Concat(decisions, []string{"audit", "printable"}), nomad: true},
+		"cluster":    {uses: slices.Concat(edge, []string{"api"}), nomad: true},
+		"tokens":     {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
+		"record":     {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
+		"server":     {uses: slices.Concat(edge, []string{"api", "cluster", "leader", "socket"}), nomad: true},
+		"controller": {uses: slices.Concat(edge, []string{"api", "cluster", "leader", "store"}), nomad: true},
+	}
+}
+
+// Each package in the tables imports, directly or not, only those of its program
+// that are listed.
+func TestImports(t *testing.T) {
+	all := packages(t)
+	for program, rules := range map[string]map[string]rule{
+		"driver":     driverRules(),
+		"device":     deviceRules(),
+		"autoscaler": autoscalerRules(),
+	} {
+		for name, rule := range rules {
+			pkg, exists := all[program+"/"+name]
+			if !exists {
+				t.Errorf("%s/%s does not exist", program, name)
+			}
+			for _, path := range pkg.Deps {
+				used, ours := strings.CutPrefix(path, self+program+"/")
+				nomad := strings.HasPrefix(path, "github.com/hashicorp/nomad")
+				switch {
+				case ours && !slices.Contains(rule.uses, used),
+					ours && rule.pure && !rules[used].pure,
+					nomad && !rule.nomad,
+					path == "net" && rule.pure:
+					t.Errorf("%s/%s imports %s", program, name, path)
+				}
+			}
+		}
+	}
+}
+
+// The three programs never import each other, nor what tests them.
+func TestImports_Programs(t *testing.T) {
+	for name, pkg := range packages(t) {
+		program, _, _ := strings.Cut(name, "/")
+		if !slices.Contains([]string{"driver", "device", "autoscaler"}, program) {
+			continue
+		}
+		for _, used := range own(pkg.Deps) {
+			if !strings.HasPrefix(used, program+"/") {
+				t.Errorf("%s imports %s, which is not of its program", name, used)
+			}
+		}
+	}
+}
+
+// What the driver plugin gives the agent is a contract, not the agent: the plugin
+// imports none of what runs in an allocation.
+func TestImports_Plugin(t *testing.T) {
+	inAllocation := []string{"driver/agent", "driver/horovod", "driver/launcher"}
+	for _, used := range own(packages(t)["driver/plugin"].Deps) {
+		for _, part := range inAllocation {
+			if strings.HasPrefix(used, part) && used != "driver/agent/config" {
+				t.Errorf("driver/plugin imports %s", used)
+			}
+		}
+	}
+}
+
+// The command alone imports the control loop: others know its types from package
+// api.
+func TestImports_ControlLoop(t *testing.T) {
+	for name, pkg := range packages(t) {
+		if slices.Contains(own(pkg.Imports), "autoscaler/controller") && name != "autoscaler/cmd/kolo" {
+			t.Errorf("%s imports autoscaler/controller", name)
+		}
+	}
+}
