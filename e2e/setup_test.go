@@ -55,15 +55,7 @@ func startCluster(t testing.TB, o cluster.Options) *cluster.Cluster {
 
 	c, err := cluster.Start(testContext(t, 3*time.Minute), o)
 	must.NoError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			dir := filepath.Join(root(t), "e2e", ".work", strings.ReplaceAll(t.Name(), "/", "-"))
-			must.NoError(t, os.RemoveAll(dir))
-			must.NoError(t, c.KeepLogs(dir))
-			t.Logf("logs of agents and allocations: %s", dir)
-		}
-		must.NoError(t, c.Stop())
-	})
+	c.StopAfter(t, filepath.Join(root(t), "e2e", ".work", strings.ReplaceAll(t.Name(), "/", "-")))
 	return c
 }
 

@@ -45,13 +45,6 @@ func TestHorovod(t *testing.T) {
 		Clients: 2, CPU: 2000, MemoryMB: 4096,
 		Plugins: map[string]string{driver: fmt.Sprintf("allow_isolation_none = true\npython = %q\n", python)},
 	})
-	t.Cleanup(func() {
-		if t.Failed() {
-			kept := filepath.Join("..", ".work", t.Name())
-			must.NoError(t, w.KeepLogs(kept))
-			t.Log("logs of agents and allocations: ", kept)
-		}
-	})
 	d := w.agent(t, "one", w.Address)
 	waitFor(t, time.Minute, "leadership", d.leads)
 

@@ -146,7 +146,7 @@ func (w *world) hostilePolicies(t *testing.T) {
 			s, err := d.status()
 			return err == nil && s.Pools[0].Policy == kind && strings.Contains(s.Pools[0].Problem, reason)
 		})
-		must.StrContains(t, d.log.String(), reason)
+		must.StrContains(t, d.log(), reason)
 		must.Greater(t, before, d.refusals(t))
 		w.eventually(t, time.Second, even)
 	}

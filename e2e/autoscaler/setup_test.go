@@ -6,7 +6,6 @@
 package autoscaler
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -80,7 +79,7 @@ func startWith(t *testing.T, o cluster.Options) *world {
 		o.Nomad, o.Log = filepath.Join(root(t), "bin", "nomad"), t.Logf
 		w.Cluster, err = cluster.Start(ctx, o)
 		must.NoError(t, err)
-		t.Cleanup(func() { must.NoError(t, w.Stop()) })
+		w.StopAfter(t, filepath.Join(root(t), "e2e", ".work", "autoscaler-"+t.Name()))
 	}
 
 	if !o.ACL {
@@ -142,25 +141,8 @@ type daemon struct {
 	binary  string
 	config  string // path of its configuration
 	socket  string
-	log     *lockedBuffer
+	logged  string // path of its log
 	once    sync.Once
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // agent starts a kolo agent that finds Nomad at an address.
@@ -182,15 +164,18 @@ func (w *world) agentWith(t *testing.T, name, config string, more ...string) *da
 	must.NoError(t, err)
 	at := l.Addr().String()
 	must.NoError(t, l.Close())
-	d := &daemon{t: t, name: name, address: "http://" + at, token: w.token, binary: w.binary, config: path, socket: socket, log: &lockedBuffer{}}
+	d := &daemon{t: t, name: name, address: "http://" + at, token: w.token, binary: w.binary, config: path, socket: socket, logged: filepath.Join(dir, "kolo.log")}
 	d.cmd = exec.Command(w.binary, append([]string{"agent", "-config", path, "-name", name, "-http", at}, more...)...)
 	d.cmd.Env = append(os.Environ(), "NOMAD_TOKEN="+w.token)
-	d.cmd.Stderr = d.log
+	log, err := os.Create(d.logged)
+	must.NoError(t, err)
+	defer log.Close()
+	d.cmd.Stderr = log
 	must.NoError(t, d.cmd.Start())
 	t.Cleanup(func() {
 		d.kill(os.Interrupt)
 		if t.Failed() {
-			t.Logf("log of %s:\n%s", name, d.log)
+			t.Logf("log of %s:\n%s", name, d.log())
 		}
 	})
 	return d
@@ -202,6 +187,13 @@ func (d *daemon) kill(s os.Signal) {
 		_ = d.cmd.Process.Signal(s) // it may have ended
 		_ = d.cmd.Wait()            // by that signal
 	})
+}
+
+// log returns what the agent has logged so far.
+func (d *daemon) log() string {
+	text, err := os.ReadFile(d.logged)
+	must.NoError(d.t, err)
+	return string(text)
 }
 
 // kolo runs a command against the agent and returns what it prints: with the

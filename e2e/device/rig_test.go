@@ -65,15 +65,7 @@ func newRig(t *testing.T, config string, machines ...string) *rig {
 	})
 	must.NoError(t, err)
 	r := &rig{Cluster: c, t: t, ctx: ctx, hw: make([]*nvmltest.Machine, len(machines))}
-	t.Cleanup(func() {
-		if t.Failed() {
-			dir := filepath.Join("..", ".work", "device-"+t.Name())
-			must.NoError(t, os.RemoveAll(dir))
-			must.NoError(t, c.KeepLogs(dir))
-			t.Logf("logs of agents and allocations: %s", dir)
-		}
-		must.NoError(t, c.Stop())
-	})
+	c.StopAfter(t, filepath.Join("..", ".work", "device-"+t.Name()))
 	for i, name := range machines {
 		if name != "" {
 			r.install(i, name)

@@ -60,15 +60,7 @@ func start(t *testing.T) *world {
 		Plugins: map[string]string{driver: fmt.Sprintf("python = %q\nbind_paths = [%q]", filepath.Join(venv, "bin", "python"), filepath.Dir(venv))},
 	})
 	must.NoError(t, err)
-	t.Cleanup(func() {
-		if t.Failed() {
-			dir := filepath.Join(root(t), "e2e", ".work", "security-"+t.Name())
-			must.NoError(t, os.RemoveAll(dir))
-			must.NoError(t, c.KeepLogs(dir))
-			t.Logf("logs of agents and allocations: %s", dir)
-		}
-		must.NoError(t, c.Stop())
-	})
+	c.StopAfter(t, filepath.Join(root(t), "e2e", ".work", "security-"+t.Name()))
 	w := &world{Cluster: c}
 	w.victim, w.attacker = w.tenant(t, "team-a"), w.tenant(t, "team-b")
 	return w

@@ -1,0 +1,26 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+// StopAfter stops the cluster at the end of the test. The logs of a failed test
+// stay in dir, in place of those of an earlier one.
+func (c *Cluster) StopAfter(t testing.TB, dir string) {
+	t.Cleanup(func() {
+		if t.Failed() {
+			if err := errors.Join(os.RemoveAll(dir), c.KeepLogs(dir)); err != nil {
+				t.Error(err)
+			}
+			t.Logf("logs of agents and allocations: %s", dir)
+		}
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
