@@ -1,0 +1,44 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Helpers that keep a training the same when its size changes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from . import place
+
+
+class Batch(NamedTuple):
+    """What a rank takes so that all ranks together take the global batch."""
+
+    size: int  # samples of a rank in one forward pass
+    accumulate: int  # forward passes of one step
+    total: int  # samples of all ranks in one step
+
+
+def global_batch(total: int, limit: Optional[int] = None) -> Batch:
+    """Divides a global batch among the ranks of the present group.
+
+    limit is the most samples that fit in one forward pass; above it, gradients
+    are accumulated over several. A total that does not divide is rounded up, so
+    that all ranks take equally many: choose one with many divisors, as 240, or
+    look at the total of the result.
+    """
+    if total < 1 or limit is not None and limit < 1:
+        raise ValueError("a batch has at least one sample")
+    size = place.size()
+    share = -(-total // size)
+    accumulate = 1 if limit is None else -(-share // limit)
+    part = -(-share // accumulate)
+    return Batch(part, accumulate, part * accumulate * size)
+
+
+def scaled_lr(rate: float, base: int = 1) -> float:
+    """The learning rate for the present size by the linear rule: rate is that of base ranks.
+
+    For a batch per rank that stays the same. With global_batch the learning rate
+    stays as it is.
+    """
+    return rate * place.size() / base

@@ -1,0 +1,285 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The elastic loop: form a group, make the state equal, train, leave, and again.
+
+    ask for a place --> form --> callbacks --> sync --> function --> its result
+          ^               |                               |
+          |   broken      v        planned change         |
+          +---------------+<------------------------------+
+          |                   a member is gone            |
+          +<----------------------- restore --------------+
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+import time
+import traceback
+from datetime import timedelta
+from typing import Any, Callable, Optional, TypeVar, overload
+
+import torch
+import torch.distributed as dist
+
+from .. import worker
+from ..worker import AgentError, Client, Place
+from . import place as places
+from . import progress
+from .group import Forming, Group, GroupFailed
+from .state import State
+from .sync import sync
+
+BACKEND = "KOLO_TORCH_BACKEND"
+TIMEOUT = "KOLO_TORCH_TIMEOUT"
+ATTEMPTS = 10  # groups in a row that do not form, though the agent knows of no reason
+
+_session: Optional["Session"] = None
+
+
+class _Change(BaseException):
+    """Raised at the commit at which this process leaves its group. No `except Exception` of a script catches it."""
+
+
+class Session:
+    """This process's part in the training: its groups, one after the other."""
+
+    def __init__(self, backend: Optional[str], timeout: timedelta) -> None:
+        self.group: Optional[Group] = None
+        self.backend = backend or os.environ.get(BACKEND) or default_backend()
+        self.timeout = timeout
+        self._state: Optional[State] = None
+
+    @property
+    def size(self) -> int:
+        return self.group.place.size if self.group else 1
+
+    def enter(self) -> Group:
+        """Forms a group and makes it the present one."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raises _Change if this process is to leave its group here."""
+
+    def leave(self) -> None:
+        """Leaves the present group."""
+        if self.group is not None:
+            self.group.leave()
+            self.group = None
+
+    def close(self) -> None:
+        """Leaves the present group as the process ends, without waiting for the others."""
+        if self.group is not None:
+            if self.group.waiting():
+                self.group.break_()
+            self.leave()
+
+    def synced(self, module: torch.nn.Module) -> bool:
+        """Whether a module is part of the state, and so equal on all members."""
+        modules = self._state.modules() if self._state else []
+        return any(module is part for whole in modules for part in whole.modules())
+
+    def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
+        """Runs function once. Errors propagate: who started this process starts it again."""
+        self._begin(state, changed=False)
+        return function(state, *args, **kwargs)
+
+    def _begin(self, state: State, changed: bool) -> None:
+        group = self.group or self.enter()
+        self._state = state
+        state._attach(self)
+        if changed:
+            for callback in state._callbacks:
+                callback()
+        sync(state, group)
+
+    def _form(self, place: Place, wait: Callable[[Callable[[], bool]], Any], wake: Callable[[], None],
+              broken: Callable[[], bool]) -> Group:
+        forming = Forming(place, self.backend, self.timeout, wake)
+        forming.start()
+        wait(lambda: forming.done or broken())
+        if broken():
+            forming.abandon()
+            raise GroupFailed("group %d has lost a member while it formed" % place.generation)
+        return forming.finish()
+
+
+class Alone(Session):
+    """Without Kolo: a group of one, or the group that torchrun's environment describes."""
+
+    def enter(self) -> Group:
+        environment = os.environ
+        if dist.is_initialized():
+            place = Place(1, dist.get_rank(), dist.get_world_size(), int(environment.get("LOCAL_RANK", "0")))
+        elif "RANK" in environment and "WORLD_SIZE" in environment and "MASTER_ADDR" in environment:
+            place = Place(
+                1, int(environment["RANK"]), int(environment["WORLD_SIZE"]),
+                int(environment.get("LOCAL_RANK", "0")), int(environment.get("LOCAL_WORLD_SIZE", "1")),
+                int(environment.get("GROUP_RANK", "0")), int(environment.get("GROUP_WORLD_SIZE", "1")))
+            dist.init_process_group(self.backend, init_method="env://", timeout=self.timeout)
+        else:
+            place = Place(1, 0, 1)
+            dist.init_process_group(self.backend, store=dist.HashStore(), rank=0, world_size=1)
+        control = dist.ProcessGroupGloo(
+            dist.PrefixStore("kolo", dist.distributed_c10d._get_default_store()), place.rank, place.size,
+            timeout=self.timeout) if place.size > 1 else None
+        self.group = Group(place, None, control, self.timeout)
+        places.enter(place)
+        progress.connect(progress.to_file())
+        return self.group
+
+
+class Elastic(Session):
+    """With Kolo's agent."""
+
+    def __init__(self, backend: Optional[str], timeout: timedelta) -> None:
+        if dist.is_initialized():
+            raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
+                               "again when it changes; take init_process_group out of the script")
+        super().__init__(backend, timeout)
+        self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
+        self.client.on_broken = self._on_broken
+        self._left, self._reason = 0, "start"  # the generation that this process was in last
+        self._attempts = 0
+
+    def enter(self) -> Group:
+        """Asks for places until a group has formed."""
+        while True:
+            place = self.client.ready(self._left, self._reason)
+            try:
+                return self._enter(place)
+            except GroupFailed as err:
+                log("%s", err)
+            except RuntimeError as err:
+                self._attempts += 1
+                if self._attempts >= ATTEMPTS:
+                    raise
+                log("group %d does not form: %s", place.generation, err)
+                time.sleep(min(1.0, 0.02 * 2 ** self._attempts))
+            self._left, self._reason = place.generation, "failure"
+
+    def check(self) -> None:
+        group = self.group
+        if group is None:
+            return
+        if group.failed:
+            raise GroupFailed("group %d has lost a member" % group.place.generation)
+        if group.agree(self.client.changing(group.place.generation)):
+            raise _Change()
+
+    def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
+        """Runs function until it returns, again for each group."""
+        changed = False
+        while True:
+            try:
+                self._begin(state, changed)
+                result = function(state, *args, **kwargs)
+                break
+            except _Change as change:
+                self._reason = "commit"
+                traceback.clear_frames(change.__traceback__)
+            except Exception as err:
+                if self.group is None or not self.group.is_failure(err):
+                    raise
+                log("group %d: %s", self.group.place.generation, err)
+                self._reason = "failure"
+                self.group.break_()
+                traceback.clear_frames(err.__traceback__)  # what it has of the old group must not live on
+                state.restore()
+            changed = state._commits >= 0
+            self._left = self.group.place.generation
+            state._drop()
+            self.leave()
+        state._session = None
+        self.group.finish()
+        return result
+
+    def _enter(self, place: Place) -> Group:
+        client, generation = self.client, place.generation
+        group = self._form(place, client.wait, client.wake, lambda: client.broken(generation))
+        places.enter(place)
+        progress.connect(functools.partial(client.progress, generation))
+        self.group = group
+        self._attempts = 0
+        if client.broken(generation):  # between forming and now
+            group.break_()
+        client.formed(generation)
+        return group
+
+    def _on_broken(self, generation: int) -> None:
+        """Is called in the client's thread: ends the collective that the main thread may be in."""
+        group = self.group
+        if group is not None and group.place.generation <= generation:
+            group.break_()
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@overload
+def elastic(function: Function) -> Function: ...
+
+
+@overload
+def elastic(*, backend: Optional[str] = ..., timeout: Optional[timedelta] = ...) -> Callable[[Function], Function]: ...
+
+
+def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Optional[timedelta] = None) -> Any:
+    """Makes a training function elastic. Its first argument is the State.
+
+    Under Kolo the function is called again for each group: when the group is to
+    change, it is left at a commit; when a member is lost, the state goes back to
+    the last commit first. So it must go on from what the state says. Its result
+    is returned; its own exceptions propagate, and end the process.
+
+    Without Kolo it is called once: under torchrun in torchrun's group, with
+    plain python in a group of one.
+
+    backend is torch.distributed's, by default KOLO_TORCH_BACKEND or gloo, with
+    CUDA "cpu:gloo,cuda:nccl". timeout is that of collectives, by default
+    KOLO_TORCH_TIMEOUT seconds or 30 minutes.
+    """
+    if function is None:
+        return functools.partial(elastic, backend=backend, timeout=timeout)
+
+    @functools.wraps(function)
+    def run(state: State, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(state, State):
+            raise TypeError("the first argument of %s must be a kolo.State, not a %s"
+                            % (function.__name__, type(state).__name__))
+        limit = timeout or timedelta(seconds=float(os.environ.get(TIMEOUT) or 1800))
+        try:
+            return _open(backend, limit).train(function, state, *args, **kwargs)
+        except AgentError as err:
+            raise SystemExit("kolo: %s" % err) from err
+
+    return run
+
+
+def present() -> Optional[Session]:
+    """The session of this process, if it has one."""
+    return _session
+
+
+def default_backend() -> str:
+    """gloo, and NCCL for what is on a GPU."""
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+
+
+def log(text: str, *args: Any) -> None:
+    """Writes a line to stderr, where the task's log has it."""
+    print("kolo: " + text % args, file=sys.stderr, flush=True)
+
+
+def _open(backend: Optional[str], timeout: timedelta) -> Session:
+    global _session
+    if _session is None:
+        kind = Elastic if os.environ.get(worker.ADDR) else Alone
+        _session = kind(backend, timeout)
+        atexit.register(_session.close)
+    elif isinstance(_session, Elastic):
+        raise RuntimeError("a script can have one elastic function, and call it once: newcomers begin with it")
+    return _session

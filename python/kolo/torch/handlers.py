@@ -1,0 +1,135 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Handlers: how State copies and sets what it holds."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any, Callable, Dict, List, Tuple, Type, Union
+
+import torch
+
+from .sampler import _Progress
+
+
+class Handler:
+    """Copies and sets one object of a State.
+
+    tree() returns it as nested dicts, lists and tuples of tensors and picklable
+    values; the tensors may be the live ones. load() sets it from such a tree,
+    whose tensors it may keep.
+    """
+
+    shared = True  # newcomers get it from a member; else each process has its own
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def tree(self) -> Any:
+        raise NotImplementedError
+
+    def load(self, tree: Any) -> None:
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Is called when the place of this process has changed."""
+
+    def drop(self) -> None:
+        """Is called when this process leaves its group."""
+
+
+class StateDictHandler(Handler):
+    """Whatever has state_dict() and load_state_dict(): schedulers, GradScaler, EMA, stateful data loaders."""
+
+    def tree(self) -> Any:
+        return self.value.state_dict()
+
+    def load(self, tree: Any) -> None:
+        self.value.load_state_dict(tree)
+
+
+class ModuleHandler(StateDictHandler):
+    """A module. Gradients do not outlive the group: they may be views of the old one's buckets."""
+
+    def drop(self) -> None:
+        for parameter in self.value.parameters():
+            parameter.grad = None
+
+
+class SamplerHandler(StateDictHandler):
+    """An ElasticSampler or ElasticIterable."""
+
+    def reset(self) -> None:
+        self.value.reset()
+
+
+class ValueHandler(Handler):
+    """A plain picklable value, as a step counter."""
+
+    def tree(self) -> Any:
+        return self.value
+
+    def load(self, tree: Any) -> None:
+        self.value = tree
+
+
+class RNG:
+    """The state of the random number generators of this process: torch (CPU and CUDA), random and numpy.
+
+    Part of a State (rng=kolo.RNG()), it makes a step that is done again after a
+    failure draw the same numbers. Each rank keeps its own; newcomers keep theirs.
+    """
+
+    def state_dict(self) -> Dict[str, Any]:
+        state: Dict[str, Any] = {"torch": torch.get_rng_state(), "python": random.getstate()}
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            state["cuda"] = torch.cuda.get_rng_state()
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            state["numpy"] = numpy.random.get_state()
+        return state
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        torch.set_rng_state(state["torch"])
+        random.setstate(state["python"])
+        if "cuda" in state:
+            torch.cuda.set_rng_state(state["cuda"])
+        if "numpy" in state:
+            sys.modules["numpy"].random.set_state(state["numpy"])
+
+
+class RNGHandler(StateDictHandler):
+    shared = False
+
+
+def _has_state_dict(value: Any) -> bool:
+    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+
+
+_Match = Union[type, Tuple[type, ...], Callable[[Any], bool]]
+_registered: List[Tuple[_Match, Type[Handler]]] = []
+_own: List[Tuple[_Match, Type[Handler]]] = [
+    (torch.nn.Module, ModuleHandler),
+    (_Progress, SamplerHandler),
+    (RNG, RNGHandler),
+    (_has_state_dict, StateDictHandler),
+]
+
+
+def register_handler(match: _Match, handler: Type[Handler]) -> None:
+    """Makes State use handler for objects of a type, or for which a function returns true.
+
+    Handlers that were registered last are asked first, and all of them before
+    the package's own.
+    """
+    _registered.insert(0, (match, handler))
+
+
+def handler_for(value: Any) -> Handler:
+    """The handler for a value: the first that matches, for all else ValueHandler."""
+    for match, handler in _registered + _own:
+        if isinstance(value, match) if isinstance(match, (type, tuple)) else match(value):
+            return handler(value)
+    return ValueHandler(value)

@@ -1,0 +1,136 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Data for groups that change size within an epoch.
+
+All ranks walk the same order of the epoch. Of what is left of it, rank r of n
+takes the items r, r+n, r+2n, ... So after k items on each rank the first k*n are
+done, and one number is enough to go on from there with another n: no rank has
+to report what it used, not even one that died.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sized, TypeVar
+
+import torch
+import torch.utils.data
+
+from . import place
+
+T = TypeVar("T")
+
+
+class _Progress:
+    """Epoch, and how much of it is done by all ranks together."""
+
+    def __init__(self, rank: Optional[int], size: Optional[int]) -> None:
+        self.epoch = 0
+        self.processed = 0
+        self._fixed = (rank, size)
+        self.rank, self.size = 0, 1
+        self.reset()
+
+    def reset(self) -> None:
+        """Takes rank and size of the present group. The elastic loop calls it for the samplers of a state."""
+        now = place.current()
+        rank, size = self._fixed
+        self.rank = rank if rank is not None else now.rank if now else 0
+        self.size = size if size is not None else now.size if now else 1
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins an epoch: nothing of it is done. state.epochs() calls it."""
+        self.epoch = epoch
+        self.processed = 0
+
+    def record(self, samples: int) -> None:
+        """Records that each rank has trained on this many more samples."""
+        self.processed += samples * self.size
+
+    def record_batch(self, batch_idx: int, batch_size: int) -> None:
+        """As in Horovod: the batch of this size is done. batch_idx is not used."""
+        self.record(batch_size)
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {"epoch": self.epoch, "processed": self.processed}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self.epoch, self.processed = state["epoch"], state["processed"]
+
+
+class ElasticSampler(_Progress, torch.utils.data.Sampler):
+    """Distributes the indices of a data set over ranks whose number changes.
+
+    Each index is used once an epoch, whatever changes within it. Where what is
+    left does not divide among the ranks, some of it is used twice, as in
+    torch's DistributedSampler and Horovod's ElasticSampler; with
+    drop_last=True that rest is left out instead.
+
+    Each rank must train on as many samples a step as the others.
+    """
+
+    def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0, drop_last: bool = False,
+                 rank: Optional[int] = None, size: Optional[int] = None) -> None:
+        self.dataset = dataset
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        super().__init__(rank, size)
+
+    def order(self) -> List[int]:
+        """The order of the present epoch, the same on all ranks."""
+        count = len(self.dataset)
+        if not self.shuffle:
+            return list(range(count))
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        return torch.randperm(count, generator=generator).tolist()
+
+    def __iter__(self) -> Iterator[int]:
+        left = self.order()[self.processed:]
+        if self.drop_last:
+            left = left[:len(left) - len(left) % self.size]
+        elif left:
+            missing = -len(left) % self.size
+            left += list(itertools.islice(itertools.cycle(left), missing))
+        return iter(left[self.rank::self.size])
+
+    def __len__(self) -> int:
+        left = max(0, len(self.dataset) - self.processed)
+        return left // self.size if self.drop_last else -(-left // self.size)
+
+
+class ElasticIterable(_Progress, torch.utils.data.IterableDataset):
+    """Distributes the items of an iterable over ranks whose number changes.
+
+    The iterable must give the same items in the same order on every rank. What
+    is done is skipped, of the rest each rank takes every size-th item; a rest
+    that does not divide among the ranks is left out. An iterable with
+    set_epoch() is informed of the epoch. Use it with at most one worker process
+    of a DataLoader: several would divide it once more.
+    """
+
+    def __init__(self, items: Iterable[T], rank: Optional[int] = None, size: Optional[int] = None) -> None:
+        self.items = items
+        super().__init__(rank, size)
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        if hasattr(self.items, "set_epoch"):
+            self.items.set_epoch(epoch)
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        if hasattr(self.items, "set_epoch"):
+            self.items.set_epoch(self.epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = torch.utils.data.get_worker_info()
+        if worker is not None and worker.num_workers > 1:
+            raise RuntimeError("ElasticIterable works with num_workers=0 or 1 of a DataLoader, not %d" % worker.num_workers)
+        left = itertools.islice(iter(self.items), self.processed, None)
+        while True:
+            row = list(itertools.islice(left, self.size))
+            if len(row) < self.size:
+                return
+            yield row[self.rank]

@@ -1,0 +1,184 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""State: all that changes while training, in one object that can be committed, restored and sent."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional
+
+import torch
+
+from . import progress
+from .handlers import Handler, ModuleHandler, SamplerHandler, ValueHandler, handler_for
+from .tree import Snapshot
+
+if TYPE_CHECKING:
+    from .elastic import Session
+
+
+class State:
+    """All that changes while training: what newcomers need, and what a failure takes back.
+
+        state = State(model=model, optimizer=optimizer, sampler=sampler, step=0, epoch=0)
+
+    Each argument becomes an attribute. How it is copied depends on its type, see
+    register_handler: modules, optimizers, schedulers, GradScaler, samplers, RNG
+    and whatever has state_dict and load_state_dict keep their identity; other
+    values must be picklable, and are replaced.
+
+    step, samples, epoch, total_steps and loss, where they are there, are
+    reported to Kolo at each commit.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        self._handlers: Dict[str, Handler] = {}
+        self._snapshot: Optional[Snapshot] = None
+        self._fresh = False  # the snapshot is what the live state is
+        self._commits = -1  # number of the last commit; -1: not of any group yet
+        self._calls = 0  # of commit, for its argument every
+        self._callbacks: List[Callable[[], None]] = []
+        self._session: Optional["weakref.ref[Session]"] = None
+        for name, value in values.items():
+            if name.startswith("_") or hasattr(type(self), name):
+                raise ValueError("%r cannot be the name of a value of State" % name)
+            self._handlers[name] = handler_for(value)
+
+    def __getattr__(self, name: str) -> Any:
+        handlers = self.__dict__.get("_handlers", {})
+        if name in handlers:
+            return handlers[name].value
+        raise AttributeError("State has no %r: give it to State(...) so that it is committed" % name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        handler = self.__dict__.get("_handlers", {}).get(name)
+        if handler is None:
+            if not name.startswith("_"):
+                raise AttributeError("State has no %r: give it to State(...) so that it is committed" % name)
+            object.__setattr__(self, name, value)
+        elif isinstance(handler, ValueHandler) and not isinstance(value, torch.nn.Module):
+            handler.value = value
+        else:
+            self._handlers[name] = handler_for(value)
+
+    def commit(self, every: int = 1) -> None:
+        """Saves the state in memory; here the group may change.
+
+        All ranks call it equally often, after the optimizer's step. With every=n
+        only each n-th call does something.
+        """
+        self._calls += 1
+        if self._calls % every:
+            return
+        self.save()
+        self._commits += 1
+        session = self._session and self._session()
+        if session:
+            progress.report(self.report())
+            session.check()
+
+    def check(self) -> None:
+        """Lets the group change here as commit does, without saving the state: a failure goes further back."""
+        session = self._session and self._session()
+        if session:
+            self._fresh = False
+            session.check()
+
+    def save(self) -> None:
+        """Saves the state in memory without anything else, as after a checkpoint has been loaded."""
+        if self._snapshot is None:
+            self._snapshot = Snapshot()
+        self._snapshot.take({name: handler.tree() for name, handler in self._handlers.items()})
+        self._fresh = True
+
+    def restore(self) -> None:
+        """Goes back to what was last saved. Without that, nothing changes."""
+        if self._snapshot is not None:
+            self.load(self._snapshot.tree())
+            self._fresh = True
+
+    def load(self, tree: Dict[str, Any]) -> None:
+        """Sets the values that tree() has returned; names that State does not have are left out."""
+        for name, handler in self._handlers.items():
+            if name in tree:
+                handler.load(tree[name])
+        self._fresh = False
+
+    def tree(self, shared: bool = False) -> Dict[str, Any]:
+        """The live values by name, as nested containers of tensors; shared: only what newcomers get."""
+        return {name: h.tree() for name, h in self._handlers.items() if h.shared or not shared}
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yields the epochs that are left of count, beginning with the present one.
+
+        After each, state.epoch is one more and every sampler begins again. A
+        loop that is left in the middle of an epoch goes on there.
+        """
+        if "epoch" not in self._handlers:
+            raise AttributeError("state.epochs() counts in state.epoch: give State epoch=0")
+        while self.epoch < count:
+            yield self.epoch
+            self.epoch += 1
+            for sampler in self._samplers():
+                sampler.set_epoch(self.epoch)
+
+    def batches(self, loader: Iterable[Any], samples: Optional[Callable[[Any], int]] = None) -> Iterator[Any]:
+        """Yields the batches of a loader and records each in the samplers of this state, and in state.samples.
+
+        A batch counts as soon as the loop's body has it, so that the commit at
+        the end of the body includes it. samples returns the number of samples of
+        a batch; by default it is the length of the first tensor in it.
+        """
+        for batch in loader:
+            count = samples(batch) if samples else _length(batch)
+            for sampler in self._samplers():
+                sampler.record(count)
+            if "samples" in self._handlers:
+                session = self._session and self._session()
+                self.samples += count * (session.size if session else 1)
+            yield batch
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Adds functions that each member calls when the group has changed.
+
+        They run after the new group has formed and before the state is sent, so
+        that what they change, as a learning rate, reaches newcomers. Newcomers do
+        not call them.
+        """
+        self._callbacks.extend(callbacks)
+
+    def report(self) -> Dict[str, Any]:
+        """What a commit reports as progress."""
+        names = [name for name in progress.FIELDS if name in self._handlers]
+        return {name: self._handlers[name].value for name in names}
+
+    def modules(self) -> List[torch.nn.Module]:
+        return [handler.value for handler in self._handlers.values() if isinstance(handler, ModuleHandler)]
+
+    def _samplers(self) -> List[Any]:
+        return [handler.value for handler in self._handlers.values() if isinstance(handler, SamplerHandler)]
+
+    def _attach(self, session: "Session") -> None:
+        self._session = weakref.ref(session)
+
+    def _reset(self) -> None:
+        for handler in self._handlers.values():
+            handler.reset()
+
+    def _drop(self) -> None:
+        for handler in self._handlers.values():
+            handler.drop()
+
+
+def _length(batch: Any) -> int:
+    """The number of samples of a batch."""
+    if isinstance(batch, torch.Tensor):
+        return len(batch)
+    values = batch.values() if hasattr(batch, "values") else batch if isinstance(batch, (list, tuple)) else ()
+    for value in values:
+        if isinstance(value, (torch.Tensor, list, tuple, dict)):
+            return _length(value)
+    if values and isinstance(batch, (list, tuple)):
+        return len(batch)
+    raise TypeError("cannot see the number of samples of a %s: use state.batches(loader, samples=function)" % type(batch))

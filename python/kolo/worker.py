@@ -1,0 +1,247 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Client of the worker protocol: how a training process talks to its agent.
+
+    process                            agent
+       | hello(version, secret) ------>  |
+       | <------ welcome                 |
+       | ready(generation left) ------>  |   waits until there is a group
+       | <------ place(generation, rank) |
+       | formed(generation) ---------->  |
+       | progress(step, ...) --------->  |   as often as it likes
+       | <------ change(generation)      |   leave at the next commit
+       | <------ broken(generation)      |   a member is gone
+
+One TCP connection on loopback, one JSON object a line. The protocol's reference
+is docs/reference/worker-protocol.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+
+from . import __version__
+
+VERSION = 1
+MAX_LINE = 64 * 1024
+
+ADDR = "KOLO_WORKER_ADDR"
+SECRET = "KOLO_WORKER_SECRET"
+
+
+class AgentError(RuntimeError):
+    """The agent refuses this process, or is gone."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The place of one process in one group."""
+
+    generation: int
+    rank: int
+    size: int
+    local_rank: int = 0
+    local_size: int = 1
+    cross_rank: int = 0
+    cross_size: int = 1
+    newcomers: Tuple[int, ...] = ()
+
+    @classmethod
+    def parse(cls, message: Mapping[str, Any]) -> "Place":
+        """Reads a place message; a place that cannot be is an AgentError."""
+        try:
+            place = cls(
+                generation=int(message["generation"]),
+                rank=int(message["rank"]),
+                size=int(message["size"]),
+                local_rank=int(message.get("local_rank", 0)),
+                local_size=int(message.get("local_size", 1)),
+                cross_rank=int(message.get("cross_rank", 0)),
+                cross_size=int(message.get("cross_size", 1)),
+                newcomers=tuple(int(rank) for rank in message.get("newcomers") or ()),
+            )
+        except (KeyError, TypeError, ValueError) as err:
+            raise AgentError("the agent sent a place that cannot be read: %r (%s)" % (message, err)) from err
+        if place.generation < 1 or not 0 <= place.rank < place.size:
+            raise AgentError("the agent sent an impossible place: %r" % (message,))
+        return place
+
+
+class Client:
+    """The connection of this process with its agent.
+
+    A thread of its own reads. `on_broken` is called from that thread when a
+    member of the present group is gone, so that it can end a collective that
+    the main thread waits in.
+    """
+
+    def __init__(self, addr: str, secret: str, client: str = "kolo-python " + __version__,
+                 versions: Optional[Mapping[str, str]] = None) -> None:
+        self.on_broken: Optional[Callable[[int], None]] = None
+        self._changed = threading.Condition()
+        self._place: Optional[Place] = None
+        self._change = 0  # the highest generation that is to change
+        self._broken = 0  # the highest generation that has lost a member
+        self._end: Optional[str] = None  # why the connection ended
+        self._write = threading.Lock()
+        self._pending = b""  # what the agent has not taken yet
+
+        host, _, port = addr.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout=30)
+        except (OSError, ValueError) as err:
+            raise AgentError("cannot connect to the agent at %s=%s: %s" % (ADDR, addr, err)) from err
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._lines = self._socket.makefile("rb")
+        self._send({"type": "hello", "version": VERSION, "secret": secret, "client": client, **(versions or {})})
+        self._greet()
+        self._socket.settimeout(None)
+        threading.Thread(target=self._read, name="kolo-worker", daemon=True).start()
+
+    @classmethod
+    def from_environment(cls, **arguments: Any) -> "Client":
+        """Connects to the agent that the environment names."""
+        secret = os.environ.get(SECRET)
+        if not secret:
+            raise AgentError("%s is set, but %s is not: start the script with Kolo's driver" % (ADDR, SECRET))
+        return cls(os.environ[ADDR], secret, **arguments)
+
+    def ready(self, generation: int, reason: str) -> Place:
+        """Asks for a place in the next group and waits for it, without limit.
+
+        generation is that of the group that this process has left, 0 for the
+        first time. Raises AgentError when the connection ends.
+        """
+        with self._changed:
+            self._place = None
+        self._send({"type": "ready", "generation": generation, "reason": reason})
+
+        def placed() -> bool:
+            return self._place is not None and self._place.generation > generation
+
+        self.wait(lambda: placed() or self._end is not None)
+        with self._changed:
+            if self._place is not None and placed():
+                return self._place
+            raise AgentError("%s while this process waited for a place; without an agent it has none" % self._end)
+
+    def formed(self, generation: int) -> None:
+        """Reports that the process group is connected."""
+        self._send({"type": "formed", "generation": generation})
+
+    def progress(self, generation: int, fields: Mapping[str, Any]) -> None:
+        """Reports progress. Never waits: an agent that is busy misses a report."""
+        self._send({"type": "progress", "generation": generation, **fields}, wait=False)
+
+    def changing(self, generation: int) -> bool:
+        """Whether the agent wants the group to change."""
+        return self._change >= generation
+
+    def broken(self, generation: int) -> bool:
+        """Whether the group has lost a member."""
+        return self._broken >= generation
+
+    def wait(self, condition: Callable[[], bool], timeout: Optional[float] = None) -> bool:
+        """Waits until condition is true; it is asked after each message and wake()."""
+        with self._changed:
+            return self._changed.wait_for(condition, timeout)
+
+    def wake(self) -> None:
+        """Makes wait() look at its condition again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ends the connection."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+        self._socket.close()
+
+    def _greet(self) -> None:
+        """Waits for the answer to hello."""
+        try:
+            message = self._next()
+        except (OSError, ValueError) as err:
+            raise AgentError("the agent does not answer in the worker protocol: %s" % err) from err
+        if message is None:
+            raise AgentError("the agent closed the connection without an answer: is this process one of the task?")
+        if message.get("type") == "error":
+            raise AgentError("the agent refuses this process: %s" % message.get("message"))
+        if message.get("type") != "welcome" or message.get("version") != VERSION:
+            raise AgentError(
+                "the agent answers %r; this package (kolo %s) speaks version %d of the worker protocol: "
+                "install the package that belongs to the driver" % (message, __version__, VERSION))
+
+    def _next(self) -> Optional[Dict[str, Any]]:
+        """The next message, or None at the end of the connection."""
+        line = self._lines.readline(MAX_LINE + 1)
+        if not line:
+            return None
+        if len(line) > MAX_LINE:
+            raise ValueError("a line of more than %d bytes" % MAX_LINE)
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("a line that is no JSON object")
+        return message
+
+    def _read(self) -> None:
+        """Reads messages until the connection ends."""
+        end = "the agent closed the connection"
+        try:
+            while True:
+                message = self._next()
+                if message is None:
+                    break
+                if message.get("type") == "error":
+                    end = "the agent ended the connection: %s" % message.get("message")
+                self._receive(message)
+        except (OSError, ValueError, TypeError, AgentError) as err:
+            end = "the connection with the agent failed: %s" % err
+        with self._changed:
+            self._end = end
+            self._changed.notify_all()
+
+    def _receive(self, message: Mapping[str, Any]) -> None:
+        kind = message.get("type")
+        broken = 0
+        with self._changed:
+            if kind == "place":
+                self._place = Place.parse(message)
+            elif kind == "change":
+                self._change = max(self._change, int(message.get("generation", 0)))
+            elif kind == "broken":
+                broken = int(message.get("generation", 0))
+                self._broken = max(self._broken, broken)
+            self._changed.notify_all()
+        if broken and self.on_broken:
+            self.on_broken(broken)
+
+    def _send(self, message: Mapping[str, Any], wait: bool = True) -> None:
+        line = json.dumps(message).encode() + b"\n"
+        with self._write:
+            if not wait and self._pending:
+                self._flush(wait)
+                if self._pending:
+                    return
+            self._pending += line
+            self._flush(wait)
+
+    def _flush(self, wait: bool) -> None:
+        """Sends what is pending. A connection that has ended is _read's to report."""
+        while self._pending:
+            try:
+                sent = self._socket.send(self._pending, 0 if wait else socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._pending = b""
+                return
+            self._pending = self._pending[sent:]

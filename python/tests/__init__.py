@@ -1,0 +1,2 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0

@@ -1,0 +1,283 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""A stand-in for Kolo's agent: starts workers, forms groups of them, serves their store.
+
+It knows one rule: when all members of the present group that live are ready,
+the next group is all that are ready and not to leave.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import uuid
+
+import torch.distributed as dist
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+SCRIPT = os.path.join(ROOT, "jobspecs", "torch_train.py")
+
+
+class Worker:
+    """One training process, as the agent sees it."""
+
+    def __init__(self, name):
+        self.name = name
+        self.secret = uuid.uuid4().hex
+        self.process = None
+        self.connection = None
+        self.ready = False  # waits for a place
+        self.synced = False  # has been in a group that has formed
+        self.formed = 0
+        self.leaving = False
+        self.progress = []
+        self.reasons = []
+        self.killed = False
+
+    def send(self, **message):
+        try:
+            self.connection.sendall(json.dumps(message).encode() + b"\n")
+        except OSError:
+            pass  # it has ended
+
+    def lives(self):
+        return not self.killed and self.process.poll() is None
+
+
+class Agent:
+    """Runs workers with a script. All attributes are guarded by lock."""
+
+    def __init__(self, *arguments, script=SCRIPT, version=1):
+        self.arguments = arguments
+        self.script = script
+        self.version = version
+        self.directory = tempfile.TemporaryDirectory(prefix="kolo-test-")
+        self.records = os.path.join(self.directory.name, "records")
+        self.lock = threading.RLock()
+        self.workers = []
+        self.members = []
+        self.generation = 0
+        self.hold = True  # no group forms
+        self.on_place = None  # called with (worker, is newcomer) before its place is sent
+        self.log = []  # (time, text)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
+        self.ended = False
+        for target in (self._accept, self._watch):
+            threading.Thread(target=target, daemon=True).start()
+
+    # What a test does.
+
+    def start(self, count, **environment):
+        """Starts workers; they wait for a place when they have come up."""
+        return [self._start(environment) for _ in range(count)]
+
+    def arrived(self, workers, timeout=60):
+        """Waits until workers are ready."""
+        self.until(lambda: all(worker.ready for worker in workers), timeout, "workers are ready")
+
+    def go(self):
+        """Lets groups form; a present group is told to change."""
+        with self.lock:
+            self.hold = False
+            self._change()
+            self._form()
+
+    def grow(self, count, **environment):
+        """Starts workers, waits until they are up, and takes them in."""
+        workers = self.start(count, **environment)
+        self.arrived(workers)
+        self.go()
+        return workers
+
+    def shrink(self, workers):
+        """Lets workers leave at the next commit."""
+        with self.lock:
+            for worker in workers:
+                worker.leaving = True
+            self._change()
+
+    def kill(self, worker):
+        with self.lock:
+            worker.killed = True
+            worker.process.kill()
+
+    def until(self, condition, timeout=60, what="it"):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError("not within %d s: %s\n%s" % (timeout, what, self.report()))
+            time.sleep(0.01)
+
+    def formed(self, size, timeout=60):
+        """Waits until a group of this size has formed."""
+        self.until(lambda: len(self.members) == size and all(m.formed == self.generation for m in self.members),
+                   timeout, "a group of %d" % size)
+
+    def stepped(self, more=5, timeout=60):
+        """Waits until the present group has done more steps."""
+        begin = self.step()
+        self.until(lambda: self.step() >= begin + more, timeout, "%d more steps" % more)
+
+    def step(self):
+        with self.lock:
+            steps = [message.get("step", 0) for worker in self.workers for message in worker.progress]
+            return max(steps, default=0)
+
+    def complete(self, timeout=60):
+        """Waits until all workers have ended; returns their exit codes."""
+        self.until(lambda: all(worker.process.poll() is not None for worker in self.workers), timeout, "all end")
+        return [worker.process.returncode for worker in self.workers]
+
+    def close(self):
+        self.ended = True
+        self.listener.close()
+        for worker in self.workers:
+            worker.process.kill()
+            worker.process.wait()
+        self.directory.cleanup()
+
+    def report(self):
+        lines = ["%.3f %s" % entry for entry in self.log]
+        for worker in self.workers:
+            lines.append("--- %s: exit %s" % (worker.name, worker.process.poll()))
+            with open(self._output(worker), errors="replace") as file:
+                lines.extend(file.read().splitlines()[-15:])
+        return "\n".join(lines)
+
+    def output(self, worker):
+        with open(self._output(worker), errors="replace") as file:
+            return file.read()
+
+    def entries(self):
+        """All records of all workers, by time."""
+        entries = []
+        if os.path.isdir(self.records):
+            for name in os.listdir(self.records):
+                with open(os.path.join(self.records, name)) as file:
+                    entries.extend(json.loads(line) for line in file if line.endswith("\n"))
+        return sorted(entries, key=lambda entry: entry["t"])
+
+    # What an agent does.
+
+    def _output(self, worker):
+        return os.path.join(self.directory.name, worker.name + ".log")
+
+    def _start(self, environment):
+        with self.lock:
+            worker = Worker("worker%d" % len(self.workers))
+            env = {
+                **os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "OMP_NUM_THREADS": "1",
+                "KOLO_WORKER_ADDR": "127.0.0.1:%d" % self.listener.getsockname()[1],
+                "KOLO_WORKER_SECRET": worker.secret,
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port), **environment}
+            with open(self._output(worker), "wb") as output:
+                worker.process = subprocess.Popen(
+                    [sys.executable, self.script, *self.arguments, *(["--records", self.records] if self.script == SCRIPT else [])],
+                    env=env, stdout=output, stderr=subprocess.STDOUT)
+            self.workers.append(worker)
+            return worker
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            lines = connection.makefile("rb")
+            hello = json.loads(lines.readline())
+            worker = next((w for w in self.workers if w.secret == hello.get("secret")), None)
+            if worker is None or hello.get("version") != self.version:
+                reason = "wrong secret" if worker is None else "this agent speaks version %d" % self.version
+                connection.sendall(json.dumps({"type": "error", "message": reason}).encode() + b"\n")
+                return connection.close()
+            worker.connection = connection
+            worker.send(type="welcome", version=self.version, unknown="is ignored")
+            worker.send(type="unknown")
+            for line in lines:
+                self._receive(worker, json.loads(line))
+        except (OSError, ValueError):
+            pass
+
+    def _receive(self, worker, message):
+        with self.lock:
+            if message["type"] == "ready":
+                self._note("%s ready, left %d (%s)" % (worker.name, message["generation"], message.get("reason")))
+                worker.ready = True
+                worker.reasons.append(message.get("reason"))
+                self._form()
+            elif message["type"] == "formed":
+                self._note("%s formed %d" % (worker.name, message["generation"]))
+                worker.formed = message["generation"]
+                worker.synced = True
+            elif message["type"] == "progress":
+                worker.progress.append(message)
+
+    def _watch(self):
+        """Notices ends of workers."""
+        seen = set()
+        while not self.ended:
+            time.sleep(0.005)
+            with self.lock:
+                for worker in self.workers:
+                    if worker not in seen and worker.process.poll() is not None:
+                        seen.add(worker)
+                        self._end(worker)
+
+    def _end(self, worker):
+        self._note("%s ended: %d" % (worker.name, worker.process.returncode))
+        worker.ready = False
+        if worker in self.members and worker.process.returncode != 0:
+            self.break_()
+        self._form()
+
+    def break_(self):
+        """Informs the members that their group has lost one."""
+        with self.lock:
+            for member in self.members:
+                member.send(type="broken", generation=self.generation)
+
+    def _change(self):
+        if self.members:
+            self._note("change %d" % self.generation)
+            self.members[0].send(type="change", generation=self.generation)
+
+    def _form(self):
+        """Forms the next group if all that live of the present one are ready."""
+        alive = [member for member in self.members if member.lives()]
+        if self.hold or not all(member.ready for member in alive):
+            return
+        if any(member.process.poll() == 0 for member in self.members):
+            return  # training is complete
+        for worker in [worker for worker in self.workers if worker.ready and worker.leaving]:
+            worker.ready = False
+            worker.killed = True
+            worker.process.terminate()
+        newcomers = [w for w in self.workers if w.ready and w.lives() and w not in self.members]
+        members = [m for m in self.members if m.ready and m.lives()] + newcomers
+        if not members:
+            return
+        self.generation += 1
+        self.members = members
+        self._note("group %d: %s" % (self.generation, " ".join(m.name for m in members)))
+        lacking = [rank for rank, member in enumerate(members) if not member.synced]
+        for rank, member in enumerate(members):
+            member.ready = False
+            if self.on_place:
+                self.on_place(member, rank in lacking)
+            member.send(type="place", generation=self.generation, rank=rank, size=len(members), local_rank=rank,
+                        local_size=len(members), cross_rank=0, cross_size=1, newcomers=lacking)
+
+    def _note(self, text):
+        self.log.append((time.time(), text))
