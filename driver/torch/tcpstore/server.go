@@ -115,11 +115,15 @@ func listen(p Process, callers gate.Callers, logger hclog.Logger, bounds limits)
 // Port is the server's TCP port on 127.0.0.1. It never changes.
 func (s *Server) Port() int { return s.port }
 
-// Close resets all connections and waits for what is being served.
+// Close resets all connections and waits for what is being served. It may be called
+// again.
 func (s *Server) Close() error {
 	s.stop()
 	err := s.ln.Close()
 	s.running.Wait()
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
 	return err
 }
 
