@@ -69,13 +69,18 @@ type world struct {
 
 type traffic struct{ messages, bytes int }
 
-func (t *traffic) add(v any) {
+func (t *traffic) add(bytes int) {
+	t.messages++
+	t.bytes += bytes
+}
+
+// length is that of a message, as a session sends it.
+func length(v any) int {
 	b, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
-	t.messages++
-	t.bytes += len(b)
+	return len(b)
 }
 
 type message struct {
@@ -117,7 +122,7 @@ func (w *world) carry(h string, direction int) (bool, error) {
 			return false, nil
 		}
 		if w.attached[h] {
-			w.up.add(puts)
+			w.up.add(length(puts))
 			w.toLeader[h] = append(w.toLeader[h], message{puts: puts})
 		}
 	case 1:
@@ -137,9 +142,10 @@ func (w *world) carry(h string, direction int) (bool, error) {
 			return true, err
 		}
 		for _, f := range fills {
+			bytes := length(f)
 			for _, to := range f.Hosts {
 				if w.attached[to] {
-					w.down.add(f)
+					w.down.add(bytes)
 					w.toHost[to] = append(w.toHost[to], f)
 				}
 			}

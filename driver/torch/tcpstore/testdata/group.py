@@ -6,6 +6,7 @@
 With "env", as an unmodified script does; with "store", without libuv's option.
 """
 
+import faulthandler
 import functools
 import os
 import sys
@@ -14,7 +15,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-limit = timedelta(seconds=60)
+faulthandler.dump_traceback_later(45, exit=True)
+limit = timedelta(seconds=30)
 if sys.argv[1] == "env":
     try:
         dist.init_process_group("gloo", timeout=limit)
