@@ -15,8 +15,8 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-faulthandler.dump_traceback_later(45, exit=True)
-limit = timedelta(seconds=30)
+faulthandler.dump_traceback_later(90, exit=True)
+limit = timedelta(seconds=60)
 if sys.argv[1] == "env":
     try:
         dist.init_process_group("gloo", timeout=limit)
@@ -38,6 +38,6 @@ if dist.get_rank() in (0, dist.get_world_size() - 1):
     dist.all_reduce(u, group=pair)
 objects = [None] * dist.get_world_size()
 dist.all_gather_object(objects, dist.get_rank())
-dist.monitored_barrier()
-dist.destroy_process_group()
+dist.barrier()
 print(int(t.item()), int(u.item()), sum(objects), flush=True)
+os._exit(0)  # gloo's end is not what this is about
