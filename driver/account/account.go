@@ -158,7 +158,7 @@ func (a Account) try(f func() error) error {
 	}
 	return onOwnThread(func() error {
 		// The wrappers in package unix would change the whole process.
-		if err := setThreadGroups(a.Groups); err != nil {
+		if err := confine.SetThreadGroups(a.Groups); err != nil {
 			return fmt.Errorf("setgroups: %w", err)
 		}
 		if err := unix.Setfsgid(a.GID); err != nil {

@@ -26,7 +26,7 @@ func drop(id Identity) error {
 		contained bool
 		do        func() error
 	}{
-		{"set the supplementary groups", false, func() error { return setGroups(id.Groups) }},
+		{"set the supplementary groups", false, func() error { return SetThreadGroups(id.Groups) }},
 		{"set the group", false, func() error { return setIDs(unix.SYS_SETRESGID, id.GID) }},
 		{"empty the bounding set", true, emptyBoundingSet},
 		{"clear the ambient capabilities", false, func() error {
@@ -51,7 +51,8 @@ func drop(id Identity) error {
 // The wrappers of packages syscall and unix set ids on all threads of the
 // process, or on some; these set them on the calling one.
 
-func setGroups(groups []int) error {
+// SetThreadGroups sets the supplementary groups of the calling thread alone.
+func SetThreadGroups(groups []int) error {
 	ids := make([]uint32, max(len(groups), 1))
 	for i, g := range groups {
 		ids[i] = uint32(g)
