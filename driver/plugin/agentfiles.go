@@ -61,11 +61,7 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account.Account) erro
 		return err
 	}
 	for path, token := range pl.tokens {
-		rel, err := filepath.Rel(taskDir, path)
-		if err != nil {
-			return err
-		}
-		if err := writeOwned(root, rel, []byte(token), 0o600, who); err != nil {
+		if err := writeOwned(root, path, []byte(token), 0o600, who); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -64,8 +65,8 @@ func blockOf(framework string) string { return fmt.Sprintf("plugin %q", "nomad-d
 // complete fills in defaults and states what is wrong.
 func (c *Config) complete() error {
 	var p problems
-	orDefault(&c.Python, "python3")
-	orDefault(&c.ExecutorLogLevel, "info")
+	c.Python = cmp.Or(c.Python, "python3")
+	c.ExecutorLogLevel = cmp.Or(c.ExecutorLogLevel, "info")
 	if hclog.LevelFromString(c.ExecutorLogLevel) == hclog.NoLevel {
 		p.addf(`executor_log_level = %q: must be "trace", "debug", "info", "warn", "error" or "off"`, c.ExecutorLogLevel)
 	}
@@ -90,44 +91,22 @@ const (
 	isolationNone = "none"
 )
 
-// taskConfig is what the `config` of a task has, besides the settings of
-// training and those of the framework.
-type taskConfig struct {
-	// Command and Args start one slot, that is one training process.
-	Command string
-	Args    []string
-	// Isolation is "exec" (default) or "none".
-	Isolation string
-	// Service names the Nomad service by which agents find each other. Port
-	// is the label of the port it is on; by default the group's only port, else
-	// "kolo".
-	Service string
-	Port    string
-	// Interface is the network interface for training traffic.
-	Interface string
-}
-
-// bind sets every field to its default and returns the settings that fill them.
-func (c *taskConfig) bind() []settings.Setting {
+// bind sets what a task's `config` gives, besides the settings of training and those
+// of the framework, to its default, and returns the settings that fill it.
+func (pl *plan) bind() []settings.Setting {
+	a := &pl.agent
 	return []settings.Setting{
-		settings.Word(&c.Command, "command", "required", "program of one slot, looked up in the task's PATH"),
-		settings.Words(&c.Args, "args", "its arguments"),
-		settings.OneOf(&c.Isolation, "isolation", []string{isolationExec, isolationNone}, "namespaces of the task's own, or none"),
-		settings.Word(&c.Service, "service", "required", "the Nomad service by which the agents find each other"),
-		settings.Word(&c.Port, "port", "the only one, else kolo", "label of the service's port"),
-		settings.Word(&c.Interface, "interface", "the one with the service's address", "network interface of training traffic"),
+		settings.Word(&a.Command, "command", "required", "program of one slot, looked up in the task's PATH"),
+		settings.Words(&a.Args, "args", "its arguments"),
+		settings.OneOf(&pl.isolation, "isolation", []string{isolationExec, isolationNone}, "namespaces of the task's own, or none"),
+		settings.Word(&a.Service, "service", "required", "the Nomad service by which the agents find each other"),
+		settings.Word(&pl.port, "port", "the only one, else kolo", "label of the service's port"),
+		settings.Word(&a.Interface, "interface", "the one with the service's address", "network interface of training traffic"),
 	}
 }
 
 // taskSettings are the fields of a task's `config`, those of the framework excepted.
 func taskSettings() []settings.Setting {
-	var c taskConfig
-	var t settings.Training
-	return append(c.bind(), t.Bind()...)
-}
-
-func orDefault(s *string, value string) {
-	if *s == "" {
-		*s = value
-	}
+	var pl plan
+	return append(pl.bind(), pl.agent.Bind()...)
 }

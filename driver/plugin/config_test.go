@@ -16,7 +16,7 @@ import (
 
 func TestPluginConfig(t *testing.T) {
 	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud"}
-	var bad *configError
+	var bad problems
 	must.True(t, errors.As(c.complete(), &bad))
 	must.Eq(t, []string{
 		`executor_log_level = "loud": must be "trace", "debug", "info", "warn", "error" or "off"`,
@@ -24,7 +24,7 @@ func TestPluginConfig(t *testing.T) {
 		`bind_paths[1] = "usr": must be an absolute path below /`,
 		`fingerprint_period = "1s": must be at least 10s`,
 		`fingerprint_timeout = "long": not a duration; write it like "90s" or "10m"`,
-	}, bad.Problems)
+	}, []string(bad))
 	good := Config{}
 	must.NoError(t, good.complete())
 	must.Eq(t, "python3", good.Python)

@@ -22,9 +22,9 @@ type hostEnvironment struct {
 	plugin *Config
 	// env is the task's environment, devices the part of it that Nomad's devices
 	// gave; the directories are paths on the host.
-	env, devices                            map[string]string
-	taskDir, allocDir, localDir, secretsDir string
-	mounts                                  []*drivers.MountConfig
+	env, devices                  map[string]string
+	taskDir, allocDir, secretsDir string
+	mounts                        []*drivers.MountConfig
 
 	// execIsolation is nil when this machine can isolate tasks.
 	execIsolation error
@@ -50,7 +50,7 @@ func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Acco
 	dir := c.TaskDir()
 	return &hostEnvironment{
 		plugin: config, env: c.Env, devices: c.DeviceEnv, mounts: c.Mounts,
-		taskDir: dir.Dir, allocDir: c.AllocDir, localDir: dir.LocalDir, secretsDir: dir.SecretsDir,
+		taskDir: dir.Dir, allocDir: c.AllocDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
 		user:          who.Name, readable: who.Readable, executable: who.Executable,

@@ -9,8 +9,9 @@ import (
 )
 
 // problems collects all that is wrong with a configuration, so that a user who
-// made three mistakes need not submit the job three times. Each states which
-// field, which value, and what to do.
+// made three mistakes need not submit the job three times. Each is a sentence that
+// states which field, which value, and what to do. Nomad shows them as the task
+// event "Driver Failure".
 type problems []string
 
 func (p *problems) addf(format string, args ...any) {
@@ -24,15 +25,8 @@ func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
 	}
-	return &configError{Problems: p}
-}
-
-// configError is a configuration that cannot be run as it stands. Nomad shows
-// its text as the task event "Driver Failure".
-type configError struct {
-	// Problems holds one sentence for each mistake.
-	Problems []string
+	return p
 }
 
 // Error is one line: task events have no room for more.
-func (e *configError) Error() string { return strings.Join(e.Problems, "; ") }
+func (p problems) Error() string { return strings.Join(p, "; ") }

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
+	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -49,9 +50,11 @@ func TestNullsAreUnset(t *testing.T) {
 	}))
 	var given map[string]any
 	must.NoError(t, c.DecodeDriverConfig(&given))
-	var tc taskConfig
-	must.SliceEmpty(t, settings.Read(tc.bind(), given, ""))
-	must.Eq(t, taskConfig{Command: "python3", Isolation: isolationExec, Service: "s"}, tc)
+	var pl plan
+	must.SliceEmpty(t, settings.Read(pl.bind(), given, ""))
+	must.Eq(t, isolationExec, pl.isolation)
+	must.Eq(t, "", pl.port)
+	must.Eq(t, agentconfig.Config{Command: "python3", Service: "s"}, pl.agent)
 	var training settings.Training
 	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, training.Read(given, 1))
 	must.Eq(t, 2, training.MinNP)

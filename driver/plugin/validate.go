@@ -17,28 +17,30 @@ import (
 
 // plan is a checked task configuration with everything decided.
 type plan struct {
+	// isolation is "exec" (default) or "none".
 	isolation string
-	gpus      []string
+	// port is the label of the service's port; by default the group's only port, else
+	// "kolo".
+	port string
+	gpus []string
 	// devices are the variables that Nomad's devices gave.
 	devices map[string]string
 	agent   agentconfig.Config
-	// tokens are identities that Nomad gave in the environment alone, by the
-	// host path of the file to put them in.
+	// tokens are identities that Nomad gave in the environment alone, by the file of
+	// the task directory to put them in.
 	tokens map[string]string
 }
 
 // validate checks a task's configuration against its host environment and decides
-// all that was left open. Its error is a *configError that names every field in
+// all that was left open. Its error is of type problems and names every field in
 // question, its value and what to do. It changes nothing.
 func validate(framework Framework, given map[string]any, s *hostEnvironment) (*plan, error) {
 	var p problems
 	out := &plan{gpus: gpu.Reserved(s.devices), devices: s.devices, tokens: map[string]string{}}
 	a := &out.agent
 
-	tc := &taskConfig{}
-	p.add(settings.Read(tc.bind(), given, ""))
-	out.isolation = tc.Isolation
-	checkIsolation(&p, tc.Isolation, s)
+	p.add(settings.Read(out.bind(), given, ""))
+	checkIsolation(&p, out.isolation, s)
 	v := isolation.HostView(s.taskDir)
 	if out.isolation == isolationExec {
 		v = s.layout().View()
@@ -49,10 +51,10 @@ func validate(framework Framework, given map[string]any, s *hostEnvironment) (*p
 	var wrong []string
 	a.Env, a.RunEnv, wrong = framework.Environment(given)
 	p.add(wrong)
-	checkCommand(&p, tc, a, s, v)
+	checkCommand(&p, a, s, v)
 	checkNetwork(&p, s)
-	checkService(&p, tc, a, s)
-	checkInterface(&p, tc, a, s)
+	checkService(&p, out.port, a, s)
+	checkInterface(&p, a, s)
 	checkIdentity(&p, out, s, v)
 	fillFacts(&p, a, s.env)
 	return out, p.err()

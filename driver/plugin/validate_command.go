@@ -21,30 +21,31 @@ var launchers = []string{"horovodrun", "mpirun", "mpiexec", "torchrun"}
 
 // checkCommand finds the command and, for Python, the script, where the task
 // will see them.
-func checkCommand(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnvironment, v isolation.View) {
-	a.Args, a.Dir = tc.Args, v.CWD
-	if tc.Command == "" {
+func checkCommand(p *problems, a *agentconfig.Config, s *hostEnvironment, v isolation.View) {
+	command := a.Command
+	a.Dir = v.CWD
+	if command == "" {
 		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
 		return
 	}
-	if slices.Contains(launchers, filepath.Base(tc.Command)) {
-		p.addf("command = %q: this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags", tc.Command)
+	if slices.Contains(launchers, filepath.Base(command)) {
+		p.addf("command = %q: this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags", command)
 		return
 	}
-	file, taskPath, found := lookCommand(tc.Command, s, v)
+	file, taskPath, found := lookCommand(command, s, v)
 	a.Command = taskPath
 	if !found {
-		p.addf("command = %q: not found in %s%s", tc.Command, strings.Join(commandDirs(s.env), ", "), s.bindHint(v))
+		p.addf("command = %q: not found in %s%s", command, strings.Join(commandDirs(s.env), ", "), s.bindHint(v))
 		return
 	}
 	if err := s.executable(file); errors.Is(err, fs.ErrNotExist) {
-		p.addf("command = %q: no such file%s", tc.Command, s.bindHint(v))
+		p.addf("command = %q: no such file%s", command, s.bindHint(v))
 		return
 	} else if err != nil {
-		p.addf("command = %q: the task's user %q cannot run it (%v); change its mode or the task's user = …", tc.Command, s.user, err)
+		p.addf("command = %q: the task's user %q cannot run it (%v); change its mode or the task's user = …", command, s.user, err)
 	}
 
-	script := pythonScript(tc.Command, tc.Args)
+	script := pythonScript(command, a.Args)
 	if script == "" {
 		return
 	}

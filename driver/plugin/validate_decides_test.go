@@ -71,6 +71,11 @@ func TestValidateDecides(t *testing.T) {
 			h.env["NOMAD_PORT_ring_port"] = "26001"
 			a.Listen = ":26001"
 		},
+		"a port label with a dot, which Nomad leaves": func(c given, h *host, a *agentconfig.Config) {
+			c["port"] = "ring.port"
+			h.env["NOMAD_PORT_ring.port"] = "26002"
+			a.Listen = ":26002"
+		},
 		"interface of the plugin": func(_ given, h *host, a *agentconfig.Config) {
 			h.config.Interface = "ib0"
 			a.Interface = "ib0"
@@ -137,8 +142,8 @@ func TestValidateMovesTokensToFiles(t *testing.T) {
 	got, err := validate(taskdriver.Horovod{}, task, h.environment())
 	must.NoError(t, err)
 	must.Eq(t, map[string]string{
-		testTaskDir + "/secrets/kolo_nomad_token":    "ey1",
-		testTaskDir + "/secrets/kolo_nomad_kolo.jwt": "ey2",
+		"secrets/kolo_nomad_token":    "ey1",
+		"secrets/kolo_nomad_kolo.jwt": "ey2",
 	}, got.tokens)
 }
 

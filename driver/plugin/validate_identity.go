@@ -23,7 +23,7 @@ func checkIdentity(p *problems, out *plan, s *hostEnvironment, v isolation.View)
 		case err == nil:
 			return path
 		case s.env[key] != "":
-			out.tokens[filepath.Join(s.secretsDir, "kolo_"+file)] = s.env[key]
+			out.tokens["secrets/kolo_"+file] = s.env[key]
 			return inSecrets(s, v, "kolo_"+file)
 		case !errors.Is(err, fs.ErrNotExist):
 			p.addf("identity: %s cannot be read by the task's user %q (%v)", file, s.user, err)

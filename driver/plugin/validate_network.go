@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hashicorp/nomad/helper"
+
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 )
 
@@ -19,16 +21,14 @@ func checkNetwork(p *problems, s *hostEnvironment) {
 	}
 }
 
-func checkService(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnvironment) {
-	a.Service = tc.Service
-	if tc.Service == "" {
+func checkService(p *problems, label string, a *agentconfig.Config, s *hostEnvironment) {
+	if a.Service == "" {
 		p.addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: agents find each other by it`)
 	}
-	label := tc.Port
 	var port string
 	switch labels := portLabels(s.env); {
 	case label != "":
-		if port = s.env["NOMAD_PORT_"+cleanLabel(label)]; port == "" {
+		if port = s.env[helper.CleanEnvVar("NOMAD_PORT_"+label, '_')]; port == "" {
 			p.addf("port = %q: the group has no port with this label%s", label, listed(labels))
 			return
 		}
@@ -64,17 +64,6 @@ func portLabels(env map[string]string) []string {
 	return labels
 }
 
-// cleanLabel is what Nomad makes of a port label in a variable name.
-func cleanLabel(label string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
-			return r
-		}
-		return '_'
-	}, label)
-}
-
 func listed(names []string) string {
 	if len(names) == 0 {
 		return "; there are none"
@@ -82,8 +71,7 @@ func listed(names []string) string {
 	return "; there are: " + strings.Join(names, ", ")
 }
 
-func checkInterface(p *problems, tc *taskConfig, a *agentconfig.Config, s *hostEnvironment) {
-	a.Interface = tc.Interface
+func checkInterface(p *problems, a *agentconfig.Config, s *hostEnvironment) {
 	where := "interface"
 	if a.Interface == "" {
 		a.Interface, where = s.plugin.Interface, "interface (of "+s.plugin.block+")"

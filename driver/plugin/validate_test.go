@@ -73,9 +73,9 @@ func (h *host) environment() *hostEnvironment {
 	return &hostEnvironment{
 		plugin: &h.config, env: h.env, devices: h.devices, mounts: h.mounts, execIsolation: h.noExec, ownNetwork: h.ownNetwork,
 		allocDir: testAllocDir, taskDir: testTaskDir,
-		localDir: testTaskDir + "/local", secretsDir: testTaskDir + "/secrets",
-		exists: func(path string) bool { _, there := h.files[path]; return there },
-		user:   "trainer", readable: access, executable: access,
+		secretsDir: testTaskDir + "/secrets",
+		exists:     func(path string) bool { _, there := h.files[path]; return there },
+		user:       "trainer", readable: access, executable: access,
 		interfaces: func() ([]string, error) { return h.interfaces, nil },
 	}
 }
@@ -292,9 +292,9 @@ func TestValidateRefuses(t *testing.T) {
 			task, h := goodTask(), newHost()
 			c.change(task, h)
 			_, err := validate(taskdriver.Horovod{}, task, h.environment())
-			var refused *configError
+			var refused problems
 			must.True(t, errors.As(err, &refused), must.Sprintf("got %v", err))
-			must.Eq(t, c.says, refused.Problems)
+			must.Eq(t, c.says, []string(refused))
 		})
 	}
 }
