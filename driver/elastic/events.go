@@ -49,8 +49,8 @@ type SlotNotifiable struct{ Proc Proc }
 // Trained reports that a ring made a step: all its members hold the state.
 type Trained struct{ Generation uint64 }
 
-// Stalled reports that a ring has made no step for too long: one of its processes
-// hangs.
+// Stalled reports that a ring has made no step for too long, because one of its
+// processes hangs, and that its connections are cut.
 type Stalled struct{ Generation uint64 }
 
 // SlotExited reports that a process ended.

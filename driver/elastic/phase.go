@@ -70,12 +70,11 @@ func (m *Machine) startDissolving() *dissolving {
 	return d
 }
 
-// stalled cuts the connections of a ring that makes no steps. Members that do
-// not hang notice and leave it; the others are killed.
+// stalled follows when the leader has cut the connections of a ring that makes no
+// steps. Members that do not hang notice and leave it; the others are killed.
 func (m *Machine) stalled(ev Stalled) {
 	if m.Up() && m.last.Generation == ev.Generation {
 		m.phase = &dissolving{since: m.now, broken: true, stalled: true}
-		m.do(Break(ev))
 	}
 }
 

@@ -33,7 +33,7 @@ func TestAnAdoptedRingDoesNotInheritAStall(t *testing.T) {
 	s.rejoin("a", 0, next)
 	s.rejoin("b", 1, next)
 	s.event(HostLeaving{Host: "b"})
-	s.expect("break 1", "form 2: a:0 b:0", "notify a:0")
+	s.expect("form 2: a:0 b:0", "notify a:0")
 	s.waiting("a:0")
 	s.wait(8 * time.Second)
 	s.expect()

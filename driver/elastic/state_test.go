@@ -178,7 +178,7 @@ func TestAHangCostsNoStateOnABusyMachine(t *testing.T) {
 		s.event(Trained{Generation: 1})
 		s.did = nil
 		s.event(Stalled{Generation: 1})
-		s.expect("break 1")
+		s.expect()
 		s.wait(8 * time.Second)
 		s.expect()
 		return s

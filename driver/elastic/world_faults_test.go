@@ -64,7 +64,7 @@ func (w *world) disturb() {
 		w.elect()
 	case n < 27: // the ring is slow
 		if w.newest != nil {
-			w.step(Stalled{w.newest.Generation})
+			w.stall()
 		}
 	case n < 28: // Nomad gives up a host that is cut off, and it comes back
 		if h := w.anyHost(); h.cut && !h.leaving {

@@ -131,6 +131,16 @@ func (w *world) step(ev Event) {
 	}
 }
 
+// stall is what a leader does that takes the newest ring for one that stalls.
+func (w *world) stall() {
+	if w.m.Up() && w.m.last.Generation == w.newest.Generation {
+		for _, h := range w.hosts {
+			h.send(Break{w.newest.Generation})
+		}
+	}
+	w.step(Stalled{w.newest.Generation})
+}
+
 func isTick(ev Event) bool { _, ok := ev.(Tick); return ok }
 
 func (w *world) send(id HostID, a any) {
@@ -180,7 +190,7 @@ func (w *world) progress() {
 		w.step(HostLost{id})
 	}
 	if w.newest != nil && w.hangs(w.newest.Generation) && w.pick(40) == 0 {
-		w.step(Stalled{w.newest.Generation})
+		w.stall()
 	}
 	if w.newest != nil && w.pick(3) == 0 {
 		if members := w.training(w.newest.Generation); len(members) > 0 {

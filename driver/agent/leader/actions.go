@@ -44,8 +44,7 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 	case elastic.Notify:
 		l.broadcast(&wire.ToAgent{Notify: &wire.Notify{Notify: a, Timestamp: l.notices.Next(a.Generation, time.Now())}})
 	case elastic.Break:
-		l.log.Info("ring broken", "generation", a.Generation)
-		l.broadcast(&wire.ToAgent{Break: &a})
+		l.breakRing(a)
 	case elastic.ReleaseHost:
 		if h := l.hosts[a.Host]; h != nil {
 			h.released = true
@@ -60,6 +59,12 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 			l.broadcast(&wire.ToAgent{Event: &a})
 		}
 	}
+}
+
+// breakRing has the hosts cut the connections of a ring.
+func (l *Leader) breakRing(a elastic.Break) {
+	l.log.Info("ring broken", "generation", a.Generation)
+	l.broadcast(&wire.ToAgent{Break: &a})
 }
 
 // form asks for consent to a new ring and sends it out.

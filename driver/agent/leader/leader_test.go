@@ -116,6 +116,7 @@ func (l *ledBy) stalled(later time.Duration) bool {
 			broken = broken || m.Break != nil
 		}
 	}
+	must.Eq(l.t, broken, !l.machine.Up(), must.Sprint("the machine knows"))
 	return broken
 }
 

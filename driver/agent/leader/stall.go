@@ -39,6 +39,7 @@ func (l *Leader) checkStall(ctx context.Context, now time.Time) {
 			"ring %d has made no step for %.0f s (stall_timeout): it is broken and formed again without processes that hang", generation, quiet)}})
 		l.stats.fail()
 		l.stats.leave(now)
+		l.breakRing(elastic.Break{Generation: generation})
 		l.step(ctx, elastic.Stalled{Generation: generation})
 	}
 }
