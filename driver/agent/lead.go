@@ -38,18 +38,17 @@ func (a *agent) follow(ctx context.Context) {
 			}
 			a.log.Info("leadership", "term", now.Term, "leader", now.Leader.AllocID, "self", now.Self)
 			roundCtx, cancel := context.WithCancel(ctx)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
+			var round sync.WaitGroup
+			round.Go(func() {
 				if now.Self {
 					floor = a.lead(roundCtx, now.Term, max(floor, a.elector.LastRing().Generation))
 				} else {
 					a.attend(roundCtx, now)
 				}
-			}()
+			})
 			stop = func() {
 				cancel()
-				<-done
+				round.Wait()
 			}
 		}
 	}

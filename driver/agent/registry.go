@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -85,11 +87,7 @@ func (a *agent) chooseInterface(addr string) string {
 // newer than a time.
 func (a *agent) present(alloc string, after time.Time) (present, fresh bool) {
 	view := a.registry.Latest()
-	for _, p := range view.Peers {
-		if len(alloc) > 0 && len(p.AllocID) >= len(alloc) && p.AllocID[:len(alloc)] == alloc {
-			present = true
-		}
-	}
+	present = alloc != "" && slices.ContainsFunc(view.Peers, func(p registry.Peer) bool { return strings.HasPrefix(p.AllocID, alloc) })
 	return present, view.At.After(after)
 }
 

@@ -5,8 +5,6 @@ package completion
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -78,9 +76,7 @@ func (c *Store) item() string { return "kolo_complete_" + c.config.Service }
 
 // taskDigest names what the job trains.
 func (c *Store) taskDigest() string {
-	b, _ := json.Marshal([]any{c.config.Command, c.config.Args, c.config.Env})
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:8])
+	return digest(c.config.Command, c.config.Args, c.config.Env)
 }
 
 // job returns the job's create index, type and digests; 0, "" and none when it

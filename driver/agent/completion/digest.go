@@ -34,9 +34,13 @@ func jobDigests(job *api.Job) map[string]string {
 				what = append(what, x.GetterSource, x.GetterOptions, x.RelativeDest)
 			}
 		}
-		b, _ := json.Marshal(what) // what JSON gave
-		sum := sha256.Sum256(b)
-		digests[*g.Name] = hex.EncodeToString(sum[:8])
+		digests[*g.Name] = digest(what...)
 	}
 	return digests
+}
+
+func digest(what ...any) string {
+	b, _ := json.Marshal(what) // JSON, or what JSON gave
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
 }
