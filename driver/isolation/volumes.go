@@ -103,14 +103,10 @@ func throughLink(dir, path string) bool {
 		return false
 	}
 	defer func() { _ = root.Close() }()
-	for i := range len(rel) {
-		if rel[i] != '/' {
-			continue
-		}
-		if fi, err := root.Lstat(rel[:i]); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
+	for ; rel != "."; rel = filepath.Dir(rel) {
+		if fi, err := root.Lstat(rel); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
 			return true
 		}
 	}
-	fi, err := root.Lstat(rel)
-	return err == nil && fi.Mode()&fs.ModeSymlink != 0
+	return false
 }

@@ -114,15 +114,7 @@ func (s *service) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	if err := rc.SetReadDeadline(time.Now().Add(s.limits.Transfer)); err != nil {
 		return nil, err
 	}
-	body := http.MaxBytesReader(w, r.Body, s.limits.Body)
-	var value []byte
-	var err error
-	if r.ContentLength >= 0 {
-		value = make([]byte, r.ContentLength)
-		_, err = io.ReadFull(body, value)
-	} else {
-		value, err = io.ReadAll(body)
-	}
+	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.limits.Body))
 	if err != nil {
 		return nil, err
 	}
