@@ -20,6 +20,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
+// oneSlot is the configuration of a job that one process is enough for.
+var oneSlot = config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}
+
 // hostEnd is a session of which the test reads what the leader sends.
 type hostEnd struct{ sent []*wire.ToAgent }
 
@@ -195,7 +198,7 @@ func (r refusing) Form(context.Context, uint64, []string) error {
 func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
 	t.Parallel()
 	r := refusing{make(chan struct{})}
-	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Term: 1, Quorum: r, Logger: hclog.NewNullLogger()})
+	l := New(Options{Exchange: noExchange, Config: oneSlot, Term: 1, Quorum: r, Logger: hclog.NewNullLogger()})
 	ended := make(chan error, 1)
 	go func() { ended <- l.Run(t.Context()) }()
 	register := func(alloc string) wire.HostEnd {
@@ -245,7 +248,7 @@ func TestNoticesOutliveTheLeader(t *testing.T) {
 	was := sent["a"][0].Notify.Timestamp
 	must.Eq(t, was, sent["b"][0].Notify.Timestamp)
 
-	second := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()})
+	second := New(Options{Exchange: noExchange, Config: oneSlot, Logger: hclog.NewNullLogger()})
 	b := &hostEnd{}
 	second.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "b", Slots: make([]elastic.SlotReport, 1)}, Noticed: was}, b)
 	b.sent = nil
@@ -257,7 +260,7 @@ func TestNoticesOutliveTheLeader(t *testing.T) {
 // messages on their way have rings of their own.
 func TestRingsAreNotShared(t *testing.T) {
 	t.Parallel()
-	l := New(Options{Exchange: noExchange, Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()})
+	l := New(Options{Exchange: noExchange, Config: oneSlot, Logger: hclog.NewNullLogger()})
 	a := &hostEnd{}
 	l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a", Slots: make([]elastic.SlotReport, 1)}}, a)
 	a.sent = nil

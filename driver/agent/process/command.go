@@ -5,28 +5,18 @@ package process
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
 // LookCommand finds the command as the slots' environment would.
 func LookCommand(command, dir string) error {
-	if strings.ContainsRune(command, os.PathSeparator) {
-		path := command
-		if !strings.HasPrefix(path, "/") && dir != "" {
-			path = dir + "/" + path
-		}
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
-			return fmt.Errorf("command %q: %w", command, err)
-		case info.IsDir() || info.Mode()&0o111 == 0:
-			return fmt.Errorf("command %q is not executable", command)
-		}
-		return nil
+	path := command
+	if strings.Contains(command, "/") && !filepath.IsAbs(command) && dir != "" {
+		path = dir + "/" + command
 	}
-	if _, err := exec.LookPath(command); err != nil {
+	if _, err := exec.LookPath(path); err != nil {
 		return fmt.Errorf("command %q: %w", command, err)
 	}
 	return nil

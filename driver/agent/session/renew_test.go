@@ -43,7 +43,7 @@ func TestRenewal(t *testing.T) {
 func TestRenewal_noLonger(t *testing.T) {
 	t.Parallel()
 	n := peertest.New(t, "lead", "a")
-	led := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()})
+	led := leader.New(leader.Options{Config: oneSlot, Logger: hclog.NewNullLogger()})
 	server := NewServer(n.Transport("lead").Server())
 	lead(server, led)
 	addr := serve(t, server)

@@ -31,6 +31,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
+// oneSlot is the configuration of a job that one process is enough for.
+var oneSlot = config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}
+
 // serve serves a test's server on an agent's port.
 func serve(t *testing.T, server *grpc.Server) string {
 	t.Helper()
@@ -52,7 +55,7 @@ func busyLeader(t *testing.T, timeout time.Duration) *HostEnd {
 	t.Helper()
 	n := peertest.New(t, "lead", "a")
 	server := NewServer(n.Transport("lead").Server())
-	lead(server, leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Logger: hclog.NewNullLogger()}))
+	lead(server, leader.New(leader.Options{Config: oneSlot, Logger: hclog.NewNullLogger()}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	s, err := Open(ctx, serve(t, server), n.Transport("a").Client("lead"), timeout)
@@ -179,7 +182,7 @@ func TestADeadAgentIsLostAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	n := peertest.New(t, "a", "b")
-	l := leader.New(leader.Options{Config: config.Config{Training: settings.Training{NP: 1, MinNP: 1, ElasticTimeout: settings.Duration(time.Hour)}}, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
+	l := leader.New(leader.Options{Config: oneSlot, Term: 1, Logger: hclog.NewNullLogger(), HostTimeout: time.Hour,
 		Present: func(string, time.Time) (bool, bool) { return true, true }})
 	wg.Go(func() { _ = l.Run(t.Context()) })
 	listen := func() net.Listener {
