@@ -92,14 +92,7 @@ func (l *Leader) form(ctx context.Context, a elastic.Form) {
 		l.wasUp = false
 	}
 	l.followRing()
-	m := &wire.ToAgent{Form: wire.CloneRing(&a.Ring)}
-	if a.Hosts == nil {
-		l.broadcast(m)
-		return
-	}
-	for _, h := range a.Hosts {
-		l.send(h, m)
-	}
+	sendTo(l, a.Hosts, &wire.ToAgent{Form: wire.CloneRing(&a.Ring)})
 }
 
 func (l *Leader) end(ctx context.Context, a elastic.End) {

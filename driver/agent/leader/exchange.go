@@ -5,7 +5,6 @@ package leader
 
 import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
-	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
 // Exchange gathers what the processes of one ring exchange to connect, and gives
@@ -49,13 +48,6 @@ func (l *Leader) fill(fills []wire.Fill, err error) {
 		l.log.Error("exchange", "ring", l.ring.Generation, "error", err)
 	}
 	for _, f := range fills {
-		m := &wire.ToAgent{Fill: &wire.RingFill{Ring: l.ring, Fill: f}}
-		if f.Hosts == nil {
-			l.broadcast(m)
-			continue
-		}
-		for _, h := range f.Hosts {
-			l.send(elastic.HostID(h), m)
-		}
+		sendTo(l, f.Hosts, &wire.ToAgent{Fill: &wire.RingFill{Ring: l.ring, Fill: f}})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -144,12 +145,8 @@ func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
 		delete(l.hosts, id)
 		l.log.Info("host gone", "host", id, "alloc", m.alloc)
 	}
-	if r := l.machine.Ring(); r != nil {
-		for _, h := range r.Hosts() {
-			if h == id {
-				l.stats.fail()
-			}
-		}
+	if slices.Contains(l.machine.Ring().Hosts(), id) {
+		l.stats.fail()
 	}
 	l.checkQuorum(ctx)
 	l.step(ctx, elastic.HostLost{Host: id})
@@ -158,18 +155,15 @@ func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
 func (l *Leader) tick(ctx context.Context) {
 	now := time.Now()
 	if l.o.Present != nil {
-		missing := map[elastic.HostID]*member{}
-		for id, m := range l.hosts {
-			if m.session == nil {
-				missing[id] = m
-			}
-		}
-		for _, id := range l.machine.Last().Hosts() { // of an earlier leader's ring, and not here yet
-			if l.hosts[id] == nil && l.machine.Ring() != nil {
+		for _, id := range l.machine.Ring().Hosts() { // of an earlier leader's ring, and not here yet
+			if l.hosts[id] == nil {
 				l.hosts[id] = &member{alloc: wire.AllocPrefix(id), gone: now}
 			}
 		}
-		for id, m := range missing {
+		for id, m := range l.hosts {
+			if m.session != nil {
+				continue
+			}
 			present, fresh := l.o.Present(m.alloc, m.gone)
 			if fresh && !present || now.Sub(m.gone) > l.o.HostTimeout {
 				l.lost(ctx, id)

@@ -69,6 +69,16 @@ func (l *Leader) send(id elastic.HostID, m *wire.ToAgent) {
 	}
 }
 
+// sendTo sends to the hosts of a list, or to all where there is none.
+func sendTo[ID ~string](l *Leader, hosts []ID, m *wire.ToAgent) {
+	if hosts == nil {
+		l.broadcast(m)
+	}
+	for _, h := range hosts {
+		l.send(elastic.HostID(h), m)
+	}
+}
+
 func (l *Leader) broadcast(m *wire.ToAgent) {
 	for id := range l.hosts {
 		l.send(id, m)
