@@ -197,16 +197,11 @@ func (e *Elector) problem() error {
 	case e.viewErr != nil:
 		return e.viewErr
 	case !registered:
-		return notRegistered(e.o)
+		return fmt.Errorf("%w: allocation %s is not listed as an instance of service %q in namespace %q; give group %q a `service { name = %q provider = \"nomad\" port = … }` block, the same name in each group of the ring",
+			ErrNotRegistered, e.o.Self.AllocID, e.o.Service, e.o.Namespace, e.o.Self.Group, e.o.Service)
 	}
 	return e.machine.Why()
 }
 
 // now is the machine's time. The caller holds e.mu.
 func (e *Elector) now() time.Duration { return time.Since(e.start) }
-
-// notRegistered is the error when the registry lacks this agent.
-func notRegistered(o Options) error {
-	return fmt.Errorf("%w: allocation %s is not listed as an instance of service %q in namespace %q; give group %q a `service { name = %q provider = \"nomad\" port = … }` block, the same name in each group of the ring",
-		ErrNotRegistered, o.Self.AllocID, o.Service, o.Namespace, o.Self.Group, o.Service)
-}

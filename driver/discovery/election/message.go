@@ -40,33 +40,18 @@ type View struct {
 }
 
 // Kind is what a request asks.
-type Kind int
+type Kind string
 
 const (
 	// Probe asks whom a peer follows and what it knows.
-	Probe Kind = iota + 1
+	Probe Kind = "probe"
 	// Promise asks it to obey no term below the one named.
-	Promise
+	Promise Kind = "promise"
 	// Lead reports that the sender leads, and the rings formed.
-	Lead
+	Lead Kind = "lead"
 	// Accept asks it to agree to a ring.
-	Accept
+	Accept Kind = "accept"
 )
-
-// String names the kind.
-func (k Kind) String() string {
-	switch k {
-	case Probe:
-		return "probe"
-	case Promise:
-		return "promise"
-	case Lead:
-		return "lead"
-	case Accept:
-		return "accept"
-	}
-	return "unknown"
-}
 
 // State is what an agent reports of itself in each request and reply.
 type State struct {

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -132,6 +134,6 @@ func (n *Nomad) peers(regs []*api.ServiceRegistration) []Peer {
 			Addr: net.JoinHostPort(r.Address, strconv.Itoa(r.Port)), Registered: r.CreateIndex,
 		})
 	}
-	sortPeers(out)
+	slices.SortFunc(out, func(a, b Peer) int { return strings.Compare(a.AllocID, b.AllocID) })
 	return out
 }

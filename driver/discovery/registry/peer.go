@@ -51,7 +51,3 @@ func groupOf(id, allocID, service string) string {
 	}
 	return ""
 }
-
-func sortPeers(ps []Peer) {
-	slices.SortFunc(ps, func(a, b Peer) int { return strings.Compare(a.AllocID, b.AllocID) })
-}
