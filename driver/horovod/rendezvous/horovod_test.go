@@ -30,15 +30,44 @@ type job struct {
 }
 
 type jobRing struct {
-	slots     map[string]rendezvous.Slot // by process
+	parties
+	slots map[string]rendezvous.Slot // by process
+}
+
+// parties are the leader and the agents in the exchange of one ring.
+type parties struct {
 	collector *rendezvous.Collector
 	stores    map[string]*rendezvous.Store // by host
+}
+
+func newParties() parties {
+	return parties{collector: rendezvous.NewCollector(), stores: map[string]*rendezvous.Store{}}
+}
+
+// carry moves what is on its way between them.
+func (p parties) carry() error {
+	for host, store := range p.stores {
+		fills, err := p.collector.Submit(host, store.Outgoing())
+		if err != nil {
+			return err
+		}
+		for _, f := range fills {
+			for name, s := range p.stores {
+				if f.Hosts == nil || slices.Contains(f.Hosts, name) {
+					if err := s.Fill(f); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // add begins a ring with these processes, named host:number, as ranked.
 func (j *job) add(t *testing.T, slots []rendezvous.Slot, processes ...string) {
 	t.Helper()
-	r := &jobRing{slots: map[string]rendezvous.Slot{}, collector: rendezvous.NewCollector(), stores: map[string]*rendezvous.Store{}}
+	r := &jobRing{slots: map[string]rendezvous.Slot{}, parties: newParties()}
 	for i, p := range processes {
 		r.slots[p] = slots[i]
 		if r.stores[slots[i].Host] == nil {
@@ -50,26 +79,10 @@ func (j *job) add(t *testing.T, slots []rendezvous.Slot, processes ...string) {
 	j.rings = append(j.rings, r)
 }
 
-// carry moves what is on its way between the agents and the leader.
 func (j *job) carry(r *jobRing) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for host, store := range r.stores {
-		fills, err := r.collector.Submit(host, store.Outgoing())
-		if err != nil {
-			return err
-		}
-		for _, f := range fills {
-			for name, s := range r.stores {
-				if f.Hosts == nil || slices.Contains(f.Hosts, name) {
-					if err := s.Fill(f); err != nil {
-						return err
-					}
-				}
-			}
-		}
-	}
-	return nil
+	return r.carry()
 }
 
 // member answers one process; its ring is the newest when it asks for its rank.

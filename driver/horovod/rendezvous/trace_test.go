@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,16 +79,11 @@ var traceRings = []map[string]rendezvous.Assignment{
 // replay is what the agents and the leader of the recorded job would be.
 type replay struct {
 	mu        sync.Mutex
-	rings     []*replayRing
+	rings     []parties
 	addresses map[string]rendezvous.NotifyTarget
 }
 
-type replayRing struct {
-	collector *rendezvous.Collector
-	stores    map[string]*rendezvous.Store // by host
-}
-
-func newReplayRing(t *testing.T, ring map[string]rendezvous.Assignment) *replayRing {
+func newReplayRing(t *testing.T, ring map[string]rendezvous.Assignment) parties {
 	slots := make([]rendezvous.Slot, 0, len(ring))
 	local := map[string][]int{}
 	for _, worker := range []string{"a:0", "a:1", "b:0"} {
@@ -99,33 +93,13 @@ func newReplayRing(t *testing.T, ring map[string]rendezvous.Assignment) *replayR
 			local[host] = append(local[host], a.Rank)
 		}
 	}
-	r := &replayRing{collector: rendezvous.NewCollector(), stores: map[string]*rendezvous.Store{}}
+	r := newParties()
 	for host, ranks := range local {
 		store, err := rendezvous.NewStore(rendezvous.Members{Slots: slots, Local: ranks})
 		must.NoError(t, err)
 		r.stores[host] = store
 	}
 	return r
-}
-
-// carry moves everything that is on its way between agents and leader.
-func (r *replayRing) carry() error {
-	for host, store := range r.stores {
-		fills, err := r.collector.Submit(host, store.Outgoing())
-		if err != nil {
-			return err
-		}
-		for _, f := range fills {
-			for name, s := range r.stores {
-				if f.Hosts == nil || slices.Contains(f.Hosts, name) {
-					if err := s.Fill(f); err != nil {
-						return err
-					}
-				}
-			}
-		}
-	}
-	return nil
 }
 
 // replaySlot answers one worker. Its requests come one at a time.
@@ -135,7 +109,7 @@ type replaySlot struct {
 	generation   int // index into rings
 }
 
-func (s *replaySlot) place() (*replayRing, int) {
+func (s *replaySlot) place() (parties, int) {
 	return s.rings[s.generation], traceRings[s.generation][s.worker].Rank
 }
 
