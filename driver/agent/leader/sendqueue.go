@@ -5,6 +5,7 @@ package leader
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
@@ -13,16 +14,16 @@ import (
 // sendQueue lets the leader's goroutine send without waiting for a slow host,
 // and lets the host know that the leader is there, however busy it is.
 type sendQueue struct {
-	s      Session
-	queue  chan *wire.ToAgent
-	done   chan struct{}
-	closed chan struct{}
+	s     Session
+	queue chan *wire.ToAgent
+	done  chan struct{}
+	once  sync.Once
 }
 
 var errSlow = errors.New("host does not keep up")
 
 func newSendQueue(s Session) *sendQueue {
-	q := &sendQueue{s: s, queue: make(chan *wire.ToAgent, 1024), done: make(chan struct{}), closed: make(chan struct{}, 1)}
+	q := &sendQueue{s: s, queue: make(chan *wire.ToAgent, 1024), done: make(chan struct{})}
 	go func() {
 		tick := time.NewTicker(wire.HeartbeatInterval)
 		defer tick.Stop()
@@ -55,10 +56,6 @@ func (q *sendQueue) Send(m *wire.ToAgent) error {
 func (q *sendQueue) Recv() (*wire.ToLeader, error) { return q.s.Recv() }
 
 func (q *sendQueue) Close() {
-	select {
-	case q.closed <- struct{}{}:
-		close(q.done)
-	default:
-	}
+	q.once.Do(func() { close(q.done) })
 	q.s.Close()
 }

@@ -52,22 +52,14 @@ func (e *LeaderEnd) Send(m *wire.ToAgent) error { return e.stream.SendMsg(m) }
 // Recv waits for a message of the host.
 func (e *LeaderEnd) Recv() (*wire.ToLeader, error) {
 	// RecvMsg ends when the handler returns, so close must end the wait first.
-	type result struct {
-		m   *wire.ToLeader
-		err error
-	}
-	c := make(chan result, 1)
-	go func() {
-		m := &wire.ToLeader{}
-		err := e.stream.RecvMsg(m)
-		c <- result{m, err}
-	}()
+	m, received := &wire.ToLeader{}, make(chan error, 1)
+	go func() { received <- e.stream.RecvMsg(m) }()
 	select {
-	case r := <-c:
-		if r.err == nil && r.m.Register != nil {
-			r.err = mayRegister(e.stream.Context(), r.m.Register)
+	case err := <-received:
+		if err == nil && m.Register != nil {
+			err = mayRegister(e.stream.Context(), m.Register)
 		}
-		return r.m, r.err
+		return m, err
 	case <-e.ctx.Done():
 		return nil, e.ctx.Err()
 	}
