@@ -39,22 +39,20 @@ func (t *task) execWithAlarm(command []string, timeout time.Duration) (*drivers.
 	default:
 		return nil, fmt.Errorf("%d commands run beside the task already, of health checks, scripts and others that do not end in time; end them or restart the task", maxChecks)
 	}
-	type result struct {
-		*drivers.ExecTaskResult
-		err error
-	}
-	ended := make(chan result, 1)
+	var result *drivers.ExecTaskResult
+	ended := make(chan error, 1)
 	// It ends with the command, at the latest with the task's executor.
 	go func() {
 		defer func() { <-t.checks }()
-		r, err := t.execUntil(time.Now().Add(noDeadline), t.confined.alarmed(command, timeout))
-		ended <- result{r, err}
+		var err error
+		result, err = t.execUntil(time.Now().Add(noDeadline), t.confined.alarmed(command, timeout))
+		ended <- err
 	}()
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
-	case r := <-ended:
-		return r.ExecTaskResult, r.err
+	case err := <-ended:
+		return result, err
 	case <-timer.C:
 		return nil, fmt.Errorf("the command did not end within %s: %w", timeout, context.DeadlineExceeded)
 	}
