@@ -184,20 +184,10 @@ func sameJob(ours, theirs string) bool {
 // region:namespace:job:group:task:identity. Job IDs may hold colons, so both
 // ends are taken off. It is empty where the subject is not of that form.
 func (c claims) group() string {
-	_, rest, ok := strings.Cut(c.Subject, ":")
-	if !ok {
-		return ""
-	}
-	rest, ok = strings.CutPrefix(rest, c.Namespace+":"+c.JobID+":")
-	if !ok {
-		return ""
-	}
-	i := strings.LastIndex(rest, ":")
-	if i < 0 {
-		return ""
-	}
-	group, ok := strings.CutSuffix(rest[:i], ":"+c.Task)
-	if !ok {
+	_, rest, _ := strings.Cut(c.Subject, ":")
+	rest, ours := strings.CutPrefix(rest, c.Namespace+":"+c.JobID+":")
+	group, named := strings.CutSuffix(rest[:max(strings.LastIndex(rest, ":"), 0)], ":"+c.Task)
+	if !ours || !named {
 		return ""
 	}
 	return group

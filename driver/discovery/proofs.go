@@ -42,16 +42,6 @@ func newProofs() *proofs {
 // turn is held by the one whose proof is being verified.
 type turn chan struct{}
 
-// take waits for the turn and returns what ends it.
-func (t turn) take(ctx context.Context) (release func(), err error) {
-	select {
-	case t <- struct{}{}:
-		return func() { <-t }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting to verify a proof: %w", ctx.Err())
-	}
-}
-
 // check returns nil when the certificate's proof holds for it.
 func (p *proofs) check(ctx context.Context, t turn, cert *x509.Certificate, key jose.JSONWebKey, proof possession.Proof, now time.Time) error {
 	thumbprint, err := key.Thumbprint(hashOfKeys)
@@ -62,11 +52,12 @@ func (p *proofs) check(ctx context.Context, t turn, cert *x509.Certificate, key 
 	if p.known(id) {
 		return nil
 	}
-	release, err := t.take(ctx)
-	if err != nil {
-		return err
+	select {
+	case t <- struct{}{}:
+		defer func() { <-t }()
+	case <-ctx.Done():
+		return fmt.Errorf("waiting to verify a proof: %w", ctx.Err())
 	}
-	defer release()
 	if err := proof.Verify(key.Key, binding(cert.RawSubjectPublicKeyInfo, cert.NotBefore, cert.NotAfter)); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}

@@ -42,12 +42,10 @@ func (v View) Find(allocID string) (Peer, bool) {
 // empty for a task's own service, whose ID names the task.
 func groupOf(id, allocID, service string) string {
 	rest, ok := strings.CutPrefix(id, "_nomad-task-"+allocID+"-group-")
-	if !ok {
+	// Groups may hold dashes, and the service's name too; port labels hardly do.
+	i := strings.LastIndex(rest, "-"+service+"-")
+	if !ok || i < 0 {
 		return ""
 	}
-	// Groups may hold dashes, and the service's name too; port labels hardly do.
-	if i := strings.LastIndex(rest, "-"+service+"-"); i > 0 {
-		return rest[:i]
-	}
-	return ""
+	return rest[:i]
 }
