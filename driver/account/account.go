@@ -28,7 +28,7 @@ type Account struct {
 	Groups []int
 }
 
-// Path is a file on the host, confined to what a task sees: Base, and what lies
+// Path is a file on the client, confined to what a task sees: Base, and what lies
 // below it. Only Rel is subject to the rights of the task's user.
 type Path struct{ Base, Rel string }
 

@@ -23,7 +23,7 @@ type Reservation struct {
 }
 
 // Devices lists all device nodes of an isolated task: those that device plugins
-// named, and those of the reserved GPUs (UUIDs). root is the host's file system.
+// named, and those of the reserved GPUs (UUIDs). root is the client's file system.
 //
 // Nomad passes the former to the first start of a task only, so they are kept in
 // file, with the reservation that they belong to.

@@ -56,7 +56,7 @@ func Reserved(devices map[string]string) []string {
 //
 // CUDA itself looks at CUDA_VISIBLE_DEVICES alone, so without it a task with no
 // isolation would see the GPUs of its neighbours, and local rank 0 of every
-// allocation would take the host's first. It is never narrowed to one GPU per
+// allocation would take the client's first. It is never narrowed to one GPU per
 // slot: scripts pick theirs by local rank. A value inherited from the client's
 // own environment must not survive, and nothing that the job's env block sets
 // may look like a reservation.

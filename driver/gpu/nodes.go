@@ -26,7 +26,7 @@ var gpuNode = regexp.MustCompile(`^nvidia[0-9]+$`)
 // device plugin named (given), and the GPUs whose node neither the kernel driver's
 // files in /proc nor the plugin names. The plugin's have no UUIDs: they must be at
 // least as many as the GPUs that /proc does not list, each of which has one; MIG
-// instances have that of the one GPU that they are parts of. root is the host's
+// instances have that of the one GPU that they are parts of. root is the client's
 // file system.
 func nodesOf(root fs.FS, gpus []string, given []*drivers.DeviceConfig) (paths, unknown []string) {
 	if len(gpus) == 0 {

@@ -3,18 +3,18 @@
 
 // Package isolation builds the file system of an isolated task.
 //
-// Where Nomad's exec driver copies the host's directories into every allocation
+// Where Nomad's exec driver copies the client's directories into every allocation
 // (gigabytes, where a deep-learning framework is installed), this one binds them
 // read-only. The task's own directories appear both below / and at the path they
-// have on the host, so that ${NOMAD_TASK_DIR} means the same file in either
+// have on the client, so that ${NOMAD_TASK_DIR} means the same file in either
 // isolation. The driver's own binary is bound as well, at /.kolo, because the agent
 // is that binary.
 //
 //	Layout ── Check… ─> what the job may not mount
-//	   ├── View ──────> where a path of the task lies on the host
+//	   ├── View ──────> where a path of the task lies on the client
 //	   └── Rootfs ────> mounts, and a root directory with links
 //	        ▲
-//	        └── NameService: hosts and resolv.conf in place of the host's
+//	        └── NameService: hosts and resolv.conf in place of the client's
 //
 // The package starts nothing: Nomad's executor mounts what Rootfs lists.
 package isolation

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// DefaultBindPaths is what a task with isolation = "exec" sees of the host,
+// DefaultBindPaths is what a task with isolation = "exec" sees of the client,
 // read-only and under the same names: programs, libraries, and of their
 // configuration what is public on any machine. /etc as a whole is not: keys and
 // passwords lie there, and not all of them are closed to everyone. /opt is not
@@ -35,7 +35,7 @@ var DefaultBindPaths = []string{
 	"/etc/libibverbs.d", "/etc/openmpi", "/etc/rdma", "/etc/ucx",
 }
 
-// Present expands patterns and leaves out the paths that this host does not
+// Present expands patterns and leaves out the paths that this client does not
 // have.
 func Present(paths []string) []string {
 	var there []string
@@ -54,7 +54,7 @@ func Present(paths []string) []string {
 }
 
 // hostLinks are the bind paths in /etc that are links to what the task sees
-// anyway, with their targets. A link stays right when the host replaces the file
+// anyway, with their targets. A link stays right when the client replaces the file
 // that it leads to; a file that is bound stays as it was when the task began.
 func hostLinks(bindPaths []string) map[string]string {
 	links := map[string]string{}

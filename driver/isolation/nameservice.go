@@ -18,7 +18,7 @@ import (
 )
 
 // NameService is how an isolated task resolves names, where that differs from the
-// host.
+// client.
 type NameService struct {
 	// DNS is the group's dns block, nil where there is none.
 	DNS *drivers.DNSConfig
@@ -27,7 +27,7 @@ type NameService struct {
 	Address string
 }
 
-// Files writes the files that replace the host's, and returns where they lie, by
+// Files writes the files that replace the client's, and returns where they lie, by
 // the paths they have in the task.
 func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
 	contents := map[string]func(host string) []byte{}
@@ -73,7 +73,7 @@ func hostsFile(host, name, ip string) []byte {
 }
 
 // resolvConf is the dns block as a resolv.conf. What the block leaves out is taken
-// from the host's.
+// from the client's.
 func resolvConf(dns *drivers.DNSConfig, host string) []byte {
 	var out strings.Builder
 	section := func(keyword string, values []string, eachOnALine bool) {

@@ -45,7 +45,7 @@ type Rootfs struct {
 	Root string
 	// Binary is the driver's, Shm the directory to show as /dev/shm.
 	Binary, Shm string
-	// Files are made by the driver in place of the host's, by the task's path.
+	// Files are made by the driver in place of the client's, by the task's path.
 	Files map[string]string
 }
 
@@ -67,10 +67,10 @@ func (r *Rootfs) Build() ([]*drivers.MountConfig, error) {
 }
 
 // mounts lists, in this order, the task's directories at their short paths and
-// at those of the host, which Nomad puts into variables; the host's programs;
+// at those of the client, which Nomad puts into variables; the client's programs;
 // the job's volumes; and what a volume must not cover: this binary, a /dev/shm
 // of its own (the executor's is limited to 64 MB, too small for NCCL and for
-// data loaders), and files in place of the host's.
+// data loaders), and files in place of the client's.
 func (r *Rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error) {
 	var mounts []*drivers.MountConfig
 	bind := func(task, host string, readonly bool) {
@@ -78,7 +78,7 @@ func (r *Rootfs) mounts(links map[string]string) ([]*drivers.MountConfig, error)
 	}
 	for _, name := range taskDirs {
 		path := filepath.Join(r.TaskDir, name)
-		// The host's root would follow a link that the task has left there.
+		// The client's root would follow a link that the task has left there.
 		fi, err := os.Lstat(path)
 		if err != nil || !fi.IsDir() {
 			return nil, fmt.Errorf("%s: the task has replaced this directory, and can't be started again in place; stop the allocation", path)
@@ -153,7 +153,7 @@ func (r *Rootfs) otherName(path string) string {
 
 // link makes the links in the root directory: to what else lies in the task
 // directory when the task starts (an artifact's destination may), and those of
-// the host's /etc.
+// the client's /etc.
 func (r *Rootfs) link(links map[string]string, mounts []*drivers.MountConfig) error {
 	root, err := os.OpenRoot(r.Root)
 	if err != nil {

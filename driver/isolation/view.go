@@ -12,9 +12,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/account"
 )
 
-// Layout is what an isolated task sees of the host, besides what is made for it.
+// Layout is what an isolated task sees of the client, besides what is made for it.
 type Layout struct {
-	// TaskDir and AllocDir are Nomad's directories on the host.
+	// TaskDir and AllocDir are Nomad's directories on the client.
 	TaskDir, AllocDir string
 	// BindPaths are shown read-only, under their own names.
 	BindPaths []string
@@ -22,7 +22,7 @@ type Layout struct {
 	Volumes []*drivers.MountConfig
 }
 
-// View translates between the paths a task uses and those of the host.
+// View translates between the paths a task uses and those of the client.
 type View struct {
 	// CWD is the directory that the task's processes start in.
 	CWD string
@@ -32,7 +32,7 @@ type View struct {
 	// base is where relative paths are looked up: CWD, but in an isolated task by a
 	// name that does not differ between allocations.
 	base string
-	// shown are the parts of the host that the task sees; where one lies in
+	// shown are the parts of the client that the task sees; where one lies in
 	// another, the longer path wins.
 	shown []shownPath
 }

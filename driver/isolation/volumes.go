@@ -37,7 +37,7 @@ func (l Layout) CheckBindPaths() (problems []string) {
 	return problems
 }
 
-// CheckVolumes refuses volume mounts that cover what the host brings, or that
+// CheckVolumes refuses volume mounts that cover what the client brings, or that
 // don't end where their path points.
 func (l Layout) CheckVolumes() (problems []string) {
 	for _, m := range l.Volumes {
@@ -76,7 +76,7 @@ func (l Layout) inAnotherVolume(path string) bool {
 	})
 }
 
-// hostPathsOf are the places in the task's directory on the host that a path of
+// hostPathsOf are the places in the task's directory on the client that a path of
 // the task may lead to, none for a path that leads elsewhere. There are two where
 // the directory itself lies below /tmp.
 func hostPathsOf(taskDir, path string) []string {

@@ -120,7 +120,7 @@ func removeTree(dir string) error {
 var mountEscapes = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")
 
 // RemoveRun removes what only a running task needs: its root, and what else was
-// made for it on the host.
+// made for it on the client.
 func (d Dirs) RemoveRun(cleanup []string) error {
 	errs := []error{removeTree(d.Root)}
 	for _, path := range cleanup {

@@ -68,7 +68,7 @@ func TestSweepRemovesWhatRemovedAllocationsUsed(t *testing.T) {
 	}
 }
 
-// TestSharedMemoryCannotBeTaken is about a user of the host who makes the directory
+// TestSharedMemoryCannotBeTaken is about a user of the client who makes the directory
 // first that the driver would.
 func TestSharedMemoryCannotBeTaken(t *testing.T) {
 	if os.Geteuid() != 0 {

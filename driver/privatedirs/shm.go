@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// shmRoot is the host's shared memory, in which every user may create files.
+// shmRoot is the client's shared memory, in which every user may create files.
 const shmRoot = "/dev/shm"
 
 // shmPrefix begins the name of the directory in shmRoot, shmName is the file in
@@ -42,7 +42,7 @@ func (d Dirs) shmDir() (string, error) {
 func (d Dirs) shmNote() string { return filepath.Join(d.allocs, privateName, shmName) }
 
 // ownShmDir is the directory that was made before, empty when none was. It makes
-// it again after the host was booted, unless another user, to whom the name was
+// it again after the client was booted, unless another user, to whom the name was
 // known by then, has done so.
 func (d Dirs) ownShmDir() string {
 	name, err := os.ReadFile(d.shmNote())
@@ -58,7 +58,7 @@ func (d Dirs) ownShmDir() string {
 
 // MakeShm makes the directory that an isolated task sees as /dev/shm,
 // for the given user. It lies
-// in the host's, so that it is memory without a limit of its own; what is in it
+// in the client's, so that it is memory without a limit of its own; what is in it
 // counts as the task's memory.
 func (d Dirs) MakeShm(uid, gid int) (string, error) {
 	all, err := d.shmDir()

@@ -32,7 +32,7 @@ const unprivileged = "nobody"
 //go:embed probe.py
 var probeScript string
 
-// Installation is what the host's Python reports of its Horovod.
+// Installation is what the client's Python reports of its Horovod.
 type Installation struct {
 	Installed bool `json:"installed"`
 	// Why states what was in the way, of finding or of asking it.

@@ -37,7 +37,7 @@ func (Horovod) Environment(given map[string]any) (block, outside map[string]stri
 	return options.Read(given)
 }
 
-// Probe asks python which Horovod this host has. See describe.
+// Probe asks python which Horovod this client has. See describe.
 func (h Horovod) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {
 	return describe(probe.Look(ctx, python, timeout, h.Logger))
 }
