@@ -269,3 +269,33 @@ func TestRingsAreNotShared(t *testing.T) {
 	ring.Members[0].Proc.Incarnation = 2 // by the leader's machine
 	must.Eq(t, 1, a.sent[0].Form.Members[0].Proc.Incarnation)
 }
+
+// A host without a session is lost when a view that is newer than its parting does
+// not name it, or after HostTimeout. One of the ring that has yet to register is
+// looked for alike.
+func TestHostsAreLostByTheRegistry(t *testing.T) {
+	start := func(present, fresh bool) *ledBy {
+		l := lead(t, config.Config{}, "a", "b", "c")
+		l.o.Present = func(string, time.Time) (bool, bool) { return present, fresh }
+		l.hosts["b"].session, l.hosts["b"].gone = nil, time.Now()
+		delete(l.hosts, "c") // of an earlier leader's ring
+		l.tick(t.Context())
+		return l
+	}
+	for name, tc := range map[string]struct{ present, fresh, kept bool }{
+		"named":               {true, true, true},
+		"named by an old":     {true, false, true},
+		"not named":           {false, true, false},
+		"not named by an old": {false, false, true},
+	} {
+		l := start(tc.present, tc.fresh)
+		must.NotNil(t, l.hosts["a"], must.Sprint("its session lasts"))
+		must.Eq(t, tc.kept, l.hosts["b"] != nil, must.Sprint(name))
+		must.Eq(t, tc.kept, l.hosts["c"] != nil, must.Sprint(name))
+	}
+	l := start(false, false)
+	l.hosts["b"].gone = time.Now().Add(-time.Hour)
+	l.tick(t.Context())
+	must.Nil(t, l.hosts["b"])
+	must.NotNil(t, l.hosts["c"], must.Sprint("it has as long as any other"))
+}

@@ -249,6 +249,33 @@ func TestEndpoint_Close(t *testing.T) {
 	must.Error(t, err)
 }
 
+// So many connections are served at once, and the next one waits its turn.
+func TestEndpoint_LimitsConnections(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	e := listen(t, m, rendezvous.Limits{Conns: 2})
+	ask := func(name string) net.Conn {
+		conn, err := net.Dial("tcp4", addrOf(e))
+		must.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		_, err = io.WriteString(conn, "GET /held/"+name+" HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+		must.NoError(t, err)
+		return conn
+	}
+	first := ask("a")
+	must.Eq(t, "a", <-m.held)
+	ask("b")
+	must.Eq(t, "b", <-m.held)
+	ask("c")
+	select {
+	case name := <-m.held:
+		t.Fatalf("%s is served beside two others", name)
+	case <-time.After(100 * time.Millisecond):
+	}
+	must.NoError(t, first.Close())
+	must.Eq(t, "c", <-m.held)
+}
+
 // Clients that stall or flood are cut off; who behaves is served meanwhile and
 // after them, and another endpoint notices nothing.
 func TestEndpoint_StallAndFlood(t *testing.T) {

@@ -30,3 +30,11 @@ func FuzzReply(f *testing.F) {
 		must.True(t, bytes.HasPrefix(reply, frame(key, body)))
 	})
 }
+
+func TestIsBlobKey(t *testing.T) {
+	for key, want := range map[string]bool{
+		"0": true, "7": true, "10": true, "": false, "01": false, "00": false, "-1": false, "+1": false, "1a": false, " 1": false, "rank_0": false,
+	} {
+		must.Eq(t, want, isBlobKey(key), must.Sprint(key))
+	}
+}
