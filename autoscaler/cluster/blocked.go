@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -63,10 +64,7 @@ func (b *viewBuilder) blocked() {
 		}
 	}
 	slices.SortFunc(b.view.Blocked, func(x, y Blocked) int {
-		if x.Priority != y.Priority {
-			return y.Priority - x.Priority
-		}
-		return strings.Compare(x.Key.String(), y.Key.String())
+		return cmp.Or(y.Priority-x.Priority, strings.Compare(x.Key.String(), y.Key.String()))
 	})
 }
 
@@ -112,7 +110,7 @@ func (b *viewBuilder) ever(g jobGroup) bool {
 func (n *node) devices(ask string) int {
 	most := 0
 	for _, g := range n.groups {
-		if g.matches(ask) {
+		if matches(g.id, ask) {
 			most = max(most, g.healthy+len(g.sick))
 		}
 	}

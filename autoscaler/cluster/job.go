@@ -101,13 +101,6 @@ func newGroup(j *job, info *api.Job, g *api.TaskGroup) jobGroup {
 		pool: j.pool, datacenters: strings.Join(datacenters, termSeparator), device: out.device,
 		drivers: strings.Join(out.drivers, termSeparator), constraints: strings.Join(slices.Compact(terms), termSeparator),
 	}
-	if j.spec != nil {
-		for _, s := range j.spec.Groups {
-			if s.Name == out.name {
-				out.service = s.Service
-			}
-		}
-	}
 	return out
 }
 

@@ -56,82 +56,64 @@ func pages[T any](ctx context.Context, w *Watcher, path string, index uint64, pa
 	}
 }
 
-func (w *Watcher) listNodes(ctx context.Context, index uint64) (uint64, error) {
+// refresh reads a list whole, once the index has moved. put stores one object and
+// returns its ID; prune drops what is not listed and not newer than the list. Both
+// report whether anything changed, and are called with the store locked.
+func refresh[T any](ctx context.Context, w *Watcher, name string, index uint64, params map[string]string, filter string,
+	put func(*T) (id string, changed bool), prune func(listed map[string]bool, index uint64) bool) (uint64, error) {
 	listed := map[string]bool{}
 	changed := false
-	next, err := pages(ctx, w, "/v1/nodes", index, map[string]string{"resources": "true"}, "", func(page []wireNode) {
+	next, err := pages(ctx, w, "/v1/"+name, index, params, filter, func(page []T) {
 		w.store.mu.Lock()
 		defer w.store.mu.Unlock()
 		for i := range page {
-			listed[page[i].ID] = true
-			changed = w.store.putNode(&page[i], false) || changed
+			id, news := put(&page[i])
+			listed[id], changed = true, changed || news
 		}
 	})
 	if err != nil || next == index {
 		return next, err
 	}
 	w.store.mu.Lock()
-	w.store.listed["nodes"] = next
-	if prune(w.store.nodes, listed, next, func(n *node) uint64 { return n.ModifyIndex }) {
-		w.store.nodesGen++
-		changed = true
-	}
+	w.store.listed[name] = next
+	changed = prune(listed, next) || changed
 	w.store.mu.Unlock()
 	if changed {
 		notify(w.wake)
 	}
 	return next, nil
+}
+
+func (w *Watcher) listNodes(ctx context.Context, index uint64) (uint64, error) {
+	return refresh(ctx, w, "nodes", index, map[string]string{"resources": "true"}, "", func(n *wireNode) (string, bool) {
+		return n.ID, w.store.putNode(n, false)
+	}, func(listed map[string]bool, at uint64) bool {
+		dropped := prune(w.store.nodes, listed, at, func(n *node) uint64 { return n.ModifyIndex })
+		if dropped {
+			w.store.nodesGen++
+		}
+		return dropped
+	})
 }
 
 func (w *Watcher) listAllocs(ctx context.Context, index uint64) (uint64, error) {
-	listed := map[string]bool{}
-	changed := false
-	next, err := pages(ctx, w, "/v1/allocations", index, map[string]string{"resources": "true", "task_states": "false"}, "", func(page []wireAlloc) {
-		w.store.mu.Lock()
-		defer w.store.mu.Unlock()
-		for i := range page {
-			listed[page[i].ID] = true
-			changed = w.store.putAlloc(&page[i]) || changed
-		}
+	return refresh(ctx, w, "allocations", index, map[string]string{"resources": "true", "task_states": "false"}, "", func(a *wireAlloc) (string, bool) {
+		return a.ID, w.store.putAlloc(a)
+	}, func(listed map[string]bool, at uint64) bool {
+		return prune(w.store.allocs, listed, at, func(a *alloc) uint64 { return a.index })
 	})
-	if err != nil || next == index {
-		return next, err
-	}
-	w.store.mu.Lock()
-	w.store.listed["allocations"] = next
-	changed = prune(w.store.allocs, listed, next, func(a *alloc) uint64 { return a.index }) || changed
-	w.store.mu.Unlock()
-	if changed {
-		notify(w.wake)
-	}
-	return next, nil
 }
 
 func (w *Watcher) listEvals(ctx context.Context, index uint64) (uint64, error) {
-	listed := map[string]bool{}
-	changed := false
-	next, err := pages(ctx, w, "/v1/evaluations", index, nil, `Status == "blocked"`, func(page []wireEval) {
-		w.store.mu.Lock()
-		defer w.store.mu.Unlock()
-		for i := range page {
-			listed[page[i].ID] = true
-			if w.store.putEval(&page[i]) {
-				changed = true
-				w.touch(planner.JobKey{Namespace: page[i].Namespace, ID: page[i].JobID})
-			}
+	return refresh(ctx, w, "evaluations", index, nil, `Status == "blocked"`, func(e *wireEval) (string, bool) {
+		changed := w.store.putEval(e)
+		if changed {
+			w.touch(planner.JobKey{Namespace: e.Namespace, ID: e.JobID})
 		}
+		return e.ID, changed
+	}, func(listed map[string]bool, at uint64) bool {
+		return prune(w.store.evals, listed, at, func(e *blocked) uint64 { return e.index })
 	})
-	if err != nil || next == index {
-		return next, err
-	}
-	w.store.mu.Lock()
-	w.store.listed["evaluations"] = next
-	changed = prune(w.store.evals, listed, next, func(e *blocked) uint64 { return e.index }) || changed
-	w.store.mu.Unlock()
-	if changed {
-		notify(w.wake)
-	}
-	return next, nil
 }
 
 // listJobs reads the stubs of all jobs, and of those that have a scaling

@@ -43,24 +43,16 @@ type node struct {
 }
 
 type deviceGroup struct {
-	vendor, kind, name string
-	healthy            int
-	sick               map[string]bool // ids of unhealthy instances
+	id      string // vendor/type/name, the type that policies see
+	healthy int
+	sick    map[string]bool // ids of unhealthy instances
 }
 
-// id is the full name of a device group, the type that policies see.
-func (g deviceGroup) id() string { return g.vendor + "/" + g.kind + "/" + g.name }
-
-// matches reports whether a device ask of this name can be served by the group.
-func (g deviceGroup) matches(ask string) bool {
-	switch p := strings.SplitN(ask, "/", 3); len(p) {
-	case 1:
-		return p[0] == g.kind
-	case 2:
-		return p[0] == g.vendor && p[1] == g.kind
-	default:
-		return p[0] == g.vendor && p[1] == g.kind && p[2] == g.name
-	}
+// matches reports whether a device group serves an ask of this name: its type, or
+// vendor and type, or all of its id.
+func matches(id, ask string) bool {
+	p := strings.SplitN(id, "/", 3)
+	return len(p) == 3 && (ask == p[1] || ask == p[0]+"/"+p[1] || ask == id)
 }
 
 type alloc struct {
@@ -76,7 +68,7 @@ type alloc struct {
 }
 
 type heldDevices struct {
-	group string // vendor/type/name
+	group string // id
 	ids   []string
 }
 
@@ -107,14 +99,12 @@ type jobGroup struct {
 	class       classKey
 	distinct    bool     // distinct_hosts
 	drivers     []string // of its tasks
-	service     string
 }
 
 type blocked struct {
-	job      planner.JobKey
-	priority int
-	queued   map[string]int
-	index    uint64
+	job    planner.JobKey
+	queued map[string]int
+	index  uint64
 }
 
 func newStore() *store {
@@ -151,7 +141,7 @@ func (s *store) sweepWords() {
 	}
 	for _, n := range s.nodes {
 		for _, g := range n.groups {
-			use(g.vendor, g.kind, g.name)
+			use(g.id)
 		}
 	}
 	for _, a := range s.allocs {
@@ -179,7 +169,7 @@ func (s *store) putNode(w *wireNode, detailed bool) bool {
 	if r := w.NodeResources; r != nil {
 		n.cpu, n.memory = r.CPU.CPUShares, r.Memory.MemoryMB
 		for _, d := range r.Devices {
-			g := deviceGroup{vendor: s.word(d.Vendor), kind: s.word(d.Type), name: s.word(d.Name)}
+			g := deviceGroup{id: s.word(d.Vendor + "/" + d.Type + "/" + d.Name)}
 			for _, i := range d.Instances {
 				if i.Healthy {
 					g.healthy++
@@ -247,7 +237,7 @@ func (s *store) putEval(w *wireEval) bool {
 	if old != nil && old.index >= w.ModifyIndex {
 		return false
 	}
-	e := &blocked{job: planner.JobKey{Namespace: w.Namespace, ID: w.JobID}, priority: w.Priority, index: w.ModifyIndex}
+	e := &blocked{job: planner.JobKey{Namespace: w.Namespace, ID: w.JobID}, index: w.ModifyIndex}
 	if w.Status == api.EvalStatusBlocked {
 		e.queued = w.QueuedAllocations
 	}

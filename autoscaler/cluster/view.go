@@ -4,10 +4,11 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -26,7 +27,6 @@ type View struct {
 	Facts      []Facts         // about Cluster.Jobs, in the same order
 	Ineligible []IneligibleJob // jobs that ask for Kolo and are left alone
 	Blocked    []Blocked       // jobs of others that wait for room
-	Time       time.Time
 }
 
 // Facts is what a policy and a user want to know of a job.
@@ -44,7 +44,6 @@ type Facts struct {
 type IneligibleJob struct {
 	Key      planner.JobKey
 	Count    int
-	Changed  uint64
 	Group    string // of the first elastic group, for the scaling event
 	Problems jobspec.Problems
 	Off      bool // the user's own switch is off, or the job is stopped
@@ -66,7 +65,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &viewBuilder{store: s, pools: pools, view: &View{Time: time.Now()}, cache: &w.classes, used: map[classKey]*planner.Class{}}
+	b := &viewBuilder{store: s, pools: pools, view: &View{}, cache: &w.classes, used: map[classKey]*planner.Class{}}
 	b.nodes()
 	b.jobs()
 	b.allocs()
@@ -96,12 +95,7 @@ type viewBuilder struct {
 func (b *viewBuilder) nodes() {
 	b.nodeAt = make(map[string]int, len(b.store.nodes))
 	b.types = map[string][]string{}
-	ids := make([]string, 0, len(b.store.nodes))
-	for id := range b.store.nodes {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	for _, id := range ids {
+	for _, id := range slices.Sorted(maps.Keys(b.store.nodes)) {
 		n := b.store.nodes[id]
 		pool := b.pools(n.NodePool)
 		out := planner.Node{ID: id, Name: n.Name, Pool: n.NodePool, CPU: n.cpu, Memory: n.memory}
@@ -116,13 +110,13 @@ func (b *viewBuilder) nodes() {
 			out.Bins = []planner.Bin{{}} // filled when all CPU of others is known
 		}
 		for _, g := range n.groups {
-			if pool.CPUSlot > 0 || !g.matches(pool.Device) {
+			if pool.CPUSlot > 0 || !matches(g.id, pool.Device) {
 				continue
 			}
-			bins[g.id()] = len(out.Bins)
-			out.Bins = append(out.Bins, planner.Bin{Type: g.id(), Slots: g.healthy})
-			if !slices.Contains(b.types[n.NodePool], g.id()) {
-				b.types[n.NodePool] = append(b.types[n.NodePool], g.id())
+			bins[g.id] = len(out.Bins)
+			out.Bins = append(out.Bins, planner.Bin{Type: g.id, Slots: g.healthy})
+			if !slices.Contains(b.types[n.NodePool], g.id) {
+				b.types[n.NodePool] = append(b.types[n.NodePool], g.id)
 			}
 		}
 		b.nodeAt[id] = len(b.view.Nodes)
@@ -133,27 +127,15 @@ func (b *viewBuilder) nodes() {
 
 func (b *viewBuilder) jobs() {
 	b.jobAt = make(map[planner.JobKey]int, len(b.store.jobs))
-	keys := make([]planner.JobKey, 0, len(b.store.jobs))
-	for k := range b.store.jobs {
-		keys = append(keys, k)
-	}
 	// By submission would be the policy's order, but scaling moves that time;
 	// creation does not move.
-	slices.SortFunc(keys, func(x, y planner.JobKey) int {
-		a, c := b.store.jobs[x], b.store.jobs[y]
-		if a.create != c.create {
-			if a.create < c.create {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(x.String(), y.String())
+	jobs := slices.SortedFunc(maps.Values(b.store.jobs), func(x, y *job) int {
+		return cmp.Or(cmp.Compare(x.create, y.create), strings.Compare(x.key.String(), y.key.String()))
 	})
 	if b.cache.gen != b.store.nodesGen || b.cache.classes == nil {
 		b.cache.gen, b.cache.classes = b.store.nodesGen, map[classKey]*planner.Class{}
 	}
-	for _, k := range keys {
-		j := b.store.jobs[k]
+	for _, j := range jobs {
 		if !j.elastic {
 			continue
 		}
@@ -165,7 +147,7 @@ func (b *viewBuilder) jobs() {
 			b.ineligible(j, problems)
 			continue
 		}
-		b.jobAt[k] = len(b.view.Jobs)
+		b.jobAt[j.key] = len(b.view.Jobs)
 		b.job(j)
 	}
 }
@@ -198,7 +180,7 @@ func (b *viewBuilder) unfit(j *job) jobspec.Problems {
 }
 
 func (b *viewBuilder) ineligible(j *job, problems jobspec.Problems) {
-	a := IneligibleJob{Key: j.key, Changed: j.change, Problems: problems, Off: len(problems) == 0}
+	a := IneligibleJob{Key: j.key, Problems: problems, Off: len(problems) == 0}
 	for _, g := range j.groups {
 		a.Count += g.count
 	}
@@ -234,8 +216,8 @@ func (b *viewBuilder) job(j *job) {
 		}
 		f.Slots = need.Slots
 		f.Counts[g.name] = g.count
-		if g.service != "" && !slices.Contains(f.Services, g.service) {
-			f.Services = append(f.Services, g.service)
+		if sg.Service != "" && !slices.Contains(f.Services, sg.Service) {
+			f.Services = append(f.Services, sg.Service)
 		}
 		out.Groups = append(out.Groups, planner.Group{
 			Name: g.name, Count: g.count, Min: sg.Min, Max: sg.Max, Need: need, Spread: g.distinct, Class: b.class(g.class),
@@ -250,8 +232,7 @@ func (b *viewBuilder) job(j *job) {
 func (b *viewBuilder) typeOf(pool, ask string) string {
 	var fit []string
 	for _, id := range b.types[pool] {
-		p := strings.SplitN(id, "/", 3)
-		if (deviceGroup{vendor: p[0], kind: p[1], name: p[2]}).matches(ask) {
+		if matches(id, ask) {
 			fit = append(fit, id)
 		}
 	}
@@ -277,13 +258,9 @@ func (b *viewBuilder) class(k classKey) *planner.Class {
 			continue
 		}
 		for bin := range b.view.Nodes[i].Bins {
-			if k.device != "" {
-				p := strings.SplitN(b.view.Nodes[i].Bins[bin].Type, "/", 3)
-				if len(p) != 3 || !(deviceGroup{vendor: p[0], kind: p[1], name: p[2]}).matches(k.device) {
-					continue
-				}
+			if k.device == "" || matches(b.view.Nodes[i].Bins[bin].Type, k.device) {
+				c.Places = append(c.Places, placement.Place{Node: i, Bin: bin})
 			}
-			c.Places = append(c.Places, placement.Place{Node: i, Bin: bin})
 		}
 	}
 	b.cache.classes[k], b.used[k] = c, c

@@ -65,25 +65,20 @@ type wireNode struct {
 }
 
 type wireJob struct {
-	ID, Namespace, Type, Status string
-	Stop                        bool
+	ID, Namespace, Status       string
 	JobModifyIndex, ModifyIndex uint64
-	SubmitTime                  int64
 }
 
 type wireEval struct {
 	ID, Namespace, JobID, Status string
-	Priority                     int
 	QueuedAllocations            map[string]int
 	ModifyIndex                  uint64
 }
 
 type wireEvents struct {
-	Index  uint64
 	Events []struct {
-		Topic, Type, Key string
-		Index            uint64
-		Payload          struct {
+		Type    string
+		Payload struct {
 			Allocation *wireAlloc
 			Node       *wireNode
 			Job        *wireEventJob

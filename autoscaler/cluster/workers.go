@@ -99,7 +99,7 @@ func (b *viewBuilder) checkHealth(j int, a *alloc) {
 	}
 	for _, d := range a.devices {
 		for _, g := range node.groups {
-			if g.id() != d.group {
+			if g.id != d.group {
 				continue
 			}
 			for _, id := range d.ids {

@@ -106,6 +106,15 @@ func (q *request) run() {
 	q.took = time.Since(start)
 }
 
+// wants are what the policy decided.
+func (q *request) wants() map[planner.JobKey]planner.Want {
+	out := make(map[planner.JobKey]planner.Want, len(q.keys))
+	for k, key := range q.keys {
+		out[key] = planner.Want{Count: q.decision.Allocations[k].Count, Reason: q.decision.Allocations[k].Reason}
+	}
+	return out
+}
+
 // accept puts an answer in force, or reports why not. It returns when the policy
 // wants to be asked again.
 func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
@@ -117,11 +126,7 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 		p.problem = q.err.Error()
 		var later interface{ RetryAt() time.Time }
 		if errors.As(q.err, &later) {
-			at := later.RetryAt()
-			if soon := time.Now().Add(time.Millisecond); at.Before(soon) {
-				at = soon
-			}
-			return at
+			return time.Now().Add(max(time.Millisecond, time.Until(later.RetryAt())))
 		}
 		return time.Time{}
 	}
@@ -130,11 +135,7 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 	}
 	p.problem = ""
 	c.history.States[pool] = q.decision.State
-	p.wants = make(map[planner.JobKey]planner.Want, len(q.keys))
-	for k, key := range q.keys {
-		al := q.decision.Allocations[k]
-		p.wants[key] = planner.Want{Count: al.Count, Reason: al.Reason}
-	}
+	p.wants = q.wants()
 	if w := q.decision.RequeueAt; w > 0 && w < q.snap.Now+farAhead {
 		return time.UnixMilli(int64(w * 1000))
 	}

@@ -6,6 +6,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
@@ -26,12 +27,7 @@ func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 	if err != nil {
 		return nil, err
 	}
-	wants := make([]planner.Want, len(view.Jobs))
-	index := make(map[planner.JobKey]int, len(view.Jobs))
-	for i := range view.Jobs {
-		wants[i].Count = view.Jobs[i].Count()
-		index[view.Jobs[i].Key] = i
-	}
+	wanted := map[planner.JobKey]planner.Want{}
 	for _, q := range requests {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -39,8 +35,13 @@ func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 		if q.run(); q.err != nil {
 			return nil, q.err
 		}
-		for k, key := range q.keys {
-			wants[index[key]] = planner.Want{Count: q.decision.Allocations[k].Count, Reason: q.decision.Allocations[k].Reason}
+		maps.Copy(wanted, q.wants())
+	}
+	wants := make([]planner.Want, len(view.Jobs))
+	for i := range view.Jobs {
+		var decided bool
+		if wants[i], decided = wanted[view.Jobs[i].Key]; !decided {
+			wants[i].Count = view.Jobs[i].Count()
 		}
 	}
 	plan := planner.Make(&view.Cluster, wants, now, options)
@@ -94,16 +95,13 @@ func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) m
 	for i := range plan.Actions {
 		actions[plan.Actions[i].Job] = &plan.Actions[i]
 	}
-	waits := make(map[planner.JobKey]string, len(plan.Waits))
-	for _, w := range plan.Waits {
-		waits[w.Job] = w.Why
-	}
+	waits := byJob(plan.Waits)
 	out := map[string][]api.ProposedJob{}
 	for i := range jobs {
 		j := &jobs[i]
 		p := api.ProposedJob{
 			Job: j.Key.String(), JobKey: j.Key, Count: j.Count(), Want: wants[i].Count, Write: j.Count(),
-			Reason: wants[i].Reason, HoldReason: waits[j.Key],
+			Reason: wants[i].Reason, HoldReason: waits[j.Key].Why,
 		}
 		if act := actions[j.Key]; act != nil {
 			p.Write, p.Cause = act.To, string(act.Cause)

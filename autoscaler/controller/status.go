@@ -18,10 +18,7 @@ import (
 // describe makes the status that is published. The caller holds c.mu.
 func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planner.Plan, lead bool, now time.Time) *api.Status {
 	s := &api.Status{Time: now, Agent: c.cfg.Name, Leading: lead, Ready: true, Paused: c.overrides.All, Jobs: []api.JobStatus{}, Pools: []api.PoolStatus{}}
-	waits := make(map[planner.JobKey]planner.Wait, len(plan.Waits))
-	for _, w := range plan.Waits {
-		waits[w.Job] = w
-	}
+	waits := byJob(plan.Waits)
 	pools := c.describePools(v)
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
@@ -44,6 +41,14 @@ func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planne
 		s.Ineligible = append(s.Ineligible, out)
 	}
 	return s
+}
+
+func byJob(waits []planner.Wait) map[planner.JobKey]planner.Wait {
+	out := make(map[planner.JobKey]planner.Wait, len(waits))
+	for _, w := range waits {
+		out[w.Job] = w
+	}
+	return out
 }
 
 // describePools are the pools without their jobs, by name.

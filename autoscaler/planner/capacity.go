@@ -170,40 +170,17 @@ func (c *capacity) take(j, g, n int) int {
 	return placed
 }
 
-// trial is room taken to see how far it reaches, to be given back.
-type trial struct {
-	capacity *capacity
-	taken    []taken
-}
-
-type taken struct {
-	job, group int
-	shares     []placement.Share
-}
-
-// take takes room for as many of n workers as find a place, and returns how many
-// do.
-func (t *trial) take(j, g, n int) int {
+// try takes room for as many of n workers as find a place, to see how far it
+// reaches. It returns how many do, and what gives the room back.
+func (c *capacity) try(j, g, n int) (placed int, rollback func()) {
 	if n <= 0 {
-		return 0 // the group's places may not be open yet, and are not full for good
+		return 0, func() {} // the group's places may not be open yet, and are not full for good
 	}
-	c := t.capacity
-	ask := c.ask(j, g)
+	ask, pool := c.ask(j, g), c.cluster.Jobs[j].Pool
 	shares, placed := c.nodes.Pack(nil, c.openPlaces(j, g).places, ask, n)
-	c.pool[c.cluster.Jobs[j].Pool] -= placed * ask.Slots
-	t.taken = append(t.taken, taken{j, g, shares})
-	return placed
-}
-
-// rollback gives back all that was taken.
-func (t *trial) rollback() {
-	c := t.capacity
-	for _, taken := range t.taken {
-		ask := c.ask(taken.job, taken.group)
-		c.nodes.GiveBack(taken.shares, ask)
-		for _, s := range taken.shares {
-			c.pool[c.cluster.Jobs[taken.job].Pool] += s.Workers * ask.Slots
-		}
+	c.pool[pool] -= placed * ask.Slots
+	return placed, func() {
+		c.nodes.GiveBack(shares, ask)
+		c.pool[pool] += placed * ask.Slots
 	}
-	t.taken = nil
 }

@@ -4,7 +4,7 @@
 package planner
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 )
 
@@ -80,15 +80,9 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 	job := &b.Jobs[j]
 	count := job.Count()
 	want := job.allowed(w.Count)
-	if job.Frozen != "" {
+	if why := cmp.Or(job.Frozen, job.HoldReason); why != "" {
 		if want != count {
-			b.wait(j, want, time.Time{}, job.Frozen)
-		}
-		return count
-	}
-	if job.HoldReason != "" {
-		if want != count {
-			b.wait(j, want, time.Time{}, job.HoldReason)
+			b.wait(j, want, time.Time{}, why)
 		}
 		return count
 	}
@@ -147,12 +141,10 @@ func (job *Job) floor() int {
 	return n
 }
 
-func (job *Job) canBeZero() bool { return job.floor() == 0 }
-
 // mayStop reports whether 0 workers keep the promises made to the job: it has
 // not begun, or it may be suspended.
 func (job *Job) mayStop() bool {
-	return job.canBeZero() && (!job.Started || job.Preemptible)
+	return job.floor() == 0 && (!job.Started || job.Preemptible)
 }
 
 // releasing is the pools in which more room is coming, and until when that is
@@ -205,11 +197,4 @@ func (b *planBuilder) keep(j int) {
 		Reason: "protects the waiting job from garbage collection",
 		Steps:  []Step{{Group: job.Groups[0].Name}},
 	})
-}
-
-func (b *planBuilder) reason(from, to int, why string) string {
-	if why == "" {
-		return fmt.Sprintf("%d→%d", from, to)
-	}
-	return why
 }

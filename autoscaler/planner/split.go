@@ -4,6 +4,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -46,7 +47,7 @@ func (b *planBuilder) shrink(j int, w Want) {
 	if to == 0 {
 		cause = Suspend
 	}
-	b.act(j, b.action(j, counts, cause, b.reason(from, to, w.Reason)))
+	b.act(j, b.action(j, counts, cause, w.Reason))
 }
 
 // grow writes down how far a job gets towards its target with the room there
@@ -97,7 +98,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	case from == 0:
 		cause = Start
 	}
-	b.act(j, b.action(j, counts, cause, b.reason(from, reach, w.Reason)))
+	b.act(j, b.action(j, counts, cause, w.Reason))
 	if reach < to {
 		b.wait(j, to, time.Time{}, fmt.Sprintf("there is room for %d of %d more", reach-from, to-from))
 	}
@@ -144,16 +145,12 @@ func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 		space[g] = more(g, n)
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		if d := job.Groups[b].Count - job.Groups[a].Count; d != 0 {
-			return d
-		}
-		return space[b] - space[a]
+		return cmp.Or(job.Groups[b].Count-job.Groups[a].Count, space[b]-space[a])
 	})
-	try := trial{capacity: c}
-	defer try.rollback()
 	given := 0
 	for _, g := range order {
-		k := try.take(j, g, more(g, n-given))
+		k, rollback := c.try(j, g, more(g, n-given))
+		defer rollback()
 		counts[g] += k
 		given += k
 	}
@@ -169,6 +166,9 @@ func (b *planBuilder) action(j int, counts []int, cause Cause, reason string) Ac
 		if old := job.Groups[g].Count; n != old {
 			a.Steps = append(a.Steps, Step{Group: job.Groups[g].Name, From: old, To: n})
 		}
+	}
+	if a.Reason == "" {
+		a.Reason = fmt.Sprintf("%d→%d", a.From, a.To)
 	}
 	slices.SortStableFunc(a.Steps, func(x, y Step) int { return (x.To - x.From) - (y.To - y.From) })
 	return a
