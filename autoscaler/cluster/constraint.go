@@ -216,21 +216,13 @@ func (c *constraint) met(l, r target) bool {
 	case "<", "<=", ">", ">=":
 		return l.set && r.set && ordered(compare(l.value, r.value), c.operand)
 	case api.ConstraintSetContains, api.ConstraintSetContainsAll:
-		have := set(l.value)
-		return l.set && !slices.ContainsFunc(elements(r.value), func(e string) bool { return !have[e] })
+		have := elements(l.value)
+		return l.set && !slices.ContainsFunc(elements(r.value), func(e string) bool { return !slices.Contains(have, e) })
 	case api.ConstraintSetContainsAny:
-		have := set(l.value)
-		return l.set && slices.ContainsFunc(elements(r.value), func(e string) bool { return have[e] })
+		have := elements(l.value)
+		return l.set && slices.ContainsFunc(elements(r.value), func(e string) bool { return slices.Contains(have, e) })
 	}
 	return true // distinct_hosts, distinct_property: left to Nomad
-}
-
-func set(s string) map[string]bool {
-	out := map[string]bool{}
-	for _, e := range elements(s) {
-		out[e] = true
-	}
-	return out
 }
 
 func elements(s string) []string {

@@ -159,5 +159,5 @@ func (w *Watcher) listJobs(ctx context.Context, index uint64) (uint64, error) {
 	if changed {
 		notify(w.wake)
 	}
-	return next, w.readTouched(ctx)
+	return next, readEach(ctx, &w.touched, w.ReadJob)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -37,7 +38,7 @@ func (w *Watcher) reread(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-w.readJobs:
-			if err := errors.Join(w.readTouched(ctx), w.readDetails(ctx)); err != nil && ctx.Err() == nil {
+			if err := errors.Join(readEach(ctx, &w.touched, w.ReadJob), readEach(ctx, &w.details, w.readNode)); err != nil && ctx.Err() == nil {
 				w.log.Warn("reading jobs or nodes failed", "error", err, "kind", Classify(err))
 				sleep(ctx, time.Second)
 				notify(w.readJobs)
@@ -46,19 +47,19 @@ func (w *Watcher) reread(ctx context.Context) error {
 	}
 }
 
-// readers is how many jobs are read at the same time.
+// readers is how many jobs or nodes are read at the same time.
 const readers = 16
 
-func (w *Watcher) readTouched(ctx context.Context) error {
+// readEach reads what is pending. What cannot be read stays pending.
+func readEach[K any](ctx context.Context, pending *sync.Map, read func(context.Context, K) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(readers)
-	w.touched.Range(func(k, _ any) bool {
-		key := k.(planner.JobKey)
-		w.touched.Delete(key)
+	pending.Range(func(k, _ any) bool {
+		pending.Delete(k)
 		g.Go(func() error {
-			err := w.ReadJob(ctx, key)
+			err := read(ctx, k.(K))
 			if err != nil {
-				w.touched.Store(key, struct{}{})
+				pending.Store(k, struct{}{})
 			}
 			return err
 		})

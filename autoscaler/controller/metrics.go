@@ -54,7 +54,9 @@ func newMetrics(c *Controller) *metrics {
 		}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "kolo_lost_steps_total", Help: "Training steps that resizes made jobs repeat."}),
 	}
-	m.registry.MustRegister(m.decisions, m.refusals, m.resizes, m.writes, m.jct, m.queue, m.gaps, m.lost, &gauges{c})
+	m.registry.MustRegister(m.decisions, m.refusals, m.resizes, m.writes, m.jct, m.queue, m.gaps, m.lost, &collector{
+		[]*prometheus.Desc{leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, callsDesc, failuresDesc}, c.gauges,
+	})
 	return m
 }
 
@@ -82,8 +84,21 @@ func (m *metrics) completed(j *history.Job) {
 	}
 }
 
-// gauges reads the newest Status.
-type gauges struct{ c *Controller }
+// collector reads metrics from the newest Status when they are asked for.
+type collector struct {
+	descs   []*prometheus.Desc
+	collect func(chan<- prometheus.Metric)
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
 var (
 	leaderDesc     = prometheus.NewDesc("kolo_leader", "1 where this agent leads.", nil, nil)
@@ -99,19 +114,10 @@ var (
 	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", []string{"namespace", "job"}, nil)
 )
 
-// Describe implements prometheus.Collector.
-func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, callsDesc, failuresDesc,
-	} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+// gauges are of the pools and of the autoscaler itself.
+func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 	gauge := gaugesTo(ch)
-	s := g.c.Status()
+	s := c.Status()
 	lead := 0.0
 	if s.Leading {
 		lead = 1
@@ -132,7 +138,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		name, _, _ := strings.Cut(p.Policy, "(")
 		gauge(policyDesc, 1, p.Name, name)
 	}
-	calls, failures := g.c.client.Calls()
+	calls, failures := c.client.Calls()
 	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(calls))
 	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
 }
@@ -143,41 +149,23 @@ func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...st
 	}
 }
 
-// jobGauges reads jobs of the newest Status, unless telemetry { per_job } is off.
-type jobGauges struct {
-	c    *Controller
-	sees func(planner.JobKey) bool
-}
-
-// Describe implements prometheus.Collector.
-func (g *jobGauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{countDesc, runningDesc, wantDesc} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (g *jobGauges) Collect(ch chan<- prometheus.Metric) {
-	if !g.c.Config().Telemetry.PerJob {
-		return
-	}
-	gauge := gaugesTo(ch)
-	jobs := g.c.Status().Jobs
-	for i := range jobs {
-		j := &jobs[i]
-		if !g.sees(j.JobKey) {
-			continue
-		}
-		gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
-		gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
-		gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
-	}
-}
-
 // JobMetrics collects the metrics with a label per job, of the jobs that sees
-// lets through.
+// lets through, unless telemetry { per_job } is off.
 func (c *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
-	return &jobGauges{c, sees}
+	return &collector{[]*prometheus.Desc{countDesc, runningDesc, wantDesc}, func(ch chan<- prometheus.Metric) {
+		if !c.Config().Telemetry.PerJob {
+			return
+		}
+		gauge := gaugesTo(ch)
+		jobs := c.Status().Jobs
+		for i := range jobs {
+			if j := &jobs[i]; sees(j.JobKey) {
+				gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
+				gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
+				gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
+			}
+		}
+	}}
 }
 
 // Registry has the agent's metrics but for those of JobMetrics.

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -111,8 +112,6 @@ func (c *Controller) Pools() (configured, set map[string]string) {
 	for _, p := range c.status.Pools {
 		configured[p.Name] = c.cfg.Pool(p.Name).Policy
 	}
-	for name, line := range c.overrides.Policies {
-		set[name] = line
-	}
+	maps.Copy(set, c.overrides.Policies)
 	return configured, set
 }

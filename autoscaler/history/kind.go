@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -134,10 +135,7 @@ func (h *History) pruneKinds(inUse []string, now time.Time) {
 		return
 	}
 	slices.SortFunc(names, func(a, b string) int {
-		if c := h.Kinds[b].Used.Compare(h.Kinds[a].Used); c != 0 {
-			return c
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(h.Kinds[b].Used.Compare(h.Kinds[a].Used), strings.Compare(a, b))
 	})
 	for _, name := range names[kindsLimit:] {
 		delete(h.Kinds, name)

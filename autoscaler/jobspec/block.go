@@ -43,71 +43,76 @@ type block struct {
 }
 
 // keys maps each key of the block to its decoder. The order of a map does not
-// matter: decode walks the block's keys in alphabetical order.
-var keys = map[string]func(*block, string, any) *Problem{
-	"min":           func(b *block, w string, v any) *Problem { return whole(&b.min, w, v) },
-	"max":           func(b *block, w string, v any) *Problem { return whole(&b.max, w, v) },
-	"preferred":     func(b *block, w string, v any) *Problem { return whole(&b.preferred, w, v) },
-	"step":          func(b *block, w string, v any) *Problem { return whole(&b.step, w, v) },
-	"weight":        func(b *block, w string, v any) *Problem { return positive(&b.weight, w, v, minWeight, maxWeight) },
-	"priority":      func(b *block, w string, v any) *Problem { return priority(&b.priority, w, v) },
-	"total_work":    func(b *block, w string, v any) *Problem { return positive(&b.totalWork, w, v, leastWork, maxWork) },
-	"queue":         func(b *block, w string, v any) *Problem { return text(&b.queue, w, v) },
-	"kind":          func(b *block, w string, v any) *Problem { return text(&b.kind, w, v) },
-	"deadline":      func(b *block, w string, v any) *Problem { return text(&b.deadline, w, v) },
-	"preemptible":   func(b *block, w string, v any) *Problem { return truth(&b.preemptible, w, v) },
-	"powers_of_two": func(b *block, w string, v any) *Problem { return truth(&b.powers, w, v) },
-	"sizes":         func(b *block, w string, v any) *Problem { return wholes(&b.sizes, w, v) },
+// matter: the keys of blocks are walked in alphabetical order.
+var keys = map[string]key{
+	"min":           define(func(b *block) *field[float64] { return &b.min }, whole),
+	"max":           define(func(b *block) *field[float64] { return &b.max }, whole),
+	"preferred":     define(func(b *block) *field[float64] { return &b.preferred }, whole),
+	"step":          define(func(b *block) *field[float64] { return &b.step }, whole),
+	"weight":        define(func(b *block) *field[float64] { return &b.weight }, positive(minWeight, maxWeight)),
+	"priority":      define(func(b *block) *field[float64] { return &b.priority }, priority),
+	"total_work":    define(func(b *block) *field[float64] { return &b.totalWork }, positive(leastWork, maxWork)),
+	"queue":         define(func(b *block) *field[string] { return &b.queue }, text),
+	"kind":          define(func(b *block) *field[string] { return &b.kind }, text),
+	"deadline":      define(func(b *block) *field[string] { return &b.deadline }, text),
+	"preemptible":   define(func(b *block) *field[bool] { return &b.preemptible }, truth),
+	"powers_of_two": define(func(b *block) *field[bool] { return &b.powers }, truth),
+	"sizes":         define(func(b *block) *field[[]int] { return &b.sizes }, wholes),
+}
+
+// key is what is done with a key of the block: its value is read, and joined with
+// that of another group.
+type key struct {
+	read func(b *block, where string, v any) *Problem
+	join func(mine, other *block) *Problem
+}
+
+func define[T any](of func(*block) *field[T], read func(*field[T], string, any) *Problem) key {
+	return key{
+		read: func(b *block, where string, v any) *Problem { return read(of(b), where, v) },
+		join: func(mine, other *block) *Problem { return of(mine).join(of(other)) },
+	}
 }
 
 // decode reads the value of policy.kolo. Nomad hands HCL blocks over as a
 // list of maps; a job in JSON may hold the map itself.
 func decode(where string, raw any) (block, Problems) {
 	b := block{where: where}
-	var m map[string]any
+	list := []any{raw}
 	switch v := raw.(type) {
 	case nil:
 		return b, nil
-	case map[string]any:
-		m = v
-	case []map[string]any:
-		if len(v) > 1 {
-			return b, Problems{twice(where, len(v))}
-		}
-		if len(v) == 1 {
-			m = v[0]
-		}
 	case []any:
-		if len(v) > 1 {
-			return b, Problems{twice(where, len(v))}
+		list = v
+	case []map[string]any:
+		list = make([]any, len(v))
+		for i := range v {
+			list[i] = v[i]
 		}
-		if len(v) == 1 {
-			var ok bool
-			if m, ok = v[0].(map[string]any); !ok {
-				return b, Problems{{where, describe(v[0]) + " is not a block", "write kolo { }"}}
-			}
-		}
-	default:
-		return b, Problems{{where, describe(raw) + " is not a block", "write kolo { }"}}
 	}
-
+	if len(list) > 1 {
+		return b, Problems{{where, fmt.Sprintf("there are %d kolo blocks", len(list)), "keep one"}}
+	}
+	if len(list) == 0 {
+		return b, nil
+	}
+	m, ok := list[0].(map[string]any)
+	if !ok {
+		return b, Problems{{where, describe(list[0]) + " is not a block", "write kolo { }"}}
+	}
 	var problems Problems
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		set, known := keys[key]
+		k, known := keys[key]
 		at := where + "." + key
 		if !known {
 			problems = append(problems, Problem{at, "there is no such key", meant(key)})
 			continue
 		}
-		if p := set(&b, at, m[key]); p != nil {
+		if p := k.read(&b, at, m[key]); p != nil {
 			problems = append(problems, *p)
 		}
 	}
 	return b, problems
-}
-
-func twice(where string, n int) Problem {
-	return Problem{where, fmt.Sprintf("there are %d kolo blocks", n), "keep one"}
 }
 
 // merge adopts the keys of another group's block. The same key may be
@@ -117,31 +122,24 @@ func (b *block) merge(o block) Problems {
 		b.where = o.where
 	}
 	var ps Problems
-	join(&b.min, o.min, &ps)
-	join(&b.max, o.max, &ps)
-	join(&b.preferred, o.preferred, &ps)
-	join(&b.step, o.step, &ps)
-	join(&b.weight, o.weight, &ps)
-	join(&b.priority, o.priority, &ps)
-	join(&b.totalWork, o.totalWork, &ps)
-	join(&b.queue, o.queue, &ps)
-	join(&b.kind, o.kind, &ps)
-	join(&b.deadline, o.deadline, &ps)
-	join(&b.preemptible, o.preemptible, &ps)
-	join(&b.powers, o.powers, &ps)
-	join(&b.sizes, o.sizes, &ps)
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		if p := keys[name].join(b, &o); p != nil {
+			ps = append(ps, *p)
+		}
+	}
 	return ps
 }
 
-func join[T any](mine *field[T], other field[T], ps *Problems) {
+func (f *field[T]) join(other *field[T]) *Problem {
 	switch {
 	case !other.set:
-	case !mine.set:
-		*mine = other
-	case !reflect.DeepEqual(mine.value, other.value):
-		*ps = append(*ps, Problem{other.where, fmt.Sprintf("%v contradicts %s = %v", other.value, mine.where, mine.value),
-			"write it in one group only: it speaks of the whole job"})
+	case !f.set:
+		*f = *other
+	case !reflect.DeepEqual(f.value, other.value):
+		return &Problem{other.where, fmt.Sprintf("%v contradicts %s = %v", other.value, f.where, f.value),
+			"write it in one group only: it speaks of the whole job"}
 	}
+	return nil
 }
 
 func number(v any) (float64, bool) {
@@ -171,19 +169,21 @@ func whole(f *field[float64], where string, v any) *Problem {
 	return nil
 }
 
-// positive reads a number from low to high, which are above 0.
-func positive(f *field[float64], where string, v any, low, high float64) *Problem {
-	n, ok := number(v)
-	switch {
-	case !ok:
-		return &Problem{where, describe(v) + " is not a number", "write a number above 0"}
-	case n <= 0:
-		return &Problem{where, fmt.Sprintf("%v is not above 0", n), "write a number above 0"}
-	case !(n >= low && n <= high):
-		return &Problem{where, fmt.Sprintf("%v is not from %v to %v", n, low, high), "write a number within"}
+// positive makes a reader of numbers from low to high, which are above 0.
+func positive(low, high float64) func(*field[float64], string, any) *Problem {
+	return func(f *field[float64], where string, v any) *Problem {
+		n, ok := number(v)
+		switch {
+		case !ok:
+			return &Problem{where, describe(v) + " is not a number", "write a number above 0"}
+		case n <= 0:
+			return &Problem{where, fmt.Sprintf("%v is not above 0", n), "write a number above 0"}
+		case !(n >= low && n <= high):
+			return &Problem{where, fmt.Sprintf("%v is not from %v to %v", n, low, high), "write a number within"}
+		}
+		*f = field[float64]{n, true, where}
+		return nil
 	}
-	*f = field[float64]{n, true, where}
-	return nil
 }
 
 func priority(f *field[float64], where string, v any) *Problem {

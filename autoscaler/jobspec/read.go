@@ -4,7 +4,9 @@
 package jobspec
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,33 +20,22 @@ const Key = "kolo"
 
 // Asks reports whether any group of the job holds a kolo block, valid or not and
 // enabled or not. Jobs that do not ask are never touched or complained about.
-func Asks(job *api.Job) bool {
-	for _, g := range job.TaskGroups {
-		if g.Scaling != nil && asks(g.Scaling) {
-			return true
-		}
-	}
-	return false
-}
+func Asks(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, asks) }
 
-func asks(s *api.ScalingPolicy) bool {
-	_, ok := s.Policy[Key]
+func asks(g *api.TaskGroup) bool {
+	if g.Scaling == nil {
+		return false
+	}
+	_, ok := g.Scaling.Policy[Key]
 	return ok
 }
 
 // Enabled reports whether the job asks and the user's switch (scaling.enabled) is
 // on for at least one asking group. Nomad turns the switch off itself when a
 // job is stopped.
-func Enabled(job *api.Job) bool {
-	for _, g := range job.TaskGroups {
-		if g.Scaling != nil && asks(g.Scaling) && enabled(g.Scaling) {
-			return true
-		}
-	}
-	return false
-}
+func Enabled(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, enabled) }
 
-func enabled(s *api.ScalingPolicy) bool { return s.Enabled == nil || *s.Enabled }
+func enabled(g *api.TaskGroup) bool { return asks(g) && deref(g.Scaling.Enabled, true) }
 
 // Read returns the job's Spec, or every problem it has. A job whose groups
 // all have scaling.enabled = false has no Spec and no problem: both are nil.
@@ -52,7 +43,7 @@ func Read(job *api.Job) (*Spec, Problems) {
 	r := &reader{job: job}
 	r.wholeJob()
 	for _, g := range job.TaskGroups {
-		if g.Scaling == nil || !asks(g.Scaling) || !enabled(g.Scaling) {
+		if !enabled(g) {
 			continue
 		}
 		if len(r.spec.Groups) == maxGroups {
@@ -116,11 +107,9 @@ func (r *reader) group(g *api.TaskGroup) {
 	if s.Type != "" && s.Type != api.ScalingPolicyTypeHorizontal {
 		r.problem(where+".type", fmt.Sprintf("%q cannot be scaled by count", s.Type), `leave it out or write type = "horizontal"`)
 	}
-	for key := range s.Policy {
-		if key == "check" {
-			r.problem(where+".policy", "check blocks belong to another autoscaler, and two must not scale one group",
-				"remove the check blocks, or the kolo block")
-		}
+	if _, ok := s.Policy["check"]; ok {
+		r.problem(where+".policy", "check blocks belong to another autoscaler, and two must not scale one group",
+			"remove the check blocks, or the kolo block")
 	}
 
 	out := Group{Name: name}
@@ -181,14 +170,8 @@ func (r *reader) finish() {
 	s.Weight = b.weight.or(1)
 	s.Priority = r.priority()
 	s.TotalWork = b.totalWork.or(0)
-	s.Queue = deref(r.job.Namespace, "default")
-	if b.queue.set {
-		s.Queue = b.queue.value
-	}
-	s.Kind = b.kind.or(deref(r.job.ParentID, ""))
-	if s.Kind == "" {
-		s.Kind = deref(r.job.ID, "")
-	}
+	s.Queue = b.queue.or(deref(r.job.Namespace, "default"))
+	s.Kind = cmp.Or(b.kind.or(deref(r.job.ParentID, "")), deref(r.job.ID, ""))
 	s.Preemptible = b.preemptible.value
 	if s.Preemptible && !s.CanWait {
 		r.problem(b.preemptible.where, fmt.Sprintf("a suspended job has no workers, but scaling.min = %d", sumMin), "write scaling { min = 0 }")

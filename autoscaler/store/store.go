@@ -38,19 +38,22 @@ const dataItem = "data"
 // as lost; an error means that there may be more.
 func (s *Store) LoadHistory(ctx context.Context) (h *history.History, lost, err error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	clear(s.saved) // another may have led meanwhile, and saved something else
-	s.mu.Unlock()
-	texts := map[string]string{}
 	there, _, err := s.client.Variables().PrefixList(historyPath, (&api.QueryOptions{Namespace: s.namespace}).WithContext(ctx))
 	if err != nil {
 		return nil, nil, fmt.Errorf("listing the history: %w", err)
 	}
 	for _, m := range there {
-		if texts[m.Path], err = s.load(ctx, m.Path); err != nil {
-			return nil, nil, err
+		got, _, err := s.client.Variables().Peek(m.Path, (&api.QueryOptions{Namespace: s.namespace}).WithContext(ctx))
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading variable %s: %w", m.Path, err)
+		}
+		if got != nil {
+			s.saved[m.Path] = got.Items[dataItem]
 		}
 	}
-	h, lost = decode(texts)
+	h, lost = decode(s.saved)
 	return h, lost, nil
 }
 
@@ -63,14 +66,14 @@ type Snapshot struct {
 // SaveHistory saves a snapshot, and removes what is not in it any more. Before
 // each write may is asked whether this agent still leads.
 func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() error) error {
-	paths := slices.Collect(maps.Keys(snap.texts))
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	paths := slices.Collect(maps.Keys(snap.texts))
 	for path := range s.saved {
 		if _, still := snap.texts[path]; !still {
 			paths = append(paths, path)
 		}
 	}
-	s.mu.Unlock()
 	slices.Sort(paths)
 	written := 0
 	var err error
@@ -92,26 +95,9 @@ func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() erro
 	return err
 }
 
-// load returns the text at a path, "" for none.
-func (s *Store) load(ctx context.Context, path string) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	got, _, err := s.client.Variables().Peek(path, (&api.QueryOptions{Namespace: s.namespace}).WithContext(ctx))
-	if err != nil {
-		return "", fmt.Errorf("reading variable %s: %w", path, err)
-	}
-	if got == nil {
-		return "", nil
-	}
-	s.saved[path] = got.Items[dataItem]
-	return got.Items[dataItem], nil
-}
-
 // save writes a text unless it is what was saved last; wrote is true where it
-// was tried.
+// was tried. The caller holds s.mu.
 func (s *Store) save(ctx context.Context, path, text string) (wrote bool, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.saved[path] == text {
 		return false, nil
 	}

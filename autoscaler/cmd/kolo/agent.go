@@ -75,9 +75,6 @@ func (c *agentCommand) AutocompleteFlags() complete.Flags {
 	}
 }
 
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *agentCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
-
 // overrides are the flags that win over the configuration.
 type overrides struct {
 	path, nomad, http, name, level string

@@ -91,9 +91,6 @@ func (c *apiCommand) AutocompleteFlags() complete.Flags {
 	}
 }
 
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *apiCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
-
 // parse reads flags and returns the arguments, between least and most of them;
 // or else, with ok false, the exit code.
 func (c *apiCommand) parse(f *flag.FlagSet, args []string, least, most int, help string) (rest []string, code int, ok bool) {

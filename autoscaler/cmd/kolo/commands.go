@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hashicorp/cli"
+	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/suggest"
 )
@@ -50,6 +51,10 @@ func (m meta) flags(name string) *flag.FlagSet {
 	f.SetOutput(io.Discard)
 	return f
 }
+
+// AutocompleteArgs implements cli.CommandAutocomplete for commands without
+// arguments.
+func (m meta) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
 
 // groupCommand stands for a word that only other words follow; it shows what
 // they are.

@@ -34,9 +34,6 @@ Options:
 `
 }
 
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *policyListCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
-
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *policyListCommand) AutocompleteFlags() complete.Flags {
 	return complete.Flags{"-json": complete.PredictNothing}

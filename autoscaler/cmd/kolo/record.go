@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -78,19 +79,16 @@ func (c *recordCommand) Run(args []string) int {
 		ctx, cancel = context.WithTimeout(ctx, *limit)
 		defer cancel()
 	}
-	if rest[0] == "-" {
-		if err := c.record(ctx, os.Stdout, *every); err != nil {
+	file := os.Stdout
+	if rest[0] != "-" {
+		var err error
+		if file, err = os.OpenFile(rest[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
 			return c.fail(err)
 		}
-		return 0
 	}
-	file, err := os.OpenFile(rest[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return c.fail(err)
-	}
-	err = c.record(ctx, file, *every)
-	if closing := file.Close(); err == nil {
-		err = closing
+	err := c.record(ctx, file, *every)
+	if file != os.Stdout {
+		err = cmp.Or(err, file.Close())
 	}
 	if err != nil {
 		return c.fail(err)

@@ -67,9 +67,6 @@ Information classes:
 	return b.String()
 }
 
-// AutocompleteArgs implements cli.CommandAutocomplete.
-func (c *simulateCommand) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
-
 // AutocompleteFlags implements cli.CommandAutocomplete.
 func (c *simulateCommand) AutocompleteFlags() complete.Flags {
 	var args simulateArgs
