@@ -17,14 +17,14 @@ import (
 	"net/url"
 )
 
-// Client sends requests to one agent.
+// Client sends requests to one autoscaler.
 type Client struct {
 	URL   string // of the API, without a path
 	Token string // of Nomad, "" for none
 	HTTP  *http.Client
 }
 
-// NewClient makes a client for an agent at a URL, such as
+// NewClient makes a client for an autoscaler at a URL, such as
 // http://127.0.0.1:8648. It follows no redirects: a request may carry a token.
 func NewClient(url string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
@@ -32,7 +32,7 @@ func NewClient(url string) *Client {
 	return &Client{URL: url, HTTP: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
 }
 
-// NewSocketClient makes a client for an agent's Unix socket, which dial connects
+// NewSocketClient makes a client for an autoscaler's Unix socket, which dial connects
 // to.
 func NewSocketClient(dial func(context.Context) (net.Conn, error)) *Client {
 	return &Client{URL: "http://kolo", HTTP: &http.Client{
@@ -55,7 +55,7 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 }
 
 // Events reads /v1/events until the context or the stream ends. ready is called
-// once the agent has answered, and event for each event from then on.
+// once the autoscaler has answered, and event for each event from then on.
 func (c *Client) Events(ctx context.Context, ready func(), event func(Event)) error {
 	resp, err := c.send(ctx, http.MethodGet, "/v1/events", nil)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Client) Events(ctx context.Context, ready func(), event func(Event)) er
 
 // Do sends a request with a body of in, nil for none, and decodes the answer
 // into out, unless that is nil. It returns the text of the answer, too. Where no
-// answer came the error is a *url.Error, and where the agent refused, the text of
+// answer came the error is a *url.Error, and where the autoscaler refused, the text of
 // its Problem.
 func (c *Client) Do(ctx context.Context, method, path string, query url.Values, in, out any) ([]byte, error) {
 	if len(query) > 0 {
@@ -93,13 +93,13 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 	}
 	if out != nil {
 		if err := json.Unmarshal(raw, out); err != nil {
-			return nil, fmt.Errorf("the agent's answer: %w", err)
+			return nil, fmt.Errorf("the autoscaler's answer: %w", err)
 		}
 	}
 	return raw, nil
 }
 
-// send returns the agent's answer, unless it is a refusal.
+// send returns the autoscaler's answer, unless it is a refusal.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
@@ -129,5 +129,5 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	if json.Unmarshal(raw, &p) == nil && p.Error != "" {
 		return nil, errors.New(p.Error)
 	}
-	return nil, fmt.Errorf("the agent answered %s: %s", resp.Status, raw)
+	return nil, fmt.Errorf("the autoscaler answered %s: %s", resp.Status, raw)
 }

@@ -40,9 +40,9 @@ func TestClient_Refusals(t *testing.T) {
 		want   string
 	}{
 		"a problem":  {http.StatusForbidden, `{"error": "the token is unknown"}`, "the token is unknown"},
-		"no problem": {http.StatusBadGateway, "a proxy", "the agent answered 502 Bad Gateway: a proxy"},
-		"a redirect": {http.StatusFound, "", "the agent answered 302 Found"},
-		"no JSON":    {http.StatusOK, "a page", "the agent's answer: invalid character"},
+		"no problem": {http.StatusBadGateway, "a proxy", "the autoscaler answered 502 Bad Gateway: a proxy"},
+		"a redirect": {http.StatusFound, "", "the autoscaler answered 302 Found"},
+		"no JSON":    {http.StatusOK, "a page", "the autoscaler's answer: invalid character"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := agent(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -19,7 +19,7 @@ type Change struct {
 	Group   string    `json:"group"`
 	From    int       `json:"from"`
 	To      int       `json:"to"`
-	Kolo    bool      `json:"kolo"` // written by a kolo agent, else by hand
+	Kolo    bool      `json:"kolo"` // written by an autoscaler, else by hand
 	Error   bool      `json:"error,omitempty"`
 	Message string    `json:"message"`
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
-// Status is the answer to GET /v1/status: the agent, its node pools and all
+// Status is the answer to GET /v1/status: the autoscaler, its node pools and all
 // elastic jobs. It is immutable once published.
 type Status struct {
 	Time       time.Time       `json:"time"`
-	Agent      string          `json:"agent"`
+	Autoscaler string          `json:"autoscaler"` // name of the one that answers
 	Leading    bool            `json:"leading"`
 	Leader     Leader          `json:"leader,omitzero"`   // as last looked up
 	Ready      bool            `json:"ready"`             // the cluster's state has been read
@@ -27,7 +27,7 @@ type Status struct {
 	Ineligible []IneligibleJob `json:"ineligible,omitempty"`
 }
 
-// Leader is the agent that leads.
+// Leader is the autoscaler that leads.
 type Leader struct {
 	Name    string `json:"name"`
 	Address string `json:"address"` // of its HTTP API, "" is unknown

@@ -32,10 +32,10 @@ const (
 // Entry is one record. Empty fields are left out.
 type Entry struct {
 	Action string
-	// Who is an accessor, a workload, a user of this machine, or this agent.
+	// Who is an accessor, a workload, a user of this machine, or this autoscaler.
 	Who string
-	// From is the address of the caller, and Via the agent that passed the
-	// request on, as that agent reports.
+	// From is the address of the caller, and Via the autoscaler that passed the
+	// request on, as that autoscaler reports.
 	From, Via string
 
 	Namespace, Job, Group string
@@ -80,7 +80,7 @@ func Logger(o *hclog.LoggerOptions) hclog.Logger {
 	return hclog.New(&rest)
 }
 
-// New makes a log beside another; self is what does the agent's own writes.
+// New makes a log beside another; self is what does the autoscaler's own writes.
 func New(log hclog.Logger, self string) *Log {
 	return &Log{log: log.ResetNamed(name), self: self, refusals: rate.NewLimiter(refusals, refusals)}
 }

@@ -17,7 +17,7 @@ import (
 
 func logged(inJSON bool) (*Log, *bytes.Buffer) {
 	out := &bytes.Buffer{}
-	return New(hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: out, JSONFormat: inJSON, DisableTime: true}).Named("http"), "agent one"), out
+	return New(hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: out, JSONFormat: inJSON, DisableTime: true}).Named("http"), "autoscaler one"), out
 }
 
 func TestLog_Form(t *testing.T) {
@@ -26,7 +26,7 @@ func TestLog_Form(t *testing.T) {
 	l.Write(Entry{Action: Scale, Namespace: "default", Job: "train", Group: "workers", Change: "2→4", Reason: "shares free GPUs", Err: errors.New("no answer")})
 	l.Refused(Entry{Action: Resume, Who: "anonymous", From: "10.0.0.9:4243"})
 	must.Eq(t, `[INFO]  kolo.audit: pause: who="token e9ed925e (ops)" from=10.0.0.9:4242 namespace=default job=train result=ok
-[INFO]  kolo.audit: scale: who="agent one" namespace=default job=train group=workers change="2→4" reason="shares free GPUs" result=error error="no answer"
+[INFO]  kolo.audit: scale: who="autoscaler one" namespace=default job=train group=workers change="2→4" reason="shares free GPUs" result=error error="no answer"
 [INFO]  kolo.audit: resume: who=anonymous from=10.0.0.9:4243 result=refused
 `, out.String())
 	var none *Log
@@ -83,13 +83,13 @@ func TestLogger_NoLevelTurnsRecordsOff(t *testing.T) {
 		t.Run(level.String(), func(t *testing.T) {
 			var out bytes.Buffer
 			log := Logger(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: &out, DisableTime: true})
-			l := New(log.Named("http"), "agent one")
+			l := New(log.Named("http"), "autoscaler one")
 			l.Write(Entry{Action: SetPolicy})
 			log.SetLevel(hclog.Error) // a reload
 			l.Write(Entry{Action: Pause})
 			log.Named("http").Warn("something else")
-			must.Eq(t, `[INFO]  kolo.audit: set-policy: who="agent one" result=ok
-[INFO]  kolo.audit: pause: who="agent one" result=ok
+			must.Eq(t, `[INFO]  kolo.audit: set-policy: who="autoscaler one" result=ok
+[INFO]  kolo.audit: pause: who="autoscaler one" result=ok
 `, out.String())
 		})
 	}

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package audit writes the record of changes: commands of users, and the agent's
+// Package audit writes the record of changes: commands of users, and the autoscaler's
 // own writes to Nomad. A record is one line of the log, by the logger
 // "kolo.audit", at level info.
 //

@@ -38,7 +38,7 @@ func TestView_HostileConstraints(t *testing.T) {
 	}
 }
 
-// TestClassKey_BoundsWhatAJobHasJudged has constraints that cost an agent
+// TestClassKey_BoundsWhatAJobHasJudged has constraints that cost an autoscaler
 // seconds for each node. None is judged, so each counts as met.
 func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 	const name = "${node.unique.name}"

@@ -23,7 +23,7 @@ type constraint struct {
 	check func(left string) bool
 }
 
-// budget is what the constraints of a group may cost an agent, for each node: a
+// budget is what the constraints of a group may cost an autoscaler, for each node: a
 // job's author writes them. Constraints beyond it are left to Nomad.
 type budget struct {
 	// instructions of regular expressions: each byte of a node's value may cost

@@ -13,7 +13,7 @@
 //
 // The event stream is fast but incomplete: Nomad keeps a short buffer and drops
 // older events silently. So the lists are authoritative. They are read when the
-// agent starts, when the stream breaks, and periodically if their index has moved;
+// autoscaler starts, when the stream breaks, and periodically if their index has moved;
 // while nothing changes a blocking query costs nothing. A list replaces everything
 // that is not newer than itself.
 //

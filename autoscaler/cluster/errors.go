@@ -23,7 +23,7 @@ const (
 	Forbidden Kind = "forbidden" // the token may not: report it, try again later
 	Gone      Kind = "gone"      // the job does not exist any more
 	Away      Kind = "away"      // no answer, no leader, too many requests: try again later
-	Stopped   Kind = "stopped"   // this agent gave up
+	Stopped   Kind = "stopped"   // this autoscaler gave up
 )
 
 // Classify distinguishes errors of Nomad's API. Some cases have nothing but
@@ -56,6 +56,6 @@ func Classify(err error) Kind {
 	return Refused
 }
 
-// errNotLeading is returned where a write was about to be sent by an agent
+// errNotLeading is returned where a write was about to be sent by an autoscaler
 // that could not be sure of its leadership any more.
 var errNotLeading = errors.New("not the leader any more")

@@ -90,7 +90,7 @@ func TestProber_RefusesAnswers(t *testing.T) {
 			p, _, _ := prober(t, func(w http.ResponseWriter, r *http.Request) {
 				for _, h := range []string{"Authorization", "X-Nomad-Token", "Cookie"} {
 					if r.Header.Get(h) != "" || r.Method != http.MethodGet {
-						t.Errorf("%s of the agent reached a job", h)
+						t.Errorf("%s of the autoscaler reached a job", h)
 					}
 				}
 				tc.h(w, r)

@@ -27,7 +27,7 @@ var ErrStale = errors.New("the job has changed since it was looked at")
 type Writer struct {
 	watcher *Watcher
 	// may is asked right before every write; it returns an error unless this
-	// agent is sure to lead.
+	// autoscaler is sure to lead.
 	may   func() error
 	audit *audit.Log
 	rate  *rate.Limiter

@@ -72,7 +72,7 @@ func (n *Nomad) settings() settings {
 	}
 }
 
-// Leader is the election among several agents.
+// Leader is the election among several autoscalers.
 type Leader struct {
 	Namespace, Path string
 	TTL, Delay      time.Duration
@@ -121,7 +121,7 @@ func (t *Telemetry) settings() settings {
 	return settings{define("per_job", &t.PerJob, true, boolean, "Metrics have a label per job.")}
 }
 
-// Default is the configuration of an agent without a file.
+// Default is the configuration of an autoscaler without a file.
 func Default() *Config {
 	c := &Config{Pools: map[string]Pool{AnyPool: newPool(AnyPool)}}
 	for _, s := range c.blocks() {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Package config reads the autoscaler's configuration: HCL from a file or
-// from all *.hcl files of a directory, checked so that an agent that starts with
+// from all *.hcl files of a directory, checked so that an autoscaler that starts with
 // it, or reloads it, does not fail over it later.
 //
 //	nomad     { address = "https://nomad.example:4646" }

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// HTTP is the agent's own API.
+// HTTP is the autoscaler's own API.
 type HTTP struct {
 	Bind      string
 	Port      int
@@ -26,7 +26,7 @@ type HTTP struct {
 	TLS       TLS
 }
 
-// NoSocket is the value of Unix for an agent without a socket.
+// NoSocket is the value of Unix for an autoscaler without a socket.
 const NoSocket = "off"
 
 // Loopback reports whether the API can be reached from this machine only.

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the reference of settings into docs")
 
 // marker stands before the reference in a page of docs.
-const marker = "<!-- settings: agent -->\n"
+const marker = "<!-- settings: autoscaler -->\n"
 
 // reference is a table of all settings.
 func reference() string {

@@ -15,7 +15,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// TLS is how the agent's own API is encrypted, with what was in the files when
+// TLS is how the autoscaler's own API is encrypted, with what was in the files when
 // the configuration was read; the zero value is plain HTTP.
 type TLS struct {
 	CertFile, KeyFile, CAFile string
@@ -85,7 +85,7 @@ func (t *TLS) read(b *hcl.Block) (warnings []string, diags hcl.Diagnostics) {
 func authorities(a *hcl.Attribute, path string) (*x509.CertPool, hcl.Diagnostics) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, wrongValue(a, "%v; write the path of a file that is there and that the agent may read.", err)
+		return nil, wrongValue(a, "%v; write the path of a file that is there and that the autoscaler may read.", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(raw) {
@@ -104,9 +104,9 @@ func pair(certAttr, keyAttr *hcl.Attribute, certFile, keyFile string) (*tls.Cert
 	var missing *fs.PathError
 	switch {
 	case errors.As(err, &missing) && missing.Path == keyFile:
-		return nil, wrongValue(keyAttr, "%v; write the path of a file that is there and that the agent may read.", err)
+		return nil, wrongValue(keyAttr, "%v; write the path of a file that is there and that the autoscaler may read.", err)
 	case errors.As(err, &missing):
-		return nil, wrongValue(certAttr, "%v; write the path of a file that is there and that the agent may read.", err)
+		return nil, wrongValue(certAttr, "%v; write the path of a file that is there and that the autoscaler may read.", err)
 	}
 	return nil, wrongValue(keyAttr, "%s and %s are no pair: %v. Write the certificate, its chain after it, and the key that it was issued for, in PEM.", certFile, keyFile, err)
 }
@@ -117,11 +117,11 @@ func (t *TLS) age(at hcl.Range, now time.Time) []string {
 	where := fmt.Sprintf("%s:%d: %s", at.Filename, at.Start.Line, t.CertFile)
 	switch {
 	case now.After(leaf.NotAfter):
-		return []string{fmt.Sprintf("%s has expired at %s; callers will refuse it: renew it, the agent takes a changed file over", where, leaf.NotAfter.Format(time.RFC3339))}
+		return []string{fmt.Sprintf("%s has expired at %s; callers will refuse it: renew it, the autoscaler takes a changed file over", where, leaf.NotAfter.Format(time.RFC3339))}
 	case now.Before(leaf.NotBefore):
 		return []string{fmt.Sprintf("%s is not valid before %s; callers will refuse it: look at this machine's clock", where, leaf.NotBefore.Format(time.RFC3339))}
 	case leaf.NotAfter.Sub(now) < soon:
-		return []string{fmt.Sprintf("%s expires at %s; renew it, the agent takes a changed file over", where, leaf.NotAfter.Format(time.RFC3339))}
+		return []string{fmt.Sprintf("%s expires at %s; renew it, the autoscaler takes a changed file over", where, leaf.NotAfter.Format(time.RFC3339))}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 				i := index[act.Job]
 				start := time.Now()
 				done, err := c.writer.Apply(ctx, act, v.Facts[i], map[string]any{
-					"cause": act.Cause, "from": act.From, "to": act.To, "agent": c.Config().Name, "pool": v.Jobs[i].Pool,
+					"cause": act.Cause, "from": act.From, "to": act.To, "autoscaler": c.Config().Name, "pool": v.Jobs[i].Pool,
 				})
 				c.applied(act, done, err, time.Since(start))
 				return nil

@@ -85,12 +85,12 @@ func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for what, n := range wrote {
-			if log.count("kolo.audit: "+what+": who=\"agent .*result=") != n {
+			if log.count("kolo.audit: "+what+": who=\"autoscaler .*result=") != n {
 				return false
 			}
 		}
 		return wrote["(scale|report)"] > 2 && log.count("kolo.audit: acquire-lock: ") == 1
 	}), wait.Timeout(20*time.Second), wait.Gap(20*time.Millisecond)), must.Sprintf("%v\n%s", wrote, log))
-	must.Positive(t, log.count(`kolo.audit: scale: who="agent [^"]+" namespace=default job=a group=workers change="0→[24]" reason=.* result=ok$`))
+	must.Positive(t, log.count(`kolo.audit: scale: who="autoscaler [^"]+" namespace=default job=a group=workers change="0→[24]" reason=.* result=ok$`))
 	must.StrNotContains(t, log.String(), secret)
 }

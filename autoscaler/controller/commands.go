@@ -21,7 +21,7 @@ func (c *Controller) MayCommand(ctx context.Context, token string) error {
 
 // SetPolicy puts a policy in force for a node pool, on running jobs too. An
 // empty line goes back to the configuration. The token is the user's, "" for
-// the agent's own.
+// the autoscaler's own.
 func (c *Controller) SetPolicy(ctx context.Context, token, pool, line string) error {
 	if line != "" {
 		if _, err := c.parsePolicy(line); err != nil {
@@ -44,7 +44,7 @@ func (c *Controller) SetPaused(ctx context.Context, token string, key planner.Jo
 }
 
 // command changes the overrides, saves them, and takes effect at once; where
-// another agent leads, as soon as that one has read them. Commands that come
+// another autoscaler leads, as soon as that one has read them. Commands that come
 // together take effect one after another, each on top of the last. One with a
 // token is for the leader alone: others return leader.ErrNotLeading.
 func (c *Controller) command(ctx context.Context, token string, e api.Event, change func(*store.Overrides)) error {

@@ -70,7 +70,7 @@ func TestController_CommandsThatComeTogether(t *testing.T) {
 }
 
 // TestController_ACommandIsOnTopOfWhatIsThere has the overrides written by another
-// since this agent read it.
+// since this autoscaler read it.
 func TestController_ACommandIsOnTopOfWhatIsThere(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())

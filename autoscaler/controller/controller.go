@@ -24,7 +24,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
-// Controller is the control loop of one agent.
+// Controller is the control loop of one autoscaler.
 type Controller struct {
 	log      hclog.Logger
 	client   *cluster.Client
@@ -77,7 +77,7 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 		log: log, client: client, cfg: cfg, external: external,
 		watcher:      cluster.NewWatcher(client, cfg.Nomad.Resync, log.Named("cluster")),
 		prober:       cluster.NewProber(client, 2*time.Second),
-		audit:        audit.New(log, "agent "+cfg.Name),
+		audit:        audit.New(log, "autoscaler "+cfg.Name),
 		protectAfter: time.Minute,
 		wake:         make(chan struct{}, 1), unsaved: make(chan struct{}, 1),
 		history: history.New(), jobs: map[planner.JobKey]*job{}, policies: map[string]*poolPolicy{}, reported: map[planner.JobKey]string{},
@@ -90,7 +90,7 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 	c.lock = leader.NewVariable(client.Client, cfg.Leader.Namespace, cfg.Leader.Path, c.identity, cfg.Leader.TTL, cfg.Leader.Delay)
 	c.elector = leader.New(auditedLock{c.lock, cfg.Leader.Path, c.audit}, cfg.Leader.TTL, log.Named("leader"))
 	c.writer = cluster.NewWriter(c.watcher, cfg.Nomad.WritesPerSecond, c.elector.Check, c.audit)
-	c.status = &api.Status{Agent: cfg.Name}
+	c.status = &api.Status{Autoscaler: cfg.Name}
 	return c, nil
 }
 
@@ -154,7 +154,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Client is the agent's client of Nomad.
+// Client is the autoscaler's client of Nomad.
 func (c *Controller) Client() *cluster.Client { return c.client }
 
 // Config is the configuration in force.
@@ -176,7 +176,7 @@ func (c *Controller) Status() *api.Status {
 	return &s
 }
 
-// Health returns an error where the agent cannot do its work.
+// Health returns an error where the autoscaler cannot do its work.
 func (c *Controller) Health() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@
 //	                                                           └─> api.Status (API, metrics, events)
 //
 // A round is made shortly after anything changed, when a plan asked for it, and
-// now and then. Every agent makes rounds, so that followers can answer requests;
+// now and then. Every autoscaler makes rounds, so that followers can answer requests;
 // only the leader's writes go out, each after a check that it still leads
 // (package leader). External policies decide beside the rounds: one that takes
 // its time delays no other pool, and its last decision stays in force.

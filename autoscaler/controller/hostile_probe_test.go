@@ -45,7 +45,7 @@ func saying(text string) func(http.ResponseWriter, *http.Request) {
 	}
 }
 
-// probed runs an agent that asks all the time, with a job that has its
+// probed runs an autoscaler that asks all the time, with a job that has its
 // status at the address.
 func probed(t *testing.T, edit func(*nomadtest.Job)) (*world, *Controller) {
 	w := newWorld(t, 1, 4)
@@ -99,7 +99,7 @@ func TestProbe_BelievesNoStranger(t *testing.T) {
 	}
 }
 
-// TestProbe_FollowsNoRedirect has a job send the agent to an address of its
+// TestProbe_FollowsNoRedirect has a job send the autoscaler to an address of its
 // choice.
 func TestProbe_FollowsNoRedirect(t *testing.T) {
 	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {

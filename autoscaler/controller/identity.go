@@ -10,7 +10,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 )
 
-// Advertise sets the address of this agent's HTTP API as others reach it. The
+// Advertise sets the address of this autoscaler's HTTP API as others reach it. The
 // leader's lock holds it, so it must be called before Run.
 func (c *Controller) Advertise(address string) {
 	c.mu.Lock()
@@ -18,14 +18,14 @@ func (c *Controller) Advertise(address string) {
 	c.self.Address = address
 }
 
-// identity is what the leader's lock holds while this agent leads.
+// identity is what the leader's lock holds while this autoscaler leads.
 func (c *Controller) identity() leader.Holder {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.self
 }
 
-// Leads reports whether this agent leads and acts on commands.
+// Leads reports whether this autoscaler leads and acts on commands.
 func (c *Controller) Leads() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *Controller) Leads() bool {
 }
 
 // Leader asks Nomad who leads; no name is no one. itself reports whether it is
-// this agent.
+// this autoscaler.
 func (c *Controller) Leader(ctx context.Context) (who leader.Holder, itself bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.Config().Nomad.Timeout)
 	defer cancel()

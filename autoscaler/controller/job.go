@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// job is a job's history, with what need not outlive this agent.
+// job is a job's history, with what need not outlive this autoscaler.
 type job struct {
 	*history.Job
 
@@ -23,7 +23,7 @@ type job struct {
 	retries    int
 	writeError string
 
-	endpoint      cluster.Endpoint // of the agent that answers for the job
+	endpoint      cluster.Endpoint // of the driver's agent that answers for the job
 	completeUntil time.Time        // how long the training's report that it is complete holds
 }
 

@@ -41,7 +41,7 @@ func (c *Controller) lead(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			// The lock is still ours for a moment if the agent is being
+			// The lock is still ours for a moment if the autoscaler is being
 			// stopped; Check reports it.
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 			defer cancel()
@@ -101,6 +101,6 @@ func (c *Controller) saveSoon() {
 	}
 }
 
-// leading reports whether this agent leads and has loaded what it must know.
+// leading reports whether this autoscaler leads and has loaded what it must know.
 // The caller holds c.mu.
 func (c *Controller) leading() bool { return c.loaded && c.elector.Check() == nil }

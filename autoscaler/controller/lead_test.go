@@ -15,7 +15,7 @@ import (
 	"github.com/shoenig/test/wait"
 )
 
-// TestController_TwoAgentsAndAFailingNomad is the storm: two agents of which the
+// TestController_TwoAgentsAndAFailingNomad is the storm: two autoscalers of which the
 // leader keeps dying, faults of every kind, jobs that come and go.
 func TestController_TwoAgentsAndAFailingNomad(t *testing.T) {
 	w := newWorld(t, 4, 4)
@@ -94,7 +94,7 @@ func TestController_SavesTheHistoryWhenItStops(t *testing.T) {
 	must.MapLen(t, 1, saved.Jobs)
 }
 
-// TestController_OldEventsBringNothingBack starts an agent on a Nomad whose event
+// TestController_OldEventsBringNothingBack starts an autoscaler on a Nomad whose event
 // buffer speaks of workers of a job that is gone.
 func TestController_OldEventsBringNothingBack(t *testing.T) {
 	w := newWorld(t, 1, 4)

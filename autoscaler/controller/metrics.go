@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// metrics are the agent's Prometheus metrics. Counters are of this process;
+// metrics are the autoscaler's Prometheus metrics. Counters are of this process;
 // gauges are read from the newest Status when they are collected.
 type metrics struct {
 	registry *prometheus.Registry
@@ -101,7 +101,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 func (c *collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
 var (
-	leaderDesc     = prometheus.NewDesc("kolo_leader", "1 where this agent leads.", nil, nil)
+	leaderDesc     = prometheus.NewDesc("kolo_leader", "1 where this autoscaler leads.", nil, nil)
 	capacityDesc   = prometheus.NewDesc("kolo_pool_slots", "Slots that elastic jobs may use.", []string{"pool"}, nil)
 	usedDesc       = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
 	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
@@ -168,5 +168,5 @@ func (c *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Colle
 	}}
 }
 
-// Registry has the agent's metrics but for those of JobMetrics.
+// Registry has the autoscaler's metrics but for those of JobMetrics.
 func (c *Controller) Registry() *prometheus.Registry { return c.metrics.registry }

@@ -17,7 +17,7 @@ import (
 )
 
 // drifted are the jobs whose counts are not what was last seen, though the
-// job is the same and this agent did not write them.
+// job is the same and this autoscaler did not write them.
 func (c *Controller) drifted(v *cluster.View) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

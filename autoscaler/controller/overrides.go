@@ -12,12 +12,12 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/store"
 )
 
-// An agent that does not lead stores the commands of its own user (a caller of
+// An autoscaler that does not lead stores the commands of its own user (a caller of
 // its Unix socket) with its own token, which it passes on to no one. The leader
-// reads them from Nomad, as all agents do, so that each can report what is
+// reads them from Nomad, as all autoscalers do, so that each can report what is
 // paused.
 
-// followOverrides takes over what other agents stored, until the context ends.
+// followOverrides takes over what other autoscalers stored, until the context ends.
 func (c *Controller) followOverrides(ctx context.Context) error {
 	for after := uint64(0); ; {
 		o, index, next, err := c.store.PollOverrides(ctx, after)
@@ -34,11 +34,11 @@ func (c *Controller) followOverrides(ctx context.Context) error {
 		default:
 			after = next
 		}
-		c.commanding.Lock() // a command of this agent reports itself
+		c.commanding.Lock() // a command of this autoscaler reports itself
 		changed := c.setOverrides(o, index)
 		c.commanding.Unlock()
 		if changed != "" {
-			c.publish(api.Event{Type: changed, Reason: "changed through another agent"})
+			c.publish(api.Event{Type: changed, Reason: "changed through another autoscaler"})
 			c.poke()
 		}
 		pause(ctx, c.Config().Planner.Debounce) // bounds the requests where Nomad does not wait

@@ -20,7 +20,7 @@ func soon(t *testing.T, what string, check func() bool) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(check), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)), must.Sprint(what))
 }
 
-// TestFollow_AllAgentsLearnOfOverrides has two agents, and a command at the one
+// TestFollow_AllAgentsLearnOfOverrides has two autoscalers, and a command at the one
 // that does not lead.
 func TestFollow_AllAgentsLearnOfOverrides(t *testing.T) {
 	w := newWorld(t, 1, 4)

@@ -17,7 +17,7 @@ import (
 const reportsPerRound = 20
 
 // report reports problems with jobs to their users: each once, as long as the
-// job has it and this agent runs.
+// job has it and this autoscaler runs.
 func (c *Controller) report(ctx context.Context, ineligible []cluster.IneligibleJob) {
 	has := map[planner.JobKey]bool{}
 	for _, s := range ineligible {

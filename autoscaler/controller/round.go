@@ -16,7 +16,7 @@ import (
 // staleAfter is how old a view may be before it is worth a log line.
 const staleAfter = time.Minute
 
-// round observes, decides, plans, and writes where this agent leads. It returns
+// round observes, decides, plans, and writes where this autoscaler leads. It returns
 // when to make the next one at the latest.
 func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	view, err := c.watcher.View(c.Config().Pool)

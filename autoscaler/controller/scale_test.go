@@ -22,16 +22,16 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
-// BenchmarkScale measures the agent in a process of its own against a
+// BenchmarkScale measures the autoscaler in a process of its own against a
 // stand-in with thousands of nodes and jobs. Each node has 8 GPUs; there are
 // enough jobs to fill them, and one more arrives, which makes others shrink.
 // It prints
 //
-//	first-ms   from the agent's start to a complete view
+//	first-ms   from the autoscaler's start to a complete view
 //	event-ms   from the arrival of a job to the last write it causes
 //	busy-calls/min, idle-calls/min   requests to the stand-in
-//	idle-cpu-%  processor time of the agent while nothing happens
-//	rss-MB     memory of the agent's process
+//	idle-cpu-%  processor time of the autoscaler while nothing happens
+//	rss-MB     memory of the autoscaler's process
 //
 // Run with KOLO_SCALE=1; it takes minutes and gigabytes of the stand-in's.
 func BenchmarkScale(b *testing.B) {
@@ -47,7 +47,7 @@ func BenchmarkScale(b *testing.B) {
 	}
 }
 
-// childEnv makes the test binary run an agent instead of tests.
+// childEnv makes the test binary run an autoscaler instead of tests.
 const childEnv = "KOLO_SCALE_CHILD"
 
 func TestMain(m *testing.M) {
@@ -154,7 +154,7 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	return time.Duration(ticks) * (time.Second / hz)
 }
 
-// scaleChild is the agent that is measured; it is killed in the end.
+// scaleChild is the autoscaler that is measured; it is killed in the end.
 func scaleChild(at string) {
 	c := config.Default()
 	c.Name, c.Nomad.Address = "measured", at

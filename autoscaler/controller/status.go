@@ -17,7 +17,7 @@ import (
 
 // describe makes the status that is published. The caller holds c.mu.
 func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planner.Plan, lead bool, now time.Time) *api.Status {
-	s := &api.Status{Time: now, Agent: c.cfg.Name, Leading: lead, Ready: true, Paused: c.overrides.All, Jobs: []api.JobStatus{}, Pools: []api.PoolStatus{}}
+	s := &api.Status{Time: now, Autoscaler: c.cfg.Name, Leading: lead, Ready: true, Paused: c.overrides.All, Jobs: []api.JobStatus{}, Pools: []api.PoolStatus{}}
 	waits := byJob(plan.Waits)
 	pools := c.describePools(v)
 	for i := range v.Jobs {

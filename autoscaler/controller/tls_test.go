@@ -101,7 +101,7 @@ func TestController_TLSToNomad(t *testing.T) {
 }
 
 // TestController_ReportsWhyNomadCannotBeRead: the mistake is seen by one who asks
-// the agent, not in its log alone.
+// the autoscaler, not in its log alone.
 func TestController_ReportsWhyNomadCannotBeRead(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	ca := authority.New(t, "ca")

@@ -23,7 +23,7 @@ import (
 // overridesPath is the variable that holds what users set.
 const overridesPath = "kolo/overrides"
 
-// world is a stand-in for Nomad and the agents that look after it.
+// world is a stand-in for Nomad and the autoscalers that look after it.
 type world struct {
 	t       *testing.T
 	nomad   *nomadtest.Cluster
@@ -31,7 +31,7 @@ type world struct {
 	agents  int
 	elastic map[string]any
 
-	// Of agents that are started, 0 for the default.
+	// Of autoscalers that are started, 0 for the default.
 	protectAfter, probeTimeout time.Duration
 	log                        hclog.Logger // nil for the test's own, of errors
 }
@@ -59,12 +59,12 @@ func (w *world) config() *config.Config {
 	return c
 }
 
-// start runs an agent until stop is called or the test ends.
+// start runs an autoscaler until stop is called or the test ends.
 func (w *world) start(c *config.Config) (a *Controller, stop func()) {
 	return w.startWith(c, nil)
 }
 
-// startWith starts an agent with external policies.
+// startWith starts an autoscaler with external policies.
 func (w *world) startWith(c *config.Config, external ExternalPolicies) (a *Controller, stop func()) {
 	log := hclog.New(&hclog.LoggerOptions{Name: c.Name, Level: hclog.Error, Output: testWriter{w.t}})
 	if external != nil {

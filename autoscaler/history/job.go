@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Job is what is remembered of one job. Names in JSON are those of histories
-// that have been saved.
+// Job is what is remembered of one job.
 type Job struct {
 	Created    uint64         `json:"created"` // index of the job's creation
 	FirstSeen  time.Time      `json:"first_seen"`
@@ -22,10 +21,10 @@ type Job struct {
 	Counts     map[string]int `json:"counts,omitempty"`     // by group, as last seen
 	LastIndex  uint64         `json:"last_index,omitempty"` // in Nomad, of the last write
 	// ManualUntil is until when a count that was set by hand is left alone.
-	ManualUntil time.Time `json:"hand_until,omitzero"`
+	ManualUntil time.Time `json:"manual_until,omitzero"`
 	// GrowAfter are the groups in which workers found no place, and until when
 	// they do not grow.
-	GrowAfter map[string]time.Time `json:"stuck,omitempty"`
+	GrowAfter map[string]time.Time `json:"grow_after,omitempty"`
 
 	Frozen    bool      `json:"frozen,omitempty"`    // a worker has completed
 	FrozenAt  uint64    `json:"frozen_at,omitempty"` // job version at the completion

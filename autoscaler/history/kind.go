@@ -18,7 +18,7 @@ type Kind struct {
 	Shape speedup.Shape `json:"shape"`
 	Used  time.Time     `json:"used"` // the day a job of it was last there
 	// NonImproving are the sizes that were no faster than a smaller one.
-	NonImproving map[int]Trials `json:"futile,omitempty"`
+	NonImproving map[int]Trials `json:"non_improving,omitempty"`
 }
 
 // Trials are the measurements of a size that spoke against growing to it, one

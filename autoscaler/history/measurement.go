@@ -16,9 +16,9 @@ type Measurement struct {
 	// The time in force, in steps of Job.Batch; a StepTime of 0 is none.
 	speedup.Point
 
-	At      time.Time `json:"at,omitzero"`      // of the last steps that were taken in
-	Trials  int       `json:"trials,omitempty"` // how often it was measured from nothing
-	Counted int       `json:"heard,omitempty"`  // steps that the training had counted by then
+	At      time.Time `json:"at,omitzero"`       // of the last steps that were taken in
+	Trials  int       `json:"trials,omitempty"`  // how often it was measured from nothing
+	Counted int       `json:"counted,omitempty"` // steps that the training had counted by then
 
 	// Not saved.
 	last StepTime // as last reported
@@ -57,7 +57,7 @@ const (
 func (m *Measurement) update(t StepTime, batch float64, now time.Time) (drift float64) {
 	t.N = max(0, t.N)
 	if t.N > 0 && (t.N < m.Counted || t.N > m.Counted && m.last.N != m.Counted) {
-		// Another leader counts, or an agent that has ended took some of them
+		// Another leader counts, or an autoscaler that has ended took some of them
 		// in: which steps are new is unknown.
 		m.Counted, m.last = t.N, t
 		return 1

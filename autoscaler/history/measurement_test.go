@@ -109,7 +109,7 @@ func TestMeasurement_OfALargerBatch(t *testing.T) {
 	}
 }
 
-// The next agent knows what the last one made of the steps, and not what the
+// The next autoscaler knows what the last one made of the steps, and not what the
 // training had reported by then.
 func TestMeasurement_SurvivesTheAgent(t *testing.T) {
 	r, tr := &Job{}, newTraining()

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package leader elects one agent among several by the lock of a Nomad
+// Package leader elects one autoscaler among several by the lock of a Nomad
 // variable, and makes sure that the one that lost the lock stops.
 //
 //	        acquire ok                    renew ok, every TTL/3

@@ -17,7 +17,7 @@ import (
 var ErrConflict = errors.New("the lock is held by another")
 
 // ErrNotLeading is returned by Check, and for what the leader alone may do.
-var ErrNotLeading = errors.New("this agent does not lead")
+var ErrNotLeading = errors.New("this autoscaler does not lead")
 
 // Lock is the lock of a variable.
 type Lock interface {

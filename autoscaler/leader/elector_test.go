@@ -121,7 +121,7 @@ func TestElector_FencesItselfBeforeTheLockCanBeTaken(t *testing.T) {
 		must.LessEq(t, ttl+100*time.Millisecond, time.Since(lost))
 		must.True(t, time.Now().Before(s.until), must.Sprint("gave up after another could lead"))
 
-		// And when Nomad is back the agent leads again, in a new term.
+		// And when Nomad is back the autoscaler leads again, in a new term.
 		s.set(func(s *server) { s.away, s.holder = false, "" })
 		time.Sleep(ttl)
 		must.NoError(t, a.Check())

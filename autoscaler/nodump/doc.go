@@ -5,7 +5,7 @@
 // Nomad token in both, from other processes of the same user.
 //
 // Many tasks of a cluster run as one user (no one), and a policy's program is a
-// child with the agent's user: without this they read /proc/<pid>/environ, which
+// child with the autoscaler's user: without this they read /proc/<pid>/environ, which
 // unsetting a variable does not change. The kernel reserves what /proc holds of a
 // process that is not dumpable for root, and only root may trace it. Other systems
 // than Linux have no equivalent; Set returns an error there.

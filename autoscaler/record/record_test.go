@@ -53,7 +53,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 		events = append(events, news...)
 		return len(news)
 	}
-	must.Zero(t, take(&api.Status{Time: at(4)}), must.Sprint("an agent that is not ready knows nothing"))
+	must.Zero(t, take(&api.Status{Time: at(4)}), must.Sprint("an autoscaler that is not ready knows nothing"))
 
 	j := training("a", api.StateRunning, 2, 10)
 	j.StepTimes = []speedup.Point{{Size: 2, StepTime: 1, Samples: 10}}

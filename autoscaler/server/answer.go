@@ -44,7 +44,7 @@ func problem(code int, format string, args ...any) error {
 	return coded{code: code, error: fmt.Errorf(format, args...)}
 }
 
-// fail maps errors of the agent and of Nomad to status codes.
+// fail maps errors of the autoscaler and of Nomad to status codes.
 func fail(w http.ResponseWriter, err error) {
 	var known coded
 	switch kind := cluster.Classify(err); {

@@ -16,7 +16,7 @@ import (
 
 // caller is who sent a request, as far as that is proven.
 type caller struct {
-	token string // what Nomad is asked with; "" is the agent's own
+	token string // what Nomad is asked with; "" is the autoscaler's own
 	who   string // for the record
 }
 
@@ -74,7 +74,7 @@ func (s *Server) remedy(other string) string {
 	if s.socket == "" {
 		return other
 	}
-	return fmt.Sprintf("%s, or run kolo on this machine as the agent's user or root, which finds the Unix socket %s", other, s.socket)
+	return fmt.Sprintf("%s, or run kolo on this machine as the autoscaler's user or root, which finds the Unix socket %s", other, s.socket)
 }
 
 // commandFunc is what a command does for a caller; it completes the record.

@@ -26,7 +26,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/socket"
 )
 
-// unixClient calls an agent over a Unix socket.
+// unixClient calls an autoscaler over a Unix socket.
 func unixClient(path string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
@@ -63,11 +63,11 @@ func TestAdmit_LoopbackIsNoProof(t *testing.T) {
 		must.NoError(t, resp.Body.Close())
 		must.Eq(t, 401, resp.StatusCode, must.Sprint(path))
 		must.StrContains(t, string(text), "NOMAD_TOKEN")
-		must.StrContains(t, string(text), "or run kolo on this machine as the agent's user or root, which finds the Unix socket "+unix)
+		must.StrContains(t, string(text), "or run kolo on this machine as the autoscaler's user or root, which finds the Unix socket "+unix)
 	}
 	must.False(t, w.agent.Status().Paused)
 
-	t.Log("the agent's user may, over the socket")
+	t.Log("the autoscaler's user may, over the socket")
 	resp, err := unixClient(unix).Do(put(t, "http://kolo/v1/pause", "{}"))
 	must.NoError(t, err)
 	must.NoError(t, resp.Body.Close())
@@ -86,7 +86,7 @@ func TestAdmit_Tokens(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "e9ed925e", Name: "ops"})
 	w.nomad.AddToken("2-stranger", nomadtest.Token{Accessor: "0b2240b5", Name: "dev"})
-	w.nomad.AddToken("", nomadtest.Token{}) // the agent's own
+	w.nomad.AddToken("", nomadtest.Token{}) // the autoscaler's own
 	w.nomad.Deny("2-stranger")
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"nomad_namespace":"ci","nomad_job_id":"nightly","nomad_task":"t","nomad_allocation_id":"20709a59"}`))
 	w.nomad.AddToken("x."+claims+".y", nomadtest.Token{Workload: true})
@@ -134,7 +134,7 @@ func TestAdmit_WithoutAccessControl(t *testing.T) {
 	must.NoError(t, resp.Body.Close())
 	must.Eq(t, 200, resp.StatusCode)
 
-	t.Log("nor does an agent that is open")
+	t.Log("nor does an autoscaler that is open")
 	o := start(t, nil)
 	o.nomad.DisableACL()
 	code, _ = o.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "anything")
@@ -180,7 +180,7 @@ func TestAdmit_ATokenIsGoodForAMoment(t *testing.T) {
 // the leader learns of the command from Nomad, and not from the follower.
 func TestAdmit_AFollowersTokenStaysThere(t *testing.T) {
 	w := start(t, func(c *config.Config) { c.Name, c.HTTP.Open = "leader", false })
-	f := w.follower(t, func(c *config.Config) { c.Nomad.Token = "the agent's" })
+	f := w.follower(t, func(c *config.Config) { c.Nomad.Token = "the autoscaler's" })
 	_, unix := f.serves(t)
 	for _, command := range []struct {
 		path string
@@ -198,7 +198,7 @@ func TestAdmit_AFollowersTokenStaysThere(t *testing.T) {
 	must.StrNotContains(t, w.log.String(), "kolo.audit: pause")
 }
 
-// TestServe_AConfiguredSocketHasToDo has another agent hold it.
+// TestServe_AConfiguredSocketHasToDo has another autoscaler hold it.
 func TestServe_AConfiguredSocketHasToDo(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kolo.sock")
 	l, err := socket.Listen(path, "")
@@ -206,10 +206,10 @@ func TestServe_AConfiguredSocketHasToDo(t *testing.T) {
 	defer l.Close()
 	w := start(t, nil)
 	err = w.api.Serve(t.Context(), config.HTTP{Bind: "127.0.0.1", Unix: path}, func(net.Addr) {})
-	must.ErrorContains(t, err, "another agent serves this socket")
+	must.ErrorContains(t, err, "another autoscaler serves this socket")
 }
 
-// TestListenUnix_TheDefaultIsAnOffer has two agents of one user at one port, of
+// TestListenUnix_TheDefaultIsAnOffer has two autoscalers of one user at one port, of
 // two addresses: the second goes without a socket, as one does that has no
 // place for it.
 func TestListenUnix_TheDefaultIsAnOffer(t *testing.T) {

@@ -56,7 +56,7 @@ func (s *Server) pools() []string {
 	return slices.Sorted(maps.Keys(configured))
 }
 
-// unknown returns an error where the agent has not seen the job, which is more
+// unknown returns an error where the autoscaler has not seen the job, which is more
 // likely a mistyped name than one to come. Only names that the caller may read
 // are suggested.
 func (s *Server) unknown(r *http.Request, key planner.JobKey) error {

@@ -11,10 +11,10 @@
 //	caller       Nomad token, Unix socket, or open to all         caller.go
 //	scope        the namespaces that the caller may read          scope.go
 //	quota        answers, plans and streams at a time             quota.go
-//	leader       commands are passed on to the agent that leads   forward.go
+//	leader       commands are passed on to the autoscaler that leads   forward.go
 //
 // Commands are stored in Nomad with the caller's token: Nomad decides. The
-// agent's own token is used for callers of the Unix socket, where file
+// autoscaler's own token is used for callers of the Unix socket, where file
 // permissions decide, and for all callers where http.open is set. Each command is
 // recorded (package audit), a refused one, too.
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// fake is an agent of jobs in two namespaces. The token of each tenant is
+// fake is an autoscaler of jobs in two namespaces. The token of each tenant is
 // "token of" and the namespace.
 type fake struct {
 	Controller
@@ -38,7 +38,7 @@ func (f *fake) Status() *api.Status {
 		return f.status
 	}
 	return &api.Status{
-		Agent: "fake", Ready: true,
+		Autoscaler: "fake", Ready: true,
 		Jobs:       []api.JobStatus{{JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}}},
 		Ineligible: []api.IneligibleJob{{JobKey: planner.JobKey{Namespace: "red", ID: "red-bad"}, Problems: []string{"p"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-bad"}}},
 		Pools:      []api.PoolStatus{{Name: "default", Capacity: 4, Problem: "decided 9 for red-job and blue-job"}},

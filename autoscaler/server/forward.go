@@ -20,11 +20,11 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 )
 
-// Headers of a request that an agent passes on. Nothing is decided by them but
-// that it goes from one agent to the next once, wherever the two believe the
+// Headers of a request that an autoscaler passes on. Nothing is decided by them but
+// that it goes from one autoscaler to the next once, wherever the two believe the
 // leader to be.
 const (
-	forwardedHeader    = "Kolo-Forwarded-By"  // the agent
+	forwardedHeader    = "Kolo-Forwarded-By"  // the autoscaler
 	forwardedForHeader = "Kolo-Forwarded-For" // the address of its caller
 )
 
@@ -39,8 +39,8 @@ func via(r *http.Request) string {
 	return by + " for " + r.Header.Get(forwardedForHeader)
 }
 
-// byLeader has the leader do it: this agent, or the one that leads, with the
-// caller's token. What is done with the agent's own token is done here: the
+// byLeader has the leader do it: this autoscaler, or the one that leads, with the
+// caller's token. What is done with the autoscaler's own token is done here: the
 // leader learns of it from Nomad, and the token stays.
 func (s *Server) byLeader(do commandFunc) commandFunc {
 	return func(w http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
@@ -61,17 +61,17 @@ func (s *Server) byLeader(do commandFunc) commandFunc {
 	}
 }
 
-// leader is who leads, if another agent does and can be asked.
+// leader is who leads, if another autoscaler does and can be asked.
 func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 	c := s.controller.Config().Leader
 	who, itself, err := s.controller.Leader(ctx)
 	switch {
 	case err != nil:
-		return who, problem(http.StatusBadGateway, "this agent does not lead, and it is unknown who does: %w", err)
+		return who, problem(http.StatusBadGateway, "this autoscaler does not lead, and it is unknown who does: %w", err)
 	case itself:
-		return who, problem(http.StatusServiceUnavailable, "this agent was the last to lead, and is not ready to or no more; try again in a moment")
+		return who, problem(http.StatusServiceUnavailable, "this autoscaler was the last to lead, and is not ready to or no more; try again in a moment")
 	case who.Name == "":
-		return who, problem(http.StatusServiceUnavailable, "no agent leads now: no one holds the lock of the variable %s; one takes it within %s where Nomad can be reached", c.Path, c.TTL)
+		return who, problem(http.StatusServiceUnavailable, "no autoscaler leads now: no one holds the lock of the variable %s; one takes it within %s where Nomad can be reached", c.Path, c.TTL)
 	case who.Address == "":
 		return who, problem(http.StatusServiceUnavailable, "%s leads, and does not report where its API is; send the request to it", who.Name)
 	}
@@ -82,10 +82,10 @@ func (s *Server) leader(ctx context.Context) (leader.Holder, error) {
 func (s *Server) forward(w http.ResponseWriter, r *http.Request, c caller, who leader.Holder) error {
 	conf := s.controller.Config()
 	if conf.HTTP.TLS.Enabled() && !strings.HasPrefix(who.Address, "https://") {
-		return problem(http.StatusBadGateway, "the leader %s is at %s, where a token would cross the network in the clear, and this agent's configuration asks for TLS: write http { tls } there, too", who.Name, who.Address)
+		return problem(http.StatusBadGateway, "the leader %s is at %s, where a token would cross the network in the clear, and this autoscaler's configuration asks for TLS: write http { tls } there, too", who.Name, who.Address)
 	}
 	if (who.Machine == "" || who.Machine != s.machine) && toItself(who.Address) {
-		return problem(http.StatusBadGateway, "the leader %s runs on %s, and advertises %s, which is this machine, %s: the token is not passed on; set http { advertise } there to an address that other agents reach",
+		return problem(http.StatusBadGateway, "the leader %s runs on %s, and advertises %s, which is this machine, %s: the token is not passed on; set http { advertise } there to an address that other autoscalers reach",
 			who.Name, cmp.Or(who.Machine, "a machine that it does not name"), who.Address, s.machine)
 	}
 	body, err := io.ReadAll(r.Body)

@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/leader"
 )
 
-// follower starts a second agent beside a leading one.
+// follower starts a second autoscaler beside a leading one.
 func (w *world) follower(t *testing.T, edit func(*config.Config)) *world {
 	c := *w.config
 	c.Name = "follower"
@@ -69,7 +69,7 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 	code, text = f.do(t, "PUT", "/v1/reload", "", "X-Nomad-Token", "stranger")
 	must.Eq(t, 403, code, must.Sprint(text))
 
-	t.Log("reloading is for the agent that is asked")
+	t.Log("reloading is for the autoscaler that is asked")
 	code, _ = f.do(t, "PUT", "/v1/reload", "", "X-Nomad-Token", "friend")
 	must.Eq(t, 200, code)
 
@@ -91,7 +91,7 @@ func TestForward_ALeaderThatEndsSaysSo(t *testing.T) {
 	w.stop()
 	code, text := f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
-	must.StrContains(t, text, "no agent leads now")
+	must.StrContains(t, text, "no autoscaler leads now")
 }
 
 // TestForward_NoLeader has the ways in which no one can be asked.
@@ -122,14 +122,14 @@ func TestForward_NoLeader(t *testing.T) {
 	w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["holder"], items["address"] = "follower", f.url })
 	code, text := f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
-	must.StrContains(t, text, "this agent was the last to lead")
+	must.StrContains(t, text, "this autoscaler was the last to lead")
 	w.nomad.EditVariable("kolo/leader", func(items map[string]string) { items["holder"], items["address"] = "", "" })
 	code, text = f.do(t, "PUT", "/v1/pause", "{}", "X-Nomad-Token", "friend")
 	must.Eq(t, 503, code)
-	must.StrContains(t, text, "no agent leads now: no one holds the lock of the variable kolo/leader; one takes it within 1h0m0s")
+	must.StrContains(t, text, "no autoscaler leads now: no one holds the lock of the variable kolo/leader; one takes it within 1h0m0s")
 }
 
-// elsewhere is an agent that follows one on a machine.
+// elsewhere is an autoscaler that follows one on a machine.
 type elsewhere struct {
 	*fake
 	who leader.Holder

@@ -60,7 +60,7 @@ func (s *Server) gate(r *http.Request) error {
 	// A page may have its own name point here once it is loaded, and reads
 	// then as if it were ours.
 	if !plain(r) && !s.ours(r.Host, c) {
-		return fmt.Errorf("requests to %q are refused: call the agent by an IP address, localhost, or the name of its machine, or list the name in http { hosts }", r.Host)
+		return fmt.Errorf("requests to %q are refused: call the autoscaler by an IP address, localhost, or the name of its machine, or list the name in http { hosts }", r.Host)
 	}
 	if origin := r.Header.Get("Origin"); origin != "" && !sameOrigin(r) {
 		return fmt.Errorf("requests of other sites are refused; this one is of %q", origin)

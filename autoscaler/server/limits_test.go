@@ -25,7 +25,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// listening serves a fake agent at an address of its own.
+// listening serves a fake autoscaler at an address of its own.
 func listening(t *testing.T, f *fake, edit func(*Server)) (tcp, unix string) {
 	s := New(f, f, nil, hclog.NewNullLogger())
 	if edit != nil {

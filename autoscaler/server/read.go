@@ -26,7 +26,7 @@ import (
 var pageHTML []byte
 
 // pagePolicy lets the page run its own script, use its own style, and ask this
-// agent, and nothing else; no other page may frame it.
+// autoscaler, and nothing else; no other page may frame it.
 var pagePolicy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 	hashOf(pageHTML, "script"), hashOf(pageHTML, "style"))
 

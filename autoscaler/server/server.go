@@ -64,7 +64,7 @@ type Server struct {
 // New makes a server. reload reads the configuration again.
 func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server {
 	s := &Server{
-		controller: c, tokens: t, reload: reload, log: log, audit: audit.New(log, "agent "+c.Config().Name), mux: http.NewServeMux(),
+		controller: c, tokens: t, reload: reload, log: log, audit: audit.New(log, "autoscaler "+c.Config().Name), mux: http.NewServeMux(),
 		network: newQuota(streamsByAddress), own: newQuota(mostStreams), limits: defaultTimeouts(), places: socket.Here(),
 	}
 	s.machine, _ = os.Hostname() // without it, the machine has no name to be called by

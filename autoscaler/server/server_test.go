@@ -29,7 +29,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/tokens"
 )
 
-// world is an agent with a job, and its API.
+// world is an autoscaler with a job, and its API.
 type world struct {
 	nomad  *nomadtest.Cluster
 	agent  *controller.Controller
@@ -88,7 +88,7 @@ func start(t *testing.T, edit func(*config.Config)) *world {
 	return w
 }
 
-// run starts an agent with its API on a world's Nomad.
+// run starts an autoscaler with its API on a world's Nomad.
 func (w *world) run(t *testing.T, c *config.Config) {
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: hclog.Trace, Output: &w.log})
 	a, err := controller.New(c, nil, log)
@@ -277,7 +277,7 @@ func TestAnswer_SaysWhatItCannotEncode(t *testing.T) {
 }
 
 // TestServer_ReloadTurnsProfilesOff is about a configuration that had debug
-// when the agent started, and does not now.
+// when the autoscaler started, and does not now.
 func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
 	f := &fake{}
 	f.http.Debug = true

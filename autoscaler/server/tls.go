@@ -40,7 +40,7 @@ func serving(c *config.TLS) (*tls.Config, error) {
 	return out, nil
 }
 
-// calling is how an agent calls another, with its own certificate for where
+// calling is how an autoscaler calls another, with its own certificate for where
 // that verifies clients.
 func calling(c *config.TLS) *tls.Config {
 	out := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Authorities}

@@ -20,7 +20,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest/authority"
 )
 
-// loopback is a certificate for an agent of this machine.
+// loopback is a certificate for an autoscaler of this machine.
 var loopback = authority.Leaf{Names: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}}
 
 // block reads the tls block of a configuration.

@@ -66,7 +66,7 @@ func grantGroup(path string, g Gate, mode os.FileMode) error {
 		return fmt.Errorf("group %s: %w", g.Group.Name, err)
 	}
 	if err := os.Lchown(path, -1, gid); err != nil {
-		return fmt.Errorf("%w; the agent's user must be in the group %s", err, g.Group.Name)
+		return fmt.Errorf("%w; the autoscaler's user must be in the group %s", err, g.Group.Name)
 	}
 	return os.Chmod(path, mode)
 }

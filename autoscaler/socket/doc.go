@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package socket is the Unix socket on which an agent serves its API to its own
+// Package socket is the Unix socket on which an autoscaler serves its API to its own
 // user: its path, its creation such that no one else can plant or replace it,
 // and the identity of its peers.
 //

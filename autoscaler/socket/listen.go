@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errInUse is returned where another agent serves the socket.
-var errInUse = errors.New("another agent serves this socket")
+// errInUse is returned where another autoscaler serves the socket.
+var errInUse = errors.New("another autoscaler serves this socket")
 
 // longest is the longest name of a socket that the system accepts: what it has
 // room for, less the final NUL.
@@ -33,7 +33,7 @@ type Listener struct {
 }
 
 // Listen serves a socket at a path, for this user and root and, unless it is
-// "", for a group. What is left of an agent that has ended is removed; anything
+// "", for a group. What is left of an autoscaler that has ended is removed; anything
 // else at the path is an error.
 func Listen(path, group string) (*Listener, error) {
 	l, err := listen(path, group)
@@ -97,7 +97,7 @@ func bind(path string, g Gate) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Close ends the listener, removes the socket, and lets another agent have the
+// Close ends the listener, removes the socket, and lets another autoscaler have the
 // path.
 func (l *Listener) Close() (err error) {
 	l.once.Do(func() { err = errors.Join(l.UnixListener.Close(), release(l.lock)) })

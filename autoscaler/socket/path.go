@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// port is the API's default; the socket of an agent with another has the port
-// in its name, so that several agents of one user have a socket each.
+// port is the API's default; the socket of an autoscaler with another has the port
+// in its name, so that several autoscalers of one user have a socket each.
 const port = 8648
 
 // Places is where the sockets of a user may be.
@@ -31,7 +31,7 @@ func Here() Places {
 	return Places{UID: os.Getuid(), System: "/run/kolo", Runtime: os.Getenv("XDG_RUNTIME_DIR")}
 }
 
-// Default is where an agent listens whose configuration names no path, "" for
+// Default is where an autoscaler listens whose configuration names no path, "" for
 // nowhere.
 func (p Places) Default(api int) string {
 	name := "kolo.sock"
@@ -52,9 +52,9 @@ func (p Places) owns(dir string) bool {
 	return err == nil && info.IsDir() && owner(info) == p.UID
 }
 
-// Find returns the socket of the agent that runs on this machine and that this
+// Find returns the socket of the autoscaler that runs on this machine and that this
 // user may ask, "" for none. Where there are several, it is the one of the
-// agent with the default port.
+// autoscaler with the default port.
 func (p Places) Find(ctx context.Context) (string, error) {
 	var found []string
 	for _, path := range p.candidates() {
@@ -72,7 +72,7 @@ func (p Places) Find(ctx context.Context) (string, error) {
 	case 1:
 		return found[0], nil
 	}
-	return "", fmt.Errorf("several agents run here; choose one with -address or KOLO_ADDR: unix://%s", strings.Join(found, ", unix://"))
+	return "", fmt.Errorf("several autoscalers run here; choose one with -address or KOLO_ADDR: unix://%s", strings.Join(found, ", unix://"))
 }
 
 func (p Places) candidates() []string {
@@ -92,7 +92,7 @@ func (p Places) candidates() []string {
 	return out
 }
 
-// answers reports whether an agent listens at a path whom this user may give a
+// answers reports whether an autoscaler listens at a path whom this user may give a
 // token to.
 func (p Places) answers(ctx context.Context, path string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -101,7 +101,7 @@ func (p Places) answers(ctx context.Context, path string) bool {
 	return err == nil && c.Close() == nil
 }
 
-// Dial connects to the agent at a path that Find returned. It refuses one whom
+// Dial connects to the autoscaler at a path that Find returned. It refuses one whom
 // this user may not give a token to: another may have taken the place since.
 func (p Places) Dial(ctx context.Context, path string) (net.Conn, error) {
 	c, err := new(net.Dialer).DialContext(ctx, "unix", path)

@@ -193,12 +193,12 @@ func TestPlaces_Default(t *testing.T) {
 		port   int
 		want   string
 	}{
-		"root":                     {Places{UID: 0, System: "/run/kolo", Runtime: "/run/user/0"}, 8648, "/run/kolo/kolo.sock"},
-		"a second agent of root":   {Places{UID: 0, System: "/run/kolo"}, 8650, "/run/kolo/kolo-8650.sock"},
-		"a user":                   {Places{UID: 1000, System: "/nowhere", Runtime: "/run/user/1000"}, 8648, "/run/user/1000/kolo/kolo.sock"},
-		"a user that was given it": {Places{UID: os.Getuid(), System: mine, Runtime: "/run/user/1000"}, 8648, mine + "/kolo.sock"},
-		"a user with no place":     {Places{UID: 1000, System: "/nowhere"}, 8648, ""},
-		"a place that is relative": {Places{UID: 1000, System: "/nowhere", Runtime: "tmp"}, 8648, ""},
+		"root":                        {Places{UID: 0, System: "/run/kolo", Runtime: "/run/user/0"}, 8648, "/run/kolo/kolo.sock"},
+		"a second autoscaler of root": {Places{UID: 0, System: "/run/kolo"}, 8650, "/run/kolo/kolo-8650.sock"},
+		"a user":                      {Places{UID: 1000, System: "/nowhere", Runtime: "/run/user/1000"}, 8648, "/run/user/1000/kolo/kolo.sock"},
+		"a user that was given it":    {Places{UID: os.Getuid(), System: mine, Runtime: "/run/user/1000"}, 8648, mine + "/kolo.sock"},
+		"a user with no place":        {Places{UID: 1000, System: "/nowhere"}, 8648, ""},
+		"a place that is relative":    {Places{UID: 1000, System: "/nowhere", Runtime: "tmp"}, 8648, ""},
 	} {
 		t.Run(name, func(t *testing.T) { must.Eq(t, tc.want, tc.places.Default(tc.port)) })
 	}
@@ -220,12 +220,12 @@ func TestPlaces_Find(t *testing.T) {
 	find(one.Addr().String())
 	two := serve(t, filepath.Join(user, "kolo", "kolo-2.sock"))
 	_, err := p.Find(t.Context())
-	must.ErrorContains(t, err, "several agents run here; choose one with -address or KOLO_ADDR: unix://")
+	must.ErrorContains(t, err, "several autoscalers run here; choose one with -address or KOLO_ADDR: unix://")
 	must.ErrorContains(t, err, two.Addr().String())
 	main := serve(t, filepath.Join(user, "kolo", "kolo.sock"))
 	find(main.Addr().String())
 
-	t.Log("an agent of another user is given nothing")
+	t.Log("an autoscaler of another user is given nothing")
 	p.UID = 4711
 	if os.Getuid() != 0 {
 		find("")

@@ -38,7 +38,7 @@ func plant(t *testing.T, uid int, path string) {
 }
 
 // TestPlaces_TrustsOwnersOnly has sockets that other users planted where a
-// command looks for an agent, which it would give its token to.
+// command looks for an autoscaler, which it would give its token to.
 func TestPlaces_TrustsOwnersOnly(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("requires root, to be another user")
@@ -57,7 +57,7 @@ func TestPlaces_TrustsOwnersOnly(t *testing.T) {
 		"root, of another than the place is of":   {0, true, 0, other, false},
 		"a user, of another":                      {4711, false, other, other, false},
 		"a user, of root":                         {4711, true, 0, 0, true},
-		"a member of the agent's group":           {4711, true, other, other, true},
+		"a member of the autoscaler's group":      {4711, true, other, other, true},
 		"a user, of another than the place is of": {4711, true, 0, other, false},
 	} {
 		t.Run(name, func(t *testing.T) {

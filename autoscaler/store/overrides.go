@@ -16,8 +16,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// Overrides are what users set while agents run. All agents share them through
-// a Nomad variable, and they outlive the agents.
+// Overrides are what users set while autoscalers run. All autoscalers share them through
+// a Nomad variable, and they outlive the autoscalers.
 type Overrides struct {
 	// Policies by node pool, as written on one line: name(option=value).
 	// They win over the configuration.
@@ -109,7 +109,7 @@ func (s *Store) ChangeOverrides(ctx context.Context, token string, change func(*
 }
 
 // MayChangeOverrides returns nil where Nomad lets the token write the overrides,
-// by writing them as they are. Any agent may ask.
+// by writing them as they are. Any autoscaler may ask.
 func (s *Store) MayChangeOverrides(ctx context.Context, token string) error {
 	_, err := s.rewrite(ctx, overridesPath, token, func(text string) (string, error) {
 		if text == "" {

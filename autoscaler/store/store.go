@@ -64,7 +64,7 @@ type Snapshot struct {
 }
 
 // SaveHistory saves a snapshot, and removes what is not in it any more. Before
-// each write may is asked whether this agent still leads.
+// each write may is asked whether this autoscaler still leads.
 func (s *Store) SaveHistory(ctx context.Context, snap *Snapshot, may func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

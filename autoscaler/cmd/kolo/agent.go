@@ -52,11 +52,11 @@ Agent Options:
     Address of Nomad, or unix:///path for the Task API.
 
   -http=<host:port>
-    Address of the agent's own API. The default is 127.0.0.1:8648; port 0
+    Address of the autoscaler's own API. The default is 127.0.0.1:8648; port 0
     takes any free one.
 
   -name=<name>
-    Name among several agents. The default is the host's.
+    Name among several autoscalers. The default is the host's.
 
   -log-level=<level>
     trace, debug, info, warn or error.
@@ -146,7 +146,7 @@ func (c *agentCommand) Run(args []string) int {
 	ctx, cancel := interruptible()
 	defer cancel()
 	if err := runAgent(ctx, &o, cfg, log); err != nil && !errors.Is(err, context.Canceled) {
-		log.Error("agent ended", "error", err)
+		log.Error("autoscaler ended", "error", err)
 		return 1
 	}
 	return 0
@@ -172,7 +172,7 @@ func runAgent(ctx context.Context, o *overrides, cfg *config.Config, log hclog.L
 			g.Go(func() error { return a.Run(ctx) })
 		})
 	})
-	record := audit.New(log, "agent "+cfg.Name)
+	record := audit.New(log, "autoscaler "+cfg.Name)
 	g.Go(func() error {
 		return reloadOnChange(ctx, func() string { return stamp(o.path, a.Config().HTTP.TLS.Files()) }, func(why string) {
 			record.Write(audit.Entry{Action: audit.Reload, Reason: why, Err: reload()})
@@ -198,7 +198,7 @@ func scheme(c config.HTTP) string {
 	return "http://"
 }
 
-// advertised is the URL that other agents reach the API at: the address that is
+// advertised is the URL that other autoscalers reach the API at: the address that is
 // listened at, or the first of this machine where that is any.
 func advertised(c config.HTTP, at net.Addr) string {
 	if c.Advertise != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/printable"
 )
 
-// apiCommand is what commands that send requests to a running agent have in
+// apiCommand is what commands that send requests to a running autoscaler have in
 // common.
 type apiCommand struct {
 	meta
@@ -31,10 +31,10 @@ type apiCommand struct {
 	clear  string // what is sent to the terminal before a drawing
 
 	invalid error   // of the environment
-	agent   *client // that was specified
+	chosen  *client // by -address or KOLO_ADDR
 }
 
-// apiFlags adds the flags that specify how to reach an agent, -token and -json.
+// apiFlags adds the flags that specify how to reach an autoscaler, -token and -json.
 func (c *apiCommand) apiFlags(name string) *flag.FlagSet {
 	f := c.flags(name)
 	c.invalid = c.target.register(f)
@@ -47,38 +47,40 @@ const apiHelp = `
 General Options:
 
   -address=<addr>
-    URL of a kolo agent; http:// may be left out, and unix:///path is its
+    URL of an autoscaler; http:// may be left out, and unix:///path is its
     Unix socket. The default is the KOLO_ADDR environment variable, else the
-    socket of an agent of this user or root on this machine, which takes no
-    token, else http://127.0.0.1:8648.
+    socket of an autoscaler of this user or root on this machine, which takes
+    no token, else http://127.0.0.1:8648.
 
   -token=<secret>
-    Nomad token to change things with, and to read with where the agent asks
-    for one. The default is the NOMAD_TOKEN environment variable, which others
-    on this machine cannot see.
+    Nomad token to change things with, and to read with where the autoscaler
+    asks for one. The default is the NOMAD_TOKEN environment variable, which
+    others on this machine cannot see.
 
   -ca-cert=<path>
-    Certificate of the authority that signed the agent's, in PEM. The default
-    is the KOLO_CACERT environment variable, else the system's authorities.
+    Certificate of the authority that signed the autoscaler's, in PEM. The
+    default is the KOLO_CACERT environment variable, else the system's
+    authorities.
 
   -ca-path=<path>
     Directory of such certificates. Or KOLO_CAPATH.
 
   -client-cert=<path>
-    Certificate for an agent that verifies its callers. Or KOLO_CLIENT_CERT.
+    Certificate for an autoscaler that verifies its callers. Or
+    KOLO_CLIENT_CERT.
 
   -client-key=<path>
     Key of -client-cert. Or KOLO_CLIENT_KEY.
 
   -tls-server-name=<name>
-    Name that the agent's certificate is for. Or KOLO_TLS_SERVER_NAME.
+    Name that the autoscaler's certificate is for. Or KOLO_TLS_SERVER_NAME.
 
   -tls-skip-verify
-    Do not verify the agent's certificate. Anyone on the way can then read the
-    token. Or KOLO_SKIP_VERIFY.
+    Do not verify the autoscaler's certificate. Anyone on the way can then read
+    the token. Or KOLO_SKIP_VERIFY.
 
   -json
-    Print the agent's answer as JSON.
+    Print the autoscaler's answer as JSON.
 `
 
 // AutocompleteFlags implements cli.CommandAutocomplete.
@@ -96,7 +98,7 @@ func (c *apiCommand) AutocompleteFlags() complete.Flags {
 func (c *apiCommand) parse(f *flag.FlagSet, args []string, least, most int, help string) (rest []string, code int, ok bool) {
 	err := cmp.Or(parse(f, args, least, most), c.invalid)
 	if err == nil && c.target.address != "" {
-		c.agent, err = c.target.client(context.Background()) // asks no one
+		c.chosen, err = c.target.client(context.Background()) // asks no one
 	}
 	if err != nil {
 		return nil, c.usage(err, f, help), false
@@ -127,9 +129,9 @@ func countWords(least, most int) string {
 	return fmt.Sprintf("%d to %d arguments", least, most)
 }
 
-// client is for the agent that was specified, or else the one that is found now.
+// client is for the autoscaler that was specified, or else the one that is found now.
 func (c *apiCommand) client(ctx context.Context) (*client, error) {
-	to := c.agent
+	to := c.chosen
 	if to == nil {
 		var err error
 		if to, err = c.target.client(ctx); err != nil {

@@ -27,7 +27,7 @@ import (
 // defaultAddress is asked where no address is given and there is no socket.
 const defaultAddress = "http://127.0.0.1:8648"
 
-// clientFlags specify how an agent is reached, by flags and the environment. The
+// clientFlags specify how an autoscaler is reached, by flags and the environment. The
 // names are those of Nomad's command line.
 type clientFlags struct {
 	address string // "" is the Unix socket, or else defaultAddress
@@ -53,13 +53,13 @@ func (r *clientFlags) register(f *flag.FlagSet) error {
 	return nil
 }
 
-// client is that of an agent, with its address for messages.
+// client is that of an autoscaler, with its address for messages.
 type client struct {
 	*api.Client
 	name string
 }
 
-// client finds the agent.
+// client finds the autoscaler.
 func (r *clientFlags) client(ctx context.Context) (*client, error) {
 	address := r.address
 	if address == "" {
@@ -82,7 +82,7 @@ func (r *clientFlags) client(ctx context.Context) (*client, error) {
 	name := u.Scheme + "://" + u.Host
 	c := api.NewClient(name)
 	if err := nomad.ConfigureTLS(c.HTTP, &r.tls); err != nil {
-		return nil, badFlag("TLS to the agent (-ca-cert, -ca-path, -client-cert, -client-key): %v", err)
+		return nil, badFlag("TLS to the autoscaler (-ca-cert, -ca-path, -client-cert, -client-key): %v", err)
 	}
 	return &client{c, name}, nil
 }
@@ -107,15 +107,15 @@ func (c *client) explain(err error) error {
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("the socket %s is another user's: run kolo as that user or root, or use -address and NOMAD_TOKEN: %w", c.name, err)
 	case errors.As(err, &host):
-		return fmt.Errorf("the agent's certificate is for another name than %s: use one of its names in -address, or give it with -tls-server-name (KOLO_TLS_SERVER_NAME): %w", c.name, err)
+		return fmt.Errorf("the autoscaler's certificate is for another name than %s: use one of its names in -address, or give it with -tls-server-name (KOLO_TLS_SERVER_NAME): %w", c.name, err)
 	case errors.As(err, &verify):
-		return fmt.Errorf("the agent's certificate is not trusted: give the authority that signed it with -ca-cert (KOLO_CACERT): %w", err)
+		return fmt.Errorf("the autoscaler's certificate is not trusted: give the authority that signed it with -ca-cert (KOLO_CACERT): %w", err)
 	case errors.As(err, &op) && op.Op == "remote error":
-		return fmt.Errorf("the agent takes no caller without a certificate of its authority: give one with -client-cert and -client-key (KOLO_CLIENT_CERT, KOLO_CLIENT_KEY): %w", err)
+		return fmt.Errorf("the autoscaler takes no caller without a certificate of its authority: give one with -client-cert and -client-key (KOLO_CLIENT_CERT, KOLO_CLIENT_KEY): %w", err)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s does not speak TLS: write http:// in -address or KOLO_ADDR: %w", c.name, err)
 	case errors.As(err, &urlErr):
 		err = urlErr.Err // the URL is said already
 	}
-	return fmt.Errorf("the agent does not answer; is it running at %s (-address, KOLO_ADDR)? %w", c.name, err)
+	return fmt.Errorf("the autoscaler does not answer; is it running at %s (-address, KOLO_ADDR)? %w", c.name, err)
 }

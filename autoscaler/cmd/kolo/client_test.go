@@ -23,7 +23,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/socket"
 )
 
-// TestClient_Order has where an agent is looked for.
+// TestClient_Order has where an autoscaler is looked for.
 func TestClient_Order(t *testing.T) {
 	dir := t.TempDir()
 	sockets := socket.Places{UID: os.Getuid(), System: filepath.Join(dir, "system"), Runtime: dir}
@@ -94,7 +94,7 @@ func TestClient_TLS(t *testing.T) {
 		"not verified":        {[]string{"-ca-cert=" + stranger.File, "-tls-skip-verify"}, 0, ""},
 		"another's":           {[]string{"-client-cert=" + otherCert, "-client-key=" + otherKey}, 1, "give one with -client-cert and -client-key"},
 		"no pair":             {[]string{"-client-key=" + otherKey}, 2, "private key does not match public key"},
-		"certificate, no key": {[]string{"-client-key="}, 2, "TLS to the agent"},
+		"certificate, no key": {[]string{"-client-key="}, 2, "TLS to the autoscaler"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &daemon{t: t}

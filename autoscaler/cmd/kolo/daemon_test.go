@@ -54,7 +54,7 @@ func startDaemon(t *testing.T) *daemon {
 	return startDaemonWith(t, daemonConfig)
 }
 
-// startDaemonWith starts an agent with the text of its configuration.
+// startDaemonWith starts an autoscaler with the text of its configuration.
 func startDaemonWith(t *testing.T, config string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, nomad: nomadtest.New(), config: filepath.Join(t.TempDir(), "kolo.hcl")}
@@ -134,8 +134,8 @@ func TestDaemon_Commands(t *testing.T) {
 		{"status -address " + strings.Replace(d.url, "http:", "https:", 1), 1, "does not speak TLS: write http:// in -address or KOLO_ADDR"},
 		{"status -address tcp://127.0.0.1:1", 2, `-address or KOLO_ADDR: "tcp://127.0.0.1:1" begins with tcp://; write http:// or https:// or unix://`},
 		{"status -address unix:///nowhere/kolo.sock", 1, "is it running at unix:///nowhere/kolo.sock"},
-		{"status -address " + d.url + " -ca-cert /nowhere", 2, "TLS to the agent (-ca-cert, -ca-path, -client-cert, -client-key)"},
-		{"pause -address " + d.url, 1, "present a Nomad token (header X-Nomad-Token, or NOMAD_TOKEN for kolo) that may write the variable kolo/overrides, or run kolo on this machine as the agent's user or root, which finds the Unix socket " + d.socket},
+		{"status -address " + d.url + " -ca-cert /nowhere", 2, "TLS to the autoscaler (-ca-cert, -ca-path, -client-cert, -client-key)"},
+		{"pause -address " + d.url, 1, "present a Nomad token (header X-Nomad-Token, or NOMAD_TOKEN for kolo) that may write the variable kolo/overrides, or run kolo on this machine as the autoscaler's user or root, which finds the Unix socket " + d.socket},
 		{"pause -token secret -address " + d.url, 0, "All jobs are paused."},
 		{"job train", 0, "0→4"},
 		{"job default/train -json", 2, "takes one argument"},

@@ -94,7 +94,7 @@ func drawJob(j *api.Job) string {
 	return out.String()
 }
 
-// predictJobs completes the names of the jobs that the agent knows.
+// predictJobs completes the names of the jobs that the autoscaler knows.
 func (c *apiCommand) predictJobs() complete.Predictor {
 	return complete.PredictFunc(func(complete.Args) []string {
 		_ = c.apiFlags("").Parse(nil) // only sets defaults

@@ -39,7 +39,7 @@ Usage: kolo resume [options] [[<namespace>/]<job>]
 Usage: kolo pause [options] [[<namespace>/]<job>]
 
   Leaves a job at its present count until it is resumed, or all jobs where none
-  is named. Training goes on. Agents that restart remember it.
+  is named. Training goes on. Autoscalers that restart remember it.
 ` + apiHelp)
 }
 

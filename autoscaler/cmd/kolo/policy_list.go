@@ -24,7 +24,7 @@ func (c *policyListCommand) Help() string {
 	return `Usage: kolo policy list [options]
 
   Lists the scheduling policies that are built in and what each does. The
-  default is marked with an asterisk. An agent lists external ones:
+  default is marked with an asterisk. An autoscaler lists external ones:
   kolo policy get.
 
 Options:

@@ -27,7 +27,7 @@ func (c *policySetCommand) Help() string {
 Usage: kolo policy set [options] <policy>
 
   Puts a policy in force for a node pool at once, on running jobs too. It stays
-  in force until it is set again, also when agents restart.
+  in force until it is set again, also when autoscalers restart.
 
       $ kolo policy set elastic-fifo
       $ kolo policy set -pool=gpu 'tiresias(starvation=0)'

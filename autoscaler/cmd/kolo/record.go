@@ -32,7 +32,7 @@ func (c *recordCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo record [options] FILE
 
-  Asks a running agent for its status again and again, and writes arrivals,
+  Asks a running autoscaler for its status again and again, and writes arrivals,
   step times, resizes and ends of jobs to a new file (- is the standard
   output) until interrupted. What other policies would have made of that day:
 
@@ -96,7 +96,7 @@ func (c *recordCommand) Run(args []string) int {
 	return 0
 }
 
-// record writes until ctx ends. An agent that does not answer is asked again:
+// record writes until ctx ends. An autoscaler that does not answer is asked again:
 // it may be restarted while a recording runs.
 func (c *recordCommand) record(ctx context.Context, w io.Writer, every time.Duration) error {
 	tick := time.NewTicker(every)

@@ -19,7 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 
-// TestRecord records from an agent that fails at first, and ends while it is
+// TestRecord records from an autoscaler that fails at first, and ends while it is
 // asked.
 func TestRecord(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

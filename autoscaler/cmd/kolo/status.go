@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/printable"
 )
 
-// statusCommand shows what the agent knows of all jobs.
+// statusCommand shows what the autoscaler knows of all jobs.
 type statusCommand struct{ apiCommand }
 
 // Synopsis implements cli.Command.
@@ -96,13 +96,13 @@ func drawStatus(s *api.Status) string {
 		role += "; NOMAD CANNOT BE READ: " + s.Problem
 	}
 	if !s.Ready {
-		return fmt.Sprintf("%s is still reading the cluster's state; it %s", s.Agent, role)
+		return fmt.Sprintf("%s is still reading the cluster's state; it %s", s.Autoscaler, role)
 	}
 	if s.Paused {
 		role += "; ALL JOBS PAUSED"
 	}
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s %s\n\n", s.Agent, role)
+	fmt.Fprintf(&out, "%s %s\n\n", s.Autoscaler, role)
 	rows := [][]string{{"Pool", "Policy", "Slots", "Used", "Waiting", "Note"}}
 	for _, p := range s.Pools {
 		note := p.Problem

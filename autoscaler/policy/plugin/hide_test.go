@@ -18,7 +18,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// agentEnv makes the test binary an agent with the policies of a directory: it
+// agentEnv makes the test binary an autoscaler with the policies of a directory: it
 // prints what the one named snoop found.
 const agentEnv = "KOLO_TEST_AGENT"
 
@@ -37,7 +37,7 @@ func playAgent(dir string) error {
 	return nil
 }
 
-// snoop reads what the kernel shows of the agent.
+// snoop reads what the kernel shows of the autoscaler.
 func snoop() string {
 	var found []string
 	for _, name := range []string{"environ", "mem", "maps"} {
@@ -67,7 +67,7 @@ func readSome(path string) (string, error) {
 	return string(text), err
 }
 
-// TestHost_AProgramCannotReadTheAgent runs an agent with a token in its
+// TestHost_AProgramCannotReadTheAgent runs an autoscaler with a token in its
 // environment, as a user that is not root, and a policy that looks for it.
 func TestHost_AProgramCannotReadTheAgent(t *testing.T) {
 	dir, err := os.MkdirTemp("", "kolo-hide")

@@ -199,7 +199,7 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 		// The program's side knows the deadline too, and may be first.
 		return policy.Decision{}, p.failed(fmt.Errorf("no answer within %s; it was killed", p.timeout))
 	case status.Code(err) == codes.Unavailable:
-		return policy.Decision{}, p.failed(fmt.Errorf("the program ended instead of answering; its last words are in the agent's log: %w", oneLine(err)))
+		return policy.Decision{}, p.failed(fmt.Errorf("the program ended instead of answering; its last words are in the autoscaler's log: %w", oneLine(err)))
 	default:
 		return policy.Decision{}, p.failed(oneLine(err))
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-// TestParse_HostileLineIsRefused has lines that anyone may send to the agent's
+// TestParse_HostileLineIsRefused has lines that anyone may send to the autoscaler's
 // API. One that reaches HCL's parser ends the process with a stack overflow,
 // which nothing recovers from: this test would not fail, but be gone.
 func TestParse_HostileLineIsRefused(t *testing.T) {
