@@ -68,7 +68,7 @@ func TestLog_AFloodOfRefusalsIsCut(t *testing.T) {
 	must.True(t, l.allow(now.Add(time.Second)))
 	must.Eq(t, "", out.String())
 
-	t.Log("the next line says how many are missing, once")
+	t.Log("the next line has how many are missing, once")
 	l.Write(Entry{Action: Pause, Who: "x"})
 	l.Write(Entry{Action: Resume, Who: "x"})
 	must.Eq(t, `[INFO]  kolo.audit: pause: who=x refusals_left_out=990 result=ok

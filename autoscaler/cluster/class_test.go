@@ -75,7 +75,7 @@ func TestClassify(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code int
 		body string
-		want Kind
+		want ErrorClass
 	}{
 		"stale index":  {500, "rpc error: Enforcing job modify index 358: job exists with conflicting job modify index: 359", Conflict},
 		"deployment":   {400, "job scaling blocked due to active deployment", Busy},

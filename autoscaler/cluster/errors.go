@@ -12,25 +12,25 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// Kind is what to do about an error of Nomad's API.
-type Kind string
+// ErrorClass is what to do about an error of Nomad's API.
+type ErrorClass string
 
 // What to do about an error.
 const (
-	Conflict  Kind = "conflict"  // the job has changed since, or another version has the tag: look again, then plan again
-	Busy      Kind = "busy"      // a deployment runs: leave the job alone for a while
-	Refused   Kind = "refused"   // the request itself is wrong: report it, do not repeat it
-	Forbidden Kind = "forbidden" // the token may not: report it, try again later
-	Gone      Kind = "gone"      // the job does not exist any more
-	Away      Kind = "away"      // no answer, no leader, too many requests: try again later
-	Stopped   Kind = "stopped"   // this autoscaler gave up
+	Conflict  ErrorClass = "conflict"  // the job has changed since, or another version has the tag: look again, then plan again
+	Busy      ErrorClass = "busy"      // a deployment runs: leave the job alone for a while
+	Refused   ErrorClass = "refused"   // the request itself is wrong: report it, do not repeat it
+	Forbidden ErrorClass = "forbidden" // the token may not: report it, try again later
+	Gone      ErrorClass = "gone"      // the job does not exist any more
+	Away      ErrorClass = "away"      // no answer, no leader, too many requests: try again later
+	Stopped   ErrorClass = "stopped"   // this autoscaler gave up
 )
 
 // Classify distinguishes errors of Nomad's API. Some cases have nothing but
 // their text: a conflicting index is answered with status 500 ("Enforcing job
 // modify index …"), and so are a tag that another version has and one that is
 // not there; a running deployment with 400.
-func Classify(err error) Kind {
+func Classify(err error) ErrorClass {
 	if errors.Is(err, context.Canceled) || errors.Is(err, errNotLeading) {
 		return Stopped
 	}

@@ -51,7 +51,7 @@ func TestView_TasksOfPhasesThatFollowOneAnother(t *testing.T) {
 		"train":{"Cpu":{"CpuShares":1000},"Memory":{"MemoryMB":2000}},"tidy":{"Cpu":{"CpuShares":50},"Memory":{"MemoryMB":100}}}}`)
 	must.Eq(t, amounts{1100, 2200}, amounts{got.cpu, got.memory})
 
-	t.Log("reserved cores are nobody else's at any time")
+	t.Log("reserved cores are no one else's at any time")
 	got = resources(`{"TaskLifecycles":{"fetch":{"Hook":"prestart"},"train":null},
 		"Tasks":{"fetch":{"Cpu":{"CpuShares":3000,"ReservedCores":[1]},"Memory":{"MemoryMB":600}},"train":{"Cpu":{"CpuShares":1000},"Memory":{"MemoryMB":2000}}}}`)
 	must.Eq(t, amounts{4000, 2000}, amounts{got.cpu, got.memory})

@@ -43,7 +43,7 @@ func (c *Client) Identify(ctx context.Context, token string) (string, error) {
 	// That request knows no workload identities, and answers what is no token
 	// with 500; this one distinguishes them.
 	if _, err := c.Raw().Query("/v1/acl/policy/self", new(json.RawMessage), q); err != nil {
-		if kind := Classify(err); kind == Forbidden || kind == Refused || kind == Gone {
+		if class := Classify(err); class == Forbidden || class == Refused || class == Gone {
 			return "", ErrUnknownToken
 		}
 		return "", fmt.Errorf("asking Nomad whose token it is: %w", err)
@@ -84,10 +84,10 @@ func (c *Client) MayRead(ctx context.Context, token string, one planner.JobKey) 
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	_, _, err := c.Jobs().Summary(one.ID, (&api.QueryOptions{Namespace: one.Namespace, AuthToken: token}).WithContext(ctx))
-	switch kind := Classify(err); {
-	case err == nil, kind == Gone:
+	switch class := Classify(err); {
+	case err == nil, class == Gone:
 		return true, nil
-	case kind == Forbidden:
+	case class == Forbidden:
 		return false, nil
 	}
 	return false, fmt.Errorf("asking Nomad whether the token may read the namespace %s: %w", one.Namespace, err)

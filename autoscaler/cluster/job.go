@@ -37,7 +37,7 @@ func (w *Watcher) putJob(key planner.JobKey, info *api.Job) {
 func newJob(key planner.JobKey, info *api.Job) *job {
 	j := &job{
 		key: key, elastic: jobspec.Asks(info), enabled: jobspec.Enabled(info),
-		kind: deref(info.Type), pool: deref(info.NodePool), status: deref(info.Status), stopped: deref(info.Stop),
+		typ: deref(info.Type), pool: deref(info.NodePool), status: deref(info.Status), stopped: deref(info.Stop),
 		priority: deref(info.Priority), version: deref(info.Version),
 		create: deref(info.CreateIndex), modify: deref(info.ModifyIndex), change: deref(info.JobModifyIndex),
 		submitted: time.Unix(0, deref(info.SubmitTime)),

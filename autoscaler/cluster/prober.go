@@ -153,7 +153,7 @@ func (p *Prober) ask(ctx context.Context, key planner.JobKey, e Endpoint) (*hist
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s%s answered %d", e.Address, statusPath, resp.StatusCode)
 	}
-	if kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	if media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return nil, fmt.Errorf("%s%s did not answer JSON", e.Address, statusPath)
 	}
 	text, err := io.ReadAll(io.LimitReader(resp.Body, progressLimit+1))

@@ -39,7 +39,7 @@ func (w *Watcher) reread(ctx context.Context) error {
 			return ctx.Err()
 		case <-w.readJobs:
 			if err := errors.Join(readEach(ctx, &w.touched, w.ReadJob), readEach(ctx, &w.details, w.readNode)); err != nil && ctx.Err() == nil {
-				w.log.Warn("reading jobs or nodes failed", "error", err, "kind", Classify(err))
+				w.log.Warn("reading jobs or nodes failed", "error", err, "class", Classify(err))
 				sleep(ctx, time.Second)
 				notify(w.readJobs)
 			}

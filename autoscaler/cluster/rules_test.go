@@ -37,7 +37,7 @@ func TestView_OperatorsRulesOverQueues(t *testing.T) {
 		"no rules": {namespace: "team-b", asks: grab, priority: 100, weight: 1e6},
 		"a queue of others": {namespace: "team-b", asks: grab, rules: rules(config.Queue{Name: "production", Namespaces: []string{"prod"}}),
 			problem: `queue "production" of node pool "gpu" does not accept jobs of namespace "team-b"`},
-		"a queue of nobody": {namespace: "team-b", asks: map[string]any{}, rules: rules(config.Queue{Name: "*", Namespaces: []string{}}),
+		"a queue of no namespace": {namespace: "team-b", asks: map[string]any{}, rules: rules(config.Queue{Name: "*", Namespaces: []string{}}),
 			problem: `queue "team-b" of node pool "gpu" does not accept jobs of namespace "team-b"`},
 		"its own queue, without bounds": {namespace: "prod", asks: grab, rules: rules(config.Queue{Name: "production", Namespaces: []string{"prod"}}), priority: 100, weight: 1e6},
 		"its own queue, bounded": {namespace: "prod", asks: grab, rules: rules(config.Queue{Name: "production", MaxPriority: 70, MaxWeight: 4}), priority: 70, weight: 4,

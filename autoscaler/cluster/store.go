@@ -81,7 +81,7 @@ type job struct {
 	elastic  bool // asks for Kolo
 	enabled  bool // and has the switch on
 
-	kind, pool, status     string
+	typ, pool, status      string
 	stopped                bool
 	priority               int
 	version                uint64

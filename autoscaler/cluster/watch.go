@@ -111,7 +111,7 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 			}
 			w.trouble(name, err)
 			pause := retries.NextBackOff()
-			w.log.Warn("reading from Nomad failed", "list", name, "error", err, "kind", Classify(err), "retry_in", pause)
+			w.log.Warn("reading from Nomad failed", "list", name, "error", err, "class", Classify(err), "retry_in", pause)
 			sleep(ctx, pause)
 			continue
 		}

@@ -164,12 +164,12 @@ func (w *Writer) tag(ctx context.Context, a planner.Action, f Facts) (bool, erro
 	_, err := w.watcher.client.Jobs().TagVersion(a.Job.ID, f.Version, metaKey, "kept by kolo while the job waits with no workers",
 		(&api.WriteOptions{Namespace: a.Job.Namespace}).WithContext(ctx))
 	w.record(audit.Entry{Action: audit.Tag, Reason: "the job waits with no workers"}, a.Job, err)
-	switch kind := Classify(err); {
+	switch class := Classify(err); {
 	case err == nil:
 		return true, nil
-	case kind == Conflict:
+	case class == Conflict:
 		return true, nil // any tagged version keeps the job, an older one as well
-	case kind == Away || kind == Gone || kind == Stopped:
+	case class == Away || class == Gone || class == Stopped:
 		return false, fmt.Errorf("protecting %s: %w", a.Job, err)
 	}
 	return false, nil

@@ -118,7 +118,7 @@ func (c *Controller) announce(act planner.Action, done cluster.Written, err erro
 	case cluster.Classify(err) == cluster.Stopped:
 		c.log.Info("not written: leadership ended", "job", act.Job)
 	default:
-		c.log.Warn("writing failed", "job", act.Job, "kind", cluster.Classify(err), "error", err)
+		c.log.Warn("writing failed", "job", act.Job, "class", cluster.Classify(err), "error", err)
 		e := jobEvent("trouble", act.Job)
 		e.From, e.To, e.Reason = act.From, act.To, err.Error()
 		c.publish(e)

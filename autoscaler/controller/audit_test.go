@@ -4,7 +4,6 @@
 package controller
 
 import (
-	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -16,31 +15,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
 )
 
-// lines is a log that is read while it is written.
-type lines struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *lines) count(pattern string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(regexp.MustCompile("(?m)"+pattern).FindAllString(l.buf.String(), -1))
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
+// count is how often a pattern is in a log.
+func count(log *nomadtest.Log, pattern string) int {
+	return len(regexp.MustCompile("(?m)"+pattern).FindAllString(log.String(), -1))
 }
 
 // TestAudit_EveryWriteIsOnRecord compares the requests that change something
@@ -70,7 +51,7 @@ func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
 		s.CloseClientConnections()
 		s.Close()
 	})
-	log := &lines{}
+	log := &nomadtest.Log{}
 	const secret = "c0ffee00-1111-2222-3333-444455556666"
 	c := w.config()
 	c.Nomad.Address, c.Nomad.Token = s.URL, secret
@@ -85,12 +66,12 @@ func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for what, n := range wrote {
-			if log.count("kolo.audit: "+what+": who=\"autoscaler .*result=") != n {
+			if count(log, "kolo.audit: "+what+": who=\"autoscaler .*result=") != n {
 				return false
 			}
 		}
-		return wrote["(scale|report)"] > 2 && log.count("kolo.audit: acquire-lock: ") == 1
+		return wrote["(scale|report)"] > 2 && count(log, "kolo.audit: acquire-lock: ") == 1
 	}), wait.Timeout(20*time.Second), wait.Gap(20*time.Millisecond)), must.Sprintf("%v\n%s", wrote, log))
-	must.Positive(t, log.count(`kolo.audit: scale: who="autoscaler [^"]+" namespace=default job=a group=workers change="0→[24]" reason=.* result=ok$`))
+	must.Positive(t, count(log, `kolo.audit: scale: who="autoscaler [^"]+" namespace=default job=a group=workers change="0→[24]" reason=.* result=ok$`))
 	must.StrNotContains(t, log.String(), secret)
 }

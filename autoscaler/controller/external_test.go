@@ -60,11 +60,11 @@ func TestController_ABrokenPolicyIsNotObeyed(t *testing.T) {
 	w.job("a", 1, 8)
 	w.job("b", 1, 8)
 	w.eventually(map[string]int{"a": 4, "b": 4})
-	for how, says := range map[int32]string{1: "panicked: a bug", 2: `8 workers for job default/b: they need 8 slots of type "nvidia/gpu/stand-in", and 0 are left`, 3: "it answered for 0 jobs of 2"} {
+	for how, want := range map[int32]string{1: "panicked: a bug", 2: `8 workers for job default/b: they need 8 slots of type "nvidia/gpu/stand-in", and 0 are left`, 3: "it answered for 0 jobs of 2"} {
 		b.how.Store(how)
 		a.poke()
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
-			return strings.Contains(a.Status().Pools[0].Problem, says)
+			return strings.Contains(a.Status().Pools[0].Problem, want)
 		}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
 		w.eventually(map[string]int{"a": 4, "b": 4})
 	}

@@ -158,7 +158,7 @@ func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return victim(a).State == want }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	}
 	state(api.StateHeld)
-	must.StrContains(t, victim(a).HoldReason, "its training says that it is complete")
+	must.StrContains(t, victim(a).HoldReason, "its training reports that it is complete")
 	must.True(t, w.nomad.Complete("victim"))
 	state(api.StateComplete)
 }

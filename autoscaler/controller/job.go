@@ -63,7 +63,7 @@ func (j *job) total(f *cluster.Facts) float64 {
 
 // failed notes that a write failed, and when to try again: soon where Nomad
 // did not answer, later where it refused.
-func (j *job) failed(now time.Time, class cluster.Kind, err error) {
+func (j *job) failed(now time.Time, class cluster.ErrorClass, err error) {
 	first, most := time.Second, time.Minute
 	if class == cluster.Away {
 		first, most = 250*time.Millisecond, 15*time.Second

@@ -120,7 +120,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 		j.Frozen = "a worker has completed; scaling now would run completed workers again"
 	case j.HoldReason != "":
 	case known.completeUntil.After(now):
-		j.Frozen = "its training says that it is complete; waiting for Nomad to see a worker end"
+		j.Frozen = "its training reports that it is complete; waiting for Nomad to see a worker end"
 	case c.overrides.IsPaused(j.Key):
 		j.HoldReason = "paused by a user"
 	case f.Failed:

@@ -24,7 +24,7 @@ func TestKind_TheNextRunKnowsWhatTheLastFoundOut(t *testing.T) {
 	l.learnKind("default/resnet", nil, []speedup.Point{two}, t0)
 	must.MapEmpty(t, l.Kinds, must.Sprint("one size has no shape"))
 	l.learnKind("default/resnet", []speedup.Point{two}, []speedup.Point{two, few}, t0)
-	must.MapEmpty(t, l.Kinds, must.Sprint("too few steps to say"))
+	must.MapEmpty(t, l.Kinds, must.Sprint("too few steps to know"))
 	l.learnKind("default/resnet", []speedup.Point{two, few}, []speedup.Point{two, four}, t0)
 
 	saved := New()

@@ -149,7 +149,7 @@ func TestRead_OffAndAbsent(t *testing.T) {
 	must.SliceEmpty(t, problems)
 }
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "write the golden file again")
 
 // TestRead_Malformed is one way to go wrong per line, with the words that the
 // user must find in the answer.
@@ -257,7 +257,7 @@ func TestRead_Malformed(t *testing.T) {
 			must.StrContains(t, problems.Text(), tc.want)
 			for _, p := range problems {
 				must.NotEq(t, "", p.Where)
-				must.NotEq(t, "", p.Fix, must.Sprintf("%s says what is wrong but not what to write", p))
+				must.NotEq(t, "", p.Fix, must.Sprintf("%s has what is wrong but not what to write", p))
 			}
 			all = append(all, fmt.Sprintf("%s\n\t%s\n", name, strings.ReplaceAll(problems.Text(), "\n", "\n\t")))
 		})

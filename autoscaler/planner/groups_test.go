@@ -40,7 +40,7 @@ func TestMake_Groups(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cluster *Cluster
 		want    int
-		says    string
+		drawing string
 	}{
 		"starts in one rack":           {racks(0, 0, nil, nil), 6, "a 0→6 start r0:0→6"},
 		"starts where most room is":    {racks(0, 0, nil, nil, 0), 8, "a 0→8 start r1:0→8"},
@@ -51,7 +51,7 @@ func TestMake_Groups(t *testing.T) {
 		"empties the smaller group":    {racks(3, 2, []int{0, 0, 0}, []int{2, 2}), 3, "a 5→3 shrink r1:2→0"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			must.Eq(t, tc.says, tc.cluster.plan(tc.want).says())
+			must.Eq(t, tc.drawing, tc.cluster.plan(tc.want).drawing())
 		})
 	}
 }
@@ -84,7 +84,7 @@ func TestMake_Moves(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cluster *Cluster
 		want    int
-		says    string
+		drawing string
 	}{
 		"to the group with room": {cluster(waiting(0, 2), 4, 1, 0), 7, "a 7→7 move r0:6→4 r1:1→3"},
 		"its nodes are gone": {cluster(func(c *Cluster, j *Job) {
@@ -140,7 +140,7 @@ func TestMake_Moves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprintf("%+v", *tc.cluster)
 			p := tc.cluster.plan(tc.want)
-			must.Eq(t, tc.says, p.says())
+			must.Eq(t, tc.drawing, p.drawing())
 			must.Eq(t, before, fmt.Sprintf("%+v", *tc.cluster), must.Sprint("the cluster was changed"))
 			for _, a := range p.Actions {
 				if a.Cause == Move || a.Cause == Rollback {
@@ -154,7 +154,7 @@ func TestMake_Moves(t *testing.T) {
 // TestMake_AMoveTakesItsRoom states that what a job moves to is not given to
 // another in the same plan, and what it leaves is not promised twice.
 func TestMake_AMoveTakesItsRoom(t *testing.T) {
-	for others, says := range map[int]string{
+	for others, drawing := range map[int]string{
 		0: "a 3→3 move r0:3→0 r1:0→3, b 0→1 start",
 		1: "a 3→3 move r0:3→0 r1:0→3", // the last slot is promised
 		2: "a 3→2 move r0:3→0 r1:0→2",
@@ -169,6 +169,6 @@ func TestMake_AMoveTakesItsRoom(t *testing.T) {
 			},
 		}}
 		c.with("b", nil)
-		must.Eq(t, says, c.plan(3, 4).says())
+		must.Eq(t, drawing, c.plan(3, 4).drawing())
 	}
 }

@@ -64,13 +64,13 @@ func (c *Cluster) with(id string, edit func(*Job), on ...int) *Cluster {
 func (c *Cluster) plan(totals ...int) Plan {
 	wants := make([]Want, len(totals))
 	for i, n := range totals {
-		wants[i] = Want{Count: n, Reason: "the policy says so"}
+		wants[i] = Want{Count: n, Reason: "the policy wants it"}
 	}
 	return Make(c, wants, now, DefaultOptions())
 }
 
-// says draws a plan: "a 2→4 grow, b 0→1 start".
-func (p Plan) says() string {
+// drawing is a plan in short: "a 2→4 grow, b 0→1 start".
+func (p Plan) drawing() string {
 	var parts []string
 	for _, a := range p.Actions {
 		steps := ""
@@ -92,7 +92,7 @@ func TestMake(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cluster *Cluster
 		want    []int
-		says    string
+		drawing string
 		waits   string // part of the first wait's reason
 	}{
 		"nothing to do":                {nodes(4).with("a", nil, 0, 0), []int{2}, "", ""},
@@ -114,7 +114,7 @@ func TestMake(t *testing.T) {
 				c.Nodes[1].State = Draining
 				return c.with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now }, 0, 1).with("b", nil, 0)
 			}(), []int{1, 6}, "b 1→5 grow", "room for 4 of 5"},
-		"capacity: a start waits for nobody": {
+		"capacity: a start waits for no one": {
 			nodes(6).with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now }, 0, 0).with("b", func(j *Job) { j.Min = 2 }), []int{1, 5}, "b 0→4 start", "room for 4 of 5"},
 		"capacity: a start waits for its minimum": {
 			nodes(6).with("a", func(j *Job) { j.Groups[0].Count, j.LastChange = 1, now }, 0, 0).with("b", func(j *Job) { j.Min = 5 }), []int{1, 5}, "", "room for 4 more now, the rest when"},
@@ -202,7 +202,7 @@ func TestMake(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := tc.cluster.plan(tc.want...)
-			must.Eq(t, tc.says, p.says())
+			must.Eq(t, tc.drawing, p.drawing())
 			if tc.waits != "" {
 				must.SliceNotEmpty(t, p.Waits)
 				must.StrContains(t, p.Waits[0].Why, tc.waits)
@@ -221,7 +221,7 @@ func TestMake_ShrinksAreWrittenFirst(t *testing.T) {
 	c := nodes(4, 4).with("late", nil, 0).with("fat", nil, 1, 1, 1, 1)
 	c.Jobs[0].Pool, c.Nodes[0].Pool = "other", "other"
 	c.Jobs[0].Groups[0].Class = c.class(0)
-	must.Eq(t, "fat 4→1 shrink, late 1→3 grow", c.plan(3, 1).says())
+	must.Eq(t, "fat 4→1 shrink, late 1→3 grow", c.plan(3, 1).drawing())
 }
 
 func TestMake_RequeueAt(t *testing.T) {
@@ -256,5 +256,5 @@ func TestMake_ATrialLeavesRoomToOthers(t *testing.T) {
 			{Name: "workers", Max: 4, Need: one, Class: shared},
 		}},
 	}
-	must.Eq(t, "small 0→4 start", c.plan(8, 4).says())
+	must.Eq(t, "small 0→4 start", c.plan(8, 4).drawing())
 }

@@ -34,7 +34,7 @@ func refuse(w http.ResponseWriter, code int, err error) {
 type coded struct {
 	code int
 	error
-	retryAfter string // seconds, "" is not said
+	retryAfter string // seconds, "" is none
 }
 
 // Unwrap returns the error itself.
@@ -47,7 +47,7 @@ func problem(code int, format string, args ...any) error {
 // fail maps errors of the autoscaler and of Nomad to status codes.
 func fail(w http.ResponseWriter, err error) {
 	var known coded
-	switch kind := cluster.Classify(err); {
+	switch class := cluster.Classify(err); {
 	case errors.As(err, &known):
 		if known.retryAfter != "" {
 			w.Header().Set("Retry-After", known.retryAfter)
@@ -57,9 +57,9 @@ func fail(w http.ResponseWriter, err error) {
 		refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%w any more; try again in a moment", err))
 	case errors.Is(err, cluster.ErrNotReady):
 		refuse(w, http.StatusServiceUnavailable, err)
-	case kind == cluster.Forbidden:
+	case class == cluster.Forbidden:
 		refuse(w, http.StatusForbidden, fmt.Errorf("the token may not write the variable kolo/overrides: %w", err))
-	case kind == cluster.Gone:
+	case class == cluster.Gone:
 		refuse(w, http.StatusNotFound, err)
 	default:
 		refuse(w, http.StatusBadGateway, err)

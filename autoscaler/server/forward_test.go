@@ -78,7 +78,7 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 	must.Eq(t, 503, code)
 	must.StrContains(t, text, "leader passed this on to follower, which does not lead now")
 
-	t.Log("other sites and, where told so, callers without a token do not get that far")
+	t.Log("other sites and, where configured so, callers without a token do not get that far")
 	code, _ = f.do(t, "PUT", "/v1/pause", `{}`, "Origin", "http://evil.example")
 	must.Eq(t, 403, code)
 }

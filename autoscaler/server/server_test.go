@@ -5,7 +5,6 @@ package server
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -38,26 +37,7 @@ type world struct {
 	config *config.Config
 	stop   func()
 	reload error // what reloading returns
-	log    recorded
-}
-
-// recorded is a log that is read while it is written.
-type recorded struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (r *recorded) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.Write(p)
-}
-
-func (r *recorded) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.buf.String()
+	log    nomadtest.Log
 }
 
 func start(t *testing.T, edit func(*config.Config)) *world {

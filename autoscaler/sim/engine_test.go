@@ -208,7 +208,7 @@ func TestRun_KindsShareHowTheyScale(t *testing.T) {
 			}
 			c := first["resnet1"]
 			if tc.info.Kinds {
-				must.InDelta(t, 4, c.Speedup(4)/c.Speedup(1), 1e-9) // the prior would say 3.5
+				must.InDelta(t, 4, c.Speedup(4)/c.Speedup(1), 1e-9) // the prior would have 3.5
 			}
 		})
 	}

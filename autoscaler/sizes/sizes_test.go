@@ -31,7 +31,7 @@ func TestSet_AgreesWithTheListOfItsNumbers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "no power" {
-				must.True(t, tc.set.All()) // its maker says so before
+				must.True(t, tc.set.All()) // its maker reports it before
 				return
 			}
 			for n := -2; n <= 20; n++ {

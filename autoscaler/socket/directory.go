@@ -29,7 +29,7 @@ func directory(dir string, g Gate) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is %s, not a directory; name another path", dir, kind(info))
+		return fmt.Errorf("%s is %s, not a directory; name another path", dir, fileType(info))
 	}
 	return trusted(dir, g.UID)
 }
@@ -71,7 +71,7 @@ func grantGroup(path string, g Gate, mode os.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-func kind(info os.FileInfo) string {
+func fileType(info os.FileInfo) string {
 	text, ok := map[fs.FileMode]string{
 		fs.ModeSymlink: "a symbolic link", fs.ModeDir: "a directory", fs.ModeSocket: "a socket", 0: "a file",
 	}[info.Mode().Type()]

@@ -76,7 +76,7 @@ func bind(path string, g Gate) (*net.UnixListener, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket || owner(info) != g.UID:
-		return nil, fmt.Errorf("%s of uid %d is in its place; remove it, or name another path", kind(info), owner(info))
+		return nil, fmt.Errorf("%s of uid %d is in its place; remove it, or name another path", fileType(info), owner(info))
 	default:
 		if err := os.Remove(path); err != nil {
 			return nil, err

@@ -115,7 +115,7 @@ func (c *client) explain(err error) error {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s does not speak TLS: write http:// in -address or KOLO_ADDR: %w", c.name, err)
 	case errors.As(err, &urlErr):
-		err = urlErr.Err // the URL is said already
+		err = urlErr.Err // the message has the URL already
 	}
 	return fmt.Errorf("the autoscaler does not answer; is it running at %s (-address, KOLO_ADDR)? %w", c.name, err)
 }

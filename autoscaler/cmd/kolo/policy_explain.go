@@ -29,7 +29,7 @@ func (c *policyExplainCommand) Synopsis() string { return "Explain a scheduling 
 func (c *policyExplainCommand) Help() string {
 	return `Usage: kolo policy explain [options] <policy>
 
-  Says what a policy does, where it comes from, what information it uses, and
+  Shows what a policy does, where it comes from, what information it uses, and
   which options it has:
 
       $ kolo policy explain tiresias

@@ -53,8 +53,8 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.StringVar(&a.format, "format", "auto", "The `format` of the trace: auto, pollux, voda, philly, helios, elasticflow or kolo.")
 	f.StringVar(&a.workloads, "workload", "all", "Comma-separated `numbers` of the workloads in a Pollux trace. Each is run by\nitself, and results are averaged over them.")
 	f.StringVar(&a.curves, "curves", "", "Where the step times are: `path` of step_times.csv of a Pollux trace (default: beside it) or\nthe directory of ElasticFlow's throughput files.")
-	f.StringVar(&a.onError, "errors", "strict", "What to do about mistakes in a trace: a `word`, strict (end at the first) or\nskip (leave the entries out and say which).")
-	f.Float64Var(&a.alpha, "alpha", 0.9, "Speed-up n^`alpha` assumed of jobs whose trace does not say how they scale.")
+	f.StringVar(&a.onError, "errors", "strict", "What to do about mistakes in a trace: a `word`, strict (end at the first) or\nskip (leave the entries out and list them).")
+	f.Float64Var(&a.alpha, "alpha", 0.9, "Speed-up n^`alpha` assumed of jobs whose trace does not have how they scale.")
 	f.IntVar(&a.grow, "grow", 4, "How many `times` their size such jobs may grow to.")
 	f.IntVar(&a.maxJobs, "max-jobs", 0, "Read at most this `number` of jobs.")
 
@@ -203,7 +203,7 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 		var entry *trace.Error
 		switch {
 		case errors.As(err, &entry) && !o.Skip:
-			return nil, fmt.Errorf("%w\n-errors skip leaves out what is wrong, and says what it was", err)
+			return nil, fmt.Errorf("%w\n-errors skip leaves out what is wrong, and lists it", err)
 		case err != nil:
 			return nil, err
 		}

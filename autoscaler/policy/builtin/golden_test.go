@@ -64,7 +64,7 @@ func TestGolden(t *testing.T) {
 		s      *policy.Snapshot
 		want   []int
 	}{
-		"fifo strict: nobody overtakes the head": {
+		"fifo strict: no one overtakes the head": {
 			`fifo(strict=true)`, cluster(4, policy.Job{Preferred: 3}, policy.Job{Preferred: 2}, policy.Job{Preferred: 1}), []int{3, 0, 0},
 		},
 		"fifo backfill: the third job fills the gap": {
@@ -149,7 +149,7 @@ func TestGolden(t *testing.T) {
 		"elasticflow: a deadline that cannot be met is no guarantee": {
 			"elasticflow", cluster(8, policy.Job{Remaining: 1000, Deadline: 10_060, Min: 8}, policy.Job{Remaining: 100, Deadline: 10_060}), []int{0, 8},
 		},
-		"gandiva: nobody waits, so jobs grow": {
+		"gandiva: no job waits, so jobs grow": {
 			"gandiva", cluster(8, policy.Job{Preferred: 2, Max: 4}, policy.Job{Preferred: 1, Curve: speedups(1, 1)}), []int{4, 1},
 		},
 		"gandiva: a newcomer makes the grown job shrink to its preferred size": {
@@ -173,7 +173,7 @@ func TestGolden(t *testing.T) {
 		"weighted-fair: a size that brings nothing is left to those who gain": {
 			"weighted-fair", cluster(6, policy.Job{Count: 4, Curve: speedups(1, 2, 2, 2), Max: 4}, policy.Job{Count: 2, Max: 4}), []int{2, 4},
 		},
-		"weighted-fair: or kept where nobody does": {
+		"weighted-fair: or kept where no job does": {
 			"weighted-fair", cluster(8, policy.Job{Count: 4, Curve: speedups(1, 2, 2, 1.95), Max: 4}, policy.Job{Count: 2, Max: 4}), []int{4, 4},
 		},
 		"weighted-fair: but not if it harms": {

@@ -104,9 +104,9 @@ func workload(t testing.TB, dir, number string) []*replayed {
 }
 
 // replay runs the tick rules: 60 s ticks, a resized job holds its GPUs for
-// cost seconds without progress. Told states that policies see how much work is
+// cost seconds without progress. known states that policies see how much work is
 // left.
-func replay(t testing.TB, p policy.Policy, jobs []*replayed, gpus int, cost float64, told bool) (jct, makespan float64, resizes int) {
+func replay(t testing.TB, p policy.Policy, jobs []*replayed, gpus int, cost float64, known bool) (jct, makespan float64, resizes int) {
 	t.Helper()
 	const tick = 60.0
 	now, state, members := 0.0, []byte(nil), ""
@@ -136,7 +136,7 @@ func replay(t testing.TB, p policy.Policy, jobs []*replayed, gpus int, cost floa
 		var set strings.Builder
 		for _, j := range jobs {
 			if j.Submit <= now && !j.finished {
-				if told {
+				if known {
 					j.Remaining = j.steps
 				}
 				active = append(active, j)
@@ -214,7 +214,7 @@ func TestReplay_PublishedAverages(t *testing.T) {
 func TestReplay_Kolo(t *testing.T) {
 	dir := sharedDir(t)
 	for name, tc := range map[string]struct {
-		told       bool
+		known      bool
 		cost, most float64
 	}{
 		"resize 30 s":                 {false, 30, 2900},
@@ -226,7 +226,7 @@ func TestReplay_Kolo(t *testing.T) {
 			for w := range 4 {
 				p, err := Policies.New("kolo", nil)
 				must.NoError(t, err)
-				jct, makespan, resizes := replay(t, p, workload(t, dir, strconv.Itoa(w+1)), 64, tc.cost, tc.told)
+				jct, makespan, resizes := replay(t, p, workload(t, dir, strconv.Itoa(w+1)), 64, tc.cost, tc.known)
 				t.Logf("workload %d: avg JCT %.1f, makespan %.1f, %d resizes", w+1, jct, makespan, resizes)
 				average += jct / 4
 			}

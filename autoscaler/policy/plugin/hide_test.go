@@ -86,8 +86,8 @@ func TestHost_AProgramCannotReadTheAgent(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), program)
 	cmd.Env = []string{agentEnv + "=" + dir, "NOMAD_TOKEN=the-token", "PATH=" + os.Getenv("PATH")}
 	if os.Geteuid() == 0 {
-		const nobody = 65534
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		const unprivileged = 65534
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	out, err := cmd.CombinedOutput()
 	must.NoError(t, err, must.Sprint(string(out)))

@@ -170,7 +170,7 @@ func TestProcess_Misbehaves(t *testing.T) {
 				err = policy.Validate(s, &d) // as every caller does
 			}
 			must.ErrorContains(t, err, want)
-			must.NotNil(t, p.client, must.Sprint("it was killed for what it said"))
+			must.NotNil(t, p.client, must.Sprint("it was killed for its answer"))
 		})
 	}
 }
@@ -218,7 +218,7 @@ func TestProcess_Fails(t *testing.T) {
 		"net/rpc":            {script: "echo '1|1|unix|/nowhere|netrpc|'; sleep 60", want: `unsupported plugin protocol "netrpc"`},
 		"nothing listens":    {script: "echo '1|1|unix|/nowhere|grpc|'; sleep 60", want: "no such file or directory"},
 		"is run by hand":     {script: "[ -n \"$" + handshake + "\" ] && echo not by hand; sleep 60", want: "not by hand"},
-		"says nothing":       {script: "sleep 60", want: "timeout while waiting for plugin to start"},
+		"is silent":          {script: "sleep 60", want: "timeout while waiting for plugin to start"},
 		"is no program":      {script: "\x00", want: "starting "},
 		"floods its stdout":  {script: "yes | tr -d '\\n'", want: "starting "},
 		"closes its streams": {script: "exec >&- 2>&-; sleep 60", want: "starting "},

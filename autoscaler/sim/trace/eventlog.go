@@ -120,7 +120,7 @@ func (l *logReader) entry(raw []byte, line int) error {
 		return nil
 	}
 	if j == nil {
-		return &Error{Field: "job", Err: fmt.Errorf("nothing was said of %q before", e.Job)}
+		return &Error{Field: "job", Err: fmt.Errorf("there is no entry of kind job for %q before", e.Job)}
 	}
 	switch e.Kind {
 	case EventCount:

@@ -115,7 +115,7 @@ func Workloads(path string) ([]int, error) {
 	defer f.Close()
 	tab, err := newTable(f, path)
 	if err != nil || !tab.has("workload") || !tab.has("application") {
-		return nil, nil // not a Pollux file; Open says what is wrong with it, if anything
+		return nil, nil // not a Pollux file; Open reports what is wrong with it, if anything
 	}
 	var found []int
 	seen := map[int]bool{}

@@ -260,7 +260,7 @@ func TestRead_EventLogMistakes(t *testing.T) {
 		"wrong type":       {`{"time":"noon"}`, "t.csv:4:14: time"},
 		"unknown key":      {`{"time":1,"event":"end","job":"a","colour":"red"}`, `t.csv:4: json: unknown field "colour"`},
 		"unknown kind":     {`{"time":1,"event":"dance","job":"a"}`, `t.csv:4: event: unknown kind "dance"`},
-		"unknown job":      {`{"time":1,"event":"end","job":"q"}`, `t.csv:4: job: nothing was said of "q" before`},
+		"unknown job":      {`{"time":1,"event":"end","job":"q"}`, `t.csv:4: job: there is no entry of kind job for "q" before`},
 		"no job":           {`{"time":1,"event":"end"}`, "t.csv:4: job: an entry of kind"},
 		"impossible time":  {`{"time":1,"event":"step-time","job":"a","workers":1,"seconds":-1}`, "t.csv:4: seconds: want more than 0"},
 		"bounds":           {`{"time":1,"event":"job","job":"q","min":5,"max":2}`, "t.csv:4: max: 2 is below min 5"},

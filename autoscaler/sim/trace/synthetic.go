@@ -29,12 +29,12 @@ type Synthetic struct {
 	Tenants int
 }
 
-// kind is a family of jobs with a way of scaling. The step time on n workers
+// family is of jobs with a way of scaling. The step time on n workers
 // is compute/n + sync·(n-1)/n + hop·log2(n) seconds: work that divides, a ring
 // allreduce, and latency per doubling. The numbers are ours, chosen so that
 // the families range from nearly linear to one that gets slower beyond a few
 // GPUs, as measured profiles in the literature do.
-type kind struct {
+type family struct {
 	name               string
 	share              float64 // of all jobs
 	compute, sync, hop float64 // seconds
@@ -43,7 +43,7 @@ type kind struct {
 	most               int     // largest size
 }
 
-var kinds = []kind{
+var families = []family{
 	{"tiny-mlp", 0.30, 0.02, 0.010, 0.0040, 0.06, 0.8, 4},
 	{"small-cnn", 0.30, 0.30, 0.030, 0.0060, 0.7, 1.0, 16},
 	{"speech-rnn", 0.18, 1.20, 0.160, 0.0200, 2.2, 0.9, 32},
@@ -51,11 +51,11 @@ var kinds = []kind{
 	{"large-cnn", 0.08, 4.00, 0.080, 0.0100, 26, 0.8, 64},
 }
 
-func (k kind) curve() *Curve {
-	times := make([]float64, k.most)
+func (f family) curve() *Curve {
+	times := make([]float64, f.most)
 	for i := range times {
 		n := float64(i + 1)
-		times[i] = k.compute/n + k.sync*(n-1)/n + k.hop*math.Log2(n)
+		times[i] = f.compute/n + f.sync*(n-1)/n + f.hop*math.Log2(n)
 	}
 	c, err := NewCurve(times)
 	if err != nil {
@@ -78,9 +78,9 @@ func (s Synthetic) Trace() *Trace {
 		s.Load = 0.8
 	}
 	rng := rand.New(rand.NewPCG(s.Seed, 0x6b6f6c6f)) // the second word is "kolo"
-	curves := make([]*Curve, len(kinds))
+	curves := make([]*Curve, len(families))
 	mean := 0.0 // GPU-seconds per job
-	for i, k := range kinds {
+	for i, k := range families {
 		curves[i] = k.curve()
 		mean += k.share * k.hours * 3600 * math.Exp(k.sigma*k.sigma/2)
 	}
@@ -94,8 +94,8 @@ func (s Synthetic) Trace() *Trace {
 			pace = 0.75
 		}
 		now += rng.ExpFloat64() * gap * pace
-		at := pickKind(rng.Float64())
-		k := kinds[at]
+		at := pickFamily(rng.Float64())
+		k := families[at]
 		seconds := k.hours * 3600 * math.Exp(k.sigma*rng.NormFloat64())
 		j := Job{
 			ID: fmt.Sprintf("%s-%0*d", k.name, digits(s.Jobs), i), App: k.name,
@@ -117,14 +117,14 @@ func (s Synthetic) Trace() *Trace {
 	return t
 }
 
-func pickKind(x float64) int {
-	for i, k := range kinds {
+func pickFamily(x float64) int {
+	for i, k := range families {
 		if x < k.share {
 			return i
 		}
 		x -= k.share
 	}
-	return len(kinds) - 1
+	return len(families) - 1
 }
 
 // digits is how many decimal digits the numbers below n need.
