@@ -131,7 +131,7 @@ func (e *engine) snapshot() *policy.Snapshot {
 		if j.n > 0 {
 			e.advance(j)
 			v := &e.view[i]
-			v.Attained, v.RunTime, v.Done = j.attained, j.runTime, j.Steps-j.left
+			v.Attained, v.RunTime, v.Done = j.result.Attained, j.result.RunTime, j.Steps-j.left
 			if e.cfg.Info.Remaining {
 				v.Remaining = j.left
 			}

@@ -99,7 +99,7 @@ func newEngine(cfg Config) *engine {
 	slices.SortStableFunc(e.events, func(a, b trace.NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
 	for i := range e.jobs {
 		t := &cfg.Trace.Jobs[i]
-		e.jobs[i] = job{Job: t, num: i, left: t.Steps, at: t.Submit, heapAt: -1}
+		e.jobs[i] = job{Job: t, num: i, left: t.Steps, at: t.Submit, heapAt: -1, result: newJobResult(t)}
 		e.horizon += 10 * (t.Steps*t.StepTime(t.Min) + cfg.Resize.Gap(t.Min))
 	}
 	e.horizon += slack + e.jobs[len(e.jobs)-1].Submit
@@ -159,7 +159,7 @@ func (e *engine) completions() {
 		}
 		j.left = 0
 		e.resize(j, 0)
-		j.done, j.end = true, e.now
+		j.result.Ended, j.result.Done = true, e.now
 		e.completed++
 		ended = true
 	}
@@ -169,7 +169,7 @@ func (e *engine) completions() {
 	// One pass, as many jobs may end in one instant.
 	kept := 0
 	for i, j := range e.active {
-		if !j.done {
+		if !j.result.Ended {
 			e.active[kept] = j
 			if kept != i {
 				e.view[kept] = e.view[i]
@@ -232,19 +232,7 @@ func (e *engine) note() {
 		}
 	}
 	u := Usage{Time: e.now, Held: total - free, Capacity: total, Running: running, Waiting: len(e.active) - running}
-	last := len(e.result.Usage) - 1
-	switch {
-	case last >= 0 && e.result.Usage[last].Time == u.Time:
-		e.result.Usage[last] = u
-	case last < 0 || differs(e.result.Usage[last], u):
-		e.result.Usage = append(e.result.Usage, u)
-	}
-}
-
-// differs reports whether two states of the cluster differ in more than time.
-func differs(a, b Usage) bool {
-	a.Time = b.Time
-	return a != b
+	e.result.note(u)
 }
 
 // finish closes the accounts.
@@ -253,12 +241,12 @@ func (e *engine) finish() *Result {
 	r.Jobs = make([]JobResult, len(e.jobs))
 	for i := range e.jobs {
 		j := &e.jobs[i]
-		if !j.done {
+		if !j.result.Ended {
 			e.advance(j)
-			j.end = e.now
+			j.result.Done = e.now
 		}
-		r.Jobs[i] = j.result()
-		r.Makespan = max(r.Makespan, j.end)
+		r.Jobs[i] = j.result
+		r.Makespan = max(r.Makespan, j.result.Done)
 	}
 	fairness(e.cfg.Trace.Jobs, e.cfg.Nodes, r.Jobs)
 	return r

@@ -28,12 +28,9 @@ type job struct {
 	// before gapEnd.
 	left, at, gapEnd float64
 
-	started             bool
-	start, changed, end float64
-	resized             float64 // when it last started or was resized
-	attained, runTime   float64
-	done                bool
-	resizes             int
+	started bool
+	changed float64 // when its size last changed
+	resized float64 // when it last started or was resized
 
 	// committed is left as it was when this size was taken, the base from
 	// which commits are counted.
@@ -44,7 +41,7 @@ type job struct {
 	next   float64 // time of the next thing that happens to it by itself
 	heapAt int     // place in the agenda, -1 when not in it
 
-	history []Change
+	result JobResult // what is reported of it
 }
 
 // gpus is how many GPUs it holds.
@@ -61,8 +58,8 @@ func (j *job) advance(now float64) (gap, steps float64) {
 	from := min(max(j.at, j.gapEnd), now)
 	steps = min((now-from)/j.step, j.left)
 	j.left -= steps
-	j.attained += dt * float64(j.gpus())
-	j.runTime += dt
+	j.result.Attained += dt * float64(j.gpus())
+	j.result.RunTime += dt
 	gap = from - j.at
 	j.at = now
 	return gap, steps
@@ -90,14 +87,4 @@ func (j *job) rollback(commit float64) (lost float64) {
 	lost = math.Mod(trained, commit)
 	j.left = min(j.left+lost/j.step, j.committed)
 	return lost
-}
-
-// result is what is reported of the job.
-func (j *job) result() JobResult {
-	return JobResult{
-		ID: j.ID, App: j.App, Tenant: j.Tenant,
-		Submit: j.Submit, Start: j.start, Done: j.end, Ended: j.done,
-		Attained: j.attained, RunTime: j.runTime, Resizes: j.resizes,
-		Deadline: j.Deadline, History: j.history,
-	}
 }

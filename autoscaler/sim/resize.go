@@ -43,15 +43,15 @@ func (e *engine) settle(j *job, before, n int) {
 		j.gapEnd = e.now + e.cfg.Resize.Gap(n)
 		switch {
 		case !j.started:
-			j.started, j.start, j.resized = true, e.now, e.now
+			j.started, j.result.Start, j.resized = true, e.now, e.now
 		case j.resized != e.now: // changes of one instant are one resize
-			j.resizes++
+			j.result.Resizes++
 			j.resized = e.now
 		}
 	}
 	e.schedule(j)
 	if v := e.viewOf(j); v != nil {
-		v.Count, v.LastChange, v.FirstStart, v.Resizes = n, e.now, j.start, j.resizes
+		v.Count, v.LastChange, v.FirstStart, v.Resizes = n, e.now, j.result.Start, j.result.Resizes
 		v.Held = ""
 		if n > 0 {
 			v.Held = e.cluster.types[j.typ]
@@ -59,10 +59,10 @@ func (e *engine) settle(j *job, before, n int) {
 	}
 	if e.cfg.History {
 		c := Change{Time: e.now, Workers: n, GPUs: j.gpus()}
-		if last := len(j.history) - 1; last >= 0 && j.history[last].Time == e.now {
-			j.history[last] = c
+		if last := len(j.result.History) - 1; last >= 0 && j.result.History[last].Time == e.now {
+			j.result.History[last] = c
 		} else {
-			j.history = append(j.history, c)
+			j.result.History = append(j.result.History, c)
 		}
 	}
 }

@@ -3,6 +3,8 @@
 
 package sim
 
+import "github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+
 // Result is what a simulation saw.
 type Result struct {
 	Jobs []JobResult // in order of arrival
@@ -29,6 +31,23 @@ type Result struct {
 	Usage []Usage
 }
 
+// note keeps the use of the cluster where it has changed; of one instant the last
+// counts.
+func (r *Result) note(u Usage) {
+	last := len(r.Usage) - 1
+	if last >= 0 && r.Usage[last].Time == u.Time {
+		r.Usage[last] = u
+		return
+	}
+	same := u
+	if last >= 0 {
+		same.Time = r.Usage[last].Time
+	}
+	if last < 0 || same != r.Usage[last] {
+		r.Usage = append(r.Usage, u)
+	}
+}
+
 // JobResult is what became of one job.
 type JobResult struct {
 	ID, App, Tenant string
@@ -51,6 +70,10 @@ type JobResult struct {
 	Fairness float64
 
 	History []Change // with Config.History only
+}
+
+func newJobResult(j *trace.Job) JobResult {
+	return JobResult{ID: j.ID, App: j.App, Tenant: j.Tenant, Submit: j.Submit, Deadline: j.Deadline}
 }
 
 // JCT is the job completion time: from submission to completion.

@@ -76,17 +76,12 @@ type ticks struct {
 // tickJob is a job in a simulation in ticks.
 type tickJob struct {
 	*trace.Job
-	view     policy.Job
-	n        int
-	left     float64
-	delay    float64 // seconds of the resize cost to go
-	attained float64
-	runTime  float64
-	starts   int
-	start    float64
-	end      float64
-	over     bool
-	history  []Change
+	view    policy.Job
+	n       int
+	left    float64
+	delay   float64 // seconds of the resize cost to go
+	started bool
+	result  JobResult
 }
 
 func newTicks(cfg Config) *ticks {
@@ -98,7 +93,7 @@ func newTicks(cfg Config) *ticks {
 	exact := exactCurves{}
 	for i := range t.jobs {
 		j := &cfg.Trace.Jobs[i]
-		t.jobs[i] = tickJob{Job: j, left: j.Steps, view: policyJob(j)}
+		t.jobs[i] = tickJob{Job: j, left: j.Steps, view: policyJob(j), result: newJobResult(j)}
 		t.jobs[i].view.Curve = exact.of(j.Curve)
 		t.horizon += 10 * (j.Steps*j.StepTime(j.Min) + cfg.Resize.Gap(j.Min))
 	}
@@ -110,7 +105,7 @@ func newTicks(cfg Config) *ticks {
 // conversions forbid the compiler to fuse a product and a sum, which would
 // round differently on some machines.
 func (j *tickJob) tick(now, dt float64) int {
-	if j.over || j.n == 0 {
+	if j.result.Ended || j.n == 0 {
 		return 0
 	}
 	d := math.Min(j.delay, dt)
@@ -120,16 +115,16 @@ func (j *tickJob) tick(now, dt float64) int {
 	gpus := float64(j.GPUs(j.n))
 	need := float64(j.left * t)
 	if need <= u {
-		j.end = now + d + need
-		j.attained += float64((d + need) * gpus)
-		j.runTime += d + need
-		j.over = true
+		j.result.Done = now + d + need
+		j.result.Attained += float64((d + need) * gpus)
+		j.result.RunTime += d + need
+		j.result.Ended = true
 		j.left = 0
 		return 1
 	}
 	j.left -= u / t
-	j.attained += float64(dt * gpus)
-	j.runTime += dt
+	j.result.Attained += float64(dt * gpus)
+	j.result.RunTime += dt
 	return 0
 }
 
@@ -152,10 +147,11 @@ func (t *ticks) decide() error {
 			j.view.LastChange = t.now
 			if n > 0 {
 				j.delay = t.cfg.Resize.Gap(n)
-				if j.starts == 0 {
-					j.start = t.now
+				if j.started {
+					j.result.Resizes++
+				} else {
+					j.started, j.result.Start = true, t.now
 				}
-				j.starts++
 			}
 		}
 		held += j.GPUs(j.n)
@@ -177,15 +173,15 @@ func (t *ticks) snapshot() (s *policy.Snapshot, shown []int) {
 	shown = t.spare[:0]
 	for i := range t.jobs {
 		j := &t.jobs[i]
-		if j.over || j.Submit > t.now {
-			if j.over && j.n > 0 {
+		if j.result.Ended || j.Submit > t.now {
+			if j.result.Ended && j.n > 0 {
 				j.resize(0, t.now, t.cfg.History)
 			}
 			continue
 		}
 		v := j.view
-		v.Count, v.Attained, v.RunTime, v.Done = j.n, j.attained, j.runTime, j.Steps-j.left
-		v.FirstStart, v.Resizes = j.start, max(0, j.starts-1)
+		v.Count, v.Attained, v.RunTime, v.Done = j.n, j.result.Attained, j.result.RunTime, j.Steps-j.left
+		v.FirstStart, v.Resizes = j.result.Start, j.result.Resizes
 		if j.n > 0 {
 			v.Held = t.nodes[0].Type
 		}
@@ -206,7 +202,7 @@ func (t *ticks) snapshot() (s *policy.Snapshot, shown []int) {
 func (j *tickJob) resize(n int, now float64, history bool) {
 	j.n = n
 	if history {
-		j.history = append(j.history, Change{Time: now, Workers: n, GPUs: j.GPUs(n)})
+		j.result.History = append(j.result.History, Change{Time: now, Workers: n, GPUs: j.GPUs(n)})
 	}
 }
 
@@ -220,9 +216,7 @@ func (t *ticks) note(shown []int, held int) {
 			u.Waiting++
 		}
 	}
-	if last := len(t.result.Usage) - 1; last < 0 || differs(t.result.Usage[last], u) {
-		t.result.Usage = append(t.result.Usage, u)
-	}
+	t.result.note(u)
 }
 
 // finish closes the accounts. Capacity counts until the last completion.
@@ -230,17 +224,12 @@ func (t *ticks) finish() *Result {
 	r := &t.result
 	for i := range t.jobs {
 		j := &t.jobs[i]
-		if !j.over {
-			j.end = t.now
+		if !j.result.Ended {
+			j.result.Done = t.now
 		}
-		r.Makespan = math.Max(r.Makespan, j.end)
-		r.Held += j.attained
-		r.Jobs = append(r.Jobs, JobResult{
-			ID: j.ID, App: j.App, Tenant: j.Tenant,
-			Submit: j.Submit, Start: j.start, Done: j.end, Ended: j.over,
-			Attained: j.attained, RunTime: j.runTime, Resizes: max(0, j.starts-1),
-			Deadline: j.Deadline, History: j.history,
-		})
+		r.Makespan = math.Max(r.Makespan, j.result.Done)
+		r.Held += j.result.Attained
+		r.Jobs = append(r.Jobs, j.result)
 	}
 	r.Capacity = float64(t.gpus) * r.Makespan
 	fairness(t.cfg.Trace.Jobs, t.cfg.Nodes, r.Jobs)

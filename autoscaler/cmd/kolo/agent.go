@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -96,12 +97,7 @@ func (o *overrides) load() (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.nomad != "" {
-		c.Nomad.Address = o.nomad
-	}
-	if o.name != "" {
-		c.Name = o.name
-	}
+	c.Nomad.Address, c.Name = cmp.Or(o.nomad, c.Nomad.Address), cmp.Or(o.name, c.Name)
 	if o.level != "" {
 		if hclog.LevelFromString(o.level) == hclog.NoLevel {
 			return nil, badFlag("-log-level=%s: write trace, debug, info, warn or error", o.level)

@@ -76,17 +76,7 @@ const (
 	NodeWithdraw
 )
 
-func (k NodeEventKind) String() string {
-	switch k {
-	case NodeDown:
-		return "down"
-	case NodeUp:
-		return "up"
-	case NodeWithdraw:
-		return "withdraw"
-	}
-	return fmt.Sprintf("NodeEventKind(%d)", int(k))
-}
+func (k NodeEventKind) String() string { return [...]string{"down", "up", "withdraw"}[k] }
 
 // ParseNodeEventKind is the inverse of NodeEventKind.String.
 func ParseNodeEventKind(s string) (NodeEventKind, error) {
