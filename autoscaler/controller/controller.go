@@ -140,9 +140,12 @@ func (c *Controller) rounds(ctx context.Context) error {
 }
 
 // poke asks for a round.
-func (c *Controller) poke() {
+func (c *Controller) poke() { notify(c.wake) }
+
+// notify puts a value into a channel that has none.
+func notify(ch chan<- struct{}) {
 	select {
-	case c.wake <- struct{}{}:
+	case ch <- struct{}{}:
 	default:
 	}
 }

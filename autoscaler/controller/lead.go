@@ -94,12 +94,7 @@ func (c *Controller) save(ctx context.Context) {
 }
 
 // saveSoon has the history saved without waiting for its turn.
-func (c *Controller) saveSoon() {
-	select {
-	case c.unsaved <- struct{}{}:
-	default:
-	}
-}
+func (c *Controller) saveSoon() { notify(c.unsaved) }
 
 // leading reports whether this autoscaler leads and has loaded what it must know.
 // The caller holds c.mu.

@@ -32,7 +32,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 		"policy get":     func() (cli.Command, error) { return &policyGetCommand{api}, nil },
 		"policy list":    func() (cli.Command, error) { return &policyListCommand{meta: m}, nil },
 		"policy set":     func() (cli.Command, error) { return &policySetCommand{api}, nil },
-		"policy":         func() (cli.Command, error) { return &groupCommand{meta: m, name: "policy"}, nil },
+		"policy":         func() (cli.Command, error) { return &policyCommand{m}, nil },
 		"record":         func() (cli.Command, error) { return &recordCommand{api}, nil },
 		"resume":         func() (cli.Command, error) { return &pauseCommand{apiCommand: api, resume: true}, nil },
 		"simulate":       func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
@@ -56,30 +56,23 @@ func (m meta) flags(name string) *flag.FlagSet {
 // arguments.
 func (m meta) AutocompleteArgs() complete.Predictor { return complete.PredictNothing }
 
-// groupCommand stands for a word that only other words follow; it shows what
+// policyCommand stands for a word that only other words follow; it shows what
 // they are.
-type groupCommand struct {
-	meta
-	name string
-}
+type policyCommand struct{ meta }
 
 // Synopsis implements cli.Command.
-func (c *groupCommand) Synopsis() string {
-	return map[string]string{"policy": "Know and choose scheduling policies"}[c.name]
-}
+func (c *policyCommand) Synopsis() string { return "Know and choose scheduling policies" }
 
 // Help implements cli.Command.
-func (c *groupCommand) Help() string {
-	return "Usage: kolo " + c.name + " <subcommand> [options]"
-}
+func (c *policyCommand) Help() string { return "Usage: kolo policy <subcommand> [options]" }
 
 // Run implements cli.Command.
-func (c *groupCommand) Run(args []string) int {
-	next := words(commands(c.meta), c.name+" ")
+func (c *policyCommand) Run(args []string) int {
+	next := words(commands(c.meta), "policy ")
 	if len(args) == 0 {
-		c.UI.Error(fmt.Sprintf("which? write kolo %s followed by one of %s", c.name, strings.Join(next, ", ")))
+		c.UI.Error("which? write kolo policy followed by one of " + strings.Join(next, ", "))
 	} else {
-		c.UI.Error(fmt.Sprintf("unknown command %q%s\nFor all of it: kolo %s -help", c.name+" "+args[0], suggest.Hint(c.name+" ", args[0], next), c.name))
+		c.UI.Error(fmt.Sprintf("unknown command %q%s\nFor all of it: kolo policy -help", "policy "+args[0], suggest.Hint("policy ", args[0], next)))
 	}
 	return exitUsage
 }

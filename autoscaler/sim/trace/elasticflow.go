@@ -22,7 +22,7 @@ import (
 // With a directory of throughput files (one per model, MODEL.csv, columns
 // global_batch_size and steps per second on 1, 2, 4 … GPUs) jobs follow the
 // measured curves; without it they follow n^alpha from their duration.
-func readElasticFlow(t *Trace, r io.Reader, file string, o Options) error {
+func readElasticFlow(t *Trace, r *bufio.Reader, file string, o Options) error {
 	tab, err := newTable(r, file, "job_id", "num_gpu", "duration")
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ type logJob struct {
 // measured step times, its steps are those it did. Jobs that never reported a
 // step time or never did a step cannot be replayed; they are an error, or
 // skipped.
-func readEventLog(t *Trace, r io.Reader, file string, o Options) error {
+func readEventLog(t *Trace, r *bufio.Reader, file string, o Options) error {
 	l := &logReader{trace: t, jobs: map[string]*logJob{}, nodes: map[string]bool{}, gaps: map[int][]float64{}}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 1<<16), 1<<22)

@@ -3,12 +3,12 @@
 
 package trace
 
-import "io"
+import "bufio"
 
 // readHelios reads the cluster_log.csv of the Helios traces (Hu et al.,
 // SC'21): job_id, user, vc, gpu_num, submit_time and duration are used, other
 // columns are ignored.
-func readHelios(t *Trace, r io.Reader, file string, o Options) error {
+func readHelios(t *Trace, r *bufio.Reader, file string, o Options) error {
 	tab, err := newTable(r, file, "job_id", "gpu_num", "submit_time", "duration")
 	if err != nil {
 		return err

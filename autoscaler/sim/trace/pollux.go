@@ -4,9 +4,9 @@
 package trace
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 )
@@ -21,7 +21,7 @@ type appKey struct {
 // application, np, batch_size, max_replicas, steps. Their curves come from a
 // second file with application, batch_size, gpus, step_time_s for 1, 2, 3 …
 // GPUs. A job never grows beyond the largest size measured.
-func readPollux(t *Trace, r io.Reader, file string, o Options) error {
+func readPollux(t *Trace, r *bufio.Reader, file string, o Options) error {
 	if o.Curves == "" {
 		return fmt.Errorf("%s: no step_times.csv beside this trace; name one with -curves", file)
 	}

@@ -29,6 +29,10 @@ const (
 	EventLog    Format = "kolo"        // Kolo's event log, JSON lines
 )
 
+var readers = map[Format]func(*Trace, *bufio.Reader, string, Options) error{
+	Pollux: readPollux, Voda: readVoda, Philly: readPhilly, Helios: readHelios, ElasticFlow: readElasticFlow, EventLog: readEventLog,
+}
+
 // Formats lists all formats, Auto first.
 func Formats() []Format {
 	return []Format{Auto, Pollux, Voda, Philly, Helios, ElasticFlow, EventLog}
@@ -130,25 +134,12 @@ func Read(r io.Reader, name string, o Options) (*Trace, error) {
 			return nil, err
 		}
 	}
-	t := &Trace{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))}
-	var err error
-	switch format {
-	case Pollux:
-		err = readPollux(t, br, name, o)
-	case Voda:
-		err = readVoda(t, br, name, o)
-	case Philly:
-		err = readPhilly(t, br, name, o)
-	case Helios:
-		err = readHelios(t, br, name, o)
-	case ElasticFlow:
-		err = readElasticFlow(t, br, name, o)
-	case EventLog:
-		err = readEventLog(t, br, name, o)
-	default:
-		err = fmt.Errorf("unknown trace format %q, want one of %v", format, Formats())
+	read, ok := readers[format]
+	if !ok {
+		return nil, fmt.Errorf("unknown trace format %q, want one of %v", format, Formats())
 	}
-	if err != nil {
+	t := &Trace{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))}
+	if err := read(t, br, name, o); err != nil {
 		return nil, err
 	}
 	if len(t.Jobs) == 0 {
