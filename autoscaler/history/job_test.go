@@ -21,7 +21,7 @@ var t0 = time.Unix(1_800_000_000, 0)
 
 // status is an answer of the driver's agents.
 const status = `{"job":"train","generation":4,"size":4,"step":1200,"samples":76800,"epoch":1.5,"total_steps":9000,"loss":0.4,
- "step_seconds":{"2":{"mean":0.5,"n":40},"4":{"mean":0.3,"n":20},"3":{"mean":0.4,"n":1},"x":{"mean":1,"n":1},"8":{"mean":-1,"n":1}},
+ "step_seconds":{"2":{"mean":0.5,"n":40},"4":{"mean":0.3,"n":20},"3":{"mean":0.4,"n":1},"7":{"mean":0.4,"n":30},"x":{"mean":1,"n":1},"8":{"mean":-1,"n":1}},
  "resizes":[{"from":0,"to":2,"cause":"start","gap_seconds":9,"time":100},
             {"from":2,"to":4,"cause":"resize","gap_seconds":0.25,"lost_steps":0,"time":200},
             {"from":4,"to":2,"cause":"failure","gap_seconds":3,"lost_steps":7,"time":300}],"complete":false}`

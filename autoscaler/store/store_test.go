@@ -44,3 +44,29 @@ func TestStore_RemovesWhatIsNotThereAnyMore(t *testing.T) {
 		must.MapLen(t, 1, back.Jobs)
 	}
 }
+
+// TestStore_AnotherLedMeanwhile has a second autoscaler remove what the first saved:
+// the first loads what there is, and not what it remembers.
+func TestStore_AnotherLedMeanwhile(t *testing.T) {
+	web := httptest.NewServer(nomadtest.New())
+	t.Cleanup(web.Close)
+	client, err := api.NewClient(&api.Config{Address: web.URL})
+	must.NoError(t, err)
+	first, second := New(client, "default", nil), New(client, "default", nil)
+	save := func(s *Store, ids ...string) {
+		_, lost, err := s.LoadHistory(t.Context())
+		must.NoError(t, errors.Join(lost, err))
+		h := history.New()
+		for _, id := range ids {
+			h.Jobs[planner.JobKey{Namespace: "default", ID: id}] = &history.Job{}
+		}
+		snap, err := Encode(h)
+		must.NoError(t, err)
+		must.NoError(t, s.SaveHistory(t.Context(), snap, func() error { return nil }))
+	}
+	save(first, "a", "b")
+	save(second, "b")
+	h, lost, err := first.LoadHistory(t.Context())
+	must.NoError(t, errors.Join(lost, err))
+	must.MapLen(t, 1, h.Jobs)
+}
