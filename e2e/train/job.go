@@ -4,6 +4,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -36,6 +37,8 @@ type Launch struct {
 	// Launcher is a command that takes horovodrun's flags; nil starts the
 	// script itself.
 	Launcher []string
+	// Python runs the script; empty is the one of .venv.
+	Python string
 	// Hosts are the first lines of the host list, "name:slots".
 	Hosts []string
 	// Args are the script's.
@@ -60,7 +63,8 @@ func Start(l Launch) (*Job, error) {
 	if len(l.Launcher) > 0 {
 		command = append(append(command, l.Launcher...), "--host-discovery-script", script)
 	}
-	command = append(command, filepath.Join(l.Root, ".venv/bin/python"), filepath.Join(l.Root, "e2e/train/train.py"),
+	python := cmp.Or(l.Python, filepath.Join(l.Root, ".venv/bin/python"))
+	command = append(command, python, filepath.Join(l.Root, "e2e/train/train.py"),
 		"--epochs=1000000", "--records="+filepath.Join(dir, "records"), "--stop-file="+j.File("stop"))
 	command = append(command, l.Args...)
 	log, err := os.Create(j.Log())
