@@ -26,9 +26,9 @@ port() {
   sed -i "s/CMAKE_CXX_STANDARD 14/CMAKE_CXX_STANDARD $cxx/" CMakeLists.txt horovod/torch/CMakeLists.txt
   # An operator assigns this member, which GCC 14 refuses.
   sed -i 's/^  const size_type count_;/  size_type count_;/' third_party/flatbuffers/include/flatbuffers/stl_emulation.h
-  # Newer standard libraries do not include these headers by the way.
+  # Newer standard libraries no longer include these headers indirectly.
   export CXXFLAGS='-include stdexcept -include string -include cstdint'
-  # Gloo and flatbuffers ask for a CMake that CMake 4 does not imitate.
+  # Gloo and flatbuffers declare a minimum that CMake 4 no longer supports.
   export CMAKE_POLICY_VERSION_MINIMUM=3.5
 }
 
