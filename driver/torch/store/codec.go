@@ -56,7 +56,7 @@ func appendOp(b []byte, rank int, o *Op) []byte {
 func decodeOp(b []byte) (rank int, o Op, err error) {
 	d := decoder{rest: b}
 	o.Kind = Kind(d.byte())
-	rank = int(d.uvarint() & (1<<31 - 1)) //nolint:gosec // 31 bits
+	rank = int(d.uvarint() & (1<<31 - 1))
 	o.Key = string(d.bytes())
 	o.Value = d.bytes()
 	o.Expected = d.bytes()

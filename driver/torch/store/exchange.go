@@ -71,7 +71,7 @@ func (r *Replica) Fill(f wire.Fill) error {
 		return fmt.Errorf("store: entries from %d on, but %d are missing", b.first, b.first-1-r.applied)
 	}
 	for i := range b.entries {
-		if b.first+uint64(i) <= r.applied { //nolint:gosec // an index
+		if b.first+uint64(i) <= r.applied {
 			continue
 		}
 		if err := r.append(b.entries[i]); err != nil {

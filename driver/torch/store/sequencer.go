@@ -161,7 +161,7 @@ func (s *Sequencer) extend(b batch) error {
 		return fmt.Errorf("store: entries from %d on, but %d are missing", b.first, b.first-1-s.last())
 	}
 	for i, e := range b.entries {
-		if b.first+uint64(i) > s.last() { //nolint:gosec // an index
+		if b.first+uint64(i) > s.last() {
 			s.append(e)
 		}
 	}

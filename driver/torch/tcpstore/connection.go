@@ -136,7 +136,14 @@ func (c *connection) handle(req request) error {
 		return c.answers.flush()
 	case cmdWait, cmdBarrier:
 		return c.wait(req)
+	default:
+		return c.operate(req, waited)
 	}
+}
+
+// operate performs an operation that does not wait; waited are the keys that the
+// client has just waited for.
+func (c *connection) operate(req request, waited []string) error {
 	res, err := c.do(c.ctx, req.op)
 	for err == nil && req.command == cmdQueuePop && res.Number == 0 && slices.Equal(waited, []string{req.op.Key}) {
 		// Another process has taken the value that ended the wait.
