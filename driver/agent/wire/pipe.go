@@ -74,11 +74,11 @@ func (e End[Out, In]) Recv() (In, error) { return e.in.get() }
 // Close ends the session. What was sent is still received.
 func (e End[Out, In]) Close() { e.out.close() }
 
-// The ends of a pipe.
-type (
-	HostEnd   = End[*ToLeader, *ToAgent]
-	LeaderEnd = End[*ToAgent, *ToLeader]
-)
+// HostEnd is the host's end of a pipe.
+type HostEnd = End[*ToLeader, *ToAgent]
+
+// LeaderEnd is the leader's end of a pipe.
+type LeaderEnd = End[*ToAgent, *ToLeader]
 
 // Pipe returns both ends of a session within this process.
 func Pipe() (HostEnd, LeaderEnd) {
