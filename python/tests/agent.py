@@ -19,6 +19,8 @@ import uuid
 
 import torch.distributed as dist
 
+from .launch import Forked
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SCRIPT = os.path.join(ROOT, "jobspecs", "torch_train.py")
@@ -39,6 +41,7 @@ class Worker:
         self.progress = []
         self.reasons = []
         self.killed = False
+        self.held = True  # not to be in a group yet
 
     def send(self, **message):
         try:
@@ -53,8 +56,9 @@ class Worker:
 class Agent:
     """Runs workers with a script. All attributes are guarded by lock."""
 
-    def __init__(self, *arguments, script=SCRIPT, version=1):
+    def __init__(self, *arguments, script=SCRIPT, version=1, fork=True):
         self.arguments = arguments
+        self.fork = fork
         self.script = script
         self.version = version
         self.directory = tempfile.TemporaryDirectory(prefix="kolo-test-")
@@ -63,7 +67,6 @@ class Agent:
         self.workers = []
         self.members = []
         self.generation = 0
-        self.hold = True  # no group forms
         self.on_place = None  # called with (worker, is newcomer) before its place is sent
         self.log = []  # (time, text)
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -74,20 +77,22 @@ class Agent:
 
     # What a test does.
 
-    def start(self, count, **environment):
+    def start(self, count, script=None, **environment):
         """Starts workers; they wait for a place when they have come up."""
-        return [self._start(environment) for _ in range(count)]
+        return [self._start(script or self.script, environment) for _ in range(count)]
 
     def arrived(self, workers, timeout=60):
         """Waits until workers are ready."""
         self.until(lambda: all(worker.ready for worker in workers), timeout, "workers are ready")
 
-    def go(self):
-        """Lets groups form; a present group is told to change."""
+    def go(self, *workers):
+        """Lets all workers that are ready into a group, or only these. A present group is to change. Returns when."""
         with self.lock:
-            self.hold = False
+            for worker in workers or self.workers:
+                worker.held = False
             self._change()
             self._form()
+            return time.time()
 
     def grow(self, count, **environment):
         """Starts workers, waits until they are up, and takes them in."""
@@ -107,6 +112,15 @@ class Agent:
         with self.lock:
             worker.killed = True
             worker.process.kill()
+            return time.time()
+
+    def next_step(self, after):
+        """Waits for the first step of a group that was formed after a time; returns when it was done."""
+        self.until(lambda: any(e["kolo"] == "ring" and e["t"] > after for e in self.entries()), what="a new group")
+        ring = next(e for e in self.entries() if e["kolo"] == "ring" and e["t"] > after)
+        steps = lambda: [e["t"] for e in self.entries() if e["kolo"] == "step" and e["generation"] >= ring["generation"]]
+        self.until(steps, what="a step of the new group")
+        return steps()[0]
 
     def until(self, condition, timeout=60, what="it"):
         deadline = time.monotonic() + timeout
@@ -147,13 +161,15 @@ class Agent:
         lines = ["%.3f %s" % entry for entry in self.log]
         for worker in self.workers:
             lines.append("--- %s: exit %s" % (worker.name, worker.process.poll()))
-            with open(self._output(worker), errors="replace") as file:
-                lines.extend(file.read().splitlines()[-15:])
+            lines.extend(line for line in self.output(worker).splitlines()[-30:] if '"step"' not in line)
         return "\n".join(lines)
 
     def output(self, worker):
-        with open(self._output(worker), errors="replace") as file:
-            return file.read()
+        try:
+            with open(self._output(worker), errors="replace") as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
 
     def entries(self):
         """All records of all workers, by time."""
@@ -169,7 +185,7 @@ class Agent:
     def _output(self, worker):
         return os.path.join(self.directory.name, worker.name + ".log")
 
-    def _start(self, environment):
+    def _start(self, script, environment):
         with self.lock:
             worker = Worker("worker%d" % len(self.workers))
             env = {
@@ -177,10 +193,13 @@ class Agent:
                 "KOLO_WORKER_ADDR": "127.0.0.1:%d" % self.listener.getsockname()[1],
                 "KOLO_WORKER_SECRET": worker.secret,
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port), **environment}
-            with open(self._output(worker), "wb") as output:
-                worker.process = subprocess.Popen(
-                    [sys.executable, self.script, *self.arguments, *(["--records", self.records] if self.script == SCRIPT else [])],
-                    env=env, stdout=output, stderr=subprocess.STDOUT)
+            command = [script, *self.arguments, "--records", self.records]
+            if self.fork:
+                worker.process = Forked(command, env, self._output(worker))
+            else:
+                with open(self._output(worker), "wb") as output:
+                    worker.process = subprocess.Popen(
+                        [sys.executable, *command], env=env, stdout=output, stderr=subprocess.STDOUT)
             self.workers.append(worker)
             return worker
 
@@ -256,7 +275,7 @@ class Agent:
     def _form(self):
         """Forms the next group if all that live of the present one are ready."""
         alive = [member for member in self.members if member.lives()]
-        if self.hold or not all(member.ready for member in alive):
+        if not all(member.ready for member in alive):
             return
         if any(member.process.poll() == 0 for member in self.members):
             return  # training is complete
@@ -264,7 +283,7 @@ class Agent:
             worker.ready = False
             worker.killed = True
             worker.process.terminate()
-        newcomers = [w for w in self.workers if w.ready and w.lives() and w not in self.members]
+        newcomers = [w for w in self.workers if w.ready and not w.held and w.lives() and w not in self.members]
         members = [m for m in self.members if m.ready and m.lives()] + newcomers
         if not members:
             return

@@ -31,11 +31,15 @@ class Training(unittest.TestCase):
         self.addCleanup(agent.close)
         return agent
 
+    def note(self, text, *values):
+        """Prints a measurement."""
+        sys.stderr.write("    %s: %s\n" % (self.id().split(".")[-1], text % values))
+
     def show(self, entries):
         """Prints the gap of each change."""
         generations = sorted({entry["generation"] for entry in entries if entry["kolo"] == "step"})
         for generation in generations[1:]:
-            sys.stderr.write("    %s: %d -> %d ranks: %.3f s between steps\n" % ((self.id().split(".")[-1],) + gap(entries, generation)))
+            self.note("%d -> %d ranks: %.3f s between steps", *gap(entries, generation))
 
     def accepted(self, entries):
         """Step records that no later group did again, by step."""
@@ -105,6 +109,161 @@ class Planned(Training):
         last = workers[0].progress[-1]
         self.assertEqual((10, 480, 10), (last["step"], last["samples"], last["total_steps"]))
         self.assertTrue(all(not worker.progress for worker in workers[1:]))
+
+
+class Failures(Training):
+    def test_killed_in_training(self):
+        agent = self.agent("--epochs", "2", "--samples", "1440")
+        workers = agent.grow(4)
+        agent.formed(4)
+        agent.stepped()
+        for worker in (workers[2], workers[0]):  # one of four, then rank 0
+            at = agent.kill(worker)
+            self.note("SIGKILL of rank %d of %d: %.3f s to the next step",
+                      agent.members.index(worker), len(agent.members), agent.next_step(at) - at)
+            agent.stepped()
+        agent.grow(1)
+        agent.formed(3)
+        self.finish(agent, samples=1440, epochs=2, lost=2)
+        self.assertEqual(["start", "failure", "failure", "commit"], workers[1].reasons)
+
+    def test_goes_back_to_the_last_commit(self):
+        agent = self.agent("--epochs", "1", "--samples", "720", "--commit-every", "7")
+        workers = agent.grow(2)
+        agent.stepped(8)
+        time.sleep(0.2)
+        agent.kill(workers[1])
+        self.finish(agent, samples=720, lost=7, commit_every=7)
+
+    def test_frozen(self):
+        """A rank stops without an end of its connections, as when a host is cut off: the agent's word ends the wait."""
+        agent = self.agent("--epochs", "1", "--samples", "1440")
+        workers = agent.grow(3)
+        agent.formed(3)
+        agent.stepped()
+        frozen = workers[1]
+        frozen.process.send_signal(signal.SIGSTOP)
+        frozen.killed = True
+        time.sleep(0.5)
+        at = time.time()
+        agent.break_()
+        self.note("a frozen rank is given up: %.3f s to the next step", agent.next_step(at) - at)
+        agent.formed(2)
+        frozen.process.kill()
+        self.finish(agent, samples=1440, lost=1)
+
+    def test_dies_while_forming(self):
+        """A newcomer dies in every moment of forming; those who live form another group at once."""
+        agent = self.agent("--epochs", "1000", "--samples", "14400")
+        agent.grow(3)
+        agent.formed(3)
+        agent.stepped()
+        for moment in ("set:1", "was-set:1", "waited:2", "was-set:2", "waited:5"):
+            for name in ("SIGKILL", "SIGSTOP"):
+                if name == "SIGSTOP" and moment not in ("was-set:1", "waited:2"):
+                    continue
+                with self.subTest(moment=moment, signal=name):
+                    worker, = agent.start(1, os.path.join(HERE, "faulty.py"), TEST_MOMENT=moment, TEST_SIGNAL=name)
+                    agent.arrived([worker])
+                    generation = agent.generation
+                    at = agent.go()
+                    if name == "SIGSTOP":
+                        agent.until(lambda: agent.generation > generation and stopped(worker), what="it stops")
+                        time.sleep(0.2)
+                        at = time.time()
+                        worker.killed = True
+                        agent.break_()
+                    agent.formed(3)
+                    self.note("%s at %s: %.3f s to the next step", name, moment, agent.next_step(at) - at)
+                    worker.killed = True
+                    worker.process.kill()
+                    agent.stepped(3)
+        for member in agent.members[1:]:
+            threads = os.listdir("/proc/%d/task" % member.process.pid)
+            files = os.listdir("/proc/%d/fd" % member.process.pid)
+            self.note("after it: %d threads, %d descriptors", len(threads), len(files))
+        survivors = list(agent.members)
+        agent.shrink(survivors[:2])
+        agent.formed(1)
+        agent.stepped(3)
+        entries = agent.entries()
+        self.assertEqual(sorted(self.accepted(entries)), list(range(1, max(self.accepted(entries)) + 1)))
+
+    def test_exits_after_forming_was_given_up(self):
+        """A thread that still forms an old group does not keep a process from ending with its status."""
+        agent = self.agent("--epochs", "1", "--samples", "960", fork=False)
+        workers = agent.start(2)
+        worker, = agent.start(1, os.path.join(HERE, "faulty.py"), TEST_MOMENT="was-set:1", TEST_SIGNAL="SIGSTOP")
+        agent.arrived(workers + [worker])
+        agent.go(*workers)
+        agent.stepped(2)
+        generation = agent.generation
+        agent.go()
+        agent.until(lambda: agent.generation > generation and stopped(worker), what="it stops")
+        worker.killed = True
+        agent.break_()
+        agent.until(lambda: all(w.process.poll() is not None for w in agent.workers if w is not worker), what="all end")
+        worker.process.kill()
+        self.finish(agent, samples=960)
+
+
+def stopped(worker):
+    with open("/proc/%d/stat" % worker.process.pid) as file:
+        return file.read().rpartition(")")[2].split()[0] == "T"
+
+
+class Scripts(Training):
+    """Scripts that do not do as they should."""
+
+    def test_no_commit(self):
+        agent = self.agent("--epochs", "1", "--samples", "480", "--commit-every", "0")
+        agent.grow(2)
+        agent.until(lambda: any(entry["kolo"] == "step" for entry in agent.entries()))
+        newcomer, = agent.start(1)
+        agent.arrived([newcomer])
+        agent.go()
+        agent.until(lambda: all(w.process.poll() is not None for w in agent.workers[:2]), what="training completes")
+        self.assertEqual([0, 0], [worker.process.returncode for worker in agent.workers[:2]])
+        self.assertEqual(1, agent.generation)
+
+    def test_exit_in_the_middle(self):
+        agent = self.agent("--epochs", "1", "--samples", "480", "--fault", "exit", "--fault-step", "6",
+                           "--fault-rank", "1", "--fault-once", os.path.join("/tmp", "kolo-test-%d" % os.getpid()))
+        self.addCleanup(os.unlink, "/tmp/kolo-test-%d" % os.getpid())
+        workers = agent.grow(3)
+        agent.until(lambda: workers[1].process.poll() is not None)
+        self.assertEqual(3, workers[1].process.returncode)
+        workers[1].killed = True
+        self.finish(agent, samples=480, lost=1)
+
+    def test_own_exception(self):
+        agent = self.agent("--epochs", "1", "--samples", "480", "--fault", "raise", "--fault-step", "3")
+        worker, = agent.grow(1)
+        self.assertEqual([1], agent.complete())
+        self.assertIn("--fault=raise asks for an exception", agent.output(worker))
+        self.assertEqual(["start"], worker.reasons)
+
+    def test_own_group(self):
+        agent = self.agent("--fault", "init")
+        worker, = agent.start(1)
+        self.assertEqual([1], agent.complete())
+        self.assertIn("take init_process_group out of the script", agent.output(worker))
+
+
+class Connection(Training):
+    def test_agent_of_another_version(self):
+        agent = self.agent(version=2)
+        worker, = agent.start(1)
+        self.assertEqual([1], agent.complete())
+        self.assertIn("kolo: the agent refuses this process: this agent speaks version 2", agent.output(worker))
+
+    def test_agent_ends(self):
+        agent = self.agent()
+        worker, = agent.start(1)
+        agent.arrived([worker])
+        agent.workers[0].connection.shutdown(2)
+        self.assertEqual([1], agent.complete())
+        self.assertIn("kolo: the agent closed the connection while this process waited for a place", agent.output(worker))
 
 
 if __name__ == "__main__":

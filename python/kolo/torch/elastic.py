@@ -140,6 +140,7 @@ class Elastic(Session):
             raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
                                "again when it changes; take init_process_group out of the script")
         super().__init__(backend, timeout)
+        _warm(self.backend)
         self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
         self.client.on_broken = self._on_broken
         self._left, self._reason = 0, "start"  # the generation that this process was in last
@@ -262,6 +263,17 @@ def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Opt
 def present() -> Optional[Session]:
     """The session of this process, if it has one."""
     return _session
+
+
+def _warm(backend: str) -> None:
+    """Does once what torch does slowly the first time, so that no group waits for it."""
+    hook = sys.excepthook
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    sys.excepthook = hook
+    with torch.random.fork_rng(devices=[]):  # the script's numbers stay as they are
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    model(torch.zeros(1, 1)).backward()
+    dist.destroy_process_group()
 
 
 def default_backend() -> str:

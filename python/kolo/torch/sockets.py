@@ -35,12 +35,13 @@ def connections() -> Dict[int, Ends]:
 def shut(connections: Dict[int, Ends]) -> None:
     """Shuts these connections down, unless their descriptors are other ones by now."""
     for descriptor, ends in connections.items():
-        if _ends(descriptor) == ends:
+        if _ends(descriptor) != ends:
+            continue
+        try:
             with _open(descriptor) as connection:
-                try:
-                    connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass  # the peer was first
+                connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # gloo or the peer was first
 
 
 def _open(descriptor: int) -> socket.socket:
