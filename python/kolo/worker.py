@@ -99,8 +99,12 @@ class Client:
             raise AgentError("cannot connect to the agent at %s=%s: %s" % (ADDR, addr, err)) from err
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._lines = self._socket.makefile("rb")
-        self._send({"type": "hello", "version": VERSION, "secret": secret, "client": client, **(versions or {})})
-        self._greet()
+        try:
+            self._send({"type": "hello", "version": VERSION, "secret": secret, "client": client, **(versions or {})})
+            self._greet()
+        except BaseException:
+            self.close()
+            raise
         self._socket.settimeout(None)
         threading.Thread(target=self._read, name="kolo-worker", daemon=True).start()
 
@@ -163,6 +167,7 @@ class Client:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+        self._lines.close()
         self._socket.close()
 
     def _greet(self) -> None:
