@@ -50,7 +50,7 @@ class Commit(unittest.TestCase):
                 for _ in range(steps):
                     step(model, optimizer, scheduler)
                     state.step += 1
-                state.commit()
+                state.commit(lazy=steps > 0)
                 committed = copy.deepcopy(state.tree())
                 for _ in range(2):  # what is restored must not be the commit itself
                     for _ in range(3):
@@ -75,10 +75,26 @@ class Commit(unittest.TestCase):
                     state.restore()
                     continue
                 state.step += 1
-                state.commit(every=2)
+                state.commit(every=2, lazy=lazy)
             return state.tree()["model"]
 
-        self.assertTrue(same(run(None), run(5)))
+        for lazy in (False, True):
+            self.assertTrue(same(run(None), run(5)))
+
+    def test_lazy_commit_notices_other_changes(self):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        state = kolo.State(model=model, optimizer=optimizer)
+        state.commit()
+        state.commit(lazy=True)
+        model(torch.randn(6, 4))  # changes the statistics of BatchNorm1d, which are copied at once
+        optimizer.step()
+        state.commit(lazy=True)
+        with torch.no_grad():
+            model[0].weight.clamp_(0, 1)
+        with self.assertRaisesRegex(RuntimeError, "commit without lazy=True"):
+            optimizer.step()
+        state.commit()
 
     def test_values(self):
         state = kolo.State(step=0, history=[], best={"loss": 2.0}, loss=None)
@@ -181,7 +197,7 @@ class Cost(unittest.TestCase):
                 state.commit()
                 times.append(time.perf_counter() - begun)
             print("    commit of %.1f MB in %d tensors: %.2f ms" % (
-                state._snapshot.size() / 1e6, len(tree.split(state.tree())[1]), sorted(times)[10] * 1e3))
+                state._snapshot.nbytes() / 1e6, len(tree.split(state.tree())[1]), sorted(times)[10] * 1e3))
 
 
 class Files(unittest.TestCase):

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
-from typing import Any, Callable, Dict, List, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Set, Tuple, Type, Union
 
 import torch
 
@@ -19,9 +20,10 @@ class Handler:
 
     tree() returns it as nested dicts, lists and tuples of tensors and picklable
     values; the tensors may be the live ones. load() sets it from such a tree,
-    whose tensors it may keep.
+    whose tensors it may keep unless copies is set.
     """
 
+    copies = False  # load() copies the tensors, and so does not keep them
     shared = True  # newcomers get it from a member; else each process has its own
 
     def __init__(self, value: Any) -> None:
@@ -53,9 +55,24 @@ class StateDictHandler(Handler):
 class ModuleHandler(StateDictHandler):
     """A module. Gradients do not outlive the group: they may be views of the old one's buckets."""
 
+    copies = True
+
     def drop(self) -> None:
         for parameter in self.value.parameters():
             parameter.grad = None
+
+
+class OptimizerHandler(StateDictHandler):
+    """An optimizer. Before each step it calls what before_step() was given."""
+
+    def before_step(self, function: Callable[[], None]) -> None:
+        self.value.register_step_pre_hook(lambda *_: function())
+
+    def addresses(self) -> Set[int]:
+        """Where the tensors are that only a step changes."""
+        parameters = (p for group in self.value.param_groups for p in group["params"])
+        states = (t for state in self.value.state.values() for t in state.values() if isinstance(t, torch.Tensor))
+        return {tensor.data_ptr() for tensor in itertools.chain(parameters, states)}
 
 
 class SamplerHandler(StateDictHandler):
@@ -112,6 +129,7 @@ _Match = Union[type, Tuple[type, ...], Callable[[Any], bool]]
 _registered: List[Tuple[_Match, Type[Handler]]] = []
 _own: List[Tuple[_Match, Type[Handler]]] = [
     (torch.nn.Module, ModuleHandler),
+    (torch.optim.Optimizer, OptimizerHandler),
     (_Progress, SamplerHandler),
     (RNG, RNGHandler),
     (_has_state_dict, StateDictHandler),

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
 
 import torch
 
 from . import progress
-from .handlers import Handler, ModuleHandler, SamplerHandler, ValueHandler, handler_for
-from .tree import Snapshot
+from .handlers import Handler, ModuleHandler, OptimizerHandler, SamplerHandler, ValueHandler, handler_for
+from .snapshot import Snapshot
 
 if TYPE_CHECKING:
     from .elastic import Session
@@ -34,8 +34,10 @@ class State:
 
     def __init__(self, **values: Any) -> None:
         self._handlers: Dict[str, Handler] = {}
-        self._snapshot: Optional[Snapshot] = None
+        self._snapshot = Snapshot()
+        self._saved = False  # there is something to restore
         self._fresh = False  # the snapshot is what the live state is
+        self._hooked: Set[OptimizerHandler] = set()
         self._commits = -1  # number of the last commit; -1: not of any group yet
         self._calls = 0  # of commit, for its argument every
         self._callbacks: List[Callable[[], None]] = []
@@ -62,16 +64,18 @@ class State:
         else:
             self._handlers[name] = handler_for(value)
 
-    def commit(self, every: int = 1) -> None:
+    def commit(self, every: int = 1, lazy: bool = False) -> None:
         """Saves the state in memory; here the group may change.
 
         All ranks call it equally often, after the optimizer's step. With every=n
-        only each n-th call does something.
+        only each n-th call does something. With lazy=True a thread copies the
+        parameters and the state of optimizers while the script goes on, and the
+        optimizer's next step waits for it: nothing else may change them.
         """
         self._calls += 1
         if self._calls % every:
             return
-        self.save()
+        self.save(lazy)
         self._commits += 1
         session = self._session and self._session()
         if session:
@@ -85,17 +89,15 @@ class State:
             self._fresh = False
             session.check()
 
-    def save(self) -> None:
+    def save(self, lazy: bool = False) -> None:
         """Saves the state in memory without anything else, as after a checkpoint has been loaded."""
-        if self._snapshot is None:
-            self._snapshot = Snapshot()
-        self._snapshot.take({name: handler.tree() for name, handler in self._handlers.items()})
-        self._fresh = True
+        self._snapshot.take(self._handlers, self._later() if lazy else ())
+        self._saved = self._fresh = True
 
     def restore(self) -> None:
         """Goes back to what was last saved. Without that, nothing changes."""
-        if self._snapshot is not None:
-            self.load(self._snapshot.tree())
+        if self._saved:
+            self._snapshot.load(self._handlers)
             self._fresh = True
 
     def load(self, tree: Dict[str, Any]) -> None:
@@ -159,6 +161,17 @@ class State:
     def _samplers(self) -> List[Any]:
         return [handler.value for handler in self._handlers.values() if isinstance(handler, SamplerHandler)]
 
+    def _later(self) -> Set[int]:
+        """Addresses of the tensors that may be copied until an optimizer's step, each of which waits from now on."""
+        addresses: Set[int] = set()
+        for handler in self._handlers.values():
+            if isinstance(handler, OptimizerHandler):
+                if handler not in self._hooked:
+                    self._hooked.add(handler)
+                    handler.before_step(self._snapshot.wait)
+                addresses |= handler.addresses()
+        return addresses
+
     def _attach(self, session: "Session") -> None:
         self._session = weakref.ref(session)
 
@@ -167,6 +180,7 @@ class State:
             handler.reset()
 
     def _drop(self) -> None:
+        self._snapshot.wait()
         for handler in self._handlers.values():
             handler.drop()
 

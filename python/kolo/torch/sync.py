@@ -52,7 +52,7 @@ def _broadcast(state: State, root: int, group: Group) -> None:
     skeleton, calls, specs = pickle.loads(data.numpy().tobytes())
     received = [torch.empty(shape, dtype=dtype, device=_local(device)) for shape, dtype, device in specs]
     _send(received, root, group)
-    state.load(join(skeleton, received))
+    state.load(join(skeleton, received.__getitem__))
     state._calls = calls
 
 
