@@ -5,6 +5,7 @@
 
 import collections
 import os
+import random
 import signal
 import sys
 import time
@@ -210,6 +211,48 @@ class Failures(Training):
 def stopped(worker):
     with open("/proc/%d/stat" % worker.process.pid) as file:
         return file.read().rpartition(")")[2].split()[0] == "T"
+
+
+class Chance(Training):
+    def test_random_changes(self):
+        """Workers come, go and die at random; TEST_SEED repeats a run, TEST_CHANGES makes it longer."""
+        seed = int(os.environ.get("TEST_SEED", time.time()))
+        random_ = random.Random(seed)
+        self.note("TEST_SEED=%d", seed)
+        agent = self.agent("--epochs", "1000", "--samples", "1440", "--step-time", "0.02")
+        agent.grow(2)
+        agent.formed(2)
+        kills = 0
+        for _ in range(int(os.environ.get("TEST_CHANGES", "12"))):
+            agent.stepped(random_.randint(0, 10))
+            members = list(agent.members)
+            kind = random_.choice(("grow", "shrink", "kill", "kill while changing"))
+            size = len(members)
+            if kind == "grow" and size < 5 or size < 3:
+                agent.grow(1)
+                agent.formed(size + 1)
+            elif kind == "grow" or kind == "shrink":
+                agent.shrink([random_.choice(members)])
+                agent.formed(size - 1)
+            else:
+                kills += 1
+                leaver, victim = random_.sample(members, 2)
+                if kind == "kill":
+                    agent.kill(victim)
+                    agent.formed(size - 1)
+                else:
+                    agent.shrink([leaver])
+                    time.sleep(random_.random() * 0.1)
+                    agent.kill(victim)
+                    agent.formed(size - 2)
+        agent.stepped(3)
+        entries = agent.entries()
+        steps = self.accepted(entries)
+        self.assertEqual(list(range(1, max(steps) + 1)), sorted(steps), agent.report())
+        used = collections.Counter((entry["epoch"], index) for step in steps.values() for entry in step for index in entry["indices"])
+        self.assertEqual([], [sample for sample, times in used.items() if times > 1], agent.report())
+        again = {(e["step"], e["generation"]) for e in entries if e["kolo"] == "step" and e not in steps[e["step"]]}
+        self.assertLessEqual(len(again), kills, agent.report())
 
 
 class Scripts(Training):

@@ -24,13 +24,13 @@ The semantics are in the package's README.
 from ..worker import AgentError
 from .batch import Batch, global_batch, scaled_lr
 from .checkpoint import load_checkpoint, save_checkpoint
-from .elastic import elastic
 from .handlers import RNG, Handler, StateDictHandler, register_handler
+from .parallel import wrap
 from .place import device, generation, local_rank, local_size, rank, size
-from .progress import progress
+from .reporting import progress
+from .run import elastic
 from .sampler import ElasticIterable, ElasticSampler
 from .state import State
-from .wrap import wrap
 
 __all__ = [
     "AgentError", "Batch", "ElasticIterable", "ElasticSampler", "Handler", "RNG", "State", "StateDictHandler",

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List,
 
 import torch
 
-from . import progress
+from . import reporting
 from .handlers import Handler, ModuleHandler, OptimizerHandler, SamplerHandler, ValueHandler, handler_for
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from .elastic import Session
+    from .session import Session
 
 
 class State:
@@ -79,7 +79,7 @@ class State:
         self._commits += 1
         session = self._session and self._session()
         if session:
-            progress.report(self.report())
+            reporting.report(self.report())
             session.check()
 
     def check(self) -> None:
@@ -152,7 +152,7 @@ class State:
 
     def report(self) -> Dict[str, Any]:
         """What a commit reports as progress."""
-        names = [name for name in progress.FIELDS if name in self._handlers]
+        names = [name for name in reporting.FIELDS if name in self._handlers]
         return {name: self._handlers[name].value for name in names}
 
     def modules(self) -> List[torch.nn.Module]:

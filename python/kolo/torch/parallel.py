@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from .elastic import present
+from .run import present
 
 
 def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:

@@ -13,32 +13,26 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
 import sys
 import time
 import traceback
 from datetime import timedelta
-from typing import Any, Callable, Optional, TypeVar, overload
+from typing import Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
 
-from .. import worker
-from ..worker import AgentError, Client, Place
+from ..worker import Client, Place
 from . import place as places
-from . import progress
+from . import reporting
 from .group import Forming, Group, GroupFailed
 from .state import State
 from .sync import sync
 
 BACKEND = "KOLO_TORCH_BACKEND"
-TIMEOUT = "KOLO_TORCH_TIMEOUT"
 ATTEMPTS = 10  # groups in a row that do not form, though the agent knows of no reason
-
-_session: Optional["Session"] = None
-
 
 class _Change(BaseException):
     """Raised at the commit at which this process leaves its group. No `except Exception` of a script catches it."""
@@ -128,7 +122,7 @@ class Alone(Session):
             timeout=self.timeout) if place.size > 1 else None
         self.group = Group(place, None, control, self.timeout)
         places.enter(place)
-        progress.connect(progress.to_file())
+        reporting.connect(reporting.to_file())
         return self.group
 
 
@@ -202,7 +196,7 @@ class Elastic(Session):
         client, generation = self.client, place.generation
         group = self._form(place, client.wait, client.wake, lambda: client.broken(generation))
         places.enter(place)
-        progress.connect(functools.partial(client.progress, generation))
+        reporting.connect(functools.partial(client.progress, generation))
         self.group = group
         self._attempts = 0
         if client.broken(generation):  # between forming and now
@@ -215,54 +209,6 @@ class Elastic(Session):
         group = self.group
         if group is not None and group.place.generation <= generation:
             group.break_()
-
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-@overload
-def elastic(function: Function) -> Function: ...
-
-
-@overload
-def elastic(*, backend: Optional[str] = ..., timeout: Optional[timedelta] = ...) -> Callable[[Function], Function]: ...
-
-
-def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Optional[timedelta] = None) -> Any:
-    """Makes a training function elastic. Its first argument is the State.
-
-    Under Kolo the function is called again for each group: when the group is to
-    change, it is left at a commit; when a member is lost, the state goes back to
-    the last commit first. So it must go on from what the state says. Its result
-    is returned; its own exceptions propagate, and end the process.
-
-    Without Kolo it is called once: under torchrun in torchrun's group, with
-    plain python in a group of one.
-
-    backend is torch.distributed's, by default KOLO_TORCH_BACKEND or gloo, with
-    CUDA "cpu:gloo,cuda:nccl". timeout is that of collectives, by default
-    KOLO_TORCH_TIMEOUT seconds or 30 minutes.
-    """
-    if function is None:
-        return functools.partial(elastic, backend=backend, timeout=timeout)
-
-    @functools.wraps(function)
-    def run(state: State, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(state, State):
-            raise TypeError("the first argument of %s must be a kolo.State, not a %s"
-                            % (function.__name__, type(state).__name__))
-        limit = timeout or timedelta(seconds=float(os.environ.get(TIMEOUT) or 1800))
-        try:
-            return _open(backend, limit).train(function, state, *args, **kwargs)
-        except AgentError as err:
-            raise SystemExit("kolo: %s" % err) from err
-
-    return run
-
-
-def present() -> Optional[Session]:
-    """The session of this process, if it has one."""
-    return _session
 
 
 def _warm(backend: str) -> None:
@@ -284,14 +230,3 @@ def default_backend() -> str:
 def log(text: str, *args: Any) -> None:
     """Writes a line to stderr, where the task's log has it."""
     print("kolo: " + text % args, file=sys.stderr, flush=True)
-
-
-def _open(backend: Optional[str], timeout: timedelta) -> Session:
-    global _session
-    if _session is None:
-        kind = Elastic if os.environ.get(worker.ADDR) else Alone
-        _session = kind(backend, timeout)
-        atexit.register(_session.close)
-    elif isinstance(_session, Elastic):
-        raise RuntimeError("a script can have one elastic function, and call it once: newcomers begin with it")
-    return _session

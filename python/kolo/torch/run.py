@@ -1,0 +1,79 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The decorator that makes a training function elastic."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+from datetime import timedelta
+from typing import Any, Callable, Optional, TypeVar, overload
+
+from .. import worker
+from ..worker import AgentError
+from .session import Alone, Elastic, Session
+from .state import State
+
+TIMEOUT = "KOLO_TORCH_TIMEOUT"
+
+_session: Optional[Session] = None
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@overload
+def elastic(function: Function) -> Function: ...
+
+
+@overload
+def elastic(*, backend: Optional[str] = ..., timeout: Optional[timedelta] = ...) -> Callable[[Function], Function]: ...
+
+
+def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Optional[timedelta] = None) -> Any:
+    """Makes a training function elastic. Its first argument is the State.
+
+    Under Kolo the function is called again for each group: when the group is to
+    change, it is left at a commit; when a member is lost, the state goes back to
+    the last commit first. So it must go on from what the state says. Its result
+    is returned; its own exceptions propagate, and end the process.
+
+    Without Kolo it is called once: under torchrun in torchrun's group, with
+    plain python in a group of one.
+
+    backend is torch.distributed's, by default KOLO_TORCH_BACKEND or gloo, with
+    CUDA "cpu:gloo,cuda:nccl". timeout is that of collectives, by default
+    KOLO_TORCH_TIMEOUT seconds or 30 minutes.
+    """
+    if function is None:
+        return functools.partial(elastic, backend=backend, timeout=timeout)
+
+    @functools.wraps(function)
+    def run(state: State, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(state, State):
+            raise TypeError("the first argument of %s must be a kolo.State, not a %s"
+                            % (function.__name__, type(state).__name__))
+        limit = timeout or timedelta(seconds=float(os.environ.get(TIMEOUT) or 1800))
+        try:
+            return _open(backend, limit).train(function, state, *args, **kwargs)
+        except AgentError as err:
+            raise SystemExit("kolo: %s" % err) from err
+
+    return run
+
+
+def present() -> Optional[Session]:
+    """The session of this process, if it has one."""
+    return _session
+
+
+def _open(backend: Optional[str], timeout: timedelta) -> Session:
+    global _session
+    if _session is None:
+        kind = Elastic if os.environ.get(worker.ADDR) else Alone
+        _session = kind(backend, timeout)
+        atexit.register(_session.close)
+    elif isinstance(_session, Elastic):
+        raise RuntimeError("a script can have one elastic function, and call it once: newcomers begin with it")
+    return _session
