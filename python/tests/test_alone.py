@@ -5,45 +5,68 @@
 
 import json
 import os
-import subprocess
-import sys
+import random
+import socket
 import tempfile
 import unittest
 
 from .agent import ROOT, SCRIPT
+from .launch import Forked
 
 
-def run(*command, **environment):
-    """Runs the script; returns its exit status and records."""
-    with tempfile.TemporaryDirectory() as directory:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
-        env.update(PYTHONPATH=os.path.join(ROOT, "python"), OMP_NUM_THREADS="1", **environment)
-        arguments = ["--epochs", "1", "--samples", "240", "--step-time", "0.001", "--records", directory]
-        ended = subprocess.run([sys.executable, *command, SCRIPT, *arguments], env=env, capture_output=True, text=True, timeout=100)
-        records = []
-        for name in os.listdir(directory):
+def start(directory, **environment):
+    """Starts the script."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
+    env.update(PYTHONPATH=os.path.join(ROOT, "python"), OMP_NUM_THREADS="1", **environment)
+    command = [SCRIPT, "--epochs", "1", "--samples", "240", "--step-time", "0.001", "--records", directory]
+    return Forked(command, env, os.path.join(directory, "log"))
+
+
+def end(directory, *processes):
+    """Waits for processes; returns their records, or fails with what they wrote."""
+    for process in processes:
+        process.wait()
+    with open(os.path.join(directory, "log")) as file:
+        log = file.read()
+    assert not any(process.returncode for process in processes), log
+    records = []
+    for name in os.listdir(directory):
+        if name.endswith(".jsonl"):
             with open(os.path.join(directory, name)) as file:
                 records.extend(json.loads(line) for line in file)
-        return ended, records
+    return records
+
+
+def free_port():
+    """A port that no one listens on, below those that the kernel gives to connections."""
+    while True:
+        port = random.randint(20000, 32000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+        except OSError:
+            pass
 
 
 class Alone(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+
     def test_plain_python(self):
-        with tempfile.NamedTemporaryFile("r") as progress:
-            ended, records = run(KOLO_PROGRESS_FILE=progress.name)
-            reports = [json.loads(line) for line in progress]
-        self.assertEqual(0, ended.returncode, ended.stderr)
+        progress = os.path.join(self.directory, "progress")
+        records = end(self.directory, start(self.directory, KOLO_PROGRESS_FILE=progress))
         done, = (record for record in records if record["kolo"] == "done")
         self.assertEqual((20, 240, 1), (done["step"], done["samples"], done["size"]))
-        self.assertEqual((20, 240, 20), tuple(reports[-1][name] for name in ("step", "samples", "total_steps")))
+        with open(progress) as file:
+            last = [json.loads(line) for line in file][-1]
+        self.assertEqual((20, 240, 20), tuple(last[name] for name in ("step", "samples", "total_steps")))
 
     def test_torchrun(self):
-        with tempfile.TemporaryDirectory() as directory:
-            # A file and two variables, because Debian's build of torch, without libuv, has no other way to torchrun.
-            ended, records = run("-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d",
-                                 "--rdzv-endpoint", os.path.join(directory, "store"), "--rdzv-conf", "store_type=file",
-                                 TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1", USE_LIBUV="0")
-        self.assertEqual(0, ended.returncode, ended.stderr)
+        """With torchrun's environment; rank 0 has the store, as Debian's build of torch allows no other."""
+        environment = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "USE_LIBUV": "0"}
+        records = end(self.directory, *(start(self.directory, RANK=rank, LOCAL_RANK=rank, **environment) for rank in "01"))
         done = [record for record in records if record["kolo"] == "done"]
         self.assertEqual([(10, 240, 2)] * 2, [(record["step"], record["samples"], record["size"]) for record in done])
         self.assertEqual(1, len({record["sum"] for record in done}))
