@@ -213,6 +213,34 @@ def stopped(worker):
         return file.read().rpartition(")")[2].split()[0] == "T"
 
 
+class Handover(Training):
+    def test_all_kinds_of_values(self):
+        """Members and newcomers have the same state, whatever is in it; reset callbacks reach newcomers."""
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"))
+        workers = agent.start(4, TEST_SCRIPT="handover")
+        agent.arrived(workers)
+        agent.go(*workers[:2])
+        agent.stepped(6)
+        agent.go(*workers)
+        agent.formed(4)
+        agent.stepped(6)
+        agent.shrink([workers[3]])
+        agent.formed(3)
+        agent.stepped(6)
+        agent.kill(workers[0])
+        agent.complete()
+        self.assertEqual([0, 0], [worker.process.returncode for worker in workers[1:3]], agent.report())
+        digests = collections.defaultdict(set)
+        for worker in workers:
+            for line in agent.output(worker).splitlines():
+                if line.startswith(("begin", "end")):
+                    what, generation, digest, resets = line.split()
+                    digests[what, generation].add((digest, resets))
+        self.assertEqual(5, len(digests), agent.report())
+        self.assertEqual([1] * 5, [len(values) for values in digests.values()], digests)
+        self.assertEqual([0, 1, 2, 3], sorted({int(resets) for values in digests.values() for _, resets in values}))
+
+
 class Chance(Training):
     def test_random_changes(self):
         """Workers come, go and die at random; TEST_SEED repeats a run, TEST_CHANGES makes it longer."""
@@ -285,6 +313,14 @@ class Scripts(Training):
         self.assertEqual([1], agent.complete())
         self.assertIn("--fault=raise asks for an exception", agent.output(worker))
         self.assertEqual(["start"], worker.reasons)
+
+    def test_hopeless(self):
+        """What fails again and again is no loss of a member."""
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"))
+        worker, = agent.grow(1, TEST_SCRIPT="hopeless")
+        self.assertEqual([1], agent.complete())
+        self.assertEqual(["start"] + ["failure"] * 9, worker.reasons)
+        self.assertIn("RuntimeError: gloo does not like these tensors", agent.output(worker))
 
     def test_own_group(self):
         agent = self.agent("--fault", "init")

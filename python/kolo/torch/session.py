@@ -32,7 +32,8 @@ from .state import State
 from .sync import sync
 
 BACKEND = "KOLO_TORCH_BACKEND"
-ATTEMPTS = 10  # groups in a row that do not form, though the agent knows of no reason
+ATTEMPTS = 10  # failures in a row, without a commit between them or a reason that the agent knows
+
 
 class _Change(BaseException):
     """Raised at the commit at which this process leaves its group. No `except Exception` of a script catches it."""
@@ -138,7 +139,8 @@ class Elastic(Session):
         self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
         self.client.on_broken = self._on_broken
         self._left, self._reason = 0, "start"  # the generation that this process was in last
-        self._attempts = 0
+        self._attempts = 0  # groups in a row that have not formed
+        self._failures, self._commits = 0, -1  # groups in a row that have failed after the same commit
 
     def enter(self) -> Group:
         """Asks for places until a group has formed."""
@@ -177,7 +179,7 @@ class Elastic(Session):
                 self._reason = "commit"
                 traceback.clear_frames(change.__traceback__)
             except Exception as err:
-                if self.group is None or not self.group.is_failure(err):
+                if self.group is None or not self.group.is_failure(err) or self._hopeless(state):
                     raise
                 log("group %d: %s", self.group.place.generation, err)
                 self._reason = "failure"
@@ -203,6 +205,13 @@ class Elastic(Session):
             group.break_()
         client.formed(generation)
         return group
+
+    def _hopeless(self, state: State) -> bool:
+        """Counts a failure. Errors that look like a lost member and come again and again have another cause."""
+        if state._commits != self._commits or self.client.broken(self.group.place.generation):
+            self._failures, self._commits = 0, state._commits
+        self._failures += 1
+        return self._failures >= ATTEMPTS
 
     def _on_broken(self, generation: int) -> None:
         """Is called in the client's thread: ends the collective that the main thread may be in."""

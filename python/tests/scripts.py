@@ -1,0 +1,84 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Small training scripts; TEST_SCRIPT selects one."""
+
+import hashlib
+import os
+import pickle
+import time
+
+import torch
+
+import kolo.torch as kolo
+from kolo.torch import tree
+
+
+def hopeless():
+    """Fails always, with what looks like the loss of a member."""
+    state = kolo.State(step=0)
+
+    @kolo.elastic
+    def train(state):
+        raise RuntimeError("gloo does not like these tensors")
+
+    train(state)
+
+
+class Average(torch.nn.Module):
+    """An exponential moving average, as a module of its own."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.register_buffer("mean", torch.cat([p.detach().reshape(-1) for p in model.parameters()]))
+
+    def update(self, model):
+        self.mean.mul_(0.9).add_(torch.cat([p.detach().reshape(-1) for p in model.parameters()]), alpha=0.1)
+
+
+def handover():
+    """Hands over all kinds of values; prints a digest of the state at each group's begin and at the end."""
+    torch.manual_seed(os.getpid())  # each process begins with others
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, amsgrad=True)
+    state = kolo.State(
+        model=model, optimizer=optimizer, average=Average(model), rng=kolo.RNG(),
+        scheduler=torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.999),
+        mask=torch.rand(7) < 0.5, empty=torch.zeros(0), half=torch.rand(3).half(), scalar=torch.tensor(1.5),
+        history=[os.getpid()], names={"a": (1, 2.5, None)}, resets=0, step=0)
+
+    def digest(what):
+        skeleton, tensors = tree.split(state.tree(shared=True))
+        text = repr(skeleton).encode() + b"".join(pickle.dumps(t.tolist()) for t in tensors)
+        print(what, kolo.generation(), hashlib.sha256(text).hexdigest(), state.resets, flush=True)
+
+    def reset():
+        state.resets += 1
+        state.half += 1
+
+    state.register_reset_callbacks([reset])
+
+    @kolo.elastic
+    def train(state):
+        ddp = kolo.wrap(state.model, broadcast_buffers=True)
+        digest("begin")
+        while state.step < 60:
+            optimizer.zero_grad()
+            ddp(torch.randn(6, 4)).square().mean().backward()
+            optimizer.step()
+            state.scheduler.step()
+            for buffer in model.buffers():  # BatchNorm's differ among ranks
+                torch.distributed.broadcast(buffer, 0)
+            state.average.update(model)
+            state.history.append(state.step)
+            state.step += 1
+            time.sleep(0.02)
+            state.commit(every=2, lazy=True)
+        return "result"
+
+    assert train(state) == "result"
+    digest("end")
+
+
+if __name__ == "__main__":
+    globals()[os.environ["TEST_SCRIPT"]]()
