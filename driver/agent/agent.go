@@ -19,6 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/completion"
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/events"
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
 	"github.com/kolo-nomad/kolo/driver/agent/port"
@@ -29,7 +30,6 @@ import (
 	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/horovod"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
@@ -37,9 +37,10 @@ import (
 // agent is one among those of a job: the host of this allocation, and the leader
 // when it is elected.
 type agent struct {
-	config config.Config
-	log    hclog.Logger
-	events *events.Log
+	config    config.Config
+	framework framework.Framework
+	log       hclog.Logger
+	events    *events.Log
 
 	record    *completion.Store
 	registry  *registry.Shared
@@ -161,8 +162,8 @@ func (a *agent) authenticate(token nomadapi.Token) error {
 func (a *agent) makeHost(addr string) {
 	c := a.config
 	a.id = wire.NewHostID(c.AllocID, time.Now())
-	framework := horovod.New(horovod.Options{Host: a.id, Interface: a.chooseInterface(addr), Logger: a.log})
-	a.host = host.New(host.Options{Config: c, Framework: framework, ID: a.id, Addr: addr, Hostname: hostnet.NameFor(addr),
+	part := a.framework.Host(framework.Options{Host: a.id, Interface: a.chooseInterface(addr), Logger: a.log})
+	a.host = host.New(host.Options{Config: c, Framework: part, ID: a.id, Addr: addr, Hostname: hostnet.NameFor(addr),
 		Stdout: process.NewSharedWriter(os.Stdout), Stderr: process.NewSharedWriter(os.Stderr), Events: a.events, Logger: a.log, LastHost: a.lastHost})
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/horovod"
 	"github.com/kolo-nomad/kolo/driver/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -76,7 +77,7 @@ func TestAnAllocationLooksAgain(t *testing.T) {
 // session has ended, and the host's own listening address would lead it to
 // itself.
 func TestTheLeaderLearnsTheServiceAddress(t *testing.T) {
-	a := &agent{config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}, Listen: ":25000", Interface: "lo"}, log: hclog.NewNullLogger()}
+	a := &agent{config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}, Listen: ":25000", Interface: "lo"}, framework: horovod.Agent(), log: hclog.NewNullLogger()}
 	a.makeHost("192.0.2.7:25000")
 	up, down := wire.Pipe()
 	var wg sync.WaitGroup

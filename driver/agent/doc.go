@@ -9,6 +9,7 @@
 //	host         the allocation's slots
 //	leader       the ring, on one agent of the job
 //	wire         what hosts and leader send each other, and the job's status
+//	framework    the training framework, as the program gives it
 //	session      gRPC between hosts and a leader elsewhere
 //	port         the agent's port: gRPC and HTTP, and limits of both
 //	statusapi    /v1/status and /metrics
@@ -16,8 +17,8 @@
 //	process      training processes
 //	events       what is reported to the user
 //
-// Discovery finds the other agents and elects the leader; horovod is the training
-// framework, which this package alone picks for host and leader.
+// Discovery finds the other agents and elects the leader. The frameworks are a
+// parameter of Main; the configuration names the task's.
 //
 //	Main ── config.Read ──> agent.run ──> completion: nothing left to train?
 //	                            │──> discovery: registry, certificates, elector

@@ -13,7 +13,6 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/session"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/discovery"
-	"github.com/kolo-nomad/kolo/driver/horovod"
 )
 
 // follow keeps the host in session with the leader, and leads when elected.
@@ -58,8 +57,8 @@ func (a *agent) follow(ctx context.Context) {
 // returns the highest generation that may be spent.
 func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 	for ctx.Err() == nil {
-		l := leader.New(leader.Options{Config: a.config, Term: term, Floor: floor, Quorum: a.elector, Record: a.record, Exchange: horovod.NewExchange,
-			Present: a.present, PeerAuth: discovery.Authentication, Logger: a.log.Named("leader")})
+		l := leader.New(leader.Options{Config: a.config, Term: term, Floor: floor, Quorum: a.elector, Record: a.record,
+			Framework: a.framework.Elastic, Exchange: a.framework.Exchange, Present: a.present, PeerAuth: discovery.Authentication, Logger: a.log.Named("leader")})
 		a.setLeader(l)
 		runCtx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup

@@ -69,7 +69,7 @@ func (a *agent) findSelf(ctx context.Context, r registry.Registry, signals <-cha
 	}
 }
 
-// chooseInterface returns the interface for Gloo: the one that carries the
+// chooseInterface returns the interface of training traffic: the one that carries the
 // address at which the others find this host.
 func (a *agent) chooseInterface(addr string) string {
 	if a.config.Interface != "" {
@@ -78,7 +78,7 @@ func (a *agent) chooseInterface(addr string) string {
 	host, _, _ := net.SplitHostPort(addr)
 	name, err := hostnet.InterfaceOf(net.ParseIP(host))
 	if err != nil {
-		a.log.Warn("Horovod chooses the network interface itself; set interface in the task's config if it chooses wrong", "address", host, "error", err)
+		a.log.Warn(a.framework.Elastic.Name+" chooses the network interface itself; set interface in the task's config if it chooses wrong", "address", host, "error", err)
 	}
 	return name
 }

@@ -37,7 +37,7 @@ type SlotWaiting struct {
 	Generation uint64
 }
 
-// SlotUp reports that a process finished Horovod's rendezvous of Generation.
+// SlotUp reports that a process is connected to the ring of Generation.
 type SlotUp struct {
 	Proc       Proc
 	Generation uint64
@@ -58,8 +58,8 @@ type SlotExited struct {
 	Proc Proc
 	// Success is exit code 0.
 	Success bool
-	// Aborted is SIGABRT, which is how Horovod ends a process whose peers
-	// vanished while they connected; it is not the process's own fault.
+	// Aborted reports that the framework ended the process because its peers
+	// vanished; it is not the process's own fault.
 	Aborted bool
 	// Visible reports that other processes have read its addresses in the ring
 	// that forms, so that it can't be replaced in place.

@@ -44,7 +44,7 @@ func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 	delay := backoff(s.failures)
 	s.retryAt = m.now.Add(delay)
 	if s.failures > m.opt.SlotRestarts {
-		h.giveBack("slot %d failed %d times, the last time with %s %s", local, s.failures, ev.Status, during(was.state))
+		h.giveBack("slot %d failed %d times, the last time with %s %s", local, s.failures, ev.Status, m.during(was.state))
 		m.emit(h.id, "%s; the host is given back", h.failReason)
 		return
 	}
@@ -52,7 +52,7 @@ func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 		m.replace(mem, s, ev.Status)
 		return
 	}
-	m.emit(h.id, "slot %d ended with %s %s; restart %d of %d in %s", local, ev.Status, during(was.state),
+	m.emit(h.id, "slot %d ended with %s %s; restart %d of %d in %s", local, ev.Status, m.during(was.state),
 		s.failures, m.opt.SlotRestarts, delay)
 }
 
@@ -61,7 +61,7 @@ func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 // do not notice when another process takes its place.
 func (m *Machine) replaceable(ev SlotExited, was slot) *Member {
 	mem := m.Ring().Find(ev.Proc.Slot)
-	if mem == nil || mem.Proc != ev.Proc || m.intact() == nil || ev.Visible ||
+	if m.opt.Framework.AbandonsForming || mem == nil || mem.Proc != ev.Proc || m.intact() == nil || ev.Visible ||
 		was.state != InRing || was.generation != m.last.Generation || was.up {
 		return nil
 	}
@@ -88,10 +88,10 @@ func backoff(failures int) time.Duration {
 }
 
 // during describes the state in which a process ended.
-func during(s SlotState) string {
+func (m *Machine) during(s SlotState) string {
 	switch s {
 	case Starting:
-		return "before it reached Horovod's rendezvous"
+		return "before it reached " + m.opt.Framework.Rendezvous
 	case Arrived:
 		return "while it waited to join"
 	case Waiting:

@@ -114,7 +114,8 @@ func (m *Machine) form(plan []Member) {
 	if m.last != nil {
 		gen = max(gen, m.last.Generation+1)
 		if m.opt.ResetLimit > 0 && m.resets >= m.opt.ResetLimit {
-			m.decide(End{Reason: fmt.Sprintf("Horovod was shutdown because number of resets during elastic job exceeded limit: %d", m.opt.ResetLimit)})
+			m.decide(End{Reason: fmt.Sprintf("%s was shutdown because number of resets during elastic job exceeded limit: %d",
+				m.opt.Framework.Name, m.opt.ResetLimit)})
 			return
 		}
 		m.resets++

@@ -301,6 +301,37 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 		s.die("b:0", "signal: killed")
 		s.expect("replace b:0 1/2")
 	})
+	t.Run("breaks a ring that the others can give up", func(t *testing.T) {
+		o := elasticPair
+		o.Framework.AbandonsForming = true
+		s := pair(t, o)
+		s.join("c", 2, 1)
+		s.wait(time.Second)
+		s.arrive("c:0")
+		s.waiting("a:0", "b:0")
+		s.did = nil
+		s.die("a:0", "signal: killed")
+		s.expect("break 2")
+		s.wait(5 * time.Second) // they connect, and may take their time
+		s.expect()
+		s.waiting("b:0", "c:0")
+		s.expect("form 3: b:0 c:0")
+	})
+	t.Run("is not waited for by one that does not give up", func(t *testing.T) {
+		o := elasticPair
+		o.Framework.AbandonsForming = true
+		s := pair(t, o)
+		s.join("c", 2, 1)
+		s.wait(time.Second)
+		s.arrive("c:0")
+		s.waiting("a:0", "b:0")
+		s.did = nil
+		s.die("c:0", "signal: killed")
+		s.waiting("a:0")
+		s.expect("break 2")
+		s.wait(abandonGrace)
+		s.expect("stop b:0")
+	})
 	t.Run("of rank 0 needs a surrogate, which never broadcasts", func(t *testing.T) {
 		s := pair(t, elasticPair)
 		s.join("c", 2, 1)

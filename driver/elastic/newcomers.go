@@ -105,11 +105,11 @@ func (m *Machine) stageNewcomers(plan []Member) bool {
 
 // stageTimedOut ends a newcomer that takes too long to start.
 func (m *Machine) stageTimedOut(p Proc, s *slot) {
-	m.stop(p, true, "it did not reach Horovod's rendezvous in %s", m.opt.StageTimeout)
+	m.stop(p, true, "it did not reach %s in %s", m.opt.Framework.Rendezvous, m.opt.StageTimeout)
 	s.fail(m.now)
 	h := m.hosts[p.Slot.Host]
-	m.emit(h.id, "slot %d did not reach Horovod's rendezvous in %s", p.Slot.Local, m.opt.StageTimeout)
+	m.emit(h.id, "slot %d did not reach %s in %s", p.Slot.Local, m.opt.Framework.Rendezvous, m.opt.StageTimeout)
 	if s.failures > m.opt.SlotRestarts {
-		h.giveBack("slot %d does not reach Horovod's rendezvous", p.Slot.Local)
+		h.giveBack("slot %d does not reach %s", p.Slot.Local, m.opt.Framework.Rendezvous)
 	}
 }

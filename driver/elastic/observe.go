@@ -5,7 +5,8 @@ package elastic
 
 import "time"
 
-// connectGrace is how long a process may still connect to a ring that broke.
+// connectGrace is how long a process may still connect to a ring that broke, where
+// it can't give it up; see abandonGrace.
 const connectGrace = 2 * time.Second
 
 // census counts the members of the present ring: in it, out of it and waiting for
@@ -90,9 +91,13 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 		m.dissolved()
 		return
 	}
-	if d.broken && m.wake(d.since.Add(connectGrace)) {
-		// A process that still connects can't recover; see HTTPStore and
-		// GlooContext::Initialize in Horovod.
+	connecting := connectGrace
+	if m.opt.Framework.AbandonsForming {
+		connecting = abandonGrace
+	}
+	if d.broken && m.wake(d.since.Add(connecting)) {
+		// Horovod's processes can't recover while they connect; see HTTPStore and
+		// GlooContext::Initialize there.
 		m.stopMembers(func(s *slot) bool { return !s.up }, "ring %d broke while it formed", m.last.Generation)
 	}
 	grace := m.opt.BarrierTimeout

@@ -18,12 +18,26 @@ const (
 	Restart
 )
 
+// Framework is what the machine needs to know of the training framework.
+type Framework struct {
+	// Name, Rendezvous and Entry are its words in messages: its own name, what a
+	// process reaches first, and the function in which a script trains elastically.
+	Name, Rendezvous, Entry string
+	// AbandonsForming states that a process that connects to a ring can give it up
+	// and ask for its next place when the ring is broken. Else it can only be
+	// killed. So where a member dies, such a ring is broken at once; otherwise
+	// another process takes the member's place while that is possible; see replace.
+	AbandonsForming bool
+}
+
 // Options configure the machine. Those that users set mean what they are, zero
 // included; of the others, a duration of zero means its default (see setDefaults).
 type Options struct {
 	NP    int // processes to wait for before the first ring
 	MinNP int // fewest processes of a later ring
 	MaxNP int // most processes of a ring; 0 is no limit
+
+	Framework Framework
 
 	// Set by users.
 	ElasticTimeout time.Duration // longest wait for NP or MinNP
@@ -50,6 +64,10 @@ type Options struct {
 // holds the state is out of it: members that do not hang leave as soon as the
 // connections are cut.
 const stallGrace = 5 * time.Second
+
+// abandonGrace is how long a process may take to give up a ring that broke while
+// it formed; see Framework.AbandonsForming.
+const abandonGrace = 10 * time.Second
 
 // forgive is the time after which one failure of a slot no longer counts, so
 // that a fault a day does not end a job of weeks.

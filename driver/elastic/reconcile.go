@@ -74,7 +74,7 @@ func (m *Machine) notify(in *intact) {
 	if s := m.proc(root); s == nil || !s.notifiable {
 		if m.wake(in.formed.Add(m.opt.SyncGrace)) && !m.warnedUnnotifiable {
 			m.warnedUnnotifiable = true
-			m.emit(root.Slot.Host, "the ring can't be resized: rank 0 has not entered hvd.elastic.run; does the script use it?")
+			m.emit(root.Slot.Host, "the ring can't be resized: rank 0 has not entered %s; does the script use it?", m.opt.Framework.Entry)
 		}
 		return
 	}

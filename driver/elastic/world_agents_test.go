@@ -29,7 +29,7 @@ func (w *world) receive(h *whost, a any) {
 		}
 	case Break:
 		for l := range h.slots {
-			if s := &h.slots[l]; s.State == InRing && s.training && !s.hung && s.Generation == a.Generation {
+			if s := &h.slots[l]; s.State == InRing && (s.training || w.opt.Framework.AbandonsForming) && !s.hung && s.Generation == a.Generation {
 				w.leaveRing(h, l)
 			}
 		}
@@ -68,6 +68,9 @@ func (w *world) start(h *whost, a Start) {
 	if a.Generation == 0 {
 		return
 	}
+	if w.opt.Framework.AbandonsForming {
+		w.fail("start of %v in place", a.Proc)
+	}
 	// It takes the place of one that died while its ring formed.
 	m := h.info.Ring.Find(a.Proc.Slot)
 	if m == nil || h.info.Ring.Generation != a.Generation {
@@ -103,6 +106,11 @@ func (w *world) enter(h *whost, l int) {
 
 func (w *world) leaveRing(h *whost, l int) {
 	s := &h.slots[l]
+	for _, mesh := range w.meshes {
+		if mesh.ring.Generation == s.Generation && !s.training {
+			mesh.dead = true // it was given up while it formed
+		}
+	}
 	s.State, s.training, s.Up = Waiting, false, false
 	h.report(SlotWaiting{Proc{SlotID{h.info.ID, l}, s.Incarnation}, s.Generation})
 }
@@ -158,6 +166,8 @@ func (w *world) run(h *whost, l int) {
 		if mesh := w.meshOf(h.info.Ring); mesh != nil && mesh.ring.Generation == s.Generation {
 			mesh.in[p.Slot] = s.Incarnation
 		}
+	case s.State == InRing && !s.training && w.opt.Framework.AbandonsForming && w.pick(200) == 0:
+		w.leaveRing(h, l) // a connection failed
 	case s.State == InRing && s.training && !s.hung:
 		if !s.Notifiable {
 			s.Notifiable = true

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// world stands in for agents and Horovod processes. Messages between a host
+// world stands in for agents and training processes. Messages between a host
 // and the leader keep their order and are otherwise arbitrarily late; any
 // process, host or leader may die at any moment.
 type world struct {
@@ -62,9 +62,9 @@ type wgone struct {
 	died time.Time
 }
 
-func newWorld(pick func(int) int) *world {
+func newWorld(f Framework, pick func(int) int) *world {
 	w := &world{pick: pick, now: time.Unix(1e9, 0)}
-	w.opt = patient(Options{MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))})
+	w.opt = patient(Options{Framework: f, MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))})
 	w.opt.NP = w.opt.MinNP + pick(2)
 	if pick(2) == 0 {
 		w.opt.MaxNP = w.opt.NP + pick(4)
@@ -284,8 +284,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-func explore(pick func(int) int, steps int) *world {
-	w := newWorld(pick)
+func explore(f Framework, pick func(int) int, steps int) *world {
+	w := newWorld(f, pick)
 	for range steps {
 		if w.ended != nil {
 			break
@@ -307,8 +307,22 @@ func explore(pick func(int) int, steps int) *world {
 // never goes back behind a state that a live process holds, and once events
 // stop every slot that can train does.
 func TestMachineInvariants(t *testing.T) {
-	t.Parallel()
-	seeds := uint64(2500)
+	for name, c := range map[string]struct {
+		framework Framework
+		seeds     uint64
+	}{
+		"a member that dies is replaced": {Framework{}, 2500},
+		"a ring that forms is given up":  {Framework{AbandonsForming: true}, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testInvariants(t, c.framework, c.seeds)
+		})
+	}
+}
+
+func testInvariants(t *testing.T, f Framework, seeds uint64) {
+	t.Helper()
 	if testing.Short() {
 		seeds = 300
 	}
@@ -321,7 +335,7 @@ func TestMachineInvariants(t *testing.T) {
 				}
 			}()
 			rng := rand.New(rand.NewPCG(seed, 1))
-			w := explore(rng.IntN, 600)
+			w := explore(f, rng.IntN, 600)
 			steps += w.steps
 			if w.newest != nil {
 				rings += w.newest.Generation
@@ -340,7 +354,8 @@ func FuzzMachine(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		i := 0
-		explore(func(n int) int {
+		f := Framework{AbandonsForming: len(data)%2 == 1}
+		explore(f, func(n int) int {
 			if i < len(data) {
 				i++
 				return int(data[i-1]) % n

@@ -4,6 +4,7 @@
 // Package horovod is all that the driver knows of Horovod: it implements the
 // interfaces through which host and leader see a training framework.
 //
+//	framework.Framework ── Agent
 //	host.Framework ── Framework ── NewEndpoint ──> endpoint (one a process)
 //	                      │                          │ rendezvous.Endpoint: HTTP
 //	                      │                          └ handler: placement, addresses

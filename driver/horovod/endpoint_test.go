@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/elastic"
@@ -22,7 +23,7 @@ type anyCaller struct{}
 func (anyCaller) Admit(_, _ netip.AddrPort) error { return nil }
 
 func TestEnvironment(t *testing.T) {
-	f := New(Options{Host: "h", Interface: "eth1", Logger: hclog.NewNullLogger()})
+	f := New(framework.Options{Host: "h", Interface: "eth1", Logger: hclog.NewNullLogger()})
 	e := f.NewEndpoint(false, host.Events{})
 	must.NoError(t, e.Listen(anyCaller{}))
 	defer func() { must.NoError(t, e.Close()) }()
@@ -55,7 +56,7 @@ func TestAborted(t *testing.T) {
 		p, err := spawner.Start(process.Spec{Command: sh, Args: []string{"-c", script}})
 		must.NoError(t, err)
 		<-p.Done()
-		aborted, why := New(Options{}).Aborted(p.Exit())
+		aborted, why := New(framework.Options{}).Aborted(p.Exit())
 		must.Eq(t, want.aborted, aborted, must.Sprint(script))
 		must.Eq(t, want.why, why, must.Sprint(script))
 	}

@@ -7,8 +7,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hashicorp/go-hclog"
-
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
@@ -16,25 +15,25 @@ import (
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
 
-// Options are what the processes of a host have in common.
-type Options struct {
-	// Host becomes HOROVOD_HOSTNAME.
-	Host elastic.HostID
-	// Interface is the network interface for Gloo, empty for Horovod's choice.
-	Interface string
-	Logger    hclog.Logger
+// Agent returns Horovod as an agent needs it.
+func Agent() framework.Framework {
+	return framework.Framework{
+		Elastic:  elastic.Framework{Name: "Horovod", Rendezvous: "Horovod's rendezvous", Entry: "hvd.elastic.run"},
+		Host:     func(o framework.Options) host.Framework { return New(o) },
+		Exchange: NewExchange,
+	}
 }
 
 // Framework is Horovod on one host.
 type Framework struct {
-	o Options
+	o framework.Options
 	// store is the present ring's. meshes is what the one before has learned.
 	store  *rendezvous.Store
 	meshes int
 }
 
 // New returns Horovod as a host needs it.
-func New(o Options) *Framework { return &Framework{o: o} }
+func New(o framework.Options) *Framework { return &Framework{o: o} }
 
 // NewExchange returns the leader's side of the exchange of one ring.
 func NewExchange() leader.Exchange { return rendezvous.NewCollector() }

@@ -19,7 +19,7 @@ import (
 // AgentPath is where an isolated task finds the driver's binary, which is also the
 // agent. The binary's own path would not do: it may lie below a directory closed to
 // the task's user.
-const AgentPath = "/.kolo/nomad-driver-horovod"
+const AgentPath = "/.kolo/nomad-driver"
 
 const (
 	// sharedDir is the directory of an allocation that its tasks share, logsDir

@@ -38,7 +38,7 @@ func pidFile(dir, host string, slot int) string {
 func TestMain(m *testing.M) {
 	intrudertest.Main()
 	if os.Getenv(runMode) != "" {
-		os.Exit(Main(context.Background(), os.Args[1:])) //nolint:forbidigo // this is another process
+		os.Exit(Main(context.Background(), horovod.Agent(), os.Args[1:])) //nolint:forbidigo // this is another process
 	}
 	if os.Getenv(workerMode) != "" {
 		os.Exit(workerMain()) //nolint:forbidigo // this is another process
@@ -66,7 +66,7 @@ func startJob(t *testing.T, steps int, hosts string, flags ...string) *job {
 		"--host-discovery-script", "cat " + file}, flags...)
 	o, err := parseFlags(append(args, os.Args[0]), io.Discard)
 	must.NoError(t, err)
-	j.r = newLauncher(o)
+	j.r = newLauncher(horovod.Agent(), o)
 	j.r.out, j.r.err = io.Discard, &testWriter{t: t}
 	j.r.config.Env = map[string]string{workerMode: strconv.Itoa(steps), pidDir: j.pids}
 	j.spy = spyOn(j.r)
@@ -195,7 +195,7 @@ func startJobCommand(t *testing.T, command, flags []string) *job {
 	args := append([]string{"-np", "1", "--min-np", "1", "-debounce", "50ms", "--host-discovery-script", "echo a:1"}, flags...)
 	o, err := parseFlags(append(append(args, "--"), command...), io.Discard)
 	must.NoError(t, err)
-	j := &job{t: t, r: newLauncher(o), result: make(chan host.Result, 1)}
+	j := &job{t: t, r: newLauncher(horovod.Agent(), o), result: make(chan host.Result, 1)}
 	j.r.out, j.r.err = io.Discard, io.Discard
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	var wg sync.WaitGroup

@@ -20,16 +20,16 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/statusapi"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/horovod"
 )
 
 // Main is the `run` subcommand. It returns the exit code.
-func Main(ctx context.Context, args []string) int {
+func Main(ctx context.Context, f framework.Framework, args []string) int {
 	o, err := parseFlags(args, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -41,7 +41,7 @@ func Main(ctx context.Context, args []string) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	process.IgnoreSIGPIPE()
-	r := newLauncher(o)
+	r := newLauncher(f, o)
 	result := r.run(ctx)
 	if result.Code != 0 {
 		fmt.Fprintf(os.Stderr, "nomad-driver-horovod run: %s\n", result.Reason)
@@ -74,7 +74,7 @@ type launcher struct {
 	results chan host.Result
 }
 
-func newLauncher(o *flags) *launcher {
+func newLauncher(f framework.Framework, o *flags) *launcher {
 	level := hclog.Warn
 	if o.verbose {
 		level = hclog.Debug
@@ -86,9 +86,9 @@ func newLauncher(o *flags) *launcher {
 	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, RunEnv: o.horovod,
 		JobID: filepath.Base(o.command[0]), LogDir: o.output}
 	r.framework = func(id elastic.HostID) host.Framework {
-		return horovod.New(horovod.Options{Host: id, Interface: o.iface, Logger: r.log.Named(string(id))})
+		return f.Host(framework.Options{Host: id, Interface: o.iface, Logger: r.log.Named(string(id))})
 	}
-	r.leader = leader.New(leader.Options{Config: r.config, Term: 1, Exchange: horovod.NewExchange, Logger: r.log})
+	r.leader = leader.New(leader.Options{Config: r.config, Term: 1, Framework: f.Elastic, Exchange: f.Exchange, Logger: r.log})
 	return r
 }
 

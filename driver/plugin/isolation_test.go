@@ -43,7 +43,7 @@ func TestIsolatedTaskWritesItsOwn(t *testing.T) {
 	c.Env["NOMAD_ALLOC_DIR"] = c.TaskDir().SharedAllocDir
 	must.NoError(t, os.Mkdir(filepath.Join(c.TaskDir().Dir, "artifact"), 0o755))
 	must.NoError(t, os.WriteFile(filepath.Join(c.TaskDir().Dir, "artifact/file"), []byte("5\n"), 0o644))
-	must.Eq(t, "1\n2\n3\n4\n5\n/etc/passwd\n\n/.kolo:\nnomad-driver-horovod\n", ran(t, noIsolation(), c))
+	must.Eq(t, "1\n2\n3\n4\n5\n/etc/passwd\n\n/.kolo:\nnomad-driver\n", ran(t, noIsolation(), c))
 	must.FileExists(t, filepath.Join(c.TaskDir().Dir, "relative"))
 }
 

@@ -24,7 +24,7 @@ func TestLinksOfATaskLeadRootNowhere(t *testing.T) {
 		"hosts":               func(c *drivers.TaskConfig) string { return filepath.Join(c.TaskDir().Dir, "kolo-hosts") },
 		"output":              func(c *drivers.TaskConfig) string { return c.StdoutPath },
 		"agent": func(c *drivers.TaskConfig) string {
-			return filepath.Join(c.TaskDir().LocalDir, "/.kolo/nomad-driver-horovod")
+			return filepath.Join(c.TaskDir().LocalDir, "/.kolo/nomad-driver")
 		},
 		"agent on the host": func(c *drivers.TaskConfig) string {
 			self, _ := ownPath()
@@ -112,7 +112,7 @@ func TestTaskCannotReplaceWhatRootRuns(t *testing.T) {
 	h := newHarness(t, noIsolation())
 	c := newTaskConfig(t, isolationExec, `
 		mv /etc /moved; mkdir -p /etc && echo /local/evil.so > /etc/ld.so.preload && echo preload
-		mv /.kolo /moved2; mkdir -p /.kolo && echo '#!/bin/sh' > /.kolo/nomad-driver-horovod && echo replaced
+		mv /.kolo /moved2; mkdir -p /.kolo && echo '#!/bin/sh' > /.kolo/nomad-driver && echo replaced
 		rm -rf /lib64 2>/dev/null; mv /lib64 /moved3 2>/dev/null && echo moved
 		echo ready; exec sleep 1000`)
 	h.start(t, c)

@@ -39,6 +39,7 @@ func validate(framework Framework, given map[string]any, s *hostEnvironment) (*p
 	out := &plan{gpus: gpu.Reserved(s.devices), devices: s.devices, tokens: map[string]string{}}
 	a := &out.agent
 
+	a.Framework = framework.Name()
 	p.add(settings.Read(out.bind(), given, ""))
 	checkIsolation(&p, out.isolation, s)
 	v := isolation.HostView(s.taskDir)

@@ -21,7 +21,7 @@ func TestValidateDecides(t *testing.T) {
 	// What goodTask comes to on newHost; cases give what differs.
 	base := agentconfig.Config{
 		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{}, RunEnv: map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"},
-		Training: settings.Training{
+		Framework: "horovod", Training: settings.Training{
 			Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
 			ElasticTimeout: settings.Duration(10 * time.Minute), Debounce: settings.Duration(time.Second),
 			FinishTimeout: settings.Duration(10 * time.Minute), LeaveTimeout: settings.Duration(25 * time.Second),

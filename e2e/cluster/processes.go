@@ -99,10 +99,13 @@ func readProcess(dir string) (Process, bool) {
 	return p, true
 }
 
+// driverName is how the names of the driver's programs begin.
+const driverName = "nomad-driver"
+
 // Slots returns the training processes of an allocation.
 func Slots(allocID string) []Process {
 	return Processes(func(p Process) bool {
-		_, slot := p.Env["HOROVOD_RANK"]
+		_, slot := p.Env["KOLO_SLOT"]
 		return slot && p.Env["NOMAD_ALLOC_ID"] == allocID
 	})
 }
@@ -111,8 +114,8 @@ func Slots(allocID string) []Process {
 // inside it.
 func Agents(allocID string) []Process {
 	return Processes(func(p Process) bool {
-		return p.Env["NOMAD_ALLOC_ID"] == allocID && p.Env["HOROVOD_RANK"] == "" && len(p.Args) > 1 &&
-			filepath.Base(p.Args[0]) == "nomad-driver-horovod" && p.Args[1] == "agent"
+		return p.Env["NOMAD_ALLOC_ID"] == allocID && p.Env["KOLO_SLOT"] == "" && len(p.Args) > 1 &&
+			strings.HasPrefix(filepath.Base(p.Args[0]), driverName) && p.Args[1] == "agent"
 	})
 }
 
@@ -120,6 +123,6 @@ func Agents(allocID string) []Process {
 func (n *Node) Plugins() []Process {
 	client := n.PID()
 	return Processes(func(p Process) bool {
-		return p.Parent == client && filepath.Base(p.Args[0]) == "nomad-driver-horovod"
+		return p.Parent == client && strings.HasPrefix(filepath.Base(p.Args[0]), driverName)
 	})
 }

@@ -123,7 +123,7 @@ func TestCompletion(t *testing.T) {
 			}
 			server := httptest.NewServer(nomad)
 			defer server.Close()
-			settings := config.Config{Command: "python3", Service: "train", JobID: "train", Group: "workers", AllocID: "0123456789", NomadAddr: server.URL}
+			settings := config.Config{Framework: "horovod", Command: "python3", Service: "train", JobID: "train", Group: "workers", AllocID: "0123456789", NomadAddr: server.URL}
 			first, err := New(settings, identity(t, "ey"))
 			must.NoError(t, err)
 			found, err := first.Find(t.Context())

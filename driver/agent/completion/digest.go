@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/nomad/api"
 )
 
-// jobDigests names, by group, what a job's training tasks are made of: what they
+// jobDigests names, by group, what a job's tasks of a framework are made of: what they
 // run, templates (most scripts come in one), artifacts, environment and meta. They
 // are taken as submitted, before each node fills in its own names. Counts are left
 // out: a job that is scaled is still the same.
-func jobDigests(job *api.Job) map[string]string {
+func jobDigests(job *api.Job, framework string) map[string]string {
 	digests := map[string]string{}
 	for _, g := range job.TaskGroups {
 		if g.Name == nil {
@@ -23,10 +23,10 @@ func jobDigests(job *api.Job) map[string]string {
 		}
 		what := []any{job.Meta, g.Meta}
 		for _, t := range g.Tasks {
-			if t.Driver != "horovod" {
+			if t.Driver != framework {
 				continue
 			}
-			what = append(what, t.Meta, t.Env, t.Config["command"], t.Config["args"], t.Config["horovod"])
+			what = append(what, t.Meta, t.Env, t.Config["command"], t.Config["args"], t.Config[framework])
 			for _, x := range t.Templates {
 				what = append(what, x.EmbeddedTmpl, x.SourcePath, x.DestPath)
 			}

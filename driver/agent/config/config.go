@@ -18,6 +18,9 @@ const Variable = "KOLO_AGENT_CONFIG"
 // Config is what an agent must know. The driver plugin writes it as JSON into
 // the file that Variable names; `run` builds it from its flags.
 type Config struct {
+	// Framework is the name of the training framework, which is also the task's
+	// driver and the block with the framework's own settings.
+	Framework string `json:"framework"`
 	// Command and Args start one slot. Command is looked up in PATH.
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
@@ -34,8 +37,8 @@ type Config struct {
 	// when the task will be killed (RFC 3339, one line).
 	StopFile string `json:"stop_file,omitempty"`
 
-	// Interface is the network interface for Gloo; empty picks
-	// the one that carries the host's service address.
+	// Interface is the network interface of training traffic; empty picks the one
+	// that carries the host's service address.
 	Interface string `json:"interface,omitempty"`
 
 	// Service is the Nomad service by which this job's agents find each other.
@@ -86,7 +89,7 @@ func Read(path string) (Config, error) {
 	if err := json.Unmarshal(b, &c); err != nil {
 		return c, fmt.Errorf("%s: %w", path, err)
 	}
-	if c.LeaveTimeout <= 0 { // no plugin of this version leaves it out
+	if c.LeaveTimeout <= 0 || c.Framework == "" { // no plugin of this version leaves it out
 		return c, fmt.Errorf("%s is of another version of the driver plugin: restart the Nomad client, which runs that one", path)
 	}
 	return c, nil

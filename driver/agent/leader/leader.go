@@ -37,6 +37,8 @@ type Options struct {
 	Floor  uint64
 	Quorum Quorum   // nil: always
 	Record Recorder // nil: nowhere
+	// Framework is what the machine needs to know of the training framework.
+	Framework elastic.Framework
 	// Exchange returns what begins a ring's exchange; see the type.
 	Exchange func() Exchange
 	// Present reports whether an allocation is still registered, by a view of the
@@ -92,7 +94,8 @@ func New(o Options) *Leader {
 	l := &Leader{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}),
 		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
 	l.machine = elastic.New(elastic.Options{
-		NP: c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP,
+		Framework: o.Framework,
+		NP:        c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP,
 		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Debounce),
 		FinishTimeout: time.Duration(c.FinishTimeout),
 		ResetLimit:    c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,

@@ -1,7 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Nomad-driver-horovod runs elastic Horovod tasks on Nomad.
+// Nomad-driver-horovod runs elastic training tasks on Nomad. The name that it is
+// started by selects the training framework.
 //
 // Nomad starts it without arguments: it then serves the task driver (package
 // plugin). The driver starts it again as the agent of each task, and Nomad's
@@ -13,36 +14,36 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins"
 
 	"github.com/kolo-nomad/kolo/driver/agent"
 	"github.com/kolo-nomad/kolo/driver/confine"
-	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
-const usage = `nomad-driver-horovod runs elastic Horovod training as Nomad tasks.
+const usage = `PROGRAM runs elastic FRAMEWORK training as Nomad tasks.
 
 usage:
-  nomad-driver-horovod               serve the task driver; started by Nomad
-  nomad-driver-horovod run [flags] -- <command> [arguments]
-                                     train on this machine without Nomad, with
-                                     horovodrun's elastic flags; run -help
-  nomad-driver-horovod agent         supervise one task's training processes;
-                                     started by the driver
-  nomad-driver-horovod confine       drop privileges and run a command in a
-                                     task's container; started by the driver
-  nomad-driver-horovod version       print the version
-  nomad-driver-horovod help          print this
+  PROGRAM                serve the task driver; started by Nomad
+  PROGRAM run [flags] -- <command> [arguments]
+                         train on this machine without Nomad; run -help
+  PROGRAM agent          supervise one task's training processes; started by
+                         the driver
+  PROGRAM confine        drop privileges and run a command in a task's
+                         container; started by the driver
+  PROGRAM version        print the version
+  PROGRAM help           print this
 
 To install it, copy it into the Nomad client's plugin_dir and add to the
 client's configuration:
 
-  plugin "nomad-driver-horovod" {
+  plugin "PROGRAM" {
     config {
       # allow_isolation_none = true
     }
@@ -55,34 +56,36 @@ const pluginCookie = "NOMAD_PLUGIN_MAGIC_COOKIE"
 // The subcommand `executor` never comes here: Nomad's executor package takes it
 // over before main.
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(filepath.Base(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-func run(args []string, stdout, stderr io.Writer) int {
+func run(program string, args []string, stdout, stderr io.Writer) int {
+	picked := pick(program)
+	help := strings.NewReplacer("PROGRAM", picked.program(), "FRAMEWORK", picked.agent.Elastic.Name).Replace(usage)
 	if len(args) == 0 {
 		if os.Getenv(pluginCookie) == "" {
-			_, _ = fmt.Fprint(stderr, usage)
+			_, _ = fmt.Fprint(stderr, help)
 			return 2
 		}
 		plugins.ServeCtx(func(ctx context.Context, logger hclog.Logger) any {
-			return plugin.New(ctx, logger, taskdriver.Horovod{Logger: logger.Named("horovod")})
+			return plugin.New(ctx, logger, picked.task(logger.Named(picked.name)))
 		})
 		return 0
 	}
 	switch args[0] {
 	case "agent":
-		return agent.Main(context.Background(), args[1:])
+		return agent.Main(context.Background(), agents())
 	case confine.Subcommand:
 		return confine.Main(args[1:])
 	case "run":
-		return launcher.Main(context.Background(), args[1:])
+		return launcher.Main(context.Background(), picked.agent, args[1:])
 	case "version", "-version", "--version":
-		_, _ = fmt.Fprintf(stdout, "nomad-driver-horovod %s (%s, %s/%s)\n", plugin.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		_, _ = fmt.Fprintf(stdout, "%s %s (%s, %s/%s)\n", picked.program(), plugin.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return 0
 	case "help", "-help", "--help", "-h":
-		_, _ = fmt.Fprint(stdout, usage)
+		_, _ = fmt.Fprint(stdout, help)
 		return 0
 	}
-	_, _ = fmt.Fprintf(stderr, "nomad-driver-horovod: no command %q\n\n%s", args[0], usage)
+	_, _ = fmt.Fprintf(stderr, "%s: no command %q\n\n%s", picked.program(), args[0], help)
 	return 2
 }

@@ -13,6 +13,7 @@ import (
 )
 
 func TestCommandLine(t *testing.T) {
+	const program = "nomad-driver-horovod"
 	t.Setenv(pluginCookie, "")
 	cases := map[string]struct {
 		args           []string
@@ -27,7 +28,7 @@ func TestCommandLine(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			must.Eq(t, c.code, run(c.args, &stdout, &stderr))
+			must.Eq(t, c.code, run(program, c.args, &stdout, &stderr))
 			must.StrContains(t, stdout.String(), c.stdout)
 			must.StrContains(t, stderr.String(), c.stderr)
 			if c.code == 0 {

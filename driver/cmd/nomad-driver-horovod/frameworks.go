@@ -1,0 +1,55 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"strings"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
+	"github.com/kolo-nomad/kolo/driver/horovod"
+	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/plugin"
+)
+
+// training is a training framework in the parts that the subcommands need.
+type training struct {
+	// name is that of the task driver.
+	name  string
+	agent framework.Framework
+	task  func(hclog.Logger) plugin.Framework
+}
+
+// frameworks are all that the program trains with. The first is that of a program
+// whose name names none.
+var frameworks = []training{
+	{
+		name:  "horovod",
+		agent: horovod.Agent(),
+		task:  func(l hclog.Logger) plugin.Framework { return taskdriver.Horovod{Logger: l} },
+	},
+}
+
+// program is the name that the program has for this framework.
+func (t training) program() string { return "nomad-driver-" + t.name }
+
+// pick returns the framework that the name of the program selects.
+func pick(program string) training {
+	for _, t := range frameworks {
+		if strings.HasPrefix(program, t.program()) {
+			return t
+		}
+	}
+	return frameworks[0]
+}
+
+// agents are the frameworks as an agent needs them: its configuration selects one.
+func agents() map[string]framework.Framework {
+	all := map[string]framework.Framework{}
+	for _, t := range frameworks {
+		all[t.name] = t.agent
+	}
+	return all
+}
