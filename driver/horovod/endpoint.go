@@ -65,6 +65,10 @@ func (e *endpoint) Notify(ctx context.Context, timestamp int64) error {
 	return e.notifyTarget().Notify(ctx, timestamp)
 }
 
+// Break does nothing: a process of Horovod notices by its connections, which the
+// host cuts, and can't be reached while it connects.
+func (e *endpoint) Break(uint64) {}
+
 // Close ends all requests and connections of the process.
 func (e *endpoint) Close() error {
 	if e.server == nil {

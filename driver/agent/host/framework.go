@@ -46,8 +46,12 @@ type Endpoint interface {
 	// Notify notifies the process that the ring is to change, so that it leaves at
 	// its next commit. It may ignore a timestamp that is not newer than the last.
 	Notify(ctx context.Context, timestamp int64) error
+	// Break reports to the process, where it listens for that, that its ring has lost
+	// a member: it is to give up what it waits for, and to ask for its next place.
+	Break(generation uint64)
 	// Connections returns the listening addresses by which the connections of the
-	// process's ring are known, and the ring's generation.
+	// process's ring are known, and the ring's generation. They are shut down when
+	// the ring breaks; none are where Break is enough.
 	Connections() (addrs map[netip.AddrPort]bool, generation uint64)
 	// Close ends all answers. It may be called without Listen.
 	Close() error

@@ -36,6 +36,8 @@ func (endpoint) Admit(uint64, elastic.Assignment) {}
 
 func (endpoint) Notify(context.Context, int64) error { return nil }
 
+func (endpoint) Break(uint64) {}
+
 func (endpoint) Connections() (map[netip.AddrPort]bool, uint64) { return nil, 0 }
 
 func (endpoint) Close() error { return nil }

@@ -32,10 +32,15 @@ func (h *Host) notify(a wire.Notify) {
 	}()
 }
 
-// breakRing cuts the connections of processes that are still in a broken ring.
+// breakRing makes processes leave that are still in a broken ring: it reports the
+// break to them, and cuts the connections of those that are connected.
 func (h *Host) breakRing(gen uint64) {
 	for l, s := range h.slots {
-		if s.State != elastic.InRing || s.Generation != gen || !s.Up {
+		if s.State != elastic.InRing || s.Generation != gen {
+			continue
+		}
+		s.endpoint.Break(gen)
+		if !s.Up {
 			continue
 		}
 		e, p, id := s.endpoint, s.proc, h.proc(l)
