@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/process"
-	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -40,7 +39,7 @@ flags:
 // flags are those of `run`.
 type flags struct {
 	settings.Training
-	horovod       options.Env
+	horovod       settings.Env
 	wrong         []error // of the settings
 	hosts, script string
 	slots         int

@@ -9,7 +9,6 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
@@ -24,7 +23,7 @@ func TestParseFlags(t *testing.T) {
 	var task settings.Training
 	must.SliceEmpty(t, task.Read(map[string]any{"np": 2, "min_np": 1, "max_np": 4}, 0))
 	must.Eq(t, task, o.Training)
-	must.Eq(t, options.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, o.horovod)
+	must.Eq(t, settings.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, o.horovod)
 
 	cooldown := "--blacklist-cooldown-range"
 	for _, before := range [][]string{{"--"}, {}, {"-np", "1", "--"}, {cooldown, "3", "4"}, {cooldown, "3", "4", "--"}, {cooldown, "3", "4", "-np", "1"}} {

@@ -62,8 +62,8 @@ func (f *settingFlag) Set(text string) error {
 // register declares the flags of the settings. NP and MinNP stay 0 where they are
 // not given: here they follow from the hosts, see check.
 func (o *flags) register(f *flag.FlagSet) {
-	o.horovod = options.Env{}
-	list := append(o.Bind(), o.horovod.GlooTimeout())
+	o.horovod = settings.Env{}
+	list := append(o.Bind(), options.GlooTimeout(o.horovod))
 	o.NP, o.MinNP = 0, 0
 	for _, s := range list {
 		switch s.Name {

@@ -18,6 +18,9 @@ type Framework interface {
 	// Settings are the fields that the framework adds to a task's config, and
 	// those of its block.
 	Settings() (fields, block []settings.Setting)
+	// Foreign are fields and blocks that belong to other frameworks: a job may give
+	// them, so that Environment refuses them with what to write instead.
+	Foreign() (fields, blocks []string)
 	// Environment returns the variables for what a task's config gives, in the
 	// framework's block and outside of it. Only the block is a part of what is
 	// trained. The problems are a sentence each.

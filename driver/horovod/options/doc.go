@@ -5,7 +5,7 @@
 // the environment variables that Horovod reads.
 //
 //	jobspec's config ──> gloo_timeout ──────────┐
-//	                     horovod { … } ─────────┴──> Env ──> a slot's environment
+//	                     horovod { … } ─────────┴──> settings.Env ──> a slot's environment
 //
 // The names are those of horovodrun's flags, with _ for -. What is not set is left
 // to Horovod, except for gloo_timeout, which is always set.

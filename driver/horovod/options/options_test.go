@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 func TestRead(t *testing.T) {
@@ -19,8 +21,8 @@ func TestRead(t *testing.T) {
 		},
 	})
 	must.SliceEmpty(t, problems)
-	must.Eq(t, Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}, outside)
-	must.Eq(t, Env{
+	must.Eq(t, settings.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}, outside)
+	must.Eq(t, settings.Env{
 		"HOROVOD_FUSION_THRESHOLD": "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
 		"HOROVOD_AUTOTUNE": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "debug",
 		"HOROVOD_LOG_HIDE_TIME": "0", "HOROVOD_TIMELINE": "/alloc/t.json", "HOROVOD_TIMELINE_MARK_CYCLES": "1",
@@ -49,12 +51,12 @@ func TestReadNamesEveryMistake(t *testing.T) {
 // TestNamesAreUnique makes sure that no two settings share a name or a variable.
 func TestNamesAreUnique(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range (Env{}).Block() {
+	for _, s := range BlockSettings(settings.Env{}) {
 		must.False(t, seen[s.Name], must.Sprint(s.Name))
 		seen[s.Name] = true
 	}
-	e := Env{}
-	for _, s := range e.Block() {
+	e := settings.Env{}
+	for _, s := range BlockSettings(e) {
 		before := len(e)
 		for _, value := range []string{"1", "true", "info"} {
 			if s.Set(value) == nil {

@@ -27,9 +27,13 @@ func (Horovod) Name() string { return options.Block }
 // Settings are the fields that Horovod adds to a task's config, and those of its
 // block.
 func (Horovod) Settings() (fields, block []settings.Setting) {
-	e := options.Env{}
-	return []settings.Setting{e.GlooTimeout()}, e.Block()
+	e := settings.Env{}
+	return []settings.Setting{options.GlooTimeout(e)}, options.BlockSettings(e)
 }
+
+// Foreign are the names of a task's config that belong to PyTorch's driver, which
+// Environment refuses.
+func (Horovod) Foreign() (fields, blocks []string) { return nil, []string{options.ForeignBlock} }
 
 // Environment returns the variables for what a task's config gives, in Horovod's
 // block and outside of it. The problems are a sentence each.
