@@ -1,36 +1,21 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package probe asks a Python program which Horovod it has. Importing a framework
-// takes seconds, and may hang or crash: a script does it in a process of its own,
-// with no more rights than a task's.
+// Package probe asks a Python program which Horovod it has.
 package probe
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/kolo-nomad/kolo/driver/account"
-	"github.com/kolo-nomad/kolo/driver/plaintext"
+	"github.com/kolo-nomad/kolo/driver/python"
 )
 
-// unprivileged is the user that Python runs as, as tasks do by default.
-const unprivileged = "nobody"
-
 //go:embed probe.py
-var probeScript string
+var script string
 
 // Installation is what the client's Python reports of its Horovod.
 type Installation struct {
@@ -49,104 +34,16 @@ type Installation struct {
 	PythonVersion string `json:"python_version"`
 }
 
-// Look asks python which Horovod it has, for no longer than timeout. Where it
+// Look asks a Python program which Horovod it has, for no longer than timeout. Where it
 // cannot be asked, Why has the reason.
-func Look(ctx context.Context, python string, timeout time.Duration, logger hclog.Logger) *Installation {
+func Look(ctx context.Context, program string, timeout time.Duration, logger hclog.Logger) *Installation {
 	started := time.Now()
-	found, err := run(ctx, python, timeout)
-	if err != nil {
-		logger.Info("no Horovod found on this host", "python", python, "reason", err)
+	var found Installation
+	if err := python.Ask(ctx, program, script, timeout, &found); err != nil {
+		logger.Info("no Horovod found on this host", "python", program, "reason", err)
 		return &Installation{Why: err.Error()}
 	}
 	logger.Debug("looked for Horovod", "python", found.Python, "installed", found.Installed, "version", found.Version,
 		"why", found.Why, "took", time.Since(started).Round(time.Millisecond).String())
-	return found
-}
-
-func run(ctx context.Context, python string, timeout time.Duration) (*Installation, error) {
-	path, err := exec.LookPath(python)
-	if err != nil {
-		return nil, fmt.Errorf("python = %q: %w", python, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	// Isolated mode: neither PYTHON* variables, nor packages in the user's or the
-	// working directory, decide what is imported. A virtual environment does.
-	cmd := exec.CommandContext(ctx, path, "-I", "-B", "-c", probeScript)
-	cmd.Dir = "/"
-	// A group of its own, because frameworks start processes that would
-	// otherwise stay behind and hold the pipe.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if cmd.SysProcAttr.Credential, err = credentialFor(path); err != nil {
-		return nil, fmt.Errorf("python = %q: %w", python, err)
-	}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	cmd.Env = environment(os.Environ())
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, fmt.Errorf("%s did not answer within %s", path, timeout)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w: %s", path, err, lastLine(stderr.String()))
-	}
-	var found Installation
-	// Frameworks print to stdout as they like: the answer is the last line.
-	if err := json.Unmarshal([]byte(lastLine(stdout.String())), &found); err != nil {
-		return nil, fmt.Errorf("%s gave no answer: %w", path, err)
-	}
-	return &found, nil
-}
-
-// environment is what of the client's environment Python needs to find
-// itself and its libraries. The client's tokens are not.
-func environment(client []string) []string {
-	env := []string{"CUDA_VISIBLE_DEVICES=", "TF_CPP_MIN_LOG_LEVEL=3", "HOME=/"}
-	for _, v := range client {
-		switch key, _, _ := strings.Cut(v, "="); {
-		case key == "PATH", key == "LD_LIBRARY_PATH", key == "CUDA_HOME", key == "LANG", strings.HasPrefix(key, "LC_"):
-			env = append(env, v)
-		}
-	}
-	return env
-}
-
-// credentialFor is whose rights Python gets where the client is root: those of
-// no one, as tasks by default, or where no one may not run it those of the
-// program's owner. So a user's own virtual environment never runs as root.
-func credentialFor(path string) (*syscall.Credential, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil, err
-	}
-	if who, err := account.Lookup(unprivileged); err == nil && who.Executable(account.Path{Base: "/", Rel: path[1:]}) == nil {
-		return credential(who), nil
-	}
-	fi, err := os.Lstat(path)
-	if err != nil {
-		return nil, err
-	}
-	owner, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil, errors.New("its owner is unknown")
-	}
-	return credential(account.Account{UID: int(owner.Uid), GID: int(owner.Gid)}), nil
-}
-
-func credential(who account.Account) *syscall.Credential {
-	c := &syscall.Credential{Uid: uint32(who.UID), Gid: uint32(who.GID)} //nolint:gosec // the kernel's numbers have 32 bits
-	for _, g := range who.Groups {
-		c.Groups = append(c.Groups, uint32(g)) //nolint:gosec // likewise
-	}
-	return c
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return plaintext.Line(lines[len(lines)-1], plaintext.Limit)
+	return &found
 }
