@@ -66,6 +66,12 @@ type Events struct {
 	Waiting func(generation uint64)
 	// Notifiable: it can be notified from now on.
 	Notifiable func()
+	// Progress: it reports how far the ring of a generation has come, as others do
+	// in the progress file.
+	Progress func(generation uint64, p wire.Progress)
+	// Warn: people have to know something of the process. Of one process only the
+	// first text is reported.
+	Warn func(text string)
 }
 
 // Callers checks the processes that call an endpoint.

@@ -5,46 +5,16 @@ package host
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
-
-// number is a JSON number, or nil where something else is.
-type number struct{ v *float64 }
-
-// UnmarshalJSON fails for nothing, so that one field does not spoil a line.
-func (n *number) UnmarshalJSON(b []byte) error {
-	if json.Unmarshal(b, &n.v) != nil {
-		n.v = nil
-	}
-	return nil
-}
-
-// notNumbers are what Python's json writes of a loss that has diverged, and no
-// JSON. Strings are not looked at, so they may be hit too.
-var notNumbers = regexp.MustCompile(`-?\b(NaN|Infinity)\b`)
-
-// parseProgress returns what a line reports, and whether it reports anything.
-func parseProgress(line []byte) (wire.Progress, bool) {
-	var v struct {
-		Step, Samples, Epoch, Loss number
-		TotalSteps                 number `json:"total_steps"`
-	}
-	if json.Unmarshal(notNumbers.ReplaceAllLiteral(line, []byte("null")), &v) != nil {
-		return wire.Progress{}, false
-	}
-	p := wire.Progress{Step: v.Step.v, Samples: v.Samples.v, Epoch: v.Epoch.v, TotalSteps: v.TotalSteps.v, Loss: v.Loss.v}
-	return p, p != (wire.Progress{})
-}
 
 // progressFile follows a file to which a script appends JSON lines.
 type progressFile struct {
@@ -102,7 +72,7 @@ func (p *progressFile) read() []wire.Progress {
 		if len(line) > maxLine {
 			continue
 		}
-		if v, ok := parseProgress(line); ok {
+		if v, ok := wire.ParseProgress(line); ok {
 			v.At = wire.Seconds(info.ModTime())
 			lines = append(lines, v)
 		}

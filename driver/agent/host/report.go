@@ -11,13 +11,24 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// readProgress reads new progress lines of a slot. The first of a ring is reported
-// at once, it shows that the ring trains; later ones every second.
+// readProgress reads new progress lines of a slot, and reports to the leader: the
+// first line of a ring at once, it shows that the ring trains; later ones every second.
 func (h *Host) readProgress(s *slot) {
 	if s.progress.path == "" {
 		return
 	}
-	lines := s.progress.read()
+	h.report(s, s.progress.read())
+}
+
+// progressed takes in what a process reports by its endpoint.
+func (h *Host) progressed(p elastic.Proc, e Endpoint, gen uint64, report wire.Progress) {
+	if s := h.find(p); s != nil && s.endpoint == e && s.Generation == gen {
+		h.report(s, []wire.Progress{report})
+	}
+}
+
+// report makes new lines the slot's progress, and reports it.
+func (h *Host) report(s *slot, lines []wire.Progress) {
 	if s.State != elastic.InRing {
 		return
 	}

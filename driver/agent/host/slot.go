@@ -22,6 +22,7 @@ type slot struct {
 	endpoint Endpoint
 	callers  *callerCheck
 	asked    bool      // to stop
+	warned   bool      // a warning of its endpoint was reported
 	failed   time.Time // the last of Failures
 	progress progressFile
 	latest   wire.Progress
@@ -67,6 +68,11 @@ func (h *Host) newEndpoint(a elastic.Start) Endpoint {
 		Arrived:    func() { h.post(func() { h.arrived(a.Proc, e) }) },
 		Waiting:    func(gen uint64) { h.post(func() { h.waiting(a.Proc, e, gen) }) },
 		Notifiable: func() { h.post(func() { h.notifiable(a.Proc, e) }) },
+		Progress: func(gen uint64, p wire.Progress) {
+			p.At = wire.Seconds(time.Now())
+			h.post(func() { h.progressed(a.Proc, e, gen, p) })
+		},
+		Warn: func(text string) { h.post(func() { h.warn(a.Proc, e, text) }) },
 	})
 	return e
 }
@@ -119,6 +125,14 @@ func (h *Host) watchLine(local int, line string) {
 			h.o.Events.Emit(fmt.Sprintf("slot %d: a collective has stalled, some ranks have not submitted their tensors: %s", local, strings.TrimSpace(line)))
 		}
 	})
+}
+
+// warn reports to the user what an endpoint has to say of its process.
+func (h *Host) warn(p elastic.Proc, e Endpoint, text string) {
+	if s := h.find(p); s != nil && s.endpoint == e && !s.warned {
+		s.warned = true
+		h.o.Events.Emit(fmt.Sprintf("slot %d: %s", p.Slot.Local, text))
+	}
 }
 
 // exited takes in the end of a process.
