@@ -30,6 +30,8 @@ type Framework struct {
 // Options are what the processes of a host have in common.
 type Options struct {
 	Host elastic.HostID
+	// Job is the job's name.
+	Job string
 	// Interface is the network interface of training traffic, empty for the
 	// framework's choice.
 	Interface string

@@ -10,8 +10,10 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/horovod"
-	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/plugin"
+	"github.com/kolo-nomad/kolo/driver/torch"
+	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
 
 // training is a training framework in the parts that the subcommands need.
@@ -28,7 +30,12 @@ var frameworks = []training{
 	{
 		name:  "horovod",
 		agent: horovod.Agent(),
-		task:  func(l hclog.Logger) plugin.Framework { return taskdriver.Horovod{Logger: l} },
+		task:  func(l hclog.Logger) plugin.Framework { return horovodtask.Horovod{Logger: l} },
+	},
+	{
+		name:  "torch",
+		agent: torch.Agent(),
+		task:  func(l hclog.Logger) plugin.Framework { return torchtask.PyTorch{Logger: l} },
 	},
 }
 

@@ -1,0 +1,250 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package torch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
+	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/torch/store"
+)
+
+type anyCaller struct{}
+
+func (anyCaller) Admit(_, _ netip.AddrPort) error { return nil }
+
+// rig is an endpoint, its events, and the process that talks to it.
+type rig struct {
+	t      *testing.T
+	f      *Framework
+	e      *endpoint
+	events chan string
+	conn   net.Conn
+	in     *bufio.Reader
+}
+
+func newRig(t *testing.T, change func(*limits)) *rig {
+	t.Helper()
+	r := &rig{t: t, f: New(framework.Options{Host: "h", Job: "job", Interface: "eth1", Logger: hclog.NewNullLogger()}), events: make(chan string, 100)}
+	note := func(format string, args ...any) { r.events <- fmt.Sprintf(format, args...) }
+	r.e = r.f.NewEndpoint(false, host.Events{
+		Arrived:    func() { note("arrived") },
+		Waiting:    func(g uint64) { note("waiting %d", g) },
+		Notifiable: func() { note("notifiable") },
+		Progress:   func(g uint64, p wire.Progress) { note("progress %d %v", g, *p.Step) },
+		Warn:       func(text string) { note("warn %s", text) },
+	}).(*endpoint)
+	if change != nil {
+		change(&r.e.limits)
+	}
+	must.NoError(t, r.e.Listen(anyCaller{}))
+	t.Cleanup(func() { must.NoError(t, r.e.Close()) })
+	return r
+}
+
+func (r *rig) env(name string) string {
+	_, fixed := r.e.Environment(elastic.Assignment{})
+	return fixed[name]
+}
+
+// connect opens a connection of the process.
+func (r *rig) connect(torch string) map[string]any {
+	r.t.Helper()
+	var err error
+	r.conn, err = net.Dial("tcp", r.env("KOLO_WORKER_ADDR"))
+	must.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = r.conn.Close() })
+	must.NoError(r.t, r.conn.SetDeadline(time.Now().Add(time.Minute)))
+	r.in = bufio.NewReader(r.conn)
+	r.say(`{"type":"hello","version":1,"secret":"` + r.env("KOLO_WORKER_SECRET") + `","torch":"` + torch + `"}`)
+	return r.hear()
+}
+
+func (r *rig) say(line string) {
+	r.t.Helper()
+	_, err := io.WriteString(r.conn, line+"\n")
+	must.NoError(r.t, err)
+}
+
+func (r *rig) hear() map[string]any {
+	r.t.Helper()
+	line, err := r.in.ReadBytes('\n')
+	must.NoError(r.t, err)
+	var m map[string]any
+	must.NoError(r.t, json.Unmarshal(line, &m))
+	return m
+}
+
+func (r *rig) happened(want ...string) {
+	r.t.Helper()
+	for _, w := range want {
+		select {
+		case got := <-r.events:
+			must.StrContains(r.t, got, w)
+		case <-time.After(30 * time.Second):
+			r.t.Fatalf("%s did not happen", w)
+		}
+	}
+	must.Eq(r.t, 0, len(r.events))
+}
+
+// ring is one of two, of which the second is a newcomer.
+func ring(generation uint64) *elastic.Ring {
+	member := func(host elastic.HostID, rank int, since uint64) elastic.Member {
+		return elastic.Member{Proc: elastic.Proc{Slot: elastic.SlotID{Host: host}, Incarnation: 1}, SyncedSince: since,
+			Assignment: elastic.Assignment{Rank: rank, Size: 2, LocalSize: 1, CrossRank: rank, CrossSize: 2}}
+	}
+	return &elastic.Ring{Generation: generation, Term: 1, Members: []elastic.Member{member("h", 0, 1), member("i", 1, 0)}}
+}
+
+func (r *rig) join(generation uint64) host.Exchange {
+	r.t.Helper()
+	x, err := r.f.Join(ring(generation))
+	must.NoError(r.t, err)
+	r.t.Cleanup(x.Close)
+	return x
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	defaults, fixed := r.e.Environment(elastic.Assignment{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, CrossRank: 1, CrossSize: 2})
+	must.Eq(t, map[string]string{"GLOO_SOCKET_IFNAME": "eth1", "NCCL_SOCKET_IFNAME": "eth1", "USE_LIBUV": "0"}, defaults)
+	must.Eq(t, map[string]string{
+		"KOLO_WORKER_ADDR": "127.0.0.1:" + strconv.Itoa(r.e.worker.Port()), "KOLO_WORKER_SECRET": r.e.worker.Secret(),
+		"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": strconv.Itoa(r.e.store.Port()), "TORCHELASTIC_USE_AGENT_STORE": "True",
+		"TORCHELASTIC_RUN_ID": "job", "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0",
+		"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2",
+		"ROLE_NAME": "default", "ROLE_RANK": "3", "ROLE_WORLD_SIZE": "4",
+	}, fixed)
+	must.Eq(t, 32, len(fixed["KOLO_WORKER_SECRET"]))
+}
+
+func TestAProcessGetsItsPlaces(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	must.NoError(t, r.e.Notify(t.Context(), 0), must.Sprint("no one is there"))
+	must.Eq(t, "welcome", r.connect("2.6.0+cpu")["type"].(string))
+	r.say(`{"type":"ready","generation":0,"reason":"start"}`)
+	r.happened("notifiable", "arrived")
+	x := r.join(4)
+	r.e.Admit(4, ring(4).Members[0].Assignment)
+	place := r.hear()
+	must.Eq(t, "place", place["type"].(string))
+	must.Eq(t, 4.0, place["generation"].(float64))
+	must.Eq(t, []any{1.0}, place["newcomers"].([]any))
+
+	// Its connection is lost before it has read the answer.
+	r.connect("2.6.0")
+	r.say(`{"type":"ready","generation":0,"reason":"start"}`)
+	must.Eq(t, place, r.hear())
+	r.happened()
+
+	r.say(`{"type":"formed","generation":3}`)
+	r.say(`{"type":"progress","generation":4,"step":7}`)
+	r.happened("progress 4 7")
+	must.False(t, x.Up(0), must.Sprint("formed was of another ring"))
+	r.say(`{"type":"formed","generation":4}`)
+	for !x.Up(0) {
+		<-x.News()
+	}
+
+	must.NoError(t, r.e.Notify(t.Context(), 0))
+	must.Eq(t, map[string]any{"type": "change", "generation": 4.0}, r.hear())
+	r.e.Break(4)
+	must.Eq(t, map[string]any{"type": "broken", "generation": 4.0}, r.hear())
+	r.say(`{"type":"ready","generation":9,"reason":"commit"}`) // of no ring that it was in
+	r.say(`{"type":"ready","generation":4,"reason":"failure"}`)
+	r.say(`{"type":"ready","generation":4,"reason":"failure"}`)
+	r.happened("waiting 4")
+	r.join(5)
+	r.e.Admit(5, ring(5).Members[0].Assignment)
+	must.Eq(t, 5.0, r.hear()["generation"].(float64))
+	r.happened()
+}
+
+// A connection to the store waits for the process's first place.
+func TestTheStoreIsThatOfThePlace(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	early, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := r.e.Store(early)
+	must.ErrorIs(t, err, context.Canceled)
+	x, err := r.f.Join(&elastic.Ring{Generation: 1, Term: 1, Members: ring(1).Members[:1]})
+	must.NoError(t, err)
+	defer x.Close()
+	r.e.Admit(1, elastic.Assignment{Size: 1, LocalSize: 1, CrossSize: 1})
+	s, err := r.e.Store(t.Context())
+	must.NoError(t, err)
+	_, err = s.Do(t.Context(), store.Op{Kind: store.Set, Key: "k", Value: []byte("v")})
+	must.NoError(t, err)
+	got, err := s.Do(t.Context(), store.Op{Kind: store.Get, Key: "k"})
+	must.NoError(t, err)
+	must.Eq(t, "v", string(got.Value))
+}
+
+func TestBadProcessesAreExplained(t *testing.T) {
+	t.Parallel()
+	t.Run("an old PyTorch", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, nil)
+		must.Eq(t, "PyTorch 2.0.1 is too old: kolo.torch needs 2.1", r.connect("2.0.1")["message"].(string))
+		r.happened("PyTorch 2.0.1 is too old")
+	})
+	t.Run("silent", func(t *testing.T) {
+		t.Parallel()
+		newRig(t, func(l *limits) { l.silence = time.Millisecond }).happened("does the script call a function decorated with kolo.torch.elastic?")
+	})
+	t.Run("forms a group by itself", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, func(l *limits) { l.store = time.Millisecond })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go func() { _, _ = r.e.Store(ctx) }()
+		r.happened("does the script call torch.distributed.init_process_group itself?")
+	})
+}
+
+// A shell around the script reports a signal by its exit code.
+func TestAborted(t *testing.T) {
+	t.Parallel()
+	spawner, err := process.NewSpawner("")
+	must.NoError(t, err)
+	defer spawner.Close()
+	for script, want := range map[string]struct {
+		aborted bool
+		why     string
+	}{
+		"kill -ABRT $$": {true, "PyTorch's or NCCL's abort"},
+		"exit 134":      {true, ""},
+		"kill -TERM $$": {false, ""},
+	} {
+		sh, err := exec.LookPath("sh")
+		must.NoError(t, err)
+		p, err := spawner.Start(process.Spec{Command: sh, Args: []string{"-c", script}})
+		must.NoError(t, err)
+		<-p.Done()
+		aborted, why := New(framework.Options{}).Aborted(p.Exit())
+		must.Eq(t, want.aborted, aborted, must.Sprint(script))
+		must.Eq(t, want.why, why, must.Sprint(script))
+	}
+}

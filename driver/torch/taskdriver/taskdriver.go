@@ -1,0 +1,83 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package taskdriver is PyTorch as the Nomad task driver needs it: what it adds to a
+// task's configuration, and which installation a client has.
+package taskdriver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/torch/options"
+	"github.com/kolo-nomad/kolo/driver/torch/probe"
+	"github.com/kolo-nomad/kolo/driver/torch/release"
+)
+
+// PyTorch is the framework of a task driver.
+type PyTorch struct{ Logger hclog.Logger }
+
+// Name is what a jobspec's `driver` is, and the name of the block with PyTorch's own
+// settings.
+func (PyTorch) Name() string { return options.Block }
+
+// Settings are the fields that PyTorch adds to a task's config, none, and those of its
+// block.
+func (PyTorch) Settings() (fields, block []settings.Setting) {
+	return nil, options.BlockSettings(settings.Env{})
+}
+
+// Foreign are the names of a task's config that belong to Horovod, which Environment
+// refuses.
+func (PyTorch) Foreign() (fields, blocks []string) { return options.Foreign() }
+
+// Environment returns the variables for what a task's config gives in the block. The
+// problems are a sentence each.
+func (PyTorch) Environment(given map[string]any) (block, outside map[string]string, problems []string) {
+	block, problems = options.Read(given)
+	return block, map[string]string{}, problems
+}
+
+// Probe asks python which PyTorch this host has. See describe.
+func (p PyTorch) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {
+	attributes, remark = describe(probe.Look(ctx, python, timeout, p.Logger))
+	return attributes, remark, nil
+}
+
+// describe returns node attributes and a remark on the installation. None keeps tasks
+// from bringing their own.
+func describe(found *probe.Installation) (attributes map[string]any, remark string) {
+	if !found.Installed {
+		return map[string]any{"installed": false}, "no PyTorch on this host (" + found.Why + "), tasks must bring their own"
+	}
+	attributes = map[string]any{"installed": true, "version": found.Version, "python": found.PythonVersion}
+	for name, text := range map[string]string{"cuda": found.CUDA, "kolo": found.Kolo} {
+		if text != "" {
+			attributes[name] = text
+		}
+	}
+	for name, built := range map[string]*bool{"gloo": found.Gloo, "nccl": found.NCCL, "mpi": found.MPI} {
+		if built != nil {
+			attributes[name] = *built
+		}
+	}
+	var remarks []string
+	if found.Why != "" {
+		remarks = append(remarks, found.Why)
+	}
+	if err := release.Check(found.Version); err != nil {
+		remarks = append(remarks, err.Error()+", tasks must bring their own")
+	}
+	if found.Gloo != nil && !*found.Gloo {
+		remarks = append(remarks, fmt.Sprintf("PyTorch %s of %s was built without gloo, which kolo.torch needs", found.Version, found.Python))
+	}
+	if found.Why == "" && found.Kolo == "" {
+		remarks = append(remarks, found.Python+" has no kolo.torch (pip install kolo), tasks must bring it")
+	}
+	return attributes, strings.Join(remarks, "; ")
+}

@@ -1,0 +1,38 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package worker is the agent's end of the worker protocol, by which the package
+// kolo.torch in a training process asks for its place in the process group.
+//
+//	training process ──hello, ready, formed, progress──> Server ──> Handler
+//	                 <──welcome, place, change, broken──    │        (agent)
+//	                                                        └ one port a slot
+//
+// # The protocol, version 1
+//
+// One TCP connection over loopback, which stays open: JSON objects, one a line of at
+// most 64 KiB. Unknown types and fields are ignored. A generation is the number
+// of a ring (a process group) and grows.
+//
+//	from the process
+//	  hello     version, secret, client, torch (its version)   first of all
+//	  ready     generation: the one it has left, 0 at first; reason
+//	  formed    generation: the group is connected
+//	  progress  generation, and what a line of the progress file has
+//
+//	to the process
+//	  welcome   version                                        the answer to hello
+//	  error     message; the connection ends
+//	  place     generation, rank, size, …, newcomers           the answer to ready
+//	  change    generation: leave the group at the next commit
+//	  broken    generation: the group has lost a member
+//
+// The answer to ready may take hours. A connection that ends means nothing: the
+// process's exit counts. Another connection takes its place, and a ready that
+// is repeated gets the same answer.
+//
+// # Who is answered
+//
+// Processes of the task (package gate) that know the slot's secret. What they send
+// is bounded in length and rate, so that one of them costs its agent little.
+package worker
