@@ -4,6 +4,7 @@
 package launcher
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -17,32 +18,15 @@ import (
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
-const usage = `usage: nomad-driver-horovod run [flags] -- <command> [arguments]
-
-Trains elastically on this machine, without Nomad. The flags are horovodrun's;
-all hosts are this machine.
-
-  nomad-driver-horovod run -np 2 -- python train.py
-  nomad-driver-horovod run -np 2 --min-np 1 --max-np 4 \
-      --host-discovery-script ./hosts.sh -- python train.py
-
-The discovery script prints one host a line, "name" or "name:slots". It is run
-every second, and the job grows and shrinks with what it prints.
-
-Horovod's own settings, for which horovodrun has flags too, are taken from the
-environment: HOROVOD_LOG_LEVEL=debug, HOROVOD_FUSION_THRESHOLD=33554432,
-HOROVOD_TIMELINE=timeline.json and so on.
-
-flags:
-`
-
 // flags are those of `run`.
 type flags struct {
 	settings.Training
-	horovod       settings.Env
-	wrong         []error // of the settings
+	dialect       Dialect
+	env           settings.Env // of the framework's own settings
+	wrong         []error      // of the settings
 	hosts, script string
 	slots         int
+	nodes         [2]int // fewest and most hosts of torchrun's --nnodes; 0 where not given
 	iface         string
 	output        string
 	status        string
@@ -51,41 +35,36 @@ type flags struct {
 	command       []string
 }
 
-// coolDownFlag is horovodrun's flag that has two numbers.
-const coolDownFlag = "blacklist-cooldown-range"
-
 // set returns the set of flags that fill in o.
-func (o *flags) set(stderr io.Writer) *flag.FlagSet {
+func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.Usage = func() { _, _ = fmt.Fprint(stderr, usage); f.PrintDefaults() }
+	f.Usage = func() {
+		_, _ = fmt.Fprint(stderr, strings.ReplaceAll(o.dialect.usage, "PROGRAM", program))
+		f.PrintDefaults()
+	}
 	o.register(f)
 	f.IntVar(&o.slots, "slots-per-host", 1, "slots of hosts for which no number is given")
 	f.IntVar(&o.slots, "slots", 1, "same as -slots-per-host")
-	f.Int("start-timeout", 0, "accepted and ignored: newcomers may take as long as they need")
 	for _, n := range []string{"H", "hosts"} {
 		f.StringVar(&o.hosts, n, "", "fixed hosts: name:slots,name:slots")
 	}
 	f.StringVar(&o.script, "host-discovery-script", "", "program that prints the hosts, one a line")
-	for _, n := range []string{"network-interface", "network-interfaces"} {
-		f.StringVar(&o.iface, n, "lo", "network interface for Gloo")
-	}
+	f.StringVar(&o.iface, "network-interface", "lo", "network interface of training traffic")
 	f.StringVar(&o.output, "output-filename", "", "directory for one log per slot")
 	f.StringVar(&o.status, "status-address", "", "serve /v1/status and /metrics here, such as 127.0.0.1:9400")
 	f.DurationVar(&o.interval, "discovery-interval", time.Second, "time between two runs of the discovery script")
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
-	f.Bool("gloo", true, "accepted: Gloo is the only controller")
-	f.Func(coolDownFlag, "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted",
-		func(string) error { return nil })
+	o.dialect.extra(o, f)
 	return f
 }
 
-func parseFlags(args []string, stderr io.Writer) (*flags, error) {
-	o := &flags{}
-	f := o.set(stderr)
+func parseFlags(run Framework, args []string, stderr io.Writer) (*flags, error) {
+	o := &flags{dialect: run.Dialect}
+	f := o.set(run.Program, stderr)
 	for {
 		if err := f.Parse(args); err != nil {
-			return nil, explainFlag(err)
+			return nil, o.explainFlag(err)
 		}
 		// Parsing stops at the second value of horovodrun's only flag with two.
 		at := len(args) - f.NArg()
@@ -110,6 +89,10 @@ func (o *flags) check() error {
 		return errors.New("-H and --host-discovery-script can't be used together")
 	case o.slots < 1:
 		return fmt.Errorf("--slots-per-host %d: must be at least 1", o.slots)
+	}
+	if least, most := o.nodes[0], o.nodes[1]; most > 0 {
+		o.MinNP, o.MaxNP = cmp.Or(o.MinNP, least*o.slots), cmp.Or(o.MaxNP, most*o.slots)
+		o.NP = cmp.Or(o.NP, o.MinNP)
 	}
 	if err := o.checkHosts(); err != nil {
 		return err
@@ -142,7 +125,7 @@ func (o *flags) checkHosts() error {
 		return nil
 	}
 	if o.hosts == "" {
-		o.hosts = fmt.Sprintf("localhost:%d", max(1, o.NP))
+		o.hosts = o.defaultHosts()
 	}
 	hosts, err := o.fixedHosts()
 	if err != nil {
@@ -162,4 +145,16 @@ func (o *flags) checkHosts() error {
 		return fmt.Errorf("-np %d: the hosts have %d slots", o.NP, total)
 	}
 	return nil
+}
+
+// defaultHosts are this machine under one name, or under as many as --nnodes asks for.
+func (o *flags) defaultHosts() string {
+	if o.nodes[0] == 0 {
+		return fmt.Sprintf("localhost:%d", max(1, o.NP))
+	}
+	var hosts []string
+	for i := range o.nodes[0] {
+		hosts = append(hosts, fmt.Sprintf("node%d:%d", i, o.slots))
+	}
+	return strings.Join(hosts, ",")
 }

@@ -5,7 +5,9 @@ package launcher
 
 import (
 	"bytes"
+	"flag"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
@@ -13,7 +15,7 @@ import (
 )
 
 func TestParseFlags(t *testing.T) {
-	o, err := parseFlags([]string{"-np", "2", "--min-np", "1", "--max-np=4", "--host-discovery-script", "true",
+	o, err := parseFlags(horovodrun, []string{"-np", "2", "--min-np", "1", "--max-np=4", "--host-discovery-script", "true",
 		"--blacklist-cooldown-range", "1", "5", "--gloo", "--", "sh", "-c", "exit 0"}, &bytes.Buffer{})
 	must.NoError(t, err)
 	must.Eq(t, []int{2, 1, 4}, []int{o.NP, o.MinNP, o.MaxNP})
@@ -23,16 +25,16 @@ func TestParseFlags(t *testing.T) {
 	var task settings.Training
 	must.SliceEmpty(t, task.Read(map[string]any{"np": 2, "min_np": 1, "max_np": 4}, 0))
 	must.Eq(t, task, o.Training)
-	must.Eq(t, settings.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, o.horovod)
+	must.Eq(t, settings.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, o.env)
 
 	cooldown := "--blacklist-cooldown-range"
 	for _, before := range [][]string{{"--"}, {}, {"-np", "1", "--"}, {cooldown, "3", "4"}, {cooldown, "3", "4", "--"}, {cooldown, "3", "4", "-np", "1"}} {
-		o, err = parseFlags(append(before, "sh", cooldown, "1", "2"), &bytes.Buffer{})
+		o, err = parseFlags(horovodrun, append(before, "sh", cooldown, "1", "2"), &bytes.Buffer{})
 		must.NoError(t, err)
 		must.Eq(t, []string{"sh", cooldown, "1", "2"}, o.command, must.Sprint("what comes after the command is its own: ", before))
 	}
 
-	o, err = parseFlags([]string{"-H", "a:2,b", "sh"}, &bytes.Buffer{})
+	o, err = parseFlags(horovodrun, []string{"-H", "a:2,b", "sh"}, &bytes.Buffer{})
 	must.NoError(t, err)
 	must.Eq(t, 3, o.NP, must.Sprint("all slots"))
 	must.Eq(t, 3, o.MinNP)
@@ -61,7 +63,7 @@ func TestParseFlags(t *testing.T) {
 		"script not to be run": {[]string{"--host-discovery-script", "/no/such", "sh"}, "/no/such"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := parseFlags(c.args, &bytes.Buffer{})
+			_, err := parseFlags(horovodrun, c.args, &bytes.Buffer{})
 			must.ErrorContains(t, err, c.want)
 		})
 	}
@@ -76,4 +78,48 @@ func TestParseHosts(t *testing.T) {
 	hosts, err = parseHosts("a:2\nb:1\na:3\nc:1\nc:0", 1, false)
 	must.NoError(t, err)
 	must.Eq(t, []listedHost{{"a", 3}, {"b", 1}}, hosts, must.Sprint("the last line of a host counts"))
+}
+
+func TestTorchrunFlags(t *testing.T) {
+	torchrun := Framework{Program: "nomad-driver-torch", Dialect: Torchrun}
+	parse := func(args ...string) *flags {
+		t.Helper()
+		o, err := parseFlags(torchrun, append(args, "--", "sh"), &bytes.Buffer{})
+		must.NoError(t, err)
+		return o
+	}
+	o := parse("--nnodes", "1:4", "--nproc-per-node=2", "--max_restarts", "7", "--rdzv-backend=c10d", "--rdzv_endpoint", "h:1", "--standalone",
+		"--timeout", "90s", "--backend", "gloo", "--elastic-timeout", "5m")
+	must.Eq(t, []int{2, 2, 8, 7}, []int{o.NP, o.MinNP, o.MaxNP, o.SlotRestarts})
+	must.Eq(t, "node0:2", o.hosts)
+	must.Eq(t, settings.Env{"KOLO_TORCH_TIMEOUT": "90", "KOLO_TORCH_BACKEND": "gloo"}, o.env)
+	must.Eq(t, settings.Duration(5*time.Minute), o.ElasticTimeout)
+
+	o = parse("--nnodes=3", "--nproc_per_node=2", "--min-np=4")
+	must.Eq(t, []int{4, 4, 6}, []int{o.NP, o.MinNP, o.MaxNP})
+	must.Eq(t, "node0:2,node1:2,node2:2", o.hosts)
+	o = parse("-np", "2", "--max-np", "4")
+	must.Eq(t, []int{2, 2, 4}, []int{o.NP, o.MinNP, o.MaxNP})
+
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"nodes the wrong way round": {[]string{"--nnodes", "4:1"}, "1:4"},
+		"processes by name":         {[]string{"--nproc-per-node", "gpu"}, "nproc-per-node"},
+		"a knob of NCCL":            {[]string{"--nccl-debug", "INFO"}, "NCCL_DEBUG"},
+		"Horovod's timeout":         {[]string{"--gloo-timeout-seconds", "30"}, "not defined"},
+		"half a second":             {[]string{"--timeout", "500ms"}, "--timeout 500ms: must be at least 1s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parseFlags(torchrun, append(c.args, "sh"), &bytes.Buffer{})
+			must.ErrorContains(t, err, c.want)
+		})
+	}
+
+	var help bytes.Buffer
+	_, err := parseFlags(torchrun, []string{"-help"}, &help)
+	must.ErrorIs(t, err, flag.ErrHelp)
+	must.StrContains(t, help.String(), "usage: nomad-driver-torch run")
+	must.StrNotContains(t, help.String(), "orovod")
 }

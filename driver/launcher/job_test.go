@@ -25,6 +25,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
 )
 
+var horovodrun = Framework{Framework: horovod.Agent(), Program: "nomad-driver-horovod", Dialect: Horovodrun}
+
 // workerMode makes this test binary a training process; see worker.
 const workerMode = "KOLO_TEST_WORKER"
 
@@ -38,7 +40,7 @@ func pidFile(dir, host string, slot int) string {
 func TestMain(m *testing.M) {
 	intrudertest.Main()
 	if os.Getenv(runMode) != "" {
-		os.Exit(Main(context.Background(), horovod.Agent(), os.Args[1:])) //nolint:forbidigo // this is another process
+		os.Exit(Main(context.Background(), horovodrun, os.Args[1:])) //nolint:forbidigo // this is another process
 	}
 	if os.Getenv(workerMode) != "" {
 		os.Exit(workerMain()) //nolint:forbidigo // this is another process
@@ -64,9 +66,9 @@ func startJob(t *testing.T, steps int, hosts string, flags ...string) *job {
 	j.list(hosts)
 	args := append([]string{"-np", "1", "--min-np", "1", "-debounce", "50ms", "-discovery-interval", "50ms",
 		"--host-discovery-script", "cat " + file}, flags...)
-	o, err := parseFlags(append(args, os.Args[0]), io.Discard)
+	o, err := parseFlags(horovodrun, append(args, os.Args[0]), io.Discard)
 	must.NoError(t, err)
-	j.r = newLauncher(horovod.Agent(), o)
+	j.r = newLauncher(horovodrun.Framework, o)
 	j.r.out, j.r.err = io.Discard, &testWriter{t: t}
 	j.r.config.Env = map[string]string{workerMode: strconv.Itoa(steps), pidDir: j.pids}
 	j.spy = spyOn(j.r)
@@ -193,9 +195,9 @@ func TestJobFailsClearly(t *testing.T) {
 func startJobCommand(t *testing.T, command, flags []string) *job {
 	t.Helper()
 	args := append([]string{"-np", "1", "--min-np", "1", "-debounce", "50ms", "--host-discovery-script", "echo a:1"}, flags...)
-	o, err := parseFlags(append(append(args, "--"), command...), io.Discard)
+	o, err := parseFlags(horovodrun, append(append(args, "--"), command...), io.Discard)
 	must.NoError(t, err)
-	j := &job{t: t, r: newLauncher(horovod.Agent(), o), result: make(chan host.Result, 1)}
+	j := &job{t: t, r: newLauncher(horovodrun.Framework, o), result: make(chan host.Result, 1)}
 	j.r.out, j.r.err = io.Discard, io.Discard
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	var wg sync.WaitGroup

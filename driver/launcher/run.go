@@ -29,22 +29,22 @@ import (
 )
 
 // Main is the `run` subcommand. It returns the exit code.
-func Main(ctx context.Context, f framework.Framework, args []string) int {
-	o, err := parseFlags(args, os.Stderr)
+func Main(ctx context.Context, f Framework, args []string) int {
+	o, err := parseFlags(f, args, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
 	case err != nil:
-		fmt.Fprintf(os.Stderr, "nomad-driver-horovod run: %v\n", err)
+		fmt.Fprintf(os.Stderr, "%s run: %v\n", f.Program, err)
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	process.IgnoreSIGPIPE()
-	r := newLauncher(f, o)
+	r := newLauncher(f.Framework, o)
 	result := r.run(ctx)
 	if result.Code != 0 {
-		fmt.Fprintf(os.Stderr, "nomad-driver-horovod run: %s\n", result.Reason)
+		fmt.Fprintf(os.Stderr, "%s run: %s\n", f.Program, result.Reason)
 	}
 	return result.Code
 }
@@ -83,7 +83,7 @@ func newLauncher(f framework.Framework, o *flags) *launcher {
 	r := &launcher{o: o, hosts: map[string]*runningHost{}, lives: map[string]int{}, results: make(chan host.Result, 16),
 		out: out, err: process.NewSharedWriter(os.Stderr),
 		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr})}
-	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, RunEnv: o.horovod,
+	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, RunEnv: o.env,
 		JobID: filepath.Base(o.command[0]), LogDir: o.output}
 	r.framework = func(id elastic.HostID) host.Framework {
 		return f.Host(framework.Options{Host: id, Job: r.config.JobID, Interface: o.iface, Logger: r.log.Named(string(id))})

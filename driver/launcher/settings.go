@@ -7,35 +7,25 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
-
-// settingFlags are the flags of settings, horovodrun's names among them.
-var settingFlags = map[string][]string{
-	"np": {"np", "num-proc"}, "min_np": {"min-np", "min-num-proc"}, "max_np": {"max-np", "max-num-proc"},
-	"reset_limit": {"reset-limit"}, "slot_restarts": {"slot-restarts"}, "on_ring_lost": {"on-ring-lost"},
-	"elastic_timeout": {"elastic-timeout"}, "gloo_timeout": {"gloo-timeout-seconds"},
-	"debounce": {"debounce"}, "stall_timeout": {"stall-timeout"},
-}
 
 // settingFlag is a setting as a flag. It keeps the error, so that it reads like
 // those of check.
 type settingFlag struct {
 	settings.Setting
-	flag  string
-	wrong *[]error
+	flag    string
+	seconds bool // it is a number of them
+	wrong   *[]error
 }
 
-// seconds reports whether horovodrun's flag is in seconds.
-func (f *settingFlag) seconds() bool { return f.Name == "elastic_timeout" || f.Name == "gloo_timeout" }
-
 func (f *settingFlag) String() string {
-	if d, err := time.ParseDuration(f.Default); err == nil && f.seconds() {
+	if d, err := time.ParseDuration(f.Default); err == nil && f.seconds {
 		return strconv.Itoa(int(d.Seconds()))
 	}
 	return f.Default
@@ -44,7 +34,7 @@ func (f *settingFlag) String() string {
 func (f *settingFlag) Set(text string) error {
 	value := text
 	var err error
-	if f.seconds() {
+	if f.seconds {
 		value += "s"
 		if _, err = strconv.Atoi(text); err != nil {
 			err = errors.New("must be a number of seconds")
@@ -62,8 +52,8 @@ func (f *settingFlag) Set(text string) error {
 // register declares the flags of the settings. NP and MinNP stay 0 where they are
 // not given: here they follow from the hosts, see check.
 func (o *flags) register(f *flag.FlagSet) {
-	o.horovod = settings.Env{}
-	list := append(o.Bind(), options.GlooTimeout(o.horovod))
+	o.env = settings.Env{}
+	list := append(o.Bind(), o.dialect.bind(o.env)...)
 	o.NP, o.MinNP = 0, 0
 	for _, s := range list {
 		switch s.Name {
@@ -73,17 +63,18 @@ func (o *flags) register(f *flag.FlagSet) {
 			s.Default = "-np"
 		}
 		doc := s.Doc
-		for i, name := range settingFlags[s.Name] {
+		names := o.dialect.names[s.Name]
+		for i, name := range names {
 			if i > 0 {
-				doc = "same as -" + settingFlags[s.Name][0]
+				doc = "same as -" + names[0]
 			}
-			f.Var(&settingFlag{Setting: s, flag: name, wrong: &o.wrong}, name, doc)
+			f.Var(&settingFlag{Setting: s, flag: name, seconds: slices.Contains(o.dialect.inSeconds, s.Name), wrong: &o.wrong}, name, doc)
 		}
 	}
 }
 
 // explainFlag adds to an error of package flag what to do about it.
-func explainFlag(err error) error {
+func (o *flags) explainFlag(err error) error {
 	if !strings.Contains(err.Error(), "not defined") {
 		return err
 	}
@@ -92,5 +83,5 @@ func explainFlag(err error) error {
 			return fmt.Errorf("%w; it is named -%s", err, now)
 		}
 	}
-	return fmt.Errorf("%w; Horovod's own settings are given in the environment, such as HOROVOD_LOG_LEVEL", err)
+	return fmt.Errorf("%w; %s", err, o.dialect.unknown)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/horovod"
 	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 	"github.com/kolo-nomad/kolo/driver/torch"
 	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
@@ -22,6 +23,7 @@ type training struct {
 	name  string
 	agent framework.Framework
 	task  func(hclog.Logger) plugin.Framework
+	flags launcher.Dialect // of `run`
 }
 
 // frameworks are all that the program trains with. The first is that of a program
@@ -31,16 +33,23 @@ var frameworks = []training{
 		name:  "horovod",
 		agent: horovod.Agent(),
 		task:  func(l hclog.Logger) plugin.Framework { return horovodtask.Horovod{Logger: l} },
+		flags: launcher.Horovodrun,
 	},
 	{
 		name:  "torch",
 		agent: torch.Agent(),
 		task:  func(l hclog.Logger) plugin.Framework { return torchtask.PyTorch{Logger: l} },
+		flags: launcher.Torchrun,
 	},
 }
 
 // program is the name that the program has for this framework.
 func (t training) program() string { return "nomad-driver-" + t.name }
+
+// launcher is the framework as `run` needs it.
+func (t training) launcher() launcher.Framework {
+	return launcher.Framework{Framework: t.agent, Program: t.program(), Dialect: t.flags}
+}
 
 // pick returns the framework that the name of the program selects.
 func pick(program string) training {

@@ -78,7 +78,7 @@ func run(program string, args []string, stdout, stderr io.Writer) int {
 	case confine.Subcommand:
 		return confine.Main(args[1:])
 	case "run":
-		return launcher.Main(context.Background(), picked.agent, args[1:])
+		return launcher.Main(context.Background(), picked.launcher(), args[1:])
 	case "version", "-version", "--version":
 		_, _ = fmt.Fprintf(stdout, "%s %s (%s, %s/%s)\n", picked.program(), plugin.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 		return 0

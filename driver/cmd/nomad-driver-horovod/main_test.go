@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/plugin"
@@ -37,5 +38,22 @@ func TestCommandLine(t *testing.T) {
 				must.Eq(t, "", stdout.String())
 			}
 		})
+	}
+}
+
+// The name by which the program is started selects the framework.
+func TestNames(t *testing.T) {
+	t.Setenv(pluginCookie, "")
+	for program, want := range map[string]string{
+		"nomad-driver-horovod": "horovod", "nomad-driver-torch": "torch", "nomad-driver-torch-0.2.0": "torch", "kolo-driver": "horovod",
+	} {
+		must.Eq(t, want, pick(program).name, must.Sprint(program))
+	}
+	for _, f := range frameworks {
+		must.Eq(t, f.name, f.task(hclog.NewNullLogger()).Name())
+		must.MapContainsKey(t, agents(), f.name)
+		var stdout, stderr bytes.Buffer
+		must.Eq(t, 0, run(f.program(), []string{"help"}, &stdout, &stderr))
+		must.StrHasPrefix(t, f.program()+" runs elastic "+f.agent.Elastic.Name+" training", stdout.String())
 	}
 }

@@ -1,0 +1,77 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package launcher
+
+import (
+	"errors"
+	"flag"
+	"strconv"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/torch/options"
+)
+
+const torchrunUsage = `usage: PROGRAM run [flags] -- <command> [arguments]
+
+Trains elastically on this machine, without Nomad: a script that uses kolo.torch.
+torchrun's flags for numbers of nodes, processes and restarts are taken too; all
+nodes are this machine.
+
+  PROGRAM run -np 2 -- python train.py
+  PROGRAM run --nnodes 1:4 --nproc-per-node 2 -- python train.py
+  PROGRAM run -np 2 --min-np 1 --max-np 4 \
+      --host-discovery-script ./hosts.sh -- python train.py
+
+The discovery script prints one host a line, "name" or "name:slots". It is run
+every second, and the job grows and shrinks with what it prints.
+
+NCCL's and PyTorch's own settings are taken from the environment:
+NCCL_DEBUG=INFO, TORCH_DISTRIBUTED_DEBUG=DETAIL, OMP_NUM_THREADS=1 and so on.
+
+flags:
+`
+
+// torchrunIgnored are torchrun's flags that have no meaning here.
+var torchrunIgnored = []string{"rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "monitor-interval", "start-method",
+	"role", "node-rank", "master-addr", "master-port", "local-addr"}
+
+// Torchrun has the flags of PyTorch's launcher, beside those of run.
+var Torchrun = Dialect{
+	usage: torchrunUsage,
+	bind:  options.BlockSettings,
+	names: names(map[string][]string{
+		"slot_restarts": {"max-restarts", "max_restarts"}, "backend": {"backend"}, "timeout": {"timeout"},
+	}),
+	unknown: "NCCL's and PyTorch's own settings are given in the environment, such as NCCL_DEBUG",
+	extra: func(o *flags, f *flag.FlagSet) {
+		for _, n := range []string{"nproc-per-node", "nproc_per_node"} {
+			f.IntVar(&o.slots, n, 1, "same as -slots-per-host")
+		}
+		f.Func("nnodes", "hosts, as a number or as MIN:MAX; with -slots-per-host they bound -np, -min-np and -max-np", o.setNodes)
+		f.StringVar(&o.output, "log-dir", "", "same as -output-filename")
+		f.Bool("standalone", true, "accepted: there is no other rendezvous")
+		for _, n := range torchrunIgnored {
+			for _, n := range []string{n, strings.ReplaceAll(n, "-", "_")} {
+				if f.Lookup(n) == nil {
+					f.String(n, "", "accepted and ignored: the processes find each other by themselves")
+				}
+			}
+		}
+	},
+}
+
+// setNodes takes torchrun's number of nodes.
+func (o *flags) setNodes(text string) error {
+	least, most, ranged := strings.Cut(text, ":")
+	if !ranged {
+		most = least
+	}
+	a, errA := strconv.Atoi(least)
+	b, errB := strconv.Atoi(most)
+	if errA != nil || errB != nil || a < 1 || b < a {
+		return errors.New("must be a number, or two with the smaller first: 1:4")
+	}
+	o.nodes = [2]int{a, b}
+	return nil
+}
