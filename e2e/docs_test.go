@@ -21,6 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 	"github.com/kolo-nomad/kolo/driver/settings"
+	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
 
 var hclBlock = regexp.MustCompile(`(?sm)^(job "[^"]*" \{$.*?^\})$`)
@@ -91,12 +92,15 @@ func TestDocumentedConfiguration(t *testing.T) {
 func TestDriverFieldsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/reference/driver.md")
 	must.NoError(t, err)
-	driver := plugin.New(t.Context(), hclog.NewNullLogger(), taskdriver.Horovod{})
-	task, err := driver.TaskConfigSchema()
-	must.NoError(t, err)
-	client, err := driver.ConfigSchema()
-	must.NoError(t, err)
-	for where, spec := range map[string]*hclspec.Spec{"task": task, "plugin": client} {
+	specs := map[string]*hclspec.Spec{}
+	for _, framework := range []plugin.Framework{taskdriver.Horovod{}, torchtask.PyTorch{}} {
+		driver := plugin.New(t.Context(), hclog.NewNullLogger(), framework)
+		specs[framework.Name()+" task"], err = driver.TaskConfigSchema()
+		must.NoError(t, err)
+		specs["plugin"], err = driver.ConfigSchema()
+		must.NoError(t, err)
+	}
+	for where, spec := range specs {
 		fields := fieldsOf(spec)
 		must.Greater(t, 5, len(fields), must.Sprint(where))
 		for _, field := range fields {

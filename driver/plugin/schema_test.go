@@ -4,6 +4,7 @@
 package plugin
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"reflect"
@@ -17,6 +18,7 @@ import (
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/settings"
+	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
 
 // TestSchemaNamesTheFields makes sure that what HCL accepts is what is read: a
@@ -80,16 +82,45 @@ func TestDocumentation(t *testing.T) {
 			documented[strings.Trim(cells[1], " `")] = strings.ReplaceAll(strings.TrimSpace(cells[2]), "`", "")
 		}
 	}
-	framework := taskdriver.Horovod{}
-	own, names := framework.Settings()
-	declared := map[string]string{framework.Name(): "none"}
-	for _, s := range append(taskSettings(), own...) {
-		declared[s.Name] = s.Default
+	declared := map[string]string{}
+	for _, framework := range []Framework{taskdriver.Horovod{}, torchtask.PyTorch{}} {
+		declared[framework.Name()] = "none"
+		own, names := framework.Settings()
+		for _, s := range append(taskSettings(), own...) {
+			declared[s.Name] = s.Default
+		}
+		block := section("### `" + framework.Name() + "` block")
+		for _, s := range names {
+			must.StrContains(t, block, "`"+s.Name+"`")
+		}
 	}
 	must.Eq(t, declared, documented)
+}
 
-	block := section("### `horovod` block")
-	for _, s := range names {
-		must.StrContains(t, block, "`"+s.Name+"`")
+// TestForeignSettings: what a job writes for another framework gets as far as to be
+// refused with what to write instead.
+func TestForeignSettings(t *testing.T) {
+	for framework, want := range map[Framework][]string{
+		taskdriver.Horovod{}: {`torch: is for driver = "torch"; Horovod's settings are in the horovod block`},
+		torchtask.PyTorch{}: {
+			`gloo_timeout = "5s": is Horovod's; set timeout in the torch block`,
+			"horovod: is Horovod's; PyTorch's settings are in the torch block (backend, timeout and others)",
+		},
+	} {
+		spec := taskConfigSpec(framework).GetObject().Attributes
+		h, c := newHost(), goodTask()
+		fields, blocks := framework.Foreign()
+		for _, name := range fields {
+			must.Eq(t, "string", spec[name].GetAttr().Type)
+			c[name] = "5s"
+		}
+		for _, name := range blocks {
+			must.Eq(t, name, spec[name].GetBlockAttrs().Name)
+			c[name] = map[string]any{"any": "thing"}
+		}
+		_, err := validate(framework, c, h.environment())
+		var wrong *configError
+		must.True(t, errors.As(err, &wrong))
+		must.Eq(t, want, wrong.Problems)
 	}
 }
