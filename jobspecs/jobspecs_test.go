@@ -6,6 +6,7 @@ package jobspecs
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
@@ -20,7 +21,7 @@ func TestTrainingJobs(t *testing.T) {
 	paths, err := filepath.Glob("pytorch-*.nomad.hcl")
 	must.NoError(t, err)
 	must.SliceNotEmpty(t, paths)
-	for _, path := range paths {
+	for _, path := range append(paths, "torch.nomad.hcl") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			job := parse(t, path)
 			must.Eq(t, "batch", *job.Type)
@@ -33,7 +34,11 @@ func TestTrainingJobs(t *testing.T) {
 				must.NotNil(t, group.Scaling)
 				must.True(t, *group.ReschedulePolicy.Unlimited)
 				for _, task := range group.Tasks {
-					must.Eq(t, "horovod", task.Driver)
+					framework, _, _ := strings.Cut(path, ".")
+					if framework != "torch" {
+						framework = "horovod"
+					}
+					must.Eq(t, framework, task.Driver)
 					must.Eq(t, service.Name, task.Config["service"].(string))
 					must.True(t, task.Identity.File)
 					must.Len(t, 1, task.Identities)
