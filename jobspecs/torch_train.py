@@ -46,6 +46,8 @@ def parse():
     option("step-time", 0.05, "seconds a step takes at least")
     option("commit-every", 1, "steps between commits (0: never)")
     option("import-time", 0.0, "extra seconds of start-up, as a slow import takes")
+    option("import-time-file", "", "file that holds the extra seconds, if it exists: later processes may differ")
+    option("stop-file", "", "file that ends training with the epoch in which it appears")
     option("records", "", "directory for one file per process of what it trained on")
     option("checkpoint", "", "file to start from and to write at each epoch's end")
     option("ballast", 0, "megabytes of parameters that make the state larger")
@@ -58,6 +60,9 @@ def parse():
 
 
 args = parse()
+if os.path.exists(args.import_time_file):
+    with open(args.import_time_file) as f:
+        args.import_time = float(f.read())
 time.sleep(args.import_time)
 if args.fault == "import":
     raise ImportError("--fault=import asks for a failing import")
@@ -140,6 +145,14 @@ def misbehave(step):
         time.sleep(3600)
 
 
+def asked_to_stop():
+    """Whether --stop-file exists: rank 0 looks, so that all ranks agree."""
+    answer = [bool(args.stop_file) and os.path.exists(args.stop_file)]
+    if args.stop_file and kolo.size() > 1:
+        torch.distributed.broadcast_object_list(answer, src=0)
+    return answer[0]
+
+
 def train(state, data, record):
     """Goes on from the state; is called again for each group."""
     record.write("ring", step=state.step, rank=kolo.rank(), size=kolo.size(),
@@ -167,6 +180,8 @@ def train(state, data, record):
                 state.commit(every=args.commit_every)
         if args.checkpoint:
             kolo.save_checkpoint(state, args.checkpoint)
+        if asked_to_stop():
+            break
 
 
 def main():
