@@ -83,7 +83,7 @@ client {
   options {
     # These ask addresses that a test machine does not have.
     "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean"
-    "driver.allowlist"     = "horovod,raw_exec,exec"
+    "driver.allowlist"     = "horovod,torch,raw_exec,exec"
   }
 {{.ClientHCL}}
 }
