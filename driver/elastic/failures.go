@@ -25,6 +25,9 @@ func (m *Machine) slotExited(ev SlotExited) {
 	case was.stopping:
 		s.admitted = was.restage
 	case ev.Success && (was.state == InRing || m.last == nil):
+		if was.state == Starting {
+			m.emit(ev.Proc.Slot.Host, "slot %d exited 0 %s; does the script use it?", ev.Proc.Slot.Local, m.during(was.state))
+		}
 		m.decide(End{Success: true, Reason: fmt.Sprintf("training is complete: %s exited 0", ev.Proc.Slot)})
 	case ev.Success:
 		ev.Status = "exited 0 before it joined the ring"
