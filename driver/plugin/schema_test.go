@@ -119,8 +119,8 @@ func TestForeignSettings(t *testing.T) {
 			c[name] = map[string]any{"any": "thing"}
 		}
 		_, err := validate(framework, c, h.environment())
-		var wrong *configError
+		var wrong problems
 		must.True(t, errors.As(err, &wrong))
-		must.Eq(t, want, wrong.Problems)
+		must.Eq(t, want, []string(wrong))
 	}
 }

@@ -5,6 +5,7 @@ package plugin
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -15,9 +16,28 @@ import (
 	"github.com/kolo-nomad/kolo/driver/isolation"
 )
 
-// launchers start processes and form the ring themselves, once in each
-// allocation.
-var launchers = []string{"horovodrun", "mpirun", "mpiexec", "torchrun"}
+// launchers start processes and form the ring themselves, once in each allocation.
+// The values are the fields that take the place of their flags.
+var launchers = map[string]string{
+	"horovodrun": "np, min_np and max_np", "mpirun": "np, min_np and max_np", "mpiexec": "np, min_np and max_np",
+	"torchrun": "slots (--nproc-per-node), min_np and max_np (--nnodes)",
+}
+
+// torchrunModules are torchrun's names for python -m.
+var torchrunModules = []string{"torch.distributed.run", "torch.distributed.launch"}
+
+// checkLauncher refuses a command line that starts a launcher.
+func checkLauncher(p *problems, a *agentconfig.Config) bool {
+	name, given := filepath.Base(a.Command), fmt.Sprintf("command = %q", a.Command)
+	if strings.HasPrefix(name, "python") && len(a.Args) > 1 && a.Args[0] == "-m" && slices.Contains(torchrunModules, a.Args[1]) {
+		name, given = "torchrun", "args: -m "+a.Args[1]
+	}
+	fields, found := launchers[name]
+	if found {
+		p.addf("%s: this driver takes its place; set command to the program that trains, and %s instead of its flags", given, fields)
+	}
+	return found
+}
 
 // checkCommand finds the command and, for Python, the script, where the task
 // will see them.
@@ -28,8 +48,7 @@ func checkCommand(p *problems, a *agentconfig.Config, s *hostEnvironment, v isol
 		p.addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
 		return
 	}
-	if slices.Contains(launchers, filepath.Base(command)) {
-		p.addf("command = %q: this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags", command)
+	if checkLauncher(p, a) {
 		return
 	}
 	file, taskPath, found := lookCommand(command, s, v)

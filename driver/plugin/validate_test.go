@@ -193,6 +193,16 @@ func TestValidateRefuses(t *testing.T) {
 			},
 			[]string{`command = "horovodrun": this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags`},
 		},
+		"torchrun": {
+			func(c given, _ *host) { c["command"] = "/usr/bin/torchrun" },
+			[]string{`command = "/usr/bin/torchrun": this driver takes its place; set command to the program that trains, ` +
+				"and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags"},
+		},
+		"torchrun as a module": {
+			func(c given, _ *host) { c["args"] = []any{"-m", "torch.distributed.run", "train.py"} },
+			[]string{"args: -m torch.distributed.run: this driver takes its place; set command to the program that trains, " +
+				"and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags"},
+		},
 		"command not in PATH": {
 			func(c given, _ *host) { c["isolation"], c["command"] = "none", "python4" },
 			[]string{`command = "python4": not found in /usr/local/bin, /usr/bin`},

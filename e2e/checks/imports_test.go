@@ -89,12 +89,13 @@ type rule struct {
 }
 
 // Host, leader and what they build on know neither Nomad nor a training
-// framework; horovod is one, and only the two programs that train pick it.
+// framework; horovod and torch are two. Only the program lists them, and gives agent
+// and launcher theirs.
 func driverRules() map[string]rule {
 	base := []string{"elastic", "settings", "hostnet", "localpeer", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "nomadapi"}
-	framework := []string{"gate", "horovod", "horovod/options", "horovod/rendezvous"}
+	framework := []string{"agent/framework", "agent/host", "agent/leader"}
 	return map[string]rule{
 		"elastic":   {pure: true},
 		"settings":  {},
@@ -115,6 +116,7 @@ func driverRules() map[string]rule {
 		"gate":        {},
 		"eventtail":   {uses: []string{"plaintext"}},
 		"gpu":         {nomad: true},
+		"python":      {uses: []string{"account", "confine", "plaintext"}},
 		"isolation":   {uses: []string{"account", "confine", "privatedirs"}, nomad: true},
 		"plugin": {uses: []string{"account", "agent/config", "cgroup", "confine", "eventtail", "gpu", "hostnet", "isolation", "plaintext",
 			"privatedirs", "procid", "settings"}, nomad: true},
@@ -125,24 +127,30 @@ func driverRules() map[string]rule {
 		"agent/wire":       {uses: []string{"elastic"}},
 		"agent/host":       {uses: base},
 		"agent/leader":     {uses: []string{"elastic", "settings", "agent/config", "plaintext", "agent/wire"}},
+		"agent/framework":  {uses: slices.Concat(base, framework)},
 		"agent/port":       {},
 		"agent/statusapi":  {uses: []string{"elastic", "agent/port", "agent/wire"}},
 		"agent/session":    {uses: slices.Concat(finding, []string{"elastic", "agent/port", "agent/wire"}), nomad: true},
 		"agent/completion": {uses: slices.Concat(finding, []string{"settings", "agent/config"}), nomad: true},
 
 		"horovod/options":    {uses: []string{"settings"}},
-		"horovod/probe":      {uses: []string{"account", "confine", "plaintext"}},
-		"horovod/taskdriver": {uses: []string{"account", "confine", "horovod/options", "horovod/probe", "plaintext", "settings"}},
+		"horovod/probe":      {uses: []string{"account", "confine", "plaintext", "python"}},
+		"horovod/taskdriver": {uses: []string{"account", "confine", "horovod/options", "horovod/probe", "plaintext", "python", "settings"}},
 		"horovod/rendezvous": {uses: []string{"elastic", "gate", "agent/wire"}},
-		"horovod":            {uses: slices.Concat(base, []string{"agent/host", "agent/leader", "gate", "horovod/rendezvous"})},
+		"horovod":            {uses: slices.Concat(base, framework, []string{"gate", "horovod/rendezvous"})},
 
-		"torch/store":    {uses: []string{"elastic", "agent/wire"}},
-		"torch/tcpstore": {uses: []string{"elastic", "agent/wire", "gate", "torch/store"}},
+		"torch/store":      {uses: []string{"elastic", "agent/wire"}},
+		"torch/tcpstore":   {uses: []string{"elastic", "agent/wire", "gate", "torch/store"}},
+		"torch/worker":     {uses: []string{"elastic", "agent/wire", "gate"}},
+		"torch/options":    {uses: []string{"settings"}},
+		"torch/release":    {uses: []string{"plaintext"}},
+		"torch/probe":      {uses: []string{"account", "confine", "plaintext", "python"}},
+		"torch/taskdriver": {uses: []string{"account", "confine", "plaintext", "python", "settings", "torch/options", "torch/probe", "torch/release"}},
+		"torch":            {uses: slices.Concat(base, framework, []string{"gate", "torch/release", "torch/store", "torch/tcpstore", "torch/worker"})},
 
-		"launcher": {uses: slices.Concat(base, framework, []string{"agent/host", "agent/leader", "agent/port", "agent/statusapi"})},
+		"launcher": {uses: slices.Concat(base, framework, []string{"agent/port", "agent/statusapi", "horovod/options", "torch/options"})},
 		"agent": {
-			uses: slices.Concat(base, framework, finding, []string{"agent/host", "agent/leader", "agent/port", "agent/statusapi",
-				"agent/session", "agent/completion"}),
+			uses:  slices.Concat(base, framework, finding, []string{"agent/port", "agent/statusapi", "agent/session", "agent/completion"}),
 			nomad: true,
 		},
 	}
