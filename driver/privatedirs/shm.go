@@ -8,7 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // shmRoot is the client's shared memory, in which every user may create files.
@@ -21,14 +22,19 @@ const (
 	shmName   = "shm"
 )
 
-var shmLock sync.Mutex
-
 // shmDir is the directory for the shared memory of this client's tasks, where no
 // other user may create files. Its name is random: another user could take a known
 // one first. What lies below it is kept until its allocation is gone.
 func (d Dirs) shmDir() (string, error) {
-	shmLock.Lock()
-	defer shmLock.Unlock()
+	// The client's other drivers use the same note.
+	private, err := os.Open(filepath.Dir(d.shmNote()))
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = private.Close() }()
+	if err := unix.Flock(int(private.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", private.Name(), err)
+	}
 	if dir := d.ownShmDir(); dir != "" {
 		return dir, nil
 	}
