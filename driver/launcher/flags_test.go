@@ -81,7 +81,6 @@ func TestParseHosts(t *testing.T) {
 }
 
 func TestTorchrunFlags(t *testing.T) {
-	torchrun := Framework{Program: "nomad-driver-torch", Dialect: Torchrun}
 	parse := func(args ...string) *flags {
 		t.Helper()
 		o, err := parseFlags(torchrun, append(args, "--", "sh"), &bytes.Buffer{})

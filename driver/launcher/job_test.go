@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -42,6 +43,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runMode) != "" {
 		os.Exit(Main(context.Background(), horovodrun, os.Args[1:])) //nolint:forbidigo // this is another process
 	}
+	if os.Getenv(workerMode) != "" && os.Getenv("KOLO_WORKER_ADDR") != "" {
+		os.Exit(torchWorkerMain()) //nolint:forbidigo // this is another process
+	}
 	if os.Getenv(workerMode) != "" {
 		os.Exit(workerMain()) //nolint:forbidigo // this is another process
 	}
@@ -61,16 +65,23 @@ type job struct {
 
 func startJob(t *testing.T, steps int, hosts string, flags ...string) *job {
 	t.Helper()
+	return startJobOf(t, horovodrun, nil, steps, hosts, flags...)
+}
+
+// startJobOf is startJob with a framework and more variables of its workers.
+func startJobOf(t *testing.T, f Framework, env map[string]string, steps int, hosts string, flags ...string) *job {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "hosts")
 	j := &job{t: t, hosts: file, pids: t.TempDir(), result: make(chan host.Result, 1)}
 	j.list(hosts)
 	args := append([]string{"-np", "1", "--min-np", "1", "-debounce", "50ms", "-discovery-interval", "50ms",
 		"--host-discovery-script", "cat " + file}, flags...)
-	o, err := parseFlags(horovodrun, append(args, os.Args[0]), io.Discard)
+	o, err := parseFlags(f, append(args, os.Args[0]), io.Discard)
 	must.NoError(t, err)
-	j.r = newLauncher(horovodrun.Framework, o)
+	j.r = newLauncher(f.Framework, o)
 	j.r.out, j.r.err = io.Discard, &testWriter{t: t}
 	j.r.config.Env = map[string]string{workerMode: strconv.Itoa(steps), pidDir: j.pids}
+	maps.Copy(j.r.config.Env, env)
 	j.spy = spyOn(j.r)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	j.cancel = cancel

@@ -24,7 +24,8 @@ func Check(version string) error {
 	minor, _, _ := strings.Cut(rest, ".")
 	a, errA := strconv.Atoi(major)
 	b, errB := strconv.Atoi(minor)
-	if errA != nil || errB != nil || a > leastMajor || a == leastMajor && b >= leastMinor {
+	known := errA == nil && errB == nil
+	if !known || a > leastMajor || a == leastMajor && b >= leastMinor {
 		return nil
 	}
 	return fmt.Errorf("PyTorch %s is too old: kolo.torch needs %d.%d", plaintext.Line(version, 32), leastMajor, leastMinor)
