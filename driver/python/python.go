@@ -103,9 +103,9 @@ func credentialFor(path string) (*syscall.Credential, error) {
 }
 
 func credential(who account.Account) *syscall.Credential {
-	c := &syscall.Credential{Uid: uint32(who.UID), Gid: uint32(who.GID)} //nolint:gosec // the kernel's numbers have 32 bits
+	c := &syscall.Credential{Uid: uint32(who.UID), Gid: uint32(who.GID)}
 	for _, g := range who.Groups {
-		c.Groups = append(c.Groups, uint32(g)) //nolint:gosec // likewise
+		c.Groups = append(c.Groups, uint32(g))
 	}
 	return c
 }
