@@ -53,7 +53,9 @@
 // Growth is staged: newcomers start with the ranks that they will have and are
 // held at their first request, and only when all of them have arrived is the ring
 // notified to stop at its next commit. Shrinking needs no staging. After a failure
-// the survivors form the next ring at once, if they are enough.
+// the survivors form the next ring at once, if they are enough. While a ring forms,
+// that depends on the framework (Framework.AbandonsForming): where processes can't
+// give the ring up, another process takes the place of the one that died.
 //
 // # State
 //
