@@ -77,7 +77,7 @@ func describe(found *probe.Installation) (attributes map[string]any, remark stri
 		remarks = append(remarks, fmt.Sprintf("PyTorch %s of %s was built without gloo, which kolo.torch needs", found.Version, found.Python))
 	}
 	if found.Why == "" && found.Kolo == "" {
-		remarks = append(remarks, found.Python+" has no kolo.torch (pip install kolo), tasks must bring it")
+		remarks = append(remarks, found.Python+" has no kolo.torch (the Python package of Kolo), tasks must bring it")
 	}
 	return attributes, strings.Join(remarks, "; ")
 }

@@ -34,7 +34,7 @@ func TestDescribe(t *testing.T) {
 		"none":      {probe.Installation{Why: "no python3"}, map[string]any{"installed": false}, "no PyTorch on this host (no python3), tasks must bring their own"},
 		"without kolo": {
 			bare, map[string]any{"installed": true, "version": "2.6.0", "python": "3.13.5", "gloo": true, "nccl": false, "mpi": false},
-			"/usr/bin/python3 has no kolo.torch (pip install kolo), tasks must bring it",
+			"/usr/bin/python3 has no kolo.torch (the Python package of Kolo), tasks must bring it",
 		},
 		"too old":      {old, attributes("1.13.1", true), "PyTorch 1.13.1 is too old: kolo.torch needs 2.1, tasks must bring their own"},
 		"without gloo": {noGloo, attributes("2.6.0", false), "PyTorch 2.6.0 of /usr/bin/python3 was built without gloo, which kolo.torch needs"},
