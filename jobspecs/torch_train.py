@@ -50,7 +50,9 @@ def parse():
     option("stop-file", "", "file that ends training with the epoch in which it appears")
     option("records", "", "directory for one file per process of what it trained on")
     option("checkpoint", "", "file to start from and to write at each epoch's end")
+    option("checkpoint-every", 0, "steps between checkpoints within an epoch (0: none)")
     option("ballast", 0, "megabytes of parameters that make the state larger")
+    option("frozen", 0, "megabytes of parameters that are not trained, but are part of the state")
     option("fault", "", "import, exit, raise, hang, kill, init (init_process_group by the script) or not-elastic")
     option("fault-step", 0, "step after which exit, raise, hang or kill happen")
     option("fault-rank", -1, "rank that they happen to (-1: all)")
@@ -96,12 +98,13 @@ class Record:
 
 
 class Net(torch.nn.Module):
-    """A small network; the ballast takes part in it with weight zero."""
+    """A small network; the ballast takes part in it with weight zero, what is frozen does not."""
 
-    def __init__(self, ballast):
+    def __init__(self, ballast, frozen):
         super().__init__()
         self.layers = torch.nn.Sequential(torch.nn.Linear(FEATURES, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
         self.ballast = torch.nn.Parameter(torch.zeros(max(1, ballast * 1024 * 1024 // 4)))
+        self.frozen = torch.nn.Parameter(torch.zeros(frozen * 1024 * 1024 // 4), requires_grad=False)
 
     def forward(self, x):
         return self.layers(x) + 0 * self.ballast[0]
@@ -176,6 +179,8 @@ def train(state, data, record):
             left = args.epochs * args.samples - state.samples
             kolo.progress(total_steps=state.step + left // (args.batch * kolo.size()))
             misbehave(state.step)
+            if args.checkpoint_every and state.step % args.checkpoint_every == 0:
+                kolo.save_checkpoint(state, args.checkpoint)
             if args.commit_every:
                 state.commit(every=args.commit_every)
         if args.checkpoint:
@@ -189,7 +194,7 @@ def main():
     record.write("start")
     torch.manual_seed(42)
     data = Data(args.samples)
-    model = Net(args.ballast).to(kolo.device())
+    model = Net(args.ballast, args.frozen).to(kolo.device())
     state = kolo.State(
         model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
         sampler=kolo.ElasticSampler(data), step=0, samples=0, epoch=0, loss=0.0)
