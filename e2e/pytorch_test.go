@@ -20,15 +20,16 @@ import (
 // Horovod grows and shrinks on the PyTorch of bin/torch as on the older one of
 // .venv, which the other tests use.
 func TestNewerPyTorch(t *testing.T) {
-	python := filepath.Join(root(t), "bin", "torch", "venv", "bin", "python")
-	if _, err := os.Stat(python); err != nil {
+	horovod := train.Horovod
+	horovod.Python = "bin/torch/venv/bin/python"
+	if _, err := os.Stat(filepath.Join(root(t), horovod.Python)); err != nil {
 		t.Skip("there is no Horovod in bin/torch/venv; make torch-horovod sets it up")
 	}
 	ctx := testContext(t, 3*time.Minute)
 	const samples = 1200
 	job, err := train.Start(train.Launch{
-		Root: root(t), Python: python, Hosts: []string{"localhost:2"}, Args: []string{fmt.Sprintf("--samples=%d", samples)},
-		Launcher: []string{filepath.Join(root(t), "bin", "nomad-driver-horovod"), "run", "-np", "2", "--min-np", "1", "--max-np", "3"},
+		Root: root(t), Framework: horovod, Hosts: []string{"localhost:2"}, Args: []string{fmt.Sprintf("--samples=%d", samples)},
+		Launcher: horovod.Run(root(t), "-np", "2", "--min-np", "1", "--max-np", "3"),
 	})
 	must.NoError(t, err)
 	t.Cleanup(func() {

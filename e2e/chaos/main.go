@@ -10,9 +10,10 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
 // options are the command line's.
@@ -21,6 +22,7 @@ type options struct {
 	length      time.Duration
 	maxRanks    int
 	root        string
+	framework   train.Framework
 }
 
 func main() {
@@ -53,8 +55,13 @@ func parse(args []string) (*options, error) {
 	flags.Uint64Var(&o.seeds, "seeds", 1, "runs, one after the other, with this and the following seeds")
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each goes on")
 	flags.IntVar(&o.maxRanks, "max-ranks", 6, "most processes at a time")
+	framework := flags.String("framework", train.Horovod.Name, "what to train with: horovod or torch")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	var err error
+	if o.framework, err = train.Named(*framework); err != nil {
+		return nil, fmt.Errorf("-framework: %w", err)
 	}
 	switch {
 	case flags.NArg() > 0:
@@ -66,14 +73,11 @@ func parse(args []string) (*options, error) {
 	case o.length <= 0:
 		return nil, errors.New("-for: must be positive")
 	}
-	var err error
 	if o.root, err = os.Getwd(); err != nil {
 		return nil, err
 	}
-	for _, needed := range []string{"bin/nomad-driver-horovod", ".venv/bin/python", "e2e/train/train.py"} {
-		if _, err := os.Stat(filepath.Join(o.root, needed)); err != nil {
-			return nil, fmt.Errorf("%w (run `make chaos` in the project's root)", err)
-		}
+	if err := o.framework.Check(o.root); err != nil {
+		return nil, fmt.Errorf("%w (run `make chaos FRAMEWORK=%s` in the project's root)", err, o.framework.Name)
 	}
 	return o, nil
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -36,15 +35,17 @@ type trial struct {
 	plan   *plan
 	begun  time.Time
 	killed int
+	growth growth
 }
 
 // run makes trouble for one job. The error names what was lost.
 func run(ctx context.Context, o *options, seed uint64) error {
 	p := newPlan(seed, o.maxRanks)
 	job, err := train.Start(train.Launch{
-		Root: o.root,
-		Launcher: []string{filepath.Join(o.root, "bin/nomad-driver-horovod"), "run", "-verbose", "-np", "1",
-			"-on-ring-lost", "restart", "-slot-restarts", "1000000", "-discovery-interval", "50ms"},
+		Root:      o.root,
+		Framework: o.framework,
+		Launcher: o.framework.Run(o.root, "-verbose", "-np", "1",
+			"-on-ring-lost", "restart", "-slot-restarts", "1000000", "-discovery-interval", "50ms"),
 		Hosts: lines(p.hosts),
 		Args: []string{"--checkpoint=checkpoint", "--import-time-file=import-time",
 			"--samples=" + strconv.Itoa(samples), fmt.Sprintf("--step-time=%g", stepTime.Seconds()),
@@ -55,7 +56,7 @@ func run(ctx context.Context, o *options, seed uint64) error {
 	}
 	t := &trial{Job: job, plan: p, begun: time.Now()}
 	t.tell("seed %d: hosts %s", seed, lines(p.hosts))
-	err = errors.Join(t.trouble(ctx, o.length), t.Record.CheckRollbacks(commitEvery))
+	err = errors.Join(t.trouble(ctx, o.length), t.Record.CheckRollbacks(commitEvery), t.Record.CheckEffective(samples), t.growth.check())
 	if ctx.Err() != nil {
 		return errors.Join(ctx.Err(), t.Stop())
 	}
@@ -63,8 +64,8 @@ func run(ctx context.Context, o *options, seed uint64) error {
 		kept, keepErr := t.Keep("log")
 		return errors.Join(fmt.Errorf("%w\nlog: %s", err, kept), keepErr, t.Stop())
 	}
-	fmt.Printf("seed %d: ok: %d processes killed, %d rings, %d steps, none lost beyond the last commit\n",
-		seed, t.killed, len(rings(t.Record)), t.Record.Last().Step)
+	fmt.Printf("seed %d: ok: %d processes killed, %d rings, %d steps, none lost beyond the last commit; launcher: %s\n",
+		seed, t.killed, len(rings(t.Record)), t.Record.Last().Step, t.growth)
 	return t.Stop()
 }
 
@@ -120,6 +121,7 @@ func (t *trial) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	t.growth.look(t.PID(), want)
 	t.tell("  %d ranks train, step %d", e.Size, e.Step)
 	return nil
 }

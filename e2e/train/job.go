@@ -4,7 +4,6 @@
 package train
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -18,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
-// A Job is train.py on this machine, without Nomad: under a launcher that asks
+// A Job is a framework's script on this machine, without Nomad: under a launcher that asks
 // a script for its hosts, or by itself.
 type Job struct {
 	// Record is what has been read of it so far.
@@ -34,11 +33,11 @@ type Job struct {
 type Launch struct {
 	// Root is the project's root.
 	Root string
+	// Framework is what to train with.
+	Framework Framework
 	// Launcher is a command that takes horovodrun's flags; nil starts the
 	// script itself.
 	Launcher []string
-	// Python runs the script; empty is the one of .venv.
-	Python string
 	// Hosts are the first lines of the host list, "name:slots".
 	Hosts []string
 	// Args are the script's.
@@ -63,8 +62,7 @@ func Start(l Launch) (*Job, error) {
 	if len(l.Launcher) > 0 {
 		command = append(append(command, l.Launcher...), "--host-discovery-script", script)
 	}
-	python := cmp.Or(l.Python, filepath.Join(l.Root, ".venv/bin/python"))
-	command = append(command, python, filepath.Join(l.Root, "e2e/train/train.py"),
+	command = append(append(command, l.Framework.Command(l.Root)...),
 		"--epochs=1000000", "--records="+filepath.Join(dir, "records"), "--stop-file="+j.File("stop"))
 	command = append(command, l.Args...)
 	log, err := os.Create(j.Log())
@@ -75,7 +73,7 @@ func Start(l Launch) (*Job, error) {
 	// Ended by Stop, which also sees to its children.
 	j.cmd = exec.Command(command[0], command[1:]...) //nolint:noctx // see above
 	j.cmd.Dir = dir
-	j.cmd.Env = append(os.Environ(), "PATH="+filepath.Join(l.Root, ".venv/bin")+":"+os.Getenv("PATH"))
+	j.cmd.Env = l.Framework.Environ(l.Root)
 	j.cmd.Stdout, j.cmd.Stderr = log, log
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := j.cmd.Start(); err != nil {
@@ -170,13 +168,14 @@ func (j *Job) Keep(name string) (string, error) {
 	return kept, os.Rename(j.File(name), kept)
 }
 
-// Processes are those that run the script, or are shells about to, but for the
-// launcher.
+// Processes are those that run the script, or are shells about to, but for
+// launchers.
 func (j *Job) Processes() []int {
 	var pids []int
 	for _, p := range cluster.Processes(func(p cluster.Process) bool {
 		command := strings.Join(p.Args, " ")
-		return p.PID != j.PID() && strings.Contains(command, "train.py") && strings.Contains(command, j.dir)
+		return p.PID != j.PID() && strings.Contains(command, "train.py") && strings.Contains(command, j.dir) && !slices.Contains(p.Args, "--host-discovery-script") &&
+			!slices.Contains(p.Args, "torch.distributed.run")
 	}) {
 		pids = append(pids, p.PID)
 	}

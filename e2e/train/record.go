@@ -29,7 +29,9 @@ type Event struct {
 	Rank  int     `json:"rank"`
 	Size  int     `json:"size"`
 	Epoch int     `json:"epoch"`
-	Loss  float64 `json:"loss"`
+	// Generation is the ring's number, 0 where the script does not know it.
+	Generation int     `json:"generation"`
+	Loss       float64 `json:"loss"`
 	// Samples is the number of samples used in all, in "done" events.
 	Samples int `json:"samples"`
 	// Indices are the samples of one step on one rank.

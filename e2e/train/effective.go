@@ -1,0 +1,75 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package train
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Effective are the steps whose results training has kept: those of each ring up to
+// where a later one began. They are known where the script records generations.
+func (r Record) Effective() Record {
+	steps := r.Where("step", func(e Event) bool { return e.Generation > 0 })
+	slices.SortStableFunc(steps, func(a, b Event) int { return cmp.Compare(a.Generation, b.Generation) })
+	var kept Record
+	for len(steps) > 0 {
+		n := slices.IndexFunc(steps, func(e Event) bool { return e.Generation != steps[0].Generation })
+		if n < 0 {
+			n = len(steps)
+		}
+		ring := steps[:n]
+		first := slices.MinFunc(ring, func(a, b Event) int { return cmp.Compare(a.Step, b.Step) }).Step
+		kept = append(slices.DeleteFunc(kept, func(e Event) bool { return e.Step >= first }), ring...)
+		steps = steps[n:]
+	}
+	return kept
+}
+
+// CheckEffective returns an error unless each of samples was used once in every
+// complete epoch, as far as that shows: a rank that is killed may not have recorded
+// its last step, and what is left for the last ring of an epoch may not divide
+// among its ranks.
+func (r Record) CheckEffective(samples int) error {
+	epochs := map[int]Record{}
+	for _, e := range r.Effective() {
+		epochs[e.Epoch] = append(epochs[e.Epoch], e)
+	}
+	if len(epochs) > 0 {
+		delete(epochs, slices.Max(slices.Collect(maps.Keys(epochs))))
+	}
+	for epoch, steps := range epochs {
+		if err := steps.checkEpoch(samples); err != nil {
+			return fmt.Errorf("epoch %d: %w", epoch, err)
+		}
+	}
+	return nil
+}
+
+// checkEpoch looks at the effective steps of one epoch.
+func (r Record) checkEpoch(samples int) error {
+	used, ranks := map[int]int{}, map[int]int{}
+	again, unseen := 0, 0
+	for _, e := range r {
+		for _, i := range e.Indices {
+			if used[i]++; used[i] > 1 {
+				again++
+			}
+		}
+		if ranks[e.Step]++; ranks[e.Step] == 1 {
+			unseen += e.Size
+		}
+		unseen--
+	}
+	last := slices.MaxFunc(r, func(a, b Event) int { return cmp.Compare(a.Step, b.Step) })
+	switch missing := samples - len(used); {
+	case again >= last.Size:
+		return fmt.Errorf("%d samples were used again, the last ring has %d ranks", again, last.Size)
+	case missing > 0 && unseen == 0:
+		return fmt.Errorf("%d samples were not used", missing)
+	}
+	return nil
+}

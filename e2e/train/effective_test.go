@@ -1,0 +1,49 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package train
+
+import "testing"
+
+// in puts steps into the ring of a generation.
+func in(generation int, steps ...Event) Record {
+	for i := range steps {
+		steps[i].Generation = generation
+	}
+	return steps
+}
+
+func TestCheckEffective(t *testing.T) {
+	next := step(9, 9, 0, 1, 1, 0) // the epoch after it
+	cases := map[string]struct {
+		rings []Record
+		err   string
+	}{
+		"a ring that went back": {rings: []Record{
+			in(1, step(1, 1, 0, 1, 0, 0), step(2, 2, 0, 1, 0, 1), step(3, 3, 0, 1, 0, 2)),
+			in(2, step(4, 2, 0, 1, 0, 1), step(5, 3, 0, 1, 0, 2), next),
+		}},
+		"the rest does not divide": {rings: []Record{
+			in(1, step(1, 1, 0, 2, 0, 0), step(1, 1, 1, 2, 0, 1), step(2, 2, 0, 2, 0, 2), step(2, 2, 1, 2, 0, 0), next),
+		}},
+		"a rank dies before it records": {rings: []Record{
+			in(1, step(1, 1, 0, 2, 0, 0)), in(2, step(2, 2, 0, 1, 0, 2), next),
+		}},
+		"a sample is lost": {err: "1 samples were not used", rings: []Record{
+			in(1, step(1, 1, 0, 1, 0, 0)), in(2, step(2, 2, 0, 1, 0, 2), next),
+		}},
+		"a sample is used again": {err: "1 samples were used again", rings: []Record{
+			in(1, step(1, 1, 0, 1, 0, 0, 1)), in(2, step(2, 2, 0, 1, 0, 1, 2), next),
+		}},
+		"no generations": {rings: []Record{{step(1, 1, 0, 1, 0, 0), step(2, 2, 0, 1, 1, 0)}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var record Record
+			for _, ring := range c.rings {
+				record = append(record, ring...)
+			}
+			check(t, c.err, record.CheckEffective(3))
+		})
+	}
+}

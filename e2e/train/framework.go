@@ -1,0 +1,67 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package train
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// A Framework is what a job trains with. Its script takes the flags of train.py and
+// records the same. All paths are relative to the project's root.
+type Framework struct {
+	// Name is that of the task driver.
+	Name string
+	// Python can import the framework.
+	Python string
+	script string
+	driver string
+	path   string // PYTHONPATH
+}
+
+// The frameworks that Kolo's driver trains with.
+var (
+	Horovod = Framework{Name: "horovod", Python: ".venv/bin/python", script: "e2e/train/train.py", driver: "bin/nomad-driver-horovod"}
+	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", script: "jobspecs/torch_train.py", driver: "bin/nomad-driver-torch", path: "python"}
+)
+
+// Named returns a framework by its name.
+func Named(name string) (Framework, error) {
+	for _, f := range []Framework{Horovod, Torch} {
+		if f.Name == name {
+			return f, nil
+		}
+	}
+	return Framework{}, fmt.Errorf("%q is neither horovod nor torch", name)
+}
+
+// Check returns an error unless all that a job needs is below root.
+func (f Framework) Check(root string) error {
+	for _, needed := range []string{f.driver, f.Python, f.script} {
+		if _, err := os.Stat(filepath.Join(root, needed)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run is Kolo's own launcher.
+func (f Framework) Run(root string, flags ...string) []string {
+	return append([]string{filepath.Join(root, f.driver), "run"}, flags...)
+}
+
+// Command is the script, to which arguments are added.
+func (f Framework) Command(root string) []string {
+	return []string{filepath.Join(root, f.Python), filepath.Join(root, f.script)}
+}
+
+// Environ is the environment of a job.
+func (f Framework) Environ(root string) []string {
+	env := append(os.Environ(), "PATH="+filepath.Dir(filepath.Join(root, f.Python))+":"+os.Getenv("PATH"))
+	if f.path != "" {
+		env = append(env, "PYTHONPATH="+filepath.Join(root, f.path))
+	}
+	return env
+}
