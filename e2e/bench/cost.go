@@ -47,12 +47,15 @@ func measureCost(ctx context.Context, o *options, cost **Cost) error {
 	}
 	c := *cost
 	for round := range o.rounds {
-		for _, l := range append([]launcher{none}, o.launchers...) {
-			if err := c.measureAlone(ctx, o, l, round); err != nil {
+		for _, l := range append([]launcher{none}, o.those(launchers)...) {
+			step, err := stepOf(ctx, o, l, 1, costSteps)
+			if err != nil {
 				return err
 			}
+			c.AloneMS[l.Name] = append(c.AloneMS[l.Name], step)
+			progress("%s, one rank, round %d: %.3f ms a step", l.Name, round+1, step)
 		}
-		for _, l := range o.launchers {
+		for _, l := range o.those(launchers) {
 			if err := c.measure(ctx, o, l, round); err != nil {
 				return err
 			}
@@ -61,23 +64,21 @@ func measureCost(ctx context.Context, o *options, cost **Cost) error {
 	return nil
 }
 
-// measureAlone times the steps of one rank.
-func (c *Cost) measureAlone(ctx context.Context, o *options, l launcher, round int) error {
-	s, err := start(l, o, localSlots(1), "--step-time=0")
+// stepOf times the steps of so many ranks, in milliseconds.
+func stepOf(ctx context.Context, o *options, l launcher, ranks, steps int, args ...string) (float64, error) {
+	s, err := start(l, o, localSlots(ranks), append([]string{"--step-time=0"}, args...)...)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = s.Stop() }()
-	if err := s.steady(ctx, 1, 2*time.Second); err != nil {
-		return s.fail(err)
+	if err := s.steady(ctx, ranks, 2*time.Second); err != nil {
+		return 0, s.fail(err)
 	}
-	step, err := s.stepMS(ctx)
+	step, err := s.stepMS(ctx, steps)
 	if err != nil {
-		return s.fail(err)
+		return 0, s.fail(err)
 	}
-	c.AloneMS[l.Name] = append(c.AloneMS[l.Name], step)
-	progress("%s, one rank, round %d: %.3f ms a step", l.Name, round+1, step)
-	return nil
+	return step, nil
 }
 
 func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) error {
@@ -90,7 +91,7 @@ func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) e
 		return s.fail(err)
 	}
 	begun, used := time.Now(), processorTime(s.PID())
-	step, err := s.stepMS(ctx)
+	step, err := s.stepMS(ctx, costSteps)
 	if err != nil {
 		return s.fail(err)
 	}
@@ -104,11 +105,11 @@ func (c *Cost) measure(ctx context.Context, o *options, l launcher, round int) e
 	return nil
 }
 
-// stepMS is the median time of the next costSteps steps.
-func (s *session) stepMS(ctx context.Context) (float64, error) {
+// stepMS is the median time of the next steps.
+func (s *session) stepMS(ctx context.Context, count int) (float64, error) {
 	from := len(s.Record.Leading())
-	_, err := s.Wait(ctx, fmt.Sprintf("%d steps", costSteps), 2*time.Minute, func(r train.Record) *train.Event {
-		if steps := r.Leading(); len(steps) > from+costSteps {
+	_, err := s.Wait(ctx, fmt.Sprintf("%d steps", count), 2*time.Minute, func(r train.Record) *train.Event {
+		if steps := r.Leading(); len(steps) > from+count {
 			return &steps[len(steps)-1]
 		}
 		return nil
@@ -118,7 +119,7 @@ func (s *session) stepMS(ctx context.Context) (float64, error) {
 	}
 	var steps []float64
 	leading := s.Record.Leading()[from:]
-	for i := 1; i <= costSteps; i++ {
+	for i := 1; i <= count; i++ {
 		steps = append(steps, (leading[i].T-leading[i-1].T)*1000)
 	}
 	return median(steps), nil

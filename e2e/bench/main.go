@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,8 +12,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,23 +20,27 @@ import (
 // options are the command line's.
 type options struct {
 	rounds int
-	parts  []string
+	parts  []part
 	out    string
 	raw    string
 	add    bool
 	root   string
-	// launchers are those to measure.
-	launchers []launcher
+	// launchers are the names of those to measure, all if empty.
+	launchers string
 	// keep saves what has been measured so far: a round takes minutes.
 	keep func() error
 }
 
-// parts are what can be measured, in the order of the report.
-var parts = []string{"resize", "slow", "recovery", "cost", "rendezvous"}
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if len(os.Args) > 1 && os.Args[1] == "torchrun" {
+		if err := runTorchrun(ctx, os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench torchrun:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := run(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
@@ -60,23 +61,17 @@ func run(ctx context.Context, args []string) error {
 			return err
 		}
 	}
-	var report bytes.Buffer
-	results.write(&report)
 	if o.out == "-" {
-		_, err = os.Stdout.Write(report.Bytes())
+		_, err = os.Stdout.Write(results.page(nil))
 		return err
 	}
-	if page, err := os.ReadFile(o.out); err == nil {
-		if i := bytes.Index(page, []byte(kept)); i >= 0 {
-			report.Write(page[i:])
-		}
+	old, err := os.ReadFile(o.out)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	progress("writing %s", o.out)
-	return os.WriteFile(o.out, report.Bytes(), 0o644)
+	return os.WriteFile(o.out, results.page(old), 0o644)
 }
-
-// kept begins the part of the page that other programs measure and write.
-const kept = "\n<!-- not written by make bench, which keeps what follows -->\n"
 
 func parse(args []string) (*options, error) {
 	o := &options{}
@@ -85,35 +80,23 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.out, "o", "-", "file for the report, - for the terminal")
 	flags.StringVar(&o.raw, "raw", "", "file that keeps the results, so that parts can be measured one by one")
 	flags.BoolVar(&o.add, "add", false, "add to the results in -raw instead of replacing them, to measure in several sittings")
-	whom := flags.String("launchers", "horovodrun,kolo", "what to measure it with")
-	which := flags.String("parts", strings.Join(parts, ","), "what to measure; nothing only writes the report of -raw")
+	flags.StringVar(&o.launchers, "launchers", "", "only these, such as kolo")
+	which := flags.String("parts", "horovod,torch", "what to measure: all of a framework, or some of "+strings.Join(partNames(), ", ")+"; nothing only writes the report of -raw")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	if *which != "" {
-		o.parts = strings.Split(*which, ",")
-	}
-	for _, p := range o.parts {
-		if !slices.Contains(parts, p) {
-			return nil, fmt.Errorf("-parts: %q is none of %s", p, strings.Join(parts, ", "))
-		}
-	}
-	for name := range strings.SplitSeq(*whom, ",") {
-		i := slices.IndexFunc(launchers, func(l launcher) bool { return strings.EqualFold(l.Name, name) })
-		if i < 0 {
-			return nil, fmt.Errorf("-launchers: %q is neither horovodrun nor kolo", name)
-		}
-		o.launchers = append(o.launchers, launchers[i])
+	var err error
+	if o.parts, err = pickParts(*which); err != nil {
+		return nil, fmt.Errorf("-parts: %w", err)
 	}
 	if o.rounds < 1 {
 		return nil, errors.New("-rounds: at least 1")
 	}
-	var err error
 	if o.root, err = os.Getwd(); err != nil {
 		return nil, err
 	}
-	for _, needed := range []string{"bin/nomad-driver-horovod", ".venv/bin/horovodrun", "e2e/train/train.py"} {
-		if _, err := os.Stat(filepath.Join(o.root, needed)); err != nil {
+	for _, p := range o.parts {
+		if err := p.framework.Check(o.root); err != nil {
 			return nil, fmt.Errorf("%w (run `make bench` in the project's root)", err)
 		}
 	}
@@ -121,12 +104,13 @@ func parse(args []string) (*options, error) {
 }
 
 func measure(ctx context.Context, o *options, results *Results) error {
-	results.Date = time.Now().UTC().Format("2006-01-02")
-	if err := results.describeMachine(ctx, o); err != nil {
-		return err
-	}
-	if !o.add {
-		results.forget(o.parts)
+	for _, p := range o.parts {
+		if err := results.describe(ctx, o, p.framework); err != nil {
+			return err
+		}
+		if !o.add {
+			p.forget(results)
+		}
 	}
 	o.keep = func() error {
 		if o.raw == "" {
@@ -134,23 +118,10 @@ func measure(ctx context.Context, o *options, results *Results) error {
 		}
 		return results.save(o.raw)
 	}
-	for _, part := range o.parts {
-		progress("== %s", part)
-		var err error
-		switch part {
-		case "resize":
-			err = measureResizes(ctx, o, &results.Resize, 0)
-		case "slow":
-			err = measureResizes(ctx, o, &results.Slow, slowImport)
-		case "recovery":
-			err = measureRecovery(ctx, o, &results.Recovery)
-		case "cost":
-			err = measureCost(ctx, o, &results.Cost)
-		case "rendezvous":
-			results.Rendezvous, err = measureRendezvous(ctx, o)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", part, err)
+	for _, p := range o.parts {
+		progress("== %s", p.name)
+		if err := p.measure(ctx, o, results); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 		if err := o.keep(); err != nil {
 			return err
@@ -159,27 +130,9 @@ func measure(ctx context.Context, o *options, results *Results) error {
 	return nil
 }
 
-// forget drops what is to be measured again.
-func (r *Results) forget(parts []string) {
-	for _, part := range parts {
-		switch part {
-		case "resize":
-			r.Resize = nil
-		case "slow":
-			r.Slow = nil
-		case "recovery":
-			r.Recovery = nil
-		case "cost":
-			r.Cost = nil
-		case "rendezvous":
-			r.Rendezvous = ""
-		}
-	}
-}
-
 // load reads earlier results; no file means none.
 func load(path string) (*Results, error) {
-	results := &Results{}
+	results := &Results{About: map[string]About{}}
 	if path == "" {
 		return results, nil
 	}

@@ -20,20 +20,22 @@ var localHosts = []string{"localhost:1", "127.0.0.1:1", "127.0.1:1", "127.1:1"}
 // step of the next ring, by launcher.
 type Recovery struct {
 	Seconds map[string][]float64 `json:"seconds"`
+	// Again are the steps that were done once more, as often.
+	Again map[string][]float64 `json:"again"`
 	// Failed counts jobs that were lost, by launcher.
 	Failed map[string]int `json:"failed"`
 }
 
-// measureRecovery kills one rank of four, in a new job each time: upstream does
+// measureRecovery kills this rank of four, in a new job each time: upstream does
 // not use a host again after that.
-func measureRecovery(ctx context.Context, o *options, recovery **Recovery) error {
+func measureRecovery(ctx context.Context, o *options, launchers []launcher, recovery **Recovery, victim int) error {
 	if *recovery == nil {
-		*recovery = &Recovery{Seconds: map[string][]float64{}, Failed: map[string]int{}}
+		*recovery = &Recovery{Seconds: map[string][]float64{}, Again: map[string][]float64{}, Failed: map[string]int{}}
 	}
 	r := *recovery
 	for round := range o.rounds {
-		for _, l := range o.launchers {
-			took, err := killOne(ctx, o, l)
+		for _, l := range o.those(launchers) {
+			took, steps, err := killOne(ctx, o, l, victim)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -43,25 +45,26 @@ func measureRecovery(ctx context.Context, o *options, recovery **Recovery) error
 				continue
 			}
 			r.Seconds[l.Name] = append(r.Seconds[l.Name], took)
-			progress("%s, round %d: training again %.2f s after the kill", l.Name, round+1, took)
+			r.Again[l.Name] = append(r.Again[l.Name], float64(steps))
+			progress("%s, round %d: training again %.2f s after the kill, %d steps done again", l.Name, round+1, took, steps)
 		}
 	}
 	return nil
 }
 
-func killOne(ctx context.Context, o *options, l launcher) (float64, error) {
+func killOne(ctx context.Context, o *options, l launcher, victim int) (seconds float64, steps int, err error) {
 	s, err := start(l, o, localHosts, fmt.Sprintf("--step-time=%g", stepTime.Seconds()))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { _ = s.Stop() }()
 	if err := s.steady(ctx, 4, 3*time.Second); err != nil {
-		return 0, s.fail(err)
+		return 0, 0, s.fail(err)
 	}
-	victims := s.Record.PIDs(3)
+	victims := s.Record.PIDs(victim)
 	killed := time.Now()
 	if err := syscall.Kill(victims[len(victims)-1], syscall.SIGKILL); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	// A ring begins with an event of its own: its size may be the old one, where
 	// the launcher starts the process again.
@@ -73,7 +76,7 @@ func killOne(ctx context.Context, o *options, l launcher) (float64, error) {
 		return firstStep(r, rings[0].Time(), func(train.Event) bool { return true })
 	})
 	if err != nil {
-		return 0, s.fail(err)
+		return 0, 0, s.fail(err)
 	}
-	return first.Time().Sub(killed).Seconds(), nil
+	return first.Time().Sub(killed).Seconds(), again(s.Record, first), nil
 }

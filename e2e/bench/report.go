@@ -9,26 +9,43 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
 // Results are all measurements of one report.
 type Results struct {
-	Date     string `json:"date"`
-	Machine  string `json:"machine"`
-	Software string `json:"software"`
+	// About has what was measured, by framework.
+	About map[string]About `json:"about"`
 
 	Resize     *Changes  `json:"resize,omitempty"`
 	Slow       *Changes  `json:"slow,omitempty"`
 	Recovery   *Recovery `json:"recovery,omitempty"`
 	Cost       *Cost     `json:"cost,omitempty"`
 	Rendezvous string    `json:"rendezvous,omitempty"`
+
+	Torch TorchResults `json:"torch"`
 }
 
-func (r *Results) describeMachine(ctx context.Context, o *options) error {
+// About is when, where and with what a framework was measured.
+type About struct {
+	Date     string `json:"date"`
+	Machine  string `json:"machine"`
+	Software string `json:"software"`
+}
+
+// versions prints a framework's, by its name.
+var versions = map[string]string{
+	train.Horovod.Name: `import horovod, platform, torch; print(f"Horovod {horovod.__version__}, PyTorch {torch.__version__} (CPU, Gloo), Python {platform.python_version()}")`,
+	train.Torch.Name:   `import platform, torch; print(f"PyTorch {torch.__version__} (CPU, Gloo), Python {platform.python_version()}")`,
+}
+
+// describe fills in what a framework is measured with.
+func (r *Results) describe(ctx context.Context, o *options, f train.Framework) error {
 	model := "unknown processor"
 	cpuinfo, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
@@ -40,21 +57,63 @@ func (r *Results) describeMachine(ctx context.Context, o *options) error {
 			break
 		}
 	}
-	r.Machine = fmt.Sprintf("%d cores, %s", runtime.NumCPU(), model)
-	out, err := exec.CommandContext(ctx, filepath.Join(o.root, ".venv/bin/python"), "-c",
-		`import horovod, platform, torch; print(f"Horovod {horovod.__version__}, PyTorch {torch.__version__} (CPU, Gloo), Python {platform.python_version()}")`).Output()
+	load, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return err
+	}
+	out, err := exec.CommandContext(ctx, o.python(f), "-c", versions[f.Name]).Output()
 	if err != nil {
 		return fmt.Errorf("ask Python for its versions: %w", err)
 	}
-	r.Software = strings.TrimSpace(string(out)) + ", " + runtime.Version()
+	r.About[f.Name] = About{
+		Date:     time.Now().UTC().Format("2006-01-02"),
+		Machine:  fmt.Sprintf("%d cores, %s, with a load of %s in the 15 minutes before", runtime.NumCPU(), model, strings.Fields(string(load))[2]),
+		Software: strings.TrimSpace(string(out)) + ", " + runtime.Version(),
+	}
 	return nil
 }
 
-// write writes the report as Markdown.
+// kept begins the part of the page that other programs measure and write, and
+// torchBegin to torchEnd is PyTorch's section in it.
+const (
+	kept       = "\n<!-- not written by make bench, which keeps what follows -->\n"
+	torchBegin = "<!-- make bench ONLY=torch: begin -->\n"
+	torchEnd   = "<!-- make bench ONLY=torch: end -->\n"
+)
+
+// page is the old page with what was measured in the place of what was there.
+func (r *Results) page(old []byte) []byte {
+	head, rest := string(old), ""
+	if i := strings.Index(head, kept); i >= 0 {
+		head, rest = head[:i], head[i:]
+	}
+	var w bytes.Buffer
+	if _, ok := r.About[train.Horovod.Name]; ok {
+		r.write(&w)
+		head = w.String()
+	}
+	if about, ok := r.About[train.Torch.Name]; ok {
+		w.Reset()
+		r.Torch.write(&w, about)
+		section := torchBegin + w.String() + torchEnd
+		i, j := strings.Index(rest, torchBegin), strings.Index(rest, torchEnd)
+		switch {
+		case i >= 0 && j > i:
+			rest = rest[:i] + section + rest[j+len(torchEnd):]
+		case rest == "":
+			rest = kept + "\n" + section
+		default:
+			rest = kept + "\n" + section + strings.TrimPrefix(rest, kept)
+		}
+	}
+	return []byte(head + rest)
+}
+
 func (r *Results) write(w *bytes.Buffer) {
+	about := r.About[train.Horovod.Name]
 	fmt.Fprintf(w, `# Benchmarks
 
-Kolo's driver beside Horovod's own launcher: the same script, the same flags, the same machine, in turns within one run.
+Kolo's driver beside Horovod's own launcher: the same script, the same flags, the same machine, in turns within one run. [PyTorch](#pytorch) has a section of its own.
 Written by `+"`make bench`"+` on %s; do not edit.
 
 - machine: %s; other work may have gone on beside the measurement
@@ -64,7 +123,7 @@ Written by `+"`make bench`"+` on %s; do not edit.
 - **lateness**: from the change of the host list, or the kill, to that first step
 - **ratio**: horovodrun's median divided by Kolo's
 
-`, r.Date, r.Machine, r.Software)
+`, about.Date, about.Machine, about.Software)
 	if r.Resize != nil {
 		fmt.Fprintf(w, "## Resizing\n\n")
 		r.Resize.write(w)
@@ -86,18 +145,11 @@ Written by `+"`make bench`"+` on %s; do not edit.
 
 func (c *Changes) write(w *bytes.Buffer) {
 	fmt.Fprintf(w, "| change | gap, horovodrun | gap, Kolo | ratio | lateness, horovodrun | lateness, Kolo |\n|---|---|---|---|---|---|\n")
-	var done []string
-	for i := 1; i < len(route); i++ {
-		name := fmt.Sprintf("%d→%d", route[i-1], route[i])
-		if slices.Contains(done, name) {
-			continue
-		}
-		done = append(done, name)
-		gap := func(c Change) float64 { return c.Gap }
+	for _, name := range routeChanges() {
 		late := func(c Change) float64 { return c.Lateness }
-		theirs, ours := c.By[upstream.Name][name], c.By[kolo.Name][name]
+		theirs, ours := c.By[horovodrun.Name][name], c.By[kolo.Name][name]
 		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", name,
-			spread(pick(theirs, gap), 2), spread(pick(ours, gap), 2), ratio(pick(theirs, gap), pick(ours, gap)),
+			spread(pick(theirs, gapOf), 2), spread(pick(ours, gapOf), 2), ratio(pick(theirs, gapOf), pick(ours, gapOf)),
 			spread(pick(theirs, late), 2), spread(pick(ours, late), 2))
 	}
 	fmt.Fprintln(w)
@@ -117,20 +169,20 @@ hence samples that are used twice. Kolo always has it divided again.
 func (r *Recovery) write(w *bytes.Buffer) {
 	fmt.Fprintf(w, "## SIGKILL of one of four ranks\n\nFour hosts with one slot each, a commit each step, each launcher with its defaults.\n\n")
 	fmt.Fprintf(w, "| | horovodrun | Kolo | ratio |\n|---|---|---|---|\n")
-	theirs, ours := r.Seconds[upstream.Name], r.Seconds[kolo.Name]
+	theirs, ours := r.Seconds[horovodrun.Name], r.Seconds[kolo.Name]
 	fmt.Fprintf(w, "| from the kill to the next ring's first step | %s | %s | %s |\n", spread(theirs, 2), spread(ours, 2), ratio(theirs, ours))
-	fmt.Fprintf(w, "| jobs lost | %d | %d | |\n\n", r.Failed[upstream.Name], r.Failed[kolo.Name])
+	fmt.Fprintf(w, "| jobs lost | %d | %d | |\n\n", r.Failed[horovodrun.Name], r.Failed[kolo.Name])
 }
 
 func (c *Cost) write(w *bytes.Buffer) {
 	fmt.Fprintf(w, "## What the launcher costs while nothing changes\n\nRanks that do nothing between steps but compute, %d steps each time. One rank can also be started by hand.\n\n", costSteps)
 	fmt.Fprintf(w, "| | no launcher | horovodrun | Kolo |\n|---|---|---|---|\n")
 	fmt.Fprintf(w, "| one step of one rank, ms | %s | %s | %s |\n\n",
-		spread(c.AloneMS[none.Name], 3), spread(c.AloneMS[upstream.Name], 3), spread(c.AloneMS[kolo.Name], 3))
+		spread(c.AloneMS[none.Name], 3), spread(c.AloneMS[horovodrun.Name], 3), spread(c.AloneMS[kolo.Name], 3))
 	fmt.Fprintf(w, "Under either launcher Horovod runs in its elastic mode (HOROVOD_ELASTIC); started by hand it does not.\n\n")
 	fmt.Fprintf(w, "| two ranks | horovodrun | Kolo | ratio |\n|---|---|---|---|\n")
 	row := func(what string, by map[string][]float64, digits int) {
-		theirs, ours := by[upstream.Name], by[kolo.Name]
+		theirs, ours := by[horovodrun.Name], by[kolo.Name]
 		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", what, spread(theirs, digits), spread(ours, digits), ratio(theirs, ours))
 	}
 	row("one step, ms", c.StepMS, 2)

@@ -17,10 +17,19 @@ const slowImport = 10 * time.Second
 // route is a walk that makes every change of interest, and ends where it began.
 var route = []int{1, 2, 4, 2, 1, 4, 1}
 
+// A walk is a session of changes.
+type walk struct {
+	route      []int
+	importTime time.Duration // that processes need longer to start
+	args       []string      // of the script
+}
+
 // A Change is how long one change took, in seconds.
 type Change struct {
 	Gap      float64 `json:"gap"`
 	Lateness float64 `json:"lateness"`
+	// Again are the steps that were done once more.
+	Again int `json:"again"`
 }
 
 // Changes holds measurements by launcher and change ("1→2").
@@ -35,19 +44,19 @@ type Changes struct {
 
 // measureResizes walks the route o.rounds times under each launcher, in turns,
 // so that both see the same machine, and adds to the changes.
-func measureResizes(ctx context.Context, o *options, changes **Changes, importTime time.Duration) error {
+func measureResizes(ctx context.Context, o *options, launchers []launcher, changes **Changes, w walk) error {
 	if *changes == nil {
 		*changes = &Changes{By: map[string]map[string][]Change{}, Lost: map[string]int{}, Repeated: map[string]int{}}
 	}
 	c := *changes
-	for _, l := range o.launchers {
+	for _, l := range o.those(launchers) {
 		if c.By[l.Name] == nil {
 			c.By[l.Name] = map[string][]Change{}
 		}
 	}
 	for round := range o.rounds {
-		for _, l := range o.launchers {
-			if err := c.walk(ctx, o, l, round, importTime); err != nil {
+		for _, l := range o.those(launchers) {
+			if err := c.walk(ctx, o, l, round, w); err != nil {
 				return err
 			}
 		}
@@ -58,9 +67,10 @@ func measureResizes(ctx context.Context, o *options, changes **Changes, importTi
 	return nil
 }
 
-func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, importTime time.Duration) error {
-	s, err := start(l, o, localSlots(route[0]),
-		fmt.Sprintf("--step-time=%g", stepTime.Seconds()), fmt.Sprintf("--import-time=%g", importTime.Seconds()))
+func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, w walk) error {
+	route := w.route
+	s, err := start(l, o, localSlots(route[0]), append([]string{
+		fmt.Sprintf("--step-time=%g", stepTime.Seconds()), fmt.Sprintf("--import-time=%g", w.importTime.Seconds())}, w.args...)...)
 	if err != nil {
 		return err
 	}
@@ -76,7 +86,7 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, i
 		}
 		// A newcomer needs its import time and some seconds; a change that takes
 		// longer than this was lost.
-		first, err := s.Wait(ctx, fmt.Sprintf("ring of %d", to), importTime+40*time.Second, func(r train.Record) *train.Event {
+		first, err := s.Wait(ctx, fmt.Sprintf("ring of %d", to), w.importTime+90*time.Second, func(r train.Record) *train.Event {
 			return firstStep(r, asked, func(e train.Event) bool { return e.Size == to })
 		})
 		if ctx.Err() != nil {
@@ -87,10 +97,10 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, i
 			progress("%s, round %d: %d→%d: %v", l.Name, round+1, from, to, err)
 			return nil // the rest of the walk starts from the wrong place
 		}
-		change := Change{Gap: gapBefore(s.Record, first), Lateness: first.Time().Sub(asked).Seconds()}
-		name := fmt.Sprintf("%d→%d", from, to)
-		c.By[l.Name][name] = append(c.By[l.Name][name], change)
-		progress("%s, round %d: %s: gap %.2f s, %.2f s after the request", l.Name, round+1, name, change.Gap, change.Lateness)
+		measured := Change{Gap: gapBefore(s.Record, first), Lateness: first.Time().Sub(asked).Seconds(), Again: again(s.Record, first)}
+		name := change(from, to)
+		c.By[l.Name][name] = append(c.By[l.Name][name], measured)
+		progress("%s, round %d: %s: gap %.2f s, %.2f s after the request", l.Name, round+1, name, measured.Gap, measured.Lateness)
 	}
 	c.Repeated[l.Name] += repeated(s.Record)
 	return nil
@@ -109,16 +119,30 @@ func firstStep(r train.Record, t time.Time, match func(train.Event) bool) *train
 	return nil
 }
 
-// gapBefore is the time, in seconds, from the last step that any rank did
-// before e to e.
+// gapBefore is the time, in seconds, from the last step that any rank of another
+// size's ring did before e to e.
 func gapBefore(r train.Record, e train.Event) float64 {
 	var last float64
 	for _, other := range r.Where("step", nil) {
-		if other.Step < e.Step && other.T < e.T {
+		if other.T < e.T && other.Size != e.Size {
 			last = max(last, other.T)
 		}
 	}
 	return e.T - last
+}
+
+// change names a change of the ring's size.
+func change(from, to int) string { return fmt.Sprintf("%d→%d", from, to) }
+
+// again counts the steps of the old ring that are done once more from e on.
+func again(r train.Record, e train.Event) int {
+	last := e.Step - 1
+	for _, other := range r.Leading() {
+		if other.T < e.T {
+			last = max(last, other.Step)
+		}
+	}
+	return last + 1 - e.Step
 }
 
 // repeated counts the samples that were used more than once in an epoch.

@@ -7,32 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"math/rand/v2"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/e2e/train"
-)
-
-// A launcher is one of the two that are compared, or none.
-type launcher struct {
-	Name string
-	// command is nil where the script is started by itself.
-	command func(*options) []string
-}
-
-var (
-	upstream = launcher{"horovodrun", func(o *options) []string {
-		// With hosts that are all this machine it must be given the interface:
-		// it looks for a common one only among two hosts or more.
-		return []string{filepath.Join(o.root, ".venv/bin/horovodrun"), "--gloo", "--network-interface", "lo"}
-	}}
-	kolo = launcher{"Kolo", func(o *options) []string {
-		return []string{filepath.Join(o.root, "bin/nomad-driver-horovod"), "run", "--network-interface", "lo"}
-	}}
-	launchers = []launcher{upstream, kolo}
-	none      = launcher{"no launcher", nil}
 )
 
 // A session is one training job under a launcher, with what it has recorded.
@@ -44,16 +24,14 @@ type session struct {
 // stepTime is what a step takes at least, as in a small model's training.
 const stepTime = 50 * time.Millisecond
 
-// start runs train.py on hosts, which are lines of a host list.
+// start runs the launcher's script on hosts, which are lines of a host list.
 func start(l launcher, o *options, hosts []string, args ...string) (*session, error) {
-	launch := train.Launch{Root: o.root, Hosts: hosts, Args: append([]string{"--samples=4800"}, args...)}
+	launch := train.Launch{
+		Root: o.root, Framework: l.framework, Hosts: hosts,
+		Args: slices.Concat([]string{"--samples=4800"}, l.args, args),
+	}
 	if l.command != nil {
-		slots := 0
-		for _, h := range hosts {
-			n, _ := strconv.Atoi(h[strings.LastIndexByte(h, ':')+1:])
-			slots += n
-		}
-		launch.Launcher = append(l.command(o), "-np", strconv.Itoa(slots), "--min-np", "1", "--max-np", "4")
+		launch.Launcher = append(l.command(o), "-np", strconv.Itoa(slotsOf(hosts)), "--min-np", "1", "--max-np", "4")
 	}
 	job, err := train.Start(launch)
 	if err != nil {
@@ -65,6 +43,7 @@ func start(l launcher, o *options, hosts []string, args ...string) (*session, er
 // steady waits until a ring of n has trained for a while. Upstream loses a
 // change that comes too soon after another.
 func (s *session) steady(ctx context.Context, n int, for_ time.Duration) error {
+	for_ += rand.N(time.Second) // so that what follows comes anywhere between two checkpoints
 	_, err := s.Wait(ctx, fmt.Sprintf("steady ring of %d", n), 2*time.Minute, func(r train.Record) *train.Event {
 		steps := r.Leading()
 		if len(steps) == 0 || steps[len(steps)-1].Size != n {

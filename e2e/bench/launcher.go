@@ -1,0 +1,53 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// A launcher is one of those that are compared, or none.
+type launcher struct {
+	Name      string
+	framework train.Framework
+	// command is nil where the script is started by itself.
+	command func(*options) []string
+	// args are the script's with this launcher.
+	args []string
+}
+
+// Horovod's.
+var (
+	horovodrun = launcher{Name: "horovodrun", framework: train.Horovod, command: func(o *options) []string {
+		// With hosts that are all this machine it must be given the interface:
+		// it looks for a common one only among two hosts or more.
+		return []string{filepath.Join(o.root, ".venv/bin/horovodrun"), "--gloo", "--network-interface", "lo"}
+	}}
+	kolo      = koloRun("Kolo", train.Horovod)
+	launchers = []launcher{horovodrun, kolo}
+	none      = launcher{Name: "no launcher", framework: train.Horovod}
+)
+
+// PyTorch's. What torchrun restarts goes on from a checkpoint.
+var (
+	torchrun = launcher{Name: "torchrun", framework: train.Torch, command: torchrunCommand,
+		args: []string{"--commit-every=0", "--checkpoint=checkpoint", "--checkpoint-every=20"}}
+	koloTorch      = koloRun("Kolo", train.Torch)
+	torchLaunchers = []launcher{torchrun, koloTorch}
+)
+
+func koloRun(name string, f train.Framework, args ...string) launcher {
+	return launcher{Name: name, framework: f, args: args, command: func(o *options) []string { return f.Run(o.root, "--network-interface", "lo") }}
+}
+
+// those are the launchers that -launchers selects.
+func (o *options) those(launchers []launcher) []launcher {
+	return slices.DeleteFunc(slices.Clone(launchers), func(l launcher) bool {
+		return o.launchers != "" && !slices.Contains(strings.Split(strings.ToLower(o.launchers), ","), strings.ToLower(l.Name))
+	})
+}

@@ -1,0 +1,90 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// A part is one thing that can be measured.
+type part struct {
+	name      string
+	framework train.Framework
+	measure   func(context.Context, *options, *Results) error
+	// forget drops what is to be measured again.
+	forget func(*Results)
+}
+
+// parts are in the order of the report.
+var parts = []part{
+	{"resize", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
+		return measureResizes(ctx, o, launchers, &r.Resize, walk{route: route})
+	}, func(r *Results) { r.Resize = nil }},
+	{"slow", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
+		return measureResizes(ctx, o, launchers, &r.Slow, walk{route: route, importTime: slowImport})
+	}, func(r *Results) { r.Slow = nil }},
+	{"recovery", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
+		return measureRecovery(ctx, o, launchers, &r.Recovery, 3)
+	}, func(r *Results) { r.Recovery = nil }},
+	{"cost", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
+		return measureCost(ctx, o, &r.Cost)
+	}, func(r *Results) { r.Cost = nil }},
+	{"rendezvous", train.Horovod, func(ctx context.Context, o *options, r *Results) (err error) {
+		r.Rendezvous, err = goRun(ctx, o, "./driver/horovod/internal/bench", "-python", o.python(train.Horovod))
+		return err
+	}, func(r *Results) { r.Rendezvous = "" }},
+
+	{"torch-resize", train.Torch, func(ctx context.Context, o *options, r *Results) error {
+		if err := measureReform(ctx, o, &r.Torch.Bare); err != nil {
+			return err
+		}
+		return measureResizes(ctx, o, torchLaunchers, &r.Torch.Resize, walk{route: route})
+	}, func(r *Results) { r.Torch.Resize, r.Torch.Bare = nil, nil }},
+	{"torch-slow", train.Torch, func(ctx context.Context, o *options, r *Results) error {
+		return measureResizes(ctx, o, []launcher{koloTorch}, &r.Torch.Slow, walk{route: route, importTime: slowImport})
+	}, func(r *Results) { r.Torch.Slow = nil }},
+	{"torch-recovery", train.Torch, func(ctx context.Context, o *options, r *Results) error {
+		if err := measureRecovery(ctx, o, torchLaunchers, &r.Torch.Recovery, 3); err != nil {
+			return err
+		}
+		return measureRecovery(ctx, o, torchLaunchers, &r.Torch.LeadRecovery, 0)
+	}, func(r *Results) { r.Torch.Recovery, r.Torch.LeadRecovery = nil, nil }},
+	{"torch-state", train.Torch, func(ctx context.Context, o *options, r *Results) error {
+		return measureState(ctx, o, &r.Torch)
+	}, func(r *Results) { r.Torch.State, r.Torch.Broadcast = nil, nil }},
+	{"torch-cost", train.Torch, func(ctx context.Context, o *options, r *Results) error {
+		return measureCommits(ctx, o, &r.Torch.StepMS)
+	}, func(r *Results) { r.Torch.StepMS = nil }},
+	{"torch-store", train.Torch, func(ctx context.Context, o *options, r *Results) (err error) {
+		r.Torch.Store, err = goRun(ctx, o, "./driver/torch/internal/bench")
+		return err
+	}, func(r *Results) { r.Torch.Store = "" }},
+}
+
+func partNames() []string {
+	var names []string
+	for _, p := range parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// pickParts returns the parts of a list of their names, and names of frameworks.
+func pickParts(list string) ([]part, error) {
+	names := strings.Split(list, ",")
+	picked := slices.DeleteFunc(slices.Clone(parts), func(p part) bool {
+		return !slices.Contains(names, p.name) && !slices.Contains(names, p.framework.Name)
+	})
+	for _, name := range names {
+		if _, err := train.Named(name); err != nil && name != "" && !slices.Contains(partNames(), name) {
+			return nil, fmt.Errorf("%q is neither a framework nor one of %s", name, strings.Join(partNames(), ", "))
+		}
+	}
+	return picked, nil
+}

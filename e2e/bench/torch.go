@@ -1,0 +1,167 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// TorchResults are the measurements of PyTorch in process.
+type TorchResults struct {
+	Resize *Changes `json:"resize,omitempty"`
+	Slow   *Changes `json:"slow,omitempty"`
+	// Bare are the gaps of groups that are formed again without a launcher, by
+	// change, in seconds.
+	Bare map[string][]float64 `json:"bare,omitempty"`
+	// Recovery is from the kill of the last rank, LeadRecovery from that of rank 0.
+	Recovery     *Recovery `json:"recovery,omitempty"`
+	LeadRecovery *Recovery `json:"lead_recovery,omitempty"`
+	// State are changes, by the state's megabytes, Broadcast the seconds of a
+	// plain broadcast of as many.
+	State     map[int]*Changes     `json:"state,omitempty"`
+	Broadcast map[string][]float64 `json:"broadcast,omitempty"`
+	// StepMS are the medians of steps, in milliseconds, by what is measured.
+	StepMS map[string][]float64 `json:"step_ms,omitempty"`
+	Store  string               `json:"store,omitempty"`
+}
+
+// stateMB are the sizes of the state in MiB.
+var stateMB = []int{10, 100, 1000}
+
+// stateRoute has one newcomer, two of them, and members that leave others behind.
+var stateRoute = []int{1, 2, 1, 3, 2}
+
+// measureReform measures the route with nothing but PyTorch.
+func measureReform(ctx context.Context, o *options, bare *map[string][]float64) error {
+	if *bare == nil {
+		*bare = map[string][]float64{}
+	}
+	for range o.rounds {
+		if err := runReform(ctx, o, "reform", route, func(l reformLine) {
+			name := change(l.From, l.To)
+			(*bare)[name] = append((*bare)[name], l.Seconds)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measureState measures how the pause depends on the size of the state.
+func measureState(ctx context.Context, o *options, t *TorchResults) error {
+	if t.State == nil {
+		t.State, t.Broadcast = map[int]*Changes{}, map[string][]float64{}
+	}
+	for _, mb := range stateMB {
+		if err := runReform(ctx, o, "broadcast", []int{mb}, func(l reformLine) {
+			key := strconv.Itoa(l.MB)
+			t.Broadcast[key] = append(t.Broadcast[key], l.Seconds)
+		}); err != nil {
+			return err
+		}
+		changes := t.State[mb]
+		w := walk{route: stateRoute, args: []string{fmt.Sprintf("--frozen=%d", mb), "--commit-every=5"}}
+		if err := measureResizes(ctx, o, []launcher{koloTorch}, &changes, w); err != nil {
+			return err
+		}
+		t.State[mb] = changes
+		if err := o.keep(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// commitCase is one way to train of which the steps are timed.
+type commitCase struct {
+	name    string
+	ranks   int
+	ballast int // megabytes of trained parameters
+	steps   int
+}
+
+var commitCases = []commitCase{
+	{"one rank, 3 kB", 1, 0, costSteps}, {"two ranks, 3 kB", 2, 0, costSteps},
+	{"one rank, 10 MB", 1, 10, 200}, {"one rank, 100 MB", 1, 100, 50},
+}
+
+// How a case is run, beside torchrun's one.
+const withCommit, withoutCommit = "commit", "no commit"
+
+// measureCommits times steps with a commit each, and without.
+func measureCommits(ctx context.Context, o *options, steps *map[string][]float64) error {
+	if *steps == nil {
+		*steps = map[string][]float64{}
+	}
+	ways := []launcher{
+		{Name: torchrun.Name, framework: train.Torch, command: torchrunCommand, args: []string{"--commit-every=0"}},
+		koloRun(withoutCommit, train.Torch, "--commit-every=0"), koloRun(withCommit, train.Torch, "--commit-every=1"),
+	}
+	for round := range o.rounds {
+		for _, c := range commitCases {
+			for _, way := range ways {
+				ms, err := stepOf(ctx, o, way, c.ranks, c.steps, fmt.Sprintf("--ballast=%d", c.ballast))
+				if err != nil {
+					return err
+				}
+				name := c.name + ", " + way.Name
+				(*steps)[name] = append((*steps)[name], ms)
+				progress("%s, round %d: %.3f ms a step", name, round+1, ms)
+			}
+			if err := o.keep(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reformLine is a line of reform.py.
+type reformLine struct {
+	From, To int
+	MB       int `json:"mb"`
+	Seconds  float64
+}
+
+func runReform(ctx context.Context, o *options, what string, sizes []int, take func(reformLine)) error {
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(sizes), " ", ","), "[]")
+	cmd := exec.CommandContext(ctx, o.python(train.Torch), filepath.Join(o.root, "e2e/bench/reform.py"), what, list)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var l reformLine
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			return fmt.Errorf("%q: %w", lines.Text(), err)
+		}
+		progress("%s: %s", what, lines.Text())
+		take(l)
+	}
+	return nil
+}
+
+// python is the interpreter of a framework.
+func (o *options) python(f train.Framework) string { return filepath.Join(o.root, f.Python) }
+
+// goRun runs a package's own benchmark, which prints a table.
+func goRun(ctx context.Context, o *options, pkg string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", append([]string{"run", pkg}, args...)...)
+	cmd.Dir = o.root
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	return string(out), err
+}
