@@ -5,10 +5,12 @@
 
 import atexit
 import multiprocessing
+import multiprocessing.connection
 import os
 import runpy
 import signal
 import sys
+import threading
 
 _forkserver = multiprocessing.get_context("forkserver")
 _forkserver.set_forkserver_preload(["torch", "torch.optim", "torch._dynamo", "kolo.torch"])
@@ -18,17 +20,19 @@ class Forked:
     """A process, with the methods of subprocess.Popen that the tests use."""
 
     def __init__(self, command, env, output):
+        self._polling = threading.Lock()  # the exit status can be read once; who comes second would see 255
         self._process = _forkserver.Process(target=_run, args=(command, env, output))
         self._process.start()
         self.pid = self._process.pid
 
     def poll(self):
-        return self._process.exitcode
+        with self._polling:
+            return self._process.exitcode
 
     returncode = property(poll)
 
     def wait(self):
-        self._process.join()
+        multiprocessing.connection.wait([self._process.sentinel])
 
     def send_signal(self, number):
         if self.poll() is None:
