@@ -44,10 +44,11 @@ func (m *Machine) slotExited(ev SlotExited) {
 func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 	h, local := m.hosts[ev.Proc.Slot.Host], ev.Proc.Slot.Local
 	s.fail(m.now)
+	m.lastFailure = ev.Status
 	delay := backoff(s.failures)
 	s.retryAt = m.now.Add(delay)
 	if s.failures > m.opt.SlotRestarts {
-		h.giveBack("slot %d failed %d times, the last time with %s %s", local, s.failures, ev.Status, m.during(was.state))
+		h.giveBack("slot %d failed %d times, the last time %s: %s", local, s.failures, m.during(was.state), ev.Status)
 		m.emit(h.id, "%s; the host is given back", h.failReason)
 		return
 	}
@@ -55,7 +56,7 @@ func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 		m.replace(mem, s, ev.Status)
 		return
 	}
-	m.emit(h.id, "slot %d ended with %s %s; restart %d of %d in %s", local, ev.Status, m.during(was.state),
+	m.emit(h.id, "slot %d ended %s: %s; restart %d of %d in %s", local, m.during(was.state), ev.Status,
 		s.failures, m.opt.SlotRestarts, delay)
 }
 

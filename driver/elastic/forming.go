@@ -72,8 +72,7 @@ func (m *Machine) reconcileNoState(none *noRing) {
 			return // the job is being stopped
 		}
 		if m.opt.OnRingLost == Fail {
-			m.decide(End{Reason: fmt.Sprintf("no process that holds the training state is left after ring %d; "+
-				"set on_ring_lost = \"restart\" for a script that resumes from its own checkpoint", m.last.Generation)})
+			m.decide(End{Reason: m.ringLost()})
 			return
 		}
 		need = m.opt.MinNP
@@ -90,6 +89,16 @@ func (m *Machine) reconcileNoState(none *noRing) {
 	if len(want) >= need && m.stageNewcomers(want) {
 		m.form(want)
 	}
+}
+
+// ringLost is the reason that ends a job whose training state is lost.
+func (m *Machine) ringLost() string {
+	failure := ""
+	if m.lastFailure != "" {
+		failure = ", and the last failure was " + m.lastFailure
+	}
+	return fmt.Sprintf("no process that holds the training state is left after ring %d%s; on_ring_lost = \"restart\" starts "+
+		"a script again that resumes from its own checkpoint", m.last.Generation, failure)
 }
 
 // enforceElasticTimeout ends the job when there have been too few processes for

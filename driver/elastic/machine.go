@@ -24,6 +24,8 @@ type Machine struct {
 
 	end *ending // the job's outcome, nil while it goes on
 
+	lastFailure string // how a process ended that failed last; empty where none has
+
 	newcomersSince time.Time // first newcomer that is not admitted
 	lastNewcomer   time.Time // latest newcomer
 	leavingSince   time.Time // first host of the present ring to leave

@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +43,7 @@ func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 	f.SetOutput(stderr)
 	f.Usage = func() {
 		_, _ = fmt.Fprint(stderr, strings.ReplaceAll(o.dialect.usage, "PROGRAM", program))
-		f.PrintDefaults()
+		printFlags(f)
 	}
 	o.register(f)
 	f.IntVar(&o.slots, "slots-per-host", 1, "slots of hosts for which no number is given")
@@ -57,6 +59,19 @@ func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
 	o.dialect.extra(o, f)
 	return f
+}
+
+// printFlags prints the flags but for those that are ignored and other spellings.
+func printFlags(f *flag.FlagSet) {
+	shown := flag.NewFlagSet("", flag.ContinueOnError)
+	shown.SetOutput(f.Output())
+	f.VisitAll(func(fl *flag.Flag) {
+		if !strings.HasPrefix(fl.Usage, "accepted") && !strings.Contains(fl.Name, "_") {
+			shown.Var(fl.Value, fl.Name, fl.Usage)
+			shown.Lookup(fl.Name).DefValue = fl.DefValue
+		}
+	})
+	shown.PrintDefaults()
 }
 
 func parseFlags(run Framework, args []string, stderr io.Writer) (*flags, error) {
@@ -111,7 +126,21 @@ func (o *flags) check() error {
 		names, _ := hostnet.Interfaces() // none, where they can't be listed
 		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(names, ", "))
 	}
-	return process.LookCommand(o.command[0], "")
+	return o.checkCommand()
+}
+
+// checkCommand refuses a launcher, which forms groups of its own, and a script without
+// the program that runs it.
+func (o *flags) checkCommand() error {
+	command := o.command[0]
+	if slices.Contains([]string{"torchrun", "horovodrun", "mpirun", "mpiexec"}, filepath.Base(command)) {
+		return fmt.Errorf("command %q: run takes its place; give the program that trains, such as python train.py", command)
+	}
+	err := process.LookCommand(command, "")
+	if err != nil && strings.HasSuffix(command, ".py") {
+		return fmt.Errorf("%w; a script is given with its Python: python %s", err, strings.Join(o.command, " "))
+	}
+	return err
 }
 
 // checkHosts checks where hosts come from, and takes their slots for -np where it is
@@ -150,7 +179,7 @@ func (o *flags) checkHosts() error {
 // defaultHosts are this machine under one name, or under as many as --nnodes asks for.
 func (o *flags) defaultHosts() string {
 	if o.nodes[0] == 0 {
-		return fmt.Sprintf("localhost:%d", max(1, o.NP))
+		return fmt.Sprintf("localhost:%d", max(1, cmp.Or(o.NP, o.slots)))
 	}
 	var hosts []string
 	for i := range o.nodes[0] {

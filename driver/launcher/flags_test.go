@@ -43,6 +43,8 @@ func TestParseFlags(t *testing.T) {
 		args []string
 		want string
 	}{
+		"a launcher":           {[]string{"torchrun", "x.py"}, `command "torchrun": run takes its place`},
+		"a script alone":       {[]string{"-np", "2", "x.py", "-v"}, "python x.py -v"},
 		"no command":           {[]string{"-np", "2"}, "no command given"},
 		"unknown command":      {[]string{"-np", "1", "no-such-program"}, `"no-such-program"`},
 		"no processes":         {[]string{"-np", "0", "sh"}, "-np 0"},
@@ -97,6 +99,9 @@ func TestTorchrunFlags(t *testing.T) {
 	o = parse("--nnodes=3", "--nproc_per_node=2", "--min-np=4")
 	must.Eq(t, []int{4, 4, 6}, []int{o.NP, o.MinNP, o.MaxNP})
 	must.Eq(t, "node0:2,node1:2,node2:2", o.hosts)
+	o = parse("--standalone", "--nproc-per-node=2", "--no-python", "--log_dir", "logs")
+	must.Eq(t, []int{2, 2, 0}, []int{o.NP, o.MinNP, o.MaxNP}, must.Sprint("torchrun starts two"))
+	must.Eq(t, "logs", o.output)
 	o = parse("-np", "2", "--max-np", "4")
 	must.Eq(t, []int{2, 2, 4}, []int{o.NP, o.MinNP, o.MaxNP})
 
@@ -121,4 +126,5 @@ func TestTorchrunFlags(t *testing.T) {
 	must.ErrorIs(t, err, flag.ErrHelp)
 	must.StrContains(t, help.String(), "usage: nomad-driver-torch run")
 	must.StrNotContains(t, help.String(), "orovod")
+	must.StrNotContains(t, help.String(), "rdzv-", must.Sprint("what is ignored is not listed"))
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
@@ -63,7 +65,11 @@ func (r *launcher) start(ctx context.Context, h listedHost) {
 		c.LogDir = filepath.Join(c.LogDir, h.name)
 	}
 	_ = os.MkdirAll(c.ProgressDir, 0o755)
-	log, _ := events.Open("", r.log) // without a file, nothing can fail
+	reports := r.log.Named(h.name)
+	if !r.o.verbose {
+		reports.SetLevel(hclog.Info) // what Nomad would show as events of the task
+	}
+	log, _ := events.Open("", reports) // without a file, nothing can fail
 	id := elastic.HostID(c.AllocID)
 	run := &runningHost{id: id, slots: h.slots, host: host.New(host.Options{Config: c, Framework: r.framework(id), ID: id,
 		Prefix: h.name + ":", Stdout: r.out, Stderr: r.err, Events: log, Logger: r.log.Named(h.name)})}

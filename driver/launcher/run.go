@@ -82,7 +82,7 @@ func newLauncher(f framework.Framework, o *flags) *launcher {
 	out := process.NewSharedWriter(os.Stdout)
 	r := &launcher{o: o, hosts: map[string]*runningHost{}, lives: map[string]int{}, results: make(chan host.Result, 16),
 		out: out, err: process.NewSharedWriter(os.Stderr),
-		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr})}
+		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr, IndependentLevels: true})}
 	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, RunEnv: o.env,
 		JobID: filepath.Base(o.command[0]), LogDir: o.output}
 	r.framework = func(id elastic.HostID) host.Framework {

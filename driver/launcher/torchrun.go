@@ -15,8 +15,8 @@ import (
 const torchrunUsage = `usage: PROGRAM run [flags] -- <command> [arguments]
 
 Trains elastically on this machine, without Nomad: a script that uses kolo.torch.
-torchrun's flags for numbers of nodes, processes and restarts are taken too; all
-nodes are this machine.
+torchrun's flags for numbers of nodes, processes and restarts are taken too, and
+those for its rendezvous are ignored; all nodes are this machine.
 
   PROGRAM run -np 2 -- python train.py
   PROGRAM run --nnodes 1:4 --nproc-per-node 2 -- python train.py
@@ -43,13 +43,18 @@ var Torchrun = Dialect{
 	names: names(map[string][]string{
 		"slot_restarts": {"max-restarts", "max_restarts"}, "backend": {"backend"}, "timeout": {"timeout"},
 	}),
-	unknown: "NCCL's and PyTorch's own settings are given in the environment, such as NCCL_DEBUG",
+	unknown: "the command is given whole (python -m train), and settings of NCCL and PyTorch in the environment (NCCL_DEBUG)",
 	extra: func(o *flags, f *flag.FlagSet) {
 		for _, n := range []string{"nproc-per-node", "nproc_per_node"} {
 			f.IntVar(&o.slots, n, 1, "same as -slots-per-host")
 		}
 		f.Func("nnodes", "hosts, as a number or as MIN:MAX; with -slots-per-host they bound -np, -min-np and -max-np", o.setNodes)
-		f.StringVar(&o.output, "log-dir", "", "same as -output-filename")
+		for _, n := range []string{"log-dir", "log_dir"} {
+			f.StringVar(&o.output, n, "", "same as -output-filename")
+		}
+		for _, n := range []string{"no-python", "no_python"} {
+			f.Bool(n, true, "accepted: the command is always given with its program")
+		}
 		f.Bool("standalone", true, "accepted: there is no other rendezvous")
 		for _, n := range torchrunIgnored {
 			for _, n := range []string{n, strings.ReplaceAll(n, "-", "_")} {
