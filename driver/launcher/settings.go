@@ -58,7 +58,7 @@ func (o *flags) register(f *flag.FlagSet) {
 	for _, s := range list {
 		switch s.Name {
 		case "np":
-			s.Default = "all slots of -H, else 1"
+			s.Default = "all slots of -H, else -slots-per-host"
 		case "min_np":
 			s.Default = "-np"
 		}

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-# A Nomad client with Kolo's task driver: copy the program into plugin_dir.
+# A Nomad client with Kolo's task drivers: copy the programs into plugin_dir.
 # Where the client has a configuration already, add the rest to it.
 
 data_dir   = "/opt/nomad/data"
@@ -27,5 +27,14 @@ plugin "nomad-driver-horovod" {
 
     # Jobs with isolation = "none" see the whole client, as with raw_exec.
     allow_isolation_none = false
+  }
+}
+
+# The same program under its second name is the driver "torch", with the same
+# options. Leave the block out where no job uses that driver.
+plugin "nomad-driver-torch" {
+  config {
+    # Python whose PyTorch the node attributes describe.
+    python = "python3"
   }
 }
