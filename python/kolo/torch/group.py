@@ -35,6 +35,7 @@ from . import sockets
 
 # What gloo's RuntimeErrors contain; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
+PATIENCE = timedelta(seconds=60)  # of a commit with those of other ranks, before it is reported
 _TYPES = tuple(getattr(dist, name) for name in ("DistBackendError", "DistNetworkError") if hasattr(dist, name))
 
 
@@ -69,7 +70,7 @@ class Group:
         if self._control is None:
             return flag
         if self._flag_work is not None:
-            self._finish(self._flag_work)
+            self._finish(self._flag_work, PATIENCE)
             self._flag_work = None
             if self._flag.item():
                 return True
@@ -78,6 +79,18 @@ class Group:
         options.reduceOp = dist.ReduceOp.MAX
         self._flag_work = self._control.allreduce([self._flag], options)
         return False
+
+    def verify(self) -> None:
+        """Raises if the group has failed.
+
+        Called before state is saved. NCCL's collectives run later than the code
+        that starts them and end without an error where they are aborted, so
+        their results are waited for.
+        """
+        if _with_nccl():
+            torch.cuda.synchronize()
+        if self.failed:
+            raise GroupFailed("group %d has lost a member" % self.place.generation)
 
     def gather(self, value: int) -> List[int]:
         """A number of each member, by rank."""
@@ -149,9 +162,17 @@ class Group:
         finally:
             _clear()
 
-    def _finish(self, work: Any) -> None:
+    def _finish(self, work: Any, patience: Optional[timedelta] = None) -> None:
+        """Waits for a collective; after patience it reports what a script may have done wrong, and waits on."""
         try:
-            work.wait()
+            try:
+                work.wait(*([patience] if patience else []))
+            except RuntimeError:
+                if work.is_completed():
+                    raise
+                print("kolo: rank %d has waited %d s for a commit of another rank: all ranks have to commit equally often"
+                      % (self.place.rank, patience.total_seconds() if patience else 0), file=sys.stderr, flush=True)
+                work.wait()
         except RuntimeError as err:
             raise GroupFailed("group %d has lost a member: %s" % (self.place.generation, err)) from err
 
@@ -201,6 +222,8 @@ class Forming(threading.Thread):
             self.group.failed = True
             self.group.leave()
             self.group = None
+        elif dist.is_initialized():  # it came to torch's globals, and no further
+            dist.destroy_process_group()
         _clear()
 
     def _opened(self) -> Dict[int, sockets.Ends]:
@@ -231,6 +254,10 @@ def _connect(timeout: timedelta) -> Any:
         return dist.TCPStore(*address, use_libuv=False, **arguments)
     except TypeError:  # a torch that has no such argument
         return dist.TCPStore(*address, **arguments)
+
+
+def _with_nccl() -> bool:
+    return torch.cuda.is_available() and dist.is_initialized() and "nccl" in str(dist.get_backend_config())
 
 
 def _abort() -> None:

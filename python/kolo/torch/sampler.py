@@ -87,6 +87,7 @@ class ElasticSampler(_Progress, torch.utils.data.Sampler):
         return torch.randperm(count, generator=generator).tolist()
 
     def __iter__(self) -> Iterator[int]:
+        self.reset()  # for a sampler that is not part of the state
         left = self.order()[self.processed:]
         if self.drop_last:
             left = left[:len(left) - len(left) % self.size]
@@ -96,6 +97,7 @@ class ElasticSampler(_Progress, torch.utils.data.Sampler):
         return iter(left[self.rank::self.size])
 
     def __len__(self) -> int:
+        self.reset()
         left = max(0, len(self.dataset) - self.processed)
         return left // self.size if self.drop_last else -(-left // self.size)
 

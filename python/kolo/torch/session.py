@@ -46,7 +46,9 @@ class Session:
         self.group: Optional[Group] = None
         self.backend = backend or os.environ.get(BACKEND) or default_backend()
         self.timeout = timeout
+        self.failures = 0  # groups in a row that have failed without a commit between
         self._state: Optional[State] = None
+        self._process = os.getpid()
 
     @property
     def size(self) -> int:
@@ -55,6 +57,9 @@ class Session:
     def enter(self) -> Group:
         """Forms a group and makes it the present one."""
         raise NotImplementedError
+
+    def verify(self) -> None:
+        """Raises if what the group has computed up to here may be wrong."""
 
     def check(self) -> None:
         """Raises _Change if this process is to leave its group here."""
@@ -67,7 +72,7 @@ class Session:
 
     def close(self) -> None:
         """Leaves the present group as the process ends, without waiting for the others."""
-        if self.group is not None:
+        if self.group is not None and os.getpid() == self._process:  # a fork shares the connections
             if self.group.waiting():
                 self.group.break_()
             self.leave()
@@ -87,8 +92,7 @@ class Session:
         self._state = state
         state._attach(self)
         if changed:
-            for callback in state._callbacks:
-                callback()
+            state._call_back()
         sync(state, group)
 
     def _form(self, place: Place, wait: Callable[[Callable[[], bool]], Any], wake: Callable[[], None],
@@ -135,12 +139,13 @@ class Elastic(Session):
             raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
                                "again when it changes; take init_process_group out of the script")
         super().__init__(backend, timeout)
+        for prefix in ("TORCH_", ""):  # else NCCL's watchdog ends this process when another one ends; "": PyTorch 2.1
+            os.environ.setdefault(prefix + "NCCL_ASYNC_ERROR_HANDLING", "0")
         _warm(self.backend)
         self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
         self.client.on_broken = self._on_broken
         self._left, self._reason = 0, "start"  # the generation that this process was in last
         self._attempts = 0  # groups in a row that have not formed
-        self._failures, self._commits = 0, -1  # groups in a row that have failed after the same commit
 
     def enter(self) -> Group:
         """Asks for places until a group has formed."""
@@ -158,12 +163,14 @@ class Elastic(Session):
                 time.sleep(min(1.0, 0.02 * 2 ** self._attempts))
             self._left, self._reason = place.generation, "failure"
 
+    def verify(self) -> None:
+        if self.group is not None:
+            self.group.verify()
+
     def check(self) -> None:
         group = self.group
         if group is None:
             return
-        if group.failed:
-            raise GroupFailed("group %d has lost a member" % group.place.generation)
         if group.agree(self.client.changing(group.place.generation)):
             raise _Change()
 
@@ -179,7 +186,7 @@ class Elastic(Session):
                 self._reason = "commit"
                 traceback.clear_frames(change.__traceback__)
             except Exception as err:
-                if self.group is None or not self.group.is_failure(err) or self._hopeless(state):
+                if self.group is None or not self.group.is_failure(err) or self._hopeless():
                     raise
                 log("group %d: %s", self.group.place.generation, err)
                 self._reason = "failure"
@@ -206,12 +213,12 @@ class Elastic(Session):
         client.formed(generation)
         return group
 
-    def _hopeless(self, state: State) -> bool:
+    def _hopeless(self) -> bool:
         """Counts a failure. Errors that look like a lost member and come again and again have another cause."""
-        if state._commits != self._commits or self.client.broken(self.group.place.generation):
-            self._failures, self._commits = 0, state._commits
-        self._failures += 1
-        return self._failures >= ATTEMPTS
+        if self.client.broken(self.group.place.generation):
+            self.failures = 0
+        self.failures += 1
+        return self.failures >= ATTEMPTS
 
     def _on_broken(self, generation: int) -> None:
         """Is called in the client's thread: ends the collective that the main thread may be in."""

@@ -35,17 +35,21 @@ def connections() -> Dict[int, Ends]:
 def shut(connections: Dict[int, Ends]) -> None:
     """Shuts these connections down, unless their descriptors are other ones by now."""
     for descriptor, ends in connections.items():
-        if _ends(descriptor) != ends:
-            continue
         try:
             with _open(descriptor) as connection:
-                connection.shutdown(socket.SHUT_RDWR)
+                if _ends(connection.fileno()) == ends:
+                    connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # gloo or the peer was first
 
 
 def _open(descriptor: int) -> socket.socket:
-    return socket.socket(fileno=os.dup(descriptor))
+    copy = os.dup(descriptor)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
 
 
 def _ends(descriptor: int) -> Optional[Ends]:

@@ -36,10 +36,10 @@ class State:
         self._handlers: Dict[str, Handler] = {}
         self._snapshot = Snapshot()
         self._saved = False  # there is something to restore
-        self._fresh = False  # the snapshot is what the live state is
+        self._fresh = False  # nothing but training has changed the state since it was saved
         self._hooked: Set[OptimizerHandler] = set()
         self._commits = -1  # number of the last commit; -1: not of any group yet
-        self._calls = 0  # of commit, for its argument every
+        self._calls = 0  # of commit since it saved, for its argument every
         self._callbacks: List[Callable[[], None]] = []
         self._session: Optional["weakref.ref[Session]"] = None
         for name, value in values.items():
@@ -73,12 +73,16 @@ class State:
         optimizer's next step waits for it: nothing else may change them.
         """
         self._calls += 1
-        if self._calls % every:
+        if self._calls < every:
             return
-        self.save(lazy)
-        self._commits += 1
         session = self._session and self._session()
         if session:
+            session.verify()
+        self.save(lazy)
+        self._calls = 0
+        if session:
+            self._commits += 1
+            session.failures = 0
             reporting.report(self.report())
             session.check()
 
@@ -87,6 +91,7 @@ class State:
         session = self._session and self._session()
         if session:
             self._fresh = False
+            session.verify()
             session.check()
 
     def save(self, lazy: bool = False) -> None:
@@ -99,6 +104,7 @@ class State:
         if self._saved:
             self._snapshot.load(self._handlers)
             self._fresh = True
+            self._calls = 0  # ranks may have failed on both sides of a call
 
     def load(self, tree: Dict[str, Any]) -> None:
         """Sets the values that tree() has returned; names that State does not have are left out."""
@@ -174,6 +180,12 @@ class State:
 
     def _attach(self, session: "Session") -> None:
         self._session = weakref.ref(session)
+
+    def _call_back(self) -> None:
+        """Runs the reset callbacks."""
+        for callback in self._callbacks:
+            self._fresh = False
+            callback()
 
     def _reset(self) -> None:
         for handler in self._handlers.values():

@@ -22,17 +22,22 @@ def sync(state: State, group: Group) -> None:
 
     Nothing is sent when all of them have the same commit, as after members have
     left. Otherwise the member with the latest commit sends (the lowest rank of
-    several), all others receive. Afterwards the state is saved.
+    several), all others receive.
+
+    What is saved here, because a callback or another member has changed it, is
+    another commit: a member that fails before it saves must not be taken for
+    one that has saved.
     """
     commits = group.gather(state._commits)
     root = commits.index(max(commits))
-    if group.place.newcomers or len(set(commits)) > 1 or commits[0] < 0:
-        if group.place.size > 1:
-            _broadcast(state, root, group)
-        state._commits = max(0, commits[root])
+    sent = bool(group.place.newcomers) or len(set(commits)) > 1 or commits[0] < 0
+    if sent and group.place.size > 1:
+        _broadcast(state, root, group)
     state._reset()
-    if not state._fresh:
-        state.save()
+    if sent or not state._fresh:
+        if not state._fresh:
+            state.save()
+        state._commits = commits[root] + 1
 
 
 def _broadcast(state: State, root: int, group: Group) -> None:
@@ -61,14 +66,19 @@ def _send(tensors: List[torch.Tensor], root: int, group: Group) -> None:
     with torch.no_grad():
         for bucket in _buckets(tensors):
             if len(bucket) == 1 and bucket[0].is_contiguous():
-                group.broadcast(bucket[0], root)
+                group.broadcast(_bytes(bucket[0]), root)
                 continue
             flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
-            group.broadcast(flat, root)
+            group.broadcast(_bytes(flat), root)
             if group.place.rank == root:
                 continue
             for tensor, part in zip(bucket, flat.split([tensor.numel() for tensor in bucket])):
                 tensor.copy_(part.view_as(tensor))
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory of a contiguous tensor: backends do not know all types."""
+    return tensor.view(-1).view(torch.uint8)
 
 
 def _buckets(tensors: List[torch.Tensor]) -> Iterator[List[torch.Tensor]]:
@@ -79,10 +89,12 @@ def _buckets(tensors: List[torch.Tensor]) -> Iterator[List[torch.Tensor]]:
             kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
     for kind in kinds.values():
         bucket: List[torch.Tensor] = []
+        size = 0
         for tensor in kind:
-            if bucket and nbytes(bucket + [tensor]) > BUCKET:
+            size += nbytes([tensor])
+            if bucket and size > BUCKET:
                 yield bucket
-                bucket = []
+                bucket, size = [], nbytes([tensor])
             bucket.append(tensor)
         if bucket:
             yield bucket

@@ -45,6 +45,8 @@ def split(tree: Any) -> Tuple[Any, List[torch.Tensor]]:
             return result
         if type(node) in (list, tuple):
             return type(node)(walk(value) for value in node)
+        if isinstance(node, tuple) and hasattr(node, "_fields"):
+            return type(node)(*map(walk, node))
         return copy.deepcopy(node)
 
     return walk(tree), tensors
@@ -63,6 +65,8 @@ def join(skeleton: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
         return result
     if type(skeleton) in (list, tuple):
         return type(skeleton)(join(value, tensor) for value in skeleton)
+    if isinstance(skeleton, tuple) and hasattr(skeleton, "_fields"):
+        return type(skeleton)(*(join(value, tensor) for value in skeleton))
     return copy.deepcopy(skeleton)
 
 
