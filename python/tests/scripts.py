@@ -73,7 +73,7 @@ def handover():
             state.history.append(state.step)
             state.step += 1
             time.sleep(0.02)
-            state.commit(every=2, lazy=True)
+            state.commit(every=2)
         return "result"
 
     assert train(state) == "result"

@@ -50,7 +50,7 @@ class Commit(unittest.TestCase):
                 for _ in range(steps):
                     step(model, optimizer, scheduler)
                     state.step += 1
-                state.commit(lazy=steps > 0)
+                state.commit()
                 committed = copy.deepcopy(state.tree())
                 for _ in range(2):  # what is restored must not be the commit itself
                     for _ in range(3):
@@ -75,26 +75,10 @@ class Commit(unittest.TestCase):
                     state.restore()
                     continue
                 state.step += 1
-                state.commit(every=2, lazy=lazy)
+                state.commit(every=2)
             return state.tree()["model"]
 
-        for lazy in (False, True):
-            self.assertTrue(same(run(None), run(5)))
-
-    def test_lazy_commit_notices_other_changes(self):
-        model = network()
-        optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        state = kolo.State(model=model, optimizer=optimizer)
-        state.commit()
-        state.commit(lazy=True)
-        model(torch.randn(6, 4))  # changes the statistics of BatchNorm1d, which are copied at once
-        optimizer.step()
-        state.commit(lazy=True)
-        with torch.no_grad():
-            model[0].weight.clamp_(0, 1)
-        with self.assertRaisesRegex(RuntimeError, "commit without lazy=True"):
-            optimizer.step()
-        state.commit()
+        self.assertTrue(same(run(None), run(5)))
 
     def test_values(self):
         state = kolo.State(step=0, history=[], best={"loss": 2.0}, loss=None)

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import sys
-from typing import Any, Callable, Dict, List, Set, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Tuple, Type, Union
 
 import torch
 
@@ -60,19 +59,6 @@ class ModuleHandler(StateDictHandler):
     def drop(self) -> None:
         for parameter in self.value.parameters():
             parameter.grad = None
-
-
-class OptimizerHandler(StateDictHandler):
-    """An optimizer. Before each step it calls what before_step() was given."""
-
-    def before_step(self, function: Callable[[], None]) -> None:
-        self.value.register_step_pre_hook(lambda *_: function())
-
-    def addresses(self) -> Set[int]:
-        """Where the tensors are that only a step changes."""
-        parameters = (p for group in self.value.param_groups for p in group["params"])
-        states = (t for state in self.value.state.values() for t in state.values() if isinstance(t, torch.Tensor))
-        return {tensor.data_ptr() for tensor in itertools.chain(parameters, states)}
 
 
 class SamplerHandler(StateDictHandler):
@@ -129,7 +115,6 @@ _Match = Union[type, Tuple[type, ...], Callable[[Any], bool]]
 _registered: List[Tuple[_Match, Type[Handler]]] = []
 _own: List[Tuple[_Match, Type[Handler]]] = [
     (torch.nn.Module, ModuleHandler),
-    (torch.optim.Optimizer, OptimizerHandler),
     (_Progress, SamplerHandler),
     (RNG, RNGHandler),
     (_has_state_dict, StateDictHandler),

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
 from . import reporting
-from .handlers import Handler, ModuleHandler, OptimizerHandler, SamplerHandler, ValueHandler, handler_for
+from .handlers import Handler, ModuleHandler, SamplerHandler, ValueHandler, handler_for
 from .snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ class State:
         self._snapshot = Snapshot()
         self._saved = False  # there is something to restore
         self._fresh = False  # nothing but training has changed the state since it was saved
-        self._hooked: Set[OptimizerHandler] = set()
         self._commits = -1  # number of the last commit; -1: not of any group yet
         self._calls = 0  # of commit since it saved, for its argument every
         self._callbacks: List[Callable[[], None]] = []
@@ -64,13 +63,11 @@ class State:
         else:
             self._handlers[name] = handler_for(value)
 
-    def commit(self, every: int = 1, lazy: bool = False) -> None:
+    def commit(self, every: int = 1) -> None:
         """Saves the state in memory; here the group may change.
 
         All ranks call it equally often, after the optimizer's step. With every=n
-        only each n-th call does something. With lazy=True a thread copies the
-        parameters and the state of optimizers while the script goes on, and the
-        optimizer's next step waits for it: nothing else may change them.
+        only each n-th call does something.
         """
         self._calls += 1
         if self._calls < every:
@@ -78,7 +75,7 @@ class State:
         session = self._session and self._session()
         if session:
             session.verify()
-        self.save(lazy)
+        self.save()
         self._calls = 0
         if session:
             self._commits += 1
@@ -94,9 +91,9 @@ class State:
             session.verify()
             session.check()
 
-    def save(self, lazy: bool = False) -> None:
+    def save(self) -> None:
         """Saves the state in memory without anything else, as after a checkpoint has been loaded."""
-        self._snapshot.take(self._handlers, self._later() if lazy else ())
+        self._snapshot.take(self._handlers)
         self._saved = self._fresh = True
 
     def restore(self) -> None:
@@ -167,17 +164,6 @@ class State:
     def _samplers(self) -> List[Any]:
         return [handler.value for handler in self._handlers.values() if isinstance(handler, SamplerHandler)]
 
-    def _later(self) -> Set[int]:
-        """Addresses of the tensors that may be copied until an optimizer's step, each of which waits from now on."""
-        addresses: Set[int] = set()
-        for handler in self._handlers.values():
-            if isinstance(handler, OptimizerHandler):
-                if handler not in self._hooked:
-                    self._hooked.add(handler)
-                    handler.before_step(self._snapshot.wait)
-                addresses |= handler.addresses()
-        return addresses
-
     def _attach(self, session: "Session") -> None:
         self._session = weakref.ref(session)
 
@@ -192,7 +178,6 @@ class State:
             handler.reset()
 
     def _drop(self) -> None:
-        self._snapshot.wait()
         for handler in self._handlers.values():
             handler.drop()
 
