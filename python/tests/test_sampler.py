@@ -81,6 +81,10 @@ class Sampler(unittest.TestCase):
         self.assertEqual([[1, 3], [5, 7], [9]], [batch.tolist() for batch in loader])
         with self.assertRaisesRegex(RuntimeError, "num_workers=0 or 1"):
             list(torch.utils.data.DataLoader(items, num_workers=2))
+        loader = torch.utils.data.DataLoader(items, num_workers=1, persistent_workers=True)
+        self.assertEqual(5, len(list(loader)))
+        with self.assertRaisesRegex(RuntimeError, "persistent_workers"):
+            list(loader)
 
     def test_iterable_learns_of_epochs(self):
         class Items(list):

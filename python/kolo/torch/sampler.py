@@ -114,6 +114,7 @@ class ElasticIterable(_Progress, torch.utils.data.IterableDataset):
 
     def __init__(self, items: Iterable[T], rank: Optional[int] = None, size: Optional[int] = None) -> None:
         self.items = items
+        self._walked = False
         super().__init__(rank, size)
 
     def set_epoch(self, epoch: int) -> None:
@@ -130,6 +131,9 @@ class ElasticIterable(_Progress, torch.utils.data.IterableDataset):
         worker = torch.utils.data.get_worker_info()
         if worker is not None and worker.num_workers > 1:
             raise RuntimeError("ElasticIterable works with num_workers=0 or 1 of a DataLoader, not %d" % worker.num_workers)
+        if worker is not None and self._walked:
+            raise RuntimeError("ElasticIterable does not work with persistent_workers=True: they do not see a new epoch or group")
+        self._walked = worker is not None  # in this copy of a worker process
         left = itertools.islice(iter(self.items), self.processed, None)
         while True:
             row = list(itertools.islice(left, self.size))

@@ -139,8 +139,9 @@ class Elastic(Session):
             raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
                                "again when it changes; take init_process_group out of the script")
         super().__init__(backend, timeout)
-        for prefix in ("TORCH_", ""):  # else NCCL's watchdog ends this process when another one ends; "": PyTorch 2.1
-            os.environ.setdefault(prefix + "NCCL_ASYNC_ERROR_HANDLING", "0")
+        # Else NCCL's watchdog ends this process when a collective fails.
+        prefix = "" if str(torch.__version__).startswith("2.1.") else "TORCH_"
+        os.environ.setdefault(prefix + "NCCL_ASYNC_ERROR_HANDLING", "0")
         _warm(self.backend)
         self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
         self.client.on_broken = self._on_broken
