@@ -195,10 +195,10 @@ class Sync(unittest.TestCase):
 
     def test_a_fork_leaves_the_group_alone(self):
         session = Session("gloo", TIMEOUT)
-        session.group = mock.Mock()
+        group = session.group = mock.Mock()
         with mock.patch.object(os, "getpid", lambda: -1):
             session.close()
-        session.group.leave.assert_not_called()
+        group.leave.assert_not_called()
 
     def test_a_sampler_outside_of_the_state(self):
         self.addCleanup(place.enter, None)
