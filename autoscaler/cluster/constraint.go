@@ -216,13 +216,24 @@ func (c *constraint) met(l, r target) bool {
 	case "<", "<=", ">", ">=":
 		return l.set && r.set && ordered(compare(l.value, r.value), c.operand)
 	case api.ConstraintSetContains, api.ConstraintSetContainsAll:
-		have := elements(l.value)
-		return l.set && !slices.ContainsFunc(elements(r.value), func(e string) bool { return !slices.Contains(have, e) })
+		have := set(l.value)
+		return l.set && !slices.ContainsFunc(elements(r.value), func(e string) bool { return !have[e] })
 	case api.ConstraintSetContainsAny:
-		have := elements(l.value)
-		return l.set && slices.ContainsFunc(elements(r.value), func(e string) bool { return slices.Contains(have, e) })
+		have := set(l.value)
+		return l.set && slices.ContainsFunc(elements(r.value), func(e string) bool { return have[e] })
 	}
 	return true // distinct_hosts, distinct_property: left to Nomad
+}
+
+// set has the elements of a list. A job's author may write both lists of a
+// constraint, and no length bounds them: to search one for each element of the
+// other could take minutes.
+func set(s string) map[string]bool {
+	out := map[string]bool{}
+	for _, e := range elements(s) {
+		out[e] = true
+	}
+	return out
 }
 
 func elements(s string) []string {
