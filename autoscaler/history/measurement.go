@@ -56,9 +56,9 @@ const (
 // got slower or faster since this size was first measured, 1 where it has not.
 func (m *Measurement) update(t StepTime, batch float64, now time.Time) (drift float64) {
 	t.N = max(0, t.N)
-	if t.N > 0 && (t.N < m.Counted || t.N > m.Counted && m.last.N != m.Counted) {
+	if t.N > 0 && (t.N < m.Counted || t.N > m.Counted && m.last.N != m.Counted || m.Counted == 0 && m.StepTime > 0) {
 		// Another leader counts, or an autoscaler that has ended took some of them
-		// in: which steps are new is unknown.
+		// in, maybe one that saved no count: which steps are new is unknown.
 		m.Counted, m.last = t.N, t
 		return 1
 	}

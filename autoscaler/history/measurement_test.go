@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -123,6 +124,23 @@ func TestMeasurement_SurvivesTheAgent(t *testing.T) {
 	next.learn(tr.progress(4), 1, now)
 	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
 	now = report(&next, tr, 4, now, 2, 10*time.Minute)
+	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
+	report(&next, tr, 4, now, 3, time.Hour)
+	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
+}
+
+// A history of a build that saved the count of steps by another name has none: what
+// was taken in is not taken in again.
+func TestMeasurement_WithoutItsCount(t *testing.T) {
+	r, tr := &Job{}, newTraining()
+	now := report(r, tr, 4, t0, 1, 8*time.Hour)
+	now = report(r, tr, 4, now, 2, time.Hour)
+	text, err := json.Marshal(r)
+	must.NoError(t, err)
+	var next Job
+	must.NoError(t, json.Unmarshal([]byte(strings.ReplaceAll(string(text), `"counted"`, `"heard"`)), &next))
+	must.Zero(t, next.Measurements[0].Counted)
+	next.learn(tr.progress(4), 1, now)
 	must.InDelta(t, 2, timeOf(t, &next, 4), 0.05)
 	report(&next, tr, 4, now, 3, time.Hour)
 	must.InDelta(t, 3, timeOf(t, &next, 4), 0.05)
