@@ -109,18 +109,30 @@ func (l *ledBy) report(id elastic.HostID, p wire.Progress) {
 }
 
 // stalled reports whether the ring is broken when the leader looks at it so much
-// later.
+// later. If it is, it is reported to each host once, and not again when the leader looks again.
 func (l *ledBy) stalled(later time.Duration) bool {
-	l.sent()
-	l.checkStall(l.t.Context(), time.Now().Add(later))
-	broken := false
-	for _, messages := range l.sent() {
-		for _, m := range messages {
-			broken = broken || m.Break != nil
+	l.t.Helper()
+	generation := l.ring.Generation
+	breaks := func() (n int) {
+		l.checkStall(l.t.Context(), time.Now().Add(later))
+		for _, messages := range l.sent() {
+			for _, m := range messages {
+				if m.Break != nil {
+					must.Eq(l.t, generation, m.Break.Generation)
+					n++
+				}
+			}
 		}
+		return n
 	}
-	must.Eq(l.t, broken, !l.machine.Up(), must.Sprint("the machine knows"))
-	return broken
+	l.sent()
+	broken := breaks()
+	if broken > 0 {
+		must.Eq(l.t, len(l.hosts), broken)
+		must.Zero(l.t, breaks())
+	}
+	must.Eq(l.t, broken > 0, !l.machine.Up(), must.Sprint("the machine knows"))
+	return broken > 0
 }
 
 func value(v float64) *float64 { return &v }
