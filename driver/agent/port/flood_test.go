@@ -29,6 +29,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/session"
 	"github.com/kolo-nomad/kolo/driver/agent/statusapi"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/internal/peertest"
 	"github.com/kolo-nomad/kolo/driver/settings"
@@ -209,16 +210,16 @@ func TestAFlood(t *testing.T) {
 func comeIn(t *testing.T, n *peertest.Nomad, addr string, from net.IP) {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
-	conn, err := session.Dial(addr, n.Transport("b").Client("lead"), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-		return d.DialContext(ctx, "tcp", addr)
-	}))
-	must.NoError(t, err)
-	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	// Like an agent, it tries again: what a flood of handshakes computes takes time.
-	_, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/kolo.driver.v1.Leader/Session",
-		grpc.CallContentSubtype("kolo-json"), grpc.WaitForReady(true))
+	creds := n.Transport("b").Client("lead")
+	// Like an agent (session.Follower), it tries again within a second: what a flood of
+	// handshakes computes takes time, and gRPC's own pauses grow longer.
+	err := connect(ctx, addr, creds, d)
+	for err != nil && ctx.Err() == nil {
+		time.Sleep(time.Second)
+		err = connect(ctx, addr, creds, d)
+	}
 	must.NoError(t, err)
 
 	client := &http.Client{Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}}
@@ -233,4 +234,18 @@ func comeIn(t *testing.T, n *peertest.Nomad, addr string, from net.IP) {
 	must.NoError(t, err)
 	must.NoError(t, resp.Body.Close())
 	must.Eq(t, "ok\n", string(body))
+}
+
+// connect opens a session, and ends it.
+func connect(ctx context.Context, addr string, creds *discovery.ClientSide, d net.Dialer) error {
+	conn, err := session.Dial(addr, creds, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+		return d.DialContext(ctx, "tcp", addr)
+	}))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/kolo.driver.v1.Leader/Session",
+		grpc.CallContentSubtype("kolo-json"))
+	return err
 }
