@@ -27,6 +27,9 @@ type batch struct {
 	entries []entry
 }
 
+// maxIndex is more entries than a log ever has: what is added to it does not overflow.
+const maxIndex = 1 << 62
+
 // last is the index of the last entry, first-1 if there is none.
 func (b *batch) last() uint64 { return b.first + uint64(len(b.entries)) - 1 }
 
@@ -92,7 +95,7 @@ func decodeBatch(b []byte) (batch, error) {
 	for i := range p.entries {
 		p.entries[i] = entry{host: string(d.bytes()), seq: d.uvarint(), op: d.bytes()}
 	}
-	if d.err == nil && (p.first == 0 || p.last()+1 < p.first) {
+	if d.err == nil && (p.first == 0 || p.first > maxIndex) {
 		d.err = errMalformed
 	}
 	return p, d.end("log")

@@ -82,7 +82,12 @@ func (s *Sequencer) Restore(host string, snap wire.Snapshot) ([]wire.Fill, error
 
 func (s *Sequencer) take(host string, puts []wire.Put) ([]wire.Fill, error) {
 	var errs []error
+	// Later there is no other log than this leader's.
+	takesOver := len(s.expected) > 0
 	for _, p := range puts {
+		if p.Scope == scopeLog && !takesOver {
+			continue
+		}
 		if err := s.put(host, p); err != nil {
 			errs = append(errs, fmt.Errorf("from host %s: %w", host, err))
 		}
@@ -155,6 +160,11 @@ func (s *Sequencer) last() uint64 { return s.base + uint64(len(s.log)) }
 // host has dropped entries that another one lacks, so that logs overlap.
 func (s *Sequencer) extend(b batch) error {
 	if s.last() == 0 {
+		for h, m := range s.hosts {
+			if m.known && m.have < b.first-1 {
+				return fmt.Errorf("store: a log after the first %d entries, of which host %s has applied %d", b.first-1, h, m.have)
+			}
+		}
 		s.base = b.first - 1
 	}
 	if b.first > s.last()+1 {
