@@ -96,9 +96,14 @@ func (r *Replica) append(e entry) error {
 	r.applied++
 	r.tail = append(r.tail, e)
 	var out outcome
-	if n, o, err := decodeOp(e.op); err != nil {
-		out.err = err // by any host: it changes none
-	} else {
+	// What any host refuses all refuse, and it changes nothing. A rank that its host does
+	// not have would be charged for nothing, or another host's for what it has not stored.
+	switch n, o, err := decodeOp(e.op); {
+	case err != nil:
+		out.err = err
+	case r.owners[n] != e.host:
+		out.err = fmt.Errorf("%w: rank %d is not of host %s", ErrForeign, n, e.host)
+	default:
 		out = r.apply(n, &o)
 	}
 	if own {

@@ -38,6 +38,9 @@ func Entries(f wire.Fill) ([]Ordered, error) {
 	return all, nil
 }
 
+// AppendOp is an operation as hosts send it.
+func AppendOp(rank int, o Op) []byte { return appendOp(nil, rank, &o) }
+
 // Applied is how many entries the replica has applied.
 func (r *Replica) Applied() uint64 {
 	r.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/torch/store"
 )
 
 // forgedHave claims what a host has applied.
@@ -47,4 +48,34 @@ func TestSequencer_ForgedLog(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A host's operations are those of its own ranks: ranks that there are not have no
+// bound of their own, and those of others are not charged.
+func TestReplica_ForeignRanks(t *testing.T) {
+	w := newWorld(1, 1, 1)
+	w.join("h0")
+	w.join("h1")
+	must.NoError(t, w.settle())
+	victim := w.replicas["h0"].Client(0)
+	value := make([]byte, store.MaxValue-1024)
+	seq := uint64(0)
+	for _, rank := range []int{0, 0, 0, 7, 8, 9, 1 << 30} {
+		seq++
+		op := store.AppendOp(rank, store.Op{Kind: store.Set, Key: "k" + strconv.Itoa(rank), Value: value})
+		fills, err := w.sequencer.Submit("h1", []wire.Put{{Scope: "op", Key: strconv.FormatUint(seq, 10), Value: op, Size: 2}})
+		must.NoError(t, err)
+		for _, f := range fills {
+			if f.Hosts[0] == "h0" {
+				must.NoError(t, w.fill("h0", f))
+			}
+		}
+		_, err = w.carry("h0", 0)
+		must.NoError(t, err)
+		_, err = w.carry("h0", 1)
+		must.NoError(t, err)
+	}
+	res, err := victim.Do(t.Context(), store.Op{Kind: store.NumKeys})
+	must.NoError(t, err)
+	must.Eq(t, 0, res.Number)
 }

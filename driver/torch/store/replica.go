@@ -26,6 +26,8 @@ type Replica struct {
 	host  string
 	hosts int // of the ring
 	ranks map[int]*rank
+	// owners are the hosts of all ranks.
+	owners map[int]string
 
 	table   *table
 	waiters waiters
@@ -67,11 +69,12 @@ type outcome struct {
 // NewReplica begins the store of a ring on a host that has members in it.
 func NewReplica(host elastic.HostID, r *elastic.Ring) (*Replica, error) {
 	p := &Replica{
-		host: string(host), hosts: len(r.Hosts()), ranks: map[int]*rank{},
+		host: string(host), hosts: len(r.Hosts()), ranks: map[int]*rank{}, owners: map[int]string{},
 		table: newTable(), waiters: waiters{byKey: map[string][]*waiter{}},
 		news: make(chan struct{}, 1), over: make(chan struct{}),
 	}
 	for _, m := range r.Members {
+		p.owners[m.Assignment.Rank] = string(m.Proc.Slot.Host)
 		if m.Proc.Slot.Host == host {
 			p.ranks[m.Assignment.Rank] = &rank{}
 		}
