@@ -34,7 +34,8 @@ type callerCheck struct {
 // newCallerCheck returns the check of one of the host's slots.
 func (h *Host) newCallerCheck(local int) *callerCheck {
 	return &callerCheck{gate: h.peers.NewGate(), log: h.log.Named("rendezvous").With("slot", local), first: func(reason string) {
-		h.post(func() { h.reportRefusal(local, reason) })
+		// The host's goroutine may be closing the endpoint, which waits for this check.
+		go h.post(func() { h.reportRefusal(local, reason) })
 	}}
 }
 

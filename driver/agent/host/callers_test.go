@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
@@ -48,4 +49,26 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, 1, strings.Count(string(events), "\n"))
 	must.StrContains(t, string(events), "slot 0: refused a connection to its rendezvous endpoint")
+}
+
+// A refusal does not wait for the host's goroutine: that one may be closing the
+// endpoint, which waits for what is being decided, while other slots report progress.
+func TestRefusalsWaitForNoOne(t *testing.T) {
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, ID: "h", Logger: hclog.NewNullLogger()})
+	defer close(h.quit)
+	for range cap(h.todo) {
+		h.post(func() {})
+	}
+	c := h.newCallerCheck(0)
+	defer c.close()
+	done := make(chan struct{})
+	go func() {
+		c.first("not a process of this task")
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the check of a caller waits for the host's goroutine")
+	}
 }
