@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 	"github.com/kolo-nomad/kolo/driver/torch/store"
 )
 
@@ -65,8 +67,16 @@ func (r *rig) env(name string) string {
 	return fixed[name]
 }
 
-// connect opens a connection of the process.
+// connect opens a connection of the process, and introduces it.
 func (r *rig) connect(torch string) map[string]any {
+	r.t.Helper()
+	r.dial()
+	r.say(`{"type":"hello","version":1,"secret":"` + r.env("KOLO_WORKER_SECRET") + `","torch":"` + torch + `"}`)
+	return r.hear()
+}
+
+// dial opens a connection of the process.
+func (r *rig) dial() {
 	r.t.Helper()
 	var err error
 	r.conn, err = net.Dial("tcp", r.env("KOLO_WORKER_ADDR"))
@@ -74,8 +84,6 @@ func (r *rig) connect(torch string) map[string]any {
 	r.t.Cleanup(func() { _ = r.conn.Close() })
 	must.NoError(r.t, r.conn.SetDeadline(time.Now().Add(time.Minute)))
 	r.in = bufio.NewReader(r.conn)
-	r.say(`{"type":"hello","version":1,"secret":"` + r.env("KOLO_WORKER_SECRET") + `","torch":"` + torch + `"}`)
-	return r.hear()
 }
 
 func (r *rig) say(line string) {
@@ -209,6 +217,16 @@ func TestBadProcessesAreExplained(t *testing.T) {
 		r := newRig(t, nil)
 		must.Eq(t, "PyTorch 2.0.1 is too old: kolo.torch needs 2.1", r.connect("2.0.1")["message"].(string))
 		r.happened("PyTorch 2.0.1 is too old")
+	})
+	t.Run("quoted at length", func(t *testing.T) {
+		t.Parallel()
+		for _, hello := range []string{`"version":` + strings.Repeat("7", 60000), `"version":2,"client":"` + strings.Repeat(`\u001b`, 10000) + `"`} {
+			r := newRig(t, nil)
+			r.dial()
+			r.say(`{"type":"hello","secret":"` + r.env("KOLO_WORKER_SECRET") + `",` + hello + `}`)
+			must.Eq(t, "error", r.hear()["type"].(string))
+			must.Less(t, 2*plaintext.Limit, len(<-r.events))
+		}
 	})
 	t.Run("silent", func(t *testing.T) {
 		t.Parallel()

@@ -115,7 +115,7 @@ func (h *handler) Progress(generation uint64, line []byte) {
 
 // Refused reports a refusal, which is about to fail the process.
 func (h *handler) Refused(err error) {
-	h.events.Warn(fmt.Sprintf("its process was refused by the agent: %v", err))
+	h.events.Warn("its process was refused by the agent: " + plaintext.Line(err.Error(), plaintext.Limit)) // it may quote what was sent
 }
 
 // Store returns the store of the process's ring, for a new connection.
