@@ -55,7 +55,7 @@ func (h *Host) register() *wire.Register {
 		}
 		info.Slots = append(info.Slots, report)
 	}
-	r := &wire.Register{Info: info, AllocID: h.o.Config.AllocID, Addr: h.o.Addr, Status: h.status, Noticed: h.notices.Last()}
+	r := &wire.Register{Info: info, AllocID: h.o.Config.AllocID, Framework: h.o.Config.Framework, Addr: h.o.Addr, Status: h.status, Noticed: h.notices.Last()}
 	if h.exchange != nil {
 		r.Keys = h.exchange.Snapshot()
 	}

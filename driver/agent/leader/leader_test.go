@@ -248,6 +248,35 @@ func TestALeaderThatIsOverKeepsNobody(t *testing.T) {
 	}
 }
 
+// A host of another framework would start processes that no ring can connect.
+func TestHostsOfOneFrameworkOnly(t *testing.T) {
+	t.Parallel()
+	c := oneSlot
+	c.Framework = "horovod"
+	l := New(Options{Exchange: noExchange, Config: c, Term: 1, Logger: hclog.NewNullLogger()})
+	for name, tc := range map[string]struct {
+		ring     *elastic.Ring
+		released bool
+	}{
+		"new": {nil, true}, "trains": {&elastic.Ring{Generation: 1}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up, down := wire.Pipe()
+			must.NoError(t, up.Send(&wire.ToLeader{Register: &wire.Register{Info: elastic.HostInfo{ID: "t", Ring: tc.ring}, Framework: "torch"}}))
+			must.ErrorContains(t, l.Serve(down), "its driver is torch")
+			m, err := up.Recv()
+			if !tc.released {
+				must.Error(t, err)
+				return
+			}
+			must.NoError(t, err)
+			must.True(t, m.Release.Failed)
+			must.StrContains(t, m.Release.Reason, "stop the job before you change its driver")
+		})
+	}
+	must.MapEmpty(t, l.hosts)
+}
+
 // TestNoticesOutliveTheLeader is about a leader that is lost together with rank 0:
 // the next one learns from the other hosts how far notices were.
 func TestNoticesOutliveTheLeader(t *testing.T) {

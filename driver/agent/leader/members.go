@@ -6,6 +6,7 @@ package leader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
 // Session is the leader's end of a session with a host.
@@ -41,6 +43,9 @@ func (l *Leader) Serve(s Session) error {
 		return errors.New("a session begins with a registration")
 	}
 	r := first.Register
+	if err := l.refuse(r, s); err != nil {
+		return err
+	}
 	id := r.Info.ID
 	q := newSendQueue(s)
 	defer q.Close()
@@ -71,6 +76,20 @@ func (l *Leader) Serve(s Session) error {
 		default:
 		}
 	}
+}
+
+// refuse keeps out a host whose processes can't be in a ring with the others. While an
+// update of the job changes its driver, there are hosts of both.
+func (l *Leader) refuse(r *wire.Register, s Session) error {
+	if r.Framework == "" || r.Framework == l.o.Config.Framework {
+		return nil
+	}
+	err := fmt.Errorf("its driver is %s, and that of the job's other allocations %s: stop the job before you change its driver",
+		plaintext.Line(r.Framework, plaintext.Limit), l.o.Config.Framework)
+	if r.Info.Ring == nil { // else it trains, and others of its kind may lead later
+		_ = s.Send(&wire.ToAgent{Release: &elastic.ReleaseHost{Host: r.Info.ID, Failed: true, Reason: err.Error()}})
+	}
+	return err
 }
 
 // join takes in a host that registers.

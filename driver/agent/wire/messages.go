@@ -35,6 +35,8 @@ type ToLeader struct {
 type Register struct {
 	Info    elastic.HostInfo `json:"info"`
 	AllocID string           `json:"alloc_id"`
+	// Framework is the host's training framework, empty where it is of an older driver.
+	Framework string `json:"framework,omitempty"`
 	// Addr is where the leader probes whether the host lives when its session has
 	// ended.
 	Addr string `json:"addr"`
