@@ -114,6 +114,11 @@ func (r *Replica) append(e entry) error {
 		r.sent = max(0, r.sent-1)
 		p.rank.pending--
 		p.rank.bytes -= len(p.op)
+		r.bytes -= len(p.op)
+		if r.room != nil {
+			close(r.room)
+			r.room = nil
+		}
 		p.result <- out
 	}
 	return nil

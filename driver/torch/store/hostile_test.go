@@ -79,3 +79,14 @@ func TestReplica_ForeignRanks(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, 0, res.Number)
 }
+
+// A host that goes on without an answer is not kept in the leader's memory.
+func TestSequencer_Flood(t *testing.T) {
+	w := newWorld(1, 1, 1)
+	op := store.AppendOp(1, store.Op{Kind: store.Set, Key: "k", Value: make([]byte, store.MaxValue)})
+	var refused error
+	for seq := uint64(1); seq <= 100 && refused == nil; seq++ { // the same memory each time
+		_, refused = w.sequencer.Submit("h1", []wire.Put{{Scope: "op", Key: strconv.FormatUint(seq, 10), Value: op, Size: 2}})
+	}
+	must.ErrorIs(t, refused, store.ErrTooMuch)
+}

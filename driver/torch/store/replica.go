@@ -19,6 +19,11 @@ const (
 	maxPendingBytes = maxStored
 )
 
+// maxOnTheWay bounds the operations of all ranks of a host that are not applied yet;
+// others wait for room. With a log of maxLog they have to fit into a Snapshot, a
+// message of at most 256 MiB in which bytes take 4/3 of their length.
+const maxOnTheWay = 112 << 20
+
 // Replica is the store of one ring on one of its hosts. It is the host's side of the
 // ring's exchange. All methods may be called concurrently.
 type Replica struct {
@@ -40,6 +45,8 @@ type Replica struct {
 	// from own+1. The leader has been given the first sent of them.
 	pending []*pending
 	sent    int
+	bytes   int           // of pending
+	room    chan struct{} // closed when bytes is less, nil while no one waits for it
 	// unreported: the leader has yet to be given applied.
 	unreported bool
 
@@ -135,7 +142,17 @@ func (r *Replica) local(n int) (*rank, error) {
 
 // change performs an operation in the order of the log.
 func (r *Replica) change(ctx context.Context, n int, o *Op) (Result, error) {
-	p, err := r.submit(n, o)
+	p, room, err := r.submit(n, o)
+	for room != nil && err == nil {
+		select {
+		case <-room:
+			p, room, err = r.submit(n, o)
+		case <-r.over:
+			return Result{}, ErrOver
+		case <-ctx.Done():
+			return Result{}, ctx.Err()
+		}
+	}
 	if err != nil {
 		return Result{}, err
 	}
@@ -154,31 +171,39 @@ func (r *Replica) change(ctx context.Context, n int, o *Op) (Result, error) {
 	}
 }
 
-// submit puts an operation on its way. With no other host in the ring, that is all.
-func (r *Replica) submit(n int, o *Op) (*pending, error) {
+// submit puts an operation on its way, unless it has to wait for room. With no other
+// host in the ring, that is all.
+func (r *Replica) submit(n int, o *Op) (_ *pending, room <-chan struct{}, _ error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	from, err := r.local(n)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p := &pending{rank: from, result: make(chan outcome, 1)}
 	if r.hosts == 1 {
 		from.changed = true
 		p.result <- r.apply(n, o)
-		return p, nil
+		return p, nil, nil
 	}
 	p.op = appendOp(nil, n, o)
 	if from.pending >= maxPending || from.bytes+len(p.op) > maxPendingBytes {
-		return nil, fmt.Errorf("%w: rank %d has %d operations of %d bytes on their way, the most is %d of %d",
+		return nil, nil, fmt.Errorf("%w: rank %d has %d operations of %d bytes on their way, the most is %d of %d",
 			ErrTooMuch, n, from.pending, from.bytes, maxPending, maxPendingBytes)
+	}
+	if r.bytes+len(p.op) > maxOnTheWay {
+		if r.room == nil {
+			r.room = make(chan struct{})
+		}
+		return nil, r.room, nil
 	}
 	from.changed = true
 	from.pending++
 	from.bytes += len(p.op)
+	r.bytes += len(p.op)
 	r.pending = append(r.pending, p)
 	r.wake()
-	return p, nil
+	return p, nil, nil
 }
 
 // apply performs an operation and wakes those who waited for it.

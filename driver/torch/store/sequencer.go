@@ -14,10 +14,11 @@ import (
 )
 
 // Bounds of the log. Operations that it has no room for wait until the slowest host
-// has applied more of it.
+// has applied more of it; more of one host than it may have on its way are refused.
 const (
 	maxLog   = 64 << 20 // of entries that some host has not applied, in bytes
-	maxBatch = 4 << 20  // of the entries of one Fill, unless it has only one
+	maxHeld  = 2 * maxOnTheWay
+	maxBatch = 4 << 20 // of the entries of one Fill, unless it has only one
 )
 
 // Sequencer is the leader's side of one ring's exchange: it gives operations their
@@ -44,6 +45,7 @@ type member struct {
 	have    uint64 // entries that it has applied
 	given   uint64 // entries that it was given
 	ordered uint64 // the last of its operations that is in the log
+	held    int    // its operations that have no place in the log yet, in bytes
 }
 
 // NewSequencer begins the log of a ring.
@@ -76,7 +78,8 @@ func (s *Sequencer) Restore(host string, snap wire.Snapshot) ([]wire.Fill, error
 	defer s.mu.Unlock()
 	// The snapshot has them again, and what the host was given may be lost.
 	s.held = slices.DeleteFunc(s.held, func(e entry) bool { return e.host == host })
-	s.member(host).known = false
+	m := s.member(host)
+	m.known, m.held = false, 0
 	return s.take(host, snap.Puts)
 }
 
@@ -118,7 +121,13 @@ func (s *Sequencer) put(host string, p wire.Put) error {
 		if err != nil {
 			return err
 		}
-		s.held = append(s.held, entry{host: host, seq: seq, op: p.Value})
+		e := entry{host: host, seq: seq, op: p.Value}
+		m := s.member(host)
+		if m.held+e.size() > maxHeld {
+			return fmt.Errorf("%w: operations without a place in the log of %d bytes, the most is %d", ErrTooMuch, m.held+e.size(), maxHeld)
+		}
+		m.held += e.size()
+		s.held = append(s.held, e)
 		return nil
 	default:
 		return fmt.Errorf("%w: put of scope %.40q", errMalformed, p.Scope)
@@ -194,6 +203,7 @@ func (s *Sequencer) order() error {
 	n := 0
 	for ; n < len(s.held) && s.bytes < maxLog; n++ {
 		e := s.held[n]
+		s.member(e.host).held -= e.size()
 		switch next := s.member(e.host).ordered + 1; {
 		case e.seq > next:
 			errs = append(errs, fmt.Errorf("store: operation %d of host %s, whose next is %d", e.seq, e.host, next))

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
@@ -158,6 +159,30 @@ func TestBounds_Pending(t *testing.T) {
 	must.ErrorIs(t, err, store.ErrTooMuch)
 	stop()
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == 0 })))
+}
+
+// However much all ranks of a host store at once, another leader can be given it in one
+// message; the rest waits.
+func TestBounds_Snapshot(t *testing.T) {
+	const ranks, each, message = 9, 2, 256 << 20
+	w := newWorld(1, ranks, 1)
+	w.join("h0")
+	answers := make(chan error, ranks*each)
+	for i := range ranks * each {
+		go func() {
+			_, err := w.replicas["h0"].Client(i/each).Do(t.Context(), store.Op{Kind: store.Set, Key: strconv.Itoa(i), Value: make([]byte, store.MaxValue-1024)})
+			answers <- err
+		}()
+	}
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.replicas["h0"].Begun() >= 14 })))
+	w.cut("h0")
+	must.Less(t, message-store.MaxLog/3*4, length(w.replicas["h0"].Snapshot()))
+	w.join("h1")
+	for range ranks * each {
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.settle() == nil && len(answers) > 0 }), wait.Timeout(time.Minute)))
+		must.NoError(t, <-answers)
+	}
+	must.Eq(t, ranks*each, int(do(t, w.replicas["h1"].Client(ranks), store.Op{Kind: store.NumKeys}).Number))
 }
 
 // Waits end when all keys have been there, once for each value of a queue, and with the
