@@ -47,7 +47,7 @@ func (h *Host) reportRefusal(local int, reason string) {
 		return
 	}
 	h.warned[key] = true
-	h.o.Events.Emit(fmt.Sprintf("slot %d: refused a connection to its rendezvous endpoint, which answers processes of this task only: %s; "+
+	h.o.Events.Emit(fmt.Sprintf("slot %d: refused a connection to its agent's port, which answers processes of this task only: %s; "+
 		"if it is part of the training, start it as a child of the task's command; the agent's log has more", local, reason))
 }
 

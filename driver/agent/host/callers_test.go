@@ -48,7 +48,7 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 	events, err := os.ReadFile(file)
 	must.NoError(t, err)
 	must.Eq(t, 1, strings.Count(string(events), "\n"))
-	must.StrContains(t, string(events), "slot 0: refused a connection to its rendezvous endpoint")
+	must.StrContains(t, string(events), "slot 0: refused a connection to its agent's port")
 }
 
 // A refusal does not wait for the host's goroutine: that one may be closing the
