@@ -66,6 +66,38 @@ func assign(hosts [][]candidate) []Member {
 	return members
 }
 
+// assignSlots is assign for a framework with local ranks that have gaps: they are
+// the slots' numbers. The slot that holds the state longest is rank 0.
+func assignSlots(hosts [][]candidate) []Member {
+	hosts = slices.Clone(hosts)
+	slices.SortStableFunc(hosts, func(a, b []candidate) int { return cmp.Compare(firstSync(a), firstSync(b)) })
+	size, crossSize := 0, map[int]int{}
+	for _, h := range hosts {
+		size += len(h)
+		for _, c := range h {
+			crossSize[c.proc.Slot.Local]++
+		}
+	}
+	var members []Member
+	crossRank := map[int]int{}
+	for i, h := range hosts {
+		if i == 0 {
+			h = slices.Clone(h)
+			slices.SortStableFunc(h, func(a, b candidate) int { return cmp.Compare(a.syncOrder(), b.syncOrder()) })
+		}
+		for _, c := range h {
+			local := c.proc.Slot.Local
+			members = append(members, Member{Proc: c.proc, SyncedSince: c.syncedSince, Assignment: Assignment{
+				Rank: len(members), Size: size,
+				LocalRank: local, LocalSize: len(h),
+				CrossRank: crossRank[local], CrossSize: crossSize[local],
+			}})
+			crossRank[local]++
+		}
+	}
+	return members
+}
+
 // leading returns the hosts in the order of their ranks, and the slot number
 // that comes first on each: that of the candidate that holds the state longest,
 // among the numbers that all hosts have. If none of these holds it, neither do the

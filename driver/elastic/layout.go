@@ -8,18 +8,18 @@ import (
 	"slices"
 )
 
-// layout is the ring that the slots accepted by ok would form. Of each host it
-// takes the slots from 0 up to the first that is not accepted: Horovod requires
-// local ranks without a gap, and a script's GPU is its local rank, so slots are
-// not renumbered. The exception are slots that are leaving, where the missing
-// slot will not be started again.
+// layout is the ring that the slots accepted by ok would form. Without
+// Framework.LocalGaps it takes of each host the slots from 0 up to the first that
+// is not accepted: Horovod requires local ranks without a gap, and a script's GPU
+// is its local rank, so slots are not renumbered. The exception are slots that are
+// leaving, where the missing slot will not be started again.
 func (m *Machine) layout(ok func(*host, *slot) bool) []Member { return m.layoutMax(ok, m.opt.MaxNP) }
 
 // layoutMax is layout with another limit of processes; 0 is no limit.
 func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 	var hosts [][]candidate
 	for _, h := range m.sorted() {
-		if c := h.candidates(ok); len(c) > 0 {
+		if c := h.candidates(ok, m.opt.Framework.LocalGaps); len(c) > 0 {
 			hosts = append(hosts, c)
 		}
 	}
@@ -32,15 +32,18 @@ func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 		}
 		hosts = slices.DeleteFunc(hosts, func(h []candidate) bool { return len(h) == 0 })
 	}
+	if m.opt.Framework.LocalGaps {
+		return assignSlots(hosts)
+	}
 	return assign(hosts)
 }
 
-func (h *host) candidates(ok func(*host, *slot) bool) []candidate {
+func (h *host) candidates(ok func(*host, *slot) bool, gaps bool) []candidate {
 	var list []candidate
 	for l := range h.slots {
 		s := &h.slots[l]
 		if s.stopping && !s.restage || !ok(h, s) {
-			if h.staying() && !s.leaving {
+			if h.staying() && !s.leaving && !gaps {
 				break
 			}
 			continue

@@ -290,6 +290,26 @@ func TestASlotThatDiesAloneIsReplacedInPlaceWithItsLocalRank(t *testing.T) {
 	s.expect("start b:0 2/4", "notify a:0", "form 3: a:0 a:1 b:0 b:1")
 }
 
+func TestTheSlotsAboveOneThatDiesTrainOnWhereLocalRanksMayHaveGaps(t *testing.T) {
+	s := newScript(t, Options{NP: 4, MinNP: 1, SlotRestarts: 2, Framework: Framework{AbandonsForming: true, LocalGaps: true}})
+	s.join("a", 0, 2)
+	s.join("b", 1, 2)
+	s.wait(time.Second)
+	s.arrive("a:0", "a:1", "b:0", "b:1")
+	s.up("a:0", "a:1", "b:0", "b:1")
+	s.did = nil
+	s.die("a:0", "exit code 1")
+	s.waiting("a:1", "b:0", "b:1")
+	s.expect("break 1", "form 2: a:1 b:0 b:1")
+	s.up("a:1", "b:0", "b:1")
+	must.Eq(t, Assignment{Rank: 0, Size: 3, LocalRank: 1, LocalSize: 1, CrossRank: 0, CrossSize: 2}, s.m.Ring().Members[0].Assignment)
+	s.wait(2 * time.Second)
+	s.wait(time.Second)
+	s.arrive("a:0")
+	s.waiting("a:1", "b:0", "b:1")
+	s.expect("start a:0 1/4", "notify a:1", "form 3: a:1 a:0 b:0 b:1")
+}
+
 func TestADeathWhileTheRingForms(t *testing.T) {
 	t.Run("is repaired while no other process has seen the address", func(t *testing.T) {
 		s := newScript(t, elasticPair)

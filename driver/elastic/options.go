@@ -28,6 +28,10 @@ type Framework struct {
 	// killed. So where a member dies, such a ring is broken at once; otherwise
 	// another process takes the member's place while that is possible; see replace.
 	AbandonsForming bool
+	// LocalGaps states that a ring may have any slots of a host. Local ranks are
+	// then the slots' numbers, and have gaps while a slot is started again. Else the
+	// slots above wait for it.
+	LocalGaps bool
 }
 
 // Options configure the machine. Those that users set mean what they are, zero

@@ -21,6 +21,9 @@ func (w *world) checkRing(r *Ring) {
 		w.fail("first ring of %d, np is %d", len(r.Members), w.opt.NP)
 	}
 	for _, m := range r.Members {
+		if w.opt.Framework.LocalGaps && m.Assignment.LocalRank != m.Proc.Slot.Local {
+			w.fail("local rank %d on slot %s", m.Assignment.LocalRank, m.Proc.Slot)
+		}
 		if h := w.m.hosts[m.Proc.Slot.Host]; w.meshOf(r) == nil && h != nil && h.staying() && !h.slots[m.Proc.Slot.Local].leaving && m.Assignment.LocalRank != m.Proc.Slot.Local {
 			w.fail("local rank %d on slot %s", m.Assignment.LocalRank, m.Proc.Slot)
 		}
@@ -36,7 +39,7 @@ func (w *world) checkRing(r *Ring) {
 			}
 		}
 	}
-	if err := checkRanks(r); err != nil {
+	if err := checkRanks(r, w.opt.Framework.LocalGaps); err != nil {
 		w.fail("%v", err)
 	}
 	if w.meshOf(r) == nil {
@@ -46,7 +49,7 @@ func (w *world) checkRing(r *Ring) {
 }
 
 // checkRanks reports what is wrong with the ranks of a ring.
-func checkRanks(r *Ring) error {
+func checkRanks(r *Ring, gaps bool) error {
 	locals, seen := map[HostID][]int{}, map[HostID]int{}
 	cross := map[int][]int{}
 	position := map[int]int{} // where a local rank stands on its host by rank
@@ -59,7 +62,7 @@ func checkRanks(r *Ring) error {
 			return fmt.Errorf("ranks of %s are not contiguous", h)
 		}
 		seen[h] = i
-		if at, ok := position[a.LocalRank]; ok && at != len(locals[h]) {
+		if at, ok := position[a.LocalRank]; !gaps && ok && at != len(locals[h]) {
 			return fmt.Errorf("local rank %d is %d. by rank on %s and %d. on another host", a.LocalRank, len(locals[h]), h, at)
 		}
 		position[a.LocalRank] = len(locals[h])
@@ -69,7 +72,7 @@ func checkRanks(r *Ring) error {
 	for _, m := range r.Members {
 		a := m.Assignment
 		l := slices.Sorted(slices.Values(locals[m.Proc.Slot.Host]))
-		if len(l) != a.LocalSize || l[len(l)-1] != len(l)-1 {
+		if len(l) != a.LocalSize || !gaps && l[len(l)-1] != len(l)-1 {
 			return fmt.Errorf("%s has local ranks %v, local size %d", m.Proc.Slot.Host, l, a.LocalSize)
 		}
 		c := cross[a.LocalRank]

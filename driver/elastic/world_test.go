@@ -313,6 +313,7 @@ func TestMachineInvariants(t *testing.T) {
 	}{
 		"a member that dies is replaced": {Framework{}, 2500},
 		"a ring that forms is given up":  {Framework{AbandonsForming: true}, 1000},
+		"and local ranks have gaps":      {Framework{AbandonsForming: true, LocalGaps: true}, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -354,7 +355,7 @@ func FuzzMachine(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		i := 0
-		f := Framework{AbandonsForming: len(data)%2 == 1}
+		f := Framework{AbandonsForming: len(data)%2 == 1, LocalGaps: len(data)%4 == 3}
 		explore(f, func(n int) int {
 			if i < len(data) {
 				i++

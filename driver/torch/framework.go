@@ -21,7 +21,7 @@ const entry = "a function decorated with kolo.torch.elastic"
 // Agent returns PyTorch as an agent needs it.
 func Agent() framework.Framework {
 	return framework.Framework{
-		Elastic:  elastic.Framework{Name: "PyTorch", Rendezvous: entry, Entry: entry, AbandonsForming: true},
+		Elastic:  elastic.Framework{Name: "PyTorch", Rendezvous: entry, Entry: entry, AbandonsForming: true, LocalGaps: true},
 		Host:     func(o framework.Options) host.Framework { return New(o) },
 		Exchange: NewExchange,
 	}

@@ -43,7 +43,7 @@ def size() -> int:
 
 
 def local_rank() -> int:
-    """The rank among the processes of this host. It may change with the group; for a GPU, use device()."""
+    """The number of this process's slot on its host: with gaps while the process of another slot is started again."""
     return _get().local_rank
 
 
