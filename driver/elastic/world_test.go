@@ -312,7 +312,7 @@ func TestMachineInvariants(t *testing.T) {
 		seeds     uint64
 	}{
 		"a member that dies is replaced": {Framework{}, 2500},
-		"a ring that forms is given up":  {Framework{AbandonsForming: true}, 1000},
+		"a ring that forms is given up":  {Framework{AbandonsForming: true}, 400},
 		"and local ranks have gaps":      {Framework{AbandonsForming: true, LocalGaps: true}, 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
