@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -22,34 +21,21 @@ import (
 	"github.com/kolo-nomad/kolo/driver/gate"
 	"github.com/kolo-nomad/kolo/driver/horovod/internal/ringsim"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
+	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
 	"github.com/kolo-nomad/kolo/driver/localpeer"
 )
-
-// foreignAddr is where peers come from that addressGate does not admit.
-var foreignAddr = netip.MustParseAddr("127.0.0.2")
-
-// addressGate admits peers by their address.
-type addressGate struct{ refused atomic.Int64 }
-
-func (g *addressGate) Admit(_, remote netip.AddrPort) error {
-	if remote.Addr() == foreignAddr {
-		g.refused.Add(1)
-		return errors.New("from a foreign address")
-	}
-	return nil
-}
 
 // Peers that a gate does not admit are cut off before they are heard, and take
 // no connection from those that it admits, however many they are.
 func TestEndpoint_Gate(t *testing.T) {
 	const foreigners = 3000
-	gate := &addressGate{}
+	gate := &intrudertest.Callers{}
 	m := newMemory()
 	e, err := rendezvous.ListenLimits(m, gate, hclog.NewNullLogger(), rendezvous.Limits{Conns: 2})
 	must.NoError(t, err)
 	defer func() { must.NoError(t, e.Close()) }()
 
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: foreignAddr.AsSlice()}}
+	dialer := intrudertest.Dialer()
 	var foreign []net.Conn
 	for range foreigners {
 		conn, err := dialer.Dial("tcp4", addrOf(e))
@@ -69,7 +55,7 @@ func TestEndpoint_Gate(t *testing.T) {
 		answer, _ := io.ReadAll(conn)
 		must.SliceEmpty(t, answer)
 	}
-	must.Eq(t, foreigners, gate.refused.Load())
+	must.Eq(t, foreigners, gate.Refused.Load())
 	_, found, err := m.Get(t.Context(), "s", "forged")
 	must.NoError(t, err)
 	must.False(t, found)

@@ -5,13 +5,10 @@ package tcpstore_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"math"
 	"net"
-	"net/netip"
 	"runtime"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +16,7 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
 	"github.com/kolo-nomad/kolo/driver/torch/store"
 	"github.com/kolo-nomad/kolo/driver/torch/tcpstore"
 )
@@ -158,29 +156,16 @@ func TestServer_SlowTakers(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Open() == 0 }), wait.Timeout(timeout)))
 }
 
-// foreignAddr is where peers come from that addressGate does not admit.
-var foreignAddr = netip.MustParseAddr("127.0.0.2")
-
-type addressGate struct{ refused atomic.Int64 }
-
-func (g *addressGate) Admit(_, remote netip.AddrPort) error {
-	if remote.Addr() == foreignAddr {
-		g.refused.Add(1)
-		return errors.New("from a foreign address")
-	}
-	return nil
-}
-
 // Peers that the gate does not admit are reset before they are heard, and take no
 // connection from those that it admits.
 func TestServer_Gate(t *testing.T) {
 	const foreigners = 300
 	j := newJob(t, 1)
-	callers := &addressGate{}
+	callers := &intrudertest.Callers{}
 	s, err := tcpstore.ListenLimits(placed(j.client(0)), callers, hclog.NewNullLogger(), tcpstore.Limits{Conns: 1})
 	must.NoError(t, err)
 	defer func() { must.NoError(t, s.Close()) }()
-	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: foreignAddr.AsSlice()}}
+	dialer := intrudertest.Dialer()
 	for range foreigners {
 		conn, err := dialer.Dial("tcp4", addrOf(s))
 		if err != nil {
@@ -195,7 +180,7 @@ func TestServer_Gate(t *testing.T) {
 	c := dial(t, s)
 	c.send(5, list("forged"))
 	must.Eq(t, []byte{1}, c.take(1))
-	must.Eq(t, foreigners, callers.refused.Load())
+	must.Eq(t, foreigners, callers.Refused.Load())
 }
 
 // FuzzRequest: whatever is sent, a request is within its bounds, and what is refused
