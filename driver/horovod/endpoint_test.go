@@ -5,7 +5,6 @@ package horovod
 
 import (
 	"net/netip"
-	"os/exec"
 	"strconv"
 	"testing"
 
@@ -14,7 +13,6 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
-	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
@@ -35,29 +33,4 @@ func TestEnvironment(t *testing.T) {
 		"HOROVOD_CONTROLLER": "gloo", "HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_GLOO_RENDEZVOUS_ADDR": "127.0.0.1",
 		"HOROVOD_GLOO_RENDEZVOUS_PORT": strconv.Itoa(e.(*endpoint).server.Port()),
 	}, fixed)
-}
-
-// A shell around the script reports a signal by its exit code.
-func TestAborted(t *testing.T) {
-	spawner, err := process.NewSpawner("")
-	must.NoError(t, err)
-	defer spawner.Close()
-	for script, want := range map[string]struct {
-		aborted bool
-		why     string
-	}{
-		"kill -ABRT $$": {true, "Horovod's or Gloo's abort"},
-		"exit 134":      {true, ""},
-		"kill -TERM $$": {false, ""},
-		"exit 0":        {false, ""},
-	} {
-		sh, err := exec.LookPath("sh")
-		must.NoError(t, err)
-		p, err := spawner.Start(process.Spec{Command: sh, Args: []string{"-c", script}})
-		must.NoError(t, err)
-		<-p.Done()
-		aborted, why := New(framework.Options{}).Aborted(p.Exit())
-		must.Eq(t, want.aborted, aborted, must.Sprint(script))
-		must.Eq(t, want.why, why, must.Sprint(script))
-	}
 }

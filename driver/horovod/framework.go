@@ -5,7 +5,6 @@ package horovod
 
 import (
 	"strings"
-	"syscall"
 
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
@@ -62,10 +61,7 @@ func (f *Framework) Join(r *elastic.Ring) (host.Exchange, error) {
 // Aborted reports whether a process ended by SIGABRT, as Horovod and Gloo end one
 // whose peers are gone.
 func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
-	if e.Signaled() && e.Signal() == syscall.SIGABRT {
-		why = "Horovod's or Gloo's abort"
-	}
-	return e.By(syscall.SIGABRT), why
+	return e.Aborted("Horovod's or Gloo's abort")
 }
 
 // Stalled looks for what Horovod's stall check writes.

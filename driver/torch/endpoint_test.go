@@ -11,7 +11,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +21,6 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
-	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/plaintext"
@@ -240,29 +238,4 @@ func TestBadProcessesAreExplained(t *testing.T) {
 		go func() { _, _ = r.e.Store(ctx) }()
 		r.happened("does the script call torch.distributed.init_process_group itself?")
 	})
-}
-
-// A shell around the script reports a signal by its exit code.
-func TestAborted(t *testing.T) {
-	t.Parallel()
-	spawner, err := process.NewSpawner("")
-	must.NoError(t, err)
-	defer spawner.Close()
-	for script, want := range map[string]struct {
-		aborted bool
-		why     string
-	}{
-		"kill -ABRT $$": {true, "PyTorch's or NCCL's abort"},
-		"exit 134":      {true, ""},
-		"kill -TERM $$": {false, ""},
-	} {
-		sh, err := exec.LookPath("sh")
-		must.NoError(t, err)
-		p, err := spawner.Start(process.Spec{Command: sh, Args: []string{"-c", script}})
-		must.NoError(t, err)
-		<-p.Done()
-		aborted, why := New(framework.Options{}).Aborted(p.Exit())
-		must.Eq(t, want.aborted, aborted, must.Sprint(script))
-		must.Eq(t, want.why, why, must.Sprint(script))
-	}
 }

@@ -5,7 +5,6 @@ package torch
 
 import (
 	"strings"
-	"syscall"
 
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
@@ -65,10 +64,7 @@ func newcomers(r *elastic.Ring) []int {
 // Aborted reports whether a process ended by SIGABRT, by which PyTorch's watchdog of
 // NCCL ends one whose peers are gone.
 func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
-	if e.Signaled() && e.Signal() == syscall.SIGABRT {
-		why = "PyTorch's or NCCL's abort"
-	}
-	return e.By(syscall.SIGABRT), why
+	return e.Aborted("PyTorch's or NCCL's abort")
 }
 
 // Stalled looks for what PyTorch's watchdog of NCCL writes.

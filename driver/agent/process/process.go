@@ -72,6 +72,15 @@ func (e Exit) By(sig syscall.Signal) bool {
 	return e.Signaled() && e.Signal() == sig || e.ExitStatus() == 128+int(sig)
 }
 
+// Aborted reports whether SIGABRT ended the process, or what a shell around it ran.
+// why is whose abort that is, where it is the process's own.
+func (e Exit) Aborted(whose string) (aborted bool, why string) {
+	if e.Signaled() && e.Signal() == syscall.SIGABRT {
+		why = whose
+	}
+	return e.By(syscall.SIGABRT), why
+}
+
 // String describes the end for people.
 func (e Exit) String() string {
 	if e.Signaled() {

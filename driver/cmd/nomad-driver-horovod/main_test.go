@@ -5,11 +5,14 @@ package main
 
 import (
 	"bytes"
+	"os/exec"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
+	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
@@ -55,5 +58,34 @@ func TestNames(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		must.Eq(t, 0, run(f.program(), []string{"help"}, &stdout, &stderr))
 		must.StrHasPrefix(t, f.program()+" runs elastic "+f.agent.Elastic.Name+" training", stdout.String())
+	}
+}
+
+// A shell around the script reports a signal by its exit code.
+func TestAborted(t *testing.T) {
+	spawner, err := process.NewSpawner("")
+	must.NoError(t, err)
+	defer spawner.Close()
+	sh, err := exec.LookPath("sh")
+	must.NoError(t, err)
+	whose := map[string]string{"horovod": "Horovod's or Gloo's abort", "torch": "PyTorch's or NCCL's abort"}
+	for script, want := range map[string]struct{ aborted, own bool }{
+		"kill -ABRT $$": {true, true},
+		"exit 134":      {true, false},
+		"kill -TERM $$": {false, false},
+		"exit 0":        {false, false},
+	} {
+		p, err := spawner.Start(process.Spec{Command: sh, Args: []string{"-c", script}})
+		must.NoError(t, err)
+		<-p.Done()
+		for _, f := range frameworks {
+			aborted, why := f.agent.Host(framework.Options{}).Aborted(p.Exit())
+			must.Eq(t, want.aborted, aborted, must.Sprint(f.name, script))
+			if want.own {
+				must.Eq(t, whose[f.name], why)
+			} else {
+				must.Eq(t, "", why, must.Sprint(f.name, script))
+			}
+		}
 	}
 }
