@@ -310,6 +310,20 @@ func TestTheSlotsAboveOneThatDiesTrainOnWhereLocalRanksMayHaveGaps(t *testing.T)
 	s.expect("start a:0 1/4", "notify a:1", "form 3: a:1 a:0 b:0 b:1")
 }
 
+// givenUp is a ring of three that forms, of processes that can give it up.
+func givenUp(t *testing.T) *script {
+	t.Helper()
+	o := elasticPair
+	o.Framework.AbandonsForming = true
+	s := pair(t, o)
+	s.join("c", 2, 1)
+	s.wait(time.Second)
+	s.arrive("c:0")
+	s.waiting("a:0", "b:0")
+	s.did = nil
+	return s
+}
+
 func TestADeathWhileTheRingForms(t *testing.T) {
 	t.Run("is repaired while no other process has seen the address", func(t *testing.T) {
 		s := newScript(t, elasticPair)
@@ -322,14 +336,7 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 		s.expect("replace b:0 1/2")
 	})
 	t.Run("breaks a ring that the others can give up", func(t *testing.T) {
-		o := elasticPair
-		o.Framework.AbandonsForming = true
-		s := pair(t, o)
-		s.join("c", 2, 1)
-		s.wait(time.Second)
-		s.arrive("c:0")
-		s.waiting("a:0", "b:0")
-		s.did = nil
+		s := givenUp(t)
 		s.die("a:0", "signal: killed")
 		s.expect("break 2")
 		s.wait(5 * time.Second) // they connect, and may take their time
@@ -338,14 +345,7 @@ func TestADeathWhileTheRingForms(t *testing.T) {
 		s.expect("form 3: b:0 c:0")
 	})
 	t.Run("is not waited for by one that does not give up", func(t *testing.T) {
-		o := elasticPair
-		o.Framework.AbandonsForming = true
-		s := pair(t, o)
-		s.join("c", 2, 1)
-		s.wait(time.Second)
-		s.arrive("c:0")
-		s.waiting("a:0", "b:0")
-		s.did = nil
+		s := givenUp(t)
 		s.die("c:0", "signal: killed")
 		s.waiting("a:0")
 		s.expect("break 2")
