@@ -28,7 +28,12 @@ type HostSlots struct {
 type HostLost struct{ Host HostID }
 
 // SlotArrived reports that a started process sent its first request and is held.
-type SlotArrived struct{ Proc Proc }
+type SlotArrived struct {
+	Proc Proc
+	// Restarts reports that the process can't change its ring: its rank and size are
+	// in its environment, and for each ring another process takes its place.
+	Restarts bool
+}
 
 // SlotWaiting reports that a process left the ring of Generation and asks for its
 // next rank; it is held.

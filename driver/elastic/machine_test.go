@@ -102,7 +102,7 @@ func (s *script) join(host string, index, slots int) {
 
 func (s *script) arrive(names ...string) {
 	for _, n := range names {
-		s.event(SlotArrived{s.proc(n)})
+		s.event(SlotArrived{Proc: s.proc(n)})
 	}
 }
 

@@ -58,6 +58,11 @@ type Options struct {
 	ResetLimit   int // most rings after the first; 0 is no limit
 	SlotRestarts int // restarts of a slot before its host is given back
 	OnRingLost   OnRingLost
+	// Restarts is known ahead of SlotArrived.Restarts: no process can change its ring.
+	Restarts bool
+	// Spares keeps processes for the present ring started beside it, for the next
+	// failure, where processes can't change their ring.
+	Spares bool
 
 	// Floor is the highest generation that may have been used already, as far
 	// as the leader knows; new rings are numbered above it.

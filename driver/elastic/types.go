@@ -135,7 +135,9 @@ type SlotReport struct {
 	SyncedSince uint64 `json:"synced_since"`
 	Up          bool   `json:"up"`
 	Notifiable  bool   `json:"notifiable"`
-	Surrogate   bool   `json:"surrogate,omitempty"`
+	// Restarts reports that the process can't change its ring; see SlotArrived.
+	Restarts  bool `json:"restarts,omitempty"`
+	Surrogate bool `json:"surrogate,omitempty"`
 	// Failures is how many counted at the last one, FailedAgo the seconds since
 	// that; see Forgive.
 	Failures  int     `json:"failures"`
@@ -152,8 +154,11 @@ type HostInfo struct {
 	// Group and Index order the hosts: by group name, then allocation index.
 	Group string `json:"group"`
 	Index int    `json:"index"`
-	// Slots has one entry per slot, by local rank.
+	// Slots has one entry per slot, by local rank. Slots from Width on are standbys:
+	// slot Width+i runs on the GPU of slot i, and its process is for a later ring
+	// while that of slot i trains, or the other way round. Width 0: there are none.
 	Slots []SlotReport `json:"slots"`
+	Width int          `json:"width,omitempty"`
 	// Ring is the newest ring that the host knows of, nil when none.
 	Ring *Ring `json:"ring,omitempty"`
 	// Resets is the number of re-formed rings the host has seen.

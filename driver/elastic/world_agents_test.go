@@ -159,7 +159,7 @@ func (w *world) run(h *whost, l int) {
 		w.exit(h, l, SlotExited{Aborted: w.pick(2) == 0, Status: "stopped"})
 	case s.State == Starting:
 		s.State = Arrived
-		h.report(SlotArrived{p})
+		h.report(SlotArrived{Proc: p})
 		w.enter(h, l)
 	case s.enter:
 		s.enter = false
