@@ -195,18 +195,24 @@ func TestKillInRendezvous(t *testing.T) {
 // train on, what was cut off does not, and in the end there is one ring.
 func TestCutOff(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	victims := map[string]int{"a worker": 1, "the leader": 0}
-	for name, index := range victims {
+	for name, victim := range map[string]struct {
+		index int
+		torch bool
+	}{
+		"a worker":       {1, false},
+		"the leader":     {0, false},
+		"torch's leader": {0, true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // it waits most of the time
 			ctx := testContext(t, 6*time.Minute)
-			c := startCluster(t, cluster.Options{})
+			tr := startOnThree(ctx, t, victim.torch)
+			c := tr.c
 			if !c.Isolated() {
 				t.Skip(cluster.ErrShared)
 			}
-			tr := startTraining(ctx, t, c, trainingOptions{count: 3, edit: spread})
 			tr.waitSize(ctx, 3)
-			alloc := tr.running(ctx, 3)[index]
+			alloc := tr.running(ctx, 3)[victim.index]
 			node := c.NodeOf(alloc)
 			var lost []int
 			for _, p := range cluster.Slots(alloc.ID) {
@@ -245,6 +251,16 @@ func TestCutOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// startOnThree starts a job of three workers on as many nodes of a cluster of its
+// own.
+func startOnThree(ctx context.Context, t *testing.T, torch bool) *training {
+	t.Helper()
+	if torch {
+		return startTorch(ctx, t, startTorchCluster(t), trainingOptions{count: 3})
+	}
+	return startTraining(ctx, t, startCluster(t, cluster.Options{}), trainingOptions{count: 3, edit: spread})
 }
 
 // leader is the allocation whose agent leads: the lowest index.

@@ -121,14 +121,15 @@ func testTorchTogether(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 
 	t.Run("bad scripts", func(t *testing.T) {
 		t.Parallel()
-		quick := map[string]any{"slot_restarts": 0}
-		tr := startTorch(ctx, t, c, trainingOptions{edit: func(job *api.Job) {
-			giveUp(job)
-			delete(job.TaskGroups[0].Tasks[0].Env, "PYTHONPATH")
-		}, config: quick})
-		must.NoError(t, c.WaitStatus(ctx, tr.id, "dead"))
-		tr.waitEvent(ctx, "No module named 'kolo'", "before it reached a function decorated with kolo.torch.elastic")
-		must.Eq(t, "failed", clientStatus(t, tr))
+		testTorchBadScripts(ctx, t, c)
+	})
+	t.Run("a slow newcomer", func(t *testing.T) {
+		t.Parallel()
+		testTorchSlowNewcomer(ctx, t, c)
+	})
+	t.Run("completion", func(t *testing.T) {
+		t.Parallel()
+		testTorchCompletion(ctx, t, c)
 	})
 
 	t.Run("bad configuration", func(t *testing.T) {

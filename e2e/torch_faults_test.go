@@ -1,0 +1,132 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+)
+
+// Scripts for PyTorch that go wrong: a clear task event and log each, and an end,
+// or training that goes on.
+func testTorchBadScripts(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	once := map[string]any{"np": 2, "slot_restarts": 0}
+	fails := func(t *testing.T, o trainingOptions) *training {
+		t.Helper()
+		o.count, o.edit, o.config = 2, editAlso(o.edit, giveUp), once
+		tr := startTorch(ctx, t, c, o)
+		must.NoError(t, c.WaitStatus(ctx, tr.id, "dead"))
+		must.Eq(t, "failed", clientStatus(t, tr))
+		return tr
+	}
+
+	t.Run("does not find kolo", func(t *testing.T) {
+		tr := fails(t, trainingOptions{edit: func(job *api.Job) { delete(job.TaskGroups[0].Tasks[0].Env, "PYTHONPATH") }})
+		tr.waitEvent(ctx, "No module named 'kolo'", "before it reached a function decorated with kolo.torch.elastic")
+	})
+
+	t.Run("has a package of another version", func(t *testing.T) {
+		dir := t.TempDir()
+		must.NoError(t, os.Chmod(dir, 0o755))
+		must.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join(root(t), "python"))))
+		file := filepath.Join(dir, "kolo", "worker.py")
+		text, err := os.ReadFile(file)
+		must.NoError(t, err)
+		other := strings.Replace(string(text), "\nVERSION = 1\n", "\nVERSION = 99\n", 1)
+		must.NotEq(t, string(text), other)
+		must.NoError(t, os.WriteFile(file, []byte(other), 0o644))
+		tr := fails(t, trainingOptions{edit: func(job *api.Job) { job.TaskGroups[0].Tasks[0].Env["PYTHONPATH"] = dir }})
+		tr.waitEvent(ctx, "refused by the agent", "version 99")
+		tr.waitLog(ctx, "kolo: the agent refuses this process", "version 99")
+	})
+
+	t.Run("exits in the middle", func(t *testing.T) {
+		tr := fails(t, trainingOptions{args: []string{"--fault=exit", "--fault-step=5", "--exit-code=3"}})
+		tr.waitLog(ctx, "fault: exit at step 5")
+		tr.waitEvent(ctx, "exit", "3")
+	})
+
+	t.Run("forms a group itself", func(t *testing.T) {
+		tr := fails(t, trainingOptions{args: []string{"--fault=init"}})
+		tr.waitLog(ctx, "init_process_group")
+	})
+
+	t.Run("never commits", func(t *testing.T) {
+		tr := startTorch(ctx, t, c, trainingOptions{args: []string{"--commit-every=0"}})
+		tr.waitSize(ctx, 1)
+		tr.scale(ctx, 2)
+		tr.waitProgress(ctx, 200) // it can't grow, and trains on
+		must.Eq(t, []int{1}, tr.record().Sizes())
+		must.NoError(t, tr.record().CheckConsecutive())
+	})
+
+	t.Run("hangs in a collective", func(t *testing.T) {
+		tr := startTorch(ctx, t, c, trainingOptions{count: 2, config: map[string]any{"np": 2, "stall_timeout": "10s"},
+			args: []string{"--fault=hang", "--fault-step=20", "--fault-rank=1", "--fault-once=" + t.TempDir() + "/hung"}})
+		tr.waitLog(ctx, "fault: hang at step 20 on rank 1")
+		tr.waitEvent(ctx, "has made no step", "stall_timeout")
+		tr.waitStarts(ctx, 3)
+		tr.waitSize(ctx, 2)
+		must.NoError(t, tr.record().CheckRollbacks(1))
+		must.Len(t, 1, tr.record().PIDs(0))
+	})
+}
+
+// The group trains on while a newcomer takes its time to start.
+func testTorchSlowNewcomer(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	tr := startTorch(ctx, t, c, trainingOptions{})
+	tr.waitSize(ctx, 1)
+	tr.write("import-time", "20")
+	asked := time.Now()
+	tr.scale(ctx, 2)
+	tr.waitSize(ctx, 2)
+	resizes := tr.record().Resizes()
+	must.Len(t, 1, resizes)
+	must.Greater(t, 20*time.Second, resizes[0].After.Time().Sub(asked))
+	must.Less(t, 10*time.Second, resizes[0].Gap()) // it did not wait for the newcomer; the bound is for a busy machine
+	tr.finish(ctx)
+	tr.checkPlanned()
+}
+
+// A job that is complete trains nothing when it is scaled once more.
+func testTorchCompletion(ctx context.Context, t *testing.T, c *cluster.Cluster) {
+	t.Helper()
+	tr := startTorch(ctx, t, c, trainingOptions{count: 2})
+	tr.waitSize(ctx, 2)
+	tr.finish(ctx)
+	steps := len(tr.record().Where("step", nil))
+	tr.scale(ctx, 3)
+	must.NoError(t, c.WaitStatus(ctx, tr.id, "dead"))
+	allocs, err := c.Allocs(ctx, tr.id)
+	must.NoError(t, err)
+	must.Greater(t, 2, len(allocs))
+	for _, a := range allocs {
+		must.Eq(t, "complete", a.ClientStatus, must.Sprint(a.Name, cluster.Events(a)))
+	}
+	must.Len(t, steps, tr.record().Where("step", nil))
+}
+
+// editAlso runs one edit of a job after another.
+func editAlso(edits ...func(*api.Job)) func(*api.Job) {
+	return func(job *api.Job) {
+		for _, edit := range edits {
+			if edit != nil {
+				edit(job)
+			}
+		}
+	}
+}
