@@ -38,7 +38,7 @@ func torchPython(t testing.TB) string { return filepath.Join(root(t), "bin", "to
 // startTorch is startTraining for jobspecs/torch.nomad.hcl and torch_train.py.
 func startTorch(ctx context.Context, t testing.TB, c *cluster.Cluster, o trainingOptions) *training {
 	t.Helper()
-	vars := cluster.Vars{"python": torchPython(t), "script": filepath.Join(root(t), "jobspecs", "torch_train.py")}
+	vars := cluster.Vars{"python": torchPython(t), "script": filepath.Join(root(t), "e2e", "train", "torch_train.py")}
 	maps.Copy(vars, o.vars)
 	edit := o.edit
 	o.spec, o.vars = "torch", vars

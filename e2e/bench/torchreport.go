@@ -15,7 +15,7 @@ import (
 func (t *TorchResults) write(w *bytes.Buffer, about About) {
 	fmt.Fprintf(w, `## PyTorch
 
-PyTorch in process under `+"`nomad-driver-torch run`"+` beside torchrun: the same script (`+"`jobspecs/torch_train.py`"+`), the same machine, in turns within one run.
+PyTorch in process under `+"`nomad-driver-torch run`"+` beside torchrun: the same script (`+"`e2e/train/torch_train.py`"+`), the same machine, in turns within one run.
 torchrun has one node per rank, its c10d rendezvous, a last call of 1 s, a monitor interval of 0.1 s and a checkpoint every 20 steps; Kolo commits each step.
 Written by `+"`make bench ONLY=torch`"+` on %s; do not edit.
 

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// A Framework is what a job trains with. Its script takes the flags of train.py and
-// records the same. All paths are relative to the project's root.
+// A Framework is what a job trains with. The scripts take the same
+// flags and record the same. All paths are relative to the project's root.
 type Framework struct {
 	// Name is that of the task driver.
 	Name string
@@ -24,7 +24,7 @@ type Framework struct {
 // The frameworks that Kolo's driver trains with.
 var (
 	Horovod = Framework{Name: "horovod", Python: ".venv/bin/python", script: "e2e/train/train.py", driver: "bin/nomad-driver-horovod"}
-	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", script: "jobspecs/torch_train.py", driver: "bin/nomad-driver-torch", path: "python"}
+	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", script: "e2e/train/torch_train.py", driver: "bin/nomad-driver-torch", path: "python"}
 )
 
 // Named returns a framework by its name.

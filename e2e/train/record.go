@@ -1,7 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package train reads what the training script train.py recorded, and reports
+// Package train has the training scripts of the tests, train.py for Horovod and
+// torch_train.py for PyTorch in process, reads what they recorded, and reports
 // whether training was right: no step skipped, no sample lost or repeated.
 package train
 
@@ -19,7 +20,7 @@ import (
 	"time"
 )
 
-// An Event is one line of the script: a process started ("start"), a ring began
+// An Event is one line of a script (see record.py): a process started ("start"), a ring began
 // to train ("ring"), a step was done ("step"), training is complete ("done").
 type Event struct {
 	Kind  string  `json:"kolo"`
@@ -45,7 +46,7 @@ func (e Event) Time() time.Time { return time.UnixMicro(int64(e.T * 1e6)) }
 // in which it happened.
 type Record []Event
 
-// Read reads the files that train.py --records wrote. No directory is an empty
+// Read reads the files that a script wrote with --records. No directory is an empty
 // record: nothing has happened yet.
 func Read(dir string) (Record, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))

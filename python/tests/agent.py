@@ -23,7 +23,7 @@ from .launch import Forked
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-SCRIPT = os.path.join(ROOT, "jobspecs", "torch_train.py")
+SCRIPT = os.path.join(ROOT, "e2e", "train", "torch_train.py")
 
 
 class Worker:

@@ -16,7 +16,7 @@ import torch.distributed as dist
 import kolo.torch.group as group
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "jobspecs", "torch_train.py")
+SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "e2e", "train", "torch_train.py")
 
 
 class Store(dist.Store):
@@ -79,4 +79,5 @@ connect = group._connect
 stores = []  # the Python halves of the stores, which C++ does not keep
 group._connect = faulty
 sys.argv[0] = SCRIPT
+sys.path.insert(0, os.path.dirname(SCRIPT))
 runpy.run_path(SCRIPT, run_name="__main__")

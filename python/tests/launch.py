@@ -53,6 +53,7 @@ def _run(command, env, output):
     os.environ.clear()
     os.environ.update(env)
     sys.argv = command
+    sys.path.insert(0, os.path.dirname(command[0]))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         runpy.run_path(command[0], run_name="__main__")

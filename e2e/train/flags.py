@@ -1,0 +1,72 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The flags of the training scripts.
+
+Each rank takes --batch samples a step. The default is a multiple of 12, and so
+should --samples be: what is left of an epoch then always divides among 1, 2, 3
+or 4 ranks, and elastic samplers, which repeat samples where it does not, have
+no reason to. So samples can be checked to be used exactly once.
+
+With --global-batch a step takes that many samples of all ranks together, so
+that more ranks make a step shorter, and not larger; --sample-time is then what
+they share. A multiple of 60 divides among 1 to 6 ranks.
+"""
+
+import argparse
+import os
+import time
+
+
+def parse(description):
+    """Reads flags; the default of each comes from TRAIN_<NAME> if set."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+
+    def option(name, default, help):
+        env = os.environ.get("TRAIN_" + name.upper().replace("-", "_"))
+        kind = type(default)
+        parser.add_argument("--" + name, type=kind, default=default if env is None else kind(env), help=help)
+
+    option("epochs", 2, "passes over the data")
+    option("samples", 2400, "samples in the data set")
+    option("batch", 12, "samples per rank and step")
+    option("global-batch", 0, "samples per step of all ranks, in place of --batch")
+    option("step-time", 0.05, "seconds a step takes at least")
+    option("sample-time", 0.0, "seconds that each sample of a rank adds to --step-time")
+    option("commit-every", 1, "steps between commits (0: never)")
+    option("import-time", 0.0, "extra seconds of start-up, as a slow import takes")
+    option("import-time-file", "", "file that holds the extra seconds, if it exists: later processes may differ")
+    option("stop-file", "", "file that ends training with the epoch in which it appears")
+    option("records", "", "directory for one file per process of what it trained on")
+    option("checkpoint", "", "file to start from and to write at each epoch's end")
+    option("checkpoint-every", 0, "steps between checkpoints within an epoch (0: none)")
+    option("ballast", 0, "megabytes of trained parameters that make the state larger (PyTorch)")
+    option("frozen", 0, "megabytes of parameters that are not trained, but are part of the state (PyTorch)")
+    option("fault", "", "import, exit, raise, hang, kill, init (init_process_group by the script; PyTorch) or not-elastic")
+    option("fault-step", 0, "step after which exit, raise, hang or kill happen")
+    option("fault-rank", -1, "rank that they happen to (-1: all)")
+    option("fault-once", "", "file that marks that the fault has happened and will not again")
+    option("exit-code", 3, "status for the fault exit")
+    return parser.parse_args()
+
+
+def start_slowly(args):
+    """Takes the time of a slow import, or fails as one."""
+    if os.path.exists(args.import_time_file):
+        with open(args.import_time_file) as f:
+            args.import_time = float(f.read())
+    time.sleep(args.import_time)
+    if args.fault == "import":
+        raise ImportError("--fault=import asks for a failing import")
+
+
+def rank_batch(args, size):
+    """The samples of one rank in one step of a ring of this size."""
+    return args.global_batch // size if args.global_batch else args.batch
+
+
+def rest_of_step(args, samples, begun):
+    """Sleeps for what is left of a step that began at time.monotonic() == begun."""
+    rest = args.step_time + args.sample_time * samples - (time.monotonic() - begun)
+    if rest > 0:
+        time.sleep(rest)
