@@ -9,10 +9,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,34 +25,35 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// horovodSamples make an epoch, with which a job ends on demand.
-const horovodSamples = 240
+// epochSamples make an epoch, with which a job ends on demand.
+const epochSamples = 240
 
-// TestHorovod lets the autoscaler share a cluster between two real training
-// jobs: the first has all of it, gives half away when the second arrives, gets
-// more than half when the policy is changed, and the second has all when the
-// first is complete. Nothing is restarted, and no step or sample is lost.
-func TestHorovod(t *testing.T) {
-	python := filepath.Join(root(t), ".venv", "bin", "python")
-	driver := filepath.Join(root(t), "bin", "nomad-driver-horovod")
-	for _, path := range []string{python, driver} {
-		if _, err := os.Stat(path); err != nil {
-			t.Skipf("%v (make build horovod sets it up)", err)
+// TestTraining lets the autoscaler share a cluster between two real training
+// jobs, one with Horovod and one with PyTorch's own process groups: the first has
+// all of it, gives half away when the second arrives, gets more than half when the
+// policy is changed, and the second has all when the first is complete. Nothing is
+// restarted, and no step or sample is lost.
+func TestTraining(t *testing.T) {
+	plugins := map[string]string{}
+	for _, f := range []train.Framework{train.Horovod, train.Torch} {
+		if err := f.Check(root(t)); err != nil {
+			t.Skipf("%v (make build horovod torch sets it up)", err)
 		}
+		plugins[f.Run(root(t))[0]] = fmt.Sprintf("allow_isolation_none = true\npython = %q\n", f.Command(root(t))[0])
 	}
 	// Four slots: as many training processes as two cores can bear.
 	w := startWith(t, cluster.Options{
 		Clients: 2, CPU: 2000, MemoryMB: 4096,
-		Plugins: map[string]string{driver: fmt.Sprintf("allow_isolation_none = true\npython = %q\n", python)},
+		Plugins: plugins,
 	})
 	d := w.agent(t, "one", w.Address)
 	waitFor(t, time.Minute, "leadership", d.leads)
 
 	// Ranks of the first share a batch, so that a step gets shorter with more of
 	// them; those of the second have one each, so that a step does more.
-	a := w.train(t, python, "a", "research", 4, "--global-batch=48", "--step-time=0.05", "--sample-time=0.025")
+	a := w.train(t, train.Horovod, "a", "research", 4, "--global-batch=48", "--step-time=0.05", "--sample-time=0.025")
 	w.ring(t, d, "a", 4)
-	b := w.train(t, python, "b", "teaching", 2, "--batch=12", "--step-time=0.3")
+	b := w.train(t, train.Torch, "b", "teaching", 2, "--batch=12", "--step-time=0.3")
 	w.ring(t, d, "a", 2)
 	w.ring(t, d, "b", 2)
 
@@ -87,31 +88,45 @@ func bounded(t *testing.T, limit time.Duration) context.Context {
 // training is a job that trains until it is finished on demand.
 type training struct{ name, dir string }
 
-// train submits the CPU jobspec, made elastic for the autoscaler, with the
-// test's script and its arguments. Its first ring has np ranks: with fewer, the
-// worker that is there first would be rank 0, and on a busy machine that may be one
-// that the first shrink takes.
-func (w *world) train(t *testing.T, python, name, queue string, np int, args ...string) training {
+// specs are the jobspecs of frameworks, and what they need to be light: Horovod's
+// ranks talk every millisecond by default, which would be most of what a small
+// machine does.
+var specs = map[string]struct {
+	file   string
+	config map[string]any
+}{
+	train.Horovod.Name: {"pytorch-cpu", map[string]any{"horovod": []map[string]any{{"cycle_time_ms": 10}}}},
+	train.Torch.Name:   {"torch", nil},
+}
+
+// train submits the CPU jobspec of a framework, made elastic for the autoscaler,
+// with the test's script and its arguments. Its first ring has np ranks: with
+// fewer, the worker that is there first would be rank 0, and on a busy machine that
+// may be one that the first shrink takes.
+func (w *world) train(t *testing.T, f train.Framework, name, queue string, np int, args ...string) training {
 	t.Helper()
 	dir := filepath.Join(w.Dir, "training", name)
 	must.NoError(t, os.MkdirAll(dir, 0o777))
-	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "pytorch-cpu.nomad.hcl"))
+	spec, command := specs[f.Name], f.Command(root(t))
+	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", spec.file+".nomad.hcl"))
 	must.NoError(t, err)
-	job, err := w.Parse(strings.ReplaceAll(string(text), "pytorch-cpu", name), cluster.Vars{
-		"count": 0, "python": python, "script": filepath.Join(root(t), "e2e", "train", "train.py"), "isolation": "none",
+	job, err := w.Parse(string(text), cluster.Vars{
+		"count": 0, "python": command[0], "script": command[1], "isolation": "none",
 		"args": append(args,
-			"--epochs=100000", fmt.Sprintf("--samples=%d", horovodSamples),
+			"--epochs=100000", fmt.Sprintf("--samples=%d", epochSamples),
 			"--records="+filepath.Join(dir, "records"), "--stop-file="+filepath.Join(dir, "stop"),
 		),
 	})
 	must.NoError(t, err)
 	group := job.TaskGroups[0]
 	group.Scaling.Min = new(int64(0))
-	// Ranks that talk every millisecond, which is the default, would be most of
-	// what a small machine does.
-	group.Tasks[0].Config["horovod"] = []map[string]any{{"cycle_time_ms": 10}}
-	group.Tasks[0].Config["np"] = np
 	group.Scaling.Policy = map[string]any{"kolo": []map[string]any{{"min": 1, "queue": queue}}}
+	task := group.Tasks[0]
+	maps.Copy(task.Config, spec.config)
+	task.Config["np"] = np
+	task.Env = map[string]string{"PYTHONPATH": filepath.Join(root(t), "python")}
+	job.ID, job.Name = &name, &name
+	group.Services[0].Name, task.Config["service"] = name, name
 	must.NoError(t, w.RegisterJob(t.Context(), job))
 	return training{name, dir}
 }
@@ -183,7 +198,7 @@ func (w *world) succeeded(t *testing.T, tr training, sizes ...int) {
 	record, err := train.Read(filepath.Join(tr.dir, "records"))
 	must.NoError(t, err)
 	must.NoError(t, record.CheckConsecutive())
-	must.NoError(t, record.CheckSamples(horovodSamples))
+	must.NoError(t, record.CheckSamples(epochSamples))
 	must.Len(t, 1, record.PIDs(0))
 	trained := record.Sizes()
 	t.Logf("%s: %d steps in rings of %v", tr.name, record.Last().Step, trained)
