@@ -51,15 +51,15 @@ func jobs() []*job {
 }
 
 // submit registers the job.
-func (j *job) submit(ctx context.Context, c *cluster.Cluster, root, python string, gpu bool) error {
+func (j *job) submit(ctx context.Context, c *cluster.Cluster, root string, f train.Framework, gpu bool) error {
 	j.dir = filepath.Join(c.Dir, "training", j.name)
 	if err := os.MkdirAll(j.dir, 0o777); err != nil {
 		return err
 	}
 	j.follower = train.Follow(filepath.Join(j.dir, "records"))
 	spec, err := c.Parse(jobspec, cluster.Vars{
-		"name": j.name, "queue": j.queue, "gpu": gpu, "max": slots, "python": python,
-		"script": filepath.Join(root, "e2e/train/train.py"),
+		"name": j.name, "queue": j.queue, "gpu": gpu, "max": slots, "driver": f.Name,
+		"python": filepath.Join(root, f.Python), "script": filepath.Join(root, f.Script), "env": f.Env(root),
 		"args": []string{
 			fmt.Sprintf("--epochs=%d", j.steps/epochSteps),
 			fmt.Sprintf("--samples=%d", epochSteps*globalBatch),
@@ -73,6 +73,9 @@ func (j *job) submit(ctx context.Context, c *cluster.Cluster, root, python strin
 		return err
 	}
 	spec.ID, spec.Name = &j.name, &j.name
+	if f.Name != train.Horovod.Name {
+		delete(spec.TaskGroups[0].Tasks[0].Config, "horovod")
+	}
 	j.submitted = time.Now()
 	return c.RegisterJob(ctx, spec)
 }

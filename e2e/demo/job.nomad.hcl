@@ -5,12 +5,14 @@
 # autoscaler and GPUs. The demo sets the job's name.
 
 variable "name" { type = string }
+variable "driver" { type = string }
 variable "queue" { type = string }
 variable "gpu" { type = bool }
 variable "max" { type = number }
 variable "python" { type = string }
 variable "script" { type = string }
 variable "args" { type = list(string) }
+variable "env" { type = map(string) }
 
 job "demo" {
   type = "batch"
@@ -43,7 +45,7 @@ job "demo" {
     }
 
     task "train" {
-      driver = "horovod"
+      driver = var.driver
 
       config {
         command   = var.python
@@ -51,12 +53,14 @@ job "demo" {
         isolation = "none"
         service   = var.name
 
-        # Ranks talk to each other this often. The default, every millisecond,
-        # would keep the cores of a small machine busy.
+        # Horovod's ranks talk to each other this often. The default, every
+        # millisecond, would keep the cores of a small machine busy.
         horovod {
           cycle_time_ms = 10
         }
       }
+
+      env = var.env
 
       identity {
         env  = true

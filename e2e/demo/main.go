@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
 // Command demo shows the autoscaler share a small cluster between elastic
-// training jobs, with a real Nomad and a real Horovod on this machine: a server
-// and three clients with two GPU slots each, `kolo agent`, and three PyTorch
-// jobs that arrive one after the other. Counts are set by a scheduling policy,
+// training jobs, with a real Nomad and real PyTorch on this machine, under Horovod
+// or in process: a server and three clients with two GPU slots each, `kolo agent`,
+// and three jobs that arrive one after the other. Counts are set by a scheduling policy,
 // which is changed while the jobs run. It needs about three minutes, ends with
 // what the training records prove, and leaves nothing behind but the stand-in
 // GPU library in the folder for temporary files, for the next time.
 //
-//	make demo
+//	make demo                   # driver = "horovod"
+//	make demo FRAMEWORK=torch   # driver = "torch"
 //
 // On a terminal a table as of `kolo status -watch` stands below what has
 // happened; elsewhere only what happens is printed, one line each.
@@ -27,6 +28,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
 func main() {
@@ -45,10 +47,15 @@ func main() {
 
 func run(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	framework := flags.String("framework", train.Horovod.Name, "what the jobs train with: horovod or torch")
 	first := flags.String("policy", "elastic-fifo", "scheduling `policy` to begin with, without options")
 	then := flags.String("then", "weighted-fair(shares={research=2})", "`policy` to change to while jobs run")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	f, err := train.Named(*framework)
+	if err != nil {
+		return fmt.Errorf("-framework: %w", err)
 	}
 	if _, err := builtin.Policies.New(*first, nil); err != nil {
 		return fmt.Errorf("-policy: %w", err)
@@ -60,6 +67,9 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := f.Check(root); err != nil {
+		return fmt.Errorf("%w (run `make demo FRAMEWORK=%s` in the project's root)", err, f.Name)
+	}
 
 	screen := newScreen(os.Stdout)
 	gpu, env, why := standInGPUs(root)
@@ -68,9 +78,11 @@ func run(ctx context.Context, args []string) (err error) {
 	} else {
 		screen.say("starting Nomad: one server, %d clients with %d CPU slots each (no GPUs: %s)", clients, perClient, why)
 	}
-	python := filepath.Join(root, ".venv/bin/python")
+	if f.Name != train.Horovod.Name {
+		screen.say("jobs have driver = %q and run %s with %s", f.Name, f.Script, f.Python)
+	}
 	plugins := map[string]string{
-		filepath.Join(root, "bin/nomad-driver-horovod"): fmt.Sprintf("allow_isolation_none = true\npython = %q", python),
+		filepath.Join(root, f.Driver): fmt.Sprintf("allow_isolation_none = true\npython = %q", filepath.Join(root, f.Python)),
 	}
 	if gpu {
 		plugins[filepath.Join(root, devicePlugin)] = ""
@@ -95,7 +107,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	screen.say("Nomad is at %s and kolo agent, with the policy %s, at %s until the demo ends", c.Address, *first, kolo.api.URL)
 
-	s := &show{c: c, kolo: kolo, screen: screen, root: root, python: python, gpu: gpu}
+	s := &show{c: c, kolo: kolo, screen: screen, root: root, framework: f, gpu: gpu}
 	if err := s.run(ctx, *then); err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
 const (
@@ -24,12 +25,12 @@ const (
 
 // A show is the story: jobs arrive, share, and end.
 type show struct {
-	c      *cluster.Cluster
-	kolo   *daemon
-	screen *screen
-	root   string
-	python string
-	gpu    bool
+	c         *cluster.Cluster
+	kolo      *daemon
+	screen    *screen
+	root      string
+	framework train.Framework
+	gpu       bool
 
 	jobs []*job // that have arrived
 	seen *koloapi.Status
@@ -41,7 +42,7 @@ type show struct {
 func (s *show) run(ctx context.Context, then string) error {
 	for _, j := range jobs() {
 		s.screen.say("▶ nomad job run %s: %d steps, queue %s", j.name, j.steps, j.queue)
-		if err := j.submit(ctx, s.c, s.root, s.python, s.gpu); err != nil {
+		if err := j.submit(ctx, s.c, s.root, s.framework, s.gpu); err != nil {
 			return err
 		}
 		s.jobs = append(s.jobs, j)

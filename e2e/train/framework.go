@@ -16,15 +16,16 @@ type Framework struct {
 	Name string
 	// Python can import the framework.
 	Python string
-	script string
-	driver string
+	// Script is the training script, Driver the task driver's program.
+	Script string
+	Driver string
 	path   string // PYTHONPATH
 }
 
 // The frameworks that Kolo's driver trains with.
 var (
-	Horovod = Framework{Name: "horovod", Python: ".venv/bin/python", script: "e2e/train/train.py", driver: "bin/nomad-driver-horovod"}
-	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", script: "e2e/train/torch_train.py", driver: "bin/nomad-driver-torch", path: "python"}
+	Horovod = Framework{Name: "horovod", Python: ".venv/bin/python", Script: "e2e/train/train.py", Driver: "bin/nomad-driver-horovod"}
+	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", Script: "e2e/train/torch_train.py", Driver: "bin/nomad-driver-torch", path: "python"}
 )
 
 // Named returns a framework by its name.
@@ -39,7 +40,7 @@ func Named(name string) (Framework, error) {
 
 // Check returns an error unless all that a job needs is below root.
 func (f Framework) Check(root string) error {
-	for _, needed := range []string{f.driver, f.Python, f.script} {
+	for _, needed := range []string{f.Driver, f.Python, f.Script} {
 		if _, err := os.Stat(filepath.Join(root, needed)); err != nil {
 			return err
 		}
@@ -49,19 +50,27 @@ func (f Framework) Check(root string) error {
 
 // Run is Kolo's own launcher.
 func (f Framework) Run(root string, flags ...string) []string {
-	return append([]string{filepath.Join(root, f.driver), "run"}, flags...)
+	return append([]string{filepath.Join(root, f.Driver), "run"}, flags...)
 }
 
 // Command is the script, to which arguments are added.
 func (f Framework) Command(root string) []string {
-	return []string{filepath.Join(root, f.Python), filepath.Join(root, f.script)}
+	return []string{filepath.Join(root, f.Python), filepath.Join(root, f.Script)}
 }
 
-// Environ is the environment of a job.
+// Env are the variables that the script needs to be set.
+func (f Framework) Env(root string) map[string]string {
+	if f.path == "" {
+		return map[string]string{}
+	}
+	return map[string]string{"PYTHONPATH": filepath.Join(root, f.path)}
+}
+
+// Environ is the environment of a job that this process starts.
 func (f Framework) Environ(root string) []string {
 	env := append(os.Environ(), "PATH="+filepath.Dir(filepath.Join(root, f.Python))+":"+os.Getenv("PATH"))
-	if f.path != "" {
-		env = append(env, "PYTHONPATH="+filepath.Join(root, f.path))
+	for name, value := range f.Env(root) {
+		env = append(env, name+"="+value)
 	}
 	return env
 }
