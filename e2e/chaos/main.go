@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -19,10 +20,13 @@ import (
 // options are the command line's.
 type options struct {
 	seed, seeds uint64
-	length      time.Duration
-	maxRanks    int
-	root        string
-	framework   train.Framework
+	// A run goes on for a while, or for so many changes.
+	length     time.Duration
+	changes    int
+	maxRanks   int
+	root       string
+	samples    string
+	frameworks []train.Framework
 }
 
 func main() {
@@ -37,10 +41,12 @@ func main() {
 		os.Exit(2)
 	}
 	failed := 0
-	for seed := o.seed; seed < o.seed+o.seeds && ctx.Err() == nil; seed++ {
-		if err := run(ctx, o, seed); err != nil {
-			fmt.Printf("seed %d: FAILED: %v\n", seed, err)
-			failed++
+	for _, f := range o.frameworks {
+		for seed := o.seed; seed < o.seed+o.seeds && ctx.Err() == nil; seed++ {
+			if err := run(ctx, o, f, seed); err != nil {
+				fmt.Printf("%s, seed %d: FAILED: %v\n", f.Name, seed, err)
+				failed++
+			}
 		}
 	}
 	if failed > 0 {
@@ -54,14 +60,19 @@ func parse(args []string) (*options, error) {
 	flags.Uint64Var(&o.seed, "seed", 1, "what happens, and when")
 	flags.Uint64Var(&o.seeds, "seeds", 1, "runs, one after the other, with this and the following seeds")
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each goes on")
+	flags.IntVar(&o.changes, "changes", 0, "resizes and kills that each makes, instead of -for; one process is spared for longer stretches")
 	flags.IntVar(&o.maxRanks, "max-ranks", 6, "most processes at a time")
-	framework := flags.String("framework", train.Horovod.Name, "what to train with: horovod or torch")
+	flags.StringVar(&o.samples, "samples", "", "file to append what processes had to, in JSON lines")
+	frameworks := flags.String("framework", train.Horovod.Name, "what to train with: horovod, torch, or both")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	var err error
-	if o.framework, err = train.Named(*framework); err != nil {
-		return nil, fmt.Errorf("-framework: %w", err)
+	for name := range strings.SplitSeq(*frameworks, ",") {
+		f, err := train.Named(name)
+		if err != nil {
+			return nil, fmt.Errorf("-framework: %w", err)
+		}
+		o.frameworks = append(o.frameworks, f)
 	}
 	switch {
 	case flags.NArg() > 0:
@@ -72,12 +83,17 @@ func parse(args []string) (*options, error) {
 		return nil, errors.New("-max-ranks: at least 1")
 	case o.length <= 0:
 		return nil, errors.New("-for: must be positive")
+	case o.changes < 0:
+		return nil, errors.New("-changes: at least 0")
 	}
+	var err error
 	if o.root, err = os.Getwd(); err != nil {
 		return nil, err
 	}
-	if err := o.framework.Check(o.root); err != nil {
-		return nil, fmt.Errorf("%w (run `make chaos FRAMEWORK=%s` in the project's root)", err, o.framework.Name)
+	for _, f := range o.frameworks {
+		if err := f.Check(o.root); err != nil {
+			return nil, fmt.Errorf("%w (run `make chaos FRAMEWORK=%s` in the project's root)", err, f.Name)
+		}
 	}
 	return o, nil
 }

@@ -35,6 +35,7 @@ type action struct {
 	hosts []host // rehost: the new list
 	// victims picks processes among those that run, in [0, 1) (kill, freeze).
 	victims []float64
+	spare   bool          // not the first slot of the first host (rehost, kill)
 	length  time.Duration // freeze and slow
 }
 
@@ -59,22 +60,34 @@ type plan struct {
 	rnd      *rand.Rand
 	maxRanks int
 	hosts    []host // as listed last
+	// spares lets the first slot of the first host alone, but for one burst
+	// in six: its process gets old enough to show what it keeps of
+	// each ring.
+	spares bool
+	burst  int           // actions after which training is left alone
+	pause  time.Duration // longest between two actions
+	drawn  int           // actions
 }
 
-func newPlan(seed uint64, maxRanks int) *plan {
-	return &plan{rnd: rand.New(rand.NewPCG(seed, 0)), maxRanks: maxRanks, hosts: []host{{names[0], min(2, maxRanks)}}}
+func newPlan(seed uint64, maxRanks int, spares bool) *plan {
+	p := &plan{rnd: rand.New(rand.NewPCG(seed, 0)), maxRanks: maxRanks, spares: spares, burst: 8, pause: 5 * time.Second, hosts: []host{{names[0], min(2, maxRanks)}}}
+	if spares {
+		p.burst, p.pause = 32, 2500*time.Millisecond // many changes in little time
+	}
+	return p
 }
 
 // next draws an action. Half of the pauses are so short that it falls into what
 // the one before began.
 func (p *plan) next() action {
-	a := action{pause: time.Duration(p.rnd.IntN(500)) * time.Millisecond}
+	a := action{pause: time.Duration(p.rnd.IntN(500)) * time.Millisecond, spare: p.spares && p.drawn/p.burst%6 < 5}
+	p.drawn++
 	if p.rnd.IntN(2) == 0 {
-		a.pause = time.Duration(500+p.rnd.IntN(4500)) * time.Millisecond
+		a.pause = 500*time.Millisecond + time.Duration(p.rnd.IntN(int(p.pause.Milliseconds())-500))*time.Millisecond
 	}
 	switch n := p.rnd.IntN(20); {
 	case n < 9:
-		a.kind, a.hosts = rehost, p.list()
+		a.kind, a.hosts = rehost, p.list(a.spare)
 		p.hosts = a.hosts
 	case n < 17:
 		a.kind = kill
@@ -90,12 +103,17 @@ func (p *plan) next() action {
 	return a
 }
 
-// list draws a host list of at least one slot and at most maxRanks.
-func (p *plan) list() []host {
+// list draws a host list of at least one slot, the first host's if that is to be
+// spared, and at most maxRanks.
+func (p *plan) list(spare bool) []host {
 	var hosts []host
 	left := p.maxRanks
 	for _, name := range names {
-		if slots := p.rnd.IntN(4); slots > 0 && left > 0 {
+		slots := p.rnd.IntN(4)
+		if spare && name == names[0] {
+			slots = max(slots, 1)
+		}
+		if slots > 0 && left > 0 {
 			hosts = append(hosts, host{name, min(slots, left)})
 			left -= min(slots, left)
 		}

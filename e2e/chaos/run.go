@@ -5,9 +5,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"syscall"
@@ -22,8 +24,6 @@ const (
 	commitEvery = 3
 	samples     = 1200
 	stepTime    = 30 * time.Millisecond
-	// burst is the number of actions after which training is left alone.
-	burst = 8
 	// calm is how long it may take then to a ring of all slots: the longest
 	// pause before a slot's restart is a minute.
 	calm = 2 * time.Minute
@@ -32,19 +32,21 @@ const (
 // A trial is one job with its seed.
 type trial struct {
 	*train.Job
-	plan   *plan
-	begun  time.Time
-	killed int
-	growth growth
+	plan    *plan
+	begun   time.Time
+	listed  []host
+	changes int // resizes and kills so far
+	killed  int // processes
+	growth  growth
 }
 
 // run makes trouble for one job. The error names what was lost.
-func run(ctx context.Context, o *options, seed uint64) error {
-	p := newPlan(seed, o.maxRanks)
+func run(ctx context.Context, o *options, f train.Framework, seed uint64) error {
+	p := newPlan(seed, o.maxRanks, o.changes > 0)
 	job, err := train.Start(train.Launch{
 		Root:      o.root,
-		Framework: o.framework,
-		Launcher: o.framework.Run(o.root, "-verbose", "-np", "1",
+		Framework: f,
+		Launcher: f.Run(o.root, "-verbose", "-np", "1",
 			"-on-ring-lost", "restart", "-slot-restarts", "1000000", "-discovery-interval", "50ms"),
 		Hosts: lines(p.hosts),
 		Args: []string{"--checkpoint=checkpoint", "--import-time-file=import-time",
@@ -54,25 +56,26 @@ func run(ctx context.Context, o *options, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	t := &trial{Job: job, plan: p, begun: time.Now()}
-	t.tell("seed %d: hosts %s", seed, lines(p.hosts))
-	err = errors.Join(t.trouble(ctx, o.length), t.Record.CheckRollbacks(commitEvery), t.Record.CheckEffective(samples), t.growth.check())
+	t := &trial{Job: job, plan: p, begun: time.Now(), listed: p.hosts}
+	t.tell("%s, seed %d: hosts %s", f.Name, seed, lines(p.hosts))
+	err = errors.Join(t.trouble(ctx, o), t.Record.CheckRollbacks(commitEvery), t.Record.CheckEffective(samples), t.growth.check())
 	if ctx.Err() != nil {
 		return errors.Join(ctx.Err(), t.Stop())
 	}
 	if err != nil {
-		kept, keepErr := t.Keep("log")
-		return errors.Join(fmt.Errorf("%w\nlog: %s", err, kept), keepErr, t.Stop())
+		log, logErr := t.Keep("log")
+		records, recordsErr := t.Keep("records")
+		return errors.Join(fmt.Errorf("%w\nlog: %s, records: %s", err, log, records), logErr, recordsErr, t.Stop())
 	}
-	fmt.Printf("seed %d: ok: %d processes killed, %d rings, %d steps, none lost beyond the last commit; launcher: %s\n",
-		seed, t.killed, len(rings(t.Record)), t.Record.Last().Step, t.growth)
+	fmt.Printf("%s, seed %d: ok: %d changes, %d processes killed, %d rings, %d steps, none lost beyond the last commit\n%s",
+		f.Name, seed, t.changes, t.killed, len(rings(t.Record)), t.Record.Last().Step, t.growth.report())
 	return t.Stop()
 }
 
-// trouble goes on for a while, ends training, and returns an error if training
+// trouble goes on for as long as it is to, ends training, and returns an error if training
 // did not go on or did not end well.
-func (t *trial) trouble(ctx context.Context, length time.Duration) error {
-	for n := 1; time.Since(t.begun) < length; n++ {
+func (t *trial) trouble(ctx context.Context, o *options) error {
+	for n := 1; o.changes > 0 && t.changes < o.changes || o.changes == 0 && time.Since(t.begun) < o.length; n++ {
 		a := t.plan.next()
 		if err := t.sleep(ctx, a.pause); err != nil {
 			return err
@@ -81,13 +84,13 @@ func (t *trial) trouble(ctx context.Context, length time.Duration) error {
 		if err := t.do(a); err != nil {
 			return err
 		}
-		if n%burst == 0 {
-			if err := t.settle(ctx); err != nil {
+		if n%t.plan.burst == 0 {
+			if err := t.settle(ctx, o.samples); err != nil {
 				return err
 			}
 		}
 	}
-	if err := t.settle(ctx); err != nil {
+	if err := t.settle(ctx, o.samples); err != nil {
 		return err
 	}
 	if err := t.Finish(); err != nil {
@@ -108,10 +111,11 @@ func (t *trial) trouble(ctx context.Context, length time.Duration) error {
 
 // settle waits for a ring of all slots to do ten steps, and for all other
 // processes to be gone.
-func (t *trial) settle(ctx context.Context) error {
+func (t *trial) settle(ctx context.Context, samples string) error {
 	want := slots(t.plan.hosts)
-	begun := time.Now()
+	begun, known := time.Now(), len(t.Record)
 	e, err := t.Wait(ctx, fmt.Sprintf("ring of %s that trains", lines(t.plan.hosts)), calm, func(r train.Record) *train.Event {
+		r = r[known:]
 		if r.CheckSize(want, begun) != nil || len(t.Processes()) != want {
 			return nil
 		}
@@ -121,9 +125,23 @@ func (t *trial) settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.growth.look(t.PID(), want)
-	t.tell("  %d ranks train, step %d", e.Size, e.Step)
-	return nil
+	t.tell("  %d ranks train, step %d, after %d changes", e.Size, e.Step, t.changes)
+	return keep(samples, t.growth.look(t, want))
+}
+
+// keep appends samples to a file, if there is one.
+func keep(path string, seen []usage) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	for _, u := range seen {
+		err = errors.Join(err, json.NewEncoder(f).Encode(u))
+	}
+	return errors.Join(err, f.Close())
 }
 
 // do makes an action happen. A process that has just ended can't be harmed, and
@@ -131,15 +149,23 @@ func (t *trial) settle(ctx context.Context) error {
 func (t *trial) do(a action) error {
 	switch a.kind {
 	case rehost:
+		if !slices.Equal(a.hosts, t.listed) {
+			t.changes++
+		}
+		t.listed = a.hosts
 		_, err := t.SetHosts(lines(a.hosts)...)
 		return err
 	case slow:
 		return os.WriteFile(t.File("import-time"), fmt.Append(nil, a.length.Seconds()), 0o644)
 	case kill:
-		for _, pid := range pick(t.Processes(), a.victims) {
+		before := t.killed
+		for _, pid := range pick(t.exposed(a), a.victims) {
 			if syscall.Kill(pid, syscall.SIGKILL) == nil {
 				t.killed++
 			}
+		}
+		if t.killed > before {
+			t.changes++
 		}
 	case freeze:
 		for _, pid := range pick(t.Processes(), a.victims) {
@@ -149,6 +175,18 @@ func (t *trial) do(a action) error {
 		}
 	}
 	return nil
+}
+
+// firstSlot is in the environment of the first slot of the first host, whose
+// directory has a number from the second time on that it is listed.
+var firstSlot = regexp.MustCompile("\x00KOLO_PROGRESS_FILE=[^\x00]*/" + names[0] + `(\.\d+)?/progress-0\.jsonl` + "\x00")
+
+// exposed are the processes that an action may kill.
+func (t *trial) exposed(a action) []int {
+	return slices.DeleteFunc(t.Processes(), func(pid int) bool {
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		return a.spare && firstSlot.Match(environ)
+	})
 }
 
 // pick returns the chosen of all, each once.
