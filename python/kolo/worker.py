@@ -129,7 +129,7 @@ class Client:
         def placed() -> bool:
             return self._place is not None and self._place.generation > generation
 
-        self.wait(lambda: placed() or self._end is not None)
+        self.wait(lambda: placed() or self.ended())
         with self._changed:
             if self._place is not None and placed():
                 return self._place
@@ -150,6 +150,10 @@ class Client:
     def broken(self, generation: int) -> bool:
         """Whether the group has lost a member."""
         return self._broken >= generation
+
+    def ended(self) -> bool:
+        """Whether the connection has ended: the agent is gone, or refuses this process."""
+        return self._end is not None
 
     def wait(self, condition: Callable[[], bool], timeout: Optional[float] = None) -> bool:
         """Waits until condition is true; it is asked after each message and wake()."""

@@ -1,0 +1,51 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Ends the processes that a process leaves behind when it ends, by a mark in their environment.
+
+    python orphans.py MARK
+
+Waits for the end of its stdin, of which only the parent has the other end, and
+then kills all processes with KOLO_ORPHANS=MARK in their environment. It imports
+little, because it runs as long as the training does.
+"""
+
+import os
+import signal
+import sys
+import time
+
+TOKEN = "KOLO_ORPHANS"
+
+
+def marked(token):
+    """The other processes that have the mark."""
+    mark = ("%s=%s" % (TOKEN, token)).encode()
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open("/proc/%s/environ" % name, "rb") as environment:
+                if mark in environment.read().split(b"\0"):
+                    yield int(name)
+        except OSError:
+            pass  # it has ended, or is another user's
+
+
+def main():
+    while os.read(0, 1):
+        pass
+    while True:
+        found = list(marked(sys.argv[1]))
+        if not found:
+            return
+        for process in found:
+            try:
+                os.kill(process, signal.SIGKILL)
+            except OSError:
+                pass
+        time.sleep(0.01)  # until they are gone
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Kolo as a rendezvous backend of torchrun: torchrun --rdzv-backend=kolo.
+
+    torchrun (one a slot)                     Kolo's agent
+      | next_rendezvous: ready ------------>  |  waits until there is a group
+      | <------------------------------ place |
+      | meets the others in the store -------->  of the group
+      | formed ----------------------------->  |
+      | starts its workers                     |
+      | num_nodes_waiting, each 0.1 s:         |
+      |   a key in the store <-- rank 0 <----- change
+      |   <-------------------------------- broken
+      | stops its workers, next_rendezvous     |
+
+torchrun loads this module through the entry point group torchrun.handlers, which
+PyTorch 2.5 and later read. Kolo knows the members of each group, so there is no
+last call, and --nnodes, --rdzv-endpoint and --rdzv-id are not needed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+import uuid
+from datetime import timedelta
+from typing import Any, Callable, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.rendezvous.api import (
+    RendezvousClosedError,
+    RendezvousConnectionError,
+    RendezvousHandler,
+    RendezvousInfo,
+    RendezvousParameters,
+    RendezvousStoreInfo,
+)
+
+from . import orphans, worker
+
+NAME = "kolo"
+PRIVATE_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun's variable: workers have a store of their own
+RUN_ID = "TORCHELASTIC_RUN_ID"
+
+POLL = 0.01  # seconds between looks at the others' keys
+PATIENCE = 5.0  # seconds until a group is left without the agents that do not answer
+TIMEOUT = timedelta(minutes=5)  # of one operation on the store
+
+
+def backend() -> Callable[[RendezvousParameters], RendezvousHandler]:
+    """The entry point: what makes a handler from torchrun's parameters."""
+    return Handler
+
+
+class Handler(RendezvousHandler):
+    """One torchrun's part in the groups, one after the other.
+
+    A group is left by all at once, however they learn that they have to: the
+    first one sets CHANGE in the store, and none stops its workers before each
+    has added itself to LEAVING. Else a worker that loses its peers could fail
+    before its torchrun knows the reason, and use up one of max_restarts.
+    """
+
+    CHANGE, LEAVING, MET, MASTER = "change", "leaving", "met", "master"
+
+    def __init__(self, parameters: RendezvousParameters) -> None:
+        if not os.environ.get(worker.ADDR):
+            raise RendezvousConnectionError(
+                "%s is not set: --rdzv-backend=%s is for tasks of driver = \"torch\"" % (worker.ADDR, NAME))
+        self._client = worker.Client.from_environment(
+            client="kolo-torchrun " + worker.__version__, versions={"torch": str(torch.__version__)})
+        for name in (worker.ADDR, worker.SECRET):  # the workers speak with torchrun, not with Kolo
+            del os.environ[name]
+        self._parameters = parameters
+        self._place: Optional[worker.Place] = None
+        self._store: Any = None
+        self._leaves = True  # the present group: the others know, or there is none
+        self._shared = os.environ.get(PRIVATE_STORE) != "1"
+        self._closed = False
+        self._guard = _guard()
+
+    def get_backend(self) -> str:
+        return NAME
+
+    def get_run_id(self) -> str:
+        """torchrun's --rdzv-id if one is given, else the job's name."""
+        given = self._parameters.run_id
+        return given if given not in ("", "none") else os.environ.get(RUN_ID) or given
+
+    @property
+    def use_agent_store(self) -> bool:
+        """Whether the workers use the agent's store as well. It outlives each of them."""
+        return self._shared
+
+    def next_rendezvous(self) -> RendezvousInfo:
+        """Waits for the next group of which this process is a member, without limit."""
+        if self._closed:
+            raise RendezvousClosedError("the rendezvous is closed")
+        reason = "start"
+        if self._place is not None:
+            reason = "commit" if self._leaves else "failure"
+            self._announce()
+        while True:
+            self._store = None
+            try:
+                place = self._client.ready(self._place.generation if self._place else 0, reason)
+            except worker.AgentError as err:
+                raise RendezvousConnectionError(str(err)) from err
+            self._place, self._leaves = place, False
+            try:
+                info = self._meet(place)
+            except RuntimeError:
+                if not self._client.wait(self._over, PATIENCE):
+                    raise
+                info = None
+            if info is not None:
+                self._client.formed(place.generation)
+                return info
+            reason = "failure"
+
+    def num_nodes_waiting(self) -> int:
+        """1 if the workers have to be stopped for another group, else 0. torchrun asks every --monitor-interval."""
+        if self._place is None or self._closed:
+            return 0
+        try:
+            return int(self._over() or self._agree())
+        except RuntimeError:
+            self._client.wait(self._over, PATIENCE)  # the store ends with its group
+            return 1
+
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def set_closed(self) -> None:
+        """Ends the part of this process. Kolo decides about the others by how torchrun exits."""
+        self._closed = True
+
+    def shutdown(self) -> bool:
+        self.set_closed()
+        self._client.close()
+        return True
+
+    def _over(self) -> bool:
+        """Whether the present group has lost a member, or the agent is gone."""
+        return self._client.ended() or self._client.broken(self._place.generation)
+
+    def _meet(self, place: worker.Place) -> Optional[RendezvousInfo]:
+        """Waits until all members are here; None if one of them is lost before.
+
+        So no member is in one of torchrun's own waits on the store when another
+        one dies: those would last until the timeout.
+        """
+        store, plain = _connect()
+        self._shared = self._shared and plain
+        self._store = dist.PrefixStore("kolo/%d" % place.generation, store)
+        if place.rank == 0:
+            self._store.set(self.MASTER, self._master(place))
+        self._store.add(self.MET, 1)
+        while self._count(self.MET) < place.size:
+            if self._client.wait(self._over, POLL):
+                return None
+        address, port = self._store.get(self.MASTER).decode().rsplit(" ", 1)
+        if self._shared:  # each host's workers reach it at their own agent
+            address, port = _address()
+        return RendezvousInfo(dist.PrefixStore("torchrun", self._store), place.rank, place.size,
+                              RendezvousStoreInfo(address, int(port)))
+
+    def _agree(self) -> bool:
+        """Whether the group is to change; if so, returns when all members know."""
+        if self._client.changing(self._place.generation):  # only rank 0's agent is notified
+            self._store.set(self.CHANGE, "1")
+        elif not self._store.check([self.CHANGE]):
+            return False
+        self._announce()
+        deadline = time.monotonic() + PATIENCE  # one of them may wait in torchrun's exit barrier
+        while self._count(self.LEAVING) < self._place.size and time.monotonic() < deadline:
+            if self._client.wait(self._over, POLL):
+                break
+        return True
+
+    def _announce(self) -> None:
+        """Lets the others know that this member leaves the group."""
+        if self._leaves:
+            return
+        self._leaves = True
+        try:
+            self._store.set(self.CHANGE, "1")
+            self._store.add(self.LEAVING, 1)
+        except RuntimeError:
+            pass  # the group is over already
+
+    def _count(self, key: str) -> int:
+        """How many members have added themselves to a key. This one has: a missing key would be waited for."""
+        return int(self._store.get(key))
+
+    def _master(self, place: worker.Place) -> str:
+        """Where the workers' own store is to be, if they cannot use the agent's: on the host of rank 0."""
+        address = self._parameters.local_addr
+        if not address:
+            address = "127.0.0.1" if place.cross_size == 1 else _local_address() or socket.getfqdn()
+        with socket.create_server(("", 0)) as free:
+            return "%s %d" % (address, free.getsockname()[1])
+
+
+def _address() -> Tuple[str, int]:
+    """Where the agent serves the store of the present group."""
+    return os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+
+
+def _connect() -> Tuple[Any, bool]:
+    """Connects to the agent's store; and whether that works as the workers would do it, which cannot pass use_libuv."""
+    arguments = {"is_master": False, "wait_for_workers": False, "timeout": TIMEOUT}
+    try:
+        return dist.TCPStore(*_address(), **arguments), True
+    except RuntimeError as err:
+        if "libuv" not in str(err):  # Debian's build, for one, has none, though the client is the same without
+            raise
+        return dist.TCPStore(*_address(), use_libuv=False, **arguments), False
+
+
+def _local_address() -> Optional[str]:
+    """The IPv4 address of the interface that the agent has selected for this group."""
+    interface = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
+    if not interface:
+        return None
+    siocgifaddr = 0x8915  # Linux
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe, siocgifaddr, struct.pack("256s", interface.encode()[:15]))
+        except OSError:
+            return None
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _guard() -> "subprocess.Popen[bytes]":
+    """Starts the process that ends torchrun's workers if torchrun itself is killed.
+
+    They are in sessions of their own, so a signal to the slot's process group
+    does not reach them.
+    """
+    token = os.environ[orphans.TOKEN] = uuid.uuid4().hex
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", orphans.__file__, token], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True)
