@@ -10,12 +10,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/commandline"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -133,7 +132,7 @@ func (o *flags) check() error {
 // the program that runs it.
 func (o *flags) checkCommand() error {
 	command := o.command[0]
-	if slices.Contains([]string{"torchrun", "horovodrun", "mpirun", "mpiexec"}, filepath.Base(command)) {
+	if _, found := commandline.Launcher(command, o.command[1:]); found {
 		return fmt.Errorf("command %q: run takes its place; give the program that trains, such as python train.py", command)
 	}
 	err := process.LookCommand(command, "")

@@ -8,33 +8,31 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/driver/account"
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/commandline"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 )
 
-// launchers start processes and form the ring themselves, once in each allocation.
-// The values are the fields that take the place of their flags.
-var launchers = map[string]string{
-	"horovodrun": "np, min_np and max_np", "mpirun": "np, min_np and max_np", "mpiexec": "np, min_np and max_np",
-	"torchrun": "slots (--nproc-per-node), min_np and max_np (--nnodes)",
+// launcherFields are the fields that take the place of a launcher's flags.
+func launcherFields(name string) string {
+	if name == commandline.Torchrun {
+		return `slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with driver = "torch", keep it with --rdzv-backend=kolo`
+	}
+	return "np, min_np and max_np instead of its flags"
 }
-
-// torchrunModules are torchrun's names for python -m.
-var torchrunModules = []string{"torch.distributed.run", "torch.distributed.launch"}
 
 // checkLauncher refuses a command line that starts a launcher.
 func checkLauncher(p *problems, a *agentconfig.Config) bool {
-	name, given := filepath.Base(a.Command), fmt.Sprintf("command = %q", a.Command)
-	if strings.HasPrefix(name, "python") && len(a.Args) > 1 && a.Args[0] == "-m" && slices.Contains(torchrunModules, a.Args[1]) {
-		name, given = "torchrun", "args: -m "+a.Args[1]
-	}
-	fields, found := launchers[name]
+	name, found := commandline.Launcher(a.Command, a.Args)
 	if found {
-		p.addf("%s: this driver takes its place; set command to the program that trains, and %s instead of its flags", given, fields)
+		given := fmt.Sprintf("command = %q", a.Command)
+		if filepath.Base(a.Command) != name {
+			given = "args: -m " + a.Args[1]
+		}
+		p.addf("%s: this driver takes its place; set command to the program that trains, and %s", given, launcherFields(name))
 	}
 	return found
 }

@@ -196,12 +196,12 @@ func TestValidateRefuses(t *testing.T) {
 		"torchrun": {
 			func(c given, _ *host) { c["command"] = "/usr/bin/torchrun" },
 			[]string{`command = "/usr/bin/torchrun": this driver takes its place; set command to the program that trains, ` +
-				"and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags"},
+				`and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with driver = "torch", keep it with --rdzv-backend=kolo`},
 		},
 		"torchrun as a module": {
 			func(c given, _ *host) { c["args"] = []any{"-m", "torch.distributed.run", "train.py"} },
 			[]string{"args: -m torch.distributed.run: this driver takes its place; set command to the program that trains, " +
-				"and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags"},
+				`and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with driver = "torch", keep it with --rdzv-backend=kolo`},
 		},
 		"command not in PATH": {
 			func(c given, _ *host) { c["isolation"], c["command"] = "none", "python4" },
