@@ -3,7 +3,8 @@
 
 """A plain script for torchrun: goes on from its checkpoint, and knows nothing of Kolo.
 
-Usage: torchrun_script.py STEPS --records DIRECTORY. Appends a line of JSON for each step of rank 0.
+Usage: torchrun_script.py STEPS --records DIRECTORY. Rank 0 appends a line of JSON to
+steps in the directory for each step. A file named stop there ends training.
 """
 
 import json
@@ -26,10 +27,13 @@ if os.path.exists(checkpoint):
     with open(checkpoint) as file:
         step = int(file.read())
 dist.barrier()  # all have read it
+stop = os.path.join(directory, "stop")
 while step < steps:
-    total = torch.ones(1)
+    total = torch.tensor([1, int(rank == 0 and os.path.exists(stop))])
     dist.all_reduce(total)
-    assert int(total) == size
+    assert int(total[0]) == size
+    if total[1]:
+        break
     time.sleep(0.02)
     step += 1
     if rank == 0:

@@ -6,8 +6,10 @@ package store_test
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
@@ -89,4 +91,43 @@ func TestSequencer_Flood(t *testing.T) {
 		_, refused = w.sequencer.Submit("h1", []wire.Put{{Scope: "op", Key: strconv.FormatUint(seq, 10), Value: op, Size: 2}})
 	}
 	must.ErrorIs(t, refused, store.ErrTooMuch)
+}
+
+// A rank that lists many keys delays the others for less than that takes: sorting does
+// not hold the lock.
+func TestReplica_ListOfManyKeys(t *testing.T) {
+	const ranks, each = 8, 50000
+	r, err := store.NewReplica("h0", ringOf(ranks))
+	must.NoError(t, err)
+	c := r.Client(0)
+	for rank := range ranks {
+		var pairs []store.Pair
+		for i := range each {
+			pairs = append(pairs, store.Pair{Key: strconv.Itoa((rank*each + i) * 7919 % (ranks * each))})
+		}
+		do(t, r.Client(rank), store.Op{Kind: store.MultiSet, Pairs: pairs})
+	}
+	share := math.Inf(1) // of the longest that another operation took
+	for begun := time.Now(); share > 0.6 && time.Since(begun) < 30*time.Second; {
+		listed := make(chan time.Duration)
+		go func() {
+			begun := time.Now()
+			res := do(t, c, store.Op{Kind: store.ListKeys})
+			took := time.Since(begun)
+			must.True(t, slices.IsSorted(res.Keys))
+			listed <- took
+		}()
+		longest, took := time.Duration(0), time.Duration(0)
+		for took == 0 {
+			select {
+			case took = <-listed:
+			default:
+				begun := time.Now()
+				do(t, r.Client(1), store.Op{Kind: store.Get, Key: "0"})
+				longest = max(longest, time.Since(begun))
+			}
+		}
+		share = min(share, longest.Seconds()/took.Seconds())
+	}
+	must.Less(t, 0.6, share)
 }

@@ -54,6 +54,9 @@ const (
 	ListKeys
 	// QueueLen counts the values of a queue.
 	QueueLen
+	// Yield is for a process that has waited for Keys and leaves them to others: where
+	// one is a queue with values, another process that waits for it is woken.
+	Yield
 )
 
 // Op is one operation. Which fields it uses depends on its kind.

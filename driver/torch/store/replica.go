@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/kolo-nomad/kolo/driver/elastic"
@@ -119,13 +120,23 @@ func (c *Client) Do(ctx context.Context, op Op) (Result, error) {
 	case op.Kind == Barrier:
 		return Result{}, c.replica.barrier(ctx, c.rank, op.Key, op.Number)
 	}
-	r := c.replica
+	res, err := c.replica.read(c.rank, &op)
+	slices.Sort(res.Keys) // takes long for many, so without the lock
+	return res, err
+}
+
+// read performs an operation that only reads and does not wait.
+func (r *Replica) read(n int, o *Op) (Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, err := r.local(c.rank); err != nil {
+	if _, err := r.local(n); err != nil {
 		return Result{}, err
 	}
-	return r.table.read(&op)
+	if o.Kind == Yield {
+		r.yield(o.Keys)
+		return Result{}, nil
+	}
+	return r.table.read(o)
 }
 
 // local finds a process of this host.
@@ -292,7 +303,18 @@ func (r *Replica) await(ctx context.Context, n int, look func() (missing []strin
 	case <-ctx.Done():
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.waiters.drop(w)
+		if woken := r.waiters.drop(w); woken {
+			r.yield(w.keys)
+		}
 		return ctx.Err()
+	}
+}
+
+// yield wakes another one of those who wait for queues that have values.
+func (r *Replica) yield(keys []string) {
+	for _, k := range keys {
+		if len(r.table.queues[k]) > 0 {
+			r.waiters.queued(k)
+		}
 	}
 }

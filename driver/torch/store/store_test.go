@@ -226,6 +226,36 @@ func TestWait(t *testing.T) {
 	must.False(t, open)
 }
 
+// A wait that is canceled as it ends takes the value of a queue from no one.
+func TestWait_CanceledAsItEnds(t *testing.T) {
+	r, c := alone(t)
+	op := store.Op{Kind: store.Wait, Keys: []string{"q"}}
+	waiting := func(n int) { must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == n }), wait.Gap(time.Millisecond))) }
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { _, err := c.Do(ctx, op); first <- err }()
+		waiting(1)
+		go func() { _, err := c.Do(t.Context(), op); second <- err }()
+		waiting(2)
+		go cancel()
+		do(t, c, store.Op{Kind: store.Push, Key: "q"})
+		if err := <-first; err == nil { // it was woken, and leaves the value
+			do(t, c, store.Op{Kind: store.Yield, Keys: []string{"other", "q"}})
+		}
+		select {
+		case err := <-second:
+			must.NoError(t, err)
+		case <-time.After(10 * time.Second):
+			t.Fatal("the other one that waits was not woken")
+		}
+		must.Eq(t, 1, do(t, c, store.Op{Kind: store.Pop, Key: "q"}).Number)
+		cancel()
+	}
+	do(t, c, store.Op{Kind: store.Yield, Keys: []string{"q"}}) // no one waits
+	must.Eq(t, 0, r.Waits())
+}
+
 // A ring on one host never talks to the leader.
 func TestReplica_OneHost(t *testing.T) {
 	r, err := store.NewReplica("h0", ringOf(2))

@@ -195,7 +195,8 @@ func (t *table) has(key string) bool {
 	return found || len(t.queues[key]) > 0
 }
 
-// read performs an operation that only reads and does not wait.
+// read performs an operation that only reads and does not wait. Lists of keys are in
+// no order.
 func (t *table) read(o *Op) (Result, error) {
 	switch o.Kind {
 	case Get:
@@ -214,7 +215,7 @@ func (t *table) read(o *Op) (Result, error) {
 	case NumKeys:
 		return Result{Number: int64(len(t.values))}, nil
 	case ListKeys:
-		return Result{Keys: slices.Sorted(maps.Keys(t.values))}, nil
+		return Result{Keys: slices.AppendSeq(make([]string, 0, len(t.values)), maps.Keys(t.values))}, nil
 	case QueueLen:
 		return Result{Number: int64(len(t.queues[o.Key]))}, nil
 	default:

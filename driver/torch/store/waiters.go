@@ -62,16 +62,17 @@ func (ws *waiters) arrived(w *waiter) {
 	}
 }
 
-// drop forgets a waiter that waits no longer.
-func (ws *waiters) drop(w *waiter) {
+// drop forgets a waiter that waits no longer, and reports whether it was woken before.
+func (ws *waiters) drop(w *waiter) (woken bool) {
 	if w.missing == 0 {
-		return
+		return true
 	}
 	ws.count--
 	w.missing = 0
 	for _, k := range w.keys {
 		ws.put(k, slices.DeleteFunc(ws.byKey[k], func(o *waiter) bool { return o == w }))
 	}
+	return false
 }
 
 func (ws *waiters) put(key string, list []*waiter) {

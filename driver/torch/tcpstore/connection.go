@@ -114,6 +114,7 @@ func (c *connection) next(r *requestReader, first bool) (request, error) {
 
 // perform performs requests in turn.
 func (c *connection) perform() error {
+	defer c.yield()
 	for req := range c.requests {
 		err := c.handle(req)
 		c.server.budget.release(req.size)
@@ -126,12 +127,15 @@ func (c *connection) perform() error {
 
 // handle performs one request.
 func (c *connection) handle(req request) error {
+	if req.command == cmdCancelWait { // the wait was over already
+		c.yield()
+	}
 	waited := c.waited
 	c.waited = nil
 	switch req.command {
 	case cmdPing:
 		return c.answers.ping(req.number)
-	case cmdCancelWait: // the wait was over already
+	case cmdCancelWait:
 		c.answers.byte(waitCanceled)
 		return c.answers.flush()
 	case cmdWait, cmdBarrier:
@@ -187,6 +191,9 @@ func (c *connection) wait(req request) error {
 		c.server.budget.release(next.size)
 		switch {
 		case !more:
+			if err == nil {
+				c.waited = req.op.Keys
+			}
 			return c.readErr
 		case next.command != cmdCancelWait:
 			return fmt.Errorf("%w: command %d during a wait", errProtocol, next.command)
@@ -194,12 +201,20 @@ func (c *connection) wait(req request) error {
 			if err := c.waitOver(req, nil); err != nil {
 				return err
 			}
+			c.yield()
 		case !errors.Is(err, context.Canceled):
 			return err
 		}
 		c.waited = nil
 		c.answers.byte(waitCanceled)
 		return c.answers.flush()
+	}
+}
+
+// yield leaves what the client has waited for to others: it is not going to take it.
+func (c *connection) yield() {
+	if len(c.waited) > 0 && c.store != nil {
+		_, _ = c.store.Do(c.ctx, store.Op{Kind: store.Yield, Keys: c.waited}) // fails only where no one waits any more
 	}
 }
 

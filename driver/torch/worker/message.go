@@ -4,8 +4,12 @@
 package worker
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
@@ -59,10 +63,24 @@ type request struct {
 
 func parse(line []byte) (request, error) {
 	var r request
-	if err := json.Unmarshal(wire.ValidJSON(line), &r); err != nil {
-		return r, fmt.Errorf("not a JSON object with the protocol's types: %w", err)
+	err := json.Unmarshal(wire.ValidJSON(line), &r)
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong) && wrong.Field != "":
+		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+		return r, fmt.Errorf("field %q of message %q: is a JSON %s, must be a %s", field, r.Type, wrong.Value, jsonType(wrong.Type))
+	case err != nil:
+		return r, fmt.Errorf("not a JSON object: %w", err)
 	}
 	return r, nil
+}
+
+// jsonType is what JSON calls a field's type.
+func jsonType(t reflect.Type) string {
+	if t.Kind() == reflect.Uint64 {
+		return "whole number, 0 or more"
+	}
+	return cmp.Or(map[reflect.Kind]string{reflect.Int: "whole number"}[t.Kind()], t.String())
 }
 
 // The answers, without their line's end.

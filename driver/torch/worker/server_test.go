@@ -160,11 +160,20 @@ func TestRefusals(t *testing.T) {
 		lines func(*Server) []string
 		want  string
 	}{
-		"wrong secret":   {func(*Server) []string { return []string{`{"type":"hello","version":1,"secret":"0123"}`} }, "the secret is not this slot's"},
-		"no secret":      {func(*Server) []string { return []string{`{"type":"hello","version":1}`} }, "the secret is not this slot's"},
-		"no hello":       {func(*Server) []string { return []string{`{"type":"ready","generation":0}`} }, "begins with hello"},
-		"no JSON":        {func(*Server) []string { return []string{"GET / HTTP/1.1"} }, "not a JSON object"},
-		"another type":   {func(*Server) []string { return []string{`{"type":7}`} }, "not a JSON object"},
+		"wrong secret": {func(*Server) []string { return []string{`{"type":"hello","version":1,"secret":"0123"}`} }, "the secret is not this slot's"},
+		"no secret":    {func(*Server) []string { return []string{`{"type":"hello","version":1}`} }, "the secret is not this slot's"},
+		"no hello":     {func(*Server) []string { return []string{`{"type":"ready","generation":0}`} }, "begins with hello"},
+		"no JSON":      {func(*Server) []string { return []string{"GET / HTTP/1.1"} }, "not a JSON object"},
+		"another type": {func(*Server) []string { return []string{`{"type":7}`} }, `field "type" of message "": is a JSON number, must be a string`},
+		"text for a number": {func(s *Server) []string {
+			return []string{hello(s, "2.6"), `{"type":"ready","generation":"0"}`}
+		}, `field "generation" of message "ready": is a JSON string, must be a whole number, 0 or more`},
+		"a negative generation": {func(s *Server) []string {
+			return []string{hello(s, "2.6"), `{"generation":-1,"type":"formed"}`}
+		}, `field "generation" of message "formed": is a JSON number -1, must be a whole number, 0 or more`},
+		"a client that is a list": {func(*Server) []string { return []string{`{"type":"hello","client":[]}`} },
+			`field "client" of message "hello": is a JSON array, must be a string`},
+		"a list":         {func(*Server) []string { return []string{`[]`} }, "not a JSON object"},
 		"a long line":    {func(*Server) []string { return []string{`{"type":"` + strings.Repeat("x", maxLine) + `"}`} }, "longer than 65536 bytes"},
 		"an old PyTorch": {func(s *Server) []string { return []string{hello(s, "1.13")} }, "too old"},
 		"a long line later": {func(s *Server) []string {
