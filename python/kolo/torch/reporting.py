@@ -9,6 +9,7 @@ import json
 import math
 import numbers
 import os
+import time
 from typing import Any, Callable, Dict, Mapping, Optional
 
 import torch
@@ -17,14 +18,19 @@ from . import place
 
 FIELDS = ("step", "samples", "epoch", "total_steps", "loss")
 
+INTERVAL = 0.02  # seconds between two reports to the agent
+
 _send: Optional[Callable[[Mapping[str, Any]], None]] = None
+_interval = 0.0
+_sent = 0.0  # when
+_held: Optional[Dict[str, Any]] = None
 _extra: Dict[str, Any] = {}  # what the script has reported by itself
 
 
-def connect(send: Optional[Callable[[Mapping[str, Any]], None]]) -> None:
-    """Sets where reports go."""
-    global _send
-    _send = send
+def connect(send: Optional[Callable[[Mapping[str, Any]], None]], interval: float = 0.0) -> None:
+    """Sets where reports go. Within interval seconds, a report replaces the one that is held back."""
+    global _send, _interval, _sent, _held
+    _send, _interval, _sent, _held = send, interval, 0.0, None
 
 
 def progress(**fields: Any) -> None:
@@ -44,7 +50,19 @@ def report(fields: Mapping[str, Any]) -> None:
     now = place.current()
     if _send is None or now is None or now.rank != 0:
         return
-    numbered = {name: _number(value) for name, value in {**_extra, **fields}.items()}
+    global _held
+    _held = {**_extra, **fields}
+    if time.monotonic() - _sent >= _interval:
+        flush()
+
+
+def flush() -> None:
+    """Sends what is held back."""
+    global _sent, _held
+    if _send is None or _held is None:
+        return
+    numbered = {name: _number(value) for name, value in _held.items()}
+    _sent, _held = time.monotonic(), None
     _send({name: value for name, value in numbered.items() if value is not None})
 
 

@@ -199,6 +199,7 @@ class Elastic(Session):
             state._drop()
             self.leave()
         state._session = None
+        reporting.flush()
         self.group.finish()
         return result
 
@@ -206,7 +207,7 @@ class Elastic(Session):
         client, generation = self.client, place.generation
         group = self._form(place, client.wait, client.wake, lambda: client.broken(generation))
         places.enter(place)
-        reporting.connect(functools.partial(client.progress, generation))
+        reporting.connect(functools.partial(client.progress, generation), reporting.INTERVAL)
         self.group = group
         self._attempts = 0
         if client.broken(generation):  # between forming and now

@@ -178,6 +178,7 @@ class State:
             handler.reset()
 
     def _drop(self) -> None:
+        reporting.flush()
         for handler in self._handlers.values():
             handler.drop()
 
