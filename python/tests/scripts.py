@@ -6,12 +6,14 @@
 import hashlib
 import os
 import pickle
+import signal
+import threading
 import time
 
 import torch
 
 import kolo.torch as kolo
-from kolo.torch import tree
+from kolo.torch import snapshot, tree
 
 
 def hopeless():
@@ -78,6 +80,28 @@ def handover():
 
     assert train(state) == "result"
     digest("end")
+
+
+def strike(copy):
+    """Ends this process in the middle of the thread's copy number TEST_STRIKE."""
+    left = [int(os.environ.get("TEST_STRIKE", "0"))]
+
+    def striking(targets, sources, numbers):
+        if threading.current_thread().name.startswith("kolo-commit"):
+            left[0] -= 1
+            if left[0] == 0:
+                copy(targets, sources, numbers[:len(numbers) // 2])
+                os.kill(os.getpid(), signal.SIGKILL)
+        copy(targets, sources, numbers)
+
+    return striking
+
+
+def deferred():
+    """The same, with commits that a thread completes however small the state is."""
+    snapshot.LARGE = snapshot.WORTHWHILE = 1
+    snapshot._copy = strike(snapshot._copy)
+    handover()
 
 
 if __name__ == "__main__":

@@ -214,6 +214,28 @@ def stopped(worker):
 
 
 class Handover(Training):
+    def digests(self, agent):
+        """What the state was, by the groups' begin and the end."""
+        digests = collections.defaultdict(set)
+        for worker in agent.workers:
+            for line in agent.output(worker).splitlines():
+                if line.startswith(("begin", "end")):
+                    what, generation, digest, resets = line.split()
+                    digests[what, generation].add((digest, resets))
+        return digests
+
+    def test_killed_while_a_commit_is_copied(self):
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"))
+        workers = [worker for strike in ("0", "0", "7", "18") for worker in agent.start(
+            1, TEST_SCRIPT="deferred", TEST_STRIKE=strike)]
+        agent.arrived(workers)
+        agent.go()
+        agent.formed(4)
+        agent.complete()
+        self.assertEqual([0, 0, -9, -9], [worker.process.returncode for worker in workers], agent.report())
+        digests = self.digests(agent)
+        self.assertEqual([1] * 4, [len(values) for values in digests.values()], (digests, agent.report()))
+
     def test_all_kinds_of_values(self):
         """Members and newcomers have the same state, whatever is in it; reset callbacks reach newcomers."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
@@ -230,12 +252,7 @@ class Handover(Training):
         agent.kill(workers[0])
         agent.complete()
         self.assertEqual([0, 0], [worker.process.returncode for worker in workers[1:3]], agent.report())
-        digests = collections.defaultdict(set)
-        for worker in workers:
-            for line in agent.output(worker).splitlines():
-                if line.startswith(("begin", "end")):
-                    what, generation, digest, resets = line.split()
-                    digests[what, generation].add((digest, resets))
+        digests = self.digests(agent)
         self.assertEqual(5, len(digests), agent.report())
         self.assertEqual([1] * 5, [len(values) for values in digests.values()], digests)
         self.assertEqual([0, 1, 2, 3], sorted({int(resets) for values in digests.values() for _, resets in values}))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import Any, Callable, Dict, List, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterator, List, Tuple, Type, Union
 
 import torch
 
@@ -59,6 +59,13 @@ class ModuleHandler(StateDictHandler):
     def drop(self) -> None:
         for parameter in self.value.parameters():
             parameter.grad = None
+
+
+class OptimizerHandler(StateDictHandler):
+    """An optimizer. Its parameters and its state change in its step only."""
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        return (parameter for group in self.value.param_groups for parameter in group["params"])
 
 
 class SamplerHandler(StateDictHandler):
@@ -115,6 +122,7 @@ _Match = Union[type, Tuple[type, ...], Callable[[Any], bool]]
 _registered: List[Tuple[_Match, Type[Handler]]] = []
 _own: List[Tuple[_Match, Type[Handler]]] = [
     (torch.nn.Module, ModuleHandler),
+    (torch.optim.Optimizer, OptimizerHandler),
     (_Progress, SamplerHandler),
     (RNG, RNGHandler),
     (_has_state_dict, StateDictHandler),

@@ -193,7 +193,7 @@ class Elastic(Session):
                 self._reason = "failure"
                 self.group.break_()
                 traceback.clear_frames(err.__traceback__)  # what it has of the old group must not live on
-                state.restore()
+                state._recover()
             changed = state._commits >= 0
             self._left = self.group.place.generation
             state._drop()

@@ -1,16 +1,40 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The last commit, in memory."""
+"""The last commit, in memory.
+
+    take()          forward, backward         optimizer.step()
+      | copies what is small, buffers, all else      |
+      +------ a thread copies the rest --------> settle() --> values change
+
+The rest is what only an optimizer's step changes: its parameters and its state.
+The hook before that step waits for the thread. The first commits are copied at
+once, and what has changed before the next step stays so. Where a tensor that
+the thread copies is changed by hand for the first time, its version shows it:
+that commit is not used.
+"""
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping
+import functools
+import os
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from .handlers import Handler
+from .handlers import Handler, ModuleHandler, OptimizerHandler
 from .tree import join, nbytes, split
+
+LARGE = 16 * 1024  # bytes of a tensor that the thread copies
+WORTHWHILE = 1024 * 1024  # bytes in all; a thread is not faster with less
+OBSERVED = 2  # commits that are copied at once, to find what is changed by hand
+
+
+class NotWhole(RuntimeError):
+    """The last commit cannot be restored: what it copied was changed meanwhile."""
 
 
 class Snapshot:
@@ -20,31 +44,100 @@ class Snapshot:
     """
 
     def __init__(self) -> None:
-        self._skeletons: Mapping[str, Any] = {}
+        self.whole = True  # as far as it is settled
+        self._parts: Dict[str, Tuple[Any, int]] = {}  # by handler: a tree with holes, the number of its first tensor
         self._buffers: List[torch.Tensor] = []
+        self._addresses: List[int] = []
+        self._stepped: List[int] = []  # numbers of the tensors that only a step changes
+        self._by_hand: Set[int] = set()  # those of them for which that was found to be wrong
+        self._observed = 0
+        self._watched: List[Tuple[int, torch.Tensor, int]] = []  # number, tensor, its version at the commit
+        self._copying: Optional["Future[None]"] = None
 
     def take(self, handlers: Mapping[str, Handler]) -> None:
-        """Copies what handlers have."""
+        """Copies what handlers have. What the thread copies is complete after settle()."""
+        self.settle()
+        parts: Dict[str, Tuple[Any, int]] = {}
+        live: List[torch.Tensor] = []
         with torch.no_grad():
-            skeletons, live = split({name: handler.tree() for name, handler in handlers.items()})
-            if len(live) != len(self._buffers) or not all(map(_alike, live, self._buffers)):
-                self._buffers = [tensor.clone() for tensor in live]
-            else:
-                _copy(self._buffers, live)
-            self._skeletons = skeletons
+            for name, handler in handlers.items():
+                skeleton, tensors = split(handler.tree())
+                parts[name] = skeleton, len(live)
+                live += tensors
+            self.whole = False
+            self._prepare(handlers, parts, live)
+            later = self._later(live)
+            chosen = set(later)
+            _copy(self._buffers, live, [number for number in range(len(live)) if number not in chosen])
+            self._parts = parts
+            self._watched = [(number, live[number], live[number]._version) for number in self._stepped]
+            if self._watched:
+                _watch(self)
+            if later:
+                self._copying = _thread().submit(_copy, self._buffers, live, later)
+            self.whole = True
+
+    def settle(self) -> None:
+        """Completes the copy. Called before a step changes what the thread copies, and before the copy is used."""
+        if self._copying is not None and self._copying.exception() is not None:
+            self.whole = False
+        if self._watched:
+            changed = {number for number, tensor, version in self._watched if tensor._version != version}
+            if self._copying is not None and not changed <= self._by_hand:
+                self.whole = False
+            if self._observed < OBSERVED:  # changes through .data have no version
+                changed |= {number for number, tensor, _ in self._watched if not torch.equal(tensor, self._buffers[number])}
+            self._by_hand |= changed
+            self._observed += 1
+        self._copying, self._watched = None, []
 
     def load(self, handlers: Mapping[str, Handler]) -> None:
-        """Sets what handlers have to what was copied."""
+        """Sets what handlers have to what was copied; raises NotWhole if that is not one commit."""
+        self.settle()
+        if not self.whole:
+            raise NotWhole("the last commit cannot be restored: a parameter or an optimizer's state was changed outside "
+                           "of the optimizer's step while it was copied")
         for name, handler in handlers.items():
-            if name in self._skeletons:
-                handler.load(join(self._skeletons[name], lambda index: self._give(index, handler)))
+            if name in self._parts:
+                skeleton, first = self._parts[name]
+                handler.load(join(skeleton, lambda number: self._give(first + number, handler)))
+
+    def forked(self) -> None:
+        """In a process that was forked, the thread does not live."""
+        if self._copying is not None:
+            self._copying, self._watched, self.whole = None, [], False
 
     def nbytes(self) -> int:
         """Bytes of the tensors that are copied."""
         return nbytes(self._buffers)
 
-    def _give(self, index: int, handler: Handler) -> torch.Tensor:
-        return self._buffers[index] if handler.copies else self._buffers[index].clone()
+    def _give(self, number: int, handler: Handler) -> torch.Tensor:
+        return self._buffers[number] if handler.copies else self._buffers[number].clone()
+
+    def _prepare(self, handlers: Mapping[str, Handler], parts: Mapping[str, Tuple[Any, int]], live: List[torch.Tensor]) -> None:
+        """Makes memory for tensors, and finds those that only a step changes, unless they are the same as before."""
+        if len(live) != len(self._buffers) or not all(map(_alike, live, self._buffers)):
+            old = self._buffers + [torch.empty(0)] * len(live)
+            self._buffers = [have if _alike(tensor, have) else torch.empty_like(tensor) for tensor, have in zip(live, old)]
+            self._by_hand, self._observed, self._addresses = set(), 0, []
+        addresses = [tensor.data_ptr() if type(tensor) is torch.Tensor else 0 for tensor in live]
+        if addresses == self._addresses:
+            return
+        self._addresses = addresses
+        owned = {_place(parameter) for handler in handlers.values() if isinstance(handler, OptimizerHandler)
+                 for parameter in handler.parameters()}
+        ends = [first for _, first in parts.values()][1:] + [len(live)]
+        self._stepped = [
+            number for (name, (_, first)), end in zip(parts.items(), ends) for number in range(first, end)
+            if isinstance(handlers[name], OptimizerHandler) and _deferrable(live[number])
+            or isinstance(handlers[name], ModuleHandler) and _deferrable(live[number]) and _place(live[number]) in owned]
+
+    def _later(self, live: List[torch.Tensor]) -> List[int]:
+        """The numbers of the tensors that the thread copies."""
+        if self._observed < OBSERVED:
+            return []
+        later = [number for number in self._stepped if number not in self._by_hand]
+        return later if nbytes(live[number] for number in later) >= WORTHWHILE else []
 
 
 def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -52,10 +145,52 @@ def _alike(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
 
 
-def _copy(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
+def _deferrable(tensor: torch.Tensor) -> bool:
+    """Whether it may be left to the thread. What is on a GPU is copied there, and the CPU does not wait for it."""
+    return (type(tensor) is torch.Tensor and tensor.device.type == "cpu" and not tensor.is_inference()
+            and nbytes([tensor]) >= LARGE)
+
+
+def _place(tensor: torch.Tensor) -> Tuple[int, int]:
+    """Where a tensor is in memory, and its length."""
+    return (tensor.data_ptr() if type(tensor) in (torch.Tensor, torch.nn.Parameter) else 0), nbytes([tensor])
+
+
+def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], numbers: Sequence[int]) -> None:
     with torch.no_grad():
-        if targets and hasattr(torch, "_foreach_copy_"):
-            torch._foreach_copy_(targets, sources, non_blocking=True)
+        to, from_ = [targets[number] for number in numbers], [sources[number] for number in numbers]
+        if to and hasattr(torch, "_foreach_copy_"):
+            torch._foreach_copy_(to, from_, non_blocking=True)
             return
-        for target, source in zip(targets, sources):
+        for target, source in zip(to, from_):
             target.copy_(source, non_blocking=True)
+
+
+_watching: "weakref.WeakSet[Snapshot]" = weakref.WeakSet()
+
+
+def _watch(snapshot: Snapshot) -> None:
+    """Settles a snapshot before each step of any optimizer, also of one that is not part of the state."""
+    _hook()
+    _watching.add(snapshot)
+
+
+@functools.lru_cache(None)
+def _hook() -> Any:
+    def settle(*_: Any) -> None:
+        for snapshot in list(_watching):
+            snapshot.settle()
+
+    return register_optimizer_step_pre_hook(settle)
+
+
+@functools.lru_cache(None)
+def _thread() -> ThreadPoolExecutor:
+    os.register_at_fork(after_in_child=_forked)
+    return ThreadPoolExecutor(1, "kolo-commit")
+
+
+def _forked() -> None:
+    _thread.cache_clear()
+    for snapshot in list(_watching):
+        snapshot.forked()

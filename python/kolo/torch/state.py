@@ -12,10 +12,12 @@ import torch
 
 from . import reporting
 from .handlers import Handler, ModuleHandler, SamplerHandler, ValueHandler, handler_for
-from .snapshot import Snapshot
+from .snapshot import NotWhole, Snapshot
 
 if TYPE_CHECKING:
     from .session import Session
+
+LOST = -2  # in place of the number of a commit: this process had the state, and has it no more
 
 
 class State:
@@ -103,8 +105,16 @@ class State:
             self._fresh = True
             self._calls = 0  # ranks may have failed on both sides of a call
 
+    def _recover(self) -> None:
+        """Goes back to the last commit after a failure, or leaves it to sync to get it from another member."""
+        try:
+            self.restore()
+        except NotWhole:
+            self._commits = LOST
+
     def load(self, tree: Dict[str, Any]) -> None:
         """Sets the values that tree() has returned; names that State does not have are left out."""
+        self._snapshot.settle()
         for name, handler in self._handlers.items():
             if name in tree:
                 handler.load(tree[name])
@@ -179,6 +189,7 @@ class State:
 
     def _drop(self) -> None:
         reporting.flush()
+        self._snapshot.settle()
         for handler in self._handlers.values():
             handler.drop()
 

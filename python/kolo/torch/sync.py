@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List
 import torch
 
 from .group import Group
-from .state import State
+from .state import LOST, State
 from .tree import join, nbytes, split
 
 BUCKET = 32 * 1024 * 1024  # bytes that are sent together
@@ -30,6 +30,8 @@ def sync(state: State, group: Group) -> None:
     """
     commits = group.gather(state._commits)
     root = commits.index(max(commits))
+    if commits[root] < 0 and LOST in commits:
+        raise RuntimeError("the training state is lost: no member has a commit that can be restored")
     sent = bool(group.place.newcomers) or len(set(commits)) > 1 or commits[0] < 0
     if sent and group.place.size > 1:
         _broadcast(state, root, group)
