@@ -40,7 +40,13 @@ type Form struct {
 // state, for the host's next registration.
 type Synced struct{ Generation uint64 }
 
-// Notify reports to the process with rank 0 that hosts changed.
+// Failed reports to a host that the end of a member counts as a failure of its
+// slot, for the host's next registration. It is sent where processes restart: when
+// one crashes, its peers crash as well, and only the machine knows which was first.
+type Failed struct{ Slot SlotID }
+
+// Notify reports to the process with rank 0 that hosts changed. Where processes
+// can't change their ring, it asks every member to save a checkpoint and end.
 type Notify struct {
 	Proc       Proc
 	Generation uint64
@@ -75,6 +81,7 @@ func (Start) action()       {}
 func (Stop) action()        {}
 func (Form) action()        {}
 func (Synced) action()      {}
+func (Failed) action()      {}
 func (Notify) action()      {}
 func (Break) action()       {}
 func (ReleaseHost) action() {}

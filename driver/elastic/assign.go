@@ -11,6 +11,7 @@ import (
 // candidate is a slot that may take part in a ring, before ranks are assigned.
 type candidate struct {
 	proc        Proc
+	number      int    // of its slot; a local rank where these may have gaps
 	syncedSince uint64 // generation since which it holds the state, 0 when it does not
 }
 
@@ -75,7 +76,7 @@ func assignSlots(hosts [][]candidate) []Member {
 	for _, h := range hosts {
 		size += len(h)
 		for _, c := range h {
-			crossSize[c.proc.Slot.Local]++
+			crossSize[c.number]++
 		}
 	}
 	var members []Member
@@ -86,7 +87,7 @@ func assignSlots(hosts [][]candidate) []Member {
 			slices.SortStableFunc(h, func(a, b candidate) int { return cmp.Compare(a.syncOrder(), b.syncOrder()) })
 		}
 		for _, c := range h {
-			local := c.proc.Slot.Local
+			local := c.number
 			members = append(members, Member{Proc: c.proc, SyncedSince: c.syncedSince, Assignment: Assignment{
 				Rank: len(members), Size: size,
 				LocalRank: local, LocalSize: len(h),

@@ -8,8 +8,9 @@
 //
 // # Slots
 //
-// A host offers slots; a slot runs one training process at a time. An exit leads
-// from any state to Down:
+// A host offers slots; a slot runs one training process at a time, and another one
+// in its standby where processes can't change their ring. An exit leads from any
+// state to Down:
 //
 //	        Start           first request        Form
 //	Down ─────────> Starting ──────────> Arrived ─────> InRing ──┐
@@ -56,6 +57,24 @@
 // the survivors form the next ring at once, if they are enough. While a ring forms,
 // that depends on the framework (Framework.AbandonsForming): where processes can't
 // give the ring up, another process takes the place of the one that died.
+//
+// # Unmodified scripts
+//
+// A process that has its rank and size in the environment can't change its ring and
+// never reaches Waiting (Options.Restarts, SlotArrived.Restarts). The phases are the
+// same; what differs is in restart.go:
+//
+//	                 ring 1 trains          all arrived    ring 2 trains
+//	slot 0      #1 ──────────────────────────┬─── ends ─┐
+//	  standby       #1 starts ── is held ────┴──────────┴───────────────
+//	                                       notice    rank 0 out
+//
+// The processes of the next ring start in the standbys of the slots. When all have
+// arrived, every member is asked to save a checkpoint and end. From then on any exit
+// is as planned; when rank 0 is out, the others are stopped. When all are gone, the
+// next ring forms. A member that exits without a notice completes the job, or breaks
+// the ring: the others are killed, and the next ring forms from spares
+// (Options.Spares), or all start again.
 //
 // # State
 //

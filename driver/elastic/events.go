@@ -3,6 +3,8 @@
 
 package elastic
 
+import "time"
+
 // Event is something that happened. Any event may come late, twice or for a
 // process that is gone.
 type Event interface{ event() }
@@ -13,7 +15,11 @@ type HostJoined struct{ Info HostInfo }
 
 // HostLeaving reports that a host's task is being stopped. Its processes go on
 // until a ring without them forms.
-type HostLeaving struct{ Host HostID }
+type HostLeaving struct {
+	Host HostID
+	// Within is the time until the host kills them, 0 when unknown.
+	Within time.Duration
+}
 
 // HostSlots reports that a host now offers another number of slots; the highest
 // are the first to leave. The number is constant for an allocation, and may change

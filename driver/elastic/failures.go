@@ -18,20 +18,23 @@ func (m *Machine) slotExited(ev SlotExited) {
 	if s == nil {
 		return
 	}
-	was := *s
-	*s = slot{incarnation: s.incarnation, generation: s.generation, leaving: s.leaving, failures: s.failures, failedAt: s.failedAt, retryAt: m.now}
+	was, id := *s, m.number(ev.Proc.Slot)
+	*s = slot{incarnation: s.incarnation, generation: s.generation, leaving: s.leaving, failures: s.failures, failedAt: s.failedAt, retryAt: m.now,
+		admitted: m.restarts && s.admitted}
 	switch {
 	case m.end != nil:
 	case was.stopping:
-		s.admitted = was.restage
+		s.admitted = s.admitted || was.restage
+	case m.restarts && was.state == InRing && m.noticed(): // it was asked to end
 	case ev.Success && (was.state == InRing || m.last == nil):
 		if was.state == Starting {
-			m.emit(ev.Proc.Slot.Host, "slot %d exited 0 %s; does the script use it?", ev.Proc.Slot.Local, m.during(was.state))
+			m.emit(id.Host, "slot %d exited 0 %s; does the script use it?", id.Local, m.during(was.state))
 		}
-		m.decide(End{Success: true, Reason: fmt.Sprintf("training is complete: %s exited 0", ev.Proc.Slot)})
+		m.decide(End{Success: true, Reason: fmt.Sprintf("training is complete: %s exited 0", id)})
 	case ev.Success:
 		ev.Status = "exited 0 before it joined the ring"
 		m.slotFailed(ev, s, was)
+	case m.restarts && was.state == InRing && m.broken(): // because another ended
 	case ev.Aborted && was.state == InRing && m.broken():
 		s.retryAt = m.now.Add(collateralDelay)
 	default:
@@ -42,14 +45,17 @@ func (m *Machine) slotExited(ev SlotExited) {
 // slotFailed counts a failure of a process. Its slot is started again, or its
 // host is given back.
 func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
-	h, local := m.hosts[ev.Proc.Slot.Host], ev.Proc.Slot.Local
-	s.fail(m.now)
+	h, local := m.hosts[ev.Proc.Slot.Host], m.number(ev.Proc.Slot).Local
+	failures, delay := h.fail(local, m.now)
 	m.lastFailure = ev.Status
-	delay := backoff(s.failures)
-	s.retryAt = m.now.Add(delay)
-	if s.failures > m.opt.SlotRestarts {
-		h.giveBack("slot %d failed %d times, the last time %s: %s", local, s.failures, m.during(was.state), ev.Status)
-		m.emit(h.id, "%s; the host is given back", h.failReason)
+	if m.restarts && was.state == InRing {
+		m.memberFailed(ev.Proc.Slot)
+	}
+	if failures > m.opt.SlotRestarts {
+		how := fmt.Sprintf("failed %d times, the last time %s: %s", failures, m.during(was.state), ev.Status)
+		if m.restartsSpent(h, local, how) {
+			m.emit(h.id, "%s; the host is given back", h.failReason)
+		}
 		return
 	}
 	if mem := m.replaceable(ev, was); mem != nil && h.staying() {
@@ -57,7 +63,18 @@ func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 		return
 	}
 	m.emit(h.id, "slot %d ended %s: %s; restart %d of %d in %s", local, m.during(was.state), ev.Status,
-		s.failures, m.opt.SlotRestarts, delay)
+		failures, m.opt.SlotRestarts, delay)
+}
+
+// restartsSpent follows when a slot failed too often, and reports whether its host
+// is given back. It is not for processes that fail beside a member.
+func (m *Machine) restartsSpent(h *host, number int, how string) bool {
+	if m.restarts && h.besideMember(number) {
+		m.emit(h.id, "slot %d %s; its next process starts when the one that trains has ended", number, how)
+		return false
+	}
+	h.giveBack("slot %d %s", number, how)
+	return true
 }
 
 // replaceable returns the member that a process was, where no other member has
@@ -65,7 +82,7 @@ func (m *Machine) slotFailed(ev SlotExited, s *slot, was slot) {
 // do not notice when another process takes its place.
 func (m *Machine) replaceable(ev SlotExited, was slot) *Member {
 	mem := m.Ring().Find(ev.Proc.Slot)
-	if m.opt.Framework.AbandonsForming || mem == nil || mem.Proc != ev.Proc || m.intact() == nil || ev.Visible ||
+	if m.opt.Framework.AbandonsForming || m.restarts || mem == nil || mem.Proc != ev.Proc || m.intact() == nil || ev.Visible ||
 		was.state != InRing || was.generation != m.last.Generation || was.up {
 		return nil
 	}

@@ -10,7 +10,7 @@ import (
 
 // reconcileNoRing forms the next ring when there is none.
 func (m *Machine) reconcileNoRing(none *noRing) {
-	if !m.stateHeld() {
+	if m.restarts || !m.stateHeld() {
 		m.reconcileNoState(none)
 		return
 	}
@@ -63,7 +63,7 @@ func (m *Machine) ready(plan []Member) bool {
 }
 
 // reconcileNoState forms a ring when no process holds the state: the first ring,
-// or one after the state was lost.
+// one after the state was lost, or any where processes can't change theirs.
 func (m *Machine) reconcileNoState(none *noRing) {
 	m.admitNewcomers()
 	need := m.opt.NP
@@ -71,7 +71,7 @@ func (m *Machine) reconcileNoState(none *noRing) {
 		if !m.anyStaying() {
 			return // the job is being stopped
 		}
-		if m.opt.OnRingLost == Fail {
+		if m.opt.OnRingLost == Fail && !m.restarts {
 			m.decide(End{Reason: m.ringLost()})
 			return
 		}
@@ -86,7 +86,7 @@ func (m *Machine) reconcileNoState(none *noRing) {
 	}
 	want := m.layout(ofStaying(m.usable))
 	m.enforceElasticTimeout(none, need, len(want))
-	if len(want) >= need && m.stageNewcomers(want) {
+	if len(want) >= need && m.stageNewcomers(want) && (!m.restarts || m.oldGone()) {
 		m.form(want)
 	}
 }
@@ -119,7 +119,7 @@ func (m *Machine) enforceElasticTimeout(none *noRing, need, have int) {
 // form forms the next ring from a plan.
 func (m *Machine) form(plan []Member) {
 	gen := m.opt.Floor + 1
-	initial := !m.holdsState(plan)
+	initial := !m.holdsState(plan) && !m.restarts
 	if m.last != nil {
 		gen = max(gen, m.last.Generation+1)
 		if m.opt.ResetLimit > 0 && m.resets >= m.opt.ResetLimit {
@@ -136,7 +136,7 @@ func (m *Machine) form(plan []Member) {
 			s.syncedSince, plan[i].SyncedSince = gen, gen
 		}
 	}
-	m.startForming(&Ring{Generation: gen, Term: m.term, Members: plan})
+	m.startForming(&Ring{Generation: gen, Term: m.term, Members: plan, Restarts: m.restarts})
 	m.each(func(_ *host, _ Proc, s *slot) {
 		if s.state == Waiting {
 			s.syncedSince = 0 // the ring trains on without it

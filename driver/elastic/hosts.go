@@ -37,12 +37,6 @@ func newSlot(r SlotReport, now time.Time) slot {
 		admitted: r.State != Down, started: now, failures: r.Failures, failedAt: now.Add(-r.sinceFailure())}
 }
 
-// fail counts a failure.
-func (s *slot) fail(now time.Time) {
-	s.failures = Forgive(s.failures, now.Sub(s.failedAt)) + 1
-	s.failedAt = now
-}
-
 // skipTo keeps a slot from giving out a name twice: a process that was to replace
 // the member in place may never have been started, but rings that its host can
 // still be admitted to name it.
@@ -56,11 +50,25 @@ type host struct {
 	group      string
 	index      int
 	slots      []slot
+	width      int  // slots from here on are standbys; 0: there are none
 	registered bool // false: a placeholder for a host of an adopted ring
 	leaving    bool
-	failed     bool // to be given back to Nomad
+	leaveBy    time.Time // until when it waits for processes that take the place of its own
+	failed     bool      // to be given back to Nomad
 	failReason string
 	released   bool
+}
+
+// fail counts a failure of a slot, in each of its entries. The next process starts
+// after a delay.
+func (h *host) fail(local int, now time.Time) (failures int, delay time.Duration) {
+	for _, s := range h.entries(h.number(local)) {
+		s.failures = Forgive(s.failures, now.Sub(s.failedAt)) + 1
+		s.failedAt = now
+		failures, delay = s.failures, backoff(s.failures)
+		s.retryAt = now.Add(delay)
+	}
+	return failures, delay
 }
 
 // staying reports whether the host may hold slots of a later ring.

@@ -19,7 +19,7 @@ func (m *Machine) layout(ok func(*host, *slot) bool) []Member { return m.layoutM
 func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 	var hosts [][]candidate
 	for _, h := range m.sorted() {
-		if c := h.candidates(ok, m.opt.Framework.LocalGaps); len(c) > 0 {
+		if c := m.candidates(h, ok); len(c) > 0 {
 			hosts = append(hosts, c)
 		}
 	}
@@ -32,15 +32,23 @@ func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 		}
 		hosts = slices.DeleteFunc(hosts, func(h []candidate) bool { return len(h) == 0 })
 	}
-	if m.opt.Framework.LocalGaps {
+	if m.opt.Framework.LocalGaps || m.restarts {
 		return assignSlots(hosts)
 	}
 	return assign(hosts)
 }
 
+// candidates returns the processes that a host may have in a ring.
+func (m *Machine) candidates(h *host, ok func(*host, *slot) bool) []candidate {
+	if m.restarts {
+		return h.nextCandidates(ok)
+	}
+	return h.candidates(ok, m.opt.Framework.LocalGaps)
+}
+
 func (h *host) candidates(ok func(*host, *slot) bool, gaps bool) []candidate {
 	var list []candidate
-	for l := range h.slots {
+	for l := range h.offered() {
 		s := &h.slots[l]
 		if s.stopping && !s.restage || !ok(h, s) {
 			if h.staying() && !s.leaving && !gaps {
@@ -52,7 +60,7 @@ func (h *host) candidates(ok func(*host, *slot) bool, gaps bool) []candidate {
 		if s.state == Down || s.restage {
 			p.Incarnation++
 		}
-		list = append(list, candidate{proc: p, syncedSince: s.syncedSince})
+		list = append(list, candidate{proc: p, number: l, syncedSince: s.syncedSince})
 	}
 	return list
 }
@@ -68,9 +76,11 @@ func firstSync(list []candidate) uint64 {
 // live accepts slots that need no start: in a ring, or waiting for the next one.
 func live(_ *host, s *slot) bool { return s.state == InRing || s.state == Waiting }
 
-// usable accepts live slots and newcomers that were admitted.
+// usable accepts live slots and newcomers that were admitted. A process that has to
+// wait before it starts again leaves the plan, but not where others would have to
+// start again for another size.
 func (m *Machine) usable(h *host, s *slot) bool {
-	return live(h, s) || s.admitted && (s.state != Down || !m.now.Before(s.retryAt))
+	return live(h, s) || s.admitted && (s.state != Down || m.restarts || !m.now.Before(s.retryAt))
 }
 
 // ofStaying limits ok to slots that are not leaving.
@@ -78,8 +88,9 @@ func ofStaying(ok func(*host, *slot) bool) func(*host, *slot) bool {
 	return func(h *host, s *slot) bool { return h.staying() && !s.leaving && ok(h, s) }
 }
 
-func sameSlots(a, b []Member) bool {
-	return slices.EqualFunc(a, b, func(x, y Member) bool { return x.Proc.Slot == y.Proc.Slot })
+// sameSlots reports whether two plans have the same slots in the same order.
+func (m *Machine) sameSlots(a, b []Member) bool {
+	return slices.EqualFunc(a, b, func(x, y Member) bool { return m.number(x.Proc.Slot) == m.number(y.Proc.Slot) })
 }
 
 // holdsState reports whether rank 0 of the plan holds the training state.

@@ -17,6 +17,8 @@ type Machine struct {
 	quorum Quorum
 	hosts  map[HostID]*host
 
+	restarts bool // processes can't change their ring, known from one of them; see restart.go
+
 	phase  phase // of the newest ring; changes in phase.go only
 	last   *Ring // the newest ring, the present one unless the phase is noRing
 	resend bool  // some of its hosts may not know of it
@@ -42,7 +44,8 @@ type Machine struct {
 // hosts report all that it needs to know when they register.
 func New(opt Options, term uint64) *Machine {
 	opt.setDefaults()
-	return &Machine{opt: opt, term: term, hosts: map[HostID]*host{}, phase: &noRing{}, quorum: Quorum{OK: true}}
+	return &Machine{opt: opt, term: term, restarts: opt.Restarts, hosts: map[HostID]*host{},
+		phase: &noRing{}, quorum: Quorum{OK: true}}
 }
 
 // Step takes in one event and returns what is to be done, in order. now must
@@ -125,6 +128,7 @@ func (m *Machine) apply(ev Event) {
 			m.forgetNotice()
 		}
 	case SlotArrived:
+		m.restarts = m.restarts || ev.Restarts
 		if s := m.proc(ev.Proc); s != nil && s.state == Starting {
 			s.state = Arrived
 		}
@@ -162,6 +166,7 @@ func (m *Machine) hostSlots(ev HostSlots) {
 	if h == nil {
 		return
 	}
+	h.width = 0 // its processes change their ring, and need no standbys
 	for len(h.slots) < ev.Slots {
 		h.slots = append(h.slots, slot{})
 		m.lastNewcomer = m.now
@@ -177,7 +182,10 @@ func (m *Machine) hostLeaving(ev HostLeaving) {
 	if h == nil || h.leaving {
 		return
 	}
-	h.leaving = true
+	h.leaving, h.leaveBy = true, m.now.Add(m.opt.LeaveGrace)
+	if ev.Within > 0 {
+		h.leaveBy = m.now.Add(ev.Within / 2)
+	}
 	if m.leavingSince.IsZero() {
 		m.leavingSince = m.now
 	}

@@ -67,6 +67,8 @@ func (s *script) event(ev Event) {
 			s.note("form %d: %s", a.Ring.Generation, strings.Join(names, " "))
 		case Notify:
 			s.note("notify %s", a.Proc.Slot)
+		case Failed:
+			s.note("failed %s", a.Slot)
 		case Break:
 			s.note("break %d", a.Generation)
 		case ReleaseHost:

@@ -14,8 +14,9 @@ func (m *Machine) admitNewcomers() {
 		return
 	}
 	var batch []*slot
-	m.each(func(h *host, _ Proc, s *slot) {
-		if s.state == Down && !s.admitted && h.staying() && !s.leaving && m.wake(s.retryAt) {
+	m.each(func(h *host, p Proc, s *slot) {
+		number := h.number(p.Slot.Local)
+		if number == p.Slot.Local && !h.admitted(number) && s.state == Down && h.staying() && !s.leaving && m.wake(s.retryAt) {
 			batch = append(batch, s)
 		}
 	})
@@ -42,8 +43,8 @@ func (m *Machine) admitNewcomers() {
 // ring yet.
 func (m *Machine) batchStarting() bool {
 	starting := false
-	m.each(func(_ *host, _ Proc, s *slot) {
-		if (s.state == Starting || s.state == Arrived) && m.now.Sub(s.started) > m.opt.Debounce {
+	m.each(func(_ *host, p Proc, s *slot) {
+		if (s.state == Starting || s.state == Arrived) && m.now.Sub(s.started) > m.opt.Debounce && !m.isSpare(p, s) {
 			starting = true
 		}
 	})
@@ -53,17 +54,17 @@ func (m *Machine) batchStarting() bool {
 // admitBesideHolders admits dead slots of hosts that hold the state: without them
 // the slots above can't be used.
 func (m *Machine) admitBesideHolders() {
-	m.each(func(h *host, _ Proc, s *slot) {
-		if h.staying() && !s.leaving && h.syncOrder() != unsynced && s.state == Down && m.wake(s.retryAt) {
+	m.each(func(h *host, p Proc, s *slot) {
+		if p.Slot.Local < h.offered() && h.staying() && !s.leaving && h.syncOrder() != unsynced && s.state == Down && m.wake(s.retryAt) {
 			s.admitted = true
 		}
 	})
 }
 
-// isNewcomer reports whether a member of a plan has not been in a ring.
+// isNewcomer reports whether a member of a plan has not been in a ring; none has
+// where processes can't change theirs.
 func (m *Machine) isNewcomer(mem Member) bool {
-	s := m.slot(mem.Proc.Slot)
-	return s.state != InRing && s.state != Waiting
+	return m.restarts || !live(nil, m.slot(mem.Proc.Slot))
 }
 
 // stageNewcomers starts the newcomers of a plan with their assignments and
@@ -74,25 +75,8 @@ func (m *Machine) stageNewcomers(plan []Member) bool {
 	planned := map[SlotID]bool{}
 	for _, mem := range plan {
 		planned[mem.Proc.Slot] = true
-		if !m.isNewcomer(mem) {
-			continue
-		}
-		s := m.slot(mem.Proc.Slot)
-		switch {
-		case s.state == Down:
-			s.incarnation, s.state, s.assignment, s.started = mem.Proc.Incarnation, Starting, mem.Assignment, m.now
-			m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment})
+		if m.isNewcomer(mem) && !m.stage(mem, m.slot(mem.Proc.Slot)) {
 			all = false
-		case s.stopping:
-			all = false
-		case s.assignment != mem.Assignment:
-			m.stop(mem.Proc, true, "the ring it was started for has changed")
-			s.restage, all = true, false
-		case s.state == Starting:
-			all = false
-			if m.wake(s.started.Add(m.opt.StageTimeout)) {
-				m.stageTimedOut(mem.Proc, s)
-			}
 		}
 	}
 	m.each(func(_ *host, p Proc, s *slot) {
@@ -103,13 +87,32 @@ func (m *Machine) stageNewcomers(plan []Member) bool {
 	return all
 }
 
+// stage moves a newcomer of a plan on and reports whether it has arrived.
+func (m *Machine) stage(mem Member, s *slot) (arrived bool) {
+	switch {
+	case m.startsLater(mem.Proc.Slot, s):
+		return true
+	case live(nil, s), s.stopping, s.state == Down && !m.wake(s.retryAt):
+	case s.state == Down:
+		s.incarnation, s.state, s.assignment, s.started = mem.Proc.Incarnation, Starting, mem.Assignment, m.now
+		m.do(Start{Proc: mem.Proc, Assignment: mem.Assignment})
+	case s.assignment != mem.Assignment:
+		m.stop(mem.Proc, true, "the ring it was started for has changed")
+		s.restage = true
+	case s.state == Arrived:
+		return true
+	case m.wake(s.started.Add(m.opt.StageTimeout)):
+		m.stageTimedOut(mem.Proc)
+	}
+	return false
+}
+
 // stageTimedOut ends a newcomer that takes too long to start.
-func (m *Machine) stageTimedOut(p Proc, s *slot) {
+func (m *Machine) stageTimedOut(p Proc) {
 	m.stop(p, true, "it did not reach %s in %s", m.opt.Framework.Rendezvous, m.opt.StageTimeout)
-	s.fail(m.now)
-	h := m.hosts[p.Slot.Host]
-	m.emit(h.id, "slot %d did not reach %s in %s", p.Slot.Local, m.opt.Framework.Rendezvous, m.opt.StageTimeout)
-	if s.failures > m.opt.SlotRestarts {
-		h.giveBack("slot %d does not reach %s", p.Slot.Local, m.opt.Framework.Rendezvous)
+	h, number := m.hosts[p.Slot.Host], m.number(p.Slot).Local
+	m.emit(h.id, "slot %d did not reach %s in %s", number, m.opt.Framework.Rendezvous, m.opt.StageTimeout)
+	if failures, _ := h.fail(number, m.now); failures > m.opt.SlotRestarts {
+		m.restartsSpent(h, number, "does not reach "+m.opt.Framework.Rendezvous)
 	}
 }

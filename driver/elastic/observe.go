@@ -65,8 +65,12 @@ func (m *Machine) observeIntact(c census) {
 		if t, ok := m.phase.(*training); ok {
 			m.resumeForming(t)
 		}
-		if m.wake(m.intact().formed.Add(m.opt.FormTimeout)) {
-			m.stopMembers(func(s *slot) bool { return !s.up }, "it did not finish the rendezvous of ring %d in %s", m.last.Generation, m.opt.FormTimeout)
+		timeout := m.opt.FormTimeout
+		if m.restarts {
+			timeout = m.opt.StageTimeout // hosts without room for two processes start them now
+		}
+		if m.wake(m.intact().formed.Add(timeout)) {
+			m.stopMembers(func(s *slot) bool { return !s.up }, "it did not finish the rendezvous of ring %d in %s", m.last.Generation, timeout)
 		}
 		return
 	}
@@ -78,9 +82,9 @@ func (m *Machine) observeIntact(c census) {
 }
 
 func (m *Machine) observeDissolving(d *dissolving, c census) {
-	if !d.broken && (c.lost > 0 || !d.noticed) {
-		d.broken = true
-		m.do(Break{Generation: m.last.Generation})
+	lost := c.lost > 0 && !m.restarts // else all that have left are lost
+	if !d.broken && (lost || !d.noticed) {
+		m.breakRing(d)
 	}
 	if c.in == 0 {
 		if !d.broken {
@@ -89,6 +93,10 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 			m.markSynced()
 		}
 		m.dissolved()
+		return
+	}
+	if m.restarts {
+		m.dismiss(d)
 		return
 	}
 	connecting := connectGrace
@@ -109,11 +117,22 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 	}
 }
 
+// breakRing cuts the connections of a ring that lost a member.
+func (m *Machine) breakRing(d *dissolving) {
+	d.broken = true
+	m.do(Break{Generation: m.last.Generation})
+}
+
 // stopMembers kills the matching members that are still in the ring.
 func (m *Machine) stopMembers(match func(*slot) bool, format string, args ...any) {
+	m.endMembers(match, true, format, args...)
+}
+
+// endMembers stops the matching members that are still in the ring.
+func (m *Machine) endMembers(match func(*slot) bool, kill bool, format string, args ...any) {
 	for _, mem := range m.last.Members {
 		if s := m.proc(mem.Proc); s != nil && s.state == InRing && match(s) {
-			m.stop(mem.Proc, true, format, args...)
+			m.stop(mem.Proc, kill, format, args...)
 		}
 	}
 }

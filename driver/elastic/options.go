@@ -6,7 +6,7 @@ package elastic
 import "time"
 
 // OnRingLost selects what happens when no process that holds the training state
-// is left.
+// is left. Processes that can't change their ring start again in any case.
 type OnRingLost int
 
 // The choices of OnRingLost.

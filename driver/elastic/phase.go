@@ -65,7 +65,7 @@ func (m *Machine) startDissolving() *dissolving {
 	if t, ok := m.phase.(*training); ok && m.now.Sub(t.since) >= m.syncGrace() {
 		m.markSynced()
 	}
-	d := &dissolving{since: m.now, noticed: !m.intact().notified.IsZero()}
+	d := &dissolving{since: m.now, noticed: m.noticed()}
 	m.phase = d
 	return d
 }
@@ -74,7 +74,7 @@ func (m *Machine) startDissolving() *dissolving {
 // steps. Members that do not hang notice and leave it; the others are killed.
 func (m *Machine) stalled(ev Stalled) {
 	if m.Up() && m.last.Generation == ev.Generation {
-		m.phase = &dissolving{since: m.now, broken: true, stalled: true}
+		m.phase = &dissolving{since: m.now, noticed: m.noticed(), broken: true, stalled: true}
 	}
 }
 
@@ -107,9 +107,31 @@ func (m *Machine) broken() bool {
 	return ok && d.broken
 }
 
+// noticed reports whether the present ring had a notice.
+func (m *Machine) noticed() bool {
+	if in := m.intact(); in != nil {
+		return !in.notified.IsZero()
+	}
+	d, ok := m.phase.(*dissolving)
+	return ok && d.noticed
+}
+
+// rememberNotice follows when a host of the ring had a notice of an earlier leader.
+func (m *Machine) rememberNotice() {
+	if in := m.intact(); in != nil {
+		in.notified = m.now
+	} else if d, ok := m.phase.(*dissolving); ok {
+		d.noticed = true
+	}
+}
+
 // forgetNotice follows when a host of the ring is lost: members that leave from
-// now on may have lost their connections to it.
+// now on may have lost their connections to it. Those that were asked to end are to
+// end all the same.
 func (m *Machine) forgetNotice() {
+	if m.restarts {
+		return
+	}
 	if in := m.intact(); in != nil {
 		in.notified = time.Time{}
 	} else if d, ok := m.phase.(*dissolving); ok {

@@ -21,7 +21,9 @@ func (m *Machine) reconcile() {
 		m.observeRing()
 		if none, ok := m.phase.(*noRing); ok {
 			m.reconcileNoRing(none)
-		} else if in := m.intact(); in != nil {
+		} else if in := m.intact(); in != nil && m.restarts {
+			m.reconcileNext(in)
+		} else if in != nil {
 			m.reconcileRing(in)
 		}
 	}
@@ -39,7 +41,7 @@ func (m *Machine) reconcileRing(in *intact) {
 	switch {
 	case !m.membersLeaving():
 		m.leavingSince = time.Time{}
-		if m.stageNewcomers(want) && !sameSlots(want, m.last.Members) {
+		if m.stageNewcomers(want) && !m.sameSlots(want, m.last.Members) {
 			m.notify(in)
 		}
 	case len(remain) >= m.opt.MinNP:
@@ -50,7 +52,7 @@ func (m *Machine) reconcileRing(in *intact) {
 		// Too few would remain: members that are leaving stay until newcomers
 		// hold the state.
 		plan := m.handoffPlan()
-		if m.stageNewcomers(plan) && (!sameSlots(plan, m.last.Members) || m.handoffExpired()) {
+		if m.stageNewcomers(plan) && (!m.sameSlots(plan, m.last.Members) || m.handoffExpired()) {
 			m.notify(in)
 		}
 	}
@@ -63,24 +65,39 @@ func (m *Machine) membersLeaving() bool {
 	})
 }
 
-// notify reports a change to rank 0, and repeats it until a member leaves the
-// ring: Horovod drops notices that come at a bad moment
-// (horovod/common/elastic.py, on_reset).
+// notify reports a change to rank 0, or to all members where they can't change
+// their ring. It repeats the notice until a member leaves the ring: Horovod drops
+// notices that come at a bad moment (horovod/common/elastic.py, on_reset).
 func (m *Machine) notify(in *intact) {
 	if !m.Up() && !m.wake(in.formed.Add(noticeDelay)) {
 		return
 	}
-	root := m.last.Members[0].Proc
-	if s := m.proc(root); s == nil || !s.notifiable {
-		if m.wake(in.formed.Add(m.opt.SyncGrace)) && !m.warnedUnnotifiable {
-			m.warnedUnnotifiable = true
-			m.emit(root.Slot.Host, "the ring can't be resized: rank 0 has not entered %s; does the script use it?", m.opt.Framework.Entry)
+	recipients := m.last.Members
+	if !m.restarts {
+		recipients = recipients[:1]
+		if !m.rootListens(in) {
+			return
 		}
-		return
 	}
 	if in.notified.IsZero() || m.wake(in.notified.Add(m.opt.NotifyInterval)) {
 		in.notified = m.now
 		m.wake(m.now.Add(m.opt.NotifyInterval))
-		m.do(Notify{Proc: root, Generation: m.last.Generation})
+		for _, mem := range recipients {
+			m.do(Notify{Proc: mem.Proc, Generation: m.last.Generation})
+		}
 	}
+}
+
+// rootListens reports whether rank 0 accepts notices, and warns when it still does
+// not after a while.
+func (m *Machine) rootListens(in *intact) bool {
+	root := m.last.Members[0].Proc
+	if s := m.proc(root); s != nil && s.notifiable {
+		return true
+	}
+	if m.wake(in.formed.Add(m.opt.SyncGrace)) && !m.warnedUnnotifiable {
+		m.warnedUnnotifiable = true
+		m.emit(root.Slot.Host, "the ring can't be resized: rank 0 has not entered %s; does the script use it?", m.opt.Framework.Entry)
+	}
+	return false
 }

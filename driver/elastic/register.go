@@ -3,7 +3,10 @@
 
 package elastic
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // register handles a host that registers, or registers again, with all it knows.
 func (m *Machine) register(info HostInfo) {
@@ -19,8 +22,9 @@ func (m *Machine) register(info HostInfo) {
 	h.group, h.index, h.registered = info.Group, info.Index, true
 	h.released = false // the action may have been lost with its session
 	if info.Leaving {
-		m.hostLeaving(HostLeaving{Host: info.ID})
+		m.hostLeaving(HostLeaving{Host: info.ID, Within: time.Duration(info.LeavesIn * float64(time.Second))})
 	}
+	m.restarts = m.restarts || slices.ContainsFunc(info.Slots, func(r SlotReport) bool { return r.Restarts })
 	if info.Dropped && h.staying() {
 		h.giveBack("Nomad has given this allocation up")
 	}
@@ -34,6 +38,7 @@ func (m *Machine) register(info HostInfo) {
 	}
 	m.restore(h, info)
 	m.review(h)
+	m.resumeNext(h, info)
 	if info.Completed {
 		m.decide(End{Success: true, Reason: "training is complete"})
 	}
@@ -41,16 +46,19 @@ func (m *Machine) register(info HostInfo) {
 
 // restore replaces the slots of a host by those that it reports.
 func (m *Machine) restore(h *host, info HostInfo) {
-	h.slots = make([]slot, len(info.Slots))
+	h.slots, h.width = make([]slot, len(info.Slots)), info.Width
 	for l, r := range info.Slots {
 		s := newSlot(r, m.now)
 		if mem := info.Ring.Find(SlotID{info.ID, l}); mem != nil && s.state == Down {
 			s.skipTo(mem)
 		}
-		if n := Forgive(r.Failures, r.sinceFailure()); n > m.opt.SlotRestarts {
-			h.giveBack("slot %d failed %d times", l, n)
-		}
 		h.slots[l] = s
+	}
+	for l, r := range info.Slots {
+		number := h.number(l)
+		if n := Forgive(r.Failures, r.sinceFailure()); n > m.opt.SlotRestarts && !(m.restarts && h.besideMember(number)) {
+			h.giveBack("slot %d failed %d times", number, n)
+		}
 	}
 }
 
@@ -96,6 +104,7 @@ func (m *Machine) adopt(r *Ring) {
 		return
 	}
 	ring := r.clone()
+	m.restarts = m.restarts || r.Restarts
 	m.startForming(&ring)
 	m.resend = true
 	for id, h := range m.hosts {
@@ -123,6 +132,9 @@ func (m *Machine) addPlaceholder(mem Member) {
 	}
 	if h.registered {
 		return
+	}
+	if m.restarts && id.Local > mem.Assignment.LocalRank {
+		h.width = id.Local - mem.Assignment.LocalRank
 	}
 	for len(h.slots) <= id.Local {
 		h.slots = append(h.slots, slot{})

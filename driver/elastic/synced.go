@@ -9,6 +9,9 @@ import "time"
 // a reported step, or that all members, alive, left the ring because of a notice:
 // Horovod handles notices at a commit, after rank 0 has broadcast its state.
 func (m *Machine) markSynced() {
+	if m.restarts {
+		return // no process of the next ring gets its state from one of this
+	}
 	changed := false
 	for _, mem := range m.last.Members {
 		if s := m.proc(mem.Proc); s != nil && s.generation == m.last.Generation && s.syncedSince == 0 {

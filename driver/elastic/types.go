@@ -57,6 +57,8 @@ type Ring struct {
 	// Term is the term of the leader that formed the ring.
 	Term    uint64   `json:"term"`
 	Members []Member `json:"members"`
+	// Restarts reports that its members can't change their ring; see SlotArrived.
+	Restarts bool `json:"restarts,omitempty"`
 }
 
 // Hosts returns the ring's hosts in rank order.
@@ -163,8 +165,13 @@ type HostInfo struct {
 	Ring *Ring `json:"ring,omitempty"`
 	// Resets is the number of re-formed rings the host has seen.
 	Resets int `json:"resets"`
-	// Leaving reports that the host's task is being stopped.
-	Leaving bool `json:"leaving,omitempty"`
+	// Noticed is the generation of the last ring whose members the host has asked to
+	// end, where they can't change their ring; see Notify.
+	Noticed uint64 `json:"noticed,omitempty"`
+	// Leaving reports that the host's task is being stopped, LeavesIn the seconds
+	// until it kills its processes, 0 when unknown.
+	Leaving  bool    `json:"leaving,omitempty"`
+	LeavesIn float64 `json:"leaves_in,omitempty"`
 	// Dropped reports that Nomad has given the host up, for example after its
 	// node was disconnected for too long. No later ring includes it.
 	Dropped bool `json:"dropped,omitempty"`

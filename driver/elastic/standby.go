@@ -1,0 +1,94 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import "slices"
+
+// A host of processes that can't change their ring has two entries per slot: entry
+// i and its standby, entry width+i, both on the GPU of slot i. The process of the
+// next ring starts in one while that of the present ring runs in the other.
+
+// offered is the number of slots that the host offers, standbys not counted.
+func (h *host) offered() int {
+	if h.width > 0 {
+		return min(h.width, len(h.slots))
+	}
+	return len(h.slots)
+}
+
+// number returns the number of the slot that an entry belongs to.
+func (h *host) number(local int) int {
+	if h.width > 0 {
+		return local % h.width
+	}
+	return local
+}
+
+// entries returns the entries of a slot.
+func (h *host) entries(number int) []*slot {
+	list := []*slot{&h.slots[number]}
+	if standby := h.width + number; h.width > 0 && standby < len(h.slots) {
+		list = append(list, &h.slots[standby])
+	}
+	return list
+}
+
+// admitted reports whether a slot is part of a ring or of the present batch of
+// newcomers.
+func (h *host) admitted(number int) bool {
+	return slices.ContainsFunc(h.entries(number), func(s *slot) bool { return s.admitted })
+}
+
+// besideMember reports whether a process of the slot is in a ring. Others of the
+// slot that fail beside it do not cost the host: the script may not run twice on
+// one machine.
+func (h *host) besideMember(number int) bool {
+	return slices.ContainsFunc(h.entries(number), func(s *slot) bool { return live(h, s) })
+}
+
+// number returns the slot that an entry belongs to, by which people know it.
+func (m *Machine) number(id SlotID) SlotID {
+	if h := m.hosts[id.Host]; h != nil {
+		id.Local = h.number(id.Local)
+	}
+	return id
+}
+
+// nextCandidates is candidates where processes can't change their ring: the
+// processes that are to form the next one. A slot is a candidate whether its next
+// process runs yet or not, so that the plan stays the same when one fails.
+func (h *host) nextCandidates(ok func(*host, *slot) bool) []candidate {
+	var list []candidate
+	for number := range h.offered() {
+		entries := h.entries(number)
+		if !slices.ContainsFunc(entries, func(s *slot) bool { return ok(h, s) }) {
+			continue
+		}
+		at := 0
+		if len(entries) > 1 && entries[1].turn() < entries[0].turn() {
+			at = 1
+		}
+		s, p := entries[at], Proc{Slot: SlotID{h.id, number + at*h.width}}
+		p.Incarnation = s.incarnation
+		if s.state == Down || s.stopping || live(h, s) {
+			p.Incarnation++
+		}
+		list = append(list, candidate{proc: p, number: number})
+	}
+	return list
+}
+
+// turn orders the entries of a slot, that of its next process first.
+func (s *slot) turn() int {
+	switch {
+	case s.state == Down:
+		return 1
+	case live(nil, s):
+		return 3
+	case s.stopping && !s.restage:
+		return 2
+	default:
+		return 0
+	}
+}
