@@ -23,14 +23,18 @@ func (w *world) receive(h *whost, a any) {
 		if s := h.proc(a.Proc); s != nil {
 			s.stopped = true
 		}
+	case Failed:
+		h.fail(a.Slot.Local)
 	case Notify:
-		if s := h.proc(a.Proc); s != nil && s.training && s.Generation == a.Generation && w.pick(4) > 0 {
+		if w.restarts {
+			h.notice(a)
+		} else if s := h.proc(a.Proc); s != nil && s.training && s.Generation == a.Generation && w.pick(4) > 0 {
 			w.interrupt(a.Generation)
 		}
 	case Break:
 		for l := range h.slots {
 			if s := &h.slots[l]; s.State == InRing && (s.training || w.opt.Framework.AbandonsForming) && !s.hung && s.Generation == a.Generation {
-				w.leaveRing(h, l)
+				w.loseRing(h, l)
 			}
 		}
 	case Synced:
@@ -98,6 +102,9 @@ func (w *world) enter(h *whost, l int) {
 	if s.State == Arrived && s.Assignment != m.Assignment {
 		w.fail("%s:%d was started for %+v and is admitted as %+v", h.info.ID, l, s.Assignment, m.Assignment)
 	}
+	if w.restarts && s.Generation > 0 {
+		w.fail("%s:%d was in ring %d and is admitted to %d", h.info.ID, l, s.Generation, h.info.Ring.Generation)
+	}
 	s.State, s.Generation, s.Up, s.SyncedSince = InRing, h.info.Ring.Generation, false, m.SyncedSince
 	if mesh := w.meshOf(h.info.Ring); mesh != nil {
 		mesh.in[SlotID{h.info.ID, l}] = s.Incarnation
@@ -159,7 +166,8 @@ func (w *world) run(h *whost, l int) {
 		w.exit(h, l, SlotExited{Aborted: w.pick(2) == 0, Status: "stopped"})
 	case s.State == Starting:
 		s.State = Arrived
-		h.report(SlotArrived{Proc: p})
+		s.Restarts = w.restarts
+		h.report(SlotArrived{Proc: p, Restarts: w.restarts})
 		w.enter(h, l)
 	case s.enter:
 		s.enter = false
@@ -167,14 +175,16 @@ func (w *world) run(h *whost, l int) {
 			mesh.in[p.Slot] = s.Incarnation
 		}
 	case s.State == InRing && !s.training && w.opt.Framework.AbandonsForming && w.pick(200) == 0:
-		w.leaveRing(h, l) // a connection failed
+		w.loseRing(h, l) // a connection failed
+	case w.restarts && s.noticed && !s.hung && w.pick(4) == 0:
+		w.exit(h, l, SlotExited{Success: w.pick(2) == 0, Status: "asked to end"})
 	case s.State == InRing && s.training && !s.hung:
 		if !s.Notifiable {
 			s.Notifiable = true
 			h.report(SlotNotifiable{p})
 		}
 		if w.broken(s.Generation) && !w.hangs(s.Generation) && w.pick(3) == 0 {
-			w.leaveRing(h, l) // noticed the failure by itself
+			w.loseRing(h, l) // noticed the failure by itself
 		}
 	}
 }
@@ -183,6 +193,7 @@ func (w *world) run(h *whost, l int) {
 func (w *world) register(h *whost) {
 	h.cut, h.up, h.dn = false, nil, nil
 	h.info.Slots = nil
+	w.widths[h.info.ID] = h.info.Width
 	for l := range h.slots {
 		h.info.Slots = append(h.info.Slots, h.slots[l].SlotReport)
 		h.info.Slots[l].Failures = h.slots[l].fails

@@ -21,13 +21,15 @@ func (w *world) checkRing(r *Ring) {
 		w.fail("first ring of %d, np is %d", len(r.Members), w.opt.NP)
 	}
 	for _, m := range r.Members {
-		if w.opt.Framework.LocalGaps && m.Assignment.LocalRank != m.Proc.Slot.Local {
+		local := w.number(m.Proc.Slot).Local
+		if w.opt.Framework.LocalGaps && m.Assignment.LocalRank != local {
 			w.fail("local rank %d on slot %s", m.Assignment.LocalRank, m.Proc.Slot)
 		}
-		if h := w.m.hosts[m.Proc.Slot.Host]; w.meshOf(r) == nil && h != nil && h.staying() && !h.slots[m.Proc.Slot.Local].leaving && m.Assignment.LocalRank != m.Proc.Slot.Local {
+		if h := w.m.hosts[m.Proc.Slot.Host]; w.meshOf(r) == nil && h != nil && h.staying() && !h.slots[m.Proc.Slot.Local].leaving && m.Assignment.LocalRank != local {
 			w.fail("local rank %d on slot %s", m.Assignment.LocalRank, m.Proc.Slot)
 		}
 	}
+	w.checkStandbys(r)
 	known := slices.ContainsFunc(w.hosts, func(h *whost) bool { return h.info.Ring != nil })
 	if w.meshOf(r) == nil {
 		if r.Generation == 1 && !known {

@@ -23,7 +23,7 @@ func (w *world) disturb() {
 	case n < 9: // leave
 		if h := w.anyHost(); !h.leaving {
 			h.leaving = true
-			h.report(HostLeaving{Host: h.info.ID})
+			h.report(HostLeaving{Host: h.info.ID, Within: w.timeToLeave()})
 		}
 	case n < 10:
 		w.loseHost()
@@ -81,7 +81,11 @@ func (w *world) anyHost() *whost { return w.hosts[w.pick(len(w.hosts))] }
 
 func (w *world) addHost() {
 	w.next++
-	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, 1+w.pick(3))}
+	n := 1 + w.pick(3)
+	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, n)}
+	if w.standbys {
+		h.info.Width, h.slots = n, make([]wslot, 2*n)
+	}
 	w.hosts = append(w.hosts, h)
 	w.register(h)
 }
@@ -108,9 +112,10 @@ func (w *world) cutHost() {
 
 func (w *world) changeSlots() {
 	h := w.anyHost()
-	if h.cut {
+	if h.cut || w.restarts {
 		return
 	}
+	h.info.Width, w.widths[h.info.ID] = 0, 0
 	h.keep = 1 + w.pick(3)
 	for len(h.slots) < h.keep {
 		h.slots = append(h.slots, wslot{})
@@ -122,7 +127,9 @@ func (w *world) changeSlots() {
 func (w *world) kill() {
 	h := w.hosts[w.pick(len(w.hosts))]
 	if l := w.pick(len(h.slots)); h.slots[l].State != Down {
-		h.slots[l].fails++
+		if !w.restarts || h.slots[l].State != InRing {
+			h.fail(l)
+		}
 		w.exit(h, l, SlotExited{Status: "killed"})
 	}
 }
@@ -143,7 +150,7 @@ func (w *world) rename(old *whost) {
 	}
 	w.remove(old)
 	w.next++
-	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: old.info.Index}, slots: make([]wslot, len(old.slots))}
+	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: old.info.Index, Width: old.info.Width}, slots: make([]wslot, len(old.slots))}
 	w.hosts = append(w.hosts, h)
 	early := w.pick(2) == 0
 	if early {

@@ -16,13 +16,16 @@ import (
 // and the leader keep their order and are otherwise arbitrarily late; any
 // process, host or leader may die at any moment.
 type world struct {
-	pick  func(n int) int // the source of all chance
-	opt   Options
+	pick func(n int) int // the source of all chance
+	opt  Options
+	wkind
 	now   time.Time
 	m     *Machine
 	term  uint64
 	hosts []*whost
 	next  int
+	// widths are those of all hosts there ever were.
+	widths map[HostID]int
 
 	meshes []*wmesh
 	newest *Ring
@@ -34,6 +37,13 @@ type world struct {
 	ended    *End
 	trace    []string
 	steps    int
+}
+
+// wkind is what processes of a world have in common.
+type wkind struct {
+	framework Framework
+	restarts  bool // they can't change their ring
+	standbys  bool // hosts have standby slots
 }
 
 type whost struct {
@@ -54,6 +64,7 @@ type wslot struct {
 	fails    int
 	hung     bool // does nothing any more until it is killed
 	given    bool // up, by a leader
+	noticed  bool // asked to end
 }
 
 // wgone is a dead host that the leader has not missed yet.
@@ -62,12 +73,15 @@ type wgone struct {
 	died time.Time
 }
 
-func newWorld(f Framework, pick func(int) int) *world {
-	w := &world{pick: pick, now: time.Unix(1e9, 0)}
-	w.opt = patient(Options{Framework: f, MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))})
+func newWorld(k wkind, pick func(int) int) *world {
+	w := &world{pick: pick, wkind: k, now: time.Unix(1e9, 0), widths: map[HostID]int{}}
+	w.opt = patient(Options{Framework: k.framework, MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))})
 	w.opt.NP = w.opt.MinNP + pick(2)
 	if pick(2) == 0 {
 		w.opt.MaxNP = w.opt.NP + pick(4)
+	}
+	if k.restarts {
+		w.opt.Restarts, w.opt.Spares = pick(2) == 0, pick(2) == 0
 	}
 	w.m, w.term, w.allowed = New(w.opt, 1), 1, true
 	return w
@@ -112,6 +126,8 @@ func (w *world) step(ev Event) {
 			w.send(a.Proc.Slot.Host, a)
 		case Notify:
 			w.send(a.Proc.Slot.Host, a)
+		case Failed:
+			w.send(a.Slot.Host, a)
 		case ReleaseHost:
 			w.send(a.Host, a)
 		case Form:
@@ -127,6 +143,7 @@ func (w *world) step(ev Event) {
 			}
 		case End:
 			w.ended = &a
+			w.checkEnd(a)
 		}
 	}
 }
@@ -211,81 +228,8 @@ func (w *world) progress() {
 	}
 }
 
-func (w *world) staying() (n int) {
-	for _, h := range w.hosts {
-		switch {
-		case h.leaving || h.info.Dropped:
-		case w.m.hosts[h.info.ID] != nil && w.m.hosts[h.info.ID].failed: // keeps the state until others come
-		case h.keep > 0:
-			n += h.keep
-		default:
-			n += len(h.slots)
-		}
-	}
-	return n
-}
-
-// settle lets the world run without faults and checks that it comes to rest
-// with every slot in the ring that can be.
-func (w *world) settle() {
-	for _, h := range slices.Clone(w.hosts) {
-		if h.cut {
-			w.register(h)
-		}
-	}
-	for round := range 60 {
-		if round == 30 {
-			// Those who leave stay only where too few would remain, and are
-			// then killed by Nomad.
-			for _, h := range slices.Clone(w.hosts) {
-				if (h.leaving || h.info.Dropped) && w.staying() < w.opt.MinNP {
-					w.remove(h)
-					w.step(HostLost{h.info.ID})
-				}
-			}
-		}
-		for range 200 {
-			if w.ended != nil {
-				return
-			}
-			w.progress()
-		}
-		// No tick comes between the deadlines that the machine sets.
-		if d := w.m.Deadline(); !d.IsZero() {
-			w.now = later(w.now, d)
-			w.step(Tick{})
-		}
-	}
-	for _, h := range w.hosts {
-		if h.leaving || h.info.Dropped {
-			w.fail("%s has to leave and was not let go", h.info.ID)
-		}
-	}
-	want := w.staying()
-	if w.opt.MaxNP > 0 {
-		want = min(want, w.opt.MaxNP)
-	}
-	ring := w.m.Ring()
-	if want < w.opt.MinNP || w.newest == nil && want < w.opt.NP {
-		return // waits for more, with nothing else to do
-	}
-	if ring == nil || len(ring.Members) != want || !w.m.Up() {
-		w.fail("at rest with ring %+v, %d slots could train", ring, want)
-	}
-	if len(w.training(ring.Generation)) == 0 {
-		w.fail("at rest, and the ring does not train")
-	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func explore(f Framework, pick func(int) int, steps int) *world {
-	w := newWorld(f, pick)
+func explore(k wkind, pick func(int) int, steps int) *world {
+	w := newWorld(k, pick)
 	for range steps {
 		if w.ended != nil {
 			break
@@ -305,24 +249,30 @@ func explore(f Framework, pick func(int) int, steps int) *world {
 // TestMachineInvariants explores random orders of events: ranks are dense and
 // contiguous by host, rings stay within bounds and follow one another, a ring
 // never goes back behind a state that a live process holds, and once events
-// stop every slot that can train does.
+// stop every slot that can train does. Where processes can't change their ring,
+// each is in one ring only, for which it was started; no ring forms while a process
+// of another lives, none has two processes of one slot, and an exit after a notice
+// is no completion.
 func TestMachineInvariants(t *testing.T) {
 	for name, c := range map[string]struct {
-		framework Framework
-		seeds     uint64
+		kind  wkind
+		seeds uint64
 	}{
-		"a member that dies is replaced": {Framework{}, 2500},
-		"a ring that forms is given up":  {Framework{AbandonsForming: true}, 400},
-		"and local ranks have gaps":      {Framework{AbandonsForming: true, LocalGaps: true}, 1000},
+		"a member that dies is replaced":        {wkind{}, 2500},
+		"a ring that forms is given up":         {wkind{framework: Framework{AbandonsForming: true}}, 400},
+		"and local ranks have gaps":             {wkind{framework: torch}, 1000},
+		"and hosts have standbys":               {wkind{framework: torch, standbys: true}, 200},
+		"processes can't change their ring":     {wkind{framework: torch, standbys: true, restarts: true}, 600},
+		"processes can't, and have no standbys": {wkind{framework: torch, restarts: true}, 150},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testInvariants(t, c.framework, c.seeds)
+			testInvariants(t, c.kind, c.seeds)
 		})
 	}
 }
 
-func testInvariants(t *testing.T, f Framework, seeds uint64) {
+func testInvariants(t *testing.T, k wkind, seeds uint64) {
 	t.Helper()
 	if testing.Short() {
 		seeds = 300
@@ -336,7 +286,7 @@ func testInvariants(t *testing.T, f Framework, seeds uint64) {
 				}
 			}()
 			rng := rand.New(rand.NewPCG(seed, 1))
-			w := explore(f, rng.IntN, 600)
+			w := explore(k, rng.IntN, 600)
 			steps += w.steps
 			if w.newest != nil {
 				rings += w.newest.Generation
@@ -355,8 +305,9 @@ func FuzzMachine(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		i := 0
-		f := Framework{AbandonsForming: len(data)%2 == 1, LocalGaps: len(data)%4 == 3}
-		explore(f, func(n int) int {
+		n := len(data)
+		k := wkind{framework: Framework{AbandonsForming: n%2 == 1, LocalGaps: n%4 == 3}, standbys: n%4 == 3, restarts: n%8 == 7}
+		explore(k, func(n int) int {
 			if i < len(data) {
 				i++
 				return int(data[i-1]) % n

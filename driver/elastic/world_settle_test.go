@@ -1,0 +1,86 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"slices"
+	"time"
+)
+
+// staying is the number of slots that may train.
+func (w *world) staying() (n int) {
+	for _, h := range w.hosts {
+		switch {
+		case h.leaving || h.info.Dropped:
+		case w.m.hosts[h.info.ID] != nil && w.m.hosts[h.info.ID].failed: // keeps the state until others come
+		case h.keep > 0:
+			n += h.keep
+		case w.standbys && h.info.Width > 0:
+			n += h.info.Width
+		default:
+			n += len(h.slots)
+		}
+	}
+	return n
+}
+
+// settle lets the world run without faults and checks that it comes to rest
+// with every slot in the ring that can be.
+func (w *world) settle() {
+	for _, h := range slices.Clone(w.hosts) {
+		if h.cut {
+			w.register(h)
+		}
+	}
+	for round := range 60 {
+		if round == 30 {
+			// Those who leave stay only where too few would remain, and are
+			// then killed by Nomad.
+			for _, h := range slices.Clone(w.hosts) {
+				if (h.leaving || h.info.Dropped) && w.staying() < w.opt.MinNP {
+					w.remove(h)
+					w.step(HostLost{h.info.ID})
+				}
+			}
+		}
+		for range 200 {
+			if w.ended != nil {
+				return
+			}
+			w.progress()
+		}
+		// No tick comes between the deadlines that the machine sets.
+		if d := w.m.Deadline(); !d.IsZero() {
+			w.now = later(w.now, d)
+			w.step(Tick{})
+		}
+	}
+	for _, h := range w.hosts {
+		if h.leaving || h.info.Dropped {
+			w.fail("%s has to leave and was not let go", h.info.ID)
+		}
+	}
+	want := w.staying()
+	if w.opt.MaxNP > 0 {
+		want = min(want, w.opt.MaxNP)
+	}
+	ring := w.m.Ring()
+	if want < w.opt.MinNP || w.newest == nil && want < w.opt.NP {
+		return // waits for more, with nothing else to do
+	}
+	if ring == nil || len(ring.Members) != want || !w.m.Up() {
+		w.fail("at rest with ring %+v, %d slots could train", ring, want)
+	}
+	if len(w.training(ring.Generation)) == 0 {
+		w.fail("at rest, and the ring does not train")
+	}
+	w.checkAtRest(ring)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
