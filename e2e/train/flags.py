@@ -18,8 +18,8 @@ import os
 import time
 
 
-def parse(description):
-    """Reads flags; the default of each comes from TRAIN_<NAME> if set."""
+def parse(description, **more):
+    """Reads flags; the default of each comes from TRAIN_<NAME> if set. A script may have more, with their defaults."""
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
 
     def option(name, default, help):
@@ -40,13 +40,15 @@ def parse(description):
     option("records", "", "directory for one file per process of what it trained on")
     option("checkpoint", "", "file to start from and to write at each epoch's end")
     option("checkpoint-every", 0, "steps between checkpoints within an epoch (0: none)")
-    option("ballast", 0, "megabytes of trained parameters that make the state larger (PyTorch)")
-    option("frozen", 0, "megabytes of parameters that are not trained, but are part of the state (PyTorch)")
+    option("ballast", 0, "megabytes of trained parameters that make the state larger")
+    option("frozen", 0, "megabytes of parameters that are not trained, but are part of the state")
     option("fault", "", "import, exit, raise, hang, kill, init (init_process_group by the script; PyTorch) or not-elastic")
     option("fault-step", 0, "step after which exit, raise, hang or kill happen")
     option("fault-rank", -1, "rank that they happen to (-1: all)")
     option("fault-once", "", "file that marks that the fault has happened and will not again")
     option("exit-code", 3, "status for the fault exit")
+    for name, default in more.items():
+        option(name, default, "of this script")
     return parser.parse_args()
 
 

@@ -29,29 +29,16 @@ flags.start_slowly(args)
 import torch  # noqa: E402  (after the simulated slow import)
 import kolo.torch as kolo  # noqa: E402
 
-import data  # noqa: E402
+import problem  # noqa: E402
 
 torch.set_num_threads(1)
-
-
-class Net(torch.nn.Module):
-    """A small network; the ballast takes part in it with weight zero, what is frozen does not."""
-
-    def __init__(self, ballast, frozen):
-        super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Linear(data.FEATURES, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
-        self.ballast = torch.nn.Parameter(torch.zeros(max(1, ballast * 1024 * 1024 // 4)))
-        self.frozen = torch.nn.Parameter(torch.zeros(frozen * 1024 * 1024 // 4), requires_grad=False)
-
-    def forward(self, x):
-        return self.layers(x) + 0 * self.ballast[0]
 
 
 class Samples(torch.utils.data.Dataset):
     """Each sample has its index with it."""
 
     def __init__(self, count):
-        self.x, self.y = data.make(count)
+        self.x, self.y = problem.data(count)
 
     def __len__(self):
         return len(self.x)
@@ -107,7 +94,7 @@ def main():
     record.write("start")
     torch.manual_seed(42)
     samples = Samples(args.samples)
-    model = Net(args.ballast, args.frozen).to(kolo.device())
+    model = problem.Net(args.ballast, args.frozen).to(kolo.device())
     state = kolo.State(
         model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
         sampler=kolo.ElasticSampler(samples), step=0, samples=0, epoch=0, loss=0.0)

@@ -23,7 +23,7 @@ flags.start_slowly(args)
 import torch  # noqa: E402  (after the simulated slow import)
 import horovod.torch as hvd  # noqa: E402
 
-import data  # noqa: E402
+import problem  # noqa: E402
 
 torch.set_num_threads(1)
 
@@ -125,11 +125,10 @@ def main():
     hvd.init()
 
     torch.manual_seed(42)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(data.FEATURES, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+    model = problem.Net(args.ballast, args.frozen)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-    x, y = data.make(args.samples)
+    x, y = problem.data(args.samples)
     state = hvd.elastic.TorchState(
         model=model, optimizer=optimizer,
         sampler=hvd.elastic.ElasticSampler(range(args.samples), shuffle=True),
