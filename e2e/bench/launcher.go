@@ -4,6 +4,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +20,8 @@ type launcher struct {
 	command func(*options) []string
 	// args are the script's with this launcher.
 	args []string
+	// needs is what has to be there for it, where that is not part of the framework.
+	needs string
 }
 
 // Horovod's.
@@ -35,19 +38,30 @@ var (
 
 // PyTorch's. What torchrun restarts goes on from a checkpoint.
 var (
-	torchrun = launcher{Name: "torchrun", framework: train.Torch, command: torchrunCommand,
-		args: []string{"--commit-every=0", "--checkpoint=checkpoint", "--checkpoint-every=20"}}
+	torchrun       = launcher{Name: "torchrun", framework: train.Torch, command: peerCommand("torchrun"), args: checkpoints}
+	torchft        = launcher{Name: "torchft", framework: train.Torchft, command: peerCommand("torchft"), needs: "bin/torchft"}
 	koloTorch      = koloRun("Kolo", train.Torch)
-	torchLaunchers = []launcher{torchrun, koloTorch}
+	torchLaunchers = []launcher{torchrun, torchft, koloTorch}
+	koloRestart    = launcher{Name: "Kolo", framework: train.Torch, args: checkpoints, command: func(o *options) []string {
+		// The old processes end with their next checkpoint.
+		return append(koloTorch.command(o), "-mode", "restart", "-checkpoint-path", "checkpoint")
+	}}
+	checkpoints = []string{"--commit-every=0", "--checkpoint=checkpoint", "--checkpoint-every=20"}
 )
 
 func koloRun(name string, f train.Framework, args ...string) launcher {
 	return launcher{Name: name, framework: f, args: args, command: func(o *options) []string { return f.Run(o.root, "--network-interface", "lo") }}
 }
 
-// those are the launchers that -launchers selects.
+// those are the launchers that -launchers selects, as far as they are there.
 func (o *options) those(launchers []launcher) []launcher {
 	return slices.DeleteFunc(slices.Clone(launchers), func(l launcher) bool {
-		return o.launchers != "" && !slices.Contains(strings.Split(strings.ToLower(o.launchers), ","), strings.ToLower(l.Name))
+		return o.launchers != "" && !slices.Contains(strings.Split(strings.ToLower(o.launchers), ","), strings.ToLower(l.Name)) || !o.has(l)
 	})
+}
+
+// has is whether a launcher is there.
+func (o *options) has(l launcher) bool {
+	_, err := os.Stat(filepath.Join(o.root, l.needs))
+	return l.needs == "" || err == nil
 }

@@ -12,6 +12,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,6 +28,8 @@ type options struct {
 	root   string
 	// launchers are the names of those to measure, all if empty.
 	launchers string
+	// stateMB are the sizes of the state in MiB that the parts about it measure.
+	stateMB []int
 	// keep saves what has been measured so far: a round takes minutes.
 	keep func() error
 }
@@ -34,9 +37,9 @@ type options struct {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if len(os.Args) > 1 && os.Args[1] == "torchrun" {
-		if err := runTorchrun(ctx, os.Args[2:]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench torchrun:", err)
+	if len(os.Args) > 1 && peers[os.Args[1]] != nil {
+		if err := runPeer(ctx, peers[os.Args[1]], os.Args[2:]); err != nil {
+			fmt.Fprintf(os.Stderr, "bench %s: %v\n", os.Args[1], err)
 			os.Exit(1)
 		}
 		return
@@ -81,6 +84,7 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.raw, "raw", "", "file that keeps the results, so that parts can be measured one by one")
 	flags.BoolVar(&o.add, "add", false, "add to the results in -raw instead of replacing them, to measure in several sittings")
 	flags.StringVar(&o.launchers, "launchers", "", "only these, such as kolo")
+	sizes := flags.String("state", "10,100,1000", "sizes of the state in MiB, for the parts about it")
 	which := flags.String("parts", "horovod,torch", "what to measure: all of a framework, or some of "+strings.Join(partNames(), ", ")+"; nothing only writes the report of -raw")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -88,6 +92,13 @@ func parse(args []string) (*options, error) {
 	var err error
 	if o.parts, err = pickParts(*which); err != nil {
 		return nil, fmt.Errorf("-parts: %w", err)
+	}
+	for text := range strings.SplitSeq(*sizes, ",") {
+		mb, err := strconv.Atoi(text)
+		if err != nil || mb < 2 {
+			return nil, fmt.Errorf("-state: %q: at least 2 MiB", text)
+		}
+		o.stateMB = append(o.stateMB, mb)
 	}
 	if o.rounds < 1 {
 		return nil, errors.New("-rounds: at least 1")
@@ -117,6 +128,9 @@ func measure(ctx context.Context, o *options, results *Results) error {
 			return nil
 		}
 		return results.save(o.raw)
+	}
+	if !o.has(torchft) {
+		progress("torchft is left out: there is no %s (make torchft)", torchft.needs)
 	}
 	for _, p := range o.parts {
 		progress("== %s", p.name)

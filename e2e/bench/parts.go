@@ -32,6 +32,9 @@ var parts = []part{
 	{"recovery", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
 		return measureRecovery(ctx, o, launchers, &r.Recovery, 3)
 	}, func(r *Results) { r.Recovery = nil }},
+	{"state", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
+		return measureState(ctx, o, launchers, &r.State, frozen)
+	}, func(r *Results) { r.State = nil }},
 	{"cost", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
 		return measureCost(ctx, o, &r.Cost)
 	}, func(r *Results) { r.Cost = nil }},
@@ -56,8 +59,17 @@ var parts = []part{
 		return measureRecovery(ctx, o, torchLaunchers, &r.Torch.LeadRecovery, 0)
 	}, func(r *Results) { r.Torch.Recovery, r.Torch.LeadRecovery = nil, nil }},
 	{"torch-state", train.Torch, func(ctx context.Context, o *options, r *Results) error {
-		return measureState(ctx, o, &r.Torch)
+		if err := measureBroadcast(ctx, o, &r.Torch.Broadcast); err != nil {
+			return err
+		}
+		return measureState(ctx, o, []launcher{torchft, koloTorch}, &r.Torch.State, frozen)
 	}, func(r *Results) { r.Torch.State, r.Torch.Broadcast = nil, nil }},
+	{"torch-trained", train.Torch, func(ctx context.Context, o *options, r *Results) error {
+		return measureState(ctx, o, []launcher{torchft, koloTorch}, &r.Torch.Trained, trained)
+	}, func(r *Results) { r.Torch.Trained = nil }},
+	{"torch-restart", train.Torch, func(ctx context.Context, o *options, r *Results) error {
+		return measureRestart(ctx, o, &r.Torch.Restart)
+	}, func(r *Results) { r.Torch.Restart = nil }},
 	{"torch-cost", train.Torch, func(ctx context.Context, o *options, r *Results) error {
 		return measureCommits(ctx, o, &r.Torch.StepMS)
 	}, func(r *Results) { r.Torch.StepMS = nil }},

@@ -22,11 +22,13 @@ type Results struct {
 	// About has what was measured, by framework.
 	About map[string]About `json:"about"`
 
-	Resize     *Changes  `json:"resize,omitempty"`
-	Slow       *Changes  `json:"slow,omitempty"`
-	Recovery   *Recovery `json:"recovery,omitempty"`
-	Cost       *Cost     `json:"cost,omitempty"`
-	Rendezvous string    `json:"rendezvous,omitempty"`
+	Resize   *Changes  `json:"resize,omitempty"`
+	Slow     *Changes  `json:"slow,omitempty"`
+	Recovery *Recovery `json:"recovery,omitempty"`
+	// State are changes by the state's megabytes that nothing trains.
+	State      map[int]*Changes `json:"state,omitempty"`
+	Cost       *Cost            `json:"cost,omitempty"`
+	Rendezvous string           `json:"rendezvous,omitempty"`
 
 	Torch TorchResults `json:"torch"`
 }
@@ -134,6 +136,10 @@ Written by `+"`make bench`"+` on %s; do not edit.
 	}
 	if r.Recovery != nil {
 		r.Recovery.write(w)
+	}
+	if r.State != nil {
+		fmt.Fprintf(w, "## The pause against the size of the state\n\nThe state is parameters that are not trained, so that steps stay the same.\n\n")
+		writeState(w, r.State, launchers, r.Torch.Broadcast)
 	}
 	if r.Cost != nil {
 		r.Cost.write(w)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -22,6 +23,7 @@ type walk struct {
 	route      []int
 	importTime time.Duration // that processes need longer to start
 	args       []string      // of the script
+	patience   time.Duration // after which a change counts as lost, 90 s if 0
 }
 
 // A Change is how long one change took, in seconds.
@@ -30,6 +32,7 @@ type Change struct {
 	Lateness float64 `json:"lateness"`
 	// Again are the steps that were done once more.
 	Again int `json:"again"`
+	Course
 }
 
 // Changes holds measurements by launcher and change ("1→2").
@@ -75,18 +78,18 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, w
 		return err
 	}
 	defer func() { _ = s.Stop() }()
+	if err := s.steady(ctx, route[0], 4*time.Second); err != nil {
+		return s.fail(err)
+	}
 	for i := 1; i < len(route); i++ {
 		from, to := route[i-1], route[i]
-		if err := s.steady(ctx, from, 4*time.Second); err != nil {
-			return s.fail(err)
-		}
 		asked, err := s.SetHosts(localSlots(to)...)
 		if err != nil {
 			return err
 		}
 		// A newcomer needs its import time and some seconds; a change that takes
 		// longer than this was lost.
-		first, err := s.Wait(ctx, fmt.Sprintf("ring of %d", to), w.importTime+90*time.Second, func(r train.Record) *train.Event {
+		first, err := s.Wait(ctx, fmt.Sprintf("ring of %d", to), w.importTime+cmp.Or(w.patience, 90*time.Second), func(r train.Record) *train.Event {
 			return firstStep(r, asked, func(e train.Event) bool { return e.Size == to })
 		})
 		if ctx.Err() != nil {
@@ -97,10 +100,13 @@ func (c *Changes) walk(ctx context.Context, o *options, l launcher, round int, w
 			progress("%s, round %d: %d→%d: %v", l.Name, round+1, from, to, err)
 			return nil // the rest of the walk starts from the wrong place
 		}
-		measured := Change{Gap: gapBefore(s.Record, first), Lateness: first.Time().Sub(asked).Seconds(), Again: again(s.Record, first)}
+		if err := s.steady(ctx, to, 4*time.Second); err != nil {
+			return s.fail(err)
+		}
+		measured := Change{Course: courseOf(s.Record, asked, first), Gap: gapBefore(s.Record, first), Lateness: first.Time().Sub(asked).Seconds(), Again: again(s.Record, first)}
 		name := change(from, to)
 		c.By[l.Name][name] = append(c.By[l.Name][name], measured)
-		progress("%s, round %d: %s: gap %.2f s, %.2f s after the request", l.Name, round+1, name, measured.Gap, measured.Lateness)
+		progress("%s, round %d: %s: gap %.2f s, %.2f s after the request%s", l.Name, round+1, name, measured.Gap, measured.Lateness, measured.Course)
 	}
 	c.Repeated[l.Name] += repeated(s.Record)
 	return nil

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/e2e/train"
@@ -28,20 +27,18 @@ type TorchResults struct {
 	// Recovery is from the kill of the last rank, LeadRecovery from that of rank 0.
 	Recovery     *Recovery `json:"recovery,omitempty"`
 	LeadRecovery *Recovery `json:"lead_recovery,omitempty"`
-	// State are changes, by the state's megabytes, Broadcast the seconds of a
+	// State are changes by the state's megabytes that nothing trains, Trained by
+	// those of trained parameters and their momentum, Broadcast the seconds of a
 	// plain broadcast of as many.
 	State     map[int]*Changes     `json:"state,omitempty"`
+	Trained   map[int]*Changes     `json:"trained,omitempty"`
 	Broadcast map[string][]float64 `json:"broadcast,omitempty"`
+	// Restart are changes of a torchrun script that Kolo restarts.
+	Restart *Changes `json:"restart,omitempty"`
 	// StepMS are the medians of steps, in milliseconds, by what is measured.
 	StepMS map[string][]float64 `json:"step_ms,omitempty"`
 	Store  string               `json:"store,omitempty"`
 }
-
-// stateMB are the sizes of the state in MiB.
-var stateMB = []int{10, 100, 1000}
-
-// stateRoute has one newcomer, two of them, and members that leave others behind.
-var stateRoute = []int{1, 2, 1, 3, 2}
 
 // measureReform measures the route with nothing but PyTorch.
 func measureReform(ctx context.Context, o *options, bare *map[string][]float64) error {
@@ -53,31 +50,6 @@ func measureReform(ctx context.Context, o *options, bare *map[string][]float64) 
 			name := change(l.From, l.To)
 			(*bare)[name] = append((*bare)[name], l.Seconds)
 		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// measureState measures how the pause depends on the size of the state.
-func measureState(ctx context.Context, o *options, t *TorchResults) error {
-	if t.State == nil {
-		t.State, t.Broadcast = map[int]*Changes{}, map[string][]float64{}
-	}
-	for _, mb := range stateMB {
-		if err := runReform(ctx, o, "broadcast", []int{mb}, func(l reformLine) {
-			key := strconv.Itoa(l.MB)
-			t.Broadcast[key] = append(t.Broadcast[key], l.Seconds)
-		}); err != nil {
-			return err
-		}
-		changes := t.State[mb]
-		w := walk{route: stateRoute, args: []string{fmt.Sprintf("--frozen=%d", mb), "--commit-every=5"}}
-		if err := measureResizes(ctx, o, []launcher{koloTorch}, &changes, w); err != nil {
-			return err
-		}
-		t.State[mb] = changes
-		if err := o.keep(); err != nil {
 			return err
 		}
 	}
@@ -106,7 +78,7 @@ func measureCommits(ctx context.Context, o *options, steps *map[string][]float64
 		*steps = map[string][]float64{}
 	}
 	ways := []launcher{
-		{Name: torchrun.Name, framework: train.Torch, command: torchrunCommand, args: []string{"--commit-every=0"}},
+		{Name: torchrun.Name, framework: train.Torch, command: torchrun.command, args: []string{"--commit-every=0"}},
 		koloRun(withoutCommit, train.Torch, "--commit-every=0"), koloRun(withCommit, train.Torch, "--commit-every=1"),
 	}
 	for round := range o.rounds {

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -17,6 +16,7 @@ func (t *TorchResults) write(w *bytes.Buffer, about About) {
 
 PyTorch in process under `+"`nomad-driver-torch run`"+` beside torchrun: the same script (`+"`e2e/train/torch_train.py`"+`), the same machine, in turns within one run.
 torchrun has one node per rank, its c10d rendezvous, a last call of 1 s, a monitor interval of 0.1 s and a checkpoint every 20 steps; Kolo commits each step.
+torchft 0.2 (`+"`e2e/train/torchft_train.py`"+`) has one replica group per rank and a lighthouse that gives up a silent one after 1 s; where it was not installed, its columns are empty.
 Written by `+"`make bench ONLY=torch`"+` on %s; do not edit.
 
 - machine: %s; other work may have gone on beside the measurement
@@ -36,8 +36,17 @@ Written by `+"`make bench ONLY=torch`"+` on %s; do not edit.
 	if t.Recovery != nil && t.LeadRecovery != nil {
 		t.writeRecovery(w)
 	}
+	launchers := []launcher{torchft, koloTorch}
 	if t.State != nil {
-		t.writeState(w)
+		fmt.Fprintf(w, "### The pause against the size of the state\n\nThe state is parameters that are not trained, so that steps stay the same.\n\n")
+		writeState(w, t.State, launchers, t.Broadcast)
+	}
+	if t.Trained != nil {
+		fmt.Fprintf(w, "### The pause against the size of a state that is trained\n\nThe state is parameters, which all take part in each step's allreduce, and their momentum, as much again.\n\n")
+		writeState(w, t.Trained, launchers, t.Broadcast)
+	}
+	if t.Restart != nil {
+		t.writeRestart(w)
 	}
 	if t.StepMS != nil {
 		t.writeSteps(w)
@@ -49,15 +58,18 @@ Written by `+"`make bench ONLY=torch`"+` on %s; do not edit.
 
 func (t *TorchResults) writeResize(w *bytes.Buffer) {
 	fmt.Fprintf(w, "### Resizing in process\n\n\"Bare\" is PyTorch alone: the same processes destroy and form the group in place, with no one to decide it and no state to keep.\n\n")
-	fmt.Fprintf(w, "| change | gap, torchrun | steps done again | gap, Kolo | steps done again | bare | Kolo / bare | torchrun / Kolo |\n|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| change | gap, torchrun | steps done again | gap, torchft | gap, Kolo | steps done again | bare | Kolo / bare | torchrun / Kolo |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, name := range routeChanges() {
 		theirs, ours, bare := t.Resize.By[torchrun.Name][name], t.Resize.By[koloTorch.Name][name], t.Bare[name]
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", name,
-			spread(pick(theirs, gapOf), 2), spread(pick(theirs, againOf), 0), spread(pick(ours, gapOf), 2), spread(pick(ours, againOf), 0),
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name,
+			spread(pick(theirs, gapOf), 2), spread(pick(theirs, againOf), 0), spread(pick(t.Resize.By[torchft.Name][name], gapOf), 2), spread(pick(ours, gapOf), 2), spread(pick(ours, againOf), 0),
 			spread(bare, 2), ratio(pick(ours, gapOf), bare), ratio(pick(theirs, gapOf), pick(ours, gapOf)))
 	}
 	fmt.Fprintln(w)
 	for _, l := range torchLaunchers {
+		if t.Resize.By[l.Name] == nil {
+			continue
+		}
 		fmt.Fprintf(w, "- %s: %d changes never came; %d samples were trained on twice within an epoch\n", l.Name, t.Resize.Lost[l.Name], t.Resize.Repeated[l.Name])
 	}
 	fmt.Fprintln(w)
@@ -65,32 +77,27 @@ func (t *TorchResults) writeResize(w *bytes.Buffer) {
 
 func (t *TorchResults) writeRecovery(w *bytes.Buffer) {
 	fmt.Fprintf(w, "### SIGKILL of one of four ranks\n\nFrom the kill to the next group's first step. Four hosts with one slot each.\n\n")
-	fmt.Fprintf(w, "| | torchrun | steps done again | Kolo | steps done again | ratio | jobs lost |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| | torchrun | steps done again | torchft | Kolo | steps done again | torchrun / Kolo | jobs lost (torchrun, torchft, Kolo) |\n|---|---|---|---|---|---|---|---|\n")
 	row := func(what string, r *Recovery) {
 		theirs, ours := torchrun.Name, koloTorch.Name
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %d, %d |\n", what, spread(r.Seconds[theirs], 2), spread(r.Again[theirs], 0),
-			spread(r.Seconds[ours], 2), spread(r.Again[ours], 0), ratio(r.Seconds[theirs], r.Seconds[ours]), r.Failed[theirs], r.Failed[ours])
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s | %d, %d, %d |\n", what, spread(r.Seconds[theirs], 2), spread(r.Again[theirs], 0),
+			spread(r.Seconds[torchft.Name], 2), spread(r.Seconds[ours], 2), spread(r.Again[ours], 0), ratio(r.Seconds[theirs], r.Seconds[ours]),
+			r.Failed[theirs], r.Failed[torchft.Name], r.Failed[ours])
 	}
 	row("rank 3", t.Recovery)
 	row("rank 0", t.LeadRecovery)
 	fmt.Fprintln(w)
 }
 
-func (t *TorchResults) writeState(w *bytes.Buffer) {
-	fmt.Fprintf(w, "### The pause against the size of the state\n\nKolo, gaps; the state is parameters that are not trained, so that steps stay the same. "+
-		"A plain broadcast is of as many bytes in one piece, between two processes that do nothing else.\n\n")
-	fmt.Fprintf(w, "| state | plain broadcast | 1→2 | (1→2) / broadcast | 1→3 | 3→2 | 2→1 |\n|---|---|---|---|---|---|---|\n")
-	for _, mb := range stateMB {
-		c := t.State[mb]
-		if c == nil {
-			continue
-		}
-		plain := t.Broadcast[strconv.Itoa(mb)]
-		gaps := func(from, to int) []float64 { return pick(c.By[koloTorch.Name][change(from, to)], gapOf) }
-		fmt.Fprintf(w, "| %d MiB | %s | %s | %s | %s | %s | %s |\n", mb, spread(plain, 2), spread(gaps(1, 2), 2), ratio(gaps(1, 2), plain),
-			spread(gaps(1, 3), 2), spread(gaps(3, 2), 2), spread(gaps(2, 1), 2))
+func (t *TorchResults) writeRestart(w *bytes.Buffer) {
+	fmt.Fprintf(w, "### A script for torchrun, unchanged\n\nThe same script without commits, with a checkpoint of 1 MB every 20 steps: `mode = \"restart\"` starts the next processes beside the old ones, which end with their next checkpoint.\n\n")
+	fmt.Fprintf(w, "| change | gap, torchrun | steps done again | gap, Kolo | steps done again | ratio |\n|---|---|---|---|---|---|\n")
+	for _, name := range changesOf(restartRoute) {
+		theirs, ours := t.Restart.By[torchrun.Name][name], t.Restart.By[koloRestart.Name][name]
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", name, spread(pick(theirs, gapOf), 2), spread(pick(theirs, againOf), 0),
+			spread(pick(ours, gapOf), 2), spread(pick(ours, againOf), 0), ratio(pick(theirs, gapOf), pick(ours, gapOf)))
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, "\nChanges that never came: torchrun %d, Kolo %d.\n\n", t.Restart.Lost[torchrun.Name], t.Restart.Lost[koloRestart.Name])
 }
 
 func (t *TorchResults) writeSteps(w *bytes.Buffer) {
@@ -112,8 +119,11 @@ func (t *TorchResults) writeSteps(w *bytes.Buffer) {
 func gapOf(c Change) float64   { return c.Gap }
 func againOf(c Change) float64 { return float64(c.Again) }
 
-// routeChanges are the changes of the route, each once.
-func routeChanges() []string {
+// routeChanges are the changes of the usual route.
+func routeChanges() []string { return changesOf(route) }
+
+// changesOf are the changes of a route, each once.
+func changesOf(route []int) []string {
 	var names []string
 	for i := 1; i < len(route); i++ {
 		if name := change(route[i-1], route[i]); !slices.Contains(names, name) {

@@ -28,6 +28,9 @@ var (
 	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", Script: "e2e/train/torch_train.py", Driver: "bin/nomad-driver-torch", path: "python"}
 )
 
+// Torchft is a peer of Torch, on the same PyTorch.
+var Torchft = Framework{Name: "torchft", Python: Torch.Python, Script: "e2e/train/torchft_train.py", Driver: Torch.Driver, path: "bin/torchft"}
+
 // Named returns a framework by its name.
 func Named(name string) (Framework, error) {
 	for _, f := range []Framework{Horovod, Torch} {

@@ -1,0 +1,78 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// A Course is how steps went from the request of a change until it was over, in
+// seconds as rank 0 saw them.
+type Course struct {
+	// Pause is the longest time between two steps, less a usual step of the same
+	// ring: where steps are long, the gap is mostly one of them.
+	Pause float64 `json:"pause"`
+	// Slower is by how much a step took longer while newcomers received state, as a
+	// part of a usual one, and Receiving how long they did; 0 where none did while
+	// others trained.
+	Slower    float64 `json:"slower,omitempty"`
+	Receiving float64 `json:"receiving,omitempty"`
+}
+
+func (c Course) String() string {
+	text := fmt.Sprintf(", pause %.2f s", c.Pause)
+	if c.Receiving > 0 {
+		text += fmt.Sprintf(", steps %.0f %% longer for %.1f s", c.Slower*100, c.Receiving)
+	}
+	return text
+}
+
+// afterChange is the number of steps by which a change is over.
+const afterChange = 10
+
+// courseOf follows the steps from the request of a change, of which first is the
+// first step.
+func courseOf(r train.Record, asked time.Time, first train.Event) Course {
+	steps := r.Leading()
+	from := slices.IndexFunc(steps, func(e train.Event) bool { return e.Time().After(asked) })
+	changed := slices.IndexFunc(steps, func(e train.Event) bool { return e.T == first.T })
+	if from < 1 || changed < from {
+		return Course{}
+	}
+	over := min(changed+afterChange, len(steps)-1)
+	before, after := intervals(steps[max(0, from-50):from]), intervals(steps[changed:over+1])
+	if len(before) == 0 || len(after) == 0 {
+		return Course{}
+	}
+	var c Course
+	for i := from; i <= over; i++ {
+		usual := median(before)
+		if i >= changed {
+			usual = median(after)
+		}
+		c.Pause = max(c.Pause, steps[i].T-steps[i-1].T-usual)
+	}
+	// A ring of the old members is formed when newcomers begin to receive.
+	begun := slices.IndexFunc(steps[:changed], func(e train.Event) bool { return e.Generation > steps[from-1].Generation })
+	if begun >= 0 {
+		c.Receiving = steps[changed-1].T - steps[begun].T
+		if received := intervals(steps[begun:changed]); len(received) > 0 {
+			c.Slower = c.Receiving/float64(len(received))/median(before) - 1
+		}
+	}
+	return c
+}
+
+// intervals are the times between consecutive steps, in seconds.
+func intervals(steps train.Record) []float64 {
+	var times []float64
+	for i := 1; i < len(steps); i++ {
+		times = append(times, steps[i].T-steps[i-1].T)
+	}
+	return times
+}

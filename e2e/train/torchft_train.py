@@ -1,0 +1,116 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Training with torchft, to be compared: what torch_train.py does with kolo.
+
+Each process is a replica group of one rank, the --slot of it its number, and
+TORCHFT_LIGHTHOUSE names the lighthouse, which `torchft_train.py lighthouse PORT`
+serves. Its sampler loses and repeats samples when the size changes, so each rank
+draws its own, and records none. Its record is described in record.py, its flags
+in flags.py.
+"""
+
+import datetime
+import os
+import sys
+import time
+
+import flags
+from record import Record
+
+if sys.argv[1:2] == ["lighthouse"]:
+    from torchft.coordination import LighthouseServer
+
+    server = LighthouseServer(bind="[::]:" + sys.argv[2], min_replicas=1, join_timeout_ms=100, quorum_tick_ms=20,
+                              heartbeat_timeout_ms=1000)
+    while True:
+        time.sleep(3600)
+
+args = flags.parse(__doc__, slot=0, timeout=5.0)
+flags.start_slowly(args)
+
+import torch  # noqa: E402  (after the simulated slow import)
+import torch.distributed as dist  # noqa: E402
+
+
+class Store(dist.TCPStore):
+    """For a torch that was built without libuv, as Debian's is."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, use_libuv=False, **kwargs)
+
+
+import torchft.manager  # noqa: E402
+import torchft.process_group  # noqa: E402
+
+torchft.manager.TCPStore = torchft.process_group.TCPStore = Store
+
+import problem  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+class Gloo(torchft.ProcessGroupGloo):
+    """For PyTorch before 2.7, whose groups have no names of ranks to be logged with."""
+
+    def _create_pg(self, store, rank, world_size):
+        self._global_ranks = []
+        return super()._create_pg(store, rank, world_size)
+
+
+class Parallel(torchft.DistributedDataParallel):
+    """Goes on after a collective that failed, which 0.2.0 ends with an AssertionError."""
+
+    @staticmethod
+    def _comm_hook(state, bucket):
+        work = state.allreduce(bucket.buffer())
+        work.wait()
+        future = work.get_future()
+        future = getattr(future, "_fut", future)
+        if future is None:  # the manager does not commit the step
+            future = torch.futures.Future()
+            future.set_result(bucket.buffer())
+        return future
+
+
+def main():
+    record = Record(args.records)
+    record.write("start")
+    torch.manual_seed(42)
+    x, y = problem.data(args.samples)
+    model = problem.Net(args.ballast, args.frozen)
+    plain = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    store = Store("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    manager = torchft.Manager(
+        pg=Gloo(timeout=datetime.timedelta(seconds=args.timeout)),
+        timeout=datetime.timedelta(seconds=60), min_replica_size=1, rank=0, world_size=1,
+        store_addr="127.0.0.1", store_port=store.port, hostname="127.0.0.1",
+        replica_id="slot%d" % args.slot,
+        state_dict=lambda: {"model": model.state_dict(), "optimizer": plain.state_dict()},
+        load_state_dict=lambda saved: (model.load_state_dict(saved["model"]), plain.load_state_dict(saved["optimizer"])))
+    ddp = Parallel(manager, model)
+    optimizer = torchft.Optimizer(manager, plain)
+    random = torch.Generator().manual_seed(args.slot)
+    quorum, epoch_steps = None, args.samples // args.batch
+    while manager.current_step() < args.epochs * epoch_steps:
+        epoch = manager.current_step() // epoch_steps
+        begun = time.monotonic()
+        indices = torch.randint(args.samples, (args.batch,), generator=random)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(ddp(x[indices]), y[indices])
+        loss.backward()
+        step = manager.current_step()
+        optimizer.step()
+        flags.rest_of_step(args, len(indices), begun)
+        rank = manager.participating_rank()
+        if rank is None or manager.current_step() == step:
+            continue  # heals, or the step failed
+        place = dict(step=step + 1, rank=rank, size=manager.num_participants(), epoch=epoch)
+        if quorum != manager._quorum_id:
+            quorum = manager._quorum_id
+            record.write("ring", **place)
+        record.write("step", loss=round(loss.item(), 6), **place)
+
+
+if __name__ == "__main__":
+    main()
