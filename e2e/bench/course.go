@@ -17,6 +17,9 @@ type Course struct {
 	// Pause is the longest time between two steps, less a usual step of the same
 	// ring: where steps are long, the gap is mostly one of them.
 	Pause float64 `json:"pause"`
+	// Before and After are usual steps of both rings.
+	Before float64 `json:"before"`
+	After  float64 `json:"after"`
 	// Slower is by how much a step took longer while newcomers received state, as a
 	// part of a usual one, and Receiving how long they did; 0 where none did while
 	// others trained.
@@ -49,11 +52,11 @@ func courseOf(r train.Record, asked time.Time, first train.Event) Course {
 	if len(before) == 0 || len(after) == 0 {
 		return Course{}
 	}
-	var c Course
+	c := Course{Before: median(before), After: median(after)}
 	for i := from; i <= over; i++ {
-		usual := median(before)
+		usual := c.Before
 		if i >= changed {
-			usual = median(after)
+			usual = c.After
 		}
 		c.Pause = max(c.Pause, steps[i].T-steps[i-1].T-usual)
 	}
@@ -62,7 +65,7 @@ func courseOf(r train.Record, asked time.Time, first train.Event) Course {
 	if begun >= 0 {
 		c.Receiving = steps[changed-1].T - steps[begun].T
 		if received := intervals(steps[begun:changed]); len(received) > 0 {
-			c.Slower = c.Receiving/float64(len(received))/median(before) - 1
+			c.Slower = c.Receiving/float64(len(received))/c.Before - 1
 		}
 	}
 	return c

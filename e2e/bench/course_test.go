@@ -35,6 +35,8 @@ func TestCourse(t *testing.T) {
 	}
 	c := courseOf(r, time.Unix(10, 5e8), first)
 	must.Between(t, 0.49, c.Pause, 0.51)
+	must.Between(t, 0.99, c.Before, 1.01)
+	must.Between(t, 1.99, c.After, 2.01)
 	must.Between(t, 0.19, c.Slower, 0.21)
 	must.Between(t, 11.9, c.Receiving, 12.1)
 	must.Eq(t, ", pause 0.50 s, steps 20 % longer for 12.0 s", c.String())

@@ -61,8 +61,9 @@ func measureBroadcast(ctx context.Context, o *options, seconds *map[string][]flo
 // nil.
 func writeState(w *bytes.Buffer, state map[int]*Changes, launchers []launcher, broadcast map[string][]float64) {
 	fmt.Fprintf(w, "**Pause**: the longest time between two steps from the request on, less a usual step. A plain broadcast is of as many bytes in one piece, between two\n"+
-		"processes that do nothing else. The last column: while the newcomer of 1→2 received the state, how much longer steps took, and for how many seconds.\n\n")
-	fmt.Fprintf(w, "| state | plain broadcast | | pause, 1→2 | / broadcast | 1→3 | 3→2 | 2→1 | steps meanwhile |\n|---|---|---|---|---|---|---|---|---|\n")
+		"processes that do nothing else. The last columns are of 1→2: a usual step of one and of two ranks, and how much\n"+
+		"longer than that of one rank steps took while the newcomer received the state, and for how many seconds.\n\n")
+	fmt.Fprintf(w, "| state | plain broadcast | | pause, 1→2 | / broadcast | 1→3 | 3→2 | 2→1 | steps, before and after | meanwhile |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, mb := range slices.Sorted(maps.Keys(state)) {
 		plain := broadcast[strconv.Itoa(mb)]
 		for _, l := range launchers {
@@ -85,13 +86,18 @@ func writeState(w *bytes.Buffer, state map[int]*Changes, launchers []launcher, b
 	}
 }
 
-// meanwhile are the medians of how steps went while newcomers received.
+// meanwhile are two columns: medians of steps before and after a change, and how
+// they went while newcomers received.
 func meanwhile(changes []Change) string {
+	if len(changes) == 0 {
+		return "– | –"
+	}
+	steps := fmt.Sprintf("%.2f, %.2f", median(pick(changes, func(c Change) float64 { return c.Before })), median(pick(changes, func(c Change) float64 { return c.After })))
 	received := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool { return c.Receiving == 0 })
 	if len(received) == 0 {
-		return "–"
+		return steps + " | –"
 	}
-	return fmt.Sprintf("%+.0f %%, %.1f s", 100*median(pick(received, func(c Change) float64 { return c.Slower })),
+	return steps + fmt.Sprintf(" | %+.0f %%, %.1f s", 100*median(pick(received, func(c Change) float64 { return c.Slower })),
 		median(pick(received, func(c Change) float64 { return c.Receiving })))
 }
 
