@@ -4,12 +4,14 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/nomad/jobspec2"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/e2e/train"
@@ -115,6 +117,26 @@ func TestFIFO(t *testing.T) {
 func TestCurve(t *testing.T) {
 	m := measurement{stepTime: map[int]time.Duration{2: time.Second, 4: 800 * time.Millisecond}}
 	must.Eq(t, []float64{2, 1, 2. / 3, 0.8, 0.64, 3.2 / 6}, m.curve())
+}
+
+// The job specification stands for both drivers.
+func TestJobspec(t *testing.T) {
+	for _, f := range []train.Framework{train.Horovod, train.Torch} {
+		env, err := json.Marshal(f.Env("/root"))
+		must.NoError(t, err)
+		spec, err := jobspec2.ParseWithConfig(&jobspec2.ParseConfig{
+			Path: "job.nomad.hcl", Body: []byte(jobspec), Strict: true,
+			ArgVars: []string{"name=a", "queue=b", "gpu=true", "max=6", "driver=" + f.Name, "python=/p", "script=/s", "args=[]", "env=" + string(env)},
+		})
+		must.NoError(t, err)
+		finish(spec, "first", f)
+		must.Eq(t, "first", *spec.ID)
+		task := spec.TaskGroups[0].Tasks[0]
+		must.Eq(t, f.Name, task.Driver)
+		_, horovod := task.Config["horovod"]
+		must.Eq(t, f.Name == "horovod", horovod)
+		must.MapLen(t, len(f.Env("/root")), task.Env)
+	}
 }
 
 // A file gets lines, and no table.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
+
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
@@ -72,12 +74,18 @@ func (j *job) submit(ctx context.Context, c *cluster.Cluster, root string, f tra
 	if err != nil {
 		return err
 	}
-	spec.ID, spec.Name = &j.name, &j.name
+	finish(spec, j.name, f)
+	j.submitted = time.Now()
+	return c.RegisterJob(ctx, spec)
+}
+
+// finish does what a variable of the job specification cannot: it sets the job's name,
+// and leaves out Horovod's settings where something else trains.
+func finish(spec *api.Job, name string, f train.Framework) {
+	spec.ID, spec.Name = &name, &name
 	if f.Name != train.Horovod.Name {
 		delete(spec.TaskGroups[0].Tasks[0].Config, "horovod")
 	}
-	j.submitted = time.Now()
-	return c.RegisterJob(ctx, spec)
 }
 
 // follow takes in what the job's processes recorded since the last call, and
