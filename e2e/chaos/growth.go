@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
@@ -20,6 +21,8 @@ const (
 	launcher role = "launcher" // with its agents
 	trainer  role = "trainer"
 )
+
+var roles = []role{launcher, trainer}
 
 // A usage is what one process has while all ranks train and nothing changes.
 type usage struct {
@@ -103,8 +106,8 @@ func (g *growth) check() error {
 			break
 		}
 	}
-	for r, l := range limits {
-		of := g.of(r)
+	for _, r := range roles {
+		of, l := g.of(r), limits[r]
 		if rate, ok := l.descriptors.exceeded(of, openOf); ok {
 			wrong = append(wrong, fmt.Errorf("the %s has %.2f descriptors more after each %s", r, rate, r.unit()))
 		}
@@ -159,8 +162,8 @@ func slope(of []usage, value func(usage) float64) float64 {
 
 // report has a line for each role.
 func (g *growth) report() string {
-	text := ""
-	for _, r := range []role{launcher, trainer} {
+	var text strings.Builder
+	for _, r := range roles {
 		of := g.of(r)
 		if len(of) == 0 {
 			continue
@@ -172,11 +175,11 @@ func (g *growth) report() string {
 			}
 			return median(all)
 		}
-		text += fmt.Sprintf("  %s, up to %d %ss old: %.0f descriptors (%+.3f each %s), %.1f MB (%+.1f kB each %s), medians of %d\n",
+		fmt.Fprintf(&text, "  %s, up to %d %ss old: %.0f descriptors (%+.3f each %s), %.1f MB (%+.1f kB each %s), medians of %d\n",
 			r, slices.MaxFunc(of, func(a, b usage) int { return cmp.Compare(a.Age, b.Age) }).Age, r.unit(),
 			middle(openOf), slope(of, openOf), r.unit(), middle(memoryOf)/1e6, slope(of, memoryOf)/1e3, r.unit(), len(of))
 	}
-	return text
+	return text.String()
 }
 
 // median of values, which it sorts; 0 of none.
