@@ -4,11 +4,9 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/kolo-nomad/kolo/e2e/cluster"
@@ -21,8 +19,6 @@ const (
 	launcher role = "launcher" // with its agents
 	trainer  role = "trainer"
 )
-
-var roles = []role{launcher, trainer}
 
 // A usage is what one process has while all ranks train and nothing changes.
 type usage struct {
@@ -48,17 +44,6 @@ const (
 	descriptors, rankDescriptors = 40, 12
 	maxMemory                    = 64e6
 )
-
-// A limit is how fast something may grow. It fails a run only if it was exceeded
-// by enough to be no noise: the growth over all ages comes to more than floor.
-type limit struct{ each, floor float64 }
-
-// limits are for each unit of age. Descriptors stay the same, so one that is lost
-// now and then shows; memory moves with the heap.
-var limits = map[role]struct{ descriptors, memory limit }{
-	launcher: {limit{0.2, 15}, limit{20e3, 12e6}},
-	trainer:  {limit{0.2, 5}, limit{200e3, 8e6}},
-}
 
 // growth is what processes had whenever all ranks trained.
 type growth struct {
@@ -91,102 +76,29 @@ func (g *growth) look(t *trial, ranks int) []usage {
 	return seen
 }
 
-// of are the samples of a role.
-func (g *growth) of(r role) []usage {
-	return slices.DeleteFunc(slices.Clone(g.samples), func(u usage) bool { return u.Role != r })
-}
-
 // check returns an error if the launcher once had too much, or if processes had
 // more the older they were.
 func (g *growth) check() error {
 	var wrong []error
-	for _, u := range g.of(launcher) {
-		if u.Descriptors > descriptors+rankDescriptors*u.Ranks || u.Memory > maxMemory {
+	for _, u := range g.samples {
+		if u.Role == launcher && (u.Descriptors > descriptors+rankDescriptors*u.Ranks || u.Memory > maxMemory) {
 			wrong = append(wrong, fmt.Errorf("the launcher of %d ranks has %d descriptors, %.1f MB", u.Ranks, u.Descriptors, float64(u.Memory)/1e6))
 			break
 		}
 	}
-	for _, r := range roles {
-		of, l := g.of(r), limits[r]
-		if rate, ok := l.descriptors.exceeded(of, openOf); ok {
-			wrong = append(wrong, fmt.Errorf("the %s has %.2f descriptors more after each %s", r, rate, r.unit()))
-		}
-		if rate, ok := l.memory.exceeded(of, memoryOf); ok {
-			wrong = append(wrong, fmt.Errorf("the %s has %.0f kB more after each %s", r, rate/1e3, r.unit()))
+	for _, t := range trends {
+		if t.exceeded(g.samples) {
+			wrong = append(wrong, fmt.Errorf("the %s grows: %s", t.role, t.describe(g.samples)))
 		}
 	}
 	return errors.Join(wrong...)
 }
 
-func openOf(u usage) float64   { return float64(u.Descriptors) }
-func memoryOf(u usage) float64 { return float64(u.Memory) }
-
-func (r role) unit() string {
-	if r == launcher {
-		return "change"
-	}
-	return "ring"
-}
-
-// exceeded returns how fast a value grows, and whether that is too fast.
-func (l limit) exceeded(of []usage, value func(usage) float64) (rate float64, ok bool) {
-	rate = slope(of, value)
-	return rate, rate > l.each && rate*float64(ages(of)) > l.floor
-}
-
-// ages is how far the ages are apart.
-func ages(of []usage) int {
-	if len(of) == 0 {
-		return 0
-	}
-	byAge := func(a, b usage) int { return cmp.Compare(a.Age, b.Age) }
-	return slices.MaxFunc(of, byAge).Age - slices.MinFunc(of, byAge).Age
-}
-
-// slope is how much a value grows with each unit of age, in rings of the same
-// size: the median over all pairs of samples whose ages are at least a quarter of
-// the whole range apart (Theil and Sen's estimator). Up to a quarter of all samples
-// may be anything without moving it far.
-func slope(of []usage, value func(usage) float64) float64 {
-	least := max(1, ages(of)/4)
-	var slopes []float64
-	for _, old := range of {
-		for _, young := range of {
-			if old.Ranks == young.Ranks && old.Age-young.Age >= least {
-				slopes = append(slopes, (value(old)-value(young))/float64(old.Age-young.Age))
-			}
-		}
-	}
-	return median(slopes)
-}
-
-// report has a line for each role.
+// report has a line for each trend.
 func (g *growth) report() string {
 	var text strings.Builder
-	for _, r := range roles {
-		of := g.of(r)
-		if len(of) == 0 {
-			continue
-		}
-		middle := func(value func(usage) float64) float64 {
-			var all []float64
-			for _, u := range of {
-				all = append(all, value(u))
-			}
-			return median(all)
-		}
-		fmt.Fprintf(&text, "  %s, up to %d %ss old: %.0f descriptors (%+.3f each %s), %.1f MB (%+.1f kB each %s), medians of %d\n",
-			r, slices.MaxFunc(of, func(a, b usage) int { return cmp.Compare(a.Age, b.Age) }).Age, r.unit(),
-			middle(openOf), slope(of, openOf), r.unit(), middle(memoryOf)/1e6, slope(of, memoryOf)/1e3, r.unit(), len(of))
+	for _, t := range trends {
+		fmt.Fprintf(&text, "  %s: %s\n", t.role, t.describe(g.samples))
 	}
 	return text.String()
-}
-
-// median of values, which it sorts; 0 of none.
-func median(values []float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
 }

@@ -45,17 +45,17 @@ func TestGrowth(t *testing.T) {
 	for _, changes := range []int{100, 1000} {
 		leak := history(changes, 1, 0)
 		err := leak.check()
-		must.ErrorContains(t, err, "the launcher has")
-		must.ErrorContains(t, err, "the trainer has")
+		must.ErrorContains(t, err, "the launcher grows")
+		must.ErrorContains(t, err, "the trainer grows")
 	}
 	// One in three.
 	leak := history(1000, 1./3, 0)
-	must.ErrorContains(t, leak.check(), "descriptors more after each ring")
+	must.ErrorContains(t, leak.check(), "after each ring")
 
 	// A copy of a small state for each ring.
 	leak = history(1000, 0, 400e3)
-	must.ErrorContains(t, leak.check(), "kB more after each ring")
-	must.StrContains(t, leak.report(), "trainer, up to 3")
+	must.ErrorContains(t, leak.check(), "MB, +0.")
+	must.StrContains(t, leak.report(), "launcher: 237.1 MB, +0.400 after each change")
 
 	// Much at once.
 	peak := growth{samples: []usage{{Role: launcher, Age: 3, Ranks: 2, Descriptors: 200}}}
