@@ -42,7 +42,7 @@ var (
 	torchft        = launcher{Name: "torchft", framework: train.Torchft, command: peerCommand("torchft"), needs: "bin/torchft"}
 	koloTorch      = koloRun("Kolo", train.Torch)
 	torchLaunchers = []launcher{torchrun, torchft, koloTorch}
-	koloRestart    = launcher{Name: "Kolo", framework: train.Torch, args: checkpoints, command: func(o *options) []string {
+	koloRestart    = launcher{Name: "Kolo", framework: train.Torchrun, args: checkpoints, command: func(o *options) []string {
 		// The old processes end with their next checkpoint.
 		return append(koloTorch.command(o), "-mode", "restart", "-checkpoint-path", "checkpoint")
 	}}

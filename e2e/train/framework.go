@@ -20,6 +20,7 @@ type Framework struct {
 	Script string
 	Driver string
 	path   string // PYTHONPATH
+	module string // that runs the script, instead of Python itself
 }
 
 // The frameworks that Kolo's driver trains with.
@@ -27,6 +28,10 @@ var (
 	Horovod = Framework{Name: "horovod", Python: ".venv/bin/python", Script: "e2e/train/train.py", Driver: "bin/nomad-driver-horovod"}
 	Torch   = Framework{Name: "torch", Python: "bin/torch/python3", Script: "e2e/train/torch_train.py", Driver: "bin/nomad-driver-torch", path: "python"}
 )
+
+// Torchrun runs Torch's script as one for torchrun: without libuv, which Debian's
+// PyTorch lacks.
+var Torchrun = Framework{Name: "torchrun", Python: Torch.Python, Script: Torch.Script, Driver: Torch.Driver, path: Torch.path, module: "kolo.launch"}
 
 // Torchft is a peer of Torch, on the same PyTorch.
 var Torchft = Framework{Name: "torchft", Python: Torch.Python, Script: "e2e/train/torchft_train.py", Driver: Torch.Driver, path: "bin/torchft"}
@@ -58,6 +63,9 @@ func (f Framework) Run(root string, flags ...string) []string {
 
 // Command is the script, to which arguments are added.
 func (f Framework) Command(root string) []string {
+	if f.module != "" {
+		return []string{filepath.Join(root, f.Python), "-m", f.module, filepath.Join(root, f.Script)}
+	}
 	return []string{filepath.Join(root, f.Python), filepath.Join(root, f.Script)}
 }
 
