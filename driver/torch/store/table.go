@@ -152,7 +152,8 @@ func (t *table) charge(rank int, key string, data []byte, old item) (item, error
 		stored -= old.cost
 	}
 	if stored > maxStored {
-		return item{}, fmt.Errorf("%w: rank %d stores %d bytes, the most is %d", ErrTooMuch, rank, stored, maxStored)
+		return item{}, fmt.Errorf("%w: rank %d stores %d bytes, the most is %d: keys stay until they are deleted, or the ring changes",
+			ErrTooMuch, rank, stored, maxStored)
 	}
 	if old.cost == 0 && t.held >= maxKeys {
 		return item{}, fmt.Errorf("%w: the ring has %d keys, the most there may be", ErrTooMuch, t.held)

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
@@ -138,6 +139,33 @@ func TestServer_Pop(t *testing.T) {
 	}
 	clients[0].send(15, str("q"))
 	must.Eq(t, 0, clients[0].number())
+}
+
+// A client whose wait has ended, and that is gone or gives up before it takes the value,
+// leaves it to another one.
+func TestServer_PopGivenUp(t *testing.T) {
+	for name, giveUp := range map[string]func(*client){
+		"gone":     func(c *client) { must.NoError(t, c.conn.Close()) },
+		"canceled": func(c *client) { c.send(12); must.Eq(t, []byte{1}, c.take(1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := newJob(t, 3)
+			woken := make(chan *client)
+			for rank := range 2 {
+				c := dial(t, serve(t, placed(j.client(rank)), tcpstore.Limits{}))
+				c.send(6, list("q"))
+				go func() { c.take(1); woken <- c }()
+			}
+			time.Sleep(50 * time.Millisecond) // both wait by then, else this shows nothing
+			pusher := dial(t, serve(t, placed(j.client(2)), tcpstore.Limits{}))
+			pusher.send(14, str("q"), str("value"))
+			giveUp(<-woken)
+			other := <-woken
+			other.send(15, str("q"))
+			must.Eq(t, 1, other.number())
+			must.Eq(t, "value", other.text())
+		})
+	}
 }
 
 // A client that ends in the middle of a wait leaves nothing behind, and what it has
