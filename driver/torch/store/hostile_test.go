@@ -96,7 +96,7 @@ func TestSequencer_Flood(t *testing.T) {
 // A rank that lists many keys delays the others for less than that takes: sorting does
 // not hold the lock.
 func TestReplica_ListOfManyKeys(t *testing.T) {
-	const ranks, each = 8, 50000
+	const ranks, each = 4, 50000
 	r, err := store.NewReplica("h0", ringOf(ranks))
 	must.NoError(t, err)
 	c := r.Client(0)
