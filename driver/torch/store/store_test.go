@@ -131,17 +131,6 @@ func TestBounds(t *testing.T) {
 	must.NoError(t, try(a, store.Op{Kind: store.Push, Key: "q", Value: value}))
 }
 
-// What process groups leave behind stays far below the bound: a rank keeps one key for
-// each group of gloo, with its addresses.
-func TestBounds_ManyGroups(t *testing.T) {
-	const ranks, groups = 64, 10000
-	_, c := alone(t)
-	addresses := make([]byte, 154+8*ranks)
-	for group := range groups {
-		do(t, c, store.Op{Kind: store.Set, Key: "kolo/1/default/" + strconv.Itoa(group) + "//cpu//0/0", Value: addresses})
-	}
-}
-
 // Operations that the leader does not answer, and waits, have bounds, too.
 func TestBounds_Pending(t *testing.T) {
 	w := newWorld(1, 1, 1)

@@ -60,3 +60,14 @@ func traffic1(b *testing.B, ranks, hosts int, apart bool) *world {
 	}
 	return w
 }
+
+// What process groups leave behind stays far below the bound: a rank keeps one key for
+// each group of gloo, with its addresses.
+func TestBounds_ManyGroups(t *testing.T) {
+	const ranks, groups = 64, 10000
+	_, c := alone(t)
+	addresses := make([]byte, 154+8*ranks)
+	for group := range groups {
+		do(t, c, store.Op{Kind: store.Set, Key: "kolo/1/default/" + strconv.Itoa(group) + "//cpu//0/0", Value: addresses})
+	}
+}
