@@ -1,0 +1,157 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Starts a script for torchrun where PyTorch was built without libuv.
+
+    python3 -m kolo.launch train.py --epochs 3
+    python3 -m kolo.launch -m package.train --epochs 3
+
+The script runs as ``__main__``, with ``sys.argv`` and ``sys.path`` as python itself
+would set them. Where an agent has the store of the process group, the ``env://`` of
+``init_process_group`` asks for a client with libuv, which raises a ``RuntimeError`` in
+builds without it. Here it asks for one without: the protocol is the same.
+
+A process of the next group is held in ``init_process_group`` while the present group
+trains. What PyTorch imports only when the first optimizer is made, some seconds of work,
+is imported before that; and a script that has ended does not wait for Python to take
+PyTorch apart. So scripts lose less time to a change, in builds with libuv, too.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import runpy
+import sys
+import threading
+from types import ModuleType
+from typing import Any, Sequence
+
+_RENDEZVOUS = "torch.distributed.rendezvous"
+
+# Positions of TCPStore's arguments.
+_IS_MASTER, _USE_LIBUV = 3, 8
+
+# What PyTorch imports late.
+_LATE = ("torch._dynamo", "torch.optim")
+
+_USAGE = "usage: python3 -m kolo.launch [-m module | script.py] [arguments]"
+
+
+def _warm_up() -> None:
+    """Imports what would be imported after the group has formed."""
+    for name in _LATE:
+        try:
+            importlib.import_module(name)
+        except Exception:  # the script fails by itself, or does without
+            pass
+
+
+def _without_libuv(rendezvous: ModuleType) -> None:
+    """Makes the module's clients of a store ones without libuv."""
+    store = getattr(rendezvous, "TCPStore", None)
+    if store is None:  # built without torch.distributed
+        return
+
+    class TCPStore(store):  # type: ignore[misc, valid-type]
+        """A client needs no libuv; what serves a store is left as it is asked for."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            serves = kwargs.get("is_master", args[_IS_MASTER] if len(args) > _IS_MASTER else False)
+            if not serves:
+                _warm_up()
+            if not serves and "use_libuv" not in kwargs and len(args) <= _USE_LIBUV:
+                try:
+                    super().__init__(*args, use_libuv=False, **kwargs)
+                    return
+                except TypeError:  # a PyTorch that knows no libuv
+                    pass
+            super().__init__(*args, **kwargs)
+
+    rendezvous.TCPStore = TCPStore  # type: ignore[attr-defined]
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads the module as another loader does, and changes it."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)  # type: ignore[no-any-return]
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        _without_libuv(module)
+
+    def __getattr__(self, name: str) -> Any:  # get_source and others
+        return getattr(self._loader, name)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the one module, once: what the script does not import stays as it is."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != _RENDEZVOUS:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+def install() -> None:
+    """Makes ``env://`` ask for the store without libuv, when it is imported."""
+    loaded = sys.modules.get(_RENDEZVOUS)
+    if loaded is not None:
+        _without_libuv(loaded)
+    else:
+        sys.meta_path.insert(0, _Finder())
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs what the arguments name."""
+    args = list(argv)
+    module = args[:1] == ["-m"]
+    if module:
+        del args[0]
+    if not args or args[0].startswith("-"):
+        sys.exit(_USAGE)
+    install()
+    sys.argv[:] = args
+    status = 0
+    try:
+        if module:
+            # As python -m: the directory of the start is in sys.path already.
+            runpy.run_module(args[0], run_name="__main__", alter_sys=True)
+        else:
+            if not getattr(sys.flags, "safe_path", False):  # since Python 3.11
+                sys.path[0] = os.path.dirname(os.path.realpath(args[0]))
+            runpy.run_path(args[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code is not None and not isinstance(end.code, int):
+            raise
+        status = end.code or 0
+    _end(status)
+
+
+def _end(status: int) -> None:
+    """Ends the process as Python does, but for what it frees."""
+    threading._shutdown()  # type: ignore[attr-defined] # waits for threads
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # no one reads it
+            pass
+    os._exit(status & 0xFF)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,133 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""kolo.launch: scripts for torchrun where PyTorch was built without libuv."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+
+from kolo import launch
+
+from .agent import ROOT
+from .test_alone import free_port
+
+PRINTS = """
+import sys, os
+print(__name__, __file__, sys.argv, sys.path[0], "torch" in sys.modules)
+import helper
+sys.exit(helper.code)
+"""
+
+GROUP = """
+import datetime, os, torch, torch.distributed as dist
+server = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 1, True, use_libuv=False, wait_for_workers=False)
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=30))
+x = torch.ones(1)
+dist.all_reduce(x)
+print("sum", x.item())
+dist.destroy_process_group()
+"""
+
+
+class Launch(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = os.path.realpath(directory.name)
+
+    def write(self, name, text):
+        path = os.path.join(self.directory, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def run_python(self, *args, **environment):
+        env = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
+        env.update(PYTHONPATH=os.path.join(ROOT, "python"), **environment)
+        return subprocess.run([sys.executable, *args], env=env, cwd=self.directory, capture_output=True, text=True, timeout=120)
+
+    def test_a_script_runs_as_with_python(self):
+        script = self.write("scripts/train.py", PRINTS)
+        self.write("scripts/helper.py", "code = 7")
+        plain, launched = (self.run_python(*start, script, "-m", "--lr", "1") for start in ((), ("-m", "kolo.launch")))
+        self.assertEqual((7, plain.stdout), (launched.returncode, launched.stdout), launched.stderr)
+        self.assertIn("__main__", plain.stdout)
+        self.assertIn("False", plain.stdout, "it imports torch itself")
+
+    def test_a_module_runs_as_with_python(self):
+        self.write("package/__init__.py", "")
+        self.write("package/train.py", PRINTS.replace("import helper", "from . import helper"))
+        self.write("package/helper.py", "code = 8")
+        plain, launched = (self.run_python(*start, "-m", "package.train", "x") for start in ((), ("-m", "kolo.launch")))
+        self.assertEqual((8, plain.stdout), (launched.returncode, launched.stdout), launched.stderr)
+
+    def test_a_script_ends_as_with_python(self):
+        ends = {
+            "import sys; sys.exit('a word')": 1,
+            "import sys; sys.exit(300)": 300 & 0xFF,
+            "import sys; sys.exit(None)": 0,
+            "raise ValueError('wrong')": 1,
+            "import atexit, threading, time; atexit.register(print, 'at exit'); "
+            "threading.Thread(target=lambda: (time.sleep(0.2), print('thread'))).start(); print('last')": 0,
+        }
+        for text, status in ends.items():
+            script = self.write("end.py", text)
+            plain, launched = (self.run_python(*start, script) for start in ((), ("-m", "kolo.launch")))
+            self.assertEqual((status, plain.stdout), (launched.returncode, launched.stdout), text)
+            self.assertEqual(plain.stderr.splitlines()[-1:], launched.stderr.splitlines()[-1:])
+
+    def test_wrong_use(self):
+        for args in ((), ("-m",), ("--lr", "1")):
+            result = self.run_python("-m", "kolo.launch", *args)
+            self.assertEqual(1, result.returncode)
+            self.assertIn("usage: python3 -m kolo.launch", result.stderr)
+        missing = self.run_python("-m", "kolo.launch", "missing.py")
+        self.assertIn("missing.py", missing.stderr)
+        self.assertNotEqual(0, missing.returncode)
+
+    def test_a_group_forms_with_the_store_of_an_agent(self):
+        script = self.write("group.py", GROUP)
+        result = self.run_python("-m", "kolo.launch", script, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), RANK="0",
+                                 WORLD_SIZE="1", TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("sum 1.0", result.stdout)
+
+    def test_only_clients_are_changed(self):
+        calls = []
+
+        class Store:
+            def __init__(self, *args, **kwargs):
+                calls.append((args, kwargs))
+
+        module = types.ModuleType("rendezvous")
+        module.TCPStore = Store
+        launch._without_libuv(module)
+        module.TCPStore(host_name="h", port=1, is_master=False)
+        module.TCPStore("h", 1, 2, False)
+        module.TCPStore("h", 1, 2, True)
+        module.TCPStore(host_name="h", port=1, is_master=False, use_libuv=True)
+        self.assertIsInstance(module.TCPStore("h", 1, 2, is_master=True), Store)
+        self.assertEqual([False, False, None, True, None], [kwargs.get("use_libuv") for _, kwargs in calls])
+
+    def test_a_torch_without_libuv_at_all(self):
+        calls = []
+
+        class Store:
+            def __init__(self, host_name, port, is_master):
+                calls.append(is_master)
+
+        module = types.ModuleType("rendezvous")
+        module.TCPStore = Store
+        launch._without_libuv(module)
+        module.TCPStore(host_name="h", port=1, is_master=False)
+        self.assertEqual([False], calls)
+        launch._without_libuv(types.ModuleType("rendezvous"))
+
+
+if __name__ == "__main__":
+    unittest.main()
