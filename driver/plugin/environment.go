@@ -95,7 +95,7 @@ func (e *environment) prepare() error {
 	if e.isolated() {
 		inTask = "/"
 	}
-	e.plan.agent.Cgroup = cgroupOf(e.task).ID()
+	e.plan.agent.Cgroup, e.plan.agent.Memory = cgroupOf(e.task).ID(), e.memory()
 	if err := writeAgentFiles(e.plan, e.task.TaskDir().Dir, inTask, e.who); err != nil {
 		return err
 	}
@@ -121,6 +121,14 @@ func (e *environment) prepare() error {
 	}
 	e.command.StdoutPath, e.command.StderrPath = e.outputs.stdout, e.outputs.stderr
 	return nil
+}
+
+// memory is the most that the executor lets the task use, in bytes; 0 is no limit.
+func (e *environment) memory() int64 {
+	if r := e.task.Resources; e.isolated() && r != nil && r.NomadResources != nil {
+		return max(r.NomadResources.Memory.MemoryMB, r.NomadResources.Memory.MemoryMaxMB) << 20
+	}
+	return 0
 }
 
 func (e *environment) isolated() bool { return e.plan.isolation == isolationExec }

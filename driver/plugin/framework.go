@@ -16,8 +16,8 @@ type Framework interface {
 	// framework's own settings.
 	Name() string
 	// Settings are the fields that the framework adds to a task's config, and
-	// those of its block.
-	Settings() (fields, block []settings.Setting)
+	// those of its blocks by the blocks' names.
+	Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
 	// Foreign are fields and blocks that belong to other frameworks: a job may give
 	// them, so that Environment refuses them with what to write instead.
 	Foreign() (fields, blocks []string)
@@ -25,6 +25,9 @@ type Framework interface {
 	// framework's block and outside of it. Only the block is a part of what is
 	// trained. The problems are a sentence each.
 	Environment(given map[string]any) (block, outside map[string]string, problems []string)
+	// Restart returns how processes are replaced that can't change their ring, by
+	// what a task's config gives. The problems are a sentence each.
+	Restart(given map[string]any) (r settings.Restart, problems []string)
 	// Probe asks a Python program which installation this host has. The attributes
 	// (texts and bools) are those of the node below "driver.<name>.", the remark is
 	// added to the driver's health. An error states why no task can use the

@@ -33,19 +33,21 @@ func configSpec() *hclspec.Spec {
 // taskConfigSpec is the `config` of a task. Earlier names of settings, and those of
 // other frameworks, are in it to be refused with the present ones.
 func taskConfigSpec(framework Framework) *hclspec.Spec {
-	own, block := framework.Settings()
+	own, blocks := framework.Settings()
 	fields := specs(append(taskSettings(), own...))
 	for old := range settings.Renamed {
 		fields[old] = text(old)
 	}
-	foreign, blocks := framework.Foreign()
+	foreign, foreignBlocks := framework.Foreign()
 	for _, name := range foreign {
 		fields[name] = text(name)
 	}
-	for _, name := range blocks {
+	for _, name := range foreignBlocks {
 		fields[name] = hclspec.NewBlockAttrs(name, "string", false)
 	}
-	fields[framework.Name()] = hclspec.NewBlock(framework.Name(), false, hclspec.NewObject(specs(block)))
+	for name, block := range blocks {
+		fields[name] = hclspec.NewBlock(name, false, hclspec.NewObject(specs(block)))
+	}
 	return hclspec.NewObject(fields)
 }
 

@@ -83,14 +83,16 @@ func TestDocumentation(t *testing.T) {
 	}
 	declared := map[string]string{}
 	for _, framework := range []Framework{taskdriver.Horovod{}, torchtask.PyTorch{}} {
-		declared[framework.Name()] = "none"
-		own, names := framework.Settings()
+		own, blocks := framework.Settings()
 		for _, s := range append(taskSettings(), own...) {
 			declared[s.Name] = s.Default
 		}
-		block := section("### `" + framework.Name() + "` block")
-		for _, s := range names {
-			must.StrContains(t, block, "`"+s.Name+"`")
+		for name, names := range blocks {
+			declared[name] = "none"
+			block := section("### `" + name + "` block")
+			for _, s := range names {
+				must.StrContains(t, block, "`"+s.Name+"`")
+			}
 		}
 	}
 	must.Eq(t, declared, documented)
@@ -100,7 +102,12 @@ func TestDocumentation(t *testing.T) {
 // refused with what to write instead.
 func TestForeignSettings(t *testing.T) {
 	for framework, want := range map[Framework][]string{
-		taskdriver.Horovod{}: {`torch: is for driver = "torch"; Horovod's settings are in the horovod block`},
+		taskdriver.Horovod{}: {
+			`torch: is for driver = "torch"; Horovod's settings are in the horovod block`,
+			`mode = "5s": is for driver = "torch"; processes of Horovod stay when the ring changes; leave it out`,
+			`spares = "5s": is for driver = "torch"; processes of Horovod stay when the ring changes; leave it out`,
+			`checkpoint: is for driver = "torch"; processes of Horovod stay when the ring changes; leave it out`,
+		},
 		torchtask.PyTorch{}: {
 			`gloo_timeout = "5s": is Horovod's; set timeout in the torch block`,
 			"horovod: is Horovod's; PyTorch's settings are in the torch block (backend, timeout and others)",

@@ -52,6 +52,8 @@ func validate(framework Framework, given map[string]any, s *hostEnvironment) (*p
 	var wrong []string
 	a.Env, a.RunEnv, wrong = framework.Environment(given)
 	p.add(wrong)
+	a.Restart, wrong = framework.Restart(given)
+	p.add(wrong)
 	checkCommand(&p, a, s, v)
 	checkNetwork(&p, s)
 	checkService(&p, out.port, a, s)

@@ -8,12 +8,16 @@ import (
 	"io/fs"
 	"path/filepath"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/settings"
+	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
 
 // host is a pretended client: the files on it, and what its owner allows.
@@ -307,4 +311,34 @@ func TestValidateRefuses(t *testing.T) {
 			must.Eq(t, c.says, []string(refused))
 		})
 	}
+}
+
+// A script for torchrun: its own settings reach the agent, and wrong ones are reported.
+func TestValidateRestart(t *testing.T) {
+	task, h := goodTask(), newHost()
+	task["mode"], task["spares"] = "restart", 1
+	task["checkpoint"] = map[string]any{"signal": "SIGUSR1", "path": "/models", "wait": "5m"}
+	got, err := validate(torchtask.PyTorch{}, task, h.environment())
+	must.NoError(t, err)
+	must.Eq(t, settings.Restart{Mode: "restart", Spares: 1, Checkpoint: settings.Checkpoint{
+		Signal: "SIGUSR1", Path: "/models", Wait: settings.Duration(5 * time.Minute)}}, got.agent.Restart)
+
+	task["mode"], task["checkpoint"] = "elastic", map[string]any{"signal": "SIGKILL", "file": "../stop"}
+	_, err = validate(torchtask.PyTorch{}, task, h.environment())
+	must.EqError(t, err, `mode = "elastic": must be "in-process" or "restart"; `+
+		`checkpoint.signal = "SIGKILL": no process can react to it; use one that the script handles, such as SIGUSR1; `+
+		`checkpoint.file = "../stop": leads out of the task's directory; use an absolute path for a file on a volume`)
+}
+
+// An isolated task has the memory that Nomad's executor gives it; another has that of the
+// client.
+func TestMemoryOfATask(t *testing.T) {
+	task := &drivers.TaskConfig{Resources: &drivers.Resources{NomadResources: &structs.AllocatedTaskResources{
+		Memory: structs.AllocatedMemoryResources{MemoryMB: 300}}}}
+	e := &environment{plan: &plan{isolation: isolationExec}, task: task}
+	must.Eq(t, 300<<20, e.memory())
+	task.Resources.NomadResources.Memory.MemoryMaxMB = 500
+	must.Eq(t, 500<<20, e.memory())
+	e.plan.isolation = isolationNone
+	must.Eq(t, 0, e.memory())
 }

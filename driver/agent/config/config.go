@@ -33,6 +33,8 @@ type Config struct {
 	RunEnv map[string]string `json:"run_env,omitempty"`
 
 	settings.Training
+	// Restart is how processes are replaced that can't change their ring.
+	Restart settings.Restart `json:"restart,omitzero"`
 	// StopFile is where the driver writes, before it sends the stop signal,
 	// when the task will be killed (RFC 3339, one line).
 	StopFile string `json:"stop_file,omitempty"`
@@ -68,6 +70,9 @@ type Config struct {
 	// Cgroup is the ID of the cgroup (version 2) that has the task's processes
 	// and no others, 0 where there is none.
 	Cgroup uint64 `json:"cgroup,omitempty"`
+	// Memory is the most memory that the task may use, in bytes; 0 where it is not
+	// limited.
+	Memory int64 `json:"memory,omitempty"`
 
 	// LogDir receives one log per slot, ProgressDir the progress files,
 	// EventFile the JSON lines that the plugin turns into task events.

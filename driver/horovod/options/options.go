@@ -13,8 +13,14 @@ import (
 // Block is the name of the block that holds the settings of BlockSettings.
 const Block = "horovod"
 
-// ForeignBlock is a block that is PyTorch's, which Read refuses.
-const ForeignBlock = "torch"
+// foreignDriver is the driver with PyTorch's settings, and the block with most of them.
+const foreignDriver = "torch"
+
+// foreignFields and foreignBlock are of processes that can't change their ring.
+var foreignFields, foreignBlock = []string{"mode", "spares"}, settings.CheckpointBlock
+
+// Foreign are the names of PyTorch's settings, which Read refuses.
+func Foreign() (fields, blocks []string) { return foreignFields, []string{foreignDriver, foreignBlock} }
 
 // Read returns the variables for what a jobspec gives, in its block and outside of
 // it. The problems are a sentence each.
@@ -26,10 +32,24 @@ func Read(given map[string]any) (e, outside settings.Env, problems []string) {
 	if mark, ok := e["HOROVOD_TIMELINE_MARK_CYCLES"]; ok && e["HOROVOD_TIMELINE"] == "" {
 		problems = append(problems, fmt.Sprintf("%s.timeline_mark_cycles = %t: has no effect without timeline_filename; set that too", Block, mark == "1"))
 	}
-	if block, _ := given[ForeignBlock].(map[string]any); len(block) > 0 {
-		problems = append(problems, fmt.Sprintf("%s: is for driver = %q; Horovod's settings are in the %s block", ForeignBlock, ForeignBlock, Block))
+	return e, outside, append(problems, refuse(given)...)
+}
+
+// refuse states which of PyTorch's settings are given.
+func refuse(given map[string]any) (problems []string) {
+	const staying = "processes of Horovod stay when the ring changes; leave it out"
+	if block, _ := given[foreignDriver].(map[string]any); len(block) > 0 {
+		problems = append(problems, fmt.Sprintf("%s: is for driver = %q; Horovod's settings are in the %s block", foreignDriver, foreignDriver, Block))
 	}
-	return e, outside, problems
+	for _, name := range foreignFields {
+		if value, _ := given[name].(string); value != "" {
+			problems = append(problems, fmt.Sprintf("%s = %q: is for driver = %q; %s", name, value, foreignDriver, staying))
+		}
+	}
+	if block, _ := given[foreignBlock].(map[string]any); len(block) > 0 {
+		problems = append(problems, fmt.Sprintf("%s: is for driver = %q; %s", foreignBlock, foreignDriver, staying))
+	}
+	return problems
 }
 
 // GlooTimeout binds gloo_timeout, which stands outside of the block, and sets its

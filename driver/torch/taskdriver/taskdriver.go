@@ -26,10 +26,11 @@ type PyTorch struct{ Logger hclog.Logger }
 // settings.
 func (PyTorch) Name() string { return options.Block }
 
-// Settings are the fields that PyTorch adds to a task's config, none, and those of its
-// block.
-func (PyTorch) Settings() (fields, block []settings.Setting) {
-	return nil, options.BlockSettings(settings.Env{})
+// Settings are the fields that PyTorch adds to a task's config, and those of its
+// blocks.
+func (PyTorch) Settings() (fields []settings.Setting, blocks map[string][]settings.Setting) {
+	fields, checkpoint := new(settings.Restart).Bind()
+	return fields, map[string][]settings.Setting{options.Block: options.BlockSettings(settings.Env{}), settings.CheckpointBlock: checkpoint}
 }
 
 // Foreign are the names of a task's config that belong to Horovod, which Environment
@@ -41,6 +42,12 @@ func (PyTorch) Foreign() (fields, blocks []string) { return options.Foreign() }
 func (PyTorch) Environment(given map[string]any) (block, outside map[string]string, problems []string) {
 	block, problems = options.Read(given)
 	return block, map[string]string{}, problems
+}
+
+// Restart returns how processes of scripts without kolo.torch are replaced.
+func (PyTorch) Restart(given map[string]any) (r settings.Restart, problems []string) {
+	problems = r.Read(given)
+	return r, problems
 }
 
 // Probe asks python which PyTorch this host has. See describe.

@@ -1,0 +1,151 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The modes of Restart.
+const (
+	ModeInProcess = "in-process"
+	ModeRestart   = "restart"
+)
+
+// Restart is how a job trains whose processes can't change their ring: others take
+// their places. It is a part of the agent's configuration.
+type Restart struct {
+	// Mode is ModeInProcess or ModeRestart; empty leaves it to what the processes do
+	// first.
+	Mode string `json:"mode,omitempty"`
+	// Spares is how many processes of each slot are kept ready beside the one that
+	// trains.
+	Spares     int        `json:"spares,omitempty"`
+	Checkpoint Checkpoint `json:"checkpoint,omitzero"`
+}
+
+// Checkpoint is how a process is asked to write its checkpoint and to end.
+type Checkpoint struct {
+	// Signal is the name of the signal that it is sent, empty for the default; see
+	// Number.
+	Signal string `json:"signal,omitempty"`
+	// File is created as the request. Path is a file or directory that changes with
+	// each checkpoint.
+	File string `json:"file,omitempty"`
+	Path string `json:"path,omitempty"`
+	// Wait bounds the time until the process has ended, or Path has changed.
+	Wait Duration `json:"wait,omitempty"`
+}
+
+// Number is the signal that asks a process, 0 for none: SIGTERM unless File or Path
+// takes its place.
+func (c Checkpoint) Number() syscall.Signal {
+	if c.Signal == "" && (c.File != "" || c.Path != "") {
+		return 0
+	}
+	if c.Signal == "" {
+		return syscall.SIGTERM
+	}
+	return unix.SignalNum(c.Signal)
+}
+
+// Bind sets every field to its default and returns the settings that fill them:
+// fields of a task's config, and those of its checkpoint block.
+func (r *Restart) Bind() (fields, checkpoint []Setting) {
+	c := &r.Checkpoint
+	fields = []Setting{
+		Func("mode", Text, "what the script does first", "whether processes change their ring (in-process) or others take their places (restart)",
+			func(text string) error {
+				if text != ModeInProcess && text != ModeRestart {
+					return fmt.Errorf("must be %q or %q", ModeInProcess, ModeRestart)
+				}
+				r.Mode = text
+				return nil
+			}),
+		Func("spares", Number, "0", "processes of each slot that are kept ready for a failure, in restart mode", func(text string) error {
+			if text != "0" && text != "1" {
+				return errors.New("must be 0 or 1")
+			}
+			r.Spares = int(text[0] - '0')
+			return nil
+		}),
+	}
+	checkpoint = []Setting{
+		Func("signal", Text, "SIGTERM", "signal that asks a process for a checkpoint and its end", c.setSignal),
+		place(&c.File, "file", "file that is created as the request"),
+		place(&c.Path, "path", "file or directory that changes with each checkpoint"),
+		Time((*time.Duration)(&c.Wait), "wait", time.Minute, time.Second, "longest time that a checkpoint takes"),
+	}
+	return fields, checkpoint
+}
+
+// uncaught are signals of which a process learns nothing.
+var uncaught = []string{"SIGKILL", "SIGSTOP"}
+
+func (c *Checkpoint) setSignal(text string) error {
+	switch {
+	case slices.Contains(uncaught, text):
+		return errors.New("no process can react to it; use one that the script handles, such as SIGUSR1")
+	case unix.SignalNum(text) == 0:
+		return errors.New(`is not the name of a signal; write it like "SIGUSR1"`)
+	}
+	c.Signal = text
+	return nil
+}
+
+// place declares the name of a file, by default none. A relative name is one below the
+// directory that processes start in.
+func place(p *string, name, doc string) Setting {
+	return Func(name, Text, "none", doc, func(text string) error {
+		switch {
+		case strings.ContainsRune(text, 0):
+			return errors.New("has a zero byte")
+		case filepath.Clean(text) == "/" || filepath.Clean(text) == ".":
+			return errors.New("must name a file")
+		case !filepath.IsLocal(text) && !filepath.IsAbs(text):
+			return errors.New("leads out of the task's directory; use an absolute path for a file on a volume")
+		}
+		*p = filepath.Clean(text)
+		return nil
+	})
+}
+
+// CheckpointBlock is the name of the block of Checkpoint.
+const CheckpointBlock = "checkpoint"
+
+// Read binds r and sets what a jobspec gives. The problems are a sentence each.
+func (r *Restart) Read(given map[string]any) (problems []string) {
+	fields, checkpoint := r.Bind()
+	problems = Read(fields, given, "")
+	block, _ := given[CheckpointBlock].(map[string]any)
+	problems = append(problems, Read(checkpoint, block, CheckpointBlock+".")...)
+	if err := r.Check(); err != nil && len(problems) == 0 {
+		problems = append(problems, err.Error())
+	}
+	return problems
+}
+
+// Check states which settings have no effect.
+func (r *Restart) Check() error {
+	var idle string
+	switch c := r.Checkpoint; {
+	case r.Mode != ModeInProcess:
+	case r.Spares > 0:
+		idle = fmt.Sprintf("spares = %d", r.Spares)
+	case c.Signal != "" || c.File != "" || c.Path != "":
+		idle = CheckpointBlock
+	}
+	if idle == "" {
+		return nil
+	}
+	return fmt.Errorf("%s: has no effect with mode = %q, where processes stay; leave it out, or set mode = %q", idle, ModeInProcess, ModeRestart)
+}
