@@ -42,7 +42,9 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 	case elastic.Synced:
 		l.broadcast(&wire.ToAgent{Synced: &a})
 	case elastic.Notify:
-		l.broadcast(&wire.ToAgent{Notify: &wire.Notify{Notify: a, Timestamp: l.notices.Next(a.Generation, time.Now())}})
+		l.notify(a)
+	case elastic.Failed:
+		l.send(a.Slot.Host, &wire.ToAgent{Failed: &a})
 	case elastic.Break:
 		l.breakRing(a)
 	case elastic.ReleaseHost:
@@ -59,6 +61,18 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 			l.broadcast(&wire.ToAgent{Event: &a})
 		}
 	}
+}
+
+// notify has a process notified. Where processes can change their ring, every host gets
+// to know the timestamp; else each of them is asked to end.
+func (l *Leader) notify(a elastic.Notify) {
+	m := &wire.ToAgent{Notify: &wire.Notify{Notify: a, Timestamp: l.notices.Next(a.Generation, time.Now())}}
+	if !l.restarts {
+		l.broadcast(m)
+		return
+	}
+	l.requested = max(l.requested, a.Generation)
+	l.send(a.Proc.Slot.Host, m)
 }
 
 // breakRing has the hosts cut the connections of a ring.

@@ -13,6 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // Quorum is asked before a ring may form; see discovery.Elector. Hosts are
@@ -71,6 +72,8 @@ type Leader struct {
 	wasUp         bool
 	ended         *elastic.End
 	failed        error
+	restarts      bool   // processes can't change their ring
+	requested     uint64 // last ring whose processes were asked to end
 	statusAt      time.Time
 	stepped       time.Time // last new step of the present ring, by this clock; see checkStall
 	stallReported uint64    // ring whose stall was reported
@@ -80,6 +83,10 @@ type Leader struct {
 // ErrRefused reports that a ring was refused: the leader must begin again with
 // what the hosts know.
 var ErrRefused = errors.New("the ring was refused")
+
+// checkpointMargin is how much longer than a checkpoint may take the leader waits for the
+// processes of a ring that ends: the host stops them first.
+const checkpointMargin = 10 * time.Second
 
 // New returns the leader of a term.
 func New(o Options) *Leader {
@@ -91,14 +98,17 @@ func New(o Options) *Leader {
 	if c.OnRingLost == "restart" {
 		lost = elastic.Restart
 	}
+	checkpoint := time.Duration(c.Restart.Checkpoint.Wait)
 	l := &Leader{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}),
-		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
+		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true},
+		restarts: c.Restart.Mode == settings.ModeRestart}
 	l.machine = elastic.New(elastic.Options{
 		Framework: o.Framework,
 		NP:        c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP,
 		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Debounce),
-		FinishTimeout: time.Duration(c.FinishTimeout),
-		ResetLimit:    c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
+		FinishTimeout: time.Duration(c.FinishTimeout), BarrierTimeout: max(time.Minute, checkpoint+checkpointMargin),
+		ResetLimit: c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
+		Restarts: l.restarts, Spares: c.Restart.Spares > 0,
 	}, o.Term)
 	return l
 }

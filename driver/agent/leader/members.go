@@ -4,6 +4,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type Session interface {
 // member is a host as the leader knows it.
 type member struct {
 	alloc, addr string
+	width       int // of its slots, where they have standbys; see elastic.HostInfo
 	session     Session
 	gone        time.Time // without a session since
 	released    bool
@@ -103,9 +105,11 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	if old := l.hosts[id]; old != nil && old.session != nil {
 		old.session.Close()
 	}
-	l.hosts[id] = &member{alloc: r.AllocID, addr: r.Addr, session: s}
+	l.hosts[id] = &member{alloc: r.AllocID, addr: r.Addr, width: r.Info.Width, session: s}
+	l.requested = max(l.requested, r.Info.Noticed)
+	l.restarts = l.restarts || slices.ContainsFunc(r.Info.Slots, func(s elastic.SlotReport) bool { return s.Restarts })
 	l.notices.Heard(r.Noticed)
-	l.log.Info("host joined", "host", id, "alloc", r.AllocID, "slots", len(r.Info.Slots), "group", r.Info.Group, "index", r.Info.Index)
+	l.log.Info("host joined", "host", id, "alloc", r.AllocID, "slots", cmp.Or(r.Info.Width, len(r.Info.Slots)), "group", r.Info.Group, "index", r.Info.Index)
 	if r.Status != nil && (l.status == nil || r.Status.Updated > l.status.Updated) && l.ring == (wire.RingID{}) {
 		l.status = r.Status
 		l.stats = newRingStats(r.Status)

@@ -17,11 +17,12 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 	switch {
 	case m.Leaving != nil:
 		l.log.Info("host leaves", "host", id)
-		l.step(ctx, elastic.HostLeaving{Host: id})
+		l.step(ctx, elastic.HostLeaving{Host: id, Within: time.Duration(m.Leaving.Within * float64(time.Second))})
 	case m.Arrived != nil:
 		if l.o.Quorum != nil {
 			l.o.Quorum.Connect(l.hosts[id].alloc) // before the ring stops for this newcomer
 		}
+		l.restarts = l.restarts || m.Arrived.Restarts
 		l.step(ctx, *m.Arrived)
 	case m.Waiting != nil:
 		l.stats.leave(time.Now())
@@ -36,10 +37,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		if m.Exited.Ring == l.ring && l.exchange != nil && len(m.Exited.Withdrawn) > 0 && l.exchange.Withdraw(m.Exited.Withdrawn) {
 			ev.Visible = true
 		}
-		if l.machine.Ring().Find(ev.Proc.Slot) != nil && !ev.Success {
-			l.stats.fail()
-			l.stats.leave(time.Now())
-		}
+		l.countExit(ev)
 		l.step(ctx, ev)
 	case m.Puts != nil:
 		if m.Puts.Ring == l.ring && l.exchange != nil {
@@ -59,6 +57,19 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 			l.reportResize(l.stats.progress(*m.Progress))
 		}
 	}
+}
+
+// countExit notes that a process ended, for the ring's statistics.
+func (l *Leader) countExit(ev elastic.SlotExited) {
+	ring := l.machine.Ring()
+	asked := l.restarts && ring != nil && l.requested == ring.Generation
+	if mem := ring.Find(ev.Proc.Slot); mem == nil || ev.Success && !asked {
+		return
+	}
+	if !asked {
+		l.stats.fail()
+	}
+	l.stats.leave(time.Now())
 }
 
 func (l *Leader) send(id elastic.HostID, m *wire.ToAgent) {

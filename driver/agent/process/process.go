@@ -38,6 +38,16 @@ func (p *Process) Signal(sig syscall.Signal) {
 	}
 }
 
+// SignalAlone sends a signal to the process, and not to what it has started: a worker
+// process of its data loader may not expect it.
+func (p *Process) SignalAlone(sig syscall.Signal) {
+	select {
+	case <-p.done:
+	default:
+		_ = p.cmd.Process.Signal(sig)
+	}
+}
+
 // Stop ends the process: SIGTERM, then SIGKILL after killGrace, or SIGKILL at
 // once.
 func (p *Process) Stop(kill bool) {

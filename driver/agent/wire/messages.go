@@ -49,7 +49,11 @@ type Register struct {
 }
 
 // Leaving reports that the host's task is being stopped.
-type Leaving struct{}
+type Leaving struct {
+	// Within is the time in seconds until the host stops its processes, 0 where an
+	// older host does not report it.
+	Within float64 `json:"within,omitempty"`
+}
 
 // Exited is the end of a process.
 type Exited struct {
@@ -100,6 +104,7 @@ type ToAgent struct {
 	Form    *elastic.Ring        `json:"form,omitempty"`
 	Notify  *Notify              `json:"notify,omitempty"`
 	Break   *elastic.Break       `json:"break,omitempty"`
+	Failed  *elastic.Failed      `json:"failed,omitempty"`
 	Synced  *elastic.Synced      `json:"synced,omitempty"`
 	Release *elastic.ReleaseHost `json:"release,omitempty"`
 	End     *elastic.End         `json:"end,omitempty"`
