@@ -64,6 +64,12 @@ func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 	return e.Aborted("Horovod's or Gloo's abort")
 }
 
+// Explain knows no line.
+func (f *Framework) Explain(string) string { return "" }
+
+// Standbys reports that all processes of Horovod change their ring.
+func (f *Framework) Standbys() bool { return false }
+
 // Stalled looks for what Horovod's stall check writes.
 func (f *Framework) Stalled(line string) bool {
 	return strings.Contains(line, "Stalled ops:") || strings.Contains(line, "waiting for remainder of ranks")

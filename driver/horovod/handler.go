@@ -88,7 +88,7 @@ func (h *handler) await(ctx context.Context, ready func(*placement) bool) (*plac
 
 // enter waits for the placement and notes that the process uses it.
 func (h *handler) enter(ctx context.Context) (*placement, error) {
-	h.once.Do(h.events.Arrived)
+	h.once.Do(func() { h.events.Arrived(false) })
 	p, err := h.await(ctx, func(*placement) bool { return true })
 	if err == nil {
 		h.mu.Lock()

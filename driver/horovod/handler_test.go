@@ -44,7 +44,7 @@ func FuzzHandler(f *testing.F) {
 	scopes := []string{"global", "local_h", "cross_0", "global_process_set_hash_a", "user"}
 	keys := []string{"0", "rank_0", "1", "-1", "word"}
 	f.Fuzz(func(t *testing.T, program []byte) {
-		h := &handler{events: host.Events{Arrived: func() {}, Waiting: func(uint64) {}, Notifiable: func() {}}}
+		h := &handler{events: host.Events{Arrived: func(bool) {}, Waiting: func(uint64) {}, Notifiable: func() {}}}
 		alone := rendezvous.Assignment{Size: 1, LocalSize: 1, CrossSize: 1}
 		for generation := uint64(1); len(program) >= 3; program = program[3:] {
 			scope, key := scopes[int(program[1])%len(scopes)], keys[int(program[2])%len(keys)]
@@ -86,7 +86,7 @@ func TestASurrogateNeverLeavesTheLastMesh(t *testing.T) {
 	for _, surrogate := range []bool{false, true} {
 		store, err := rendezvous.NewStore(rendezvous.Members{Slots: []rendezvous.Slot{{Host: "h", Assignment: alone}}, Local: []int{0}, Meshes: 3})
 		must.NoError(t, err)
-		h := &handler{surrogate: surrogate, events: host.Events{Arrived: func() {}}}
+		h := &handler{surrogate: surrogate, events: host.Events{Arrived: func(bool) {}}}
 		h.admit(&placement{generation: 1, assignment: elastic.Assignment(alone), store: store})
 		for _, mesh := range []string{"global", "local_h", "cross_0"} {
 			must.NoError(t, h.Put(t.Context(), mesh, "0", nil))

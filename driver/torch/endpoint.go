@@ -10,6 +10,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/torch/tcpstore"
 	"github.com/kolo-nomad/kolo/driver/torch/worker"
 )
@@ -23,20 +24,21 @@ type endpoint struct {
 // NewEndpoint returns the endpoint of a process that is about to be started. There are
 // no surrogates.
 func (f *Framework) NewEndpoint(_ bool, e host.Events) host.Endpoint {
-	return &endpoint{f: f, handler: newHandler(e, f.o.Logger)}
+	return &endpoint{f: f, handler: newHandler(&f.mode, e, f.o.Logger)}
 }
 
-// Listen begins to serve the process on two loopback ports of its own.
-func (e *endpoint) Listen(check host.Callers) error {
-	w, err := worker.Listen(e.handler, check, e.f.o.Logger.Named("worker"))
-	if err != nil {
-		return err
+// Listen begins to serve the process on loopback ports of its own: one for the worker
+// protocol, unless no process is to speak it, and one for the store.
+func (e *endpoint) Listen(check host.Callers) (err error) {
+	if e.f.o.Mode != settings.ModeRestart {
+		if e.worker, err = worker.Listen(e.handler, check, e.f.o.Logger.Named("worker")); err != nil {
+			return err
+		}
 	}
-	e.worker = w
 	if e.store, err = tcpstore.Listen(e.handler, check, e.f.o.Logger.Named("store")); err != nil {
 		return err
 	}
-	e.begin()
+	e.begin(e.f.o.Mode)
 	return nil
 }
 
@@ -52,10 +54,7 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 		defaults["NCCL_SOCKET_IFNAME"] = o.Interface
 	}
 	rank, size := strconv.Itoa(a.Rank), strconv.Itoa(a.Size)
-	return defaults, map[string]string{
-		"KOLO_WORKER_ADDR":   "127.0.0.1:" + strconv.Itoa(e.worker.Port()),
-		"KOLO_WORKER_SECRET": e.worker.Secret(),
-
+	fixed = map[string]string{
 		"MASTER_ADDR":                  "127.0.0.1",
 		"MASTER_PORT":                  strconv.Itoa(e.store.Port()),
 		"TORCHELASTIC_USE_AGENT_STORE": "True",
@@ -72,6 +71,11 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 		"ROLE_RANK":                    rank,
 		"ROLE_WORLD_SIZE":              size,
 	}
+	if e.worker != nil {
+		fixed["KOLO_WORKER_ADDR"] = "127.0.0.1:" + strconv.Itoa(e.worker.Port())
+		fixed["KOLO_WORKER_SECRET"] = e.worker.Secret()
+	}
+	return defaults, fixed
 }
 
 // Admit gives the process its place in the present ring.
@@ -86,14 +90,18 @@ func (e *endpoint) Admit(generation uint64, a elastic.Assignment) {
 // Notify notifies the process. The timestamp is not needed: a notice is for the ring
 // of a generation.
 func (e *endpoint) Notify(context.Context, int64) error {
-	if p := e.place(); p != nil {
+	if p := e.place(); p != nil && e.worker != nil {
 		e.worker.Change(p.Generation)
 	}
 	return nil
 }
 
 // Break reports to the process that its ring has lost a member.
-func (e *endpoint) Break(generation uint64) { e.worker.Broken(generation) }
+func (e *endpoint) Break(generation uint64) {
+	if e.worker != nil {
+		e.worker.Broken(generation)
+	}
+}
 
 // Connections returns none: the process ends its collectives by itself.
 func (e *endpoint) Connections() (map[netip.AddrPort]bool, uint64) { return nil, 0 }

@@ -24,6 +24,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/plaintext"
+	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/torch/store"
 )
 
@@ -43,10 +44,27 @@ type rig struct {
 
 func newRig(t *testing.T, change func(*limits)) *rig {
 	t.Helper()
-	r := &rig{t: t, f: New(framework.Options{Host: "h", Job: "job", Interface: "eth1", Logger: hclog.NewNullLogger()}), events: make(chan string, 100)}
+	return newRigOf(t, "", change)
+}
+
+// newRigOf is newRig with a mode.
+func newRigOf(t *testing.T, mode string, change func(*limits)) *rig {
+	t.Helper()
+	return newProcess(t, New(framework.Options{Host: "h", Job: "job", Mode: mode, Interface: "eth1", Logger: hclog.NewNullLogger()}), change)
+}
+
+// another is another process of the same host.
+func (r *rig) another(change func(*limits)) *rig {
+	r.t.Helper()
+	return newProcess(r.t, r.f, change)
+}
+
+func newProcess(t *testing.T, f *Framework, change func(*limits)) *rig {
+	t.Helper()
+	r := &rig{t: t, f: f, events: make(chan string, 100)}
 	note := func(format string, args ...any) { r.events <- fmt.Sprintf(format, args...) }
 	r.e = r.f.NewEndpoint(false, host.Events{
-		Arrived:    func() { note("arrived") },
+		Arrived:    func(restarts bool) { note("arrived %t", restarts) },
 		Waiting:    func(g uint64) { note("waiting %d", g) },
 		Notifiable: func() { note("notifiable") },
 		Progress:   func(g uint64, p wire.Progress) { note("progress %d %v", g, *p.Step) },
@@ -150,7 +168,7 @@ func TestAProcessGetsItsPlaces(t *testing.T) {
 	must.NoError(t, r.e.Notify(t.Context(), 0), must.Sprint("no one is there"))
 	must.Eq(t, "welcome", r.connect("2.6.0+cpu")["type"].(string))
 	r.say(`{"type":"ready","generation":0,"reason":"start"}`)
-	r.happened("notifiable", "arrived")
+	r.happened("notifiable", "arrived false")
 	x := r.join(4)
 	r.e.Admit(4, ring(4).Members[0].Assignment)
 	place := r.hear()
@@ -228,11 +246,11 @@ func TestBadProcessesAreExplained(t *testing.T) {
 	})
 	t.Run("silent", func(t *testing.T) {
 		t.Parallel()
-		newRig(t, func(l *limits) { l.silence = time.Millisecond }).happened("does the script call a function decorated with kolo.torch.elastic?")
+		newRigOf(t, settings.ModeInProcess, func(l *limits) { l.silence = time.Millisecond }).happened("does the script call a function decorated with kolo.torch.elastic?")
 	})
 	t.Run("forms a group by itself", func(t *testing.T) {
 		t.Parallel()
-		r := newRig(t, func(l *limits) { l.store = time.Millisecond })
+		r := newRigOf(t, settings.ModeInProcess, func(l *limits) { l.store = time.Millisecond })
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _, _ = r.e.Store(ctx) }()

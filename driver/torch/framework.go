@@ -11,6 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/torch/store"
 )
 
@@ -20,7 +21,7 @@ const entry = "a function decorated with kolo.torch.elastic"
 // Agent returns PyTorch as an agent needs it.
 func Agent() framework.Framework {
 	return framework.Framework{
-		Elastic:  elastic.Framework{Name: "PyTorch", Rendezvous: entry, Entry: entry, AbandonsForming: true, LocalGaps: true},
+		Elastic:  elastic.Framework{Name: "PyTorch", Rendezvous: entry + ", or init_process_group", Entry: entry, AbandonsForming: true, LocalGaps: true},
 		Host:     func(o framework.Options) host.Framework { return New(o) },
 		Exchange: NewExchange,
 	}
@@ -28,14 +29,15 @@ func Agent() framework.Framework {
 
 // Framework is PyTorch on one host.
 type Framework struct {
-	o framework.Options
+	o    framework.Options
+	mode mode
 	// ring is the present one, replica its store on this host.
 	ring    *elastic.Ring
 	replica *store.Replica
 }
 
 // New returns PyTorch as a host needs it.
-func New(o framework.Options) *Framework { return &Framework{o: o} }
+func New(o framework.Options) *Framework { return &Framework{o: o, mode: mode{is: o.Mode}} }
 
 // NewExchange returns the leader's side of the store of one ring.
 func NewExchange() leader.Exchange { return store.NewSequencer() }
@@ -66,6 +68,9 @@ func newcomers(r *elastic.Ring) []int {
 func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
 	return e.Aborted("PyTorch's or NCCL's abort")
 }
+
+// Standbys reports whether scripts without kolo.torch are trained.
+func (f *Framework) Standbys() bool { return f.o.Mode != settings.ModeInProcess }
 
 // Stalled looks for what PyTorch's watchdog of NCCL writes.
 func (f *Framework) Stalled(line string) bool {

@@ -14,6 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/plaintext"
+	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/torch/release"
 	"github.com/kolo-nomad/kolo/driver/torch/store"
 	"github.com/kolo-nomad/kolo/driver/torch/tcpstore"
@@ -32,19 +33,22 @@ type handler struct {
 	events host.Events
 	log    hclog.Logger
 	limits limits
-	worker *worker.Server   // nil before Listen
-	store  *tcpstore.Server // likewise
+	mode   *mode            // of all processes of the host
+	worker *worker.Server   // nil before Listen, and where no process is to use it
+	store  *tcpstore.Server // nil before Listen
 
-	mu      sync.Mutex
-	arrived bool          // it has asked for a place
-	present *placement    // nil before the first
-	left    uint64        // generation that it has left
-	placed  chan struct{} // closed with the first place
-	silence *time.Timer   // until its silence is reported, nil when it has said hello
+	mu       sync.Mutex
+	greeted  bool          // it has said hello
+	restarts bool          // it has used the store without: it can't change its ring
+	arrived  bool          // it has asked for a place
+	present  *placement    // nil before the first
+	left     uint64        // generation that it has left
+	placed   chan struct{} // closed with the first place
+	silence  *time.Timer   // until its silence is reported, nil when that is over
 }
 
-func newHandler(e host.Events, log hclog.Logger) *handler {
-	return &handler{events: e, log: log, limits: limits{silence: time.Minute, store: 5 * time.Second}, placed: make(chan struct{})}
+func newHandler(m *mode, e host.Events, log hclog.Logger) *handler {
+	return &handler{mode: m, events: e, log: log, limits: limits{silence: time.Minute, store: 5 * time.Second}, placed: make(chan struct{})}
 }
 
 // admit gives the process a place.
@@ -55,7 +59,9 @@ func (h *handler) admit(p *placement) {
 	}
 	h.present = p
 	h.mu.Unlock()
-	h.worker.Place(p.Place)
+	if h.worker != nil {
+		h.worker.Place(p.Place)
+	}
 }
 
 // place returns the place that the process was given last, nil before the first.
@@ -67,7 +73,9 @@ func (h *handler) place() *placement {
 
 // Hello takes in a process that connects.
 func (h *handler) Hello(hello worker.Hello) error {
-	h.end() // the wait for it
+	if err := h.greet(); err != nil {
+		return err
+	}
 	h.log.Debug("process connected", "client", plaintext.Line(hello.Client, plaintext.Limit), "torch", plaintext.Line(hello.Torch, plaintext.Limit))
 	return release.Check(hello.Torch)
 }
@@ -91,7 +99,7 @@ func (h *handler) Ready(generation uint64) {
 	switch {
 	case first:
 		h.events.Notifiable()
-		h.events.Arrived()
+		h.events.Arrived(false)
 	case leaves:
 		h.events.Waiting(generation)
 	case again:
@@ -120,7 +128,7 @@ func (h *handler) Refused(err error) {
 
 // Store returns the store of the process's ring, for a new connection.
 func (h *handler) Store(ctx context.Context) (tcpstore.Store, error) {
-	h.hurry()
+	h.use()
 	select {
 	case <-h.placed:
 	case <-ctx.Done():
@@ -129,6 +137,9 @@ func (h *handler) Store(ctx context.Context) (tcpstore.Store, error) {
 	if p == nil {
 		return nil, ctx.Err()
 	}
+	if h.replaced() {
+		p.replica.Formed(p.Rank) // no more is known of it
+	}
 	return p.replica.Client(p.Rank), nil
 }
 
@@ -136,21 +147,62 @@ func (h *handler) Store(ctx context.Context) (tcpstore.Store, error) {
 // reason: any process, and one that uses the store.
 type limits struct{ silence, store time.Duration }
 
-// begin begins the wait for the process's hello.
-func (h *handler) begin() {
+// greet notes that the process speaks the worker protocol.
+func (h *handler) greet() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.restarts:
+		return errStoreFirst
+	case !h.mode.takes(settings.ModeInProcess):
+		return errOthersRestart
+	}
+	h.greeted = true
+	h.stopSilence()
+	return nil
+}
+
+// use notes that the process uses the store. kolo.torch does that only after its hello:
+// a process that has said none has formed its group by itself, and is held for its place.
+func (h *handler) use() {
+	h.mu.Lock()
+	first := false
+	switch {
+	case h.greeted || h.restarts:
+	case h.mode.takes(settings.ModeRestart):
+		first, h.restarts, h.arrived = true, true, true
+		h.stopSilence()
+	default:
+		h.hurry()
+	}
+	h.mu.Unlock()
+	if first {
+		go func() { // the host may be closing the store, which waits for this
+			h.events.Notifiable()
+			h.events.Arrived(true)
+		}()
+	}
+}
+
+// replaced reports whether another process will take the place of this one.
+func (h *handler) replaced() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.restarts
+}
+
+// begin begins the wait for the process's first word; mode is the configured one.
+func (h *handler) begin(mode string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.silence = time.AfterFunc(h.limits.silence, func() {
-		h.events.Warn(fmt.Sprintf("its process has not connected to the agent for %s: does the script call %s? Without, it has no place in the process group; "+
-			"kolo.torch is in the Python package kolo", h.limits.silence, entry))
+		h.events.Warn(fmt.Sprintf("its process has not connected to the agent for %s: %s", h.limits.silence, question(mode)))
 	})
 }
 
-// hurry follows when the process uses the store. kolo.torch does that only after its
-// hello.
+// hurry shortens the wait for the hello of a process that uses the store in place of
+// kolo.torch; h.mu is held.
 func (h *handler) hurry() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	if h.silence == nil || !h.silence.Stop() {
 		return
 	}
@@ -160,12 +212,17 @@ func (h *handler) hurry() {
 	})
 }
 
-// end ends the wait for the process's hello.
-func (h *handler) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// stopSilence ends the wait for the process's first word; h.mu is held.
+func (h *handler) stopSilence() {
 	if h.silence != nil {
 		h.silence.Stop()
 		h.silence = nil
 	}
+}
+
+// end ends what waits for the process.
+func (h *handler) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stopSilence()
 }

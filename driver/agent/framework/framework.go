@@ -32,6 +32,8 @@ type Options struct {
 	Host elastic.HostID
 	// Job is the job's name.
 	Job string
+	// Mode is settings.Restart's.
+	Mode string
 	// Interface is the network interface of training traffic, empty for the
 	// framework's choice.
 	Interface string

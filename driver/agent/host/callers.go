@@ -31,24 +31,19 @@ type callerCheck struct {
 	first func(reason string)
 }
 
-// newCallerCheck returns the check of one of the host's slots.
-func (h *Host) newCallerCheck(local int) *callerCheck {
-	return &callerCheck{gate: h.peers.NewGate(), log: h.log.Named("rendezvous").With("slot", local), first: func(reason string) {
+// newCallerCheck returns the check of one of the host's slots, by its number.
+func (h *Host) newCallerCheck(number int) *callerCheck {
+	return &callerCheck{gate: h.peers.NewGate(), log: h.log.Named("rendezvous").With("slot", number), first: func(reason string) {
 		// The host's goroutine may be closing the endpoint, which waits for this check.
-		go h.post(func() { h.reportRefusal(local, reason) })
+		go h.post(func() { h.reportRefusal(number, reason) })
 	}}
 }
 
 // reportRefusal reports the first refusal to the user: it is an attack, or the
 // reason why the process is about to fail.
-func (h *Host) reportRefusal(local int, reason string) {
-	const key = "refused"
-	if h.warned[key] {
-		return
-	}
-	h.warned[key] = true
-	h.o.Events.Emit(fmt.Sprintf("slot %d: refused a connection to its agent's port, which answers processes of this task only: %s; "+
-		"if it is part of the training, start it as a child of the task's command; the agent's log has more", local, reason))
+func (h *Host) reportRefusal(number int, reason string) {
+	h.warnOnce("refused", fmt.Sprintf("slot %d: refused a connection to its agent's port, which answers processes of this task only: %s; "+
+		"if it is part of the training, start it as a child of the task's command; the agent's log has more", number, reason))
 }
 
 // Admit returns nil for a connection whose peer is a process of the task.

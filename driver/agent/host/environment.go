@@ -41,7 +41,7 @@ func (h *Host) environment(s *slot, a elastic.Start) []string {
 	maps.Copy(env, fixed)
 	env["KOLO_PROGRESS_FILE"] = s.progress.path
 	env["KOLO_SLOT"] = strconv.Itoa(a.Assignment.LocalRank)
-	env["KOLO_INCARNATION"] = strconv.Itoa(a.Proc.Incarnation)
+	env["KOLO_INCARNATION"] = strconv.Itoa(h.starts(a.Proc.Slot.Local))
 	list := make([]string, 0, len(env))
 	for _, k := range slices.Sorted(maps.Keys(env)) {
 		list = append(list, k+"="+env[k])

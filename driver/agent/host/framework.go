@@ -29,6 +29,12 @@ type Framework interface {
 	// Stalled reports whether the framework complains, in a line of stderr, of a
 	// collective that does not come to an end.
 	Stalled(line string) bool
+	// Explain states what to do about the last line of stderr of a process that
+	// failed; empty where the framework does not know it.
+	Explain(line string) string
+	// Standbys reports whether there may be processes that can't change their ring, so
+	// that each slot has a second place, for one of the next ring.
+	Standbys() bool
 }
 
 // Endpoint is where one process asks for its place in the ring, and by which it is
@@ -43,8 +49,8 @@ type Endpoint interface {
 	// Admit gives the process its place in the ring that was joined last. What it
 	// asks before that is held.
 	Admit(generation uint64, a elastic.Assignment)
-	// Notify notifies the process that the ring is to change, so that it leaves at
-	// its next commit. It may ignore a timestamp that is not newer than the last.
+	// Notify notifies the process, if it can change its ring, that the ring is to
+	// change, so that it leaves at its next commit. It may ignore a timestamp that is not newer than the last.
 	Notify(ctx context.Context, timestamp int64) error
 	// Break reports to the process, where it listens for that, that its ring has lost
 	// a member: it is to give up what it waits for, and to ask for its next place.
@@ -59,8 +65,9 @@ type Endpoint interface {
 
 // Events are what an endpoint reports of its process, from any goroutine.
 type Events struct {
-	// Arrived: the process has asked something for the first time.
-	Arrived func()
+	// Arrived: the process has asked something for the first time. restarts: it can't
+	// change its ring; see elastic.SlotArrived.
+	Arrived func(restarts bool)
 	// Waiting: it has left the ring at a commit, or because the ring broke, and
 	// asks for its place in the next.
 	Waiting func(generation uint64)

@@ -24,6 +24,10 @@ func (framework) Aborted(process.Exit) (bool, string) { return false, "" }
 
 func (framework) Stalled(string) bool { return false }
 
+func (framework) Explain(string) string { return "" }
+
+func (framework) Standbys() bool { return false }
+
 type endpoint struct{}
 
 func (endpoint) Environment(elastic.Assignment) (defaults, fixed map[string]string) {

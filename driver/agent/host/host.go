@@ -6,6 +6,7 @@ package host
 import (
 	"context"
 	"io"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -58,7 +59,9 @@ type Host struct {
 	spawner *process.Spawner
 	peers   *localpeer.Task
 
-	slots     []*slot
+	slots     []*slot // with standbys, two for each; see places
+	width     int     // how many slots there are
+	standbys  bool
 	ring      *elastic.Ring
 	exchange  Exchange
 	session   Session
@@ -66,6 +69,8 @@ type Host struct {
 	resets    int
 	status    *wire.Status
 	completed bool
+	restarts  atomic.Bool // a process can't change its ring
+	requested uint64      // last ring whose processes were asked for their checkpoints
 
 	leaving    bool
 	deadline   time.Time
@@ -82,9 +87,7 @@ type Host struct {
 func New(o Options) *Host {
 	h := &Host{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}), warned: map[string]bool{},
 		peers: localpeer.NewTask(o.Config.Cgroup, o.Logger.Named("rendezvous"))}
-	for range o.Config.Slots {
-		h.slots = append(h.slots, &slot{})
-	}
+	h.slots = h.places(o.Config.Slots)
 	return h
 }
 
@@ -145,9 +148,11 @@ func (h *Host) end(r Result, kill bool) {
 }
 
 // Resize changes the number of slots the host offers. Those above it go on
-// until the ring has released them.
+// until the ring has released them. The host has no standbys any more: it is for
+// processes that change their ring.
 func (h *Host) Resize(slots int) {
 	h.post(func() {
+		h.width, h.standbys = slots, false
 		for len(h.slots) < slots {
 			h.slots = append(h.slots, &slot{})
 		}
@@ -157,11 +162,14 @@ func (h *Host) Resize(slots int) {
 // Ended reports, once Run has returned, whether the leader ended the whole job.
 func (h *Host) Ended() bool { return h.over }
 
+// Restarts reports whether a process of the host can't change its ring.
+func (h *Host) Restarts() bool { return h.restarts.Load() }
+
 // Signal passes a signal on to every slot.
 func (h *Host) Signal(sig syscall.Signal) {
 	h.post(func() {
 		for _, s := range h.slots {
-			if s.State != elastic.Down {
+			if s.proc != nil {
 				s.proc.Signal(sig)
 			}
 		}

@@ -20,12 +20,13 @@ func (h *Host) Leave(timeout time.Duration) {
 			return
 		}
 		h.leaving, h.deadline = true, deadline
-		h.send(&wire.ToLeader{Leaving: &wire.Leaving{}})
+		h.send(&wire.ToLeader{Leaving: &wire.Leaving{Within: timeout.Seconds()}})
 	})
 }
 
-// poll looks at progress files and at the deadline.
+// poll looks at progress files, and at deadlines.
 func (h *Host) poll() {
+	h.endRequests()
 	for _, s := range h.slots {
 		if s.State == elastic.InRing {
 			h.readProgress(s)
@@ -76,6 +77,10 @@ func (h *Host) drainWithoutLeader() {
 		training = training || s.State == elastic.InRing
 	}
 	switch {
+	case training && h.Restarts():
+		h.requestCheckpoints()
+	case h.Restarts(): // no process keeps any state
+		h.end(Result{Reason: "the task was stopped"}, true)
 	case training && root != nil:
 		if now.Sub(h.drained) > time.Second {
 			h.drained = now

@@ -12,11 +12,16 @@ import (
 	"github.com/kolo-nomad/kolo/driver/elastic"
 )
 
-// notify notifies a process that hosts changed, if it is one of this host.
+// notify notifies a process that hosts changed, if it is one of this host. One that
+// can't change its ring is asked for its checkpoint.
 func (h *Host) notify(a wire.Notify) {
 	h.notices.Heard(a.Timestamp)
 	s := h.find(a.Proc)
 	if s == nil || !s.Notifiable || s.State != elastic.InRing || s.Generation != a.Generation {
+		return
+	}
+	if s.Restarts {
+		h.requestCheckpoint(s)
 		return
 	}
 	endpoint, ts := s.endpoint, a.Timestamp

@@ -80,13 +80,16 @@ func (h *Host) news(x Exchange, id wire.RingID) {
 }
 
 // arrived: the process has sent its first request and is held.
-func (h *Host) arrived(p elastic.Proc, e Endpoint) {
+func (h *Host) arrived(p elastic.Proc, e Endpoint, restarts bool) {
 	s := h.find(p)
 	if s == nil || s.endpoint != e || s.State != elastic.Starting {
 		return
 	}
-	s.State = elastic.Arrived
-	h.send(&wire.ToLeader{Arrived: &elastic.SlotArrived{Proc: p}})
+	s.State, s.Restarts = elastic.Arrived, restarts
+	if restarts {
+		h.restarts.Store(true)
+	}
+	h.send(&wire.ToLeader{Arrived: &elastic.SlotArrived{Proc: p, Restarts: restarts}})
 	h.tryAdmit(s, p.Slot)
 }
 
@@ -132,5 +135,8 @@ func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
 func (h *Host) admit(s *slot, m *elastic.Member) {
 	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
 	s.latest, s.unsent = wire.Progress{}, false
+	if s.Restarts {
+		h.withdrawRequest()
+	}
 	s.endpoint.Admit(h.ring.Generation, m.Assignment)
 }

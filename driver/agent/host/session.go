@@ -47,7 +47,13 @@ func (h *Host) Attach(s Session) error {
 
 func (h *Host) register() *wire.Register {
 	info := elastic.HostInfo{ID: h.o.ID, Group: h.o.Config.Group, Index: h.o.Config.Index,
-		Ring: wire.CloneRing(h.ring), Resets: h.resets, Leaving: h.leaving, Completed: h.completed}
+		Ring: wire.CloneRing(h.ring), Resets: h.resets, Noticed: h.requested, Leaving: h.leaving, Completed: h.completed}
+	if h.leaving {
+		info.LeavesIn = max(0, time.Until(h.deadline).Seconds())
+	}
+	if h.standbys {
+		info.Width = h.width
+	}
 	for _, s := range h.slots {
 		report := s.SlotReport
 		if s.Failures > 0 {
@@ -86,6 +92,8 @@ func (h *Host) handle(m *wire.ToAgent) {
 		h.form(m.Form)
 	case m.Notify != nil:
 		h.notify(*m.Notify)
+	case m.Failed != nil:
+		h.countFailure(m.Failed.Slot.Local)
 	case m.Break != nil:
 		h.breakRing(m.Break.Generation)
 	case m.Synced != nil:

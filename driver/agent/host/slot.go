@@ -28,6 +28,11 @@ type slot struct {
 	latest   wire.Progress
 	sent     time.Time // when progress was last reported to the leader
 	unsent   bool      // latest is newer than what was reported
+	// stopAt is when the process is stopped that was asked for its checkpoint, zero
+	// before that.
+	stopAt time.Time
+	// postponed is a start that waits for memory.
+	postponed *elastic.Start
 }
 
 // start starts a process with its assignment in a ring to come.
@@ -55,8 +60,15 @@ func (h *Host) start(a elastic.Start) {
 		}
 		h.admit(s, m)
 	}
+	if !h.postpone(s, a) {
+		h.launch(s, a)
+	}
+}
+
+// launch starts a slot's process, or reports why that is not possible.
+func (h *Host) launch(s *slot, a elastic.Start) {
 	if err := h.spawn(s, a); err != nil {
-		h.o.Events.Emit(fmt.Sprintf("slot %d can't be started: %v", local, err))
+		h.o.Events.Emit(fmt.Sprintf("slot %d can't be started: %v", h.number(a.Proc.Slot.Local), err))
 		h.down(s, elastic.SlotExited{Proc: a.Proc, Status: err.Error()})
 	}
 }
@@ -65,7 +77,7 @@ func (h *Host) start(a elastic.Start) {
 func (h *Host) newEndpoint(a elastic.Start) Endpoint {
 	var e Endpoint
 	e = h.o.Framework.NewEndpoint(a.Surrogate, Events{
-		Arrived:    func() { h.post(func() { h.arrived(a.Proc, e) }) },
+		Arrived:    func(restarts bool) { h.post(func() { h.arrived(a.Proc, e, restarts) }) },
 		Waiting:    func(gen uint64) { h.post(func() { h.waiting(a.Proc, e, gen) }) },
 		Notifiable: func() { h.post(func() { h.notifiable(a.Proc, e) }) },
 		Progress: func(gen uint64, p wire.Progress) {
@@ -79,11 +91,12 @@ func (h *Host) newEndpoint(a elastic.Start) Endpoint {
 
 func (h *Host) spawn(s *slot, a elastic.Start) error {
 	local := a.Proc.Slot.Local
-	s.callers = h.newCallerCheck(local)
+	number := h.number(local)
+	s.callers = h.newCallerCheck(number)
 	if err := s.endpoint.Listen(s.callers); err != nil {
 		return fmt.Errorf("no free port on 127.0.0.1: %w", err)
 	}
-	name := fmt.Sprintf("slot-%d.%d", local, a.Proc.Incarnation)
+	name := fmt.Sprintf("slot-%d.%d", number, h.starts(local))
 	var err error
 	s.progress, err = newProgressFile(filepath.Join(h.o.Config.ProgressDir, fmt.Sprintf("progress-%d.jsonl", local)))
 	if err != nil {
@@ -96,7 +109,7 @@ func (h *Host) spawn(s *slot, a elastic.Start) error {
 	p, err := h.spawner.Start(process.Spec{
 		Command: h.o.Config.Command, Args: h.o.Config.Args, Dir: h.o.Config.Dir,
 		Env:    h.environment(s, a),
-		Prefix: fmt.Sprintf("[%s%d] ", h.o.Prefix, local),
+		Prefix: fmt.Sprintf("[%s%d] ", h.o.Prefix, number),
 		Log:    logFile, Stdout: h.o.Stdout, Stderr: h.o.Stderr,
 		Watch: func(line string) { h.watchLine(local, line) },
 	})
@@ -119,11 +132,8 @@ func (h *Host) watchLine(local int, line string) {
 		return
 	}
 	h.post(func() {
-		key := fmt.Sprintf("stall-%d-%d", local, h.slots[local].Generation)
-		if !h.warned[key] {
-			h.warned[key] = true
-			h.o.Events.Emit(fmt.Sprintf("slot %d: a collective has stalled, some ranks have not submitted their tensors: %s", local, strings.TrimSpace(line)))
-		}
+		h.warnOnce(fmt.Sprintf("stall-%d-%d", local, h.slots[local].Generation),
+			fmt.Sprintf("slot %d: a collective has stalled, some ranks have not submitted their tensors: %s", h.number(local), strings.TrimSpace(line)))
 	})
 }
 
@@ -131,7 +141,7 @@ func (h *Host) watchLine(local int, line string) {
 func (h *Host) warn(p elastic.Proc, e Endpoint, text string) {
 	if s := h.find(p); s != nil && s.endpoint == e && !s.warned {
 		s.warned = true
-		h.o.Events.Emit(fmt.Sprintf("slot %d: %s", p.Slot.Local, text))
+		h.o.Events.Emit(fmt.Sprintf("slot %d: %s", h.number(p.Slot.Local), text))
 	}
 }
 
@@ -152,16 +162,33 @@ func (h *Host) exited(s *slot, p *process.Process, id elastic.Proc) {
 	}
 	if last := p.LastError(); !ev.Success && last != "" && !s.asked {
 		ev.Status += ": " + last
+		if advice := h.o.Framework.Explain(last); advice != "" {
+			h.warnOnce(advice, fmt.Sprintf("slot %d: %s", h.number(id.Slot.Local), advice))
+		}
 	}
-	if ev.Success && s.State == elastic.InRing && !s.asked {
+	switch {
+	case s.asked, s.requested(): // nor is it the end of training
+	case ev.Success && s.State == elastic.InRing:
 		h.completed = true
-	}
-	if !ev.Success && !ev.Aborted && !s.asked {
-		s.Failures = elastic.Forgive(s.Failures, time.Since(s.failed)) + 1
-		s.failed = time.Now()
+	case s.Restarts && s.State == elastic.InRing: // or its peers' failure; see elastic.Failed
+	case !ev.Success && !ev.Aborted:
+		h.countFailure(id.Slot.Local)
 	}
 	h.readProgress(s)
 	h.down(s, ev)
+}
+
+// countFailure counts a failure of an entry's slot.
+func (h *Host) countFailure(local int) {
+	if local < 0 || local >= len(h.slots) {
+		return
+	}
+	s := h.slots[local]
+	s.Failures = elastic.Forgive(s.Failures, time.Since(s.failed)) + 1
+	s.failed = time.Now()
+	if other := h.beside(local); other != nil {
+		other.Failures, other.failed = s.Failures, s.failed
+	}
 }
 
 // down notes that a slot has no process and reports it to the leader.
@@ -180,14 +207,28 @@ func (h *Host) down(s *slot, ev elastic.SlotExited) {
 	}
 	*s = slot{SlotReport: elastic.SlotReport{Incarnation: ev.Proc.Incarnation, Failures: s.Failures}, failed: s.failed}
 	h.send(&wire.ToLeader{Exited: m})
+	h.resume(ev.Proc.Slot.Local)
 	if h.leaving && h.session == nil && h.allDown() {
 		h.end(Result{Reason: "the task was stopped"}, true)
 	}
 }
 
 func (h *Host) stopSlot(s *slot, kill bool) {
-	if s.State != elastic.Down {
+	switch {
+	case s.postponed != nil:
+		p := s.postponed.Proc
+		s.postponed = nil
+		h.down(s, elastic.SlotExited{Proc: p, Status: "stopped before it was started"})
+	case s.State != elastic.Down:
 		s.asked = true
 		s.proc.Stop(kill)
+	}
+}
+
+// warnOnce reports a fact to the user once, by its key.
+func (h *Host) warnOnce(key, text string) {
+	if !h.warned[key] {
+		h.warned[key] = true
+		h.o.Events.Emit(text)
 	}
 }

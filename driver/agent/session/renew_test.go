@@ -90,7 +90,7 @@ func TestSessionsAreRenewed(t *testing.T) {
 	wg.Go(func() { _ = l.Run(ctx) })
 	quiet, err := events.Open("", hclog.NewNullLogger())
 	must.NoError(t, err)
-	h := host.New(host.Options{Config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}}, ID: "a-1", Addr: addr, Logger: hclog.NewNullLogger(), Events: quiet})
+	h := host.New(host.Options{Framework: noFramework{}, Config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}}, ID: "a-1", Addr: addr, Logger: hclog.NewNullLogger(), Events: quiet})
 	wg.Go(func() { h.Run(ctx) })
 
 	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
@@ -148,3 +148,8 @@ func TestASessionIsOfItsAllocation(t *testing.T) {
 		})
 	}
 }
+
+// noFramework is of a host that starts no process.
+type noFramework struct{ host.Framework }
+
+func (noFramework) Standbys() bool { return false }

@@ -1,0 +1,164 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+const (
+	// quietTime is how long a checkpoint has to be left alone to be complete.
+	quietTime = time.Second
+	// stopTime is kept of the time to leave for a process that is stopped.
+	stopTime = 2 * time.Second
+	// maxEntries bounds how many files of a directory with checkpoints are looked at.
+	maxEntries = 10000
+)
+
+// requestCheckpoint asks a process that can't change its ring to write its checkpoint
+// and to end, once. It is stopped when its checkpoint has changed, or when the time for
+// that is over; see endRequests.
+func (h *Host) requestCheckpoint(s *slot) {
+	h.requested = max(h.requested, s.Generation)
+	if s.proc == nil || s.requested() {
+		return
+	}
+	c, p := h.o.Config.Restart.Checkpoint, s.proc
+	s.stopAt = time.Now().Add(time.Duration(c.Wait))
+	file, path := h.inTask(c.File), h.inTask(c.Path)
+	go func() { // files may be on a file system that does not answer
+		before := newest(path)
+		if file != "" {
+			if err := touch(file); err != nil {
+				h.post(func() { h.warnOnce("checkpoint", fmt.Sprintf("checkpoint request: %v", err)) })
+			}
+		}
+		if sig := c.Number(); sig != 0 {
+			p.SignalAlone(sig)
+		}
+		if path != "" && awaitChange(path, before, p) {
+			h.post(func() {
+				if s.proc == p {
+					h.stopSlot(s, false)
+				}
+			})
+		}
+	}()
+}
+
+// requestCheckpoints asks all processes of the ring on this host.
+func (h *Host) requestCheckpoints() {
+	for _, s := range h.slots {
+		if s.State == elastic.InRing && s.Restarts {
+			h.requestCheckpoint(s)
+		}
+	}
+}
+
+// requested reports whether the process was asked for its checkpoint.
+func (s *slot) requested() bool { return !s.stopAt.IsZero() }
+
+// inTask is the path of a file by its name in a process's working directory.
+func (h *Host) inTask(name string) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(h.o.Config.Dir, name)
+}
+
+// endRequests stops processes that have not written their checkpoint in time.
+func (h *Host) endRequests() {
+	now := time.Now()
+	for local, s := range h.slots {
+		if !s.requested() || s.asked {
+			continue
+		}
+		until := s.stopAt
+		if in := h.deadline.Add(-stopTime); h.leaving && in.Before(until) {
+			until = in
+		}
+		if now.After(until) {
+			h.o.Events.Emit(fmt.Sprintf("slot %d has not ended in the time for its checkpoint (checkpoint { wait }, kill_timeout) and is stopped: "+
+				"training goes back to the last checkpoint", h.number(local)))
+			h.stopSlot(s, false)
+		}
+	}
+}
+
+// withdrawRequest removes the file that is the request for a checkpoint, before processes
+// of the next ring see it. What is no such file is left alone.
+func (h *Host) withdrawRequest() {
+	file := h.inTask(h.o.Config.Restart.Checkpoint.File)
+	if file == "" {
+		return
+	}
+	if info, err := os.Lstat(file); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
+		_ = os.Remove(file)
+	}
+}
+
+// touch creates a file, or makes it new. The agent has the rights of its task; others
+// may put a link or a pipe there, which is not followed and not waited for.
+func touch(path string) error {
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return &os.PathError{Op: "create", Path: path, Err: err}
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(time.Now().UnixNano()), unix.NsecToTimeval(time.Now().UnixNano())})
+}
+
+// awaitChange waits until a file or directory has changed and is left alone. It returns
+// false when the process ends first.
+func awaitChange(path string, before time.Time, p *process.Process) bool {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	last, since := before, time.Now()
+	for {
+		select {
+		case <-p.Done():
+			return false
+		case <-tick.C:
+		}
+		switch now := newest(path); {
+		case !now.Equal(last):
+			last, since = now, time.Now()
+		case !last.Equal(before) && time.Since(since) >= quietTime:
+			return true
+		}
+	}
+}
+
+// newest is when a file, or the newest in a directory, was modified; zero where there is
+// none.
+func newest(path string) time.Time {
+	info, err := os.Stat(path)
+	if path == "" || err != nil {
+		return time.Time{}
+	}
+	latest := info.ModTime()
+	if !info.IsDir() {
+		return latest
+	}
+	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return latest
+	}
+	defer func() { _ = dir.Close() }()
+	entries, _ := dir.ReadDir(maxEntries)
+	for _, e := range entries {
+		if info, err := e.Info(); err == nil && info.ModTime().After(latest) {
+			latest = info.ModTime()
+		}
+	}
+	return latest
+}

@@ -1,0 +1,79 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/localpeer"
+)
+
+// lackOfMemory states why a process of the size of another does not fit beside it, and
+// is empty where it does. What they map of files, such as libraries, counts once.
+func (h *Host) lackOfMemory(running *slot) string {
+	size, mapped := treeMemory(running.proc.PID())
+	promised := h.promisedMemory()
+	if limit := h.o.Config.Memory; limit > 0 {
+		// The cgroup of an isolated task is not visible in it.
+		all, _ := treeMemory(os.Getpid())
+		if used := all + mapped + promised; used+size > limit {
+			return fmt.Sprintf("a second process of %s does not fit into the task's memory of %s, of which %s are taken", mebibytes(size), mebibytes(limit), mebibytes(used))
+		}
+	}
+	if free := fieldOf("/proc/meminfo", "MemAvailable"); free > 0 && promised+size > free {
+		return fmt.Sprintf("a second process of %s does not fit into the memory of this machine, of which %s are available", mebibytes(size), mebibytes(free))
+	}
+	return ""
+}
+
+// promisedMemory is what processes that have been started beside others have yet to take.
+func (h *Host) promisedMemory() int64 {
+	var bytes int64
+	for local, s := range h.slots {
+		other := h.beside(local)
+		if s.proc == nil || other.proc == nil || s.State != elastic.Starting && s.State != elastic.Arrived {
+			continue
+		}
+		size, _ := treeMemory(other.proc.PID())
+		has, _ := treeMemory(s.proc.PID())
+		bytes += max(0, size-has)
+	}
+	return bytes
+}
+
+// treeMemory is the memory that a process and its descendants have to themselves or
+// share with each other, and the most that one of them maps of files.
+func treeMemory(pid int) (own, mapped int64) {
+	pids, _ := localpeer.Descendants(pid) // of one that is gone, none
+	for _, p := range pids {
+		status := filepath.Join("/proc", strconv.Itoa(p), "status")
+		own += fieldOf(status, "RssAnon") + fieldOf(status, "RssShmem")
+		mapped = max(mapped, fieldOf(status, "RssFile"))
+	}
+	return own, mapped
+}
+
+// fieldOf returns a size that a file of /proc has in KiB, 0 where it has none.
+func fieldOf(path, name string) int64 {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = f.Close() }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
+			n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
+			return n << 10
+		}
+	}
+	return 0
+}
+
+func mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
