@@ -24,8 +24,9 @@ type Framework struct {
 type Dialect struct {
 	// usage is what the help has before the flags; PROGRAM stands for the name.
 	usage string
-	// bind declares the framework's own settings, bound to the variables of slots.
-	bind func(settings.Env) []settings.Setting
+	// bind declares the framework's own settings, bound to the variables of slots and
+	// to how processes are replaced.
+	bind func(settings.Env, *settings.Restart) []settings.Setting
 	// names are the flags of settings, the first of each the one that is shown. A
 	// setting without a name is no flag.
 	names map[string][]string

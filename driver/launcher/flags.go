@@ -24,7 +24,8 @@ type flags struct {
 	settings.Training
 	dialect       Dialect
 	env           settings.Env // of the framework's own settings
-	wrong         []error      // of the settings
+	restart       settings.Restart
+	wrong         []error // of the settings
 	hosts, script string
 	slots         int
 	nodes         [2]int // fewest and most hosts of torchrun's --nnodes; 0 where not given
@@ -124,6 +125,9 @@ func (o *flags) check() error {
 	if _, err := net.InterfaceByName(o.iface); err != nil {
 		names, _ := hostnet.Interfaces() // none, where they can't be listed
 		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(names, ", "))
+	}
+	if err := o.restart.Check(); err != nil {
+		return err
 	}
 	return o.checkCommand()
 }

@@ -104,6 +104,10 @@ func TestTorchrunFlags(t *testing.T) {
 	must.Eq(t, "logs", o.output)
 	o = parse("-np", "2", "--max-np", "4")
 	must.Eq(t, []int{2, 2, 4}, []int{o.NP, o.MinNP, o.MaxNP})
+	must.Eq(t, settings.Restart{Checkpoint: settings.Checkpoint{Wait: settings.Duration(time.Minute)}}, o.restart)
+	o = parse("--mode=restart", "--spares", "1", "--checkpoint-signal", "SIGUSR1", "--checkpoint-file", "stop", "--checkpoint-path", "/m", "--checkpoint-wait", "5s")
+	must.Eq(t, settings.Restart{Mode: "restart", Spares: 1, Checkpoint: settings.Checkpoint{Signal: "SIGUSR1", File: "stop", Path: "/m",
+		Wait: settings.Duration(5 * time.Second)}}, o.restart)
 
 	for name, c := range map[string]struct {
 		args []string
@@ -113,6 +117,10 @@ func TestTorchrunFlags(t *testing.T) {
 		"processes by name":         {[]string{"--nproc-per-node", "gpu"}, "nproc-per-node"},
 		"a knob of NCCL":            {[]string{"--nccl-debug", "INFO"}, "NCCL_DEBUG"},
 		"Horovod's timeout":         {[]string{"--gloo-timeout-seconds", "30"}, "not defined"},
+		"a mode":                    {[]string{"--mode", "elastic"}, `--mode elastic: must be "in-process" or "restart"`},
+		"two spares":                {[]string{"--spares", "2"}, "--spares 2: must be 0 or 1"},
+		"a signal":                  {[]string{"--checkpoint-signal", "SIGSTOP"}, "--checkpoint-signal SIGSTOP: no process can react to it"},
+		"a request without effect":  {[]string{"--mode", "in-process", "--checkpoint-file", "stop"}, "checkpoint: has no effect"},
 		"half a second":             {[]string{"--timeout", "500ms"}, "--timeout 500ms: must be at least 1s"},
 	} {
 		t.Run(name, func(t *testing.T) {

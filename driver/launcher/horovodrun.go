@@ -35,7 +35,9 @@ const coolDownFlag = "blacklist-cooldown-range"
 // Horovodrun has the flags of Horovod's launcher.
 var Horovodrun = Dialect{
 	usage: horovodrunUsage,
-	bind:  func(e settings.Env) []settings.Setting { return []settings.Setting{options.GlooTimeout(e)} },
+	bind: func(e settings.Env, _ *settings.Restart) []settings.Setting {
+		return []settings.Setting{options.GlooTimeout(e)}
+	},
 	names: names(map[string][]string{
 		"np": {"num-proc"}, "min_np": {"min-num-proc"}, "max_np": {"max-num-proc"}, "gloo_timeout": {"gloo-timeout-seconds"},
 	}),

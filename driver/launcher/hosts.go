@@ -16,6 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 type runningHost struct {
@@ -37,9 +38,7 @@ func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
 		case run == nil:
 			r.start(ctx, h)
 		case run.slots != h.slots && !run.leaving:
-			run.slots = h.slots
-			run.host.Resize(h.slots)
-			r.leader.Resize(run.id, h.slots)
+			r.resize(run, h.slots)
 		}
 	}
 	for name, run := range r.hosts {
@@ -48,6 +47,19 @@ func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
 			run.host.Leave(30 * time.Second)
 		}
 	}
+}
+
+// resize changes a host's slots. Where processes can't change their ring, another host
+// takes its place, as other processes do.
+func (r *launcher) resize(run *runningHost, slots int) {
+	if run.host.Restarts() || r.config.Restart.Mode == settings.ModeRestart {
+		run.leaving = true
+		run.host.Leave(30 * time.Second)
+		return
+	}
+	run.slots = slots
+	run.host.Resize(slots)
+	r.leader.Resize(run.id, slots)
 }
 
 // start runs a host; r.mu is held. One that comes back is another to the

@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(runMode) != "" {
 		os.Exit(Main(context.Background(), horovodrun, os.Args[1:])) //nolint:forbidigo // this is another process
 	}
+	if os.Getenv(scriptMode) != "" {
+		os.Exit(scriptMain()) //nolint:forbidigo // this is another process
+	}
 	if os.Getenv(workerMode) != "" && os.Getenv("KOLO_WORKER_ADDR") != "" {
 		os.Exit(torchWorkerMain()) //nolint:forbidigo // this is another process
 	}

@@ -83,10 +83,10 @@ func newLauncher(f framework.Framework, o *flags) *launcher {
 	r := &launcher{o: o, hosts: map[string]*runningHost{}, lives: map[string]int{}, results: make(chan host.Result, 16),
 		out: out, err: process.NewSharedWriter(os.Stderr),
 		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr, IndependentLevels: true})}
-	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, RunEnv: o.env,
+	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, Restart: o.restart, RunEnv: o.env,
 		JobID: filepath.Base(o.command[0]), LogDir: o.output}
 	r.framework = func(id elastic.HostID) host.Framework {
-		return f.Host(framework.Options{Host: id, Job: r.config.JobID, Interface: o.iface, Logger: r.log.Named(string(id))})
+		return f.Host(framework.Options{Host: id, Job: r.config.JobID, Mode: o.restart.Mode, Interface: o.iface, Logger: r.log.Named(string(id))})
 	}
 	r.leader = leader.New(leader.Options{Config: r.config, Term: 1, Framework: f.Elastic, Exchange: f.Exchange, Logger: r.log})
 	return r

@@ -6,17 +6,19 @@ package launcher
 import (
 	"errors"
 	"flag"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/torch/options"
 )
 
 const torchrunUsage = `usage: PROGRAM run [flags] -- <command> [arguments]
 
-Trains elastically on this machine, without Nomad: a script that uses kolo.torch.
-torchrun's flags for numbers of nodes, processes and restarts are taken too, and
-those for its rendezvous are ignored; all nodes are this machine.
+Trains elastically on this machine, without Nomad: a script that uses kolo.torch, or
+one for torchrun, whose processes are replaced when their number changes. torchrun's flags for numbers of nodes, processes and restarts are taken too, and those for its
+rendezvous are ignored; all nodes are this machine.
 
   PROGRAM run -np 2 -- python train.py
   PROGRAM run --nnodes 1:4 --nproc-per-node 2 -- python train.py
@@ -39,9 +41,11 @@ var torchrunIgnored = []string{"rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv
 // Torchrun has the flags of PyTorch's launcher, beside those of run.
 var Torchrun = Dialect{
 	usage: torchrunUsage,
-	bind:  options.BlockSettings,
+	bind:  bindTorch,
 	names: names(map[string][]string{
-		"slot_restarts": {"max-restarts", "max_restarts"}, "backend": {"backend"}, "timeout": {"timeout"},
+		"slot_restarts": {"max-restarts", "max_restarts"}, "backend": {"backend"}, "timeout": {"timeout"}, "mode": {"mode"}, "spares": {"spares"},
+		"checkpoint_signal": {"checkpoint-signal"}, "checkpoint_file": {"checkpoint-file"}, "checkpoint_path": {"checkpoint-path"},
+		"checkpoint_wait": {"checkpoint-wait"},
 	}),
 	unknown: "the command is given whole (python -m train), and settings of NCCL and PyTorch in the environment (NCCL_DEBUG)",
 	extra: func(o *flags, f *flag.FlagSet) {
@@ -64,6 +68,16 @@ var Torchrun = Dialect{
 			}
 		}
 	},
+}
+
+// bindTorch declares PyTorch's settings: those of its block, and those of scripts without
+// kolo.torch.
+func bindTorch(e settings.Env, r *settings.Restart) []settings.Setting {
+	fields, checkpoint := r.Bind()
+	for i := range checkpoint {
+		checkpoint[i].Name = settings.CheckpointBlock + "_" + checkpoint[i].Name
+	}
+	return slices.Concat(options.BlockSettings(e), fields, checkpoint)
 }
 
 // setNodes takes torchrun's number of nodes.

@@ -1,0 +1,153 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package launcher
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	protocol "github.com/kolo-nomad/kolo/driver/torch/worker"
+)
+
+// scriptMode is the variable that makes this test binary a process of a script for
+// torchrun, with the file of its checkpoint.
+const scriptMode = "KOLO_TEST_CHECKPOINT"
+
+// scriptMain is such a process, in outline: rank and size from the environment, the store
+// of the agent, a checkpoint when SIGUSR1 asks for it, and every 50 steps.
+func scriptMain() int {
+	w := &torchWorker{limit: envInt(workerMode)}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	p := protocol.Place{Generation: 1, Rank: envInt("RANK"), Size: envInt("WORLD_SIZE")}
+	peers, err := w.form(p, func(io.Closer) {})
+	if err != nil {
+		return 1
+	}
+	file := os.Getenv(scriptMode)
+	if text, err := os.ReadFile(file); err == nil {
+		w.step, _ = strconv.Atoi(string(text))
+	}
+	replaceFile(filepath.Join(os.Getenv(pidDir), fmt.Sprintf("rank.%d.pid", p.Rank)), strconv.Itoa(os.Getpid()))
+	for {
+		time.Sleep(5 * time.Millisecond)
+		select {
+		case <-asked:
+			w.change = p.Generation
+		default:
+		}
+		leave, err := w.collective(p, peers)
+		if err != nil {
+			return 1
+		}
+		w.step++
+		over := w.limit > 0 && w.step >= w.limit
+		if p.Rank == 0 {
+			w.save(file, leave || over)
+		}
+		if leave || over {
+			return 0
+		}
+	}
+}
+
+// save reports the step, and writes the checkpoint.
+func (w *torchWorker) save(file string, now bool) {
+	if f, err := os.OpenFile(os.Getenv("KOLO_PROGRESS_FILE"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		_, _ = fmt.Fprintf(f, "{\"step\": %d}\n", w.step)
+		_ = f.Close()
+	}
+	if now || w.step%50 == 0 {
+		replaceFile(file, strconv.Itoa(w.step))
+	}
+}
+
+// replaceFile replaces a file as a whole.
+func replaceFile(file, text string) {
+	part := fmt.Sprintf("%s.%d", file, os.Getpid())
+	_ = os.WriteFile(part, []byte(text), 0o600)
+	_ = os.Rename(part, file)
+}
+
+// startScript is startJobOf for a script for torchrun.
+func startScript(t *testing.T, steps int, hosts string, flags ...string) *job {
+	t.Helper()
+	flags = append([]string{"--checkpoint-signal", "SIGUSR1"}, flags...)
+	return startJobOf(t, torchrun, map[string]string{scriptMode: filepath.Join(t.TempDir(), "checkpoint")}, steps, hosts, flags...)
+}
+
+func TestAScriptForTorchrunGrowsAndShrinks(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"", "restart"} {
+		t.Run("mode "+mode, func(t *testing.T) {
+			t.Parallel()
+			var flags []string
+			if mode != "" {
+				flags = []string{"--mode", mode}
+			}
+			j := startScript(t, 0, "a:2", append(flags, "-np", "2")...)
+			j.size(2)
+			j.list("a:2 b:2")
+			s := j.size(4)
+			for _, r := range s.Ranks {
+				must.Less(t, 2, r.Slot, must.Sprint("a host has two slots"))
+			}
+			j.list("a:2 b:2 c:1")
+			j.size(5)
+			j.list("a:2")
+			s = j.until("steps of two", func(s *wire.Status) bool { return s.Size == 2 && s.Step != nil && s.Phase == "training" })
+			for _, r := range s.Resizes {
+				must.Eq(t, 0, r.LostSteps, must.Sprintf("%+v", r))
+			}
+		})
+	}
+}
+
+// The host takes other processes for another number of slots, as for any change.
+func TestAHostOfAScriptForTorchrunGetsMoreSlots(t *testing.T) {
+	t.Parallel()
+	j := startScript(t, 0, "a:1 b:1", "-np", "2")
+	j.size(2)
+	j.list("a:1 b:2")
+	j.size(3)
+}
+
+func TestAScriptForTorchrunSurvivesDeaths(t *testing.T) {
+	t.Parallel()
+	for _, spares := range []string{"0", "1"} {
+		t.Run("spares "+spares, func(t *testing.T) {
+			t.Parallel()
+			j := startScript(t, 0, "a:1 b:1", "-np", "2", "--spares", spares)
+			j.size(2)
+			s := j.until("a step", func(s *wire.Status) bool { return s.Step != nil })
+			for _, rank := range []int{1, 0} {
+				resets := s.Resets
+				must.NoError(t, syscall.Kill(j.torchPID(rank), syscall.SIGKILL))
+				s = j.until("the next ring", func(s *wire.Status) bool {
+					return s.Resets > resets && s.Phase == "training" && s.Size == 2 && s.Resizes[len(s.Resizes)-1].Generation == s.Generation
+				})
+				must.Eq(t, "failure", s.Resizes[len(s.Resizes)-1].Cause)
+			}
+		})
+	}
+}
+
+func TestAScriptForTorchrunCompletes(t *testing.T) {
+	t.Parallel()
+	j := startScript(t, 100, "a:1 b:1", "-np", "2")
+	r := <-j.result
+	must.Eq(t, 0, r.Code, must.Sprint(r.Reason))
+	must.StrContains(t, strings.ToLower(r.Reason), "complete")
+}
