@@ -1,9 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package torch is all that the driver knows of PyTorch whose process groups change in
-// process: it implements the interfaces through which host and leader see a training
-// framework.
+// Package torch is all that the driver knows of PyTorch: it implements the interfaces
+// through which host and leader see a training framework.
 //
 //	framework.Framework ── Agent
 //	host.Framework ── Framework ── NewEndpoint ──> endpoint (one a process)
@@ -25,4 +24,11 @@
 //   - A broken ring: broken in the worker protocol. A group that forms is given up in
 //     the process, so no process is ever replaced in place (elastic.Framework), and
 //     there are no surrogates.
+//
+// That is for processes with kolo.torch. Those of a script for torchrun have their rank
+// and size in the environment, and use nothing but the store. They are known by that
+// (mode): the first use without a hello is their arrival, and is held until they have
+// their place. Being let go is all that is known of their being connected. They never
+// leave a ring: the host asks them for a checkpoint and their end, and others take their
+// places.
 package torch

@@ -14,6 +14,11 @@
 // session, and the leader itself, may be lost at any time. While there is no
 // leader, processes that ask for their place are held.
 //
+// Processes that can't change their ring are replaced for each: the next one of a slot
+// starts in its second place (standby.go) beside the present one, if there is memory for
+// both (memory.go). To them a notice is the request to save a checkpoint and to end
+// (checkpoint.go).
+//
 // What differs between training frameworks is behind Framework; this package knows
 // none of them.
 package host
