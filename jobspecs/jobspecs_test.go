@@ -21,7 +21,7 @@ func TestTrainingJobs(t *testing.T) {
 	paths, err := filepath.Glob("pytorch-*.nomad.hcl")
 	must.NoError(t, err)
 	must.SliceNotEmpty(t, paths)
-	for _, path := range append(paths, "torch.nomad.hcl") {
+	for _, path := range append(paths, "torch.nomad.hcl", "torchrun.nomad.hcl") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			job := parse(t, path)
 			must.Eq(t, "batch", *job.Type)
@@ -34,9 +34,9 @@ func TestTrainingJobs(t *testing.T) {
 				must.NotNil(t, group.Scaling)
 				must.True(t, *group.ReschedulePolicy.Unlimited)
 				for _, task := range group.Tasks {
-					framework, _, _ := strings.Cut(path, ".")
-					if framework != "torch" {
-						framework = "horovod"
+					framework := "horovod"
+					if strings.HasPrefix(path, "torch") {
+						framework = "torch"
 					}
 					must.Eq(t, framework, task.Driver)
 					must.Eq(t, service.Name, task.Config["service"].(string))
