@@ -25,6 +25,7 @@ type options struct {
 	changes    int
 	maxRanks   int
 	root       string
+	stateMB    int
 	samples    string
 	frameworks []train.Framework
 }
@@ -62,6 +63,7 @@ func parse(args []string) (*options, error) {
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each goes on")
 	flags.IntVar(&o.changes, "changes", 0, "resizes and kills that each makes, instead of -for; one process is spared for longer stretches")
 	flags.IntVar(&o.maxRanks, "max-ranks", 6, "most processes at a time")
+	flags.IntVar(&o.stateMB, "state", 0, "megabytes of trained parameters: with 40 and more, PyTorch's newcomers receive them while others train")
 	flags.StringVar(&o.samples, "samples", "", "file to append what processes had to, in JSON lines")
 	frameworks := flags.String("framework", train.Horovod.Name, "what to train with: horovod, torch, or both")
 	if err := flags.Parse(args); err != nil {

@@ -50,7 +50,7 @@ func run(ctx context.Context, o *options, f train.Framework, seed uint64) error 
 			"-on-ring-lost", "restart", "-slot-restarts", "1000000", "-discovery-interval", "50ms"),
 		Hosts: lines(p.hosts),
 		Args: []string{"--checkpoint=checkpoint", "--import-time-file=import-time",
-			"--samples=" + strconv.Itoa(samples), fmt.Sprintf("--step-time=%g", stepTime.Seconds()),
+			"--samples=" + strconv.Itoa(samples), "--ballast=" + strconv.Itoa(o.stateMB), fmt.Sprintf("--step-time=%g", stepTime.Seconds()),
 			"--commit-every=" + strconv.Itoa(commitEvery), "--checkpoint-every=" + strconv.Itoa(commitEvery)},
 	})
 	if err != nil {
