@@ -13,7 +13,7 @@ import sys
 
 import torch.distributed as dist
 
-import kolo.torch.group as group
+import kolo.torch.forming as forming
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "e2e", "train", "torch_train.py")
@@ -75,9 +75,9 @@ def faulty(timeout):
     return stores[-1]
 
 
-connect = group._connect
+connect = forming._connect
 stores = []  # the Python halves of the stores, which C++ does not keep
-group._connect = faulty
+forming._connect = faulty
 sys.argv[0] = SCRIPT
 sys.path.insert(0, os.path.dirname(SCRIPT))
 runpy.run_path(SCRIPT, run_name="__main__")

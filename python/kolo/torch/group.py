@@ -7,24 +7,18 @@
                  |  broken            |  broken
               abandon()            break_()
 
-A group forms in a thread of its own, because a member that dies meanwhile
-leaves the others in a wait that ends at the timeout only. That thread is given
-up, and cannot finish: see Forming.abandon.
-
 Beside the default group, which the script uses, each Group has a gloo group of
-its own, on which the members agree.
+its own, on which the members agree. A group may have company: processes that
+are not members yet, and receive the state from one.
 """
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
 import sys
-import threading
 import weakref
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 import torch.distributed as dist
@@ -32,6 +26,7 @@ from torch.distributed import distributed_c10d as c10d
 
 from ..worker import Place
 from . import sockets
+from .roles import Roles
 
 # What gloo's RuntimeErrors contain; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
@@ -43,15 +38,27 @@ class GroupFailed(RuntimeError):
     """The group has lost a member."""
 
 
-class Abandoned(BaseException):
-    """Raised in the thread of a group that must not form any more."""
+class Company(NamedTuple):
+    """The connected processes of a group with observers: its members, and those who are to be."""
+
+    place: Place  # of this process among all of them
+    roles: Roles
+    store: Any
+    control: Any  # gloo group of all of them
+    timeout: timedelta
+
+    @property
+    def observing(self) -> bool:
+        """Whether this process is no member yet."""
+        return self.place.rank in self.roles.observers
 
 
 class Group:
-    """A connected process group."""
+    """A connected process group. That of an observer has no members."""
 
-    def __init__(self, place: Place, store: Any, control: Any, timeout: timedelta) -> None:
+    def __init__(self, place: Place, store: Any, control: Any, timeout: timedelta, company: Optional[Company] = None) -> None:
         self.place = place
+        self.company = company
         self.failed = False
         self.connections: Dict[int, sockets.Ends] = {}
         self._store = store
@@ -61,10 +68,10 @@ class Group:
         self._flag_work: Any = None
         self._wrapped: List["weakref.ref[torch.nn.Module]"] = []
 
-    def agree(self, flag: bool) -> bool:
-        """Whether a member had a flag at the last call. All members call it equally often and get the same answer.
+    def agree(self, flag: int) -> int:
+        """The highest flag of a member at the last call. All members call it equally often and get the same answer.
 
-        The answer of a call arrives while the members train on; so none waits,
+        0 means that there is nothing to do, and asks again. The answer of a call arrives while the members train on; so none waits,
         and none of them is ahead by more than one call.
         """
         if self._control is None:
@@ -73,12 +80,12 @@ class Group:
             self._finish(self._flag_work, PATIENCE)
             self._flag_work = None
             if self._flag.item():
-                return True
-        self._flag.fill_(int(flag))
+                return int(self._flag)
+        self._flag.fill_(flag)
         options = dist.AllreduceOptions()
         options.reduceOp = dist.ReduceOp.MAX
         self._flag_work = self._control.allreduce([self._flag], options)
-        return False
+        return 0
 
     def verify(self) -> None:
         """Raises if the group has failed.
@@ -152,7 +159,7 @@ class Group:
             if module is not None:  # its hooks must not stay on the parameters
                 for name in ("reducer", "logger"):
                     module.__dict__.pop(name, None)
-        self._flag_work = self._control = self._store = None
+        self._flag_work = self._control = self._store = self.company = None
         try:
             if dist.is_initialized():
                 dist.destroy_process_group()
@@ -160,7 +167,7 @@ class Group:
             if not self.failed:
                 raise
         finally:
-            _clear()
+            clear()
 
     def _finish(self, work: Any, patience: Optional[timedelta] = None) -> None:
         """Waits for a collective; after patience it reports what a script may have done wrong, and waits on."""
@@ -175,85 +182,6 @@ class Group:
                 work.wait()
         except RuntimeError as err:
             raise GroupFailed("group %d has lost a member: %s" % (self.place.generation, err)) from err
-
-
-class Forming(threading.Thread):
-    """Forms a group. When done is set, either group or error is."""
-
-    def __init__(self, place: Place, backend: str, timeout: timedelta, wake: Callable[[], None]) -> None:
-        super().__init__(name="kolo-form-%d" % place.generation, daemon=True)
-        self.done = False
-        self.group: Optional[Group] = None
-        self.error: Optional[BaseException] = None
-        self._place, self._backend, self._timeout, self._wake = place, backend, timeout, wake
-        self._before = sockets.connections()
-        self._device = torch.cuda.current_device() if torch.cuda.is_available() else None
-
-    def run(self) -> None:
-        try:
-            if self._device is not None:
-                torch.cuda.set_device(self._device)
-            self.group = self._form()
-        except BaseException as err:  # what is raised here, the main thread judges
-            self.error = err
-        finally:
-            self.done = True
-            self._wake()
-
-    def finish(self) -> Group:
-        """The group, once done; raises what has prevented it."""
-        if self.group is None:
-            raise self.error or RuntimeError("the group did not form")
-        self.group.connections = self._opened()
-        return self.group
-
-    def abandon(self) -> None:
-        """Gives this group up, so that the next can form at once.
-
-        The thread may be inside torch, until the timeout. An exception is put
-        before the first line of Python that it comes to; so it never reaches
-        the lines that would make its group the default one. Its connections
-        are shut down, which mostly ends the wait as well.
-        """
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(Abandoned))
-        sockets.shut(self._opened())
-        self.join(0.02)
-        if self.group is not None:  # it was faster
-            self.group.failed = True
-            self.group.leave()
-            self.group = None
-        elif dist.is_initialized():  # it came to torch's globals, and no further
-            dist.destroy_process_group()
-        _clear()
-
-    def _opened(self) -> Dict[int, sockets.Ends]:
-        now = sockets.connections()
-        return {descriptor: ends for descriptor, ends in now.items() if self._before.get(descriptor) != ends}
-
-    def _form(self) -> Group:
-        place, timeout = self._place, self._timeout
-        store, control = dist.HashStore(), None
-        if place.size > 1:
-            store = dist.PrefixStore("kolo/%d" % place.generation, _connect(timeout))
-            control = dist.ProcessGroupGloo(dist.PrefixStore("control", store), place.rank, place.size, timeout=timeout)
-        hook = sys.excepthook
-        try:
-            dist.init_process_group(self._backend, store=dist.PrefixStore("default", store), rank=place.rank,
-                                    world_size=place.size, timeout=timeout)
-        finally:
-            sys.excepthook = hook  # torch puts another one around it for each group
-        return Group(place, store, control, timeout)
-
-
-def _connect(timeout: timedelta) -> Any:
-    """Connects to the store that the agent serves."""
-    arguments = {"is_master": False, "wait_for_workers": False, "timeout": timeout}
-    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    try:
-        # A client is the same with and without libuv, but some builds of torch, as Debian's, refuse the default.
-        return dist.TCPStore(*address, use_libuv=False, **arguments)
-    except TypeError:  # a torch that has no such argument
-        return dist.TCPStore(*address, **arguments)
 
 
 def _with_nccl() -> bool:
@@ -274,7 +202,7 @@ def _abort() -> None:
         pass  # a group without NCCL, or one that is gone already
 
 
-def _clear() -> None:
+def clear() -> None:
     """Clears what an initialization that was given up leaves in torch's globals."""
     if dist.is_initialized():
         return

@@ -13,6 +13,7 @@ from typing import Any, Callable, Optional, TypeVar, overload
 
 from .. import worker
 from ..worker import AgentError
+from .roles import StateLost
 from .session import Alone, Elastic, Session
 from .state import State
 
@@ -28,10 +29,12 @@ def elastic(function: Function) -> Function: ...
 
 
 @overload
-def elastic(*, backend: Optional[str] = ..., timeout: Optional[timedelta] = ...) -> Callable[[Function], Function]: ...
+def elastic(*, backend: Optional[str] = ..., timeout: Optional[timedelta] = ...,
+            background: Optional[bool] = ...) -> Callable[[Function], Function]: ...
 
 
-def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Optional[timedelta] = None) -> Any:
+def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Optional[timedelta] = None,
+            background: Optional[bool] = None) -> Any:
     """Makes a training function elastic. Its first argument is the State.
 
     Under Kolo the function is called again for each group: when the group is to
@@ -44,10 +47,12 @@ def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Opt
 
     backend is torch.distributed's, by default KOLO_TORCH_BACKEND or gloo, with
     CUDA "cpu:gloo,cuda:nccl". timeout is that of collectives, by default
-    KOLO_TORCH_TIMEOUT seconds or 30 minutes.
+    KOLO_TORCH_TIMEOUT seconds or 30 minutes. background is whether newcomers
+    receive the state while the others train, by default KOLO_TORCH_BACKGROUND,
+    or where that would take 32 MiB or more out of the pause.
     """
     if function is None:
-        return functools.partial(elastic, backend=backend, timeout=timeout)
+        return functools.partial(elastic, backend=backend, timeout=timeout, background=background)
 
     @functools.wraps(function)
     def run(state: State, *args: Any, **kwargs: Any) -> Any:
@@ -56,8 +61,8 @@ def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Opt
                             % (function.__name__, type(state).__name__))
         limit = timeout or timedelta(seconds=float(os.environ.get(TIMEOUT) or 1800))
         try:
-            return _open(backend, limit).train(function, state, *args, **kwargs)
-        except AgentError as err:
+            return _open(backend, limit, background).train(function, state, *args, **kwargs)
+        except (AgentError, StateLost) as err:
             raise SystemExit("kolo: %s" % err) from err
 
     return run
@@ -68,11 +73,13 @@ def present() -> Optional[Session]:
     return _session
 
 
-def _open(backend: Optional[str], timeout: timedelta) -> Session:
+def _open(backend: Optional[str], timeout: timedelta, background: Optional[bool]) -> Session:
     global _session
     if _session is None:
-        kind = Elastic if os.environ.get(worker.ADDR) else Alone
-        _session = kind(backend, timeout)
+        if os.environ.get(worker.ADDR):
+            _session = Elastic(backend, timeout, background)
+        else:
+            _session = Alone(backend, timeout)
         atexit.register(_session.close)
     elif isinstance(_session, Elastic):
         raise RuntimeError("a script can have one elastic function, and call it once: newcomers begin with it")

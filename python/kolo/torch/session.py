@@ -9,6 +9,8 @@
           +---------------+<------------------------------+
           |                   a member is gone            |
           +<----------------------- restore --------------+
+
+Newcomers may observe the function of the others first, see background.
 """
 
 from __future__ import annotations
@@ -25,18 +27,30 @@ import torch
 import torch.distributed as dist
 
 from ..worker import Client, Place
+from . import background, reporting
 from . import place as places
-from . import reporting
-from .group import Forming, Group, GroupFailed
+from .channel import Channel
+from .forming import Forming
+from .group import Company, Group, GroupFailed
+from .observer import Observer
+from .roles import Offer
 from .state import State
+from .stream import Stream
 from .sync import sync
 
 BACKEND = "KOLO_TORCH_BACKEND"
 ATTEMPTS = 10  # failures in a row, without a commit between them or a reason that the agent knows
 
 
+NOTHING, SWITCH, CHANGE = 0, 1, 2  # what members agree on at a commit; the highest counts
+
+
 class _Change(BaseException):
     """Raised at the commit at which this process leaves its group. No `except Exception` of a script catches it."""
+
+
+class _Switch(BaseException):
+    """Raised at the commit at which the observers of a group become members of it."""
 
 
 class Session:
@@ -95,15 +109,6 @@ class Session:
             state._call_back()
         sync(state, group)
 
-    def _form(self, place: Place, wait: Callable[[Callable[[], bool]], Any], wake: Callable[[], None],
-              broken: Callable[[], bool]) -> Group:
-        forming = Forming(place, self.backend, self.timeout, wake)
-        forming.start()
-        wait(lambda: forming.done or broken())
-        if broken():
-            forming.abandon()
-            raise GroupFailed("group %d has lost a member while it formed" % place.generation)
-        return forming.finish()
 
 
 class Alone(Session):
@@ -134,7 +139,7 @@ class Alone(Session):
 class Elastic(Session):
     """With Kolo's agent."""
 
-    def __init__(self, backend: Optional[str], timeout: timedelta) -> None:
+    def __init__(self, backend: Optional[str], timeout: timedelta, background: Optional[bool] = None) -> None:
         if dist.is_initialized():
             raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
                                "again when it changes; take init_process_group out of the script")
@@ -147,6 +152,10 @@ class Elastic(Session):
         self.client.on_broken = self._on_broken
         self._left, self._reason = 0, "start"  # the generation that this process was in last
         self._attempts = 0  # groups in a row that have not formed
+        self._background = background
+        self._stream: Optional[Stream] = None  # to the observers of the present group
+        self._observer: Optional[Observer] = None  # of the present group, which this process is
+        self._switching = False
 
     def enter(self) -> Group:
         """Asks for places until a group has formed."""
@@ -172,17 +181,36 @@ class Elastic(Session):
         group = self.group
         if group is None:
             return
-        if group.agree(self.client.changing(group.place.generation)):
+        stream = self._stream
+        flag = CHANGE if self.client.changing(group.place.generation) else NOTHING
+        if stream is not None:
+            stream.advance()
+            flag = flag or (SWITCH if stream.complete else NOTHING)
+        agreed = group.agree(flag)
+        if agreed == CHANGE:
+            if stream is not None:
+                stream.leave()
             raise _Change()
+        if agreed == SWITCH:
+            if stream is not None:
+                stream.switch()
+            self._switching = True
+            raise _Switch()
 
     def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
         """Runs function until it returns, again for each group."""
+        self._state = state
         changed = False
         while True:
             try:
                 self._begin(state, changed)
                 result = function(state, *args, **kwargs)
                 break
+            except _Switch as switch:
+                traceback.clear_frames(switch.__traceback__)
+                state._drop()
+                changed = True
+                continue
             except _Change as change:
                 self._reason = "commit"
                 traceback.clear_frames(change.__traceback__)
@@ -194,26 +222,93 @@ class Elastic(Session):
                 self.group.break_()
                 traceback.clear_frames(err.__traceback__)  # what it has of the old group must not live on
                 state._recover()
-            changed = state._commits >= 0
+            changed = state._held() >= 0
             self._left = self.group.place.generation
             state._drop()
             self.leave()
         state._session = None
         reporting.flush()
+        if self._stream is not None:
+            self._stream.end()
         self.group.finish()
         return result
 
+    def leave(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = self._observer = None
+        self._switching = False
+        super().leave()
+
+    def _begin(self, state: State, changed: bool) -> None:
+        company = (self.group or self.enter()).company
+        if company is None:
+            return super()._begin(state, changed)
+        if company.observing:
+            self._observe(state, company)
+        elif not self._switching:
+            super()._begin(state, changed)
+            if company.place.rank == company.roles.members[0]:
+                self._stream = Stream(state, Channel(company))
+                log("group %d: %d processes receive %.0f MB while training goes on", company.place.generation,
+                    len(company.roles.observers), self._stream.nbytes() / 1e6)
+            return
+        self._switch(company)
+        state._attach(self)
+        if changed:
+            state._call_back()
+        background.hand_over(state, self._stream, self._observer)
+        self._stream = self._observer = None
+        self._switching = False
+
+    def _observe(self, state: State, company: Company) -> None:
+        """Returns when this process is to become a member."""
+        background.forget(state)
+        self._observer = Observer(state, Channel(company))
+        end = self._observer.follow()
+        if end == "leave":
+            background.take_over(state, self._observer)
+            raise _Change()
+        if end == "end":
+            log("training is complete; this process had no part in it yet")
+            raise SystemExit(0)
+
+    def _switch(self, company: Company) -> None:
+        """Leaves the group of the members for that of all."""
+        connections = self.group.connections
+        self.group.leave()
+        self.group = self._form(company.place, company)
+        self.group.connections.update(connections)
+        self._placed(self.group)
+
     def _enter(self, place: Place) -> Group:
-        client, generation = self.client, place.generation
-        group = self._form(place, client.wait, client.wake, lambda: client.broken(generation))
-        places.enter(place)
-        reporting.connect(functools.partial(client.progress, generation), reporting.INTERVAL)
-        self.group = group
+        self.group = group = self._form(place)
         self._attempts = 0
-        if client.broken(generation):  # between forming and now
-            group.break_()
-        client.formed(generation)
+        self._placed(group)
+        self.client.formed(place.generation)
         return group
+
+    def _form(self, place: Place, company: Optional[Company] = None) -> Group:
+        client, state = self.client, self._state
+        broken = functools.partial(client.broken, place.generation)
+        sends = state is not None and state._held() >= 0 and background.wanted(state, self._background)
+        offer = Offer(state._held() if state is not None else -1, int(sends), place.cross_rank)
+        forming = Forming(place, self.backend, self.timeout, client.wake, offer, company)
+        forming.start()
+        client.wait(lambda: forming.done or broken())
+        if broken():
+            forming.abandon()
+            raise GroupFailed("group %d has lost a member while it formed" % place.generation)
+        return forming.finish()
+
+    def _placed(self, group: Group) -> None:
+        """Makes the group's place that of this process."""
+        generation = group.place.generation
+        if group.company is None or not group.company.observing:
+            places.enter(group.place)
+        reporting.connect(functools.partial(self.client.progress, generation), reporting.INTERVAL)
+        if self.client.broken(generation):  # between forming and now
+            group.break_()
 
     def _hopeless(self) -> bool:
         """Counts a failure. Errors that look like a lost member and come again and again have another cause."""

@@ -17,7 +17,8 @@ from .snapshot import NotWhole, Snapshot
 if TYPE_CHECKING:
     from .session import Session
 
-LOST = -2  # in place of the number of a commit: this process had the state, and has it no more
+# In place of the number of a commit: this process was in a group that trains, and does not have its state.
+LOST = -2
 
 
 class State:
@@ -173,6 +174,10 @@ class State:
 
     def _samplers(self) -> List[Any]:
         return [handler.value for handler in self._handlers.values() if isinstance(handler, SamplerHandler)]
+
+    def _held(self) -> int:
+        """The number of the last commit, if it can be restored; -1: of none yet; LOST."""
+        return self._commits if self._saved or self._commits < 0 else LOST
 
     def _attach(self, session: "Session") -> None:
         self._session = weakref.ref(session)

@@ -1,0 +1,94 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""A chain of processes along which one sends to all others.
+
+    member --> observer --> observer
+
+Each passes on what it gets, piece by piece, so that several receivers cost the
+sender as much as one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from typing import Any, Iterator, List, Sequence
+
+import torch
+
+from . import transfer
+from .group import Company, GroupFailed
+
+PIECE = 4 * 1024 * 1024
+_LONG = timedelta(days=30)  # the sender may do other things between two messages, as evaluate its model
+_TAG = 1
+
+
+class Channel:
+    """This process's part of the chain of a company."""
+
+    def __init__(self, company: Company) -> None:
+        self._path = company.roles.members[:1] + company.roles.observers
+        self._position = self._path.index(company.place.rank)
+        self._control = company.control
+        self._generation = company.place.generation
+        self.moved = 0  # bytes
+
+    def send(self, tree: Any, tensors: Sequence[torch.Tensor] = ()) -> None:
+        """Sends a tree of values to all others of the chain, and then tensors that they can receive in place."""
+        transfer.send(tree, self._move, PIECE)
+        transfer.exchange(list(tensors), self._move, False, PIECE)
+
+    def receive(self) -> Any:
+        """The next tree that the first process sends; waits for it without limit."""
+        return transfer.receive(self._move, PIECE)
+
+    def fill(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Receives the tensors that have been sent with a tree."""
+        transfer.exchange(list(tensors), self._move, True, PIECE)
+
+    def answer(self, tree: Any) -> None:
+        """Sends a tree to the first process alone."""
+        transfer.send(tree, lambda tensor: self._wait([self._send(tensor, self._path[0])]))
+
+    def answers(self) -> List[Any]:
+        """Waits for the answer of each of the others."""
+        return [transfer.receive(lambda tensor: self._wait([self._receive(tensor, rank)])) for rank in self._path[1:]]
+
+    def _move(self, tensor: torch.Tensor) -> None:
+        """Receives a tensor, unless this process is the first, and sends it, unless it is the last."""
+        data = tensor
+        if tensor.device.type != "cpu":
+            data = torch.empty_like(tensor, device="cpu") if self._position else tensor.cpu()
+        sends = []
+        for piece in data.split(PIECE // data.element_size()):
+            if self._position > 0:
+                self._wait([self._receive(piece, self._path[self._position - 1])])
+            if self._position + 1 < len(self._path):
+                sends.append(self._send(piece, self._path[self._position + 1]))
+        self._wait(sends)
+        self.moved += data.numel() * data.element_size()
+        if data is not tensor and self._position > 0:
+            tensor.copy_(data)
+
+    def _send(self, tensor: torch.Tensor, rank: int) -> Any:
+        with self._failing():
+            return self._control.send([tensor], rank, _TAG)
+
+    def _receive(self, tensor: torch.Tensor, rank: int) -> Any:
+        with self._failing():
+            return self._control.recv([tensor], rank, _TAG)
+
+    def _wait(self, works: List[Any]) -> None:
+        with self._failing():
+            for work in works:
+                work.wait(_LONG)
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Names errors of the backend for what they are."""
+        try:
+            yield
+        except RuntimeError as err:
+            raise GroupFailed("group %d has lost a member: %s" % (self._generation, err)) from err

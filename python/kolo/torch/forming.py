@@ -1,0 +1,146 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Forms process groups.
+
+    store --> gloo group of all --> offers --> roles --> default group of the members
+
+A group forms in a thread of its own, because a member that dies meanwhile
+leaves the others in a wait that ends at the timeout only. That thread is given
+up, and cannot finish: see Forming.abandon.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, Optional
+
+import torch
+import torch.distributed as dist
+
+from ..worker import Place
+from . import sockets
+from .group import Company, Group, clear
+from .roles import Offer, among, decide
+
+
+class Abandoned(BaseException):
+    """Raised in the thread of a group that must not form any more."""
+
+
+class Forming(threading.Thread):
+    """Forms a group. When done is set, either group or error is.
+
+    The processes of a company are connected already, and all of them become members.
+    """
+
+    def __init__(self, place: Place, backend: str, timeout: timedelta, wake: Callable[[], None], offer: Offer,
+                 company: Optional[Company] = None) -> None:
+        super().__init__(name="kolo-form-%d" % place.generation, daemon=True)
+        self.done = False
+        self.group: Optional[Group] = None
+        self.error: Optional[BaseException] = None
+        self._place, self._backend, self._timeout, self._wake = place, backend, timeout, wake
+        self._offer, self._company = offer, company
+        self._before = sockets.connections()
+        self._device = torch.cuda.current_device() if torch.cuda.is_available() else None
+
+    def run(self) -> None:
+        try:
+            if self._device is not None:
+                torch.cuda.set_device(self._device)
+            self.group = self._whole(self._company) if self._company else self._form()
+        except BaseException as err:  # what is raised here, the main thread judges
+            self.error = err
+        finally:
+            self.done = True
+            self._wake()
+
+    def finish(self) -> Group:
+        """The group, once done; raises what has prevented it."""
+        if self.group is None:
+            raise self.error or RuntimeError("the group did not form")
+        self.group.connections = self._opened()
+        return self.group
+
+    def abandon(self) -> None:
+        """Gives this group up, so that the next can form at once.
+
+        The thread may be inside torch, until the timeout. An exception is put
+        before the first line of Python that it comes to; so it never reaches
+        the lines that would make its group the default one. Its connections
+        are shut down, which mostly ends the wait as well.
+        """
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(Abandoned))
+        sockets.shut(self._opened())
+        self.join(0.02)
+        if self.group is not None:  # it was faster
+            self.group.failed = True
+            self.group.leave()
+            self.group = None
+        elif dist.is_initialized():  # it came to torch's globals, and no further
+            dist.destroy_process_group()
+        clear()
+
+    def _opened(self) -> Dict[int, sockets.Ends]:
+        now = sockets.connections()
+        return {descriptor: ends for descriptor, ends in now.items() if self._before.get(descriptor) != ends}
+
+    def _form(self) -> Group:
+        place = self._place
+        if place.size == 1:
+            decide([self._offer])
+            return self._initialize(place, dist.HashStore(), None)
+        store = dist.PrefixStore("kolo/%d" % place.generation, _connect(self._timeout))
+        control = self._gloo("control", store, place)
+        offers = _exchange(control, self._offer, place.size)
+        roles = decide(offers)
+        if not roles.observers:
+            return self._initialize(place, store, control)
+        company = Company(place, roles, store, control, self._timeout)
+        own = among(place, roles, offers)
+        if own is None:
+            return Group(place, None, None, self._timeout, company)
+        if own.size == 1:
+            return self._initialize(own, dist.HashStore(), None, company)
+        store = dist.PrefixStore("members", store)
+        return self._initialize(own, store, self._gloo("control", store, own), company)
+
+    def _whole(self, company: Company) -> Group:
+        """The group in which the observers of a company are members."""
+        return self._initialize(company.place, dist.PrefixStore("whole", company.store), company.control)
+
+    def _gloo(self, name: str, store: Any, place: Place) -> Any:
+        return dist.ProcessGroupGloo(dist.PrefixStore(name, store), place.rank, place.size, timeout=self._timeout)
+
+    def _initialize(self, place: Place, store: Any, control: Any, company: Optional[Company] = None) -> Group:
+        """Makes torch's default group."""
+        hook = sys.excepthook
+        try:
+            dist.init_process_group(self._backend, store=dist.PrefixStore("default", store), rank=place.rank,
+                                    world_size=place.size, timeout=self._timeout)
+        finally:
+            sys.excepthook = hook  # torch puts another one around it for each group
+        return Group(place, store, control, self._timeout, company)
+
+
+def _exchange(control: Any, offer: Offer, size: int) -> List[Offer]:
+    """The offers of all processes, by rank."""
+    offers = [torch.zeros(len(offer), dtype=torch.int64) for _ in range(size)]
+    control.allgather([offers], [torch.tensor(offer, dtype=torch.int64)]).wait()
+    return [Offer(*each.tolist()) for each in offers]
+
+
+def _connect(timeout: timedelta) -> Any:
+    """Connects to the store that the agent serves."""
+    arguments = {"is_master": False, "wait_for_workers": False, "timeout": timeout}
+    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    try:
+        # A client is the same with and without libuv, but some builds of torch, as Debian's, refuse the default.
+        return dist.TCPStore(*address, use_libuv=False, **arguments)
+    except TypeError:  # a torch that has no such argument
+        return dist.TCPStore(*address, **arguments)

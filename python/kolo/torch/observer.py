@@ -1,0 +1,86 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The receiving side: takes the state of a group that trains, and keeps equal what it has.
+
+The script's function does not run meanwhile. Its optimizers do: each step with
+the gradients of a member.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Tuple
+
+import torch
+
+from . import remainder
+from .channel import Channel
+from .slices import Slice, Unit, set_hyperparameters, units
+from .state import State
+
+
+class Observer:
+    """Receives a State from a channel. What it returns at the end is whole."""
+
+    def __init__(self, state: State, channel: Channel) -> None:
+        self._state = state
+        self._channel = channel
+        self._units = units(state._handlers)
+        self._gradients: Dict[str, torch.Tensor] = {}  # memory that is used again for each step
+        self._differing: List[str] = []
+
+    def follow(self) -> str:
+        """Does what the stream sends until it ends; returns how: switch, leave or end."""
+        while True:
+            kind, *values = self._channel.receive()
+            if kind == "slices":
+                self._take(*values)
+            elif kind == "step":
+                self._step(*values)
+            elif kind == "checksums":
+                self._compare(*values)
+            else:
+                self._gradients.clear()
+                return kind
+
+    def finish(self) -> Tuple[int, bool]:
+        """Receives what is left. Returns the number of the commit, and whether the state is that of this commit."""
+        self._channel.answer(self._differing)
+        tree, calls, commits, fresh = self._channel.receive()
+        remainder.put(self._state._handlers, tree)
+        self._state._calls, self._state._fresh = calls, False
+        return commits, fresh
+
+    def _take(self, slices: List[Slice]) -> None:
+        with torch.no_grad():
+            self._channel.fill([tensor for slice_ in slices for tensor in self._unit(slice_.key).put(slice_)])
+
+    def _step(self, name: str, groups: List[Dict[str, Any]], steps: List[Tuple[str, int]]) -> None:
+        """Does a step of an optimizer. What is not there yet gets zeros, and is overwritten when it comes."""
+        optimizer = self._state._handlers[name].value
+        set_hyperparameters(optimizer, groups)
+        parts = []
+        for key, count in steps:
+            parameter = self._unit(key).tensor
+            gradient = self._gradients.setdefault(key, torch.empty(0))
+            if not gradient.numel():
+                gradient = self._gradients[key] = torch.zeros_like(parameter, requires_grad=False)
+            parts.append(gradient.view(-1)[:count] if gradient.is_contiguous() else gradient)
+            parameter.grad = gradient
+        self._channel.fill(parts)
+        hooks = optimizer._optimizer_step_pre_hooks
+        optimizer._optimizer_step_pre_hooks = type(hooks)()  # the script's have seen these gradients
+        try:
+            type(optimizer).step(optimizer)
+        finally:
+            optimizer._optimizer_step_pre_hooks = hooks
+        for key, _ in steps:
+            self._unit(key).tensor.grad = None
+
+    def _compare(self, sums: Dict[str, int]) -> None:
+        self._differing += [key for key, value in sums.items() if self._unit(key).checksum() != value]
+
+    def _unit(self, key: str) -> Unit:
+        if key not in self._units:
+            raise ValueError("the group sends %s, which the state of this process does not have" % key)
+        return self._units[key]

@@ -1,0 +1,182 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The parts of a State that can be sent one after the other while training goes on.
+
+A Unit is a parameter with all that its optimizer keeps for it, or a large
+tensor that no optimizer changes. Optimizers of the KINDS below update each
+element of a parameter by itself. So a unit can be cut: who has the first n
+elements, and gets the first n of each gradient from then on, keeps them equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+
+from .handlers import Handler, StateDictHandler
+from .tree import nbytes
+
+# Optimizers that update each element by itself, and skip parameters without a gradient.
+KINDS = tuple(getattr(torch.optim, name) for name in (
+    "SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD", "Rprop"))
+STATIC = 1024 * 1024  # bytes from which on a tensor that no optimizer changes is a unit
+
+
+class Slice(NamedTuple):
+    """Elements begin to end of a unit. Their values are tensors that travel beside it."""
+
+    key: str
+    begin: int
+    end: int
+    types: Dict[str, torch.dtype]  # of the tensors with these elements: "" is the parameter, the others its optimizer's
+    whole: Dict[str, Any]  # what the optimizer has beside them
+
+
+class Unit:
+    """One unit of a State."""
+
+    def __init__(self, key: str, tensor: torch.Tensor, name: str = "", optimizer: Optional[torch.optim.Optimizer] = None) -> None:
+        self.key = key
+        self.tensor = tensor
+        self.name = name  # of the optimizer in the State
+        self.optimizer = optimizer
+
+    def kept(self) -> Dict[str, Any]:
+        """What the optimizer keeps for this parameter."""
+        return self.optimizer.state.get(self.tensor, {}) if self.optimizer else {}
+
+    def ranges(self) -> Dict[str, torch.Tensor]:
+        """The tensors that have an element for each of the parameter."""
+        return {"": self.tensor.detach(), **{
+            name: value for name, value in self.kept().items()
+            if isinstance(value, torch.Tensor) and value.shape == self.tensor.shape}}
+
+    def nbytes(self) -> int:
+        return nbytes(self.ranges().values())
+
+    def can_be_cut(self) -> bool:
+        return all(tensor.is_contiguous() for tensor in self.ranges().values())
+
+    def slice(self, begin: int, end: int) -> Tuple[Slice, List[torch.Tensor]]:
+        """A slice of the live values, and its tensors. A unit that cannot be cut has one slice only."""
+        ranges = self.ranges()
+        whole = {name: value for name, value in self.kept().items() if name not in ranges}
+        return (Slice(self.key, begin, end, {name: tensor.dtype for name, tensor in ranges.items()}, whole),
+                [_range(tensor, begin, end) for tensor in ranges.values()])
+
+    def put(self, slice_: Slice) -> List[torch.Tensor]:
+        """Takes a slice of another process; returns the memory for its tensors."""
+        kept = self.optimizer.state if self.optimizer is not None else {}
+        if slice_.begin == 0:
+            kept.pop(self.tensor, None)
+        if len(slice_.types) > 1 or slice_.whole:
+            own = kept[self.tensor]
+            own.update((name, value.clone() if isinstance(value, torch.Tensor) else value)
+                       for name, value in slice_.whole.items())
+            for name, dtype in slice_.types.items():
+                if name and name not in own:
+                    own[name] = torch.zeros_like(self.tensor, dtype=dtype, requires_grad=False)
+        room = self.ranges()
+        if (any(room[name].dtype != dtype for name, dtype in slice_.types.items()) or slice_.end > self.tensor.numel()
+                or slice_.end - slice_.begin < self.tensor.numel() and not self.can_be_cut()):
+            raise TypeError("%s of this process has another type or size than that of its group" % self.key)
+        return [_range(room[name], slice_.begin, slice_.end) for name in slice_.types]
+
+    def version(self) -> Any:
+        """Changes whenever an operation on the tensors does something that autograd sees."""
+        kept = self.kept().values()
+        return self.tensor._version, [(id(value), value._version) for value in kept if isinstance(value, torch.Tensor)]
+
+    def checksum(self) -> int:
+        """Differs, all but surely, where a bit does."""
+        total = 0
+        for tensor in self.ranges().values():
+            data = tensor.reshape(-1).view(torch.uint8)
+            if data.data_ptr() % 8:
+                data = data.clone()
+            even = data.numel() // 8 * 8
+            total = total * 31 + int(data[:even].view(torch.int64).sum()) + int(data[even:].sum())
+        return total % 2 ** 62
+
+
+def units(handlers: Dict[str, Handler]) -> Dict[str, Unit]:
+    """The units by key: those that no optimizer changes first, because to keep them equal costs nothing."""
+    optimizers = {name: handler.value for name, handler in handlers.items() if _is_known(handler)}
+    others = [h.value for h in handlers.values()
+              if isinstance(h.value, torch.optim.Optimizer) and not any(h.value is known for known in optimizers.values())]
+    owners: Dict[int, List[str]] = {}
+    for name, optimizer in optimizers.items():
+        for parameter in parameters(optimizer):
+            owners.setdefault(id(parameter), []).append(name)
+    foreign = {id(parameter) for optimizer in others for parameter in parameters(optimizer)}
+    static: List[Unit] = []
+    trained: List[Unit] = []
+    seen = set(foreign)
+    for key, tensor in _tensors(handlers):
+        if id(tensor) in seen or not tensor.numel() or type(tensor).__name__ == "DTensor" or tensor.layout != torch.strided:
+            continue
+        seen.add(id(tensor))
+        names = owners.get(id(tensor), [])
+        if len(names) == 1:
+            trained.append(Unit(key, tensor, names[0], optimizers[names[0]]))
+        elif not names and nbytes([tensor]) >= STATIC:
+            static.append(Unit(key, tensor))
+    return {unit.key: unit for unit in static + trained}
+
+
+def _is_plain(handler: Handler) -> bool:
+    """Whether what a handler sends is the state dict of its object and nothing else."""
+    kind, plain = type(handler), StateDictHandler
+    return (kind.tree, kind.load, kind.shared) == (plain.tree, plain.load, True)
+
+
+def _is_known(handler: Handler) -> bool:
+    """Whether a handler has an optimizer whose steps another process can do, if it has the gradients."""
+    optimizer = handler.value
+    return _is_plain(handler) and type(optimizer) in KINDS and not optimizer._optimizer_step_post_hooks
+
+
+def parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
+    for group in optimizer.param_groups:
+        yield from group["params"]
+
+
+def hyperparameters(optimizer: torch.optim.Optimizer) -> List[Dict[str, Any]]:
+    """What the groups of an optimizer have beside their parameters."""
+    return [{name: value for name, value in group.items() if name not in ("params", "param_names")}
+            for group in optimizer.param_groups]
+
+
+def set_hyperparameters(optimizer: torch.optim.Optimizer, groups: List[Dict[str, Any]]) -> None:
+    if len(groups) != len(optimizer.param_groups):
+        raise ValueError("an optimizer of the group has %d groups of parameters, that of this process %d"
+                         % (len(groups), len(optimizer.param_groups)))
+    for group, values in zip(optimizer.param_groups, groups):
+        group.update(values)
+
+
+def total(parts: Iterable[Unit]) -> int:
+    """Bytes of units."""
+    return sum(unit.nbytes() for unit in parts)
+
+
+def _range(tensor: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    """A view of elements begin to end; the tensor itself where it has no such view."""
+    return tensor.view(-1)[begin:end] if tensor.is_contiguous() else tensor
+
+
+def _tensors(handlers: Dict[str, Handler]) -> Iterator[Tuple[str, torch.Tensor]]:
+    """The tensors of modules that are sent as they are, by a name that is the same in all processes."""
+    plain = torch.nn.Module
+    for name, handler in handlers.items():
+        kind = type(handler.value)
+        if not isinstance(handler.value, plain) or not _is_plain(handler):
+            continue
+        if (kind.state_dict, kind.load_state_dict) != (plain.state_dict, plain.load_state_dict):
+            continue
+        own = {id(tensor) for tensors in (handler.value.parameters(), handler.value.buffers()) for tensor in tensors}
+        for key, tensor in handler.value.state_dict(keep_vars=True).items():
+            if id(tensor) in own:
+                yield name + "." + key, tensor

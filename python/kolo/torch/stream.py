@@ -1,0 +1,177 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The sending side: gives observers the state while this process trains.
+
+    optimizer.step()  -->  gradients of what they have      -->  their optimizers do the same step
+    state.commit()    -->  the next slices                  -->  they have more
+                      -->  when they have all: checksums    -->  they compare
+    switch or leave   -->  what is left, what has changed   -->  they hold the state
+
+Nothing but the optimizer's own steps is seen. So whatever else changes a unit
+has it sent again at the end.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, Optional, Set
+
+import torch
+
+from . import remainder
+from .channel import Channel
+from .slices import Unit, hyperparameters, total, units
+from .state import State
+
+SHARE = 0.1  # of the time between two commits, for slices
+FLOOR = 1024 * 1024  # bytes of slices that each commit sends at least
+CHECKED = 4  # times as many bytes are compared as would be sent
+
+
+class Stream:
+    """Sends a State along a channel."""
+
+    def __init__(self, state: State, channel: Channel) -> None:
+        self._state = state
+        self._channel = channel
+        self._units = units(state._handlers)
+        self._waiting = list(self._units.values())  # to be sent
+        self._unchecked = list(self._units.values())
+        self._sent: Dict[str, int] = {}  # elements that the observers have, by unit
+        self._versions: Dict[str, Any] = {}  # of the units, as the observers have them
+        self._checked: Dict[str, int] = {}  # checksums
+        self._changed: Set[str] = set()  # units that something else than their optimizer has changed
+        self._rate = 0.0  # bytes a second
+        self._followed = 0  # bytes of gradients since the last commit
+        self._last: Optional[float] = None  # the end of the last commit
+        self._hooks: List[Any] = []
+        self._names: Dict[int, str] = {}
+        for unit in self._waiting:
+            if unit.optimizer is not None and id(unit.optimizer) not in self._names:
+                self._names[id(unit.optimizer)] = unit.name
+                self._hooks.append(unit.optimizer.register_step_pre_hook(self._before_step))
+                self._hooks.append(unit.optimizer.register_step_post_hook(self._after_step))
+
+    @property
+    def complete(self) -> bool:
+        """Whether the observers have, and have compared, all that can be sent meanwhile."""
+        return not self._waiting and not self._unchecked
+
+    def nbytes(self) -> int:
+        """Bytes that are sent meanwhile."""
+        return total(self._units.values())
+
+    def advance(self) -> None:
+        """Sends the next slices, or checksums; called at each commit."""
+        now = time.monotonic()
+        budget = max(FLOOR, self._followed, int(SHARE * self._rate * (now - self._last)) if self._last else 0)
+        self._followed = 0
+        if self._waiting:
+            self._send_slices(budget)
+        elif self._unchecked:
+            self._send_checksums(budget * CHECKED)
+        self._last = time.monotonic()
+
+    def switch(self) -> None:
+        """Lets the observers come to the group in which all are members. There, finish() is to follow."""
+        self._channel.send(("switch",))
+        self.close()
+
+    def leave(self) -> None:
+        """Lets the observers leave the group with the state."""
+        self._channel.send(("leave",))
+        self.close()
+        self.finish()
+
+    def end(self) -> None:
+        """Informs the observers that training is complete."""
+        self._channel.send(("end",))
+        self.close()
+
+    def finish(self) -> None:
+        """Sends what is left of the state."""
+        differing = {key for keys in self._channel.answers() for key in keys}
+        equal = {key: unit for key, unit in self._units.items() if key not in differing and self._is_equal(unit)}
+        state = self._state
+        self._channel.send((remainder.take(state._handlers, equal), state._calls, state._commits, state._fresh))
+
+    def close(self) -> None:
+        """Lets the optimizers alone."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    def _send_slices(self, budget: int) -> None:
+        slices, tensors = [], []
+        while self._waiting and budget > 0:
+            unit = self._waiting[0]
+            if unit.key in self._changed:
+                self._waiting.pop(0)
+                continue
+            begin, count = self._sent.get(unit.key, 0), unit.tensor.numel()
+            share = max(1, budget * count // max(1, unit.nbytes())) if unit.can_be_cut() else count
+            end = min(count, begin + share)
+            slice_, ranges = unit.slice(begin, end)
+            slices.append(slice_)
+            tensors.extend(ranges)
+            budget -= unit.nbytes() * (end - begin) // count
+            self._sent[unit.key] = end
+            if begin == 0:
+                self._versions[unit.key] = unit.version()
+            if end == count:
+                self._waiting.pop(0)
+        begun, before = time.monotonic(), self._channel.moved
+        self._channel.send(("slices", slices), tensors)
+        self._measure(begun, before)
+
+    def _send_checksums(self, budget: int) -> None:
+        sums = {}
+        while self._unchecked and budget > 0:
+            unit = self._unchecked.pop(0)
+            if unit.key not in self._changed:
+                if unit.optimizer is None:
+                    self._versions[unit.key] = unit.version()
+                sums[unit.key] = self._checked[unit.key] = unit.checksum()
+                budget -= unit.nbytes()
+        self._channel.send(("checksums", sums))
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        """Sends the gradients, as the optimizer has them, of what the observers have."""
+        mine = [self._units[key] for key in self._sent if self._units[key].optimizer is optimizer and key not in self._changed]
+        if len(args) > 1 or kwargs.get("closure") is not None or getattr(optimizer, "grad_scale", None) is not None:
+            self._changed.update(unit.key for unit in mine)  # these are not the gradients with which it will step
+            return
+        steps, tensors = [], []
+        for unit in mine:
+            gradient, count = unit.tensor.grad, self._sent[unit.key]
+            if unit.version() != self._versions[unit.key] or gradient is not None and gradient.layout != torch.strided:
+                self._changed.add(unit.key)
+            elif gradient is not None:
+                steps.append((unit.key, count))
+                tensors.append(gradient.reshape(-1)[:count])
+        if not steps:
+            return
+        begun, before = time.monotonic(), self._channel.moved
+        self._channel.send(("step", self._names[id(optimizer)], hyperparameters(optimizer), steps), tensors)
+        self._followed += self._channel.moved - before
+        self._measure(begun, before)
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        for key in self._sent:
+            if self._units[key].optimizer is optimizer and key not in self._changed:
+                self._versions[key] = self._units[key].version()
+
+    def _is_equal(self, unit: Unit) -> bool:
+        """Whether the observers have the unit as it is now, provided that they had it when they compared it."""
+        if unit.key in self._changed or unit.key not in self._checked:
+            return False
+        if unit.version() == self._versions[unit.key]:
+            return True
+        # DistributedDataParallel writes buffers that stay the same.
+        return unit.optimizer is None and unit.checksum() == self._checked[unit.key]
+
+    def _measure(self, begun: float, before: int) -> None:
+        moved, seconds = self._channel.moved - before, time.monotonic() - begun
+        if moved >= FLOOR // 4 and seconds > 0:
+            self._rate = moved / seconds if not self._rate else 0.7 * self._rate + 0.3 * moved / seconds
