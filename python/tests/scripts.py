@@ -13,7 +13,7 @@ import time
 import torch
 
 import kolo.torch as kolo
-from kolo.torch import snapshot, tree
+from kolo.torch import channel, group, observer, snapshot, stream, tree
 
 
 def hopeless():
@@ -52,7 +52,7 @@ def handover():
     def digest(what):
         skeleton, tensors = tree.split(state.tree(shared=True))
         text = repr(skeleton).encode() + b"".join(pickle.dumps(t.tolist()) for t in tensors)
-        print(what, kolo.generation(), hashlib.sha256(text).hexdigest(), state.resets, flush=True)
+        print(what, kolo.generation(), kolo.size(), hashlib.sha256(text).hexdigest(), state.resets, flush=True)
 
     def reset():
         state.resets += 1
@@ -64,7 +64,7 @@ def handover():
     def train(state):
         ddp = kolo.wrap(state.model, broadcast_buffers=True)
         digest("begin")
-        while state.step < 60:
+        while state.step < int(os.environ.get("TEST_STEPS", "60")):
             optimizer.zero_grad()
             ddp(torch.randn(6, 4)).square().mean().backward()
             optimizer.step()
@@ -102,6 +102,46 @@ def deferred():
     snapshot.LARGE = snapshot.WORTHWHILE = 1
     snapshot._copy = strike(snapshot._copy)
     handover()
+
+
+def bytes_in_the_pause():
+    """Prints how many bytes were sent between the last commit and the first step of each group."""
+    model = torch.nn.Linear(int(os.environ["TEST_WIDTH"]), 1200)
+    state = kolo.State(model=model, optimizer=torch.optim.Adam(model.parameters()), steps=0, step=0)
+    moved = [0]
+
+    def count(kind, name):
+        function = getattr(kind, name)
+
+        def counted(self, tensor, *arguments):
+            moved[0] += tree.nbytes([tensor])
+            return function(self, tensor, *arguments)
+
+        setattr(kind, name, counted)
+
+    count(channel.Channel, "_move")
+    count(group.Group, "broadcast")
+
+    @kolo.elastic
+    def train(state):
+        ddp = kolo.wrap(state.model)
+        print("pause", moved[0], flush=True)
+        state.steps = 0
+        while kolo.size() == 1 or state.steps < 3:
+            state.optimizer.zero_grad()
+            ddp(torch.randn(6, model.in_features)).square().mean().backward()
+            state.optimizer.step()
+            state.step += 1
+            state.steps += 1
+            time.sleep(0.02)
+            moved[0] = 0
+            state.commit()
+
+    finish = observer.Observer.finish
+    observer.Observer.finish = lambda self: moved.__setitem__(0, 0) or finish(self)
+    switch = stream.Stream.finish
+    stream.Stream.finish = lambda self: moved.__setitem__(0, 0) or switch(self)
+    train(state)
 
 
 if __name__ == "__main__":

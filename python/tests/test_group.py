@@ -220,7 +220,7 @@ class Handover(Training):
         for worker in agent.workers:
             for line in agent.output(worker).splitlines():
                 if line.startswith(("begin", "end")):
-                    what, generation, digest, resets = line.split()
+                    what, generation, _, digest, resets = line.split()
                     digests[what, generation].add((digest, resets))
         return digests
 

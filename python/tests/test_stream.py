@@ -14,7 +14,7 @@ import torch.distributed as dist
 import kolo.torch as kolo
 from kolo.torch import background, slices, stream, tree
 from kolo.torch.channel import Channel
-from kolo.torch.group import Company, GroupFailed
+from kolo.torch.group import Company
 from kolo.torch.observer import Observer
 from kolo.torch.roles import Roles
 from kolo.worker import Place
@@ -215,7 +215,7 @@ class Following(unittest.TestCase):
         """What the optimizer's hooks do not show is seen by versions and checksums, and sent again."""
         def clamp(values, number):
             with torch.no_grad():
-                values["model"].last.weight.clamp_(-0.01, 0.01)
+                values["model"].first.weight.clamp_(-0.01, 0.01)
 
         def clamp_data(values, number):
             values["model"].last.weight.data.clamp_(-0.01, 0.01)
@@ -230,7 +230,7 @@ class Following(unittest.TestCase):
                 with torch.no_grad():
                     values["model"].frozen += 1
 
-        for change, key in (clamp, "model.last.weight"), (clamp_data, ""), (momentum, "model.first.weight"), (thaw, ""):
+        for change, key in (clamp, "model.first.weight"), (clamp_data, ""), (momentum, "model.first.weight"), (thaw, ""):
             with self.subTest(change=change.__name__):
                 chain = Chain(self.make())
                 self.train(chain, 2)
@@ -342,7 +342,7 @@ class Following(unittest.TestCase):
                 loss = model(torch.randn(6, 4)).square().mean() * (float("inf") if number % 4 == 2 else 1)
                 scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+            torch.nn.utils.clip_grad_norm_([*slices.parameters(optimizer)], 0.5)
             scaler.step(optimizer)
             scaler.update()
             scheduler.step()
@@ -394,10 +394,7 @@ class Following(unittest.TestCase):
 
         chain = Chain(make, observers=1)
         chain.start()
-        with self.assertRaises(GroupFailed):
-            for _ in range(4):
-                chain.stream.advance()
-                chain.channels[1]._control = None if isinstance(chain.results[1], BaseException) else chain.channels[1]._control
+        threading.Thread(target=chain.stream.advance, daemon=True).start()  # waits for the observer
         with self.assertRaisesRegex(TypeError, "model.weight of this process has another type or size"):
             chain.join()
 

@@ -28,6 +28,7 @@ class Slice(NamedTuple):
     """Elements begin to end of a unit. Their values are tensors that travel beside it."""
 
     key: str
+    shape: Tuple[int, ...]  # of the unit
     begin: int
     end: int
     types: Dict[str, torch.dtype]  # of the tensors with these elements: "" is the parameter, the others its optimizer's
@@ -63,7 +64,7 @@ class Unit:
         """A slice of the live values, and its tensors. A unit that cannot be cut has one slice only."""
         ranges = self.ranges()
         whole = {name: value for name, value in self.kept().items() if name not in ranges}
-        return (Slice(self.key, begin, end, {name: tensor.dtype for name, tensor in ranges.items()}, whole),
+        return (Slice(self.key, tuple(self.tensor.shape), begin, end, {name: tensor.dtype for name, tensor in ranges.items()}, whole),
                 [_range(tensor, begin, end) for tensor in ranges.values()])
 
     def put(self, slice_: Slice) -> List[torch.Tensor]:
@@ -79,7 +80,7 @@ class Unit:
                 if name and name not in own:
                     own[name] = torch.zeros_like(self.tensor, dtype=dtype, requires_grad=False)
         room = self.ranges()
-        if (any(room[name].dtype != dtype for name, dtype in slice_.types.items()) or slice_.end > self.tensor.numel()
+        if (any(room[name].dtype != dtype for name, dtype in slice_.types.items()) or slice_.shape != self.tensor.shape
                 or slice_.end - slice_.begin < self.tensor.numel() and not self.can_be_cut()):
             raise TypeError("%s of this process has another type or size than that of its group" % self.key)
         return [_range(room[name], slice_.begin, slice_.end) for name in slice_.types]
