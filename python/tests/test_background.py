@@ -123,13 +123,14 @@ class Background(Training):
         self.finish(agent, samples=2400)
 
     def test_training_ends_meanwhile(self):
-        agent = self.agent("--epochs", "1", "--samples", "480", "--ballast", "100", "--step-time", "0.03")
-        agent.grow(2)
-        agent.stepped(3)
-        newcomer, = agent.start(1)
-        self.observing(agent, [newcomer])
-        self.finish(agent, samples=480)
-        self.assertIn("training is complete", agent.output(newcomer))
+        agent = self.agent("--epochs", "1", "--samples", "720", *LARGE)
+        workers = agent.start(3)
+        agent.arrived(workers)
+        agent.go(*workers[:2])
+        agent.until(lambda: agent.step() >= 22)
+        self.observing(agent, workers[2:])
+        self.finish(agent, samples=720)
+        self.assertIn("training is complete", agent.output(workers[2]))
         self.assertEqual([], self.rings(agent, 3))
 
     def test_off(self):

@@ -13,8 +13,9 @@ from typing import Any, Callable, Optional, TypeVar, overload
 
 from .. import worker
 from ..worker import AgentError
+from .alone import Alone
 from .roles import StateLost
-from .session import Alone, Elastic, Session
+from .session import Elastic, Session
 from .state import State
 
 TIMEOUT = "KOLO_TORCH_TIMEOUT"

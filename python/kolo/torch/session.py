@@ -111,31 +111,6 @@ class Session:
 
 
 
-class Alone(Session):
-    """Without Kolo: a group of one, or the group that torchrun's environment describes."""
-
-    def enter(self) -> Group:
-        environment = os.environ
-        if dist.is_initialized():
-            place = Place(1, dist.get_rank(), dist.get_world_size(), int(environment.get("LOCAL_RANK", "0")))
-        elif "RANK" in environment and "WORLD_SIZE" in environment and "MASTER_ADDR" in environment:
-            place = Place(
-                1, int(environment["RANK"]), int(environment["WORLD_SIZE"]),
-                int(environment.get("LOCAL_RANK", "0")), int(environment.get("LOCAL_WORLD_SIZE", "1")),
-                int(environment.get("GROUP_RANK", "0")), int(environment.get("GROUP_WORLD_SIZE", "1")))
-            dist.init_process_group(self.backend, init_method="env://", timeout=self.timeout)
-        else:
-            place = Place(1, 0, 1)
-            dist.init_process_group(self.backend, store=dist.HashStore(), rank=0, world_size=1)
-        control = dist.ProcessGroupGloo(
-            dist.PrefixStore("kolo", dist.distributed_c10d._get_default_store()), place.rank, place.size,
-            timeout=self.timeout) if place.size > 1 else None
-        self.group = Group(place, None, control, self.timeout)
-        places.enter(place)
-        reporting.connect(reporting.to_file())
-        return self.group
-
-
 class Elastic(Session):
     """With Kolo's agent."""
 
@@ -229,7 +204,7 @@ class Elastic(Session):
         state._session = None
         reporting.flush()
         if self._stream is not None:
-            self._stream.end()
+            self._end(self._stream)
         self.group.finish()
         return result
 
@@ -258,8 +233,18 @@ class Elastic(Session):
         if changed:
             state._call_back()
         background.hand_over(state, self._stream, self._observer)
+        if self._stream is not None and self._stream.again:
+            log("group %d: %d values, as %s, were changed outside of the optimizer's step and had to be sent again",
+                company.place.generation, len(self._stream.again), self._stream.again[0])
         self._stream = self._observer = None
         self._switching = False
+
+    def _end(self, stream: Stream) -> None:
+        """Lets observers end; one that has failed changes nothing about the result."""
+        try:
+            stream.end()
+        except GroupFailed as err:
+            log("%s", err)
 
     def _observe(self, state: State, company: Company) -> None:
         """Returns when this process is to become a member."""

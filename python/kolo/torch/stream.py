@@ -45,6 +45,7 @@ class Stream:
         self._rate = 0.0  # bytes a second
         self._followed = 0  # bytes of gradients since the last commit
         self._last: Optional[float] = None  # the end of the last commit
+        self.again: List[str] = []  # units that had to be sent again, because something else than a step changed them
         self._hooks: List[Any] = []
         self._names: Dict[int, str] = {}
         for unit in self._waiting:
@@ -92,6 +93,7 @@ class Stream:
     def finish(self) -> None:
         """Sends what is left of the state."""
         differing = {key for keys in self._channel.answers() for key in keys}
+        self.again = sorted(differing | self._changed)
         equal = {key: unit for key, unit in self._units.items() if key not in differing and self._is_equal(unit)}
         state = self._state
         self._channel.send((remainder.take(state._handlers, equal), state._calls, state._commits, state._fresh))

@@ -1,0 +1,41 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Training without Kolo."""
+
+from __future__ import annotations
+
+import os
+
+import torch.distributed as dist
+
+from ..worker import Place
+from . import place as places
+from . import reporting
+from .group import Group
+from .session import Session
+
+
+class Alone(Session):
+    """Without Kolo: a group of one, or the group that torchrun's environment describes."""
+
+    def enter(self) -> Group:
+        environment = os.environ
+        if dist.is_initialized():
+            place = Place(1, dist.get_rank(), dist.get_world_size(), int(environment.get("LOCAL_RANK", "0")))
+        elif "RANK" in environment and "WORLD_SIZE" in environment and "MASTER_ADDR" in environment:
+            place = Place(
+                1, int(environment["RANK"]), int(environment["WORLD_SIZE"]),
+                int(environment.get("LOCAL_RANK", "0")), int(environment.get("LOCAL_WORLD_SIZE", "1")),
+                int(environment.get("GROUP_RANK", "0")), int(environment.get("GROUP_WORLD_SIZE", "1")))
+            dist.init_process_group(self.backend, init_method="env://", timeout=self.timeout)
+        else:
+            place = Place(1, 0, 1)
+            dist.init_process_group(self.backend, store=dist.HashStore(), rank=0, world_size=1)
+        control = dist.ProcessGroupGloo(
+            dist.PrefixStore("kolo", dist.distributed_c10d._get_default_store()), place.rank, place.size,
+            timeout=self.timeout) if place.size > 1 else None
+        self.group = Group(place, None, control, self.timeout)
+        places.enter(place)
+        reporting.connect(reporting.to_file())
+        return self.group
