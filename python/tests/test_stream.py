@@ -187,6 +187,7 @@ class Following(unittest.TestCase):
                     chain.start()
                     number = self.train(chain, 2000)
                     self.assertTrue(5 < number < 2000, number)
+                    chain.stream._outbox.settle()
                     moved = chain.channels[0].moved
                     chain.switch()
                     self.assertEqual([], self.changed(chain))
@@ -266,6 +267,7 @@ class Following(unittest.TestCase):
                 self.train(chain, 2000)
                 change(chain.values[0])
                 chain.states[0]._fresh = False
+                chain.stream._outbox.settle()
                 moved = chain.channels[0].moved
                 chain.switch()
                 sizes[change] = chain.channels[0].moved - moved

@@ -21,8 +21,10 @@ import torch
 
 from . import remainder
 from .channel import Channel
+from .outbox import Outbox
 from .slices import Unit, hyperparameters, total, units
 from .state import State
+from .tree import nbytes
 
 SHARE = 0.1  # of the time between two commits, for slices
 FLOOR = 1024 * 1024  # bytes of slices that each commit sends at least
@@ -35,6 +37,7 @@ class Stream:
     def __init__(self, state: State, channel: Channel) -> None:
         self._state = state
         self._channel = channel
+        self._outbox = Outbox(channel)
         self._units = units(state._handlers)
         self._waiting = list(self._units.values())  # to be sent
         self._unchecked = list(self._units.values())
@@ -42,7 +45,7 @@ class Stream:
         self._versions: Dict[str, Any] = {}  # of the units, as the observers have them
         self._checked: Dict[str, int] = {}  # checksums
         self._changed: Set[str] = set()  # units that something else than their optimizer has changed
-        self._rate = 0.0  # bytes a second
+        self._gradients: Dict[str, torch.Tensor] = {}  # copies that are being sent
         self._followed = 0  # bytes of gradients since the last commit
         self._last: Optional[float] = None  # the end of the last commit
         self.again: List[str] = []  # units that had to be sent again, because something else than a step changed them
@@ -65,8 +68,10 @@ class Stream:
 
     def advance(self) -> None:
         """Sends the next slices, or checksums; called at each commit."""
-        now = time.monotonic()
-        budget = max(FLOOR, self._followed, int(SHARE * self._rate * (now - self._last)) if self._last else 0)
+        if not self._followed:
+            self._outbox.settle()  # else the step has done so
+        elapsed = time.monotonic() - self._last if self._last else 0
+        budget = max(FLOOR, self._followed, int(SHARE * self._outbox.rate * elapsed))
         self._followed = 0
         if self._waiting:
             self._send_slices(budget)
@@ -76,18 +81,21 @@ class Stream:
 
     def switch(self) -> None:
         """Lets the observers come to the group in which all are members. There, finish() is to follow."""
-        self._channel.send(("switch",))
-        self.close()
+        self._say("switch")
 
     def leave(self) -> None:
         """Lets the observers leave the group with the state."""
-        self._channel.send(("leave",))
-        self.close()
+        self._say("leave")
         self.finish()
 
     def end(self) -> None:
         """Informs the observers that training is complete."""
-        self._channel.send(("end",))
+        self._say("end")
+
+    def _say(self, word: str) -> None:
+        """Sends the last message."""
+        self._outbox.post((word,))
+        self._outbox.settle()
         self.close()
 
     def finish(self) -> None:
@@ -103,6 +111,7 @@ class Stream:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
+        self._outbox.close()
 
     def _send_slices(self, budget: int) -> None:
         slices, tensors = [], []
@@ -116,16 +125,14 @@ class Stream:
             end = min(count, begin + share)
             slice_, ranges = unit.slice(begin, end)
             slices.append(slice_)
-            tensors.extend(ranges)
+            tensors.extend(part.clone() for part in ranges)
             budget -= unit.nbytes() * (end - begin) // count
             self._sent[unit.key] = end
             if begin == 0:
                 self._versions[unit.key] = unit.version()
             if end == count:
                 self._waiting.pop(0)
-        begun, before = time.monotonic(), self._channel.moved
-        self._channel.send(("slices", slices), tensors)
-        self._measure(begun, before)
+        self._outbox.post(("slices", slices), tensors)
 
     def _send_checksums(self, budget: int) -> None:
         sums = {}
@@ -136,7 +143,7 @@ class Stream:
                     self._versions[unit.key] = unit.version()
                 sums[unit.key] = self._checked[unit.key] = unit.checksum()
                 budget -= unit.nbytes()
-        self._channel.send(("checksums", sums))
+        self._outbox.post(("checksums", sums))
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Sends the gradients, as the optimizer has them, of what the observers have."""
@@ -151,13 +158,13 @@ class Stream:
                 self._changed.add(unit.key)
             elif gradient is not None:
                 steps.append((unit.key, count))
-                tensors.append(gradient.reshape(-1)[:count])
+                tensors.append((unit.key, gradient.detach().reshape(-1)[:count]))
         if not steps:
             return
-        begun, before = time.monotonic(), self._channel.moved
-        self._channel.send(("step", self._names[id(optimizer)], hyperparameters(optimizer), steps), tensors)
-        self._followed += self._channel.moved - before
-        self._measure(begun, before)
+        self._outbox.settle()
+        copies = [self._copy(key, gradient) for key, gradient in tensors]
+        self._outbox.post(("step", self._names[id(optimizer)], hyperparameters(optimizer), steps), copies)
+        self._followed += nbytes(copies)
 
     def _after_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         for key in self._sent:
@@ -173,7 +180,9 @@ class Stream:
         # DistributedDataParallel writes buffers that stay the same.
         return unit.optimizer is None and unit.checksum() == self._checked[unit.key]
 
-    def _measure(self, begun: float, before: int) -> None:
-        moved, seconds = self._channel.moved - before, time.monotonic() - begun
-        if moved >= FLOOR // 4 and seconds > 0:
-            self._rate = moved / seconds if not self._rate else 0.7 * self._rate + 0.3 * moved / seconds
+    def _copy(self, key: str, gradient: torch.Tensor) -> torch.Tensor:
+        """A copy of a gradient, in memory that is used again: the script may zero the gradient at once."""
+        memory = self._gradients.get(key)
+        if memory is None or memory.dtype != gradient.dtype:
+            memory = self._gradients[key] = torch.empty(self._units[key].tensor.numel(), dtype=gradient.dtype, device=gradient.device)
+        return memory[:gradient.numel()].copy_(gradient)
