@@ -216,7 +216,8 @@ class Agent:
         try:
             lines = connection.makefile("rb")
             hello = json.loads(lines.readline())
-            worker = next((w for w in self.workers if w.secret == hello.get("secret")), None)
+            with self.lock:  # a process may be faster than the code that has started it
+                worker = next((w for w in self.workers if w.secret == hello.get("secret")), None)
             if worker is None or hello.get("version") != self.version:
                 reason = "wrong secret" if worker is None else "this agent speaks version %d" % self.version
                 connection.sendall(json.dumps({"type": "error", "message": reason}).encode() + b"\n")
