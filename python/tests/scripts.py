@@ -144,5 +144,92 @@ def bytes_in_the_pause():
     train(state)
 
 
+class Layers(torch.nn.Module):
+    """Parameters of which the first dimension does not divide among ranks; one is smaller than the group."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.weight = torch.nn.Parameter(torch.randn(7, 5))
+        self.bias = torch.nn.Parameter(torch.randn(2))
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        return torch.nn.functional.linear(x, self.weight).square().mean() + self.bias.square().sum()
+
+
+def full(tensor):
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def tensors_of(mesh):
+    """A model of DTensors, as the parameters of FSDP2 are; all ranks have the same gradients, whatever their number."""
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    model = Layers()
+    for name, parameter in list(model.named_parameters()):
+        setattr(model, name, torch.nn.Parameter(distribute_tensor(parameter.data, mesh, [Shard(0)])))
+
+    def backward(generator):
+        for parameter in model.parameters():
+            whole = torch.randn(parameter.shape, generator=generator) + full(parameter.detach())
+            parameter.grad = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
+
+    return model, backward
+
+
+def fsdp_of(mesh):
+    """A model with FSDP2. On the CPU with PyTorch 2.6 it lacks a stream's events, and gloo sums where it should average."""
+    from torch.distributed.fsdp import fully_shard
+
+    lacking = not hasattr(torch.cpu.Stream, "record_event")
+    if lacking or getattr(torch.cpu.Stream, "stand_in", False):
+        torch.cpu.Stream.stand_in = lacking = True
+        torch.cpu.Stream.record_event = lambda self, event=None: torch.cpu.Event()
+        torch.cpu.Stream.wait_event = lambda self, event: None
+    model = Layers()
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
+    scale = 1 / kolo.size() if lacking else 1
+    return model, lambda generator: (scale * model(torch.randn(6, 5, generator=generator))).backward()
+
+
+def sharded():
+    """Trains a sharded model; prints the full state at each group's begin and at the end."""
+    def build(mesh):
+        model, backwards[:] = (lambda made: (made[0], made[1:]))(globals()[os.environ.get("TEST_MODEL", "tensors_of")](mesh))
+        return model, torch.optim.Adam(model.parameters(), lr=0.01)
+
+    backwards = []
+    state = kolo.State(sharded=kolo.Sharded(build, os.environ["TEST_SHARDS"]), step=0)
+    checkpoint = os.environ.get("TEST_CHECKPOINT")
+    if checkpoint:
+        kolo.load_checkpoint(state, checkpoint)
+
+    def digest(what):
+        model, optimizer = state.sharded.model, state.sharded.optimizer
+        tensors = [full(tensor) for tensor in [*model.state_dict().values()] + [
+            value for parameter in model.parameters() for _, value in sorted(optimizer.state.get(parameter, {}).items())]]
+        text = hashlib.sha256(repr([tensor.tolist() for tensor in tensors]).encode()).hexdigest()
+        print(what, kolo.generation(), state.step, text, "%.6f" % sum(tensor.sum() for tensor in tensors), flush=True)
+
+    @kolo.elastic
+    def train(state):
+        digest("begin")
+        model, optimizer = state.sharded.model, state.sharded.optimizer
+        while state.step < int(os.environ.get("TEST_STEPS", "40")):
+            optimizer.zero_grad()
+            backwards[0](torch.Generator().manual_seed(state.step))
+            optimizer.step()
+            model.count += 1
+            state.step += 1
+            time.sleep(float(os.environ.get("TEST_SLEEP", "0.02")))
+            if checkpoint and state.step % 5 == 0:
+                kolo.save_checkpoint(state, checkpoint)  # of the last commit
+            state.commit()
+        digest("end")
+
+    train(state)
+
+
 if __name__ == "__main__":
     globals()[os.environ["TEST_SCRIPT"]]()

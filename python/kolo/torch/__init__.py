@@ -30,10 +30,11 @@ from .place import device, generation, local_rank, local_size, rank, size
 from .reporting import progress
 from .run import elastic
 from .sampler import ElasticIterable, ElasticSampler
+from .sharded import Sharded
 from .state import State
 
 __all__ = [
-    "AgentError", "Batch", "ElasticIterable", "ElasticSampler", "Handler", "RNG", "State", "StateDictHandler",
+    "AgentError", "Batch", "ElasticIterable", "ElasticSampler", "Handler", "RNG", "Sharded", "State", "StateDictHandler",
     "device", "elastic", "generation", "global_batch", "load_checkpoint", "local_rank", "local_size", "progress", "rank",
     "register_handler", "save_checkpoint", "scaled_lr", "size", "wrap",
 ]

@@ -22,16 +22,19 @@ def save_checkpoint(state: Any, path: Path) -> None:
 
     The file is written beside path and renamed, so that path is always the old
     checkpoint or the new one, even if the process or the machine ends meanwhile.
+    A State with a sharded model is written as of its last commit; its parts are
+    in the directory path.shards.
     """
     now = place.current()
     if now is not None and now.rank != 0:
         return
     path = os.fspath(path)
+    tree = state._kept(path) if isinstance(state, State) else state
     directory = os.path.dirname(os.path.abspath(path))
     descriptor, part = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".part", dir=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            torch.save(state.tree() if isinstance(state, State) else state, file)
+            torch.save(tree, file)
             file.flush()
             os.fsync(file.fileno())
         mask = os.umask(0)
@@ -46,6 +49,9 @@ def save_checkpoint(state: Any, path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+    if isinstance(state, State):
+        for name, handler in state._handlers.items():
+            handler.kept(tree[name], path)
 
 
 def load_checkpoint(state: State, path: Path, weights_only: bool = True) -> bool:

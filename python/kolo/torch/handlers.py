@@ -34,8 +34,18 @@ class Handler:
     def load(self, tree: Any) -> None:
         raise NotImplementedError
 
-    def reset(self) -> None:
-        """Is called when the place of this process has changed."""
+    def commit(self) -> None:
+        """Is called on all members at a commit, before tree()."""
+
+    def keep(self, tree: Any, path: str) -> Any:
+        """Returns a tree for the checkpoint at path, of one that a commit has: it has to outlast this training."""
+        return tree
+
+    def kept(self, tree: Any, path: str) -> None:
+        """Is called when a checkpoint with this tree is at path."""
+
+    def reset(self) -> Any:
+        """Is called on all members when their group has formed and the state is equal; true: it has changed."""
 
     def drop(self) -> None:
         """Is called when this process leaves its group."""

@@ -26,7 +26,7 @@ def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
     if session is None or session.group is None:
         raise RuntimeError("kolo.wrap is for the function that kolo.elastic runs: there is no group yet")
     if any(type(parameter).__name__ == "DTensor" for parameter in module.parameters()):
-        raise TypeError("kolo.wrap makes a DistributedDataParallel: sharded modules (FSDP) cannot change their group yet")
+        raise TypeError("kolo.wrap makes a DistributedDataParallel: sharded modules (FSDP2) are made by kolo.Sharded")
     devices = {parameter.device for parameter in module.parameters()}
     if "device_ids" not in arguments and len(devices) == 1 and next(iter(devices)).type == "cuda":
         arguments["device_ids"] = [next(iter(devices))]

@@ -93,14 +93,17 @@ class Snapshot:
 
     def load(self, handlers: Mapping[str, Handler]) -> None:
         """Sets what handlers have to what was copied; raises NotWhole if that is not one commit."""
-        self.settle()
-        if not self.whole:
-            raise NotWhole("the last commit cannot be restored: a parameter or an optimizer's state was changed outside "
-                           "of the optimizer's step while it was copied")
+        self._check()
         for name, handler in handlers.items():
             if name in self._parts:
                 skeleton, first = self._parts[name]
                 handler.load(join(skeleton, lambda number: self._give(first + number, handler)))
+
+    def tree(self) -> Dict[str, Any]:
+        """What was copied, by handler; its tensors are not copied again."""
+        self._check()
+        return {name: join(skeleton, lambda number: self._buffers[first + number])
+                for name, (skeleton, first) in self._parts.items()}
 
     def forked(self) -> None:
         """In a process that was forked, the thread does not live."""
@@ -110,6 +113,12 @@ class Snapshot:
     def nbytes(self) -> int:
         """Bytes of the tensors that are copied."""
         return nbytes(self._buffers)
+
+    def _check(self) -> None:
+        self.settle()
+        if not self.whole:
+            raise NotWhole("the last commit cannot be restored: a parameter or an optimizer's state was changed outside "
+                           "of the optimizer's step while it was copied")
 
     def _give(self, number: int, handler: Handler) -> torch.Tensor:
         return self._buffers[number] if handler.copies else self._buffers[number].clone()

@@ -78,6 +78,8 @@ class State:
         session = self._session and self._session()
         if session:
             session.verify()
+            for handler in self._handlers.values():
+                handler.commit()
         self.save()
         self._calls = 0
         if session:
@@ -124,6 +126,14 @@ class State:
     def tree(self, shared: bool = False) -> Dict[str, Any]:
         """The live values by name, as nested containers of tensors; shared: only what newcomers get."""
         return {name: h.tree() for name, h in self._handlers.items() if h.shared or not shared}
+
+    def _kept(self, path: str) -> Dict[str, Any]:
+        """What a checkpoint has: the live values, or where a handler has to keep what a commit has written, that commit."""
+        whole = all(type(handler).keep is Handler.keep for handler in self._handlers.values())
+        if not whole and not self._saved:
+            raise RuntimeError("a state with a sharded model has no commit to write yet")
+        tree = self.tree() if whole else self._snapshot.tree()
+        return {name: handler.keep(tree[name], path) for name, handler in self._handlers.items()}
 
     def epochs(self, count: int) -> Iterator[int]:
         """Yields the epochs that are left of count, beginning with the present one.
@@ -190,7 +200,8 @@ class State:
 
     def _reset(self) -> None:
         for handler in self._handlers.values():
-            handler.reset()
+            if handler.reset():
+                self._fresh = False
 
     def _drop(self) -> None:
         reporting.flush()
