@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import weakref
 from datetime import timedelta
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -159,6 +160,7 @@ class Group:
             if module is not None:  # its hooks must not stay on the parameters
                 for name in ("reducer", "logger"):
                     module.__dict__.pop(name, None)
+        _let_go()
         self._flag_work = self._control = self._store = self.company = None
         try:
             if dist.is_initialized():
@@ -186,6 +188,16 @@ class Group:
 
 def _with_nccl() -> bool:
     return torch.cuda.is_available() and dist.is_initialized() and "nccl" in str(dist.get_backend_config())
+
+
+def _let_go() -> None:
+    """Lets gloo's threads drop the tensors of completed collectives.
+
+    They need the interpreter's lock for it, and the end of a group waits for them
+    with that lock held: for ever, if they come second.
+    """
+    for _ in range(3):
+        time.sleep(0.001)
 
 
 def _abort() -> None:
