@@ -56,7 +56,7 @@ func (m *Machine) restore(h *host, info HostInfo) {
 	}
 	for l, r := range info.Slots {
 		number := h.number(l)
-		if n := Forgive(r.Failures, r.sinceFailure()); n > m.opt.SlotRestarts && !(m.restarts && h.besideMember(number)) {
+		if n := Forgive(r.Failures, r.sinceFailure()); n > m.opt.SlotRestarts && (!m.restarts || !h.besideMember(number)) {
 			h.giveBack("slot %d failed %d times", number, n)
 		}
 	}
