@@ -248,6 +248,9 @@ class Deferred(unittest.TestCase):
         self.assertTrue(same(committed, training.state.tree()))
 
     def test_a_fork_has_no_thread(self):
+        threads = torch.get_num_threads()
+        self.addCleanup(torch.set_num_threads, threads)
+        torch.set_num_threads(1)  # OpenMP hangs in a fork of a process that has used its threads
         training, _ = self.after(4)
         self.hold(training)
         training.commit()
