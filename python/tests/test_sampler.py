@@ -4,6 +4,7 @@
 """Samplers: each index once, whatever the sizes and wherever they change."""
 
 import collections
+import functools
 import random
 import unittest
 
@@ -79,9 +80,11 @@ class Sampler(unittest.TestCase):
         items = kolo.ElasticIterable(range(10), rank=1, size=2)
         loader = torch.utils.data.DataLoader(items, batch_size=2)
         self.assertEqual([[1, 3], [5, 7], [9]], [batch.tolist() for batch in loader])
+        # No fork: in tests before, this process has had threads of torch, which do not survive one.
+        workers = functools.partial(torch.utils.data.DataLoader, items, multiprocessing_context="spawn")
         with self.assertRaisesRegex(RuntimeError, "num_workers=0 or 1"):
-            list(torch.utils.data.DataLoader(items, num_workers=2))
-        loader = torch.utils.data.DataLoader(items, num_workers=1, persistent_workers=True)
+            list(workers(num_workers=2))
+        loader = workers(num_workers=1, persistent_workers=True)
         self.assertEqual(5, len(list(loader)))
         with self.assertRaisesRegex(RuntimeError, "persistent_workers"):
             list(loader)
