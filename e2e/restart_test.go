@@ -107,12 +107,7 @@ func TestTorchrunScript(t *testing.T) {
 
 	t.Run("beside kolo.torch", func(t *testing.T) {
 		t.Parallel()
-		tr := startTorch(ctx, t, c, trainingOptions{})
-		tr.waitSize(ctx, 1)
-		tr.scale(ctx, 2)
-		tr.waitSize(ctx, 2)
-		tr.finish(ctx)
-		tr.checkPlanned()
+		startTorch(ctx, t, c, trainingOptions{}).growOnce(ctx)
 	})
 
 	t.Run("memory for one process", func(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
@@ -83,23 +82,6 @@ func testTorchBadScripts(ctx context.Context, t *testing.T, c *cluster.Cluster) 
 		must.NoError(t, tr.record().CheckRollbacks(1))
 		must.Len(t, 1, tr.record().PIDs(0))
 	})
-}
-
-// The group trains on while a newcomer takes its time to start.
-func testTorchSlowNewcomer(ctx context.Context, t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	tr := startTorch(ctx, t, c, trainingOptions{})
-	tr.waitSize(ctx, 1)
-	tr.write("import-time", "20")
-	asked := time.Now()
-	tr.scale(ctx, 2)
-	tr.waitSize(ctx, 2)
-	resizes := tr.record().Resizes()
-	must.Len(t, 1, resizes)
-	must.Greater(t, 20*time.Second, resizes[0].After.Time().Sub(asked))
-	must.Less(t, 10*time.Second, resizes[0].Gap()) // it did not wait for the newcomer; the bound is for a busy machine
-	tr.finish(ctx)
-	tr.checkPlanned()
 }
 
 // A job that is complete trains nothing when it is scaled once more.

@@ -111,12 +111,7 @@ func testTorchTogether(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 		if _, err := os.Stat(python(t)); err != nil {
 			t.Skip("needs .venv: make horovod")
 		}
-		tr := startTraining(ctx, t, c, trainingOptions{})
-		tr.waitSize(ctx, 1)
-		tr.scale(ctx, 2)
-		tr.waitSize(ctx, 2)
-		tr.finish(ctx)
-		tr.checkPlanned()
+		startTraining(ctx, t, c, trainingOptions{}).growOnce(ctx)
 	})
 
 	t.Run("bad scripts", func(t *testing.T) {
@@ -125,7 +120,7 @@ func testTorchTogether(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	})
 	t.Run("a slow newcomer", func(t *testing.T) {
 		t.Parallel()
-		testTorchSlowNewcomer(ctx, t, c)
+		testSlowNewcomer(ctx, t, startTorch(ctx, t, c, trainingOptions{}), 20*time.Second)
 	})
 	t.Run("completion", func(t *testing.T) {
 		t.Parallel()

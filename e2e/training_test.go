@@ -238,6 +238,16 @@ func (tr *training) checkPlanned() {
 	must.Len(tr.t, 1, r.PIDs(0), must.Sprint("processes that were rank 0"))
 }
 
+// growOnce lets a training of one rank grow, and finishes it.
+func (tr *training) growOnce(ctx context.Context) {
+	tr.t.Helper()
+	tr.waitSize(ctx, 1)
+	tr.scale(ctx, 2)
+	tr.waitSize(ctx, 2)
+	tr.finish(ctx)
+	tr.checkPlanned()
+}
+
 // processes are those of all the job's allocations.
 func (tr *training) processes() []cluster.Process {
 	return cluster.Processes(func(p cluster.Process) bool {
