@@ -75,6 +75,9 @@ type SlotExited struct {
 	// Visible reports that other processes have read its addresses in the ring
 	// that forms, so that it can't be replaced in place.
 	Visible bool
+	// Noticed reports that the host had asked it to end, as a host that leaves does
+	// by itself while its leader may form no rings; see HostInfo.Noticed.
+	Noticed bool
 	// Status is for messages: "exit code 3", "signal: killed".
 	Status string
 }

@@ -19,6 +19,9 @@ func (m *Machine) slotExited(ev SlotExited) {
 		return
 	}
 	was, id := *s, m.number(ev.Proc.Slot)
+	if r := m.Ring(); ev.Noticed && m.restarts && was.state == InRing && r != nil && r.Generation == was.generation {
+		m.rememberNotice()
+	}
 	*s = slot{incarnation: s.incarnation, generation: s.generation, leaving: s.leaving, failures: s.failures, failedAt: s.failedAt, retryAt: m.now,
 		admitted: m.restarts && s.admitted}
 	switch {

@@ -297,6 +297,20 @@ func TestMembersEndAfterANotice(t *testing.T) {
 		s.event(Quorum{OK: true})
 		s.expect("stop b:0") // and the job goes on
 	})
+	t.Run("of their host, which leaves while the leader may form no ring", func(t *testing.T) {
+		s := unmodified(t, planned)
+		s.event(Quorum{Reason: "cut off"})
+		s.event(HostLeaving{Host: "b"})
+		s.event(SlotExited{Proc: s.proc("b:0"), Success: true, Noticed: true})
+		s.expect() // training is not complete
+		s.event(Quorum{OK: true})
+		s.wait(59 * time.Second)
+		s.expect("release b failed=false") // rank 0 has its time
+		s.leaves("a:0")
+		s.wait(time.Minute)
+		must.Nil(t, s.m.end)
+		must.Zero(t, s.m.slot(SlotID{"a", 0}).failures)
+	})
 	t.Run("and one of the next has failed meanwhile", func(t *testing.T) {
 		s := noticed(t)
 		s.die("b:1", "exit code 1")

@@ -223,6 +223,7 @@ func TestACheckpointIsRequestedOnce(t *testing.T) {
 			s.notify(p)
 			ev := s.exited(p)
 			must.Eq(t, success, ev.Success, must.Sprint(ev.Status))
+			must.True(t, ev.Noticed)
 			must.FileExists(t, filepath.Join(s.dir, "checkpoint"))
 			info := s.registered()
 			must.Eq(t, 1, info.Noticed)
@@ -237,7 +238,9 @@ func TestOneThatExitsUnaskedHasCompleted(t *testing.T) {
 	s := newStage(t, started+`while [ ! -e finish ]; do sleep 0.02; done`, nil)
 	s.train(proc(0, 1))
 	must.NoError(t, os.WriteFile(filepath.Join(s.dir, "finish"), nil, 0o600))
-	must.True(t, s.exited(proc(0, 1)).Success)
+	ev := s.exited(proc(0, 1))
+	must.True(t, ev.Success)
+	must.False(t, ev.Noticed)
 	must.True(t, s.registered().Completed)
 }
 

@@ -151,7 +151,7 @@ func (h *Host) exited(s *slot, p *process.Process, id elastic.Proc) {
 		return
 	}
 	exit := p.Exit()
-	ev := elastic.SlotExited{Proc: id, Success: exit.Success(), Status: exit.String()}
+	ev := elastic.SlotExited{Proc: id, Success: exit.Success(), Noticed: s.requested(), Status: exit.String()}
 	var why string
 	if ev.Aborted, why = h.o.Framework.Aborted(exit); why != "" {
 		ev.Status += ", " + why
