@@ -84,6 +84,9 @@ func (m *Machine) Up() bool {
 // stopped, and make no steps.
 func (m *Machine) Ending() bool { return m.end != nil }
 
+// Restarts reports whether the job's processes can't change their ring.
+func (m *Machine) Restarts() bool { return m.restarts }
+
 // Resets is how many rings replaced an earlier one.
 func (m *Machine) Resets() int { return m.resets }
 
@@ -128,10 +131,7 @@ func (m *Machine) apply(ev Event) {
 			m.forgetNotice()
 		}
 	case SlotArrived:
-		m.restarts = m.restarts || ev.Restarts
-		if s := m.proc(ev.Proc); s != nil && s.state == Starting {
-			s.state = Arrived
-		}
+		m.slotArrived(ev)
 	case SlotWaiting:
 		m.slotWaiting(ev)
 	case SlotUp:

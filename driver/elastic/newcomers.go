@@ -3,7 +3,10 @@
 
 package elastic
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // admitNewcomers admits newcomers to the next ring: as one batch, when no more
 // came for a while, and not while an earlier batch starts, which would have to
@@ -102,17 +105,20 @@ func (m *Machine) stage(mem Member, s *slot) (arrived bool) {
 	case s.state == Arrived:
 		return true
 	case m.wake(s.started.Add(m.opt.StageTimeout)):
-		m.stageTimedOut(mem.Proc)
+		m.newcomerFailed(mem.Proc, fmt.Sprintf("did not reach %s in %s", m.opt.Framework.Rendezvous, m.opt.StageTimeout))
 	}
 	return false
 }
 
-// stageTimedOut ends a newcomer that takes too long to start.
-func (m *Machine) stageTimedOut(p Proc) {
-	m.stop(p, true, "it did not reach %s in %s", m.opt.Framework.Rendezvous, m.opt.StageTimeout)
+// newcomerFailed ends a newcomer that is of no use, once.
+func (m *Machine) newcomerFailed(p Proc, why string) {
+	if m.slot(p.Slot).stopping {
+		return
+	}
+	m.stop(p, true, "it %s", why)
 	h, number := m.hosts[p.Slot.Host], m.number(p.Slot).Local
-	m.emit(h.id, "slot %d did not reach %s in %s", number, m.opt.Framework.Rendezvous, m.opt.StageTimeout)
+	m.emit(h.id, "slot %d %s", number, why)
 	if failures, _ := h.fail(number, m.now); failures > m.opt.SlotRestarts {
-		m.restartsSpent(h, number, "does not reach "+m.opt.Framework.Rendezvous)
+		m.restartsSpent(h, number, why)
 	}
 }

@@ -24,7 +24,9 @@ func (m *Machine) register(info HostInfo) {
 	if info.Leaving {
 		m.hostLeaving(HostLeaving{Host: info.ID, Within: time.Duration(info.LeavesIn * float64(time.Second))})
 	}
-	m.restarts = m.restarts || slices.ContainsFunc(info.Slots, func(r SlotReport) bool { return r.Restarts })
+	if slices.ContainsFunc(info.Slots, func(r SlotReport) bool { return r.Restarts }) && !m.inProcess(info.ID) {
+		m.restarts = true
+	}
 	if info.Dropped && h.staying() {
 		h.giveBack("Nomad has given this allocation up")
 	}
@@ -58,6 +60,9 @@ func (m *Machine) restore(h *host, info HostInfo) {
 		number := h.number(l)
 		if n := Forgive(r.Failures, r.sinceFailure()); n > m.opt.SlotRestarts && (!m.restarts || !h.besideMember(number)) {
 			h.giveBack("slot %d failed %d times", number, n)
+		}
+		if r.Restarts && r.State == Arrived && !m.restarts {
+			m.newcomerFailed(Proc{Slot: SlotID{h.id, l}, Incarnation: r.Incarnation}, otherMode)
 		}
 	}
 }

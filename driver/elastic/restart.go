@@ -13,6 +13,33 @@ import (
 // training state: each loads the script's checkpoint. This file has what is different
 // then, standby.go where the next processes run.
 
+// otherMode is why a process is refused that is not of the job's kind.
+const otherMode = "can't change its ring as the job's other processes can: all must train in one way"
+
+// slotArrived handles a process that is held for its first ring. The first one of
+// the job shows whether processes can change theirs.
+func (m *Machine) slotArrived(ev SlotArrived) {
+	s := m.proc(ev.Proc)
+	switch {
+	case s == nil || s.state != Starting:
+	case ev.Restarts && m.inProcess(ev.Proc.Slot.Host):
+		m.newcomerFailed(ev.Proc, otherMode)
+	default:
+		m.restarts = m.restarts || ev.Restarts
+		s.state = Arrived
+	}
+}
+
+// inProcess reports whether processes of other hosts change their ring. A host whose
+// processes do not can't take that from them.
+func (m *Machine) inProcess(except HostID) bool {
+	others := false
+	m.each(func(h *host, _ Proc, s *slot) {
+		others = others || h.id != except && (s.state == Arrived || live(h, s))
+	})
+	return others && !m.restarts
+}
+
 // reconcileNext prepares the ring that follows the present one. Its processes
 // start beside the members; when all have arrived, the members are asked to save a
 // checkpoint and end. There is no way back from that notice.

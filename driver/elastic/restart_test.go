@@ -128,6 +128,30 @@ func TestStandbysAreNotUsedByProcessesThatChangeTheirRing(t *testing.T) {
 	s.expect("start c:0 2/3", "notify a:0", "form 2: a:0 b:0 c:0")
 }
 
+// Nor does a process of another script, or one that uses the store too early, take the
+// ring of the others for one of its kind.
+func TestTheModeOfARingIsNotChangedByANewcomer(t *testing.T) {
+	o := planned
+	o.Restarts = false
+	s := unmodified(t, o)
+	s.joinWithStandbys("c", 2, 1)
+	s.wait(time.Second)
+	for range 3 {
+		s.event(SlotArrived{Proc: s.proc("c:0"), Restarts: true})
+		s.event(SlotArrived{Proc: s.proc("c:0"), Restarts: true})
+		s.expect("start c:0 2/3", "stop c:0")
+		s.event(HostJoined{HostInfo{ID: "c", Group: "g", Index: 2, Width: 1, Slots: []SlotReport{{State: Arrived,
+			Incarnation: s.proc("c:0").Incarnation, Assignment: s.m.slot(SlotID{"c", 0}).assignment, Restarts: true}, {}}}})
+		s.expect("stop c:0") // the first message may be lost
+		must.False(t, s.m.Restarts())
+		s.killed("c:0")
+		s.wait(10 * time.Second)
+		s.wait(10 * time.Second)
+	}
+	s.waiting("a:0", "b:0")
+	must.Eq(t, 2, len(s.m.Ring().Members))
+}
+
 func TestAHostThatLeavesWaitsForTheNextProcesses(t *testing.T) {
 	t.Run("while it has time", func(t *testing.T) {
 		s := unmodified(t, planned)

@@ -67,7 +67,7 @@ func (l *Leader) perform(ctx context.Context, a elastic.Action) {
 // to know the timestamp; else each of them is asked to end.
 func (l *Leader) notify(a elastic.Notify) {
 	m := &wire.ToAgent{Notify: &wire.Notify{Notify: a, Timestamp: l.notices.Next(a.Generation, time.Now())}}
-	if !l.restarts {
+	if !l.machine.Restarts() {
 		l.broadcast(m)
 		return
 	}

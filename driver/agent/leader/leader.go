@@ -72,7 +72,6 @@ type Leader struct {
 	wasUp         bool
 	ended         *elastic.End
 	failed        error
-	restarts      bool   // processes can't change their ring
 	requested     uint64 // last ring whose processes were asked to end
 	statusAt      time.Time
 	stepped       time.Time // last new step of the present ring, by this clock; see checkStall
@@ -100,15 +99,14 @@ func New(o Options) *Leader {
 	}
 	checkpoint := time.Duration(c.Restart.Checkpoint.Wait)
 	l := &Leader{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}),
-		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true},
-		restarts: c.Restart.Mode == settings.ModeRestart}
+		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
 	l.machine = elastic.New(elastic.Options{
 		Framework: o.Framework,
 		NP:        c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP,
 		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Debounce),
 		FinishTimeout: time.Duration(c.FinishTimeout), BarrierTimeout: max(time.Minute, checkpoint+checkpointMargin),
 		ResetLimit: c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
-		Restarts: l.restarts, Spares: c.Restart.Spares > 0,
+		Restarts: c.Restart.Mode == settings.ModeRestart, Spares: c.Restart.Spares > 0,
 	}, o.Term)
 	return l
 }

@@ -22,7 +22,6 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		if l.o.Quorum != nil {
 			l.o.Quorum.Connect(l.hosts[id].alloc) // before the ring stops for this newcomer
 		}
-		l.restarts = l.restarts || m.Arrived.Restarts
 		l.step(ctx, *m.Arrived)
 	case m.Waiting != nil:
 		l.stats.leave(time.Now())
@@ -62,7 +61,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 // countExit notes that a process ended, for the ring's statistics.
 func (l *Leader) countExit(ev elastic.SlotExited) {
 	ring := l.machine.Ring()
-	asked := ev.Noticed || l.restarts && ring != nil && l.requested == ring.Generation
+	asked := ev.Noticed || l.machine.Restarts() && ring != nil && l.requested == ring.Generation
 	if mem := ring.Find(ev.Proc.Slot); mem == nil || ev.Success && !asked {
 		return
 	}

@@ -68,7 +68,7 @@ func (l *ledBy) play(t *testing.T, generation uint64) map[elastic.HostID][]elast
 func TestProcessesAreReplacedForAChange(t *testing.T) {
 	t.Parallel()
 	l := leadReplaced(t, "a", "b")
-	must.True(t, l.restarts, must.Sprint("by the first arrival"))
+	must.True(t, l.machine.Restarts(), must.Sprint("by the first arrival"))
 	l.joinReplaced("c")
 	notified := l.play(t, 2)
 	first := func(id elastic.HostID) []elastic.Proc {
@@ -113,6 +113,6 @@ func TestALeaderKnowsOfARequestBefore(t *testing.T) {
 	l := New(Options{Exchange: noExchange, Config: c, Term: 2, Logger: hclog.NewNullLogger()})
 	l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a", Width: 1, Noticed: 7,
 		Slots: []elastic.SlotReport{{State: elastic.Starting, Incarnation: 1, Restarts: true}, {}}}}, &hostEnd{})
-	must.True(t, l.restarts)
+	must.True(t, l.machine.Restarts())
 	must.Eq(t, 7, l.requested)
 }
