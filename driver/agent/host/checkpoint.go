@@ -117,8 +117,8 @@ func touch(path string) error {
 	return unix.Futimes(fd, []unix.Timeval{unix.NsecToTimeval(time.Now().UnixNano()), unix.NsecToTimeval(time.Now().UnixNano())})
 }
 
-// awaitChange waits until a file or directory has changed and is left alone. It returns
-// false when the process ends first.
+// awaitChange waits until a file or directory has changed and is left alone; one that is
+// removed has yet to be written again. It returns false when the process ends first.
 func awaitChange(path string, before time.Time, p *process.Process) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -132,7 +132,7 @@ func awaitChange(path string, before time.Time, p *process.Process) bool {
 		switch now := newest(path); {
 		case !now.Equal(last):
 			last, since = now, time.Now()
-		case !last.Equal(before) && time.Since(since) >= quietTime:
+		case !last.IsZero() && !last.Equal(before) && time.Since(since) >= quietTime:
 			return true
 		}
 	}

@@ -367,6 +367,23 @@ func TestACheckpointThatIsBeingWrittenIsNotComplete(t *testing.T) {
 	must.False(t, awaitChange(file, newest(file), p), must.Sprint("it has ended"))
 }
 
+// A script may remove its last checkpoint before it writes the next.
+func TestACheckpointThatIsRemovedIsNotComplete(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, started+`echo old > model; trap "rm model; sleep 1.5; echo new > model; sleep 60 & wait" USR1; while :; do sleep 0.02; done`, func(c *config.Config) {
+		bySignal("SIGUSR1")(c)
+		c.Restart.Checkpoint.Path = "model"
+	})
+	s.train(proc(0, 1))
+	s.until("the first one", func() bool { _, err := os.Stat(filepath.Join(s.dir, "model")); return err == nil })
+	time.Sleep(100 * time.Millisecond) // until the trap is set
+	s.notify(proc(0, 1))
+	s.exited(proc(0, 1))
+	text, err := os.ReadFile(filepath.Join(s.dir, "model"))
+	must.NoError(t, err)
+	must.Eq(t, "new\n", string(text))
+}
+
 func TestWithoutMemoryTheNextProcessWaits(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, forever, func(c *config.Config) { c.Memory = 1 })
