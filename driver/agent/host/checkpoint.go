@@ -20,7 +20,7 @@ const (
 	quietTime = time.Second
 	// stopTime is kept of the time to leave for a process that is stopped.
 	stopTime = 2 * time.Second
-	// maxEntries bounds how many files of a directory with checkpoints are looked at.
+	// maxEntries bounds how many files below a directory with checkpoints are looked at.
 	maxEntries = 10000
 )
 
@@ -119,7 +119,7 @@ func touch(path string) error {
 
 // awaitChange waits until a file or directory has changed and is left alone; one that is
 // removed has yet to be written again. It returns false when the process ends first.
-func awaitChange(path string, before time.Time, p *process.Process) bool {
+func awaitChange(path string, before version, p *process.Process) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	last, since := before, time.Now()
@@ -130,35 +130,48 @@ func awaitChange(path string, before time.Time, p *process.Process) bool {
 		case <-tick.C:
 		}
 		switch now := newest(path); {
-		case !now.Equal(last):
+		case now != last:
 			last, since = now, time.Now()
-		case !last.IsZero() && !last.Equal(before) && time.Since(since) >= quietTime:
+		case last != (version{}) && last != before && time.Since(since) >= quietTime:
 			return true
 		}
 	}
 }
 
-// newest is when a file, or the newest in a directory, was modified; zero where there is
-// none.
-func newest(path string) time.Time {
-	info, err := os.Stat(path)
-	if path == "" || err != nil {
-		return time.Time{}
+// version is what is seen of a checkpoint from outside. Its size grows also during one
+// long write, at whose begin it is modified.
+type version struct{ modified, size int64 }
+
+// newest is the version of a file, or of all files below a directory; zero where there
+// is none.
+func newest(path string) version {
+	var v version
+	if info, err := os.Stat(path); path != "" && err == nil {
+		left := maxEntries
+		v.add(path, info, &left)
 	}
-	latest := info.ModTime()
+	return v
+}
+
+func (v *version) add(path string, info os.FileInfo, left *int) {
+	v.modified = max(v.modified, info.ModTime().UnixNano())
 	if !info.IsDir() {
-		return latest
+		v.size += info.Size()
+		return
+	}
+	if *left <= 0 { // which ReadDir takes for no limit
+		return
 	}
 	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return latest
+		return
 	}
-	defer func() { _ = dir.Close() }()
-	entries, _ := dir.ReadDir(maxEntries)
+	entries, _ := dir.ReadDir(*left)
+	_ = dir.Close()
+	*left -= len(entries)
 	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.ModTime().After(latest) {
-			latest = info.ModTime()
+		if info, err := e.Info(); err == nil {
+			v.add(filepath.Join(path, e.Name()), info, left)
 		}
 	}
-	return latest
 }

@@ -345,7 +345,7 @@ func TestAProcessIsStoppedAfterItsNextCheckpoint(t *testing.T) {
 			before := newest(filepath.Join(s.dir, c.path))
 			s.notify(proc(0, 1))
 			must.StrContains(t, s.exited(proc(0, 1)).Status, "terminated")
-			must.True(t, newest(filepath.Join(s.dir, c.path)).After(before))
+			must.Greater(t, before.modified, newest(filepath.Join(s.dir, c.path)).modified)
 			must.StrNotContains(t, s.events(), "in the time for its checkpoint")
 		})
 	}
@@ -353,18 +353,27 @@ func TestAProcessIsStoppedAfterItsNextCheckpoint(t *testing.T) {
 
 func TestACheckpointThatIsBeingWrittenIsNotComplete(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "model")
-	spawner, err := process.NewSpawner("")
-	must.NoError(t, err)
-	defer spawner.Close()
-	p, err := spawner.Start(process.Spec{Command: "sh", Args: []string{"-c", `for i in 1 2 3 4 5 6 7 8; do echo part >> ` + file + `; sleep 0.3; done; sleep 60`}})
-	must.NoError(t, err)
-	begun := time.Now()
-	must.True(t, awaitChange(file, time.Time{}, p))
-	must.Greater(t, 2*time.Second, time.Since(begun))
-	p.Stop(true)
-	<-p.Done()
-	must.False(t, awaitChange(file, newest(file), p), must.Sprint("it has ended"))
+	for name, c := range map[string]struct{ path, write string }{
+		"in a file":                  {"model", "echo part >> model"},
+		"in a directory's directory": {"checkpoints", "mkdir -p checkpoints/1; echo part >> checkpoints/1/model"},
+		"by one long write":          {"model", "echo part >> model; touch -d @1 model"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			spawner, err := process.NewSpawner("")
+			must.NoError(t, err)
+			defer spawner.Close()
+			p, err := spawner.Start(process.Spec{Command: "sh", Dir: dir, Args: []string{"-c", "for i in 1 2 3 4 5 6 7 8; do " + c.write + "; sleep 0.3; done; sleep 60"}})
+			must.NoError(t, err)
+			begun, path := time.Now(), filepath.Join(dir, c.path)
+			must.True(t, awaitChange(path, version{}, p))
+			must.Greater(t, 2*time.Second, time.Since(begun))
+			p.Stop(true)
+			<-p.Done()
+			must.False(t, awaitChange(path, newest(path), p), must.Sprint("it has ended"))
+		})
+	}
 }
 
 // A script may remove its last checkpoint before it writes the next.
