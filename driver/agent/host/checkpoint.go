@@ -37,6 +37,9 @@ func (h *Host) requestCheckpoint(s *slot) {
 	file, path := h.inTask(c.File), h.inTask(c.Path)
 	go func() { // files may be on a file system that does not answer
 		before := newest(path)
+		if p.Ended() {
+			return // the file would ask the next process
+		}
 		if file != "" {
 			if err := touch(file); err != nil {
 				h.post(func() { h.warnOnce("checkpoint", fmt.Sprintf("checkpoint request: %v", err)) })

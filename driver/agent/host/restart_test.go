@@ -330,6 +330,22 @@ func TestARequestByFileIsNotMisled(t *testing.T) {
 	}
 }
 
+// The request would be seen by the process that takes its place, and end it at once.
+func TestAProcessThatHasEndedIsNotAsked(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	spawner, err := process.NewSpawner("")
+	must.NoError(t, err)
+	defer spawner.Close()
+	p, err := spawner.Start(process.Spec{Command: "true"})
+	must.NoError(t, err)
+	<-p.Done()
+	h := &Host{o: Options{Config: config.Config{Dir: dir, Restart: settings.Restart{Checkpoint: settings.Checkpoint{File: "stop"}}}}}
+	h.requestCheckpoint(&slot{proc: p})
+	time.Sleep(100 * time.Millisecond)
+	must.FileNotExists(t, filepath.Join(dir, "stop"))
+}
+
 // Without a signal the process goes on to its next own checkpoint, which has to be whole.
 func TestAProcessIsStoppedAfterItsNextCheckpoint(t *testing.T) {
 	t.Parallel()

@@ -26,14 +26,22 @@ type Process struct {
 // Done is closed when the process has ended and its output is read.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
+// Ended reports whether Done is closed.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // PID is the number of the process and of its process group.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal to the whole process group.
 func (p *Process) Signal(sig syscall.Signal) {
-	select {
-	case <-p.done:
-	default:
+	if !p.Ended() {
 		_ = syscall.Kill(-p.PID(), sig)
 	}
 }
@@ -41,9 +49,7 @@ func (p *Process) Signal(sig syscall.Signal) {
 // SignalAlone sends a signal to the process, and not to what it has started: a worker
 // process of its data loader may not expect it.
 func (p *Process) SignalAlone(sig syscall.Signal) {
-	select {
-	case <-p.done:
-	default:
+	if !p.Ended() {
 		_ = p.cmd.Process.Signal(sig)
 	}
 }
