@@ -17,7 +17,8 @@ type Machine struct {
 	quorum Quorum
 	hosts  map[HostID]*host
 
-	restarts bool // processes can't change their ring, known from one of them; see restart.go
+	restarts bool   // processes can't change their ring, known from one of them; see restart.go
+	asked    uint64 // generation of the last ring whose members were asked to end
 
 	phase  phase // of the newest ring; changes in phase.go only
 	last   *Ring // the newest ring, the present one unless the phase is noRing

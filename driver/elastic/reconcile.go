@@ -73,7 +73,9 @@ func (m *Machine) notify(in *intact) {
 		return
 	}
 	recipients := m.last.Members
-	if !m.restarts {
+	if m.restarts {
+		m.asked = m.last.Generation
+	} else {
 		recipients = recipients[:1]
 		if !m.rootListens(in) {
 			return

@@ -41,7 +41,8 @@ func (m *Machine) register(info HostInfo) {
 	m.restore(h, info)
 	m.review(h)
 	m.resumeNext(h, info)
-	if info.Completed {
+	m.asked = max(m.asked, info.Noticed)
+	if planned := m.restarts && info.CompletedIn > 0 && info.CompletedIn <= m.asked; info.Completed && !planned {
 		m.decide(End{Success: true, Reason: "training is complete"})
 	}
 }

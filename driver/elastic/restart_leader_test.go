@@ -117,6 +117,19 @@ func TestANewLeaderCarriesOnWithTheNextRing(t *testing.T) {
 }
 
 // A host that was cut off is back with a process of a ring that has ended.
+// A host whose process ended with the others, by their notice, may not have had its own.
+func TestAHostThatMissedTheNoticeDoesNotCompleteTheJob(t *testing.T) {
+	for notice, next := range map[bool][]string{true: {"a:1", "b:1", "c:0"}, false: {"a:1"}} {
+		s := growing(t)
+		s.arrive(next...)
+		info := s.reports(0)[1]
+		s.event(HostLost{Host: "b"})
+		info.Slots[0], info.Completed, info.CompletedIn = SlotReport{Incarnation: 1}, true, 1
+		s.event(HostJoined{info})
+		must.Eq(t, notice, s.m.end == nil)
+	}
+}
+
 func TestNoRingFormsBesideAnEarlierOne(t *testing.T) {
 	t.Run("that was the last", func(t *testing.T) {
 		s := unmodified(t, planned)

@@ -177,4 +177,7 @@ type HostInfo struct {
 	Dropped bool `json:"dropped,omitempty"`
 	// Completed reports that one of the host's processes exited 0.
 	Completed bool `json:"completed,omitempty"`
+	// CompletedIn is the generation of the ring of the process that exited 0; 0 where
+	// the host knows the end from a leader.
+	CompletedIn uint64 `json:"completed_in,omitempty"`
 }

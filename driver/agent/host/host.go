@@ -59,18 +59,19 @@ type Host struct {
 	spawner *process.Spawner
 	peers   *localpeer.Task
 
-	slots     []*slot // with standbys, two for each; see places
-	width     int     // how many slots there are
-	standbys  bool
-	ring      *elastic.Ring
-	exchange  Exchange
-	session   Session
-	notices   wire.NotifyClock
-	resets    int
-	status    *wire.Status
-	completed bool
-	restarts  atomic.Bool // a process can't change its ring
-	requested uint64      // last ring whose processes were asked for their checkpoints
+	slots       []*slot // with standbys, two for each; see places
+	width       int     // how many slots there are
+	standbys    bool
+	ring        *elastic.Ring
+	exchange    Exchange
+	session     Session
+	notices     wire.NotifyClock
+	resets      int
+	status      *wire.Status
+	completed   bool
+	completedIn uint64      // ring of the process that has completed it; see elastic.HostInfo
+	restarts    atomic.Bool // a process can't change its ring
+	requested   uint64      // last ring whose processes were asked for their checkpoints
 
 	leaving    bool
 	deadline   time.Time

@@ -242,6 +242,7 @@ func TestOneThatExitsUnaskedHasCompleted(t *testing.T) {
 	must.True(t, ev.Success)
 	must.False(t, ev.Noticed)
 	must.True(t, s.registered().Completed)
+	must.Eq(t, 1, s.registered().CompletedIn)
 }
 
 // What a process has started, such as its data loader, is not asked.

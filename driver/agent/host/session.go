@@ -47,7 +47,7 @@ func (h *Host) Attach(s Session) error {
 
 func (h *Host) register() *wire.Register {
 	info := elastic.HostInfo{ID: h.o.ID, Group: h.o.Config.Group, Index: h.o.Config.Index,
-		Ring: wire.CloneRing(h.ring), Resets: h.resets, Noticed: h.requested, Leaving: h.leaving, Completed: h.completed}
+		Ring: wire.CloneRing(h.ring), Resets: h.resets, Noticed: h.requested, Leaving: h.leaving, Completed: h.completed, CompletedIn: h.completedIn}
 	if h.leaving {
 		info.LeavesIn = max(0, time.Until(h.deadline).Seconds())
 	}
@@ -123,7 +123,7 @@ func (h *Host) handle(m *wire.ToAgent) {
 		code := 1
 		if m.End.Success {
 			code = 0
-			h.completed = true
+			h.completed, h.completedIn = true, 0
 		}
 		h.end(Result{Code: code, Reason: m.End.Reason}, false)
 	}

@@ -169,7 +169,7 @@ func (h *Host) exited(s *slot, p *process.Process, id elastic.Proc) {
 	switch {
 	case s.asked, s.requested(): // nor is it the end of training
 	case ev.Success && s.State == elastic.InRing:
-		h.completed = true
+		h.completed, h.completedIn = true, s.Generation
 	case s.Restarts && s.State == elastic.InRing: // or its peers' failure; see elastic.Failed
 	case !ev.Success && !ev.Aborted:
 		h.countFailure(id.Slot.Local)
