@@ -16,12 +16,12 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 type runningHost struct {
 	host    *host.Host
 	id      elastic.HostID
+	name    string
 	slots   int
 	leaving bool
 }
@@ -34,32 +34,47 @@ func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
 	r.listed = map[string]listedHost{}
 	for _, h := range hosts {
 		r.listed[h.name] = h
-		switch run := r.hosts[h.name]; {
+		switch run := r.named(h.name); {
 		case run == nil:
 			r.start(ctx, h)
 		case run.slots != h.slots && !run.leaving:
-			r.resize(run, h.slots)
+			r.resize(ctx, run, h)
 		}
 	}
-	for name, run := range r.hosts {
-		if _, listed := r.listed[name]; !listed && !run.leaving {
+	for _, run := range r.hosts {
+		if _, listed := r.listed[run.name]; !listed && !run.leaving {
 			run.leaving = true
 			run.host.Leave(30 * time.Second)
 		}
 	}
 }
 
+// named returns the host of a name: the latest of several, of which the others leave.
+func (r *launcher) named(name string) *runningHost {
+	return r.hosts[r.latest(name)]
+}
+
+// latest is the last host that was started under a name.
+func (r *launcher) latest(name string) elastic.HostID {
+	if n := r.lives[name]; n > 1 {
+		return elastic.HostID(fmt.Sprintf("%s.%d", name, n))
+	}
+	return elastic.HostID(name)
+}
+
 // resize changes a host's slots. Where processes can't change their ring, another host
-// takes its place, as other processes do.
-func (r *launcher) resize(run *runningHost, slots int) {
-	if run.host.Restarts() || r.config.Restart.Mode == settings.ModeRestart {
+// takes its place: it starts while the present one trains, as other processes do.
+func (r *launcher) resize(ctx context.Context, run *runningHost, h listedHost) {
+	r.restarts = r.restarts || run.host.Restarts()
+	if r.restarts {
 		run.leaving = true
 		run.host.Leave(30 * time.Second)
+		r.start(ctx, h)
 		return
 	}
-	run.slots = slots
-	run.host.Resize(slots)
-	r.leader.Resize(run.id, slots)
+	run.slots = h.slots
+	run.host.Resize(h.slots)
+	r.leader.Resize(run.id, h.slots)
 }
 
 // start runs a host; r.mu is held. One that comes back is another to the
@@ -68,13 +83,11 @@ func (r *launcher) start(ctx context.Context, h listedHost) {
 	r.joined++
 	r.lives[h.name]++
 	c := r.config
-	c.Slots, c.Index, c.AllocID = h.slots, r.joined, h.name
-	if n := r.lives[h.name]; n > 1 {
-		c.AllocID = fmt.Sprintf("%s.%d", h.name, n)
-	}
+	id := r.latest(h.name)
+	c.Slots, c.Index, c.AllocID = h.slots, r.joined, string(id)
 	c.ProgressDir = filepath.Join(c.ProgressDir, c.AllocID)
 	if c.LogDir != "" {
-		c.LogDir = filepath.Join(c.LogDir, h.name)
+		c.LogDir = filepath.Join(c.LogDir, c.AllocID)
 	}
 	_ = os.MkdirAll(c.ProgressDir, 0o755)
 	reports := r.log.Named(h.name)
@@ -82,27 +95,26 @@ func (r *launcher) start(ctx context.Context, h listedHost) {
 		reports.SetLevel(hclog.Info) // what Nomad would show as events of the task
 	}
 	log, _ := events.Open("", reports) // without a file, nothing can fail
-	id := elastic.HostID(c.AllocID)
-	run := &runningHost{id: id, slots: h.slots, host: host.New(host.Options{Config: c, Framework: r.framework(id), ID: id,
+	run := &runningHost{id: id, name: h.name, slots: h.slots, host: host.New(host.Options{Config: c, Framework: r.framework(id), ID: id,
 		Prefix: h.name + ":", Stdout: r.out, Stderr: r.err, Events: log, Logger: r.log.Named(h.name)})}
-	r.hosts[h.name] = run
+	r.hosts[id] = run
 	up, down := wire.Pipe()
 	r.wg.Go(func() { _ = r.leader.Serve(down) })
 	r.wg.Go(func() { _ = run.host.Attach(up) })
 	r.wg.Go(func() {
 		result := run.host.Run(ctx)
 		up.Close()
-		r.ended(ctx, h.name, run, result)
+		r.ended(ctx, run, result)
 	})
 }
 
 // ended takes in the end of a host.
-func (r *launcher) ended(ctx context.Context, name string, run *runningHost, result host.Result) {
+func (r *launcher) ended(ctx context.Context, run *runningHost, result host.Result) {
 	r.mu.Lock()
-	delete(r.hosts, name)
+	delete(r.hosts, run.id)
 	none := len(r.hosts) == 0
 	leaving := run.leaving
-	if again, listed := r.listed[name]; listed && leaving && !r.over {
+	if again, listed := r.listed[run.name]; listed && leaving && r.named(run.name) == nil && !r.over {
 		r.start(ctx, again) // it was listed again before it had left
 	}
 	r.mu.Unlock()

@@ -115,13 +115,34 @@ func TestAScriptForTorchrunGrowsAndShrinks(t *testing.T) {
 	}
 }
 
-// The host takes other processes for another number of slots, as for any change.
+// The host takes other processes for another number of slots, as for any change: they
+// start while the present ones train.
 func TestAHostOfAScriptForTorchrunGetsMoreSlots(t *testing.T) {
 	t.Parallel()
-	j := startScript(t, 0, "a:1 b:1", "-np", "2")
+	for _, hosts := range [][2]string{{"a:1 b:1", "a:1 b:2"}, {"a:2", "a:3"}} {
+		t.Run(hosts[0], func(t *testing.T) {
+			t.Parallel()
+			j := startScript(t, 0, hosts[0], "-np", "2")
+			j.size(2)
+			j.until("a step", func(s *wire.Status) bool { return s.Step != nil })
+			j.list(hosts[1])
+			asked := time.Now()
+			s := j.size(3)
+			must.Less(t, 10*time.Second, time.Since(asked), must.Sprint("a host that leaves does not wait for others than its successor"))
+			must.Eq(t, 0, s.Resizes[len(s.Resizes)-1].LostSteps)
+		})
+	}
+}
+
+func TestAHostOfAScriptForTorchrunChangesTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	j := startScript(t, 0, "a:2", "-np", "2", "--min-np", "1")
 	j.size(2)
-	j.list("a:1 b:2")
-	j.size(3)
+	for _, hosts := range []string{"a:3", "a:1", "a:4"} {
+		j.list(hosts)
+		time.Sleep(300 * time.Millisecond)
+	}
+	j.size(4)
 }
 
 func TestAScriptForTorchrunSurvivesDeaths(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/statusapi"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // Main is the `run` subcommand. It returns the exit code.
@@ -64,14 +65,16 @@ type launcher struct {
 	// framework returns that of one host's processes.
 	framework func(elastic.HostID) host.Framework
 
-	mu      sync.Mutex
-	hosts   map[string]*runningHost
-	listed  map[string]listedHost // as last discovered
-	lives   map[string]int        // how often a host has joined
-	joined  int
-	over    bool // there is a result
-	wg      sync.WaitGroup
-	results chan host.Result
+	mu     sync.Mutex
+	hosts  map[elastic.HostID]*runningHost
+	listed map[string]listedHost // as last discovered
+	lives  map[string]int        // how often a host has joined
+	joined int
+	over   bool // there is a result
+	// restarts: other processes take the places of those that train, for each ring.
+	restarts bool
+	wg       sync.WaitGroup
+	results  chan host.Result
 }
 
 func newLauncher(f framework.Framework, o *flags) *launcher {
@@ -80,7 +83,7 @@ func newLauncher(f framework.Framework, o *flags) *launcher {
 		level = hclog.Debug
 	}
 	out := process.NewSharedWriter(os.Stdout)
-	r := &launcher{o: o, hosts: map[string]*runningHost{}, lives: map[string]int{}, results: make(chan host.Result, 16),
+	r := &launcher{o: o, restarts: o.restart.Mode == settings.ModeRestart, hosts: map[elastic.HostID]*runningHost{}, lives: map[string]int{}, results: make(chan host.Result, 16),
 		out: out, err: process.NewSharedWriter(os.Stderr),
 		log: hclog.New(&hclog.LoggerOptions{Name: "kolo", Level: level, Output: os.Stderr, IndependentLevels: true})}
 	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, Restart: o.restart, RunEnv: o.env,
