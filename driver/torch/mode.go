@@ -49,13 +49,20 @@ func question(mode string) string {
 	}
 }
 
-// noLibuv is what PyTorch raises for an agent's store where it was built without libuv.
-const noLibuv = "use_libuv was requested but PyTorch was built without libuv support"
+// What PyTorch raises for an agent's store where it was built without libuv, up to
+// the word that is misspelled until 2.6; and Python, without the package kolo.
+const (
+	noLibuv = "use_libuv was requested but PyTorch was "
+	noKolo  = "No module named 'kolo'"
+)
 
 // Explain states what to do about the last line that a process wrote to stderr.
 func (f *Framework) Explain(line string) string {
-	if strings.Contains(line, noLibuv) {
+	switch {
+	case strings.Contains(line, noLibuv):
 		return "this PyTorch was built without libuv, and asks for it all the same where an agent has the store; start the script with python3 -m kolo.launch"
+	case strings.Contains(line, noKolo):
+		return "this Python lacks the package kolo; install it from a clone of Kolo's repository with python3 -m pip install ./python, or name the clone's python directory in PYTHONPATH"
 	}
 	return ""
 }

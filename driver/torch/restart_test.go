@@ -149,9 +149,15 @@ func TestASilentScriptIsAskedFor(t *testing.T) {
 	}
 }
 
-func TestAMissingLibuvIsExplained(t *testing.T) {
+func TestWhatIsMissingIsExplained(t *testing.T) {
 	t.Parallel()
 	f := &Framework{}
-	must.StrContains(t, f.Explain("torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv support, run with ..."), "python3 -m kolo.launch")
+	for line, advice := range map[string]string{
+		"RuntimeError: use_libuv was requested but PyTorch was build without libuv support":                                   "python3 -m kolo.launch",
+		"torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv support, run with ...": "python3 -m kolo.launch",
+		"python3: Error while finding module specification for 'kolo.launch' (ModuleNotFoundError: No module named 'kolo')":   "pip install ./python",
+	} {
+		must.StrContains(t, f.Explain(line), advice)
+	}
 	must.Eq(t, "", f.Explain("ValueError: libuv"))
 }
