@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"time"
 
@@ -151,10 +152,14 @@ func (o *flags) checkCommand() error {
 func (o *flags) checkHosts() error {
 	if o.script != "" {
 		program := append(strings.Fields(o.script), "")[0]
-		if err := process.LookCommand(program, ""); err != nil {
-			return fmt.Errorf("--host-discovery-script: %w", err)
+		err := process.LookCommand(program, "")
+		if err == nil {
+			return nil
 		}
-		return nil
+		if _, here := os.Stat(program); here == nil && !strings.Contains(program, "/") {
+			return fmt.Errorf("--host-discovery-script: %w; write ./%s for the file in this directory", err, program)
+		}
+		return fmt.Errorf("--host-discovery-script: %w", err)
 	}
 	if o.hosts == "" {
 		o.hosts = o.defaultHosts()

@@ -62,6 +62,9 @@ func TestParseFlags(t *testing.T) {
 		"seconds no number":    {[]string{"--gloo-timeout-seconds", "1m", "sh"}, "--gloo-timeout-seconds 1m: must be a number of seconds"},
 		"an earlier name":      {[]string{"--settle", "1s", "sh"}, "it is named -debounce"},
 		"a knob of Horovod":    {[]string{"--log-level", "DEBUG", "sh"}, "HOROVOD_LOG_LEVEL"},
+		"slots in words":       {[]string{"--slots-per-host", "gpu", "sh"}, "it must be a number"},
+		"interval no duration": {[]string{"--discovery-interval", "5", "sh"}, `write it like "5s"`},
+		"script without path":  {[]string{"--host-discovery-script", "flags_test.go", "sh"}, "write ./flags_test.go"},
 		"script not to be run": {[]string{"--host-discovery-script", "/no/such", "sh"}, "/no/such"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,7 +75,12 @@ func (o *flags) register(f *flag.FlagSet) {
 
 // explainFlag adds to an error of package flag what to do about it.
 func (o *flags) explainFlag(err error) error {
-	if !strings.Contains(err.Error(), "not defined") {
+	switch text := err.Error(); {
+	case strings.HasSuffix(text, "-discovery-interval: parse error"):
+		return fmt.Errorf(`%w; write it like "5s"`, err)
+	case strings.HasSuffix(text, ": parse error"):
+		return fmt.Errorf("%w; it must be a number", err)
+	case !strings.Contains(text, "not defined"):
 		return err
 	}
 	for old, now := range settings.Renamed {

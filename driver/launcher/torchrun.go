@@ -17,7 +17,8 @@ import (
 const torchrunUsage = `usage: PROGRAM run [flags] -- <command> [arguments]
 
 Trains elastically on this machine, without Nomad: a script that uses kolo.torch, or
-one for torchrun, whose processes are replaced when their number changes. torchrun's flags for numbers of nodes, processes and restarts are taken too, and those for its
+one for torchrun, whose processes are replaced when their number changes. torchrun's
+flags for numbers of nodes, processes and restarts are taken too, and those for its
 rendezvous are ignored; all nodes are this machine.
 
   PROGRAM run -np 2 -- python train.py
@@ -36,7 +37,7 @@ flags:
 
 // torchrunIgnored are torchrun's flags that have no meaning here.
 var torchrunIgnored = []string{"rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "monitor-interval", "start-method",
-	"role", "node-rank", "master-addr", "master-port", "local-addr"}
+	"role", "node-rank", "master-addr", "master-port", "local-addr", "redirects", "r", "tee", "t", "local-ranks-filter"}
 
 // Torchrun has the flags of PyTorch's launcher, beside those of run.
 var Torchrun = Dialect{
@@ -63,7 +64,7 @@ var Torchrun = Dialect{
 		for _, n := range torchrunIgnored {
 			for _, n := range []string{n, strings.ReplaceAll(n, "-", "_")} {
 				if f.Lookup(n) == nil {
-					f.String(n, "", "accepted and ignored: the processes find each other by themselves")
+					f.String(n, "", "accepted and ignored")
 				}
 			}
 		}
