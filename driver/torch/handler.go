@@ -208,7 +208,7 @@ func (h *handler) hurry() {
 	}
 	h.silence = time.AfterFunc(h.limits.store, func() {
 		h.events.Warn(fmt.Sprintf("its process waits for a process group without having connected to the agent: does the script call "+
-			"torch.distributed.init_process_group itself? %s forms the group", entry))
+			"torch.distributed.init_process_group itself? %s forms the group; mode = \"restart\" trains the script as it is", entry))
 	})
 }
 

@@ -49,20 +49,25 @@ func question(mode string) string {
 	}
 }
 
-// What PyTorch raises for an agent's store where it was built without libuv, up to
-// the word that is misspelled until 2.6; and Python, without the package kolo.
-const (
-	noLibuv = "use_libuv was requested but PyTorch was "
-	noKolo  = "No module named 'kolo'"
-)
+// missing is what PyTorch and Python raise where a part is missing, and what to do. PyTorch
+// up to 2.6 misspells the word that follows the first.
+var missing = []struct{ text, advice string }{
+	{"use_libuv was requested but PyTorch was ",
+		"this PyTorch was built without libuv, and asks for it all the same where an agent has the store; start the script with python3 -m kolo.launch"},
+	{"No module named 'kolo'", noKolo},
+	{"No module named 'kolo.", noKolo}, // another project's kolo, on PyPI
+	{"No module named kolo.", noKolo},
+	{"rendezvous backend 'kolo' is not registered", noKolo},
+}
+
+const noKolo = "this Python lacks Kolo's package (kolo on PyPI is another project's); install it from a clone of Kolo's repository: python3 -m pip install ./python"
 
 // Explain states what to do about the last line that a process wrote to stderr.
 func (f *Framework) Explain(line string) string {
-	switch {
-	case strings.Contains(line, noLibuv):
-		return "this PyTorch was built without libuv, and asks for it all the same where an agent has the store; start the script with python3 -m kolo.launch"
-	case strings.Contains(line, noKolo):
-		return "this Python lacks the package kolo; install it from a clone of Kolo's repository with python3 -m pip install ./python, or name the clone's python directory in PYTHONPATH"
+	for _, m := range missing {
+		if strings.Contains(line, m.text) {
+			return m.advice
+		}
 	}
 	return ""
 }

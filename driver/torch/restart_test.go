@@ -156,6 +156,9 @@ func TestWhatIsMissingIsExplained(t *testing.T) {
 		"RuntimeError: use_libuv was requested but PyTorch was build without libuv support":                                   "python3 -m kolo.launch",
 		"torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv support, run with ...": "python3 -m kolo.launch",
 		"python3: Error while finding module specification for 'kolo.launch' (ModuleNotFoundError: No module named 'kolo')":   "pip install ./python",
+		"ModuleNotFoundError: No module named 'kolo.torch'":                                                                   "pip install ./python",
+		"python3: No module named kolo.launch":                                                                                "pip install ./python",
+		"ValueError: The rendezvous backend 'kolo' is not registered. Did you forget to call `register`?":                     "pip install ./python",
 	} {
 		must.StrContains(t, f.Explain(line), advice)
 	}
