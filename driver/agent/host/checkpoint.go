@@ -42,7 +42,7 @@ func (h *Host) requestCheckpoint(s *slot) {
 		}
 		if file != "" {
 			if err := touch(file); err != nil {
-				h.post(func() { h.warnOnce("checkpoint", fmt.Sprintf("checkpoint request: %v", err)) })
+				h.post(func() { h.warnOnce("checkpoint", fmt.Sprintf("checkpoint { file } is not created: %v; create its directory before training starts, with write access for the task's user", err)) })
 			}
 		}
 		if sig := c.Number(); sig != 0 {

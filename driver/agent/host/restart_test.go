@@ -295,6 +295,17 @@ func TestARequestByFile(t *testing.T) {
 	s.until("the request to be withdrawn", func() bool { _, err := os.Stat(file); return err != nil })
 }
 
+func TestARequestByFileWithoutItsDirectoryIsReported(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, forever, func(c *config.Config) {
+		c.Restart.Checkpoint = settings.Checkpoint{File: "local/stop", Wait: settings.Duration(200 * time.Millisecond)}
+	})
+	s.train(proc(0, 1))
+	s.notify(proc(0, 1))
+	s.exited(proc(0, 1))
+	must.StrContains(t, s.events(), "create its directory before training starts")
+}
+
 // What a neighbour puts in the place of the file is neither followed nor waited for.
 func TestARequestByFileIsNotMisled(t *testing.T) {
 	t.Parallel()
