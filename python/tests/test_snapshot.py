@@ -194,6 +194,23 @@ class Deferred(unittest.TestCase):
                 clamp(training.model[0].weight)
         self.assertGreater(self.slow.threads, 0)
 
+    def test_saved_before_training(self):
+        """What is saved again without a step between shows nothing about what the script changes by hand."""
+        training, _ = self.after(0, make=lambda p: torch.optim.SGD(p, 0.1))
+        for _ in range(3):  # a checkpoint, the first group
+            training.state.save()
+        for _ in range(5):
+            training.forward()
+            training.backward()
+            self.slow.may.set()
+            training.update()
+            self.hold(training)
+            committed = training.commit()
+            training.model[0].weight.data.clamp_(-0.01, 0.01)
+        self.slow.may.set()
+        training.state.restore()
+        self.assertTrue(same(committed, training.state.tree()))
+
     def test_changed_by_hand_once(self):
         for late in (True, False):
             training, _ = self.after(4)

@@ -77,7 +77,7 @@ class Snapshot:
                 self._copying = _thread().submit(_copy, self._buffers, live, later)
             self.whole = True
 
-    def settle(self) -> None:
+    def settle(self, stepping: bool = False) -> None:
         """Completes the copy. Called before a step changes what the thread copies, and before the copy is used."""
         if self._copying is not None and self._copying.exception() is not None:
             self.whole = False
@@ -88,7 +88,7 @@ class Snapshot:
             if self._observed < OBSERVED:  # changes through .data have no version
                 changed |= {number for number, tensor, _ in self._watched if not torch.equal(tensor, self._buffers[number])}
             self._by_hand |= changed
-            self._observed += 1
+            self._observed += stepping  # what is saved twice without training shows nothing
         self._copying, self._watched = None, []
 
     def load(self, handlers: Mapping[str, Handler]) -> None:
@@ -188,7 +188,7 @@ def _watch(snapshot: Snapshot) -> None:
 def _hook() -> Any:
     def settle(*_: Any) -> None:
         for snapshot in list(_watching):
-            snapshot.settle()
+            snapshot.settle(stepping=True)
 
     return register_optimizer_step_pre_hook(settle)
 
