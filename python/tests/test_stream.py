@@ -14,7 +14,7 @@ import torch.distributed as dist
 import kolo.torch as kolo
 from kolo.torch import background, slices, stream, tree
 from kolo.torch.channel import Channel
-from kolo.torch.group import Company
+from kolo.torch.group import Company, GroupFailed
 from kolo.torch.observer import Observer
 from kolo.torch.roles import Roles
 from kolo.worker import Place
@@ -274,6 +274,69 @@ class Following(unittest.TestCase):
                 self.assert_equal(chain)
         self.assertEqual(sizes[nothing], sizes[same])
         self.assertLess(sizes[nothing] + 12000, sizes[write])
+
+    def test_hooks_that_the_function_registers(self):
+        """They belong to the function, so they come after the stream; the gradients sent are those of the step."""
+        chain = Chain(self.make(lambda p: torch.optim.SGD(p, 0.05)))
+        chain.start()
+        late = []
+
+        def halve(optimizer, args, kwargs):
+            for parameter in late:  # as clipping: only when it is too large
+                parameter.grad.mul_(0.5)
+
+        chain.values[0]["optimizer"].register_step_pre_hook(halve)
+        self.train(chain, 2000)
+        late[:] = list(chain.values[0]["model"].last.parameters())
+        chain.stream, following = None, chain.stream
+        self.train(chain, 3)
+        chain.stream = following
+        chain.switch()
+        self.assert_equal(chain)
+
+    def test_gradients_of_another_type(self):
+        """Newer releases of PyTorch have them; the observers have memory for those of the parameter's type."""
+        class Mixed(torch.nn.Parameter):
+            grad = property(lambda self: torch.zeros(self.shape, dtype=torch.bfloat16))
+
+        chain = Chain(self.make())
+        chain.start()
+        chain.stream.advance()
+        unit = chain.stream._units[next(iter(chain.stream._sent))]
+        unit.tensor, unit.optimizer = Mixed(unit.tensor.detach()), chain.values[0]["optimizer"]
+        chain.stream._versions[unit.key] = unit.version()
+        chain.stream._before_step(unit.optimizer, (unit.optimizer,), {})
+        self.assertIn(unit.key, chain.stream._changed)
+        chain.stream.end()
+        chain.join()
+
+    def test_an_observer_that_hangs(self):
+        """It does not stop training for longer than a collective may take."""
+        with mock.patch(__name__ + ".TIMEOUT", timedelta(seconds=1)):
+            chain = Chain(lambda: {"model": torch.nn.Linear(3000, 3000), "step": 0}, observers=1)
+        chain.stream = stream.Stream(chain.states[0], chain.channels[0])
+        failed = []
+
+        def advance():
+            try:
+                for _ in range(100):
+                    chain.stream.advance()
+            except GroupFailed as err:
+                failed.append(err)
+
+        thread = threading.Thread(target=advance, daemon=True)
+        with mock.patch.object(stream, "FLOOR", 16 * 1024 * 1024):
+            thread.start()
+            thread.join(10)
+        self.assertEqual(1, len(failed))
+
+    def test_checksum_of_memory_that_is_not_aligned(self):
+        data = bytearray(4 * 11)
+        base = torch.frombuffer(data, dtype=torch.float32)
+        memory = torch.frombuffer(data, dtype=torch.float32, offset=4 if base.data_ptr() % 8 == 0 else 0)
+        tensor = memory[1:9].normal_()
+        self.assertEqual(0, tensor.data_ptr() % 8)
+        self.assertEqual(slices.Unit("", tensor.clone()).checksum(), slices.Unit("", tensor).checksum())
 
     def test_an_average_is_sent_at_the_switch(self):
         chain = Chain(self.make(average=Average))

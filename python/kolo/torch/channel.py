@@ -33,6 +33,7 @@ class Channel:
         self._position = self._path.index(company.place.rank)
         self._control = company.control
         self._generation = company.place.generation
+        self._timeout = company.timeout
         self.moved = 0  # bytes
 
     def send(self, tree: Any, tensors: Sequence[torch.Tensor] = ()) -> None:
@@ -50,11 +51,12 @@ class Channel:
 
     def answer(self, tree: Any) -> None:
         """Sends a tree to the first process alone."""
-        transfer.send(tree, lambda tensor: self._wait([self._send(tensor, self._path[0])]))
+        transfer.send(tree, lambda tensor: self._wait([self._send(tensor, self._path[0])], self._timeout))
 
     def answers(self) -> List[Any]:
         """Waits for the answer of each of the others."""
-        return [transfer.receive(lambda tensor: self._wait([self._receive(tensor, rank)])) for rank in self._path[1:]]
+        return [transfer.receive(lambda tensor: self._wait([self._receive(tensor, rank)], self._timeout))
+                for rank in self._path[1:]]
 
     def _move(self, tensor: torch.Tensor) -> None:
         """Receives a tensor, unless this process is the first, and sends it, unless it is the last."""
@@ -64,10 +66,10 @@ class Channel:
         sends = []
         for piece in data.split(PIECE // data.element_size()):
             if self._position > 0:
-                self._wait([self._receive(piece, self._path[self._position - 1])])
+                self._wait([self._receive(piece, self._path[self._position - 1])], _LONG)
             if self._position + 1 < len(self._path):
                 sends.append(self._send(piece, self._path[self._position + 1]))
-        self._wait(sends)
+        self._wait(sends, self._timeout)  # a receiver that hangs must not stop training for ever
         self.moved += data.numel() * data.element_size()
         if data is not tensor and self._position > 0:
             tensor.copy_(data)
@@ -80,10 +82,10 @@ class Channel:
         with self._failing():
             return self._control.recv([tensor], rank, _TAG)
 
-    def _wait(self, works: List[Any]) -> None:
+    def _wait(self, works: List[Any], timeout: timedelta) -> None:
         with self._failing():
             for work in works:
-                work.wait(_LONG)
+                work.wait(timeout)
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:

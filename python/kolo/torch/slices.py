@@ -95,7 +95,7 @@ class Unit:
         total = 0
         for tensor in self.ranges().values():
             data = tensor.reshape(-1).view(torch.uint8)
-            if data.data_ptr() % 8:
+            if data.data_ptr() % 8 or data.storage_offset() % 8:
                 data = data.clone()
             even = data.numel() // 8 * 8
             total = total * 31 + int(data[:even].view(torch.int64).sum()) + int(data[even:].sum())

@@ -54,7 +54,6 @@ class Stream:
         for unit in self._waiting:
             if unit.optimizer is not None and id(unit.optimizer) not in self._names:
                 self._names[id(unit.optimizer)] = unit.name
-                self._hooks.append(unit.optimizer.register_step_pre_hook(self._before_step))
                 self._hooks.append(unit.optimizer.register_step_post_hook(self._after_step))
 
     @property
@@ -73,6 +72,8 @@ class Stream:
         elapsed = time.monotonic() - self._last if self._last else 0
         budget = max(FLOOR, self._followed, int(SHARE * self._outbox.rate * elapsed))
         self._followed = 0
+        if self._last is None:
+            self._follow()
         if self._waiting:
             self._send_slices(budget)
         elif self._unchecked:
@@ -112,6 +113,11 @@ class Stream:
             hook.remove()
         self._hooks = []
         self._outbox.close()
+
+    def _follow(self) -> None:
+        """Sees the gradients from now on, after all hooks that the script's function has registered at its begin."""
+        for optimizer in {id(unit.optimizer): unit.optimizer for unit in self._units.values() if unit.optimizer}.values():
+            self._hooks.append(optimizer.register_step_pre_hook(self._before_step))
 
     def _send_slices(self, budget: int) -> None:
         slices, tensors = [], []
@@ -154,7 +160,8 @@ class Stream:
         steps, tensors = [], []
         for unit in mine:
             gradient, count = unit.tensor.grad, self._sent[unit.key]
-            if unit.version() != self._versions[unit.key] or gradient is not None and gradient.layout != torch.strided:
+            if unit.version() != self._versions[unit.key] or gradient is not None and (
+                    gradient.layout != torch.strided or gradient.dtype != unit.tensor.dtype):
                 self._changed.add(unit.key)
             elif gradient is not None:
                 steps.append((unit.key, count))
