@@ -5,6 +5,7 @@
 
 import collections
 import contextlib
+import functools
 import io
 import os
 import threading
@@ -17,14 +18,21 @@ import torch.distributed as dist
 
 import kolo.torch as kolo
 from kolo.torch import group as groups
-from kolo.torch import place
+from kolo.torch import place, session
 from kolo.torch.group import Group, GroupFailed
-from kolo.torch.session import Session
+from kolo.torch.session import CHANGE, Elastic, Session
 from kolo.torch.sync import sync
 from kolo.worker import Place
 
 TIMEOUT = timedelta(seconds=30)
 Pair = collections.namedtuple("Pair", "tensor number")
+
+
+def leave(group, state):
+    """Elastic.check in this group."""
+    elastic = Elastic.__new__(Elastic)
+    elastic.group, elastic._state, elastic._stream, elastic.client = group, state, None, mock.Mock(changing=lambda _: True)
+    elastic.check()
 
 
 class Member:
@@ -105,6 +113,54 @@ class Sync(unittest.TestCase):
             one.state.step += 1
             one.state.restore()
         self.assertEqual([4, 4], [one.state.step for one in (member, newcomer)])
+
+    def test_a_change_without_a_commit_at_which_one_member_fails(self):
+        """The others leave with what they have, and that is later than what it goes back to."""
+        members = self.members(3, step=0)
+        for member in members:
+            member.state.commit()
+            member.state.step = 5
+            group = mock.Mock(agree=lambda flag: CHANGE)
+            if member is members[1]:
+                group.agree = mock.Mock(side_effect=GroupFailed("lost"))
+            with mock.patch.object(member.session, "check", functools.partial(leave, group, member.state)):
+                with self.assertRaises((session._Change, GroupFailed)):
+                    member.state.check()
+        members[1].state._recover()
+        self.assertEqual([5, 0, 5], [member.state.step for member in members])
+        ranks([member.join for member in members])
+        self.assertEqual([5, 5, 5], [member.state.step for member in members])
+
+    def test_a_change_without_a_commit_writes_what_only_a_commit_keeps(self):
+        """As a sharded model: what the handler has not committed is gone with the group."""
+        class Written(kolo.Handler):
+            def tree(self):
+                return self.kept
+
+            def load(self, tree):
+                self.value[0] = tree
+
+            def commit(self):
+                self.kept = self.value[0]
+
+        member, = self.members(1, step=0)
+        member.state._handlers["model"] = handler = Written([7])
+        handler.kept = 0
+        member.state.save()
+        with mock.patch.object(member.session, "check", functools.partial(leave, mock.Mock(agree=lambda flag: CHANGE), member.state)):
+            with self.assertRaises(session._Change):
+                member.state.check()
+        member.state.restore()
+        self.assertEqual([7], handler.value)
+
+    def test_a_switch_knows_the_connections_of_the_new_group(self):
+        """Those of the old one are closed, and the new ones have their descriptors."""
+        elastic = Elastic.__new__(Elastic)
+        elastic.group = mock.Mock(connections={5: "old", 6: "control"})
+        group = mock.Mock(connections={5: "new", 7: "new"})
+        with mock.patch.object(elastic, "_form", lambda place, company: group), mock.patch.object(elastic, "_placed"):
+            elastic._switch(mock.Mock())
+        self.assertEqual({5: "new", 6: "control", 7: "new"}, elastic.group.connections)
 
     def test_callbacks_that_one_member_has_saved(self):
         members, newcomer = self.members(2, rate=1), Member(rate=0)

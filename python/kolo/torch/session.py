@@ -162,6 +162,8 @@ class Elastic(Session):
             stream.advance()
             flag = flag or (SWITCH if stream.complete else NOTHING)
         agreed = group.agree(flag)
+        if agreed != NOTHING and self._state is not None:
+            self._state._seal()
         if agreed == CHANGE:
             if stream is not None:
                 stream.leave()
@@ -263,7 +265,7 @@ class Elastic(Session):
         connections = self.group.connections
         self.group.leave()
         self.group = self._form(company.place, company)
-        self.group.connections.update(connections)
+        self.group.connections = {**connections, **self.group.connections}  # descriptors may be used again
         self._placed(self.group)
 
     def _enter(self, place: Place) -> Group:

@@ -108,6 +108,18 @@ class State:
             self._fresh = True
             self._calls = 0  # ranks may have failed on both sides of a call
 
+    def _seal(self) -> None:
+        """Makes the state with which members leave their group a commit, if it is none.
+
+        A member that fails at this moment goes back further, and must not be taken for equal.
+        """
+        if self._fresh:
+            return
+        for handler in self._handlers.values():
+            handler.commit()
+        self.save()
+        self._commits += 1
+
     def _recover(self) -> None:
         """Goes back to the last commit after a failure, or leaves it to sync to get it from another member."""
         try:
