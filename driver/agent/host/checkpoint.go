@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,8 +18,10 @@ import (
 )
 
 const (
-	// quietTime is how long a checkpoint has to be left alone to be complete.
-	quietTime = time.Second
+	// quietTime is how long a checkpoint has to be left alone to be complete. One that
+	// was moved into its place, and that its process does not write, is so sooner:
+	// scripts that save often leave none alone for longer.
+	quietTime, movedTime = time.Second, 200 * time.Millisecond
 	// stopTime is kept of the time to leave for a process that is stopped.
 	stopTime = 2 * time.Second
 	// maxEntries bounds how many files below a directory with checkpoints are looked at.
@@ -42,7 +46,9 @@ func (h *Host) requestCheckpoint(s *slot) {
 		}
 		if file != "" {
 			if err := touch(file); err != nil {
-				h.post(func() { h.warnOnce("checkpoint", fmt.Sprintf("checkpoint { file } is not created: %v; create its directory before training starts, with write access for the task's user", err)) })
+				h.post(func() {
+					h.warnOnce("checkpoint", fmt.Sprintf("checkpoint { file } is not created: %v; create its directory before training starts, with write access for the task's user", err))
+				})
 			}
 		}
 		if sig := c.Number(); sig != 0 {
@@ -125,7 +131,7 @@ func touch(path string) error {
 func awaitChange(path string, before version, p *process.Process) bool {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	last, since := before, time.Now()
+	last, since, moved := before, time.Now(), before.inode != 0
 	for {
 		select {
 		case <-p.Done():
@@ -135,15 +141,35 @@ func awaitChange(path string, before version, p *process.Process) bool {
 		switch now := newest(path); {
 		case now != last:
 			last, since = now, time.Now()
-		case last != (version{}) && last != before && time.Since(since) >= quietTime:
+			moved = moved && now.inode != 0 // what takes the place of a file is never missing
+		case last == (version{}) || last == before:
+		case time.Since(since) >= quietTime,
+			time.Since(since) >= movedTime && moved && last.inode != before.inode && !hasOpen(p.PID(), path):
 			return true
 		}
 	}
 }
 
+// hasOpen reports whether a process has a file open.
+func hasOpen(pid int, path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	links, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	return slices.ContainsFunc(links, func(link string) bool {
+		open, err := os.Stat(link)
+		return err == nil && os.SameFile(info, open)
+	})
+}
+
 // version is what is seen of a checkpoint from outside. Its size grows also during one
-// long write, at whose begin it is modified.
-type version struct{ modified, size int64 }
+// long write, at whose begin it is modified. A file that replaces another has another
+// inode; that of a directory does not count.
+type version struct {
+	modified, size int64
+	inode          uint64
+}
 
 // newest is the version of a file, or of all files below a directory; zero where there
 // is none.
@@ -152,6 +178,9 @@ func newest(path string) version {
 	if info, err := os.Stat(path); path != "" && err == nil {
 		left := maxEntries
 		v.add(path, info, &left)
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok && !info.IsDir() {
+			v.inode = stat.Ino
+		}
 	}
 	return v
 }

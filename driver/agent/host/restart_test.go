@@ -363,6 +363,7 @@ func TestAProcessIsStoppedAfterItsNextCheckpoint(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ path, script string }{
 		"in a file":      {"model", `while :; do echo step >> model.tmp; mv model.tmp model; sleep 2; done`},
+		"often":          {"model", `while :; do echo step >> model.tmp; mv model.tmp model; sleep 0.6; done`},
 		"in a directory": {"checkpoints", `mkdir checkpoints; while :; do echo step > checkpoints/$(date +%s%N); sleep 2; done`},
 	} {
 		t.Run(name, func(t *testing.T) {
