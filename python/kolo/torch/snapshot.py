@@ -56,7 +56,7 @@ class Snapshot:
 
     def take(self, handlers: Mapping[str, Handler]) -> None:
         """Copies what handlers have. What the thread copies is complete after settle()."""
-        self.settle()
+        self.settle(used=False)
         parts: Dict[str, Tuple[Any, int]] = {}
         live: List[torch.Tensor] = []
         with torch.no_grad():
@@ -77,7 +77,7 @@ class Snapshot:
                 self._copying = _thread().submit(_copy, self._buffers, live, later)
             self.whole = True
 
-    def settle(self, stepping: bool = False) -> None:
+    def settle(self, used: bool = True) -> None:
         """Completes the copy. Called before a step changes what the thread copies, and before the copy is used."""
         if self._copying is not None and self._copying.exception() is not None:
             self.whole = False
@@ -88,7 +88,7 @@ class Snapshot:
             if self._observed < OBSERVED:  # changes through .data have no version
                 changed |= {number for number, tensor, _ in self._watched if not torch.equal(tensor, self._buffers[number])}
             self._by_hand |= changed
-            self._observed += stepping  # what is saved twice without training shows nothing
+            self._observed += used  # what is saved twice without training shows nothing
         self._copying, self._watched = None, []
 
     def load(self, handlers: Mapping[str, Handler]) -> None:
@@ -188,7 +188,7 @@ def _watch(snapshot: Snapshot) -> None:
 def _hook() -> Any:
     def settle(*_: Any) -> None:
         for snapshot in list(_watching):
-            snapshot.settle(stepping=True)
+            snapshot.settle()
 
     return register_optimizer_step_pre_hook(settle)
 
