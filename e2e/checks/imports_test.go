@@ -109,6 +109,7 @@ func driverRules() map[string]rule {
 		"nomadapi":             {nomad: true},
 
 		"plaintext":   {},
+		"commandline": {pure: true},
 		"cgroup":      {},
 		"procid":      {},
 		"privatedirs": {},
@@ -118,7 +119,7 @@ func driverRules() map[string]rule {
 		"gpu":         {nomad: true},
 		"python":      {uses: []string{"account", "confine", "plaintext"}},
 		"isolation":   {uses: []string{"account", "confine", "privatedirs"}, nomad: true},
-		"plugin": {uses: []string{"account", "agent/config", "cgroup", "confine", "eventtail", "gpu", "hostnet", "isolation", "plaintext",
+		"plugin": {uses: []string{"account", "agent/config", "cgroup", "commandline", "confine", "eventtail", "gpu", "hostnet", "isolation", "plaintext",
 			"privatedirs", "procid", "settings"}, nomad: true},
 
 		"agent/config":     {uses: []string{"settings"}},
@@ -148,7 +149,7 @@ func driverRules() map[string]rule {
 		"torch/taskdriver": {uses: []string{"account", "confine", "plaintext", "python", "settings", "torch/options", "torch/probe", "torch/release"}},
 		"torch":            {uses: slices.Concat(base, framework, []string{"gate", "torch/release", "torch/store", "torch/tcpstore", "torch/worker"})},
 
-		"launcher": {uses: slices.Concat(base, framework, []string{"agent/port", "agent/statusapi", "horovod/options", "torch/options"})},
+		"launcher": {uses: slices.Concat(base, framework, []string{"agent/port", "agent/statusapi", "commandline", "horovod/options", "torch/options"})},
 		"agent": {
 			uses:  slices.Concat(base, framework, finding, []string{"agent/port", "agent/statusapi", "agent/session", "agent/completion"}),
 			nomad: true,
