@@ -64,6 +64,7 @@ func testTorchBadScripts(ctx context.Context, t *testing.T, c *cluster.Cluster) 
 	})
 
 	t.Run("never commits", func(t *testing.T) {
+		t.Parallel() // it waits most of the time
 		tr := startTorch(ctx, t, c, trainingOptions{args: []string{"--commit-every=0"}})
 		tr.waitSize(ctx, 1)
 		tr.scale(ctx, 2)
@@ -73,6 +74,7 @@ func testTorchBadScripts(ctx context.Context, t *testing.T, c *cluster.Cluster) 
 	})
 
 	t.Run("hangs in a collective", func(t *testing.T) {
+		t.Parallel() // it waits most of the time
 		tr := startTorch(ctx, t, c, trainingOptions{count: 2, config: map[string]any{"np": 2, "stall_timeout": "10s"},
 			args: []string{"--fault=hang", "--fault-step=20", "--fault-rank=1", "--fault-once=" + t.TempDir() + "/hung"}})
 		tr.waitLog(ctx, "fault: hang at step 20 on rank 1")
