@@ -88,6 +88,10 @@ func (m *Machine) Ending() bool { return m.end != nil }
 // Restarts reports whether the job's processes can't change their ring.
 func (m *Machine) Restarts() bool { return m.restarts }
 
+// Asked is the generation of the last ring whose members were asked to end, because
+// they can't change their ring; 0 where none was.
+func (m *Machine) Asked() uint64 { return m.asked }
+
 // Resets is how many rings replaced an earlier one.
 func (m *Machine) Resets() int { return m.resets }
 

@@ -71,7 +71,6 @@ func (l *Leader) notify(a elastic.Notify) {
 		l.broadcast(m)
 		return
 	}
-	l.requested = max(l.requested, a.Generation)
 	l.send(a.Proc.Slot.Host, m)
 }
 

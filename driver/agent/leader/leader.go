@@ -72,7 +72,6 @@ type Leader struct {
 	wasUp         bool
 	ended         *elastic.End
 	failed        error
-	requested     uint64 // last ring whose processes were asked to end
 	statusAt      time.Time
 	stepped       time.Time // last new step of the present ring, by this clock; see checkStall
 	stallReported uint64    // ring whose stall was reported

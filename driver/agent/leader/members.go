@@ -106,7 +106,6 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 		old.session.Close()
 	}
 	l.hosts[id] = &member{alloc: r.AllocID, addr: r.Addr, width: r.Info.Width, session: s}
-	l.requested = max(l.requested, r.Info.Noticed)
 	l.notices.Heard(r.Noticed)
 	l.log.Info("host joined", "host", id, "alloc", r.AllocID, "slots", cmp.Or(r.Info.Width, len(r.Info.Slots)), "group", r.Info.Group, "index", r.Info.Index)
 	if r.Status != nil && (l.status == nil || r.Status.Updated > l.status.Updated) && l.ring == (wire.RingID{}) {

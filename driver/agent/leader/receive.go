@@ -61,7 +61,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 // countExit notes that a process ended, for the ring's statistics.
 func (l *Leader) countExit(ev elastic.SlotExited) {
 	ring := l.machine.Ring()
-	asked := ev.Noticed || l.machine.Restarts() && ring != nil && l.requested == ring.Generation
+	asked := ev.Noticed || l.machine.Restarts() && ring != nil && l.machine.Asked() == ring.Generation
 	if mem := ring.Find(ev.Proc.Slot); mem == nil || ev.Success && !asked {
 		return
 	}

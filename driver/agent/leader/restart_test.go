@@ -83,7 +83,7 @@ func TestProcessesAreReplacedForAChange(t *testing.T) {
 	}
 	resize := l.status.Resizes[len(l.status.Resizes)-1]
 	must.Eq(t, wire.Resize{From: 2, To: 3, Cause: "resize"}, wire.Resize{From: resize.From, To: resize.To, Cause: resize.Cause})
-	must.Eq(t, 1, l.requested)
+	must.Eq(t, 1, l.machine.Asked())
 }
 
 func TestAFailureIsReportedToItsHost(t *testing.T) {
@@ -114,5 +114,5 @@ func TestALeaderKnowsOfARequestBefore(t *testing.T) {
 	l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a", Width: 1, Noticed: 7,
 		Slots: []elastic.SlotReport{{State: elastic.Starting, Incarnation: 1, Restarts: true}, {}}}}, &hostEnd{})
 	must.True(t, l.machine.Restarts())
-	must.Eq(t, 7, l.requested)
+	must.Eq(t, 7, l.machine.Asked())
 }
