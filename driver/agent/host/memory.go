@@ -4,7 +4,6 @@
 package host
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -27,7 +26,7 @@ func (h *Host) lackOfMemory(running *slot) string {
 			return fmt.Sprintf("a second process of %s does not fit into the task's memory of %s, of which %s are taken", mebibytes(size), mebibytes(limit), mebibytes(used))
 		}
 	}
-	if free := fieldOf("/proc/meminfo", "MemAvailable"); free > 0 && promised+size > free {
+	if free := fieldsOf("/proc/meminfo")["MemAvailable"]; free > 0 && promised+size > free {
 		return fmt.Sprintf("a second process of %s does not fit into the memory of this machine, of which %s are available", mebibytes(size), mebibytes(free))
 	}
 	return ""
@@ -53,27 +52,25 @@ func (h *Host) promisedMemory() int64 {
 func treeMemory(pid int) (own, mapped int64) {
 	pids, _ := localpeer.Descendants(pid) // of one that is gone, none
 	for _, p := range pids {
-		status := filepath.Join("/proc", strconv.Itoa(p), "status")
-		own += fieldOf(status, "RssAnon") + fieldOf(status, "RssShmem")
-		mapped = max(mapped, fieldOf(status, "RssFile"))
+		size := fieldsOf(filepath.Join("/proc", strconv.Itoa(p), "status"))
+		own += size["RssAnon"] + size["RssShmem"]
+		mapped = max(mapped, size["RssFile"])
 	}
 	return own, mapped
 }
 
-// fieldOf returns a size that a file of /proc has in KiB, 0 where it has none.
-func fieldOf(path, name string) int64 {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0
-	}
-	defer func() { _ = f.Close() }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), name+":"); ok {
-			n, _ := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(value, "kB")), 10, 64)
-			return n << 10
+// fieldsOf returns the sizes that a file of /proc has in KiB, in bytes and by name.
+func fieldsOf(path string) map[string]int64 {
+	text, _ := os.ReadFile(path) // of a process that is gone, none
+	sizes := map[string]int64{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if size, ok := strings.CutSuffix(strings.TrimSpace(value), " kB"); ok {
+			n, _ := strconv.ParseInt(size, 10, 64)
+			sizes[name] = n << 10
 		}
 	}
-	return 0
+	return sizes
 }
 
 func mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
