@@ -17,13 +17,17 @@ func (h *host) offered() int {
 	return len(h.slots)
 }
 
-// number returns the number of the slot that an entry belongs to.
-func (h *host) number(local int) int {
-	if h.width > 0 {
-		return local % h.width
+// SlotNumber returns the number of the slot that an entry of HostInfo.Slots belongs to,
+// by which people and scripts know it.
+func SlotNumber(entry, width int) int {
+	if width > 0 {
+		return entry % width
 	}
-	return local
+	return entry
 }
+
+// number returns the number of the slot that an entry belongs to.
+func (h *host) number(local int) int { return SlotNumber(local, h.width) }
 
 // entries returns the entries of a slot.
 func (h *host) entries(number int) []*slot {

@@ -60,8 +60,7 @@ type Host struct {
 	peers   *localpeer.Task
 
 	slots       []*slot // with standbys, two for each; see places
-	width       int     // how many slots there are
-	standbys    bool
+	width       int     // slots from here on are standbys; 0: there are none
 	ring        *elastic.Ring
 	exchange    Exchange
 	session     Session
@@ -153,7 +152,7 @@ func (h *Host) end(r Result, kill bool) {
 // processes that change their ring.
 func (h *Host) Resize(slots int) {
 	h.post(func() {
-		h.width, h.standbys = slots, false
+		h.width = 0
 		for len(h.slots) < slots {
 			h.slots = append(h.slots, &slot{})
 		}

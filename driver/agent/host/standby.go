@@ -17,8 +17,8 @@ import (
 
 // places returns the entries for a number of slots.
 func (h *Host) places(slots int) []*slot {
-	h.width, h.standbys = slots, h.o.Framework.Standbys()
-	if h.standbys {
+	if h.o.Framework.Standbys() {
+		h.width = slots
 		slots *= 2
 	}
 	entries := make([]*slot, slots)
@@ -29,16 +29,11 @@ func (h *Host) places(slots int) []*slot {
 }
 
 // number is the number of an entry's slot, as people and scripts know it.
-func (h *Host) number(local int) int {
-	if h.standbys {
-		return local % h.width
-	}
-	return local
-}
+func (h *Host) number(local int) int { return elastic.SlotNumber(local, h.width) }
 
 // beside returns the other place of an entry's slot, nil where there is none.
 func (h *Host) beside(local int) *slot {
-	if !h.standbys {
+	if h.width == 0 {
 		return nil
 	}
 	return h.slots[(local+h.width)%len(h.slots)]

@@ -35,9 +35,7 @@ func (l *Leader) publish() {
 			rank := wire.Rank{Rank: i, Host: string(m.Proc.Slot.Host), Slot: m.Proc.Slot.Local}
 			if h := l.hosts[m.Proc.Slot.Host]; h != nil {
 				rank.AllocID = h.alloc
-				if h.width > 0 {
-					rank.Slot %= h.width
-				}
+				rank.Slot = elastic.SlotNumber(rank.Slot, h.width)
 			}
 			s.Ranks = append(s.Ranks, rank)
 		}
