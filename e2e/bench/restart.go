@@ -3,11 +3,7 @@
 
 package main
 
-import (
-	"bytes"
-	"context"
-	"os/exec"
-)
+import "context"
 
 // restartRoute grows and shrinks between two sizes.
 var restartRoute = []int{2, 4, 2, 4, 2}
@@ -19,10 +15,5 @@ var restartArgs = []string{"--frozen=1"}
 // measureRestart measures changes of a script for torchrun, whose processes are
 // replaced, under torchrun and under Kolo.
 func measureRestart(ctx context.Context, o *options, changes **Changes) error {
-	flags := koloRestart.command(o)
-	if help, _ := exec.CommandContext(ctx, flags[0], "run", "-h").CombinedOutput(); !bytes.Contains(help, []byte("-checkpoint-path")) {
-		progress("left out: this driver has no mode = \"restart\"")
-		return nil
-	}
 	return measureResizes(ctx, o, []launcher{torchrun, koloRestart}, changes, walk{route: restartRoute, args: restartArgs})
 }
