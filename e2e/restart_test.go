@@ -54,10 +54,8 @@ func TestTorchrunScript(t *testing.T) {
 	}
 	torch, err := filepath.EvalSymlinks(filepath.Dir(torchPython(t)))
 	must.NoError(t, err)
-	c := startCluster(t, cluster.Options{Plugins: map[string]string{
-		filepath.Join(root(t), "bin", "nomad-driver-torch"): fmt.Sprintf("allow_isolation_none = true\npython = %q\nbind_paths = [%q, %q]\n",
-			torchPython(t), torch, root(t)),
-	}})
+	driver, config := train.Torch.Plugin(root(t))
+	c := startCluster(t, cluster.Options{Plugins: map[string]string{driver: config + fmt.Sprintf("bind_paths = [%q, %q]\n", torch, root(t))}})
 
 	t.Run("planned changes", func(t *testing.T) {
 		t.Parallel()

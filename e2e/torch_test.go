@@ -7,7 +7,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
 // startTorchCluster starts a cluster with both names of the driver.
@@ -26,24 +26,22 @@ func startTorchCluster(t testing.TB) *cluster.Cluster {
 	if _, err := os.Stat(torchPython(t)); err != nil {
 		t.Skip("needs bin/torch: make torch")
 	}
-	driver := filepath.Join(root(t), "bin", "nomad-driver-torch")
-	return startCluster(t, cluster.Options{Plugins: map[string]string{
-		driver: fmt.Sprintf("allow_isolation_none = true\npython = %q\n", torchPython(t)),
-	}})
+	driver, config := train.Torch.Plugin(root(t))
+	return startCluster(t, cluster.Options{Plugins: map[string]string{driver: config}})
 }
 
 // torchPython is the interpreter that has today's PyTorch.
-func torchPython(t testing.TB) string { return filepath.Join(root(t), "bin", "torch", "python3") }
+func torchPython(t testing.TB) string { return filepath.Join(root(t), train.Torch.Python) }
 
 // startTorch is startTraining for jobspecs/torch.nomad.hcl and torch_train.py.
 func startTorch(ctx context.Context, t testing.TB, c *cluster.Cluster, o trainingOptions) *training {
 	t.Helper()
-	vars := cluster.Vars{"python": torchPython(t), "script": filepath.Join(root(t), "e2e", "train", "torch_train.py")}
+	vars := cluster.Vars{"python": torchPython(t), "script": filepath.Join(root(t), train.Torch.Script)}
 	maps.Copy(vars, o.vars)
 	edit := o.edit
 	o.spec, o.vars = "torch", vars
 	o.edit = func(job *api.Job) {
-		job.TaskGroups[0].Tasks[0].Env = map[string]string{"PYTHONPATH": filepath.Join(root(t), "python")}
+		job.TaskGroups[0].Tasks[0].Env = train.Torch.Env(root(t))
 		job.Spreads = []*api.Spread{api.NewSpread("${node.unique.id}", 100, nil)}
 		if edit != nil {
 			edit(job)

@@ -39,7 +39,8 @@ func TestTraining(t *testing.T) {
 		if err := f.Check(root(t)); err != nil {
 			t.Skipf("%v (make build horovod torch sets it up)", err)
 		}
-		plugins[f.Run(root(t))[0]] = fmt.Sprintf("allow_isolation_none = true\npython = %q\n", f.Command(root(t))[0])
+		driver, config := f.Plugin(root(t))
+		plugins[driver] = config
 	}
 	// Four slots: as many training processes as two cores can bear.
 	w := startWith(t, cluster.Options{
@@ -124,7 +125,7 @@ func (w *world) train(t *testing.T, f train.Framework, name, queue string, np in
 	task := group.Tasks[0]
 	maps.Copy(task.Config, spec.config)
 	task.Config["np"] = np
-	task.Env = map[string]string{"PYTHONPATH": filepath.Join(root(t), "python")}
+	task.Env = f.Env(root(t))
 	job.ID, job.Name = &name, &name
 	group.Services[0].Name, task.Config["service"] = name, name
 	must.NoError(t, w.RegisterJob(t.Context(), job))

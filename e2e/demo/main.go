@@ -81,9 +81,8 @@ func run(ctx context.Context, args []string) (err error) {
 	if f.Name != train.Horovod.Name {
 		screen.say("jobs have driver = %q and run %s with %s", f.Name, f.Script, f.Python)
 	}
-	plugins := map[string]string{
-		filepath.Join(root, f.Driver): fmt.Sprintf("allow_isolation_none = true\npython = %q", filepath.Join(root, f.Python)),
-	}
+	driver, config := f.Plugin(root)
+	plugins := map[string]string{driver: config}
 	if gpu {
 		plugins[filepath.Join(root, devicePlugin)] = ""
 	}

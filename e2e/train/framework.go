@@ -69,6 +69,12 @@ func (f Framework) Command(root string) []string {
 	return []string{filepath.Join(root, f.Python), filepath.Join(root, f.Script)}
 }
 
+// Plugin is the task driver's program, and its configuration on a client that trains with
+// the framework's Python.
+func (f Framework) Plugin(root string) (driver, config string) {
+	return filepath.Join(root, f.Driver), fmt.Sprintf("allow_isolation_none = true\npython = %q\n", filepath.Join(root, f.Python))
+}
+
 // Env are the variables that the script needs to be set.
 func (f Framework) Env(root string) map[string]string {
 	if f.path == "" {
