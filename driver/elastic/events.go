@@ -57,6 +57,14 @@ type SlotUp struct {
 // SlotNotifiable reports that a process accepts notices.
 type SlotNotifiable struct{ Proc Proc }
 
+// SlotIdle reports that a process does nothing in a ring that broke, or does
+// something again; see IdleTime.
+type SlotIdle struct {
+	Proc       Proc
+	Generation uint64
+	Idle       bool
+}
+
 // Trained reports that a ring made a step: all its members hold the state.
 type Trained struct{ Generation uint64 }
 
@@ -99,6 +107,7 @@ func (SlotArrived) event()    {}
 func (SlotWaiting) event()    {}
 func (SlotUp) event()         {}
 func (SlotNotifiable) event() {}
+func (SlotIdle) event()       {}
 func (Trained) event()        {}
 func (Stalled) event()        {}
 func (SlotExited) event()     {}

@@ -20,6 +20,7 @@ type slot struct {
 	up          bool       // finished the rendezvous of its ring
 	notifiable  bool
 	surrogate   bool // takes the place of rank 0 in the rendezvous; see Start
+	idle        bool // does nothing in a ring that broke
 	admitted    bool // part of the present batch of newcomers
 	leaving     bool // its host no longer offers it
 	stopping    bool // was sent a Stop
@@ -33,7 +34,7 @@ type slot struct {
 // newSlot returns the slot that a host reports.
 func newSlot(r SlotReport, now time.Time) slot {
 	return slot{state: r.State, incarnation: r.Incarnation, assignment: r.Assignment, generation: r.Generation,
-		syncedSince: r.SyncedSince, up: r.Up, notifiable: r.Notifiable, surrogate: r.Surrogate,
+		syncedSince: r.SyncedSince, up: r.Up, notifiable: r.Notifiable, surrogate: r.Surrogate, idle: r.Idle,
 		admitted: r.State != Down, started: now, failures: r.Failures, failedAt: now.Add(-r.sinceFailure())}
 }
 

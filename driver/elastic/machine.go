@@ -147,6 +147,10 @@ func (m *Machine) apply(ev Event) {
 		if s := m.proc(ev.Proc); s != nil {
 			s.notifiable = true
 		}
+	case SlotIdle:
+		if s := m.proc(ev.Proc); s != nil && s.state == InRing && s.generation == ev.Generation {
+			s.idle = ev.Idle
+		}
 	case Trained:
 		m.stepsReported = true
 		if r := m.Ring(); r != nil && r.Generation == ev.Generation {
@@ -207,5 +211,5 @@ func (m *Machine) slotWaiting(ev SlotWaiting) {
 		m.do(Form{Ring: m.last.clone(), Hosts: []HostID{ev.Proc.Slot.Host}})
 		return
 	}
-	s.state, s.generation, s.up = Waiting, ev.Generation, false
+	s.state, s.generation, s.up, s.idle = Waiting, ev.Generation, false, false
 }

@@ -108,6 +108,9 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 		// GlooContext::Initialize there.
 		m.stopMembers(func(s *slot) bool { return !s.up }, "ring %d broke while it formed", m.last.Generation)
 	}
+	if d.broken && c.saved {
+		m.restartIdle()
+	}
 	grace := m.opt.BarrierTimeout
 	if d.stalled && c.saved {
 		grace = stallGrace
@@ -121,6 +124,20 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 func (m *Machine) breakRing(d *dissolving) {
 	d.broken = true
 	m.do(Break{Generation: m.last.Generation})
+}
+
+// restartIdle kills members of a broken ring that do nothing any more, so that their
+// slots start others. Gloo may leave a process waiting for hours although its
+// connections are cut (Pair::signalException, gloo/transport/tcp/pair.cc): an operation
+// of which a part is sent or received does not learn of it.
+func (m *Machine) restartIdle() {
+	for _, mem := range m.last.Members {
+		if s := m.proc(mem.Proc); s != nil && s.state == InRing && s.idle && !s.stopping {
+			m.emit(mem.Proc.Slot.Host, "slot %d hangs in ring %d, which broke: it has used hardly any CPU time for %s, and is restarted",
+				m.number(mem.Proc.Slot).Local, m.last.Generation, IdleTime)
+			m.stop(mem.Proc, true, "it hangs in ring %d, which broke", m.last.Generation)
+		}
+	}
 }
 
 // stopMembers kills the matching members that are still in the ring.

@@ -74,6 +74,10 @@ type Options struct {
 // connections are cut.
 const stallGrace = 5 * time.Second
 
+// IdleTime is how long a process has to do nothing in a ring that broke before it
+// counts as one that hangs. Those that recover leave the ring much sooner.
+const IdleTime = 2 * time.Second
+
 // abandonGrace is how long a process may take to give up a ring that broke while
 // it formed; see Framework.AbandonsForming.
 const abandonGrace = 10 * time.Second

@@ -140,6 +140,8 @@ type SlotReport struct {
 	// Restarts reports that the process can't change its ring; see SlotArrived.
 	Restarts  bool `json:"restarts,omitempty"`
 	Surrogate bool `json:"surrogate,omitempty"`
+	// Idle reports that it does nothing in its ring, which broke; see SlotIdle.
+	Idle bool `json:"idle,omitempty"`
 	// Failures is how many counted at the last one, FailedAgo the seconds since
 	// that; see Forgive.
 	Failures  int     `json:"failures"`

@@ -34,7 +34,7 @@ func (w *world) receive(h *whost, a any) {
 	case Break:
 		for l := range h.slots {
 			if s := &h.slots[l]; s.State == InRing && (s.training || w.opt.Framework.AbandonsForming) && !s.hung && s.Generation == a.Generation {
-				w.loseRing(h, l)
+				w.breakRing(h, l)
 			}
 		}
 	case Synced:
@@ -118,7 +118,7 @@ func (w *world) leaveRing(h *whost, l int) {
 			mesh.dead = true // it was given up while it formed
 		}
 	}
-	s.State, s.training, s.Up = Waiting, false, false
+	s.State, s.training, s.Up, s.Idle, s.lingers = Waiting, false, false, false, false
 	h.report(SlotWaiting{Proc{SlotID{h.info.ID, l}, s.Incarnation}, s.Generation})
 }
 
@@ -164,6 +164,8 @@ func (w *world) run(h *whost, l int) {
 	case s.State == Down:
 	case s.stopped:
 		w.exit(h, l, SlotExited{Aborted: w.pick(2) == 0, Status: "stopped"})
+	case s.lingers:
+		w.linger(h, l)
 	case s.State == Starting:
 		s.State = Arrived
 		s.Restarts = w.restarts

@@ -70,6 +70,33 @@ func (w *world) hangs(gen uint64) bool {
 	})
 }
 
+// breakRing is what a process does that learns that its ring broke.
+func (w *world) breakRing(h *whost, l int) {
+	s := &h.slots[l]
+	switch w.pick(10) {
+	case 0: // in the middle of a message
+		s.hung, s.lingers = true, true
+	case 1:
+		s.lingers = true
+	default:
+		w.loseRing(h, l)
+	}
+}
+
+// linger moves on a process that is still in a ring that broke. Its agent may take one
+// that is slow for one that hangs.
+func (w *world) linger(h *whost, l int) {
+	s := &h.slots[l]
+	if !s.hung && w.pick(4) == 0 {
+		w.loseRing(h, l)
+		return
+	}
+	if idle := s.hung || w.pick(3) == 0; idle != s.Idle {
+		s.Idle = idle
+		h.report(SlotIdle{Proc{SlotID{h.info.ID, l}, s.Incarnation}, s.Generation, idle})
+	}
+}
+
 // mesh lets a rendezvous complete, and then rank 0 hand out its state.
 func (w *world) mesh(mesh *wmesh) {
 	switch {

@@ -63,6 +63,7 @@ type wslot struct {
 	enter    bool // admitted, but has yet to start: replaces one that died while forming
 	fails    int
 	hung     bool // does nothing any more until it is killed
+	lingers  bool // in a ring that broke: it hangs, or takes its time
 	given    bool // up, by a leader
 	noticed  bool // asked to end
 }

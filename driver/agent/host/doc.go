@@ -19,6 +19,9 @@
 // both (memory.go). To them a notice is the request to save a checkpoint and to end
 // (checkpoint.go).
 //
+// A process that hangs in a broken ring is known by the CPU time that it does not use
+// (idle.go).
+//
 // What differs between training frameworks is behind Framework; this package knows
 // none of them.
 package host

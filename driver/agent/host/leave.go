@@ -24,12 +24,13 @@ func (h *Host) Leave(timeout time.Duration) {
 	})
 }
 
-// poll looks at progress files, and at deadlines.
+// poll looks at progress files, at processes that may hang, and at deadlines.
 func (h *Host) poll() {
 	h.endRequests()
-	for _, s := range h.slots {
+	for local, s := range h.slots {
 		if s.State == elastic.InRing {
 			h.readProgress(s)
+			h.watchIdle(h.proc(local), s)
 		}
 	}
 	if h.leaving && !h.killed && time.Now().After(h.deadline) {

@@ -38,13 +38,17 @@ func (h *Host) notify(a wire.Notify) {
 }
 
 // breakRing makes processes leave that are still in a broken ring: it reports the
-// break to them, and cuts the connections of those that are connected.
+// break to them, cuts the connections of those that are connected, and looks from now
+// on whether they hang.
 func (h *Host) breakRing(gen uint64) {
 	for l, s := range h.slots {
 		if s.State != elastic.InRing || s.Generation != gen {
 			continue
 		}
 		s.endpoint.Break(gen)
+		if s.watch == nil {
+			s.watch = &idleWatch{}
+		}
 		if !s.Up {
 			continue
 		}
@@ -57,6 +61,11 @@ func (h *Host) breakRing(gen uint64) {
 			n, err := shutdownSockets(p.PID(), addrs)
 			if err != nil {
 				h.log.Warn("can't cut connections, the framework notices the failure by its time-out", "slot", id, "error", err)
+				h.post(func() { // until then it waits, and does not hang
+					if s.proc == p {
+						s.watch = nil
+					}
+				})
 				return
 			}
 			h.log.Debug("connections cut", "slot", id, "generation", gen, "connections", n)

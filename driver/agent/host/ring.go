@@ -104,7 +104,7 @@ func (h *Host) waiting(p elastic.Proc, e Endpoint, gen uint64) {
 		last := s.latest
 		h.send(&wire.ToLeader{Progress: &last})
 	}
-	s.State, s.Up = elastic.Waiting, false
+	s.State, s.Up, s.Idle, s.watch = elastic.Waiting, false, false, nil
 	h.send(&wire.ToLeader{Waiting: &elastic.SlotWaiting{Proc: p, Generation: gen}})
 	h.tryAdmit(s, p.Slot)
 }
@@ -134,6 +134,7 @@ func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
 
 func (h *Host) admit(s *slot, m *elastic.Member) {
 	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
+	s.Idle, s.watch = false, nil
 	s.latest, s.unsent = wire.Progress{}, false
 	if s.Restarts {
 		h.withdrawRequest()

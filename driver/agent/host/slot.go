@@ -31,6 +31,7 @@ type slot struct {
 	// stopAt is when the process is stopped that was asked for its checkpoint, zero
 	// before that.
 	stopAt time.Time
+	watch  *idleWatch // nil where its ring is not broken
 	// postponed is a start that waits for memory.
 	postponed *elastic.Start
 }

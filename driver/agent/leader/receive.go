@@ -30,6 +30,8 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		l.step(ctx, *m.Up)
 	case m.Notifiable != nil:
 		l.step(ctx, *m.Notifiable)
+	case m.Idle != nil:
+		l.step(ctx, *m.Idle)
 	case m.Exited != nil:
 		ev := m.Exited.SlotExited
 		ev.Status = plaintext.Line(ev.Status, plaintext.Limit) // from another host, whose tenant may write what its agent sends

@@ -26,6 +26,7 @@ type ToLeader struct {
 	Waiting    *elastic.SlotWaiting    `json:"waiting,omitempty"`
 	Up         *elastic.SlotUp         `json:"up,omitempty"`
 	Notifiable *elastic.SlotNotifiable `json:"notifiable,omitempty"`
+	Idle       *elastic.SlotIdle       `json:"idle,omitempty"`
 	Exited     *Exited                 `json:"exited,omitempty"`
 	Puts       *RingPuts               `json:"puts,omitempty"`
 	Progress   *Progress               `json:"progress,omitempty"`

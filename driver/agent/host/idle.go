@@ -1,0 +1,98 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/localpeer"
+)
+
+// Not every process leaves a ring that breaks: Gloo leaves one that has sent or received
+// a part of a message in a wait of minutes (elastic.Machine has the place). From outside
+// it is known by the CPU time that it does not use.
+
+const (
+	// idleInterval is the time between two looks at a process.
+	idleInterval = 250 * time.Millisecond
+	// idleUse is how much CPU time a process that does nothing uses in IdleTime at most.
+	// It is not 0: each of Gloo's threads wakes up every 10 ms (Loop::run,
+	// gloo/transport/tcp/loop.cc), which makes 1 % of a CPU with four of them.
+	idleUse = elastic.IdleTime / 20
+	// clockTick is the unit of time in /proc.
+	clockTick = 10 * time.Millisecond
+)
+
+// idleWatch follows what a process does in a ring that broke.
+type idleWatch struct {
+	looked time.Time
+	since  time.Time     // it has not done anything
+	used   time.Duration // its CPU time then
+	idle   bool
+}
+
+// watchIdle looks at a process that is still in a ring that broke, and reports to the
+// leader whether it does nothing.
+func (h *Host) watchIdle(p elastic.Proc, s *slot) {
+	now := time.Now()
+	if s.watch == nil || s.proc == nil || now.Sub(s.watch.looked) < idleInterval {
+		return
+	}
+	s.watch.look(now, activityOf(s.proc.PID()))
+	if s.watch.idle != s.Idle {
+		s.Idle = s.watch.idle
+		h.send(&wire.ToLeader{Idle: &elastic.SlotIdle{Proc: p, Generation: s.Generation, Idle: s.Idle}})
+	}
+}
+
+func (w *idleWatch) look(now time.Time, a activity) {
+	w.looked = now
+	switch {
+	case a.held || a.used > w.used+idleUse || a.used < w.used: // less where a descendant has ended
+		w.since, w.used, w.idle = now, a.used, false
+	case now.Sub(w.since) >= elastic.IdleTime:
+		w.since, w.used, w.idle = now, a.used, true
+	}
+}
+
+// activity is what is seen of the work of a process and its descendants.
+type activity struct {
+	used time.Duration // CPU time of their threads
+	// held: one of the threads waits for a disk or a file server, or someone has stopped
+	// it, as a debugger does. That ends, and is not the hang of the process.
+	held bool
+}
+
+func activityOf(pid int) activity {
+	var a activity
+	pids, _ := localpeer.Descendants(pid) // of one that is gone, none
+	for _, p := range pids {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p))
+		for _, path := range threads {
+			stat, _ := os.ReadFile(path) // of a thread that is gone, none
+			a.add(stat)
+		}
+	}
+	return a
+}
+
+// add takes in a line of the form of /proc/<pid>/stat.
+func (a *activity) add(stat []byte) {
+	const state, utime, stime = 0, 11, 12 // after the command, in brackets, which may hold anything
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= stime {
+		return
+	}
+	user, _ := strconv.ParseInt(string(fields[utime]), 10, 64)
+	system, _ := strconv.ParseInt(string(fields[stime]), 10, 64)
+	a.used += time.Duration(user+system) * clockTick
+	a.held = a.held || bytes.ContainsAny(fields[state], "DTt")
+}

@@ -1,0 +1,105 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"testing"
+	"time"
+)
+
+// A member that does nothing in a ring that broke is started again as soon as another
+// holds the state outside of it, and only then.
+func TestAProcessThatHangsInABrokenRingIsStartedAgain(t *testing.T) {
+	idle := func(s *script, generation uint64, idle bool) {
+		s.event(SlotIdle{s.proc("b:0"), generation, idle})
+	}
+	three := func(t *testing.T) *script {
+		s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 0})
+		for i, name := range []string{"a", "b", "c"} {
+			s.join(name, i, 1)
+		}
+		s.wait(time.Second)
+		s.arrive("a:0", "b:0", "c:0")
+		s.up("a:0", "b:0", "c:0")
+		s.event(Trained{1})
+		s.did = nil
+		s.event(HostLost{"c"})
+		s.expect("break 1")
+		return s
+	}
+	t.Run("another is out first", func(t *testing.T) {
+		s := three(t)
+		s.waiting("a:0")
+		s.expect()
+		idle(s, 1, true)
+		s.expect("stop b:0")
+		s.die("b:0", "killed")
+		s.wait(time.Second)
+		s.expect("form 2: a:0", "start b:0 1/2") // no failure, of which it may have none
+	})
+	t.Run("another is out later", func(t *testing.T) {
+		s := three(t)
+		idle(s, 1, true)
+		s.wait(10 * time.Second)
+		s.expect()
+		s.waiting("a:0")
+		s.expect("stop b:0")
+		idle(s, 1, true)
+		s.expect()
+	})
+	t.Run("it does something again", func(t *testing.T) {
+		s := three(t)
+		idle(s, 1, true)
+		idle(s, 1, false)
+		s.waiting("a:0")
+		s.wait(10 * time.Second)
+		s.expect()
+		s.waiting("b:0")
+		s.expect("form 2: a:0 b:0")
+	})
+	t.Run("it is in another ring", func(t *testing.T) {
+		s := three(t)
+		s.waiting("a:0")
+		idle(s, 2, true)
+		s.expect()
+		s.waiting("b:0")
+		idle(s, 1, true)
+		s.up("a:0", "b:0")
+		s.wait(10 * time.Second)
+		s.expect("form 2: a:0 b:0")
+	})
+	t.Run("no other holds the state", func(t *testing.T) {
+		s := pair(t, elasticPair)
+		s.die("a:0", "killed")
+		s.did = nil
+		idle(s, 1, true)
+		s.wait(50 * time.Second)
+		s.expect()
+		s.wait(20 * time.Second)
+		s.expect("stop b:0")
+	})
+	t.Run("the ring is not broken", func(t *testing.T) {
+		s := pair(t, elasticPair)
+		s.event(Trained{1})
+		s.event(HostLeaving{Host: "b"})
+		s.expect("notify a:0")
+		s.waiting("a:0")
+		idle(s, 1, true)
+		s.expect()
+	})
+	t.Run("the leader is another", func(t *testing.T) {
+		s := three(t)
+		idle(s, 1, true)
+		ring := *s.m.Ring()
+		s.m = New(patient(Options{NP: 3, MinNP: 1}), 2)
+		for i, name := range []string{"a", "b"} {
+			s.event(HostJoined{HostInfo{ID: HostID(name), Group: "g", Index: i, Ring: &ring, Slots: []SlotReport{
+				{State: InRing, Incarnation: 1, Generation: 1, SyncedSince: 1, Up: true, Idle: name == "b"}}}})
+		}
+		s.event(HostLost{"c"})
+		s.did = nil
+		s.waiting("a:0")
+		s.expect("stop b:0")
+	})
+}
