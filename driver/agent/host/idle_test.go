@@ -105,7 +105,8 @@ func TestIdle(t *testing.T) {
 		"and that was before": {begin: time.Minute, other: func(i int) (held, end bool) { return false, i == 0 }, idle: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, now := &idleWatch{}, time.Unix(1e9, 0)
+			now := time.Unix(1e9, 0)
+			w := &idleWatch{since: now}
 			a := activity{used: tc.begin}
 			for i := range int(elastic.IdleTime/look) + 2 {
 				a.used += time.Duration(tc.share * float64(look))

@@ -47,7 +47,7 @@ func (h *Host) breakRing(gen uint64) {
 		}
 		s.endpoint.Break(gen)
 		if s.watch == nil {
-			s.watch = &idleWatch{}
+			s.watch = &idleWatch{since: time.Now()}
 		}
 		if !s.Up {
 			continue
