@@ -4,7 +4,8 @@
 """A stand-in for Kolo's agent: starts workers, forms groups of them, serves their store.
 
 It knows one rule: when all members of the present group that live are ready,
-the next group is all that are ready and not to leave.
+the next group is all that are ready and not to leave. A member that hangs in a
+group that has lost another is started again, see hangs.
 """
 
 import json
@@ -19,6 +20,7 @@ import uuid
 
 import torch.distributed as dist
 
+from .hangs import Watch
 from .launch import Forked
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -31,7 +33,8 @@ class Worker:
 
     def __init__(self, name):
         self.name = name
-        self.secret = uuid.uuid4().hex
+        self.command = self.environment = None
+        self.secret = None
         self.process = None
         self.connection = None
         self.ready = False  # waits for a place
@@ -42,6 +45,7 @@ class Worker:
         self.reasons = []
         self.killed = False
         self.held = True  # not to be in a group yet
+        self.watch = None  # since its group has lost a member
 
     def send(self, **message):
         try:
@@ -67,6 +71,7 @@ class Agent:
         self.workers = []
         self.members = []
         self.generation = 0
+        self.hung = 0  # workers that were started again
         self.on_place = None  # called with (worker, is newcomer) before its place is sent
         self.log = []  # (time, text)
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -191,17 +196,22 @@ class Agent:
             env = {
                 **os.environ, "PYTHONPATH": os.path.join(ROOT, "python"), "OMP_NUM_THREADS": "1",
                 "KOLO_WORKER_ADDR": "127.0.0.1:%d" % self.listener.getsockname()[1],
-                "KOLO_WORKER_SECRET": worker.secret,
                 "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port), **environment}
-            command = [script, *self.arguments, "--records", self.records]
-            if self.fork:
-                worker.process = Forked(command, env, self._output(worker))
-            else:
-                with open(self._output(worker), "wb") as output:
-                    worker.process = subprocess.Popen(
-                        [sys.executable, *command], env=env, stdout=output, stderr=subprocess.STDOUT)
+            worker.command, worker.environment = [script, *self.arguments, "--records", self.records], env
+            self._launch(worker)
             self.workers.append(worker)
             return worker
+
+    def _launch(self, worker):
+        """Starts the process of a worker."""
+        worker.secret = uuid.uuid4().hex
+        environment = {**worker.environment, "KOLO_WORKER_SECRET": worker.secret}
+        if self.fork:
+            worker.process = Forked(worker.command, environment, self._output(worker))
+            return
+        with open(self._output(worker), "ab") as output:
+            worker.process = subprocess.Popen(
+                [sys.executable, *worker.command], env=environment, stdout=output, stderr=subprocess.STDOUT)
 
     def _accept(self):
         while True:
@@ -235,6 +245,7 @@ class Agent:
             if message["type"] == "ready":
                 self._note("%s ready, left %d (%s)" % (worker.name, message["generation"], message.get("reason")))
                 worker.ready = True
+                worker.watch = None
                 worker.reasons.append(message.get("reason"))
                 self._form()
             elif message["type"] == "formed":
@@ -245,7 +256,7 @@ class Agent:
                 worker.progress.append(message)
 
     def _watch(self):
-        """Notices ends of workers."""
+        """Notices ends of workers, and those that hang."""
         seen = set()
         while not self.ended:
             time.sleep(0.005)
@@ -254,6 +265,7 @@ class Agent:
                     if worker not in seen and worker.process.poll() is not None:
                         seen.add(worker)
                         self._end(worker)
+                self._restart()
 
     def _end(self, worker):
         self._note("%s ended: %d" % (worker.name, worker.process.returncode))
@@ -267,6 +279,20 @@ class Agent:
         with self.lock:
             for member in self.members:
                 member.send(type="broken", generation=self.generation)
+                member.watch = Watch(member.process.pid)
+
+    def _restart(self):
+        """Starts members again that hang in a group that has lost one, when another holds the state outside of it."""
+        if not any(member.ready and member.synced and member.lives() for member in self.members):
+            return
+        for member in self.members:
+            if member.watch and not member.ready and member.lives() and member.watch.hangs():
+                self._note("%s hangs in %d" % (member.name, self.generation))
+                self.hung += 1
+                member.watch, member.synced = None, False
+                member.process.kill()
+                member.process.wait()
+                self._launch(member)
 
     def _change(self):
         if self.members:
@@ -288,12 +314,13 @@ class Agent:
         members = [m for m in self.members if m.ready and m.lives()] + newcomers
         if not members:
             return
+        members.sort(key=lambda member: not member.synced)  # a member that was started again is none that has the state
         self.generation += 1
         self.members = members
         self._note("group %d: %s" % (self.generation, " ".join(m.name for m in members)))
         lacking = [rank for rank, member in enumerate(members) if not member.synced]
         for rank, member in enumerate(members):
-            member.ready = False
+            member.ready, member.watch = False, None
             if self.on_place:
                 self.on_place(member, rank in lacking)
             member.send(type="place", generation=self.generation, rank=rank, size=len(members), local_rank=rank,

@@ -32,7 +32,7 @@ class Channel:
         self._path = company.roles.members[:1] + company.roles.observers
         self._position = self._path.index(company.place.rank)
         self._control = company.control
-        self._generation = company.place.generation
+        self.generation = company.place.generation
         self._timeout = company.timeout
         self.moved = 0  # bytes
 
@@ -93,4 +93,4 @@ class Channel:
         try:
             yield
         except RuntimeError as err:
-            raise GroupFailed("group %d has lost a member: %s" % (self._generation, err)) from err
+            raise GroupFailed("group %d has lost a member: %s" % (self.generation, err)) from err

@@ -1,21 +1,33 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Sends along a channel in a thread of its own, in order, so that training goes on meanwhile."""
+"""Sends along a channel in a thread of its own, in order, so that training goes on meanwhile.
+
+The main thread never waits in gloo here: gloo leaves a process that has sent or
+received a part of a message waiting for the timeout, whatever happens to the
+connection (Pair::signalException, gloo/transport/tcp/pair.cc). The sender may be
+the only process that holds the state, and must not be lost by that. Its thread
+is given up: it is a daemon, no one joins it, and it keeps the tensors and the
+gloo group that it uses. The end of a gloo group does not wait for messages of
+one process to another, as it does for collectives.
+"""
 
 from __future__ import annotations
 
+import functools
 import queue
 import threading
 import time
-from typing import Any, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, TypeVar
 
 import torch
 
 from .channel import Channel
+from .group import GroupFailed
 from .tree import join, nbytes, split
 
 _MEASURED = 256 * 1024  # bytes; less does not show how fast a channel is
+T = TypeVar("T")
 
 
 class Outbox:
@@ -24,7 +36,7 @@ class Outbox:
     def __init__(self, channel: Channel) -> None:
         self.rate = 0.0  # bytes a second
         self._channel = channel
-        self._queue: "queue.SimpleQueue[Optional[Tuple[Any, Sequence[torch.Tensor]]]]" = queue.SimpleQueue()
+        self._queue: "queue.SimpleQueue[Optional[Callable[[], object]]]" = queue.SimpleQueue()
         self._changed = threading.Condition()
         self._pending = 0
         self._error: Optional[BaseException] = None
@@ -34,41 +46,62 @@ class Outbox:
         """Sends a copy of tree, and then tensors, which must not change until settle() has returned."""
         skeleton, live = split(tree)
         copies = [tensor.clone() for tensor in live]
-        if any(tensor.is_cuda for tensor in (*copies, *tensors)):
-            torch.cuda.current_stream().synchronize()  # the thread has another stream
-        with self._changed:
-            self._raise()
-            self._pending += 1
-        self._queue.put((join(skeleton, copies.__getitem__), tensors))
+        self._add(functools.partial(self._send, join(skeleton, copies.__getitem__), tensors),
+                  any(tensor.is_cuda for tensor in (*copies, *tensors)))
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Does what function does with the channel, in the thread, and returns its result."""
+        results: List[T] = []
+        self._add(lambda: results.append(function()), torch.cuda.is_initialized())
+        self.settle()
+        return results[0]
 
     def settle(self) -> None:
-        """Waits until all is sent."""
+        """Waits until all is done, or given up."""
         with self._changed:
             self._changed.wait_for(lambda: self._pending == 0 or self._error is not None)
             self._raise()
+
+    def abandon(self) -> None:
+        """Gives up what is pending, because the group has lost a member. May be called by any thread."""
+        self._fail(GroupFailed("group %d has lost a member" % self._channel.generation))
 
     def close(self) -> None:
         """Ends the thread, after what is pending."""
         self._queue.put(None)
 
+    def _add(self, function: Callable[[], object], cuda: bool) -> None:
+        if cuda:
+            torch.cuda.current_stream().synchronize()  # the thread has another stream
+        with self._changed:
+            self._raise()
+            self._pending += 1
+        self._queue.put(function)
+
     def _raise(self) -> None:
         if self._error is not None:
             raise self._error
 
+    def _fail(self, error: BaseException) -> None:
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
     def _run(self) -> None:
-        for tree, tensors in iter(self._queue.get, None):
-            begun = time.monotonic()
+        for function in iter(self._queue.get, None):
             try:
-                self._channel.send(tree, tensors)
+                function()
             except BaseException as err:  # what is raised here, the main thread judges
-                with self._changed:
-                    self._error = err
-                    self._changed.notify_all()
+                self._fail(err)
                 return
-            self._measure(nbytes(tensors), time.monotonic() - begun)
             with self._changed:
                 self._pending -= 1
                 self._changed.notify_all()
+
+    def _send(self, tree: Any, tensors: Sequence[torch.Tensor]) -> None:
+        begun = time.monotonic()
+        self._channel.send(tree, tensors)
+        self._measure(nbytes(tensors), time.monotonic() - begun)
 
     def _measure(self, moved: int, seconds: float) -> None:
         if moved >= _MEASURED and seconds > 0:

@@ -227,6 +227,8 @@ class Elastic(Session):
             super()._begin(state, changed)
             if company.place.rank == company.roles.members[0]:
                 self._stream = Stream(state, Channel(company))
+                if self.client.broken(company.place.generation):  # before the client's thread could see the stream
+                    self._stream.abandon()
                 log("group %d: %d processes receive %.0f MB while training goes on", company.place.generation,
                     len(company.roles.observers), self._stream.nbytes() / 1e6)
             return
@@ -305,10 +307,12 @@ class Elastic(Session):
         return self.failures >= ATTEMPTS
 
     def _on_broken(self, generation: int) -> None:
-        """Is called in the client's thread: ends the collective that the main thread may be in."""
-        group = self.group
+        """Is called in the client's thread: ends what the main thread may wait for."""
+        group, stream = self.group, self._stream
         if group is not None and group.place.generation <= generation:
             group.break_()
+            if stream is not None:
+                stream.abandon()
 
 
 def _warm(backend: str) -> None:

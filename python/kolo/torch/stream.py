@@ -14,6 +14,7 @@ has it sent again at the end.
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any, Dict, List, Optional, Set
 
@@ -92,27 +93,38 @@ class Stream:
     def end(self) -> None:
         """Informs the observers that training is complete."""
         self._say("end")
+        self.close()
 
     def _say(self, word: str) -> None:
-        """Sends the last message."""
+        """Sends the last message of those that observers follow."""
         self._outbox.post((word,))
         self._outbox.settle()
-        self.close()
+        self._detach()
 
     def finish(self) -> None:
         """Sends what is left of the state."""
-        differing = {key for keys in self._channel.answers() for key in keys}
+        differing = {key for keys in self._outbox.call(self._channel.answers) for key in keys}
         self.again = sorted(differing | self._changed)
         equal = {key: unit for key, unit in self._units.items() if key not in differing and self._is_equal(unit)}
         state = self._state
-        self._channel.send((remainder.take(state._handlers, equal), state._calls, state._commits, state._fresh))
+        rest = remainder.take(state._handlers, equal), state._calls, state._commits, state._fresh
+        self._outbox.call(functools.partial(self._channel.send, rest))
+        self.close()
+
+    def abandon(self) -> None:
+        """Ends all waits for the observers, because the group has lost a member. May be called by any thread."""
+        self._outbox.abandon()
 
     def close(self) -> None:
+        """Sends nothing any more."""
+        self._detach()
+        self._outbox.close()
+
+    def _detach(self) -> None:
         """Lets the optimizers alone."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-        self._outbox.close()
 
     def _follow(self) -> None:
         """Sees the gradients from now on, after all hooks that the script's function has registered at its begin."""

@@ -1,0 +1,51 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Knows a process that hangs by the CPU time that it does not use, as the agent does (driver/agent/host/idle.go).
+
+gloo leaves a process that has sent or received a part of a message waiting for
+the timeout when the connection ends, however it ends. Only a new process helps.
+"""
+
+import glob
+import os
+import time
+
+IDLE = 2.0  # seconds without work
+USE = 0.1  # seconds of CPU time in them that are no work: gloo's threads wake up every 10 ms
+INTERVAL = 0.25
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+class Watch:
+    """What a process does from now on."""
+
+    def __init__(self, pid):
+        self._pid = pid
+        self._looked = self._since = time.monotonic()
+        self._used = 0.0
+
+    def hangs(self):
+        """Whether the process has done nothing for a while."""
+        now = time.monotonic()
+        if now - self._looked < INTERVAL:
+            return False
+        self._looked = now
+        used, held = _activity(self._pid)
+        if held or used > self._used + USE or used < self._used:
+            self._since, self._used = now, used
+        return now - self._since >= IDLE
+
+
+def _activity(pid):
+    """The CPU time of a process, and whether a thread waits for a disk or was stopped."""
+    used, held = 0, False
+    for path in glob.glob("/proc/%d/task/*/stat" % pid):
+        try:
+            with open(path) as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        used += int(fields[11]) + int(fields[12])
+        held = held or fields[0] in "DTt"
+    return used / _TICK, held
