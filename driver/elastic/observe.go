@@ -3,7 +3,10 @@
 
 package elastic
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // connectGrace is how long a process may still connect to a ring that broke, where
 // it can't give it up; see abandonGrace.
@@ -15,11 +18,13 @@ type census struct {
 	in, out, lost int
 	connected     bool    // all that are in finished the rendezvous, but for the surrogate
 	saved         bool    // one that is out holds the state
+	kept          bool    // and did so when the ring formed: newcomers may yet receive it while the ring trains
 	surrogate     *Member // of rank 0, or nil
 }
 
 func (m *Machine) census() census {
 	c := census{connected: true}
+	first := !slices.ContainsFunc(m.last.Members, func(mem Member) bool { return mem.SyncedSince > 0 })
 	for i, mem := range m.last.Members {
 		s := m.proc(mem.Proc)
 		switch {
@@ -28,6 +33,7 @@ func (m *Machine) census() census {
 		case s.state == Waiting:
 			c.out++
 			c.saved = c.saved || s.syncedSince > 0
+			c.kept = c.kept || s.syncedSince > 0 && (first || mem.SyncedSince > 0)
 		case s.surrogate:
 			c.in++
 			c.surrogate = &m.last.Members[i]
@@ -108,7 +114,7 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 		// GlooContext::Initialize there.
 		m.stopMembers(func(s *slot) bool { return !s.up }, "ring %d broke while it formed", m.last.Generation)
 	}
-	if d.broken && c.saved {
+	if d.broken && c.kept {
 		m.restartIdle()
 	}
 	grace := m.opt.BarrierTimeout

@@ -28,6 +28,10 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 SCRIPT = os.path.join(ROOT, "e2e", "train", "torch_train.py")
 
 
+class AllHang(AssertionError):
+    """All members that hold the state hang in gloo, so that it is lost: no test can go on."""
+
+
 class Worker:
     """One training process, as the agent sees it."""
 
@@ -39,6 +43,7 @@ class Worker:
         self.connection = None
         self.ready = False  # waits for a place
         self.synced = False  # has been in a group that has formed
+        self.keeps = False  # and held the state when its group formed
         self.formed = 0
         self.leaving = False
         self.progress = []
@@ -72,6 +77,7 @@ class Agent:
         self.members = []
         self.generation = 0
         self.hung = 0  # workers that were started again
+        self.lost = False  # all that hold the state hang
         self.on_place = None  # called with (worker, is newcomer) before its place is sent
         self.log = []  # (time, text)
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -130,6 +136,8 @@ class Agent:
     def until(self, condition, timeout=60, what="it"):
         deadline = time.monotonic() + timeout
         while not condition():
+            if self.lost:
+                raise AllHang(self.report())
             if time.monotonic() > deadline:
                 raise AssertionError("not within %d s: %s\n%s" % (timeout, what, self.report()))
             time.sleep(0.01)
@@ -283,16 +291,19 @@ class Agent:
 
     def _restart(self):
         """Starts members again that hang in a group that has lost one, when another holds the state outside of it."""
-        if not any(member.ready and member.synced and member.lives() for member in self.members):
+        alive = [member for member in self.members if member.lives()]
+        hanging = [member for member in alive if member.watch and not member.ready and member.watch.hangs()]
+        holders = [member for member in alive if member.keeps and member not in hanging]
+        self.lost = self.lost or bool(hanging) and not holders
+        if not any(member.ready for member in holders):
             return
-        for member in self.members:
-            if member.watch and not member.ready and member.lives() and member.watch.hangs():
-                self._note("%s hangs in %d" % (member.name, self.generation))
-                self.hung += 1
-                member.watch, member.synced = None, False
-                member.process.kill()
-                member.process.wait()
-                self._launch(member)
+        for member in hanging:
+            self._note("%s hangs in %d" % (member.name, self.generation))
+            self.hung += 1
+            member.watch, member.synced = None, False
+            member.process.kill()
+            member.process.wait()
+            self._launch(member)
 
     def _change(self):
         if self.members:
@@ -321,6 +332,7 @@ class Agent:
         lacking = [rank for rank, member in enumerate(members) if not member.synced]
         for rank, member in enumerate(members):
             member.ready, member.watch = False, None
+            member.keeps = rank not in lacking or len(lacking) == len(members)
             if self.on_place:
                 self.on_place(member, rank in lacking)
             member.send(type="place", generation=self.generation, rank=rank, size=len(members), local_rank=rank,

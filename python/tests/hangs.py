@@ -12,7 +12,7 @@ import os
 import time
 
 IDLE = 2.0  # seconds without work
-USE = 0.1  # seconds of CPU time in them that are no work: gloo's threads wake up every 10 ms
+USE = 0.05  # seconds of CPU time in them that are no work: gloo's threads wake up every 10 ms
 INTERVAL = 0.25
 _TICK = os.sysconf("SC_CLK_TCK")
 
@@ -24,17 +24,20 @@ class Watch:
         self._pid = pid
         self._looked = self._since = time.monotonic()
         self._used = 0.0
+        self._hangs = False
 
     def hangs(self):
         """Whether the process has done nothing for a while."""
         now = time.monotonic()
         if now - self._looked < INTERVAL:
-            return False
+            return self._hangs
         self._looked = now
         used, held = _activity(self._pid)
         if held or used > self._used + USE or used < self._used:
-            self._since, self._used = now, used
-        return now - self._since >= IDLE
+            self._since, self._used, self._hangs = now, used, False
+        elif now - self._since >= IDLE:
+            self._since, self._used, self._hangs = now, used, True
+        return self._hangs
 
 
 def _activity(pid):

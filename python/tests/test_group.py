@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-from .agent import HERE, Agent
+from .agent import HERE, Agent, AllHang
 
 BATCH = 12
 
@@ -25,7 +25,21 @@ def gap(entries, at):
 
 
 class Training(unittest.TestCase):
-    """Helpers: each test has an agent, and judges by what the workers recorded."""
+    """Helpers: each test has an agent, and judges by what the workers recorded.
+
+    A test begins again when gloo has taken all members that hold the state with
+    the one that was killed; see hangs. With few members that happens now and then.
+    """
+
+    def _callTestMethod(self, method):
+        for _ in range(4):
+            try:
+                return super()._callTestMethod(method)
+            except AllHang as err:
+                self.note("begins again, all that hold the state hang\n%s", err)
+                self.doCleanups()
+                self.setUp()
+        return super()._callTestMethod(method)
 
     def agent(self, *arguments, **options):
         agent = Agent(*arguments, **options)

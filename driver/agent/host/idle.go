@@ -26,7 +26,7 @@ const (
 	// idleUse is how much CPU time a process that does nothing uses in IdleTime at most.
 	// It is not 0: each of Gloo's threads wakes up every 10 ms (Loop::run,
 	// gloo/transport/tcp/loop.cc), which makes 1 % of a CPU with four of them.
-	idleUse = elastic.IdleTime / 20
+	idleUse = elastic.IdleTime / 40
 	// clockTick is the unit of time in /proc.
 	clockTick = 10 * time.Millisecond
 )
