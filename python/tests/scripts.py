@@ -104,6 +104,27 @@ def deferred():
     handover()
 
 
+def messages():
+    """Rank 0 sends to the last rank; where TEST_STOP says so, this one stops when it has received a part."""
+    state = kolo.State(step=0)
+    tensor = torch.ones(10_000_000)
+
+    @kolo.elastic
+    def train(state):
+        while True:
+            if kolo.size() > 1 and kolo.rank() == 0:
+                torch.distributed.send(tensor, kolo.size() - 1)
+            elif kolo.size() > 1 and kolo.rank() == kolo.size() - 1:
+                work = torch.distributed.irecv(tensor, 0)
+                if state.step >= int(os.environ.get("TEST_STOP", "1000000")):
+                    os.kill(os.getpid(), signal.SIGSTOP)
+                work.wait()
+            state.step += 1
+            state.commit()
+
+    train(state)
+
+
 def bytes_in_the_pause():
     """Prints how many bytes were sent between the last commit and the first step of each group."""
     model = torch.nn.Linear(int(os.environ["TEST_WIDTH"]), 1200)
