@@ -152,7 +152,11 @@ class Group:
         _abort()
 
     def leave(self) -> None:
-        """Destroys the group. A collective in it must have ended."""
+        """Destroys the group. A collective in it must have ended.
+
+        gloo joins its threads here. One that hangs (see outbox) keeps this process
+        for ever, and the agent starts another one in its place.
+        """
         if self.failed:
             self.break_()  # lets members who wait for this one know
         for reference in self._wrapped:

@@ -3,7 +3,8 @@
 
 """The TCP connections that a process group has opened, so that they can be shut down.
 
-gloo has no abort: a collective ends when a connection of its group does. The
+gloo has no abort: a collective ends when a connection of its group does, unless
+it is in the middle of a message (see outbox); the agent ends such a process. The
 death of a process closes its own; for one that hangs, or whose host is gone,
 the others have to close theirs. Works on Linux; elsewhere nothing is found, and
 a collective ends at its timeout.
