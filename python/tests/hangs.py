@@ -32,7 +32,7 @@ class Watch:
         if now - self._looked < INTERVAL:
             return self._hangs
         self._looked = now
-        used, held = _activity(self._pid)
+        used, held = activity(self._pid)
         if held or used > self._used + USE or used < self._used:
             self._since, self._used, self._hangs = now, used, False
         elif now - self._since >= IDLE:
@@ -40,7 +40,7 @@ class Watch:
         return self._hangs
 
 
-def _activity(pid):
+def activity(pid):
     """The CPU time of a process, and whether a thread waits for a disk or was stopped."""
     used, held = 0, False
     for path in glob.glob("/proc/%d/task/*/stat" % pid):

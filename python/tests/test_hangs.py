@@ -8,8 +8,8 @@ import signal
 import time
 import unittest
 
+from . import hangs
 from .agent import HERE
-from .hangs import IDLE, Watch
 from .test_group import Training, stopped
 
 
@@ -31,6 +31,25 @@ class Hangs(Training):
             agent.formed(2)
             agent.stepped(2)
 
+    def test_an_observer_is_killed_in_the_middle_of_a_message(self):
+        """The only process that has the state sends to it, and goes on as it is."""
+        agent = self.agent("--epochs", "1000", "--samples", "14400", "--ballast", "40", "--step-time", "0.03")
+        sender, = agent.grow(1)
+        for _ in range(3):
+            agent.stepped()
+            observer, = agent.start(1)
+            agent.arrived([observer])
+            agent.go()
+            agent.formed(2)
+            agent.stepped(2)
+            observer.process.send_signal(signal.SIGSTOP)
+            time.sleep(2)  # the sender sends until it takes no more
+            at = agent.kill(observer)
+            agent.formed(1)
+            self.note("%.3f s to the next step", agent.next_step(at) - at)
+        self.assertEqual(0, agent.hung, agent.report())
+        self.assertEqual(["start"] + ["commit", "failure"] * 3, sender.reasons)
+
     def test_killed_at_any_time(self):
         agent = self.agent("--epochs", "1000", "--samples", "14400", "--ballast", "50")
         agent.grow(3, KOLO_TORCH_BACKGROUND="0")
@@ -48,29 +67,36 @@ class Hangs(Training):
 
 
 class Watched(unittest.TestCase):
-    def watch(self, function):
-        """Whether a process that does something counts as one that hangs."""
+    def start(self, function):
+        """Starts a process that does something."""
         pid = os.fork()
         if not pid:
             function()
             os._exit(0)
-        try:
-            watch, end = Watch(pid), time.monotonic() + 2 * IDLE
-            while time.monotonic() < end and not watch.hangs():
-                time.sleep(0.05)
-            return watch.hangs()
-        finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+        self.addCleanup(os.waitpid, pid, 0)
+        self.addCleanup(os.kill, pid, signal.SIGKILL)
+        return pid
+
+    def hangs(self, pid, limit):
+        """Whether it counts as one that hangs, within a number of seconds."""
+        watch, end = hangs.Watch(pid), time.monotonic() + limit
+        while time.monotonic() < end and not watch.hangs():
+            time.sleep(0.05)
+        return watch.hangs()
 
     def test_waits(self):
-        self.assertTrue(self.watch(signal.pause))
-
-    def test_computes(self):
-        self.assertFalse(self.watch(spin))
+        self.assertTrue(self.hangs(self.start(signal.pause), 20 * hangs.IDLE))
 
     def test_is_stopped(self):
-        self.assertFalse(self.watch(lambda: os.kill(os.getpid(), signal.SIGSTOP)))
+        pid = self.start(lambda: os.kill(os.getpid(), signal.SIGSTOP))
+        while not hangs.activity(pid)[1]:
+            time.sleep(0.001)
+        self.assertFalse(self.hangs(pid, 2 * hangs.IDLE))
+
+    def test_computes(self):
+        pid = self.start(spin)
+        while hangs.activity(pid)[0] < 2 * hangs.USE:  # whenever that is
+            time.sleep(0.01)
 
 
 def spin():
