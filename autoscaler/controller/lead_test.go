@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
 // TestController_TwoAgentsAndAFailingNomad is the storm: two autoscalers of which the
@@ -65,6 +68,38 @@ func TestController_NomadAway(t *testing.T) {
 	w.job("b", 2, 8)
 	away.Store(false)
 	w.eventually(map[string]int{"a": 4, "b": 4})
+}
+
+// TestController_OnlyTheLeaderExportsTheCluster is about sums over all autoscalers:
+// one that stands by sees the same pools and jobs.
+func TestController_OnlyTheLeaderExportsTheCluster(t *testing.T) {
+	w := newWorld(t, 1, 4)
+	first, _ := w.start(w.config())
+	w.job("a", 1, 4)
+	w.eventually(map[string]int{"a": 4})
+	c := w.config()
+	c.Name = "second"
+	second, _ := w.start(c)
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { s := second.Status(); return len(s.Jobs) == 1 && len(s.Pools) == 1 }),
+		wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	series := func(a *Controller) map[string]int {
+		jobs := prometheus.NewRegistry()
+		jobs.MustRegister(a.JobMetrics(func(planner.JobKey) bool { return true }))
+		families, err := prometheus.Gatherers{a.Registry(), jobs}.Gather()
+		must.NoError(t, err)
+		n := map[string]int{}
+		for _, f := range families {
+			n[f.GetName()] = len(f.GetMetric())
+		}
+		return n
+	}
+	led, standby := series(first), series(second)
+	for _, name := range []string{"kolo_pool_slots", "kolo_pool_slots_used", "kolo_pool_jobs_waiting", "kolo_pool_policy", "kolo_jobs_with_problems",
+		"kolo_job_workers", "kolo_job_running", "kolo_job_wanted"} {
+		must.Eq(t, 1, led[name], must.Sprint(name))
+		must.Eq(t, 0, standby[name], must.Sprint(name))
+	}
+	must.Eq(t, 1, standby["kolo_leader"])
 }
 
 func TestController_GivesTheLockBackWhenItStops(t *testing.T) {

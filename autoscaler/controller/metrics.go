@@ -100,6 +100,10 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
+// jobLabels name a job. Not "job": Prometheus sets that label itself, to the name
+// of the scrape's job.
+var jobLabels = []string{"namespace", "job_id"}
+
 var (
 	leaderDesc     = prometheus.NewDesc("kolo_leader", "1 where this autoscaler leads.", nil, nil)
 	capacityDesc   = prometheus.NewDesc("kolo_pool_slots", "Slots that elastic jobs may use.", []string{"pool"}, nil)
@@ -109,12 +113,12 @@ var (
 	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that asked for kolo and are left alone for a mistake.", nil, nil)
 	callsDesc      = prometheus.NewDesc("kolo_nomad_requests_total", "Requests sent to Nomad.", nil, nil)
 	failuresDesc   = prometheus.NewDesc("kolo_nomad_request_errors_total", "Requests to Nomad that failed.", nil, nil)
-	countDesc      = prometheus.NewDesc("kolo_job_count", "Workers the job asks Nomad for.", []string{"namespace", "job"}, nil)
-	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", []string{"namespace", "job"}, nil)
-	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", []string{"namespace", "job"}, nil)
+	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
+	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
+	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
 )
 
-// gauges are of the pools and of the autoscaler itself.
+// gauges are of the autoscaler itself and, where it leads, of the pools.
 func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 	gauge := gaugesTo(ch)
 	s := c.Status()
@@ -123,6 +127,12 @@ func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 		lead = 1
 	}
 	gauge(leaderDesc, lead)
+	calls, failures := c.client.Calls()
+	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(calls))
+	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
+	if !s.Leading {
+		return // a sum over all autoscalers counts a pool once
+	}
 	problems := 0
 	for _, x := range s.Ineligible {
 		if !x.Off {
@@ -138,9 +148,6 @@ func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 		name, _, _ := strings.Cut(p.Policy, "(")
 		gauge(policyDesc, 1, p.Name, name)
 	}
-	calls, failures := c.client.Calls()
-	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(calls))
-	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
 }
 
 func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...string) {
@@ -149,17 +156,17 @@ func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...st
 	}
 }
 
-// JobMetrics collects the metrics with a label per job, of the jobs that sees
-// lets through, unless telemetry { per_job } is off.
+// JobMetrics collects, where this autoscaler leads, the metrics with a label per
+// job, of the jobs that sees lets through, unless telemetry { per_job } is off.
 func (c *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
 	return &collector{[]*prometheus.Desc{countDesc, runningDesc, wantDesc}, func(ch chan<- prometheus.Metric) {
-		if !c.Config().Telemetry.PerJob {
+		s := c.Status()
+		if !c.Config().Telemetry.PerJob || !s.Leading {
 			return
 		}
 		gauge := gaugesTo(ch)
-		jobs := c.Status().Jobs
-		for i := range jobs {
-			if j := &jobs[i]; sees(j.JobKey) {
+		for i := range s.Jobs {
+			if j := &s.Jobs[i]; sees(j.JobKey) {
 				gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
 				gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
 				gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)

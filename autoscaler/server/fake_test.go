@@ -96,7 +96,7 @@ type fakeGauges struct {
 	sees func(planner.JobKey) bool
 }
 
-var fakeDesc = prometheus.NewDesc("kolo_job_count", "Workers.", []string{"job"}, nil)
+var fakeDesc = prometheus.NewDesc("kolo_job_workers", "Workers.", []string{"job_id"}, nil)
 
 func (g *fakeGauges) Describe(ch chan<- *prometheus.Desc) { ch <- fakeDesc }
 

@@ -7,18 +7,21 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
@@ -160,7 +163,7 @@ func TestServer_Metrics(t *testing.T) {
 	_, text := w.do(t, "GET", "/v1/metrics", "")
 	for _, line := range []string{
 		"kolo_leader 1", `kolo_pool_slots{pool="default"} 4`, `kolo_pool_slots_used{pool="default"} 4`, `kolo_resizes_total{cause="start"} 1`,
-		`kolo_job_count{job="train",namespace="default"} 4`, "kolo_jobs_with_problems 1", `kolo_pool_policy{policy="elastic-fifo",pool="default"} 1`,
+		`kolo_job_workers{job_id="train",namespace="default"} 4`, "kolo_jobs_with_problems 1", `kolo_pool_policy{policy="elastic-fifo",pool="default"} 1`,
 	} {
 		must.StrContains(t, text, line)
 	}
@@ -244,9 +247,20 @@ func TestServer_Documented(t *testing.T) {
 	_, metrics := w.do(t, "GET", "/v1/metrics", "")
 	for line := range strings.Lines(metrics) {
 		if f := strings.Fields(line); len(f) > 3 && f[1] == "TYPE" {
-			must.StrContains(t, string(reference), "`"+f[2]+"`")
+			must.StrContains(t, string(reference), fmt.Sprintf("| `%s` | %s |", f[2], f[3]))
 		}
 	}
+}
+
+// TestServer_MetricsFollowTheConventions is about Prometheus' conventions for
+// names, units, help and types, and the labels that it sets itself.
+func TestServer_MetricsFollowTheConventions(t *testing.T) {
+	w := start(t, nil)
+	_, text := w.do(t, "GET", "/v1/metrics", "")
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	must.NoError(t, err)
+	must.SliceEmpty(t, problems, must.Sprint(problems))
+	must.False(t, regexp.MustCompile(`[{,](job|instance)="`).MatchString(text), must.Sprint(text))
 }
 
 func TestAnswer_SaysWhatItCannotEncode(t *testing.T) {

@@ -11,17 +11,25 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 )
 
-// collector turns a status into metrics.
+// collector turns a status into metrics. Every allocation has the status of the
+// ring, and only the leader's exports it, so that a sum over all allocations
+// counts a ring once.
 type collector struct{ s *wire.Status }
+
+const leaderDoc = "1 on the allocation that leads the ring, which exports the other metrics."
 
 // Describe sends nothing: the metrics depend on what the script reports.
 func (collector) Describe(chan<- *prometheus.Desc) {}
 
+// leads reports whether the leader itself answers.
+func (c collector) leads() bool { return c.s.AllocID == "" || c.s.AllocID == c.s.Leader }
+
 // Collect sends the metrics of the status.
 func (c collector) Collect(out chan<- prometheus.Metric) {
 	s := c.s
+	// Not "job": Prometheus sets that label itself, to the name of the scrape's job.
 	send := func(kind prometheus.ValueType, name, doc string, v float64, label ...string) {
-		labels, values := []string{"job"}, []string{s.Job}
+		labels, values := []string{"namespace", "job_id"}, []string{s.Namespace, s.Job}
 		if len(label) == 2 {
 			labels, values = append(labels, label[0]), append(values, label[1])
 		}
@@ -35,6 +43,11 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 			gauge(name, doc, *v)
 		}
 	}
+	if !c.leads() {
+		gauge("kolo_ring_leader", leaderDoc, 0)
+		return
+	}
+	gauge("kolo_ring_leader", leaderDoc, 1)
 	gauge("kolo_ring_size", "Processes that train together now.", float64(s.Size))
 	gauge("kolo_ring_generation", "Number of the newest ring.", float64(s.Generation))
 	send(prometheus.CounterValue, "kolo_ring_resets_total", "Rings that replaced an earlier one.", float64(s.Resets))
