@@ -74,8 +74,9 @@ type JobStatus struct {
 	Completed  time.Time `json:"completed,omitzero"`
 	Attained   float64   `json:"attained"` // slot-seconds
 	Resizes    int       `json:"resizes"`
-	Step       float64   `json:"step,omitempty"`
+	Step       float64   `json:"step,omitempty"` // as last reported
 	Total      float64   `json:"total,omitempty"`
+	Progress   float64   `json:"progress,omitempty"` // part of the work that is done, 1 once the job is complete
 	Loss       *float64  `json:"loss,omitempty"`
 	ETA        time.Time `json:"eta,omitzero"`
 	Size       int       `json:"size,omitempty"` // slots in the ring

@@ -104,12 +104,25 @@ func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait 
 	default:
 		js.State = api.StateWaiting
 	}
+	js.Progress = progress(&js)
 	if js.State == api.StateRunning && js.Total > h.Done && curve.Measured() && f.Running > 0 {
 		if left := (js.Total - h.Done) * curve.Time(f.Running); left <= maxETA {
 			js.ETA = now.Add(time.Duration(left * float64(time.Second))).Round(time.Second)
 		}
 	}
 	return js
+}
+
+// progress is the part of a job's work that is done. The last report of a training
+// that completes precedes its last step, and may be all there ever was.
+func progress(js *api.JobStatus) float64 {
+	switch {
+	case js.State == api.StateComplete:
+		return 1
+	case js.Total > 0:
+		return min(1, js.Step/js.Total)
+	}
+	return 0
 }
 
 // maxETA is the longest time to completion, in seconds, that is shown: 30 years.

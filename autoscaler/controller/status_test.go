@@ -31,19 +31,22 @@ func TestDescribeJob(t *testing.T) {
 		total          float64
 		started        bool
 		state          string
+		progress       float64
 		eta            time.Duration // from now, 0 is unknown
 	}{
 		"waiting":                    {state: api.StateWaiting},
 		"suspended":                  {started: true, state: api.StateSuspended},
 		"paused":                     {count: 2, running: 2, left: "paused by a user", state: api.StateHeld},
-		"complete":                   {count: 2, running: 1, history: history.Job{Frozen: true, Total: 100, Done: 100}, state: api.StateComplete},
+		"complete":                   {count: 2, running: 1, history: history.Job{Frozen: true, Total: 100, Done: 100}, state: api.StateComplete, progress: 1},
+		"complete after its report":  {count: 2, history: history.Job{Frozen: true, Total: 280, Done: 278}, state: api.StateComplete, progress: 1},
+		"complete without a report":  {count: 2, history: history.Job{Frozen: true}, state: api.StateComplete, progress: 1},
 		"placing":                    {count: 2, state: api.StateRunning},
-		"as fast as measured":        {count: 2, running: 2, history: history.Job{Total: 100, Done: 40}, state: api.StateRunning, eta: 30 * time.Second},
-		"at the size it has":         {count: 4, running: 4, history: history.Job{Total: 100, Done: 40}, state: api.StateRunning, eta: 15 * time.Second},
-		"the job's own total counts": {count: 2, running: 2, history: history.Job{Total: 100, Done: 40}, total: 240, state: api.StateRunning, eta: 100 * time.Second},
-		"far beyond a life":          {count: 2, running: 2, history: history.Job{Done: 40}, total: 1e300, state: api.StateRunning},
+		"as fast as measured":        {count: 2, running: 2, history: history.Job{Total: 100, Done: 40}, state: api.StateRunning, progress: 0.4, eta: 30 * time.Second},
+		"at the size it has":         {count: 4, running: 4, history: history.Job{Total: 100, Done: 40}, state: api.StateRunning, progress: 0.4, eta: 15 * time.Second},
+		"the job's own total counts": {count: 2, running: 2, history: history.Job{Total: 100, Done: 40}, total: 240, state: api.StateRunning, progress: 40.0 / 240, eta: 100 * time.Second},
+		"far beyond a life":          {count: 2, running: 2, history: history.Job{Done: 40}, total: 1e300, state: api.StateRunning, progress: 4e-299},
 		"no total":                   {count: 2, running: 2, history: history.Job{Done: 40}, state: api.StateRunning},
-		"beyond its total":           {count: 2, running: 2, history: history.Job{Total: 30, Done: 40}, state: api.StateRunning},
+		"beyond its total":           {count: 2, running: 2, history: history.Job{Total: 30, Done: 40}, state: api.StateRunning, progress: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, HoldReason: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
@@ -52,6 +55,7 @@ func TestDescribeJob(t *testing.T) {
 			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: 0.25}}
 			got := describeJob(j, f, &job{Job: &tc.history}, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
 			must.Eq(t, tc.state, got.State)
+			must.Eq(t, tc.progress, got.Progress)
 			must.Eq(t, tc.history.Gaps, got.Gaps)
 			must.Eq(t, "so", got.Reason)
 			switch {

@@ -287,3 +287,12 @@ func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
 	f.http.Debug = true
 	must.Eq(t, http.StatusOK, code())
 }
+
+// TestPage_ACompleteJobIsComplete is about a training whose last report came
+// before its last step: "278 / 280" would stay for ever.
+func TestPage_ACompleteJobIsComplete(t *testing.T) {
+	page := string(pageHTML)
+	complete, report := strings.Index(page, `if (j.state === "complete") bar(td, 1, "complete"); else`), strings.Index(page, "${j.step || 0} / ${j.total}")
+	must.Positive(t, complete)
+	must.Less(t, report, complete)
+}

@@ -65,8 +65,8 @@ func drawJob(j *api.Job) string {
 			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
 		}
-		if s.Total > 0 {
-			rows = append(rows, []string{"Progress", fmt.Sprintf("step %.0f of %.0f", s.Step, s.Total)})
+		if p := jobProgress(s); p != "" {
+			rows = append(rows, []string{"Progress", p})
 		}
 		for _, n := range s.Notes {
 			rows = append(rows, []string{"Note", n})
@@ -92,6 +92,21 @@ func drawJob(j *api.Job) string {
 	}
 	out.WriteString("\n\n" + table(rows))
 	return out.String()
+}
+
+// jobProgress is how far a job is, empty where that is not known.
+func jobProgress(s *api.JobStatus) string {
+	var p string
+	if s.Total > 0 {
+		p = fmt.Sprintf("step %.0f of %.0f", s.Step, s.Total)
+	}
+	switch {
+	case s.State != api.StateComplete:
+		return p
+	case p == "":
+		return "complete"
+	}
+	return "complete; last report: " + p
 }
 
 // predictJobs completes the names of the jobs that the autoscaler knows.

@@ -139,8 +139,10 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 	}
 	progress, eta, gap := "-", "-", "-"
 	switch {
-	case j.Total > 0 && j.Step > 0:
-		progress = fmt.Sprintf("%.0f%%", 100*j.Step/j.Total)
+	case j.State == api.StateComplete:
+		progress = "complete" // whatever step it last reported
+	case j.Progress > 0:
+		progress = fmt.Sprintf("%.0f%%", 100*j.Progress)
 	case j.Step > 0:
 		progress = fmt.Sprintf("step %.0f", j.Step)
 	}
