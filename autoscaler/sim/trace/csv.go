@@ -96,6 +96,13 @@ func (t *table) text(name string) string {
 	return strings.TrimSpace(t.rec[i])
 }
 
+// filled reports whether a field has a value: it is neither blank nor nan, the
+// blank of those who write tables with pandas or NumPy.
+func (t *table) filled(name string) bool {
+	s := t.text(name)
+	return s != "" && !strings.EqualFold(s, "nan")
+}
+
 // fail notes a mistake in a field; the first of a record counts.
 func (t *table) fail(name string, err error) {
 	if t.err != nil {

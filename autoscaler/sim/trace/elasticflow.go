@@ -21,7 +21,9 @@ import (
 //
 // With a directory of throughput files (one per model, MODEL.csv, columns
 // global_batch_size and steps per second on 1, 2, 4 … GPUs) jobs follow the
-// measured curves; without it they follow n^alpha from their duration.
+// measured curves; without it they follow n^alpha from their duration. A blank,
+// nan or 0 there is a size that was not measured: Interpolate fills it in between
+// measured ones, and the largest measured is the most that a job gets.
 func readElasticFlow(t *Trace, r *bufio.Reader, file string, o Options) error {
 	tab, err := newTable(r, file, "job_id", "num_gpu", "duration")
 	if err != nil {
@@ -103,7 +105,7 @@ func (th *throughputs) curve(key appKey) (*Curve, error) {
 		points, most := map[int]float64{}, 0
 		for name := range tab.cols {
 			n, err := strconv.Atoi(name)
-			if err != nil || n < 1 || n > 1<<16 {
+			if err != nil || n < 1 || n > 1<<16 || !tab.filled(name) {
 				continue
 			}
 			if v := tab.float(name, 0); v > 0 {

@@ -159,6 +159,41 @@ func TestRead_ElasticFlowThroughputs(t *testing.T) {
 	must.ErrorContains(t, err, "t.csv:2:10: model_name: no throughput for batch size 128")
 }
 
+// A size that was not measured is blank, nan or 0: two of the traces that
+// ElasticFlow's authors published need such rows.
+func TestRead_ElasticFlowSizesThatWereNotMeasured(t *testing.T) {
+	for name, tc := range map[string]struct {
+		row       string
+		most      int
+		stepTimes map[int]float64
+		err       string
+	}{
+		"blank at the end": {row: "64,2,4,8,", most: 4, stepTimes: map[int]float64{1: 0.5, 2: 0.25, 4: 0.125, 8: 0.125}},
+		"nan at the end":   {row: "64,2,4,nan,NaN", most: 2, stepTimes: map[int]float64{1: 0.5, 2: 0.25, 4: 0.25}},
+		"0 at the end":     {row: "64,2,4,0,0", most: 2, stepTimes: map[int]float64{2: 0.25, 8: 0.25}},
+		"in between":       {row: "64,2, ,8,16", most: 8, stepTimes: map[int]float64{1: 0.5, 2: 0.25, 4: 0.125, 8: 0.0625}},
+		"at the beginning": {row: "64,nan,4,8,16", most: 8, stepTimes: map[int]float64{1: 0.5, 2: 0.25}},
+		"nothing measured": {row: "64,,nan,0,", err: "bert.csv: batch size 64: a curve needs at least one measured point"},
+		"a mistake":        {row: "64,2,4,8,fast", err: `8: want a number from 0, got "fast"`},
+		"infinite":         {row: "64,2,4,8,inf", err: `8: want a number from 0, got "inf"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			must.NoError(t, os.WriteFile(filepath.Join(dir, "bert.csv"), []byte("global_batch_size,1,2,4,8\n32,,,,\n"+tc.row+"\n"), 0o600))
+			tr, err := trace.Read(strings.NewReader("job_id,submission_time,num_iteration,model_name,batch_size,num_gpu,duration\nx,100,40,bert,64,2,60\n"), "t.csv", trace.Options{Curves: dir, Grow: 8})
+			if tc.err != "" {
+				must.ErrorContains(t, err, tc.err)
+				return
+			}
+			must.NoError(t, err)
+			must.Eq(t, tc.most, tr.Jobs[0].Max)
+			for n, want := range tc.stepTimes {
+				must.InDelta(t, want, tr.Jobs[0].StepTime(n), 1e-12, must.Sprint(n))
+			}
+		})
+	}
+}
+
 const eventLog = `{"time":1000,"event":"node","node":"n1","gpus":4,"state":"up"}
 {"time":1000,"event":"node","node":"n2","gpus":4,"state":"up"}
 {"time":1010,"event":"job","job":"a","min":1,"max":8,"preferred":2,"tenant":"x","total_steps":500}
