@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/jobspec2"
@@ -43,6 +44,31 @@ func TestTrainingJobs(t *testing.T) {
 					must.True(t, task.Identity.File)
 					must.Len(t, 1, task.Identities)
 					must.Eq(t, []string{"kolo"}, task.Identities[0].Audience)
+				}
+			}
+		})
+	}
+}
+
+// Nomad 2 warns of a group with services and no shutdown_delay. Workers have the
+// shortest: it keeps them from leaving at the next commit.
+func TestShutdownDelay(t *testing.T) {
+	paths, err := filepath.Glob("*.nomad.hcl")
+	must.NoError(t, err)
+	must.SliceNotEmpty(t, paths)
+	for _, path := range paths {
+		t.Run(path, func(t *testing.T) {
+			for _, group := range parse(t, path).TaskGroups {
+				if len(group.Services) == 0 {
+					continue
+				}
+				must.NotNil(t, group.ShutdownDelay)
+				must.Positive(t, *group.ShutdownDelay)
+				for _, task := range group.Tasks {
+					must.Zero(t, task.ShutdownDelay) // would come on top
+					if task.Driver == "horovod" || task.Driver == "torch" {
+						must.LessEq(t, 10*time.Millisecond, *group.ShutdownDelay)
+					}
 				}
 			}
 		})

@@ -66,6 +66,10 @@ job "kolo" {
       port "http" {}
     }
 
+    # A client that looked the address up before Nomad removed it from the registry
+    # still gets an answer.
+    shutdown_delay = "2s"
+
     service {
       name     = "kolo"
       port     = "http"

@@ -53,6 +53,11 @@ job "pytorch-cpu" {
       port "kolo" {}
     }
 
+    # Nomad takes a worker out of the registry, waits this long, and stops it. Its
+    # agent then serves this port until its processes have left the ring, so that
+    # waiting longer only keeps them from leaving at the next commit.
+    shutdown_delay = "1ms"
+
     # Workers find each other as instances of this service, and serve the
     # ring's status and metrics on it.
     service {

@@ -60,6 +60,7 @@ job "discovery" {
     network {
       port "kolo" {}
     }
+    shutdown_delay = "1ms"
     service {
       name     = "ring"
       provider = "nomad"

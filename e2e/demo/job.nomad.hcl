@@ -38,6 +38,8 @@ job "demo" {
       port "kolo" {}
     }
 
+    shutdown_delay = "1ms"
+
     service {
       name     = var.name
       port     = "kolo"

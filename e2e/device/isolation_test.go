@@ -119,6 +119,7 @@ job %[1]q {
     network {
       port "kolo" {}
     }
+    shutdown_delay = "1ms"
     service {
       name     = %[1]q
       port     = "kolo"

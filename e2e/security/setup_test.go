@@ -119,6 +119,7 @@ job {{json .Name}} {
     network {
       port "kolo" {}
     }
+    shutdown_delay = "1ms"
     service {
       name     = {{json .Name}}
       port     = "kolo"
