@@ -154,8 +154,9 @@ func (w *world) agent(t *testing.T, name, nomad string, more ...string) *daemon 
 // agentWith starts a kolo agent with the text of its configuration.
 func (w *world) agentWith(t *testing.T, name, config string, more ...string) *daemon {
 	t.Helper()
-	// A short path: the name of a socket may have no more than 107 bytes.
-	dir, err := os.MkdirTemp("", "kolo-")
+	// A short path: the name of a socket may have no more than 107 bytes. What runs
+	// in the cluster's directory ends with the cluster, also where the test cannot.
+	dir, err := os.MkdirTemp(w.Dir, "kolo-")
 	must.NoError(t, err)
 	t.Cleanup(func() { must.NoError(t, os.RemoveAll(dir)) })
 	path, socket := filepath.Join(dir, "kolo.hcl"), filepath.Join(dir, "kolo.sock")

@@ -54,7 +54,7 @@ func (a *agent) start(config []byte) error {
 	cmd.Env = a.environment()
 	// Ctrl-C is for the process that started the cluster.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	if err := unlessInterrupted(cmd.Start); err != nil {
 		return fmt.Errorf("nomad agent %s: %w", filepath.Base(a.dir), err)
 	}
 	done := make(chan struct{})

@@ -11,11 +11,9 @@ import (
 	"maps"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -64,7 +62,8 @@ type Cluster struct {
 
 	stopOnce sync.Once
 	stopErr  error
-	signals  chan os.Signal
+	cancel   func()        // ends Start
+	started  chan struct{} // closed when Start returns
 }
 
 // Start starts a cluster and waits until its clients are ready. The caller must
@@ -82,27 +81,22 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if o.Log == nil {
 		o.Log = func(string, ...any) {}
 	}
-	c := &Cluster{log: o.Log, signals: make(chan os.Signal, 1)}
-	// A short path: tasks have a Unix socket below it, and its name may have
-	// no more than 107 bytes.
-	if c.Dir, err = os.MkdirTemp("", "kolo-"); err != nil {
+	sweep(ctx, o.Log)
+	c := &Cluster{log: o.Log, started: make(chan struct{})}
+	ctx, c.cancel = context.WithCancel(ctx)
+	defer c.cancel()
+	if err := admit(c); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(c.Dir, 0o755); err != nil {
-		return nil, err
-	}
-	if c.network, err = newNetwork(ctx); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(c.Dir))
-	}
-	if c.reaper, err = startReaper(c.Dir, c.network.name); err != nil {
-		return nil, err
-	}
-	c.stopOnSignal()
+	defer close(c.started)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Stop())
 		}
 	}()
+	if err := c.prepare(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.startServer(ctx, o); err != nil {
 		return nil, err
 	}
@@ -126,6 +120,23 @@ func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
 	return c, nil
 }
 
+// prepare makes what the agents need, and the reaper, which removes it all.
+func (c *Cluster) prepare(ctx context.Context) (err error) {
+	// A short path: tasks have a Unix socket below it, and its name may have
+	// no more than 107 bytes.
+	if c.Dir, err = os.MkdirTemp("", "kolo-"); err != nil {
+		return err
+	}
+	if err = errors.Join(os.Chmod(c.Dir, 0o755), claim(c.Dir)); err == nil {
+		c.network, err = newNetwork(ctx, c.Dir)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(c.Dir))
+	}
+	c.reaper, err = startReaper(c.Dir, c.network.name)
+	return err
+}
+
 // Isolated reports whether the clients have network namespaces, so that
 // Node.Cut works.
 func (c *Cluster) Isolated() bool { return !c.network.shared() }
@@ -134,28 +145,12 @@ func (c *Cluster) Isolated() bool { return !c.network.shared() }
 // Calls after the first do nothing.
 func (c *Cluster) Stop() error {
 	c.stopOnce.Do(func() {
-		signal.Stop(c.signals)
-		close(c.signals)
-		c.stopErr = c.reaper.reap()
+		defer forget(c)
+		if c.reaper != nil {
+			c.stopErr = c.reaper.reap()
+		}
 	})
 	return c.stopErr
-}
-
-// stopOnSignal stops the cluster on Ctrl-C and the like, and then lets the
-// signal do what it would have done. (The reaper would clean up anyway, but
-// behind the back of a shell that has its prompt again.)
-func (c *Cluster) stopOnSignal() {
-	signal.Notify(c.signals, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		sig, ok := <-c.signals
-		if !ok {
-			return
-		}
-		c.log("cluster: stopping on %s", sig)
-		_ = c.Stop()
-		signal.Reset(sig)
-		_ = syscall.Kill(os.Getpid(), sig.(syscall.Signal))
-	}()
 }
 
 // KeepLogs copies the logs of agents and allocations to dir.

@@ -23,5 +23,7 @@
 // Cleaning up is the work of one small child process, the reaper, which waits
 // for its standard input to close. That happens when Cluster.Stop closes it and
 // also however the process that started the cluster ends, so that
-// no agent, task, mount or namespace outlives a test.
+// no agent, task, mount or namespace outlives a test. On Ctrl-C and SIGTERM that
+// process ends once all of its clusters are gone. What a process has left that was
+// killed together with its reapers, the next one removes.
 package cluster

@@ -25,9 +25,12 @@ type network struct {
 	prefix string
 }
 
-// newNetwork makes a bridge, or returns the shared network where this process
+// networkName is how the names of bridges begin.
+const networkName = "kolo-"
+
+// newNetwork makes a bridge for the cluster in dir, or returns the shared network where this process
 // may not.
-func newNetwork(ctx context.Context) (network, error) {
+func newNetwork(ctx context.Context, dir string) (network, error) {
 	if os.Geteuid() != 0 || !commandExists("ip") || !commandExists("nsenter") {
 		return network{}, nil
 	}
@@ -35,14 +38,14 @@ func newNetwork(ctx context.Context) (network, error) {
 	// at the same time.
 	var last error
 	for n := range 64 {
-		net := network{name: fmt.Sprintf("kolo-%d", n), prefix: fmt.Sprintf("10.213.%d.", n)}
+		net := network{name: fmt.Sprintf("%s%d", networkName, n), prefix: fmt.Sprintf("10.213.%d.", n)}
 		if last = ip(ctx, "link", "add", net.name, "type", "bridge"); last != nil {
 			if !strings.Contains(last.Error(), "File exists") {
 				return network{}, nil // no bridges here, as in many containers
 			}
 			continue
 		}
-		if err := net.up(ctx); err != nil {
+		if err := net.up(ctx, dir); err != nil {
 			_ = ip(ctx, "link", "del", net.name)
 			return network{}, err
 		}
@@ -51,7 +54,11 @@ func newNetwork(ctx context.Context) (network, error) {
 	return network{}, fmt.Errorf("no free network: %w", last)
 }
 
-func (n network) up(ctx context.Context) error {
+// up brings the bridge up, with an alias that says which cluster it is of.
+func (n network) up(ctx context.Context, dir string) error {
+	if err := ip(ctx, "link", "set", n.name, "alias", dir); err != nil {
+		return err
+	}
 	if err := ip(ctx, "address", "add", n.prefix+"1/24", "dev", n.name); err != nil {
 		return err
 	}

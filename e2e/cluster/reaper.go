@@ -14,6 +14,9 @@ import (
 //go:embed reaper.sh
 var reaperScript string
 
+// reaperName is what the script is called in the list of processes.
+const reaperName = "kolo-reaper"
+
 // A reaper cleans up on demand, or when this process is gone.
 type reaper struct {
 	cmd   *exec.Cmd
@@ -24,7 +27,7 @@ type reaper struct {
 // given name (empty: it has none of its own).
 func startReaper(dir, network string) (*reaper, error) {
 	// Not exec.CommandContext: it must outlive any context of ours.
-	cmd := exec.Command("/bin/bash", "-c", reaperScript, "kolo-reaper", dir, network) //nolint:noctx // see above
+	cmd := exec.Command("/bin/bash", "-c", reaperScript, reaperName, dir, network) //nolint:noctx // see above
 	// A Ctrl-C goes to the whole foreground process group. Not to this one.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Dir = "/"

@@ -16,16 +16,14 @@ namespaces() {
 }
 
 # members prints the processes in the cluster's namespaces, and those that run
-# in DIR or were started with something of it.
+# in DIR or were started with something of it. No program that it calls has DIR
+# among its arguments, or it would print that one, too.
 members() {
   for ns in $(namespaces); do ip netns pids "$ns" 2>/dev/null; done
-  for p in /proc/[0-9]*; do
-    pid=${p#/proc/}
-    [ "$pid" = $$ ] || [ "$pid" = "$BASHPID" ] || [ "$pid" = "$PPID" ] && continue
-    case "$(readlink "$p/cwd" 2>/dev/null)/ $(tr '\0' ' ' 2>/dev/null <"$p/cmdline")" in
-      *"$dir/"*) echo "$pid" ;;
-    esac
-  done
+  {
+    grep -lasF -f <(printf '%s/\n' "$dir") /proc/[0-9]*/cmdline
+    stat -c '%n %N' /proc/[0-9]*/cwd | d="'$dir" awk '{ at = substr($4, 1, length(ENVIRON["d"]) + 1) } at == ENVIRON["d"] "\047" || at == ENVIRON["d"] "/" {print $1}'
+  } 2>/dev/null | cut -d/ -f3 | grep -vx -e "$$" -e "$PPID"
 }
 
 for _ in $(seq 50); do
