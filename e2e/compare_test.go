@@ -40,7 +40,7 @@ func TestCompareDrivers(t *testing.T) {
 	clusters := map[string]*cluster.Cluster{}
 	for _, driver := range builds {
 		c, err := cluster.Start(ctx, cluster.Options{
-			Nomad: filepath.Join(root(t), "bin", "nomad"), Clients: 2, Log: t.Logf,
+			Nomad: cluster.Binary(root(t)), Clients: 2, Log: t.Logf,
 			Plugins: map[string]string{driver: fmt.Sprintf("allow_isolation_none = true\npython = %q\n", python(t))},
 			Env:     map[string]string{"PATH": filepath.Dir(python(t)) + ":" + os.Getenv("PATH")},
 		})

@@ -23,7 +23,7 @@ import (
 func TestJobspecs(t *testing.T) {
 	ctx := testContext(t, 3*time.Minute)
 	c := startCluster(t, cluster.Options{Clients: 1})
-	nomad := filepath.Join(root(t), "bin", "nomad")
+	nomad := cluster.Binary(root(t))
 	run := func(t *testing.T, args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(ctx, nomad, args...)

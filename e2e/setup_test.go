@@ -40,7 +40,7 @@ func testContext(t testing.TB, limit time.Duration) context.Context {
 func startCluster(t testing.TB, o cluster.Options) *cluster.Cluster {
 	t.Helper()
 	bin := filepath.Join(root(t), "bin")
-	o.Nomad = filepath.Join(bin, "nomad")
+	o.Nomad = cluster.Binary(root(t))
 	o.Log = t.Logf
 	if o.Plugins == nil {
 		o.Plugins = map[string]string{}

@@ -107,8 +107,9 @@ type taskLine struct {
 // other and Nomad's keys through the Task API with nothing but their identities,
 // go on without a leader that is cut off or dead, and refuse another job's agent.
 func TestE2E(t *testing.T) {
-	nomad, err := filepath.Abs("../../bin/nomad")
+	root, err := filepath.Abs("../..")
 	must.NoError(t, err)
+	nomad := cluster.Binary(root)
 	if _, err := os.Stat(nomad); err != nil {
 		if nomad, err = exec.LookPath("nomad"); err != nil {
 			t.Skip("no nomad in bin or on the PATH")

@@ -76,7 +76,7 @@ func startWith(t *testing.T, o cluster.Options) *world {
 	if at := os.Getenv(givenNomad); at != "" {
 		w.Cluster = given(t, at)
 	} else {
-		o.Nomad, o.Log = filepath.Join(root(t), "bin", "nomad"), t.Logf
+		o.Nomad, o.Log = cluster.Binary(root(t)), t.Logf
 		w.Cluster, err = cluster.Start(ctx, o)
 		must.NoError(t, err)
 		w.StopAfter(t, filepath.Join(root(t), "e2e", ".work", "autoscaler-"+t.Name()))

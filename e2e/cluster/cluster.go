@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,15 @@ type Options struct {
 	CPU, MemoryMB int
 	// Log receives one line for each thing done; nil discards them.
 	Log func(format string, args ...any)
+}
+
+// binaryVariable names, in the environment, the Nomad of `make e2e NOMAD=…`.
+const binaryVariable = "KOLO_E2E_NOMAD_BINARY"
+
+// Binary is the Nomad binary to test with: that of `make e2e NOMAD=…`, or
+// bin/nomad below the project's root.
+func Binary(root string) string {
+	return cmp.Or(os.Getenv(binaryVariable), filepath.Join(root, "bin", "nomad"))
 }
 
 // A Cluster is a running Nomad. Its methods may be called concurrently.

@@ -26,3 +26,11 @@ func TestKeepLogsSkipsPipes(t *testing.T) {
 	must.Len(t, 1, entries)
 	must.Eq(t, "train.stdout.0", entries[0].Name())
 }
+
+// `make e2e NOMAD=…` names the Nomad to test with.
+func TestBinary(t *testing.T) {
+	t.Setenv(binaryVariable, "")
+	must.Eq(t, "/kolo/bin/nomad", Binary("/kolo"))
+	t.Setenv(binaryVariable, "/kolo/bin/nomad-1.10.5")
+	must.Eq(t, "/kolo/bin/nomad-1.10.5", Binary("/kolo"))
+}

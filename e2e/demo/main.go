@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string) (err error) {
 		plugins[filepath.Join(root, devicePlugin)] = ""
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
-		Nomad: filepath.Join(root, "bin/nomad"), Clients: clients, CPU: perClient * slotMHz, Plugins: plugins, Env: env,
+		Nomad: cluster.Binary(root), Clients: clients, CPU: perClient * slotMHz, Plugins: plugins, Env: env,
 	})
 	if err != nil {
 		return err

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 
 // pluginName is the binary's name.
@@ -63,8 +65,10 @@ func nomadPath(t *testing.T) string {
 	t.Helper()
 	path, err := beside("nomad")
 	if _, kit := beside(pluginName); err != nil && kit != nil {
-		path, err = filepath.Abs("../../bin/nomad")
+		var root string
+		root, err = filepath.Abs("../..")
 		must.NoError(t, err)
+		path = cluster.Binary(root)
 		_, err = os.Stat(path)
 	}
 	if err != nil {

@@ -56,7 +56,7 @@ func start(t *testing.T) *world {
 	must.NoError(t, err)
 	driver := filepath.Join(root(t), "bin", "nomad-driver-horovod")
 	c, err := cluster.Start(ctx, cluster.Options{
-		Nomad: filepath.Join(root(t), "bin", "nomad"), Clients: 1, ACL: true, Log: t.Logf,
+		Nomad: cluster.Binary(root(t)), Clients: 1, ACL: true, Log: t.Logf,
 		Plugins: map[string]string{driver: fmt.Sprintf("python = %q\nbind_paths = [%q]", filepath.Join(venv, "bin", "python"), filepath.Dir(venv))},
 	})
 	must.NoError(t, err)
