@@ -15,6 +15,9 @@ type candidate struct {
 	syncedSince uint64 // generation since which it holds the state, 0 when it does not
 }
 
+// slot returns the slot by its number.
+func (c candidate) slot() SlotID { return SlotID{Host: c.proc.Slot.Host, Local: c.number} }
+
 // syncOrder orders candidates: those that hold the state longest come first.
 func (c candidate) syncOrder() uint64 {
 	if c.syncedSince == 0 {

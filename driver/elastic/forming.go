@@ -132,11 +132,16 @@ func (m *Machine) form(plan []Member) {
 	for i := range plan {
 		s := m.slot(plan[i].Proc.Slot)
 		s.state, s.generation, s.up = InRing, gen, false
+		s.syncedSince = plan[i].SyncedSince
 		if initial {
 			s.syncedSince, plan[i].SyncedSince = gen, gen
 		}
 	}
-	m.startForming(&Ring{Generation: gen, Term: m.term, Members: plan, Restarts: m.restarts})
+	ring := &Ring{Generation: gen, Term: m.term, Members: plan, Restarts: m.restarts}
+	if m.replicated() {
+		ring.Replica = m.opt.Replica
+	}
+	m.startForming(ring)
 	m.each(func(_ *host, _ Proc, s *slot) {
 		if s.state == Waiting {
 			s.syncedSince = 0 // the ring trains on without it

@@ -25,6 +25,9 @@ func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 	}
 	// A host whose oldest slot is not a candidate does not come first.
 	slices.SortStableFunc(hosts, func(a, b []candidate) int { return cmp.Compare(firstSync(a), firstSync(b)) })
+	if m.replicated() {
+		return assignReplicas(m.replicas(hosts, limit))
+	}
 	if limit > 0 {
 		for i, h := range hosts {
 			hosts[i] = h[:min(len(h), limit)]
@@ -95,5 +98,5 @@ func (m *Machine) sameSlots(a, b []Member) bool {
 
 // holdsState reports whether rank 0 of the plan holds the training state.
 func (m *Machine) holdsState(plan []Member) bool {
-	return len(plan) > 0 && m.slot(plan[0].Proc.Slot).syncedSince > 0
+	return len(plan) > 0 && plan[0].SyncedSince > 0
 }

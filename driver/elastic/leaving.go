@@ -12,6 +12,9 @@ import (
 // which these hand over the state. Where max_np leaves no room for all, fewer of
 // the leaving ones are kept, but at least one that holds the state.
 func (m *Machine) handoffPlan() []Member {
+	if m.replicated() {
+		return m.handoffReplicas()
+	}
 	room, limit := math.MaxInt, 0
 	var holder *slot
 	if m.opt.MaxNP > 0 {

@@ -42,6 +42,9 @@ func (m *Machine) census() census {
 			c.connected = c.connected && s.up
 		}
 	}
+	if m.replicated() {
+		c.saved = m.partsHeld(func(s *slot) bool { return s.state == Waiting })
+	}
 	return c
 }
 

@@ -40,6 +40,9 @@ type Options struct {
 	NP    int // processes to wait for before the first ring
 	MinNP int // fewest processes of a later ring
 	MaxNP int // most processes of a ring; 0 is no limit
+	// Replica is how many processes share one copy of the training state. A ring has
+	// whole replicas only. More than 1 needs Framework.LocalGaps.
+	Replica int
 
 	Framework Framework
 
@@ -104,9 +107,11 @@ func (o *Options) setDefaults() {
 	def(&o.NotifyInterval, 500*time.Millisecond)
 	def(&o.LeaveGrace, 5*time.Second)
 	def(&o.SyncGrace, 30*time.Second)
-	o.MinNP = max(o.MinNP, 1)
-	o.NP = max(o.NP, o.MinNP)
+	o.Replica = max(o.Replica, 1)
+	o.MinNP = multiple(max(o.MinNP, 1), o.Replica)
+	o.NP = multiple(max(o.NP, o.MinNP), o.Replica)
 	if o.MaxNP > 0 {
+		o.MaxNP = max(o.MaxNP/o.Replica, 1) * o.Replica
 		o.NP = min(o.NP, o.MaxNP)
 	}
 }

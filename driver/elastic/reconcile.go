@@ -44,7 +44,7 @@ func (m *Machine) reconcileRing(in *intact) {
 		if m.stageNewcomers(want) && !m.sameSlots(want, m.last.Members) {
 			m.notify(in)
 		}
-	case len(remain) >= m.opt.MinNP:
+	case len(remain) >= m.opt.MinNP && m.carriesOn(remain):
 		// Members that are leaving go now. Newcomers, unless all of them have
 		// arrived, start again for the smaller ring.
 		m.notify(in)
@@ -60,8 +60,7 @@ func (m *Machine) reconcileRing(in *intact) {
 
 func (m *Machine) membersLeaving() bool {
 	return slices.ContainsFunc(m.last.Members, func(mem Member) bool {
-		h := m.hosts[mem.Proc.Slot.Host]
-		return h != nil && (!h.staying() || m.slot(mem.Proc.Slot).leaving)
+		return m.leaves(mem.Proc.Slot)
 	})
 }
 

@@ -35,9 +35,5 @@ func (m *Machine) syncGrace() time.Duration {
 
 // stateHeld reports whether a process that holds the training state is left.
 func (m *Machine) stateHeld() bool {
-	held := false
-	m.each(func(_ *host, _ Proc, s *slot) {
-		held = held || s.syncedSince > 0 && s.state != Down && !s.stopping
-	})
-	return held
+	return m.partsHeld(func(s *slot) bool { return s.state != Down && !s.stopping })
 }

@@ -50,13 +50,15 @@ type Member struct {
 }
 
 // Ring is a set of processes that train together. Members[r] has rank r, and
-// members of one host are contiguous.
+// members of one host are contiguous, unless they are in replicas.
 type Ring struct {
 	// Generation goes up by one with each ring of a job.
 	Generation uint64 `json:"generation"`
 	// Term is the term of the leader that formed the ring.
 	Term    uint64   `json:"term"`
 	Members []Member `json:"members"`
+	// Replica is the number of members of a replica, 0 where each is one; see replica.go.
+	Replica int `json:"replica,omitempty"`
 	// Restarts reports that its members can't change their ring; see SlotArrived.
 	Restarts bool `json:"restarts,omitempty"`
 }
@@ -68,7 +70,7 @@ func (r *Ring) Hosts() []HostID {
 	}
 	var hosts []HostID
 	for _, m := range r.Members {
-		if n := len(hosts); n == 0 || hosts[n-1] != m.Proc.Slot.Host {
+		if n := len(hosts); n == 0 || hosts[n-1] != m.Proc.Slot.Host && (r.Replica == 0 || !slices.Contains(hosts, m.Proc.Slot.Host)) {
 			hosts = append(hosts, m.Proc.Slot.Host)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func (w *world) checkRing(r *Ring) {
 	most := w.opt.MaxNP
 	if slices.ContainsFunc(w.hosts, func(h *whost) bool { return h.leaving }) || slices.ContainsFunc(r.Members, func(m Member) bool { h := w.m.hosts[m.Proc.Slot.Host]; return h == nil || !h.staying() }) {
-		most = max(most, 2) // a move
+		most = max(most, 2*max(1, w.replica)) // a move
 	}
 	if w.opt.MaxNP > 0 && len(r.Members) > most || len(r.Members) < w.opt.MinNP {
 		w.fail("ring of %d, allowed %d to %d", len(r.Members), w.opt.MinNP, w.opt.MaxNP)
@@ -44,6 +44,7 @@ func (w *world) checkRing(r *Ring) {
 	if err := checkRanks(r, w.opt.Framework.LocalGaps); err != nil {
 		w.fail("%v", err)
 	}
+	w.checkReplicas(r)
 	if w.meshOf(r) == nil {
 		w.newest = r
 		w.meshes = append(w.meshes, &wmesh{ring: *r, in: map[SlotID]int{}, holders: w.holders(r)})
@@ -60,7 +61,7 @@ func checkRanks(r *Ring, gaps bool) error {
 		if a.Rank != i || a.Size != len(r.Members) {
 			return fmt.Errorf("member %d has rank %d of %d", i, a.Rank, a.Size)
 		}
-		if at, ok := seen[h]; ok && at != i-1 {
+		if at, ok := seen[h]; ok && at != i-1 && r.Replica == 0 {
 			return fmt.Errorf("ranks of %s are not contiguous", h)
 		}
 		seen[h] = i

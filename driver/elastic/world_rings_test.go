@@ -147,22 +147,20 @@ func (w *world) handOut(mesh *wmesh) {
 		return
 	}
 	mesh.handed = true
+	w.checkParts(mesh)
 	root := mesh.ring.Members[0].Proc.Slot
 	step := w.host(root.Host).slots[root.Local].step
 	if step < w.best {
-		for _, p := range mesh.holders {
-			if h := w.host(p.Slot.Host); h != nil {
-				if s := h.slots[p.Slot.Local]; s.Incarnation == p.Incarnation && s.State != Down && s.step == w.best && !s.given {
-					w.fail("ring %s goes back from step %d to %d while %s lives", ringKey(&mesh.ring), w.best, step, p)
-				}
-			}
+		if w.heldStill(mesh) {
+			w.fail("ring %s goes back from step %d to %d while some of %v live", ringKey(&mesh.ring), w.best, step, mesh.holders)
 		}
 		if w.opt.OnRingLost == Fail {
 			w.fail("ring %s goes back from step %d to %d", ringKey(&mesh.ring), w.best, step)
 		}
 		w.best = step
 	}
-	for _, m := range mesh.ring.Members {
-		w.host(m.Proc.Slot.Host).slots[m.Proc.Slot.Local].step = step
+	for rank, m := range mesh.ring.Members {
+		s := &w.host(m.Proc.Slot.Host).slots[m.Proc.Slot.Local]
+		s.step, s.place = step, rank%max(1, w.replica)
 	}
 }

@@ -38,7 +38,7 @@ func (w *world) settle() {
 			// Those who leave stay only where too few would remain, and are
 			// then killed by Nomad.
 			for _, h := range slices.Clone(w.hosts) {
-				if (h.leaving || h.info.Dropped) && w.staying() < w.opt.MinNP {
+				if (h.leaving || h.info.Dropped) && (w.staying() < w.opt.MinNP || w.sharedWithLeaving()) {
 					w.remove(h)
 					w.step(HostLost{h.info.ID})
 				}
@@ -66,6 +66,7 @@ func (w *world) settle() {
 		want = min(want, w.opt.MaxNP)
 	}
 	ring := w.m.Ring()
+	want -= want % max(1, w.replica)
 	if want < w.opt.MinNP || w.newest == nil && want < w.opt.NP {
 		return // waits for more, with nothing else to do
 	}

@@ -44,6 +44,7 @@ type wkind struct {
 	framework Framework
 	restarts  bool // they can't change their ring
 	standbys  bool // hosts have standby slots
+	replica   int  // processes of a replica; 0: 1
 }
 
 type whost struct {
@@ -58,6 +59,7 @@ type whost struct {
 type wslot struct {
 	SlotReport
 	step     int
+	place    int // in its replica when it got the state
 	training bool
 	stopped  bool
 	enter    bool // admitted, but has yet to start: replaces one that died while forming
@@ -80,6 +82,13 @@ func newWorld(k wkind, pick func(int) int) *world {
 	w.opt.NP = w.opt.MinNP + pick(2)
 	if pick(2) == 0 {
 		w.opt.MaxNP = w.opt.NP + pick(4)
+	}
+	if k.replica > 1 {
+		w.opt.Replica = k.replica
+		w.opt.MinNP, w.opt.NP, w.opt.MaxNP = w.opt.MinNP*k.replica, w.opt.NP*k.replica, w.opt.MaxNP*k.replica
+		if pick(2) == 0 {
+			w.opt.MinNP, w.opt.NP = k.replica, k.replica
+		}
 	}
 	if k.restarts {
 		w.opt.Restarts, w.opt.Spares = pick(2) == 0, pick(2) == 0
@@ -265,6 +274,9 @@ func TestMachineInvariants(t *testing.T) {
 		"and hosts have standbys":               {wkind{framework: torch, standbys: true}, 200},
 		"processes can't change their ring":     {wkind{framework: torch, standbys: true, restarts: true}, 600},
 		"processes can't, and have no standbys": {wkind{framework: torch, restarts: true}, 150},
+		"pairs share the state":                 {wkind{framework: torch, replica: 2}, 600},
+		"replicas share it on several hosts":    {wkind{framework: torch, standbys: true, replica: 3}, 300},
+		"and processes can't change their ring": {wkind{framework: torch, standbys: true, restarts: true, replica: 2}, 150},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -308,6 +320,9 @@ func FuzzMachine(f *testing.F) {
 		i := 0
 		n := len(data)
 		k := wkind{framework: Framework{AbandonsForming: n%2 == 1, LocalGaps: n%4 == 3}, standbys: n%4 == 3, restarts: n%8 == 7}
+		if n%4 == 3 {
+			k.replica = 1 + n/8%3
+		}
 		explore(k, func(n int) int {
 			if i < len(data) {
 				i++

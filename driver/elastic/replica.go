@@ -1,0 +1,298 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"cmp"
+	"slices"
+)
+
+// With Options.Replica above 1 a ring consists of replicas: that many members with
+// consecutive ranks, which share one copy of the training state among them. A member's
+// place in its replica decides which part it has, so members of one place have the
+// same part. Slots that make up no whole replica wait.
+//
+//	rank      0 1 2 3   4 5 6 7                 0 1 2 3
+//	replica   A A A A   B B B B   B:1 fails ->  A A A A   B:0, B:2 and B:3 wait for B:1
+//	place     0 1 2 3   0 1 2 3                 0 1 2 3
+
+// Replicas returns the slots of each replica of the ring, in rank order.
+func (r *Ring) Replicas() [][]Member {
+	if r == nil || r.Replica < 2 {
+		return nil
+	}
+	return slices.Collect(slices.Chunk(r.Members, r.Replica))
+}
+
+// replicated reports whether rings consist of replicas of several slots.
+func (m *Machine) replicated() bool { return m.opt.Replica > 1 }
+
+// lastReplicas returns the replicas of the newest ring, none where that had another
+// size of replicas: its members have other parts of the state.
+func (m *Machine) lastReplicas() [][]Member {
+	if m.last == nil || m.last.Replica != m.opt.Replica {
+		return nil
+	}
+	return m.last.Replicas()
+}
+
+// replicas groups candidates, which are grouped by host, into at most limit/Replica
+// replicas, 0 for no limit. Those that hold the state come first, all others hold none
+// of it.
+func (m *Machine) replicas(hosts [][]candidate, limit int) [][]candidate {
+	pool := newPool(hosts)
+	groups := m.survivors(pool)
+	for _, members := range m.lastReplicas() { // the others stay together, too
+		if group := pool.take(m.numbers(members)); group != nil {
+			groups = append(groups, stateless(group))
+		}
+	}
+	for _, group := range gather(pool.rest(), m.opt.Replica) {
+		groups = append(groups, stateless(group))
+	}
+	if limit > 0 {
+		groups = groups[:min(len(groups), limit/m.opt.Replica)]
+	}
+	return groups
+}
+
+// survivors takes the replicas that hold the state, those first that have held it
+// longest. Where all have lost members, one is made of those that are left, if each
+// part of the state is.
+func (m *Machine) survivors(p *pool) [][]candidate {
+	var groups [][]candidate
+	for _, members := range m.lastReplicas() {
+		if ids := m.numbers(members); p.hold(ids) {
+			groups = append(groups, p.take(ids))
+		}
+	}
+	if groups == nil {
+		if ids := m.holders(p); p.hold(ids) {
+			groups = append(groups, p.take(ids))
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b []candidate) int { return cmp.Compare(replicaSync(a), replicaSync(b)) })
+	return groups
+}
+
+// replicaSync orders replicas by when they held the whole state first.
+func replicaSync(group []candidate) uint64 {
+	last := uint64(0)
+	for _, c := range group {
+		last = max(last, c.syncOrder())
+	}
+	return last
+}
+
+// stateless returns candidates whose parts of the state are of no use.
+func stateless(group []candidate) []candidate {
+	group = slices.Clone(group)
+	for i := range group {
+		group[i].syncedSince = 0
+	}
+	return group
+}
+
+// numbers returns the slots of members.
+func (m *Machine) numbers(members []Member) []SlotID {
+	ids := make([]SlotID, len(members))
+	for i, mem := range members {
+		ids[i] = m.number(mem.Proc.Slot)
+	}
+	return ids
+}
+
+// holders returns for each place of a replica a slot that holds its part of the state,
+// where there is one.
+func (m *Machine) holders(p *pool) []SlotID {
+	ids := make([]SlotID, m.opt.Replica)
+	for _, members := range m.lastReplicas() {
+		for place, id := range m.numbers(members) {
+			if p.free[ids[place]].syncedSince == 0 {
+				ids[place] = id
+			}
+		}
+	}
+	return ids
+}
+
+// pool has the candidates that are in no replica yet.
+type pool struct {
+	hosts [][]candidate
+	free  map[SlotID]candidate // by slot number
+}
+
+func newPool(hosts [][]candidate) *pool {
+	p := &pool{hosts: hosts, free: map[SlotID]candidate{}}
+	for _, h := range hosts {
+		for _, c := range h {
+			p.free[c.slot()] = c
+		}
+	}
+	return p
+}
+
+// take removes the candidates of slots and returns them, nil where one is missing.
+func (p *pool) take(ids []SlotID) []candidate {
+	group := make([]candidate, 0, len(ids))
+	for _, id := range ids {
+		c, ok := p.free[id]
+		if !ok {
+			return nil
+		}
+		group = append(group, c)
+	}
+	for _, id := range ids {
+		delete(p.free, id)
+	}
+	return group
+}
+
+// hold reports whether slots are in the pool and hold the state.
+func (p *pool) hold(ids []SlotID) bool {
+	return !slices.ContainsFunc(ids, func(id SlotID) bool { return p.free[id].syncedSince == 0 })
+}
+
+// rest returns those that are left, by host.
+func (p *pool) rest() [][]candidate {
+	var hosts [][]candidate
+	for _, h := range p.hosts {
+		if left := slices.DeleteFunc(slices.Clone(h), func(c candidate) bool { _, free := p.free[c.slot()]; return !free }); len(left) > 0 {
+			hosts = append(hosts, left)
+		}
+	}
+	return hosts
+}
+
+// gather makes as many groups of size candidates as there can be: of one host where
+// it has enough, else of as few hosts as possible.
+func gather(hosts [][]candidate, size int) [][]candidate {
+	var groups, rest [][]candidate
+	left := 0
+	for _, h := range hosts {
+		for ; len(h) >= size; h = h[size:] {
+			groups = append(groups, h[:size])
+		}
+		rest = append(rest, h)
+		left += len(h)
+	}
+	for ; left >= size; left -= size {
+		slices.SortStableFunc(rest, func(a, b []candidate) int { return cmp.Compare(len(b), len(a)) })
+		groups = append(groups, span(rest, size))
+	}
+	return groups
+}
+
+// span takes size candidates of hosts, those with the most of them first, and the last
+// ones of the host that has just enough.
+func span(hosts [][]candidate, size int) []candidate {
+	var group []candidate
+	for i := 0; len(group) < size; i++ {
+		need := size - len(group)
+		at := i
+		for at+1 < len(hosts) && len(hosts[at+1]) >= need {
+			at++
+		}
+		n := min(need, len(hosts[at]))
+		group = append(group, hosts[at][:n]...)
+		hosts[at] = hosts[at][n:]
+	}
+	return group
+}
+
+// assignReplicas gives ranks to replicas in their order. Those of a host need not be
+// contiguous.
+func assignReplicas(groups [][]candidate) []Member {
+	list := slices.Concat(groups...)
+	localSize, crossSize := map[HostID]int{}, map[int]int{}
+	for _, c := range list {
+		localSize[c.proc.Slot.Host]++
+		crossSize[c.number]++
+	}
+	members, crossRank := make([]Member, 0, len(list)), map[int]int{}
+	for rank, c := range list {
+		members = append(members, Member{Proc: c.proc, SyncedSince: c.syncedSince, Assignment: Assignment{
+			Rank: rank, Size: len(list),
+			LocalRank: c.number, LocalSize: localSize[c.proc.Slot.Host],
+			CrossRank: crossRank[c.number], CrossSize: crossSize[c.number],
+		}})
+		crossRank[c.number]++
+	}
+	return members
+}
+
+// partsHeld reports whether slots that ok accepts hold the whole state: any of them,
+// or where it is shared among replicas, one of each place.
+func (m *Machine) partsHeld(ok func(*slot) bool) bool {
+	if !m.replicated() {
+		held := false
+		m.each(func(_ *host, _ Proc, s *slot) { held = held || s.syncedSince > 0 && ok(s) })
+		return held
+	}
+	places := map[int]bool{}
+	for _, members := range m.lastReplicas() {
+		for place, mem := range members {
+			if s := m.proc(mem.Proc); s != nil && s.syncedSince > 0 && ok(s) {
+				places[place] = true
+			}
+		}
+	}
+	return len(places) == m.opt.Replica
+}
+
+// carriesOn reports whether a plan can go on from the present ring, once all members
+// of that hold the state: it has a whole replica of it.
+func (m *Machine) carriesOn(plan []Member) bool {
+	if !m.replicated() {
+		return true
+	}
+	old := m.lastReplicas()
+	return slices.ContainsFunc(slices.Collect(slices.Chunk(plan, m.opt.Replica)), func(replica []Member) bool {
+		return m.holdsState(replica) || slices.ContainsFunc(old, func(o []Member) bool { return m.sameSlots(o, replica) })
+	})
+}
+
+// handoffReplicas is handoffPlan with replicas: as many of those that have slots which
+// are leaving as there is room for, but at least one where no other holds the state.
+func (m *Machine) handoffReplicas() []Member {
+	stay := m.layout(ofStaying(m.usable))
+	if len(stay) >= m.opt.MinNP && m.holdsState(stay) {
+		return stay // also with slots whose mates are leaving
+	}
+	size := m.opt.Replica
+	var leaving [][]Member
+	for replica := range slices.Chunk(m.layoutMax(live, 0), size) {
+		if slices.ContainsFunc(replica, func(mem Member) bool { return m.leaves(mem.Proc.Slot) }) {
+			leaving = append(leaving, replica)
+		}
+	}
+	least := min(1, len(leaving))
+	if m.holdsState(stay) {
+		least = 0
+	}
+	for {
+		kept := map[*slot]bool{}
+		for _, mem := range slices.Concat(leaving...) {
+			kept[m.slot(mem.Proc.Slot)] = true
+		}
+		ok := func(h *host, s *slot) bool { return kept[s] || h.staying() && !s.leaving && m.usable(h, s) }
+		plan := m.layoutMax(ok, 0)
+		switch {
+		case m.opt.MaxNP == 0 || len(plan) <= m.opt.MaxNP:
+			return plan
+		case len(leaving) <= least:
+			return m.layoutMax(ok, max(m.opt.MaxNP, 2*size*least))
+		}
+		leaving = leaving[:len(leaving)-1]
+	}
+}
+
+// leaves reports whether a slot is leaving.
+func (m *Machine) leaves(id SlotID) bool {
+	h := m.hosts[id.Host]
+	return h != nil && (!h.staying() || m.slot(id).leaving)
+}
+
+// multiple rounds n up to a multiple of size.
+func multiple(n, size int) int { return (n + size - 1) / size * size }
