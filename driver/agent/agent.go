@@ -162,7 +162,7 @@ func (a *agent) authenticate(token nomadapi.Token) error {
 func (a *agent) makeHost(addr string) {
 	c := a.config
 	a.id = wire.NewHostID(c.AllocID, time.Now())
-	part := a.framework.Host(framework.Options{Host: a.id, Job: c.JobID, Mode: c.Restart.Mode, Interface: a.chooseInterface(addr), Logger: a.log})
+	part := a.framework.Host(framework.Options{Host: a.id, Job: c.JobID, Mode: c.Restart.Mode, Replica: c.Replica, Interface: a.chooseInterface(addr), Logger: a.log})
 	a.host = host.New(host.Options{Config: c, Framework: part, ID: a.id, Addr: addr, Hostname: hostnet.NameFor(addr),
 		Stdout: process.NewSharedWriter(os.Stdout), Stderr: process.NewSharedWriter(os.Stderr), Events: a.events, Logger: a.log, LastHost: a.lastHost})
 }

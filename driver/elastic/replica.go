@@ -184,15 +184,17 @@ func gather(hosts [][]candidate, size int) [][]candidate {
 	return groups
 }
 
-// span takes size candidates of hosts, those with the most of them first, and the last
-// ones of the host that has just enough.
+// span takes size candidates of hosts, which come with the most of them first, and the
+// last ones of the host that has just enough.
 func span(hosts [][]candidate, size int) []candidate {
 	var group []candidate
 	for i := 0; len(group) < size; i++ {
 		need := size - len(group)
 		at := i
-		for at+1 < len(hosts) && len(hosts[at+1]) >= need {
-			at++
+		for next := i + 1; next < len(hosts) && len(hosts[next]) >= need; next++ {
+			if len(hosts[next]) < len(hosts[at]) {
+				at = next
+			}
 		}
 		n := min(need, len(hosts[at]))
 		group = append(group, hosts[at][:n]...)
@@ -286,6 +288,20 @@ func (m *Machine) handoffReplicas() []Member {
 		}
 		leaving = leaving[:len(leaving)-1]
 	}
+}
+
+// Surplus is how many slots wait because they make up no whole replica.
+func (m *Machine) Surplus() int {
+	offered := 0
+	for _, h := range m.hosts {
+		if h.staying() {
+			offered += h.offered()
+		}
+	}
+	if m.opt.MaxNP > 0 {
+		offered = min(offered, m.opt.MaxNP)
+	}
+	return offered % m.opt.Replica
 }
 
 // leaves reports whether a slot is leaving.

@@ -274,9 +274,9 @@ func TestMachineInvariants(t *testing.T) {
 		"and hosts have standbys":               {wkind{framework: torch, standbys: true}, 200},
 		"processes can't change their ring":     {wkind{framework: torch, standbys: true, restarts: true}, 600},
 		"processes can't, and have no standbys": {wkind{framework: torch, restarts: true}, 150},
-		"pairs share the state":                 {wkind{framework: torch, replica: 2}, 600},
-		"replicas share it on several hosts":    {wkind{framework: torch, standbys: true, replica: 3}, 300},
-		"and processes can't change their ring": {wkind{framework: torch, standbys: true, restarts: true, replica: 2}, 150},
+		"pairs share the state":                 {wkind{framework: torch, replica: 2}, 300},
+		"replicas share it on several hosts":    {wkind{framework: torch, standbys: true, replica: 3}, 150},
+		"and processes can't change their ring": {wkind{framework: torch, standbys: true, restarts: true, replica: 2}, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -123,6 +123,10 @@ func (o *flags) check() error {
 	case o.MaxNP > 0 && o.MaxNP < o.NP:
 		return fmt.Errorf("--max-np %d: must not be less than -np %d", o.MaxNP, o.NP)
 	}
+	if uneven := o.Uneven(); len(uneven) > 0 {
+		c := uneven[0]
+		return fmt.Errorf("--%s %d: must be a multiple of --replica %d; %s", o.dialect.names[c.Name][0], c.Value, o.Replica, c.Remedy)
+	}
 	if _, err := net.InterfaceByName(o.iface); err != nil {
 		names, _ := hostnet.Interfaces() // none, where they can't be listed
 		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(names, ", "))

@@ -89,7 +89,7 @@ func newLauncher(f framework.Framework, o *flags) *launcher {
 	r.config = config.Config{Command: o.command[0], Args: o.command[1:], Training: o.Training, Restart: o.restart, RunEnv: o.env,
 		JobID: filepath.Base(o.command[0]), LogDir: o.output}
 	r.framework = func(id elastic.HostID) host.Framework {
-		return f.Host(framework.Options{Host: id, Job: r.config.JobID, Mode: o.restart.Mode, Interface: o.iface, Logger: r.log.Named(string(id))})
+		return f.Host(framework.Options{Host: id, Job: r.config.JobID, Mode: o.restart.Mode, Replica: o.Replica, Interface: o.iface, Logger: r.log.Named(string(id))})
 	}
 	r.leader = leader.New(leader.Options{Config: r.config, Term: 1, Framework: f.Elastic, Exchange: f.Exchange, Logger: r.log})
 	return r

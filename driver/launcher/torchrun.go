@@ -44,7 +44,7 @@ var Torchrun = Dialect{
 	usage: torchrunUsage,
 	bind:  bindTorch,
 	names: names(map[string][]string{
-		"slot_restarts": {"max-restarts", "max_restarts"}, "backend": {"backend"}, "timeout": {"timeout"}, "mode": {"mode"}, "spares": {"spares"},
+		"slot_restarts": {"max-restarts", "max_restarts"}, "backend": {"backend"}, "timeout": {"timeout"}, "mode": {"mode"}, "spares": {"spares"}, "replica": {"replica"},
 		"checkpoint_signal": {"checkpoint-signal"}, "checkpoint_file": {"checkpoint-file"}, "checkpoint_path": {"checkpoint-path"},
 		"checkpoint_wait": {"checkpoint-wait"},
 	}),

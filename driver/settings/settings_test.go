@@ -44,6 +44,14 @@ func TestReadNamesEveryMistake(t *testing.T) {
 				`leave_timeout = "0s": must be at least 1s`,
 			},
 		},
+		"counts that replicas don't make up": {
+			map[string]any{"replica": 4, "slots": 6, "min_np": 3, "np": 8, "max_np": 10},
+			[]string{
+				"min_np = 3: is no multiple of replica = 4; set it to 4", "max_np = 10: is no multiple of replica = 4; set it to 8 or 12",
+				"slots = 6: is no multiple of replica = 4; set it (or the device count) to a multiple or a divisor of replica, so that no two replicas share a host in part",
+			},
+		},
+		"no replica":               {map[string]any{"replica": 0}, []string{"replica = 0: must be at least 1"}},
 		"an earlier name":          {map[string]any{"settle": "1s"}, []string{`settle = "1s": this setting is named debounce; rename it`}},
 		"a number that is too big": {map[string]any{"max_np": 1e300}, []string{"max_np = 1" + zeros(300) + ": must be a whole number"}},
 	}
@@ -51,6 +59,14 @@ func TestReadNamesEveryMistake(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			must.Eq(t, c.want, new(Training).Read(c.given, 1))
 		})
+	}
+}
+
+func TestOneReplicaIsEnoughByDefault(t *testing.T) {
+	for _, slots := range []int{1, 2, 4, 8} {
+		var training Training
+		must.SliceEmpty(t, training.Read(map[string]any{"replica": 4}, slots))
+		must.Eq(t, []int{4, 4, 0, slots}, []int{training.MinNP, training.NP, training.MaxNP, training.Slots})
 	}
 }
 

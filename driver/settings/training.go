@@ -21,6 +21,9 @@ type Training struct {
 	NP    int `json:"np"`
 	MinNP int `json:"min_np"`
 	MaxNP int `json:"max_np"`
+	// Replica is how many processes share one copy of a sharded model: a ring has
+	// whole replicas only. 0 and 1: each has all of it. See BindReplica.
+	Replica int `json:"replica,omitempty"`
 
 	// ElasticTimeout bounds each wait for NP or MinNP processes.
 	ElasticTimeout Duration `json:"elastic_timeout"`
@@ -92,7 +95,14 @@ func (t *Training) Read(given map[string]any, slots int) (problems []string) {
 			problems = append(problems, fmt.Sprintf("%s = %s: this setting is named %s; rename it", old, quoted(value), Renamed[old]))
 		}
 	}
-	wrong := Read(t.counts(), given, "")
+	counts := t.counts()
+	if given["replica"] != nil { // as frameworks without it never have
+		counts = append(counts, t.BindReplica())
+	}
+	wrong := Read(counts, given, "")
+	if given["min_np"] == nil {
+		t.MinNP = t.replica()
+	}
 	if len(wrong) == 0 { // comparing values that are wrong by themselves only confuses
 		wrong = t.complete(slots)
 	}
@@ -118,6 +128,9 @@ func (t *Training) complete(slots int) (problems []string) {
 	}
 	if limited && t.Slots > t.MaxNP {
 		addf("slots = %d: is more than max_np = %d, so some could never train; lower slots (or the device count) or raise max_np", t.Slots, t.MaxNP)
+	}
+	for _, c := range t.Uneven() {
+		addf("%s = %d: is no multiple of replica = %d; %s", c.Name, c.Value, t.Replica, c.Remedy)
 	}
 	return problems
 }

@@ -70,6 +70,7 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 		"ROLE_NAME":                    "default",
 		"ROLE_RANK":                    rank,
 		"ROLE_WORLD_SIZE":              size,
+		"KOLO_REPLICA_SIZE":            strconv.Itoa(max(o.Replica, 1)),
 	}
 	if e.worker != nil {
 		fixed["KOLO_WORKER_ADDR"] = "127.0.0.1:" + strconv.Itoa(e.worker.Port())
@@ -82,7 +83,7 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 func (e *endpoint) Admit(generation uint64, a elastic.Assignment) {
 	e.admit(&placement{
 		Place: worker.Place{Generation: generation, Rank: a.Rank, Size: a.Size, LocalRank: a.LocalRank, LocalSize: a.LocalSize,
-			CrossRank: a.CrossRank, CrossSize: a.CrossSize, Newcomers: newcomers(e.f.ring)},
+			CrossRank: a.CrossRank, CrossSize: a.CrossSize, Replica: max(e.f.ring.Replica, 1), Newcomers: newcomers(e.f.ring)},
 		replica: e.f.replica,
 	})
 }

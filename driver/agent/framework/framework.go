@@ -34,6 +34,9 @@ type Options struct {
 	Job string
 	// Mode is settings.Restart's.
 	Mode string
+	// Replica is how many processes share one copy of a sharded model; 0 and 1: each
+	// has all of it.
+	Replica int
 	// Interface is the network interface of training traffic, empty for the
 	// framework's choice.
 	Interface string

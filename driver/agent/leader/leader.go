@@ -101,7 +101,7 @@ func New(o Options) *Leader {
 		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
 	l.machine = elastic.New(elastic.Options{
 		Framework: o.Framework,
-		NP:        c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP,
+		NP:        c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP, Replica: c.Replica,
 		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Debounce),
 		FinishTimeout: time.Duration(c.FinishTimeout), BarrierTimeout: max(time.Minute, checkpoint+checkpointMargin),
 		ResetLimit: c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,

@@ -5,6 +5,8 @@ package leader
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
@@ -17,7 +19,7 @@ func (l *Leader) publish() {
 	now := time.Now()
 	p := l.stats.newest()
 	s := &wire.Status{Job: c.JobID, Namespace: c.Namespace, Service: c.Service, Leader: c.AllocID, PeerAuth: l.o.PeerAuth, Term: l.o.Term,
-		Phase: "waiting", Hosts: len(l.hosts), MinNP: c.MinNP, MaxNP: c.MaxNP, Resets: l.machine.Resets(),
+		Phase: "waiting", Hosts: len(l.hosts), MinNP: c.MinNP, MaxNP: c.MaxNP, Resets: l.machine.Resets(), Surplus: l.machine.Surplus(),
 		Step: p.Step, Samples: p.Samples, Epoch: p.Epoch, TotalSteps: p.TotalSteps, Loss: p.Loss, ProgressAt: p.At,
 		StepSeconds: l.stats.stepSeconds(), Resizes: l.stats.resizes, Updated: wire.Seconds(now), Ranks: []wire.Rank{}}
 	if !l.quorum.OK {
@@ -47,22 +49,38 @@ func (l *Leader) publish() {
 	l.broadcast(&wire.ToAgent{Status: s})
 }
 
+// ranksOf names the ranks of a host: "rank 2", "ranks 2-3", where replicas span hosts
+// "ranks 2-3, 6".
+func ranksOf(ring *elastic.Ring, h elastic.HostID) string {
+	var spans []string
+	count := 0
+	for rank := 0; rank < len(ring.Members); rank++ {
+		first := rank
+		for rank < len(ring.Members) && ring.Members[rank].Proc.Slot.Host == h {
+			rank++
+		}
+		switch count += rank - first; rank - first {
+		case 0:
+		case 1:
+			spans = append(spans, strconv.Itoa(first))
+		default:
+			spans = append(spans, fmt.Sprintf("%d-%d", first, rank-1))
+		}
+	}
+	if count == 1 {
+		return "rank " + spans[0]
+	}
+	return "ranks " + strings.Join(spans, ", ")
+}
+
 // reportResize reports a resize on each host of the ring.
 func (l *Leader) reportResize(r *wire.Resize) {
 	ring := l.machine.Last()
 	if r == nil || ring == nil || ring.Generation != r.Generation {
 		return
 	}
-	next := 0 // rank after those of the hosts so far
 	for _, h := range ring.Hosts() {
-		first := next
-		for next < len(ring.Members) && ring.Members[next].Proc.Slot.Host == h {
-			next++
-		}
-		text := fmt.Sprintf("ring %d: rank %d of %d", r.Generation, first, r.To)
-		if next > first+1 {
-			text = fmt.Sprintf("ring %d: ranks %d-%d of %d", r.Generation, first, next-1, r.To)
-		}
+		text := fmt.Sprintf("ring %d: %s of %d", r.Generation, ranksOf(ring, h), r.To)
 		if r.Cause != "start" {
 			text += fmt.Sprintf(", was %d, gap %.2f s", r.From, r.Gap)
 		}

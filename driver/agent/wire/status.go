@@ -32,6 +32,8 @@ type Status struct {
 	Resets     int    `json:"resets"`
 	// Hold is why no new ring may be formed just now.
 	Hold string `json:"hold,omitempty"`
+	// Surplus is how many slots wait because they make up no whole replica.
+	Surplus int `json:"surplus,omitempty"`
 
 	Step       *float64 `json:"step,omitempty"`
 	Samples    *float64 `json:"samples,omitempty"`

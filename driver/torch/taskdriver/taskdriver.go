@@ -30,6 +30,7 @@ func (PyTorch) Name() string { return options.Block }
 // blocks.
 func (PyTorch) Settings() (fields []settings.Setting, blocks map[string][]settings.Setting) {
 	fields, checkpoint := new(settings.Restart).Bind()
+	fields = append(fields, new(settings.Training).BindReplica())
 	return fields, map[string][]settings.Setting{options.Block: options.BlockSettings(settings.Env{}), settings.CheckpointBlock: checkpoint}
 }
 

@@ -33,6 +33,9 @@ type Place struct {
 	LocalSize  int    `json:"local_size"`
 	CrossRank  int    `json:"cross_rank"`
 	CrossSize  int    `json:"cross_size"`
+	// Replica is how many members with consecutive ranks share one copy of a sharded
+	// model, 1 where each has all of it.
+	Replica int `json:"replica"`
 	// Newcomers are the ranks that do not hold the training state.
 	Newcomers []int `json:"newcomers"`
 }
