@@ -112,10 +112,14 @@ func TestTorchrunFlags(t *testing.T) {
 	must.Eq(t, settings.Restart{Mode: "restart", Spares: 1, Checkpoint: settings.Checkpoint{Signal: "SIGUSR1", File: "stop", Path: "/m",
 		Wait: settings.Duration(5 * time.Second)}}, o.restart)
 
+	o = parse("-np", "4", "--max-np", "8", "--replica", "4")
+	must.Eq(t, []int{4, 4, 8, 4}, []int{o.NP, o.MinNP, o.MaxNP, o.Replica})
+
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
+		"half a replica":            {[]string{"-np", "6", "--replica", "4"}, "--min-np 6: must be a multiple of --replica 4; set it to 4 or 8"},
 		"nodes the wrong way round": {[]string{"--nnodes", "4:1"}, "1:4"},
 		"processes by name":         {[]string{"--nproc-per-node", "gpu"}, "nproc-per-node"},
 		"a knob of NCCL":            {[]string{"--nccl-debug", "INFO"}, "NCCL_DEBUG"},

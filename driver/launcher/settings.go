@@ -53,7 +53,10 @@ func (f *settingFlag) Set(text string) error {
 // not given: here they follow from the hosts, see check.
 func (o *flags) register(f *flag.FlagSet) {
 	o.env = settings.Env{}
-	list := append(append(o.Bind(), o.BindReplica()), o.dialect.bind(o.env, &o.restart)...)
+	list := append(o.Bind(), o.dialect.bind(o.env, &o.restart)...)
+	if len(o.dialect.names["replica"]) > 0 {
+		list = append(list, o.BindReplica())
+	}
 	o.NP, o.MinNP = 0, 0
 	for _, s := range list {
 		switch s.Name {

@@ -70,7 +70,9 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 		"ROLE_NAME":                    "default",
 		"ROLE_RANK":                    rank,
 		"ROLE_WORLD_SIZE":              size,
-		"KOLO_REPLICA_SIZE":            strconv.Itoa(max(o.Replica, 1)),
+	}
+	if o.Replica > 1 {
+		fixed["KOLO_REPLICA_SIZE"] = strconv.Itoa(o.Replica)
 	}
 	if e.worker != nil {
 		fixed["KOLO_WORKER_ADDR"] = "127.0.0.1:" + strconv.Itoa(e.worker.Port())
@@ -83,7 +85,7 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 func (e *endpoint) Admit(generation uint64, a elastic.Assignment) {
 	e.admit(&placement{
 		Place: worker.Place{Generation: generation, Rank: a.Rank, Size: a.Size, LocalRank: a.LocalRank, LocalSize: a.LocalSize,
-			CrossRank: a.CrossRank, CrossSize: a.CrossSize, Replica: max(e.f.ring.Replica, 1), Newcomers: newcomers(e.f.ring)},
+			CrossRank: a.CrossRank, CrossSize: a.CrossSize, Replica: e.f.ring.Replica, Newcomers: newcomers(e.f.ring)},
 		replica: e.f.replica,
 	})
 }

@@ -147,6 +147,13 @@ func (r *rig) join(generation uint64) host.Exchange {
 	return x
 }
 
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	r := newProcess(t, New(framework.Options{Host: "h", Mode: settings.ModeRestart, Replica: 2, Logger: hclog.NewNullLogger()}), nil)
+	_, fixed := r.e.Environment(elastic.Assignment{Size: 2})
+	must.Eq(t, "2", fixed["KOLO_REPLICA_SIZE"])
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

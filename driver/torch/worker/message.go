@@ -34,8 +34,8 @@ type Place struct {
 	CrossRank  int    `json:"cross_rank"`
 	CrossSize  int    `json:"cross_size"`
 	// Replica is how many members with consecutive ranks share one copy of a sharded
-	// model, 1 where each has all of it.
-	Replica int `json:"replica"`
+	// model, 0 where each has all of it.
+	Replica int `json:"replica,omitempty"`
 	// Newcomers are the ranks that do not hold the training state.
 	Newcomers []int `json:"newcomers"`
 }
