@@ -51,6 +51,7 @@ class Place:
     cross_rank: int = 0
     cross_size: int = 1
     newcomers: Tuple[int, ...] = ()
+    replica: int = 1  # members with consecutive ranks that share one copy of a sharded model
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> "Place":
@@ -65,10 +66,11 @@ class Place:
                 cross_rank=int(message.get("cross_rank", 0)),
                 cross_size=int(message.get("cross_size", 1)),
                 newcomers=tuple(int(rank) for rank in message.get("newcomers") or ()),
+                replica=int(message.get("replica") or 1),
             )
         except (KeyError, TypeError, ValueError) as err:
             raise AgentError("the agent sent a place that cannot be read: %r (%s)" % (message, err)) from err
-        if place.generation < 1 or not 0 <= place.rank < place.size:
+        if place.generation < 1 or not 0 <= place.rank < place.size or place.replica < 1 or place.size % place.replica:
             raise AgentError("the agent sent an impossible place: %r" % (message,))
         return place
 

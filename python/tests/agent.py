@@ -65,9 +65,10 @@ class Worker:
 class Agent:
     """Runs workers with a script. All attributes are guarded by lock."""
 
-    def __init__(self, *arguments, script=SCRIPT, version=1, fork=True):
+    def __init__(self, *arguments, script=SCRIPT, version=1, fork=True, replica=1):
         self.arguments = arguments
         self.fork = fork
+        self.replica = replica  # members of a replica; see _whole
         self.script = script
         self.version = version
         self.directory = tempfile.TemporaryDirectory(prefix="kolo-test-")
@@ -322,7 +323,7 @@ class Agent:
             worker.killed = True
             worker.process.terminate()
         newcomers = [w for w in self.workers if w.ready and not w.held and w.lives() and w not in self.members]
-        members = [m for m in self.members if m.ready and m.lives()] + newcomers
+        members = self._whole([m for m in self.members if m.ready and m.lives()] + newcomers)
         if not members:
             return
         members.sort(key=lambda member: not member.synced)  # a member that was started again is none that has the state
@@ -336,7 +337,14 @@ class Agent:
             if self.on_place:
                 self.on_place(member, rank in lacking)
             member.send(type="place", generation=self.generation, rank=rank, size=len(members), local_rank=rank,
-                        local_size=len(members), cross_rank=0, cross_size=1, newcomers=lacking)
+                        local_size=len(members), cross_rank=0, cross_size=1, newcomers=lacking, replica=self.replica)
+
+    def _whole(self, members):
+        """Whole replicas of members: those of the present group stay as they are."""
+        old = [self.members[n:n + self.replica] for n in range(0, len(self.members), self.replica)]
+        kept = [member for replica in old if all(member in members for member in replica) for member in replica]
+        more = [member for member in members if member not in kept]
+        return kept + more[:len(more) - len(more) % self.replica]
 
     def _note(self, text):
         self.log.append((time.time(), text))

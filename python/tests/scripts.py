@@ -185,11 +185,11 @@ def full(tensor):
 
 def tensors_of(mesh):
     """A model of DTensors, as the parameters of FSDP2 are; all ranks have the same gradients, whatever their number."""
-    from torch.distributed.tensor import Shard, distribute_tensor
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
-    model = Layers()
+    model, placements = Layers(), [Replicate()] * (mesh.ndim - 1) + [Shard(0)]
     for name, parameter in list(model.named_parameters()):
-        setattr(model, name, torch.nn.Parameter(distribute_tensor(parameter.data, mesh, [Shard(0)])))
+        setattr(model, name, torch.nn.Parameter(distribute_tensor(parameter.data, mesh, placements)))
 
     def backward(generator):
         for parameter in model.parameters():
@@ -197,6 +197,19 @@ def tensors_of(mesh):
             parameter.grad = distribute_tensor(whole, parameter.device_mesh, parameter.placements)
 
     return model, backward
+
+
+def sum_for_average():
+    """Lets gloo sum over replicas, where it refuses to average."""
+    from torch.distributed import ReduceOp
+
+    reduce = torch.distributed.all_reduce
+    if not hasattr(reduce, "stand_in"):
+        def all_reduce(tensor, op=ReduceOp.SUM, **arguments):
+            return reduce(tensor, op=ReduceOp.SUM if op == ReduceOp.AVG else op, **arguments)
+
+        all_reduce.stand_in = True
+        torch.distributed.all_reduce = all_reduce
 
 
 def fsdp_of(mesh):
@@ -208,9 +221,11 @@ def fsdp_of(mesh):
         torch.cpu.Stream.stand_in = lacking = True
         torch.cpu.Stream.record_event = lambda self, event=None: torch.cpu.Event()
         torch.cpu.Stream.wait_event = lambda self, event: None
+        if mesh.ndim > 1:
+            sum_for_average()
     model = Layers()
     fully_shard(model, mesh=mesh, reshard_after_forward=False)
-    scale = 1 / kolo.size() if lacking else 1
+    scale = 1 / kolo.size() if lacking else 1  # over both dimensions of the mesh
     return model, lambda generator: (scale * model(torch.randn(6, 5, generator=generator))).backward()
 
 

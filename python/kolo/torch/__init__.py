@@ -25,6 +25,7 @@ from ..worker import AgentError
 from .batch import Batch, global_batch, scaled_lr
 from .checkpoint import load_checkpoint, save_checkpoint
 from .handlers import RNG, Handler, StateDictHandler, register_handler
+from .meshes import mesh
 from .parallel import wrap
 from .place import device, generation, local_rank, local_size, rank, size
 from .reporting import progress
@@ -35,6 +36,6 @@ from .state import State
 
 __all__ = [
     "AgentError", "Batch", "ElasticIterable", "ElasticSampler", "Handler", "RNG", "Sharded", "State", "StateDictHandler",
-    "device", "elastic", "generation", "global_batch", "load_checkpoint", "local_rank", "local_size", "progress", "rank",
-    "register_handler", "save_checkpoint", "scaled_lr", "size", "wrap",
+    "device", "elastic", "generation", "global_batch", "load_checkpoint", "local_rank", "local_size", "mesh", "progress",
+    "rank", "register_handler", "save_checkpoint", "scaled_lr", "size", "wrap",
 ]

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import torch.distributed as dist
 
 from ..worker import Place
+from . import meshes, reporting
 from . import place as places
-from . import reporting
 from .group import Group
 from .session import Session
+
+REPLICA = "KOLO_REPLICA_SIZE"
 
 
 class Alone(Session):
@@ -21,6 +24,7 @@ class Alone(Session):
 
     def enter(self) -> Group:
         environment = os.environ
+        replica = int(environment.get(REPLICA) or 1)
         if dist.is_initialized():
             place = Place(1, dist.get_rank(), dist.get_world_size(), int(environment.get("LOCAL_RANK", "0")))
         elif "RANK" in environment and "WORLD_SIZE" in environment and "MASTER_ADDR" in environment:
@@ -32,6 +36,10 @@ class Alone(Session):
         else:
             place = Place(1, 0, 1)
             dist.init_process_group(self.backend, store=dist.HashStore(), rank=0, world_size=1)
+        if place.size % replica:
+            raise RuntimeError("%d processes are no multiple of %s=%d" % (place.size, REPLICA, replica))
+        place = dataclasses.replace(place, replica=replica)
+        meshes.form(place)
         control = dist.ProcessGroupGloo(
             dist.PrefixStore("kolo", dist.distributed_c10d._get_default_store()), place.rank, place.size,
             timeout=self.timeout) if place.size > 1 else None

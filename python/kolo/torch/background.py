@@ -30,7 +30,7 @@ def wanted(state: State, setting: Optional[bool]) -> bool:
     text = os.environ.get(VARIABLE, "")
     if setting is None and text:
         setting = text.lower() not in ("0", "false", "no", "off")
-    if setting is False:
+    if setting is False or state._has_parts():  # those of a replica are not those of another member
         return False
     return total(units(state._handlers).values()) >= (1 if setting else THRESHOLD)
 

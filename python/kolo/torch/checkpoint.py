@@ -23,8 +23,11 @@ def save_checkpoint(state: Any, path: Path) -> None:
     The file is written beside path and renamed, so that path is always the old
     checkpoint or the new one, even if the process or the machine ends meanwhile.
     A State with a sharded model is written as of its last commit; its parts are
-    in the directory path.shards.
+    in the directory path.shards. With replicas it is written as it is now, and
+    all ranks have to call this.
     """
+    if isinstance(state, State):
+        state._write_parts()
     now = place.current()
     if now is not None and now.rank != 0:
         return

@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 
 from ..worker import Place
-from . import sockets
+from . import meshes, sockets
 from .group import Company, Group, clear
 from .roles import Offer, among, decide
 
@@ -125,6 +125,7 @@ class Forming(threading.Thread):
                                     world_size=place.size, timeout=self._timeout)
         finally:
             sys.excepthook = hook  # torch puts another one around it for each group
+        meshes.form(place)
         return Group(place, store, control, self._timeout, company)
 
 

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
 from ..worker import Place
-from . import sockets
+from . import meshes, sockets
 from .roles import Roles
 
 # What gloo's RuntimeErrors contain; NCCL's have a type.
@@ -220,6 +220,7 @@ def _abort() -> None:
 
 def clear() -> None:
     """Clears what an initialization that was given up leaves in torch's globals."""
+    meshes.drop()
     if dist.is_initialized():
         return
     world = getattr(c10d, "_world", None)

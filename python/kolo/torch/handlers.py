@@ -34,6 +34,21 @@ class Handler:
     def load(self, tree: Any) -> None:
         raise NotImplementedError
 
+    @property
+    def parts(self) -> bool:
+        """Whether each member of a replica has a part of it, the same as the member with its place in another replica."""
+        return False
+
+    def common(self) -> Any:
+        """Of such an object, what is no part: newcomers get it as they get all of others."""
+        return self.tree()
+
+    def begin(self) -> None:
+        """Forgets the part of such an object: no replica has all of them, and nothing was trained yet."""
+
+    def write(self) -> None:
+        """Is called on all members before a checkpoint with such an object is written."""
+
     def commit(self) -> None:
         """Is called on all members at a commit, before tree()."""
 

@@ -52,6 +52,11 @@ def local_size() -> int:
     return _get().local_size
 
 
+def replica() -> int:
+    """The number of processes that share one copy of a sharded model, 1 where each has all of it."""
+    return _get().replica
+
+
 def generation() -> int:
     """The number of the present group; each has a higher one."""
     return _get().generation

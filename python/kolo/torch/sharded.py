@@ -6,7 +6,11 @@
     commit                    the group changes, or has lost a member
     write() --> directory --> reset(): build() for the new group, each rank reads its part
 
-A rank has no copy of what the others hold, so a commit is a checkpoint of
+With replicas (HSDP), the part of a rank is that of another one in each replica:
+it is kept in memory, as the state of other objects, and newcomers get it from
+there. See replicas. A checkpoint is written for save_checkpoint only.
+
+Else a rank has no copy of what the others hold, so a commit is a checkpoint of
 torch.distributed.checkpoint: in a directory that all hosts share, or in
 /dev/shm where all ranks are on one host. It is whole once its metadata is
 there, which is written last. The state that members compare and send has its
@@ -25,7 +29,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 import torch.distributed as dist
 
-from . import place
+from . import meshes, place, shards
 from .handlers import Handler, register_handler
 
 KEPT = 2  # checkpoints: a member may have failed before it learned of the last one
@@ -56,6 +60,7 @@ class Sharded:
         self._run: Optional[str] = None  # directory of this run, relative to directory
         self._names: List[str] = []  # the last checkpoints, relative to directory
         self._stepped = False  # the last one has the optimizer's state
+        self._shard: Optional[shards.Shard] = None  # with replicas: this rank's part, while there is no model
         # Takes a second; most scripts do not need it.
         self._dcp = importlib.import_module("torch.distributed.checkpoint")
         self._dicts = importlib.import_module("torch.distributed.checkpoint.state_dict")
@@ -75,13 +80,26 @@ class Sharded:
 
     def make(self) -> bool:
         """Makes model and optimizer for the present group, as of the last checkpoint; writes one if there is none."""
-        mesh = _mesh()
+        mesh = meshes.mesh()
         self.model, self.optimizer = self._build(mesh)
         if any(getattr(parameter, "device_mesh", mesh) != mesh for parameter in self.model.parameters()):
             raise TypeError("kolo.Sharded: build has to shard the model over the mesh that it is given")
-        if not self._names:
+        if self._shard is not None:
+            shards.put(self._shard, self.model, self.optimizer)
+            self._shard = None
+            return False
+        if self._names:
+            self._read()
+            return replicated()
+        if replicated():
+            for tensor in shards.tensors(self.model):  # each replica has begun with its own numbers
+                dist.broadcast(tensor, dist.get_rank() % place.replica(), group=meshes.column())
+        else:
             self.write()
-            return True
+        return True
+
+    def _read(self) -> None:
+        """Sets model and optimizer to the last checkpoint."""
         tree = self._tree(self._stepped)
         try:
             self._dcp.load(tree, checkpoint_id=os.path.join(self._directory, self._names[-1]))
@@ -92,11 +110,23 @@ class Sharded:
                 self.model, self.optimizer, model_state_dict=tree["model"], optim_state_dict=tree["optimizer"])
         else:
             self._dicts.set_model_state_dict(self.model, tree["model"])
-        return False
 
     def drop(self) -> None:
         """Forgets what is bound to a group that is left."""
+        if replicated():
+            self._shard = self.shard()
         self.model = self.optimizer = None
+
+    def shard(self) -> Optional[shards.Shard]:
+        """With replicas: this rank's part."""
+        return self._shard if self.model is None else shards.take(self.model, self.optimizer)
+
+    def put(self, shard: Optional[shards.Shard]) -> None:
+        """Sets this rank's part, at once or when there is a model."""
+        if self.model is None or shard is None:
+            self._shard = shard
+        else:
+            shards.put(shard, self.model, self.optimizer)
 
     def keep(self, name: str, path: str) -> str:
         """Copies a checkpoint to beside the file that is written to path; returns where it is."""
@@ -129,10 +159,25 @@ class Sharded:
 class ShardedHandler(Handler):
     """Has the name of the checkpoint as the state, and makes the rest of it when the group is there."""
 
+    @property
+    def parts(self) -> bool:
+        return replicated()
+
     def tree(self) -> Any:
+        return {**self.common(), "shard": self.value.shard()} if replicated() else self.common()
+
+    def common(self) -> Any:
         return {"run": self.value._run, "names": list(self.value._names), "stepped": self.value._stepped}
 
+    def write(self) -> None:
+        self.value.write()
+
+    def begin(self) -> None:
+        self.value.put(None)
+
     def load(self, tree: Any) -> None:
+        if "shard" in tree:
+            self.value.put(tree["shard"])
         self.value._run, self.value._names, self.value._stepped = tree["run"], list(tree["names"]), tree["stepped"]
 
     def keep(self, tree: Any, path: str) -> Any:
@@ -145,7 +190,8 @@ class ShardedHandler(Handler):
                 shutil.rmtree(os.path.join(os.path.abspath(path) + ".shards", name), ignore_errors=True)
 
     def commit(self) -> None:
-        self.value.write()
+        if not replicated():
+            self.value.write()
 
     def reset(self) -> bool:
         return self.value.make()
@@ -154,11 +200,10 @@ class ShardedHandler(Handler):
         self.value.drop()
 
 
-def _mesh() -> Any:
-    """The ranks of the present group. Meshes of one size are equal by their name only, and torch caches by mesh."""
-    from torch.distributed.device_mesh import init_device_mesh
-
-    return init_device_mesh(place.device().type, (place.size(),), mesh_dim_names=("kolo%d" % place.generation(),))
+def replicated() -> bool:
+    """Whether each part of a model is on several ranks of the present group, or is to be."""
+    now = place.current()
+    return now is not None and now.replica > 1
 
 
 def _agree(make: Callable[[], str]) -> str:

@@ -38,6 +38,8 @@ class State:
     def __init__(self, **values: Any) -> None:
         self._handlers: Dict[str, Handler] = {}
         self._snapshot = Snapshot()
+        self._previous = Snapshot()  # the commit before the last, where replicas have to agree on one
+        self._before = -1  # number of that one; -1: there is none
         self._saved = False  # there is something to restore
         self._fresh = False  # nothing but training has changed the state since it was saved
         self._commits = -1  # number of the last commit; -1: not of any group yet
@@ -80,10 +82,11 @@ class State:
             session.verify()
             for handler in self._handlers.values():
                 handler.commit()
-        self.save()
+        if not session:
+            self.save()
         self._calls = 0
         if session:
-            self._commits += 1
+            self._keep(self._commits + 1)
             session.failures = 0
             reporting.report(self.report())
             session.check()
@@ -101,6 +104,39 @@ class State:
         self._snapshot.take(self._handlers)
         self._saved = self._fresh = True
 
+    def _keep(self, number: int) -> None:
+        """Saves the state as the commit of this number."""
+        if self._has_parts():
+            self._snapshot, self._previous = self._previous, self._snapshot
+            self._before = self._held()
+        self.save()
+        self._commits = number
+
+    def _go_back(self) -> None:
+        """Makes the commit before the last the last one again; the other is that of this process alone."""
+        self._snapshot, self._previous = self._previous, self._snapshot
+        self._commits, self._before = self._before, -1
+        self.restore()
+
+    def _has_parts(self) -> bool:
+        """Whether members of a replica have parts of some value."""
+        return any(handler.parts for handler in self._handlers.values())
+
+    def _parts(self) -> Dict[str, Any]:
+        """The values of which this process has a part, as tree()."""
+        return {name: handler.tree() for name, handler in self._handlers.items() if handler.parts}
+
+    def _write_parts(self) -> None:
+        for handler in self._handlers.values():
+            if handler.parts:
+                handler.write()
+
+    def _begin(self) -> None:
+        """Begins a training, whatever this process has of it: none has got further than this."""
+        self._commits = self._before = -1
+        for handler in self._handlers.values():
+            handler.begin()
+
     def restore(self) -> None:
         """Goes back to what was last saved. Without that, nothing changes."""
         if self._saved:
@@ -117,8 +153,7 @@ class State:
             return
         for handler in self._handlers.values():
             handler.commit()
-        self.save()
-        self._commits += 1
+        self._keep(self._commits + 1)
 
     def _recover(self) -> None:
         """Goes back to the last commit after a failure, or leaves it to sync to get it from another member."""
@@ -137,11 +172,13 @@ class State:
 
     def tree(self, shared: bool = False) -> Dict[str, Any]:
         """The live values by name, as nested containers of tensors; shared: only what newcomers get."""
-        return {name: h.tree() for name, h in self._handlers.items() if h.shared or not shared}
+        if not shared:
+            return {name: h.tree() for name, h in self._handlers.items()}
+        return {name: h.common() if h.parts else h.tree() for name, h in self._handlers.items() if h.shared}
 
     def _kept(self, path: str) -> Dict[str, Any]:
         """What a checkpoint has: the live values, or where a handler has to keep what a commit has written, that commit."""
-        whole = all(type(handler).keep is Handler.keep for handler in self._handlers.values())
+        whole = self._has_parts() or all(type(handler).keep is Handler.keep for handler in self._handlers.values())
         if not whole and not self._saved:
             raise RuntimeError("a state with a sharded model has no commit to write yet")
         tree = self.tree() if whole else self._snapshot.tree()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import transfer
+from . import replicas, transfer
 from .group import Group
 from .state import State
 
@@ -21,6 +21,11 @@ def sync(state: State, group: Group) -> None:
     another commit: a member that fails before it saves must not be taken for
     one that has saved.
     """
+    if state._has_parts():
+        commit = replicas.sync(state, group)
+        state._reset()
+        state._keep(commit + 1)
+        return
     commits = group.gather(state._held())
     root = commits.index(max(commits))
     sent = bool(group.place.newcomers) or len(set(commits)) > 1 or commits[0] < 0

@@ -1,0 +1,79 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Gives newcomers the state of a model that is sharded within replicas (HSDP).
+
+    replica 0   part 0   part 1        part 0   part 1
+                  |        |             |        |
+    newcomers     +- - ->  . - - -> ...  v        v
+
+Each part comes from a member that has it, along its column of the mesh: no
+checkpoint, and no resharding. Members that fail at different commits differ by
+one, because a step needs all of them; so each has the last two.
+"""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence
+
+import torch.distributed as dist
+
+from . import meshes, transfer
+from .group import Group
+from .roles import StateLost
+from .state import State
+
+
+def common(last: Sequence[int], before: Sequence[int], replica: int) -> Optional[int]:
+    """The highest commit of which there are all parts; -1: none has one yet. None: it is lost."""
+    for commit in sorted({*last, *before} - {-1}, reverse=True):
+        have = {rank % replica for rank in range(len(last)) if commit in (last[rank], before[rank])}
+        if commit >= 0 and len(have) == replica:
+            return commit
+    # Commit 0 is what the training begins with.
+    return None if any(commit > 0 or commit < -1 for commit in last) else -1
+
+
+def sync(state: State, group: Group) -> int:
+    """Gives all members the state of one commit, and returns its number. Afterwards their parts are there."""
+    at = group.place
+    last, before = group.gather(state._held()), group.gather(state._before)
+    commit = common(last, before, at.replica)
+    if commit is None:
+        raise StateLost("the training state is lost: no replica has all of its members, and of the others one part is missing")
+    if commit < 0:
+        state._begin()
+        _send(state, list(range(at.size)), 0, group)
+        return commit
+    have = [rank for rank in range(at.size) if commit in (last[rank], before[rank])]
+    if at.rank in have and last[at.rank] != commit:
+        state._go_back()
+    lacking = [rank for rank in range(at.size) if rank not in have]
+    if lacking or at.newcomers or len(set(last)) > 1:
+        _send(state, lacking, have[0], group)
+    column = [rank for rank in range(at.size) if rank % at.replica == at.rank % at.replica]
+    if any(rank in lacking for rank in column):
+        _send_part(state, lacking, next(rank for rank in column if rank in have), group)
+    return commit
+
+
+def _send(state: State, lacking: List[int], root: int, group: Group) -> None:
+    """Sends from one member what is no part."""
+    if group.place.rank == root:
+        transfer.send((state.tree(shared=True), state._calls), lambda tensor: group.broadcast(tensor, root))
+        return
+    tree, state._calls = transfer.receive(lambda tensor: group.broadcast(tensor, root))
+    state.load(tree)
+
+
+def _send_part(state: State, lacking: List[int], root: int, group: Group) -> None:
+    """Sends the part of a column to those that lack it."""
+    def move(tensor: object) -> None:
+        dist.broadcast(tensor, root, group=meshes.column())
+
+    if group.place.rank == root:
+        transfer.send(state._parts(), move)
+        return
+    tree = transfer.receive(move)
+    if group.place.rank in lacking:
+        state.load(tree)

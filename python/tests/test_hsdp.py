@@ -1,0 +1,116 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Sharded models in replicas that come and go."""
+
+import os
+import tempfile
+import unittest
+
+from kolo.torch.replicas import common
+
+from .test_group import HERE, Training
+
+
+class Common(unittest.TestCase):
+    """Which commit members go on from, that have these last two; replicas of two."""
+
+    def check(self, commit, *held):
+        self.assertEqual(commit, common([last for last, _ in held], [before for _, before in held], 2))
+
+    def test_first(self):
+        self.check(-1, (-1, -1), (-1, -1))
+        self.check(-1, (0, -1), (-1, -1))  # failed as it began
+
+    def test_equal(self):
+        self.check(7, (7, 6), (7, 6), (7, 6), (7, 6))
+
+    def test_newcomers(self):
+        self.check(7, (7, 6), (7, 6), (-1, -1), (3, 2))
+
+    def test_failed_on_both_sides_of_a_commit(self):
+        self.check(7, (7, 6), (6, 5), (6, 5), (7, 6))  # the parts of several replicas
+        self.check(6, (7, 6), (6, 5), (7, 6), (6, 5))  # the second part is not there
+
+    def test_lost(self):
+        self.check(None, (7, 6), (-1, -1), (7, 6), (3, 2))
+        self.check(None, (-2, -1), (-1, -1))
+
+
+class HSDP(Training):
+    def start(self, agent, count, **environment):
+        workers = agent.start(count, **{"TEST_SCRIPT": "sharded", "TEST_SHARDS": "/nonexistent/kolo", **environment})
+        agent.arrived(workers)
+        return workers
+
+    def digests(self, agent):
+        """The full state by step, of the groups' begin and the end."""
+        digests = {}
+        for worker in agent.workers:
+            for line in agent.output(worker).splitlines():
+                if line.startswith(("begin", "end")):
+                    _, _, step, digest, total = line.split()
+                    digests.setdefault(int(step), set()).add((digest, float(total)))
+        return digests
+
+    def unchanged(self, **environment):
+        """The full state at the end of a training in one replica."""
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
+        self.start(agent, 2, TEST_SLEEP="0", **environment)
+        agent.go()
+        self.assertEqual([0, 0], agent.complete(), agent.report())
+        return self.digests(agent)[40]
+
+    def train(self, **environment):
+        """1 replica -> 2 -> a member is killed -> 1 -> 2; returns the full state by step. No checkpoint can be written."""
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
+        workers = self.start(agent, 4, **environment)
+        agent.go(*workers[:2])
+        agent.formed(2)
+        agent.stepped(3)
+        agent.go(*workers[2:])
+        agent.formed(4)
+        agent.stepped(3)
+        agent.kill(workers[1])
+        agent.formed(2)
+        agent.stepped(3)
+        self.assertEqual(workers[2:4], agent.members)
+        spare, = self.start(agent, 1, **environment)
+        agent.go(spare)
+        agent.formed(4)
+        self.assertEqual([*workers[2:4], workers[0], spare], agent.members)
+        agent.complete()
+        self.assertEqual([0] * 4, [worker.process.returncode for worker in agent.members], agent.report())
+        digests = self.digests(agent)
+        self.assertEqual([1] * len(digests), [len(values) for values in digests.values()], agent.report())
+        self.assertEqual(5, len(digests), agent.report())
+        return digests
+
+    def test_replicas(self):
+        """Replicas come, fail and come back: the same model and optimizer as without a change."""
+        self.assertEqual(self.unchanged(), self.train()[40])
+
+    def test_fsdp(self):
+        """The same with fully_shard, which averages gradients: another number of ranks rounds otherwise."""
+        (_, total), = self.train(TEST_MODEL="fsdp_of")[40]
+        (_, expected), = self.unchanged(TEST_MODEL="fsdp_of")
+        self.assertAlmostEqual(expected, total, delta=1e-3)
+
+    def test_checkpoint(self):
+        """What replicas have written is read by another number of them, and without any."""
+        with tempfile.TemporaryDirectory(prefix="kolo-shards-", dir="/dev/shm") as directory:
+            path = os.path.join(directory, "checkpoint.pt")
+            environment = {"TEST_CHECKPOINT": path, "TEST_SHARDS": directory}
+            agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
+            self.start(agent, 4, TEST_STEPS="12", **environment)
+            agent.go()
+            self.assertEqual([0] * 4, agent.complete(), agent.report())
+            ends = []
+            for count, replica in ((2, 2), (3, 1)):
+                agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=replica)
+                self.start(agent, count, TEST_STEPS="14", **environment)
+                agent.go()
+                self.assertEqual([0] * count, agent.complete(), agent.report())
+                self.assertEqual({10, 14}, set(self.digests(agent)), agent.report())
+                ends.append(self.digests(agent)[14])
+            self.assertEqual(*ends)
