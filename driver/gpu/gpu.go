@@ -1,11 +1,10 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package gpu knows which NVIDIA GPUs a task has reserved, how the task's processes
-// see them, and which device nodes belong to them.
+// Package gpu knows which NVIDIA GPUs a task has reserved, and how the task's
+// processes see them.
 //
-//	device plugins ──> variables ── Reserved ──> UUIDs ──┬── Show ──> environment
-//	                                                     └── Nodes ─> device nodes
+//	device plugins ──> variables ── Reserved ──> UUIDs ── Show ──> environment
 package gpu
 
 import (

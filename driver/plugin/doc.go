@@ -21,7 +21,7 @@
 //	decode ─> validate ──────> prepare ────────────> launch ──> register
 //	          settings         privatedirs           executor   eventtail
 //	          Framework        isolation.Rootfs
-//	          gpu              gpu.Reservation
+//	          gpu              devnode.Reservation
 //	          isolation.Layout confine
 //
 // # What a task may do to root

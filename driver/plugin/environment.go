@@ -17,7 +17,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/confine"
-	"github.com/kolo-nomad/kolo/driver/gpu"
+	"github.com/kolo-nomad/kolo/driver/gpu/devnode"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/privatedirs"
@@ -186,7 +186,7 @@ func (e *environment) isolate() error {
 	if e.command.Mounts, err = root.Build(); err != nil {
 		return err
 	}
-	reservation := gpu.Reservation{Env: e.task.DeviceEnv, Given: e.task.Devices}
+	reservation := devnode.Reservation{Env: e.task.DeviceEnv, Given: e.task.Devices}
 	if e.command.Devices, err = reservation.Devices(e.host, e.plan.gpus, filepath.Join(e.dirs.State, devicesName)); err != nil {
 		return err
 	}

@@ -116,10 +116,11 @@ func driverRules() map[string]rule {
 		"account":     {uses: []string{"confine"}},
 		"gate":        {},
 		"eventtail":   {uses: []string{"plaintext"}},
-		"gpu":         {nomad: true},
+		"gpu":         {},
+		"gpu/devnode": {nomad: true},
 		"python":      {uses: []string{"account", "confine", "plaintext"}},
 		"isolation":   {uses: []string{"account", "confine", "privatedirs"}, nomad: true},
-		"plugin": {uses: []string{"account", "agent/config", "cgroup", "commandline", "confine", "eventtail", "gpu", "hostnet", "isolation", "plaintext",
+		"plugin": {uses: []string{"account", "agent/config", "cgroup", "commandline", "confine", "eventtail", "gpu", "gpu/devnode", "hostnet", "isolation", "plaintext",
 			"privatedirs", "procid", "settings"}, nomad: true},
 
 		"agent/config":     {uses: []string{"settings"}},

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package gpu
+package devnode
 
 import (
 	"path/filepath"
@@ -9,11 +9,13 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/gpu"
 )
 
 // reserved is what a device plugin gave for a task.
 func reserved(gpus string, nodes ...string) Reservation {
-	r := Reservation{Env: map[string]string{nvidiaVisible: gpus}}
+	r := Reservation{Env: map[string]string{"NVIDIA_VISIBLE_DEVICES": gpus}}
 	for _, node := range nodes {
 		r.Given = append(r.Given, &drivers.DeviceConfig{TaskPath: node, HostPath: node, Permissions: "rw"})
 	}
@@ -35,14 +37,14 @@ func TestDevicesOfALaterStart(t *testing.T) {
 	r := reserved("MIG-x", "/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1")
 	want := []string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-uvm", "/dev/nvidiactl"}
 	for range 2 {
-		devices, err := r.Devices(gpuHost(), Reserved(r.Env), file)
+		devices, err := r.Devices(gpuHost(), gpu.Reserved(r.Env), file)
 		must.NoError(t, err)
 		must.Eq(t, want, paths(devices))
 		r.Given = nil
 	}
 	// Another reservation has other nodes.
 	r = reserved("MIG-y")
-	_, err := r.Devices(gpuHost(), Reserved(r.Env), file)
+	_, err := r.Devices(gpuHost(), gpu.Reserved(r.Env), file)
 	must.ErrorContains(t, err, "MIG-y")
 	devices, err := Reservation{}.Devices(gpuHost(), nil, file)
 	must.NoError(t, err)
@@ -51,13 +53,13 @@ func TestDevicesOfALaterStart(t *testing.T) {
 
 func TestDevicesOfUnknownGPUs(t *testing.T) {
 	r := reserved("GPU-a,GPU-nonsense")
-	_, err := r.Devices(gpuHost(), Reserved(r.Env), filepath.Join(t.TempDir(), "devices.json"))
+	_, err := r.Devices(gpuHost(), gpu.Reserved(r.Env), filepath.Join(t.TempDir(), "devices.json"))
 	must.ErrorContains(t, err, "cannot tell which device nodes belong to GPU-nonsense")
 }
 
 func TestDevicesOfTheReservation(t *testing.T) {
 	r := reserved("GPU-c")
-	devices, err := r.Devices(gpuHost(), Reserved(r.Env), filepath.Join(t.TempDir(), "devices.json"))
+	devices, err := r.Devices(gpuHost(), gpu.Reserved(r.Env), filepath.Join(t.TempDir(), "devices.json"))
 	must.NoError(t, err)
 	must.Eq(t, []string{"/dev/nvidia-uvm", "/dev/nvidia1", "/dev/nvidiactl"}, paths(devices))
 }
