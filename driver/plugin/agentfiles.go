@@ -60,8 +60,8 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account.Account) erro
 	if err := writeOwned(root, eventPath, nil, 0o644, who); err != nil {
 		return err
 	}
-	for path, token := range pl.tokens {
-		if err := writeOwned(root, path, []byte(token), 0o600, who); err != nil {
+	for name, token := range pl.tokens {
+		if err := writeOwned(root, filepath.Join("secrets", name), []byte(token), 0o600, who); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
 )
 
 // Config is the plugin's configuration: the `config` of its `plugin` block in the
@@ -64,25 +65,25 @@ func blockOf(framework string) string { return fmt.Sprintf("plugin %q", "nomad-d
 
 // complete fills in defaults and states what is wrong.
 func (c *Config) complete() error {
-	var p problems
+	var p taskconfig.Problems
 	c.Python = cmp.Or(c.Python, "python3")
 	c.ExecutorLogLevel = cmp.Or(c.ExecutorLogLevel, "info")
 	if hclog.LevelFromString(c.ExecutorLogLevel) == hclog.NoLevel {
-		p.addf(`executor_log_level = %q: must be "trace", "debug", "info", "warn", "error" or "off"`, c.ExecutorLogLevel)
+		p.Addf(`executor_log_level = %q: must be "trace", "debug", "info", "warn", "error" or "off"`, c.ExecutorLogLevel)
 	}
 	for i, path := range c.BindPaths {
 		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
-			p.addf("bind_paths[%d] = %q: must be an absolute path below /", i, path)
+			p.Addf("bind_paths[%d] = %q: must be an absolute path below /", i, path)
 		}
 		c.BindPaths[i] = filepath.Clean(path)
 	}
 	more := slices.DeleteFunc(c.BindPaths, func(path string) bool { return slices.Contains(isolation.DefaultBindPaths, path) })
 	c.BindPaths = slices.Concat(isolation.DefaultBindPaths, more)
-	p.add(settings.Read([]settings.Setting{
+	p.Add(settings.Read([]settings.Setting{
 		settings.Time(&c.period, "fingerprint_period", 5*time.Minute, 10*time.Second, "time between two looks at the host's installation"),
 		settings.Time(&c.timeout, "fingerprint_timeout", time.Minute, time.Second, "bound for one look"),
 	}, map[string]any{"fingerprint_period": c.FingerprintPeriod, "fingerprint_timeout": c.FingerprintTimeout}, ""))
-	return p.err()
+	return p.Err()
 }
 
 // The values of a task's isolation.
@@ -91,22 +92,15 @@ const (
 	isolationNone = "none"
 )
 
-// bind sets what a task's `config` gives, besides the settings of training and those
-// of the framework, to its default, and returns the settings that fill it.
+// bind sets what only this driver has in a task's `config` to its default, and
+// returns the settings that fill it.
 func (pl *plan) bind() []settings.Setting {
-	a := &pl.agent
 	return []settings.Setting{
-		settings.Word(&a.Command, "command", "required", "program of one slot, looked up in the task's PATH"),
-		settings.Words(&a.Args, "args", "its arguments"),
 		settings.OneOf(&pl.isolation, "isolation", []string{isolationExec, isolationNone}, "namespaces of the task's own, or none"),
-		settings.Word(&a.Service, "service", "required", "the Nomad service by which the agents find each other"),
-		settings.Word(&pl.port, "port", "the only one, else kolo", "label of the service's port"),
-		settings.Word(&a.Interface, "interface", "the one with the service's address", "network interface of training traffic"),
 	}
 }
 
 // taskSettings are the fields of a task's `config`, those of the framework excepted.
 func taskSettings() []settings.Setting {
-	var pl plan
-	return append(pl.bind(), pl.agent.Bind()...)
+	return append(new(plan).bind(), taskconfig.Settings()...)
 }

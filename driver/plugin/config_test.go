@@ -12,11 +12,12 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/isolation"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
 )
 
 func TestPluginConfig(t *testing.T) {
 	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud"}
-	var bad problems
+	var bad taskconfig.Problems
 	must.True(t, errors.As(c.complete(), &bad))
 	must.Eq(t, []string{
 		`executor_log_level = "loud": must be "trace", "debug", "info", "warn", "error" or "off"`,

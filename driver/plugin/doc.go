@@ -19,7 +19,7 @@
 // A start goes one way:
 //
 //	decode ─> validate ──────> prepare ────────────> launch ──> register
-//	          settings         privatedirs           executor   eventtail
+//	          taskconfig       privatedirs           executor   eventtail
 //	          Framework        isolation.Rootfs
 //	          gpu              devnode.Reservation
 //	          isolation.Layout confine

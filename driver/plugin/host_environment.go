@@ -14,6 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/isolation"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
 )
 
 // hostEnvironment is what validate may know of the machine and the task: plain
@@ -43,6 +44,24 @@ type hostEnvironment struct {
 // layout is what the task sees of the host where it is isolated.
 func (s *hostEnvironment) layout() isolation.Layout {
 	return isolation.Layout{TaskDir: s.taskDir, AllocDir: s.allocDir, BindPaths: s.plugin.BindPaths, Volumes: s.mounts}
+}
+
+// surroundings is what package taskconfig may know of it, by what the task sees.
+func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surroundings {
+	out := &taskconfig.Surroundings{
+		Env: s.env, Devices: s.devices, Dir: v.CWD,
+		Locate:     func(path string) string { _, inTask := v.Locate(path); return inTask },
+		User:       s.user,
+		Readable:   func(path string) error { at, _ := v.Locate(path); return s.readable(at) },
+		Executable: func(path string) error { at, _ := v.Locate(path); return s.executable(at) },
+		Secrets:    s.secretsDir, SecretsOnClient: s.secretsDir, Exists: s.exists,
+		Interface: s.plugin.Interface, InterfaceOf: s.plugin.block, Interfaces: s.interfaces,
+	}
+	if v.Isolated {
+		out.Hidden = " in the task's isolated file system (bind_paths in the config of " + s.plugin.block + " says what of the host is in it)"
+		out.Secrets = "/secrets" // short: a socket's path must stay below 108 bytes
+	}
+	return out
 }
 
 // readHostEnvironment asks this machine what validate wants to know.

@@ -14,9 +14,10 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
 	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
 
@@ -54,11 +55,14 @@ func TestNullsAreUnset(t *testing.T) {
 	var pl plan
 	must.SliceEmpty(t, settings.Read(pl.bind(), given, ""))
 	must.Eq(t, isolationExec, pl.isolation)
-	must.Eq(t, "", pl.port)
-	must.Eq(t, agentconfig.Config{Command: "python3", Service: "s"}, pl.agent)
-	var training settings.Training
-	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, training.Read(given, 1))
-	must.Eq(t, 2, training.MinNP)
+	task, wrong := taskconfig.Read(taskdriver.Horovod{}, given, newHost().environment().surroundings(isolation.HostView(testTaskDir)))
+	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, []string(wrong))
+	must.Eq(t, "/usr/bin/python3", task.Agent.Command)
+	must.SliceEmpty(t, task.Agent.Args)
+	must.Eq(t, "s", task.Agent.Service)
+	must.Eq(t, ":25000", task.Agent.Listen)
+	must.Eq(t, "", task.Agent.Interface)
+	must.Eq(t, 2, task.Agent.MinNP)
 	env, outside, problems := taskdriver.Horovod{}.Environment(given)
 	must.SliceEmpty(t, problems)
 	must.Eq(t, map[string]string{"HOROVOD_CYCLE_TIME": "1", "HOROVOD_STALL_CHECK_DISABLE": "1"}, env)
@@ -103,10 +107,10 @@ func TestDocumentation(t *testing.T) {
 func TestForeignSettings(t *testing.T) {
 	for framework, want := range map[Framework][]string{
 		taskdriver.Horovod{}: {
-			`torch: is for driver = "torch"; Horovod's settings are in the horovod block`,
-			`mode = "5s": is for driver = "torch"; processes of Horovod stay when the ring changes; leave it out`,
-			`spares = "5s": is for driver = "torch"; processes of Horovod stay when the ring changes; leave it out`,
-			`checkpoint: is for driver = "torch"; processes of Horovod stay when the ring changes; leave it out`,
+			`torch: is for PyTorch; Horovod's settings are in the horovod block`,
+			`mode = "5s": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`,
+			`spares = "5s": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`,
+			`checkpoint: is for PyTorch; processes of Horovod stay when the ring changes; leave it out`,
 		},
 		torchtask.PyTorch{}: {
 			`gloo_timeout = "5s": is Horovod's; set timeout in the torch block`,

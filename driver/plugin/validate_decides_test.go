@@ -142,8 +142,8 @@ func TestValidateMovesTokensToFiles(t *testing.T) {
 	got, err := validate(taskdriver.Horovod{}, task, h.environment())
 	must.NoError(t, err)
 	must.Eq(t, map[string]string{
-		"secrets/kolo_nomad_token":    "ey1",
-		"secrets/kolo_nomad_kolo.jwt": "ey2",
+		"kolo_nomad_token":    "ey1",
+		"kolo_nomad_kolo.jwt": "ey2",
 	}, got.tokens)
 }
 

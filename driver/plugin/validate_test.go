@@ -17,6 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
 	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
 
@@ -195,17 +196,17 @@ func TestValidateRefuses(t *testing.T) {
 			func(c given, _ *host) {
 				c["command"], c["args"] = "horovodrun", []any{"-np", "2", "python3", "local/train.py"}
 			},
-			[]string{`command = "horovodrun": this driver takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags`},
+			[]string{`command = "horovodrun": Kolo takes its place; set command to the program that trains, and np, min_np and max_np instead of its flags`},
 		},
 		"torchrun": {
 			func(c given, _ *host) { c["command"] = "/usr/bin/torchrun" },
-			[]string{`command = "/usr/bin/torchrun": this driver takes its place; set command to the program that trains, ` +
-				`and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with driver = "torch", keep it with --rdzv-backend=kolo`},
+			[]string{`command = "/usr/bin/torchrun": Kolo takes its place; set command to the program that trains, ` +
+				`and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with PyTorch, keep it with --rdzv-backend=kolo`},
 		},
 		"torchrun as a module": {
 			func(c given, _ *host) { c["args"] = []any{"-m", "torch.distributed.run", "train.py"} },
-			[]string{"args: -m torch.distributed.run: this driver takes its place; set command to the program that trains, " +
-				`and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with driver = "torch", keep it with --rdzv-backend=kolo`},
+			[]string{"args: -m torch.distributed.run: Kolo takes its place; set command to the program that trains, " +
+				`and slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with PyTorch, keep it with --rdzv-backend=kolo`},
 		},
 		"command not in PATH": {
 			func(c given, _ *host) { c["isolation"], c["command"] = "none", "python4" },
@@ -306,7 +307,7 @@ func TestValidateRefuses(t *testing.T) {
 			task, h := goodTask(), newHost()
 			c.change(task, h)
 			_, err := validate(taskdriver.Horovod{}, task, h.environment())
-			var refused problems
+			var refused taskconfig.Problems
 			must.True(t, errors.As(err, &refused), must.Sprintf("got %v", err))
 			must.Eq(t, c.says, []string(refused))
 		})

@@ -120,8 +120,9 @@ func driverRules() map[string]rule {
 		"gpu/devnode": {nomad: true},
 		"python":      {uses: []string{"account", "confine", "plaintext"}},
 		"isolation":   {uses: []string{"account", "confine", "privatedirs"}, nomad: true},
+		"taskconfig":  {uses: []string{"agent/config", "commandline", "gpu", "settings"}},
 		"plugin": {uses: []string{"account", "agent/config", "cgroup", "commandline", "confine", "eventtail", "gpu", "gpu/devnode", "hostnet", "isolation", "plaintext",
-			"privatedirs", "procid", "settings"}, nomad: true},
+			"privatedirs", "procid", "settings", "taskconfig"}, nomad: true},
 
 		"agent/config":     {uses: []string{"settings"}},
 		"agent/events":     {},

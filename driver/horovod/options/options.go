@@ -13,14 +13,16 @@ import (
 // Block is the name of the block that holds the settings of BlockSettings.
 const Block = "horovod"
 
-// foreignDriver is the driver with PyTorch's settings, and the block with most of them.
-const foreignDriver = "torch"
+// foreignSettings is the block with most of PyTorch's settings.
+const foreignSettings = "torch"
 
 // foreignFields and foreignBlock are of processes that can't change their ring.
 var foreignFields, foreignBlock = []string{"mode", "spares"}, settings.CheckpointBlock
 
 // Foreign are the names of PyTorch's settings, which Read refuses.
-func Foreign() (fields, blocks []string) { return foreignFields, []string{foreignDriver, foreignBlock} }
+func Foreign() (fields, blocks []string) {
+	return foreignFields, []string{foreignSettings, foreignBlock}
+}
 
 // Read returns the variables for what a jobspec gives, in its block and outside of
 // it. The problems are a sentence each.
@@ -38,16 +40,16 @@ func Read(given map[string]any) (e, outside settings.Env, problems []string) {
 // refuse states which of PyTorch's settings are given.
 func refuse(given map[string]any) (problems []string) {
 	const staying = "processes of Horovod stay when the ring changes; leave it out"
-	if block, _ := given[foreignDriver].(map[string]any); len(block) > 0 {
-		problems = append(problems, fmt.Sprintf("%s: is for driver = %q; Horovod's settings are in the %s block", foreignDriver, foreignDriver, Block))
+	if block, _ := given[foreignSettings].(map[string]any); len(block) > 0 {
+		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; Horovod's settings are in the %s block", foreignSettings, Block))
 	}
 	for _, name := range foreignFields {
 		if value, _ := given[name].(string); value != "" {
-			problems = append(problems, fmt.Sprintf("%s = %q: is for driver = %q; %s", name, value, foreignDriver, staying))
+			problems = append(problems, fmt.Sprintf("%s = %q: is for PyTorch; %s", name, value, staying))
 		}
 	}
 	if block, _ := given[foreignBlock].(map[string]any); len(block) > 0 {
-		problems = append(problems, fmt.Sprintf("%s: is for driver = %q; %s", foreignBlock, foreignDriver, staying))
+		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; %s", foreignBlock, staying))
 	}
 	return problems
 }

@@ -1,27 +1,29 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package plugin
+package taskconfig
 
 import (
 	"fmt"
 	"strings"
 )
 
-// problems collects all that is wrong with a configuration, so that a user who
+// Problems collects all that is wrong with a configuration, so that a user who
 // made three mistakes need not submit the job three times. Each is a sentence that
 // states which field, which value, and what to do. Nomad shows them as the task
 // event "Driver Failure".
-type problems []string
+type Problems []string
 
-func (p *problems) addf(format string, args ...any) {
+// Addf adds one.
+func (p *Problems) Addf(format string, args ...any) {
 	*p = append(*p, fmt.Sprintf(format, args...))
 }
 
-func (p *problems) add(more []string) { *p = append(*p, more...) }
+// Add adds several.
+func (p *Problems) Add(more []string) { *p = append(*p, more...) }
 
-// err is nil when there are none.
-func (p problems) err() error {
+// Err is nil when there are none.
+func (p Problems) Err() error {
 	if len(p) == 0 {
 		return nil
 	}
@@ -29,4 +31,4 @@ func (p problems) err() error {
 }
 
 // Error is one line: task events have no room for more.
-func (p problems) Error() string { return strings.Join(p, "; ") }
+func (p Problems) Error() string { return strings.Join(p, "; ") }

@@ -1,0 +1,46 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package taskconfig
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+)
+
+// checkIdentity finds the workload identity and the way to Nomad's API.
+func checkIdentity(p *Problems, t *Task, s *Surroundings) {
+	// token returns the task's path of an identity's file. One that is only in
+	// the environment goes into a file too: the agent's environment is also
+	// its slots', and a file can be renewed.
+	token := func(file, key string) string {
+		path := filepath.Join(s.Secrets, file)
+		switch err := s.Readable(path); {
+		case err == nil:
+			return path
+		case s.Env[key] != "":
+			t.Tokens["kolo_"+file] = s.Env[key]
+			return filepath.Join(s.Secrets, "kolo_"+file)
+		case !errors.Is(err, fs.ErrNotExist):
+			p.Addf("identity: %s cannot be read by the task's user %q (%v)", file, s.User, err)
+		}
+		return ""
+	}
+	before := len(*p)
+	t.Agent.TokenFile = token("nomad_token", "NOMAD_TOKEN")
+	t.Agent.PeerTokenFile = token("nomad_kolo.jwt", "NOMAD_TOKEN_kolo")
+	if t.Agent.TokenFile == "" && len(*p) == before {
+		p.Addf("identity: the task has no workload identity; add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others")
+	}
+
+	socket := filepath.Join(s.SecretsOnClient, "api.sock")
+	switch {
+	case s.Exists(socket):
+		t.Agent.NomadAddr = "unix://" + filepath.Join(s.Secrets, "api.sock")
+	case s.Env["NOMAD_UNIX_ADDR"] != "":
+		t.Agent.NomadAddr = s.Env["NOMAD_UNIX_ADDR"]
+	default:
+		p.Addf("identity: Nomad's Task API socket %s is missing; the client must run Nomad 1.5 or newer on Linux", socket)
+	}
+}

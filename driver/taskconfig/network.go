@@ -1,0 +1,92 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package taskconfig
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+)
+
+func checkService(p *Problems, label string, a *config.Config, s *Surroundings) {
+	if a.Service == "" {
+		p.Addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: agents find each other by it`)
+	}
+	var port string
+	switch labels := portLabels(s.Env); {
+	case label != "":
+		if port = s.Env[portVariable(label)]; port == "" {
+			p.Addf("port = %q: the group has no port with this label%s", label, listed(labels))
+			return
+		}
+	case len(labels) == 0:
+		p.Addf(`port: the group reserves none; add network { port "kolo" {} } to the group and port = "kolo" to its service block`)
+		return
+	case len(labels) == 1:
+		port = s.Env["NOMAD_PORT_"+labels[0]]
+	default:
+		if port = s.Env["NOMAD_PORT_kolo"]; port == "" {
+			p.Addf(`port: the group has several and none is labelled "kolo"; set port to the label of the service's port%s`, listed(labels))
+			return
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		p.Addf("port: Nomad gave %q as its number; expected 1 to 65535", port)
+		return
+	}
+	// Without an address Go listens for both families, or for IPv4 alone where
+	// the machine has no IPv6. The service may have an address of either.
+	a.Listen = ":" + port
+}
+
+// portVariable is the variable with a port's number: Nomad replaces what a
+// variable's name may not have (nomad/helper, CleanEnvVar).
+func portVariable(label string) string {
+	return "NOMAD_PORT_" + strings.Map(func(r rune) rune {
+		switch {
+		case r == '_', r == '.', r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, label)
+}
+
+// portLabels lists the group's ports as they appear in variable names.
+func portLabels(env map[string]string) []string {
+	var labels []string
+	for key := range env {
+		if label, ok := strings.CutPrefix(key, "NOMAD_PORT_"); ok {
+			labels = append(labels, label)
+		}
+	}
+	slices.Sort(labels)
+	return labels
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "; there are none"
+	}
+	return "; there are: " + strings.Join(names, ", ")
+}
+
+func checkInterface(p *Problems, a *config.Config, s *Surroundings) {
+	where := "interface"
+	if a.Interface == "" {
+		a.Interface, where = s.Interface, "interface (of "+s.InterfaceOf+")"
+	}
+	if a.Interface == "" {
+		return
+	}
+	names, err := s.Interfaces()
+	if err != nil {
+		p.Addf("%s = %q: cannot list the interfaces that the task sees: %v", where, a.Interface, err)
+		return
+	}
+	if !slices.Contains(names, a.Interface) {
+		p.Addf("%s = %q: no such network interface%s", where, a.Interface, listed(names))
+	}
+}
