@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -41,6 +41,7 @@ type agent struct {
 	framework framework.Framework
 	log       hclog.Logger
 	events    *events.Log
+	stop      []syscall.Signal
 
 	record    *completion.Store
 	registry  *registry.Shared
@@ -64,14 +65,9 @@ const leaveMargin = time.Minute
 const othersWait = 5 * time.Second
 
 // run runs the allocation's part of the job, and returns how it ended.
-func (a *agent) run(ctx context.Context) (host.Result, error) {
+func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// From here on a stop signal is a wish to leave, not the end.
-	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, passedOn()...)
-	defer signal.Stop(signals)
-
 	c := a.config
 	token := nomadapi.Token{File: c.TokenFile, Env: "NOMAD_TOKEN"}
 	if done, err := a.checkTraining(ctx, token); done || err != nil {
@@ -209,7 +205,7 @@ func (a *agent) awaitOthers(l *leader.Leader) {
 }
 
 // completedBefore is the result of an allocation that finds nothing to train.
-var completedBefore = host.Result{Reason: "training was completed before"}
+var completedBefore = host.Result{Reason: "training was completed before", Completed: true}
 
 // complete reports whether a record shows that nothing is left to train.
 func (a *agent) complete(ctx context.Context) bool {

@@ -67,7 +67,7 @@ func TestAnAllocationLooksAgain(t *testing.T) {
 	quiet, err := events.Open("", hclog.NewNullLogger())
 	must.NoError(t, err)
 	a := &agent{config: c, log: hclog.NewNullLogger(), events: quiet}
-	result, err := a.run(t.Context())
+	result, err := a.run(t.Context(), nil)
 	must.NoError(t, err)
 	must.Eq(t, completedBefore, result)
 	must.Eq(t, 2, looks)

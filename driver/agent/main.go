@@ -7,12 +7,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
+	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 )
 
@@ -37,15 +39,33 @@ func Main(ctx context.Context, frameworks map[string]framework.Framework) int {
 		return 1
 	}
 	defer ev.Close()
-	a := &agent{config: c, framework: picked, log: log, events: ev}
-	result, err := a.run(ctx)
+	return Run(ctx, Options{Config: c, Framework: picked, Signals: Signals(), Stop: Stop, Events: ev, Logger: log}).Code
+}
+
+// Options are what an agent needs.
+type Options struct {
+	Config    config.Config
+	Framework framework.Framework
+	// Signals has those that the process gets, see the function Signals. Those of Stop
+	// make the agent leave, the others are passed on to its slots.
+	Signals <-chan os.Signal
+	Stop    []syscall.Signal
+	Events  *events.Log
+	Logger  hclog.Logger
+}
+
+// Run runs the allocation's part of the job, and returns how it ended. The code is
+// that of the task under the task driver, where a stopped task is a success.
+func Run(ctx context.Context, o Options) host.Result {
+	a := &agent{config: o.Config, framework: o.Framework, log: o.Logger, events: o.Events, stop: o.Stop}
+	result, err := a.run(ctx, o.Signals)
 	if err != nil {
-		ev.Emit(fmt.Sprintf("the agent gives up: %v", err))
-		return 1
+		a.events.Emit(fmt.Sprintf("the agent gives up: %v", err))
+		return host.Result{Code: 1, Reason: err.Error()}
 	}
-	log.Info("agent ends", "code", result.Code, "reason", result.Reason)
+	a.log.Info("agent ends", "code", result.Code, "reason", result.Reason)
 	if result.Code != 0 {
-		ev.Emit(result.Reason)
+		a.events.Emit(result.Reason)
 	}
-	return result.Code
+	return result
 }

@@ -62,7 +62,7 @@ func (a *agent) findSelf(ctx context.Context, r registry.Registry, signals <-cha
 				a.events.Emit(fmt.Sprintf("waiting for the service registry: %v", v.Err))
 			}
 		case s := <-signals:
-			if s == syscall.SIGTERM || s == syscall.SIGINT {
+			if a.stops(s) {
 				return registry.Peer{}, true, nil
 			}
 		}

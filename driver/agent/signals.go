@@ -6,9 +6,28 @@ package agent
 import (
 	"context"
 	"os"
+	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
+
+// Stop are the signals that end a task under the task driver.
+var Stop = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}
+
+// Signals returns a channel with the signals that an agent takes, and more. From
+// here on a stop signal is a request to leave, not the end.
+func Signals(more ...os.Signal) <-chan os.Signal {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, append(passedOn(), more...)...)
+	return signals
+}
+
+// stops reports whether a signal asks the agent to leave.
+func (a *agent) stops(s os.Signal) bool {
+	sig, ok := s.(syscall.Signal)
+	return ok && slices.Contains(a.stop, sig)
+}
 
 // passedOn are the signals that an agent takes: all that Nomad can send, as most
 // would end an agent that does not. Left out are those that Go ignores and that
@@ -33,12 +52,11 @@ func (a *agent) signals(ctx context.Context, signals <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case s := <-signals:
-			sig, ok := s.(syscall.Signal)
-			if sig == syscall.SIGTERM || sig == syscall.SIGINT {
+			if a.stops(s) {
 				a.log.Info("the task is being stopped; leaving the ring")
 				a.host.Leave(a.config.TimeToLeave(time.Now()))
 				a.elector.Leave()
-			} else if ok {
+			} else if sig, ok := s.(syscall.Signal); ok {
 				a.host.Signal(sig)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -57,4 +58,15 @@ func SetName(name string) error {
 			"Gloo will not connect to other hosts; add \"%s %s\" to /etc/hosts", own, name, err, name, own)
 	}
 	return nil
+}
+
+// MayRename reports whether this process may give what it starts a host name of their
+// own.
+func MayRename() bool {
+	may := make(chan bool)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		may <- unix.Unshare(unix.CLONE_NEWUTS) == nil
+	}()
+	return <-may
 }

@@ -55,7 +55,7 @@ func TestTokensGoToFiles(t *testing.T) {
 	self := account.Account{UID: os.Geteuid(), GID: os.Getegid()}
 	dir := t.TempDir()
 	must.NoError(t, os.Mkdir(filepath.Join(dir, "secrets"), 0o755))
-	must.NoError(t, writeAgentFiles(&plan{tokens: map[string]string{"secrets/kolo_nomad_token": "ey"}}, dir, "/", self))
+	must.NoError(t, writeAgentFiles(&plan{tokens: map[string]string{"kolo_nomad_token": "ey"}}, dir, "/", self))
 	fi, err := os.Stat(filepath.Join(dir, "secrets/kolo_nomad_token"))
 	must.NoError(t, err)
 	must.Eq(t, fs.FileMode(0o600), fi.Mode().Perm())

@@ -21,6 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/privatedirs"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
 )
 
 // environment is what the agent of a checked task runs in. prepare makes it,
@@ -171,7 +172,7 @@ func (e *environment) isolate() error {
 		return err
 	}
 	e.cleanup = append(e.cleanup, shm)
-	address, err := serviceAddress(e.task.Env, e.plan.agent.Listen)
+	address, err := taskconfig.ServiceAddress(e.task.Env, e.plan.agent.Listen)
 	if err != nil {
 		return err
 	}

@@ -4,10 +4,7 @@
 package plugin
 
 import (
-	"fmt"
-	"net"
 	"os"
-	"strings"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
@@ -76,20 +73,4 @@ func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Acco
 		ownNetwork: c.NetworkIsolation != nil,
 		interfaces: hostnet.Interfaces,
 	}
-}
-
-// serviceAddress is the address of the task's service, "" where no variable names
-// it.
-func serviceAddress(env map[string]string, listen string) (string, error) {
-	_, port, err := net.SplitHostPort(listen)
-	if err != nil {
-		return "", fmt.Errorf("service port: %w", err)
-	}
-	address := ""
-	for k, v := range env {
-		if strings.HasPrefix(k, "NOMAD_ADDR_") && strings.HasSuffix(v, ":"+port) {
-			address = v
-		}
-	}
-	return address, nil
 }

@@ -23,7 +23,7 @@ func checkIdentity(p *Problems, t *Task, s *Surroundings) {
 			t.Tokens["kolo_"+file] = s.Env[key]
 			return filepath.Join(s.Secrets, "kolo_"+file)
 		case !errors.Is(err, fs.ErrNotExist):
-			p.Addf("identity: %s cannot be read by the task's user %q (%v)", file, s.User, err)
+			p.Addf("identity: %s cannot be read by the task's user %q (%v)%s", file, s.User, err, s.Unreadable)
 		}
 		return ""
 	}

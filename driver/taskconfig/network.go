@@ -4,6 +4,8 @@
 package taskconfig
 
 import (
+	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -89,4 +91,20 @@ func checkInterface(p *Problems, a *config.Config, s *Surroundings) {
 	if !slices.Contains(names, a.Interface) {
 		p.Addf("%s = %q: no such network interface%s", where, a.Interface, listed(names))
 	}
+}
+
+// ServiceAddress is the address of the task's service, "" where no variable names
+// it.
+func ServiceAddress(env map[string]string, listen string) (string, error) {
+	_, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", fmt.Errorf("service port: %w", err)
+	}
+	address := ""
+	for k, v := range env {
+		if strings.HasPrefix(k, "NOMAD_ADDR_") && strings.HasSuffix(v, ":"+port) {
+			address = v
+		}
+	}
+	return address, nil
 }

@@ -43,6 +43,9 @@ type Surroundings struct {
 	// Hidden is what messages add where a file is not found, because the task sees
 	// only a part of the client; empty where it sees all.
 	Hidden string
+	// Unreadable is what messages add where the user may not read the task's
+	// identity.
+	Unreadable string
 	// Secrets is the task's secrets directory, SecretsOnClient the same as the
 	// client knows it, and Exists reports whether a path of the client is there.
 	Secrets, SecretsOnClient string

@@ -86,7 +86,7 @@ func (c *Store) job(q *api.QueryOptions) (created uint64, jobType string, digest
 	if err != nil || job.CreateIndex == nil || job.Type == nil {
 		return 0, "", nil
 	}
-	return *job.CreateIndex, *job.Type, jobDigests(job, c.config.Framework)
+	return *job.CreateIndex, *job.Type, jobDigests(job, c.config.Framework, c.config.Task)
 }
 
 // Find returns the record that this very training is complete, nil

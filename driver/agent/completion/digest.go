@@ -7,15 +7,17 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 
 	"github.com/hashicorp/nomad/api"
 )
 
-// jobDigests names, by group, what a job's tasks of a framework are made of: what they
-// run, templates (most scripts come in one), artifacts, environment and meta. They
-// are taken as submitted, before each node fills in its own names. Counts are left
-// out: a job that is scaled is still the same.
-func jobDigests(job *api.Job, framework string) map[string]string {
+// jobDigests names, by group, what a job's training tasks are made of: those of a
+// framework's driver, and those that are named as this agent's, whatever their driver.
+// It is what they run, templates (most scripts come in one), artifacts, environment
+// and meta, as submitted, before each node fills in its own names. Counts are left out:
+// a job that is scaled is still the same.
+func jobDigests(job *api.Job, framework, task string) map[string]string {
 	digests := map[string]string{}
 	for _, g := range job.TaskGroups {
 		if g.Name == nil {
@@ -23,10 +25,14 @@ func jobDigests(job *api.Job, framework string) map[string]string {
 		}
 		what := []any{job.Meta, g.Meta}
 		for _, t := range g.Tasks {
-			if t.Driver != framework {
+			switch {
+			case t.Driver == framework:
+				what = append(what, t.Meta, t.Env, t.Config["command"], t.Config["args"], t.Config[framework])
+			case task != "" && t.Name == task:
+				what = append(what, t.Meta, t.Env, foreignProgram(t.Config))
+			default:
 				continue
 			}
-			what = append(what, t.Meta, t.Env, t.Config["command"], t.Config["args"], t.Config[framework])
 			for _, x := range t.Templates {
 				what = append(what, x.EmbeddedTmpl, x.SourcePath, x.DestPath)
 			}
@@ -37,6 +43,18 @@ func jobDigests(job *api.Job, framework string) map[string]string {
 		digests[*g.Name] = digest(what...)
 	}
 	return digests
+}
+
+// foreignProgram is what a task of another driver runs: its image, and the command
+// after the flags of kolo-worker. The flags are settings: as under the driver, a
+// change of one is no new training.
+func foreignProgram(config map[string]any) []any {
+	program := []any{config["image"], config["load"]}
+	args, _ := config["args"].([]any)
+	if at := slices.Index(args, any("--")); at >= 0 {
+		return append(program, args[at+1:]...)
+	}
+	return append(program, config["entrypoint"], config["command"], config["args"])
 }
 
 func digest(what ...any) string {

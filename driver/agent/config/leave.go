@@ -22,6 +22,8 @@ func (c *Config) TimeToLeave(now time.Time) time.Duration {
 	if err != nil {
 		return time.Duration(c.LeaveTimeout)
 	}
-	left := max(kill.Sub(now), 0)
-	return left - min(left/5, stopMargin)
+	return LeaveWithin(max(kill.Sub(now), 0))
 }
+
+// LeaveWithin is how long a task may take to leave that is killed after a time.
+func LeaveWithin(kill time.Duration) time.Duration { return kill - min(kill/5, stopMargin) }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,12 +17,17 @@ import (
 // Log reports what happens to the user: in the log, and as JSON lines in the
 // file that the plugin turns into task events.
 type Log struct {
-	mu   sync.Mutex
-	file io.WriteCloser
-	log  hclog.Logger
+	mu     sync.Mutex
+	file   io.WriteCloser
+	log    hclog.Logger
+	recent []Line
 }
 
-type line struct {
+// recentLimit is how many events a Log keeps.
+const recentLimit = 20
+
+// Line is one event.
+type Line struct {
 	Time    time.Time `json:"time"`
 	Message string    `json:"message"`
 }
@@ -45,13 +51,25 @@ func (l *Log) Emit(message string) {
 	l.log.Info(message)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	event := Line{time.Now().UTC(), message}
+	if len(l.recent) == recentLimit {
+		l.recent = l.recent[1:]
+	}
+	l.recent = append(l.recent, event)
 	if l.file == nil {
 		return
 	}
-	b, err := json.Marshal(line{time.Now().UTC(), message})
+	b, err := json.Marshal(event)
 	if err == nil {
 		_, _ = l.file.Write(append(b, '\n'))
 	}
+}
+
+// Recent returns the latest events, the newest last.
+func (l *Log) Recent() []Line {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.recent)
 }
 
 // Close closes the file.

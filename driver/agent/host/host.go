@@ -47,6 +47,9 @@ type Options struct {
 type Result struct {
 	Code   int
 	Reason string
+	// Completed states that training is complete. Code is also 0 where the host has
+	// left.
+	Completed bool
 }
 
 // Host runs the slots of one allocation. All its fields belong to the
@@ -125,7 +128,9 @@ func (h *Host) Run(ctx context.Context) Result {
 	if h.exchange != nil {
 		h.exchange.Close()
 	}
-	return *h.result
+	result := *h.result
+	result.Completed = h.completed && result.Code == 0
+	return result
 }
 
 func (h *Host) allDown() bool {
@@ -187,11 +192,23 @@ func (h *Host) Status(ctx context.Context) *wire.Status {
 		}
 		own := *s // the leader sent the same to every host
 		own.AllocID = h.o.Config.AllocID
+		own.Events = h.events()
 		return &own
 	case <-ctx.Done():
 	case <-h.quit:
 	}
 	return nil
+}
+
+// events are the latest events, where no task driver shows them.
+func (h *Host) events() (list []wire.Event) {
+	if h.o.Config.EventFile != "" {
+		return nil
+	}
+	for _, e := range h.o.Events.Recent() {
+		list = append(list, wire.Event{Time: wire.Seconds(e.Time), Message: e.Message})
+	}
+	return list
 }
 
 func (h *Host) proc(local int) elastic.Proc {

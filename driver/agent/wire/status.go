@@ -48,6 +48,10 @@ type Status struct {
 	// Resizes are the latest changes of the ring, the newest last.
 	Resizes []Resize `json:"resizes"`
 
+	// Events are the latest of the allocation that answers, the newest last. It has
+	// none under a task driver of Kolo, which shows them as task events.
+	Events []Event `json:"events,omitempty"`
+
 	Complete bool   `json:"complete"`
 	Outcome  string `json:"outcome,omitempty"`
 	// Updated is when the status was made, in Unix seconds.
@@ -69,6 +73,12 @@ type StepTime struct {
 	// Samples is the mean number of samples in a step, where the script
 	// reports them. It grows with the ring unless ranks share a fixed batch.
 	Samples float64 `json:"samples,omitempty"`
+}
+
+// Event is what happened to an allocation.
+type Event struct {
+	Time    float64 `json:"time"` // Unix seconds
+	Message string  `json:"message"`
 }
 
 // Resize is one change of the ring.
