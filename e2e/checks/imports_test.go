@@ -152,6 +152,11 @@ func driverRules() map[string]rule {
 		"torch":            {uses: slices.Concat(base, framework, []string{"gate", "torch/release", "torch/store", "torch/tcpstore", "torch/worker"})},
 
 		"launcher": {uses: slices.Concat(base, framework, []string{"agent/port", "agent/statusapi", "commandline", "horovod/options", "torch/options"})},
+		"entrypoint": {
+			uses: slices.Concat(base, framework, finding, []string{"agent", "agent/port", "agent/statusapi", "agent/session", "agent/completion",
+				"commandline", "gpu", "taskconfig"}),
+			nomad: true,
+		},
 		"agent": {
 			uses:  slices.Concat(base, framework, finding, []string{"agent/port", "agent/statusapi", "agent/session", "agent/completion"}),
 			nomad: true,
@@ -267,6 +272,15 @@ func TestImports_Plugin(t *testing.T) {
 			if strings.HasPrefix(used, part) && used != "driver/agent/config" {
 				t.Errorf("driver/plugin imports %s", used)
 			}
+		}
+	}
+}
+
+// Kolo-worker is small: of Nomad it links the API alone.
+func TestImports_Worker(t *testing.T) {
+	for _, path := range packages(t)["driver/cmd/kolo-worker"].Deps {
+		if strings.HasPrefix(path, "github.com/hashicorp/nomad/") && !strings.HasPrefix(path, "github.com/hashicorp/nomad/api") {
+			t.Errorf("kolo-worker imports %s", path)
 		}
 	}
 }

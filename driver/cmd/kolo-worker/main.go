@@ -1,0 +1,38 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Kolo-worker runs elastic training as the program of a Nomad task: the entry point of
+// a container image, or the command of an exec or raw_exec task. See package
+// entrypoint.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/driver/entrypoint"
+	"github.com/kolo-nomad/kolo/driver/horovod"
+	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/torch"
+	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
+)
+
+// Version is the program's version, set by the linker in releases.
+var Version = "0.1.0-dev"
+
+// frameworks are all that the program trains with.
+var frameworks = []entrypoint.Framework{
+	{Task: torchtask.PyTorch{}, Agent: torch.Agent()},
+	{Task: horovodtask.Horovod{}, Agent: horovod.Agent()},
+}
+
+func main() {
+	if len(os.Args) == 2 && slices.Contains([]string{"version", "-version", "--version"}, os.Args[1]) {
+		fmt.Printf("kolo-worker %s (%s, %s/%s)\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		return
+	}
+	os.Exit(entrypoint.Main(context.Background(), frameworks, os.Args[1:], os.Stdout, os.Stderr))
+}

@@ -1,0 +1,111 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package entrypoint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
+)
+
+// facts are what check knows of a task and of the machine that it sees.
+type facts struct {
+	framework string
+	// label is that of the service's port, address the address that Nomad gave for it.
+	label, address string
+	// addresses are those of the network interfaces that the task sees.
+	addresses []string
+	// name is what the machine is called. named states that it resolves to address,
+	// renames that the agent may give its slots another.
+	name           string
+	named, renames bool
+	// slots are of this host, maxNP of the job, 0 where it is not limited.
+	slots, maxNP int
+	// slotsGiven, killGiven and glooGiven state that the user has set them.
+	slotsGiven, killGiven, glooGiven bool
+	// shm is the size of /dev/shm in bytes, negative where it is not known.
+	shm int64
+	// takes is why the agent may not take over connections of its slots, nil where it
+	// may.
+	takes error
+	// visible is the variable by which an image or Nomad names GPUs, gpus are those
+	// that Nomad reserved, nodes those whose device nodes the task sees.
+	visible string
+	gpus    []string
+	nodes   int
+}
+
+// leastShm is less than the processes of most trainings share in /dev/shm, and
+// twice what container runtimes give.
+const leastShm = 128 << 20
+
+// withoutTaking is the default of gloo_timeout where processes notice a peer's death
+// by it alone.
+const withoutTaking = "5s"
+
+// check states what keeps the job from training, with what to do about it, and what
+// makes it train worse.
+func (f *facts) check() (problems taskconfig.Problems, warnings []string) {
+	var w taskconfig.Problems
+	f.checkNetwork(&problems)
+	f.checkName(&problems)
+	f.checkGPUs(&problems, &w)
+	if f.shm >= 0 && f.shm < leastShm {
+		w.Addf("/dev/shm: has %d MB, too few for most data loaders with workers and for NCCL; set shm_size in the task's config (docker: bytes, podman: \"1g\")", f.shm>>20)
+	}
+	if f.framework == "horovod" && f.takes != nil {
+		gloo := "it is " + withoutTaking + " here"
+		if f.glooGiven {
+			gloo = "you have set it"
+		}
+		w.Addf("pidfd_getfd: not possible here (%v), so that Horovod's processes notice the death of a peer only after gloo_timeout: %s, and a process that is paused for as long counts as dead; "+
+			`with cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list, it takes about a second`, f.takes, gloo)
+	}
+	if !f.killGiven {
+		w.Addf("kill_timeout: is not given, so that this host leaves within %s, Nomad's default, whether or not the ring has reached a commit; "+
+			"set kill_timeout of the task, and the same as --kill_timeout", killTimeout)
+	}
+	return problems, w
+}
+
+// checkNetwork finds a network of the task's own: in one only the group's own ports
+// are mapped, and the processes of a ring listen at ports that they pick.
+func (f *facts) checkNetwork(p *taskconfig.Problems) {
+	if f.address != "" && !slices.Contains(f.addresses, f.address) {
+		p.Addf("network mode: the task is not in the host's network, as none of its interfaces has %s, the address of port %q, and processes of a ring listen at ports of their own choice; "+
+			`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`, f.address, f.label)
+	}
+}
+
+// checkName finds a name by which Horovod's processes would listen at a loopback
+// address, see package hostnet.
+func (f *facts) checkName(p *taskconfig.Problems) {
+	alone := f.maxNP > 0 && f.maxNP <= f.slots
+	if f.framework != "horovod" || f.named || f.renames || alone || f.address == "" {
+		return
+	}
+	p.Addf("hostname: the task's own name, %q, does not resolve to %s, and Horovod's processes listen where it does: no ring forms across hosts; "+
+		`set hostname = "${NOMAD_IP_%s}" in the task's config, or add "%s %s" to /etc/hosts`, f.name, f.address, f.label, f.address, f.name)
+}
+
+// checkGPUs finds GPUs that nothing but the image's variable claims. They may be in
+// use by others.
+func (f *facts) checkGPUs(p, w *taskconfig.Problems) {
+	if f.nodes == 0 || len(f.gpus) > 0 || !claims(f.visible) {
+		return
+	}
+	what := fmt.Sprintf("device: the image's NVIDIA_VISIBLE_DEVICES=%s shows the task GPUs of this client (%d), and Nomad has reserved none for it: other tasks may use them", f.visible, f.nodes)
+	if f.slotsGiven {
+		w.Addf("%s; they are used because slots is set", what)
+		return
+	}
+	p.Addf(`%s; add a device block to the task's resources, or env { NVIDIA_VISIBLE_DEVICES = "void" } to train without; to use them all the same, set --slots`, what)
+}
+
+// claims reports whether a value of NVIDIA_VISIBLE_DEVICES names GPUs.
+func claims(visible string) bool {
+	return !slices.Contains([]string{"", "none", "void"}, strings.TrimSpace(visible))
+}

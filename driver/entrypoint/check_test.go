@@ -1,0 +1,91 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package entrypoint
+
+import (
+	"testing"
+
+	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
+)
+
+// goodFacts are of a task that is set up as jobspecs/torch-docker.nomad.hcl has it.
+func goodFacts() *facts {
+	return &facts{
+		framework: "horovod", label: "kolo", address: "10.0.0.5", addresses: []string{"127.0.0.1", "10.0.0.5"},
+		name: "10.0.0.5", named: true, slots: 1, killGiven: true, shm: 1 << 30,
+	}
+}
+
+func TestCheck(t *testing.T) {
+	cases := map[string]struct {
+		change   func(*facts)
+		problem  string
+		warnings []string
+	}{
+		"all is well": {change: func(*facts) {}},
+		"a bridge": {
+			change: func(f *facts) { f.addresses = []string{"127.0.0.1", "172.17.0.2"} },
+			problem: `network mode: the task is not in the host's network, as none of its interfaces has 10.0.0.5, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
+				`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`,
+		},
+		"a name of loopback": {
+			change: func(f *facts) { f.name, f.named = "node7", false },
+			problem: `hostname: the task's own name, "node7", does not resolve to 10.0.0.5, and Horovod's processes listen where it does: no ring forms across hosts; ` +
+				`set hostname = "${NOMAD_IP_kolo}" in the task's config, or add "10.0.0.5 node7" to /etc/hosts`,
+		},
+		"it, where slots get another name": {change: func(f *facts) { f.named, f.renames = false, true }},
+		"it, with PyTorch":                 {change: func(f *facts) { f.named, f.framework = false, "torch" }},
+		"it, on one host for ever":         {change: func(f *facts) { f.named, f.slots, f.maxNP = false, 4, 4 }},
+		"little shared memory": {
+			change:   func(f *facts) { f.shm = 64 << 20 },
+			warnings: []string{`/dev/shm: has 64 MB, too few for most data loaders with workers and for NCCL; set shm_size in the task's config (docker: bytes, podman: "1g")`},
+		},
+		"unknown shared memory": {change: func(f *facts) { f.shm = -1 }},
+		"pidfd_getfd": {
+			change: func(f *facts) { f.takes = unix.EPERM },
+			warnings: []string{"pidfd_getfd: not possible here (operation not permitted), so that Horovod's processes notice the death of a peer only after gloo_timeout: it is 5s here, " +
+				"and a process that is paused for as long counts as dead; " +
+				`with cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list, it takes about a second`},
+		},
+		"pidfd_getfd, with a gloo_timeout": {
+			change: func(f *facts) { f.takes, f.glooGiven = unix.EPERM, true },
+			warnings: []string{"pidfd_getfd: not possible here (operation not permitted), so that Horovod's processes notice the death of a peer only after gloo_timeout: you have set it, " +
+				"and a process that is paused for as long counts as dead; " +
+				`with cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list, it takes about a second`},
+		},
+		"pidfd_getfd, with PyTorch": {change: func(f *facts) { f.takes, f.framework = unix.EPERM, "torch" }},
+		"no kill_timeout": {
+			change: func(f *facts) { f.killGiven = false },
+			warnings: []string{"kill_timeout: is not given, so that this host leaves within 5s, Nomad's default, whether or not the ring has reached a commit; " +
+				"set kill_timeout of the task, and the same as --kill_timeout"},
+		},
+		"GPUs that the image claims": {
+			change: func(f *facts) { f.visible, f.nodes = "all", 8 },
+			problem: "device: the image's NVIDIA_VISIBLE_DEVICES=all shows the task GPUs of this client (8), and Nomad has reserved none for it: other tasks may use them; " +
+				`add a device block to the task's resources, or env { NVIDIA_VISIBLE_DEVICES = "void" } to train without; to use them all the same, set --slots`,
+		},
+		"GPUs that the user wants": {
+			change:   func(f *facts) { f.visible, f.nodes, f.slotsGiven = "all", 8, true },
+			warnings: []string{"device: the image's NVIDIA_VISIBLE_DEVICES=all shows the task GPUs of this client (8), and Nomad has reserved none for it: other tasks may use them; they are used because slots is set"},
+		},
+		"GPUs that are not there":    {change: func(f *facts) { f.visible = "all" }},
+		"GPUs that Nomad reserved":   {change: func(f *facts) { f.visible, f.nodes, f.gpus = "GPU-a", 1, []string{"GPU-a"} }},
+		"GPUs that are given away":   {change: func(f *facts) { f.visible, f.nodes = "void", 8 }},
+		"an address no one knows of": {change: func(f *facts) { f.address, f.label = "", "" }},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			f := goodFacts()
+			c.change(f)
+			problems, warnings := f.check()
+			must.Eq(t, c.warnings, warnings)
+			if c.problem == "" {
+				must.NoError(t, problems.Err())
+				return
+			}
+			must.EqError(t, problems.Err(), c.problem)
+		})
+	}
+}

@@ -1,0 +1,172 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package entrypoint
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
+)
+
+// environ is the environment of this process.
+func environ() map[string]string {
+	env := map[string]string{}
+	for _, line := range os.Environ() {
+		name, value, _ := strings.Cut(line, "=")
+		env[name] = value
+	}
+	return env
+}
+
+// reservation is the part of the environment by which Nomad's devices name reserved
+// GPUs. An image may set NVIDIA_VISIBLE_DEVICES too, but it knows no UUIDs.
+func reservation(env map[string]string) map[string]string {
+	devices := map[string]string{}
+	for name, value := range env {
+		ids := strings.HasPrefix(value, "GPU-") || strings.HasPrefix(value, "MIG-")
+		if strings.HasPrefix(name, "KOLO_GPUS_") || name == nvidiaVisible && ids {
+			devices[name] = value
+		}
+	}
+	return devices
+}
+
+const nvidiaVisible = "NVIDIA_VISIBLE_DEVICES"
+
+// surroundings are what package taskconfig may know, by asking this process.
+func surroundings(env map[string]string) (*taskconfig.Surroundings, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return nil, fmt.Errorf("the directory that it was started in: %w", err)
+	}
+	secrets := env["NOMAD_SECRETS_DIR"]
+	return &taskconfig.Surroundings{
+		Env: env, Devices: reservation(env), Dir: dir,
+		Locate: func(path string) string {
+			if filepath.IsAbs(path) {
+				return filepath.Clean(path)
+			}
+			return filepath.Join(dir, path)
+		},
+		User: strconv.Itoa(os.Getuid()), Readable: readable, Executable: executable,
+		Unreadable: `; where the task's user is a name, which may have one number on the client and another in the image, set its number: user = "65534"`,
+		Secrets:    secrets, SecretsOnClient: secrets,
+		Exists:     func(path string) bool { _, err := os.Lstat(path); return err == nil },
+		Interfaces: hostnet.Interfaces,
+	}, nil
+}
+
+func readable(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return bare(err)
+	}
+	return f.Close()
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return bare(err)
+	case info.IsDir():
+		return unix.EISDIR
+	}
+	return unix.Access(path, unix.X_OK)
+}
+
+// bare is an error without the path, which messages have already.
+func bare(err error) error {
+	if perr := (*os.PathError)(nil); errors.As(err, &perr) {
+		return perr.Err
+	}
+	return err
+}
+
+// collect asks this machine what check wants to know of a task.
+func collect(o *flags, env map[string]string, t *taskconfig.Task) *facts {
+	c := &t.Agent
+	_, slotsGiven := o.texts["slots"]
+	_, glooGiven := o.texts["gloo_timeout"]
+	f := &facts{
+		framework: c.Framework, slots: c.Slots, maxNP: c.MaxNP, slotsGiven: slotsGiven, glooGiven: glooGiven, killGiven: o.kill > 0,
+		shm: sizeOf("/dev/shm"), takes: mayTake(), visible: env[nvidiaVisible], gpus: t.GPUs, nodes: gpuNodes(),
+	}
+	f.name, _ = os.Hostname()
+	for name, value := range env {
+		if label, ok := strings.CutPrefix(name, "NOMAD_ADDR_"); ok && strings.HasSuffix(value, c.Listen) {
+			f.label = label
+			f.address, _, _ = net.SplitHostPort(value)
+		}
+	}
+	addresses, _ := net.InterfaceAddrs() // none, where they can't be listed
+	for _, a := range addresses {
+		if n, ok := a.(*net.IPNet); ok {
+			f.addresses = append(f.addresses, n.IP.String())
+		}
+	}
+	if f.address != "" && f.framework == "horovod" {
+		f.named = hostnet.NameFor(net.JoinHostPort(f.address, "0")) == ""
+		f.renames = hostnet.MayRename()
+	}
+	return f
+}
+
+// sizeOf is the size of a file system in bytes, -1 where it is not known.
+func sizeOf(path string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(path, &st) != nil {
+		return -1
+	}
+	return int64(st.Blocks) * st.Bsize
+}
+
+// gpuNodes is how many GPUs have a device node here.
+func gpuNodes() int {
+	nodes, _ := filepath.Glob("/dev/nvidia[0-9]*") // the pattern is not malformed
+	return len(nodes)
+}
+
+// mayTake is nil where this process may take over connections of its children, as
+// it does to end a ring of which a member has died. It asks with itself in place of
+// a child: what denies that is the seccomp profile of a container, or Yama.
+func mayTake() error {
+	pidfd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(pidfd) }()
+	fd, err := unix.PidfdGetfd(pidfd, pidfd, 0)
+	if err != nil {
+		return err
+	}
+	_ = unix.Close(fd)
+	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope") // none without Yama
+	if level := strings.TrimSpace(string(scope)); slices.Contains([]string{"2", "3"}, level) && (level == "3" || !ptraces()) {
+		return fmt.Errorf("kernel.yama.ptrace_scope = %s", level)
+	}
+	return nil
+}
+
+// ptraces reports whether this process has CAP_SYS_PTRACE.
+func ptraces() bool {
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		if mask, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			caps, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && caps&(1<<unix.CAP_SYS_PTRACE) != 0
+		}
+	}
+	return false
+}

@@ -1,0 +1,203 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package entrypoint
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
+)
+
+// killTimeout is Nomad's default of a task's kill_timeout.
+const killTimeout = 5 * time.Second
+
+// notFlags are fields of a task's config that are given in other ways: the command
+// after the flags, leave_timeout as a part of kill_timeout.
+var notFlags = []string{"command", "args", "leave_timeout"}
+
+// flags are those of kolo-worker, named as the fields of the task driver's config;
+// those of its blocks have the block's name and a dot before theirs.
+type flags struct {
+	framework Framework
+	// kill is the task's kill_timeout, 0 where it is not given.
+	kill    time.Duration
+	command []string
+
+	texts map[string]string
+	names map[string]Framework
+}
+
+// option is one flag.
+type option struct {
+	name string
+	settings.Setting
+}
+
+// options are the flags for a framework's own settings.
+func (f Framework) options() []option {
+	fields, blocks := f.Task.Settings()
+	list := named("", fields)
+	for _, name := range slices.Sorted(maps.Keys(blocks)) {
+		list = append(list, named(name+".", blocks[name])...)
+	}
+	return list
+}
+
+func named(prefix string, list []settings.Setting) []option {
+	var out []option
+	for _, s := range list {
+		out = append(out, option{prefix + s.Name, s})
+	}
+	return out
+}
+
+// commonOptions are those of all frameworks.
+func commonOptions() []option {
+	list := slices.DeleteFunc(taskconfig.Settings(), func(s settings.Setting) bool { return slices.Contains(notFlags, s.Name) })
+	for i := range list {
+		if list[i].Name == "service" {
+			list[i].Default = "the job's name"
+		}
+	}
+	return named("", list)
+}
+
+// text is a flag that is read later, when the framework is known.
+type text struct {
+	name   string
+	into   map[string]string
+	isBool bool
+}
+
+func (t text) String() string     { return "" }
+func (t text) IsBoolFlag() bool   { return t.isBool }
+func (t text) Set(s string) error { t.into[t.name] = s; return nil }
+
+// parseFlags reads the command line. Names may have - for _.
+func parseFlags(frameworks []Framework, args []string) (*flags, error) {
+	o := &flags{texts: map[string]string{}, names: map[string]Framework{}}
+	set := flag.NewFlagSet("kolo-worker", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	declare := func(name string, kind settings.Kind) {
+		set.Var(text{name, o.texts, kind == settings.Bool}, name, "")
+	}
+	for _, s := range commonOptions() {
+		declare(s.name, s.Kind)
+	}
+	for old := range settings.Renamed {
+		declare(old, settings.Text)
+	}
+	for _, f := range frameworks {
+		o.names[f.Task.Name()] = f
+		for _, s := range f.options() {
+			declare(s.name, s.Kind)
+		}
+	}
+	framework := set.String("framework", "", "")
+	set.DurationVar(&o.kill, "kill_timeout", 0, "")
+	if err := set.Parse(underscored(args)); err != nil {
+		return nil, explain(err)
+	}
+	o.command = set.Args()
+	var found bool
+	if o.framework, found = o.names[*framework]; !found {
+		return nil, fmt.Errorf("framework = %q: must be %s", *framework, strings.Join(slices.Sorted(maps.Keys(o.names)), " or "))
+	}
+	switch {
+	case o.kill < 0:
+		return nil, fmt.Errorf("kill_timeout = %s: must not be negative", o.kill)
+	case len(o.command) == 0:
+		return nil, errors.New("no command given; write it after the flags: kolo-worker --framework=torch -- python3 train.py")
+	}
+	return o, nil
+}
+
+// underscored writes the names of flags as they are declared.
+func underscored(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if !strings.HasPrefix(arg, "-") {
+			continue
+		}
+		name, value, given := strings.Cut(arg, "=")
+		bare := strings.TrimLeft(name, "-")
+		args[i] = name[:len(name)-len(bare)] + strings.ReplaceAll(bare, "-", "_")
+		if given {
+			args[i] += "=" + value
+		}
+	}
+	return args
+}
+
+// explain adds to an error of package flag what to do about it.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case strings.HasSuffix(err.Error(), "-leave_timeout"):
+		return fmt.Errorf("%w; give the task's kill_timeout as --kill_timeout", err)
+	case strings.Contains(err.Error(), "kill_timeout"):
+		return fmt.Errorf(`%w; write it like "30s"`, err)
+	}
+	return fmt.Errorf("%w; kolo-worker -help lists the flags, the command follows --", err)
+}
+
+// given is what the flags set, in the form of a jobspec's config. What belongs to
+// another framework stays text: it is refused by its name.
+func (o *flags) given(env map[string]string) map[string]any {
+	given := map[string]any{"command": o.command[0], "args": anys(o.command[1:])}
+	kinds := map[string]settings.Kind{}
+	for _, s := range append(commonOptions(), o.framework.options()...) {
+		kinds[s.name] = s.Kind
+	}
+	for name, value := range o.texts {
+		into, field := given, name
+		if block, rest, found := strings.Cut(name, "."); found {
+			if given[block] == nil {
+				given[block] = map[string]any{}
+			}
+			into, field = given[block].(map[string]any), rest
+		}
+		into[field] = typed(kinds[name], value)
+	}
+	service, _ := given["service"].(string)
+	given["service"] = cmp.Or(service, env["NOMAD_JOB_NAME"])
+	return given
+}
+
+// typed is a text as HCL would have it; one that is not of the kind stays as it is.
+func typed(kind settings.Kind, text string) any {
+	switch kind {
+	case settings.Number:
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			return v
+		}
+	case settings.Bool:
+		if v, err := strconv.ParseBool(text); err == nil {
+			return v
+		}
+	}
+	return text
+}
+
+func anys(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package entrypoint
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/agent"
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/events"
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
+	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/gpu"
+	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
+)
+
+// Framework is a training framework as kolo-worker needs it.
+type Framework struct {
+	Task interface {
+		taskconfig.Framework
+		// Settings are the framework's own: fields, and those of blocks by the blocks'
+		// names.
+		Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
+	}
+	Agent framework.Framework
+}
+
+// Exit codes besides those of the agent.
+const (
+	codeRefused = 1
+	codeUsage   = 2
+	// codeLeft is that of a program that SIGTERM ends: not a success, so that Nomad
+	// replaces a task that it has not stopped itself.
+	codeLeft = 128 + int(syscall.SIGTERM)
+)
+
+// systemdStop is SIGRTMIN+3, the STOPSIGNAL of images that start with systemd.
+const systemdStop = syscall.Signal(37)
+
+// stop are the signals that ask to leave: which one a runtime sends may be the image's
+// choice (STOPSIGNAL).
+var stop = append(slices.Clone(agent.Stop), syscall.SIGQUIT, systemdStop)
+
+// Main runs a task's program and returns its exit code.
+func Main(ctx context.Context, frameworks []Framework, args []string, stdout, stderr io.Writer) int {
+	signals := agent.Signals(systemdStop) // before anything that takes time
+	process.IgnoreSIGPIPE()
+	o, err := parseFlags(frameworks, args)
+	if errors.Is(err, flag.ErrHelp) {
+		printUsage(stdout, frameworks)
+		return 0
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "kolo-worker: %v\n", err)
+		return codeUsage
+	}
+	c, warnings, err := configure(o, environ())
+	var refused taskconfig.Problems
+	if errors.As(err, &refused) { // a line each
+		for _, problem := range refused {
+			_, _ = fmt.Fprintf(stderr, "kolo-worker: %s\n", problem)
+		}
+		return codeRefused
+	}
+	if err != nil {
+		_, _ = fmt.Fprintf(stderr, "kolo-worker: %v\n", err)
+		return codeRefused
+	}
+	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: stderr, Level: hclog.LevelFromString(os.Getenv("KOLO_LOG_LEVEL"))})
+	ev, err := events.Open("", log)
+	if err != nil {
+		log.Error("the agent can't start", "error", err)
+		return codeRefused
+	}
+	for _, warning := range warnings {
+		ev.Emit(warning)
+	}
+	return exitCode(agent.Run(ctx, agent.Options{Config: *c, Framework: o.framework.Agent, Signals: signals, Stop: stop, Events: ev, Logger: log}))
+}
+
+// exitCode is how Nomad learns how the agent ended.
+func exitCode(r host.Result) int {
+	if r.Code == 0 && !r.Completed {
+		return codeLeft
+	}
+	return r.Code
+}
+
+// errNoNomad is what one gets who starts the program by hand.
+var errNoNomad = errors.New("not started by Nomad, as NOMAD_ALLOC_ID is not set: it is the program of a Nomad task; " +
+	"nomad-driver-horovod run and nomad-driver-torch run train without Nomad")
+
+// configure makes the agent's configuration, and checks where it runs.
+func configure(o *flags, env map[string]string) (_ *config.Config, warnings []string, err error) {
+	if env["NOMAD_ALLOC_ID"] == "" {
+		return nil, nil, errNoNomad
+	}
+	s, err := surroundings(env)
+	if err != nil {
+		return nil, nil, err
+	}
+	given := o.given(env)
+	if mayTake() != nil && given["gloo_timeout"] == nil && o.framework.Task.Name() == "horovod" {
+		given["gloo_timeout"] = withoutTaking
+	}
+	t, problems := taskconfig.Read(o.framework.Task, given, s)
+	more, warnings := collect(o, env, t).check()
+	problems.Add(more)
+	if err := problems.Err(); err != nil {
+		return nil, nil, err
+	}
+	c := &t.Agent
+	c.LeaveTimeout = settings.Duration(config.LeaveWithin(max(o.kill, 0)))
+	if o.kill == 0 {
+		c.LeaveTimeout = settings.Duration(config.LeaveWithin(killTimeout))
+	}
+	useEnvironment(c, t.Tokens)
+	gpu.Show(c.RunEnv, nil, t.GPUs)
+	return c, warnings, makeDirs(c, env["NOMAD_TASK_DIR"])
+}
+
+// useEnvironment leaves identities where they are that Nomad gave in the environment
+// alone: the agent finds them there, and its slots do in any case.
+func useEnvironment(c *config.Config, tokens map[string]string) {
+	for _, file := range []*string{&c.TokenFile, &c.PeerTokenFile} {
+		if tokens[filepath.Base(*file)] != "" {
+			*file = ""
+		}
+	}
+}
+
+// makeDirs makes the directories that the agent writes to, at the places that they
+// have under the task driver.
+func makeDirs(c *config.Config, local string) error {
+	c.LogDir, c.ProgressDir = filepath.Join(local, "kolo/logs"), filepath.Join(local, "kolo/progress")
+	for _, dir := range []string{c.LogDir, c.ProgressDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("%w; the task's user must be able to write to NOMAD_TASK_DIR", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package entrypoint
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/settings"
+)
+
+// nomadTask is the environment of a task on this machine, with its directories.
+func nomadTask(t *testing.T) map[string]string {
+	secrets, local := t.TempDir(), t.TempDir()
+	for _, name := range []string{"nomad_token", "nomad_kolo.jwt", "api.sock"} {
+		must.NoError(t, os.WriteFile(filepath.Join(secrets, name), []byte("ey"), 0o600))
+	}
+	return map[string]string{
+		"PATH": os.Getenv("PATH"), "NOMAD_SECRETS_DIR": secrets, "NOMAD_TASK_DIR": local, "NOMAD_NAMESPACE": "default", "NOMAD_JOB_ID": "resnet",
+		"NOMAD_JOB_NAME": "resnet", "NOMAD_GROUP_NAME": "workers", "NOMAD_TASK_NAME": "train", "NOMAD_ALLOC_ID": "a1", "NOMAD_ALLOC_INDEX": "3",
+		"NOMAD_PORT_kolo": "25000", "NOMAD_ADDR_kolo": "127.0.0.1:25000",
+	}
+}
+
+func configured(t *testing.T, env map[string]string, args ...string) (*config.Config, []string, error) {
+	t.Helper()
+	o, err := parseFlags(both, append(args, "--", "sh", "-c", "train"))
+	must.NoError(t, err)
+	return configure(o, env)
+}
+
+func TestConfigure(t *testing.T) {
+	env := nomadTask(t)
+	c, _, err := configured(t, env, "--framework=torch", "--kill_timeout=30s", "--torch.backend=gloo")
+	must.NoError(t, err)
+	must.Eq(t, "torch", c.Framework)
+	must.Eq(t, "sh", filepath.Base(c.Command))
+	must.Eq(t, []string{"-c", "train"}, c.Args)
+	must.Eq(t, map[string]string{"KOLO_TORCH_BACKEND": "gloo"}, c.Env)
+	must.Eq(t, settings.Duration(28*time.Second), c.LeaveTimeout)
+	must.Eq(t, ":25000", c.Listen)
+	must.Eq(t, "resnet", c.Service)
+	must.Eq(t, "unix://"+env["NOMAD_SECRETS_DIR"]+"/api.sock", c.NomadAddr)
+	must.Eq(t, env["NOMAD_SECRETS_DIR"]+"/nomad_token", c.TokenFile)
+	must.Eq(t, env["NOMAD_TASK_DIR"]+"/kolo/progress", c.ProgressDir)
+	must.DirExists(t, c.ProgressDir)
+	must.DirExists(t, c.LogDir)
+	must.Eq(t, "", c.EventFile)
+	must.Eq(t, 1, c.Slots)
+
+	// An image may claim GPUs by a word; only Nomad names them by their UUIDs.
+	env["NVIDIA_VISIBLE_DEVICES"] = "GPU-a,GPU-b"
+	c, _, err = configured(t, env, "--framework=torch")
+	must.NoError(t, err)
+	must.Eq(t, 2, c.Slots)
+	must.Eq(t, "GPU-a,GPU-b", c.RunEnv["CUDA_VISIBLE_DEVICES"])
+	must.Eq(t, settings.Duration(4*time.Second), c.LeaveTimeout)
+	must.MapEmpty(t, reservation(map[string]string{"NVIDIA_VISIBLE_DEVICES": "all"}))
+
+	// Identities that are in the environment alone stay there.
+	maps.Copy(env, map[string]string{"NOMAD_TOKEN": "ey1", "NOMAD_TOKEN_kolo": "ey2"})
+	for _, name := range []string{"nomad_token", "nomad_kolo.jwt"} {
+		must.NoError(t, os.Remove(filepath.Join(env["NOMAD_SECRETS_DIR"], name)))
+	}
+	c, _, err = configured(t, env, "--framework=torch")
+	must.NoError(t, err)
+	must.Eq(t, "", c.TokenFile+c.PeerTokenFile)
+}
+
+func TestConfigure_Refuses(t *testing.T) {
+	cases := map[string]struct {
+		change func(env map[string]string)
+		args   []string
+		says   string
+	}{
+		"by hand": {
+			func(env map[string]string) { clear(env) }, nil,
+			"not started by Nomad, as NOMAD_ALLOC_ID is not set: it is the program of a Nomad task; nomad-driver-horovod run and nomad-driver-torch run train without Nomad",
+		},
+		"the driver's checks": {
+			func(map[string]string) {},
+			[]string{"--min_np=4", "--max_np=2", "--gloo_timeout=5s"},
+			`min_np = 4: is more than max_np = 2; lower min_np or raise max_np; gloo_timeout = "5s": is Horovod's; set timeout in the torch block`,
+		},
+		"a bridge": {
+			func(env map[string]string) { env["NOMAD_ADDR_kolo"] = "203.0.113.9:25000" }, nil,
+			`network mode: the task is not in the host's network, as none of its interfaces has 203.0.113.9, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
+				`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`,
+		},
+		"no identity": {
+			func(env map[string]string) { _ = os.Remove(env["NOMAD_SECRETS_DIR"] + "/nomad_token") }, nil,
+			"identity: the task has no workload identity; add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			env := nomadTask(t)
+			c.change(env)
+			_, _, err := configured(t, env, append(c.args, "--framework=torch")...)
+			must.EqError(t, err, c.says)
+		})
+	}
+}
+
+// A user whose number is another in the image than on the client.
+func TestConfigure_UnreadableToken(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root reads everything")
+	}
+	env := nomadTask(t)
+	must.NoError(t, os.Chmod(filepath.Join(env["NOMAD_SECRETS_DIR"], "nomad_token"), 0))
+	_, _, err := configured(t, env, "--framework=torch")
+	must.ErrorContains(t, err, `; where the task's user is a name, which may have one number on the client and another in the image, set its number: user = "65534"`)
+}
+
+// Nomad replaces what ends with another code than 0.
+func TestExitCode(t *testing.T) {
+	must.Eq(t, 0, exitCode(host.Result{Completed: true}))
+	must.Eq(t, 143, exitCode(host.Result{Reason: "the task was stopped"}))
+	must.Eq(t, 1, exitCode(host.Result{Code: 1}))
+}
+
+// Each problem has a line of its own in the task's log.
+func TestMain_Problems(t *testing.T) {
+	for name, value := range nomadTask(t) {
+		t.Setenv(name, value)
+	}
+	var out, log bytes.Buffer
+	must.Eq(t, codeRefused, Main(t.Context(), both, []string{"--framework=torch", "--slots=0", "--interface=none7", "--", "sh"}, &out, &log))
+	lines := strings.Split(log.String(), "\n")
+	must.Eq(t, `kolo-worker: slots = 0: must be at least 1`, lines[0])
+	must.StrContains(t, lines[1], `kolo-worker: interface = "none7": no such network interface; there are: lo`)
+	must.Eq(t, codeUsage, Main(t.Context(), both, nil, &out, &log))
+}
