@@ -75,6 +75,27 @@ func TestShutdownDelay(t *testing.T) {
 	}
 }
 
+// The job with an image has what kolo-worker asks for.
+func TestContainerJob(t *testing.T) {
+	job := parse(t, "torch-docker.nomad.hcl")
+	must.Eq(t, "batch", *job.Type)
+	group := job.TaskGroups[0]
+	service, task := group.Services[0], group.Tasks[0]
+	must.Eq(t, "nomad", service.Provider)
+	must.Eq(t, service.PortLabel, group.Networks[0].DynamicPorts[0].Label)
+	must.Eq(t, "", group.Networks[0].Mode)
+	must.True(t, *group.ReschedulePolicy.Unlimited)
+	must.Eq(t, "docker", task.Driver)
+	must.Eq(t, "host", task.Config["network_mode"].(string))
+	must.Eq(t, "${NOMAD_IP_"+service.PortLabel+"}", task.Config["hostname"].(string))
+	args := task.Config["args"].([]any)
+	must.SliceContains(t, args, any("--service="+service.Name))
+	must.SliceContains(t, args, any("--kill_timeout="+task.KillTimeout.String()))
+	must.SliceContains(t, args, any("--"))
+	must.True(t, task.Identity.File)
+	must.Eq(t, []string{"kolo"}, task.Identities[0].Audience)
+}
+
 // All that end in .nomad.hcl are job specifications.
 func TestParse(t *testing.T) {
 	paths, err := filepath.Glob("*.nomad.hcl")

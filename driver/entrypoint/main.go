@@ -133,7 +133,7 @@ func configure(o *flags, env map[string]string) (_ *config.Config, warnings []st
 }
 
 // useEnvironment leaves identities where they are that Nomad gave in the environment
-// alone: the agent finds them there, and its slots do in any case.
+// alone: the agent finds them there.
 func useEnvironment(c *config.Config, tokens map[string]string) {
 	for _, file := range []*string{&c.TokenFile, &c.PeerTokenFile} {
 		if tokens[filepath.Base(*file)] != "" {
