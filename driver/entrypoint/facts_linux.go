@@ -94,21 +94,21 @@ func bare(err error) error {
 	return err
 }
 
-// collect asks this machine what check wants to know of a task.
-func collect(o *flags, env map[string]string, t *taskconfig.Task) *facts {
+// collect asks this machine what check wants to know of a task. takes is what mayTake
+// returned.
+func collect(o *flags, env map[string]string, t *taskconfig.Task, takes error) *facts {
 	c := &t.Agent
 	_, slotsGiven := o.texts["slots"]
 	_, glooGiven := o.texts["gloo_timeout"]
 	f := &facts{
 		framework: c.Framework, slots: c.Slots, maxNP: c.MaxNP, slotsGiven: slotsGiven, glooGiven: glooGiven, killGiven: o.kill > 0,
-		shm: sizeOf("/dev/shm"), takes: mayTake(), visible: env[nvidiaVisible], gpus: t.GPUs, nodes: gpuNodes(),
+		shm: sizeOf("/dev/shm"), takes: takes, visible: env[nvidiaVisible], gpus: t.GPUs, nodes: gpuNodes(),
 	}
 	f.name, _ = os.Hostname()
-	for name, value := range env {
-		if label, ok := strings.CutPrefix(name, "NOMAD_ADDR_"); ok && strings.HasSuffix(value, c.Listen) {
-			f.label = label
-			f.address, _, _ = net.SplitHostPort(value)
-		}
+	label, service, err := taskconfig.ServiceAddress(env, c.Listen)
+	if err == nil { // otherwise package taskconfig has found no port
+		f.label = label
+		f.address, _, _ = net.SplitHostPort(service)
 	}
 	addresses, _ := net.InterfaceAddrs() // none, where they can't be listed
 	for _, a := range addresses {

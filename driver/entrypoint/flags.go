@@ -190,6 +190,7 @@ func typed(kind settings.Kind, text string) any {
 		if v, err := strconv.ParseBool(text); err == nil {
 			return v
 		}
+	case settings.Text, settings.List:
 	}
 	return text
 }

@@ -113,11 +113,12 @@ func configure(o *flags, env map[string]string) (_ *config.Config, warnings []st
 		return nil, nil, err
 	}
 	given := o.given(env)
-	if mayTake() != nil && given["gloo_timeout"] == nil && o.framework.Task.Name() == "horovod" {
+	takes := mayTake()
+	if takes != nil && given["gloo_timeout"] == nil && o.framework.Task.Name() == "horovod" {
 		given["gloo_timeout"] = withoutTaking
 	}
 	t, problems := taskconfig.Read(o.framework.Task, given, s)
-	more, warnings := collect(o, env, t).check()
+	more, warnings := collect(o, env, t, takes).check()
 	problems.Add(more)
 	if err := problems.Err(); err != nil {
 		return nil, nil, err

@@ -172,7 +172,7 @@ func (e *environment) isolate() error {
 		return err
 	}
 	e.cleanup = append(e.cleanup, shm)
-	address, err := taskconfig.ServiceAddress(e.task.Env, e.plan.agent.Listen)
+	_, address, err := taskconfig.ServiceAddress(e.task.Env, e.plan.agent.Listen)
 	if err != nil {
 		return err
 	}

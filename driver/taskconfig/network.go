@@ -93,18 +93,17 @@ func checkInterface(p *Problems, a *config.Config, s *Surroundings) {
 	}
 }
 
-// ServiceAddress is the address of the task's service, "" where no variable names
-// it.
-func ServiceAddress(env map[string]string, listen string) (string, error) {
+// ServiceAddress is the address of the task's service, by where it listens, with the
+// label of its port. Both are empty where no variable names it.
+func ServiceAddress(env map[string]string, listen string) (label, address string, err error) {
 	_, port, err := net.SplitHostPort(listen)
 	if err != nil {
-		return "", fmt.Errorf("service port: %w", err)
+		return "", "", fmt.Errorf("service port: %w", err)
 	}
-	address := ""
-	for k, v := range env {
-		if strings.HasPrefix(k, "NOMAD_ADDR_") && strings.HasSuffix(v, ":"+port) {
-			address = v
+	for key, value := range env {
+		if name, found := strings.CutPrefix(key, "NOMAD_ADDR_"); found && strings.HasSuffix(value, ":"+port) {
+			label, address = name, value
 		}
 	}
-	return address, nil
+	return label, address, nil
 }

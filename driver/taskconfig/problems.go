@@ -12,7 +12,7 @@ import (
 // made three mistakes need not submit the job three times. Each is a sentence that
 // states which field, which value, and what to do. Nomad shows them as the task
 // event "Driver Failure".
-type Problems []string
+type Problems []string //nolint:errname // an error only once Err returns it
 
 // Addf adds one.
 func (p *Problems) Addf(format string, args ...any) {

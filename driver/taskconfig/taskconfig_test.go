@@ -39,7 +39,8 @@ func TestRead_UnreadableIdentity(t *testing.T) {
 	must.Eq(t, "/usr/bin/python3", task.Agent.Command)
 	must.Eq(t, "/workspace", task.Agent.Dir)
 	must.Eq(t, ":25000", task.Agent.Listen)
-	address, err := taskconfig.ServiceAddress(s.Env, task.Agent.Listen)
+	label, address, err := taskconfig.ServiceAddress(s.Env, task.Agent.Listen)
 	must.NoError(t, err)
+	must.Eq(t, "kolo_port", label)
 	must.Eq(t, "10.0.0.5:25000", address)
 }
