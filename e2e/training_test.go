@@ -47,7 +47,8 @@ type trainingOptions struct {
 	args  []string
 	// config is merged into the task's, nil values removed.
 	config map[string]any
-	vars   cluster.Vars
+	// vars are merged into the job's, nil values removed.
+	vars cluster.Vars
 	// edit may change anything else.
 	edit func(*api.Job)
 }
@@ -84,6 +85,9 @@ func startTraining(ctx context.Context, t testing.TB, c *cluster.Cluster, o trai
 	}
 	for name, value := range o.vars {
 		vars[name] = value
+		if value == nil {
+			delete(vars, name)
+		}
 	}
 	tr.job, err = c.Parse(string(text), vars)
 	must.NoError(t, err)

@@ -1,0 +1,164 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
+)
+
+// startWorker is startTraining for jobspecs/torch-docker.nomad.hcl with a framework's
+// script, without the image: under raw_exec, with kolo-worker as the task's command.
+func startWorker(ctx context.Context, t testing.TB, c *cluster.Cluster, f train.Framework, o trainingOptions) *training {
+	t.Helper()
+	if err := f.Check(root(t)); err != nil {
+		t.Skipf("needs %v: make torch horovod", err)
+	}
+	edit := o.edit
+	o.spec, o.vars = "torch-docker", cluster.Vars{"python": filepath.Join(root(t), f.Python), "script": filepath.Join(root(t), f.Script), "isolation": nil}
+	o.edit = func(job *api.Job) {
+		group := job.TaskGroups[0]
+		task := group.Tasks[0]
+		task.Driver, task.User, task.VolumeMounts, group.Volumes = "raw_exec", "", nil, nil
+		args := task.Config["args"].([]any)
+		if f.Name != train.Torch.Name {
+			args = slices.DeleteFunc(args, func(arg any) bool { return strings.HasPrefix(arg.(string), "--torch.") })
+			args[slices.Index(args, any("--framework=torch"))] = "--framework=" + f.Name
+		}
+		task.Config = map[string]any{"command": filepath.Join(root(t), "bin", "kolo-worker"), "args": args}
+		task.Env = f.Env(root(t))
+		job.Spreads = []*api.Spread{api.NewSpread("${node.unique.id}", 100, nil)}
+		if edit != nil {
+			edit(job)
+		}
+	}
+	return startTraining(ctx, t, c, o)
+}
+
+// Kolo-worker under a driver that is not Kolo's: every step is in the record, whatever
+// happens to hosts and slots, and Nomad replaces what it has not stopped.
+func TestWorker(t *testing.T) {
+	ctx := testContext(t, 10*time.Minute)
+	c := startCluster(t, cluster.Options{})
+
+	t.Run("planned changes", func(t *testing.T) {
+		t.Parallel()
+		tr := startWorker(ctx, t, c, train.Torch, trainingOptions{})
+		tr.waitSize(ctx, 1)
+		tr.scale(ctx, 3)
+		tr.waitSize(ctx, 3)
+		tr.scale(ctx, 2)
+		tr.waitSize(ctx, 2)
+		for _, z := range tr.record().Resizes() {
+			t.Logf("%d→%d: gap %s", z.From, z.To, z.Gap().Round(time.Millisecond))
+		}
+		tr.finish(ctx)
+		tr.checkPlanned()
+		must.NoError(t, tr.record().CheckLoss())
+	})
+
+	t.Run("deaths", func(t *testing.T) {
+		t.Parallel()
+		tr := startWorker(ctx, t, c, train.Torch, trainingOptions{count: 3})
+		tr.waitSize(ctx, 3)
+		killSlot(ctx, t, tr, 3)
+
+		// Something other than Nomad stops it, as a restart of dockerd does: no step is
+		// lost, and Nomad starts it again.
+		started := len(tr.record().Where("start", nil))
+		must.NoError(t, syscall.Kill(workerOf(t, tr.allocOf(ctx, 2).ID).PID, syscall.SIGQUIT))
+		tr.waitStarts(ctx, started+1)
+		tr.waitSize(ctx, 3)
+		tr.waitEvent(ctx, "Exit Code: 143")
+		tr.finish(ctx)
+	})
+
+	t.Run("Horovod", func(t *testing.T) {
+		t.Parallel()
+		tr := startWorker(ctx, t, c, train.Horovod, trainingOptions{count: 2})
+		tr.waitSize(ctx, 2)
+		tr.scale(ctx, 3)
+		tr.waitSize(ctx, 3)
+		killSlot(ctx, t, tr, 3)
+		tr.finish(ctx)
+	})
+
+	// As under the seccomp profile of some container runtimes: peers notice a death by
+	// Gloo's time-out, which is shorter then.
+	t.Run("Horovod without pidfd_getfd", func(t *testing.T) {
+		t.Parallel()
+		tr := startWorker(ctx, t, c, train.Horovod, trainingOptions{count: 3, edit: func(job *api.Job) {
+			config := job.TaskGroups[0].Tasks[0].Config
+			config["args"] = append([]any{filepath.Join(root(t), "e2e", "train", "deny.py"), config["command"]}, config["args"].([]any)...)
+			config["command"] = filepath.Join(root(t), train.Horovod.Python)
+		}})
+		tr.waitSize(ctx, 3)
+		killSlot(ctx, t, tr, 3)
+		waitStderr(ctx, t, c, tr.allocOf(ctx, 0).ID, "pidfd_getfd: not possible here (operation not permitted)")
+		tr.finish(ctx)
+	})
+
+	t.Run("bad configuration", func(t *testing.T) {
+		t.Parallel()
+		tr := startWorker(ctx, t, c, train.Torch, trainingOptions{edit: func(job *api.Job) {
+			giveUp(job)
+			config := job.TaskGroups[0].Tasks[0].Config
+			config["args"] = append([]any{"--slots=0", "--gloo_timeout=5s"}, config["args"].([]any)...)
+		}})
+		tr.waitEvent(ctx, "Exit Code: 1")
+		allocs, err := c.Allocs(ctx, tr.id)
+		must.NoError(t, err)
+		waitStderr(ctx, t, c, allocs[0].ID, "kolo-worker: slots = 0: must be at least 1\n"+
+			"kolo-worker: gloo_timeout = \"5s\": is Horovod's; set timeout in the torch block\n")
+	})
+}
+
+// workerOf is an allocation's kolo-worker.
+func workerOf(t testing.TB, allocID string) cluster.Process {
+	t.Helper()
+	found := cluster.Processes(func(p cluster.Process) bool {
+		return filepath.Base(p.Args[0]) == "kolo-worker" && p.Env["NOMAD_ALLOC_ID"] == allocID
+	})
+	must.Len(t, 1, found)
+	return found[0]
+}
+
+// waitStderr waits until the task's log has a text.
+func waitStderr(ctx context.Context, t testing.TB, c *cluster.Cluster, allocID, text string) {
+	t.Helper()
+	must.NoError(t, cluster.Until(ctx, "the log", func(context.Context) error {
+		log, err := c.Logs(allocID, "train", "stderr")
+		if err == nil && !strings.Contains(log, text) {
+			err = fmt.Errorf("it is %q", log)
+		}
+		return err
+	}))
+}
+
+// killSlot kills the process of rank 1, and waits for a ring of the old size.
+func killSlot(ctx context.Context, t testing.TB, tr *training, size int) {
+	t.Helper()
+	started := len(tr.record().Where("start", nil))
+	must.NoError(t, tr.slotOf(1).Kill())
+	tr.waitStarts(ctx, started+1)
+	tr.waitSize(ctx, size)
+	for _, z := range tr.record().Resizes() {
+		t.Logf("%d→%d: gap %s", z.From, z.To, z.Gap().Round(time.Millisecond))
+	}
+	must.NoError(t, tr.record().CheckRollbacks(1))
+}
