@@ -44,6 +44,7 @@ func (m *Machine) census() census {
 	}
 	if m.replicated() {
 		c.saved = m.partsHeld(func(s *slot) bool { return s.state == Waiting })
+		c.kept = c.kept && c.saved
 	}
 	return c
 }
