@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import sys
+import threading
 import time
 import weakref
 from datetime import timedelta
@@ -151,11 +152,11 @@ class Group:
         sockets.shut(self.connections)
         _abort()
 
-    def leave(self) -> None:
-        """Destroys the group. A collective in it must have ended.
+    def leave(self, wait: bool = False) -> None:
+        """Leaves the group, so that the next can form at once. A collective in it must have ended.
 
-        gloo joins its threads here. One that hangs (see outbox) keeps this process
-        for ever, and the agent starts another one in its place.
+        To close its connections takes gloo tens of milliseconds. Another thread
+        waits for that, or this one, when the process ends.
         """
         if self.failed:
             self.break_()  # lets members who wait for this one know
@@ -164,7 +165,7 @@ class Group:
             if module is not None:  # its hooks must not stay on the parameters
                 for name in ("reducer", "logger"):
                     module.__dict__.pop(name, None)
-        _let_go()
+        backends = [self._control, self.company and self.company.control, *_gloo_backends()]
         self._flag_work = self._control = self._store = self.company = None
         try:
             if dist.is_initialized():
@@ -174,6 +175,10 @@ class Group:
                 raise
         finally:
             clear()
+            if wait:
+                _let_go(backends)
+            else:  # no daemon: the process must not end in the middle of it
+                threading.Thread(target=_let_go, args=(backends,), name="kolo-leave").start()
 
     def _finish(self, work: Any, patience: Optional[timedelta] = None) -> None:
         """Waits for a collective; after patience it reports what a script may have done wrong, and waits on."""
@@ -194,14 +199,27 @@ def _with_nccl() -> bool:
     return torch.cuda.is_available() and dist.is_initialized() and "nccl" in str(dist.get_backend_config())
 
 
-def _let_go() -> None:
-    """Lets gloo's threads drop the tensors of completed collectives.
+def _gloo_backends() -> List[Any]:
+    """What closes the connections of torch's groups, when the last reference to it goes."""
+    backends = []
+    for group in c10d._world.pg_map:
+        try:
+            backends.append(group._get_backend(torch.device("cpu")))
+        except RuntimeError:
+            pass  # a group for GPUs only
+    return backends
 
-    They need the interpreter's lock for it, and the end of a group waits for them
-    with that lock held: for ever, if they come second.
+
+def _let_go(backends: List[Any]) -> None:
+    """Drops the last references to the backends of a group.
+
+    Before that it lets gloo's threads drop the tensors of completed collectives.
+    They need the interpreter's lock for it, and the end of a group waits for them,
+    in some releases of torch with that lock held: for ever, if they come second.
     """
     for _ in range(3):
         time.sleep(0.001)
+    backends.clear()
 
 
 def _abort() -> None:

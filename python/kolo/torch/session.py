@@ -78,10 +78,10 @@ class Session:
     def check(self) -> None:
         """Raises _Change if this process is to leave its group here."""
 
-    def leave(self) -> None:
-        """Leaves the present group."""
+    def leave(self, wait: bool = False) -> None:
+        """Leaves the present group; wait: until its connections are closed."""
         if self.group is not None:
-            self.group.leave()
+            self.group.leave(wait)
             self.group = None
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Session:
         if self.group is not None and os.getpid() == self._process:  # a fork shares the connections
             if self.group.waiting():
                 self.group.break_()
-            self.leave()
+            self.leave(wait=True)
 
     def synced(self, module: torch.nn.Module) -> bool:
         """Whether a module is part of the state, and so equal on all members."""
@@ -210,12 +210,12 @@ class Elastic(Session):
         self.group.finish()
         return result
 
-    def leave(self) -> None:
+    def leave(self, wait: bool = False) -> None:
         if self._stream is not None:
             self._stream.close()
         self._stream = self._observer = None
         self._switching = False
-        super().leave()
+        super().leave(wait)
 
     def _begin(self, state: State, changed: bool) -> None:
         company = (self.group or self.enter()).company
