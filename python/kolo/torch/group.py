@@ -14,6 +14,7 @@ are not members yet, and receive the state from one.
 
 from __future__ import annotations
 
+import ctypes
 import re
 import sys
 import threading
@@ -33,6 +34,7 @@ from .roles import Roles
 # What gloo's RuntimeErrors contain; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
 PATIENCE = timedelta(seconds=60)  # of a commit with those of other ranks, before it is reported
+_LEAVE = "kolo-leave"
 _TYPES = tuple(getattr(dist, name) for name in ("DistBackendError", "DistNetworkError") if hasattr(dist, name))
 
 
@@ -156,7 +158,8 @@ class Group:
         """Leaves the group, so that the next can form at once. A collective in it must have ended.
 
         To close its connections takes gloo tens of milliseconds. Another thread
-        waits for that, or this one, when the process ends.
+        waits for that, or this one, when the process ends. In a group that has failed
+        that wait may last for ever (see outbox), and is not to keep the process.
         """
         if self.failed:
             self.break_()  # lets members who wait for this one know
@@ -175,10 +178,12 @@ class Group:
                 raise
         finally:
             clear()
-            if wait:
+            if not wait:  # the process must not end in the middle of it
+                threading.Thread(target=_let_go, args=(backends,), name=_LEAVE, daemon=self.failed).start()
+            elif self.failed:
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(backends))  # never let go
+            else:
                 _let_go(backends)
-            else:  # no daemon: the process must not end in the middle of it
-                threading.Thread(target=_let_go, args=(backends,), name="kolo-leave").start()
 
     def _finish(self, work: Any, patience: Optional[timedelta] = None) -> None:
         """Waits for a collective; after patience it reports what a script may have done wrong, and waits on."""
@@ -208,6 +213,13 @@ def _gloo_backends() -> List[Any]:
         except RuntimeError:
             pass  # a group for GPUs only
     return backends
+
+
+def finish_leaving(timeout: float) -> None:
+    """Waits until the connections of groups that were left are closed, for seconds at most."""
+    for thread in threading.enumerate():
+        if thread.name == _LEAVE:
+            thread.join(timeout)
 
 
 def _let_go(backends: List[Any]) -> None:

@@ -31,7 +31,7 @@ from . import background, reporting
 from . import place as places
 from .channel import Channel
 from .forming import Forming
-from .group import Company, Group, GroupFailed
+from .group import Company, Group, GroupFailed, finish_leaving
 from .observer import Observer
 from .roles import Offer
 from .state import State
@@ -90,6 +90,7 @@ class Session:
             if self.group.waiting():
                 self.group.break_()
             self.leave(wait=True)
+            finish_leaving(0.5)
 
     def synced(self, module: torch.nn.Module) -> bool:
         """Whether a module is part of the state, and so equal on all members."""
