@@ -49,10 +49,14 @@ class Outbox:
         self._add(functools.partial(self._send, join(skeleton, copies.__getitem__), tensors),
                   any(tensor.is_cuda for tensor in (*copies, *tensors)))
 
+    def do(self, function: Callable[[], object]) -> None:
+        """Does something else with the channel, in its turn."""
+        self._add(function, torch.cuda.is_initialized())
+
     def call(self, function: Callable[[], T]) -> T:
         """Does what function does with the channel, in the thread, and returns its result."""
         results: List[T] = []
-        self._add(lambda: results.append(function()), torch.cuda.is_initialized())
+        self.do(lambda: results.append(function()))
         self.settle()
         return results[0]
 
