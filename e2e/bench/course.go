@@ -17,6 +17,9 @@ type Course struct {
 	// Pause is the longest time between two steps, less a usual step of the same
 	// ring: where steps are long, the gap is mostly one of them.
 	Pause float64 `json:"pause"`
+	// Switch is the interval in which the ring changed, less a usual step of the
+	// new one. A Pause that is longer is a slow step before or after.
+	Switch float64 `json:"switch"`
 	// Before and After are usual steps of both rings.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
@@ -28,7 +31,7 @@ type Course struct {
 }
 
 func (c Course) String() string {
-	text := fmt.Sprintf(", pause %.2f s", c.Pause)
+	text := fmt.Sprintf(", pause %.2f s, %.2f s at the switch", c.Pause, c.Switch)
 	if c.Receiving > 0 {
 		text += fmt.Sprintf(", steps %.0f %% longer for %.1f s", c.Slower*100, c.Receiving)
 	}
@@ -53,6 +56,7 @@ func courseOf(r train.Record, asked time.Time, first train.Event) Course {
 		return Course{}
 	}
 	c := Course{Before: median(before), After: median(after)}
+	c.Switch = max(0, steps[changed].T-steps[changed-1].T-c.After)
 	for i := from; i <= over; i++ {
 		usual := c.Before
 		if i >= changed {

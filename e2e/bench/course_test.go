@@ -39,7 +39,7 @@ func TestCourse(t *testing.T) {
 	must.Between(t, 1.99, c.After, 2.01)
 	must.Between(t, 0.19, c.Slower, 0.21)
 	must.Between(t, 11.9, c.Receiving, 12.1)
-	must.Eq(t, ", pause 0.50 s, steps 20 % longer for 12.0 s", c.String())
+	must.Eq(t, ", pause 0.50 s, 0.50 s at the switch, steps 20 % longer for 12.0 s", c.String())
 
 	// Nothing was received while others trained.
 	for i := range r {

@@ -61,9 +61,9 @@ func measureBroadcast(ctx context.Context, o *options, seconds *map[string][]flo
 // nil.
 func writeState(w *bytes.Buffer, state map[int]*Changes, launchers []launcher, broadcast map[string][]float64) {
 	fmt.Fprintf(w, "**Pause**: the longest time between two steps from the request on, less a usual step. A plain broadcast is of as many bytes in one piece, between two\n"+
-		"processes that do nothing else. The last columns are of 1→2: a usual step of one and of two ranks, and how much\n"+
+		"processes that do nothing else. The last columns are of 1→2: the pause in which the ring changes, a usual step of one and of two ranks, and how much\n"+
 		"longer than that of one rank steps took while the newcomer received the state, and for how many seconds.\n\n")
-	fmt.Fprintf(w, "| state | plain broadcast | | pause, 1→2 | / broadcast | 1→3 | 3→2 | 2→1 | steps, before and after | meanwhile |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| state | plain broadcast | | pause, 1→2 | / broadcast | 1→3 | 3→2 | 2→1 | at the switch | steps, before and after | meanwhile |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, mb := range slices.Sorted(maps.Keys(state)) {
 		plain := broadcast[strconv.Itoa(mb)]
 		for _, l := range launchers {
@@ -72,8 +72,8 @@ func writeState(w *bytes.Buffer, state map[int]*Changes, launchers []launcher, b
 				continue
 			}
 			pauses := func(from, to int) []float64 { return pick(by[change(from, to)], pauseOf) }
-			fmt.Fprintf(w, "| %d MiB | %s | %s | %s | %s | %s | %s | %s | %s |\n", mb, spread(plain, 2), l.Name, spread(pauses(1, 2), 2), ratio(pauses(1, 2), plain),
-				spread(pauses(1, 3), 2), spread(pauses(3, 2), 2), spread(pauses(2, 1), 2), meanwhile(by[change(1, 2)]))
+			fmt.Fprintf(w, "| %d MiB | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", mb, spread(plain, 2), l.Name, spread(pauses(1, 2), 2), ratio(pauses(1, 2), plain),
+				spread(pauses(1, 3), 2), spread(pauses(3, 2), 2), spread(pauses(2, 1), 2), spread(pick(by[change(1, 2)], switchOf), 2), meanwhile(by[change(1, 2)]))
 		}
 	}
 	fmt.Fprintln(w)
@@ -101,4 +101,5 @@ func meanwhile(changes []Change) string {
 		median(pick(received, func(c Change) float64 { return c.Receiving })))
 }
 
-func pauseOf(c Change) float64 { return c.Pause }
+func pauseOf(c Change) float64  { return c.Pause }
+func switchOf(c Change) float64 { return c.Switch }

@@ -6,6 +6,7 @@
 import torch
 
 FEATURES = 16
+LAYER = 16  # megabytes that a parameter of the ballast has at most, as those of large models
 
 
 def data(count):
@@ -27,10 +28,11 @@ class Net(torch.nn.Module):
         super().__init__()
         self.layers = torch.nn.Sequential(torch.nn.Linear(FEATURES, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
         if ballast:
-            self.ballast = torch.nn.Parameter(torch.zeros(ballast * 1024 * 1024 // 4))
+            self.ballast = torch.nn.ParameterList(
+                torch.zeros(min(LAYER, ballast - begin) * 1024 * 1024 // 4) for begin in range(0, ballast, LAYER))
         if frozen:
             self.frozen = torch.nn.Parameter(torch.zeros(frozen * 1024 * 1024 // 4), requires_grad=False)
 
     def forward(self, x):
         y = self.layers(x)
-        return y + 0 * self.ballast[0] if hasattr(self, "ballast") else y
+        return y + 0 * sum(layer[0] for layer in self.ballast) if hasattr(self, "ballast") else y
