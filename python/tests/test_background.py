@@ -176,7 +176,8 @@ class Background(Training):
         sizes = []
         for width in 300, 1200:
             agent = self.agent(script=os.path.join(HERE, "scripts.py"))
-            workers = agent.start(2, TEST_SCRIPT="bytes_in_the_pause", TEST_WIDTH=str(width), KOLO_TORCH_BACKGROUND="1")
+            workers = agent.start(2, TEST_SCRIPT="bytes_in_the_pause", TEST_WIDTH=str(width), KOLO_TORCH_BACKGROUND="1",
+                                  KOLO_TORCH_SLOWDOWN="inf")
             agent.arrived(workers)
             agent.go(workers[0])
             agent.stepped(3)

@@ -3,6 +3,7 @@
 
 """A state that is sent while it changes is the same bit by bit. Sender and observers are threads of this process."""
 
+import math
 import threading
 import unittest
 from datetime import timedelta
@@ -12,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import kolo.torch as kolo
-from kolo.torch import background, slices, stream, tree
+from kolo.torch import background, pace, slices, stream, tree
 from kolo.torch.channel import Channel
 from kolo.torch.group import Company, GroupFailed
 from kolo.torch.observer import Observer
@@ -130,7 +131,7 @@ class Chain:
 
 class Following(unittest.TestCase):
     def setUp(self):
-        for module, name, value in (stream, "FLOOR", 3000), (slices, "STATIC", 10000):
+        for module, name, value in (pace, "FLOOR", 3000), (pace, "LIMIT", math.inf), (slices, "STATIC", 10000):
             patch = mock.patch.object(module, name, value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -325,10 +326,62 @@ class Following(unittest.TestCase):
                 failed.append(err)
 
         thread = threading.Thread(target=advance, daemon=True)
-        with mock.patch.object(stream, "FLOOR", 16 * 1024 * 1024):
+        with mock.patch.object(pace, "FLOOR", 16 * 1024 * 1024):
             thread.start()
             thread.join(10)
         self.assertEqual(1, len(failed))
+
+    def test_completes_when_the_observers_have_compared(self):
+        """Members agree on the switch only then, so none waits for a comparison."""
+        comparing, go_on = threading.Event(), threading.Event()
+        compare = Observer._compare
+
+        def slow(observer, sums):
+            comparing.set()
+            go_on.wait(30)
+            compare(observer, sums)
+
+        chain = Chain(self.make(), observers=1)
+        with mock.patch.object(pace, "FLOOR", 10 ** 9), mock.patch.object(Observer, "_compare", slow):
+            chain.start()
+            for _ in range(2):  # slices; checksums and the question
+                self.train(chain, 1)
+            self.assertTrue(comparing.wait(30))
+            self.assertTrue(chain.stream._asked)
+            self.assertFalse(chain.stream.complete)
+            go_on.set()
+            chain.stream._outbox.settle()
+            self.assertTrue(chain.stream.complete)
+        chain.switch()
+        self.assertEqual(0, chain.stream.at_end)
+        self.assert_equal(chain)
+
+    def test_training_that_becomes_too_slow(self):
+        """A slow observer holds training up for some steps. What it has by then is kept, the rest is left for the switch."""
+        for optimizer in SGD, lambda p: torch.optim.Adam(p, 0.01):
+            chain = Chain(self.make(optimizer))
+            self.train(chain, 2)
+            chain.start()
+            now = [0.0]
+            following = chain.stream._pace = pace.Pace(0.2, lambda: now[0])
+            settle = chain.stream._outbox.settle
+
+            def slowly():
+                settle()
+                if chain.stream._sent:
+                    now[0] += 0.5
+
+            def step(number):
+                now[0] += 1.0
+
+            with mock.patch.object(chain.stream._outbox, "settle", slowly):
+                number = self.train(chain, 2000, after=step)
+            self.assertTrue(following.exhausted)
+            self.assertLess(number, 60)
+            chain.switch()
+            self.assertTrue(0 < chain.stream.at_end < chain.stream.nbytes(), chain.stream.at_end)
+            self.assertEqual(([], []), (self.changed(chain), chain.stream.again))
+            self.assert_equal(chain)
 
     def test_checksum_of_memory_that_is_not_aligned(self):
         data = bytearray(4 * 11)
@@ -336,7 +389,7 @@ class Following(unittest.TestCase):
         memory = torch.frombuffer(data, dtype=torch.float32, offset=4 if base.data_ptr() % 8 == 0 else 0)
         tensor = memory[1:9].normal_()
         self.assertEqual(0, tensor.data_ptr() % 8)
-        self.assertEqual(slices.Unit("", tensor.clone()).checksum(), slices.Unit("", tensor).checksum())
+        self.assertEqual(slices.Unit("", tensor.clone()).checksum(8), slices.Unit("", tensor).checksum(8))
 
     def test_an_average_is_sent_at_the_switch(self):
         chain = Chain(self.make(average=Average))

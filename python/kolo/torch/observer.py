@@ -39,14 +39,16 @@ class Observer:
                 self._step(*values)
             elif kind == "checksums":
                 self._compare(*values)
+            elif kind == "answer":
+                self._channel.answer(self._differing)
             else:
                 self._gradients.clear()
                 return kind
 
     def finish(self) -> Tuple[int, bool]:
         """Receives what is left. Returns the number of the commit, and whether the state is that of this commit."""
-        self._channel.answer(self._differing)
-        tree, calls, commits, fresh = self._channel.receive()
+        slices, tree, calls, commits, fresh = self._channel.receive()
+        self._take(slices)
         remainder.put(self._state._handlers, tree)
         self._state._calls, self._state._fresh = calls, False
         return commits, fresh
@@ -77,8 +79,8 @@ class Observer:
         for key, _ in steps:
             self._unit(key).tensor.grad = None
 
-    def _compare(self, sums: Dict[str, int]) -> None:
-        self._differing += [key for key, value in sums.items() if self._unit(key).checksum() != value]
+    def _compare(self, sums: Dict[str, Tuple[int, int]]) -> None:
+        self._differing += [key for key, (count, value) in sums.items() if self._unit(key).checksum(count) != value]
 
     def _unit(self, key: str) -> Unit:
         if key not in self._units:

@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from ..worker import Client, Place
-from . import background, reporting
+from . import background, pace, reporting
 from . import place as places
 from .channel import Channel
 from .forming import Forming
@@ -129,6 +129,7 @@ class Elastic(Session):
         self._left, self._reason = 0, "start"  # the generation that this process was in last
         self._attempts = 0  # groups in a row that have not formed
         self._background = background
+        pace.limit()  # what is wrong with it is to be seen at the start
         self._stream: Optional[Stream] = None  # to the observers of the present group
         self._observer: Optional[Observer] = None  # of the present group, which this process is
         self._switching = False
@@ -238,6 +239,10 @@ class Elastic(Session):
         if changed:
             state._call_back()
         background.hand_over(state, self._stream, self._observer)
+        if self._stream is not None:
+            whole, rest = self._stream.nbytes(), self._stream.at_end
+            log("group %d: %.0f of %.0f MB were received while training went on, %.0f MB at the switch",
+                company.place.generation, (whole - rest) / 1e6, whole / 1e6, rest / 1e6)
         if self._stream is not None and self._stream.again:
             log("group %d: %d values, as %s, were changed outside of the optimizer's step and had to be sent again",
                 company.place.generation, len(self._stream.again), self._stream.again[0])

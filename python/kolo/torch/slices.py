@@ -74,11 +74,12 @@ class Unit:
             kept.pop(self.tensor, None)
         if len(slice_.types) > 1 or slice_.whole:
             own = kept[self.tensor]
+            empty = torch.empty_like if slice_.end - slice_.begin == self.tensor.numel() else torch.zeros_like
             own.update((name, value.clone() if isinstance(value, torch.Tensor) else value)
                        for name, value in slice_.whole.items())
             for name, dtype in slice_.types.items():
                 if name and name not in own:
-                    own[name] = torch.zeros_like(self.tensor, dtype=dtype, requires_grad=False)
+                    own[name] = empty(self.tensor, dtype=dtype, requires_grad=False)
         room = self.ranges()
         if (any(room[name].dtype != dtype for name, dtype in slice_.types.items()) or slice_.shape != self.tensor.shape
                 or slice_.end - slice_.begin < self.tensor.numel() and not self.can_be_cut()):
@@ -90,11 +91,11 @@ class Unit:
         kept = self.kept().values()
         return self.tensor._version, [(id(value), value._version) for value in kept if isinstance(value, torch.Tensor)]
 
-    def checksum(self) -> int:
-        """Differs, all but surely, where a bit does."""
+    def checksum(self, count: int) -> int:
+        """Of the first count elements. Differs, all but surely, where a bit does."""
         total = 0
         for tensor in self.ranges().values():
-            data = tensor.reshape(-1).view(torch.uint8)
+            data = tensor.reshape(-1)[:count].view(torch.uint8)
             if data.data_ptr() % 8 or data.storage_offset() % 8:
                 data = data.clone()
             even = data.numel() // 8 * 8

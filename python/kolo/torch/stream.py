@@ -5,30 +5,38 @@
 
     optimizer.step()  -->  gradients of what they have      -->  their optimizers do the same step
     state.commit()    -->  the next slices                  -->  they have more
-                      -->  when they have all: checksums    -->  they compare
+                      -->  no more, or no room: checksums   -->  they compare, and answer
     switch or leave   -->  what is left, what has changed   -->  they hold the state
 
 Nothing but the optimizer's own steps is seen. So whatever else changes a unit
 has it sent again at the end.
+
+Slices and checksums are read from the live memory while the next gradients are
+computed, and the step waits for that. Gradients are copied, because a script may
+zero them at once. Those of all that observers have go to them in every step; if
+that makes training too slow, see pace, the rest of the state is left for the end.
+
+Were observers silent members of the group, its allreduce would bring them the
+gradients. But the world size, the averages and the collectives of the script
+would count them; and gradients that the optimizer gets, clipped and unscaled,
+are not those that the allreduce yields.
 """
 
 from __future__ import annotations
 
 import functools
-import time
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Set, Tuple
 
 import torch
 
 from . import remainder
 from .channel import Channel
 from .outbox import Outbox
-from .slices import Unit, hyperparameters, total, units
+from .pace import Pace, limit
+from .slices import Slice, Unit, hyperparameters, total, units
 from .state import State
 from .tree import nbytes
 
-SHARE = 0.1  # of the time between two commits, for slices
-FLOOR = 1024 * 1024  # bytes of slices that each commit sends at least
 CHECKED = 4  # times as many bytes are compared as would be sent
 
 
@@ -39,16 +47,20 @@ class Stream:
         self._state = state
         self._channel = channel
         self._outbox = Outbox(channel)
+        self._pace = Pace(limit())
         self._units = units(state._handlers)
         self._waiting = list(self._units.values())  # to be sent
         self._unchecked = list(self._units.values())
+        self._asked = False  # for the result of the comparison
+        self._answers: List[List[str]] = []
         self._sent: Dict[str, int] = {}  # elements that the observers have, by unit
         self._versions: Dict[str, Any] = {}  # of the units, as the observers have them
-        self._checked: Dict[str, int] = {}  # checksums
+        self._checked: Dict[str, Tuple[int, int]] = {}  # elements and their checksum
         self._changed: Set[str] = set()  # units that something else than their optimizer has changed
         self._gradients: Dict[str, torch.Tensor] = {}  # copies that are being sent
         self._followed = 0  # bytes of gradients since the last commit
-        self._last: Optional[float] = None  # the end of the last commit
+        self._following = False
+        self.at_end = 0  # bytes of the units that finish() has sent
         self.again: List[str] = []  # units that had to be sent again, because something else than a step changed them
         self._hooks: List[Any] = []
         self._names: Dict[int, str] = {}
@@ -59,8 +71,8 @@ class Stream:
 
     @property
     def complete(self) -> bool:
-        """Whether the observers have, and have compared, all that can be sent meanwhile."""
-        return not self._waiting and not self._unchecked
+        """Whether the observers have, and have compared, all that can be sent meanwhile; so no member waits for that."""
+        return bool(self._answers)
 
     def nbytes(self) -> int:
         """Bytes that are sent meanwhile."""
@@ -68,25 +80,33 @@ class Stream:
 
     def advance(self) -> None:
         """Sends the next slices, or checksums; called at each commit."""
-        if not self._followed:
-            self._outbox.settle()  # else the step has done so
-        elapsed = time.monotonic() - self._last if self._last else 0
-        budget = max(FLOOR, self._followed, int(SHARE * self._outbox.rate * elapsed))
-        self._followed = 0
-        if self._last is None:
+        with self._pace.waiting():
+            if not self._followed:
+                self._outbox.settle()  # else the step has done so
+        self._pace.commit()
+        followed, self._followed = self._followed, 0
+        if not self._following:
             self._follow()
+        if self._pace.measuring:
+            return
+        rate = self._outbox.rate
         if self._waiting:
-            self._send_slices(budget)
-        elif self._unchecked:
-            self._send_checksums(budget * CHECKED)
-        self._last = time.monotonic()
+            self._send_slices(self._pace.room(rate, followed))
+            if self._pace.exhausted:
+                self._waiting = []
+        else:
+            self._send_checksums(self._pace.share(rate) * CHECKED)
+            if not self._unchecked:
+                self._ask()
 
     def switch(self) -> None:
         """Lets the observers come to the group in which all are members. There, finish() is to follow."""
+        self._ask()
         self._say("switch")
 
     def leave(self) -> None:
         """Lets the observers leave the group with the state."""
+        self._ask()
         self._say("leave")
         self.finish()
 
@@ -103,12 +123,20 @@ class Stream:
 
     def finish(self) -> None:
         """Sends what is left of the state."""
-        differing = {key for keys in self._outbox.call(self._channel.answers) for key in keys}
+        differing = {key for keys in self._answers for key in keys}
         self.again = sorted(differing | self._changed)
-        equal = {key: unit for key, unit in self._units.items() if key not in differing and self._is_equal(unit)}
+        slices: List[Slice] = []
+        tensors: List[torch.Tensor] = []
+        for unit in self._units.values():
+            begin = self._sent[unit.key] if unit.key not in differing and self._is_equal(unit) else 0
+            if begin < unit.tensor.numel():
+                slice_, ranges = unit.slice(begin, unit.tensor.numel())
+                slices.append(slice_)
+                tensors.extend(ranges)
+        self.at_end = nbytes(tensors)
         state = self._state
-        rest = remainder.take(state._handlers, equal), state._calls, state._commits, state._fresh
-        self._outbox.call(functools.partial(self._channel.send, rest))
+        rest = slices, remainder.take(state._handlers, self._units), state._calls, state._commits, state._fresh
+        self._outbox.call(functools.partial(self._channel.send, rest, tensors))
         self.close()
 
     def abandon(self) -> None:
@@ -128,11 +156,13 @@ class Stream:
 
     def _follow(self) -> None:
         """Sees the gradients from now on, after all hooks that the script's function has registered at its begin."""
+        self._following = True
         for optimizer in {id(unit.optimizer): unit.optimizer for unit in self._units.values() if unit.optimizer}.values():
             self._hooks.append(optimizer.register_step_pre_hook(self._before_step))
 
     def _send_slices(self, budget: int) -> None:
-        slices, tensors = [], []
+        slices: List[Slice] = []
+        tensors: List[torch.Tensor] = []
         while self._waiting and budget > 0:
             unit = self._waiting[0]
             if unit.key in self._changed:
@@ -143,28 +173,52 @@ class Stream:
             end = min(count, begin + share)
             slice_, ranges = unit.slice(begin, end)
             slices.append(slice_)
-            tensors.extend(part.clone() for part in ranges)
+            tensors.extend(ranges)
             budget -= unit.nbytes() * (end - begin) // count
             self._sent[unit.key] = end
             if begin == 0:
                 self._versions[unit.key] = unit.version()
             if end == count:
                 self._waiting.pop(0)
-        self._outbox.post(("slices", slices), tensors)
+        if slices:
+            self._outbox.post(("slices", slices), tensors)
 
     def _send_checksums(self, budget: int) -> None:
-        sums = {}
+        parts = []
         while self._unchecked and budget > 0:
             unit = self._unchecked.pop(0)
-            if unit.key not in self._changed:
+            if unit.key in self._sent and unit.key not in self._changed:
                 if unit.optimizer is None:
                     self._versions[unit.key] = unit.version()
-                sums[unit.key] = self._checked[unit.key] = unit.checksum()
+                parts.append((unit, self._sent[unit.key]))
                 budget -= unit.nbytes()
-        self._outbox.post(("checksums", sums))
+
+        def send() -> None:
+            sums = {unit.key: (count, unit.checksum(count)) for unit, count in parts}
+            self._checked.update(sums)
+            self._channel.send(("checksums", sums))
+
+        if parts:
+            self._outbox.do(send)
+
+    def _ask(self) -> None:
+        """Has the observers answer which units differ, once."""
+        if self._asked:
+            return
+
+        def ask() -> None:
+            self._channel.send(("answer",))
+            self._answers = self._channel.answers()
+
+        self._asked = True
+        self._outbox.do(ask)
 
     def _before_step(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Sends the gradients, as the optimizer has them, of what the observers have."""
+        with self._pace.waiting():
+            self._send_gradients(optimizer, args, kwargs)
+
+    def _send_gradients(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         mine = [self._units[key] for key in self._sent if self._units[key].optimizer is optimizer and key not in self._changed]
         if len(args) > 1 or kwargs.get("closure") is not None or getattr(optimizer, "grad_scale", None) is not None:
             self._changed.update(unit.key for unit in mine)  # these are not the gradients with which it will step
@@ -191,13 +245,14 @@ class Stream:
                 self._versions[key] = self._units[key].version()
 
     def _is_equal(self, unit: Unit) -> bool:
-        """Whether the observers have the unit as it is now, provided that they had it when they compared it."""
+        """Whether what the observers have of the unit is as it is now, provided that it was when they compared it."""
         if unit.key in self._changed or unit.key not in self._checked:
             return False
         if unit.version() == self._versions[unit.key]:
             return True
         # DistributedDataParallel writes buffers that stay the same.
-        return unit.optimizer is None and unit.checksum() == self._checked[unit.key]
+        count, checksum = self._checked[unit.key]
+        return unit.optimizer is None and unit.checksum(count) == checksum
 
     def _copy(self, key: str, gradient: torch.Tensor) -> torch.Tensor:
         """A copy of a gradient, in memory that is used again: the script may zero the gradient at once."""

@@ -1,0 +1,108 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""How much is sent between two commits so that training is hardly slower. Pure.
+
+    intervals without sending  -->  the usual one
+    intervals with sending     -->  training waits, or the interval is longer  -->  less room, or none
+
+Two things count: the time in which training itself waits for the sender, and by
+how much an interval is longer than the usual one, because the sender takes a
+core, memory or the network from training. One that is long for another reason
+leaves no room after it; only when there are many of them does the sending end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from typing import Callable, Iterator, List, Optional
+
+VARIABLE = "KOLO_TORCH_SLOWDOWN"
+LIMIT = 0.2  # by how much training may be slower
+SHARE = 0.1  # of the time between two commits, for slices
+FLOOR = 1024 * 1024  # bytes of slices that each commit with room sends at least
+LITTLE = 4 * FLOOR  # bytes of gradients below which what training loses has other causes as well
+BUSY = 0.75  # of the time between two commits, for all that is sent: beyond that, training waits
+QUIET = 4  # intervals without sending; the second longest is the usual one, as some are long anyway
+LEAST = 0.05  # bytes of slices for one of gradients; with less the end would not come
+PATIENCE = 6  # commits without room, less those with it, after which to wait for room is in vain
+
+
+def limit() -> float:
+    """By how much training may be slower: 0.2 is 20 %, inf does not limit it."""
+    text = os.environ.get(VARIABLE) or str(LIMIT)
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError("%s must be a number such as 0.2, or inf, not %r" % (VARIABLE, text)) from None
+
+
+class Pace:
+    """Measures training from commit to commit."""
+
+    def __init__(self, limit: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit = limit
+        self._clock = clock
+        self._quiet: List[float] = []
+        self._own = 0.0  # the part of the last interval in which training did not wait
+        self._slower = 0.0  # by how much training was slower in it
+        self._waited = 0.0  # since the last commit
+        self._last: Optional[float] = None
+        self._refused = 0  # commits without room, less those with it
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Measures what training waits for."""
+        begun = self._clock()
+        try:
+            yield
+        finally:
+            self._waited += self._clock() - begun
+
+    def commit(self) -> None:
+        """Ends an interval."""
+        now = self._clock()
+        if self._last is not None:
+            interval = now - self._last
+            self._own = interval - self._waited
+            if self.measuring:
+                self._quiet.append(interval)
+            elif not math.isinf(self._limit):
+                waits = self._waited / max(self._own, 1e-9)
+                self._slower = max(waits, interval / max(sorted(self._quiet)[-2], 1e-9) - 1)
+        self._last, self._waited = now, 0.0
+
+    @property
+    def measuring(self) -> bool:
+        """Whether nothing is to be sent, because the usual interval is not known yet."""
+        return not math.isinf(self._limit) and len(self._quiet) < QUIET
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there will be no room for the rest."""
+        return self._refused >= PATIENCE
+
+    def share(self, rate: float) -> int:
+        """Bytes that a commit may send of what is sent once, at so many bytes a second."""
+        return max(FLOOR, int(SHARE * rate * self._own))
+
+    def room(self, rate: float, followed: int) -> int:
+        """Bytes of slices that a commit may send if it sends so many of gradients as well.
+
+        As many as of gradients: so little is sent at first, and the end comes
+        fast. But not so many that training would be too slow with them.
+        """
+        room = max(self.share(rate), followed)
+        if followed and not math.isinf(self._limit):
+            if rate:
+                room = min(room, int(BUSY * rate * self._own) - followed)
+            if self._slower > 0:
+                room = min(room, int(max(followed, LITTLE) * (self._limit / self._slower - 1)))
+            if room < max(FLOOR, followed * LEAST):
+                self._refused += 1
+                return 0
+        self._refused = max(0, self._refused - 1)
+        return room
