@@ -40,7 +40,8 @@ func admit(c *Cluster) error {
 			stopAll(sig)
 			_ = syscall.Kill(os.Getpid(), sig)
 			time.Sleep(time.Second)
-			os.Exit(128 + int(sig)) // this process was started with the signal ignored, as scripts start jobs with &
+			// This process was started with the signal ignored, as scripts start jobs with &.
+			os.Exit(128 + int(sig)) //nolint:forbidigo // it has to end as if by the signal
 		}()
 	})
 	running.Lock()

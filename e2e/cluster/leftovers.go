@@ -108,7 +108,7 @@ func removeLeftover(ctx context.Context, file string, log func(format string, ar
 	// Of several processes that start now, one removes it: a second would find
 	// the network's name with its next owner.
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil //nolint:nilerr // the other does it
+		return nil // the other does it
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -116,7 +116,7 @@ func removeLeftover(ctx context.Context, file string, log func(format string, ar
 	}
 	var o owner
 	if err := json.Unmarshal(text, &o); err != nil {
-		return nil //nolint:nilerr // its owner writes it just now
+		return nil // its owner writes it just now
 	}
 	if gone, err := o.gone(); err != nil || !gone || reaped(dir) {
 		return err
