@@ -83,6 +83,10 @@
 // a synced one lives. When none lives the state is lost, and the machine ends the
 // job or, where Options allow it, starts again from the script's checkpoint.
 //
+// Where a model is sharded, replicas of several slots share the state (Options.Replica).
+// Then a ring has whole replicas only, the first of them has the whole state, and a
+// replica without one of its slots waits for it; see replica.go.
+//
 // The protocol is Horovod's (runner/elastic/driver.py and registration.py at
 // v0.28.1); comments explain where the package departs from it.
 package elastic
