@@ -69,6 +69,13 @@ class Worker(unittest.TestCase):
         client.progress(4, {"step": 2})
         self.assertEqual({"type": "progress", "generation": 4, "step": 2}, self.agent.next())
 
+    def test_replicas(self):
+        place = {"generation": 1, "rank": 1, "size": 4}
+        self.assertEqual(1, Place.parse(place).replica)
+        self.assertEqual(2, Place.parse({**place, "replica": 2}).replica)
+        with self.assertRaisesRegex(AgentError, "impossible"):
+            Place.parse({**place, "replica": 3})
+
     def test_notices(self):
         client = self.client()
         broken = []

@@ -49,7 +49,8 @@ class Sharded:
 
     build is called for each group with the mesh of its ranks; model and optimizer
     are those that it has returned last. Each commit is written to a directory of
-    this run in directory.
+    this run in directory; with replicas, commits stay in memory, and only
+    save_checkpoint writes there.
     """
 
     def __init__(self, build: Build, directory: str) -> None:
