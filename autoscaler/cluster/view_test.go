@@ -218,6 +218,26 @@ func TestView_Sick(t *testing.T) {
 	}
 }
 
+// Jobs whose workers are in images, under another driver than Kolo's, are seen as the
+// driver's are.
+func TestView_AnyDriver(t *testing.T) {
+	seen := map[string]*View{}
+	for _, driver := range []string{"horovod", "docker"} {
+		f := newFixture(t)
+		f.node("n1", "gpu", gpus([3]any{"H100", 2, 0})+`,"Drivers":{"`+driver+`":{"Detected":true,"Healthy":true}}`)
+		job := f.job("a", "gpu", groupSpec{"w", 2, "gpu", 1, ""})
+		job.TaskGroups[0].Tasks[0].Driver = driver
+		f.putJob(planner.JobKey{Namespace: "default", ID: "a"}, job)
+		f.alloc("a", "w", "n1", "running", "run", "H100-0")
+		f.alloc("a", "w", "n1", "complete", "run", "H100-1")
+		seen[driver] = f.view()
+	}
+	must.Len(t, 1, seen["docker"].Jobs)
+	must.Positive(t, seen["docker"].Facts[0].Completed)
+	must.Eq(t, seen["horovod"].Jobs, seen["docker"].Jobs)
+	must.Eq(t, seen["horovod"].Facts, seen["docker"].Facts)
+}
+
 func TestView_CompletionIsNotAStop(t *testing.T) {
 	f := newFixture(t)
 	f.node("n1", "gpu", gpus([3]any{"H100", 2, 0}))
