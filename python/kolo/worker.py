@@ -30,6 +30,7 @@ from . import __version__
 
 VERSION = 1
 MAX_LINE = 64 * 1024
+_HANDLERS = 1.0  # seconds after which a signal handler runs whose signal came just before a wait
 
 ADDR = "KOLO_WORKER_ADDR"
 SECRET = "KOLO_WORKER_SECRET"
@@ -160,7 +161,11 @@ class Client:
     def wait(self, condition: Callable[[], bool], timeout: Optional[float] = None) -> bool:
         """Waits until condition is true; it is asked after each message and wake()."""
         with self._changed:
-            return self._changed.wait_for(condition, timeout)
+            if timeout is not None:
+                return self._changed.wait_for(condition, timeout)
+            while not self._changed.wait_for(condition, _HANDLERS):
+                pass
+            return True
 
     def wake(self) -> None:
         """Makes wait() look at its condition again."""

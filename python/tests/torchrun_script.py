@@ -37,12 +37,12 @@ while step < steps:
     time.sleep(0.02)
     step += 1
     if rank == 0:
-        with open(checkpoint + ".new", "w") as file:
-            file.write(str(step))
-        os.replace(checkpoint + ".new", checkpoint)
         with open(os.path.join(directory, "steps"), "a") as file:
             file.write(json.dumps({"t": time.time(), "step": step, "size": size, "pid": os.getpid(),
                                    "restart": os.environ["TORCHELASTIC_RESTART_COUNT"]}) + "\n")
+        with open(checkpoint + ".new", "w") as file:
+            file.write(str(step))
+        os.replace(checkpoint + ".new", checkpoint)
     fail = os.environ.get("TEST_FAIL", "")  # RANK:FILE, once
     if fail.startswith("%d:" % rank) and step > 20 and not os.path.exists(fail.partition(":")[2]):
         open(fail.partition(":")[2], "w").close()
