@@ -122,7 +122,7 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 		m.restartIdle()
 	}
 	grace := m.opt.BarrierTimeout
-	if d.stalled && c.saved {
+	if d.stalled && c.kept {
 		grace = stallGrace
 	}
 	if m.wake(d.since.Add(grace)) {

@@ -326,7 +326,8 @@ class Agent:
         members = self._whole([m for m in self.members if m.ready and m.lives()] + newcomers)
         if not members:
             return
-        members.sort(key=lambda member: not member.synced)  # a member that was started again is none that has the state
+        if self.replica == 1:
+            members.sort(key=lambda member: not member.synced)  # a member that was started again is none that has the state
         self.generation += 1
         self.members = members
         self._note("group %d: %s" % (self.generation, " ".join(m.name for m in members)))
@@ -342,8 +343,11 @@ class Agent:
     def _whole(self, members):
         """Whole replicas of members: those of the present group stay as they are."""
         old = [self.members[n:n + self.replica] for n in range(0, len(self.members), self.replica)]
-        kept = [member for replica in old if all(member in members for member in replica) for member in replica]
+        kept = [member for replica in old if all(member in members and member.synced for member in replica) for member in replica]
         more = [member for member in members if member not in kept]
+        if self.replica > 1 and kept:
+            for member in more:
+                member.synced = False  # its part may be another now
         return kept + more[:len(more) - len(more) % self.replica]
 
     def _note(self, text):

@@ -90,6 +90,21 @@ class HSDP(Training):
         """Replicas come, fail and come back: the same model and optimizer as without a change."""
         self.assertEqual(self.unchanged(), self.train()[40])
 
+    def test_members_change_their_places(self):
+        """Those that are left of two replicas make up one, with each other's parts: of equal shapes, so that no copy fails."""
+        agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
+        workers = self.start(agent, 6, TEST_ROWS="8")
+        agent.go()
+        agent.formed(6)
+        agent.stepped(3)
+        leaving = [agent.members[0], agent.members[3]]
+        agent.shrink(leaving)
+        agent.formed(4)
+        agent.until(lambda: all(worker.process.poll() is not None for worker in workers), what="all end")
+        self.assertEqual([0] * 4, [worker.process.returncode for worker in agent.members], agent.report())
+        digests = self.digests(agent)
+        self.assertEqual([1] * len(digests), [len(values) for values in digests.values()], agent.report())
+
     def test_fsdp(self):
         """The same with fully_shard, which averages gradients: another number of ranks rounds otherwise."""
         (_, total), = self.train(TEST_MODEL="fsdp_of")[40]

@@ -39,7 +39,7 @@ class Alone(Session):
         if place.size % replica:
             raise RuntimeError("%d processes are no multiple of %s=%d" % (place.size, REPLICA, replica))
         place = dataclasses.replace(place, replica=replica)
-        meshes.form(place)
+        meshes.form(place, self.timeout)
         control = dist.ProcessGroupGloo(
             dist.PrefixStore("kolo", dist.distributed_c10d._get_default_store()), place.rank, place.size,
             timeout=self.timeout) if place.size > 1 else None

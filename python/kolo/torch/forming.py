@@ -125,7 +125,7 @@ class Forming(threading.Thread):
                                     world_size=place.size, timeout=self._timeout)
         finally:
             sys.excepthook = hook  # torch puts another one around it for each group
-        meshes.form(place)
+        meshes.form(place, self._timeout)
         return Group(place, store, control, self._timeout, company)
 
 

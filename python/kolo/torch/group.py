@@ -98,6 +98,8 @@ class Group:
         that starts them and end without an error where they are aborted, so
         their results are waited for.
         """
+        if self._flag_work is not None:  # none saves a commit while another has yet to save the one before the last
+            self._finish(self._flag_work, PATIENCE)
         if _with_nccl():
             torch.cuda.synchronize()
         if self.failed:

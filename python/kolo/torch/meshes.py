@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Optional, Tuple
 
 import torch.distributed as dist
@@ -22,7 +23,7 @@ _groups: Tuple[Any, ...] = ()  # of this process's column and row
 _mesh: Optional[Tuple[int, Any]] = None  # with the generation it is of
 
 
-def form(at: Place) -> None:
+def form(at: Place, timeout: timedelta) -> None:
     """Makes the groups of a mesh with two dimensions: those of this process only, so that the cost does not grow."""
     global _groups
     _groups = ()
@@ -30,7 +31,8 @@ def form(at: Place) -> None:
         return
     column = list(range(at.rank % at.replica, at.size, at.replica))
     first = at.rank - at.rank % at.replica
-    _groups = tuple(dist.new_group(ranks, use_local_synchronization=True) for ranks in (column, list(range(first, first + at.replica))))
+    row = list(range(first, first + at.replica))
+    _groups = tuple(dist.new_group(ranks, timeout=timeout, use_local_synchronization=True) for ranks in (column, row))
 
 
 def drop() -> None:

@@ -27,6 +27,7 @@ FLOOR = 1024 * 1024  # bytes of slices that each commit with room sends at least
 LITTLE = 4 * FLOOR  # bytes of gradients below which what training loses has other causes as well
 BUSY = 0.75  # of the time between two commits, for all that is sent: beyond that, training waits
 QUIET = 4  # intervals without sending; the second longest is the usual one, as some are long anyway
+LONG = 10.0  # seconds after which fewer of them do
 LEAST = 0.05  # bytes of slices for one of gradients; with less the end would not come
 PATIENCE = 6  # commits without room, less those with it, after which to wait for room is in vain
 
@@ -72,13 +73,13 @@ class Pace:
                 self._quiet.append(interval)
             elif not math.isinf(self._limit):
                 waits = self._waited / max(self._own, 1e-9)
-                self._slower = max(waits, interval / max(sorted(self._quiet)[-2], 1e-9) - 1)
+                self._slower = max(waits, interval / max(sorted(self._quiet)[-2:][0], 1e-9) - 1)
         self._last, self._waited = now, 0.0
 
     @property
     def measuring(self) -> bool:
         """Whether nothing is to be sent, because the usual interval is not known yet."""
-        return not math.isinf(self._limit) and len(self._quiet) < QUIET
+        return not math.isinf(self._limit) and len(self._quiet) < QUIET and sum(self._quiet) < LONG
 
     @property
     def exhausted(self) -> bool:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence
 
+import torch
 import torch.distributed as dist
 
-from . import meshes, transfer
+from . import meshes, place, transfer
 from .group import Group
 from .roles import StateLost
-from .state import State
+from .state import LOST, State
 
 
 def common(last: Sequence[int], before: Sequence[int], replica: int) -> Optional[int]:
@@ -37,6 +38,8 @@ def common(last: Sequence[int], before: Sequence[int], replica: int) -> Optional
 def sync(state: State, group: Group) -> int:
     """Gives all members the state of one commit, and returns its number. Afterwards their parts are there."""
     at = group.place
+    if at.rank in at.newcomers and state._commits >= 0:  # what it has may be another part, or of a branch that was left
+        state._commits, state._before = LOST if state._commits > 0 else -1, -1
     last, before = group.gather(state._held()), group.gather(state._before)
     commit = common(last, before, at.replica)
     if commit is None:
@@ -68,8 +71,14 @@ def _send(state: State, lacking: List[int], root: int, group: Group) -> None:
 
 def _send_part(state: State, lacking: List[int], root: int, group: Group) -> None:
     """Sends the part of a column to those that lack it."""
-    def move(tensor: object) -> None:
-        dist.broadcast(tensor, root, group=meshes.column())
+    column = meshes.column()
+    devices = {device.type for device in column._device_types}
+
+    def move(tensor: torch.Tensor) -> None:
+        here = tensor if tensor.device.type in devices else tensor.to(place.device())  # NCCL has no CPU
+        dist.broadcast(here, root, group=column)
+        if here is not tensor:
+            tensor.copy_(here)
 
     if group.place.rank == root:
         transfer.send(state._parts(), move)

@@ -86,11 +86,13 @@ class Session:
 
     def close(self) -> None:
         """Leaves the present group as the process ends, without waiting for the others."""
-        if self.group is not None and os.getpid() == self._process:  # a fork shares the connections
+        if os.getpid() != self._process:
+            return  # a fork shares the connections
+        if self.group is not None:
             if self.group.waiting():
                 self.group.break_()
             self.leave(wait=True)
-            finish_leaving(0.5)
+        finish_leaving(0.5)
 
     def synced(self, module: torch.nn.Module) -> bool:
         """Whether a module is part of the state, and so equal on all members."""
@@ -286,7 +288,7 @@ class Elastic(Session):
     def _form(self, place: Place, company: Optional[Company] = None) -> Group:
         client, state = self.client, self._state
         broken = functools.partial(client.broken, place.generation)
-        sends = state is not None and state._held() >= 0 and background.wanted(state, self._background)
+        sends = place.replica == 1 and state is not None and state._held() >= 0 and background.wanted(state, self._background)
         offer = Offer(state._held() if state is not None else -1, int(sends), place.cross_rank)
         forming = Forming(place, self.backend, self.timeout, client.wake, offer, company)
         forming.start()
