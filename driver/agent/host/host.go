@@ -47,8 +47,8 @@ type Options struct {
 type Result struct {
 	Code   int
 	Reason string
-	// Completed states that training is complete. Code is also 0 where the host has
-	// left.
+	// Completed states that the leader ended the job as complete. Code is also 0 where
+	// the host has left, even if a process of it has exited with 0 before.
 	Completed bool
 }
 
@@ -128,9 +128,7 @@ func (h *Host) Run(ctx context.Context) Result {
 	if h.exchange != nil {
 		h.exchange.Close()
 	}
-	result := *h.result
-	result.Completed = h.completed && result.Code == 0
-	return result
+	return *h.result
 }
 
 func (h *Host) allDown() bool {

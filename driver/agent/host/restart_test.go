@@ -245,6 +245,30 @@ func TestOneThatExitsUnaskedHasCompleted(t *testing.T) {
 	must.Eq(t, 1, s.registered().CompletedIn)
 }
 
+// A process may exit with 0 before its host receives the request for it; whether the
+// training is complete is the leader's to decide.
+func TestTheLeaderDecidesWhetherTrainingIsComplete(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		end  *wire.ToAgent
+		want Result
+	}{
+		"it ends the job":      {&wire.ToAgent{End: &elastic.End{Success: true, Reason: "complete"}}, Result{Reason: "complete", Completed: true}},
+		"it fails the job":     {&wire.ToAgent{End: &elastic.End{Reason: "too few"}}, Result{Code: 1, Reason: "too few"}},
+		"it releases the host": {&wire.ToAgent{Release: &elastic.ReleaseHost{Reason: "left"}}, Result{Reason: "left"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t, started+`while [ ! -e finish ]; do sleep 0.02; done`, nil)
+			s.train(proc(0, 1))
+			must.NoError(t, os.WriteFile(filepath.Join(s.dir, "finish"), nil, 0o600))
+			s.until("the exit", func() bool { return s.registered().Completed })
+			s.send(c.end)
+			must.Eq(t, c.want, <-s.result)
+		})
+	}
+}
+
 // What a process has started, such as its data loader, is not asked.
 func TestTheRequestIsForTheProcessAlone(t *testing.T) {
 	t.Parallel()

@@ -122,6 +122,6 @@ func (h *Host) handle(m *wire.ToAgent) {
 			code = 0
 			h.completed, h.completedIn = true, 0
 		}
-		h.end(Result{Code: code, Reason: m.End.Reason}, false)
+		h.end(Result{Code: code, Reason: m.End.Reason, Completed: m.End.Success}, false)
 	}
 }
