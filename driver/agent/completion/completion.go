@@ -42,7 +42,7 @@ type Record struct {
 	Group string `json:"group"`
 	// Digests are those of the job (jobDigests): of Group as it was when the
 	// training began, of the others as they were in the end, for they may have been
-	// added or changed meanwhile. Created is the job's create index, which changes when it
+	// added or changed meanwhile; none of groups whose task has another name. Created is the job's create index, which changes when it
 	// is purged. None and 0 where the identity may not read the job.
 	Digests map[string]string `json:"specs,omitempty"`
 	Created uint64            `json:"created"`
@@ -178,8 +178,8 @@ func (r *Record) Explain(c *Store) string {
 	again := fmt.Sprintf("submit the job with a change (of its script, arguments, env or meta), or after nomad job stop -purge -namespace %s %s",
 		c.config.Namespace, c.config.JobID)
 	if c.digest == "" || r.Digests[c.config.Group] == "" {
-		again = fmt.Sprintf("run nomad var purge -namespace %s %s, and then nomad job stop -purge, and submit the job; its identity may not read the job, "+
-			"so that changes of it are not noticed (capability read-job)", c.config.Namespace, c.path())
+		again = fmt.Sprintf("run nomad var purge -namespace %s %s, and then nomad job stop -purge, and submit the job; changes of it are not noticed, "+
+			"as the identity may not read the job (capability read-job), or groups name their tasks differently", c.config.Namespace, c.path())
 	}
 	return fmt.Sprintf("training was completed at %s by allocation %s: nothing to do. To train again, %s",
 		r.Time.Format(time.RFC3339), r.Alloc[:min(8, len(r.Alloc))], again)

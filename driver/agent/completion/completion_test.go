@@ -148,6 +148,32 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// Groups that train the same may name their tasks differently: the record is of them all.
+func TestCompletion_TaskNames(t *testing.T) {
+	t.Parallel()
+	index, kind := uint64(7), "batch"
+	job := &api.Job{CreateIndex: &index, Type: &kind}
+	for group, task := range map[string]string{"a100": "train", "h100": "learn"} {
+		job.TaskGroups = append(job.TaskGroups, &api.TaskGroup{Name: &group, Tasks: []*api.Task{{Name: task, Driver: "docker", Config: map[string]any{"image": "torch:1"}}}})
+	}
+	server := httptest.NewServer(&registry{job: job})
+	defer server.Close()
+	store := func(group, task string) *Store {
+		s, err := New(config.Config{Framework: "torch", Service: "train", JobID: "train", Group: group, Task: task, AllocID: "0123456789", NomadAddr: server.URL}, identity(t, "ey"))
+		must.NoError(t, err)
+		return s
+	}
+	first := store("a100", "train")
+	_, err := first.Find(t.Context())
+	must.NoError(t, err)
+	must.NoError(t, first.Save(t.Context(), "a slot exited with 0"))
+	other := store("h100", "learn")
+	found, err := other.Find(t.Context())
+	must.NoError(t, err)
+	must.NotNil(t, found)
+	must.StrContains(t, found.Explain(other), "or groups name their tasks differently")
+}
+
 // Nomad's default type is warned of; a job that may not be read is not.
 func TestWarning(t *testing.T) {
 	t.Parallel()

@@ -16,14 +16,15 @@ import (
 // framework's driver, and those that are named as this agent's, whatever their driver.
 // It is what they run, templates (most scripts come in one), artifacts, environment
 // and meta, as submitted, before each node fills in its own names. Counts are left out:
-// a job that is scaled is still the same.
+// a job that is scaled is still the same. A group without such a task has no digest: its
+// own agents name their task differently and know another one.
 func jobDigests(job *api.Job, framework, task string) map[string]string {
 	digests := map[string]string{}
 	for _, g := range job.TaskGroups {
 		if g.Name == nil {
 			continue
 		}
-		what := []any{job.Meta, g.Meta}
+		what, trains := []any{job.Meta, g.Meta}, false
 		for _, t := range g.Tasks {
 			switch {
 			case t.Driver == framework:
@@ -33,6 +34,7 @@ func jobDigests(job *api.Job, framework, task string) map[string]string {
 			default:
 				continue
 			}
+			trains = true
 			for _, x := range t.Templates {
 				what = append(what, x.EmbeddedTmpl, x.SourcePath, x.DestPath)
 			}
@@ -40,7 +42,9 @@ func jobDigests(job *api.Job, framework, task string) map[string]string {
 				what = append(what, x.GetterSource, x.GetterOptions, x.RelativeDest)
 			}
 		}
-		digests[*g.Name] = digest(what...)
+		if trains {
+			digests[*g.Name] = digest(what...)
+		}
 	}
 	return digests
 }
