@@ -17,10 +17,10 @@ func checkService(p *Problems, label string, a *config.Config, s *Surroundings) 
 	if a.Service == "" {
 		p.Addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: agents find each other by it`)
 	}
-	var port string
+	var variable string
 	switch labels := portLabels(s.Env); {
 	case label != "":
-		if port = s.Env[portVariable(label)]; port == "" {
+		if variable = portVariable(label); s.Env[variable] == "" {
 			p.Addf("port = %q: the group has no port with this label%s", label, listed(labels))
 			return
 		}
@@ -28,16 +28,21 @@ func checkService(p *Problems, label string, a *config.Config, s *Surroundings) 
 		p.Addf(`port: the group reserves none; add network { port "kolo" {} } to the group and port = "kolo" to its service block`)
 		return
 	case len(labels) == 1:
-		port = s.Env["NOMAD_PORT_"+labels[0]]
+		variable = "NOMAD_PORT_" + labels[0]
 	default:
-		if port = s.Env["NOMAD_PORT_kolo"]; port == "" {
+		if variable = "NOMAD_PORT_kolo"; s.Env[variable] == "" {
 			p.Addf(`port: the group has several and none is labelled "kolo"; set port to the label of the service's port%s`, listed(labels))
 			return
 		}
 	}
+	port := s.Env[variable]
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 		p.Addf("port: Nomad gave %q as its number; expected 1 to 65535", port)
 		return
+	}
+	name := strings.TrimPrefix(variable, "NOMAD_PORT_")
+	if onClient := s.Env["NOMAD_HOST_PORT_"+name]; onClient != "" && onClient != port {
+		p.Addf("port: port %q is %s on the client and %s in the task, and the task must be in the client's network, where others call the first; remove to from the group's port block", name, onClient, port)
 	}
 	// Without an address Go listens for both families, or for IPv4 alone where
 	// the machine has no IPv6. The service may have an address of either.
@@ -100,9 +105,10 @@ func ServiceAddress(env map[string]string, listen string) (label, address string
 	if err != nil {
 		return "", "", fmt.Errorf("service port: %w", err)
 	}
-	for key, value := range env {
-		if name, found := strings.CutPrefix(key, "NOMAD_ADDR_"); found && strings.HasSuffix(value, ":"+port) {
-			label, address = name, value
+	for _, name := range portLabels(env) {
+		// The address has the client's port, which may be mapped to the task's.
+		if at := env["NOMAD_ADDR_"+name]; at != "" && env["NOMAD_PORT_"+name] == port {
+			label, address = name, at
 		}
 	}
 	return label, address, nil

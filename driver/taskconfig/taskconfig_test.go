@@ -44,3 +44,16 @@ func TestRead_UnreadableIdentity(t *testing.T) {
 	must.Eq(t, "kolo_port", label)
 	must.Eq(t, "10.0.0.5:25000", address)
 }
+
+// NOMAD_PORT is the port that a task sees, NOMAD_ADDR has the client's.
+func TestServiceAddress(t *testing.T) {
+	for name, c := range map[string]struct{ env, want map[string]string }{
+		"one port":       {map[string]string{"NOMAD_PORT_kolo": "25000", "NOMAD_ADDR_kolo": "10.0.0.5:25000"}, map[string]string{"kolo": "10.0.0.5:25000"}},
+		"a mapped port":  {map[string]string{"NOMAD_PORT_kolo": "25000", "NOMAD_ADDR_kolo": "10.0.0.5:31000"}, map[string]string{"kolo": "10.0.0.5:31000"}},
+		"another's port": {map[string]string{"NOMAD_PORT_web": "80", "NOMAD_ADDR_web": "10.0.0.5:25000"}, map[string]string{"": ""}},
+	} {
+		label, address, err := taskconfig.ServiceAddress(c.env, ":25000")
+		must.NoError(t, err)
+		must.Eq(t, c.want, map[string]string{label: address}, must.Sprint(name))
+	}
+}
