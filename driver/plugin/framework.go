@@ -19,9 +19,6 @@ type Framework interface {
 	// Settings are the fields that the framework adds to a task's config, and
 	// those of its blocks by the blocks' names.
 	Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
-	// Foreign are fields and blocks that belong to other frameworks: a job may give
-	// them, so that Environment refuses them with what to write instead.
-	Foreign() (fields, blocks []string)
 	// Probe asks a Python program which installation this host has. The attributes
 	// (texts and bools) are those of the node below "driver.<name>.", the remark is
 	// added to the driver's health. An error states why no task can use the

@@ -96,7 +96,7 @@ func (t *Training) Read(given map[string]any, slots int) (problems []string) {
 		}
 	}
 	counts := t.counts()
-	if given["replica"] != nil { // as frameworks without it never have
+	if given["replica"] != nil { // of frameworks that have it; see package taskconfig
 		counts = append(counts, t.BindReplica())
 	}
 	wrong := Read(counts, given, "")

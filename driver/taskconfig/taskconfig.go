@@ -4,6 +4,7 @@
 package taskconfig
 
 import (
+	"maps"
 	"strconv"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
@@ -16,6 +17,9 @@ type Framework interface {
 	// Name is how users name the framework, and the name of the block with its own
 	// settings.
 	Name() string
+	// Foreign are fields and blocks that belong to other frameworks: a job may give
+	// them, so that Environment refuses them with what to write instead.
+	Foreign() (fields, blocks []string)
 	// Environment returns the variables for what a task's config gives, in the
 	// framework's block and outside of it. Only the block is a part of what is
 	// trained. The problems are a sentence each.
@@ -98,7 +102,7 @@ func Read(framework Framework, given map[string]any, s *Surroundings) (*Task, Pr
 	a.Framework = framework.Name()
 	p.Add(settings.Read(t.bind(), given, ""))
 	p.Add(gpu.Check(t.GPUs))
-	p.Add(a.Training.Read(given, max(len(t.GPUs), 1)))
+	p.Add(a.Training.Read(own(framework, given), max(len(t.GPUs), 1)))
 	checkSlots(&p, a.Slots, len(t.GPUs))
 	var wrong []string
 	a.Env, a.RunEnv, wrong = framework.Environment(given)
@@ -111,6 +115,16 @@ func Read(framework Framework, given map[string]any, s *Surroundings) (*Task, Pr
 	checkIdentity(&p, t, s)
 	fillFacts(&p, a, s.Env)
 	return t, p
+}
+
+// own is given without what belongs to other frameworks.
+func own(framework Framework, given map[string]any) map[string]any {
+	given = maps.Clone(given)
+	fields, _ := framework.Foreign()
+	for _, name := range fields {
+		delete(given, name)
+	}
+	return given
 }
 
 // checkSlots compares slots with GPUs. The group's count is not known here, so that

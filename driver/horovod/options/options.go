@@ -16,12 +16,21 @@ const Block = "horovod"
 // foreignSettings is the block with most of PyTorch's settings.
 const foreignSettings = "torch"
 
-// foreignFields and foreignBlock are of processes that can't change their ring.
-var foreignFields, foreignBlock = []string{"mode", "spares"}, settings.CheckpointBlock
+// foreignFields are those of PyTorch, with why Horovod has no use for them. foreignBlock
+// is of processes that can't change their ring.
+var (
+	foreignFields = []struct{ name, why string }{{"mode", staying}, {"spares", staying}, {"replica", "each process of Horovod holds the whole model"}}
+	foreignBlock  = settings.CheckpointBlock
+)
+
+const staying = "processes of Horovod stay when the ring changes"
 
 // Foreign are the names of PyTorch's settings, which Read refuses.
 func Foreign() (fields, blocks []string) {
-	return foreignFields, []string{foreignSettings, foreignBlock}
+	for _, f := range foreignFields {
+		fields = append(fields, f.name)
+	}
+	return fields, []string{foreignSettings, foreignBlock}
 }
 
 // Read returns the variables for what a jobspec gives, in its block and outside of
@@ -39,17 +48,16 @@ func Read(given map[string]any) (e, outside settings.Env, problems []string) {
 
 // refuse states which of PyTorch's settings are given.
 func refuse(given map[string]any) (problems []string) {
-	const staying = "processes of Horovod stay when the ring changes; leave it out"
 	if block, _ := given[foreignSettings].(map[string]any); len(block) > 0 {
 		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; Horovod's settings are in the %s block", foreignSettings, Block))
 	}
-	for _, name := range foreignFields {
-		if value, _ := given[name].(string); value != "" {
-			problems = append(problems, fmt.Sprintf("%s = %q: is for PyTorch; %s", name, value, staying))
+	for _, f := range foreignFields {
+		if value, _ := given[f.name].(string); value != "" {
+			problems = append(problems, fmt.Sprintf("%s = %q: is for PyTorch; %s; leave it out", f.name, value, f.why))
 		}
 	}
 	if block, _ := given[foreignBlock].(map[string]any); len(block) > 0 {
-		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; %s", foreignBlock, staying))
+		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; %s; leave it out", foreignBlock, staying))
 	}
 	return problems
 }
