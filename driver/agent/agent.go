@@ -140,11 +140,7 @@ func (a *agent) authenticate(token nomadapi.Token) error {
 	if err != nil {
 		return err
 	}
-	peerToken := token
-	if c.PeerTokenFile != "" {
-		peerToken = nomadapi.Token{File: c.PeerTokenFile, Env: "NOMAD_TOKEN_kolo"}
-	}
-	a.certifier = discovery.NewCertifier(peerToken, keys)
+	a.certifier = discovery.NewCertifier(peerToken(c.PeerTokenFile, token), keys)
 	a.presence = discovery.NewPresence(a.registry, c.JobID, time.Duration(c.LeaveTimeout)+leaveMargin)
 	a.transport = &discovery.Transport{
 		Certifier: a.certifier,
@@ -152,6 +148,16 @@ func (a *agent) authenticate(token nomadapi.Token) error {
 		Presence:  a.presence, Logger: a.log.Named("peers"),
 	}
 	return nil
+}
+
+// peerToken is the identity that proves this agent to others: the one for that, where the
+// task has it, else the one of the registry.
+func peerToken(file string, registry nomadapi.Token) nomadapi.Token {
+	own := nomadapi.Token{File: file, Env: "NOMAD_TOKEN_kolo"}
+	if file == "" && os.Getenv(own.Env) == "" {
+		return registry
+	}
+	return own
 }
 
 // makeHost makes the allocation's host, of a service address.

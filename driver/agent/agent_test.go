@@ -90,3 +90,19 @@ func TestTheLeaderLearnsTheServiceAddress(t *testing.T) {
 	down.Close()
 	wg.Wait()
 }
+
+// The identity for other agents is used wherever Nomad has put it.
+func TestPeerToken(t *testing.T) {
+	registry := nomadapi.Token{File: "nomad_token", Env: "NOMAD_TOKEN"}
+	for name, c := range map[string]struct {
+		file, env string
+		want      nomadapi.Token
+	}{
+		"a file":          {"nomad_kolo.jwt", "", nomadapi.Token{File: "nomad_kolo.jwt", Env: "NOMAD_TOKEN_kolo"}},
+		"the environment": {"", "ey", nomadapi.Token{Env: "NOMAD_TOKEN_kolo"}},
+		"none":            {"", "", registry},
+	} {
+		t.Setenv("NOMAD_TOKEN_kolo", c.env)
+		must.Eq(t, c.want, peerToken(c.file, registry), must.Sprint(name))
+	}
+}
