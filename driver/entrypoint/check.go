@@ -4,7 +4,9 @@
 package entrypoint
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
@@ -16,12 +18,14 @@ type facts struct {
 	framework string
 	// label is that of the service's port, address the address that Nomad gave for it.
 	label, address string
-	// addresses are those of the network interfaces that the task sees.
+	// addresses are those of the network interfaces that the task sees, none where they
+	// can't be listed.
 	addresses []string
-	// name is what the machine is called. named states that it resolves to address,
-	// renames that the agent may give its slots another.
-	name           string
-	named, renames bool
+	// name is what the machine is called, resolved what that resolves to, as far as can
+	// be found out. renames states that the agent may give its slots another.
+	name     string
+	resolved []string
+	renames  bool
 	// slots are of this host, maxNP of the job, 0 where it is not limited.
 	slots, maxNP int
 	// slotsGiven, killGiven and glooGiven state that the user has set them.
@@ -31,6 +35,9 @@ type facts struct {
 	// takes is why the agent may not take over connections of its slots, nil where it
 	// may.
 	takes error
+	// root states that the task's user is root, first that kolo-worker is the first
+	// process of its container: an init would be.
+	root, first bool
 	// visible is the variable by which an image or Nomad names GPUs, gpus are those
 	// that Nomad reserved, nodes those whose device nodes the task sees.
 	visible string
@@ -62,7 +69,10 @@ func (f *facts) check() (problems taskconfig.Problems, warnings []string) {
 			gloo = "you have set it"
 		}
 		w.Addf("pidfd_getfd: not possible here (%v), so that Horovod's processes notice the death of a peer only after gloo_timeout: %s, and a process that is paused for as long counts as dead; "+
-			`with cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list, it takes about a second`, f.takes, gloo)
+			"with %s, it takes about a second", f.takes, gloo, f.takingRemedy())
+	}
+	if f.first {
+		w.Addf("init: kolo-worker is the first process of its container, and does not reap what the script leaves behind; set init = true in the task's config")
 	}
 	if !f.killGiven {
 		w.Addf("kill_timeout: is not given, so that this host leaves within %s, Nomad's default, whether or not the ring has reached a commit; "+
@@ -71,25 +81,44 @@ func (f *facts) check() (problems taskconfig.Problems, warnings []string) {
 	return problems, w
 }
 
+// yamaScope is a value of kernel.yama.ptrace_scope that denies taking over connections.
+type yamaScope string
+
+func (s yamaScope) Error() string { return "kernel.yama.ptrace_scope = " + string(s) }
+
+// takingRemedy is what lets the agent take over connections. A capability is of no use to
+// a user other than root, and at scope 3 to no one.
+func (f *facts) takingRemedy() string {
+	var scope yamaScope
+	if errors.As(f.takes, &scope) && (scope == "3" || !f.root) {
+		return "kernel.yama.ptrace_scope = 1 on the client"
+	}
+	return `cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list`
+}
+
 // checkNetwork finds a network of the task's own: in one only the group's own ports
 // are mapped, and the processes of a ring listen at ports that they pick.
 func (f *facts) checkNetwork(p *taskconfig.Problems) {
-	if f.address != "" && !slices.Contains(f.addresses, f.address) {
+	if f.address != "" && len(f.addresses) > 0 && !slices.Contains(f.addresses, f.address) {
 		p.Addf("network mode: the task is not in the host's network, as none of its interfaces has %s, the address of port %q, and processes of a ring listen at ports of their own choice; "+
 			`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`, f.address, f.label)
 	}
 }
 
 // checkName finds a name by which Horovod's processes would listen at a loopback
-// address, see package hostnet.
+// address, see package hostnet. Of another name that is not the service's address, the
+// agent warns: Go's resolver does not find all that the C library's does.
 func (f *facts) checkName(p *taskconfig.Problems) {
 	alone := f.maxNP > 0 && f.maxNP <= f.slots
-	if f.framework != "horovod" || f.named || f.renames || alone || f.address == "" {
+	others := slices.ContainsFunc(f.resolved, func(a string) bool { return !loopback(a) })
+	if f.framework != "horovod" || f.renames || alone || f.address == "" || loopback(f.address) || len(f.resolved) == 0 || others {
 		return
 	}
 	p.Addf("hostname: the task's own name, %q, does not resolve to %s, and Horovod's processes listen where it does: no ring forms across hosts; "+
 		`set hostname = "${NOMAD_IP_%s}" in the task's config, or add "%s %s" to /etc/hosts`, f.name, f.address, f.label, f.address, f.name)
 }
+
+func loopback(address string) bool { return net.ParseIP(address).IsLoopback() }
 
 // checkGPUs finds GPUs that nothing but the image's variable claims. They may be in
 // use by others.

@@ -14,9 +14,12 @@ import (
 func goodFacts() *facts {
 	return &facts{
 		framework: "horovod", label: "kolo", address: "10.0.0.5", addresses: []string{"127.0.0.1", "10.0.0.5"},
-		name: "10.0.0.5", named: true, slots: 1, killGiven: true, shm: 1 << 30,
+		name: "10.0.0.5", resolved: []string{"10.0.0.5"}, slots: 1, killGiven: true, shm: 1 << 30,
 	}
 }
+
+// debian is what a machine's name resolves to by /etc/hosts of its installer.
+var debian = []string{"127.0.1.1"}
 
 func TestCheck(t *testing.T) {
 	cases := map[string]struct {
@@ -30,14 +33,18 @@ func TestCheck(t *testing.T) {
 			problem: `network mode: the task is not in the host's network, as none of its interfaces has 10.0.0.5, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
 				`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`,
 		},
+		"addresses that can't be listed": {change: func(f *facts) { f.addresses = nil }},
 		"a name of loopback": {
-			change: func(f *facts) { f.name, f.named = "node7", false },
+			change: func(f *facts) { f.name, f.resolved = "node7", []string{"127.0.1.1", "::1"} },
 			problem: `hostname: the task's own name, "node7", does not resolve to 10.0.0.5, and Horovod's processes listen where it does: no ring forms across hosts; ` +
 				`set hostname = "${NOMAD_IP_kolo}" in the task's config, or add "10.0.0.5 node7" to /etc/hosts`,
 		},
-		"it, where slots get another name": {change: func(f *facts) { f.named, f.renames = false, true }},
-		"it, with PyTorch":                 {change: func(f *facts) { f.named, f.framework = false, "torch" }},
-		"it, on one host for ever":         {change: func(f *facts) { f.named, f.slots, f.maxNP = false, 4, 4 }},
+		"it, where slots get another name": {change: func(f *facts) { f.resolved, f.renames = debian, true }},
+		"it, with PyTorch":                 {change: func(f *facts) { f.resolved, f.framework = debian, "torch" }},
+		"it, on one host for ever":         {change: func(f *facts) { f.resolved, f.slots, f.maxNP = debian, 4, 4 }},
+		"it, in a cluster of one machine":  {change: func(f *facts) { f.resolved, f.address = debian, "127.0.0.1" }},
+		"a name that Go does not resolve":  {change: func(f *facts) { f.resolved = nil }},
+		"a name of two networks":           {change: func(f *facts) { f.resolved = []string{"192.168.0.5", "10.0.0.5"} }},
 		"little shared memory": {
 			change:   func(f *facts) { f.shm = 64 << 20 },
 			warnings: []string{`/dev/shm: has 64 MB, too few for most data loaders with workers and for NCCL; set shm_size in the task's config (docker: bytes, podman: "1g")`},
@@ -56,6 +63,15 @@ func TestCheck(t *testing.T) {
 				`with cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list, it takes about a second`},
 		},
 		"pidfd_getfd, with PyTorch": {change: func(f *facts) { f.takes, f.framework = unix.EPERM, "torch" }},
+		"Yama, with another user than root": {
+			change: func(f *facts) { f.takes = yamaScope("2") },
+			warnings: []string{"pidfd_getfd: not possible here (kernel.yama.ptrace_scope = 2), so that Horovod's processes notice the death of a peer only after gloo_timeout: it is 5s here, " +
+				"and a process that is paused for as long counts as dead; with kernel.yama.ptrace_scope = 1 on the client, it takes about a second"},
+		},
+		"no init": {
+			change:   func(f *facts) { f.first = true },
+			warnings: []string{"init: kolo-worker is the first process of its container, and does not reap what the script leaves behind; set init = true in the task's config"},
+		},
 		"no kill_timeout": {
 			change: func(f *facts) { f.killGiven = false },
 			warnings: []string{"kill_timeout: is not given, so that this host leaves within 5s, Nomad's default, whether or not the ring has reached a commit; " +

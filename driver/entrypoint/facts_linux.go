@@ -102,7 +102,7 @@ func collect(o *flags, env map[string]string, t *taskconfig.Task, takes error) *
 	_, glooGiven := o.texts["gloo_timeout"]
 	f := &facts{
 		framework: c.Framework, slots: c.Slots, maxNP: c.MaxNP, slotsGiven: slotsGiven, glooGiven: glooGiven, killGiven: o.kill > 0,
-		shm: sizeOf("/dev/shm"), takes: takes, visible: env[nvidiaVisible], gpus: t.GPUs, nodes: gpuNodes(),
+		shm: sizeOf("/dev/shm"), takes: takes, root: os.Geteuid() == 0, first: os.Getpid() == 1, visible: env[nvidiaVisible], gpus: t.GPUs, nodes: gpuNodes(),
 	}
 	f.name, _ = os.Hostname()
 	label, service, err := taskconfig.ServiceAddress(env, c.Listen)
@@ -117,7 +117,7 @@ func collect(o *flags, env map[string]string, t *taskconfig.Task, takes error) *
 		}
 	}
 	if f.address != "" && f.framework == "horovod" {
-		f.named = hostnet.NameFor(net.JoinHostPort(f.address, "0")) == ""
+		f.resolved = hostnet.OwnAddresses()
 		f.renames = hostnet.MayRename()
 	}
 	return f
@@ -130,6 +130,24 @@ func sizeOf(path string) int64 {
 		return -1
 	}
 	return int64(st.Blocks) * st.Bsize
+}
+
+// noLimit is the least of what cgroups of version 1 have for a limit that is not set.
+const noLimit = 1 << 60
+
+// memoryLimit is the most memory that the cgroup at the top of those that this process
+// sees may use, in bytes, 0 where it is not limited. A container's is at the top.
+func memoryLimit(cgroups string) int64 {
+	for _, file := range []string{"memory.max", "memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(filepath.Join(cgroups, file))
+		if err != nil {
+			continue
+		}
+		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit < noLimit { // or "max"
+			return limit
+		}
+	}
+	return 0
 }
 
 // gpuNodes is how many GPUs have a device node here.
@@ -154,7 +172,7 @@ func mayTake() error {
 	_ = unix.Close(fd)
 	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope") // none without Yama
 	if level := strings.TrimSpace(string(scope)); slices.Contains([]string{"2", "3"}, level) && (level == "3" || !ptraces()) {
-		return fmt.Errorf("kernel.yama.ptrace_scope = %s", level)
+		return yamaScope(level)
 	}
 	return nil
 }

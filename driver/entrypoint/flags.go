@@ -110,6 +110,9 @@ func parseFlags(frameworks []Framework, args []string) (*flags, error) {
 		return nil, explain(err)
 	}
 	o.command = set.Args()
+	if at := slices.Index(args, "--"); len(o.command) > 0 && (at < 0 || len(o.command) != len(args)-at-1) {
+		return nil, fmt.Errorf("%q is no flag; give values of flags with =, and the command after --", o.command[0])
+	}
 	var found bool
 	if o.framework, found = o.names[*framework]; !found {
 		return nil, fmt.Errorf("framework = %q: must be %s", *framework, strings.Join(slices.Sorted(maps.Keys(o.names)), " or "))

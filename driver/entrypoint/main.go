@@ -128,6 +128,7 @@ func configure(o *flags, env map[string]string) (_ *config.Config, warnings []st
 	if o.kill == 0 {
 		c.LeaveTimeout = settings.Duration(config.LeaveWithin(killTimeout))
 	}
+	c.Memory = memoryLimit("/sys/fs/cgroup")
 	useEnvironment(c, t.Tokens)
 	gpu.Show(c.RunEnv, nil, t.GPUs)
 	return c, warnings, makeDirs(c, env["NOMAD_TASK_DIR"])

@@ -97,6 +97,14 @@ func TestConfigure_Refuses(t *testing.T) {
 			`network mode: the task is not in the host's network, as none of its interfaces has 203.0.113.9, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
 				`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`,
 		},
+		"a bridge with a mapped port": {
+			func(env map[string]string) {
+				env["NOMAD_ADDR_kolo"], env["NOMAD_HOST_PORT_kolo"] = "203.0.113.9:31000", "31000"
+			}, nil,
+			`port: port "kolo" is 31000 on the client and 25000 in the task, and the task must be in the client's network, where others call the first; remove to from the group's port block; ` +
+				`network mode: the task is not in the host's network, as none of its interfaces has 203.0.113.9, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
+				`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`,
+		},
 		"no identity": {
 			func(env map[string]string) { _ = os.Remove(env["NOMAD_SECRETS_DIR"] + "/nomad_token") }, nil,
 			"identity: the task has no workload identity; add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others",

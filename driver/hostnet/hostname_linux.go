@@ -30,16 +30,26 @@ func NameFor(addr string) string {
 	if err != nil || net.ParseIP(ip) == nil {
 		return ""
 	}
-	name, err := os.Hostname()
-	if err != nil {
-		return ip
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if found, err := net.DefaultResolver.LookupHost(ctx, name); err == nil && len(found) > 0 && !slices.ContainsFunc(found, func(f string) bool { return f != ip }) {
+	if found := OwnAddresses(); len(found) > 0 && !slices.ContainsFunc(found, func(f string) bool { return f != ip }) {
 		return ""
 	}
 	return ip
+}
+
+// OwnAddresses returns what the machine's own name resolves to; none where Go's resolver,
+// which asks no name service switch, finds nothing.
+func OwnAddresses() []string {
+	name, err := os.Hostname()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupHost(ctx, name)
+	if err != nil {
+		return nil
+	}
+	return found
 }
 
 // SetName gives the calling thread, and what it starts, a host name of
