@@ -93,6 +93,7 @@ func TestContainerJob(t *testing.T) {
 	must.SliceContains(t, args, any("--kill_timeout="+task.KillTimeout.String()))
 	must.SliceContains(t, args, any("--"))
 	must.True(t, task.Identity.File)
+	must.False(t, task.Identity.Env, must.Sprint("docker inspect shows the environment"))
 	must.Eq(t, []string{"kolo"}, task.Identities[0].Audience)
 }
 
