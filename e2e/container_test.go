@@ -41,7 +41,9 @@ func podman(t testing.TB) (command []string, env map[string]string) {
 	must.NoError(t, os.WriteFile(config, []byte(containersConf), 0o644))
 	command = []string{program, "--root", filepath.Join(dir, "store"), "--runroot", filepath.Join(dir, "run")}
 	t.Cleanup(func() {
-		_ = exec.Command(command[0], append(command[1:], "rm", "--force", "--all")...).Run()
+		remove := exec.Command(command[0], append(command[1:], "rm", "--force", "--all")...)
+		remove.Env = append(os.Environ(), "CONTAINERS_CONF="+config)
+		_ = remove.Run()
 		must.NoError(t, os.RemoveAll(dir))
 	})
 	return command, map[string]string{"CONTAINERS_CONF": config}

@@ -46,7 +46,7 @@ func newNetwork(ctx context.Context, dir string) (network, error) {
 			continue
 		}
 		if err := net.up(ctx, dir); err != nil {
-			_ = ip(ctx, "link", "del", net.name)
+			_ = ip(context.WithoutCancel(ctx), "link", "del", net.name)
 			return network{}, err
 		}
 		return net, nil

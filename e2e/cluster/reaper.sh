@@ -15,6 +15,15 @@ namespaces() {
   [ -n "$network" ] && ip netns list 2>/dev/null | awk -v p="$network-" 'index($1, p) == 1 {print $1}'
 }
 
+# interactive reports whether process $1 is a shell at a terminal or runs in its
+# foreground: someone looks into DIR. What clusters start does neither.
+interactive() {
+  local stat
+  stat=$(cat "/proc/$1/stat" 2>/dev/null)
+  set -- "$1" ${stat##*) } # pid state parent group session terminal foreground-group
+  [ "${6:-0}" != 0 ] && { [ "$4" = "$7" ] || [ "$1" = "$5" ]; }
+}
+
 # members prints the processes in the cluster's namespaces, and those that run
 # in DIR or were started with something of it. No program that it calls has DIR
 # among its arguments, or it would print that one, too.
@@ -23,7 +32,9 @@ members() {
   {
     grep -lasF -f <(printf '%s/\n' "$dir") /proc/[0-9]*/cmdline
     stat -c '%n %N' /proc/[0-9]*/cwd | d="'$dir" awk '{ at = substr($4, 1, length(ENVIRON["d"]) + 1) } at == ENVIRON["d"] "\047" || at == ENVIRON["d"] "/" {print $1}'
-  } 2>/dev/null | cut -d/ -f3 | grep -vx -e "$$" -e "$PPID"
+  } 2>/dev/null | cut -d/ -f3 | grep -vx -e "$$" -e "$PPID" | while read -r pid; do
+    interactive "$pid" || echo "$pid"
+  done
 }
 
 for _ in $(seq 50); do
