@@ -81,15 +81,15 @@ func (f *facts) check() (problems taskconfig.Problems, warnings []string) {
 	return problems, w
 }
 
-// yamaScope is a value of kernel.yama.ptrace_scope that denies taking over connections.
-type yamaScope string
+// yamaError is the value of kernel.yama.ptrace_scope that denies taking over connections.
+type yamaError string
 
-func (s yamaScope) Error() string { return "kernel.yama.ptrace_scope = " + string(s) }
+func (s yamaError) Error() string { return "kernel.yama.ptrace_scope = " + string(s) }
 
 // takingRemedy is what lets the agent take over connections. A capability is of no use to
 // a user other than root, and at scope 3 to no one.
 func (f *facts) takingRemedy() string {
-	var scope yamaScope
+	var scope yamaError
 	if errors.As(f.takes, &scope) && (scope == "3" || !f.root) {
 		return "kernel.yama.ptrace_scope = 1 on the client"
 	}

@@ -172,7 +172,7 @@ func mayTake() error {
 	_ = unix.Close(fd)
 	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope") // none without Yama
 	if level := strings.TrimSpace(string(scope)); slices.Contains([]string{"2", "3"}, level) && (level == "3" || !ptraces()) {
-		return yamaScope(level)
+		return yamaError(level)
 	}
 	return nil
 }
