@@ -17,7 +17,7 @@ class Hangs(Training):
     def test_killed_in_the_middle_of_a_message(self):
         """Who sends to the one that dies hangs, and is started again; the third keeps the state."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
-        agent.start(2, TEST_SCRIPT="messages")
+        agent.arrived(agent.start(2, TEST_SCRIPT="messages"))
         for strike in range(1, 4):
             victim, = agent.start(1, TEST_SCRIPT="messages", TEST_STOP="3")
             agent.arrived([victim])
