@@ -194,6 +194,16 @@ class Agent:
                     entries.extend(json.loads(line) for line in file if line.endswith("\n"))
         return sorted(entries, key=lambda entry: entry["t"])
 
+    def digests(self):
+        """What scripts.sharded prints of the full state, by step: at each group's begin, and at the end."""
+        digests = {}
+        for worker in self.workers:
+            for line in self.output(worker).splitlines():
+                if line.startswith(("begin", "end")):
+                    _, _, step, digest, total = line.split()
+                    digests.setdefault(int(step), set()).add((digest, float(total)))
+        return digests
+
     # What an agent does.
 
     def _output(self, worker):

@@ -43,23 +43,13 @@ class HSDP(Training):
         agent.arrived(workers)
         return workers
 
-    def digests(self, agent):
-        """The full state by step, of the groups' begin and the end."""
-        digests = {}
-        for worker in agent.workers:
-            for line in agent.output(worker).splitlines():
-                if line.startswith(("begin", "end")):
-                    _, _, step, digest, total = line.split()
-                    digests.setdefault(int(step), set()).add((digest, float(total)))
-        return digests
-
     def unchanged(self, **environment):
         """The full state at the end of a training in one replica."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
         self.start(agent, 2, TEST_SLEEP="0", **environment)
         agent.go()
         self.assertEqual([0, 0], agent.complete(), agent.report())
-        return self.digests(agent)[40]
+        return agent.digests()[40]
 
     def train(self, **environment):
         """1 replica -> 2 -> a member is killed -> 1 -> 2; returns the full state by step. No checkpoint can be written."""
@@ -81,7 +71,7 @@ class HSDP(Training):
         self.assertEqual([*workers[2:4], workers[0], spare], agent.members)
         agent.complete()
         self.assertEqual([0] * 4, [worker.process.returncode for worker in agent.members], agent.report())
-        digests = self.digests(agent)
+        digests = agent.digests()
         self.assertEqual([1] * len(digests), [len(values) for values in digests.values()], agent.report())
         self.assertEqual(5, len(digests), agent.report())
         return digests
@@ -102,7 +92,7 @@ class HSDP(Training):
         agent.formed(4)
         agent.until(lambda: all(worker.process.poll() is not None for worker in workers), what="all end")
         self.assertEqual([0] * 4, [worker.process.returncode for worker in agent.members], agent.report())
-        digests = self.digests(agent)
+        digests = agent.digests()
         self.assertEqual([1] * len(digests), [len(values) for values in digests.values()], agent.report())
 
     def test_fsdp(self):
@@ -126,6 +116,6 @@ class HSDP(Training):
                 self.start(agent, count, TEST_STEPS="14", **environment)
                 agent.go()
                 self.assertEqual([0] * count, agent.complete(), agent.report())
-                self.assertEqual({10, 14}, set(self.digests(agent)), agent.report())
-                ends.append(self.digests(agent)[14])
+                self.assertEqual({10, 14}, set(agent.digests()), agent.report())
+                ends.append(agent.digests()[14])
             self.assertEqual(*ends)

@@ -20,23 +20,13 @@ class Sharded(Training):
         agent.arrived(workers)
         return workers
 
-    def digests(self, agent):
-        """The full state by step, of the groups' begin and the end."""
-        digests = {}
-        for worker in agent.workers:
-            for line in agent.output(worker).splitlines():
-                if line.startswith(("begin", "end")):
-                    _, _, step, digest, total = line.split()
-                    digests.setdefault(int(step), set()).add((digest, float(total)))
-        return digests
-
     def unchanged(self, **environment):
         """The full state at the end of a training in one process."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         self.start(agent, 1, TEST_SLEEP="0", **environment)
         agent.go()
         self.assertEqual([0], agent.complete(), agent.report())
-        return self.digests(agent)[40]
+        return agent.digests()[40]
 
     def test_changes(self):
         """2 -> 3 -> 1 -> 2 ranks: the same model and optimizer as without a change."""
@@ -55,7 +45,7 @@ class Sharded(Training):
         agent.formed(2)
         agent.complete()
         self.assertEqual([0, 0], [workers[n].process.returncode for n in (1, 3)], agent.report())
-        digests = self.digests(agent)
+        digests = agent.digests()
         self.assertEqual([1] * len(digests), [len(values) for values in digests.values()], agent.report())
         self.assertEqual(5, len(digests), agent.report())
         self.assertEqual(self.unchanged(), digests[40])
@@ -76,7 +66,7 @@ class Sharded(Training):
         agent.formed(1)
         agent.complete()
         self.assertEqual(0, workers[2].process.returncode, agent.report())
-        digests = self.digests(agent)
+        digests = agent.digests()
         self.assertEqual([1] * len(digests), [len(values) for values in digests.values()], agent.report())
         self.assertEqual(self.unchanged(), digests[40])
 
@@ -94,7 +84,7 @@ class Sharded(Training):
         agent.formed(2)
         agent.complete()
         self.assertEqual([0, 0], [workers[n].process.returncode for n in (0, 2)], agent.report())
-        digests = self.digests(agent)
+        digests = agent.digests()
         self.assertEqual([1] * 4, [len(values) for values in digests.values()], agent.report())
         (_, total), = digests[40]
         (_, expected), = self.unchanged(TEST_MODEL="fsdp_of")
@@ -115,7 +105,7 @@ class Sharded(Training):
         self.start(agent, 3, TEST_CHECKPOINT=path)
         agent.go()
         self.assertEqual([0] * 3, agent.complete(), agent.report())
-        digests = self.digests(agent)
+        digests = agent.digests()
         self.assertEqual({9, 40}, set(digests), agent.report())
         self.assertEqual(self.unchanged(), digests[40])
 
