@@ -32,7 +32,8 @@ default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
 func podman(t testing.TB) (command []string, env map[string]string) {
 	t.Helper()
 	program, err := exec.LookPath("podman")
-	if err != nil || os.Geteuid() != 0 {
+	_, noRuntime := exec.LookPath("runc")
+	if err != nil || noRuntime != nil || os.Geteuid() != 0 {
 		t.Skip("needs podman, and root: apt-get install --no-install-recommends podman runc")
 	}
 	dir, err := os.MkdirTemp("", "kolo-podman-")
