@@ -46,22 +46,22 @@ def sync(state: State, group: Group) -> int:
         raise StateLost("the training state is lost: no replica has all of its members, and of the others one part is missing")
     if commit < 0:
         state._begin()
-        _send(state, list(range(at.size)), 0, group)
+        send(state, 0, group)
         return commit
     have = [rank for rank in range(at.size) if commit in (last[rank], before[rank])]
     if at.rank in have and last[at.rank] != commit:
         state._go_back()
     lacking = [rank for rank in range(at.size) if rank not in have]
     if lacking or at.newcomers or len(set(last)) > 1:
-        _send(state, lacking, have[0], group)
+        send(state, have[0], group)
     column = [rank for rank in range(at.size) if rank % at.replica == at.rank % at.replica]
     if any(rank in lacking for rank in column):
         _send_part(state, lacking, next(rank for rank in column if rank in have), group)
     return commit
 
 
-def _send(state: State, lacking: List[int], root: int, group: Group) -> None:
-    """Sends from one member what is no part."""
+def send(state: State, root: int, group: Group) -> None:
+    """Sends from one member to all others the values that are shared, but for parts."""
     if group.place.rank == root:
         transfer.send((state.tree(shared=True), state._calls), lambda tensor: group.broadcast(tensor, root))
         return

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from . import replicas, transfer
+from . import replicas
 from .group import Group
 from .state import State
 
@@ -30,18 +30,9 @@ def sync(state: State, group: Group) -> None:
     root = commits.index(max(commits))
     sent = bool(group.place.newcomers) or len(set(commits)) > 1 or commits[0] < 0
     if sent and group.place.size > 1:
-        _broadcast(state, root, group)
+        replicas.send(state, root, group)
     state._reset()
     if sent or not state._fresh:
         if not state._fresh:
             state.save()
         state._commits = commits[root] + 1
-
-
-def _broadcast(state: State, root: int, group: Group) -> None:
-    """Sends the values that are shared."""
-    if group.place.rank == root:
-        transfer.send((state.tree(shared=True), state._calls), lambda tensor: group.broadcast(tensor, root))
-        return
-    tree, state._calls = transfer.receive(lambda tensor: group.broadcast(tensor, root))
-    state.load(tree)
