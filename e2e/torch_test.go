@@ -67,23 +67,29 @@ func TestTorch(t *testing.T) {
 	})
 }
 
+// checkGrowsAndShrinks scales a training of one worker up and down, and has it lose nothing.
+func checkGrowsAndShrinks(ctx context.Context, t *testing.T, tr *training) {
+	t.Helper()
+	tr.waitSize(ctx, 1)
+	tr.scale(ctx, 3)
+	tr.waitSize(ctx, 3)
+	tr.scale(ctx, 2)
+	tr.waitSize(ctx, 2)
+	for _, z := range tr.record().Resizes() {
+		t.Logf("%d→%d: gap %s", z.From, z.To, z.Gap().Round(time.Millisecond))
+	}
+	tr.finish(ctx)
+	tr.checkPlanned()
+	must.NoError(t, tr.record().CheckLoss())
+}
+
 // testTorchTogether has several jobs in one cluster.
 func testTorchTogether(ctx context.Context, t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	t.Run("planned changes", func(t *testing.T) {
 		t.Parallel()
 		tr := startTorch(ctx, t, c, trainingOptions{})
-		tr.waitSize(ctx, 1)
-		tr.scale(ctx, 3)
-		tr.waitSize(ctx, 3)
-		tr.scale(ctx, 2)
-		tr.waitSize(ctx, 2)
-		for _, z := range tr.record().Resizes() {
-			t.Logf("%d→%d: gap %s", z.From, z.To, z.Gap().Round(time.Millisecond))
-		}
-		tr.finish(ctx)
-		tr.checkPlanned()
-		must.NoError(t, tr.record().CheckLoss())
+		checkGrowsAndShrinks(ctx, t, tr)
 	})
 
 	t.Run("deaths", func(t *testing.T) {

@@ -59,17 +59,7 @@ func TestWorker(t *testing.T) {
 	t.Run("planned changes", func(t *testing.T) {
 		t.Parallel()
 		tr := startWorker(ctx, t, c, train.Torch, trainingOptions{})
-		tr.waitSize(ctx, 1)
-		tr.scale(ctx, 3)
-		tr.waitSize(ctx, 3)
-		tr.scale(ctx, 2)
-		tr.waitSize(ctx, 2)
-		for _, z := range tr.record().Resizes() {
-			t.Logf("%d→%d: gap %s", z.From, z.To, z.Gap().Round(time.Millisecond))
-		}
-		tr.finish(ctx)
-		tr.checkPlanned()
-		must.NoError(t, tr.record().CheckLoss())
+		checkGrowsAndShrinks(ctx, t, tr)
 	})
 
 	t.Run("deaths", func(t *testing.T) {
