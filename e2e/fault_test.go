@@ -162,18 +162,18 @@ func TestKillInRendezvous(t *testing.T) {
 	}
 	for name, kill := range victims {
 		t.Run(name, func(t *testing.T) {
-			o := trainingOptions{count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)}}
-			if name != "the newcomer" {
-				// In the moment in which processes connect, Gloo aborts those
-				// that wait for one that died, or keeps them waiting. No one
-				// stands in for it when its agent is gone too, or when some have
-				// read its address already. Then training goes on from the script's
-				// checkpoint: of the last commit, if it writes one with each.
-				o.config = map[string]any{"on_ring_lost": "restart"}
-				o.args = append(o.args, "--checkpoint="+filepath.Join(t.TempDir(), "checkpoint"),
-					fmt.Sprintf("--checkpoint-every=%d", commitEvery))
-			}
-			tr := startTraining(ctx, t, c, o)
+			// In the moment in which processes connect, Gloo aborts those that
+			// wait for one that died, or keeps them waiting. No one stands in for
+			// it when its agent is gone too, or when some have read its address
+			// already. Then training goes on from the script's checkpoint: of the
+			// last commit, if it writes one with each.
+			tr := startTraining(ctx, t, c, trainingOptions{count: 2, edit: spread,
+				config: map[string]any{"on_ring_lost": "restart"},
+				args: []string{
+					fmt.Sprintf("--commit-every=%d", commitEvery),
+					"--checkpoint=" + filepath.Join(t.TempDir(), "checkpoint"),
+					fmt.Sprintf("--checkpoint-every=%d", commitEvery),
+				}})
 			tr.waitSize(ctx, 2)
 			tr.scale(ctx, 3)
 			var newcomer train.Event

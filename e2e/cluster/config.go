@@ -78,7 +78,13 @@ client {
   cpu_total_compute = {{.CPU}}
   memory_total_mb   = {{.MemoryMB}}
   max_kill_timeout  = "5m"
-  gc_interval       = "1h"
+
+  # Tests read ended allocations: a disk that is nearly full must not have them
+  # collected.
+  gc_interval              = "1h"
+  gc_disk_usage_threshold  = 100
+  gc_inode_usage_threshold = 100
+  gc_max_allocs            = 10000
 
   options {
     # These ask addresses that a test machine does not have.
