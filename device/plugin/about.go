@@ -7,6 +7,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
+
+	"github.com/kolo-nomad/kolo/buildinfo"
 )
 
 const (
@@ -24,9 +26,6 @@ const (
 	deviceType = device.DeviceTypeGPU
 )
 
-// Version is set when a release is built.
-var Version = "0.1.0-dev"
-
 // lineage precedes the version that Nomad gets. Of plugins with one name Nomad
 // runs the one with the highest version; nomad-device-nvidia is at 1.1, and where
 // both are installed, this one is meant to run.
@@ -36,7 +35,7 @@ func pluginInfo() *base.PluginInfoResponse {
 	return &base.PluginInfoResponse{
 		Type:              base.PluginTypeDevice,
 		PluginApiVersions: []string{device.ApiVersion010},
-		PluginVersion:     lineage + Version,
+		PluginVersion:     lineage + buildinfo.Version(),
 		Name:              pluginName,
 	}
 }

@@ -7,11 +7,9 @@ import (
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/hashicorp/nomad/plugins/drivers/fsisolation"
-)
 
-// Version is the plugin's version, set by the linker in releases. Nomad wants a
-// semantic version.
-var Version = "0.1.0-dev"
+	"github.com/kolo-nomad/kolo/buildinfo"
+)
 
 // handleVersion is the version of the state kept in task handles. A later
 // plugin must go on reading earlier ones: tasks outlive an upgrade.
@@ -21,7 +19,7 @@ func info(name string) *base.PluginInfoResponse {
 	return &base.PluginInfoResponse{
 		Type:              base.PluginTypeDriver,
 		PluginApiVersions: []string{drivers.ApiVersion010},
-		PluginVersion:     Version,
+		PluginVersion:     buildinfo.Version(),
 		Name:              name,
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
+
+	"github.com/kolo-nomad/kolo/buildinfo"
 )
 
 // firstAnswer bounds the wait for the first look at the host's installation: the
@@ -104,7 +106,7 @@ func describe(name string, config *Config, noExec error, found *installation) *d
 	prefix := "driver." + name
 	attrs := map[string]*pstructs.Attribute{
 		prefix:                     pstructs.NewBoolAttribute(true),
-		prefix + ".plugin_version": pstructs.NewStringAttribute(Version),
+		prefix + ".plugin_version": pstructs.NewStringAttribute(buildinfo.Version()),
 		prefix + ".isolation_exec": pstructs.NewBoolAttribute(noExec == nil),
 		prefix + ".isolation_none": pstructs.NewBoolAttribute(config.AllowIsolationNone),
 	}

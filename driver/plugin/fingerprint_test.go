@@ -15,13 +15,15 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/buildinfo"
 )
 
 func TestDescribe(t *testing.T) {
 	found := &installation{attributes: map[string]any{"installed": true, "version": "1.2"}}
 	broken := &installation{err: errors.New("of no use")}
 	always := map[string]string{
-		"driver.horovod": "true", "driver.horovod.plugin_version": Version,
+		"driver.horovod": "true", "driver.horovod.plugin_version": buildinfo.Version(),
 		"driver.horovod.isolation_exec": "true", "driver.horovod.isolation_none": "false",
 	}
 	cases := map[string]struct {

@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/hashicorp/cli"
+
+	"github.com/kolo-nomad/kolo/buildinfo"
 )
 
 func main() {
@@ -27,7 +29,7 @@ func run(args []string) int {
 	}
 	c := &cli.CLI{
 		Name:         "kolo",
-		Version:      versionString(),
+		Version:      buildinfo.Line("kolo"),
 		Args:         args,
 		Commands:     all,
 		Autocomplete: true,

@@ -25,6 +25,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins/device"
 
+	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/device/inspect"
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/plugin"
@@ -102,7 +103,7 @@ func command(args []string, out, errs io.Writer) int {
 		run = func() error { return check(out) }
 	case "version", "-version", "--version":
 		run = func() error {
-			_, err := fmt.Fprintln(out, plugin.Name, plugin.Version)
+			_, err := fmt.Fprintln(out, buildinfo.Line(plugin.Name))
 			return err
 		}
 	default:

@@ -12,10 +12,10 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/device/inspect"
 	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
-	"github.com/kolo-nomad/kolo/device/plugin"
 )
 
 // on makes commands of this process run on a stub machine.
@@ -190,8 +190,8 @@ func TestCommandLine(t *testing.T) {
 		"--help":       {0, "Usage: ", ""},
 		"topo -help":   {0, "Usage: ", ""},
 		"check -h":     {0, "Usage: ", ""},
-		"version":      {0, "nomad-device-nvtopo " + plugin.Version, ""},
-		"--version":    {0, "nomad-device-nvtopo " + plugin.Version, ""},
+		"version":      {0, "nomad-device-nvtopo " + buildinfo.Version(), ""},
+		"--version":    {0, "nomad-device-nvtopo " + buildinfo.Version(), ""},
 		"frobnicate":   {2, "", "nomad-device-nvtopo frobnicate: wrong usage: there is no such command"},
 		"-json":        {2, "", "there is no such command"},
 		"topo -x":      {2, "", "nomad-device-nvtopo topo: wrong usage: flag provided but not defined: -x"},

@@ -10,18 +10,15 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/entrypoint"
 	"github.com/kolo-nomad/kolo/driver/horovod"
 	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/torch"
 	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
-
-// Version is the program's version, set by the linker in releases.
-var Version = "0.1.0-dev"
 
 // frameworks are all that the program trains with.
 var frameworks = []entrypoint.Framework{
@@ -31,7 +28,7 @@ var frameworks = []entrypoint.Framework{
 
 func main() {
 	if len(os.Args) == 2 && slices.Contains([]string{"version", "-version", "--version"}, os.Args[1]) {
-		fmt.Printf("kolo-worker %s (%s, %s/%s)\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		fmt.Println(buildinfo.Line("kolo-worker"))
 		return
 	}
 	os.Exit(entrypoint.Main(context.Background(), frameworks, os.Args[1:], os.Stdout, os.Stderr))

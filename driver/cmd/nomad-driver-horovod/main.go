@@ -15,12 +15,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins"
 
+	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/agent"
 	"github.com/kolo-nomad/kolo/driver/confine"
 	"github.com/kolo-nomad/kolo/driver/launcher"
@@ -80,7 +80,7 @@ func run(program string, args []string, stdout, stderr io.Writer) int {
 	case "run":
 		return launcher.Main(context.Background(), picked.launcher(), args[1:])
 	case "version", "-version", "--version":
-		_, _ = fmt.Fprintf(stdout, "%s %s (%s, %s/%s)\n", picked.program(), plugin.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+		_, _ = fmt.Fprintln(stdout, buildinfo.Line(picked.program()))
 		return 0
 	case "help", "-help", "--help", "-h":
 		_, _ = fmt.Fprint(stdout, help)

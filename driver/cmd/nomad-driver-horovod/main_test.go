@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
-	"github.com/kolo-nomad/kolo/driver/plugin"
 )
 
 func TestCommandLine(t *testing.T) {
@@ -25,7 +25,7 @@ func TestCommandLine(t *testing.T) {
 		stdout, stderr string
 	}{
 		"by hand":         {nil, 2, "", "usage:"},
-		"version":         {[]string{"version"}, 0, "nomad-driver-horovod " + plugin.Version, ""},
+		"version":         {[]string{"version"}, 0, "nomad-driver-horovod " + buildinfo.Version(), ""},
 		"help":            {[]string{"-help"}, 0, "usage:", ""},
 		"unknown command": {[]string{"serve"}, 2, "", `no command "serve"`},
 	}
