@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/kolo-nomad/kolo/driver/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/workerflags"
 )
 
 // facts are what check knows of a task and of the machine that it sees.
@@ -76,7 +77,7 @@ func (f *facts) check() (problems taskconfig.Problems, warnings []string) {
 	}
 	if !f.killGiven {
 		w.Addf("kill_timeout: is not given, so that this host leaves within %s, Nomad's default, whether or not the ring has reached a commit; "+
-			"set kill_timeout of the task, and the same as --kill_timeout", killTimeout)
+			"set kill_timeout of the task, and the same as --kill_timeout", workerflags.KillTimeout)
 	}
 	return problems, w
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/workerflags"
 )
 
 // environ is the environment of this process.
@@ -96,12 +97,10 @@ func bare(err error) error {
 
 // collect asks this machine what check wants to know of a task. takes is what mayTake
 // returned.
-func collect(o *flags, env map[string]string, t *taskconfig.Task, takes error) *facts {
+func collect(o *workerflags.Flags, env map[string]string, t *taskconfig.Task, takes error) *facts {
 	c := &t.Agent
-	_, slotsGiven := o.texts["slots"]
-	_, glooGiven := o.texts["gloo_timeout"]
 	f := &facts{
-		framework: c.Framework, slots: c.Slots, maxNP: c.MaxNP, slotsGiven: slotsGiven, glooGiven: glooGiven, killGiven: o.kill > 0,
+		framework: c.Framework, slots: c.Slots, maxNP: c.MaxNP, slotsGiven: o.Has("slots"), glooGiven: o.Has("gloo_timeout"), killGiven: o.Kill > 0,
 		shm: sizeOf("/dev/shm"), takes: takes, root: os.Geteuid() == 0, first: os.Getpid() == 1, visible: env[nvidiaVisible], gpus: t.GPUs, nodes: gpuNodes(),
 	}
 	f.name, _ = os.Hostname()

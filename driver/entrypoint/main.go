@@ -25,16 +25,12 @@ import (
 	"github.com/kolo-nomad/kolo/driver/gpu"
 	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/workerflags"
 )
 
 // Framework is a training framework as kolo-worker needs it.
 type Framework struct {
-	Task interface {
-		taskconfig.Framework
-		// Settings are the framework's own: fields, and those of blocks by the blocks'
-		// names.
-		Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
-	}
+	Task  workerflags.Framework
 	Agent framework.Framework
 }
 
@@ -58,9 +54,10 @@ var stop = append(slices.Clone(agent.Stop), syscall.SIGQUIT, systemdStop)
 func Main(ctx context.Context, frameworks []Framework, args []string, stdout, stderr io.Writer) int {
 	signals := agent.Signals(systemdStop) // before anything that takes time
 	process.IgnoreSIGPIPE()
-	o, err := parseFlags(frameworks, args)
+	tasks := tasksOf(frameworks)
+	o, err := workerflags.Parse(tasks, args)
 	if errors.Is(err, flag.ErrHelp) {
-		printUsage(stdout, frameworks)
+		workerflags.Usage(stdout, tasks)
 		return 0
 	}
 	if err != nil {
@@ -88,7 +85,20 @@ func Main(ctx context.Context, frameworks []Framework, args []string, stdout, st
 	for _, warning := range warnings {
 		ev.Emit(warning)
 	}
-	return exitCode(agent.Run(ctx, agent.Options{Config: *c, Framework: o.framework.Agent, Signals: signals, Stop: stop, Events: ev, Logger: log}))
+	return exitCode(agent.Run(ctx, agent.Options{Config: *c, Framework: agentOf(frameworks, o.Framework), Signals: signals, Stop: stop, Events: ev, Logger: log}))
+}
+
+func tasksOf(frameworks []Framework) []workerflags.Framework {
+	tasks := make([]workerflags.Framework, len(frameworks))
+	for i, f := range frameworks {
+		tasks[i] = f.Task
+	}
+	return tasks
+}
+
+func agentOf(frameworks []Framework, task workerflags.Framework) framework.Framework {
+	at := slices.IndexFunc(frameworks, func(f Framework) bool { return f.Task.Name() == task.Name() })
+	return frameworks[at].Agent
 }
 
 // exitCode is how Nomad learns how the agent ended.
@@ -104,7 +114,7 @@ var errNoNomad = errors.New("not started by Nomad, as NOMAD_ALLOC_ID is not set:
 	"nomad-driver-horovod run and nomad-driver-torch run train without Nomad")
 
 // configure makes the agent's configuration, and checks where it runs.
-func configure(o *flags, env map[string]string) (_ *config.Config, warnings []string, err error) {
+func configure(o *workerflags.Flags, env map[string]string) (_ *config.Config, warnings []string, err error) {
 	if env["NOMAD_ALLOC_ID"] == "" {
 		return nil, nil, errNoNomad
 	}
@@ -112,21 +122,21 @@ func configure(o *flags, env map[string]string) (_ *config.Config, warnings []st
 	if err != nil {
 		return nil, nil, err
 	}
-	given := o.given(env)
+	given := o.Given(env)
 	takes := mayTake()
-	if takes != nil && given["gloo_timeout"] == nil && o.framework.Task.Name() == "horovod" {
+	if takes != nil && given["gloo_timeout"] == nil && o.Framework.Name() == "horovod" {
 		given["gloo_timeout"] = withoutTaking
 	}
-	t, problems := taskconfig.Read(o.framework.Task, given, s)
+	t, problems := taskconfig.Read(o.Framework, given, s)
 	more, warnings := collect(o, env, t, takes).check()
 	problems.Add(more)
 	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
 	c := &t.Agent
-	c.LeaveTimeout = settings.Duration(config.LeaveWithin(max(o.kill, 0)))
-	if o.kill == 0 {
-		c.LeaveTimeout = settings.Duration(config.LeaveWithin(killTimeout))
+	c.LeaveTimeout = settings.Duration(config.LeaveWithin(max(o.Kill, 0)))
+	if o.Kill == 0 {
+		c.LeaveTimeout = settings.Duration(config.LeaveWithin(workerflags.KillTimeout))
 	}
 	c.Memory = memoryLimit("/sys/fs/cgroup")
 	useEnvironment(c, t.Tokens)

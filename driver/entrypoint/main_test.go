@@ -16,8 +16,13 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
+	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/settings"
+	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/workerflags"
 )
+
+var both = []Framework{{Task: torchtask.PyTorch{}}, {Task: horovodtask.Horovod{}}}
 
 // nomadTask is the environment of a task on this machine, with its directories.
 func nomadTask(t *testing.T) map[string]string {
@@ -34,7 +39,7 @@ func nomadTask(t *testing.T) map[string]string {
 
 func configured(t *testing.T, env map[string]string, args ...string) (*config.Config, []string, error) {
 	t.Helper()
-	o, err := parseFlags(both, append(args, "--", "sh", "-c", "train"))
+	o, err := workerflags.Parse(tasksOf(both), append(args, "--", "sh", "-c", "train"))
 	must.NoError(t, err)
 	return configure(o, env)
 }
@@ -149,4 +154,11 @@ func TestMain_Problems(t *testing.T) {
 	must.Eq(t, `kolo-worker: slots = 0: must be at least 1`, lines[0])
 	must.StrContains(t, lines[1], `kolo-worker: interface = "none7": no such network interface; there are: lo`)
 	must.Eq(t, codeUsage, Main(t.Context(), both, nil, &out, &log))
+}
+
+func TestHelp(t *testing.T) {
+	var out, none bytes.Buffer
+	must.Eq(t, 0, Main(t.Context(), both, []string{"-help"}, &out, &none))
+	must.StrContains(t, out.String(), "\n  --min_np\n")
+	must.Eq(t, "", none.String())
 }

@@ -14,35 +14,14 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/horovod/probe"
-	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
 // Horovod is the framework of a task driver.
-type Horovod struct{ Logger hclog.Logger }
+type Horovod struct {
+	options.Task
 
-// Name is what a jobspec's `driver` is, and the name of the block with Horovod's
-// own settings.
-func (Horovod) Name() string { return options.Block }
-
-// Settings are the fields that Horovod adds to a task's config, and those of its
-// block.
-func (Horovod) Settings() (fields []settings.Setting, blocks map[string][]settings.Setting) {
-	e := settings.Env{}
-	return []settings.Setting{options.GlooTimeout(e)}, map[string][]settings.Setting{options.Block: options.BlockSettings(e)}
+	Logger hclog.Logger
 }
-
-// Foreign are the names of a task's config that belong to PyTorch's driver, which
-// Environment refuses.
-func (Horovod) Foreign() (fields, blocks []string) { return options.Foreign() }
-
-// Environment returns the variables for what a task's config gives, in Horovod's
-// block and outside of it. The problems are a sentence each.
-func (Horovod) Environment(given map[string]any) (block, outside map[string]string, problems []string) {
-	return options.Read(given)
-}
-
-// Restart returns nothing: all processes of Horovod change their ring.
-func (Horovod) Restart(map[string]any) (r settings.Restart, problems []string) { return r, nil }
 
 // Probe asks python which Horovod this client has. See describe.
 func (h Horovod) Probe(ctx context.Context, python string, timeout time.Duration) (attributes map[string]any, remark string, err error) {

@@ -13,42 +13,16 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/torch/options"
 	"github.com/kolo-nomad/kolo/driver/torch/probe"
 	"github.com/kolo-nomad/kolo/driver/torch/release"
 )
 
 // PyTorch is the framework of a task driver.
-type PyTorch struct{ Logger hclog.Logger }
+type PyTorch struct {
+	options.Task
 
-// Name is what a jobspec's `driver` is, and the name of the block with PyTorch's own
-// settings.
-func (PyTorch) Name() string { return options.Block }
-
-// Settings are the fields that PyTorch adds to a task's config, and those of its
-// blocks.
-func (PyTorch) Settings() (fields []settings.Setting, blocks map[string][]settings.Setting) {
-	fields, checkpoint := new(settings.Restart).Bind()
-	fields = append(fields, new(settings.Training).BindReplica())
-	return fields, map[string][]settings.Setting{options.Block: options.BlockSettings(settings.Env{}), settings.CheckpointBlock: checkpoint}
-}
-
-// Foreign are the names of a task's config that belong to Horovod, which Environment
-// refuses.
-func (PyTorch) Foreign() (fields, blocks []string) { return options.Foreign() }
-
-// Environment returns the variables for what a task's config gives in the block. The
-// problems are a sentence each.
-func (PyTorch) Environment(given map[string]any) (block, outside map[string]string, problems []string) {
-	block, problems = options.Read(given)
-	return block, map[string]string{}, problems
-}
-
-// Restart returns how processes of scripts without kolo.torch are replaced.
-func (PyTorch) Restart(given map[string]any) (r settings.Restart, problems []string) {
-	problems = r.Read(given)
-	return r, problems
+	Logger hclog.Logger
 }
 
 // Probe asks python which PyTorch this host has. See describe.

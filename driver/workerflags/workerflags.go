@@ -1,7 +1,14 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package entrypoint
+// Package workerflags is kolo-worker's command line: flags that are named as the fields
+// of the task driver's config, and the command after them.
+//
+//	args ── Parse ──> Flags ── Given ──> what a jobspec's config would give ──> taskconfig.Read
+//
+// It neither starts nor asks anything, so that a job can be checked where no worker
+// runs.
+package workerflags
 
 import (
 	"cmp"
@@ -19,23 +26,31 @@ import (
 	"github.com/kolo-nomad/kolo/driver/taskconfig"
 )
 
-// killTimeout is Nomad's default of a task's kill_timeout.
-const killTimeout = 5 * time.Second
+// KillTimeout is Nomad's default of a task's kill_timeout.
+const KillTimeout = 5 * time.Second
 
 // notFlags are fields of a task's config that are given in other ways: the command
 // after the flags, leave_timeout as a part of kill_timeout.
 var notFlags = []string{"command", "args", "leave_timeout"}
 
-// flags are those of kolo-worker, named as the fields of the task driver's config;
+// Framework is a training framework as its flags need it.
+type Framework interface {
+	taskconfig.Framework
+	// Settings are the framework's own: fields, and those of blocks by the blocks'
+	// names.
+	Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
+}
+
+// Flags are those of kolo-worker, named as the fields of the task driver's config;
 // those of its blocks have the block's name and a dot before theirs.
-type flags struct {
-	framework Framework
-	// kill is the task's kill_timeout, 0 where it is not given.
-	kill    time.Duration
-	command []string
+type Flags struct {
+	Framework Framework
+	// Kill is the task's kill_timeout, 0 where it is not given.
+	Kill time.Duration
+	// Command is the program of a slot with its arguments.
+	Command []string
 
 	texts map[string]string
-	names map[string]Framework
 }
 
 // option is one flag.
@@ -45,8 +60,8 @@ type option struct {
 }
 
 // options are the flags for a framework's own settings.
-func (f Framework) options() []option {
-	fields, blocks := f.Task.Settings()
+func options(f Framework) []option {
+	fields, blocks := f.Settings()
 	list := named("", fields)
 	for _, name := range slices.Sorted(maps.Keys(blocks)) {
 		list = append(list, named(name+".", blocks[name])...)
@@ -84,9 +99,11 @@ func (t text) String() string     { return "" }
 func (t text) IsBoolFlag() bool   { return t.isBool }
 func (t text) Set(s string) error { t.into[t.name] = s; return nil }
 
-// parseFlags reads the command line. Names may have - for _.
-func parseFlags(frameworks []Framework, args []string) (*flags, error) {
-	o := &flags{texts: map[string]string{}, names: map[string]Framework{}}
+// Parse reads the command line. Names may have - for _. Values are checked by
+// taskconfig.Read.
+func Parse(frameworks []Framework, args []string) (*Flags, error) {
+	o := &Flags{texts: map[string]string{}}
+	names := map[string]Framework{}
 	set := flag.NewFlagSet("kolo-worker", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	declare := func(name string, kind settings.Kind) {
@@ -99,28 +116,28 @@ func parseFlags(frameworks []Framework, args []string) (*flags, error) {
 		declare(old, settings.Text)
 	}
 	for _, f := range frameworks {
-		o.names[f.Task.Name()] = f
-		for _, s := range f.options() {
+		names[f.Name()] = f
+		for _, s := range options(f) {
 			declare(s.name, s.Kind)
 		}
 	}
 	framework := set.String("framework", "", "")
-	set.DurationVar(&o.kill, "kill_timeout", 0, "")
+	set.DurationVar(&o.Kill, "kill_timeout", 0, "")
 	if err := set.Parse(underscored(args)); err != nil {
 		return nil, explain(err)
 	}
-	o.command = set.Args()
-	if at := slices.Index(args, "--"); len(o.command) > 0 && (at < 0 || len(o.command) != len(args)-at-1) {
-		return nil, fmt.Errorf("%q is no flag; give values of flags with =, and the command after --", o.command[0])
+	o.Command = set.Args()
+	if at := slices.Index(args, "--"); len(o.Command) > 0 && (at < 0 || len(o.Command) != len(args)-at-1) {
+		return nil, fmt.Errorf("%q is no flag; give values of flags with =, and the command after --", o.Command[0])
 	}
 	var found bool
-	if o.framework, found = o.names[*framework]; !found {
-		return nil, fmt.Errorf("framework = %q: must be %s", *framework, strings.Join(slices.Sorted(maps.Keys(o.names)), " or "))
+	if o.Framework, found = names[*framework]; !found {
+		return nil, fmt.Errorf("framework = %q: must be %s", *framework, strings.Join(slices.Sorted(maps.Keys(names)), " or "))
 	}
 	switch {
-	case o.kill < 0:
-		return nil, fmt.Errorf("kill_timeout = %s: must not be negative", o.kill)
-	case len(o.command) == 0:
+	case o.Kill < 0:
+		return nil, fmt.Errorf("kill_timeout = %s: must not be negative", o.Kill)
+	case len(o.Command) == 0:
 		return nil, errors.New("no command given; write it after the flags: kolo-worker --framework=torch -- python3 train.py")
 	}
 	return o, nil
@@ -159,12 +176,18 @@ func explain(err error) error {
 	return fmt.Errorf("%w; kolo-worker -help lists the flags, the command follows --", err)
 }
 
-// given is what the flags set, in the form of a jobspec's config. What belongs to
+// Has reports whether a flag is given.
+func (o *Flags) Has(name string) bool {
+	_, given := o.texts[name]
+	return given
+}
+
+// Given is what the flags set, in the form of a jobspec's config. What belongs to
 // another framework stays text: it is refused by its name.
-func (o *flags) given(env map[string]string) map[string]any {
-	given := map[string]any{"command": o.command[0], "args": anys(o.command[1:])}
+func (o *Flags) Given(env map[string]string) map[string]any {
+	given := map[string]any{"command": o.Command[0], "args": anys(o.Command[1:])}
 	kinds := map[string]settings.Kind{}
-	for _, s := range append(commonOptions(), o.framework.options()...) {
+	for _, s := range append(commonOptions(), options(o.Framework)...) {
 		kinds[s.name] = s.Kind
 	}
 	for name, value := range o.texts {

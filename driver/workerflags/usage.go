@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package entrypoint
+package workerflags
 
 import (
 	"fmt"
@@ -22,13 +22,13 @@ which are named as the fields of the task driver's config.
   --kill_timeout  the task's kill_timeout (default 5s, which is Nomad's)
 `
 
-// printUsage prints what there is to set.
-func printUsage(out io.Writer, frameworks []Framework) {
+// Usage prints what there is to set.
+func Usage(out io.Writer, frameworks []Framework) {
 	_, _ = fmt.Fprint(out, usage)
 	printOptions(out, commonOptions())
 	for _, f := range frameworks {
-		_, _ = fmt.Fprintf(out, "\nwith --framework=%s:\n", f.Task.Name())
-		printOptions(out, f.options())
+		_, _ = fmt.Fprintf(out, "\nwith --framework=%s:\n", f.Name())
+		printOptions(out, options(f))
 	}
 }
 

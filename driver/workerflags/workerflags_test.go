@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package entrypoint
+package workerflags
 
 import (
 	"bytes"
@@ -11,30 +11,30 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
-	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
+	horovod "github.com/kolo-nomad/kolo/driver/horovod/options"
+	torch "github.com/kolo-nomad/kolo/driver/torch/options"
 )
 
-var both = []Framework{{Task: torchtask.PyTorch{}}, {Task: horovodtask.Horovod{}}}
+var both = []Framework{torch.Task{}, horovod.Task{}}
 
 func TestFlags(t *testing.T) {
-	o, err := parseFlags(both, []string{
+	o, err := Parse(both, []string{
 		"--framework=torch", "--min_np=2", "-max-np", "4", "--torch.backend=gloo", "--torch.nccl-p2p=false",
 		"--checkpoint.wait=5m", "--kill-timeout=30s", "--", "python3", "train.py", "--batch-size=4",
 	})
 	must.NoError(t, err)
-	must.Eq(t, 30*time.Second, o.kill)
+	must.Eq(t, 30*time.Second, o.Kill)
 	must.Eq(t, map[string]any{
 		"command": "python3", "args": []any{"train.py", "--batch-size=4"}, "service": "resnet", "min_np": 2.0, "max_np": 4.0,
 		"torch": map[string]any{"backend": "gloo", "nccl_p2p": false}, "checkpoint": map[string]any{"wait": "5m"},
-	}, o.given(map[string]string{"NOMAD_JOB_NAME": "resnet"}))
+	}, o.Given(map[string]string{"NOMAD_JOB_NAME": "resnet"}))
 
 	// What is another framework's is refused by the driver's own words.
-	o, err = parseFlags(both, []string{"--framework=horovod", "--spares=1", "--service=s", "--", "x"})
+	o, err = Parse(both, []string{"--framework=horovod", "--spares=1", "--service=s", "--", "x"})
 	must.NoError(t, err)
-	given := o.given(nil)
+	given := o.Given(nil)
 	must.Eq(t, "s", given["service"].(string))
-	_, _, problems := o.framework.Task.Environment(given)
+	_, _, problems := o.Framework.Environment(given)
 	must.Eq(t, []string{`spares = "1": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`}, problems)
 }
 
@@ -51,18 +51,17 @@ func TestFlags_Wrong(t *testing.T) {
 		`"python3" is no flag; give values of flags with =, and the command after --`:                      "--framework=torch python3 train.py --batch-size=4",
 		`"train.py" is no flag; give values of flags with =, and the command after --`:                     "--framework=torch train.py -- --batch-size=4",
 	} {
-		_, err := parseFlags(both, strings.Fields(args))
+		_, err := Parse(both, strings.Fields(args))
 		must.EqError(t, err, want)
 	}
 }
 
 // The help lists every flag.
 func TestUsage(t *testing.T) {
-	var out, none bytes.Buffer
-	must.Eq(t, 0, Main(t.Context(), both, []string{"-help"}, &out, &none))
+	var out bytes.Buffer
+	Usage(&out, both)
 	for _, name := range []string{"service", "min_np", "gloo_timeout", "horovod.cycle_time_ms", "mode", "checkpoint.wait", "torch.backend"} {
 		must.StrContains(t, out.String(), "\n  --"+name+"\n")
 	}
 	must.StrNotContains(t, out.String(), "leave_timeout")
-	must.Eq(t, "", none.String())
 }
