@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import kolo.torch as kolo
-from kolo.torch import background, pace, slices, stream, tree
+from kolo.torch import background, pace, reserve, slices, stream, tree
 from kolo.torch.channel import Channel
 from kolo.torch.group import Company, GroupFailed
 from kolo.torch.observer import Observer
@@ -196,6 +196,21 @@ class Following(unittest.TestCase):
                     self.assert_equal(chain)
                     self.assertEqual([4, 4, 4], [state._commits for state in chain.states])
                     self.assertEqual([False, True, True], [state._held() < 0 for state in chain.states])
+
+    def test_the_first_commit_of_an_observer_has_its_memory(self):
+        """The group waits for it: what it needs is there before the switch."""
+        with mock.patch.object(reserve, "LARGE", 100):
+            chain = Chain(self.make(lambda p: torch.optim.Adam(p, 0.01)))
+            self.train(chain, 2)
+            chain.start()
+            self.train(chain, 2000)
+            chain.switch()
+        for state in chain.states[1:]:
+            ready = {tensor.data_ptr() for tensor in state._snapshot.spare.tensors()}
+            state.save()
+            copies = [tensor for tensor in tree.split(state._snapshot.tree())[1] if tree.nbytes([tensor]) >= 100]
+            self.assertGreater(len(copies), 3 * 10)  # parameters, and two tensors of the optimizer for each
+            self.assertLessEqual({tensor.data_ptr() for tensor in copies}, ready)
 
     def test_leaves_at_every_moment(self):
         """A planned change sends what is left; the observer holds the state before the member goes."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Tuple, Type, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple, Type, Union
 
 import torch
 
@@ -33,6 +33,10 @@ class Handler:
 
     def load(self, tree: Any) -> None:
         raise NotImplementedError
+
+    def tensors(self) -> Iterable[torch.Tensor]:
+        """Large tensors that tree() will have, as far as they are known: memory for their copies is prepared ahead."""
+        return ()
 
     @property
     def parts(self) -> bool:
@@ -81,6 +85,10 @@ class ModuleHandler(StateDictHandler):
 
     copies = True
 
+    def tensors(self) -> Iterable[torch.Tensor]:
+        return (tensor for part in self.value.modules() for kind in (part._parameters, part._buffers)
+                for tensor in kind.values() if tensor is not None)
+
     def drop(self) -> None:
         for parameter in self.value.parameters():
             parameter.grad = None
@@ -88,6 +96,10 @@ class ModuleHandler(StateDictHandler):
 
 class OptimizerHandler(StateDictHandler):
     """An optimizer. Its parameters and its state change in its step only."""
+
+    def tensors(self) -> Iterable[torch.Tensor]:
+        return (tensor for kept in self.value.state.values() if isinstance(kept, dict)
+                for tensor in kept.values() if isinstance(tensor, torch.Tensor))
 
     def parameters(self) -> Iterator[torch.Tensor]:
         return (parameter for group in self.value.param_groups for parameter in group["params"])

@@ -9,6 +9,7 @@ the gradients of a member.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List, Tuple
 
 import torch
@@ -28,13 +29,23 @@ class Observer:
         self._units = units(state._handlers)
         self._gradients: Dict[str, torch.Tensor] = {}  # memory that is used again for each step
         self._differing: List[str] = []
+        # The first commit of this process falls into a step for which all wait. A channel that waits for this would slow the sender.
+        self._reserving = ThreadPoolExecutor(1, "kolo-reserve")
 
     def follow(self) -> str:
         """Does what the stream sends until it ends; returns how: switch, leave or end."""
+        try:
+            return self._follow()
+        finally:
+            self._reserving.shutdown(cancel_futures=True)
+
+    def _follow(self) -> str:
         while True:
             kind, *values = self._channel.receive()
             if kind == "slices":
                 self._take(*values)
+                if any(slice_.begin == 0 for slice_ in values[0]):
+                    self._reserving.submit(self._state._snapshot.reserve, self._state._tensors())
             elif kind == "step":
                 self._step(*values)
             elif kind == "checksums":
@@ -43,6 +54,7 @@ class Observer:
                 self._channel.answer(self._differing)
             else:
                 self._gradients.clear()
+                self._reserving.shutdown()
                 return kind
 
     def finish(self) -> Tuple[int, bool]:

@@ -65,8 +65,7 @@ def send(state: State, root: int, group: Group) -> None:
     if group.place.rank == root:
         transfer.send((state.tree(shared=True), state._calls), lambda tensor: group.broadcast(tensor, root))
         return
-    tree, state._calls = transfer.receive(lambda tensor: group.broadcast(tensor, root))
-    state.load(tree)
+    state._receive(lambda tensor: group.broadcast(tensor, root))
 
 
 def _send_part(state: State, lacking: List[int], root: int, group: Group) -> None:

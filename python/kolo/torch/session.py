@@ -181,6 +181,7 @@ class Elastic(Session):
     def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
         """Runs function until it returns, again for each group."""
         self._state = state
+        state._snapshot.reserve(state._tensors())  # while the others train
         changed = False
         while True:
             try:

@@ -20,12 +20,13 @@ import functools
 import os
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from .handlers import Handler, ModuleHandler, OptimizerHandler
+from .reserve import Reserve
 from .tree import join, nbytes, split
 
 LARGE = 16 * 1024  # bytes of a tensor that the thread copies
@@ -47,12 +48,18 @@ class Snapshot:
         self.whole = True  # as far as it is settled
         self._parts: Dict[str, Tuple[Any, int]] = {}  # by handler: a tree with holes, the number of its first tensor
         self._buffers: List[torch.Tensor] = []
+        self.spare = Reserve()  # memory for the next commit that needs more
         self._addresses: List[int] = []
         self._stepped: List[int] = []  # numbers of the tensors that only a step changes
         self._by_hand: Set[int] = set()  # those of them for which that was found to be wrong
         self._observed = 0
         self._watched: List[Tuple[int, torch.Tensor, int]] = []  # number, tensor, its version at the commit
         self._copying: Optional["Future[None]"] = None
+
+    def reserve(self, live: Iterable[torch.Tensor]) -> None:
+        """Has memory ready for a commit of these tensors. May be called by another thread than take()."""
+        with torch.no_grad():
+            self.spare.fill(live, self._buffers)
 
     def take(self, handlers: Mapping[str, Handler]) -> None:
         """Copies what handlers have. What the thread copies is complete after settle()."""
@@ -126,9 +133,10 @@ class Snapshot:
     def _prepare(self, handlers: Mapping[str, Handler], parts: Mapping[str, Tuple[Any, int]], live: List[torch.Tensor]) -> None:
         """Makes memory for tensors, and finds those that only a step changes, unless they are the same as before."""
         if len(live) != len(self._buffers) or not all(map(_alike, live, self._buffers)):
-            old = self._buffers + [torch.empty(0)] * len(live)
-            self._buffers = [have if _alike(tensor, have) else torch.empty_like(tensor) for tensor, have in zip(live, old)]
+            self.spare.add(self._buffers)  # their content does not count any more
+            self._buffers = [self._memory(tensor) for tensor in live]
             self._by_hand, self._observed, self._addresses = set(), 0, []
+        self.spare.clear()
         addresses = [tensor.data_ptr() if type(tensor) is torch.Tensor else 0 for tensor in live]
         if addresses == self._addresses:
             return
@@ -140,6 +148,12 @@ class Snapshot:
             number for (name, (_, first)), end in zip(parts.items(), ends) for number in range(first, end)
             if isinstance(handlers[name], OptimizerHandler) and _deferrable(live[number])
             or isinstance(handlers[name], ModuleHandler) and _deferrable(live[number]) and _place(live[number]) in owned]
+
+    def _memory(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Memory into which a tensor can be copied without loss."""
+        plain = type(tensor) is torch.Tensor
+        spare = self.spare.take(tensor.shape, tensor.dtype, tensor.device) if plain else None
+        return torch.empty_like(tensor) if spare is None else spare
 
     def _later(self, live: List[torch.Tensor]) -> List[int]:
         """The numbers of the tensors that the thread copies."""

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List,
 
 import torch
 
-from . import reporting
+from . import reporting, transfer
 from .handlers import Handler, ModuleHandler, SamplerHandler, ValueHandler, handler_for
 from .snapshot import NotWhole, Snapshot
+from .tree import split
 
 if TYPE_CHECKING:
     from .session import Session
@@ -175,6 +176,18 @@ class State:
         if not shared:
             return {name: h.tree() for name, h in self._handlers.items()}
         return {name: h.common() if h.parts else h.tree() for name, h in self._handlers.items() if h.shared}
+
+    def _tensors(self) -> List[torch.Tensor]:
+        """The tensors that make most of a commit of what is there now."""
+        return [tensor for handler in self._handlers.values() for tensor in handler.tensors()]
+
+    def _receive(self, move: transfer.Move) -> None:
+        """Takes the shared values from another member, in memory that the next commit uses again."""
+        tree, self._calls = transfer.receive(move, spare=self._snapshot.spare)
+        self.load(tree)
+        for name, handler in self._handlers.items():
+            if name in tree and handler.copies:
+                self._snapshot.spare.add(split(tree[name])[1])
 
     def _kept(self, path: str) -> Dict[str, Any]:
         """What a checkpoint has: the live values, or where a handler has to keep what a commit has written, that commit."""

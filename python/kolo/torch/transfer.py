@@ -12,10 +12,11 @@ sends them, those of the others fill them.
 from __future__ import annotations
 
 import pickle
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
 
 import torch
 
+from .reserve import Reserve
 from .tree import join, nbytes, split
 
 BUCKET = 32 * 1024 * 1024  # bytes that are moved together
@@ -30,8 +31,11 @@ class Spec(NamedTuple):
     dtype: torch.dtype
     device: str
 
-    def empty(self) -> torch.Tensor:
-        return torch.empty(self.shape, dtype=self.dtype, device=_local(self.device))
+    def memory(self, spare: Optional[Reserve]) -> torch.Tensor:
+        """Memory for it, from spare if there is some."""
+        device = _local(self.device)
+        ready = spare.take(self.shape, self.dtype, device) if spare is not None else None
+        return torch.empty(self.shape, dtype=self.dtype, device=device) if ready is None else ready
 
 
 def send(tree: Any, move: Move, bucket: int = BUCKET) -> None:
@@ -43,14 +47,14 @@ def send(tree: Any, move: Move, bucket: int = BUCKET) -> None:
     exchange(live, move, False, bucket)
 
 
-def receive(move: Move, bucket: int = BUCKET) -> Any:
-    """Returns the tree that another process sends."""
+def receive(move: Move, bucket: int = BUCKET, spare: Optional[Reserve] = None) -> Any:
+    """Returns the tree that another process sends. Its tensors are the caller's, also those from spare."""
     length = torch.zeros(1, dtype=torch.int64)
     move(length)
     data = torch.empty(int(length), dtype=torch.uint8)
     move(data)
     skeleton, specs = pickle.loads(data.numpy().tobytes())
-    received = [spec.empty() for spec in specs]
+    received = [spec.memory(spare) for spec in specs]
     exchange(received, move, True, bucket)
     return join(skeleton, received.__getitem__)
 

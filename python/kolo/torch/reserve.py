@@ -1,0 +1,67 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Memory that is there before it is needed.
+
+The kernel gives a process a page when it is first written, and that can take
+several times as long as to copy a page. Whoever has time writes it first, so that
+no group waits for it later.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import DefaultDict, Iterable, List, Optional, Tuple
+
+import torch
+
+from .tree import nbytes
+
+LARGE = 16 * 1024  # bytes of a tensor; the allocator has smaller blocks at hand
+_Kind = Tuple[torch.Size, torch.dtype, torch.device]
+
+
+class Reserve:
+    """Tensors that hold nothing, by shape and type."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor] = ()) -> None:
+        self._free: DefaultDict[_Kind, List[torch.Tensor]] = collections.defaultdict(list)
+        self.add(tensors)
+
+    def add(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Takes tensors that no one else uses any more."""
+        for tensor in tensors:
+            if type(tensor) is torch.Tensor:
+                self._free[_kind(tensor)].append(tensor)
+
+    def take(self, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Optional[torch.Tensor]:
+        """A tensor that is the caller's from now on, with any content; None if there is none of this kind."""
+        free = self._free.get((shape, dtype, device))
+        return free.pop() if free else None
+
+    def fill(self, tensors: Iterable[torch.Tensor], used: Iterable[torch.Tensor]) -> None:
+        """Adds what is missing, so that each of tensors can have one from here or among those that are used already."""
+        have = collections.Counter(_kind(tensor) for tensor in used)
+        have.update({kind: len(free) for kind, free in self._free.items()})
+        for tensor in filter(_worthwhile, tensors):
+            kind = _kind(tensor)
+            have[kind] -= 1
+            if have[kind] < 0:
+                self._free[kind].append(torch.empty_like(tensor, requires_grad=False).zero_())
+
+    def tensors(self) -> List[torch.Tensor]:
+        """All that is free."""
+        return [tensor for free in self._free.values() for tensor in free]
+
+    def clear(self) -> None:
+        """Gives all of it back."""
+        self._free.clear()
+
+
+def _kind(tensor: torch.Tensor) -> _Kind:
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _worthwhile(tensor: torch.Tensor) -> bool:
+    return (type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu"
+            and tensor.layout == torch.strided and nbytes([tensor]) >= LARGE)

@@ -1,0 +1,136 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""No group waits for the kernel to give a newcomer memory: its first commit goes where it has written before."""
+
+import resource
+import unittest
+from unittest import mock
+
+import torch
+
+import kolo.torch as kolo
+from kolo.torch import reserve, tree
+from kolo.torch.reserve import Reserve
+from kolo.torch.session import Elastic
+
+from .test_state import same
+from .test_sync import Member, ranks
+
+MIB = 2**20
+
+
+def addresses(tensors):
+    return {tensor.data_ptr() for tensor in tensors if tensor.numel()}
+
+
+class Kept(unittest.TestCase):
+    """What a Reserve has."""
+
+    def test_one_for_each(self):
+        spare = Reserve()
+        like = [torch.ones(5000), torch.ones(50, 100), torch.ones(5000), torch.ones(5000, dtype=torch.int64)]
+        spare.fill(like, [torch.ones(5000)])
+        spare.fill(like, [torch.ones(5000)])  # they are there
+        self.assertEqual([(50, 100), (5000,), (5000,)], sorted(tuple(tensor.shape) for tensor in spare.tensors()))
+        taken = [spare.take(torch.Size([5000]), kind, torch.device("cpu")) for kind in (torch.int64, torch.int64, torch.float32, torch.float32)]
+        self.assertEqual([True, False, True, False], [tensor is not None for tensor in taken])
+        spare.clear()
+        self.assertEqual([], spare.tensors())
+
+    def test_what_has_no_memory_of_its_own_here(self):
+        spare = Reserve()
+        spare.fill([torch.ones(3), torch.empty(9999, device="meta"), torch.nn.UninitializedParameter(), torch.eye(99).to_sparse()], [])
+        self.assertEqual([], spare.tensors())
+
+
+class FirstCommit(unittest.TestCase):
+    def test_has_its_memory_before(self):
+        model = torch.nn.Linear(200, 200)
+        model.second = torch.nn.Linear(200, 200)
+        model.second.weight = model.weight  # twice in the state, as tied weights are
+        optimizer = torch.optim.Adam(model.parameters())
+        model(torch.ones(1, 200)).sum().backward()
+        optimizer.step()
+        state = kolo.State(model=model, optimizer=optimizer, step=0)
+        state._snapshot.reserve(state._tensors())
+        ready = addresses(state._snapshot.spare.tensors())
+        state.commit()
+        large = [tensor for tensor in tree.split(state._snapshot.tree())[1] if tensor.numel() == 40000]
+        self.assertEqual(4, len(large))
+        self.assertLessEqual(addresses(large), ready)
+        self.assertEqual([], state._snapshot.spare.tensors())
+
+    def test_writes_no_page_for_the_first_time(self):
+        state = kolo.State(weight=torch.nn.ParameterList([torch.ones(64 * MIB // 4)]))
+        state._snapshot.reserve(state._tensors())
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        state.commit()
+        pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+        self.assertLess(pages, 64 * MIB // resource.getpagesize() // 4)
+
+    def test_is_ready_before_a_process_asks_for_its_group(self):
+        state = kolo.State(weight=torch.nn.ParameterList([torch.ones(5000)]))
+        elastic = Elastic.__new__(Elastic)
+        elastic.group = None
+        with mock.patch.object(elastic, "_begin", side_effect=ValueError("no agent")), self.assertRaisesRegex(ValueError, "no agent"):
+            elastic.train(None, state)
+        self.assertEqual([(5000,)], [tuple(tensor.shape) for tensor in state._snapshot.spare.tensors()])
+
+    def test_more_parameters_take_the_memory_that_is_there(self):
+        model = torch.nn.ParameterList([torch.ones(5000), torch.ones(6000)])
+        state = kolo.State(model=model)
+        state.commit()
+        before = addresses(tree.split(state._snapshot.tree())[1])
+        state.model = torch.nn.ParameterList([torch.ones(7000), *model])
+        state.commit()
+        self.assertLessEqual(before, addresses(tree.split(state._snapshot.tree())[1]))
+
+    def test_of_one_that_has_received_a_broadcast(self):
+        """The state of a member arrives where the first commit is to be."""
+        member, = self.trained(1)
+        newcomer, = self.made(1)
+        newcomer.state._snapshot.reserve(newcomer.state._tensors())
+        ready = addresses(newcomer.state._snapshot.spare.tensors())
+        self.assertEqual(2, len(ready))
+        arrived = set()
+        receive = Reserve.take
+
+        def take(spare, *kind):
+            tensor = receive(spare, *kind)
+            arrived.update(addresses([] if tensor is None else [tensor]))
+            return tensor
+
+        with mock.patch.object(Reserve, "take", take):
+            ranks([member.join, lambda group: newcomer.join(group, True)], (1,))
+        self.assertTrue(same(member.state.tree(), newcomer.state.tree()))
+        self.assertLessEqual(ready, arrived)
+        self.assertLessEqual(ready, addresses(tree.split(newcomer.state._snapshot.tree())[1]))
+        newcomer.state.step += 1
+        newcomer.state.model[0].data.zero_()
+        newcomer.state.restore()
+        self.assertTrue(same(member.state.tree(), newcomer.state.tree()))
+
+    def test_a_member_that_has_one_keeps_it(self):
+        """What it receives replaces its commit, and no memory is left over."""
+        members = self.trained(2)
+        members[0].state.model[0].data.fill_(7)
+        members[0].state.commit()
+        ranks([member.join for member in members])
+        self.assertTrue(same(members[0].state.tree(), members[1].state.tree()))
+        for member in members:
+            self.assertEqual([], member.state._snapshot.spare.tensors())
+            member.state.restore()
+            self.assertTrue(same(members[0].state.tree(), member.state.tree()))
+
+    def made(self, count):
+        return [Member(model=torch.nn.ParameterList([torch.rand(50, 100), torch.rand(6000)]), step=0) for _ in range(count)]
+
+    def trained(self, count):
+        members = self.made(count)
+        ranks([lambda group, m=m: m.join(group, True) for m in members], tuple(range(count)))
+        return members
+
+
+if __name__ == "__main__":
+    unittest.main()
