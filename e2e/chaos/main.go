@@ -21,7 +21,10 @@ import (
 type options struct {
 	seed, seeds uint64
 	// A run goes on for a while, or for so many changes.
-	length     time.Duration
+	length time.Duration
+	// calm is how long it may take then to a ring of all slots: the longest
+	// pause before a slot's restart is a minute.
+	calm       time.Duration
 	changes    int
 	maxRanks   int
 	root       string
@@ -62,6 +65,7 @@ func parse(args []string) (*options, error) {
 	flags.Uint64Var(&o.seeds, "seeds", 1, "runs, one after the other, with this and the following seeds")
 	flags.DurationVar(&o.length, "for", time.Minute, "how long each goes on")
 	flags.IntVar(&o.changes, "changes", 0, "resizes and kills that each makes, instead of -for; one process is spared for longer stretches")
+	flags.DurationVar(&o.calm, "calm", 2*time.Minute, "how long it may take until a ring of all slots trains, once nothing happens any more; a busy machine needs longer")
 	flags.IntVar(&o.maxRanks, "max-ranks", 6, "most processes at a time")
 	flags.IntVar(&o.stateMB, "state", 0, "megabytes of trained parameters: with 40 and more, PyTorch's newcomers receive them while others train")
 	flags.StringVar(&o.samples, "samples", "", "file to append what processes had to, in JSON lines")
@@ -83,6 +87,8 @@ func parse(args []string) (*options, error) {
 		return nil, errors.New("-seeds: at least 1")
 	case o.maxRanks < 1:
 		return nil, errors.New("-max-ranks: at least 1")
+	case o.calm <= 0:
+		return nil, errors.New("-calm: must be positive")
 	case o.length <= 0:
 		return nil, errors.New("-for: must be positive")
 	case o.changes < 0:

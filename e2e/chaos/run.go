@@ -24,9 +24,6 @@ const (
 	commitEvery = 3
 	samples     = 1200
 	stepTime    = 30 * time.Millisecond
-	// calm is how long it may take then to a ring of all slots: the longest
-	// pause before a slot's restart is a minute.
-	calm = 2 * time.Minute
 )
 
 // A trial is one job with its seed.
@@ -85,12 +82,12 @@ func (t *trial) trouble(ctx context.Context, o *options) error {
 			return err
 		}
 		if n%t.plan.burst == 0 {
-			if err := t.settle(ctx, o.samples); err != nil {
+			if err := t.settle(ctx, o); err != nil {
 				return err
 			}
 		}
 	}
-	if err := t.settle(ctx, o.samples); err != nil {
+	if err := t.settle(ctx, o); err != nil {
 		return err
 	}
 	if err := t.Finish(); err != nil {
@@ -100,7 +97,7 @@ func (t *trial) trouble(ctx context.Context, o *options) error {
 	case <-t.Ended():
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(calm):
+	case <-time.After(o.calm):
 		return errors.New("training was told to end, and did not")
 	}
 	if code := t.Exit().ExitCode(); code != 0 {
@@ -111,10 +108,10 @@ func (t *trial) trouble(ctx context.Context, o *options) error {
 
 // settle waits for a ring of all slots to do ten steps, and for all other
 // processes to be gone.
-func (t *trial) settle(ctx context.Context, samples string) error {
+func (t *trial) settle(ctx context.Context, o *options) error {
 	want := slots(t.plan.hosts)
 	begun, known := time.Now(), len(t.Record)
-	e, err := t.Wait(ctx, fmt.Sprintf("ring of %s that trains", lines(t.plan.hosts)), calm, func(r train.Record) *train.Event {
+	e, err := t.Wait(ctx, fmt.Sprintf("ring of %s that trains", lines(t.plan.hosts)), o.calm, func(r train.Record) *train.Event {
 		r = r[known:]
 		if r.CheckSize(want, begun) != nil || len(t.Processes()) != want {
 			return nil
@@ -126,7 +123,7 @@ func (t *trial) settle(ctx context.Context, samples string) error {
 		return err
 	}
 	t.tell("  %d ranks train, step %d, after %d changes", e.Size, e.Step, t.changes)
-	return keep(samples, t.growth.look(t, want))
+	return keep(o.samples, t.growth.look(t, want))
 }
 
 // keep appends samples to a file, if there is one.
