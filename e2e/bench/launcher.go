@@ -42,6 +42,11 @@ var (
 	torchft        = launcher{Name: "torchft", framework: train.Torchft, command: peerCommand("torchft"), needs: "bin/torchft"}
 	koloTorch      = koloRun("Kolo", train.Torch)
 	torchLaunchers = []launcher{torchrun, torchft, koloTorch}
+	// koloBroadcast sends no state in the background.
+	koloBroadcast = launcher{Name: "Kolo without background", framework: train.Torch, command: func(o *options) []string {
+		return append([]string{"env", "KOLO_TORCH_BACKGROUND=0"}, koloTorch.command(o)...)
+	}}
+	stateLaunchers = []launcher{torchft, koloTorch, koloBroadcast}
 	koloRestart    = launcher{Name: "Kolo", framework: train.Torchrun, args: checkpoints, command: func(o *options) []string {
 		// The old processes end with their next checkpoint.
 		return append(koloTorch.command(o), "-mode", "restart", "-checkpoint-path", "checkpoint")

@@ -30,7 +30,7 @@ var parts = []part{
 		return measureResizes(ctx, o, launchers, &r.Slow, walk{route: route, importTime: slowImport})
 	}, func(r *Results) { r.Slow = nil }},
 	{"recovery", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
-		return measureRecovery(ctx, o, launchers, &r.Recovery, 3)
+		return measureRecovery(ctx, o, launchers, &r.Recovery, lastLost)
 	}, func(r *Results) { r.Recovery = nil }},
 	{"state", train.Horovod, func(ctx context.Context, o *options, r *Results) error {
 		return measureState(ctx, o, launchers, &r.State, frozen)
@@ -53,16 +53,19 @@ var parts = []part{
 		return measureResizes(ctx, o, []launcher{koloTorch}, &r.Torch.Slow, walk{route: route, importTime: slowImport})
 	}, func(r *Results) { r.Torch.Slow = nil }},
 	{"torch-recovery", train.Torch, func(ctx context.Context, o *options, r *Results) error {
-		if err := measureRecovery(ctx, o, torchLaunchers, &r.Torch.Recovery, 3); err != nil {
+		if err := measureRecovery(ctx, o, torchLaunchers, &r.Torch.Recovery, lastLost); err != nil {
 			return err
 		}
-		return measureRecovery(ctx, o, torchLaunchers, &r.Torch.LeadRecovery, 0)
-	}, func(r *Results) { r.Torch.Recovery, r.Torch.LeadRecovery = nil, nil }},
+		if err := measureRecovery(ctx, o, torchLaunchers, &r.Torch.LeadRecovery, leadLost); err != nil {
+			return err
+		}
+		return measureRecovery(ctx, o, torchLaunchers, &r.Torch.HostRecovery, hostLost)
+	}, func(r *Results) { r.Torch.Recovery, r.Torch.LeadRecovery, r.Torch.HostRecovery = nil, nil, nil }},
 	{"torch-state", train.Torch, func(ctx context.Context, o *options, r *Results) error {
 		if err := measureBroadcast(ctx, o, &r.Torch.Broadcast); err != nil {
 			return err
 		}
-		return measureState(ctx, o, []launcher{torchft, koloTorch}, &r.Torch.State, frozen)
+		return measureState(ctx, o, stateLaunchers, &r.Torch.State, frozen)
 	}, func(r *Results) { r.Torch.State, r.Torch.Broadcast = nil, nil }},
 	{"torch-trained", train.Torch, func(ctx context.Context, o *options, r *Results) error {
 		return measureState(ctx, o, []launcher{torchft, koloTorch}, &r.Torch.Trained, trained)

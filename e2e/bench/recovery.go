@@ -16,7 +16,20 @@ import (
 // differ as names.
 var localHosts = []string{"localhost:1", "127.0.0.1:1", "127.0.1:1", "127.1:1"}
 
-// Recovery holds the seconds from SIGKILL of one of four ranks to the first
+// A loss is of these ranks, all at once.
+type loss struct {
+	hosts []string
+	ranks []int
+}
+
+// The losses that are measured, each of four ranks.
+var (
+	lastLost = loss{localHosts, []int{3}}
+	leadLost = loss{localHosts, []int{0}}
+	hostLost = loss{[]string{"localhost:2", "127.0.0.1:2"}, []int{2, 3}}
+)
+
+// Recovery holds the seconds from SIGKILL of some of four ranks to the first
 // step of the next ring, by launcher.
 type Recovery struct {
 	Seconds map[string][]float64 `json:"seconds"`
@@ -26,16 +39,16 @@ type Recovery struct {
 	Failed map[string]int `json:"failed"`
 }
 
-// measureRecovery kills this rank of four, in a new job each time: upstream does
-// not use a host again after that.
-func measureRecovery(ctx context.Context, o *options, launchers []launcher, recovery **Recovery, victim int) error {
+// measureRecovery kills ranks, in a new job each time: upstream does not use a
+// host again after that.
+func measureRecovery(ctx context.Context, o *options, launchers []launcher, recovery **Recovery, lost loss) error {
 	if *recovery == nil {
 		*recovery = &Recovery{Seconds: map[string][]float64{}, Again: map[string][]float64{}, Failed: map[string]int{}}
 	}
 	r := *recovery
 	for round := range o.rounds {
 		for _, l := range o.those(launchers) {
-			took, steps, err := killOne(ctx, o, l, victim)
+			took, steps, err := kill(ctx, o, l, lost)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -52,8 +65,8 @@ func measureRecovery(ctx context.Context, o *options, launchers []launcher, reco
 	return nil
 }
 
-func killOne(ctx context.Context, o *options, l launcher, victim int) (seconds float64, steps int, err error) {
-	s, err := start(l, o, localHosts, fmt.Sprintf("--step-time=%g", stepTime.Seconds()))
+func kill(ctx context.Context, o *options, l launcher, lost loss) (seconds float64, steps int, err error) {
+	s, err := start(l, o, lost.hosts, fmt.Sprintf("--step-time=%g", stepTime.Seconds()))
 	if err != nil {
 		return 0, 0, err
 	}
@@ -61,10 +74,12 @@ func killOne(ctx context.Context, o *options, l launcher, victim int) (seconds f
 	if err := s.steady(ctx, 4, 3*time.Second); err != nil {
 		return 0, 0, s.fail(err)
 	}
-	victims := s.Record.PIDs(victim)
 	killed := time.Now()
-	if err := syscall.Kill(victims[len(victims)-1], syscall.SIGKILL); err != nil {
-		return 0, 0, err
+	for _, rank := range lost.ranks {
+		pids := s.Record.PIDs(rank)
+		if err := syscall.Kill(pids[len(pids)-1], syscall.SIGKILL); err != nil {
+			return 0, 0, err
+		}
 	}
 	// A ring begins with an event of its own: its size may be the old one, where
 	// the launcher starts the process again.

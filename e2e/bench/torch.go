@@ -24,9 +24,11 @@ type TorchResults struct {
 	// Bare are the gaps of groups that are formed again without a launcher, by
 	// change, in seconds.
 	Bare map[string][]float64 `json:"bare,omitempty"`
-	// Recovery is from the kill of the last rank, LeadRecovery from that of rank 0.
+	// Recovery is from the kill of the last rank, LeadRecovery from that of rank 0,
+	// HostRecovery from that of both ranks of a host.
 	Recovery     *Recovery `json:"recovery,omitempty"`
 	LeadRecovery *Recovery `json:"lead_recovery,omitempty"`
+	HostRecovery *Recovery `json:"host_recovery,omitempty"`
 	// State are changes by the state's megabytes that nothing trains, Trained by
 	// those of trained parameters and their momentum, Broadcast the seconds of a
 	// plain broadcast of as many.

@@ -36,14 +36,13 @@ Written by `+"`make bench ONLY=torch`"+` on %s; do not edit.
 	if t.Recovery != nil && t.LeadRecovery != nil {
 		t.writeRecovery(w)
 	}
-	launchers := []launcher{torchft, koloTorch}
 	if t.State != nil {
 		fmt.Fprintf(w, "### The pause against the size of the state\n\nThe state is parameters that are not trained, so that steps stay the same.\n\n")
-		writeState(w, t.State, launchers, t.Broadcast)
+		writeState(w, t.State, stateLaunchers, t.Broadcast)
 	}
 	if t.Trained != nil {
 		fmt.Fprintf(w, "### The pause against the size of a state that is trained\n\nThe state is parameters, which all take part in each step's allreduce, and their momentum, as much again.\n\n")
-		writeState(w, t.Trained, launchers, t.Broadcast)
+		writeState(w, t.Trained, stateLaunchers, t.Broadcast)
 	}
 	if t.Restart != nil {
 		t.writeRestart(w)
@@ -76,7 +75,7 @@ func (t *TorchResults) writeResize(w *bytes.Buffer) {
 }
 
 func (t *TorchResults) writeRecovery(w *bytes.Buffer) {
-	fmt.Fprintf(w, "### SIGKILL of one of four ranks\n\nFrom the kill to the next group's first step. Four hosts with one slot each.\n\n")
+	fmt.Fprintf(w, "### SIGKILL of some of four ranks\n\nFrom the kill to the next group's first step. Four hosts with one slot each; the host that is lost is one of two with two slots each.\n\n")
 	fmt.Fprintf(w, "| | torchrun | steps done again | torchft | Kolo | steps done again | torchrun / Kolo | jobs lost (torchrun, torchft, Kolo) |\n|---|---|---|---|---|---|---|---|\n")
 	row := func(what string, r *Recovery) {
 		theirs, ours := torchrun.Name, koloTorch.Name
@@ -86,6 +85,9 @@ func (t *TorchResults) writeRecovery(w *bytes.Buffer) {
 	}
 	row("rank 3", t.Recovery)
 	row("rank 0", t.LeadRecovery)
+	if t.HostRecovery != nil {
+		row("all ranks of a host", t.HostRecovery)
+	}
 	fmt.Fprintln(w)
 }
 

@@ -26,6 +26,7 @@ from .launch import Forked
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 SCRIPT = os.path.join(ROOT, "e2e", "train", "torch_train.py")
+PATIENCE = 300  # seconds; on a busy machine processes take a minute to come up
 
 
 class AllHang(AssertionError):
@@ -93,7 +94,7 @@ class Agent:
         """Starts workers; they wait for a place when they have come up."""
         return [self._start(script or self.script, environment) for _ in range(count)]
 
-    def arrived(self, workers, timeout=60):
+    def arrived(self, workers, timeout=PATIENCE):
         """Waits until workers are ready."""
         self.until(lambda: all(worker.ready for worker in workers), timeout, "workers are ready")
 
@@ -106,11 +107,16 @@ class Agent:
             self._form()
             return time.time()
 
+    def up(self, count, script=None, **environment):
+        """Starts workers that are to come later, while those that train do it, and waits until they are up: that may take long."""
+        workers = self.start(count, script, **environment)
+        self.arrived(workers)
+        return workers
+
     def grow(self, count, **environment):
         """Starts workers, waits until they are up, and takes them in."""
-        workers = self.start(count, **environment)
-        self.arrived(workers)
-        self.go()
+        workers = self.up(count, **environment)
+        self.go(*workers)
         return workers
 
     def shrink(self, workers):
@@ -134,7 +140,7 @@ class Agent:
         self.until(steps, what="a step of the new group")
         return steps()[0]
 
-    def until(self, condition, timeout=60, what="it"):
+    def until(self, condition, timeout=PATIENCE, what="it"):
         deadline = time.monotonic() + timeout
         while not condition():
             if self.lost:
@@ -143,12 +149,12 @@ class Agent:
                 raise AssertionError("not within %d s: %s\n%s" % (timeout, what, self.report()))
             time.sleep(0.01)
 
-    def formed(self, size, timeout=60):
+    def formed(self, size, timeout=PATIENCE):
         """Waits until a group of this size has formed."""
         self.until(lambda: len(self.members) == size and all(m.formed == self.generation for m in self.members),
                    timeout, "a group of %d" % size)
 
-    def stepped(self, more=5, timeout=60):
+    def stepped(self, more=5, timeout=PATIENCE):
         """Waits until the present group has done more steps."""
         begin = self.step()
         self.until(lambda: self.step() >= begin + more, timeout, "%d more steps" % more)
@@ -158,7 +164,7 @@ class Agent:
             steps = [message.get("step", 0) for worker in self.workers for message in worker.progress]
             return max(steps, default=0)
 
-    def complete(self, timeout=60):
+    def complete(self, timeout=PATIENCE):
         """Waits until all workers have ended; returns their exit codes."""
         self.until(lambda: all(worker.process.poll() is not None for worker in self.workers), timeout, "all end")
         return [worker.process.returncode for worker in self.workers]

@@ -3,7 +3,8 @@
 
 """Runs the training script, and kills or freezes itself while a group of TEST_SIZE forms.
 
-TEST_MOMENT=get:2 is at the second get on the store, and so on.
+TEST_MOMENT=get:2 is at the second get on the store, and so on. With TEST_TRICKLE newcomers
+receive the state so slowly that they do not have it before the others end.
 """
 
 import os
@@ -14,6 +15,7 @@ import sys
 import torch.distributed as dist
 
 import kolo.torch.forming as forming
+from kolo.torch import pace
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "e2e", "train", "torch_train.py")
@@ -75,6 +77,8 @@ def faulty(timeout):
     return stores[-1]
 
 
+if os.environ.get("TEST_TRICKLE"):
+    pace.Pace.room = lambda *_: 1000
 connect = forming._connect
 stores = []  # the Python halves of the stores, which C++ does not keep
 forming._connect = faulty

@@ -40,6 +40,26 @@ class Watch:
         return self._hangs
 
 
+def blocked(pid):
+    """Waits until a process sends to one that takes no more."""
+    last = 0
+    while not last or _unsent(pid) != last:
+        last = _unsent(pid)
+        time.sleep(0.5)
+
+
+def _unsent(pid):
+    """Bytes in the TCP connections of a process that the other sides have not taken."""
+    links = [os.readlink(path) for path in glob.glob("/proc/%d/fd/*" % pid) if os.path.islink(path)]
+    total = 0
+    for path in "/proc/net/tcp", "/proc/net/tcp6":
+        if os.path.exists(path):
+            with open(path) as file:
+                connections = [line.split() for line in file][1:]
+            total += sum(int(fields[4].partition(":")[0], 16) for fields in connections if "socket:[%s]" % fields[9] in links)
+    return total
+
+
 def activity(pid):
     """The CPU time of a process, and whether a thread waits for a disk or was stopped."""
     used, held = 0, False

@@ -38,9 +38,9 @@ def end(directory, *processes):
 
 
 def free_port():
-    """A port that no one listens on, below those that the kernel gives to connections."""
+    """A port that no one listens on, below those that the kernel gives to connections, and Nomad to tasks."""
     while True:
-        port = random.randint(20000, 32000)
+        port = random.randint(10000, 19999)
         try:
             socket.create_server(("127.0.0.1", port)).close()
             return port

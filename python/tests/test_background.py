@@ -5,12 +5,14 @@
 
 import collections
 import os
-import time
 import unittest
+
+from kolo.torch import pace
 
 from .agent import HERE
 from .test_group import Training
 
+FAULTY = os.path.join(HERE, "faulty.py")
 LARGE = ("--ballast", "17", "--step-time", "0.03")  # takes some tens of steps to send
 
 
@@ -18,16 +20,14 @@ class Background(Training):
     def rings(self, agent, size):
         return [entry for entry in agent.entries() if entry["kolo"] == "ring" and entry["size"] == size]
 
-    def observing(self, agent, workers, timeout=60):
+    def observing(self, agent, workers):
         """Lets workers observe; waits until something has been sent to them."""
         agent.arrived(workers)
-        agent.go()
-        generation = agent.generation
+        agent.go(*workers)
         text = "processes receive"
-        agent.until(lambda: sum(agent.output(worker).count(text) for worker in agent.workers) > self.begun, timeout, text)
+        agent.until(lambda: sum(agent.output(worker).count(text) for worker in agent.workers) > self.begun, what=text)
         self.begun += 1
         agent.stepped(4)
-        self.assertEqual(agent.generation, generation + (agent.generation > generation))
 
     def setUp(self):
         self.begun = 0
@@ -39,23 +39,28 @@ class Background(Training):
 
     def test_grows(self):
         agent = self.agent("--epochs", "2", "--samples", "1440", *LARGE)
-        agent.grow(1)
+        first, second, *rest = agent.up(4)
+        agent.go(first)
         agent.stepped()
-        self.observing(agent, agent.start(1))
-        self.assertEqual([], self.rings(agent, 2))
+        self.observing(agent, [second])
         self.switched(agent, 2)
-        self.observing(agent, agent.start(2))
+        self.observing(agent, rest)
         self.switched(agent, 4)
         self.finish(agent, samples=1440, epochs=2)
+        for before, after in (1, 2), (2, 4):
+            at = self.rings(agent, after)[0]["generation"]
+            meanwhile = {e["step"] for e in agent.entries() if e["kolo"] == "step" and e["generation"] == at and e["size"] == before}
+            self.assertGreater(len(meanwhile), pace.QUIET, agent.report())
         generations = collections.Counter(entry["generation"] for entry in self.rings(agent, 4))
         self.assertEqual([4], list(generations.values()))
         self.assertTrue(all(entry["step"] > 0 for entry in self.rings(agent, 4)))
 
     def test_commits_seldom(self):
         agent = self.agent("--epochs", "1", "--samples", "2880", "--commit-every", "3", *LARGE)
-        agent.grow(2)
+        *workers, newcomer = agent.up(3)
+        agent.go(*workers)
         agent.stepped()
-        self.observing(agent, agent.start(1))
+        self.observing(agent, [newcomer])
         self.switched(agent, 3)
         self.finish(agent, samples=2880)
 
@@ -88,10 +93,10 @@ class Background(Training):
         self.assertEqual([], [sample for sample, times in used.items() if times > 1])
 
     def test_the_state_is_lost(self):
-        agent = self.agent("--epochs", "1000", "--samples", "14400", *LARGE)
-        workers = agent.grow(2)
+        agent = self.agent("--epochs", "1000", "--samples", "14400", *LARGE, script=FAULTY)
+        *workers, newcomer = agent.up(3, TEST_TRICKLE="1")
+        agent.go(*workers)
         agent.stepped()
-        newcomer, = agent.start(1)
         self.observing(agent, [newcomer])
         for worker in workers:
             agent.kill(worker)
@@ -103,56 +108,58 @@ class Background(Training):
     def test_the_sender_leaves(self):
         """The only process that has the state leaves as planned: it hands over first."""
         agent = self.agent("--epochs", "1", "--samples", "2400", *LARGE)
-        first = agent.grow(1)
+        first, newcomer = agent.up(2)
+        agent.go(first)
         agent.stepped()
-        self.observing(agent, agent.start(1))
-        agent.shrink(first)
+        self.observing(agent, [newcomer])
+        agent.shrink([first])
         agent.formed(1)
         self.finish(agent, samples=2400)
 
     def test_another_comes_meanwhile(self):
         agent = self.agent("--epochs", "1", "--samples", "2400", *LARGE)
-        agent.grow(1)
+        first, second, third = agent.up(3)
+        agent.go(first)
         agent.stepped()
-        self.observing(agent, agent.start(1))
-        self.observing(agent, agent.start(1))
+        self.observing(agent, [second])
+        self.observing(agent, [third])
         self.switched(agent, 3)
         self.finish(agent, samples=2400)
 
     def test_an_observer_leaves(self):
         agent = self.agent("--epochs", "1", "--samples", "2400", *LARGE)
-        agent.grow(2)
+        *workers, newcomer = agent.up(3)
+        agent.go(*workers)
         agent.stepped()
-        newcomer, = agent.start(1)
         self.observing(agent, [newcomer])
         agent.shrink([newcomer])
         agent.formed(2)
         self.finish(agent, samples=2400)
 
     def test_training_ends_meanwhile(self):
-        agent = self.agent("--epochs", "1", "--samples", "720", *LARGE)
-        workers = agent.start(3)
-        agent.arrived(workers)
+        agent = self.agent("--epochs", "1", "--samples", "2400", *LARGE, script=FAULTY)
+        workers = agent.up(3, TEST_TRICKLE="1")
         agent.go(*workers[:2])
-        agent.until(lambda: agent.step() >= 22)
+        agent.stepped()
         self.observing(agent, workers[2:])
-        self.finish(agent, samples=720)
+        self.finish(agent, samples=2400)
         self.assertIn("training is complete", agent.output(workers[2]))
         self.assertEqual([], self.rings(agent, 3))
 
     def test_off(self):
-        agent = self.agent("--epochs", "1", "--samples", "720", *LARGE)
-        agent.grow(1, KOLO_TORCH_BACKGROUND="0")
+        agent = self.agent("--epochs", "1", "--samples", "1440", *LARGE)
+        first, second = agent.up(2, KOLO_TORCH_BACKGROUND="0")
+        agent.go(first)
         agent.stepped()
-        agent.grow(1, KOLO_TORCH_BACKGROUND="0")
-        self.finish(agent, samples=720)
+        agent.go(second)
+        self.finish(agent, samples=1440)
         self.assertEqual({1, 2}, {entry["generation"] for entry in agent.entries() if entry["kolo"] == "ring"})
         self.assertNotIn("receive", agent.report())
 
     def test_all_kinds_of_values(self):
         """Members have the same state at the switch and at the end; the gradients' average is the members'."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
-        workers = agent.start(4, TEST_SCRIPT="handover", TEST_STEPS="70", KOLO_TORCH_BACKGROUND="1")
+        workers = agent.start(4, TEST_SCRIPT="handover", TEST_STEPS="150", KOLO_TORCH_BACKGROUND="1")
         agent.arrived(workers)
         agent.go(*workers[:2])
         agent.stepped(6)

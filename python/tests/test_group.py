@@ -102,21 +102,22 @@ class Training(unittest.TestCase):
 class Planned(Training):
     def test_grow_and_shrink(self):
         agent = self.agent("--epochs", "2", "--samples", "2880")
-        first = agent.grow(1)
+        first, second, *rest = agent.up(4)
+        agent.go(first)
         agent.stepped()
-        second = agent.grow(1)
+        agent.go(second)
         agent.formed(2)
         agent.stepped()
-        rest = agent.grow(2)
+        agent.go(*rest)
         agent.formed(4)
         agent.stepped()
         agent.shrink(rest)
         agent.formed(2)
         agent.stepped()
-        agent.shrink(first)  # rank 0
+        agent.shrink([first])  # rank 0
         agent.formed(1)
         self.finish(agent, samples=2880, epochs=2)
-        self.assertEqual(["start"] + ["commit"] * 4, second[0].reasons + ["commit"])
+        self.assertEqual(["start"] + ["commit"] * 4, second.reasons + ["commit"])
 
     def test_start_together(self):
         agent = self.agent("--epochs", "1", "--samples", "480")
@@ -130,7 +131,8 @@ class Planned(Training):
 class Failures(Training):
     def test_killed_in_training(self):
         agent = self.agent("--epochs", "2", "--samples", "1440")
-        workers = agent.grow(4)
+        *workers, spare = agent.up(5)
+        agent.go(*workers)
         agent.formed(4)
         agent.stepped()
         for worker in (workers[2], workers[0]):  # one of four, then rank 0
@@ -138,7 +140,7 @@ class Failures(Training):
             self.note("SIGKILL of rank %d of %d: %.3f s to the next step",
                       agent.members.index(worker), len(agent.members), agent.next_step(at) - at)
             agent.stepped()
-        agent.grow(1)
+        agent.go(spare)
         agent.formed(3)
         self.finish(agent, samples=1440, epochs=2, lost=2)
         self.assertEqual(["start", "failure", "failure", "commit"], workers[1].reasons)
@@ -254,7 +256,7 @@ class Handover(Training):
     def test_all_kinds_of_values(self):
         """Members and newcomers have the same state, whatever is in it; reset callbacks reach newcomers."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
-        workers = agent.start(4, TEST_SCRIPT="handover")
+        workers = agent.start(4, TEST_SCRIPT="handover", TEST_STEPS="150")
         agent.arrived(workers)
         agent.go(*workers[:2])
         agent.stepped(6)
@@ -333,11 +335,10 @@ class Scripts(Training):
 
     def test_no_commit(self):
         agent = self.agent("--epochs", "1", "--samples", "480", "--commit-every", "0")
-        agent.grow(2)
+        *workers, newcomer = agent.up(3)
+        agent.go(*workers)
         agent.until(lambda: any(entry["kolo"] == "step" for entry in agent.entries()))
-        newcomer, = agent.start(1)
-        agent.arrived([newcomer])
-        agent.go()
+        agent.go(newcomer)
         agent.until(lambda: all(w.process.poll() is not None for w in agent.workers[:2]), what="training completes")
         self.assertEqual([0, 0], [worker.process.returncode for worker in agent.workers[:2]])
         self.assertEqual(1, agent.generation)

@@ -19,12 +19,11 @@ class Hangs(Training):
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
         agent.arrived(agent.start(2, TEST_SCRIPT="messages"))
         for strike in range(1, 4):
-            victim, = agent.start(1, TEST_SCRIPT="messages", TEST_STOP="3")
-            agent.arrived([victim])
+            victim, = agent.up(1, TEST_SCRIPT="messages", TEST_STOP="3")
             agent.go()
             agent.formed(3)
             agent.until(lambda: stopped(victim), what="it stops")
-            time.sleep(0.5)  # the sender sends until it takes no more
+            hangs.blocked(agent.members[0].process.pid)
             at = agent.kill(victim)
             agent.until(lambda: agent.hung == strike, what="the sender is started again")
             self.note("started again after %.1f s", time.time() - at)
@@ -37,13 +36,12 @@ class Hangs(Training):
         sender, = agent.grow(1)
         for _ in range(3):
             agent.stepped()
-            observer, = agent.start(1)
-            agent.arrived([observer])
+            observer, = agent.up(1)
             agent.go()
             agent.formed(2)
             agent.stepped(2)
             observer.process.send_signal(signal.SIGSTOP)
-            time.sleep(2)  # the sender sends until it takes no more
+            hangs.blocked(sender.process.pid)
             at = agent.kill(observer)
             agent.formed(1)
             self.note("%.3f s to the next step", agent.next_step(at) - at)

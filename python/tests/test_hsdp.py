@@ -54,18 +54,17 @@ class HSDP(Training):
     def train(self, **environment):
         """1 replica -> 2 -> a member is killed -> 1 -> 2; returns the full state by step. No checkpoint can be written."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
-        workers = self.start(agent, 4, **environment)
+        *workers, spare = self.start(agent, 5, TEST_SLEEP="0.1", **environment)
         agent.go(*workers[:2])
         agent.formed(2)
         agent.stepped(3)
-        agent.go(*workers[2:])
+        agent.go(*workers[2:4])
         agent.formed(4)
         agent.stepped(3)
         agent.kill(workers[1])
         agent.formed(2)
         agent.stepped(3)
         self.assertEqual(workers[2:4], agent.members)
-        spare, = self.start(agent, 1, **environment)
         agent.go(spare)
         agent.formed(4)
         self.assertEqual([*workers[2:4], workers[0], spare], agent.members)
@@ -83,7 +82,7 @@ class HSDP(Training):
     def test_members_change_their_places(self):
         """Those that are left of two replicas make up one, with each other's parts: of equal shapes, so that no copy fails."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"), replica=2)
-        workers = self.start(agent, 6, TEST_ROWS="8")
+        workers = self.start(agent, 6, TEST_ROWS="8", TEST_SLEEP="0.1")
         agent.go()
         agent.formed(6)
         agent.stepped(3)

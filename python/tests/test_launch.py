@@ -13,7 +13,6 @@ import unittest
 from kolo import launch
 
 from .agent import ROOT
-from .test_alone import free_port
 
 PRINTS = """
 import sys, os
@@ -24,8 +23,9 @@ sys.exit(helper.code)
 
 GROUP = """
 import datetime, os, torch, torch.distributed as dist
-server = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 1, True, use_libuv=False, wait_for_workers=False)
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=30))
+server = dist.TCPStore("127.0.0.1", 0, 1, True, use_libuv=False, wait_for_workers=False)
+os.environ["MASTER_PORT"] = str(server.port)
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=120))
 x = torch.ones(1)
 dist.all_reduce(x)
 print("sum", x.item())
@@ -49,7 +49,7 @@ class Launch(unittest.TestCase):
     def run_python(self, *args, **environment):
         env = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
         env.update(PYTHONPATH=os.path.join(ROOT, "python"), **environment)
-        return subprocess.run([sys.executable, *args], env=env, cwd=self.directory, capture_output=True, text=True, timeout=120)
+        return subprocess.run([sys.executable, *args], env=env, cwd=self.directory, capture_output=True, text=True, timeout=300)
 
     def test_a_script_runs_as_with_python(self):
         script = self.write("scripts/train.py", PRINTS)
@@ -92,7 +92,7 @@ class Launch(unittest.TestCase):
 
     def test_a_group_forms_with_the_store_of_an_agent(self):
         script = self.write("group.py", GROUP)
-        result = self.run_python("-m", "kolo.launch", script, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), RANK="0",
+        result = self.run_python("-m", "kolo.launch", script, MASTER_ADDR="127.0.0.1", RANK="0",
                                  WORLD_SIZE="1", TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertIn("sum 1.0", result.stdout)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import unittest
 
 import torch
@@ -18,7 +17,7 @@ from kolo.torch.outbox import Outbox
 
 # One process sends to another, which stops when it has received a part of the message, and is killed.
 STUCK = """
-import os, signal, sys, threading, time
+import os, signal, sys, threading
 from datetime import timedelta
 import torch
 import torch.distributed as dist
@@ -27,6 +26,7 @@ from kolo.torch.group import Company, GroupFailed
 from kolo.torch.outbox import Outbox
 from kolo.torch.roles import Roles
 from kolo.worker import Place
+from tests import hangs
 
 peer, timeout = os.fork(), timedelta(minutes=30)
 rank = int(peer == 0)
@@ -41,7 +41,7 @@ outbox.post(("slices",))
 outbox.settle()
 os.waitid(os.P_PID, peer, os.WSTOPPED | os.WNOWAIT)
 outbox.post(("slices",), [torch.zeros(10_000_000)])
-time.sleep(0.5)
+hangs.blocked(os.getpid())
 os.kill(peer, signal.SIGKILL)
 os.waitpid(peer, 0)
 threading.Timer(1, outbox.abandon).start()
@@ -81,12 +81,10 @@ class Abandoned(unittest.TestCase):
 
     def test_settle_ends(self):
         self.outbox.post(("step",), [torch.zeros(4)])
-        self.assertTrue(self.channel.sending.wait(10))
+        self.assertTrue(self.channel.sending.wait(60))
         self.abandon(0.2)
-        begin = time.monotonic()
         with self.assertRaisesRegex(GroupFailed, "group 7 has lost a member"):
             self.outbox.settle()
-        self.assertLess(time.monotonic() - begin, 10)
         with self.assertRaises(GroupFailed):
             self.outbox.post(("step",))
         self.outbox.close()
@@ -112,7 +110,7 @@ class Abandoned(unittest.TestCase):
         """Nothing waits for the thread at the end of a process that has left the group."""
         with tempfile.TemporaryDirectory() as directory:
             result = subprocess.run([sys.executable, "-W", "ignore", "-c", STUCK, os.path.join(directory, "store")],
-                                    stdout=subprocess.PIPE, text=True, timeout=120)
+                                    stdout=subprocess.PIPE, text=True, timeout=300)
         self.assertEqual("group 1 has lost a member\n1 hangs\nleft\n", result.stdout)
         self.assertEqual(0, result.returncode)
 

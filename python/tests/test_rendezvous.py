@@ -73,11 +73,10 @@ class Torchrun(unittest.TestCase):
     def test_grows_and_shrinks(self):
         """No last call; no worker fails, so that max_restarts = 0 is enough."""
         agent = self.agent(400)
-        self.start(agent, 1)
-        agent.go()
+        first, second = self.start(agent, 2)
+        agent.go(first)
         self.trains(agent, 1)
-        second, = self.start(agent, 1)
-        since = agent.go()
+        since = agent.go(second)
         self.gap(agent, since, self.trains(agent, 2, since))
         since = time.time()
         agent.shrink([second])
@@ -106,7 +105,7 @@ class Torchrun(unittest.TestCase):
         self.trains(agent, 3)
         pid = self.steps(agent)[-1]["pid"]
         since = agent.kill(agent.members[0])
-        agent.until(lambda: not os.path.exists("/proc/%d" % pid), 5, "the end of its worker")
+        agent.until(lambda: not os.path.exists("/proc/%d" % pid), what="the end of its worker")
         self.gap(agent, since, self.trains(agent, 2, since))
         self.assertEqual([0, 0], [worker.process.wait() or worker.process.returncode
                                   for worker in workers if not worker.killed], agent.report())

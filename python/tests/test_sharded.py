@@ -31,7 +31,7 @@ class Sharded(Training):
     def test_changes(self):
         """2 -> 3 -> 1 -> 2 ranks: the same model and optimizer as without a change."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
-        workers = self.start(agent, 4)
+        workers = self.start(agent, 4, TEST_SLEEP="0.1")
         agent.go(*workers[:2])
         agent.formed(2)
         agent.stepped(3)
@@ -55,7 +55,7 @@ class Sharded(Training):
     def test_killed(self):
         """A rank is lost, and rank 0: nothing is lost but the step after the last commit."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
-        workers = self.start(agent, 3)
+        workers = self.start(agent, 3, TEST_SLEEP="0.1")
         agent.go()
         agent.formed(3)
         agent.stepped(4)
@@ -73,7 +73,7 @@ class Sharded(Training):
     def test_fsdp(self):
         """FSDP2 averages gradients, so another number of ranks rounds otherwise."""
         agent = self.agent(script=os.path.join(HERE, "scripts.py"))
-        workers = self.start(agent, 3, TEST_MODEL="fsdp_of")
+        workers = self.start(agent, 3, TEST_MODEL="fsdp_of", TEST_SLEEP="0.1")
         agent.go(workers[0])
         agent.formed(1)
         agent.stepped(3)

@@ -33,7 +33,7 @@ class Slow:
         if threading.current_thread().name.startswith("kolo-commit"):
             self.threads += 1
             self.begun.set()
-            if not self.may.wait(20):
+            if not self.may.wait(120):
                 raise AssertionError("nothing lets the copy begin")
         self.copy(*arguments)
 

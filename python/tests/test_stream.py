@@ -20,7 +20,7 @@ from kolo.torch.observer import Observer
 from kolo.torch.roles import Roles
 from kolo.worker import Place
 
-TIMEOUT = timedelta(seconds=30)
+TIMEOUT = timedelta(seconds=120)
 SGD = lambda parameters: torch.optim.SGD(parameters, 0.05, momentum=0.9, nesterov=True, weight_decay=0.01)
 
 
@@ -123,7 +123,7 @@ class Chain:
 
     def join(self):
         for thread in self.threads:
-            thread.join(30)
+            thread.join(120)
         for result in self.results[1:]:
             if isinstance(result, BaseException):
                 raise result
@@ -343,7 +343,7 @@ class Following(unittest.TestCase):
         thread = threading.Thread(target=advance, daemon=True)
         with mock.patch.object(pace, "FLOOR", 16 * 1024 * 1024):
             thread.start()
-            thread.join(10)
+            thread.join(120)
         self.assertEqual(1, len(failed))
 
     def test_completes_when_the_observers_have_compared(self):
@@ -353,7 +353,7 @@ class Following(unittest.TestCase):
 
         def slow(observer, sums):
             comparing.set()
-            go_on.wait(30)
+            go_on.wait(120)
             compare(observer, sums)
 
         chain = Chain(self.make(), observers=1)
@@ -361,7 +361,7 @@ class Following(unittest.TestCase):
             chain.start()
             for _ in range(2):  # slices; checksums and the question
                 self.train(chain, 1)
-            self.assertTrue(comparing.wait(30))
+            self.assertTrue(comparing.wait(120))
             self.assertTrue(chain.stream._asked)
             self.assertFalse(chain.stream.complete)
             go_on.set()

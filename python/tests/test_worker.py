@@ -56,13 +56,13 @@ class Worker(unittest.TestCase):
         place = {"type": "place", "generation": 3, "rank": 1, "size": 2, "newcomers": [1], "more": {}}
         self.agent.send({"type": "later", "x": 1})
         self.agent.send(place)  # comes before it is asked for, and so is not the answer
-        self.assertTrue(client.wait(lambda: client._place is not None, 5))
+        self.assertTrue(client.wait(lambda: client._place is not None, 60))
         answers = []
         thread = threading.Thread(target=lambda: answers.append(client.ready(2, "commit")))
         thread.start()
         self.assertEqual({"type": "ready", "generation": 2, "reason": "commit"}, self.agent.next())
         self.agent.send({**place, "generation": 4})
-        thread.join(5)
+        thread.join(60)
         self.assertEqual([Place(4, 1, 2, newcomers=(1,))], answers)
         client.formed(4)
         self.assertEqual({"type": "formed", "generation": 4}, self.agent.next())
@@ -82,15 +82,15 @@ class Worker(unittest.TestCase):
         client.on_broken = broken.append
         self.assertFalse(client.changing(1) or client.broken(1))
         self.agent.send({"type": "change", "generation": 1})
-        self.assertTrue(client.wait(lambda: client.changing(1), 5))
+        self.assertTrue(client.wait(lambda: client.changing(1), 60))
         self.assertFalse(client.changing(2))
         self.agent.send({"type": "broken", "generation": 2})
-        self.assertTrue(client.wait(lambda: client.broken(2), 5))
+        self.assertTrue(client.wait(lambda: client.broken(2), 60))
         self.assertFalse(client.broken(3))
         self.agent.send({"type": "change", "generation": 0})
         self.agent.send({"type": "broken", "generation": 2})
         self.agent.close()
-        self.assertTrue(client.wait(lambda: client._end is not None, 5))
+        self.assertTrue(client.wait(lambda: client._end is not None, 60))
         self.assertEqual([2, 2], broken)
         self.assertTrue(client.changing(1))
 
