@@ -193,6 +193,7 @@ func autoscalerRules() map[string]rule {
 		"sizes":           {pure: true},
 		"nesting":         {pure: true},
 		"placement":       {pure: true},
+		"topology":        {pure: true},
 		"policy/speedup":  {pure: true},
 		"policy":          {uses: contract, pure: true},
 		"policy/registry": {uses: slices.Concat(contract, []string{"nesting"}), pure: true},

@@ -1,0 +1,153 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package topology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Part is the workers of a placement that are at one leaf.
+type Part struct{ Leaf, Workers int }
+
+// Spread is how far apart the workers of a placement are.
+type Spread struct {
+	// Level is the outermost level at which the workers are in several domains;
+	// the number of levels where they are all in one domain of the innermost.
+	Level int
+	// Domains is how many domains of that level they are in, 1 where none is
+	// crossed, and 0 without workers.
+	Domains int
+}
+
+// Score is how good a placement is; only those of the same number of workers
+// on the same tree compare.
+type Score struct {
+	Spread
+	// Cost is the sum of the distances of all pairs of workers.
+	Cost int64
+}
+
+// Compare is negative where s is the better of the two, 0 where they are
+// equally good, and positive otherwise.
+func (s Score) Compare(o Score) int {
+	return cmp.Or(cmp.Compare(o.Level, s.Level), cmp.Compare(s.Domains, o.Domains), cmp.Compare(s.Cost, o.Cost))
+}
+
+// Distance is that of two workers in different domains of a level, all levels
+// outside it being the same; of the number of levels it is that of two leaves in
+// one domain of the innermost. Each level is four times as far as the one inside
+// it, so that a level is further than any link.
+func (t *Tree) Distance(level int) int64 {
+	return int64(Unknown) << (2 * (len(t.levels) - level))
+}
+
+// Score scores a placement. Parts may name a leaf twice; those at unknown
+// leaves (-1) and without workers are passed over.
+func (t *Tree) Score(parts []Part) Score {
+	sorted := t.sorted(parts)
+	s := Score{Spread: Spread{Level: len(t.levels)}}
+	if len(sorted) == 0 {
+		return s
+	}
+	s.Domains = 1
+	apart := pairs(total(sorted)) // that no level so far tells apart
+	for l := range t.levels {
+		domains, together := 0, int64(0)
+		for i := 0; i < len(sorted); {
+			d, n := t.at[l][sorted[i].Leaf], 0
+			for ; i < len(sorted) && t.at[l][sorted[i].Leaf] == d; i++ {
+				n += sorted[i].Workers
+			}
+			domains++
+			together += pairs(n)
+		}
+		if domains > 1 && s.Domains == 1 {
+			s.Spread = Spread{l, domains}
+		}
+		s.Cost += (apart - together) * t.Distance(l)
+		apart = together
+	}
+	return s.inside(t, sorted, apart)
+}
+
+// inside adds the distances of pairs that no level tells apart.
+func (s Score) inside(t *Tree, sorted []Part, apart int64) Score {
+	for i := 0; i < len(sorted); {
+		leaf, n := sorted[i].Leaf, 0
+		for ; i < len(sorted) && sorted[i].Leaf == leaf; i++ {
+			n += sorted[i].Workers
+		}
+		s.Cost += pairs(n) * int64(t.links[leaf])
+		apart -= pairs(n)
+	}
+	s.Cost += apart * t.Distance(len(t.levels))
+	return s
+}
+
+// Spread is how far apart the workers of a placement are.
+func (t *Tree) Spread(parts []Part) Spread {
+	s := Spread{Level: len(t.levels)}
+	low, high := -1, -1
+	for _, p := range parts {
+		if p.Leaf < 0 || p.Workers <= 0 {
+			continue
+		}
+		s.Domains = 1
+		if low < 0 || t.position[p.Leaf] < t.position[low] {
+			low = p.Leaf
+		}
+		if high < 0 || t.position[p.Leaf] > t.position[high] {
+			high = p.Leaf
+		}
+	}
+	if s.Domains == 0 {
+		return s
+	}
+	for l := range t.levels {
+		if t.at[l][low] != t.at[l][high] {
+			return Spread{l, len(t.By(l, parts))}
+		}
+	}
+	return s
+}
+
+// Share is the workers of a placement that are in one domain.
+type Share struct{ Domain, Workers int }
+
+// By is the workers of a placement by domain of a level, in the order of the
+// tree.
+func (t *Tree) By(level int, parts []Part) []Share {
+	var out []Share
+	for _, p := range t.sorted(parts) {
+		d := int(t.at[level][p.Leaf])
+		if len(out) == 0 || out[len(out)-1].Domain != d {
+			out = append(out, Share{Domain: d})
+		}
+		out[len(out)-1].Workers += p.Workers
+	}
+	return out
+}
+
+// sorted are the parts that count, in the order of the tree.
+func (t *Tree) sorted(parts []Part) []Part {
+	out := make([]Part, 0, len(parts))
+	for _, p := range parts {
+		if p.Leaf >= 0 && p.Workers > 0 {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b Part) int { return cmp.Compare(t.position[a.Leaf], t.position[b.Leaf]) })
+	return out
+}
+
+func total(parts []Part) int {
+	n := 0
+	for _, p := range parts {
+		n += p.Workers
+	}
+	return n
+}
+
+func pairs(n int) int64 { return int64(n) * int64(n-1) / 2 }
