@@ -12,6 +12,7 @@
 //	telemetry { per_job = true }
 //	pool "default" {
 //	  policy "afs-l" { }
+//	  topology { levels = ["meta.rack", "node"] }
 //	}
 //
 // Each setting is one line of its block's table (define): name, field, default,

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
 )
 
 // AnyPool is the label of the pool block that stands for every node pool
@@ -29,6 +30,10 @@ type Pool struct {
 	// CPUSlot, in MHz, makes slots of CPU shares for jobs without devices.
 	CPUSlot int
 
+	// Levels are those of the pool's topology, outermost first, with the node
+	// among them.
+	Levels []topology.Level
+
 	// Queues are the operator's rules by queue, those of "*" included.
 	Queues map[string]Queue
 }
@@ -41,7 +46,7 @@ func (p *Pool) settings() settings {
 }
 
 func newPool(name string) Pool {
-	p := Pool{Name: name, Policy: builtin.Default}
+	p := Pool{Name: name, Policy: builtin.Default, Levels: topology.Default()}
 	p.settings().reset()
 	return p
 }
@@ -49,7 +54,7 @@ func newPool(name string) Pool {
 func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 	p := newPool(b.Labels[0])
 	content, diags := p.settings().read(b.Body, hcl.BlockHeaderSchema{Type: "policy", LabelNames: []string{"name"}},
-		hcl.BlockHeaderSchema{Type: "queue", LabelNames: []string{"name"}})
+		hcl.BlockHeaderSchema{Type: "queue", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "topology"})
 	if p.Name == "all" {
 		diags = append(diags, wrong(b.LabelRanges[0], "Unusable node pool",
 			`"all" is Nomad's word for every node at once; write pool "*" for the pools without a block of their own.`))
@@ -64,6 +69,7 @@ func (c *Config) pool(b *hcl.Block) hcl.Diagnostics {
 	for _, qb := range content.Blocks.OfType("queue") {
 		diags = append(diags, p.queue(qb)...)
 	}
+	diags = append(diags, p.topology(content.Blocks.OfType("topology"))...)
 	for i, pb := range content.Blocks.OfType("policy") {
 		if i > 0 {
 			diags = append(diags, wrong(pb.DefRange, "Repeated block", "A pool has one policy; remove all but one."))

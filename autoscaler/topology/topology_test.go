@@ -178,6 +178,14 @@ func TestTree_Islands(t *testing.T) {
 	must.Eq(t, []string{"n1", "nvlink0"}, tree.Path(1, tree.Domain(1, 1)))
 }
 
+func TestTree_NodesOfOtherPools(t *testing.T) {
+	nodes := rows("r1/n0", "r1/n1", "r2/n2")
+	nodes[1].Outside = true
+	tree := New(levels(t, "meta.rack"), nodes)
+	must.Eq(t, "r1 [0]\n n0 [0]\nr2 [1]\n n2 [1]\n", draw(tree))
+	must.Eq(t, []int{0, -1, 1}, []int{tree.Leaf(0, 0), tree.Leaf(1, 0), tree.Leaf(2, -1)})
+}
+
 func TestTree_ManyProblemsAreBounded(t *testing.T) {
 	var all []Node
 	for i := range 2 * maxProblems {

@@ -14,6 +14,9 @@ import (
 type Node struct {
 	Values []string // of the levels up to node, the name included
 	Bins   []Bin    // may be none
+	// Outside are nodes of other pools: they have a number, so that one numbering
+	// does for all pools, and no leaf.
+	Outside bool
 }
 
 // Bin is a bin of a node.
@@ -51,6 +54,9 @@ func New(levels []Level, nodes []Node) *Tree {
 	t := &Tree{levels: levels, domains: make([][]Domain, len(levels)), at: make([][]int32, len(levels)), first: make([]int, 1, len(nodes)+1)}
 	for i := range nodes {
 		leaves := max(1, len(nodes[i].Bins))
+		if nodes[i].Outside {
+			leaves = 0
+		}
 		for b := range leaves {
 			link := Unknown
 			if b < len(nodes[i].Bins) && nodes[i].Bins[b].Link != 0 {

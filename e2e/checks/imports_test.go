@@ -187,7 +187,7 @@ func deviceRules() map[string]rule {
 // Decisions are made without Nomad, so that the simulator makes the same.
 func autoscalerRules() map[string]rule {
 	contract := []string{"sizes", "policy/speedup", "policy"}
-	decisions := slices.Concat(contract, []string{"nesting", "placement", "planner", "policy/registry", "policy/builtin", "history"})
+	decisions := slices.Concat(contract, []string{"nesting", "placement", "planner", "policy/registry", "policy/builtin", "history", "topology"})
 	edge := slices.Concat(decisions, []string{"audit", "config", "jobspec", "printable", "suggest"})
 	return map[string]rule{
 		"sizes":           {pure: true},

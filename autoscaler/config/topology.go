@@ -1,0 +1,64 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package config
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
+)
+
+const levelsExample = `["meta.block", "meta.rack", "node", "device.island"]`
+
+// levelNames are entries of a topology; together they are checked by
+// topology.ParseLevels.
+var levelNames = list("levels", levelsExample, func(_ int, s string) (string, string) { return s, "" })
+
+// topologySettings are those of a topology block.
+func topologySettings(names *[]string) settings {
+	return settings{
+		define("levels", names, nil, levelNames, "Levels, outermost first: `meta.<key>`, `attr.<key>`, `node.datacenter`, `node.class`, `node`, and inside a node one of `device.island`, `device.numa_node`, `device.pcie_switch`, `device.pcie_root`.").or("`[\"node\"]`"),
+	}
+}
+
+// topology reads a pool's topology blocks, of which there may be one.
+func (p *Pool) topology(blocks hcl.Blocks) hcl.Diagnostics {
+	var diags hcl.Diagnostics
+	for i, b := range blocks {
+		if i > 0 {
+			return append(diags, wrong(b.DefRange, "Repeated block", "A pool has one topology; remove all but one."))
+		}
+		var names []string
+		content, more := topologySettings(&names).read(b.Body)
+		diags = append(diags, more...)
+		a := content.Attributes["levels"]
+		switch {
+		case a == nil:
+			diags = append(diags, wrong(b.DefRange, "Missing argument", fmt.Sprintf("A topology has levels; write levels = %s, or remove the block.", levelsExample)))
+			continue
+		case more.HasErrors():
+			continue
+		}
+		levels, err := topology.ParseLevels(names)
+		if err != nil {
+			diags = append(diags, wrong(entryOf(a, err), "Wrong value for levels", err.Error()))
+			continue
+		}
+		p.Levels = levels
+	}
+	return diags
+}
+
+// entryOf is where the level stands that an error is about: a list may be
+// written over several lines.
+func entryOf(a *hcl.Attribute, err error) hcl.Range {
+	var level *topology.LevelError
+	if exprs, diags := hcl.ExprList(a.Expr); !diags.HasErrors() && errors.As(err, &level) && level.Entry < len(exprs) {
+		return exprs[level.Entry].Range()
+	}
+	return a.Range
+}
