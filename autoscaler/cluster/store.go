@@ -12,6 +12,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
 )
 
 // store is what is known of Nomad. Every object carries the index it was last
@@ -46,6 +47,9 @@ type deviceGroup struct {
 	id      string // vendor/type/name, the type that policies see
 	healthy int
 	sick    map[string]bool // ids of unhealthy instances
+
+	within map[string]string // where on the node they are: value by level
+	link   topology.Link     // slowest between two of them
 }
 
 // matches reports whether a device group serves an ask of this name: its type, or
@@ -142,6 +146,9 @@ func (s *store) sweepWords() {
 	for _, n := range s.nodes {
 		for _, g := range n.groups {
 			use(g.id)
+			for _, v := range g.within {
+				use(v)
+			}
 		}
 	}
 	for _, a := range s.allocs {
@@ -180,6 +187,7 @@ func (s *store) putNode(w *wireNode, detailed bool) bool {
 					g.sick[i.ID] = true
 				}
 			}
+			g.locate(d.Attributes, s.word)
 			n.groups = append(n.groups, g)
 		}
 	}

@@ -27,6 +27,9 @@ type View struct {
 	Facts      []Facts         // about Cluster.Jobs, in the same order
 	Ineligible []IneligibleJob // jobs that ask for Kolo and are left alone
 	Blocked    []Blocked       // jobs of others that wait for room
+
+	// Topologies are those of the node pools that have nodes, by name.
+	Topologies map[string]*Topology
 }
 
 // Facts is what a policy and a user want to know of a job.
@@ -67,6 +70,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	defer s.mu.Unlock()
 	b := &viewBuilder{store: s, pools: pools, view: &View{}, cache: &w.classes, used: map[classKey]*planner.Class{}}
 	b.nodes()
+	b.topologies(&w.trees)
 	b.jobs()
 	b.allocs()
 	b.finish()

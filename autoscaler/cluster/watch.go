@@ -30,6 +30,7 @@ type Watcher struct {
 	troubles   sync.Map     // errors of lists that could not be read
 	readJobs   chan struct{}
 	classes    classCache
+	trees      treeCache
 }
 
 // NewWatcher makes a watcher; Run starts it.
@@ -174,10 +175,10 @@ func sleep(ctx context.Context, d time.Duration) {
 // ErrNotReady is returned for a View before all lists were read.
 var ErrNotReady = errors.New("the cluster's state is still being read")
 
-// ForgetClasses has the places of all jobs found again, after a change of how a
-// pool's slots are counted.
+// ForgetClasses has the places of all jobs and the topologies of pools found
+// again, after a change of how a pool's slots are counted or its levels.
 func (w *Watcher) ForgetClasses() {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
-	w.classes = classCache{}
+	w.classes, w.trees = classCache{}, treeCache{}
 }

@@ -49,6 +49,7 @@ type wireNode struct {
 		Memory  struct{ MemoryMB int }
 		Devices []struct {
 			Vendor, Type, Name string
+			Attributes         map[string]wireAttribute
 			Instances          []struct {
 				ID      string
 				Healthy bool

@@ -1,0 +1,150 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
+)
+
+// Topology is the topology of a node pool. It numbers nodes as View.Nodes, and
+// their bins.
+type Topology struct {
+	*topology.Tree
+	// Unread is how many nodes have values that were not read yet. They count as
+	// nodes without a value meanwhile.
+	Unread int
+}
+
+// treeCache holds the topologies of one generation of nodes.
+type treeCache struct {
+	gen   uint64
+	trees map[string]*Topology // by node pool
+}
+
+// topologies makes the topologies of all pools that have nodes, unless those of
+// the round before are still right. The numbers of nodes are, where no node has
+// changed.
+func (b *viewBuilder) topologies(cache *treeCache) {
+	if cache.gen != b.store.nodesGen || cache.trees == nil {
+		*cache = treeCache{gen: b.store.nodesGen, trees: map[string]*Topology{}}
+		for i := range b.view.Nodes {
+			pool := b.view.Nodes[i].Pool
+			if cache.trees[pool] == nil {
+				cache.trees[pool] = b.topology(pool)
+			}
+		}
+	}
+	b.view.Topologies = cache.trees
+}
+
+func (b *viewBuilder) topology(pool string) *Topology {
+	levels := b.pools(pool).Levels
+	if len(levels) == 0 {
+		levels = topology.Default()
+	}
+	detail := slices.ContainsFunc(levels, ofDetail)
+	out := &Topology{}
+	nodes := make([]topology.Node, len(b.view.Nodes))
+	for i := range b.view.Nodes {
+		if b.view.Nodes[i].Pool != pool {
+			nodes[i].Outside = true
+			continue
+		}
+		n := b.store.nodes[b.view.Nodes[i].ID]
+		if detail && (!n.detailed || n.detailAt < n.ModifyIndex) {
+			b.undetailed = append(b.undetailed, n.ID)
+		}
+		if detail && !n.detailed {
+			out.Unread++
+		}
+		nodes[i] = b.located(i, n, levels)
+	}
+	out.Tree = topology.New(levels, nodes)
+	return out
+}
+
+// ofDetail reports whether the values of a level are not in node lists.
+func ofDetail(l topology.Level) bool { return l.Source == topology.Meta || l.Source == topology.Attr }
+
+// located is a node with its values.
+func (b *viewBuilder) located(i int, n *node, levels []topology.Level) topology.Node {
+	var out topology.Node
+	device := ""
+	for _, l := range levels {
+		switch l.Source {
+		case topology.Meta:
+			out.Values = append(out.Values, shown(n.Meta[l.Key]))
+		case topology.Attr:
+			out.Values = append(out.Values, shown(n.Attributes[l.Key]))
+		case topology.Fact:
+			out.Values = append(out.Values, map[string]string{"datacenter": n.Datacenter, "class": n.NodeClass}[l.Key])
+		case topology.Self:
+			out.Values = append(out.Values, n.Name)
+		case topology.Device:
+			device = l.Key
+		}
+	}
+	for _, bin := range b.view.Nodes[i].Bins {
+		tb := topology.Bin{Link: topology.Unknown}
+		for _, g := range n.groups {
+			if g.id == bin.Type {
+				tb = topology.Bin{Value: g.within[device], Link: g.link}
+			}
+		}
+		out.Bins = append(out.Bins, tb)
+	}
+	return out
+}
+
+// longestValue is that of a level: it becomes part of the name of a group.
+const longestValue = 256
+
+// shown is a value without what surrounds it; one that is too long counts as
+// none.
+func shown(v string) string {
+	if v = strings.TrimSpace(v); len(v) > longestValue {
+		return ""
+	}
+	return v
+}
+
+// wireAttribute is an attribute of a device group.
+type wireAttribute struct {
+	String *string
+	Int    *int64
+}
+
+// Attributes of the device plugin that a topology is made of.
+var deviceLevels = []string{"island", "numa_node", "pcie_root", "pcie_switch"}
+
+const linkMatrix = "topology"
+
+// locate reads where the devices of a group are. An attribute that lists
+// several values has none: which of them a worker gets is not known.
+func (g *deviceGroup) locate(attributes map[string]wireAttribute, word func(string) string) {
+	g.link = topology.Unknown
+	if a := attributes[linkMatrix]; a.String != nil {
+		g.link = topology.SlowestLink(*a.String)
+	}
+	for _, key := range deviceLevels {
+		v := ""
+		switch a := attributes[key]; {
+		case a.String != nil:
+			v = shown(*a.String)
+		case a.Int != nil:
+			v = strconv.FormatInt(*a.Int, 10)
+		}
+		if v == "" || strings.Contains(v, ",") {
+			continue
+		}
+		if g.within == nil {
+			g.within = map[string]string{}
+		}
+		g.within[key] = word(v)
+	}
+}
