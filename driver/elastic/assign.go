@@ -26,8 +26,8 @@ func (c candidate) syncOrder() uint64 {
 	return c.syncedSince
 }
 
-// assign gives ranks to candidates that are grouped by host, those that hold the
-// state longest on the first, and returns the members in rank order.
+// assign gives ranks to candidates that are grouped by host, in this order, and
+// returns the members in rank order. lead is the slot number of rank 0, see leading.
 //
 // Ranks are contiguous by host, which Horovod's controller relies on
 // (horovod/common/gloo/gloo_controller.cc). Local ranks follow the order of the
@@ -38,8 +38,7 @@ func (c candidate) syncOrder() uint64 {
 // slot's position on its host by rank, and looks for their members among those of
 // its local rank, which must be the same slots
 // (GlooContext::InitializeForProcessSet in horovod/common/gloo/gloo_context.cc).
-func assign(hosts [][]candidate) []Member {
-	hosts, lead := leading(hosts)
+func assign(hosts [][]candidate, lead int) []Member {
 	size := 0
 	crossSize := map[int]int{}
 	for _, h := range hosts {
@@ -71,10 +70,9 @@ func assign(hosts [][]candidate) []Member {
 }
 
 // assignSlots is assign for a framework with local ranks that have gaps: they are
-// the slots' numbers. The slot that holds the state longest is rank 0.
+// the slots' numbers. Of the first host, the slot that holds the state longest is
+// rank 0.
 func assignSlots(hosts [][]candidate) []Member {
-	hosts = slices.Clone(hosts)
-	slices.SortStableFunc(hosts, func(a, b []candidate) int { return cmp.Compare(firstSync(a), firstSync(b)) })
 	size, crossSize := 0, map[int]int{}
 	for _, h := range hosts {
 		size += len(h)

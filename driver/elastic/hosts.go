@@ -50,6 +50,7 @@ type host struct {
 	id         HostID
 	group      string
 	index      int
+	topology   string // its domains in the network; see CheckTopology
 	slots      []slot
 	width      int  // slots from here on are standbys; 0: there are none
 	registered bool // false: a placeholder for a host of an adopted ring

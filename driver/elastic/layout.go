@@ -26,7 +26,7 @@ func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 	// A host whose oldest slot is not a candidate does not come first.
 	slices.SortStableFunc(hosts, func(a, b []candidate) int { return cmp.Compare(firstSync(a), firstSync(b)) })
 	if m.replicated() {
-		return assignReplicas(m.replicas(hosts, limit))
+		return assignReplicas(m.byTopology(m.replicas(m.byTopology(hosts), limit)))
 	}
 	if limit > 0 {
 		for i, h := range hosts {
@@ -36,9 +36,11 @@ func (m *Machine) layoutMax(ok func(*host, *slot) bool, limit int) []Member {
 		hosts = slices.DeleteFunc(hosts, func(h []candidate) bool { return len(h) == 0 })
 	}
 	if m.opt.Framework.LocalGaps || m.restarts {
-		return assignSlots(hosts)
+		slices.SortStableFunc(hosts, func(a, b []candidate) int { return cmp.Compare(firstSync(a), firstSync(b)) })
+		return assignSlots(m.byTopology(hosts))
 	}
-	return assign(hosts)
+	hosts, lead := leading(hosts)
+	return assign(m.byTopology(hosts), lead)
 }
 
 // candidates returns the processes that a host may have in a ring.

@@ -548,7 +548,7 @@ func TestAssignmentsWithUnequalSlots(t *testing.T) {
 		return candidate{proc: Proc{Slot: SlotID{HostID(host), local}}, syncedSince: 1}
 	}
 	// The example that was measured with Horovod: a has two slots, b one.
-	got := assign([][]candidate{{at("a", 0), at("a", 1)}, {at("b", 0)}})
+	got := assign([][]candidate{{at("a", 0), at("a", 1)}, {at("b", 0)}}, 0)
 	must.Eq(t, []Assignment{{0, 3, 0, 2, 0, 2}, {1, 3, 1, 2, 0, 1}, {2, 3, 0, 1, 1, 2}},
 		[]Assignment{got[0].Assignment, got[1].Assignment, got[2].Assignment})
 }

@@ -160,6 +160,9 @@ type HostInfo struct {
 	// Group and Index order the hosts: by group name, then allocation index.
 	Group string `json:"group"`
 	Index int    `json:"index"`
+	// Topology is the host's place in the network, empty where it gives none; see
+	// CheckTopology.
+	Topology string `json:"topology,omitempty"`
 	// Slots has one entry per slot, by local rank. Slots from Width on are standbys:
 	// slot Width+i runs on the GPU of slot i, and its process is for a later ring
 	// while that of slot i trains, or the other way round. Width 0: there are none.

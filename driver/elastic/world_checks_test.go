@@ -46,6 +46,7 @@ func (w *world) checkRing(r *Ring) {
 	}
 	w.checkReplicas(r)
 	if w.meshOf(r) == nil {
+		w.checkRacks(r)
 		w.newest = r
 		w.meshes = append(w.meshes, &wmesh{ring: *r, in: map[SlotID]int{}, holders: w.holders(r)})
 	}

@@ -86,6 +86,7 @@ func (w *world) addHost() {
 	if w.standbys {
 		h.info.Width, h.slots = n, make([]wslot, 2*n)
 	}
+	h.info.Topology = w.rack()
 	w.hosts = append(w.hosts, h)
 	w.register(h)
 }
@@ -150,7 +151,7 @@ func (w *world) rename(old *whost) {
 	}
 	w.remove(old)
 	w.next++
-	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: old.info.Index, Width: old.info.Width}, slots: make([]wslot, len(old.slots))}
+	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: old.info.Index, Width: old.info.Width, Topology: w.rack()}, slots: make([]wslot, len(old.slots))}
 	w.hosts = append(w.hosts, h)
 	early := w.pick(2) == 0
 	if early {

@@ -45,6 +45,7 @@ type wkind struct {
 	restarts  bool // they can't change their ring
 	standbys  bool // hosts have standby slots
 	replica   int  // processes of a replica; 0: 1
+	racks     bool // hosts tell their place in the network, most of them
 }
 
 type whost struct {
@@ -258,8 +259,8 @@ func explore(k wkind, pick func(int) int, steps int) *world {
 
 // TestMachineInvariants explores random orders of events: ranks are dense and
 // contiguous by host, rings stay within bounds and follow one another, a ring
-// never goes back behind a state that a live process holds, and once events
-// stop every slot that can train does. Where processes can't change their ring,
+// never goes back behind a state that a live process holds, racks are whole, and once
+// events stop every slot that can train does. Where processes can't change their ring,
 // each is in one ring only, for which it was started; no ring forms while a process
 // of another lives, none has two processes of one slot, and an exit after a notice
 // is no completion.
@@ -277,6 +278,10 @@ func TestMachineInvariants(t *testing.T) {
 		"pairs share the state":                 {wkind{framework: torch, replica: 2}, 300},
 		"replicas share it on several hosts":    {wkind{framework: torch, standbys: true, replica: 3}, 150},
 		"and processes can't change their ring": {wkind{framework: torch, standbys: true, restarts: true, replica: 2}, 100},
+		"hosts are in racks":                    {wkind{racks: true}, 150},
+		"and local ranks may have gaps":         {wkind{framework: torch, racks: true}, 60},
+		"and processes can't, in racks":         {wkind{framework: torch, standbys: true, restarts: true, racks: true}, 40},
+		"and replicas span them":                {wkind{framework: torch, replica: 2, racks: true}, 60},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -319,7 +324,7 @@ func FuzzMachine(f *testing.F) {
 		rng := rand.New(rand.NewPCG(1, 2))
 		i := 0
 		n := len(data)
-		k := wkind{framework: Framework{AbandonsForming: n%2 == 1, LocalGaps: n%4 == 3}, standbys: n%4 == 3, restarts: n%8 == 7}
+		k := wkind{framework: Framework{AbandonsForming: n%2 == 1, LocalGaps: n%4 == 3}, standbys: n%4 == 3, restarts: n%8 == 7, racks: n%3 == 0}
 		if n%4 == 3 {
 			k.replica = 1 + n/8%3
 		}

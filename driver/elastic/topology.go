@@ -1,0 +1,123 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A collective sends from each rank to the next, and from the last to the first. So
+// hosts of one domain of the network (a rack, a block of racks) get ranks next to each
+// other: then a ring crosses the links between domains once a domain, and not up to
+// once a host.
+//
+//	joined    a r1   b r2   c r1   d r2       a -> b -> c -> d -> a   crosses 4 times
+//	ranks     a r1   c r1   b r2   d r2       a -> c -> b -> d -> a   crosses 2 times
+
+const (
+	maxTopology = 256 // bytes of a path
+	maxLevels   = 8   // domains in it
+)
+
+// CheckTopology is nil where a host may give path as its place in the network: the
+// names of the domains that it is in, outermost first, with slashes between them. A
+// name may be empty, where it is not known.
+func CheckTopology(path string) error {
+	switch {
+	case len(path) > maxTopology:
+		return fmt.Errorf("must have at most %d bytes, has %d", maxTopology, len(path))
+	case strings.Count(path, "/") >= maxLevels:
+		return fmt.Errorf("must have at most %d levels, has %d", maxLevels, strings.Count(path, "/")+1)
+	case !utf8.ValidString(path) || strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return errors.New("must be printable text")
+	case strings.Contains(path, "${"):
+		return errors.New("has a variable that Nomad does not fill in")
+	}
+	return nil
+}
+
+// byTopology reorders what gets ranks in this order, hosts or replicas. The first stays
+// the first, because it holds the state. The others follow as in the newest ring,
+// newcomers last, and each domain comes as a whole where its first does. A host that
+// gave no path stays behind the one before it. Without any path the order stays as it
+// is.
+func (m *Machine) byTopology(list [][]candidate) [][]candidate {
+	path := func(group []candidate) string { return m.hosts[group[0].proc.Slot.Host].topology }
+	if !slices.ContainsFunc(list, func(group []candidate) bool { return path(group) != "" }) {
+		return list
+	}
+	list = slices.Clone(list)
+	position := m.positions()
+	slices.SortStableFunc(list[1:], func(a, b []candidate) int { return cmp.Compare(position(a), position(b)) })
+	paths := make([]string, len(list))
+	for i, group := range list {
+		paths[i] = path(group)
+	}
+	ordered := make([][]candidate, len(list))
+	for i, from := range neighbours(paths) {
+		ordered[i] = list[from]
+	}
+	return ordered
+}
+
+// positions returns what tells where a host or a replica begins in the newest ring.
+func (m *Machine) positions() func([]candidate) int {
+	ranks := map[SlotID]int{}
+	if m.last != nil {
+		for rank, id := range m.numbers(m.last.Members) {
+			ranks[id] = rank
+		}
+	}
+	return func(group []candidate) int {
+		first := math.MaxInt
+		for _, c := range group {
+			if rank, ok := ranks[c.slot()]; ok {
+				first = min(first, rank)
+			}
+		}
+		return first
+	}
+}
+
+// neighbours returns an order of paths, as indices, in which all that begin alike are
+// next to each other, at every level, and otherwise as before. A path that is empty
+// counts as the one before it; a path that ends early is in a domain without a name.
+func neighbours(paths []string) []int {
+	paths = slices.Clone(paths)
+	levels := 0
+	for i := range paths {
+		if paths[i] == "" && i > 0 {
+			paths[i] = paths[i-1]
+		}
+		levels = max(levels, strings.Count(paths[i], "/"))
+	}
+	first := map[string]int{} // where a domain appears first
+	keys := make([][]int, len(paths))
+	for i, path := range paths {
+		path += strings.Repeat("/", levels-strings.Count(path, "/")+1)
+		for end, r := range path {
+			if r != '/' {
+				continue
+			}
+			domain := path[:end+1]
+			if _, seen := first[domain]; !seen {
+				first[domain] = i
+			}
+			keys[i] = append(keys[i], first[domain])
+		}
+	}
+	order := make([]int, len(paths))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return slices.Compare(keys[a], keys[b]) })
+	return order
+}
