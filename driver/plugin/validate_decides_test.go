@@ -84,6 +84,10 @@ func TestValidateDecides(t *testing.T) {
 			h.config.Interface, c["interface"] = "ib0", "eth0"
 			a.Interface = "eth0"
 		},
+		"a place in the network": func(c given, _ *host, a *agentconfig.Config) {
+			c["topology"] = "b1/r 2"
+			a.Topology = "b1/r 2"
+		},
 		"a second identity for peers": func(_ given, h *host, a *agentconfig.Config) {
 			h.files[testTaskDir+"/secrets/nomad_kolo.jwt"] = nil
 			a.PeerTokenFile = "/secrets/nomad_kolo.jwt"

@@ -259,6 +259,14 @@ func TestValidateRefuses(t *testing.T) {
 			func(_ given, h *host) { h.config.Interface = "ens3" },
 			[]string{`interface (of plugin "nomad-driver-horovod") = "ens3": no such network interface; there are: lo, eth0, ib0`},
 		},
+		"a place in the network that Nomad did not fill in": {
+			func(c given, _ *host) { c["topology"] = "${meta.rack}" },
+			[]string{`topology = "${meta.rack}": has a variable that Nomad does not fill in`},
+		},
+		"a place in the network with too many levels": {
+			func(c given, _ *host) { c["topology"] = "a/b/c/d/e/f/g/h/i" },
+			[]string{`topology = "a/b/c/d/e/f/g/h/i": must have at most 8 levels, has 9`},
+		},
 		"no identity": {
 			func(_ given, h *host) { delete(h.files, testTaskDir+"/secrets/nomad_token") },
 			[]string{"identity: the task has no workload identity; add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others"},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/gpu"
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
@@ -90,6 +91,10 @@ func (t *Task) bind() []settings.Setting {
 		settings.Word(&a.Service, "service", "required", "the Nomad service by which the agents find each other"),
 		settings.Word(&t.port, "port", "the only one, else kolo", "label of the service's port"),
 		settings.Word(&a.Interface, "interface", "the one with the service's address", "network interface of training traffic"),
+		settings.Func("topology", settings.Text, "none", "the client's place in the network, outermost first", func(path string) error {
+			a.Topology = path
+			return elastic.CheckTopology(path)
+		}),
 	}
 }
 

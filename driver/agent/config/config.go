@@ -43,6 +43,9 @@ type Config struct {
 	// that carries the host's service address.
 	Interface string `json:"interface,omitempty"`
 
+	// Topology is the host's place in the network; see elastic.CheckTopology.
+	Topology string `json:"topology,omitempty"`
+
 	// Service is the Nomad service by which this job's agents find each other.
 	Service string `json:"service"`
 	// Listen is the address to listen at, for other agents and users. Nomad's

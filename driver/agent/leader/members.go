@@ -107,7 +107,11 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	}
 	l.hosts[id] = &member{alloc: r.AllocID, addr: r.Addr, width: r.Info.Width, session: s}
 	l.notices.Heard(r.Noticed)
-	l.log.Info("host joined", "host", id, "alloc", r.AllocID, "slots", cmp.Or(r.Info.Width, len(r.Info.Slots)), "group", r.Info.Group, "index", r.Info.Index)
+	if err := elastic.CheckTopology(r.Info.Topology); err != nil { // its own agent refuses it
+		l.log.Warn("the host's topology is left out", "host", id, "error", err)
+		r.Info.Topology = ""
+	}
+	l.log.Info("host joined", "host", id, "alloc", r.AllocID, "slots", cmp.Or(r.Info.Width, len(r.Info.Slots)), "group", r.Info.Group, "index", r.Info.Index, "topology", r.Info.Topology)
 	if r.Status != nil && (l.status == nil || r.Status.Updated > l.status.Updated) && l.ring == (wire.RingID{}) {
 		l.status = r.Status
 		l.stats = newRingStats(r.Status)
