@@ -82,6 +82,37 @@ func TestConfigure(t *testing.T) {
 	must.Eq(t, "", c.TokenFile+c.PeerTokenFile)
 }
 
+// Where nothing is writable but the task's own directories.
+func TestGiveTemporary(t *testing.T) {
+	writable, missing := t.TempDir(), filepath.Join(t.TempDir(), "tmp")
+	for name, c := range map[string]struct {
+		env   map[string]string
+		usual []string
+		given bool
+	}{
+		"a usual place":          {nil, []string{missing, writable}, false},
+		"no usual place":         {nil, []string{missing}, true},
+		"a place of the image's": {map[string]string{"TMPDIR": "/scratch"}, []string{missing}, false},
+		"as TMP":                 {map[string]string{"TMP": "/scratch"}, []string{missing}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			local := t.TempDir()
+			env := map[string]string{"NOMAD_TASK_DIR": local}
+			maps.Copy(env, c.env)
+			conf := &config.Config{RunEnv: map[string]string{}}
+			must.NoError(t, giveTemporary(conf, env, c.usual...))
+			if !c.given {
+				must.MapEmpty(t, conf.RunEnv)
+				return
+			}
+			must.Eq(t, filepath.Join(local, "kolo/tmp"), conf.RunEnv["TMPDIR"])
+			info, err := os.Stat(conf.RunEnv["TMPDIR"])
+			must.NoError(t, err)
+			must.Eq(t, os.ModeDir|0o700, info.Mode())
+		})
+	}
+}
+
 func TestConfigure_Refuses(t *testing.T) {
 	cases := map[string]struct {
 		change func(env map[string]string)
