@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +30,15 @@ type Options struct {
 	// Plugins maps the path of a plugin's binary to the HCL body of its
 	// `config` block on every client.
 	Plugins map[string]string
-	// ClientHCL is added to the `client` block of every client agent.
+	// ClientHCL is added to the `client` block of every client agent. In it and in
+	// the plugins' configurations, @NODE@ stands for the node's directory and
+	// @CLUSTER@ for the cluster's.
 	ClientHCL string
+	// Drivers are task drivers that clients may load besides those of most tests.
+	Drivers []string
+	// Prepare is called for each node before its client agent starts: for services of
+	// the node's own, see Node.Service.
+	Prepare func(ctx context.Context, n *Node) error
 	// Env is added to the environment of every agent, and so to that of tasks
 	// that run without isolation.
 	Env map[string]string
@@ -166,7 +174,7 @@ func (c *Cluster) Stop() error {
 // KeepLogs copies the logs of agents and allocations to dir.
 func (c *Cluster) KeepLogs(dir string) error {
 	var errs []error
-	for _, pattern := range []string{"*/agent.log", "*/agent.hcl", "*/alloc/*/alloc/logs/*", "*/alloc/.kolo/state/*/*/executor.out", "*/alloc/*/*/*.jsonl"} {
+	for _, pattern := range []string{"*/*.log", "*/agent.hcl", "*/alloc/*/alloc/logs/*", "*/alloc/.kolo/state/*/*/executor.out", "*/alloc/*/*/*.jsonl"} {
 		paths, err := filepath.Glob(filepath.Join(c.Dir, pattern))
 		errs = append(errs, err)
 		for _, path := range paths {
@@ -240,8 +248,13 @@ func (c *Cluster) startClient(ctx context.Context, i int, o Options, plugins map
 		Name: name, Dir: dir, IP: c.network.clientIP(i), Interface: c.network.clientInterface(), ACL: o.ACL,
 		HTTP: ports[0], RPC: ports[1], Serf: ports[2],
 		ServerIP: c.server.conf.IP, ServerRPC: c.server.conf.RPC,
-		PluginDir: filepath.Join(c.Dir, "plugins"), Plugins: plugins, ClientHCL: o.ClientHCL,
+		PluginDir: filepath.Join(c.Dir, "plugins"), Plugins: map[string]string{}, Drivers: o.Drivers,
 		CPU: o.CPU, MemoryMB: o.MemoryMB,
+	}
+	places := strings.NewReplacer("@NODE@", dir, "@CLUSTER@", c.Dir)
+	conf.ClientHCL = places.Replace(o.ClientHCL)
+	for name, config := range plugins {
+		conf.Plugins[name] = places.Replace(config)
 	}
 	text, err := conf.render(clientTemplate)
 	if err != nil {
@@ -252,6 +265,11 @@ func (c *Cluster) startClient(ctx context.Context, i int, o Options, plugins map
 		agent: &agent{nomad: o.Nomad, dir: dir, env: o.Env, prefix: c.network.enter(i), conf: conf},
 	}
 	c.Nodes = append(c.Nodes, n)
+	if o.Prepare != nil {
+		if err := o.Prepare(ctx, n); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	return n.agent.start(text)
 }
 

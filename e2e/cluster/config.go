@@ -22,6 +22,7 @@ type agentConfig struct {
 	ACL        bool
 	PluginDir  string
 	Plugins    map[string]string
+	Drivers    []string
 	ClientHCL  string
 	CPU        int
 	MemoryMB   int
@@ -89,7 +90,7 @@ client {
   options {
     # These ask addresses that a test machine does not have.
     "fingerprint.denylist" = "env_aws,env_gce,env_azure,env_digitalocean"
-    "driver.allowlist"     = "horovod,torch,raw_exec,exec"
+    "driver.allowlist"     = "horovod,torch,raw_exec,exec{{range .Drivers}},{{.}}{{end}}"
   }
 {{.ClientHCL}}
 }

@@ -7,7 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -60,6 +62,29 @@ func (n *Node) Start(ctx context.Context) error {
 func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	all := append(slices.Clone(n.agent.prefix), append([]string{name}, args...)...)
 	return exec.CommandContext(ctx, all[0], all[1:]...)
+}
+
+// Dir holds what the node's agent and services write.
+func (n *Node) Dir() string { return n.agent.dir }
+
+// Service starts a program where the node's tasks are, which lives until the cluster
+// stops. It is one of the cluster's processes by its arguments, of which one must be
+// below Dir. Its output is in name.log.
+func (n *Node) Service(name string, env []string, program string, args ...string) error {
+	log, err := os.OpenFile(filepath.Join(n.Dir(), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := n.Command(context.Background(), program, args...) // the reaper ends it
+	cmd.Dir, cmd.Stdout, cmd.Stderr = n.Dir(), log, log
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := unlessInterrupted(cmd.Start); err != nil {
+		return fmt.Errorf("%s of %s: %w", name, n.Name, err)
+	}
+	go func() { _ = cmd.Wait() }()
+	return nil
 }
 
 // PID is the process id of the client agent.

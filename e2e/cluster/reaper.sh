@@ -56,10 +56,11 @@ if [ -n "$network" ]; then
   ip link del "$network" 2>/dev/null
 fi
 
-# Nomad removes the cgroups of tasks that it sees end; these it did not see.
-for alloc in "$dir"/*/alloc/*/; do
-  id=$(basename "$alloc")
-  [ ${#id} = 36 ] || continue
-  find /sys/fs/cgroup -depth -type d -path "*nomad*" -name "*$id*" -exec rmdir {} + 2>/dev/null
+# Nomad and container engines remove the cgroups of tasks that they see end; these they
+# did not see. Their names have those of allocations (36 digits) and containers (64).
+for path in "$dir"/*/alloc/*/ "$dir"/*/podman/store/overlay-containers/*/ "$dir"/*/docker/data/containers/*/; do
+  id=$(basename "$path")
+  case ${#id} in 36 | 64) ;; *) continue ;; esac
+  find /sys/fs/cgroup -depth -type d -name "*$id*" -exec rmdir {} + 2>/dev/null
 done
 rm -rf "$dir"
