@@ -1,0 +1,25 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package container tests kolo-worker as the program of containers: a real Nomad with
+// ACLs on and two nodes, its podman and docker drivers, and an image that both engines
+// pull from a registry.
+//
+//	test process                       node c1                     node c2
+//	┌──────────────────────┐   ┌───────────────────────┐   ┌───────────────────────┐
+//	│ registry ── the image│◀──│ engine ◀── driver     │   │ engine ◀── driver     │
+//	│                      │   │   └─ container        │   │   └─ container        │
+//	│ steers, reads records│   │        kolo-worker ◀──┼───┼──▶ kolo-worker        │
+//	└──────────────────────┘   └───────────────────────┘   └───────────────────────┘
+//
+// Each node has an engine of its own, in its network namespace and with its own files,
+// because to a container "the host's network" is that of its engine. Containers run as
+// another user than root, without capabilities, and with a read-only root.
+//
+// PyTorch is not in the image, which would take a minute to pull, but in a volume:
+// /usr of bin/torch/root.
+//
+//	make podman torch && go test -tags e2e ./e2e/container
+//
+// A test whose engine is missing skips, with the reason.
+package container

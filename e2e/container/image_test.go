@@ -1,0 +1,241 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build e2e
+
+package container
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+)
+
+// repository is what the registry calls the image.
+const repository = "kolo/torch"
+
+// A registry serves one image, in the form of the OCI distribution specification
+// (https://github.com/opencontainers/distribution-spec), as much as engines need to
+// pull it. Each tag is an image of its own.
+type registry struct {
+	// Address is host:port.
+	Address string
+
+	layer []byte
+	mu    sync.Mutex
+	blobs map[string][]byte // by digest
+	tags  map[string]string // to the digest of a manifest
+	delay map[string]time.Duration
+}
+
+// startRegistry serves the image of rootfs at an address until the test ends.
+func startRegistry(t testing.TB, host, rootfs string) *registry {
+	t.Helper()
+	layer, err := layerOf(rootfs)
+	must.NoError(t, err)
+	r := &registry{layer: layer, blobs: map[string][]byte{}, tags: map[string]string{}, delay: map[string]time.Duration{}}
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
+	must.NoError(t, err)
+	r.Address = l.Addr().String()
+	server := &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = server.Serve(l) })
+	t.Cleanup(func() { _ = server.Close(); wg.Wait() })
+	return r
+}
+
+// image is the name of the image under a tag, which is made where it is new: with a layer
+// that no other tag has, so that an engine has to pull it. It changes the image's
+// configuration by the fields given.
+func (r *registry) image(t testing.TB, tag string, config map[string]any) string {
+	t.Helper()
+	own, err := archive(map[string]string{"etc/kolo-tag": tag})
+	must.NoError(t, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[string]any{"Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
+	maps.Copy(all, config)
+	var layers []any
+	var contents []string
+	for _, layer := range [][]byte{r.layer, own} {
+		layers = append(layers, r.add("application/vnd.oci.image.layer.v1.tar+gzip", layer))
+		contents = append(contents, uncompressed(t, layer))
+	}
+	about, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux", "config": all,
+		"rootfs": map[string]any{"type": "layers", "diff_ids": contents},
+	})
+	must.NoError(t, err)
+	manifest, err := json.Marshal(map[string]any{
+		"schemaVersion": 2, "mediaType": manifestType,
+		"config": r.add("application/vnd.oci.image.config.v1+json", about), "layers": layers,
+	})
+	must.NoError(t, err)
+	r.tags[tag] = digest(manifest)
+	r.blobs[r.tags[tag]] = manifest
+	return fmt.Sprintf("%s/%s:%s", r.Address, repository, tag)
+}
+
+const manifestType = "application/vnd.oci.image.manifest.v1+json"
+
+// slow makes layers take a time on their way to the engine at an address.
+func (r *registry) slow(ip string, by time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.delay[ip] = by
+}
+
+// add stores a blob and returns its descriptor.
+func (r *registry) add(mediaType string, blob []byte) any {
+	r.blobs[digest(blob)] = blob
+	return map[string]any{"mediaType": mediaType, "digest": digest(blob), "size": len(blob)}
+}
+
+func digest(blob []byte) string {
+	sum := sha256.Sum256(blob)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// ServeHTTP answers /v2/, manifests and blobs.
+func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	rest, _ := strings.CutPrefix(q.URL.Path, "/v2/"+repository+"/")
+	kind, reference, _ := strings.Cut(rest, "/")
+	r.mu.Lock()
+	if tagged, found := r.tags[reference]; found {
+		reference = tagged
+	}
+	blob, found := r.blobs[reference]
+	caller, _, _ := net.SplitHostPort(q.RemoteAddr)
+	delay := r.delay[caller]
+	r.mu.Unlock()
+	switch {
+	case q.URL.Path == "/v2/" || q.URL.Path == "/v2":
+		return
+	case !found:
+		http.NotFound(w, q)
+		return
+	case kind == "manifests":
+		w.Header().Set("Content-Type", manifestType)
+	default:
+		w.Header().Set("Content-Type", "application/octet-stream")
+		select {
+		case <-time.After(delay):
+		case <-q.Context().Done():
+			return
+		}
+	}
+	w.Header().Set("Docker-Content-Digest", reference)
+	http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(blob))
+}
+
+// inVolume are the directories of the root file system that the image leaves out,
+// and that volumes or the engine provide.
+var inVolume = []string{"usr", "proc", "sys", "dev", "run", "var", "boot", "root", "home"}
+
+// layerOf is the root file system without its large directories, as a layer.
+func layerOf(rootfs string) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	err := filepath.WalkDir(rootfs, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == rootfs {
+			return err
+		}
+		name, _ := filepath.Rel(rootfs, path)
+		top, _, nested := strings.Cut(name, "/")
+		if slices.Contains(inVolume, top) && nested {
+			return fs.SkipDir
+		}
+		return writeEntry(w, path, name, d)
+	})
+	if err == nil {
+		err = w.Close()
+	}
+	if err == nil {
+		err = z.Close()
+	}
+	return out.Bytes(), err
+}
+
+// writeEntry writes a directory, a link or a file.
+func writeEntry(w *tar.Writer, path, name string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	var target string
+	switch {
+	case info.Mode()&fs.ModeSymlink != 0:
+		if target, err = os.Readlink(path); err != nil {
+			return err
+		}
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return nil // devices and pipes: the engine makes what a container needs
+	}
+	header, err := tar.FileInfoHeader(info, target)
+	if err != nil {
+		return err
+	}
+	header.Name = name
+	if err := w.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(w, f)
+	return err
+}
+
+// archive is a layer of small files.
+func archive(files map[string]string) ([]byte, error) {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	w := tar.NewWriter(z)
+	for name, text := range files {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	if err := z.Close(); err != nil { // before its bytes are taken
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// uncompressed is the digest of what a layer has in it.
+func uncompressed(t testing.TB, layer []byte) string {
+	t.Helper()
+	z, err := gzip.NewReader(bytes.NewReader(layer))
+	must.NoError(t, err)
+	content, err := io.ReadAll(z)
+	must.NoError(t, err)
+	return digest(content)
+}
