@@ -38,6 +38,7 @@ type block struct {
 	min, max, preferred, step   field[float64]
 	weight, priority, totalWork field[float64]
 	queue, kind, deadline       field[string]
+	locality, level             field[string]
 	preemptible, powers         field[bool]
 	sizes                       field[[]int]
 }
@@ -55,6 +56,8 @@ var keys = map[string]key{
 	"queue":         define(func(b *block) *field[string] { return &b.queue }, text),
 	"kind":          define(func(b *block) *field[string] { return &b.kind }, text),
 	"deadline":      define(func(b *block) *field[string] { return &b.deadline }, text),
+	"locality":      define(func(b *block) *field[string] { return &b.locality }, locality),
+	"level":         define(func(b *block) *field[string] { return &b.level }, text),
 	"preemptible":   define(func(b *block) *field[bool] { return &b.preemptible }, truth),
 	"powers_of_two": define(func(b *block) *field[bool] { return &b.powers }, truth),
 	"sizes":         define(func(b *block) *field[[]int] { return &b.sizes }, wholes),
@@ -208,6 +211,16 @@ func text(f *field[string], where string, v any) *Problem {
 		return &Problem{where, fmt.Sprintf("%q holds control characters", s), "write letters, digits and punctuation"}
 	}
 	*f = field[string]{s, true, where}
+	return nil
+}
+
+func locality(f *field[string], where string, v any) *Problem {
+	if p := text(f, where, v); p != nil {
+		return p
+	}
+	if !slices.Contains(localities, Locality(f.value)) {
+		return &Problem{where, fmt.Sprintf("there is no locality %q", short(f.value)), fmt.Sprintf("write one of %q", localities)}
+	}
 	return nil
 }
 

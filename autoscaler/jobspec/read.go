@@ -177,6 +177,20 @@ func (r *reader) finish() {
 		r.problem(b.preemptible.where, fmt.Sprintf("a suspended job has no workers, but scaling.min = %d", sumMin), "write scaling { min = 0 }")
 	}
 	s.Deadline, s.DeadlineAfter = r.deadline()
+	s.Locality, s.Level = r.locality()
+}
+
+// locality is how close together the job's workers are to be.
+func (r *reader) locality() (Locality, string) {
+	how, level := r.kolo.locality, r.kolo.level
+	out := Locality(how.or(string(Prefer)))
+	switch {
+	case out == Require && !level.set:
+		r.problem(how.where, "it does not say what its workers must not cross", `write level = "meta.rack", or another level of the node pool's topology`)
+	case out == Blind && level.set:
+		r.problem(level.where, fmt.Sprintf("it contradicts %s = %q", how.where, how.value), `remove it, or write locality = "prefer" or "require"`)
+	}
+	return out, level.value
 }
 
 func (r *reader) within(where string, v, low, high int, highName string) {

@@ -66,7 +66,7 @@ func TestRead_EmptyBlockIsEnough(t *testing.T) {
 			must.SliceEmpty(t, problems)
 			must.Eq(t, &Spec{
 				Groups: []Group{{Name: "workers", Min: 0, Max: 8, Device: "nvidia/gpu", Devices: 2, CPU: 500, Memory: 256, Service: "train"}},
-				Min:    1, Max: 8, Preferred: 8, Weight: 1, Priority: 70, Queue: "ml", Kind: "train", CanWait: true,
+				Min:    1, Max: 8, Preferred: 8, Weight: 1, Priority: 70, Queue: "ml", Kind: "train", Locality: Prefer, CanWait: true,
 			}, spec)
 		})
 	}
@@ -134,6 +134,27 @@ func TestRead_SeveralGroupsAreOneJob(t *testing.T) {
 	must.Eq(t, 3.0, spec.Weight)
 }
 
+func TestRead_Locality(t *testing.T) {
+	for name, tc := range map[string]struct {
+		block    map[string]any
+		locality Locality
+		level    string
+	}{
+		"by default":       {kv(), Prefer, ""},
+		"blind":            {kv("locality", "none"), Blind, ""},
+		"a level":          {kv("level", "meta.rack"), Prefer, "meta.rack"},
+		"prefers a level":  {kv("locality", "prefer", "level", "meta.rack"), Prefer, "meta.rack"},
+		"requires a level": {kv("locality", "require", "level", "meta.block"), Require, "meta.block"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec, problems := Read(job(tc.block))
+			must.SliceEmpty(t, problems)
+			must.Eq(t, tc.locality, spec.Locality)
+			must.Eq(t, tc.level, spec.Level)
+		})
+	}
+}
+
 func TestRead_OffAndAbsent(t *testing.T) {
 	off := job(kv("min", "nonsense"), func(j *api.Job) { j.TaskGroups[0].Scaling.Enabled = ptr(false) })
 	must.True(t, Asks(off))
@@ -160,7 +181,7 @@ func TestRead_Malformed(t *testing.T) {
 		job  *api.Job
 		want string
 	}{
-		"unknown key":                 {job(kv("colour", "red")), "the keys are [deadline kind max min"},
+		"unknown key":                 {job(kv("colour", "red")), "the keys are [deadline kind level locality max min"},
 		"misspelt minimum":            {job(kv("mim", 2.0)), "did you mean min?"},
 		"misspelt preemptible":        {job(kv("preemptable", true)), "did you mean preemptible?"},
 		"former name":                 {job(kv("suspendable", true)), "it is called preemptible now"},
@@ -197,6 +218,12 @@ func TestRead_Malformed(t *testing.T) {
 		"total work text":             {job(kv("total_work", "all")), "is not a number"},
 		"preemptible text":            {job(kv("preemptible", "yes")), "write true or false without quotes"},
 		"preemptible number":          {job(kv("preemptible", 1.0)), "1 is not true or false"},
+		"locality unknown":            {job(kv("locality", "same-rack")), `there is no locality "same-rack"`},
+		"locality number":             {job(kv("locality", 1.0)), "1 is not a text"},
+		"locality without level":      {job(kv("locality", "require")), `write level = "meta.rack"`},
+		"level of a blind job":        {job(kv("locality", "none", "level", "meta.rack")), `kolo.level: it contradicts`},
+		"level empty":                 {job(kv("level", "")), "not a text"},
+		"level a list":                {job(kv("level", []any{"meta.rack"})), "not a text"},
 		"sizes a number":              {job(kv("sizes", 4.0)), "not a list of sizes"},
 		"sizes empty":                 {job(kv("sizes", []any{})), "not a list of sizes"},
 		"sizes with text":             {job(kv("sizes", []any{2.0, "4"})), "sizes[1]"},

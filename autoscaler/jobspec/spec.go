@@ -37,12 +37,29 @@ type Spec struct {
 	// TotalWork is the length of the training in global steps; 0 is unknown.
 	TotalWork float64
 
+	// Locality is how much it matters that workers are close together, and Level
+	// what close is, as a level of the node pool's topology; "" is any.
+	Locality Locality
+	Level    string
+
 	// Preemptible jobs may go back to no workers after their start.
 	Preemptible bool
 	// CanWait is set where every group may be scaled to 0, so that the job can be
 	// held in the queue.
 	CanWait bool
 }
+
+// Locality is how much it matters to a job that its workers are close together.
+type Locality string
+
+// Localities. They matter in node pools that have a topology.
+const (
+	Blind   Locality = "none"    // wherever there is room
+	Prefer  Locality = "prefer"  // close together where there is room for that; the default
+	Require Locality = "require" // within one domain of Spec.Level, or not at all
+)
+
+var localities = []Locality{Blind, Prefer, Require}
 
 // Group is one elastic task group.
 type Group struct {
