@@ -10,6 +10,10 @@
 //	             ├─ Pack    puts them close together ──> Shares
 //	             └─ Spread  puts them far apart      ──> Shares
 //
+//	Site (a job's group in a domain, or a node)
+//	  ├─ Grow     chooses where workers go, in the smallest domain that holds them
+//	  └─ Release  chooses where they leave, domains as wholes
+//
 // The planner places workers with it to know that growth is not asked for in
 // vain; Nomad then decides where they really go. The simulator has no Nomad, and
 // places with it for good. It knows neither jobs nor policies, does no I/O, and

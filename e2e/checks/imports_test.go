@@ -187,21 +187,22 @@ func deviceRules() map[string]rule {
 // Decisions are made without Nomad, so that the simulator makes the same.
 func autoscalerRules() map[string]rule {
 	contract := []string{"sizes", "policy/speedup", "policy"}
-	decisions := slices.Concat(contract, []string{"nesting", "placement", "planner", "policy/registry", "policy/builtin", "history", "topology"})
+	decisions := slices.Concat(contract, []string{"nesting", "placement", "planner", "policy/registry", "policy/builtin", "history", "topology", "migrate"})
 	edge := slices.Concat(decisions, []string{"audit", "config", "jobspec", "printable", "suggest"})
 	return map[string]rule{
 		"sizes":           {pure: true},
 		"nesting":         {pure: true},
 		"placement":       {pure: true},
 		"topology":        {pure: true},
+		"migrate":         {uses: []string{"sizes", "placement"}, pure: true},
 		"policy/speedup":  {pure: true},
 		"policy":          {uses: contract, pure: true},
 		"policy/registry": {uses: slices.Concat(contract, []string{"nesting"}), pure: true},
 		"policy/builtin":  {uses: slices.Concat(contract, []string{"nesting", "policy/registry"}), pure: true},
-		"planner":         {uses: []string{"sizes", "placement"}, pure: true},
-		"history":         {uses: []string{"sizes", "placement", "planner", "policy/speedup"}, pure: true},
+		"planner":         {uses: []string{"sizes", "placement", "migrate"}, pure: true},
+		"history":         {uses: []string{"sizes", "placement", "migrate", "planner", "policy/speedup"}, pure: true},
 		"policy/plugin":   {uses: slices.Concat(contract, []string{"nodump", "policy/plugin/policypb"})},
-		"sim":             {uses: slices.Concat(contract, []string{"placement", "sim/trace"})},
+		"sim":             {uses: slices.Concat(contract, []string{"placement", "topology", "migrate", "sim/trace"})},
 
 		"api":        {uses: decisions},
 		"printable":  {},

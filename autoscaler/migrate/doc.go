@@ -1,0 +1,47 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package migrate decides which workers move closer together, or out of the way.
+//
+//	Sensitivity (measured)  ─> Slowdown ─┐
+//	Job (sites, room, time left) ────────┼─> Compact ─> Move of one job
+//	                                     └─> Clear   ─> Moves that let a gang start
+//
+// A move takes workers of a job from some of its sites to others; the job keeps
+// its size. It costs two changes of the job's ring, in which none of its workers
+// trains, and the slots that its old and new workers hold at the same time. Both
+// are known from measurement, and nothing moves for a gain that is not well above
+// them:
+//
+//	gain > (1 + Hysteresis) · cost, in slot-seconds
+//
+// A move grows first and then shrinks, where the size in between is one that the
+// job may have; else it shrinks first, if the job may have that size.
+//
+// # Compact
+//
+// The workers of one job move to fewer domains. The gain is the part of the job's
+// expected remaining time that steps are faster by, and that is measured, of this
+// job or others of its kind: one that was never measured at two placements has no
+// gain and stays where it is.
+//
+// # Clear
+//
+// A gang waits, though enough slots are free, because they are scattered: no
+// domain that it may start in has all of them. Workers of other jobs move out of
+// one domain, as in Gandiva's defragmentation (Xiao et al., OSDI'18, section 3.2).
+// Which ones is a flow of least cost from the jobs in the domain to the free slots
+// outside it, found by successive shortest paths (Ahuja, Magnanti and Orlin,
+// Network Flows, 1993, section 9.7), so that the fewest workers move; Voda's
+// placement manager solves the special case of one worker a node by the Hungarian
+// algorithm (Hsieh and Lee, IC2E 2023).
+//
+// # Why moves end
+//
+// Compact only takes a job to where its steps are faster by what is known now, and
+// Clear only moves workers whose gang then starts. Without a change from outside,
+// each can happen so many times only.
+//
+// The package is pure, and is what the simulator and the autoscaler both decide
+// with.
+package migrate
