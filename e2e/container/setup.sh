@@ -64,7 +64,7 @@ build_driver() {
     cp -r "$dir/." "$work"
     chmod -R u+w "$work"
     (cd "$work" && CGO_ENABLED=0 go build -trimpath -o "$built.part" .)
-    mv "$built.part" "$built"
+    mv "$built.part" "$built" || return 1
   fi
   ln -sfn "${built##*/}" "$driver"
 }
