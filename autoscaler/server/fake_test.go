@@ -13,6 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
 )
 
 // fake is an autoscaler of jobs in two namespaces. The token of each tenant is
@@ -43,6 +44,16 @@ func (f *fake) Status() *api.Status {
 		Ineligible: []api.IneligibleJob{{JobKey: planner.JobKey{Namespace: "red", ID: "red-bad"}, Problems: []string{"p"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-bad"}}},
 		Pools:      []api.PoolStatus{{Name: "default", Capacity: 4, Problem: "decided 9 for red-job and blue-job"}},
 	}
+}
+
+func (f *fake) Topology() ([]api.PoolTopology, error) {
+	return []api.PoolTopology{{
+		Pool: "default", Levels: []string{"node"}, Domains: []api.Domain{{Name: "n1", Nodes: 1, Amount: topology.Amount{Free: 3, Used: 2}}},
+		Problems: []topology.Problem{{Level: "node", What: "of n1, which red-job and blue-job are on"}},
+		Jobs: []api.JobSpread{
+			{JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}, Workers: 1}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}, Workers: 1},
+		},
+	}}, nil
 }
 
 func (f *fake) Propose(_ context.Context, line string) ([]api.Proposal, error) {

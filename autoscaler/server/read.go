@@ -112,6 +112,23 @@ func (s *Server) plan(r *http.Request, sc *scope) (any, error) {
 	return out, nil
 }
 
+// topology shows every caller the domains with their slots, as status does those
+// of pools. Jobs are those that the caller may read, and problems, which name
+// nodes, are for those who may read everything.
+func (s *Server) topology(r *http.Request, sc *scope) (any, error) {
+	out, err := s.controller.Topology()
+	if err != nil || sc.all {
+		return out, err
+	}
+	for i := range out {
+		out[i].Problems = nil
+		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.JobSpread) planner.JobKey { return j.JobKey }); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
 func (s *Server) policies(*http.Request, *scope) (any, error) {
 	configured, set := s.controller.Pools()
 	return api.Policies{Configured: configured, Set: set, BuiltIn: builtin.Policies.Names(), External: s.controller.ExternalPolicies()}, nil

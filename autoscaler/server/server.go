@@ -23,6 +23,7 @@ import (
 // Controller is what the API needs of the control loop.
 type Controller interface {
 	Status() *api.Status
+	Topology() ([]api.PoolTopology, error)
 	Health() error
 	Config() *config.Config
 	Registry() *prometheus.Registry
@@ -82,18 +83,19 @@ func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server 
 
 func (s *Server) routes() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
-		"GET /{$}":        page,
-		"GET /v1/status":  s.reads(s.limited(answers(s.status))),
-		"GET /v1/job":     s.reads(s.limited(answers(s.job))),
-		"GET /v1/plan":    s.reads(s.limited(answers(s.plan))),
-		"GET /v1/policy":  s.reads(answers(s.policies)),
-		"GET /v1/events":  s.reads(s.events),
-		"GET /v1/metrics": s.metrics,
-		"GET /v1/health":  s.health,
-		"PUT /v1/policy":  s.command(audit.SetPolicy, s.byLeader(s.setPolicy)),
-		"PUT /v1/pause":   s.command(audit.Pause, s.byLeader(s.setPaused(true))),
-		"PUT /v1/resume":  s.command(audit.Resume, s.byLeader(s.setPaused(false))),
-		"PUT /v1/reload":  s.command(audit.Reload, s.reloading),
+		"GET /{$}":         page,
+		"GET /v1/status":   s.reads(s.limited(answers(s.status))),
+		"GET /v1/job":      s.reads(s.limited(answers(s.job))),
+		"GET /v1/plan":     s.reads(s.limited(answers(s.plan))),
+		"GET /v1/policy":   s.reads(answers(s.policies)),
+		"GET /v1/topology": s.reads(s.limited(answers(s.topology))),
+		"GET /v1/events":   s.reads(s.events),
+		"GET /v1/metrics":  s.metrics,
+		"GET /v1/health":   s.health,
+		"PUT /v1/policy":   s.command(audit.SetPolicy, s.byLeader(s.setPolicy)),
+		"PUT /v1/pause":    s.command(audit.Pause, s.byLeader(s.setPaused(true))),
+		"PUT /v1/resume":   s.command(audit.Resume, s.byLeader(s.setPaused(false))),
+		"PUT /v1/reload":   s.command(audit.Reload, s.reloading),
 	}
 }
 
