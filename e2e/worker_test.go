@@ -88,20 +88,29 @@ func TestWorker(t *testing.T) {
 		tr.finish(ctx)
 	})
 
-	// As under the seccomp profile of some container runtimes: peers notice a death by
+	// As under the seccomp profiles of some container runtimes. Without pidfd_getfd, the
+	// slots cut their connections themselves; without ptrace, too, peers notice a death by
 	// Gloo's time-out, which is shorter then.
-	t.Run("Horovod without pidfd_getfd", func(t *testing.T) {
-		t.Parallel()
-		tr := startWorker(ctx, t, c, train.Horovod, trainingOptions{count: 3, edit: func(job *api.Job) {
-			config := job.TaskGroups[0].Tasks[0].Config
-			config["args"] = append([]any{filepath.Join(root(t), "e2e", "train", "deny.py"), config["command"]}, config["args"].([]any)...)
-			config["command"] = filepath.Join(root(t), train.Horovod.Python)
-		}})
-		tr.waitSize(ctx, 3)
-		killSlot(ctx, t, tr, 3)
-		waitStderr(ctx, t, c, tr.allocOf(ctx, 0).ID, "pidfd_getfd: not possible here (operation not permitted)")
-		tr.finish(ctx)
-	})
+	for _, denied := range []string{"pidfd_getfd", "pidfd_getfd,ptrace"} {
+		t.Run("Horovod without "+denied, func(t *testing.T) {
+			t.Parallel()
+			tr := startWorker(ctx, t, c, train.Horovod, trainingOptions{count: 3, edit: func(job *api.Job) {
+				task := job.TaskGroups[0].Tasks[0]
+				task.Env["KOLO_LOG_LEVEL"] = "debug"
+				task.Config["args"] = append([]any{filepath.Join(root(t), "e2e", "train", "deny.py"), denied, task.Config["command"]}, task.Config["args"].([]any)...)
+				task.Config["command"] = filepath.Join(root(t), train.Horovod.Python)
+			}})
+			tr.waitSize(ctx, 3)
+			survivor := tr.allocOf(ctx, 0).ID
+			killSlot(ctx, t, tr, 3)
+			wanted := "connections cut"
+			if strings.Contains(denied, "ptrace") {
+				wanted = "connections: kolo-worker may not cut those of its slots (pidfd_getfd: operation not permitted, ptrace: operation not permitted)"
+			}
+			waitStderr(ctx, t, c, survivor, wanted)
+			tr.finish(ctx)
+		})
+	}
 
 	t.Run("bad configuration", func(t *testing.T) {
 		t.Parallel()

@@ -111,7 +111,6 @@ job "torch-docker" {
         entrypoint   = ["/kolo/kolo-worker"]
         network_mode = "host"
         hostname     = "${NOMAD_IP_kolo}"
-        init         = true       # reaps what the script leaves behind
         shm_size     = 1073741824 # 1 GiB, for data loaders and NCCL
 
         # The flags are named as the fields of the task driver's config.

@@ -33,12 +33,10 @@ type facts struct {
 	slotsGiven, killGiven, glooGiven bool
 	// shm is the size of /dev/shm in bytes, negative where it is not known.
 	shm int64
-	// takes is why the agent may not take over connections of its slots, nil where it
-	// may.
-	takes error
-	// root states that the task's user is root, first that kolo-worker is the first
-	// process of its container: an init would be.
-	root, first bool
+	// cuts is why the agent may not cut connections of its slots, nil where it may.
+	cuts error
+	// root states that the task's user is root.
+	root bool
 	// visible is the variable by which an image or Nomad names GPUs, gpus are those
 	// that Nomad reserved, nodes those whose device nodes the task sees.
 	visible string
@@ -50,9 +48,9 @@ type facts struct {
 // twice what container runtimes give.
 const leastShm = 128 << 20
 
-// withoutTaking is the default of gloo_timeout where processes notice a peer's death
+// withoutCutting is the default of gloo_timeout where processes notice a peer's death
 // by it alone.
-const withoutTaking = "5s"
+const withoutCutting = "5s"
 
 // check states what keeps the job from training, with what to do about it, and what
 // makes it train worse.
@@ -64,16 +62,13 @@ func (f *facts) check() (problems taskconfig.Problems, warnings []string) {
 	if f.shm >= 0 && f.shm < leastShm {
 		w.Addf("/dev/shm: has %d MB, too few for most data loaders with workers and for NCCL; set shm_size in the task's config (docker: bytes, podman: \"1g\")", f.shm>>20)
 	}
-	if f.framework == "horovod" && f.takes != nil {
-		gloo := "it is " + withoutTaking + " here"
+	if f.framework == "horovod" && f.cuts != nil {
+		gloo := "it is " + withoutCutting + " here"
 		if f.glooGiven {
 			gloo = "you have set it"
 		}
-		w.Addf("pidfd_getfd: not possible here (%v), so that Horovod's processes notice the death of a peer only after gloo_timeout: %s, and a process that is paused for as long counts as dead; "+
-			"with %s, it takes about a second", f.takes, gloo, f.takingRemedy())
-	}
-	if f.first {
-		w.Addf("init: kolo-worker is the first process of its container, and does not reap what the script leaves behind; set init = true in the task's config")
+		w.Addf("connections: kolo-worker may not cut those of its slots (%v), so that Horovod's processes notice the death of a peer only after gloo_timeout: %s, and a process that is paused for as long counts as dead; "+
+			"with %s, it takes about a second", f.cuts, gloo, f.cuttingRemedy())
 	}
 	if !f.killGiven {
 		w.Addf("kill_timeout: is not given, so that this host leaves within %s, Nomad's default, whether or not the ring has reached a commit; "+
@@ -82,16 +77,16 @@ func (f *facts) check() (problems taskconfig.Problems, warnings []string) {
 	return problems, w
 }
 
-// yamaError is the value of kernel.yama.ptrace_scope that denies taking over connections.
+// yamaError is the value of kernel.yama.ptrace_scope that denies cutting connections.
 type yamaError string
 
 func (s yamaError) Error() string { return "kernel.yama.ptrace_scope = " + string(s) }
 
-// takingRemedy is what lets the agent take over connections. A capability is of no use to
+// cuttingRemedy is what lets the agent cut connections. A capability is of no use to
 // a user other than root, and at scope 3 to no one.
-func (f *facts) takingRemedy() string {
+func (f *facts) cuttingRemedy() string {
 	var scope yamaError
-	if errors.As(f.takes, &scope) && (scope == "3" || !f.root) {
+	if errors.As(f.cuts, &scope) && (scope == "3" || !f.root) {
 		return "kernel.yama.ptrace_scope = 1 on the client"
 	}
 	return `cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list`

@@ -4,6 +4,7 @@
 package entrypoint
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -17,6 +18,9 @@ func goodFacts() *facts {
 		name: "10.0.0.5", resolved: []string{"10.0.0.5"}, slots: 1, killGiven: true, shm: 1 << 30,
 	}
 }
+
+// errDenied is what mayCut returns under a strict seccomp profile.
+var errDenied = fmt.Errorf("pidfd_getfd: %w, ptrace: %w", unix.EPERM, unix.EPERM)
 
 // debian is what a machine's name resolves to by /etc/hosts of its installer.
 var debian = []string{"127.0.1.1"}
@@ -50,27 +54,23 @@ func TestCheck(t *testing.T) {
 			warnings: []string{`/dev/shm: has 64 MB, too few for most data loaders with workers and for NCCL; set shm_size in the task's config (docker: bytes, podman: "1g")`},
 		},
 		"unknown shared memory": {change: func(f *facts) { f.shm = -1 }},
-		"pidfd_getfd": {
-			change: func(f *facts) { f.takes = unix.EPERM },
-			warnings: []string{"pidfd_getfd: not possible here (operation not permitted), so that Horovod's processes notice the death of a peer only after gloo_timeout: it is 5s here, " +
+		"a profile that denies it": {
+			change: func(f *facts) { f.cuts = errDenied },
+			warnings: []string{"connections: kolo-worker may not cut those of its slots (pidfd_getfd: operation not permitted, ptrace: operation not permitted), so that Horovod's processes notice the death of a peer only after gloo_timeout: it is 5s here, " +
 				"and a process that is paused for as long counts as dead; " +
 				`with cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list, it takes about a second`},
 		},
-		"pidfd_getfd, with a gloo_timeout": {
-			change: func(f *facts) { f.takes, f.glooGiven = unix.EPERM, true },
-			warnings: []string{"pidfd_getfd: not possible here (operation not permitted), so that Horovod's processes notice the death of a peer only after gloo_timeout: you have set it, " +
+		"that profile, with a gloo_timeout": {
+			change: func(f *facts) { f.cuts, f.glooGiven = errDenied, true },
+			warnings: []string{"connections: kolo-worker may not cut those of its slots (pidfd_getfd: operation not permitted, ptrace: operation not permitted), so that Horovod's processes notice the death of a peer only after gloo_timeout: you have set it, " +
 				"and a process that is paused for as long counts as dead; " +
 				`with cap_add = ["sys_ptrace"] in the task's config, which allow_caps of the client's plugin must list, it takes about a second`},
 		},
-		"pidfd_getfd, with PyTorch": {change: func(f *facts) { f.takes, f.framework = unix.EPERM, "torch" }},
+		"that profile, with PyTorch": {change: func(f *facts) { f.cuts, f.framework = errDenied, "torch" }},
 		"Yama, with another user than root": {
-			change: func(f *facts) { f.takes = yamaError("2") },
-			warnings: []string{"pidfd_getfd: not possible here (kernel.yama.ptrace_scope = 2), so that Horovod's processes notice the death of a peer only after gloo_timeout: it is 5s here, " +
+			change: func(f *facts) { f.cuts = yamaError("2") },
+			warnings: []string{"connections: kolo-worker may not cut those of its slots (kernel.yama.ptrace_scope = 2), so that Horovod's processes notice the death of a peer only after gloo_timeout: it is 5s here, " +
 				"and a process that is paused for as long counts as dead; with kernel.yama.ptrace_scope = 1 on the client, it takes about a second"},
-		},
-		"no init": {
-			change:   func(f *facts) { f.first = true },
-			warnings: []string{"init: kolo-worker is the first process of its container, and does not reap what the script leaves behind; set init = true in the task's config"},
 		},
 		"no kill_timeout": {
 			change: func(f *facts) { f.killGiven = false },

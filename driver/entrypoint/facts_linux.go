@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/remotecall"
 	"github.com/kolo-nomad/kolo/driver/taskconfig"
 	"github.com/kolo-nomad/kolo/driver/workerflags"
 )
@@ -95,13 +96,13 @@ func bare(err error) error {
 	return err
 }
 
-// collect asks this machine what check wants to know of a task. takes is what mayTake
+// collect asks this machine what check wants to know of a task. cuts is what mayCut
 // returned.
-func collect(o *workerflags.Flags, env map[string]string, t *taskconfig.Task, takes error) *facts {
+func collect(o *workerflags.Flags, env map[string]string, t *taskconfig.Task, cuts error) *facts {
 	c := &t.Agent
 	f := &facts{
 		framework: c.Framework, slots: c.Slots, maxNP: c.MaxNP, slotsGiven: o.Has("slots"), glooGiven: o.Has("gloo_timeout"), killGiven: o.Kill > 0,
-		shm: sizeOf("/dev/shm"), takes: takes, root: os.Geteuid() == 0, first: os.Getpid() == 1, visible: env[nvidiaVisible], gpus: t.GPUs, nodes: gpuNodes(),
+		shm: sizeOf("/dev/shm"), cuts: cuts, root: os.Geteuid() == 0, visible: env[nvidiaVisible], gpus: t.GPUs, nodes: gpuNodes(),
 	}
 	f.name, _ = os.Hostname()
 	label, service, err := taskconfig.ServiceAddress(env, c.Listen)
@@ -155,9 +156,24 @@ func gpuNodes() int {
 	return len(nodes)
 }
 
-// mayTake is nil where this process may take over connections of its children, as
-// it does to end a ring of which a member has died. It asks with itself in place of
-// a child: what denies that is the seccomp profile of a container, or Yama.
+// mayCut is nil where this process may cut connections of its children, as it does
+// to end a ring of which a member has died. What denies that is the seccomp profile of a
+// container, or Yama.
+func mayCut() error {
+	if err := mayTake(); err != nil {
+		if callErr := remotecall.Possible(); callErr != nil {
+			return fmt.Errorf("pidfd_getfd: %w, %w", err, callErr)
+		}
+	}
+	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope") // none without Yama
+	if level := strings.TrimSpace(string(scope)); slices.Contains([]string{"2", "3"}, level) && (level == "3" || !ptraces()) {
+		return yamaError(level)
+	}
+	return nil
+}
+
+// mayTake is nil where this process may take over files of others. It asks with itself
+// in place of a child.
 func mayTake() error {
 	pidfd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
@@ -168,12 +184,7 @@ func mayTake() error {
 	if err != nil {
 		return err
 	}
-	_ = unix.Close(fd)
-	scope, _ := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope") // none without Yama
-	if level := strings.TrimSpace(string(scope)); slices.Contains([]string{"2", "3"}, level) && (level == "3" || !ptraces()) {
-		return yamaError(level)
-	}
-	return nil
+	return unix.Close(fd)
 }
 
 // ptraces reports whether this process has CAP_SYS_PTRACE.

@@ -55,6 +55,11 @@ var stop = append(slices.Clone(agent.Stop), syscall.SIGQUIT, systemdStop)
 func Main(ctx context.Context, frameworks []Framework, args []string, stdout, stderr io.Writer) int {
 	signals := agent.Signals(systemdStop) // before anything that takes time
 	process.IgnoreSIGPIPE()
+	if os.Getpid() == 1 { // of a container
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go process.ReapOrphans(ctx)
+	}
 	tasks := tasksOf(frameworks)
 	o, err := workerflags.Parse(tasks, args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -124,12 +129,12 @@ func configure(o *workerflags.Flags, env map[string]string) (_ *config.Config, w
 		return nil, nil, err
 	}
 	given := o.Given(env)
-	takes := mayTake()
-	if takes != nil && given["gloo_timeout"] == nil && o.Framework.Name() == "horovod" {
-		given["gloo_timeout"] = withoutTaking
+	cuts := mayCut()
+	if cuts != nil && given["gloo_timeout"] == nil && o.Framework.Name() == "horovod" {
+		given["gloo_timeout"] = withoutCutting
 	}
 	t, problems := taskconfig.Read(o.Framework, given, s)
-	more, warnings := collect(o, env, t, takes).check()
+	more, warnings := collect(o, env, t, cuts).check()
 	problems.Add(more)
 	if err := problems.Err(); err != nil {
 		return nil, nil, err

@@ -92,16 +92,17 @@ type rule struct {
 // framework; horovod and torch are two. Only the program lists them, and gives agent
 // and launcher theirs.
 func driverRules() map[string]rule {
-	base := []string{"elastic", "settings", "hostnet", "localpeer", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
+	base := []string{"elastic", "settings", "hostnet", "localpeer", "remotecall", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "nomadapi"}
 	framework := []string{"agent/framework", "agent/host", "agent/leader"}
 	return map[string]rule{
-		"elastic":   {pure: true},
-		"settings":  {},
-		"hostnet":   {},
-		"localpeer": {},
-		"discovery": {uses: finding, nomad: true},
+		"elastic":    {pure: true},
+		"settings":   {},
+		"hostnet":    {},
+		"localpeer":  {},
+		"remotecall": {},
+		"discovery":  {uses: finding, nomad: true},
 
 		"discovery/election":   {pure: true},
 		"discovery/possession": {pure: true},

@@ -14,14 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kolo-nomad/kolo/driver/localpeer"
+	"github.com/kolo-nomad/kolo/driver/remotecall"
 )
 
 // The collectives of a framework notice a peer that died only on the connections
 // to that peer; the other members of a ring wait for one another until their
 // time-out, 30 s by default in Gloo. The agent knows at once, and is an ancestor of
 // its slots, so it may take their sockets (pidfd_getfd, Linux 5.6) and shut down
-// those of the broken ring. Each process then sees what it would see if its
-// neighbour had died, and recovers.
+// those of the broken ring, or have them do it themselves (package remotecall). Each
+// process then sees what it would see if its neighbour had died, and recovers.
 
 // shutdownSockets shuts down the connections of a process and its descendants
 // that have one end at one of the given listening addresses, and returns how
@@ -55,34 +56,57 @@ func shutdownProcess(pid int, listening map[netip.AddrPort]bool) (int, error) {
 	if len(inodes) == 0 {
 		return 0, nil
 	}
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	fds, err := os.ReadDir(dir)
-	if err != nil {
+	fds, err := descriptorsOf(pid, inodes)
+	if err != nil || len(fds) == 0 {
 		return 0, err
 	}
+	n, err := takeAndShutdown(pid, fds)
+	if err == nil {
+		return n, nil
+	}
+	more, callErr := remotecall.Shutdown(pid, fds[n:])
+	if callErr != nil {
+		return n, fmt.Errorf("%w; %w", err, callErr)
+	}
+	return n + more, nil
+}
+
+// descriptorsOf are the descriptors of a process that are the sockets with these inodes.
+func descriptorsOf(pid int, inodes map[string]bool) ([]int, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var fds []int
+	for _, e := range entries {
+		link, err := os.Readlink(dir + "/" + e.Name())
+		if err != nil || !inodes[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] {
+			continue
+		}
+		if num, err := strconv.Atoi(e.Name()); err == nil {
+			fds = append(fds, num)
+		}
+	}
+	return fds, nil
+}
+
+// takeAndShutdown shuts down sockets of a process by descriptors of this one's own. It
+// fails where that is denied.
+func takeAndShutdown(pid int, fds []int) (n int, err error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return 0, fmt.Errorf("pidfd_open: %w", err)
 	}
 	defer func() { _ = unix.Close(pidfd) }()
-	n := 0
-	for _, e := range fds {
-		link, err := os.Readlink(dir + "/" + e.Name())
-		if err != nil || !inodes[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] {
-			continue
-		}
-		num, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, num := range fds {
 		fd, err := unix.PidfdGetfd(pidfd, num, 0)
 		if err != nil {
 			return n, fmt.Errorf("pidfd_getfd: %w", err)
 		}
-		if unix.Shutdown(fd, unix.SHUT_RDWR) == nil {
-			n++
-		}
+		_ = unix.Shutdown(fd, unix.SHUT_RDWR) // fails where the peer was faster
 		_ = unix.Close(fd)
+		n++
 	}
 	return n, nil
 }

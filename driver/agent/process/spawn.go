@@ -77,7 +77,7 @@ func (s *Spawner) Start(spec Spec) (*Process, error) {
 		return nil, err
 	}
 	started := make(chan error)
-	s.work <- func() { started <- cmd.Start() }
+	s.work <- func() { started <- own.start(cmd) }
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", spec.Command, err)
 	}
@@ -120,5 +120,5 @@ func (p *Process) wait(readers *sync.WaitGroup, streams ...io.Reader) {
 		}
 	}
 	readers.Wait()
-	_ = p.cmd.Wait()
+	own.wait(p.cmd)
 }

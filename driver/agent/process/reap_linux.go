@@ -1,0 +1,99 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package process
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reapEvery is the least time between two looks at all processes.
+const reapEvery = time.Second
+
+// own are the children of this process that a Process waits for.
+var own = children{pids: map[int]bool{}}
+
+// children are those that ReapOrphans leaves alone. A child is among them from its start
+// on: start holds the lock, as a reaper does while it looks.
+type children struct {
+	mu   sync.Mutex
+	pids map[int]bool
+}
+
+func (c *children) start(cmd *exec.Cmd) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err := cmd.Start()
+	if err == nil {
+		c.pids[cmd.Process.Pid] = true
+	}
+	return err
+}
+
+func (c *children) wait(cmd *exec.Cmd) {
+	_ = cmd.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pids, cmd.Process.Pid)
+}
+
+// ReapOrphans reaps processes that have lost their parent and become children of this
+// one, as they do of the first process of a container, until ctx ends. It leaves those
+// alone that a Spawner has started; this process must start no others.
+func ReapOrphans(ctx context.Context) {
+	ended := make(chan os.Signal, 1) // more while it looks are one more look
+	signal.Notify(ended, syscall.SIGCHLD)
+	defer signal.Stop(ended)
+	for {
+		own.reapOthers()
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reapEvery):
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ended:
+		}
+	}
+}
+
+// reapOthers reaps children that have ended and are none of those that are waited for.
+func (c *children) reapOthers() {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	self := os.Getpid()
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || c.pids[pid] || !zombieOf(self, pid) {
+			continue
+		}
+		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
+	}
+}
+
+// zombieOf reports whether a process is a child of parent that has ended.
+func zombieOf(parent, pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	// pid (name) state parent …: the name may hold spaces and parentheses.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	return len(fields) > 1 && string(fields[0]) == "Z" && string(fields[1]) == strconv.Itoa(parent)
+}

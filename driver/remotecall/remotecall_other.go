@@ -1,0 +1,16 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+//go:build !linux || !amd64
+
+package remotecall
+
+import "errors"
+
+var errArchitecture = errors.New("not built for this architecture")
+
+// Possible is an error where Shutdown can't work.
+func Possible() error { return errArchitecture }
+
+// Shutdown returns an error.
+func Shutdown(int, []int) (int, error) { return 0, errArchitecture }
