@@ -27,8 +27,8 @@ type Options struct {
 	Nomad string
 	// Clients is the number of client agents, 3 when 0.
 	Clients int
-	// Plugins maps the path of a plugin's binary to the HCL body of its
-	// `config` block on every client.
+	// Plugins maps the path of a plugin's binary, or the name of a driver that is part of
+	// Nomad, to the HCL body of its `config` block on every client.
 	Plugins map[string]string
 	// ClientHCL is added to the `client` block of every client agent. In it and in
 	// the plugins' configurations, @NODE@ stands for the node's directory and
@@ -284,6 +284,10 @@ func (c *Cluster) installPlugins(plugins map[string]string) (map[string]string, 
 	configs := map[string]string{}
 	for _, path := range slices.Sorted(maps.Keys(plugins)) {
 		name := filepath.Base(path)
+		if name == path { // one that is part of Nomad
+			configs[name] = plugins[path]
+			continue
+		}
 		if err := copyFile(path, filepath.Join(dir, name)); err != nil {
 			return nil, fmt.Errorf("plugin: %w", err)
 		}

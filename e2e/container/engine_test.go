@@ -44,7 +44,7 @@ var podman = engine{
 		o.Plugins[filepath.Join(root, "bin", "nomad-driver-podman")] = `socket_path = "unix://@NODE@/podman/socket"`
 	},
 	start:  startPodman,
-	config: map[string]any{"shm_size": "256m", "readonly_rootfs": true, "init": nil},
+	config: map[string]any{"shm_size": "256m", "readonly_rootfs": true},
 }
 
 // containersConf is what podman needs on a machine without systemd's cgroups, and
