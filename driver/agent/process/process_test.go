@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/remotecall"
 )
 
 // What a script starts in a session of its own is out of the group kill's
@@ -47,6 +49,26 @@ func TestAProcessEndsWithoutWhatItLeavesBehind(t *testing.T) {
 			must.Eq(t, code == 0, p.Exit().Success(), must.Sprint(p.Exit()))
 		})
 	}
+}
+
+// A process that is made to shut down connections stops for a moment, which is not its end.
+func TestATracedProcessHasNotEnded(t *testing.T) {
+	if err := remotecall.Possible(); err != nil {
+		t.Skip(err)
+	}
+	s, err := NewSpawner("")
+	must.NoError(t, err)
+	defer s.Close()
+	p, err := s.Start(Spec{Command: "sh", Env: []string{"PATH=" + os.Getenv("PATH")}, Args: []string{"-c", "exec sleep 600"}})
+	must.NoError(t, err)
+	for range 50 {
+		_, err := remotecall.Shutdown(p.PID(), nil)
+		must.NoError(t, err)
+	}
+	must.False(t, p.Ended())
+	p.Signal(syscall.SIGTERM)
+	<-p.Done()
+	must.Eq(t, "signal 15 (terminated)", p.Exit().String())
 }
 
 // What a slot writes last is shown to users, as the reason of its end.

@@ -5,16 +5,30 @@ package process
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// waitNoReap waits until a child has ended and leaves it to be reaped.
+// whileTraced is the time between two looks at a child that is stopped.
+const whileTraced = time.Millisecond
+
+// waitNoReap waits until a child has ended and leaves it to be reaped. While this
+// process traces the child (see package remotecall), the kernel reports its stops, too.
 func waitNoReap(pid int) error {
 	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || ended(info.Code):
 			return err
+		default:
+			time.Sleep(whileTraced)
 		}
 	}
 }
+
+// ended reports whether a child's state (CLD_… of waitid(2)) is that it has exited, was
+// killed, or has dumped core.
+func ended(code int32) bool { return code >= 1 && code <= 3 }
