@@ -1,0 +1,50 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/release/manpage"
+)
+
+// Every command that the help lists has its part, those below another command as well,
+// and options that many share are there once.
+func TestCommands(t *testing.T) {
+	const general = "General Options:\n\n  -address=<addr>\n    URL.\n"
+	helps := map[string]string{
+		"-help":            "Usage: kolo <command>\n\nAvailable commands are:\n    policy    Know policies\n    status    Show jobs\n",
+		"policy -help":     "Usage: kolo policy <subcommand>\n\nSubcommands:\n    set    Change it\n",
+		"policy set -help": "Usage: kolo policy set\n\n" + general,
+		"status -help":     "Usage: kolo status\n\n" + general,
+	}
+	help := func(args ...string) (string, error) { return helps[strings.Join(args, " ")], nil }
+	parts, err := commands("kolo", help)
+	must.NoError(t, err)
+	const instead = "  General options, which are below, apply.\n"
+	must.Eq(t, []manpage.Part{
+		{Heading: "commands", Help: helps["-help"]},
+		{Heading: "kolo policy", Help: helps["policy -help"]},
+		{Heading: "kolo policy set", Help: "Usage: kolo policy set\n\n" + instead},
+		{Heading: "kolo status", Help: "Usage: kolo status\n\n" + instead},
+		{Heading: "general options", Help: "\n  -address=<addr>\n    URL.\n"},
+	}, parts)
+
+	helps["status -help"] += "\n  -more\n    More.\n"
+	_, err = commands("kolo", help)
+	must.ErrorContains(t, err, "the general options of kolo status are not those of the commands before it")
+}
+
+// The checksums are those that sha256sum -c takes.
+func TestSums(t *testing.T) {
+	must.Eq(t, "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb  a\n"+
+		"3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d  b\n", string(sums(map[string][]byte{"b": []byte("b"), "a": []byte("a")})))
+}
+
+func TestRoots(t *testing.T) {
+	must.Greater(t, 100, strings.Count(string(roots()), "BEGIN CERTIFICATE"))
+}

@@ -1,0 +1,167 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package manpage makes manual pages of what programs print as their help, so that there
+// is one text to maintain.
+package manpage
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// Page is a manual page of section 1. Parts follow the name, in their order.
+type Page struct {
+	Name    string
+	Summary string // one line, without a full stop
+	Version string
+	At      time.Time
+	Parts   []Part
+}
+
+// Part is a section of a page: a heading and a text as a program prints it. Such a text
+// has paragraphs, headings that end with a colon, options that begin with a hyphen and
+// have their description in the lines below or after two spaces, and lines that stand
+// as they are: what is indented deeper than paragraphs, or in columns.
+type Part struct{ Heading, Help string }
+
+// Roff is the page in the macros of man(7).
+func (p Page) Roff() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, ".TH %s 1 %s \"Kolo %s\" \"Kolo\"\n", escape(strings.ToUpper(p.Name)), p.At.UTC().Format("2006-01-02"), escape(p.Version))
+	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", escape(p.Name), escape(p.Summary))
+	for _, part := range p.Parts {
+		fmt.Fprintf(&b, ".SH %s\n", escape(strings.ToUpper(part.Heading)))
+		c := converter{out: &b, base: paragraphs(part.Help), headed: true}
+		for line := range strings.Lines(part.Help) {
+			c.line(strings.ReplaceAll(strings.TrimRight(line, " \t\n"), "\t", "    "))
+		}
+		c.end()
+	}
+	return []byte(b.String())
+}
+
+var (
+	heading = regexp.MustCompile(`^\S[^.]{0,60}:$`)
+	usage   = regexp.MustCompile(`^[Uu]sage: `)
+	option  = regexp.MustCompile(`^ +(-\S*(?: \S+)*)(?:  +(.+))?$`)
+	columns = regexp.MustCompile(`\S   *\S`)
+)
+
+// paragraphs is the indentation of a text's paragraphs: the least of its lines, those
+// apart that are headings or say how the program is used.
+func paragraphs(text string) int {
+	least := -1
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if strings.TrimSpace(line) == "" || heading.MatchString(line) || usage.MatchString(line) {
+			continue
+		}
+		if n := indent(line); least < 0 || n < least {
+			least = n
+		}
+	}
+	return max(least, 0)
+}
+
+func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+// converter writes one text. It is in one state at a time: in a filled paragraph, below
+// an option, or among lines that stand as they are.
+type converter struct {
+	out    *strings.Builder
+	base   int
+	state  state
+	option int  // indentation of the option that the text is below
+	headed bool // nothing stands below the heading yet
+}
+
+type state int
+
+const (
+	none state = iota
+	filled
+	described
+	literal
+)
+
+func (c *converter) line(line string) {
+	n := indent(line)
+	m := option.FindStringSubmatch(line)
+	switch {
+	case line == "":
+		if c.state == literal {
+			c.out.WriteByte('\n')
+		} else if c.state == filled {
+			c.end()
+		}
+	case heading.MatchString(line):
+		c.end()
+		fmt.Fprintf(c.out, ".SS %s\n", escape(strings.TrimSuffix(line, ":")))
+		c.headed = true
+	case usage.MatchString(line):
+		c.end()
+		c.paragraph()
+		fmt.Fprintf(c.out, ".B %s\n", escape(usage.ReplaceAllString(line, "")))
+	case c.state == described && n > c.option:
+		c.text(strings.TrimSpace(line))
+	case m != nil && n <= c.base+2:
+		c.end()
+		c.state, c.option = described, n
+		c.headed = false
+		fmt.Fprintf(c.out, ".TP\n.B %s\n", escape(m[1]))
+		c.text(m[2])
+	case n > c.base || columns.MatchString(line):
+		if c.state != literal {
+			c.end()
+			c.state = literal
+			c.paragraph()
+			c.out.WriteString(".RS 4\n.nf\n")
+		}
+		c.text(line[c.base:])
+	default:
+		if c.state != filled {
+			c.end()
+			c.state = filled
+			c.paragraph()
+		}
+		c.text(strings.TrimSpace(line))
+	}
+}
+
+// paragraph begins one; a heading has begun its first.
+func (c *converter) paragraph() {
+	if !c.headed {
+		c.out.WriteString(".PP\n")
+	}
+	c.headed = false
+}
+
+func (c *converter) text(s string) {
+	if s != "" {
+		c.out.WriteString(escape(s) + "\n")
+	}
+}
+
+// end leaves the state that the text is in.
+func (c *converter) end() {
+	if c.state == literal {
+		text := strings.TrimRight(c.out.String(), "\n") + "\n"
+		c.out.Reset()
+		c.out.WriteString(text + ".fi\n.RE\n")
+	}
+	c.state = none
+}
+
+var escaped = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `"`, `\(dq`)
+
+// escape writes text that roff prints as it stands.
+func escape(s string) string {
+	s = escaped.Replace(s)
+	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
+		s = `\&` + s
+	}
+	return s
+}

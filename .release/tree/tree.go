@@ -1,0 +1,148 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package tree has the files that archives, packages and images are made of, and writes
+// them so that the same files give the same bytes.
+package tree
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// File is a file, a directory or a symbolic link, owned by root.
+type File struct {
+	Path   string      // relative, with slashes
+	Mode   fs.FileMode // permissions, with fs.ModeDir for a directory and fs.ModeSymlink for a link
+	Body   []byte
+	Link   string // what a symbolic link points to
+	Config bool   // a user changes it, and an upgrade keeps what the user wrote
+}
+
+// Files are the files of one archive, package or image.
+type Files []File
+
+// Add appends a regular file.
+func (f *Files) Add(path string, mode fs.FileMode, body []byte) {
+	*f = append(*f, File{Path: path, Mode: mode, Body: body})
+}
+
+// AddLink appends a symbolic link.
+func (f *Files) AddLink(path, to string) {
+	*f = append(*f, File{Path: path, Mode: fs.ModeSymlink | 0o777, Link: to})
+}
+
+// Below returns the files with a directory before their paths.
+func (f Files) Below(dir string) Files {
+	moved := slices.Clone(f)
+	for i := range moved {
+		moved[i].Path = path.Join(dir, moved[i].Path)
+	}
+	return moved
+}
+
+// WithDirs returns the files sorted by path, with all directories above them. Two files
+// of one path are an error.
+func (f Files) WithDirs() (Files, error) {
+	all := map[string]File{}
+	for _, file := range f {
+		if path.Clean(file.Path) != file.Path || path.IsAbs(file.Path) || strings.HasPrefix(file.Path, "..") {
+			return nil, fmt.Errorf("%q is no clean relative path", file.Path)
+		}
+		if _, twice := all[file.Path]; twice {
+			return nil, fmt.Errorf("%s is there twice", file.Path)
+		}
+		all[file.Path] = file
+	}
+	for _, file := range f {
+		for dir := path.Dir(file.Path); dir != "."; dir = path.Dir(dir) {
+			if _, exists := all[dir]; !exists {
+				all[dir] = File{Path: dir, Mode: fs.ModeDir | 0o755}
+			}
+		}
+	}
+	sorted := make(Files, 0, len(all))
+	for _, file := range all {
+		sorted = append(sorted, file)
+	}
+	slices.SortFunc(sorted, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	return sorted, nil
+}
+
+// WriteTar writes the files, and the directories above them, as a tar archive. Each path
+// has the prefix before it.
+func (f Files) WriteTar(w io.Writer, prefix string, at time.Time) error {
+	files, err := f.WithDirs()
+	if err != nil {
+		return err
+	}
+	tw := tar.NewWriter(w)
+	for _, file := range files {
+		h := &tar.Header{
+			Name: prefix + file.Path, Mode: int64(mode(file.Mode)), ModTime: at.UTC().Truncate(time.Second),
+			Uname: "root", Gname: "root", Format: tar.FormatGNU,
+		}
+		switch {
+		case file.Mode.IsDir():
+			h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
+		case file.Mode&fs.ModeSymlink != 0:
+			h.Typeflag, h.Linkname = tar.TypeSymlink, file.Link
+		default:
+			h.Typeflag, h.Size = tar.TypeReg, int64(len(file.Body))
+		}
+		if err := tw.WriteHeader(h); err != nil {
+			return fmt.Errorf("%s: %w", file.Path, err)
+		}
+		if _, err := tw.Write(file.Body); err != nil {
+			return fmt.Errorf("%s: %w", file.Path, err)
+		}
+	}
+	return tw.Close()
+}
+
+// mode is a file's mode as tar has it.
+func mode(m fs.FileMode) uint32 {
+	bits := uint32(m.Perm())
+	if m&fs.ModeSticky != 0 {
+		bits |= 0o1000
+	}
+	return bits
+}
+
+// TarGz is WriteTar, compressed.
+func (f Files) TarGz(prefix string, at time.Time) ([]byte, error) {
+	var out bytes.Buffer
+	if err := gzipped(&out, func(w io.Writer) error { return f.WriteTar(w, prefix, at) }); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// Gzip compresses a text, with no name and no time in it.
+func Gzip(text []byte) ([]byte, error) {
+	var out bytes.Buffer
+	err := gzipped(&out, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	return out.Bytes(), err
+}
+
+func gzipped(w io.Writer, write func(io.Writer) error) error {
+	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if err := write(z); err != nil {
+		return err
+	}
+	return z.Close()
+}
