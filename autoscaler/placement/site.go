@@ -18,6 +18,9 @@ type Site struct {
 	Held  int // workers of the job that are there
 	Fixed int // of these, those that must stay
 	Room  int // more workers that fit there
+	// Free is how many would find room there if the job could have as many; 0 is
+	// Room. Of several domains that hold a job, the one with least is chosen.
+	Free int
 }
 
 // Rule is how close together the workers of a job are to be.
@@ -147,42 +150,48 @@ func (c *choice) sum(in []int, of func(*Site) int) int {
 
 func (c *choice) held(in []int) int { return c.sum(in, func(s *Site) int { return s.Held }) }
 func (c *choice) room(in []int) int { return c.sum(in, func(s *Site) int { return s.Room }) }
-func (c *choice) free(in []int) int { return c.sum(in, func(s *Site) int { return s.Held - s.Fixed }) }
+func (c *choice) free(in []int) int { return c.sum(in, func(s *Site) int { return max(s.Room, s.Free) }) }
+
+// movable is how many workers may leave sites.
+func (c *choice) movable(in []int) int {
+	return c.sum(in, func(s *Site) int { return s.Held - s.Fixed })
+}
 
 // roomiest is the domain of so many levels that holds all that the job holds and
 // n workers more with least to spare, or else the one that has most room; nil
 // where there is none. Of equal ones it is that with least room around it.
 func (c *choice) roomiest(levels int, in []int, held, n int) []int {
 	type candidate struct {
-		sites        []int
-		room, around int
+		sites  []int
+		around int
 	}
 	var best *candidate
 	var search func(in []int, l, around int)
 	search = func(in []int, l, around int) {
 		for _, d := range c.divided(in, l) {
-			switch room := c.room(d); {
+			switch {
 			case c.domain(l, d[0]) < 0 || c.held(d) < held:
 			case l+1 < levels:
-				search(d, l+1, room)
-			case best == nil || better(room, best.room, n) || room == best.room && around < best.around:
-				best = &candidate{d, room, around}
+				search(d, l+1, c.free(d))
+			case best == nil || c.better(d, best.sites, n) || !c.better(best.sites, d, n) && around < best.around:
+				best = &candidate{d, around}
 			}
 		}
 	}
-	search(in, 0, c.room(in))
+	search(in, 0, c.free(in))
 	if best == nil {
 		return nil
 	}
 	return best.sites
 }
 
-// better reports whether room x is better for n workers than room y.
-func better(x, y, n int) bool {
-	if x >= n && y >= n {
-		return x < y
+// better reports whether one domain is better for n workers than another.
+func (c *choice) better(x, y []int, n int) bool {
+	roomX, roomY := c.room(x), c.room(y)
+	if roomX >= n && roomY >= n {
+		return c.free(x) < c.free(y)
 	}
-	return x > y
+	return roomX > roomY
 }
 
 // fill gives up to n workers to sites of one domain of so many levels.
@@ -204,7 +213,7 @@ func (c *choice) fill(in []int, l, n int) (placed int) {
 	for len(children) > 0 && placed < n {
 		at := 0
 		for k := range children {
-			if better(c.room(children[k]), c.room(children[at]), n-placed) {
+			if c.better(children[k], children[at], n-placed) {
 				at = k
 			}
 		}
@@ -225,14 +234,14 @@ func (c *choice) leave(in []int, l, n int) {
 		return
 	}
 	children := c.divided(in, l)
-	children = slices.DeleteFunc(children, func(d []int) bool { return c.free(d) <= 0 })
+	children = slices.DeleteFunc(children, func(d []int) bool { return c.movable(d) <= 0 })
 	slices.SortStableFunc(children, func(a, b []int) int { return cmp.Compare(c.held(a), c.held(b)) })
 	for len(children) > 0 && n > 0 {
 		at := 0
-		for at+1 < len(children) && c.free(children[at+1]) <= n && c.free(children[0])+c.free(children[at+1]) > n {
+		for at+1 < len(children) && c.movable(children[at+1]) <= n && c.movable(children[0])+c.movable(children[at+1]) > n {
 			at++ // only one can be left as a whole: the largest
 		}
-		k := min(n, c.free(children[at]))
+		k := min(n, c.movable(children[at]))
 		c.leave(children[at], l+1, k)
 		n -= k
 		children = slices.Delete(children, at, at+1)

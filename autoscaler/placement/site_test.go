@@ -38,6 +38,8 @@ func TestGrow(t *testing.T) {
 			[]Site{block(0, 0, 0, 4), block(0, 1, 0, 4), block(1, 2, 0, 4), block(1, 3, 0, 3)}, 7, Rule{}, []int{0, 0, 4, 3}, 7},
 		"at the level that matters": { // the node of 5 would do, but its rack stays whole
 			[]Site{block(0, 0, 0, 5), block(0, 1, 0, 5), block(1, 2, 0, 3), block(1, 3, 0, 3)}, 5, Rule{Levels: 1}, []int{0, 0, 3, 2}, 5},
+		"the smallest, not the one that the job could fill": {
+			[]Site{{Path: []int{0}, Room: 4, Free: 16}, {Path: []int{1}, Room: 4, Free: 5}}, 4, Rule{}, []int{0, 4}, 4},
 		"never across: enough":             {[]Site{rack(0, 0, 4), rack(1, 0, 8)}, 6, Rule{Within: 1}, []int{0, 6}, 6},
 		"never across: too few":            {[]Site{rack(0, 0, 4), rack(1, 0, 8)}, 10, Rule{Within: 1}, []int{0, 8}, 8},
 		"never across: where it is":        {[]Site{rack(0, 2, 1), rack(1, 0, 8)}, 3, Rule{Within: 1}, []int{1, 0}, 1},
