@@ -150,7 +150,12 @@ func (c *choice) sum(in []int, of func(*Site) int) int {
 
 func (c *choice) held(in []int) int { return c.sum(in, func(s *Site) int { return s.Held }) }
 func (c *choice) room(in []int) int { return c.sum(in, func(s *Site) int { return s.Room }) }
-func (c *choice) free(in []int) int { return c.sum(in, func(s *Site) int { return max(s.Room, s.Free) }) }
+func (c *choice) free(in []int) int {
+	return c.sum(in, func(s *Site) int { return max(s.Room, s.Free) })
+}
+
+// parts is how many sites the job is at.
+func (c *choice) parts(in []int) int { return c.sum(in, func(s *Site) int { return min(1, s.Held) }) }
 
 // movable is how many workers may leave sites.
 func (c *choice) movable(in []int) int {
@@ -235,11 +240,15 @@ func (c *choice) leave(in []int, l, n int) {
 	}
 	children := c.divided(in, l)
 	children = slices.DeleteFunc(children, func(d []int) bool { return c.movable(d) <= 0 })
-	slices.SortStableFunc(children, func(a, b []int) int { return cmp.Compare(c.held(a), c.held(b)) })
+	slices.SortStableFunc(children, func(a, b []int) int {
+		return cmp.Or(cmp.Compare(c.held(a), c.held(b)), cmp.Compare(c.parts(b), c.parts(a)))
+	})
 	for len(children) > 0 && n > 0 {
-		at := 0
-		for at+1 < len(children) && c.movable(children[at+1]) <= n && c.movable(children[0])+c.movable(children[at+1]) > n {
-			at++ // only one can be left as a whole: the largest
+		at, least := 0, c.movable(children[0])
+		for i := range children {
+			if k := c.movable(children[i]); k <= n && k > c.movable(children[at]) && least+k > n {
+				at = i // only one can be left as a whole: the largest
+			}
 		}
 		k := min(n, c.movable(children[at]))
 		c.leave(children[at], l+1, k)

@@ -48,6 +48,12 @@ func drawRacks(t *rapid.T) *racks {
 		} else {
 			job.PendingSince = now
 		}
+		switch rapid.IntRange(0, 3).Draw(t, "locality") {
+		case 0:
+			job.Locality = &Locality{}
+		case 1:
+			job.Locality = &Locality{Rule: placement.Rule{Within: 1}, Level: "meta.rack"}
+		}
 		switch rapid.IntRange(0, 6).Draw(t, "hands off") {
 		case 0:
 			job.Frozen = "x"
@@ -57,8 +63,12 @@ func drawRacks(t *rapid.T) *racks {
 			job.ManualUntil = now.Add(time.Minute)
 		}
 		for g := range rapid.IntRange(1, 3).Draw(t, "groups") {
-			class := r.classes[rapid.IntRange(0, 2).Draw(t, "class")]
+			set := rapid.IntRange(0, 2).Draw(t, "class")
+			class := r.classes[set]
 			group := Group{Name: fmt.Sprint("g", g), Max: rapid.IntRange(1, 8).Draw(t, "group's max"), Need: placement.Need{Slots: 1}, Class: class}
+			if set < 2 {
+				group.Path = []int{set}
+			}
 			for range rapid.IntRange(0, 4).Draw(t, "workers") {
 				at := rapid.SampledFrom(class.Places).Draw(t, "place")
 				if used[at.Node] < r.Nodes[at.Node].Bins[0].Slots {
@@ -108,9 +118,27 @@ func (r *racks) capacity(set int) int {
 	return n
 }
 
+// crosses reports whether a job has workers, or is to have them, in more than one
+// part: those of one set, or any of the groups that go anywhere.
+func (r *racks) crosses(job *Job) bool {
+	at := -1
+	for g := range job.Groups {
+		if job.Groups[g].Count == 0 {
+			continue
+		}
+		set := r.of[job.Groups[g].Class]
+		if set == 2 || at >= 0 && at != set {
+			return true
+		}
+		at = set
+	}
+	return false
+}
+
 // TestProperty_Groups states that jobs of several groups, bound to parts of a
 // cluster in any state, are never given more than each part has, and that
-// workers move only from where they wait to where there is room.
+// workers move only from where they wait to where there is room. A job that must
+// not cross parts does not begin to.
 func TestProperty_Groups(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRacks(t)
@@ -140,7 +168,7 @@ func TestProperty_Groups(t *testing.T) {
 				t.Fatalf("below the minimum %d: %+v", job.Min, a)
 			}
 			seen[a.Job] = true
-			total := 0
+			total, crossed := 0, r.crosses(job)
 			for _, s := range a.Steps {
 				g := slices.IndexFunc(job.Groups, func(g Group) bool { return g.Name == s.Group })
 				group := &job.Groups[g]
@@ -156,6 +184,9 @@ func TestProperty_Groups(t *testing.T) {
 			}
 			for g := range job.Groups {
 				total += job.Groups[g].Count
+			}
+			if job.Locality != nil && job.Locality.Within > 0 && !crossed && r.crosses(job) && a.Cause != Move {
+				t.Fatalf("%+v crosses parts, which the job must not", a)
 			}
 			if total != a.To {
 				t.Fatalf("the steps of %+v come to %d", a, total)

@@ -74,6 +74,9 @@ type Group struct {
 	Min, Max int            // what Nomad accepts
 	Need     placement.Need // of one worker
 	Class    *Class         // where its workers may go
+	// Path is the domain that all of Class is in, at each level of the pool's
+	// topology; empty where it is in several of the outermost.
+	Path []int
 
 	// Live are the allocations that have not ended, those being stopped
 	// included.
@@ -109,9 +112,19 @@ type Job struct {
 	PendingSince time.Time // since when workers wait for a place; zero when none does
 	ManualUntil  time.Time // a count that a user set by hand stays until then
 
+	// Locality is set where it matters which groups hold the workers: in a pool
+	// with a topology, unless the job does not care.
+	Locality *Locality
+
 	// KeepUntil is when a job without workers would be garbage to Nomad; zero
 	// when it cannot become so.
 	KeepUntil time.Time
+}
+
+// Locality is how close together the workers of a job are to be.
+type Locality struct {
+	placement.Rule
+	Level string // the one that Rule.Within keeps to, to be shown
 }
 
 // Count is the number of workers the job asks Nomad for.

@@ -30,6 +30,9 @@ func (b *planBuilder) shrink(j int, w Want) {
 			left -= n
 		}
 	}
+	if job.Locality != nil {
+		order, left = nil, job.leave(counts, left)
+	}
 	for _, g := range order {
 		n := min(left, counts[g]-job.Groups[g].Min)
 		if n > 0 {
@@ -82,7 +85,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	}
 	if reach <= from {
 		need := max(job.smallest(), from+1) - from
-		b.wait(j, to, time.Time{}, fmt.Sprintf("needs room for %d more, and there is room for %d", need, room))
+		b.wait(j, to, time.Time{}, fmt.Sprintf("needs room for %d more%s, and there is room for %d", need, job.within(), room))
 		return
 	}
 	if reach < from+room {
@@ -100,7 +103,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	}
 	b.act(j, b.action(j, counts, cause, w.Reason))
 	if reach < to {
-		b.wait(j, to, time.Time{}, fmt.Sprintf("there is room for %d of %d more", reach-from, to-from))
+		b.wait(j, to, time.Time{}, fmt.Sprintf("there is room for %d of %d more%s", reach-from, to-from, job.within()))
 	}
 }
 
@@ -130,6 +133,9 @@ func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 			return 0
 		}
 		return max(0, c.free(j, g, min(n, group.Max-counts[g])))
+	}
+	if job.Locality != nil && (len(job.Groups) > 1 || job.Locality.Within > 0) {
+		return c.splitByDomain(j, n, without)
 	}
 	if len(job.Groups) == 1 {
 		k := more(0, n)

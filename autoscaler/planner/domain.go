@@ -1,0 +1,101 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
+)
+
+// within is how the reason of a wait ends where a job must not cross a level.
+func (job *Job) within() string {
+	if job.Locality == nil || job.Locality.Within == 0 {
+		return ""
+	}
+	return " within one " + job.Locality.Level
+}
+
+// leave takes n workers from counts, domains as wholes, and returns how many it
+// could not take.
+func (job *Job) leave(counts []int, n int) (left int) {
+	sites := make([]placement.Site, len(job.Groups))
+	for g := range sites {
+		sites[g] = placement.Site{Path: job.Groups[g].Path, Held: counts[g], Fixed: min(counts[g], job.Groups[g].Min)}
+	}
+	for g, k := range placement.Release(sites, n) {
+		counts[g] -= k
+		n -= k
+	}
+	return n
+}
+
+// sites are the job's groups, with the room that up to n more workers have there.
+// Workers that wait for a place are nowhere.
+func (c *capacity) sites(j, n int, without func(g int) bool) []placement.Site {
+	job := &c.cluster.Jobs[j]
+	out := make([]placement.Site, len(job.Groups))
+	for g := range out {
+		group := &job.Groups[g]
+		pending := min(group.Count, c.cluster.pending(j, g))
+		out[g] = placement.Site{Path: group.Path, Held: group.Count - pending}
+		if without(g) || group.GrowAfter.After(c.now) {
+			continue
+		}
+		limit := math.MaxInt
+		if len(group.Path) == 0 {
+			limit = n // it has many places, and no domain whose room matters
+		}
+		out[g].Free = c.free(j, g, limit)
+		out[g].Room = max(0, min(n, out[g].Free, group.Max-group.Count))
+	}
+	return out
+}
+
+// splitByDomain is splitOver for a job whose workers are to be close together.
+// Groups may share nodes, so that what one takes the other has not: it takes on
+// trial, and chooses again where less was there than each has for itself.
+func (c *capacity) splitByDomain(j, n int, without func(g int) bool) (counts []int, given int) {
+	job := &c.cluster.Jobs[j]
+	sites := c.sites(j, n, without)
+	for range sites {
+		more, _ := placement.Grow(sites, n, job.Locality.Rule)
+		short := false
+		if counts, given, short = c.tryAll(j, more, sites); !short {
+			break
+		}
+	}
+	return counts, given
+}
+
+// tryAll takes room for more workers of each group on trial, and gives it back.
+// It returns the new counts and how many found room; sites know it where fewer
+// did.
+func (c *capacity) tryAll(j int, more []int, sites []placement.Site) (counts []int, given int, short bool) {
+	counts = c.cluster.Jobs[j].counts()
+	for _, g := range byMost(more) {
+		got, rollback := c.try(j, g, more[g])
+		defer rollback()
+		counts[g] += got
+		given += got
+		if got < more[g] {
+			sites[g].Room, short = got, true
+		}
+	}
+	return counts, given, short
+}
+
+// byMost are the groups that get workers, those with most first.
+func byMost(more []int) []int {
+	var order []int
+	for g, n := range more {
+		if n > 0 {
+			order = append(order, g)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(more[b], more[a]) })
+	return order
+}
