@@ -239,6 +239,9 @@ func (c *Config) validate() error {
 		if err := c.Trace.Jobs[i].Validate(); err != nil {
 			return fmt.Errorf("job %s: %w", c.Trace.Jobs[i].ID, err)
 		}
+		if c.Trace.Jobs[i].Spans != nil && c.Placement == CountOnly {
+			return fmt.Errorf("job %s: its step times go by placement, and placement count has none", c.Trace.Jobs[i].ID)
+		}
 		if i > 0 && c.Trace.Jobs[i].Submit < c.Trace.Jobs[i-1].Submit {
 			return fmt.Errorf("job %s comes before the one ahead of it in the trace", c.Trace.Jobs[i].ID)
 		}

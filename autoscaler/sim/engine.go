@@ -84,6 +84,7 @@ type engine struct {
 	state    []byte
 	nodes    []policy.Node // buffer
 	order    []int         // buffer
+	parts    []int         // buffer
 
 	result Result
 }

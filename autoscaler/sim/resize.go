@@ -36,10 +36,7 @@ func (e *engine) settle(j *job, before, n int) {
 	j.changed = e.now
 	j.committed = j.left
 	if n > 0 {
-		j.step = j.StepTime(n) / e.speed(j.typ)
-		if e.scattered(j) {
-			j.step *= 1 + e.cfg.Scatter
-		}
+		j.step = e.stepTime(j)
 		j.gapEnd = e.now + e.cfg.Resize.Gap(n)
 		switch {
 		case !j.started:
@@ -65,6 +62,19 @@ func (e *engine) settle(j *job, before, n int) {
 			j.result.History = append(j.result.History, c)
 		}
 	}
+}
+
+// stepTime is how long a step of the job takes where its workers are.
+func (e *engine) stepTime(j *job) float64 {
+	e.parts = e.parts[:0]
+	for _, s := range j.shares {
+		e.parts = append(e.parts, s.Workers)
+	}
+	t := j.StepTimeOn(e.parts) / e.speed(j.typ)
+	if e.scattered(j) {
+		t *= 1 + e.cfg.Scatter
+	}
+	return t
 }
 
 func (e *engine) speed(typ int) float64 {

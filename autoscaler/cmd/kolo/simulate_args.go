@@ -27,6 +27,7 @@ type simulateArgs struct {
 	alpha                     float64
 	grow, maxJobs             int
 	cluster, placement        string
+	placements                string
 	scatter, noise            float64
 	loads, costs              string
 	seeds                     int
@@ -60,6 +61,7 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 
 	f.StringVar(&a.cluster, "cluster", "", "Nodes of the cluster, as comma-separated `groups` NODESxGPUS[:TYPE[@SPEED]],\nsuch as 16x4 or 8x8:a100@2,16x4:t4. Default: that of the trace, else 16x4.")
 	f.StringVar(&a.placement, "placement", "pack", "The `way` workers are placed: pack (few nodes), spread, or count (nodes ignored).")
+	f.StringVar(&a.placements, "placements", "", "CSV `file` of true step times by placement: application, batch_size, placement\n(2+1+1 is four GPUs on three nodes), step_time_s.")
 	f.Float64Var(&a.scatter, "scatter", 0, "How much longer a step takes on more nodes than needed, as a `fraction`.")
 
 	f.StringVar(&a.loads, "loads", "1", "Comma-separated `loads`, relative to the trace.")
@@ -128,6 +130,9 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	}
 	skipped, err := a.workload(s, nodes)
 	if err != nil {
+		return nil, nil, err
+	}
+	if err := a.spans(s.Workloads); err != nil {
 		return nil, nil, err
 	}
 	first := s.Workloads[0]
@@ -214,6 +219,28 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 		s.Workloads = append(s.Workloads, t)
 	}
 	return skipped, nil
+}
+
+// spans reads -placements.
+func (a *simulateArgs) spans(workloads []*trace.Trace) error {
+	switch {
+	case a.placements == "":
+		return nil
+	case a.tick > 0:
+		return badFlag("-placements: there is no placement in ticks; leave out -tick")
+	case a.placement == sim.CountOnly.String():
+		return badFlag("-placements: -placement count ignores nodes; choose another")
+	}
+	p, err := trace.OpenPlacements(a.placements)
+	if err != nil {
+		return err
+	}
+	for _, w := range workloads {
+		if err := p.Apply(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // numbersOfWorkloads are the workloads to read, 0 being the whole file.

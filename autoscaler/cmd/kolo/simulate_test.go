@@ -85,7 +85,7 @@ func TestSimulate_Skips(t *testing.T) {
 
 func TestSimulate_Mistakes(t *testing.T) {
 	// The others are mistakes of the command line.
-	fails := []string{"no such file", "cluster too small", "unknown format", "unwritable", "ticks and faults"}
+	fails := []string{"no such file", "cluster too small", "unknown format", "unwritable", "ticks and faults", "placements file", "placements of others"}
 	for name, c := range map[string]struct {
 		args []string
 		want string
@@ -107,6 +107,10 @@ func TestSimulate_Mistakes(t *testing.T) {
 		"cluster":               {[]string{"-cluster", "4 nodes"}, "-cluster: want NODESxGPUS"},
 		"cluster too small":     {[]string{"-trace", "testdata/day.jsonl", "-cluster", "1x1"}, "can never run on this cluster"},
 		"placement":             {[]string{"-placement", "anywhere"}, "-placement: unknown placement"},
+		"placements file":       {[]string{"-trace", "testdata/day.jsonl", "-placements", "/nowhere.csv"}, "step times by placement: open /nowhere.csv"},
+		"placements of others":  {[]string{"-placements", "testdata/placements.csv"}, "no application and batch size in it is one of"},
+		"placements in ticks":   {[]string{"-trace", "testdata/day.jsonl", "-placements", "testdata/placements.csv", "-tick", "60s"}, "there is no placement in ticks"},
+		"placements nowhere":    {[]string{"-trace", "testdata/day.jsonl", "-placements", "testdata/placements.csv", "-placement", "count"}, "-placement count ignores nodes"},
 		"errors":                {[]string{"-trace", "x", "-errors", "ignore"}, "want strict or skip"},
 		"workload":              {[]string{"-trace", "x", "-workload", "first"}, "-workload"},
 		"unknown format":        {[]string{"-trace", "testdata/day.jsonl", "-format", "xml"}, "unknown trace format"},
@@ -118,6 +122,24 @@ func TestSimulate_Mistakes(t *testing.T) {
 			must.Eq(t, map[bool]int{true: 1, false: exitUsage}[slices.Contains(fails, name)], code)
 			must.StrContains(t, errOut, c.want)
 		})
+	}
+}
+
+// TestSimulate_Placements runs a job on four GPUs of one node, and of four: by
+// the file that takes twice as long.
+func TestSimulate_Placements(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"jobs.csv":       "workload,name,submit_s,application,np,batch_size,max_replicas,steps\n1,one,0,bert,4,8,4,100\n",
+		"step_times.csv": "application,batch_size,gpus,step_time_s\nbert,8,1,4\nbert,8,2,2\nbert,8,3,1.5\nbert,8,4,1\n",
+	} {
+		must.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	for placement, want := range map[string]string{"pack": "100", "spread": "200"} {
+		code, out, errOut := simulate(t, "-trace", filepath.Join(dir, "jobs.csv"), "-placements", "testdata/placements.csv",
+			"-placement", placement, "-policy", "fifo", "-resize-costs", "0", "-csv", "-")
+		must.Eq(t, 0, code, must.Sprint(errOut))
+		must.StrContains(t, out, "fifo,oracle,1,0,jobs-1,1,"+want+",", must.Sprint(placement))
 	}
 }
 

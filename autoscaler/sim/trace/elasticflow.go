@@ -60,6 +60,7 @@ func readElasticFlow(t *Trace, r *bufio.Reader, file string, o Options) error {
 			if tab.err != nil {
 				return tab.err
 			}
+			j.Batch = key.batch
 			if j.Curve, err = measured.curve(key); err != nil {
 				tab.fail("model_name", err)
 				return tab.err

@@ -57,6 +57,7 @@ func readPollux(t *Trace, r *bufio.Reader, file string, o Options) error {
 		if tab.err != nil {
 			return tab.err
 		}
+		j.Batch = key.batch
 		if j.Curve = curves[key]; j.Curve == nil {
 			tab.fail("application", fmt.Errorf("no step times for %s with batch size %d in %s", key.app, key.batch, o.Curves))
 			return tab.err

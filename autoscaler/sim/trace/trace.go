@@ -53,7 +53,12 @@ type Job struct {
 	Preemptible bool
 
 	Steps float64 // global steps to complete
+	Batch int     // global batch size, 0 is unknown
 	Curve *Curve
+
+	// Spans are step times by placement, nil where they go by the number of
+	// workers alone.
+	Spans *Spans
 }
 
 // Node is one machine.
