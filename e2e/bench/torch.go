@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
@@ -64,11 +65,15 @@ type commitCase struct {
 	ranks   int
 	ballast int // megabytes of trained parameters
 	steps   int
+	// stepTime is what a step takes at least: the rest of it is spent idle, as
+	// while a GPU computes.
+	stepTime time.Duration
 }
 
 var commitCases = []commitCase{
-	{"one rank, 3 kB", 1, 0, costSteps}, {"two ranks, 3 kB", 2, 0, costSteps},
-	{"one rank, 10 MB", 1, 10, 200}, {"one rank, 100 MB", 1, 100, 50},
+	{"one rank, 3 kB", 1, 0, costSteps, 0}, {"two ranks, 3 kB", 2, 0, costSteps, 0},
+	{"one rank, 10 MB", 1, 10, 200, 0}, {"one rank, 100 MB", 1, 100, 50, 0},
+	{"one rank, 10 MB, steps of 50 ms", 1, 10, 200, stepTime}, {"one rank, 100 MB, steps of 250 ms", 1, 100, 50, 5 * stepTime},
 }
 
 // How a case is run, beside torchrun's one.
@@ -86,7 +91,7 @@ func measureCommits(ctx context.Context, o *options, steps *map[string][]float64
 	for round := range o.rounds {
 		for _, c := range commitCases {
 			for _, way := range ways {
-				ms, err := stepOf(ctx, o, way, c.ranks, c.steps, fmt.Sprintf("--ballast=%d", c.ballast))
+				ms, err := stepOf(ctx, o, way, c.ranks, c.steps, fmt.Sprintf("--ballast=%d", c.ballast), fmt.Sprintf("--step-time=%g", c.stepTime.Seconds()))
 				if err != nil {
 					return err
 				}
