@@ -41,11 +41,14 @@ class Watch:
 
 
 def blocked(pid):
-    """Waits until a process sends to one that takes no more."""
-    last = 0
-    while not last or _unsent(pid) != last:
-        last = _unsent(pid)
+    """Waits until a process sends to one that takes no more, or can't begin to."""
+    last, watch, end = 0, Watch(pid), time.monotonic() + 60
+    while not watch.hangs() and time.monotonic() < end:
         time.sleep(0.5)
+        left = _unsent(pid)
+        if left and left == last:
+            return
+        last = left
 
 
 def _unsent(pid):
