@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/kolo-nomad/kolo/e2e/cluster"
@@ -27,6 +28,10 @@ type engine struct {
 	options func(root string, o *cluster.Options)
 	// start starts the engine of a node.
 	start func(ctx context.Context, n *cluster.Node, registry string) error
+	// command is the engine's command line for a node.
+	command func(n *cluster.Node) []string
+	// clientHCL is added to the client block of the nodes.
+	clientHCL string
 	// config is the part of a task's config that drivers write in different ways.
 	config map[string]any
 }
@@ -43,7 +48,10 @@ var podman = engine{
 	options: func(root string, o *cluster.Options) {
 		o.Plugins[filepath.Join(root, "bin", "nomad-driver-podman")] = `socket_path = "unix://@NODE@/podman/socket"`
 	},
-	start:  startPodman,
+	start: startPodman,
+	command: func(n *cluster.Node) []string {
+		return []string{"podman", "--remote", "--url=unix://" + filepath.Join(n.Dir(), "podman", "socket")}
+	},
 	config: map[string]any{"shm_size": "256m", "readonly_rootfs": true},
 }
 
@@ -83,13 +91,16 @@ func startPodman(ctx context.Context, n *cluster.Node, registry string) error {
 
 var docker = engine{
 	driver:  "docker",
-	missing: func(string) string { return firstMissing("dockerd", "containerd", "runc") },
+	missing: func(string) string { return firstMissing("docker", "dockerd", "containerd", "runc") },
 	install: "make podman",
 	options: func(_ string, o *cluster.Options) {
 		o.Plugins["docker"] = `endpoint = "unix://@NODE@/docker/socket"
     infra_image_pull_timeout = "1m"`
 	},
-	start:  startDocker,
+	start: startDocker,
+	command: func(n *cluster.Node) []string {
+		return []string{"docker", "--host=unix://" + filepath.Join(n.Dir(), "docker", "socket")}
+	},
 	config: map[string]any{"shm_size": 256 << 20, "readonly_rootfs": true},
 }
 
@@ -107,6 +118,16 @@ func startDocker(ctx context.Context, n *cluster.Node, registry string) error {
 		return err
 	}
 	return waitFile(ctx, filepath.Join(dir, "socket"))
+}
+
+// run runs the engine's command on a node.
+func (e engine) run(ctx context.Context, n *cluster.Node, args ...string) error {
+	all := append(e.command(n), args...)
+	out, err := exec.CommandContext(ctx, all[0], all[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(all, " "), err, out)
+	}
+	return nil
 }
 
 // firstMissing is the first of the commands that can't be run, empty if there is none.

@@ -44,7 +44,7 @@ type registry struct {
 	mu    sync.Mutex
 	blobs map[string][]byte // by digest
 	tags  map[string]string // to the digest of a manifest
-	delay map[string]time.Duration
+	held  map[string]chan struct{}
 }
 
 // startRegistry serves the image of rootfs at an address until the test ends.
@@ -52,7 +52,7 @@ func startRegistry(t testing.TB, host, rootfs string) *registry {
 	t.Helper()
 	layer, err := layerOf(rootfs)
 	must.NoError(t, err)
-	r := &registry{layer: layer, blobs: map[string][]byte{}, tags: map[string]string{}, delay: map[string]time.Duration{}}
+	r := &registry{layer: layer, blobs: map[string][]byte{}, tags: map[string]string{}, held: map[string]chan struct{}{}}
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
 	must.NoError(t, err)
 	r.Address = l.Addr().String()
@@ -63,17 +63,18 @@ func startRegistry(t testing.TB, host, rootfs string) *registry {
 	return r
 }
 
-// image is the name of the image under a tag, which is made where it is new: with a layer
-// that no other tag has, so that an engine has to pull it. It changes the image's
-// configuration by the fields given.
-func (r *registry) image(t testing.TB, tag string, config map[string]any) string {
+// image makes the image of a tag, with fields of its configuration and files of its own,
+// and returns its name. No other tag has its last layer, so that an engine has to pull it.
+func (r *registry) image(t testing.TB, tag string, config map[string]any, files map[string]string) string {
 	t.Helper()
-	own, err := archive(map[string]string{"etc/kolo-tag": tag})
+	all := map[string]string{"etc/kolo-tag": tag}
+	maps.Copy(all, files)
+	own, err := archive(all)
 	must.NoError(t, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := map[string]any{"Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
-	maps.Copy(all, config)
+	c := map[string]any{"Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
+	maps.Copy(c, config)
 	var layers []any
 	var contents []string
 	for _, layer := range [][]byte{r.layer, own} {
@@ -81,7 +82,7 @@ func (r *registry) image(t testing.TB, tag string, config map[string]any) string
 		contents = append(contents, uncompressed(t, layer))
 	}
 	about, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "config": all,
+		"architecture": runtime.GOARCH, "os": "linux", "config": c,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": contents},
 	})
 	must.NoError(t, err)
@@ -97,11 +98,13 @@ func (r *registry) image(t testing.TB, tag string, config map[string]any) string
 
 const manifestType = "application/vnd.oci.image.manifest.v1+json"
 
-// slow makes layers take a time on their way to the engine at an address.
-func (r *registry) slow(ip string, by time.Duration) {
+// hold keeps layers from the engine at an address until release is called.
+func (r *registry) hold(ip string) (release func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.delay[ip] = by
+	held := make(chan struct{})
+	r.held[ip] = held
+	return sync.OnceFunc(func() { close(held) })
 }
 
 // add stores a blob and returns its descriptor.
@@ -125,7 +128,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	blob, found := r.blobs[reference]
 	caller, _, _ := net.SplitHostPort(q.RemoteAddr)
-	delay := r.delay[caller]
+	held := r.held[caller]
 	r.mu.Unlock()
 	switch {
 	case q.URL.Path == "/v2/" || q.URL.Path == "/v2":
@@ -137,10 +140,12 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", manifestType)
 	default:
 		w.Header().Set("Content-Type", "application/octet-stream")
-		select {
-		case <-time.After(delay):
-		case <-q.Context().Done():
-			return
+		if held != nil {
+			select {
+			case <-held:
+			case <-q.Context().Done():
+				return
+			}
 		}
 	}
 	w.Header().Set("Docker-Content-Digest", reference)

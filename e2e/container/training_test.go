@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ type training struct {
 	// dir holds the records and the files that steer the script. To the job it is
 	// inside.
 	dir, inside string
+	stop        sync.Once
 }
 
 // errNotYet is for waits without more to report.
@@ -71,7 +73,7 @@ func (w *world) start(ctx context.Context, t testing.TB, count int, edit func(*a
 	}
 	w.allow(t, id)
 	must.NoError(t, w.RegisterJob(ctx, tr.job))
-	t.Cleanup(tr.cleanUp)
+	t.Cleanup(func() { tr.stop.Do(tr.cleanUp) })
 	return tr
 }
 
@@ -91,7 +93,7 @@ func (tr *training) prepare() {
 		}
 	}
 	group.Volumes, task.VolumeMounts = map[string]*api.VolumeRequest{}, nil
-	for name, v := range volumes("", root(tr.t)) {
+	for name, v := range volumes(tr.w.torch, root(tr.t)) {
 		group.Volumes[name] = &api.VolumeRequest{Name: name, Type: "host", Source: name, ReadOnly: v.readOnly}
 		task.VolumeMounts = append(task.VolumeMounts, &api.VolumeMount{Volume: &name, Destination: &v.mounted, ReadOnly: &v.readOnly})
 	}

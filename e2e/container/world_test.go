@@ -28,6 +28,8 @@ type world struct {
 	registry *registry
 	// image is the name of the image that jobs have unless they want another.
 	image string
+	// torch is bin/torch.
+	torch string
 }
 
 // root is the project's root directory.
@@ -45,15 +47,20 @@ func testContext(t testing.TB, limit time.Duration) context.Context {
 	return ctx
 }
 
-// volumes are the host volumes of every client, and where jobs mount them.
-func volumes(rootfs, project string) map[string]volume {
-	return map[string]volume{
+// volumes are the host volumes of every client, and where jobs mount them. torch is
+// bin/torch, to wherever that is a link.
+func volumes(torch, project string) map[string]volume {
+	list := map[string]volume{
 		"kolo":     {filepath.Join(project, "bin"), "/kolo", true},
-		"torch":    {filepath.Join(rootfs, "usr"), "/usr", true},
+		"torch":    {filepath.Join(torch, "root", "usr"), "/usr", true},
 		"python":   {filepath.Join(project, "python"), filepath.Join(project, "python"), true},
 		"script":   {filepath.Join(project, "e2e", "train"), filepath.Join(project, "e2e", "train"), true},
 		"training": {"@CLUSTER@/training", "/training", false},
 	}
+	if _, err := os.Stat(filepath.Join(torch, "venv")); err == nil {
+		list["horovod"] = volume{filepath.Join(torch, "venv"), "/horovod", true}
+	}
+	return list
 }
 
 type volume struct {
@@ -69,18 +76,19 @@ func (e engine) startWorld(ctx context.Context, t testing.TB) *world {
 	if err := train.Torch.Check(project); err != nil {
 		t.Skipf("needs %v: make build torch", err)
 	}
-	rootfs, err := filepath.EvalSymlinks(filepath.Join(project, "bin", "torch", "root"))
+	var err error
+	w.torch, err = filepath.EvalSymlinks(filepath.Join(project, "bin", "torch"))
 	must.NoError(t, err)
 	o := cluster.Options{
-		Nomad: cluster.Binary(project), Clients: 2, ACL: true, Log: t.Logf, Drivers: []string{e.driver}, Plugins: map[string]string{},
+		Nomad: cluster.Binary(project), Clients: 2, ACL: true, Log: t.Logf, Drivers: []string{e.driver}, Plugins: map[string]string{}, ClientHCL: e.clientHCL,
 		Prepare: func(ctx context.Context, n *cluster.Node) error {
 			if w.registry == nil {
 				if n.IP == "127.0.0.1" {
 					t.Skip("needs network namespaces, and the commands ip and nsenter")
 				}
 				// The server's address is the bridge's: the first of the network.
-				w.registry = startRegistry(t, n.IP[:strings.LastIndexByte(n.IP, '.')]+".1", rootfs)
-				w.image = w.registry.image(t, "1", nil)
+				w.registry = startRegistry(t, n.IP[:strings.LastIndexByte(n.IP, '.')]+".1", filepath.Join(w.torch, "root"))
+				w.image = w.registry.image(t, "1", nil, nil)
 				training := filepath.Join(filepath.Dir(n.Dir()), "training")
 				if err := os.MkdirAll(training, 0o755); err != nil {
 					return err
@@ -93,7 +101,7 @@ func (e engine) startWorld(ctx context.Context, t testing.TB) *world {
 		},
 	}
 	e.options(project, &o)
-	for name, v := range volumes(rootfs, project) {
+	for name, v := range volumes(w.torch, project) {
 		o.ClientHCL += fmt.Sprintf("host_volume %q {\n path = %q\n read_only = %t\n}\n", name, v.path, v.readOnly)
 	}
 	start, cancel := context.WithTimeout(ctx, 3*time.Minute)
