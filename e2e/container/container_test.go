@@ -206,7 +206,7 @@ func testRefused(ctx context.Context, t *testing.T, w *world) {
 			func(task *api.Task) { task.Config["network_mode"] = "none"; delete(task.Config, "hostname") },
 			"kolo-worker: network mode: the task is not in the host's network, as none of its interfaces has 10.213.",
 		},
-		"a user's name": {
+		"a user by name": {
 			func(task *api.Task) {
 				task.User = "nobody"
 				task.Config["image"] = w.registry.image(t, "names", nil, map[string]string{"etc/passwd": "root:x:0:0::/:/bin/sh\nnobody:x:1234:1234::/:/bin/sh\n"})
