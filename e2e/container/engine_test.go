@@ -61,6 +61,7 @@ const containersConf = `[engine]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
+lock_type = "file" # the other kind is one for the whole machine
 
 [containers]
 default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
