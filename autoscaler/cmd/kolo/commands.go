@@ -26,6 +26,7 @@ func commands(m meta) map[string]cli.CommandFactory {
 	return map[string]cli.CommandFactory{
 		"agent":          func() (cli.Command, error) { return &agentCommand{m}, nil },
 		"job":            func() (cli.Command, error) { return &jobCommand{api}, nil },
+		"job lint":       func() (cli.Command, error) { return &jobLintCommand{m}, nil },
 		"pause":          func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },
 		"plan":           func() (cli.Command, error) { return &planCommand{api}, nil },
 		"policy explain": func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },
