@@ -1,0 +1,86 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+variable "driver" {
+  description = "exec, docker or podman."
+  type        = string
+  default     = "exec"
+}
+
+variable "kolo" {
+  description = "exec: path of the kolo program on the clients, below /usr or where else chroot_env reaches."
+  type        = string
+  default     = "/usr/local/bin/kolo"
+}
+
+variable "image" {
+  description = "docker, podman: image with kolo as its entry point; name it by its digest (…@sha256:…)."
+  type        = string
+  default     = ""
+}
+
+variable "job_name" {
+  description = "Name of the job and of its service."
+  type        = string
+  default     = "kolo"
+}
+
+variable "count" {
+  description = "Instances, each on a client of its own; one leads."
+  type        = number
+  default     = 2
+}
+
+variable "user" {
+  description = "User that it runs as; docker, podman: a number. Empty: nobody."
+  type        = string
+  default     = ""
+}
+
+variable "pools" {
+  description = "HCL of the pool blocks."
+  type        = string
+  default     = "pool \"default\" {\n  policy \"kolo\" {}\n}"
+}
+
+variable "http" {
+  description = "HCL of more settings of the http block, such as read_token = true."
+  type        = string
+  default     = ""
+}
+
+variable "tls" {
+  description = "Serve HTTPS with the certificate and key in the items cert and key of the Nomad variable nomad/jobs/<job_name>, and ca."
+  type        = bool
+  default     = false
+}
+
+variable "cpu" {
+  description = "MHz of each instance."
+  type        = number
+  default     = 200
+}
+
+variable "memory" {
+  description = "MiB of each instance."
+  type        = number
+  default     = 256
+}
+
+variable "namespace" {
+  description = "Namespace of the job; empty: the default of the command line."
+  type        = string
+  default     = ""
+}
+
+variable "datacenters" {
+  description = "Datacenters of the job."
+  type        = list(string)
+  default     = ["*"]
+}
+
+variable "node_pool" {
+  description = "Node pool of the job."
+  type        = string
+  default     = "default"
+}
