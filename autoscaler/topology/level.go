@@ -94,6 +94,15 @@ func ParseLevels(names []string) ([]Level, error) {
 	return out, nil
 }
 
+// ParseLevel reads the name of one level.
+func ParseLevel(name string) (Level, error) {
+	l, complaint := parse(name)
+	if complaint != "" {
+		return Level{}, &LevelError{0, complaint}
+	}
+	return l, nil
+}
+
 // Default is the topology of a pool that configures none.
 func Default() []Level { return []Level{{Name: NodeLevel, Source: Self}} }
 

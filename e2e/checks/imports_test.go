@@ -213,6 +213,7 @@ func autoscalerRules() map[string]rule {
 		"leader":     {nomad: true},
 		"jobspec":    {uses: []string{"sizes", "suggest"}, nomad: true},
 		"config":     {uses: decisions},
+		"expand":     {uses: []string{"jobspec", "nesting", "sizes", "suggest", "topology"}, nomad: true},
 		"store":      {uses: slices.Concat(decisions, []string{"audit", "printable"}), nomad: true},
 		"cluster":    {uses: slices.Concat(edge, []string{"api"}), nomad: true},
 		"tokens":     {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},

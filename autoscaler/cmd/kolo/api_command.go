@@ -183,8 +183,8 @@ func (c *apiCommand) show(raw []byte, draw func() string) {
 	c.UI.Output(c.clear + printable.Text(draw()))
 }
 
-func (c *apiCommand) fail(err error) int {
-	c.UI.Error("Error: " + printable.Text(err.Error()))
+func (m meta) fail(err error) int {
+	m.UI.Error("Error: " + printable.Text(err.Error()))
 	return 1
 }
 

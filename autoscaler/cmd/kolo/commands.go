@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/hashicorp/cli"
@@ -24,21 +25,24 @@ type meta struct {
 func commands(m meta) map[string]cli.CommandFactory {
 	api := apiCommand{meta: m}
 	return map[string]cli.CommandFactory{
-		"agent":          func() (cli.Command, error) { return &agentCommand{m}, nil },
-		"job":            func() (cli.Command, error) { return &jobCommand{api}, nil },
-		"job lint":       func() (cli.Command, error) { return &jobLintCommand{m}, nil },
-		"pause":          func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },
-		"plan":           func() (cli.Command, error) { return &planCommand{api}, nil },
-		"policy explain": func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },
-		"policy get":     func() (cli.Command, error) { return &policyGetCommand{api}, nil },
-		"policy list":    func() (cli.Command, error) { return &policyListCommand{meta: m}, nil },
-		"policy set":     func() (cli.Command, error) { return &policySetCommand{api}, nil },
-		"policy":         func() (cli.Command, error) { return &policyCommand{m}, nil },
-		"record":         func() (cli.Command, error) { return &recordCommand{api}, nil },
-		"resume":         func() (cli.Command, error) { return &pauseCommand{apiCommand: api, resume: true}, nil },
-		"simulate":       func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
-		"status":         func() (cli.Command, error) { return &statusCommand{api}, nil },
-		"version":        func() (cli.Command, error) { return &versionCommand{meta: m}, nil },
+		"job lint":        func() (cli.Command, error) { return &jobLintCommand{m}, nil },
+		"agent":           func() (cli.Command, error) { return &agentCommand{m}, nil },
+		"job":             func() (cli.Command, error) { return &jobCommand{api}, nil },
+		"pause":           func() (cli.Command, error) { return &pauseCommand{apiCommand: api}, nil },
+		"plan":            func() (cli.Command, error) { return &planCommand{api}, nil },
+		"policy explain":  func() (cli.Command, error) { return &policyExplainCommand{meta: m}, nil },
+		"policy get":      func() (cli.Command, error) { return &policyGetCommand{api}, nil },
+		"policy list":     func() (cli.Command, error) { return &policyListCommand{meta: m}, nil },
+		"policy set":      func() (cli.Command, error) { return &policySetCommand{api}, nil },
+		"policy":          func() (cli.Command, error) { return &policyCommand{m}, nil },
+		"record":          func() (cli.Command, error) { return &recordCommand{api}, nil },
+		"resume":          func() (cli.Command, error) { return &pauseCommand{apiCommand: api, resume: true}, nil },
+		"simulate":        func() (cli.Command, error) { return &simulateCommand{meta: m}, nil },
+		"status":          func() (cli.Command, error) { return &statusCommand{api}, nil },
+		"topology":        func() (cli.Command, error) { return &topologyCommand{api}, nil },
+		"topology expand": func() (cli.Command, error) { return &topologyExpandCommand{meta: m, out: os.Stdout}, nil },
+		"topology vars":   func() (cli.Command, error) { return &topologyVarsCommand{apiCommand: api, out: os.Stdout}, nil },
+		"version":         func() (cli.Command, error) { return &versionCommand{meta: m}, nil },
 	}
 }
 
