@@ -24,6 +24,7 @@ type Topology struct {
 type treeCache struct {
 	gen   uint64
 	trees map[string]*Topology // by node pool
+	paths map[string]string    // of nodes whose values are known, by id
 }
 
 // topologies makes the topologies of all pools that have nodes, unless those of
@@ -31,18 +32,28 @@ type treeCache struct {
 // changed.
 func (b *viewBuilder) topologies(cache *treeCache) {
 	if cache.gen != b.store.nodesGen || cache.trees == nil {
-		*cache = treeCache{gen: b.store.nodesGen, trees: map[string]*Topology{}}
+		old := cache.paths
+		*cache = treeCache{gen: b.store.nodesGen, trees: map[string]*Topology{}, paths: map[string]string{}}
 		for i := range b.view.Nodes {
 			pool := b.view.Nodes[i].Pool
 			if cache.trees[pool] == nil {
-				cache.trees[pool] = b.topology(pool)
+				cache.trees[pool] = b.topology(pool, cache.paths)
+			}
+		}
+		for id, path := range cache.paths {
+			if before, ok := old[id]; ok && before != path {
+				b.moved = append(b.moved, movedNode{b.store.nodes[id].Name, before, path})
 			}
 		}
 	}
 	b.view.Topologies = cache.trees
 }
 
-func (b *viewBuilder) topology(pool string) *Topology {
+// movedNode is a node that changed where it is in the topology of its pool.
+type movedNode struct{ name, from, to string }
+
+// topology makes the topology of a pool, and adds the paths of its nodes.
+func (b *viewBuilder) topology(pool string, paths map[string]string) *Topology {
 	levels := b.pools(pool).Levels
 	if len(levels) == 0 {
 		levels = topology.Default()
@@ -59,10 +70,12 @@ func (b *viewBuilder) topology(pool string) *Topology {
 		if detail && (!n.detailed || n.detailAt < n.ModifyIndex) {
 			b.undetailed = append(b.undetailed, n.ID)
 		}
+		nodes[i] = b.located(i, n, levels)
 		if detail && !n.detailed {
 			out.Unread++
+		} else {
+			paths[n.ID] = strings.Join(nodes[i].Values, "/")
 		}
-		nodes[i] = b.located(i, n, levels)
 	}
 	out.Tree = topology.New(levels, nodes)
 	return out

@@ -4,11 +4,13 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
@@ -76,11 +78,15 @@ func TestTopology_OfMetadata(t *testing.T) {
 	must.Eq(t, 0, v.Topologies["cpu"].Unread)
 	must.Eq(t, 0, f.asked())
 	must.StrContains(t, v.Topologies["cpu"].Problems()[0].What, "1 node in dc1 / z1 without a value of meta.rack (n2)")
+	var log bytes.Buffer
+	f.log = hclog.New(&hclog.LoggerOptions{Output: &log})
 	must.True(t, f.view().Topologies["cpu"] == v.Topologies["cpu"], must.Sprint("nothing has changed"))
 
 	t.Log("a node that changes its rack is elsewhere in the next view")
 	f.detail("n1", `{"rack":"r2"}`)
 	must.Eq(t, "n1.0 dc1/z1/r2/n1", leaves(f.view(), "cpu")[0])
+	must.StrContains(t, log.String(), "a node is at another place in the topology; workers on it stay: node=n1 from=dc1/z1/r1/n1 to=dc1/z1/r2/n1")
+	must.Eq(t, 1, strings.Count(log.String(), "\n"))
 
 	t.Log("one of which a list shows a change is read again, and stays where it was meanwhile")
 	f.node("n1", "cpu", "")

@@ -78,6 +78,9 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	if len(b.undetailed) > 0 {
 		w.askDetails(b.undetailed)
 	}
+	for _, m := range b.moved {
+		w.log.Warn("a node is at another place in the topology; workers on it stay", "node", m.name, "from", m.from, "to", m.to)
+	}
 	return b.view, nil
 }
 
@@ -93,6 +96,7 @@ type viewBuilder struct {
 	jobAt      map[planner.JobKey]int
 	types      map[string][]string // device groups by pool
 	undetailed []string
+	moved      []movedNode
 	used       map[classKey]*planner.Class // the cache keeps no others
 }
 
