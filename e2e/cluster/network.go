@@ -16,6 +16,10 @@ import (
 // network of their own.
 var ErrShared = errors.New("the clients share the host's network: not root, or no network namespaces here")
 
+// ErrNoRate is returned by Cluster.PutInRack where the traffic of a link can't be
+// limited: tc is missing, or the kernel has no classes of traffic.
+var ErrNoRate = errors.New("the traffic of a link can't be limited")
+
 // A network is a bridge of the host and a namespace per client. Its zero value
 // is the loopback interface shared by all.
 type network struct {
@@ -116,6 +120,61 @@ func (n network) addClient(ctx context.Context, i int) error {
 	} {
 		if err := ip(ctx, args...); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// rack is the second bridge of a network that addRack has divided.
+func (n network) rack() string { return n.name + "-r" }
+
+// addRack makes the second bridge, and the cable to the first.
+func (n network) addRack(ctx context.Context, rate string) error {
+	if n.shared() {
+		return ErrShared
+	}
+	if !commandExists("tc") {
+		return fmt.Errorf("%w: tc is not installed (iproute2)", ErrNoRate)
+	}
+	up, down := n.name+"-u", n.name+"-d"
+	for _, args := range [][]string{
+		{"link", "add", n.rack(), "type", "bridge"},
+		{"link", "add", up, "type", "veth", "peer", "name", down},
+		{"link", "set", up, "master", n.name},
+		{"link", "set", down, "master", n.rack()},
+	} {
+		if err := ip(ctx, args...); err != nil {
+			return err
+		}
+	}
+	for _, link := range []string{up, down} {
+		if err := n.limit(ctx, link, rate); err != nil {
+			return err
+		}
+	}
+	for _, link := range []string{n.rack(), up, down} {
+		if err := ip(ctx, "link", "set", link, "up"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limit limits what is sent on a link. Traffic of the server goes first and as fast as
+// it can: a client whose heartbeats are late would be lost. The queue is short, as
+// agents wait in it, too.
+func (n network) limit(ctx context.Context, link, rate string) error {
+	for _, command := range []string{
+		"qdisc add dev " + link + " root handle 1: htb default 10",
+		"class add dev " + link + " parent 1: classid 1:1 htb rate 10gbit quantum 60000 prio 0",
+		"class add dev " + link + " parent 1: classid 1:10 htb rate " + rate + " burst 128k quantum 60000 prio 1",
+		"qdisc add dev " + link + " parent 1:10 bfifo limit 1mb",
+		"filter add dev " + link + " parent 1: protocol ip prio 1 u32 match ip dst " + n.serverIP() + "/32 flowid 1:1",
+		"filter add dev " + link + " parent 1: protocol ip prio 2 u32 match ip src " + n.serverIP() + "/32 flowid 1:1",
+	} {
+		out, err := exec.CommandContext(ctx, "tc", strings.Fields(command)...).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: tc %s: %w: %s", ErrNoRate, command, err, strings.TrimSpace(string(out)))
 		}
 	}
 	return nil

@@ -42,6 +42,24 @@ func (n *Node) Restore(ctx context.Context) error {
 	return n.cluster.network.setLink(ctx, n.index, "up")
 }
 
+// PutInRack moves nodes to a rack of their own: a network that one link connects to
+// that of the others and of the server, with as much traffic each way as tc's rate
+// states ("200mbit"), Nomad's own excepted. It can be done once. It fails with
+// ErrShared where the nodes have no network of their own, and with ErrNoRate where
+// traffic can't be limited.
+func (c *Cluster) PutInRack(ctx context.Context, rate string, nodes ...*Node) error {
+	c.log("cluster: a rack of %d nodes, %s to the others", len(nodes), rate)
+	if err := c.network.addRack(ctx, rate); err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if err := ip(ctx, "link", "set", c.network.veth(n.index), "master", c.network.rack()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Kill ends the client agent with SIGKILL. Its tasks go on.
 func (n *Node) Kill() error {
 	n.cluster.log("cluster: killing the Nomad client of %s", n.Name)

@@ -49,11 +49,13 @@ awk -v d="$dir/" 'index($2, d) == 1 {print $2}' /proc/mounts | sort -r | while r
 done
 for ns in $(namespaces); do ip netns del "$ns" 2>/dev/null; done
 if [ -n "$network" ]; then
-  # Deleting one end of a cable deletes both, also where a namespace lives on.
-  for link in $(ip -o link show master "$network" 2>/dev/null | awk -F': ' '{print $2}' | cut -d@ -f1); do
-    ip link del "$link" 2>/dev/null
+  for bridge in "$network" "$network-r"; do
+    # Deleting one end of a cable deletes both, also where a namespace lives on.
+    for link in $(ip -o link show master "$bridge" 2>/dev/null | awk -F': ' '{print $2}' | cut -d@ -f1); do
+      ip link del "$link" 2>/dev/null
+    done
+    ip link del "$bridge" 2>/dev/null
   done
-  ip link del "$network" 2>/dev/null
 fi
 
 # Nomad and container engines remove the cgroups of tasks that they see end; these they
