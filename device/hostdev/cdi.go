@@ -4,27 +4,53 @@
 package hostdev
 
 import (
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 )
 
 // CDIKind is the vendor and class of NVIDIA GPUs in CDI.
 const CDIKind = "nvidia.com/gpu"
 
-// HasCDI reports whether the host has a CDI specification of its GPUs, as
-// nvidia-ctk cdi generate writes it. Root is put before /etc and /var/run.
-func HasCDI(root string) bool {
+// maxCDI bounds what is read of a specification.
+const maxCDI = 4 << 20
+
+// CDI are the CDI specifications of GPUs that a host has, as nvidia-ctk cdi generate
+// writes them: their text, in YAML or JSON.
+type CDI []string
+
+// ReadCDI reads them. Root is put before /etc and /var/run.
+func ReadCDI(root string) CDI {
+	var specs CDI
 	for _, dir := range []string{"/etc/cdi", "/var/run/cdi"} {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*"))
 		if err != nil {
 			continue // the pattern is constant
 		}
 		for _, f := range files {
-			if text, err := os.ReadFile(f); err == nil && strings.Contains(string(text), CDIKind) {
-				return true
+			if text, err := readSome(f); err == nil && strings.Contains(text, CDIKind) {
+				specs = append(specs, text)
 			}
 		}
 	}
-	return false
+	return specs
+}
+
+// Names reports whether a specification has a device of this name, a UUID.
+func (c CDI) Names(id string) bool {
+	word := regexp.MustCompile(`(?m)(^|[\s"'])` + regexp.QuoteMeta(id) + `($|[\s"',])`)
+	return slices.ContainsFunc(c, word.MatchString)
+}
+
+func readSome(file string) (string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxCDI))
+	return string(text), err
 }

@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/kolo-nomad/kolo/device/hostdev"
 	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml"
 )
@@ -53,6 +52,7 @@ func Check(lib nvml.Library, root, pluginDir string) []Finding {
 	}
 	if inv.Listed > 0 {
 		found.checkFiles(root)
+		found.checkRuntimes(root, inv.GPUs)
 	}
 	return found
 }
@@ -160,9 +160,5 @@ func (fs *findings) checkFiles(root string) {
 	}
 	if missing("nvidia-uvm") {
 		fs.problem("run nvidia-modprobe -u -c 0 at boot: CUDA needs it", "/dev/nvidia-uvm is missing")
-	}
-	if !hostdev.HasCDI(root) {
-		fs.note("only for runtimes that use CDI: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-			"there is no CDI specification of the GPUs")
 	}
 }

@@ -197,7 +197,11 @@ func TestReserveNodesAndCDI(t *testing.T) {
 	cdi := filepath.Join(d.opts.Root, "etc/cdi")
 	must.NoError(t, os.MkdirAll(cdi, 0o755))
 	must.NoError(t, os.WriteFile(filepath.Join(cdi, "nvidia.yaml"), []byte("kind: nvidia.com/gpu\n"), 0o600))
-	must.Eq(t, "nvidia.com/gpu=GPU-3", d.reservation(units, true).Envs["KOLO_CDI_"+reservationKey([]string{"GPU-3"})])
+	envs := d.reservation(append(units, inventory.Unit{GPU: &nvml.Facts{UUID: "GPU-5"}}), true).Envs
+	must.Eq(t, "nvidia.com/gpu=GPU-3,nvidia.com/gpu=GPU-5", envs["KOLO_CDI_"+reservationKey([]string{"GPU-3", "GPU-5"})])
+	must.Eq(t, "nvidia.com/gpu=GPU-3", envs["KOLO_CDI_0"])
+	must.Eq(t, "nvidia.com/gpu=GPU-5", envs["KOLO_CDI_1"])
+	must.MapNotContainsKey(t, envs, "KOLO_CDI_2")
 }
 
 func TestStats(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,8 +30,9 @@ const (
 	// rest is a hash of its ids, so that two blocks of one task do not overwrite
 	// each other's.
 	envGPUs = "KOLO_GPUS_"
-	// envCDI is the prefix of a key, with the same hash, that has names of the
-	// Container Device Interface.
+	// envCDI is the prefix of keys that have names of the Container Device Interface:
+	// with the same hash, all of a reservation; with a number from 0, one each, because
+	// podman takes them as a list. Of two device blocks Nomad keeps the later numbers.
 	envCDI = "KOLO_CDI_"
 )
 
@@ -98,9 +100,17 @@ func (d *Device) reservation(units []inventory.Unit, nodes bool) *device.Contain
 		envVisible:       list,
 		envGPUs + suffix: list,
 	}}
-	if hostdev.HasCDI(d.opts.Root) {
+	if spec := hostdev.ReadCDI(d.opts.Root); len(spec) > 0 {
 		names := values(ids, func(id string) string { return hostdev.CDIKind + "=" + id })
 		r.Envs[envCDI+suffix] = strings.Join(names, ",")
+		for i, name := range names {
+			r.Envs[envCDI+strconv.Itoa(i)] = name
+		}
+		for _, id := range ids {
+			if !spec.Names(id) {
+				d.log.Warn("the CDI specification does not name a GPU that is reserved; see nomad-device-nvtopo check", "gpu", id)
+			}
+		}
 	}
 	if !nodes {
 		return r

@@ -43,6 +43,12 @@ type Config struct {
 	// isolation.DefaultBindPaths, read-only and under the same name. complete puts
 	// those in front: without the host's libraries not even the agent starts.
 	BindPaths []string `codec:"bind_paths"`
+	// Devices are device nodes, or patterns of them, that a task with isolation =
+	// "exec" has besides those of its reserved GPUs; see isolation.CheckDevice.
+	Devices []string `codec:"devices"`
+	// Memlock is how much memory such a task may lock ("unlimited", "64GiB"), as fast
+	// networks want. Empty leaves it as the Nomad client has it.
+	Memlock string `codec:"memlock"`
 	// NoPivotRoot is for hosts whose root file system is a RAM disk.
 	NoPivotRoot bool `codec:"no_pivot_root"`
 	// DeniedHostUids and DeniedHostGids are ranges ("0,1000-2000") that the
@@ -55,6 +61,7 @@ type Config struct {
 	ExecutorLogLevel string `codec:"executor_log_level"`
 
 	period, timeout time.Duration
+	memlock         uint64 // in bytes, 0: as the client has it
 	// block is how messages name the block that the configuration is in.
 	block string
 }
@@ -79,6 +86,15 @@ func (c *Config) complete() error {
 	}
 	more := slices.DeleteFunc(c.BindPaths, func(path string) bool { return slices.Contains(isolation.DefaultBindPaths, path) })
 	c.BindPaths = slices.Concat(isolation.DefaultBindPaths, more)
+	for i, pattern := range c.Devices {
+		if err := isolation.CheckDevice(pattern); err != nil {
+			p.Addf("devices[%d] = %q: %v", i, pattern, err)
+		}
+	}
+	var err error
+	if c.memlock, err = parseMemlock(c.Memlock); err != nil {
+		p.Addf("memlock = %q: %v", c.Memlock, err)
+	}
 	p.Add(settings.Read([]settings.Setting{
 		settings.Time(&c.period, "fingerprint_period", 5*time.Minute, 10*time.Second, "time between two looks at the host's installation"),
 		settings.Time(&c.timeout, "fingerprint_timeout", time.Minute, time.Second, "bound for one look"),

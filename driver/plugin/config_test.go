@@ -16,13 +16,18 @@ import (
 )
 
 func TestPluginConfig(t *testing.T) {
-	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud"}
+	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud",
+		Devices: []string{"/dev/infiniband/*", "/dev/../etc/shadow", "/dev/*", "/dev/nvidia*"}, Memlock: "64"}
 	var bad taskconfig.Problems
 	must.True(t, errors.As(c.complete(), &bad))
 	must.Eq(t, []string{
 		`executor_log_level = "loud": must be "trace", "debug", "info", "warn", "error" or "off"`,
 		`bind_paths[0] = "/": must be an absolute path below /`,
 		`bind_paths[1] = "usr": must be an absolute path below /`,
+		`devices[1] = "/dev/../etc/shadow": must be a path below /dev, without . and ..`,
+		`devices[2] = "/dev/*": must begin with a name after /dev/, as /dev/infiniband/* does`,
+		`devices[3] = "/dev/nvidia*": lists GPUs (/dev/nvidia0); tasks get those that they reserve with a device block`,
+		`memlock = "64": must be "unlimited" or a whole number with its unit, such as "64GiB" or "512MiB"`,
 		`fingerprint_period = "1s": must be at least 10s`,
 		`fingerprint_timeout = "long": not a duration; write it like "90s" or "10m"`,
 	}, []string(bad))

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
@@ -124,6 +125,20 @@ func (e *environment) prepare() error {
 	return nil
 }
 
+// addListedDevices adds the devices that the plugin's configuration lists, unless the
+// task has them already.
+func (e *environment) addListedDevices() {
+	paths, left := isolation.Devices("/", e.config.Devices)
+	for _, why := range left {
+		e.logger.Warn("tasks do not get a device that devices lists", "device", why)
+	}
+	for _, path := range paths {
+		if !slices.ContainsFunc(e.command.Devices, func(d *drivers.DeviceConfig) bool { return d.TaskPath == path }) {
+			e.command.Devices = append(e.command.Devices, &drivers.DeviceConfig{TaskPath: path, HostPath: path, Permissions: "rw"})
+		}
+	}
+}
+
 // memory is the most that the executor lets the task use, in bytes; 0 is no limit.
 func (e *environment) memory() int64 {
 	if r := e.task.Resources; e.isolated() && r != nil && r.NomadResources != nil {
@@ -191,6 +206,7 @@ func (e *environment) isolate() error {
 	if e.command.Devices, err = reservation.Devices(e.host, e.plan.gpus, filepath.Join(e.dirs.State, devicesName)); err != nil {
 		return err
 	}
+	e.addListedDevices()
 	e.command.Capabilities = confine.Capabilities()
 	if e.command.User = e.who.Name; e.who.UID == 0 {
 		e.command.User = "" // by the name "root" the executor gives capabilities of its own choice

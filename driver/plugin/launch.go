@@ -27,6 +27,11 @@ func (e *environment) launch() (_ *drivers.TaskHandle, _ *task, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("start the task's executor: %w", err)
 	}
+	if e.isolated() {
+		if err := limitLockedMemory(e.executor.ReattachConfig().Pid, e.config.memlock); err != nil {
+			return nil, nil, err
+		}
+	}
 	ps, err := e.exec.Launch(e.command)
 	if err != nil {
 		return nil, nil, fmt.Errorf("start the agent: %w", err)

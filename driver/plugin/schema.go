@@ -23,6 +23,8 @@ func configSpec() *hclspec.Spec {
 		"fingerprint_timeout":  text("fingerprint_timeout"),
 		"interface":            text("interface"),
 		"bind_paths":           texts("bind_paths"),
+		"devices":              texts("devices"),
+		"memlock":              text("memlock"),
 		"no_pivot_root":        boolean("no_pivot_root"),
 		"denied_host_uids":     text("denied_host_uids"),
 		"denied_host_gids":     text("denied_host_gids"),

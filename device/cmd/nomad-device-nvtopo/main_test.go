@@ -178,6 +178,59 @@ func TestCheckOfAGoodMachine(t *testing.T) {
 	must.StrContains(t, out, "ok       GPUs can be used")
 }
 
+// The runtimes of containers are files of the machine; none is started.
+func TestCheckOfContainerRuntimes(t *testing.T) {
+	const uuids = "kind: nvidia.com/gpu\ndevices:\n- name: %s\n"
+	for name, tc := range map[string]struct {
+		files map[string]string // %s is the GPU's UUID
+		want  []string
+	}{
+		"neither": {nil, []string{"docker is not installed", "podman is not installed"}},
+		"docker without the runtime": {
+			map[string]string{"usr/bin/dockerd": ""},
+			[]string{"docker does not give tasks their GPUs: /etc/docker/daemon.json has no runtime nvidia", "nvidia-ctk runtime configure --runtime=docker"},
+		},
+		"docker with a runtime that is gone": {
+			map[string]string{"usr/bin/dockerd": "", "etc/docker/daemon.json": `{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}`},
+			[]string{`its runtime nvidia is "nvidia-container-runtime", which is not there`},
+		},
+		"docker with a broken file": {
+			map[string]string{"usr/bin/dockerd": "", "etc/docker/daemon.json": `{"runtimes": []`},
+			[]string{"docker: /etc/docker/daemon.json: unexpected end of JSON input"},
+		},
+		"docker": {
+			map[string]string{"usr/sbin/dockerd": "", "usr/bin/nvidia-container-runtime": "", "etc/docker/daemon.json": `{"runtimes": {"nvidia": {"args": [], "path": "nvidia-container-runtime"}}}`},
+			[]string{"docker gives tasks their GPUs, by the runtime nvidia"},
+		},
+		"podman without CDI": {
+			map[string]string{"usr/bin/podman": ""},
+			[]string{"podman does not give tasks their GPUs: there is no CDI specification", "nvidia-ctk cdi generate --device-name-strategy=uuid"},
+		},
+		"podman with names by number": {
+			map[string]string{"usr/bin/podman": "", "etc/cdi/nvidia.yaml": "kind: nvidia.com/gpu\ndevices:\n- name: \"0\"\n"},
+			[]string{"podman does not give tasks these GPUs: the CDI specification does not have their UUIDs as names\n         %s\n"},
+		},
+		"podman": {
+			map[string]string{"usr/bin/podman": "", "var/run/cdi/nvidia.yaml": uuids},
+			[]string{"podman gives tasks their GPUs, by CDI", `devices = ["${KOLO_CDI_0}"]`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hw := on(t, "one-t4")
+			fill := func(text string) string { return strings.ReplaceAll(text, "%s", hw.UUIDs()[0]) }
+			for path, text := range tc.files {
+				path = filepath.Join(os.Getenv(envRoot), path)
+				must.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				must.NoError(t, os.WriteFile(path, []byte(fill(text)), 0o600))
+			}
+			_, out, _ := run(t, "check")
+			for _, want := range tc.want {
+				must.StrContains(t, out, fill(want))
+			}
+		})
+	}
+}
+
 func TestCommandLine(t *testing.T) {
 	on(t, "one-t4")
 	for line, want := range map[string]struct {
