@@ -68,7 +68,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &viewBuilder{store: s, pools: pools, view: &View{}, cache: &w.classes, used: map[classKey]*planner.Class{}}
+	b := &viewBuilder{store: s, pools: pools, view: &View{}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}}
 	b.nodes()
 	b.topologies(&w.trees)
 	b.jobs()
@@ -98,6 +98,7 @@ type viewBuilder struct {
 	undetailed []string
 	moved      []movedNode
 	used       map[classKey]*planner.Class // the cache keeps no others
+	paths      map[*planner.Class][]int
 }
 
 func (b *viewBuilder) nodes() {
@@ -176,6 +177,9 @@ func (b *viewBuilder) unfit(j *job) jobspec.Problems {
 	if problems := barred(j, pool); problems != nil {
 		return problems
 	}
+	if problems := b.unbound(j, pool); problems != nil {
+		return problems
+	}
 	for _, g := range j.spec.Groups {
 		if pool.CPUSlot > 0 && g.Cores > 0 {
 			// How many MHz a core has is the node's: the worker's size in slots
@@ -205,6 +209,7 @@ func (b *viewBuilder) job(j *job) {
 		Key: j.key, Pool: j.pool, Index: j.change, Priority: s.Priority,
 		Min: s.Min, Max: s.Max, Sizes: s.Sizes, Preemptible: s.Preemptible,
 	}
+	out.Locality = b.locality(j, pool)
 	f := Facts{
 		Observation: history.Observation{
 			Created: j.create, Version: j.version, Changed: j.change, Submitted: j.submitted,
@@ -227,9 +232,12 @@ func (b *viewBuilder) job(j *job) {
 		if sg.Service != "" && !slices.Contains(f.Services, sg.Service) {
 			f.Services = append(f.Services, sg.Service)
 		}
-		out.Groups = append(out.Groups, planner.Group{
-			Name: g.name, Count: g.count, Min: sg.Min, Max: sg.Max, Need: need, Spread: g.distinct, Class: b.class(g.class),
-		})
+		class := b.class(g.class)
+		group := planner.Group{Name: g.name, Count: g.count, Min: sg.Min, Max: sg.Max, Need: need, Spread: g.distinct, Class: class}
+		if out.Locality != nil {
+			group.Path = b.path(j.pool, class)
+		}
+		out.Groups = append(out.Groups, group)
 	}
 	b.view.Jobs = append(b.view.Jobs, out)
 	b.view.Facts = append(b.view.Facts, f)

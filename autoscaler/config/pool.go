@@ -33,6 +33,8 @@ type Pool struct {
 	// Levels are those of the pool's topology, outermost first, with the node
 	// among them.
 	Levels []topology.Level
+	// Aware is set where the operator wrote the levels: workers are placed by them.
+	Aware bool
 
 	// Queues are the operator's rules by queue, those of "*" included.
 	Queues map[string]Queue

@@ -48,7 +48,7 @@ func (p *Pool) topology(blocks hcl.Blocks) hcl.Diagnostics {
 			diags = append(diags, wrong(entryOf(a, err), "Wrong value for levels", err.Error()))
 			continue
 		}
-		p.Levels = levels
+		p.Levels, p.Aware = levels, true
 	}
 	return diags
 }

@@ -35,6 +35,8 @@ pool "plain" {}
 	must.Eq(t, []string{"meta.rack", "node"}, levelsOf(c.Pool("racks")))
 	must.Eq(t, []string{"node"}, levelsOf(c.Pool("plain")))
 	must.Eq(t, []string{"node"}, levelsOf(c.Pool("without a block")))
+	must.True(t, c.Pool("racks").Aware)
+	must.False(t, c.Pool("plain").Aware)
 }
 
 func TestParse_TopologyMistakes(t *testing.T) {

@@ -1,0 +1,101 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// path is the domain that all places of a class are in, at each level of the
+// pool's topology; empty where they are in several of the outermost.
+func (b *viewBuilder) path(pool string, class *planner.Class) []int {
+	if path, known := b.paths[class]; known {
+		return path
+	}
+	var path []int
+	tree := b.view.Topologies[pool]
+	if tree != nil {
+		leaves := make([]int, len(class.Places))
+		for i, at := range class.Places {
+			leaves[i] = tree.Leaf(at.Node, at.Bin)
+		}
+		if level, domain, ok := tree.Common(leaves); ok {
+			path = make([]int, level+1)
+			for ; level >= 0; level-- {
+				path[level] = domain
+				domain = tree.Domains(level)[domain].Parent
+			}
+		}
+	}
+	b.paths[class] = path
+	return path
+}
+
+// locality is how close together a job's workers are to be, nil where that does
+// not matter.
+func (b *viewBuilder) locality(j *job, pool config.Pool) *planner.Locality {
+	s, tree := j.spec, b.view.Topologies[j.pool]
+	if !pool.Aware || tree == nil || s.Locality == jobspec.Blind {
+		return nil
+	}
+	out := &planner.Locality{Level: s.Level}
+	if s.Level != "" {
+		out.Levels = tree.Level(s.Level) + 1
+	}
+	if s.Locality == jobspec.Require {
+		out.Within = out.Levels
+	}
+	return out
+}
+
+// unbound are the problems of a job with a level of its pool's topology.
+func (b *viewBuilder) unbound(j *job, pool config.Pool) jobspec.Problems {
+	const where = "scaling.policy.kolo.level"
+	level := j.spec.Level
+	if level == "" {
+		return nil
+	}
+	var names []string
+	for _, l := range pool.Levels {
+		names = append(names, l.Name)
+	}
+	switch {
+	case !pool.Aware:
+		return jobspec.Problems{{Where: where, What: fmt.Sprintf("node pool %q has no topology, and so no level %q", j.pool, level),
+			Fix: "remove it, or have the operator write a topology block for the pool"}}
+	case !slices.Contains(names, level):
+		return jobspec.Problems{{Where: where, What: fmt.Sprintf("the topology of node pool %q has no level %q", j.pool, level),
+			Fix: fmt.Sprintf("write one of %q", names)}}
+	}
+	tree := b.view.Topologies[j.pool]
+	if j.spec.Locality != jobspec.Require || tree == nil || tree.Unread > 0 {
+		return nil
+	}
+	l := tree.Level(level)
+	for _, g := range j.groups {
+		if !slices.ContainsFunc(j.spec.Groups, func(s jobspec.Group) bool { return s.Name == g.name }) {
+			continue
+		}
+		class := b.class(g.class)
+		if len(class.Places) == 0 {
+			continue // no node takes it now
+		}
+		path := b.path(j.pool, class)
+		where := fmt.Sprintf("group %q", g.name)
+		switch {
+		case len(path) <= l:
+			return jobspec.Problems{{Where: where, What: fmt.Sprintf("its nodes are in several domains of %s, which the job requires not to cross", level),
+				Fix: fmt.Sprintf("bind each group to one by a constraint on %s", pool.Levels[l].Target())}}
+		case tree.Domains(l)[path[l]].Missing:
+			return jobspec.Problems{{Where: where, What: fmt.Sprintf("its nodes have no value of %s, which the job requires not to cross", level),
+				Fix: "bind it to nodes that have one, or have the operator set it"}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// rackFixture is a pool of two racks of one node each, and a node without one.
+func rackFixture(t *testing.T) *fixture {
+	f := newFixture(t)
+	f.pools["cpu"] = config.Pool{Name: "cpu", CPUSlot: 1000, Levels: levelsOf(t, "meta.rack"), Aware: true}
+	for i, meta := range []string{`{"rack":"r1"}`, `{"rack":"r2"}`, `{}`} {
+		id := fmt.Sprint("n", i+1)
+		f.node(id, "cpu", "")
+		f.detail(id, meta)
+	}
+	return f
+}
+
+// ask replaces a job's kolo block, and puts the job in.
+func (f *fixture) ask(j *api.Job, block map[string]any) {
+	f.index++
+	j.ModifyIndex = new(f.index)
+	j.TaskGroups[0].Scaling.Policy = map[string]any{"kolo": []any{block}}
+	f.putJob(planner.JobKey{Namespace: "default", ID: *j.ID}, j)
+}
+
+func TestView_Locality(t *testing.T) {
+	f := rackFixture(t)
+	racks := []groupSpec{{"a", 0, "", 0, "r1"}, {"b", 0, "", 0, "r2"}}
+	f.job("plain", "cpu", racks...)
+	f.ask(f.job("blind", "cpu", racks...), map[string]any{"locality": "none"})
+	f.ask(f.job("rack", "cpu", racks...), map[string]any{"locality": "require", "level": "meta.rack"})
+	f.ask(f.job("near", "cpu", groupSpec{"w", 0, "", 0, ""}), map[string]any{"level": "meta.rack"})
+	v := f.view()
+	must.SliceEmpty(t, v.Ineligible)
+	must.Eq(t, &planner.Locality{}, v.Jobs[0].Locality)
+	must.Eq(t, []int{0, 0}, v.Jobs[0].Groups[0].Path, must.Sprint("rack and node"))
+	must.Eq(t, []int{1, 1}, v.Jobs[0].Groups[1].Path)
+	must.Nil(t, v.Jobs[1].Locality)
+	must.Nil(t, v.Jobs[1].Groups[0].Path)
+	must.Eq(t, &planner.Locality{Rule: placement.Rule{Levels: 1, Within: 1}, Level: "meta.rack"}, v.Jobs[2].Locality)
+	must.Eq(t, &planner.Locality{Rule: placement.Rule{Levels: 1}, Level: "meta.rack"}, v.Jobs[3].Locality)
+	must.Nil(t, v.Jobs[3].Groups[0].Path, must.Sprint("it goes to both racks"))
+
+	t.Log("a pool without a topology block has none")
+	f.pools["cpu"] = config.Pool{Name: "cpu", CPUSlot: 1000, Levels: levelsOf(t, "node")}
+	f.ForgetClasses()
+	v = f.view()
+	must.Nil(t, v.Jobs[0].Locality)
+	must.Len(t, 2, v.Ineligible)
+	must.StrContains(t, v.Ineligible[0].Problems.Text(), `node pool "cpu" has no topology, and so no level "meta.rack"`)
+}
+
+func TestView_LocalityProblems(t *testing.T) {
+	for name, tc := range map[string]struct {
+		groups []groupSpec
+		block  map[string]any
+		want   string
+	}{
+		"a level that the pool does not have": {[]groupSpec{{"a", 0, "", 0, "r1"}}, map[string]any{"level": "meta.block"},
+			`the topology of node pool "cpu" has no level "meta.block"; write one of ["meta.rack" "node"]`},
+		"a group that is not bound": {[]groupSpec{{"a", 0, "", 0, "r1"}, {"b", 0, "", 0, ""}}, map[string]any{"locality": "require", "level": "meta.rack"},
+			`group "b": its nodes are in several domains of meta.rack, which the job requires not to cross; bind each group to one by a constraint on ${meta.rack}`},
+		"a level that its nodes do not have": {[]groupSpec{{"a", 0, "", 0, "n3"}}, map[string]any{"locality": "require", "level": "meta.rack"},
+			`group "a": its nodes have no value of meta.rack`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := rackFixture(t)
+			j := f.job("a", "cpu", tc.groups...)
+			for _, g := range j.TaskGroups {
+				for _, c := range g.Constraints {
+					if c.RTarget == "n3" {
+						c.LTarget = "${node.unique.name}"
+					}
+				}
+			}
+			f.ask(j, tc.block)
+			f.job("other", "cpu", groupSpec{"w", 0, "", 0, ""})
+			v := f.view()
+			must.Len(t, 1, v.Jobs, must.Sprint("nothing else is disturbed"))
+			must.Len(t, 1, v.Ineligible)
+			must.StrContains(t, v.Ineligible[0].Problems.Text(), tc.want)
+		})
+	}
+}
