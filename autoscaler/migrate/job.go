@@ -86,10 +86,18 @@ func (j *Job) way(workers int) (growFirst, ok bool) {
 	return false, false
 }
 
+// inside reports whether so many workers at each site keep to the rule.
+func (j *Job) inside(counts []int) bool {
+	after := slices.Clone(j.Sites)
+	for i, n := range counts {
+		after[i].Held = n
+	}
+	return placement.Inside(after, j.Rule.Within)
+}
+
 // move is the move to new counts, priced; ok is false where it may not be made.
 func (j *Job) move(counts []int, o Options) (m Move, ok bool) {
 	m = Move{Counts: counts, Slowdown: 1}
-	after := slices.Clone(j.Sites)
 	for i, n := range counts {
 		switch s := &j.Sites[i]; {
 		case n < s.Fixed || n > s.Held+s.Room:
@@ -97,9 +105,8 @@ func (j *Job) move(counts []int, o Options) (m Move, ok bool) {
 		case n > s.Held:
 			m.Workers += n - s.Held
 		}
-		after[i].Held = n
 	}
-	if m.Workers == 0 || j.Rule.Within > 0 && !placement.Inside(after, j.Rule.Within) {
+	if m.Workers == 0 || j.Rule.Within > 0 && !j.inside(counts) {
 		return m, false
 	}
 	if m.GrowFirst, ok = j.way(m.Workers); !ok {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
@@ -32,6 +33,14 @@ type Config struct {
 	// Scatter is how much longer a step takes for a job that stands on more
 	// nodes than it needs, relative to the curve. 0 is no difference.
 	Scatter float64
+
+	// CrossRack is how much longer a step takes for a job that stands in several
+	// racks. 0 is no difference.
+	CrossRack float64
+
+	// MaxMoves is how often placement Migrate may move workers of a job within
+	// an hour, 0 is no limit.
+	MaxMoves int
 
 	// Speed is the speed of a GPU type relative to that of the curves, 1
 	// where it is not named.
@@ -180,20 +189,30 @@ const (
 	// CountOnly ignores nodes: GPUs of one type are one pool. Nodes cannot
 	// fail then.
 	CountOnly
+	// Nomad is where Nomad's scheduler puts the allocations of a job with one
+	// group, which knows nothing of step times.
+	Nomad
+	// Aware puts workers where the job's step is expected to be shortest, and
+	// close together where nothing is known.
+	Aware
+	// Migrate is Aware, and moves workers of running jobs as well.
+	Migrate
 )
 
-func (p Placement) String() string {
-	return [...]string{"pack", "spread", "count"}[p]
-}
+var placements = [...]string{"pack", "spread", "count", "nomad", "aware", "migrate"}
+
+func (p Placement) String() string { return placements[p] }
+
+// Placements are the words that ParsePlacement knows.
+func Placements() []string { return placements[:] }
 
 // ParsePlacement is the inverse of Placement.String.
 func ParsePlacement(s string) (Placement, error) {
-	for p := Pack; p <= CountOnly; p++ {
-		if s == p.String() {
-			return p, nil
-		}
+	i := slices.Index(placements[:], s)
+	if i < 0 {
+		return 0, fmt.Errorf("unknown placement %q, want one of %s", s, strings.Join(placements[:], ", "))
 	}
-	return 0, fmt.Errorf("unknown placement %q, want pack, spread or count", s)
+	return Placement(i), nil
 }
 
 // Uniform is a cluster of equal nodes, named after their type and number.

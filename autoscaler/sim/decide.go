@@ -34,6 +34,9 @@ func (e *engine) decide() error {
 	if e.grow(&d) {
 		moved = true
 	}
+	if e.cfg.Placement == Migrate {
+		e.migrate()
+	}
 	if moved {
 		e.idle = 0
 	} else {

@@ -10,9 +10,11 @@ import (
 	"math"
 	"slices"
 
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
 )
 
 // idleDecisions is how many decisions in a row may change nothing while
@@ -85,6 +87,11 @@ type engine struct {
 	nodes    []policy.Node // buffer
 	order    []int         // buffer
 	parts    []int         // buffer
+	leaves   []topology.Part
+
+	tree  *topology.Tree
+	paths [][]int // of nodes in it
+	alike map[string]*migrate.Sensitivity
 
 	result Result
 }
@@ -95,6 +102,11 @@ func newEngine(cfg Config) *engine {
 		jobs:  make([]job, len(cfg.Trace.Jobs)),
 		exact: exactCurves{}, kinds: map[string]*speedup.Shape{},
 		decideAt: math.Inf(1), decided: math.Inf(-1),
+	}
+	if e.aware() {
+		e.tree = treeOf(e.cluster)
+		e.paths = pathsOf(e.tree, len(e.cluster.nodes))
+		e.alike = map[string]*migrate.Sensitivity{}
 	}
 	e.events = slices.Clone(cfg.Events)
 	slices.SortStableFunc(e.events, func(a, b trace.NodeEvent) int { return cmp.Compare(a.Time, b.Time) })
@@ -189,6 +201,12 @@ func (e *engine) arrivals() {
 	for ; e.arrived < len(e.jobs) && e.jobs[e.arrived].Submit <= e.now; e.arrived++ {
 		j := &e.jobs[e.arrived]
 		j.at = e.now
+		if e.aware() && e.cfg.Info.Kinds && j.App != "" {
+			if e.alike[j.App] == nil {
+				e.alike[j.App] = &migrate.Sensitivity{}
+			}
+			j.alike = e.alike[j.App]
+		}
 		e.active = append(e.active, j)
 		e.view = append(e.view, e.describe(j))
 		e.change()

@@ -6,6 +6,7 @@ package sim
 import (
 	"math"
 
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
@@ -19,10 +20,14 @@ type job struct {
 	*trace.Job
 	num int // in the trace
 
-	n      int               // workers
-	typ    int               // GPU type held, place in cluster.types
-	shares []placement.Share // where the workers are
-	step   float64           // seconds per step at present
+	n        int               // workers
+	typ      int               // GPU type held, place in cluster.types
+	shares   []placement.Share // where the workers are
+	step     float64           // seconds per step at present
+	crossing migrate.Crossing  // of the workers, where placement goes by it
+
+	evaluations uint64    // by Nomad's scheduler
+	moves       []float64 // when its workers were moved, within the last hour
 
 	// left is the number of steps to go as of time at. No step is made
 	// before gapEnd.
@@ -36,7 +41,9 @@ type job struct {
 	// which commits are counted.
 	committed float64
 
-	seen measured
+	seen      measured
+	sensitive migrate.Sensitivity
+	alike     *migrate.Sensitivity // of jobs of its kind, nil where it shares none
 
 	next   float64 // time of the next thing that happens to it by itself
 	heapAt int     // place in the agenda, -1 when not in it

@@ -4,11 +4,15 @@
 package sim
 
 import (
+	"cmp"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -22,18 +26,25 @@ type measured struct {
 }
 
 type sample struct {
-	size   int
-	steps  float64 // made at this size
-	used   float64 // steps at the time the curve was made
-	step   float64 // true seconds per step, as last seen
-	normal float64 // standard normal draw that this size's error follows
+	size     int
+	crossing migrate.Crossing
+	steps    float64 // made at this size
+	used     float64 // steps at the time the curve was made
+	step     float64 // true seconds per step, as last seen
+	normal   float64 // standard normal draw that this size's error follows
 }
 
 // at returns the sample of a size, making it when there is none.
 func (m *measured) at(size int, j *job, seed uint64) *sample {
-	i, found := slices.BinarySearchFunc(m.sizes, size, func(s sample, n int) int { return s.size - n })
+	i, found := slices.BinarySearchFunc(m.sizes, size, func(s sample, n int) int {
+		return cmp.Or(s.size-n, strings.Compare(s.crossing.Level, j.crossing.Level), s.crossing.Domains-j.crossing.Domains)
+	})
 	if !found {
-		m.sizes = slices.Insert(m.sizes, i, sample{size: size, normal: draw(seed, j.ID, size)})
+		id := j.ID
+		if j.crossing.Domains > 0 {
+			id += " " + j.crossing.Level + strconv.Itoa(j.crossing.Domains)
+		}
+		m.sizes = slices.Insert(m.sizes, i, sample{size: size, crossing: j.crossing, normal: draw(seed, id, size)})
 	}
 	return &m.sizes[i]
 }
@@ -67,15 +78,28 @@ func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 		if s.used == 0 {
 			continue
 		}
-		// Held away from 0: a measured time is never negative.
-		wrong := max(1+noise*s.normal/math.Sqrt(s.used), 0.05)
-		points = append(points, speedup.Point{
-			Size: s.size, StepTime: s.step * wrong,
+		p := speedup.Point{
+			Size: s.size, StepTime: s.step * s.wrong(noise),
 			Samples: int(min(s.used, 1e9)), Spread: noise * s.step,
-		})
+		}
+		// A policy knows sizes alone: that of now where the job is now, others as
+		// they were with the workers closest together.
+		if last := len(points) - 1; last >= 0 && points[last].Size == s.size {
+			if s.size == j.n && s.crossing == j.crossing {
+				points[last] = p
+			}
+			continue
+		}
+		points = append(points, p)
 	}
 	j.seen.curve = speedup.NewCurve(points...)
 	return first, true
+}
+
+// wrong is the measured mean over the true one. It is held away from 0: a measured
+// time is never negative.
+func (s *sample) wrong(noise float64) float64 {
+	return max(1+noise*s.normal/math.Sqrt(s.used), 0.05)
 }
 
 // measureAt is when the present size will have been measured for the first
@@ -112,6 +136,10 @@ func (e *engine) advance(j *job) {
 		}
 		if changed {
 			e.learned(j)
+			if e.aware() {
+				s := j.seen.at(j.n, j, e.cfg.Seed)
+				j.learn(s.step * s.wrong(e.cfg.Info.Noise))
+			}
 		}
 	}
 }

@@ -26,6 +26,7 @@ func Metrics() []Metric {
 		{"utilisation", "utilisation", "%", 0, func(s *Summary) float64 { return 100 * s.Utilisation }},
 		{"productive", "productive", "%", 1, func(s *Summary) float64 { return 100 * s.Productive }},
 		{"resizes_per_job", "resizes/job", "", -1, func(s *Summary) float64 { return s.ResizesPerJob }},
+		{"migrations_per_job", "migrations/job", "", -1, func(s *Summary) float64 { return s.MovesPerJob }},
 		{"avg_fairness", "fairness", "", -1, func(s *Summary) float64 { return s.Fairness.Mean }},
 		{"p99_fairness", "p99 fairness", "", -1, func(s *Summary) float64 { return s.Fairness.P99 }},
 		{"unfair", "worse off", "%", -1, func(s *Summary) float64 { return 100 * s.Unfair }},

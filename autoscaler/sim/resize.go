@@ -12,18 +12,40 @@ func (e *engine) resize(j *job, n int) {
 	per := max(1, j.PerWorker)
 	switch {
 	case n < before:
-		j.shares = e.cluster.shrink(j.shares, per, before-n)
+		e.remove(j, per, before-n)
 	case n > before:
-		var added int
-		j.shares, added = e.cluster.grow(j.shares, j.typ, per, n-before)
+		added := e.put(j, per, n-before, n)
 		if got := j.allowed(before + added); got < before+added {
-			j.shares = e.cluster.shrink(j.shares, per, before+added-got)
+			e.remove(j, per, before+added-got)
 			n = got
 		} else {
 			n = before + added
 		}
 	}
 	e.settle(j, before, n)
+}
+
+// put places up to more workers of a job that is to have so many, and returns how
+// many found a place.
+func (e *engine) put(j *job, per, more, want int) (added int) {
+	switch e.cfg.Placement {
+	case Nomad:
+		return e.byNomad(j, per, more, want)
+	case Aware, Migrate:
+		return e.byStepTime(j, per, more)
+	default:
+		j.shares, added = e.cluster.grow(j.shares, j.typ, per, more)
+		return added
+	}
+}
+
+// remove takes workers of a job away.
+func (e *engine) remove(j *job, per, fewer int) {
+	if e.aware() {
+		e.leave(j, per, fewer)
+		return
+	}
+	j.shares = e.cluster.shrink(j.shares, per, fewer)
 }
 
 // settle does what follows from a job having another number of workers.
@@ -36,7 +58,7 @@ func (e *engine) settle(j *job, before, n int) {
 	j.changed = e.now
 	j.committed = j.left
 	if n > 0 {
-		j.step = e.stepTime(j)
+		j.place(e)
 		j.gapEnd = e.now + e.cfg.Resize.Gap(n)
 		switch {
 		case !j.started:
@@ -66,15 +88,12 @@ func (e *engine) settle(j *job, before, n int) {
 
 // stepTime is how long a step of the job takes where its workers are.
 func (e *engine) stepTime(j *job) float64 {
+	at := j.shares
 	e.parts = e.parts[:0]
-	for _, s := range j.shares {
-		e.parts = append(e.parts, s.Workers)
+	for _, p := range at {
+		e.parts = append(e.parts, p.Workers)
 	}
-	t := j.StepTimeOn(e.parts) / e.speed(j.typ)
-	if e.scattered(j) {
-		t *= 1 + e.cfg.Scatter
-	}
-	return t
+	return j.StepTimeOn(e.parts) / e.speed(j.typ) * e.apart(j, at)
 }
 
 func (e *engine) speed(typ int) float64 {
@@ -130,7 +149,7 @@ func (e *engine) evict(node int, failed bool) {
 		e.cluster.take(node, -gone*per)
 		j.shares = append(j.shares[:at], j.shares[at+1:]...)
 		n := j.allowed(before - gone)
-		j.shares = e.cluster.shrink(j.shares, per, before-gone-n)
+		e.remove(j, per, before-gone-n)
 		e.settle(j, before, n)
 	}
 }

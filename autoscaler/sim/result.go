@@ -60,6 +60,7 @@ type JobResult struct {
 	Attained float64 // GPU-seconds
 	RunTime  float64 // seconds with workers
 	Resizes  int     // changes of size after the start, suspensions not counted
+	Moves    int     // of workers, with the size kept
 
 	Deadline float64
 

@@ -23,6 +23,7 @@ type Summary struct {
 	Productive    float64 `json:"productive"`  // of the held GPU time, what was trained and not lost
 	Scattered     float64 `json:"scattered"`   // of the held GPU time, what lay on more nodes than needed
 	ResizesPerJob float64 `json:"resizes_per_job"`
+	MovesPerJob   float64 `json:"migrations_per_job,omitempty"`
 
 	Fairness Stats   `json:"fairness"` // finish-time fairness
 	Unfair   float64 `json:"unfair"`   // share of jobs with a fairness above 1
@@ -50,7 +51,7 @@ func Summarize(r *Result) Summary {
 		return s
 	}
 	jct, queueing, wait, fair := make([]float64, n), make([]float64, n), make([]float64, n), make([]float64, n)
-	attained, resizes, unfair := 0.0, 0, 0
+	attained, resizes, moves, unfair := 0.0, 0, 0, 0
 	for i := range r.Jobs {
 		j := &r.Jobs[i]
 		jct[i], queueing[i], fair[i] = j.JCT(), j.Queueing(), j.Fairness
@@ -60,6 +61,7 @@ func Summarize(r *Result) Summary {
 		}
 		attained += j.Attained
 		resizes += j.Resizes
+		moves += j.Moves
 		if j.Fairness > 1 {
 			unfair++
 		}
@@ -76,6 +78,7 @@ func Summarize(r *Result) Summary {
 	s.JCT, s.Queueing, s.Wait, s.Fairness = describe(jct), describe(queueing), describe(wait), describe(fair)
 	s.GPUHours = attained / 3600
 	s.ResizesPerJob = float64(resizes) / float64(n)
+	s.MovesPerJob = float64(moves) / float64(n)
 	s.Unfair = float64(unfair) / float64(n)
 	if r.Capacity > 0 {
 		s.Utilisation = r.Held / r.Capacity

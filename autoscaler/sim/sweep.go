@@ -22,6 +22,9 @@ type Contestant struct {
 	Label string // as the user wrote it
 	New   func() (policy.Policy, error)
 	Info  Info
+
+	// Placement, where it is not nil, is instead of that of Sweep.Base.
+	Placement *Placement
 }
 
 // Sweep compares policies over workloads, loads, resize costs and seeds.
@@ -233,6 +236,9 @@ func (s *Sweep) one(ctx context.Context, c Contestant, w *trace.Trace, cell *Cel
 	}
 	cfg := s.Base
 	cfg.Trace, cfg.Policy, cfg.Info, cfg.Resize, cfg.Seed = tr, p, c.Info, cell.Cost, seed
+	if c.Placement != nil {
+		cfg.Placement = *c.Placement
+	}
 	cfg.History = first && s.detailed(cell)
 	var res *Result
 	if s.Tick > 0 {

@@ -77,7 +77,7 @@ func (c *simulateCommand) AutocompleteFlags() complete.Flags {
 	}
 	out["-policy"] = complete.PredictSet(builtin.Policies.Names()...)
 	out["-information"] = complete.PredictSet("oracle", "curves", "declared", "kinds", "blind")
-	out["-placement"] = complete.PredictSet("pack", "spread", "count")
+	out["-placement"] = complete.PredictSet(sim.Placements()...)
 	out["-errors"] = complete.PredictSet("strict", "skip")
 	var formats []string
 	for _, f := range trace.Formats() {

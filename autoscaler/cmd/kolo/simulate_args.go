@@ -28,7 +28,8 @@ type simulateArgs struct {
 	grow, maxJobs             int
 	cluster, placement        string
 	placements                string
-	scatter, noise            float64
+	scatter, noise, crossRack float64
+	maxMoves                  int
 	loads, costs              string
 	seeds                     int
 	interval, period, commit  time.Duration
@@ -59,10 +60,13 @@ func (a *simulateArgs) flags(f *flag.FlagSet) *flag.FlagSet {
 	f.IntVar(&a.grow, "grow", 4, "How many `times` their size such jobs may grow to.")
 	f.IntVar(&a.maxJobs, "max-jobs", 0, "Read at most this `number` of jobs.")
 
-	f.StringVar(&a.cluster, "cluster", "", "Nodes of the cluster, as comma-separated `groups` NODESxGPUS[:TYPE[@SPEED]],\nsuch as 16x4 or 8x8:a100@2,16x4:t4. Default: that of the trace, else 16x4.")
-	f.StringVar(&a.placement, "placement", "pack", "The `way` workers are placed: pack (few nodes), spread, or count (nodes ignored).")
+	f.StringVar(&a.cluster, "cluster", "", "Nodes of the cluster, as comma-separated `groups` NODESxGPUS[/RACK][:TYPE[@SPEED]],\nsuch as 16x4, 16x4/4 (racks of 4 nodes) or 8x8:a100@2,16x4:t4. Default: that of the trace, else 16x4.")
+	f.StringVar(&a.placement, "placement", "pack", "Comma-separated `ways` in which workers are placed: pack (few nodes), spread, count\n(nodes ignored), nomad (as its scheduler does), aware (by step time), or migrate (aware,\nand workers of running jobs move). Each policy is run with each.")
 	f.StringVar(&a.placements, "placements", "", "CSV `file` of true step times by placement: application, batch_size, placement\n(2+1+1 is four GPUs on three nodes), step_time_s.")
 	f.Float64Var(&a.scatter, "scatter", 0, "How much longer a step takes on more nodes than needed, as a `fraction`.")
+
+	f.Float64Var(&a.crossRack, "cross-rack", 0, "How much longer a step takes on more racks than one, as a `fraction`.")
+	f.IntVar(&a.maxMoves, "max-migrations", 0, "At most this `number` of migrations of one job within an hour. 0 is no limit.")
 
 	f.StringVar(&a.loads, "loads", "1", "Comma-separated `loads`, relative to the trace.")
 	f.StringVar(&a.costs, "resize-costs", "1", "Comma-separated `costs` of a resize: seconds without training, measured (from\nthe trace), or gaps by size such as 1=0.4;4=0.8;16=2.")
@@ -112,8 +116,11 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	if a.seeds < 1 {
 		return nil, nil, badFlag("-seeds %d: want at least 1", a.seeds)
 	}
-	var err error
-	if s.Contestants, err = a.contestants(); err != nil {
+	placed, err := parsePlacements(a.placement)
+	if err != nil {
+		return nil, nil, err
+	}
+	if s.Contestants, err = a.contestants(placed); err != nil {
 		return nil, nil, err
 	}
 	if s.Loads, err = numbers("loads", a.loads); err != nil {
@@ -132,7 +139,7 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := a.spans(s.Workloads); err != nil {
+	if err := a.spans(s.Workloads, placed); err != nil {
 		return nil, nil, err
 	}
 	first := s.Workloads[0]
@@ -150,10 +157,8 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	if s.Costs, err = parseCosts(a.costs, first.Gaps); err != nil {
 		return nil, nil, err
 	}
-	if s.Base.Placement, err = sim.ParsePlacement(a.placement); err != nil {
-		return nil, nil, badFlag("-placement: %v", err)
-	}
-	s.Base.Scatter = a.scatter
+	s.Base.Placement = placed[0]
+	s.Base.Scatter, s.Base.CrossRack, s.Base.MaxMoves = a.scatter, a.crossRack, a.maxMoves
 	s.Base.Interval, s.Base.Period, s.Base.Commit = a.interval.Seconds(), a.period.Seconds(), a.commit.Seconds()
 	s.Base.Hold = a.hold.Seconds()
 	s.Faults = sim.Faults{FailEvery: a.mtbf.Seconds(), WithdrawEvery: a.withdraw.Seconds(), Back: a.back.Seconds()}
@@ -222,13 +227,13 @@ func (a *simulateArgs) workload(s *sim.Sweep, nodes []trace.Node) ([]error, erro
 }
 
 // spans reads -placements.
-func (a *simulateArgs) spans(workloads []*trace.Trace) error {
+func (a *simulateArgs) spans(workloads []*trace.Trace, placed []sim.Placement) error {
 	switch {
 	case a.placements == "":
 		return nil
 	case a.tick > 0:
 		return badFlag("-placements: there is no placement in ticks; leave out -tick")
-	case a.placement == sim.CountOnly.String():
+	case slices.Contains(placed, sim.CountOnly):
 		return badFlag("-placements: -placement count ignores nodes; choose another")
 	}
 	p, err := trace.OpenPlacements(a.placements)
@@ -291,7 +296,7 @@ func limit(workloads []*trace.Trace, nodes []trace.Node) error {
 }
 
 // contestants reads -policy.
-func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
+func (a *simulateArgs) contestants(placed []sim.Placement) ([]sim.Contestant, error) {
 	specs := splitOutside(a.policies)
 	if a.policies == "all" {
 		specs = builtin.Policies.Names()
@@ -309,10 +314,16 @@ func (a *simulateArgs) contestants() ([]sim.Contestant, error) {
 		if _, err := builtin.Policies.Parse(name); err != nil {
 			return nil, badFlag("-policy %.80s: %v", spec, err)
 		}
-		out = append(out, sim.Contestant{
-			Label: name, Info: info,
-			New: func() (policy.Policy, error) { return builtin.Policies.Parse(name) },
-		})
+		for _, p := range placed {
+			label := name
+			if len(placed) > 1 {
+				label += " " + p.String()
+			}
+			out = append(out, sim.Contestant{
+				Label: label, Info: info, Placement: &p,
+				New: func() (policy.Policy, error) { return builtin.Policies.Parse(name) },
+			})
+		}
 	}
 	if len(out) == 0 {
 		return nil, badFlag("-policy: want at least one policy")

@@ -82,6 +82,22 @@ func parseCosts(s string, measured map[int]float64) ([]sim.ResizeCost, error) {
 	return out, nil
 }
 
+// parsePlacements reads -placement.
+func parsePlacements(s string) ([]sim.Placement, error) {
+	var out []sim.Placement
+	for _, word := range strings.Split(s, ",") {
+		p, err := sim.ParsePlacement(strings.TrimSpace(word))
+		if err != nil {
+			return nil, badFlag("-placement: %v", err)
+		}
+		if slices.Contains(out, p) {
+			return nil, badFlag("-placement: %s is there twice", p)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
 // parseCluster reads -cluster; nil when it is empty.
 func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
 	if s == "" {
@@ -90,9 +106,11 @@ func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
 	var nodes []trace.Node
 	speed := map[string]float64{}
 	seen := map[string]bool{}
+	racks := 0
 	for _, group := range strings.Split(s, ",") {
-		bad := badFlag("-cluster: want NODESxGPUS[:TYPE[@SPEED]], got %q", group)
+		bad := badFlag("-cluster: want NODESxGPUS[/RACK][:TYPE[@SPEED]], got %q", group)
 		size, typ, _ := strings.Cut(strings.TrimSpace(group), ":")
+		size, rack, racked := strings.Cut(size, "/")
 		typ, factor, fast := strings.Cut(typ, "@")
 		n, g, ok := strings.Cut(size, "x")
 		many, err1 := strconv.Atoi(n)
@@ -112,6 +130,16 @@ func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
 			for i := range more {
 				more[i].ID += fmt.Sprintf("-%d", len(nodes))
 			}
+		}
+		if racked {
+			of, err := strconv.Atoi(rack)
+			if err != nil || of < 1 {
+				return nil, nil, bad
+			}
+			for i := range more {
+				more[i].Rack = fmt.Sprintf("rack-%d", racks+i/of)
+			}
+			racks += (len(more) + of - 1) / of
 		}
 		seen[typ] = true
 		nodes = append(nodes, more...)

@@ -42,6 +42,7 @@ func TestSimulate_SameBytes(t *testing.T) {
 	for i, dir := range dirs {
 		code, _, errOut := simulate(t, "-synthetic-jobs", "30", "-synthetic-deadlines", "0.5", "-seeds", "3",
 			"-loads", "1,0.5", "-resize-costs", "1,30", "-policy", "elastic-fifo@blind,afs-l", "-mtbf", "6h", "-spot", "10h",
+			"-cluster", "16x4/4", "-placement", "nomad,migrate", "-scatter", "0.3", "-cross-rack", "0.2",
 			"-parallel", []string{"1", "5"}[i],
 			"-json", filepath.Join(dir, "r.json"), "-csv", filepath.Join(dir, "r.csv"), "-jobs", filepath.Join(dir, "j.csv"),
 			"-html", filepath.Join(dir, "r.html"), "-markdown", filepath.Join(dir, "r.md"))
@@ -111,6 +112,8 @@ func TestSimulate_Mistakes(t *testing.T) {
 		"placements of others":  {[]string{"-placements", "testdata/placements.csv"}, "no application and batch size in it is one of"},
 		"placements in ticks":   {[]string{"-trace", "testdata/day.jsonl", "-placements", "testdata/placements.csv", "-tick", "60s"}, "there is no placement in ticks"},
 		"placements nowhere":    {[]string{"-trace", "testdata/day.jsonl", "-placements", "testdata/placements.csv", "-placement", "count"}, "-placement count ignores nodes"},
+		"placed twice":          {[]string{"-placement", "pack,nomad,pack"}, "-placement: pack is there twice"},
+		"racks":                 {[]string{"-cluster", "16x4/0"}, "-cluster: want NODESxGPUS[/RACK]"},
 		"errors":                {[]string{"-trace", "x", "-errors", "ignore"}, "want strict or skip"},
 		"workload":              {[]string{"-trace", "x", "-workload", "first"}, "-workload"},
 		"unknown format":        {[]string{"-trace", "testdata/day.jsonl", "-format", "xml"}, "unknown trace format"},
@@ -175,11 +178,24 @@ func TestParseCluster(t *testing.T) {
 	must.NoError(t, err)
 	must.Len(t, 6, nodes)
 	must.Eq(t, map[string]float64{"a100": 2.5}, speed)
+	for _, n := range nodes {
+		must.Eq(t, "", n.Rack)
+	}
 	seen := map[string]bool{}
 	for _, n := range nodes {
 		must.False(t, seen[n.ID], must.Sprint(n.ID))
 		seen[n.ID] = true
 	}
+}
+
+func TestParseCluster_Racks(t *testing.T) {
+	nodes, _, err := parseCluster("5x4/2:t4,1x8,2x8/4")
+	must.NoError(t, err)
+	var racks []string
+	for _, n := range nodes {
+		racks = append(racks, n.Rack)
+	}
+	must.Eq(t, []string{"rack-0", "rack-0", "rack-1", "rack-1", "rack-2", "", "rack-3", "rack-3"}, racks)
 }
 
 func TestPolicyCommands(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
@@ -51,7 +52,7 @@ func JSON(w io.Writer, c *sim.Comparison) error {
 		} else {
 			to.ResizeCost = &from.Cost.Constant
 		}
-		for _, m := range sim.Metrics() {
+		for _, m := range columns(c) {
 			to.Metrics[m.Key] = from.Estimate(m)
 		}
 		for k := range from.Runs {
@@ -73,7 +74,7 @@ func JSON(w io.Writer, c *sim.Comparison) error {
 func CSV(w io.Writer, c *sim.Comparison) error {
 	out := csv.NewWriter(w)
 	head := []string{"policy", "information", "load", "resize_cost", "workload", "seed"}
-	for _, m := range sim.Metrics() {
+	for _, m := range columns(c) {
 		head = append(head, m.Key)
 	}
 	rows := [][]string{head}
@@ -82,7 +83,7 @@ func CSV(w io.Writer, c *sim.Comparison) error {
 		for k := range cell.Runs {
 			for s := range cell.Runs[k] {
 				row := []string{cell.Policy, cell.Class, plain(cell.Load), costWord(cell.Cost), c.Workloads[k], strconv.Itoa(s + 1)}
-				for _, m := range sim.Metrics() {
+				for _, m := range columns(c) {
 					row = append(row, plain(m.Of(&cell.Runs[k][s])))
 				}
 				rows = append(rows, row)
@@ -127,6 +128,27 @@ func JobsCSV(w io.Writer, c *sim.Comparison) error {
 }
 
 func plain(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// columns are the metrics of this comparison, whether they mean something in it or
+// not; those of runs that never move workers have no place for it.
+func columns(c *sim.Comparison) []sim.Metric {
+	moved := some(c, func(s *sim.Summary) bool { return s.MovesPerJob > 0 })
+	return slices.DeleteFunc(sim.Metrics(), func(m sim.Metric) bool { return m.Key == "migrations_per_job" && !moved })
+}
+
+// some reports whether something holds for one of the runs.
+func some(c *sim.Comparison, of func(*sim.Summary) bool) bool {
+	for i := range c.Cells {
+		for _, runs := range c.Cells[i].Runs {
+			for k := range runs {
+				if of(&runs[k]) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
 
 // costWord is a resize cost as one field.
 func costWord(c sim.ResizeCost) string {

@@ -61,17 +61,10 @@ func grid(cells []sim.Cell, metrics []sim.Metric) [][]string {
 // shown are the metrics that mean something in this comparison: deadlines only
 // where there are any, unfinished jobs only where there are any.
 func shown(c *sim.Comparison) []sim.Metric {
-	deadlines, unfinished := false, false
-	for i := range c.Cells {
-		for _, runs := range c.Cells[i].Runs {
-			for k := range runs {
-				deadlines = deadlines || runs[k].Deadlines > 0
-				unfinished = unfinished || runs[k].Unfinished > 0
-			}
-		}
-	}
+	deadlines := some(c, func(s *sim.Summary) bool { return s.Deadlines > 0 })
+	unfinished := some(c, func(s *sim.Summary) bool { return s.Unfinished > 0 })
 	var out []sim.Metric
-	for _, m := range sim.Metrics() {
+	for _, m := range columns(c) {
 		switch {
 		case m.Key == "missed_deadlines" && !deadlines, m.Key == "unfinished" && !unfinished:
 		default:

@@ -66,6 +66,7 @@ type Node struct {
 	ID   string
 	Type string
 	GPUs int
+	Rack string // the domain that it is in with other nodes, "" is none
 }
 
 // NodeEventKind states what happens to a node.

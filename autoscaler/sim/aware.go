@@ -1,0 +1,317 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package sim
+
+import (
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
+)
+
+// aware reports whether workers are placed by what is known of step times.
+func (e *engine) aware() bool { return e.cfg.Placement == Aware || e.cfg.Placement == Migrate }
+
+// sites are the nodes of a job's type as package placement chooses among them.
+func (e *engine) sites(j *job, per int) []placement.Site {
+	places := e.cluster.pools[j.typ].places
+	out := make([]placement.Site, len(places))
+	for i, at := range places {
+		out[i] = placement.Site{Path: e.paths[at.Node], Room: e.cluster.free.Free(at) / per}
+		if e.cluster.nodes[at.Node].up {
+			continue
+		}
+		out[i].Room = 0
+	}
+	for _, s := range j.shares {
+		out[slices.Index(places, s.Place)].Held = s.Workers
+	}
+	return out
+}
+
+// byStepTime places up to more workers of a job close together, or further apart
+// where that is known to be faster.
+func (e *engine) byStepTime(j *job, per, more int) (added int) {
+	sites := e.sites(j, per)
+	counts, added := placement.Grow(sites, more, placement.Rule{})
+	best := 1.0
+	reference := e.with(j, counts)
+	for most := 1; most <= 4 && most < more; most *= 2 {
+		capped := slices.Clone(sites)
+		for i := range capped {
+			capped[i].Room = min(capped[i].Room, max(0, most-capped[i].Held))
+		}
+		others, n := placement.Grow(capped, more, placement.Rule{})
+		if n < added {
+			continue
+		}
+		if r, known := e.ratio(j, reference, e.with(j, others)); known && r < best-worthwhile {
+			best, counts = r, others
+		}
+	}
+	for i, n := range counts {
+		if n > 0 {
+			at := e.cluster.pools[j.typ].places[i]
+			j.add(at, n)
+			e.cluster.take(at.Node, n*per)
+		}
+	}
+	return added
+}
+
+// worthwhile is the least difference between two ratios that decides.
+const worthwhile = 0.02
+
+// with is where a job is with more workers by place of its type.
+func (e *engine) with(j *job, more []int) []placement.Share {
+	out := slices.Clone(j.shares)
+	for i, n := range more {
+		if n == 0 {
+			continue
+		}
+		d := e.cluster.pools[j.typ].places[i].Node
+		if k := slices.IndexFunc(out, func(s placement.Share) bool { return s.Node == d }); k >= 0 {
+			out[k].Workers += n
+		} else {
+			out = append(out, placement.Share{Place: placement.Place{Node: d}, Workers: n})
+		}
+	}
+	return out
+}
+
+// leave takes fewer workers away from where they leave the others closest together.
+func (e *engine) leave(j *job, per, fewer int) {
+	places := e.cluster.pools[j.typ].places
+	for i, n := range placement.Release(e.sites(j, per), fewer) {
+		if n == 0 {
+			continue
+		}
+		k := slices.IndexFunc(j.shares, func(s placement.Share) bool { return s.Place == places[i] })
+		j.shares[k].Workers -= n
+		e.cluster.take(places[i].Node, -n*per)
+	}
+	j.shares = slices.DeleteFunc(j.shares, func(s placement.Share) bool { return s.Workers == 0 })
+}
+
+// ratio is how many times as long a step is expected to take with the workers of
+// a job at other parts, and whether anything is known of that.
+func (e *engine) ratio(j *job, from, to []placement.Share) (float64, bool) {
+	if e.cfg.Info.Curves {
+		return e.stepAt(j, to) / e.stepAt(j, from), true
+	}
+	n := 0
+	for _, p := range to {
+		n += p.Workers
+	}
+	a, b := e.crossing(from), e.crossing(to)
+	if r, known := j.sensitive.Slowdown(n, a, b); known || j.alike == nil {
+		return r, known
+	}
+	return j.alike.Slowdown(n, a, b)
+}
+
+// stepAt is the true time of a step with the workers of a job at parts.
+func (e *engine) stepAt(j *job, at []placement.Share) float64 {
+	e.parts = e.parts[:0]
+	for _, p := range at {
+		e.parts = append(e.parts, p.Workers)
+	}
+	return j.StepTimeOn(e.parts) * e.apart(j, at)
+}
+
+// apart is how much longer a step takes because of where the workers are, besides
+// what the trace has of it.
+func (e *engine) apart(j *job, at []placement.Share) float64 {
+	by := 1.0
+	n := 0
+	for _, p := range at {
+		n += p.Workers
+	}
+	if len(at) > 1 && len(at) > e.cluster.fewest(j.typ, max(1, j.PerWorker), n) {
+		by *= 1 + e.cfg.Scatter
+	}
+	if e.cfg.CrossRack > 0 && e.racks(at) > 1 {
+		by *= 1 + e.cfg.CrossRack
+	}
+	return by
+}
+
+func (e *engine) racks(at []placement.Share) int {
+	seen := map[string]bool{}
+	for _, p := range at {
+		seen[e.cluster.nodes[p.Node].Rack] = true
+	}
+	return len(seen)
+}
+
+// crossing is how far apart workers are.
+func (e *engine) crossing(at []placement.Share) migrate.Crossing {
+	e.leaves = e.leaves[:0]
+	for _, p := range at {
+		e.leaves = append(e.leaves, topology.Part{Leaf: e.tree.Leaf(p.Node, 0), Workers: p.Workers})
+	}
+	s := e.tree.Spread(e.leaves)
+	if s.Domains < 2 {
+		return migrate.Crossing{}
+	}
+	return migrate.Crossing{Level: e.tree.Levels()[s.Level].Name, Domains: s.Domains}
+}
+
+// learn takes in how long a step takes where a job is.
+func (j *job) learn(step float64) {
+	j.sensitive.Learn(migrate.Point{Size: j.n, Crossing: j.crossing, StepTime: step})
+	if j.alike != nil {
+		j.alike.Share(&j.sensitive)
+	}
+}
+
+// migrate moves workers of running jobs to where they save more than it costs.
+func (e *engine) migrate() {
+	for typ := range e.cluster.pools {
+		pool := &e.cluster.pools[typ]
+		free := make([]int, len(pool.places))
+		pools := make([]int, len(pool.places))
+		for i, at := range pool.places {
+			free[i], pools[i] = e.cluster.free.Free(at), i
+		}
+		var who []*job
+		var movers []migrate.Mover
+		for _, j := range e.active {
+			if j.n > 0 && j.typ == typ && e.movable(j) {
+				who = append(who, j)
+				movers = append(movers, migrate.Mover{Job: *e.candidate(j), Pools: pools})
+			}
+		}
+		e.move(who, migrate.Rearrange(movers, free, migrate.DefaultOptions()))
+	}
+}
+
+// movable reports whether workers of a job may be moved now.
+func (e *engine) movable(j *job) bool {
+	return e.now >= j.gapEnd && e.now >= j.changed+e.cfg.Hold && !e.tooOften(j)
+}
+
+// candidate is a job as package migrate sees it.
+func (e *engine) candidate(j *job) *migrate.Job {
+	per := max(1, j.PerWorker)
+	return &migrate.Job{
+		Sites: e.sites(j, per), Slots: per, Min: j.Min, Max: j.Max, Sizes: j.Sizes,
+		Remaining: e.expected(j), Gap: e.cfg.Resize.Gap(j.n),
+		Slowdown: func(counts []int) float64 {
+			r, known := e.ratio(j, j.shares, e.at(j, counts))
+			if !known {
+				return 1
+			}
+			return r
+		},
+	}
+}
+
+// at is a job with so many workers at each place of its type.
+func (e *engine) at(j *job, counts []int) []placement.Share {
+	var out []placement.Share
+	for i, n := range counts {
+		if n > 0 {
+			out = append(out, placement.Share{Place: e.cluster.pools[j.typ].places[i], Workers: n})
+		}
+	}
+	return out
+}
+
+// move puts workers of jobs elsewhere. Each stands still for two changes of its ring.
+func (e *engine) move(who []*job, moves map[int]migrate.Move) {
+	for i, j := range who {
+		if _, ok := moves[i]; ok {
+			e.advance(j)
+			for _, s := range j.shares {
+				e.cluster.take(s.Node, -s.Workers*max(1, j.PerWorker))
+			}
+		}
+	}
+	for i, j := range who {
+		m, ok := moves[i]
+		if !ok {
+			continue
+		}
+		j.shares = e.at(j, m.Counts)
+		for _, s := range j.shares {
+			e.cluster.take(s.Node, s.Workers*max(1, j.PerWorker))
+		}
+		e.moved(j, 2*e.cfg.Resize.Gap(j.n))
+	}
+}
+
+// expected is how many seconds a job is expected to need where it is: what it has
+// left, where that is known; else as long as it has run, since of jobs with long
+// and short work, as they are seen in clusters, one that has run long will run
+// long still (Harchol-Balter and Downey, SIGMETRICS'96).
+func (e *engine) expected(j *job) float64 {
+	if e.cfg.Info.Remaining {
+		return (j.left - max(0, e.now-max(j.at, j.gapEnd))/j.step) * j.step
+	}
+	run := j.result.RunTime + e.now - j.at
+	return max(run, soon)
+}
+
+// soon is how long, in seconds, a job is expected to run that has just started.
+const soon = 60
+
+// tooOften reports whether a job was moved as often within the last hour as it may.
+func (e *engine) tooOften(j *job) bool {
+	j.moves = slices.DeleteFunc(j.moves, func(t float64) bool { return t <= e.now-3600 })
+	return e.cfg.MaxMoves > 0 && len(j.moves) >= e.cfg.MaxMoves
+}
+
+// moved does what follows from a job having its workers elsewhere.
+func (e *engine) moved(j *job, cost float64) {
+	j.committed = j.left
+	j.changed = e.now
+	j.place(e)
+	j.gapEnd = max(j.gapEnd, e.now) + cost
+	if cost > 0 {
+		j.moves = append(j.moves, e.now)
+		j.result.Moves++
+	}
+	e.schedule(j)
+}
+
+// place notes what follows from where the workers of a job are.
+func (j *job) place(e *engine) {
+	j.step = e.stepTime(j)
+	if e.aware() {
+		j.crossing = e.crossing(j.shares)
+	}
+}
+
+// treeOf is the topology of nodes, by racks where they have any.
+func treeOf(c *cluster) *topology.Tree {
+	names := []string{topology.NodeLevel}
+	if slices.ContainsFunc(c.nodes, func(n node) bool { return n.Rack != "" }) {
+		names = []string{"meta.rack", topology.NodeLevel}
+	}
+	levels, err := topology.ParseLevels(names)
+	if err != nil {
+		panic("sim: " + err.Error()) // both are constant
+	}
+	nodes := make([]topology.Node, len(c.nodes))
+	for i, n := range c.nodes {
+		nodes[i].Values = []string{n.ID}
+		if len(names) > 1 {
+			nodes[i].Values = []string{n.Rack, n.ID}
+		}
+	}
+	return topology.New(levels, nodes)
+}
+
+// pathsOf are the domains of each node, outermost first.
+func pathsOf(t *topology.Tree, nodes int) [][]int {
+	out := make([][]int, nodes)
+	for i := range out {
+		for l := range t.Levels() {
+			out[i] = append(out[i], t.Domain(l, t.Leaf(i, 0)))
+		}
+	}
+	return out
+}
