@@ -120,7 +120,7 @@ var crossCompilers = map[string]string{"amd64": "x86_64-linux-gnu-gcc", "arm64":
 
 // build builds all programs for all platforms.
 func (c checkout) build(ctx context.Context, s stamp, work string) ([]binary, error) {
-	const pkg = "github.com/kolo-nomad/kolo/buildinfo."
+	const pkg = "github.com/kolo-nomad/kolo/driver/buildinfo."
 	ldflags := fmt.Sprintf("-s -w -X %sversion=%s -X %scommit=%s -X %sdate=%s", pkg, s.version, pkg, s.commit, pkg, s.date())
 	var all []binary
 	for _, program := range layout.Programs() {

@@ -118,7 +118,6 @@ job "container" {
         entrypoint   = ["/kolo/kolo-worker"]
         network_mode = "host"
         hostname     = "${NOMAD_IP_kolo}"
-        init         = true
         shm_size     = 1073741824
 
         args = concat([

@@ -103,7 +103,6 @@ job "torch-podman" {
         entrypoint   = ["/kolo/kolo-worker"]
         network_mode = "host"
         hostname     = "${NOMAD_IP_kolo}"
-        init         = true # reaps what the script leaves behind
         shm_size     = "1g" # for data loaders and NCCL
 
         # The flags are named as the fields of the task driver's config.

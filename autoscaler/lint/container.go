@@ -59,9 +59,6 @@ func (c *checker) checkContainer(w *worker) {
 	c.checkUser(w)
 	c.checkSignal(w)
 	c.checkContainerGPUs(w)
-	if v, _ := config["init"].(bool); !v && w.read != nil {
-		c.warnf("init", at("init"), "%s is the first process of its container, and does not reap what the script leaves behind; write init = true", program)
-	}
 }
 
 // checkHostname checks the name at whose address Horovod listens.

@@ -107,7 +107,6 @@ func TestOneMistake(t *testing.T) {
 		"user by name":            {`user = "65534"`, `user = "nobody"`, "user", Warning, `user = "nobody"`},
 		"no user":                 {`user = "65534"`, ``, "user", Warning, `task "train" {`},
 		"other signal":            {`driver = "docker"`, "driver = \"docker\"\nkill_signal = \"SIGUSR1\"", "kill-signal", Error, `kill_signal = "SIGUSR1"`},
-		"no init":                 {`init         = true`, ``, "init", Warning, "config {"},
 		"another kill_timeout":    {`--kill_timeout=30s`, `--kill_timeout=20s`, "kill-timeout", Error, `--kill_timeout=20s`},
 		"unknown flag":            {`--min_np=1`, `--min=1`, "flags", Error, `--min=1`},
 		"wrong value":             {`--min_np=1`, `--min_np=one`, "config", Error, `--min_np=one`},
@@ -204,7 +203,7 @@ func TestHostile(t *testing.T) {
 	text = strings.Replace(text, `"65534"`, `"\u001b[2Jroot"`, 1)
 	text = strings.Replace(text, `name     = "torch-docker"`, `name     = "`+strings.Repeat("x", 5000)+`"`, 1)
 	for i := range 300 {
-		text = strings.Replace(text, "init         = true", fmt.Sprintf("init         = true\nfield%d = 1", i), 1)
+		text = strings.Replace(text, "shm_size     = 1073741824", fmt.Sprintf("shm_size     = 1073741824\nfield%d = 1", i), 1)
 	}
 	findings, err := Check(Options{Path: "job.hcl", Text: []byte(text), MaxKillTimeout: MaxKillTimeout})
 	must.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/device"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
 const (

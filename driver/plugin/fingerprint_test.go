@@ -16,7 +16,7 @@ import (
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
 func TestDescribe(t *testing.T) {

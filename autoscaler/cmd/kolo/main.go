@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/cli"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
 func main() {

@@ -6,7 +6,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
 type versionCommand struct{ meta }

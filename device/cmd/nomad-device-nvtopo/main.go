@@ -25,10 +25,10 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins/device"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/device/inspect"
 	"github.com/kolo-nomad/kolo/device/nvml"
 	"github.com/kolo-nomad/kolo/device/plugin"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
 // Environment variables for machines that have things in unusual places.

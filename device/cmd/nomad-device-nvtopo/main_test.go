@@ -12,10 +12,10 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/device/inspect"
 	"github.com/kolo-nomad/kolo/device/inventory"
 	"github.com/kolo-nomad/kolo/device/nvml/nvmltest"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
 // on makes commands of this process run on a stub machine.

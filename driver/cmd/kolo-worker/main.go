@@ -12,7 +12,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/entrypoint"
 	"github.com/kolo-nomad/kolo/driver/horovod"
 	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"

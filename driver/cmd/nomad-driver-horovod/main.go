@@ -20,8 +20,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/plugins"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/agent"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/confine"
 	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"

@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/buildinfo"
 )
 
 func TestCommandLine(t *testing.T) {

@@ -86,7 +86,6 @@ job [[ $name | quote ]] {
         entrypoint   = ["/kolo/kolo-worker"]
         network_mode = "host"
         hostname     = "${NOMAD_IP_kolo}"
-        init         = true
 [[- if eq $driver "podman" ]]
         shm_size     = "[[ var "shm_mb" . | int ]]m"
 [[- if $devices ]]

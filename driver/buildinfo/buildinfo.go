@@ -14,7 +14,7 @@ import (
 
 // Set by the linker when a release is built, all three or none:
 //
-//	go build -ldflags "-X github.com/kolo-nomad/kolo/buildinfo.version=1.2.3"
+//	go build -ldflags "-X github.com/kolo-nomad/kolo/driver/buildinfo.version=1.2.3"
 var (
 	version = "0.1.0-dev"
 	commit  string
