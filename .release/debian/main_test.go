@@ -70,6 +70,11 @@ func startNomad(t *testing.T) string {
 	must.NoError(t, os.WriteFile(config, []byte(`
 data_dir = "`+dir+`/data"
 bind_addr = "127.0.0.1"
+advertise {
+  http = "127.0.0.1"
+  rpc  = "127.0.0.1"
+  serf = "127.0.0.1"
+}
 disable_update_check = true
 server {
   enabled = true
@@ -84,6 +89,10 @@ server {
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
+		if t.Failed() {
+			text, _ := os.ReadFile(log.Name())
+			t.Logf("Nomad's log:\n%s", text)
+		}
 	})
 	const address = "http://127.0.0.1:4646"
 	must.Wait(t, wait.InitialSuccess(wait.Timeout(2*time.Minute), wait.Gap(200*time.Millisecond), wait.ErrorFunc(func() error {

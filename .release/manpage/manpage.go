@@ -34,7 +34,7 @@ func (p Page) Roff() []byte {
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", escape(p.Name), escape(p.Summary))
 	for _, part := range p.Parts {
 		fmt.Fprintf(&b, ".SH %s\n", escape(strings.ToUpper(part.Heading)))
-		c := converter{out: &b, base: paragraphs(part.Help), headed: true}
+		c := converter{out: &b, base: paragraphs(part.Help), headed: true, blank: true}
 		for line := range strings.Lines(part.Help) {
 			c.line(strings.ReplaceAll(strings.TrimRight(line, " \t\n"), "\t", "    "))
 		}
@@ -76,6 +76,7 @@ type converter struct {
 	state  state
 	option int  // indentation of the option that the text is below
 	headed bool // nothing stands below the heading yet
+	blank  bool // the line before is empty
 }
 
 type state int
@@ -90,6 +91,7 @@ const (
 func (c *converter) line(line string) {
 	n := indent(line)
 	m := option.FindStringSubmatch(line)
+	defer func() { c.blank = line == "" }()
 	switch {
 	case line == "":
 		if c.state == literal {
@@ -97,7 +99,7 @@ func (c *converter) line(line string) {
 		} else if c.state == filled {
 			c.end()
 		}
-	case heading.MatchString(line):
+	case c.blank && heading.MatchString(line):
 		c.end()
 		fmt.Fprintf(c.out, ".SS %s\n", escape(strings.TrimSuffix(line, ":")))
 		c.headed = true

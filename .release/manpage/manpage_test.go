@@ -47,7 +47,7 @@ Status Options:
 			{"run", `usage: kolo run [flags] -- <command>
 
 Trains on this machine.
-.hidden files are ignored.
+.hidden files are ignored:
 
   kolo run -np 2 -- python train.py
 
@@ -97,7 +97,7 @@ As JSON.
 .B kolo run [flags] \-\- <command>
 .PP
 Trains on this machine.
-\&.hidden files are ignored.
+\&.hidden files are ignored:
 .PP
 .RS 4
 .nf

@@ -65,7 +65,7 @@ func (p Package) pack() (*rpmpack.RPM, error) {
 	r, err := rpmpack.NewRPM(rpmpack.RPMMetaData{
 		Name: p.Name, Version: p.Version, Release: p.Release, Arch: p.Arch, OS: "linux", Epoch: rpmpack.NoEpoch,
 		Vendor: p.Vendor, URL: p.URL, Licence: p.License, Summary: p.Summary, Description: p.Description,
-		Requires: requires, BuildTime: p.At, BuildHost: "reproducible", Compressor: "gzip:9",
+		Requires: requires, BuildTime: p.At, BuildHost: "reproducible", Compressor: "gzip:6",
 	})
 	if err != nil {
 		return nil, err

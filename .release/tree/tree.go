@@ -137,7 +137,7 @@ func Gzip(text []byte) ([]byte, error) {
 }
 
 func gzipped(w io.Writer, write func(io.Writer) error) error {
-	z, err := gzip.NewWriterLevel(w, gzip.BestCompression)
+	z, err := gzip.NewWriterLevel(w, gzip.DefaultCompression)
 	if err != nil {
 		return err
 	}
