@@ -31,14 +31,20 @@ func commands(name string, help func(args ...string) (string, error)) ([]manpage
 		if err != nil {
 			return "", err
 		}
-		options := shared.FindString(text)
+		// The library appends the commands below one to its own help.
+		own, below, _ := strings.Cut(text, "\nSubcommands:\n")
+		options := strings.TrimRight(shared.FindString(own), "\n")
 		switch {
 		case general == "":
 			general = options
 		case options != "" && options != general:
 			return "", fmt.Errorf("the general options of %s %s are not those of the commands before it", name, strings.Join(args, " "))
 		}
-		parts = append(parts, manpage.Part{Heading: name + " " + strings.Join(args, " "), Help: shared.ReplaceAllString(text, "  General options, which are below, apply.\n")})
+		help := shared.ReplaceAllString(own, "  General options, which are below, apply.\n")
+		if below != "" {
+			help += "\nSubcommands:\n" + below
+		}
+		parts = append(parts, manpage.Part{Heading: name + " " + strings.Join(args, " "), Help: help})
 		return text, nil
 	}
 	for _, command := range under(overview, "Available commands are:") {
@@ -53,7 +59,7 @@ func commands(name string, help func(args ...string) (string, error)) ([]manpage
 		}
 	}
 	if general != "" {
-		parts = append(parts, manpage.Part{Heading: "general options", Help: strings.TrimPrefix(general, "General Options:\n")})
+		parts = append(parts, manpage.Part{Heading: "general options", Help: strings.TrimPrefix(general, "General Options:\n") + "\n"})
 	}
 	return parts, nil
 }

@@ -20,7 +20,8 @@ func TestCommands(t *testing.T) {
 		"-help":            "Usage: kolo <command>\n\nAvailable commands are:\n    policy    Know policies\n    status    Show jobs\n",
 		"policy -help":     "Usage: kolo policy <subcommand>\n\nSubcommands:\n    set    Change it\n",
 		"policy set -help": "Usage: kolo policy set\n\n" + general,
-		"status -help":     "Usage: kolo status\n\n" + general,
+		"status -help":     "Usage: kolo status\n\n" + general + "\nSubcommands:\n    all    Of all\n",
+		"status all -help": "Usage: kolo status all\n",
 	}
 	help := func(args ...string) (string, error) { return helps[strings.Join(args, " ")], nil }
 	parts, err := commands("kolo", help)
@@ -30,11 +31,12 @@ func TestCommands(t *testing.T) {
 		{Heading: "commands", Help: helps["-help"]},
 		{Heading: "kolo policy", Help: helps["policy -help"]},
 		{Heading: "kolo policy set", Help: "Usage: kolo policy set\n\n" + instead},
-		{Heading: "kolo status", Help: "Usage: kolo status\n\n" + instead},
+		{Heading: "kolo status", Help: "Usage: kolo status\n\n" + instead + "\nSubcommands:\n    all    Of all\n"},
+		{Heading: "kolo status all", Help: helps["status all -help"]},
 		{Heading: "general options", Help: "\n  -address=<addr>\n    URL.\n"},
 	}, parts)
 
-	helps["status -help"] += "\n  -more\n    More.\n"
+	helps["status -help"] = "Usage: kolo status\n\n" + general + "\n  -more\n    More.\n"
 	_, err = commands("kolo", help)
 	must.ErrorContains(t, err, "the general options of kolo status are not those of the commands before it")
 }
