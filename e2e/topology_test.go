@@ -46,7 +46,7 @@ func TestTopology(t *testing.T) {
 // testRankOrder trains on a host of each node, group w1 on c1 and so on, checks on which
 // nodes ranks are, and returns the median time of a step.
 func testRankOrder(ctx context.Context, t *testing.T, c *cluster.Cluster, name string, config map[string]any, want ...string) (step time.Duration) {
-	const steps = 15
+	const steps = 10
 	t.Run(name, func(t *testing.T) {
 		config := maps.Clone(config)
 		if config == nil {
