@@ -190,7 +190,12 @@ func testHorovod(ctx context.Context, t *testing.T, w *world) {
 	must.NoError(t, slots[0].Kill())
 	tr.waitStarts(ctx, started+1)
 	tr.waitSize(ctx, 3)
-	tr.waitLog(ctx, "connections cut")
+	tr.waitLog(ctx, "ring 2: ")
+	for _, a := range running {
+		log, err := w.log(a.ID)
+		must.NoError(t, err)
+		must.StrNotContains(t, log, "may not cut")
+	}
 	tr.finish(ctx)
 	must.NoError(t, tr.record().CheckRollbacks(1))
 }
