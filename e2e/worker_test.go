@@ -105,7 +105,7 @@ func TestWorker(t *testing.T) {
 			killSlot(ctx, t, tr, 3)
 			// Whether there was something left to cut is a matter of milliseconds: peers of
 			// the process that died may have noticed by themselves.
-			waitStderr(ctx, t, c, survivor, "rank 0 of 2")
+			waitStderr(ctx, t, c, survivor, "ring 2: ")
 			log, err := c.Logs(survivor, "train", "stderr")
 			must.NoError(t, err)
 			const warning = "connections: kolo-worker may not cut those of its slots (pidfd_getfd: operation not permitted, ptrace: operation not permitted)"
