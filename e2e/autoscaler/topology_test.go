@@ -105,7 +105,7 @@ func TestTopology_ExpandReportsWhatItCannotWrite(t *testing.T) {
 	out, err := build.CombinedOutput()
 	must.NoError(t, err, must.Sprint(string(out)))
 	job := filepath.Join(t.TempDir(), "train.nomad.hcl")
-	must.NoError(t, os.WriteFile(job, []byte(jobHCL), 0o600))
+	must.NoError(t, os.WriteFile(job, []byte(strings.ReplaceAll(strings.ReplaceAll(jobHCL, "NAME", "train"), "kolo { KOLO }", "kolo {}")), 0o600))
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("this system has no /dev/full")
