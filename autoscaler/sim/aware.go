@@ -286,14 +286,14 @@ func (j *job) place(e *engine) {
 }
 
 // treeOf is the topology of nodes, by racks where they have any.
-func treeOf(c *cluster) *topology.Tree {
+func treeOf(c *cluster) (*topology.Tree, error) {
 	names := []string{topology.NodeLevel}
 	if slices.ContainsFunc(c.nodes, func(n node) bool { return n.Rack != "" }) {
 		names = []string{"meta.rack", topology.NodeLevel}
 	}
 	levels, err := topology.ParseLevels(names)
 	if err != nil {
-		panic("sim: " + err.Error()) // both are constant
+		return nil, err
 	}
 	nodes := make([]topology.Node, len(c.nodes))
 	for i, n := range c.nodes {
@@ -302,7 +302,7 @@ func treeOf(c *cluster) *topology.Tree {
 			nodes[i].Values = []string{n.Rack, n.ID}
 		}
 	}
-	return topology.New(levels, nodes)
+	return topology.New(levels, nodes), nil
 }
 
 // pathsOf are the domains of each node, outermost first.

@@ -32,7 +32,10 @@ func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("simulation: %w", err)
 	}
-	e := newEngine(cfg)
+	e, err := newEngine(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("simulation: %w", err)
+	}
 	for {
 		t, ok := e.nextInstant()
 		if !ok || t > e.horizon {
@@ -96,7 +99,7 @@ type engine struct {
 	result Result
 }
 
-func newEngine(cfg Config) *engine {
+func newEngine(cfg Config) (*engine, error) {
 	e := &engine{
 		cfg: cfg, cluster: newCluster(cfg.Nodes, cfg.Placement),
 		jobs:  make([]job, len(cfg.Trace.Jobs)),
@@ -104,7 +107,10 @@ func newEngine(cfg Config) *engine {
 		decideAt: math.Inf(1), decided: math.Inf(-1),
 	}
 	if e.aware() {
-		e.tree = treeOf(e.cluster)
+		var err error
+		if e.tree, err = treeOf(e.cluster); err != nil {
+			return nil, err
+		}
 		e.paths = pathsOf(e.tree, len(e.cluster.nodes))
 		e.alike = map[string]*migrate.Sensitivity{}
 	}
@@ -119,7 +125,7 @@ func newEngine(cfg Config) *engine {
 	if len(e.events) > 0 {
 		e.horizon += e.events[len(e.events)-1].Time
 	}
-	return e
+	return e, nil
 }
 
 // nextInstant is when something happens next.
