@@ -27,6 +27,8 @@
 //   - Hold: a job is left alone for its hold time after a change, while a
 //     worker sits on an unhealthy node, while a deployment runs, and while a
 //     count that a user set by hand is honoured.
+//   - Locality: a job that must not cross a level of its pool's topology, and
+//     does not, is given no worker in another domain of it.
 //   - Conditional: every write carries the modify index it was planned for.
 //
 // Policies are held to policy.Validate, which the planner does not rely on: a
@@ -38,7 +40,8 @@
 // Nomad chooses the node of a worker, the planner only the count of a group. It
 // checks that the workers fit by placing them itself (package placement) on a
 // copy of the free capacity, workers of a job together: groups of the job that
-// hold most of it first, then the fewest groups. Where workers find no room after
+// hold most of it first, then the fewest groups; in a pool with a topology, the
+// smallest domain that holds them, and domains are left as wholes. Where workers find no room after
 // all (Nomad places differently, or the nodes of their group are gone), they are
 // relocated after Options.PlacementTimeout to another group of the job that has
 // room, or else rolled back, and their group does not grow for
