@@ -24,7 +24,7 @@ var gpuNode = regexp.MustCompile(`^/dev/(nvidia[0-9]+|nvidia-caps/.*)$`)
 func CheckDevice(pattern string) error {
 	rest, below := strings.CutPrefix(pattern, "/dev/")
 	if !below || rest == "" || path.Clean(pattern) != pattern {
-		return errors.New("must be a path below /dev, without . and ..")
+		return errors.New("must be a path below /dev, with no . or .. in it")
 	}
 	if _, err := path.Match(pattern, ""); err != nil {
 		return fmt.Errorf("is no pattern: %w", err)

@@ -24,7 +24,7 @@ func TestPluginConfig(t *testing.T) {
 		`executor_log_level = "loud": must be "trace", "debug", "info", "warn", "error" or "off"`,
 		`bind_paths[0] = "/": must be an absolute path below /`,
 		`bind_paths[1] = "usr": must be an absolute path below /`,
-		`devices[1] = "/dev/../etc/shadow": must be a path below /dev, without . and ..`,
+		`devices[1] = "/dev/../etc/shadow": must be a path below /dev, with no . or .. in it`,
 		`devices[2] = "/dev/*": must begin with a name after /dev/, as /dev/infiniband/* does`,
 		`devices[3] = "/dev/nvidia*": lists GPUs (/dev/nvidia0); tasks get those that they reserve with a device block`,
 		`memlock = "64": must be "unlimited" or a whole number with its unit, such as "64GiB" or "512MiB"`,
