@@ -244,10 +244,13 @@ func (c *choice) leave(in []int, l, n int) {
 		return cmp.Or(cmp.Compare(c.held(a), c.held(b)), cmp.Compare(c.parts(b), c.parts(a)))
 	})
 	for len(children) > 0 && n > 0 {
-		at, least := 0, c.movable(children[0])
-		for i := range children {
-			if k := c.movable(children[i]); k <= n && k > c.movable(children[at]) && least+k > n {
-				at = i // only one can be left as a whole: the largest
+		at := 0
+		if len(children) > 1 && c.movable(children[0])+c.movable(children[1]) > n {
+			// Only one can be left as a whole: the largest.
+			for i := range children {
+				if k := c.movable(children[i]); k <= n && k > c.movable(children[at]) {
+					at = i
+				}
 			}
 		}
 		k := min(n, c.movable(children[at]))

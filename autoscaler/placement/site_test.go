@@ -69,6 +69,7 @@ func TestRelease(t *testing.T) {
 		"and some of the next":    {[]Site{rack(0, 4), rack(1, 2)}, 3, []int{1, 2}},
 		"a rack as a whole":       {[]Site{rack(0, 1), rack(1, 3), rack(2, 4)}, 3, []int{0, 3, 0}},
 		"two racks as wholes":     {[]Site{rack(0, 1), rack(1, 2), rack(2, 4)}, 3, []int{1, 2, 0}},
+		"two racks, not the one":  {[]Site{rack(0, 3), rack(1, 1), rack(2, 1)}, 3, []int{1, 1, 1}},
 		"the block with less":     {[]Site{block(0, 0, 4), block(0, 1, 1), block(1, 2, 3)}, 3, []int{0, 0, 3}},
 		"inside the block":        {[]Site{block(0, 0, 4), block(0, 1, 1), block(1, 2, 3)}, 4, []int{0, 1, 3}},
 		"what must stay":          {[]Site{{Path: []int{0}, Held: 2, Fixed: 1}, rack(1, 4)}, 3, []int{1, 2}},
