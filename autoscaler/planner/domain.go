@@ -77,7 +77,8 @@ func (c *capacity) splitByDomain(j, n int, without func(g int) bool) (counts []i
 func (c *capacity) tryAll(j int, more []int, sites []placement.Site) (counts []int, given int, short bool) {
 	counts = c.cluster.Jobs[j].counts()
 	for _, g := range byMost(more) {
-		got, rollback := c.try(j, g, more[g])
+		// The groups before have taken of the nodes and of the pool.
+		got, rollback := c.try(j, g, c.free(j, g, more[g]))
 		defer rollback()
 		counts[g] += got
 		given += got

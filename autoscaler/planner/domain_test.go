@@ -66,6 +66,12 @@ func TestMake_Domains(t *testing.T) {
 			nodes(8, 8).inRacks("a", func(j *Job) { j.Groups[1].Count = 6 }, 2, 4), []int{4}, "a 8→4 shrink r0:2→0 r1:6→4", ""},
 		"the next job has what is left": {
 			nodes(4, 4, 4, 4).inRacks("a", nil, 0, 0, 0, 0).inRacks("b", nil, 0, 0, 0, 0), []int{3, 4}, "a 0→3 start r0:0→3, b 0→4 start r1:0→4", ""},
+		"no more than the pool has left for it": {
+			func() *Cluster {
+				c := nodes(4, 4).inRacks("a", nil, 0, 0)
+				c.Reserved = map[string]int{"gpu": 3}
+				return c
+			}(), []int{8}, "a 0→5 start r1:0→1 r0:0→4", "room for 5 of 8 more"},
 		"required: one rack": {
 			nodes(6, 6, 2, 2).inRacks("a", func(j *Job) { rackOnly(j); j.Min = 4 }, 0, 0, 0, 0), []int{8},
 			"a 0→6 start r0:0→6", "room for 6 of 8 more within one meta.rack"},
