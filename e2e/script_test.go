@@ -186,6 +186,10 @@ func TestBadConfig(t *testing.T) {
 			config: map[string]any{"interface": "eth77"},
 			event:  []string{"eth77", "no such network interface"},
 		},
+		"a topology by what no client says of itself": {
+			config: map[string]any{"topology": "${meta.block}/${meta.rack}"},
+			event:  []string{"Unsupported attribute"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
