@@ -91,7 +91,7 @@ func (b *viewBuilder) unbound(j *job, pool config.Pool) jobspec.Problems {
 		switch {
 		case len(path) <= l:
 			return jobspec.Problems{{Where: where, What: fmt.Sprintf("its nodes are in several domains of %s, which the job requires not to cross", level),
-				Fix: fmt.Sprintf("bind each group to one by a constraint on %s", pool.Levels[l].Target())}}
+				Fix: "bind each group to one by a constraint on " + pool.Levels[l].Target()}}
 		case tree.Domains(l)[path[l]].Missing:
 			return jobspec.Problems{{Where: where, What: fmt.Sprintf("its nodes have no value of %s, which the job requires not to cross", level),
 				Fix: "bind it to nodes that have one, or have the operator set it"}}

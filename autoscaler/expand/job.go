@@ -6,6 +6,7 @@ package expand
 import (
 	"fmt"
 	"math/big"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -251,7 +252,7 @@ func (j *job) sum(of func(*group) *hclsyntax.Attribute) string {
 		}
 	}
 	if n > 0 || len(out) == 0 {
-		out = append(out, fmt.Sprint(n))
+		out = append(out, strconv.Itoa(n))
 	}
 	return strings.Join(out, " + ")
 }

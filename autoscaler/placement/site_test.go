@@ -164,13 +164,7 @@ func TestProperty_GrowCrossesAsLittleAsItCan(t *testing.T) {
 			t.Fatalf("%v crosses a level that must not be crossed", more)
 		}
 		whole := func(s *Site) int { return s.Room }
-		if rule.Within == 0 {
-			room := 0
-			for i := range sites {
-				room += sites[i].Room
-			}
-			must.Eq(t, min(n, room), placed)
-		} else {
+		if rule.Within > 0 {
 			splits(sites, placed+1, whole, func(counts []int) {
 				if placed < n && Inside(after(sites, counts), rule.Within) {
 					t.Fatalf("%v places %d, and %v would place one more", more, placed, counts)
@@ -178,6 +172,11 @@ func TestProperty_GrowCrossesAsLittleAsItCan(t *testing.T) {
 			})
 			return
 		}
+		room := 0
+		for i := range sites {
+			room += sites[i].Room
+		}
+		must.Eq(t, min(n, room), placed)
 		splits(sites, placed, whole, func(counts []int) {
 			other := after(sites, counts)
 			if domains(other, 0) < domains(got, 0) || domains(got, 0) == 1 && domains(other, 0) == 1 && domains(other, 1) == 1 && domains(got, 1) > 1 {

@@ -63,7 +63,7 @@ func (c *capacity) splitByDomain(j, n int, without func(g int) bool) (counts []i
 	sites := c.sites(j, n, without)
 	for range sites {
 		more, _ := placement.Grow(sites, n, job.Locality.Rule)
-		short := false
+		var short bool
 		if counts, given, short = c.tryAll(j, more, sites); !short {
 			break
 		}

@@ -26,7 +26,7 @@ func (e *engine) byNomad(j *job, per, more, want int) (added int) {
 	h := fnv.New64a()
 	h.Write([]byte(j.ID)) // never fails
 	j.evaluations++
-	rng := rand.New(rand.NewPCG(e.cfg.Seed^h.Sum64(), j.evaluations)) //nolint:gosec // not for secrets
+	rng := rand.New(rand.NewPCG(e.cfg.Seed^h.Sum64(), j.evaluations))
 	order := rng.Perm(len(places))
 	from := 0 // where the last selection stopped reading
 	for added < more {

@@ -67,7 +67,7 @@ func (b *builder) missing(l int) {
 		at := &b.domains[l][d]
 		where := ""
 		if at.Parent >= 0 {
-			where = fmt.Sprintf(" in %s", strings.Join(b.Path(l-1, at.Parent), " / "))
+			where = " in " + strings.Join(b.Path(l-1, at.Parent), " / ")
 		}
 		b.problem(l, "%s%s without a value of %s (%s); %s", count(at.Nodes, "node"), where, name, b.someNodes(at), b.remedy(l))
 	}

@@ -152,7 +152,7 @@ func (b *builder) divide(l int) {
 			d.Nodes++
 			node = b.node[leaf]
 		}
-		b.at[l][leaf] = int32(last) //nolint:gosec // at most as many as there are leaves
+		b.at[l][leaf] = int32(last)
 	}
 }
 

@@ -183,7 +183,7 @@ func TestShutdown_Ended(t *testing.T) {
 	_, err := Shutdown(cmd.Process.Pid, []int{1})
 	must.Error(t, err)
 	_ = cmd.Wait()
-	must.Eq(t, unix.SIGKILL, unix.Signal(cmd.ProcessState.Sys().(syscall.WaitStatus).Signal()))
+	must.Eq(t, unix.SIGKILL, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 	_, err = Shutdown(cmd.Process.Pid, []int{1})
 	must.ErrorIs(t, err, unix.ESRCH)
 }
