@@ -229,7 +229,10 @@ func testRefused(ctx context.Context, t *testing.T, w *world) {
 			t.Parallel()
 			tr := w.start(ctx, t, 1, func(job *api.Job) {
 				group := job.TaskGroups[0]
-				group.RestartPolicy.Attempts, group.ReschedulePolicy.Unlimited, group.ReschedulePolicy.Attempts = ptr(0), ptr(false), ptr(0)
+				// docker's driver can miss what a container writes that ends at once: it is
+				// started a few times.
+				group.RestartPolicy = &api.RestartPolicy{Attempts: ptr(4), Interval: ptr(10 * time.Minute), Delay: ptr(time.Second), Mode: ptr("fail")}
+				group.ReschedulePolicy.Unlimited, group.ReschedulePolicy.Attempts = ptr(false), ptr(0)
 				c.edit(group.Tasks[0])
 			})
 			tr.waitEvent(ctx, "Exit Code: 1")
