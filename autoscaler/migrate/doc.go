@@ -5,7 +5,8 @@
 //
 //	Sensitivity (measured)  ─> Slowdown ─┐
 //	Job (sites, room, time left) ────────┼─> Compact ─> Move of one job
-//	                                     └─> Clear   ─> Moves that let a gang start
+//	                                     ├─> Clear   ─> Moves that let a gang start
+//	                                     └─> Rearrange ─> Moves that gain together
 //
 // A move takes workers of a job from some of its sites to others; the job keeps
 // its size. It costs two changes of the job's ring, in which none of its workers
@@ -36,12 +37,17 @@
 // placement manager solves the special case of one worker a node by the Hungarian
 // algorithm (Hsieh and Lee, IC2E 2023).
 //
+// # Rearrange
+//
+// Workers of several jobs change places, where what one needs is held by others: a
+// local search over the bundles of moves that gain more than they cost together.
+//
 // # Why moves end
 //
 // Compact only takes a job to where its steps are faster by what is known now, and
 // Clear only moves workers whose gang then starts. Without a change from outside,
 // each can happen so many times only.
 //
-// The package is pure, and is what the simulator and the autoscaler both decide
-// with.
+// The package is pure. The simulator decides with Rearrange; the autoscaler moves no
+// workers yet.
 package migrate

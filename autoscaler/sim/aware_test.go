@@ -121,3 +121,24 @@ func TestMigrate(t *testing.T) {
 		})
 	}
 }
+
+// TestCrossRack has a job on two nodes, of two racks or of one.
+func TestCrossRack(t *testing.T) {
+	nodes := sim.Uniform(2, 2, "")
+	nodes[0].Rack, nodes[1].Rack = "r1", "r2"
+	tr := one(100, 4)
+	tr.Jobs[0].Preferred = 4
+	res := run(t, sim.Config{Nodes: nodes, Trace: tr, Policy: fifo{}, CrossRack: 0.2})
+	must.InDelta(t, 30, res.Jobs[0].Done, 1e-9)
+	nodes[1].Rack = "r1"
+	res = run(t, sim.Config{Nodes: nodes, Trace: tr, Policy: fifo{}, CrossRack: 0.2})
+	must.Eq(t, 25, res.Jobs[0].Done)
+}
+
+// TestNomad places the workers of a job far apart and on nodes in use, as Nomad
+// does with a group of its own accord, and the same in each run.
+func TestNomad(t *testing.T) {
+	tr := placed(t, "apart")
+	res := run(t, sim.Config{Trace: tr, Nodes: sim.Uniform(2, 4, ""), Placement: sim.Nomad, Policy: planned{"a": {{0, 2}}}})
+	must.Eq(t, 100, res.Jobs[0].Done, must.Sprint("two workers are on one node"))
+}
