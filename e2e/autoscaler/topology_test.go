@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -76,9 +77,11 @@ func TestTopology_AJobIsWrittenOnce(t *testing.T) {
 	t.Log("it has no counts of its own: kolo starts it, where the groups may run")
 	w.nomad(t, "job", "run", "-detach", "-var-file", vars, expanded)
 	w.waitForGroups(t, "train", map[string]int{"workers-r1": 4, "workers-r2": 4})
-	spans := d.topology()[0].Jobs[0]
-	must.Eq(t, "meta.rack", spans.Level)
-	must.Eq(t, []koloapi.JobShare{{Path: []string{"r1"}, Workers: 4}, {Path: []string{"r2"}, Workers: 4}}, spans.Parts)
+	waitFor(t, time.Minute, "kolo knows that the job is on two racks", func() bool {
+		jobs := d.topology()[0].Jobs
+		return len(jobs) == 1 && jobs[0].Level == "meta.rack" &&
+			reflect.DeepEqual(jobs[0].Parts, []koloapi.JobShare{{Path: []string{"r1"}, Workers: 4}, {Path: []string{"r2"}, Workers: 4}})
+	})
 	before := w.allocations(t, "train")
 
 	t.Log("a rack is added")
