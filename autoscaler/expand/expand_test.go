@@ -4,8 +4,6 @@
 package expand
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -24,8 +22,8 @@ func level(t testing.TB, name string) topology.Level {
 	return l
 }
 
-func TestJob(t *testing.T) {
-	in := `# Mine.
+// trainJob is a job with a group to expand, and one that is not elastic.
+const trainJob = `# Mine.
 job "train" {
   type = "batch"
 
@@ -58,6 +56,8 @@ EOF
     count=1
   }
 }`
+
+func TestJob(t *testing.T) {
 	want := `# Mine.
 job "train" {
   type = "batch"
@@ -110,7 +110,7 @@ variable "meta_rack" {
   description = "Values of meta.rack, one group of workers each: kolo topology vars -level meta.rack"
 }
 `
-	out, err := Job("train.nomad.hcl", []byte(in), level(t, "meta.rack"))
+	out, err := Job("train.nomad.hcl", []byte(trainJob), level(t, "meta.rack"))
 	must.NoError(t, err)
 	must.Eq(t, want, string(out))
 
@@ -230,13 +230,7 @@ meta_rack = [
 // FuzzJob has any file expanded, and what comes of it be HCL, in which the text of
 // heredocs is the same.
 func FuzzJob(f *testing.F) {
-	files, err := filepath.Glob("../../jobspecs/*.nomad.hcl")
-	must.NoError(f, err)
-	for _, name := range files {
-		src, err := os.ReadFile(name)
-		must.NoError(f, err)
-		f.Add(src)
-	}
+	f.Add([]byte(trainJob))
 	f.Add([]byte("job \"j\" {\n" + elastic("w", "    count = 2\n", "      min = 2\n      max = var.m\n", "") + "}\n"))
 	f.Fuzz(func(t *testing.T, src []byte) {
 		out, err := Job("j.hcl", src, level(t, "meta.rack"))

@@ -189,10 +189,7 @@ func (j *job) bounds() {
 	}
 	first := j.groups[0].kolo
 	in := j.inside(first)
-	text := ""
-	for _, line := range lines {
-		text += "\n" + in + line
-	}
+	text := "\n" + in + strings.Join(lines, "\n"+in)
 	if first.OpenBraceRange.Start.Line == first.CloseBraceRange.Start.Line { // kolo {} or kolo { queue = "a" }
 		rest := strings.TrimSpace(j.of(hcl.Range{Start: first.OpenBraceRange.End, End: first.CloseBraceRange.Start}))
 		if rest != "" {

@@ -90,16 +90,19 @@ func (t *text) heredocs() [][2]int {
 	var out [][2]int
 	depth := 0
 	for _, tok := range tokens {
-		switch tok.Type {
-		case hclsyntax.TokenOHeredoc:
-			if depth == 0 {
-				out = append(out, [2]int{tok.Range.End.Byte, len(t.src)})
-			}
+		opens := tok.Type == hclsyntax.TokenOHeredoc
+		if opens && depth == 0 {
+			out = append(out, [2]int{tok.Range.End.Byte, len(t.src)})
+		}
+		if opens {
 			depth++
-		case hclsyntax.TokenCHeredoc:
-			if depth--; depth == 0 {
-				out[len(out)-1][1] = tok.Range.End.Byte
-			}
+			continue
+		}
+		if tok.Type != hclsyntax.TokenCHeredoc {
+			continue
+		}
+		if depth--; depth == 0 {
+			out[len(out)-1][1] = tok.Range.End.Byte
 		}
 	}
 	return out
