@@ -115,6 +115,8 @@ type Job struct {
 	// Locality is set where it matters which groups hold the workers: in a pool
 	// with a topology, unless the job does not care.
 	Locality *Locality
+	// Mobility is what moving its workers gains and costs; nil where they never move.
+	Mobility *Mobility
 
 	// KeepUntil is when a job without workers would be garbage to Nomad; zero
 	// when it cannot become so.
@@ -125,6 +127,15 @@ type Job struct {
 type Locality struct {
 	placement.Rule
 	Level string // the one that Rule.Within keeps to, to be shown
+}
+
+// Mobility is what is known of a job whose workers may move between its groups.
+type Mobility struct {
+	Remaining float64 // seconds that it is expected to train on as it is placed
+	Gap       float64 // seconds in which a change of its ring stops it
+	// Slowdown is the time of a step with so many workers in each group, as a
+	// multiple of that now; 1 where it is unknown. nil is 1 for all.
+	Slowdown func(counts []int) float64
 }
 
 // Count is the number of workers the job asks Nomad for.
