@@ -24,6 +24,7 @@ type capacity struct {
 	// unplaced are workers that Nomad has been asked for and for which there is
 	// no room.
 	unplaced map[groupKey]int
+	arriving map[int]bool // jobs for whose moves there is room
 
 	// open holds per class the places that may still have a slot, and is swept
 	// of full ones now and then, so that a full cluster costs nothing.
@@ -45,7 +46,7 @@ type groupKey struct{ job, group int }
 func newCapacity(cl *Cluster, now time.Time) *capacity {
 	c := &capacity{
 		cluster: cl, now: now, pool: map[string]int{}, apart: map[groupKey]map[int]bool{},
-		unplaced: map[groupKey]int{}, open: map[*Class]*openPlaces{},
+		unplaced: map[groupKey]int{}, arriving: map[int]bool{}, open: map[*Class]*openPlaces{},
 	}
 	for i := range cl.Nodes {
 		n := &cl.Nodes[i]
@@ -76,6 +77,9 @@ func newCapacity(cl *Cluster, now time.Time) *capacity {
 				c.unplaced[groupKey{j, g}] = n - c.take(j, g, n)
 			}
 		}
+	}
+	for j := range cl.Jobs {
+		c.await(j)
 	}
 	return c
 }

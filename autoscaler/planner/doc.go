@@ -24,11 +24,15 @@
 //   - Gang: a job starts only when its minimum fits, now and on real nodes.
 //   - Frozen: a job one of whose workers has completed is never touched again
 //     (Nomad would run the completed workers a second time).
-//   - Hold: a job is left alone for its hold time after a change, while a
+//   - Hold: a job is left alone for its hold time after a change (but for the
+//     second half of a move), while a
 //     worker sits on an unhealthy node, while a deployment runs, and while a
 //     count that a user set by hand is honoured.
 //   - Locality: a job that must not cross a level of its pool's topology, and
 //     does not, is given no worker in another domain of it.
+//   - Moves: a move begins where nothing else changes in its pool, and only for a
+//     gain above its cost; the job keeps its size, or has another of its sizes
+//     between the halves.
 //   - Conditional: every write carries the modify index it was planned for.
 //
 // Policies are held to policy.Validate, which the planner does not rely on: a
@@ -52,4 +56,18 @@
 // smallest domain that holds the wanted size, grow where they are, and leave
 // domains as wholes (placement.Grow, placement.Release). Jobs without a locality,
 // which is all in other pools, are planned as above.
+//
+// # Moves
+//
+// Package migrate says which workers move, from what is measured (Job.Mobility).
+// A move is two actions. In the first the job grows into free room, or, where it
+// may not be larger, shrinks; the caller keeps what the move is (Action.Moving, to
+// be given back as Job.Moving). In the second it lets the old workers go once the
+// new ones train, or gets the new ones once there is room. What a move has not
+// taken yet is promised to it: no other job grows into it. A move that gets no
+// further is undone, or forgotten, and the job then grows or shrinks to its size
+// as any other.
+//
+// A job that must not cross a level moves inside its domain only: halfway it would
+// be in two.
 package planner

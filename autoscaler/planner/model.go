@@ -6,6 +6,7 @@ package planner
 import (
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
@@ -117,6 +118,8 @@ type Job struct {
 	Locality *Locality
 	// Mobility is what moving its workers gains and costs; nil where they never move.
 	Mobility *Mobility
+	// Moving is a move of its workers that has begun; nil for none.
+	Moving *Moving
 
 	// KeepUntil is when a job without workers would be garbage to Nomad; zero
 	// when it cannot become so.
@@ -136,6 +139,7 @@ type Mobility struct {
 	// Slowdown is the time of a step with so many workers in each group, as a
 	// multiple of that now; 1 where it is unknown. nil is 1 for all.
 	Slowdown func(counts []int) float64
+	After    time.Time // no move begins before
 }
 
 // Count is the number of workers the job asks Nomad for.
@@ -177,7 +181,9 @@ type Options struct {
 	PlacementTimeout time.Duration // workers not placed for this long are relocated or rolled back
 	PlacementRetry   time.Duration // and their group does not grow for this long
 	GCProtection     time.Duration // a parked job is protected this long before it would be collected
+	MoveTimeout      time.Duration // a move whose new workers do not train for this long is undone
 	MaxWrites        int           // actions per plan, 0 is no limit
+	Migrate          migrate.Options
 }
 
 // DefaultOptions are right for training jobs that take minutes or longer.
@@ -187,6 +193,8 @@ func DefaultOptions() Options {
 		PlacementTimeout: 30 * time.Second,
 		PlacementRetry:   2 * time.Minute,
 		GCProtection:     time.Hour,
+		MoveTimeout:      2 * time.Minute,
+		Migrate:          migrate.DefaultOptions(),
 		MaxWrites:        200,
 	}
 }
@@ -203,6 +211,7 @@ const (
 	Suspend  Cause = "suspend"  // to no workers
 	Rollback Cause = "rollback" // workers that found no place
 	Move     Cause = "move"     // the same, to groups that have room
+	Migrate  Cause = "migrate"  // half of a move of workers that train, to other groups
 	Keep     Cause = "keep"     // no change: protects a parked job from garbage collection
 )
 
@@ -216,6 +225,7 @@ type Action struct {
 	From, To int // total workers
 	Steps    []Step
 	Unplaced []string // groups in which workers found no place
+	Moving   *Moving  // the move that the action is the first half of
 }
 
 // Step is one group's new count.

@@ -12,7 +12,7 @@ import (
 // without breaking a guarantee. wants is in the order of c.Jobs; growth is
 // given out in that order. c is only read.
 func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
-	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}}
+	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}}
 	for j := range c.Jobs {
 		b.target[j] = b.targetOf(j, wants[j])
 	}
@@ -25,8 +25,13 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 	// yet: their workers are still alive.
 	b.capacity = newCapacity(c, now)
 	for j := range c.Jobs {
-		if b.unplaced[j] {
+		switch {
+		case b.unplaced[j] && c.Jobs[j].moves():
+			b.shrink(j, wants[j])
+		case b.unplaced[j]:
 			b.relocateUnplaced(j)
+		case b.moving[j]:
+			b.proceed(j)
 		}
 	}
 	releasing := b.releasing()
@@ -35,6 +40,7 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 			b.grow(j, wants[j], releasing[c.Jobs[j].Pool])
 		}
 	}
+	b.migrate(releasing)
 	for j := range c.Jobs {
 		b.keep(j)
 	}
@@ -50,6 +56,8 @@ type planBuilder struct {
 	capacity *capacity
 	unplaced map[int]bool // jobs with workers that found no place in time
 	acted    map[int]bool // jobs that have an action
+	moving   map[int]bool // jobs whose move is half done
+	gangs    []int        // jobs that wait for room to start
 	plan     Plan
 }
 
@@ -98,6 +106,10 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 		if n := b.rollbackTo(j, b.placed(j)); n < count {
 			return n
 		}
+	}
+	if job.moves() && !b.unplaced[j] && job.UnhealthyReason == "" {
+		b.moving[j] = true // it ends before anything else is done to the job
+		return count
 	}
 	if want == count {
 		return count

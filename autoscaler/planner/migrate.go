@@ -1,0 +1,302 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+)
+
+// moversLimit is how many jobs of a pool are looked at for moves in one plan; the
+// plans of later minutes look at others.
+const moversLimit = 128
+
+// migrate begins moves in pools where nothing else changes: first those that let a
+// waiting gang start, or else those by which steps get faster.
+func (b *planBuilder) migrate(releasing map[string]time.Time) {
+	busy := map[string]bool{}
+	for pool := range releasing {
+		busy[pool] = true
+	}
+	movers := map[string][]int{}
+	for j := range b.Jobs {
+		job := &b.Jobs[j]
+		switch {
+		case b.acted[j] || job.moves():
+			busy[job.Pool] = true
+		case b.settled(j):
+			movers[job.Pool] = append(movers[job.Pool], j)
+		}
+	}
+	for _, j := range b.gangs {
+		if pool := b.Jobs[j].Pool; !busy[pool] && b.makeRoom(j, movers[pool]) {
+			busy[pool] = true
+		}
+	}
+	for pool, of := range movers {
+		if !busy[pool] {
+			b.rearrange(of)
+		}
+	}
+}
+
+// settled reports whether a job's workers may move now.
+func (b *planBuilder) settled(j int) bool {
+	job := &b.Jobs[j]
+	count := job.Count()
+	switch {
+	case job.Mobility == nil || count == 0 || len(job.Groups) < 2 || b.target[j] < count:
+		return false
+	case job.Frozen != "" || job.HoldReason != "" || job.UnhealthyReason != "" || job.ManualUntil.After(b.now):
+		return false
+	case job.Alive() != count || b.placed(j) != count:
+		return false
+	}
+	for _, at := range []time.Time{job.LastChange.Add(b.o.Hold), job.Mobility.After} {
+		if at.After(b.now) {
+			b.requeueAt(at)
+			return false
+		}
+	}
+	return true
+}
+
+// makeRoom begins the moves of workers by which a waiting gang can start in one
+// domain of the level that it must not cross.
+func (b *planBuilder) makeRoom(j int, movers []int) bool {
+	job := &b.Jobs[j]
+	if job.Locality == nil || job.Locality.Within == 0 {
+		return false // it would start on any free slots
+	}
+	f := b.field(movers, j)
+	size := job.smallest()
+	gang := migrate.Gang{Workers: size, Slots: job.Groups[0].Need.Slots, Wait: b.nextEnd(f)}
+	targets, names := b.targets(j, size, f)
+	c, ok := migrate.Clear(gang, targets, f.movers, f.free, b.o.Migrate)
+	if !ok {
+		return false
+	}
+	return b.begin(f, c.Moves, func(k int, m migrate.Move) string {
+		return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, names[c.Target])
+	})
+}
+
+// targets are the domains in which a gang of so many workers could start if room
+// were made, and the groups that it would start in.
+func (b *planBuilder) targets(j, size int, f *field) (targets []migrate.Target, names []string) {
+	job := &b.Jobs[j]
+	within := job.Locality.Within
+	seen := map[string]bool{}
+	for g := range job.Groups {
+		path := job.Groups[g].Path
+		if len(path) < within || seen[pathKey(path[:within])] {
+			continue
+		}
+		seen[pathKey(path[:within])] = true
+		inside := func(p []int) bool { return len(p) >= within && slices.Equal(p[:within], path[:within]) }
+		_, fit := b.capacity.splitOver(j, size, func(g int) bool { return !inside(job.Groups[g].Path) })
+		t := migrate.Target{Missing: (size - fit) * job.Groups[g].Need.Slots}
+		for pool, p := range f.paths {
+			if inside(p) {
+				t.Pools = append(t.Pools, pool)
+			}
+		}
+		targets, names = append(targets, t), append(names, job.Groups[g].Name)
+	}
+	return targets, names
+}
+
+// nextEnd is in how many seconds the first of the jobs is expected to end: before,
+// nothing frees room by itself.
+func (b *planBuilder) nextEnd(f *field) float64 {
+	next := math.Inf(1)
+	for _, j := range f.jobs {
+		next = min(next, b.Jobs[j].Mobility.Remaining)
+	}
+	if math.IsInf(next, 1) {
+		return 0
+	}
+	return next
+}
+
+// rearrange begins the moves by which jobs gain most together, or, where not all
+// of them can be made at once, those that are worth it by themselves.
+func (b *planBuilder) rearrange(movers []int) {
+	gains := func(j int) bool {
+		at := 0
+		for g := range b.Jobs[j].Groups {
+			at += min(1, b.Jobs[j].Groups[g].Count)
+		}
+		return at > 1 && b.Jobs[j].Mobility.Slowdown != nil
+	}
+	if !slices.ContainsFunc(movers, gains) {
+		return
+	}
+	f := b.field(movers, -1)
+	moves := migrate.Rearrange(f.movers, f.free, b.o.Migrate)
+	reason := func(_ int, m migrate.Move) string {
+		if m.Slowdown >= 1 {
+			return "makes room for another's workers to be closer together"
+		}
+		return fmt.Sprintf("closer together: steps take %.0f %% less time", 100*(1-m.Slowdown))
+	}
+	if len(moves) == 0 || b.begin(f, moves, reason) {
+		return
+	}
+	for k, m := range moves {
+		if m.Gain > (1+b.o.Migrate.Hysteresis)*m.Cost {
+			b.begin(f, map[int]migrate.Move{k: m}, reason)
+		}
+	}
+}
+
+// field is where jobs are, as package migrate sees it: a pool of slots for each
+// domain that a group is bound to.
+type field struct {
+	jobs   []int // by mover
+	movers []migrate.Mover
+	free   []int   // slots, by pool
+	paths  [][]int // by pool
+}
+
+// field describes some of the jobs that may move, and the domains of one that
+// waits (-1 is none).
+func (b *planBuilder) field(movers []int, gang int) *field {
+	if n := len(movers); n > moversLimit {
+		// Others in other minutes, so that each has its turn.
+		from := int(b.now.Unix()/60*moversLimit) % n
+		movers = slices.Concat(movers[from:], movers[:from])[:moversLimit]
+	}
+	f := &field{jobs: movers}
+	at := map[string]int{}
+	pool := func(j, g int) int {
+		path := b.Jobs[j].Groups[g].Path
+		if len(path) == 0 {
+			return -1
+		}
+		key := pathKey(path)
+		if i, known := at[key]; known {
+			return i
+		}
+		at[key] = len(f.free)
+		f.paths = append(f.paths, path)
+		f.free = append(f.free, b.capacity.free(j, g, math.MaxInt)*b.Jobs[j].Groups[g].Need.Slots)
+		return at[key]
+	}
+	if gang >= 0 {
+		for g := range b.Jobs[gang].Groups {
+			pool(gang, g)
+		}
+	}
+	for _, j := range movers {
+		job := &b.Jobs[j]
+		sites := b.capacity.sites(j, job.Max, func(int) bool { return false })
+		m := migrate.Mover{Job: migrate.Job{
+			Sites: sites, Slots: job.Groups[0].Need.Slots, Min: job.Min, Max: job.Max, Sizes: job.Sizes,
+			Remaining: job.Mobility.Remaining, Gap: job.Mobility.Gap, Slowdown: job.Mobility.Slowdown,
+		}}
+		if job.Locality != nil {
+			m.Rule = job.Locality.Rule
+		}
+		for g := range sites {
+			sites[g].Fixed = min(sites[g].Held, job.Groups[g].Min)
+			if m.Pools = append(m.Pools, pool(j, g)); !job.mayGoTo(g) {
+				m.Pools[g], sites[g].Room = -1, 0
+			}
+		}
+		f.movers = append(f.movers, m)
+	}
+	return f
+}
+
+// mayGoTo reports whether workers of the job may come to a group while others are
+// where they are: halfway through a move, too, it crosses no level that it must not.
+func (job *Job) mayGoTo(g int) bool {
+	if job.Locality == nil || job.Locality.Within == 0 {
+		return true
+	}
+	within := job.Locality.Within
+	for k := range job.Groups {
+		a, b := job.Groups[k].Path, job.Groups[g].Path
+		if job.Groups[k].Count > 0 && (len(a) < within || len(b) < within || !slices.Equal(a[:within], b[:within])) {
+			return false
+		}
+	}
+	return true
+}
+
+func pathKey(path []int) string {
+	var key []byte
+	for _, d := range path {
+		key = append(strconv.AppendInt(key, int64(d), 10), '/')
+	}
+	return string(key)
+}
+
+// begin writes down the first halves of moves, of all or of none. A job grows into
+// room that is free now; where others have to leave it first, a job shrinks first,
+// or waits for them if it may not.
+func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, reason func(k int, m migrate.Move) string) bool {
+	type half struct {
+		j      int
+		moving *Moving
+		reason string
+	}
+	var halves []half
+	var rollbacks []func()
+	undo := func() {
+		for _, r := range slices.Backward(rollbacks) {
+			r()
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(moves)) {
+		m, j := moves[k], f.jobs[k]
+		job := &b.Jobs[j]
+		moving := &Moving{From: job.counts(), To: m.Counts, GrowFirst: m.GrowFirst, Until: b.now.Add(b.o.MoveTimeout), Gain: 1 - m.Slowdown}
+		room := true
+		for g, n := range m.Counts {
+			if n > job.Groups[g].Max || n < job.Groups[g].Min {
+				undo()
+				return false
+			}
+			more := n - job.Groups[g].Count
+			placed, rollback := b.capacity.try(j, g, more)
+			rollbacks = append(rollbacks, rollback)
+			room = room && placed >= more
+		}
+		if !room {
+			n := job.Count() - m.Workers
+			switch {
+			case len(moves) == 1:
+				undo()
+				return false
+			case n >= max(1, job.Min) && job.Sizes.Fit(n, job.Min, job.Max) == n:
+				moving.GrowFirst = false
+			case !m.GrowFirst:
+				undo()
+				return false
+			default:
+				moving.Queued = true
+			}
+		}
+		halves = append(halves, half{j, moving, reason(k, m)})
+	}
+	for _, h := range halves {
+		job := &b.Jobs[h.j]
+		counts := h.moving.halfway()
+		if h.moving.Queued {
+			counts = h.moving.From
+		}
+		a := b.action(h.j, counts, Migrate, job.route(h.moving.From, h.moving.To)+": "+h.reason)
+		a.Moving = h.moving
+		b.act(h.j, a)
+	}
+	return true
+}
