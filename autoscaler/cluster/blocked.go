@@ -23,6 +23,7 @@ func (b *viewBuilder) finish() {
 	for i := range b.view.Jobs {
 		j, f := &b.view.Jobs[i], &b.view.Facts[i]
 		f.Failed = f.Status == "dead" && j.Count() > 0 && j.Alive() == 0 && f.Completed == 0
+		f.Where = b.where(j)
 	}
 	b.blocked()
 }

@@ -8,8 +8,11 @@ import (
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
 )
 
 // path is the domain that all places of a class are in, at each level of the
@@ -35,6 +38,33 @@ func (b *viewBuilder) path(pool string, class *planner.Class) []int {
 	}
 	b.paths[class] = path
 	return path
+}
+
+// where is where the workers of a job are, in a pool with a topology. It is unknown
+// where one waits for a place or is leaving it.
+func (b *viewBuilder) where(j *planner.Job) history.Where {
+	tree := b.view.Topologies[j.Pool]
+	if tree == nil || tree.Unread > 0 || !b.pools(j.Pool).Aware || j.Alive() != j.Count() {
+		return history.Where{}
+	}
+	parts := make([]topology.Part, 0, j.Count())
+	for g := range j.Groups {
+		if len(j.Groups[g].Live) != j.Groups[g].Count {
+			return history.Where{}
+		}
+		for _, w := range j.Groups[g].Live {
+			leaf := tree.Leaf(w.Node, w.Bin)
+			if w.Ending || w.Bin < 0 || leaf < 0 {
+				return history.Where{}
+			}
+			parts = append(parts, topology.Part{Leaf: leaf, Workers: 1})
+		}
+	}
+	at := history.Where{Workers: len(parts)}
+	if s := tree.Spread(parts); s.Domains > 1 {
+		at.Crossing = migrate.Crossing{Level: tree.Levels()[s.Level].Name, Domains: s.Domains}
+	}
+	return at
 }
 
 // locality is how close together a job's workers are to be, nil where that does

@@ -62,6 +62,7 @@ func (c *Controller) proposals(view *cluster.View, line string, now time.Time) (
 		c.history.Job(j.Key, &f.Observation, now)
 		c.fill(j, f, now)
 	}
+	c.mobilize(view, now)
 	reserve(view)
 	var requests []*request
 	var out []api.Proposal

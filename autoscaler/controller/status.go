@@ -105,10 +105,8 @@ func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait 
 		js.State = api.StateWaiting
 	}
 	js.Progress = progress(&js)
-	if js.State == api.StateRunning && js.Total > h.Done && curve.Measured() && f.Running > 0 {
-		if left := (js.Total - h.Done) * curve.Time(f.Running); left <= maxETA {
-			js.ETA = now.Add(time.Duration(left * float64(time.Second))).Round(time.Second)
-		}
+	if left, ok := h.left(f, curve); ok && js.State == api.StateRunning && left <= maxETA {
+		js.ETA = now.Add(time.Duration(left * float64(time.Second))).Round(time.Second)
 	}
 	return js
 }

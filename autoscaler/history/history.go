@@ -61,12 +61,14 @@ func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Ti
 	before := j.Points()
 	j.Size, j.Loss = p.Size, p.Loss
 	j.advance(p)
+	formed := j.LastGap
+	resizes = j.addGaps(p.Resizes, now)
+	j.settle(p.Size, slots, j.LastGap != formed)
 	for size, t := range p.StepSeconds {
 		if n, err := strconv.Atoi(size); err == nil && n >= 1 && n%slots == 0 {
 			j.measure(n/slots, t, now)
 		}
 	}
-	resizes = j.addGaps(p.Resizes, now)
 	after := j.Points()
 	h.learnKind(kind, before, after, now)
 	return resizes, len(after) != len(before)

@@ -32,6 +32,7 @@ type Job struct {
 	Completed time.Time `json:"completed,omitzero"`
 
 	Measurements []Measurement `json:"points,omitempty"` // of step times
+	Placed       []Placed      `json:"placed,omitempty"` // of step times by where the workers were
 	Batch        float64       `json:"batch,omitempty"`  // samples in the step that work is counted in
 	Done         float64       `json:"done,omitempty"`   // global steps
 	Total        float64       `json:"total,omitempty"`  // as the training reports
@@ -46,6 +47,9 @@ type Job struct {
 	Size         int       `json:"-"` // of the ring, in slots
 	Loss         *float64  `json:"-"`
 	lastSeen     time.Time
+	where        Where  // as Nomad reports
+	settled      Where  // at the last report of the training, where the ring is of these workers
+	stay         uint64 // counts the rings and where they were
 }
 
 // Gap is one resize as the workers saw it, in slots.
@@ -76,6 +80,7 @@ type Observation struct {
 	Running   int            // workers that exist and are not being stopped
 	Slots     int            // of one worker
 	Oldest    time.Time      // creation of the oldest known worker
+	Where     Where          // the workers are, in a pool with a topology
 }
 
 // newJob begins a history, which is estimated where the job is older.
@@ -121,6 +126,7 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 		j.PendingSince = now
 	}
 	j = j.freeze(o, now)
+	j.where = o.Where
 	j.expire(o.Running, now)
 	return j
 }

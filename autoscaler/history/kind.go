@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -19,6 +20,9 @@ type Kind struct {
 	Used  time.Time     `json:"used"` // the day a job of it was last there
 	// NonImproving are the sizes that were no faster than a smaller one.
 	NonImproving map[int]Trials `json:"non_improving,omitempty"`
+	// Placed is how much longer steps take where workers are further apart: times
+	// of one size are multiples of one another, and of nothing else.
+	Placed []migrate.Point `json:"placed,omitempty"`
 }
 
 // Trials are the measurements of a size that spoke against growing to it, one

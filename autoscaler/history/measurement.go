@@ -22,6 +22,7 @@ type Measurement struct {
 
 	// Not saved.
 	last StepTime // as last reported
+	stay uint64   // Job.stay by then
 	mean float64  // of the last steps; the time in force follows it
 }
 
@@ -51,34 +52,42 @@ const (
 	maxSamples = 1 << 29
 )
 
+// steps are those that were made since the last report, and counted: none where
+// that is not known.
+type steps struct {
+	n    int
+	mean float64 // seconds
+}
+
 // update takes in what the training has counted at this size, in steps of batch
-// samples (0: of whatever a step takes). It returns by how much the training has
-// got slower or faster since this size was first measured, 1 where it has not.
-func (m *Measurement) update(t StepTime, batch float64, now time.Time) (drift float64) {
+// samples (0: of whatever a step takes). It returns the steps that are new, and by
+// how much the training has got slower or faster since this size was first
+// measured, 1 where it has not.
+func (m *Measurement) update(t StepTime, batch float64, now time.Time) (made steps, drift float64) {
 	t.N = max(0, t.N)
 	if t.N > 0 && (t.N < m.Counted || t.N > m.Counted && m.last.N != m.Counted || m.Counted == 0 && m.StepTime > 0) {
 		// Another leader counts, or an autoscaler that has ended took some of them
 		// in, maybe one that saved no count: which steps are new is unknown.
 		m.Counted, m.last = t.N, t
-		return 1
+		return steps{}, 1
 	}
 	fresh := m.since(t)
 	if t.N > 0 && fresh.N < minSteps || t.N == 0 && t == m.last {
-		return 1
+		return steps{}, 1
 	}
 	m.Counted, m.last = t.N, t
 	step := fresh.Mean
 	if batch > 0 {
 		if !fresh.hasSamples() {
-			return 1
+			return steps{}, 1
 		}
 		step *= batch / fresh.Samples
 	}
 	if !within(step, minStepTime, maxSeconds) {
-		return 1
+		return steps{}, 1
 	}
 	m.At = now
-	return m.average(step, fresh.N)
+	return steps{fresh.N, step}, m.average(step, fresh.N)
 }
 
 // average lets the time in force follow n more steps, or a mean of all of them
@@ -134,22 +143,46 @@ func (m *Measurement) since(t StepTime) StepTime {
 func (j *Job) measure(size int, t StepTime, now time.Time) {
 	i := slices.IndexFunc(j.Measurements, func(m Measurement) bool { return m.Size == size })
 	if i < 0 {
-		m := Measurement{Point: speedup.Point{Size: size}}
+		m := Measurement{Point: speedup.Point{Size: size}, stay: j.stay}
 		if m.update(t, j.Batch, now); m.StepTime > 0 && len(j.Measurements) < measurementsLimit {
 			j.Measurements = append(j.Measurements, m)
 		}
 		return
 	}
-	drift := j.Measurements[i].update(t, j.Batch, now)
-	if drift == 1 {
-		return
+	m := &j.Measurements[i]
+	counted := m.Counted
+	made, drift := m.update(t, j.Batch, now)
+	stayed := m.stay == j.stay && size == j.settled.Workers
+	if m.Counted != counted {
+		m.stay = j.stay
 	}
-	// A training that gets slower does so at all sizes: measured at different
-	// times, they would compare ill.
-	for k := range j.Measurements {
-		if m := &j.Measurements[k]; k != i && within(m.StepTime*drift, minStepTime, maxSeconds) {
-			m.StepTime, m.mean = m.StepTime*drift, m.mean*drift
+	var at *Measurement
+	switch {
+	case stayed && made.n > 0:
+		at, drift = j.place(made, now)
+	case len(j.Placed) > 0:
+		// Workers that are elsewhere now may be as much slower or faster as that.
+		drift = 1
+	}
+	if drift != 1 {
+		j.drift(drift, m, at)
+	}
+}
+
+// drift takes in that the training has got slower or faster, as was seen in one
+// measurement and, where it is known, where that was. A training that gets slower
+// does so at all sizes: measured at different times, they would compare ill.
+func (j *Job) drift(by float64, seen, at *Measurement) {
+	follow := func(m *Measurement) {
+		if m != seen && m != at && within(m.StepTime*by, minStepTime, maxSeconds) {
+			m.StepTime, m.mean = m.StepTime*by, m.mean*by
 		}
+	}
+	for i := range j.Measurements {
+		follow(&j.Measurements[i])
+	}
+	for i := range j.Placed {
+		follow(&j.Placed[i].Measurement)
 	}
 }
 

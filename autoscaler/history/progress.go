@@ -66,7 +66,7 @@ func within(f, least, most float64) bool { return f >= least && f <= most }
 func (j *Job) advance(p *Progress) {
 	now := p.StepSeconds[strconv.Itoa(p.Size)]
 	if j.Batch == 0 && now.hasSamples() {
-		j.Batch, j.Measurements, j.Total = now.Samples, nil, 0
+		j.Batch, j.Measurements, j.Placed, j.Total = now.Samples, nil, nil, 0
 	}
 	done, total := p.Step, p.TotalSteps
 	if j.Batch > 0 {

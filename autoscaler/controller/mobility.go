@@ -1,0 +1,235 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
+)
+
+// horizon is, in seconds, how far ahead the gain of a move is counted: trainings
+// report themselves how much they have left.
+const horizon = 24 * 3600
+
+// mobilize gives the planner what moving workers gains and costs, for the jobs that
+// may be moved. The caller holds c.mu.
+func (c *Controller) mobilize(v *cluster.View, now time.Time) {
+	var costs map[string]float64 // by pool
+	rooms := rooms{}
+	for i := range v.Jobs {
+		j, f := &v.Jobs[i], &v.Facts[i]
+		tree := v.Topologies[j.Pool]
+		if j.Locality == nil || tree == nil || len(j.Groups) < 2 || f.Running == 0 || !movable(j, now) {
+			continue
+		}
+		if costs == nil {
+			costs = c.resizeCosts(v, now)
+		}
+		h := c.job(j.Key)
+		own, alike := c.history.Sensitivities(h.Job, kindKey(j.Key, f))
+		gap, measured := h.gap()
+		if !measured {
+			gap = costs[j.Pool]
+		}
+		s := slowness{tree: tree.Tree, groups: j.Groups, at: f.Where, now: live(j), most: rooms.most(v, tree.Tree, j), own: own, alike: alike}
+		j.Mobility = &planner.Mobility{Remaining: min(h.expected(f), horizon), Gap: gap, Slowdown: s.by}
+	}
+}
+
+// resizeCosts are the costs of a resize by pool, as policies see them.
+func (c *Controller) resizeCosts(v *cluster.View, now time.Time) map[string]float64 {
+	gaps := map[string]map[string][]float64{} // by pool and namespace
+	for i := range v.Jobs {
+		j := &v.Jobs[i]
+		if gaps[j.Pool] == nil {
+			gaps[j.Pool] = map[string][]float64{}
+		}
+		if movable(j, now) {
+			for _, g := range c.job(j.Key).Gaps {
+				gaps[j.Pool][j.Key.Namespace] = append(gaps[j.Pool][j.Key.Namespace], g.Seconds)
+			}
+		}
+	}
+	out := map[string]float64{}
+	for pool := range gaps {
+		out[pool] = resizeCost(gaps[pool], c.cfg.Planner.ResizeCost.Seconds())
+	}
+	return out
+}
+
+// gap is the median of the job's own last gaps, in seconds.
+func (j *job) gap() (seconds float64, measured bool) {
+	var own []float64
+	for _, g := range j.Gaps {
+		if g.Seconds <= maxResizeCost {
+			own = append(own, g.Seconds)
+		}
+	}
+	if len(own) == 0 {
+		return 0, false
+	}
+	slices.Sort(own)
+	return own[len(own)/2], true
+}
+
+// left is how many seconds of its work a running job has left at the size that it
+// has, ok is false where that is unknown.
+func (j *job) left(f *cluster.Facts, curve speedup.Curve) (seconds float64, ok bool) {
+	total := j.total(f)
+	if f.Running == 0 || !(total > j.Done) || !curve.Measured() {
+		return 0, false
+	}
+	return (total - j.Done) * curve.Time(f.Running), true
+}
+
+// expected is how many seconds a running job is expected to train on as it is
+// placed, 0 where there is no telling. One whose work is unknown is expected to
+// take about as long again as it has trained: of jobs as they are seen in clusters,
+// those that have run for long run on for long (Harchol-Balter and Downey,
+// SIGMETRICS'96).
+func (j *job) expected(f *cluster.Facts) float64 {
+	if j.total(f) == 0 {
+		return j.RunTime
+	}
+	seconds, _ := j.left(f, speedup.NewCurve(j.Points()...))
+	return seconds
+}
+
+// live is how many workers of a job each of its groups has.
+func live(j *planner.Job) []int {
+	out := make([]int, len(j.Groups))
+	for g := range out {
+		out[g] = len(j.Groups[g].Live)
+	}
+	return out
+}
+
+// slowness is how much longer steps of a job take where its workers might be.
+type slowness struct {
+	tree   *topology.Tree
+	groups []planner.Group
+	at     history.Where
+	now    []int // workers by group
+	most   int   // workers in one domain of the innermost level
+
+	own, alike *migrate.Sensitivity
+}
+
+// Bounds of what is believed of a slowdown.
+const (
+	leastSlowdown = 0.05
+	mostSlowdown  = 20
+)
+
+// by is the time of a step with so many workers in each group, as a multiple of
+// that now; 1 where it is unknown. Where the workers of a group will be inside its
+// domain is up to Nomad: the slowest of what is known of that counts, so that
+// nothing moves for what it may not get.
+func (s *slowness) by(counts []int) float64 {
+	if s.at.Workers == 0 || slices.Equal(counts, s.now) {
+		return 1
+	}
+	size := 0
+	for _, n := range counts {
+		size += n
+	}
+	worst, known := 0.0, false
+	for _, to := range s.crossings(counts) {
+		if r, ok := s.slowdown(size, to); ok {
+			worst, known = max(worst, r), true
+		}
+	}
+	if !known {
+		return 1
+	}
+	return worst
+}
+
+// slowdown is that from where the job is now to another crossing.
+func (s *slowness) slowdown(size int, to migrate.Crossing) (ratio float64, known bool) {
+	for _, of := range []*migrate.Sensitivity{s.own, s.alike} {
+		if r, ok := of.Slowdown(size, s.at.Crossing, to); ok && r >= leastSlowdown && r <= mostSlowdown {
+			return r, true
+		}
+	}
+	return 1, false
+}
+
+// crossings are those that so many workers in each group may have: the one between
+// the groups, or else all that are possible inside them.
+func (s *slowness) crossings(counts []int) []migrate.Crossing {
+	levels := s.tree.Levels()
+	depth := len(levels)
+	var used []int
+	for g, n := range counts {
+		if n > 0 {
+			used = append(used, g)
+			depth = min(depth, len(s.groups[g].Path))
+		}
+	}
+	for l := range depth {
+		domains := map[int]bool{}
+		for _, g := range used {
+			domains[s.groups[g].Path[l]] = true
+		}
+		if len(domains) > 1 {
+			return []migrate.Crossing{{Level: levels[l].Name, Domains: len(domains)}}
+		}
+	}
+	size := 0
+	for _, g := range used {
+		size += counts[g]
+	}
+	least := (size + s.most - 1) / s.most // domains of the innermost level
+	var out []migrate.Crossing
+	if least <= 1 {
+		out = append(out, migrate.Crossing{})
+	}
+	for _, l := range levels[depth:] {
+		out = append(out, migrate.Crossing{Level: l.Name, Domains: max(2, least)})
+	}
+	return out
+}
+
+// rooms are the slots of the largest domain of the innermost level, by class.
+type rooms map[*planner.Class]int
+
+// most is how many workers of a job one domain of the innermost level has slots
+// for, were it empty.
+func (r rooms) most(v *cluster.View, tree *topology.Tree, j *planner.Job) int {
+	most := 1
+	for g := range j.Groups {
+		class := j.Groups[g].Class
+		slots, known := r[class]
+		if !known {
+			slots = largest(v, tree, class)
+			r[class] = slots
+		}
+		most = max(most, slots/max(1, j.Groups[g].Need.Slots))
+	}
+	return most
+}
+
+func largest(v *cluster.View, tree *topology.Tree, class *planner.Class) int {
+	innermost := len(tree.Levels()) - 1
+	slots := map[int]int{} // by domain
+	most := 0
+	for _, at := range class.Places {
+		leaf := tree.Leaf(at.Node, at.Bin)
+		if leaf < 0 {
+			continue
+		}
+		d := tree.Domain(innermost, leaf)
+		slots[d] += max(0, v.Nodes[at.Node].Bins[at.Bin].Slots)
+		most = max(most, slots[d])
+	}
+	return most
+}

@@ -1,0 +1,147 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
+)
+
+// twoRacks is a view of two racks of two nodes of four slots, and of a job with a
+// group in each rack and one that spans both.
+func twoRacks(t *testing.T, counts ...int) *cluster.View {
+	levels, err := topology.ParseLevels([]string{"meta.rack"})
+	must.NoError(t, err)
+	v := &cluster.View{Topologies: map[string]*cluster.Topology{}}
+	var nodes []topology.Node
+	for i, name := range []string{"n1", "n2", "n3", "n4"} {
+		v.Nodes = append(v.Nodes, planner.Node{Name: name, Pool: "gpu", Bins: []planner.Bin{{Slots: 4}}})
+		nodes = append(nodes, topology.Node{Values: []string{[]string{"r1", "r1", "r2", "r2"}[i], name}, Bins: []topology.Bin{{}}})
+	}
+	v.Topologies["gpu"] = &cluster.Topology{Tree: topology.New(levels, nodes)}
+	j := planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, Pool: "gpu", Locality: &planner.Locality{}}
+	for g, n := range counts {
+		group := planner.Group{Count: n, Need: placement.Need{Slots: 1}, Class: &planner.Class{}}
+		for _, node := range [][]int{{0, 1}, {2, 3}, {0, 1, 2, 3}}[g] {
+			group.Class.Places = append(group.Class.Places, placement.Place{Node: node})
+		}
+		if g < 2 {
+			group.Path = []int{g}
+		}
+		for w := range n {
+			group.Live = append(group.Live, planner.Worker{Place: group.Class.Places[w%2]})
+		}
+		j.Groups = append(j.Groups, group)
+	}
+	v.Jobs = []planner.Job{j}
+	return v
+}
+
+func rackSpread(n int) migrate.Crossing { return migrate.Crossing{Level: "meta.rack", Domains: n} }
+func nodeSpread(n int) migrate.Crossing { return migrate.Crossing{Level: "node", Domains: n} }
+
+func point(size int, at migrate.Crossing, step float64) migrate.Point {
+	return migrate.Point{Size: size, Crossing: at, StepTime: step}
+}
+
+// TestSlowness is about what a job at two workers in each rack is told of moves.
+func TestSlowness(t *testing.T) {
+	for name, tc := range map[string]struct {
+		own, alike []migrate.Point
+		at         history.Where
+		counts     []int
+		want       float64
+	}{
+		"where it is":      {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{2, 2, 0}, want: 1},
+		"nothing is known": {counts: []int{4, 0, 0}, want: 1},
+		"to one rack, where a node has been enough":   {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 0.5},
+		"to one rack, where Nomad may cross nodes":    {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1.5), point(4, migrate.Crossing{}, 1)}, counts: []int{0, 4, 0}, want: 0.75},
+		"between racks all the same":                  {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{3, 1, 0}, want: 1},
+		"a group that may be anywhere":                {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{0, 0, 4}, want: 1},
+		"a job that does not care":                    {own: []migrate.Point{point(4, rackSpread(2), 1.01), point(4, nodeSpread(2), 1)}, counts: []int{4, 0, 0}, want: 1 / 1.01},
+		"others of the kind were measured":            {alike: []migrate.Point{point(4, rackSpread(2), 1.6), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 1 / 1.6},
+		"its own times go before others'":             {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, migrate.Crossing{}, 1)}, alike: []migrate.Point{point(4, rackSpread(2), 9), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 0.5},
+		"no node holds all":                           {own: []migrate.Point{point(8, rackSpread(2), 2), point(8, nodeSpread(2), 1.6), point(8, migrate.Crossing{}, 1)}, counts: []int{8, 0, 0}, want: 0.8},
+		"where the workers are is not known":          {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, migrate.Crossing{}, 1)}, at: history.Where{Workers: -1}, counts: []int{4, 0, 0}, want: 1},
+		"no training is slower by so much":            {own: []migrate.Point{point(4, rackSpread(2), 1e9), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 1},
+		"what was saved wrongly is passed over":       {own: []migrate.Point{point(4, rackSpread(2), 0), point(4, migrate.Crossing{}, 0)}, counts: []int{4, 0, 0}, want: 1},
+		"others help where its own do not reach that": {own: []migrate.Point{point(4, rackSpread(2), 2)}, alike: []migrate.Point{point(4, rackSpread(2), 3), point(4, migrate.Crossing{}, 2)}, counts: []int{4, 0, 0}, want: 2. / 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := twoRacks(t, 2, 2, 0)
+			j := &v.Jobs[0]
+			at := history.Where{Workers: 4, Crossing: rackSpread(2)}
+			if tc.at.Workers < 0 {
+				at = history.Where{}
+			}
+			tree := v.Topologies["gpu"].Tree
+			s := slowness{
+				tree: tree, groups: j.Groups, at: at, now: live(j), most: rooms{}.most(v, tree, j),
+				own: &migrate.Sensitivity{Points: tc.own}, alike: &migrate.Sensitivity{Points: tc.alike},
+			}
+			must.InDelta(t, tc.want, s.by(tc.counts), 1e-9)
+		})
+	}
+}
+
+// TestMobilize is about which jobs may be moved, and what of them is known.
+func TestMobilize(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	measured := []history.Measurement{{Point: speedup.Point{Size: 4, StepTime: 0.5, Samples: 100}}}
+	for name, tc := range map[string]struct {
+		edit           func(*planner.Job, *cluster.Facts, *history.Job)
+		stays          bool
+		remaining, gap float64
+	}{
+		"as its training reports": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Done, h.Total = 40, 100 }, remaining: 30, gap: 20},
+		"as its user wrote": {edit: func(_ *planner.Job, f *cluster.Facts, h *history.Job) {
+			f.Spec.TotalWork, h.Total, h.Done = 200, 50, 40
+		}, remaining: 80, gap: 20},
+		"of unknown length":        {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.RunTime = 123 }, remaining: 123, gap: 20},
+		"never measured":           {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Measurements, h.Total = nil, 100 }, gap: 20},
+		"beyond its total":         {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Done, h.Total = 40, 30 }, gap: 20},
+		"years are not counted on": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Total = 1e12 }, remaining: horizon, gap: 20},
+		"the median of its own gaps": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) {
+			h.Gaps = []history.Gap{{Seconds: 9}, {Seconds: 1}, {Seconds: 2}}
+		}, gap: 2},
+		"a gap of a day is no gap":      {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Gaps = []history.Gap{{Seconds: 1e5}} }, gap: 20},
+		"no worker runs":                {edit: func(_ *planner.Job, f *cluster.Facts, _ *history.Job) { f.Running = 0 }, stays: true},
+		"it does not matter where":      {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Locality = nil }, stays: true},
+		"one group":                     {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Groups = j.Groups[:1] }, stays: true},
+		"paused":                        {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.HoldReason = "paused by a user" }, stays: true},
+		"set by hand":                   {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.ManualUntil = now.Add(time.Minute) }, stays: true},
+		"its pool's nodes are not read": {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Pool = "other" }, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := twoRacks(t, 2, 2)
+			j := &v.Jobs[0]
+			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{}, Observation: history.Observation{Running: 4, Where: history.Where{Workers: 4, Crossing: rackSpread(2)}}}}
+			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+			c.cfg.Planner.ResizeCost = 20 * time.Second
+			h := c.history.Job(j.Key, &v.Facts[0].Observation, now)
+			h.Measurements = measured
+			tc.edit(j, &v.Facts[0], h)
+			c.mobilize(v, now)
+			if tc.stays {
+				must.Nil(t, j.Mobility)
+				return
+			}
+			must.Eq(t, tc.remaining, j.Mobility.Remaining)
+			must.Eq(t, tc.gap, j.Mobility.Gap)
+			must.Eq(t, 1, j.Mobility.Slowdown([]int{4, 0}), must.Sprint("never measured"))
+		})
+	}
+}

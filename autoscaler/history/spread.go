@@ -1,0 +1,93 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+)
+
+// Where is where the workers of a job are: how many, and how far apart. No
+// workers is unknown: some have no place yet, or are leaving theirs.
+type Where struct {
+	Workers int
+	migrate.Crossing
+}
+
+// Placed is what is known of the time of a step at one number of workers and one
+// crossing.
+type Placed struct {
+	migrate.Crossing
+	Measurement
+}
+
+// Bounds of what is remembered of where steps are slow, in sizes and crossings.
+const (
+	placedLimit     = 16 // of one job
+	kindPlacedLimit = 48 // of one kind
+)
+
+// settle notes whether a report is of the same ring at the same place as the one
+// before: formed is true where the ring was formed since. Steps made meanwhile
+// are of that place only then, and not the first ones of a ring.
+func (j *Job) settle(size, slots int, formed bool) {
+	at := j.where
+	if at.Workers*slots != size {
+		at = Where{} // the ring is not of the workers that Nomad reports
+	}
+	if j.stay == 0 || formed || at != j.settled {
+		j.stay++
+	}
+	j.settled = at
+}
+
+// place takes in steps that were made where the job is now. It returns the
+// measurement of that place, and by how much the training has got slower or faster
+// there.
+func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
+	at := j.settled
+	i := slices.IndexFunc(j.Placed, func(p Placed) bool { return p.Size == at.Workers && p.Crossing == at.Crossing })
+	if i < 0 {
+		if len(j.Placed) >= placedLimit {
+			j.forgetOldest()
+		}
+		i = len(j.Placed)
+		p := Placed{Crossing: at.Crossing}
+		p.Size = at.Workers
+		j.Placed = append(j.Placed, p)
+	}
+	m = &j.Placed[i].Measurement
+	m.At = now
+	return m, m.average(made.mean, made.n)
+}
+
+func (j *Job) forgetOldest() {
+	oldest := slices.MinFunc(j.Placed, func(a, b Placed) int { return a.At.Compare(b.At) })
+	j.Placed = slices.DeleteFunc(j.Placed, func(p Placed) bool { return p.Size == oldest.Size && p.Crossing == oldest.Crossing })
+}
+
+// Sensitivity is how the time of a step of the job depends on where its workers
+// are, as far as enough steps were measured.
+func (j *Job) Sensitivity() *migrate.Sensitivity {
+	s := &migrate.Sensitivity{}
+	for i := range j.Placed {
+		if p := &j.Placed[i]; p.Samples >= learnedSteps {
+			s.Learn(migrate.Point{Size: p.Size, Crossing: p.Crossing, StepTime: p.StepTime})
+		}
+	}
+	return s
+}
+
+// Sensitivities are how the time of a step depends on where workers are: as the
+// job was measured, and as others of its kind were, for what it was not; none of
+// them changes any more.
+func (h *History) Sensitivities(j *Job, kind string) (own, alike *migrate.Sensitivity) {
+	own, alike = j.Sensitivity(), &migrate.Sensitivity{}
+	if k := h.Kinds[kind]; k != nil {
+		alike.Points = slices.Clone(k.Placed)
+	}
+	return own, alike
+}
