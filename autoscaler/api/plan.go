@@ -21,6 +21,7 @@ type ProposedJob struct {
 	Want       int    `json:"want"`
 	Write      int    `json:"write"` // what could be written at once
 	Cause      string `json:"cause,omitempty"`
+	Move       string `json:"move,omitempty"` // which workers would move, and why
 	Reason     string `json:"reason,omitempty"`
 	HoldReason string `json:"hold_reason,omitempty"`
 }

@@ -48,7 +48,7 @@ func TestView_Locality(t *testing.T) {
 	must.Eq(t, []int{0, 0}, v.Jobs[0].Groups[0].Path, must.Sprint("rack and node"))
 	must.Eq(t, []int{1, 1}, v.Jobs[0].Groups[1].Path)
 	must.Nil(t, v.Jobs[1].Locality)
-	must.Nil(t, v.Jobs[1].Groups[0].Path)
+	must.Eq(t, []int{0, 0}, v.Jobs[1].Groups[0].Path, must.Sprint("others may need its place"))
 	must.Eq(t, &planner.Locality{Rule: placement.Rule{Levels: 1, Within: 1}, Level: "meta.rack"}, v.Jobs[2].Locality)
 	must.Eq(t, &planner.Locality{Rule: placement.Rule{Levels: 1}, Level: "meta.rack"}, v.Jobs[3].Locality)
 	must.Nil(t, v.Jobs[3].Groups[0].Path, must.Sprint("it goes to both racks"))

@@ -234,7 +234,7 @@ func (b *viewBuilder) job(j *job) {
 		}
 		class := b.class(g.class)
 		group := planner.Group{Name: g.name, Count: g.count, Min: sg.Min, Max: sg.Max, Need: need, Spread: g.distinct, Class: class}
-		if out.Locality != nil {
+		if pool.Aware {
 			group.Path = b.path(j.pool, class)
 		}
 		out.Groups = append(out.Groups, group)

@@ -35,6 +35,8 @@ type Pool struct {
 	Levels []topology.Level
 	// Aware is set where the operator wrote the levels: workers are placed by them.
 	Aware bool
+	// MaxMigrations is how often the workers of one job may move within an hour.
+	MaxMigrations int
 
 	// Queues are the operator's rules by queue, those of "*" included.
 	Queues map[string]Queue

@@ -33,7 +33,7 @@ func reference() string {
 		{"", c.settings()}, {"`nomad`", c.Nomad.settings()}, {"`http`", c.HTTP.settings()}, {"`http` › `tls`", c.HTTP.TLS.settings()},
 		{"`leader`", c.Leader.settings()}, {"`planner`", c.Planner.settings()}, {"`telemetry`", c.Telemetry.settings()},
 		{"`pool`", new(Pool).settings()}, {"`pool` › `queue`", new(Queue).settings()},
-		{"`pool` › `topology`", topologySettings(new([]string))},
+		{"`pool` › `topology`", new(Pool).topologySettings(new([]string))},
 	} {
 		for _, s := range b.settings {
 			if s.doc != "" {

@@ -18,10 +18,15 @@ const levelsExample = `["meta.block", "meta.rack", "node", "device.island"]`
 // topology.ParseLevels.
 var levelNames = list("levels", levelsExample, func(_ int, s string) (string, string) { return s, "" })
 
+// defaultMigrations lets a job move when the cluster around it changes, and not
+// spend its time on moves.
+const defaultMigrations = 6
+
 // topologySettings are those of a topology block.
-func topologySettings(names *[]string) settings {
+func (p *Pool) topologySettings(names *[]string) settings {
 	return settings{
 		define("levels", names, nil, levelNames, "Levels, outermost first: `meta.<key>`, `attr.<key>`, `node.datacenter`, `node.class`, `node`, and inside a node one of `device.island`, `device.numa_node`, `device.pcie_switch`, `device.pcie_root`.").or("`[\"node\"]`"),
+		define("max_migrations", &p.MaxMigrations, defaultMigrations, whole(0, 60), "How often the workers of one job may move to other groups within an hour, to be closer together or to make room. 0: never."),
 	}
 }
 
@@ -33,7 +38,9 @@ func (p *Pool) topology(blocks hcl.Blocks) hcl.Diagnostics {
 			return append(diags, wrong(b.DefRange, "Repeated block", "A pool has one topology; remove all but one."))
 		}
 		var names []string
-		content, more := topologySettings(&names).read(b.Body)
+		s := p.topologySettings(&names)
+		s.reset()
+		content, more := s.read(b.Body)
 		diags = append(diags, more...)
 		a := content.Attributes["levels"]
 		switch {

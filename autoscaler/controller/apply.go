@@ -43,7 +43,7 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 				done, err := c.writer.Apply(ctx, act, v.Facts[i], map[string]any{
 					"cause": act.Cause, "from": act.From, "to": act.To, "autoscaler": c.Config().Name, "pool": v.Jobs[i].Pool,
 				})
-				c.applied(act, done, err, time.Since(start))
+				c.applied(&v.Jobs[i], act, done, err, time.Since(start))
 				return nil
 			})
 		}
@@ -52,13 +52,17 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 }
 
 // applied takes in what became of an action, and reports it.
-func (c *Controller) applied(act planner.Action, done cluster.Written, err error, took time.Duration) {
+func (c *Controller) applied(of *planner.Job, act planner.Action, done cluster.Written, err error, took time.Duration) {
 	c.mu.Lock()
 	j := c.job(act.Job)
 	if j == nil {
 		j = &job{Job: &history.Job{}}
 	}
 	c.note(j, act, done, err, time.Now())
+	if act.Moving != nil && err == nil {
+		j.BeginMove(act.Moving, of.Groups, time.Now())
+		c.saveSoon() // without it, another leader would undo it
+	}
 	c.mu.Unlock()
 	c.metrics.wrote(act, err, took)
 	c.announce(act, done, err)
@@ -103,6 +107,8 @@ func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err 
 // announce logs and publishes what became of an action.
 func (c *Controller) announce(act planner.Action, done cluster.Written, err error) {
 	switch {
+	case err == nil && len(act.Steps) == 0 && act.Moving != nil:
+		c.log.Info("a move waits for others", "job", act.Job, "reason", act.Reason)
 	case err == nil && act.Cause != planner.Keep:
 		c.log.Info("resized", "job", act.Job, "from", act.From, "to", act.To, "cause", act.Cause, "reason", act.Reason)
 		e := jobEvent("resize", act.Job)

@@ -48,7 +48,7 @@ func (c *Controller) decide(v *cluster.View, pool string, wants []planner.Want, 
 		}
 		w, ok := p.wants[j.Key]
 		if !ok {
-			w = planner.Want{Count: j.Count(), Reason: "no decision yet"}
+			w = planner.Want{Count: j.Settled(), Reason: "no decision yet"}
 		}
 		if p.problem != "" && w.Reason != "" {
 			w.Reason += " (decided before the policy failed)"

@@ -4,7 +4,9 @@
 package controller
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
@@ -27,7 +29,8 @@ func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		tree := v.Topologies[j.Pool]
-		if j.Locality == nil || tree == nil || len(j.Groups) < 2 || f.Running == 0 || !movable(j, now) {
+		pool := c.cfg.Pool(j.Pool)
+		if !pool.Aware || pool.MaxMigrations == 0 || tree == nil || len(j.Groups) < 2 || f.Running == 0 || !movable(j, now) {
 			continue
 		}
 		if costs == nil {
@@ -39,8 +42,12 @@ func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 		if !measured {
 			gap = costs[j.Pool]
 		}
+		j.Mobility = &planner.Mobility{Remaining: min(h.expected(f), horizon), Gap: gap, After: h.MayMove(pool.MaxMigrations, now)}
+		if j.Locality == nil {
+			continue // it goes where others need it to
+		}
 		s := slowness{tree: tree.Tree, groups: j.Groups, at: f.Where, now: live(j), most: rooms.most(v, tree.Tree, j), own: own, alike: alike}
-		j.Mobility = &planner.Mobility{Remaining: min(h.expected(f), horizon), Gap: gap, Slowdown: s.by}
+		j.Mobility.Slowdown = s.by
 	}
 }
 
@@ -232,4 +239,37 @@ func largest(v *cluster.View, tree *topology.Tree, class *planner.Class) int {
 		most = max(most, slots[d])
 	}
 	return most
+}
+
+// silentJoin is how long workers of a training that does not report its ring are
+// given to join it.
+const silentJoin = 10 * time.Second
+
+// joined reports whether all workers that a job has now train.
+func (j *job) joined(of *planner.Job, f *cluster.Facts, now time.Time) bool {
+	switch {
+	case of.Alive() != of.Count():
+		return false
+	case j.Size == 0:
+		return now.Sub(j.LastChange) >= silentJoin
+	}
+	return j.Size == of.Count()*ringSlots(f)
+}
+
+// moved reports what a move of a job's workers did. The caller holds c.mu.
+func (c *Controller) moved(key planner.JobKey, o history.Outcome) {
+	e := jobEvent("moved", key)
+	var gaps []string
+	for _, g := range o.Gaps {
+		gaps = append(gaps, fmt.Sprintf("%.2f", g.Seconds))
+	}
+	e.Reason = fmt.Sprintf("a step takes %.3g s now", o.After)
+	if o.Before > 0 {
+		e.Reason = fmt.Sprintf("a step took %.3g s and takes %.3g s now: %+.0f %%, expected %+.0f %%", o.Before, o.After, 100*(o.After/o.Before-1), -100*o.Expected)
+	}
+	if len(gaps) > 0 {
+		e.Reason += fmt.Sprintf("; its ring stood still for %s s", strings.Join(gaps, " and "))
+	}
+	c.log.Info("moved", "job", key, "reason", e.Reason)
+	c.events = append(c.events, e)
 }

@@ -103,7 +103,7 @@ func TestMobilize(t *testing.T) {
 	measured := []history.Measurement{{Point: speedup.Point{Size: 4, StepTime: 0.5, Samples: 100}}}
 	for name, tc := range map[string]struct {
 		edit           func(*planner.Job, *cluster.Facts, *history.Job)
-		stays          bool
+		stays, blind   bool
 		remaining, gap float64
 	}{
 		"as its training reports": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Done, h.Total = 40, 100 }, remaining: 30, gap: 20},
@@ -119,7 +119,8 @@ func TestMobilize(t *testing.T) {
 		}, gap: 2},
 		"a gap of a day is no gap":      {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Gaps = []history.Gap{{Seconds: 1e5}} }, gap: 20},
 		"no worker runs":                {edit: func(_ *planner.Job, f *cluster.Facts, _ *history.Job) { f.Running = 0 }, stays: true},
-		"it does not matter where":      {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Locality = nil }, stays: true},
+		"it does not matter where":      {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Locality = nil }, blind: true, gap: 20},
+		"its pool moves none":           {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Pool = "still" }, stays: true},
 		"one group":                     {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Groups = j.Groups[:1] }, stays: true},
 		"paused":                        {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.HoldReason = "paused by a user" }, stays: true},
 		"set by hand":                   {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.ManualUntil = now.Add(time.Minute) }, stays: true},
@@ -130,6 +131,9 @@ func TestMobilize(t *testing.T) {
 			j := &v.Jobs[0]
 			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{}, Observation: history.Observation{Running: 4, Where: history.Where{Workers: 4, Crossing: rackSpread(2)}}}}
 			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+			c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true, MaxMigrations: 6}
+			c.cfg.Pools["still"] = config.Pool{Name: "still", Aware: true}
+			v.Topologies["still"] = v.Topologies["gpu"]
 			c.cfg.Planner.ResizeCost = 20 * time.Second
 			h := c.history.Job(j.Key, &v.Facts[0].Observation, now)
 			h.Measurements = measured
@@ -141,6 +145,9 @@ func TestMobilize(t *testing.T) {
 			}
 			must.Eq(t, tc.remaining, j.Mobility.Remaining)
 			must.Eq(t, tc.gap, j.Mobility.Gap)
+			if must.Eq(t, tc.blind, j.Mobility.Slowdown == nil); tc.blind {
+				return
+			}
 			must.Eq(t, 1, j.Mobility.Slowdown([]int{4, 0}), must.Sprint("never measured"))
 		})
 	}

@@ -141,13 +141,18 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	}
 	delete(p.silent, t.key)
 	j.endpoint = endpoint
+	ring := j.Size
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {
 		c.metrics.gaps.Observe(r.GapSeconds)
 		c.metrics.lost.Add(r.LostSteps)
 	}
-	if changed {
-		c.poke() // policies know more sizes than before, or fewer
+	outcome, measured := j.MoveOutcome(got)
+	if measured {
+		c.moved(t.key, outcome)
+	}
+	if changed || measured || ring != j.Size && j.Move != nil {
+		c.poke() // policies know more sizes than before, or fewer, or a move goes on
 	}
 	if complete {
 		// The training reports it before Nomad has seen a worker end.

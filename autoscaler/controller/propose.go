@@ -41,7 +41,7 @@ func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 	for i := range view.Jobs {
 		var decided bool
 		if wants[i], decided = wanted[view.Jobs[i].Key]; !decided {
-			wants[i].Count = view.Jobs[i].Count()
+			wants[i].Count = view.Jobs[i].Settled()
 		}
 	}
 	plan := planner.Make(&view.Cluster, wants, now, options)
@@ -106,6 +106,9 @@ func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) m
 		}
 		if act := actions[j.Key]; act != nil {
 			p.Write, p.Cause = act.To, string(act.Cause)
+			if act.Cause == planner.Migrate {
+				p.Move = act.Reason
+			}
 		}
 		out[j.Pool] = append(out[j.Pool], p)
 	}

@@ -63,7 +63,7 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 func (c *Controller) decideAll(v *cluster.View, now time.Time) ([]planner.Want, time.Time) {
 	wants := make([]planner.Want, len(v.Jobs))
 	for i := range wants {
-		wants[i].Count = v.Jobs[i].Count()
+		wants[i].Count = v.Jobs[i].Settled()
 	}
 	wake := now.Add(c.cfg.Planner.Tick)
 	for _, name := range poolNames(v) {

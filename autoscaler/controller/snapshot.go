@@ -125,7 +125,7 @@ func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) po
 		ID: j.Key.Namespace + "/" + j.Key.ID, Tenant: f.Spec.Queue, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
 		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(h.deadline(f)),
 		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
-		Count: j.Count(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,
+		Count: j.Settled(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,
 		Curve: curve, Done: h.Done, Remaining: max(0, h.total(f)-h.Done),
 	}
 }

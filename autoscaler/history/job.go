@@ -38,6 +38,9 @@ type Job struct {
 	Total        float64       `json:"total,omitempty"`  // as the training reports
 	Gaps         []Gap         `json:"gaps,omitempty"`   // the last resizes
 
+	Move  *Move       `json:"move,omitempty"`  // the last one
+	Moves []time.Time `json:"moves,omitempty"` // when moves began
+
 	LastGap float64 `json:"last_gap,omitempty"` // time of the last resize that was seen
 	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them
 	Tagged  bool    `json:"tagged,omitempty"`   // a version of the job is tagged by us
@@ -125,6 +128,7 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	case j.PendingSince.IsZero():
 		j.PendingSince = now
 	}
+	j.followMove(o.Counts, now)
 	j = j.freeze(o, now)
 	j.where = o.Where
 	j.expire(o.Running, now)

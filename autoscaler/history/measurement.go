@@ -76,18 +76,25 @@ func (m *Measurement) update(t StepTime, batch float64, now time.Time) (made ste
 		return steps{}, 1
 	}
 	m.Counted, m.last = t.N, t
-	step := fresh.Mean
-	if batch > 0 {
-		if !fresh.hasSamples() {
-			return steps{}, 1
-		}
-		step *= batch / fresh.Samples
-	}
-	if !within(step, minStepTime, maxSeconds) {
+	step, ok := fresh.step(batch)
+	if !ok {
 		return steps{}, 1
 	}
 	m.At = now
 	return steps{fresh.N, step}, m.average(step, fresh.N)
+}
+
+// step is the time of a step of batch samples (0: of whatever a step takes), ok is
+// false where that cannot be.
+func (t StepTime) step(batch float64) (seconds float64, ok bool) {
+	seconds = t.Mean
+	if batch > 0 {
+		if !t.hasSamples() {
+			return 0, false
+		}
+		seconds *= batch / t.Samples
+	}
+	return seconds, within(seconds, minStepTime, maxSeconds)
 }
 
 // average lets the time in force follow n more steps, or a mean of all of them

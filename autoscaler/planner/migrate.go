@@ -118,7 +118,9 @@ func (b *planBuilder) targets(j, size int, f *field) (targets []migrate.Target, 
 func (b *planBuilder) nextEnd(f *field) float64 {
 	next := math.Inf(1)
 	for _, j := range f.jobs {
-		next = min(next, b.Jobs[j].Mobility.Remaining)
+		if left := b.Jobs[j].Mobility.Remaining; left > 0 {
+			next = min(next, left)
+		}
 	}
 	if math.IsInf(next, 1) {
 		return 0

@@ -66,7 +66,7 @@ func (c *planCommand) Run(args []string) int {
 				if j.Cause != "" {
 					write = fmt.Sprintf("%d (%s)", j.Write, j.Cause)
 				}
-				rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, cmp.Or(j.HoldReason, j.Reason)})
+				rows = append(rows, []string{j.Job, strconv.Itoa(j.Count), strconv.Itoa(j.Want), write, cmp.Or(j.Move, j.HoldReason, j.Reason)})
 			}
 			parts = append(parts, fmt.Sprintf("Pool %s with %s\n%s", p.Pool, p.Policy, table(rows)))
 		}

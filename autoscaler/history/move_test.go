@@ -1,0 +1,159 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+)
+
+var racks = []planner.Group{{Name: "r0"}, {Name: "r1"}}
+
+func inRacks(r0, r1 int) map[string]int { return map[string]int{"r0": r0, "r1": r1} }
+
+// TestMove follows a move from two racks to one by the counts that Nomad reports.
+func TestMove(t *testing.T) {
+	begun := time.Unix(1_800_000_000, 0)
+	growFirst := planner.Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Gain: 0.25, Until: begun.Add(time.Minute)}
+	shrinkFirst := growFirst
+	shrinkFirst.GrowFirst = false
+	queued := growFirst
+	queued.Queued = true
+	for name, tc := range map[string]struct {
+		move     planner.Moving
+		counts   []map[string]int // one after the other
+		after    time.Duration
+		underway bool
+		made     bool
+	}{
+		"its new workers are there":         {growFirst, []map[string]int{inRacks(4, 2)}, 0, true, false},
+		"which takes its time":              {growFirst, []map[string]int{inRacks(4, 2)}, time.Hour, true, false},
+		"its old workers are gone":          {shrinkFirst, []map[string]int{inRacks(2, 0)}, 0, true, false},
+		"and it gets no others":             {shrinkFirst, []map[string]int{inRacks(2, 0)}, time.Minute, false, false},
+		"it waits for others":               {queued, []map[string]int{inRacks(2, 2)}, 0, true, false},
+		"in vain":                           {queued, []map[string]int{inRacks(2, 2)}, time.Minute, false, false},
+		"it is made":                        {growFirst, []map[string]int{inRacks(4, 2), inRacks(4, 0)}, 0, false, true},
+		"it is undone":                      {growFirst, []map[string]int{inRacks(4, 2), inRacks(2, 2)}, 0, false, false},
+		"someone else changes a count":      {growFirst, []map[string]int{inRacks(3, 2)}, 0, false, false},
+		"someone removes a group":           {growFirst, []map[string]int{{"r0": 4}}, 0, false, false},
+		"someone resizes it after the move": {growFirst, []map[string]int{inRacks(4, 0), inRacks(3, 0)}, 0, false, false},
+		"nothing is heard of it":            {growFirst, []map[string]int{inRacks(4, 0), inRacks(4, 0)}, 2 * time.Hour, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &Job{Created: 1}
+			j.BeginMove(&tc.move, racks, begun)
+			must.Eq(t, &tc.move, j.Moving(racks))
+			h := New()
+			key := planner.JobKey{Namespace: "default", ID: "a"}
+			h.Jobs[key] = j
+			now := begun
+			for i, counts := range tc.counts {
+				if i == len(tc.counts)-1 {
+					now = now.Add(tc.after)
+				}
+				h.Observe(key, &Observation{Created: 1, Counts: counts}, now, 0)
+			}
+			must.Eq(t, tc.underway, j.Moving(racks) != nil)
+			must.Eq(t, tc.made, j.Move != nil && !j.Move.Made.IsZero())
+		})
+	}
+}
+
+// TestMove_OfOtherGroups is a job that was registered anew.
+func TestMove_OfOtherGroups(t *testing.T) {
+	j := &Job{}
+	j.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}}, racks, time.Now())
+	must.Nil(t, j.Moving([]planner.Group{{Name: "r0"}, {Name: "r2"}}))
+	must.Nil(t, j.Moving([]planner.Group{{Name: "r0"}}))
+	j = &Job{}
+	j.BeginMove(&planner.Moving{From: []int{2}, To: []int{4}}, racks, time.Now())
+	must.Nil(t, j.Move)
+}
+
+// TestMove_IsSaved: the next leader ends what the last one began.
+func TestMove_IsSaved(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0).UTC()
+	before := &Job{}
+	before.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Until: now}, racks, now)
+	text, err := json.Marshal(before)
+	must.NoError(t, err)
+	after := &Job{}
+	must.NoError(t, json.Unmarshal(text, after))
+	must.Eq(t, before.Moving(racks), after.Moving(racks))
+	must.Eq(t, before.Moves, after.Moves)
+}
+
+// TestMove_Outcome takes 0.5 s a step before and 0.4 s after.
+func TestMove_Outcome(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	j := &Job{Measurements: []Measurement{{Point: speedup.Point{Size: 4, StepTime: 0.5}}}}
+	j.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Gain: 0.25, Until: now.Add(time.Minute)}, racks, now)
+	report := func(n int, mean float64) *Progress {
+		return &Progress{Size: 4, StepSeconds: map[string]StepTime{"4": {N: n, Mean: mean}}}
+	}
+	_, ok := j.MoveOutcome(report(100, 0.5))
+	must.False(t, ok, must.Sprint("it is not made yet"))
+	j.followMove(inRacks(4, 0), now)
+	for _, n := range []int{100, 100 + outcomeSteps - 1} {
+		_, ok = j.MoveOutcome(report(n, 0.5))
+		must.False(t, ok, must.Sprintf("after %d steps", n))
+	}
+	j.Gaps = []Gap{{Seconds: 9}, {Seconds: 0.2}, {Seconds: 0.1}}
+	o, ok := j.MoveOutcome(report(200, 0.45))
+	must.True(t, ok)
+	must.Eq(t, 0.5, o.Before)
+	must.InDelta(t, 0.4, o.After, 1e-9)
+	must.Eq(t, 0.25, o.Expected)
+	must.Eq(t, j.Gaps[1:], o.Gaps)
+	_, ok = j.MoveOutcome(report(300, 0.45))
+	must.False(t, ok, must.Sprint("it is told once"))
+}
+
+// TestMove_OutcomeOfALie is a training that reports what cannot be.
+func TestMove_OutcomeOfALie(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for i, steps := range []map[string]StepTime{
+		nil, {"4": {N: -5, Mean: 1}}, {"4": {N: 1 << 40, Mean: -1}}, {"4": {N: 1 << 40, Mean: 1e300}}, {"x": {N: 100, Mean: 1}},
+	} {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			j := &Job{}
+			j.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}, Until: now}, racks, now)
+			j.followMove(inRacks(4, 0), now)
+			j.MoveOutcome(&Progress{Size: 4})
+			_, ok := j.MoveOutcome(&Progress{Size: 4, StepSeconds: steps})
+			must.False(t, ok)
+		})
+	}
+}
+
+// TestMayMove allows two moves within an hour.
+func TestMayMove(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	j := &Job{}
+	m := &planner.Moving{From: []int{1, 0}, To: []int{0, 1}}
+	must.Eq(t, time.Time{}, j.MayMove(2, now))
+	j.BeginMove(m, racks, now)
+	must.Eq(t, time.Time{}, j.MayMove(2, now))
+	j.BeginMove(m, racks, now.Add(time.Minute))
+	must.Eq(t, now.Add(time.Hour), j.MayMove(2, now.Add(2*time.Minute)))
+	must.Eq(t, time.Time{}, j.MayMove(2, now.Add(time.Hour)))
+
+	j = &Job{}
+	waits := *m
+	waits.Queued = true
+	j.BeginMove(&waits, racks, now)
+	j.BeginMove(m, racks, now.Add(time.Second))
+	must.Len(t, 1, j.Moves, must.Sprint("one that waited for others is one move"))
+	for range 2 * moveLimit {
+		j.BeginMove(m, racks, now)
+	}
+	must.Len(t, moveLimit, j.Moves)
+}
