@@ -30,8 +30,8 @@
 //     count that a user set by hand is honoured.
 //   - Locality: a job that must not cross a level of its pool's topology, and
 //     does not, is given no worker in another domain of it.
-//   - Moves: a move begins where nothing else changes in its pool, and only for a
-//     gain above its cost; the job keeps its size, or has another of its sizes
+//   - Moves: a move begins where no job waits for room that is coming, and only for
+//     a gain above its cost; the job keeps its size, or has another of its sizes
 //     between the halves.
 //   - Conditional: every write carries the modify index it was planned for.
 //

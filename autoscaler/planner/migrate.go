@@ -4,6 +4,7 @@
 package planner
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -14,28 +15,39 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 )
 
-// moversLimit is how many jobs of a pool are looked at for moves in one plan; the
-// plans of later minutes look at others.
-const moversLimit = 128
+// Bounds of what one plan looks at: jobs of a pool that may move, and gangs.
+const (
+	moversLimit = 128
+	gangsLimit  = 8
+)
 
-// migrate begins moves in pools where nothing else changes: first those that let a
-// waiting gang start, or else those by which steps get faster.
-func (b *planBuilder) migrate(releasing map[string]time.Time) {
-	busy := map[string]bool{}
-	for pool := range releasing {
-		busy[pool] = true
+// turn is at most limit of the jobs, others in other minutes, so that each has its
+// turn.
+func turn(jobs []int, limit int, now time.Time) []int {
+	n := len(jobs)
+	if n <= limit {
+		return jobs
 	}
+	from := int(now.Unix()/60*int64(limit)) % n
+	return slices.Concat(jobs[from:], jobs[:from])[:limit]
+}
+
+// migrate begins moves in pools where no others are under way and no job waits for
+// room that is coming: first those that let a gang start, or else those by which
+// steps get faster.
+func (b *planBuilder) migrate() {
+	busy := b.coming
 	movers := map[string][]int{}
 	for j := range b.Jobs {
 		job := &b.Jobs[j]
 		switch {
-		case b.acted[j] || job.moves():
+		case job.moves():
 			busy[job.Pool] = true
-		case b.settled(j):
+		case !b.acted[j] && b.settled(j):
 			movers[job.Pool] = append(movers[job.Pool], j)
 		}
 	}
-	for _, j := range b.gangs {
+	for _, j := range turn(b.gangs, gangsLimit, b.now) {
 		if pool := b.Jobs[j].Pool; !busy[pool] && b.makeRoom(j, movers[pool]) {
 			busy[pool] = true
 		}
@@ -72,45 +84,75 @@ func (b *planBuilder) settled(j int) bool {
 // domain of the level that it must not cross.
 func (b *planBuilder) makeRoom(j int, movers []int) bool {
 	job := &b.Jobs[j]
-	if job.Locality == nil || job.Locality.Within == 0 {
+	if job.Locality == nil || job.Locality.Within == 0 || len(movers) == 0 {
 		return false // it would start on any free slots
 	}
-	f := b.field(movers, j)
 	size := job.smallest()
+	targets := b.targets(j, size)
+	f := b.field(slices.DeleteFunc(slices.Clone(movers), func(k int) bool {
+		return !slices.ContainsFunc(targets, func(t target) bool { return t.holds(&b.Jobs[k]) })
+	}), j)
+	var free []migrate.Target
+	for _, t := range targets {
+		free = append(free, migrate.Target{Missing: t.missing, Pools: t.pools(f)})
+	}
 	gang := migrate.Gang{Workers: size, Slots: job.Groups[0].Need.Slots, Wait: b.nextEnd(f)}
-	targets, names := b.targets(j, size, f)
-	c, ok := migrate.Clear(gang, targets, f.movers, f.free, b.o.Migrate)
+	c, ok := migrate.Clear(gang, free, f.movers, f.free, b.o.Migrate)
 	if !ok {
 		return false
 	}
-	return b.begin(f, c.Moves, func(k int, m migrate.Move) string {
-		return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, names[c.Target])
+	return b.begin(f, c.Moves, func(int, migrate.Move) string {
+		return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, targets[c.Target].group)
 	})
 }
 
+// target is a domain in which a gang could start.
+type target struct {
+	path    []int
+	group   string // of the gang, that is there
+	missing int    // slots
+}
+
+// inside reports whether a path is in the domain.
+func (t *target) inside(path []int) bool {
+	return len(path) >= len(t.path) && slices.Equal(path[:len(t.path)], t.path)
+}
+
+// holds reports whether a job has workers in the domain.
+func (t *target) holds(job *Job) bool {
+	return slices.ContainsFunc(job.Groups, func(g Group) bool { return g.Count > 0 && t.inside(g.Path) })
+}
+
+// pools are those of a field that are in the domain.
+func (t *target) pools(f *field) (out []int) {
+	for pool, path := range f.paths {
+		if t.inside(path) {
+			out = append(out, pool)
+		}
+	}
+	return out
+}
+
+// targetsLimit is in how many domains room is looked for: those that lack least.
+const targetsLimit = 4
+
 // targets are the domains in which a gang of so many workers could start if room
-// were made, and the groups that it would start in.
-func (b *planBuilder) targets(j, size int, f *field) (targets []migrate.Target, names []string) {
+// were made.
+func (b *planBuilder) targets(j, size int) (out []target) {
 	job := &b.Jobs[j]
 	within := job.Locality.Within
-	seen := map[string]bool{}
 	for g := range job.Groups {
 		path := job.Groups[g].Path
-		if len(path) < within || seen[pathKey(path[:within])] {
+		if len(path) < within || slices.ContainsFunc(out, func(t target) bool { return t.inside(path) }) {
 			continue
 		}
-		seen[pathKey(path[:within])] = true
-		inside := func(p []int) bool { return len(p) >= within && slices.Equal(p[:within], path[:within]) }
-		_, fit := b.capacity.splitOver(j, size, func(g int) bool { return !inside(job.Groups[g].Path) })
-		t := migrate.Target{Missing: (size - fit) * job.Groups[g].Need.Slots}
-		for pool, p := range f.paths {
-			if inside(p) {
-				t.Pools = append(t.Pools, pool)
-			}
-		}
-		targets, names = append(targets, t), append(names, job.Groups[g].Name)
+		t := target{path: path[:within], group: job.Groups[g].Name}
+		_, fit := b.capacity.splitOver(j, size, func(g int) bool { return !t.inside(job.Groups[g].Path) })
+		t.missing = (size - fit) * job.Groups[g].Need.Slots
+		out = append(out, t)
 	}
-	return targets, names
+	slices.SortStableFunc(out, func(a, b target) int { return cmp.Compare(a.missing, b.missing) })
+	return out[:min(len(out), targetsLimit)]
 }
 
 // nextEnd is in how many seconds the first of the jobs is expected to end: before,
@@ -171,11 +213,7 @@ type field struct {
 // field describes some of the jobs that may move, and the domains of one that
 // waits (-1 is none).
 func (b *planBuilder) field(movers []int, gang int) *field {
-	if n := len(movers); n > moversLimit {
-		// Others in other minutes, so that each has its turn.
-		from := int(b.now.Unix()/60*moversLimit) % n
-		movers = slices.Concat(movers[from:], movers[:from])[:moversLimit]
-	}
+	movers = turn(movers, moversLimit, b.now)
 	f := &field{jobs: movers}
 	at := map[string]int{}
 	pool := func(j, g int) int {

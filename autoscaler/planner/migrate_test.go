@@ -95,8 +95,13 @@ func TestMake_Migrates(t *testing.T) {
 			nodes(4, 4).inRacks("a", movable(0.5, func(j *Job) { j.HoldReason = "paused by a user" }), 2, 2), []int{4}, "", ""},
 		"not one whose count was set by hand": {
 			nodes(4, 4).inRacks("a", movable(0.5, func(j *Job) { j.ManualUntil = now.Add(time.Second) }), 2, 2), []int{4}, "", ""},
-		"not one that is to shrink":        {nodes(4, 4).inRacks("a", movable(0.5), 2, 2), []int{3}, "a 4→3 shrink r0:2→1", ""},
-		"not while others are being sized": {nodes(4, 8).inRacks("a", movable(0.5), 2, 2).inRacks("b", nil, 0, 0), []int{4, 1}, "b 0→1 start r0:0→1", ""},
+		"not one that is to shrink": {nodes(4, 4).inRacks("a", movable(0.5), 2, 2), []int{3}, "a 4→3 shrink r0:2→1", ""},
+		"into the room that others leave": {
+			nodes(4, 8).inRacks("a", movable(0.5), 2, 2).inRacks("b", nil, 0, 0), []int{4, 1}, "b 0→1 start r0:0→1, a 4→6 migrate r1:2→4", ""},
+		"not while others wait for room that is coming": {
+			nodes(4, 8).inRacks("a", movable(0.5), 2, 2).inRacks("b", func(j *Job) {
+				j.Groups[1].Live = []Worker{{Place: placement.Place{Node: 1}, Ending: true}}
+			}, 1, 0), []int{4, 2}, "", "still ending"},
 		"not while another moves": {
 			nodes(8, 8).inRacks("a", movable(0.5), 2, 2).inRacks("b", moving(Moving{From: []int{0, 1}, To: []int{1, 0}, GrowFirst: true}), 1, 1), []int{4, 1}, "", "do not train yet"},
 		"others make room": {

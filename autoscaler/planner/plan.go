@@ -12,7 +12,7 @@ import (
 // without breaking a guarantee. wants is in the order of c.Jobs; growth is
 // given out in that order. c is only read.
 func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
-	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}}
+	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}, coming: map[string]bool{}}
 	for j := range c.Jobs {
 		b.target[j] = b.targetOf(j, wants[j])
 	}
@@ -40,7 +40,7 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 			b.grow(j, wants[j], releasing[c.Jobs[j].Pool])
 		}
 	}
-	b.migrate(releasing)
+	b.migrate()
 	for j := range c.Jobs {
 		b.keep(j)
 	}
@@ -54,10 +54,11 @@ type planBuilder struct {
 	o        Options
 	target   []int // total workers that this plan may move each job to
 	capacity *capacity
-	unplaced map[int]bool // jobs with workers that found no place in time
-	acted    map[int]bool // jobs that have an action
-	moving   map[int]bool // jobs whose move is half done
-	gangs    []int        // jobs that wait for room to start
+	unplaced map[int]bool    // jobs with workers that found no place in time
+	acted    map[int]bool    // jobs that have an action
+	moving   map[int]bool    // jobs whose move is half done
+	gangs    []int           // jobs that wait for room to start
+	coming   map[string]bool // pools in which jobs wait for room that is coming
 	plan     Plan
 }
 

@@ -60,11 +60,13 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	job := &b.Jobs[j]
 	from, to := job.Count(), b.target[j]
 	if alive := job.Alive(); alive > from {
+		b.coming[job.Pool] = true
 		b.wait(j, to, time.Time{}, "workers of its last shrink are still ending")
 		return
 	}
 	for g := range job.Groups {
 		if b.pending(j, g) > 0 {
+			b.coming[job.Pool] = true
 			b.wait(j, to, job.LastChange.Add(b.o.PlacementTimeout), "workers it asked for are still being placed")
 			return
 		}
@@ -80,6 +82,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	case !more.IsZero() && (from > 0 || reach == 0):
 		// More room is coming; one resize is better than two. But to start is
 		// better than to wait.
+		b.coming[job.Pool] = true
 		b.wait(j, to, more, fmt.Sprintf("room for %d more now, the rest when workers that end have gone", room))
 		return
 	}
