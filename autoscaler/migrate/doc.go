@@ -4,8 +4,7 @@
 // Package migrate decides which workers move closer together, or out of the way.
 //
 //	Sensitivity (measured)  ─> Slowdown ─┐
-//	Job (sites, room, time left) ────────┼─> Compact ─> Move of one job
-//	                                     ├─> Clear   ─> Moves that let a gang start
+//	Job (sites, room, time left) ────────┼─> Clear     ─> Moves that let a gang start
 //	                                     └─> Rearrange ─> Moves that gain together
 //
 // A move takes workers of a job from some of its sites to others; the job keeps
@@ -19,12 +18,14 @@
 // A move grows first and then shrinks, where the size in between is one that the
 // job may have; else it shrinks first, if the job may have that size.
 //
-// # Compact
+// # Rearrange
 //
-// The workers of one job move to fewer domains. The gain is the part of the job's
-// expected remaining time that steps are faster by, and that is measured, of this
-// job or others of its kind: one that was never measured at two placements has no
-// gain and stays where it is.
+// The workers of a job move to where its steps are faster, into free slots or into
+// those of others that then move, too: a local search over the bundles of moves that
+// gain more than they cost together. The gain is the part of the job's expected
+// remaining time that steps are faster by, and that is measured, of this job or
+// others of its kind: one that was never measured at two placements has no gain and
+// stays where it is, unless it is in another's way.
 //
 // # Clear
 //
@@ -37,17 +38,12 @@
 // placement manager solves the special case of one worker a node by the Hungarian
 // algorithm (Hsieh and Lee, IC2E 2023).
 //
-// # Rearrange
-//
-// Workers of several jobs change places, where what one needs is held by others: a
-// local search over the bundles of moves that gain more than they cost together.
-//
 // # Why moves end
 //
-// Compact only takes a job to where its steps are faster by what is known now, and
+// Rearrange only takes jobs to where steps are faster by what is known now, and
 // Clear only moves workers whose gang then starts. Without a change from outside,
 // each can happen so many times only.
 //
-// The package is pure. The simulator decides with Rearrange; the autoscaler moves no
-// workers yet.
+// The package is pure. The planner of the autoscaler and the simulator decide with
+// it.
 package migrate

@@ -46,7 +46,18 @@ func job(sites []placement.Site, edit ...func(*Job)) *Job {
 	return j
 }
 
-func TestCompact(t *testing.T) {
+// alone is the move of a job that shares its racks with no other that could move.
+func alone(j *Job) (Move, bool) {
+	m := Mover{Job: *j}
+	var free []int
+	for i := range j.Sites {
+		m.Pools, free = append(m.Pools, i), append(free, j.Sites[i].Room*j.Slots)
+	}
+	move, ok := Rearrange([]Mover{m}, free, DefaultOptions())[0]
+	return move, ok
+}
+
+func TestRearrange_OneJob(t *testing.T) {
 	for name, tc := range map[string]struct {
 		job       *Job
 		counts    []int // nil is no move
@@ -77,7 +88,7 @@ func TestCompact(t *testing.T) {
 			job([]placement.Site{{Path: []int{0}, Held: 2, Fixed: 1, Room: 2}, {Path: []int{1}, Held: 2, Fixed: 1, Room: 2}}), nil, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, ok := Compact(tc.job, DefaultOptions())
+			m, ok := alone(tc.job)
 			must.Eq(t, tc.counts != nil, ok)
 			if ok {
 				must.Eq(t, tc.counts, m.Counts)
@@ -92,8 +103,8 @@ func TestCompact(t *testing.T) {
 // A ring of 4 on two racks takes 1.5 times as long as on one: of its hour, 20
 // minutes are gained, and two changes of a second and ten seconds of two slots
 // are paid.
-func TestCompact_Price(t *testing.T) {
-	m, ok := Compact(job(racks([2]int{2, 2}, [2]int{2, 0})), DefaultOptions())
+func TestRearrange_Price(t *testing.T) {
+	m, ok := alone(job(racks([2]int{2, 2}, [2]int{2, 0})))
 	must.True(t, ok)
 	must.InDelta(t, 1/1.5, m.Slowdown, 1e-9)
 	must.InDelta(t, 1200*4, m.Gain, 1e-6)
@@ -271,7 +282,7 @@ func TestProperty_MovesEnd(t *testing.T) {
 			}
 			changed := false
 			for j := range held {
-				if m, ok := Compact(at(j), DefaultOptions()); ok {
+				if m, ok := alone(at(j)); ok {
 					apply(j, m)
 					changed = true
 				}
