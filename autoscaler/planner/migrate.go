@@ -52,11 +52,26 @@ func (b *planBuilder) migrate() {
 			busy[pool] = true
 		}
 	}
-	for pool, of := range movers {
-		if !busy[pool] {
-			b.rearrange(of)
+	for _, pool := range slices.Sorted(maps.Keys(movers)) {
+		if busy[pool] {
+			continue
+		}
+		// What steps take is what trainings report: nobody's reports move the
+		// workers of other namespaces.
+		mine := b.byNamespace(movers[pool])
+		for _, namespace := range slices.Sorted(maps.Keys(mine)) {
+			b.rearrange(mine[namespace])
 		}
 	}
+}
+
+func (b *planBuilder) byNamespace(jobs []int) map[string][]int {
+	out := map[string][]int{}
+	for _, j := range jobs {
+		n := b.Jobs[j].Key.Namespace
+		out[n] = append(out[n], j)
+	}
+	return out
 }
 
 // settled reports whether a job's workers may move now.
@@ -155,19 +170,21 @@ func (b *planBuilder) targets(j, size int) (out []target) {
 	return out[:min(len(out), targetsLimit)]
 }
 
-// nextEnd is in how many seconds the first of the jobs is expected to end: before,
-// nothing frees room by itself.
+// nextEnd is in how many seconds one of the jobs is expected to end: before, nothing
+// frees room by itself. Trainings report that, so that the first of each namespace
+// counts, and of these the median, the lower of two.
 func (b *planBuilder) nextEnd(f *field) float64 {
-	next := math.Inf(1)
+	first := map[string]float64{}
 	for _, j := range f.jobs {
-		if left := b.Jobs[j].Mobility.Remaining; left > 0 {
-			next = min(next, left)
+		left, namespace := b.Jobs[j].Mobility.Remaining, b.Jobs[j].Key.Namespace
+		if before, known := first[namespace]; left > 0 && (!known || left < before) {
+			first[namespace] = left
 		}
 	}
-	if math.IsInf(next, 1) {
+	if len(first) == 0 {
 		return 0
 	}
-	return next
+	return slices.Sorted(maps.Values(first))[(len(first)-1)/2]
 }
 
 // rearrange begins the moves by which jobs gain most together, or, where not all

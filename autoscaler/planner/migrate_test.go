@@ -107,6 +107,8 @@ func TestMake_Migrates(t *testing.T) {
 		"others make room": {
 			nodes(4, 4).inRacks("a", movable(0.5), 3, 1).inRacks("b", movable(0, func(j *Job) { j.Mobility.Remaining = 60 }), 1, 2), []int{4, 3},
 			"a 4→3 migrate r1:1→0, b 3→4 migrate r1:2→3", ""},
+		"but not those of another namespace": {
+			nodes(4, 4).inRacks("a", movable(0.5, func(j *Job) { j.Key.Namespace = "other" }), 3, 1).inRacks("b", movable(0, func(j *Job) { j.Mobility.Remaining = 60 }), 1, 2), []int{4, 3}, "", ""},
 
 		"room for a gang": {
 			nodes(9, 9).inRacks("a", movable(0), 2, 0).inRacks("b", movable(0), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{2, 2, 8},
@@ -117,6 +119,11 @@ func TestMake_Migrates(t *testing.T) {
 		"not for a gang that would start soon": {
 			nodes(9, 9).inRacks("a", movable(0, func(j *Job) { j.Mobility.Remaining = 1 }), 2, 0).inRacks("b", movable(0), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{2, 2, 8},
 			"", "needs room for 8 more within one meta.rack"},
+		"whatever the jobs of one namespace say": {
+			nodes(9, 9).inRacks("a", movable(0), 2, 0).inRacks("b", movable(0), 0, 1).
+				inRacks("liar", movable(0, func(j *Job) { j.Key.Namespace, j.Mobility.Remaining = "a liar's", 0.001 }), 0, 1).
+				inRacks("third", movable(0, func(j *Job) { j.Key.Namespace = "third" }), 0, 1).inRacks("gang", gangOf8, 0, 0), []int{2, 1, 1, 1, 8},
+			"a 2→3 migrate r1:0→1", "makes room for gang"},
 		"no worker of a job that must not cross": {
 			nodes(9, 9).inRacks("a", movable(0, rackOnly), 2, 0).inRacks("b", movable(0, rackOnly), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{2, 2, 8},
 			"", "needs room for 8 more within one meta.rack"},
