@@ -4,6 +4,7 @@
 package inventory
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -107,6 +108,17 @@ func (l Layout) IslandName(i int) string { return fmt.Sprintf("nvlink%d", l.isla
 // SwitchName is the name of the PCIe switch of a unit, or of its PCIe root where
 // there is no switch. It is stable.
 func (l Layout) SwitchName(i int) string { return fmt.Sprintf("pcie%d", l.switchIDs[i]) }
+
+// Compare orders units, by their position, so that those close together are next to
+// each other: by NUMA node, NVLink island, PCIe switch and PCI address.
+func (l Layout) Compare(a, b int) int {
+	return cmp.Or(
+		cmp.Compare(l.Units[a].GPU.NUMA, l.Units[b].GPU.NUMA),
+		cmp.Compare(l.islandIDs[a], l.islandIDs[b]),
+		cmp.Compare(l.switchIDs[a], l.switchIDs[b]),
+		cmp.Compare(a, b),
+	)
+}
 
 // IslandSize is how many units a unit's island has now, itself included.
 func (l Layout) IslandSize(i int) int {

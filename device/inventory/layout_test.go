@@ -4,11 +4,13 @@
 package inventory
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/device/nvml"
+	"github.com/kolo-nomad/kolo/device/topology"
 )
 
 func TestGroupByPCIeSwitch(t *testing.T) {
@@ -29,4 +31,21 @@ func TestGroupByPCIeSwitch(t *testing.T) {
 		{Name: "L40S pcie2", Members: []int{2}},
 	}, pcie.Groups())
 	must.Eq(t, "L40S numa-unknown", numa.GroupName(0))
+}
+
+// TestCompare is a board whose addresses take turns between two NUMA nodes, and
+// whose NVLinks connect every other GPU of a node.
+func TestCompare(t *testing.T) {
+	inv := &Inventory{}
+	for i, numa := range []int{0, 1, 0, 1, 0, 1, 0, 1} {
+		bus := func(i int) string { return "0000:" + string(rune('1'+i)) + "0:00.0" }
+		peer := (i + 4) % 8
+		inv.GPUs = append(inv.GPUs, &GPU{Facts: nvml.Facts{
+			UUID: string(rune('a' + i)), Name: "V100", Bus: bus(i), NUMA: numa, Root: "pci0000:00", Ports: []topology.Port{{Remote: bus(peer)}},
+		}})
+	}
+	l := NewLayout(inv, GroupByNode, ReadStableIDs(t.TempDir()))
+	order := []int{7, 6, 5, 4, 3, 2, 1, 0}
+	slices.SortFunc(order, l.Compare)
+	must.Eq(t, []int{0, 4, 2, 6, 1, 5, 3, 7}, order)
 }

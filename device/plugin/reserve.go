@@ -4,7 +4,6 @@
 package plugin
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -70,26 +69,26 @@ func (d *Device) Reserve(ids []string) (*device.ContainerReservation, error) {
 	return d.reservation(units, cfg.DeviceNodes), nil
 }
 
-// find returns the units with these ids, which must be healthy. They are in the
-// order of their PCI addresses, in which CUDA numbers them.
+// find returns the units with these ids, which must be healthy, those that are
+// close together next to each other (Layout.Compare). CUDA numbers them as they are listed, and processes take
+// theirs by local rank, so that neighbours in a ring are neighbours in the machine.
 func find(v *monitor.View, ids []string) ([]inventory.Unit, error) {
-	var units []inventory.Unit
+	l := &v.Layout
+	var found []int
 	var errs []error
 	for _, id := range ids {
-		i := slices.IndexFunc(v.Layout.Units, func(u inventory.Unit) bool { return u.ID() == id })
+		i := slices.IndexFunc(l.Units, func(u inventory.Unit) bool { return u.ID() == id })
 		switch {
 		case i < 0:
 			errs = append(errs, fmt.Errorf("GPU %s is not on this machine", id))
 		case !v.Health[id].Healthy:
 			errs = append(errs, fmt.Errorf("GPU %s is unhealthy: %s", id, v.Health[id].Reason))
 		default:
-			units = append(units, v.Layout.Units[i])
+			found = append(found, i)
 		}
 	}
-	slices.SortFunc(units, func(a, b inventory.Unit) int {
-		return cmp.Or(cmp.Compare(a.GPU.Bus, b.GPU.Bus), cmp.Compare(a.ID(), b.ID()))
-	})
-	return units, errors.Join(errs...)
+	slices.SortFunc(found, l.Compare)
+	return values(found, func(i int) inventory.Unit { return l.Units[i] }), errors.Join(errs...)
 }
 
 // reservation translates units to environment and device nodes.
