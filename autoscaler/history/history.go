@@ -71,6 +71,7 @@ func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Ti
 	}
 	after := j.Points()
 	h.learnKind(kind, before, after, now)
+	h.learnPlaced(kind, j, now)
 	return resizes, len(after) != len(before)
 }
 

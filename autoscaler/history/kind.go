@@ -110,13 +110,18 @@ func (h *History) learnKind(kind string, before, after []speedup.Point, now time
 		if slices.ContainsFunc(before, func(q speedup.Point) bool { return q.Size == p.Size && enough(q) }) {
 			continue
 		}
-		k := h.Kinds[kind]
-		if k == nil {
-			k = &Kind{Used: day(now)}
-			h.Kinds[kind] = k
-		}
-		k.learn(curve, p.Size, now)
+		h.kind(kind, now).learn(curve, p.Size, now)
 	}
+}
+
+// kind is what is remembered of a kind, from now on where that was nothing.
+func (h *History) kind(name string, now time.Time) *Kind {
+	k := h.Kinds[name]
+	if k == nil {
+		k = &Kind{Used: day(now)}
+		h.Kinds[name] = k
+	}
+	return k
 }
 
 // pruneKinds notes which kinds are in use and forgets old ones.

@@ -4,6 +4,7 @@
 package history
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -24,10 +25,11 @@ type Placed struct {
 	Measurement
 }
 
-// Bounds of what is remembered of where steps are slow, in sizes and crossings.
+// Bounds of what is remembered of where steps are slow.
 const (
-	placedLimit     = 16 // of one job
+	placedLimit     = 16 // times of one job
 	kindPlacedLimit = 48 // of one kind
+	maxRatio        = 1e6
 )
 
 // settle notes whether a report is of the same ring at the same place as the one
@@ -81,9 +83,66 @@ func (j *Job) Sensitivity() *migrate.Sensitivity {
 	return s
 }
 
+// learnPlaced takes in what a job's own times show of where its kind is slow.
+func (h *History) learnPlaced(kind string, j *Job, now time.Time) {
+	points := j.Sensitivity().Points
+	for len(points) > 0 {
+		size := points[0].Size
+		var of, rest []migrate.Point
+		for _, p := range points {
+			if p.Size == size {
+				of = append(of, p)
+			} else {
+				rest = append(rest, p)
+			}
+		}
+		if len(of) > 1 { // one time is no ratio
+			h.kind(kind, now).learnRatios(of)
+		}
+		points = rest
+	}
+}
+
+// learnRatios takes in how the times of a job compare, all of one size: those of
+// different jobs do not. What is known already and was measured of the job, too, is
+// what they have in common.
+func (k *Kind) learnRatios(of []migrate.Point) {
+	at := func(p migrate.Point) int {
+		return slices.IndexFunc(k.Placed, func(q migrate.Point) bool { return q.Size == p.Size && q.Crossing == p.Crossing })
+	}
+	sum, common := 0.0, 0
+	fastest := of[0].StepTime
+	for _, p := range of {
+		fastest = min(fastest, p.StepTime)
+		if i := at(p); i >= 0 && within(k.Placed[i].StepTime, 1/maxRatio, maxRatio) {
+			sum += math.Log(k.Placed[i].StepTime / p.StepTime)
+			common++
+		}
+	}
+	scale := 1 / fastest
+	if common > 0 {
+		scale = math.Exp(sum / float64(common))
+	} else {
+		k.Placed = slices.DeleteFunc(k.Placed, func(q migrate.Point) bool { return q.Size == of[0].Size })
+	}
+	for _, p := range of {
+		p.StepTime *= scale
+		if !within(p.StepTime, 1/maxRatio, maxRatio) {
+			continue
+		}
+		switch i := at(p); {
+		case i < 0:
+			k.Placed = append(k.Placed, p)
+		case math.Abs(k.Placed[i].StepTime-p.StepTime) > minChange*p.StepTime: // less is not worth saving
+			k.Placed[i] = p
+		}
+	}
+	k.Placed = k.Placed[max(0, len(k.Placed)-kindPlacedLimit):]
+}
+
 // Sensitivities are how the time of a step depends on where workers are: as the
-// job was measured, and as others of its kind were, for what it was not; none of
-// them changes any more.
+// job was measured, and as others of its kind were, for what it was not. Neither
+// changes any more.
 func (h *History) Sensitivities(j *Job, kind string) (own, alike *migrate.Sensitivity) {
 	own, alike = j.Sensitivity(), &migrate.Sensitivity{}
 	if k := h.Kinds[kind]; k != nil {

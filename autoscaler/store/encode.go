@@ -117,12 +117,28 @@ func (s *shard) fit() (text string, dropped int, err error) {
 			return text, dropped, nil
 		case s.Kinds != nil:
 			s.Kinds = nil // can be learned again
+		case s.dropPlaced():
 		default:
 			half := len(s.Jobs) / 2
 			dropped += len(s.Jobs) - half
 			s.Jobs = s.Jobs[:half]
 		}
 	}
+}
+
+// dropPlaced leaves out what jobs know of where they are slow, which can be learned
+// again; it reports whether there was any.
+func (s *shard) dropPlaced() bool {
+	any := false
+	for i := range s.Jobs {
+		if len(s.Jobs[i].Job.Placed) > 0 {
+			any = true
+			without := *s.Jobs[i].Job // the history keeps it
+			without.Placed = nil
+			s.Jobs[i].Job = &without
+		}
+	}
+	return any
 }
 
 // dropUnencodable leaves out what cannot be encoded, and returns how much that

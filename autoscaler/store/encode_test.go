@@ -4,6 +4,7 @@
 package store
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
@@ -56,11 +58,69 @@ func TestEncode_SavesAndLoads(t *testing.T) {
 	must.True(t, m.Jobs[k].FirstSeen.Equal(t0))
 }
 
+// TestEncode_WhereStepsAreSlow is about what is known of placements: it is saved and
+// loaded, one that was saved before is read without it, and no job is lost for it.
+func TestEncode_WhereStepsAreSlow(t *testing.T) {
+	placed := func(n int) (out []history.Placed) {
+		for i := range n {
+			p := history.Placed{Crossing: migrate.Crossing{Level: "meta.rack", Domains: i}}
+			p.Point, p.At = speedup.Point{Size: 1 + i, StepTime: 1 / float64(n+i), Samples: 100}, t0.Add(time.Duration(i*n)*time.Second)
+			out = append(out, p)
+		}
+		return out
+	}
+	key := planner.JobKey{Namespace: "default", ID: "a"}
+	h := history.New()
+	h.Jobs[key] = &history.Job{FirstSeen: t0, Placed: placed(3)}
+	h.Kinds["default/bert"] = &history.Kind{Used: t0, Placed: []migrate.Point{{Size: 4, Crossing: migrate.Crossing{Level: "meta.rack", Domains: 2}, StepTime: 1.5}}}
+	snap, err := Encode(h)
+	must.NoError(t, err)
+	m, lost := decode(snap.texts)
+	must.NoError(t, lost)
+	must.Len(t, 3, m.Jobs[key].Placed)
+	must.Eq(t, migrate.Crossing{Level: "meta.rack", Domains: 2}, m.Jobs[key].Placed[2].Crossing)
+	must.True(t, h.Jobs[key].Placed[2].At.Equal(m.Jobs[key].Placed[2].At))
+	must.Eq(t, h.Jobs[key].Sensitivity(), m.Jobs[key].Sensitivity())
+	must.Eq(t, h.Kinds["default/bert"].Placed, m.Kinds["default/bert"].Placed)
+
+	t.Log("of an older version, which knew nothing of it")
+	old := &shard{}
+	must.NoError(t, json.Unmarshal([]byte(`{"jobs":[{"key":{"namespace":"default","id":"a"},"record":{"created":7,"points":[{"size":4,"step_time":0.5}]}}],"kinds":{"default/bert":{"shape":[],"used":"2026-01-01T00:00:00Z"}}}`), old))
+	text, err := old.encode()
+	must.NoError(t, err)
+	m = history.New()
+	must.NoError(t, decodeShard(m, text))
+	must.Len(t, 1, m.Jobs[key].Points())
+	must.SliceEmpty(t, m.Jobs[key].Placed)
+	must.SliceEmpty(t, m.Kinds["default/bert"].Placed)
+
+	t.Log("too much of it is left out, and still known to this autoscaler")
+	full, rng := &shard{}, rand.New(rand.NewPCG(5, 6))
+	for i := range 1000 {
+		j := &history.Job{Attained: 1, Placed: placed(16)}
+		for k := range j.Placed {
+			j.Placed[k].StepTime = rng.Float64()
+		}
+		full.Jobs = append(full.Jobs, savedJob{planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}, j})
+	}
+	known := full.Jobs[7].Job
+	text, dropped, err := full.fit()
+	must.NoError(t, err)
+	must.Zero(t, dropped)
+	m = history.New()
+	must.NoError(t, decodeShard(m, text))
+	must.MapLen(t, 1000, m.Jobs)
+	must.Len(t, 16, known.Placed)
+}
+
 func TestEncode_TenThousandJobsFit(t *testing.T) {
 	h := history.New()
 	for i := range 10_000 {
 		r := &history.Job{Created: uint64(i) * 7919, FirstSeen: t0.Add(time.Duration(i) * time.Second), Attained: float64(i) * math.Pi, RunTime: float64(i) * math.E, Counts: map[string]int{"workers": i % 16}}
 		for n := range 4 {
+			p := history.Placed{Crossing: migrate.Crossing{Level: "meta.rack", Domains: n}}
+			p.Point, p.At = speedup.Point{Size: 8, StepTime: 1 / float64(i+n+1), Samples: i}, r.FirstSeen.Add(time.Duration(n)*time.Hour)
+			r.Placed = append(r.Placed, p)
 			r.Measurements = append(r.Measurements, history.Measurement{Point: speedup.Point{Size: n + 1, StepTime: 1 / float64(i+n+1), Samples: i}, At: r.FirstSeen.Add(time.Duration(n) * time.Minute), Counted: i * 7, Trials: 1 + n})
 		}
 		h.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprintf("training-job-%d", i)}] = r
@@ -71,6 +131,9 @@ func TestEncode_TenThousandJobsFit(t *testing.T) {
 	for _, text := range snap.texts {
 		must.LessEq(t, shardSize, len(text))
 	}
+	m, lost := decode(snap.texts)
+	must.NoError(t, lost)
+	must.Len(t, 4, m.Jobs[planner.JobKey{Namespace: "default", ID: "training-job-7"}].Placed)
 }
 
 // TestEncode_StatesTakeNoJobsPlace has policies ask for more and more to be

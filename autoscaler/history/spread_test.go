@@ -1,0 +1,230 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
+)
+
+var (
+	onOne  = migrate.Crossing{}
+	onTwo  = migrate.Crossing{Level: "meta.rack", Domains: 2}
+	onFour = migrate.Crossing{Level: "meta.rack", Domains: 4}
+)
+
+// placedRun is a training that is moved about.
+type placedRun struct {
+	*training
+	h    *History
+	j    *Job
+	kind string
+	now  time.Time
+	ring float64 // number of the ring
+}
+
+func newPlacedRun(h *History, kind string) *placedRun {
+	return &placedRun{training: newTraining(), h: h, j: &Job{}, kind: kind, now: t0}
+}
+
+// at has the training run in a new ring at one place, and report every ten seconds.
+func (r *placedRun) at(size int, where migrate.Crossing, step float64, d time.Duration) {
+	r.ring++
+	r.j.where = Where{size, where}
+	r.stay(size, step, d)
+}
+
+func (r *placedRun) stay(size int, step float64, d time.Duration) {
+	for range int(d / (10 * time.Second)) {
+		r.now = r.now.Add(10 * time.Second)
+		r.training.run(size, 10/step, step, 0)
+		p := r.progress(size)
+		p.Resizes = []Resize{{From: size, To: size, Cause: "resize", GapSeconds: 0.3, Time: r.ring}}
+		r.h.Learn(r.j, r.kind, p, 1, r.now)
+	}
+}
+
+func (r *placedRun) placed(size int, at migrate.Crossing) float64 {
+	for _, p := range r.j.Placed {
+		if p.Size == size && p.Crossing == at {
+			return p.StepTime
+		}
+	}
+	return 0
+}
+
+func TestPlaced_StepTimesByWhereTheWorkersWere(t *testing.T) {
+	r := newPlacedRun(New(), "k")
+	r.at(4, onOne, 1, 10*time.Minute)
+	r.at(4, onTwo, 1.5, 10*time.Minute)
+	r.at(2, onOne, 2, 10*time.Minute)
+	must.InDelta(t, 1, r.placed(4, onOne), 1e-6)
+	must.InDelta(t, 1.5, r.placed(4, onTwo), 0.01) // the training counts whole steps
+	must.InDelta(t, 2, r.placed(2, onOne), 1e-6)
+	ratio, known := r.j.Sensitivity().Slowdown(4, onOne, onTwo)
+	must.True(t, known)
+	must.InDelta(t, 1.5, ratio, 0.01)
+	_, known = r.j.Sensitivity().Slowdown(4, onOne, migrate.Crossing{Level: "meta.block", Domains: 2})
+	must.False(t, known, must.Sprint("never measured"))
+
+	t.Log("the next autoscaler knows it, and goes on")
+	text, err := json.Marshal(r.j)
+	must.NoError(t, err)
+	next := newPlacedRun(New(), "k")
+	must.NoError(t, json.Unmarshal(text, next.j))
+	next.training, next.ring = r.training, r.ring
+	must.Eq(t, r.j.Sensitivity(), next.j.Sensitivity())
+	next.at(4, onFour, 3, 10*time.Minute)
+	must.InDelta(t, 3, next.placed(4, onFour), 0.03)
+	must.InDelta(t, 1.5, next.placed(4, onTwo), 0.01)
+}
+
+// TestPlaced_OnlyWhatIsKnown has steps whose place is not sure: none of them counts.
+func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
+	for name, step := range map[string]func(i int, r *placedRun, p *Progress){
+		"a pool without a topology, or workers that wait for a place": func(_ int, r *placedRun, _ *Progress) { r.j.where = Where{} },
+		"a worker that the ring does not have yet":                    func(_ int, r *placedRun, _ *Progress) { r.j.where.Workers = 5 },
+		"a ring without one of the workers":                           func(_ int, _ *placedRun, p *Progress) { p.Size = 3 },
+		"another ring each time":                                      func(i int, _ *placedRun, p *Progress) { p.Resizes[0].Time = float64(i + 1) },
+		"another place each time":                                     func(i int, r *placedRun, _ *Progress) { r.j.where.Domains = 2 + i%2 },
+		"a training that does not count its steps": func(i int, _ *placedRun, p *Progress) {
+			p.StepSeconds = map[string]StepTime{"4": {Mean: 1 + float64(i)/100}}
+		},
+		"few steps": func(i int, _ *placedRun, p *Progress) {
+			p.StepSeconds = map[string]StepTime{"4": {Mean: 1, N: 4 + min(4*i, learnedSteps-1)}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newPlacedRun(New(), "k")
+			for i := range 50 {
+				r.now = r.now.Add(10 * time.Second)
+				r.training.run(4, 10, 1, 0)
+				p := r.progress(4)
+				p.Resizes = []Resize{{From: 2, To: 4, Cause: "resize", GapSeconds: 0.3, Time: 1}}
+				r.j.where = Where{4, onTwo}
+				step(i, r, p)
+				r.h.Learn(r.j, "k", p, 1, r.now)
+			}
+			must.SliceEmpty(t, r.j.Sensitivity().Points)
+			must.MapEmpty(t, r.h.Kinds)
+			must.Positive(t, r.j.Points()[0].StepTime, must.Sprint("the plain time of the size is known all the same"))
+		})
+	}
+}
+
+// A job of workers with two slots each counts its ring in slots.
+func TestPlaced_OfWorkersWithSeveralSlots(t *testing.T) {
+	j, tr := &Job{}, newTraining()
+	for i := range 20 {
+		j.where = Where{2, onTwo}
+		tr.run(4, 10, 1, 0)
+		j.learn(tr.progress(4), 2, t0.Add(time.Duration(i)*10*time.Second))
+	}
+	must.Eq(t, []migrate.Point{{Size: 2, Crossing: onTwo, StepTime: 1}}, j.Sensitivity().Points)
+}
+
+// A job that is moved is slower or faster there; other sizes are not.
+func TestPlaced_AMoveIsNoDrift(t *testing.T) {
+	r := newPlacedRun(New(), "k")
+	r.at(2, onOne, 2, time.Hour)
+	r.at(4, onTwo, 1.5, time.Hour)
+	r.at(4, onOne, 0.75, time.Hour)
+	must.InDelta(t, 0.75, timeOf(t, r.j, 4), 0.05)
+	must.InDelta(t, 2, timeOf(t, r.j, 2), 0.05)
+	must.InDelta(t, 1.5, r.placed(4, onTwo), 0.05)
+
+	t.Log("a training that gets slower does so at all sizes, wherever it was")
+	r.stay(4, 1.5, time.Hour)
+	must.InDelta(t, 1.5, r.placed(4, onOne), 0.1)
+	must.InDelta(t, 3, r.placed(4, onTwo), 0.2)
+	must.InDelta(t, 4, timeOf(t, r.j, 2), 0.3)
+	must.InDelta(t, 4, r.placed(2, onOne), 0.3)
+}
+
+func TestPlaced_TheOldestIsForgotten(t *testing.T) {
+	r := newPlacedRun(New(), "k")
+	for n := range placedLimit + 3 {
+		r.at(20, migrate.Crossing{Level: "node", Domains: n + 1}, 0.5, time.Minute)
+	}
+	must.Len(t, placedLimit, r.j.Placed)
+	must.Eq(t, 4, r.j.Placed[0].Domains)
+	must.Eq(t, placedLimit+3, r.j.Placed[placedLimit-1].Domains)
+}
+
+func TestKind_TheNextRunKnowsWhatCrossingCosts(t *testing.T) {
+	h := New()
+	first := newPlacedRun(h, "default/bert")
+	first.at(4, onTwo, 1.5, 10*time.Minute)
+	must.MapEmpty(t, h.Kinds, must.Sprint("one place is no ratio"))
+	first.at(4, onOne, 1, 10*time.Minute)
+	second := newPlacedRun(h, "default/bert")
+	second.at(4, onOne, 2, 10*time.Minute) // on slower devices
+	own, alike := h.Sensitivities(second.j, second.kind)
+	_, known := own.Slowdown(4, onOne, onTwo)
+	must.False(t, known)
+	ratio, known := alike.Slowdown(4, onOne, onTwo)
+	must.True(t, known)
+	must.InDelta(t, 1.5, ratio, 0.03)
+
+	t.Log("what it finds out itself is related to that by what they have in common")
+	second.at(4, onFour, 6, 30*time.Minute)
+	_, alike = h.Sensitivities(second.j, second.kind)
+	ratio, known = alike.Slowdown(4, onTwo, onFour)
+	must.True(t, known)
+	must.InDelta(t, 2, ratio, 0.06)
+
+	t.Log("times that do not compare take the place of the old ones")
+	third := newPlacedRun(h, "default/bert")
+	third.at(4, migrate.Crossing{Level: "node", Domains: 2}, 1, 10*time.Minute)
+	third.at(4, migrate.Crossing{Level: "node", Domains: 3}, 3, 10*time.Minute)
+	_, alike = h.Sensitivities(third.j, third.kind)
+	must.Len(t, 2, alike.Points)
+	other, _ := h.Sensitivities(third.j, "default/other")
+	must.Len(t, 2, other.Points)
+}
+
+// A kind that nothing new is found out of is not saved again.
+func TestKind_WaveringRatiosAreNoNews(t *testing.T) {
+	h := New()
+	r := newPlacedRun(h, "k")
+	r.at(4, onOne, 1, 10*time.Minute)
+	r.at(4, onTwo, 1.5, 10*time.Minute)
+	before, err := json.Marshal(h.Kinds)
+	must.NoError(t, err)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		r.stay(4, 1.5*(1+rng.NormFloat64()/200), time.Minute)
+	}
+	after, err := json.Marshal(h.Kinds)
+	must.NoError(t, err)
+	must.Eq(t, string(before), string(after))
+}
+
+// TestKind_RatiosStayBounded has jobs of a kind show anything.
+func TestKind_RatiosStayBounded(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	h := New()
+	for range 2000 {
+		j := &Job{}
+		for range 1 + rng.IntN(placedLimit) {
+			p := Placed{Crossing: migrate.Crossing{Level: fmt.Sprint("meta.", rng.IntN(3)), Domains: rng.IntN(5)}}
+			p.Point = speedup.Point{Size: 1 + rng.IntN(9), StepTime: math.Pow(10, 18*rng.Float64()-9), Samples: learnedSteps}
+			j.Placed = append(j.Placed, p)
+		}
+		h.learnPlaced("k", j, t0)
+		must.LessEq(t, kindPlacedLimit, len(h.kind("k", t0).Placed))
+		for _, p := range h.Kinds["k"].Placed {
+			must.True(t, within(p.StepTime, 1/maxRatio, maxRatio), must.Sprint(p))
+		}
+	}
+}
