@@ -89,22 +89,26 @@ func (c *Capacity) beside(node int, ask Ask, others int) int {
 	return max(0, n)
 }
 
-// Room is how many workers fit at the places together, at most limit.
+// Room is how many workers fit at the places together, at most limit. Places of one
+// node follow each other.
 func (c *Capacity) Room(places []Place, ask Ask, limit int) int {
 	n := 0
-	onNode := map[int]int{} // counted on nodes of several bins, which share CPU and memory
+	node, there := -1, 0 // counted on a node of several bins, which share CPU and memory
 	for _, at := range places {
 		if n >= limit {
 			break
 		}
+		if at.Node != node {
+			node, there = at.Node, 0
+		}
 		k := c.fits(at, ask)
-		if k > 0 && len(c.slots[at.Node]) > 1 {
-			k = min(k, c.beside(at.Node, ask, onNode[at.Node]))
-			if ask.Apart != nil && onNode[at.Node] > 0 {
+		if there > 0 {
+			k = min(k, c.beside(node, ask, there))
+			if ask.Apart != nil {
 				k = 0
 			}
-			onNode[at.Node] += k
 		}
+		there += k
 		n += k
 	}
 	return max(0, min(n, limit))

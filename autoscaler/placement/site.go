@@ -42,7 +42,6 @@ type Rule struct {
 // is kept to even where fewer find room so.
 func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 	c := newChoice(sites)
-	in := c.all()
 	if n <= 0 {
 		return c.counts, 0
 	}
@@ -50,18 +49,18 @@ func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 	if r.Levels > 0 {
 		levels = min(levels, max(r.Levels, r.Within))
 	}
-	held := c.held(in)
+	all := c.domain(c.order)
+	s := search{choice: &c, held: all.held, n: n, within: r.Within, best: make([]candidate, max(levels, r.Within))}
+	s.look(all, 0)
 	for l := levels; l >= max(1, r.Within); l-- {
-		if d := c.roomiest(l, in, held, n); d != nil && c.room(d) >= n {
+		if d := &s.best[l-1].domain; d.sites != nil && d.room >= n {
 			return c.counts, c.fill(d, l, n)
 		}
 	}
 	if r.Within > 0 {
-		if in = c.roomiest(r.Within, in, held, n); in == nil {
-			return c.counts, 0
-		}
+		all = s.best[r.Within-1].domain // not one with room for all; with no sites where there is none
 	}
-	return c.counts, c.fill(in, max(0, r.Within), n)
+	return c.counts, c.fill(&all, max(0, r.Within), n)
 }
 
 // Release chooses the sites that up to n workers of a job leave, and returns how
@@ -69,15 +68,15 @@ func Grow(sites []Site, n int, r Rule) (more []int, placed int) {
 // hold least of the job, so that the job ends up in as few as there can be.
 func Release(sites []Site, n int) []int {
 	c := newChoice(sites)
-	c.leave(c.all(), 0, n)
+	c.leave(c.order, 0, n)
 	return c.counts
 }
 
 // Inside reports whether all that a job holds is in one domain of so many levels.
 func Inside(sites []Site, levels int) bool {
-	c := newChoice(sites)
-	held := -1
+	depth, held := 0, -1
 	for i := range sites {
+		depth = max(depth, len(sites[i].Path))
 		switch {
 		case sites[i].Held == 0:
 		case len(sites[i].Path) < levels:
@@ -88,141 +87,163 @@ func Inside(sites []Site, levels int) bool {
 			held = i
 		}
 	}
-	return levels <= c.depth || held < 0
+	return levels <= depth || held < 0
 }
 
-// choice is a choice of sites while it is being made.
+// choice is a choice of sites while it is being made. The planner makes some for
+// each job that changes: sites are put in order once, and what a domain holds and
+// has room for is summed up once.
 type choice struct {
 	sites  []Site
 	depth  int   // levels
 	counts []int // by site
+	order  []int // of the sites: those of a domain are next to each other at each level
 }
 
-func newChoice(sites []Site) *choice {
-	c := &choice{sites: sites, counts: make([]int, len(sites))}
+func newChoice(sites []Site) choice {
+	n := len(sites)
+	both := make([]int, 2*n)
+	c := choice{sites: sites, counts: both[:n:n], order: both[n:]}
 	for i := range sites {
 		c.depth = max(c.depth, len(sites[i].Path))
+		c.order[i] = i
 	}
+	slices.SortStableFunc(c.order, func(a, b int) int {
+		// Sites that span several domains come after those.
+		return cmpPaths(sites[a].Path, sites[b].Path)
+	})
 	return c
 }
 
-func (c *choice) all() []int {
-	out := make([]int, len(c.sites))
-	for i := range out {
-		out[i] = i
+// cmpPaths orders paths, a longer one before its beginning.
+func cmpPaths(a, b []int) int {
+	for l := range min(len(a), len(b)) {
+		if a[l] != b[l] {
+			return cmp.Compare(a[l], b[l])
+		}
+	}
+	return cmp.Compare(len(b), len(a))
+}
+
+// domain is sites that are in one domain of some level, and their sums.
+type domain struct {
+	sites   []int // part of choice.order
+	held    int
+	room    int
+	free    int
+	movable int // workers that may leave
+	parts   int // sites that the job is at
+}
+
+// domain sums sites up.
+func (c *choice) domain(sites []int) domain {
+	d := domain{sites: sites}
+	for _, i := range sites {
+		s := &c.sites[i]
+		d.held += s.Held
+		d.room += s.Room
+		d.free += max(s.Room, s.Free)
+		d.movable += s.Held - s.Fixed
+		d.parts += min(1, s.Held)
+	}
+	return d
+}
+
+// together reports whether two sites are in one domain of a level, when they are
+// in one of the level around it. A site that spans several is one of its own.
+func (c *choice) together(l, a, b int) bool {
+	p, q := c.sites[a].Path, c.sites[b].Path
+	return l < len(p) && l < len(q) && p[l] == q[l]
+}
+
+// next is the first domain of a level that sites are in, and the sites that follow.
+func (c *choice) next(sites []int, l int) (d domain, rest []int) {
+	k := 1
+	for k < len(sites) && c.together(l, sites[0], sites[k]) {
+		k++
+	}
+	return c.domain(sites[:k]), sites[k:]
+}
+
+// divide appends the domains of a level that sites are in.
+func (c *choice) divide(out []domain, sites []int, l int) []domain {
+	for len(sites) > 0 {
+		var d domain
+		d, sites = c.next(sites, l)
+		out = append(out, d)
 	}
 	return out
 }
 
-// domain is the one that a site is in at a level; a site that spans several is
-// one of its own, and each is at the innermost.
-func (c *choice) domain(l, i int) int {
-	if l < len(c.sites[i].Path) {
-		return c.sites[i].Path[l]
-	}
-	return -1 - i
+// search looks for the domain of each level that holds all that the job holds and
+// n workers more with least to spare, or else for the one that has most room. Of
+// equal ones it is that with least room around it.
+type search struct {
+	*choice
+	held, n int
+	within  int         // the level that must not be crossed
+	best    []candidate // by level
 }
 
-// divided are sites by their domains of a level.
-func (c *choice) divided(in []int, l int) [][]int {
-	var out [][]int
-	at := make(map[int]int, len(in))
-	for _, i := range in {
-		d := c.domain(l, i)
-		k, ok := at[d]
-		if !ok {
-			k = len(out)
-			at[d] = k
-			out = append(out, nil)
+type candidate struct {
+	domain     // no sites where there is none
+	around int // free in the domain around it
+}
+
+// look looks at the domains of level l in one of the level around it.
+func (s *search) look(around domain, l int) {
+	if l == len(s.best) {
+		return
+	}
+	best := &s.best[l]
+	for rest := around.sites; len(rest) > 0; {
+		var d domain
+		d, rest = s.next(rest, l)
+		if l >= len(s.sites[d.sites[0]].Path) || d.held < s.held {
+			continue
 		}
-		out[k] = append(out[k], i)
-	}
-	return out
-}
-
-func (c *choice) sum(in []int, of func(*Site) int) int {
-	n := 0
-	for _, i := range in {
-		n += of(&c.sites[i])
-	}
-	return n
-}
-
-func (c *choice) held(in []int) int { return c.sum(in, func(s *Site) int { return s.Held }) }
-func (c *choice) room(in []int) int { return c.sum(in, func(s *Site) int { return s.Room }) }
-func (c *choice) free(in []int) int {
-	return c.sum(in, func(s *Site) int { return max(s.Room, s.Free) })
-}
-
-// parts is how many sites the job is at.
-func (c *choice) parts(in []int) int { return c.sum(in, func(s *Site) int { return min(1, s.Held) }) }
-
-// movable is how many workers may leave sites.
-func (c *choice) movable(in []int) int {
-	return c.sum(in, func(s *Site) int { return s.Held - s.Fixed })
-}
-
-// roomiest is the domain of so many levels that holds all that the job holds and
-// n workers more with least to spare, or else the one that has most room; nil
-// where there is none. Of equal ones it is that with least room around it.
-func (c *choice) roomiest(levels int, in []int, held, n int) []int {
-	type candidate struct {
-		sites  []int
-		around int
-	}
-	var best *candidate
-	var search func(in []int, l, around int)
-	search = func(in []int, l, around int) {
-		for _, d := range c.divided(in, l) {
-			switch {
-			case c.domain(l, d[0]) < 0 || c.held(d) < held:
-			case l+1 < levels:
-				search(d, l+1, c.free(d))
-			case best == nil || c.better(d, best.sites, n) || !c.better(best.sites, d, n) && around < best.around:
-				best = &candidate{d, around}
-			}
+		if best.sites == nil || d.better(&best.domain, s.n) || !best.better(&d, s.n) && around.free < best.around {
+			*best = candidate{d, around.free}
+		}
+		if d.room >= s.n || l+1 < s.within { // else none inside holds them
+			s.look(d, l+1)
 		}
 	}
-	search(in, 0, c.free(in))
-	if best == nil {
-		return nil
-	}
-	return best.sites
 }
 
-// better reports whether one domain is better for n workers than another.
-func (c *choice) better(x, y []int, n int) bool {
-	roomX, roomY := c.room(x), c.room(y)
-	if roomX >= n && roomY >= n {
-		return c.free(x) < c.free(y)
+// better reports whether a domain is better for n workers than another.
+func (d *domain) better(than *domain, n int) bool {
+	if d.room >= n && than.room >= n {
+		return d.free < than.free
 	}
-	return roomX > roomY
+	return d.room > than.room
 }
 
 // fill gives up to n workers to sites of one domain of so many levels.
-func (c *choice) fill(in []int, l, n int) (placed int) {
-	if len(in) == 1 || l > c.depth {
-		for _, i := range in {
+func (c *choice) fill(d *domain, l, n int) (placed int) {
+	if len(d.sites) < 2 || l > c.depth {
+		for _, i := range d.sites {
 			k := min(n-placed, c.sites[i].Room)
 			c.counts[i] += k
 			placed += k
 		}
 		return placed
 	}
-	children := c.divided(in, l)
-	slices.SortStableFunc(children, func(a, b []int) int { return cmp.Compare(c.held(b), c.held(a)) })
-	for len(children) > 0 && placed < n && c.held(children[0]) > 0 {
-		placed += c.fill(children[0], l+1, n-placed)
+	var buf [8]domain
+	children := c.divide(buf[:0], d.sites, l)
+	slices.SortStableFunc(children, func(a, b domain) int { return cmp.Compare(b.held, a.held) })
+	for len(children) > 0 && placed < n && children[0].held > 0 {
+		placed += c.fill(&children[0], l+1, n-placed)
 		children = children[1:]
 	}
 	for len(children) > 0 && placed < n {
 		at := 0
 		for k := range children {
-			if c.better(children[k], children[at], n-placed) {
+			if children[k].better(&children[at], n-placed) {
 				at = k
 			}
 		}
-		placed += c.fill(children[at], l+1, n-placed)
+		placed += c.fill(&children[at], l+1, n-placed)
 		children = slices.Delete(children, at, at+1)
 	}
 	return placed
@@ -238,23 +259,24 @@ func (c *choice) leave(in []int, l, n int) {
 		}
 		return
 	}
-	children := c.divided(in, l)
-	children = slices.DeleteFunc(children, func(d []int) bool { return c.movable(d) <= 0 })
-	slices.SortStableFunc(children, func(a, b []int) int {
-		return cmp.Or(cmp.Compare(c.held(a), c.held(b)), cmp.Compare(c.parts(b), c.parts(a)))
+	var buf [8]domain
+	children := c.divide(buf[:0], in, l)
+	children = slices.DeleteFunc(children, func(d domain) bool { return d.movable <= 0 })
+	slices.SortStableFunc(children, func(a, b domain) int {
+		return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(b.parts, a.parts))
 	})
 	for len(children) > 0 && n > 0 {
 		at := 0
-		if len(children) > 1 && c.movable(children[0])+c.movable(children[1]) > n {
+		if len(children) > 1 && children[0].movable+children[1].movable > n {
 			// Only one can be left as a whole: the largest.
 			for i := range children {
-				if k := c.movable(children[i]); k <= n && k > c.movable(children[at]) {
+				if k := children[i].movable; k <= n && k > children[at].movable {
 					at = i
 				}
 			}
 		}
-		k := min(n, c.movable(children[at]))
-		c.leave(children[at], l+1, k)
+		k := min(n, children[at].movable)
+		c.leave(children[at].sites, l+1, k)
 		n -= k
 		children = slices.Delete(children, at, at+1)
 	}

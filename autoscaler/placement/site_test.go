@@ -103,10 +103,14 @@ func drawSites(t *rapid.T) []Site {
 
 // domains is how many domains of a level the job is in.
 func domains(sites []Site, l int) int {
-	c, seen := newChoice(sites), map[int]bool{}
+	seen := map[int]bool{}
 	for i := range sites {
-		if sites[i].Held > 0 {
-			seen[c.domain(l, i)] = true
+		switch {
+		case sites[i].Held == 0:
+		case l < len(sites[i].Path):
+			seen[sites[i].Path[l]] = true
+		default:
+			seen[-1-i] = true // it spans several
 		}
 	}
 	return len(seen)

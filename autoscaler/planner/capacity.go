@@ -29,6 +29,8 @@ type capacity struct {
 	// open holds per class the places that may still have a slot, and is swept
 	// of full ones now and then, so that a full cluster costs nothing.
 	open map[*Class]*openPlaces
+
+	buffer []placement.Site
 }
 
 type openPlaces struct {

@@ -19,14 +19,15 @@ func (job *Job) within() string {
 	return " within one " + job.Locality.Level
 }
 
-// leave takes n workers from counts, domains as wholes, and returns how many it
-// could not take.
-func (job *Job) leave(counts []int, n int) (left int) {
-	sites := make([]placement.Site, len(job.Groups))
-	for g := range sites {
-		sites[g] = placement.Site{Path: job.Groups[g].Path, Held: counts[g], Fixed: min(counts[g], job.Groups[g].Min)}
+// leave takes n workers of a job from counts, domains as wholes, and returns how
+// many it could not take.
+func (b *planBuilder) leave(job *Job, counts []int, n int) (left int) {
+	b.sites = b.sites[:0]
+	for g := range job.Groups {
+		group := &job.Groups[g]
+		b.sites = append(b.sites, placement.Site{Path: group.Path, Held: counts[g], Fixed: min(counts[g], group.Min)})
 	}
-	for g, k := range placement.Release(sites, n) {
+	for g, k := range placement.Release(b.sites, n) {
 		counts[g] -= k
 		n -= k
 	}
@@ -34,14 +35,14 @@ func (job *Job) leave(counts []int, n int) (left int) {
 }
 
 // sites are the job's groups, with the room that up to n more workers have there.
-// Workers that wait for a place are nowhere.
+// Workers that wait for a place are nowhere. They are good until the next call.
 func (c *capacity) sites(j, n int, without func(g int) bool) []placement.Site {
 	job := &c.cluster.Jobs[j]
-	out := make([]placement.Site, len(job.Groups))
-	for g := range out {
+	out := c.buffer[:0]
+	for g := range job.Groups {
 		group := &job.Groups[g]
 		pending := min(group.Count, c.cluster.pending(j, g))
-		out[g] = placement.Site{Path: group.Path, Held: group.Count - pending}
+		out = append(out, placement.Site{Path: group.Path, Held: group.Count - pending})
 		if without(g) || group.GrowAfter.After(c.now) {
 			continue
 		}
@@ -52,6 +53,7 @@ func (c *capacity) sites(j, n int, without func(g int) bool) []placement.Site {
 		out[g].Free = c.free(j, g, limit)
 		out[g].Room = max(0, min(n, out[g].Free, group.Max-group.Count))
 	}
+	c.buffer = out
 	return out
 }
 

@@ -65,7 +65,7 @@ type Worker struct {
 // Class is a set of places that groups with the same needs share, so that ten
 // thousand groups do not hold ten thousand lists.
 type Class struct {
-	Places []placement.Place
+	Places []placement.Place // those of one node follow each other
 }
 
 // Group is one elastic group of a job.

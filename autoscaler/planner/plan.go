@@ -6,6 +6,8 @@ package planner
 import (
 	"cmp"
 	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 )
 
 // Make plans the writes that bring the cluster closer to the wanted counts
@@ -60,6 +62,7 @@ type planBuilder struct {
 	gangs    []int           // jobs that wait for room to start
 	coming   map[string]bool // pools in which jobs wait for room that is coming
 	plan     Plan
+	sites    []placement.Site // buffer
 }
 
 func (b *planBuilder) wait(j, want int, until time.Time, why string) {

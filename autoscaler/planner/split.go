@@ -31,7 +31,7 @@ func (b *planBuilder) shrink(j int, w Want) {
 		}
 	}
 	if job.Locality != nil {
-		order, left = nil, job.leave(counts, left)
+		order, left = nil, b.leave(job, counts, left)
 	}
 	for _, g := range order {
 		n := min(left, counts[g]-job.Groups[g].Min)
