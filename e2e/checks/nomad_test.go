@@ -25,6 +25,7 @@ case "$*" in
   "list -m"*@*) echo "$SRC 20250909143645 a3b86c697f38ab032e1acaae8503ed10815bc4a2" ;;
   "list "*) echo v1.11.3 ;;
   "mod download "*v9*) exit 1 ;;
+  "mod download "*/api@*) [ -z "$NO_API" ] || exit 1 ;;
   "build "*)
     while [ "$1" != -o ]; do shift; done
     printf '#!/bin/sh\necho "%s"\n' "$BUILT" >"$2"; chmod +x "$2" ;;
@@ -44,6 +45,7 @@ func TestNomadSetup(t *testing.T) {
 		says  []string
 		want  map[string]string
 		asks  string // of go
+		noAPI string // not empty: the module proxy lacks Nomad's API
 	}{
 		"nothing is there":           {built: "Nomad v1.11.3", says: []string{"building Nomad v1.11.3", "built Nomad 1.11.3"}, want: map[string]string{"bin/nomad": "Nomad v1.11.3"}},
 		"a new one is there":         {have: map[string]string{"bin/nomad": "Nomad v2.0.5"}, says: []string{"Nomad 2.0.5 is in bin/nomad"}, want: map[string]string{"bin/nomad": "Nomad v2.0.5"}},
@@ -63,10 +65,13 @@ func TestNomadSetup(t *testing.T) {
 			want: map[string]string{"bin/nomad": "Nomad v1.11.3", "bin/nomad-1.10.5": "Nomad v1.10.5"},
 			asks: "mod edit -replace github.com/hashicorp/nomad/api=github.com/hashicorp/nomad/api@v0.0.0-20250909143645-a3b86c697f38 build.mod",
 		},
-		"a version that is there":   {have: map[string]string{"bin/nomad-1.10.5": "Nomad v1.10.5"}, arg: "1.10.5", says: []string{"using Nomad 1.10.5"}, want: map[string]string{"bin/nomad-1.10.5": "Nomad v1.10.5"}},
-		"a version that is another": {have: map[string]string{"bin/nomad-1.10.5": "Nomad v1.9.0"}, arg: "1.10.5", fails: true, says: []string{"is no Nomad 1.10.5: it prints 'Nomad v1.9.0 '"}, want: map[string]string{"bin/nomad-1.10.5": "Nomad v1.9.0"}},
-		"a version that is too old": {arg: "1.7.7", fails: true, says: []string{"older than 1.8.0"}, want: map[string]string{}},
-		"a version no one has":      {arg: "9.0.0", fails: true, says: []string{"no Nomad v9.0.0 can be had", "NOMAD=<path>"}, want: map[string]string{}},
+		"a version that is there":    {have: map[string]string{"bin/nomad-1.10.5": "Nomad v1.10.5"}, arg: "1.10.5", says: []string{"using Nomad 1.10.5"}, want: map[string]string{"bin/nomad-1.10.5": "Nomad v1.10.5"}},
+		"a version that is another":  {have: map[string]string{"bin/nomad-1.10.5": "Nomad v1.9.0"}, arg: "1.10.5", fails: true, says: []string{"is no Nomad 1.10.5: it prints 'Nomad v1.9.0 '"}, want: map[string]string{"bin/nomad-1.10.5": "Nomad v1.9.0"}},
+		"a version's development":    {have: map[string]string{"bin/nomad-2.0.5": "Nomad v2.0.5-dev"}, arg: "2.0.5", fails: true, says: []string{"is no Nomad 2.0.5: it prints 'Nomad v2.0.5-dev '"}, want: map[string]string{"bin/nomad-2.0.5": "Nomad v2.0.5-dev"}},
+		"a version before a release": {built: "Nomad v1.11.0-beta.1", arg: "1.11.0-beta.1", says: []string{"using Nomad 1.11.0-beta.1 in bin/nomad-1.11.0-beta.1"}, want: map[string]string{"bin/nomad-1.11.0-beta.1": "Nomad v1.11.0-beta.1"}},
+		"a version that is too old":  {arg: "1.7.7", fails: true, says: []string{"older than 1.8.0"}, want: map[string]string{}},
+		"a version no one has":       {arg: "9.0.0", fails: true, says: []string{"no Nomad v9.0.0 can be had", "NOMAD=<path>"}, want: map[string]string{}},
+		"a version without its API":  {arg: "1.8.4", noAPI: "1", fails: true, says: []string{"has Nomad v1.8.4, but not the API", "NOMAD=<path>"}, want: map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -85,7 +90,7 @@ func TestNomadSetup(t *testing.T) {
 			cmd := exec.Command("e2e/nomad/setup.sh", strings.Fields(tc.arg)...)
 			cmd.Dir = dir
 			// A Nomad that the machine has is none of this test's.
-			cmd.Env = []string{"PATH=" + filepath.Join(dir, "path") + ":/usr/bin:/bin", "SRC=" + filepath.Join(dir, "src"), "BUILT=" + tc.built, "LOG=" + filepath.Join(dir, "log")}
+			cmd.Env = []string{"PATH=" + filepath.Join(dir, "path") + ":/usr/bin:/bin", "SRC=" + filepath.Join(dir, "src"), "BUILT=" + tc.built, "NO_API=" + tc.noAPI, "LOG=" + filepath.Join(dir, "log")}
 			out, err := cmd.CombinedOutput()
 			must.Eq(t, tc.fails, err != nil, must.Sprint(string(out)))
 			for _, text := range tc.says {

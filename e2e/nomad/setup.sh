@@ -26,8 +26,11 @@ fail() { echo "$*" >&2; exit 1; }
 # prints_of is what a binary prints as its version, in one line.
 prints_of() { { "$1" version 2>&1 || echo "$1 does not run"; } | tr '\n' ' '; }
 
-# version_of prints 1.11.3 for a binary that says "Nomad v1.11.3-dev …".
-version_of() { "$1" version 2>/dev/null | sed -n 's/^Nomad v\([0-9.]*\).*/\1/p'; }
+# full_version_of prints 1.11.3-dev for a binary that says "Nomad v1.11.3-dev …".
+full_version_of() { "$1" version 2>/dev/null | sed -n 's/^Nomad v\([0-9][^ ]*\).*/\1/p'; }
+
+# version_of is the same without what follows the numbers.
+version_of() { full_version_of "$1" | sed 's/^\([0-9.]*\).*/\1/'; }
 
 at_least_minimum() { [ "$(printf '%s\n%s\n' "$minimum" "$1" | sort -V | head -n 1)" = "$minimum" ]; }
 
@@ -57,7 +60,7 @@ build() {
 # it pins. Its go.mod takes the API from a directory beside it, which is a module
 # of its own, published by its commit.
 build_version() {
-  local v=$1 to=$2 work dir time commit
+  local v=$1 to=$2 work dir time commit api
   work=$(mktemp -d "$root/bin/.nomad-$v.XXXX")
   # shellcheck disable=SC2064 # the directory of now
   trap "rm -rf '$work'" EXIT
@@ -67,7 +70,9 @@ build_version() {
   [ -n "$commit" ] || fail "the module proxy does not name the commit of Nomad v$v; build it, and use NOMAD=<path>"
   install -m 644 "$dir/go.mod" build.mod
   install -m 644 "$dir/go.sum" build.sum
-  go mod edit -replace "$module/api=$module/api@v0.0.0-$time-${commit:0:12}" build.mod
+  api=$module/api@v0.0.0-$time-${commit:0:12}
+  go mod download "$api" || fail "the module proxy has Nomad v$v, but not the API that it is built with ($api); build it, and use NOMAD=<path>"
+  go mod edit -replace "$module/api=$api" build.mod
   cd "$dir"
   build "$to" -mod=mod -modfile "$work/build.mod" .
 }
@@ -83,7 +88,7 @@ if [[ $wanted =~ ^v?([0-9]+\.[0-9]+\.[0-9]+.*)$ ]]; then
     say "building Nomad $version from source into bin/nomad-$version (about 6 minutes on 2 cores, once)"
     build_version "$version" "$out"
   fi
-  [ "$(version_of "$out")" = "${version%%-*}" ] || fail "$out is no Nomad $version: it prints '$(prints_of "$out")'; remove it to have it built again"
+  [ "$(full_version_of "$out")" = "$version" ] || fail "$out is no Nomad $version: it prints '$(prints_of "$out")'; remove it to have it built again"
   say "using Nomad $version in bin/nomad-$version"
   exit 0
 elif [[ $wanted == */* ]]; then
