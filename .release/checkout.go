@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	goversion "go/version"
 	"io"
 	"maps"
 	"os"
@@ -22,8 +23,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	goversion "go/version"
 
 	"github.com/kolo-nomad/kolo/release/layout"
 	"github.com/kolo-nomad/kolo/release/licenses"

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +95,7 @@ func (p Package) control() string {
 	field("Version", p.Version)
 	field("Architecture", p.Arch)
 	field("Maintainer", p.Maintainer)
-	field("Installed-Size", fmt.Sprint(p.installedSize()))
+	field("Installed-Size", strconv.Itoa(p.installedSize()))
 	field("Depends", strings.Join(p.Depends, ", "))
 	field("Recommends", strings.Join(p.Recommends, ", "))
 	field("Suggests", strings.Join(p.Suggests, ", "))

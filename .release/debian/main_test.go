@@ -26,20 +26,25 @@ const inside = "KOLO_PACKAGES_INSIDE"
 // The tests run in namespaces of their own: the ports are theirs, and no process and no
 // mount outlives them.
 func TestMain(m *testing.M) {
+	os.Exit(confined(m)) //nolint:forbidigo // the main function of the tests
+}
+
+// confined runs the tests, in a process that it starts if this one has the machine's namespaces.
+func confined(m *testing.M) int {
 	if os.Getuid() != 0 {
 		fmt.Fprintln(os.Stderr, "these tests need root, for chroot")
-		os.Exit(1)
+		return 1
 	}
 	if os.Getenv(inside) == "" {
-		os.Exit(again())
+		return again()
 	}
 	for _, args := range [][]string{{"ip", "link", "set", "lo", "up"}, {"mount", "-t", "proc", "proc", "/proc"}} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%v: %v\n%s", args, err, out)
-			os.Exit(1)
+			return 1
 		}
 	}
-	os.Exit(m.Run())
+	return m.Run()
 }
 
 // again runs this program in new namespaces and returns its exit status.

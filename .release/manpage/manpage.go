@@ -94,10 +94,12 @@ func (c *converter) line(line string) {
 	defer func() { c.blank = line == "" }()
 	switch {
 	case line == "":
-		if c.state == literal {
+		switch c.state {
+		case literal:
 			c.out.WriteByte('\n')
-		} else if c.state == filled {
+		case filled:
 			c.end()
+		default:
 		}
 	case c.blank && heading.MatchString(line):
 		c.end()
