@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/go-version"
 	"github.com/hashicorp/nomad/api"
 )
 
@@ -158,6 +159,24 @@ func (c *Cluster) prepare(ctx context.Context) (err error) {
 // Isolated reports whether the clients have network namespaces, so that
 // Node.Cut works.
 func (c *Cluster) Isolated() bool { return !c.network.shared() }
+
+// Before reports whether the cluster's Nomad is older than a version, such as 1.11.2.
+// A development build counts as the release that it is to become.
+func (c *Cluster) Before(v string) (bool, error) {
+	self, err := c.API.Agent().Self()
+	if err != nil {
+		return false, fmt.Errorf("the version of Nomad: %w", err)
+	}
+	build, err := version.NewVersion(self.Member.Tags["build"])
+	if err != nil {
+		return false, fmt.Errorf("the version of Nomad: %w", err)
+	}
+	than, err := version.NewVersion(v)
+	if err != nil {
+		return false, err
+	}
+	return build.Core().LessThan(than), nil
+}
 
 // Stop ends the agents and all tasks, and removes everything of the cluster.
 // Calls after the first do nothing.
