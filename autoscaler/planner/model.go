@@ -39,13 +39,14 @@ const (
 // workloads hold is already taken off. Negative amounts are allowed and mean
 // that there is nothing.
 type Node struct {
-	ID     string
-	Name   string
-	Pool   string
-	State  NodeState
-	CPU    int // MHz
-	Memory int // MiB
-	Bins   []Bin
+	ID        string
+	Name      string
+	Pool      string
+	NodeClass string // Nomad's, as the node's operator named it; may be ""
+	State     NodeState
+	CPU       int // MHz
+	Memory    int // MiB
+	Bins      []Bin
 }
 
 // Bin is a device group of a node, or the node's CPU slots.
@@ -241,6 +242,9 @@ type Wait struct {
 	Want  int
 	Why   string
 	Until time.Time // zero when only an event can end it
+	// Lacking is how many of the workers wanted find no room, as far as that is why
+	// the job waits.
+	Lacking int
 }
 
 // Plan is what to do now.

@@ -1,0 +1,53 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import "time"
+
+// Shortage is what one job wants and does not get for lack of room.
+type Shortage struct {
+	Job     int // index in Cluster.Jobs
+	Workers int
+	Waiting bool // the job has no workers, and this plan gives it none
+}
+
+// Shortages compares what the policy wants with what it would want if there was
+// room (ample, by index of c.Jobs), and adds what it wants and the plan found no
+// room for. Jobs that are left alone for another reason have no shortage.
+func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []Shortage {
+	lacking, given := p.lacking(), p.given()
+	var out []Shortage
+	for j := range c.Jobs {
+		job := &c.Jobs[j]
+		if job.Frozen != "" || job.HoldReason != "" || job.UnhealthyReason != "" || job.ManualUntil.After(now) {
+			continue
+		}
+		n := max(0, job.allowed(ample[j])-job.allowed(wants[j].Count)) + lacking[job.Key]
+		if n > 0 {
+			out = append(out, Shortage{Job: j, Workers: n, Waiting: job.Count() == 0 && given[job.Key] == 0})
+		}
+	}
+	return out
+}
+
+// lacking is how many workers jobs lack room for.
+func (p *Plan) lacking() map[JobKey]int {
+	out := map[JobKey]int{}
+	for i := range p.Waits {
+		out[p.Waits[i].Job] = max(out[p.Waits[i].Job], p.Waits[i].Lacking)
+	}
+	return out
+}
+
+// given is how many workers jobs have by the plan, those that it changes.
+func (p *Plan) given() map[JobKey]int {
+	out := make(map[JobKey]int, len(p.Actions))
+	for i := range p.Actions {
+		out[p.Actions[i].Job] = p.Actions[i].To
+	}
+	return out
+}
+
+// lacking notes how many workers the wait that was added last lacks room for.
+func (b *planBuilder) lacking(n int) { b.plan.Waits[len(b.plan.Waits)-1].Lacking = n }
