@@ -45,6 +45,26 @@ type PoolStatus struct {
 
 	// Queues are the operator's rules over what jobs ask for.
 	Queues []QueueStatus `json:"queues,omitempty"`
+
+	// Of the autoscaler that leads: what jobs lack, by level, and the classes of the
+	// pool's nodes.
+	Lacks []Lack      `json:"lacks,omitempty"`
+	Nodes []NodeClass `json:"nodes,omitempty"`
+}
+
+// Lack is what jobs would use if there was room, beyond what they have and get.
+type Lack struct {
+	Slots int    `json:"slots"`
+	Level string `json:"level,omitempty"` // that the jobs must be within, "" is none
+}
+
+// NodeClass is the nodes of one class in a pool, and how many more jobs could use.
+type NodeClass struct {
+	Class   string `json:"class"` // Nomad's node_class, may be ""
+	Nodes   int    `json:"nodes"` // that take workers
+	Idle    int    `json:"idle"`  // of these, those without a worker
+	Waiting int    `json:"waiting,omitempty"`
+	Growing int    `json:"growing,omitempty"` // on top of those for waiting jobs
 }
 
 // QueueStatus is the operator's rule over a queue; "*" is every other.
@@ -93,6 +113,8 @@ type JobStatus struct {
 	StepTimes []speedup.Point `json:"step_times,omitempty"`
 
 	WriteError string `json:"write_error,omitempty"` // of the last write, where it failed
+
+	Lacks *Lack `json:"lacks,omitempty"` // of the autoscaler that leads; absent where it lacks nothing
 }
 
 // Requests is what a job requests in its kolo block, with defaults filled in.

@@ -38,6 +38,7 @@ func (c *Controller) decide(v *cluster.View, pool string, wants []planner.Want, 
 		} else {
 			q := c.request(v, pool, p, now)
 			q.run()
+			p.last = q
 			wake = c.accept(pool, p, q)
 		}
 	}

@@ -55,7 +55,7 @@ func newMetrics(c *Controller) *metrics {
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "kolo_lost_steps_total", Help: "Training steps that resizes made jobs repeat."}),
 	}
 	m.registry.MustRegister(m.decisions, m.refusals, m.resizes, m.writes, m.jct, m.queue, m.gaps, m.lost, &collector{
-		[]*prometheus.Desc{leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, callsDesc, failuresDesc}, c.gauges,
+		[]*prometheus.Desc{leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, callsDesc, failuresDesc, nodesDesc, idleDesc, nodesWantedDesc}, c.gauges,
 	})
 	return m
 }
@@ -147,6 +147,7 @@ func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 		// Its parameters may name tenants, and Prometheus has no token.
 		name, _, _ := strings.Cut(p.Policy, "(")
 		gauge(policyDesc, 1, p.Name, name)
+		nodeGauges(gauge, &p)
 	}
 }
 
@@ -156,15 +157,22 @@ func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...st
 	}
 }
 
-// JobMetrics collects, where this autoscaler leads, the metrics with a label per
-// job, of the jobs that sees lets through, unless telemetry { per_job } is off.
+// JobMetrics collects, where this autoscaler leads, the metrics with a label that
+// jobs choose: those per queue, and those per job of the jobs that sees lets
+// through, unless telemetry { per_job } is off.
 func (c *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
-	return &collector{[]*prometheus.Desc{countDesc, runningDesc, wantDesc}, func(ch chan<- prometheus.Metric) {
+	return &collector{[]*prometheus.Desc{slotsWantedDesc, countDesc, runningDesc, wantDesc}, func(ch chan<- prometheus.Metric) {
 		s := c.Status()
-		if !c.Config().Telemetry.PerJob || !s.Leading {
+		if !s.Leading {
 			return
 		}
 		gauge := gaugesTo(ch)
+		for key, n := range slotsWanted(s, sees) {
+			gauge(slotsWantedDesc, float64(n), key.pool, key.queue, key.level)
+		}
+		if !c.Config().Telemetry.PerJob {
+			return
+		}
 		for i := range s.Jobs {
 			if j := &s.Jobs[i]; sees(j.JobKey) {
 				gauge(countDesc, float64(j.Count), j.Namespace, j.ID)

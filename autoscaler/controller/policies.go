@@ -32,6 +32,8 @@ type poolPolicy struct {
 	problem     string
 	wants       map[planner.JobKey]planner.Want // by the last good decision
 	fingerprint uint64                          // of what the policy saw last
+	last        *request                        // what it was asked last, unless it is fallible
+	ample       ampleCounts                     // what it would want with more room
 
 	// Of a fallible policy:
 	asked *request // under way or answered, nil for none
@@ -69,7 +71,7 @@ func (c *Controller) policyOf(name string) *poolPolicy {
 		p.problem = err.Error()
 		return p
 	}
-	p.line, p.policy, p.problem, p.fingerprint, p.asked = line, made, "", 0, nil
+	p.line, p.policy, p.problem, p.fingerprint, p.asked, p.last, p.ample = line, made, "", 0, nil, nil, ampleCounts{}
 	return p
 }
 

@@ -42,6 +42,11 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 	}
 	lead := c.leading()
 	c.status = c.describe(view, wants, plan, lead, now)
+	if lead {
+		ample, at := c.ample(view, wants, now)
+		wake = earliest(wake, at)
+		describeShortage(c.status, view, wants, ample, &plan, now)
+	}
 	c.view, c.decided = view, now
 	events := c.events
 	c.events = nil

@@ -81,6 +81,36 @@ func (c *statusCommand) Run(args []string) int {
 	}
 }
 
+// wanted is what the jobs of a pool would use if there was room: "wanted: 12 more
+// slots (8 within one meta.rack), 2 nodes of class a100", or "" for nothing.
+func wanted(p *api.PoolStatus) string {
+	slots := 0
+	var within, nodes []string
+	for _, l := range p.Lacks {
+		slots += l.Slots
+		if l.Level != "" {
+			within = append(within, fmt.Sprintf("%d within one %s", l.Slots, l.Level))
+		}
+	}
+	if slots == 0 {
+		return ""
+	}
+	out := fmt.Sprintf("wanted: %s", counted(slots, "more slot"))
+	if within != nil {
+		out += " (" + strings.Join(within, ", ") + ")"
+	}
+	for _, k := range p.Nodes {
+		if n := k.Waiting + k.Growing; n > 0 {
+			of := counted(n, "node")
+			if k.Class != "" {
+				of += " of class " + k.Class
+			}
+			nodes = append(nodes, of)
+		}
+	}
+	return strings.Join(append([]string{out}, nodes...), ", ")
+}
+
 // clearScreen moves a terminal's cursor home and clears what is below.
 const clearScreen = "\x1b[H\x1b[J"
 
@@ -108,6 +138,9 @@ func drawStatus(s *api.Status) string {
 		note := p.Problem
 		if p.Reserved > 0 {
 			note = strings.TrimSpace(fmt.Sprintf("%d kept free for other jobs %s", p.Reserved, note))
+		}
+		if lacks := wanted(&p); lacks != "" {
+			note = strings.TrimSpace(lacks + " " + note)
 		}
 		rows = append(rows, []string{p.Name, p.Policy, strconv.Itoa(p.Capacity), strconv.Itoa(p.Used), strconv.Itoa(p.Waiting), note})
 	}

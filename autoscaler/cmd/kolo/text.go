@@ -51,3 +51,11 @@ func (m meta) printJSON(v any) int {
 	m.UI.Output(string(out))
 	return 0
 }
+
+// counted is a number of things: "1 node", "2 nodes".
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

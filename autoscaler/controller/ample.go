@@ -1,0 +1,120 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy"
+)
+
+// A policy gives out what there is, so that what it wants does not show what jobs
+// would use. It is asked a second time, with more room than there is.
+
+const (
+	// leastAmple is the room that is added at least, in slots; else it is as much as
+	// the pool has. The bound keeps the cost of a policy that gives out slot by slot.
+	leastAmple = 1024
+	// ampleEvery is the shortest time between two such questions, ampleShare how much
+	// longer than an answer took it is at least.
+	ampleEvery = time.Second
+	ampleShare = 20
+)
+
+// ampleCounts is what a policy would want if there was room.
+type ampleCounts struct {
+	counts      map[planner.JobKey]int
+	fingerprint uint64 // of the snapshot that it is of
+	at          time.Time
+	took        time.Duration
+}
+
+// ample is what the policies would want if there was room, by index of v.Jobs, and
+// when to ask again. A policy that is a program is asked once only: its waiting
+// jobs would want the least that they run with. The caller holds c.mu.
+func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time) (counts []int, wake time.Time) {
+	counts = make([]int, len(wants))
+	for i := range wants {
+		counts[i] = wants[i].Count
+	}
+	for _, name := range poolNames(v) {
+		p := c.policies[name]
+		if p == nil || p.policy == nil || p.problem != "" {
+			continue
+		}
+		_, slow := p.policy.(fallible)
+		if !slow {
+			if at := c.askAmple(name, p, now); !at.IsZero() && (wake.IsZero() || at.Before(wake)) {
+				wake = at
+			}
+		}
+		for i := range v.Jobs {
+			j := &v.Jobs[i]
+			if j.Pool != name || !movable(j, now) {
+				continue
+			}
+			n, known := p.ample.counts[j.Key]
+			switch {
+			case known:
+				counts[i] = n
+			case slow && j.Count() == 0 && wants[i].Count == 0:
+				counts[i] = j.Sizes.Above(j.Min - 1)
+			}
+		}
+	}
+	return counts, wake
+}
+
+// askAmple asks the policy of a pool what it would want if there was room, where
+// that may have changed. It returns when to ask if it is too early; else zero.
+func (c *Controller) askAmple(pool string, p *poolPolicy, now time.Time) time.Time {
+	a := &p.ample
+	if p.last == nil || a.counts != nil && a.fingerprint == p.fingerprint && now.Sub(a.at) < c.cfg.Planner.Tick {
+		return time.Time{}
+	}
+	if next := a.at.Add(max(ampleEvery, ampleShare*a.took)); a.counts != nil && next.After(now) {
+		return next
+	}
+	q := &request{policy: p.policy, snap: withRoom(p.last.snap), keys: p.last.keys}
+	q.snap.State, q.snap.Changed = slices.Clone(c.history.States[pool]), true
+	q.run()
+	*a = ampleCounts{counts: map[planner.JobKey]int{}, fingerprint: p.fingerprint, at: now, took: q.took}
+	if q.err != nil {
+		c.log.Warn("the policy does not decide for a larger pool; what jobs lack is what it wants now", "pool", pool, "policy", p.line, "error", q.err)
+		return time.Time{}
+	}
+	for key, w := range q.wants() {
+		a.counts[key] = w.Count
+	}
+	return time.Time{}
+}
+
+// withRoom is the snapshot of a pool that has more free slots of each type.
+func withRoom(s *policy.Snapshot) *policy.Snapshot {
+	out := *s
+	out.Nodes = slices.Clone(s.Nodes)
+	has, most := map[string]int{}, 0
+	for i := range s.Nodes {
+		has[s.Nodes[i].Type] += max(0, s.Nodes[i].GPUs)
+	}
+	if len(has) == 0 {
+		has[""] = 0
+	}
+	for i := range s.Jobs {
+		most += s.Jobs[i].Max * max(1, s.Jobs[i].PerWorker)
+	}
+	types := make([]string, 0, len(has))
+	for t := range has {
+		types = append(types, t)
+	}
+	slices.Sort(types)
+	for _, t := range types {
+		n := min(most, max(leastAmple, has[t]))
+		out.Nodes = append(out.Nodes, policy.Node{ID: "room " + t, Type: t, GPUs: n, Free: n})
+	}
+	return &out
+}
