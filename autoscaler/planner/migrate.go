@@ -254,7 +254,7 @@ func (b *planBuilder) field(movers []int, gang int) *field {
 	}
 	for _, j := range movers {
 		job := &b.Jobs[j]
-		sites := b.capacity.sites(j, job.Max, func(int) bool { return false })
+		sites := slices.Clone(b.capacity.sites(j, job.Max, func(int) bool { return false }))
 		m := migrate.Mover{Job: migrate.Job{
 			Sites: sites, Slots: job.Groups[0].Need.Slots, Min: job.Min, Max: job.Max, Sizes: job.Sizes,
 			Remaining: job.Mobility.Remaining, Gap: job.Mobility.Gap, Slowdown: job.Mobility.Slowdown,
