@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
@@ -112,9 +113,36 @@ type JobStatus struct {
 	// StepTimes are the measured times of a step by number of workers.
 	StepTimes []speedup.Point `json:"step_times,omitempty"`
 
+	// Spread is how far apart the workers are and what that costs, in a pool with a
+	// topology.
+	Spread *Spread `json:"spread,omitempty"`
+
 	WriteError string `json:"write_error,omitempty"` // of the last write, where it failed
 
 	Lacks *Lack `json:"lacks,omitempty"` // of the autoscaler that leads; absent where it lacks nothing
+}
+
+// Spread is how far apart the workers of a job are. Level and Domains are absent
+// where they are all in one domain of the innermost level.
+type Spread struct {
+	Workers int `json:"workers"` // 0 while some have no place, or leave theirs
+	migrate.Crossing
+	Costs []CrossingCost `json:"costs,omitempty"` // as far as measured
+}
+
+// CrossingCost is what it costs workers to be so far apart.
+type CrossingCost struct {
+	Size int `json:"size"` // workers
+	SpreadTime
+	Than     SpreadTime `json:"than"`              // closest together of what was measured
+	Slowdown float64    `json:"slowdown"`          // the time of a step, as a multiple of that there
+	OfKind   bool       `json:"of_kind,omitempty"` // measured of other jobs of the kind
+}
+
+// SpreadTime is the time of a step with workers so far apart.
+type SpreadTime struct {
+	migrate.Crossing
+	StepTime float64 `json:"step_time,omitempty"` // seconds, absent where OfKind
 }
 
 // Requests is what a job requests in its kolo block, with defaults filled in.

@@ -4,13 +4,17 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
@@ -91,6 +95,50 @@ func TestView_LocalityProblems(t *testing.T) {
 			must.Len(t, 1, v.Jobs, must.Sprint("nothing else is disturbed"))
 			must.Len(t, 1, v.Ineligible)
 			must.StrContains(t, v.Ineligible[0].Problems.Text(), tc.want)
+		})
+	}
+}
+
+// TestView_Where is about where the workers of a job are, as steps are attributed to it.
+func TestView_Where(t *testing.T) {
+	racks := func(n int) migrate.Crossing { return migrate.Crossing{Level: "meta.rack", Domains: n} }
+	for name, tc := range map[string]struct {
+		counts  [2]int // asked for, in r1 and r2
+		workers string // by node, and an e after one that is ending
+		edit    func(*fixture)
+		want    history.Where
+	}{
+		"all on one node":        {counts: [2]int{2, 0}, workers: "n1 n1", want: history.Where{Workers: 2}},
+		"on two racks":           {counts: [2]int{2, 1}, workers: "n1 n1 n2", want: history.Where{Workers: 3, Crossing: racks(2)}},
+		"on two nodes of one":    {counts: [2]int{2, 0}, workers: "n1 n4", want: history.Where{Workers: 2, Crossing: migrate.Crossing{Level: "node", Domains: 2}}},
+		"no workers":             {},
+		"one waits for a place":  {counts: [2]int{2, 1}, workers: "n1 n1"},
+		"one leaves":             {counts: [2]int{1, 0}, workers: "n1 n1e"},
+		"one moves":              {counts: [2]int{1, 1}, workers: "n1 n1"},
+		"one is replaced":        {counts: [2]int{2, 0}, workers: "n1 n1e"},
+		"on a node that is gone": {counts: [2]int{1, 0}, workers: "gone"},
+		"nodes are not read yet": {counts: [2]int{1, 0}, workers: "n1", edit: func(f *fixture) { f.node("n5", "cpu", "") }},
+		"the operator wrote no topology": {counts: [2]int{1, 0}, workers: "n1", edit: func(f *fixture) {
+			f.pools["cpu"] = config.Pool{Name: "cpu", CPUSlot: 1000, Levels: levelsOf(t, "meta.rack")}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := rackFixture(t)
+			f.node("n4", "cpu", "")
+			f.detail("n4", `{"rack":"r1"}`)
+			f.job("a", "cpu", groupSpec{"r1", tc.counts[0], "", 0, "r1"}, groupSpec{"r2", tc.counts[1], "", 0, "r2"})
+			for _, node := range strings.Fields(tc.workers) {
+				at, ending := strings.CutSuffix(node, "e")
+				if node == "gone" {
+					at, ending = node, false
+				}
+				group := map[string]string{"n2": "r2"}[at]
+				f.alloc("a", cmp.Or(group, "r1"), at, "running", map[bool]string{true: "stop", false: "run"}[ending])
+			}
+			if tc.edit != nil {
+				tc.edit(f)
+			}
+			must.Eq(t, tc.want, f.view().Facts[0].Where)
 		})
 	}
 }

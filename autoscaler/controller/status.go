@@ -23,6 +23,7 @@ func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planne
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		js := describeJob(j, f, c.job(j.Key), wants[i], waits[j.Key], now)
+		js.Spread = c.describeSpread(v, j, f)
 		p := pools[j.Pool]
 		p.Used += j.Alive() * f.Slots
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {

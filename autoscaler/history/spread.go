@@ -105,17 +105,18 @@ func (h *History) learnPlaced(kind string, j *Job, now time.Time) {
 
 // learnRatios takes in how the times of a job compare, all of one size: those of
 // different jobs do not. What is known already and was measured of the job, too, is
-// what they have in common.
+// what they have in common. Placed is replaced: rounds under way read the old one.
 func (k *Kind) learnRatios(of []migrate.Point) {
+	placed := slices.Clone(k.Placed)
 	at := func(p migrate.Point) int {
-		return slices.IndexFunc(k.Placed, func(q migrate.Point) bool { return q.Size == p.Size && q.Crossing == p.Crossing })
+		return slices.IndexFunc(placed, func(q migrate.Point) bool { return q.Size == p.Size && q.Crossing == p.Crossing })
 	}
 	sum, common := 0.0, 0
 	fastest := of[0].StepTime
 	for _, p := range of {
 		fastest = min(fastest, p.StepTime)
-		if i := at(p); i >= 0 && within(k.Placed[i].StepTime, 1/maxRatio, maxRatio) {
-			sum += math.Log(k.Placed[i].StepTime / p.StepTime)
+		if i := at(p); i >= 0 && within(placed[i].StepTime, 1/maxRatio, maxRatio) {
+			sum += math.Log(placed[i].StepTime / p.StepTime)
 			common++
 		}
 	}
@@ -123,7 +124,7 @@ func (k *Kind) learnRatios(of []migrate.Point) {
 	if common > 0 {
 		scale = math.Exp(sum / float64(common))
 	} else {
-		k.Placed = slices.DeleteFunc(k.Placed, func(q migrate.Point) bool { return q.Size == of[0].Size })
+		placed = slices.DeleteFunc(placed, func(q migrate.Point) bool { return q.Size == of[0].Size })
 	}
 	for _, p := range of {
 		p.StepTime *= scale
@@ -132,12 +133,12 @@ func (k *Kind) learnRatios(of []migrate.Point) {
 		}
 		switch i := at(p); {
 		case i < 0:
-			k.Placed = append(k.Placed, p)
-		case math.Abs(k.Placed[i].StepTime-p.StepTime) > minChange*p.StepTime: // less is not worth saving
-			k.Placed[i] = p
+			placed = append(placed, p)
+		case math.Abs(placed[i].StepTime-p.StepTime) > minChange*p.StepTime: // less is not worth saving
+			placed[i] = p
 		}
 	}
-	k.Placed = k.Placed[max(0, len(k.Placed)-kindPlacedLimit):]
+	k.Placed = placed[max(0, len(placed)-kindPlacedLimit):]
 }
 
 // Sensitivities are how the time of a step depends on where workers are: as the
@@ -146,7 +147,7 @@ func (k *Kind) learnRatios(of []migrate.Point) {
 func (h *History) Sensitivities(j *Job, kind string) (own, alike *migrate.Sensitivity) {
 	own, alike = j.Sensitivity(), &migrate.Sensitivity{}
 	if k := h.Kinds[kind]; k != nil {
-		alike.Points = slices.Clone(k.Placed)
+		alike.Points = k.Placed
 	}
 	return own, alike
 }

@@ -68,6 +68,7 @@ func drawJob(j *api.Job) string {
 		if p := jobProgress(s); p != "" {
 			rows = append(rows, []string{"Progress", p})
 		}
+		rows = append(rows, spreadRows(s.Spread)...)
 		for _, n := range s.Notes {
 			rows = append(rows, []string{"Note", n})
 		}
@@ -92,6 +93,43 @@ func drawJob(j *api.Job) string {
 	}
 	out.WriteString("\n\n" + table(rows))
 	return out.String()
+}
+
+// spreadRows are how far apart the workers of a job are, and what that costs.
+func spreadRows(s *api.Spread) [][]string {
+	if s == nil {
+		return nil
+	}
+	var rows [][]string
+	switch {
+	case s.Workers > 0 && s.Level == "":
+		rows = append(rows, []string{"Spread", "none"})
+	case s.Workers > 0:
+		rows = append(rows, []string{"Spread", fmt.Sprintf("on %d of %s", s.Domains, s.Level)})
+	}
+	for i := range s.Costs {
+		rows = append(rows, []string{"Crossing", crossingCost(&s.Costs[i])})
+	}
+	return rows
+}
+
+func crossingCost(c *api.CrossingCost) string {
+	than := 1
+	if c.Than.Level == c.Level {
+		than = c.Than.Domains
+	}
+	change := fmt.Sprintf("%.0f %% slower than", 100*(c.Slowdown-1))
+	switch {
+	case c.Slowdown < 0.995:
+		change = fmt.Sprintf("%.0f %% faster than", 100*(1-c.Slowdown))
+	case c.Slowdown < 1.005:
+		change = "as fast as"
+	}
+	by := "other jobs of its kind"
+	if !c.OfKind {
+		by = fmt.Sprintf("%.3g s a step against %.3g s", c.StepTime, c.Than.StepTime)
+	}
+	return fmt.Sprintf("on %d of %s %s on %d (%d workers: %s)", c.Domains, c.Level, change, than, c.Size, by)
 }
 
 // jobProgress is how far a job is, empty where that is not known.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -37,4 +39,37 @@ func TestStatus_ACompleteJobIsComplete(t *testing.T) {
 	must.Eq(t, "step 278 of 280", jobProgress(&j))
 	must.Eq(t, "complete", jobProgress(&api.JobStatus{State: api.StateComplete}))
 	must.Eq(t, "", jobProgress(&api.JobStatus{State: api.StateRunning}))
+}
+
+// TestSpreadRows is about how far apart a job's workers are, and what that costs it.
+func TestSpreadRows(t *testing.T) {
+	racks, nodes := migrate.Crossing{Level: "meta.rack", Domains: 2}, migrate.Crossing{Level: "node", Domains: 2}
+	cost := func(slowdown float64, than migrate.Crossing, step, thanStep float64) []api.CrossingCost {
+		return []api.CrossingCost{{
+			Size: 4, Slowdown: slowdown, OfKind: step == 0,
+			SpreadTime: api.SpreadTime{Crossing: racks, StepTime: step}, Than: api.SpreadTime{Crossing: than, StepTime: thanStep},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		spread *api.Spread
+		want   string
+	}{
+		"no topology":         {},
+		"workers have moved":  {spread: &api.Spread{Costs: cost(1.31, migrate.Crossing{}, 1.15, 0.88)}, want: "Crossing: on 2 of meta.rack 31 % slower than on 1 (4 workers: 1.15 s a step against 0.88 s)"},
+		"in one place":        {spread: &api.Spread{Workers: 4}, want: "Spread: none"},
+		"on two racks":        {spread: &api.Spread{Workers: 4, Crossing: racks}, want: "Spread: on 2 of meta.rack"},
+		"against two nodes":   {spread: &api.Spread{Costs: cost(1.31, nodes, 1.15, 0.88)}, want: "Crossing: on 2 of meta.rack 31 % slower than on 1 (4 workers: 1.15 s a step against 0.88 s)"},
+		"against fewer racks": {spread: &api.Spread{Costs: cost(2, migrate.Crossing{Level: "meta.rack", Domains: 3}, 12.345, 6.17)}, want: "Crossing: on 2 of meta.rack 100 % slower than on 3 (4 workers: 12.3 s a step against 6.17 s)"},
+		"it does not care":    {spread: &api.Spread{Costs: cost(1.004, migrate.Crossing{}, 1.004, 1)}, want: "Crossing: on 2 of meta.rack as fast as on 1 (4 workers: 1 s a step against 1 s)"},
+		"faster":              {spread: &api.Spread{Costs: cost(0.9, migrate.Crossing{}, 0.9, 1)}, want: "Crossing: on 2 of meta.rack 10 % faster than on 1 (4 workers: 0.9 s a step against 1 s)"},
+		"as others showed":    {spread: &api.Spread{Costs: cost(1.5, migrate.Crossing{}, 0, 0)}, want: "Crossing: on 2 of meta.rack 50 % slower than on 1 (4 workers: other jobs of its kind)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, row := range spreadRows(tc.spread) {
+				got = append(got, strings.Join(row, ": "))
+			}
+			must.Eq(t, tc.want, strings.Join(got, "\n"))
+		})
+	}
 }

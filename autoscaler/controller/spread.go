@@ -1,0 +1,71 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
+)
+
+// describeSpread is how far apart the workers of a job are and what that costs it,
+// nil in a pool without a topology and where nothing is known. The caller holds
+// c.mu.
+func (c *Controller) describeSpread(v *cluster.View, j *planner.Job, f *cluster.Facts) *api.Spread {
+	pool, tree := c.cfg.Pool(j.Pool), v.Topologies[j.Pool]
+	if !pool.Aware || tree == nil {
+		return nil
+	}
+	own, alike := c.history.Sensitivities(c.job(j.Key).Job, kindKey(j.Key, f))
+	out := &api.Spread{Workers: f.Where.Workers, Crossing: f.Where.Crossing, Costs: crossingCosts(tree.Tree, own)}
+	if out.Costs == nil {
+		out.Costs = crossingCosts(tree.Tree, alike)
+		for i := range out.Costs {
+			cost := &out.Costs[i]
+			cost.OfKind, cost.StepTime, cost.Than.StepTime = true, 0, 0 // those are multiples
+		}
+	}
+	if out.Workers == 0 && out.Costs == nil {
+		return nil
+	}
+	return out
+}
+
+// crossingCosts compare, at each size, what was measured with where the workers were
+// closest together.
+func crossingCosts(tree *topology.Tree, s *migrate.Sensitivity) []api.CrossingCost {
+	inside := func(p migrate.Point) int { // -1 where the operator has removed the level
+		if p.Level == "" {
+			return len(tree.Levels())
+		}
+		return tree.Level(p.Level)
+	}
+	points := slices.DeleteFunc(slices.Clone(s.Points), func(p migrate.Point) bool { return inside(p) < 0 || !(p.StepTime > 0) })
+	slices.SortFunc(points, func(a, b migrate.Point) int {
+		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(inside(b), inside(a)), cmp.Compare(a.Domains, b.Domains))
+	})
+	var out []api.CrossingCost
+	closest := 0
+	for i, p := range points {
+		if points[closest].Size != p.Size {
+			closest = i
+		}
+		than := points[closest]
+		ratio := p.StepTime / than.StepTime
+		if i == closest || ratio < leastSlowdown || ratio > mostSlowdown {
+			continue
+		}
+		out = append(out, api.CrossingCost{
+			Size: p.Size, Slowdown: ratio,
+			SpreadTime: api.SpreadTime{Crossing: p.Crossing, StepTime: p.StepTime},
+			Than:       api.SpreadTime{Crossing: than.Crossing, StepTime: than.StepTime},
+		})
+	}
+	return out
+}

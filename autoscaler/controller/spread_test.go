@@ -1,0 +1,187 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+	"github.com/shoenig/test/wait"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/topology"
+)
+
+// TestSpread_AsMeasured has jobs observed on one rack and on two, in steps of their
+// trainings: a job that suffers from it, one that does not care, one that was never
+// on two, and one of the first one's kind.
+func TestSpread_AsMeasured(t *testing.T) {
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+	c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true}
+	now := time.Unix(1_800_000_000, 0)
+	rings := map[string]float64{}
+	steps := map[string][2]float64{} // counted, and their seconds
+	// observe has a job at counts in the two racks, and its training report 30 steps
+	// of so many seconds each, of the first of which the place is not sure.
+	observe := func(id, kind string, step float64, counts ...int) (*planner.Job, *api.Spread) {
+		v := twoRacks(t, counts...)
+		key := planner.JobKey{Namespace: "default", ID: id}
+		v.Jobs[0].Key = key
+		f := cluster.Facts{Spec: &jobspec.Spec{Kind: kind}, Observation: history.Observation{Running: 4, Slots: 1, Created: 1, Where: history.Where{Workers: 4}}}
+		if counts[0] > 0 && counts[1] > 0 {
+			f.Where.Crossing = rackSpread(2)
+		}
+		v.Facts = []cluster.Facts{f}
+		c.observe(v, nil, now)
+		rings[id]++
+		for range 3 {
+			now = now.Add(10 * time.Second)
+			all := steps[id]
+			all[0], all[1] = all[0]+10, all[1]+10*step
+			steps[id] = all
+			c.history.Learn(c.history.Jobs[key], history.KindKey(key, kind), &history.Progress{
+				Size: 4, StepSeconds: map[string]history.StepTime{"4": {N: int(all[0]), Mean: all[1] / all[0]}},
+				Resizes: []history.Resize{{From: 4, To: 4, Cause: "resize", GapSeconds: 0.3, Time: rings[id]}},
+			}, 1, now)
+		}
+		c.observe(v, nil, now)
+		return &v.Jobs[0], c.describeSpread(v, &v.Jobs[0], &v.Facts[0])
+	}
+	oneRack, otherRack := []int{4, 0}, []int{0, 4}
+
+	j, s := observe("suffers", "bert", 2, 2, 2)
+	must.Eq(t, &api.Spread{Workers: 4, Crossing: rackSpread(2)}, s, must.Sprint("nothing to compare with"))
+	must.Eq(t, 1, j.Mobility.Slowdown(oneRack))
+	_, s = observe("suffers", "bert", 1, 4, 0)
+	must.Eq(t, migrate.Crossing{}, s.Crossing)
+	must.Len(t, 1, s.Costs)
+	cost := s.Costs[0]
+	must.Eq(t, rackSpread(2), cost.Crossing)
+	must.InDelta(t, 2, cost.Slowdown, 0.01)
+	must.InDelta(t, 2, cost.StepTime, 0.01)
+	must.InDelta(t, 1, cost.Than.StepTime, 0.01)
+	must.Eq(t, 4, cost.Size)
+	j, _ = observe("suffers", "bert", 2, 2, 2)
+	must.InDelta(t, 0.5, j.Mobility.Slowdown(oneRack), 0.01)
+	must.InDelta(t, 0.5, j.Mobility.Slowdown(otherRack), 0.01)
+	must.Eq(t, 1, j.Mobility.Slowdown([]int{2, 2}))
+	must.Eq(t, 0.3, j.Mobility.Gap)
+
+	observe("careless", "resnet", 1, 2, 2)
+	observe("careless", "resnet", 1.001, 4, 0)
+	j, s = observe("careless", "resnet", 1, 2, 2)
+	must.InDelta(t, 1, s.Costs[0].Slowdown, 0.01)
+	must.InDelta(t, 1, j.Mobility.Slowdown(oneRack), 0.01)
+
+	j, s = observe("first", "gpt", 1, 2, 2)
+	must.SliceEmpty(t, s.Costs)
+	must.Eq(t, 1, j.Mobility.Slowdown(oneRack))
+
+	t.Log("the second job of a kind knows it before it was there itself")
+	j, s = observe("second", "bert", 30, 2, 2)
+	must.InDelta(t, 0.5, j.Mobility.Slowdown(oneRack), 0.01)
+	must.Len(t, 1, s.Costs)
+	must.True(t, s.Costs[0].OfKind)
+	must.InDelta(t, 2, s.Costs[0].Slowdown, 0.01)
+	must.Zero(t, s.Costs[0].StepTime, must.Sprint("another job's times are not its own"))
+
+	t.Log("a pool that has lost its topology")
+	c.cfg.Pools["gpu"] = config.Pool{Name: "gpu"}
+	_, s = observe("suffers", "bert", 1, 4, 0)
+	must.Nil(t, s)
+}
+
+func TestCrossingCosts(t *testing.T) {
+	levels, err := topology.ParseLevels([]string{"meta.block", "meta.rack"})
+	must.NoError(t, err)
+	tree := topology.New(levels, nil)
+	blocks := migrate.Crossing{Level: "meta.block", Domains: 2}
+	cost := func(size int, at, than migrate.Point, slowdown float64) api.CrossingCost {
+		return api.CrossingCost{
+			Size: size, Slowdown: slowdown,
+			SpreadTime: api.SpreadTime{Crossing: at.Crossing, StepTime: at.StepTime},
+			Than:       api.SpreadTime{Crossing: than.Crossing, StepTime: than.StepTime},
+		}
+	}
+	one, node, rack, rack3, block := point(4, migrate.Crossing{}, 2), point(4, nodeSpread(2), 3), point(4, rackSpread(2), 4), point(4, rackSpread(3), 5), point(4, blocks, 1)
+	for name, tc := range map[string]struct {
+		points []migrate.Point
+		want   []api.CrossingCost
+	}{
+		"nothing":                       {},
+		"one place":                     {points: []migrate.Point{rack}},
+		"one place of each size":        {points: []migrate.Point{rack, point(8, node.Crossing, 1)}},
+		"from closest to furthest":      {points: []migrate.Point{block, rack3, node, rack, one}, want: []api.CrossingCost{cost(4, node, one, 1.5), cost(4, rack, one, 2), cost(4, rack3, one, 2.5), cost(4, block, one, 0.5)}},
+		"never all in one place":        {points: []migrate.Point{rack3, rack}, want: []api.CrossingCost{cost(4, rack3, rack, 1.25)}},
+		"each size with its own":        {points: []migrate.Point{point(8, rackSpread(2), 6), rack, point(8, nodeSpread(2), 3), one}, want: []api.CrossingCost{cost(4, rack, one, 2), cost(8, point(8, rackSpread(2), 6), point(8, nodeSpread(2), 3), 2)}},
+		"a level that is there no more": {points: []migrate.Point{one, point(4, migrate.Crossing{Level: "meta.row", Domains: 2}, 9)}},
+		"what cannot be":                {points: []migrate.Point{one, point(4, rackSpread(2), 1e9), point(4, rackSpread(3), 0)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			must.Eq(t, tc.want, crossingCosts(tree, &migrate.Sensitivity{Points: tc.points}))
+		})
+	}
+}
+
+// TestSpread_FromNomadAndTheTraining has a job run on two nodes and then on one, in
+// steps that its agent reports.
+func TestSpread_FromNomadAndTheTraining(t *testing.T) {
+	var mu sync.Mutex
+	steps, seconds, step, ring := 0.0, 0.0, 1.5, 1.0
+	agent := newAnswering(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		steps, seconds = steps+20, seconds+20*step
+		saying(fmt.Sprintf(`{"job":"a","namespace":"default","size":4,"step_seconds":{"4":{"mean":%g,"n":%g}},
+			"resizes":[{"from":4,"to":4,"cause":"resize","gap_seconds":0.3,"time":%g}]}`, seconds/steps, steps, ring))(w, r)
+	})
+	w := newWorld(t, 2, 4)
+	w.nomad.Register(nomadtest.Job{ID: "other", Count: 2, GPUs: 1, CPU: 100, Priority: 50})
+	w.nomad.Register(nomadtest.Job{ID: "a", Max: 4, GPUs: 1, CPU: 100, Priority: 50, Service: "a", At: []string{agent.at},
+		Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4}}}})
+	c := w.config()
+	c.Planner.Progress = 2 * time.Millisecond
+	c.Pools["default"] = config.Pool{Name: "default", Policy: "elastic-fifo", Device: "gpu", Levels: topology.Default(), Aware: true}
+	a, _ := w.start(c)
+	eventually := func(is func(*api.JobStatus) bool) *api.JobStatus {
+		t.Helper()
+		var js api.JobStatus
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
+			for _, j := range a.Status().Jobs {
+				js = j
+			}
+			return js.ID == "a" && is(&js)
+		}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+		return &js
+	}
+	w.eventually(map[string]int{"a": 4})
+	eventually(func(j *api.JobStatus) bool {
+		return j.Spread != nil && j.Spread.Crossing == nodeSpread(2) && j.Spread.Workers == 4
+	})
+	asked(t, agent, 20)
+
+	t.Log("it is moved to one node by hand")
+	must.NoError(t, w.nomad.Scale("a", 0))
+	w.nomad.Stop("other")
+	eventually(func(j *api.JobStatus) bool { return j.Running == 0 })
+	mu.Lock()
+	step, ring = 1, 2
+	mu.Unlock()
+	must.NoError(t, w.nomad.Scale("a", 4))
+	js := eventually(func(j *api.JobStatus) bool { return j.Spread != nil && len(j.Spread.Costs) > 0 })
+	must.Eq(t, migrate.Crossing{}, js.Spread.Crossing)
+	must.Eq(t, nodeSpread(2), js.Spread.Costs[0].Crossing)
+	must.InDelta(t, 1.5, js.Spread.Costs[0].Slowdown, 0.01)
+}
