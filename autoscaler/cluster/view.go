@@ -114,6 +114,12 @@ func (b *viewBuilder) nodes() {
 		case n.SchedulingEligibility != api.NodeSchedulingEligible:
 			out.State = planner.Ineligible
 		}
+		if pool.Pack == config.PackNode {
+			if b.view.Packed == nil {
+				b.view.Packed = map[string]bool{}
+			}
+			b.view.Packed[n.NodePool] = true
+		}
 		bins := map[string]int{}
 		if pool.CPUSlot > 0 {
 			out.Bins = []planner.Bin{{}} // filled when all CPU of others is known

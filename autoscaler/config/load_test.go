@@ -73,6 +73,7 @@ pool "default" {
 }
 pool "cpu" {
   cpu_slot = 1000
+  pack     = "node"
 }
 `)
 	must.NoError(t, err)
@@ -93,6 +94,8 @@ pool "cpu" {
 	must.Eq(t, "elastic-fifo", c.Pool("default").Policy)
 	must.Eq(t, 1000, c.Pool("cpu").CPUSlot)
 	must.Eq(t, "", c.Pool("cpu").Device)
+	must.Eq(t, PackNode, c.Pool("cpu").Pack)
+	must.Eq(t, "none", c.Pool("default").Pack)
 	must.Eq(t, "gpu", c.Pool("elsewhere").Device)
 	must.Eq(t, "elsewhere", c.Pool("elsewhere").Name)
 }
@@ -168,6 +171,7 @@ func TestParse_Mistakes(t *testing.T) {
 		"unknown policy option":   {"pool \"a\" {\n policy \"fifo\" {\n  speed = 1\n }\n}", "kolo.hcl:3: "},
 		"own policy with options": {"policy_dir = \"/p\"\npool \"a\" {\n policy \"mine\" {\n  x = 1\n }\n}", "kolo.hcl:3: Options for an external policy"},
 		"pool all":                {`pool "all" {}`, `write pool "*"`},
+		"pack what":               {"pool \"a\" {\n\n pack = \"rack\"\n}", `kolo.hcl:3: Wrong value for pack: "rack" is not known; write one of none, node`},
 		"device and cpu":          {"pool \"a\" {\n device = \"gpu\"\n cpu_slot = 100\n}", "kolo.hcl:3: Contradiction"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,9 @@ import (
 // without a block of its own.
 const AnyPool = "*"
 
+// PackNode is the value of pack that prefers to empty nodes.
+const PackNode = "node"
+
 // Pool is one node pool's policy and how its capacity is counted.
 type Pool struct {
 	Name    string
@@ -29,6 +32,9 @@ type Pool struct {
 	Device string
 	// CPUSlot, in MHz, makes slots of CPU shares for jobs without devices.
 	CPUSlot int
+
+	// Pack is PackNode where nodes are to become empty, so that they can be removed.
+	Pack string
 
 	// Levels are those of the pool's topology, outermost first, with the node
 	// among them.
@@ -46,6 +52,7 @@ func (p *Pool) settings() settings {
 	return settings{
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
+		define("pack", &p.Pack, "none", oneOf("none", PackNode), "What workers leave empty where there is a choice."),
 	}
 }
 

@@ -25,6 +25,7 @@ type capacity struct {
 	// no room.
 	unplaced map[groupKey]int
 	arriving map[int]bool // jobs for whose moves there is room
+	inUse    map[int]bool // nodes that have workers or get some, where a pool packs
 
 	// open holds per class the places that may still have a slot, and is swept
 	// of full ones now and then, so that a full cluster costs nothing.
@@ -48,7 +49,7 @@ type groupKey struct{ job, group int }
 func newCapacity(cl *Cluster, now time.Time) *capacity {
 	c := &capacity{
 		cluster: cl, now: now, pool: map[string]int{}, apart: map[groupKey]map[int]bool{},
-		unplaced: map[groupKey]int{}, arriving: map[int]bool{}, open: map[*Class]*openPlaces{},
+		unplaced: map[groupKey]int{}, arriving: map[int]bool{}, inUse: inUse(cl), open: map[*Class]*openPlaces{},
 	}
 	for i := range cl.Nodes {
 		n := &cl.Nodes[i]
@@ -168,7 +169,8 @@ func (c *capacity) take(j, g, n int) int {
 		return 0
 	}
 	ask, open := c.ask(j, g), c.openPlaces(j, g)
-	_, placed := c.nodes.Pack(nil, open.places, ask, n)
+	shares, placed := c.nodes.Pack(nil, open.places, ask, n)
+	c.use(shares)
 	c.pool[c.cluster.Jobs[j].Pool] -= n * ask.Slots
 	if open.taken++; open.taken > sweepEvery {
 		c.sweep(open)

@@ -20,14 +20,19 @@ func (job *Job) within() string {
 }
 
 // leave takes n workers of a job from counts, domains as wholes, and returns how
-// many it could not take.
-func (b *planBuilder) leave(job *Job, counts []int, n int) (left int) {
+// many it could not take. Of what is equal the group that is first in order is
+// left, or without one the first.
+func (b *planBuilder) leave(job *Job, counts []int, n int, order []int) (left int) {
 	b.sites = b.sites[:0]
 	for g := range job.Groups {
 		group := &job.Groups[g]
 		b.sites = append(b.sites, placement.Site{Path: group.Path, Held: counts[g], Fixed: min(counts[g], group.Min)})
 	}
-	for g, k := range placement.Release(b.sites, n) {
+	leaving := placement.Release(b.sites, n)
+	if order != nil {
+		leaving = restored(placement.Release(permuted(b.sites, order), n), order)
+	}
+	for g, k := range leaving {
 		counts[g] -= k
 		n -= k
 	}
@@ -61,10 +66,9 @@ func (c *capacity) sites(j, n int, without func(g int) bool) []placement.Site {
 // Groups may share nodes, so that what one takes the other has not: it takes on
 // trial, and chooses again where less was there than each has for itself.
 func (c *capacity) splitByDomain(j, n int, without func(g int) bool) (counts []int, given int) {
-	job := &c.cluster.Jobs[j]
 	sites := c.sites(j, n, without)
 	for range sites {
-		more, _ := placement.Grow(sites, n, job.Locality.Rule)
+		more := c.growAt(j, sites, n)
 		var short bool
 		if counts, given, short = c.tryAll(j, more, sites); !short {
 			break

@@ -37,6 +37,7 @@ type worker struct {
 
 func newNomad(t *rapid.T) *nomad {
 	s := &nomad{t: t, now: now, index: 100}
+	s.cluster.Packed = map[string]bool{"gpu": rapid.Bool().Draw(t, "pack")}
 	for i, n := range rapid.SliceOfN(rapid.IntRange(1, 8), 1, 6).Draw(t, "slots") {
 		s.cluster.Nodes = append(s.cluster.Nodes, Node{ID: strconv.Itoa(i), Pool: "gpu", Bins: []Bin{{Slots: n}}})
 	}

@@ -36,6 +36,9 @@ func drawRacks(t *rapid.T) *racks {
 			r.classes[c].Places = append(r.classes[c].Places, placement.Place{Node: i})
 		}
 	}
+	if rapid.Bool().Draw(t, "pack") {
+		r.Packed = map[string]bool{"gpu": true}
+	}
 	used := make([]int, len(r.Nodes))
 	for j := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		job := Job{

@@ -168,6 +168,8 @@ type Cluster struct {
 	// Reserved is slots that must stay free, by node pool: those that jobs which
 	// are not elastic are waiting for.
 	Reserved map[string]int
+	// Packed are the node pools that prefer to empty nodes.
+	Packed map[string]bool
 }
 
 // Want is what the policy wants for one job.

@@ -60,6 +60,7 @@ type planBuilder struct {
 	acted    map[int]bool    // jobs that have an action
 	moving   map[int]bool    // jobs whose move is half done
 	gangs    []int           // jobs that wait for room to start
+	load     []int           // elastic workers by node; nil until a pool that packs needs it
 	coming   map[string]bool // pools in which jobs wait for room that is coming
 	plan     Plan
 	sites    []placement.Site // buffer

@@ -30,8 +30,13 @@ func (b *planBuilder) shrink(j int, w Want) {
 			left -= n
 		}
 	}
+	var first []int // decides between what is equal by the job's locality
+	if b.Packed[job.Pool] {
+		order = b.emptying(j, order, counts, left)
+		first = order
+	}
 	if job.Locality != nil {
-		order, left = nil, b.leave(job, counts, left)
+		order, left = nil, b.leave(job, counts, left, first)
 	}
 	for _, g := range order {
 		n := min(left, counts[g]-job.Groups[g].Min)
@@ -40,6 +45,7 @@ func (b *planBuilder) shrink(j int, w Want) {
 			left -= n
 		}
 	}
+	b.emptied(j, counts)
 	if b.unplaced[j] {
 		a := b.action(j, counts, Rollback, fmt.Sprintf("%d of %d workers found no place in %s", from-b.placed(j), from, b.o.PlacementTimeout))
 		a.Unplaced = b.unplacedGroups(j)
@@ -163,6 +169,11 @@ func (c *capacity) splitOver(j, n int, without func(g int) bool) ([]int, int) {
 	})
 	given := 0
 	for _, g := range order {
+		if c.packs(j) && given < n {
+			k, rollback := c.fillUsed(j, order, counts, n-given, more)
+			defer rollback()
+			given += k
+		}
 		k, rollback := c.try(j, g, more(g, n-given))
 		defer rollback()
 		counts[g] += k
