@@ -176,11 +176,22 @@ func (c *capacity) growAt(j int, sites []placement.Site, n int) []int {
 	return restored(more, order)
 }
 
-// permuted are sites in another order.
+// permuted are sites in another order. Of equal domains the one with the lowest
+// number is chosen: they are numbered as they come in that order.
 func permuted(sites []placement.Site, order []int) []placement.Site {
 	out := make([]placement.Site, len(sites))
+	first := map[string]int{}
 	for i, g := range order {
+		path := sites[g].Path
 		out[i] = sites[g]
+		out[i].Path = make([]int, len(path))
+		for l := range path {
+			key := pathKey(path[:l+1])
+			if _, known := first[key]; !known {
+				first[key] = i
+			}
+			out[i].Path[l] = first[key]
+		}
 	}
 	return out
 }
