@@ -6,6 +6,7 @@ package controller
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -113,7 +114,7 @@ func TestSlotsWanted(t *testing.T) {
 	s := &api.Status{Pools: []api.PoolStatus{{Name: "gpu"}, {Name: "idle"}}}
 	for i := range 3 * namedQueues {
 		s.Jobs = append(s.Jobs, api.JobStatus{
-			JobKey: planner.JobKey{Namespace: "default", ID: fmt.Sprint(i)}, Pool: "gpu", Queue: fmt.Sprintf("q\"\n%d", i), Lacks: &api.Lack{Slots: 1 + i},
+			JobKey: planner.JobKey{Namespace: "default", ID: strconv.Itoa(i)}, Pool: "gpu", Queue: fmt.Sprintf("q\"\n%d", i), Lacks: &api.Lack{Slots: 1 + i},
 		})
 	}
 	total := 3 * namedQueues * (3*namedQueues + 1) / 2

@@ -86,6 +86,20 @@ func (s shape) domain(j, g int) int {
 	return j*7 + []int{0, 1, 2, 3 * 2 * nodesPerRack}[g]
 }
 
+// BenchmarkNodeClasses counts the nodes wanted in the same cluster, with every job
+// short of 8 workers.
+func BenchmarkNodeClasses(b *testing.B) {
+	c, wants := large(shape{levels: 2}, nil)
+	p := Make(c, wants, now, DefaultOptions())
+	ample := make([]int, len(wants))
+	for j := range ample {
+		ample[j] = wants[j].Count + 8
+	}
+	for b.Loop() {
+		NodeClasses(c, wants, Shortages(c, wants, ample, &p, now), &p, now)
+	}
+}
+
 // BenchmarkMake plans for 10,000 jobs and 100,000 GPUs without a topology and by
 // one: preferring to be close together, and never leaving a rack. The three take
 // turns, and the fastest plan of each counts, since other programs only add to it.

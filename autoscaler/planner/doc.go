@@ -57,6 +57,15 @@
 // domains as wholes (placement.Grow, placement.Release). Jobs without a locality,
 // which is all in other pools, are planned as above.
 //
+// A pool that packs (Cluster.Packed) prefers to leave nodes empty: in which groups
+// a job shrinks and grows is decided by that first, and in a pool with a topology
+// between groups that are equal by it. How many workers a job has is not.
+//
+// # Room for growth
+//
+// Shortages says what jobs want and find no room for, NodeClasses how many more
+// nodes would hold it, for whoever adds nodes. Both only read a plan.
+//
 // # Moves
 //
 // Package migrate says which workers move, from what is measured (Job.Mobility).

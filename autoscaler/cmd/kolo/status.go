@@ -95,7 +95,7 @@ func wanted(p *api.PoolStatus) string {
 	if slots == 0 {
 		return ""
 	}
-	out := fmt.Sprintf("wanted: %s", counted(slots, "more slot"))
+	out := "wanted: " + counted(slots, "more slot")
 	if within != nil {
 		out += " (" + strings.Join(within, ", ") + ")"
 	}

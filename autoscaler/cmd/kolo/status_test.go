@@ -73,3 +73,18 @@ func TestSpreadRows(t *testing.T) {
 		})
 	}
 }
+
+// TestWanted is about what is shown of the room that jobs lack.
+func TestWanted(t *testing.T) {
+	for want, p := range map[string]api.PoolStatus{
+		"":                    {Nodes: []api.NodeClass{{Class: "a100", Nodes: 2}}},
+		"wanted: 1 more slot": {Lacks: []api.Lack{{Slots: 1}}},
+		"wanted: 12 more slots (8 within one meta.rack), 2 nodes of class a100, 1 node": {
+			Lacks: []api.Lack{{Slots: 4}, {Slots: 8, Level: "meta.rack"}},
+			Nodes: []api.NodeClass{{Class: "a100", Waiting: 1, Growing: 1}, {Class: "", Growing: 1}, {Class: "h100"}},
+		},
+	} {
+		must.Eq(t, want, wanted(&p))
+		must.StrContains(t, drawStatus(&api.Status{Ready: true, Pools: []api.PoolStatus{p}}), want)
+	}
+}
