@@ -61,6 +61,7 @@ type Controller struct {
 	reported       map[planner.JobKey]string
 	events         []api.Event // of the round that is being made
 	loaded         bool        // the history of the last leader
+	loadedAt       time.Time
 	status         *api.Status
 	self           leader.Holder
 	holder         leader.Holder // of the lock, as far as is known

@@ -74,7 +74,7 @@ func (c *Controller) load(ctx context.Context) error {
 	c.setOverrides(overrides, index)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.history, c.loaded = h, true
+	c.history, c.loaded, c.loadedAt = h, true, time.Now()
 	return nil
 }
 

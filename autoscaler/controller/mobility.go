@@ -241,17 +241,23 @@ func largest(v *cluster.View, tree *topology.Tree, class *planner.Class) int {
 	return most
 }
 
-// silentJoin is how long workers of a training that does not report its ring are
-// given to join it.
+// silentJoin is how long, at least, workers of a training that does not report its
+// ring are given to join it.
 const silentJoin = 10 * time.Second
 
-// joined reports whether all workers that a job has now train.
-func (j *job) joined(of *planner.Job, f *cluster.Facts, now time.Time) bool {
+// joined reports whether all workers that a job has now train. The caller holds
+// c.mu.
+func (c *Controller) joined(j *job, of *planner.Job, f *cluster.Facts, now time.Time) bool {
 	switch {
 	case of.Alive() != of.Count():
 		return false
 	case j.Size == 0:
-		return now.Sub(j.LastChange) >= silentJoin
+		// A leader of late has not asked the training yet.
+		since := j.LastChange
+		if c.loadedAt.After(since) {
+			since = c.loadedAt
+		}
+		return now.Sub(since) >= max(silentJoin, 2*c.cfg.Planner.Progress)
 	}
 	return j.Size == of.Count()*ringSlots(f)
 }

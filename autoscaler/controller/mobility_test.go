@@ -152,3 +152,32 @@ func TestMobilize(t *testing.T) {
 		})
 	}
 }
+
+// TestJoined is about when the second half of a move may be made.
+func TestJoined(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for name, tc := range map[string]struct {
+		size, alive int
+		changed     time.Duration // ago
+		loaded      time.Duration // ago
+		progress    time.Duration
+		want        bool
+	}{
+		"all train":                {size: 3, alive: 3, want: true},
+		"the new one does not":     {size: 2, alive: 3, changed: time.Hour, loaded: time.Hour},
+		"the new one has no place": {size: 3, alive: 2, changed: time.Hour, loaded: time.Hour},
+		"a training that reports nothing is given time": {alive: 3, changed: silentJoin - 1, loaded: time.Hour},
+		"but no more than that":                         {alive: 3, changed: silentJoin, loaded: time.Hour, want: true},
+		"a new leader has asked no one yet":             {alive: 3, changed: time.Hour, loaded: silentJoin - 1},
+		"one that asks seldom has not asked for longer": {alive: 3, changed: time.Hour, loaded: time.Minute, progress: time.Minute},
+		"but it has after two of its intervals":         {alive: 3, changed: time.Hour, loaded: 2 * time.Minute, progress: time.Minute, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &Controller{cfg: config.Default(), loadedAt: now.Add(-tc.loaded)}
+			c.cfg.Planner.Progress = tc.progress
+			j := &job{Job: &history.Job{Size: tc.size, LastChange: now.Add(-tc.changed)}}
+			of := planner.Job{Groups: []planner.Group{{Count: 3, Live: make([]planner.Worker, tc.alive)}}}
+			must.Eq(t, tc.want, c.joined(j, &of, &cluster.Facts{Spec: &jobspec.Spec{Groups: []jobspec.Group{{}}}}, now))
+		})
+	}
+}

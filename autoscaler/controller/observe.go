@@ -114,7 +114,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	j.Started = !known.FirstStart.IsZero()
 	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
 	if j.Moving = known.Moving(j.Groups); j.Moving != nil {
-		j.Moving.Joined = known.joined(j, f, now)
+		j.Moving.Joined = c.joined(known, j, f, now)
 	}
 	for g := range j.Groups {
 		j.Groups[g].GrowAfter = known.GrowAfter[j.Groups[g].Name]
