@@ -103,6 +103,7 @@ func (p *Planner) settings() settings {
 		define("hold", &p.Hold, o.Hold, duration("0s", "24h"), "Time that a job is left alone after a change of its count."),
 		define("placement_timeout", &p.PlacementTimeout, o.PlacementTimeout, duration("1s", "1h"), "Time after which workers that Nomad cannot place are moved or taken back."),
 		define("placement_retry", &p.PlacementRetry, o.PlacementRetry, duration("0s", "24h"), "Time that their group does not grow afterwards."),
+		define("move_timeout", &p.MoveTimeout, o.MoveTimeout, duration("1s", "24h"), "Time after which a move to other groups is undone whose new workers do not train."),
 		define("manual_hold", &p.ManualHold, 5*time.Minute, duration("0s", "168h"), "Time that a count set by a user is left alone."),
 		define("gc_protection", &p.GCProtection, o.GCProtection, duration("1m", "3h"), "Time before its garbage collection from which a job without workers is protected."),
 		define("max_writes", &p.MaxWrites, o.MaxWrites, whole(0, 1e6), "Jobs that are changed per round; 0 is no limit."),
@@ -124,6 +125,7 @@ func (t *Telemetry) settings() settings {
 // Default is the configuration of an autoscaler without a file.
 func Default() *Config {
 	c := &Config{Pools: map[string]Pool{AnyPool: newPool(AnyPool)}}
+	c.Planner.Options = planner.DefaultOptions() // not all of them are settings
 	for _, s := range c.blocks() {
 		s.reset()
 	}

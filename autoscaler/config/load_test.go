@@ -13,6 +13,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
@@ -259,4 +260,14 @@ func TestParse_DeepOrLongFileIsRefused(t *testing.T) {
 	must.ErrorContains(t, err, "at most 64 are read")
 	_, err = Parse(map[string][]byte{"kolo.hcl": []byte(strings.Repeat("# a comment\n", 1<<17))})
 	must.ErrorContains(t, err, "kolo.hcl: the file has 1572864 bytes; at most 1048576 are read")
+}
+
+// TestDefault_IsThePlanners is about settings of the planner that no file has.
+func TestDefault_IsThePlanners(t *testing.T) {
+	must.Eq(t, planner.DefaultOptions(), Default().Planner.Options)
+	c, err := parse("planner {\n  hold = \"1s\"\n}\n")
+	must.NoError(t, err)
+	want := planner.DefaultOptions()
+	want.Hold = time.Second
+	must.Eq(t, want, c.Planner.Options)
 }

@@ -33,6 +33,7 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 			others = append(others, act)
 		}
 	}
+	undo := c.intend(ctx, v, index, plan)
 	for _, batch := range [][]planner.Action{shrinks, others} {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(requestsAtOnce)
@@ -43,7 +44,7 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 				done, err := c.writer.Apply(ctx, act, v.Facts[i], map[string]any{
 					"cause": act.Cause, "from": act.From, "to": act.To, "autoscaler": c.Config().Name, "pool": v.Jobs[i].Pool,
 				})
-				c.applied(&v.Jobs[i], act, done, err, time.Since(start))
+				c.applied(act, done, err, time.Since(start), undo[act.Job])
 				return nil
 			})
 		}
@@ -51,17 +52,34 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 	}
 }
 
-// applied takes in what became of an action, and reports it.
-func (c *Controller) applied(of *planner.Job, act planner.Action, done cluster.Written, err error, took time.Duration) {
+// intend saves the moves that a plan begins before they are written: where this
+// leader dies meanwhile, the next one ends them. It returns by job what forgets them.
+func (c *Controller) intend(ctx context.Context, v *cluster.View, index map[planner.JobKey]int, plan planner.Plan) map[planner.JobKey]func() {
+	undo := map[planner.JobKey]func(){}
+	c.mu.Lock()
+	for _, act := range plan.Actions {
+		if j := c.job(act.Job); j != nil && act.Moving != nil {
+			undo[act.Job] = j.BeginMove(act.Moving, v.Jobs[index[act.Job]].Groups, time.Now())
+		}
+	}
+	c.mu.Unlock()
+	if len(undo) > 0 {
+		c.save(ctx)
+	}
+	return undo
+}
+
+// applied takes in what became of an action, and reports it. unmove forgets the
+// move that it begins, nil where it begins none.
+func (c *Controller) applied(act planner.Action, done cluster.Written, err error, took time.Duration, unmove func()) {
 	c.mu.Lock()
 	j := c.job(act.Job)
 	if j == nil {
 		j = &job{Job: &history.Job{}}
 	}
 	c.note(j, act, done, err, time.Now())
-	if act.Moving != nil && err == nil {
-		j.BeginMove(act.Moving, of.Groups, time.Now())
-		c.saveSoon() // without it, another leader would undo it
+	if unmove != nil && (errors.Is(err, cluster.ErrStale) || cluster.Classify(err) == cluster.Conflict) {
+		unmove() // nothing is written; of other errors the next view tells
 	}
 	c.mu.Unlock()
 	c.metrics.wrote(act, err, took)

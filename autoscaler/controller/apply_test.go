@@ -40,7 +40,7 @@ func TestController_KeepsAgain(t *testing.T) {
 			a.history.Jobs[key] = &history.Job{}
 			j := a.job(key)
 			j.keepUntil = due.Add(c.Planner.GCProtection)
-			a.applied(&planner.Job{}, planner.Action{Job: key, Cause: planner.Keep, Steps: []planner.Step{{Group: "g"}}}, tc.done, tc.err, 0)
+			a.applied(planner.Action{Job: key, Cause: planner.Keep, Steps: []planner.Step{{Group: "g"}}}, tc.done, tc.err, 0, nil)
 			again := time.Until(j.keepUntil.Add(-c.Planner.GCProtection))
 			must.Between(t, tc.least, again, tc.most)
 		})

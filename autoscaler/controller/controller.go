@@ -46,6 +46,7 @@ type Controller struct {
 	deciding sync.WaitGroup // decisions of external policies that are under way
 	unsaved  chan struct{}  // the history should be saved soon
 
+	saving     sync.Mutex // held while the history is saved
 	commanding sync.Mutex // held from reading the overrides until a command is in force
 
 	mu             sync.Mutex

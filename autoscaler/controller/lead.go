@@ -78,7 +78,10 @@ func (c *Controller) load(ctx context.Context) error {
 	return nil
 }
 
+// save saves the history as it is now; an older one never replaces it.
 func (c *Controller) save(ctx context.Context) {
+	c.saving.Lock()
+	defer c.saving.Unlock()
 	c.mu.Lock()
 	snap, err := store.Encode(c.history)
 	c.mu.Unlock()

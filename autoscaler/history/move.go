@@ -5,6 +5,7 @@ package history
 
 import (
 	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,10 +45,12 @@ const (
 )
 
 // BeginMove notes the first half of a move of a job with these groups, or that it
-// waits for others.
-func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time) {
+// waits for others. It returns what takes that back.
+func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time) (undo func()) {
+	move, moves := j.Move, j.Moves
+	undo = func() { j.Move, j.Moves = move, moves }
 	if m == nil || len(m.From) != len(groups) || len(m.To) != len(groups) {
-		return
+		return undo
 	}
 	out := &Move{From: map[string]int{}, To: map[string]int{}, GrowFirst: m.GrowFirst, Queued: m.Queued, Until: m.Until, Gain: m.Gain}
 	n := 0
@@ -57,10 +60,10 @@ func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time
 	}
 	out.Before = j.stepTimeHere(n)
 	if j.Move == nil || !j.Move.Queued || !maps.Equal(j.Move.To, out.To) {
-		j.Moves = append(j.Moves, now)
-		j.Moves = j.Moves[max(0, len(j.Moves)-moveLimit):]
+		j.Moves = append(slices.Clone(moves[max(0, len(moves)+1-moveLimit):]), now)
 	}
 	j.Move = out
+	return undo
 }
 
 // stepTimeHere is the time of a step at a size, where the job is now if it was

@@ -157,3 +157,22 @@ func TestMayMove(t *testing.T) {
 	}
 	must.Len(t, moveLimit, j.Moves)
 }
+
+// TestBeginMove_Undone is about a move that was not written after all.
+func TestBeginMove_Undone(t *testing.T) {
+	begun := time.Unix(1_800_000_000, 0)
+	queued := &planner.Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Queued: true, Until: begun.Add(time.Minute)}
+	j := &Job{}
+	undo := j.BeginMove(queued, racks, begun)
+	must.Len(t, 1, j.Moves)
+	undo()
+	must.Nil(t, j.Move)
+	must.SliceEmpty(t, j.Moves)
+
+	j.BeginMove(queued, racks, begun)
+	waits := j.Moving(racks)
+	grown := *queued
+	grown.Queued = false
+	j.BeginMove(&grown, racks, begun)()
+	must.Eq(t, waits, j.Moving(racks), must.Sprint("it waits for others as before"))
+}
