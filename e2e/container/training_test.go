@@ -305,13 +305,14 @@ func (w *world) log(alloc string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := w.Logs(alloc, "train", "stderr")
+	errs, err := w.Logs(alloc, "train", "stderr")
+	text := []string{errs}
 	for line := range strings.Lines(out) {
 		if !strings.Contains(line, `{"kolo": `) {
-			text += line
+			text = append(text, line)
 		}
 	}
-	return text, err
+	return strings.Join(text, ""), err
 }
 
 // waitEvent waits until one of the job's task events has a text.
