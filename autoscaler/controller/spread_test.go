@@ -29,7 +29,7 @@ import (
 // on two, and one of the first one's kind.
 func TestSpread_AsMeasured(t *testing.T) {
 	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
-	c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true}
+	c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true, MaxMigrations: 6}
 	now := time.Unix(1_800_000_000, 0)
 	rings := map[string]float64{}
 	steps := map[string][2]float64{} // counted, and their seconds
