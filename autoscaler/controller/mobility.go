@@ -227,16 +227,17 @@ func (r rooms) most(v *cluster.View, tree *topology.Tree, j *planner.Job) int {
 
 func largest(v *cluster.View, tree *topology.Tree, class *planner.Class) int {
 	innermost := len(tree.Levels()) - 1
-	slots := map[int]int{} // by domain
-	most := 0
-	for _, at := range class.Places {
+	most, slots, domain := 0, 0, -1
+	for _, at := range class.Places { // those of a node are next to each other
 		leaf := tree.Leaf(at.Node, at.Bin)
 		if leaf < 0 {
 			continue
 		}
-		d := tree.Domain(innermost, leaf)
-		slots[d] += max(0, v.Nodes[at.Node].Bins[at.Bin].Slots)
-		most = max(most, slots[d])
+		if d := tree.Domain(innermost, leaf); d != domain {
+			slots, domain = 0, d
+		}
+		slots += max(0, v.Nodes[at.Node].Bins[at.Bin].Slots)
+		most = max(most, slots)
 	}
 	return most
 }
