@@ -147,7 +147,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 		c.metrics.gaps.Observe(r.GapSeconds)
 		c.metrics.lost.Add(r.LostSteps)
 	}
-	outcome, measured := j.MoveOutcome(got)
+	outcome, measured := j.MoveOutcome(got, t.slots)
 	if measured {
 		c.moved(t.key, outcome)
 	}

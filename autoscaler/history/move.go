@@ -136,11 +136,19 @@ func (m *Move) underway(counts map[string]int) bool {
 	return true
 }
 
-// MoveOutcome is what the last move did, once enough steps were made after it; it
-// is told once.
-func (j *Job) MoveOutcome(p *Progress) (Outcome, bool) {
+// MoveOutcome is what the last move did, once enough steps were made after it by all
+// workers, of so many slots each; it is told once.
+func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 	m := j.Move
 	if m == nil || m.Made.IsZero() {
+		return Outcome{}, false
+	}
+	workers := 0
+	for _, n := range m.To {
+		workers += n
+	}
+	if p.Size != workers*slots {
+		m.ring = 0 // old ones are leaving, or new ones have not joined yet
 		return Outcome{}, false
 	}
 	now := p.StepSeconds[strconv.Itoa(p.Size)]

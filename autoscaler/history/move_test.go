@@ -99,22 +99,41 @@ func TestMove_Outcome(t *testing.T) {
 	report := func(n int, mean float64) *Progress {
 		return &Progress{Size: 4, StepSeconds: map[string]StepTime{"4": {N: n, Mean: mean}}}
 	}
-	_, ok := j.MoveOutcome(report(100, 0.5))
+	_, ok := j.MoveOutcome(report(100, 0.5), 1)
 	must.False(t, ok, must.Sprint("it is not made yet"))
 	j.followMove(inRacks(4, 0), now)
 	for _, n := range []int{100, 100 + outcomeSteps - 1} {
-		_, ok = j.MoveOutcome(report(n, 0.5))
+		_, ok = j.MoveOutcome(report(n, 0.5), 1)
 		must.False(t, ok, must.Sprintf("after %d steps", n))
 	}
 	j.Gaps = []Gap{{Seconds: 9}, {Seconds: 0.2}, {Seconds: 0.1}}
-	o, ok := j.MoveOutcome(report(200, 0.45))
+	o, ok := j.MoveOutcome(report(200, 0.45), 1)
 	must.True(t, ok)
 	must.Eq(t, 0.5, o.Before)
 	must.InDelta(t, 0.4, o.After, 1e-9)
 	must.Eq(t, 0.25, o.Expected)
 	must.Eq(t, j.Gaps[1:], o.Gaps)
-	_, ok = j.MoveOutcome(report(300, 0.45))
+	_, ok = j.MoveOutcome(report(300, 0.45), 1)
 	must.False(t, ok, must.Sprint("it is told once"))
+}
+
+// TestMove_OutcomeIsOfAllWorkers is of a move that shrank first: its new workers,
+// which have two slots each, join long after their counts were written.
+func TestMove_OutcomeIsOfAllWorkers(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	j := &Job{}
+	j.BeginMove(&planner.Moving{From: []int{1, 1}, To: []int{2, 0}, Until: now.Add(time.Minute)}, racks, now)
+	j.followMove(inRacks(2, 0), now)
+	report := func(size, two, four int) *Progress {
+		return &Progress{Size: size, StepSeconds: map[string]StepTime{"2": {Mean: 9, N: two}, "4": {Mean: 1, N: four}}}
+	}
+	for _, p := range []*Progress{report(4, 0, 100), report(2, 10, 100), report(2, 99, 100), report(4, 99, 100), report(4, 99, 100+outcomeSteps-1)} {
+		_, ok := j.MoveOutcome(p, 2)
+		must.False(t, ok)
+	}
+	o, ok := j.MoveOutcome(report(4, 99, 100+outcomeSteps), 2)
+	must.True(t, ok)
+	must.Eq(t, 1, o.After)
 }
 
 // TestMove_OutcomeOfALie is a training that reports what cannot be.
@@ -127,8 +146,8 @@ func TestMove_OutcomeOfALie(t *testing.T) {
 			j := &Job{}
 			j.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}, Until: now}, racks, now)
 			j.followMove(inRacks(4, 0), now)
-			j.MoveOutcome(&Progress{Size: 4})
-			_, ok := j.MoveOutcome(&Progress{Size: 4, StepSeconds: steps})
+			j.MoveOutcome(&Progress{Size: 4}, 1)
+			_, ok := j.MoveOutcome(&Progress{Size: 4, StepSeconds: steps}, 1)
 			must.False(t, ok)
 		})
 	}
