@@ -192,7 +192,7 @@ func testHorovod(ctx context.Context, t *testing.T, w *world) {
 	tr.waitSize(ctx, 3)
 	tr.waitLog(ctx, "ring 2: ")
 	for _, a := range running {
-		log, err := w.log(a.ID)
+		log, err := w.log(a.ID, "train")
 		must.NoError(t, err)
 		must.StrNotContains(t, log, "may not cut")
 	}

@@ -19,6 +19,10 @@
 // PyTorch is not in the image, which would take a minute to pull, but in a volume:
 // /usr of bin/torch/root.
 //
+// The packs of this project run here as well, by the commands of their READMEs: with
+// nomad-pack where it is there (make nomad-pack), and the autoscaler's image from
+// bin/release (make release).
+//
 //	make podman torch && go test -tags e2e ./e2e/container
 //
 // A test whose engine is missing skips, with the reason.

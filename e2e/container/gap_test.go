@@ -95,7 +95,7 @@ func reportWorker(b *testing.B, tr *training, alloc string) {
 	must.NoError(b, err)
 	b.ReportMetric(float64(own)/1e6, "MB-memory")
 	began := started(b, p)
-	log, err := tr.w.log(alloc)
+	log, err := tr.w.log(alloc, "train")
 	must.NoError(b, err)
 	for line := range strings.Lines(log) {
 		stamp, _, _ := strings.Cut(line, " ") // podman's

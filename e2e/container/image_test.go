@@ -12,6 +12,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -30,12 +31,12 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// repository is what the registry calls the image.
-const repository = "kolo/torch"
+// repository is what the registry calls its images.
+const repository = "kolo/test"
 
-// A registry serves one image, in the form of the OCI distribution specification
+// A registry serves images, in the form of the OCI distribution specification
 // (https://github.com/opencontainers/distribution-spec), as much as engines need to
-// pull it. Each tag is an image of its own.
+// pull them. Each tag is an image of its own.
 type registry struct {
 	// Address is host:port.
 	Address string
@@ -71,13 +72,19 @@ func (r *registry) image(t testing.TB, tag string, config map[string]any, files 
 	maps.Copy(all, files)
 	own, err := archive(all)
 	must.NoError(t, err)
+	return r.imageOf(t, tag, config, r.layer, own)
+}
+
+// imageOf makes the image of a tag from layers.
+func (r *registry) imageOf(t testing.TB, tag string, config map[string]any, parts ...[]byte) string {
+	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := map[string]any{"Env": []string{"PATH=/usr/local/bin:/usr/bin:/bin"}}
 	maps.Copy(c, config)
 	var layers []any
 	var contents []string
-	for _, layer := range [][]byte{r.layer, own} {
+	for _, layer := range parts {
 		layers = append(layers, r.add("application/vnd.oci.image.layer.v1.tar+gzip", layer))
 		contents = append(contents, uncompressed(t, layer))
 	}
@@ -91,12 +98,59 @@ func (r *registry) image(t testing.TB, tag string, config map[string]any, files 
 		"config": r.add("application/vnd.oci.image.config.v1+json", about), "layers": layers,
 	})
 	must.NoError(t, err)
-	r.tags[tag] = digest(manifest)
-	r.blobs[r.tags[tag]] = manifest
-	return fmt.Sprintf("%s/%s:%s", r.Address, repository, tag)
+	r.blobs[digest(manifest)] = manifest
+	return r.name(tag, digest(manifest))
 }
 
 const manifestType = "application/vnd.oci.image.manifest.v1+json"
+
+// name gives the manifest with a digest a tag, and returns the image's name.
+func (r *registry) name(tag, manifest string) string {
+	r.tags[tag] = manifest
+	return fmt.Sprintf("%s/%s:%s", r.Address, repository, tag)
+}
+
+// layout makes the image of a tag from a tar file with an OCI image layout
+// (https://github.com/opencontainers/image-spec, image-layout.md).
+func (r *registry) layout(t testing.TB, tag, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	must.NoError(t, err)
+	defer file.Close()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var index struct {
+		Manifests []struct {
+			Digest string `json:"digest"`
+		} `json:"manifests"`
+	}
+	for in := tar.NewReader(file); ; {
+		header, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		must.NoError(t, err)
+		content, err := io.ReadAll(in)
+		must.NoError(t, err)
+		switch {
+		case header.Name == "index.json":
+			must.NoError(t, json.Unmarshal(content, &index))
+		case strings.HasPrefix(header.Name, "blobs/"):
+			r.blobs[digest(content)] = content
+		}
+	}
+	must.Len(t, 1, index.Manifests)
+	return r.name(tag, index.Manifests[0].Digest)
+}
+
+// mediaType is that of a manifest, which for several platforms is an index of manifests.
+func mediaType(manifest []byte) string {
+	var m struct {
+		MediaType string `json:"mediaType"`
+	}
+	_ = json.Unmarshal(manifest, &m) // this test has made it, or seen to it that it is one
+	return m.MediaType
+}
 
 // hold keeps layers from the engine at an address until release is called.
 func (r *registry) hold(ip string) (release func()) {
@@ -137,7 +191,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		http.NotFound(w, q)
 		return
 	case kind == "manifests":
-		w.Header().Set("Content-Type", manifestType)
+		w.Header().Set("Content-Type", mediaType(blob))
 	default:
 		w.Header().Set("Content-Type", "application/octet-stream")
 		if held != nil {
@@ -213,13 +267,13 @@ func writeEntry(w *tar.Writer, path, name string, d fs.DirEntry) error {
 	return err
 }
 
-// archive is a layer of small files.
+// archive is a layer of files.
 func archive(files map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	w := tar.NewWriter(z)
 	for name, text := range files {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}); err != nil {
 			return nil, err
 		}
 		if _, err := io.WriteString(w, text); err != nil {

@@ -52,29 +52,40 @@ var errNotYet = errors.New("not yet")
 // which trains until it is finished or the test ends.
 func (w *world) start(ctx context.Context, t testing.TB, count int, edit func(*api.Job)) *training {
 	t.Helper()
-	id := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	tr := &training{t: t, w: w, id: id, dir: filepath.Join(w.Dir, "training", id), inside: filepath.Join("/training", id)}
-	must.NoError(t, os.MkdirAll(tr.dir, 0o777))
-	must.NoError(t, os.Chmod(tr.dir, 0o777)) // for the containers' user
+	tr := w.training(t, strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())))
 	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "torch-docker.nomad.hcl"))
 	must.NoError(t, err)
 	tr.job, err = w.Parse(string(text), cluster.Vars{
 		"count": count, "image": w.image, "python": "/usr/bin/python3", "script": filepath.Join(root(t), train.Torch.Script),
-		"args": []string{
-			"--epochs=100000", fmt.Sprintf("--samples=%d", samples), "--step-time=0.05",
-			"--records=" + filepath.Join(tr.inside, "records"), "--stop-file=" + filepath.Join(tr.inside, "stop"),
-		},
+		"args": tr.arguments(),
 	})
 	must.NoError(t, err)
-	tr.job.ID, tr.job.Name = &id, &id
+	tr.job.ID, tr.job.Name = &tr.id, &tr.id
 	tr.prepare()
 	if edit != nil {
 		edit(tr.job)
 	}
-	w.allow(t, id)
+	w.allow(t, tr.id)
 	must.NoError(t, w.RegisterJob(ctx, tr.job))
 	t.Cleanup(func() { tr.stop.Do(tr.cleanUp) })
 	return tr
+}
+
+// training makes what a job's script reads and writes.
+func (w *world) training(t testing.TB, id string) *training {
+	t.Helper()
+	tr := &training{t: t, w: w, id: id, dir: filepath.Join(w.Dir, "training", id), inside: filepath.Join("/training", id)}
+	must.NoError(t, os.MkdirAll(tr.dir, 0o777))
+	must.NoError(t, os.Chmod(tr.dir, 0o777)) // for the containers' user
+	return tr
+}
+
+// arguments are those of the script.
+func (tr *training) arguments() []any {
+	return []any{
+		"--epochs=100000", fmt.Sprintf("--samples=%d", samples), "--step-time=0.05",
+		"--records=" + filepath.Join(tr.inside, "records"), "--stop-file=" + filepath.Join(tr.inside, "stop"),
+	}
 }
 
 // prepare gives the job what the test's image lacks, the engine's own way to write
@@ -122,14 +133,19 @@ func (tr *training) cleanUp() {
 func (tr *training) explain(ctx context.Context) {
 	record := tr.record()
 	tr.t.Logf("%s: sizes %v, last %+v", tr.id, record.Sizes(), record.Last())
-	allocs, err := tr.w.Allocs(ctx, tr.id)
+	tr.w.explain(ctx, tr.t, tr.id, "train")
+}
+
+// explain logs what became of a job's allocations.
+func (w *world) explain(ctx context.Context, t testing.TB, id, task string) {
+	allocs, err := w.Allocs(ctx, id)
 	if err != nil {
-		tr.t.Logf("%s: %v", tr.id, err)
+		t.Logf("%s: %v", id, err)
 	}
 	for _, a := range allocs {
-		tr.t.Logf("%s on %s: %s\n  %s", a.Name, a.NodeName, a.ClientStatus, strings.Join(cluster.Events(a), "\n  "))
-		text, _ := tr.w.log(a.ID)
-		tr.t.Logf("%s: its log ends with\n%s", a.Name, text[max(0, len(text)-3000):])
+		t.Logf("%s on %s: %s\n  %s", a.Name, a.NodeName, a.ClientStatus, strings.Join(cluster.Events(a), "\n  "))
+		text, _ := w.log(a.ID, task)
+		t.Logf("%s: its log ends with\n%s", a.Name, text[max(0, len(text)-3000):])
 	}
 }
 
@@ -289,7 +305,7 @@ func (tr *training) waitLog(ctx context.Context, want string) {
 		}
 		var all []string
 		for _, a := range allocs {
-			text, err := tr.w.log(a.ID)
+			text, err := tr.w.log(a.ID, "train")
 			if err != nil || strings.Contains(text, want) {
 				return err
 			}
@@ -300,12 +316,12 @@ func (tr *training) waitLog(ctx context.Context, want string) {
 }
 
 // log is what an allocation's task has written, without the lines of the record.
-func (w *world) log(alloc string) (string, error) {
-	out, err := w.Logs(alloc, "train", "stdout")
+func (w *world) log(alloc, task string) (string, error) {
+	out, err := w.Logs(alloc, task, "stdout")
 	if err != nil {
 		return "", err
 	}
-	errs, err := w.Logs(alloc, "train", "stderr")
+	errs, err := w.Logs(alloc, task, "stderr")
 	text := []string{errs}
 	for line := range strings.Lines(out) {
 		if !strings.Contains(line, `{"kolo": `) {

@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package pack renders the packs of this project for tests, and has tests that run them
-// on a real Nomad.
+// Package pack renders the packs of this project for tests. Those of e2e/container run
+// them on a real Nomad.
 //
 // A pack is a text/template with [[ ]] in place of {{ }}, with sprig's functions and
 // var, which is the value of a variable: https://github.com/hashicorp/nomad-pack,

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"text/template"
@@ -63,6 +64,34 @@ func Render(dir string, vars Vars) (string, error) {
 		return "", err
 	}
 	return out.String(), nil
+}
+
+// Program is the path of nomad-pack, in bin/tools below the project's root (make
+// nomad-pack) or on the PATH.
+func Program(root string) (string, error) {
+	path := filepath.Join(root, "bin", "tools", "nomad-pack")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	path, err := exec.LookPath("nomad-pack")
+	if err != nil {
+		return "", fmt.Errorf("needs nomad-pack: make nomad-pack: %w", err)
+	}
+	return path, nil
+}
+
+// Argument is the argument of nomad-pack that sets a variable. It takes two hyphens, as
+// after a pack's name nomad-pack takes no others.
+func Argument(name string, value any) (string, error) {
+	text, isText := value.(string)
+	if !isText {
+		form, err := json.Marshal(value)
+		if err != nil {
+			return "", fmt.Errorf("variable %q: %w", name, err)
+		}
+		text = string(form)
+	}
+	return "--var=" + name + "=" + text, nil
 }
 
 // declared are the variables of a pack.

@@ -4,7 +4,6 @@
 package pack
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,12 +104,11 @@ func TestRefused(t *testing.T) {
 
 // Nomad-pack renders the same jobs.
 func TestNomadPack(t *testing.T) {
-	program, err := filepath.Abs("../../bin/tools/nomad-pack")
+	root, err := filepath.Abs("../..")
 	must.NoError(t, err)
-	if _, err := os.Stat(program); err != nil {
-		if program, err = exec.LookPath("nomad-pack"); err != nil {
-			t.Skip("needs nomad-pack: make nomad-pack")
-		}
+	program, err := Program(root)
+	if err != nil {
+		t.Skip(err)
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -119,13 +117,9 @@ func TestNomadPack(t *testing.T) {
 			must.NoError(t, err)
 			args := []string{"render", dir}
 			for key, value := range c.vars {
-				text, isText := value.(string)
-				if !isText {
-					form, err := json.Marshal(value)
-					must.NoError(t, err)
-					text = string(form)
-				}
-				args = append(args, "--var="+key+"="+text)
+				arg, err := Argument(key, value)
+				must.NoError(t, err)
+				args = append(args, arg)
 			}
 			render := exec.CommandContext(t.Context(), program, args...)
 			render.Env = append(os.Environ(), "HOME="+t.TempDir()) // it keeps a cache

@@ -71,6 +71,12 @@ variable "volumes" {
   default     = {}
 }
 
+variable "read_only_volumes" {
+  description = "Host volumes that are mounted read-only, as clients may demand, by the path in the container."
+  type        = map(string)
+  default     = {}
+}
+
 variable "env" {
   description = "More environment variables."
   type        = map(string)

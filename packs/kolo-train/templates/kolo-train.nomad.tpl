@@ -75,6 +75,14 @@ job [[ $name | quote ]] {
       source = [[ $source | quote ]]
     }
 [[- end ]]
+[[- range $path, $source := var "read_only_volumes" . ]]
+
+    volume [[ $source | quote ]] {
+      type      = "host"
+      source    = [[ $source | quote ]]
+      read_only = true
+    }
+[[- end ]]
 
     task "train" {
       driver       = [[ $driver | quote ]]
@@ -123,6 +131,14 @@ job [[ $name | quote ]] {
       volume_mount {
         volume      = [[ $source | quote ]]
         destination = [[ $path | quote ]]
+      }
+[[- end ]]
+[[- range $path, $source := var "read_only_volumes" . ]]
+
+      volume_mount {
+        volume      = [[ $source | quote ]]
+        destination = [[ $path | quote ]]
+        read_only   = true
       }
 [[- end ]]
 [[- if var "env" . ]]
