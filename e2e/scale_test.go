@@ -143,6 +143,21 @@ func TestQuickResizes(t *testing.T) {
 		tr.checkPlanned()
 	})
 
+	// Horovod's cache of responses outlives a ring: with it, who stays and who comes
+	// would fuse tensors in different orders.
+	t.Run("of tensors that are fused", func(t *testing.T) {
+		tr := startTraining(ctx, t, c, trainingOptions{
+			args: []string{"--ballast=10"}, config: map[string]any{"horovod": []map[string]any{{"cycle_time_ms": 10}}},
+		})
+		tr.waitSize(ctx, 1)
+		for _, size := range []int{2, 1, 2} {
+			tr.scale(ctx, size)
+			tr.waitSize(ctx, size)
+		}
+		tr.finish(ctx)
+		tr.checkPlanned()
+	})
+
 	t.Run("while the ring re-forms", func(t *testing.T) {
 		tr := startTraining(ctx, t, c, trainingOptions{})
 		tr.waitSize(ctx, 1)
