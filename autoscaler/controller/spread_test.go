@@ -153,6 +153,7 @@ func TestSpread_FromNomadAndTheTraining(t *testing.T) {
 		Elastic: map[string]any{"kolo": []any{map[string]any{"min": 4}}}})
 	c := w.config()
 	c.Planner.Progress = 2 * time.Millisecond
+	c.Leader.TTL = time.Minute // another leader would know what was saved only
 	c.Pools["default"] = config.Pool{Name: "default", Policy: "elastic-fifo", Device: "gpu", Levels: topology.Default(), Aware: true}
 	a, _ := w.start(c)
 	eventually := func(is func(*api.JobStatus) bool) *api.JobStatus {
