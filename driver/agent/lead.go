@@ -58,7 +58,7 @@ func (a *agent) follow(ctx context.Context) {
 func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 	for ctx.Err() == nil {
 		l := leader.New(leader.Options{Config: a.config, Term: term, Floor: floor, Quorum: a.elector, Record: a.record,
-			Framework: a.framework.Elastic, Exchange: a.framework.Exchange, Present: a.present, PeerAuth: discovery.Authentication, Logger: a.log.Named("leader")})
+			Framework: a.framework.Elastic, Exchange: a.framework.Exchange, Present: a.present, Address: a.address, PeerAuth: discovery.Authentication, Logger: a.log.Named("leader")})
 		a.setLeader(l)
 		runCtx, cancel := context.WithCancel(ctx)
 		var wg sync.WaitGroup

@@ -21,6 +21,10 @@ import (
 // registerWait is how long the agent waits to find itself in the registry.
 const registerWait = 60 * time.Second
 
+// registerUsual is within which time Nomad registers an allocation; what takes longer is
+// reported.
+const registerUsual = 10 * time.Second
+
 // portError explains why the service's port can't be listened on.
 func portError(listen string, err error) error {
 	switch {
@@ -40,6 +44,8 @@ func (a *agent) findSelf(ctx context.Context, r registry.Registry, signals <-cha
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
 	views := r.Watch(ctx)
+	late := time.NewTimer(registerUsual)
+	defer late.Stop()
 	var last registry.View
 	reported := false
 	for {
@@ -49,8 +55,7 @@ func (a *agent) findSelf(ctx context.Context, r registry.Registry, signals <-cha
 				if last.Err != nil {
 					return registry.Peer{}, false, last.Err
 				}
-				return registry.Peer{}, false, fmt.Errorf("service %q: this allocation is not registered after %s; the group needs "+
-					"service { name = %q  provider = \"nomad\"  port = <the port's label> }", a.config.Service, registerWait, a.config.Service)
+				return registry.Peer{}, false, a.unregistered(registerWait)
 			}
 			last = v
 			if p, ok := v.Find(a.config.AllocID); ok && v.Err == nil {
@@ -61,12 +66,22 @@ func (a *agent) findSelf(ctx context.Context, r registry.Registry, signals <-cha
 				reported = true
 				a.events.Emit(fmt.Sprintf("waiting for the service registry: %v", v.Err))
 			}
+		case <-late.C:
+			if last.Err == nil && !last.At.IsZero() {
+				a.events.Warn(a.unregistered(registerUsual).Error())
+			}
 		case s := <-signals:
 			if a.stops(s) {
 				return registry.Peer{}, true, nil
 			}
 		}
 	}
+}
+
+// unregistered explains why others don't find this allocation.
+func (a *agent) unregistered(after time.Duration) error {
+	return fmt.Errorf("service %q: this allocation is not registered after %s; the group needs "+
+		"service { name = %q  provider = \"nomad\"  port = <the port's label> }", a.config.Service, after, a.config.Service)
 }
 
 // chooseInterface returns the interface of training traffic: the one that carries the
@@ -89,6 +104,16 @@ func (a *agent) present(alloc string, after time.Time) (present, fresh bool) {
 	view := a.registry.Latest()
 	present = alloc != "" && slices.ContainsFunc(view.Peers, func(p registry.Peer) bool { return strings.HasPrefix(p.AllocID, alloc) })
 	return present, view.At.After(after)
+}
+
+// address is where the registry has an allocation, empty where it has none.
+func (a *agent) address(alloc string) string {
+	peers := a.registry.Latest().Peers
+	at := slices.IndexFunc(peers, func(p registry.Peer) bool { return strings.HasPrefix(p.AllocID, alloc) })
+	if at < 0 || alloc == "" {
+		return ""
+	}
+	return peers[at].Addr
 }
 
 // peers is how many agents the registry names.

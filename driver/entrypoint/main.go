@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -68,18 +69,13 @@ func Main(ctx context.Context, frameworks []Framework, args []string, stdout, st
 	}
 	if err != nil {
 		_, _ = fmt.Fprintf(stderr, "kolo-worker: %v\n", err)
+		linger(ctx, signals)
 		return codeUsage
 	}
 	c, warnings, err := configure(o, environ())
-	var refused taskconfig.Problems
-	if errors.As(err, &refused) { // a line each
-		for _, problem := range refused {
-			_, _ = fmt.Fprintf(stderr, "kolo-worker: %s\n", problem)
-		}
-		return codeRefused
-	}
 	if err != nil {
-		_, _ = fmt.Fprintf(stderr, "kolo-worker: %v\n", err)
+		refuse(stderr, err)
+		linger(ctx, signals)
 		return codeRefused
 	}
 	log := hclog.New(&hclog.LoggerOptions{Name: "kolo", Output: stderr, Level: hclog.LevelFromString(os.Getenv("KOLO_LOG_LEVEL"))})
@@ -89,9 +85,39 @@ func Main(ctx context.Context, frameworks []Framework, args []string, stdout, st
 		return codeRefused
 	}
 	for _, warning := range warnings {
-		ev.Emit(warning)
+		ev.Warn(warning)
 	}
 	return exitCode(agent.Run(ctx, agent.Options{Config: *c, Framework: agentOf(frameworks, o.Framework), Signals: signals, Stop: stop, Events: ev, Logger: log}))
+}
+
+// refuse prints what is wrong, a line for each problem.
+func refuse(stderr io.Writer, err error) {
+	var refused taskconfig.Problems
+	if !errors.As(err, &refused) {
+		_, _ = fmt.Fprintf(stderr, "kolo-worker: %v\n", err)
+		return
+	}
+	for _, problem := range refused {
+		_, _ = fmt.Fprintf(stderr, "kolo-worker: %s\n", problem)
+	}
+}
+
+// lingering is how long a container that can't train still lives. Nomad's docker driver
+// begins to read a container's output after its start, and removes it at its end: of one
+// that ends at once, the reason would be lost.
+const lingering = 3 * time.Second
+
+// linger waits for the reason of a failure to be read, where this is the first process of
+// a container.
+func linger(ctx context.Context, signals <-chan os.Signal) {
+	if os.Getpid() != 1 {
+		return
+	}
+	select {
+	case <-time.After(lingering):
+	case <-signals:
+	case <-ctx.Done():
+	}
 }
 
 func tasksOf(frameworks []Framework) []workerflags.Framework {

@@ -49,6 +49,16 @@ func Open(path string, log hclog.Logger) (*Log, error) {
 // Emit reports one event.
 func (l *Log) Emit(message string) {
 	l.log.Info(message)
+	l.keep(message)
+}
+
+// Warn reports an event that the user should do something about.
+func (l *Log) Warn(message string) {
+	l.log.Warn(message)
+	l.keep(message)
+}
+
+func (l *Log) keep(message string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	event := Line{time.Now().UTC(), message}

@@ -45,6 +45,9 @@ type Options struct {
 	// Present reports whether an allocation is still registered, by a view of the
 	// registry that is newer than the given time; nil: sessions alone decide.
 	Present func(alloc string, after time.Time) (present, fresh bool)
+	// Address is where the registry has an allocation, given by its id or how that begins;
+	// empty where it has none. Nil: hosts of an earlier leader's ring are not probed.
+	Address func(alloc string) string
 	// PeerAuth is how agents authenticate each other, for the status.
 	PeerAuth string
 	// HostTimeout is how long a host may be without a session, 8 s by default.
@@ -62,6 +65,7 @@ type Leader struct {
 	quit    chan struct{}
 	machine *elastic.Machine
 	hosts   map[elastic.HostID]*member
+	givenUp map[elastic.HostID]bool // of the ring, since a host last joined
 	quorum  elastic.Quorum
 
 	ring          wire.RingID
@@ -98,7 +102,7 @@ func New(o Options) *Leader {
 	}
 	checkpoint := time.Duration(c.Restart.Checkpoint.Wait)
 	l := &Leader{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}),
-		hosts: map[elastic.HostID]*member{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
+		hosts: map[elastic.HostID]*member{}, givenUp: map[elastic.HostID]bool{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
 	l.machine = elastic.New(elastic.Options{
 		Framework: o.Framework,
 		NP:        c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP, Replica: c.Replica,

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"time"
 
@@ -309,6 +310,44 @@ func TestRingsAreNotShared(t *testing.T) {
 	l.perform(t.Context(), elastic.Form{Ring: ring})
 	ring.Members[0].Proc.Incarnation = 2 // by the leader's machine
 	must.Eq(t, 1, a.sent[0].Form.Members[0].Proc.Incarnation)
+}
+
+// A new leader does not wait for a host of the ring that is dead: nothing listens at its
+// address, or its allocation has another process.
+func TestDeadHostsOfAnEarlierLeader(t *testing.T) {
+	ring := func() *ledBy {
+		l := lead(t, config.Config{}, "a-1", "b-1")
+		l.o.Present = func(string, time.Time) (bool, bool) { return true, true }
+		delete(l.hosts, "b-1") // it never came to this leader
+		return l
+	}
+	successor := &wire.Register{AllocID: "b", Info: elastic.HostInfo{ID: "b-2", Index: 1, Slots: make([]elastic.SlotReport, 1)}}
+
+	l := ring()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.NoError(t, err)
+	must.NoError(t, listener.Close())
+	l.o.Address = func(alloc string) string {
+		must.Eq(t, "b", alloc)
+		return listener.Addr().String()
+	}
+	l.tick(t.Context())
+	must.NotNil(t, l.hosts["b-1"])
+	(<-l.todo)()
+	must.Nil(t, l.hosts["b-1"])
+	l.tick(t.Context())
+	must.Nil(t, l.hosts["b-1"], must.Sprint("once is enough"))
+
+	l = ring()
+	l.tick(t.Context())
+	must.NotNil(t, l.hosts["b-1"])
+	l.join(t.Context(), successor, &hostEnd{})
+	must.Nil(t, l.hosts["b-1"])
+
+	l = ring()
+	l.join(t.Context(), successor, &hostEnd{})
+	l.tick(t.Context())
+	must.Nil(t, l.hosts["b-1"])
 }
 
 // A host without a session is lost when a view that is newer than its parting does

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -27,8 +28,8 @@ type Session interface {
 
 // member is a host as the leader knows it.
 type member struct {
-	alloc, addr string
-	width       int // of its slots, where they have standbys; see elastic.HostInfo
+	alloc, addr string // those of an earlier leader's ring: how the id begins
+	width       int    // of its slots, where they have standbys; see elastic.HostInfo
 	session     Session
 	gone        time.Time // without a session since
 	released    bool
@@ -98,7 +99,7 @@ func (l *Leader) refuse(r *wire.Register, s Session) error {
 func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	id := r.Info.ID
 	for other, m := range l.hosts {
-		if other != id && m.alloc == r.AllocID && r.AllocID != "" { // the task was restarted
+		if other != id && m.alloc != "" && strings.HasPrefix(r.AllocID, m.alloc) { // the task was restarted
 			l.lost(ctx, other)
 		}
 	}
@@ -123,6 +124,7 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 		r.Info.Dropped = known && !present
 	}
 	l.checkQuorum(ctx)
+	clear(l.givenUp) // the machine now knows this host's ring, with all its members
 	l.step(ctx, elastic.HostJoined{Info: r.Info})
 	l.checkQuorum(ctx)
 	l.followRing()
@@ -145,10 +147,17 @@ func (l *Leader) parted(ctx context.Context, id elastic.HostID, s Session) {
 		return
 	}
 	l.checkQuorum(ctx)
-	addr := m.addr
+	l.probe(ctx, id, m)
+}
+
+// probe gives up a host without a session whose address refuses a connection.
+func (l *Leader) probe(ctx context.Context, id elastic.HostID, m *member) {
+	if m.addr == "" {
+		return
+	}
 	go func() {
 		d := net.Dialer{Timeout: time.Second}
-		c, err := d.DialContext(ctx, "tcp", addr)
+		c, err := d.DialContext(ctx, "tcp", m.addr)
 		if err == nil {
 			_ = c.Close()
 		} else if errors.Is(err, syscall.ECONNREFUSED) {
@@ -159,6 +168,31 @@ func (l *Leader) parted(ctx context.Context, id elastic.HostID, s Session) {
 			})
 		}
 	}()
+}
+
+// await gives a host that has yet to register its time, unless it is dead.
+func (l *Leader) await(ctx context.Context, id elastic.HostID, now time.Time) {
+	if l.restarted(id) {
+		l.lost(ctx, id)
+		return
+	}
+	m := &member{alloc: wire.AllocPrefix(id), gone: now}
+	if l.o.Address != nil {
+		m.addr = l.o.Address(m.alloc)
+	}
+	l.hosts[id] = m
+	l.probe(ctx, id, m)
+}
+
+// restarted reports whether another process of a host's allocation is here, so that the
+// host is dead.
+func (l *Leader) restarted(id elastic.HostID) bool {
+	for other, m := range l.hosts {
+		if other != id && m.session != nil && wire.AllocPrefix(other) == wire.AllocPrefix(id) {
+			return true
+		}
+	}
+	return false
 }
 
 // lost gives a host up.
@@ -172,6 +206,7 @@ func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
 	}
 	if slices.Contains(l.machine.Ring().Hosts(), id) {
 		l.stats.fail()
+		l.givenUp[id] = true
 	}
 	l.checkQuorum(ctx)
 	l.step(ctx, elastic.HostLost{Host: id})
@@ -181,8 +216,8 @@ func (l *Leader) tick(ctx context.Context) {
 	now := time.Now()
 	if l.o.Present != nil {
 		for _, id := range l.machine.Ring().Hosts() { // of an earlier leader's ring, and not here yet
-			if l.hosts[id] == nil {
-				l.hosts[id] = &member{alloc: wire.AllocPrefix(id), gone: now}
+			if l.hosts[id] == nil && !l.givenUp[id] {
+				l.await(ctx, id, now)
 			}
 		}
 		for id, m := range l.hosts {
