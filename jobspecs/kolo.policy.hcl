@@ -4,8 +4,8 @@
 # The least that the autoscaler needs, in a cluster with ACLs. Repeat
 # the namespace block for each namespace whose jobs it scales; the
 # variables are needed in the leader's namespace only. Adding the capability
-# "tag-job-version" or "submit-job" lets it protect parked jobs by a version tag
-# (otherwise it scales them to the count they have, which serves the same end).
+# "tag-job-version" (of Nomad 1.11.2) or "submit-job" lets it protect parked jobs by a
+# version tag (otherwise it scales them to the count they have, which serves the same end).
 namespace "default" {
   capabilities = ["list-jobs", "read-job", "read-job-scaling", "scale-job", "list-scaling-policies"]
   variables {
