@@ -365,3 +365,67 @@ func TestSensitivity(t *testing.T) {
 	kind.Share(&Sensitivity{Points: []Point{{Size: 2, Crossing: two, StepTime: 5}}}) // alone it has no ratio
 	must.Len(t, 4, kind.Points)
 }
+
+// TestSensitivity_Share has runs of one kind, of which each was measured at some
+// crossings only, with times of their own.
+func TestSensitivity_Share(t *testing.T) {
+	node, rack := Crossing{"node", 2}, Crossing{"meta.rack", 2}
+	run := func(times map[Crossing]float64) *Sensitivity {
+		s := &Sensitivity{}
+		for _, c := range []Crossing{{}, node, rack} {
+			if v := times[c]; v > 0 {
+				s.Learn(Point{Size: 4, Crossing: c, StepTime: v})
+			}
+		}
+		return s
+	}
+	for name, tc := range map[string]struct {
+		runs     []*Sensitivity
+		from, to Crossing
+		want     float64 // 0 is unknown
+	}{
+		"one run":          {[]*Sensitivity{run(map[Crossing]float64{{}: 2, node: 3})}, Crossing{}, node, 1.5},
+		"never together":   {[]*Sensitivity{run(map[Crossing]float64{node: 3, rack: 6})}, node, rack, 2},
+		"a chain of runs":  {[]*Sensitivity{run(map[Crossing]float64{{}: 2, node: 3}), run(map[Crossing]float64{node: 30, rack: 60})}, Crossing{}, rack, 3},
+		"the mean of runs": {[]*Sensitivity{run(map[Crossing]float64{{}: 1, node: 4}), run(map[Crossing]float64{{}: 1, node: 1})}, Crossing{}, node, 2},
+		"alone it has no ratio": {
+			[]*Sensitivity{run(map[Crossing]float64{{}: 2}), run(map[Crossing]float64{node: 3})}, Crossing{}, node, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var kind Sensitivity
+			for _, r := range tc.runs {
+				kind.Share(r)
+			}
+			got, known := kind.Slowdown(4, tc.from, tc.to)
+			must.Eq(t, tc.want > 0, known)
+			if known {
+				must.InDelta(t, tc.want, got, 1e-9)
+			}
+		})
+	}
+}
+
+// TestSlowdown prefers what was measured at the size to what other sizes suggest,
+// and then the job to its kind.
+func TestSlowdown(t *testing.T) {
+	two := Crossing{"node", 2}
+	known := func(size int, times float64) *Sensitivity {
+		return &Sensitivity{Points: []Point{{Size: size, StepTime: 1}, {Size: size, Crossing: two, StepTime: times}}}
+	}
+	for name, tc := range map[string]struct {
+		of   []*Sensitivity
+		want float64
+	}{
+		"the job":                     {[]*Sensitivity{known(4, 2), known(4, 3)}, 2},
+		"the kind, at this size":      {[]*Sensitivity{known(2, 2), known(4, 3)}, 3},
+		"the job, from another size":  {[]*Sensitivity{known(2, 2), known(8, 3)}, 2},
+		"the kind, from another size": {[]*Sensitivity{{}, known(8, 3)}, 3},
+		"nothing":                     {[]*Sensitivity{{}, {}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, ok := Slowdown(4, Crossing{}, two, tc.of...)
+			must.Eq(t, tc.want, r)
+			must.Eq(t, name != "nothing", ok)
+		})
+	}
+}

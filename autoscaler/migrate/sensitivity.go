@@ -30,7 +30,7 @@ type Sensitivity struct {
 	Points []Point `json:"points,omitempty"`
 }
 
-// pointsLimit bounds how many points are kept of one job or kind.
+// pointsLimit bounds how many points are kept of one job or kind; the oldest go first.
 const pointsLimit = 64
 
 // Learn takes in a measured time, in place of the one that was known. A time that
@@ -43,9 +43,10 @@ func (s *Sensitivity) Learn(p Point) {
 		s.Points[i] = p
 		return
 	}
-	if len(s.Points) < pointsLimit {
-		s.Points = append(s.Points, p)
+	if len(s.Points) >= pointsLimit {
+		s.Points = slices.Delete(s.Points, 0, 1)
 	}
+	s.Points = append(s.Points, p)
 }
 
 func (s *Sensitivity) find(size int, c Crossing) int {
@@ -79,17 +80,12 @@ func (s *Sensitivity) Slowdown(size int, from, to Crossing) (ratio float64, know
 	if from == to {
 		return 1, true
 	}
-	at := func(size int) (float64, bool) {
-		t0, ok0 := s.time(size, from)
-		t1, ok1 := s.time(size, to)
-		return t1 / t0, ok0 && ok1
-	}
-	if r, ok := at(size); ok {
+	if r, ok := s.measured(size, from, to); ok {
 		return r, true
 	}
 	below, above := 0, 0
 	for _, p := range s.Points {
-		if _, ok := at(p.Size); !ok {
+		if _, ok := s.measured(p.Size, from, to); !ok {
 			continue
 		}
 		if p.Size < size {
@@ -100,7 +96,7 @@ func (s *Sensitivity) Slowdown(size int, from, to Crossing) (ratio float64, know
 	}
 	product, n := 1.0, 0
 	for _, near := range []int{below, above} {
-		if r, ok := at(near); ok {
+		if r, ok := s.measured(near, from, to); ok {
 			product *= r
 			n++
 		}
@@ -111,15 +107,77 @@ func (s *Sensitivity) Slowdown(size int, from, to Crossing) (ratio float64, know
 	return math.Pow(product, 1/float64(n)), true
 }
 
-// Share takes in what another run of the kind showed: of each size at which it
-// was measured uncrossed and otherwise, the times as multiples of the former.
-// Times of different runs do not compare, their ratios do.
-func (s *Sensitivity) Share(of *Sensitivity) {
-	for _, p := range of.Points {
-		if i := of.find(p.Size, Crossing{}); i >= 0 && (p.Crossing != Crossing{}) {
-			s.Learn(Point{Size: p.Size, StepTime: 1})
-			s.Learn(Point{Size: p.Size, Crossing: p.Crossing, StepTime: p.StepTime / of.Points[i].StepTime})
+// measured is the slowdown as it was measured at this very size.
+func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
+	t0, ok0 := s.time(size, from)
+	t1, ok1 := s.time(size, to)
+	return t1 / t0, ok0 && ok1
+}
+
+// Slowdown is that of the first that was measured at this very size, of a job and
+// then of its kind, or else of the first that knows it from other sizes: what
+// crossing costs differs more by size than among jobs of a kind.
+func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
+	for _, s := range of {
+		if r, ok := s.measured(size, from, to); ok {
+			return r, true
 		}
+	}
+	for _, s := range of {
+		if r, ok := s.Slowdown(size, from, to); ok {
+			return r, true
+		}
+	}
+	return 1, false
+}
+
+// Share takes in what another run of the kind showed, of each size at which it was
+// measured at several crossings. Times of different runs do not compare, their
+// ratios do: the run's are scaled by what both know, and the mean of both counts.
+func (s *Sensitivity) Share(of *Sensitivity) {
+	seen := map[int]bool{}
+	for _, p := range of.Points {
+		if !seen[p.Size] {
+			seen[p.Size] = true
+			s.share(of.of(p.Size))
+		}
+	}
+}
+
+func (s *Sensitivity) of(size int) []Point {
+	var out []Point
+	for _, p := range s.Points {
+		if p.Size == size {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// share takes in a run's times at one size.
+func (s *Sensitivity) share(run []Point) {
+	if len(run) < 2 {
+		return // one time is no ratio
+	}
+	sum, common := 0.0, 0
+	for _, p := range run {
+		if i := s.find(p.Size, p.Crossing); i >= 0 {
+			sum += math.Log(s.Points[i].StepTime / p.StepTime)
+			common++
+		}
+	}
+	scale := 1 / run[0].StepTime
+	if common > 0 {
+		scale = math.Exp(sum / float64(common))
+	} else if len(s.of(run[0].Size)) > 0 {
+		return // nothing tells how these compare to what is known
+	}
+	for _, p := range run {
+		p.StepTime *= scale
+		if i := s.find(p.Size, p.Crossing); i >= 0 {
+			p.StepTime = math.Sqrt(p.StepTime * s.Points[i].StepTime)
+		}
+		s.Learn(p)
 	}
 }
 

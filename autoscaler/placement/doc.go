@@ -12,7 +12,8 @@
 //
 //	Site (a job's group in a domain, or a node)
 //	  ├─ Grow     chooses where workers go, in the smallest domain that holds them
-//	  └─ Release  chooses where they leave, domains as wholes
+//	  ├─ Release  chooses where they leave, domains as wholes
+//	  └─ GrowFaster, ReleaseFaster  the same, but apart where steps are known to be faster so
 //
 // The planner places workers with it to know that growth is not asked for in
 // vain; Nomad then decides where they really go. The simulator has no Nomad, and

@@ -34,23 +34,7 @@ func (e *engine) sites(j *job, per int) []placement.Site {
 // byStepTime places up to more workers of a job close together, or further apart
 // where that is known to be faster.
 func (e *engine) byStepTime(j *job, per, more int) (added int) {
-	sites := e.sites(j, per)
-	counts, added := placement.Grow(sites, more, placement.Rule{})
-	best := 1.0
-	reference := e.with(j, counts)
-	for most := 1; most <= 4 && most < more; most *= 2 {
-		capped := slices.Clone(sites)
-		for i := range capped {
-			capped[i].Room = min(capped[i].Room, max(0, most-capped[i].Held))
-		}
-		others, n := placement.Grow(capped, more, placement.Rule{})
-		if n < added {
-			continue
-		}
-		if r, known := e.ratio(j, reference, e.with(j, others)); known && r < best-worthwhile {
-			best, counts = r, others
-		}
-	}
+	counts, added := placement.GrowFaster(e.sites(j, per), more, placement.Rule{}, e.faster(j))
 	for i, n := range counts {
 		if n > 0 {
 			at := e.cluster.pools[j.typ].places[i]
@@ -61,30 +45,11 @@ func (e *engine) byStepTime(j *job, per, more int) (added int) {
 	return added
 }
 
-// worthwhile is the least difference between two ratios that decides.
-const worthwhile = 0.02
-
-// with is where a job is with more workers by place of its type.
-func (e *engine) with(j *job, more []int) []placement.Share {
-	out := slices.Clone(j.shares)
-	for i, n := range more {
-		if n == 0 {
-			continue
-		}
-		d := e.cluster.pools[j.typ].places[i].Node
-		if k := slices.IndexFunc(out, func(s placement.Share) bool { return s.Node == d }); k >= 0 {
-			out[k].Workers += n
-		} else {
-			out = append(out, placement.Share{Place: placement.Place{Node: d}, Workers: n})
-		}
-	}
-	return out
-}
-
-// leave takes fewer workers away from where they leave the others closest together.
+// leave takes fewer workers away from where they leave the others closest together,
+// or further apart where that is known to be faster.
 func (e *engine) leave(j *job, per, fewer int) {
 	places := e.cluster.pools[j.typ].places
-	for i, n := range placement.Release(e.sites(j, per), fewer) {
+	for i, n := range placement.ReleaseFaster(e.sites(j, per), fewer, e.faster(j)) {
 		if n == 0 {
 			continue
 		}
@@ -93,6 +58,17 @@ func (e *engine) leave(j *job, per, fewer int) {
 		e.cluster.take(places[i].Node, -n*per)
 	}
 	j.shares = slices.DeleteFunc(j.shares, func(s placement.Share) bool { return s.Workers == 0 })
+}
+
+// faster compares where a job of so many workers may be.
+func (e *engine) faster(j *job) placement.Ratio {
+	return func(counts, elsewhere []int) float64 {
+		r, known := e.ratio(j, e.at(j, elsewhere), e.at(j, counts))
+		if !known {
+			return 1
+		}
+		return r
+	}
 }
 
 // ratio is how many times as long a step is expected to take with the workers of
@@ -106,10 +82,10 @@ func (e *engine) ratio(j *job, from, to []placement.Share) (float64, bool) {
 		n += p.Workers
 	}
 	a, b := e.crossing(from), e.crossing(to)
-	if r, known := j.sensitive.Slowdown(n, a, b); known || j.alike == nil {
-		return r, known
+	if j.alike == nil {
+		return j.sensitive.Slowdown(n, a, b)
 	}
-	return j.alike.Slowdown(n, a, b)
+	return migrate.Slowdown(n, a, b, &j.sensitive, j.alike)
 }
 
 // stepAt is the true time of a step with the workers of a job at parts.

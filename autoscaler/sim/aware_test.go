@@ -91,6 +91,21 @@ func TestAware_Starts(t *testing.T) {
 	}
 }
 
+// TestAware_Shrinks leaves the workers of a job where they are faster: of 2+2 those
+// of one node, or one of each.
+func TestAware_Shrinks(t *testing.T) {
+	for app, left := range map[string]float64{"close": 97.5, "apart": 95} {
+		t.Run(app, func(t *testing.T) {
+			nodes := sim.Uniform(2, 2, "")
+			res := run(t, sim.Config{
+				Trace: placed(t, app), Nodes: nodes, Placement: sim.Aware,
+				Info: sim.Info{Curves: true}, Policy: planned{"a": {{0, 4}, {5, 2}}},
+			})
+			must.Eq(t, 5+left, res.Jobs[0].Done)
+		})
+	}
+}
+
 // TestMigrate draws two nodes of three GPUs: a and b leave one free on each, so that
 // c starts on both. When a has gone, c comes together, if that is worth two gaps.
 //

@@ -4,13 +4,11 @@
 package sim
 
 import (
-	"cmp"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
@@ -19,16 +17,18 @@ import (
 // firstSteps is how many steps at a size make its first measurement.
 const firstSteps = 3
 
-// measured is what was learned of a job's step times as it ran.
+// measured is what was learned of a job's step times as it ran: by size, wherever
+// its workers were, which is what policies see, and by size and place.
 type measured struct {
-	sizes []sample // by size
-	curve speedup.Curve
+	sizes  []sample // by size
+	curve  speedup.Curve
+	placed []sample // by size and crossing, where placement goes by it
 }
 
 type sample struct {
 	size     int
 	crossing migrate.Crossing
-	steps    float64 // made at this size
+	steps    float64 // made there
 	used     float64 // steps at the time the curve was made
 	step     float64 // true seconds per step, as last seen
 	normal   float64 // standard normal draw that this size's error follows
@@ -36,17 +36,22 @@ type sample struct {
 
 // at returns the sample of a size, making it when there is none.
 func (m *measured) at(size int, j *job, seed uint64) *sample {
-	i, found := slices.BinarySearchFunc(m.sizes, size, func(s sample, n int) int {
-		return cmp.Or(s.size-n, strings.Compare(s.crossing.Level, j.crossing.Level), s.crossing.Domains-j.crossing.Domains)
-	})
+	i, found := slices.BinarySearchFunc(m.sizes, size, func(s sample, n int) int { return s.size - n })
 	if !found {
-		id := j.ID
-		if j.crossing.Domains > 0 {
-			id += " " + j.crossing.Level + strconv.Itoa(j.crossing.Domains)
-		}
-		m.sizes = slices.Insert(m.sizes, i, sample{size: size, crossing: j.crossing, normal: draw(seed, id, size)})
+		m.sizes = slices.Insert(m.sizes, i, sample{size: size, normal: draw(seed, j.ID, size)})
 	}
 	return &m.sizes[i]
+}
+
+// here returns the sample of the size and crossing that a job has now.
+func (m *measured) here(j *job, seed uint64) *sample {
+	i := slices.IndexFunc(m.placed, func(s sample) bool { return s.size == j.n && s.crossing == j.crossing })
+	if i < 0 {
+		i = len(m.placed)
+		normal := draw(seed, j.ID+" "+j.crossing.Level+strconv.Itoa(j.crossing.Domains), j.n)
+		m.placed = append(m.placed, sample{size: j.n, crossing: j.crossing, normal: normal})
+	}
+	return &m.placed[i]
 }
 
 // draw is a standard normal number that depends on nothing but its arguments,
@@ -64,8 +69,28 @@ func draw(seed uint64, id string, size int) float64 {
 // between is noise.
 func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 	s := j.seen.at(j.n, j, seed)
+	first, changed = s.take(steps, j.step)
+	if !changed {
+		return false, false
+	}
+	points := make([]speedup.Point, 0, len(j.seen.sizes))
+	for _, s := range j.seen.sizes {
+		if s.used > 0 {
+			points = append(points, speedup.Point{
+				Size: s.size, StepTime: s.step * s.wrong(noise),
+				Samples: int(min(s.used, 1e9)), Spread: noise * s.step,
+			})
+		}
+	}
+	j.seen.curve = speedup.NewCurve(points...)
+	return first, true
+}
+
+// take takes steps of so many seconds in, and reports whether the mean in use
+// changes: at the first few, and each time their number has doubled.
+func (s *sample) take(steps, step float64) (first, changed bool) {
 	s.steps += steps
-	s.step = j.step
+	s.step = step
 	// The margin forgives rounding: time late in a long trace is only known
 	// to some nanoseconds, which is a part of a short step.
 	if s.steps < firstSteps-0.01 || s.steps < 2*s.used {
@@ -73,26 +98,6 @@ func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 	}
 	first = s.used == 0
 	s.used = s.steps
-	points := make([]speedup.Point, 0, len(j.seen.sizes))
-	for _, s := range j.seen.sizes {
-		if s.used == 0 {
-			continue
-		}
-		p := speedup.Point{
-			Size: s.size, StepTime: s.step * s.wrong(noise),
-			Samples: int(min(s.used, 1e9)), Spread: noise * s.step,
-		}
-		// A policy knows sizes alone: that of now where the job is now, others as
-		// they were with the workers closest together.
-		if last := len(points) - 1; last >= 0 && points[last].Size == s.size {
-			if s.size == j.n && s.crossing == j.crossing {
-				points[last] = p
-			}
-			continue
-		}
-		points = append(points, p)
-	}
-	j.seen.curve = speedup.NewCurve(points...)
 	return first, true
 }
 
@@ -136,8 +141,10 @@ func (e *engine) advance(j *job) {
 		}
 		if changed {
 			e.learned(j)
-			if e.aware() {
-				s := j.seen.at(j.n, j, e.cfg.Seed)
+		}
+		if e.aware() {
+			s := j.seen.here(j, e.cfg.Seed)
+			if _, changed := s.take(steps, j.step); changed {
 				j.learn(s.step * s.wrong(e.cfg.Info.Noise))
 			}
 		}
