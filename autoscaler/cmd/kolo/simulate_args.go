@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +121,9 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := a.checkPlaces(placed); err != nil {
+		return nil, nil, err
+	}
 	if s.Contestants, err = a.contestants(placed); err != nil {
 		return nil, nil, err
 	}
@@ -150,6 +154,9 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 	if nodes == nil {
 		nodes = sim.Uniform(16, 4, "")
 	}
+	if a.crossRack > 0 && !slices.ContainsFunc(nodes, func(n trace.Node) bool { return n.Rack != "" }) {
+		return nil, nil, badFlag("-cross-rack %g: no node is in a rack; name racks in -cluster, such as 16x4/4", a.crossRack)
+	}
 	s.Base.Nodes, s.Base.Speed = nodes, speed
 	if err := limit(s.Workloads, nodes); err != nil {
 		return nil, nil, err
@@ -168,6 +175,28 @@ func (a *simulateArgs) sweep() (*sim.Sweep, []error, error) {
 		}
 	}
 	return s, skipped, nil
+}
+
+// checkPlaces checks the options that are about where workers are, and how exactly
+// that is measured.
+func (a *simulateArgs) checkPlaces(placed []sim.Placement) error {
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{{"scatter", a.scatter}, {"cross-rack", a.crossRack}, {"noise", a.noise}} {
+		if !(f.value >= 0) || math.IsInf(f.value, 1) {
+			return badFlag("-%s: want a fraction of 0 or more, got %g", f.name, f.value)
+		}
+	}
+	switch {
+	case a.maxMoves < 0:
+		return badFlag("-max-migrations: want a number, 0 for no limit, got %d", a.maxMoves)
+	case a.maxMoves > 0 && !slices.Contains(placed, sim.Migrate):
+		return badFlag("-max-migrations: only -placement migrate moves workers; add it, or leave this out")
+	case a.tick > 0 && slices.ContainsFunc(placed, func(p sim.Placement) bool { return p >= sim.Nomad }):
+		return badFlag("-placement %s: there is no placement in ticks; leave out -tick", a.placement)
+	}
+	return nil
 }
 
 // workload reads the trace, or makes one up.

@@ -98,6 +98,12 @@ func parsePlacements(s string) ([]sim.Placement, error) {
 	return out, nil
 }
 
+// mostNodes bounds -cluster, and mostOnNode what a node has.
+const (
+	mostNodes  = 1_000_000
+	mostOnNode = 1_000_000
+)
+
 // parseCluster reads -cluster; nil when it is empty.
 func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
 	if s == "" {
@@ -117,6 +123,9 @@ func parseCluster(s string) ([]trace.Node, map[string]float64, error) {
 		gpus, err2 := strconv.Atoi(g)
 		if !ok || err1 != nil || err2 != nil || many < 1 || gpus < 1 {
 			return nil, nil, bad
+		}
+		if many > mostNodes-len(nodes) || gpus > mostOnNode {
+			return nil, nil, badFlag("-cluster %q: want at most %d nodes, of at most %d GPUs each", group, mostNodes, mostOnNode)
 		}
 		if fast {
 			v, err := strconv.ParseFloat(factor, 64)
