@@ -100,11 +100,20 @@ var specs = map[string]struct {
 	train.Torch.Name:   {"torch", nil},
 }
 
-// train submits the CPU jobspec of a framework, made elastic for the autoscaler,
-// with the test's script and its arguments. Its first ring has np ranks: with
-// fewer, the worker that is there first would be rank 0, and on a busy machine that
-// may be one that the first shrink takes.
+// train submits the training job of a framework.
 func (w *world) train(t *testing.T, f train.Framework, name, queue string, np int, args ...string) training {
+	t.Helper()
+	tr, job := w.training(t, f, name, np, args...)
+	job.TaskGroups[0].Scaling.Policy = map[string]any{"kolo": []map[string]any{{"min": 1, "queue": queue}}}
+	must.NoError(t, w.RegisterJob(t.Context(), job))
+	return tr
+}
+
+// training is the CPU jobspec of a framework, made elastic for the autoscaler, with
+// the test's script and its arguments. Its first ring has np ranks: with fewer, the
+// worker that is there first would be rank 0, and on a busy machine that may be one
+// that the first shrink takes.
+func (w *world) training(t *testing.T, f train.Framework, name string, np int, args ...string) (training, *api.Job) {
 	t.Helper()
 	dir := filepath.Join(w.Dir, "training", name)
 	must.NoError(t, os.MkdirAll(dir, 0o777))
@@ -121,15 +130,13 @@ func (w *world) train(t *testing.T, f train.Framework, name, queue string, np in
 	must.NoError(t, err)
 	group := job.TaskGroups[0]
 	group.Scaling.Min = new(int64(0))
-	group.Scaling.Policy = map[string]any{"kolo": []map[string]any{{"min": 1, "queue": queue}}}
 	task := group.Tasks[0]
 	maps.Copy(task.Config, spec.config)
 	task.Config["np"] = np
 	task.Env = f.Env(root(t))
 	job.ID, job.Name = &name, &name
 	group.Services[0].Name, task.Config["service"] = name, name
-	must.NoError(t, w.RegisterJob(t.Context(), job))
-	return training{name, dir}
+	return training{name, dir}, job
 }
 
 // finish ends the training with its epoch.
