@@ -116,7 +116,7 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 	if !ok {
 		return false
 	}
-	return b.begin(f, c.Moves, func(int, migrate.Move) string {
+	return b.begin(f, c.Moves, true, func(int, migrate.Move) string {
 		return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, targets[c.Target].group)
 	})
 }
@@ -208,12 +208,12 @@ func (b *planBuilder) rearrange(movers []int) {
 		}
 		return fmt.Sprintf("closer together: steps take %.0f %% less time", 100*(1-m.Slowdown))
 	}
-	if len(moves) == 0 || b.begin(f, moves, reason) {
+	if len(moves) == 0 || b.begin(f, moves, false, reason) {
 		return
 	}
 	for k, m := range moves {
 		if m.Gain > (1+b.o.Migrate.Hysteresis)*m.Cost {
-			b.begin(f, map[int]migrate.Move{k: m}, reason)
+			b.begin(f, map[int]migrate.Move{k: m}, false, reason)
 		}
 	}
 }
@@ -299,8 +299,9 @@ func pathKey(path []int) string {
 
 // begin writes down the first halves of moves, of all or of none. A job grows into
 // room that is free now; where others have to leave it first, a job shrinks first,
-// or waits for them if it may not.
-func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, reason func(k int, m migrate.Move) string) bool {
+// or waits for them if it may not. With atOnce all that may shrink first do: a gang
+// waits for the slots that they leave, and has more of them than they move workers.
+func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, atOnce bool, reason func(k int, m migrate.Move) string) bool {
 	type half struct {
 		j      int
 		moving *Moving
@@ -328,20 +329,18 @@ func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, reason func(k 
 			rollbacks = append(rollbacks, rollback)
 			room = room && placed >= more
 		}
-		if !room {
-			n := job.Count() - m.Workers
-			switch {
-			case len(moves) == 1:
-				undo()
-				return false
-			case n >= max(1, job.Min) && job.Sizes.Fit(n, job.Min, job.Max) == n:
-				moving.GrowFirst = false
-			case !m.GrowFirst:
-				undo()
-				return false
-			default:
-				moving.Queued = true
-			}
+		n := job.Count() - m.Workers
+		shrinks := n >= max(1, job.Min) && job.Sizes.Fit(n, job.Min, job.Max) == n
+		switch {
+		case room:
+			moving.GrowFirst = m.GrowFirst && !(atOnce && shrinks)
+		case shrinks && len(moves) > 1:
+			moving.GrowFirst = false
+		case m.GrowFirst && len(moves) > 1:
+			moving.Queued = true
+		default:
+			undo()
+			return false
 		}
 		halves = append(halves, half{j, moving, reason(k, m)})
 	}

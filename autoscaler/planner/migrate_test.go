@@ -112,10 +112,13 @@ func TestMake_Migrates(t *testing.T) {
 
 		"room for a gang": {
 			nodes(9, 9).inRacks("a", movable(0), 2, 0).inRacks("b", movable(0), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{2, 2, 8},
+			"a 2→1 migrate r0:2→1", "makes room for gang within one meta.rack (r0)"},
+		"of workers that train where their job may not be smaller": {
+			nodes(9, 9).inRacks("a", movable(0, func(j *Job) { j.Min = 2 }), 2, 0).inRacks("b", movable(0), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{2, 2, 8},
 			"a 2→3 migrate r1:0→1", "makes room for gang within one meta.rack (r0)"},
 		"the fewest workers move": {
 			nodes(10, 9).inRacks("a", movable(0), 4, 0).inRacks("b", movable(0), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{4, 2, 8},
-			"b 2→3 migrate r0:0→1", "makes room for gang"},
+			"b 2→1 migrate r1:2→1", "makes room for gang"},
 		"not for a gang that would start soon": {
 			nodes(9, 9).inRacks("a", movable(0, func(j *Job) { j.Mobility.Remaining = 1 }), 2, 0).inRacks("b", movable(0), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{2, 2, 8},
 			"", "needs room for 8 more within one meta.rack"},
@@ -123,7 +126,7 @@ func TestMake_Migrates(t *testing.T) {
 			nodes(9, 9).inRacks("a", movable(0), 2, 0).inRacks("b", movable(0), 0, 1).
 				inRacks("liar", movable(0, func(j *Job) { j.Key.Namespace, j.Mobility.Remaining = "a liar's", 0.001 }), 0, 1).
 				inRacks("third", movable(0, func(j *Job) { j.Key.Namespace = "third" }), 0, 1).inRacks("gang", gangOf8, 0, 0), []int{2, 1, 1, 1, 8},
-			"a 2→3 migrate r1:0→1", "makes room for gang"},
+			"a 2→1 migrate r0:2→1", "makes room for gang"},
 		"no worker of a job that must not cross": {
 			nodes(9, 9).inRacks("a", movable(0, rackOnly), 2, 0).inRacks("b", movable(0, rackOnly), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{2, 2, 8},
 			"", "needs room for 8 more within one meta.rack"},
