@@ -333,7 +333,7 @@ func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, atOnce bool, r
 		shrinks := n >= max(1, job.Min) && job.Sizes.Fit(n, job.Min, job.Max) == n
 		switch {
 		case room:
-			moving.GrowFirst = m.GrowFirst && !(atOnce && shrinks)
+			moving.GrowFirst = m.GrowFirst && (!atOnce || !shrinks)
 		case shrinks && len(moves) > 1:
 			moving.GrowFirst = false
 		case m.GrowFirst && len(moves) > 1:

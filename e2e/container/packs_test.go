@@ -302,13 +302,13 @@ func (s *shell) packCommand(line, name string, vars pack.Vars) string {
 		must.NoError(s.t, os.WriteFile(path, []byte(text), 0o644))
 		return "nomad job run " + path
 	}
-	line = strings.Replace(line, "nomad-pack", s.pack, 1)
+	words := []string{strings.Replace(line, "nomad-pack", s.pack, 1)}
 	for _, key := range slices.Sorted(maps.Keys(vars)) {
 		arg, err := pack.Argument(key, vars[key])
 		must.NoError(s.t, err)
-		line += " '" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		words = append(words, "'"+strings.ReplaceAll(arg, "'", `'\''`)+"'")
 	}
-	return line
+	return strings.Join(words, " ")
 }
 
 // waitStatus waits until kolo status prints something.
