@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -28,8 +27,9 @@ type Session interface {
 
 // member is a host as the leader knows it.
 type member struct {
-	alloc, addr string // those of an earlier leader's ring: how the id begins
-	width       int    // of its slots, where they have standbys; see elastic.HostInfo
+	alloc, addr string
+	awaited     bool // of an earlier leader's ring, and not here yet: alloc is how the id begins
+	width       int  // of its slots, where they have standbys; see elastic.HostInfo
 	session     Session
 	gone        time.Time // without a session since
 	released    bool
@@ -99,7 +99,11 @@ func (l *Leader) refuse(r *wire.Register, s Session) error {
 func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 	id := r.Info.ID
 	for other, m := range l.hosts {
-		if other != id && m.alloc != "" && strings.HasPrefix(r.AllocID, m.alloc) { // the task was restarted
+		same := m.alloc == r.AllocID
+		if m.awaited {
+			same = m.alloc == wire.AllocPrefix(id)
+		}
+		if other != id && same && r.AllocID != "" { // the task was restarted
 			l.lost(ctx, other)
 		}
 	}
@@ -176,7 +180,7 @@ func (l *Leader) await(ctx context.Context, id elastic.HostID, now time.Time) {
 		l.lost(ctx, id)
 		return
 	}
-	m := &member{alloc: wire.AllocPrefix(id), gone: now}
+	m := &member{alloc: wire.AllocPrefix(id), awaited: true, gone: now}
 	if l.o.Address != nil {
 		m.addr = l.o.Address(m.alloc)
 	}
