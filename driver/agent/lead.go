@@ -83,6 +83,9 @@ func (a *agent) lead(ctx context.Context, term, floor uint64) uint64 {
 	return floor
 }
 
+// attendAgain is the time between two tries of a leader that takes no sessions yet.
+const attendAgain = 20 * time.Millisecond
+
 // attend keeps the host in session with another agent that leads.
 func (a *agent) attend(ctx context.Context, now discovery.Leadership) {
 	f := &session.Follower{
@@ -92,8 +95,16 @@ func (a *agent) attend(ctx context.Context, now discovery.Leadership) {
 		Attach: func(s *session.HostEnd) error { return a.host.Attach(s) },
 		Log:    a.log,
 	}
+	begun := time.Now()
 	f.Follow(ctx, func(err error) {
 		a.log.Info("session with the leader ended", "leader", now.Leader.AllocID, "error", err)
+		if time.Since(begun) < time.Second {
+			// It may be elected and not ready to lead: the next try would not wait either.
+			select {
+			case <-ctx.Done():
+			case <-time.After(attendAgain):
+			}
+		}
 		a.elector.LeaderLost(now.Term)
 	})
 }

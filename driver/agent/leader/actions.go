@@ -83,7 +83,8 @@ func (l *Leader) breakRing(a elastic.Break) {
 // form asks for consent to a new ring and sends it out.
 func (l *Leader) form(ctx context.Context, a elastic.Form) {
 	id := wire.IDOf(&a.Ring)
-	if fresh := id.Term == l.o.Term && id != l.agreed; fresh {
+	// Up to the floor, rings of this term were agreed to before this leader began again.
+	if fresh := id.Term == l.o.Term && id.Generation > l.o.Floor && id != l.agreed; fresh {
 		if l.o.Quorum != nil {
 			var allocs []string
 			for _, h := range a.Ring.Hosts() {

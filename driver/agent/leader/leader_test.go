@@ -312,6 +312,30 @@ func TestRingsAreNotShared(t *testing.T) {
 	must.Eq(t, 1, a.sent[0].Form.Members[0].Proc.Incarnation)
 }
 
+// disagreeing is a quorum that agrees to no ring.
+type disagreeing struct{}
+
+func (disagreeing) Connect(string)                  {}
+func (disagreeing) MayForm([]string) (bool, string) { return true, "" }
+func (disagreeing) Form(context.Context, uint64, []string) error {
+	return errors.New("generation already used")
+}
+
+// A leader that begins again, because a ring was refused, sends out the ring that its
+// hosts are in without asking for it again, and asks for the next one.
+func TestBeginningAgain(t *testing.T) {
+	for generation, asks := range map[uint64]bool{2: false, 3: false, 4: true} {
+		l := New(Options{Exchange: noExchange, Config: oneSlot, Term: 7, Floor: 3, Quorum: disagreeing{}, Logger: hclog.NewNullLogger()})
+		a := &hostEnd{}
+		l.join(t.Context(), &wire.Register{Info: elastic.HostInfo{ID: "a", Slots: make([]elastic.SlotReport, 1)}}, a)
+		l.failed, a.sent = nil, nil
+		ring := elastic.Ring{Term: 7, Generation: generation, Members: []elastic.Member{{Proc: elastic.Proc{Slot: elastic.SlotID{Host: "a"}, Incarnation: 1}}}}
+		l.perform(t.Context(), elastic.Form{Ring: ring})
+		must.Eq(t, asks, l.failed != nil, must.Sprintf("generation %d", generation))
+		must.Eq(t, asks, len(a.sent) == 0)
+	}
+}
+
 // A new leader does not wait for a host of the ring that is dead: nothing listens at its
 // address, or its allocation has another process.
 func TestDeadHostsOfAnEarlierLeader(t *testing.T) {
