@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,8 +22,8 @@ import (
 // report themselves how much they have left.
 const horizon = 24 * 3600
 
-// mobilize gives the planner what moving workers gains and costs, for the jobs that
-// may be moved. The caller holds c.mu.
+// mobilize gives the planner what is known of where workers train fastest, and, for
+// the jobs that may be moved, what that gains and costs. The caller holds c.mu.
 func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 	var costs map[string]float64 // by pool
 	rooms := rooms{}
@@ -30,24 +31,30 @@ func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 		j, f := &v.Jobs[i], &v.Facts[i]
 		tree := v.Topologies[j.Pool]
 		pool := c.cfg.Pool(j.Pool)
-		if !pool.Aware || pool.MaxMigrations == 0 || tree == nil || len(j.Groups) < 2 || f.Running == 0 || !movable(j, now) {
+		if !pool.Aware || tree == nil || len(j.Groups) < 2 || !movable(j, now) {
+			continue
+		}
+		h := c.job(j.Key)
+		s := slowness{tree: tree.Tree, groups: j.Groups, at: f.Where, now: live(j)}
+		s.own, s.alike = c.history.Sensitivities(h.Job, kindKey(j.Key, f))
+		if j.Locality != nil && s.knows() {
+			s.most = rooms.most(v, tree.Tree, j)
+			j.Locality.Faster = s.between
+		}
+		if pool.MaxMigrations == 0 || f.Running == 0 {
 			continue
 		}
 		if costs == nil {
 			costs = c.resizeCosts(v, now)
 		}
-		h := c.job(j.Key)
-		own, alike := c.history.Sensitivities(h.Job, kindKey(j.Key, f))
 		gap, measured := h.gap()
 		if !measured {
 			gap = costs[j.Pool]
 		}
 		j.Mobility = &planner.Mobility{Remaining: min(h.expected(f), horizon), Gap: gap, After: h.MayMove(pool.MaxMigrations, now)}
-		if j.Locality == nil {
-			continue // it goes where others need it to
+		if j.Locality != nil { // else it goes where others need it to
+			j.Mobility.Slowdown = s.by
 		}
-		s := slowness{tree: tree.Tree, groups: j.Groups, at: f.Where, now: live(j), most: rooms.most(v, tree.Tree, j), own: own, alike: alike}
-		j.Mobility.Slowdown = s.by
 	}
 }
 
@@ -136,38 +143,43 @@ const (
 	mostSlowdown  = 20
 )
 
+// knows reports whether anything was measured.
+func (s *slowness) knows() bool { return len(s.own.Points) > 0 || len(s.alike.Points) > 0 }
+
 // by is the time of a step with so many workers in each group, as a multiple of
-// that now; 1 where it is unknown. Where the workers of a group will be inside its
-// domain is up to Nomad: the slowest of what is known of that counts, so that
-// nothing moves for what it may not get.
+// that now; 1 where it is unknown.
 func (s *slowness) by(counts []int) float64 {
-	if s.at.Workers == 0 || slices.Equal(counts, s.now) {
+	if s.at.Workers == 0 || !s.knows() || slices.Equal(counts, s.now) {
 		return 1
 	}
-	size := 0
-	for _, n := range counts {
-		size += n
-	}
-	worst, known := 0.0, false
-	for _, to := range s.crossings(counts) {
-		if r, ok := s.slowdown(size, to); ok {
-			worst, known = max(worst, r), true
-		}
-	}
-	if !known {
-		return 1
-	}
-	return worst
+	return s.worst(sizeOf(counts), []migrate.Crossing{s.at.Crossing}, s.crossings(counts))
 }
 
-// slowdown is that from where the job is now to another crossing.
-func (s *slowness) slowdown(size int, to migrate.Crossing) (ratio float64, known bool) {
-	for _, of := range []*migrate.Sensitivity{s.own, s.alike} {
-		if r, ok := of.Slowdown(size, s.at.Crossing, to); ok && r >= leastSlowdown && r <= mostSlowdown {
-			return r, true
+// between is the time of a step with so many workers in each group, as a multiple of
+// that with as many elsewhere; 1 where it is unknown.
+func (s *slowness) between(counts, elsewhere []int) float64 {
+	return s.worst(sizeOf(counts), s.crossings(elsewhere), s.crossings(counts))
+}
+
+// worst is the greatest known slowdown. Where the workers of a group will be inside
+// its domain is up to Nomad: nothing is placed for what it may not get.
+func (s *slowness) worst(size int, from, to []migrate.Crossing) float64 {
+	worst := 0.0
+	for _, a := range from {
+		for _, b := range to {
+			if r, known := migrate.Slowdown(size, a, b, s.own, s.alike); known && leastSlowdown <= r && r <= mostSlowdown {
+				worst = max(worst, r)
+			}
 		}
 	}
-	return 1, false
+	return cmp.Or(worst, 1)
+}
+
+func sizeOf(counts []int) (n int) {
+	for _, k := range counts {
+		n += k
+	}
+	return n
 }
 
 // crossings are those that so many workers in each group may have: the one between
@@ -191,11 +203,7 @@ func (s *slowness) crossings(counts []int) []migrate.Crossing {
 			return []migrate.Crossing{{Level: levels[l].Name, Domains: len(domains)}}
 		}
 	}
-	size := 0
-	for _, g := range used {
-		size += counts[g]
-	}
-	least := (size + s.most - 1) / s.most // domains of the innermost level
+	least := (sizeOf(counts) + s.most - 1) / s.most // domains of the innermost level
 	var out []migrate.Crossing
 	if least <= 1 {
 		out = append(out, migrate.Crossing{})

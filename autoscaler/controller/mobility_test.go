@@ -97,6 +97,78 @@ func TestSlowness(t *testing.T) {
 	}
 }
 
+// TestSlowness_Between is about a job that may start in one rack or in both.
+func TestSlowness_Between(t *testing.T) {
+	one, both := []int{2, 0}, []int{1, 1}
+	faster := []migrate.Point{point(2, migrate.Crossing{}, 1), point(2, rackSpread(2), 0.8)}
+	for name, tc := range map[string]struct {
+		own, alike        []migrate.Point
+		counts, elsewhere []int
+		want              float64
+	}{
+		"nothing is known":                     {counts: both, elsewhere: one, want: 1},
+		"the same":                             {own: faster, counts: both, elsewhere: both, want: 1},
+		"it is faster apart":                   {own: faster, counts: both, elsewhere: one, want: 0.8},
+		"others of its kind are":               {alike: faster, counts: both, elsewhere: one, want: 0.8},
+		"and slower together":                  {own: faster, counts: one, elsewhere: both, want: 1.25},
+		"one node would have been faster yet":  {own: append(faster, point(2, nodeSpread(2), 0.5)), counts: both, elsewhere: one, want: 1.6},
+		"another job's times of another size":  {alike: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 0.7)}, counts: both, elsewhere: one, want: 0.7},
+		"no training is faster by so much":     {own: []migrate.Point{point(2, migrate.Crossing{}, 1), point(2, rackSpread(2), 0.001)}, counts: both, elsewhere: one, want: 1},
+		"what was measured at this size first": {own: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 2)}, alike: faster, counts: both, elsewhere: one, want: 0.8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := twoRacks(t, 0, 0)
+			j, tree := &v.Jobs[0], v.Topologies["gpu"].Tree
+			s := slowness{
+				tree: tree, groups: j.Groups, most: rooms{}.most(v, tree, j),
+				own: &migrate.Sensitivity{Points: tc.own}, alike: &migrate.Sensitivity{Points: tc.alike},
+			}
+			must.InDelta(t, tc.want, s.between(tc.counts, tc.elsewhere), 1e-9)
+		})
+	}
+}
+
+// TestMobilize_WhereStepsAreFaster is about jobs that grow and shrink by what was
+// measured: those that wait to start, too, and in pools that move nobody.
+func TestMobilize_WhereStepsAreFaster(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for name, tc := range map[string]struct {
+		edit func(*planner.Job, *cluster.Facts, *history.History)
+		want float64
+	}{
+		"its kind was measured":    {want: 0.8},
+		"its pool moves nobody":    {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.History) { j.Pool = "still" }, want: 0.8},
+		"it does not matter where": {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.History) { j.Locality = nil }},
+		"nothing was measured":     {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.History) { clear(h.Kinds) }},
+		"what a namespace shows is for itself": {edit: func(_ *planner.Job, f *cluster.Facts, h *history.History) {
+			h.Kinds["other/k"] = h.Kinds["default/k"]
+			delete(h.Kinds, "default/k")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := twoRacks(t, 0, 0)
+			j := &v.Jobs[0]
+			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{Kind: "k"}}}
+			v.Topologies["still"] = v.Topologies["gpu"]
+			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+			c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true, MaxMigrations: 6}
+			c.cfg.Pools["still"] = config.Pool{Name: "still", Aware: true}
+			c.history.Job(j.Key, &v.Facts[0].Observation, now)
+			c.history.Kinds["default/k"] = &history.Kind{Placed: []migrate.Point{point(2, migrate.Crossing{}, 1), point(2, rackSpread(2), 0.8)}}
+			if tc.edit != nil {
+				tc.edit(j, &v.Facts[0], c.history)
+			}
+			c.mobilize(v, now)
+			must.Nil(t, j.Mobility, must.Sprint("no worker runs"))
+			if tc.want == 0 {
+				must.True(t, j.Locality == nil || j.Locality.Faster == nil)
+				return
+			}
+			must.InDelta(t, tc.want, j.Locality.Faster([]int{1, 1}, []int{2, 0}), 1e-9)
+		})
+	}
+}
+
 // TestMobilize is about which jobs may be moved, and what of them is known.
 func TestMobilize(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)

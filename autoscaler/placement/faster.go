@@ -17,9 +17,12 @@ const worthwhile = 0.02
 const mostTogether = 4
 
 // GrowFaster is Grow, but that workers go further apart where their steps are known
-// to be faster so.
+// to be faster so. A nil ratio knows of none.
 func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed int) {
 	more, placed = Grow(sites, n, r)
+	if ratio == nil {
+		return more, placed
+	}
 	then := held(sites) + placed
 	best, reference := 1.0, moved(sites, more, 1)
 	for most := 1; most <= mostTogether && most < then; most *= 2 {
@@ -39,9 +42,12 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 }
 
 // ReleaseFaster is Release, but that those that stay are left further apart where
-// their steps are known to be faster so.
+// their steps are known to be faster so. A nil ratio knows of none.
 func ReleaseFaster(sites []Site, n int, ratio Ratio) (less []int) {
 	less = Release(sites, n)
+	if ratio == nil {
+		return less
+	}
 	left := held(sites) - n
 	best, reference := 1.0, moved(sites, less, -1)
 	for most := 1; most <= mostTogether && most < left; most *= 2 {

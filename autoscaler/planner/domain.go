@@ -19,8 +19,8 @@ func (job *Job) within() string {
 	return " within one " + job.Locality.Level
 }
 
-// leave takes n workers of a job from counts, domains as wholes, and returns how
-// many it could not take. Of what is equal the group that is first in order is
+// leave takes n workers of a job from counts, domains as wholes but where steps are
+// known to be faster otherwise, and returns how many it could not take. Of what is equal the group that is first in order is
 // left, or without one the first.
 func (b *planBuilder) leave(job *Job, counts []int, n int, order []int) (left int) {
 	b.sites = b.sites[:0]
@@ -28,9 +28,11 @@ func (b *planBuilder) leave(job *Job, counts []int, n int, order []int) (left in
 		group := &job.Groups[g]
 		b.sites = append(b.sites, placement.Site{Path: group.Path, Held: counts[g], Fixed: min(counts[g], group.Min)})
 	}
-	leaving := placement.Release(b.sites, n)
-	if order != nil {
-		leaving = restored(placement.Release(permuted(b.sites, order), n), order)
+	var leaving []int
+	if faster := job.Locality.Faster; order == nil {
+		leaving = placement.ReleaseFaster(b.sites, n, faster)
+	} else {
+		leaving = restored(placement.ReleaseFaster(permuted(b.sites, order), n, inOrder(faster, order)), order)
 	}
 	for g, k := range leaving {
 		counts[g] -= k

@@ -40,6 +40,18 @@ func rackOnly(j *Job) {
 	j.Locality = &Locality{Rule: placement.Rule{Within: 2}, Level: "meta.rack"}
 }
 
+// fasterApart is of a job whose steps take a tenth less time for each group that it
+// is in.
+func fasterApart(j *Job) {
+	groups := func(counts []int) (n float64) {
+		for _, k := range counts {
+			n += float64(min(1, k))
+		}
+		return n
+	}
+	j.Locality.Faster = func(counts, elsewhere []int) float64 { return 1 - 0.1*(groups(counts)-groups(elsewhere)) }
+}
+
 // TestMake_Domains is about where workers of jobs go in a pool with a topology.
 func TestMake_Domains(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -62,6 +74,20 @@ func TestMake_Domains(t *testing.T) {
 			nodes(8, 8, 8, 8).inRacks("a", nil, 1, 3, 0, 4), []int{4}, "a 8→4 shrink r1:3→0 r0:1→0", ""},
 		"leaves the block with less": {
 			nodes(8, 8, 8, 8).inRacks("a", nil, 2, 2, 3, 0), []int{4}, "a 7→4 shrink r2:3→0", ""},
+		"starts apart where steps are known to be faster so": {
+			nodes(4, 4, 4, 4).inRacks("a", fasterApart, 0, 0, 0, 0), []int{2}, "a 0→2 start r0:0→1 r1:0→1", ""},
+		"grows apart where steps are known to be faster so": {
+			nodes(4, 4, 4, 4).inRacks("a", fasterApart, 0, 2, 0, 0), []int{3}, "a 2→3 grow r0:0→1", ""},
+		"leaves apart those whose steps are known to be faster so": {
+			nodes(4, 4).inRacks("a", fasterApart, 2, 2), []int{2}, "a 4→2 shrink r0:2→1 r1:2→1", ""},
+		"apart in a pool that prefers to empty nodes": {
+			func() *Cluster {
+				c := nodes(4, 4, 4, 4).inRacks("a", fasterApart, 0, 0, 0, 0).inRacks("b", nil, 0, 0, 1, 1)
+				c.Packed = map[string]bool{"gpu": true}
+				return c
+			}(), []int{2, 2}, "a 0→2 start r2:0→1 r3:0→1", ""},
+		"required: one rack, even where steps would be faster apart": {
+			nodes(4, 4, 4, 4).inRacks("a", func(j *Job) { rackOnly(j); fasterApart(j) }, 0, 0, 0, 0), []int{2}, "a 0→2 start r0:0→2", ""},
 		"what has no place goes first": {
 			nodes(8, 8).inRacks("a", func(j *Job) { j.Groups[1].Count = 6 }, 2, 4), []int{4}, "a 8→4 shrink r0:2→0 r1:6→4", ""},
 		"the next job has what is left": {

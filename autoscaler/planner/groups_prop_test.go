@@ -57,6 +57,9 @@ func drawRacks(t *rapid.T) *racks {
 		case 1:
 			job.Locality = &Locality{Rule: placement.Rule{Within: 1}, Level: "meta.rack"}
 		}
+		if job.Locality != nil && rapid.Bool().Draw(t, "faster apart") {
+			fasterApart(&job)
+		}
 		switch rapid.IntRange(0, 6).Draw(t, "hands off") {
 		case 0:
 			job.Frozen = "x"

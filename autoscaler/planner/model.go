@@ -131,6 +131,9 @@ type Job struct {
 type Locality struct {
 	placement.Rule
 	Level string // the one that Rule.Within keeps to, to be shown
+	// Faster compares the times of steps with so many workers in each group, as far
+	// as they are known; nil knows none.
+	Faster placement.Ratio
 }
 
 // Mobility is what is known of a job whose workers may move between its groups.

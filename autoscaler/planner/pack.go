@@ -159,9 +159,9 @@ func (c *capacity) fillUsed(j int, order, counts []int, n int, more func(g, n in
 // growAt chooses the sites of n more workers by the job's rule. Where the pool packs,
 // of sites that are equal by it those with most room on nodes in use come first.
 func (c *capacity) growAt(j int, sites []placement.Site, n int) []int {
-	rule := c.cluster.Jobs[j].Locality.Rule
+	l := c.cluster.Jobs[j].Locality
 	if !c.packs(j) {
-		more, _ := placement.Grow(sites, n, rule)
+		more, _ := placement.GrowFaster(sites, n, l.Rule, l.Faster)
 		return more
 	}
 	order, used := make([]int, len(sites)), make([]int, len(sites))
@@ -172,8 +172,18 @@ func (c *capacity) growAt(j int, sites []placement.Site, n int) []int {
 		}
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(used[y], used[x]) })
-	more, _ := placement.Grow(permuted(sites, order), n, rule)
+	more, _ := placement.GrowFaster(permuted(sites, order), n, l.Rule, inOrder(l.Faster, order))
 	return restored(more, order)
+}
+
+// inOrder is a ratio of counts of permuted sites.
+func inOrder(faster placement.Ratio, order []int) placement.Ratio {
+	if faster == nil {
+		return nil
+	}
+	return func(counts, elsewhere []int) float64 {
+		return faster(restored(counts, order), restored(elsewhere, order))
+	}
 }
 
 // permuted are sites in another order. Of equal domains the one with the lowest
