@@ -5,7 +5,8 @@
 # the namespace block for each namespace whose jobs it scales; the
 # variables are needed in the leader's namespace only. Adding the capability
 # "tag-job-version" (of Nomad 1.11.2) or "submit-job" lets it protect parked jobs by a
-# version tag (otherwise it scales them to the count they have, which serves the same end).
+# version tag (otherwise it scales them to the count they have, which holds off Nomad's
+# timer, but not "nomad system gc").
 namespace "default" {
   capabilities = ["list-jobs", "read-job", "read-job-scaling", "scale-job", "list-scaling-policies"]
   variables {

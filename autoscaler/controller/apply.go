@@ -82,7 +82,7 @@ func (c *Controller) applied(act planner.Action, done cluster.Written, err error
 		unmove() // nothing is written; of other errors the next view tells
 	}
 	c.mu.Unlock()
-	c.metrics.wrote(act, err, took)
+	c.metrics.wrote(act, done, err, took)
 	c.announce(act, done, err)
 }
 

@@ -67,11 +67,12 @@ func (m *metrics) decision(pool string, took time.Duration, err error) {
 	}
 }
 
-func (m *metrics) wrote(a planner.Action, err error, took time.Duration) {
+func (m *metrics) wrote(a planner.Action, done cluster.Written, err error, took time.Duration) {
 	result := "ok"
-	if err != nil {
+	switch {
+	case err != nil:
 		result = string(cluster.Classify(err))
-	} else {
+	case a.Cause != planner.Keep && done.Steps > 0:
 		m.resizes.WithLabelValues(string(a.Cause)).Inc()
 	}
 	m.writes.WithLabelValues(result).Observe(took.Seconds())

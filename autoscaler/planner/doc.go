@@ -49,12 +49,13 @@
 // all (Nomad places differently, or the nodes of their group are gone), they are
 // relocated after Options.PlacementTimeout to another group of the job that has
 // room, or else rolled back, and their group does not grow for
-// Options.PlacementRetry. Workers that have a place are never relocated.
+// Options.PlacementRetry. Workers that have a place move as below, and only so.
 //
 // Where the pool has a topology, a group that is bound to one domain (Group.Path)
 // is the unit of placement, and Job.Locality the rule. Such jobs start in the
 // smallest domain that holds the wanted size, grow where they are, and leave
-// domains as wholes (placement.Grow, placement.Release). Jobs without a locality,
+// domains as wholes, but where steps are known to be faster otherwise
+// (placement.GrowFaster, placement.ReleaseFaster). Jobs without a locality,
 // which is all in other pools, are planned as above.
 //
 // A pool that packs (Cluster.Packed) prefers to leave nodes empty: in which groups

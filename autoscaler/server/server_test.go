@@ -67,7 +67,7 @@ func start(t *testing.T, edit func(*config.Config)) *world {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		st := a.Status()
 		return st.Leading && len(st.Jobs) == 1 && st.Jobs[0].Running == 4 && len(st.Ineligible) == 1
-	}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	return w
 }
 

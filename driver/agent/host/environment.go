@@ -23,19 +23,18 @@ func private(name string) bool {
 	return name == config.Variable || name == "NOMAD_TOKEN" || strings.HasPrefix(name, "NOMAD_TOKEN_")
 }
 
-// environment is what one slot is started with: the task's own environment, the
-// framework's defaults, the jobspec's settings, and what the framework and progress
-// need. Later entries win.
+// environment is what one slot is started with: the framework's defaults, the task's
+// own environment, the jobspec's settings, and what the framework and progress need.
+// Later entries win.
 func (h *Host) environment(s *slot, a elastic.Start) []string {
-	env := map[string]string{}
+	defaults, fixed := s.endpoint.Environment(a.Assignment)
+	env := map[string]string{"PYTHONUNBUFFERED": "1"}
+	maps.Copy(env, defaults)
 	for _, kv := range os.Environ() {
 		if k, v, ok := strings.Cut(kv, "="); ok && !private(k) {
 			env[k] = v
 		}
 	}
-	env["PYTHONUNBUFFERED"] = "1"
-	defaults, fixed := s.endpoint.Environment(a.Assignment)
-	maps.Copy(env, defaults)
 	maps.Copy(env, h.o.Config.RunEnv)
 	maps.Copy(env, h.o.Config.Env)
 	maps.Copy(env, fixed)

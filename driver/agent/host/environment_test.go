@@ -15,6 +15,21 @@ import (
 	"github.com/kolo-nomad/kolo/driver/settings"
 )
 
+// What the framework presets, a task may set otherwise: the network of NCCL, say.
+// What the ring is made of, it may not, and the jobspec's config goes before both.
+func TestTheTasksEnvironmentOverridesDefaults(t *testing.T) {
+	t.Setenv("FRAMEWORK_LOG", "trace")
+	t.Setenv("FRAMEWORK_PORT", "1")
+	t.Setenv("FRAMEWORK_TIMEOUT", "60")
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}, Env: map[string]string{"FRAMEWORK_TIMEOUT": "90"}}, ID: "h", Logger: hclog.NewNullLogger()})
+	s := h.slots[0]
+	s.endpoint = endpoint{}
+	env := h.environment(s, elastic.Start{})
+	for _, want := range []string{"FRAMEWORK_LOG=trace", "FRAMEWORK_PORT=4711", "FRAMEWORK_TIMEOUT=90"} {
+		must.SliceContains(t, env, want)
+	}
+}
+
 // Scripts and what they import write their environment into crash reports and
 // experiment trackers. The task's identities are not to be in it.
 func TestSlotsDoNotInheritIdentities(t *testing.T) {

@@ -43,7 +43,7 @@ type Endpoint interface {
 	// Listen begins to answer the process, and callers that check admits only.
 	Listen(check Callers) error
 	// Environment is what the process needs to find the endpoint, which listens, and
-	// to start with its assignment. The jobspec's variables override defaults, not
+	// to start with its assignment. The task's variables override defaults, not
 	// fixed ones.
 	Environment(elastic.Assignment) (defaults, fixed map[string]string)
 	// Admit gives the process its place in the ring that was joined last. What it
