@@ -42,8 +42,9 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 }
 
 // ReleaseFaster is Release, but that those that stay are left further apart where
-// their steps are known to be faster so. A nil ratio knows of none.
-func ReleaseFaster(sites []Site, n int, ratio Ratio) (less []int) {
+// their steps are known to be faster so, and Rule.Within allows it. A nil ratio
+// knows of none.
+func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	less = Release(sites, n)
 	if ratio == nil {
 		return less
@@ -52,7 +53,7 @@ func ReleaseFaster(sites []Site, n int, ratio Ratio) (less []int) {
 	best, reference := 1.0, moved(sites, less, -1)
 	for most := 1; most <= mostTogether && most < left; most *= 2 {
 		others := thinned(sites, n, most)
-		if slices.Equal(others, less) {
+		if slices.Equal(others, less) || !insideAfter(sites, others, r.Within) {
 			continue
 		}
 		if t := ratio(moved(sites, others, -1), reference); t < best-worthwhile {
@@ -95,6 +96,19 @@ func held(sites []Site) int {
 		n += sites[i].Held
 	}
 	return n
+}
+
+// insideAfter reports whether all are in one domain of so many levels when some
+// have left.
+func insideAfter(sites []Site, less []int, levels int) bool {
+	if levels == 0 {
+		return true
+	}
+	left := slices.Clone(sites)
+	for i, n := range less {
+		left[i].Held -= n
+	}
+	return Inside(left, levels)
 }
 
 // moved are the workers at each site after so many have come (1) or left (-1).

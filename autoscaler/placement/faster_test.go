@@ -4,6 +4,7 @@
 package placement
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -23,6 +24,14 @@ func perSite(by float64) Ratio {
 		return t
 	}
 	return func(counts, elsewhere []int) float64 { return time(counts) / time(elsewhere) }
+}
+
+func insideAt(sites []Site, counts []int, levels int) bool {
+	at := slices.Clone(sites)
+	for i, n := range counts {
+		at[i].Held = n
+	}
+	return Inside(at, levels)
 }
 
 func TestFaster(t *testing.T) {
@@ -47,7 +56,7 @@ func TestFaster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.n < 0 {
-				must.Eq(t, tc.want, ReleaseFaster(tc.sites, -tc.n, perSite(tc.by)))
+				must.Eq(t, tc.want, ReleaseFaster(tc.sites, -tc.n, Rule{}, perSite(tc.by)))
 				return
 			}
 			more, placed := GrowFaster(tc.sites, tc.n, Rule{}, perSite(tc.by))
@@ -79,7 +88,10 @@ func TestProperty_FasterIsNotLess(t *testing.T) {
 		if rule.Within > 0 && placed > 0 && !Inside(after(sites, more), rule.Within) {
 			t.Fatalf("%v crosses a level that must not be crossed", more)
 		}
-		apart, sum := ReleaseFaster(sites, n, perSite(by)), 0
+		apart, sum := ReleaseFaster(sites, n, rule, perSite(by)), 0
+		if closest := moved(sites, Release(sites, n), -1); rule.Within > 0 && insideAt(sites, closest, rule.Within) && !insideAt(sites, moved(sites, apart, -1), rule.Within) {
+			t.Fatalf("%v are left across a level that must not be crossed", moved(sites, apart, -1))
+		}
 		for i, k := range apart {
 			if k < 0 || k > sites[i].Held-sites[i].Fixed {
 				t.Fatalf("%d of %d leave, and %d must stay", k, sites[i].Held, sites[i].Fixed)

@@ -90,9 +90,10 @@ func newCapacity(cl *Cluster, now time.Time) *capacity {
 // pending is how many workers Nomad may still place, or place again: those of
 // the count that do not sit on a node that keeps them. One that is ending does
 // not stay, even where the count has been raised again meanwhile. Workers of a
-// frozen job that are missing have completed and will not come back.
+// frozen job that are missing have completed and will not come back, nor will
+// those of a stopped one.
 func (c *Cluster) pending(j, g int) int {
-	if c.Jobs[j].Frozen != "" {
+	if c.Jobs[j].Frozen != "" || c.Jobs[j].Stopped {
 		return 0
 	}
 	group := &c.Jobs[j].Groups[g]

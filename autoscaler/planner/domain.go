@@ -29,10 +29,10 @@ func (b *planBuilder) leave(job *Job, counts []int, n int, order []int) (left in
 		b.sites = append(b.sites, placement.Site{Path: group.Path, Held: counts[g], Fixed: min(counts[g], group.Min)})
 	}
 	var leaving []int
-	if faster := job.Locality.Faster; order == nil {
-		leaving = placement.ReleaseFaster(b.sites, n, faster)
+	if l := job.Locality; order == nil {
+		leaving = placement.ReleaseFaster(b.sites, n, l.Rule, l.Faster)
 	} else {
-		leaving = restored(placement.ReleaseFaster(permuted(b.sites, order), n, inOrder(faster, order)), order)
+		leaving = restored(placement.ReleaseFaster(permuted(b.sites, order), n, l.Rule, inOrder(l.Faster, order)), order)
 	}
 	for g, k := range leaving {
 		counts[g] -= k
@@ -64,13 +64,26 @@ func (c *capacity) sites(j, n int, without func(g int) bool) []placement.Site {
 	return out
 }
 
-// splitByDomain is splitOver for a job whose workers are to be close together.
-// Groups may share nodes, so that what one takes the other has not: it takes on
-// trial, and chooses again where less was there than each has for itself.
+// splitByDomain is splitOver for a job whose workers are to be close together, or
+// further apart where that is faster and as many find room.
 func (c *capacity) splitByDomain(j, n int, without func(g int) bool) (counts []int, given int) {
+	faster := c.cluster.Jobs[j].Locality.Faster
+	counts, given = c.splitFaster(j, n, without, faster)
+	if given < n && faster != nil {
+		if closer, k := c.splitFaster(j, n, without, nil); k > given {
+			return closer, k
+		}
+	}
+	return counts, given
+}
+
+// splitFaster is splitByDomain with a ratio. Groups may share nodes, so that what
+// one takes the other has not: it takes on trial, and chooses again where less was
+// there than each has for itself.
+func (c *capacity) splitFaster(j, n int, without func(g int) bool, faster placement.Ratio) (counts []int, given int) {
 	sites := c.sites(j, n, without)
 	for range sites {
-		more := c.growAt(j, sites, n)
+		more := c.growAt(j, sites, n, faster)
 		var short bool
 		if counts, given, short = c.tryAll(j, more, sites); !short {
 			break

@@ -112,6 +112,29 @@ func TestMake_Domains(t *testing.T) {
 				c.Nodes[0].State, c.Jobs[0].Groups[0].Count = Ineligible, 3
 				return c
 			}(), []int{3}, "a 3→3 move r0:3→0 r1:0→3", ""},
+		"required: not while its minimum waits elsewhere": {
+			func() *Cluster {
+				c := nodes(4, 2).inRacks("a", func(j *Job) {
+					rackOnly(j)
+					j.Min, j.Groups[0].Live, j.PendingSince = 4, nil, now.Add(-time.Minute)
+				}, 4, 0)
+				c.Nodes[0].State = Draining
+				return c
+			}(), []int{4}, "", ""},
+		"required: comes back into one rack as it shrinks, even where steps would be faster apart": {
+			nodes(4, 4).inRacks("a", func(j *Job) { rackOnly(j); fasterApart(j) }, 3, 1), []int{2}, "a 4→2 shrink r0:3→2 r1:1→0", ""},
+		"as many as find room, though not apart": {
+			func() *Cluster {
+				c := nodes(6, 4, 1, 0).inRacks("a", func(j *Job) { fasterApart(j); j.Min, j.Max = 8, 8 }, 0, 0, 0, 0)
+				for g, on := range [][]int{{0}, {1}, {0, 1}, {1}} {
+					group := &c.Jobs[0].Groups[g]
+					group.Class, group.Max, group.Path = c.class(on...), []int{2, 2, 2, 4}[g], nil
+					if len(on) == 1 {
+						group.Path = []int{0, on[0]}
+					}
+				}
+				return c
+			}(), []int{8}, "a 0→8 start r0:0→2 r2:0→2 r3:0→4", ""},
 		"required: not in part": {
 			nodes(4, 4).inRacks("a", func(j *Job) {
 				rackOnly(j)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 )
 
 // Bounds of what one plan looks at: jobs of a pool that may move, and gangs.
@@ -28,7 +29,7 @@ func turn(jobs []int, limit int, now time.Time) []int {
 	if n <= limit {
 		return jobs
 	}
-	from := int(now.Unix()/60*int64(limit)) % n
+	from := (int(now.Unix()/60*int64(limit))%n + n) % n
 	return slices.Concat(jobs[from:], jobs[:from])[:limit]
 }
 
@@ -41,7 +42,7 @@ func (b *planBuilder) migrate() {
 	for j := range b.Jobs {
 		job := &b.Jobs[j]
 		switch {
-		case job.moves():
+		case b.underway(j):
 			busy[job.Pool] = true
 		case !b.acted[j] && b.settled(j):
 			movers[job.Pool] = append(movers[job.Pool], j)
@@ -107,18 +108,49 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 	f := b.field(slices.DeleteFunc(slices.Clone(movers), func(k int) bool {
 		return !slices.ContainsFunc(targets, func(t target) bool { return t.holds(&b.Jobs[k]) })
 	}), j)
-	var free []migrate.Target
-	for _, t := range targets {
-		free = append(free, migrate.Target{Missing: t.missing, Pools: t.pools(f)})
-	}
+	b.leaveAlone(f, j, targets)
 	gang := migrate.Gang{Workers: size, Slots: job.Groups[0].Need.Slots, Wait: b.nextEnd(f)}
-	c, ok := migrate.Clear(gang, free, f.movers, f.free, b.o.Migrate)
-	if !ok {
-		return false
+	for len(targets) > 0 {
+		var free []migrate.Target
+		for _, t := range targets {
+			free = append(free, migrate.Target{Missing: t.missing, Pools: t.pools(f)})
+		}
+		c, ok := migrate.Clear(gang, free, f.movers, f.free, b.o.Migrate)
+		if !ok {
+			return false
+		}
+		t := targets[c.Target]
+		if b.possible(f, c.Moves, j, size, &t) {
+			return b.begin(f, c.Moves, true, func(int, migrate.Move) string {
+				return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, t.group)
+			})
+		}
+		targets = slices.Delete(targets, c.Target, c.Target+1)
 	}
-	return b.begin(f, c.Moves, true, func(int, migrate.Move) string {
-		return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, targets[c.Target].group)
-	})
+	return false
+}
+
+// leaveAlone takes groups out of a field whose workers are on slots that a gang may
+// not use, whatever domain they are in.
+func (b *planBuilder) leaveAlone(f *field, gang int, targets []target) {
+	may := map[placement.Place]bool{}
+	for g := range b.Jobs[gang].Groups {
+		group := &b.Jobs[gang].Groups[g]
+		if group.Class != nil && slices.ContainsFunc(targets, func(t target) bool { return t.inside(group.Path) }) {
+			for _, at := range group.Class.Places {
+				may[at] = true
+			}
+		}
+	}
+	for k, j := range f.jobs {
+		for g := range b.Jobs[j].Groups {
+			path := b.Jobs[j].Groups[g].Path
+			if slices.ContainsFunc(targets, func(t target) bool { return t.inside(path) }) &&
+				slices.ContainsFunc(b.Jobs[j].Groups[g].Live, func(w Worker) bool { return !may[w.Place] }) {
+				f.movers[k].Pools[g] = -1
+			}
+		}
+	}
 }
 
 // target is a domain in which a gang could start.
@@ -219,34 +251,53 @@ func (b *planBuilder) rearrange(movers []int) {
 }
 
 // field is where jobs are, as package migrate sees it: a pool of slots for each
-// domain that a group is bound to.
+// domain that a group is bound to, and each class of places in it.
 type field struct {
 	jobs   []int // by mover
 	movers []migrate.Mover
 	free   []int   // slots, by pool
 	paths  [][]int // by pool
+
+	at      map[domainClass]int // pools
+	classes map[string][]*Class // those of pools, by path
+}
+
+// domainClass is the places of a class in a domain.
+type domainClass struct {
+	path  string
+	class *Class
+}
+
+// pool is that of a group's slots, -1 where the group is not bound to a domain.
+// Classes of the same places have one pool.
+func (f *field) pool(b *planBuilder, j, g int) int {
+	group := &b.Jobs[j].Groups[g]
+	if len(group.Path) == 0 {
+		return -1
+	}
+	key := domainClass{pathKey(group.Path), group.Class}
+	if i, known := f.at[key]; known {
+		return i
+	}
+	for _, class := range f.classes[key.path] {
+		if class != nil && group.Class != nil && slices.Equal(class.Places, group.Class.Places) {
+			f.at[key] = f.at[domainClass{key.path, class}]
+			return f.at[key]
+		}
+	}
+	f.classes[key.path] = append(f.classes[key.path], group.Class)
+	f.at[key] = len(f.free)
+	f.paths = append(f.paths, group.Path)
+	f.free = append(f.free, b.capacity.free(j, g, math.MaxInt)*group.Need.Slots)
+	return f.at[key]
 }
 
 // field describes some of the jobs that may move, and the domains of one that
 // waits (-1 is none).
 func (b *planBuilder) field(movers []int, gang int) *field {
 	movers = turn(movers, moversLimit, b.now)
-	f := &field{jobs: movers}
-	at := map[string]int{}
-	pool := func(j, g int) int {
-		path := b.Jobs[j].Groups[g].Path
-		if len(path) == 0 {
-			return -1
-		}
-		key := pathKey(path)
-		if i, known := at[key]; known {
-			return i
-		}
-		at[key] = len(f.free)
-		f.paths = append(f.paths, path)
-		f.free = append(f.free, b.capacity.free(j, g, math.MaxInt)*b.Jobs[j].Groups[g].Need.Slots)
-		return at[key]
-	}
+	f := &field{jobs: movers, at: map[domainClass]int{}, classes: map[string][]*Class{}}
+	pool := func(j, g int) int { return f.pool(b, j, g) }
 	if gang >= 0 {
 		for g := range b.Jobs[gang].Groups {
 			pool(gang, g)
@@ -264,7 +315,8 @@ func (b *planBuilder) field(movers []int, gang int) *field {
 		}
 		for g := range sites {
 			sites[g].Fixed = min(sites[g].Held, job.Groups[g].Min)
-			if m.Pools = append(m.Pools, pool(j, g)); !job.mayGoTo(g) {
+			m.Pools = append(m.Pools, pool(j, g))
+			if !job.mayGoTo(g) || gang < 0 && job.Groups[g].GrowAfter.After(b.now) {
 				m.Pools[g], sites[g].Room = -1, 0
 			}
 		}
@@ -299,13 +351,21 @@ func pathKey(path []int) string {
 
 // begin writes down the first halves of moves, of all or of none. A job grows into
 // room that is free now; where others have to leave it first, a job shrinks first,
-// or waits for them if it may not. With atOnce all that may shrink first do: a gang
-// waits for the slots that they leave, and has more of them than they move workers.
+// or waits for them if it may not. With atOnce there has to be room for all, and all
+// that may shrink first do: a gang waits for the slots that they leave, and has more
+// of them than they move workers.
 func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, atOnce bool, reason func(k int, m migrate.Move) string) bool {
 	type half struct {
 		j      int
 		moving *Moving
 		reason string
+	}
+	if b.o.MaxWrites > 0 && len(b.plan.Actions)+len(moves) > b.o.MaxWrites {
+		b.requeueAt(b.now.Add(time.Millisecond))
+		return false // a half of them alone would wait for the others
+	}
+	if len(moves) > 1 && !atOnce && !b.possible(f, moves, -1, 0, nil) {
+		return false
 	}
 	var halves []half
 	var rollbacks []func()
@@ -334,9 +394,9 @@ func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, atOnce bool, r
 		switch {
 		case room:
 			moving.GrowFirst = m.GrowFirst && (!atOnce || !shrinks)
-		case shrinks && len(moves) > 1:
+		case shrinks && len(moves) > 1 && !atOnce:
 			moving.GrowFirst = false
-		case m.GrowFirst && len(moves) > 1:
+		case m.GrowFirst && len(moves) > 1 && !atOnce:
 			moving.Queued = true
 		default:
 			undo()

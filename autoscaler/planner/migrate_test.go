@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,44 @@ func moving(m Moving, edits ...func(*Job)) func(*Job) {
 		}
 		for _, edit := range edits {
 			edit(j)
+		}
+	}
+}
+
+// twoTypes are two racks with slots of two types, 8 of the first.
+func twoTypes() *Cluster {
+	c := nodes(8, 8)
+	for i := range c.Nodes {
+		c.Nodes[i].Bins = append(c.Nodes[i].Bins, Bin{Type: "other", Slots: 4})
+	}
+	return c
+}
+
+// ofType is of a job on slots of the nth type of its nodes.
+func ofType(bin int) func(*Job) {
+	return func(j *Job) {
+		for g := range j.Groups {
+			group := &j.Groups[g]
+			group.Class = &Class{Places: []placement.Place{{Node: g, Bin: bin}}}
+			for w := range group.Live {
+				group.Live[w].Bin = bin
+			}
+		}
+	}
+}
+
+func withCPU(cpu int, slots ...int) *Cluster {
+	c := nodes(slots...)
+	for i := range c.Nodes {
+		c.Nodes[i].CPU = cpu
+	}
+	return c
+}
+
+func needsCPU(n int) func(*Job) {
+	return func(j *Job) {
+		for g := range j.Groups {
+			j.Groups[g].Need.CPU = n
 		}
 	}
 }
@@ -127,6 +166,32 @@ func TestMake_Migrates(t *testing.T) {
 				inRacks("liar", movable(0, func(j *Job) { j.Key.Namespace, j.Mobility.Remaining = "a liar's", 0.001 }), 0, 1).
 				inRacks("third", movable(0, func(j *Job) { j.Key.Namespace = "third" }), 0, 1).inRacks("gang", gangOf8, 0, 0), []int{2, 1, 1, 1, 8},
 			"a 2→1 migrate r0:2→1", "makes room for gang"},
+		"not those on other devices": {
+			twoTypes().inRacks("a", movable(0, ofType(1)), 2, 0).inRacks("b", movable(0, ofType(0)), 1, 1).
+				inRacks("gang", func(j *Job) { gangOf8(j); ofType(0)(j) }, 0, 0), []int{2, 2, 8},
+			"b 2→1 migrate r0:1→0", "makes room for gang within one meta.rack (r0)"},
+		"not where it would lack CPU all the same": {
+			withCPU(100, 10, 10).inRacks("a", movable(0), 4, 0).inRacks("gang", func(j *Job) { gangOf8(j); needsCPU(14)(j) }, 0, 0), []int{4, 8},
+			"", "needs room for 8 more within one meta.rack"},
+		"not where there is no CPU for those that move": {
+			func() *Cluster {
+				c := withCPU(100, 10, 9).inRacks("a", movable(0, needsCPU(1)), 2, 0).inRacks("b", movable(0, needsCPU(1)), 2, 0).inRacks("x", nil, 0, 2).inRacks("gang", gangOf8, 0, 0)
+				c.Nodes[1].CPU = 1
+				return c
+			}(), []int{2, 2, 2, 8}, "", "needs room for 8 more"},
+		"not where it must not grow yet": {
+			nodes(16, 4).inRacks("a", movable(0), 9, 0).inRacks("gang", func(j *Job) { gangOf8(j); j.Groups[0].GrowAfter = now.Add(time.Minute) }, 0, 0), []int{9, 8},
+			"", "needs room for 8 more"},
+		"not into a group that must not grow yet": {
+			nodes(4, 4).inRacks("a", movable(0.5, func(j *Job) { j.Groups[0].GrowAfter = now.Add(time.Minute) }), 2, 2).inRacks("b", movable(0.5, func(j *Job) { j.Groups[0].GrowAfter = now.Add(time.Minute) }), 2, 2), []int{4, 4}, "", ""},
+		"not on the devices of others": {
+			func() *Cluster {
+				c := nodes(2, 2).inRacks("a", movable(0, func(j *Job) { j.Max = 2 }), 2, 0) // has the first type
+				for i := range c.Nodes {
+					c.Nodes[i].Bins = append(c.Nodes[i].Bins, Bin{Type: "other", Slots: 1})
+				}
+				return c.inRacks("b", movable(0.5, ofType(1)), 1, 1)
+			}(), []int{2, 2}, "", ""},
 		"no worker of a job that must not cross": {
 			nodes(9, 9).inRacks("a", movable(0, rackOnly), 2, 0).inRacks("b", movable(0, rackOnly), 0, 2).inRacks("gang", gangOf8, 0, 0), []int{2, 2, 8},
 			"", "needs room for 8 more within one meta.rack"},
@@ -161,6 +226,31 @@ func TestMake_Migrates(t *testing.T) {
 		"halfway: but not one that is left alone": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}, func(j *Job) { j.HoldReason = "paused by a user" }), 4, 2), []int{4},
 			"", "paused"},
+		"halfway: one that is stopped is in nobody's way": {
+			nodes(4, 4).inRacks("a", movable(0.5), 2, 2).inRacks("b", moving(Moving{From: []int{1, 0}, To: []int{0, 1}, GrowFirst: true}, func(j *Job) {
+				j.HoldReason, j.Stopped = "the job is stopped", true
+				j.Groups[0].Live, j.Groups[1].Live = nil, nil
+			}), 1, 1), []int{4, 0}, "a 4→6 migrate r0:2→4", ""},
+		"halfway: nor one that has completed": {
+			nodes(4, 4).inRacks("a", movable(0.5), 2, 2).inRacks("b", moving(Moving{From: []int{1, 0}, To: []int{0, 1}, GrowFirst: true}, func(j *Job) {
+				j.Frozen = "a worker completed"
+				j.Groups[0].Live, j.Groups[1].Live = nil, nil
+			}), 1, 1), []int{4, 0}, "a 4→6 migrate r0:2→4", ""},
+		"halfway: a worker is lost, and there may be no fewer": {
+			nodes(3, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}}, func(j *Job) {
+				j.Min, j.Groups[0].Live = 2, j.Groups[0].Live[:1]
+				j.PendingSince, j.LastChange = now.Add(-time.Minute), now.Add(-time.Minute)
+			}), 2, 0).inRacks("x", nil, 2, 0), []int{4, 2}, "", "no room for the new ones yet"},
+		"no longer halfway: it may not be as large any more": {
+			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}}, func(j *Job) { j.Max = 2 }), 2, 0), []int{2}, "", ""},
+		"no longer halfway: it may not be as small any more": {
+			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}, func(j *Job) { j.Min = 6 }), 4, 2), []int{6}, "", ""},
+		"no longer halfway: the group that it leaves has a minimum": {
+			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}, func(j *Job) { j.Groups[1].Min = 2 }), 4, 2), []int{6}, "", ""},
+		"no longer halfway: the group that it goes to has a maximum": {
+			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}}, func(j *Job) { j.Groups[0].Max = 2 }), 2, 0), []int{2}, "", ""},
+		"no longer halfway: it must not cross any more": {
+			nodes(4, 4).inRacks("a", moving(Moving{From: []int{4, 0}, To: []int{2, 2}}, rackOnly), 2, 0), []int{2}, "", ""},
 		"no longer halfway: someone else changed a count": {
 			nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Joined: true}, func(j *Job) { j.LastChange = now.Add(-time.Hour) }), 3, 2), []int{4},
 			"a 5→4 shrink r1:2→1", ""},
@@ -178,6 +268,25 @@ func TestMake_Migrates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Moves that belong together are written together, or not now.
+func TestMake_MovesTogetherWhereWritesAreLimited(t *testing.T) {
+	c := nodes(4, 4).inRacks("a", movable(0.5), 3, 1).inRacks("b", movable(0, func(j *Job) { j.Mobility.Remaining = 60 }), 1, 2)
+	o := DefaultOptions()
+	for o.MaxWrites = 1; o.MaxWrites < 3; o.MaxWrites++ {
+		p := Make(c, []Want{{Count: 4}, {Count: 3}}, now, o)
+		must.Eq(t, map[int]string{1: "", 2: "a 4→3 migrate r1:1→0, b 3→4 migrate r1:2→3"}[o.MaxWrites], p.drawing())
+		must.Eq(t, o.MaxWrites == 1, p.RequeueAt.After(now))
+	}
+}
+
+// A move whose new workers never trained is not begun again at once.
+func TestMake_AMoveThatIsUndoneWaits(t *testing.T) {
+	c := nodes(4, 4).inRacks("a", moving(Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Until: now}), 4, 2)
+	p := c.plan(4)
+	must.Eq(t, "a 6→4 rollback r0:4→2", p.drawing())
+	must.Eq(t, []string{"r0"}, p.Actions[0].Unplaced)
 }
 
 // TestMake_AMoveInHalves writes both halves.
@@ -200,24 +309,45 @@ func TestMake_AMoveInHalves(t *testing.T) {
 // Nomad places and ends between two plans.
 type racksWorld struct {
 	*Cluster
-	slow []float64
-	now  time.Time
+	slow     []float64
+	now      time.Time
+	promised map[string]bool // gangs for which others made room
 }
 
 func drawRacksWorld(t *rapid.T) (*racksWorld, []Want) {
 	slots := rapid.SliceOfN(rapid.IntRange(1, 8), 2, 5).Draw(t, "slots")
-	w := &racksWorld{Cluster: nodes(slots...), now: now}
-	free := slices.Clone(slots)
+	w := &racksWorld{Cluster: nodes(slots...), now: now, promised: map[string]bool{}}
+	free := [][]int{slices.Clone(slots)} // by type and rack
+	if rapid.Bool().Draw(t, "two types") {
+		free = append(free, slices.Clone(slots))
+	}
+	cpu := rapid.SampledFrom([]int{0, 0, 6, 10}).Draw(t, "CPU")
+	for r := range w.Nodes {
+		w.Nodes[r].CPU = cpu
+		if len(free) > 1 {
+			w.Nodes[r].Bins = append(w.Nodes[r].Bins, Bin{Type: "other", Slots: slots[r]})
+		}
+	}
 	var wants []Want
 	for i := range rapid.IntRange(1, 5).Draw(t, "jobs") {
 		counts := make([]int, len(slots))
-		n := 0
+		n, kind, each := 0, rapid.IntRange(0, len(free)-1).Draw(t, "type"), 0
+		if cpu > 0 {
+			each = rapid.IntRange(0, 2).Draw(t, "CPU of a worker")
+		}
 		for r := range counts {
-			counts[r] = rapid.IntRange(0, min(3, free[r])).Draw(t, "workers")
-			free[r] -= counts[r]
+			most := min(3, free[kind][r])
+			if each > 0 {
+				most = min(most, w.Nodes[r].CPU/each)
+			}
+			counts[r] = rapid.IntRange(0, most).Draw(t, "workers")
+			free[kind][r] -= counts[r]
+			w.Nodes[r].CPU -= each * counts[r]
 			n += counts[r]
 		}
 		w.inRacks(fmt.Sprint("j", i), func(j *Job) {
+			ofType(kind)(j)
+			needsCPU(each)(j)
 			j.LastChange = now.Add(-time.Hour)
 			switch rapid.IntRange(0, 3).Draw(t, "locality") {
 			case 0:
@@ -244,6 +374,9 @@ func drawRacksWorld(t *rapid.T) (*racksWorld, []Want) {
 		}
 		wants = append(wants, Want{Count: n})
 	}
+	for r := range w.Nodes {
+		w.Nodes[r].CPU = cpu
+	}
 	return w, wants
 }
 
@@ -265,7 +398,7 @@ func (w *racksWorld) happen(t *rapid.T, a Action) {
 		group.Count = s.To
 		group.Live = group.Live[:min(len(group.Live), s.To)]
 		for len(group.Live) < s.To {
-			group.Live = append(group.Live, Worker{Place: placement.Place{Node: g}})
+			group.Live = append(group.Live, Worker{Place: group.Class.Places[0]})
 		}
 	}
 	job.Started = true
@@ -275,6 +408,10 @@ func (w *racksWorld) happen(t *rapid.T, a Action) {
 		m := *a.Moving
 		m.Joined = true
 		job.Moving = &m
+		if _, gang, ok := strings.Cut(a.Reason, "makes room for "); ok {
+			gang, _, _ = strings.Cut(gang, " within")
+			w.promised[gang] = true
+		}
 	case job.Moving != nil && !job.Moving.Underway(job.counts()):
 		job.Moving = nil
 	}
@@ -283,8 +420,8 @@ func (w *racksWorld) happen(t *rapid.T, a Action) {
 // TestProperty_MigrationsEndAndKeepThePromises lets all moves happen that are
 // planned, on racks that nothing else changes: they end, no rack ever has more
 // workers than slots, no job is ever of a size that it must not have or crosses
-// what it must not, each job ends at its size, and nothing moves for a gain below
-// its cost.
+// what it must not, each job ends at its size, a gang for which others made room
+// has started, and nothing moves for a gain below its cost.
 func TestProperty_MigrationsEndAndKeepThePromises(t *testing.T) {
 	const tick = 5 * time.Second
 	rapid.Check(t, func(t *rapid.T) {
@@ -306,8 +443,12 @@ func TestProperty_MigrationsEndAndKeepThePromises(t *testing.T) {
 			w.forget()
 		}
 		for j := range w.Jobs {
-			if n := w.Jobs[j].Count(); n != wants[j].Count && w.Jobs[j].Started {
+			n := w.Jobs[j].Count()
+			if n != wants[j].Count && w.Jobs[j].Started {
 				t.Fatalf("%s ends with %d workers, and is to have %d", w.Jobs[j].Key, n, wants[j].Count)
+			}
+			if n == 0 && w.promised[w.Jobs[j].Key.String()] {
+				t.Fatalf("others made room for %s, and it has not started", w.Jobs[j].Key)
 			}
 		}
 	})
@@ -361,12 +502,20 @@ func (w *racksWorld) check(t *rapid.T, a Action) {
 
 func (w *racksWorld) fits(t *rapid.T) {
 	for r := range w.Nodes {
-		n := 0
+		slots, cpu := make([]int, len(w.Nodes[r].Bins)), 0
 		for j := range w.Jobs {
-			n += len(w.Jobs[j].Groups[r].Live)
+			for _, at := range w.Jobs[j].Groups[r].Live {
+				slots[at.Bin]++
+				cpu += w.Jobs[j].Groups[r].Need.CPU
+			}
 		}
-		if have := w.Nodes[r].Bins[0].Slots; n > have {
-			t.Fatalf("rack %d has %d slots and %d workers", r, have, n)
+		for b, n := range slots {
+			if have := w.Nodes[r].Bins[b].Slots; n > have {
+				t.Fatalf("rack %d has %d slots of type %d and %d workers", r, have, b, n)
+			}
+		}
+		if cpu > w.Nodes[r].CPU {
+			t.Fatalf("rack %d has CPU %d, and its workers %d", r, w.Nodes[r].CPU, cpu)
 		}
 	}
 }

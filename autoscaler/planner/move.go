@@ -57,9 +57,54 @@ func (job *Job) Settled() int {
 	return n
 }
 
-// moves reports whether a move of the job is under way.
+// moves reports whether a move of the job is under way, and what is left of it may
+// still be made: its user may have changed the job meanwhile, or the operator the
+// topology.
 func (job *Job) moves() bool {
-	return job.Moving != nil && len(job.Moving.To) == len(job.Groups) && len(job.Moving.From) == len(job.Groups) && job.Moving.Underway(job.counts())
+	m := job.Moving
+	return m != nil && len(m.To) == len(job.Groups) && len(m.From) == len(job.Groups) && m.Underway(job.counts()) &&
+		job.mayHave(m.To) && (!m.Queued || job.mayHave(m.halfway()))
+}
+
+// mayHave reports whether the job may have so many workers in each group.
+func (job *Job) mayHave(counts []int) bool {
+	n := 0
+	for g, k := range counts {
+		if group := &job.Groups[g]; k < group.Min || k > group.Max {
+			return false
+		}
+		n += k
+	}
+	return n >= job.Min && n <= job.Max && job.Sizes.Fit(n, job.Min, job.Max) == n && job.inside(counts)
+}
+
+// inside reports whether the job crosses no level that it must not with so many
+// workers in each group.
+func (job *Job) inside(counts []int) bool {
+	if job.Locality == nil || job.Locality.Within == 0 {
+		return true
+	}
+	within, first := job.Locality.Within, -1
+	for g, n := range counts {
+		switch path := job.Groups[g].Path; {
+		case n == 0:
+		case len(path) < within || first >= 0 && !slices.Equal(path[:within], job.Groups[first].Path[:within]):
+			return false
+		default:
+			first = g
+		}
+	}
+	return true
+}
+
+// underway reports whether a job's move goes on: that of a job which is left alone
+// may be halfway for ever.
+func (b *planBuilder) underway(j int) bool {
+	job := &b.Jobs[j]
+	if !job.moves() || job.Frozen != "" || job.HoldReason != "" || job.ManualUntil.After(b.now) {
+		return false
+	}
+	return job.UnhealthyReason == "" || job.Moving.Until.After(b.now)
 }
 
 // route is what a move changes, to be shown.
@@ -100,9 +145,11 @@ func (b *planBuilder) proceed(j int) {
 	case m.Queued:
 	case m.GrowFirst && m.Joined:
 		b.act(j, b.action(j, m.To, Migrate, "moved "+route))
-	case m.GrowFirst && over:
+	case m.GrowFirst && over && job.mayHave(m.From):
 		// Those that were there go on as if nothing had been.
-		b.act(j, b.action(j, m.From, Rollback, "does not move "+route+": the new ones do not train in time"))
+		a := b.action(j, m.From, Rollback, "does not move "+route+": the new ones do not train in time")
+		a.Unplaced = m.grown(job)
+		b.act(j, a)
 	case m.GrowFirst:
 		b.wait(j, job.Settled(), m.Until, "moves "+route+": the new ones do not train yet")
 	case job.Alive() > job.Count():
@@ -114,10 +161,20 @@ func (b *planBuilder) proceed(j int) {
 	}
 }
 
+// grown are the groups that get workers by the move.
+func (m *Moving) grown(job *Job) (out []string) {
+	for g := range m.To {
+		if m.To[g] > m.From[g] {
+			out = append(out, job.Groups[g].Name)
+		}
+	}
+	return out
+}
+
 // await promises room to the workers that a move has yet to bring.
 func (c *capacity) await(j int) {
 	job := &c.cluster.Jobs[j]
-	if !job.moves() || job.Moving.GrowFirst && !job.Moving.Queued {
+	if !job.moves() || job.Moving.GrowFirst && !job.Moving.Queued || job.Frozen != "" || job.Stopped {
 		return
 	}
 	all := true

@@ -158,10 +158,10 @@ func (c *capacity) fillUsed(j int, order, counts []int, n int, more func(g, n in
 
 // growAt chooses the sites of n more workers by the job's rule. Where the pool packs,
 // of sites that are equal by it those with most room on nodes in use come first.
-func (c *capacity) growAt(j int, sites []placement.Site, n int) []int {
-	l := c.cluster.Jobs[j].Locality
+func (c *capacity) growAt(j int, sites []placement.Site, n int, faster placement.Ratio) []int {
+	rule := c.cluster.Jobs[j].Locality.Rule
 	if !c.packs(j) {
-		more, _ := placement.GrowFaster(sites, n, l.Rule, l.Faster)
+		more, _ := placement.GrowFaster(sites, n, rule, faster)
 		return more
 	}
 	order, used := make([]int, len(sites)), make([]int, len(sites))
@@ -172,7 +172,7 @@ func (c *capacity) growAt(j int, sites []placement.Site, n int) []int {
 		}
 	}
 	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(used[y], used[x]) })
-	more, _ := placement.GrowFaster(permuted(sites, order), n, l.Rule, inOrder(l.Faster, order))
+	more, _ := placement.GrowFaster(permuted(sites, order), n, rule, inOrder(faster, order))
 	return restored(more, order)
 }
 

@@ -28,11 +28,11 @@ func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
 	b.capacity = newCapacity(c, now)
 	for j := range c.Jobs {
 		switch {
-		case b.unplaced[j] && c.Jobs[j].moves():
+		case b.unplaced[j] && c.Jobs[j].moves() && b.target[j] < c.Jobs[j].Count():
 			b.shrink(j, wants[j])
-		case b.unplaced[j]:
+		case b.unplaced[j] && !c.Jobs[j].moves():
 			b.relocateUnplaced(j)
-		case b.moving[j]:
+		case b.moving[j] || b.unplaced[j]:
 			b.proceed(j)
 		}
 	}

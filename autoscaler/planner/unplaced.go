@@ -78,11 +78,17 @@ func (b *planBuilder) relocateUnplaced(j int) {
 	// counts has those that move twice. Those that the minimum needs on top of
 	// them go on waiting where they are.
 	drop := from + moved - to
+	less := make([]int, len(job.Groups))
 	for g := range job.Groups {
-		k := min(drop, b.relocatable(j, g))
-		counts[g] -= k
-		drop -= k
-		b.capacity.forget(j, g, k)
+		less[g] = min(drop, b.relocatable(j, g))
+		counts[g] -= less[g]
+		drop -= less[g]
+	}
+	if !job.inside(counts) {
+		return // those that go on waiting would be elsewhere
+	}
+	for g, n := range less {
+		b.capacity.forget(j, g, n)
 	}
 	for g, n := range counts {
 		b.capacity.take(j, g, n-job.Groups[g].Count)

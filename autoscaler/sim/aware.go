@@ -49,7 +49,7 @@ func (e *engine) byStepTime(j *job, per, more int) (added int) {
 // or further apart where that is known to be faster.
 func (e *engine) leave(j *job, per, fewer int) {
 	places := e.cluster.pools[j.typ].places
-	for i, n := range placement.ReleaseFaster(e.sites(j, per), fewer, e.faster(j)) {
+	for i, n := range placement.ReleaseFaster(e.sites(j, per), fewer, placement.Rule{}, e.faster(j)) {
 		if n == 0 {
 			continue
 		}
