@@ -52,7 +52,7 @@ func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 			gap = costs[j.Pool]
 		}
 		j.Mobility = &planner.Mobility{Remaining: min(h.expected(f), horizon), Gap: gap, After: h.MayMove(pool.MaxMigrations, now)}
-		if j.Locality != nil { // else it goes where others need it to
+		if j.Locality != nil && s.knows() { // else it goes where others need it to
 			j.Mobility.Slowdown = s.by
 		}
 	}
@@ -149,7 +149,7 @@ func (s *slowness) knows() bool { return len(s.own.Points) > 0 || len(s.alike.Po
 // by is the time of a step with so many workers in each group, as a multiple of
 // that now; 1 where it is unknown.
 func (s *slowness) by(counts []int) float64 {
-	if s.at.Workers == 0 || !s.knows() || slices.Equal(counts, s.now) {
+	if s.at.Workers == 0 || slices.Equal(counts, s.now) {
 		return 1
 	}
 	return s.worst(sizeOf(counts), []migrate.Crossing{s.at.Crossing}, s.crossings(counts))

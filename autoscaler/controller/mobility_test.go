@@ -190,6 +190,7 @@ func TestMobilize(t *testing.T) {
 			h.Gaps = []history.Gap{{Seconds: 9}, {Seconds: 1}, {Seconds: 2}}
 		}, gap: 2},
 		"a gap of a day is no gap":      {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Gaps = []history.Gap{{Seconds: 1e5}} }, gap: 20},
+		"nothing was measured of where": {edit: func(_ *planner.Job, f *cluster.Facts, _ *history.Job) { f.Spec.Kind = "other" }, blind: true, gap: 20},
 		"no worker runs":                {edit: func(_ *planner.Job, f *cluster.Facts, _ *history.Job) { f.Running = 0 }, stays: true},
 		"it does not matter where":      {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Locality = nil }, blind: true, gap: 20},
 		"its pool moves none":           {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Pool = "still" }, stays: true},
@@ -201,7 +202,7 @@ func TestMobilize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := twoRacks(t, 2, 2)
 			j := &v.Jobs[0]
-			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{}, Observation: history.Observation{Running: 4, Where: history.Where{Workers: 4, Crossing: rackSpread(2)}}}}
+			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{Kind: "k"}, Observation: history.Observation{Running: 4, Where: history.Where{Workers: 4, Crossing: rackSpread(2)}}}}
 			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
 			c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true, MaxMigrations: 6}
 			c.cfg.Pools["still"] = config.Pool{Name: "still", Aware: true}
@@ -209,6 +210,7 @@ func TestMobilize(t *testing.T) {
 			c.cfg.Planner.ResizeCost = 20 * time.Second
 			h := c.history.Job(j.Key, &v.Facts[0].Observation, now)
 			h.Measurements = measured
+			c.history.Kinds["default/k"] = &history.Kind{Placed: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 2)}}
 			tc.edit(j, &v.Facts[0], h)
 			c.mobilize(v, now)
 			if tc.stays {
@@ -220,7 +222,7 @@ func TestMobilize(t *testing.T) {
 			if must.Eq(t, tc.blind, j.Mobility.Slowdown == nil); tc.blind {
 				return
 			}
-			must.Eq(t, 1, j.Mobility.Slowdown([]int{4, 0}), must.Sprint("never measured"))
+			must.InDelta(t, 0.5, j.Mobility.Slowdown([]int{4, 0}), 1e-9)
 		})
 	}
 }

@@ -222,23 +222,21 @@ func (b *planBuilder) nextEnd(f *field) float64 {
 // rearrange begins the moves by which jobs gain most together, or, where not all
 // of them can be made at once, those that are worth it by themselves.
 func (b *planBuilder) rearrange(movers []int) {
-	gains := func(j int) bool {
-		at := 0
-		for g := range b.Jobs[j].Groups {
-			at += min(1, b.Jobs[j].Groups[g].Count)
-		}
-		return at > 1 && b.Jobs[j].Mobility.Slowdown != nil
-	}
+	gains := func(j int) bool { return b.Jobs[j].Mobility.Slowdown != nil && b.Jobs[j].Count() > 1 }
 	if !slices.ContainsFunc(movers, gains) {
 		return
 	}
 	f := b.field(movers, -1)
 	moves := migrate.Rearrange(f.movers, f.free, b.o.Migrate)
-	reason := func(_ int, m migrate.Move) string {
-		if m.Slowdown >= 1 {
-			return "makes room for another's workers to be closer together"
+	reason := func(k int, m migrate.Move) string {
+		where := "closer together"
+		switch {
+		case m.Slowdown >= 1:
+			return "makes room for another's workers"
+		case groupsOf(m.Counts) > groupsOf(b.Jobs[f.jobs[k]].counts()):
+			where = "further apart"
 		}
-		return fmt.Sprintf("closer together: steps take %.0f %% less time", 100*(1-m.Slowdown))
+		return fmt.Sprintf("%s: steps take %.0f %% less time", where, 100*(1-m.Slowdown))
 	}
 	if len(moves) == 0 || b.begin(f, moves, false, reason) {
 		return
@@ -248,6 +246,14 @@ func (b *planBuilder) rearrange(movers []int) {
 			b.begin(f, map[int]migrate.Move{k: m}, false, reason)
 		}
 	}
+}
+
+// groupsOf is in how many groups a job has workers.
+func groupsOf(counts []int) (n int) {
+	for _, k := range counts {
+		n += min(1, k)
+	}
+	return n
 }
 
 // field is where jobs are, as package migrate sees it: a pool of slots for each

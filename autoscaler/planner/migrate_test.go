@@ -113,6 +113,8 @@ func TestMake_Migrates(t *testing.T) {
 	}{
 		"closer together, new workers first": {
 			nodes(4, 4).inRacks("a", movable(0.5), 2, 2), []int{4}, "a 4→6 migrate r0:2→4", "2 workers from r1 to r0: closer together: steps take 33 % less time"},
+		"further apart, where that is known to be faster": {
+			nodes(4, 4).inRacks("a", movable(-0.2), 4, 0), []int{4}, "a 4→5 migrate r1:0→1", "further apart: steps take 20 % less time"},
 		"old workers first where there may be no more": {
 			nodes(4, 4).inRacks("a", movable(0.5, full(4)), 2, 2), []int{4}, "a 4→2 migrate r1:2→0", "closer together"},
 		"not where neither is a size of its": {
