@@ -5,6 +5,7 @@ package history
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
@@ -28,6 +29,12 @@ const jobTTL = time.Hour
 
 // KindKey names the jobs of a namespace that are of one kind.
 func KindKey(k planner.JobKey, kind string) string { return k.Namespace + "/" + kind }
+
+// Namespace is that of a kind's KindKey: its own name has no slash.
+func Namespace(kind string) string {
+	namespace, _, _ := strings.Cut(kind, "/")
+	return namespace
+}
 
 // Job returns a job's history, which begins with the first observation of it.
 func (h *History) Job(key planner.JobKey, o *Observation, now time.Time) *Job {

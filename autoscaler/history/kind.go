@@ -33,8 +33,8 @@ type Trials struct {
 }
 
 const (
-	// kindsLimit bounds how many kinds are remembered; those not used for
-	// longest go first.
+	// kindsLimit bounds how many kinds are remembered; of the namespace that has
+	// most, the one not used for longest goes first.
 	kindsLimit = 500
 	kindTTL    = 90 * 24 * time.Hour
 
@@ -143,12 +143,25 @@ func (h *History) pruneKinds(inUse []string, now time.Time) {
 	if len(names) <= kindsLimit {
 		return
 	}
-	slices.SortFunc(names, func(a, b string) int {
-		return cmp.Or(h.Kinds[b].Used.Compare(h.Kinds[a].Used), strings.Compare(a, b))
-	})
-	for _, name := range names[kindsLimit:] {
+	for _, name := range h.leastKinds(names)[kindsLimit:] {
 		delete(h.Kinds, name)
 	}
+}
+
+// leastKinds sorts kinds by how many of their namespace were used later, so that
+// each namespace's share is fair in whatever part is kept.
+func (h *History) leastKinds(names []string) []string {
+	later := func(a, b string) int {
+		return cmp.Or(h.Kinds[b].Used.Compare(h.Kinds[a].Used), strings.Compare(a, b))
+	}
+	slices.SortFunc(names, later)
+	rank, of := map[string]int{}, map[string]int{}
+	for _, name := range names {
+		rank[name] = of[Namespace(name)]
+		of[Namespace(name)]++
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(rank[a]-rank[b], later(a, b)) })
+	return names
 }
 
 // day leaves the time of day out, so that a kind in use is not saved again all

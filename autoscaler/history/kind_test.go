@@ -54,6 +54,28 @@ func TestKind_OldOnesAreForgotten(t *testing.T) {
 	must.MapNotContainsKey(t, l.Kinds, "default/unused")
 }
 
+// TestKind_OneNamespaceForgetsItsOwn has a namespace register one kind after the
+// other.
+func TestKind_OneNamespaceForgetsItsOwn(t *testing.T) {
+	l, now := New(), t0
+	for i := range 20 {
+		l.Kinds[fmt.Sprintf("team-%02d/bert", i)] = &Kind{Used: day(t0)}
+	}
+	for i := range 2 * kindsLimit {
+		if i%100 == 0 {
+			now = now.Add(24 * time.Hour)
+		}
+		l.kind(fmt.Sprintf("hostile/%d", i), now)
+		l.pruneKinds(nil, now)
+		must.LessEq(t, kindsLimit, len(l.Kinds))
+	}
+	for i := range 20 {
+		must.MapContainsKey(t, l.Kinds, fmt.Sprintf("team-%02d/bert", i))
+	}
+	must.MapLen(t, kindsLimit, l.Kinds)
+	must.MapNotContainsKey(t, l.Kinds, "hostile/0", must.Sprint("its oldest goes first"))
+}
+
 func TestKind_WhatDoesNotImproveExpires(t *testing.T) {
 	l := New()
 	point := func(size int, step float64) speedup.Point {
