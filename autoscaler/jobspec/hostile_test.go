@@ -49,6 +49,7 @@ func TestRead_HostileNumbers(t *testing.T) {
 				j.TaskGroups = append(j.TaskGroups, group(fmt.Sprint("g", i), 0, 1, kv()))
 			}
 		}), "more than 256 groups"},
+		"a group's name without end":     {job(kv(), func(j *api.Job) { j.TaskGroups[0].Name = ptr(strings.Repeat("g", maxName+1)) }), "its name has 129 bytes, more than 128; give it a shorter name"},
 		"a block that nests without end": {job(map[string]any{Key: []any{map[string]any{"min": nested(9000)}}}), "a list is not a whole number"},
 		"devices that overflow":          {job(kv(), devices(1<<63)), "above 1024"},
 		"no devices at all":              {job(kv(), devices(0)), "0 devices"},

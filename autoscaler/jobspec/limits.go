@@ -31,7 +31,7 @@ const (
 	maxPriority = 32766 // the greatest job_max_priority of Nomad
 	maxAmount   = 1e9   // MHz or MiB of one worker
 	maxSizes    = 1000  // entries of sizes = [ ]
-	maxName     = 128   // bytes of a text in a kolo block; Nomad's bound for names of namespaces
+	maxName     = 128   // bytes of a text in a kolo block, or of a group's name; Nomad's bound for names of namespaces
 
 	// maxAhead bounds how far from now a deadline may be, earliest how long ago.
 	maxAhead = 100 * 365 * 24 * time.Hour

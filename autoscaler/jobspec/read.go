@@ -112,6 +112,9 @@ func (r *reader) group(g *api.TaskGroup) {
 			"remove the check blocks, or the kolo block")
 	}
 
+	if len(name) > maxName {
+		r.problem(fmt.Sprintf("group %q", name), fmt.Sprintf("its name has %d bytes, more than %d", len(name), maxName), "give it a shorter name")
+	}
 	out := Group{Name: name}
 	out.Min, out.Max = r.limits(g, where)
 	r.worker(g, &out)

@@ -82,10 +82,14 @@ func Encode(h *history.History) (*Snapshot, error) {
 	return out, nil
 }
 
+// jobName is a job's name in a shard. No kind has the same: names of namespaces have
+// no such character.
+func jobName(k planner.JobKey) string { return k.Namespace + "\x00" + k.ID }
+
 // split spreads jobs and kinds over the shards, in an order that stays.
 func split(h *history.History) (all [shards]shard) {
 	for k, j := range h.Jobs {
-		s := &all[shardOf(k.Namespace+"\x00"+k.ID)]
+		s := &all[shardOf(jobName(k))]
 		s.Jobs = append(s.Jobs, savedJob{k, j})
 	}
 	for i := range all {
@@ -99,56 +103,6 @@ func split(h *history.History) (all [shards]shard) {
 		s.Kinds[name] = k
 	}
 	return all
-}
-
-// fit encodes a shard, and leaves out as much as it takes to fit; dropped is how
-// much that is.
-func (s *shard) fit() (text string, dropped int, err error) {
-	for {
-		text, err = s.encode()
-		switch {
-		case err != nil:
-			n := s.dropUnencodable()
-			if n == 0 {
-				return "", dropped, err
-			}
-			dropped += n
-		case len(text) <= shardSize:
-			return text, dropped, nil
-		case s.Kinds != nil:
-			s.Kinds = nil // can be learned again
-		case s.dropPlaced():
-		default:
-			half := len(s.Jobs) / 2
-			dropped += len(s.Jobs) - half
-			s.Jobs = s.Jobs[:half]
-		}
-	}
-}
-
-// dropPlaced leaves out what jobs know of where they are slow, which can be learned
-// again; it reports whether there was any.
-func (s *shard) dropPlaced() bool {
-	any := false
-	for i := range s.Jobs {
-		if len(s.Jobs[i].Job.Placed) > 0 {
-			any = true
-			without := *s.Jobs[i].Job // the history keeps it
-			without.Placed = nil
-			s.Jobs[i].Job = &without
-		}
-	}
-	return any
-}
-
-// dropUnencodable leaves out what cannot be encoded, and returns how much that
-// is: the rest is not to be lost for it.
-func (s *shard) dropUnencodable() int {
-	fails := func(v any) bool { _, err := json.Marshal(v); return err != nil }
-	before := len(s.Jobs) + len(s.Kinds)
-	s.Jobs = slices.DeleteFunc(s.Jobs, func(j savedJob) bool { return fails(j) })
-	maps.DeleteFunc(s.Kinds, func(_ string, k *history.Kind) bool { return fails(k) })
-	return before - len(s.Jobs) - len(s.Kinds)
 }
 
 func (s *shard) encode() (string, error) {

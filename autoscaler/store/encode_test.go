@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -111,6 +113,82 @@ func TestEncode_WhereStepsAreSlow(t *testing.T) {
 	must.NoError(t, decodeShard(m, text))
 	must.MapLen(t, 1000, m.Jobs)
 	must.Len(t, 16, known.Placed)
+}
+
+// TestEncode_OneNamespaceTakesNoOthersPlace has a namespace save more than there is
+// room for, in a shard where another one has ten jobs and a kind.
+func TestEncode_OneNamespaceTakesNoOthersPlace(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8))
+	name := func(n int) string {
+		out := make([]byte, n)
+		for i := range out {
+			out[i] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"[random.IntN(64)]
+		}
+		return string(out)
+	}
+	groups := func(n int) *history.Job {
+		if n == 0 {
+			return &history.Job{}
+		}
+		j := &history.Job{Counts: map[string]int{}, GrowAfter: map[string]time.Time{}, Move: &history.Move{From: map[string]int{}, To: map[string]int{}}}
+		for range n {
+			g := name(128)
+			j.Counts[g], j.GrowAfter[g], j.Move.From[g], j.Move.To[g] = 1, t0, 2, 3
+		}
+		return j
+	}
+	for what, tc := range map[string]struct {
+		jobs, groups, kinds int
+		kept                bool // some of its own
+	}{
+		"a job of 256 groups with long names": {jobs: 1, groups: 256},
+		"five of them":                        {jobs: 5, groups: 256},
+		"beside many small ones":              {jobs: 3000, kept: true},
+		"those of a few groups":               {jobs: 300, groups: 8, kept: true},
+		"kinds":                               {jobs: 1, kinds: 500, kept: true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := shard{Kinds: map[string]*history.Kind{"team/bert": {Used: t0}}}
+			for i := range tc.jobs {
+				s.Jobs = append(s.Jobs, savedJob{planner.JobKey{Namespace: "hostile", ID: fmt.Sprint(i, name(20))}, groups(tc.groups)})
+			}
+			for i := range 10 {
+				j := &history.Job{FirstSeen: t0, Submitted: t0, FirstStart: t0, Attained: float64(i), Counts: map[string]int{"workers": i}, Placed: []history.Placed{{}}}
+				s.Jobs = append(s.Jobs, savedJob{planner.JobKey{Namespace: "team", ID: strconv.Itoa(i)}, j})
+			}
+			for i := range tc.kinds {
+				k := &history.Kind{Used: t0}
+				for n := range 20 {
+					k.Placed = append(k.Placed, migrate.Point{Size: 1 + n, StepTime: random.Float64()})
+				}
+				s.Kinds[fmt.Sprint("hostile/", i)] = k
+			}
+			all, again := s, s
+			text, dropped, err := s.fit()
+			must.NoError(t, err)
+			must.LessEq(t, shardSize, len(text))
+			other, _, _ := again.fit()
+			must.Eq(t, text, other, must.Sprint("nothing changed, and yet it would be written"))
+
+			m := history.New()
+			must.NoError(t, decodeShard(m, text))
+			for _, j := range all.Jobs[tc.jobs:] {
+				must.MapContainsKey(t, m.Jobs, j.Key)
+			}
+			must.Eq(t, len(all.Jobs), len(m.Jobs)+dropped)
+			must.Eq(t, tc.kinds == 0, dropped > 0, must.Sprint("kinds go before jobs, and nothing goes that has room"))
+			must.Eq(t, tc.kept, len(m.Jobs) > 10)
+			if tc.jobs < 1000 && tc.groups != 8 { // these take a share each
+				must.MapContainsKey(t, m.Kinds, "team/bert")
+			}
+			at := -1
+			for _, j := range s.Jobs {
+				i := slices.IndexFunc(all.Jobs, func(b savedJob) bool { return b.Key == j.Key })
+				must.Greater(t, at, i, must.Sprint("they are in another order"))
+				at = i
+			}
+		})
+	}
 }
 
 func TestEncode_TenThousandJobsFit(t *testing.T) {
