@@ -18,6 +18,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
 // answering is a server of a training's status, of a tenant's own making.
@@ -161,4 +162,42 @@ func TestProbe_ACompleteTrainingIsHeldAndNotFrozen(t *testing.T) {
 	must.StrContains(t, victim(a).HoldReason, "its training reports that it is complete")
 	must.True(t, w.nomad.Complete("victim"))
 	state(api.StateComplete)
+}
+
+// TestProbe_ARingIsOfAfterTheLastChange has a job report its ring, and stop to: what is
+// known of its ring then is of before the next change.
+func TestProbe_ARingIsOfAfterTheLastChange(t *testing.T) {
+	var silent atomic.Bool
+	s := newAnswering(t, func(w http.ResponseWriter, r *http.Request) {
+		if silent.Load() {
+			http.Error(w, "no", http.StatusServiceUnavailable)
+			return
+		}
+		saying(`{"job":"victim","namespace":"default","size":2}`)(w, r)
+	})
+	_, a := probed(t, func(j *nomadtest.Job) { j.At = []string{s.at} })
+	known := func(change bool) (size int, late bool) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		j := a.job(planner.JobKey{Namespace: "default", ID: "victim"})
+		if change {
+			j.LastChange = time.Now()
+		}
+		return j.Size, j.late()
+	}
+	reported := func() bool {
+		size, late := known(false)
+		return size == 2 && !late
+	}
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(reported), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
+	silent.Store(true)
+	asked(t, s, 2) // the second after the last answer was taken in
+	known(true)
+	asked(t, s, 3)
+	size, late := known(false)
+	must.Eq(t, 2, size)
+	must.True(t, late)
+
+	silent.Store(false)
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(reported), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 }

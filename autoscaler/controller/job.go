@@ -24,6 +24,7 @@ type job struct {
 	writeError string
 
 	endpoint      cluster.Endpoint // of the driver's agent that answers for the job
+	askedAt       time.Time        // when it was asked what it last reported
 	completeUntil time.Time        // how long the training's report that it is complete holds
 }
 

@@ -268,8 +268,12 @@ func (c *Controller) joined(j *job, of *planner.Job, f *cluster.Facts, now time.
 		}
 		return now.Sub(since) >= max(silentJoin, 2*c.cfg.Planner.Progress)
 	}
-	return j.Size == of.Count()*ringSlots(f)
+	return !j.late() && j.Size == of.Count()*ringSlots(f)
 }
+
+// late reports whether what the job's training last reported was of before its last
+// change: while it does not answer, the size of its ring stays that of then.
+func (j *job) late() bool { return !j.askedAt.After(j.LastChange) }
 
 // moved reports what a move of a job's workers did. The caller holds c.mu.
 func (c *Controller) moved(key planner.JobKey, o history.Outcome) {

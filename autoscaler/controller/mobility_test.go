@@ -232,14 +232,17 @@ func TestJoined(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
 		size, alive int
+		asked       time.Duration // after the last change
 		changed     time.Duration // ago
 		loaded      time.Duration // ago
 		progress    time.Duration
 		want        bool
 	}{
-		"all train":                {size: 3, alive: 3, want: true},
-		"the new one does not":     {size: 2, alive: 3, changed: time.Hour, loaded: time.Hour},
-		"the new one has no place": {size: 3, alive: 2, changed: time.Hour, loaded: time.Hour},
+		"all train":            {size: 3, alive: 3, asked: 1, want: true},
+		"the new one does not": {size: 2, alive: 3, asked: 1, changed: time.Hour, loaded: time.Hour},
+		"it answers no more, and was as large before":   {size: 3, alive: 3, asked: -1, changed: time.Hour, loaded: time.Hour},
+		"it was asked while it was changed":             {size: 3, alive: 3, changed: time.Hour, loaded: time.Hour},
+		"the new one has no place":                      {size: 3, alive: 2, asked: 1, changed: time.Hour, loaded: time.Hour},
 		"a training that reports nothing is given time": {alive: 3, changed: silentJoin - 1, loaded: time.Hour},
 		"but no more than that":                         {alive: 3, changed: silentJoin, loaded: time.Hour, want: true},
 		"a new leader has asked no one yet":             {alive: 3, changed: time.Hour, loaded: silentJoin - 1},
@@ -249,7 +252,7 @@ func TestJoined(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &Controller{cfg: config.Default(), loadedAt: now.Add(-tc.loaded)}
 			c.cfg.Planner.Progress = tc.progress
-			j := &job{Job: &history.Job{Size: tc.size, LastChange: now.Add(-tc.changed)}}
+			j := &job{Job: &history.Job{Size: tc.size, LastChange: now.Add(-tc.changed)}, askedAt: now.Add(tc.asked - tc.changed)}
 			of := planner.Job{Groups: []planner.Group{{Count: 3, Live: make([]planner.Worker, tc.alive)}}}
 			must.Eq(t, tc.want, c.joined(j, &of, &cluster.Facts{Spec: &jobspec.Spec{Groups: []jobspec.Group{{}}}}, now))
 		})

@@ -118,6 +118,7 @@ func (c *Controller) probeTargets(p *probes) []target {
 
 // probeJob asks one job, and takes in what it reports.
 func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
+	asked := time.Now()
 	got, endpoint, err := c.prober.Probe(ctx, t.key, t.services, t.known)
 	complete := err == nil && got.Complete && t.batch
 	if complete {
@@ -141,7 +142,8 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	}
 	delete(p.silent, t.key)
 	j.endpoint = endpoint
-	ring := j.Size
+	ring, late := j.Size, j.late()
+	j.askedAt = asked
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {
 		c.metrics.gaps.Observe(r.GapSeconds)
@@ -151,7 +153,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	if measured {
 		c.moved(t.key, outcome)
 	}
-	if changed || measured || ring != j.Size && j.Move != nil {
+	if changed || measured || j.Move != nil && (ring != j.Size || late && !j.late()) {
 		c.poke() // policies know more sizes than before, or fewer, or a move goes on
 	}
 	if complete {
