@@ -219,7 +219,7 @@ func (b *viewBuilder) job(j *job) {
 	f := Facts{
 		Observation: history.Observation{
 			Created: j.create, Version: j.version, Changed: j.change, Submitted: j.submitted,
-			Batch: j.typ == api.JobTypeBatch, Counts: map[string]int{},
+			Batch: j.typ == api.JobTypeBatch, Stopped: j.stopped, Counts: map[string]int{},
 		},
 		Spec: s, Notes: notes, Status: j.status, Type: b.typeOf(j.pool, s.Groups[0].Device),
 	}

@@ -249,6 +249,19 @@ func TestView_CompletionIsNotAStop(t *testing.T) {
 	must.Eq(t, f.index, f.view().Facts[0].Completed)
 }
 
+func TestView_AStoppedJob(t *testing.T) {
+	f := newFixture(t)
+	f.node("n1", "gpu", gpus([3]any{"H100", 2, 0}))
+	job := f.job("a", "gpu", groupSpec{"w", 1, "gpu", 1, ""})
+	must.False(t, f.view().Facts[0].Stopped)
+	yes := true
+	job.Stop = &yes
+	f.putJob(planner.JobKey{Namespace: "default", ID: "a"}, job)
+	v := f.view()
+	must.True(t, v.Facts[0].Stopped)
+	must.True(t, v.Jobs[0].Stopped)
+}
+
 func TestView_RacksByMetadata(t *testing.T) {
 	f := newFixture(t)
 	f.node("n1", "gpu", gpus([3]any{"H100", 2, 0}))

@@ -258,3 +258,30 @@ func TestJoined(t *testing.T) {
 		})
 	}
 }
+
+// TestFill_AMoveOfAClockAhead: a move of the last leader, whose clock was ahead, lasts
+// as long as any other.
+func TestFill_AMoveOfAClockAhead(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	v := twoRacks(t, 2, 0)
+	j, f := &v.Jobs[0], &cluster.Facts{Spec: &jobspec.Spec{Groups: []jobspec.Group{{}}}}
+	j.Groups[0].Name, j.Groups[1].Name = "r0", "r1"
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+	h := c.history.Job(j.Key, &f.Observation, now)
+	h.Move = &history.Move{From: map[string]int{"r0": 2, "r1": 2}, To: map[string]int{"r0": 4}, Until: now.Add(time.Hour)}
+	c.fill(j, f, now)
+	c.fill(j, f, now.Add(time.Minute))
+	must.Eq(t, now.Add(c.cfg.Planner.MoveTimeout), j.Moving.Until)
+}
+
+// TestObserve_AReleasedJobMovesNoMore: it comes back as its user wants it.
+func TestObserve_AReleasedJobMovesNoMore(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for _, off := range []bool{true, false} {
+		key := planner.JobKey{Namespace: "default", ID: "a"}
+		c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+		c.history.Job(key, &history.Observation{}, now).Move = &history.Move{To: map[string]int{"r0": 4}}
+		c.observe(&cluster.View{Ineligible: []cluster.IneligibleJob{{Key: key, Off: off}}}, nil, now)
+		must.Eq(t, off, c.history.Jobs[key].Move == nil)
+	}
+}

@@ -85,6 +85,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 	for i := range v.Ineligible {
 		if h := c.history.Jobs[v.Ineligible[i].Key]; h != nil && v.Ineligible[i].Off {
 			h.Submitted = time.Time{} // it takes another submission to come back
+			h.Move = nil
 		}
 	}
 	c.history.Prune(kinds, now)
@@ -113,6 +114,7 @@ func (c *Controller) fill(j *planner.Job, f *cluster.Facts, now time.Time) {
 	known := c.job(j.Key)
 	j.Started = !known.FirstStart.IsZero()
 	j.LastChange, j.ManualUntil, j.PendingSince = known.LastChange, known.ManualUntil, known.PendingSince
+	known.BoundMove(now, c.cfg.Planner.MoveTimeout)
 	if j.Moving = known.Moving(j.Groups); j.Moving != nil {
 		j.Moving.Joined = c.joined(known, j, f, now)
 	}

@@ -76,6 +76,7 @@ type Observation struct {
 	Changed   uint64 // JobModifyIndex
 	Submitted time.Time
 	Batch     bool // a batch job ends when a worker completes
+	Stopped   bool
 	// Completed is the index at which a worker last ended well by itself, 0 for
 	// never.
 	Completed uint64
@@ -128,8 +129,12 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 	case j.PendingSince.IsZero():
 		j.PendingSince = now
 	}
+	j.LastChange = earlier(j.LastChange, now) // by another's clock it may be yet to come
 	j.followMove(o.Counts, now)
 	j = j.freeze(o, now)
+	if j.Frozen || o.Stopped {
+		j.Move = nil // no one ends it
+	}
 	j.where = o.Where
 	j.expire(o.Running, now)
 	return j

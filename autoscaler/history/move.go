@@ -4,7 +4,6 @@
 package history
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -15,7 +14,7 @@ import (
 // Move is a move of a job's workers between its groups: under way, or made and not
 // measured yet.
 type Move struct {
-	From      map[string]int `json:"from"` // workers by group
+	From      map[string]int `json:"from"` // workers by group, of those that have any
 	To        map[string]int `json:"to"`
 	GrowFirst bool           `json:"grow_first,omitempty"`
 	Queued    bool           `json:"queued,omitempty"` // others have to make room first
@@ -24,8 +23,12 @@ type Move struct {
 	Before    float64        `json:"before,omitempty"` // time of a step, seconds, when it began
 
 	Made time.Time `json:"made,omitzero"`
-	at   StepTime  // what the training had counted at its size by then; not saved
-	ring int       // that size, in slots
+
+	// Not saved.
+	begun   bool      // its first half was seen
+	missing time.Time // since when it is not seen
+	at      StepTime  // what the training had counted at its size when the move was made
+	ring    int       // that size, in slots
 }
 
 // Outcome is what a move really did.
@@ -42,6 +45,12 @@ const (
 	outcomeSteps = 16
 	// outcomeAfter is how long a move's outcome is waited for.
 	outcomeAfter = time.Hour
+	// moveGrace is for how long the first half of a move may not be seen: of a write
+	// that timed out it is unknown whether Nomad does it still.
+	moveGrace = 30 * time.Second
+	// moveTTL is how long a move is remembered that was to be given up, and is not:
+	// its job is held.
+	moveTTL = time.Hour
 )
 
 // BeginMove notes the first half of a move of a job with these groups, or that it
@@ -55,11 +64,16 @@ func (j *Job) BeginMove(m *planner.Moving, groups []planner.Group, now time.Time
 	out := &Move{From: map[string]int{}, To: map[string]int{}, GrowFirst: m.GrowFirst, Queued: m.Queued, Until: m.Until, Gain: m.Gain}
 	n := 0
 	for g := range groups {
-		out.From[groups[g].Name], out.To[groups[g].Name] = m.From[g], m.To[g]
+		if m.From[g] != 0 {
+			out.From[groups[g].Name] = m.From[g]
+		}
+		if m.To[g] != 0 {
+			out.To[groups[g].Name] = m.To[g]
+		}
 		n += m.From[g]
 	}
 	out.Before = j.stepTimeHere(n)
-	if j.Move == nil || !j.Move.Queued || !maps.Equal(j.Move.To, out.To) {
+	if j.Move == nil || !j.Move.Queued || !sameCounts(j.Move.To, out.To) {
 		j.Moves = append(slices.Clone(moves[max(0, len(moves)+1-moveLimit):]), now)
 	}
 	j.Move = out
@@ -82,21 +96,55 @@ func (j *Job) stepTimeHere(size int) float64 {
 	return 0
 }
 
+// sameCounts reports whether two counts by group are the same: a group that one lacks
+// has no workers.
+func sameCounts(a, b map[string]int) bool {
+	for g := range b {
+		if _, both := a[g]; !both && b[g] != 0 {
+			return false
+		}
+	}
+	for g, n := range a {
+		if b[g] != n {
+			return false
+		}
+	}
+	return true
+}
+
 // Moving is the job's move where it is under way, else nil.
 func (j *Job) Moving(groups []planner.Group) *planner.Moving {
 	m := j.Move
-	if m == nil || !m.Made.IsZero() || len(m.To) != len(groups) {
+	if m == nil || !m.Made.IsZero() {
 		return nil
 	}
 	out := &planner.Moving{GrowFirst: m.GrowFirst, Queued: m.Queued, Until: m.Until, Gain: m.Gain}
+	from, to := map[string]int{}, map[string]int{}
 	for g := range groups {
-		from, known := m.From[groups[g].Name]
-		if !known {
-			return nil
-		}
-		out.From, out.To = append(out.From, from), append(out.To, m.To[groups[g].Name])
+		name := groups[g].Name
+		from[name], to[name] = m.From[name], m.To[name]
+		out.From, out.To = append(out.From, m.From[name]), append(out.To, m.To[name])
+	}
+	if !sameCounts(from, m.From) || !sameCounts(to, m.To) {
+		return nil // it has workers in a group that is not there any more
 	}
 	return out
+}
+
+// BoundMove has a move end within the time that a move may take, from now on: the
+// clock that it was begun by may have been ahead.
+func (j *Job) BoundMove(now time.Time, timeout time.Duration) {
+	if m := j.Move; m != nil {
+		m.Until = earlier(m.Until, now.Add(timeout))
+		m.Made = earlier(m.Made, now)
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // followMove notes that a move is made, or forgets one that is over: undone, too
@@ -106,31 +154,53 @@ func (j *Job) followMove(counts map[string]int, now time.Time) {
 	switch {
 	case m == nil:
 	case !m.Made.IsZero():
-		if now.Sub(m.Made) > outcomeAfter || !maps.Equal(counts, m.To) {
+		if now.Sub(m.Made) > outcomeAfter || !sameCounts(counts, m.To) {
 			j.Move = nil
 		}
-	case maps.Equal(counts, m.To):
+	case sameCounts(counts, m.To):
 		m.Made, m.Queued = now, false
-	case !m.underway(counts), (m.Queued || !m.GrowFirst) && !m.Until.After(now):
+	case (m.Queued || !m.GrowFirst) && !m.Until.After(now), now.Sub(m.Until) > moveTTL:
+		j.Move = nil
+	case m.underway(counts):
+		m.begun = true
+	case m.begun || !m.begins(counts):
+		j.Move = nil
+	case m.missing.IsZero() || m.missing.After(now):
+		m.missing = now
+	case now.Sub(m.missing) >= moveGrace:
 		j.Move = nil
 	}
 }
 
+// half is how many workers a group has between the halves of the move.
+func (m *Move) half(group string) int {
+	switch {
+	case m.Queued:
+		return m.From[group]
+	case m.GrowFirst:
+		return max(m.From[group], m.To[group])
+	}
+	return min(m.From[group], m.To[group])
+}
+
 // underway reports whether these counts are between the halves of the move.
 func (m *Move) underway(counts map[string]int) bool {
-	if len(counts) != len(m.To) {
-		return false
-	}
-	for g, n := range counts {
-		half := min(m.From[g], m.To[g])
-		switch {
-		case m.Queued:
-			half = m.From[g]
-		case m.GrowFirst:
-			half = max(m.From[g], m.To[g])
-		}
-		if n != half {
-			return false
+	return m.each(counts, func(group string, n int) bool { return n == m.half(group) })
+}
+
+// begins reports whether these counts are on the way to the first half of the move.
+func (m *Move) begins(counts map[string]int) bool {
+	return m.each(counts, func(group string, n int) bool { return n == m.half(group) || n == m.From[group] })
+}
+
+// each reports whether the counts of all groups, of the job or of the move, are as
+// they are to be.
+func (m *Move) each(counts map[string]int, ok func(group string, n int) bool) bool {
+	for _, groups := range []map[string]int{counts, m.From, m.To} {
+		for g := range groups {
+			if !ok(g, counts[g]) {
+				return false
+			}
 		}
 	}
 	return true
@@ -170,16 +240,17 @@ func (j *Job) MoveOutcome(p *Progress, slots int) (Outcome, bool) {
 }
 
 // MayMove is when a job may next be moved that moves so often at most within an
-// hour.
+// hour. Moves of a clock that was ahead do not count.
 func (j *Job) MayMove(most int, now time.Time) time.Time {
 	var within []time.Time
 	for _, at := range j.Moves {
-		if until := at.Add(time.Hour); until.After(now) {
+		if until := at.Add(time.Hour); until.After(now) && !at.After(now) {
 			within = append(within, until)
 		}
 	}
 	if len(within) < most {
 		return time.Time{}
 	}
+	slices.SortFunc(within, time.Time.Compare)
 	return within[len(within)-most]
 }

@@ -5,6 +5,7 @@ package history
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -43,7 +44,8 @@ func TestMove(t *testing.T) {
 		"it is made":                        {growFirst, []map[string]int{inRacks(4, 2), inRacks(4, 0)}, 0, false, true},
 		"it is undone":                      {growFirst, []map[string]int{inRacks(4, 2), inRacks(2, 2)}, 0, false, false},
 		"someone else changes a count":      {growFirst, []map[string]int{inRacks(3, 2)}, 0, false, false},
-		"someone removes a group":           {growFirst, []map[string]int{{"r0": 4}}, 0, false, false},
+		"someone removes a group":           {growFirst, []map[string]int{{"r0": 2}}, 0, false, false},
+		"which it has left":                 {growFirst, []map[string]int{{"r0": 4}}, 0, false, true},
 		"someone resizes it after the move": {growFirst, []map[string]int{inRacks(4, 0), inRacks(3, 0)}, 0, false, false},
 		"nothing is heard of it":            {growFirst, []map[string]int{inRacks(4, 0), inRacks(4, 0)}, 2 * time.Hour, false, false},
 	} {
@@ -65,6 +67,82 @@ func TestMove(t *testing.T) {
 			must.Eq(t, tc.made, j.Move != nil && !j.Move.Made.IsZero())
 		})
 	}
+}
+
+// TestMove_OfAWriteThatTimedOut: Nomad may do it later than the next views are made.
+func TestMove_OfAWriteThatTimedOut(t *testing.T) {
+	type seen struct {
+		counts map[string]int
+		after  time.Duration
+	}
+	begun := time.Unix(1_800_000_000, 0)
+	three := append(slices.Clone(racks), planner.Group{Name: "r2"})
+	for name, tc := range map[string]struct {
+		seen []seen
+		kept bool
+	}{
+		"nothing is seen of it yet":     {[]seen{{inRacks(2, 2), 0}, {inRacks(2, 2), 29 * time.Second}}, true},
+		"it is done late":               {[]seen{{inRacks(2, 2), 0}, {map[string]int{"r0": 3, "r1": 2, "r2": 1}, 29 * time.Second}}, true},
+		"one of its groups was written": {[]seen{{map[string]int{"r0": 3, "r1": 2}, 0}, {map[string]int{"r0": 3, "r1": 2, "r2": 1}, 1}}, true},
+		"it is not done":                {[]seen{{inRacks(2, 2), 0}, {inRacks(2, 2), 30 * time.Second}}, false},
+		"the clock goes back":           {[]seen{{inRacks(2, 2), 0}, {inRacks(2, 2), -time.Hour}, {inRacks(2, 2), 30*time.Second - time.Hour}}, false},
+		"someone else's is":             {[]seen{{inRacks(2, 2), 0}, {inRacks(2, 1), 1}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &Job{Created: 1}
+			j.BeginMove(&planner.Moving{From: []int{2, 2, 0}, To: []int{3, 0, 1}, GrowFirst: true, Until: begun.Add(time.Minute)}, three, begun)
+			for _, s := range tc.seen {
+				j.observe(&Observation{Counts: s.counts}, begun.Add(s.after), 0)
+			}
+			must.Eq(t, tc.kept, j.Move != nil)
+		})
+	}
+}
+
+// TestMove_OfAJobThatNoOneScales is half done for ever.
+func TestMove_OfAJobThatNoOneScales(t *testing.T) {
+	begun := time.Unix(1_800_000_000, 0)
+	for name, tc := range map[string]struct {
+		seen  Observation
+		after time.Duration
+		kept  bool
+	}{
+		"it trains":      {Observation{Batch: true}, time.Hour, true},
+		"it is held":     {Observation{Batch: true}, 2 * time.Hour, false},
+		"it is stopped":  {Observation{Stopped: true}, 0, false},
+		"it is complete": {Observation{Batch: true, Completed: 5}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := &Job{Created: 1}
+			j.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}, GrowFirst: true, Until: begun.Add(time.Minute)}, racks, begun)
+			tc.seen.Counts = inRacks(4, 2)
+			j.observe(&tc.seen, begun.Add(tc.after), 0)
+			must.Eq(t, tc.kept, j.Move != nil)
+		})
+	}
+}
+
+// TestBoundMove: a move that the last leader began, whose clock was ahead, lasts no
+// longer than any other, however often that is looked at.
+func TestBoundMove(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	j := &Job{LastChange: now.Add(time.Hour)}
+	j.BeginMove(&planner.Moving{From: []int{2, 2}, To: []int{4, 0}, Until: now.Add(time.Hour)}, racks, now)
+	for range 3 {
+		j.BoundMove(now, time.Minute)
+		j.observe(&Observation{Counts: inRacks(2, 0)}, now, 0)
+		must.NotNil(t, j.Move)
+		must.Eq(t, time.Unix(1_800_000_060, 0), j.Move.Until)
+		now = now.Add(15 * time.Second)
+	}
+	must.Eq(t, time.Unix(1_800_000_000, 0), j.LastChange, must.Sprint("it was not changed later than now"))
+	j.observe(&Observation{Counts: inRacks(2, 0)}, now.Add(15*time.Second), 0)
+	must.Nil(t, j.Move)
+
+	j.Move = &Move{To: inRacks(4, 0), Made: now.Add(24 * time.Hour)}
+	j.BoundMove(now, time.Minute)
+	must.Eq(t, now, j.Move.Made)
+	(&Job{}).BoundMove(now, time.Minute)
 }
 
 // TestMove_OfOtherGroups is a job that was registered anew.
@@ -89,6 +167,24 @@ func TestMove_IsSaved(t *testing.T) {
 	must.NoError(t, json.Unmarshal(text, after))
 	must.Eq(t, before.Moving(racks), after.Moving(racks))
 	must.Eq(t, before.Moves, after.Moves)
+}
+
+// TestMove_IsSavedWithoutEmptyGroups: a job may have 256 groups, and moves between two.
+func TestMove_IsSavedWithoutEmptyGroups(t *testing.T) {
+	groups := append(slices.Clone(racks), planner.Group{Name: "r2"})
+	j, m := &Job{}, &planner.Moving{From: []int{2, 2, 0}, To: []int{4, 0, 0}}
+	j.BeginMove(m, groups, time.Now())
+	must.Eq(t, map[string]int{"r0": 2, "r1": 2}, j.Move.From)
+	must.Eq(t, map[string]int{"r0": 4}, j.Move.To)
+	must.Eq(t, m.From, j.Moving(groups).From)
+	must.Eq(t, m.To, j.Moving(groups).To)
+
+	t.Log("as it was saved before")
+	old := &Job{}
+	must.NoError(t, json.Unmarshal([]byte(`{"move":{"from":{"r0":2,"r1":2,"r2":0},"to":{"r0":4,"r1":0,"r2":0},"until":"2027-01-15T08:00:00Z"}}`), old))
+	must.Eq(t, m.To, old.Moving(groups).To)
+	old.followMove(map[string]int{"r0": 4, "r1": 0, "r2": 0}, time.Unix(1_800_000_000, 0))
+	must.False(t, old.Move.Made.IsZero())
 }
 
 // TestMove_Outcome takes 0.5 s a step before and 0.4 s after.
@@ -164,6 +260,14 @@ func TestMayMove(t *testing.T) {
 	j.BeginMove(m, racks, now.Add(time.Minute))
 	must.Eq(t, now.Add(time.Hour), j.MayMove(2, now.Add(2*time.Minute)))
 	must.Eq(t, time.Time{}, j.MayMove(2, now.Add(time.Hour)))
+
+	t.Log("of a clock that was an hour ahead, and now is not")
+	j = &Job{}
+	for _, at := range []time.Duration{time.Hour, time.Minute, time.Hour, 0} {
+		j.BeginMove(m, racks, now.Add(at))
+	}
+	must.Eq(t, now.Add(time.Hour), j.MayMove(2, now.Add(2*time.Minute)))
+	must.Eq(t, time.Time{}, j.MayMove(3, now.Add(2*time.Minute)))
 
 	j = &Job{}
 	waits := *m
