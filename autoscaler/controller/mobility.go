@@ -135,6 +135,13 @@ type slowness struct {
 	most   int   // workers in one domain of the innermost level
 
 	own, alike *migrate.Sensitivity
+	ratios     map[ratio]float64 // that were asked for, 0 where they are unknown: a plan asks for the same ones very often
+}
+
+// ratio is of steps of a job of one size at two crossings.
+type ratio struct {
+	size     int
+	from, to migrate.Crossing
 }
 
 // Bounds of what is believed of a slowdown.
@@ -167,12 +174,27 @@ func (s *slowness) worst(size int, from, to []migrate.Crossing) float64 {
 	worst := 0.0
 	for _, a := range from {
 		for _, b := range to {
-			if r, known := migrate.Slowdown(size, a, b, s.own, s.alike); known && leastSlowdown <= r && r <= mostSlowdown {
-				worst = max(worst, r)
-			}
+			worst = max(worst, s.ratio(ratio{size, a, b}))
 		}
 	}
 	return cmp.Or(worst, 1)
+}
+
+// ratio is a slowdown that can be believed, 0 where none is known.
+func (s *slowness) ratio(of ratio) float64 {
+	r, asked := s.ratios[of]
+	if asked {
+		return r
+	}
+	r, known := migrate.Slowdown(of.size, of.from, of.to, s.own, s.alike)
+	if !known || !(leastSlowdown <= r && r <= mostSlowdown) {
+		r = 0
+	}
+	if s.ratios == nil {
+		s.ratios = map[ratio]float64{}
+	}
+	s.ratios[of] = r
+	return r
 }
 
 func sizeOf(counts []int) (n int) {
@@ -187,20 +209,14 @@ func sizeOf(counts []int) (n int) {
 func (s *slowness) crossings(counts []int) []migrate.Crossing {
 	levels := s.tree.Levels()
 	depth := len(levels)
-	var used []int
 	for g, n := range counts {
 		if n > 0 {
-			used = append(used, g)
 			depth = min(depth, len(s.groups[g].Path))
 		}
 	}
 	for l := range depth {
-		domains := map[int]bool{}
-		for _, g := range used {
-			domains[s.groups[g].Path[l]] = true
-		}
-		if len(domains) > 1 {
-			return []migrate.Crossing{{Level: levels[l].Name, Domains: len(domains)}}
+		if n := s.domains(counts, l); n > 1 {
+			return []migrate.Crossing{{Level: levels[l].Name, Domains: n}}
 		}
 	}
 	least := (sizeOf(counts) + s.most - 1) / s.most // domains of the innermost level
@@ -212,6 +228,26 @@ func (s *slowness) crossings(counts []int) []migrate.Crossing {
 		out = append(out, migrate.Crossing{Level: l.Name, Domains: max(2, least)})
 	}
 	return out
+}
+
+// domains is in how many domains of a level the groups are that have workers.
+func (s *slowness) domains(counts []int, level int) (n int) {
+	var few [16]uint64 // no allocation for up to 1024
+	seen := few[:]
+	if words := (len(s.tree.Domains(level)) + 63) / 64; words > len(few) {
+		seen = make([]uint64, words)
+	}
+	for g, k := range counts {
+		if k == 0 {
+			continue
+		}
+		d := s.groups[g].Path[level]
+		if bit := uint64(1) << (d % 64); seen[d/64]&bit == 0 {
+			seen[d/64] |= bit
+			n++
+		}
+	}
+	return n
 }
 
 // rooms are the slots of the largest domain of the innermost level, by class.

@@ -21,7 +21,9 @@ type Gang struct {
 type Mover struct {
 	Job
 	// Pools is, by site, where the site's room is: sites of several jobs may share
-	// a pool. -1 is nowhere, so that no worker moves there.
+	// a pool. -1 is nowhere, so that no worker moves there. A site that may have no
+	// more workers whatever is free needs that: another without room counts as one
+	// that is full, and could have some when others leave.
 	Pools []int
 }
 

@@ -27,6 +27,13 @@
 // others of its kind: one that was never measured at two placements has no gain and
 // stays where it is, unless it is in another's way.
 //
+// What it may look at is bounded (Options.Budget), and counted, not timed: whatever
+// jobs there are, a plan takes a bounded time, and the same jobs give the same moves.
+// Half of what is left of the budget is for the next change, of which no job may take
+// more than a half to find where it would rather be, and no change of those more than
+// a quarter to find out what it needs of others. Where that does not suffice, the
+// best change that was found is made, and the search goes on at the next job.
+//
 // # Clear
 //
 // A gang waits, though enough slots are free, because they are scattered: no

@@ -53,7 +53,8 @@ func alone(j *Job) (Move, bool) {
 	for i := range j.Sites {
 		m.Pools, free = append(m.Pools, i), append(free, j.Sites[i].Room*j.Slots)
 	}
-	move, ok := Rearrange([]Mover{m}, free, DefaultOptions())[0]
+	moves, _ := Rearrange([]Mover{m}, free, DefaultOptions())
+	move, ok := moves[0]
 	return move, ok
 }
 

@@ -14,36 +14,53 @@ const unbound = math.MaxInt / 4
 // Rearrange finds moves of several jobs that together gain more than they cost,
 // also where what a job needs is held by others: a job moves to where its steps
 // are faster, and those that are in its way to where they lose least. It returns
-// the moves by mover, none where nothing is worth its cost.
+// the moves by mover, none where nothing is worth its cost, and how much of
+// Options.Budget that took.
 //
 // It is a local search: as long as there is one, the change that gains most is
-// made, at most one for each mover. free is the free slots of each pool. All of
-// Moves can be made: those that cannot shrink first find their slots free, or
-// freed by those that can.
-func Rearrange(movers []Mover, free []int, o Options) map[int]Move {
+// made, at most one for each mover. Where the budget does not suffice to look at
+// all, it is the best of those that were looked at. free is the free slots of each
+// pool. All of the moves can be made: those that cannot shrink first find their
+// slots free, or freed by those that can.
+func Rearrange(movers []Mover, free []int, o Options) (moves map[int]Move, spent int) {
 	s := newSearch(movers, free, o)
 	for range movers {
 		if !s.step() {
 			break
 		}
 	}
-	out := map[int]Move{}
+	moves = map[int]Move{}
 	for i := range s.now {
 		if m := s.now[i].Move; m.Workers > 0 {
-			out[i] = m
+			moves[i] = m
 		}
 	}
-	return out
+	return moves, o.Budget - s.left
 }
 
 // search is a rearrangement while it is being found.
 type search struct {
-	movers []Mover
-	free   []int // by pool, as the movers are now
-	before []int // by pool, as they were
-	now    []trial
-	at     [][]int // movers by pool, sorted
-	o      Options
+	movers   []Mover
+	free     []int // by pool, as the movers are now
+	before   []int // by pool, as they were
+	capacity []int // by pool: slots that are free or of workers that may move
+	now      []trial
+	at       [][]resident // by pool, sorted by mover
+	need     needs
+	o        Options
+
+	was     [][]int       // by mover: its counts before
+	chances [][]chance    // by mover: where it would rather be; nil where that was not looked at
+	worths  [][][]float64 // by mover and two sites: with one worker moved; nil where not looked at
+
+	left, least int // of the budget, and how much a step leaves of it
+	first       int // the mover that the next step looks at first
+
+	made    bundle // that is being made
+	in      []int  // by mover: one more than where it is in that bundle
+	change  []int  // by pool: what that bundle changes of the free slots
+	scratch []int
+	sites   []int
 }
 
 // trial is a move of a mover that may be made.
@@ -52,14 +69,28 @@ type trial struct {
 	worth float64 // its gain, less its cost with the margin
 }
 
+// resident is a mover that has workers in a pool, and all its sites there.
+type resident struct {
+	mover int
+	sites []int
+}
+
 func newSearch(movers []Mover, free []int, o Options) *search {
+	n := len(movers)
 	s := &search{
-		movers: slices.Clone(movers), free: slices.Clone(free), before: free,
-		now: make([]trial, len(movers)), at: make([][]int, len(free)), o: o,
+		movers: slices.Clone(movers), free: slices.Clone(free), before: free, capacity: slices.Clone(free),
+		now: make([]trial, n), at: make([][]resident, len(free)), need: newNeeds(len(free)), o: o,
+		was: make([][]int, n), chances: make([][]chance, n), worths: make([][][]float64, n),
+		left: o.Budget, in: make([]int, n), change: make([]int, len(free)),
+	}
+	if n > 0 {
+		s.first = max(0, o.Turn) % n
 	}
 	for i := range s.movers {
 		m := &s.movers[i]
 		m.Sites = slices.Clone(m.Sites)
+		s.was[i] = m.counts()
+		s.now[i] = trial{Move: Move{Counts: s.was[i], Slowdown: 1}}
 		for k, pool := range m.Pools {
 			if pool < 0 {
 				m.Sites[k].Room = 0
@@ -68,21 +99,43 @@ func newSearch(movers []Mover, free []int, o Options) *search {
 			if m.Sites[k].Room >= free[pool]/m.Slots {
 				m.Sites[k].Room = unbound
 			}
+			s.capacity[pool] += (m.Sites[k].Held - m.Sites[k].Fixed) * m.Slots
 		}
-		s.now[i] = trial{Move: Move{Counts: m.counts(), Slowdown: 1}}
-		for _, pool := range m.Pools {
-			if pool >= 0 {
-				s.note(i, pool)
-			}
-		}
+		s.settle(i)
 	}
 	return s
 }
 
-// try prices a mover at other counts; ok is false where it may not be there.
+// spend takes from the budget, and reports whether there is some left for this step.
+func (s *search) spend(n int) bool {
+	if s.enough() {
+		s.left -= n
+	}
+	return s.enough()
+}
+
+func (s *search) enough() bool { return s.left >= s.least }
+
+// save leaves all but one of so many parts of a step's budget for later, until the
+// function that it returns is called.
+func (s *search) save(parts int) func() {
+	least := s.least
+	s.least = s.left - max(0, s.left-least)/parts
+	return func() { s.least = least }
+}
+
+// price is what pricing a mover's counts takes of the budget. Its sites are looked at
+// several times: for their room, the rule, the size and the step time.
+func price(sites int) int { return 64 + 4*sites }
+
+// try prices a mover at other counts; ok is false where it may not be there, or
+// where the budget does not suffice to know.
 func (s *search) try(i int, counts []int) (t trial, ok bool) {
 	m := &s.movers[i]
-	if slices.Equal(counts, m.counts()) {
+	if !s.spend(price(len(counts))) {
+		return t, false
+	}
+	if slices.Equal(counts, s.was[i]) {
 		return trial{Move: Move{Counts: counts, Slowdown: 1}}, true
 	}
 	t.Move, ok = m.move(counts, s.o)
@@ -90,276 +143,114 @@ func (s *search) try(i int, counts []int) (t trial, ok bool) {
 	return t, ok
 }
 
-// bundle is changes of several movers that only go together. The first is the one
-// that gains.
-type bundle struct {
-	who   []int
-	to    []trial
-	worth float64
-}
-
-// step makes the change that gains most.
+// step makes the change that gains most of those that half of what is left of the
+// budget suffices to look at. It returns false when there is none.
 func (s *search) step() bool {
+	s.least = s.left - s.left/2
 	var best bundle
-	for i := range s.movers {
-		if s.movers[i].Slowdown == nil || s.movers[i].size() == 0 {
-			continue
-		}
-		for _, counts := range s.elsewhere(i) {
-			if b, ok := s.exchange(i, counts, best.worth); ok && s.possible(&b) {
-				best = b
+	n, first := len(s.movers), s.first
+	for k := range n {
+		i := (first + k) % n
+		for _, c := range s.preferred(i) {
+			if c.worth-s.now[i].worth > best.worth && s.exchange(i, c, &best) {
+				best = s.made.clone()
 			}
+			s.clear()
+		}
+		if !s.spend(1) {
+			s.first = (i + 1) % n
+			break
 		}
 	}
-	if best.worth <= 0 {
-		return false
+	if best.worth > 0 {
+		s.apply(&best)
+		return true
 	}
-	s.apply(&best)
-	return true
-}
-
-// elsewhere is where a mover might rather be: as many workers as can be at each
-// site and the rest where most are, or those of a site, or one of them, at another.
-func (s *search) elsewhere(i int) [][]int {
-	m, counts := &s.movers[i], s.now[i].Counts
-	var out [][]int
-	for to := range counts {
-		if m.Pools[to] < 0 {
-			continue
-		}
-		if gathered := s.around(i, to); gathered != nil {
-			out = append(out, gathered)
-		}
-		for from, n := range counts {
-			if from == to || n == 0 {
-				continue
-			}
-			out = append(out, shifted(counts, from, to, n))
-			if n > 1 {
-				out = append(out, shifted(counts, from, to, 1))
-			}
-		}
-	}
-	return out
-}
-
-func shifted(counts []int, from, to, n int) []int {
-	out := slices.Clone(counts)
-	out[from] -= n
-	out[to] += n
-	return out
-}
-
-// around is a mover with as many workers as can be at a site, and the rest where
-// it has most of them.
-func (s *search) around(i, to int) []int {
-	counts := s.now[i].Counts
-	out := make([]int, len(counts))
-	n := 0
-	for _, k := range counts {
-		n += k
-	}
-	put := func(k int) {
-		out[k] = min(n, s.capacity(i, k))
-		n -= out[k]
-	}
-	put(to)
-	order := make([]int, 0, len(counts))
-	for k := range counts {
-		if k != to && counts[k] > 0 {
-			order = append(order, k)
-		}
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return counts[b] - counts[a] })
-	for _, k := range order {
-		put(k)
-	}
-	if n > 0 {
-		return nil
-	}
-	return out
-}
-
-// capacity is how many workers of a mover a site could have, with the slots that
-// are free there and those of workers that may move.
-func (s *search) capacity(i, site int) int {
-	pool := s.movers[i].Pools[site]
-	if pool < 0 {
-		return s.now[i].Counts[site]
-	}
-	slots := s.free[pool]
-	for _, k := range s.at[pool] {
-		for at, p := range s.movers[k].Pools {
-			if p == pool {
-				slots += (s.now[k].Counts[at] - s.movers[k].Sites[at].Fixed) * s.movers[k].Slots
-			}
-		}
-	}
-	return slots / s.movers[i].Slots
-}
-
-// exchange is the bundle that puts a mover elsewhere and others out of its way, if
-// it is worth more than least.
-func (s *search) exchange(i int, counts []int, least float64) (bundle, bool) {
-	var b bundle
-	t, ok := s.try(i, counts)
-	// Others lose by making room, or else they are found by themselves.
-	if !ok || t.worth-s.now[i].worth <= least || t.Slowdown > s.now[i].Slowdown*(1-s.o.LeastGain) {
-		return b, false
-	}
-	b.put(i, t)
-	change := s.change(&b)
-	for _, pool := range s.movers[i].Pools {
-		for pool >= 0 && s.free[pool]+change[pool] < 0 {
-			if !s.evict(&b, pool, change) {
-				return b, false
-			}
-		}
-	}
-	for k, who := range b.who {
-		b.worth += b.to[k].worth - s.now[who].worth
-	}
-	return b, b.worth > least
-}
-
-// change is what a bundle changes of the free slots, by pool.
-func (s *search) change(b *bundle) map[int]int {
-	out := map[int]int{}
-	for k, i := range b.who {
-		for site, pool := range s.movers[i].Pools {
-			if d := s.now[i].Counts[site] - b.to[k].Counts[site]; d != 0 && pool >= 0 {
-				out[pool] += d * s.movers[i].Slots
-			}
-		}
-	}
-	return out
-}
-
-// evict takes one worker out of a pool: of the mover that loses least by it.
-func (s *search) evict(b *bundle, pool int, change map[int]int) bool {
-	who, to, into := -1, trial{}, 0
-	least := math.Inf(1)
-	for _, i := range s.at[pool] {
-		if i == b.who[0] {
-			continue
-		}
-		m, now := &s.movers[i], b.of(i, s.now[i])
-		from := -1
-		for site, p := range m.Pools {
-			if p == pool && now.Counts[site] > 0 {
-				from = site
-			}
-		}
-		if from < 0 {
-			continue
-		}
-		for _, site := range s.rooms(m, pool, change) {
-			t, ok := s.try(i, shifted(now.Counts, from, site, 1))
-			if ok && now.worth-t.worth < least {
-				who, to, into, least = i, t, m.Pools[site], now.worth-t.worth
-			}
-		}
-	}
-	if who < 0 {
-		return false
-	}
-	b.put(who, to)
-	change[pool] += s.movers[who].Slots
-	change[into] -= s.movers[who].Slots
-	return true
-}
-
-// rooms are sites of a mover outside a pool that have a free slot for it: those
-// that are being vacated, and the one that fits best besides.
-func (s *search) rooms(m *Mover, pool int, change map[int]int) []int {
-	var out []int
-	best := -1
-	for site, p := range m.Pools {
-		if p < 0 || p == pool || s.free[p]+change[p] < m.Slots {
-			continue
-		}
-		switch {
-		case change[p] > 0:
-			out = append(out, site)
-		case best < 0 || s.free[p]+change[p] < s.free[m.Pools[best]]+change[m.Pools[best]]:
-			best = site
-		}
-	}
-	if best >= 0 {
-		out = append(out, best)
-	}
-	return out
-}
-
-// possible reports whether the moves can be made, the bundle and those before it:
-// who cannot shrink first needs slots that are free, or freed by those who can.
-func (s *search) possible(b *bundle) bool {
-	need := map[int]int{}
-	for i := range s.movers {
-		t := b.of(i, s.now[i])
-		if t.Workers == 0 {
-			continue
-		}
-		m := &s.movers[i]
-		shrinks := m.size() > t.Workers && m.may(m.size()-t.Workers)
-		for site, pool := range m.Pools {
-			if d := (t.Counts[site] - m.Sites[site].Held) * m.Slots; pool >= 0 && (shrinks && d < 0 || !shrinks && d > 0) {
-				need[pool] += d
-			}
-		}
-	}
-	for pool, n := range need {
-		if n > s.before[pool] {
-			return false
-		}
-	}
-	return true
+	return !s.enough() && s.left > 0
 }
 
 // apply makes a bundle.
 func (s *search) apply(b *bundle) {
-	for pool, n := range s.change(b) {
-		s.free[pool] += n
-	}
 	for k, i := range b.who {
-		s.now[i] = b.to[k]
-		for _, pool := range s.movers[i].Pools {
+		s.need.add(&s.movers[i], &s.now[i], -1)
+		for site, pool := range s.movers[i].Pools {
 			if pool >= 0 {
-				s.note(i, pool)
+				s.free[pool] += (s.now[i].Counts[site] - b.to[k].Counts[site]) * s.movers[i].Slots
 			}
 		}
+		s.now[i] = b.to[k]
+		s.need.add(&s.movers[i], &s.now[i], 1)
+		s.chances[i], s.worths[i] = nil, nil
+		s.settle(i)
 	}
 }
 
-// note keeps whether a mover has workers in a pool.
-func (s *search) note(i, pool int) {
-	n := 0
-	for site, p := range s.movers[i].Pools {
-		if p == pool {
-			n += s.now[i].Counts[site]
+// settle keeps in which pools a mover has workers.
+func (s *search) settle(i int) {
+	m := &s.movers[i]
+	sites := make([]int, 0, len(m.Pools)) // by pool
+	for site, pool := range m.Pools {
+		if pool >= 0 {
+			sites = append(sites, site)
 		}
 	}
-	at, here := slices.BinarySearch(s.at[pool], i)
-	switch {
-	case here && n == 0:
-		s.at[pool] = slices.Delete(s.at[pool], at, at+1)
-	case !here && n > 0:
-		s.at[pool] = slices.Insert(s.at[pool], at, i)
+	slices.SortStableFunc(sites, func(a, b int) int { return m.Pools[a] - m.Pools[b] })
+	for len(sites) > 0 {
+		pool, k, workers := m.Pools[sites[0]], 0, 0
+		for ; k < len(sites) && m.Pools[sites[k]] == pool; k++ {
+			workers += s.now[i].Counts[sites[k]]
+		}
+		at, here := slices.BinarySearchFunc(s.at[pool], i, func(r resident, i int) int { return r.mover - i })
+		switch {
+		case here && workers == 0:
+			s.at[pool] = slices.Delete(s.at[pool], at, at+1)
+		case !here && workers > 0:
+			s.at[pool] = slices.Insert(s.at[pool], at, resident{i, sites[:k:k]})
+		}
+		sites = sites[k:]
 	}
 }
 
-func (b *bundle) put(i int, t trial) {
-	if k := slices.Index(b.who, i); k >= 0 {
-		b.to[k] = t
+// needs are the slots of each pool that moves need to be free, or to become free,
+// before they are begun: who cannot shrink first needs slots that are free, or
+// freed by those who can.
+type needs struct {
+	slots []int
+	moves []int // how many sites change them
+}
+
+func newNeeds(pools int) needs { return needs{make([]int, pools), make([]int, pools)} }
+
+// add counts a move, or takes it out again (-1).
+func (n *needs) add(m *Mover, t *trial, sign int) {
+	if t.Workers == 0 {
 		return
 	}
-	b.who, b.to = append(b.who, i), append(b.to, t)
+	size := m.size()
+	shrinks := size > t.Workers && m.may(size-t.Workers)
+	for site, pool := range m.Pools {
+		if d := (t.Counts[site] - m.Sites[site].Held) * m.Slots; pool >= 0 && (shrinks && d < 0 || !shrinks && d > 0) {
+			n.slots[pool] += sign * d
+			n.moves[pool] += sign
+		}
+	}
 }
 
-// of is where a mover is in the bundle, or otherwise.
-func (b *bundle) of(i int, otherwise trial) trial {
-	if k := slices.Index(b.who, i); k >= 0 {
-		return b.to[k]
+// possible reports whether the moves can be made, the bundle and those before it.
+func (s *search) possible(b *bundle) bool {
+	ok := true
+	for k, i := range b.who {
+		s.need.add(&s.movers[i], &s.now[i], -1)
+		s.need.add(&s.movers[i], &b.to[k], 1)
 	}
-	return otherwise
+	for _, i := range b.who {
+		for _, pool := range s.movers[i].Pools {
+			ok = ok && (pool < 0 || s.need.moves[pool] == 0 || s.need.slots[pool] <= s.before[pool])
+		}
+	}
+	for k, i := range b.who {
+		s.need.add(&s.movers[i], &b.to[k], -1)
+		s.need.add(&s.movers[i], &s.now[i], 1)
+	}
+	return ok
 }

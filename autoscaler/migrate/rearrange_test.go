@@ -92,7 +92,8 @@ func TestRearrange(t *testing.T) {
 				edit(&movers[i])
 			}
 			got := map[int][]int{}
-			for i, m := range Rearrange(movers, tc.free, DefaultOptions()) {
+			moves, _ := Rearrange(movers, tc.free, DefaultOptions())
+			for i, m := range moves {
 				got[i] = m.Counts
 			}
 			must.Eq(t, tc.moves, fmt.Sprint(got))
@@ -101,7 +102,7 @@ func TestRearrange(t *testing.T) {
 }
 
 // TestProperty_Rearrange states for any cluster: sizes stay, slots suffice, no
-// worker that must stay moves, what is gained is above the cost, the caller's
+// worker that must stay moves, none comes to where it may not, what is gained is above the cost, the caller's
 // sites are left alone, and with the moves made again and again they end.
 func TestProperty_Rearrange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -111,7 +112,7 @@ func TestProperty_Rearrange(t *testing.T) {
 				t.Fatal("jobs still move after 50 rounds")
 			}
 			before := fmt.Sprint(movers, free)
-			moves := Rearrange(movers, free, DefaultOptions())
+			moves, _ := Rearrange(movers, free, DefaultOptions())
 			must.Eq(t, before, fmt.Sprint(movers, free))
 			if len(moves) == 0 {
 				return
@@ -138,6 +139,10 @@ func drawMovers(t *rapid.T) (movers []Mover, free []int) {
 		m.Min = rapid.IntRange(1, 4).Draw(t, "min")
 		m.Remaining = rapid.Float64Range(0, 4000).Draw(t, "left")
 		m.Slowdown = perRack(m.Sites, rapid.Float64Range(-0.15, 0.9).Draw(t, "crossing"))
+		if rapid.IntRange(0, 3).Draw(t, "may not grow") == 0 {
+			k := rapid.IntRange(0, nodes-1).Draw(t, "there")
+			m.Pools[k], m.Sites[k].Room = -1, rapid.IntRange(0, 3).Draw(t, "whatever room it says")
+		}
 		if rapid.Bool().Draw(t, "stay") {
 			m.Sites[0].Fixed = min(1, m.Sites[0].Held)
 		}
@@ -153,6 +158,9 @@ func checkMoves(t *rapid.T, movers []Mover, moves map[int]Move) {
 		sum := 0
 		for s, n := range move.Counts {
 			must.GreaterEq(t, m.Sites[s].Fixed, n)
+			if m.Pools[s] < 0 && n > m.Sites[s].Held {
+				t.Fatalf("%d workers come to a site that may have no more", n-m.Sites[s].Held)
+			}
 			sum += n
 		}
 		must.Eq(t, m.size(), sum)
@@ -177,4 +185,70 @@ func apply(movers []Mover, free []int, moves map[int]Move) {
 			movers[i].Sites[s].Room = free[s]
 		}
 	}
+}
+
+// hostile is jobs with a worker in each of so many full racks, whose steps are
+// faster wherever fewer are, so that there is always more to look at. asked counts
+// by job how often.
+func hostile(racks, jobs int) (movers []Mover, free, asked []int) {
+	free, asked = make([]int, racks), make([]int, jobs)
+	for i := range jobs {
+		row := make([]int, racks)
+		for r := range row {
+			row[r] = 1
+		}
+		m := cluster(free, row)[0]
+		m.Max, m.Remaining = 2*racks, 36000
+		m.Slowdown = func(counts []int) float64 {
+			asked[i]++
+			return 1 - float64(slices.Max(counts)-1)/20
+		}
+		movers = append(movers, m)
+	}
+	return movers, free, asked
+}
+
+func TestRearrange_TakesNoMoreThanItsBudget(t *testing.T) {
+	for _, tc := range []struct{ racks, jobs, budget int }{
+		{64, 16, 1_000_000}, {16, 32, 1_000_000}, {300, 100, 10_000_000}, {4, 2, 40}, {256, 1, 0},
+	} {
+		t.Run(fmt.Sprintf("%+v", tc), func(t *testing.T) {
+			o := DefaultOptions()
+			o.Budget = tc.budget
+			movers, free, asked := hostile(tc.racks, tc.jobs)
+			moves, spent := Rearrange(movers, free, o)
+			calls := 0
+			for _, n := range asked {
+				calls += n
+			}
+			one := price(tc.racks) // evaluation, by which it may be passed
+			must.LessEq(t, tc.budget+one, spent)
+			must.LessEq(t, tc.budget/one+1, calls)
+			must.Eq(t, tc.budget >= 1_000_000, len(moves) > 0, must.Sprint("what was found until then counts"))
+			again, _ := Rearrange(movers, free, o)
+			must.Eq(t, moves, again)
+		})
+	}
+}
+
+// TestRearrange_AllHaveTheirTurn: with a budget that one job uses up, each job is
+// looked at, sooner or later, and each of its racks.
+func TestRearrange_AllHaveTheirTurn(t *testing.T) {
+	const racks, jobs = 40, 6
+	movers, free, asked := hostile(racks, jobs)
+	into := map[int]bool{}
+	for i := range movers {
+		was := movers[i].Slowdown
+		movers[i].Slowdown = func(counts []int) float64 {
+			into[slices.Index(counts, slices.Max(counts))] = true
+			return was(counts)
+		}
+	}
+	o := DefaultOptions()
+	o.Budget = 40_000
+	for o.Turn = range jobs * racks {
+		Rearrange(movers, free, o)
+	}
+	must.SliceNotContains(t, asked, 0)
+	must.Eq(t, racks, len(into))
 }

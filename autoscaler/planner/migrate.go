@@ -53,6 +53,7 @@ func (b *planBuilder) migrate() {
 			busy[pool] = true
 		}
 	}
+	var together [][]int
 	for _, pool := range slices.Sorted(maps.Keys(movers)) {
 		if busy[pool] {
 			continue
@@ -61,8 +62,14 @@ func (b *planBuilder) migrate() {
 		// workers of other namespaces.
 		mine := b.byNamespace(movers[pool])
 		for _, namespace := range slices.Sorted(maps.Keys(mine)) {
-			b.rearrange(mine[namespace])
+			if slices.ContainsFunc(mine[namespace], b.mayGain) {
+				together = append(together, mine[namespace])
+			}
 		}
+	}
+	// What one namespace leaves of its share is there for those after it.
+	for left := b.o.Migrate.Budget; len(together) > 0; together = together[1:] {
+		left -= b.rearrange(together[0], left/len(together))
 	}
 }
 
@@ -219,15 +226,19 @@ func (b *planBuilder) nextEnd(f *field) float64 {
 	return slices.Sorted(maps.Values(first))[(len(first)-1)/2]
 }
 
+// mayGain reports whether steps of a job may be faster elsewhere.
+func (b *planBuilder) mayGain(j int) bool {
+	return b.Jobs[j].Mobility.Slowdown != nil && b.Jobs[j].Count() > 1
+}
+
 // rearrange begins the moves by which jobs gain most together, or, where not all
-// of them can be made at once, those that are worth it by themselves.
-func (b *planBuilder) rearrange(movers []int) {
-	gains := func(j int) bool { return b.Jobs[j].Mobility.Slowdown != nil && b.Jobs[j].Count() > 1 }
-	if !slices.ContainsFunc(movers, gains) {
-		return
-	}
+// of them can be made at once, those that are worth it by themselves. It returns
+// how much of the budget it took.
+func (b *planBuilder) rearrange(movers []int, budget int) (spent int) {
+	o := b.o.Migrate
+	o.Budget, o.Turn = budget, int(b.now.Unix()/60)
 	f := b.field(movers, -1)
-	moves := migrate.Rearrange(f.movers, f.free, b.o.Migrate)
+	moves, spent := migrate.Rearrange(f.movers, f.free, o)
 	reason := func(k int, m migrate.Move) string {
 		where := "closer together"
 		switch {
@@ -239,13 +250,14 @@ func (b *planBuilder) rearrange(movers []int) {
 		return fmt.Sprintf("%s: steps take %.0f %% less time", where, 100*(1-m.Slowdown))
 	}
 	if len(moves) == 0 || b.begin(f, moves, false, reason) {
-		return
+		return spent
 	}
-	for k, m := range moves {
-		if m.Gain > (1+b.o.Migrate.Hysteresis)*m.Cost {
+	for _, k := range slices.Sorted(maps.Keys(moves)) {
+		if m := moves[k]; m.Gain > (1+b.o.Migrate.Hysteresis)*m.Cost {
 			b.begin(f, map[int]migrate.Move{k: m}, false, reason)
 		}
 	}
+	return spent
 }
 
 // groupsOf is in how many groups a job has workers.

@@ -160,7 +160,8 @@ func (e *engine) migrate() {
 				movers = append(movers, migrate.Mover{Job: *e.candidate(j), Pools: pools})
 			}
 		}
-		e.move(who, migrate.Rearrange(movers, free, migrate.DefaultOptions()))
+		moves, _ := migrate.Rearrange(movers, free, migrate.DefaultOptions())
+		e.move(who, moves)
 	}
 }
 

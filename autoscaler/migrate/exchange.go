@@ -1,0 +1,335 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package migrate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// Bounds of what is looked at for one mover. Where it has more sites than that, the
+// most promising count.
+const (
+	sitesLimit     = 16 // to which its workers may go, and from which
+	evictionsLimit = 64 // workers of others that make room for one change
+)
+
+// chance is counts that a mover might rather have: so many workers of one site at
+// another, or, from none (-1), as many as can be at that site.
+type chance struct {
+	from, to, n int
+	worth       float64
+}
+
+// preferred are the counts at which a mover's steps are faster, by more than it
+// costs to go there. They follow from where it is.
+func (s *search) preferred(i int) []chance {
+	m := &s.movers[i]
+	if m.Slowdown == nil || m.size() == 0 {
+		return nil
+	}
+	if s.chances[i] != nil {
+		return s.chances[i]
+	}
+	out := []chance{}
+	now := &s.now[i]
+	look := func(c chance) {
+		if s.scratch = s.counts(i, c, s.scratch); s.scratch == nil {
+			return
+		}
+		t, ok := s.try(i, s.scratch)
+		c.worth = t.worth
+		// Others lose by making room, or else they are found by themselves.
+		if ok && t.worth-now.worth > 0 && t.Slowdown <= now.Slowdown*(1-s.o.LeastGain) {
+			out = append(out, c)
+		}
+	}
+	defer s.save(2)() // the rest is for what these need of others
+	from := s.sources(i)
+	for _, to := range s.destinations(i) {
+		if !s.enough() {
+			return out
+		}
+		look(chance{-1, to, 0, 0})
+		for _, f := range from {
+			if f == to {
+				continue
+			}
+			n := now.Counts[f]
+			look(chance{f, to, n, 0})
+			if n > 1 {
+				look(chance{f, to, 1, 0})
+			}
+		}
+	}
+	if s.enough() {
+		s.chances[i] = out
+	}
+	return out
+}
+
+// destinations are the sites to which a mover's workers may go: those where most
+// of them are, and then those with most free slots.
+func (s *search) destinations(i int) []int {
+	m, counts, size := &s.movers[i], s.now[i].Counts, s.movers[i].size()
+	var out []int
+	for site, pool := range m.Pools {
+		if pool >= 0 {
+			out = append(out, site)
+		}
+	}
+	room := func(site int) int { return min(s.free[m.Pools[site]]/m.Slots, size) }
+	return s.limited(i, out, func(a, b int) int { return cmp.Or(counts[b]-counts[a], room(b)-room(a)) })
+}
+
+// sources are the sites that a mover's workers may leave: those where fewest are.
+func (s *search) sources(i int) []int {
+	counts := s.now[i].Counts
+	var out []int
+	for site, n := range counts {
+		if n > 0 {
+			out = append(out, site)
+		}
+	}
+	return s.limited(i, out, func(a, b int) int { return counts[a] - counts[b] })
+}
+
+// limited are the first sites, in their order; others of equal ones for each
+// mover and turn.
+func (s *search) limited(i int, sites []int, by func(a, b int) int) []int {
+	s.spend(len(sites))
+	if len(sites) <= sitesLimit {
+		return sites
+	}
+	from := (max(0, s.o.Turn)/len(s.movers) + i) % len(sites) // another each time that it is the first
+	sites = slices.Concat(sites[from:], sites[:from])
+	slices.SortStableFunc(sites, by)
+	return sites[:sitesLimit]
+}
+
+// counts are those of a chance, written over out; nil where it cannot be.
+func (s *search) counts(i int, c chance, out []int) []int {
+	now := s.now[i].Counts
+	out = append(out[:0], now...)
+	if c.from >= 0 {
+		out[c.from] -= c.n
+		out[c.to] += c.n
+		return out
+	}
+	left := 0
+	for _, n := range now {
+		left += n
+	}
+	clear(out)
+	put := func(site int) {
+		out[site] = min(left, s.most(i, site))
+		left -= out[site]
+	}
+	put(c.to)
+	s.sites = s.sites[:0]
+	for site, n := range now {
+		if site != c.to && n > 0 {
+			s.sites = append(s.sites, site)
+		}
+	}
+	slices.SortStableFunc(s.sites, func(a, b int) int { return now[b] - now[a] })
+	for _, site := range s.sites {
+		put(site)
+	}
+	if left > 0 {
+		return nil
+	}
+	return out
+}
+
+// most is how many workers of a mover a site could have, with the slots that are
+// free there and those of workers that may move.
+func (s *search) most(i, site int) int {
+	pool := s.movers[i].Pools[site]
+	if pool < 0 {
+		return s.now[i].Counts[site]
+	}
+	return s.capacity[pool] / s.movers[i].Slots
+}
+
+// bundle is changes of several movers that only go together. The first is the one
+// that gains.
+type bundle struct {
+	who   []int
+	to    []trial
+	worth float64
+}
+
+func (b *bundle) clone() bundle { return bundle{slices.Clone(b.who), slices.Clone(b.to), b.worth} }
+
+// exchange makes the bundle that puts a mover elsewhere and others out of its way,
+// and reports whether it is possible and worth more than the best one.
+func (s *search) exchange(i int, c chance, best *bundle) bool {
+	defer s.save(4)()
+	t, ok := s.try(i, s.counts(i, c, nil))
+	if !ok {
+		return false
+	}
+	s.put(i, t)
+	evicted := 0
+	for _, pool := range s.movers[i].Pools {
+		for pool >= 0 && s.free[pool]+s.change[pool] < 0 {
+			if evicted++; evicted > evictionsLimit || !s.evict(pool) {
+				return false
+			}
+		}
+	}
+	b := &s.made
+	for k, who := range b.who {
+		b.worth += b.to[k].worth - s.now[who].worth
+	}
+	return b.worth > best.worth && s.possible(b)
+}
+
+// put changes the bundle that is being made.
+func (s *search) put(i int, t trial) {
+	m, before := &s.movers[i], s.of(i).Counts
+	for site, pool := range m.Pools {
+		if pool >= 0 {
+			s.change[pool] += (before[site] - t.Counts[site]) * m.Slots
+		}
+	}
+	if k := s.in[i]; k > 0 {
+		s.made.to[k-1] = t
+		return
+	}
+	s.made.who, s.made.to = append(s.made.who, i), append(s.made.to, t)
+	s.in[i] = len(s.made.who)
+}
+
+// of is where a mover is in the bundle, or else before it.
+func (s *search) of(i int) *trial {
+	if k := s.in[i]; k > 0 {
+		return &s.made.to[k-1]
+	}
+	return &s.now[i]
+}
+
+// clear begins another bundle.
+func (s *search) clear() {
+	for _, i := range s.made.who {
+		s.in[i] = 0
+		for _, pool := range s.movers[i].Pools {
+			if pool >= 0 {
+				s.change[pool] = 0
+			}
+		}
+	}
+	s.made.who, s.made.to, s.made.worth = s.made.who[:0], s.made.to[:0], 0
+}
+
+// evict takes one worker out of a pool: of the mover that loses least by it.
+func (s *search) evict(pool int) bool {
+	who, from, to := -1, -1, -1
+	least := math.Inf(1)
+	for _, r := range s.at[pool] {
+		if r.mover == s.made.who[0] {
+			continue
+		}
+		now := s.of(r.mover)
+		at := -1
+		for _, site := range r.sites {
+			if now.Counts[site] > 0 {
+				at = site
+			}
+		}
+		if at < 0 {
+			continue
+		}
+		for _, site := range s.rooms(r.mover, pool) {
+			if loss := now.worth - s.without(r.mover, at, site); loss < least {
+				who, from, to, least = r.mover, at, site, loss
+			}
+		}
+	}
+	if who < 0 {
+		return false
+	}
+	t, ok := s.try(who, shifted(s.of(who).Counts, from, to))
+	if ok {
+		s.put(who, t)
+	}
+	return ok
+}
+
+// shifted is counts with one worker elsewhere.
+func shifted(counts []int, from, to int) []int {
+	out := slices.Clone(counts)
+	out[from]--
+	out[to]++
+	return out
+}
+
+// without is what a mover's place would be worth with one worker of a site at
+// another; less than any where it may not be there.
+func (s *search) without(i, from, to int) float64 {
+	ask := func() float64 {
+		s.scratch = append(s.scratch[:0], s.of(i).Counts...)
+		s.scratch[from]--
+		s.scratch[to]++
+		if t, ok := s.try(i, s.scratch); ok {
+			return t.worth
+		}
+		return math.Inf(-1)
+	}
+	if s.in[i] > 0 {
+		return ask()
+	}
+	s.spend(2)
+	sites := len(s.movers[i].Sites)
+	if s.worths[i] == nil {
+		s.worths[i] = make([][]float64, sites)
+		s.spend(sites)
+	}
+	row := s.worths[i][from]
+	if row == nil {
+		row = make([]float64, sites)
+		for k := range row {
+			row[k] = math.NaN()
+		}
+		s.worths[i][from] = row
+		s.spend(sites)
+	}
+	if math.IsNaN(row[to]) {
+		if w := ask(); s.enough() {
+			row[to] = w
+		} else {
+			return w
+		}
+	}
+	return row[to]
+}
+
+// rooms are sites of a mover outside a pool that have a free slot for it: those
+// that are being vacated, and the one that fits best besides.
+func (s *search) rooms(i, pool int) []int {
+	m := &s.movers[i]
+	s.spend(4 + len(m.Pools))
+	s.sites = s.sites[:0]
+	best, least := -1, 0
+	for site, p := range m.Pools {
+		if p < 0 || p == pool {
+			continue
+		}
+		free := s.free[p] + s.change[p]
+		if free < m.Slots {
+			continue
+		}
+		if s.change[p] > 0 {
+			s.sites = append(s.sites, site)
+		} else if best < 0 || free < least {
+			best, least = site, free
+		}
+	}
+	if best >= 0 {
+		s.sites = append(s.sites, best)
+	}
+	return s.sites
+}
