@@ -40,7 +40,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, p *poolPolicy, now t
 		addWorkers(s, v, bins, j, may)
 		if !may {
 			// Its workers that have no place yet need one, too.
-			if j.Frozen == "" {
+			if j.Frozen == "" && !j.Stopped {
 				reserved += max(0, j.Count()-j.Alive()) * f.Slots
 			}
 			continue

@@ -1,0 +1,47 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// A job that a policy may not move keeps what its workers hold and what those that
+// have no place yet need. Nomad places none for one that is stopped or has completed.
+func TestSnapshot_WhatJobsThatAreLeftAloneHold(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for name, tc := range map[string]struct {
+		edit func(*planner.Job)
+		free int // of 16
+	}{
+		"paused, with 3 workers that wait": {func(j *planner.Job) { j.HoldReason = "paused by a user" }, 12},
+		"stopped":                          {func(j *planner.Job) { j.HoldReason, j.Stopped = "the job is stopped", true }, 15},
+		"completed":                        {func(j *planner.Job) { j.Frozen = "a worker completed" }, 15},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := twoRacks(t, 4)
+			j := &v.Jobs[0]
+			j.Groups[0].Live = j.Groups[0].Live[:1]
+			tc.edit(j)
+			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{}, Observation: history.Observation{Slots: 1}}}
+			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+			s, index := c.snapshot(v, "gpu", &poolPolicy{}, now)
+			must.SliceEmpty(t, index)
+			free := 0
+			for _, n := range s.Nodes {
+				free += n.Free
+			}
+			must.Eq(t, tc.free, free)
+		})
+	}
+}
