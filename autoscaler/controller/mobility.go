@@ -38,7 +38,7 @@ func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 		s := slowness{tree: tree.Tree, groups: j.Groups, at: f.Where, now: live(j)}
 		s.own, s.alike = c.history.Sensitivities(h.Job, kindKey(j.Key, f))
 		if j.Locality != nil && s.knows() {
-			s.most = rooms.most(v, tree.Tree, j)
+			rooms.measure(&s, v, j)
 			j.Locality.Faster = s.between
 		}
 		if pool.MaxMigrations == 0 || f.Running == 0 {
@@ -131,8 +131,9 @@ type slowness struct {
 	tree   *topology.Tree
 	groups []planner.Group
 	at     history.Where
-	now    []int // workers by group
-	most   int   // workers in one domain of the innermost level
+	now    []int   // workers by group
+	most   int     // workers in one domain of the innermost level
+	rooms  []*room // by group
 
 	own, alike *migrate.Sensitivity
 	ratios     map[ratio]float64 // that were asked for, 0 where they are unknown: a plan asks for the same ones very often
@@ -224,8 +225,15 @@ func (s *slowness) crossings(counts []int) []migrate.Crossing {
 	if least <= 1 {
 		out = append(out, migrate.Crossing{})
 	}
-	for _, l := range levels[depth:] {
-		out = append(out, migrate.Crossing{Level: l.Name, Domains: max(2, least)})
+	for l := depth; l < len(levels); l++ {
+		few, many := max(2, least), s.widest(counts, l)
+		if many < 2 {
+			continue
+		}
+		out = append(out, migrate.Crossing{Level: levels[l].Name, Domains: few})
+		if many > few {
+			out = append(out, migrate.Crossing{Level: levels[l].Name, Domains: many})
+		}
 	}
 	return out
 }
@@ -250,40 +258,59 @@ func (s *slowness) domains(counts []int, level int) (n int) {
 	return n
 }
 
-// rooms are the slots of the largest domain of the innermost level, by class.
-type rooms map[*planner.Class]int
-
-// most is how many workers of a job one domain of the innermost level has slots
-// for, were it empty.
-func (r rooms) most(v *cluster.View, tree *topology.Tree, j *planner.Job) int {
-	most := 1
-	for g := range j.Groups {
-		class := j.Groups[g].Class
-		slots, known := r[class]
-		if !known {
-			slots = largest(v, tree, class)
-			r[class] = slots
-		}
-		most = max(most, slots/max(1, j.Groups[g].Need.Slots))
-	}
-	return most
+// room is what the places of a class are in a topology.
+type room struct {
+	slots   int   // of its largest domain of the innermost level, were it empty
+	domains []int // that it is in, by level
 }
 
-func largest(v *cluster.View, tree *topology.Tree, class *planner.Class) int {
-	innermost := len(tree.Levels()) - 1
-	most, slots, domain := 0, 0, -1
-	for _, at := range class.Places { // those of a node are next to each other
+type rooms map[*planner.Class]*room
+
+// measure notes how close together and how far apart workers of a job may be inside
+// its groups.
+func (r rooms) measure(s *slowness, v *cluster.View, j *planner.Job) {
+	s.most, s.rooms = 1, make([]*room, len(j.Groups))
+	for g := range j.Groups {
+		class := j.Groups[g].Class
+		if r[class] == nil {
+			r[class] = roomOf(v, s.tree, class)
+		}
+		s.rooms[g] = r[class]
+		s.most = max(s.most, r[class].slots/max(1, j.Groups[g].Need.Slots))
+	}
+}
+
+func roomOf(v *cluster.View, tree *topology.Tree, class *planner.Class) *room {
+	out := &room{domains: make([]int, len(tree.Levels()))}
+	seen := make([]map[int]int, len(tree.Levels())) // slots of domains, by level
+	for l := range seen {
+		seen[l] = map[int]int{}
+	}
+	for _, at := range class.Places {
 		leaf := tree.Leaf(at.Node, at.Bin)
 		if leaf < 0 {
 			continue
 		}
-		if d := tree.Domain(innermost, leaf); d != domain {
-			slots, domain = 0, d
+		for l := range seen {
+			d := tree.Domain(l, leaf)
+			seen[l][d] += max(0, v.Nodes[at.Node].Bins[at.Bin].Slots)
+			if l == len(seen)-1 {
+				out.slots = max(out.slots, seen[l][d])
+			}
 		}
-		slots += max(0, v.Nodes[at.Node].Bins[at.Bin].Slots)
-		most = max(most, slots)
 	}
-	return most
+	for l := range seen {
+		out.domains[l] = len(seen[l])
+	}
+	return out
+}
+
+// widest is in how many domains of a level workers may be at most.
+func (s *slowness) widest(counts []int, level int) (n int) {
+	for g, k := range counts {
+		n += min(k, s.rooms[g].domains[level])
+	}
+	return n
 }
 
 // silentJoin is how long, at least, workers of a training that does not report its

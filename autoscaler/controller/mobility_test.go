@@ -4,6 +4,8 @@
 package controller
 
 import (
+	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,9 +91,10 @@ func TestSlowness(t *testing.T) {
 			}
 			tree := v.Topologies["gpu"].Tree
 			s := slowness{
-				tree: tree, groups: j.Groups, at: at, now: live(j), most: rooms{}.most(v, tree, j),
+				tree: tree, groups: j.Groups, at: at, now: live(j),
 				own: &migrate.Sensitivity{Points: tc.own}, alike: &migrate.Sensitivity{Points: tc.alike},
 			}
+			rooms{}.measure(&s, v, j)
 			must.InDelta(t, tc.want, s.by(tc.counts), 1e-9)
 		})
 	}
@@ -120,9 +123,10 @@ func TestSlowness_Between(t *testing.T) {
 			v := twoRacks(t, 0, 0)
 			j, tree := &v.Jobs[0], v.Topologies["gpu"].Tree
 			s := slowness{
-				tree: tree, groups: j.Groups, most: rooms{}.most(v, tree, j),
+				tree: tree, groups: j.Groups,
 				own: &migrate.Sensitivity{Points: tc.own}, alike: &migrate.Sensitivity{Points: tc.alike},
 			}
+			rooms{}.measure(&s, v, j)
 			must.InDelta(t, tc.want, s.between(tc.counts, tc.elsewhere), 1e-9)
 		})
 	}
@@ -283,5 +287,46 @@ func TestObserve_AReleasedJobMovesNoMore(t *testing.T) {
 		c.history.Job(key, &history.Observation{}, now).Move = &history.Move{To: map[string]int{"r0": 4}}
 		c.observe(&cluster.View{Ineligible: []cluster.IneligibleJob{{Key: key, Off: off}}}, nil, now)
 		must.Eq(t, off, c.history.Jobs[key].Move == nil)
+	}
+}
+
+// TestSlowness_InsideAGroup is about what Nomad may make of the workers of a group:
+// the slowest counts, so that no job goes from rack to rack for what it does not get.
+func TestSlowness_InsideAGroup(t *testing.T) {
+	of8 := []migrate.Point{point(8, nodeSpread(2), 1), point(8, nodeSpread(4), 1.5), point(8, rackSpread(2), 2)}
+	for name, tc := range map[string]struct {
+		nodes  int // of a rack
+		slots  int // of a node
+		own    []migrate.Point
+		at     migrate.Crossing
+		counts []int
+		want   float64
+	}{
+		"to another rack, where it may be on as many nodes": {4, 4, of8, nodeSpread(4), []int{0, 8}, 1},
+		"to another rack, from fewer nodes than it may be":  {4, 4, of8, nodeSpread(2), []int{0, 8}, 1.5},
+		"to one rack, on four nodes at worst":               {4, 4, of8, rackSpread(2), []int{8, 0}, 0.75},
+		"to one rack of two nodes":                          {2, 4, of8, rackSpread(2), []int{8, 0}, 0.5},
+		"to one rack of one node":                           {1, 8, append(of8, point(8, migrate.Crossing{}, 0.8)), rackSpread(2), []int{8, 0}, 0.4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			levels, err := topology.ParseLevels([]string{"meta.rack"})
+			must.NoError(t, err)
+			v := &cluster.View{}
+			j := &planner.Job{}
+			var nodes []topology.Node
+			for rack := range 2 {
+				class := &planner.Class{}
+				for range tc.nodes {
+					n := strconv.Itoa(len(nodes))
+					class.Places = append(class.Places, placement.Place{Node: len(nodes)})
+					v.Nodes = append(v.Nodes, planner.Node{Bins: []planner.Bin{{Slots: tc.slots}}})
+					nodes = append(nodes, topology.Node{Values: []string{fmt.Sprint("r", rack), n}, Bins: []topology.Bin{{}}})
+				}
+				j.Groups = append(j.Groups, planner.Group{Need: placement.Need{Slots: 1}, Class: class, Path: []int{rack}})
+			}
+			s := slowness{tree: topology.New(levels, nodes), groups: j.Groups, at: history.Where{Workers: 8, Crossing: tc.at}, own: &migrate.Sensitivity{Points: tc.own}, alike: &migrate.Sensitivity{}}
+			rooms{}.measure(&s, v, j)
+			must.InDelta(t, tc.want, s.by(tc.counts), 1e-9)
+		})
 	}
 }

@@ -50,9 +50,10 @@ func scattered(t testing.TB, racks, jobs int) (*cluster.View, []planner.Want) {
 			})
 		}
 		s := &slowness{
-			tree: tree, groups: j.Groups, now: live(&j), most: 1, own: own, alike: &migrate.Sensitivity{},
+			tree: tree, groups: j.Groups, now: live(&j), own: own, alike: &migrate.Sensitivity{},
 			at: history.Where{Workers: racks, Crossing: rackSpread(racks)},
 		}
+		rooms{}.measure(s, v, &j)
 		j.Mobility = &planner.Mobility{Remaining: 36000, Gap: 1, Slowdown: s.by}
 		v.Jobs, wants = append(v.Jobs, j), append(wants, planner.Want{Count: racks})
 	}
