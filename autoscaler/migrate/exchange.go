@@ -298,11 +298,11 @@ func (s *search) without(i, from, to int) float64 {
 		s.spend(sites)
 	}
 	if math.IsNaN(row[to]) {
-		if w := ask(); s.enough() {
-			row[to] = w
-		} else {
+		w := ask()
+		if !s.enough() {
 			return w
 		}
+		row[to] = w
 	}
 	return row[to]
 }

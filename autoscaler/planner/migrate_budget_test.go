@@ -6,6 +6,7 @@ package planner
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -23,7 +24,7 @@ func TestMake_NamespacesShareWhatAPlanMayLookAt(t *testing.T) {
 	var wants []Want
 	for i := range namespaces {
 		c.inRacks(fmt.Sprint("wild", i), movable(0, func(j *Job) {
-			j.Key.Namespace = fmt.Sprint(i)
+			j.Key.Namespace = strconv.Itoa(i)
 			j.Mobility.Slowdown = func([]int) float64 {
 				asked[i]++
 				return 0.1
