@@ -21,10 +21,10 @@ type Gang struct {
 type Mover struct {
 	Job
 	// Pools is, by site, where the site's room is: sites of several jobs may share
-	// a pool. -1 is nowhere, so that no worker moves there. A site that may have no
-	// more workers whatever is free needs that: another without room counts as one
-	// that is full, and could have some when others leave.
+	// a pool. -1 is nowhere, so that no worker moves there.
 	Pools []int
+	// Most is how many workers each site may have, whatever is free; nil is no bound.
+	Most []int
 }
 
 // Target is a domain in which a gang could start.

@@ -99,6 +99,9 @@ func newSearch(movers []Mover, free []int, o Options) *search {
 			if m.Sites[k].Room >= free[pool]/m.Slots {
 				m.Sites[k].Room = unbound
 			}
+			if m.Most != nil {
+				m.Sites[k].Room = min(m.Sites[k].Room, max(0, m.Most[k]-m.Sites[k].Held))
+			}
 			s.capacity[pool] += (m.Sites[k].Held - m.Sites[k].Fixed) * m.Slots
 		}
 		s.settle(i)

@@ -121,6 +121,11 @@ func TestMake_Domains(t *testing.T) {
 				c.Nodes[0].State = Draining
 				return c
 			}(), []int{4}, "", ""},
+		"required: rolled back where another rack has room for a part": {
+			nodes(0, 2).inRacks("a", func(j *Job) {
+				rackOnly(j)
+				j.Min, j.Groups[0].Live, j.PendingSince = 4, nil, now.Add(-time.Hour)
+			}, 6, 0), []int{6}, "a 6→4 rollback r0:6→4", ""},
 		"required: comes back into one rack as it shrinks, even where steps would be faster apart": {
 			nodes(4, 4).inRacks("a", func(j *Job) { rackOnly(j); fasterApart(j) }, 3, 1), []int{2}, "a 4→2 shrink r0:3→2 r1:1→0", ""},
 		"as many as find room, though not apart": {

@@ -117,7 +117,7 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 	}), j)
 	b.leaveAlone(f, j, targets)
 	gang := migrate.Gang{Workers: size, Slots: job.Groups[0].Need.Slots, Wait: b.nextEnd(f)}
-	for len(targets) > 0 {
+	for range clearTries {
 		var free []migrate.Target
 		for _, t := range targets {
 			free = append(free, migrate.Target{Missing: t.missing, Pools: t.pools(f)})
@@ -132,13 +132,19 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 				return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, t.group)
 			})
 		}
-		targets = slices.Delete(targets, c.Target, c.Target+1)
+		// Slots are not all that is missing: more of them bring more CPU and memory.
+		if targets[c.Target].missing += gang.Slots; t.missing >= size*gang.Slots {
+			targets = slices.Delete(targets, c.Target, c.Target+1)
+		}
 	}
 	return false
 }
 
-// leaveAlone takes groups out of a field whose workers are on slots that a gang may
-// not use, whatever domain they are in.
+// clearTries is how often moves are sought by which a gang could start.
+const clearTries = 16
+
+// leaveAlone keeps workers where they are whose slots a gang may not use, whatever
+// domain they are in.
 func (b *planBuilder) leaveAlone(f *field, gang int, targets []target) {
 	may := map[placement.Place]bool{}
 	for g := range b.Jobs[gang].Groups {
@@ -154,7 +160,7 @@ func (b *planBuilder) leaveAlone(f *field, gang int, targets []target) {
 			path := b.Jobs[j].Groups[g].Path
 			if slices.ContainsFunc(targets, func(t target) bool { return t.inside(path) }) &&
 				slices.ContainsFunc(b.Jobs[j].Groups[g].Live, func(w Worker) bool { return !may[w.Place] }) {
-				f.movers[k].Pools[g] = -1
+				f.movers[k].Sites[g].Fixed = f.movers[k].Sites[g].Held
 			}
 		}
 	}
@@ -280,6 +286,18 @@ type field struct {
 	classes map[string][]*Class // those of pools, by path
 }
 
+// overlap reports whether two lists have a place in common.
+func overlap(a, b []placement.Place) bool {
+	if slices.Equal(a, b) {
+		return true
+	}
+	in := make(map[placement.Place]bool, len(a))
+	for _, at := range a {
+		in[at] = true
+	}
+	return slices.ContainsFunc(b, func(at placement.Place) bool { return in[at] })
+}
+
 // domainClass is the places of a class in a domain.
 type domainClass struct {
 	path  string
@@ -287,7 +305,7 @@ type domainClass struct {
 }
 
 // pool is that of a group's slots, -1 where the group is not bound to a domain.
-// Classes of the same places have one pool.
+// Classes that share places have one pool.
 func (f *field) pool(b *planBuilder, j, g int) int {
 	group := &b.Jobs[j].Groups[g]
 	if len(group.Path) == 0 {
@@ -298,9 +316,11 @@ func (f *field) pool(b *planBuilder, j, g int) int {
 		return i
 	}
 	for _, class := range f.classes[key.path] {
-		if class != nil && group.Class != nil && slices.Equal(class.Places, group.Class.Places) {
-			f.at[key] = f.at[domainClass{key.path, class}]
-			return f.at[key]
+		if class != nil && group.Class != nil && overlap(class.Places, group.Class.Places) {
+			i := f.at[domainClass{key.path, class}]
+			f.at[key], f.classes[key.path] = i, append(f.classes[key.path], group.Class)
+			f.free[i] = max(f.free[i], b.capacity.free(j, g, math.MaxInt)*group.Need.Slots)
+			return i
 		}
 	}
 	f.classes[key.path] = append(f.classes[key.path], group.Class)
@@ -332,6 +352,7 @@ func (b *planBuilder) field(movers []int, gang int) *field {
 			m.Rule = job.Locality.Rule
 		}
 		for g := range sites {
+			m.Most = append(m.Most, job.Groups[g].Max)
 			sites[g].Fixed = min(sites[g].Held, job.Groups[g].Min)
 			m.Pools = append(m.Pools, pool(j, g))
 			if !job.mayGoTo(g) || gang < 0 && job.Groups[g].GrowAfter.After(b.now) {
@@ -379,7 +400,9 @@ func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, atOnce bool, r
 		reason string
 	}
 	if b.o.MaxWrites > 0 && len(b.plan.Actions)+len(moves) > b.o.MaxWrites {
-		b.requeueAt(b.now.Add(time.Millisecond))
+		if len(moves) <= b.o.MaxWrites {
+			b.requeueAt(b.now.Add(time.Millisecond))
+		}
 		return false // a half of them alone would wait for the others
 	}
 	if len(moves) > 1 && !atOnce && !b.possible(f, moves, -1, 0, nil) {
@@ -395,13 +418,13 @@ func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, atOnce bool, r
 	for _, k := range slices.Sorted(maps.Keys(moves)) {
 		m, j := moves[k], f.jobs[k]
 		job := &b.Jobs[j]
+		if !job.mayHave(m.Counts) {
+			undo()
+			return false
+		}
 		moving := &Moving{From: job.counts(), To: m.Counts, GrowFirst: m.GrowFirst, Until: b.now.Add(b.o.MoveTimeout), Gain: 1 - m.Slowdown}
 		room := true
 		for g, n := range m.Counts {
-			if n > job.Groups[g].Max || n < job.Groups[g].Min {
-				undo()
-				return false
-			}
 			more := n - job.Groups[g].Count
 			placed, rollback := b.capacity.try(j, g, more)
 			rollbacks = append(rollbacks, rollback)

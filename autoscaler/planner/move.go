@@ -97,11 +97,19 @@ func (job *Job) inside(counts []int) bool {
 	return true
 }
 
+// stranded reports whether a move can neither be ended nor undone: its new workers
+// never trained, and the job may not be any more as it was.
+func (b *planBuilder) stranded(j int) bool {
+	job := &b.Jobs[j]
+	m := job.Moving
+	return job.moves() && m.GrowFirst && !m.Queued && !m.Joined && !m.Until.After(b.now) && !job.mayHave(m.From)
+}
+
 // underway reports whether a job's move goes on: that of a job which is left alone
 // may be halfway for ever.
 func (b *planBuilder) underway(j int) bool {
 	job := &b.Jobs[j]
-	if !job.moves() || job.Frozen != "" || job.HoldReason != "" || job.ManualUntil.After(b.now) {
+	if !job.moves() || b.stranded(j) || job.Frozen != "" || job.HoldReason != "" || job.ManualUntil.After(b.now) {
 		return false
 	}
 	return job.UnhealthyReason == "" || job.Moving.Until.After(b.now)
@@ -145,7 +153,7 @@ func (b *planBuilder) proceed(j int) {
 	case m.Queued:
 	case m.GrowFirst && m.Joined:
 		b.act(j, b.action(j, m.To, Migrate, "moved "+route))
-	case m.GrowFirst && over && job.mayHave(m.From):
+	case m.GrowFirst && over:
 		// Those that were there go on as if nothing had been.
 		a := b.action(j, m.From, Rollback, "does not move "+route+": the new ones do not train in time")
 		a.Unplaced = m.grown(job)

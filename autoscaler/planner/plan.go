@@ -112,7 +112,7 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 			return n
 		}
 	}
-	if job.moves() && !b.unplaced[j] && job.UnhealthyReason == "" {
+	if job.moves() && !b.unplaced[j] && job.UnhealthyReason == "" && !b.stranded(j) {
 		b.moving[j] = true // it ends before anything else is done to the job
 		return count
 	}

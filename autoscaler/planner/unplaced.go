@@ -84,8 +84,11 @@ func (b *planBuilder) relocateUnplaced(j int) {
 		counts[g] -= less[g]
 		drop -= less[g]
 	}
-	if !job.inside(counts) {
-		return // those that go on waiting would be elsewhere
+	if !job.inside(counts) { // those that go on waiting would be elsewhere
+		if b.target[j] < from {
+			b.shrink(j, Want{})
+		}
+		return
 	}
 	for g, n := range less {
 		b.capacity.forget(j, g, n)

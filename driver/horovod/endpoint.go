@@ -34,12 +34,7 @@ func (e *endpoint) Listen(check host.Callers) (err error) {
 // create_slot_env_vars and create_run_env_vars).
 func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string]string) {
 	o := e.f.o
-	// Horovod 0.28.1 keeps its cache of responses when a process goes on in the next
-	// ring (ResponseCache::set_capacity clears it only where the capacity changes,
-	// ProcessSet::Finalize never), and a newcomer begins with an empty one. Ranks then
-	// fuse cached tensors in different orders: they abort, or sum up what does not
-	// belong together.
-	defaults = map[string]string{"HOROVOD_CACHE_CAPACITY": "0"}
+	defaults = map[string]string{}
 	if o.Interface != "" {
 		defaults["HOROVOD_GLOO_IFACE"] = o.Interface
 		defaults["NCCL_SOCKET_IFNAME"] = o.Interface

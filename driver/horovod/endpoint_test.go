@@ -26,7 +26,7 @@ func TestEnvironment(t *testing.T) {
 	must.NoError(t, e.Listen(anyCaller{}))
 	defer func() { must.NoError(t, e.Close()) }()
 	defaults, fixed := e.Environment(elastic.Assignment{Rank: 3, Size: 4, LocalRank: 1, LocalSize: 2, CrossRank: 1, CrossSize: 2})
-	must.Eq(t, map[string]string{"HOROVOD_CACHE_CAPACITY": "0", "HOROVOD_GLOO_IFACE": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}, defaults)
+	must.Eq(t, map[string]string{"HOROVOD_GLOO_IFACE": "eth1", "NCCL_SOCKET_IFNAME": "eth1"}, defaults)
 	must.Eq(t, map[string]string{
 		"HOROVOD_RANK": "3", "HOROVOD_SIZE": "4", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "2",
 		"HOROVOD_CROSS_RANK": "1", "HOROVOD_CROSS_SIZE": "2", "HOROVOD_HOSTNAME": "h", "HOROVOD_ELASTIC": "1",

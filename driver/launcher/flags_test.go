@@ -25,7 +25,7 @@ func TestParseFlags(t *testing.T) {
 	var task settings.Training
 	must.SliceEmpty(t, task.Read(map[string]any{"np": 2, "min_np": 1, "max_np": 4}, 0))
 	must.Eq(t, task, o.Training)
-	must.Eq(t, settings.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, o.env)
+	must.Eq(t, settings.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30", "HOROVOD_CACHE_CAPACITY": "0"}, o.env)
 
 	cooldown := "--blacklist-cooldown-range"
 	for _, before := range [][]string{{"--"}, {}, {"-np", "1", "--"}, {cooldown, "3", "4"}, {cooldown, "3", "4", "--"}, {cooldown, "3", "4", "-np", "1"}} {

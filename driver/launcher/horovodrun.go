@@ -36,6 +36,7 @@ const coolDownFlag = "blacklist-cooldown-range"
 var Horovodrun = Dialect{
 	usage: horovodrunUsage,
 	bind: func(e settings.Env, _ *settings.Restart) []settings.Setting {
+		options.Presets(e)
 		return []settings.Setting{options.GlooTimeout(e)}
 	},
 	names: names(map[string][]string{

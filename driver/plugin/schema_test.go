@@ -66,7 +66,7 @@ func TestNullsAreUnset(t *testing.T) {
 	env, outside, problems := taskdriver.Horovod{}.Environment(given)
 	must.SliceEmpty(t, problems)
 	must.Eq(t, map[string]string{"HOROVOD_CYCLE_TIME": "1", "HOROVOD_STALL_CHECK_DISABLE": "1"}, env)
-	must.Eq(t, map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"}, outside)
+	must.Eq(t, map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30", "HOROVOD_CACHE_CAPACITY": "0"}, outside)
 }
 
 // TestDocumentation compares the reference's tables with the declarations.

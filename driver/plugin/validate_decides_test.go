@@ -20,7 +20,7 @@ import (
 func TestValidateDecides(t *testing.T) {
 	// What goodTask comes to on newHost; cases give what differs.
 	base := agentconfig.Config{
-		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{}, RunEnv: map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30"},
+		Command: "/usr/bin/python3", Args: []string{"local/train.py"}, Dir: testTaskDir, Env: map[string]string{}, RunEnv: map[string]string{"HOROVOD_GLOO_TIMEOUT_SECONDS": "30", "HOROVOD_CACHE_CAPACITY": "0"},
 		Framework: "horovod", Training: settings.Training{
 			Slots: 1, NP: 1, MinNP: 1, SlotRestarts: 3, OnRingLost: "fail",
 			ElasticTimeout: settings.Duration(10 * time.Minute), Debounce: settings.Duration(time.Second),

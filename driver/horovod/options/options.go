@@ -37,6 +37,7 @@ func Foreign() (fields, blocks []string) {
 // it. The problems are a sentence each.
 func Read(given map[string]any) (e, outside settings.Env, problems []string) {
 	e, outside = settings.Env{}, settings.Env{}
+	Presets(outside)
 	problems = settings.Read([]settings.Setting{GlooTimeout(outside)}, given, "")
 	block, _ := given[Block].(map[string]any)
 	problems = append(problems, settings.Read(BlockSettings(e), block, Block+".")...)
@@ -61,6 +62,16 @@ func refuse(given map[string]any) (problems []string) {
 	}
 	return problems
 }
+
+// Presets sets what only the job's configuration may set otherwise, not what an image
+// has in its environment.
+//
+// Horovod 0.28.1 keeps its cache of responses when a process goes on in the next ring
+// (ResponseCache::set_capacity clears it only where the capacity changes,
+// ProcessSet::Finalize never), and a newcomer begins with an empty one. Ranks then
+// fuse cached tensors in different orders: they abort, or sum up what does not belong
+// together.
+func Presets(e settings.Env) { e["HOROVOD_CACHE_CAPACITY"] = "0" }
 
 // GlooTimeout binds gloo_timeout, which stands outside of the block, and sets its
 // default.

@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 		},
 	})
 	must.SliceEmpty(t, problems)
-	must.Eq(t, settings.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "120"}, outside)
+	must.Eq(t, settings.Env{"HOROVOD_GLOO_TIMEOUT_SECONDS": "120", "HOROVOD_CACHE_CAPACITY": "0"}, outside)
 	must.Eq(t, settings.Env{
 		"HOROVOD_FUSION_THRESHOLD": "524288", "HOROVOD_CYCLE_TIME": "2.5", "HOROVOD_CACHE_CAPACITY": "0",
 		"HOROVOD_AUTOTUNE": "1", "HOROVOD_STALL_CHECK_DISABLE": "1", "HOROVOD_LOG_LEVEL": "debug",
