@@ -213,6 +213,27 @@ func (tr *training) wait(ctx context.Context, what string, check func(train.Reco
 	}))
 }
 
+// exitCode is how the task of an allocation ended, as Nomad has it.
+func (tr *training) exitCode(ctx context.Context, alloc string) (code string) {
+	tr.t.Helper()
+	must.NoError(tr.t, cluster.Until(ctx, "the task's end", func(ctx context.Context) error {
+		allocs, err := tr.w.Allocs(ctx, tr.id)
+		if err != nil {
+			return err
+		}
+		for _, a := range allocs {
+			for _, e := range cluster.Events(a) {
+				if end, ok := strings.CutPrefix(e, "Terminated: "); ok && a.ID == alloc {
+					code = end
+					return nil
+				}
+			}
+		}
+		return errNotYet
+	}))
+	return code
+}
+
 // story is one line on a job's allocations.
 func (w *world) story(ctx context.Context, id string) string {
 	allocs, err := w.Allocs(ctx, id)
