@@ -145,8 +145,12 @@ func (tr training) finish(t *testing.T) {
 	must.NoError(t, os.WriteFile(filepath.Join(tr.dir, "stop"), nil, 0o600))
 }
 
+// measuredSteps are so many that one during which the machine stood still does not
+// make a size look slower than it is: policies believe that for minutes.
+const measuredSteps = 16
+
 // ring waits until a job's count, and the ring that the agent learns of from
-// the job itself, have a size, and steps of that size were measured.
+// the job itself, have a size, and enough steps of that size were measured.
 func (w *world) ring(t *testing.T, d *daemon, name string, size int) {
 	t.Helper()
 	var last koloapi.JobStatus
@@ -161,7 +165,7 @@ func (w *world) ring(t *testing.T, d *daemon, name string, size int) {
 		for _, j := range s.Jobs {
 			if j.ID == name {
 				last = j
-				return j.Size == size && j.Count == size && j.Running == size && slices.ContainsFunc(j.StepTimes, func(p speedup.Point) bool { return p.Size == size })
+				return j.Size == size && j.Count == size && j.Running == size && slices.ContainsFunc(j.StepTimes, func(p speedup.Point) bool { return p.Size == size && p.Samples >= measuredSteps })
 			}
 		}
 		return false
