@@ -37,7 +37,8 @@ func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 		h := c.job(j.Key)
 		s := slowness{tree: tree.Tree, groups: j.Groups, at: f.Where, now: live(j)}
 		s.own, s.alike = c.history.Sensitivities(h.Job, kindKey(j.Key, f))
-		if j.Locality != nil && s.knows() {
+		knows := j.Locality != nil && s.knows() // else it goes where others need it to
+		if knows {
 			rooms.measure(&s, v, j)
 			j.Locality.Faster = s.between
 		}
@@ -52,7 +53,7 @@ func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 			gap = costs[j.Pool]
 		}
 		j.Mobility = &planner.Mobility{Remaining: min(h.expected(f), horizon), Gap: gap, After: h.MayMove(pool.MaxMigrations, now)}
-		if j.Locality != nil && s.knows() { // else it goes where others need it to
+		if knows {
 			j.Mobility.Slowdown = s.by
 		}
 	}

@@ -149,7 +149,7 @@ func (b *planBuilder) leaveAlone(f *field, gang int, targets []target) {
 	may := map[placement.Place]bool{}
 	for g := range b.Jobs[gang].Groups {
 		group := &b.Jobs[gang].Groups[g]
-		if group.Class != nil && slices.ContainsFunc(targets, func(t target) bool { return t.inside(group.Path) }) {
+		if group.Class != nil && insideAny(targets, group.Path) {
 			for _, at := range group.Class.Places {
 				may[at] = true
 			}
@@ -158,7 +158,7 @@ func (b *planBuilder) leaveAlone(f *field, gang int, targets []target) {
 	for k, j := range f.jobs {
 		for g := range b.Jobs[j].Groups {
 			path := b.Jobs[j].Groups[g].Path
-			if slices.ContainsFunc(targets, func(t target) bool { return t.inside(path) }) &&
+			if insideAny(targets, path) &&
 				slices.ContainsFunc(b.Jobs[j].Groups[g].Live, func(w Worker) bool { return !may[w.Place] }) {
 				f.movers[k].Sites[g].Fixed = f.movers[k].Sites[g].Held
 			}
@@ -176,6 +176,11 @@ type target struct {
 // inside reports whether a path is in the domain.
 func (t *target) inside(path []int) bool {
 	return len(path) >= len(t.path) && slices.Equal(path[:len(t.path)], t.path)
+}
+
+// insideAny reports whether a path is in one of the domains.
+func insideAny(targets []target, path []int) bool {
+	return slices.ContainsFunc(targets, func(t target) bool { return t.inside(path) })
 }
 
 // holds reports whether a job has workers in the domain.
@@ -203,7 +208,7 @@ func (b *planBuilder) targets(j, size int) (out []target) {
 	within := job.Locality.Within
 	for g := range job.Groups {
 		path := job.Groups[g].Path
-		if len(path) < within || slices.ContainsFunc(out, func(t target) bool { return t.inside(path) }) {
+		if len(path) < within || insideAny(out, path) {
 			continue
 		}
 		t := target{path: path[:within], group: job.Groups[g].Name}
@@ -315,19 +320,18 @@ func (f *field) pool(b *planBuilder, j, g int) int {
 	if i, known := f.at[key]; known {
 		return i
 	}
-	for _, class := range f.classes[key.path] {
-		if class != nil && group.Class != nil && overlap(class.Places, group.Class.Places) {
-			i := f.at[domainClass{key.path, class}]
-			f.at[key], f.classes[key.path] = i, append(f.classes[key.path], group.Class)
-			f.free[i] = max(f.free[i], b.capacity.free(j, g, math.MaxInt)*group.Need.Slots)
-			return i
-		}
+	same := slices.IndexFunc(f.classes[key.path], func(class *Class) bool {
+		return class != nil && group.Class != nil && overlap(class.Places, group.Class.Places)
+	})
+	i := len(f.free)
+	if same >= 0 {
+		i = f.at[domainClass{key.path, f.classes[key.path][same]}]
+	} else {
+		f.paths, f.free = append(f.paths, group.Path), append(f.free, 0)
 	}
-	f.classes[key.path] = append(f.classes[key.path], group.Class)
-	f.at[key] = len(f.free)
-	f.paths = append(f.paths, group.Path)
-	f.free = append(f.free, b.capacity.free(j, g, math.MaxInt)*group.Need.Slots)
-	return f.at[key]
+	f.at[key], f.classes[key.path] = i, append(f.classes[key.path], group.Class)
+	f.free[i] = max(f.free[i], b.capacity.free(j, g, math.MaxInt)*group.Need.Slots)
+	return i
 }
 
 // field describes some of the jobs that may move, and the domains of one that
@@ -335,10 +339,9 @@ func (f *field) pool(b *planBuilder, j, g int) int {
 func (b *planBuilder) field(movers []int, gang int) *field {
 	movers = turn(movers, moversLimit, b.now)
 	f := &field{jobs: movers, at: map[domainClass]int{}, classes: map[string][]*Class{}}
-	pool := func(j, g int) int { return f.pool(b, j, g) }
 	if gang >= 0 {
 		for g := range b.Jobs[gang].Groups {
-			pool(gang, g)
+			f.pool(b, gang, g)
 		}
 	}
 	for _, j := range movers {
@@ -354,7 +357,7 @@ func (b *planBuilder) field(movers []int, gang int) *field {
 		for g := range sites {
 			m.Most = append(m.Most, job.Groups[g].Max)
 			sites[g].Fixed = min(sites[g].Held, job.Groups[g].Min)
-			m.Pools = append(m.Pools, pool(j, g))
+			m.Pools = append(m.Pools, f.pool(b, j, g))
 			if !job.mayGoTo(g) || gang < 0 && job.Groups[g].GrowAfter.After(b.now) {
 				m.Pools[g], sites[g].Room = -1, 0
 			}
@@ -367,17 +370,9 @@ func (b *planBuilder) field(movers []int, gang int) *field {
 // mayGoTo reports whether workers of the job may come to a group while others are
 // where they are: halfway through a move, too, it crosses no level that it must not.
 func (job *Job) mayGoTo(g int) bool {
-	if job.Locality == nil || job.Locality.Within == 0 {
-		return true
-	}
-	within := job.Locality.Within
-	for k := range job.Groups {
-		a, b := job.Groups[k].Path, job.Groups[g].Path
-		if job.Groups[k].Count > 0 && (len(a) < within || len(b) < within || !slices.Equal(a[:within], b[:within])) {
-			return false
-		}
-	}
-	return true
+	counts := job.counts()
+	counts[g]++
+	return job.inside(counts)
 }
 
 func pathKey(path []int) string {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/placement"
 )
 
 // Moving is a move of a job's workers between its groups that is half done: the
@@ -84,17 +86,11 @@ func (job *Job) inside(counts []int) bool {
 	if job.Locality == nil || job.Locality.Within == 0 {
 		return true
 	}
-	within, first := job.Locality.Within, -1
+	sites := make([]placement.Site, len(counts))
 	for g, n := range counts {
-		switch path := job.Groups[g].Path; {
-		case n == 0:
-		case len(path) < within || first >= 0 && !slices.Equal(path[:within], job.Groups[first].Path[:within]):
-			return false
-		default:
-			first = g
-		}
+		sites[g] = placement.Site{Path: job.Groups[g].Path, Held: n}
 	}
-	return true
+	return placement.Inside(sites, job.Locality.Within)
 }
 
 // stranded reports whether a move can neither be ended nor undone: its new workers

@@ -216,11 +216,7 @@ func (tr *training) wait(ctx context.Context, what string, check func(train.Reco
 // exitCode is how the task of an allocation ended, as Nomad has it.
 func (tr *training) exitCode(ctx context.Context, alloc string) (code string) {
 	tr.t.Helper()
-	must.NoError(tr.t, cluster.Until(ctx, "the task's end", func(ctx context.Context) error {
-		allocs, err := tr.w.Allocs(ctx, tr.id)
-		if err != nil {
-			return err
-		}
+	tr.waitAllocs(ctx, "the task's end", func(allocs []*api.AllocationListStub) error {
 		for _, a := range allocs {
 			for _, e := range cluster.Events(a) {
 				if end, ok := strings.CutPrefix(e, "Terminated: "); ok && a.ID == alloc {
@@ -230,8 +226,20 @@ func (tr *training) exitCode(ctx context.Context, alloc string) (code string) {
 			}
 		}
 		return errNotYet
-	}))
+	})
 	return code
+}
+
+// waitAllocs waits until a check of the job's allocations succeeds.
+func (tr *training) waitAllocs(ctx context.Context, what string, check func([]*api.AllocationListStub) error) {
+	tr.t.Helper()
+	must.NoError(tr.t, cluster.Until(ctx, what, func(ctx context.Context) error {
+		allocs, err := tr.w.Allocs(ctx, tr.id)
+		if err != nil {
+			return err
+		}
+		return check(allocs)
+	}))
 }
 
 // story is one line on a job's allocations.
@@ -355,11 +363,7 @@ func (w *world) log(alloc, task string) (string, error) {
 // waitEvent waits until one of the job's task events has a text.
 func (tr *training) waitEvent(ctx context.Context, want string) {
 	tr.t.Helper()
-	must.NoError(tr.t, cluster.Until(ctx, "a task event", func(ctx context.Context) error {
-		allocs, err := tr.w.Allocs(ctx, tr.id)
-		if err != nil {
-			return err
-		}
+	tr.waitAllocs(ctx, "a task event", func(allocs []*api.AllocationListStub) error {
 		var all []string
 		for _, a := range allocs {
 			all = append(all, cluster.Events(a)...)
@@ -368,7 +372,7 @@ func (tr *training) waitEvent(ctx context.Context, want string) {
 			return nil
 		}
 		return fmt.Errorf("there is no %q in %q", want, all)
-	}))
+	})
 }
 
 func ptr[T any](v T) *T { return &v }
