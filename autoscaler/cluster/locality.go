@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -62,7 +63,9 @@ func (b *viewBuilder) where(j *planner.Job) history.Where {
 	}
 	at := history.Where{Workers: len(parts)}
 	if s := tree.Spread(parts); s.Domains > 1 {
-		at.Crossing = migrate.Crossing{Level: tree.Levels()[s.Level].Name, Domains: s.Domains}
+		inside := tree.By(len(tree.Levels())-1, parts)
+		most := slices.MaxFunc(inside, func(a, b topology.Share) int { return cmp.Compare(a.Workers, b.Workers) })
+		at.Crossing = migrate.Crossing{Level: tree.Levels()[s.Level].Name, Domains: s.Domains, Parts: len(inside), Most: most.Workers}
 	}
 	return at
 }

@@ -101,7 +101,6 @@ func TestView_LocalityProblems(t *testing.T) {
 
 // TestView_Where is about where the workers of a job are, as steps are attributed to it.
 func TestView_Where(t *testing.T) {
-	racks := func(n int) migrate.Crossing { return migrate.Crossing{Level: "meta.rack", Domains: n} }
 	for name, tc := range map[string]struct {
 		counts  [2]int // asked for, in r1 and r2
 		workers string // by node, and an e after one that is ending
@@ -109,8 +108,9 @@ func TestView_Where(t *testing.T) {
 		want    history.Where
 	}{
 		"all on one node":        {counts: [2]int{2, 0}, workers: "n1 n1", want: history.Where{Workers: 2}},
-		"on two racks":           {counts: [2]int{2, 1}, workers: "n1 n1 n2", want: history.Where{Workers: 3, Crossing: racks(2)}},
-		"on two nodes of one":    {counts: [2]int{2, 0}, workers: "n1 n4", want: history.Where{Workers: 2, Crossing: migrate.Crossing{Level: "node", Domains: 2}}},
+		"on two racks":           {counts: [2]int{2, 1}, workers: "n1 n1 n2", want: history.Where{Workers: 3, Crossing: migrate.Crossing{Level: "meta.rack", Domains: 2, Parts: 2, Most: 2}}},
+		"on three nodes of two":  {counts: [2]int{3, 1}, workers: "n1 n4 n1 n2", want: history.Where{Workers: 4, Crossing: migrate.Crossing{Level: "meta.rack", Domains: 2, Parts: 3, Most: 2}}},
+		"on two nodes of one":    {counts: [2]int{2, 0}, workers: "n1 n4", want: history.Where{Workers: 2, Crossing: migrate.Crossing{Level: "node", Domains: 2, Parts: 2, Most: 1}}},
 		"no workers":             {},
 		"one waits for a place":  {counts: [2]int{2, 1}, workers: "n1 n1"},
 		"one leaves":             {counts: [2]int{1, 0}, workers: "n1 n1e"},

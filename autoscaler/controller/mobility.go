@@ -135,6 +135,7 @@ type slowness struct {
 	now    []int   // workers by group
 	most   int     // workers in one domain of the innermost level
 	rooms  []*room // by group
+	inside []int   // scratch of domains: workers by domain, all 0 between calls
 
 	own, alike *migrate.Sensitivity
 	ratios     map[ratio]float64 // that were asked for, 0 where they are unknown: a plan asks for the same ones very often
@@ -144,6 +145,7 @@ type slowness struct {
 type ratio struct {
 	size     int
 	from, to migrate.Crossing
+	hopeful  bool // by migrate.Hopeful, else by migrate.Slowdown
 }
 
 // Bounds of what is believed of a slowdown.
@@ -161,22 +163,23 @@ func (s *slowness) by(counts []int) float64 {
 	if s.at.Workers == 0 || slices.Equal(counts, s.now) {
 		return 1
 	}
-	return s.worst(sizeOf(counts), []migrate.Crossing{s.at.Crossing}, s.crossings(counts))
+	return s.worst(sizeOf(counts), []migrate.Crossing{s.at.Crossing}, s.crossings(counts), false)
 }
 
 // between is the time of a step with so many workers in each group, as a multiple of
-// that with as many elsewhere; 1 where it is unknown.
+// that with as many elsewhere; 1 where it is unknown. Nothing moves for it, and so
+// what was not measured yet is tried.
 func (s *slowness) between(counts, elsewhere []int) float64 {
-	return s.worst(sizeOf(counts), s.crossings(elsewhere), s.crossings(counts))
+	return s.worst(sizeOf(counts), s.crossings(elsewhere), s.crossings(counts), true)
 }
 
 // worst is the greatest known slowdown. Where the workers of a group will be inside
 // its domain is up to Nomad: nothing is placed for what it may not get.
-func (s *slowness) worst(size int, from, to []migrate.Crossing) float64 {
+func (s *slowness) worst(size int, from, to []migrate.Crossing, hopeful bool) float64 {
 	worst := 0.0
 	for _, a := range from {
 		for _, b := range to {
-			worst = max(worst, s.ratio(ratio{size, a, b}))
+			worst = max(worst, s.ratio(ratio{size, a, b, hopeful}))
 		}
 	}
 	return cmp.Or(worst, 1)
@@ -188,7 +191,11 @@ func (s *slowness) ratio(of ratio) float64 {
 	if asked {
 		return r
 	}
-	r, known := migrate.Slowdown(of.size, of.from, of.to, s.own, s.alike)
+	by := migrate.Slowdown
+	if of.hopeful {
+		by = migrate.Hopeful
+	}
+	r, known := by(of.size, of.from, of.to, s.own, s.alike)
 	if !known || !(leastSlowdown <= r && r <= mostSlowdown) {
 		r = 0
 	}
@@ -217,8 +224,12 @@ func (s *slowness) crossings(counts []int) []migrate.Crossing {
 		}
 	}
 	for l := range depth {
-		if n := s.domains(counts, l); n > 1 {
-			return []migrate.Crossing{{Level: levels[l].Name, Domains: n}}
+		if n, _ := s.domains(counts, l); n > 1 {
+			at := migrate.Crossing{Level: levels[l].Name, Domains: n}
+			if depth == len(levels) {
+				at.Parts, at.Most = s.domains(counts, depth-1)
+			}
+			return []migrate.Crossing{at}
 		}
 	}
 	least := (sizeOf(counts) + s.most - 1) / s.most // domains of the innermost level
@@ -239,24 +250,29 @@ func (s *slowness) crossings(counts []int) []migrate.Crossing {
 	return out
 }
 
-// domains is in how many domains of a level the groups are that have workers.
-func (s *slowness) domains(counts []int, level int) (n int) {
-	var few [16]uint64 // no allocation for up to 1024
-	seen := few[:]
-	if words := (len(s.tree.Domains(level)) + 63) / 64; words > len(few) {
-		seen = make([]uint64, words)
+// domains is in how many domains of a level the groups are that have workers, and
+// how many of these are in one at most.
+func (s *slowness) domains(counts []int, level int) (n, most int) {
+	if more := len(s.tree.Domains(level)) - len(s.inside); more > 0 {
+		s.inside = append(s.inside, make([]int, more)...)
 	}
 	for g, k := range counts {
 		if k == 0 {
 			continue
 		}
-		d := s.groups[g].Path[level]
-		if bit := uint64(1) << (d % 64); seen[d/64]&bit == 0 {
-			seen[d/64] |= bit
+		in := &s.inside[s.groups[g].Path[level]]
+		if *in == 0 {
 			n++
 		}
+		*in += k
+		most = max(most, *in)
 	}
-	return n
+	for g, k := range counts {
+		if k > 0 {
+			s.inside[s.groups[g].Path[level]] = 0
+		}
+	}
+	return n, most
 }
 
 // room is what the places of a class are in a topology.

@@ -40,15 +40,15 @@ func (c *Controller) describeSpread(v *cluster.View, j *planner.Job, f *cluster.
 // crossingCosts compare, at each size, what was measured with where the workers were
 // closest together.
 func crossingCosts(tree *topology.Tree, s *migrate.Sensitivity) []api.CrossingCost {
-	inside := func(p migrate.Point) int { // -1 where the operator has removed the level
-		if p.Level == "" {
+	inside := func(c migrate.Crossing) int { // -1 where the operator has removed the level
+		if c.Level == "" {
 			return len(tree.Levels())
 		}
-		return tree.Level(p.Level)
+		return tree.Level(c.Level)
 	}
-	points := slices.DeleteFunc(slices.Clone(s.Points), func(p migrate.Point) bool { return inside(p) < 0 || !(p.StepTime > 0) })
+	points := slices.DeleteFunc(s.Outermost(), func(p migrate.Point) bool { return inside(p.Crossing) < 0 || !(p.StepTime > 0) })
 	slices.SortFunc(points, func(a, b migrate.Point) int {
-		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(inside(b), inside(a)), cmp.Compare(a.Domains, b.Domains))
+		return cmp.Or(cmp.Compare(a.Size, b.Size), cmp.Compare(inside(b.Crossing), inside(a.Crossing)), cmp.Compare(a.Domains, b.Domains))
 	})
 	var out []api.CrossingCost
 	closest := 0

@@ -169,7 +169,7 @@ func TestSpread_FromNomadAndTheTraining(t *testing.T) {
 	}
 	w.eventually(map[string]int{"a": 4})
 	eventually(func(j *api.JobStatus) bool {
-		return j.Spread != nil && j.Spread.Crossing == nodeSpread(2) && j.Spread.Workers == 4
+		return j.Spread != nil && j.Spread.Outer() == nodeSpread(2) && j.Spread.Workers == 4
 	})
 	asked(t, agent, 20)
 

@@ -27,8 +27,8 @@ type Placed struct {
 
 // Bounds of what is remembered of where steps are slow.
 const (
-	placedLimit     = 16 // times of one job
-	kindPlacedLimit = 48 // of one kind
+	placedLimit     = 24 // times of one job
+	kindPlacedLimit = 96 // of one kind
 	maxRatio        = 1e6
 )
 

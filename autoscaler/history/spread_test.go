@@ -71,10 +71,10 @@ func TestPlaced_StepTimesByWhereTheWorkersWere(t *testing.T) {
 	must.InDelta(t, 1, r.placed(4, onOne), 1e-6)
 	must.InDelta(t, 1.5, r.placed(4, onTwo), 0.01) // the training counts whole steps
 	must.InDelta(t, 2, r.placed(2, onOne), 1e-6)
-	ratio, known := r.j.Sensitivity().Slowdown(4, onOne, onTwo)
+	ratio, known := migrate.Slowdown(4, onOne, onTwo, r.j.Sensitivity())
 	must.True(t, known)
 	must.InDelta(t, 1.5, ratio, 0.01)
-	_, known = r.j.Sensitivity().Slowdown(4, onOne, migrate.Crossing{Level: "meta.block", Domains: 2})
+	_, known = migrate.Slowdown(4, onOne, migrate.Crossing{Level: "meta.block", Domains: 2}, r.j.Sensitivity())
 	must.False(t, known, must.Sprint("never measured"))
 
 	t.Log("the next autoscaler knows it, and goes on")
@@ -170,16 +170,16 @@ func TestKind_TheNextRunKnowsWhatCrossingCosts(t *testing.T) {
 	second := newPlacedRun(h, "default/bert")
 	second.at(4, onOne, 2, 10*time.Minute) // on slower devices
 	own, alike := h.Sensitivities(second.j, second.kind)
-	_, known := own.Slowdown(4, onOne, onTwo)
+	_, known := migrate.Slowdown(4, onOne, onTwo, own)
 	must.False(t, known)
-	ratio, known := alike.Slowdown(4, onOne, onTwo)
+	ratio, known := migrate.Slowdown(4, onOne, onTwo, alike)
 	must.True(t, known)
 	must.InDelta(t, 1.5, ratio, 0.03)
 
 	t.Log("what it finds out itself is related to that by what they have in common")
 	second.at(4, onFour, 6, 30*time.Minute)
 	_, alike = h.Sensitivities(second.j, second.kind)
-	ratio, known = alike.Slowdown(4, onTwo, onFour)
+	ratio, known = migrate.Slowdown(4, onTwo, onFour, alike)
 	must.True(t, known)
 	must.InDelta(t, 2, ratio, 0.06)
 

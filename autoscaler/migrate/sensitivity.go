@@ -15,6 +15,23 @@ import (
 type Crossing struct {
 	Level   string `json:"level,omitempty"`
 	Domains int    `json:"domains,omitempty"`
+
+	// Parts is in how many domains of the innermost level they are, and Most how
+	// many of them are in one at most: what workers on few nodes share, others
+	// have for themselves. 0 is unknown.
+	Parts int `json:"parts,omitempty"`
+	Most  int `json:"most,omitempty"`
+}
+
+// Outer is the crossing as far as its outermost level goes.
+func (c Crossing) Outer() Crossing { return Crossing{Level: c.Level, Domains: c.Domains} }
+
+// vague reports whether it is unknown how workers lie inside the domains.
+func (c Crossing) vague() bool { return c.Domains > 1 && c.Parts == 0 }
+
+// same reports whether nothing tells two crossings apart.
+func (c Crossing) same(as Crossing) bool {
+	return c == as || (c.vague() || as.vague()) && c.Outer() == as.Outer()
 }
 
 // Point is the measured time of a step at one size and crossing.
@@ -31,7 +48,7 @@ type Sensitivity struct {
 }
 
 // pointsLimit bounds how many points are kept of one job or kind; the oldest go first.
-const pointsLimit = 64
+const pointsLimit = 128
 
 // Learn takes in a measured time, in place of the one that was known. A time that
 // cannot be is passed over.
@@ -53,82 +70,102 @@ func (s *Sensitivity) find(size int, c Crossing) int {
 	return slices.IndexFunc(s.Points, func(p Point) bool { return p.Size == size && p.Crossing == c })
 }
 
-// time is the time of a step at a size; where that number of domains was not
-// measured, of the nearest number at the same level.
+// time is the time of a step at a size, the geometric mean of all that were measured
+// there where it is unknown how the workers lie inside the domains.
 func (s *Sensitivity) time(size int, c Crossing) (float64, bool) {
-	best := -1
-	apart := func(i int) int {
-		d := s.Points[i].Domains - c.Domains
-		return max(d, -d)
-	}
-	for i, p := range s.Points {
-		if p.Size == size && p.Level == c.Level && (best < 0 || apart(i) < apart(best)) {
-			best = i
+	if !c.vague() {
+		i := s.find(size, c)
+		if i < 0 {
+			return 0, false
 		}
+		return s.Points[i].StepTime, true
 	}
-	if best < 0 {
-		return 0, false
-	}
-	return s.Points[best].StepTime, true
-}
-
-// Slowdown is the time of a step at one crossing as a multiple of that at
-// another: as measured at this size, or else as the mean over the nearest size
-// at which both were measured, on either side. known is false, and the slowdown
-// 1, where there is none.
-func (s *Sensitivity) Slowdown(size int, from, to Crossing) (ratio float64, known bool) {
-	if from == to {
-		return 1, true
-	}
-	if r, ok := s.measured(size, from, to); ok {
-		return r, true
-	}
-	below, above := 0, 0
+	last, sum, n := 0.0, 0.0, 0
 	for _, p := range s.Points {
-		if _, ok := s.measured(p.Size, from, to); !ok {
-			continue
-		}
-		if p.Size < size {
-			below = max(below, p.Size)
-		} else if above == 0 || p.Size < above {
-			above = p.Size
-		}
-	}
-	product, n := 1.0, 0
-	for _, near := range []int{below, above} {
-		if r, ok := s.measured(near, from, to); ok {
-			product *= r
+		if p.Size == size && p.Outer() == c {
+			last = p.StepTime
+			sum += math.Log(last)
 			n++
 		}
 	}
-	if n == 0 {
-		return 1, false
+	if n < 2 {
+		return last, n > 0
 	}
-	return math.Pow(product, 1/float64(n)), true
+	return math.Exp(sum / float64(n)), true
 }
 
-// measured is the slowdown as it was measured at this very size.
+// Outermost is what was measured by the outermost level that was crossed alone: the
+// geometric mean of the times that differ by what is inside it.
+func (s *Sensitivity) Outermost() []Point {
+	var out []Point
+	for _, p := range s.Points {
+		p.Crossing = p.Outer()
+		if t, ok := s.time(p.Size, p.Crossing); ok && !slices.ContainsFunc(out, func(q Point) bool { return q.Size == p.Size && q.Crossing == p.Crossing }) {
+			p.StepTime = t
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// measured is the time of a step at one crossing as a multiple of that at another,
+// as it was measured at this very size.
 func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	t0, ok0 := s.time(size, from)
 	t1, ok1 := s.time(size, to)
 	return t1 / t0, ok0 && ok1
 }
 
-// Slowdown is that of the first that was measured at this very size, of a job and
-// then of its kind, or else of the first that knows it from other sizes: what
-// crossing costs differs more by size than among jobs of a kind.
+// Slowdown is the time of a step at one crossing as a multiple of that at another:
+// that of the first that was measured at this very size, of a job and then of its
+// kind, or else what all that was measured lets expect. known is false, and the
+// slowdown 1, where there is none.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
+	if from.same(to) {
+		return 1, true
+	}
 	for _, s := range of {
 		if r, ok := s.measured(size, from, to); ok {
 			return r, true
 		}
 	}
+	return trend(size, from, to, of)
+}
+
+// Bounds of what is tried out.
+const (
+	curiosity = 0.05 // how much faster it is taken to be where it was not measured
+	harmful   = 1.15 // a job that is so much slower further apart is not tried there
+)
+
+// Hopeful is Slowdown for a choice that costs nothing, such as where a new worker
+// goes: where a job was not measured yet at this size it is taken to be a little
+// faster than expected, as else nobody would find out (optimism in the face of
+// uncertainty: Lai and Robbins, 1985). A job that was much slower further apart at
+// any size is not tried so.
+func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
+	r, known := Slowdown(size, from, to, of...)
+	if !known || from.same(to) {
+		return r, known
+	}
 	for _, s := range of {
-		if r, ok := s.Slowdown(size, from, to); ok {
+		if _, ok := s.time(size, to); ok || s.suffers() {
 			return r, true
 		}
 	}
-	return 1, false
+	return r * (1 - curiosity), true
+}
+
+// suffers reports whether steps were much slower with workers further apart.
+func (s *Sensitivity) suffers() bool {
+	for _, p := range s.Points {
+		for _, q := range s.Points {
+			if p.Size == q.Size && p.Parts > q.Parts && p.StepTime > harmful*q.StepTime {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // Share takes in what another run of the kind showed, of each size at which it was

@@ -63,29 +63,32 @@ func (e *engine) leave(j *job, per, fewer int) {
 // faster compares where a job of so many workers may be.
 func (e *engine) faster(j *job) placement.Ratio {
 	return func(counts, elsewhere []int) float64 {
-		r, known := e.ratio(j, e.at(j, elsewhere), e.at(j, counts))
-		if !known {
-			return 1
-		}
-		return r
+		return e.ratio(j, e.at(j, elsewhere), e.at(j, counts), migrate.Hopeful)
 	}
 }
 
+// expectation is migrate.Slowdown or migrate.Hopeful.
+type expectation func(size int, from, to migrate.Crossing, of ...*migrate.Sensitivity) (ratio float64, known bool)
+
 // ratio is how many times as long a step is expected to take with the workers of
-// a job at other parts, and whether anything is known of that.
-func (e *engine) ratio(j *job, from, to []placement.Share) (float64, bool) {
+// a job at other parts, 1 where nothing is known of that.
+func (e *engine) ratio(j *job, from, to []placement.Share, by expectation) float64 {
 	if e.cfg.Info.Curves {
-		return e.stepAt(j, to) / e.stepAt(j, from), true
+		return e.stepAt(j, to) / e.stepAt(j, from)
 	}
 	n := 0
 	for _, p := range to {
 		n += p.Workers
 	}
-	a, b := e.crossing(from), e.crossing(to)
-	if j.alike == nil {
-		return j.sensitive.Slowdown(n, a, b)
+	of := []*migrate.Sensitivity{&j.sensitive}
+	if j.alike != nil {
+		of = append(of, j.alike)
 	}
-	return migrate.Slowdown(n, a, b, &j.sensitive, j.alike)
+	r, known := by(n, e.crossing(from), e.crossing(to), of...)
+	if !known {
+		return 1
+	}
+	return r
 }
 
 // stepAt is the true time of a step with the workers of a job at parts.
@@ -125,14 +128,16 @@ func (e *engine) racks(at []placement.Share) int {
 // crossing is how far apart workers are.
 func (e *engine) crossing(at []placement.Share) migrate.Crossing {
 	e.leaves = e.leaves[:0]
+	most := 0
 	for _, p := range at {
+		most = max(most, p.Workers)
 		e.leaves = append(e.leaves, topology.Part{Leaf: e.tree.Leaf(p.Node, 0), Workers: p.Workers})
 	}
 	s := e.tree.Spread(e.leaves)
 	if s.Domains < 2 {
 		return migrate.Crossing{}
 	}
-	return migrate.Crossing{Level: e.tree.Levels()[s.Level].Name, Domains: s.Domains}
+	return migrate.Crossing{Level: e.tree.Levels()[s.Level].Name, Domains: s.Domains, Parts: len(at), Most: most}
 }
 
 // learn takes in how long a step takes where a job is.
@@ -177,11 +182,7 @@ func (e *engine) candidate(j *job) *migrate.Job {
 		Sites: e.sites(j, per), Slots: per, Min: j.Min, Max: j.Max, Sizes: j.Sizes,
 		Remaining: e.expected(j), Gap: e.cfg.Resize.Gap(j.n),
 		Slowdown: func(counts []int) float64 {
-			r, known := e.ratio(j, j.shares, e.at(j, counts))
-			if !known {
-				return 1
-			}
-			return r
+			return e.ratio(j, j.shares, e.at(j, counts), migrate.Slowdown)
 		},
 	}
 }

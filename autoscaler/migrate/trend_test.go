@@ -1,0 +1,115 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package migrate
+
+import (
+	"math"
+	"testing"
+
+	"github.com/shoenig/test/must"
+	"pgregory.net/rapid"
+)
+
+// nodes is a crossing of so many nodes of one rack.
+func nodes(parts, most int) Crossing {
+	if parts < 2 {
+		return Crossing{}
+	}
+	return Crossing{Level: "node", Domains: parts, Parts: parts, Most: most}
+}
+
+// TestTrend has programs of which each was measured at sizes 2, 4 and 8, and asks for
+// 6, at which none was.
+func TestTrend(t *testing.T) {
+	times := func(step func(size, parts int) float64) *Sensitivity {
+		s := &Sensitivity{}
+		for _, size := range []int{2, 4, 8} {
+			for parts := (size + 3) / 4; parts <= size; parts *= 2 {
+				s.Learn(Point{Size: size, Crossing: nodes(parts, size/parts), StepTime: step(size, parts)})
+			}
+		}
+		return s
+	}
+	for name, tc := range map[string]struct {
+		step     func(size, parts int) float64
+		from, to Crossing
+		least    float64
+		most     float64
+	}{
+		"the network holds it back":      {func(n, p int) float64 { return math.Pow(float64(p), 0.5) / float64(n) }, nodes(2, 3), nodes(6, 1), 1.2, 1.8},
+		"and so it is faster together":   {func(n, p int) float64 { return math.Pow(float64(p), 0.5) / float64(n) }, nodes(6, 1), nodes(2, 3), 0.55, 0.85},
+		"workers of a node hold it":      {func(n, p int) float64 { return math.Pow(float64(p), -0.2) / float64(n) }, nodes(2, 3), nodes(6, 1), 0.75, 0.9},
+		"it does not care":               {func(n, p int) float64 { return 1 / float64(n) }, nodes(2, 3), nodes(6, 1), 0.999, 1.001},
+		"one node against any number":    {func(n, p int) float64 { return map[bool]float64{true: 1, false: 3}[p == 1] }, nodes(1, 0), nodes(2, 3), 1.3, 3},
+		"and further apart costs little": {func(n, p int) float64 { return map[bool]float64{true: 1, false: 3}[p == 1] }, nodes(2, 3), nodes(3, 2), 0.8, 1.3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, known := Slowdown(6, tc.from, tc.to, times(tc.step))
+			must.True(t, known)
+			must.Between(t, tc.least, r, tc.most)
+		})
+	}
+}
+
+// Whatever is reported, an estimate is a positive number, and that of the way back is
+// its inverse.
+func TestTrend_Properties(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		crossing := rapid.Custom(func(t *rapid.T) Crossing {
+			if rapid.Bool().Draw(t, "together") {
+				return Crossing{}
+			}
+			return Crossing{
+				Level:   rapid.SampledFrom([]string{"meta.block", "meta.rack", "node", "a", "b", "c", "d", "e", "f", "g"}).Draw(t, "level"),
+				Domains: rapid.IntRange(-1, 1<<40).Draw(t, "domains"),
+				Parts:   rapid.IntRange(-1, 1<<40).Draw(t, "parts"),
+				Most:    rapid.IntRange(-1, 1<<40).Draw(t, "most"),
+			}
+		})
+		draw := func(name string) *Sensitivity {
+			s := &Sensitivity{}
+			for range rapid.IntRange(0, 40).Draw(t, name) {
+				s.Learn(Point{
+					Size: rapid.IntRange(1, 64).Draw(t, "size"), Crossing: crossing.Draw(t, "at"),
+					StepTime: math.Exp(rapid.Float64Range(-3, 3).Draw(t, "log of the time")),
+				})
+			}
+			return s
+		}
+		own, alike := draw("own"), draw("alike")
+		size, a, b := rapid.IntRange(1, 64).Draw(t, "size"), crossing.Draw(t, "from"), crossing.Draw(t, "to")
+		r, known := Slowdown(size, a, b, own, alike)
+		back, again := Slowdown(size, b, a, own, alike)
+		hope, _ := Hopeful(size, a, b, own, alike)
+		switch {
+		case known != again:
+			t.Fatalf("known is %v, and %v of the way back", known, again)
+		case !known && r != 1:
+			t.Fatalf("unknown, and %v", r)
+		case !(r > 0) || math.IsInf(r, 1) || math.Abs(r*back-1) > 1e-6:
+			t.Fatalf("%v, and %v of the way back", r, back)
+		case hope > r || hope < r*(1-curiosity)-1e-9:
+			t.Fatalf("%v, hopefully %v", r, hope)
+		}
+	})
+}
+
+// TestHopeful: what nobody tried is tried, but by no job that was seen to suffer.
+func TestHopeful(t *testing.T) {
+	times := func(apart float64) *Sensitivity {
+		return &Sensitivity{Points: []Point{{Size: 4, StepTime: 1}, {Size: 4, Crossing: nodes(2, 2), StepTime: apart}}}
+	}
+	hope := func(size int, to Crossing, of ...*Sensitivity) float64 {
+		r, known := Hopeful(size, Crossing{}, to, of...)
+		must.True(t, known)
+		return r
+	}
+	must.Less(t, 0.98, hope(8, nodes(2, 4), times(1)), must.Sprint("it makes no difference at another size"))
+	must.Eq(t, 1, hope(4, nodes(2, 2), times(1)), must.Sprint("it was tried"))
+	must.Eq(t, 1, hope(8, Crossing{}, times(1)), must.Sprint("it is there"))
+	must.Greater(t, 1.02, hope(8, nodes(2, 4), times(1.3)), must.Sprint("it suffered at another size"))
+	must.Greater(t, 1, hope(8, nodes(2, 4), times(1), times(1.3)), must.Sprint("its kind did"))
+	_, known := Hopeful(4, Crossing{}, nodes(2, 2), &Sensitivity{})
+	must.False(t, known, must.Sprint("what nothing is known of stays together"))
+}
