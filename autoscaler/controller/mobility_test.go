@@ -132,6 +132,40 @@ func TestSlowness_Between(t *testing.T) {
 	}
 }
 
+// TestSlowness_GroupPerNode is about a job with a group on each node: how its workers
+// lie inside the racks is known as well, and times of four nodes are none of two.
+func TestSlowness_GroupPerNode(t *testing.T) {
+	racks := func(parts, most int) migrate.Crossing {
+		return migrate.Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: most}
+	}
+	known := []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, racks(2, 2), 1.5), point(4, racks(2, 3), 1.3), point(4, racks(4, 1), 2)}
+	for name, tc := range map[string]struct {
+		points []migrate.Point
+		counts []int // on n1 and n2 of one rack, n3 and n4 of the other
+		want   float64
+	}{
+		"two nodes":    {known, []int{2, 0, 2, 0}, 1.5},
+		"and unevenly": {known, []int{0, 1, 0, 3}, 1.3},
+		"four nodes":   {known, []int{1, 1, 1, 1}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := twoRacks(t, 0)
+			j := &v.Jobs[0]
+			j.Groups = nil
+			for n := range 4 {
+				class := &planner.Class{Places: []placement.Place{{Node: n}}}
+				j.Groups = append(j.Groups, planner.Group{Need: placement.Need{Slots: 1}, Class: class, Path: []int{n / 2, n}})
+			}
+			s := slowness{tree: v.Topologies["gpu"].Tree, groups: j.Groups, own: &migrate.Sensitivity{Points: tc.points}, alike: &migrate.Sensitivity{}}
+			rooms{}.measure(&s, v, j)
+			for range 2 { // what the first leaves behind does not change the second
+				s.ratios = nil
+				must.InDelta(t, tc.want, s.between(tc.counts, []int{4, 0, 0, 0}), 1e-9)
+			}
+		})
+	}
+}
+
 // TestMobilize_WhereStepsAreFaster is about jobs that grow and shrink by what was
 // measured: those that wait to start, too, and in pools that move nobody.
 func TestMobilize_WhereStepsAreFaster(t *testing.T) {
