@@ -76,6 +76,13 @@ func (t *terms) row(size int, c Crossing) (x [mostTerms]float64) {
 	return x
 }
 
+// row is one measured time in these terms.
+type row struct {
+	size int
+	x    [mostTerms]float64
+	y    float64 // its logarithm
+}
+
 // equations are the normal equations of the regression.
 type equations struct {
 	terms
@@ -84,49 +91,54 @@ type equations struct {
 	groups int
 }
 
-// group is the sums of what was measured at one size.
-type group struct {
-	size, n int
-	x       [mostTerms]float64
-	y       float64
-	xx      [mostTerms][mostTerms]float64
-	xy      [mostTerms]float64
-}
-
-// take takes in what is known of one job or kind. Only times of one size compare.
+// take takes in what is known of one job or kind. Only times of one size compare: what
+// counts is how they differ from their mean.
 func (e *equations) take(s *Sensitivity, size int) {
-	var groups []group
-	dim := e.count()
+	var few [32]row // no allocation for as many times
+	rows := few[:0]
 	for i := range s.Points {
 		p := &s.Points[i]
-		g := slices.IndexFunc(groups, func(g group) bool { return g.size == p.Size })
-		if g < 0 {
-			g = len(groups)
-			groups = append(groups, group{size: p.Size})
+		rows = append(rows, row{size: p.Size, x: e.row(p.Size, p.Crossing), y: math.Log(p.StepTime)})
+	}
+	for i := range rows {
+		at := rows[i].size
+		if !slices.ContainsFunc(rows[:i], func(r row) bool { return r.size == at }) {
+			e.takeSize(rows[i:], at, size)
 		}
-		x, y, sum := e.row(p.Size, p.Crossing), math.Log(p.StepTime), &groups[g]
-		sum.n++
-		sum.y += y
-		for k := range dim {
-			sum.x[k] += x[k]
-			sum.xy[k] += x[k] * y
-			for l := range dim {
-				sum.xx[k][l] += x[k] * x[l]
+	}
+}
+
+func (e *equations) takeSize(rows []row, at, size int) {
+	dim, n, mean := e.count(), 0., row{}
+	for i := range rows {
+		if r := &rows[i]; r.size == at {
+			n++
+			mean.y += r.y
+			for k := range dim {
+				mean.x[k] += r.x[k]
 			}
 		}
 	}
-	for i := range groups {
-		g := &groups[i]
-		if g.n < 2 {
+	if n < 2 {
+		return
+	}
+	e.groups++
+	off := math.Log2(float64(at) / float64(size))
+	weight := 1 / (1 + off*off)
+	for i := range rows {
+		r := &rows[i]
+		if r.size != at {
 			continue
 		}
-		e.groups++
-		off := math.Log2(float64(g.size) / float64(size))
-		weight, n := 1/(1+off*off), float64(g.n)
+		y := r.y - mean.y/n
+		var x [mostTerms]float64
 		for k := range dim {
-			e.right[k] += weight * (g.xy[k] - g.x[k]*g.y/n)
+			x[k] = r.x[k] - mean.x[k]/n
+		}
+		for k := range dim {
+			e.right[k] += weight * x[k] * y
 			for l := range dim {
-				e.left[k][l] += weight * (g.xx[k][l] - g.x[k]*g.x[l]/n)
+				e.left[k][l] += weight * x[k] * x[l]
 			}
 		}
 	}
