@@ -168,9 +168,10 @@ func (s *slowness) by(counts []int) float64 {
 
 // between is the time of a step with so many workers in each group, as a multiple of
 // that with as many elsewhere; 1 where it is unknown. Nothing moves for it, and so
-// what was not measured yet is tried.
+// what was not measured yet is tried, but by no running job that cannot be measured.
 func (s *slowness) between(counts, elsewhere []int) float64 {
-	return s.worst(sizeOf(counts), s.crossings(elsewhere), s.crossings(counts), true)
+	hopeful := len(s.own.Points) > 0 || sizeOf(s.now) == 0
+	return s.worst(sizeOf(counts), s.crossings(elsewhere), s.crossings(counts), hopeful)
 }
 
 // worst is the greatest known slowdown. Where the workers of a group will be inside
@@ -268,7 +269,7 @@ func (s *slowness) domains(counts []int, level int) (n, most int) {
 		most = max(most, *in)
 	}
 	for g, k := range counts {
-		if k > 0 {
+		if k != 0 {
 			s.inside[s.groups[g].Path[level]] = 0
 		}
 	}

@@ -115,7 +115,7 @@ func TestSlowness_Between(t *testing.T) {
 		"others of its kind are":               {alike: faster, counts: both, elsewhere: one, want: 0.8},
 		"and slower together":                  {own: faster, counts: one, elsewhere: both, want: 1.25},
 		"one node would have been faster yet":  {own: append(faster, point(2, nodeSpread(2), 0.5)), counts: both, elsewhere: one, want: 1.6},
-		"another job's times of another size":  {alike: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 0.7)}, counts: both, elsewhere: one, want: 0.768},
+		"another job's times of another size":  {alike: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 0.7)}, counts: both, elsewhere: one, want: 0.808},
 		"no training is faster by so much":     {own: []migrate.Point{point(2, migrate.Crossing{}, 1), point(2, rackSpread(2), 0.001)}, counts: both, elsewhere: one, want: 1},
 		"what was measured at this size first": {own: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 2)}, alike: faster, counts: both, elsewhere: one, want: 0.8},
 	} {

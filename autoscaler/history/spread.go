@@ -104,37 +104,30 @@ func (h *History) learnPlaced(kind string, j *Job, now time.Time) {
 }
 
 // learnRatios takes in how the times of a job compare, all of one size: those of
-// different jobs do not. What is known already and was measured of the job, too, is
-// what they have in common. Placed is replaced: rounds under way read the old one.
+// different jobs do not, and are related by what they have in common. Placed is
+// replaced: rounds under way read the old one.
 func (k *Kind) learnRatios(of []migrate.Point) {
 	placed := slices.Clone(k.Placed)
-	at := func(p migrate.Point) int {
-		return slices.IndexFunc(placed, func(q migrate.Point) bool { return q.Size == p.Size && q.Crossing == p.Crossing })
-	}
-	sum, common := 0.0, 0
-	fastest := of[0].StepTime
-	for _, p := range of {
-		fastest = min(fastest, p.StepTime)
-		if i := at(p); i >= 0 && within(placed[i].StepTime, 1/maxRatio, maxRatio) {
-			sum += math.Log(placed[i].StepTime / p.StepTime)
-			common++
+	var known []migrate.Point
+	for _, q := range placed {
+		if q.Size == of[0].Size && within(q.StepTime, 1/maxRatio, maxRatio) {
+			known = append(known, q)
 		}
 	}
-	scale := 1 / fastest
-	if common > 0 {
-		scale = math.Exp(sum / float64(common))
-	} else {
-		placed = slices.DeleteFunc(placed, func(q migrate.Point) bool { return q.Size == of[0].Size })
+	scale, ok := migrate.Scale(known, of)
+	if !ok {
+		return
 	}
 	for _, p := range of {
 		p.StepTime *= scale
 		if !within(p.StepTime, 1/maxRatio, maxRatio) {
 			continue
 		}
-		switch i := at(p); {
+		i := slices.IndexFunc(placed, func(q migrate.Point) bool { return q.Size == p.Size && q.Crossing == p.Crossing })
+		switch {
 		case i < 0:
 			placed = append(placed, p)
-		case math.Abs(placed[i].StepTime-p.StepTime) > minChange*p.StepTime: // less is not worth saving
+		case !(math.Abs(placed[i].StepTime-p.StepTime) <= minChange*p.StepTime): // less is not worth saving
 			placed[i] = p
 		}
 	}

@@ -183,14 +183,47 @@ func TestKind_TheNextRunKnowsWhatCrossingCosts(t *testing.T) {
 	must.True(t, known)
 	must.InDelta(t, 2, ratio, 0.06)
 
-	t.Log("times that do not compare take the place of the old ones")
+	t.Log("times that do not compare change nothing until one does")
+	before := alike.Points
+	nodes := func(n int) migrate.Crossing { return migrate.Crossing{Level: "node", Domains: n} }
 	third := newPlacedRun(h, "default/bert")
-	third.at(4, migrate.Crossing{Level: "node", Domains: 2}, 1, 10*time.Minute)
-	third.at(4, migrate.Crossing{Level: "node", Domains: 3}, 3, 10*time.Minute)
+	third.at(4, nodes(2), 1, 10*time.Minute)
+	third.at(4, nodes(3), 3, 10*time.Minute)
 	_, alike = h.Sensitivities(third.j, third.kind)
-	must.Len(t, 2, alike.Points)
+	must.Eq(t, before, alike.Points)
+	third.at(4, onTwo, 2, 10*time.Minute)
+	_, alike = h.Sensitivities(third.j, third.kind)
+	must.Len(t, 5, alike.Points)
+	ratio, known = migrate.Slowdown(4, onOne, nodes(3), alike)
+	must.True(t, known)
+	must.InDelta(t, 1.5*1.5, ratio, 0.1)
+
 	other, _ := h.Sensitivities(third.j, "default/other")
-	must.Len(t, 2, other.Points)
+	must.Len(t, 3, other.Points)
+}
+
+// Jobs that were on one node and on another number of them, and that have only the
+// level in common, add to what their kind knows in turn.
+func TestKind_TimesOfDifferentNodesAddUp(t *testing.T) {
+	h := New()
+	racks := func(parts, most int) migrate.Crossing {
+		return migrate.Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: most}
+	}
+	nodes := func(parts, most int) migrate.Crossing {
+		return migrate.Crossing{Level: "node", Domains: parts, Parts: parts, Most: most}
+	}
+	runs := []*placedRun{newPlacedRun(h, "k"), newPlacedRun(h, "k")}
+	for range 2 {
+		runs[0].at(8, nodes(2, 4), 1, 10*time.Minute)
+		runs[0].at(8, racks(2, 4), 1.5, 10*time.Minute)
+		runs[1].at(8, nodes(2, 5), 2, 10*time.Minute)
+		runs[1].at(8, racks(3, 4), 3.2, 10*time.Minute)
+	}
+	_, alike := h.Sensitivities(runs[0].j, "k")
+	must.Len(t, 4, alike.Points)
+	ratio, known := migrate.Slowdown(8, nodes(2, 4), racks(3, 4), alike)
+	must.True(t, known)
+	must.InDelta(t, 1.55, ratio, 0.1)
 }
 
 // A kind that nothing new is found out of is not saved again.

@@ -3,7 +3,7 @@
 
 // Package migrate decides which workers move closer together, or out of the way.
 //
-//	Sensitivity (measured)  ─> Slowdown ─┐
+//	Sensitivity (measured)  ─> Slowdown ─┐    (and Hopeful, for new workers)
 //	Job (sites, room, time left) ────────┼─> Clear     ─> Moves that let a gang start
 //	                                     └─> Rearrange ─> Moves that gain together
 //
@@ -23,9 +23,10 @@
 // The workers of a job move to where its steps are faster, into free slots or into
 // those of others that then move, too: a local search over the bundles of moves that
 // gain more than they cost together. The gain is the part of the job's expected
-// remaining time that steps are faster by, and that is measured, of this job or
-// others of its kind: one that was never measured at two placements has no gain and
-// stays where it is, unless it is in another's way.
+// remaining time that steps are faster by, as measured, of this job or others of its
+// kind, or estimated from what was measured at other sizes: one of which no two
+// placements were ever compared has no gain and stays where it is, unless it is in
+// another's way.
 //
 // What it may look at is bounded (Options.Budget), and counted, not timed: whatever
 // jobs there are, a plan takes a bounded time, and the same jobs give the same moves.

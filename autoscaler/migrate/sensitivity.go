@@ -41,6 +41,8 @@ type Point struct {
 	StepTime float64 `json:"step_time"` // mean, seconds
 }
 
+func (p *Point) valid() bool { return p.Size > 0 && p.StepTime > 0 && !math.IsInf(p.StepTime, 1) }
+
 // Sensitivity is what is known of how the time of a step depends on where the
 // workers are. The zero Sensitivity knows nothing.
 type Sensitivity struct {
@@ -53,7 +55,7 @@ const pointsLimit = 128
 // Learn takes in a measured time, in place of the one that was known. A time that
 // cannot be is passed over.
 func (s *Sensitivity) Learn(p Point) {
-	if p.Size < 1 || !(p.StepTime > 0) || math.IsInf(p.StepTime, 1) {
+	if !p.valid() {
 		return
 	}
 	if i := s.find(p.Size, p.Crossing); i >= 0 {
@@ -113,13 +115,14 @@ func (s *Sensitivity) Outermost() []Point {
 func (s *Sensitivity) measured(size int, from, to Crossing) (float64, bool) {
 	t0, ok0 := s.time(size, from)
 	t1, ok1 := s.time(size, to)
-	return t1 / t0, ok0 && ok1
+	r := t1 / t0
+	return r, ok0 && ok1 && r > 0 && !math.IsInf(r, 1)
 }
 
 // Slowdown is the time of a step at one crossing as a multiple of that at another:
 // that of the first that was measured at this very size, of a job and then of its
 // kind, or else what all that was measured lets expect. known is false, and the
-// slowdown 1, where there is none.
+// slowdown 1, where nothing compares the two.
 func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	if from.same(to) {
 		return 1, true
@@ -129,43 +132,75 @@ func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, k
 			return r, true
 		}
 	}
-	return trend(size, from, to, of)
+	if r, certain, _ := trend(size, from, to, of); certain {
+		return r, true
+	}
+	return 1, false
 }
 
 // Bounds of what is tried out.
 const (
-	curiosity = 0.05 // how much faster it is taken to be where it was not measured
-	harmful   = 1.15 // a job that is so much slower further apart is not tried there
+	// curiosity is how much faster it is taken to be where it was not measured: so
+	// little that what is tried is not worth a move back before it was measured.
+	curiosity = 0.048
+
+	harmful      = 1.15 // a job that is so much slower further apart is not tried there
+	enoughOfJob  = 16   // times of a job after which it tries no more
+	enoughOfKind = 64   // and those of its kind
 )
 
-// Hopeful is Slowdown for a choice that costs nothing, such as where a new worker
-// goes: where a job was not measured yet at this size it is taken to be a little
-// faster than expected, as else nobody would find out (optimism in the face of
-// uncertainty: Lai and Robbins, 1985). A job that was much slower further apart at
-// any size is not tried so.
+// Hopeful is Slowdown for a choice that costs the job nothing, such as where a new
+// worker goes: where neither it nor its kind was measured at this size it is taken to
+// be a little faster than expected, as else nobody would find out (optimism in the
+// face of uncertainty: Lai and Robbins, 1985). That ends: with enough times, and with
+// the first that is much slower further apart, at any size. A job of which nothing
+// was compared yet tries nothing. The sensitivities are those of the job and of its
+// kind.
 func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	r, known := Slowdown(size, from, to, of...)
-	if !known || from.same(to) {
+	if from.same(to) || !worthTrying(size, to, of) {
 		return r, known
 	}
-	for _, s := range of {
-		if _, ok := s.time(size, to); ok || s.suffers() {
-			return r, true
+	if !known {
+		if r, _, known = trend(size, from, to, of); !known {
+			return 1, false
 		}
+		r = max(r, 1) // no level was compared with that one
 	}
 	return r * (1 - curiosity), true
+}
+
+func worthTrying(size int, at Crossing, of []*Sensitivity) bool {
+	if at.vague() {
+		return false // Nomad decides what would be measured
+	}
+	enough := enoughOfJob
+	for _, s := range of {
+		if _, measured := s.time(size, at); measured || len(s.Points) >= enough || s.suffers() {
+			return false
+		}
+		enough = enoughOfKind
+	}
+	return true
 }
 
 // suffers reports whether steps were much slower with workers further apart.
 func (s *Sensitivity) suffers() bool {
 	for _, p := range s.Points {
 		for _, q := range s.Points {
-			if p.Size == q.Size && p.Parts > q.Parts && p.StepTime > harmful*q.StepTime {
+			if p.Size == q.Size && p.apart(q.Crossing) && p.StepTime > harmful*q.StepTime {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// apart reports whether workers are further apart than at another crossing, or as far
+// at another level: which of these is further out is the topology's to know.
+func (c Crossing) apart(than Crossing) bool {
+	a, b := max(c.Parts, c.Domains, 1), max(than.Parts, than.Domains, 1)
+	return a > b || a == b && c.Level != than.Level
 }
 
 // Share takes in what another run of the kind showed, of each size at which it was
@@ -196,18 +231,9 @@ func (s *Sensitivity) share(run []Point) {
 	if len(run) < 2 {
 		return // one time is no ratio
 	}
-	sum, common := 0.0, 0
-	for _, p := range run {
-		if i := s.find(p.Size, p.Crossing); i >= 0 {
-			sum += math.Log(s.Points[i].StepTime / p.StepTime)
-			common++
-		}
-	}
-	scale := 1 / run[0].StepTime
-	if common > 0 {
-		scale = math.Exp(sum / float64(common))
-	} else if len(s.of(run[0].Size)) > 0 {
-		return // nothing tells how these compare to what is known
+	scale, ok := Scale(s.of(run[0].Size), run)
+	if !ok {
+		return
 	}
 	for _, p := range run {
 		p.StepTime *= scale
@@ -216,6 +242,40 @@ func (s *Sensitivity) share(run []Point) {
 		}
 		s.Learn(p)
 	}
+}
+
+// Scale is what the times of a run have to be multiplied by to compare with known
+// ones, all of one size: by the crossings that both were measured at, or else by those
+// whose outermost level is the same. Where nothing is known yet the fastest becomes 1;
+// ok is false where nothing tells how they compare.
+func Scale(known, run []Point) (scale float64, ok bool) {
+	if len(known) == 0 {
+		fastest := math.Inf(1)
+		for _, p := range run {
+			fastest = min(fastest, p.StepTime)
+		}
+		return 1 / fastest, fastest > 0 && len(run) > 0
+	}
+	if scale, ok = scaleBy(known, run, func(a, b Crossing) bool { return a == b }); ok {
+		return scale, true
+	}
+	return scaleBy(known, run, func(a, b Crossing) bool { return a.Outer() == b.Outer() })
+}
+
+func scaleBy(known, run []Point, alike func(a, b Crossing) bool) (float64, bool) {
+	sum, pairs := 0.0, 0
+	for _, p := range known {
+		for _, q := range run {
+			if alike(p.Crossing, q.Crossing) && p.valid() && q.valid() {
+				sum += math.Log(p.StepTime / q.StepTime)
+				pairs++
+			}
+		}
+	}
+	if pairs == 0 {
+		return 0, false
+	}
+	return math.Exp(sum / float64(pairs)), true
 }
 
 // Sorted are the points by size, and those of one size from fast to slow.

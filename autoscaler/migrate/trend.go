@@ -10,60 +10,84 @@ import (
 
 // Parameters of the regression.
 const (
-	ridge     = 0.3 // how strongly it holds to there being no difference
-	mostTerms = 10  // levels that were crossed, and two more
+	ridge      = 0.3 // how strongly it holds to there being no difference
+	mostLevels = 10  // a topology has at most 8, and jobs that cross none are one more
+	mostTerms  = mostLevels + 2
 )
 
 // trend is the slowdown from one crossing to another as far as what was measured of
 // a job and its kind, at any size, lets expect it: the logarithm of the time of a
 // step is taken to be a sum of one term for the level that is crossed, one in
 // proportion to the logarithm of the number of parts, and one in proportion to that
-// of the workers in the largest part. It is fitted to the differences among times of one
-// size by ridge regression (Hoerl and Kennard, Technometrics 1970), in which sizes
-// count less the further off they are. known is false where nothing was measured of
-// one of the levels, or no two times at one size.
-func trend(size int, from, to Crossing, of []*Sensitivity) (ratio float64, known bool) {
-	t := terms{}
+// of the workers in the largest part. It is fitted to the differences among times of
+// one size by ridge regression (Hoerl and Kennard, Technometrics 1970), in which sizes
+// count less the further off they are. certain is false where nothing compares the two
+// levels, and known where nothing was compared at all; the slowdown is then 1.
+func trend(size int, from, to Crossing, of []*Sensitivity) (ratio float64, certain, known bool) {
+	e := equations{size: size}
+	e.level(from.Level)
+	e.level(to.Level)
 	for _, s := range of {
-		for i := range s.Points {
-			t.add(s.Points[i].Level)
-		}
+		e.take(s)
 	}
-	if len(t.levels)+2 > mostTerms || t.of(from.Level) < 0 || t.of(to.Level) < 0 {
-		return 1, false
-	}
-	e := equations{terms: t}
-	for _, s := range of {
-		e.take(s, size)
-	}
-	if e.groups == 0 {
-		return 1, false
+	if !slices.Contains(e.seen[:], true) {
+		return 1, false, false
 	}
 	by := e.solve()
-	a, b := t.row(size, from), t.row(size, to)
+	a, b := e.row(size, from), e.row(size, to)
 	sum := 0.0
-	for k := range t.count() {
+	for k := range e.count() {
 		sum += by[k] * (b[k] - a[k])
 	}
-	return math.Exp(sum), true
-}
-
-// terms are what the time of a step is taken to depend on.
-type terms struct{ levels []string }
-
-func (t *terms) add(level string) {
-	if t.of(level) < 0 {
-		t.levels = append(t.levels, level)
+	r := math.Exp(sum)
+	if !(r > 0) || math.IsInf(r, 1) {
+		return 1, false, false
 	}
+	return r, e.compared(from.Level, to.Level), true
 }
 
-func (t *terms) of(level string) int { return slices.Index(t.levels, level) }
-func (t *terms) count() int          { return len(t.levels) + 2 }
+// equations are the normal equations of the regression for one size.
+type equations struct {
+	size   int
+	levels []string
+	group  [mostLevels]int // levels that were compared, one way or another, have the same one
+	seen   [mostLevels]bool
+	left   [mostTerms][mostTerms]float64
+	right  [mostTerms]float64
+}
+
+// row is one measured time in terms of what it is taken to depend on.
+type row struct {
+	size, level int
+	x           [mostTerms]float64 // the first two of the numbers of workers, the others of levels
+	y           float64            // its logarithm
+}
+
+// level is the number of a level, -1 where there are too many: those are names of
+// levels that the topology does not have any more.
+func (e *equations) level(name string) int {
+	i := slices.Index(e.levels, name)
+	if i < 0 && len(e.levels) < mostLevels {
+		i = len(e.levels)
+		e.group[i] = i
+		e.levels = append(e.levels, name)
+	}
+	return i
+}
+
+// compared reports whether times of the two levels, or both and those of others, were
+// measured at one size.
+func (e *equations) compared(a, b string) bool {
+	i, j := e.level(a), e.level(b)
+	return e.seen[i] && e.seen[j] && e.group[i] == e.group[j]
+}
+
+func (e *equations) count() int { return len(e.levels) + 2 }
 
 // row is a crossing in these terms. Of one of which it is unknown how the workers lie
 // inside its domains they are taken to lie in as few parts as can be.
-func (t *terms) row(size int, c Crossing) (x [mostTerms]float64) {
-	x[t.of(c.Level)] = 1
+func (e *equations) row(size int, c Crossing) (x [mostTerms]float64) {
+	x[2+e.level(c.Level)] = 1
 	if c.Domains < 2 {
 		return x
 	}
@@ -71,50 +95,37 @@ func (t *terms) row(size int, c Crossing) (x [mostTerms]float64) {
 	if c.vague() {
 		parts, most = c.Domains, (size+c.Domains-1)/c.Domains
 	}
-	x[len(t.levels)] = math.Log(float64(max(1, parts)))
-	x[len(t.levels)+1] = math.Log(float64(max(1, most)))
+	x[0] = math.Log(float64(max(1, parts)))
+	x[1] = math.Log(float64(max(1, most)))
 	return x
-}
-
-// row is one measured time in these terms.
-type row struct {
-	size int
-	x    [mostTerms]float64
-	y    float64 // its logarithm
-}
-
-// equations are the normal equations of the regression.
-type equations struct {
-	terms
-	left   [mostTerms][mostTerms]float64
-	right  [mostTerms]float64
-	groups int
 }
 
 // take takes in what is known of one job or kind. Only times of one size compare: what
 // counts is how they differ from their mean.
-func (e *equations) take(s *Sensitivity, size int) {
-	var few [32]row // no allocation for as many times
+func (e *equations) take(s *Sensitivity) {
+	var few [pointsLimit]row // no allocation
 	rows := few[:0]
 	for i := range s.Points {
 		p := &s.Points[i]
-		rows = append(rows, row{size: p.Size, x: e.row(p.Size, p.Crossing), y: math.Log(p.StepTime)})
+		if level := e.level(p.Level); level >= 0 && p.valid() {
+			rows = append(rows, row{size: p.Size, level: level, x: e.row(p.Size, p.Crossing), y: math.Log(p.StepTime)})
+		}
 	}
 	for i := range rows {
 		at := rows[i].size
 		if !slices.ContainsFunc(rows[:i], func(r row) bool { return r.size == at }) {
-			e.takeSize(rows[i:], at, size)
+			e.takeSize(rows[i:], at)
 		}
 	}
 }
 
-func (e *equations) takeSize(rows []row, at, size int) {
-	dim, n, mean := e.count(), 0., row{}
+func (e *equations) takeSize(rows []row, at int) {
+	n, mean := 0., row{}
 	for i := range rows {
 		if r := &rows[i]; r.size == at {
 			n++
 			mean.y += r.y
-			for k := range dim {
+			for k := range e.count() {
 				mean.x[k] += r.x[k]
 			}
 		}
@@ -122,24 +133,35 @@ func (e *equations) takeSize(rows []row, at, size int) {
 	if n < 2 {
 		return
 	}
-	e.groups++
-	off := math.Log2(float64(at) / float64(size))
+	off := math.Log2(float64(at) / float64(e.size))
 	weight := 1 / (1 + off*off)
 	for i := range rows {
 		r := &rows[i]
 		if r.size != at {
 			continue
 		}
+		e.join(rows[0].level, r.level)
 		y := r.y - mean.y/n
 		var x [mostTerms]float64
-		for k := range dim {
+		for k := range e.count() {
 			x[k] = r.x[k] - mean.x[k]/n
 		}
-		for k := range dim {
+		for k := range e.count() {
 			e.right[k] += weight * x[k] * y
-			for l := range dim {
+			for l := range e.count() {
 				e.left[k][l] += weight * x[k] * x[l]
 			}
+		}
+	}
+}
+
+// join notes that times of two levels were compared.
+func (e *equations) join(a, b int) {
+	e.seen[a], e.seen[b] = true, true
+	of := e.group[b]
+	for i := range e.levels {
+		if e.group[i] == of {
+			e.group[i] = e.group[a]
 		}
 	}
 }

@@ -5,6 +5,7 @@ package migrate
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -89,7 +90,7 @@ func TestTrend_Properties(t *testing.T) {
 			t.Fatalf("unknown, and %v", r)
 		case !(r > 0) || math.IsInf(r, 1) || math.Abs(r*back-1) > 1e-6:
 			t.Fatalf("%v, and %v of the way back", r, back)
-		case hope > r || hope < r*(1-curiosity)-1e-9:
+		case hope < r*(1-curiosity)-1e-9 || known && hope > r:
 			t.Fatalf("%v, hopefully %v", r, hope)
 		}
 	})
@@ -112,4 +113,89 @@ func TestHopeful(t *testing.T) {
 	must.Greater(t, 1, hope(8, nodes(2, 4), times(1), times(1.3)), must.Sprint("its kind did"))
 	_, known := Hopeful(4, Crossing{}, nodes(2, 2), &Sensitivity{})
 	must.False(t, known, must.Sprint("what nothing is known of stays together"))
+
+	racks := Crossing{Level: "meta.rack", Domains: 2, Parts: 2, Most: 2}
+	_, known = Slowdown(4, Crossing{}, racks, times(1))
+	must.False(t, known, must.Sprint("no job moves there"))
+	must.Less(t, 0.98, hope(4, racks, times(1)), must.Sprint("but it may be tried where it is known not to care"))
+	_, known = Hopeful(4, Crossing{}, racks, times(1.3))
+	must.False(t, known, must.Sprint("not where it is known to"))
+	_, known = Hopeful(4, Crossing{}, racks.Outer(), times(1))
+	must.False(t, known, must.Sprint("Nomad would decide what is tried"))
+}
+
+// TestHopeful_Ends has a job whose times are kept as live, 24 and 96 of its kind. It
+// does not care where it is, and is resized at random.
+func TestHopeful_Ends(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		own, alike := &Sensitivity{}, &Sensitivity{}
+		learn := func(p Point) {
+			for s, most := range map[*Sensitivity]int{own: 24, alike: 96} {
+				s.Learn(p)
+				s.Points = s.Points[max(0, len(s.Points)-most):]
+			}
+		}
+		learn(Point{Size: 2, StepTime: 1})
+		learn(Point{Size: 2, Crossing: nodes(2, 1), StepTime: 1})
+		tries := 0
+		for range 400 {
+			size := rapid.IntRange(2, 32).Draw(t, "size")
+			parts := rapid.IntRange(2, size).Draw(t, "parts")
+			to := nodes(parts, (size+parts-1)/parts)
+			if r, _ := Hopeful(size, Crossing{}, to, own, alike); r < 0.98 {
+				tries++
+				learn(Point{Size: size, Crossing: to, StepTime: 1})
+			} else {
+				learn(Point{Size: size, StepTime: 1})
+			}
+		}
+		if tries > enoughOfJob {
+			t.Fatalf("%d tries", tries)
+		}
+	})
+}
+
+func TestTrend_WhatIsNotComparedIsUnknown(t *testing.T) {
+	racks := Crossing{Level: "meta.rack", Domains: 2, Parts: 2, Most: 4}
+	s := &Sensitivity{Points: []Point{
+		{Size: 4, Crossing: nodes(2, 2), StepTime: 1}, {Size: 4, Crossing: nodes(3, 2), StepTime: 1},
+		{Size: 8, Crossing: racks, StepTime: 5}, // alone
+	}}
+	_, known := Slowdown(8, nodes(2, 4), racks, s)
+	must.False(t, known)
+	s.Learn(Point{Size: 8, StepTime: 1})
+	_, known = Slowdown(8, nodes(2, 4), racks, s)
+	must.False(t, known, must.Sprint("it was compared, but not with nodes"))
+	s.Learn(Point{Size: 4, StepTime: 1})
+	r, known := Slowdown(8, nodes(2, 4), racks, s)
+	must.True(t, known, must.Sprint("by way of one node"))
+	must.Greater(t, 1.2, r)
+}
+
+// TestTrend_ManyLevels: a topology has at most eight, and may have had others.
+func TestTrend_ManyLevels(t *testing.T) {
+	s := &Sensitivity{Points: []Point{{Size: 8, StepTime: 1}}}
+	for i := range 8 {
+		s.Learn(Point{Size: 8, Crossing: Crossing{Level: strings.Repeat("l", i+1), Domains: 2, Parts: 2, Most: 4}, StepTime: 2})
+	}
+	for i := range 40 {
+		s.Learn(Point{Size: 8, Crossing: Crossing{Level: strings.Repeat("old", i+1), Domains: 2, Parts: 2, Most: 4}, StepTime: 1})
+	}
+	r, known := Slowdown(4, Crossing{}, Crossing{Level: "l", Domains: 2, Parts: 2, Most: 2}, s)
+	must.True(t, known)
+	must.Between(t, 1.3, r, 2)
+}
+
+// What cannot be was not learned, but may have been saved.
+func TestTrend_WhatCannotBeIsPassedOver(t *testing.T) {
+	good := []Point{{Size: 4, StepTime: 1}, {Size: 4, Crossing: nodes(2, 2), StepTime: 1.5}}
+	for _, bad := range []float64{0, -1, math.NaN(), math.Inf(1)} {
+		for _, size := range []int{4, 8} {
+			s := &Sensitivity{Points: append([]Point{{Size: size, Crossing: nodes(3, 1), StepTime: bad}, {Size: 0, StepTime: 1}}, good...)}
+			r, _ := Slowdown(8, Crossing{}, nodes(3, 1), s)
+			must.Between(t, 0.9, r, 2)
+			hope, _ := Hopeful(size, Crossing{}, nodes(3, 1), s)
+			must.Between(t, 0.9, hope, 2)
+		}
+	}
 }

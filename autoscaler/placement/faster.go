@@ -17,7 +17,8 @@ const worthwhile = 0.02
 const mostTogether = 4
 
 // GrowFaster is Grow, but that workers go further apart where their steps are known
-// to be faster so. A nil ratio knows of none.
+// to be faster so: of ways that are as fast, in that which is least far apart. A nil
+// ratio knows of none.
 func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed int) {
 	more, placed = Grow(sites, n, r)
 	if ratio == nil {
@@ -25,7 +26,10 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 	}
 	then := held(sites) + placed
 	best, reference := 1.0, moved(sites, more, 1)
-	for most := 1; most <= mostTogether && most < then; most *= 2 {
+	for most := mostTogether; most > 0; most /= 2 {
+		if most >= then {
+			continue
+		}
 		capped := slices.Clone(sites)
 		for i := range capped {
 			capped[i].Room = min(capped[i].Room, max(0, most-capped[i].Held))
@@ -34,7 +38,7 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 		if k < placed || slices.Equal(others, more) {
 			continue
 		}
-		if t := ratio(moved(sites, others, 1), reference); t < best-worthwhile {
+		if t := ratio(moved(sites, others, 1), reference); t < min(best, 1-worthwhile) {
 			best, more = t, others
 		}
 	}
@@ -42,8 +46,8 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 }
 
 // ReleaseFaster is Release, but that those that stay are left further apart where
-// their steps are known to be faster so, and Rule.Within allows it. A nil ratio
-// knows of none.
+// their steps are known to be faster so, and Rule.Within allows it: of ways that are
+// as fast, in that which is least far apart. A nil ratio knows of none.
 func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	less = Release(sites, n)
 	if ratio == nil {
@@ -51,12 +55,15 @@ func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 	}
 	left := held(sites) - n
 	best, reference := 1.0, moved(sites, less, -1)
-	for most := 1; most <= mostTogether && most < left; most *= 2 {
+	for most := mostTogether; most > 0; most /= 2 {
+		if most >= left {
+			continue
+		}
 		others := thinned(sites, n, most)
 		if slices.Equal(others, less) || !insideAfter(sites, others, r.Within) {
 			continue
 		}
-		if t := ratio(moved(sites, others, -1), reference); t < best-worthwhile {
+		if t := ratio(moved(sites, others, -1), reference); t < min(best, 1-worthwhile) {
 			best, less = t, others
 		}
 	}

@@ -66,6 +66,21 @@ func TestFaster(t *testing.T) {
 	}
 }
 
+// TestFaster_NoFurtherThanNeeded has a job that is as fast anywhere but where it would be.
+func TestFaster_NoFurtherThanNeeded(t *testing.T) {
+	anywhereElse := func(_, _ []int) float64 { return 0.95 }
+	var sites []Site
+	for i := range 4 {
+		sites = append(sites, Site{Path: []int{i}, Room: 8})
+	}
+	more, _ := GrowFaster(sites, 8, Rule{}, anywhereElse)
+	must.Eq(t, []int{4, 4, 0, 0}, more)
+	for i := range sites {
+		sites[i] = Site{Path: []int{i}, Held: []int{8, 4, 0, 0}[i]}
+	}
+	must.Eq(t, []int{4, 0, 0, 0}, ReleaseFaster(sites, 4, Rule{}, anywhereElse))
+}
+
 // TestProperty_FasterIsNotLess states that as many workers come and leave as
 // without a ratio, where they may, and in the same way where it knows nothing.
 func TestProperty_FasterIsNotLess(t *testing.T) {
