@@ -168,10 +168,9 @@ func (s *slowness) by(counts []int) float64 {
 
 // between is the time of a step with so many workers in each group, as a multiple of
 // that with as many elsewhere; 1 where it is unknown. Nothing moves for it, and so
-// what was not measured yet is tried, but by no running job that cannot be measured.
+// what was not measured yet is tried.
 func (s *slowness) between(counts, elsewhere []int) float64 {
-	hopeful := len(s.own.Points) > 0 || sizeOf(s.now) == 0
-	return s.worst(sizeOf(counts), s.crossings(elsewhere), s.crossings(counts), hopeful)
+	return s.worst(sizeOf(counts), s.crossings(elsewhere), s.crossings(counts), true)
 }
 
 // worst is the greatest known slowdown. Where the workers of a group will be inside

@@ -65,7 +65,7 @@ func (h *History) Observe(key planner.JobKey, o *Observation, now time.Time, dt 
 // slots, of which each worker has so many. It returns the resizes that were not
 // known, and whether the times of more sizes, or of fewer, are known than before.
 func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Time) (resizes []Resize, sizesChanged bool) {
-	before := j.Points()
+	before, placed := j.Points(), j.Sensitivity()
 	j.Size, j.Loss = p.Size, p.Loss
 	j.advance(p)
 	formed := j.LastGap
@@ -78,7 +78,7 @@ func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Ti
 	}
 	after := j.Points()
 	h.learnKind(kind, before, after, now)
-	h.learnPlaced(kind, j, now)
+	h.learnPlaced(kind, placed, j.Sensitivity(), now)
 	return resizes, len(after) != len(before)
 }
 

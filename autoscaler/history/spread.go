@@ -27,8 +27,9 @@ type Placed struct {
 
 // Bounds of what is remembered of where steps are slow.
 const (
-	placedLimit     = 24 // times of one job
-	kindPlacedLimit = 96 // of one kind
+	placedLimit     = 24  // times of one job
+	kindPlacedLimit = 96  // of one kind
+	maxTries        = 100 // more make no difference
 	maxRatio        = 1e6
 )
 
@@ -83,9 +84,17 @@ func (j *Job) Sensitivity() *migrate.Sensitivity {
 	return s
 }
 
-// learnPlaced takes in what a job's own times show of where its kind is slow.
-func (h *History) learnPlaced(kind string, j *Job, now time.Time) {
-	points := j.Sensitivity().Points
+// learnPlaced takes in what a job's own times show of where its kind is slow, and
+// counts those that nothing compares with.
+func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, now time.Time) {
+	if k := h.Kinds[kind]; k != nil && k.Tries < maxTries {
+		for _, p := range after.Points {
+			if before.Lone(p.Size, p.Crossing) {
+				k.Tries++
+			}
+		}
+	}
+	points := after.Points
 	for len(points) > 0 {
 		size := points[0].Size
 		var of, rest []migrate.Point
@@ -140,7 +149,7 @@ func (k *Kind) learnRatios(of []migrate.Point) {
 func (h *History) Sensitivities(j *Job, kind string) (own, alike *migrate.Sensitivity) {
 	own, alike = j.Sensitivity(), &migrate.Sensitivity{}
 	if k := h.Kinds[kind]; k != nil {
-		alike.Points = k.Placed
+		alike.Points, alike.Tries = k.Placed, k.Tries
 	}
 	return own, alike
 }

@@ -46,6 +46,10 @@ func (p *Point) valid() bool { return p.Size > 0 && p.StepTime > 0 && !math.IsIn
 // Sensitivity is what is known of how the time of a step depends on where the
 // workers are. The zero Sensitivity knows nothing.
 type Sensitivity struct {
+	// Tries counts, of a kind, the runs that were measured apart at a size at which
+	// they were measured nowhere else: their times compare with nothing.
+	Tries int `json:"tries,omitempty"`
+
 	Points []Point `json:"points,omitempty"`
 }
 
@@ -146,16 +150,16 @@ const (
 
 	harmful      = 1.15 // a job that is so much slower further apart is not tried there
 	enoughOfJob  = 16   // times of a job after which it tries no more
-	enoughOfKind = 64   // and those of its kind
+	enoughOfKind = 64   // and those, or tries, of its kind
 )
 
 // Hopeful is Slowdown for a choice that costs the job nothing, such as where a new
 // worker goes: where neither it nor its kind was measured at this size it is taken to
 // be a little faster than expected, as else nobody would find out (optimism in the
-// face of uncertainty: Lai and Robbins, 1985). That ends: with enough times, and with
-// the first that is much slower further apart, at any size. A job of which nothing
-// was compared yet tries nothing. The sensitivities are those of the job and of its
-// kind.
+// face of uncertainty: Lai and Robbins, 1985). That ends: with enough times or tries,
+// and with the first that is much slower further apart, at any size. Tried are only
+// sizes of which a half, or the double, was compared somewhere. The sensitivities are
+// those of the job and of its kind.
 func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	r, known := Slowdown(size, from, to, of...)
 	if from.same(to) || !worthTrying(size, to, of) {
@@ -170,18 +174,35 @@ func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, kn
 	return r * (1 - curiosity), true
 }
 
-func worthTrying(size int, at Crossing, of []*Sensitivity) bool {
-	if at.vague() {
+func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
+	if to.vague() {
 		return false // Nomad decides what would be measured
 	}
-	enough := enoughOfJob
+	enough, near := enoughOfJob, false
 	for _, s := range of {
-		if _, measured := s.time(size, at); measured || len(s.Points) >= enough || s.suffers() {
+		if _, measured := s.time(size, to); measured || max(len(s.Points), s.Tries) >= enough || s.suffers() {
 			return false
 		}
-		enough = enoughOfKind
+		enough, near = enoughOfKind, near || s.compared(size)
 	}
-	return true
+	return near
+}
+
+// compared reports whether two times were measured at a size, or at one that is not
+// more than twice as large or small.
+func (s *Sensitivity) compared(near int) bool {
+	for i, p := range s.Points {
+		if near <= 2*p.Size && p.Size <= 2*near && slices.ContainsFunc(s.Points[:i], func(q Point) bool { return q.Size == p.Size }) {
+			return true
+		}
+	}
+	return false
+}
+
+// Lone reports whether a job that is measured apart was measured nowhere else at that
+// size.
+func (s *Sensitivity) Lone(size int, at Crossing) bool {
+	return at.Level != "" && !slices.ContainsFunc(s.Points, func(p Point) bool { return p.Size == size })
 }
 
 // suffers reports whether steps were much slower with workers further apart.
@@ -196,11 +217,13 @@ func (s *Sensitivity) suffers() bool {
 	return false
 }
 
-// apart reports whether workers are further apart than at another crossing, or as far
-// at another level: which of these is further out is the topology's to know.
+// apart reports whether workers are further apart than at another crossing, or at
+// another level: which of two levels is further out is the topology's to know.
 func (c Crossing) apart(than Crossing) bool {
-	a, b := max(c.Parts, c.Domains, 1), max(than.Parts, than.Domains, 1)
-	return a > b || a == b && c.Level != than.Level
+	if c.Level != than.Level {
+		return c.Level != ""
+	}
+	return max(c.Parts, c.Domains) > max(than.Parts, than.Domains)
 }
 
 // Share takes in what another run of the kind showed, of each size at which it was
@@ -228,11 +251,8 @@ func (s *Sensitivity) of(size int) []Point {
 
 // share takes in a run's times at one size.
 func (s *Sensitivity) share(run []Point) {
-	if len(run) < 2 {
-		return // one time is no ratio
-	}
 	scale, ok := Scale(s.of(run[0].Size), run)
-	if !ok {
+	if !ok || len(run) < 2 {
 		return
 	}
 	for _, p := range run {
@@ -245,37 +265,26 @@ func (s *Sensitivity) share(run []Point) {
 }
 
 // Scale is what the times of a run have to be multiplied by to compare with known
-// ones, all of one size: by the crossings that both were measured at, or else by those
-// whose outermost level is the same. Where nothing is known yet the fastest becomes 1;
-// ok is false where nothing tells how they compare.
+// ones, all of one size: the geometric mean over the crossings that both were measured
+// at. Where no time is known yet the fastest becomes 1, of two or more: one is no
+// ratio. ok is false where nothing tells how they compare.
 func Scale(known, run []Point) (scale float64, ok bool) {
-	if len(known) == 0 {
-		fastest := math.Inf(1)
-		for _, p := range run {
-			fastest = min(fastest, p.StepTime)
-		}
-		return 1 / fastest, fastest > 0 && len(run) > 0
-	}
-	if scale, ok = scaleBy(known, run, func(a, b Crossing) bool { return a == b }); ok {
-		return scale, true
-	}
-	return scaleBy(known, run, func(a, b Crossing) bool { return a.Outer() == b.Outer() })
-}
-
-func scaleBy(known, run []Point, alike func(a, b Crossing) bool) (float64, bool) {
-	sum, pairs := 0.0, 0
-	for _, p := range known {
-		for _, q := range run {
-			if alike(p.Crossing, q.Crossing) && p.valid() && q.valid() {
+	fastest, any := math.Inf(1), false
+	sum, common := 0.0, 0
+	for _, q := range run {
+		fastest = min(fastest, q.StepTime)
+		for _, p := range known {
+			any = any || p.valid()
+			if p.Crossing == q.Crossing && p.valid() && q.valid() {
 				sum += math.Log(p.StepTime / q.StepTime)
-				pairs++
+				common++
 			}
 		}
 	}
-	if pairs == 0 {
-		return 0, false
+	if !any {
+		return 1 / fastest, fastest > 0 && len(run) > 1
 	}
-	return math.Exp(sum / float64(pairs)), true
+	return math.Exp(sum / float64(max(1, common))), common > 0
 }
 
 // Sorted are the points by size, and those of one size from fast to slow.

@@ -38,7 +38,7 @@ func GrowFaster(sites []Site, n int, r Rule, ratio Ratio) (more []int, placed in
 		if k < placed || slices.Equal(others, more) {
 			continue
 		}
-		if t := ratio(moved(sites, others, 1), reference); t < min(best, 1-worthwhile) {
+		if t := ratio(moved(sites, others, 1), reference); t < best-worthwhile {
 			best, more = t, others
 		}
 	}
@@ -63,7 +63,7 @@ func ReleaseFaster(sites []Site, n int, r Rule, ratio Ratio) (less []int) {
 		if slices.Equal(others, less) || !insideAfter(sites, others, r.Within) {
 			continue
 		}
-		if t := ratio(moved(sites, others, -1), reference); t < min(best, 1-worthwhile) {
+		if t := ratio(moved(sites, others, -1), reference); t < best-worthwhile {
 			best, less = t, others
 		}
 	}

@@ -66,9 +66,16 @@ func TestFaster(t *testing.T) {
 	}
 }
 
-// TestFaster_NoFurtherThanNeeded has a job that is as fast anywhere but where it would be.
+// TestFaster_NoFurtherThanNeeded has a job that is about as fast anywhere but where it
+// would be.
 func TestFaster_NoFurtherThanNeeded(t *testing.T) {
-	anywhereElse := func(_, _ []int) float64 { return 0.95 }
+	anywhereElse := func(counts, _ []int) float64 {
+		at := 0
+		for _, n := range counts {
+			at += min(n, 1)
+		}
+		return 0.95 - 0.0001*float64(at) // noise
+	}
 	var sites []Site
 	for i := range 4 {
 		sites = append(sites, Site{Path: []int{i}, Room: 8})
