@@ -252,7 +252,7 @@ func (s *Sensitivity) of(size int) []Point {
 // share takes in a run's times at one size.
 func (s *Sensitivity) share(run []Point) {
 	scale, ok := Scale(s.of(run[0].Size), run)
-	if !ok || len(run) < 2 {
+	if !ok {
 		return
 	}
 	for _, p := range run {
@@ -266,23 +266,24 @@ func (s *Sensitivity) share(run []Point) {
 
 // Scale is what the times of a run have to be multiplied by to compare with known
 // ones, all of one size: the geometric mean over the crossings that both were measured
-// at. Where no time is known yet the fastest becomes 1, of two or more: one is no
-// ratio. ok is false where nothing tells how they compare.
+// at. Where none is known yet the fastest becomes 1. ok is false where nothing tells
+// how they compare, and of a single time: it is no ratio.
 func Scale(known, run []Point) (scale float64, ok bool) {
-	fastest, any := math.Inf(1), false
-	sum, common := 0.0, 0
+	if len(run) < 2 {
+		return 0, false
+	}
+	fastest, sum, common := math.Inf(1), 0.0, 0
 	for _, q := range run {
 		fastest = min(fastest, q.StepTime)
 		for _, p := range known {
-			any = any || p.valid()
-			if p.Crossing == q.Crossing && p.valid() && q.valid() {
+			if p.Crossing == q.Crossing {
 				sum += math.Log(p.StepTime / q.StepTime)
 				common++
 			}
 		}
 	}
-	if !any {
-		return 1 / fastest, fastest > 0 && len(run) > 1
+	if len(known) == 0 {
+		return 1 / fastest, true
 	}
 	return math.Exp(sum / float64(max(1, common))), common > 0
 }

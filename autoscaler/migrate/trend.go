@@ -11,7 +11,7 @@ import (
 // Parameters of the regression.
 const (
 	ridge      = 0.3 // how strongly it holds to there being no difference
-	mostLevels = 10  // a topology has at most 8, and jobs that cross none are one more
+	mostLevels = 10  // a topology has at most 8, jobs that cross none are one more, and one may be gone
 	mostTerms  = mostLevels + 2
 )
 
@@ -63,8 +63,8 @@ type row struct {
 	y           float64            // its logarithm
 }
 
-// level is the number of a level, -1 where there are too many: those are names of
-// levels that the topology does not have any more.
+// level is the number of a level, -1 where there are too many: a topology has fewer,
+// but jobs remember those that it had.
 func (e *equations) level(name string) int {
 	i := slices.Index(e.levels, name)
 	if i < 0 && len(e.levels) < mostLevels {
@@ -114,13 +114,14 @@ func (e *equations) take(s *Sensitivity) {
 	for i := range rows {
 		at := rows[i].size
 		if !slices.ContainsFunc(rows[:i], func(r row) bool { return r.size == at }) {
-			e.takeSize(rows[i:], at)
+			e.takeSize(rows[i:])
 		}
 	}
 }
 
-func (e *equations) takeSize(rows []row, at int) {
-	n, mean := 0., row{}
+// takeSize takes in the rows of the first one's size.
+func (e *equations) takeSize(rows []row) {
+	at, n, mean := rows[0].size, 0., row{}
 	for i := range rows {
 		if r := &rows[i]; r.size == at {
 			n++
