@@ -5,6 +5,7 @@
 # Runs all tests of the package. PYTHON is an interpreter with PyTorch 2.1 or later.
 # Tests that fail are run once more by themselves, if they are few, and are named.
 set -u
+ulimit -S -n 512 # what a test leaves open shows here, and not first where fewer files are allowed
 cd "$(dirname "$0")"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

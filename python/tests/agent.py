@@ -82,11 +82,12 @@ class Agent:
         self.lost = False  # all that hold the state hang
         self.on_place = None  # called with (worker, is newcomer) before its place is sent
         self.log = []  # (time, text)
+        self.threads = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
         self.ended = False
         for target in (self._accept, self._watch):
-            threading.Thread(target=target, daemon=True).start()
+            self._run(target)
 
     # What a test does.
 
@@ -170,11 +171,20 @@ class Agent:
         return [worker.process.returncode for worker in self.workers]
 
     def close(self):
-        self.ended = True
-        self.listener.close()
+        """Ends the workers. Leaves nothing open: where all files that a process may have are, gloo aborts it."""
+        with self.lock:
+            self.ended = True
+        self.listener.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts, which closing does not
         for worker in self.workers:
             worker.process.kill()
             worker.process.wait()
+        for thread in self.threads:
+            thread.join()  # those that serve workers see their ends
+        self.listener.close()
+        for worker in self.workers:
+            if self.fork:
+                worker.process.close()
+        self.store = None  # its server ends
         self.directory.cleanup()
 
     def report(self):
@@ -238,30 +248,35 @@ class Agent:
             worker.process = subprocess.Popen(
                 [sys.executable, *worker.command], env=environment, stdout=output, stderr=subprocess.STDOUT)
 
+    def _run(self, target, *arguments):
+        """Starts a thread, which ends when the agent does."""
+        self.threads.append(threading.Thread(target=target, args=arguments, daemon=True))
+        self.threads[-1].start()
+
     def _accept(self):
         while True:
             try:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            self._run(self._serve, connection)
 
     def _serve(self, connection):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            lines = connection.makefile("rb")
-            hello = json.loads(lines.readline())
-            with self.lock:  # a process may be faster than the code that has started it
-                worker = next((w for w in self.workers if w.secret == hello.get("secret")), None)
-            if worker is None or hello.get("version") != self.version:
-                reason = "wrong secret" if worker is None else "this agent speaks version %d" % self.version
-                connection.sendall(json.dumps({"type": "error", "message": reason}).encode() + b"\n")
-                return connection.close()
-            worker.connection = connection
-            worker.send(type="welcome", version=self.version, unknown="is ignored")
-            worker.send(type="unknown")
-            for line in lines:
-                self._receive(worker, json.loads(line))
+            with connection, connection.makefile("rb") as lines:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                hello = json.loads(lines.readline())
+                with self.lock:  # a process may be faster than the code that has started it
+                    worker = next((w for w in self.workers if w.secret == hello.get("secret")), None)
+                if worker is None or hello.get("version") != self.version:
+                    reason = "wrong secret" if worker is None else "this agent speaks version %d" % self.version
+                    connection.sendall(json.dumps({"type": "error", "message": reason}).encode() + b"\n")
+                    return
+                worker.connection = connection
+                worker.send(type="welcome", version=self.version, unknown="is ignored")
+                worker.send(type="unknown")
+                for line in lines:
+                    self._receive(worker, json.loads(line))
         except (OSError, ValueError):
             pass
 
@@ -286,6 +301,8 @@ class Agent:
         while not self.ended:
             time.sleep(0.005)
             with self.lock:
+                if self.ended:
+                    return
                 for worker in self.workers:
                     if worker not in seen and worker.process.poll() is not None:
                         seen.add(worker)

@@ -21,18 +21,25 @@ class Forked:
 
     def __init__(self, command, env, output):
         self._polling = threading.Lock()  # the exit status can be read once; who comes second would see 255
+        self._status = None  # once it is closed
         self._process = _forkserver.Process(target=_run, args=(command, env, output))
         self._process.start()
         self.pid = self._process.pid
 
     def poll(self):
         with self._polling:
-            return self._process.exitcode
+            return self._process.exitcode if self._status is None else self._status
 
     returncode = property(poll)
 
     def wait(self):
         multiprocessing.connection.wait([self._process.sentinel])
+
+    def close(self):
+        """Lets go what the process, which has ended, holds of this one; its exit status stays."""
+        with self._polling:
+            self._status = self._process.exitcode
+            self._process.close()
 
     def send_signal(self, number):
         if self.poll() is None:
