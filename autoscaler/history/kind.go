@@ -23,8 +23,7 @@ type Kind struct {
 	// Placed is how much longer steps take where workers are further apart: times
 	// of one size are multiples of one another, and of nothing else.
 	Placed []migrate.Point `json:"placed,omitempty"`
-	// Tries are runs that were somewhere with nothing to compare with; see
-	// migrate.Sensitivity.
+	// Tries counts what its jobs have tried; see migrate.Sensitivity.
 	Tries int `json:"tries,omitempty"`
 }
 

@@ -27,9 +27,8 @@ type Placed struct {
 
 // Bounds of what is remembered of where steps are slow.
 const (
-	placedLimit     = 24  // times of one job
-	kindPlacedLimit = 96  // of one kind
-	maxTries        = 100 // more make no difference
+	placedLimit     = 24 // times of one job
+	kindPlacedLimit = 96 // of one kind
 	maxRatio        = 1e6
 )
 
@@ -85,13 +84,12 @@ func (j *Job) Sensitivity() *migrate.Sensitivity {
 }
 
 // learnPlaced takes in what a job's own times show of where its kind is slow, and
-// counts those that nothing compares with.
+// counts what it has tried.
 func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, now time.Time) {
-	if k := h.Kinds[kind]; k != nil && k.Tries < maxTries {
+	if k := h.Kinds[kind]; k != nil {
+		alike := &migrate.Sensitivity{Points: k.Placed}
 		for _, p := range after.Points {
-			if before.Lone(p.Size, p.Crossing) {
-				k.Tries++
-			}
+			k.Tries = min(k.Tries+before.Try(p, alike), migrate.EnoughTries) // more make no difference
 		}
 	}
 	points := after.Points

@@ -46,8 +46,7 @@ func (p *Point) valid() bool { return p.Size > 0 && p.StepTime > 0 && !math.IsIn
 // Sensitivity is what is known of how the time of a step depends on where the
 // workers are. The zero Sensitivity knows nothing.
 type Sensitivity struct {
-	// Tries counts, of a kind, the runs that were measured apart at a size at which
-	// they were measured nowhere else: their times compare with nothing.
+	// Tries counts, of a kind, what its jobs have tried; see Try.
 	Tries int `json:"tries,omitempty"`
 
 	Points []Point `json:"points,omitempty"`
@@ -142,24 +141,26 @@ func Slowdown(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, k
 	return 1, false
 }
 
+// EnoughTries is after how many tries a kind tries no more.
+const EnoughTries = 512
+
 // Bounds of what is tried out.
 const (
 	// curiosity is how much faster it is taken to be where it was not measured: so
 	// little that what is tried is not worth a move back before it was measured.
 	curiosity = 0.048
 
-	harmful      = 1.15 // a job that is so much slower further apart is not tried there
-	enoughOfJob  = 16   // times of a job after which it tries no more
-	enoughOfKind = 64   // and those, or tries, of its kind
+	harmful     = 1.15 // a job that is so much slower further apart is not tried there
+	alarm       = 1.5  // the same of times at two sizes, which differ anyway
+	enoughOfJob = 22   // times of a job after which it tries no more
 )
 
 // Hopeful is Slowdown for a choice that costs the job nothing, such as where a new
 // worker goes: where neither it nor its kind was measured at this size it is taken to
 // be a little faster than expected, as else nobody would find out (optimism in the
 // face of uncertainty: Lai and Robbins, 1985). That ends: with enough times or tries,
-// and with the first that is much slower further apart, at any size. Tried are only
-// sizes of which a half, or the double, was compared somewhere. The sensitivities are
-// those of the job and of its kind.
+// and with the first that is much slower further apart, at any size. The
+// sensitivities are those of the job and of its kind.
 func Hopeful(size int, from, to Crossing, of ...*Sensitivity) (ratio float64, known bool) {
 	r, known := Slowdown(size, from, to, of...)
 	if from.same(to) || !worthTrying(size, to, of) {
@@ -178,31 +179,36 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	if to.vague() {
 		return false // Nomad decides what would be measured
 	}
-	enough, near := enoughOfJob, false
-	for _, s := range of {
-		if _, measured := s.time(size, to); measured || max(len(s.Points), s.Tries) >= enough || s.suffers() {
+	for i, s := range of {
+		_, measured := s.time(size, to)
+		if measured || s.suffers() || s.Tries >= EnoughTries || i == 0 && len(s.Points) >= enoughOfJob {
 			return false
 		}
-		enough, near = enoughOfKind, near || s.compared(size)
 	}
-	return near
+	return true
 }
 
-// compared reports whether two times were measured at a size, or at one that is not
-// more than twice as large or small.
-func (s *Sensitivity) compared(near int) bool {
-	for i, p := range s.Points {
-		if near <= 2*p.Size && p.Size <= 2*near && slices.ContainsFunc(s.Points[:i], func(q Point) bool { return q.Size == p.Size }) {
-			return true
-		}
+// Try is how many tries of its kind a time is that a job was measured with: one where
+// it is further apart than in one domain and new to both, and all that there are where
+// it is alarming, or shows that one before was. s is what the job knew before.
+func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
+	switch {
+	case s.find(p.Size, p.Crossing) >= 0:
+		return 0
+	case slices.ContainsFunc(s.Points, func(q Point) bool { return alarming(p, q) || alarming(q, p) }):
+		return EnoughTries
+	case p.Level == "" || p.vague() || kind.find(p.Size, p.Crossing) >= 0:
+		return 0
 	}
-	return false
+	return 1
 }
 
-// Lone reports whether a job that is measured apart was measured nowhere else at that
-// size.
-func (s *Sensitivity) Lone(size int, at Crossing) bool {
-	return at.Level != "" && !slices.ContainsFunc(s.Points, func(p Point) bool { return p.Size == size })
+// alarming reports whether a time is so much longer than one at a size half to twice
+// as large, less far apart, that the place has to be why. Steps of fewer workers may
+// take longer in proportion. A job that is at each size once shows nothing better.
+func alarming(p, than Point) bool {
+	fewer := max(1, float64(than.Size)/float64(p.Size))
+	return p.Size <= 2*than.Size && than.Size <= 2*p.Size && p.apart(than.Crossing) && p.StepTime > alarm*fewer*than.StepTime
 }
 
 // suffers reports whether steps were much slower with workers further apart.

@@ -151,7 +151,7 @@ func TestHopeful_Ends(t *testing.T) {
 				learn(Point{Size: size, StepTime: 1})
 			}
 		}
-		if tries > 16 {
+		if tries > enoughOfJob {
 			t.Fatalf("%d tries", tries)
 		}
 	})

@@ -142,10 +142,11 @@ func (e *engine) crossing(at []placement.Share) migrate.Crossing {
 
 // learn takes in how long a step takes where a job is.
 func (j *job) learn(step float64) {
-	if j.alike != nil && j.sensitive.Lone(j.n, j.crossing) {
-		j.alike.Tries++
+	p := migrate.Point{Size: j.n, Crossing: j.crossing, StepTime: step}
+	if j.alike != nil {
+		j.alike.Tries += j.sensitive.Try(p, j.alike)
 	}
-	j.sensitive.Learn(migrate.Point{Size: j.n, Crossing: j.crossing, StepTime: step})
+	j.sensitive.Learn(p)
 	if j.alike != nil {
 		j.alike.Share(&j.sensitive)
 	}
