@@ -129,5 +129,8 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 	if json.Unmarshal(raw, &p) == nil && p.Error != "" {
 		return nil, errors.New(p.Error)
 	}
+	if resp.StatusCode == http.StatusNotFound {
+		return nil, fmt.Errorf("%s has no %s: is it an autoscaler, and as new as this program? Nomad's address is another", c.URL, req.URL.Path)
+	}
 	return nil, fmt.Errorf("the autoscaler answered %s: %s", resp.Status, raw)
 }

@@ -91,9 +91,9 @@ func (b *viewBuilder) located(i int, n *node, levels []topology.Level) topology.
 	for _, l := range levels {
 		switch l.Source {
 		case topology.Meta:
-			out.Values = append(out.Values, shown(n.Meta[l.Key]))
+			out.Values = append(out.Values, short(n.Meta[l.Key]))
 		case topology.Attr:
-			out.Values = append(out.Values, shown(n.Attributes[l.Key]))
+			out.Values = append(out.Values, short(n.Attributes[l.Key]))
 		case topology.Fact:
 			out.Values = append(out.Values, map[string]string{"datacenter": n.Datacenter, "class": n.NodeClass}[l.Key])
 		case topology.Self:
@@ -114,13 +114,10 @@ func (b *viewBuilder) located(i int, n *node, levels []topology.Level) topology.
 	return out
 }
 
-// longestValue is that of a level: it becomes part of the name of a group.
-const longestValue = 256
-
-// shown is a value without what surrounds it; one that is too long counts as
-// none.
-func shown(v string) string {
-	if v = strings.TrimSpace(v); len(v) > longestValue {
+// short is a value as constraints compare it; one that is too long counts as none:
+// it becomes part of the name of a group.
+func short(v string) string {
+	if len(v) > topology.LongestValue {
 		return ""
 	}
 	return v
@@ -148,7 +145,7 @@ func (g *deviceGroup) locate(attributes map[string]wireAttribute, word func(stri
 		v := ""
 		switch a := attributes[key]; {
 		case a.String != nil:
-			v = shown(*a.String)
+			v = short(*a.String)
 		case a.Int != nil:
 			v = strconv.FormatInt(*a.Int, 10)
 		}

@@ -74,7 +74,7 @@ func TestTopology_OfMetadata(t *testing.T) {
 	f.detail("n1", `{"rack":" r1 "}`)
 	f.detail("n2", `{"rack":"`+strings.Repeat("x", 300)+`"}`)
 	v = f.view()
-	must.Eq(t, []string{"n1.0 dc1/z1/r1/n1", "n2.0 dc1/z1/(no meta.rack)/n2"}, leaves(v, "cpu"))
+	must.Eq(t, []string{"n1.0 dc1/z1/ r1 /n1", "n2.0 dc1/z1/(no meta.rack)/n2"}, leaves(v, "cpu"))
 	must.Eq(t, 0, v.Topologies["cpu"].Unread)
 	must.Eq(t, 0, f.asked())
 	must.StrContains(t, v.Topologies["cpu"].Problems()[0].What, "1 node in dc1 / z1 without a value of meta.rack (n2)")
@@ -85,7 +85,7 @@ func TestTopology_OfMetadata(t *testing.T) {
 	t.Log("a node that changes its rack is elsewhere in the next view")
 	f.detail("n1", `{"rack":"r2"}`)
 	must.Eq(t, "n1.0 dc1/z1/r2/n1", leaves(f.view(), "cpu")[0])
-	must.StrContains(t, log.String(), "a node is at another place in the topology; workers on it stay: node=n1 from=dc1/z1/r1/n1 to=dc1/z1/r2/n1")
+	must.StrContains(t, log.String(), "a node is at another place in the topology; workers on it stay: node=n1 from=\"dc1/z1/ r1 /n1\" to=dc1/z1/r2/n1")
 	must.Eq(t, 1, strings.Count(log.String(), "\n"))
 
 	t.Log("one of which a list shows a change is read again, and stays where it was meanwhile")

@@ -107,7 +107,7 @@ func (b *viewBuilder) nodes() {
 	for _, id := range slices.Sorted(maps.Keys(b.store.nodes)) {
 		n := b.store.nodes[id]
 		pool := b.pools(n.NodePool)
-		out := planner.Node{ID: id, Name: n.Name, Pool: n.NodePool, NodeClass: shown(n.NodeClass), CPU: n.cpu, Memory: n.memory}
+		out := planner.Node{ID: id, Name: n.Name, Pool: n.NodePool, NodeClass: short(n.NodeClass), CPU: n.cpu, Memory: n.memory}
 		switch {
 		case n.Status != api.NodeStatusReady || n.Drain:
 			out.State = planner.Draining

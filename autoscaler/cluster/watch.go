@@ -99,9 +99,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 // follow reads one list again and again: it blocks in Nomad until the index
 // moves. While events arrive the list is only a check on them, and is left
 // alone for the resync time; without them it is read at once, but never more
-// than a twentieth of the time.
+// than half of the time.
 func (w *Watcher) follow(ctx context.Context, name string, list func(context.Context, uint64) (uint64, error)) error {
 	var index uint64
+	var cost time.Duration // of a read that does not wait
 	retries := newRetries(15 * time.Second)
 	for ctx.Err() == nil {
 		start := time.Now()
@@ -114,6 +115,7 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 			pause := retries.NextBackOff()
 			w.log.Warn("reading from Nomad failed", "list", name, "error", err, "class", Classify(err), "retry_in", pause)
 			sleep(ctx, pause)
+			index = 0 // an answer at once, whatever has changed meanwhile
 			continue
 		}
 		retries.Reset()
@@ -131,12 +133,13 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 		}
 		took := time.Since(start)
 		if index == 0 {
-			took *= 20 // a read that did not wait
+			cost = took
+			took *= 20
 		}
 		index = next
 		pause := min(took, time.Minute)
 		if w.streaming.Load() {
-			w.pause(ctx, pause, max(pause, w.resync))
+			w.pause(ctx, min(pause, 20*cost), max(pause, w.resync))
 		} else {
 			w.pause(ctx, pause, pause)
 		}

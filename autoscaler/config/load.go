@@ -4,6 +4,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -28,11 +29,15 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading configuration: %w", err)
 	}
-	sources := map[string][]byte{}
+	sources, text := map[string][]byte{}, false
 	for _, f := range files {
 		if sources[f], err = os.ReadFile(f); err != nil {
 			return nil, fmt.Errorf("reading configuration: %w", err)
 		}
+		text = text || len(bytes.TrimSpace(sources[f])) > 0
+	}
+	if !text { // half written, more often than meant
+		return nil, fmt.Errorf("reading configuration: %s is empty; for the defaults write a comment into it", path)
 	}
 	return Parse(sources)
 }

@@ -110,6 +110,19 @@ func TestLoad_Default(t *testing.T) {
 	must.Eq(t, c, empty)
 }
 
+// A file without a word in it is one that is being written, or went wrong.
+func TestLoad_Empty(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kolo.hcl")
+	for text, empty := range map[string]bool{"": true, " \n\t": true, "# the defaults\n": false} {
+		must.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := Load(path)
+		must.Eq(t, empty, err != nil)
+		if empty {
+			must.ErrorContains(t, err, path+" is empty; for the defaults write a comment into it")
+		}
+	}
+}
+
 func TestLoad_Directory(t *testing.T) {
 	dir := t.TempDir()
 	_, err := Load(dir)

@@ -44,10 +44,13 @@ func (p *Pool) topology(blocks hcl.Blocks) hcl.Diagnostics {
 		diags = append(diags, more...)
 		a := content.Attributes["levels"]
 		switch {
-		case a == nil:
-			diags = append(diags, wrong(b.DefRange, "Missing argument", fmt.Sprintf("A topology has levels; write levels = %s, or remove the block.", levelsExample)))
-			continue
 		case more.HasErrors():
+			continue
+		case a == nil:
+			p.Levels, p.Aware = topology.Default(), true
+			continue
+		case len(names) == 0:
+			diags = append(diags, wrong(a.Range, "Wrong value for levels", fmt.Sprintf("There is no level; write levels = %s, or leave it out for %s.", levelsExample, `["node"]`)))
 			continue
 		}
 		levels, err := topology.ParseLevels(names)

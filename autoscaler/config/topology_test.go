@@ -28,6 +28,11 @@ pool "racks" {
     levels = ["meta.rack"]
   }
 }
+pool "default levels" {
+  topology {
+    max_migrations = 0
+  }
+}
 pool "plain" {}
 `)
 	must.NoError(t, err)
@@ -35,7 +40,9 @@ pool "plain" {}
 	must.Eq(t, []string{"meta.rack", "node"}, levelsOf(c.Pool("racks")))
 	must.Eq(t, []string{"node"}, levelsOf(c.Pool("plain")))
 	must.Eq(t, []string{"node"}, levelsOf(c.Pool("without a block")))
+	must.Eq(t, []string{"node"}, levelsOf(c.Pool("default levels")))
 	must.True(t, c.Pool("racks").Aware)
+	must.True(t, c.Pool("default levels").Aware)
 	must.False(t, c.Pool("plain").Aware)
 }
 
@@ -50,7 +57,7 @@ func TestParse_TopologyMistakes(t *testing.T) {
 		"nine levels":           {`topology { levels = ["meta.1", "meta.2", "meta.3", "meta.4", "meta.5", "meta.6", "meta.7", "meta.8", "meta.9"] }`, "kolo.hcl:3: Wrong value for levels: 9 levels are more than 8"},
 		"no list":               {`topology { levels = "meta.rack" }`, "kolo.hcl:3: Wrong value for levels: A list of levels is expected"},
 		"no text":               {`topology { levels = [1] }`, "kolo.hcl:3: Wrong value for levels: Entry 1 is no text"},
-		"no levels":             {"topology {}", "kolo.hcl:3: Missing argument: A topology has levels"},
+		"no levels":             {"topology {\n  levels = []\n}", "kolo.hcl:4: Wrong value for levels: There is no level"},
 		"two blocks":            {"topology { levels = [\"node\"] }\ntopology { levels = [\"node\"] }", "kolo.hcl:4: Repeated block"},
 		"something else in it":  {"topology {\n  levels = []\n  racks = 3\n}", "kolo.hcl:5: Unsupported argument"},
 		"the name was mistyped": {"topolgy {}", "kolo.hcl:3: Unsupported block type"},

@@ -123,6 +123,23 @@ func elastic(name, lines, scaling, kolo string) string {
 	return "  group \"" + name + "\" {\n" + lines + "    scaling {\n" + scaling + "      policy {\n        kolo {" + kolo + "}\n      }\n    }\n  }\n"
 }
 
+// TestJob_KeepsWhatItMeansByGroup: HCL leaves a name that it does not know as it is in
+// a text, and would know the iterator of the block.
+func TestJob_KeepsWhatItMeansByGroup(t *testing.T) {
+	for text, want := range map[string]string{
+		"${NOMAD_ALLOC_ID}":     "group",
+		"${group}":              "domain1",
+		"${group} ${domain1}":   "domain2",
+		"${upper(group.value)}": "domain1",
+	} {
+		out, err := Job("train.nomad.hcl", []byte(strings.ReplaceAll(trainJob, "${NOMAD_ALLOC_ID}", text)), level(t, "meta.rack"))
+		must.NoError(t, err)
+		must.StrContains(t, string(out), `labels   = ["workers-${`+want+`.value}"]`)
+		must.StrContains(t, string(out), "value     = "+want+".value\n")
+		must.Eq(t, want != "group", strings.Contains(string(out), "iterator = "+want+"\n"))
+	}
+}
+
 func TestJob_Bounds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		groups string

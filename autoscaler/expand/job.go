@@ -165,13 +165,35 @@ func (j *job) zero(g *group) {
 // wrap makes a group the content of a dynamic one, bound to its value.
 func (j *job) wrap(g *group) {
 	in := g.indent + "  "
-	label := strings.TrimSuffix(quoted(g.label), `"`) + `-${group.value}"`
+	element, iterator := g.element(), ""
+	if element != "group" {
+		iterator = fmt.Sprintf("\n%siterator = %s", in, element)
+	}
+	label := fmt.Sprintf(`%s-${%s.value}"`, strings.TrimSuffix(quoted(g.label), `"`), element)
 	head := hcl.Range{Start: g.block.TypeRange.Start, End: g.block.OpenBraceRange.End}
-	j.replace(head, fmt.Sprintf("dynamic \"group\" {\n%sfor_each = var.%s\n%slabels   = [%s]\n\n%scontent {", in, Variable(j.level), in, label, in))
+	j.replace(head, fmt.Sprintf("dynamic \"group\" {\n%sfor_each = var.%s%s\n%slabels   = [%s]\n\n%scontent {", in, Variable(j.level), iterator, in, label, in))
 	end := g.block.CloseBraceRange
-	j.insert(j.lineOf(end), fmt.Sprintf("\n%s  constraint {\n%s    attribute = %q\n%s    value     = group.value\n%s  }\n", in, in, j.level.Target(), in, in))
+	j.insert(j.lineOf(end), fmt.Sprintf("\n%s  constraint {\n%s    attribute = %q\n%s    value     = %s.value\n%s  }\n", in, in, j.level.Target(), in, element, in))
 	j.indent(g.block.OpenBraceRange.End.Byte, end.Start.Byte, "  ")
 	j.insert(end.End.Byte, "\n"+g.indent+"}")
+}
+
+// element is a name for the values of the variable in a group: that of the block, as
+// everyone expects, unless the group means something else by it. A name that HCL does
+// not know stays in a job's texts as it is.
+func (g *group) element() string {
+	used := map[string]bool{}
+	_ = hclsyntax.VisitAll(g.block.Body, func(n hclsyntax.Node) hcl.Diagnostics {
+		if e, ok := n.(*hclsyntax.ScopeTraversalExpr); ok {
+			used[e.Traversal.RootName()] = true
+		}
+		return nil
+	})
+	element := "group"
+	for i := 1; used[element]; i++ {
+		element = fmt.Sprintf("domain%d", i)
+	}
+	return element
 }
 
 // bounds keeps the bounds that the job had, in the kolo block of its first

@@ -201,8 +201,11 @@ func priority(f *field[float64], where string, v any) *Problem {
 
 func text(f *field[string], where string, v any) *Problem {
 	s, ok := v.(string)
-	if !ok || s == "" {
-		return &Problem{where, describe(v) + " is not a text", "write it in quotes, and not empty"}
+	if !ok {
+		return &Problem{where, describe(v) + " is not a text", "write it in quotes"}
+	}
+	if s == "" {
+		return &Problem{where, "it is empty", "write a name, or leave it out"}
 	}
 	if len(s) > maxName {
 		return &Problem{where, fmt.Sprintf("it has %d bytes", len(s)), fmt.Sprintf("write at most %d bytes", maxName)}
@@ -219,7 +222,7 @@ func locality(f *field[string], where string, v any) *Problem {
 		return p
 	}
 	if !slices.Contains(localities, Locality(f.value)) {
-		return &Problem{where, fmt.Sprintf("there is no locality %q", short(f.value)), fmt.Sprintf("write one of %q", localities)}
+		return &Problem{where, fmt.Sprintf("there is no locality %q", short(f.value)), "write none, prefer or require"}
 	}
 	return nil
 }

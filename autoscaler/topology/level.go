@@ -12,6 +12,10 @@ import (
 // Source is where the value of a level comes from.
 type Source int
 
+// LongestValue is how many bytes a value of a level has at most; a longer one counts as
+// none.
+const LongestValue = 256
+
 // Sources of values.
 const (
 	Meta   Source = iota // the node's metadata: meta.KEY

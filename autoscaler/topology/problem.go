@@ -76,7 +76,7 @@ func (b *builder) missing(l int) {
 func (b *builder) remedy(l int) string {
 	switch b.levels[l].Source {
 	case Meta:
-		return fmt.Sprintf("set it with nomad node meta apply -node-id <node> %s=<value>, or in the client's configuration", b.levels[l].Key)
+		return fmt.Sprintf("set it, to at most %d bytes, with nomad node meta apply -node-id <node> %s=<value>, or in the client's configuration", LongestValue, b.levels[l].Key)
 	case Device:
 		return "the device plugin divides a node by group_by; one group has one value"
 	case Attr, Fact, Self:

@@ -122,17 +122,17 @@ func TestTree(t *testing.T) {
 		"a node without a rack": {
 			rows("b1/r1/n1", "b1/-/n2"),
 			"b1 [0 1]\n r1 [0]\n  n1 [0]\n (no meta.rack) [1]\n  n2 [1]\n",
-			[]string{"meta.rack: 1 node in b1 without a value of meta.rack (n2); set it with nomad node meta apply -node-id <node> rack=<value>, or in the client's configuration"},
+			[]string{"meta.rack: 1 node in b1 without a value of meta.rack (n2); set it, to at most 256 bytes, with nomad node meta apply -node-id <node> rack=<value>, or in the client's configuration"},
 		},
 		"uneven depth: a block without racks": {
 			rows("b1/r1/n1", "b2/-/n2", "b2/-/n3"),
 			"b1 [0]\n r1 [0]\n  n1 [0]\nb2 [1 2]\n (no meta.rack) [1 2]\n  n2 [1]\n  n3 [2]\n",
-			[]string{"meta.rack: 2 nodes in b2 without a value of meta.rack (n2, n3); set it with nomad node meta apply -node-id <node> rack=<value>, or in the client's configuration"},
+			[]string{"meta.rack: 2 nodes in b2 without a value of meta.rack (n2, n3); set it, to at most 256 bytes, with nomad node meta apply -node-id <node> rack=<value>, or in the client's configuration"},
 		},
 		"a level that no node has": {
 			rows("-/r1/n1", "-/r1/n2"),
 			"(no meta.block) [0 1]\n r1 [0 1]\n  n1 [0]\n  n2 [1]\n",
-			[]string{"meta.block: no node has a value of meta.block; set it with nomad node meta apply -node-id <node> block=<value>, or in the client's configuration"},
+			[]string{"meta.block: no node has a value of meta.block; set it, to at most 256 bytes, with nomad node meta apply -node-id <node> block=<value>, or in the client's configuration"},
 		},
 		"a rack in two blocks": {
 			rows("b1/r1/n1", "b2/r1/n2", "b2/r2/n3"),
@@ -147,7 +147,7 @@ func TestTree(t *testing.T) {
 			rows("b1"),
 			"b1 [0]\n (no meta.rack) [0]\n  (no node) [0]\n",
 			[]string{
-				"meta.rack: no node has a value of meta.rack; set it with nomad node meta apply -node-id <node> rack=<value>, or in the client's configuration",
+				"meta.rack: no node has a value of meta.rack; set it, to at most 256 bytes, with nomad node meta apply -node-id <node> rack=<value>, or in the client's configuration",
 				"node: no node has a value of node; such nodes count as one domain of their own",
 			},
 		},

@@ -83,7 +83,12 @@ type overrides struct {
 }
 
 func (o *overrides) flags(f *flag.FlagSet) {
-	f.StringVar(&o.path, "config", "", "")
+	f.Func("config", "", func(path string) error {
+		if o.path = path; path == "" {
+			return errors.New("write the path of a file or directory, or leave -config out for the defaults")
+		}
+		return nil
+	})
 	f.StringVar(&o.nomad, "nomad-address", "", "")
 	f.StringVar(&o.http, "http", "", "")
 	f.StringVar(&o.name, "name", "", "")

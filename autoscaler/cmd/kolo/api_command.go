@@ -11,13 +11,16 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/posener/complete"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/printable"
 )
 
@@ -112,7 +115,11 @@ func parse(f *flag.FlagSet, args []string, least, most int) error {
 		return err
 	}
 	if n := f.NArg(); n < least || n > most {
-		return fmt.Errorf("kolo %s takes %s, got %q", f.Name(), countWords(least, most), f.Args())
+		hint := ""
+		if slices.ContainsFunc(f.Args(), func(a string) bool { return len(a) > 1 && a[0] == '-' }) {
+			hint = "; options come before arguments"
+		}
+		return fmt.Errorf("kolo %s takes %s, got %q%s", f.Name(), countWords(least, most), f.Args(), hint)
 	}
 	return nil
 }
@@ -168,6 +175,15 @@ func (c *apiCommand) ask(method, path string, query url.Values, in, out any, dra
 	}
 	c.show(raw, draw)
 	return 0
+}
+
+// warnOld warns where Nomad cannot be read, so that what the autoscaler has answered
+// is of some time ago.
+func (c *apiCommand) warnOld(ctx context.Context) {
+	var s api.Status
+	if _, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s); err == nil && s.Problem != "" {
+		c.UI.Warn("Nomad cannot be read, so this is as it was before: " + printable.Line(s.Problem))
+	}
 }
 
 // show prints the raw answer with -json, and what draw makes of it otherwise.

@@ -57,7 +57,7 @@ func (c *planCommand) Run(args []string) int {
 		query.Set("policy", *line)
 	}
 	var out []api.Proposal
-	return c.ask(http.MethodGet, "/v1/plan", query, nil, &out, func() string {
+	code := c.ask(http.MethodGet, "/v1/plan", query, nil, &out, func() string {
 		var parts []string
 		for _, p := range out {
 			rows := [][]string{{"Job", "Now", "Want", "Write now", "Why"}}
@@ -72,4 +72,10 @@ func (c *planCommand) Run(args []string) int {
 		}
 		return strings.Join(parts, "\n\n")
 	})
+	if code == 0 {
+		ctx, cancel := interruptible()
+		defer cancel()
+		c.warnOld(ctx)
+	}
+	return code
 }

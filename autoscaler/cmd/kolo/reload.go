@@ -15,7 +15,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// reloadOnChange reloads on SIGHUP, and when the stamp of the files changed. The
+// reloadOnChange reloads on SIGHUP, and when the stamp of the files has changed and
+// stayed so. The
 // files are polled: notifications would have to follow each directory on the way
 // of a symbolic link, and miss what another machine writes to a network file
 // system.
@@ -26,6 +27,7 @@ func reloadOnChange(ctx context.Context, stamp func() string, reload func(why st
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	before := stamp()
+	changed := "" // the stamp that was another the last time
 	for {
 		select {
 		case <-ctx.Done():
@@ -34,9 +36,14 @@ func reloadOnChange(ctx context.Context, stamp func() string, reload func(why st
 			before = stamp() // what changes meanwhile is read again
 			reload("signal SIGHUP")
 		case <-tick.C:
-			if now := stamp(); now != before {
-				before = now
+			switch now := stamp(); now {
+			case before:
+				changed = ""
+			case changed: // it is no more being written
+				before, changed = now, ""
 				reload("the configuration, or a file that it names, changed on disk")
+			default:
+				changed = now
 			}
 		}
 	}

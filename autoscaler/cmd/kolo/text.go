@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 )
 
 // table lines cells up under each other; the first row is the heading.
@@ -15,10 +16,24 @@ func table(rows [][]string) string {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 4, 2, ' ', 0)
 	for _, r := range rows {
-		_, _ = fmt.Fprintln(w, strings.Join(r, "\t")) // a strings.Builder does not fail
+		_, _ = fmt.Fprintln(w, strings.Join(cells(r), "\t")) // a strings.Builder does not fail
 	}
 	_ = w.Flush() // a strings.Builder does not fail
 	return strings.TrimRight(out.String(), "\n")
+}
+
+// cells are texts that keep to their cell: names are their owners' choice.
+func cells(row []string) []string {
+	out := make([]string, len(row))
+	for i, text := range row {
+		out[i] = strings.Map(func(r rune) rune {
+			if unicode.IsControl(r) {
+				return unicode.ReplacementChar
+			}
+			return r
+		}, text)
+	}
+	return out
 }
 
 // wrap breaks text at spaces so that no line is longer than width; lines

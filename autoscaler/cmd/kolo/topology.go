@@ -76,6 +76,7 @@ func (c *topologyCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(err)
 	}
+	c.warnOld(ctx)
 	if c.json {
 		return c.printJSON(pools)
 	}

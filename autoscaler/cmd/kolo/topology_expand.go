@@ -6,7 +6,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/posener/complete"
@@ -29,7 +28,7 @@ func (c *topologyExpandCommand) Help() string {
 	return strings.TrimSpace(`
 Usage: kolo topology expand [options] FILE
 
-  Prints a jobspec in which each group with a kolo block has become a dynamic
+  FILE may be - for standard input. Prints a jobspec in which each group with a kolo block has become a dynamic
   block: one group per value of a level, bound to it by a constraint. The values
   are those of a variable, which kolo topology vars lists. Asks no one.
 
@@ -70,7 +69,7 @@ func (c *topologyExpandCommand) Run(args []string) int {
 	if err != nil {
 		return c.usage(err, f, c.Help())
 	}
-	src, err := os.ReadFile(f.Arg(0))
+	src, err := readJob(f.Arg(0))
 	if err != nil {
 		return c.fail(err)
 	}
@@ -151,6 +150,7 @@ func (c *topologyVarsCommand) Run(args []string) int {
 	if err != nil {
 		return c.fail(err)
 	}
+	c.warnOld(ctx)
 	for _, w := range v.warnings() {
 		c.UI.Warn(w)
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -41,18 +42,25 @@ func twoRacks() []api.PoolTopology {
 	}}
 }
 
-// answering is the address of an autoscaler that answers with these pools.
-func answering(t *testing.T, pools []api.PoolTopology) string {
+// answering is the address of an autoscaler that answers with these pools, and of
+// what keeps it from reading Nomad.
+func answering(t *testing.T, pools []api.PoolTopology, problem string) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		must.Eq(t, "/v1/topology", r.URL.Path)
-		must.NoError(t, json.NewEncoder(w).Encode(pools))
+		switch r.URL.Path {
+		case "/v1/status":
+			must.NoError(t, json.NewEncoder(w).Encode(api.Status{Problem: problem}))
+		case "/v1/topology":
+			must.NoError(t, json.NewEncoder(w).Encode(pools))
+		default:
+			http.NotFound(w, r)
+		}
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
 }
 
 func TestTopology(t *testing.T) {
-	at := answering(t, twoRacks())
+	at := answering(t, twoRacks(), "")
 	ui := cli.NewMockUi()
 	c := &topologyCommand{apiCommand{meta: meta{UI: ui}}}
 	must.Eq(t, 0, c.Run([]string{"-address", at}))
@@ -101,6 +109,45 @@ Problems
 	}
 }
 
+// What was read before Nomad went away is shown, and said to be old: not to the output,
+// which becomes a file.
+func TestTopology_WithoutNomad(t *testing.T) {
+	at := answering(t, twoRacks(), "listing nodes:\nconnection refused")
+	for name, run := range map[string]func(ui *cli.MockUi, out io.Writer) int{
+		"topology": func(ui *cli.MockUi, _ io.Writer) int {
+			return (&topologyCommand{apiCommand{meta: meta{UI: ui}}}).Run([]string{"-address", at})
+		},
+		"topology -json": func(ui *cli.MockUi, _ io.Writer) int {
+			return (&topologyCommand{apiCommand{meta: meta{UI: ui}}}).Run([]string{"-address", at, "-json"})
+		},
+		"topology vars": func(ui *cli.MockUi, out io.Writer) int {
+			return (&topologyVarsCommand{apiCommand: apiCommand{meta: meta{UI: ui}}, out: out}).Run([]string{"-address", at, "-level", "meta.rack"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ui := cli.NewMockUi()
+			var out bytes.Buffer
+			must.Eq(t, 0, run(ui, &out))
+			must.StrContains(t, ui.ErrorWriter.String(), `Nomad cannot be read, so this is as it was before: listing nodes:\nconnection refused`)
+			must.StrNotContains(t, ui.OutputWriter.String()+out.String(), "cannot be read")
+		})
+	}
+}
+
+// Names are those of whoever may set a node's metadata.
+func TestTable_NamesKeepToTheirCells(t *testing.T) {
+	must.Eq(t, "Domain          Free\nnew�line�[31m�  4", table([][]string{{"Domain", "Free"}, {"new\nline\x1b[31m\t", "4"}}))
+}
+
+// TestNoAutoscaler has the address of Nomad, or of anything else, given for it.
+func TestNoAutoscaler(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	defer s.Close()
+	ui := cli.NewMockUi()
+	must.Eq(t, 1, (&topologyCommand{apiCommand{meta: meta{UI: ui}}}).Run([]string{"-address", s.URL}))
+	must.StrContains(t, ui.ErrorWriter.String(), s.URL+" has no /v1/topology: is it an autoscaler, and as new as this program? Nomad's address is another")
+}
+
 func TestTopologyVars(t *testing.T) {
 	again := twoRacks()
 	again[0].Levels = []string{"meta.block", "meta.rack", "node"}
@@ -125,7 +172,7 @@ func TestTopologyVars(t *testing.T) {
 			ui := cli.NewMockUi()
 			var out bytes.Buffer
 			c := &topologyVarsCommand{apiCommand: apiCommand{meta: meta{UI: ui}}, out: &out}
-			must.Eq(t, tc.code, c.Run(append([]string{"-address", answering(t, tc.pools)}, tc.args...)))
+			must.Eq(t, tc.code, c.Run(append([]string{"-address", answering(t, tc.pools, "")}, tc.args...)))
 			must.Eq(t, tc.printed, out.String())
 			must.StrContains(t, ui.ErrorWriter.String(), tc.said)
 		})
