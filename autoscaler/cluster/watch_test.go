@@ -1,0 +1,79 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+)
+
+// reads follows a list until the context ends, and returns when each read began and
+// with which index.
+func reads(ctx context.Context, w *Watcher, list func(n int) error) (at []time.Duration, indices []uint64) {
+	start := time.Now()
+	_ = w.follow(ctx, "allocations", func(_ context.Context, index uint64) (uint64, error) { // the context's
+		at, indices = append(at, time.Since(start)), append(indices, index)
+		if err := list(len(at)); err != nil {
+			return 0, err
+		}
+		return uint64(len(at)), nil
+	})
+	return at, indices
+}
+
+// TestFollow_AfterAPurge: allocations of a purged job may go without an event, so
+// lists are read at once, however long the read before has waited for news.
+func TestFollow_AfterAPurge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWatcher(nil, 10*time.Minute, hclog.NewNullLogger())
+		w.streaming.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+		defer cancel()
+		var purged time.Duration
+		at, _ := reads(ctx, w, func(n int) error {
+			switch n {
+			case 1:
+				time.Sleep(50 * time.Millisecond)
+			case 2: // it waits for news
+				time.Sleep(4 * time.Minute)
+				time.AfterFunc(2*time.Minute, func() { w.eagerUntil.Store(time.Now().Add(purgeTime).UnixNano()) })
+				purged = 2 * time.Minute
+			case 3:
+				cancel()
+			}
+			return nil
+		})
+		must.Len(t, 3, at)
+		must.Less(t, purged+4*time.Minute+time.Second, at[2]-at[1])
+	})
+}
+
+// TestFollow_AfterAnError asks for an answer at once, and so knows at once that Nomad
+// is back, though nothing has changed meanwhile.
+func TestFollow_AfterAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWatcher(nil, time.Minute, hclog.NewNullLogger())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, indices := reads(ctx, w, func(n int) error {
+			switch n {
+			case 2:
+				return errors.New("connection refused")
+			case 3:
+				must.Error(t, w.Trouble())
+			case 4:
+				must.NoError(t, w.Trouble())
+				cancel()
+			}
+			return nil
+		})
+		must.Eq(t, []uint64{0, 1, 0, 3}, indices)
+	})
+}
