@@ -25,6 +25,7 @@ type treeCache struct {
 	gen   uint64
 	trees map[string]*Topology // by node pool
 	paths map[string]string    // of nodes whose values are known, by id
+	unset map[levelOf]bool     // levels that were reported
 }
 
 // topologies makes the topologies of all pools that have nodes, unless those of
@@ -32,12 +33,23 @@ type treeCache struct {
 // changed.
 func (b *viewBuilder) topologies(cache *treeCache) {
 	if cache.gen != b.store.nodesGen || cache.trees == nil {
-		old := cache.paths
-		*cache = treeCache{gen: b.store.nodesGen, trees: map[string]*Topology{}, paths: map[string]string{}}
+		old, reported := cache.paths, cache.unset
+		*cache = treeCache{gen: b.store.nodesGen, trees: map[string]*Topology{}, paths: map[string]string{}, unset: map[levelOf]bool{}}
 		for i := range b.view.Nodes {
 			pool := b.view.Nodes[i].Pool
 			if cache.trees[pool] == nil {
 				cache.trees[pool] = b.topology(pool, cache.paths)
+			}
+		}
+		for pool, t := range cache.trees {
+			if t.Unread > 0 {
+				continue // the values are on their way
+			}
+			for _, name := range t.Unset() {
+				l := levelOf{pool, name}
+				if cache.unset[l] = true; !reported[l] {
+					b.unset = append(b.unset, l)
+				}
 			}
 		}
 		for id, path := range cache.paths {
@@ -48,6 +60,9 @@ func (b *viewBuilder) topologies(cache *treeCache) {
 	}
 	b.view.Topologies = cache.trees
 }
+
+// levelOf is a level of a pool.
+type levelOf struct{ pool, name string }
 
 // movedNode is a node that changed where it is in the topology of its pool.
 type movedNode struct{ name, from, to string }

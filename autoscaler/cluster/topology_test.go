@@ -58,6 +58,31 @@ func (f *fixture) asked() int {
 	return n
 }
 
+// TestTopology_Unset: a level that was mistyped is reported once, and again after a
+// reload of the configuration.
+func TestTopology_Unset(t *testing.T) {
+	var log bytes.Buffer
+	f := newFixture(t)
+	f.log = hclog.New(&hclog.LoggerOptions{Output: &log})
+	f.pools["gpu"] = config.Pool{Name: "gpu", Levels: levelsOf(t, "meta.rakc")}
+	f.node("n1", "gpu", "")
+	f.view()
+	must.Eq(t, "", log.String(), must.Sprint("its values were not read yet"))
+	f.detail("n1", `{"rack":"r1"}`)
+	f.view()
+	f.node("n2", "gpu", "")
+	f.detail("n2", `{"rack":"r1"}`)
+	f.view()
+	const warning = "no node of the pool has a value of a level of its topology; jobs that must not cross it are left alone: pool=gpu level=meta.rakc"
+	must.Eq(t, 1, strings.Count(log.String(), warning))
+	f.ForgetClasses()
+	f.view()
+	must.Eq(t, 2, strings.Count(log.String(), warning))
+	f.detail("n2", `{"rakc":"r1"}`)
+	f.view()
+	must.Eq(t, 2, strings.Count(log.String(), warning))
+}
+
 func TestTopology_OfMetadata(t *testing.T) {
 	f := newFixture(t)
 	f.pools["cpu"] = config.Pool{Name: "cpu", CPUSlot: 1000, Levels: levelsOf(t, "node.datacenter", "attr.zone", "meta.rack")}

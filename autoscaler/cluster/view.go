@@ -81,6 +81,9 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	for _, m := range b.moved {
 		w.log.Warn("a node is at another place in the topology; workers on it stay", "node", m.name, "from", m.from, "to", m.to)
 	}
+	for _, l := range b.unset {
+		w.log.Warn("no node of the pool has a value of a level of its topology; jobs that must not cross it are left alone", "pool", l.pool, "level", l.name)
+	}
 	return b.view, nil
 }
 
@@ -97,6 +100,7 @@ type viewBuilder struct {
 	types      map[string][]string // device groups by pool
 	undetailed []string
 	moved      []movedNode
+	unset      []levelOf
 	used       map[classKey]*planner.Class // the cache keeps no others
 	paths      map[*planner.Class][]int
 }

@@ -23,6 +23,21 @@ const maxProblems = 50
 // Problems are what was found, by level, outermost first.
 func (t *Tree) Problems() []Problem { return t.problems }
 
+// Unset are the levels of which no node has a value.
+func (t *Tree) Unset() []string {
+	var out []string
+	for l := range t.levels {
+		if t.unset(l) {
+			out = append(out, t.levels[l].Name)
+		}
+	}
+	return out
+}
+
+func (t *Tree) unset(l int) bool {
+	return len(t.domains[l]) > 0 && !slices.ContainsFunc(t.domains[l], func(d Domain) bool { return !d.Missing })
+}
+
 func (b *builder) findProblems() {
 	for l := range b.levels {
 		b.missing(l)
@@ -36,6 +51,10 @@ func (b *builder) findProblems() {
 // missing finds what has no value. A level that nothing has a value of is one
 // problem, however many domains there are around it.
 func (b *builder) missing(l int) {
+	if b.unset(l) {
+		b.problem(l, "no node has a value of %s; %s", b.levels[l].Name, b.remedy(l))
+		return
+	}
 	var of []int // domains
 	nodes := 0
 	for d := range b.domains[l] {
@@ -46,10 +65,6 @@ func (b *builder) missing(l int) {
 	}
 	name := b.levels[l].Name
 	if len(of) == 0 {
-		return
-	}
-	if len(of) == len(b.domains[l]) {
-		b.problem(l, "no node has a value of %s; %s", name, b.remedy(l))
 		return
 	}
 	if b.levels[l].Source == Device { // its parents are nodes, of which there are many
