@@ -99,6 +99,9 @@ func (c *Client) Do(ctx context.Context, method, path string, query url.Values, 
 	return raw, nil
 }
 
+// ErrNotServed is of an address that does not know a path of the API.
+var ErrNotServed = errors.New("is it an autoscaler, and as new as this program? Nomad's address is another")
+
 // send returns the autoscaler's answer, unless it is a refusal.
 func (c *Client) send(ctx context.Context, method, path string, in any) (*http.Response, error) {
 	var body io.Reader
@@ -130,7 +133,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any) (*http.R
 		return nil, errors.New(p.Error)
 	}
 	if resp.StatusCode == http.StatusNotFound {
-		return nil, fmt.Errorf("%s has no %s: is it an autoscaler, and as new as this program? Nomad's address is another", c.URL, req.URL.Path)
+		return nil, fmt.Errorf("it has no %s: %w", req.URL.Path, ErrNotServed)
 	}
 	return nil, fmt.Errorf("the autoscaler answered %s: %s", resp.Status, raw)
 }

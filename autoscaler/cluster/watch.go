@@ -96,6 +96,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+const (
+	costAge    = time.Hour       // after which it is found out again what a read costs
+	eagerPause = 3 * time.Second // between reads of what is no burden
+)
+
 // follow reads one list again and again: it blocks in Nomad until the index
 // moves. While events arrive the list is only a check on them, and is left
 // alone for the resync time; without them it is read at once, but never more
@@ -103,9 +108,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 func (w *Watcher) follow(ctx context.Context, name string, list func(context.Context, uint64) (uint64, error)) error {
 	var index uint64
 	var cost time.Duration // of a read that does not wait
+	var costed time.Time
+	failed := false
 	retries := newRetries(15 * time.Second)
 	for ctx.Err() == nil {
 		start := time.Now()
+		if start.Sub(costed) > costAge {
+			index = 0
+		}
 		next, err := list(ctx, index)
 		if err != nil {
 			if ctx.Err() != nil {
@@ -115,7 +125,7 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 			pause := retries.NextBackOff()
 			w.log.Warn("reading from Nomad failed", "list", name, "error", err, "class", Classify(err), "retry_in", pause)
 			sleep(ctx, pause)
-			index = 0 // an answer at once, whatever has changed meanwhile
+			index, failed = 0, true // an answer at once, whatever has changed meanwhile
 			continue
 		}
 		retries.Reset()
@@ -132,14 +142,17 @@ func (w *Watcher) follow(ctx context.Context, name string, list func(context.Con
 			next = 0 // Nomad was restored from a snapshot
 		}
 		took := time.Since(start)
+		pause := took
 		if index == 0 {
-			cost = took
-			took *= 20
+			cost, costed = took, start
+			if !failed {
+				pause *= 20
+			}
 		}
-		index = next
-		pause := min(took, time.Minute)
+		index, failed = next, false
+		pause = min(pause, 20*cost, time.Minute)
 		if w.streaming.Load() {
-			w.pause(ctx, min(pause, 20*cost), max(pause, w.resync))
+			w.pause(ctx, min(pause, max(cost, eagerPause)), max(pause, w.resync))
 		} else {
 			w.pause(ctx, pause, pause)
 		}

@@ -55,6 +55,72 @@ func TestFollow_AfterAPurge(t *testing.T) {
 	})
 }
 
+// TestFollow_OfABigCluster: lists that take long are not read most of the time, and
+// not long after a purge all the same.
+func TestFollow_OfABigCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cost = 5 * time.Second
+		w := NewWatcher(nil, 10*time.Minute, hclog.NewNullLogger())
+		w.streaming.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		at, _ := reads(ctx, w, func(n int) error {
+			if n == 1 {
+				time.AfterFunc(cost+time.Minute, func() { w.eagerUntil.Store(time.Now().Add(purgeTime).UnixNano()) })
+			}
+			if n == 2 {
+				w.eagerUntil.Store(time.Now().Add(time.Hour).UnixNano()) // one purge after the other
+			}
+			time.Sleep(cost)
+			return nil
+		})
+		must.LessEq(t, cost+time.Minute+time.Second, at[1])
+		must.LessEq(t, int(time.Hour/(2*cost))+1, len(at))
+	})
+}
+
+// TestFollow_WithoutEvents reads at once after a wait, though lists cost something.
+func TestFollow_WithoutEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWatcher(nil, 10*time.Minute, hclog.NewNullLogger())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		at, _ := reads(ctx, w, func(n int) error {
+			time.Sleep(10 * time.Millisecond)
+			switch n {
+			case 2:
+				time.Sleep(4 * time.Minute)
+			case 3:
+				cancel()
+			}
+			return nil
+		})
+		must.Less(t, 4*time.Minute+time.Second, at[2]-at[1])
+	})
+}
+
+// TestFollow_KnowsWhatAReadCosts: a cluster that has grown is not read all the time.
+func TestFollow_KnowsWhatAReadCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWatcher(nil, 10*time.Minute, hclog.NewNullLogger())
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+		defer cancel()
+		at, _ := reads(ctx, w, func(n int) error {
+			if n > 1 {
+				time.Sleep(5 * time.Second)
+			}
+			return nil
+		})
+		late := 0
+		for _, d := range at {
+			if d > 2*time.Hour {
+				late++
+			}
+		}
+		must.LessEq(t, int(8*time.Hour/(10*time.Second))+1, late, must.Sprint("half of the time"))
+	})
+}
+
 // TestFollow_AfterAnError asks for an answer at once, and so knows at once that Nomad
 // is back, though nothing has changed meanwhile.
 func TestFollow_AfterAnError(t *testing.T) {

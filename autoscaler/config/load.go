@@ -29,15 +29,14 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading configuration: %w", err)
 	}
-	sources, text := map[string][]byte{}, false
+	sources := map[string][]byte{}
 	for _, f := range files {
 		if sources[f], err = os.ReadFile(f); err != nil {
 			return nil, fmt.Errorf("reading configuration: %w", err)
 		}
-		text = text || len(bytes.TrimSpace(sources[f])) > 0
-	}
-	if !text { // half written, more often than meant
-		return nil, fmt.Errorf("reading configuration: %s is empty; for the defaults write a comment into it", path)
+		if len(bytes.TrimSpace(sources[f])) == 0 { // half written, more often than meant
+			return nil, fmt.Errorf("reading configuration: %s is empty; write a comment into it if it is to be so", f)
+		}
 	}
 	return Parse(sources)
 }

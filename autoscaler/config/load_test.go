@@ -118,7 +118,7 @@ func TestLoad_Empty(t *testing.T) {
 		_, err := Load(path)
 		must.Eq(t, empty, err != nil)
 		if empty {
-			must.ErrorContains(t, err, path+" is empty; for the defaults write a comment into it")
+			must.ErrorContains(t, err, path+" is empty; write a comment into it if it is to be so")
 		}
 	}
 }
@@ -135,6 +135,10 @@ func TestLoad_Directory(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, 1, c.HTTP.Port)
 	must.Eq(t, "x", c.Leader.Path)
+	write("b.hcl", "")
+	_, err = Load(dir)
+	must.ErrorContains(t, err, filepath.Join(dir, "b.hcl")+" is empty")
+	write("b.hcl", `leader { path = "x" }`)
 	write("c.hcl", `http { port = 2 }`)
 	_, err = Load(dir)
 	must.ErrorContains(t, err, "c.hcl:1: Repeated block: http was already written at "+filepath.Join(dir, "a.hcl")+":1")

@@ -4,6 +4,7 @@
 package history
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -66,8 +67,16 @@ func (j *Job) place(made steps, now time.Time) (m *Measurement, drift float64) {
 	return m, m.average(made.mean, made.n)
 }
 
+// forgetOldest makes room: of the times that are no use yet, or else of all, the oldest
+// goes.
 func (j *Job) forgetOldest() {
-	oldest := slices.MinFunc(j.Placed, func(a, b Placed) int { return a.At.Compare(b.At) })
+	useful := func(p Placed) int {
+		if p.Samples < learnedSteps {
+			return 0
+		}
+		return 1
+	}
+	oldest := slices.MinFunc(j.Placed, func(a, b Placed) int { return cmp.Or(useful(a)-useful(b), a.At.Compare(b.At)) })
 	j.Placed = slices.DeleteFunc(j.Placed, func(p Placed) bool { return p.Size == oldest.Size && p.Crossing == oldest.Crossing })
 }
 

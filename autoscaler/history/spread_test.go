@@ -236,8 +236,8 @@ func TestKind_TryingEnds(t *testing.T) {
 		slow  float64 // steps apart, as multiples of those together
 		most  int     // tries
 	}{
-		"jobs that grow":                {[]int{2, 4, 8, 16}, 10, 1},
-		"jobs that shrink":              {[]int{4, 2}, 10, 1},
+		"jobs that grow":                {[]int{2, 4, 8, 16}, 10, 12}, // four jobs
+		"jobs that shrink":              {[]int{4, 2}, 10, 4},
 		"a place that is a bit slower":  {[]int{2, 4, 8, 16}, 1.4, migrate.EnoughTries},
 		"jobs of one size":              {[]int{4}, 10, migrate.EnoughTries},
 		"of one far from what is known": {[]int{64}, 10, migrate.EnoughTries},
@@ -263,6 +263,55 @@ func TestKind_TryingEnds(t *testing.T) {
 			must.Between(t, 1, tries, tc.most)
 		})
 	}
+}
+
+// TestJob_TryingEnds has a job that is resized at random, often before a time is of
+// use: such times do not push out those that end its trying.
+func TestJob_TryingEnds(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	h := New()
+	r := newPlacedRun(h, "k")
+	r.at(2, onOne, 1, 3*time.Minute)
+	r.at(2, migrate.Crossing{Level: "node", Domains: 2, Parts: 2, Most: 1}, 1, 3*time.Minute)
+	tries := 0
+	for range 3000 {
+		size := 2 + rng.IntN(31)
+		parts := 2 + rng.IntN(size-1)
+		to, stay := migrate.Crossing{Level: "node", Domains: parts, Parts: parts, Most: (size + parts - 1) / parts}, 2*time.Minute
+		if rng.IntN(4) == 0 {
+			stay = 20 * time.Second
+		}
+		own, alike := h.Sensitivities(r.j, "k")
+		if hope, _ := migrate.Hopeful(size, onOne, to, own, alike); hope >= 0.98 {
+			to = onOne
+		} else {
+			tries++
+		}
+		r.at(size, to, 1, stay)
+	}
+	must.Between(t, 1, tries, 2*placedLimit)
+}
+
+// TestKind_OneSlowSpellEndsNothing: a job may have been slow because of something else.
+func TestKind_OneSlowSpellEndsNothing(t *testing.T) {
+	apart := func(size int) migrate.Crossing {
+		return migrate.Crossing{Level: "node", Domains: 2, Parts: 2, Most: size / 2}
+	}
+	h := New()
+	first := newPlacedRun(h, "k")
+	first.at(2, onOne, 1, 3*time.Minute)
+	first.at(2, apart(2), 1, 3*time.Minute)
+	for n := range 4 {
+		own, alike := h.Sensitivities(&Job{}, "k")
+		hope, _ := migrate.Hopeful(16, onOne, apart(16), own, alike)
+		must.Less(t, 0.98, hope, must.Sprint(n, "jobs had a slow spell"))
+		r := newPlacedRun(h, "k")
+		r.at(4, onOne, 0.5, 3*time.Minute)
+		r.at(8, apart(8), 1, 40*time.Second)
+	}
+	own, alike := h.Sensitivities(&Job{}, "k")
+	hope, _ := migrate.Hopeful(16, onOne, apart(16), own, alike)
+	must.Greater(t, 0.98, hope)
 }
 
 // A kind whose saved times cannot be learns again.

@@ -205,7 +205,7 @@ func text(f *field[string], where string, v any) *Problem {
 		return &Problem{where, describe(v) + " is not a text", "write it in quotes"}
 	}
 	if s == "" {
-		return &Problem{where, "it is empty", "write a name, or leave it out"}
+		return &Problem{where, "it is empty", "leave it out"}
 	}
 	if len(s) > maxName {
 		return &Problem{where, fmt.Sprintf("it has %d bytes", len(s)), fmt.Sprintf("write at most %d bytes", maxName)}

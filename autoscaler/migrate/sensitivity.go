@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 )
 
 // Crossing is how far apart the workers of a job are: the outermost level that
@@ -152,6 +153,7 @@ const (
 
 	harmful     = 1.15 // a job that is so much slower further apart is not tried there
 	alarm       = 1.5  // the same of times at two sizes, which differ anyway
+	alarms      = 4    // jobs of a kind that are so much slower, after which it tries no more
 	enoughOfJob = 22   // times of a job after which it tries no more
 )
 
@@ -189,26 +191,36 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 }
 
 // Try is how many tries of its kind a time is that a job was measured with: one where
-// it is further apart than in one domain and new to both, and all that there are where
-// it is alarming, or shows that one before was. s is what the job knew before.
+// it is further apart than in one domain and new to both, whatever brought it there,
+// and a share of all that there are with the first that is alarming, or shows that one
+// before was: one job may have been slowed by something else. s is what the job knew
+// before.
 func (s *Sensitivity) Try(p Point, kind *Sensitivity) int {
 	switch {
 	case s.find(p.Size, p.Crossing) >= 0:
 		return 0
-	case slices.ContainsFunc(s.Points, func(q Point) bool { return alarming(p, q) || alarming(q, p) }):
-		return EnoughTries
+	case s.alarms(p) && !slices.ContainsFunc(s.Points, s.alarms):
+		return EnoughTries / alarms
 	case p.Level == "" || p.vague() || kind.find(p.Size, p.Crossing) >= 0:
 		return 0
 	}
 	return 1
 }
 
-// alarming reports whether a time is so much longer than one at a size half to twice
-// as large, less far apart, that the place has to be why. Steps of fewer workers may
-// take longer in proportion. A job that is at each size once shows nothing better.
+// alarms reports whether a time, and one at another size, are such that trying has to
+// end.
+func (s *Sensitivity) alarms(p Point) bool {
+	return slices.ContainsFunc(s.Points, func(q Point) bool { return alarming(p, q) || alarming(q, p) })
+}
+
+// alarming reports whether a time is so much longer than one of several workers at a
+// size half to twice as large, less far apart, that the place is likely to be why.
+// Steps of fewer workers may take longer in proportion. A job that is at each size once
+// shows nothing better; for times of one size see suffers.
 func alarming(p, than Point) bool {
 	fewer := max(1, float64(than.Size)/float64(p.Size))
-	return p.Size <= 2*than.Size && than.Size <= 2*p.Size && p.apart(than.Crossing) && p.StepTime > alarm*fewer*than.StepTime
+	return p.Size != than.Size && than.Size > 1 && p.Size <= 2*than.Size && than.Size <= 2*p.Size &&
+		p.apart(than.Crossing) && p.StepTime > alarm*fewer*than.StepTime
 }
 
 // suffers reports whether steps were much slower with workers further apart.
@@ -223,13 +235,29 @@ func (s *Sensitivity) suffers() bool {
 	return false
 }
 
-// apart reports whether workers are further apart than at another crossing, or at
-// another level: which of two levels is further out is the topology's to know.
+// apart reports whether workers are further apart than at another crossing. Of two
+// levels outside of nodes either may be the outer one: that is the topology's to know.
 func (c Crossing) apart(than Crossing) bool {
-	if c.Level != than.Level {
-		return c.Level != ""
+	if c.Level == than.Level {
+		return max(c.Parts, c.Domains) > max(than.Parts, than.Domains)
 	}
-	return max(c.Parts, c.Domains) > max(than.Parts, than.Domains)
+	a, b := reach(c.Level), reach(than.Level)
+	return a > b || a == b && a == reachOutside
+}
+
+const reachOutside = 3 // of racks and the like
+
+// reach orders levels as far as their names, those of the configuration, do.
+func reach(level string) int {
+	switch {
+	case level == "":
+		return 0
+	case strings.HasPrefix(level, "device."):
+		return 1
+	case level == "node":
+		return 2
+	}
+	return reachOutside
 }
 
 // Share takes in what another run of the kind showed, of each size at which it was

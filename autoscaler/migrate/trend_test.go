@@ -192,6 +192,9 @@ func TestSuffers(t *testing.T) {
 		"as many nodes, more together":    {nodes(2, 2), nodes(2, 3), false},
 		"nodes of one rack, and of two":   {nodes(4, 1), racks(4), true},
 		"and of two, though fewer":        {nodes(4, 1), racks(3), true},
+		"nodes of two racks, and of one":  {racks(2), nodes(2, 2), false},
+		"islands of a node, and nodes":    {Crossing{Level: "device.island", Domains: 2, Parts: 2, Most: 2}, nodes(2, 2), true},
+		"nodes, and islands of one":       {nodes(2, 2), Crossing{Level: "device.island", Domains: 2, Parts: 2, Most: 2}, false},
 		"two racks, and more, long since": {Crossing{Level: "meta.rack", Domains: 2}, Crossing{Level: "meta.rack", Domains: 3}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -199,6 +202,39 @@ func TestSuffers(t *testing.T) {
 				s := &Sensitivity{Points: []Point{{Size: 4, Crossing: tc.fast, StepTime: 1}, {Size: 4, Crossing: tc.slow, StepTime: time}}}
 				must.Eq(t, want, s.suffers())
 			}
+		})
+	}
+}
+
+// TestTry: what a time of a job counts against the tries of its kind.
+func TestTry(t *testing.T) {
+	at := func(size int, c Crossing, time float64) Point { return Point{Size: size, Crossing: c, StepTime: time} }
+	racks := Crossing{Level: "meta.rack", Domains: 2, Parts: 2, Most: 4}
+	const alarm = EnoughTries / alarms
+	for name, tc := range map[string]struct {
+		own, kind []Point
+		p         Point
+		want      int
+	}{
+		"the first":                         {nil, nil, at(4, nodes(2, 2), 1), 1},
+		"together":                          {nil, nil, at(4, Crossing{}, 1), 0},
+		"again":                             {[]Point{at(4, nodes(2, 2), 1)}, nil, at(4, nodes(2, 2), 9), 0},
+		"the kind knows":                    {nil, []Point{at(4, nodes(2, 2), 1)}, at(4, nodes(2, 2), 1), 0},
+		"where Nomad has put it":            {nil, nil, at(4, Crossing{Level: "node", Domains: 2}, 1), 0},
+		"a bit slower than at half":         {[]Point{at(2, Crossing{}, 1)}, nil, at(4, nodes(2, 2), 1.4), 1},
+		"much slower than at half":          {[]Point{at(2, Crossing{}, 1)}, nil, at(4, nodes(2, 2), 1.6), alarm},
+		"at a quarter":                      {[]Point{at(2, Crossing{}, 1)}, nil, at(8, nodes(2, 4), 9), 1},
+		"than one worker":                   {[]Point{at(1, Crossing{}, 1)}, nil, at(2, nodes(2, 1), 9), 1},
+		"as slow as fewer are":              {[]Point{at(8, Crossing{}, 1)}, nil, at(4, nodes(2, 2), 2.9), 1},
+		"slower than fewer are":             {[]Point{at(8, Crossing{}, 1)}, nil, at(4, nodes(2, 2), 3.1), alarm},
+		"together it would have been fast":  {[]Point{at(4, nodes(2, 2), 9)}, nil, at(2, Crossing{}, 1), alarm},
+		"at one size it may have recovered": {[]Point{at(4, Crossing{}, 1)}, nil, at(4, nodes(2, 2), 9), 1},
+		"racks are better":                  {[]Point{at(8, racks, 1)}, nil, at(4, nodes(2, 2), 9), 1},
+		"the job has given alarm":           {[]Point{at(2, Crossing{}, 1), at(4, nodes(2, 2), 9)}, nil, at(8, nodes(2, 4), 99), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Sensitivity{Points: tc.own}
+			must.Eq(t, tc.want, s.Try(tc.p, &Sensitivity{Points: tc.kind}))
 		})
 	}
 }

@@ -83,6 +83,7 @@ class Agent:
         self.on_place = None  # called with (worker, is newcomer) before its place is sent
         self.log = []  # (time, text)
         self.threads = []
+        self.connections = []
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
         self.ended = False
@@ -178,8 +179,13 @@ class Agent:
         for worker in self.workers:
             worker.process.kill()
             worker.process.wait()
+        for connection in self.connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass  # it has ended
         for thread in self.threads:
-            thread.join()  # those that serve workers see their ends
+            thread.join()
         self.listener.close()
         for worker in self.workers:
             if self.fork:
@@ -259,6 +265,7 @@ class Agent:
                 connection, _ = self.listener.accept()
             except OSError:
                 return
+            self.connections.append(connection)
             self._run(self._serve, connection)
 
     def _serve(self, connection):

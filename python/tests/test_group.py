@@ -95,7 +95,8 @@ class Training(unittest.TestCase):
         self.assertEqual(1, len({entry["sum"] for entry in done}), done)
         self.assertEqual({samples * epochs}, {entry["samples"] for entry in done}, done)
         again = [entry for entry in entries if entry["kolo"] == "step" and entry not in steps[entry["step"]]]
-        self.assertLessEqual(len({entry["step"] for entry in again}), commit_every * (1 if lost else 0), agent.report())
+        # Each loss may take back the steps since the last commit.
+        self.assertLessEqual(len({entry["step"] for entry in again}), -(-lost // commit_every) * commit_every, agent.report())
 
     def finish(self, agent, **arguments):
         codes = agent.complete()

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/posener/complete"
 
@@ -158,8 +159,11 @@ func (c *apiCommand) call(ctx context.Context, method, path string, query url.Va
 	}
 	raw, err := to.Do(ctx, method, path, query, in, out)
 	var unanswered *url.Error
-	if errors.As(err, &unanswered) {
+	switch {
+	case errors.As(err, &unanswered):
 		err = to.explain(err)
+	case errors.Is(err, api.ErrNotServed):
+		err = fmt.Errorf("%s: %w", to.name, err)
 	}
 	return raw, err
 }
@@ -177,12 +181,14 @@ func (c *apiCommand) ask(method, path string, query url.Values, in, out any, dra
 	return 0
 }
 
-// warnOld warns where Nomad cannot be read, so that what the autoscaler has answered
-// is of some time ago.
+// warnOld warns where the autoscaler could not read Nomad the last time, so that what
+// it has answered may be of some time ago.
 func (c *apiCommand) warnOld(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	var s api.Status
 	if _, err := c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &s); err == nil && s.Problem != "" {
-		c.UI.Warn("Nomad cannot be read, so this is as it was before: " + printable.Line(s.Problem))
+		c.UI.Warn("Nomad could not be read, so this may be old: " + printable.Line(s.Problem))
 	}
 }
 

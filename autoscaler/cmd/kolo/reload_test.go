@@ -6,11 +6,13 @@ package main
 import (
 	"context"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/shoenig/test/must"
@@ -35,6 +37,28 @@ func TestReloadOnChange_ReadsAgainWhatChangesMeanwhile(t *testing.T) {
 	})
 	must.ErrorIs(t, err, context.Canceled)
 	must.Eq(t, []string{"signal SIGHUP", "the configuration, or a file that it names, changed on disk"}, why)
+}
+
+// TestReloadOnChange_WaitsUntilItIsWritten has a file that changes for a while.
+func TestReloadOnChange_WaitsUntilItIsWritten(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR2) // the goroutine that serves signals is none of the bubble
+	defer signal.Stop(signals)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		stamps := []string{"old", "old", "half", "more", "more", "old", "more", "new"}
+		looked := 0
+		var at []string
+		err := reloadOnChange(ctx, func() string {
+			looked++
+			return stamps[min(looked, len(stamps))-1]
+		}, func(string) {
+			at = append(at, stamps[min(looked, len(stamps))-1])
+		})
+		must.ErrorIs(t, err, context.DeadlineExceeded)
+		must.Eq(t, []string{"more", "new"}, at)
+	})
 }
 
 // TestStamp_FollowsLinks has files as Kubernetes and consul-template put them in

@@ -128,8 +128,8 @@ func TestTopology_WithoutNomad(t *testing.T) {
 			ui := cli.NewMockUi()
 			var out bytes.Buffer
 			must.Eq(t, 0, run(ui, &out))
-			must.StrContains(t, ui.ErrorWriter.String(), `Nomad cannot be read, so this is as it was before: listing nodes:\nconnection refused`)
-			must.StrNotContains(t, ui.OutputWriter.String()+out.String(), "cannot be read")
+			must.StrContains(t, ui.ErrorWriter.String(), `Nomad could not be read, so this may be old: listing nodes:\nconnection refused`)
+			must.StrNotContains(t, ui.OutputWriter.String()+out.String(), "could not be read")
 		})
 	}
 }
@@ -145,7 +145,7 @@ func TestNoAutoscaler(t *testing.T) {
 	defer s.Close()
 	ui := cli.NewMockUi()
 	must.Eq(t, 1, (&topologyCommand{apiCommand{meta: meta{UI: ui}}}).Run([]string{"-address", s.URL}))
-	must.StrContains(t, ui.ErrorWriter.String(), s.URL+" has no /v1/topology: is it an autoscaler, and as new as this program? Nomad's address is another")
+	must.StrContains(t, ui.ErrorWriter.String(), s.URL+": it has no /v1/topology: is it an autoscaler, and as new as this program? Nomad's address is another")
 }
 
 func TestTopologyVars(t *testing.T) {
