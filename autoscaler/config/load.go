@@ -108,6 +108,13 @@ func (c *Config) decode(body hcl.Body) hcl.Diagnostics {
 		}
 	}
 	content, diags := blocks[""].read(body, schema...)
+	for _, d := range diags {
+		for _, inside := range []string{"policy", "queue", "topology"} {
+			if d.Summary == "Unsupported block type" && strings.Contains(d.Detail, fmt.Sprintf("%q", inside)) {
+				d.Detail += fmt.Sprintf(" Write it inside of pool %q { … }.", "<node pool>")
+			}
+		}
+	}
 	first := map[string]*hcl.Block{}
 	for _, b := range content.Blocks {
 		key := b.Type

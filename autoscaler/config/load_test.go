@@ -153,6 +153,7 @@ func TestParse_Mistakes(t *testing.T) {
 		"not HCL":                 {"http {", "kolo.hcl:1: Unclosed configuration block"},
 		"unknown top argument":    {"\nverbose = true", "kolo.hcl:2: Unsupported argument: An argument named \"verbose\" is not expected here. The arguments here are log_json, log_level, name, policy_dir."},
 		"misspelt block":          {"htpp {}", `kolo.hcl:1: Unsupported block type: Blocks of type "htpp" are not expected here. Did you mean "http"?`},
+		"outside of its pool":     {"topology {}", `kolo.hcl:1: Unsupported block type: Blocks of type "topology" are not expected here. Write it inside of pool "<node pool>" { … }.`},
 		"misspelt argument":       {"http {\n prot = 80 \n}", `kolo.hcl:2: Unsupported argument: An argument named "prot" is not expected here. Did you mean "port"?`},
 		"block without label":     {"pool {}", "kolo.hcl:1: Missing node pool for pool"},
 		"too many labels":         {`http "x" {}`, "kolo.hcl:1: Extraneous label for http"},
