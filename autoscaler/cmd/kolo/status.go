@@ -119,6 +119,8 @@ func drawStatus(s *api.Status) string {
 	switch {
 	case s.Leading:
 		role = "leads"
+	case s.Leader.Name == s.Autoscaler && s.Autoscaler != "":
+		role = "has lost the lock that it held"
 	case s.Leader.Name != "":
 		role = strings.TrimSpace("follows " + s.Leader.Name + " " + s.Leader.Address)
 	}

@@ -28,6 +28,20 @@ func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")
 }
 
+// TestDrawStatus_Role: which autoscaler leads, as the first line has it.
+func TestDrawStatus_Role(t *testing.T) {
+	for want, s := range map[string]api.Status{
+		"a leads":                   {Leading: true, Leader: api.Leader{Name: "a"}},
+		"a follows b http://b:8648": {Leader: api.Leader{Name: "b", Address: "http://b:8648"}},
+		"a follows":                 {},
+		"a has lost the lock that it held; NOMAD CANNOT BE READ: refused": {Leader: api.Leader{Name: "a"}, Problem: "refused"},
+	} {
+		s.Autoscaler, s.Ready = "a", true
+		first, _, _ := strings.Cut(drawStatus(&s), "\n")
+		must.Eq(t, want, first)
+	}
+}
+
 // TestStatus_ACompleteJobIsComplete is about a training whose last report came
 // before its last step.
 func TestStatus_ACompleteJobIsComplete(t *testing.T) {
