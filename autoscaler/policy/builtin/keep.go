@@ -13,12 +13,23 @@ import (
 // an event must repeat it rather than settle for what is there.
 type standing struct {
 	Want map[string]int `json:"want,omitempty"`
+	// Why jobs wait, of some of them where it is not for free GPUs.
+	Why map[string]string `json:"why,omitempty"`
 }
+
+// whysLimit bounds how many reasons are remembered: state is saved in Nomad.
+const whysLimit = 100
 
 // remember notes the outstanding changes of a decision.
 func (st *standing) remember(s *policy.Snapshot, d *policy.Decision) {
-	st.Want = nil
+	st.Want, st.Why = nil, nil
 	for i := range s.Jobs {
+		if a := &d.Allocations[i]; s.Jobs[i].Count == 0 && a.Count == 0 && a.Reason != waits && len(st.Why) < whysLimit {
+			if st.Why == nil {
+				st.Why = make(map[string]string)
+			}
+			st.Why[s.Jobs[i].ID] = a.Reason
+		}
 		if j, n := &s.Jobs[i], d.Allocations[i].Count; n != j.Count {
 			if st.Want == nil {
 				st.Want = make(map[string]int)
@@ -45,10 +56,15 @@ func (st *standing) keep(d *policy.Decision, pools []*pool) bool {
 			return false
 		}
 	}
-	known := make(map[string]int, len(st.Want))
+	known, why := make(map[string]int, len(st.Want)), make(map[string]string, len(st.Why))
 	for _, p := range pools {
 		for _, c := range p.jobs {
-			c.n, c.why = st.count(c), "nothing changed since the last decision"
+			switch c.n = st.count(c); {
+			case c.n > 0:
+				c.why = "nothing changed since the last decision"
+			case st.Why[c.ID] != "":
+				c.why, why[c.ID] = st.Why[c.ID], st.Why[c.ID]
+			}
 			if n, ok := st.Want[c.ID]; ok {
 				known[c.ID] = n // jobs that are gone are forgotten
 			}
@@ -57,7 +73,7 @@ func (st *standing) keep(d *policy.Decision, pools []*pool) bool {
 			}
 		}
 	}
-	st.Want = known
+	st.Want, st.Why = known, why
 	settle(d, pools)
 	return true
 }

@@ -128,6 +128,24 @@ func TestKolo_KeepsCountsBetweenEvents(t *testing.T) {
 	must.Eq(t, want, decide(t, p, s))
 }
 
+// TestEventPolicies_AJobIsToldWhyItWaits for as long as it does, and not that nothing has changed.
+func TestEventPolicies_AJobIsToldWhyItWaits(t *testing.T) {
+	for _, name := range []string{"kolo", "afs-l"} {
+		p, err := Policies.New(name, nil)
+		must.NoError(t, err)
+		s := cluster(4, policy.Job{Count: 4, Min: 4, Max: 4, Attained: 1000}, policy.Job{Min: 4, Max: 4}, policy.Job{Min: 8})
+		s.Jobs[0].Preemptible = false
+		first := p.Allocate(s)
+		must.Eq(t, []int{4, 0, 0}, counts(first), must.Sprint(name))
+		must.Eq(t, "waits: its minimum is more than the whole cluster has", first.Allocations[2].Reason, must.Sprint(name))
+		for s.State, s.Changed = first.State, false; s.Now < 10_003; s.Now++ {
+			d := p.Allocate(s)
+			must.Eq(t, first.Allocations[1:], d.Allocations[1:], must.Sprint(name))
+			s.State = d.State
+		}
+	}
+}
+
 // TestEventPolicies_RepeatAPlanUntilItIsCarriedOut follows a plan that takes
 // two rounds: the newcomer can only start once the old job has shrunk.
 func TestEventPolicies_RepeatAPlanUntilItIsCarriedOut(t *testing.T) {

@@ -21,6 +21,9 @@ func settle(d *policy.Decision, pools []*pool) {
 	}
 }
 
+// waits is why most jobs do that wait.
+const waits = "waits for free GPUs"
+
 // reason is what changes and why. A job that stays as it is costs no
 // allocation.
 func reason(from, to int, why string) string {
@@ -31,7 +34,7 @@ func reason(from, to int, why string) string {
 			return why
 		}
 		if to == 0 {
-			return "waits for free GPUs"
+			return waits
 		}
 		return "keeps its size"
 	case from == 0:
