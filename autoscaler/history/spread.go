@@ -101,21 +101,10 @@ func (h *History) learnPlaced(kind string, before, after *migrate.Sensitivity, n
 			k.Tries = min(k.Tries+before.Try(p, alike), migrate.EnoughTries) // more make no difference
 		}
 	}
-	points := after.Points
-	for len(points) > 0 {
-		size := points[0].Size
-		var of, rest []migrate.Point
-		for _, p := range points {
-			if p.Size == size {
-				of = append(of, p)
-			} else {
-				rest = append(rest, p)
-			}
-		}
+	for of := range after.BySize() {
 		if len(of) > 1 { // one time is no ratio
 			h.kind(kind, now).learnRatios(of)
 		}
-		points = rest
 	}
 }
 

@@ -5,6 +5,7 @@ package migrate
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -264,11 +265,19 @@ func reach(level string) int {
 // measured at several crossings. Times of different runs do not compare, their
 // ratios do: the run's are scaled by what both know, and the mean of both counts.
 func (s *Sensitivity) Share(of *Sensitivity) {
-	seen := map[int]bool{}
-	for _, p := range of.Points {
-		if !seen[p.Size] {
-			seen[p.Size] = true
-			s.share(of.of(p.Size))
+	for run := range of.BySize() {
+		s.share(run)
+	}
+}
+
+// BySize are the points of each size, in the order of their first ones.
+func (s *Sensitivity) BySize() iter.Seq[[]Point] {
+	return func(yield func([]Point) bool) {
+		for i, p := range s.Points {
+			first := !slices.ContainsFunc(s.Points[:i], func(q Point) bool { return q.Size == p.Size })
+			if first && !yield(s.of(p.Size)) {
+				return
+			}
 		}
 	}
 }

@@ -14,9 +14,14 @@ import (
 
 // Text is a text for a terminal: it keeps its lines, and what is not printable
 // is replaced.
-func Text(s string) string {
+func Text(s string) string { return replaced(s, '\n') }
+
+// Cell is Text for a cell of a table, which has one line.
+func Cell(s string) string { return replaced(s, ' ') }
+
+func replaced(s string, but rune) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || unicode.IsPrint(r) {
+		if r == but || unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar

@@ -16,10 +16,9 @@ import (
 )
 
 // reloadOnChange reloads on SIGHUP, and when the stamp of the files has changed and
-// stayed so. The
-// files are polled: notifications would have to follow each directory on the way
-// of a symbolic link, and miss what another machine writes to a network file
-// system.
+// stayed so. The files are polled: notifications would have to follow each directory
+// on the way of a symbolic link, and miss what another machine writes to a network
+// file system.
 func reloadOnChange(ctx context.Context, stamp func() string, reload func(why string)) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)

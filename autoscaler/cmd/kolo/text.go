@@ -8,7 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"unicode"
+
+	"github.com/kolo-nomad/kolo/autoscaler/printable"
 )
 
 // table lines cells up under each other; the first row is the heading.
@@ -26,12 +27,7 @@ func table(rows [][]string) string {
 func cells(row []string) []string {
 	out := make([]string, len(row))
 	for i, text := range row {
-		out[i] = strings.Map(func(r rune) rune {
-			if unicode.IsControl(r) {
-				return unicode.ReplacementChar
-			}
-			return r
-		}, text)
+		out[i] = printable.Cell(text)
 	}
 	return out
 }
