@@ -50,18 +50,19 @@ const (
 	kindTrialTTL = 24 * time.Hour
 )
 
-// extend is a job's curve with what others of its kind showed, but for the
-// sizes at which the job's own times have expired; k may be nil.
+// extend returns a job's curve, as far as it is believed, with what others of its
+// kind showed except at the sizes where the job's own times have expired; k may be
+// nil.
 func (k *Kind) extend(points []speedup.Point, expired []int) speedup.Curve {
 	c := speedup.NewCurve(points...)
 	if k == nil {
-		return c
+		return c.Sublinear()
 	}
 	shape := k.Shape
 	if len(expired) > 0 {
 		shape = shape.Without(expired...)
 	}
-	return shape.Extend(c)
+	return shape.Extend(c).Sublinear()
 }
 
 // expire gives up what has spoken against growing for long enough.
@@ -107,7 +108,7 @@ func (h *History) learnKind(kind string, before, after []speedup.Point, now time
 	if len(known) < 2 {
 		return // one size has no shape
 	}
-	curve := speedup.NewCurve(known...)
+	curve := speedup.NewCurve(known...).Sublinear()
 	for _, p := range known {
 		if slices.ContainsFunc(before, func(q speedup.Point) bool { return q.Size == p.Size && enough(q) }) {
 			continue

@@ -116,3 +116,22 @@ func TestKind_LessonsInFavourDoNotCount(t *testing.T) {
 	l.Kinds["k"].expire(t0.Add(25 * time.Hour))
 	must.SliceEmpty(t, l.Kinds["k"].Shape.NonImproving())
 }
+
+// TestKind_KeepsNoFalseCurve has a job that claims to be a billion times as fast on
+// 20 workers as on one.
+func TestKind_KeepsNoFalseCurve(t *testing.T) {
+	claim := []speedup.Point{{Size: 1, StepTime: 1000, Samples: learnedSteps}, {Size: 20, StepTime: 1e-6, Samples: learnedSteps}}
+	l := New()
+	l.learnKind("k", nil, claim, t0)
+	next := l.Kinds["k"].extend(nil, nil)
+	must.InDelta(t, 20, next.Speedup(20), 1e-9)
+
+	t.Log("nor does one that an earlier build has learned bring anything")
+	earlier := &Kind{}
+	earlier.Shape.Learn(speedup.NewCurve(claim...), 20)
+	next = earlier.extend([]speedup.Point{{Size: 2, StepTime: 1}}, nil)
+	must.InDelta(t, 10, next.Time(2)/next.Time(20), 1e-9)
+	own := (&Job{Measurements: []Measurement{{Point: claim[0]}, {Point: claim[1]}}}).Points()
+	curve := (*Kind)(nil).extend(own, nil)
+	must.InDelta(t, 20, curve.Speedup(20), 1e-9)
+}

@@ -156,7 +156,7 @@ func (e *engine) describe(j *job) policy.Job {
 	if e.cfg.Info.Curves {
 		v.Curve = e.exact.of(j.Curve)
 	} else if kind := e.kind(j); kind != nil {
-		v.Curve = kind.Extend(speedup.Curve{})
+		v.Curve = kind.Extend(speedup.Curve{}).Sublinear()
 	}
 	return v
 }

@@ -82,7 +82,7 @@ func (j *job) observe(steps, noise float64, seed uint64) (first, changed bool) {
 			})
 		}
 	}
-	j.seen.curve = speedup.NewCurve(points...)
+	j.seen.curve = speedup.NewCurve(points...).Sublinear()
 	return first, true
 }
 
@@ -157,7 +157,7 @@ func (e *engine) learned(j *job) {
 	curve := j.seen.curve
 	if kind := e.kind(j); kind != nil {
 		kind.Learn(curve, j.n)
-		curve = kind.Extend(curve)
+		curve = kind.Extend(curve).Sublinear()
 	}
 	if v := e.viewOf(j); v != nil {
 		v.Curve = curve

@@ -9,5 +9,8 @@
 //	                          ^                │
 //	                          └────Extend──────┘  sizes that the job has not run at
 //
+// Jobs report their own times: what policies see of such a curve, and what others
+// of the kind learn from it, is Sublinear.
+//
 // It is pure, and knows neither jobs nor policies.
 package speedup
