@@ -96,6 +96,7 @@ func explain(info registry.Info) string {
 	field("Does", info.Doc)
 	field("Source", info.Source)
 	field("Needs", info.Needs)
+	field("Trusts", info.Trusts.String())
 	if len(info.Options) == 0 {
 		b.WriteString("\nIt has no options.")
 		return b.String()

@@ -35,6 +35,7 @@ var afslEntry = registry.Define(registry.Info{
 	Doc:    "Each GPU goes to the winner of pairwise comparisons of shorter against more efficient; plans again on events only.",
 	Source: "AFS-L of CoDDL (NSDI'21); the blind form is Kolo's",
 	Needs:  "speed-up curves and remaining work; a job of unknown length counts as having its attained service plus prior left",
+	Trusts: registry.Times,
 }, afsl{Prior: servicePrior}, afsl.allocate)
 
 func (a afsl) allocate(s *policy.Snapshot) policy.Decision {
@@ -47,16 +48,20 @@ func (a afsl) allocate(s *policy.Snapshot) policy.Decision {
 	for _, p := range pools {
 		p.pin()
 		var jobs []*candidate
-		var left []float64
-		for _, c := range p.jobs {
+		for _, c := range p.byPriority(nil) {
 			if a.capped(c) && p.set(c, c.floor(c.Count)) {
 				c.why = "keeps its size: resized as often as the cap allows"
 				continue
 			}
 			jobs = append(jobs, c)
-			left = append(left, a.left(c))
 		}
-		newTournament(jobs, left).run(p)
+		for _, tier := range tiers(jobs) {
+			left := make([]float64, len(tier))
+			for i, c := range tier {
+				left[i] = a.left(c)
+			}
+			newTournament(tier, left).run(p)
+		}
 	}
 	settle(&d, pools)
 	state.remember(s, &d)

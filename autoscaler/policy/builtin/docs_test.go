@@ -7,10 +7,27 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
+
+// TestDocs_TrustIsStated compares the table of what policies trust with the code.
+func TestDocs_TrustIsStated(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "reference", "policies.md"))
+	must.NoError(t, err)
+	by := map[registry.Trust][]string{}
+	for _, name := range Policies.Names() {
+		info, _ := Policies.Describe(name)
+		by[info.Trusts] = append(by[info.Trusts], "`"+name+"`")
+	}
+	for _, trust := range []registry.Trust{registry.Nothing, registry.Lengths, registry.Times} {
+		must.StrContains(t, string(b), fmt.Sprintf("\n| %s | %s |", trust, strings.Join(by[trust], ", ")))
+	}
+}
 
 // TestDocs_CatalogueIsComplete keeps docs/reference/policies.md in step with the code:
 // every policy has its section, every option its row with the true default.

@@ -13,6 +13,7 @@ var elasticSRJFEntry = registry.Define(registry.Info{
 	Doc:    "Minimum size for each job by ascending remaining work, then one more worker for each in turn until the GPUs are used.",
 	Source: "Voda (IC2E 2023)",
 	Needs:  "remaining work; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
+	Trusts: registry.Lengths,
 }, elastic{Efficiency: -1}, elastic.srjf)
 
 // srjf is elastic FIFO with the jobs of least remaining work first.

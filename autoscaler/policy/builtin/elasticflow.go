@@ -31,6 +31,7 @@ var elasticFlowEntry = registry.Define(registry.Info{
 	Doc:    "Admits jobs whose deadline can be met and holds the smallest share that meets it; other jobs run as best effort.",
 	Source: "ElasticFlow (ASPLOS'23)",
 	Needs:  "deadlines, remaining work and speed-up curves; jobs without a deadline are best effort, a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
+	Trusts: registry.Lengths,
 }, elasticFlow{PowersOfTwo: true}, elasticFlow.allocate)
 
 // elasticFlowState is who holds a guarantee.

@@ -29,7 +29,7 @@ func (f ffdl) Check() (string, string) {
 
 var ffdlEntry = registry.Define(registry.Info{
 	Name:   "ffdl",
-	Doc:    "Admits jobs in order of arrival as long as the minima fit, and maximises the sum of their speed-ups.",
+	Doc:    "Admits jobs in order of arrival as long as the minima fit, and maximises the sum of their speed-ups by weight, those of higher priority first.",
 	Source: "elastic FfDL (MASCOTS'20); dynamic programming as in Voda",
 	Needs:  "speed-up curves; unmeasured sizes use the prior",
 }, ffdl{Method: "auto", Limit: 50_000_000}, ffdl.allocate)
@@ -45,7 +45,9 @@ func (f ffdl) allocate(s *policy.Snapshot) policy.Decision {
 		const why = "part of the split with the highest total speed-up"
 		switch method := f.method(p, admitted); method {
 		case "dp":
-			p.maximise(admitted, why)
+			for _, tier := range tiers(admitted) {
+				p.maximise(tier, why)
+			}
 		case "greedy":
 			p.auction(admitted, leastGain, stepGain, why)
 		default:
@@ -91,13 +93,14 @@ func (f ffdl) method(p *pool, admitted []*candidate) string {
 
 // level is a size worth considering: faster than every smaller one.
 type level struct {
-	size, extra int // workers, GPUs over the minimum
-	speed       float64
+	size, extra int     // workers, GPUs over the minimum
+	worth       float64 // weight times speed-up
 }
 
 // maximise splits the free GPUs over jobs that have their minimum so that
 // the sum of speed-ups is greatest, by dynamic programming over jobs and
-// GPUs. Of equal splits the one that leaves more GPUs free wins.
+// GPUs, each speed-up counted by its job's weight. Of equal splits the one that
+// leaves more GPUs free wins.
 func (p *pool) maximise(jobs []*candidate, why string) {
 	width := p.free + 1
 	best := make([]float64, width) // best[k]: highest sum with k GPUs so far
@@ -109,12 +112,12 @@ func (p *pool) maximise(jobs []*candidate, why string) {
 		best, prev = prev, best
 		row := choice[i*width : (i+1)*width]
 		for k := range width {
-			top, pick := prev[k]+levels[0].speed, int32(levels[0].size)
+			top, pick := prev[k]+levels[0].worth, int32(levels[0].size)
 			for _, l := range levels[1:] {
 				if l.extra > k {
 					break
 				}
-				if v := prev[k-l.extra] + l.speed; v > top {
+				if v := prev[k-l.extra] + l.worth; v > top {
 					top, pick = v, int32(l.size)
 				}
 			}
@@ -140,14 +143,14 @@ func (p *pool) maximise(jobs []*candidate, why string) {
 
 // levels lists the sizes of a job from its present one up that fit.
 func (p *pool) levels(levels []level, c *candidate) []level {
-	levels = append(levels, level{c.n, 0, c.speed(c.n)})
+	levels = append(levels, level{c.n, 0, c.weight() * c.speed(c.n)})
 	for n := c.next(c.n); n > 0; n = c.next(n) {
 		extra := c.cost(n) - c.cost(c.n)
 		if extra > p.free {
 			break
 		}
-		if speed := c.speed(n); speed > levels[len(levels)-1].speed {
-			levels = append(levels, level{n, extra, speed})
+		if worth := c.weight() * c.speed(n); worth > levels[len(levels)-1].worth {
+			levels = append(levels, level{n, extra, worth})
 		}
 	}
 	return levels

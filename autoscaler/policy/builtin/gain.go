@@ -3,6 +3,8 @@
 
 package builtin
 
+import "math"
+
 // bid is the next step of one job and what it is worth per GPU.
 type bid struct {
 	gain float64
@@ -55,16 +57,38 @@ func (h *bids) pop() {
 	h.down(0)
 }
 
-// auction gives free GPUs step by step to the job whose next step is worth
-// most per GPU, until none is worth more than least. value answers the next
-// size of a job and its worth; 0 as size ends the job's part. It is asked
-// again when its step no longer fits, and may answer a smaller one. Among
-// equals the earlier in order goes first.
+// push adds a bid.
+func (h *bids) push(b bid) {
+	*h = append(*h, b)
+	for i := len(*h) - 1; i > 0; {
+		above := (i - 1) / 2
+		if !(*h)[i].before(&(*h)[above]) {
+			return
+		}
+		(*h)[i], (*h)[above] = (*h)[above], (*h)[i]
+		i = above
+	}
+}
+
+// weighed is what a gain counts for a job: as many times as much as its weight,
+// and a loss as many times as little.
+func (c *candidate) weighed(gain float64) float64 {
+	if gain < 0 {
+		return gain / c.weight()
+	}
+	return gain * c.weight()
+}
+
+// auction gives free GPUs step by step to the job of highest priority whose next
+// step is worth most per GPU by its weight, until none is worth more than least
+// without. value answers the next size of a job and its worth; 0 as size ends the
+// job's part. It is asked again when its step no longer fits, and may answer a
+// smaller one. Among equals the earlier in order goes first.
 func (p *pool) auction(order []*candidate, least float64, value func(*candidate) (to int, gain float64), why string) {
 	h := make(bids, 0, len(order))
 	for i, c := range order {
 		if to, gain := value(c); to > 0 && gain > least {
-			h = append(h, bid{gain: gain, to: to, rank: i, c: c})
+			h = append(h, bid{gain: c.weighed(gain), to: to, rank: i, tier: c.Priority, c: c})
 		}
 	}
 	h.init()
@@ -79,7 +103,7 @@ func (p *pool) auction(order []*candidate, least float64, value func(*candidate)
 			h.pop()
 			continue
 		}
-		b.to, b.gain = to, gain
+		b.to, b.gain = to, b.c.weighed(gain)
 		h.down(0)
 	}
 }
@@ -106,7 +130,7 @@ func (p *pool) hullGain(c *candidate) (int, float64) {
 		if to = c.next(to); to == 0 || c.cost(to)-c.cost(c.n) > p.free {
 			break
 		}
-		if rate := c.rate(to); best == 0 || rate > most {
+		if rate := c.rate(to); best == 0 || rate-most > straight*math.Abs(most) {
 			best, most = to, rate
 		}
 	}

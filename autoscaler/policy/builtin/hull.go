@@ -3,6 +3,8 @@
 
 package builtin
 
+import "math"
+
 // vertex is a size of a job, the GPUs it holds, and what it is worth.
 type vertex struct {
 	n           int
@@ -23,12 +25,17 @@ func (h hull) slope(i int) float64 {
 	return (h[i].worth - h[i-1].worth) / (h[i].gpus - h[i-1].gpus)
 }
 
+// straight is by which part a slope must be above another to count as steeper.
+// Sizes on one line stay apart: where the larger does not fit, the smaller may.
+const straight = 1e-9
+
 // add takes in a size that is larger than all before.
 func (h *hull) add(n int, gpus, worth float64) {
 	v := vertex{n, gpus, worth}
 	for len(*h) > 1 {
 		last := (*h)[len(*h)-1]
-		if h.slope(len(*h)-1) > (v.worth-last.worth)/(v.gpus-last.gpus) {
+		before, after := h.slope(len(*h)-1), (v.worth-last.worth)/(v.gpus-last.gpus)
+		if after-before <= straight*math.Abs(before) {
 			break
 		}
 		*h = (*h)[:len(*h)-1]

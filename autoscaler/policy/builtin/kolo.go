@@ -77,6 +77,7 @@ var koloEntry = registry.Define(registry.Info{
 	Doc:    "Kolo's own, and the default: GPUs go where they bring most, weighted towards jobs with little service, at sizes that were measured or are one step beyond, and resizes must pay for themselves.",
 	Source: "Kolo; see docs/research.md. Builds on least attained service (Tiresias), marginal gain (FfDL, AFS) and bounded exploration (Pollux)",
 	Needs:  "nothing; uses measured step times, declared remaining work, weights and measured resize cost where there are any",
+	Trusts: registry.Lengths,
 }, koloDefaults, kolo.allocate)
 
 // koloState is the last plan, and when it was made.
@@ -130,47 +131,47 @@ func (k kolo) allocate(s *policy.Snapshot) policy.Decision {
 // plan divides the pool.
 func (k kolo) plan(s *policy.Snapshot, p *pool) {
 	p.pin()
-	lowest := math.MaxInt
-	for _, c := range p.jobs {
-		lowest = min(lowest, c.Priority)
-	}
 	// The edges of all hulls, job after job, and where each job's next one
 	// ends. Slopes fall along a hull, so the best edge of all is always the
-	// next of some job: a heap of those is enough, and what no GPU is left
+	// next of some job: heaps of those are enough, and what no GPU is left
 	// for is never sorted.
 	var h hull
 	edges := make([]vertex, 0, 8*len(p.jobs))
 	next, end := make([]int, len(p.jobs)), make([]int, len(p.jobs))
-	best := make(bids, 0, len(p.jobs))
+	var starts, growth bids
 	for i, c := range p.jobs {
 		k.worth(s, c, p.free, &h)
 		next[i] = len(edges) + 1
 		edges = append(edges, h...)
 		end[i] = len(edges)
 		if len(h) > 1 {
-			b := bid{c: c, rank: i, to: h[1].n, gain: h.slope(1), tier: lowest}
+			b := bid{c: c, rank: i, to: h[1].n, gain: h.slope(1), tier: c.Priority}
 			if c.n == 0 {
-				b.tier = c.Priority // decides who runs, not how large they grow
+				starts = append(starts, b)
+			} else {
+				growth = append(growth, b)
 			}
-			best = append(best, b)
 		}
 	}
-	best.init()
+	starts.init()
+	growth.init()
 	var late []*candidate
-	for p.free > 0 && len(best) > 0 {
-		b := &best[0]
+	for p.free > 0 && len(starts)+len(growth) > 0 {
+		best := &growth
+		if len(growth) == 0 || len(starts) > 0 && starts[0].outbids(&growth[0]) {
+			best = &starts
+		}
+		b := (*best)[0]
+		best.pop()
 		if !p.set(b.c, b.to) {
 			late = append(late, b.c)
-			best.pop()
 			continue
 		}
-		if next[b.rank]++; next[b.rank] == end[b.rank] {
-			best.pop()
-			continue
+		if next[b.rank]++; next[b.rank] < end[b.rank] {
+			to := next[b.rank]
+			b.to, b.gain = edges[to].n, hull(edges).slope(to)
+			growth.push(b)
 		}
-		to := next[b.rank]
-		b.to, b.gain, b.tier = edges[to].n, hull(edges).slope(to), lowest
-		best.down(0)
 	}
 	// Of steps that did not fit whole, what fits, where that is still worth
 	// a resize.
@@ -185,6 +186,18 @@ func (k kolo) plan(s *policy.Snapshot, p *pool) {
 	for _, c := range p.jobs {
 		c.why = c.explain()
 	}
+}
+
+// outbids reports whether the best start comes before the best growth. Priority
+// orders jobs that start, and jobs that grow; between the two, growth of a higher
+// priority keeps no job from its start, but for what it gains.
+func (b *bid) outbids(growth *bid) bool {
+	if b.tier > growth.tier {
+		return true
+	}
+	start := *b
+	start.tier = growth.tier
+	return start.before(growth)
 }
 
 // worth fills in the hull of what the sizes from the present one up are

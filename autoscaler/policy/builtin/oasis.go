@@ -47,6 +47,7 @@ var oasisEntry = registry.Define(registry.Info{
 	Doc:    "Online primal-dual admission: jobs buy GPUs of future time slots at prices that rise with use, and run as bought.",
 	Source: "OASiS (INFOCOM'18, arXiv 1801.00936), in outline",
 	Needs:  "remaining work, speed-up curves, weight and deadline as the utility; without a deadline utility falls from the ideal finish on, a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
+	Trusts: registry.Times,
 }, oasis{Slot: 600, Slots: 32, Low: 0.1, High: 10}, oasis.allocate)
 
 // oasisState holds the bought schedules.

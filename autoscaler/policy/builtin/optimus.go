@@ -19,6 +19,7 @@ var optimusEntry = registry.Define(registry.Info{
 	Doc:    "Minimum size for each job, least demanding first, then each GPU to the job whose completion time it cuts most.",
 	Source: "Optimus (EuroSys'18), with declared length in place of the fitted loss curve",
 	Needs:  "remaining work and speed-up curves; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
+	Trusts: registry.Times,
 }, optimus{}, optimus.allocate)
 
 func (optimus) allocate(s *policy.Snapshot) policy.Decision {

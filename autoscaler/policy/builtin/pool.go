@@ -133,6 +133,19 @@ func (p *pool) byPriority(compare func(a, b *candidate) int) []*candidate {
 	return order
 }
 
+// tiers splits jobs in order of priority into those of one priority each.
+func tiers(order []*candidate) (out [][]*candidate) {
+	for i := 0; i < len(order); {
+		end := i + 1
+		for end < len(order) && order[end].Priority == order[i].Priority {
+			end++
+		}
+		out = append(out, order[i:end])
+		i = end
+	}
+	return out
+}
+
 // byScore orders jobs by descending priority, and jobs of one priority by
 // ascending score, which is computed once for each.
 func (p *pool) byScore(score func(*candidate) float64) []*candidate {

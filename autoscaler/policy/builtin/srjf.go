@@ -17,6 +17,7 @@ var srjfEntry = registry.Define(registry.Info{
 	Doc:    "Shortest remaining job first at the preferred size (all or nothing); longer jobs are suspended for shorter ones.",
 	Source: "textbook SRTF on gangs of GPUs, as the baseline of AFS (NSDI'21) and Helios (SC'21)",
 	Needs:  "remaining work and step times; a job of unknown length counts as having its attained service plus 600 GPU-seconds left",
+	Trusts: registry.Lengths,
 }, srjf{}, srjf.allocate)
 
 func (srjf) allocate(s *policy.Snapshot) policy.Decision {

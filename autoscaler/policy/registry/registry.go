@@ -22,8 +22,27 @@ type Info struct {
 	Doc     string // what it does, one or two sentences
 	Source  string // paper or system it comes from
 	Needs   string // information it uses, and what it does without
+	Trusts  Trust  // what it takes a job's word for
 	Options []Option
 }
+
+// Trust is what a policy takes a job's word for. A job that reports it falsely may
+// leave jobs of other tenants less than an honest one that scales perfectly would.
+// No policy believes a curve beyond perfect scaling (speedup.Curve.Sublinear).
+type Trust int
+
+// What policies trust; each includes the one before.
+const (
+	Nothing Trust = iota
+	Lengths       // how much work is done and left, in seconds on one worker
+	Times         // that the job is slow, or scales badly: it then counts as long
+)
+
+// String is the trust as a user reads it.
+func (t Trust) String() string { return [...]string{"nothing", "lengths", "lengths and step times"}[t] }
+
+// MarshalText implements encoding.TextMarshaler.
+func (t Trust) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
 // Option is one setting of a policy.
 type Option struct {
