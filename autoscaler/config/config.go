@@ -108,7 +108,7 @@ func (p *Planner) settings() settings {
 		define("gc_protection", &p.GCProtection, o.GCProtection, duration("1m", "3h"), "Time before its garbage collection from which a job without workers is protected."),
 		define("max_writes", &p.MaxWrites, o.MaxWrites, whole(0, 1e6), "Jobs that are changed per round; 0 is no limit."),
 		define("debounce", &p.Debounce, 100*time.Millisecond, duration("0s", "1m"), "Events within this time are planned together."),
-		define("resize_cost", &p.ResizeCost, time.Second, duration("0s", "1h"), "Training time lost to a resize, until gaps are measured."),
+		define("resize_cost", &p.ResizeCost, time.Second, duration("0s", "1h"), "Training time lost to a resize: until that is measured, and as one voice of a median where several namespaces share a pool."),
 		define("progress", &p.Progress, 5*time.Second, duration("0s", "1h"), "Interval of reading the progress of running jobs; `0s` is never."),
 		define("tick", &p.Tick, 30*time.Second, duration("1s", "1h"), "Longest time between two decisions."),
 		renamed("hand_hold", "manual_hold"), renamed("keep_alive", "gc_protection"), renamed("batch", "debounce"),

@@ -104,6 +104,7 @@ func (c *Controller) note(j *job, act planner.Action, done cluster.Written, err 
 		j.LastChange = now
 		if act.From > 0 {
 			j.Resizes++
+			j.Wrote(act.To, now)
 		}
 		maps.DeleteFunc(j.GrowAfter, func(_ string, until time.Time) bool { return until.Before(now) })
 		for _, g := range act.Unplaced {

@@ -110,11 +110,13 @@ func TestResizeCost_OneTenantsGapsAreOneVoice(t *testing.T) {
 		gaps map[string][]float64
 		want float64
 	}{
-		"nothing measured":        {nil, 1},
-		"one namespace":           {map[string][]float64{"a": {3, 0.2, 0.4}}, 0.4},
-		"one that lies":           {map[string][]float64{"a": {0.2, 0.3}, "b": {3000, 3000, 3000, 3000, 3000}}, 0.3},
-		"one that lies, of three": {map[string][]float64{"a": {0.2}, "b": {3000}, "c": {0.4}}, 0.4},
-		"beyond belief":           {map[string][]float64{"b": {1e9, 1e9}}, 1},
+		"nothing measured":          {nil, 1},
+		"one namespace":             {map[string][]float64{"a": {3, 0.2, 0.4}}, 0.4},
+		"one that lies, and none":   {map[string][]float64{"a": nil, "b": {3000, 3000}}, 1},
+		"one that lies, and one":    {map[string][]float64{"a": {0.2, 0.3}, "b": {3000, 3000, 3000, 3000, 3000}}, 1},
+		"one that lies, of three":   {map[string][]float64{"a": {0.2}, "b": {3000}, "c": {0.4}}, 0.4},
+		"two that are slow, of two": {map[string][]float64{"a": {20}, "b": {30}}, 20},
+		"beyond belief":             {map[string][]float64{"b": {1e9, 1e9}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) { must.Eq(t, tc.want, resizeCost(tc.gaps, 1)) })
 	}

@@ -61,21 +61,19 @@ func (c *Controller) mobilize(v *cluster.View, now time.Time) {
 
 // resizeCosts are the costs of a resize by pool, as policies see them.
 func (c *Controller) resizeCosts(v *cluster.View, now time.Time) map[string]float64 {
-	gaps := map[string]map[string][]float64{} // by pool and namespace
+	costs := map[string]map[string][]float64{} // by pool and namespace
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
-		if gaps[j.Pool] == nil {
-			gaps[j.Pool] = map[string][]float64{}
+		if costs[j.Pool] == nil {
+			costs[j.Pool] = map[string][]float64{}
 		}
 		if movable(j, now) {
-			for _, g := range c.job(j.Key).Gaps {
-				gaps[j.Pool][j.Key.Namespace] = append(gaps[j.Pool][j.Key.Namespace], g.Seconds)
-			}
+			costs[j.Pool][j.Key.Namespace] = append(costs[j.Pool][j.Key.Namespace], c.job(j.Key).Costs...)
 		}
 	}
 	out := map[string]float64{}
-	for pool := range gaps {
-		out[pool] = resizeCost(gaps[pool], c.cfg.Planner.ResizeCost.Seconds())
+	for pool := range costs {
+		out[pool] = resizeCost(costs[pool], c.cfg.Planner.ResizeCost.Seconds())
 	}
 	return out
 }

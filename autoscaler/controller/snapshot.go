@@ -46,9 +46,7 @@ func (c *Controller) snapshot(v *cluster.View, name string, p *poolPolicy, now t
 			continue
 		}
 		h := c.job(j.Key)
-		for _, g := range h.Gaps {
-			costs[j.Key.Namespace] = append(costs[j.Key.Namespace], g.Seconds)
-		}
+		costs[j.Key.Namespace] = append(costs[j.Key.Namespace], h.Costs...)
 		index = append(index, i)
 		s.Jobs = append(s.Jobs, policyJob(j, f, h, c.history.Curve(h.Job, kindKey(j.Key, f))))
 	}
@@ -134,21 +132,22 @@ func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) po
 // resize; the configuration's resize_cost is bounded by the same.
 const maxResizeCost = 3600
 
-// resizeCost is the median of the measured gaps, by namespace, and of those the
-// median, the lower of two: trainings measure their own gaps, and what those of
-// one tenant report must not keep the jobs of all others at their sizes. without
-// is the cost where nothing is measured.
-func resizeCost(gaps map[string][]float64, without float64) float64 {
+// resizeCost is the median of the costs of resizes by namespace of the pool's jobs,
+// and of these medians the median, the lower of two: trainings measure their own
+// costs, and what those of one tenant report must not keep the jobs of all others at
+// their sizes. What is configured is the voice of one more namespace, unless there is
+// one namespace only, and something is measured of it.
+func resizeCost(costs map[string][]float64, configured float64) float64 {
 	var medians []float64
-	for _, of := range gaps {
+	for _, of := range costs {
 		of = slices.DeleteFunc(of, func(g float64) bool { return g > maxResizeCost })
 		if len(of) > 0 {
 			slices.Sort(of)
 			medians = append(medians, of[len(of)/2])
 		}
 	}
-	if len(medians) == 0 {
-		return without
+	if len(medians) == 0 || len(costs) > 1 {
+		medians = append(medians, configured)
 	}
 	slices.Sort(medians)
 	return medians[(len(medians)-1)/2]

@@ -16,6 +16,11 @@
 // minutes the first time, doubling with each trial up to a week. Jobs of one
 // kind learn from each other how they scale.
 //
+// Trainings report their own times. One counts if Nomad saw the job at its size, and
+// for as many steps as fit into the time that it had it; a curve that scales better
+// than perfectly counts as perfect. Of resizes only those that the autoscaler wrote
+// count as the cost of one.
+//
 // # Loss
 //
 // Package store saves a History. Where it is lost, attained service and times

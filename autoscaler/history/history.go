@@ -69,7 +69,7 @@ func (h *History) Learn(j *Job, kind string, p *Progress, slots int, now time.Ti
 	j.Size, j.Loss = p.Size, p.Loss
 	j.advance(p)
 	formed := j.LastGap
-	resizes = j.addGaps(p.Resizes, now)
+	resizes = j.addGaps(p.Resizes, slots, now)
 	j.settle(p.Size, slots, j.LastGap != formed)
 	for size, t := range p.StepSeconds {
 		if n, err := strconv.Atoi(size); err == nil && n >= 1 && n%slots == 0 {

@@ -31,12 +31,14 @@ type Job struct {
 	Epoch     uint64    `json:"epoch,omitempty"`     // completions up to this index are of an earlier life
 	Completed time.Time `json:"completed,omitzero"`
 
-	Measurements []Measurement `json:"points,omitempty"` // of step times
-	Placed       []Placed      `json:"placed,omitempty"` // of step times by where the workers were
-	Batch        float64       `json:"batch,omitempty"`  // samples in the step that work is counted in
-	Done         float64       `json:"done,omitempty"`   // global steps
-	Total        float64       `json:"total,omitempty"`  // as the training reports
-	Gaps         []Gap         `json:"gaps,omitempty"`   // the last resizes
+	Measurements []Measurement   `json:"points,omitempty"` // of step times
+	Had          map[int]float64 `json:"had,omitempty"`    // seconds at each size, in workers, less those of steps taken in
+	Placed       []Placed        `json:"placed,omitempty"` // of step times by where the workers were
+	Batch        float64         `json:"batch,omitempty"`  // samples in the step that work is counted in
+	Done         float64         `json:"done,omitempty"`   // global steps
+	Total        float64         `json:"total,omitempty"`  // as the training reports
+	Gaps         []Gap           `json:"gaps,omitempty"`   // the last resizes
+	Costs        []float64       `json:"costs,omitempty"`  // seconds of the last resizes that this autoscaler wrote
 
 	Move  *Move       `json:"move,omitempty"`  // the last one
 	Moves []time.Time `json:"moves,omitempty"` // when moves began
@@ -53,6 +55,8 @@ type Job struct {
 	where        Where  // as Nomad reports
 	settled      Where  // at the last report of the training, where the ring is of these workers
 	stay         uint64 // counts the rings and where they were
+	tenure       tenure
+	wrote        []written
 }
 
 // Gap is one resize as the workers saw it, in slots.
@@ -101,6 +105,7 @@ func newJob(o *Observation, now time.Time) *Job {
 		j.FirstStart = o.Oldest
 		j.RunTime = now.Sub(o.Oldest).Seconds()
 		j.Attained = j.RunTime * float64(o.Running*o.Slots)
+		j.Had = map[int]float64{o.Running: j.RunTime}
 	}
 	return j
 }
@@ -136,6 +141,7 @@ func (j *Job) observe(o *Observation, now time.Time, dt time.Duration) *Job {
 		j.Move = nil // no one ends it
 	}
 	j.where = o.Where
+	j.see(o.Running, now)
 	j.expire(o.Running, now)
 	return j
 }

@@ -26,8 +26,19 @@ const status = `{"job":"train","generation":4,"size":4,"step":1200,"samples":768
             {"from":2,"to":4,"cause":"resize","gap_seconds":0.25,"lost_steps":0,"time":200},
             {"from":4,"to":2,"cause":"failure","gap_seconds":3,"lost_steps":7,"time":300}],"complete":false}`
 
-// learn has a job of no kind learn.
+// long has a job be at the sizes that it reports for long enough.
+func (j *Job) long(p *Progress, slots int) {
+	j.Had = map[int]float64{}
+	for text := range p.StepSeconds {
+		if n, err := strconv.Atoi(text); err == nil {
+			j.Had[n/slots] = maxSeconds
+		}
+	}
+}
+
+// learn has a job of no kind, which was long at all sizes that it reports, learn.
 func (j *Job) learn(p *Progress, slots int, now time.Time) []Resize {
+	j.long(p, slots)
 	resizes, _ := New().Learn(j, "", p, slots, now)
 	return resizes
 }
@@ -167,4 +178,37 @@ func TestJob_FreezeNeverForServices(t *testing.T) {
 	f.Batch = false
 	r.freeze(f, t0)
 	must.False(t, r.Frozen)
+}
+
+// TestJob_CostOfAResize has a training report resizes that no one wrote, and ones of
+// which it says that they took longer than there was time.
+func TestJob_CostOfAResize(t *testing.T) {
+	r, ring := &Job{}, 0.0
+	reports := func(cause string, to int, gap float64, after time.Duration) {
+		ring++
+		r.learn(&Progress{Resizes: []Resize{{From: 2, To: to, Cause: cause, GapSeconds: gap, Time: ring}}}, 2, t0.Add(after))
+	}
+	reports("resize", 8, 3000, 0)
+	must.SliceEmpty(t, r.Costs, must.Sprint("written by no one"))
+	must.Len(t, 1, r.Gaps)
+	r.Wrote(4, t0)
+	reports("failure", 8, 5, time.Minute)
+	reports("resize", 6, 5, time.Minute)
+	reports("resize", 8, 3000, time.Minute)
+	must.SliceEmpty(t, r.Costs, must.Sprint("no resize, another size, longer than since it was written"))
+	reports("resize", 8, 0.25, time.Minute)
+	reports("resize", 8, 0.5, time.Minute)
+	must.Eq(t, []float64{0.25}, r.Costs, must.Sprint("each counts once"))
+
+	t.Log("the ring may pass over one")
+	r.Wrote(2, t0)
+	r.Wrote(3, t0)
+	reports("resize", 6, 0.75, time.Minute)
+	reports("resize", 4, 9, time.Minute)
+	must.Eq(t, []float64{0.25, 0.75}, r.Costs)
+	for range 100 {
+		r.Wrote(1, t0)
+		reports("resize", 2, 1, time.Minute)
+	}
+	must.Len(t, gapsLimit, r.Costs)
 }

@@ -37,6 +37,10 @@ func FuzzLearn(f *testing.F) {
 			if i > 4 {
 				r.where.Crossing = onTwo
 			}
+			if i%2 == 0 {
+				r.long(&p, slots)
+			}
+			r.see(p.Size/slots, now)
 			h.Learn(&r, "k", &p, slots, now)
 			r.expire(p.Size, now)
 		}

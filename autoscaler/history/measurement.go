@@ -56,14 +56,15 @@ const (
 // that is not known.
 type steps struct {
 	n    int
-	mean float64 // seconds
+	mean float64 // seconds, in steps of Job.Batch
+	took float64 // seconds, all of them
 }
 
 // update takes in what the training has counted at this size, in steps of batch
-// samples (0: of whatever a step takes). It returns the steps that are new, and by
-// how much the training has got slower or faster since this size was first
-// measured, 1 where it has not.
-func (m *Measurement) update(t StepTime, batch float64, now time.Time) (made steps, drift float64) {
+// samples (0: of whatever a step takes), as far as they fit into so many seconds. It
+// returns the steps that are new, and by how much the training has got slower or
+// faster since this size was first measured, 1 where it has not.
+func (m *Measurement) update(t StepTime, batch, had float64, now time.Time) (made steps, drift float64) {
 	t.N = max(0, t.N)
 	if t.N > 0 && (t.N < m.Counted || t.N > m.Counted && m.last.N != m.Counted || m.Counted == 0 && m.StepTime > 0) {
 		// Another leader counts, or an autoscaler that has ended took some of them
@@ -80,8 +81,14 @@ func (m *Measurement) update(t StepTime, batch float64, now time.Time) (made ste
 	if !ok {
 		return steps{}, 1
 	}
+	if most := had / fresh.Mean; most < float64(max(1, fresh.N)) {
+		if most < minSteps {
+			return steps{}, 1
+		}
+		fresh.N = int(most) // the first ones may be of before Nomad was watched
+	}
 	m.At = now
-	return steps{fresh.N, step}, m.average(step, fresh.N)
+	return steps{fresh.N, step, float64(fresh.N) * fresh.Mean}, m.average(step, fresh.N)
 }
 
 // step is the time of a step of batch samples (0: of whatever a step takes), ok is
@@ -145,20 +152,26 @@ func (m *Measurement) since(t StepTime) StepTime {
 	return fresh
 }
 
-// measure takes in what the training has counted at a size. A size that has no
-// time in force yet takes none of the places.
+// measure takes in what the training has counted at a size, if it had that. A size
+// that has no time in force yet takes none of the places.
 func (j *Job) measure(size int, t StepTime, now time.Time) {
+	had, ok := j.has(size, now)
+	if !ok {
+		return
+	}
 	i := slices.IndexFunc(j.Measurements, func(m Measurement) bool { return m.Size == size })
 	if i < 0 {
 		m := Measurement{Point: speedup.Point{Size: size}, stay: j.stay}
-		if m.update(t, j.Batch, now); m.StepTime > 0 && len(j.Measurements) < measurementsLimit {
+		if made, _ := m.update(t, j.Batch, had, now); m.StepTime > 0 && len(j.Measurements) < measurementsLimit {
 			j.Measurements = append(j.Measurements, m)
+			j.Had[size] -= made.took
 		}
 		return
 	}
 	m := &j.Measurements[i]
 	counted := m.Counted
-	made, drift := m.update(t, j.Batch, now)
+	made, drift := m.update(t, j.Batch, had, now)
+	j.Had[size] -= made.took
 	stayed := m.stay == j.stay && size == j.settled.Workers
 	if m.Counted != counted {
 		m.stay = j.stay

@@ -4,6 +4,7 @@
 package history
 
 import (
+	"slices"
 	"strconv"
 	"time"
 )
@@ -86,8 +87,35 @@ func (j *Job) advance(p *Progress) {
 	}
 }
 
+// written is a resize that an autoscaler wrote.
+type written struct {
+	workers int // to which
+	at      time.Time
+}
+
+// writtenTTL is for how long a resize may come after it was written.
+const writtenTTL = time.Hour
+
+// Wrote notes that this autoscaler resized the job to so many workers. What the
+// training reports of other resizes does not count as their cost.
+func (j *Job) Wrote(workers int, now time.Time) {
+	j.wrote = append(j.wrote[max(0, len(j.wrote)+1-gapsLimit):], written{workers, now})
+}
+
+// cost takes in how long a resize that this autoscaler wrote took: no longer than the
+// time since.
+func (j *Job) cost(r Resize, slots int, now time.Time) {
+	i := slices.IndexFunc(j.wrote, func(w written) bool { return w.workers*slots == r.To && now.Sub(w.at) < writtenTTL })
+	if i < 0 || r.Cause != "resize" || r.GapSeconds > now.Sub(j.wrote[i].at).Seconds() {
+		return
+	}
+	j.wrote = slices.Clone(j.wrote[i+1:]) // the ring follows the last one, and passes over others
+	j.Costs = append(j.Costs, r.GapSeconds)
+	j.Costs = slices.Clone(j.Costs[max(0, len(j.Costs)-gapsLimit):])
+}
+
 // addGaps takes in the resizes that were not known, and returns them.
-func (j *Job) addGaps(resizes []Resize, now time.Time) (added []Resize) {
+func (j *Job) addGaps(resizes []Resize, slots int, now time.Time) (added []Resize) {
 	for _, r := range resizes {
 		// The list is of the latest only, and the same ones come again.
 		if r.Time <= j.LastGap || !within(r.Time, 0, float64(now.UnixMilli())/1000+24*3600) || !within(r.GapSeconds, 0, maxSeconds) {
@@ -98,6 +126,7 @@ func (j *Job) addGaps(resizes []Resize, now time.Time) (added []Resize) {
 			continue
 		}
 		r.LostSteps = min(max(0, r.LostSteps), maxSteps)
+		j.cost(r, slots, now)
 		j.Gaps = append(j.Gaps, Gap{From: r.From, To: r.To, Seconds: r.GapSeconds, Lost: r.LostSteps})
 		j.Lost = min(j.Lost+r.LostSteps, maxSteps)
 		added = append(added, r)

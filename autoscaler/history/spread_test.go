@@ -50,6 +50,7 @@ func (r *placedRun) stay(size int, step float64, d time.Duration) {
 		r.training.run(size, 10/step, step, 0)
 		p := r.progress(size)
 		p.Resizes = []Resize{{From: size, To: size, Cause: "resize", GapSeconds: 0.3, Time: r.ring}}
+		r.j.long(p, 1)
 		r.h.Learn(r.j, r.kind, p, 1, r.now)
 	}
 }
@@ -113,6 +114,7 @@ func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
 				p.Resizes = []Resize{{From: 2, To: 4, Cause: "resize", GapSeconds: 0.3, Time: 1}}
 				r.j.where = Where{4, onTwo}
 				step(i, r, p)
+				r.j.long(p, 1)
 				r.h.Learn(r.j, "k", p, 1, r.now)
 			}
 			must.SliceEmpty(t, r.j.Sensitivity().Points)

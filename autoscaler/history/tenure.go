@@ -1,0 +1,79 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package history
+
+import (
+	"maps"
+	"math"
+	"time"
+)
+
+const (
+	// ringLag is for how long after a change of the count the ring may be the one
+	// before: newcomers start while the others train.
+	ringLag = 5 * time.Minute
+	// tenureSlack, in seconds, is how much longer than Nomad has seen a size its steps
+	// may have taken: both are known some seconds late.
+	tenureSlack = 30
+	// tenureLimit bounds the sizes whose time is remembered.
+	tenureLimit = 64
+)
+
+// tenure is for how long Nomad has seen a job at each size. A training reports its own
+// times: they are believed of these sizes, and of no more steps than fit into that.
+type tenure struct {
+	workers int               // now
+	at      time.Time         // till when Job.Had counts
+	lately  map[int]time.Time // when sizes were last seen
+}
+
+// hold counts the time until now for the sizes that the ring may have had in it.
+func (j *Job) hold(now time.Time) {
+	h := &j.tenure
+	passed := min(max(0, now.Sub(h.at)), time.Minute) // this machine may have slept
+	if h.at.IsZero() {
+		passed = 0
+	}
+	h.at = now
+	for size, seen := range h.lately {
+		switch {
+		case size == h.workers:
+			h.lately[size] = now
+		case now.Sub(seen) > ringLag:
+			delete(h.lately, size)
+			continue
+		}
+		j.Had[size] = math.Round(1000*(j.Had[size]+passed.Seconds())) / 1000
+	}
+}
+
+// see notes the number of workers that Nomad reports now.
+func (j *Job) see(workers int, now time.Time) {
+	j.hold(now)
+	h := &j.tenure
+	h.workers = workers
+	if workers < 1 {
+		return
+	}
+	if h.lately == nil {
+		h.lately = map[int]time.Time{}
+	}
+	if j.Had == nil {
+		j.Had = map[int]float64{}
+	}
+	h.lately[workers] = now
+	j.Had[workers] += 0 // from now on
+	maps.DeleteFunc(j.Had, func(size int, _ float64) bool {
+		_, lately := h.lately[size]
+		return len(j.Had) > tenureLimit && !lately
+	})
+}
+
+// has is how many seconds of steps are believed at a size, ok is false where Nomad
+// never saw the job there.
+func (j *Job) has(size int, now time.Time) (seconds float64, ok bool) {
+	j.hold(now)
+	seconds, ok = j.Had[size]
+	return seconds + tenureSlack, ok
+}
