@@ -28,18 +28,18 @@ func (b *viewBuilder) finish() {
 	b.blocked()
 }
 
-// blocked collects what jobs that are not elastic wait for. An evaluation whose
-// workers were placed has it in an event of its own, after those of the
-// workers: counting what is known to be placed keeps elastic jobs from giving
-// the same room twice.
+// blocked collects what jobs that are not elastic wait for. Workers that were placed
+// since Nomad counted have events of their own: leaving them out keeps elastic jobs
+// from giving the same room twice.
 func (b *viewBuilder) blocked() {
-	placed := b.placedSince()
-	for _, e := range b.store.evals {
-		if _, elastic := b.jobAt[e.job]; elastic {
-			continue
-		}
-		j := b.store.jobs[e.job]
-		if j == nil || j.stopped {
+	waiting := b.store.waiting()
+	if len(waiting) == 0 {
+		return
+	}
+	placed := b.placedSince(waiting)
+	for key := range waiting {
+		j := b.store.jobs[key]
+		if _, elastic := b.jobAt[key]; elastic || j == nil || j.stopped {
 			continue
 		}
 		pool := b.pools(j.pool)
@@ -48,7 +48,7 @@ func (b *viewBuilder) blocked() {
 			out.Priority = min(out.Priority, rule.MaxPriority)
 		}
 		for _, g := range j.groups {
-			n := max(0, e.queued[g.name]-placed[waiting{e, g.name}])
+			n := max(0, min(j.queue.workers[g.name], mostAmount)-placed[groupOf{key, g.name}])
 			slots := 0
 			switch {
 			case pool.CPUSlot > 0 && g.slots == 0:
@@ -57,6 +57,7 @@ func (b *viewBuilder) blocked() {
 				slots = g.slots
 			}
 			if n > 0 && slots > 0 && b.ever(g) {
+				out.Workers += n
 				out.Slots += n * slots
 			}
 		}
@@ -69,28 +70,19 @@ func (b *viewBuilder) blocked() {
 	})
 }
 
-// waiting is a group's part of a blocked evaluation.
-type waiting struct {
-	eval  *blocked
-	group string
+// groupOf is a group of a job.
+type groupOf struct {
+	job  planner.JobKey
+	name string
 }
 
-// placedSince counts the workers that were placed after their job's evaluation
-// was blocked.
-func (b *viewBuilder) placedSince() map[waiting]int {
-	evals := map[planner.JobKey]*blocked{}
-	for _, e := range b.store.evals {
-		if e.queued != nil {
-			evals[e.job] = e
-		}
-	}
-	out := map[waiting]int{}
-	if len(evals) == 0 {
-		return out
-	}
+// placedSince counts the workers of jobs that were placed after Nomad counted those
+// that wait.
+func (b *viewBuilder) placedSince(jobs map[planner.JobKey]bool) map[groupOf]int {
+	out := map[groupOf]int{}
 	for _, a := range b.store.allocs {
-		if e := evals[a.job]; e != nil && a.made > e.index && !a.over {
-			out[waiting{e, a.group}]++
+		if j := b.store.jobs[a.job]; jobs[a.job] && j != nil && a.made > j.queue.index && !a.over {
+			out[groupOf{a.job, a.group}]++
 		}
 	}
 	return out

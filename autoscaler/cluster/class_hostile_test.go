@@ -31,7 +31,7 @@ func TestView_HostileConstraints(t *testing.T) {
 			f.node("n1", "gpu", gpus([3]any{"H100", 4, 0}))
 			j := f.job("hostile", "gpu", groupSpec{name: "w", count: 0, device: "nvidia/gpu", gpus: 1})
 			j.Constraints = []*api.Constraint{c}
-			f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
+			f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j))
 			f.job("good", "gpu", groupSpec{name: "w", count: 0, device: "nvidia/gpu", gpus: 1})
 			must.Len(t, 2, f.view().Jobs)
 		})
@@ -56,7 +56,7 @@ func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 			f.node("n1", "gpu", gpus([3]any{"H100", 1, 0}))
 			j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
 			j.Constraints = []*api.Constraint{c}
-			f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
+			f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j))
 			must.SliceEmpty(t, f.store.jobs[planner.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class.prepared())
 			must.Len(t, 1, f.view().Jobs[0].Groups[0].Class.Places)
 		})
@@ -67,7 +67,7 @@ func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 		for i := range 20000 {
 			edit(j, strconv.Itoa(i))
 		}
-		f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
+		f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j))
 		return f.store.jobs[planner.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class
 	}
 	plain := many(func(j *api.Job, s string) {
@@ -95,7 +95,7 @@ func TestView_ForgetsClasses(t *testing.T) {
 		f.index++
 		j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
 		j.Constraints = []*api.Constraint{{LTarget: "${node.class}", Operand: "!=", RTarget: strconv.Itoa(i)}}
-		f.putJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j)
+		f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j))
 		f.view()
 	}
 	must.MapLen(t, 1, f.classes.classes)
@@ -109,8 +109,8 @@ func TestView_BlockedJobsAreBoundedByTheRules(t *testing.T) {
 		edit func(*api.Job)
 		want []Blocked
 	}{
-		"waits for room":         {func(*api.Job) {}, []Blocked{{Pool: "gpu", Priority: 50, Slots: 8}}},
-		"priority past the rule": {func(j *api.Job) { j.Priority = new(100) }, []Blocked{{Pool: "gpu", Priority: 60, Slots: 8}}},
+		"waits for room":         {func(*api.Job) {}, []Blocked{{Pool: "gpu", Priority: 50, Workers: 8, Slots: 8}}},
+		"priority past the rule": {func(j *api.Job) { j.Priority = new(100) }, []Blocked{{Pool: "gpu", Priority: 60, Workers: 8, Slots: 8}}},
 		"a name that no node has": {func(j *api.Job) {
 			j.Constraints = []*api.Constraint{{LTarget: "${node.unique.name}", Operand: "=", RTarget: "none"}}
 		}, nil},
@@ -133,8 +133,7 @@ func TestView_BlockedJobsAreBoundedByTheRules(t *testing.T) {
 			j := f.job("greedy", "gpu", groupSpec{name: "w", count: 8, device: "nvidia/gpu", gpus: 1})
 			j.TaskGroups[0].Scaling = nil
 			tc.edit(j)
-			f.store.putEval(&wireEval{ID: "e", Namespace: "default", JobID: "greedy", Status: "blocked", QueuedAllocations: map[string]int{"w": 8}, ModifyIndex: f.index})
-			f.putJob(planner.JobKey{Namespace: "default", ID: "greedy"}, j)
+			f.wait(j, 8)
 			for i := range tc.want {
 				tc.want[i].Key = planner.JobKey{Namespace: "default", ID: "greedy"}
 			}

@@ -15,13 +15,18 @@ import (
 )
 
 // putJob stores what was read of a job.
-func (w *Watcher) putJob(key planner.JobKey, info *api.Job) {
-	j := newJob(key, info)
+func (w *Watcher) putJob(j *job) {
+	key := j.key
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	old := w.store.jobs[key]
-	if old != nil && old.create == j.create && old.modify > j.modify {
-		return
+	if old != nil && old.create == j.create {
+		if old.modify > j.modify {
+			return
+		}
+		if old.queue.index > j.queue.index {
+			j.queue = old.queue
+		}
 	}
 	if !j.elastic && !w.store.waits(key) {
 		if old == nil {

@@ -138,10 +138,14 @@ func (w *Watcher) listJobs(ctx context.Context, index uint64) (uint64, error) {
 	}
 	changed := false
 	w.store.mu.Lock()
+	waiting := w.store.waiting()
 	for key, j := range w.store.jobs {
 		stub, there := stubs[key]
+		if q := newQueue(stub.JobSummary); q.index > j.queue.index && !j.elastic {
+			j.queue, changed = q, true
+		}
 		switch {
-		case !there && j.modify <= next, !j.elastic && !w.store.waits(key):
+		case !there && j.modify <= next, !j.elastic && !waiting[key]:
 			delete(w.store.jobs, key)
 			changed = true
 		case there && j.status != stub.Status && stub.ModifyIndex >= j.modify:

@@ -36,7 +36,7 @@ func (f *fixture) ask(j *api.Job, block map[string]any) {
 	f.index++
 	j.ModifyIndex = new(f.index)
 	j.TaskGroups[0].Scaling.Policy = map[string]any{"kolo": []any{block}}
-	f.putJob(planner.JobKey{Namespace: "default", ID: *j.ID}, j)
+	f.putJob(newJob(planner.JobKey{Namespace: "default", ID: *j.ID}, j))
 }
 
 func TestView_Locality(t *testing.T) {

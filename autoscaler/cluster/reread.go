@@ -19,7 +19,7 @@ import (
 // waits reports whether a job has a blocked evaluation.
 func (s *store) waits(key planner.JobKey) bool {
 	for _, e := range s.evals {
-		if e.job == key && e.queued != nil {
+		if e.job == key && e.waits {
 			return true
 		}
 	}
@@ -83,6 +83,21 @@ func (w *Watcher) ReadJob(ctx context.Context, key planner.JobKey) error {
 	if err != nil {
 		return fmt.Errorf("reading job %s: %w", key, err)
 	}
-	w.putJob(key, info)
+	j := newJob(key, info)
+	if w.waits(j) {
+		var summary wireSummary
+		if _, err := w.client.Raw().Query("/v1/job/"+escape(key.ID)+"/summary", &summary, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx)); err != nil {
+			return fmt.Errorf("reading what job %s waits for: %w", key, err)
+		}
+		j.queue = newQueue(&summary)
+	}
+	w.putJob(j)
 	return nil
+}
+
+// waits reports whether a job is kept for what it waits for.
+func (w *Watcher) waits(j *job) bool {
+	w.store.mu.Lock()
+	defer w.store.mu.Unlock()
+	return !j.elastic && w.store.waits(j.key)
 }

@@ -59,7 +59,7 @@ func TestView_OperatorsRulesOverQueues(t *testing.T) {
 			clear(f.store.jobs)
 			j.Namespace = &tc.namespace
 			j.TaskGroups[0].Scaling.Policy = map[string]any{jobspec.Key: []any{tc.asks}}
-			f.putJob(planner.JobKey{Namespace: tc.namespace, ID: "grabber"}, j)
+			f.putJob(newJob(planner.JobKey{Namespace: tc.namespace, ID: "grabber"}, j))
 			v := f.view()
 			if tc.problem != "" {
 				must.SliceEmpty(t, v.Jobs)

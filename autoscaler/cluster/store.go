@@ -92,6 +92,26 @@ type job struct {
 	create, modify, change uint64 // indexes: creation, any change, change of the job itself
 	submitted              time.Time
 	groups                 []jobGroup
+
+	queue queue // of a job that is not elastic
+}
+
+// queue is how many workers of each group had no place at an index.
+type queue struct {
+	workers map[string]int
+	index   uint64
+}
+
+// newQueue is what a job's summary has; nil where nothing is known.
+func newQueue(w *wireSummary) queue {
+	if w == nil {
+		return queue{}
+	}
+	q := queue{workers: make(map[string]int, len(w.Summary)), index: w.ModifyIndex}
+	for group, of := range w.Summary {
+		q.workers[group] = of.Queued
+	}
+	return q
 }
 
 type jobGroup struct {
@@ -105,10 +125,11 @@ type jobGroup struct {
 	drivers     []string // of its tasks
 }
 
+// blocked is an evaluation that waits for room, or did until its index.
 type blocked struct {
-	job    planner.JobKey
-	queued map[string]int
-	index  uint64
+	job   planner.JobKey
+	waits bool
+	index uint64
 }
 
 func newStore() *store {
@@ -238,19 +259,27 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 }
 
 // putEval stores a blocked evaluation. One that is not blocked any more
-// is kept without its wants until a list drops it, so that an older list that
-// is still on its way does not bring it back.
+// is kept until a list drops it, so that an older list that is still on its way
+// does not bring it back.
 func (s *store) putEval(w *wireEval) bool {
 	old := s.evals[w.ID]
 	if old != nil && old.index >= w.ModifyIndex {
 		return false
 	}
-	e := &blocked{job: planner.JobKey{Namespace: w.Namespace, ID: w.JobID}, index: w.ModifyIndex}
-	if w.Status == api.EvalStatusBlocked {
-		e.queued = w.QueuedAllocations
-	}
+	e := &blocked{job: planner.JobKey{Namespace: w.Namespace, ID: w.JobID}, waits: w.Status == api.EvalStatusBlocked, index: w.ModifyIndex}
 	s.evals[w.ID] = e
-	return e.queued != nil || old != nil && old.queued != nil
+	return e.waits || old != nil && old.waits
+}
+
+// waiting are the jobs that have a blocked evaluation.
+func (s *store) waiting() map[planner.JobKey]bool {
+	out := map[planner.JobKey]bool{}
+	for _, e := range s.evals {
+		if e.waits {
+			out[e.job] = true
+		}
+	}
+	return out
 }
 
 // prune drops what a list taken at an index does not hold any more, unless it

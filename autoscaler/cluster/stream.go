@@ -100,11 +100,10 @@ func (w *Watcher) apply(batch *wireEvents) {
 				w.touch(key)
 			}
 		case p.Evaluation != nil:
-			if w.store.putEval(p.Evaluation) {
-				changed = true
-				if p.Evaluation.Status == api.EvalStatusBlocked {
-					w.touch(planner.JobKey{Namespace: p.Evaluation.Namespace, ID: p.Evaluation.JobID})
-				}
+			news := w.store.putEval(p.Evaluation)
+			changed = changed || news
+			if news && p.Evaluation.Status == api.EvalStatusBlocked || p.Evaluation.BlockedEval != "" {
+				w.touch(planner.JobKey{Namespace: p.Evaluation.Namespace, ID: p.Evaluation.JobID})
 			}
 		}
 	}

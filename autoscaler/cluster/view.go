@@ -27,6 +27,8 @@ type View struct {
 	Facts      []Facts         // about Cluster.Jobs, in the same order
 	Ineligible []IneligibleJob // jobs that ask for Kolo and are left alone
 	Blocked    []Blocked       // jobs of others that wait for room
+	// Others is how many workers jobs have that are not elastic, ending ones left out.
+	Others map[planner.JobKey]int
 
 	// Topologies are those of the node pools that have nodes, by name.
 	Topologies map[string]*Topology
@@ -54,10 +56,10 @@ type IneligibleJob struct {
 
 // Blocked is a job that is not elastic and waits for slots.
 type Blocked struct {
-	Key      planner.JobKey
-	Pool     string
-	Priority int
-	Slots    int
+	Key            planner.JobKey
+	Pool           string
+	Priority       int
+	Workers, Slots int // that have no place
 }
 
 // View assembles what is known now.
@@ -68,7 +70,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &viewBuilder{store: s, pools: pools, view: &View{}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}}
+	b := &viewBuilder{store: s, pools: pools, view: &View{Others: map[planner.JobKey]int{}}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}}
 	b.nodes()
 	b.topologies(&w.trees)
 	b.jobs()

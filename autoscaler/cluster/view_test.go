@@ -36,6 +36,16 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
+// wait has so many workers of a job's group w wait, as Nomad puts it: a blocked
+// evaluation, and the number in the job's summary.
+func (f *fixture) wait(info *api.Job, workers int) {
+	f.t.Helper()
+	f.store.putEval(&wireEval{ID: "e", Namespace: "default", JobID: *info.ID, Status: "blocked", ModifyIndex: f.index})
+	j := newJob(planner.JobKey{Namespace: "default", ID: *info.ID}, info)
+	j.queue = queue{workers: map[string]int{"w": workers}, index: f.index}
+	f.putJob(j)
+}
+
 // node adds a node from Nomad's JSON, with what is given over a plain one.
 func (f *fixture) node(id, pool, more string) {
 	f.t.Helper()
@@ -115,7 +125,7 @@ func (f *fixture) job(id, pool string, groups ...groupSpec) *api.Job {
 		}
 		j.TaskGroups = append(j.TaskGroups, tg)
 	}
-	f.putJob(planner.JobKey{Namespace: "default", ID: id}, j)
+	f.putJob(newJob(planner.JobKey{Namespace: "default", ID: id}, j))
 	return j
 }
 
@@ -227,7 +237,7 @@ func TestView_AnyDriver(t *testing.T) {
 		f.node("n1", "gpu", gpus([3]any{"H100", 2, 0})+`,"Drivers":{"`+driver+`":{"Detected":true,"Healthy":true}}`)
 		job := f.job("a", "gpu", groupSpec{"w", 2, "gpu", 1, ""})
 		job.TaskGroups[0].Tasks[0].Driver = driver
-		f.putJob(planner.JobKey{Namespace: "default", ID: "a"}, job)
+		f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "a"}, job))
 		f.alloc("a", "w", "n1", "running", "run", "H100-0")
 		f.alloc("a", "w", "n1", "complete", "run", "H100-1")
 		seen[driver] = f.view()
@@ -256,7 +266,7 @@ func TestView_AStoppedJob(t *testing.T) {
 	must.False(t, f.view().Facts[0].Stopped)
 	yes := true
 	job.Stop = &yes
-	f.putJob(planner.JobKey{Namespace: "default", ID: "a"}, job)
+	f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "a"}, job))
 	v := f.view()
 	must.True(t, v.Facts[0].Stopped)
 	must.True(t, v.Jobs[0].Stopped)
@@ -298,9 +308,9 @@ func TestStore_NewerWins(t *testing.T) {
 	must.False(t, dropped, must.Sprint("newer than the list"))
 	must.True(t, prune(f.store.allocs, map[string]bool{}, 9, func(a *alloc) uint64 { return a.index }))
 
-	must.True(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "blocked", QueuedAllocations: map[string]int{"w": 1}, ModifyIndex: 3}))
+	must.True(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "blocked", ModifyIndex: 3}))
 	must.True(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "complete", ModifyIndex: 5}))
-	must.False(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "blocked", QueuedAllocations: map[string]int{"w": 1}, ModifyIndex: 3}), must.Sprint("an old list brought it back"))
+	must.False(t, f.store.putEval(&wireEval{ID: "e", JobID: "a", Status: "blocked", ModifyIndex: 3}), must.Sprint("an old list brought it back"))
 }
 
 // TestView_Blocked states that what a job waits for is not counted again once its
@@ -312,10 +322,7 @@ func TestView_Blocked(t *testing.T) {
 	j.TaskGroups[0].Scaling = nil
 	f.alloc("inference", "w", "n1", "running", "run", "H100-0")
 	f.index++
-	must.True(t, f.store.putEval(&wireEval{
-		ID: "e", Namespace: "default", JobID: "inference", Status: "blocked", QueuedAllocations: map[string]int{"w": 2}, ModifyIndex: f.index,
-	}))
-	f.putJob(planner.JobKey{Namespace: "default", ID: "inference"}, j)
+	f.wait(j, 2)
 	slots := func() (n int) {
 		for _, b := range f.view().Blocked {
 			n += b.Slots
@@ -340,10 +347,7 @@ func TestView_BlockedThatNeverFits(t *testing.T) {
 			j.TaskGroups[0].Scaling = nil
 			j.TaskGroups[0].Tasks[0].Resources.Devices[0].Count = &gpus4
 			f.index++
-			must.True(t, f.store.putEval(&wireEval{
-				ID: "e", Namespace: "default", JobID: "greedy", Status: "blocked", QueuedAllocations: map[string]int{"w": 4}, ModifyIndex: f.index,
-			}))
-			f.putJob(planner.JobKey{Namespace: "default", ID: "greedy"}, j)
+			f.wait(j, 4)
 			must.SliceEmpty(t, f.view().Blocked)
 		})
 	}

@@ -67,12 +67,22 @@ type wireNode struct {
 
 type wireJob struct {
 	ID, Namespace, Status       string
+	JobSummary                  *wireSummary
 	JobModifyIndex, ModifyIndex uint64
 }
 
+// wireSummary is how many workers of each group wait for a place. A blocked
+// evaluation does not have it: its QueuedAllocations are null.
+type wireSummary struct {
+	Summary     map[string]struct{ Queued int }
+	ModifyIndex uint64
+}
+
+// wireEval is an evaluation. One that could not place everything is complete, and
+// names the blocked one that waits for room; the job's summary changes with it.
 type wireEval struct {
 	ID, Namespace, JobID, Status string
-	QueuedAllocations            map[string]int
+	BlockedEval                  string
 	ModifyIndex                  uint64
 }
 

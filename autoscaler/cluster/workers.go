@@ -35,6 +35,9 @@ func (b *viewBuilder) allocs() {
 			continue
 		}
 		n, known := b.nodeAt[a.node]
+		if !elastic && !a.ending {
+			b.view.Others[a.job]++
+		}
 		if g < 0 {
 			if known {
 				b.takeOff(n, a)

@@ -101,8 +101,8 @@ func (p *Planner) settings() settings {
 	o := planner.DefaultOptions()
 	return settings{
 		define("hold", &p.Hold, o.Hold, duration("0s", "24h"), "Time that a job is left alone after a change of its count."),
-		define("placement_timeout", &p.PlacementTimeout, o.PlacementTimeout, duration("1s", "1h"), "Time after which workers that Nomad cannot place are moved or taken back."),
-		define("placement_retry", &p.PlacementRetry, o.PlacementRetry, duration("0s", "24h"), "Time that their group does not grow afterwards."),
+		define("placement_timeout", &p.PlacementTimeout, o.PlacementTimeout, duration("1s", "1h"), "Time after which workers that Nomad cannot place are moved or taken back, and unused room for others too."),
+		define("placement_retry", &p.PlacementRetry, o.PlacementRetry, duration("0s", "24h"), "Time that their group does not grow afterwards, and that no room is made after the first that was unused."),
 		define("move_timeout", &p.MoveTimeout, o.MoveTimeout, duration("1s", "24h"), "Time after which a move to other groups is undone whose new workers do not train."),
 		define("manual_hold", &p.ManualHold, 5*time.Minute, duration("0s", "168h"), "Time that a count set by a user is left alone."),
 		define("gc_protection", &p.GCProtection, o.GCProtection, duration("1m", "3h"), "Time before its garbage collection from which a job without workers is protected."),

@@ -56,9 +56,10 @@ type Controller struct {
 	history        *history.History
 	jobs           map[planner.JobKey]*job
 	policies       map[string]*poolPolicy // by node pool
-	view           *cluster.View          // of the last round
-	observed       time.Time              // when the history was last brought up to date
-	decided        time.Time              // of the last complete round
+	loans          loans
+	view           *cluster.View // of the last round
+	observed       time.Time     // when the history was last brought up to date
+	decided        time.Time     // of the last complete round
 	reported       map[planner.JobKey]string
 	events         []api.Event // of the round that is being made
 	loaded         bool        // the history of the last leader

@@ -106,6 +106,35 @@ func TestController_MakesRoomForOthers(t *testing.T) {
 	w.eventually(map[string]int{"a": 5})
 }
 
+// TestController_TakesBackRoomThatNomadDoesNotUse has a job that fits by all that is
+// read of it, and that Nomad never places.
+func TestController_TakesBackRoomThatNomadDoesNotUse(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	c := w.config()
+	c.Planner.PlacementRetry = time.Hour
+	w.start(c)
+	w.job("a", 2, 8)
+	w.eventually(map[string]int{"a": 8})
+	never := nomadtest.Job{ID: "never", Count: 8, Max: 8, GPUs: 1, CPU: 100, Priority: 50, Unplaceable: true}
+	w.nomad.Register(never)
+	w.eventually(map[string]int{"a": 2})
+	w.eventually(map[string]int{"a": 8})
+
+	t.Log("another name and another registration change nothing, and neither do jobs that fit")
+	var shrunk atomic.Bool
+	w.nomad.OnScale = func(_, _ string, from, to int) { shrunk.Store(shrunk.Load() || to < from) }
+	w.nomad.Register(never)
+	w.nomad.Purge("never")
+	never.ID = "renamed"
+	w.nomad.Register(never)
+	w.nomad.Register(nomadtest.Job{ID: "fits", Count: 1, Max: 1, GPUs: 1, CPU: 100, Priority: 50})
+	time.Sleep(500 * time.Millisecond) // nothing is to happen
+	must.False(t, shrunk.Load())
+	counts, live := w.nomad.Counts()
+	must.Eq(t, map[string]int{"a": 8, "renamed": 8, "fits": 1}, counts)
+	must.Eq(t, map[string]int{"a": 8}, live)
+}
+
 func TestController_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())

@@ -63,7 +63,7 @@ func (c *Controller) proposals(view *cluster.View, line string, now time.Time) (
 		c.fill(j, f, now)
 	}
 	c.mobilize(view, now)
-	reserve(view)
+	c.loans.reserve(view, now)
 	var requests []*request
 	var out []api.Proposal
 	for _, name := range poolNames(view) {

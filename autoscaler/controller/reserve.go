@@ -4,34 +4,192 @@
 package controller
 
 import (
+	"time"
+
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// reserve keeps slots free that jobs which are not elastic wait for, as far
-// as elastic jobs of no higher priority hold them above their minimum.
-func reserve(v *cluster.View) {
-	if len(v.Blocked) == 0 {
-		return
+// loans is the room that is lent to jobs which are not elastic.
+//
+// Whether Nomad will place a job into it is known afterwards only: volumes, ports and
+// quotas are not read. So room is lent, and for idle room a namespace pays:
+//
+//	            its jobs wait                 room idle for PlacementTimeout
+//	no room ───────────────────> room made ──────────────────────────────> paused
+//	   ^                            │  ^                                      │
+//	   └────────────────────────────┘  └──────────────────────────────────────┘
+//	        all of them were placed         after a pause, longer each time
+//
+// Time counts in so far as the room that is kept is free, and until the workers that it
+// was kept for are placed: half of a job's room for a minute is all of it for half. What a job that goes without them has used up stays on its
+// namespace's account: neither another name nor registering it again gives it back. An
+// account is forgotten after twice the longest pause without waste.
+type loans struct {
+	at time.Time // of the last observation
+	of map[loanKey]*loan
+}
+
+type loanKey struct{ pool, namespace string }
+
+// loan is the room of the jobs of one namespace in one pool.
+type loan struct {
+	jobs     map[planner.JobKey]*borrower
+	idle     time.Duration // that jobs have used up that are gone
+	failures int           // pauses in a row
+	paused   time.Time     // none is made before
+	wasted   time.Time     // when room was last found to have been idle in vain
+}
+
+// borrower is a job that room is made for.
+type borrower struct {
+	workers int           // without a place
+	most    int           // workers that it has had at once
+	peak    int           // slots that were kept for it at once
+	idle    time.Duration // for which as many were free
+	share   float64       // of the peak that is free now
+}
+
+// longestPause is the longest pause, in multiples of the first.
+const longestPause = 8
+
+// firstPause is how long a namespace's first pause lasts.
+func firstPause(o *planner.Options) time.Duration { return max(o.PlacementRetry, o.PlacementTimeout) }
+
+// observe brings the accounts up to date and returns the namespaces that are paused
+// from now on.
+func (r *loans) observe(v *cluster.View, now time.Time, o *planner.Options) (gaveUp []loanKey) {
+	past := max(0, now.Sub(r.at))
+	if r.at.IsZero() {
+		past, r.of = 0, map[loanKey]*loan{}
 	}
+	r.at = now
+	type in struct {
+		pool string
+		job  planner.JobKey
+	}
+	waiting := map[in]int{}
+	for _, b := range v.Blocked {
+		key := loanKey{b.Pool, b.Key.Namespace}
+		if r.of[key] == nil {
+			r.of[key] = &loan{jobs: map[planner.JobKey]*borrower{}}
+		}
+		if r.of[key].jobs[b.Key] == nil {
+			r.of[key].jobs[b.Key] = &borrower{workers: b.Workers, most: v.Others[b.Key]}
+		}
+		waiting[in{b.Pool, b.Key}] = b.Workers
+	}
+	for key, m := range r.of {
+		if now.Sub(m.wasted) > 2*longestPause*firstPause(o) {
+			m.idle, m.failures = 0, 0
+		}
+		var longest time.Duration
+		for job, t := range m.jobs {
+			t.pass(past, v.Others[job])
+			if t.workers = waiting[in{key.pool, job}]; t.workers == 0 {
+				m.charge(t.idle, now)
+				delete(m.jobs, job)
+				continue
+			}
+			longest = max(longest, t.idle)
+		}
+		switch {
+		case m.idle+longest >= o.PlacementTimeout:
+			m.giveUp(now, o)
+			gaveUp = append(gaveUp, key)
+		case len(m.jobs) == 0 && m.idle == 0 && m.failures == 0:
+			delete(r.of, key)
+		}
+	}
+	return gaveUp
+}
+
+// pass lets time pass for a job that has so many workers now. Those that were placed
+// take their part of the idle time with them.
+func (t *borrower) pass(past time.Duration, has int) {
+	t.idle += time.Duration(float64(past) * t.share)
+	if placed := min(has-t.most, t.workers); placed > 0 {
+		t.idle = time.Duration(float64(t.idle) * float64(t.workers-placed) / float64(t.workers))
+		t.most = has
+	}
+}
+
+// charge keeps the time for which room was idle for a job that is gone.
+func (m *loan) charge(idle time.Duration, now time.Time) {
+	if idle > 0 {
+		m.idle, m.wasted = m.idle+idle, now
+	}
+}
+
+// giveUp begins a pause.
+func (m *loan) giveUp(now time.Time, o *planner.Options) {
+	m.paused = now.Add(firstPause(o) * time.Duration(min(1<<min(m.failures, longestPause), longestPause)))
+	m.failures++
+	m.idle, m.wasted = 0, now
+	for _, t := range m.jobs {
+		t.idle = 0
+	}
+}
+
+// isPaused reports whether no room is made for a namespace's jobs.
+func (r *loans) isPaused(key loanKey, now time.Time) bool {
+	m := r.of[key]
+	return m != nil && m.paused.After(now)
+}
+
+// keep has the view keep slots free, and notes how much of the room is free already.
+// It returns when the next pause begins or ends, if nothing happens until then; zero
+// for never.
+func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Time {
+	given := r.reserve(v, now)
+	var next time.Time
+	for key, m := range r.of {
+		free := 0.0 // of the slots that are kept
+		if kept := v.Reserved[key.pool]; kept > 0 {
+			free = min(1, float64(unused(v, key.pool))/float64(kept))
+		}
+		var longest time.Duration
+		running := 0.0
+		for job, t := range m.jobs {
+			t.share = 0
+			if n := given[job]; n > 0 {
+				t.peak = max(t.peak, n)
+				t.share = free * float64(n) / float64(t.peak)
+			}
+			running = max(running, t.share)
+			longest = max(longest, t.idle)
+		}
+		switch {
+		case m.paused.After(now) && len(m.jobs) > 0:
+			next = earliest(m.paused, next)
+		case running > 0:
+			left := float64(o.PlacementTimeout - m.idle - longest)
+			next = earliest(now.Add(time.Duration(left/running)+time.Millisecond), next)
+		}
+	}
+	return next
+}
+
+// reserve keeps slots free that jobs which are not elastic wait for, as far
+// as elastic jobs of no higher priority hold them above their minimum. It returns how
+// many each job was given.
+func (r *loans) reserve(v *cluster.View, now time.Time) map[planner.JobKey]int {
+	given := map[planner.JobKey]int{}
 	v.Reserved = map[string]int{}
 	for _, b := range v.Blocked { // highest priority first
-		given := v.Reserved[b.Pool]
-		v.Reserved[b.Pool] += min(b.Slots, max(0, spare(v, b.Pool, b.Priority)-given))
+		if r.isPaused(loanKey{b.Pool, b.Key.Namespace}, now) {
+			continue
+		}
+		given[b.Key] = min(b.Slots, max(0, spare(v, b.Pool, b.Priority)-v.Reserved[b.Pool]))
+		v.Reserved[b.Pool] += given[b.Key]
 	}
+	return given
 }
 
 // spare is how many slots of a pool elastic jobs could do without for a job of
 // the given priority.
 func spare(v *cluster.View, pool string, priority int) int {
-	n := 0
-	for i := range v.Nodes {
-		if v.Nodes[i].Pool == pool && v.Nodes[i].State == planner.Ready {
-			for _, bin := range v.Nodes[i].Bins {
-				n += max(0, bin.Slots)
-			}
-		}
-	}
+	n := ready(v, pool)
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		if j.Pool != pool {
@@ -47,4 +205,36 @@ func spare(v *cluster.View, pool string, priority int) int {
 		n -= keep * v.Facts[i].Slots
 	}
 	return n
+}
+
+// ready is how many slots of a pool are on nodes that take workers, without those that
+// jobs which are not elastic hold.
+func ready(v *cluster.View, pool string) int {
+	n := 0
+	for i := range v.Nodes {
+		if v.Nodes[i].Pool == pool && v.Nodes[i].State == planner.Ready {
+			for _, bin := range v.Nodes[i].Bins {
+				n += max(0, bin.Slots)
+			}
+		}
+	}
+	return n
+}
+
+// unused is how many of them no worker holds.
+func unused(v *cluster.View, pool string) int {
+	n := ready(v, pool)
+	for i := range v.Jobs {
+		if v.Jobs[i].Pool != pool {
+			continue
+		}
+		for _, g := range v.Jobs[i].Groups {
+			for _, w := range g.Live {
+				if w.Node < 0 || v.Nodes[w.Node].State == planner.Ready {
+					n -= g.Need.Slots
+				}
+			}
+		}
+	}
+	return max(0, n)
 }

@@ -5,6 +5,7 @@ package controller
 
 import (
 	"testing"
+	"time"
 
 	"github.com/shoenig/test/must"
 
@@ -46,7 +47,7 @@ func TestReserve(t *testing.T) {
 				b.Pool = "p"
 				v.Blocked = append(v.Blocked, b)
 			}
-			reserve(v)
+			new(loans).reserve(v, time.Now())
 			must.Eq(t, tc.want, v.Reserved["p"])
 		})
 	}

@@ -31,8 +31,9 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		c.log.Debug("deciding on an old view", "age", now.Sub(last))
 	}
 	c.observe(view, changes, now)
-	reserve(view)
+	settled := c.makeRoom(view, now)
 	wants, wake := c.decideAll(view, now)
+	wake = earliest(wake, settled)
 	plan := planner.Make(&view.Cluster, wants, now, c.cfg.Planner.Options)
 	wake = earliest(wake, plan.RequeueAt)
 	for i := range view.Jobs {
@@ -61,6 +62,16 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		c.report(ctx, view.Ineligible)
 	}
 	return wake, nil
+}
+
+// makeRoom keeps slots free for jobs that are not elastic. It returns when to look at
+// it again; zero for never. The caller holds c.mu.
+func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
+	for _, key := range c.loans.observe(v, now, &c.cfg.Planner.Options) {
+		c.log.Warn("room was made for jobs that are not elastic, and Nomad placed none of them; elastic jobs have it for now",
+			"pool", key.pool, "namespace", key.namespace, "placement_timeout", c.cfg.Planner.PlacementTimeout, "again_at", c.loans.of[key].paused)
+	}
+	return c.loans.keep(v, now, &c.cfg.Planner.Options)
 }
 
 // decideAll returns what the policies of all pools want, and when the first of

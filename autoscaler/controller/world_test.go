@@ -52,6 +52,7 @@ func (w *world) config() *config.Config {
 	w.agents++
 	c.Name = fmt.Sprint("agent-", w.agents)
 	c.Nomad.Address, c.Nomad.Timeout, c.Nomad.Resync = w.server.URL, 2*time.Second, 500*time.Millisecond
+	c.Nomad.Token = "autoscaler"
 	c.Leader.TTL, c.Leader.Delay = 600*time.Millisecond, 100*time.Millisecond
 	c.Planner.Hold, c.Planner.Debounce, c.Planner.Tick, c.Planner.Progress = 0, 5*time.Millisecond, 200*time.Millisecond, 0
 	c.Planner.PlacementTimeout = 2 * time.Second

@@ -35,6 +35,7 @@ func TestAutoscaler(t *testing.T) {
 	}{
 		{"jobs share the cluster, and every policy drives it", w.everyPolicy},
 		{"users act while it runs", w.users},
+		{"room for others", w.room},
 		{"the node of a group is lost", w.movedGroup},
 		{"mistakes", w.mistakes},
 		{"jobs that have waited are collected when they are over", w.parked},

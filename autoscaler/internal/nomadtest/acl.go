@@ -80,8 +80,8 @@ func (c *Cluster) acl(w http.ResponseWriter, r *http.Request, path string) {
 	}
 }
 
-// summary answers who may read a job.
-func (c *Cluster) summary(w http.ResponseWriter, r *http.Request, id string) {
+// getSummary answers those who may read a job.
+func (c *Cluster) getSummary(w http.ResponseWriter, r *http.Request, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, known := c.token(r)
@@ -91,6 +91,6 @@ func (c *Cluster) summary(w http.ResponseWriter, r *http.Request, id string) {
 	case c.jobs[id] == nil:
 		http.Error(w, "job not found", http.StatusNotFound)
 	default:
-		c.json(w, map[string]string{"JobID": id})
+		c.json(w, c.summary(c.jobs[id]))
 	}
 }

@@ -78,7 +78,7 @@ func (c *Cluster) job(w http.ResponseWriter, r *http.Request, id string, rest []
 	case "":
 		c.one(w, func() any {
 			if j := c.jobs[id]; j != nil {
-				return j.wire()
+				return c.details(j)
 			}
 			return nil
 		})
@@ -105,7 +105,7 @@ func (c *Cluster) job(w http.ResponseWriter, r *http.Request, id string, rest []
 			}}
 		})
 	case "summary":
-		c.summary(w, r, id)
+		c.getSummary(w, r, id)
 	case "versions":
 		c.one(w, func() any { return c.versions(id) })
 	default:
@@ -177,7 +177,7 @@ func (c *Cluster) encode(name string) []byte {
 		}
 	case "jobs":
 		for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
-			out = append(out, c.jobs[id].stub())
+			out = append(out, c.stub(c.jobs[id]))
 		}
 	case "evals":
 		for _, e := range c.evals {

@@ -36,8 +36,13 @@ type Job struct {
 	At       []string // addresses that its instances hold and are registered at
 	Claim    string   // another that they are registered at, "" for none
 
+	// Unplaceable has no node take its workers, as if it asked for a volume that none
+	// has.
+	Unplaceable bool
+
 	create, change, index, version uint64
 	submitted                      int64
+	started                        bool // it had a worker
 }
 
 func (j *Job) pool() string {
@@ -60,11 +65,17 @@ type Alloc struct {
 	at                   int64
 }
 
+// eval is a blocked evaluation, or what became of one. As with Nomad, it has not
+// how many workers wait: that has the evaluation before it, which is complete, and
+// the job's summary.
 type eval struct {
 	id, job  string
 	priority int
 	status   string
-	queued   int
+	trigger  string // what made it
+	blocked  string // id of the blocked evaluation that came of it, "" for none
+	queued   *int   // workers without a place; nil for a blocked evaluation
+	version  uint64 // of the job
 	index    uint64
 }
 

@@ -55,7 +55,7 @@ func (c *Cluster) scale(id string, r *api.ScalingRequest) (*Job, error) {
 	k.Count = n
 	c.revise(&k)
 	c.writes++
-	c.emit("Job", "JobRegistered", id, map[string]any{"Job": k.wire()})
+	c.emit("Job", "JobRegistered", id, map[string]any{"Job": c.details(&k)})
 	c.scheduleJob(&k)
 	c.unblock()
 	return &k, nil
@@ -71,7 +71,7 @@ func (c *Cluster) schedule() {
 // unblock tries again to place what found no room.
 func (c *Cluster) unblock() {
 	for _, id := range slices.Sorted(maps.Keys(c.evals)) {
-		if j := c.jobs[c.evals[id].job]; j != nil {
+		if j := c.jobs[id]; j != nil {
 			c.scheduleJob(j)
 		} else {
 			delete(c.evals, id)
@@ -110,7 +110,7 @@ func (c *Cluster) scheduleJob(j *Job) {
 	}
 	missing := 0
 	for n := range want {
-		if !names[n] && !c.place(j, n) {
+		if !names[n] && (j.Unplaceable || !c.place(j, n)) {
 			missing++
 		}
 	}
@@ -189,21 +189,46 @@ func (c *Cluster) end(a *Alloc, client, desired string) {
 	c.emit("Allocation", "AllocationUpdated", b.ID, map[string]any{"Allocation": b.wire()})
 }
 
-// block keeps the job's blocked evaluation.
+// block keeps the job's blocked evaluation, of which it has one at most, and how many
+// of its workers wait. One that is tried again in vain stays as it is.
 func (c *Cluster) block(j *Job, missing int) {
-	id := "e-" + j.ID
-	old := c.evals[id]
+	old := c.evals[j.ID]
+	if c.queued[j.ID] != missing {
+		c.queued[j.ID] = missing
+		c.summarize(j.ID)
+	}
 	switch {
-	case missing == 0 && old == nil:
+	case missing == 0 && old == nil, missing > 0 && old != nil && old.version == j.version:
+		return
+	case missing == 0 && old.version == j.version:
+		delete(c.evals, j.ID)
+		c.evaluate(old, api.EvalStatusComplete, &missing)
 		return
 	case missing == 0:
-		delete(c.evals, id)
-		e := *old
-		e.status, e.index = api.EvalStatusComplete, c.bump("evals")
-		c.emit("Evaluation", "EvaluationUpdated", id, map[string]any{"Evaluation": e.wire(j)})
-	case old == nil || old.queued != missing:
-		e := &eval{id: id, job: j.ID, priority: j.Priority, status: api.EvalStatusBlocked, queued: missing, index: c.bump("evals")}
-		c.evals[id] = e
-		c.emit("Evaluation", "EvaluationUpdated", id, map[string]any{"Evaluation": e.wire(j)})
+		delete(c.evals, j.ID)
+		c.evaluate(c.newEval(j), api.EvalStatusComplete, &missing)
+		c.evaluate(old, "canceled", nil)
+		return
+	}
+	before, e := c.newEval(j), c.newEval(j)
+	e.trigger, before.blocked = "queued-allocs", e.id
+	c.evals[j.ID] = e
+	c.evaluate(e, api.EvalStatusBlocked, nil)
+	if old != nil {
+		c.evaluate(old, "canceled", nil)
+	}
+	c.evaluate(before, api.EvalStatusComplete, &missing)
+}
+
+func (c *Cluster) newEval(j *Job) *eval {
+	c.made++
+	return &eval{id: fmt.Sprintf("%08x-2222-0000-0000-000000000000", c.made), job: j.ID, priority: j.Priority, trigger: "job-register", version: j.version}
+}
+
+// evaluate brings an evaluation to a status.
+func (c *Cluster) evaluate(e *eval, status string, queued *int) {
+	e.status, e.queued, e.index = status, queued, c.bump("evals")
+	if j := c.jobs[e.job]; j != nil {
+		c.emit("Evaluation", "EvaluationUpdated", e.id, map[string]any{"Evaluation": e.wire(j)})
 	}
 }

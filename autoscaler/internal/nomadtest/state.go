@@ -32,8 +32,11 @@ type Cluster struct {
 	jobs   map[string]*Job
 	allocs map[string]*Alloc
 	byJob  map[string]map[string]*Alloc
-	full   int // nodes before this one in order have no room
-	evals  map[string]*eval
+	full   int               // nodes before this one in order have no room
+	evals  map[string]*eval  // blocked ones, by job
+	made   uint64            // evaluations so far
+	queued map[string]int    // workers that wait for a place, by job
+	counts map[string]uint64 // index of the job's summary
 	vars   map[string]*variable
 	scales map[string][]api.ScalingEvent
 	subs   map[chan []byte]struct{}
@@ -61,6 +64,7 @@ func New() *Cluster {
 		index: 10, moved: make(chan struct{}), varsMoved: make(chan struct{}),
 		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}},
 		nodes:  map[string]*Node{}, jobs: map[string]*Job{}, allocs: map[string]*Alloc{}, byJob: map[string]map[string]*Alloc{}, evals: map[string]*eval{},
+		queued: map[string]int{}, counts: map[string]uint64{},
 		vars: map[string]*variable{}, tags: map[string]map[uint64]string{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
 	}
 }
@@ -153,7 +157,7 @@ func (c *Cluster) Register(j Job) {
 		j.Group = "workers"
 	}
 	c.jobs[j.ID] = &j
-	c.emit("Job", "JobRegistered", j.ID, map[string]any{"Job": j.wire()})
+	c.emit("Job", "JobRegistered", j.ID, map[string]any{"Job": c.details(&j)})
 	c.scheduleJob(&j)
 }
 
@@ -165,7 +169,7 @@ func (c *Cluster) Stop(id string) {
 	j := *c.jobs[id]
 	j.Stop = true
 	c.revise(&j)
-	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": j.wire()})
+	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": c.details(&j)})
 	c.scheduleJob(&j)
 	c.unblock()
 }
@@ -192,8 +196,10 @@ func (c *Cluster) Purge(id string) {
 	}
 	delete(c.jobs, id)
 	delete(c.tags, id)
+	delete(c.queued, id)
+	delete(c.counts, id)
 	c.bump("jobs", "policies")
-	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": j.wire()})
+	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": c.details(j)})
 	// What becomes of a purged job's allocations was not seen in the events.
 	c.mute = true
 	for _, a := range c.workers(id) {
@@ -265,8 +271,13 @@ func (c *Cluster) Calls() (calls, scales int) {
 	return c.calls, c.writes
 }
 
+// summarize notes that a job's summary has changed: lists of jobs have it.
+func (c *Cluster) summarize(id string) { c.counts[id] = c.bump("jobs") }
+
 func (c *Cluster) put(a *Alloc) {
 	c.allocs[a.ID] = a
+	c.counts[a.Job] = c.index
+	c.tables["jobs"].index, c.tables["jobs"].text = c.index, nil
 	if c.byJob[a.Job] == nil {
 		c.byJob[a.Job] = map[string]*Alloc{}
 	}

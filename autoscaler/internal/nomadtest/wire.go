@@ -45,8 +45,8 @@ func (a *Alloc) wire() map[string]any {
 	}
 }
 
-// wire is the job as GET /v1/job/:id answers it.
-func (j *Job) wire() map[string]any {
+// details is the job as GET /v1/job/:id answers it. The caller holds c.mu.
+func (c *Cluster) details(j *Job) map[string]any {
 	resources := map[string]any{"CPU": j.CPU, "MemoryMB": 64}
 	if j.GPUs > 0 {
 		resources["Devices"] = []any{map[string]any{"Name": path.Join("nvidia/gpu", j.Model), "Count": j.GPUs}}
@@ -63,22 +63,53 @@ func (j *Job) wire() map[string]any {
 	}
 	return map[string]any{
 		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "NodePool": j.pool(),
-		"Datacenters": []string{"*"}, "TaskGroups": []any{group}, "Stop": j.Stop, "Status": "running", "Version": j.version,
+		"Datacenters": []string{"*"}, "TaskGroups": []any{group}, "Stop": j.Stop, "Status": c.status(j), "Version": j.version,
 		"SubmitTime": j.submitted, "CreateIndex": j.create, "ModifyIndex": j.index, "JobModifyIndex": j.change,
 	}
 }
 
-// stub is the job as GET /v1/jobs lists it.
-func (j *Job) stub() map[string]any {
+// stub is the job as GET /v1/jobs lists it. The caller holds c.mu.
+func (c *Cluster) stub(j *Job) map[string]any {
 	return map[string]any{
-		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "Stop": j.Stop, "Status": "running",
+		"ID": j.ID, "Name": j.ID, "Namespace": "default", "Type": "batch", "Priority": j.Priority, "Stop": j.Stop, "Status": c.status(j),
 		"SubmitTime": j.submitted, "CreateIndex": j.create, "ModifyIndex": j.index, "JobModifyIndex": j.change,
+		"JobSummary": c.summary(j),
+	}
+}
+
+// status is Nomad's word for what a job does. One without workers is dead, whether it
+// is over or waits at a count of 0. The caller holds c.mu.
+func (c *Cluster) status(j *Job) string {
+	switch {
+	case len(c.workers(j.ID)) > 0:
+		return "running"
+	case c.evals[j.ID] != nil:
+		return "pending"
+	}
+	return "dead"
+}
+
+// summary is the job's as GET /v1/job/:id/summary answers it. The caller holds c.mu.
+func (c *Cluster) summary(j *Job) map[string]any {
+	of := map[string]int{"Queued": c.queued[j.ID], "Complete": 0, "Failed": 0, "Running": 0, "Starting": 0, "Lost": 0, "Unknown": 0}
+	for _, a := range c.byJob[j.ID] {
+		of[map[string]string{
+			api.AllocClientStatusComplete: "Complete", api.AllocClientStatusFailed: "Failed", api.AllocClientStatusRunning: "Running",
+			api.AllocClientStatusPending: "Starting", api.AllocClientStatusLost: "Lost",
+		}[a.Client]]++
+	}
+	return map[string]any{
+		"JobID": j.ID, "Namespace": "default", "Summary": map[string]any{j.Group: of}, "CreateIndex": j.create, "ModifyIndex": max(j.create, c.counts[j.ID]),
 	}
 }
 
 func (e *eval) wire(j *Job) map[string]any {
-	return map[string]any{
-		"ID": e.id, "Namespace": "default", "JobID": e.job, "Status": e.status, "Priority": e.priority,
-		"QueuedAllocations": map[string]int{j.Group: e.queued}, "ModifyIndex": e.index,
+	out := map[string]any{
+		"ID": e.id, "Namespace": "default", "JobID": e.job, "Status": e.status, "Priority": e.priority, "TriggeredBy": e.trigger,
+		"BlockedEval": e.blocked, "QueuedAllocations": nil, "ModifyIndex": e.index,
 	}
+	if e.queued != nil {
+		out["QueuedAllocations"] = map[string]int{j.Group: *e.queued}
+	}
+	return out
 }

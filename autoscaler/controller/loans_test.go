@@ -1,0 +1,178 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
+	"github.com/kolo-nomad/kolo/autoscaler/planner"
+)
+
+// lent is a pool of 16 slots with one elastic job that takes what it may, in steps of
+// a second, and jobs of one namespace that are not elastic.
+type lent struct {
+	loans
+	o       planner.Options
+	now     time.Time
+	elastic int
+	jobs    map[string]*rigid
+	paused  int           // times
+	vain    time.Duration // for which all slots were kept and free, and no job could use them
+}
+
+// rigid is a job that is not elastic, of one slot per worker.
+type rigid struct {
+	workers, placed int
+	never           bool          // Nomad places none of it, for a reason that is not read
+	lasts           time.Duration // since all were placed
+	until           time.Time
+}
+
+func newLent() *lent {
+	return &lent{o: planner.DefaultOptions(), now: time.Unix(1e9, 0), elastic: lentSlots, jobs: map[string]*rigid{}}
+}
+
+const lentSlots = 16
+
+// view is what the autoscaler sees.
+func (l *lent) view() *cluster.View {
+	v := &cluster.View{Others: map[planner.JobKey]int{}}
+	free := lentSlots
+	for name, j := range l.jobs {
+		key := planner.JobKey{Namespace: "team", ID: name}
+		if n := j.workers - j.placed; n > 0 {
+			v.Blocked = append(v.Blocked, cluster.Blocked{Key: key, Pool: "p", Priority: 50, Workers: n, Slots: n})
+		}
+		if j.placed > 0 {
+			v.Others[key] = j.placed
+		}
+		free -= j.placed
+	}
+	group := planner.Group{Count: l.elastic}
+	group.Need.Slots = 1
+	for range l.elastic {
+		group.Live = append(group.Live, planner.Worker{})
+	}
+	v.Nodes = []planner.Node{{Pool: "p", Bins: []planner.Bin{{Slots: free}}}}
+	v.Jobs = []planner.Job{{Pool: "p", Priority: 50, Groups: []planner.Group{group}}}
+	v.Facts = []cluster.Facts{{Observation: history.Observation{Slots: 1}}}
+	return v
+}
+
+// second lets a second pass: the elastic job gives up what is kept free or takes what
+// is not, then Nomad places what it can.
+func (l *lent) second() {
+	l.now = l.now.Add(time.Second)
+	v := l.view()
+	l.paused += len(l.observe(v, l.now, &l.o))
+	l.keep(v, l.now, &l.o)
+	free := ready(v, "p")
+	l.elastic = free - v.Reserved["p"]
+	free -= l.elastic
+	for _, j := range l.jobs {
+		if n := min(j.workers-j.placed, free); n > 0 && !j.never {
+			j.placed += n
+			free -= n
+		}
+		switch {
+		case j.placed < j.workers:
+		case j.until.IsZero():
+			j.until = l.now.Add(j.lasts)
+		case !l.now.Before(j.until):
+			j.workers, j.placed = 0, 0
+		}
+	}
+	l.vain += time.Second * time.Duration(free) / lentSlots
+}
+
+// TestLoans_AJobThatIsNeverPlaced has the room come back to the elastic job, for longer
+// each time.
+func TestLoans_AJobThatIsNeverPlaced(t *testing.T) {
+	l := newLent()
+	l.jobs["never"] = &rigid{workers: 16, never: true}
+	var lasted []time.Duration // without room
+	for range 2 * 3600 {
+		l.second()
+		if l.isPaused(loanKey{"p", "team"}, l.now) {
+			if len(lasted) < l.paused {
+				lasted = append(lasted, 0)
+			}
+			lasted[len(lasted)-1] += time.Second
+			must.Eq(t, lentSlots, l.elastic)
+		}
+	}
+	must.Eq(t, []time.Duration{2 * time.Minute, 4 * time.Minute, 8 * time.Minute, 16 * time.Minute, 16 * time.Minute}, lasted[:5])
+}
+
+// TestLoans_NoNameGivesTimeBack has a tenant do what it likes for a day's work with jobs that
+// are never placed and jobs that are: registers them again, under other names, in
+// other sizes, lets some of them be placed and end.
+func TestLoans_NoNameGivesTimeBack(t *testing.T) {
+	for seed := range uint64(5) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		l := newLent()
+		const day = 8 * time.Hour
+		begin := l.now
+		every := 1 + r.IntN(40) // seconds between its deeds
+		for l.now.Sub(begin) < day {
+			if r.IntN(every) == 0 {
+				name := fmt.Sprint("job-", r.IntN(1000))
+				switch r.IntN(6) {
+				case 0: // all others go
+					clear(l.jobs)
+					l.jobs[name] = &rigid{workers: 16, never: true}
+				case 1, 2:
+					l.jobs[name] = &rigid{workers: 1 + r.IntN(16), never: true}
+				case 3:
+					l.jobs[name] = &rigid{workers: 1, lasts: time.Duration(r.IntN(20)) * time.Second}
+				case 4: // a worker that ends and is placed again
+					for _, j := range l.jobs {
+						j.placed = max(0, j.placed-1)
+					}
+				default:
+					for other := range l.jobs {
+						delete(l.jobs, other)
+						break
+					}
+				}
+			}
+			l.second()
+		}
+		most := day/20 + longestPause*l.o.PlacementTimeout
+		must.LessEq(t, most, l.vain, must.Sprintf("seed %d", seed))
+		must.Positive(t, l.paused)
+	}
+}
+
+// TestLoans_HonestJobsAreNotPaused has jobs that Nomad places within seconds of there
+// being room, many times.
+func TestLoans_HonestJobsAreNotPaused(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	l := newLent()
+	for i := range 2 * 3600 {
+		if r.IntN(120) == 0 {
+			l.jobs[fmt.Sprint("job-", i)] = &rigid{workers: 1 + r.IntN(20), lasts: time.Duration(1+r.IntN(300)) * time.Second}
+		}
+		l.second()
+		for name, j := range l.jobs {
+			if j.workers == 0 {
+				delete(l.jobs, name)
+			}
+		}
+	}
+	must.Zero(t, l.paused)
+	must.MapLen(t, 1, l.of)
+	clear(l.jobs)
+	for range 2 {
+		l.second()
+	}
+	must.MapEmpty(t, l.of, must.Sprint("nothing is kept of a namespace without waste"))
+}
