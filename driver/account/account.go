@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -26,15 +27,29 @@ type Account struct {
 	UID, GID   int
 	// Groups are all, the primary one included.
 	Groups []int
+	// Dynamic states that Nomad made the user up for one task: no user database has
+	// it, and it has no home.
+	Dynamic bool
 }
+
+// dynamicName is what Nomad calls such a user (helper/users/dynamic), whose group has
+// the same number.
+var dynamicName = regexp.MustCompile(`^nomad-([0-9]+)$`)
 
 // Path is a file on the client, confined to what a task sees: Base, and what lies
 // below it. Only Rel is subject to the rights of the task's user.
 type Path struct{ Base, Rel string }
 
-// Lookup finds a user by name or number. An empty name is the plugin's own
-// user, as in raw_exec.
+// Lookup finds a user by name or number, one of Nomad's dynamic users by its name. An
+// empty name is the plugin's own user, as in raw_exec.
 func Lookup(name string) (Account, error) {
+	if m := dynamicName.FindStringSubmatch(name); m != nil {
+		id, err := strconv.ParseInt(m[1], 10, 32)
+		if err != nil {
+			return Account{}, fmt.Errorf("user = %q: %q is no number of a user", name, m[1])
+		}
+		return Account{Name: name, UID: int(id), GID: int(id), Groups: []int{int(id)}, Dynamic: true}, nil
+	}
 	u, err := findUser(name)
 	if err != nil {
 		return Account{}, fmt.Errorf("user = %q: %w", name, err)
@@ -123,6 +138,23 @@ func (a Account) Executable(file Path) error {
 		return unix.EACCES
 	}
 	return nil
+}
+
+// Writable is nil when the account may make files in a directory.
+func (a Account) Writable(dir Path) error {
+	return a.below(dir, func(base int) error {
+		if err := unix.Faccessat(base, dir.Rel, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+			return err
+		}
+		var st unix.Stat_t
+		if err := unix.Fstatat(base, dir.Rel, &st, 0); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return unix.ENOTDIR
+		}
+		return nil
+	})
 }
 
 // open opens and closes a file with the account's rights below file.Base.

@@ -18,11 +18,13 @@ import (
 //
 // The last element may hold a pattern.
 var DefaultBindPaths = []string{
-	"/bin", "/lib", "/lib32", "/lib64", "/run/resolvconf", "/run/systemd/resolve", "/sbin", "/usr",
+	"/bin", "/lib", "/lib32", "/lib64", "/sbin", "/usr",
 
 	// Names of users, hosts and services.
 	"/etc/gai.conf", "/etc/group", "/etc/host.conf", "/etc/hostname", "/etc/hosts", "/etc/networks",
 	"/etc/nsswitch.conf", "/etc/passwd", "/etc/protocols", "/etc/resolv.conf", "/etc/rpc", "/etc/services",
+	// What /etc/resolv.conf may be a link to; sockets of the resolver lie beside it.
+	"/run/resolvconf/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/systemd/resolve/stub-resolv.conf",
 	// Roots of trust, without /etc/ssl/private and /etc/pki/tls/private.
 	"/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/pki/ca-trust",
 	"/etc/pki/tls/cert.pem", "/etc/pki/tls/certs", "/etc/pki/tls/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ssl/certs",

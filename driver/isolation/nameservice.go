@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
+	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/privatedirs"
 )
 
@@ -25,6 +26,10 @@ type NameService struct {
 	// Address is what the machine's name has to resolve to, empty where it does
 	// already. An isolated task may not rename the machine instead.
 	Address string
+	// User is the task's. One that is in no user database gets a line in the task's.
+	User account.Account
+	// Home is that user's.
+	Home string
 }
 
 // Files writes the files that replace the client's, and returns where they lie, by
@@ -40,6 +45,12 @@ func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
 			return nil, fmt.Errorf("the machine's name: %w", err)
 		}
 		contents["/etc/hosts"] = func(host string) []byte { return hostsFile(host, name, n.Address) }
+	}
+	if u := n.User; u.Dynamic {
+		contents["/etc/passwd"] = func(host string) []byte {
+			return appendLine(host, fmt.Sprintf("%s:x:%d:%d::%s:/usr/sbin/nologin", u.Name, u.UID, u.GID, n.Home))
+		}
+		contents["/etc/group"] = func(host string) []byte { return appendLine(host, fmt.Sprintf("%s:x:%d:", u.Name, u.GID)) }
 	}
 	files := map[string]string{}
 	for path, content := range contents {
@@ -96,4 +107,12 @@ func resolvConf(dns *drivers.DNSConfig, host string) []byte {
 	section("search", dns.Searches, false)
 	section("options", dns.Options, false)
 	return []byte(out.String())
+}
+
+// appendLine is a text with one more line.
+func appendLine(text, line string) []byte {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	return []byte(text + line + "\n")
 }

@@ -31,7 +31,9 @@ func info(name string) *base.PluginInfoResponse {
 //
 // It offers networks of a group's own, although it runs no task in one: refused
 // by the driver, see checkNetwork, the user sees why and what to do instead.
-func capabilities() *drivers.Capabilities {
+//
+// With dynamic users, Nomad makes up a user for each task whose job names none.
+func capabilities(dynamicUsers bool) *drivers.Capabilities {
 	return &drivers.Capabilities{
 		SendSignals: true,
 		Exec:        true,
@@ -40,6 +42,7 @@ func capabilities() *drivers.Capabilities {
 			drivers.NetIsolationModeHost,
 			drivers.NetIsolationModeGroup,
 		},
-		MountConfigs: drivers.MountConfigSupportAll,
+		MountConfigs:         drivers.MountConfigSupportAll,
+		DynamicWorkloadUsers: dynamicUsers,
 	}
 }

@@ -22,6 +22,8 @@ const (
 	logPath      = agentDir + "/logs"
 	progressPath = agentDir + "/progress"
 	eventPath    = agentDir + "/events.jsonl"
+	// homePath is the home of users who have none.
+	homePath = agentDir + "/home"
 	// stopPath is written when the task is stopped: the time of its kill.
 	stopPath = agentDir + "/stop"
 )
@@ -45,8 +47,12 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account.Account) erro
 	a.ProgressDir = filepath.Join(inTask, progressPath)
 	a.EventFile = filepath.Join(inTask, eventPath)
 	a.StopFile = filepath.Join(inTask, stopPath)
-	for _, dir := range []string{agentDir, logPath, progressPath} {
-		if err := root.MkdirAll(dir, 0o755); err != nil {
+	for _, dir := range []string{agentDir, logPath, progressPath, homePath} {
+		mode := fs.FileMode(0o755)
+		if dir == homePath {
+			mode = 0o700
+		}
+		if err := root.MkdirAll(dir, mode); err != nil {
 			return fmt.Errorf("make %s in the task directory: %w", dir, err)
 		}
 		if err := root.Lchown(dir, who.UID, who.GID); err != nil {

@@ -28,6 +28,12 @@ type Config struct {
 	// AllowRoot lets isolated tasks run as user 0 or with group 0. They have no
 	// capabilities then either, but own every file of root's that they see.
 	AllowRoot bool `codec:"allow_root"`
+	// DynamicUsers makes Nomad give each isolated task that names no user one of its
+	// own, from the client's `users` block. True unless set otherwise.
+	DynamicUsers bool `codec:"dynamic_users"`
+	// PidsLimit is how many processes and threads an isolated task may have at a time,
+	// 0: as many as the client. defaultPidsLimit unless set otherwise.
+	PidsLimit int `codec:"pids_limit"`
 	// Python is asked at fingerprint time which installation of the framework the
 	// host has. It does not decide what tasks run. Default "python3".
 	Python string `codec:"python"`
@@ -66,6 +72,10 @@ type Config struct {
 	block string
 }
 
+// defaultPidsLimit is more than the threads of eight slots with sixteen data loaders
+// each, and half of what a small machine has for all (kernel.pid_max = 32768).
+const defaultPidsLimit = 16384
+
 // blockOf names the agent configuration's block for a framework: it is named after
 // the binary.
 func blockOf(framework string) string { return fmt.Sprintf("plugin %q", "nomad-driver-"+framework) }
@@ -90,6 +100,9 @@ func (c *Config) complete() error {
 		if err := isolation.CheckDevice(pattern); err != nil {
 			p.Addf("devices[%d] = %q: %v", i, pattern, err)
 		}
+	}
+	if c.PidsLimit < 0 {
+		p.Addf("pids_limit = %d: must not be negative; 0 is no limit", c.PidsLimit)
 	}
 	var err error
 	if c.memlock, err = parseMemlock(c.Memlock); err != nil {

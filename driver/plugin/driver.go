@@ -16,7 +16,6 @@ import (
 	"github.com/hashicorp/consul-template/signals"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/drivers/shared/eventer"
-	"github.com/hashicorp/nomad/drivers/shared/validators"
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
@@ -37,7 +36,7 @@ type Driver struct {
 	mu     sync.RWMutex
 	config Config
 	client *base.AgentConfig
-	users  *validators.Validator
+	denied *deniedIDs
 	tasks  map[string]*task
 }
 
@@ -69,11 +68,14 @@ func (d *Driver) ConfigSchema() (*hclspec.Spec, error) { return configSpec(), ni
 func (d *Driver) TaskConfigSchema() (*hclspec.Spec, error) { return taskConfigSpec(d.framework), nil }
 
 // Capabilities states which of Nomad's features the driver has.
-func (d *Driver) Capabilities() (*drivers.Capabilities, error) { return capabilities(), nil }
+func (d *Driver) Capabilities() (*drivers.Capabilities, error) {
+	config, _, _ := d.settings()
+	return capabilities(config.DynamicUsers), nil
+}
 
 // SetConfig takes the agent configuration.
 func (d *Driver) SetConfig(c *base.Config) error {
-	config := Config{Enabled: true, block: blockOf(d.framework.Name())}
+	config := Config{Enabled: true, DynamicUsers: true, PidsLimit: defaultPidsLimit, block: blockOf(d.framework.Name())}
 	if len(c.PluginConfig) > 0 {
 		if err := base.MsgPackDecode(c.PluginConfig, &config); err != nil {
 			return fmt.Errorf("config of %s: %w", config.block, err)
@@ -82,14 +84,14 @@ func (d *Driver) SetConfig(c *base.Config) error {
 	if err := config.complete(); err != nil {
 		return fmt.Errorf("config of %s: %w", config.block, err)
 	}
-	users, err := validators.NewValidator(d.logger, config.DeniedHostUids, config.DeniedHostGids)
+	denied, err := parseDenied(&config, d.logger)
 	if err != nil {
 		return fmt.Errorf("config of %s: denied_host_uids, denied_host_gids: %w", config.block, err)
 	}
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.config, d.users = config, users
+	d.config, d.denied = config, denied
 	if c.AgentConfig != nil {
 		d.client = c.AgentConfig
 	}
@@ -97,10 +99,10 @@ func (d *Driver) SetConfig(c *base.Config) error {
 }
 
 // settings returns what SetConfig was given last.
-func (d *Driver) settings() (Config, *base.AgentConfig, *validators.Validator) {
+func (d *Driver) settings() (Config, *base.AgentConfig, *deniedIDs) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
-	return d.config, d.client, d.users
+	return d.config, d.client, d.denied
 }
 
 func (d *Driver) task(id string) (*task, error) {

@@ -101,10 +101,14 @@ func (e *environment) prepare() error {
 	if err := writeAgentFiles(e.plan, e.task.TaskDir().Dir, inTask, e.who); err != nil {
 		return err
 	}
+	if err := e.noteUser(); err != nil {
+		return err
+	}
+	env := e.personal(inTask)
 	e.command = &executor.ExecCommand{
 		Cmd:  e.binary,
 		Args: []string{"agent"},
-		Env:  e.plan.environment(e.task.Env, filepath.Join(inTask, configPath)),
+		Env:  e.plan.environment(env, filepath.Join(inTask, configPath)),
 		User: e.task.User,
 		// The executor looks for Cmd here first, and makes what it finds
 		// executable: it must not be the task's own directory.
@@ -173,7 +177,6 @@ func (e *environment) confine() {
 	e.confined = &confined{Binary: e.binary, Identity: e.who.Identity(!e.isolated()), Alarms: true}
 	if e.isolated() {
 		e.confined.Binary = isolation.AgentPath
-		e.command.Env = append(e.command.Env, "USER="+e.who.Name, "LOGNAME="+e.who.Name, "HOME="+e.who.Home)
 	}
 	argv := e.confined.command([]string{e.confined.Binary, "agent"})
 	e.command.Cmd, e.command.Args, e.command.User = argv[0], argv[1:], ""
@@ -191,7 +194,7 @@ func (e *environment) isolate() error {
 	if err != nil {
 		return err
 	}
-	files, err := isolation.NameService{DNS: e.task.DNS, Address: hostnet.NameFor(address)}.Files(e.dirs)
+	files, err := isolation.NameService{DNS: e.task.DNS, Address: hostnet.NameFor(address), User: e.who, Home: filepath.Join("/", homePath)}.Files(e.dirs)
 	if err != nil {
 		return err
 	}
@@ -208,8 +211,10 @@ func (e *environment) isolate() error {
 	}
 	e.addListedDevices()
 	e.command.Capabilities = confine.Capabilities()
-	if e.command.User = e.who.Name; e.who.UID == 0 {
-		e.command.User = "" // by the name "root" the executor gives capabilities of its own choice
+	// By the name "root" the executor gives capabilities of its own choice, and it knows no
+	// dynamic users. Package confine sets the user in any case.
+	if e.command.User = e.who.Name; e.who.UID == 0 || e.who.Dynamic {
+		e.command.User = ""
 	}
 	e.command.ResourceLimits = true
 	e.command.NoPivotRoot = e.config.NoPivotRoot

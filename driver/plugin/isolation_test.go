@@ -78,7 +78,7 @@ func TestAllowRoot(t *testing.T) {
 	config.AllowRoot = true
 	c := newTaskConfig(t, isolationExec, `id -u; echo "$USER $HOME"; grep -E '^(CapEff|CapBnd|NoNewPrivs)' /proc/self/status; mount -t tmpfs none /tmp 2>/dev/null && echo mounted; touch /usr/x /etc/x 2>/dev/null && echo wrote; true`)
 	c.User = "root"
-	must.Eq(t, "0\nroot /root\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n", ran(t, config, c))
+	must.Eq(t, "0\nroot /local/kolo/home\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nNoNewPrivs:\t1\n", ran(t, config, c))
 }
 
 func TestUserByNumber(t *testing.T) {

@@ -4,7 +4,10 @@
 package plugin
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
+	"github.com/kolo-nomad/kolo/driver/cgroup"
 	"github.com/kolo-nomad/kolo/driver/procid"
 )
 
@@ -37,6 +41,9 @@ func (e *environment) launch() (_ *drivers.TaskHandle, _ *task, err error) {
 		return nil, nil, fmt.Errorf("start the agent: %w", err)
 	}
 	e.launched = true
+	if err := e.limitPids(ps.Pid); err != nil {
+		return nil, nil, err
+	}
 	state := handleState{
 		Reattach:  pstructs.ReattachConfigFromGoPlugin(e.executor.ReattachConfig()),
 		Pid:       ps.Pid,
@@ -54,4 +61,22 @@ func (e *environment) launch() (_ *drivers.TaskHandle, _ *task, err error) {
 		return nil, nil, fmt.Errorf("encode the task's handle: %w", err)
 	}
 	return handle, newTask(e.task, &state, e.exec, e.executor, e.logger), nil
+}
+
+// limitPids bounds the processes of an isolated task, from its first on: the executor
+// has made its cgroup by now.
+func (e *environment) limitPids(pid int) error {
+	if !e.isolated() || e.config.PidsLimit == 0 {
+		return nil
+	}
+	err := cgroup.LimitPids(pid, e.config.PidsLimit)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, gone := os.Stat(fmt.Sprintf("/proc/%d", pid)); gone != nil {
+			return nil // the agent has ended, and what it started with it
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("pids_limit: %w; set pids_limit = 0 in the config of %s to run tasks without a limit", err, e.config.block)
+	}
+	return nil
 }

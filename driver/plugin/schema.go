@@ -4,6 +4,8 @@
 package plugin
 
 import (
+	"strconv"
+
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
 	"github.com/kolo-nomad/kolo/driver/settings"
@@ -18,6 +20,8 @@ func configSpec() *hclspec.Spec {
 		"enabled":              hclspec.NewDefault(boolean("enabled"), hclspec.NewLiteral("true")),
 		"allow_isolation_none": boolean("allow_isolation_none"),
 		"allow_root":           boolean("allow_root"),
+		"dynamic_users":        hclspec.NewDefault(boolean("dynamic_users"), hclspec.NewLiteral("true")),
+		"pids_limit":           hclspec.NewDefault(number("pids_limit"), hclspec.NewLiteral(strconv.Itoa(defaultPidsLimit))),
 		"python":               text("python"),
 		"fingerprint_period":   text("fingerprint_period"),
 		"fingerprint_timeout":  text("fingerprint_timeout"),

@@ -33,7 +33,7 @@ func TestSchemaNamesTheFields(t *testing.T) {
 	}
 	spec := configSpec().GetObject().Attributes
 	must.Eq(t, slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(spec)))
-	types := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "bool", reflect.Slice: "list(string)"}
+	types := map[reflect.Kind]string{reflect.String: "string", reflect.Bool: "bool", reflect.Slice: "list(string)", reflect.Int: "number"}
 	for name, spec := range spec {
 		if d := spec.GetDefault(); d != nil {
 			spec = d.Primary

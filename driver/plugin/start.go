@@ -8,21 +8,16 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/hashicorp/nomad/drivers/shared/validators"
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
-	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 )
-
-// defaultUser runs isolated tasks whose job names no user, as in Nomad's exec.
-const defaultUser = "nobody"
 
 // StartTask checks the task's configuration and starts its agent. An error is
 // shown as the task event "Driver Failure".
 func (d *Driver) StartTask(c *drivers.TaskConfig) (_ *drivers.TaskHandle, _ *drivers.DriverNetwork, err error) {
-	config, client, users := d.settings()
+	config, client, denied := d.settings()
 	if err := d.ready(&config, client, c); err != nil {
 		return nil, nil, err
 	}
@@ -30,7 +25,7 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (_ *drivers.TaskHandle, _ *dri
 	if err := c.DecodeDriverConfig(&given); err != nil {
 		return nil, nil, fmt.Errorf("decode the task's config: %w", err)
 	}
-	who, err := taskAccount(c, given["isolation"] != isolationNone, &config, users)
+	who, err := taskAccount(c, given["isolation"] != isolationNone, &config, denied)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -81,27 +76,4 @@ func (d *Driver) register(t *task) {
 	d.tasks[t.config.ID] = t
 	d.mu.Unlock()
 	go t.watch(d.ctx)
-}
-
-// taskAccount decides which user a task runs as, and refuses those it must not.
-func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, users *validators.Validator) (account.Account, error) {
-	if c.User == "" && isolated {
-		c.User = defaultUser
-	}
-	who, err := account.Lookup(c.User)
-	if err != nil {
-		return account.Account{}, err
-	}
-	if c.User != "" {
-		c.User = who.Name // Nomad's executor knows no numbers
-	}
-	if isolated && !config.AllowRoot {
-		if err := who.CheckRoot("set allow_root = true in the config of " + config.block); err != nil {
-			return account.Account{}, err
-		}
-	}
-	if err := users.HasValidIDs(who.Name); err != nil {
-		return account.Account{}, fmt.Errorf("user = %q: %w", who.Name, err)
-	}
-	return who, nil
 }

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +74,7 @@ func (w *world) hasPrivileges(t *testing.T) {
 	}
 	must.Eq(t, "1", status[slices.Index(status, "NoNewPrivs:")+1], must.Sprint("of a command run beside the task"))
 	must.StrNotContains(t, text.String(), "gid=0")
+	must.RegexMatch(t, regexp.MustCompile(`uid=(8[0-9]{4})\(nomad-8[0-9]{4}\)`), text.String(), must.Sprint("the task shares its user with others"))
 	must.StrNotContains(t, text.String(), "not for tasks")
 }
 

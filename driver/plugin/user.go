@@ -1,0 +1,150 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/nomad/client/lib/idset"
+	"github.com/hashicorp/nomad/drivers/shared/validators"
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"github.com/kolo-nomad/kolo/driver/account"
+	"github.com/kolo-nomad/kolo/driver/isolation"
+)
+
+// defaultUser runs isolated tasks that have no user: the job names none, and the
+// client gives none of its own (account.Account.Dynamic).
+const defaultUser = "nobody"
+
+// userName is the file in a task's state directory that notes its dynamic user. Nomad
+// names that user at a task's first start, and no longer after the job was scaled or
+// the client was restarted.
+const userName = "user"
+
+// deniedIDs are the users and groups that no task may run as.
+type deniedIDs struct{ uids, gids *idset.Set[uint64] }
+
+func parseDenied(config *Config, logger hclog.Logger) (*deniedIDs, error) {
+	if _, err := validators.NewValidator(logger, config.DeniedHostUids, config.DeniedHostGids); err != nil {
+		return nil, err
+	}
+	return &deniedIDs{idset.Parse[uint64](config.DeniedHostUids), idset.Parse[uint64](config.DeniedHostGids)}, nil
+}
+
+// check goes by number, as dynamic users are in no user database.
+func (d *deniedIDs) check(who account.Account) error {
+	if d.uids.Contains(uint64(who.UID)) {
+		return fmt.Errorf("user = %q: running as uid %d is disallowed on this client", who.Name, who.UID)
+	}
+	for _, gid := range append([]int{who.GID}, who.Groups...) {
+		if d.gids.Contains(uint64(gid)) {
+			return fmt.Errorf("user = %q: running as gid %d is disallowed on this client", who.Name, gid)
+		}
+	}
+	return nil
+}
+
+// taskAccount decides which user a task runs as, and refuses those it must not.
+func taskAccount(c *drivers.TaskConfig, isolated bool, config *Config, denied *deniedIDs) (account.Account, error) {
+	who, err := findAccount(c, isolated)
+	if err != nil {
+		return account.Account{}, err
+	}
+	if c.User != "" {
+		c.User = who.Name // Nomad's executor knows no numbers
+	}
+	if isolated && !config.AllowRoot {
+		if err := who.CheckRoot("set allow_root = true in the config of " + config.block); err != nil {
+			return account.Account{}, err
+		}
+	}
+	if err := denied.check(who); err != nil {
+		return account.Account{}, err
+	}
+	return who, checkOwn(who)
+}
+
+// findAccount looks the task's user up, and sets the one of a task that has none.
+func findAccount(c *drivers.TaskConfig, isolated bool) (account.Account, error) {
+	if !isolated {
+		// Nomad has not been told that such a task is the client's user.
+		if who, err := account.Lookup(c.User); err != nil || !who.Dynamic {
+			return who, err
+		}
+		c.User = ""
+		return account.Lookup(c.User)
+	}
+	if c.User == "" {
+		noted, err := os.ReadFile(filepath.Join(privateDirsOf(c).State, userName))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return account.Account{}, fmt.Errorf("the user that the task had before: %w", err)
+		}
+		if c.User = string(noted); c.User == "" {
+			c.User = defaultUser
+		}
+	}
+	return account.Lookup(c.User)
+}
+
+// checkOwn refuses a dynamic user whose processes run already. Nomad gives it to one
+// task, but a job can name the user of another's.
+func checkOwn(who account.Account) error {
+	if !who.Dynamic {
+		return nil
+	}
+	pid, err := who.Process()
+	if err != nil {
+		return fmt.Errorf("user = %q: whether it is another task's: %w", who.Name, err)
+	}
+	if pid != 0 {
+		return fmt.Errorf("user = %q: is another task's, whose process %d runs; leave user out, and Nomad gives the task one of its own", who.Name, pid)
+	}
+	return nil
+}
+
+// noteUser keeps a dynamic user for the task's later starts.
+func (e *environment) noteUser() error {
+	if !e.who.Dynamic {
+		return nil
+	}
+	if _, err := e.dirs.Write(userName, []byte(e.who.Name)); err != nil {
+		return fmt.Errorf("note the task's user: %w", err)
+	}
+	return nil
+}
+
+// personal is the task's environment with the variables that name its user and home.
+// inTask is the task directory as the task sees it.
+func (e *environment) personal(inTask string) map[string]string {
+	env := maps.Clone(e.task.Env)
+	if !e.isolated() && e.task.User == "" {
+		return env // as the client has it
+	}
+	env["USER"], env["LOGNAME"] = e.who.Name, e.who.Name
+	// Nomad puts the client's variables under those of the job, without a mark.
+	if home := env["HOME"]; home == "" || home == os.Getenv("HOME") {
+		env["HOME"] = e.home(inTask)
+	}
+	return env
+}
+
+// home is the user's own home where the task sees it and may write there, as in a volume
+// or without isolation, else a directory of the task.
+func (e *environment) home(inTask string) string {
+	v := isolation.HostView(e.task.TaskDir().Dir)
+	if e.isolated() {
+		v = isolation.Layout{TaskDir: e.task.TaskDir().Dir, AllocDir: e.task.AllocDir, BindPaths: e.config.BindPaths, Volumes: e.task.Mounts}.View()
+	}
+	if at, _ := v.Locate(e.who.Home); e.who.Home != "" && e.who.Home != "/" && e.who.Writable(at) == nil {
+		return e.who.Home
+	}
+	return filepath.Join(inTask, homePath)
+}
