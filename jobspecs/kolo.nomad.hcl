@@ -37,10 +37,16 @@ variable "http" {
 
 variable "pools" {
   type        = string
-  description = "HCL of the pool blocks; the default is for GPUs in the pool \"default\"."
+  description = "HCL of the pool blocks; the default is for GPUs in the pool \"default\" and jobs of the namespace \"default\"."
   default     = <<-EOT
     pool "default" {
       policy "kolo" {}
+      queue "default" {
+        namespaces = ["default"]
+      }
+      queue "*" {
+        namespaces = []
+      }
     }
   EOT
 }

@@ -81,8 +81,9 @@ type JobStatus struct {
 	planner.JobKey
 	Pool       string    `json:"pool"`
 	Queue      string    `json:"queue"`
-	State      string    `json:"state"` // waiting, running, suspended, complete, held
-	Count      int       `json:"count"` // as written in the job
+	Tenant     string    `json:"tenant,omitempty"` // whose share it is of; absent from older autoscalers
+	State      string    `json:"state"`            // waiting, running, suspended, complete, held
+	Count      int       `json:"count"`            // as written in the job
 	Running    int       `json:"running"`
 	Want       int       `json:"want"` // what the policy wants
 	Min        int       `json:"min"`

@@ -31,11 +31,15 @@ func barred(j *job, pool config.Pool) jobspec.Problems {
 }
 
 // ruled returns what the job asks for, cut to what the operator grants, with a
-// note for each cut. In a pool with rules, a queue without one grants what the
+// note for each cut, and for a queue that is not the job's tenant. In a pool with rules, a queue without one grants what the
 // job has without asking: its priority in Nomad, and a weight of 1.
 func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
+	var notes []string
+	if t := tenant(j, pool); t != j.spec.Queue {
+		notes = append(notes, fmt.Sprintf("queue %q has no block of its own: the job counts for tenant %q", j.spec.Queue, t))
+	}
 	if len(pool.Queues) == 0 {
-		return j.spec, nil
+		return j.spec, notes
 	}
 	rule, ok := pool.Rule(j.spec.Queue)
 	why := fmt.Sprintf("the bound of queue %q", j.spec.Queue)
@@ -44,7 +48,6 @@ func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
 		why = fmt.Sprintf("the bound of queues without a block, such as %q", j.spec.Queue)
 	}
 	spec := *j.spec
-	var notes []string
 	if most := rule.MaxPriority; most > 0 && spec.Priority > most {
 		notes = append(notes, fmt.Sprintf("priority %d counts as %d, %s", spec.Priority, most, why))
 		spec.Priority = most
@@ -53,8 +56,18 @@ func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
 		notes = append(notes, fmt.Sprintf("weight %v counts as %v, %s", spec.Weight, most, why))
 		spec.Weight = most
 	}
-	if notes == nil {
-		return j.spec, nil
-	}
 	return &spec, notes
+}
+
+// tenant is what a job counts for where a pool is shared by tenants: its queue, if
+// the operator wrote a block for it by name, else its namespace. A namespace of the
+// same name as a queue that does not admit it is a tenant of its own.
+func tenant(j *job, pool config.Pool) string {
+	if _, named := pool.Queues[j.spec.Queue]; named {
+		return j.spec.Queue
+	}
+	if q, named := pool.Queues[j.key.Namespace]; named && !q.Admits(j.key.Namespace) {
+		return "namespace " + j.key.Namespace
+	}
+	return j.key.Namespace
 }

@@ -18,7 +18,8 @@ import (
 const anyQueue = "*"
 
 // Queue is the operator's rule over the jobs of a pool that name a queue. What
-// a job asks for beyond it is not granted.
+// a job asks for beyond it is not granted. Policies share by a queue that has a block;
+// jobs of others count for their namespace.
 //
 //	queue "production" {
 //	  namespaces   = ["prod", "team-*"]

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
 // A job that a policy may not move keeps what its workers hold and what those that
@@ -44,4 +46,33 @@ func TestSnapshot_WhatJobsThatAreLeftAloneHold(t *testing.T) {
 			must.Eq(t, tc.free, free)
 		})
 	}
+}
+
+// TestSnapshot_QueueNamesGainNothing has a namespace name a queue for each of its seven
+// jobs, beside one of a single job.
+func TestSnapshot_QueueNamesGainNothing(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	v := twoRacks(t)
+	one := v.Jobs[0]
+	v.Jobs = nil
+	add := func(id, queue, tenant string) {
+		j := one
+		j.Key = planner.JobKey{Namespace: tenant, ID: id}
+		j.Min, j.Max = 1, 16
+		v.Jobs = append(v.Jobs, j)
+		v.Facts = append(v.Facts, cluster.Facts{Spec: &jobspec.Spec{Queue: queue, Weight: 1, Preferred: 1}, Tenant: tenant, Observation: history.Observation{Slots: 1}})
+	}
+	for i := range 7 {
+		add(fmt.Sprint("a", i), fmt.Sprint("made-up-", i), "team-a")
+	}
+	add("b", "team-b", "team-b")
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+	for i := range v.Jobs {
+		c.history.Job(v.Jobs[i].Key, &v.Facts[i].Observation, now)
+	}
+	s, _ := c.snapshot(v, "gpu", &poolPolicy{}, now)
+	p, err := builtin.Policies.Parse("weighted-fair")
+	must.NoError(t, err)
+	d := p.Allocate(s)
+	must.Eq(t, 8, d.Allocations[7].Count, must.Sprint(d.Allocations))
 }

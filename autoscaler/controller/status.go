@@ -81,7 +81,7 @@ func queues(pool config.Pool) []api.QueueStatus {
 func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
 	curve := speedup.NewCurve(h.Points()...)
 	js := api.JobStatus{
-		JobKey: j.Key, Pool: j.Pool, Queue: f.Spec.Queue,
+		JobKey: j.Key, Pool: j.Pool, Queue: f.Spec.Queue, Tenant: f.Tenant,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
 		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.total(f), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.Lost,

@@ -58,7 +58,7 @@ type Node struct {
 // Job is one elastic job, waiting or running.
 type Job struct {
 	ID       string
-	Tenant   string // queue or namespace that quotas and fairness count by
+	Tenant   string // that quotas and fairness count by: a queue that the operator wrote, else the namespace
 	Type     string // GPU type it needs; "" is any
 	Held     string // GPU type its workers hold now; "" when none or not known
 	Weight   float64

@@ -4,6 +4,7 @@
 package record
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"reflect"
@@ -127,7 +128,7 @@ const totalChange = 0.01
 func describe(s *api.JobStatus) trace.Event {
 	a, preemptible := &s.Requests, s.Requests.Preemptible
 	e := trace.Event{
-		Kind: trace.EventJob, App: a.Kind, Tenant: s.Queue, Type: s.Pool, Weight: a.Weight, Priority: a.Priority,
+		Kind: trace.EventJob, App: a.Kind, Tenant: cmp.Or(s.Tenant, s.Queue), Type: s.Pool, Weight: a.Weight, Priority: a.Priority,
 		Min: s.Min, Max: s.Max, Preferred: a.Preferred, Sizes: a.Sizes, PerWorker: a.Slots, Preemptible: &preemptible, TotalSteps: s.Total,
 	}
 	if !a.Deadline.IsZero() {

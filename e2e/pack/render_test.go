@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/hashicorp/nomad/jobspec2"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/lint"
 )
 
@@ -79,6 +81,33 @@ func TestTrainingPack(t *testing.T) {
 	group = parse(t, text).TaskGroups[0]
 	must.MapContainsKey(t, group.Scaling.Policy, "kolo")
 	must.Eq(t, "bert", group.Services[0].Name)
+}
+
+// TestPools_NoQueueIsOpen reads the pools that the pack and the jobspec of the autoscaler
+// have by default: a job cannot make up a queue.
+func TestPools_NoQueueIsOpen(t *testing.T) {
+	text, err := Render(filepath.Join(packs, "kolo"), nil)
+	must.NoError(t, err)
+	jobs := map[string]*api.Job{"the pack": parse(t, text)}
+	raw, err := os.ReadFile("../../jobspecs/kolo.nomad.hcl")
+	must.NoError(t, err)
+	jobs["the jobspec"] = parse(t, string(raw))
+	for name, job := range jobs {
+		t.Run(name, func(t *testing.T) {
+			written := *job.TaskGroups[0].Tasks[0].Templates[0].EmbeddedTmpl
+			written = strings.NewReplacer(`{{ env "NOMAD_IP_http" }}`, "127.0.0.1", `{{ env "NOMAD_PORT_http" }}`, "8648").Replace(written)
+			c, err := config.Parse(map[string][]byte{"kolo.hcl": []byte(written)})
+			must.NoError(t, err, must.Sprint(written))
+			p := c.Pool("default")
+			for queue, namespace := range map[string]string{"default": "team-a", "team-a": "team-a", "made-up": "default"} {
+				rule, ok := p.Rule(queue)
+				must.True(t, ok)
+				must.False(t, rule.Admits(namespace), must.Sprint(queue))
+			}
+			rule, _ := p.Rule("default")
+			must.True(t, rule.Admits("default"))
+		})
+	}
 }
 
 // A mistake in the variables is refused with its remedy, before Nomad is asked.

@@ -38,9 +38,9 @@ variable "user" {
 }
 
 variable "pools" {
-  description = "HCL of the pool blocks."
+  description = "HCL of the pool blocks. The default takes jobs of the namespace default, and of each other that has a queue block of its own."
   type        = string
-  default     = "pool \"default\" {\n  policy \"kolo\" {}\n}"
+  default     = "pool \"default\" {\n  policy \"kolo\" {}\n  queue \"default\" {\n    namespaces = [\"default\"]\n  }\n  queue \"*\" {\n    namespaces = []\n  }\n}"
 }
 
 variable "http" {

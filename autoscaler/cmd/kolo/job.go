@@ -60,7 +60,7 @@ func drawJob(j *api.Job) string {
 	var out strings.Builder
 	if s := j.Job; s != nil {
 		rows := [][]string{
-			{"Job", s.JobKey.String()}, {"State", s.State}, {"Pool", s.Pool}, {"Queue", s.Queue},
+			{"Job", s.JobKey.String()}, {"State", s.State}, {"Pool", s.Pool}, {"Queue", s.Queue}, {"Tenant", s.Tenant},
 			{"Workers", fmt.Sprintf("%d of %d wanted (%d to %d)", s.Running, s.Want, s.Min, s.Max)},
 			{"Reason", s.Reason}, {"Waits for", s.HoldReason},
 			{"Attained", fmt.Sprintf("%.0f slot-seconds", s.Attained)}, {"Resizes", strconv.Itoa(s.Resizes)},
