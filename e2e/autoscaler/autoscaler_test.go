@@ -40,6 +40,7 @@ func TestAutoscaler(t *testing.T) {
 		{"mistakes", w.mistakes},
 		{"jobs that have waited are collected when they are over", w.parked},
 		{"policies that misbehave", w.hostilePolicies},
+		{"a job that reports false times", w.liar},
 		{"Nomad fails and is slow", w.failingNomad},
 		{"the leader is killed in the middle of resizes", w.killedLeaders},
 	} {

@@ -21,6 +21,21 @@ import (
 	koloapi "github.com/kolo-nomad/kolo/autoscaler/api"
 )
 
+// statusServer answers for a training with what is in a file, as the driver's agents do.
+const statusServer = `
+            import http.server, os
+            class Status(http.server.BaseHTTPRequestHandler):
+                def do_GET(self):
+                    with open("FILE", "rb") as f:
+                        text = f.read()
+                    self.send_response(200)
+                    self.send_header("Content-Type", "application/json")
+                    self.send_header("Content-Length", str(len(text)))
+                    self.end_headers()
+                    self.wfile.write(text)
+            http.server.HTTPServer(("", int(os.environ["NOMAD_PORT_status"])), Status).serve_forever()
+`
+
 // spreadHCL is a job of one group per rack, whose workers answer for the training
 // with what is in a file.
 const spreadHCL = `
@@ -58,19 +73,7 @@ job "train" {
         kill_timeout = "5s"
         config {
           command = "PYTHON"
-          args    = ["-c", <<-EOT
-            import http.server, os
-            class Status(http.server.BaseHTTPRequestHandler):
-                def do_GET(self):
-                    with open("FILE", "rb") as f:
-                        text = f.read()
-                    self.send_response(200)
-                    self.send_header("Content-Type", "application/json")
-                    self.send_header("Content-Length", str(len(text)))
-                    self.end_headers()
-                    self.wfile.write(text)
-            http.server.HTTPServer(("", int(os.environ["NOMAD_PORT_status"])), Status).serve_forever()
-            EOT
+          args    = ["-c", <<-EOT` + statusServer + `            EOT
           ]
         }
         resources {
@@ -102,7 +105,7 @@ func TestSpread_WhatRacksCostIsMeasured(t *testing.T) {
 
 	file := filepath.Join(w.dir, "status.json")
 	steps, seconds := 0.0, 0.0
-	train := func(ring, step float64) { // twenty steps of a ring
+	train := func(ring, step float64) { // twenty steps of a ring, short enough to be made between two reports
 		steps, seconds = steps+20, seconds+20*step
 		text := fmt.Sprintf(`{"job":"train","namespace":"default","size":4,"step_seconds":{"4":{"mean":%g,"n":%g}},
 			"resizes":[{"from":4,"to":4,"cause":"resize","gap_seconds":0.3,"time":%g}]}`, seconds/steps, steps, ring)
@@ -123,13 +126,13 @@ func TestSpread_WhatRacksCostIsMeasured(t *testing.T) {
 			return true
 		})
 	}
-	train(1, 1.31)
+	train(1, 1.31e-3)
 	w.register(t, strings.NewReplacer("PYTHON", python, "FILE", file).Replace(spreadHCL))
 	w.waitForGroups(t, "train", map[string]int{"workers-r1": 2, "workers-r2": 2})
-	shows(1, 1.31, "on 2 of meta.rack")
+	shows(1, 1.31e-3, "on 2 of meta.rack")
 	reports, samples := 0, 0
 	waitFor(t, time.Minute, "reports are read since the place is known", func() bool {
-		train(1, 1.31)
+		train(1, 1.31e-3)
 		var j koloapi.Job
 		must.NoError(t, json.Unmarshal([]byte(d.printed("job", "-json", "train")), &j))
 		if times := j.Job.StepTimes; len(times) == 1 && times[0].Samples > samples {
@@ -147,5 +150,5 @@ func TestSpread_WhatRacksCostIsMeasured(t *testing.T) {
 		must.NoError(t, err)
 	}
 	w.waitForGroups(t, "train", map[string]int{"workers-r1": 4, "workers-r2": 0})
-	shows(2, 1, "on 2 of meta.rack 31 % slower than on 1 (4 workers: 1.31 s a step against 1 s)")
+	shows(2, 1e-3, "on 2 of meta.rack 31 % slower than on 1 (4 workers: 0.00131 s a step against 0.001 s)")
 }

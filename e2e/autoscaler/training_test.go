@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,7 +48,8 @@ func TestTraining(t *testing.T) {
 		Clients: 2, CPU: 2000, MemoryMB: 4096,
 		Plugins: plugins,
 	})
-	d := w.agent(t, "one", w.Address)
+	queues := strings.Replace(configuration, "policy \"elastic-fifo\" {}", "policy \"elastic-fifo\" {}\n  queue \"research\" {}\n  queue \"teaching\" {}", 1)
+	d := w.agentWith(t, "one", fmt.Sprintf(queues, w.Address))
 	waitFor(t, time.Minute, "leadership", d.leads)
 
 	// Ranks of the first share a batch, so that a step gets shorter with more of

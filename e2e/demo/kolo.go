@@ -43,6 +43,8 @@ planner {
 pool "default" {
   %s
   policy %q {}
+  queue "research" {}
+  queue "teaching" {}
 }
 `
 
