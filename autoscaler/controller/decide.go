@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -160,6 +161,9 @@ func allocate(p policy.Policy, s *policy.Snapshot) (d policy.Decision, err error
 		}
 	} else {
 		d = p.Allocate(s)
+	}
+	if s.Context != nil && s.Context.Err() != nil {
+		return d, fmt.Errorf("policy %s: %w", p.Name(), context.Cause(s.Context))
 	}
 	if err := policy.Validate(s, &d); err != nil {
 		return d, fmt.Errorf("policy %s: %w", p.Name(), err)

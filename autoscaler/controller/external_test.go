@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -133,4 +134,33 @@ func TestController_AHangingPolicyDelaysNoOther(t *testing.T) {
 
 	answer()
 	w.eventually(map[string]int{"s1": 4, "s2": 4})
+}
+
+// brief is a context that ends after it was asked a few times.
+type brief struct {
+	context.Context
+	left atomic.Int32
+}
+
+// Err implements context.Context.
+func (b *brief) Err() error {
+	if b.left.Add(-1) < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// TestPropose_StopsInThePolicy has the caller of a plan go while a policy decides.
+func TestPropose_StopsInThePolicy(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	a, _ := w.start(w.config())
+	w.job("a", 1, 8)
+	w.eventually(map[string]int{"a": 8})
+	ctx := &brief{Context: t.Context()}
+	ctx.left.Store(2)
+	_, err := a.Propose(ctx, "oasis")
+	must.ErrorIs(t, err, context.DeadlineExceeded)
+	must.ErrorContains(t, err, "policy oasis")
+	_, err = a.Propose(t.Context(), "oasis")
+	must.NoError(t, err)
 }

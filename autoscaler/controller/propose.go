@@ -15,8 +15,8 @@ import (
 )
 
 // Propose returns what the policy of each pool would do now, or another policy
-// where line is not empty. Nothing is written. It waits for external policies
-// while the context lasts, and delays no round.
+// where line is not empty. Nothing is written. It works while the context lasts, but
+// that an external policy is not interrupted, and delays no round.
 func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
 	view, err := c.watcher.View(c.Config().Pool)
 	if err != nil {
@@ -30,8 +30,9 @@ func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 	wanted := map[planner.JobKey]planner.Want{}
 	for _, q := range requests {
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, context.Cause(ctx)
 		}
+		q.snap.Context = ctx
 		if q.run(); q.err != nil {
 			return nil, q.err
 		}

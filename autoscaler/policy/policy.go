@@ -4,6 +4,8 @@
 package policy
 
 import (
+	"context"
+
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
@@ -16,7 +18,8 @@ type Policy interface {
 	Name() string
 
 	// Allocate returns a count for every job of the snapshot, in its order. The
-	// decision keeps to the rules of Validate.
+	// decision keeps to the rules of Validate, unless Snapshot.Context has ended: then
+	// it is void, and no one waits for it.
 	Allocate(s *Snapshot) Decision
 }
 
@@ -45,6 +48,10 @@ type Snapshot struct {
 	// State is what this policy returned as Decision.State last time, or nil.
 	// It survives restarts of the autoscaler.
 	State []byte
+
+	// Context ends when no one waits for the decision any more. nil is one that never
+	// does. It is no input of a decision.
+	Context context.Context `json:"-"`
 }
 
 // Node is a machine, or one device group of a machine.

@@ -33,9 +33,10 @@ func token(r *http.Request) string {
 	return ""
 }
 
-// admit returns who wants to change something, or an error for who may not
-// even try. With a token it is Nomad that decides in the end.
-func (s *Server) admit(r *http.Request) (caller, error) {
+// admit returns who wants something that requires a proof, or an error for who may
+// not even try, which names what requires the proof, and which token is one. With a
+// token it is Nomad that decides on a change in the end.
+func (s *Server) admit(r *http.Request, what, which string) (caller, error) {
 	conn, local := local(r)
 	own := caller{who: "anyone, by http { open }"}
 	if local {
@@ -47,7 +48,7 @@ func (s *Server) admit(r *http.Request) (caller, error) {
 		if may {
 			return own, nil
 		}
-		return caller{who: "no token"}, problem(http.StatusUnauthorized, "a change requires a proof: %s", s.remedy(errNoToken.Error()+" that may write the variable kolo/overrides"))
+		return caller{who: "no token"}, problem(http.StatusUnauthorized, "%s requires a proof: %s", what, s.remedy(errNoToken.Error()+which))
 	}
 	who, err := s.tokens.Identify(r.Context(), given)
 	switch {
@@ -85,7 +86,7 @@ type commandFunc func(w http.ResponseWriter, r *http.Request, c caller, e *audit
 func (s *Server) command(action string, do commandFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		e := audit.Entry{Action: action, From: address(r), Via: via(r)}
-		c, err := s.admit(r)
+		c, err := s.admit(r, "a change", " that may write the variable kolo/overrides")
 		e.Who = c.who
 		if err != nil {
 			e.Err = err

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,30 @@ func TestAdmit_LoopbackIsNoProof(t *testing.T) {
 	must.Eq(t, 200, resp.StatusCode)
 	w.paused(t)
 	must.StrContains(t, w.log.String(), fmt.Sprintf(`kolo.audit: pause: who="unix uid=%d pid=%d" from=unix job="all jobs" result=ok`, os.Getuid(), os.Getpid()))
+}
+
+// TestAdmit_PlanOfAnotherPolicy has a caller without a token choose how long the
+// autoscaler computes, by a policy and its options.
+func TestAdmit_PlanOfAnotherPolicy(t *testing.T) {
+	w := start(t, closed)
+	w.nomad.AddToken("1-dev", nomadtest.Token{Accessor: "0b2240b5", Name: "dev"})
+	w.nomad.AddToken("", nomadtest.Token{}) // the autoscaler's own
+	_, unix := w.serves(t)
+	another := "/v1/plan?policy=" + url.QueryEscape("oasis(slots=64)")
+	code, text := w.do(t, "GET", another, "")
+	must.Eq(t, 401, code)
+	must.StrContains(t, text, "asking another policy than those in force requires a proof: present a Nomad token")
+	must.StrContains(t, text, unix)
+	code, _ = w.do(t, "GET", another, "", "X-Nomad-Token", "unknown")
+	must.Eq(t, 403, code)
+	code, text = w.do(t, "GET", another, "", "X-Nomad-Token", "1-dev")
+	must.Eq(t, 200, code, must.Sprint(text))
+	code, text = w.do(t, "GET", "/v1/plan", "")
+	must.Eq(t, 200, code, must.Sprint(text))
+	resp, err := unixClient(unix).Get("http://kolo" + another)
+	must.NoError(t, err)
+	must.NoError(t, resp.Body.Close())
+	must.Eq(t, 200, resp.StatusCode)
 }
 
 func (w *world) paused(t *testing.T) {

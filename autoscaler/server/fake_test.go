@@ -25,6 +25,7 @@ type fake struct {
 	acl    error // what Identify returns
 	events chan api.Event
 	plan   func()      // what making a plan does besides
+	slow   bool        // making a plan takes as long as it may
 	status *api.Status // nil is that of two jobs
 }
 
@@ -56,7 +57,11 @@ func (f *fake) Topology() ([]api.PoolTopology, error) {
 	}}, nil
 }
 
-func (f *fake) Propose(_ context.Context, line string) ([]api.Proposal, error) {
+func (f *fake) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
+	if f.slow {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
 	if f.plan != nil {
 		f.plan()
 	}

@@ -28,10 +28,11 @@ type timeouts struct {
 	idle         time.Duration
 	stream       time.Duration // of one event, or of a piece of an answer
 	slot         time.Duration // until others have read their answers
+	plan         time.Duration // of policies that are asked for a plan
 }
 
 func defaultTimeouts() timeouts {
-	return timeouts{header: 10 * time.Second, read: 30 * time.Second, write: time.Minute, idle: 2 * time.Minute, stream: 10 * time.Second, slot: 10 * time.Second}
+	return timeouts{header: 10 * time.Second, read: 30 * time.Second, write: time.Minute, idle: 2 * time.Minute, stream: 10 * time.Second, slot: 10 * time.Second, plan: 5 * time.Second}
 }
 
 // counter counts what is held, in total and by address.

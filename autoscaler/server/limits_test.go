@@ -260,6 +260,19 @@ func TestLimits_Slow(t *testing.T) {
 	})
 }
 
+// TestLimits_SlowPlan has policies that take longer than a plan may.
+func TestLimits_SlowPlan(t *testing.T) {
+	ends := &fake{http: config.HTTP{Open: true}, slow: true}
+	tcp, _ := listening(t, ends, func(s *Server) { s.limits.plan = 50 * time.Millisecond })
+	resp, err := http.Get("http://" + tcp + "/v1/plan")
+	must.NoError(t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	must.NoError(t, err)
+	must.Eq(t, 503, resp.StatusCode)
+	must.StrContains(t, string(text), "the policies take longer than a plan may (50ms)")
+}
+
 func TestLimits_Large(t *testing.T) {
 	tcp, _ := listening(t, &fake{http: config.HTTP{Open: true}}, nil)
 	_, line, err := send(t, "tcp", tcp, "GET /v1/health HTTP/1.1\r\nHost: localhost\r\nX: "+strings.Repeat("x", 2*headerLimit)+"\r\n\r\n")

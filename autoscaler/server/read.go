@@ -6,6 +6,7 @@ package server
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/sha256"
 	_ "embed" // the page
 	"encoding/base64"
@@ -88,16 +89,28 @@ func (s *Server) job(r *http.Request, sc *scope) (any, error) {
 	return out, err
 }
 
+// plan shows what the policies in force would do, to those who may read. Another
+// policy takes time that its caller chooses, by its options, and so requires a proof.
 func (s *Server) plan(r *http.Request, sc *scope) (any, error) {
+	line := r.URL.Query().Get("policy")
+	if line != "" {
+		if _, err := s.admit(r, "asking another policy than those in force", ""); err != nil {
+			return nil, err
+		}
+	}
 	give := slot(r.Context(), s.quota(r).plans, 0)
 	if give == nil {
 		return nil, tooMany("1", "other plans are being made; try again in a moment")
 	}
-	out, err := s.controller.Propose(r.Context(), r.URL.Query().Get("policy"))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), s.limits.plan, errSlowPlan)
+	out, err := s.controller.Propose(ctx, line)
+	cancel()
 	give()
 	switch {
 	case errors.Is(err, cluster.ErrNotReady):
 		return nil, err
+	case errors.Is(err, errSlowPlan):
+		return nil, problem(http.StatusServiceUnavailable, "%w (%s)", errSlowPlan, s.limits.plan)
 	case err != nil && !sc.all:
 		// The error of a policy may name any job.
 		return nil, problem(http.StatusBadRequest, "the policy cannot be asked; kolo policy explain checks how it is written")
@@ -111,6 +124,8 @@ func (s *Server) plan(r *http.Request, sc *scope) (any, error) {
 	}
 	return out, nil
 }
+
+var errSlowPlan = errors.New("the policies take longer than a plan may")
 
 // topology shows every caller the domains with their slots, as status does those
 // of pools. Jobs are those that the caller may read, and problems, which name

@@ -35,6 +35,7 @@ Plan Options:
 
   -policy=<policy>
     A policy, with options if any: 'elastic-fifo', 'tiresias(starvation=0)'.
+    Requires a token (-token, NOMAD_TOKEN) or the autoscaler's Unix socket.
 ` + apiHelp)
 }
 

@@ -112,6 +112,7 @@ func (p *pool) maximise(jobs []*candidate, why string) {
 		best, prev = prev, best
 		row := choice[i*width : (i+1)*width]
 		for k := range width {
+			c.snap.Checkpoint()
 			top, pick := prev[k]+levels[0].worth, int32(levels[0].size)
 			for _, l := range levels[1:] {
 				if l.extra > k {

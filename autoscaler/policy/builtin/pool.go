@@ -14,15 +14,16 @@ import (
 // candidate is a job while a policy decides on it.
 type candidate struct {
 	*policy.Job
-	place  int     // in Snapshot.Jobs
-	per    int     // GPUs per worker
-	low    int     // smallest allowed size
-	high   int     // largest allowed size
-	want   int     // Preferred as an allowed size that fits the pool
-	n      int     // workers given so far
-	pinned bool    // runs, and must not be suspended
-	score  float64 // of byScore
-	why    string  // reason for the count, without the change itself
+	place  int              // in Snapshot.Jobs
+	per    int              // GPUs per worker
+	low    int              // smallest allowed size
+	high   int              // largest allowed size
+	want   int              // Preferred as an allowed size that fits the pool
+	n      int              // workers given so far
+	pinned bool             // runs, and must not be suspended
+	score  float64          // of byScore
+	snap   *policy.Snapshot // for its check points
+	why    string           // reason for the count, without the change itself
 }
 
 // cost is the GPUs that n workers hold.
@@ -30,6 +31,7 @@ func (c *candidate) cost(n int) int { return n * c.per }
 
 // next is the smallest allowed size above n, 0 if there is none.
 func (c *candidate) next(n int) int {
+	c.snap.Checkpoint()
 	switch {
 	case n >= c.high:
 		return 0
@@ -51,7 +53,10 @@ func (c *candidate) floor(n int) int {
 }
 
 // speed is the speed-up over one worker that n workers bring.
-func (c *candidate) speed(n int) float64 { return c.Curve.Speedup(n) }
+func (c *candidate) speed(n int) float64 {
+	c.snap.Checkpoint()
+	return c.Curve.Speedup(n)
+}
 
 // left is the remaining work in seconds on one worker, and whether it is
 // known.
@@ -95,6 +100,7 @@ type pool struct {
 // set gives c exactly n workers and takes the GPUs from the pool, or reports
 // false and changes nothing when there are too few.
 func (p *pool) set(c *candidate, n int) bool {
+	c.snap.Checkpoint()
 	need := c.cost(n) - c.cost(c.n)
 	if need > p.free {
 		return false
@@ -210,6 +216,8 @@ func split(s *policy.Snapshot) (d policy.Decision, out []*pool) {
 		a.Job = j.ID
 		c := &backing[i]
 		fit(c, j, i)
+		c.snap = s
+		s.Checkpoint()
 		t := j.Type
 		if t == "" {
 			t = room.choose(j, c.cost(c.low))

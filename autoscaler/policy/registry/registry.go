@@ -76,7 +76,9 @@ type optioned[O any] struct {
 func (p *optioned[O]) Name() string { return p.name }
 
 // Allocate implements policy.Policy.
-func (p *optioned[O]) Allocate(s *policy.Snapshot) policy.Decision { return p.allocate(p.options, s) }
+func (p *optioned[O]) Allocate(s *policy.Snapshot) policy.Decision {
+	return policy.Interruptible(s, func(s *policy.Snapshot) policy.Decision { return p.allocate(p.options, s) })
+}
 
 // Define makes an entry. Options are a struct with hcl and doc tags; the
 // value given holds the defaults, and allocate decides with the options in force.
