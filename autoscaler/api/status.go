@@ -101,8 +101,8 @@ type JobStatus struct {
 	Progress   float64   `json:"progress,omitempty"` // part of the work that is done, 1 once the job is complete
 	Loss       *float64  `json:"loss,omitempty"`
 	ETA        time.Time `json:"eta,omitzero"`
-	Size       int       `json:"size,omitempty"` // slots in the ring
-	LostSteps  float64   `json:"lost_steps,omitempty"`
+	Size       int       `json:"size,omitempty"`       // slots in the ring
+	LostSteps  *float64  `json:"lost_steps,omitempty"` // nil where they are unknown of a resize
 
 	Gaps []history.Gap `json:"gaps,omitempty"` // newest last
 

@@ -111,7 +111,7 @@ func TestView_TenantsAreNamespaces(t *testing.T) {
 			}
 			j.Namespace = &namespace
 			j.TaskGroups[0].Scaling.Policy = map[string]any{jobspec.Key: []any{asks}}
-			f.putJob(planner.JobKey{Namespace: namespace, ID: "a"}, j)
+			f.putJob(newJob(planner.JobKey{Namespace: namespace, ID: "a"}, j))
 			v := f.view()
 			must.Len(t, 1, v.Facts, must.Sprint(v.Ineligible))
 			must.Eq(t, tc.tenant, v.Facts[0].Tenant)

@@ -50,9 +50,9 @@ func newMetrics(c *Controller) *metrics {
 			Name: "kolo_job_queueing_seconds", Help: "From the first sight of a completed job to its first worker.", Buckets: prometheus.ExponentialBuckets(1, 3, 12),
 		}),
 		gaps: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "kolo_resize_gap_seconds", Help: "Time in which no slot of a job trained, per resize.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 12),
+			Name: "kolo_resize_gap_seconds", Help: "Time in which no slot of a job trained, per resize of which it is known.", Buckets: prometheus.ExponentialBuckets(0.05, 2, 12),
 		}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "kolo_lost_steps_total", Help: "Training steps that resizes made jobs repeat."}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "kolo_lost_steps_total", Help: "Training steps that resizes made jobs repeat, as far as they are known."}),
 	}
 	m.registry.MustRegister(m.decisions, m.refusals, m.resizes, m.writes, m.jct, m.queue, m.gaps, m.lost, &collector{
 		[]*prometheus.Desc{leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, callsDesc, failuresDesc, nodesDesc, idleDesc, nodesWantedDesc}, c.gauges,

@@ -81,9 +81,9 @@ func (c *Controller) resizeCosts(v *cluster.View, now time.Time) map[string]floa
 // gap is the median of the job's own last gaps, in seconds.
 func (j *job) gap() (seconds float64, measured bool) {
 	var own []float64
-	for _, g := range j.Gaps {
-		if g.Seconds <= maxResizeCost {
-			own = append(own, g.Seconds)
+	for _, seconds := range history.KnownSeconds(j.Gaps) {
+		if seconds <= maxResizeCost {
+			own = append(own, seconds)
 		}
 	}
 	if len(own) == 0 {
@@ -357,8 +357,8 @@ func (j *job) late() bool { return !j.askedAt.After(j.LastChange) }
 func (c *Controller) moved(key planner.JobKey, o history.Outcome) {
 	e := jobEvent("moved", key)
 	var gaps []string
-	for _, g := range o.Gaps {
-		gaps = append(gaps, fmt.Sprintf("%.2f", g.Seconds))
+	for _, seconds := range history.KnownSeconds(o.Gaps) {
+		gaps = append(gaps, fmt.Sprintf("%.2f", seconds))
 	}
 	e.Reason = fmt.Sprintf("a step takes %.3g s now", o.After)
 	if o.Before > 0 {

@@ -225,9 +225,14 @@ func TestMobilize(t *testing.T) {
 		"beyond its total":         {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Done, h.Total = 40, 30 }, gap: 20},
 		"years are not counted on": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Total = 1e12 }, remaining: horizon, gap: 20},
 		"the median of its own gaps": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) {
-			h.Gaps = []history.Gap{{Seconds: 9}, {Seconds: 1}, {Seconds: 2}}
+			h.Gaps = []history.Gap{{Seconds: known(9)}, {Seconds: known(1)}, {Seconds: known(2)}}
 		}, gap: 2},
-		"a gap of a day is no gap":      {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Gaps = []history.Gap{{Seconds: 1e5}} }, gap: 20},
+		"a gap of a day is no gap": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) {
+			h.Gaps = []history.Gap{{Seconds: known(1e5)}}
+		}, gap: 20},
+		"an unknown gap is not 0": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) {
+			h.Gaps = []history.Gap{{From: 2, To: 4}, {From: 4, To: 2}}
+		}, gap: 20},
 		"nothing was measured of where": {edit: func(_ *planner.Job, f *cluster.Facts, _ *history.Job) { f.Spec.Kind = "other" }, blind: true, gap: 20},
 		"no worker runs":                {edit: func(_ *planner.Job, f *cluster.Facts, _ *history.Job) { f.Running = 0 }, stays: true},
 		"it does not matter where":      {edit: func(j *planner.Job, _ *cluster.Facts, _ *history.Job) { j.Locality = nil }, blind: true, gap: 20},

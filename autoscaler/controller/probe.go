@@ -146,8 +146,12 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	j.askedAt = asked
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {
-		c.metrics.gaps.Observe(r.GapSeconds)
-		c.metrics.lost.Add(r.LostSteps)
+		if r.GapSeconds != nil {
+			c.metrics.gaps.Observe(*r.GapSeconds)
+		}
+		if r.LostSteps != nil {
+			c.metrics.lost.Add(*r.LostSteps)
+		}
 	}
 	outcome, measured := j.MoveOutcome(got, t.slots)
 	if measured {

@@ -53,7 +53,7 @@ func TestSpread_AsMeasured(t *testing.T) {
 			steps[id] = all
 			c.history.Learn(c.history.Jobs[key], history.KindKey(key, kind), &history.Progress{
 				Size: 4, StepSeconds: map[string]history.StepTime{"4": {N: int(all[0]), Mean: all[1] / all[0]}},
-				Resizes: []history.Resize{{From: 4, To: 4, Cause: "resize", GapSeconds: 0.3, Time: rings[id]}},
+				Resizes: []history.Resize{{From: 4, To: 4, Cause: "resize", GapSeconds: known(0.3), Time: rings[id]}},
 			}, 1, now)
 		}
 		c.observe(v, nil, now)

@@ -78,13 +78,23 @@ func queues(pool config.Pool) []api.QueueStatus {
 	return out
 }
 
+// lost returns how many steps resizes made the job repeat, nil where that is not known of
+// all.
+func (j *job) lost() *float64 {
+	if j.Uncounted {
+		return nil
+	}
+	lost := j.Lost
+	return &lost
+}
+
 func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
 	curve := speedup.NewCurve(h.Points()...)
 	js := api.JobStatus{
 		JobKey: j.Key, Pool: j.Pool, Queue: f.Spec.Queue, Tenant: f.Tenant,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
-		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.total(f), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.Lost,
+		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.total(f), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.lost(),
 		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.writeError,
 		Requests: api.Requests{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,

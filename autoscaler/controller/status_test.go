@@ -21,6 +21,8 @@ import (
 )
 
 // TestDescribeJob is about what the status has of one job.
+func known(s float64) *float64 { return &s }
+
 func TestDescribeJob(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	measured := []history.Measurement{{Point: speedup.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: speedup.Point{Size: 4, StepTime: 0.25, Samples: 10}}}
@@ -52,11 +54,14 @@ func TestDescribeJob(t *testing.T) {
 			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, HoldReason: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
 			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Observation: history.Observation{Running: tc.running}}
 			tc.history.Measurements = measured
-			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: 0.25}}
+			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: known(0.25)}}
 			got := describeJob(j, f, &job{Job: &tc.history}, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
 			must.Eq(t, tc.state, got.State)
 			must.Eq(t, tc.progress, got.Progress)
 			must.Eq(t, tc.history.Gaps, got.Gaps)
+			must.Eq(t, new(float64), got.LostSteps)
+			tc.history.Uncounted = true
+			must.Nil(t, (&job{Job: &tc.history}).lost())
 			must.Eq(t, "so", got.Reason)
 			switch {
 			case tc.history.Frozen:

@@ -44,8 +44,10 @@ type Job struct {
 	Moves []time.Time `json:"moves,omitempty"` // when moves began
 
 	LastGap float64 `json:"last_gap,omitempty"` // time of the last resize that was seen
-	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them
-	Tagged  bool    `json:"tagged,omitempty"`   // a version of the job is tagged by us
+	Lost    float64 `json:"lost,omitempty"`     // steps, by all of them of which that is known
+	// Uncounted reports that it is not known of all.
+	Uncounted bool `json:"uncounted,omitempty"`
+	Tagged    bool `json:"tagged,omitempty"` // a version of the job is tagged by us
 
 	// Not saved.
 	PendingSince time.Time `json:"-"` // since when workers wait for a place
@@ -61,10 +63,20 @@ type Job struct {
 
 // Gap is one resize as the workers saw it, in slots.
 type Gap struct {
-	From    int     `json:"from"`
-	To      int     `json:"to"`
-	Seconds float64 `json:"seconds"` // in which no slot trained
-	Lost    float64 `json:"lost"`    // steps that were repeated
+	From    int      `json:"from"`
+	To      int      `json:"to"`
+	Seconds *float64 `json:"seconds,omitempty"` // in which no slot trained; nil: unknown
+	Lost    *float64 `json:"lost,omitempty"`    // steps that were repeated; nil: unknown
+}
+
+// KnownSeconds returns the seconds of those gaps of which they are known.
+func KnownSeconds(gaps []Gap) (known []float64) {
+	for _, g := range gaps {
+		if g.Seconds != nil {
+			known = append(known, *g.Seconds)
+		}
+	}
+	return known
 }
 
 // Bounds of what is remembered of one job.

@@ -49,11 +49,28 @@ func progress(t *testing.T, text string) *Progress {
 	return &p
 }
 
+func f(v float64) *float64 { return &v }
+
+// What the workers do not know of a resize is no 0 here either.
+func TestJob_LearnKeepsTheUnknown(t *testing.T) {
+	var r Job
+	report := `{"size":4,"resizes":[{"from":2,"to":4,"cause":"resize","gap_seconds":0.25,"lost_steps":1,"time":200},
+		{"from":4,"to":2,"cause":"resize","time":300}]}`
+	must.Len(t, 2, r.learn(progress(t, report), 2, t0))
+	must.Eq(t, []Gap{{From: 2, To: 4, Seconds: f(0.25), Lost: f(1)}, {From: 4, To: 2}}, r.Gaps)
+	must.Eq(t, []float64{0.25}, KnownSeconds(r.Gaps))
+	must.Eq(t, 1, r.Lost)
+	must.True(t, r.Uncounted)
+	text, err := json.Marshal(r.Gaps)
+	must.NoError(t, err)
+	must.Eq(t, `[{"from":2,"to":4,"seconds":0.25,"lost":1},{"from":4,"to":2}]`, string(text))
+}
+
 func TestJob_Learn(t *testing.T) {
 	var r Job
 	news := r.learn(progress(t, status), 2, t0)
 	must.Len(t, 2, news)
-	must.Eq(t, []Gap{{2, 4, 0.25, 0}, {4, 2, 3, 7}}, r.Gaps)
+	must.Eq(t, []Gap{{2, 4, f(0.25), f(0)}, {4, 2, f(3), f(7)}}, r.Gaps)
 	must.Eq(t, 7, r.Lost)
 	must.Eq(t, 1200, r.Done)
 	must.Eq(t, 9000, r.Total)
@@ -103,7 +120,7 @@ func TestJob_LearnIsBounded(t *testing.T) {
 	for i := range 1000 {
 		p := &Progress{
 			Step: math.Inf(1), StepSeconds: map[string]StepTime{strconv.Itoa(i): {Mean: 1, N: 9}},
-			Resizes: []Resize{{Time: float64(i + 1), GapSeconds: 1}},
+			Resizes: []Resize{{Time: float64(i + 1), GapSeconds: f(1)}},
 		}
 		r.learn(p, 1, t0)
 	}
@@ -128,7 +145,9 @@ func TestJob_LearnBelievesNoNonsense(t *testing.T) {
 			r := &Job{}
 			for _, text := range answers {
 				for _, g := range r.learn(progress(t, text), 1, t0) {
-					must.Between(t, 0, g.LostSteps, maxSteps)
+					if g.LostSteps != nil {
+						must.Between(t, 0, *g.LostSteps, maxSteps)
+					}
 				}
 			}
 			_, err := json.Marshal(r)
@@ -186,7 +205,7 @@ func TestJob_CostOfAResize(t *testing.T) {
 	r, ring := &Job{}, 0.0
 	reports := func(cause string, to int, gap float64, after time.Duration) {
 		ring++
-		r.learn(&Progress{Resizes: []Resize{{From: 2, To: to, Cause: cause, GapSeconds: gap, Time: ring}}}, 2, t0.Add(after))
+		r.learn(&Progress{Resizes: []Resize{{From: 2, To: to, Cause: cause, GapSeconds: &gap, Time: ring}}}, 2, t0.Add(after))
 	}
 	reports("resize", 8, 3000, 0)
 	must.SliceEmpty(t, r.Costs, must.Sprint("written by no one"))

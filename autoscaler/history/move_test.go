@@ -202,7 +202,7 @@ func TestMove_Outcome(t *testing.T) {
 		_, ok = j.MoveOutcome(report(n, 0.5), 1)
 		must.False(t, ok, must.Sprintf("after %d steps", n))
 	}
-	j.Gaps = []Gap{{Seconds: 9}, {Seconds: 0.2}, {Seconds: 0.1}}
+	j.Gaps = []Gap{{Seconds: f(9)}, {Seconds: f(0.2)}, {Seconds: f(0.1)}}
 	o, ok := j.MoveOutcome(report(200, 0.45), 1)
 	must.True(t, ok)
 	must.Eq(t, 0.5, o.Before)

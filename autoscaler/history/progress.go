@@ -39,12 +39,13 @@ func (t StepTime) hasSamples() bool { return within(t.Samples, 1e-3, maxSteps) }
 
 // Resize is one change of the ring as the workers saw it.
 type Resize struct {
-	From       int     `json:"from"`
-	To         int     `json:"to"`
-	Cause      string  `json:"cause"` // start, resize, failure
-	GapSeconds float64 `json:"gap_seconds"`
-	LostSteps  float64 `json:"lost_steps"`
-	Time       float64 `json:"time"` // Unix seconds at which the new ring was formed
+	From  int    `json:"from"`
+	To    int    `json:"to"`
+	Cause string `json:"cause"` // start, resize, failure
+	// GapSeconds and LostSteps are nil where the workers don't know them.
+	GapSeconds *float64 `json:"gap_seconds"`
+	LostSteps  *float64 `json:"lost_steps"`
+	Time       float64  `json:"time"` // Unix seconds at which the new ring was formed
 }
 
 // Bounds of what is believed of a training: beyond any there is, and yet far
@@ -103,14 +104,14 @@ func (j *Job) Wrote(workers int, now time.Time) {
 }
 
 // cost takes in how long a resize that this autoscaler wrote took: no longer than the
-// time since.
+// time since. A gap that is not known is none.
 func (j *Job) cost(r Resize, slots int, now time.Time) {
 	i := slices.IndexFunc(j.wrote, func(w written) bool { return w.workers*slots == r.To && now.Sub(w.at) < writtenTTL })
-	if i < 0 || r.Cause != "resize" || r.GapSeconds > now.Sub(j.wrote[i].at).Seconds() {
+	if i < 0 || r.Cause != "resize" || r.GapSeconds == nil || *r.GapSeconds > now.Sub(j.wrote[i].at).Seconds() {
 		return
 	}
 	j.wrote = slices.Clone(j.wrote[i+1:]) // the ring follows the last one, and passes over others
-	j.Costs = append(j.Costs, r.GapSeconds)
+	j.Costs = append(j.Costs, *r.GapSeconds)
 	j.Costs = slices.Clone(j.Costs[max(0, len(j.Costs)-gapsLimit):])
 }
 
@@ -118,17 +119,22 @@ func (j *Job) cost(r Resize, slots int, now time.Time) {
 func (j *Job) addGaps(resizes []Resize, slots int, now time.Time) (added []Resize) {
 	for _, r := range resizes {
 		// The list is of the latest only, and the same ones come again.
-		if r.Time <= j.LastGap || !within(r.Time, 0, float64(now.UnixMilli())/1000+24*3600) || !within(r.GapSeconds, 0, maxSeconds) {
+		if r.Time <= j.LastGap || !within(r.Time, 0, float64(now.UnixMilli())/1000+24*3600) || r.GapSeconds != nil && !within(*r.GapSeconds, 0, maxSeconds) {
 			continue
 		}
 		j.LastGap = r.Time
 		if r.Cause == "start" {
 			continue
 		}
-		r.LostSteps = min(max(0, r.LostSteps), maxSteps)
+		if r.LostSteps != nil {
+			lost := min(max(0, *r.LostSteps), maxSteps)
+			r.LostSteps = &lost
+			j.Lost = min(j.Lost+lost, maxSteps)
+		} else {
+			j.Uncounted = true
+		}
 		j.cost(r, slots, now)
 		j.Gaps = append(j.Gaps, Gap{From: r.From, To: r.To, Seconds: r.GapSeconds, Lost: r.LostSteps})
-		j.Lost = min(j.Lost+r.LostSteps, maxSteps)
 		added = append(added, r)
 	}
 	j.Gaps = j.Gaps[max(0, len(j.Gaps)-gapsLimit):]

@@ -49,7 +49,7 @@ func (r *placedRun) stay(size int, step float64, d time.Duration) {
 		r.now = r.now.Add(10 * time.Second)
 		r.training.run(size, 10/step, step, 0)
 		p := r.progress(size)
-		p.Resizes = []Resize{{From: size, To: size, Cause: "resize", GapSeconds: 0.3, Time: r.ring}}
+		p.Resizes = []Resize{{From: size, To: size, Cause: "resize", GapSeconds: f(0.3), Time: r.ring}}
 		r.j.long(p, 1)
 		r.h.Learn(r.j, r.kind, p, 1, r.now)
 	}
@@ -111,7 +111,7 @@ func TestPlaced_OnlyWhatIsKnown(t *testing.T) {
 				r.now = r.now.Add(10 * time.Second)
 				r.training.run(4, 10, 1, 0)
 				p := r.progress(4)
-				p.Resizes = []Resize{{From: 2, To: 4, Cause: "resize", GapSeconds: 0.3, Time: 1}}
+				p.Resizes = []Resize{{From: 2, To: 4, Cause: "resize", GapSeconds: f(0.3), Time: 1}}
 				r.j.where = Where{4, onTwo}
 				step(i, r, p)
 				r.j.long(p, 1)

@@ -155,12 +155,12 @@ func (j *job) measured(points []speedup.Point, now float64) []trace.Event {
 	return out
 }
 
-// resized records the gaps that are new: the status has the last few, and old
+// resized records the gaps that are new, as far as they are known: the status has the last few, and old
 // ones drop out at its front.
 func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	known := 0
 	for n := min(len(j.gaps), len(s.Gaps)); n > 0; n-- {
-		if slices.Equal(j.gaps[len(j.gaps)-n:], s.Gaps[:n]) {
+		if slices.EqualFunc(j.gaps[len(j.gaps)-n:], s.Gaps[:n], sameGap) {
 			known = n
 			break
 		}
@@ -168,12 +168,17 @@ func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	var out []trace.Event
 	slots := max(1, s.Requests.Slots)
 	for _, g := range s.Gaps[known:] {
-		if to := g.To / slots; to > 0 {
-			out = append(out, trace.Event{Time: now, Kind: trace.EventResize, Job: j.name, From: g.From / slots, To: to, Seconds: g.Seconds})
+		if to := g.To / slots; to > 0 && g.Seconds != nil {
+			out = append(out, trace.Event{Time: now, Kind: trace.EventResize, Job: j.name, From: g.From / slots, To: to, Seconds: *g.Seconds})
 		}
 	}
 	j.gaps = slices.Clone(s.Gaps)
 	return out
+}
+
+func sameGap(a, b history.Gap) bool {
+	same := func(a, b *float64) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+	return a.From == b.From && a.To == b.To && same(a.Seconds, b.Seconds) && same(a.Lost, b.Lost)
 }
 
 // gone ends jobs that the status no longer has.

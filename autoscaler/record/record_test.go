@@ -65,7 +65,7 @@ func TestRecorder_WhatItWritesCanBeReplayed(t *testing.T) {
 	must.Zero(t, take(status(12, j)), must.Sprint("a length that is estimated wavers"))
 
 	j.Count, j.Step = 4, 100
-	j.Gaps = []history.Gap{{From: 4, To: 8, Seconds: 0.5}} // in slots: 2 workers become 4
+	j.Gaps = []history.Gap{{From: 4, To: 8, Seconds: seconds(0.5)}} // in slots: 2 workers become 4
 	j.StepTimes = []speedup.Point{{Size: 2, StepTime: 2, Samples: 20}, {Size: 4, StepTime: 0.6, Samples: 70}}
 	take(status(60, j))
 	j.State, j.Step = api.StateComplete, 120
@@ -114,13 +114,15 @@ func TestRecorder_LivesOfJobs(t *testing.T) {
 	}, steps, must.Sprint("a job that was complete before is of no use, and one registered again is another"))
 }
 
+func seconds(s float64) *float64 { return &s }
+
 func TestRecorder_GapsAreRecordedOnce(t *testing.T) {
 	var r Recorder
 	recorded := 0
 	for n := 1; n <= 25; n++ {
 		j := training("a", api.StateRunning, 1, 1)
 		for i := max(1, n-9); i <= n; i++ { // the status has the last ten
-			j.Gaps = append(j.Gaps, history.Gap{From: 2, To: 4, Seconds: float64(i)})
+			j.Gaps = append(j.Gaps, history.Gap{From: 2, To: 4, Seconds: seconds(float64(i))})
 		}
 		for _, e := range r.Take(status(n, j)) {
 			if e.Kind == trace.EventResize {

@@ -4,6 +4,7 @@
 package launcher
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -25,6 +26,13 @@ import (
 // torchrun, with the file of its checkpoint.
 const scriptMode = "KOLO_TEST_CHECKPOINT"
 
+// How such a process behaves: how long it loads after its group has formed, and whether
+// it reports its steps by "numbers", "touch" (as kolo.launch does) or not at all.
+const (
+	scriptLoads   = "KOLO_TEST_LOADS"
+	scriptReports = "KOLO_TEST_REPORTS"
+)
+
 // scriptMain is such a process, in outline: rank and size from the environment, the store
 // of the agent, a checkpoint when SIGUSR1 asks for it, and every 50 steps.
 func scriptMain() int {
@@ -36,6 +44,8 @@ func scriptMain() int {
 	if err != nil {
 		return 1
 	}
+	loads, _ := time.ParseDuration(os.Getenv(scriptLoads))
+	time.Sleep(loads)
 	file := os.Getenv(scriptMode)
 	if text, err := os.ReadFile(file); err == nil {
 		w.step, _ = strconv.Atoi(string(text))
@@ -65,12 +75,21 @@ func scriptMain() int {
 
 // save reports the step, and writes the checkpoint.
 func (w *torchWorker) save(file string, now bool) {
-	if f, err := os.OpenFile(os.Getenv("KOLO_PROGRESS_FILE"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
-		_, _ = fmt.Fprintf(f, "{\"step\": %d}\n", w.step)
-		_ = f.Close()
+	switch os.Getenv(scriptReports) {
+	case "numbers":
+		w.report()
+	case "touch":
+		_ = os.WriteFile(os.Getenv("KOLO_STEP_FILE"), []byte("now"), 0o600)
 	}
 	if now || w.step%50 == 0 {
 		replaceFile(file, strconv.Itoa(w.step))
+	}
+}
+
+func (w *torchWorker) report() {
+	if f, err := os.OpenFile(os.Getenv("KOLO_PROGRESS_FILE"), os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		_, _ = fmt.Fprintf(f, "{\"step\": %d}\n", w.step)
+		_ = f.Close()
 	}
 }
 
@@ -85,7 +104,60 @@ func replaceFile(file, text string) {
 func startScript(t *testing.T, steps int, hosts string, flags ...string) *job {
 	t.Helper()
 	flags = append([]string{"--checkpoint-signal", "SIGUSR1"}, flags...)
-	return startJobOf(t, torchrun, map[string]string{scriptMode: filepath.Join(t.TempDir(), "checkpoint")}, steps, hosts, flags...)
+	return startJobOf(t, torchrun, map[string]string{scriptMode: filepath.Join(t.TempDir(), "checkpoint"), scriptReports: "numbers"}, steps, hosts, flags...)
+}
+
+// resizes are those of a status as readers of its JSON see them.
+func resizes(t *testing.T, s *wire.Status) (list []map[string]any) {
+	t.Helper()
+	text, err := json.Marshal(s.Resizes)
+	must.NoError(t, err)
+	must.NoError(t, json.Unmarshal(text, &list))
+	return list
+}
+
+// The next processes of a script load its checkpoint after they were let go. Training
+// stands still until their first step, and what no one knows of that is left out.
+func TestTheGapOfAScriptForTorchrunEndsWithAStep(t *testing.T) {
+	t.Parallel()
+	const loads = 1500 * time.Millisecond
+	for reports, wants := range map[string]struct{ gap, planned, failed bool }{
+		"numbers": {gap: true, planned: true, failed: true},
+		"touch":   {gap: true},
+		"nothing": {},
+	} {
+		t.Run(reports, func(t *testing.T) {
+			t.Parallel()
+			env := map[string]string{scriptMode: filepath.Join(t.TempDir(), "checkpoint"), scriptReports: reports, scriptLoads: loads.String()}
+			j := startJobOf(t, torchrun, env, 0, "a:1", "--checkpoint-signal", "SIGUSR1")
+			j.size(1)
+			time.Sleep(2 * loads) // there is no other sign of steps where none is reported
+			j.list("a:1 b:1")
+			s := j.size(2)
+			time.Sleep(2 * loads)
+			must.NoError(t, syscall.Kill(j.torchPID(1), syscall.SIGKILL))
+			s = j.until("the next ring", func(now *wire.Status) bool {
+				return now.Resets > s.Resets && now.Phase == "training" && now.Resizes[len(now.Resizes)-1].Generation == now.Generation
+			})
+			list := resizes(t, s)
+			must.Len(t, 3, list)
+			for i, r := range list[1:] {
+				lost := []bool{wants.planned, wants.failed}[i]
+				if gap, known := r["gap_seconds"].(float64); wants.gap {
+					must.GreaterEq(t, loads.Seconds(), gap, must.Sprint(r))
+				} else {
+					must.False(t, known, must.Sprint(r))
+				}
+				if steps, known := r["lost_steps"].(float64); lost {
+					must.True(t, known, must.Sprint(r))
+					must.Less(t, []float64{1, 50}[i], steps, must.Sprint(r, " the script saves when it is asked, and else every 50 steps"))
+				} else {
+					must.False(t, known, must.Sprint(r))
+				}
+				must.Nil(t, r["rendezvous_seconds"], must.Sprint("when they have connected is not known ", r))
+			}
+		})
+	}
 }
 
 func TestAScriptForTorchrunGrowsAndShrinks(t *testing.T) {
@@ -109,7 +181,7 @@ func TestAScriptForTorchrunGrowsAndShrinks(t *testing.T) {
 			j.list("a:2")
 			s = j.until("steps of two", func(s *wire.Status) bool { return s.Size == 2 && s.Step != nil && s.Phase == "training" })
 			for _, r := range s.Resizes {
-				must.Eq(t, 0, r.LostSteps, must.Sprintf("%+v", r))
+				must.Eq(t, new(float64), r.LostSteps, must.Sprintf("%+v", r))
 			}
 		})
 	}
@@ -129,7 +201,7 @@ func TestAHostOfAScriptForTorchrunGetsMoreSlots(t *testing.T) {
 			asked := time.Now()
 			s := j.size(3)
 			must.Less(t, 10*time.Second, time.Since(asked), must.Sprint("a host that leaves does not wait for others than its successor"))
-			must.Eq(t, 0, s.Resizes[len(s.Resizes)-1].LostSteps)
+			must.Eq(t, new(float64), s.Resizes[len(s.Resizes)-1].LostSteps)
 		})
 	}
 }

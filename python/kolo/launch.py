@@ -15,6 +15,9 @@ A process of the next group is held in ``init_process_group`` while the present 
 trains. What PyTorch imports only when the first optimizer is made, some seconds of work,
 is imported before that; and a script that has ended does not wait for Python to take
 PyTorch apart. So scripts lose less time to a change, in builds with libuv, too.
+
+Rank 0 touches the file KOLO_STEP_FILE after each step of an optimizer. So the agent
+knows for how long a change stopped training, though the script reports nothing.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ _IS_MASTER, _USE_LIBUV = 3, 8
 # What PyTorch imports late.
 _LATE = ("torch._dynamo", "torch.optim")
 
+STEP_FILE = "KOLO_STEP_FILE"
+
 _USAGE = "usage: python3 -m kolo.launch [-m module | script.py] [arguments]"
 
 
@@ -48,6 +53,29 @@ def _warm_up() -> None:
             importlib.import_module(name)
         except Exception:  # the script fails by itself, or does without
             pass
+
+
+def _touch(*_: Any) -> None:
+    """Shows the agent that a step was made. Training does not depend on it."""
+    path = os.environ[STEP_FILE]
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+        os.utime(path)
+    except OSError:
+        pass
+
+
+def _show_steps() -> None:
+    """Makes all optimizers of rank 0 show their steps, as far as they are PyTorch's."""
+    if not os.environ.get(STEP_FILE) or os.environ.get("RANK") != "0":
+        return
+    try:
+        optimizer = importlib.import_module("torch.optim.optimizer")
+    except Exception:  # the script fails by itself, or does without
+        return
+    hooks = getattr(optimizer, "_global_optimizer_post_hooks", {})
+    if _touch not in hooks.values():
+        optimizer.register_optimizer_step_post_hook(_touch)
 
 
 def _without_libuv(rendezvous: ModuleType) -> None:
@@ -63,6 +91,7 @@ def _without_libuv(rendezvous: ModuleType) -> None:
             serves = kwargs.get("is_master", args[_IS_MASTER] if len(args) > _IS_MASTER else False)
             if not serves:
                 _warm_up()
+                _show_steps()
             if not serves and "use_libuv" not in kwargs and len(args) <= _USE_LIBUV:
                 try:
                     super().__init__(*args, use_libuv=False, **kwargs)

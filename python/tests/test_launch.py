@@ -9,6 +9,7 @@ import sys
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 from kolo import launch
 
@@ -30,6 +31,18 @@ x = torch.ones(1)
 dist.all_reduce(x)
 print("sum", x.item())
 dist.destroy_process_group()
+"""
+
+# The steps of an optimizer that is made before and of one that is made after it was asked.
+STEPS = """
+file = os.environ["KOLO_STEP_FILE"]
+shown = [os.path.exists(file)]
+p = torch.nn.Parameter(torch.ones(1))
+for optimizer in (torch.optim.SGD([p], lr=0.1), torch.optim.AdamW([p])):
+    p.grad = torch.ones(1)
+    shown.append(os.path.exists(file))
+    optimizer.step()
+print("shown", shown + [os.path.exists(file)])
 """
 
 
@@ -96,6 +109,21 @@ class Launch(unittest.TestCase):
                                  WORLD_SIZE="1", TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
         self.assertEqual(0, result.returncode, result.stderr)
         self.assertIn("sum 1.0", result.stdout)
+
+    def test_the_steps_of_rank_0_show(self):
+        script = self.write("group.py", GROUP.replace("dist.destroy", STEPS + "dist.destroy"))
+        result = self.run_python("-m", "kolo.launch", script, MASTER_ADDR="127.0.0.1", RANK="0", WORLD_SIZE="1",
+                                 KOLO_STEP_FILE=os.path.join(self.directory, "steps"),
+                                 TORCHELASTIC_USE_AGENT_STORE="True", TORCHELASTIC_RESTART_COUNT="0")
+        self.assertEqual(0, result.returncode, result.stderr)
+        self.assertIn("shown [False, False, True, True]", result.stdout)
+
+        optimizer = types.ModuleType("optimizer")
+        optimizer.register_optimizer_step_post_hook = self.fail
+        with mock.patch.dict(sys.modules, {"torch.optim.optimizer": optimizer}):
+            for environment in ({"RANK": "1", "KOLO_STEP_FILE": "steps"}, {"RANK": "0"}):
+                with mock.patch.dict(os.environ, environment):
+                    launch._show_steps()
 
     def test_only_clients_are_changed(self):
         calls = []

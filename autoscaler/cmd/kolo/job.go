@@ -15,6 +15,7 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -56,6 +57,20 @@ func (c *jobCommand) Run(args []string) int {
 	return c.ask(http.MethodGet, "/v1/job", url.Values{"namespace": {key.Namespace}, "id": {key.ID}}, nil, &j, func() string { return drawJob(&j) })
 }
 
+// gapText states what a resize cost, as far as that is known.
+func gapText(g history.Gap) string {
+	text := fmt.Sprintf("%d→%d slots", g.From, g.To)
+	if g.Seconds != nil {
+		text += fmt.Sprintf(" in %.2f s", *g.Seconds)
+	} else {
+		text += ", time unknown"
+	}
+	if g.Lost != nil {
+		return text + fmt.Sprintf(", %.0f steps lost", *g.Lost)
+	}
+	return text + ", lost steps unknown"
+}
+
 func drawJob(j *api.Job) string {
 	var out strings.Builder
 	if s := j.Job; s != nil {
@@ -73,7 +88,7 @@ func drawJob(j *api.Job) string {
 			rows = append(rows, []string{"Note", n})
 		}
 		for _, g := range s.Gaps {
-			rows = append(rows, []string{"Gap", fmt.Sprintf("%d→%d slots in %.2f s, %.0f steps lost", g.From, g.To, g.Seconds, g.Lost)})
+			rows = append(rows, []string{"Gap", gapText(g)})
 		}
 		out.WriteString(table(rows))
 	}

@@ -185,7 +185,10 @@ func statusRow(j *api.JobStatus, now time.Time) []string {
 		eta = j.ETA.Sub(now).Round(time.Second).String()
 	}
 	if n := len(j.Gaps); n > 0 {
-		gap = fmt.Sprintf("%.2fs", j.Gaps[n-1].Seconds)
+		gap = "unknown"
+		if s := j.Gaps[n-1].Seconds; s != nil {
+			gap = fmt.Sprintf("%.2fs", *s)
+		}
 	}
 	return []string{
 		j.JobKey.String(), j.State, workers, strconv.Itoa(j.Want), fmt.Sprintf("%d–%d", j.Min, j.Max),

@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/history"
 	"github.com/kolo-nomad/kolo/autoscaler/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
@@ -53,6 +54,17 @@ func TestStatus_ACompleteJobIsComplete(t *testing.T) {
 	must.Eq(t, "step 278 of 280", jobProgress(&j))
 	must.Eq(t, "complete", jobProgress(&api.JobStatus{State: api.StateComplete}))
 	must.Eq(t, "", jobProgress(&api.JobStatus{State: api.StateRunning}))
+}
+
+// What a resize cost is shown as far as it is known.
+func TestStatus_AnUnknownGapIsNotZero(t *testing.T) {
+	seconds, lost := 0.25, 7.0
+	j := api.JobStatus{Gaps: []history.Gap{{From: 2, To: 4, Seconds: &seconds, Lost: &lost}}}
+	must.Eq(t, "0.25s", statusRow(&j, time.Now())[8])
+	must.Eq(t, "2→4 slots in 0.25 s, 7 steps lost", gapText(j.Gaps[0]))
+	j.Gaps = append(j.Gaps, history.Gap{From: 4, To: 2})
+	must.Eq(t, "unknown", statusRow(&j, time.Now())[8])
+	must.Eq(t, "4→2 slots, time unknown, lost steps unknown", gapText(j.Gaps[1]))
 }
 
 // TestSpreadRows is about how far apart a job's workers are, and what that costs it.

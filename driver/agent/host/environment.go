@@ -39,6 +39,7 @@ func (h *Host) environment(s *slot, a elastic.Start) []string {
 	maps.Copy(env, h.o.Config.Env)
 	maps.Copy(env, fixed)
 	env["KOLO_PROGRESS_FILE"] = s.progress.path
+	env["KOLO_STEP_FILE"] = s.progress.stepFile()
 	env["KOLO_SLOT"] = strconv.Itoa(a.Assignment.LocalRank)
 	env["KOLO_INCARNATION"] = strconv.Itoa(h.starts(a.Proc.Slot.Local))
 	list := make([]string, 0, len(env))

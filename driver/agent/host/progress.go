@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,19 +22,37 @@ type progressFile struct {
 	path   string
 	offset int64
 	rest   []byte
+	step   time.Time // the last that the step file showed
 }
 
 // newProgressFile makes an empty file for the slot's next process. What the one
 // before has left in its place may be something else, which is not written to.
 func newProgressFile(path string) (progressFile, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return progressFile{}, fmt.Errorf("progress file: %w", err)
+	p := progressFile{path: path}
+	for _, old := range []string{path, p.stepFile()} {
+		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return progressFile{}, fmt.Errorf("progress file: %w", err)
+		}
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return progressFile{}, fmt.Errorf("progress file: %w", err)
 	}
-	return progressFile{path: path}, f.Close()
+	return p, f.Close()
+}
+
+// stepFile is the file that a script without progress lines, or its launcher, touches
+// after each step.
+func (p *progressFile) stepFile() string { return p.path + ".step" }
+
+// stepped returns when that file was touched, 0 where it was not since the last call.
+func (p *progressFile) stepped() float64 {
+	info, err := os.Lstat(p.stepFile())
+	if err != nil || !info.Mode().IsRegular() || !info.ModTime().After(p.step) {
+		return 0
+	}
+	p.step = info.ModTime()
+	return wire.Seconds(p.step)
 }
 
 // maxLine bounds one progress line; what is longer is skipped.

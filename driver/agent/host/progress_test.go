@@ -80,6 +80,44 @@ func TestStepsAreNotLostAmongOtherLines(t *testing.T) {
 	must.Eq(t, 0.4, *s.latest.Loss)
 }
 
+// Steps show by numbers, or by a file that is touched; how far apart the numbers are
+// shows whether the last of them is that of the last step.
+func TestStepsWithAndWithoutNumbers(t *testing.T) {
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, Logger: hclog.NewNullLogger()})
+	s := h.slots[0]
+	s.State, s.progress.path = elastic.InRing, filepath.Join(t.TempDir(), "progress")
+	touch := func(at int64) {
+		appendTo(t, s.progress.stepFile(), "")
+		must.NoError(t, os.Chtimes(s.progress.stepFile(), time.Unix(at, 0), time.Unix(at, 0)))
+		h.readProgress(s)
+	}
+	appendTo(t, s.progress.path, `{"loss": 0.5}`+"\n")
+	h.readProgress(s)
+	must.Zero(t, s.latest.SteppedAt, must.Sprint("no step"))
+	touch(100)
+	touch(101)
+	must.Eq(t, 100, s.latest.FirstSteppedAt)
+	must.Eq(t, 101, s.latest.SteppedAt)
+	must.Eq(t, 0.5, *s.latest.Loss)
+
+	appendTo(t, s.progress.path, `{"step": 7}`+"\n"+`{"step": 8}`+"\n")
+	h.readProgress(s)
+	must.Eq(t, 1, s.latest.Every)
+	must.Eq(t, 100, s.latest.FirstSteppedAt)
+	must.Eq(t, s.latest.At, s.latest.SteppedAt)
+	appendTo(t, s.progress.path, `{"step": 28}`+"\n")
+	h.readProgress(s)
+	must.Eq(t, 20, s.latest.Every)
+
+	s.latest = wire.Progress{} // as in the next ring
+	h.readProgress(s)
+	must.Zero(t, s.latest.SteppedAt, must.Sprint("a step of the ring before"))
+	must.NoError(t, os.Remove(s.progress.stepFile()))
+	must.NoError(t, os.Symlink("/proc/self/stat", s.progress.stepFile()))
+	h.readProgress(s)
+	must.Zero(t, s.latest.SteppedAt, must.Sprint("no file of the script"))
+}
+
 // What came too soon after the last report is reported later, though no line follows:
 // the script may be long at something else, or hang.
 func TestTheLastStepIsReported(t *testing.T) {
@@ -168,7 +206,9 @@ func FuzzProgress(f *testing.F) {
 			if len(lines) == 0 {
 				continue
 			}
-			s.take(lines)
+			for _, l := range lines {
+				s.take(l)
+			}
 			s.latest.Bound()
 			for _, v := range []*float64{s.latest.Step, s.latest.Samples, s.latest.Epoch, s.latest.TotalSteps, s.latest.First} {
 				must.True(t, v == nil || math.Abs(*v) <= wire.MaxCount)

@@ -17,7 +17,20 @@ func (h *Host) readProgress(s *slot) {
 	if s.progress.path == "" {
 		return
 	}
-	h.report(s, s.progress.read())
+	lines := s.progress.read()
+	if at := s.progress.stepped(); at > 0 {
+		lines = append(lines, wire.Progress{SteppedAt: at})
+	}
+	h.report(s, lines)
+}
+
+// reportLast reports all of a ring that the process leaves.
+func (h *Host) reportLast(s *slot) {
+	h.readProgress(s)
+	if s.State == elastic.InRing && s.latest.Newest() > 0 {
+		last := s.latest
+		h.send(&wire.ToLeader{Progress: &last})
+	}
 }
 
 // progressed takes in what a process reports by its endpoint.
@@ -32,9 +45,9 @@ func (h *Host) report(s *slot, lines []wire.Progress) {
 	if s.State != elastic.InRing {
 		return
 	}
-	first := len(lines) > 0 && s.latest.FirstAt == 0
-	if len(lines) > 0 {
-		s.take(lines)
+	first := len(lines) > 0 && s.latest.Newest() == 0
+	for _, l := range lines {
+		s.take(l)
 	}
 	if first || s.unsent && time.Since(s.sent) >= time.Second {
 		s.sent, s.unsent = time.Now(), false
@@ -43,17 +56,23 @@ func (h *Host) report(s *slot, lines []wire.Progress) {
 	}
 }
 
-// take makes new lines the slot's progress in the present ring.
-func (s *slot) take(lines []wire.Progress) {
-	before := s.latest
-	if before.FirstAt == 0 {
-		before = wire.Progress{First: lines[0].Step, FirstSamples: lines[0].Samples, FirstAt: lines[0].At}
+// take makes a line, or a step without one, the slot's progress in the present ring.
+func (s *slot) take(l wire.Progress) {
+	p := s.latest
+	p.Generation = s.Generation
+	if l.At > 0 {
+		p.At, p.Samples, p.Epoch, p.TotalSteps, p.Loss = l.At, l.Samples, l.Epoch, l.TotalSteps, l.Loss
+		if p.FirstAt == 0 {
+			p.First, p.FirstSamples, p.FirstAt = l.Step, l.Samples, l.At
+		}
 	}
-	step := before.Step
-	for _, l := range lines { // a line may be about something else
-		step = cmp.Or(l.Step, step)
+	if l.Step != nil { // a line may be about something else
+		if p.Step != nil {
+			p.Every = max(p.Every, *l.Step-*p.Step)
+		}
+		p.Step, l.SteppedAt = l.Step, l.At
 	}
-	s.latest, s.unsent = lines[len(lines)-1], true
-	s.latest.Step = step
-	s.latest.Generation, s.latest.First, s.latest.FirstSamples, s.latest.FirstAt = s.Generation, before.First, before.FirstSamples, before.FirstAt
+	p.SteppedAt = max(p.SteppedAt, l.SteppedAt)
+	p.FirstSteppedAt = cmp.Or(p.FirstSteppedAt, p.SteppedAt)
+	s.latest, s.unsent = p, true
 }

@@ -99,11 +99,7 @@ func (h *Host) waiting(p elastic.Proc, e Endpoint, gen uint64) {
 	if s == nil || s.endpoint != e {
 		return
 	}
-	h.readProgress(s) // what it reported so far belongs to the ring it left
-	if s.latest.FirstAt > 0 {
-		last := s.latest
-		h.send(&wire.ToLeader{Progress: &last})
-	}
+	h.reportLast(s)
 	s.State, s.Up, s.Idle, s.watch = elastic.Waiting, false, false, nil
 	h.send(&wire.ToLeader{Waiting: &elastic.SlotWaiting{Proc: p, Generation: gen}})
 	h.tryAdmit(s, p.Slot)

@@ -175,7 +175,7 @@ func (h *Host) exited(s *slot, p *process.Process, id elastic.Proc) {
 	case !ev.Success && !ev.Aborted:
 		h.countFailure(id.Slot.Local)
 	}
-	h.readProgress(s)
+	h.reportLast(s)
 	h.down(s, ev)
 }
 

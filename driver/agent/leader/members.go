@@ -209,7 +209,7 @@ func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
 		l.log.Info("host gone", "host", id, "alloc", m.alloc)
 	}
 	if slices.Contains(l.machine.Ring().Hosts(), id) {
-		l.stats.fail()
+		l.stats.vanish()
 		l.givenUp[id] = true
 	}
 	l.checkQuorum(ctx)

@@ -4,6 +4,7 @@
 package leader
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
@@ -22,6 +23,9 @@ type ringStats struct {
 	last     wire.Progress // of the ring before
 	latest   wire.Progress // of the present ring
 	reports  bool          // the script reports steps
+	every    float64       // most steps between two reports; see wire.Progress
+	vanished bool          // with a host went what it had yet to report of the ring before
+	replaced bool          // other processes form the ring that is measured
 	resizes  []wire.Resize
 	tallies  map[int]tally // by ring size
 	size     int
@@ -49,7 +53,7 @@ func newRingStats(s *wire.Status) *ringStats {
 			}
 		}
 		r.latest = wire.Progress{Generation: s.Generation, At: s.ProgressAt, Step: s.Step, Samples: s.Samples,
-			Epoch: s.Epoch, TotalSteps: s.TotalSteps, Loss: s.Loss}
+			Epoch: s.Epoch, TotalSteps: s.TotalSteps, Loss: s.Loss, SteppedAt: s.SteppedAt}
 		r.counted = r.latest // by the leader before
 		r.reports = s.Step != nil
 	}
@@ -66,6 +70,9 @@ func (r *ringStats) leave(now time.Time) {
 // fail notes that the ring lost a process.
 func (r *ringStats) fail() { r.failures = true }
 
+// vanish notes that the ring lost a host.
+func (r *ringStats) vanish() { r.failures, r.vanished = true, true }
+
 // form notes a new ring.
 func (r *ringStats) form(ring *elastic.Ring, now time.Time) {
 	cause := "resize"
@@ -80,56 +87,77 @@ func (r *ringStats) form(ring *elastic.Ring, now time.Time) {
 		r.stopped = now
 	}
 	r.open = wire.Resize{Generation: ring.Generation, From: r.size, To: len(ring.Members), Cause: cause, Time: wire.Seconds(now)}
-	r.closed, r.formed, r.failures = false, now, false
-	if r.latest.At > 0 {
+	r.closed, r.formed, r.failures, r.replaced = false, now, false, ring.Restarts
+	if cause == "start" || cause == "resize" && !r.replaced {
+		r.open.LostSteps = new(float64) // processes that stay leave at a commit
+	}
+	if r.latest.Newest() > 0 {
 		r.last = r.latest
 	}
 	r.latest, r.counted, r.size = wire.Progress{}, wire.Progress{}, len(ring.Members)
 }
 
 // up notes that all processes are connected, and returns the resize when it is
-// measured: a script that reports steps has yet to make one.
+// measured: a script that reports steps has yet to make one. Of processes that take the
+// places of others no more is known then than that they were let go.
 func (r *ringStats) up(now time.Time) *wire.Resize {
 	if r.closed {
 		return nil
 	}
-	r.open.Rendezvous = now.Sub(r.formed).Seconds()
-	r.open.Gap = now.Sub(r.stopped).Seconds()
-	if r.reports && r.last.At > 0 {
+	if !r.replaced {
+		r.open.Rendezvous = seconds(now.Sub(r.formed))
+		r.open.Gap = seconds(now.Sub(r.stopped))
+	}
+	if r.last.SteppedAt > 0 {
 		return nil
 	}
 	return r.close()
+}
+
+func seconds(d time.Duration) *float64 {
+	s := d.Seconds()
+	return &s
 }
 
 // progress takes in what the script reports, and returns the resize when this
 // completes it.
 func (r *ringStats) progress(p wire.Progress) *wire.Resize {
 	r.reports = r.reports || p.Step != nil
+	r.every = cmp.Or(p.Every, r.every)
 	if p.Generation != r.open.Generation && r.open.Generation != 0 {
-		if p.Generation+1 == r.open.Generation && p.At > r.last.At { // the end of the ring before
+		if p.Generation+1 == r.open.Generation && p.Newest() > r.last.Newest() { // the end of the ring before
 			r.last = p
 		}
 		return nil
 	}
-	if p.At < r.latest.At {
+	if p.Newest() < r.latest.Newest() {
 		return nil
 	}
 	r.latest = p
 	r.count()
-	if r.closed || p.FirstAt == 0 {
+	if r.closed || p.FirstSteppedAt == 0 {
 		return nil
 	}
-	if r.last.At > 0 {
-		r.open.Gap = max(0, p.FirstAt-r.last.At) // the clocks of two hosts may differ
-		if p.First != nil && r.last.Step != nil {
-			r.open.LostSteps = max(0, *r.last.Step+1-*p.First)
-		}
-	}
+	r.measure(p)
 	return r.close()
 }
 
+// measure compares the first step of a ring to the last one of the ring before.
+func (r *ringStats) measure(p wire.Progress) {
+	if r.last.SteppedAt > 0 {
+		r.open.Gap = nil
+		if gap := p.FirstSteppedAt - r.last.SteppedAt; gap >= 0 { // else the clocks of two hosts differ
+			r.open.Gap = &gap
+		}
+	}
+	if p.First != nil && r.last.Step != nil && r.every == 1 && !r.vanished {
+		lost := max(0, *r.last.Step+1-*p.First)
+		r.open.LostSteps = &lost
+	}
+}
+
 func (r *ringStats) close() *wire.Resize {
-	r.closed, r.stopped = true, time.Time{}
+	r.closed, r.stopped, r.vanished = true, time.Time{}, false
 	r.resizes = append(r.resizes, r.open)
 	if n := len(r.resizes); n > maxResizes {
 		r.resizes = r.resizes[n-maxResizes:]
@@ -160,7 +188,7 @@ func (r *ringStats) count() {
 
 // newest is the last report of the present ring, or of the one before it.
 func (r *ringStats) newest() wire.Progress {
-	if r.latest.At > 0 {
+	if r.latest.Newest() > 0 {
 		return r.latest
 	}
 	return r.last

@@ -14,7 +14,7 @@ import (
 )
 
 func at(generation uint64, first, step, firstAt, now float64) wire.Progress {
-	return wire.Progress{Generation: generation, First: &first, Step: &step, FirstAt: firstAt, At: now}
+	return wire.Progress{Generation: generation, First: &first, Step: &step, FirstAt: firstAt, At: now, Every: 1, FirstSteppedAt: firstAt, SteppedAt: now}
 }
 
 func ringOf(generation uint64, n int) *elastic.Ring {
@@ -38,7 +38,8 @@ func TestRingStatsMeasuresGapsBetweenSteps(t *testing.T) {
 	must.Nil(t, l.up(time.Unix(1004, 0).Add(250*time.Millisecond)), must.Sprint("the first step is still to come"))
 	r = l.progress(at(2, 12, 12, 1005, 1005))
 	must.NotNil(t, r)
-	must.Eq(t, wire.Resize{Generation: 2, From: 2, To: 4, Cause: "resize", Gap: 2, Rendezvous: 0.25, Time: 1004}, *r)
+	gap, rendezvous := 2.0, 0.25
+	must.Eq(t, wire.Resize{Generation: 2, From: 2, To: 4, Cause: "resize", Gap: &gap, Rendezvous: &rendezvous, LostSteps: new(float64), Time: 1004}, *r)
 }
 
 // Ranks that have a batch each do more in a step the more they are.
@@ -74,7 +75,66 @@ func TestRingStatsCountsStepsMadeAgain(t *testing.T) {
 	r := l.progress(at(2, 16, 16, 1012, 1012)) // back to the commit after step 15
 	must.NotNil(t, r)
 	must.Eq(t, "failure", r.Cause)
-	must.Eq(t, 5, r.LostSteps)
+	must.Eq(t, 5, *r.LostSteps)
+}
+
+// resized measures a change from a ring that reported p to one that reports next, which
+// forms and connects in the second before.
+func resized(p, next wire.Progress, restarts bool, between func(*ringStats)) wire.Resize {
+	l := newRingStats(nil)
+	first, second := ringOf(1, 2), ringOf(2, 3)
+	first.Restarts, second.Restarts = restarts, restarts
+	l.form(first, time.Unix(1000, 0))
+	l.up(time.Unix(1000, 0))
+	l.progress(p)
+	between(l)
+	l.leave(time.Unix(1011, 0))
+	l.form(second, time.Unix(1019, 0))
+	if r := l.up(time.Unix(1020, 0)); r != nil {
+		return *r
+	}
+	return *l.progress(next)
+}
+
+func TestRingStatsLeavesOutWhatIsUnknown(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	none := func(*ringStats) {}
+	touched := func(p wire.Progress) wire.Progress {
+		return wire.Progress{Generation: p.Generation, SteppedAt: p.SteppedAt, FirstSteppedAt: p.FirstSteppedAt}
+	}
+	every := func(n float64, p wire.Progress) wire.Progress { p.Every = n; return p }
+	last, next, silent := at(1, 1, 20, 1001, 1010), at(2, 16, 16, 1025, 1025), wire.Progress{}
+	for name, tc := range map[string]struct {
+		last, next wire.Progress
+		restarts   bool
+		between    func(*ringStats)
+		gap, lost  *float64
+	}{
+		"replaced, with numbers":          {last, next, true, none, f(15), f(5)},
+		"replaced, steps without numbers": {touched(last), touched(next), true, none, f(15), nil},
+		"replaced, nothing reported":      {silent, silent, true, none, nil, nil},
+		"replaced, one number in 20":      {every(20, last), every(0, next), true, none, f(15), nil},
+		"replaced, a number once":         {every(0, last), every(0, next), true, none, f(15), nil},
+		"replaced, a host vanished":       {last, next, true, (*ringStats).vanish, f(15), nil},
+		"clocks differ":                   {last, at(2, 16, 16, 1009, 1009), true, none, nil, f(5)},
+		"stays, nothing reported":         {silent, silent, false, none, f(9), f(0)},
+		"stays, one number in 20":         {every(20, last), every(0, next), false, none, f(15), f(0)},
+		"stays, a failure":                {silent, silent, false, (*ringStats).fail, f(9), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := resized(tc.last, tc.next, tc.restarts, tc.between)
+			must.Eq(t, tc.gap, r.Gap)
+			must.Eq(t, tc.lost, r.LostSteps)
+			must.Eq(t, tc.restarts, r.Rendezvous == nil)
+		})
+	}
+}
+
+func TestResizesAreToldWithWhatIsKnown(t *testing.T) {
+	f := func(v float64) *float64 { return &v }
+	must.Eq(t, "gap 0.25 s", costOf(&wire.Resize{Gap: f(0.25), LostSteps: f(0)}))
+	must.Eq(t, "gap 5.50 s, 7 steps made again", costOf(&wire.Resize{Gap: f(5.5), LostSteps: f(7)}))
+	must.Eq(t, "gap unknown, unknown how many steps are made again", costOf(&wire.Resize{}))
 }
 
 func TestRingStatsGoesOnFromAnotherLeadersStatus(t *testing.T) {

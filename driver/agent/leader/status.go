@@ -20,7 +20,7 @@ func (l *Leader) publish() {
 	p := l.stats.newest()
 	s := &wire.Status{Job: c.JobID, Namespace: c.Namespace, Service: c.Service, Leader: c.AllocID, PeerAuth: l.o.PeerAuth, Term: l.o.Term,
 		Phase: "waiting", Hosts: len(l.hosts), MinNP: c.MinNP, MaxNP: c.MaxNP, Resets: l.machine.Resets(), Surplus: l.machine.Surplus(),
-		Step: p.Step, Samples: p.Samples, Epoch: p.Epoch, TotalSteps: p.TotalSteps, Loss: p.Loss, ProgressAt: p.At,
+		Step: p.Step, Samples: p.Samples, Epoch: p.Epoch, TotalSteps: p.TotalSteps, Loss: p.Loss, ProgressAt: p.At, SteppedAt: p.SteppedAt,
 		StepSeconds: l.stats.stepSeconds(), Resizes: l.stats.resizes, Updated: wire.Seconds(now), Ranks: []wire.Rank{}}
 	if !l.quorum.OK {
 		s.Hold = l.quorum.Reason
@@ -73,6 +73,21 @@ func ranksOf(ring *elastic.Ring, h elastic.HostID) string {
 	return "ranks " + strings.Join(spans, ", ")
 }
 
+// costOf states what a resize cost the training.
+func costOf(r *wire.Resize) string {
+	text := "gap unknown"
+	if r.Gap != nil {
+		text = fmt.Sprintf("gap %.2f s", *r.Gap)
+	}
+	switch {
+	case r.LostSteps == nil:
+		text += ", unknown how many steps are made again"
+	case *r.LostSteps > 0:
+		text += fmt.Sprintf(", %.0f steps made again", *r.LostSteps)
+	}
+	return text
+}
+
 // reportResize reports a resize on each host of the ring.
 func (l *Leader) reportResize(r *wire.Resize) {
 	ring := l.machine.Last()
@@ -82,10 +97,7 @@ func (l *Leader) reportResize(r *wire.Resize) {
 	for _, h := range ring.Hosts() {
 		text := fmt.Sprintf("ring %d: %s of %d", r.Generation, ranksOf(ring, h), r.To)
 		if r.Cause != "start" {
-			text += fmt.Sprintf(", was %d, gap %.2f s", r.From, r.Gap)
-		}
-		if r.LostSteps > 0 {
-			text += fmt.Sprintf(", %.0f steps made again", r.LostSteps)
+			text += fmt.Sprintf(", was %d, %s", r.From, costOf(r))
 		}
 		l.send(h, &wire.ToAgent{Event: &elastic.TaskEvent{Host: h, Text: text}})
 	}

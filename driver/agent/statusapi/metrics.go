@@ -56,15 +56,21 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	reported("kolo_samples", "Samples that the script reported.", s.Samples)
 	reported("kolo_epoch", "Epoch that the script reported.", s.Epoch)
 	reported("kolo_loss", "Loss that the script reported.", s.Loss)
-	latest, lost := map[string]float64{}, 0.0
+	latest, lost := map[string]*float64{}, new(float64)
 	for _, r := range s.Resizes {
 		latest[r.Cause] = r.Gap
-		lost += r.LostSteps
+		if lost != nil && r.LostSteps != nil {
+			*lost += *r.LostSteps
+		} else {
+			lost = nil
+		}
 	}
 	for cause, gap := range latest {
-		gauge("kolo_ring_gap_seconds", "Time without training of the latest resize.", gap, "cause", cause)
+		if gap != nil {
+			gauge("kolo_ring_gap_seconds", "Time without training of the latest resize.", *gap, "cause", cause)
+		}
 	}
-	gauge("kolo_lost_steps", "Steps made again after the resizes that the status lists.", lost)
+	reported("kolo_lost_steps", "Steps made again after the resizes that the status lists.", lost)
 	for n, t := range s.StepSeconds {
 		gauge("kolo_step_seconds", "Mean time of a step by ring size.", t.Mean, "size", strconv.Itoa(n))
 	}

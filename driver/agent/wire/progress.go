@@ -20,7 +20,17 @@ type Progress struct {
 	First        *float64 `json:"first,omitempty"`
 	FirstSamples *float64 `json:"first_samples,omitempty"`
 	FirstAt      float64  `json:"first_at,omitempty"`
+	// Every is the most steps from one line of this generation to the next; 0 before
+	// two of them. Only where it is 1 the last step that was made is known.
+	Every float64 `json:"every,omitempty"`
+	// SteppedAt and FirstSteppedAt are the times of the last and the first step of this
+	// generation, whether the script gave them numbers or not.
+	SteppedAt      float64 `json:"stepped_at,omitempty"`
+	FirstSteppedAt float64 `json:"first_stepped_at,omitempty"`
 }
+
+// Newest is when the script last reported anything, 0 where it has not.
+func (p *Progress) Newest() float64 { return max(p.At, p.SteppedAt) }
 
 // MaxCount bounds what a script may count; up to here a float64 distinguishes any two
 // whole numbers apart. More would make sums that JSON can't hold.
@@ -33,7 +43,7 @@ func (p *Progress) Bound() {
 			*v = nil
 		}
 	}
-	for _, v := range []*float64{&p.At, &p.FirstAt} {
+	for _, v := range []*float64{&p.At, &p.FirstAt, &p.Every, &p.SteppedAt, &p.FirstSteppedAt} {
 		if math.Abs(*v) > MaxCount {
 			*v = 0
 		}

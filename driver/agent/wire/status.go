@@ -42,6 +42,8 @@ type Status struct {
 	Loss       *float64 `json:"loss,omitempty"`
 	// ProgressAt is when the script last reported, in Unix seconds.
 	ProgressAt float64 `json:"progress_at,omitempty"`
+	// SteppedAt is when the last step was made that is known of, in Unix seconds.
+	SteppedAt float64 `json:"stepped_at,omitempty"`
 
 	// StepSeconds has the measured time of a step by ring size.
 	StepSeconds map[int]StepTime `json:"step_seconds"`
@@ -89,13 +91,16 @@ type Resize struct {
 	// Cause is start, resize or failure.
 	Cause string `json:"cause"`
 	// Gap is the time in seconds from the last step of the old ring to the
-	// first step of the new one; where the script reports no steps, from the
-	// first process that left the old ring to the last that joined the new.
-	Gap float64 `json:"gap_seconds"`
-	// Rendezvous is the part of it that the processes took to connect.
-	Rendezvous float64 `json:"rendezvous_seconds"`
-	// LostSteps are steps of the old ring that were made again.
-	LostSteps float64 `json:"lost_steps"`
+	// first step of the new one. Where the script reports no steps it is that from the
+	// first process that left the old ring to the last that joined the new; nil, which
+	// is unknown, where other processes train on: those load a checkpoint first.
+	Gap *float64 `json:"gap_seconds,omitempty"`
+	// Rendezvous is the part of it that the processes took to connect; nil where that
+	// is unknown.
+	Rendezvous *float64 `json:"rendezvous_seconds,omitempty"`
+	// LostSteps are steps of the old ring that were made again; nil where it is unknown
+	// how many.
+	LostSteps *float64 `json:"lost_steps,omitempty"`
 	// Time is when the new ring was formed, in Unix seconds.
 	Time float64 `json:"time"`
 }
