@@ -182,6 +182,7 @@ func TestAScriptForTorchrunGrowsAndShrinks(t *testing.T) {
 			s = j.until("steps of two", func(s *wire.Status) bool { return s.Size == 2 && s.Step != nil && s.Phase == "training" })
 			for _, r := range s.Resizes {
 				must.Eq(t, new(float64), r.LostSteps, must.Sprintf("%+v", r))
+				must.NotEq(t, "failure", r.Cause, must.Sprintf("%+v", r))
 			}
 		})
 	}

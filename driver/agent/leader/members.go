@@ -201,7 +201,8 @@ func (l *Leader) restarted(id elastic.HostID) bool {
 
 // lost gives a host up.
 func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
-	if m := l.hosts[id]; m != nil {
+	m := l.hosts[id]
+	if m != nil {
 		if m.session != nil {
 			m.session.Close()
 		}
@@ -209,7 +210,9 @@ func (l *Leader) lost(ctx context.Context, id elastic.HostID) {
 		l.log.Info("host gone", "host", id, "alloc", m.alloc)
 	}
 	if slices.Contains(l.machine.Ring().Hosts(), id) {
-		l.stats.vanish()
+		if m == nil || !m.released { // else its processes have left as planned
+			l.stats.vanish()
+		}
 		l.givenUp[id] = true
 	}
 	l.checkQuorum(ctx)
