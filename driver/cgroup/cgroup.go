@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,18 +46,59 @@ func (c Cgroup) Kill() error {
 	return os.WriteFile(filepath.Join(string(c), "cgroup.kill"), []byte("1"), 0o600)
 }
 
-// OOMKilled reports whether the kernel killed any process of it for memory.
-func (c Cgroup) OOMKilled() bool {
+// OOMKills returns how many processes of it the kernel has killed for lack of memory, 0
+// where that is unknown.
+func (c Cgroup) OOMKills() int {
 	if c == "" {
-		return false
+		return 0
 	}
-	events, err := os.ReadFile(filepath.Join(string(c), "memory.events"))
-	return err == nil && oomKills(events) > 0
+	return OOMKills(filepath.Join(string(c), events))
 }
 
-// oomKills reads the count from a cgroup's memory.events.
-func oomKills(events []byte) int {
-	for line := range bytes.Lines(events) {
+const events, control = "memory.events", "memory.oom_control" // of version 2 and 1
+
+// OOMFile returns the file in which the kernel counts the processes of this process's own
+// cgroup that it has killed for lack of memory, empty where none is visible.
+func OOMFile() string { return oomFile("/proc/self/cgroup", "/sys/fs/cgroup") }
+
+func oomFile(own, root string) string {
+	text, err := os.ReadFile(own)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		_, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+		controllers, path, _ := strings.Cut(rest, ":")
+		dir, name := root, events
+		switch {
+		case controllers == "":
+		case slices.Contains(strings.Split(controllers, ","), "memory"):
+			dir, name = filepath.Join(root, "memory"), control
+		default:
+			continue
+		}
+		// A container may see its own cgroup as the root of all.
+		for _, file := range []string{filepath.Join(dir, path, name), filepath.Join(dir, name)} {
+			if _, err := os.Stat(file); err == nil {
+				return file
+			}
+		}
+	}
+	return ""
+}
+
+// OOMKills returns the count in such a file, 0 where it can't be read.
+func OOMKills(file string) int {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	return oomKills(text)
+}
+
+// oomKills reads the count from a cgroup's memory.events or memory.oom_control.
+func oomKills(text []byte) int {
+	for line := range bytes.Lines(text) {
 		if n, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "oom_kill "); ok {
 			kills, err := strconv.Atoi(n)
 			if err != nil {

@@ -193,8 +193,8 @@ func TestJobFailsClearly(t *testing.T) {
 		"with too few hosts":    {[]string{"true"}, []string{"-np", "2", "-min-np", "2", "-elastic-timeout", "1"}, "waited 1s for 2 processes, there are 1"},
 		"without hosts":         {[]string{"true"}, []string{"--host-discovery-script", "true", "-elastic-timeout", "1"}, "waited 1s for a host"},
 		"before any ring is up": {[]string{"sh", "-c", "exit 3"}, []string{"-slot-restarts", "1"}, "exit code 3"},
-		"killed":                {[]string{"sh", "-c", "kill -9 $$"}, []string{"-slot-restarts", "0"}, "signal 9 (killed), most often because the task's memory"},
-		"killed below a shell":  {[]string{"sh", "-c", "exit 137"}, []string{"-slot-restarts", "0"}, "exit code 137, most often because the task's memory"},
+		"killed":                {[]string{"sh", "-c", "echo UserWarning: nothing >&2; kill -9 $$"}, []string{"-slot-restarts", "0"}, "signal 9 (killed); its last words: \"UserWarning: nothing\""},
+		"killed below a shell":  {[]string{"sh", "-c", "exit 137"}, []string{"-slot-restarts", "0"}, "exit code 137"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -202,6 +202,7 @@ func TestJobFailsClearly(t *testing.T) {
 			r := <-j.result
 			must.Eq(t, 1, r.Code)
 			must.StrContains(t, r.Reason, c.want)
+			must.StrNotContains(t, r.Reason, "memory", must.Sprint("no one has looked"))
 		})
 	}
 }

@@ -117,7 +117,7 @@ func (t *task) watch(ctx context.Context) {
 	t.outcome = drivers.ExitResult{ExitCode: ps.ExitCode, Signal: ps.Signal, OOMKilled: ps.OOMKilled}
 	if failed := ps.ExitCode != 0 || ps.Signal != 0; failed {
 		// The executor notices only when it is the agent; mostly it is a slot.
-		t.outcome.OOMKilled = t.outcome.OOMKilled || cgroupOf(t.config).OOMKilled()
+		t.outcome.OOMKilled = t.outcome.OOMKilled || cgroupOf(t.config).OOMKills() > 0
 		// The last event of an agent that ends by itself states why; Nomad shows
 		// it with the exit code. One that is killed had no time for that.
 		if lastWords != "" && ps.Signal == 0 {
@@ -198,11 +198,17 @@ func cgroupOf(c *drivers.TaskConfig) cgroup.Cgroup {
 
 // newTail passes a task's events on to Nomad.
 func (d *Driver) newTail(c *drivers.TaskConfig, logger hclog.Logger) *eventtail.Tail {
+	emit := func(at time.Time, message string) error {
+		return d.events.EmitEvent(&drivers.TaskEvent{TaskID: c.ID, TaskName: c.Name, AllocID: c.AllocID, Timestamp: at, Message: message})
+	}
+	memory := watchMemory(cgroupOf(c))
 	return eventtail.New(eventtail.Options{
 		Dir: c.TaskDir().Dir, Path: eventPath, Note: filepath.Join(privateDirsOf(c).State, privatedirs.EventOffset), Logger: logger,
 		Emit: func(e eventtail.Event) error {
-			return d.events.EmitEvent(&drivers.TaskEvent{TaskID: c.ID, TaskName: c.Name, AllocID: c.AllocID,
-				Timestamp: e.Time, Message: e.Message})
+			if message := memory.news(); message != "" {
+				_ = emit(e.Time, message) // the next event reports whether Nomad takes any
+			}
+			return emit(e.Time, e.Message)
 		},
 	})
 }

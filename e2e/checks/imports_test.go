@@ -92,7 +92,7 @@ type rule struct {
 // framework; horovod and torch are two. Only the program lists them, and gives agent
 // and launcher theirs.
 func driverRules() map[string]rule {
-	base := []string{"elastic", "settings", "hostnet", "localpeer", "remotecall", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
+	base := []string{"cgroup", "elastic", "settings", "hostnet", "localpeer", "remotecall", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "nomadapi"}
 	framework := []string{"agent/framework", "agent/host", "agent/leader"}

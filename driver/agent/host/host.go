@@ -16,6 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/cgroup"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/localpeer"
 )
@@ -84,12 +85,17 @@ type Host struct {
 	result     *Result
 	over       bool // the leader ended the job
 	warned     map[string]bool
+
+	oomFile  string // of this cgroup; see cgroup.OOMFile
+	oomKills int    // in it, at the last look
 }
 
 // New returns a host with its slots down.
 func New(o Options) *Host {
 	h := &Host{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}), warned: map[string]bool{},
 		peers: localpeer.NewTask(o.Config.Cgroup, o.Logger.Named("rendezvous"))}
+	h.oomFile = cgroup.OOMFile()
+	h.oomKills = cgroup.OOMKills(h.oomFile)
 	h.slots = h.places(o.Config.Slots)
 	return h
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/driver/cgroup"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/localpeer"
 )
@@ -30,6 +31,17 @@ func (h *Host) lackOfMemory(running *slot) string {
 		return fmt.Sprintf("a second process of %s does not fit into the memory of this machine, of which %s are available", mebibytes(size), mebibytes(free))
 	}
 	return ""
+}
+
+// oomKilled reports whether the kernel has killed a process of this cgroup for lack of
+// memory since the last call. Where a task driver sees the cgroup, it reports that.
+func (h *Host) oomKilled() bool {
+	if h.o.Config.EventFile != "" {
+		return false
+	}
+	before := h.oomKills
+	h.oomKills = cgroup.OOMKills(h.oomFile)
+	return h.oomKills > before
 }
 
 // promisedMemory is what processes that have been started beside others have yet to take.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/process"
@@ -157,12 +156,11 @@ func (h *Host) exited(s *slot, p *process.Process, id elastic.Proc) {
 	if ev.Aborted, why = h.o.Framework.Aborted(exit); why != "" {
 		ev.Status += ", " + why
 	}
-	if !s.asked && exit.By(syscall.SIGKILL) {
-		// An isolated task does not see its cgroup, which would show it for sure.
-		ev.Status += ", most often because the task's memory (resources { memory }) is used up"
+	if h.oomKilled() && !ev.Success {
+		ev.Status += ", and the kernel has killed a process of this cgroup for lack of memory"
 	}
 	if last := p.LastError(); !ev.Success && last != "" && !s.asked {
-		ev.Status += ": " + last
+		ev.Status += fmt.Sprintf("; its last words: %q", last)
 		if advice := h.o.Framework.Explain(last); advice != "" {
 			h.warnOnce(advice, fmt.Sprintf("slot %d: %s", h.number(id.Slot.Local), advice))
 		}
