@@ -6,7 +6,82 @@ package elastic
 import (
 	"testing"
 	"time"
+
+	"github.com/shoenig/test/must"
 )
+
+// A host that leaves has no more time, while a member that stays is on its way to the
+// commit: the ring breaks, and the member has its time.
+func TestWhoWasToldOfAChangeIsBusyAndNotHung(t *testing.T) {
+	for name, framework := range map[string]Framework{"horovod": {}, "torch": torch} {
+		t.Run(name, func(t *testing.T) {
+			three := func(t *testing.T, size int) *script {
+				s := newScript(t, Options{NP: size, MinNP: 1, CommitTimeout: 5 * time.Minute, Framework: framework})
+				names := []string{"a:0", "b:0", "c:0"}[3-size:]
+				for i, name := range names {
+					s.join(name[:1], i, 1)
+				}
+				s.wait(time.Second)
+				s.arrive(names...)
+				s.up(names...)
+				s.event(Trained{1})
+				s.did = nil
+				s.event(HostLeaving{Host: "c", Within: 30 * time.Second})
+				s.expect("notify " + names[0])
+				s.did = nil
+				s.now = s.now.Add(30 * time.Second)
+				s.die("c:0", "stopped")
+				s.expect("break 1", "release c failed=false")
+				s.event(HostLost{"c"})
+				s.events = nil
+				return s
+			}
+			idle := func(s *script, name string) { s.event(SlotIdle{s.proc(name), 1, true}) }
+			t.Run("it comes", func(t *testing.T) {
+				s := three(t, 3)
+				s.waiting("b:0")
+				idle(s, "a:0")
+				s.wait(4 * time.Minute)
+				s.expect()
+				s.waiting("a:0")
+				s.expect("form 2: a:0 b:0")
+				must.Eq(t, nil, s.events)
+			})
+			t.Run("it never comes", func(t *testing.T) {
+				s := three(t, 3)
+				s.waiting("b:0")
+				idle(s, "a:0")
+				s.wait(5 * time.Minute)
+				s.expect("stop a:0")
+				must.Eq(t, []string{"rank 0 (host a, slot 0) is killed: it has not left ring 1 in 5m0s after it was told of a change (commit_timeout)"}, s.events)
+			})
+			t.Run("it alone holds the state", func(t *testing.T) {
+				s := three(t, 2)
+				idle(s, "b:0")
+				s.wait(4 * time.Minute)
+				s.expect()
+				s.waiting("b:0")
+				s.expect("form 2: b:0")
+			})
+			t.Run("another leads meanwhile", func(t *testing.T) {
+				s := three(t, 3)
+				ring := *s.m.Ring()
+				s.m = New(s.m.opt, 2)
+				s.event(Quorum{Reason: "waiting for hosts"})
+				for i, name := range []string{"a", "b"} {
+					s.event(HostJoined{HostInfo{ID: HostID(name), Group: "g", Index: i, Ring: &ring, Noticed: 1, Slots: []SlotReport{
+						{State: InRing, Incarnation: 1, Generation: 1, SyncedSince: 1, Up: true, Notifiable: true, Idle: name == "a"}}}})
+				}
+				s.event(HostLost{"c"})
+				s.event(Quorum{OK: true})
+				s.did, s.events = nil, nil
+				s.waiting("b:0")
+				s.wait(4 * time.Minute)
+				s.expect()
+			})
+		})
+	}
+}
 
 // A member that does nothing in a ring that broke is started again as soon as another
 // holds the state outside of it, and only then.

@@ -17,11 +17,12 @@ import (
 // script drives a machine by short words. What the machine does is noted in
 // the same way: "start a:0 0/2", "form 2: a:0 b:0".
 type script struct {
-	t   *testing.T
-	m   *Machine
-	now time.Time
-	inc map[SlotID]int
-	did []string
+	t      *testing.T
+	m      *Machine
+	now    time.Time
+	inc    map[SlotID]int
+	did    []string
+	events []string // that people read
 }
 
 func newScript(t *testing.T, o Options) *script {
@@ -75,6 +76,8 @@ func (s *script) event(ev Event) {
 			s.note("release %s failed=%v", a.Host, a.Failed)
 		case End:
 			s.note("end success=%v", a.Success)
+		case TaskEvent:
+			s.events = append(s.events, a.Text)
 		}
 	}
 }

@@ -4,6 +4,7 @@
 package elastic
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -80,7 +81,7 @@ func (m *Machine) observeIntact(c census) {
 			timeout = m.opt.StageTimeout // hosts without room for two processes start them now
 		}
 		if m.wake(m.intact().formed.Add(timeout)) {
-			m.stopMembers(func(s *slot) bool { return !s.up }, "it did not finish the rendezvous of ring %d in %s", m.last.Generation, timeout)
+			m.killMembers(func(s *slot) bool { return !s.up }, "it did not finish the rendezvous of ring %d in %s", m.last.Generation, timeout)
 		}
 		return
 	}
@@ -116,17 +117,20 @@ func (m *Machine) observeDissolving(d *dissolving, c census) {
 	if d.broken && m.wake(d.since.Add(connecting)) {
 		// Horovod's processes can't recover while they connect; see HTTPStore and
 		// GlooContext::Initialize there.
-		m.stopMembers(func(s *slot) bool { return !s.up }, "ring %d broke while it formed", m.last.Generation)
+		m.killMembers(func(s *slot) bool { return !s.up }, "ring %d broke while it formed", m.last.Generation)
 	}
-	if d.broken && c.kept {
+	if d.broken && c.kept && !d.told {
 		m.restartIdle()
 	}
-	grace := m.opt.BarrierTimeout
-	if d.stalled && c.kept {
-		grace = stallGrace
+	limit, after := m.opt.BarrierTimeout, "others left it, or it broke"
+	switch {
+	case d.told:
+		limit, after = m.opt.CommitTimeout, "it was told of a change (commit_timeout)"
+	case d.stalled && c.kept:
+		limit, after = stallGrace, "the ring made no step for too long (stall_timeout)"
 	}
-	if m.wake(d.since.Add(grace)) {
-		m.stopMembers(func(*slot) bool { return true }, "it did not leave ring %d in %s", m.last.Generation, grace)
+	if m.wake(d.since.Add(limit)) {
+		m.killMembers(func(*slot) bool { return true }, "it has not left ring %d in %s after %s", m.last.Generation, limit, after)
 	}
 }
 
@@ -139,27 +143,30 @@ func (m *Machine) breakRing(d *dissolving) {
 // restartIdle kills members of a broken ring that do nothing any more, so that their
 // slots start others. Gloo may leave a process waiting for hours although its
 // connections are cut (Pair::signalException, gloo/transport/tcp/pair.cc): an operation
-// of which a part is sent or received does not learn of it.
+// of which a part is sent or received does not learn of it. Where members were told of a
+// change, one that does nothing may as well wait for the upload of a checkpoint.
 func (m *Machine) restartIdle() {
-	for _, mem := range m.last.Members {
-		if s := m.proc(mem.Proc); s != nil && s.state == InRing && s.idle && !s.stopping {
-			m.emit(mem.Proc.Slot.Host, "slot %d hangs in ring %d, which broke: it has used hardly any CPU time for %s, and is restarted",
-				m.number(mem.Proc.Slot).Local, m.last.Generation, IdleTime)
-			m.stop(mem.Proc, true, "it hangs in ring %d, which broke", m.last.Generation)
-		}
-	}
+	m.killMembers(func(s *slot) bool { return s.idle }, "it hangs in ring %d, which broke: it has used hardly any CPU time for %s",
+		m.last.Generation, IdleTime)
 }
 
-// stopMembers kills the matching members that are still in the ring.
-func (m *Machine) stopMembers(match func(*slot) bool, format string, args ...any) {
-	m.endMembers(match, true, format, args...)
+// killMembers kills the matching members that are still in the ring, and reports each
+// with the reason.
+func (m *Machine) killMembers(match func(*slot) bool, format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	m.members(match, func(mem Member) {
+		id := m.number(mem.Proc.Slot)
+		m.emit(id.Host, "rank %d (host %s, slot %d) is killed: %s", mem.Assignment.Rank, id.Host, id.Local, why)
+		m.stop(mem.Proc, true, "%s", why)
+	})
 }
 
-// endMembers stops the matching members that are still in the ring.
-func (m *Machine) endMembers(match func(*slot) bool, kill bool, format string, args ...any) {
+// members calls f for the matching members that are still in the ring and not being
+// stopped.
+func (m *Machine) members(match func(*slot) bool, f func(Member)) {
 	for _, mem := range m.last.Members {
-		if s := m.proc(mem.Proc); s != nil && s.state == InRing && match(s) {
-			m.stop(mem.Proc, kill, format, args...)
+		if s := m.proc(mem.Proc); s != nil && s.state == InRing && !s.stopping && match(s) {
+			f(mem)
 		}
 	}
 }

@@ -54,6 +54,7 @@ type Options struct {
 	StageTimeout   time.Duration // longest start of a newcomer
 	FormTimeout    time.Duration // longest forming of a ring
 	BarrierTimeout time.Duration // longest wait for a member after the first one is out of the ring
+	CommitTimeout  time.Duration // the same, where members were told of a change: they may be busy until their commit
 	NotifyInterval time.Duration // between two notices
 	LeaveGrace     time.Duration // wait for newcomers when every host is leaving
 	SyncGrace      time.Duration // age at which a ring counts as synced without other evidence; see Machine.syncGrace
@@ -104,6 +105,7 @@ func (o *Options) setDefaults() {
 	def(&o.StageTimeout, 10*time.Minute)
 	def(&o.FormTimeout, time.Minute)
 	def(&o.BarrierTimeout, time.Minute)
+	def(&o.CommitTimeout, 10*time.Minute)
 	def(&o.NotifyInterval, 500*time.Millisecond)
 	def(&o.LeaveGrace, 5*time.Second)
 	def(&o.SyncGrace, 30*time.Second)

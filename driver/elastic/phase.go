@@ -28,6 +28,7 @@ type training struct {
 type intact struct {
 	formed   time.Time // when the ring formed, or a member was last replaced
 	notified time.Time // last notice; zero: none that explains why a member leaves
+	told     bool      // members were told of a change, at any time
 }
 
 // dissolving: a member left the ring or was lost. The others follow, or are killed.
@@ -36,6 +37,7 @@ type dissolving struct {
 	noticed bool // the members leave because of a notice
 	broken  bool // the ring lost a member, and its connections are cut
 	stalled bool // the ring made no steps
+	told    bool // members were told of a change: those still in the ring may be busy until their commit
 }
 
 func (*noRing) isPhase()     {}
@@ -65,7 +67,7 @@ func (m *Machine) startDissolving() *dissolving {
 	if t, ok := m.phase.(*training); ok && m.now.Sub(t.since) >= m.syncGrace() {
 		m.markSynced()
 	}
-	d := &dissolving{since: m.now, noticed: m.noticed()}
+	d := &dissolving{since: m.now, noticed: m.noticed(), told: m.intact().told}
 	m.phase = d
 	return d
 }
@@ -119,9 +121,22 @@ func (m *Machine) noticed() bool {
 // rememberNotice follows when a host of the ring had a notice of an earlier leader.
 func (m *Machine) rememberNotice() {
 	if in := m.intact(); in != nil {
-		in.notified = m.now
+		in.notified, in.told = m.now, true
 	} else if d, ok := m.phase.(*dissolving); ok {
 		d.noticed = true
+	}
+}
+
+// rememberTold follows when a host reports that it has heard of a notice to the present
+// ring, perhaps from an earlier leader.
+func (m *Machine) rememberTold() {
+	switch p := m.phase.(type) {
+	case *forming:
+		p.told = true
+	case *training:
+		p.told = true
+	case *dissolving:
+		p.told = !p.stalled
 	}
 }
 

@@ -81,7 +81,7 @@ func (m *Machine) notify(in *intact) {
 		}
 	}
 	if in.notified.IsZero() || m.wake(in.notified.Add(m.opt.NotifyInterval)) {
-		in.notified = m.now
+		in.notified, in.told = m.now, true
 		m.wake(m.now.Add(m.opt.NotifyInterval))
 		for _, mem := range recipients {
 			m.do(Notify{Proc: mem.Proc, Generation: m.last.Generation})

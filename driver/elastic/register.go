@@ -41,6 +41,9 @@ func (m *Machine) register(info HostInfo) {
 	m.restore(h, info)
 	m.review(h)
 	m.resumeNext(h, info)
+	if r := m.Ring(); r != nil && r.Generation == info.Noticed {
+		m.rememberTold()
+	}
 	m.asked = max(m.asked, info.Noticed)
 	if planned := m.restarts && info.CompletedIn > 0 && info.CompletedIn <= m.asked; info.Completed && !planned {
 		m.decide(End{Success: true, Reason: "training is complete"})

@@ -116,11 +116,11 @@ func (m *Machine) dismiss(d *dissolving) {
 	all := func(*slot) bool { return true }
 	switch {
 	case d.broken:
-		m.stopMembers(all, "ring %d broke", m.last.Generation)
+		m.killMembers(all, "ring %d broke, and its processes can't join another", m.last.Generation)
 	case m.proc(m.last.Members[0].Proc) == nil:
-		m.endMembers(all, false, "rank 0 has left ring %d", m.last.Generation)
+		m.members(all, func(mem Member) { m.stop(mem.Proc, false, "rank 0 has left ring %d", m.last.Generation) })
 	case m.wake(d.since.Add(m.opt.BarrierTimeout)):
-		m.stopMembers(all, "it did not leave ring %d in %s", m.last.Generation, m.opt.BarrierTimeout)
+		m.killMembers(all, "it has not left ring %d in %s after it was asked for its checkpoint (checkpoint { wait })", m.last.Generation, m.opt.BarrierTimeout)
 	}
 }
 

@@ -172,8 +172,8 @@ type HostInfo struct {
 	Ring *Ring `json:"ring,omitempty"`
 	// Resets is the number of re-formed rings the host has seen.
 	Resets int `json:"resets"`
-	// Noticed is the generation of the last ring whose members the host has asked to
-	// end, where they can't change their ring; see Notify.
+	// Noticed is the generation of the last ring that had a notice, as far as the host
+	// knows; where members can't change their ring, it has asked its own to end.
 	Noticed uint64 `json:"noticed,omitempty"`
 	// Leaving reports that the host's task is being stopped, LeavesIn the seconds
 	// until it kills its processes, 0 when unknown.

@@ -28,7 +28,16 @@ func (w *world) receive(h *whost, a any) {
 	case Notify:
 		if w.restarts {
 			h.notice(a)
-		} else if s := h.proc(a.Proc); s != nil && s.training && s.Generation == a.Generation && w.pick(4) > 0 {
+			break
+		}
+		if h.told[a.Generation].IsZero() {
+			h.told[a.Generation] = w.now
+		}
+		h.info.Noticed = max(h.info.Noticed, a.Generation)
+		if a.Proc.Slot.Host != h.info.ID {
+			break
+		}
+		if s := h.proc(a.Proc); s != nil && s.training && s.Generation == a.Generation && w.pick(4) > 0 && !w.busy(a.Generation) {
 			w.interrupt(a.Generation)
 		}
 	case Break:
@@ -118,7 +127,7 @@ func (w *world) leaveRing(h *whost, l int) {
 			mesh.dead = true // it was given up while it formed
 		}
 	}
-	s.State, s.training, s.Up, s.Idle, s.lingers = Waiting, false, false, false, false
+	s.State, s.training, s.Up, s.Idle, s.lingers, s.busy = Waiting, false, false, false, false, false
 	h.report(SlotWaiting{Proc{SlotID{h.info.ID, l}, s.Incarnation}, s.Generation})
 }
 
@@ -164,6 +173,8 @@ func (w *world) run(h *whost, l int) {
 	case s.State == Down:
 	case s.stopped:
 		w.exit(h, l, SlotExited{Aborted: w.pick(2) == 0, Status: "stopped"})
+	case s.busy && w.pick(200) == 0:
+		s.busy = false
 	case s.lingers:
 		w.linger(h, l)
 	case s.State == Starting:
@@ -180,7 +191,7 @@ func (w *world) run(h *whost, l int) {
 		w.loseRing(h, l) // a connection failed
 	case w.restarts && s.noticed && !s.hung && w.pick(4) == 0:
 		w.exit(h, l, SlotExited{Success: w.pick(2) == 0, Status: "asked to end"})
-	case s.State == InRing && s.training && !s.hung:
+	case s.State == InRing && s.training && !s.hung && !s.busy:
 		if !s.Notifiable {
 			s.Notifiable = true
 			h.report(SlotNotifiable{p})

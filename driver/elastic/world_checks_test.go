@@ -11,7 +11,10 @@ import (
 // checkRing holds a ring against what Horovod needs.
 func (w *world) checkRing(r *Ring) {
 	most := w.opt.MaxNP
-	if slices.ContainsFunc(w.hosts, func(h *whost) bool { return h.leaving }) || slices.ContainsFunc(r.Members, func(m Member) bool { h := w.m.hosts[m.Proc.Slot.Host]; return h == nil || !h.staying() }) {
+	if slices.ContainsFunc(w.hosts, func(h *whost) bool { return h.leaving }) || slices.ContainsFunc(r.Members, func(m Member) bool {
+		h := w.m.hosts[m.Proc.Slot.Host]
+		return h == nil || !h.staying() || h.slots[m.Proc.Slot.Local].leaving
+	}) {
 		most = max(most, 2*max(1, w.replica)) // a move
 	}
 	if w.opt.MaxNP > 0 && len(r.Members) > most || len(r.Members) < w.opt.MinNP {
@@ -49,6 +52,22 @@ func (w *world) checkRing(r *Ring) {
 		w.checkRacks(r)
 		w.newest = r
 		w.meshes = append(w.meshes, &wmesh{ring: *r, in: map[SlotID]int{}, holders: w.holders(r)})
+	}
+}
+
+// checkStop holds that a healthy member that was told of a change has its time to leave
+// the ring, whatever its neighbours do meanwhile.
+func (w *world) checkStop(a Stop) {
+	h := w.host(a.Proc.Slot.Host)
+	if h == nil || h.cut || w.m.end != nil {
+		return
+	}
+	s, seen := h.proc(a.Proc), w.m.slot(a.Proc.Slot)
+	if s == nil || !s.busy || s.given || !seen.up || s.Generation != w.m.last.Generation || w.slow[s.Generation] {
+		return
+	}
+	if told := h.told[s.Generation]; !told.IsZero() && w.now.Sub(told) < w.opt.CommitTimeout {
+		w.fail("%v is busy and was told of a change %s ago, and is stopped: %s", a.Proc, w.now.Sub(told), a.Reason)
 	}
 }
 

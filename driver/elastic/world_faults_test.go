@@ -11,7 +11,7 @@ import (
 
 // disturb lets one thing go wrong, or lets someone ask for a change.
 func (w *world) disturb() {
-	n := w.pick(31)
+	n := w.pick(33)
 	if n < 5 && len(w.hosts) < 6 {
 		w.addHost()
 		return
@@ -71,6 +71,19 @@ func (w *world) disturb() {
 			h.info.Dropped = true
 			w.register(h)
 		}
+	case n < 30: // a process writes a checkpoint
+		h := w.anyHost()
+		if s := &h.slots[w.pick(len(h.slots))]; s.training && !s.hung && !w.restarts {
+			s.busy = true
+		}
+	case n < 31: // a host that leaves has waited long enough
+		if h := w.anyHost(); h.leaving {
+			for l := range h.slots {
+				if h.slots[l].State != Down {
+					w.exit(h, l, SlotExited{Status: "stopped"})
+				}
+			}
+		}
 	default:
 		w.now = w.now.Add(time.Duration(w.pick(3000)) * time.Millisecond)
 		w.step(Tick{})
@@ -82,7 +95,7 @@ func (w *world) anyHost() *whost { return w.hosts[w.pick(len(w.hosts))] }
 func (w *world) addHost() {
 	w.next++
 	n := 1 + w.pick(3)
-	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, n)}
+	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: w.next}, slots: make([]wslot, n), told: map[uint64]time.Time{}}
 	if w.standbys {
 		h.info.Width, h.slots = n, make([]wslot, 2*n)
 	}
@@ -151,7 +164,7 @@ func (w *world) rename(old *whost) {
 	}
 	w.remove(old)
 	w.next++
-	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: old.info.Index, Width: old.info.Width, Topology: w.rack()}, slots: make([]wslot, len(old.slots))}
+	h := &whost{info: HostInfo{ID: HostID(fmt.Sprintf("h%02d", w.next)), Group: "g", Index: old.info.Index, Width: old.info.Width, Topology: w.rack()}, slots: make([]wslot, len(old.slots)), told: map[uint64]time.Time{}}
 	w.hosts = append(w.hosts, h)
 	early := w.pick(2) == 0
 	if early {

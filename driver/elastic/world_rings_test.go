@@ -70,9 +70,20 @@ func (w *world) hangs(gen uint64) bool {
 	})
 }
 
+// busy reports whether a member of the generation is, so that no commit comes.
+func (w *world) busy(gen uint64) bool {
+	return slices.ContainsFunc(w.hosts, func(h *whost) bool {
+		return slices.ContainsFunc(h.slots, func(s wslot) bool { return s.busy && s.State == InRing && s.Generation == gen })
+	})
+}
+
 // breakRing is what a process does that learns that its ring broke.
 func (w *world) breakRing(h *whost, l int) {
 	s := &h.slots[l]
+	if s.busy {
+		s.lingers = true
+		return
+	}
 	switch w.pick(10) {
 	case 0: // in the middle of a message
 		s.hung, s.lingers = true, true
@@ -87,11 +98,11 @@ func (w *world) breakRing(h *whost, l int) {
 // that is slow for one that hangs.
 func (w *world) linger(h *whost, l int) {
 	s := &h.slots[l]
-	if !s.hung && w.pick(4) == 0 {
+	if !s.hung && !s.busy && w.pick(4) == 0 {
 		w.loseRing(h, l)
 		return
 	}
-	if idle := s.hung || w.pick(3) == 0; idle != s.Idle {
+	if idle := s.hung || s.busy || w.pick(3) == 0; idle != s.Idle {
 		s.Idle = idle
 		h.report(SlotIdle{Proc{SlotID{h.info.ID, l}, s.Incarnation}, s.Generation, idle})
 	}

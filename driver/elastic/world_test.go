@@ -31,6 +31,7 @@ type world struct {
 	newest *Ring
 	best   int // last committed step
 	gone   []wgone
+	slow   map[uint64]bool // rings that were taken for stalled
 
 	allowed  bool // last Quorum
 	electing bool
@@ -51,7 +52,8 @@ type wkind struct {
 type whost struct {
 	info    HostInfo
 	slots   []wslot
-	cut     bool // the leader thinks it is lost
+	cut     bool                 // the leader thinks it is lost
+	told    map[uint64]time.Time // when it heard of a notice, by the ring's generation
 	up, dn  []any
 	leaving bool
 	keep    int // slots that are still wanted, 0: all
@@ -69,6 +71,7 @@ type wslot struct {
 	lingers  bool // in a ring that broke: it hangs, or takes its time
 	given    bool // up, by a leader
 	noticed  bool // asked to end
+	busy     bool // healthy, and takes long to its next commit
 }
 
 // wgone is a dead host that the leader has not missed yet.
@@ -78,7 +81,7 @@ type wgone struct {
 }
 
 func newWorld(k wkind, pick func(int) int) *world {
-	w := &world{pick: pick, wkind: k, now: time.Unix(1e9, 0), widths: map[HostID]int{}}
+	w := &world{pick: pick, wkind: k, now: time.Unix(1e9, 0), widths: map[HostID]int{}, slow: map[uint64]bool{}}
 	w.opt = patient(Options{Framework: k.framework, MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))})
 	w.opt.NP = w.opt.MinNP + pick(2)
 	if pick(2) == 0 {
@@ -131,12 +134,17 @@ func (w *world) step(ev Event) {
 		case Start:
 			w.send(a.Proc.Slot.Host, a)
 		case Stop:
+			w.checkStop(a)
 			if h := w.host(a.Proc.Slot.Host); h != nil && h.slots[a.Proc.Slot.Local].Incarnation == a.Proc.Incarnation {
 				h.slots[a.Proc.Slot.Local].given = true
 			}
 			w.send(a.Proc.Slot.Host, a)
 		case Notify:
-			w.send(a.Proc.Slot.Host, a)
+			for _, h := range w.hosts { // of which one has rank 0
+				if !w.restarts || h.info.ID == a.Proc.Slot.Host {
+					h.send(a)
+				}
+			}
 		case Failed:
 			w.send(a.Slot.Host, a)
 		case ReleaseHost:
@@ -162,6 +170,7 @@ func (w *world) step(ev Event) {
 // stall is what a leader does that takes the newest ring for one that stalls.
 func (w *world) stall() {
 	if w.m.Up() && w.m.last.Generation == w.newest.Generation {
+		w.slow[w.newest.Generation] = true
 		for _, h := range w.hosts {
 			h.send(Break{w.newest.Generation})
 		}
@@ -220,7 +229,7 @@ func (w *world) progress() {
 	if w.newest != nil && w.hangs(w.newest.Generation) && w.pick(40) == 0 {
 		w.stall()
 	}
-	if w.newest != nil && w.pick(3) == 0 {
+	if w.newest != nil && w.pick(3) == 0 && !w.busy(w.newest.Generation) {
 		if members := w.training(w.newest.Generation); len(members) > 0 {
 			w.best++
 			for _, p := range members {

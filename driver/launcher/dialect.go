@@ -43,6 +43,7 @@ func names(more map[string][]string) map[string][]string {
 	all := map[string][]string{
 		"np": {"np"}, "min_np": {"min-np"}, "max_np": {"max-np"}, "reset_limit": {"reset-limit"}, "slot_restarts": {"slot-restarts"},
 		"on_ring_lost": {"on-ring-lost"}, "elastic_timeout": {"elastic-timeout"}, "debounce": {"debounce"}, "stall_timeout": {"stall-timeout"},
+		"commit_timeout": {"commit-timeout"},
 	}
 	for setting := range maps.Keys(more) {
 		all[setting] = append(all[setting], more[setting]...)

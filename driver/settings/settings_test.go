@@ -24,6 +24,16 @@ func TestReadSetsWhatIsGiven(t *testing.T) {
 	}, training)
 }
 
+func TestCommitLimitIsTheStallTimeoutUnlessGiven(t *testing.T) {
+	for given, want := range map[Training]time.Duration{
+		{}:                                    10 * time.Minute,
+		{StallTimeout: Duration(time.Minute)}: time.Minute,
+		{StallTimeout: Duration(time.Minute), CommitTimeout: Duration(20 * time.Minute)}: 20 * time.Minute,
+	} {
+		must.Eq(t, want, given.CommitLimit())
+	}
+}
+
 func TestReadNamesEveryMistake(t *testing.T) {
 	cases := map[string]struct {
 		given map[string]any
@@ -83,7 +93,7 @@ func zeros(n int) string {
 func TestDefaultsAreValid(t *testing.T) {
 	var training, again Training
 	training.Bind()
-	words := []string{"number of reserved GPUs, else 1", "min_np", "no limit", "none", "0: none"}
+	words := []string{"number of reserved GPUs, else 1", "min_np", "no limit", "none", "0: none", "stall_timeout, else 10m"}
 	for _, s := range again.Bind() {
 		if s.Set(s.Default) != nil {
 			must.SliceContains(t, words, s.Default, must.Sprint(s.Name))

@@ -37,6 +37,10 @@ type Training struct {
 	// formed again without the processes that hang; 0 only reports, after a minute
 	// or thirty steps' time.
 	StallTimeout Duration `json:"stall_timeout,omitempty"`
+	// CommitTimeout bounds how long a process that was told of a change may be busy
+	// before it leaves its ring, once others have left it or have run out of time to
+	// leave; 0 is its default, see CommitLimit.
+	CommitTimeout Duration `json:"commit_timeout,omitempty"`
 	// LeaveTimeout is the time between the task's stop signal and its kill, where
 	// Nomad does not provide it.
 	LeaveTimeout Duration `json:"leave_timeout"`
@@ -49,6 +53,12 @@ type Training struct {
 	// OnRingLost is "fail" or "restart": what to do when no process that
 	// holds the training state is left.
 	OnRingLost string `json:"on_ring_lost"`
+}
+
+// CommitLimit is CommitTimeout, or its default: StallTimeout, within which a healthy
+// script makes a step, else ten minutes.
+func (t *Training) CommitLimit() time.Duration {
+	return time.Duration(cmp.Or(t.CommitTimeout, t.StallTimeout, Duration(10*time.Minute)))
 }
 
 // Bind sets every field to its default and returns the settings that fill them.
@@ -77,6 +87,8 @@ func (t *Training) others() []Setting {
 			"bound for the wait for the others once one slot has exited with 0"),
 		Time(span(&t.StallTimeout), "stall_timeout", 0, 0,
 			"how long a script that reports steps may make none before the ring is formed again without the processes that hang").shown("none"),
+		Time(span(&t.CommitTimeout), "commit_timeout", 0, time.Second,
+			"how long a process that was told of a change may be busy before its next commit, once others have left the ring").shown("stall_timeout, else 10m"),
 		Time(span(&t.LeaveTimeout), "leave_timeout", 25*time.Second, time.Second,
 			"time to reach a commit when something other than Nomad signals the agent"),
 		OneOf(&t.OnRingLost, "on_ring_lost", []string{"fail", "restart"},

@@ -74,7 +74,7 @@ type Host struct {
 	completed   bool
 	completedIn uint64      // ring of the process that has completed it; see elastic.HostInfo
 	restarts    atomic.Bool // a process can't change its ring
-	requested   uint64      // last ring whose processes were asked for their checkpoints
+	requested   uint64      // last ring that is to change, as far as the host was told; see elastic.HostInfo.Noticed
 
 	leaving    bool
 	deadline   time.Time

@@ -4,6 +4,8 @@
 package host
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
@@ -35,13 +37,27 @@ func (h *Host) poll() {
 	}
 	if h.leaving && !h.killed && time.Now().After(h.deadline) {
 		h.killed = true
-		h.o.Events.Emit("the ring did not release this host in time (kill_timeout); its slots are stopped, training goes back to the last commit")
+		h.o.Events.Emit(fmt.Sprintf("the ring did not release this host in time (kill_timeout); its slots are stopped (%s), training goes back to the last commit", h.ranks()))
 		h.end(Result{Reason: "the task was stopped"}, false)
 	}
 	if h.leaving && h.allDown() && h.session == nil {
 		h.end(Result{Reason: "the task was stopped"}, true)
 	}
 	h.drainWithoutLeader()
+}
+
+// ranks names the members of the present ring that the host still has.
+func (h *Host) ranks() string {
+	var list []string
+	for local, s := range h.slots {
+		if m := h.ring.Find(elastic.SlotID{Host: h.o.ID, Local: local}); m != nil && s.State == elastic.InRing && s.Generation == h.ring.Generation {
+			list = append(list, fmt.Sprintf("rank %d of ring %d, host %s, slot %d", m.Assignment.Rank, h.ring.Generation, h.o.ID, h.number(local)))
+		}
+	}
+	if list == nil {
+		return "none of them in a ring"
+	}
+	return strings.Join(list, "; ")
 }
 
 // How long a host that leaves waits for a leader, and the last host for others.

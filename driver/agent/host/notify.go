@@ -16,6 +16,9 @@ import (
 // can't change its ring is asked for its checkpoint.
 func (h *Host) notify(a wire.Notify) {
 	h.notices.Heard(a.Timestamp)
+	if !h.Restarts() {
+		h.requested = max(h.requested, a.Generation)
+	}
 	s := h.find(a.Proc)
 	if s == nil || !s.Notifiable || s.State != elastic.InRing || s.Generation != a.Generation {
 		return

@@ -108,7 +108,8 @@ func New(o Options) *Leader {
 		NP:        c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP, Replica: c.Replica,
 		ElasticTimeout: time.Duration(c.ElasticTimeout), Debounce: time.Duration(c.Debounce),
 		FinishTimeout: time.Duration(c.FinishTimeout), BarrierTimeout: max(time.Minute, checkpoint+checkpointMargin),
-		ResetLimit: c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
+		CommitTimeout: c.CommitLimit(),
+		ResetLimit:    c.ResetLimit, SlotRestarts: c.SlotRestarts, OnRingLost: lost, Floor: o.Floor,
 		Restarts: c.Restart.Mode == settings.ModeRestart, Spares: c.Restart.Spares > 0,
 	}, o.Term)
 	return l
