@@ -41,7 +41,7 @@ func history(sizes ...int) train.Record {
 		}
 		add(e)
 	}
-	add(train.Event{Kind: "done"})
+	add(train.Event{Kind: "done", Epoch: 1})
 	return record
 }
 
@@ -137,6 +137,23 @@ func TestJobspec(t *testing.T) {
 		must.Eq(t, f.Name == "horovod", horovod)
 		must.MapLen(t, len(f.Env("/root")), task.Env)
 	}
+}
+
+// A wait may take any time in which something happens.
+func TestStuck(t *testing.T) {
+	var s show
+	now := submitted
+	for range 10 {
+		for _, happens := range []func(){
+			func() { s.happened.recorded++ }, func() { s.happened.events++ }, func() { s.happened.modified++ },
+		} {
+			happens()
+			now = now.Add(patience - time.Second)
+			must.NoError(t, s.stuck(now))
+		}
+	}
+	must.NoError(t, s.stuck(now.Add(patience)))
+	must.ErrorContains(t, s.stuck(now.Add(patience+time.Second)), "no step, no event and no change of an allocation for 10m1s")
 }
 
 // A file gets lines, and no table.

@@ -153,7 +153,7 @@ func (d *daemon) alive() error {
 
 // status is the agent's.
 func (d *daemon) status(ctx context.Context) (*api.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return d.api.Status(ctx)
 }

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// patience bounds every wait for the cluster. A change takes some seconds.
-	patience = 2 * time.Minute
+	// patience is how long nothing at all may happen. On a machine with other work a
+	// step may take minutes that takes less than a second otherwise.
+	patience = 10 * time.Minute
 	// enough is how long every state is left to be looked at.
 	enough = 8 * time.Second
 )
@@ -36,7 +37,16 @@ type show struct {
 	seen *koloapi.Status
 	// looked is when the table and Nomad's allocations were last looked at,
 	// which is dearer than the rest.
-	looked time.Time
+	looked   time.Time
+	happened progress
+	idle     cluster.Idle[progress]
+}
+
+// A progress stands for all that has happened so far.
+type progress struct {
+	recorded int    // events of training processes
+	events   int    // of kolo
+	modified uint64 // highest index of an allocation
 }
 
 func (s *show) run(ctx context.Context, then string) error {
@@ -124,10 +134,9 @@ func (s *show) state(name string) *koloapi.JobStatus {
 	return nil
 }
 
-// until prints what happens until done is true.
+// until prints what happens until done is true, however long that takes, and fails once
+// nothing happens any more.
 func (s *show) until(ctx context.Context, what string, done func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s for %s", patience, what))
-	defer cancel()
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -140,14 +149,26 @@ func (s *show) until(ctx context.Context, what string, done func() bool) error {
 		if done() {
 			return nil
 		}
+		if err := s.stuck(time.Now()); err != nil {
+			return fmt.Errorf("waiting for %s: %w", what, err)
+		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case e := <-s.kolo.events:
+			s.happened.events++
 			s.print(e)
 		case <-ticker.C:
 		}
 	}
+}
+
+// stuck is an error once nothing has happened for too long.
+func (s *show) stuck(now time.Time) error {
+	if idle := s.idle.For(s.happened, now); idle > patience {
+		return fmt.Errorf("no step, no event and no change of an allocation for %s", idle.Round(time.Second))
+	}
+	return nil
 }
 
 // look brings everything up to date, and prints what is new.
@@ -159,11 +180,13 @@ func (s *show) look(ctx context.Context) error {
 	if s.seen, err = s.kolo.status(ctx); err != nil {
 		return err
 	}
+	s.happened.recorded = 0
 	for _, j := range s.jobs {
 		news, err := j.follow()
 		if err != nil {
 			return err
 		}
+		s.happened.recorded += len(j.record)
 		for _, z := range news {
 			s.screen.say("  %-6s  %s %d → %d ranks: no rank trained for %s, step %d follows step %d",
 				j.name, bar(z.To), z.From, z.To, seconds(z.idle), z.After.Step, z.Before.Step)
@@ -209,6 +232,7 @@ func (s *show) failed(ctx context.Context) error {
 		return err
 	}
 	for _, a := range allocs {
+		s.happened.modified = max(s.happened.modified, a.ModifyIndex)
 		if a.ClientStatus == api.AllocClientStatusFailed {
 			return fmt.Errorf("%s failed: %s", a.Name, strings.Join(cluster.Events(a), "; "))
 		}
@@ -219,10 +243,8 @@ func (s *show) failed(ctx context.Context) error {
 // ended waits until all jobs are over in Nomad, too, and reads the
 // rest of what they recorded.
 func (s *show) ended(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
-	defer cancel()
 	for _, j := range s.jobs {
-		if err := s.c.WaitStatus(ctx, j.name, "dead"); err != nil {
+		if err := s.dead(ctx, j.name); err != nil {
 			return err
 		}
 		if _, err := j.follow(); err != nil {
@@ -230,6 +252,13 @@ func (s *show) ended(ctx context.Context) error {
 		}
 	}
 	return s.failed(ctx)
+}
+
+// dead waits until a job that kolo has seen end is over.
+func (s *show) dead(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %s", patience))
+	defer cancel()
+	return s.c.WaitStatus(ctx, name, "dead")
 }
 
 func bar(n int) string {
