@@ -3,6 +3,7 @@
 
 """Small training scripts; TEST_SCRIPT selects one."""
 
+import collections
 import hashlib
 import os
 import pickle
@@ -47,7 +48,8 @@ def handover():
         model=model, optimizer=optimizer, average=Average(model), rng=kolo.RNG(),
         scheduler=torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.999),
         mask=torch.rand(7) < 0.5, empty=torch.zeros(0), half=torch.rand(3).half(), scalar=torch.tensor(1.5),
-        history=[os.getpid()], names={"a": (1, 2.5, None)}, resets=0, step=0)
+        history=[os.getpid()], names={"a": (1, 2.5, None)}, kinds=[collections.deque([1], 3), {1, 2}, torch.float16, b"x", 2 ** 70],
+        resets=0, step=0)
 
     def digest(what):
         skeleton, tensors = tree.split(state.tree(shared=True))

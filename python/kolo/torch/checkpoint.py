@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
-from typing import Any, Union
+from collections import OrderedDict
+from typing import Any, Sequence, Union
 
 import torch
 
 from . import place
 from .state import State
+from .tree import Hole, split
+from .values import ATOMS, MARK, Made, made
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -32,12 +36,13 @@ def save_checkpoint(state: Any, path: Path) -> None:
     if now is not None and now.rank != 0:
         return
     path = os.fspath(path)
-    tree = state._kept(path) if isinstance(state, State) else state
+    tree = state._kept(path) if isinstance(state, State) else None
+    content = state if tree is None else _written(*split(tree, "state"))
     directory = os.path.dirname(os.path.abspath(path))
     descriptor, part = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".part", dir=directory)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            torch.save(tree, file)
+            torch.save(content, file)
             file.flush()
             os.fsync(file.fileno())
         mask = os.umask(0)
@@ -52,7 +57,7 @@ def save_checkpoint(state: Any, path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    if isinstance(state, State):
+    if tree is not None:
         for name, handler in state._handlers.items():
             handler.kept(tree[name], path)
 
@@ -62,10 +67,47 @@ def load_checkpoint(state: State, path: Path, weights_only: bool = True) -> bool
 
     Call it before the elastic function: members take the state of rank 0 of the
     first group, newcomers that of the group. With weights_only (the default)
-    the file cannot run code; states with values of other types need False.
+    the file cannot run code, and whatever save_checkpoint has written of a State
+    can be read. A file that a script has written by itself may need False.
     """
     if not os.path.exists(path):
         return False
-    state.load(torch.load(path, map_location="cpu", weights_only=weights_only))
+    try:
+        tree = torch.load(path, map_location="cpu", weights_only=weights_only)
+    except pickle.UnpicklingError as err:
+        raise ValueError("%s has values that save_checkpoint(state, path) does not write. For a file that you trust, pass "
+                         "weights_only=False: %s" % (os.fspath(path), err)) from err
+    state.load(_read(tree))
     state.save()
     return True
+
+
+def _written(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """A skeleton and its tensors in types that every release of PyTorch reads with weights_only."""
+    kind = type(node)
+    if kind is Hole:
+        return tensors[node.index]
+    if kind is list or kind is tuple:
+        return kind(_written(value, tensors) for value in node)
+    if kind is Made:
+        return {MARK: node.kind, "parts": _written(node.parts, tensors)}
+    if kind in ATOMS:
+        return node
+    result = kind()
+    for key, value in node.items():
+        result[key] = _written(value, tensors)
+    if hasattr(node, "_metadata"):
+        result._metadata = _written(node._metadata, tensors)
+    return result
+
+
+def _read(node: Any) -> Any:
+    """Makes again what _written() has taken apart. All else stays as it is."""
+    if type(node) in (list, tuple):
+        return type(node)(map(_read, node))
+    if type(node) is dict and MARK in node:
+        return made(node[MARK], _read(node.get("parts")))
+    if type(node) in (dict, OrderedDict):
+        for key, value in node.items():
+            node[key] = _read(value)
+    return node

@@ -30,6 +30,7 @@ from torch.distributed import distributed_c10d as c10d
 from ..worker import Place
 from . import meshes, sockets
 from .roles import Roles
+from .values import Malformed
 
 # What gloo's RuntimeErrors contain; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
@@ -142,7 +143,7 @@ class Group:
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether an exception comes from this group's communication."""
-        if self.failed or isinstance(error, (GroupFailed,) + _TYPES):
+        if self.failed or isinstance(error, (GroupFailed, Malformed) + _TYPES):
             return True
         return isinstance(error, RuntimeError) and _FAILURES.search(str(error)) is not None
 

@@ -5,21 +5,27 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import random
 import sys
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple, Type, Union
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from .sampler import _Progress
+from .tree import without_class
+from .values import Refused
 
 
 class Handler:
     """Copies and sets one object of a State.
 
-    tree() returns it as nested dicts, lists and tuples of tensors and picklable
-    values; the tensors may be the live ones. load() sets it from such a tree,
-    whose tensors it may keep unless copies is set.
+    tree() returns it as nested values of the types that a State may hold; the
+    tensors may be the live ones. It is called when the State is made, before
+    there is a group, too. load() sets it from such a tree, whose tensors it may
+    keep unless copies is set.
     """
 
     copies = False  # load() copies the tensors, and so does not keep them
@@ -85,6 +91,16 @@ class ModuleHandler(StateDictHandler):
 
     copies = True
 
+    def __init__(self, value: torch.nn.Module) -> None:
+        super().__init__(value)
+        for kind in {type(part) for part in value.modules()}:
+            if issubclass(kind, DistributedDataParallel):
+                raise Refused("a %s is bound to one group. Give State the module itself, and wrap it in the function: "
+                              "ddp = kolo.wrap(state.model)" % kind.__name__)
+            if kind.__name__ == "FullyShardedDataParallel":
+                raise Refused("FullyShardedDataParallel (FSDP1) is not supported: shard the model with fully_shard (FSDP2), "
+                              "by kolo.Sharded")
+
     def tensors(self) -> Iterable[torch.Tensor]:
         return (tensor for part in self.value.modules() for kind in (part._parameters, part._buffers)
                 for tensor in kind.values() if tensor is not None)
@@ -97,12 +113,24 @@ class ModuleHandler(StateDictHandler):
 class OptimizerHandler(StateDictHandler):
     """An optimizer. Its parameters and its state change in its step only."""
 
+    def __init__(self, value: torch.optim.Optimizer) -> None:
+        super().__init__(value)
+        for parameter in self.parameters():
+            without_class(parameter)  # its state will be of the same kind
+
     def tensors(self) -> Iterable[torch.Tensor]:
         return (tensor for kept in self.value.state.values() if isinstance(kept, dict)
                 for tensor in kept.values() if isinstance(tensor, torch.Tensor))
 
     def parameters(self) -> Iterator[torch.Tensor]:
         return (parameter for group in self.value.param_groups for parameter in group["params"])
+
+
+class SchedulerHandler(StateDictHandler):
+    """A learning rate's scheduler. Functions that it was made with are not part of its state, though some have them there."""
+
+    def tree(self) -> Any:
+        return {name: value for name, value in self.value.state_dict().items() if not callable(value)}
 
 
 class SamplerHandler(StateDictHandler):
@@ -113,7 +141,7 @@ class SamplerHandler(StateDictHandler):
 
 
 class ValueHandler(Handler):
-    """A plain picklable value, as a step counter."""
+    """A plain value, as a step counter."""
 
     def tree(self) -> Any:
         return self.value
@@ -135,16 +163,18 @@ class RNG:
             state["cuda"] = torch.cuda.get_rng_state()
         numpy = sys.modules.get("numpy")
         if numpy is not None:
-            state["numpy"] = numpy.random.get_state()
+            kind, keys, *rest = numpy.random.get_state()
+            state["numpy"] = (kind, torch.tensor(keys.tolist()), *rest)  # can be read without numpy
         return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         torch.set_rng_state(state["torch"])
         random.setstate(state["python"])
-        if "cuda" in state:
+        if "cuda" in state and torch.cuda.is_available():
             torch.cuda.set_rng_state(state["cuda"])
-        if "numpy" in state:
-            sys.modules["numpy"].random.set_state(state["numpy"])
+        if "numpy" in state and importlib.util.find_spec("numpy"):
+            kind, keys, *rest = state["numpy"]
+            importlib.import_module("numpy").random.set_state((kind, keys.tolist(), *rest))
 
 
 class RNGHandler(StateDictHandler):
@@ -152,7 +182,7 @@ class RNGHandler(StateDictHandler):
 
 
 def _has_state_dict(value: Any) -> bool:
-    return callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None))
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
 
 
 _Match = Union[type, Tuple[type, ...], Callable[[Any], bool]]
@@ -160,6 +190,7 @@ _registered: List[Tuple[_Match, Type[Handler]]] = []
 _own: List[Tuple[_Match, Type[Handler]]] = [
     (torch.nn.Module, ModuleHandler),
     (torch.optim.Optimizer, OptimizerHandler),
+    ((torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau), SchedulerHandler),
     (_Progress, SamplerHandler),
     (RNG, RNGHandler),
     (_has_state_dict, StateDictHandler),

@@ -18,6 +18,7 @@ from . import remainder
 from .channel import Channel
 from .slices import Slice, Unit, set_hyperparameters, units
 from .state import State
+from .values import Malformed
 
 
 class Observer:
@@ -44,7 +45,7 @@ class Observer:
             kind, *values = self._channel.receive()
             if kind == "slices":
                 self._take(*values)
-                if any(slice_.begin == 0 for slice_ in values[0]):
+                if any(Slice._make(slice_).begin == 0 for slice_ in values[0]):
                     self._reserving.submit(self._state._snapshot.reserve, self._state._tensors())
             elif kind == "step":
                 self._step(*values)
@@ -52,10 +53,12 @@ class Observer:
                 self._compare(*values)
             elif kind == "answer":
                 self._channel.answer(self._differing)
-            else:
+            elif kind in ("switch", "leave", "end"):
                 self._gradients.clear()
                 self._reserving.shutdown()
                 return kind
+            else:
+                raise Malformed("observers know no message %.80r" % (kind,))
 
     def finish(self) -> Tuple[int, bool]:
         """Receives what is left. Returns the number of the commit, and whether the state is that of this commit."""
@@ -65,9 +68,9 @@ class Observer:
         self._state._calls, self._state._fresh = calls, False
         return commits, fresh
 
-    def _take(self, slices: List[Slice]) -> None:
+    def _take(self, slices: List[Tuple[Any, ...]]) -> None:
         with torch.no_grad():
-            self._channel.fill([tensor for slice_ in slices for tensor in self._unit(slice_.key).put(slice_)])
+            self._channel.fill([tensor for slice_ in map(Slice._make, slices) for tensor in self._unit(slice_.key).put(slice_)])
 
     def _step(self, name: str, groups: List[Dict[str, Any]], steps: List[Tuple[str, int]]) -> None:
         """Does a step of an optimizer. What is not there yet gets zeros, and is overwritten when it comes."""

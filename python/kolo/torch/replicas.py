@@ -16,10 +16,7 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence
 
-import torch
-import torch.distributed as dist
-
-from . import meshes, place, transfer
+from . import meshes, transfer
 from .group import Group
 from .roles import StateLost
 from .state import LOST, State
@@ -71,14 +68,7 @@ def send(state: State, root: int, group: Group) -> None:
 def _send_part(state: State, lacking: List[int], root: int, group: Group) -> None:
     """Sends the part of a column to those that lack it."""
     column = meshes.column()
-    devices = {device.type for device in column._device_types}
-
-    def move(tensor: torch.Tensor) -> None:
-        here = tensor if tensor.device.type in devices else tensor.to(place.device())  # NCCL has no CPU
-        dist.broadcast(here, root, group=column)
-        if here is not tensor:
-            tensor.copy_(here)
-
+    move = transfer.broadcasts(column, root)
     if group.place.rank == root:
         transfer.send(state._parts(), move)
         return

@@ -29,7 +29,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import torch
 import torch.distributed as dist
 
-from . import meshes, place, shards
+from . import meshes, place, shards, transfer
 from .handlers import Handler, register_handler
 
 KEPT = 2  # checkpoints: a member may have failed before it learned of the last one
@@ -209,9 +209,12 @@ def replicated() -> bool:
 
 def _agree(make: Callable[[], str]) -> str:
     """What make returns on rank 0."""
-    values: List[Any] = [make() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(values, src=0)
-    return values[0]
+    move = transfer.broadcasts(dist.group.WORLD, 0)
+    if dist.get_rank() != 0:
+        return transfer.receive(move)
+    name = make()
+    transfer.send(name, move)
+    return name
 
 
 register_handler(Sharded, ShardedHandler)

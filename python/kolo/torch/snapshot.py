@@ -68,7 +68,7 @@ class Snapshot:
         live: List[torch.Tensor] = []
         with torch.no_grad():
             for name, handler in handlers.items():
-                skeleton, tensors = split(handler.tree())
+                skeleton, tensors = split(handler.tree(), "state." + name)
                 parts[name] = skeleton, len(live)
                 live += tensors
             self.whole = False

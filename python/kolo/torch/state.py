@@ -14,6 +14,7 @@ from . import reporting, transfer
 from .handlers import Handler, ModuleHandler, SamplerHandler, ValueHandler, handler_for
 from .snapshot import NotWhole, Snapshot
 from .tree import split
+from .values import Refused
 
 if TYPE_CHECKING:
     from .session import Session
@@ -30,7 +31,8 @@ class State:
     Each argument becomes an attribute. How it is copied depends on its type, see
     register_handler: modules, optimizers, schedulers, GradScaler, samplers, RNG
     and whatever has state_dict and load_state_dict keep their identity; other
-    values must be picklable, and are replaced.
+    values are replaced. What could not be read back from a checkpoint, or sent
+    to a newcomer, is refused at once: see the package's README for the types.
 
     step, samples, epoch, total_steps and loss, where they are there, are
     reported to Kolo at each commit.
@@ -50,7 +52,7 @@ class State:
         for name, value in values.items():
             if name.startswith("_") or hasattr(type(self), name):
                 raise ValueError("%r cannot be the name of a value of State" % name)
-            self._handlers[name] = handler_for(value)
+            self._handlers[name] = _admitted(name, value)
 
     def __getattr__(self, name: str) -> Any:
         handlers = self.__dict__.get("_handlers", {})
@@ -64,10 +66,8 @@ class State:
             if not name.startswith("_"):
                 raise AttributeError("State has no %r: give it to State(...) so that it is committed" % name)
             object.__setattr__(self, name, value)
-        elif isinstance(handler, ValueHandler) and not isinstance(value, torch.nn.Module):
-            handler.value = value
         else:
-            self._handlers[name] = handler_for(value)
+            self._handlers[name] = _admitted(name, value)
 
     def commit(self, every: int = 1) -> None:
         """Saves the state in memory; here the group may change.
@@ -270,6 +270,16 @@ class State:
         self._snapshot.settle()
         for handler in self._handlers.values():
             handler.drop()
+
+
+def _admitted(name: str, value: Any) -> Handler:
+    """The handler for a value that can be part of a State under this name."""
+    try:
+        handler = handler_for(value)
+    except Refused as err:
+        raise err.within("state." + name)
+    split(handler.tree(), "state." + name)
+    return handler
 
 
 def _length(batch: Any) -> int:

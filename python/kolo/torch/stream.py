@@ -135,7 +135,7 @@ class Stream:
                 tensors.extend(ranges)
         self.at_end = nbytes(tensors)
         state = self._state
-        rest = slices, remainder.take(state._handlers, self._units), state._calls, state._commits, state._fresh
+        rest = [*map(tuple, slices)], remainder.take(state._handlers, self._units), state._calls, state._commits, state._fresh
         self._outbox.call(functools.partial(self._channel.send, rest, tensors))
         self.close()
 
@@ -181,7 +181,7 @@ class Stream:
             if end == count:
                 self._waiting.pop(0)
         if slices:
-            self._outbox.post(("slices", slices), tensors)
+            self._outbox.post(("slices", [*map(tuple, slices)]), tensors)
 
     def _send_checksums(self, budget: int) -> None:
         parts = []

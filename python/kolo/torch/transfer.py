@@ -1,62 +1,105 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Moves trees of tensors and picklable values, or tensors alone, between processes.
+"""Moves trees of tensors and values, or tensors alone, between processes.
 
-What is no tensor goes as one pickle, the tensors as they are, small ones of a
-kind together. How bytes get from one process to the others is the caller's: a
-Move is given the same sequence of tensors on all sides; that of the sender
-sends them, those of the others fill them.
+The skeleton of a tree goes as bytes that can only be values, see encoding; the
+tensors as they are, small ones of a kind together. How bytes get from one
+process to the others is the caller's: a Move is given the same sequence of
+tensors on all sides; that of the sender sends them, those of the others fill
+them.
 """
 
 from __future__ import annotations
 
-import pickle
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional
+import math
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
+import torch.distributed as dist
 
+from . import encoding, place
 from .reserve import Reserve
 from .tree import join, nbytes, split
+from .values import Malformed, dtype
 
 BUCKET = 32 * 1024 * 1024  # bytes that are moved together
+_LARGEST = 2 ** 48  # bytes of a tensor
 
 Move = Callable[[torch.Tensor], None]
 
 
-class Spec(NamedTuple):
-    """What a receiver must know of a tensor."""
-
-    shape: torch.Size
-    dtype: torch.dtype
-    device: str
-
-    def memory(self, spare: Optional[Reserve]) -> torch.Tensor:
-        """Memory for it, from spare if there is some."""
-        device = _local(self.device)
-        ready = spare.take(self.shape, self.dtype, device) if spare is not None else None
-        return torch.empty(self.shape, dtype=self.dtype, device=device) if ready is None else ready
-
-
 def send(tree: Any, move: Move, bucket: int = BUCKET) -> None:
-    """Sends a tree to those who receive()."""
+    """Sends a tree to those who receive(). Raises Refused, before anything is sent, for what cannot be part of a state."""
     skeleton, live = split(tree)
-    text = pickle.dumps((skeleton, [Spec(t.shape, t.dtype, t.device.type) for t in live]))
+    text = encoding.dumps((skeleton, [_describe(tensor) for tensor in live]))
     move(torch.tensor([len(text)], dtype=torch.int64))
     move(torch.frombuffer(bytearray(text), dtype=torch.uint8))
     exchange(live, move, False, bucket)
 
 
 def receive(move: Move, bucket: int = BUCKET, spare: Optional[Reserve] = None) -> Any:
-    """Returns the tree that another process sends. Its tensors are the caller's, also those from spare."""
+    """Returns the tree that another process sends. Its tensors are the caller's, also those from spare.
+
+    Raises Malformed for what send() does not send.
+    """
     length = torch.zeros(1, dtype=torch.int64)
     move(length)
-    data = torch.empty(int(length), dtype=torch.uint8)
-    move(data)
-    skeleton, specs = pickle.loads(data.numpy().tobytes())
-    received = [spec.memory(spare) for spec in specs]
+    if not 0 < int(length) <= encoding.LIMIT:
+        raise Malformed("%d bytes are no message of kolo.torch" % int(length))
+    text = bytearray(int(length))
+    move(torch.frombuffer(text, dtype=torch.uint8))
+    message = encoding.loads(text)
+    if type(message) is not tuple or len(message) != 2 or type(message[1]) is not list:
+        raise Malformed("a message has a skeleton, and what its tensors are")
+    skeleton, described = message
+    received = [_room(*_kind(text), spare) for text in described]
+
+    def tensor(number: int) -> torch.Tensor:
+        if number >= len(received):
+            raise Malformed("there is no tensor number %d of %d" % (number, len(received)))
+        return received[number]
+
     exchange(received, move, True, bucket)
-    return join(skeleton, received.__getitem__)
+    return join(skeleton, tensor)
+
+
+def broadcasts(group: Any, root: int) -> Move:
+    """Moves by broadcasts of the rank root in a group of torch.distributed."""
+    devices = {device.type for device in group._device_types}
+
+    def move(tensor: torch.Tensor) -> None:
+        here = tensor if tensor.device.type in devices else tensor.to(place.device())  # NCCL has no CPU
+        dist.broadcast(here, root, group=group)
+        if here is not tensor:
+            tensor.copy_(here)
+
+    return move
+
+
+def _describe(tensor: torch.Tensor) -> str:
+    """What a receiver must know of a tensor: type, device, shape."""
+    return " ".join((str(tensor.dtype).partition(".")[2], tensor.device.type, *map(str, tensor.shape)))
+
+
+def _kind(text: Any) -> Tuple[torch.dtype, torch.device, Tuple[int, ...]]:
+    """Reads what _describe() has written."""
+    words = text.split(" ") if type(text) is str else []
+    if len(words) < 2 or not all(word.isascii() and word.isdigit() and len(word) < 16 for word in words[2:]):
+        raise Malformed("%.80r describes no tensor" % (text,))
+    kind, shape = dtype(words[0]), tuple(map(int, words[2:]))
+    if math.prod(shape) * kind.itemsize > _LARGEST or words[1] == "meta":
+        raise Malformed("%.80r describes no tensor that a process could have" % (text,))
+    try:
+        return kind, _local(words[1]), shape
+    except RuntimeError as err:
+        raise Malformed("a tensor on %.80r: %s" % (words[1], err)) from err
+
+
+def _room(kind: torch.dtype, device: torch.device, shape: Tuple[int, ...], spare: Optional[Reserve]) -> torch.Tensor:
+    """Memory for a tensor, from spare if there is some."""
+    ready = spare.take(torch.Size(shape), kind, device) if spare is not None else None
+    return torch.empty(shape, dtype=kind, device=device) if ready is None else ready
 
 
 def exchange(tensors: List[torch.Tensor], move: Move, receiving: bool, bucket: int = BUCKET) -> None:

@@ -3,71 +3,111 @@
 
 """Training state as a tree: its tensors apart from the rest of it.
 
-split() takes the tensors out of nested dicts, lists and tuples, join() puts
-others in. What is left is small, may be pickled and copied; the tensors are
-copied, or sent as they are.
+split() takes the tensors out of nested values, join() puts others in. What is
+left, the skeleton, has plain values only, see values: it is small, and is
+copied and sent apart from the tensors.
 """
 
 from __future__ import annotations
 
-import copy
-from typing import Any, Callable, Iterable, List, NamedTuple, Tuple
+from collections import OrderedDict
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
 
 import torch
 
-_ATOMS = (int, float, bool, str, bytes, type(None), complex)
+from .values import ATOMS, DEPTH, MARK, REMEDY, WORD, Made, Refused, made, taken
 
 
-class _Hole(NamedTuple):
+class Hole(NamedTuple):
     """Stands for tensor number index."""
 
     index: int
 
 
-def split(tree: Any) -> Tuple[Any, List[torch.Tensor]]:
-    """Returns a copy of tree with holes for its tensors, and the tensors, which are not copied."""
+def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
+    """Returns a copy of tree with holes for its tensors, and the tensors, which are not copied.
+
+    Raises Refused, with the place in the tree of this name, for what cannot be
+    part of a State.
+    """
     tensors: List[torch.Tensor] = []
 
-    def walk(node: Any) -> Any:
-        if isinstance(node, torch.Tensor):
-            if node.layout != torch.strided or type(node).__name__ == "DTensor":
-                raise TypeError(
-                    "a tensor of layout %s (%s) cannot be part of the state: use a handler of your own "
-                    "(kolo.register_handler)" % (node.layout, type(node).__name__))
-            tensors.append(node.detach())
-            return _Hole(len(tensors) - 1)
-        if type(node) in _ATOMS:
+    def walk(node: Any, depth: int) -> Any:
+        kind = type(node)
+        if kind in ATOMS and (kind is not int or -WORD <= node < WORD):
             return node
-        if isinstance(node, dict) and hasattr(type(node), "copy"):
-            result = copy.copy(node)  # keeps its class, a default factory, torch's _metadata
-            for key, value in node.items():
-                result[key] = walk(value)
+        if depth > DEPTH:
+            raise Refused("it is nested more than %d levels deep" % DEPTH)
+        if isinstance(node, torch.Tensor):
+            tensors.append(without_class(node))
+            return Hole(len(tensors) - 1)
+        if kind is list or kind is tuple:
+            parts: List[Any] = []
+            try:
+                for value in node:
+                    parts.append(walk(value, depth + 1))
+            except Refused as err:
+                raise err.within("[%d]" % len(parts))
+            return parts if kind is list else tuple(parts)
+        if (kind is dict or kind is OrderedDict) and MARK not in node and all(map(is_key, node)):
+            result: Dict[Any, Any] = kind()
+            key = None
+            try:
+                for key, value in node.items():
+                    result[key] = walk(value, depth + 1)
+                if kind is OrderedDict and hasattr(node, "_metadata"):  # that of a module's state dict
+                    key = "_metadata"
+                    result._metadata = walk(node._metadata, depth + 1)  # type: ignore[attr-defined]
+            except Refused as err:
+                raise err.within("[%r]" % (key,))
             return result
-        if type(node) in (list, tuple):
-            return type(node)(walk(value) for value in node)
-        if isinstance(node, tuple) and hasattr(node, "_fields"):
-            return type(node)(*map(walk, node))
-        return copy.deepcopy(node)
+        value = taken(node)
+        return Made(value.kind, walk(value.parts, depth + 1))
 
-    return walk(tree), tensors
+    try:
+        return walk(tree, 0), tensors
+    except Refused as err:
+        raise err.within(name) if name else err
+
+
+def is_key(key: Any) -> bool:
+    """Whether a dict with this key has an encoding of its own."""
+    return type(key) in ATOMS and (type(key) is not int or -WORD <= key < WORD) or type(key) is tuple and all(map(is_key, key))
+
+
+def without_class(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor as a plain one without history, in the same memory. Raises Refused where there is none."""
+    kind = type(tensor)
+    if kind.__name__ == "DTensor":
+        raise Refused("a DTensor is bound to one group. A model that is sharded (FSDP2) is made by kolo.Sharded, again for each "
+                      "group; tensor parallelism is not supported")
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or tensor.layout != torch.strided \
+            or tensor.is_quantized or tensor.device.type == "meta":
+        raise Refused("a %s of layout %s on %s; use a handler of your own (kolo.register_handler)"
+                      % (kind.__name__, tensor.layout, tensor.device.type))
+    plain = tensor.detach()
+    return plain if type(plain) is torch.Tensor else plain.as_subclass(torch.Tensor)
 
 
 def join(skeleton: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
-    """Puts tensors, by their number, where split() has left holes."""
-    if type(skeleton) is _Hole:
-        return tensor(skeleton.index)
-    if type(skeleton) in _ATOMS:
+    """Puts tensors, by their number, where split() has left holes, and makes the values of all kinds again."""
+    kind = type(skeleton)
+    if kind in ATOMS:
         return skeleton
-    if isinstance(skeleton, dict) and hasattr(type(skeleton), "copy"):
-        result = copy.copy(skeleton)
-        for key, value in skeleton.items():
-            result[key] = join(value, tensor)
-        return result
-    if type(skeleton) in (list, tuple):
-        return type(skeleton)(join(value, tensor) for value in skeleton)
-    if isinstance(skeleton, tuple) and hasattr(skeleton, "_fields"):
-        return type(skeleton)(*(join(value, tensor) for value in skeleton))
-    return copy.deepcopy(skeleton)
+    if kind is Hole:
+        return tensor(skeleton.index)
+    if kind is list:
+        return [join(value, tensor) for value in skeleton]
+    if kind is tuple:
+        return tuple([join(value, tensor) for value in skeleton])
+    if kind is Made:
+        return made(skeleton.kind, join(skeleton.parts, tensor))
+    result = kind()
+    for key, value in skeleton.items():
+        result[key] = join(value, tensor)
+    if hasattr(skeleton, "_metadata"):
+        result._metadata = join(skeleton._metadata, tensor)
+    return result
 
 
 def nbytes(tensors: Iterable[torch.Tensor]) -> int:
