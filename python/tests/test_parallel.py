@@ -3,6 +3,7 @@
 
 """What kolo.wrap sends when a group is new."""
 
+import inspect
 import unittest
 from unittest import mock
 
@@ -57,3 +58,40 @@ class Wrap(unittest.TestCase):
     def test_without_a_group(self):
         with self.assertRaisesRegex(RuntimeError, "there is no group yet"):
             kolo.wrap(self.module)
+
+
+class Bound(unittest.TestCase):
+    """What is bound to one group is refused where it would outlive it, with what to do instead."""
+
+    def group(self):
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        self.addCleanup(dist.destroy_process_group)
+
+    def test_before_there_is_a_group(self):
+        with self.assertRaisesRegex(RuntimeError, r"kolo\.wrap\(state\.model\)"):
+            DistributedDataParallel(torch.nn.Linear(2, 1))
+        self.group()
+        self.assertIn("device_ids", inspect.signature(DistributedDataParallel).parameters)
+        DistributedDataParallel(torch.nn.Linear(2, 1))
+
+    def test_wrapped_module_in_the_state(self):
+        self.group()
+        wrapped = DistributedDataParallel(torch.nn.Linear(2, 1))
+        with self.assertRaisesRegex(TypeError, r"state\.model cannot .*kolo\.wrap"):
+            kolo.State(model=wrapped)
+        state = kolo.State(model=wrapped.module)
+        with self.assertRaisesRegex(TypeError, r"state\.model cannot .*kolo\.wrap"):
+            state.model = wrapped
+
+    def test_tensors_of_a_mesh(self):
+        self.group()
+        try:
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.tensor import Shard, distribute_tensor
+        except ImportError:
+            self.skipTest("this PyTorch has no DTensor")
+        module = torch.nn.Linear(2, 1)
+        module.weight = torch.nn.Parameter(distribute_tensor(module.weight.data, init_device_mesh("cpu", (1,)), [Shard(0)]))
+        for value in (module, module.weight, torch.optim.SGD(module.parameters(), 0.1)):
+            with self.assertRaisesRegex(TypeError, r"state\.part.* cannot .*DTensor.*kolo\.Sharded.*tensor parallelism"):
+                kolo.State(part=value)

@@ -9,6 +9,7 @@ import random
 import tempfile
 import time
 import unittest
+import warnings
 
 import torch
 
@@ -219,8 +220,13 @@ class Sizes(unittest.TestCase):
             (1, 64, None, (64, 1, 64)), (4, 64, None, (16, 1, 64)), (1, 64, 16, (16, 4, 64)), (2, 64, 16, (16, 2, 64)),
             (3, 64, None, (22, 1, 66)), (4, 64, 100, (16, 1, 64)), (1, 65, 16, (13, 5, 65)), (8, 4, None, (1, 1, 8)),
         ):
-            place.enter(Place(1, 0, size))
-            self.assertEqual(want, tuple(kolo.global_batch(total, limit)), (size, total, limit))
+            for rank in {0, size - 1}:
+                place.enter(Place(1, rank, size))
+                with warnings.catch_warnings(record=True) as warned:
+                    warnings.simplefilter("always")
+                    self.assertEqual(want, tuple(kolo.global_batch(total, limit)), (size, total, limit))
+                text = "a step takes %d samples" % want[2]
+                self.assertEqual(rank == 0 and want[2] != total, any(text in str(each.message) for each in warned))
         self.assertAlmostEqual(0.4, kolo.scaled_lr(0.1, base=2))
 
     def test_no_group_yet(self):

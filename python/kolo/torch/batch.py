@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple, Optional
 
 from . import place
@@ -23,8 +24,8 @@ def global_batch(total: int, limit: Optional[int] = None) -> Batch:
 
     limit is the most samples that fit in one forward pass; above it, gradients
     are accumulated over several. A total that does not divide is rounded up, so
-    that all ranks take equally many: choose one with many divisors, as 240, or
-    look at the total of the result.
+    that all ranks take equally many, and rank 0 warns: choose one with many
+    divisors, as 240, or look at the total of the result.
     """
     if total < 1 or limit is not None and limit < 1:
         raise ValueError("a batch has at least one sample")
@@ -32,7 +33,11 @@ def global_batch(total: int, limit: Optional[int] = None) -> Batch:
     share = -(-total // size)
     accumulate = 1 if limit is None else -(-share // limit)
     part = -(-share // accumulate)
-    return Batch(part, accumulate, part * accumulate * size)
+    batch = Batch(part, accumulate, part * accumulate * size)
+    if batch.total != total and place.rank() == 0:
+        warnings.warn("a global batch of %d does not divide among %d ranks with %d forward passes: a step takes %d samples"
+                      % (total, size, accumulate, batch.total), stacklevel=2)
+    return batch
 
 
 def scaled_lr(rate: float, base: int = 1) -> float:

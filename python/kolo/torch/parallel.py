@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 from typing import Any, Dict, Iterator
 
 import torch
+import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel, distributed
 
 from .run import present
@@ -62,3 +64,20 @@ def _without_sync() -> Iterator[None]:
         yield
     finally:
         setattr(distributed, name, sync)
+
+
+def _explain_missing_group() -> None:
+    """Makes DistributedDataParallel's constructor say what to do where there is no group: PyTorch advises init_process_group."""
+    construct = DistributedDataParallel.__init__
+
+    @functools.wraps(construct)
+    def explained(self: DistributedDataParallel, *arguments: Any, **named: Any) -> None:
+        if not dist.is_initialized():
+            raise RuntimeError("there is no process group yet: Kolo forms it before it calls the function that kolo.elastic runs. "
+                               "Wrap the module there: ddp = kolo.wrap(state.model)")
+        construct(self, *arguments, **named)
+
+    DistributedDataParallel.__init__ = explained  # type: ignore[method-assign]
+
+
+_explain_missing_group()
