@@ -246,7 +246,9 @@ func (k kolo) weight(s *policy.Snapshot, c *candidate) float64 {
 func (k kolo) cut(s *policy.Snapshot, c *candidate) float64 {
 	horizon := min(k.Horizon, freshHorizon+c.RunTime)
 	if left, ok := c.left(); ok {
-		horizon = min(horizon, left/max(c.speed(c.Count), 1))
+		// A job that is about to end keeps its size no harder than a fresh one: it
+		// may only say so.
+		horizon = min(horizon, max(freshHorizon, left/max(c.speed(c.Count), 1)))
 	}
 	return 1 - min(worstCut, max(s.ResizeCost, leastResizeCost)/horizon)
 }

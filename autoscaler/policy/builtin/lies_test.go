@@ -80,23 +80,31 @@ func othersHold(d *policy.Decision) (n int) {
 	return n
 }
 
-// besidePerfect is the least that others hold beside a job that scales perfectly.
-// Policies give it GPUs several at a time, which may not fit where fewer would: any
-// maximum is tried.
-func besidePerfect(p policy.Policy, s *policy.Snapshot, suspect *policy.Job) int {
-	most, least := suspect.Max, math.MaxInt
+// liarHolds is how many GPUs the decision gives to the liar.
+func liarHolds(d *policy.Decision) int {
+	all := 0
+	for _, a := range d.Allocations {
+		all += a.Count
+	}
+	return all - othersHold(d)
+}
+
+// perfectHolds is the most that the job holds where it scales perfectly. Policies give
+// it GPUs several at a time, which may not fit where fewer would: any maximum is tried.
+func perfectHolds(p policy.Policy, s *policy.Snapshot, suspect *policy.Job) (holds int) {
+	most := suspect.Max
 	suspect.Curve = honest(s.Nodes[0].GPUs, 0)
 	for suspect.Max = suspect.Min; suspect.Max <= most; suspect.Max++ {
 		d := p.Allocate(s)
-		least = min(least, othersHold(&d))
+		holds = max(holds, liarHolds(&d))
 	}
 	suspect.Max = most
-	return least
+	return holds
 }
 
-// TestPolicies_LyingGainsNoMoreThanScaling compares what a job that reports
-// false times and lengths leaves to others with what one of the same that scales
-// perfectly does. A policy may trust either, and then says so in its Info.
+// TestPolicies_LyingGainsNoMoreThanScaling compares what a job that reports false times
+// and lengths holds with what the same job would if it scaled perfectly. A policy may
+// trust either, and then says so in its Info.
 func TestPolicies_LyingGainsNoMoreThanScaling(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, p policy.Policy) {
 		info, _ := Policies.Describe(p.Name())
@@ -106,17 +114,40 @@ func TestPolicies_LyingGainsNoMoreThanScaling(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			s, suspect := drawCrowd(t)
 			gpus := s.Nodes[0].GPUs
-			least := besidePerfect(p, s, suspect)
+			most := perfectHolds(p, s, suspect)
 			suspect.Curve = drawLie(t, gpus)
 			if info.Trusts == registry.Nothing {
 				suspect.Remaining = rapid.SampledFrom([]float64{0, 1e-3, 1, 1e12}).Draw(t, "remaining")
 				suspect.Done = rapid.SampledFrom([]float64{0, 1, 1e12}).Draw(t, "done")
 			}
 			lied := p.Allocate(s)
-			if got := othersHold(&lied); got < least {
-				t.Fatalf("others hold %d GPUs beside a lie, and %d beside a job that scales perfectly\n%v", got, least, lied.Allocations)
+			if got := liarHolds(&lied); got > most {
+				t.Fatalf("it holds %d GPUs by lying, and %d if it scales perfectly\n%v", got, most, lied.Allocations)
 			}
 		})
+	})
+}
+
+// TestKolo_AFalseLengthMakesAJobFresh compares a job that declares any length with one
+// that has had no service yet, and waited for as long a part of its life: one that has
+// just begun, or has run for as long.
+func TestKolo_AFalseLengthMakesAJobFresh(t *testing.T) {
+	p, err := Policies.New("kolo", nil)
+	must.NoError(t, err)
+	rapid.Check(t, func(t *rapid.T) {
+		s, suspect := drawCrowd(t)
+		suspect.Curve = honest(s.Nodes[0].GPUs, 0)
+		suspect.Remaining = math.Pow(10, rapid.Float64Range(-3, 9).Draw(t, "log remaining"))
+		d := p.Allocate(s)
+		got := liarHolds(&d)
+
+		suspect.Remaining, suspect.Attained = 0, 0
+		most := perfectHolds(p, s, suspect)
+		waited := max(0, s.Now-suspect.Submit-suspect.RunTime) / (suspect.RunTime + waitPrior)
+		suspect.RunTime, suspect.Submit = 0, s.Now-waited*waitPrior
+		if most = max(most, perfectHolds(p, s, suspect)); got > most {
+			t.Fatalf("it holds %d GPUs by lying, and %d if it is fresh\n%v", got, most, d.Allocations)
+		}
 	})
 }
 
