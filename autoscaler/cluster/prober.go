@@ -54,6 +54,9 @@ func NewProber(c *Client, timeout time.Duration) *Prober {
 	}}
 }
 
+// Prompt reports whether a probe of this length was well within its limit.
+func (p *Prober) Prompt(took time.Duration) bool { return took <= p.timeout/4 }
+
 // triedAtOnce is how many instances of a service are asked in one probe: where
 // these do not answer, others seldom do, and there may be a hundred.
 const triedAtOnce = 3

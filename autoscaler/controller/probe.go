@@ -6,6 +6,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"maps"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,7 +15,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
-// probesAtOnce is how many jobs are asked for their progress at the same time.
+// probesAtOnce is how many jobs are asked for their progress at the same time, of those
+// that answered promptly the last time, and as many of the others: sixteen that take
+// their time delay newcomers at most.
 const probesAtOnce = 16
 
 // silentProbe is how long a job is not asked again that has not answered for as
@@ -31,6 +34,7 @@ const completeHold = time.Minute
 type probes struct {
 	silent map[planner.JobKey]silence
 	asked  map[planner.JobKey]bool // a probe is under way
+	prompt map[planner.JobKey]bool // the last answer came promptly
 }
 
 // A silence is one of a job that does not answer.
@@ -47,10 +51,18 @@ func (s silence) extend(now time.Time) silence {
 	return s
 }
 
-// probe asks running jobs for their progress, again and again. A job that takes
-// its time delays no other: those are asked again meanwhile.
+// probe asks running jobs for their progress, until the context ends.
 func (c *Controller) probe(ctx context.Context) error {
-	p := probes{silent: map[planner.JobKey]silence{}, asked: map[planner.JobKey]bool{}}
+	p := &probes{silent: map[planner.JobKey]silence{}, asked: map[planner.JobKey]bool{}, prompt: map[planner.JobKey]bool{}}
+	var g errgroup.Group
+	g.Go(func() error { return c.probeThose(ctx, p, true) })
+	g.Go(func() error { return c.probeThose(ctx, p, false) })
+	return g.Wait()
+}
+
+// probeThose asks the jobs that answer promptly, or the others, again and again. A job
+// that takes its time delays no other: those are asked again meanwhile.
+func (c *Controller) probeThose(ctx context.Context, p *probes, prompt bool) error {
 	var g errgroup.Group
 	g.SetLimit(probesAtOnce)
 	defer func() { _ = g.Wait() }() // a job that does not answer is no error
@@ -63,9 +75,9 @@ func (c *Controller) probe(ctx context.Context) error {
 		if every == 0 {
 			continue
 		}
-		for _, t := range c.probeTargets(&p) {
+		for _, t := range c.probeTargets(p, prompt) {
 			g.Go(func() error {
-				c.probeJob(ctx, &p, t)
+				c.probeJob(ctx, p, t)
 				return nil
 			})
 		}
@@ -82,8 +94,8 @@ type target struct {
 	batch    bool
 }
 
-// probeTargets are the jobs to be asked now.
-func (c *Controller) probeTargets(p *probes) []target {
+// probeTargets are the jobs to be asked now, those that answer promptly or the others.
+func (c *Controller) probeTargets(p *probes, prompt bool) []target {
 	now := time.Now()
 	var all []target
 	c.mu.Lock()
@@ -96,7 +108,7 @@ func (c *Controller) probeTargets(p *probes) []target {
 				delete(p.silent, key) // no one to answer
 				continue
 			}
-			if j == nil || len(f.Services) == 0 || p.asked[key] || p.silent[key].until.After(now) {
+			if j == nil || len(f.Services) == 0 || p.prompt[key] != prompt || p.asked[key] || p.silent[key].until.After(now) {
 				continue
 			}
 			p.asked[key] = true
@@ -108,11 +120,9 @@ func (c *Controller) probeTargets(p *probes) []target {
 			})
 		}
 	}
-	for k := range p.silent {
-		if c.history.Jobs[k] == nil {
-			delete(p.silent, k)
-		}
-	}
+	gone := func(k planner.JobKey) bool { return c.history.Jobs[k] == nil }
+	maps.DeleteFunc(p.silent, func(k planner.JobKey, _ silence) bool { return gone(k) })
+	maps.DeleteFunc(p.prompt, func(k planner.JobKey, _ bool) bool { return gone(k) })
 	return all
 }
 
@@ -131,6 +141,11 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(p.asked, t.key)
+	if err == nil && c.prober.Prompt(now.Sub(asked)) {
+		p.prompt[t.key] = true
+	} else {
+		delete(p.prompt, t.key)
+	}
 	j := c.job(t.key)
 	if err != nil || j == nil {
 		c.log.Trace("a job did not report its progress", "job", t.key, "error", err)

@@ -4,6 +4,7 @@
 package controller
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,4 +73,26 @@ func TestController_OneJobThatHangsDelaysNoOther(t *testing.T) {
 	for range 5 {
 		wait(asked, "the other job is not asked meanwhile")
 	}
+}
+
+// TestController_JobsThatHangDelayNoneThatAnswers has more jobs that never answer than
+// are asked at the same time.
+func TestController_JobsThatHangDelayNoneThatAnswers(t *testing.T) {
+	answers := newAnswering(t, saying(`{"job":"answers","namespace":"default"}`))
+	hangs := newAnswering(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	w := newWorld(t, 1, 4*probesAtOnce)
+	w.probeTimeout = 10 * time.Minute
+	c := w.config()
+	c.Planner.Progress = 5 * time.Millisecond
+	w.start(c)
+	job := func(id, at string) {
+		w.nomad.Register(nomadtest.Job{ID: id, Max: 1, GPUs: 1, CPU: 100, Priority: 50, Service: id, At: []string{at}, Elastic: w.elastic})
+	}
+	job("answers", answers.at)
+	asked(t, answers, 2)
+	for i := range 2 * probesAtOnce {
+		job(fmt.Sprint("hangs-", i), hangs.at)
+	}
+	asked(t, hangs, probesAtOnce)
+	asked(t, answers, 5)
 }
