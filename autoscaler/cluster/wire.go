@@ -72,7 +72,7 @@ type wireJob struct {
 }
 
 // wireSummary is how many workers of each group wait for a place. A blocked
-// evaluation does not have it: its QueuedAllocations are null.
+// evaluation does not have it.
 type wireSummary struct {
 	Summary     map[string]struct{ Queued int }
 	ModifyIndex uint64

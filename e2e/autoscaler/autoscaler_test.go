@@ -33,6 +33,7 @@ func TestAutoscaler(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
+		{"what is taken for granted of Nomad", w.contract},
 		{"jobs share the cluster, and every policy drives it", w.everyPolicy},
 		{"users act while it runs", w.users},
 		{"room for others", w.room},

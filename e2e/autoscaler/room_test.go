@@ -16,11 +16,14 @@ import (
 )
 
 // rigid registers a job that is not elastic, with more in its group.
-func (w *world) rigid(t *testing.T, name string, count int, more string) {
+func (w *world) rigid(t *testing.T, name string, count int, more string, edit ...*strings.Replacer) {
 	t.Helper()
 	head, tail, _ := strings.Cut(jobHCL, "    scaling {")
 	_, tail, _ = strings.Cut(tail, "    task ")
 	hcl := strings.Replace(head, "count = 0", fmt.Sprintf("count = %d\n%s", count, more), 1) + "    task " + tail
+	for _, e := range edit {
+		hcl = e.Replace(hcl)
+	}
 	w.register(t, strings.ReplaceAll(hcl, "NAME", name))
 }
 

@@ -76,6 +76,11 @@ func (c *Cluster) job(w http.ResponseWriter, r *http.Request, id string, rest []
 	}
 	switch strings.Join(rest, "/") {
 	case "":
+		if r.Method == http.MethodDelete {
+			c.Purge(id)
+			_, _ = w.Write([]byte("{}")) // a reader that went away
+			return
+		}
 		c.one(w, func() any {
 			if j := c.jobs[id]; j != nil {
 				return c.details(j)

@@ -106,7 +106,7 @@ func (c *Cluster) summary(j *Job) map[string]any {
 func (e *eval) wire(j *Job) map[string]any {
 	out := map[string]any{
 		"ID": e.id, "Namespace": "default", "JobID": e.job, "Status": e.status, "Priority": e.priority, "TriggeredBy": e.trigger,
-		"BlockedEval": e.blocked, "QueuedAllocations": nil, "ModifyIndex": e.index,
+		"BlockedEval": e.blocked, "ModifyIndex": e.index,
 	}
 	if e.queued != nil {
 		out["QueuedAllocations"] = map[string]int{j.Group: *e.queued}
