@@ -2,7 +2,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Runs all tests of the package. PYTHON is an interpreter with PyTorch 2.1 or later.
+# Runs all tests of the package, or those that are named, as tests.test_state. PYTHON is an interpreter with PyTorch 2.1 or later.
 # Tests that fail are run once more by themselves, if they are few, and are named.
 set -u
 ulimit -S -n 512 # what a test leaves open shows here, and not first where fewer files are allowed
@@ -15,7 +15,8 @@ run() {
   timeout --signal=ABRT 25m "${PYTHON:-../bin/torch/python3}" -X faulthandler -W ignore::DeprecationWarning -m unittest "$@"
 }
 
-{ run discover -v -s tests -t . "$@" 2>&1 || echo "the suite failed"; } | tee "$log"
+[ $# -gt 0 ] || set -- discover -s tests -t .
+{ run "$@" -v 2>&1 || echo "the suite failed"; } | tee "$log"
 tail -n 1 "$log" | grep -q '^the suite failed$' || exit 0
 
 # "FAIL: test_x (tests.test_a.TestA.test_x)", of Python before 3.11 without ".test_x".
