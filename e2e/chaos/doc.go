@@ -15,8 +15,10 @@
 // `nomad-driver-torch run`, which is the driver's agents and leader without
 // Nomad. The script writes a checkpoint with each commit, so whatever dies,
 // training must never go on from before the last one; and left alone, it must
-// get to a ring of all listed slots. PyTorch's script records its generations, so
-// there each sample must also be used once in the steps that training has kept.
+// get to a ring of all listed slots. Each sample must be used once an epoch: the model
+// counts the uses in its weights, which are part of the state that survives. PyTorch's
+// script records its generations, so there the record of the steps that training has kept
+// must say the same.
 // What processes do is a matter of microseconds: a seed that has failed may need
 // several runs to fail again.
 //

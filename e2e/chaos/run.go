@@ -48,14 +48,14 @@ func run(ctx context.Context, o *options, f train.Framework, seed uint64) error 
 		Hosts: lines(p.hosts),
 		Args: []string{"--checkpoint=checkpoint", "--import-time-file=import-time",
 			"--samples=" + strconv.Itoa(samples), "--ballast=" + strconv.Itoa(o.stateMB), fmt.Sprintf("--step-time=%g", stepTime.Seconds()),
-			"--commit-every=" + strconv.Itoa(commitEvery), "--checkpoint-every=" + strconv.Itoa(commitEvery)},
+			"--commit-every=" + strconv.Itoa(commitEvery), "--checkpoint-every=" + strconv.Itoa(commitEvery), "--audit=1"},
 	})
 	if err != nil {
 		return err
 	}
 	t := &trial{Job: job, plan: p, begun: time.Now(), listed: p.hosts}
 	t.tell("%s, seed %d: hosts %s", f.Name, seed, lines(p.hosts))
-	err = errors.Join(t.trouble(ctx, o), t.Record.CheckRollbacks(commitEvery), t.Record.CheckEffective(samples), t.growth.check())
+	err = errors.Join(t.trouble(ctx, o), t.Record.CheckRollbacks(commitEvery), t.Record.CheckEffective(samples), t.Record.CheckUses(), t.growth.check())
 	if ctx.Err() != nil {
 		return errors.Join(ctx.Err(), t.Stop())
 	}
@@ -64,8 +64,8 @@ func run(ctx context.Context, o *options, f train.Framework, seed uint64) error 
 		records, recordsErr := t.Keep("records")
 		return errors.Join(fmt.Errorf("%w\nlog: %s, records: %s", err, log, records), logErr, recordsErr, t.Stop())
 	}
-	fmt.Printf("%s, seed %d: ok: %d changes, %d processes killed, %d rings, %d steps, none lost beyond the last commit\n%s",
-		f.Name, seed, t.changes, t.killed, len(rings(t.Record)), t.Record.Last().Step, t.growth.report())
+	fmt.Printf("%s, seed %d: ok: %d changes, %d processes killed, %d rings, %d steps, none lost beyond the last commit, %d epochs with each sample used\n%s",
+		f.Name, seed, t.changes, t.killed, len(rings(t.Record)), t.Record.Last().Step, t.Record.Last().Epoch+1, t.growth.report())
 	return t.Stop()
 }
 

@@ -5,6 +5,7 @@ package train
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,6 +71,37 @@ func (r Record) checkEpoch(samples int) error {
 		return fmt.Errorf("%d samples were used again, the last ring has %d ranks", again, last.Size)
 	case missing > 0 && unseen == 0:
 		return fmt.Errorf("%d samples were not used", missing)
+	}
+	return nil
+}
+
+// CheckUses returns an error unless the weights of the model (--audit) have counted each
+// sample in every complete epoch, and each once: only what fills the last batch, so that
+// the ranks have as many samples each, is used again.
+func (r Record) CheckUses() error {
+	size := map[int]int{} // largest ring of an epoch
+	for _, e := range r.Where("step", nil) {
+		size[e.Epoch] = max(size[e.Epoch], e.Size)
+	}
+	audited := map[int]bool{}
+	for _, e := range r.Where("epoch", nil) {
+		audited[e.Epoch] = true
+		if e.Unused > 0 || e.Again >= size[e.Epoch] {
+			return fmt.Errorf("epoch %d: by the weights %d samples were not used, and there were %d uses too many by rings of up to %d ranks",
+				e.Epoch, e.Unused, e.Again, size[e.Epoch])
+		}
+	}
+	complete := 0
+	for _, e := range r.Where("done", nil) {
+		complete = max(complete, e.Epoch)
+	}
+	if complete == 0 {
+		return errors.New("training was not done")
+	}
+	for epoch := range complete {
+		if !audited[epoch] {
+			return fmt.Errorf("epoch %d was not audited", epoch)
+		}
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ def parse(description, **more):
     option("checkpoint-every", 0, "steps between checkpoints within an epoch (0: none)")
     option("ballast", 0, "megabytes of trained parameters that make the state larger")
     option("frozen", 0, "megabytes of parameters that are not trained, but are part of the state")
+    option("audit", 0, "1: count in the model's weights how often each sample is used")
     option("fault", "", "import, exit, raise, hang, kill, init (init_process_group by the script; PyTorch) or not-elastic")
     option("fault-step", 0, "step after which exit, raise, hang or kill happen")
     option("fault-rank", -1, "rank that they happen to (-1: all)")

@@ -23,18 +23,23 @@ import (
 // An Event is one line of a script (see record.py): a process started ("start"), a ring began
 // to train ("ring"), a step was done ("step"), training is complete ("done").
 type Event struct {
-	Kind  string  `json:"kolo"`
-	T     float64 `json:"t"`
-	PID   int     `json:"pid"`
-	Step  int     `json:"step"`
-	Rank  int     `json:"rank"`
-	Size  int     `json:"size"`
-	Epoch int     `json:"epoch"`
+	Kind string  `json:"kolo"`
+	T    float64 `json:"t"`
+	PID  int     `json:"pid"`
+	Step int     `json:"step"`
+	Rank int     `json:"rank"`
+	Size int     `json:"size"`
+	// Epoch is the number of epochs done before: of all, in "done" events.
+	Epoch int `json:"epoch"`
 	// Generation is the ring's number, 0 where the script does not know it.
 	Generation int     `json:"generation"`
 	Loss       float64 `json:"loss"`
 	// Samples is the number of samples used in all, in "done" events.
 	Samples int `json:"samples"`
+	// Unused and Again are, in "epoch" events, the samples that the weights have not
+	// counted in this epoch, and the uses that they have counted beyond one.
+	Unused int `json:"unused"`
+	Again  int `json:"again"`
 	// Indices are the samples of one step on one rank.
 	Indices []int `json:"indices"`
 }
@@ -186,20 +191,27 @@ func (r Record) CheckRollbacks(every int) error {
 	return nil
 }
 
-// CheckSamples returns an error unless every one of samples was used exactly
-// once in every complete epoch (all but the last that was begun, and that one
-// too if training is done).
+// CheckSamples returns an error unless every one of samples was used exactly once in
+// every complete epoch. Once training is done, all that were begun have to be complete;
+// before, all but the last are taken to be.
 func (r Record) CheckSamples(samples int) error {
 	used := map[int][]int{}
 	for _, e := range r.Where("step", nil) {
 		used[e.Epoch] = append(used[e.Epoch], e.Indices...)
 	}
 	epochs := slices.Sorted(maps.Keys(used))
-	if len(r.Where("done", nil)) == 0 && len(epochs) > 0 {
-		epochs = epochs[:len(epochs)-1]
-	}
 	if len(epochs) == 0 {
 		return errors.New("no epoch is complete")
+	}
+	last, done := epochs[len(epochs)-1], r.Where("done", nil)
+	switch {
+	case len(done) == 0 && len(epochs) == 1:
+		return errors.New("no epoch is complete")
+	case len(done) == 0:
+		epochs = epochs[:len(epochs)-1]
+	case !slices.ContainsFunc(done, func(e Event) bool { return e.Epoch > last }):
+		slices.Sort(used[last])
+		return fmt.Errorf("training ended in the middle of epoch %d: %d of %d samples", last, len(slices.Compact(used[last])), samples)
 	}
 	for _, epoch := range epochs {
 		indices := slices.Sorted(slices.Values(used[epoch]))

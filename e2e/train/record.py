@@ -7,8 +7,12 @@
   {"kolo": "ring",  "t": …, "rank": …, "size": …, …}     a ring begins to train
   {"kolo": "step",  "t": …, "step": …, "rank": …, "size": …, "pid": …,
    "epoch": …, "loss": …}                                one step is done
+  {"kolo": "epoch", "t": …, "epoch": …, "unused": …, "again": …, …}
+                                        an epoch is complete; samples that its
+                                        weights say were not used, and uses too many (--audit)
   {"kolo": "signal", …}                                  SIGUSR1 has arrived
-  {"kolo": "done",  "t": …, "step": …, "samples": …, …}  training is complete
+  {"kolo": "done",  "t": …, "step": …, "samples": …, "epoch": …, …}
+                                        training is complete, as are all epochs before this
 
 t is time.time(), which all processes of one machine share. The package train
 in Go reads the lines.

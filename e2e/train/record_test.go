@@ -29,7 +29,7 @@ some other line
 }
 
 func TestChecks(t *testing.T) {
-	done := Event{Kind: "done", T: 99}
+	done := Event{Kind: "done", T: 99, Epoch: 1}
 	cases := map[string]struct {
 		record                   Record
 		steps, rollback, samples string
@@ -65,6 +65,10 @@ func TestChecks(t *testing.T) {
 		"the last sample is lost": {
 			record:  Record{step(1, 1, 0, 1, 0, 0, 1), done},
 			samples: "sample 2 was not used",
+		},
+		"training ends in the middle of an epoch": {
+			record:  Record{step(1, 1, 0, 1, 0, 0, 1), step(2, 2, 0, 1, 0, 2), step(3, 3, 0, 1, 1, 2, 0), done},
+			samples: "training ended in the middle of epoch 1: 2 of 3 samples",
 		},
 		"an epoch in progress is not judged": {
 			record: Record{step(1, 1, 0, 1, 0, 0, 1, 2), step(2, 2, 0, 1, 1, 1)},

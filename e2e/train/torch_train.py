@@ -68,7 +68,7 @@ def train(state, samples, record):
             begun = time.monotonic()
             state.optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(model(x.to(device)), y.to(device))
-            loss.backward()
+            (loss + state.model.uses(indices.to(device), kolo.size())).backward()
             state.optimizer.step()
             flags.rest_of_step(args, len(indices), begun)
 
@@ -85,7 +85,9 @@ def train(state, samples, record):
                 state.commit(every=args.commit_every)
         if args.checkpoint:
             kolo.save_checkpoint(state, args.checkpoint)
+        problem.audit(state, record, step=state.step, rank=kolo.rank(), size=kolo.size(), generation=kolo.generation())
         if asked_to_stop():
+            state.epoch += 1  # which is complete
             break
 
 
@@ -94,10 +96,10 @@ def main():
     record.write("start")
     torch.manual_seed(42)
     samples = Samples(args.samples)
-    model = problem.Net(args.ballast, args.frozen).to(kolo.device())
+    model = problem.Net(args.ballast, args.frozen, args.audit * args.samples).to(kolo.device())
     state = kolo.State(
-        model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
-        sampler=kolo.ElasticSampler(samples), step=0, samples=0, epoch=0, loss=0.0)
+        model=model, optimizer=torch.optim.SGD(model.groups(), lr=0.05, momentum=0.9),
+        sampler=kolo.ElasticSampler(samples), step=0, samples=0, epoch=0, loss=0.0, counted=0)
     if args.checkpoint and kolo.load_checkpoint(state, args.checkpoint):
         print("starting from the checkpoint of step %d" % state.step, flush=True)
     if args.fault == "init":

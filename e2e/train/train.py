@@ -65,6 +65,7 @@ def save_checkpoint(state):
         "samples": state.samples,
         "epoch": state.epoch,
         "sampler": state.sampler.state_dict(),
+        "counted": state.counted,
     }, part)
     os.replace(part, args.checkpoint)
 
@@ -76,6 +77,7 @@ def load_checkpoint(state):
         state.optimizer.load_state_dict(saved["optimizer"])
         state.step, state.samples, state.epoch = saved["step"], saved["samples"], saved["epoch"]
         state.sampler.load_state_dict(saved["sampler"])
+        state.counted = saved["counted"]
         print("starting from the checkpoint of step %d" % state.step, flush=True)
 
 
@@ -89,12 +91,12 @@ def batches(sampler):
 def train(state, x, y, record, progress):
     record.write("ring", step=state.step, rank=hvd.rank(), size=hvd.size(),
                  local_rank=hvd.local_rank(), epoch=state.epoch)
-    while state.epoch < args.epochs and not asked_to_stop():
+    while state.epoch < args.epochs:
         for indices in batches(state.sampler):
             begun = time.monotonic()
             state.optimizer.zero_grad()
             loss = torch.nn.functional.mse_loss(state.model(x[indices]), y[indices])
-            loss.backward()
+            (loss + state.model.uses(indices, hvd.size())).backward()
             state.optimizer.step()
             flags.rest_of_step(args, len(indices), begun)
 
@@ -111,10 +113,13 @@ def train(state, x, y, record, progress):
                 save_checkpoint(state)
             if args.commit_every and state.step % args.commit_every == 0:
                 state.commit()
+        problem.audit(state, record, step=state.step, rank=hvd.rank(), size=hvd.size())
         state.epoch += 1
         state.sampler.set_epoch(state.epoch)
         save_checkpoint(state)
         state.commit()
+        if asked_to_stop():  # not where train is entered, which may be in the middle of an epoch
+            break
 
 
 def main():
@@ -125,14 +130,14 @@ def main():
     hvd.init()
 
     torch.manual_seed(42)
-    model = problem.Net(args.ballast, args.frozen)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    model = problem.Net(args.ballast, args.frozen, args.audit * args.samples)
+    optimizer = torch.optim.SGD(model.groups(), lr=0.05, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     x, y = problem.data(args.samples)
     state = hvd.elastic.TorchState(
         model=model, optimizer=optimizer,
         sampler=hvd.elastic.ElasticSampler(range(args.samples), shuffle=True),
-        step=0, samples=0, epoch=0)
+        step=0, samples=0, epoch=0, counted=0)
     load_checkpoint(state)
     # The counters just loaded must survive a restore before the first commit.
     state.save()
