@@ -144,7 +144,8 @@ job "pytorch-acl" {
         @hvd.elastic.run
         def train(state):
             while state.epoch < 300:
-                for batch in torch.tensor(list(state.sampler)).split(12):
+                samples = list(state.sampler) # none if the ring has changed at the epoch's last commit
+                for batch in (samples[i:i + 12] for i in range(0, len(samples), 12)):
                     optimizer.zero_grad()
                     loss = torch.nn.functional.mse_loss(model(x[batch]), y[batch])
                     loss.backward()
