@@ -63,12 +63,11 @@ class _Progress:
 class ElasticSampler(_Progress, torch.utils.data.Sampler):
     """Distributes the indices of a data set over ranks whose number changes.
 
-    Each index is used once an epoch, whatever changes within it. Where what is
-    left does not divide among the ranks, some of it is used twice, as in
-    torch's DistributedSampler and Horovod's ElasticSampler; with
-    drop_last=True that rest is left out instead.
-
-    Each rank must train on as many samples a step as the others.
+    A change within an epoch neither leaves out an index nor uses one again. Each
+    rank must train on as many samples a step as the others. So where what is left
+    does not divide among the ranks, up to size - 1 indices are used twice in the
+    last batch of the epoch, as in torch's DistributedSampler and Horovod's
+    ElasticSampler; with drop_last=True as many are left out instead.
     """
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0, drop_last: bool = False,
