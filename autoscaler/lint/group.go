@@ -63,9 +63,13 @@ func (c *checker) checkGroup(w *worker) {
 func (c *checker) checkNetwork(w *worker) {
 	for i, n := range w.group.Networks {
 		network := append(w.toGroup(), step{name: "network", nth: i})
-		if n.Mode != "" && n.Mode != "host" && !onlyThere(n.Mode) {
+		cni := w.ownNetwork(n)
+		if n.Mode != "" && n.Mode != "host" && !cni && !onlyThere(n.Mode) {
 			c.errorf("network-mode", c.src.at(append(network, step{name: "mode"})...),
 				`network mode = %q: processes of a ring listen at ports of their own choice, which are not mapped into a network of the group's own; write mode = "host", or leave mode out`, n.Mode)
+		}
+		if cni {
+			continue // a port that is mapped is the allocation's there
 		}
 		for _, p := range append(n.DynamicPorts, n.ReservedPorts...) {
 			if p.To != 0 {
@@ -77,6 +81,12 @@ func (c *checker) checkNetwork(w *worker) {
 	if len(ports(w.group)) == 0 && w.read == nil { // else package taskconfig has found it
 		c.errorf("port", c.src.at(w.toGroup("network")...), `the group reserves no port; add network { port "kolo" {} }`)
 	}
+}
+
+// ownNetwork reports whether a network is one of CNI, in which the task driver trains;
+// kolo-worker does not.
+func (w *worker) ownNetwork(n *api.NetworkResource) bool {
+	return w.native && strings.HasPrefix(n.Mode, "cni/")
 }
 
 // placed is a service with the steps to it.
@@ -135,6 +145,9 @@ func (c *checker) checkService(w *worker) {
 			c.errorf("service", c.src.at(append(s.steps, step{name: "provider"})...), `service %q: its provider is %s, and agents look each other up in Nomad's registry; write provider = "nomad"`, s.Name, given)
 		}
 		c.checkServicePort(w, s)
+		if slices.ContainsFunc(w.group.Networks, w.ownNetwork) && s.AddressMode != "alloc" && !onlyThere(s.AddressMode) {
+			c.errorf("service", c.src.at(append(s.steps, step{name: "address_mode"})...), `service %q: is registered at the client's address, while its agent is in a network of the group's own; write address_mode = "alloc"`, s.Name)
+		}
 	}
 }
 

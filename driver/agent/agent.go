@@ -94,6 +94,9 @@ func (a *agent) run(ctx context.Context, signals <-chan os.Signal) (host.Result,
 	if err != nil || stopped {
 		return host.Result{Reason: "the task was stopped"}, err
 	}
+	if err := a.checkAddress(self.Addr); err != nil {
+		return host.Result{}, err
+	}
 	// Nomad has answered by now, if it did not before; and the others may have
 	// completed while this allocation waited.
 	if a.complete(ctx) {

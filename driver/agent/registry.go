@@ -98,6 +98,22 @@ func (a *agent) chooseInterface(addr string) string {
 	return name
 }
 
+// checkAddress refuses the client's address as that of an agent in a network of the
+// group's own: the ports that processes of a ring choose are not mapped there.
+func (a *agent) checkAddress(addr string) error {
+	if !a.config.OwnNetwork {
+		return nil
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return fmt.Errorf("service %q: its address %q: %w", a.config.Service, addr, err)
+	}
+	if _, err := hostnet.InterfaceOf(net.ParseIP(host)); err != nil {
+		return fmt.Errorf("service %q: is registered at %s, and %w of the group's own network; write address_mode = \"alloc\" in the service block", a.config.Service, addr, err)
+	}
+	return nil
+}
+
 // present reports whether an allocation is registered, and whether the view is
 // newer than a time.
 func (a *agent) present(alloc string, after time.Time) (present, fresh bool) {

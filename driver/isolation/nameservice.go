@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,9 @@ import (
 type NameService struct {
 	// DNS is the group's dns block, nil where there is none.
 	DNS *drivers.DNSConfig
+	// OwnNetwork states that the task does not reach the client's loopback addresses,
+	// where a resolver may listen.
+	OwnNetwork bool
 	// Address is what the machine's name has to resolve to, empty where it does
 	// already. An isolated task may not rename the machine instead.
 	Address string
@@ -36,8 +40,16 @@ type NameService struct {
 // the paths they have in the task.
 func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
 	contents := map[string]func(host string) []byte{}
-	if n.DNS != nil {
-		contents["/etc/resolv.conf"] = func(host string) []byte { return resolvConf(n.DNS, host) }
+	if dns := n.DNS; dns != nil || n.OwnNetwork {
+		if dns == nil {
+			dns = &drivers.DNSConfig{}
+		}
+		contents["/etc/resolv.conf"] = func(host string) []byte {
+			if n.OwnNetwork {
+				host = reachable(host, upstreams)
+			}
+			return resolvConf(dns, host)
+		}
 	}
 	if n.Address != "" {
 		name, err := os.Hostname()
@@ -63,6 +75,25 @@ func (n NameService) Files(dirs privatedirs.Dirs) (map[string]string, error) {
 		}
 	}
 	return files, nil
+}
+
+// upstreams is where systemd-resolved lists the servers that it asks itself.
+const upstreams = "/run/systemd/resolve/resolv.conf"
+
+// reachable is a resolv.conf for a network without the client's loopback addresses: the
+// text, or what the file at instead holds where the text names a server at such an
+// address.
+func reachable(text, instead string) string {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 || f[0] != "nameserver" || !net.ParseIP(f[1]).IsLoopback() {
+			continue
+		}
+		if other, err := os.ReadFile(instead); err == nil {
+			return string(other)
+		}
+	}
+	return text
 }
 
 // hostsFile is the given hosts file with one address for name.

@@ -4,6 +4,8 @@
 package isolation
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -30,4 +32,14 @@ func TestResolvConf(t *testing.T) {
 			must.Eq(t, c.want, string(resolvConf(&c.dns, host)))
 		})
 	}
+}
+
+// A resolver of the client that listens at loopback answers no other network.
+func TestResolverOfAnotherNetwork(t *testing.T) {
+	upstream := filepath.Join(t.TempDir(), "resolv.conf")
+	must.NoError(t, os.WriteFile(upstream, []byte("nameserver 192.0.2.53\n"), 0o600))
+	stub := "nameserver 127.0.0.53\noptions edns0\n"
+	must.Eq(t, "nameserver 192.0.2.53\n", reachable(stub, upstream))
+	must.Eq(t, stub, reachable(stub, upstream+"-missing"))
+	must.Eq(t, "nameserver 192.0.2.1\n", reachable("nameserver 192.0.2.1\n", upstream))
 }

@@ -95,12 +95,12 @@ func TestStartRefusesWhatCannotRun(t *testing.T) {
 	must.ErrorContains(t, err, drivers.ErrTaskNotFound.Error())
 }
 
-func TestStartRefusesBridges(t *testing.T) {
+func TestStartRefusesNetworksThatAreGone(t *testing.T) {
 	h := newHarness(t, noIsolation())
 	c := newTaskConfig(t, isolationNone, `true`)
 	c.NetworkIsolation = &drivers.NetworkIsolationSpec{Mode: drivers.NetIsolationModeGroup, Path: "/var/run/netns/x"}
 	_, _, err := h.StartTask(c)
-	must.ErrorContains(t, err, `set mode = "host"`)
+	must.ErrorContains(t, err, "network mode: the group's network can't be looked at")
 }
 
 func TestDeniedUsers(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/isolation"
 	"github.com/kolo-nomad/kolo/driver/privatedirs"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
 )
 
 // environment is what the agent of a checked task runs in. prepare makes it,
@@ -35,7 +34,9 @@ type environment struct {
 	who    account.Account
 	plan   *plan
 	host   fs.FS
-	logger hclog.Logger
+	// network is the group's own, nil where that is the client's.
+	network *groupNetwork
+	logger  hclog.Logger
 
 	dirs    privatedirs.Dirs
 	binary  string
@@ -115,6 +116,8 @@ func (e *environment) prepare() error {
 		TaskDir:   e.dirs.Root,
 		WorkDir:   e.plan.agent.Dir,
 		Resources: e.task.Resources.Copy(),
+
+		NetworkIsolation: e.task.NetworkIsolation,
 	}
 	e.confine()
 	if e.isolated() {
@@ -190,11 +193,11 @@ func (e *environment) isolate() error {
 		return err
 	}
 	e.cleanup = append(e.cleanup, shm)
-	_, address, err := taskconfig.ServiceAddress(e.task.Env, e.plan.agent.Listen)
+	address, err := e.serviceAddress()
 	if err != nil {
 		return err
 	}
-	files, err := isolation.NameService{DNS: e.task.DNS, Address: hostnet.NameFor(address), User: e.who, Home: filepath.Join("/", homePath)}.Files(e.dirs)
+	files, err := isolation.NameService{DNS: e.task.DNS, OwnNetwork: e.network != nil, Address: hostnet.NameFor(address), User: e.who, Home: filepath.Join("/", homePath)}.Files(e.dirs)
 	if err != nil {
 		return err
 	}

@@ -32,8 +32,8 @@ type hostEnvironment struct {
 	// executable when it may run it.
 	user                 string
 	readable, executable func(account.Path) error
-	// ownNetwork states that the group is not in the host's network.
-	ownNetwork bool
+	// network is the group's own, nil where it is in the host's.
+	network *groupNetwork
 	// interfaces lists the network interfaces that the task will see.
 	interfaces func() ([]string, error)
 }
@@ -54,6 +54,10 @@ func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surrounding
 		Secrets:    s.secretsDir, SecretsOnClient: s.secretsDir, Exists: s.exists,
 		Interface: s.plugin.Interface, InterfaceOf: s.plugin.block, Interfaces: s.interfaces,
 	}
+	if s.network != nil {
+		// Nobody else is in that network, and it has other interfaces than the client.
+		out.OwnNetwork, out.Interface = true, ""
+	}
 	if v.Isolated {
 		out.Hidden = " in the task's isolated file system (bind_paths in the config of " + s.plugin.block + " says what of the host is in it)"
 		out.Secrets = "/secrets" // short: a socket's path must stay below 108 bytes
@@ -64,13 +68,18 @@ func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surrounding
 // readHostEnvironment asks this machine what validate wants to know.
 func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Account) *hostEnvironment {
 	dir := c.TaskDir()
-	return &hostEnvironment{
+	network := networkOf(c)
+	s := &hostEnvironment{
 		plugin: config, env: c.Env, devices: c.DeviceEnv, mounts: c.Mounts,
 		taskDir: dir.Dir, allocDir: c.AllocDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
 		user:          who.Name, readable: who.Readable, executable: who.Executable,
-		ownNetwork: c.NetworkIsolation != nil,
+		network:    network,
 		interfaces: hostnet.Interfaces,
 	}
+	if network != nil {
+		s.interfaces = func() ([]string, error) { return network.Interfaces, network.err }
+	}
+	return s
 }

@@ -30,13 +30,14 @@ func (d *Driver) StartTask(c *drivers.TaskConfig) (_ *drivers.TaskHandle, _ *dri
 		return nil, nil, err
 	}
 	config.BindPaths = isolation.Present(config.BindPaths)
-	pl, err := validate(d.framework, given, readHostEnvironment(&config, c, who))
+	facts := readHostEnvironment(&config, c, who)
+	pl, err := validate(d.framework, given, facts)
 	if err != nil {
 		return nil, nil, err
 	}
 
 	env := &environment{
-		config: &config, client: client, task: c, who: who, plan: pl, host: d.host,
+		config: &config, client: client, task: c, who: who, plan: pl, host: d.host, network: facts.network,
 		logger: d.logger.With("task_name", c.Name, "alloc_id", c.AllocID),
 	}
 	defer func() { env.release(err != nil) }()

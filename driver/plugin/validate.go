@@ -69,14 +69,6 @@ func checkIsolation(p *taskconfig.Problems, mode string, s *hostEnvironment) {
 	}
 }
 
-// checkNetwork refuses network namespaces. In a bridge only the group's own ports
-// are mapped, and the processes of a ring listen at ports that Gloo picks.
-func checkNetwork(p *taskconfig.Problems, s *hostEnvironment) {
-	if s.ownNetwork {
-		p.Addf(`network mode: the group has a network of its own ("bridge", "none" or "cni/…"), across which no ring can form, because its processes listen at ports of their own choice; set mode = "host" in the group's network block, or leave mode out`)
-	}
-}
-
 // environment is what the agent runs with: the task's, the GPUs, and the name
 // of its configuration file.
 func (pl *plan) environment(env map[string]string, configFile string) []string {

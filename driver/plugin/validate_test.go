@@ -17,6 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/hostnet"
 	"github.com/kolo-nomad/kolo/driver/taskconfig"
 	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
@@ -29,7 +30,7 @@ type host struct {
 	devices    map[string]string
 	mounts     []*drivers.MountConfig
 	noExec     error
-	ownNetwork bool
+	network    *groupNetwork
 	config     Config
 }
 
@@ -76,7 +77,7 @@ func (h *host) environment() *hostEnvironment {
 		return err
 	}
 	return &hostEnvironment{
-		plugin: &h.config, env: h.env, devices: h.devices, mounts: h.mounts, execIsolation: h.noExec, ownNetwork: h.ownNetwork,
+		plugin: &h.config, env: h.env, devices: h.devices, mounts: h.mounts, execIsolation: h.noExec, network: h.network,
 		allocDir: testAllocDir, taskDir: testTaskDir,
 		secretsDir: testTaskDir + "/secrets",
 		exists:     func(path string) bool { _, there := h.files[path]; return there },
@@ -247,9 +248,21 @@ func TestValidateRefuses(t *testing.T) {
 			func(c given, _ *host) { c["port"] = "rendezvous" },
 			[]string{`port = "rendezvous": the group has no port with this label; there are: kolo`},
 		},
-		"a network of the group's own": {
-			func(_ given, h *host) { h.ownNetwork = true },
-			[]string{`network mode: the group has a network of its own ("bridge", "none" or "cni/…"), across which no ring can form, because its processes listen at ports of their own choice; set mode = "host" in the group's network block, or leave mode out`},
+		"Nomad's bridge": {
+			func(_ given, h *host) { h.network = &groupNetwork{Network: ownNetwork, bridge: true} },
+			[]string{`network mode = "bridge": the addresses behind Nomad's bridge are the client's alone, and other clients reach only the ports that are mapped, while processes of a ring listen at ports of their own choice; use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`},
+		},
+		"no network": {
+			func(_ given, h *host) { h.network = &groupNetwork{Network: hostnet.Network{Loopback: true}} },
+			[]string{`network mode: the group's network has no address at which others reach it, as with "none"; use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`},
+		},
+		"a network without loopback": {
+			func(_ given, h *host) { h.network = &groupNetwork{Network: hostnet.Network{Address: "10.1.0.2"}} },
+			[]string{`network mode: the group's network has no loopback interface that is up, by which the processes of a task talk to their agent; add { "type": "loopback" } to the plugins of the CNI configuration`},
+		},
+		"a network that is gone": {
+			func(_ given, h *host) { h.network = &groupNetwork{err: fs.ErrNotExist} },
+			[]string{`network mode: the group's network can't be looked at: file does not exist`},
 		},
 		"wrong interface": {
 			func(c given, _ *host) { c["interface"] = "ens3" },

@@ -41,12 +41,13 @@ func checkService(p *Problems, label string, a *config.Config, s *Surroundings) 
 		return
 	}
 	name := strings.TrimPrefix(variable, "NOMAD_PORT_")
-	if onClient := s.Env["NOMAD_HOST_PORT_"+name]; onClient != "" && onClient != port {
+	if onClient := s.Env["NOMAD_HOST_PORT_"+name]; onClient != "" && onClient != port && !s.OwnNetwork {
 		p.Addf("port: port %q is %s on the client and %s in the task, and the task must be in the client's network, where others call the first; remove to from the group's port block", name, onClient, port)
 	}
 	// Without an address Go listens for both families, or for IPv4 alone where
 	// the machine has no IPv6. The service may have an address of either.
 	a.Listen = ":" + port
+	a.OwnNetwork = s.OwnNetwork
 }
 
 // portVariable is the variable with a port's number: Nomad replaces what a

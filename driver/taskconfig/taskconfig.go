@@ -55,6 +55,9 @@ type Surroundings struct {
 	// client knows it, and Exists reports whether a path of the client is there.
 	Secrets, SecretsOnClient string
 	Exists                   func(onClient string) bool
+	// OwnNetwork states that the task's group has a network of its own, in which its
+	// service has the allocation's address.
+	OwnNetwork bool
 	// Interface is the network interface of tasks that name none, InterfaceOf the
 	// place where it is set. Interfaces lists those that the task sees.
 	Interface, InterfaceOf string

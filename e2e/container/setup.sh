@@ -5,6 +5,7 @@
 # Puts what e2e/container needs in place, and reports what it installs:
 #
 #   podman, runc, docker.io   Debian's packages, as root on Debian or Ubuntu
+#   CNI plugins               likewise (containernetworking-plugins), for e2e's networks
 #   bin/nomad-driver-podman   HashiCorp's task driver, built from source
 #
 # It starts no daemon and changes no configuration: the tests run engines of their
@@ -26,6 +27,7 @@ install_packages() {
   for pair in podman:podman runc:runc dockerd:docker.io; do
     [ -n "$(PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}")" ] || missing+=("${pair##*:}")
   done
+  [ -x /usr/lib/cni/bridge ] || missing+=(containernetworking-plugins)
   [ ${#missing[@]} -gt 0 ] || return 0
   if ! command -v apt-get >/dev/null; then
     say "no apt-get here to install ${missing[*]} with; tests of e2e/container that need them skip"

@@ -43,6 +43,10 @@ type Config struct {
 	// that carries the host's service address.
 	Interface string `json:"interface,omitempty"`
 
+	// OwnNetwork states that the task's group has a network of its own: there the
+	// service address has to be the allocation's.
+	OwnNetwork bool `json:"own_network,omitempty"`
+
 	// Topology is the host's place in the network; see elastic.CheckTopology.
 	Topology string `json:"topology,omitempty"`
 

@@ -1,0 +1,81 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package plugin
+
+import (
+	"net"
+	"path/filepath"
+
+	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/taskconfig"
+)
+
+// groupNetwork is a network namespace that the tasks of a group have for themselves.
+type groupNetwork struct {
+	hostnet.Network
+
+	// bridge states that it is of Nomad's mode "bridge".
+	bridge bool
+	// err is why it can't be looked at.
+	err error
+}
+
+// cniResults is where CNI's library notes what it has set up: a file for each network,
+// container and interface.
+const cniResults = "/var/lib/cni/results"
+
+// bridgeName is what Nomad's own network, of mode "bridge", is called there.
+const bridgeName = "nomad"
+
+// networkOf looks at a task's network, nil where that is the client's.
+func networkOf(c *drivers.TaskConfig) *groupNetwork {
+	if c.NetworkIsolation == nil {
+		return nil
+	}
+	n := &groupNetwork{bridge: ofBridge(cniResults, c.AllocID)}
+	n.err = hostnet.Inside(c.NetworkIsolation.Path, func() error {
+		found, err := hostnet.Look()
+		if err == nil {
+			n.Network = *found
+		}
+		return err
+	})
+	return n
+}
+
+// ofBridge reports whether an allocation is in Nomad's bridge. The driver is not told:
+// to it, "bridge" and "cni/…" are both a network of the group.
+func ofBridge(results, alloc string) bool {
+	found, err := filepath.Glob(filepath.Join(results, bridgeName+"-"+alloc+"-*"))
+	return err == nil && len(found) > 0
+}
+
+// checkNetwork refuses networks in which no ring forms.
+func checkNetwork(p *taskconfig.Problems, s *hostEnvironment) {
+	n := s.network
+	const instead = `; use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`
+	switch {
+	case n == nil:
+	case n.err != nil:
+		p.Addf("network mode: the group's network can't be looked at: %v", n.err)
+	case n.bridge:
+		p.Addf(`network mode = "bridge": the addresses behind Nomad's bridge are the client's alone, and other clients reach only the ports that are mapped, while processes of a ring listen at ports of their own choice%s`, instead)
+	case n.Address == "":
+		p.Addf(`network mode: the group's network has no address at which others reach it, as with "none"%s`, instead)
+	case !n.Loopback:
+		p.Addf(`network mode: the group's network has no loopback interface that is up, by which the processes of a task talk to their agent; add { "type": "loopback" } to the plugins of the CNI configuration`)
+	}
+}
+
+// serviceAddress is the address by which the others find a task's agent, with its port.
+func (e *environment) serviceAddress() (string, error) {
+	_, address, err := taskconfig.ServiceAddress(e.task.Env, e.plan.agent.Listen)
+	if err != nil || e.network == nil {
+		return address, err
+	}
+	_, port, err := net.SplitHostPort(e.plan.agent.Listen)
+	return net.JoinHostPort(e.network.Address, port), err
+}
