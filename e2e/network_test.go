@@ -36,7 +36,9 @@ const fabric = `{
   ]
 }`
 
-func subnet(n *cluster.Node) string { return fmt.Sprintf("10.77.%s.0/24", strings.TrimPrefix(n.Name, "c")) }
+func subnet(n *cluster.Node) string {
+	return fmt.Sprintf("10.77.%s.0/24", strings.TrimPrefix(n.Name, "c"))
+}
 
 // startFabric starts a cluster of two clients with a routed CNI network.
 func startFabric(ctx context.Context, t *testing.T) *cluster.Cluster {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/account"
 	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
-	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/settings"
 	"github.com/kolo-nomad/kolo/driver/taskconfig"
 	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
