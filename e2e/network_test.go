@@ -76,6 +76,31 @@ func startFabric(ctx context.Context, t *testing.T) *cluster.Cluster {
 	return c
 }
 
+// startInFabric starts a training in that network, and leaves no network behind.
+func startInFabric(ctx context.Context, t *testing.T, c *cluster.Cluster, o trainingOptions) *training {
+	t.Helper()
+	var allocs []*api.AllocationListStub
+	t.Cleanup(func() { // once the job is purged
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		must.NoError(t, cluster.Until(ctx, "the networks to be removed", func(context.Context) error {
+			for _, a := range allocs {
+				if _, err := os.Stat("/var/run/netns/" + a.ID); err == nil {
+					return fmt.Errorf("that of %s is left", a.ID)
+				}
+			}
+			return nil
+		}))
+	})
+	tr := startTraining(ctx, t, c, o)
+	t.Cleanup(func() {
+		var err error
+		allocs, err = c.Allocs(context.WithoutCancel(ctx), tr.id)
+		must.NoError(t, err)
+	})
+	return tr
+}
+
 // inFabric puts a training into that network.
 func inFabric(job *api.Job) {
 	group := job.TaskGroups[0]
@@ -89,7 +114,7 @@ func TestNetworkOfTheGroup(t *testing.T) {
 	ctx := testContext(t, 8*time.Minute)
 	c := startFabric(ctx, t)
 	t.Run("a ring across clients", func(t *testing.T) {
-		tr := startTraining(ctx, t, c, trainingOptions{count: 2, edit: inFabric})
+		tr := startInFabric(ctx, t, c, trainingOptions{count: 2, edit: inFabric})
 		tr.waitSize(ctx, 2)
 		nodes := map[string]bool{}
 		for rank := range 2 {
@@ -112,7 +137,7 @@ func TestNetworkOfTheGroup(t *testing.T) {
 		must.NoError(t, tr.record().CheckConsecutive())
 	})
 	t.Run("registered at the client's address", func(t *testing.T) {
-		tr := startTraining(ctx, t, c, trainingOptions{edit: func(job *api.Job) {
+		tr := startInFabric(ctx, t, c, trainingOptions{edit: func(job *api.Job) {
 			inFabric(job)
 			job.TaskGroups[0].Services[0].AddressMode = "host"
 		}})
