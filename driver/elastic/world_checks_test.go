@@ -66,7 +66,7 @@ func (w *world) checkStop(a Stop) {
 	if s == nil || !s.busy || s.given || !seen.up || s.Generation != w.m.last.Generation || w.slow[s.Generation] {
 		return
 	}
-	if told := h.told[s.Generation]; !told.IsZero() && w.now.Sub(told) < w.opt.CommitTimeout {
+	if told := h.told[s.Generation]; !told.IsZero() && w.now.Sub(told) < w.m.opt.CommitTimeout {
 		w.fail("%v is busy and was told of a change %s ago, and is stopped: %s", a.Proc, w.now.Sub(told), a.Reason)
 	}
 }
