@@ -58,8 +58,12 @@ func parseHosts(text string, slots int, once bool) ([]listedHost, error) {
 	return slices.DeleteFunc(hosts, func(h listedHost) bool { return h.slots == 0 }), nil
 }
 
+// emptyTime is how long a discovery script has to list no host until all are released:
+// what it asks may be restarting, and the job ends with its last host.
+const emptyTime = 5 * time.Second
+
 // discover sends the hosts whenever they change. A script that fails keeps the
-// hosts as they are.
+// hosts as they are, and so does one that lists none for less than emptyTime.
 func (r *launcher) discover(ctx context.Context, out chan<- []listedHost) {
 	var last []listedHost
 	send := func(hosts []listedHost) {
@@ -77,6 +81,7 @@ func (r *launcher) discover(ctx context.Context, out chan<- []listedHost) {
 		send(hosts)
 		return
 	}
+	var empty time.Time // since when it has listed none
 	t := time.NewTicker(r.o.interval)
 	defer t.Stop()
 	for {
@@ -92,7 +97,12 @@ func (r *launcher) discover(ctx context.Context, out chan<- []listedHost) {
 			return
 		case err != nil:
 			r.log.Warn("discovery script failed, hosts stay as they are", "script", r.o.script, "error", err)
-		default:
+		case len(hosts) > 0:
+			empty = time.Time{}
+			send(hosts)
+		case empty.IsZero():
+			empty = time.Now()
+		case time.Since(empty) >= emptyTime:
 			send(hosts)
 		}
 		select {

@@ -35,9 +35,9 @@ func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
 	for _, h := range hosts {
 		r.listed[h.name] = h
 		switch run := r.named(h.name); {
-		case run == nil:
+		case run == nil, run.leaving: // one that leaves can't be held back: another takes its place
 			r.start(ctx, h)
-		case run.slots != h.slots && !run.leaving:
+		case run.slots != h.slots:
 			r.resize(ctx, run, h)
 		}
 	}
@@ -104,19 +104,16 @@ func (r *launcher) start(ctx context.Context, h listedHost) {
 	r.wg.Go(func() {
 		result := run.host.Run(ctx)
 		up.Close()
-		r.ended(ctx, run, result)
+		r.ended(run, result)
 	})
 }
 
 // ended takes in the end of a host.
-func (r *launcher) ended(ctx context.Context, run *runningHost, result host.Result) {
+func (r *launcher) ended(run *runningHost, result host.Result) {
 	r.mu.Lock()
 	delete(r.hosts, run.id)
 	none := len(r.hosts) == 0
 	leaving := run.leaving
-	if again, listed := r.listed[run.name]; listed && leaving && r.named(run.name) == nil && !r.over {
-		r.start(ctx, again) // it was listed again before it had left
-	}
 	r.mu.Unlock()
 	// The result of a host that was released is not the job's; that of the last one
 	// that was given up is.

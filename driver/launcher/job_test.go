@@ -22,6 +22,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/horovod"
 	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
 )
@@ -230,6 +231,60 @@ func TestJobEndsWhenItsLastHostHasLeft(t *testing.T) {
 	r := <-j.result
 	must.Eq(t, 1, r.Code)
 	must.StrContains(t, r.Reason, "waited 10s for a host")
+}
+
+// A host that is listed again while its processes are at a step is taken back, though it
+// has yet to leave.
+func TestAHostThatIsListedAgainIsTakenBack(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func() (*job, func(int) int){
+		"horovod": func() (*job, func(int) int) { j := startJob(t, 0, "a:1 b:1", "-np", "2"); return j, j.pid },
+		"kolo.torch": func() (*job, func(int) int) {
+			j := startJobOf(t, torchrun, nil, 0, "a:1 b:1", "-np", "2")
+			return j, j.torchPID
+		},
+		"restart": func() (*job, func(int) int) { j := startScript(t, 0, "a:1 b:1", "-np", "2"); return j, j.torchPID },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j, pid := start()
+			s := j.size(2)
+			root := pid(0)
+			must.NoError(t, syscall.Kill(root, syscall.SIGSTOP)) // a long step
+			t.Cleanup(func() { _ = syscall.Kill(root, syscall.SIGCONT) })
+			host := func(name string) (leaving, there bool) {
+				j.r.mu.Lock()
+				defer j.r.mu.Unlock()
+				run := j.r.hosts[elastic.HostID(name)]
+				return run != nil && run.leaving, run != nil
+			}
+			j.list("a:1")
+			j.until("the host to leave", func(*wire.Status) bool { leaving, _ := host("b"); return leaving })
+			j.list("a:1 b:1")
+			j.until("another host of its name", func(*wire.Status) bool { _, there := host("b.2"); return there })
+			_, there := host("b")
+			must.True(t, there, must.Sprint("it was not waited for"))
+			must.NoError(t, syscall.Kill(root, syscall.SIGCONT))
+			j.until("a ring with it", func(now *wire.Status) bool {
+				return now.Phase == "training" && now.Size == 2 && now.Generation > s.Generation && now.Ranks[1].Host == "b.2"
+			})
+		})
+	}
+}
+
+// A discovery script may list nothing for a moment, while what it asks is restarted.
+func TestAnEmptyListCountsWhenItStays(t *testing.T) {
+	t.Parallel()
+	j := startJob(t, 0, "a:1", "-elastic-timeout", "10")
+	s := j.size(1)
+	j.list("")
+	time.Sleep(time.Second)
+	j.list("a:1")
+	time.Sleep(emptyTime)
+	now := j.until("steps", func(now *wire.Status) bool { return now.Step != nil })
+	must.Len(t, 1, now.Ranks, must.Sprint("the host has left"))
+	must.Eq(t, s.Generation, now.Generation, must.Sprint("the ring did not change"))
+	must.Eq(t, "a", now.Ranks[0].Host)
 }
 
 // The leader is rebuilt from what hosts report, in the middle of training.

@@ -70,7 +70,6 @@ type launcher struct {
 	listed map[string]listedHost // as last discovered
 	lives  map[string]int        // how often a host has joined
 	joined int
-	over   bool // there is a result
 	// restarts: other processes take the places of those that train, for each ring.
 	restarts bool
 	wg       sync.WaitGroup
@@ -125,9 +124,6 @@ func (r *launcher) run(ctx context.Context) host.Result {
 	discovered := make(chan []listedHost)
 	r.wg.Go(func() { r.discover(hostCtx, discovered) })
 	result := r.await(ctx, hostCtx, discovered)
-	r.mu.Lock()
-	r.over = true
-	r.mu.Unlock()
 	// The others are ending by themselves; those that are not in time are stopped.
 	timer := time.AfterFunc(endTimeout, stopHosts)
 	defer timer.Stop()
