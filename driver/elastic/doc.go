@@ -28,7 +28,7 @@
 //	noRing ─────> forming ───────────> training
 //	 ↑  │            │   <───────────     │
 //	 │  │            │     unconnected    │
-//	 │  │ returned   │ left               │ left, stalled
+//	 │  │ returned   │ left, intruded     │ left, intruded, stalled
 //	 │  └─────────┐  │  ┌─────────────────┘
 //	 │            ↓  ↓  ↓
 //	 └────────── dissolving
@@ -38,6 +38,7 @@
 //	connected    all members finished the rendezvous
 //	unconnected  a member of an adopted ring, taken for connected, is not
 //	left         a member left the ring, or was lost
+//	intruded     a stranger is connected to a member
 //	stalled      the ring made no steps for too long
 //	dissolved    no member is left in the ring
 //	returned     a lost host registers again, with a member still in the ring

@@ -72,6 +72,10 @@ type Trained struct{ Generation uint64 }
 // processes hangs, and that its connections are cut.
 type Stalled struct{ Generation uint64 }
 
+// Intruded reports that a stranger is connected to a member of a ring. The ring is
+// broken, so that the next one forms without it.
+type Intruded struct{ Generation uint64 }
+
 // SlotExited reports that a process ended.
 type SlotExited struct {
 	Proc Proc
@@ -110,6 +114,7 @@ func (SlotNotifiable) event() {}
 func (SlotIdle) event()       {}
 func (Trained) event()        {}
 func (Stalled) event()        {}
+func (Intruded) event()       {}
 func (SlotExited) event()     {}
 func (Quorum) event()         {}
 func (Tick) event()           {}

@@ -33,6 +33,10 @@ type Machine struct {
 	lastNewcomer   time.Time // latest newcomer
 	leavingSince   time.Time // first host of the present ring to leave
 
+	intrusions int       // rings that strangers have connected to, of late
+	intrudedAt time.Time // the last of them
+	formAfter  time.Time // no ring forms before
+
 	stepsReported      bool // the script reports its steps
 	warnedUnnotifiable bool // reported that rank 0 can't be notified
 
@@ -158,6 +162,8 @@ func (m *Machine) apply(ev Event) {
 		}
 	case Stalled:
 		m.stalled(ev)
+	case Intruded:
+		m.intruded(ev)
 	case SlotExited:
 		m.slotExited(ev)
 	case Quorum:

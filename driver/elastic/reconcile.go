@@ -19,7 +19,7 @@ func (m *Machine) reconcile() {
 	}
 	if m.end == nil {
 		m.observeRing()
-		if none, ok := m.phase.(*noRing); ok {
+		if none, ok := m.phase.(*noRing); ok && m.wake(m.formAfter) {
 			m.reconcileNoRing(none)
 		} else if in := m.intact(); in != nil && m.restarts {
 			m.reconcileNext(in)

@@ -61,6 +61,9 @@ type Ring struct {
 	Replica int `json:"replica,omitempty"`
 	// Restarts reports that its members can't change their ring; see SlotArrived.
 	Restarts bool `json:"restarts,omitempty"`
+	// Attests reports that the leader compares the connections of its members before
+	// they may exchange the training state.
+	Attests bool `json:"attests,omitempty"`
 }
 
 // Hosts returns the ring's hosts in rank order.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -71,9 +72,19 @@ func hold(at descriptor, inode uint64) *held {
 // and command. It is empty when the caller may not see the process. It looks
 // through all processes.
 func Holder(inode uint64) string {
+	pid, command := holder(inode)
+	if pid == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d (%s)", pid, command)
+}
+
+// holder returns the number and the command of the process that has a socket open, 0
+// where the caller sees none.
+func holder(inode uint64) (pid int, command string) {
 	all, err := processes()
 	if err != nil || inode == 0 {
-		return ""
+		return 0, ""
 	}
 	for pid, p := range all {
 		found := scan{sockets: map[uint64]descriptor{}}
@@ -82,8 +93,18 @@ func Holder(inode uint64) string {
 		}
 		if _, ok := found.sockets[inode]; ok {
 			command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
-			return fmt.Sprintf("%d (%s)", pid, strings.TrimSpace(string(command)))
+			return pid, strings.TrimSpace(string(command))
 		}
 	}
-	return ""
+	return 0, ""
+}
+
+// allocationID is what Nomad's cgroups are named after.
+var allocationID = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
+// allocation returns the ID of the allocation whose cgroup a process is in, empty
+// where it is in none or that cannot be seen.
+func allocation(pid int) string {
+	cgroups, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	return string(allocationID.Find(cgroups))
 }

@@ -85,9 +85,17 @@ func (e *endpoint) Environment(a elastic.Assignment) (defaults, fixed map[string
 func (e *endpoint) Admit(generation uint64, a elastic.Assignment) {
 	e.admit(&placement{
 		Place: worker.Place{Generation: generation, Rank: a.Rank, Size: a.Size, LocalRank: a.LocalRank, LocalSize: a.LocalSize,
-			CrossRank: a.CrossRank, CrossSize: a.CrossSize, Replica: e.f.ring.Replica, Newcomers: newcomers(e.f.ring)},
+			CrossRank: a.CrossRank, CrossSize: a.CrossSize, Replica: e.f.ring.Replica, Newcomers: newcomers(e.f.ring),
+			Attests: e.f.ring.Attests && a.Size > 1},
 		replica: e.f.replica,
 	})
+}
+
+// Attested tells the process that its group has members only.
+func (e *endpoint) Attested(generation uint64, round int) {
+	if e.worker != nil {
+		e.worker.Attested(generation, round)
+	}
 }
 
 // Notify notifies the process. The timestamp is not needed: a notice is for the ring

@@ -6,6 +6,7 @@ package torch
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -108,8 +109,9 @@ func (h *handler) Ready(generation uint64) {
 }
 
 // Formed takes in that the process is connected to its ring.
-func (h *handler) Formed(generation uint64) {
+func (h *handler) Formed(generation uint64, round int, listening []netip.AddrPort, known bool) {
 	if p := h.place(); p != nil && p.Generation == generation {
+		h.events.Connected(generation, round, listening, known)
 		p.replica.Formed(p.Rank)
 	}
 }

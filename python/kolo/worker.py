@@ -8,7 +8,8 @@
        | <------ welcome                 |
        | ready(generation left) ------>  |   waits until there is a group
        | <------ place(generation, rank) |
-       | formed(generation) ---------->  |
+       | formed(generation, where) --->  |
+       | <------ attested(generation)    |   no stranger is connected
        | progress(step, ...) --------->  |   as often as it likes
        | <------ change(generation)      |   leave at the next commit
        | <------ broken(generation)      |   a member is gone
@@ -24,7 +25,7 @@ import os
 import socket
 import threading
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from . import __version__
 
@@ -53,6 +54,7 @@ class Place:
     cross_size: int = 1
     newcomers: Tuple[int, ...] = ()
     replica: int = 1  # members with consecutive ranks that share one copy of a sharded model
+    attests: bool = False  # the agents compare the connections of a group before it may be used
 
     @classmethod
     def parse(cls, message: Mapping[str, Any]) -> "Place":
@@ -68,6 +70,7 @@ class Place:
                 cross_size=int(message.get("cross_size", 1)),
                 newcomers=tuple(int(rank) for rank in message.get("newcomers") or ()),
                 replica=int(message.get("replica") or 1),
+                attests=bool(message.get("attests")),
             )
         except (KeyError, TypeError, ValueError) as err:
             raise AgentError("the agent sent a place that cannot be read: %r (%s)" % (message, err)) from err
@@ -91,6 +94,7 @@ class Client:
         self._place: Optional[Place] = None
         self._change = 0  # the highest generation that is to change
         self._broken = 0  # the highest generation that has lost a member
+        self._attested = (0, 0)  # the highest generation and its round that no stranger is connected to
         self._end: Optional[str] = None  # why the connection ended
         self._write = threading.Lock()
         self._pending = b""  # what the agent has not taken yet
@@ -138,9 +142,19 @@ class Client:
                 return self._place
             raise AgentError("%s while this process waited for a place; without an agent it has none" % self._end)
 
-    def formed(self, generation: int) -> None:
-        """Reports that the process group is connected."""
-        self._send({"type": "formed", "generation": generation})
+    def formed(self, generation: int, round_: int = 1, listening: Optional[Sequence[str]] = None) -> None:
+        """Reports that a process group is connected, and where this process listens for its members; None: that is unknown.
+
+        Rounds count the groups of one generation.
+        """
+        message: Dict[str, Any] = {"type": "formed", "generation": generation, "round": round_}
+        if listening is not None:
+            message["listening"] = list(listening)
+        self._send(message)
+
+    def attested(self, generation: int, round_: int) -> bool:
+        """Whether the agents have found that no stranger is connected to a group that has formed."""
+        return self._attested >= (generation, round_)
 
     def progress(self, generation: int, fields: Mapping[str, Any]) -> None:
         """Reports progress. Never waits: an agent that is busy misses a report."""
@@ -233,6 +247,8 @@ class Client:
                 self._place = Place.parse(message)
             elif kind == "change":
                 self._change = max(self._change, int(message.get("generation", 0)))
+            elif kind == "attested":
+                self._attested = max(self._attested, (int(message.get("generation", 0)), int(message.get("round", 1))))
             elif kind == "broken":
                 broken = int(message.get("generation", 0))
                 self._broken = max(self._broken, broken)

@@ -80,6 +80,7 @@ class Agent:
         self.generation = 0
         self.hung = 0  # workers that were started again
         self.lost = False  # all that hold the state hang
+        self.on_formed = None  # called with (worker, message); whether the group is attested
         self.on_place = None  # called with (worker, is newcomer) before its place is sent
         self.log = []  # (time, text)
         self.threads = []
@@ -298,7 +299,10 @@ class Agent:
             elif message["type"] == "formed":
                 self._note("%s formed %d" % (worker.name, message["generation"]))
                 worker.formed = message["generation"]
+                if self.on_formed and not self.on_formed(worker, message):
+                    return
                 worker.synced = True
+                worker.send(type="attested", generation=message["generation"], round=message["round"])
             elif message["type"] == "progress":
                 worker.progress.append(message)
 
@@ -378,7 +382,7 @@ class Agent:
             if self.on_place:
                 self.on_place(member, rank in lacking)
             member.send(type="place", generation=self.generation, rank=rank, size=len(members), local_rank=rank,
-                        local_size=len(members), cross_rank=0, cross_size=1, newcomers=lacking, replica=self.replica)
+                        local_size=len(members), cross_rank=0, cross_size=1, newcomers=lacking, replica=self.replica, attests=len(members) > 1)
 
     def _whole(self, members):
         """Whole replicas of members: those of the present group stay as they are."""

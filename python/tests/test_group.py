@@ -7,6 +7,7 @@ import collections
 import os
 import random
 import signal
+import socket
 import sys
 import time
 import unittest
@@ -102,6 +103,21 @@ class Training(unittest.TestCase):
         codes = agent.complete()
         self.assertEqual([], [code for worker, code in zip(agent.workers, codes) if code and not worker.killed], agent.report())
         self.assert_trained(agent, **arguments)
+
+
+def connect(address):
+    """A connection of one that is no member."""
+    host, port = address.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=60)
+
+
+def received(connection):
+    """What was sent to it until its end."""
+    with connection:
+        try:
+            return b"".join(iter(lambda: connection.recv(4096), b""))
+        except ConnectionResetError:
+            return b""
 
 
 class Planned(Training):
@@ -211,6 +227,28 @@ class Failures(Training):
         agent.stepped(3)
         entries = agent.entries()
         self.assertEqual(sorted(self.accepted(entries)), list(range(1, max(self.accepted(entries)) + 1)))
+
+    def test_a_stranger_gets_no_state(self):
+        """A group is not used before it is attested. One that a stranger is connected to is given up, and the next trains."""
+        agent = self.agent("--epochs", "1", "--samples", "480")
+        strangers = []
+
+        def formed(worker, message):
+            self.assertTrue(message["listening"], message)
+            if message["generation"] > 1:
+                return True
+            strangers.extend(connect(address) for address in message["listening"])
+            if all(w.formed for w in agent.workers):
+                agent.break_()
+            return False
+
+        agent.on_formed = formed
+        workers = agent.grow(2)
+        self.finish(agent, samples=480)
+        self.assertGreaterEqual(len(strangers), 4)
+        self.assertEqual([["start", "failure"]] * 2, [worker.reasons for worker in workers])
+        self.assertEqual([b""] * len(strangers), [received(stranger) for stranger in strangers])
+        self.assertEqual({2}, {entry["generation"] for entry in agent.entries() if entry["kolo"] in ("ring", "step")})
 
     def test_exits_after_forming_was_given_up(self):
         """A thread that still forms an old group does not keep a process from ending with its status."""

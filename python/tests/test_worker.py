@@ -65,7 +65,7 @@ class Worker(unittest.TestCase):
         thread.join(60)
         self.assertEqual([Place(4, 1, 2, newcomers=(1,))], answers)
         client.formed(4)
-        self.assertEqual({"type": "formed", "generation": 4}, self.agent.next())
+        self.assertEqual({"type": "formed", "generation": 4, "round": 1}, self.agent.next())
         client.progress(4, {"step": 2})
         self.assertEqual({"type": "progress", "generation": 4, "step": 2}, self.agent.next())
 

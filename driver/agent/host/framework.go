@@ -49,6 +49,9 @@ type Endpoint interface {
 	// Admit gives the process its place in the ring that was joined last. What it
 	// asks before that is held.
 	Admit(generation uint64, a elastic.Assignment)
+	// Attested tells the process that its ring's connections are between members
+	// alone; see Events.Connected.
+	Attested(generation uint64, round int)
 	// Notify notifies the process, if it can change its ring, that the ring is to
 	// change, so that it leaves at its next commit. It may ignore a timestamp that is not newer than the last.
 	Notify(ctx context.Context, timestamp int64) error
@@ -76,6 +79,12 @@ type Events struct {
 	// Progress: it reports how far the ring of a generation has come, as others do
 	// in the progress file.
 	Progress func(generation uint64, p wire.Progress)
+	// Connected: the process is connected to the ring of a generation, and listens at
+	// these addresses for the others; known is false where it doesn't report them. It
+	// comes before Exchange.Up, and again with the next round where the ring's
+	// processes form another group; see wire.Connected. Where there is none, the
+	// addresses are Endpoint.Connections.
+	Connected func(generation uint64, round int, listening []netip.AddrPort, known bool)
 	// Warn: people have to know something of the process. Of one process only the
 	// first text is reported.
 	Warn func(text string)

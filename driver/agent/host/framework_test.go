@@ -38,6 +38,8 @@ func (endpoint) Listen(Callers) error { return nil }
 
 func (endpoint) Admit(uint64, elastic.Assignment) {}
 
+func (endpoint) Attested(uint64, int) {}
+
 func (endpoint) Notify(context.Context, int64) error { return nil }
 
 func (endpoint) Break(uint64) {}

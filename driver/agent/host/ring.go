@@ -74,6 +74,7 @@ func (h *Host) news(x Exchange, id wire.RingID) {
 		}
 		if mem := h.ring.Find(p.Slot); mem != nil && x.Up(mem.Assignment.Rank) {
 			s.Up = true
+			h.listens(s, p, id)
 			h.send(&wire.ToLeader{Up: &elastic.SlotUp{Proc: p, Generation: id.Generation}})
 		}
 	}
@@ -130,7 +131,7 @@ func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
 
 func (h *Host) admit(s *slot, m *elastic.Member) {
 	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
-	s.Idle, s.watch = false, nil
+	s.Idle, s.watch, s.connected = false, nil, nil
 	s.latest, s.unsent = wire.Progress{}, false
 	if s.Restarts {
 		h.withdrawRequest()

@@ -26,6 +26,7 @@ func (h *Host) Attach(s Session) error {
 		if err := s.Send(&wire.ToLeader{Register: h.register()}); err != nil {
 			h.session = nil
 		}
+		h.reportConnected()
 	})
 	defer h.post(func() {
 		if h.session == s {
@@ -93,6 +94,10 @@ func (h *Host) handle(m *wire.ToAgent) {
 		h.countFailure(m.Failed.Slot.Local)
 	case m.Break != nil:
 		h.breakRing(m.Break.Generation)
+	case m.Look != nil:
+		h.look(*m.Look)
+	case m.Attest != nil:
+		h.attested(m.Attest)
 	case m.Synced != nil:
 		for _, s := range h.slots {
 			if s.Generation == m.Synced.Generation && s.SyncedSince == 0 {

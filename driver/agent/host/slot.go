@@ -5,6 +5,7 @@ package host
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"time"
@@ -31,6 +32,8 @@ type slot struct {
 	// before that.
 	stopAt time.Time
 	watch  *idleWatch // nil where its ring is not broken
+	// connected is what was reported of its connecting to its ring; nil before.
+	connected *wire.Connected
 	// postponed is a start that waits for memory.
 	postponed *elastic.Start
 }
@@ -83,6 +86,9 @@ func (h *Host) newEndpoint(a elastic.Start) Endpoint {
 		Progress: func(gen uint64, p wire.Progress) {
 			p.At = wire.Seconds(time.Now())
 			h.post(func() { h.progressed(a.Proc, e, gen, p) })
+		},
+		Connected: func(gen uint64, round int, listening []netip.AddrPort, known bool) {
+			h.post(func() { h.connected(a.Proc, e, gen, round, listening, known) })
 		},
 		Warn: func(text string) { h.post(func() { h.warn(a.Proc, e, text) }) },
 	})

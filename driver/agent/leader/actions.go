@@ -106,7 +106,11 @@ func (l *Leader) form(ctx context.Context, a elastic.Form) {
 		l.wasUp = false
 	}
 	l.followRing()
-	sendTo(l, a.Hosts, &wire.ToAgent{Form: wire.CloneRing(&a.Ring)})
+	ring := wire.CloneRing(&a.Ring)
+	if id.Term == l.o.Term {
+		ring.Attests = !ring.Restarts
+	}
+	sendTo(l, a.Hosts, &wire.ToAgent{Form: ring})
 }
 
 func (l *Leader) end(ctx context.Context, a elastic.End) {

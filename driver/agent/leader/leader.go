@@ -68,18 +68,20 @@ type Leader struct {
 	givenUp map[elastic.HostID]bool // of the ring, since a host last joined
 	quorum  elastic.Quorum
 
-	ring          wire.RingID
-	exchange      Exchange
-	agreed        wire.RingID
-	notices       wire.NotifyClock
-	stats         *ringStats
-	wasUp         bool
-	ended         *elastic.End
-	failed        error
-	statusAt      time.Time
-	stepped       time.Time // last new step of the present ring, by this clock; see checkStall
-	stallReported uint64    // ring whose stall was reported
-	status        *wire.Status
+	ring           wire.RingID
+	exchange       Exchange
+	agreed         wire.RingID
+	attestation    *attestation // of the newest round of the ring
+	notices        wire.NotifyClock
+	stats          *ringStats
+	wasUp          bool
+	ended          *elastic.End
+	failed         error
+	statusAt       time.Time
+	stepped        time.Time // last new step of the present ring, by this clock; see checkStall
+	stallReported  uint64    // ring whose stall was reported
+	toldUnattested bool      // the user knows that rings are not attested
+	status         *wire.Status
 }
 
 // ErrRefused reports that a ring was refused: the leader must begin again with

@@ -239,6 +239,7 @@ func (l *Leader) tick(ctx context.Context) {
 	}
 	l.checkQuorum(ctx)
 	l.checkStall(ctx, now)
+	l.lookAgain(now)
 	if now.Sub(l.statusAt) >= time.Second {
 		l.publish()
 	}

@@ -26,8 +26,13 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 	case m.Waiting != nil:
 		l.stats.leave(time.Now())
 		l.step(ctx, *m.Waiting)
+	case m.Connected != nil:
+		l.connected(m.Connected)
 	case m.Up != nil:
 		l.step(ctx, *m.Up)
+		l.checkAttestation()
+	case m.Ends != nil:
+		l.looked(ctx, id, m.Ends)
 	case m.Notifiable != nil:
 		l.step(ctx, *m.Notifiable)
 	case m.Idle != nil:

@@ -24,7 +24,9 @@ type ToLeader struct {
 	Leaving    *Leaving                `json:"leaving,omitempty"`
 	Arrived    *elastic.SlotArrived    `json:"arrived,omitempty"`
 	Waiting    *elastic.SlotWaiting    `json:"waiting,omitempty"`
+	Connected  *Connected              `json:"connected,omitempty"`
 	Up         *elastic.SlotUp         `json:"up,omitempty"`
+	Ends       *Ends                   `json:"ends,omitempty"`
 	Notifiable *elastic.SlotNotifiable `json:"notifiable,omitempty"`
 	Idle       *elastic.SlotIdle       `json:"idle,omitempty"`
 	Exited     *Exited                 `json:"exited,omitempty"`
@@ -105,6 +107,8 @@ type ToAgent struct {
 	Form    *elastic.Ring        `json:"form,omitempty"`
 	Notify  *Notify              `json:"notify,omitempty"`
 	Break   *elastic.Break       `json:"break,omitempty"`
+	Look    *Look                `json:"look,omitempty"`
+	Attest  *Attest              `json:"attest,omitempty"`
 	Failed  *elastic.Failed      `json:"failed,omitempty"`
 	Synced  *elastic.Synced      `json:"synced,omitempty"`
 	Release *elastic.ReleaseHost `json:"release,omitempty"`

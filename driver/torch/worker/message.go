@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
 	"strings"
 
@@ -38,6 +39,9 @@ type Place struct {
 	Replica int `json:"replica,omitempty"`
 	// Newcomers are the ranks that do not hold the training state.
 	Newcomers []int `json:"newcomers"`
+	// Attests reports that the process is to wait for attested before it sends or
+	// receives the state.
+	Attests bool `json:"attests,omitempty"`
 }
 
 // Types of messages.
@@ -51,6 +55,7 @@ const (
 	typePlace    = "place"
 	typeChange   = "change"
 	typeBroken   = "broken"
+	typeAttested = "attested"
 )
 
 // request is a message of a process, with all fields that any has; Progress's are
@@ -61,8 +66,40 @@ type request struct {
 	Secret     string `json:"secret"`
 	Generation uint64 `json:"generation"`
 	Reason     string `json:"reason"`
+	// Round counts the groups that the process has formed in a generation, from 1.
+	Round int `json:"round"`
+	// Listening has the addresses at which the process listens for the others, nil
+	// where it does not report them.
+	Listening *[]string `json:"listening"`
 	Hello
 }
+
+// maxListening bounds the addresses of one process: it has a few groups, each with one.
+const maxListening = 256
+
+// formed returns what a message about a group has, or why it can't be.
+func (r request) formed() (round int, listening []netip.AddrPort, known bool, err error) {
+	if r.Round < 0 || r.Round > maxRounds {
+		return 0, nil, false, fmt.Errorf("field \"round\" of message %q: is %d, must be from 1 to %d", r.Type, r.Round, maxRounds)
+	}
+	if r.Listening == nil {
+		return max(r.Round, 1), nil, false, nil
+	}
+	if n := len(*r.Listening); n > maxListening {
+		return 0, nil, false, fmt.Errorf("field \"listening\" of message %q: has %d addresses, must have at most %d", r.Type, n, maxListening)
+	}
+	for _, text := range *r.Listening {
+		addr, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return 0, nil, false, fmt.Errorf("field \"listening\" of message %q: %w", r.Type, err)
+		}
+		listening = append(listening, addr)
+	}
+	return max(r.Round, 1), listening, true, nil
+}
+
+// maxRounds bounds the groups of one generation, of which there are two.
+const maxRounds = 16
 
 func parse(line []byte) (request, error) {
 	var r request
@@ -98,6 +135,10 @@ func change(generation uint64) []byte {
 
 func broken(generation uint64) []byte {
 	return encode(typeBroken, map[string]any{"generation": generation})
+}
+
+func attested(generation uint64, round int) []byte {
+	return encode(typeAttested, map[string]any{"generation": generation, "round": round})
 }
 
 func place(p Place) []byte {

@@ -81,29 +81,33 @@ func (s *Server) follow(c *conn, in *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
-		if !s.handle(c, r, line) {
-			return nil
+		if ok, err := s.handle(c, r, line); !ok || err != nil {
+			return err
 		}
 	}
 }
 
 // handle passes on a message, unless another connection has taken the place of
 // this one.
-func (s *Server) handle(c *conn, r request, line []byte) bool {
+func (s *Server) handle(c *conn, r request, line []byte) (bool, error) {
 	s.handling.Lock()
 	defer s.handling.Unlock()
 	if !s.isPresent(c) {
-		return false
+		return false, nil
 	}
 	switch r.Type {
 	case typeReady:
 		s.handler.Ready(r.Generation)
 	case typeFormed:
-		s.handler.Formed(r.Generation)
+		round, listening, known, err := r.formed()
+		if err != nil {
+			return true, err
+		}
+		s.handler.Formed(r.Generation, round, listening, known)
 	case typeProgress:
 		s.handler.Progress(r.Generation, line)
 	}
-	return true
+	return true, nil
 }
 
 // readLine returns the next line, valid until the next call.

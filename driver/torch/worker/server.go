@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -26,8 +27,9 @@ type Handler interface {
 	// Ready: the process has left the ring of a generation, 0 when it was in none,
 	// and waits for its next place.
 	Ready(generation uint64)
-	// Formed: it is connected to the ring of a generation.
-	Formed(generation uint64)
+	// Formed: it is connected to a group of the ring of a generation, and listens at
+	// these addresses for the others; known is false where it doesn't report them.
+	Formed(generation uint64, round int, listening []netip.AddrPort, known bool)
 	// Progress: it reports how far the ring has come. The line is JSON and valid
 	// until the method returns.
 	Progress(generation uint64, line []byte)
@@ -113,6 +115,9 @@ func (s *Server) Change(generation uint64) { s.send(change(generation)) }
 
 // Broken reports to the process that its ring has lost a member.
 func (s *Server) Broken(generation uint64) { s.send(broken(generation)) }
+
+// Attested tells the process that the connections of a group are between members alone.
+func (s *Server) Attested(generation uint64, round int) { s.send(attested(generation, round)) }
 
 func (s *Server) send(message []byte) {
 	s.mu.Lock()

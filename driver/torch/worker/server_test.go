@@ -48,8 +48,11 @@ func (r *recorder) Hello(h Hello) error {
 	return nil
 }
 
-func (r *recorder) Ready(g uint64)  { r.note("ready %d", g) }
-func (r *recorder) Formed(g uint64) { r.note("formed %d", g) }
+func (r *recorder) Ready(g uint64) { r.note("ready %d", g) }
+func (r *recorder) Formed(g uint64, round int, listening []netip.AddrPort, known bool) {
+	r.note("formed %d round %d at %v known %v", g, round, listening, known)
+}
+
 func (r *recorder) Progress(g uint64, line []byte) {
 	p, ok := wire.ParseProgress(line)
 	r.note("progress %d %v %v", g, ok, p.Step != nil && p.Loss == nil)
@@ -142,10 +145,13 @@ func TestConversation(t *testing.T) {
 	must.Eq(t, map[string]any{"type": "change", "generation": 3.0}, p.hear())
 	must.Eq(t, map[string]any{"type": "broken", "generation": 3.0}, p.hear())
 	p.say(`{"type":"formed","generation":3}`)
+	p.say(`{"type":"formed","generation":3,"round":2,"listening":["10.0.0.1:3000","[fd00::1]:4"]}`)
+	p.say(`{"type":"formed","generation":3,"listening":[]}`)
 	p.say(`{"type":"song","of":"the future"}`)
 	p.say(`{"type":"progress","generation":3,"step":4,"loss":NaN}`)
 	p.say(`{"type":"ready","generation":3,"reason":"commit"}`)
-	r.expect(t, "formed 3", "progress 3 true true", "ready 3")
+	r.expect(t, "formed 3 round 1 at [] known false", "formed 3 round 2 at [10.0.0.1:3000 [fd00::1]:4] known true",
+		"formed 3 round 1 at [] known true", "progress 3 true true", "ready 3")
 	s.Place(Place{Generation: 4, Size: 1})
 	must.Eq(t, []any{}, p.hear()["newcomers"].([]any))
 	must.NoError(t, s.Close())
@@ -180,6 +186,13 @@ func TestRefusals(t *testing.T) {
 		"a long line later": {func(s *Server) []string {
 			return []string{hello(s, "2.6"), `{"type":"progress","x":"` + strings.Repeat("x", maxLine) + `"}`}
 		}, "longer than 65536 bytes"},
+		"addresses beyond the bound": {func(s *Server) []string {
+			return []string{hello(s, "2.6"), `{"type":"formed","listening":["[::1]:1"` + strings.Repeat(`,"[::1]:1"`, maxListening) + `]}`}
+		}, `field "listening" of message "formed": has 257 addresses, must have at most 256`},
+		"an address that is none": {func(s *Server) []string { return []string{hello(s, "2.6"), `{"type":"formed","listening":["lo:1"]}`} },
+			`field "listening" of message "formed": `},
+		"a round beyond the bound": {func(s *Server) []string { return []string{hello(s, "2.6"), `{"type":"formed","round":17}`} },
+			`field "round" of message "formed": is 17`},
 		"another version": {func(s *Server) []string {
 			return []string{strings.Replace(hello(s, "2.6"), `"version":1`, `"version":2`, 1)}
 		}, "speaks version 1"},

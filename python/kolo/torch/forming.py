@@ -3,16 +3,20 @@
 
 """Forms process groups.
 
-    store --> gloo group of all --> offers --> roles --> default group of the members
+    store --> offers --> roles --> gloo group of all --> default group of the members --> attested
 
 A group forms in a thread of its own, because a member that dies meanwhile
 leaves the others in a wait that ends at the timeout only. That thread is given
 up, and cannot finish: see Forming.abandon.
+
+Offers go through the agents' store, which no stranger writes to. What a group's
+own connections carry is not believed before the agents have attested them.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import sys
 import threading
@@ -46,7 +50,7 @@ class Forming(threading.Thread):
         self.error: Optional[BaseException] = None
         self._place, self._backend, self._timeout, self._wake = place, backend, timeout, wake
         self._offer, self._company = offer, company
-        self._before = sockets.connections()
+        self._before = sockets.opened()
         self._device = torch.cuda.current_device() if torch.cuda.is_available() else None
 
     def run(self) -> None:
@@ -64,8 +68,12 @@ class Forming(threading.Thread):
         """The group, once done; raises what has prevented it."""
         if self.group is None:
             raise self.error or RuntimeError("the group did not form")
-        self.group.connections = self._opened()
+        self.group.connections = self._opened().connections
         return self.group
+
+    def listening(self) -> Optional[List[str]]:
+        """Where this group listens for members, None where that is unknown."""
+        return self._opened().addresses() if self._before else None
 
     def abandon(self) -> None:
         """Gives this group up, so that the next can form at once.
@@ -76,7 +84,7 @@ class Forming(threading.Thread):
         are shut down, which mostly ends the wait as well.
         """
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(Abandoned))
-        sockets.shut(self._opened())
+        sockets.shut(self._opened().connections)
         self.join(0.02)
         if self.group is not None:  # it was faster
             self.group.failed = True
@@ -86,9 +94,9 @@ class Forming(threading.Thread):
             dist.destroy_process_group()
         clear()
 
-    def _opened(self) -> Dict[int, sockets.Ends]:
-        now = sockets.connections()
-        return {descriptor: ends for descriptor, ends in now.items() if self._before.get(descriptor) != ends}
+    def _opened(self) -> sockets.Opened:
+        now = sockets.opened()
+        return now.since(self._before) if now and self._before else sockets.Opened({}, {})
 
     def _form(self) -> Group:
         place = self._place
@@ -96,9 +104,9 @@ class Forming(threading.Thread):
             decide([self._offer])
             return self._initialize(place, dist.HashStore(), None)
         store = dist.PrefixStore("kolo/%d" % place.generation, _connect(self._timeout))
-        control = self._gloo("control", store, place)
-        offers = _exchange(control, self._offer, place.size)
+        offers = _exchange(store, self._offer, place)
         roles = decide(offers)
+        control = self._gloo("control", store, place)
         if not roles.observers:
             return self._initialize(place, store, control)
         company = Company(place, roles, store, control, self._timeout)
@@ -129,11 +137,11 @@ class Forming(threading.Thread):
         return Group(place, store, control, self._timeout, company)
 
 
-def _exchange(control: Any, offer: Offer, size: int) -> List[Offer]:
+def _exchange(store: Any, offer: Offer, place: Place) -> List[Offer]:
     """The offers of all processes, by rank."""
-    offers = [torch.zeros(len(offer), dtype=torch.int64) for _ in range(size)]
-    control.allgather([offers], [torch.tensor(offer, dtype=torch.int64)]).wait()
-    return [Offer(*each.tolist()) for each in offers]
+    store.set("offer/%d" % place.rank, json.dumps(offer))
+    texts = store.multi_get(["offer/%d" % rank for rank in range(place.size)])  # waits for all
+    return [Offer(*json.loads(text)) for text in texts]
 
 
 def _connect(timeout: timedelta) -> Any:

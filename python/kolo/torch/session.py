@@ -283,17 +283,24 @@ class Elastic(Session):
         self.group = group = self._form(place)
         self._attempts = 0
         self._placed(group)
-        self.client.formed(place.generation)
         return group
 
     def _form(self, place: Place, company: Optional[Company] = None) -> Group:
         client, state = self.client, self._state
-        broken = functools.partial(client.broken, place.generation)
+
+        def broken() -> bool:
+            return client.broken(place.generation) or client.ended()
+
+        round_ = 2 if company else 1  # of the groups of this generation
         sends = place.replica == 1 and state is not None and state._held() >= 0 and background.wanted(state, self._background)
         offer = Offer(state._held() if state is not None else -1, int(sends), place.cross_rank)
         forming = Forming(place, self.backend, self.timeout, client.wake, offer, company)
         forming.start()
         client.wait(lambda: forming.done or broken())
+        if forming.group is not None and not broken():
+            client.formed(place.generation, round_, forming.listening())
+            if place.attests:
+                client.wait(lambda: client.attested(place.generation, round_) or broken())
         if broken():
             forming.abandon()
             raise GroupFailed("group %d has lost a member while it formed" % place.generation)

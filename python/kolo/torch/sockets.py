@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""The TCP connections that a process group has opened, so that they can be shut down.
+"""The TCP sockets that a process group has opened: its connections, so that they can be shut down, and where it listens.
 
 gloo has no abort: a collective ends when a connection of its group does, unless
 it is in the middle of a message (see outbox); the agent ends such a process. The
@@ -14,22 +14,39 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import Dict, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-Ends = Tuple[object, object]
+Ends = Tuple[Any, Any]
 
 
-def connections() -> Dict[int, Ends]:
-    """Descriptors of this process that are connected TCP sockets, with both addresses."""
-    found = {}
+class Opened(NamedTuple):
+    """Sockets of a process by descriptor."""
+
+    connections: Dict[int, Ends]  # with both addresses
+    listeners: Dict[int, Ends]  # with their address, and None
+
+    def since(self, before: "Opened") -> "Opened":
+        """Those that were not open before."""
+        return Opened(*({descriptor: ends for descriptor, ends in now.items() if old.get(descriptor) != ends}
+                        for now, old in zip(self, before)))
+
+    def addresses(self) -> List[str]:
+        """Where the listeners listen, in the form address:port."""
+        return ["[%s]:%d" % (address[0].partition("%")[0], address[1]) if ":" in address[0] else "%s:%d" % address[:2]
+                for address, _ in self.listeners.values()]
+
+
+def opened() -> Optional[Opened]:
+    """The TCP sockets of this process, None where it cannot see them."""
+    found = Opened({}, {})
     try:
         names = os.listdir("/proc/self/fd")
     except OSError:
-        return {}
+        return None
     for name in names:
         ends = _ends(int(name))
         if ends:
-            found[int(name)] = ends
+            (found.listeners if ends[1] is None else found.connections)[int(name)] = ends
     return found
 
 
@@ -60,6 +77,8 @@ def _ends(descriptor: int) -> Optional[Ends]:
         with _open(descriptor) as connection:
             if connection.family not in (socket.AF_INET, socket.AF_INET6) or connection.type != socket.SOCK_STREAM:
                 return None
+            if connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                return connection.getsockname(), None
             return connection.getsockname(), connection.getpeername()
     except OSError:
         return None

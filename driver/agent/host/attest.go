@@ -1,0 +1,108 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/attest"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/plaintext"
+)
+
+// connected: the process is connected to a group of its ring.
+func (h *Host) connected(p elastic.Proc, e Endpoint, gen uint64, round int, listening []netip.AddrPort, known bool) {
+	s := h.find(p)
+	if s == nil || s.endpoint != e || s.State != elastic.InRing || s.Generation != gen || h.ring == nil || h.ring.Generation != gen {
+		return
+	}
+	s.connected = &wire.Connected{Proc: p, Ring: wire.IDOf(h.ring), Round: round, Known: known, Listening: listening}
+	h.send(&wire.ToLeader{Connected: s.connected})
+}
+
+// listens reports where a process listens that is connected to its ring, if its
+// framework knows the addresses from the exchange.
+func (h *Host) listens(s *slot, p elastic.Proc, id wire.RingID) {
+	addrs, gen := s.endpoint.Connections()
+	if s.connected != nil || len(addrs) == 0 || gen != id.Generation {
+		return
+	}
+	s.connected = &wire.Connected{Proc: p, Ring: id, Round: 1, Known: true}
+	for a := range addrs {
+		s.connected.Listening = append(s.connected.Listening, a)
+	}
+	h.send(&wire.ToLeader{Connected: s.connected})
+}
+
+// reportConnected reports to a new leader which processes are connected.
+func (h *Host) reportConnected() {
+	for _, s := range h.slots {
+		if s.State == elastic.InRing && s.connected != nil && s.connected.Ring == wire.IDOf(h.ring) {
+			h.send(&wire.ToLeader{Connected: s.connected})
+		}
+	}
+}
+
+// look reports the connections of the host's processes at the ring's listening
+// addresses.
+func (h *Host) look(m wire.Look) {
+	if m.Ring != wire.IDOf(h.ring) {
+		return
+	}
+	listening := attest.Addresses{}
+	for _, a := range m.Listening {
+		listening.Add(a)
+	}
+	go func() {
+		answer := &wire.Ends{Ring: m.Ring, Round: m.Round, Number: m.Number}
+		sockets, err := h.peers.Connections(listening)
+		if err != nil {
+			answer.Unknown = err.Error()
+		}
+		for _, s := range sockets[:min(len(sockets), attest.MaxEnds)] {
+			answer.Ends = append(answer.Ends, attest.End{Local: s.Local, Remote: s.Remote})
+		}
+		h.post(func() { h.send(&wire.ToLeader{Ends: answer}) })
+	}()
+}
+
+// attested takes in the leader's verdict on a round.
+func (h *Host) attested(m *wire.Attest) {
+	if m.Ring != wire.IDOf(h.ring) {
+		return
+	}
+	if len(m.Strangers) > 0 {
+		h.reportStrangers(m.Ring.Generation, m.Strangers)
+		return
+	}
+	for _, s := range h.slots {
+		if c := s.connected; s.State == elastic.InRing && c != nil && c.Ring == m.Ring && c.Round <= m.Round && !c.Attested {
+			done := *c // the leader of this process may have the other
+			done.Attested = true
+			s.connected = &done
+			s.endpoint.Attested(m.Ring.Generation, c.Round)
+		}
+	}
+}
+
+// reportStrangers reports where the connections come from that broke a ring. That takes
+// a look at all processes of the machine, for which the host does not wait.
+func (h *Host) reportStrangers(generation uint64, strangers []attest.End) {
+	events, peers := h.o.Events, h.peers
+	go func() {
+		var all []string
+		for _, e := range strangers {
+			who := peers.Describe(e.Remote, e.Local)
+			if who == "" {
+				who = "not a process of this machine that the agent can see"
+			}
+			all = append(all, fmt.Sprintf("%s is connected to %s of its process group and is none of its members (%s)", e.Remote, e.Local,
+				plaintext.Line(who, plaintext.Limit)))
+		}
+		events.Emit(fmt.Sprintf("ring %d is broken: %s; the next ring forms", generation, strings.Join(all, ", ")))
+	}()
+}

@@ -1,0 +1,126 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/events"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/attest"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
+	"github.com/kolo-nomad/kolo/driver/settings"
+)
+
+// attestedEndpoint notes what its process is told.
+type attestedEndpoint struct {
+	endpoint
+	rounds []int
+}
+
+func (e *attestedEndpoint) Attested(_ uint64, round int) { e.rounds = append(e.rounds, round) }
+
+// inRing is a host with one process in a ring, and the leader's end of its session.
+func inRing(t *testing.T) (*Host, *attestedEndpoint, wire.LeaderEnd) {
+	t.Helper()
+	log, err := events.Open("", hclog.NewNullLogger())
+	must.NoError(t, err)
+	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, ID: "a", Events: log, Logger: hclog.NewNullLogger()})
+	up, down := wire.Pipe()
+	h.session = up
+	h.ring = &elastic.Ring{Generation: 3, Term: 2}
+	e := &attestedEndpoint{}
+	h.slots[0].endpoint = e
+	h.slots[0].State, h.slots[0].Incarnation, h.slots[0].Generation = elastic.InRing, 1, 3
+	return h, e, down
+}
+
+// A process learns of the verdict on its group, and a new leader what was attested.
+func TestAVerdictReachesTheProcess(t *testing.T) {
+	h, e, down := inRing(t)
+	at := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:3000")}
+	h.connected(h.proc(0), e, 2, 1, at, true) // of an earlier ring
+	h.connected(h.proc(0), e, 3, 1, at, true)
+	m, err := down.Recv()
+	must.NoError(t, err)
+	must.Eq(t, wire.RingID{Generation: 3, Term: 2}, m.Connected.Ring)
+	h.attested(&wire.Attest{Ring: wire.RingID{Generation: 2, Term: 2}, Round: 1})
+	must.SliceEmpty(t, e.rounds)
+	h.attested(&wire.Attest{Ring: m.Connected.Ring, Round: 1})
+	h.attested(&wire.Attest{Ring: m.Connected.Ring, Round: 1})
+	must.Eq(t, []int{1}, e.rounds)
+	must.False(t, m.Connected.Attested, must.Sprint("the leader has the message"))
+
+	h.reportConnected()
+	m, err = down.Recv()
+	must.NoError(t, err)
+	must.True(t, m.Connected.Attested)
+
+	h.connected(h.proc(0), e, 3, 2, at, true)
+	h.attested(&wire.Attest{Ring: m.Connected.Ring, Round: 1})
+	must.Eq(t, []int{1}, e.rounds)
+	h.attested(&wire.Attest{Ring: m.Connected.Ring, Round: 2})
+	must.Eq(t, []int{1, 2}, e.rounds)
+}
+
+// A host reports the connections of its own processes, and of a stranger the side that
+// is the process's own: so no other host confirms it.
+func TestALookShowsOwnConnectionsOnly(t *testing.T) {
+	h, _, down := inRing(t)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	must.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	at := listener.Addr().(*net.TCPAddr).AddrPort()
+	member, err := new(net.Dialer).DialContext(t.Context(), "tcp4", at.String())
+	must.NoError(t, err)
+	defer func() { _ = member.Close() }()
+	first, err := listener.Accept()
+	must.NoError(t, err)
+	defer func() { _ = first.Close() }()
+	look := func() []attest.End {
+		t.Helper()
+		h.look(wire.Look{Ring: wire.IDOf(h.ring), Round: 1, Number: 1, Listening: []netip.AddrPort{at}})
+		(<-h.todo)()
+		m, err := down.Recv()
+		must.NoError(t, err)
+		must.Eq(t, "", m.Ends.Unknown)
+		return m.Ends.Ends
+	}
+	listening := attest.Addresses{at: true}
+	must.SliceLen(t, 2, look())
+	must.SliceEmpty(t, attest.Judge(listening, look()).Strangers)
+
+	intruder := intrudertest.Start(t, int(at.Port()), 65534, "hold1")
+	must.Eq(t, "hold1 done", intruder.Result(t))
+	second, err := listener.Accept()
+	must.NoError(t, err)
+	defer func() { _ = second.Close() }()
+	strangers := attest.Judge(listening, look()).Strangers
+	must.SliceLen(t, 1, strangers)
+	must.Eq(t, second.RemoteAddr().String(), strangers[0].Remote.String())
+
+	h.attested(&wire.Attest{Ring: wire.IDOf(h.ring), Round: 1, Strangers: strangers})
+	text := firstEvent(t.Context(), h.o.Events)
+	must.StrContains(t, text, "ring 3 is broken: "+second.RemoteAddr().String())
+	must.StrContains(t, text, "user 65534, process ")
+	must.True(t, strings.HasSuffix(text, "the next ring forms"), must.Sprint(text))
+}
+
+func firstEvent(ctx context.Context, log *events.Log) string {
+	for ctx.Err() == nil {
+		if all := log.Recent(); len(all) > 0 {
+			return all[0].Message
+		}
+	}
+	return ""
+}

@@ -1,0 +1,181 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/attest"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/plaintext"
+)
+
+// secondLook is the time between a look that found a stranger and the one that has to
+// confirm it: a member that dies in the meantime leaves connections with one end, too.
+const secondLook = 100 * time.Millisecond
+
+// lookTimeout is how long hosts may take to answer a look.
+const lookTimeout = 5 * time.Second
+
+// attestation is one round in which the hosts of a ring compare its connections.
+type attestation struct {
+	round     int
+	members   map[elastic.Proc]bool // those that are connected, and whether they know where they listen
+	listening attest.Addresses
+	look      int       // number of the present look, 0 before the first
+	asked     time.Time // when that was, or what it waits for began
+	again     bool      // a second look is due
+	answers   map[elastic.HostID]*wire.Ends
+	done      bool // it is over, and the ring may go on
+}
+
+// connected takes in that a process of the ring is connected.
+func (l *Leader) connected(m *wire.Connected) {
+	if m.Ring != l.ring || m.Round < 1 || len(m.Listening) > wire.MaxListening {
+		return
+	}
+	a := l.attestation
+	if a == nil || a.round < m.Round {
+		a = &attestation{round: m.Round, members: map[elastic.Proc]bool{}, listening: attest.Addresses{}}
+		l.attestation = a
+	}
+	switch {
+	case m.Attested && a.round == m.Round: // by an earlier leader
+		l.attested(a)
+	case a.done || a.round > m.Round: // which a process begins when the one before is attested
+		l.send(m.Proc.Slot.Host, &wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: m.Round}})
+	default:
+		a.members[m.Proc] = m.Known
+		for _, addr := range m.Listening {
+			a.listening.Add(addr)
+		}
+		l.checkAttestation()
+	}
+}
+
+// checkAttestation begins to look once all members are connected.
+func (l *Leader) checkAttestation() {
+	a := l.attestation
+	if a == nil || a.done || a.look > 0 || !l.machine.Up() {
+		return
+	}
+	var silent []int
+	for _, m := range l.machine.Ring().Members {
+		known, connected := a.members[m.Proc]
+		if !connected {
+			a.asked = time.Now()
+			return
+		}
+		if !known {
+			silent = append(silent, m.Assignment.Rank)
+		}
+	}
+	switch {
+	case len(silent) > 0:
+		l.unattested(fmt.Sprintf("the processes of ranks %v do not report where they listen: install the kolo package of the driver's release", silent))
+	case len(a.listening) == 0: // a ring of one
+		l.attested(a)
+	default:
+		l.lookAt(a)
+	}
+}
+
+// lookAt asks all hosts of the ring for their connections.
+func (l *Leader) lookAt(a *attestation) {
+	a.look++
+	a.asked, a.again, a.answers = time.Now(), false, map[elastic.HostID]*wire.Ends{}
+	listening := slices.SortedFunc(maps.Keys(a.listening), netip.AddrPort.Compare)
+	sendTo(l, l.machine.Ring().Hosts(), &wire.ToAgent{Look: &wire.Look{Ring: l.ring, Round: a.round, Number: a.look, Listening: listening}})
+}
+
+// looked takes in what a host has found.
+func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
+	a := l.attestation
+	if a == nil || a.done || !l.machine.Up() || m.Ring != l.ring || m.Round != a.round || m.Number != a.look {
+		return
+	}
+	if err := attest.Check(m.Ends); err != nil {
+		m.Ends, m.Unknown = nil, err.Error()
+	}
+	a.answers[id] = m
+	var ends []attest.End
+	unknown := ""
+	for _, h := range l.machine.Ring().Hosts() {
+		answer := a.answers[h]
+		if answer == nil {
+			return
+		}
+		ends = append(ends, answer.Ends...)
+		if answer.Unknown != "" {
+			unknown = fmt.Sprintf("host %s: %s", h, plaintext.Line(answer.Unknown, plaintext.Limit))
+		}
+	}
+	switch v := attest.Judge(a.listening, ends); {
+	case unknown != "":
+		l.unattested(unknown)
+	case len(v.Strangers) > 0 && a.look == 1:
+		a.again = true
+	case len(v.Strangers) > 0:
+		l.intruded(ctx, a, v.Strangers)
+	case v.Translated > 0:
+		l.unattested(fmt.Sprintf("addresses of %d connections are translated between hosts", v.Translated))
+	default:
+		l.log.Debug("ring attested", "generation", l.ring.Generation, "round", a.round, "ends", len(ends), "took", time.Since(a.asked))
+		l.attested(a)
+	}
+}
+
+// lookAgain looks once more where that is due, and waits no longer for hosts that do
+// not answer.
+func (l *Leader) lookAgain(now time.Time) {
+	a := l.attestation
+	if a == nil || a.done || !l.machine.Up() {
+		return
+	}
+	switch since := now.Sub(a.asked); {
+	case a.look == 0 && a.round > 1: // members still connect
+	case a.look == 0 && since >= lookTimeout: // they do, so the agent of one is older
+		l.unattested("the agent of a member does not report where its processes listen: update all clients of the job")
+	case a.again && since >= secondLook:
+		l.lookAt(a)
+	case !a.again && since >= lookTimeout:
+		l.unattested(fmt.Sprintf("a host has not reported its connections in %s", lookTimeout))
+	}
+}
+
+// attested lets the ring go on.
+func (l *Leader) attested(a *attestation) {
+	a.done = true
+	l.broadcast(&wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: a.round}})
+}
+
+// unattested lets a ring go on of which nothing is known. The user learns the first
+// reason of a term.
+func (l *Leader) unattested(why string) {
+	l.log.Warn("the ring's connections are not attested", "generation", l.ring.Generation, "reason", why)
+	if !l.toldUnattested {
+		l.toldUnattested = true
+		l.broadcast(&wire.ToAgent{Event: &elastic.TaskEvent{Text: fmt.Sprintf(
+			"ring %d: whether a stranger is connected to it is unknown: %s", l.ring.Generation, why)}})
+	}
+	l.attested(l.attestation)
+}
+
+// intruded breaks a ring that strangers are connected to. Each host reports them, with
+// what it knows of those on its machine.
+func (l *Leader) intruded(ctx context.Context, a *attestation, strangers []attest.End) {
+	generation := l.ring.Generation
+	l.log.Warn("strangers are connected to the ring", "generation", generation, "connections", len(strangers), "first", strangers[0])
+	l.broadcast(&wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: a.round, Strangers: strangers[:min(len(strangers), wire.MaxStrangers)]}})
+	l.attestation = nil
+	l.stats.fail()
+	l.stats.leave(time.Now())
+	l.step(ctx, elastic.Intruded{Generation: generation})
+}

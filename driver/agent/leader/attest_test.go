@@ -1,0 +1,180 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/attest"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// The addresses of a ring of two hosts.
+var (
+	listenA   = netip.MustParseAddrPort("10.0.0.1:3000")
+	connects  = attest.End{Local: netip.MustParseAddrPort("10.0.0.2:40000"), Remote: listenA}
+	stranger  = attest.End{Local: listenA, Remote: netip.MustParseAddrPort("10.0.0.1:55555")}
+	honest    = map[elastic.HostID][]attest.End{"a": {connects.Other()}, "b": {connects}}
+	intrusion = map[elastic.HostID][]attest.End{"a": {connects.Other(), stranger}, "b": {connects}}
+)
+
+// found is what the leader has sent about the connections of a ring.
+type found struct {
+	looks, attested, breaks int
+	strangers               []attest.End
+	events                  []string
+}
+
+// attests lets each member of the ring report that it is connected, and the hosts
+// answer each look with what they see, nil for a host that does not answer.
+func (l *ledBy) attests(known bool, sees func(look int, id elastic.HostID) *wire.Ends) found {
+	l.t.Helper()
+	l.sent()
+	for i, m := range l.machine.Ring().Members {
+		c := &wire.Connected{Proc: m.Proc, Ring: l.ring, Round: 1, Known: known || i == 0}
+		if i == 0 {
+			c.Listening = []netip.AddrPort{listenA}
+		}
+		l.receive(l.t.Context(), m.Proc.Slot.Host, &wire.ToLeader{Connected: c})
+	}
+	var f found
+	for later := time.Now(); later.Before(time.Now().Add(lookTimeout + secondLook)); later = later.Add(secondLook) {
+		for id, messages := range l.sent() {
+			for _, m := range messages {
+				switch {
+				case m.Look != nil:
+					f.looks++
+					must.SliceLen(l.t, 1, m.Look.Listening)
+					if e := sees(m.Look.Number, id); e != nil {
+						e.Ring, e.Round, e.Number = m.Look.Ring, m.Look.Round, m.Look.Number
+						l.receive(l.t.Context(), id, &wire.ToLeader{Ends: e})
+					}
+				case m.Attest != nil && m.Attest.Strangers == nil:
+					f.attested++
+				case m.Attest != nil:
+					f.strangers = append(f.strangers, m.Attest.Strangers...)
+				case m.Break != nil:
+					f.breaks++
+				case m.Event != nil:
+					f.events = append(f.events, m.Event.Text)
+				}
+			}
+		}
+		l.lookAgain(later)
+	}
+	return f
+}
+
+func saw(ends map[elastic.HostID][]attest.End) func(int, elastic.HostID) *wire.Ends {
+	return func(_ int, id elastic.HostID) *wire.Ends { return &wire.Ends{Ends: ends[id]} }
+}
+
+func TestARingOfMembersIsAttested(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	f := l.attests(true, saw(honest))
+	must.Eq(t, fmt.Sprint(found{looks: 2, attested: 2}), fmt.Sprint(f))
+	must.True(t, l.machine.Up())
+}
+
+// Each host learns where the strangers are, and the ring breaks, once.
+func TestAStrangerBreaksTheRing(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	f := l.attests(true, saw(intrusion))
+	must.Eq(t, fmt.Sprint(found{looks: 4, breaks: 2, strangers: []attest.End{stranger, stranger}}), fmt.Sprint(f))
+	must.False(t, l.machine.Up())
+	first := l.ring
+	l.reform()
+	must.Eq(t, first.Generation+1, l.ring.Generation)
+	f = l.attests(true, saw(honest))
+	must.Eq(t, 2, f.attested)
+}
+
+// A member that dies has connections with one end, for a moment.
+func TestAStrangerIsSeenTwice(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	f := l.attests(true, func(look int, id elastic.HostID) *wire.Ends {
+		if look == 1 {
+			return saw(intrusion)(look, id)
+		}
+		return saw(honest)(look, id)
+	})
+	must.Eq(t, fmt.Sprint(found{looks: 4, attested: 2}), fmt.Sprint(f))
+}
+
+// What can't be known breaks no ring, and is said once.
+func TestWhatIsUnknownIsNoStranger(t *testing.T) {
+	translated := map[elastic.HostID][]attest.End{"a": {{Local: listenA, Remote: netip.MustParseAddrPort("192.0.2.1:1")}}, "b": {connects}}
+	for name, c := range map[string]struct {
+		known bool
+		sees  func(int, elastic.HostID) *wire.Ends
+		why   string
+	}{
+		"a process that does not report": {false, saw(intrusion), "the processes of ranks [1] do not report where they listen"},
+		"a host that can't look": {true, func(_ int, id elastic.HostID) *wire.Ends {
+			return &wire.Ends{Ends: intrusion[id], Unknown: map[elastic.HostID]string{"b": "denied\x1b"}[id]}
+		}, "host b: denied"},
+		"a host that does not answer": {true, func(_ int, id elastic.HostID) *wire.Ends {
+			return map[elastic.HostID]*wire.Ends{"a": {Ends: intrusion["a"]}}[id]
+		}, "has not reported its connections"},
+		"a host that reports nonsense": {true, func(int, elastic.HostID) *wire.Ends { return &wire.Ends{Ends: make([]attest.End, 1)} }, "is no connection"},
+		"translated addresses":         {true, saw(translated), "addresses of 1 connections are translated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lead(t, config.Config{}, "a", "b")
+			f := l.attests(c.known, c.sees)
+			must.Eq(t, 2, f.attested)
+			must.Eq(t, 0, f.breaks)
+			must.SliceLen(t, 2, f.events, must.Sprint("one to each host"))
+			must.StrContains(t, f.events[0], c.why)
+			must.StrNotContains(t, f.events[0], "\x1b")
+			l.reform()
+			f = l.attests(c.known, c.sees)
+			must.Eq(t, 2, f.attested)
+			must.SliceEmpty(t, f.events, must.Sprint(strings.Join(f.events, "\n")))
+		})
+	}
+}
+
+// What an earlier leader has attested is not looked at again: those who connect to a
+// listener later take no one's place.
+func TestAnEarlierLeadersVerdictStands(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.sent()
+	for i, m := range l.machine.Ring().Members {
+		l.receive(t.Context(), m.Proc.Slot.Host, &wire.ToLeader{Connected: &wire.Connected{
+			Proc: m.Proc, Ring: l.ring, Round: 1, Known: true, Listening: []netip.AddrPort{listenA}, Attested: i == 1}})
+	}
+	for _, messages := range l.sent() {
+		for _, m := range messages {
+			must.Nil(t, m.Look)
+		}
+	}
+	must.True(t, l.attestation.done)
+}
+
+// Reports of other rings, and those that are too large, change nothing.
+func TestReportsOfOtherRingsAreIgnored(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	p := l.machine.Ring().Members[0].Proc
+	other := l.ring
+	other.Generation++
+	for _, c := range []*wire.Connected{
+		{Proc: p, Ring: other, Round: 1, Known: true},
+		{Proc: p, Ring: l.ring, Round: 0, Known: true},
+		{Proc: p, Ring: l.ring, Round: 1, Known: true, Listening: make([]netip.AddrPort, wire.MaxListening+1)},
+	} {
+		l.receive(t.Context(), "a", &wire.ToLeader{Connected: c})
+		must.Nil(t, l.attestation)
+	}
+	l.receive(t.Context(), "a", &wire.ToLeader{Ends: &wire.Ends{Ring: l.ring, Round: 1, Number: 1, Ends: intrusion["a"]}})
+	must.True(t, l.machine.Up())
+}

@@ -1,0 +1,114 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package attest decides whether a ring's connections are between its members alone.
+// It does no I/O.
+//
+//	   slot of host a                          slot of host b
+//	listens at L ── accepted (L, P) ──────── (P, L) connected
+//	             └─ accepted (L, X) ──────── ?  no host reports (X, L): a stranger
+//
+// The hosts of a ring report the ends of connections that their slots have at the
+// ring's listening addresses. A connection between two members is reported from both
+// ends. An end without a counterpart is a stranger's connection.
+//
+// Address translation between hosts also leaves ends without counterparts, but in
+// pairs: the slot that listens sees a translated address, and the slot that has connected
+// reports its own. A stranger adds an end on one side only, because the member whose
+// place it has taken is connected, too. So where a listening address has as many
+// unmatched ends on one side as on the other, Judge calls them translated, not strange.
+package attest
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// MaxEnds is the largest number of ends that one host may report.
+const MaxEnds = 1 << 18
+
+// End is one end of an established TCP connection.
+type End struct {
+	Local  netip.AddrPort `json:"local"`
+	Remote netip.AddrPort `json:"remote"`
+}
+
+// Other returns the connection as its other end has it.
+func (e End) Other() End { return End{e.Remote, e.Local} }
+
+func compareEnds(a, b End) int {
+	return cmp.Or(a.Local.Compare(b.Local), a.Remote.Compare(b.Remote))
+}
+
+// Check returns an error for a report that no host makes.
+func Check(ends []End) error {
+	if len(ends) > MaxEnds {
+		return fmt.Errorf("%d ends of connections, the most is %d", len(ends), MaxEnds)
+	}
+	for _, e := range ends {
+		if !e.Local.IsValid() || !e.Remote.IsValid() {
+			return fmt.Errorf("an end from %q to %q is no connection", e.Local, e.Remote)
+		}
+	}
+	return nil
+}
+
+// Addresses is a set of listening addresses.
+type Addresses map[netip.AddrPort]bool
+
+// Add adds an address in the form in which the kernel lists connections. An address
+// of no particular interface is left out: no connection ends there.
+func (a Addresses) Add(p netip.AddrPort) {
+	if addr := p.Addr().Unmap().WithZone(""); addr.IsValid() && !addr.IsUnspecified() && p.Port() != 0 {
+		a[netip.AddrPortFrom(addr, p.Port())] = true
+	}
+}
+
+// Verdict is what the reports of all hosts show.
+type Verdict struct {
+	// Strangers are ends of members whose other end no member has, sorted.
+	Strangers []End
+	// Translated is how many connections may be between members whose addresses
+	// are translated on the way. Nothing is known of these.
+	Translated int
+}
+
+// Judge compares the ends that all hosts of a ring report. Ends at other addresses
+// than the listening ones are ignored, and so are repetitions.
+func Judge(listening Addresses, ends []End) Verdict {
+	all := make(map[End]bool, len(ends))
+	for _, e := range ends {
+		all[e] = true
+	}
+	// Unmatched ends by listening address: of its listener, and of those that have
+	// connected to it.
+	type sides struct{ accepted, connected []End }
+	unmatched := map[netip.AddrPort]*sides{}
+	at := func(addr netip.AddrPort) *sides {
+		if unmatched[addr] == nil {
+			unmatched[addr] = &sides{}
+		}
+		return unmatched[addr]
+	}
+	for e := range all {
+		switch {
+		case all[e.Other()]:
+		case listening[e.Local]:
+			at(e.Local).accepted = append(at(e.Local).accepted, e)
+		case listening[e.Remote]:
+			at(e.Remote).connected = append(at(e.Remote).connected, e)
+		}
+	}
+	var v Verdict
+	for _, s := range unmatched {
+		if len(s.accepted) == len(s.connected) {
+			v.Translated += len(s.accepted)
+			continue
+		}
+		v.Strangers = append(v.Strangers, slices.Concat(s.accepted, s.connected)...)
+	}
+	slices.SortFunc(v.Strangers, compareEnds)
+	return v
+}

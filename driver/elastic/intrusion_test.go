@@ -1,0 +1,50 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"strconv"
+	"testing"
+	"time"
+)
+
+// The ring after one that a stranger connected to forms at once. One who comes again
+// and again makes each further ring wait longer, up to a bound.
+func TestAStrangerBreaksItsRing(t *testing.T) {
+	s := pair(t, elasticPair)
+	generation := uint64(1)
+	for _, pause := range []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second} {
+		s.did = nil
+		s.event(Intruded{Generation: generation})
+		s.expect("break " + number(generation))
+		s.waiting("a:0", "b:0")
+		if pause > 0 {
+			s.expect()
+			s.wait(pause - time.Millisecond)
+			s.expect()
+			s.wait(time.Millisecond)
+		}
+		generation++
+		s.expect("form " + number(generation) + ": a:0 b:0")
+		s.up("a:0", "b:0")
+	}
+	s.wait(24 * time.Hour) // they are forgiven
+	s.did = nil
+	s.event(Intruded{Generation: generation})
+	s.waiting("a:0", "b:0")
+	s.expect("break "+number(generation), "form "+number(generation+1)+": a:0 b:0")
+}
+
+// A verdict on a ring that is over breaks no other.
+func TestALateIntrusionIsIgnored(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.did = nil
+	s.event(Intruded{Generation: 7})
+	s.waiting("a:0") // it was asked to
+	s.did = nil
+	s.event(Intruded{Generation: 1})
+	s.expect()
+}
+
+func number(n uint64) string { return strconv.FormatUint(n, 10) }

@@ -1,0 +1,95 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package localpeer
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+)
+
+// Connections returns the established connections of the task's processes that have
+// one end at a listening address, as these processes see them. It reads the table of
+// all connections in this network namespace once. It fails where the task's own
+// connections cannot be told from those of others.
+func (t *Task) Connections(listening map[netip.AddrPort]bool) ([]Socket, error) {
+	t.once.Do(t.begin)
+	sockets, err := t.tables.do(table)
+	if err != nil {
+		return nil, err
+	}
+	var found []Socket
+	for _, s := range sockets {
+		if s.State == Established && (listening[s.Local] || listening[s.Remote]) {
+			found = append(found, s)
+		}
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	if t.cgroup != 0 {
+		return t.madeInCgroup(found)
+	}
+	return t.held(found)
+}
+
+// madeInCgroup returns those of sockets that were made in the task's cgroup. The
+// kernel makes an accepted socket in that of its listener.
+func (t *Task) madeInCgroup(sockets []Socket) ([]Socket, error) {
+	var own []Socket
+	for _, s := range sockets {
+		now, err := t.kernel.socket(s.Local, s.Remote)
+		switch {
+		case errors.Is(err, errNoSocket): // closed meanwhile
+		case err != nil:
+			return nil, err
+		case now.State == Established && now.Cgroup == t.cgroup:
+			own = append(own, now)
+		}
+	}
+	return own, nil
+}
+
+// held returns those of sockets that a process of the task has open.
+func (t *Task) held(sockets []Socket) ([]Socket, error) {
+	found, err := t.scans.do(scanTask)
+	if err != nil {
+		return nil, fmt.Errorf("the task's processes cannot be listed: %w", err)
+	}
+	var own []Socket
+	for _, s := range sockets {
+		_, ok := found.sockets[s.Inode]
+		user := os.Geteuid()
+		switch {
+		case ok && s.Inode != 0:
+			own = append(own, s)
+		case len(found.hidden) > 0 && s.Inode != 0 && (user == 0 || int64(s.UID) == int64(user)):
+			return nil, fmt.Errorf("/proc/<pid>/fd of the task's processes %v cannot be read: a process of a slot must run as the task's user "+
+				"and be dumpable", found.hidden)
+		}
+	}
+	return own, nil
+}
+
+// Describe states who has the end of a connection that is in this network namespace,
+// as far as the caller may see it: the user, the process and the allocation of Nomad.
+// It is empty for one that is not there. It looks through all processes.
+func (t *Task) Describe(local, remote netip.AddrPort) string {
+	t.once.Do(t.begin)
+	s, err := t.find(local, remote)
+	if err != nil {
+		return ""
+	}
+	who := fmt.Sprintf("user %d", s.UID)
+	pid, command := holder(s.Inode)
+	if pid == 0 {
+		return who
+	}
+	who += fmt.Sprintf(", process %d (%s)", pid, command)
+	if alloc := allocation(pid); alloc != "" {
+		who += ", allocation " + alloc
+	}
+	return who
+}
