@@ -92,11 +92,12 @@ type rule struct {
 // framework; horovod and torch are two. Only the program lists them, and gives agent
 // and launcher theirs.
 func driverRules() map[string]rule {
-	base := []string{"cgroup", "elastic", "settings", "hostnet", "localpeer", "remotecall", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
+	base := []string{"attest", "cgroup", "elastic", "settings", "hostnet", "localpeer", "remotecall", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "nomadapi"}
 	framework := []string{"agent/framework", "agent/host", "agent/leader"}
 	return map[string]rule{
+		"attest":     {pure: true},
 		"elastic":    {pure: true},
 		"settings":   {},
 		"hostnet":    {},
@@ -129,24 +130,24 @@ func driverRules() map[string]rule {
 		"agent/config":     {uses: []string{"settings"}},
 		"agent/events":     {},
 		"agent/process":    {uses: []string{"hostnet", "plaintext"}},
-		"agent/wire":       {uses: []string{"elastic"}},
+		"agent/wire":       {uses: []string{"attest", "elastic"}},
 		"agent/host":       {uses: base},
-		"agent/leader":     {uses: []string{"elastic", "settings", "agent/config", "plaintext", "agent/wire"}},
+		"agent/leader":     {uses: []string{"attest", "elastic", "settings", "agent/config", "plaintext", "agent/wire"}},
 		"agent/framework":  {uses: slices.Concat(base, framework)},
 		"agent/port":       {},
-		"agent/statusapi":  {uses: []string{"elastic", "agent/port", "agent/wire"}},
-		"agent/session":    {uses: slices.Concat(finding, []string{"elastic", "agent/port", "agent/wire"}), nomad: true},
+		"agent/statusapi":  {uses: []string{"attest", "elastic", "agent/port", "agent/wire"}},
+		"agent/session":    {uses: slices.Concat(finding, []string{"attest", "elastic", "agent/port", "agent/wire"}), nomad: true},
 		"agent/completion": {uses: slices.Concat(finding, []string{"settings", "agent/config"}), nomad: true},
 
 		"horovod/options":    {uses: []string{"settings"}},
 		"horovod/probe":      {uses: []string{"account", "confine", "plaintext", "python"}},
 		"horovod/taskdriver": {uses: []string{"account", "confine", "horovod/options", "horovod/probe", "plaintext", "python", "settings"}},
-		"horovod/rendezvous": {uses: []string{"elastic", "gate", "agent/wire"}},
+		"horovod/rendezvous": {uses: []string{"attest", "elastic", "gate", "agent/wire"}},
 		"horovod":            {uses: slices.Concat(base, framework, []string{"gate", "horovod/rendezvous"})},
 
-		"torch/store":      {uses: []string{"elastic", "agent/wire"}},
-		"torch/tcpstore":   {uses: []string{"elastic", "agent/wire", "gate", "torch/store"}},
-		"torch/worker":     {uses: []string{"elastic", "agent/wire", "gate"}},
+		"torch/store":      {uses: []string{"attest", "elastic", "agent/wire"}},
+		"torch/tcpstore":   {uses: []string{"attest", "elastic", "agent/wire", "gate", "torch/store"}},
+		"torch/worker":     {uses: []string{"attest", "elastic", "agent/wire", "gate"}},
 		"torch/options":    {uses: []string{"settings"}},
 		"torch/release":    {uses: []string{"plaintext"}},
 		"torch/probe":      {uses: []string{"account", "confine", "plaintext", "python"}},
