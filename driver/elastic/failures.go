@@ -39,9 +39,19 @@ func (m *Machine) slotExited(ev SlotExited) {
 		m.slotFailed(ev, s, was)
 	case m.restarts && was.state == InRing && m.broken(): // because another ended
 	case ev.Aborted && was.state == InRing && m.broken():
+		m.memberDied(ev, was)
 		s.retryAt = m.now.Add(collateralDelay)
 	default:
+		m.memberDied(ev, was)
 		m.slotFailed(ev, s, was)
+	}
+}
+
+// memberDied follows when a process ended that was in the present ring, and not by plan.
+func (m *Machine) memberDied(ev SlotExited, was slot) {
+	h := m.hosts[ev.Proc.Slot.Host]
+	if r := m.Ring(); r != nil && was.state == InRing && was.generation == r.Generation && was.up && h.staying() && !was.leaving {
+		m.memberLost()
 	}
 }
 

@@ -83,6 +83,26 @@ func TestWhoWasToldOfAChangeIsBusyAndNotHung(t *testing.T) {
 	}
 }
 
+// A change is pending, and a member dies that was not to leave: who hangs now hangs in
+// Gloo, and does not wait for a commit that can't come.
+func TestAFailureEndsTheTimeToTheCommit(t *testing.T) {
+	s := newScript(t, Options{NP: 3, MinNP: 1, CommitTimeout: 5 * time.Minute})
+	for i, name := range []string{"a", "b", "c"} {
+		s.join(name, i, 1)
+	}
+	s.wait(time.Second)
+	s.arrive("a:0", "b:0", "c:0")
+	s.up("a:0", "b:0", "c:0")
+	s.event(Trained{1})
+	s.event(HostLeaving{Host: "c", Within: 30 * time.Second})
+	s.die("b:0", "killed")
+	s.did = nil
+	s.event(SlotIdle{s.proc("a:0"), 1, true})
+	s.expect()
+	s.waiting("c:0")
+	s.expect("stop a:0")
+}
+
 // A member that does nothing in a ring that broke is started again as soon as another
 // holds the state outside of it, and only then.
 func TestAProcessThatHangsInABrokenRingIsStartedAgain(t *testing.T) {

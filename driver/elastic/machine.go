@@ -135,9 +135,13 @@ func (m *Machine) apply(ev Event) {
 	case HostSlots:
 		m.hostSlots(ev)
 	case HostLost:
+		h := m.hosts[ev.Host]
 		delete(m.hosts, ev.Host)
 		if slices.Contains(m.Ring().Hosts(), ev.Host) {
 			m.forgetNotice()
+			if h != nil && h.registered && h.staying() {
+				m.memberLost()
+			}
 		}
 	case SlotArrived:
 		m.slotArrived(ev)

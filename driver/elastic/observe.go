@@ -144,7 +144,8 @@ func (m *Machine) breakRing(d *dissolving) {
 // slots start others. Gloo may leave a process waiting for hours although its
 // connections are cut (Pair::signalException, gloo/transport/tcp/pair.cc): an operation
 // of which a part is sent or received does not learn of it. Where members were told of a
-// change, one that does nothing may as well wait for the upload of a checkpoint.
+// change and none failed, one that does nothing may as well wait for the upload of a
+// checkpoint.
 func (m *Machine) restartIdle() {
 	m.killMembers(func(s *slot) bool { return s.idle }, "it hangs in ring %d, which broke: it has used hardly any CPU time for %s",
 		m.last.Generation, IdleTime)

@@ -29,6 +29,7 @@ type intact struct {
 	formed   time.Time // when the ring formed, or a member was last replaced
 	notified time.Time // last notice; zero: none that explains why a member leaves
 	told     bool      // members were told of a change, at any time
+	failed   bool      // a member was lost that was not to leave
 }
 
 // dissolving: a member left the ring or was lost. The others follow, or are killed.
@@ -37,7 +38,8 @@ type dissolving struct {
 	noticed bool // the members leave because of a notice
 	broken  bool // the ring lost a member, and its connections are cut
 	stalled bool // the ring made no steps
-	told    bool // members were told of a change: those still in the ring may be busy until their commit
+	told    bool // members were told of a change, and none failed: those still in the ring may be busy until their commit
+	failed  bool // a member was lost that was not to leave
 }
 
 func (*noRing) isPhase()     {}
@@ -67,7 +69,8 @@ func (m *Machine) startDissolving() *dissolving {
 	if t, ok := m.phase.(*training); ok && m.now.Sub(t.since) >= m.syncGrace() {
 		m.markSynced()
 	}
-	d := &dissolving{since: m.now, noticed: m.noticed(), told: m.intact().told}
+	in := m.intact()
+	d := &dissolving{since: m.now, noticed: m.noticed(), told: in.told && !in.failed, failed: in.failed}
 	m.phase = d
 	return d
 }
@@ -136,7 +139,17 @@ func (m *Machine) rememberTold() {
 	case *training:
 		p.told = true
 	case *dissolving:
-		p.told = !p.stalled
+		p.told = !p.stalled && !p.failed
+	}
+}
+
+// memberLost follows when a member of the ring is lost that was not to leave. Gloo may
+// hang in the others from then on, whatever they were told.
+func (m *Machine) memberLost() {
+	if in := m.intact(); in != nil {
+		in.failed = true
+	} else if d, ok := m.phase.(*dissolving); ok {
+		d.failed, d.told = true, false
 	}
 }
 

@@ -127,6 +127,7 @@ func (w *world) leaveRing(h *whost, l int) {
 			mesh.dead = true // it was given up while it formed
 		}
 	}
+	w.leaves(s.Generation)
 	s.State, s.training, s.Up, s.Idle, s.lingers, s.busy = Waiting, false, false, false, false, false
 	h.report(SlotWaiting{Proc{SlotID{h.info.ID, l}, s.Incarnation}, s.Generation})
 }
@@ -152,8 +153,19 @@ func (w *world) exit(h *whost, l int, ev SlotExited) {
 		}
 		delete(mesh.in, id)
 	}
+	if s.State == InRing {
+		w.leaves(s.Generation)
+		w.failed[s.Generation] = w.failed[s.Generation] || !h.leaving
+	}
 	*s = wslot{SlotReport: SlotReport{State: Down, Incarnation: s.Incarnation, Failures: s.Failures}, fails: s.fails}
 	h.report(ev)
+}
+
+// leaves notes when the first member left a ring.
+func (w *world) leaves(gen uint64) {
+	if w.left[gen].IsZero() {
+		w.left[gen] = w.now
+	}
 }
 
 func (w *world) remove(h *whost) {

@@ -56,18 +56,18 @@ func (w *world) checkRing(r *Ring) {
 }
 
 // checkStop holds that a healthy member that was told of a change has its time to leave
-// the ring, whatever its neighbours do meanwhile.
+// the ring from when the first leaves it, unless a member fails that was not to leave.
 func (w *world) checkStop(a Stop) {
 	h := w.host(a.Proc.Slot.Host)
 	if h == nil || h.cut || w.m.end != nil {
 		return
 	}
 	s, seen := h.proc(a.Proc), w.m.slot(a.Proc.Slot)
-	if s == nil || !s.busy || s.given || !seen.up || s.Generation != w.m.last.Generation || w.slow[s.Generation] {
+	if s == nil || !s.busy || s.given || !seen.up || s.Generation != w.m.last.Generation || w.slow[s.Generation] || w.failed[s.Generation] {
 		return
 	}
-	if told := h.told[s.Generation]; !told.IsZero() && w.now.Sub(told) < w.m.opt.CommitTimeout {
-		w.fail("%v is busy and was told of a change %s ago, and is stopped: %s", a.Proc, w.now.Sub(told), a.Reason)
+	if dissolves := w.now.Sub(w.left[s.Generation]); !h.told[s.Generation].IsZero() && dissolves < w.m.opt.CommitTimeout {
+		w.fail("%v is busy and was told of a change, its ring dissolves for %s, and it is stopped: %s", a.Proc, dissolves, a.Reason)
 	}
 }
 

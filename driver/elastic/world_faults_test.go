@@ -119,6 +119,12 @@ func (w *world) loseHost() {
 // cutHost separates a host from the leader.
 func (w *world) cutHost() {
 	h := w.anyHost()
+	for _, s := range h.slots {
+		if s.State == InRing {
+			w.leaves(s.Generation)
+			w.failed[s.Generation] = w.failed[s.Generation] || !h.leaving
+		}
+	}
 	h.cut, h.up, h.dn = true, nil, nil
 	w.quorum()
 	w.step(HostLost{h.info.ID})

@@ -31,7 +31,9 @@ type world struct {
 	newest *Ring
 	best   int // last committed step
 	gone   []wgone
-	slow   map[uint64]bool // rings that were taken for stalled
+	slow   map[uint64]bool      // rings that were taken for stalled
+	failed map[uint64]bool      // rings that lost a member that was not to leave
+	left   map[uint64]time.Time // when the first member left a ring
 
 	allowed  bool // last Quorum
 	electing bool
@@ -81,7 +83,7 @@ type wgone struct {
 }
 
 func newWorld(k wkind, pick func(int) int) *world {
-	w := &world{pick: pick, wkind: k, now: time.Unix(1e9, 0), widths: map[HostID]int{}, slow: map[uint64]bool{}}
+	w := &world{pick: pick, wkind: k, now: time.Unix(1e9, 0), widths: map[HostID]int{}, slow: map[uint64]bool{}, failed: map[uint64]bool{}, left: map[uint64]time.Time{}}
 	w.opt = patient(Options{Framework: k.framework, MinNP: 1 + pick(3), SlotRestarts: 2 + pick(3), OnRingLost: OnRingLost(pick(2))})
 	w.opt.NP = w.opt.MinNP + pick(2)
 	if pick(2) == 0 {

@@ -24,7 +24,8 @@ job "train" {
   type      = "batch"
   namespace = "NAMESPACE"
   group "workers" {
-    count = 0
+    count          = 0
+    shutdown_delay = "1ms"
     network {
       port "status" {}
     }
