@@ -32,7 +32,7 @@ func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		q.snap.Context = ctx
+		q.snap.Context = ctx //nolint:fatcontext // the same one for each pool's snapshot
 		if q.run(); q.err != nil {
 			return nil, q.err
 		}

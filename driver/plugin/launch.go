@@ -70,13 +70,17 @@ func (e *environment) limitPids(pid int) error {
 		return nil
 	}
 	err := cgroup.LimitPids(pid, e.config.PidsLimit)
-	if errors.Is(err, fs.ErrNotExist) {
-		if _, gone := os.Stat(fmt.Sprintf("/proc/%d", pid)); gone != nil {
-			return nil // the agent has ended, and what it started with it
-		}
+	if errors.Is(err, fs.ErrNotExist) && !running(pid) {
+		return nil // with the agent, what it started has ended
 	}
 	if err != nil {
 		return fmt.Errorf("pids_limit: %w; set pids_limit = 0 in the config of %s to run tasks without a limit", err, e.config.block)
 	}
 	return nil
+}
+
+// running reports whether there is such a process.
+func running(pid int) bool {
+	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
+	return err == nil
 }

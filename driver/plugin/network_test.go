@@ -33,7 +33,7 @@ func namespace(t *testing.T, loopback bool) string {
 		}
 	}
 	ip("netns", "add", name)
-	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() }) //nolint:noctx // the test's has ended
+	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
 	ip("-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", "peer0")
 	ip("-n", name, "link", "set", "peer0", "up")
 	ip("-n", name, "link", "set", "eth0", "up")

@@ -41,11 +41,11 @@ func parseDenied(config *Config, logger hclog.Logger) (*deniedIDs, error) {
 
 // check goes by number, as dynamic users are in no user database.
 func (d *deniedIDs) check(who account.Account) error {
-	if d.uids.Contains(uint64(who.UID)) {
+	if d.uids.Contains(uint64(who.UID)) { //nolint:gosec // ids are not negative
 		return fmt.Errorf("user = %q: running as uid %d is disallowed on this client", who.Name, who.UID)
 	}
 	for _, gid := range append([]int{who.GID}, who.Groups...) {
-		if d.gids.Contains(uint64(gid)) {
+		if d.gids.Contains(uint64(gid)) { //nolint:gosec // ids are not negative
 			return fmt.Errorf("user = %q: running as gid %d is disallowed on this client", who.Name, gid)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -77,13 +78,14 @@ func (w *world) liar(t *testing.T) {
 	silent := filepath.Join(w.dir, "silent.json") // the answer of no job
 	must.NoError(t, os.WriteFile(silent, []byte("{}"), 0o600))
 	namespaces := []string{"liar", "red", "blue"}
-	rules := minimal
+	var rules strings.Builder
+	rules.WriteString(minimal)
 	for _, ns := range namespaces {
 		_, err := w.API.Namespaces().Register(&api.Namespace{Name: ns}, nil)
 		must.NoError(t, err)
-		rules += fmt.Sprintf("namespace %q {\n  capabilities = [\"list-jobs\", \"read-job\", \"read-job-scaling\", \"scale-job\", \"list-scaling-policies\"]\n}\n", ns)
+		fmt.Fprintf(&rules, "namespace %q {\n  capabilities = [\"list-jobs\", \"read-job\", \"read-job-scaling\", \"scale-job\", \"list-scaling-policies\"]\n}\n", ns)
 	}
-	_, err = w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo", Rules: rules}, nil)
+	_, err = w.API.ACLPolicies().Upsert(&api.ACLPolicy{Name: "kolo", Rules: rules.String()}, nil)
 	must.NoError(t, err)
 	t.Cleanup(func() {
 		for _, ns := range namespaces {
@@ -104,7 +106,7 @@ func (w *world) liar(t *testing.T) {
 	waitFor(t, time.Minute, "leadership", d.leads)
 	submit := func(namespace, answer string, weight float64, priority int) {
 		w.register(t, strings.NewReplacer("NAMESPACE", namespace, "PYTHON", python, "FILE", answer,
-			"WEIGHT", fmt.Sprint(weight), "PRIORITY", fmt.Sprint(priority)).Replace(tenantHCL))
+			"WEIGHT", fmt.Sprint(weight), "PRIORITY", strconv.Itoa(priority)).Replace(tenantHCL))
 	}
 	submit("liar", file, 0.01, 1)
 	waitFor(t, 2*time.Minute, "the lie to be heard", func() bool {

@@ -42,7 +42,6 @@ type Job struct {
 
 	create, change, index, version uint64
 	submitted                      int64
-	started                        bool // it had a worker
 }
 
 func (j *Job) pool() string {

@@ -39,7 +39,7 @@ func TestPoliciesStop(t *testing.T) {
 			must.Greater(t, jobs, whole.asked, must.Sprint("check points in all of the work"))
 			for _, last := range []int{1, jobs / 2, jobs + 1, whole.asked - 1} {
 				ends := &counting{Context: t.Context(), last: last}
-				s.Context = ends
+				s.Context = ends //nolint:fatcontext // of the test's, not of the one before
 				must.SliceEmpty(t, p.Allocate(s).Allocations)
 				must.Eq(t, last, ends.asked, must.Sprint("it went on"))
 			}
