@@ -24,8 +24,12 @@ var torchrun = Framework{Framework: torch.Agent(), Program: "nomad-driver-torch"
 // torchPID returns the process that was last given a rank.
 func (j *job) torchPID(rank int) int {
 	j.t.Helper()
-	text, err := os.ReadFile(filepath.Join(j.pids, "rank."+strconv.Itoa(rank)+".pid"))
-	must.NoError(j.t, err)
+	var text []byte
+	j.until("a process of the rank", func(*wire.Status) bool {
+		var err error
+		text, err = os.ReadFile(filepath.Join(j.pids, "rank."+strconv.Itoa(rank)+".pid"))
+		return err == nil
+	})
 	pid, err := strconv.Atoi(string(text))
 	must.NoError(j.t, err)
 	return pid
