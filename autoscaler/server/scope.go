@@ -30,7 +30,7 @@ func (s *Server) scope(r *http.Request) (*scope, error) {
 	}
 	given := token(r)
 	if given == "" {
-		return nil, problem(http.StatusUnauthorized, "reading requires a proof here: %s", s.remedy(errNoToken.Error()))
+		return nil, problem(http.StatusUnauthorized, "reading requires a proof here: %s", s.remedy(errNoToken.Error()+"; where access control is off in Nomad, remove http { read_token } from the configuration"))
 	}
 	_, err := s.tokens.Identify(r.Context(), given)
 	switch {

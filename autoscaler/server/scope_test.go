@@ -77,7 +77,7 @@ func TestScope_WhoMayNotRead(t *testing.T) {
 		code  int
 		want  string
 	}{
-		"without a token":       {code: 401, want: "present a Nomad token"},
+		"without a token":       {code: 401, want: "present a Nomad token (header X-Nomad-Token, or NOMAD_TOKEN for kolo); where access control is off in Nomad, remove http { read_token }"},
 		"an unknown token":      {token: "x", code: 403, want: "unknown to Nomad"},
 		"access control is off": {fake: fake{acl: cluster.ErrNoACL}, token: "x", code: 403, want: "a token proves nothing: remove http { read_token }"},
 		"Nomad is away":         {fake: fake{away: errors.New("no answer")}, token: "token of red", code: 502, want: "no answer"},
