@@ -27,6 +27,16 @@ type Vars map[string]any
 
 // Render is the job of the pack in a directory.
 func Render(dir string, vars Vars) (string, error) {
+	return execute(dir, filepath.Join("templates", filepath.Base(dir)+".nomad.tpl"), vars)
+}
+
+// Output is what nomad-pack run prints of the pack in a directory at the end.
+func Output(dir string, vars Vars) (string, error) {
+	return execute(dir, "outputs.tpl", vars)
+}
+
+// execute is a template of a pack with the values of its variables.
+func execute(dir, name string, vars Vars) (string, error) {
 	values, err := variables(filepath.Join(dir, "variables.hcl"))
 	if err != nil {
 		return "", err
@@ -42,7 +52,7 @@ func Render(dir string, vars Vars) (string, error) {
 			return "", fmt.Errorf("%s: variable %q is required", dir, name)
 		}
 	}
-	path := filepath.Join(dir, "templates", filepath.Base(dir)+".nomad.tpl")
+	path := filepath.Join(dir, name)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", err

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,9 +36,9 @@ var cases = map[string]struct {
 	"all of it": {"kolo-train", Vars{"image": image, "command": []any{"x"}, "kolo_volume": "", "volumes": map[string]any{"/data": "data", "/ckpt": "ckpt"},
 		"env": map[string]any{"A": "b \"c\""}, "user": "1000", "namespace": "ml", "node_pool": "gpu", "datacenters": []any{"dc1", "dc2"}, "memory": 9000, "shm_mb": 2048, "kill_timeout": "20s"}},
 	"autoscaler":           {"kolo", nil},
-	"autoscaler, TLS":      {"kolo", Vars{"tls": true, "http": "read_token = true", "count": 1}},
+	"autoscaler, TLS":      {"kolo", Vars{"tls": true, "http": "debug = true", "count": 1}},
 	"autoscaler in docker": {"kolo", Vars{"driver": "docker", "image": image, "tls": true}},
-	"autoscaler in podman": {"kolo", Vars{"driver": "podman", "image": image, "user": "1000", "namespace": "ops", "job_name": "scaler"}},
+	"autoscaler in podman": {"kolo", Vars{"driver": "podman", "image": image, "user": "1000", "namespace": "ops", "job_name": "scaler", "read_token": false, "pids_limit": 0}},
 }
 
 func parse(t *testing.T, text string) *api.Job {
@@ -75,12 +76,78 @@ func TestTrainingPack(t *testing.T) {
 	must.Eq(t, 4, *task.Resources.Devices[0].Count)
 	must.Eq(t, []any{"--framework=torch", "--service=train", "--kill_timeout=30s", "--max_np=32", "--", "python3", "train.py", `--name="a b"`}, task.Config["args"].([]any))
 	must.Eq(t, 1<<30, task.Config["shm_size"].(int))
+	must.Eq(t, 16384, task.Config["pids_limit"].(int))
 
 	text, err = Render(filepath.Join(packs, "kolo-train"), cases["Horovod, scaled"].vars)
 	must.NoError(t, err)
 	group = parse(t, text).TaskGroups[0]
 	must.MapContainsKey(t, group.Scaling.Policy, "kolo")
 	must.Eq(t, "bert", group.Services[0].Name)
+
+	text, err = Render(filepath.Join(packs, "kolo-train"), Vars{"image": image, "command": []any{"x"}, "pids_limit": 0})
+	must.NoError(t, err)
+	must.MapNotContainsKey(t, parse(t, text).TaskGroups[0].Tasks[0].Config, "pids_limit")
+}
+
+// TestAutoscalerPack_ClosedByDefault reads what the pack of the autoscaler sets by
+// default, and what its variables open: who reads, as whom it runs, how many processes.
+func TestAutoscalerPack_ClosedByDefault(t *testing.T) {
+	rendered := func(name string) *api.Task {
+		t.Helper()
+		text, err := Render(filepath.Join(packs, cases[name].pack), cases[name].vars)
+		must.NoError(t, err)
+		return parse(t, text).TaskGroups[0].Tasks[0]
+	}
+	task := rendered("autoscaler")
+	c := configuration(t, task)
+	must.True(t, c.HTTP.ReadToken)
+	must.False(t, c.HTTP.Open)
+	must.Eq(t, "nobody", task.User, must.Sprint("exec knows users by name"))
+	must.MapNotContainsKey(t, task.Config, "pids_limit")
+
+	task = rendered("autoscaler in docker")
+	uid, group, given := strings.Cut(task.User, ":")
+	must.Eq(t, "65520", uid)
+	must.NotEq(t, rendered("docker").User, uid, must.Sprint("training has another user"))
+	must.True(t, given && group != "0", must.Sprint("docker takes root's group for a user that the image does not know"))
+	must.Eq(t, 1024, task.Config["pids_limit"].(int))
+	at := slices.IndexFunc(task.Templates, func(file *api.Template) bool { return *file.DestPath == "secrets/key.pem" })
+	must.Eq(t, 65520, *task.Templates[at].Uid)
+	must.Eq(t, "0400", *task.Templates[at].Perms)
+
+	task = rendered("autoscaler in podman")
+	c = configuration(t, task)
+	must.False(t, c.HTTP.ReadToken)
+	must.Eq(t, "ops", c.Leader.Namespace, must.Sprint("its variables are where only operators submit jobs"))
+	must.MapNotContainsKey(t, task.Config, "pids_limit")
+}
+
+// configuration is what the autoscaler reads in its task.
+func configuration(t *testing.T, task *api.Task) *config.Config {
+	t.Helper()
+	written := strings.NewReplacer(`{{ env "NOMAD_IP_http" }}`, "127.0.0.1", `{{ env "NOMAD_PORT_http" }}`, "8648").Replace(*task.Templates[0].EmbeddedTmpl)
+	c, err := config.Parse(map[string][]byte{"kolo.hcl": []byte(written)})
+	must.NoError(t, err, must.Sprint(written))
+	return c
+}
+
+// What a pack prints at the end are commands for the job as it runs.
+func TestOutput(t *testing.T) {
+	for name, c := range cases {
+		_, err := Output(filepath.Join(packs, c.pack), c.vars)
+		must.NoError(t, err, must.Sprint(name))
+	}
+	for name, want := range map[string][]string{
+		"autoscaler":           {"info -t 'http://", " kolo)\n", "policy apply -namespace default -job kolo ", "--var read_token=false"},
+		"autoscaler, TLS":      {"info -t 'https://"},
+		"autoscaler in podman": {"info -namespace ops -t 'http://", " scaler)\n", "policy apply -namespace ops -job scaler "},
+	} {
+		text, err := Output(filepath.Join(packs, "kolo"), cases[name].vars)
+		must.NoError(t, err)
+		for _, part := range want {
+			must.StrContains(t, text, part, must.Sprint(name))
+		}
+	}
 }
 
 // TestPools_NoQueueIsOpen reads the pools that the pack and the jobspec of the autoscaler
@@ -94,11 +161,7 @@ func TestPools_NoQueueIsOpen(t *testing.T) {
 	jobs["the jobspec"] = parse(t, string(raw))
 	for name, job := range jobs {
 		t.Run(name, func(t *testing.T) {
-			written := *job.TaskGroups[0].Tasks[0].Templates[0].EmbeddedTmpl
-			written = strings.NewReplacer(`{{ env "NOMAD_IP_http" }}`, "127.0.0.1", `{{ env "NOMAD_PORT_http" }}`, "8648").Replace(written)
-			c, err := config.Parse(map[string][]byte{"kolo.hcl": []byte(written)})
-			must.NoError(t, err, must.Sprint(written))
-			p := c.Pool("default")
+			p := configuration(t, job.TaskGroups[0].Tasks[0]).Pool("default")
 			for queue, namespace := range map[string]string{"default": "team-a", "team-a": "team-a", "made-up": "default"} {
 				rule, ok := p.Rule(queue)
 				must.True(t, ok)
@@ -125,6 +188,7 @@ func TestRefused(t *testing.T) {
 		`driver = "java": must be exec, docker or podman`:           {"kolo", Vars{"driver": "java"}},
 		`image: name the image with kolo, for driver = "docker"`:    {"kolo", Vars{"driver": "docker"}},
 		`user: the autoscaler needs no root; name another`:          {"kolo", Vars{"user": "0:0"}},
+		`http: read_token is a variable of its own`:                 {"kolo", Vars{"http": "debug = true\nread_token = true"}},
 	} {
 		_, err := Render(filepath.Join(packs, c.pack), c.vars)
 		must.ErrorContains(t, err, want)

@@ -84,9 +84,15 @@ variable "env" {
 }
 
 variable "user" {
-  description = "The task's user, as a number: a name may be another user in the image than on the client."
+  description = "The task's user, as a number: a name may be another user in the image than on the client. Tenants who share clients each have one of their own."
   type        = string
   default     = "65534"
+}
+
+variable "pids_limit" {
+  description = "Most processes and threads of each allocation; 0: as many as the client lets it."
+  type        = number
+  default     = 16384
 }
 
 variable "cpu" {

@@ -32,7 +32,7 @@ variable "count" {
 }
 
 variable "user" {
-  description = "User that it runs as; docker, podman: a number. Empty: nobody."
+  description = "User that it runs as. exec: a name that the clients know, best one of its own; docker, podman: a number. Empty: nobody under exec, 65520 in images."
   type        = string
   default     = ""
 }
@@ -43,8 +43,14 @@ variable "pools" {
   default     = "pool \"default\" {\n  policy \"kolo\" {}\n  queue \"default\" {\n    namespaces = [\"default\"]\n  }\n  queue \"*\" {\n    namespaces = []\n  }\n}"
 }
 
+variable "read_token" {
+  description = "Reading requires a Nomad token. false: whoever reaches the API reads all jobs, as where Nomad's ACLs are off."
+  type        = bool
+  default     = true
+}
+
 variable "http" {
-  description = "HCL of more settings of the http block, such as read_token = true."
+  description = "HCL of more settings of the http block, such as hosts = [\"kolo.example\"]."
   type        = string
   default     = ""
 }
@@ -53,6 +59,12 @@ variable "tls" {
   description = "Serve HTTPS with the certificate and key in the items cert and key of the Nomad variable nomad/jobs/<job_name>, and ca."
   type        = bool
   default     = false
+}
+
+variable "pids_limit" {
+  description = "docker, podman: most processes and threads of each instance; 0: as many as the client lets it."
+  type        = number
+  default     = 1024
 }
 
 variable "cpu" {
@@ -68,7 +80,7 @@ variable "memory" {
 }
 
 variable "namespace" {
-  description = "Namespace of the job; empty: the default of the command line."
+  description = "Namespace of the job and of its variables kolo/*; empty: the default of the command line for the job, \"default\" for the variables."
   type        = string
   default     = ""
 }

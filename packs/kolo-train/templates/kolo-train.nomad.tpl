@@ -94,6 +94,9 @@ job [[ $name | quote ]] {
         entrypoint   = ["/kolo/kolo-worker"]
         network_mode = "host"
         hostname     = "${NOMAD_IP_kolo}"
+[[- if gt (var "pids_limit" . | int) 0 ]]
+        pids_limit   = [[ var "pids_limit" . | int ]]
+[[- end ]]
 [[- if eq $driver "podman" ]]
         shm_size     = "[[ var "shm_mb" . | int ]]m"
 [[- if $devices ]]

@@ -2,11 +2,13 @@
 [[- if not (has $driver (list "exec" "docker" "podman")) ]][[ fail (printf "driver = %q: must be exec, docker or podman" $driver) ]][[ end ]]
 [[- $container := ne $driver "exec" ]]
 [[- if and $container (not (var "image" .)) ]][[ fail (printf "image: name the image with kolo, for driver = %q" $driver) ]][[ end ]]
+[[- /* Linux distributions give 65520 to no one. Exec's driver knows users by name only. */ -]]
 [[- $user := var "user" . ]]
-[[- if not $user ]][[ $user = ternary "65534" "nobody" $container ]][[ end ]]
+[[- if not $user ]][[ $user = ternary "65520:65520" "nobody" $container ]][[ end ]]
 [[- if has (index (splitList ":" $user) 0) (list "root" "0") ]][[ fail "user: the autoscaler needs no root; name another" ]][[ end ]]
 [[- $number := index (splitList ":" $user) 0 ]]
 [[- if eq $user "nobody" ]][[ $number = "65534" ]][[ end ]]
+[[- if regexMatch `(?m)^\s*read_token\b` (var "http" .) ]][[ fail "http: read_token is a variable of its own" ]][[ end ]]
 [[- $name := var "job_name" . ]]
 job [[ $name | quote ]] {
   type        = "service"
@@ -72,6 +74,9 @@ job [[ $name | quote ]] {
         network_mode    = "host"
         readonly_rootfs = true
         cap_drop        = ["all"]
+[[- if gt (var "pids_limit" . | int) 0 ]]
+        pids_limit      = [[ var "pids_limit" . | int ]]
+[[- end ]]
 [[- else ]]
         command = [[ var "kolo" . | quote ]]
 [[- end ]]
@@ -87,6 +92,7 @@ job [[ $name | quote ]] {
             bind = "{{ env "NOMAD_IP_http" }}"
             port = {{ env "NOMAD_PORT_http" }}
             unix = "off"
+            read_token = [[ var "read_token" . ]]
 [[- if var "tls" . ]]
             tls {
               cert_file = "{{ env "NOMAD_SECRETS_DIR" }}/cert.pem"
@@ -98,6 +104,11 @@ job [[ $name | quote ]] {
 [[ var "http" . | indent 12 ]]
 [[- end ]]
           }
+[[- if var "namespace" . ]]
+          leader {
+            namespace = [[ var "namespace" . | quote ]]
+          }
+[[- end ]]
 [[ var "pools" . | indent 10 ]]
         EOT
       }
