@@ -59,6 +59,9 @@ func (b *viewBuilder) blocked() {
 			if n > 0 && slots > 0 && b.ever(g) {
 				out.Workers += n
 				out.Slots += n * slots
+				if out.Worker == 0 || slots < out.Worker {
+					out.Worker = slots
+				}
 			}
 		}
 		if out.Slots > 0 {

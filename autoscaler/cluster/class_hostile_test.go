@@ -109,8 +109,8 @@ func TestView_BlockedJobsAreBoundedByTheRules(t *testing.T) {
 		edit func(*api.Job)
 		want []Blocked
 	}{
-		"waits for room":         {func(*api.Job) {}, []Blocked{{Pool: "gpu", Priority: 50, Workers: 8, Slots: 8}}},
-		"priority past the rule": {func(j *api.Job) { j.Priority = new(100) }, []Blocked{{Pool: "gpu", Priority: 60, Workers: 8, Slots: 8}}},
+		"waits for room":         {func(*api.Job) {}, []Blocked{{Pool: "gpu", Priority: 50, Workers: 8, Slots: 8, Worker: 1}}},
+		"priority past the rule": {func(j *api.Job) { j.Priority = new(100) }, []Blocked{{Pool: "gpu", Priority: 60, Workers: 8, Slots: 8, Worker: 1}}},
 		"a name that no node has": {func(j *api.Job) {
 			j.Constraints = []*api.Constraint{{LTarget: "${node.unique.name}", Operand: "=", RTarget: "none"}}
 		}, nil},

@@ -61,6 +61,7 @@ type Blocked struct {
 	Pool           string
 	Priority       int
 	Workers, Slots int // that have no place
+	Worker         int // slots of the smallest of these workers
 }
 
 // View assembles what is known now.

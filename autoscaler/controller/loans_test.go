@@ -49,7 +49,7 @@ func (l *lent) view() *cluster.View {
 	for name, j := range l.jobs {
 		key := planner.JobKey{Namespace: "team", ID: name}
 		if n := j.workers - j.placed; n > 0 {
-			v.Blocked = append(v.Blocked, cluster.Blocked{Key: key, Pool: "p", Priority: 50, Workers: n, Slots: n})
+			v.Blocked = append(v.Blocked, cluster.Blocked{Key: key, Pool: "p", Priority: 50, Workers: n, Slots: n, Worker: 1})
 		}
 		if j.placed > 0 {
 			v.Others[key] = j.placed
@@ -175,4 +175,56 @@ func TestLoans_HonestJobsAreNotPaused(t *testing.T) {
 		l.second()
 	}
 	must.MapEmpty(t, l.of, must.Sprint("nothing is kept of a namespace without waste"))
+}
+
+// TestLoans_WorkersOfSeveralSlots has a job wait whose one worker needs eight slots of a
+// pool of 16.
+func TestLoans_WorkersOfSeveralSlots(t *testing.T) {
+	big := planner.JobKey{Namespace: "team", ID: "big"}
+	small := planner.JobKey{Namespace: "team", ID: "small"}
+	o, now := planner.DefaultOptions(), time.Unix(1e9, 0)
+	var l loans
+	// view has elastic jobs hold so many slots, of which they need so many.
+	view := func(held, least int, blocked ...cluster.Blocked) *cluster.View {
+		group := planner.Group{Count: held}
+		group.Need.Slots = 1
+		for range held {
+			group.Live = append(group.Live, planner.Worker{})
+		}
+		v := &cluster.View{Blocked: blocked, Facts: []cluster.Facts{{Observation: history.Observation{Slots: 1}}}}
+		v.Nodes = []planner.Node{{Pool: "p", Bins: []planner.Bin{{Slots: lentSlots}}}}
+		v.Jobs = []planner.Job{{Pool: "p", Priority: 50, Min: least, Groups: []planner.Group{group}}}
+		return v
+	}
+	look := func(held, least int, blocked ...cluster.Blocked) *cluster.View {
+		now = now.Add(10 * time.Second)
+		v := view(held, least, blocked...)
+		must.SliceEmpty(t, l.observe(v, now, &o))
+		l.keep(v, now, &o)
+		return v
+	}
+	waits := cluster.Blocked{Key: big, Pool: "p", Priority: 50, Workers: 1, Slots: 8, Worker: 8}
+
+	t.Log("elastic jobs leave seven slots at once, and take their time for the last one")
+	for range 12 {
+		must.Eq(t, 8, look(9, 4, waits).Reserved["p"])
+	}
+	l = loans{}
+
+	t.Log("elastic jobs can do without seven slots only")
+	for range 30 {
+		must.MapNotContainsKey(t, look(9, 9, waits).Reserved, "p")
+	}
+	must.Eq(t, 2, look(9, 9, waits, cluster.Blocked{Key: small, Pool: "p", Priority: 50, Workers: 2, Slots: 2, Worker: 1}).Reserved["p"])
+
+	t.Log("the last slot never becomes free")
+	l = loans{}
+	begin := now
+	for !l.isPaused(loanKey{"p", "team"}, now) {
+		now = now.Add(10 * time.Second)
+		v := view(9, 4, waits)
+		l.observe(v, now, &o)
+		l.keep(v, now, &o)
+		must.Less(t, 3*time.Minute, now.Sub(begin))
+	}
 }

@@ -21,10 +21,11 @@ import (
 //	   └────────────────────────────┘  └──────────────────────────────────────┘
 //	        all of them were placed         after a pause, longer each time
 //
-// Time counts in so far as the room that is kept is free, and until the workers that it
-// was kept for are placed: half of a job's room for a minute is all of it for half. What a job that goes without them has used up stays on its
-// namespace's account: neither another name nor registering it again gives it back. An
-// account is forgotten after twice the longest pause without waste.
+// Time counts by the part of a job's room that is free: half of the room for a minute is
+// all of it for half a minute. While too few slots are free for a worker, since others
+// still leave theirs, it counts a quarter. It counts until the workers are placed. A job that goes without them leaves its time on
+// the account of its namespace: neither another name nor registering it again gives it
+// back. An account is forgotten after twice the longest pause without waste.
 type loans struct {
 	at time.Time // of the last observation
 	of map[loanKey]*loan
@@ -44,14 +45,19 @@ type loan struct {
 // borrower is a job that room is made for.
 type borrower struct {
 	workers int           // without a place
+	worker  int           // slots of the smallest of them
 	most    int           // workers that it has had at once
 	peak    int           // slots that were kept for it at once
 	idle    time.Duration // for which as many were free
-	share   float64       // of the peak that is free now
+	share   float64       // of the peak that counts as free now
 }
 
 // longestPause is the longest pause, in multiples of the first.
 const longestPause = 8
+
+// tooFew divides the time in which slots are free, but too few for a worker. It counts
+// still: who keeps the last of them could keep the others free for ever.
+const tooFew = 4
 
 // firstPause is how long a namespace's first pause lasts.
 func firstPause(o *planner.Options) time.Duration { return max(o.PlacementRetry, o.PlacementTimeout) }
@@ -77,6 +83,7 @@ func (r *loans) observe(v *cluster.View, now time.Time, o *planner.Options) (gav
 		if r.of[key].jobs[b.Key] == nil {
 			r.of[key].jobs[b.Key] = &borrower{workers: b.Workers, most: v.Others[b.Key]}
 		}
+		r.of[key].jobs[b.Key].worker = b.Worker
 		waiting[in{b.Pool, b.Key}] = b.Workers
 	}
 	for key, m := range r.of {
@@ -137,24 +144,24 @@ func (r *loans) isPaused(key loanKey, now time.Time) bool {
 	return m != nil && m.paused.After(now)
 }
 
-// keep has the view keep slots free, and notes how much of the room is free already.
+// keep has the view keep slots free, and notes how much of each job's room is free.
 // It returns when the next pause begins or ends, if nothing happens until then; zero
 // for never.
 func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Time {
 	given := r.reserve(v, now)
 	var next time.Time
 	for key, m := range r.of {
-		free := 0.0 // of the slots that are kept
-		if kept := v.Reserved[key.pool]; kept > 0 {
-			free = min(1, float64(unused(v, key.pool))/float64(kept))
-		}
+		free := unused(v, key.pool)
 		var longest time.Duration
 		running := 0.0
 		for job, t := range m.jobs {
 			t.share = 0
 			if n := given[job]; n > 0 {
 				t.peak = max(t.peak, n)
-				t.share = free * float64(n) / float64(t.peak)
+				t.share = float64(min(n, free)) / float64(t.peak)
+				if free < t.worker {
+					t.share /= tooFew
+				}
 			}
 			running = max(running, t.share)
 			longest = max(longest, t.idle)
@@ -171,8 +178,8 @@ func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Ti
 }
 
 // reserve keeps slots free that jobs which are not elastic wait for, as far
-// as elastic jobs of no higher priority hold them above their minimum. It returns how
-// many each job was given.
+// as elastic jobs of no higher priority hold them above their minimum, and a worker
+// fits into them. It returns how many each job was given.
 func (r *loans) reserve(v *cluster.View, now time.Time) map[planner.JobKey]int {
 	given := map[planner.JobKey]int{}
 	v.Reserved = map[string]int{}
@@ -180,8 +187,12 @@ func (r *loans) reserve(v *cluster.View, now time.Time) map[planner.JobKey]int {
 		if r.isPaused(loanKey{b.Pool, b.Key.Namespace}, now) {
 			continue
 		}
-		given[b.Key] = min(b.Slots, max(0, spare(v, b.Pool, b.Priority)-v.Reserved[b.Pool]))
-		v.Reserved[b.Pool] += given[b.Key]
+		n := min(b.Slots, max(0, spare(v, b.Pool, b.Priority)-v.Reserved[b.Pool]))
+		if n < b.Worker {
+			continue
+		}
+		given[b.Key] = n
+		v.Reserved[b.Pool] += n
 	}
 	return given
 }
