@@ -30,9 +30,10 @@ func barred(j *job, pool config.Pool) jobspec.Problems {
 	}}
 }
 
-// ruled returns what the job asks for, cut to what the operator grants, with a
-// note for each cut, and for a queue that is not the job's tenant. In a pool with rules, a queue without one grants what the
-// job has without asking: its priority in Nomad, and a weight of 1.
+// ruled returns what the job asks for, cut to what the operator grants, with a note
+// for each cut, and for a queue that is not the job's tenant. In a pool with rules, a
+// queue without one grants what the job has without asking: its priority in Nomad, and
+// a weight of 1.
 func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
 	var notes []string
 	if t := tenant(j, pool); t != j.spec.Queue {
@@ -63,10 +64,10 @@ func ruled(j *job, pool config.Pool) (*jobspec.Spec, []string) {
 // the operator wrote a block for it by name, else its namespace. A namespace of the
 // same name as a queue that does not admit it is a tenant of its own.
 func tenant(j *job, pool config.Pool) string {
-	if _, named := pool.Queues[j.spec.Queue]; named {
+	if _, named := pool.Block(j.spec.Queue); named {
 		return j.spec.Queue
 	}
-	if q, named := pool.Queues[j.key.Namespace]; named && !q.Admits(j.key.Namespace) {
+	if q, named := pool.Block(j.key.Namespace); named && !q.Admits(j.key.Namespace) {
 		return "namespace " + j.key.Namespace
 	}
 	return j.key.Namespace

@@ -91,9 +91,11 @@ func TestView_TenantsAreNamespaces(t *testing.T) {
 		tenant string
 		notes  []string
 	}{
-		"no queue, no rules":        {"", nil, "team-b", nil},
-		"no rules":                  {"made-up", nil, "team-b", []string{note}},
-		"the rule of all others":    {"made-up", block(config.Queue{Name: "*"}), "team-b", []string{note}},
+		"no queue, no rules":     {"", nil, "team-b", nil},
+		"no rules":               {"made-up", nil, "team-b", []string{note}},
+		"the rule of all others": {"made-up", block(config.Queue{Name: "*"}), "team-b", []string{note}},
+		"that rule by its name": {"*", block(config.Queue{Name: "*"}), "team-b",
+			[]string{`queue "*" has no block of its own: the job counts for tenant "team-b"`}},
 		"another one's rule":        {"made-up", block(config.Queue{Name: "production"}), "team-b", []string{note}},
 		"a queue of the operator's": {"production", block(config.Queue{Name: "production"}), "production", nil},
 		"a namespace of a queue's name": {"made-up", block(config.Queue{Name: "team-b", Namespaces: []string{"team-a"}}), "namespace team-b",

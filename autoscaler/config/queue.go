@@ -55,6 +55,13 @@ func (p Pool) Rule(queue string) (Queue, bool) {
 	return q, ok
 }
 
+// Block is the rule that was written for a queue by its own name; false where there is
+// none.
+func (p Pool) Block(queue string) (Queue, bool) {
+	q, ok := p.Queues[queue]
+	return q, ok && queue != anyQueue
+}
+
 // Rules are the pool's rules by name.
 func (p Pool) Rules() []Queue {
 	out := make([]Queue, 0, len(p.Queues))
