@@ -103,14 +103,14 @@ func (j *Job) Wrote(workers int, now time.Time) {
 	j.wrote = append(j.wrote[max(0, len(j.wrote)+1-gapsLimit):], written{workers, now})
 }
 
-// cost takes in how long a resize that this autoscaler wrote took: no longer than the
-// time since. A gap that is not known is none.
+// cost remembers how long a resize took, if this autoscaler wrote it, and the gap is
+// known and fits into the time since.
 func (j *Job) cost(r Resize, slots int, now time.Time) {
 	i := slices.IndexFunc(j.wrote, func(w written) bool { return w.workers*slots == r.To && now.Sub(w.at) < writtenTTL })
 	if i < 0 || r.Cause != "resize" || r.GapSeconds == nil || *r.GapSeconds > now.Sub(j.wrote[i].at).Seconds() {
 		return
 	}
-	j.wrote = slices.Clone(j.wrote[i+1:]) // the ring follows the last one, and passes over others
+	j.wrote = slices.Clone(j.wrote[i+1:]) // the ring may skip sizes that were written before this one
 	j.Costs = append(j.Costs, *r.GapSeconds)
 	j.Costs = slices.Clone(j.Costs[max(0, len(j.Costs)-gapsLimit):])
 }

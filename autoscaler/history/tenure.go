@@ -70,8 +70,8 @@ func (j *Job) see(workers int, now time.Time) {
 	})
 }
 
-// has is how many seconds of steps are believed at a size, ok is false where Nomad
-// never saw the job there.
+// has returns how many seconds of steps are believed at a size; ok is false if Nomad
+// never saw the job at it.
 func (j *Job) has(size int, now time.Time) (seconds float64, ok bool) {
 	j.hold(now)
 	seconds, ok = j.Had[size]

@@ -155,8 +155,8 @@ func (j *job) measured(points []speedup.Point, now float64) []trace.Event {
 	return out
 }
 
-// resized records the gaps that are new, as far as they are known: the status has the last few, and old
-// ones drop out at its front.
+// resized records the gaps that are new, as far as they are known: the status has the
+// last few, and old ones drop out at its front.
 func (j *job) resized(s *api.JobStatus, now float64) []trace.Event {
 	known := 0
 	for n := min(len(j.gaps), len(s.Gaps)); n > 0; n-- {

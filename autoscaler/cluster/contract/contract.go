@@ -1,9 +1,9 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package contract is a test fixture: what the autoscaler takes for granted of Nomad,
-// as assertions. They hold a real Nomad and the stand-in of the other tests, package
-// nomadtest, to the same.
+// Package contract is a test fixture: assertions of what the autoscaler takes for
+// granted of Nomad. A real Nomad and the stand-in of the other tests, package nomadtest,
+// must both pass them.
 package contract
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/shoenig/test/wait"
 )
 
-// Nomad is one that the assertions are about, with no job in it.
+// Nomad is the server under test, which has no job yet.
 type Nomad struct {
 	Client *api.Client
 	// Register registers a batch job of one group "workers", elastic from 0 to most
@@ -43,8 +43,8 @@ func Check(t *testing.T, n *Nomad) {
 	}
 }
 
-// waiting: a blocked evaluation does not have how many workers wait; the summary of
-// the job has it, alone and in the list of jobs, and the evaluation before.
+// waiting: a blocked evaluation does not state how many workers wait; the job's summary
+// does, by itself and in the list of jobs.
 func waiting(t *testing.T, n *Nomad) {
 	n.Register(t, "waits", n.Nodes+2, 0)
 	var blocked object

@@ -11,8 +11,7 @@
 // batch workers run again after a scale, version tags that a scale copies, variables with locks. Workers are placed first-fit,
 // at once; those stopped end after StopDelay.
 //
-// It is no Nomad: there are no evaluations but blocked ones and what becomes of
-// them, no deployments,
-// no access control beyond who a token is and which jobs it may read, no plan. What matters against a real
-// one is tested in e2e/autoscaler.
+// It is no Nomad: there are no evaluations but blocked ones and what becomes of them,
+// no deployments, no access control beyond who a token is and which jobs it may read,
+// no plan. What matters against a real one is tested in e2e/autoscaler.
 package nomadtest

@@ -64,9 +64,9 @@ type Alloc struct {
 	at                   int64
 }
 
-// eval is a blocked evaluation, or what became of one. As with Nomad, it has not
-// how many workers wait: that has the evaluation before it, which is complete, and
-// the job's summary.
+// eval is a blocked evaluation, or what became of one. As in Nomad, a blocked one does
+// not state how many workers wait: the completed evaluation before it does, and the
+// job's summary.
 type eval struct {
 	id, job  string
 	priority int
