@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
@@ -112,9 +113,15 @@ func TestController_TakesBackRoomThatNomadDoesNotUse(t *testing.T) {
 	w := newWorld(t, 2, 4)
 	c := w.config()
 	c.Planner.PlacementRetry = time.Hour
+	leads, follows := &nomadtest.Log{}, &nomadtest.Log{}
+	w.log = hclog.New(&hclog.LoggerOptions{Output: leads})
 	w.start(c)
 	w.job("a", 2, 8)
 	w.eventually(map[string]int{"a": 8})
+	second := w.config()
+	second.Planner.PlacementRetry = time.Hour
+	w.log = hclog.New(&hclog.LoggerOptions{Output: follows})
+	w.start(second)
 	never := nomadtest.Job{ID: "never", Count: 8, Max: 8, GPUs: 1, CPU: 100, Priority: 50, Unplaceable: true}
 	w.nomad.Register(never)
 	w.eventually(map[string]int{"a": 2})
@@ -133,6 +140,8 @@ func TestController_TakesBackRoomThatNomadDoesNotUse(t *testing.T) {
 	counts, live := w.nomad.Counts()
 	must.Eq(t, map[string]int{"a": 8, "renamed": 8, "fits": 1}, counts)
 	must.Eq(t, map[string]int{"a": 8}, live)
+	must.Eq(t, 1, count(leads, "Nomad placed none of them"))
+	must.Eq(t, 0, count(follows, "Nomad placed none of them"), must.Sprint("who made no room"))
 }
 
 func TestController_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {

@@ -68,6 +68,9 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 // it again; zero for never. The caller holds c.mu.
 func (c *Controller) makeRoom(v *cluster.View, now time.Time) time.Time {
 	for _, key := range c.loans.observe(v, now, &c.cfg.Planner.Options) {
+		if !c.leading() {
+			continue // another one has made the room
+		}
 		c.log.Warn("room was made for jobs that are not elastic, and Nomad placed none of them; elastic jobs have it for now",
 			"pool", key.pool, "namespace", key.namespace, "placement_timeout", c.cfg.Planner.PlacementTimeout, "again_at", c.loans.of[key].paused)
 	}
