@@ -184,6 +184,5 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	}
 }
 
-// ringSlots is how many slots one worker has in the ring: its devices, or one
-// where slots are made of CPU.
-func ringSlots(f *cluster.Facts) int { return max(1, f.Spec.Groups[0].Devices) }
+// ringSlots is how many slots one worker has in the ring.
+func ringSlots(f *cluster.Facts) int { return max(1, f.Spec.Groups[0].Slots) }

@@ -5,7 +5,9 @@ package jobspec
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/hashicorp/nomad/api"
 )
@@ -42,6 +44,7 @@ func (r *reader) limits(g *api.TaskGroup, where string) (low, high int) {
 // worker reads what one allocation of the group holds.
 func (r *reader) worker(g *api.TaskGroup, out *Group) {
 	for _, t := range g.Tasks {
+		out.Slots = max(out.Slots, slots(t))
 		if t.Resources == nil {
 			continue
 		}
@@ -67,12 +70,33 @@ func (r *reader) worker(g *api.TaskGroup, out *Group) {
 		r.problem(fmt.Sprintf("group %q", out.Name), fmt.Sprintf("%d devices per worker are above %d", out.Devices, MaxDevices), fmt.Sprintf("ask for at most %d", MaxDevices))
 		out.Devices = MaxDevices
 	}
+	if out.Slots == 0 {
+		out.Slots = max(1, out.Devices)
+	}
 	for _, s := range services(g) {
 		if s.Provider == "nomad" {
 			out.Service = s.Name
 			return
 		}
 	}
+}
+
+// slots is what a task configures as its slots in a ring, 0 for nothing, and for
+// what the driver would refuse or is known on the client only.
+func slots(t *api.Task) int {
+	n := 0.0
+	switch v := t.Config["slots"].(type) {
+	case float64: // of JSON
+		n = v
+	case int: // of HCL
+		n = float64(v)
+	case string:
+		n, _ = strconv.ParseFloat(v, 64)
+	}
+	if n >= 1 && n <= MaxDevices && n == math.Trunc(n) {
+		return int(n)
+	}
+	return 0
 }
 
 // sum adds a task's amount to those of the tasks before.

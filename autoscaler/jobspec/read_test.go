@@ -65,9 +65,43 @@ func TestRead_EmptyBlockIsEnough(t *testing.T) {
 			spec, problems := Read(job(map[string]any{Key: raw}))
 			must.SliceEmpty(t, problems)
 			must.Eq(t, &Spec{
-				Groups: []Group{{Name: "workers", Min: 0, Max: 8, Device: "nvidia/gpu", Devices: 2, CPU: 500, Memory: 256, Service: "train"}},
+				Groups: []Group{{Name: "workers", Min: 0, Max: 8, Device: "nvidia/gpu", Devices: 2, Slots: 2, CPU: 500, Memory: 256, Service: "train"}},
 				Min:    1, Max: 8, Preferred: 8, Weight: 1, Priority: 70, Queue: "ml", Kind: "train", Locality: Prefer, CanWait: true,
 			}, spec)
+		})
+	}
+}
+
+// TestRead_SlotsOfARing has workers with another number of processes than devices.
+func TestRead_SlotsOfARing(t *testing.T) {
+	for name, tc := range map[string]struct {
+		devices int
+		config  map[string]any
+		want    int
+	}{
+		"a process for each GPU":      {4, nil, 4},
+		"one for all GPUs":            {4, map[string]any{"slots": 1.0}, 1},
+		"two on a CPU":                {0, map[string]any{"slots": 2.0}, 2},
+		"one on a CPU":                {0, map[string]any{"args": []any{"slots"}}, 1},
+		"as HCL has it":               {0, map[string]any{"slots": 2}, 2},
+		"as text":                     {0, map[string]any{"slots": "2"}, 2},
+		"known on the client only":    {4, map[string]any{"slots": "${meta.slots}"}, 4},
+		"not whole":                   {0, map[string]any{"slots": 1.5}, 1},
+		"none":                        {0, map[string]any{"slots": 0.0}, 1},
+		"more than a ring could have": {0, map[string]any{"slots": 1e300}, 1},
+		"no number":                   {0, map[string]any{"slots": "NaN"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := job(kv())
+			task := j.TaskGroups[0].Tasks[0]
+			task.Config = tc.config
+			task.Resources.Devices = nil
+			if tc.devices > 0 {
+				task.Resources.Devices = []*api.RequestedDevice{{Name: "nvidia/gpu", Count: new(uint64(tc.devices))}}
+			}
+			spec, problems := Read(j)
+			must.SliceEmpty(t, problems)
+			must.Eq(t, tc.want, spec.Groups[0].Slots)
 		})
 	}
 }

@@ -72,6 +72,10 @@ type Group struct {
 	Device  string
 	Devices int
 
+	// Slots is how many slots of a ring one worker has: what the driver's task
+	// configures as slots, else its devices, else 1.
+	Slots int
+
 	CPU    int // MHz of one worker
 	Cores  int // reserved cores of one worker
 	Memory int // MiB of one worker
