@@ -107,6 +107,24 @@ func TestController_MakesRoomForOthers(t *testing.T) {
 	w.eventually(map[string]int{"a": 5})
 }
 
+// TestController_MakesNoRoomOfWhatAUserSet has a job keep a count that a user set:
+// another one must not make up for it, below its minimum.
+func TestController_MakesNoRoomOfWhatAUserSet(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	w.start(w.config())
+	w.job("a", 1, 8)
+	w.nomad.Register(nomadtest.Job{ID: "b", Max: 8, GPUs: 1, CPU: 100, Priority: 50,
+		Elastic: map[string]any{"kolo": []any{map[string]any{"min": 2, "preemptible": true}}}})
+	w.eventually(map[string]int{"a": 4, "b": 4})
+	must.NoError(t, w.nomad.Scale("a", 6))
+	w.eventually(map[string]int{"a": 6, "b": 2})
+	var fell atomic.Bool
+	w.nomad.OnScale = func(job, _ string, _, to int) { fell.Store(fell.Load() || job == "b" && to < 2) }
+	w.nomad.Register(nomadtest.Job{ID: "waits", Count: 4, Max: 4, GPUs: 1, CPU: 100, Priority: 50})
+	time.Sleep(500 * time.Millisecond) // nothing is to happen
+	must.False(t, fell.Load(), must.Sprint("below its minimum"))
+}
+
 // TestController_TakesBackRoomThatNomadDoesNotUse has a job that fits by all that is
 // read of it, and that Nomad never places.
 func TestController_TakesBackRoomThatNomadDoesNotUse(t *testing.T) {

@@ -187,7 +187,7 @@ func (r *loans) reserve(v *cluster.View, now time.Time) map[planner.JobKey]int {
 		if r.isPaused(loanKey{b.Pool, b.Key.Namespace}, now) {
 			continue
 		}
-		n := min(b.Slots, max(0, spare(v, b.Pool, b.Priority)-v.Reserved[b.Pool]))
+		n := min(b.Slots, max(0, spare(v, b.Pool, b.Priority, now)-v.Reserved[b.Pool]))
 		if n < b.Worker {
 			continue
 		}
@@ -199,7 +199,7 @@ func (r *loans) reserve(v *cluster.View, now time.Time) map[planner.JobKey]int {
 
 // spare is how many slots of a pool elastic jobs could do without for a job of
 // the given priority.
-func spare(v *cluster.View, pool string, priority int) int {
+func spare(v *cluster.View, pool string, priority int, now time.Time) int {
 	n := ready(v, pool)
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
@@ -207,7 +207,7 @@ func spare(v *cluster.View, pool string, priority int) int {
 			continue
 		}
 		keep := j.Count()
-		if j.Priority <= priority && j.Frozen == "" && j.HoldReason == "" {
+		if j.Priority <= priority && movable(j, now) {
 			keep = min(keep, j.Min)
 			if j.Preemptible && j.Priority < priority {
 				keep = 0

@@ -31,6 +31,7 @@ func TestReserve(t *testing.T) {
 		"preemptible, higher priority":   {8, func(j *planner.Job) { j.Preemptible = true }, blocked{{Priority: 51, Slots: 8}}, 8},
 		"preemptible, same priority":     {8, func(j *planner.Job) { j.Preemptible = true }, blocked{{Priority: 50, Slots: 8}}, 6},
 		"paused":                         {8, func(j *planner.Job) { j.HoldReason = "paused" }, blocked{{Priority: 90, Slots: 3}}, 0},
+		"scaled by hand":                 {8, func(j *planner.Job) { j.ManualUntil = time.Now().Add(time.Hour) }, blocked{{Priority: 90, Slots: 3}}, 0},
 		"completed":                      {8, func(j *planner.Job) { j.Frozen = "completed" }, blocked{{Priority: 90, Slots: 3}}, 0},
 		"the low rides not on the high":  {8, nil, blocked{{Priority: 50, Slots: 3}, {Priority: 10, Slots: 3}}, 3},
 		"the low takes what no one uses": {2, nil, blocked{{Priority: 50, Slots: 3}, {Priority: 10, Slots: 9}}, 6},
