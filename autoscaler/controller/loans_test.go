@@ -177,6 +177,25 @@ func TestLoans_HonestJobsAreNotPaused(t *testing.T) {
 	must.MapEmpty(t, l.of, must.Sprint("nothing is kept of a namespace without waste"))
 }
 
+// TestLoans_ManyShortWorkers has a job of more workers than there are slots: each that
+// ends makes room for the next one, which Nomad places within a second.
+func TestLoans_ManyShortWorkers(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	l := newLent()
+	j := &rigid{workers: 10_000}
+	l.jobs["array"] = j
+	for range 2 * 3600 {
+		for range j.placed {
+			if r.IntN(60) == 0 {
+				j.placed--
+				j.workers--
+			}
+		}
+		l.second()
+		must.Zero(t, l.paused)
+	}
+}
+
 // TestLoans_WorkersOfSeveralSlots has a job wait whose one worker needs eight slots of a
 // pool of 16.
 func TestLoans_WorkersOfSeveralSlots(t *testing.T) {

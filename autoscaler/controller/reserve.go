@@ -46,7 +46,8 @@ type loan struct {
 type borrower struct {
 	workers int           // without a place
 	worker  int           // slots of the smallest of them
-	most    int           // workers that it has had at once
+	has     int           // workers, at the last observation
+	most    int           // of them at once
 	peak    int           // slots that were kept for it at once
 	idle    time.Duration // for which as many were free
 	share   float64       // of the peak that counts as free now
@@ -81,7 +82,7 @@ func (r *loans) observe(v *cluster.View, now time.Time, o *planner.Options) (gav
 			r.of[key] = &loan{jobs: map[planner.JobKey]*borrower{}}
 		}
 		if r.of[key].jobs[b.Key] == nil {
-			r.of[key].jobs[b.Key] = &borrower{workers: b.Workers, most: v.Others[b.Key]}
+			r.of[key].jobs[b.Key] = &borrower{workers: b.Workers, has: v.Others[b.Key], most: v.Others[b.Key]}
 		}
 		r.of[key].jobs[b.Key].worker = b.Worker
 		waiting[in{b.Pool, b.Key}] = b.Workers
@@ -111,10 +112,13 @@ func (r *loans) observe(v *cluster.View, now time.Time, o *planner.Options) (gav
 	return gaveUp
 }
 
-// pass lets time pass for a job that has so many workers now. Those that were placed
-// take their part of the idle time with them.
+// pass lets time pass for a job that has so many workers now. Slots that were filled
+// meanwhile were not idle. More workers than it ever had take their part of all idle
+// time with them: those that end and are placed again must not do so each time.
 func (t *borrower) pass(past time.Duration, has int) {
-	t.idle += time.Duration(float64(past) * t.share)
+	filled := float64(max(0, has-t.has)*t.worker) / float64(max(1, t.peak))
+	t.idle += time.Duration(float64(past) * max(0, t.share-filled))
+	t.has = has
 	if placed := min(has-t.most, t.workers); placed > 0 {
 		t.idle = time.Duration(float64(t.idle) * float64(t.workers-placed) / float64(t.workers))
 		t.most = has
