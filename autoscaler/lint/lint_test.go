@@ -109,6 +109,7 @@ func TestOneMistake(t *testing.T) {
 		"other signal":            {`driver = "docker"`, "driver = \"docker\"\nkill_signal = \"SIGUSR1\"", "kill-signal", Error, `kill_signal = "SIGUSR1"`},
 		"another kill_timeout":    {`--kill_timeout=30s`, `--kill_timeout=20s`, "kill-timeout", Error, `--kill_timeout=20s`},
 		"unknown flag":            {`--min_np=1`, `--min=1`, "flags", Error, `--min=1`},
+		"a flag of another place": {`--min_np=1`, `--work_dir=/src`, "flags", Error, `--work_dir=/src`},
 		"wrong value":             {`--min_np=1`, `--min_np=one`, "config", Error, `--min_np=one`},
 		"wrong value of a block":  {`--torch.backend=gloo`, `--torch.backend=a/b`, "config", Error, `--torch.backend=a/b`},
 		"too many":                {`--min_np=1`, `--min_np=5`, "config", Error, `--min_np=5`},

@@ -71,8 +71,8 @@ func (c *checker) surroundings(w *worker) *taskconfig.Surroundings {
 			}
 			return nil
 		},
-		Executable: here,
-		Secrets:    secrets, SecretsOnClient: secrets,
+		Executable: here, Enterable: here,
+		Secrets: secrets, SecretsOnClient: secrets,
 		Exists:     func(string) bool { return true },
 		Interfaces: func() ([]string, error) { return []string{network}, nil },
 	}

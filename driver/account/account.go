@@ -157,6 +157,25 @@ func (a Account) Writable(dir Path) error {
 	})
 }
 
+// Enterable is nil when the account may make a directory its working directory. It is
+// ELOOP, for not known, where the path leads through a link: in a task's own view the
+// link may lead elsewhere, and where it leads to on the client is none of the task's
+// business.
+func (a Account) Enterable(dir Path) error {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	return a.below(dir, func(base int) error {
+		fd, err := unix.Openat2(base, dir.Rel, &how)
+		if errors.Is(err, unix.ENOSYS) { // before Linux 5.6: there may be a link
+			return unix.ELOOP
+		}
+		if err != nil {
+			return err
+		}
+		defer func() { _ = unix.Close(fd) }()
+		return unix.Faccessat(fd, ".", unix.X_OK, unix.AT_EACCESS)
+	})
+}
+
 // open opens and closes a file with the account's rights below file.Base.
 func (a Account) open(file Path, flags int) error {
 	return a.below(file, func(base int) error {

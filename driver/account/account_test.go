@@ -50,6 +50,16 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 		must.ErrorIs(t, nobody.Executable(at(name)), syscall.EACCES, must.Sprint(name))
 	}
 
+	must.NoError(t, nobody.Enterable(at(".")))
+	must.ErrorIs(t, nobody.Enterable(at("open")), syscall.ENOTDIR)
+	must.ErrorIs(t, nobody.Enterable(at("missing")), fs.ErrNotExist)
+	must.ErrorIs(t, nobody.Enterable(at("closed")), fs.ErrPermission)
+	must.ErrorIs(t, nobody.Enterable(at("closed/below")), fs.ErrPermission)
+	must.NoError(t, nobody.Enterable(Path{filepath.Join(dir, "closed/below"), "."}), must.Sprint("bound elsewhere"))
+	for _, link := range []string{"to file", "to nothing", "to directory", "to directory/below"} {
+		must.ErrorIs(t, nobody.Enterable(at(link)), syscall.ELOOP, must.Sprint("where a link leads to on the client is not told"))
+	}
+
 	// None of it must stick to this process.
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "closed/own"), nil, 0o600))
 	must.Eq(t, 0, os.Geteuid())

@@ -133,6 +133,9 @@ func (a *agent) checkTraining(ctx context.Context, token nomadapi.Token) (done b
 	if warning := a.record.Warning(); warning != "" {
 		a.events.Emit(warning)
 	}
+	if err := process.CheckDir(a.config.Dir); err != nil {
+		return false, err
+	}
 	return false, process.LookCommand(a.config.Command, a.config.Dir)
 }
 

@@ -114,7 +114,7 @@ func (e *environment) prepare() error {
 		// The executor looks for Cmd here first, and makes what it finds
 		// executable: it must not be the task's own directory.
 		TaskDir:   e.dirs.Root,
-		WorkDir:   e.plan.agent.Dir,
+		WorkDir:   e.task.TaskDir().Dir, // the job's own is entered by its user alone
 		Resources: e.task.Resources.Copy(),
 
 		NetworkIsolation: e.task.NetworkIsolation,

@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())                        //nolint:forbidigo // this is the test's main
 }
 
-// fakeAgent runs the slot's command in its own place, with the agent's
-// configuration in variables that scripts can use.
+// fakeAgent runs the slot's command in its own place and in the slot's directory, with
+// the agent's configuration in variables that scripts can use.
 func fakeAgent() {
 	fail := func(err error) {
 		fmt.Fprintln(os.Stderr, "fake agent:", err)
@@ -58,6 +58,9 @@ func fakeAgent() {
 	}
 	var c agentconfig.Config
 	if err := json.Unmarshal(data, &c); err != nil {
+		fail(err)
+	}
+	if err := os.Chdir(c.Dir); err != nil {
 		fail(err)
 	}
 	env := append(os.Environ(), "EVENTS="+c.EventFile, "CONFIG="+os.Getenv(agentconfig.Variable), "LOGS="+c.LogDir, "STOP="+c.StopFile)

@@ -28,10 +28,10 @@ type hostEnvironment struct {
 	execIsolation error
 	// exists reports whether a host path is there, be it as a link that leads nowhere.
 	exists func(hostPath string) bool
-	// user is the task's, readable is nil when that user may read a file,
-	// executable when it may run it.
-	user                 string
-	readable, executable func(account.Path) error
+	// user is the task's, readable is nil when that user may read a file, executable
+	// when it may run it, enterable when it may start in a directory.
+	user                            string
+	readable, executable, enterable func(account.Path) error
 	// network is the group's own, nil where it is in the host's.
 	network *groupNetwork
 	// interfaces lists the network interfaces that the task will see.
@@ -51,6 +51,7 @@ func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surrounding
 		User:       s.user,
 		Readable:   func(path string) error { at, _ := v.Locate(path); return s.readable(at) },
 		Executable: func(path string) error { at, _ := v.Locate(path); return s.executable(at) },
+		Enterable:  func(path string) error { at, _ := v.Locate(path); return s.enterable(at) },
 		Secrets:    s.secretsDir, SecretsOnClient: s.secretsDir, Exists: s.exists,
 		Interface: s.plugin.Interface, InterfaceOf: s.plugin.block, Interfaces: s.interfaces,
 	}
@@ -74,7 +75,7 @@ func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Acco
 		taskDir: dir.Dir, allocDir: c.AllocDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
-		user:          who.Name, readable: who.Readable, executable: who.Executable,
+		user:          who.Name, readable: who.Readable, executable: who.Executable, enterable: who.Enterable,
 		network:    network,
 		interfaces: hostnet.Interfaces,
 	}

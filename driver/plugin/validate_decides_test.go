@@ -6,6 +6,7 @@ package plugin
 import (
 	"maps"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,6 +101,34 @@ func TestValidateDecides(t *testing.T) {
 		"command by path in the task directory": func(c given, _ *host, a *agentconfig.Config) {
 			c["command"], c["args"] = "local/bin/train.sh", nil
 			a.Command, a.Args = "/local/bin/train.sh", nil
+		},
+		"a working directory, below which command and script are": func(c given, h *host, a *agentconfig.Config) {
+			h.files[testTaskDir+"/local/examples/mnist/main.py"] = nil
+			h.files[testTaskDir+"/local/examples/venv/bin/python"] = nil
+			c["work_dir"], c["command"], c["args"] = "local/examples/mnist/", "../venv/bin/python", []any{"main.py"}
+			a.Dir, a.Command, a.Args = "/local/examples/mnist", "/local/examples/venv/bin/python", []string{"main.py"}
+		},
+		"it by its path on the client": func(c given, h *host, a *agentconfig.Config) {
+			h.files[testTaskDir+"/local/examples/mnist/main.py"] = nil
+			c["work_dir"], c["args"] = testTaskDir+"/local/examples/mnist", []any{"main.py"}
+			a.Dir, a.Args = testTaskDir+"/local/examples/mnist", []string{"main.py"}
+		},
+		"it behind a link, where only the task knows what is below": func(c given, h *host, a *agentconfig.Config) {
+			h.files[testTaskDir+"/local/current"] = syscall.ELOOP
+			c["work_dir"], c["command"], c["args"] = "local/current", "bin/python3", []any{"main.py"}
+			a.Dir, a.Command, a.Args = "/local/current", "/local/current/bin/python3", []string{"main.py"}
+		},
+		"it in a volume": func(c given, h *host, a *agentconfig.Config) {
+			h.mounts = []*drivers.MountConfig{{TaskPath: "/code", HostPath: "/srv/code"}}
+			h.files["/srv/code/mnist"], h.files["/srv/code/mnist/main.py"] = nil, nil
+			c["work_dir"], c["args"] = "/code/mnist", []any{"main.py"}
+			a.Dir, a.Args = "/code/mnist", []string{"main.py"}
+		},
+		"it without isolation": func(c given, h *host, a *agentconfig.Config) {
+			noIsolation(c, a)
+			h.files[testTaskDir+"/local/examples/mnist/main.py"] = nil
+			c["work_dir"], c["args"] = "local/examples/mnist", []any{"main.py"}
+			a.Dir, a.Args = testTaskDir+"/local/examples/mnist", []string{"main.py"}
 		},
 		"script of a module is not looked for": func(c given, _ *host, a *agentconfig.Config) {
 			c["args"] = []any{"-m", "train", "missing.py"}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -51,6 +52,8 @@ func newHost() *host {
 			testTaskDir + "/local/bin/train.sh":   nil,
 			testTaskDir + "/local/unreadable.py":  fs.ErrPermission,
 			testTaskDir + "/local/not-executable": fs.ErrPermission,
+			testTaskDir + "/local/examples/mnist": nil,
+			testTaskDir + "/local/closed":         fs.ErrPermission,
 		},
 		interfaces: []string{"lo", "eth0", "ib0"},
 		devices:    map[string]string{},
@@ -81,7 +84,7 @@ func (h *host) environment() *hostEnvironment {
 		allocDir: testAllocDir, taskDir: testTaskDir,
 		secretsDir: testTaskDir + "/secrets",
 		exists:     func(path string) bool { _, there := h.files[path]; return there },
-		user:       "trainer", readable: access, executable: access,
+		user:       "trainer", readable: access, executable: access, enterable: access,
 		interfaces: func() ([]string, error) { return h.interfaces, nil },
 	}
 }
@@ -228,6 +231,37 @@ func TestValidateRefuses(t *testing.T) {
 		"script unreadable": {
 			func(c given, _ *host) { c["args"] = []any{"-W", "ignore", "/local/unreadable.py"} },
 			[]string{`args: script "/local/unreadable.py" cannot be read by the task's user "trainer" (permission denied); change its mode or the task's user = …`},
+		},
+		"working directory out of the task's": {
+			func(c given, _ *host) { c["work_dir"] = "local/../../../a2/train" },
+			[]string{`work_dir = "local/../../../a2/train": leads out of the task's directory; use an absolute path for a directory on a volume`},
+		},
+		"working directory with a zero byte": {
+			func(c given, _ *host) { c["work_dir"] = "local\x00" },
+			[]string{`work_dir = "local\x00": has a zero byte`},
+		},
+		"working directory missing": {
+			func(c given, _ *host) { c["isolation"], c["work_dir"], c["args"] = "none", "local/exmaples", nil },
+			[]string{`work_dir = "local/exmaples": no such directory; bring it with an artifact or volume_mount block`},
+		},
+		"working directory on the host but not in the task's view": {
+			func(c given, h *host) { c["work_dir"], c["args"] = "/srv/venv", nil; h.files["/srv/venv"] = nil },
+			[]string{`work_dir = "/srv/venv": no such directory in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it); bring it with an artifact or volume_mount block`},
+		},
+		"working directory that is a file": {
+			func(c given, h *host) {
+				c["work_dir"] = "local/train.py"
+				h.files[testTaskDir+"/local/train.py"] = syscall.ENOTDIR
+			},
+			[]string{`work_dir = "local/train.py": is not a directory; name the one that holds it`},
+		},
+		"working directory closed": {
+			func(c given, _ *host) { c["work_dir"] = "local/closed" },
+			[]string{`work_dir = "local/closed": the task's user "trainer" cannot enter it (permission denied); change its mode or the task's user = …`},
+		},
+		"script that is not below the working directory": {
+			func(c given, _ *host) { c["isolation"], c["work_dir"] = "none", "local/examples/mnist" },
+			[]string{`args: script "local/train.py" does not exist below work_dir; bring it with an artifact, template or volume_mount block`},
 		},
 		"no service": {
 			func(c given, _ *host) { c["service"] = "" },

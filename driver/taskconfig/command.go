@@ -39,7 +39,6 @@ func checkLauncher(p *Problems, a *config.Config) bool {
 // will see them.
 func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
 	command := a.Command
-	a.Dir = s.Dir
 	if command == "" {
 		p.Addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
 		return
@@ -54,7 +53,7 @@ func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
 		return
 	}
 	if err := s.Executable(path); errors.Is(err, fs.ErrNotExist) {
-		p.Addf("command = %q: no such file%s", command, s.Hidden)
+		p.Addf("command = %q: no such file%s%s", command, s.belowDir(command), s.Hidden)
 		return
 	} else if err != nil {
 		p.Addf("command = %q: the task's user %q cannot run it (%v); change its mode or the task's user = …", command, s.User, err)
@@ -65,7 +64,7 @@ func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
 		return
 	}
 	if err := s.Readable(s.Locate(script)); errors.Is(err, fs.ErrNotExist) {
-		p.Addf("args: script %q does not exist%s; bring it with an artifact, template or volume_mount block", script, s.Hidden)
+		p.Addf("args: script %q does not exist%s%s; bring it with an artifact, template or volume_mount block", script, s.belowDir(script), s.Hidden)
 	} else if err != nil {
 		p.Addf("args: script %q cannot be read by the task's user %q (%v); change its mode or the task's user = …", script, s.User, err)
 	}

@@ -37,17 +37,21 @@ type Surroundings struct {
 	// Env is the task's environment, Devices the part of it that Nomad's devices
 	// gave.
 	Env, Devices map[string]string
-	// Dir is the directory that slots start in.
+	// Dir is the directory that slots start in unless the config names another.
 	Dir string
 	// Locate returns the absolute form of a path.
 	Locate func(path string) string
 	// User is the task's, for messages. Readable is nil when that user may read a
-	// file, Executable when it may run it.
-	User                 string
-	Readable, Executable func(path string) error
+	// file, Executable when it may run it, Enterable when it may start in that
+	// directory, ELOOP when only the task can know, behind a link.
+	User                            string
+	Readable, Executable, Enterable func(path string) error
 	// Hidden is what messages add where a file is not found, because the task sees
 	// only a part of the client; empty where it sees all.
 	Hidden string
+	// below is what messages add to relative paths that are not looked up in the task
+	// directory.
+	below string
 	// Unreadable is what messages add where the user may not read the task's
 	// identity.
 	Unreadable string
@@ -91,6 +95,10 @@ func (t *Task) bind() []settings.Setting {
 	return []settings.Setting{
 		settings.Word(&a.Command, "command", "required", "program of one slot, looked up in the task's PATH"),
 		settings.Words(&a.Args, "args", "its arguments"),
+		settings.Func(workDir, settings.Text, "the task directory", "directory that slots start in", func(path string) error {
+			a.Dir = path
+			return checkPath(path)
+		}),
 		settings.Word(&a.Service, "service", "required", "the Nomad service by which the agents find each other"),
 		settings.Word(&t.port, "port", "the only one, else kolo", "label of the service's port"),
 		settings.Word(&a.Interface, "interface", "the one with the service's address", "network interface of training traffic"),
@@ -117,7 +125,9 @@ func Read(framework Framework, given map[string]any, s *Surroundings) (*Task, Pr
 	p.Add(wrong)
 	a.Restart, wrong = framework.Restart(given)
 	p.Add(wrong)
-	checkCommand(&p, a, s)
+	if s, found := enterWorkDir(&p, a, s); found {
+		checkCommand(&p, a, s)
+	}
 	checkService(&p, t.port, a, s)
 	checkInterface(&p, a, s)
 	checkIdentity(&p, t, s)

@@ -30,8 +30,9 @@ import (
 const KillTimeout = 5 * time.Second
 
 // notFlags are fields of a task's config that are given in other ways: the command
-// after the flags, leave_timeout as a part of kill_timeout.
-var notFlags = []string{"command", "args", "leave_timeout"}
+// after the flags, leave_timeout as a part of kill_timeout, and work_dir to the task
+// driver that starts kolo-worker: slots start where it does.
+var notFlags = []string{"command", "args", "leave_timeout", "work_dir"}
 
 // Framework is a training framework as its flags need it.
 type Framework interface {
@@ -170,6 +171,8 @@ func explain(err error) error {
 		return err
 	case strings.HasSuffix(err.Error(), "-leave_timeout"):
 		return fmt.Errorf("%w; give the task's kill_timeout as --kill_timeout", err)
+	case strings.HasSuffix(err.Error(), "-work_dir"):
+		return fmt.Errorf("%w; set it in the task's config (docker, exec, raw_exec: work_dir, podman: working_dir), slots start where kolo-worker does", err)
 	case strings.Contains(err.Error(), "kill_timeout"):
 		return fmt.Errorf(`%w; write it like "30s"`, err)
 	}

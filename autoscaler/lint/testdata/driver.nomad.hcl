@@ -33,6 +33,7 @@ job "driver" {
         args      = ["local/train.py"]
         service   = "ring"
         isolation = "chroot"
+        work_dir  = "../examples"
         slots     = 4
         np        = 16
         settle    = "2s"

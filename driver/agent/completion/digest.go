@@ -4,6 +4,7 @@
 package completion
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -33,6 +34,11 @@ func jobDigests(job *api.Job, framework, task string) map[string]string {
 				what = append(what, t.Meta, t.Env, foreignProgram(t.Config))
 			default:
 				continue
+			}
+			// Below it are other scripts of the same names. A job without is what it was to
+			// agents that did not know of it.
+			if dir := cmp.Or(t.Config["work_dir"], t.Config["working_dir"]); dir != nil {
+				what = append(what, dir)
 			}
 			trains = true
 			for _, x := range t.Templates {

@@ -35,6 +35,8 @@ func TestDigest_Image(t *testing.T) {
 		"the image":                           {func(t *api.Task) { t.Config["image"] = "torch:2" }, true},
 		"a flag":                              {func(t *api.Task) { t.Config["args"].([]any)[1] = "--max_np=8" }, false},
 		"its memory":                          {func(t *api.Task) { t.Config["shm_size"] = 1 }, false},
+		"docker's working directory":          {func(t *api.Task) { t.Config["work_dir"] = "/src/mnist" }, true},
+		"podman's":                            {func(t *api.Task) { t.Config["working_dir"] = "/src/mnist" }, true},
 		"the script":                          {func(t *api.Task) { t.Config["args"].([]any)[4] = "other.py" }, true},
 		"the environment":                     {func(t *api.Task) { t.Env = map[string]string{"LR": "0.2"} }, true},
 		"an entry point that is in the image": {func(t *api.Task) { t.Config["args"] = []any{"train.py"} }, true},

@@ -5,9 +5,12 @@ package process
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // LookCommand finds the command as the slots' environment would.
@@ -18,6 +21,26 @@ func LookCommand(command, dir string) error {
 	}
 	if _, err := exec.LookPath(path); err != nil {
 		return fmt.Errorf("command %q: %w", command, err)
+	}
+	return nil
+}
+
+// CheckDir is nil where slots can start in a directory. Asked by the agent, it goes by the
+// links and the rights that a slot will meet; a failed start names the program instead of
+// the directory.
+func CheckDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && !info.IsDir():
+		err = unix.ENOTDIR
+	case err == nil:
+		err = unix.Faccessat(unix.AT_FDCWD, dir, unix.X_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return fmt.Errorf("work_dir %q: training processes cannot start in it: %w", dir, err)
 	}
 	return nil
 }

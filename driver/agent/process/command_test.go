@@ -29,3 +29,23 @@ func TestLookCommand(t *testing.T) {
 	}
 	must.Error(t, LookCommand("./train", ""))
 }
+
+func TestCheckDir(t *testing.T) {
+	dir := t.TempDir()
+	must.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o755))
+	must.NoError(t, os.Symlink("file", filepath.Join(dir, "link to file")))
+	must.NoError(t, os.Symlink(dir, filepath.Join(dir, "link")))
+	must.NoError(t, os.Symlink("/no/such/place", filepath.Join(dir, "link to nothing")))
+	for name, want := range map[string]string{
+		".": "", "link": "", "file": "not a directory", "link to file": "not a directory", "link to nothing": "no such file", "missing": "no such file",
+	} {
+		err := CheckDir(filepath.Join(dir, name))
+		if want == "" {
+			must.NoError(t, err, must.Sprint(name))
+			continue
+		}
+		must.ErrorContains(t, err, want)
+		must.ErrorContains(t, err, name)
+	}
+	must.NoError(t, CheckDir(""))
+}

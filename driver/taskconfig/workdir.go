@@ -1,0 +1,85 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package taskconfig
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+)
+
+// workDir is the setting's name, which is that of Nomad's docker driver.
+const workDir = "work_dir"
+
+// checkPath checks what can be known of a working directory without the client.
+func checkPath(path string) error {
+	switch {
+	case strings.ContainsRune(path, 0):
+		return errors.New("has a zero byte")
+	case !filepath.IsAbs(path) && !filepath.IsLocal(path):
+		return errors.New("leads out of the task's directory; use an absolute path for a directory on a volume")
+	}
+	return nil
+}
+
+// enterWorkDir decides which directory slots start in, and returns the surroundings as
+// they see them from there. found is false where they can't start in it.
+func enterWorkDir(p *Problems, a *config.Config, s *Surroundings) (from *Surroundings, found bool) {
+	given := a.Dir
+	if given == "" {
+		a.Dir = s.Dir
+		return s, true
+	}
+	if checkPath(given) != nil {
+		return s, false // reported with the settings
+	}
+	a.Dir = s.Locate(given)
+	err := s.Enterable(a.Dir)
+	unknown := errors.Is(err, syscall.ELOOP)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p.Addf("%s = %q: no such directory%s; bring it with an artifact or volume_mount block", workDir, given, s.Hidden)
+		return s, false
+	case errors.Is(err, syscall.ENOTDIR):
+		p.Addf("%s = %q: is not a directory; name the one that holds it", workDir, given)
+		return s, false
+	case err != nil && !unknown:
+		p.Addf("%s = %q: the task's user %q cannot enter it (%v); change its mode or the task's user = …", workDir, given, s.User, err)
+		return s, false
+	}
+	there := *s
+	there.Dir, there.below = a.Dir, " below "+workDir
+	there.Locate = func(path string) string {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(a.Dir, path)
+		}
+		return s.Locate(path)
+	}
+	if unknown { // then so is what lies below, until the agent looks
+		there.Readable, there.Executable = outside(a.Dir, s.Readable), outside(a.Dir, s.Executable)
+	}
+	return &there, true
+}
+
+// belowDir is what a message adds to a path that is looked up in the working directory.
+func (s *Surroundings) belowDir(path string) string {
+	if filepath.IsAbs(path) {
+		return ""
+	}
+	return s.below
+}
+
+// outside asks about paths that are not below a directory.
+func outside(dir string, ask func(string) error) func(string) error {
+	return func(path string) error {
+		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
+			return nil
+		}
+		return ask(path)
+	}
+}
