@@ -112,40 +112,51 @@ func (a Account) Identity(setuid bool) confine.Identity {
 // is asked with the account's own rights, so that access lists, and network
 // file systems that do not trust root, are judged as they will be.
 func (a Account) Readable(file Path) error {
-	return a.open(file, unix.O_RDONLY|unix.O_NONBLOCK)
+	return a.below(file, func(base int) error {
+		if file.Rel == "." { // base is the file itself
+			return accessible(base, unix.R_OK)
+		}
+		fd, err := unix.Openat(base, file.Rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	})
 }
 
 // Executable is nil when the account may run the file.
 func (a Account) Executable(file Path) error {
-	// Opening with O_PATH asks for permission to search the directories only;
-	// permission to run the file itself is a matter of its mode.
-	if err := a.open(file, unix.O_PATH); err != nil {
-		return err
-	}
 	var st unix.Stat_t
 	err := a.below(file, func(base int) error {
-		if file.Rel == "." {
-			return unix.Fstat(base, &st)
+		if file.Rel == "." { // base is the file itself
+			if err := unix.Fstat(base, &st); err != nil {
+				return err
+			}
+			return accessible(base, unix.X_OK)
 		}
-		return unix.Fstatat(base, file.Rel, &st, 0)
+		if err := unix.Fstatat(base, file.Rel, &st, 0); err != nil {
+			return err
+		}
+		return unix.Faccessat(base, file.Rel, unix.X_OK, unix.AT_EACCESS)
 	})
 	switch {
-	case err != nil:
-		return err
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		return unix.EISDIR
-	case st.Mode&0o111 == 0:
+	case err == nil && st.Mode&0o111 == 0: // where accessible does not know
 		return unix.EACCES
 	}
-	return nil
+	return err
 }
 
 // Writable is nil when the account may make files in a directory.
-func (a Account) Writable(dir Path) error {
+func (a Account) Writable(dir Path) error { return a.directory(dir, unix.W_OK|unix.X_OK) }
+
+// Enterable is nil when the account may make a directory its working directory.
+func (a Account) Enterable(dir Path) error { return a.directory(dir, unix.X_OK) }
+
+// directory is nil when the account has rights to a directory.
+func (a Account) directory(dir Path, rights uint32) error {
 	return a.below(dir, func(base int) error {
-		if err := unix.Faccessat(base, dir.Rel, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
-			return err
-		}
 		var st unix.Stat_t
 		if err := unix.Fstatat(base, dir.Rel, &st, 0); err != nil {
 			return err
@@ -153,40 +164,7 @@ func (a Account) Writable(dir Path) error {
 		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 			return unix.ENOTDIR
 		}
-		return nil
-	})
-}
-
-// Enterable is nil when the account may make a directory its working directory. It is
-// ELOOP, for not known, where the path leads through a link: in a task's own view the
-// link may lead elsewhere, and where it leads to on the client is none of the task's
-// business.
-func (a Account) Enterable(dir Path) error {
-	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	return a.below(dir, func(base int) error {
-		fd, err := unix.Openat2(base, dir.Rel, &how)
-		if errors.Is(err, unix.ENOSYS) { // before Linux 5.6: there may be a link
-			return unix.ELOOP
-		}
-		if err != nil {
-			return err
-		}
-		defer func() { _ = unix.Close(fd) }()
-		return unix.Faccessat(fd, ".", unix.X_OK, unix.AT_EACCESS)
-	})
-}
-
-// open opens and closes a file with the account's rights below file.Base.
-func (a Account) open(file Path, flags int) error {
-	return a.below(file, func(base int) error {
-		if file.Rel == "." { // base is the file itself
-			return accessible(base, flags)
-		}
-		fd, err := unix.Openat(base, file.Rel, flags|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		return unix.Close(fd)
+		return unix.Faccessat(base, dir.Rel, rights, unix.AT_EACCESS)
 	})
 }
 

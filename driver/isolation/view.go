@@ -5,6 +5,7 @@ package isolation
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -77,6 +78,16 @@ func (v View) Locate(path string) (file account.Path, taskPath string) {
 		return account.Path{Base: "/", Rel: path}, path
 	}
 	return account.Path{Base: best.host, Rel: rel}, path
+}
+
+// Follow follows the links of a task's path in what the task sees; see account.Follow.
+func (v View) Follow(path string, link func(account.Path) (string, error)) (end string, err error) {
+	_, path = v.Locate(path)
+	return account.Follow(path, func(path string) (account.Path, bool) {
+		at, _ := v.Locate(path)
+		given := slices.ContainsFunc(v.shown, func(s shownPath) bool { return s.task != "/" && within(s.task, path) })
+		return at, given
+	}, link)
 }
 
 // within reports whether path is dir or below it.

@@ -41,6 +41,7 @@ func (d *Driver) fingerprint(ctx context.Context, ch chan<- *drivers.Fingerprint
 		go func() {
 			var answer installation
 			answer.attributes, answer.remark, answer.err = d.framework.Probe(ctx, config.Python, config.timeout)
+			answer.addPythonUsers(&config)
 			select {
 			case answers <- &answer:
 			case <-ctx.Done():

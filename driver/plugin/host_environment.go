@@ -4,6 +4,8 @@
 package plugin
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -32,6 +34,8 @@ type hostEnvironment struct {
 	// when it may run it, enterable when it may start in a directory.
 	user                            string
 	readable, executable, enterable func(account.Path) error
+	// link returns what a link leads to, "" for a file that is none.
+	link func(account.Path) (target string, err error)
 	// network is the group's own, nil where it is in the host's.
 	network *groupNetwork
 	// interfaces lists the network interfaces that the task will see.
@@ -49,9 +53,9 @@ func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surrounding
 		Env: s.env, Devices: s.devices, Dir: v.CWD,
 		Locate:     func(path string) string { _, inTask := v.Locate(path); return inTask },
 		User:       s.user,
-		Readable:   func(path string) error { at, _ := v.Locate(path); return s.readable(at) },
-		Executable: func(path string) error { at, _ := v.Locate(path); return s.executable(at) },
-		Enterable:  func(path string) error { at, _ := v.Locate(path); return s.enterable(at) },
+		Readable:   s.asks(v, s.readable),
+		Executable: s.asks(v, s.executable),
+		Enterable:  s.asks(v, s.enterable),
 		Secrets:    s.secretsDir, SecretsOnClient: s.secretsDir, Exists: s.exists,
 		Interface: s.plugin.Interface, InterfaceOf: s.plugin.block, Interfaces: s.interfaces,
 	}
@@ -66,6 +70,22 @@ func (s *hostEnvironment) surroundings(v isolation.View) *taskconfig.Surrounding
 	return out
 }
 
+// asks returns a question about a path of the task. A link means what it means to the
+// task: the client, where it may lead elsewhere, is not asked about it.
+func (s *hostEnvironment) asks(v isolation.View, may func(account.Path) error) func(path string) error {
+	return func(path string) error {
+		end, err := v.Follow(path, s.link)
+		if end == path && !errors.Is(err, fs.ErrPermission) {
+			err = nil // without links, it has a better answer
+		}
+		if err != nil {
+			return err
+		}
+		at, _ := v.Locate(end)
+		return may(at)
+	}
+}
+
 // readHostEnvironment asks this machine what validate wants to know.
 func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Account) *hostEnvironment {
 	dir := c.TaskDir()
@@ -75,7 +95,7 @@ func readHostEnvironment(config *Config, c *drivers.TaskConfig, who account.Acco
 		taskDir: dir.Dir, allocDir: c.AllocDir, secretsDir: dir.SecretsDir,
 		execIsolation: canIsolate(),
 		exists:        func(path string) bool { _, err := os.Lstat(path); return err == nil },
-		user:          who.Name, readable: who.Readable, executable: who.Executable, enterable: who.Enterable,
+		user:          who.Name, readable: who.Readable, executable: who.Executable, enterable: who.Enterable, link: who.Link,
 		network:    network,
 		interfaces: hostnet.Interfaces,
 	}

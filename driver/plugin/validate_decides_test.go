@@ -6,7 +6,6 @@ package plugin
 import (
 	"maps"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -113,10 +112,11 @@ func TestValidateDecides(t *testing.T) {
 			c["work_dir"], c["args"] = testTaskDir+"/local/examples/mnist", []any{"main.py"}
 			a.Dir, a.Args = testTaskDir+"/local/examples/mnist", []string{"main.py"}
 		},
-		"it behind a link, where only the task knows what is below": func(c given, h *host, a *agentconfig.Config) {
-			h.files[testTaskDir+"/local/current"] = syscall.ELOOP
-			c["work_dir"], c["command"], c["args"] = "local/current", "bin/python3", []any{"main.py"}
-			a.Dir, a.Command, a.Args = "/local/current", "/local/current/bin/python3", []string{"main.py"}
+		"it behind a link of the task's": func(c given, h *host, a *agentconfig.Config) {
+			h.links = map[string]string{testTaskDir + "/local/current": "/local/examples/mnist"}
+			h.files[testTaskDir+"/local/examples/mnist/main.py"] = nil
+			c["work_dir"], c["args"] = "local/current", []any{"main.py"}
+			a.Dir, a.Args = "/local/current", []string{"main.py"}
 		},
 		"it in a volume": func(c given, h *host, a *agentconfig.Config) {
 			h.mounts = []*drivers.MountConfig{{TaskPath: "/code", HostPath: "/srv/code"}}

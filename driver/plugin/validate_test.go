@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +27,8 @@ import (
 // host is a pretended client: the files on it, and what its owner allows.
 type host struct {
 	files      map[string]error // nil: readable and executable
+	links      map[string]string
+	closed     string // a directory that the task's user cannot enter
 	interfaces []string
 	env        map[string]string
 	devices    map[string]string
@@ -85,6 +88,21 @@ func (h *host) environment() *hostEnvironment {
 		secretsDir: testTaskDir + "/secrets",
 		exists:     func(path string) bool { _, there := h.files[path]; return there },
 		user:       "trainer", readable: access, executable: access, enterable: access,
+		link: func(file account.Path) (string, error) {
+			path := filepath.Join(file.Base, file.Rel)
+			if h.closed != "" && strings.HasPrefix(path, h.closed+"/") {
+				return "", fs.ErrPermission
+			}
+			if target := h.links[path]; target != "" || path == h.closed {
+				return target, nil
+			}
+			for file := range h.files {
+				if strings.HasPrefix(file+"/", path+"/") {
+					return "", nil
+				}
+			}
+			return "", fs.ErrNotExist
+		},
 		interfaces: func() ([]string, error) { return h.interfaces, nil },
 	}
 }
@@ -219,6 +237,40 @@ func TestValidateRefuses(t *testing.T) {
 		"command on the host but not in the task's view": {
 			func(c given, _ *host) { c["command"] = "/srv/venv/bin/python" },
 			[]string{`command = "/srv/venv/bin/python": no such file in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`},
+		},
+		"command below a closed directory": {
+			func(c given, h *host) {
+				c["isolation"], c["command"] = "none", "/root/.pyenv/bin/python"
+				h.closed = "/root"
+			},
+			[]string{`command = "/root/.pyenv/bin/python": the task's user "trainer" cannot run it (enter /root: permission denied); let that user into /root, install it where every user can go, for example below /usr/local, or change the task's user = …`},
+		},
+		"environment of a Python below a closed directory": {
+			func(c given, h *host) {
+				c["isolation"], c["command"] = "none", "/srv/venv/bin/python"
+				h.closed, h.links = "/root", map[string]string{"/srv/venv/bin/python": "/root/.local/share/uv/python/bin/python3"}
+			},
+			[]string{`command = "/srv/venv/bin/python": the task's user "trainer" cannot run it (enter /root: permission denied); let that user into /root, install it where every user can go, for example below /usr/local, or change the task's user = …`},
+		},
+		"it in the task's view": {
+			func(c given, h *host) {
+				c["command"], h.config.BindPaths = "/srv/venv/bin/python", append(h.config.BindPaths, "/srv/venv")
+				h.closed, h.links = "/root", map[string]string{"/srv/venv/bin/python": "/root/.local/share/uv/python/bin/python3"}
+			},
+			[]string{`command = "/srv/venv/bin/python": leads to /root/.local/share/uv/python/bin/python3, no such file in the task's isolated file system (bind_paths in the config of plugin "nomad-driver-horovod" says what of the host is in it)`},
+		},
+		"a closed directory in PATH": {
+			func(c given, h *host) {
+				c["isolation"], c["command"], h.closed = "none", "python4", "/root"
+				h.env["PATH"] = "/usr/bin:/root/.pyenv/shims:/root/bin"
+			},
+			[]string{`command = "python4": not found in /usr/bin, /root/.pyenv/shims, /root/bin, not all of which the task's user "trainer" can search (enter /root: permission denied); let that user into /root, install it where every user can go, for example below /usr/local, or change the task's user = …`},
+		},
+		"script below a closed directory": {
+			func(c given, h *host) {
+				c["isolation"], c["args"], h.closed = "none", []any{"/root/train.py"}, "/root"
+			},
+			[]string{`args: script "/root/train.py" cannot be read by the task's user "trainer" (enter /root: permission denied); let that user into /root, install it where every user can go, for example below /usr/local, or change the task's user = …`},
 		},
 		"command not executable": {
 			func(c given, _ *host) { c["command"] = "local/not-executable" },

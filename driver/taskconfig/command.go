@@ -46,17 +46,22 @@ func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
 	if checkLauncher(p, a) {
 		return
 	}
-	path, found := lookCommand(command, s)
+	path, closed, found := lookCommand(command, s)
 	a.Command = path
+	if !found && closed != nil {
+		p.Addf("command = %q: not found in %s, not all of which the task's user %q can search (%v)%s; %s",
+			command, strings.Join(commandDirs(s.Env), ", "), s.User, closed, s.Hidden, access(closed))
+		return
+	}
 	if !found {
 		p.Addf("command = %q: not found in %s%s", command, strings.Join(commandDirs(s.Env), ", "), s.Hidden)
 		return
 	}
 	if err := s.Executable(path); errors.Is(err, fs.ErrNotExist) {
-		p.Addf("command = %q: no such file%s%s", command, s.belowDir(command), s.Hidden)
+		p.Addf("command = %q: %sno such file%s%s", command, leads(path, err), s.belowDir(command), s.Hidden)
 		return
 	} else if err != nil {
-		p.Addf("command = %q: the task's user %q cannot run it (%v); change its mode or the task's user = …", command, s.User, err)
+		p.Addf("command = %q: the task's user %q cannot run it (%v); %s", command, s.User, err, access(err))
 	}
 
 	script := pythonScript(command, a.Args)
@@ -66,8 +71,34 @@ func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
 	if err := s.Readable(s.Locate(script)); errors.Is(err, fs.ErrNotExist) {
 		p.Addf("args: script %q does not exist%s%s; bring it with an artifact, template or volume_mount block", script, s.belowDir(script), s.Hidden)
 	} else if err != nil {
-		p.Addf("args: script %q cannot be read by the task's user %q (%v); change its mode or the task's user = …", script, s.User, err)
+		p.Addf("args: script %q cannot be read by the task's user %q (%v); %s", script, s.User, err, access(err))
 	}
+}
+
+// access is what to do about a file that the task's user has no right to.
+func access(err error) string {
+	if closed := closedBy(err); closed != nil {
+		return fmt.Sprintf("let that user into %s, install it where every user can go, for example below /usr/local, or change the task's user = …", closed.Path)
+	}
+	return "change its mode or the task's user = …"
+}
+
+// closedBy is the directory on the way to a file that the task's user cannot enter, nil
+// where there is none.
+func closedBy(err error) *fs.PathError {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) && at.Op == "enter" {
+		return at
+	}
+	return nil
+}
+
+// leads is what a message begins with where links lead from a path to one that is not
+// there.
+func leads(path string, err error) string {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) && at.Path != path {
+		return "leads to " + at.Path + ", "
+	}
+	return ""
 }
 
 // commandDirs are the directories searched for a command without a slash.
@@ -79,18 +110,23 @@ func commandDirs(env map[string]string) []string {
 	return filepath.SplitList(path)
 }
 
-// lookCommand finds a command as a shell would in the task's view.
-func lookCommand(command string, s *Surroundings) (path string, found bool) {
+// lookCommand finds a command as a shell would in the task's view. closed is the first
+// directory that it cannot look into.
+func lookCommand(command string, s *Surroundings) (path string, closed *fs.PathError, found bool) {
 	if strings.Contains(command, "/") {
-		return s.Locate(command), true
+		return s.Locate(command), nil, true
 	}
 	for _, dir := range commandDirs(s.Env) {
 		path = s.Locate(filepath.Join(dir, command))
-		if s.Executable(path) == nil {
-			return path, true
+		err := s.Executable(path)
+		if err == nil {
+			return path, nil, true
+		}
+		if closed == nil {
+			closed = closedBy(err)
 		}
 	}
-	return "", false
+	return "", closed, false
 }
 
 // pythonScript is the script that a Python command line runs, "" if it runs

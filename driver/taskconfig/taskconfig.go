@@ -43,7 +43,8 @@ type Surroundings struct {
 	Locate func(path string) string
 	// User is the task's, for messages. Readable is nil when that user may read a
 	// file, Executable when it may run it, Enterable when it may start in that
-	// directory, ELOOP when only the task can know, behind a link.
+	// directory. A *fs.PathError of the operation "enter" names a directory on the way
+	// that the user cannot enter, any other the path that links lead to.
 	User                            string
 	Readable, Executable, Enterable func(path string) error
 	// Hidden is what messages add where a file is not found, because the task sees

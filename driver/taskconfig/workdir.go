@@ -39,17 +39,15 @@ func enterWorkDir(p *Problems, a *config.Config, s *Surroundings) (from *Surroun
 		return s, false // reported with the settings
 	}
 	a.Dir = s.Locate(given)
-	err := s.Enterable(a.Dir)
-	unknown := errors.Is(err, syscall.ELOOP)
-	switch {
+	switch err := s.Enterable(a.Dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		p.Addf("%s = %q: no such directory%s; bring it with an artifact or volume_mount block", workDir, given, s.Hidden)
+		p.Addf("%s = %q: %sno such directory%s; bring it with an artifact or volume_mount block", workDir, given, leads(a.Dir, err), s.Hidden)
 		return s, false
 	case errors.Is(err, syscall.ENOTDIR):
 		p.Addf("%s = %q: is not a directory; name the one that holds it", workDir, given)
 		return s, false
-	case err != nil && !unknown:
-		p.Addf("%s = %q: the task's user %q cannot enter it (%v); change its mode or the task's user = …", workDir, given, s.User, err)
+	case err != nil:
+		p.Addf("%s = %q: the task's user %q cannot enter it (%v); %s", workDir, given, s.User, err, access(err))
 		return s, false
 	}
 	there := *s
@@ -60,9 +58,6 @@ func enterWorkDir(p *Problems, a *config.Config, s *Surroundings) (from *Surroun
 		}
 		return s.Locate(path)
 	}
-	if unknown { // then so is what lies below, until the agent looks
-		there.Readable, there.Executable = outside(a.Dir, s.Readable), outside(a.Dir, s.Executable)
-	}
 	return &there, true
 }
 
@@ -72,14 +67,4 @@ func (s *Surroundings) belowDir(path string) string {
 		return ""
 	}
 	return s.below
-}
-
-// outside asks about paths that are not below a directory.
-func outside(dir string, ask func(string) error) func(string) error {
-	return func(path string) error {
-		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) {
-			return nil
-		}
-		return ask(path)
-	}
 }
