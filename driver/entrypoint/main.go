@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/sys/unix"
 
 	"github.com/kolo-nomad/kolo/driver/agent"
 	"github.com/kolo-nomad/kolo/driver/agent/config"
@@ -176,6 +175,9 @@ func configure(o *workerflags.Flags, env map[string]string) (_ *config.Config, w
 	if err := makeDirs(c, env["NOMAD_TASK_DIR"]); err != nil {
 		return nil, nil, err
 	}
+	if err := giveHome(c, env); err != nil {
+		return nil, nil, err
+	}
 	return c, warnings, giveTemporary(c, env, "/tmp", "/var/tmp")
 }
 
@@ -187,42 +189,4 @@ func useEnvironment(c *config.Config, tokens map[string]string) {
 			*file = ""
 		}
 	}
-}
-
-// makeDirs makes the directories that the agent writes to, at the places that they
-// have under the task driver.
-func makeDirs(c *config.Config, local string) error {
-	c.LogDir, c.ProgressDir = filepath.Join(local, "kolo/logs"), filepath.Join(local, "kolo/progress")
-	for _, dir := range []string{c.LogDir, c.ProgressDir} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return fmt.Errorf("%w; the task's user must be able to write to NOMAD_TASK_DIR", err)
-		}
-	}
-	return nil
-}
-
-// temporaryVariables are those that name a directory for temporary files, to Python and
-// to most others.
-var temporaryVariables = []string{"TMPDIR", "TEMP", "TMP"}
-
-// giveTemporary gives the script a directory for temporary files where it would find
-// none, as in a container whose root is read-only: importing PyTorch fails without. It
-// is in the task's directory, because PyTorch's data loaders make Unix sockets there,
-// whose names are short.
-func giveTemporary(c *config.Config, env map[string]string, usual ...string) error {
-	for _, name := range temporaryVariables {
-		if env[name] != "" {
-			return nil
-		}
-	}
-	writable := func(dir string) bool { return unix.Access(dir, unix.W_OK|unix.X_OK) == nil }
-	if slices.ContainsFunc(usual, writable) {
-		return nil
-	}
-	dir := filepath.Join(env["NOMAD_TASK_DIR"], "kolo/tmp")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	c.RunEnv["TMPDIR"] = dir
-	return nil
 }

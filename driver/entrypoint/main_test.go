@@ -5,6 +5,7 @@ package entrypoint
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"os"
 	"path/filepath"
@@ -109,6 +110,43 @@ func TestGiveTemporary(t *testing.T) {
 			info, err := os.Stat(conf.RunEnv["TMPDIR"])
 			must.NoError(t, err)
 			must.Eq(t, os.ModeDir|0o700, info.Mode())
+		})
+	}
+}
+
+// Most images know no user 65534: Docker gives it / as its home, podman the one of the
+// client's user.
+func TestGiveHome(t *testing.T) {
+	there := t.TempDir()
+	file := filepath.Join(there, "file")
+	must.NoError(t, os.WriteFile(file, nil, 0o600))
+	for name, c := range map[string]struct{ home, want string }{
+		"one that is there":          {there, there},
+		"one that can be made":       {filepath.Join(there, "job/home"), filepath.Join(there, "job/home")},
+		"none":                       {"", "kolo/home"},
+		"one that cannot be made":    {"/proc/nonexistent", "kolo/home"},
+		"a file":                     {file, "kolo/home"},
+		"one below a file":           {filepath.Join(file, "home"), "kolo/home"},
+		"one of no certain location": {"home", "kolo/home"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := nomadTask(t)
+			if c.home != "" {
+				env["HOME"] = c.home
+			}
+			conf, _, err := configured(t, env, "--framework=torch")
+			must.NoError(t, err)
+			home := cmp.Or(conf.RunEnv["HOME"], env["HOME"])
+			if !filepath.IsAbs(c.want) {
+				c.want = filepath.Join(env["NOMAD_TASK_DIR"], c.want)
+			}
+			must.Eq(t, c.want, home)
+			info, err := os.Stat(home)
+			must.NoError(t, err)
+			must.True(t, info.IsDir())
+			if home != there {
+				must.Eq(t, os.ModeDir|0o700, info.Mode())
+			}
 		})
 	}
 }
