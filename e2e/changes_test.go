@@ -63,8 +63,10 @@ var steps = regexp.MustCompile(`(?m)^\[.*\] (step |\{"kolo": "step").*\n`)
 // Every script that users are shown trains on, with each sample used once an epoch, at
 // whichever commit its ring changes.
 func TestScriptsWhileRingsChange(t *testing.T) {
+	t.Parallel()
 	for _, s := range elasticScripts(t) {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			framework, err := train.Named(s.framework)
 			must.NoError(t, err)
 			if err := framework.Check(root(t)); err != nil {
@@ -111,8 +113,10 @@ func TestScriptsWhileRingsChange(t *testing.T) {
 // A training that is to stop with its epoch does so with the whole epoch, though its ring
 // shrinks meanwhile.
 func TestStopWhileRingShrinks(t *testing.T) {
+	t.Parallel()
 	for _, framework := range []train.Framework{train.Horovod, train.Torch} {
 		t.Run(framework.Name, func(t *testing.T) {
+			t.Parallel()
 			if err := framework.Check(root(t)); err != nil {
 				t.Skipf("%s; make %s", err, framework.Name)
 			}
