@@ -21,5 +21,6 @@ func (m *Machine) intruded(ev Intruded) {
 	if n := m.intrusions; n > 1 {
 		m.formAfter = m.now.Add(min(time.Second<<min(n-2, 10), maxIntrusionDelay))
 	}
+	m.memberLost() // who hangs now does not wait for a commit
 	m.breakRing(m.startDissolving())
 }

@@ -36,6 +36,24 @@ func TestAStrangerBreaksItsRing(t *testing.T) {
 	s.expect("break "+number(generation), "form "+number(generation+1)+": a:0 b:0")
 }
 
+// A change is pending when a stranger is found: a member that hangs in the ring that
+// broke does not wait for a commit.
+func TestAnIntrusionEndsTheTimeToTheCommit(t *testing.T) {
+	s := newScript(t, Options{NP: 2, MinNP: 1, CommitTimeout: 5 * time.Minute})
+	s.join("a", 0, 1)
+	s.join("b", 1, 1)
+	s.wait(time.Second)
+	s.arrive("a:0", "b:0")
+	s.up("a:0", "b:0")
+	s.event(Trained{1})
+	s.event(HostLeaving{Host: "b", Within: time.Minute})
+	s.did = nil
+	s.event(Intruded{Generation: 1})
+	s.waiting("b:0")
+	s.event(SlotIdle{s.proc("a:0"), 1, true})
+	s.expect("break 1", "stop a:0")
+}
+
 // A verdict on a ring that is over breaks no other.
 func TestALateIntrusionIsIgnored(t *testing.T) {
 	s := pair(t, elasticPair)

@@ -86,7 +86,7 @@ func (m *Machine) stalled(ev Stalled) {
 // survivorReturned follows when a lost host registers again with a process that
 // still has to leave the newest ring. Its time to do so starts now.
 func (m *Machine) survivorReturned() {
-	m.phase = &dissolving{since: m.now}
+	m.phase = &dissolving{since: m.now, failed: true}
 }
 
 // dissolved follows when no member is left in the ring.
@@ -143,8 +143,9 @@ func (m *Machine) rememberTold() {
 	}
 }
 
-// memberLost follows when a member of the ring is lost that was not to leave. Gloo may
-// hang in the others from then on, whatever they were told.
+// memberLost follows when a member of the ring is lost that was not to leave, or a
+// stranger may have taken its place. Gloo may hang in the others from then on, whatever
+// they were told.
 func (m *Machine) memberLost() {
 	if in := m.intact(); in != nil {
 		in.failed = true

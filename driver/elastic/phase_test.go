@@ -59,6 +59,24 @@ func TestASurvivorThatIsBackGetsTimeToLeaveItsRing(t *testing.T) {
 	s.expect("form 2: a:0")
 }
 
+// A lost host returns with a process that was told of a change before: its ring is gone,
+// and there is no commit to wait for.
+func TestASurvivorThatIsBackIsNotBusyUntilItsCommit(t *testing.T) {
+	s := newScript(t, Options{NP: 1, MinNP: 1, SlotRestarts: 2, CommitTimeout: time.Hour})
+	s.join("a", 0, 1)
+	s.wait(time.Second)
+	s.arrive("a:0")
+	s.up("a:0")
+	ring := *s.m.Ring()
+	s.event(HostLost{"a"})
+	s.did = nil
+	s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &ring, Noticed: 1, Slots: []SlotReport{
+		{State: InRing, Incarnation: 1, Generation: 1, SyncedSince: 1, Up: true, Notifiable: true}}}})
+	s.expect("break 1")
+	s.wait(time.Minute)
+	s.expect("stop a:0")
+}
+
 // A member that a new leader has not heard of counts as connected. When its
 // host reports otherwise the ring still forms, however long ago it was adopted,
 // and its age does not show that rank 0 has broadcast the state.
