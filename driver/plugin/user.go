@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/nomad/client/lib/idset"
@@ -94,20 +95,27 @@ func findAccount(c *drivers.TaskConfig, isolated bool) (account.Account, error) 
 	return account.Lookup(c.User)
 }
 
-// checkOwn refuses a dynamic user whose processes run already. Nomad gives it to one
-// task, but a job can name the user of another's.
+// endTime is how long the processes of a task's earlier run may take to be gone: their
+// agent is killed where its executor is lost, and memory of GPUs is freed slowly.
+const endTime = 10 * time.Second
+
+// checkOwn refuses a dynamic user whose processes run, and do not end. Nomad gives it to
+// one task, but a job can name the user of another's.
 func checkOwn(who account.Account) error {
 	if !who.Dynamic {
 		return nil
 	}
-	pid, err := who.Process()
-	if err != nil {
-		return fmt.Errorf("user = %q: whether it is another task's: %w", who.Name, err)
+	for end := time.Now().Add(endTime); ; time.Sleep(50 * time.Millisecond) {
+		pid, err := who.Process()
+		switch {
+		case err != nil:
+			return fmt.Errorf("user = %q: whether it is another task's: %w", who.Name, err)
+		case pid == 0:
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("user = %q: is another task's, whose process %d runs; leave user out, and Nomad gives the task one of its own", who.Name, pid)
+		}
 	}
-	if pid != 0 {
-		return fmt.Errorf("user = %q: is another task's, whose process %d runs; leave user out, and Nomad gives the task one of its own", who.Name, pid)
-	}
-	return nil
 }
 
 // noteUser keeps a dynamic user for the task's later starts.

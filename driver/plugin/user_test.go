@@ -55,6 +55,22 @@ func TestDynamicUser(t *testing.T) {
 	must.Eq(t, want, output(t, c))
 }
 
+// A task that is started again does not fail because of processes that are about to end.
+func TestDynamicUserOfAnEarlierRun(t *testing.T) {
+	isolated(t)
+	earlier := exec.CommandContext(t.Context(), "sleep", "1")
+	earlier.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 80126, Gid: 80126}}
+	earlier.Dir = "/"
+	must.NoError(t, earlier.Start())
+	go func() { _ = earlier.Wait() }()
+	h := newHarness(t, noIsolation())
+	c := newTaskConfig(t, isolationExec, `id -u`)
+	c.User = "nomad-80126"
+	h.start(t, c)
+	must.True(t, h.end(t, c.ID).Successful())
+	must.Eq(t, "80126\n", output(t, c))
+}
+
 func TestDynamicUserOfAnotherTask(t *testing.T) {
 	isolated(t)
 	other := exec.CommandContext(t.Context(), "sleep", "1000")
