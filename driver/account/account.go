@@ -43,14 +43,10 @@ type Path struct{ Base, Rel string }
 // Lookup finds a user by name or number, one of Nomad's dynamic users by its name. An
 // empty name is the plugin's own user, as in raw_exec.
 func Lookup(name string) (Account, error) {
-	if m := dynamicName.FindStringSubmatch(name); m != nil {
-		id, err := strconv.ParseInt(m[1], 10, 32)
-		if err != nil {
-			return Account{}, fmt.Errorf("user = %q: %q is no number of a user", name, m[1])
-		}
-		return Account{Name: name, UID: int(id), GID: int(id), Groups: []int{int(id)}, Dynamic: true}, nil
-	}
 	u, err := findUser(name)
+	if m := dynamicName.FindStringSubmatch(name); m != nil && errors.As(err, new(user.UnknownUserError)) {
+		return dynamicUser(name, m[1])
+	}
 	if err != nil {
 		return Account{}, fmt.Errorf("user = %q: %w", name, err)
 	}
@@ -71,6 +67,19 @@ func Lookup(name string) (Account, error) {
 		}
 	}
 	return a, nil
+}
+
+// dynamicUser returns the user of that number, which must not be anybody else's.
+func dynamicUser(name, number string) (Account, error) {
+	id, err := strconv.ParseInt(number, 10, 32)
+	if err != nil {
+		return Account{}, fmt.Errorf("user = %q: %q is no number of a user", name, number)
+	}
+	if other, err := user.LookupId(strconv.FormatInt(id, 10)); err == nil {
+		return Account{}, fmt.Errorf("user = %q: has uid %d, which is user %q on this client; name that one, or leave its number out of the client's users block",
+			name, id, other.Username)
+	}
+	return Account{Name: name, UID: int(id), GID: int(id), Groups: []int{int(id)}, Dynamic: true}, nil
 }
 
 func findUser(name string) (*user.User, error) {
@@ -201,12 +210,19 @@ func (a Account) try(f func() error) error {
 }
 
 // onOwnThread runs f on a thread that no other goroutine will use again: f may
-// change what belongs to the thread.
+// change what belongs to the thread. It is not the process's first thread, which
+// outlives its goroutines: /proc would show what f has changed there as the process's.
 func onOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		done <- f()
+		if unix.Gettid() != unix.Getpid() {
+			done <- f()
+			return
+		}
+		err := onOwnThread(f) // on another, as this one is taken
+		runtime.UnlockOSThread()
+		done <- err
 	}()
 	return <-done
 }

@@ -4,6 +4,7 @@
 package account
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -101,4 +102,15 @@ func TestUsersByNumber(t *testing.T) {
 	must.ErrorContains(t, err, "name the user alone")
 	_, err = Lookup("4294967294")
 	must.ErrorContains(t, err, `user = "4294967294"`)
+}
+
+// Nomad's users are nobody else's: a job can write their names as well.
+func TestDynamicUsersAreInNoDatabase(t *testing.T) {
+	who, err := Lookup("nomad-80123")
+	must.NoError(t, err)
+	must.Eq(t, Account{Name: "nomad-80123", UID: 80123, GID: 80123, Groups: []int{80123}, Dynamic: true}, who)
+	for name, other := range map[string]string{"nomad-0": "root", "nomad-00": "root", "nomad-1": "daemon"} {
+		_, err := Lookup(name)
+		must.ErrorContains(t, err, fmt.Sprintf("which is user %q on this client", other))
+	}
 }

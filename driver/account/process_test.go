@@ -19,6 +19,21 @@ func TestProcess(t *testing.T) {
 	must.Zero(t, pid)
 }
 
+// Whoever asks what an account may do does not run as that account afterwards: its tasks
+// could not be started again.
+func TestAskingLeavesNoProcess(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root")
+	}
+	who := Account{UID: 1<<31 - 8, GID: 1<<31 - 8}
+	for range 200 {
+		must.NoError(t, who.try(func() error { return nil }))
+	}
+	pid, err := who.Process()
+	must.NoError(t, err)
+	must.Zero(t, pid)
+}
+
 func TestRunsAs(t *testing.T) {
 	for name, c := range map[string]struct {
 		status string
