@@ -19,14 +19,28 @@ func Inside(path string, f func() error) error {
 		return fmt.Errorf("network namespace %s: %w", path, err)
 	}
 	defer func() { _ = unix.Close(ns) }()
+	return onOwnThread(func() error {
+		if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("network namespace %s: %w", path, err)
+		}
+		return f()
+	})
+}
+
+// onOwnThread runs f on a thread that no other goroutine uses again. It is not the
+// process's first one, which outlives its goroutines: that would keep the namespace, and
+// /proc/net would show its connections.
+func onOwnThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
-			done <- fmt.Errorf("network namespace %s: %w", path, err)
+		if unix.Gettid() != unix.Getpid() {
+			done <- f()
 			return
 		}
-		done <- f()
+		err := onOwnThread(f) // on another, as this one is taken
+		runtime.UnlockOSThread()
+		done <- err
 	}()
 	return <-done
 }
