@@ -21,8 +21,13 @@ import (
 // confirm it: a member that dies in the meantime leaves connections with one end, too.
 const secondLook = 100 * time.Millisecond
 
-// lookTimeout is how long hosts may take to answer a look.
-const lookTimeout = 5 * time.Second
+// lookTimeout is how long hosts may take to answer a look, and to report that all are
+// connected once the ring is up; switchTimeout is the same for a later round, in which
+// members still receive the rest of the state.
+const (
+	lookTimeout   = 5 * time.Second
+	switchTimeout = time.Minute
+)
 
 // attestation is one round in which the hosts of a ring compare its connections.
 type attestation struct {
@@ -38,12 +43,13 @@ type attestation struct {
 
 // connected takes in that a process of the ring is connected.
 func (l *Leader) connected(m *wire.Connected) {
+	delete(l.mute, m.Proc.Slot.Host)
 	if m.Ring != l.ring || m.Round < 1 || len(m.Listening) > wire.MaxListening {
 		return
 	}
 	a := l.attestation
 	if a == nil || a.round < m.Round {
-		a = &attestation{round: m.Round, members: map[elastic.Proc]bool{}, listening: attest.Addresses{}}
+		a = &attestation{round: m.Round, members: map[elastic.Proc]bool{}, listening: attest.Addresses{}, asked: time.Now()}
 		l.attestation = a
 	}
 	switch {
@@ -67,17 +73,21 @@ func (l *Leader) checkAttestation() {
 		return
 	}
 	var silent []int
+	mute := false
 	for _, m := range l.machine.Ring().Members {
 		known, connected := a.members[m.Proc]
-		if !connected {
-			a.asked = time.Now()
+		switch {
+		case !connected && l.mute[m.Proc.Slot.Host]:
+			mute = true
+		case !connected:
 			return
-		}
-		if !known {
+		case !known:
 			silent = append(silent, m.Assignment.Rank)
 		}
 	}
 	switch {
+	case mute:
+		l.unattested(oldAgent)
 	case len(silent) > 0:
 		l.unattested(fmt.Sprintf("the processes of ranks %v do not report where they listen: install the kolo package of the driver's release", silent))
 	case len(a.listening) == 0: // a ring of one
@@ -132,21 +142,46 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	}
 }
 
+const oldAgent = "the agent of a member does not report where its processes listen: update all clients of the job"
+
 // lookAgain looks once more where that is due, and waits no longer for hosts that do
 // not answer.
 func (l *Leader) lookAgain(now time.Time) {
 	a := l.attestation
-	if a == nil || a.done || !l.machine.Up() {
+	if a == nil || a.done {
+		return
+	}
+	if a.look == 0 && !l.complete() {
+		a.asked = now
+	}
+	if !l.machine.Up() {
 		return
 	}
 	switch since := now.Sub(a.asked); {
-	case a.look == 0 && a.round > 1: // members still connect
-	case a.look == 0 && since >= lookTimeout: // they do, so the agent of one is older
-		l.unattested("the agent of a member does not report where its processes listen: update all clients of the job")
+	case a.look == 0 && since < lookTimeout, a.look == 0 && a.round > 1 && since < switchTimeout:
+	case a.look == 0: // all are connected, so the agent of one is older
+		l.silence(a)
+		l.unattested(oldAgent)
 	case a.again && since >= secondLook:
 		l.lookAt(a)
 	case !a.again && since >= lookTimeout:
 		l.unattested(fmt.Sprintf("a host has not reported its connections in %s", lookTimeout))
+	}
+}
+
+// complete reports whether the members of the ring are connected, and their hosts here.
+func (l *Leader) complete() bool {
+	away := func(h elastic.HostID) bool { return l.hosts[h] == nil || l.hosts[h].session == nil }
+	return l.machine.Up() && !slices.ContainsFunc(l.machine.Ring().Hosts(), away)
+}
+
+// silence notes the hosts that have not reported that their processes are connected. The
+// next rings do not wait for them.
+func (l *Leader) silence(a *attestation) {
+	for _, m := range l.machine.Ring().Members {
+		if _, connected := a.members[m.Proc]; !connected {
+			l.mute[m.Proc.Slot.Host] = true
+		}
 	}
 }
 

@@ -5,7 +5,9 @@ package leader
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +144,70 @@ func TestWhatIsUnknownIsNoStranger(t *testing.T) {
 			must.SliceEmpty(t, f.events, must.Sprint(strings.Join(f.events, "\n")))
 		})
 	}
+}
+
+// connects lets the first members of the ring report that they are connected, and returns
+// how often the leader has attested the ring then.
+func (l *ledBy) connects(members, round int) int {
+	for _, m := range l.machine.Ring().Members[:members] {
+		l.receive(l.t.Context(), m.Proc.Slot.Host, &wire.ToLeader{Connected: &wire.Connected{
+			Proc: m.Proc, Ring: l.ring, Round: round, Known: true, Listening: []netip.AddrPort{listenA}}})
+	}
+	return l.verdicts()
+}
+
+func (l *ledBy) verdicts() (n int) {
+	for _, m := range slices.Concat(slices.Collect(maps.Values(l.sent()))...) {
+		if m.Attest != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// While a job's clients are updated, its rings wait once for the agent of an earlier
+// release, and never for good.
+func TestAnAgentThatDoesNotReportIsAwaitedOnce(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.sent()
+	must.Zero(t, l.connects(1, 1))
+	l.lookAgain(time.Now().Add(lookTimeout - time.Second))
+	must.Zero(t, l.verdicts())
+	l.lookAgain(time.Now().Add(lookTimeout))
+	must.Eq(t, 2, l.verdicts())
+	must.Eq(t, 2, l.connects(1, 2), must.Sprint("the group of this ring in which newcomers are members"))
+	l.reform()
+	must.Eq(t, 2, l.connects(1, 1))
+	l.connects(2, 1) // it does report, late
+	l.reform()
+	must.Zero(t, l.connects(2, 1))
+	must.Eq(t, 1, l.attestation.look)
+}
+
+func TestALaterRoundIsNotAwaitedForGood(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.sent()
+	must.Zero(t, l.connects(1, 2))
+	l.lookAgain(time.Now().Add(switchTimeout - time.Second))
+	must.Zero(t, l.verdicts())
+	l.lookAgain(time.Now().Add(switchTimeout))
+	must.Eq(t, 2, l.verdicts())
+}
+
+// A host that another leader has yet to hear of is not one that does not report.
+func TestAHostThatIsAwayIsAwaited(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.sent()
+	must.Zero(t, l.connects(1, 1))
+	session := l.hosts["b"].session
+	l.hosts["b"].session = nil
+	later := time.Now().Add(time.Hour)
+	l.lookAgain(later)
+	l.hosts["b"].session = session
+	l.lookAgain(later.Add(lookTimeout - time.Second))
+	must.Zero(t, l.verdicts())
+	l.lookAgain(later.Add(lookTimeout))
+	must.Eq(t, 2, l.verdicts())
 }
 
 // What an earlier leader has attested is not looked at again: those who connect to a

@@ -78,9 +78,10 @@ type Leader struct {
 	ended          *elastic.End
 	failed         error
 	statusAt       time.Time
-	stepped        time.Time // last new step of the present ring, by this clock; see checkStall
-	stallReported  uint64    // ring whose stall was reported
-	toldUnattested bool      // the user knows that rings are not attested
+	stepped        time.Time               // last new step of the present ring, by this clock; see checkStall
+	stallReported  uint64                  // ring whose stall was reported
+	toldUnattested bool                    // the user knows that rings are not attested
+	mute           map[elastic.HostID]bool // hosts whose agents do not report connections
 	status         *wire.Status
 }
 
@@ -104,7 +105,7 @@ func New(o Options) *Leader {
 	}
 	checkpoint := time.Duration(c.Restart.Checkpoint.Wait)
 	l := &Leader{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}),
-		hosts: map[elastic.HostID]*member{}, givenUp: map[elastic.HostID]bool{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
+		hosts: map[elastic.HostID]*member{}, givenUp: map[elastic.HostID]bool{}, mute: map[elastic.HostID]bool{}, stats: newRingStats(nil), quorum: elastic.Quorum{OK: true}}
 	l.machine = elastic.New(elastic.Options{
 		Framework: o.Framework,
 		NP:        c.NP, MinNP: c.MinNP, MaxNP: c.MaxNP, Replica: c.Replica,

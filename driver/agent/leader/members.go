@@ -128,7 +128,8 @@ func (l *Leader) join(ctx context.Context, r *wire.Register, s Session) {
 		r.Info.Dropped = known && !present
 	}
 	l.checkQuorum(ctx)
-	clear(l.givenUp) // the machine now knows this host's ring, with all its members
+	delete(l.mute, id) // its agent may be a newer one
+	clear(l.givenUp)   // the machine now knows this host's ring, with all its members
 	l.step(ctx, elastic.HostJoined{Info: r.Info})
 	l.checkQuorum(ctx)
 	l.followRing()
