@@ -34,9 +34,10 @@ type attestation struct {
 	round     int
 	members   map[elastic.Proc]bool // those that are connected, and whether they know where they listen
 	listening attest.Addresses
-	look      int       // number of the present look, 0 before the first
-	asked     time.Time // when that was, or what it waits for began
-	again     bool      // a second look is due
+	look      int          // number of the present look, 0 before the first
+	asked     time.Time    // when that was, or what it waits for began
+	again     bool         // a second look is due
+	strangers []attest.End // of the look before
 	answers   map[elastic.HostID]*wire.Ends
 	done      bool // it is over, and the ring may go on
 }
@@ -90,7 +91,9 @@ func (l *Leader) checkAttestation() {
 		l.unattested(oldAgent)
 	case len(silent) > 0:
 		l.unattested(fmt.Sprintf("the processes of ranks %v do not report where they listen: install the kolo package of the driver's release", silent))
-	case len(a.listening) == 0: // a ring of one
+	case len(a.listening) == 0 && a.round == 1 && len(l.machine.Ring().Members) > 1:
+		l.unattested("its processes listen at no address of their own")
+	case len(a.listening) == 0: // a ring of one, or a group with connections of the one before
 		l.attested(a)
 	default:
 		l.lookAt(a)
@@ -127,7 +130,12 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 			unknown = fmt.Sprintf("host %s: %s", h, plaintext.Line(answer.Unknown, plaintext.Limit))
 		}
 	}
-	switch v := attest.Judge(a.listening, ends); {
+	v := attest.Judge(a.listening, ends)
+	if a.look > 1 { // who has connected since then takes no one's place
+		v.Strangers = slices.DeleteFunc(v.Strangers, func(e attest.End) bool { return !slices.Contains(a.strangers, e) })
+	}
+	a.strangers = v.Strangers
+	switch {
 	case unknown != "":
 		l.unattested(unknown)
 	case len(v.Strangers) > 0 && a.look == 1:

@@ -112,6 +112,32 @@ func TestAStrangerIsSeenTwice(t *testing.T) {
 	must.Eq(t, fmt.Sprint(found{looks: 4, attested: 2}), fmt.Sprint(f))
 }
 
+// Those who have come since the first look take no one's place: all members were
+// connected by then.
+func TestTheSameStrangerIsSeenTwice(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	f := l.attests(true, func(look int, id elastic.HostID) *wire.Ends {
+		ends := slices.Clone(honest[id])
+		if id == "a" {
+			ends = append(ends, attest.End{Local: listenA, Remote: netip.AddrPortFrom(listenA.Addr(), uint16(50000+look))})
+		}
+		return &wire.Ends{Ends: ends}
+	})
+	must.Eq(t, fmt.Sprint(found{looks: 4, attested: 2}), fmt.Sprint(f))
+}
+
+// Where all listen at every address of their machines, no connection is looked at.
+func TestListenersWithoutAddressAreUnknown(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.sent()
+	for _, m := range l.machine.Ring().Members {
+		l.receive(t.Context(), m.Proc.Slot.Host, &wire.ToLeader{Connected: &wire.Connected{
+			Proc: m.Proc, Ring: l.ring, Round: 1, Known: true, Listening: []netip.AddrPort{netip.MustParseAddrPort("0.0.0.0:3000")}}})
+	}
+	must.True(t, l.attestation.done)
+	must.True(t, l.toldUnattested)
+}
+
 // What can't be known breaks no ring, and is said once.
 func TestWhatIsUnknownIsNoStranger(t *testing.T) {
 	translated := map[elastic.HostID][]attest.End{"a": {{Local: listenA, Remote: netip.MustParseAddrPort("192.0.2.1:1")}}, "b": {connects}}
