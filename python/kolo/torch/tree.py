@@ -78,15 +78,21 @@ def is_key(key: Any) -> bool:
 def without_class(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as a plain one without history, in the same memory. Raises Refused where there is none."""
     kind = type(tensor)
-    if kind.__name__ == "DTensor":
-        raise Refused("a DTensor is bound to one group. A model that is sharded (FSDP2) is made by kolo.Sharded, again for each "
-                      "group; tensor parallelism is not supported")
-    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__ or tensor.layout != torch.strided \
-            or tensor.is_quantized or tensor.device.type == "meta":
-        raise Refused("a %s of layout %s on %s; use a handler of your own (kolo.register_handler)"
-                      % (kind.__name__, tensor.layout, tensor.device.type))
+    if kind is not torch.Tensor:
+        if kind.__name__ == "DTensor":
+            raise Refused("a DTensor is bound to one group. A model that is sharded (FSDP2) is made by kolo.Sharded, again for "
+                          "each group; tensor parallelism is not supported")
+        if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            raise _unplain(tensor)
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta:
+        raise _unplain(tensor)
     plain = tensor.detach()
     return plain if type(plain) is torch.Tensor else plain.as_subclass(torch.Tensor)
+
+
+def _unplain(tensor: torch.Tensor) -> Refused:
+    return Refused("a %s of layout %s on %s; use a handler of your own (kolo.register_handler)"
+                   % (type(tensor).__name__, tensor.layout, tensor.device.type))
 
 
 def join(skeleton: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
