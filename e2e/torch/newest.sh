@@ -45,7 +45,7 @@ free=$(df --output=avail -BG "${out%/*}" | tr -dc '0-9\n' | tail -n 1)
 [ "$free" -ge "$needed" ] || cannot "it takes $needed GB, and $free GB are free in ${out%/*}"
 say "making bin/torch-newest with PyTorch from PyPI (2.5 GB, some minutes, once; log: bin/torch-newest.log)"
 rm -rf "$out"
-if ! { "$python" -m venv "$out" && timeout 30m "$out/bin/pip" install --no-cache-dir torch numpy; } >"$out.log" 2>&1; then
+if ! { "$python" -m venv "$out" && timeout 15m "$out/bin/pip" install --no-cache-dir torch numpy; } >"$out.log" 2>&1; then
   tail -n 5 "$out.log" >&2
   rm -rf "$out"
   cannot "pip could not install it (all of that: bin/torch-newest.log)"

@@ -3,7 +3,6 @@
 
 """Members have the same state, wherever each of them has failed. The ranks are threads of this process."""
 
-import collections
 import contextlib
 import functools
 import io
@@ -26,7 +25,6 @@ from kolo.torch.sync import sync
 from kolo.worker import Place
 
 TIMEOUT = timedelta(seconds=120)
-Pair = collections.namedtuple("Pair", "tensor number")
 
 
 def leave(group, state):
@@ -205,7 +203,7 @@ class Sync(unittest.TestCase):
         def tensors(value):
             return [torch.full((3,), value).to(kind) for kind in types] + [
                 torch.tensor(value), torch.full((2, 3), value).t(), torch.full((1,), value).expand(4), torch.zeros(0),
-                Pair(torch.full((2,), value), int(value)), torch.full((2,), value, dtype=torch.complex64).conj(), None]
+                (torch.full((2,), value), int(value)), torch.full((2,), value, dtype=torch.complex64).conj(), None]
 
         member, newcomer = Member(all=tensors(1.0)), Member(all=tensors(0.0))
         ranks([member.join, lambda group: newcomer.join(group, True)], (1,))
