@@ -71,7 +71,7 @@ func (w *world) failingNomad(t *testing.T) {
 	mode.Store(2)
 	time.Sleep(10 * time.Second)
 	mode.Store(0)
-	w.eventually(t, 90*time.Second, map[string]int{"a": 6, "b": 6})
+	w.eventually(t, 5*time.Minute, map[string]int{"a": 6, "b": 6})
 	w.neverTooMuch(t, "a", "b")
 	w.purge(t, "a", "b")
 }
