@@ -16,9 +16,10 @@ import (
 
 // request is what a policy is asked, and its answer.
 type request struct {
-	policy policy.Policy
-	snap   *policy.Snapshot
-	keys   []planner.JobKey // of the snapshot's jobs
+	policy      policy.Policy
+	snap        *policy.Snapshot
+	fingerprint uint64           // of snap
+	keys        []planner.JobKey // of the snapshot's jobs
 
 	done     bool // the rest is set; guarded by the controller's lock
 	decision policy.Decision
@@ -93,8 +94,9 @@ func (c *Controller) decideAsync(v *cluster.View, pool string, p *poolPolicy, no
 }
 
 func (c *Controller) request(v *cluster.View, pool string, p *poolPolicy, now time.Time) *request {
-	snap, index := c.snapshot(v, pool, p, now)
-	q := &request{policy: p.policy, snap: snap}
+	snap, index := c.snapshot(v, pool, now)
+	q := &request{policy: p.policy, snap: snap, fingerprint: snap.Fingerprint()}
+	snap.Changed = q.fingerprint != p.fingerprint
 	for _, i := range index {
 		q.keys = append(q.keys, v.Jobs[i].Key)
 	}
@@ -136,7 +138,7 @@ func (c *Controller) accept(pool string, p *poolPolicy, q *request) time.Time {
 		c.log.Info("the policy decides again", "pool", pool, "policy", q.policy.Name())
 	}
 	p.problem = ""
-	c.history.States[pool] = q.decision.State
+	c.history.States[pool], p.fingerprint = q.decision.State, q.fingerprint
 	p.wants = q.wants()
 	if w := q.decision.RequeueAt; w > 0 && w < q.snap.Now+farAhead {
 		return time.UnixMilli(int64(w * 1000))

@@ -75,6 +75,9 @@ func (c *Controller) load(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.history, c.loaded, c.loadedAt = h, true, time.Now()
+	for _, p := range c.policies {
+		p.fingerprint = 0 // the states are the last leader's, which may have seen other jobs
+	}
 	return nil
 }
 

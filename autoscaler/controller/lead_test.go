@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/planner"
 )
 
@@ -67,6 +70,40 @@ func TestController_NomadAway(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !a.Status().Leading }), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
 	w.job("b", 2, 8)
 	away.Store(false)
+	w.eventually(map[string]int{"a": 4, "b": 4})
+}
+
+// TestController_JobThatComesWhileNobodyLeads is about policies that plan on events:
+// they see them while they stand by, too, and what they decide then is not written.
+// A leader begins with the last one's plan, which has not seen the job.
+func TestController_JobThatComesWhileNobodyLeads(t *testing.T) {
+	w := newWorld(t, 2, 4)
+	var locked atomic.Bool
+	w.nomad.Fault = func(_, path string) int {
+		if locked.Load() && path == "/v1/var/kolo/leader" {
+			return 500
+		}
+		return 0
+	}
+	cfg := w.config()
+	cfg.Pools["default"] = config.Pool{Name: "default", Policy: "kolo", Device: "gpu"}
+	_, stop := w.start(cfg)
+	w.job("a", 1, 8)
+	w.eventually(map[string]int{"a": 8})
+	stop() // it saves its plan
+	a, _ := w.start(cfg)
+	waits := func(what func(*api.Status) bool) {
+		t.Helper()
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return what(a.Status()) }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
+	}
+	waits(func(s *api.Status) bool { return s.Leading })
+	locked.Store(true)
+	waits(func(s *api.Status) bool { return !s.Leading })
+	w.job("b", 2, 8)
+	waits(func(s *api.Status) bool {
+		return slices.ContainsFunc(s.Jobs, func(j api.JobStatus) bool { return j.ID == "b" && j.Want > 0 })
+	})
+	locked.Store(false)
 	w.eventually(map[string]int{"a": 4, "b": 4})
 }
 

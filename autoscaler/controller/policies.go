@@ -31,7 +31,7 @@ type poolPolicy struct {
 	policy      policy.Policy
 	problem     string
 	wants       map[planner.JobKey]planner.Want // by the last good decision
-	fingerprint uint64                          // of what the policy saw last
+	fingerprint uint64                          // of what the policy saw when it made its state; 0 for unknown
 	last        *request                        // what it was asked last, unless it is fallible
 	ample       ampleCounts                     // what it would want with more room
 

@@ -21,9 +21,9 @@ func movable(j *planner.Job, now time.Time) bool {
 	return j.Frozen == "" && j.HoldReason == "" && !j.ManualUntil.After(now)
 }
 
-// snapshot is a pool as its policy sees it, and the index of each job in v. The
-// caller holds c.mu.
-func (c *Controller) snapshot(v *cluster.View, name string, p *poolPolicy, now time.Time) (*policy.Snapshot, []int) {
+// snapshot is a pool as its policy sees it, and the index of each job in v, except for
+// what changed since the last decision. The caller holds c.mu.
+func (c *Controller) snapshot(v *cluster.View, name string, now time.Time) (*policy.Snapshot, []int) {
 	s := &policy.Snapshot{
 		Now: seconds(now), Seed: 1, ResizeCost: c.cfg.Planner.ResizeCost.Seconds(), State: c.history.States[name],
 	}
@@ -52,9 +52,6 @@ func (c *Controller) snapshot(v *cluster.View, name string, p *poolPolicy, now t
 	}
 	take(s, reserved)
 	s.ResizeCost = resizeCost(costs, s.ResizeCost)
-	sum := s.Fingerprint()
-	s.Changed = sum != p.fingerprint
-	p.fingerprint = sum
 	return s, index
 }
 

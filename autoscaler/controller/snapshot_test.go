@@ -37,7 +37,7 @@ func TestSnapshot_WhatJobsThatAreLeftAloneHold(t *testing.T) {
 			tc.edit(j)
 			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{}, Observation: history.Observation{Slots: 1}}}
 			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
-			s, index := c.snapshot(v, "gpu", &poolPolicy{}, now)
+			s, index := c.snapshot(v, "gpu", now)
 			must.SliceEmpty(t, index)
 			free := 0
 			for _, n := range s.Nodes {
@@ -70,7 +70,7 @@ func TestSnapshot_QueueNamesGainNothing(t *testing.T) {
 	for i := range v.Jobs {
 		c.history.Job(v.Jobs[i].Key, &v.Facts[i].Observation, now)
 	}
-	s, _ := c.snapshot(v, "gpu", &poolPolicy{}, now)
+	s, _ := c.snapshot(v, "gpu", now)
 	p, err := builtin.Policies.Parse("weighted-fair")
 	must.NoError(t, err)
 	d := p.Allocate(s)

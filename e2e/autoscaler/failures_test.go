@@ -54,7 +54,8 @@ func failing(t *testing.T, nomad string) (address string, mode *atomic.Int32) {
 
 func (w *world) failingNomad(t *testing.T) {
 	address, mode := failing(t, w.Address)
-	d := w.agent(t, "one", address)
+	// A policy that keeps its plan while nothing happens, of which a leader before has saved one.
+	d := w.agentWith(t, "one", fmt.Sprintf(strings.Replace(configuration, `"elastic-fifo"`, `"kolo"`, 1), address))
 	waitFor(t, time.Minute, "leadership", d.leads)
 	w.submit(t, "a", "min = 1")
 	w.eventually(t, 30*time.Second, map[string]int{"a": slots})

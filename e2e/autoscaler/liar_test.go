@@ -131,6 +131,8 @@ func (w *world) liar(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		must.True(t, fair())
 	}
+	out, err = d.kolo("policy", "set", "-reset")
+	must.NoError(t, err, must.Sprint(out))
 }
 
 // running is how many workers run of the job of a namespace.
