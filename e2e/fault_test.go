@@ -30,115 +30,114 @@ func spread(job *api.Job) {
 	job.TaskGroups[0].Tasks[0].Config["gloo_timeout"] = "5s"
 }
 
-// Whatever is killed, training goes on, no further back than the last commit.
+// Whatever is killed, training goes on, no further back than the last commit. The
+// scenarios follow each other in one training, where they can.
 func TestKill(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	c := startCluster(t, cluster.Options{})
+	// A ring of 3, one per node.
+	whole := startTraining(ctx, t, c, trainingOptions{
+		count: 3, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
+	})
+	whole.waitSize(ctx, 3)
 
-	// start has a ring of 3, one per node.
-	start := func(t *testing.T) *training {
-		tr := startTraining(ctx, t, c, trainingOptions{
-			count: 3, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
-		})
-		tr.waitSize(ctx, 3)
-		return tr
-	}
-	// whole checks that the ring is 3 again, and what it did meanwhile.
-	whole := func(t *testing.T, tr *training) {
-		t.Helper()
-		tr.waitSize(ctx, 3)
-		must.NoError(t, tr.record().CheckRollbacks(commitEvery))
-	}
 	// untouched checks that training did not notice.
-	untouched := func(t *testing.T, tr *training) {
+	untouched := func(tr *training) {
+		t := tr.t
 		t.Helper()
 		must.NoError(t, tr.record().CheckConsecutive())
 		must.Len(t, 1, tr.record().PIDs(0))
 		must.Len(t, 3, tr.record().Where("start", nil))
 	}
-
-	t.Run("a slot", func(t *testing.T) {
-		tr := start(t)
-		rank0 := tr.record().Last().PID
-		must.NoError(t, tr.slotOf(1).Kill())
-		whole(t, tr)
-		must.Eq(t, rank0, tr.record().Last().PID)
-	})
-
-	t.Run("the slot that is rank 0", func(t *testing.T) {
-		tr := start(t)
-		must.NoError(t, tr.slotOf(0).Kill())
-		whole(t, tr)
-		must.Len(t, 2, tr.record().PIDs(0))
-	})
-
-	// A slot that was started again holds no state, so its host's ranks do not
-	// follow the local ranks any more.
-	t.Run("slots of hosts with several", func(t *testing.T) {
-		tr := startTraining(ctx, t, c, trainingOptions{
-			spec: "pytorch-slots", count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
-		})
-		tr.waitSize(ctx, 4)
-		for _, ranks := range [][]int{{0}, {3}, {0, 2}} {
-			started := len(tr.record().Where("start", nil))
-			var victims []cluster.Process
-			for _, rank := range ranks {
-				victims = append(victims, tr.slotOf(rank))
-			}
-			for _, p := range victims {
-				must.NoError(t, p.Kill())
-			}
-			tr.waitStarts(ctx, started+len(ranks))
-			tr.waitSize(ctx, 4)
-			must.NoError(t, tr.record().CheckRollbacks(commitEvery))
-		}
-	})
-
-	t.Run("an agent", func(t *testing.T) {
-		tr := start(t)
-		rank0 := tr.record().Last().PID
-		agents := cluster.Agents(tr.allocOf(ctx, 2).ID)
-		must.Len(t, 1, agents)
-		must.NoError(t, agents[0].Kill())
-		tr.waitStarts(ctx, 4)
-		whole(t, tr)
-		must.Eq(t, rank0, tr.record().Last().PID)
-	})
-
 	t.Run("the plugin", func(t *testing.T) {
-		tr := start(t)
+		tr := whole.in(t)
 		plugins := c.NodeOf(tr.allocOf(ctx, 1)).Plugins()
 		must.SliceNotEmpty(t, plugins)
 		for _, p := range plugins {
 			must.NoError(t, p.Kill())
 		}
 		tr.waitProgress(ctx, 60)
-		untouched(t, tr)
-		// The new plugin is in charge of the old task.
-		tr.scale(ctx, 1)
-		tr.waitSize(ctx, 1)
-		must.NoError(t, tr.record().CheckConsecutive())
+		untouched(tr)
 	})
 
 	t.Run("a Nomad client", func(t *testing.T) {
-		tr := start(t)
-		node := c.NodeOf(tr.allocOf(ctx, 1))
+		tr := whole.in(t)
+		node := c.NodeOf(tr.allocOf(ctx, 2))
 		must.NoError(t, node.Kill())
 		tr.waitProgress(ctx, 20)
 		must.NoError(t, node.Start(ctx))
 		tr.waitProgress(ctx, 60)
-		untouched(t, tr)
+		untouched(tr)
+	})
+
+	t.Run("new ones are in charge of the old tasks", func(t *testing.T) {
+		tr := whole.in(t)
 		tr.scale(ctx, 1)
 		tr.waitSize(ctx, 1)
 		must.NoError(t, tr.record().CheckConsecutive())
+		tr.scale(ctx, 3)
+		tr.waitSize(ctx, 3)
+	})
+
+	// lose kills, and checks that the ring is whole again, and what it did meanwhile. It
+	// returns the process that is rank 0 before and after.
+	lose := func(tr *training, kill func()) (before, after int) {
+		tr.t.Helper()
+		started := len(tr.record().Where("start", nil))
+		before = tr.record().Last().PID
+		kill()
+		tr.waitStarts(ctx, started+1)
+		tr.waitSize(ctx, 3)
+		must.NoError(tr.t, tr.record().CheckRollbacks(commitEvery))
+		return before, tr.record().Last().PID
+	}
+	t.Run("a slot", func(t *testing.T) {
+		tr := whole.in(t)
+		before, after := lose(tr, func() { must.NoError(t, tr.slotOf(1).Kill()) })
+		must.Eq(t, before, after)
+	})
+
+	t.Run("the slot that is rank 0", func(t *testing.T) {
+		tr := whole.in(t)
+		before, after := lose(tr, func() { must.NoError(t, tr.slotOf(0).Kill()) })
+		must.NotEq(t, before, after)
+	})
+
+	t.Run("an agent", func(t *testing.T) {
+		tr := whole.in(t)
+		agents := cluster.Agents(tr.allocOf(ctx, 2).ID)
+		must.Len(t, 1, agents)
+		before, after := lose(tr, func() { must.NoError(t, agents[0].Kill()) })
+		must.Eq(t, before, after)
 	})
 
 	t.Run("the leader's whole allocation", func(t *testing.T) {
-		tr := start(t)
-		killAlloc(t, leader(ctx, t, tr).ID)
-		tr.waitStarts(ctx, 4)
-		whole(t, tr)
+		tr := whole.in(t)
+		lose(tr, func() { killAlloc(t, leader(ctx, t, tr).ID) })
 	})
+}
+
+// A slot that was started again holds no state, so its host's ranks do not follow the
+// local ranks any more.
+func TestKillSlotsOfHostsWithSeveral(t *testing.T) {
+	ctx := testContext(t, 10*time.Minute)
+	tr := startTraining(ctx, t, startCluster(t, cluster.Options{}), trainingOptions{
+		spec: "pytorch-slots", count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
+	})
+	tr.waitSize(ctx, 4)
+	for _, ranks := range [][]int{{0}, {3}, {0, 2}} {
+		started := len(tr.record().Where("start", nil))
+		var victims []cluster.Process
+		for _, rank := range ranks {
+			victims = append(victims, tr.slotOf(rank))
+		}
+		for _, p := range victims {
+			must.NoError(t, p.Kill())
+		}
+		tr.waitStarts(ctx, started+len(ranks))
+		tr.waitSize(ctx, 4)
+		must.NoError(t, tr.record().CheckRollbacks(commitEvery))
+	}
 }
 
 const wholeAllocation = "the leader's whole allocation"
@@ -160,34 +159,36 @@ func TestKillInRendezvous(t *testing.T) {
 			killAlloc(t, leader(ctx, t, tr).ID)
 		},
 	}
+	// In the moment in which processes connect, Gloo aborts those that wait for one
+	// that died, or keeps them waiting. No one stands in for it when its agent is gone
+	// too, or when some have read its address already. Then training goes on from the
+	// script's checkpoint: of the last commit, if it writes one with each.
+	whole := startTraining(ctx, t, c, trainingOptions{count: 2, edit: spread,
+		config: map[string]any{"on_ring_lost": "restart"},
+		args: []string{
+			fmt.Sprintf("--commit-every=%d", commitEvery),
+			"--checkpoint=" + filepath.Join(t.TempDir(), "checkpoint"),
+			fmt.Sprintf("--checkpoint-every=%d", commitEvery),
+		}})
 	for name, kill := range victims {
 		t.Run(name, func(t *testing.T) {
-			// In the moment in which processes connect, Gloo aborts those that
-			// wait for one that died, or keeps them waiting. No one stands in for
-			// it when its agent is gone too, or when some have read its address
-			// already. Then training goes on from the script's checkpoint: of the
-			// last commit, if it writes one with each.
-			tr := startTraining(ctx, t, c, trainingOptions{count: 2, edit: spread,
-				config: map[string]any{"on_ring_lost": "restart"},
-				args: []string{
-					fmt.Sprintf("--commit-every=%d", commitEvery),
-					"--checkpoint=" + filepath.Join(t.TempDir(), "checkpoint"),
-					fmt.Sprintf("--checkpoint-every=%d", commitEvery),
-				}})
+			tr := whole.in(t)
 			tr.waitSize(ctx, 2)
+			started := len(tr.record().Where("start", nil))
 			tr.scale(ctx, 3)
 			var newcomer train.Event
 			tr.wait(ctx, "the newcomer to be up", func(r train.Record) error {
 				starts := r.Where("start", nil)
-				if len(starts) < 3 {
+				if len(starts) <= started {
 					return errNotYet
 				}
-				newcomer = starts[2]
+				newcomer = starts[started]
 				return nil
 			})
 			kill(t, tr, newcomer)
 			tr.waitSize(ctx, 3)
 			must.NoError(t, tr.record().CheckRollbacks(commitEvery))
+			tr.scale(ctx, 2) // for the next one
 		})
 	}
 }

@@ -173,6 +173,13 @@ func (tr *training) running(ctx context.Context, n int) []*api.AllocationListStu
 	return allocs
 }
 
+// in is the training in a subtest, which fails by itself.
+func (tr *training) in(t *testing.T) *training {
+	in := *tr
+	in.t = t
+	return &in
+}
+
 // waitSize waits until a ring of n has done ten steps in a row, and no ring
 // has followed it.
 func (tr *training) waitSize(ctx context.Context, n int) {
