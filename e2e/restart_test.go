@@ -8,8 +8,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -45,6 +48,60 @@ func startTorchrun(ctx context.Context, t *testing.T, c *cluster.Cluster, o trai
 	return startTorch(ctx, t, c, o)
 }
 
+// A cost is what a task event states of a ring that other processes form.
+type cost struct {
+	at  float64 // of the event, in Unix seconds
+	gap string  // such as "3.42", or "unknown"
+	// again is what follows the gap: nothing where no step was made again.
+	again string
+}
+
+var costText = regexp.MustCompile(`ring \d+: ranks? .*, was \d+, gap ([a-z]+|[0-9.]+)(?: s)?(?:, (.*))?$`)
+
+// costSince is the first cost in the job's task events after a time.
+func (tr *training) costSince(ctx context.Context, t float64) (cost, error) {
+	first := cost{at: math.Inf(1)}
+	allocs, err := tr.c.Allocs(ctx, tr.id)
+	for _, a := range allocs {
+		for _, e := range a.TaskStates[tr.task().Name].Events {
+			at := float64(e.Time) / 1e9
+			if m := costText.FindStringSubmatch(e.DisplayMessage); m != nil && at > t && at < first.at {
+				first = cost{at: at, gap: m[1], again: m[2]}
+			}
+		}
+	}
+	if err == nil && math.IsInf(first.at, 1) {
+		err = errNotYet
+	}
+	return first, err
+}
+
+// checkCosts compares what task events state of each change of processes to what rank 0
+// recorded. The gap in them is no shorter than the time in which no step was being made,
+// and was over when it was reported. again is what they state of n steps made again.
+func (tr *training) checkCosts(ctx context.Context, again func(n int) string) {
+	tr.t.Helper()
+	steps := tr.record().Leading()
+	for i, after := range steps {
+		if i == 0 || after.PID == steps[i-1].PID {
+			continue
+		}
+		before := steps[i-1]
+		var stated cost
+		must.NoError(tr.t, cluster.Until(ctx, fmt.Sprintf("an event for the change after step %d", before.Step), func(ctx context.Context) (err error) {
+			stated, err = tr.costSince(ctx, after.Begun)
+			return err
+		}))
+		gap, err := strconv.ParseFloat(stated.gap, 64)
+		must.NoError(tr.t, err)
+		still, lost := after.Begun-before.T, before.Step+1-after.Step
+		tr.t.Logf("%d→%d: no step for %.2f s, gap %s s; %d steps made again: %q", before.Size, after.Size, still, stated.gap, lost, stated.again)
+		const exact = 0.015 // seconds: events round, and a file's time is that of the kernel's last tick
+		must.Between(tr.t, still-exact, gap, stated.at-before.Begun+exact)
+		must.Eq(tr.t, again(lost), stated.again)
+	}
+}
+
 // A script for torchrun as it is, beside others: its processes are replaced for each
 // change, and lose no step by it.
 func TestTorchrunScript(t *testing.T) {
@@ -65,17 +122,15 @@ func TestTorchrunScript(t *testing.T) {
 		tr.waitSize(ctx, 4)
 		tr.scale(ctx, 2)
 		tr.waitSize(ctx, 2)
+		tr.checkCosts(ctx, func(int) string { return "unknown how many steps are made again" })
 		tr.finish(ctx)
 		must.NoError(t, tr.record().CheckConsecutive())
-		for _, z := range tr.record().Resizes() {
-			t.Logf("%d→%d: gap %s, step %d to %d", z.From, z.To, z.Gap().Round(time.Millisecond), z.Before.Step, z.After.Step)
-		}
 		must.Eq(t, "complete", clientStatus(t, tr))
 	})
 
 	t.Run("a death with spares", func(t *testing.T) {
 		t.Parallel()
-		tr := startTorchrun(ctx, t, c, trainingOptions{count: 2, config: map[string]any{"spares": 1}})
+		tr := startTorchrun(ctx, t, c, trainingOptions{count: 2, config: map[string]any{"spares": 1}, args: []string{"--progress"}})
 		tr.waitSize(ctx, 2)
 		tr.wait(ctx, "the spares", func(r train.Record) error {
 			if n := len(r.Where("start", nil)); n < 4 {
@@ -100,6 +155,12 @@ func TestTorchrunScript(t *testing.T) {
 			}
 		}
 		tr.waitSize(ctx, 2)
+		tr.checkCosts(ctx, func(n int) string {
+			if n == 0 {
+				return ""
+			}
+			return fmt.Sprintf("%d steps made again", n)
+		})
 		tr.finish(ctx)
 	})
 

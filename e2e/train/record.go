@@ -27,8 +27,10 @@ type Event struct {
 	T    float64 `json:"t"`
 	PID  int     `json:"pid"`
 	Step int     `json:"step"`
-	Rank int     `json:"rank"`
-	Size int     `json:"size"`
+	// Begun is when the step began, 0 where the script does not record it.
+	Begun float64 `json:"begun"`
+	Rank  int     `json:"rank"`
+	Size  int     `json:"size"`
 	// Epoch is the number of epochs done before: of all, in "done" events.
 	Epoch int `json:"epoch"`
 	// Generation is the ring's number, 0 where the script does not know it.

@@ -6,7 +6,8 @@
     torchrun --nproc-per-node 2 torchrun.py --checkpoint model.pt
 
 Writes its checkpoint every --checkpoint-every steps, and when it is asked to by SIGUSR1 or
-SIGTERM, after which it ends. Starts from it if it is there. The lines are those of train.py.
+SIGTERM, after which it ends. Starts from it if it is there. The lines are those of train.py;
+those of steps also state when the step began. With --progress, rank 0 numbers its steps for Kolo.
 """
 
 import argparse
@@ -26,6 +27,7 @@ parser.add_argument("--checkpoint-every", type=int, default=20)
 parser.add_argument("--ballast", type=float, default=1, help="megabytes that the checkpoint has at least")
 parser.add_argument("--records", default="")
 parser.add_argument("--stop-file", default="")
+parser.add_argument("--progress", action="store_true", help="append each step to KOLO_PROGRESS_FILE")
 args, _ = parser.parse_known_args()
 
 
@@ -37,6 +39,13 @@ def record(what, **fields):
         os.makedirs(args.records, exist_ok=True)
         with open(os.path.join(args.records, "%d.jsonl" % os.getpid()), "a") as file:
             file.write(line + "\n")
+
+
+def number():
+    """Reports the step to Kolo."""
+    if args.progress and rank == 0:
+        with open(os.environ["KOLO_PROGRESS_FILE"], "a") as file:
+            file.write(json.dumps({"step": step}) + "\n")
 
 
 asked = False
@@ -88,7 +97,7 @@ def agreed():
 
 ended = over = 0
 while not ended and not over:
-    begun = time.monotonic()
+    begun, begun_at = time.monotonic(), time.time()
     batch = torch.arange(12) + (step * size + rank) * 12
     optimizer.zero_grad()
     loss = torch.nn.functional.mse_loss(ddp(inputs[batch % 1200]), targets[batch % 1200])
@@ -96,7 +105,8 @@ while not ended and not over:
     optimizer.step()
     time.sleep(max(0, args.step_time - (time.monotonic() - begun)))
     step += 1
-    record("step", step=step, rank=rank, size=size, loss=round(loss.item(), 6))
+    number()
+    record("step", step=step, rank=rank, size=size, loss=round(loss.item(), 6), begun=round(begun_at, 6))
     ended, over = agreed()
     if ended or over or step % args.checkpoint_every == 0:
         save()
