@@ -9,13 +9,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
@@ -144,6 +147,48 @@ func TestStopWhileRingShrinks(t *testing.T) {
 			must.Eq(t, shrunk.Before.Epoch, shrunk.After.Epoch, must.Sprint("the ring shrank between epochs"))
 			must.NoError(t, job.Record.CheckConsecutive())
 			must.NoError(t, job.Record.CheckUses())
+		})
+	}
+}
+
+// Rank 0 stays, and evaluates longer than a host has that leaves: that one is ended, and
+// training goes on with rank 0.
+func TestRankZeroEvaluatesWhileAHostLeaves(t *testing.T) {
+	t.Parallel()
+	for _, framework := range []train.Framework{train.Horovod, train.Torch} {
+		t.Run(framework.Name, func(t *testing.T) {
+			t.Parallel()
+			if err := framework.Check(root(t)); err != nil {
+				t.Skipf("%s; make %s", err, framework.Name)
+			}
+			over := filepath.Join(t.TempDir(), "over")
+			job, err := train.Start(train.Launch{
+				Root: root(t), Framework: framework, Hosts: []string{"a:1", "b:1"},
+				Launcher: framework.Run(root(t), "-np", "2", "--min-np", "1", "--discovery-interval", "50ms"),
+				Args:     []string{"--fault=evaluate", "--fault-step=20", "--fault-rank=0", "--fault-end=" + over},
+			})
+			must.NoError(t, err)
+			t.Cleanup(func() { must.NoError(t, job.Stop()) })
+			logged := func(text string) bool {
+				log, err := os.ReadFile(job.Log())
+				must.NoError(t, err)
+				return strings.Contains(string(log), text)
+			}
+			waitJob(t, job, func() bool { return logged("fault: evaluate at step 20 on rank 0") })
+			_, err = job.SetHosts("a:1")
+			must.NoError(t, err)
+			waitJob(t, job, func() bool {
+				return logged("(kill_timeout); its slots are stopped (rank 1 of ring 1, host b, slot 0)") && len(job.Processes()) == 1
+			})
+			pause(t, 3*elastic.IdleTime) // rank 0 uses no CPU time
+			must.NoError(t, os.WriteFile(over, nil, 0o600))
+			waitJob(t, job, func() bool { return job.Record.CheckSize(1, time.Time{}) == nil })
+			must.Len(t, 1, job.Record.PIDs(0), must.Sprint("processes that were rank 0"))
+			must.False(t, logged("is killed"))
+			must.NoError(t, job.Record.CheckRollbacks(1))
+			must.NoError(t, job.Finish())
+			waitEnd(t, job)
+			must.True(t, job.Exit().Success())
 		})
 	}
 }

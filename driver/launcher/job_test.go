@@ -63,6 +63,7 @@ type job struct {
 	hosts  string
 	pids   string
 	spy    *spy
+	log    *record
 	result chan host.Result
 	cancel context.CancelFunc
 }
@@ -86,7 +87,7 @@ func startJobOf(t *testing.T, f Framework, env map[string]string, steps int, hos
 	j.r.out, j.r.err = io.Discard, &testWriter{t: t}
 	j.r.config.Env = map[string]string{workerMode: strconv.Itoa(steps), pidDir: j.pids}
 	maps.Copy(j.r.config.Env, env)
-	j.spy = spyOn(j.r)
+	j.spy, j.log = spyOn(j.r), logged(j.r)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	j.cancel = cancel
 	var wg sync.WaitGroup

@@ -237,6 +237,7 @@ func (w *torchWorker) collective(p protocol.Place, peers []net.Conn) (leave bool
 		_, err := io.ReadFull(peers[0], b)
 		return b[0] == 1, err
 	}
+	evaluate()
 	for _, c := range peers {
 		if _, err := io.ReadFull(c, b); err != nil {
 			return false, err

@@ -224,6 +224,9 @@ func (w *worker) train(peers []net.Conn) (done bool, err error) {
 			return false, nil
 		case <-tick.C:
 		}
+		if w.rank == 0 {
+			evaluate()
+		}
 		if ts := w.notified.Swap(0); w.rank == 0 && ts > w.acted {
 			w.acted = ts
 			for _, c := range peers {

@@ -10,7 +10,7 @@ import time
 
 def misbehave(args, step, rank):
     """Does what --fault asks for, once its step and rank have come."""
-    if args.fault not in ("exit", "raise", "hang", "kill") or step != args.fault_step:
+    if args.fault not in ("exit", "raise", "hang", "kill", "evaluate") or step != args.fault_step:
         return
     if args.fault_rank not in (-1, rank):
         return
@@ -26,5 +26,7 @@ def misbehave(args, step, rank):
         raise RuntimeError("--fault=raise asks for an exception")
     if args.fault == "kill":
         os.kill(os.getpid(), 9)
-    while True:  # hang: the others wait in their collective
+    while args.fault == "evaluate" and not os.path.exists(args.fault_end):  # and does nothing
+        time.sleep(0.1)
+    while args.fault == "hang":  # the others wait in their collective
         time.sleep(3600)

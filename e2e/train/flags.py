@@ -43,10 +43,11 @@ def parse(description, **more):
     option("ballast", 0, "megabytes of trained parameters that make the state larger")
     option("frozen", 0, "megabytes of parameters that are not trained, but are part of the state")
     option("audit", 0, "1: count in the model's weights how often each sample is used")
-    option("fault", "", "import, exit, raise, hang, kill, init (init_process_group by the script; PyTorch) or not-elastic")
-    option("fault-step", 0, "step after which exit, raise, hang or kill happen")
+    option("fault", "", "import, exit, raise, hang, kill, evaluate, init (init_process_group by the script; PyTorch) or not-elastic")
+    option("fault-step", 0, "step after which exit, raise, hang, kill or evaluate happen, before its commit")
     option("fault-rank", -1, "rank that they happen to (-1: all)")
     option("fault-once", "", "file that marks that the fault has happened and will not again")
+    option("fault-end", "", "file that ends evaluate when it is there")
     option("exit-code", 3, "status for the fault exit")
     for name, default in more.items():
         option(name, default, "of this script")
