@@ -71,7 +71,7 @@ func TestAudit_EveryWriteIsOnRecord(t *testing.T) {
 			}
 		}
 		return wrote["(scale|report)"] > 2 && count(log, "kolo.audit: acquire-lock: ") == 1
-	}), wait.Timeout(20*time.Second), wait.Gap(20*time.Millisecond)), must.Sprintf("%v\n%s", wrote, log))
+	}), wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond)), must.Sprintf("%v\n%s", wrote, log))
 	must.Positive(t, count(log, `kolo.audit: scale: who="autoscaler [^"]+" namespace=default job=a group=workers change="0→[24]" reason=.* result=ok$`))
 	must.StrNotContains(t, log.String(), secret)
 }

@@ -33,7 +33,7 @@ func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		s := b.Status()
 		return s.Leading && len(s.Jobs) == 2 && s.Jobs[0].State == api.StateHeld && s.Pools[0].Policy == "fifo"
-	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	w.eventually(map[string]int{"a": 8, "b": 0})
 	must.NoError(t, b.SetPolicy(t.Context(), "", "default", ""))
 	must.NoError(t, b.SetPaused(t.Context(), "", planner.JobKey{}, false))
@@ -50,7 +50,7 @@ func TestController_CommandsThatComeTogether(t *testing.T) {
 		return 0
 	}
 	a, stop := w.start(w.config())
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	var g sync.WaitGroup
 	for i := range 10 {
 		g.Go(func() {
@@ -74,7 +74,7 @@ func TestController_CommandsThatComeTogether(t *testing.T) {
 func TestController_ACommandIsOnTopOfWhatIsThere(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	must.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}, true))
 	w.nomad.EditVariable(overridesPath, func(items map[string]string) { items["data"] = `{"paused":["default/other"]}` })
 	must.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}, true))

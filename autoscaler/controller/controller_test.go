@@ -43,7 +43,7 @@ func TestController_QueuesWhatDoesNotFit(t *testing.T) {
 			}
 		}
 		return false
-	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	w.nomad.Purge("a")
 	w.eventually(map[string]int{"b": 4})
 }
@@ -172,7 +172,7 @@ func TestController_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		h, err := a.History(t.Context(), planner.JobKey{Namespace: "default", ID: "bad"})
 		return err == nil && len(h) == 1 && h[0].Error
-	}), wait.Timeout(10*time.Second), wait.Gap(10*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(10*time.Millisecond)))
 	must.StrContains(t, a.Status().Ineligible[0].Problems[0], "did you mean min?")
 }
 
@@ -202,7 +202,7 @@ func TestController_MistakesOfOthersDisturbNoOther(t *testing.T) {
 	w.eventually(map[string]int{"good": 4})
 	w.job("second", 1, 4)
 	w.eventually(map[string]int{"good": 2, "second": 2})
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Ineligible) == n }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Ineligible) == n }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	for _, x := range a.Status().Ineligible {
 		must.SliceNotEmpty(t, x.Problems)
 		for _, p := range x.Problems {
@@ -230,7 +230,7 @@ func TestController_ADeadlineStaysWhereItIs(t *testing.T) {
 				}
 			}
 			return false
-		}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+		}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 		return at
 	}
 	urgent := nomadtest.Job{ID: "a", Max: 8, GPUs: 1, CPU: 100, Priority: 50, Elastic: map[string]any{"kolo": []any{map[string]any{"deadline": "6h"}}}}
@@ -246,7 +246,7 @@ func TestController_ADeadlineStaysWhereItIs(t *testing.T) {
 
 	t.Log("after a stop it is another submission")
 	w.nomad.Stop("a")
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Ineligible) == 1 }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return len(a.Status().Ineligible) == 1 }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	w.nomad.Register(urgent)
 	must.True(t, deadline(4).After(first))
 }

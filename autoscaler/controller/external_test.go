@@ -66,14 +66,14 @@ func TestController_ABrokenPolicyIsNotObeyed(t *testing.T) {
 		a.poke()
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 			return strings.Contains(a.Status().Pools[0].Problem, want)
-		}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+		}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 		w.eventually(map[string]int{"a": 4, "b": 4})
 	}
 	b.how.Store(0)
 	a.poke()
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		return a.Status().Pools[0].Problem == ""
-	}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
 // hanging is a policy in a process of its own that may not answer.
@@ -115,7 +115,7 @@ func TestController_AHangingPolicyDelaysNoOther(t *testing.T) {
 	t.Cleanup(answer)
 	before := h.n.Load()
 	job("s2", "slow")
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return h.n.Load() > before }), wait.Timeout(20*time.Second), wait.Gap(time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return h.n.Load() > before }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	job("b", "default")
 	w.eventually(map[string]int{"a": 4, "b": 4})
 	must.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: "b"}, true))
@@ -128,7 +128,7 @@ func TestController_AHangingPolicyDelaysNoOther(t *testing.T) {
 			return errors.New(all)
 		}
 		return nil
-	}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	w.eventually(map[string]int{"s1": 8, "s2": 0})
 	must.Eq(t, before+1, h.n.Load(), must.Sprint("asked again while it had not answered"))
 

@@ -65,7 +65,7 @@ func TestController_AnInvalidDecisionIsRefused(t *testing.T) {
 					return nil
 				}
 				return fmt.Errorf("counts are %v, pools %+v", counts, s.Pools)
-			}), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+			}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 		})
 	}
 }

@@ -67,7 +67,7 @@ func TestController_NomadAway(t *testing.T) {
 	w.eventually(map[string]int{"a": 8})
 	away.Store(true)
 	w.server.CloseClientConnections()
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !a.Status().Leading }), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !a.Status().Leading }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	w.job("b", 2, 8)
 	away.Store(false)
 	w.eventually(map[string]int{"a": 4, "b": 4})
@@ -118,7 +118,7 @@ func TestController_OnlyTheLeaderExportsTheCluster(t *testing.T) {
 	c.Name = "second"
 	second, _ := w.start(c)
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { s := second.Status(); return len(s.Jobs) == 1 && len(s.Pools) == 1 }),
-		wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+		wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	series := func(a *Controller) map[string]int {
 		jobs := prometheus.NewRegistry()
 		jobs.MustRegister(a.JobMetrics(func(planner.JobKey) bool { return true }))
@@ -150,7 +150,7 @@ func TestController_GivesTheLockBackWhenItStops(t *testing.T) {
 	c = w.config()
 	c.Leader.TTL = time.Hour
 	b, _ := w.start(c)
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return b.Status().Leading }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return b.Status().Leading }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
 func TestController_SavesTheHistoryWhenItStops(t *testing.T) {
@@ -159,7 +159,7 @@ func TestController_SavesTheHistoryWhenItStops(t *testing.T) {
 	w.job("a", 1, 4)
 	w.eventually(map[string]int{"a": 4})
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { s := a.Status(); return len(s.Jobs) == 1 && s.Jobs[0].Running == 4 }),
-		wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+		wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	stop()
 	saved, lost, err := a.store.LoadHistory(t.Context())
 	must.NoError(t, errors.Join(lost, err))

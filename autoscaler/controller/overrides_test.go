@@ -17,7 +17,7 @@ import (
 
 func soon(t *testing.T, what string, check func() bool) {
 	t.Helper()
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(check), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)), must.Sprint(what))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(check), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)), must.Sprint(what))
 }
 
 // TestFollow_AllAgentsLearnOfOverrides has two autoscalers, and a command at the one

@@ -21,7 +21,7 @@ func TestController_ProtectsAParkedJobWhileItWaits(t *testing.T) {
 	w.job("b", 4, 4)
 	tagged := func(want bool) {
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.nomad.Tagged("b") == want }),
-			wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+			wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	}
 	tagged(true)
 	w.nomad.Purge("a")
@@ -38,7 +38,7 @@ func TestController_LetsGoOfAJobThatIsStopped(t *testing.T) {
 	w.job("a", 5, 5) // never fits
 	tagged := func(want bool) {
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.nomad.Tagged("a") == want }),
-			wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+			wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	}
 	tagged(true)
 	w.nomad.Stop("a")

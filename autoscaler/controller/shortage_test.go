@@ -38,7 +38,7 @@ func TestController_ExportsWhatIsMissing(t *testing.T) {
 				return fmt.Errorf("got %q, want %q", got, want)
 			}
 			return nil
-		}), wait.Timeout(30*time.Second), wait.Gap(20*time.Millisecond)))
+		}), wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond)))
 	}
 	w.job("a", 3, 4)
 	w.eventually(map[string]int{"a": 4})

@@ -95,7 +95,7 @@ func TestController_TLSToNomad(t *testing.T) {
 			w.job("a", 1, 4)
 			w.eventually(map[string]int{"a": 4})
 			must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return streams.Load() > 0 && blocking.Load() > 0 }),
-				wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+				wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 		})
 	}
 }
@@ -117,7 +117,7 @@ func TestController_ReportsWhyNomadCannotBeRead(t *testing.T) {
 		must.NoError(t, <-done)
 	}()
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return strings.Contains(a.Status().Problem, "set nomad { ca_cert }") }),
-		wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+		wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	must.ErrorContains(t, a.Health(), "set nomad { ca_cert }")
 }
 

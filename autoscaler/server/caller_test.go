@@ -103,7 +103,7 @@ func TestAdmit_PlanOfAnotherPolicy(t *testing.T) {
 
 func (w *world) paused(t *testing.T) {
 	t.Helper()
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.agent.Status().Paused }), wait.Timeout(10*time.Second), wait.Gap(5*time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.agent.Status().Paused }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 }
 
 // TestAdmit_Tokens has who may write with a token: it is Nomad that decides.
@@ -217,7 +217,7 @@ func TestAdmit_AFollowersTokenStaysThere(t *testing.T) {
 		must.NoError(t, resp.Body.Close())
 		must.Eq(t, 200, resp.StatusCode)
 		for _, at := range []*world{w, f} {
-			must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return at.agent.Status().Paused == want }), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+			must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return at.agent.Status().Paused == want }), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 		}
 	}
 	must.StrNotContains(t, w.log.String(), "kolo.audit: pause")

@@ -33,7 +33,7 @@ func (w *world) follower(t *testing.T, edit func(*config.Config)) *world {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		st := f.agent.Status()
 		return st.Ready && st.Leader.Name == w.config.Name
-	}), wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	must.False(t, f.agent.Status().Leading)
 	return f
 }
@@ -48,7 +48,7 @@ func TestForward_FollowersPassWishesOn(t *testing.T) {
 	must.Eq(t, 200, code, must.Sprint(text))
 	held := func(want bool) {
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return (w.agent.Status().Jobs[0].State == "held") == want }),
-			wait.Timeout(20*time.Second), wait.Gap(5*time.Millisecond)))
+			wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	}
 	held(true)
 	code, _ = f.do(t, "PUT", "/v1/resume", `{}`, "X-Nomad-Token", "friend")

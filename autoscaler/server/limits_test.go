@@ -50,7 +50,7 @@ func send(t *testing.T, network, address, text string) (net.Conn, string, error)
 	if _, err := io.WriteString(c, text); err != nil {
 		return c, "", err
 	}
-	must.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	must.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 	line, err := bufio.NewReader(c).ReadString('\n')
 	return c, strings.TrimSpace(line), err
 }
@@ -79,7 +79,7 @@ func TestLimits_Streams(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		_, line, err := send(t, "tcp", tcp, stream)
 		return err == nil && line == "HTTP/1.1 200 OK"
-	}), wait.Timeout(20*time.Second), wait.Gap(20*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond)))
 }
 
 // TestLimits_IdleConnectionsMakeRoom holds more connections than there may be
@@ -98,7 +98,7 @@ func TestLimits_IdleConnectionsMakeRoom(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, "HTTP/1.1 200 OK", line)
 	t.Log("the one that was silent longest is gone")
-	must.NoError(t, held[0].SetReadDeadline(time.Now().Add(5*time.Second)))
+	must.NoError(t, held[0].SetReadDeadline(time.Now().Add(time.Minute)))
 	_, err = held[0].Read(make([]byte, 1))
 	must.Error(t, err)
 	var late net.Error
@@ -224,7 +224,7 @@ func TestLimits_Slow(t *testing.T) {
 			defer c.Close()
 			_, err = io.WriteString(c, text)
 			must.NoError(t, err)
-			must.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+			must.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 			_, err = io.Copy(io.Discard, c)
 			must.NoError(t, err, must.Sprint("it was not cut off"))
 		})
@@ -243,7 +243,7 @@ func TestLimits_Slow(t *testing.T) {
 			case <-time.After(2 * time.Second):
 				return true
 			}
-		}), wait.Timeout(30*time.Second), wait.Gap(time.Millisecond)))
+		}), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	})
 	t.Run("a stream that is read lasts", func(t *testing.T) {
 		resp, err := http.Get("http://" + tcp + "/v1/events")

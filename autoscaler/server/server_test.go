@@ -178,7 +178,7 @@ func TestServer_MetricsNameNoParameters(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 		_, text = w.do(t, "GET", "/v1/metrics", "")
 		return strings.Contains(text, `kolo_pool_policy{policy="weighted-fair`)
-	}), wait.Timeout(8*time.Second), wait.Gap(5*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	must.StrContains(t, text, `kolo_pool_policy{policy="weighted-fair",pool="default"} 1`)
 	must.StrNotContains(t, text, "blue")
 }

@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how long tests wait for what happens in milliseconds.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // testAgent is an elector with the server it needs.
 type testAgent struct {

@@ -25,7 +25,7 @@ const (
 	agentDir  = "local/kolo"
 	eventPath = agentDir + "/events.jsonl"
 	// patience is how long tests wait for what should take no time.
-	patience = 30 * time.Second
+	patience = time.Minute
 )
 
 // agentFile is a task directory with an event file, and what was passed on of it.

@@ -184,7 +184,7 @@ func (w *worker) mesh(scope string, index, size int, connect bool) ([]net.Conn, 
 		}
 	}
 	for len(conns) < size-1 && connect {
-		_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(20 * time.Second))
+		_ = l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Minute))
 		c, err := l.Accept()
 		if err != nil {
 			return nil, err

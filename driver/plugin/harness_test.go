@@ -30,7 +30,7 @@ import (
 )
 
 // patience is how long tests wait for what should take no time.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // TestMain lets the test binary stand in for the driver's: as the executor
 // (which the executor package does by itself) and as an agent.

@@ -128,7 +128,7 @@ func (r *rig) happened(want ...string) {
 		select {
 		case got := <-r.events:
 			must.StrContains(r.t, got, w)
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			r.t.Fatalf("%s did not happen", w)
 		}
 	}

@@ -111,7 +111,7 @@ func (d *daemon) until(args, text string) {
 			return fmt.Errorf("kolo %s ended with %d and printed\n%s", args, code, out)
 		}
 		return nil
-	}), wait.Timeout(30*time.Second), wait.Gap(20*time.Millisecond)))
+	}), wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond)))
 }
 
 func TestDaemon_Commands(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 // TestReloadOnChange_ReadsAgainWhatChangesMeanwhile changes the file after it was
 // read and before the reload has ended.
 func TestReloadOnChange_ReadsAgainWhatChangesMeanwhile(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	signalled := sync.OnceFunc(func() { must.NoError(t, syscall.Kill(syscall.Getpid(), syscall.SIGHUP)) })
 	version := 0

@@ -158,7 +158,7 @@ func (s *stage) wrote(p elastic.Proc) string {
 
 func (s *stage) until(what string, ok func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		must.True(s.t, time.Now().Before(end), must.Sprint(what))
 	}
 }
@@ -501,7 +501,7 @@ func TestAHostEndsWithAProcessThatWaits(t *testing.T) {
 	case r := <-s.result:
 		must.Eq(t, "done", r.Reason)
 		s.result <- r
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the host did not end")
 	}
 }
@@ -548,7 +548,7 @@ func TestWithoutALeaderALeavingHostAsksItsProcesses(t *testing.T) {
 	case r := <-s.result:
 		must.Eq(t, Result{Reason: "the task was stopped"}, r)
 		s.result <- r
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the host did not end")
 	}
 	must.FileExists(t, filepath.Join(s.dir, "checkpoint"))

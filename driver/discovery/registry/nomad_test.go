@@ -27,7 +27,7 @@ import (
 )
 
 // patience is how long tests wait for what happens in milliseconds.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // fakeNomad answers as Nomad's HTTP API does, blocking queries included.
 type fakeNomad struct {

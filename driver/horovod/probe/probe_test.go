@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long tests wait for what should take no time.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func look(t *testing.T, python string, timeout time.Duration) *Installation {
 	return Look(t.Context(), python, timeout, hclog.NewNullLogger())

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
@@ -102,7 +103,8 @@ func TestEndpoint_ResetWhileDeciding(t *testing.T) {
 	must.NoError(t, conn.(*net.TCPConn).SetLinger(0))
 	stranger := conn.LocalAddr().(*net.TCPAddr).AddrPort()
 	must.NoError(t, conn.Close())
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !connected(t, stranger) })))
+	end := localpeer.Socket{Local: conn.RemoteAddr().(*net.TCPAddr).AddrPort(), Remote: stranger}
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return !listed(t, end) }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	close(gate.opened)
 	go func() { <-gate.asked }()
 	status, _, err := clientOf(e).Do(withTimeout(t), "PUT", "/s/k", "v")
@@ -114,14 +116,15 @@ func TestEndpoint_ResetWhileDeciding(t *testing.T) {
 	must.False(t, found)
 }
 
-// connected reports whether the kernel lists a connection to the peer.
-func connected(t *testing.T, peer netip.AddrPort) bool {
+// listed reports whether the kernel lists this end of a connection. Others may have the
+// same remote port, and be listed for a minute after they were closed.
+func listed(t *testing.T, end localpeer.Socket) bool {
 	t.Helper()
 	f, err := os.Open("/proc/net/tcp")
 	must.NoError(t, err)
 	defer func() { _ = f.Close() }()
 	for s := range localpeer.Table(f) {
-		if s.Remote == peer {
+		if s.Local == end.Local && s.Remote == end.Remote {
 			return true
 		}
 	}

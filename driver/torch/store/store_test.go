@@ -154,11 +154,11 @@ func TestBounds_Pending(t *testing.T) {
 	for range store.MaxWaiters {
 		go func() { _, _ = c.Do(waiting, store.Op{Kind: store.Wait, Keys: []string{"never", "ever"}}) }()
 	}
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == store.MaxWaiters })))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == store.MaxWaiters }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	_, err = c.Do(waiting, store.Op{Kind: store.Wait, Keys: []string{"never"}})
 	must.ErrorIs(t, err, store.ErrTooMuch)
 	stop()
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == 0 })))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == 0 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 }
 
 // However much all ranks of a host store at once, another leader can be given it in one
@@ -174,7 +174,7 @@ func TestBounds_Snapshot(t *testing.T) {
 			answers <- err
 		}()
 	}
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.replicas["h0"].Begun() >= 14 })))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return w.replicas["h0"].Begun() >= 14 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	w.cut("h0")
 	must.Less(t, message-store.MaxLog/3*4, length(w.replicas["h0"].Snapshot()))
 	w.join("h1")
@@ -192,7 +192,7 @@ func TestWait(t *testing.T) {
 	wait1 := func(op store.Op) chan error {
 		before, out := r.Waits(), make(chan error, 1)
 		go func() { _, err := c.Do(t.Context(), op); out <- err }()
-		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == before+1 })))
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == before+1 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 		return out
 	}
 	two := wait1(store.Op{Kind: store.Wait, Keys: []string{"a", "b", "a"}})
@@ -231,7 +231,7 @@ func TestWait_CanceledAsItEnds(t *testing.T) {
 	r, c := alone(t)
 	op := store.Op{Kind: store.Wait, Keys: []string{"q"}}
 	waiting := func(n int) {
-		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == n }), wait.Gap(time.Millisecond)))
+		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return r.Waits() == n }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	}
 	for range 100 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -248,7 +248,7 @@ func TestWait_CanceledAsItEnds(t *testing.T) {
 		select {
 		case err := <-second:
 			must.NoError(t, err)
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("the other one that waits was not woken")
 		}
 		must.Eq(t, 1, do(t, c, store.Op{Kind: store.Pop, Key: "q"}).Number)

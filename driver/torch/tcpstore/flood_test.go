@@ -62,7 +62,7 @@ func TestServer_Refuses(t *testing.T) {
 			c.ended()
 		})
 	}
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Open() == 0 && s.Used() == 0 })))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Open() == 0 && s.Used() == 0 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	dial(t, s).open()
 }
 
@@ -108,7 +108,7 @@ func TestServer_ManyConnections(t *testing.T) {
 		c.open()
 		must.NoError(t, c.conn.Close())
 	}
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Open() == 0 })))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Open() == 0 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	dial(t, s).open()
 }
 
@@ -120,7 +120,7 @@ func TestServer_ManyBytes(t *testing.T) {
 	value := string(make([]byte, 700<<10))
 	first, second := dial(t, s), dial(t, s)
 	first.send(1, str("k"), str(value)) // held
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Used() > 700<<10 })))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Used() > 700<<10 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	second.send(1, str("k"), str(value))
 	second.ended()
 	close(p.placed)

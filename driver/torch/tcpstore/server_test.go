@@ -177,7 +177,7 @@ func TestServer_ClientEnds(t *testing.T) {
 	c.send(1, str("last"), str("words"))
 	c.send(6, list("never"))
 	must.NoError(t, c.conn.Close())
-	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Open() == 0 })))
+	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return s.Open() == 0 }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	_, err := j.client(1).Do(t.Context(), store.Op{Kind: store.Wait, Keys: []string{"last"}})
 	must.NoError(t, err)
 	must.Eq(t, 0, s.Used())

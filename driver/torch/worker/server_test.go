@@ -78,7 +78,7 @@ func (r *recorder) expect(t *testing.T, want ...string) {
 
 func eventually(t *testing.T, f func() error) {
 	t.Helper()
-	must.Wait(t, wait.InitialSuccess(wait.ErrorFunc(f), wait.Timeout(30*time.Second), wait.Gap(time.Millisecond)))
+	must.Wait(t, wait.InitialSuccess(wait.ErrorFunc(f), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 }
 
 func start(t *testing.T) (*Server, *recorder) {
