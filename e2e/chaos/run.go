@@ -55,7 +55,7 @@ func run(ctx context.Context, o *options, f train.Framework, seed uint64) error 
 	}
 	t := &trial{Job: job, plan: p, begun: time.Now(), listed: p.hosts}
 	t.tell("%s, seed %d: hosts %s", f.Name, seed, lines(p.hosts))
-	err = errors.Join(t.trouble(ctx, o), t.Record.CheckRollbacks(commitEvery), t.Record.CheckEffective(samples), t.Record.CheckUses(), t.growth.check())
+	err = errors.Join(t.trouble(ctx, o), t.Record.CheckRollbacks(commitEvery), t.Record.CheckEffective(samples), t.Record.CheckUses(), t.growth.check(), t.checkTrouble())
 	if ctx.Err() != nil {
 		return errors.Join(ctx.Err(), t.Stop())
 	}
@@ -67,6 +67,15 @@ func run(ctx context.Context, o *options, f train.Framework, seed uint64) error 
 	fmt.Printf("%s, seed %d: ok: %d changes, %d processes killed, %d rings, %d steps, none lost beyond the last commit, %d epochs with each sample used\n%s",
 		f.Name, seed, t.changes, t.killed, len(rings(t.Record)), t.Record.Last().Step, t.Record.Last().Epoch+1, t.growth.report())
 	return t.Stop()
+}
+
+// checkTrouble returns an error if the run tried nothing: if it was too short for what its
+// seed has in store.
+func (t *trial) checkTrouble() error {
+	if t.changes > 0 && t.killed > 0 {
+		return nil
+	}
+	return fmt.Errorf("%d changes and %d processes killed try nothing: let the run last longer (-for, -changes)", t.changes, t.killed)
 }
 
 // trouble goes on for as long as it is to, ends training, and returns an error if training
