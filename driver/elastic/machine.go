@@ -85,6 +85,12 @@ func (m *Machine) Up() bool {
 	return ok
 }
 
+// Forming reports whether members of the present ring still connect.
+func (m *Machine) Forming() bool {
+	_, ok := m.phase.(*forming)
+	return ok
+}
+
 // Ending reports whether the job's outcome is decided: its processes are being
 // stopped, and make no steps.
 func (m *Machine) Ending() bool { return m.end != nil }

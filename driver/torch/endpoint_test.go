@@ -69,6 +69,9 @@ func newProcess(t *testing.T, f *Framework, change func(*limits)) *rig {
 		Notifiable: func() { note("notifiable") },
 		Progress:   func(g uint64, p wire.Progress) { note("progress %d %v", g, *p.Step) },
 		Warn:       func(text string) { note("warn %s", text) },
+		Forming: func(g uint64, round int, listening []netip.AddrPort) {
+			note("forming %d round %d at %v", g, round, listening)
+		},
 		Connected: func(g uint64, round int, listening []netip.AddrPort, known bool) {
 			if known {
 				note("connected %d round %d at %v", g, round, listening)

@@ -108,6 +108,13 @@ func (h *handler) Ready(generation uint64) {
 	}
 }
 
+// Forming takes in that the process takes its time to connect to its ring.
+func (h *handler) Forming(generation uint64, round int, listening []netip.AddrPort) {
+	if p := h.place(); p != nil && p.Generation == generation {
+		h.events.Forming(generation, round, listening)
+	}
+}
+
 // Formed takes in that the process is connected to its ring.
 func (h *handler) Formed(generation uint64, round int, listening []netip.AddrPort, known bool) {
 	if p := h.place(); p != nil && p.Generation == generation {

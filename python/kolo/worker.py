@@ -8,6 +8,7 @@
        | <------ welcome                 |
        | ready(generation left) ------>  |   waits until there is a group
        | <------ place(generation, rank) |
+       | forming(generation, where) -->  |   again and again if it takes long
        | formed(generation, where) --->  |
        | <------ attested(generation)    |   no stranger is connected
        | progress(step, ...) --------->  |   as often as it likes
@@ -21,9 +22,11 @@ is docs/reference/worker-protocol.md.
 from __future__ import annotations
 
 import json
+import math
 import os
 import socket
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
@@ -142,6 +145,10 @@ class Client:
                 return self._place
             raise AgentError("%s while this process waited for a place; without an agent it has none" % self._end)
 
+    def forming(self, generation: int, round_: int, listening: Sequence[str]) -> None:
+        """Reports where this process listens for the members of a group that has not formed yet."""
+        self._send({"type": "forming", "generation": generation, "round": round_, "listening": list(listening)})
+
     def formed(self, generation: int, round_: int = 1, listening: Optional[Sequence[str]] = None) -> None:
         """Reports that a process group is connected, and where this process listens for its members; None: that is unknown.
 
@@ -175,10 +182,10 @@ class Client:
     def wait(self, condition: Callable[[], bool], timeout: Optional[float] = None) -> bool:
         """Waits until condition is true; it is asked after each message and wake()."""
         with self._changed:
-            if timeout is not None:
-                return self._changed.wait_for(condition, timeout)
-            while not self._changed.wait_for(condition, _HANDLERS):
-                pass
+            end = math.inf if timeout is None else time.monotonic() + timeout
+            while not self._changed.wait_for(condition, max(0.0, min(_HANDLERS, end - time.monotonic()))):
+                if time.monotonic() >= end:
+                    return False
             return True
 
     def wake(self) -> None:

@@ -48,6 +48,7 @@ class Worker:
         self.formed = 0
         self.leaving = False
         self.progress = []
+        self.forming = []
         self.reasons = []
         self.killed = False
         self.held = True  # not to be in a group yet
@@ -296,6 +297,8 @@ class Agent:
                 worker.watch = None
                 worker.reasons.append(message.get("reason"))
                 self._form()
+            elif message["type"] == "forming":
+                worker.forming.append(message)
             elif message["type"] == "formed":
                 self._note("%s formed %d" % (worker.name, message["generation"]))
                 worker.formed = message["generation"]

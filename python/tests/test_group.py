@@ -208,7 +208,8 @@ class Failures(Training):
                     at = agent.go()
                     if name == "SIGSTOP":
                         agent.until(lambda: agent.generation > generation and stopped(worker), what="it stops")
-                        time.sleep(0.2)
+                        agent.until(lambda: all(m is worker or any(f["generation"] == agent.generation and f["listening"] for f in m.forming)
+                                                for m in agent.members), what="the others report where they listen")
                         at = time.time()
                         worker.killed = True
                         agent.break_()

@@ -5,8 +5,11 @@ package host
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/attest"
@@ -14,10 +17,44 @@ import (
 	"github.com/kolo-nomad/kolo/driver/plaintext"
 )
 
-// connected: the process is connected to a group of its ring.
-func (h *Host) connected(p elastic.Proc, e Endpoint, gen uint64, round int, listening []netip.AddrPort, known bool) {
+// member returns the slot of a process in the present ring, nil where it is not in it.
+func (h *Host) member(p elastic.Proc, e Endpoint, gen uint64) *slot {
 	s := h.find(p)
 	if s == nil || s.endpoint != e || s.State != elastic.InRing || s.Generation != gen || h.ring == nil || h.ring.Generation != gen {
+		return nil
+	}
+	return s
+}
+
+// forming: the process takes its time to connect to a group of its ring.
+func (h *Host) forming(p elastic.Proc, e Endpoint, gen uint64, round int, listening []netip.AddrPort) {
+	if h.member(p, e, gen) != nil {
+		h.send(&wire.ToLeader{Forming: &wire.Forming{Proc: p, Ring: wire.IDOf(h.ring), Round: round, Listening: listening}})
+	}
+}
+
+// formingReport is how often a process that connects is reported. kolo.torch does so as
+// often by itself.
+const formingReport = 500 * time.Millisecond
+
+// reportForming reports where processes listen that still connect to their ring, if
+// their framework knows the addresses from the exchange.
+func (h *Host) reportForming(now time.Time) {
+	for local, s := range h.slots {
+		if s.State != elastic.InRing || s.Up || s.Surrogate || now.Before(s.forming) {
+			continue
+		}
+		s.forming = now.Add(formingReport)
+		if addrs, gen := s.endpoint.Connections(); len(addrs) > 0 && gen == s.Generation {
+			h.forming(h.proc(local), s.endpoint, gen, 1, slices.Collect(maps.Keys(addrs)))
+		}
+	}
+}
+
+// connected: the process is connected to a group of its ring.
+func (h *Host) connected(p elastic.Proc, e Endpoint, gen uint64, round int, listening []netip.AddrPort, known bool) {
+	s := h.member(p, e, gen)
+	if s == nil {
 		return
 	}
 	s.connected = &wire.Connected{Proc: p, Ring: wire.IDOf(h.ring), Round: round, Known: known, Listening: listening}
@@ -57,7 +94,7 @@ func (h *Host) look(m wire.Look) {
 	for _, a := range m.Listening {
 		listening.Add(a)
 	}
-	go func() {
+	h.tasks.Go(func() {
 		answer := &wire.Ends{Ring: m.Ring, Round: m.Round, Number: m.Number}
 		sockets, err := h.peers.Connections(listening)
 		if err != nil {
@@ -67,7 +104,7 @@ func (h *Host) look(m wire.Look) {
 			answer.Ends = append(answer.Ends, attest.End{Local: s.Local, Remote: s.Remote})
 		}
 		h.post(func() { h.send(&wire.ToLeader{Ends: answer}) })
-	}()
+	})
 }
 
 // attested takes in the leader's verdict on a round.
@@ -93,7 +130,7 @@ func (h *Host) attested(m *wire.Attest) {
 // a look at all processes of the machine, for which the host does not wait.
 func (h *Host) reportStrangers(generation uint64, strangers []attest.End) {
 	events, peers := h.o.Events, h.peers
-	go func() {
+	h.tasks.Go(func() {
 		var all []string
 		for _, e := range strangers {
 			who := peers.Describe(e.Remote, e.Local)
@@ -104,5 +141,5 @@ func (h *Host) reportStrangers(generation uint64, strangers []attest.End) {
 				plaintext.Line(who, plaintext.Limit)))
 		}
 		events.Emit(fmt.Sprintf("ring %d is broken: %s; the next ring forms", generation, strings.Join(all, ", ")))
-	}()
+	})
 }

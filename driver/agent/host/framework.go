@@ -79,6 +79,9 @@ type Events struct {
 	// Progress: it reports how far the ring of a generation has come, as others do
 	// in the progress file.
 	Progress func(generation uint64, p wire.Progress)
+	// Forming: the process still connects to the ring of a generation, and listens at
+	// these addresses so far. It is repeated as long as that lasts.
+	Forming func(generation uint64, round int, listening []netip.AddrPort)
 	// Connected: the process is connected to the ring of a generation, and listens at
 	// these addresses for the others; known is false where it doesn't report them. It
 	// comes before Exchange.Up, and again with the next round where the ring's

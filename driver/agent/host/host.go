@@ -6,6 +6,7 @@ package host
 import (
 	"context"
 	"io"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -59,7 +60,8 @@ type Host struct {
 	o       Options
 	log     hclog.Logger
 	todo    chan func()
-	quit    chan struct{} // closed when Run ends
+	quit    chan struct{}  // closed when Run ends
+	tasks   sync.WaitGroup // what Run waits for after that
 	spawner *process.Spawner
 	peers   *localpeer.Task
 
@@ -116,6 +118,7 @@ func (h *Host) Run(ctx context.Context) Result {
 		h.o.Events.Emit(err.Error())
 	}
 	defer h.spawner.Close()
+	defer h.tasks.Wait()
 	defer close(h.quit)
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()

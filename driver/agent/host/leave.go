@@ -29,6 +29,7 @@ func (h *Host) Leave(timeout time.Duration) {
 // poll looks at progress files, at processes that may hang, and at deadlines.
 func (h *Host) poll() {
 	h.endRequests()
+	h.reportForming(time.Now())
 	for local, s := range h.slots {
 		if s.State == elastic.InRing {
 			h.readProgress(s)

@@ -5,6 +5,7 @@ package host
 
 import (
 	"slices"
+	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
@@ -43,7 +44,7 @@ func (h *Host) join() {
 	}
 	h.exchange = exchange
 	id := wire.IDOf(h.ring)
-	go func() {
+	h.tasks.Go(func() {
 		for {
 			select {
 			case <-h.quit:
@@ -55,7 +56,7 @@ func (h *Host) join() {
 				h.post(func() { h.news(exchange, id) })
 			}
 		}
-	}()
+	})
 }
 
 // news carries what local processes exchange to the leader, and notices which are
@@ -133,6 +134,7 @@ func (h *Host) admit(s *slot, m *elastic.Member) {
 	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
 	s.Idle, s.watch, s.connected = false, nil, nil
 	s.latest, s.unsent = wire.Progress{}, false
+	s.forming = time.Now().Add(formingReport)
 	if s.Restarts {
 		h.withdrawRequest()
 	}

@@ -34,6 +34,9 @@ type slot struct {
 	watch  *idleWatch // nil where its ring is not broken
 	// connected is what was reported of its connecting to its ring; nil before.
 	connected *wire.Connected
+	// forming is when the leader is to learn where the process listens, should it still
+	// connect then.
+	forming time.Time
 	// postponed is a start that waits for memory.
 	postponed *elastic.Start
 }
@@ -86,6 +89,9 @@ func (h *Host) newEndpoint(a elastic.Start) Endpoint {
 		Progress: func(gen uint64, p wire.Progress) {
 			p.At = wire.Seconds(time.Now())
 			h.post(func() { h.progressed(a.Proc, e, gen, p) })
+		},
+		Forming: func(gen uint64, round int, listening []netip.AddrPort) {
+			h.post(func() { h.forming(a.Proc, e, gen, round, listening) })
 		},
 		Connected: func(gen uint64, round int, listening []netip.AddrPort, known bool) {
 			h.post(func() { h.connected(a.Proc, e, gen, round, listening, known) })

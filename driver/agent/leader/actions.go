@@ -29,6 +29,9 @@ func (l *Leader) step(ctx context.Context, ev elastic.Event) {
 		}
 		l.publish()
 	}
+	if !l.machine.Forming() {
+		l.release(ctx)
+	}
 }
 
 func (l *Leader) perform(ctx context.Context, a elastic.Action) {

@@ -102,6 +102,7 @@ func (l *Leader) checkAttestation() {
 
 // lookAt asks all hosts of the ring for their connections.
 func (l *Leader) lookAt(a *attestation) {
+	l.formation = nil
 	a.look++
 	a.asked, a.again, a.answers = time.Now(), false, map[elastic.HostID]*wire.Ends{}
 	listening := slices.SortedFunc(maps.Keys(a.listening), netip.AddrPort.Compare)
@@ -114,21 +115,10 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	if a == nil || a.done || !l.machine.Up() || m.Ring != l.ring || m.Round != a.round || m.Number != a.look {
 		return
 	}
-	if err := attest.Check(m.Ends); err != nil {
-		m.Ends, m.Unknown = nil, err.Error()
-	}
 	a.answers[id] = m
-	var ends []attest.End
-	unknown := ""
-	for _, h := range l.machine.Ring().Hosts() {
-		answer := a.answers[h]
-		if answer == nil {
-			return
-		}
-		ends = append(ends, answer.Ends...)
-		if answer.Unknown != "" {
-			unknown = fmt.Sprintf("host %s: %s", h, plaintext.Line(answer.Unknown, plaintext.Limit))
-		}
+	ends, unknown, all := l.gather(a.answers)
+	if !all {
+		return
 	}
 	v := attest.Judge(a.listening, ends)
 	if a.look > 1 { // who has connected since then takes no one's place
@@ -141,13 +131,34 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	case len(v.Strangers) > 0 && a.look == 1:
 		a.again = true
 	case len(v.Strangers) > 0:
-		l.intruded(ctx, a, v.Strangers)
+		l.intruded(ctx, a.round, v.Strangers)
 	case v.Translated > 0:
 		l.unattested(fmt.Sprintf("addresses of %d connections are translated between hosts", v.Translated))
 	default:
 		l.log.Debug("ring attested", "generation", l.ring.Generation, "round", a.round, "ends", len(ends), "took", time.Since(a.asked))
 		l.attested(a)
 	}
+}
+
+// gather returns what all hosts of the ring have answered to a look, and why it is not
+// all that there is, empty where it is; all is false as long as a host has not answered.
+func (l *Leader) gather(answers map[elastic.HostID]*wire.Ends) (ends []attest.End, unknown string, all bool) {
+	for _, h := range l.machine.Ring().Hosts() {
+		answer := answers[h]
+		if answer == nil {
+			return nil, "", false
+		}
+		reason := answer.Unknown
+		if err := attest.Check(answer.Ends); err != nil {
+			reason = err.Error()
+		} else {
+			ends = append(ends, answer.Ends...)
+		}
+		if reason != "" {
+			unknown = fmt.Sprintf("host %s: %s", h, plaintext.Line(reason, plaintext.Limit))
+		}
+	}
+	return ends, unknown, true
 }
 
 const oldAgent = "the agent of a member does not report where its processes listen: update all clients of the job"
@@ -195,7 +206,7 @@ func (l *Leader) silence(a *attestation) {
 
 // attested lets the ring go on.
 func (l *Leader) attested(a *attestation) {
-	a.done = true
+	a.done, l.formation = true, nil
 	l.broadcast(&wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: a.round}})
 }
 
@@ -213,11 +224,11 @@ func (l *Leader) unattested(why string) {
 
 // intruded breaks a ring that strangers are connected to. Each host reports them, with
 // what it knows of those on its machine.
-func (l *Leader) intruded(ctx context.Context, a *attestation, strangers []attest.End) {
+func (l *Leader) intruded(ctx context.Context, round int, strangers []attest.End) {
 	generation := l.ring.Generation
 	l.log.Warn("strangers are connected to the ring", "generation", generation, "connections", len(strangers), "first", strangers[0])
-	l.broadcast(&wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: a.round, Strangers: strangers[:min(len(strangers), wire.MaxStrangers)]}})
-	l.attestation = nil
+	l.broadcast(&wire.ToAgent{Attest: &wire.Attest{Ring: l.ring, Round: round, Strangers: strangers[:min(len(strangers), wire.MaxStrangers)]}})
+	l.attestation, l.formation = nil, nil
 	l.stats.fail()
 	l.stats.leave(time.Now())
 	l.step(ctx, elastic.Intruded{Generation: generation})

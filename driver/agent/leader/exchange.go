@@ -33,7 +33,7 @@ func (l *Leader) followRing() {
 	if id == l.ring {
 		return
 	}
-	l.ring, l.exchange, l.attestation = id, l.o.Exchange(), nil
+	l.ring, l.exchange, l.attestation, l.formation = id, l.o.Exchange(), nil, nil
 	if id.Term != l.o.Term {
 		var hosts []string
 		for _, h := range last.Hosts() {

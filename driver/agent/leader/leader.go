@@ -72,6 +72,8 @@ type Leader struct {
 	exchange       Exchange
 	agreed         wire.RingID
 	attestation    *attestation // of the newest round of the ring
+	formation      *formation   // nil while no process has reported that it takes its time to connect
+	gaveUp         gaveUp
 	notices        wire.NotifyClock
 	stats          *ringStats
 	wasUp          bool

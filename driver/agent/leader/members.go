@@ -241,6 +241,8 @@ func (l *Leader) tick(ctx context.Context) {
 	l.checkQuorum(ctx)
 	l.checkStall(ctx, now)
 	l.lookAgain(now)
+	l.lookForming(now)
+	l.giveWay(ctx, now)
 	if now.Sub(l.statusAt) >= time.Second {
 		l.publish()
 	}

@@ -25,12 +25,18 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		l.step(ctx, *m.Arrived)
 	case m.Waiting != nil:
 		l.stats.leave(time.Now())
-		l.step(ctx, *m.Waiting)
+		if !l.hold(*m.Waiting, time.Now()) {
+			l.step(ctx, *m.Waiting)
+		}
+	case m.Forming != nil:
+		l.forming(m.Forming)
 	case m.Connected != nil:
 		l.connected(m.Connected)
 	case m.Up != nil:
 		l.step(ctx, *m.Up)
 		l.checkAttestation()
+	case m.Ends != nil && m.Ends.Number < 0:
+		l.lookedForming(ctx, id, m.Ends)
 	case m.Ends != nil:
 		l.looked(ctx, id, m.Ends)
 	case m.Notifiable != nil:

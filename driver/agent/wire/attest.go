@@ -12,7 +12,8 @@ import (
 
 // How the connections of a ring are attested:
 //
-//	Host ── Connected (of each process, before Up) ──> Leader
+//	Host ── Forming (of a process that takes its time) ──> Leader, which looks in the meantime
+//	     ── Connected (of each process, before Up) ──>
 //	     <── Look: the listening addresses of all ── once all are connected
 //	     ── Ends: what this host has there ──>          and judges
 //	     <── Attest: the members alone, or the strangers ──
@@ -33,6 +34,15 @@ type Connected struct {
 	Attested bool `json:"attested,omitempty"`
 }
 
+// Forming reports where a process listens whose group has not formed yet. It comes again
+// as long as that lasts.
+type Forming struct {
+	Proc      elastic.Proc     `json:"proc"`
+	Ring      RingID           `json:"ring"`
+	Round     int              `json:"round"`
+	Listening []netip.AddrPort `json:"listening"`
+}
+
 // MaxListening is the most listening addresses that are taken of one process: it has
 // two groups, those of a device mesh, and in Horovod six meshes of 10,000 ranks.
 const MaxListening = 1 << 16
@@ -41,7 +51,8 @@ const MaxListening = 1 << 16
 type Look struct {
 	Ring  RingID `json:"ring"`
 	Round int    `json:"round"`
-	// Number tells a later look at the same round from an earlier one.
+	// Number tells a later look at the same round from an earlier one. It is negative
+	// while members still connect.
 	Number int `json:"number"`
 	// Listening has the addresses at which members listen.
 	Listening []netip.AddrPort `json:"listening"`

@@ -24,6 +24,7 @@ type ToLeader struct {
 	Leaving    *Leaving                `json:"leaving,omitempty"`
 	Arrived    *elastic.SlotArrived    `json:"arrived,omitempty"`
 	Waiting    *elastic.SlotWaiting    `json:"waiting,omitempty"`
+	Forming    *Forming                `json:"forming,omitempty"`
 	Connected  *Connected              `json:"connected,omitempty"`
 	Up         *elastic.SlotUp         `json:"up,omitempty"`
 	Ends       *Ends                   `json:"ends,omitempty"`

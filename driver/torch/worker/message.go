@@ -48,6 +48,7 @@ type Place struct {
 const (
 	typeHello    = "hello"
 	typeReady    = "ready"
+	typeForming  = "forming"
 	typeFormed   = "formed"
 	typeProgress = "progress"
 	typeWelcome  = "welcome"
@@ -77,8 +78,8 @@ type request struct {
 // maxListening bounds the addresses of one process: it has a few groups, each with one.
 const maxListening = 256
 
-// formed returns what a message about a group has, or why it can't be.
-func (r request) formed() (round int, listening []netip.AddrPort, known bool, err error) {
+// group returns what a message about a group has, or why it can't be.
+func (r request) group() (round int, listening []netip.AddrPort, known bool, err error) {
 	if r.Round < 0 || r.Round > maxRounds {
 		return 0, nil, false, fmt.Errorf("field \"round\" of message %q: is %d, must be from 1 to %d", r.Type, r.Round, maxRounds)
 	}

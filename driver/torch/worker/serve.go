@@ -98,12 +98,16 @@ func (s *Server) handle(c *conn, r request, line []byte) (bool, error) {
 	switch r.Type {
 	case typeReady:
 		s.handler.Ready(r.Generation)
-	case typeFormed:
-		round, listening, known, err := r.formed()
-		if err != nil {
+	case typeForming, typeFormed:
+		round, listening, known, err := r.group()
+		switch {
+		case err != nil:
 			return true, err
+		case r.Type == typeFormed:
+			s.handler.Formed(r.Generation, round, listening, known)
+		case known:
+			s.handler.Forming(r.Generation, round, listening)
 		}
-		s.handler.Formed(r.Generation, round, listening, known)
 	case typeProgress:
 		s.handler.Progress(r.Generation, line)
 	}

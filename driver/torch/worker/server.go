@@ -27,6 +27,9 @@ type Handler interface {
 	// Ready: the process has left the ring of a generation, 0 when it was in none,
 	// and waits for its next place.
 	Ready(generation uint64)
+	// Forming: it still connects to a group of the ring of a generation, and listens at
+	// these addresses so far.
+	Forming(generation uint64, round int, listening []netip.AddrPort)
 	// Formed: it is connected to a group of the ring of a generation, and listens at
 	// these addresses for the others; known is false where it doesn't report them.
 	Formed(generation uint64, round int, listening []netip.AddrPort, known bool)

@@ -49,6 +49,10 @@ func (r *recorder) Hello(h Hello) error {
 }
 
 func (r *recorder) Ready(g uint64) { r.note("ready %d", g) }
+func (r *recorder) Forming(g uint64, round int, listening []netip.AddrPort) {
+	r.note("forming %d round %d at %v", g, round, listening)
+}
+
 func (r *recorder) Formed(g uint64, round int, listening []netip.AddrPort, known bool) {
 	r.note("formed %d round %d at %v known %v", g, round, listening, known)
 }
@@ -144,13 +148,15 @@ func TestConversation(t *testing.T) {
 	s.Broken(3)
 	must.Eq(t, map[string]any{"type": "change", "generation": 3.0}, p.hear())
 	must.Eq(t, map[string]any{"type": "broken", "generation": 3.0}, p.hear())
+	p.say(`{"type":"forming","generation":3,"listening":["10.0.0.1:3000"]}`)
+	p.say(`{"type":"forming","generation":3}`)
 	p.say(`{"type":"formed","generation":3}`)
 	p.say(`{"type":"formed","generation":3,"round":2,"listening":["10.0.0.1:3000","[fd00::1]:4"]}`)
 	p.say(`{"type":"formed","generation":3,"listening":[]}`)
 	p.say(`{"type":"song","of":"the future"}`)
 	p.say(`{"type":"progress","generation":3,"step":4,"loss":NaN}`)
 	p.say(`{"type":"ready","generation":3,"reason":"commit"}`)
-	r.expect(t, "formed 3 round 1 at [] known false", "formed 3 round 2 at [10.0.0.1:3000 [fd00::1]:4] known true",
+	r.expect(t, "forming 3 round 1 at [10.0.0.1:3000]", "formed 3 round 1 at [] known false", "formed 3 round 2 at [10.0.0.1:3000 [fd00::1]:4] known true",
 		"formed 3 round 1 at [] known true", "progress 3 true true", "ready 3")
 	s.Place(Place{Generation: 4, Size: 1})
 	must.Eq(t, []any{}, p.hear()["newcomers"].([]any))

@@ -39,6 +39,9 @@ from .stream import Stream
 from .sync import sync
 
 BACKEND = "KOLO_TORCH_BACKEND"
+LAZY = "TORCH_GLOO_LAZY_INIT"
+ATTESTED = 300.0  # seconds in which the agents have compared the connections of a group, even if another one begins to lead
+FORMING = 0.5  # seconds after which the agent learns where a group listens that has not formed yet
 ATTEMPTS = 10  # failures in a row, without a commit between them or a reason that the agent knows
 
 
@@ -121,6 +124,9 @@ class Elastic(Session):
         if dist.is_initialized():
             raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
                                "again when it changes; take init_process_group out of the script")
+        if os.environ.get(LAZY, "0") not in ("", "0"):
+            raise RuntimeError("%s=%s: Gloo would connect after the agents have looked for strangers among the connections of "
+                               "a group; take it out of the environment" % (LAZY, os.environ[LAZY]))
         super().__init__(backend, timeout)
         # Else NCCL's watchdog ends this process when a collective fails.
         prefix = "" if str(torch.__version__).startswith("2.1.") else "TORCH_"
@@ -296,11 +302,14 @@ class Elastic(Session):
         offer = Offer(state._held() if state is not None else -1, int(sends), place.cross_rank)
         forming = Forming(place, self.backend, self.timeout, client.wake, offer, company)
         forming.start()
-        client.wait(lambda: forming.done or broken())
+        while not client.wait(lambda: forming.done or broken(), FORMING):
+            client.forming(place.generation, round_, forming.listening() or ())
         if forming.group is not None and not broken():
             client.formed(place.generation, round_, forming.listening())
-            if place.attests:
-                client.wait(lambda: client.attested(place.generation, round_) or broken())
+            if place.attests and not client.wait(lambda: client.attested(place.generation, round_) or broken(), ATTESTED):
+                forming.abandon()
+                raise RuntimeError("the agents have not compared its connections within %d s: the one that leads may be of an older "
+                                   "release; update all clients of the job" % ATTESTED)
         if broken():
             forming.abandon()
             raise GroupFailed("group %d has lost a member while it formed" % place.generation)

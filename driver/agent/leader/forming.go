@@ -1,0 +1,166 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/attest"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// formingLook is the time between looks at a group that does not form. Processes report
+// more often than that where they listen meanwhile.
+const formingLook = time.Second
+
+// formation is a round whose processes take their time to connect, possibly because a
+// stranger has taken the place of one: Gloo closes the connection of the one that comes
+// second.
+type formation struct {
+	round     int
+	reported  map[elastic.Proc][]netip.AddrPort // where processes listen
+	look      int                               // number of the last look
+	asked     time.Time                         // when that was
+	listening attest.Addresses                  // at which it looks
+	answers   map[elastic.HostID]*wire.Ends     // nil while none is under way
+	strangers []attest.End                      // of the look before, to be confirmed
+	clean     time.Time                         // when the last look began that has found no stranger
+}
+
+// gaveUp are the members that have given up connecting. The machine does not learn it at
+// once, because the others then close the connections that show the reason.
+type gaveUp struct {
+	waiting []elastic.SlotWaiting
+	since   time.Time
+}
+
+// forming takes in where a process listens whose group has not formed yet.
+func (l *Leader) forming(m *wire.Forming) {
+	if m.Ring != l.ring || m.Round < 1 || len(m.Listening) > wire.MaxListening {
+		return
+	}
+	if a := l.attestation; a != nil && (a.round > m.Round || a.round == m.Round && (a.done || a.look > 0)) {
+		return // it was late
+	}
+	if mem := l.machine.Ring().Find(m.Proc.Slot); mem == nil || mem.Proc != m.Proc {
+		return
+	}
+	l.formationOf(m.Round).reported[m.Proc] = m.Listening
+}
+
+// formationOf returns the formation of a round, a new one where there is none.
+func (l *Leader) formationOf(round int) *formation {
+	if l.formation == nil || l.formation.round < round {
+		l.formation = &formation{round: round, reported: map[elastic.Proc][]netip.AddrPort{}}
+	}
+	return l.formation
+}
+
+// lookForming looks at a group that does not form, where that is due.
+func (l *Leader) lookForming(now time.Time) {
+	f := l.formation
+	if f == nil {
+		return
+	}
+	since := now.Sub(f.asked)
+	switch {
+	case f.answers != nil && since < lookTimeout:
+	case f.strangers != nil && since < secondLook:
+	case f.strangers == nil && since < formingLook:
+	default:
+		l.lookAtForming(f, now)
+	}
+}
+
+// lookAtForming asks all hosts of the ring for their connections. Nothing to look at is
+// as good as a look that finds no stranger.
+func (l *Leader) lookAtForming(f *formation, now time.Time) {
+	f.asked, f.answers, f.listening = now, nil, attest.Addresses{}
+	for _, addrs := range f.reported {
+		for _, a := range addrs {
+			f.listening.Add(a)
+		}
+	}
+	if a := l.attestation; a != nil && a.round == f.round { // of those that are connected
+		maps.Copy(f.listening, a.listening)
+	}
+	if len(f.listening) == 0 {
+		f.clean = now
+		return
+	}
+	f.look++
+	f.answers = map[elastic.HostID]*wire.Ends{}
+	sendTo(l, l.machine.Ring().Hosts(), &wire.ToAgent{Look: &wire.Look{Ring: l.ring, Round: f.round, Number: -f.look,
+		Listening: slices.SortedFunc(maps.Keys(f.listening), netip.AddrPort.Compare)}})
+}
+
+// lookedForming takes in what a host has found. What is unknown is not reported: the
+// group may still form, and is looked at then.
+func (l *Leader) lookedForming(ctx context.Context, id elastic.HostID, m *wire.Ends) {
+	f := l.formation
+	if f == nil || f.answers == nil || m.Ring != l.ring || m.Round != f.round || m.Number != -f.look {
+		return
+	}
+	f.answers[id] = m
+	ends, unknown, all := l.gather(f.answers)
+	if !all {
+		return
+	}
+	f.answers = nil
+	before := f.strangers
+	// An end that has connected, and is not accepted yet, is a slow member's.
+	f.strangers = slices.DeleteFunc(attest.Judge(f.listening, ends).Strangers, func(e attest.End) bool {
+		return !f.listening[e.Local] || before != nil && !slices.Contains(before, e)
+	})
+	switch {
+	case unknown != "":
+		f.strangers = nil
+	case len(f.strangers) == 0:
+		f.strangers, f.clean = nil, f.asked
+	case before != nil:
+		l.intruded(ctx, f.round, f.strangers)
+	}
+}
+
+// hold keeps back that a member waits for its next ring although this one is not
+// connected, until the connections of the others were looked at.
+func (l *Leader) hold(w elastic.SlotWaiting, now time.Time) bool {
+	ring := l.machine.Ring()
+	if !l.machine.Forming() || ring.Restarts || w.Generation != ring.Generation || len(l.gaveUp.waiting)+1 >= len(ring.Members) {
+		return false
+	}
+	g := &l.gaveUp
+	if len(g.waiting) == 0 {
+		g.since = now
+		l.formationOf(1)
+	}
+	g.waiting = append(g.waiting, w)
+	return true
+}
+
+// giveWay lets the machine learn that members gave up, once a look that has begun long
+// enough after it has found no stranger.
+func (l *Leader) giveWay(ctx context.Context, now time.Time) {
+	if len(l.gaveUp.waiting) == 0 {
+		return
+	}
+	f := l.formation
+	if now.Sub(l.gaveUp.since) >= lookTimeout || f == nil || f.clean.Sub(l.gaveUp.since) >= formingLook {
+		l.release(ctx)
+	}
+}
+
+// release lets the machine learn which members gave up.
+func (l *Leader) release(ctx context.Context) {
+	waiting := l.gaveUp.waiting
+	l.gaveUp = gaveUp{}
+	for _, w := range waiting {
+		l.step(ctx, w)
+	}
+}

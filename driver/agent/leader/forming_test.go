@@ -1,0 +1,171 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package leader
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/attest"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// forms ends the ring by a notice and forms the next, whose members do not connect.
+func (l *ledBy) forms() {
+	l.t.Helper()
+	last := l.machine.Ring()
+	for _, m := range last.Members {
+		l.waits(m.Proc, last.Generation)
+	}
+	for end := time.Now().Add(time.Minute); l.machine.Ring() == nil || l.machine.Ring().Generation == last.Generation; {
+		must.True(l.t, time.Now().Before(end))
+		l.step(l.t.Context(), elastic.Tick{})
+	}
+	must.True(l.t, l.machine.Forming())
+	l.sent()
+}
+
+func (l *ledBy) waits(p elastic.Proc, generation uint64) {
+	l.receive(l.t.Context(), p.Slot.Host, &wire.ToLeader{Waiting: &elastic.SlotWaiting{Proc: p, Generation: generation}})
+}
+
+// listens reports that a member has not formed its group yet.
+func (l *ledBy) listens(rank int, at ...netip.AddrPort) {
+	p := l.machine.Ring().Members[rank].Proc
+	l.receive(l.t.Context(), p.Slot.Host, &wire.ToLeader{Forming: &wire.Forming{Proc: p, Ring: l.ring, Round: 1, Listening: at}})
+}
+
+// formFor plays the time of the leader, and the hosts that answer its looks with what they
+// see, nil for one that does not answer. It ends early when the ring does.
+func (l *ledBy) formFor(d time.Duration, sees func(look int, id elastic.HostID) *wire.Ends) (f found) {
+	l.t.Helper()
+	generation := l.ring.Generation
+	for begin, later := time.Now(), time.Duration(0); later <= d && l.machine.Forming() && l.ring.Generation == generation; later += secondLook / 2 {
+		l.lookForming(begin.Add(later))
+		l.giveWay(l.t.Context(), begin.Add(later))
+		for id, messages := range l.sent() {
+			for _, m := range messages {
+				switch {
+				case m.Look != nil:
+					f.looks++
+					if e := sees(-m.Look.Number, id); e != nil {
+						e.Ring, e.Round, e.Number = m.Look.Ring, m.Look.Round, m.Look.Number
+						l.receive(l.t.Context(), id, &wire.ToLeader{Ends: e})
+					}
+				case m.Attest != nil:
+					f.strangers = append(f.strangers, m.Attest.Strangers...)
+				}
+			}
+		}
+	}
+	for _, messages := range l.sent() {
+		for _, m := range messages {
+			if m.Attest != nil {
+				f.strangers = append(f.strangers, m.Attest.Strangers...)
+			}
+		}
+	}
+	return f
+}
+
+// taken is a stranger in a member's place: what that member has connected to was closed.
+var taken = map[elastic.HostID][]attest.End{"a": {stranger}}
+
+// The other members wait for the one whose place is taken.
+func TestAStrangerThatKeepsARingFromFormingIsNamed(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.forms()
+	l.listens(0, listenA)
+	generation := l.ring.Generation
+	f := l.formFor(time.Minute, saw(taken))
+	must.True(t, slices.Contains(f.strangers, stranger))
+	must.Eq(t, 4, f.looks, must.Sprint("two of each host"))
+	must.False(t, l.machine.Forming())
+	last := l.machine.Ring()
+	for _, m := range last.Members {
+		l.waits(m.Proc, last.Generation)
+	}
+	l.connect()
+	must.Eq(t, generation+1, l.ring.Generation)
+}
+
+// The member whose place is taken gives up before the other has reported where it listens.
+func TestAMemberThatGivesUpDoesNotHideTheStranger(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.forms()
+	l.waits(l.machine.Ring().Members[1].Proc, l.ring.Generation)
+	must.True(t, l.machine.Forming())
+	must.Zero(t, len(l.formFor(formingLook/2, saw(taken)).strangers))
+	l.listens(0, listenA)
+	must.True(t, slices.Contains(l.formFor(time.Minute, saw(taken)).strangers, stranger))
+	must.SliceEmpty(t, l.gaveUp.waiting)
+}
+
+// A ring that does not form for another reason ends a moment after the first has given
+// up, at once when none is left or one is lost, and in any case.
+func TestAMemberThatGivesUpEndsTheRing(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(l *ledBy)
+		sees func(int, elastic.HostID) *wire.Ends
+		wait time.Duration // at most
+	}{
+		"no stranger":      {func(l *ledBy) { l.listens(0, listenA) }, saw(honest), 2*formingLook + 2*secondLook},
+		"nothing reported": {func(*ledBy) {}, saw(honest), 2*formingLook + 2*secondLook},
+		"no answer":        {func(l *ledBy) { l.listens(0, listenA) }, func(int, elastic.HostID) *wire.Ends { return nil }, lookTimeout},
+		"a host that can't look": {func(l *ledBy) { l.listens(0, listenA) }, func(_ int, id elastic.HostID) *wire.Ends {
+			return &wire.Ends{Ends: taken[id], Unknown: "denied"}
+		}, lookTimeout},
+		"all give up": {func(l *ledBy) { l.waits(l.machine.Ring().Members[0].Proc, l.ring.Generation) }, saw(honest), 0},
+		"one is lost": {func(l *ledBy) {
+			l.receive(l.t.Context(), "a", &wire.ToLeader{Exited: &wire.Exited{SlotExited: elastic.SlotExited{
+				Proc: l.machine.Ring().Members[0].Proc, Visible: true}}})
+		}, saw(honest), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lead(t, config.Config{}, "a", "b")
+			l.forms()
+			generation := l.ring.Generation
+			l.waits(l.machine.Ring().Members[1].Proc, generation)
+			c.then(l)
+			must.Zero(t, len(l.formFor(c.wait+secondLook, c.sees).strangers))
+			must.True(t, l.ring.Generation > generation || !l.machine.Forming(), must.Sprint("the ring still forms"))
+			must.SliceEmpty(t, l.gaveUp.waiting)
+		})
+	}
+}
+
+// An end that has connected and is not accepted yet is a slow member's.
+func TestASlowMemberIsNoStranger(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.forms()
+	l.listens(0, listenA)
+	f := l.formFor(10*time.Second, saw(map[elastic.HostID][]attest.End{"b": {connects}}))
+	must.Zero(t, len(f.strangers))
+	must.True(t, l.machine.Forming())
+	must.Between(t, 10, f.looks, 30)
+}
+
+func TestReportsOfOtherFormingRingsAreIgnored(t *testing.T) {
+	l := lead(t, config.Config{}, "a", "b")
+	l.forms()
+	p := l.machine.Ring().Members[0].Proc
+	other, process := l.ring, p
+	other.Generation++
+	process.Incarnation++
+	for _, m := range []*wire.Forming{
+		{Proc: p, Ring: other, Round: 1, Listening: []netip.AddrPort{listenA}},
+		{Proc: process, Ring: l.ring, Round: 1, Listening: []netip.AddrPort{listenA}},
+		{Proc: p, Ring: l.ring, Round: 1, Listening: make([]netip.AddrPort, wire.MaxListening+1)},
+		{Proc: p, Ring: l.ring, Listening: []netip.AddrPort{listenA}},
+	} {
+		l.receive(t.Context(), "a", &wire.ToLeader{Forming: m})
+		must.Nil(t, l.formation)
+	}
+}
