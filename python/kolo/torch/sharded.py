@@ -21,10 +21,11 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import tempfile
 import uuid
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -32,6 +33,8 @@ import torch.distributed as dist
 from . import meshes, place, shards, transfer
 from .handlers import Handler, register_handler
 
+_RUN = re.compile(r"kolo-\w+", re.ASCII)
+_CHECKPOINT = re.compile(r"[0-9a-f]{32}")
 KEPT = 2  # checkpoints: a member may have failed before it learned of the last one
 
 Build = Callable[[Any], Tuple[torch.nn.Module, torch.optim.Optimizer]]
@@ -177,6 +180,7 @@ class ShardedHandler(Handler):
         self.value.put(None)
 
     def load(self, tree: Any) -> None:
+        _check(tree["run"], tree["names"])
         if "shard" in tree:
             self.value.put(tree["shard"])
         self.value._run, self.value._names, self.value._stepped = tree["run"], list(tree["names"]), tree["stepped"]
@@ -199,6 +203,21 @@ class ShardedHandler(Handler):
 
     def drop(self) -> None:
         self.value.drop()
+
+
+def _check(run: Optional[str], names: Sequence[str]) -> None:
+    """Raises ValueError for a run and checkpoints whose names this module does not give: they may come from another process.
+
+    A checkpoint is in a run of the directory, or where keep() has put it.
+    """
+    if run is not None and not _RUN.fullmatch(run):
+        raise ValueError("kolo.Sharded: %r is no directory of a run" % (run,))
+    for name in names:
+        parent, base = os.path.split(name)
+        kept = os.path.isabs(parent) and parent.endswith(".shards") and os.path.normpath(parent) == parent
+        if not _CHECKPOINT.fullmatch(base) or not (kept or _RUN.fullmatch(parent)):
+            raise ValueError("kolo.Sharded: %r is no checkpoint of a commit: it has to be kolo-<run>/<32 hex digits> below the directory, "
+                             "or <file>.shards/<32 hex digits>" % (name,))
 
 
 def replicated() -> bool:
