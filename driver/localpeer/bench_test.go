@@ -8,12 +8,16 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
+	"golang.org/x/sys/unix"
 )
 
 // crowdOf makes a caller hold that many connections to itself.
@@ -26,7 +30,7 @@ const crowdOf = "KOLO_TEST_CROWD"
 //
 //	go test -run '^$' -bench Admit ./driver/localpeer
 func BenchmarkAdmit(b *testing.B) {
-	crowd(b)
+	crowd(b, 10000)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	must.NoError(b, err)
 	defer func() { _ = l.Close() }()
@@ -76,12 +80,67 @@ func BenchmarkAdmit(b *testing.B) {
 	b.Run("whole table", admit(tabled, false))
 }
 
-// crowd fills the network namespace with 10,000 sockets of a process that is
-// not of the test's task.
-func crowd(b *testing.B) {
+// BenchmarkConnections measures a look at the connections of a ring, by the list that
+// the kernel dumps and by its table, with so many sockets in the network namespace:
+//
+//	ulimit -n 40000; go test -run '^$' -bench Connections -benchtime 100x ./driver/localpeer
+func BenchmarkConnections(b *testing.B) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	must.NoError(b, err)
+	defer func() { _ = l.Close() }()
+	at := l.Addr().(*net.TCPAddr).AddrPort()
+	for range 8 {
+		client, err := net.Dial("tcp4", at.String())
+		must.NoError(b, err)
+		defer func() { _ = client.Close() }()
+		server, err := l.Accept()
+		must.NoError(b, err)
+		defer func() { _ = server.Close() }()
+	}
+	own, err := new(kernel).ownListener()
+	must.NoError(b, err)
+	for _, sockets := range []int{50, 5000, 30000} {
+		b.Run(strconv.Itoa(sockets)+" sockets", func(b *testing.B) {
+			crowd(b, sockets)
+			look := func(task *Task) func(*testing.B) {
+				return func(b *testing.B) {
+					begin := processorTime(b)
+					defer func() { b.ReportMetric(float64(processorTime(b)-begin)/float64(b.N), "cpu-ns/op") }()
+					for b.Loop() {
+						found, err := task.Connections(map[netip.AddrPort]bool{at: true})
+						must.NoError(b, err)
+						must.SliceLen(b, 16, found)
+					}
+				}
+			}
+			tabled := NewTask(0, hclog.NewNullLogger())
+			tabled.once.Do(func() { tabled.tabled = true })
+			b.Run("dump, cgroup", look(NewTask(own.Cgroup, hclog.NewNullLogger())))
+			b.Run("dump, processes", look(NewTask(0, hclog.NewNullLogger())))
+			b.Run("table, processes", look(tabled))
+		})
+	}
+}
+
+// processorTime is what this process has used of processors.
+func processorTime(b *testing.B) time.Duration {
 	b.Helper()
+	var u unix.Rusage
+	must.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// crowd fills the network namespace with sockets of a process that is not of the
+// test's task.
+func crowd(b *testing.B, sockets int) {
+	b.Helper()
+	const most = 10000 // of one process, which may not open many more files
+	if sockets > most {
+		crowd(b, sockets-most)
+		sockets = most
+	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), callerMode+"=daemon", crowdOf+"=5000")
+	cmd.Env = append(os.Environ(), callerMode+"=daemon", crowdOf+"="+strconv.Itoa(sockets/2))
 	stdin, err := cmd.StdinPipe()
 	must.NoError(b, err)
 	read, write, err := os.Pipe()

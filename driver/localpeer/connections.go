@@ -4,52 +4,45 @@
 package localpeer
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 )
 
 // Connections returns the established connections of the task's processes that have
-// one end at a listening address, as these processes see them. It reads the table of
-// all connections in this network namespace once. It fails where the task's own
-// connections cannot be told from those of others.
+// one end at a listening address, as these processes see them. It reads the list of all
+// connections in this network namespace once. It fails where the task's own connections
+// cannot be told from those of others.
 func (t *Task) Connections(listening map[netip.AddrPort]bool) ([]Socket, error) {
 	t.once.Do(t.begin)
-	sockets, err := t.tables.do(table)
+	sockets, err := t.established()
 	if err != nil {
 		return nil, err
 	}
-	var found []Socket
-	for _, s := range sockets {
-		if s.State == Established && (listening[s.Local] || listening[s.Remote]) {
-			found = append(found, s)
-		}
+	// The kernel makes an accepted socket in the cgroup of its listener.
+	sockets = slices.DeleteFunc(sockets, func(s Socket) bool {
+		return s.State != Established || !listening[s.Local] && !listening[s.Remote] || t.cgroup != 0 && s.Cgroup != t.cgroup
+	})
+	if len(sockets) == 0 || t.cgroup != 0 {
+		return sockets, nil
 	}
-	if len(found) == 0 {
-		return nil, nil
-	}
-	if t.cgroup != 0 {
-		return t.madeInCgroup(found)
-	}
-	return t.held(found)
+	return t.held(sockets)
 }
 
-// madeInCgroup returns those of sockets that were made in the task's cgroup. The
-// kernel makes an accepted socket in that of its listener.
-func (t *Task) madeInCgroup(sockets []Socket) ([]Socket, error) {
-	var own []Socket
-	for _, s := range sockets {
-		now, err := t.kernel.socket(s.Local, s.Remote)
-		switch {
-		case errors.Is(err, errNoSocket): // closed meanwhile
-		case err != nil:
-			return nil, err
-		case now.State == Established && now.Cgroup == t.cgroup:
-			own = append(own, now)
+// established returns the connections of this network namespace. Where the kernel refuses
+// to list them and the task has no cgroup that would have to be known of each, it reads
+// the whole table of sockets instead.
+func (t *Task) established() ([]Socket, error) {
+	if !t.tabled {
+		sockets, err := t.kernel.established()
+		if err == nil || t.cgroup != 0 {
+			return sockets, err
 		}
 	}
-	return own, nil
+	all, err := t.tables.do(table)
+	return slices.Collect(maps.Values(all)), err
 }
 
 // held returns those of sockets that a process of the task has open.

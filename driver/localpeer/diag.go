@@ -24,6 +24,9 @@ import (
 const (
 	lenDiagRequest = 56
 	lenDiagMessage = 72
+	// typeTCPDiag is the type of requests and answers without a family
+	// (TCPDIAG_GETSOCK).
+	typeTCPDiag = 18
 	// attrClass asks for the attributes of traffic classes, the cgroup's ID
 	// among them.
 	attrClass  = 6
@@ -39,12 +42,9 @@ type kernel struct{ idle sync.Pool }
 
 // socket returns the socket with these two addresses, or errNoSocket.
 func (k *kernel) socket(local, remote netip.AddrPort) (Socket, error) {
-	link, _ := k.idle.Get().(*os.File)
-	if link == nil {
-		var err error
-		if link, err = openDiag(); err != nil {
-			return Socket{}, fmt.Errorf("sock_diag: %w", err)
-		}
+	link, err := k.open()
+	if err != nil {
+		return Socket{}, fmt.Errorf("sock_diag: %w", err)
 	}
 	s, err := ask(int(link.Fd()), local, remote)
 	if err != nil && !errors.Is(err, errNoSocket) {
@@ -53,6 +53,14 @@ func (k *kernel) socket(local, remote netip.AddrPort) (Socket, error) {
 	}
 	k.idle.Put(link)
 	return s, err
+}
+
+// open returns a netlink socket without a question.
+func (k *kernel) open() (*os.File, error) {
+	if link, _ := k.idle.Get().(*os.File); link != nil {
+		return link, nil
+	}
+	return openDiag()
 }
 
 // ownListener returns a socket that the caller makes for it.
@@ -146,7 +154,7 @@ func parseDiag(b []byte) (Socket, error) {
 		}
 		return Socket{}, errno
 	}
-	if kind != unix.SOCK_DIAG_BY_FAMILY || len(body) < lenDiagMessage {
+	if kind != unix.SOCK_DIAG_BY_FAMILY && kind != typeTCPDiag || len(body) < lenDiagMessage {
 		return Socket{}, fmt.Errorf("answer of type %d with %d bytes", kind, len(body))
 	}
 	address := func(port, addr int) netip.AddrPort {
