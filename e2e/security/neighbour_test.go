@@ -21,6 +21,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
 // training is a victim's elastic job.
@@ -56,7 +57,7 @@ func (tr *training) slots() []cluster.Process {
 
 // status asks the job's agents how training goes.
 func (tr *training) status(ctx context.Context) (size int, step float64, err error) {
-	services, _, err := tr.tn.api.Services().Get("pytorch-acl", new(api.QueryOptions).WithContext(ctx))
+	services, _, err := tr.tn.api.Services().Get(tr.id, new(api.QueryOptions).WithContext(ctx))
 	if err != nil || len(services) == 0 {
 		return 0, 0, fmt.Errorf("%d instances of the service: %w", len(services), err)
 	}
@@ -121,6 +122,84 @@ func (w *world) speaksWithAnothersRendezvous(t *testing.T) {
 	t.Log("the attacker holds connections meanwhile")
 	two := 2
 	_, _, err := w.victim.api.Jobs().Scale(tr.id, "workers", &two, "", false, nil, nil)
+	must.NoError(t, err)
+	tr.advances(ctx, 2)
+}
+
+// A process group listens on the client's network, and Gloo gives a place in it to any
+// process that names its number first.
+func (w *world) takesAPlaceInAnothersGroup(t *testing.T) {
+	python := filepath.Join(root(t), train.Torch.Python)
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs bin/torch: make torch")
+	}
+	ctx := within(t, 8*time.Minute)
+	attacker := w.attacker.run(t, attack{Script: "group.py"})
+	heard := func(ctx context.Context) (string, error) {
+		allocs, err := w.attacker.allocs(ctx, attacker)
+		if err != nil || len(allocs) == 0 {
+			return "", fmt.Errorf("no allocation: %w", err)
+		}
+		return w.Logs(allocs[len(allocs)-1].ID, "attack", "stdout")
+	}
+	must.NoError(t, cluster.Until(ctx, "the attacker to listen", func(ctx context.Context) error {
+		log, err := heard(ctx)
+		if err == nil && !strings.Contains(log, "ready") {
+			err = fmt.Errorf("it has printed %q", log)
+		}
+		return err
+	}))
+	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "torch.nomad.hcl"))
+	must.NoError(t, err)
+	spec := strings.Replace(string(text), `default     = "python3"`, fmt.Sprintf("default = %q", python), 1)
+	spec = strings.Replace(spec, "state.epochs(300)", "state.epochs(300000)", 1)
+	w.victim.register(t, spec, func(job *api.Job) {
+		job.TaskGroups[0].Tasks[0].Env = train.Torch.Env(root(t))
+	})
+	tr := &training{t: t, tn: w.victim, id: "torch"}
+
+	named := func() bool {
+		allocs, err := w.victim.allocs(ctx, tr.id)
+		must.NoError(t, err)
+		for _, a := range allocs {
+			for _, e := range cluster.Events(a) {
+				if strings.Contains(e, "is none of its members (user ") {
+					t.Log(e)
+					return true
+				}
+			}
+		}
+		return false
+	}
+	scale := func(count int) {
+		_, _, err := w.victim.api.Jobs().Scale(tr.id, "workers", &count, "", false, nil, nil)
+		must.NoError(t, err)
+	}
+	for found := false; !found; found = found || named() {
+		must.NoError(t, cluster.Until(ctx, "a ring of 2 to form, or an event to name the attacker", func(ctx context.Context) error {
+			if found = named(); found {
+				return nil
+			}
+			size, _, err := tr.status(ctx)
+			if err == nil && size != 2 {
+				err = fmt.Errorf("the ring has %d", size)
+			}
+			return err
+		}))
+		if !found && !named() { // its members were faster than the attacker
+			scale(1)
+			tr.advances(ctx, 1)
+			scale(2)
+		}
+	}
+	log, err := heard(ctx)
+	must.NoError(t, err)
+	t.Log(log)
+	must.StrContains(t, log, "connected to")
+	must.StrNotContains(t, log, "received")
+
+	t.Log("training goes on once the attacker is gone")
+	_, _, err = w.attacker.api.Jobs().Deregister(attacker, false, nil)
 	must.NoError(t, err)
 	tr.advances(ctx, 2)
 }

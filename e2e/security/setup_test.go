@@ -23,6 +23,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/e2e/cluster"
+	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
 //go:embed attacks/*.py
@@ -55,9 +56,13 @@ func start(t *testing.T) *world {
 	venv, err := filepath.EvalSymlinks(filepath.Join(root(t), ".venv"))
 	must.NoError(t, err)
 	driver := filepath.Join(root(t), "bin", "nomad-driver-horovod")
+	torch, torchConfig := train.Torch.Plugin(root(t))
 	c, err := cluster.Start(ctx, cluster.Options{
 		Nomad: cluster.Binary(root(t)), Clients: 1, ACL: true, Log: t.Logf,
-		Plugins: map[string]string{driver: fmt.Sprintf("python = %q\nbind_paths = [%q]", filepath.Join(venv, "bin", "python"), filepath.Dir(venv))},
+		Plugins: map[string]string{
+			driver: fmt.Sprintf("python = %q\nbind_paths = [%q]", filepath.Join(venv, "bin", "python"), filepath.Dir(venv)),
+			torch:  fmt.Sprintf("%sbind_paths = [%q, %q]", torchConfig, filepath.Join(root(t), filepath.Dir(train.Torch.Python)), filepath.Join(root(t), "python")),
+		},
 	})
 	must.NoError(t, err)
 	c.StopAfter(t, filepath.Join(root(t), "e2e", ".work", "security-"+t.Name()))

@@ -29,6 +29,7 @@ func TestTenant(t *testing.T) {
 	t.Run("plants links", w.plantsLinks)
 	t.Run("spoils its events", w.spoilsItsEvents)
 	t.Run("speaks with another's rendezvous", w.speaksWithAnothersRendezvous)
+	t.Run("takes a place in another's group", w.takesAPlaceInAnothersGroup)
 	t.Run("commands the autoscaler", w.commandsTheAutoscaler)
 }
 
