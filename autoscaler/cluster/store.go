@@ -24,7 +24,7 @@ type store struct {
 	jobs   map[planner.JobKey]*job
 	evals  map[string]*blocked // blocked evaluations of jobs that are not elastic
 
-	// listed is the index at which each list was last taken whole. What is not
+	// listed is the index at which each list, by its path, was last taken whole. What is not
 	// newer and not here does not exist, no matter what an old event holds.
 	listed map[string]uint64
 
@@ -65,6 +65,7 @@ type alloc struct {
 	over            bool // ended, well or not
 	ending          bool // Nomad is stopping it
 	complete        bool // ended well by itself
+	bare            bool // what it holds is not known yet: a job's own list does not state it
 	cpu, memory     int
 	devices         []heldDevices
 	index, made     uint64 // of the last change, and of its creation
@@ -225,7 +226,7 @@ func (s *store) putNode(w *wireNode, detailed bool) bool {
 // putAlloc stores an allocation; it reports whether anything changed.
 func (s *store) putAlloc(w *wireAlloc) bool {
 	old := s.allocs[w.ID]
-	if old != nil && old.index >= w.ModifyIndex {
+	if old != nil && (old.index > w.ModifyIndex || old.index == w.ModifyIndex && (!old.bare || w.AllocatedResources == nil)) {
 		return false
 	}
 	a := &alloc{
@@ -252,7 +253,9 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 		sum := h.all()
 		a.cpu, a.memory = sum.cpu, sum.memory
 	case old != nil:
-		a.cpu, a.memory, a.devices = old.cpu, old.memory, old.devices
+		a.bare, a.cpu, a.memory, a.devices = old.bare, old.cpu, old.memory, old.devices
+	default:
+		a.bare = true
 	}
 	s.allocs[w.ID] = a
 	return true

@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"testing"
@@ -33,4 +34,21 @@ func TestStore_ForgetsWords(t *testing.T) {
 	for _, a := range s.allocs {
 		must.Eq(t, a.job.ID, s.word(a.job.ID))
 	}
+}
+
+// A job's own list of allocations does not state what they hold; what does, comes at the
+// same index.
+func TestStore_LearnsWhatAnAllocationHolds(t *testing.T) {
+	s := newStore()
+	bare, whole := wireAlloc{ID: "a", ModifyIndex: 7, DesiredStatus: "run"}, wireAlloc{ID: "a", ModifyIndex: 7, DesiredStatus: "run"}
+	must.NoError(t, json.Unmarshal([]byte(`{"AllocatedResources":{"Tasks":{"t":{"Cpu":{"CpuShares":500},"Memory":{"MemoryMB":64}}}}}`), &whole))
+	must.True(t, s.putAlloc(&bare))
+	must.True(t, s.putAlloc(&whole))
+	must.Eq(t, 500, s.allocs["a"].cpu)
+	must.False(t, s.putAlloc(&whole))
+	must.False(t, s.putAlloc(&bare))
+	bare.ModifyIndex, bare.DesiredStatus = 8, "stop"
+	must.True(t, s.putAlloc(&bare))
+	must.True(t, s.allocs["a"].ending)
+	must.Eq(t, 500, s.allocs["a"].cpu, must.Sprint("it holds what it held"))
 }
