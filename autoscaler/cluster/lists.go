@@ -59,11 +59,11 @@ func pages[T any](ctx context.Context, w *Watcher, path string, index uint64, pa
 // refresh reads a list whole, once the index has moved. put stores one object and
 // returns its ID; prune drops what is not listed and not newer than the list. Both
 // report whether anything changed, and are called with the store locked.
-func refresh[T any](ctx context.Context, w *Watcher, name string, index uint64, params map[string]string, filter string,
+func refresh[T any](ctx context.Context, w *Watcher, path string, index uint64, params map[string]string, filter string,
 	put func(*T) (id string, changed bool), prune func(listed map[string]bool, index uint64) bool) (uint64, error) {
 	listed := map[string]bool{}
 	changed := false
-	next, err := pages(ctx, w, "/v1/"+name, index, params, filter, func(page []T) {
+	next, err := pages(ctx, w, path, index, params, filter, func(page []T) {
 		w.store.mu.Lock()
 		defer w.store.mu.Unlock()
 		for i := range page {
@@ -75,7 +75,7 @@ func refresh[T any](ctx context.Context, w *Watcher, name string, index uint64, 
 		return next, err
 	}
 	w.store.mu.Lock()
-	w.store.listed[name] = next
+	w.store.listed[path] = next
 	changed = prune(listed, next) || changed
 	w.store.mu.Unlock()
 	if changed {
@@ -85,7 +85,7 @@ func refresh[T any](ctx context.Context, w *Watcher, name string, index uint64, 
 }
 
 func (w *Watcher) listNodes(ctx context.Context, index uint64) (uint64, error) {
-	return refresh(ctx, w, "nodes", index, map[string]string{"resources": "true"}, "", func(n *wireNode) (string, bool) {
+	return refresh(ctx, w, "/v1/nodes", index, map[string]string{"resources": "true"}, "", func(n *wireNode) (string, bool) {
 		return n.ID, w.store.putNode(n, false)
 	}, func(listed map[string]bool, at uint64) bool {
 		dropped := prune(w.store.nodes, listed, at, func(n *node) uint64 { return n.ModifyIndex })
@@ -97,7 +97,7 @@ func (w *Watcher) listNodes(ctx context.Context, index uint64) (uint64, error) {
 }
 
 func (w *Watcher) listAllocs(ctx context.Context, index uint64) (uint64, error) {
-	return refresh(ctx, w, "allocations", index, map[string]string{"resources": "true", "task_states": "false"}, "", func(a *wireAlloc) (string, bool) {
+	return refresh(ctx, w, "/v1/allocations", index, map[string]string{"resources": "true", "task_states": "false"}, "", func(a *wireAlloc) (string, bool) {
 		return a.ID, w.store.putAlloc(a)
 	}, func(listed map[string]bool, at uint64) bool {
 		return prune(w.store.allocs, listed, at, func(a *alloc) uint64 { return a.index })
@@ -105,7 +105,7 @@ func (w *Watcher) listAllocs(ctx context.Context, index uint64) (uint64, error) 
 }
 
 func (w *Watcher) listEvals(ctx context.Context, index uint64) (uint64, error) {
-	return refresh(ctx, w, "evaluations", index, nil, `Status == "blocked"`, func(e *wireEval) (string, bool) {
+	return refresh(ctx, w, "/v1/evaluations", index, nil, `Status == "blocked"`, func(e *wireEval) (string, bool) {
 		changed := w.store.putEval(e)
 		if changed {
 			w.touch(planner.JobKey{Namespace: e.Namespace, ID: e.JobID})

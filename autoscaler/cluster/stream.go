@@ -75,9 +75,9 @@ func (w *Watcher) apply(batch *wireEvents) {
 	for i := range batch.Events {
 		e := &batch.Events[i]
 		switch p := e.Payload; {
-		case p.Allocation != nil && w.store.allocs[p.Allocation.ID] == nil && p.Allocation.ModifyIndex <= w.store.listed["allocations"],
-			p.Node != nil && w.store.nodes[p.Node.ID] == nil && p.Node.ModifyIndex <= w.store.listed["nodes"],
-			p.Evaluation != nil && w.store.evals[p.Evaluation.ID] == nil && p.Evaluation.ModifyIndex <= w.store.listed["evaluations"]:
+		case p.Allocation != nil && w.store.allocs[p.Allocation.ID] == nil && p.Allocation.ModifyIndex <= w.store.listed["/v1/allocations"],
+			p.Node != nil && w.store.nodes[p.Node.ID] == nil && p.Node.ModifyIndex <= w.store.listed["/v1/nodes"],
+			p.Evaluation != nil && w.store.evals[p.Evaluation.ID] == nil && p.Evaluation.ModifyIndex <= w.store.listed["/v1/evaluations"]:
 			// A new subscription is sent what happened before it, and what
 			// that was about may be gone.
 		case p.Allocation != nil:

@@ -82,7 +82,7 @@ func TestAdmit_LoopbackIsNoProof(t *testing.T) {
 func TestAdmit_PlanOfAnotherPolicy(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-dev", nomadtest.Token{Accessor: "0b2240b5", Name: "dev"})
-	w.nomad.AddToken("", nomadtest.Token{}) // the autoscaler's own
+	w.nomad.AddToken("", nomadtest.Token{Namespaces: []string{"default"}}) // the autoscaler's own
 	_, unix := w.serves(t)
 	another := "/v1/plan?policy=" + url.QueryEscape("oasis(slots=64)")
 	code, text := w.do(t, "GET", another, "")
@@ -111,7 +111,7 @@ func TestAdmit_Tokens(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "e9ed925e", Name: "ops"})
 	w.nomad.AddToken("2-stranger", nomadtest.Token{Accessor: "0b2240b5", Name: "dev"})
-	w.nomad.AddToken("", nomadtest.Token{}) // the autoscaler's own
+	w.nomad.AddToken("", nomadtest.Token{Namespaces: []string{"default"}}) // the autoscaler's own
 	w.nomad.Deny("2-stranger")
 	claims := base64.RawURLEncoding.EncodeToString([]byte(`{"nomad_namespace":"ci","nomad_job_id":"nightly","nomad_task":"t","nomad_allocation_id":"20709a59"}`))
 	w.nomad.AddToken("x."+claims+".y", nomadtest.Token{Workload: true})
@@ -172,7 +172,7 @@ func TestAdmit_WithoutAccessControl(t *testing.T) {
 func TestAdmit_AStaleTokenOverTheSocket(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "a"})
-	w.nomad.AddToken("", nomadtest.Token{})
+	w.nomad.AddToken("", nomadtest.Token{Namespaces: []string{"default"}})
 	tcp, unix := w.serves(t)
 	for base, tc := range map[string]struct {
 		client *http.Client
@@ -191,7 +191,7 @@ func TestAdmit_AStaleTokenOverTheSocket(t *testing.T) {
 func TestAdmit_ATokenIsGoodForAMoment(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "a"})
-	w.nomad.AddToken("", nomadtest.Token{})
+	w.nomad.AddToken("", nomadtest.Token{Namespaces: []string{"default"}})
 	before, _ := w.nomad.Calls()
 	for range 50 {
 		_, err := w.api.tokens.Identify(t.Context(), "1-operator")

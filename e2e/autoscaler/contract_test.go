@@ -6,22 +6,83 @@
 package autoscaler
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"text/template"
+
+	"github.com/hashicorp/nomad/api"
+	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/contract"
 )
 
-// contract holds a real Nomad to what the stand-in of the other tests is held to, with
-// workers of more than half a node.
+// contractJob has workers of more than half a node that end once a file is there.
+var contractJob = template.Must(template.New("").Parse(`
+job "{{.ID}}" {
+  type = "batch"
+  group "workers" {
+    count = {{.Count}}
+    {{- if .Max}}
+    scaling {
+      min = {{.Min}}
+      max = {{.Max}}
+      policy {
+        kolo {}
+      }
+    }
+    {{- end}}
+    {{- if .Service}}
+    network {
+      port "kolo" {}
+    }
+    service {
+      name     = "{{.ID}}"
+      port     = "kolo"
+      provider = "nomad"
+    }
+    {{- end}}
+    task "t" {
+      driver = "raw_exec"
+      kill_timeout = "1s"
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "until [ -e {{.Done}} ]; do sleep 0.1; done"]
+      }
+      resources {
+        cpu    = 3000
+        memory = 32
+      }
+    }
+  }
+}
+`))
+
+// contract holds a real Nomad to what the stand-in of the other tests is held to.
 func (w *world) contract(t *testing.T) {
-	contract.Check(t, &contract.Nomad{Client: w.API, Nodes: len(w.Nodes), Register: func(t *testing.T, job string, count, most int) {
-		t.Helper()
-		large := strings.NewReplacer("cpu    = 1000", "cpu    = 3000", "max = 12", "max = 2", "kolo { KOLO }", "kolo {}", "NAME", job)
-		if most > 0 {
-			w.register(t, large.Replace(jobHCL))
-			return
-		}
-		w.rigid(t, job, count, "", large)
-	}})
+	dir := t.TempDir()
+	done := func(job string) string { return filepath.Join(dir, strings.ReplaceAll(job, "/", "-")) }
+	contract.Check(t, &contract.Nomad{
+		Client: w.API, Nodes: len(w.Nodes), Before: w.before,
+		Register: func(t *testing.T, job contract.Job) {
+			t.Helper()
+			var hcl strings.Builder
+			must.NoError(t, contractJob.Execute(&hcl, struct {
+				contract.Job
+				Done string
+			}{job, done(job.ID)}))
+			w.register(t, hcl.String())
+		},
+		Finish: func(t *testing.T, job string) { must.NoError(t, os.WriteFile(done(job), nil, 0o600)) },
+		Eligible: func(t *testing.T, node string, eligible bool) {
+			_, err := w.API.Nodes().ToggleEligibility(node, eligible, nil)
+			must.NoError(t, err)
+		},
+		Stranger: func(t *testing.T) string {
+			token, _, err := w.API.ACLTokens().Create(&api.ACLToken{Name: "stranger", Type: "client", Policies: []string{"none"}}, nil)
+			must.NoError(t, err)
+			return token.SecretID
+		},
+	})
 }

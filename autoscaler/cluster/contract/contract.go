@@ -4,10 +4,13 @@
 // Package contract is a test fixture: assertions of what the autoscaler takes for
 // granted of Nomad. A real Nomad and the stand-in of the other tests, package nomadtest,
 // must both pass them.
+//
+// Each call of Nomad's API in the autoscaler is made by a scenario here, in the same
+// words, and each field that it decodes is in Fields: tests compare both with the code.
 package contract
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -19,11 +22,26 @@ import (
 
 // Nomad is the server under test, which has no job yet.
 type Nomad struct {
-	Client *api.Client
-	// Register registers a batch job of one group "workers", elastic from 0 to most
-	// workers or, for 0, not, of which a node takes one at most.
-	Register func(t *testing.T, job string, count, most int)
-	Nodes    int
+	Client *api.Client // with a management token
+	Nodes  int
+	// Register registers a job.
+	Register func(t *testing.T, j Job)
+	// Finish has all workers of a job end well.
+	Finish func(t *testing.T, job string)
+	// Eligible sets whether a node takes new workers.
+	Eligible func(t *testing.T, node string, eligible bool)
+	// Stranger makes a token that may do nothing.
+	Stranger func(t *testing.T) (secret string)
+	// Before reports whether the server is older than a version.
+	Before func(t *testing.T, version string) bool
+}
+
+// Job is a batch job of one group "workers", of which a node takes one worker at most.
+type Job struct {
+	ID       string
+	Count    int
+	Min, Max int  // of an elastic job; Max 0 is one that is not
+	Service  bool // has a service of the job's name, at a port of each worker
 }
 
 // object is Nomad's JSON as it is: a decoded field that is missing looks like a zero.
@@ -31,121 +49,110 @@ type object = map[string]any
 
 // Check runs all assertions, one after another, each on jobs of its own.
 func Check(t *testing.T, n *Nomad) {
+	events := n.follow(t)
 	for _, of := range []struct {
 		name string
 		run  func(*testing.T, *Nomad)
 	}{
+		{"nodes", nodes},
+		{"a job and its workers", jobs},
+		{"lists by page, by namespace and by index", lists},
 		{"what a job waits for", waiting},
 		{"a scale, its conflict and its bounds", scaling},
+		{"events of a job's scaling", reporting},
 		{"a job without workers", parked},
+		{"workers that have ended well", completing},
+		{"versions and their tags", tagging},
+		{"instances of a service", services},
+		{"variables", variables},
+		{"the lock of a variable", locking},
+		{"whose token it is, and what it may", access},
+		{"the event stream", events.check},
 	} {
 		t.Run(of.name, func(t *testing.T) { of.run(t, n) })
 	}
 }
 
-// waiting: a blocked evaluation does not state how many workers wait; the job's summary
-// does, by itself and in the list of jobs.
-func waiting(t *testing.T, n *Nomad) {
-	n.Register(t, "waits", n.Nodes+2, 0)
-	var blocked object
-	eventually(t, "a blocked evaluation", func() error {
-		var list []object
-		n.get(t, `/v1/evaluations?filter=Status+%3D%3D+%22blocked%22`, &list)
-		for _, e := range list {
-			if e["JobID"] == "waits" && e["Status"] == "blocked" {
-				blocked = e
-				return nil
+// get reads an answer as it is.
+func (n *Nomad) get(t *testing.T, path string, q *api.QueryOptions, into any) *api.QueryMeta {
+	t.Helper()
+	meta, err := n.Client.Raw().Query(path, into, orNone(q).WithContext(t.Context()))
+	must.NoError(t, err)
+	return meta
+}
+
+func orNone(q *api.QueryOptions) *api.QueryOptions {
+	if q == nil {
+		q = &api.QueryOptions{}
+	}
+	return q
+}
+
+// status is the status of an error's answer, and its text.
+func status(t *testing.T, err error) (code int, text string) {
+	t.Helper()
+	var resp api.UnexpectedResponseError
+	must.True(t, errors.As(err, &resp) && resp.HasStatusCode(), must.Sprintf("%v is no answer", err))
+	return resp.StatusCode(), resp.Body()
+}
+
+// refused asserts the status and a part of the text of an error's answer.
+func refused(t *testing.T, err error, code int, part string) {
+	t.Helper()
+	must.Error(t, err)
+	got, text := status(t, err)
+	must.Eq(t, code, got, must.Sprint(text))
+	must.StrContains(t, text, part)
+}
+
+// find returns the object of a list whose field has a value; nil for none.
+func find(list []object, field string, value any) object {
+	for _, o := range list {
+		if o[field] == value {
+			return o
+		}
+	}
+	return nil
+}
+
+// workers are the allocations of a job that run, as they are listed.
+func (n *Nomad) workers(t *testing.T, job string, count int) (running []object) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d workers of %s", count, job), func() error {
+		var all []object
+		n.get(t, "/v1/allocations", &api.QueryOptions{Params: map[string]string{"resources": "true", "task_states": "false"}}, &all)
+		running = nil
+		for _, a := range all {
+			if a["JobID"] == job && a["ClientStatus"] == "running" && a["DesiredStatus"] == "run" {
+				running = append(running, a)
 			}
 		}
-		return fmt.Errorf("not in %v", list)
-	})
-	must.MapContainsKeys(t, blocked, []string{"ID", "Namespace", "ModifyIndex"})
-	must.Nil(t, blocked["QueuedAllocations"], must.Sprint("a blocked evaluation does not have it"))
-
-	eventually(t, "the summary", func() error {
-		var one object
-		n.get(t, "/v1/job/waits/summary", &one)
-		if got := queued(one); got != 2 {
-			return fmt.Errorf("%v workers wait in %v", got, one)
+		if len(running) != count {
+			return fmt.Errorf("%d run of %v", len(running), all)
 		}
 		return nil
 	})
-	var list []object
-	n.get(t, "/v1/jobs", &list)
-	must.Len(t, 1, list)
-	summary, _ := list[0]["JobSummary"].(object)
-	must.Eq(t, 2, queued(summary))
-	must.Eq[any](t, "running", list[0]["Status"])
-	must.Positive(t, summary["ModifyIndex"].(float64))
-	n.purge(t, "waits")
+	return running
 }
 
-func queued(summary object) float64 {
-	groups, _ := summary["Summary"].(object)
-	workers, _ := groups["workers"].(object)
-	n, known := workers["Queued"].(float64)
-	if !known {
-		return -1
-	}
-	return n
-}
-
-// scaling: a scale is refused where the job has changed since, and beyond the bounds.
-func scaling(t *testing.T, n *Nomad) {
-	n.Register(t, "scales", 0, 2)
-	info, _, err := n.Client.Jobs().Info("scales", nil)
-	must.NoError(t, err)
-	index := *info.JobModifyIndex
-	scale := func(count int, index uint64) error {
-		_, _, err := n.Client.Jobs().ScaleWithRequest("scales", &api.ScalingRequest{
-			Count: new(int64(count)), Target: map[string]string{"Group": "workers"}, Message: "why", JobModifyIndex: index,
-		}, nil)
-		return err
-	}
-	must.NoError(t, scale(1, index))
-	must.ErrorContains(t, scale(2, index), "Enforcing job modify index")
-	must.ErrorContains(t, scale(3, 0), "group count was greater than scaling policy maximum")
-	again, _, err := n.Client.Jobs().Info("scales", nil)
-	must.NoError(t, err)
-	must.Greater(t, index, *again.JobModifyIndex)
-	must.Greater(t, *info.Version, *again.Version)
-	must.Eq(t, *info.CreateIndex, *again.CreateIndex)
-	status, _, err := n.Client.Jobs().ScaleStatus("scales", nil)
-	must.NoError(t, err)
-	must.Eq(t, 1, status.TaskGroups["workers"].Desired)
-	must.Eq(t, "why", status.TaskGroups["workers"].Events[0].Message)
-	n.purge(t, "scales")
-}
-
-// parked: a batch job of no workers is dead at once, and can be scaled up all the same.
-func parked(t *testing.T, n *Nomad) {
-	n.Register(t, "parked", 0, 1)
-	status := func(want string) {
-		eventually(t, want, func() error {
-			info, _, err := n.Client.Jobs().Info("parked", nil)
-			if err == nil && *info.Status != want {
-				err = fmt.Errorf("it is %s", *info.Status)
-			}
-			return err
-		})
-	}
-	status("dead")
-	_, _, err := n.Client.Jobs().Scale("parked", "workers", new(1), "", false, nil, nil)
-	must.NoError(t, err)
-	status("running")
-	n.purge(t, "parked")
-}
-
-// get reads an answer as it is.
-func (n *Nomad) get(t *testing.T, path string, into any) {
+// info reads a job.
+func (n *Nomad) info(t *testing.T, job string) *api.Job {
 	t.Helper()
-	body, err := n.Client.Raw().Response(path, (&api.QueryOptions{}).WithContext(t.Context()))
+	j, _, err := n.Client.Jobs().Info(job, nil)
 	must.NoError(t, err)
-	defer body.Close()
-	must.NoError(t, json.NewDecoder(body).Decode(into))
+	return j
 }
 
-// purge removes a job and waits for it to be gone.
+// scale sets a count, if the job is at an index; 0 is any.
+func (n *Nomad) scale(job string, count int, index uint64) (*api.JobRegisterResponse, error) {
+	resp, _, err := n.Client.Jobs().ScaleWithRequest(job, &api.ScalingRequest{
+		Count: new(int64(count)), Target: map[string]string{"Group": "workers"}, Message: "why", JobModifyIndex: index,
+		Meta: map[string]any{"kolo": map[string]any{"by": "test"}},
+	}, nil)
+	return resp, err
+}
+
+// purge removes a job and waits for its workers to be gone.
 func (n *Nomad) purge(t *testing.T, job string) {
 	t.Helper()
 	_, _, err := n.Client.Jobs().Deregister(job, true, nil)

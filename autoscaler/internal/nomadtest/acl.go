@@ -4,6 +4,7 @@
 package nomadtest
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"net/http"
@@ -57,40 +58,46 @@ func (c *Cluster) token(r *http.Request) (t Token, known bool) {
 	return Token{Accessor: fmt.Sprintf("%08x-0000", h.Sum32()), Name: "any"}, secret != ""
 }
 
-// acl answers like Nomad 1.11.3.
-func (c *Cluster) acl(w http.ResponseWriter, r *http.Request, path string) {
+// may reports whether the caller may read and scale the jobs of the namespace that a
+// request is about.
+func (c *Cluster) may(r *http.Request) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.open || c.tokens == nil {
+		return true
+	}
+	t, known := c.token(r)
+	return known && slices.Contains(t.Namespaces, cmp.Or(r.URL.Query().Get("namespace"), "default"))
+}
+
+// selfToken answers like Nomad 1.11.3.
+func (c *Cluster) selfToken(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, known := c.token(r)
-	switch {
-	case path == "acl/token/self" && c.open:
+	switch secret := r.Header.Get("X-Nomad-Token"); {
+	case c.open:
 		c.json(w, map[string]string{"AccessorID": "acls-disabled", "Name": "ACLs disabled token"})
-	case path == "acl/token/self" && r.Header.Get("X-Nomad-Token") == "":
+	case secret == "":
 		c.json(w, map[string]string{"AccessorID": "anonymous", "Name": "Anonymous Token"})
-	case path == "acl/token/self" && known && !t.Workload:
+	case known && !t.Workload:
 		c.json(w, map[string]string{"AccessorID": t.Accessor, "Name": t.Name})
-	case path == "acl/token/self" && known:
+	case known:
 		http.Error(w, "ACL token not found", http.StatusNotFound)
-	case path == "acl/token/self" && !strings.Contains(r.Header.Get("X-Nomad-Token"), "-"):
+	case !strings.Contains(secret, "-"):
 		http.Error(w, "failed to parse signed token: compact JWS format must have three parts", http.StatusInternalServerError)
-	case path == "acl/policy/self" && known && !c.open:
-		c.json(w, nil)
 	default:
 		http.Error(w, "Permission denied", http.StatusForbidden)
 	}
 }
 
-// getSummary answers those who may read a job.
-func (c *Cluster) getSummary(w http.ResponseWriter, r *http.Request, id string) {
+// selfPolicies answers any token that is known, those of workloads included.
+func (c *Cluster) selfPolicies(w http.ResponseWriter, r *http.Request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t, known := c.token(r)
-	switch {
-	case !c.open && (!known || c.tokens != nil && !slices.Contains(t.Namespaces, r.URL.Query().Get("namespace"))):
+	if _, known := c.token(r); !known || c.open {
 		http.Error(w, "Permission denied", http.StatusForbidden)
-	case c.jobs[id] == nil:
-		http.Error(w, "job not found", http.StatusNotFound)
-	default:
-		c.json(w, c.summary(c.jobs[id]))
+		return
 	}
+	c.json(w, nil)
 }

@@ -7,12 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
@@ -30,189 +28,144 @@ func (c *Cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	path := strings.TrimPrefix(r.URL.Path, "/v1/")
-	parts := strings.Split(path, "/")
-	switch {
-	case lists[path] != "":
-		c.list(w, r, lists[path])
-	case path == "event/stream":
-		c.stream(w, r)
-	case parts[0] == "job" && len(parts) > 1:
-		c.job(w, r, parts[1], parts[2:])
-	case parts[0] == "acl":
-		c.acl(w, r, path)
-	case parts[0] == "service" && len(parts) == 2:
-		c.one(w, func() any { return c.registrations(parts[1]) })
-	case parts[0] == "allocation" && len(parts) == 2:
-		c.one(w, func() any { return c.allocation(parts[1]) })
-	case parts[0] == "node" && len(parts) == 2:
-		c.one(w, func() any {
-			if n := c.nodes[parts[1]]; n != nil {
-				return n.wire()
-			}
-			return nil
-		})
-	case parts[0] == "var", parts[0] == "vars":
-		c.variables(w, r, strings.TrimPrefix(path, "var/"))
-	default:
-		missing(w, r)
+	w.Header().Set("X-Nomad-LastContact", "0") // without, Nomad's client reads no token of the next page
+	c.mux.ServeHTTP(w, r)
+}
+
+// routes are what the stand-in answers: calls of Nomad's API that package contract
+// asserts.
+func (c *Cluster) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /v1/nodes":                          c.listed("nodes"),
+		"GET /v1/allocations":                    c.listed("allocs"),
+		"GET /v1/jobs":                           c.listed("jobs"),
+		"GET /v1/evaluations":                    c.listed("evals"),
+		"GET /v1/scaling/policies":               c.listed("policies"),
+		"GET /v1/event/stream":                   c.stream,
+		"GET /v1/acl/token/self":                 c.selfToken,
+		"GET /v1/acl/policy/self":                c.selfPolicies,
+		"GET /v1/node/{id}":                      c.one("node not found", c.node),
+		"GET /v1/allocation/{id}":                c.one("alloc not found", c.allocation),
+		"GET /v1/service/{id}":                   c.one("", c.registrations),
+		"GET /v1/job/{id}":                       c.ofJob(c.whole),
+		"DELETE /v1/job/{id}":                    c.deregister,
+		"GET /v1/job/{id}/allocations":           c.ofJob(c.own),
+		"GET /v1/job/{id}/scale":                 c.ofJob(c.scaleStatus),
+		"PUT /v1/job/{id}/scale":                 c.putScale,
+		"GET /v1/job/{id}/summary":               c.ofJob(func(j *Job) any { return c.summary(j) }),
+		"GET /v1/job/{id}/versions":              c.ofJob(c.versions),
+		"PUT /v1/job/{id}/versions/{tag}/tag":    c.putTag,
+		"DELETE /v1/job/{id}/versions/{tag}/tag": c.putTag,
+		"GET /v1/vars":                           c.variables,
+		"GET /v1/var/{path...}":                  c.variables,
+		"PUT /v1/var/{path...}":                  c.variables,
+		"DELETE /v1/var/{path...}":               c.variables,
 	}
 }
 
-// lists maps the paths of lists to their tables.
-var lists = map[string]string{
-	"nodes": "nodes", "allocations": "allocs", "jobs": "jobs", "evaluations": "evals", "scaling/policies": "policies",
-}
-
-func missing(w http.ResponseWriter, r *http.Request) {
-	http.Error(w, "no such endpoint in the stand-in: "+r.URL.Path, http.StatusNotFound)
-}
-
-// job answers what is below /v1/job/<id>.
-func (c *Cluster) job(w http.ResponseWriter, r *http.Request, id string, rest []string) {
-	if len(rest) == 3 && rest[2] == "tag" {
-		c.putTag(w, r, id, rest[1])
-		return
+// serve makes the handler of all routes. Anything else is answered with a status that
+// is none of Nomad's for what is not there.
+func (c *Cluster) serve() *http.ServeMux {
+	mux := http.NewServeMux()
+	for pattern, handler := range c.routes() {
+		mux.HandleFunc(pattern, handler)
 	}
-	switch strings.Join(rest, "/") {
-	case "":
-		if r.Method == http.MethodDelete {
-			c.Purge(id)
-			_, _ = w.Write([]byte("{}")) // a reader that went away
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "no such endpoint in the stand-in: "+r.Method+" "+r.URL.Path, http.StatusNotImplemented)
+	})
+	return mux
+}
+
+// here reports whether a request is about the one namespace that there is.
+func here(r *http.Request) bool {
+	return slices.Contains([]string{"", "*", "default"}, r.URL.Query().Get("namespace"))
+}
+
+// ofJob answers those who may read a job with what get returns of it.
+func (c *Cluster) ofJob(get func(*Job) any) http.HandlerFunc {
+	answer := c.one("job not found", func(r *http.Request) any {
+		if j := c.jobs[r.PathValue("id")]; j != nil && here(r) {
+			return get(j)
+		}
+		return nil
+	})
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !c.may(r) {
+			http.Error(w, "Permission denied", http.StatusForbidden)
 			return
 		}
-		c.one(w, func() any {
-			if j := c.jobs[id]; j != nil {
-				return c.details(j)
-			}
-			return nil
-		})
-	case "allocations":
-		c.one(w, func() any {
-			out := []any{}
-			for _, a := range c.byJob[id] {
-				out = append(out, a.wire())
-			}
-			return out
-		})
-	case "scale":
-		if r.Method != http.MethodGet {
-			c.putScale(w, r, id)
-			return
-		}
-		c.one(w, func() any {
-			j := c.jobs[id]
-			if j == nil {
-				return nil
-			}
-			return api.JobScaleStatusResponse{JobID: j.ID, Namespace: "default", TaskGroups: map[string]api.TaskGroupScaleStatus{
-				j.Group: {Desired: j.Count, Events: slices.Clone(c.scales[j.ID])},
-			}}
-		})
-	case "summary":
-		c.getSummary(w, r, id)
-	case "versions":
-		c.one(w, func() any { return c.versions(id) })
-	default:
-		missing(w, r)
+		answer(w, r)
 	}
 }
 
-func (c *Cluster) one(w http.ResponseWriter, get func() any) {
-	c.mu.Lock()
-	v := get()
-	text, err := json.Marshal(v)
-	index := c.index
-	c.mu.Unlock()
-	switch {
-	case v == nil:
-		http.Error(w, "not found", http.StatusNotFound)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	default:
-		w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
-		_, _ = w.Write(text) // a reader that went away
+func (c *Cluster) whole(j *Job) any { return c.details(j) }
+
+// own are the allocations of a job, which Nomad lists without what they hold.
+func (c *Cluster) own(j *Job) any {
+	out := []any{}
+	for _, a := range c.byJob[j.ID] {
+		stub := a.wire()
+		delete(stub, "AllocatedResources")
+		out = append(out, stub)
 	}
+	return out
 }
 
-// list answers a list, and waits for it to change where the query asks so.
-func (c *Cluster) list(w http.ResponseWriter, r *http.Request, name string) {
-	q := r.URL.Query()
-	after, _ := strconv.ParseUint(q.Get("index"), 10, 64)
-	wait, err := time.ParseDuration(q.Get("wait"))
-	if err != nil {
-		wait = 5 * time.Minute
+func (c *Cluster) scaleStatus(j *Job) any {
+	return api.JobScaleStatusResponse{JobID: j.ID, Namespace: "default", TaskGroups: map[string]api.TaskGroupScaleStatus{
+		j.Group: {Desired: j.Count, Events: slices.Clone(c.scales[j.ID])},
+	}}
+}
+
+// deregister stops a job, or removes it.
+func (c *Cluster) deregister(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("purge") == "true" {
+		c.Purge(r.PathValue("id"))
+	} else {
+		c.Stop(r.PathValue("id"))
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	for expired := false; ; {
+	_, _ = w.Write([]byte("{}")) // a reader that went away
+}
+
+func (c *Cluster) node(r *http.Request) any {
+	if n := c.nodes[r.PathValue("id")]; n != nil {
+		return n.detail()
+	}
+	return nil
+}
+
+// one answers with one object, which get returns under the lock; nil for none.
+func (c *Cluster) one(none string, get func(*http.Request) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		c.mu.Lock()
-		t, moved := c.tables[name], c.moved
-		if after == 0 || t.index > after || expired {
-			if t.text == nil {
-				t.text = c.encode(name)
-			}
-			text, index := t.text, max(t.index, 1)
-			c.mu.Unlock()
+		v := get(r)
+		text, err := json.Marshal(v)
+		index := c.index
+		c.mu.Unlock()
+		switch {
+		case v == nil:
+			http.Error(w, none, http.StatusNotFound)
+		case err != nil:
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		default:
 			w.Header().Set("X-Nomad-Index", strconv.FormatUint(index, 10))
 			_, _ = w.Write(text) // a reader that went away
-			return
-		}
-		c.mu.Unlock()
-		select {
-		case <-moved:
-		case <-timer.C:
-			expired = true
-		case <-r.Context().Done():
-			return
 		}
 	}
 }
 
-func (c *Cluster) encode(name string) []byte {
-	out := []any{}
-	switch name {
-	case "nodes":
-		for _, id := range c.order {
-			out = append(out, c.nodes[id].wire())
-		}
-	case "allocs":
-		for _, a := range c.allocs {
-			out = append(out, a.wire())
-		}
-	case "jobs":
-		for _, id := range slices.Sorted(maps.Keys(c.jobs)) {
-			out = append(out, c.stub(c.jobs[id]))
-		}
-	case "evals":
-		for _, e := range c.evals {
-			if j := c.jobs[e.job]; j != nil {
-				out = append(out, e.wire(j))
-			}
-		}
-	case "policies":
-		for _, j := range c.jobs {
-			if j.Elastic != nil {
-				out = append(out, map[string]any{"ID": j.ID, "Enabled": !j.Stop, "Type": "horizontal",
-					"Target": map[string]string{"Namespace": "default", "Job": j.ID, "Group": j.Group}})
-			}
-		}
+func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request) {
+	if !c.may(r) {
+		http.Error(w, "Permission denied", http.StatusForbidden)
+		return
 	}
-	text, err := json.Marshal(out)
-	if err != nil {
-		panic(err) // a mistake in this package
-	}
-	return text
-}
-
-func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request, id string) {
 	var req api.ScalingRequest
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	c.mu.Lock()
-	j, err := c.scale(id, &req)
+	j, err := c.scale(r.PathValue("id"), &req)
 	c.mu.Unlock()
 	var stale conflict
 	switch {
@@ -228,8 +181,8 @@ func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request, id string) {
 }
 
 // registrations are the instances of a service.
-func (c *Cluster) registrations(name string) any {
-	out := []any{}
+func (c *Cluster) registrations(r *http.Request) any {
+	name, out := r.PathValue("id"), []any{}
 	for _, j := range c.jobs {
 		for i, at := range j.At {
 			claim := at
@@ -256,23 +209,26 @@ func (c *Cluster) instance(j *Job, i int) string {
 	return fmt.Sprintf("%s-at-%d", j.ID, i)
 }
 
-// allocation is an instance's allocation with the address that it holds; nil
-// for none.
-func (c *Cluster) allocation(id string) any {
+// allocation is one whole, with the address that it holds as an instance of a service;
+// nil for none.
+func (c *Cluster) allocation(r *http.Request) any {
+	id := r.PathValue("id")
+	a := c.allocs[id]
 	for _, j := range c.jobs {
 		for i, at := range j.At {
 			if c.instance(j, i) != id {
 				continue
 			}
-			host, port, _ := net.SplitHostPort(at)
-			n, _ := strconv.Atoi(port) // 0 is as good as any that is none
-			return map[string]any{
-				"ID": id, "Namespace": "default", "JobID": j.ID, "DesiredStatus": "run", "ClientStatus": "running",
-				"AllocatedResources": map[string]any{"Shared": map[string]any{"Ports": []any{map[string]any{"Label": "kolo", "Value": n, "HostIP": host}}}},
+			if a == nil {
+				a = &Alloc{ID: id, Job: j.ID, Group: j.Group, Client: api.AllocClientStatusRunning, Desired: api.AllocDesiredStatusRun}
 			}
+			return a.at(at)
 		}
 	}
-	return nil
+	if a == nil {
+		return nil
+	}
+	return a.wire()
 }
 
 // stream sends events as they happen, from now on.

@@ -61,7 +61,7 @@ type Alloc struct {
 	cpu                  int
 	create, index        uint64
 	version              uint64
-	at                   int64
+	created              int64
 }
 
 // eval is a blocked evaluation, or what became of one. As in Nomad, a blocked one does

@@ -32,6 +32,9 @@ func (c *Cluster) scale(id string, r *api.ScalingRequest) (*Job, error) {
 	event := api.ScalingEvent{
 		Count: r.Count, PreviousCount: int64(j.Count), Error: r.Error, Message: r.Message, Meta: r.Meta, Time: uint64(time.Now().UnixNano()),
 	}
+	if r.Count != nil && r.Error {
+		return nil, refused("scaling action should not contain count if error is true")
+	}
 	if r.Count == nil {
 		c.scales[id] = append([]api.ScalingEvent{event}, c.scales[id]...)
 		return j, nil
@@ -135,7 +138,7 @@ func (c *Cluster) place(j *Job, n int) bool {
 		a := &Alloc{
 			ID: fmt.Sprintf("%08x-1111-0000-0000-000000000000", i), Job: j.ID, Group: j.Group, Node: id, N: n,
 			Client: api.AllocClientStatusRunning, Desired: api.AllocDesiredStatusRun, create: i, index: i, version: j.version,
-			at: time.Now().UnixNano(), cpu: j.CPU, model: node.Model,
+			created: time.Now().UnixNano(), cpu: j.CPU, model: node.Model,
 		}
 		for _, g := range node.ids {
 			if len(a.devices) < j.GPUs && node.taken[g] == "" {

@@ -6,6 +6,7 @@ package nomadtest
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type Cluster struct {
 	// OnScale, if set, is called with every accepted scale, under the lock.
 	OnScale func(job, group string, from, to int)
 
+	mux    *http.ServeMux
 	mu     sync.Mutex
 	index  uint64
 	tables map[string]*table
@@ -52,28 +54,24 @@ type Cluster struct {
 	writes    int
 }
 
-// table is a list with the index it last changed at and its encoding.
-type table struct {
-	index uint64
-	text  []byte // of the whole list at index, nil when to be made
-}
-
 // New is an empty cluster.
 func New() *Cluster {
-	return &Cluster{
+	c := &Cluster{
 		index: 10, moved: make(chan struct{}), varsMoved: make(chan struct{}),
 		tables: map[string]*table{"nodes": {}, "allocs": {}, "jobs": {}, "evals": {}, "policies": {}},
 		nodes:  map[string]*Node{}, jobs: map[string]*Job{}, allocs: map[string]*Alloc{}, byJob: map[string]map[string]*Alloc{}, evals: map[string]*eval{},
 		queued: map[string]int{}, counts: map[string]uint64{},
 		vars: map[string]*variable{}, tags: map[string]map[uint64]string{}, scales: map[string][]api.ScalingEvent{}, subs: map[chan []byte]struct{}{},
 	}
+	c.mux = c.serve()
+	return c
 }
 
 // bump moves the index of some tables. The caller holds c.mu.
 func (c *Cluster) bump(tables ...string) uint64 {
 	c.index++
 	for _, t := range tables {
-		c.tables[t].index, c.tables[t].text = c.index, nil
+		c.tables[t].index, c.tables[t].items = c.index, nil
 	}
 	close(c.moved)
 	c.moved = make(chan struct{})
@@ -120,7 +118,7 @@ func (c *Cluster) AddNodes(n, gpus int) {
 		c.nodes[node.ID] = node
 		c.order = append(c.order, node.ID)
 		node.index = c.bump("nodes")
-		c.emit("Node", "NodeRegistration", node.ID, map[string]any{"Node": node.wire()})
+		c.emit("Node", "NodeRegistration", node.ID, map[string]any{"Node": node.detail()})
 	}
 	c.schedule()
 }
@@ -133,7 +131,7 @@ func (c *Cluster) ChangeNode(i int, edit func(*Node)) {
 	edit(n)
 	c.full = 0
 	n.index = c.bump("nodes")
-	c.emit("Node", "NodeEvent", n.ID, map[string]any{"Node": n.wire()})
+	c.emit("Node", "NodeEvent", n.ID, map[string]any{"Node": n.detail()})
 	if n.State == api.NodeStatusDown {
 		for _, a := range c.allocs {
 			if a.Node == n.ID && a.live() {
@@ -277,7 +275,7 @@ func (c *Cluster) summarize(id string) { c.counts[id] = c.bump("jobs") }
 func (c *Cluster) put(a *Alloc) {
 	c.allocs[a.ID] = a
 	c.counts[a.Job] = c.index
-	c.tables["jobs"].index, c.tables["jobs"].text = c.index, nil
+	c.tables["jobs"].index, c.tables["jobs"].items = c.index, nil
 	if c.byJob[a.Job] == nil {
 		c.byJob[a.Job] = map[string]*Alloc{}
 	}

@@ -21,19 +21,21 @@ func (c *Cluster) Tagged(id string) bool {
 	return len(c.tags[id]) > 0
 }
 
-// versions are those that are tagged and the newest, newest first; nil for a
-// job that is not there.
-func (c *Cluster) versions(id string) any {
-	j := c.jobs[id]
-	if j == nil {
-		return nil
+// versionsKept is how many versions of a job Nomad keeps by default, besides those with
+// a tag.
+const versionsKept = 6
+
+// versions are those that are kept, newest first.
+func (c *Cluster) versions(j *Job) any {
+	numbers := slices.Collect(maps.Keys(c.tags[j.ID]))
+	for n := range min(versionsKept, j.version+1) {
+		numbers = append(numbers, j.version-n)
 	}
-	numbers := slices.AppendSeq([]uint64{j.version}, maps.Keys(c.tags[id]))
 	slices.Sort(numbers)
 	var out []any
 	for _, n := range slices.Backward(slices.Compact(numbers)) {
-		v := map[string]any{"ID": id, "Version": n}
-		if tag := c.tags[id][n]; tag != "" {
+		v := map[string]any{"ID": j.ID, "Version": n}
+		if tag := c.tags[j.ID][n]; tag != "" {
 			v["VersionTag"] = map[string]any{"Name": tag}
 		}
 		out = append(out, v)
@@ -43,7 +45,8 @@ func (c *Cluster) versions(id string) any {
 
 // putTag tags a version, which may be the only one of that tag, or takes the
 // tag off the newest version that has it.
-func (c *Cluster) putTag(w http.ResponseWriter, r *http.Request, id, name string) {
+func (c *Cluster) putTag(w http.ResponseWriter, r *http.Request) {
+	id, name := r.PathValue("id"), r.PathValue("tag")
 	var req api.TagVersionRequest
 	if r.Method != http.MethodDelete {
 		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {

@@ -39,8 +39,8 @@ func (c *Cluster) Deny(token string) {
 	c.denied = token
 }
 
-// await waits for a variable to change where the query asks so.
-func (c *Cluster) await(r *http.Request, path string) {
+// awaitVariable waits for a variable to change where the query asks so.
+func (c *Cluster) awaitVariable(r *http.Request, path string) {
 	after, _ := strconv.ParseUint(r.URL.Query().Get("index"), 10, 64)
 	for after > 0 {
 		c.mu.Lock()
@@ -64,9 +64,13 @@ func (c *Cluster) varsChanged() {
 	c.varsMoved = make(chan struct{})
 }
 
-func (c *Cluster) variables(w http.ResponseWriter, r *http.Request, path string) {
+// mostItems is how many bytes the names and values of a variable may have.
+const mostItems = 64 << 10
+
+func (c *Cluster) variables(w http.ResponseWriter, r *http.Request) {
+	path := r.PathValue("path")
 	if r.Method == http.MethodGet {
-		c.await(r, path)
+		c.awaitVariable(r, path)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,6 +117,14 @@ func (c *Cluster) putVariable(w http.ResponseWriter, r *http.Request, path strin
 	var in api.Variable
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	size := 0
+	for name, value := range in.Items {
+		size += len(name) + len(value)
+	}
+	if size > mostItems {
+		http.Error(w, "variables are limited to 64KiB in total size", http.StatusBadRequest)
 		return
 	}
 	q, v := r.URL.Query(), c.vars[path]

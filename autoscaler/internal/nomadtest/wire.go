@@ -5,7 +5,9 @@ package nomadtest
 
 import (
 	"fmt"
+	"net"
 	"path"
+	"strconv"
 
 	"github.com/hashicorp/nomad/api"
 )
@@ -17,32 +19,56 @@ func (n *Node) wire() map[string]any {
 		for _, id := range n.ids {
 			instances = append(instances, map[string]any{"ID": id, "Healthy": true})
 		}
-		devices = append(devices, map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": n.Model, "Instances": instances})
+		devices = append(devices, map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": n.Model, "Attributes": map[string]any{}, "Instances": instances})
 	}
 	eligibility := api.NodeSchedulingIneligible
 	if n.Eligible && !n.Drain {
 		eligibility = api.NodeSchedulingEligible
 	}
 	return map[string]any{
-		"ID": n.ID, "Name": n.Name, "Datacenter": "dc1", "NodePool": n.Pool, "Status": n.State, "Drain": n.Drain,
+		"ID": n.ID, "Name": n.Name, "Datacenter": "dc1", "NodeClass": "", "NodePool": n.Pool, "Status": n.State, "Drain": n.Drain,
 		"SchedulingEligibility": eligibility, "ModifyIndex": n.index,
 		"Drivers":           map[string]any{"raw_exec": map[string]any{"Detected": true, "Healthy": true}},
 		"NodeResources":     map[string]any{"Cpu": map[string]any{"CpuShares": n.CPU}, "Memory": map[string]any{"MemoryMB": 1 << 20}, "Devices": devices},
-		"ReservedResources": map[string]any{},
+		"ReservedResources": map[string]any{"Cpu": map[string]any{"CpuShares": 0}, "Memory": map[string]any{"MemoryMB": 0}},
 	}
 }
 
+// detail is the node as GET /v1/node/:id and events have it.
+func (n *Node) detail() map[string]any {
+	out := n.wire()
+	delete(out, "Drain")
+	out["Attributes"], out["Meta"], out["DrainStrategy"] = map[string]string{"kernel.name": "linux"}, map[string]string{}, nil
+	if n.Drain {
+		out["DrainStrategy"] = map[string]any{"Deadline": 0}
+	}
+	return out
+}
+
 func (a *Alloc) wire() map[string]any {
-	task := map[string]any{"Cpu": map[string]any{"CpuShares": a.cpu}, "Memory": map[string]any{"MemoryMB": 64}}
+	task := map[string]any{"Cpu": map[string]any{"CpuShares": a.cpu, "ReservedCores": nil}, "Memory": map[string]any{"MemoryMB": 64}, "Networks": nil}
 	if len(a.devices) > 0 {
 		task["Devices"] = []any{map[string]any{"Vendor": "nvidia", "Type": "gpu", "Name": a.model, "DeviceIDs": a.devices}}
 	}
+	shared := map[string]any{"Networks": nil, "Ports": nil}
 	return map[string]any{
 		"ID": a.ID, "Namespace": "default", "JobID": a.Job, "TaskGroup": a.Group, "NodeID": a.Node,
 		"Name": fmt.Sprintf("%s.%s[%d]", a.Job, a.Group, a.N), "DesiredStatus": a.Desired, "ClientStatus": a.Client,
-		"AllocatedResources": map[string]any{"Tasks": map[string]any{"t": task}},
-		"CreateIndex":        a.create, "ModifyIndex": a.index, "CreateTime": a.at,
+		"AllocatedResources": map[string]any{"Tasks": map[string]any{"t": task}, "TaskLifecycles": map[string]any{"t": nil}, "Shared": shared},
+		"CreateIndex":        a.create, "ModifyIndex": a.index, "CreateTime": a.created,
 	}
+}
+
+// at is the allocation with a port that Nomad reserved for it.
+func (a *Alloc) at(address string) map[string]any {
+	host, port, _ := net.SplitHostPort(address)
+	n, _ := strconv.Atoi(port) // 0 is as good as any that is none
+	out := a.wire()
+	out["AllocatedResources"].(map[string]any)["Shared"] = map[string]any{
+		"Networks": []any{map[string]any{"IP": host, "DynamicPorts": []any{map[string]any{"Label": "kolo", "Value": n}}}},
+		"Ports":    []any{map[string]any{"Label": "kolo", "Value": n, "HostIP": host}},
+	}
+	return out
 }
 
 // details is the job as GET /v1/job/:id answers it. The caller holds c.mu.
