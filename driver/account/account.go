@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/user"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/ownthread"
 )
 
 // Account is the user that a task runs as.
@@ -194,7 +194,7 @@ func (a Account) try(f func() error) error {
 	if os.Geteuid() != 0 || a.UID == 0 {
 		return f()
 	}
-	return onOwnThread(func() error {
+	return ownthread.Do(func() error {
 		// The wrappers in package unix would change the whole process.
 		if err := confine.SetThreadGroups(a.Groups); err != nil {
 			return fmt.Errorf("setgroups: %w", err)
@@ -207,22 +207,4 @@ func (a Account) try(f func() error) error {
 		}
 		return f()
 	})
-}
-
-// onOwnThread runs f on a thread that no other goroutine will use again: f may
-// change what belongs to the thread. It is not the process's first thread, which
-// outlives its goroutines: /proc would show what f has changed there as the process's.
-func onOwnThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if unix.Gettid() != unix.Getpid() {
-			done <- f()
-			return
-		}
-		err := onOwnThread(f) // on another, as this one is taken
-		runtime.UnlockOSThread()
-		done <- err
-	}()
-	return <-done
 }

@@ -22,10 +22,7 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 	}
 	nobody, err := Lookup("nobody")
 	must.NoError(t, err)
-	dir := t.TempDir()
-	for p := dir; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
-		must.NoError(t, os.Chmod(p, 0o755))
-	}
+	dir := openDir(t)
 	must.NoError(t, os.Mkdir(filepath.Join(dir, "closed"), 0o700))
 	must.NoError(t, os.Mkdir(filepath.Join(dir, "closed/below"), 0o755))
 	for name, mode := range map[string]fs.FileMode{"open": 0o644, "mine": 0o600, "program": 0o755, "root's program": 0o700, "closed/open": 0o755, "closed/mine": 0o600, "closed/below/open": 0o644} {
@@ -62,6 +59,16 @@ func TestAccessIsThatOfTheUser(t *testing.T) {
 	// None of it must stick to this process.
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "closed/own"), nil, 0o600))
 	must.Eq(t, 0, os.Geteuid())
+}
+
+// openDir is a directory that all users may enter.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for p := dir; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
+		must.NoError(t, os.Chmod(p, 0o755))
+	}
+	return dir
 }
 
 func TestUnknownUser(t *testing.T) {

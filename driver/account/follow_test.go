@@ -73,10 +73,7 @@ func TestFollowWithTheRightsOfAUser(t *testing.T) {
 	}
 	nobody, err := Lookup("nobody")
 	must.NoError(t, err)
-	dir := t.TempDir()
-	for p := dir; p != "/" && p != os.TempDir(); p = filepath.Dir(p) {
-		must.NoError(t, os.Chmod(p, 0o755))
-	}
+	dir := openDir(t)
 	home, python := filepath.Join(dir, "home"), filepath.Join(dir, "home/pyenv/bin/python3")
 	must.NoError(t, os.MkdirAll(filepath.Dir(python), 0o755))
 	must.NoError(t, os.WriteFile(python, nil, 0o755))

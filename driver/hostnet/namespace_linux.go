@@ -6,43 +6,26 @@ package hostnet
 import (
 	"fmt"
 	"net"
-	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/ownthread"
 )
 
-// Inside runs f in the network namespace that is bound at a path, on a thread that no
-// other goroutine uses again.
+// Inside runs f in the network namespace that is bound at a path, on a thread of its
+// own.
 func Inside(path string, f func() error) error {
 	ns, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("network namespace %s: %w", path, err)
 	}
 	defer func() { _ = unix.Close(ns) }()
-	return onOwnThread(func() error {
+	return ownthread.Do(func() error {
 		if err := unix.Setns(ns, unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("network namespace %s: %w", path, err)
 		}
 		return f()
 	})
-}
-
-// onOwnThread runs f on a thread that no other goroutine uses again. It is not the
-// process's first one, which outlives its goroutines: that would keep the namespace, and
-// /proc/net would show its connections.
-func onOwnThread(f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		if unix.Gettid() != unix.Getpid() {
-			done <- f()
-			return
-		}
-		err := onOwnThread(f) // on another, as this one is taken
-		runtime.UnlockOSThread()
-		done <- err
-	}()
-	return <-done
 }
 
 // Network is what a network namespace has.

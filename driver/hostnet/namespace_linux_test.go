@@ -10,6 +10,8 @@ import (
 
 	"github.com/shoenig/test/must"
 	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/ownthread"
 )
 
 // TestInsideLeavesTheProcessInItsNetwork looks into another network so often that Go
@@ -22,7 +24,7 @@ func TestInsideLeavesTheProcessInItsNetwork(t *testing.T) {
 	must.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "net")
 	must.NoError(t, os.WriteFile(path, nil, 0o600))
-	must.NoError(t, onOwnThread(func() error {
+	must.NoError(t, ownthread.Do(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ type rule struct {
 // framework; horovod and torch are two. Only the program lists them, and gives agent
 // and launcher theirs.
 func driverRules() map[string]rule {
-	base := []string{"attest", "cgroup", "elastic", "settings", "hostnet", "localpeer", "remotecall", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
+	base := []string{"attest", "cgroup", "elastic", "settings", "ownthread", "hostnet", "localpeer", "remotecall", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
 		"discovery/registry", "nomadapi"}
 	framework := []string{"agent/framework", "agent/host", "agent/leader"}
@@ -100,7 +100,8 @@ func driverRules() map[string]rule {
 		"attest":     {pure: true},
 		"elastic":    {pure: true},
 		"settings":   {},
-		"hostnet":    {},
+		"ownthread":  {},
+		"hostnet":    {uses: []string{"ownthread"}},
 		"localpeer":  {},
 		"remotecall": {},
 		"discovery":  {uses: finding, nomad: true},
@@ -115,21 +116,21 @@ func driverRules() map[string]rule {
 		"cgroup":      {},
 		"procid":      {},
 		"privatedirs": {},
-		"account":     {uses: []string{"confine"}},
+		"account":     {uses: []string{"confine", "ownthread"}},
 		"gate":        {},
 		"eventtail":   {uses: []string{"plaintext"}},
 		"gpu":         {},
 		"gpu/devnode": {nomad: true},
-		"python":      {uses: []string{"account", "confine", "plaintext"}},
-		"isolation":   {uses: []string{"account", "confine", "privatedirs"}, nomad: true},
+		"python":      {uses: []string{"account", "confine", "ownthread", "plaintext"}},
+		"isolation":   {uses: []string{"account", "confine", "ownthread", "privatedirs"}, nomad: true},
 		"taskconfig":  {uses: []string{"agent/config", "commandline", "elastic", "gpu", "settings"}},
 		"workerflags": {uses: []string{"agent/config", "commandline", "elastic", "gpu", "settings", "taskconfig"}},
-		"plugin": {uses: []string{"account", "agent/config", "buildinfo", "cgroup", "commandline", "confine", "elastic", "eventtail", "gpu", "gpu/devnode", "hostnet", "isolation", "plaintext",
+		"plugin": {uses: []string{"account", "agent/config", "buildinfo", "cgroup", "commandline", "confine", "elastic", "eventtail", "gpu", "gpu/devnode", "hostnet", "isolation", "ownthread", "plaintext",
 			"privatedirs", "procid", "settings", "taskconfig"}, nomad: true},
 
 		"agent/config":     {uses: []string{"settings"}},
 		"agent/events":     {},
-		"agent/process":    {uses: []string{"hostnet", "plaintext"}},
+		"agent/process":    {uses: []string{"hostnet", "ownthread", "plaintext"}},
 		"agent/wire":       {uses: []string{"attest", "elastic"}},
 		"agent/host":       {uses: base},
 		"agent/leader":     {uses: []string{"attest", "elastic", "settings", "agent/config", "plaintext", "agent/wire"}},
@@ -140,8 +141,8 @@ func driverRules() map[string]rule {
 		"agent/completion": {uses: slices.Concat(finding, []string{"settings", "agent/config"}), nomad: true},
 
 		"horovod/options":    {uses: []string{"settings"}},
-		"horovod/probe":      {uses: []string{"account", "confine", "plaintext", "python"}},
-		"horovod/taskdriver": {uses: []string{"account", "confine", "horovod/options", "horovod/probe", "plaintext", "python", "settings"}},
+		"horovod/probe":      {uses: []string{"account", "confine", "ownthread", "plaintext", "python"}},
+		"horovod/taskdriver": {uses: []string{"account", "confine", "ownthread", "horovod/options", "horovod/probe", "plaintext", "python", "settings"}},
 		"horovod/rendezvous": {uses: []string{"attest", "elastic", "gate", "agent/wire"}},
 		"horovod":            {uses: slices.Concat(base, framework, []string{"gate", "horovod/rendezvous"})},
 
@@ -150,8 +151,8 @@ func driverRules() map[string]rule {
 		"torch/worker":     {uses: []string{"attest", "elastic", "agent/wire", "gate"}},
 		"torch/options":    {uses: []string{"settings"}},
 		"torch/release":    {uses: []string{"plaintext"}},
-		"torch/probe":      {uses: []string{"account", "confine", "plaintext", "python"}},
-		"torch/taskdriver": {uses: []string{"account", "confine", "plaintext", "python", "settings", "torch/options", "torch/probe", "torch/release"}},
+		"torch/probe":      {uses: []string{"account", "confine", "ownthread", "plaintext", "python"}},
+		"torch/taskdriver": {uses: []string{"account", "confine", "ownthread", "plaintext", "python", "settings", "torch/options", "torch/probe", "torch/release"}},
 		"torch":            {uses: slices.Concat(base, framework, []string{"gate", "torch/release", "torch/store", "torch/tcpstore", "torch/worker"})},
 
 		"launcher": {uses: slices.Concat(base, framework, []string{"agent/port", "agent/statusapi", "commandline", "horovod/options", "torch/options"})},

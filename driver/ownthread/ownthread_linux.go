@@ -1,0 +1,30 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package ownthread runs functions that change what belongs to a thread, such as its
+// rights to files or its network namespace.
+package ownthread
+
+import (
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Do runs f on a thread that no other goroutine uses again, and returns its error. It is
+// not the process's first thread, which outlives its goroutines: that would keep what f
+// has changed, and /proc would show it as the process's.
+func Do(f func() error) error {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		if unix.Gettid() != unix.Getpid() {
+			done <- f()
+			return
+		}
+		err := Do(f) // on another, as this one is taken
+		runtime.UnlockOSThread()
+		done <- err
+	}()
+	return <-done
+}
