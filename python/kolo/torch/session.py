@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from ..worker import Client, Place
-from . import background, pace, reporting
+from . import backends, background, pace, reporting
 from . import place as places
 from .channel import Channel
 from .forming import Forming
@@ -38,8 +38,6 @@ from .state import State
 from .stream import Stream
 from .sync import sync
 
-BACKEND = "KOLO_TORCH_BACKEND"
-LAZY = "TORCH_GLOO_LAZY_INIT"
 ATTESTED = 300.0  # seconds in which the agents have compared the connections of a group, even if another one begins to lead
 FORMING = 0.5  # seconds after which the agent learns where a group listens that has not formed yet
 ATTEMPTS = 10  # failures in a row, without a commit between them or a reason that the agent knows
@@ -61,7 +59,7 @@ class Session:
 
     def __init__(self, backend: Optional[str], timeout: timedelta) -> None:
         self.group: Optional[Group] = None
-        self.backend = backend or os.environ.get(BACKEND) or default_backend()
+        self.backend = backends.choose(backend)
         self.timeout = timeout
         self.failures = 0  # groups in a row that have failed without a commit between
         self._state: Optional[State] = None
@@ -124,14 +122,11 @@ class Elastic(Session):
         if dist.is_initialized():
             raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
                                "again when it changes; take init_process_group out of the script")
-        if os.environ.get(LAZY, "0") not in ("", "0"):
-            raise RuntimeError("%s=%s: Gloo would connect after the agents have looked for strangers among the connections of "
-                               "a group; take it out of the environment" % (LAZY, os.environ[LAZY]))
         super().__init__(backend, timeout)
         # Else NCCL's watchdog ends this process when a collective fails.
         prefix = "" if str(torch.__version__).startswith("2.1.") else "TORCH_"
         os.environ.setdefault(prefix + "NCCL_ASYNC_ERROR_HANDLING", "0")
-        _warm(self.backend)
+        backends.warm(self.backend)
         self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
         self.client.on_broken = self._on_broken
         self._left, self._reason = 0, "start"  # the generation that this process was in last
@@ -338,22 +333,6 @@ class Elastic(Session):
             group.break_()
             if stream is not None:
                 stream.abandon()
-
-
-def _warm(backend: str) -> None:
-    """Does once what torch does slowly the first time, so that no group waits for it."""
-    hook = sys.excepthook
-    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    sys.excepthook = hook
-    with torch.random.fork_rng(devices=[]):  # the script's numbers stay as they are
-        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
-    model(torch.zeros(1, 1)).backward()
-    dist.destroy_process_group()
-
-
-def default_backend() -> str:
-    """gloo, and NCCL for what is on a GPU."""
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
 
 
 def log(text: str, *args: Any) -> None:

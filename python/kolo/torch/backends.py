@@ -1,0 +1,36 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The backend of process groups: which one, and what it needs before the first group."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Optional
+
+import torch
+import torch.distributed as dist
+
+BACKEND = "KOLO_TORCH_BACKEND"
+LAZY = "TORCH_GLOO_LAZY_INIT"
+
+
+def choose(backend: Optional[str]) -> str:
+    """The script's backend, else that of the environment, else gloo, and NCCL for what is on a GPU."""
+    default = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    return backend or os.environ.get(BACKEND) or default
+
+
+def warm(backend: str) -> None:
+    """Does once what torch does slowly the first time, so that no group waits for it."""
+    if os.environ.get(LAZY, "0") not in ("", "0"):
+        raise RuntimeError("%s=%s: Gloo would connect after the agents have looked for strangers among the connections of "
+                           "a group; take it out of the environment" % (LAZY, os.environ[LAZY]))
+    hook = sys.excepthook
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+    sys.excepthook = hook
+    with torch.random.fork_rng(devices=[]):  # the script's numbers stay as they are
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    model(torch.zeros(1, 1)).backward()
+    dist.destroy_process_group()
