@@ -4,13 +4,15 @@
 package builtin
 
 import (
+	"fmt"
+
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/registry"
 )
 
 // ffdl maximises the total speed-up of the jobs it admits.
 type ffdl struct {
-	Method string `hcl:"method,optional" doc:"dp (exact), greedy (one step at a time, exact for concave curves), hull (greedy that steps over dips) or auto: dp while it is cheap, else hull"`
+	Method string `hcl:"method,optional" doc:"dp (exact; hull where its table would be too large), greedy (one step at a time, exact for concave curves), hull (greedy that steps over dips) or auto: dp while it is cheap, else hull"`
 	Limit  int    `hcl:"limit,optional" doc:"auto uses dp up to this many table updates"`
 }
 
@@ -21,8 +23,8 @@ func (f ffdl) Check() (string, string) {
 	default:
 		return "method", `must be "auto", "dp", "greedy" or "hull"`
 	}
-	if f.Limit < 0 {
-		return "limit", "must not be negative"
+	if f.Limit < 0 || f.Limit > mostUpdates {
+		return "limit", fmt.Sprintf("must be between 0 and %d", mostUpdates)
 	}
 	return "", ""
 }
@@ -76,15 +78,30 @@ func (p *pool) prefix(order []*candidate) []*candidate {
 	return admitted
 }
 
+// A table takes less than a second and than 128 MiB: a caller of the HTTP API may name
+// the method.
+const (
+	mostUpdates = 300_000_000
+	mostCells   = 32 << 20 // of 4 bytes
+)
+
+// method is the one for the jobs: dp only where its table is small enough.
 func (f ffdl) method(p *pool, admitted []*candidate) string {
-	if f.Method != "auto" {
+	limit := f.Limit
+	switch f.Method {
+	case "greedy", "hull":
 		return f.Method
+	case "dp":
+		limit = mostUpdates
+	}
+	width := p.free + 1
+	if len(admitted) > mostCells/width {
+		return "hull"
 	}
 	updates := 0
 	for _, c := range admitted {
-		levels := p.free/c.per + 1
-		levels = min(levels, c.Sizes.Count(c.low, c.high))
-		if updates += levels * (p.free + 1); updates > f.Limit {
+		levels := min(p.free/c.per+1, c.Sizes.Count(c.low, c.high))
+		if updates += levels * width; updates > limit {
 			return "hull"
 		}
 	}

@@ -19,7 +19,8 @@ import (
 // slots, this takes the cheapest work first, which is the same for concave
 // curves up to one step. Where the paper turns a job away for good, here it
 // is offered prices again later, and runs at its minimum on GPUs that no job
-// bought.
+// bought. Where there are so many jobs that looking for schedules takes too long, the
+// rest are offered prices first in the next decision.
 type oasis struct {
 	Slot  float64 `hcl:"slot,optional" doc:"length of a time slot in seconds"`
 	Slots int     `hcl:"slots,optional" doc:"how many slots ahead a job may buy, at most 64"`
@@ -53,6 +54,8 @@ var oasisEntry = registry.Define(registry.Info{
 // oasisState holds the bought schedules.
 type oasisState struct {
 	Plans map[string]oasisPlan `json:"plans"`
+	// Next are the jobs that are offered prices first, at most one of each GPU type.
+	Next []string `json:"next,omitempty"`
 }
 
 // oasisPlan is a job's workers in slot First and those after it.
@@ -83,13 +86,21 @@ func (o oasis) allocate(s *policy.Snapshot) policy.Decision {
 				state.Plans[c.ID] = plan
 			}
 		}
-		for _, c := range p.jobs {
+		offers := mostOffers / len(pools)
+		first := max(0, slices.IndexFunc(p.jobs, func(c *candidate) bool { return slices.Contains(old.Next, c.ID) }))
+		for _, c := range slices.Concat(p.jobs[first:], p.jobs[:first]) {
 			if _, ok := state.Plans[c.ID]; ok {
 				continue
 			}
+			if offers <= 0 {
+				state.Next = append(state.Next, c.ID)
+				break
+			}
+			m.offers = 0
 			if plan, ok := m.buy(c); ok && m.reserve(c, plan) {
 				state.Plans[c.ID] = plan
 			}
+			offers -= m.offers
 		}
 		for _, c := range p.jobs {
 			if plan, ok := state.Plans[c.ID]; ok {
@@ -109,6 +120,14 @@ func (o oasis) allocate(s *policy.Snapshot) policy.Decision {
 	return d
 }
 
+// mostOffers is how many purchases jobs look at in one decision, which takes less than a
+// second. The job that is over it looks at all of its own.
+const mostOffers = 5_000_000
+
+// mostSteps is how many sizes of a job are looked at, or up to twice as many: one that may
+// have more grows by larger steps.
+const mostSteps = 256
+
 // market is the GPUs bought in each slot from the present one on.
 type market struct {
 	oasis
@@ -120,6 +139,8 @@ type market struct {
 	floor float64   // lowest price
 	step  bids      // scratch: next purchase per slot
 	buys  []int     // scratch: workers per slot
+
+	offers int // that were looked at
 }
 
 func newMarket(o oasis, p *pool, now float64, first int) *market {
@@ -172,23 +193,55 @@ func (m *market) buy(c *candidate) (oasisPlan, bool) {
 	for n := c.low; n > 0 && n < c.high; n = 2 * n {
 		fast = max(fast, c.speed(c.floor(n)))
 	}
-	best, most := oasisPlan{}, 0.0
+	top := m.top(c)
+	best, most, could := oasisPlan{}, 0.0, 0.0
 	for slots := 1; ; slots *= 2 {
 		slots = min(slots, len(m.used))
+		could = 0
+		for i := range slots {
+			could += top * m.span(i)
+		}
 		worth := m.utility(c, left, left/fast, slots)
 		// Nothing is cheaper than all work at the lowest price.
-		if worth-left*m.floor*float64(c.per) > most {
-			if cost, end, ok := m.cheapest(c, left, slots); ok {
-				if payoff := m.utility(c, left, left/fast, end) - cost; payoff > most {
-					most = payoff
-					best = oasisPlan{First: m.first, Workers: slices.Clone(m.buys[:end])}
-				}
+		if worth-left*m.floor*float64(c.per) > most && left <= could*(1+straight) {
+			// Neither cost nor end ever falls, and a later end is never worth more.
+			payoff := func(cost float64, end int) float64 { return m.utility(c, left, left/fast, end) - cost }
+			hopeless := func(cost float64, end int) bool { return !(payoff(cost, end) > most) }
+			if cost, end, ok := m.cheapest(c, left, slots, hopeless); ok && !hopeless(cost, end) {
+				most = payoff(cost, end)
+				best = oasisPlan{First: m.first, Workers: slices.Clone(m.buys[:end])}
 			}
 		}
 		if slots == len(m.used) {
 			return best, most > 0
 		}
 	}
+}
+
+// top is the speed-up that the job has once no step of its growth brings more.
+func (m *market) top(c *candidate) float64 {
+	top := 0.0
+	for n := 0; ; {
+		to := m.grown(c, n)
+		if to == 0 || c.cost(to) > m.pool.gpus+c.cost(c.n) {
+			return top
+		}
+		speed := c.speed(to)
+		if !(speed-top > leastGain) {
+			return top
+		}
+		n, top = to, speed
+	}
+}
+
+// grown is the size of a job after its next step, 0 if there is none.
+func (m *market) grown(c *candidate, n int) int {
+	m.offers++
+	to := c.next(n)
+	if step := (min(c.high, m.pool.gpus/c.per) - c.low) / mostSteps; to > 0 && n > 0 && step > 1 {
+		to = max(to, c.floor(n+step))
+	}
+	return to
 }
 
 // utility of ending after so many slots: the work times the weight until the
@@ -203,8 +256,9 @@ func (m *market) utility(c *candidate, left, ideal float64, slots int) float64 {
 }
 
 // cheapest fills buys with workers for the work within so many slots, taking
-// the cheapest work first, and answers its cost and the slots it takes.
-func (m *market) cheapest(c *candidate, left float64, slots int) (cost float64, end int, ok bool) {
+// the cheapest work first, and answers its cost and the slots it takes. It gives up
+// where that is hopeless.
+func (m *market) cheapest(c *candidate, left float64, slots int, hopeless func(cost float64, end int) bool) (cost float64, end int, ok bool) {
 	clear(m.buys)
 	m.step = m.step[:0]
 	for i := range slots {
@@ -221,6 +275,9 @@ func (m *market) cheapest(c *candidate, left float64, slots int) (cost float64, 
 		cost += m.price[i] * span * float64(gpus)
 		m.buys[i] = b.to
 		end = max(end, i+1)
+		if hopeless(cost, end) {
+			return cost, end, false
+		}
 		if next, ok := m.offer(c, i); ok {
 			m.step[0] = next
 			m.step.down(0)
@@ -234,7 +291,7 @@ func (m *market) cheapest(c *candidate, left float64, slots int) (cost float64, 
 // offer is the next purchase in a slot: work per unit of price.
 func (m *market) offer(c *candidate, i int) (bid, bool) {
 	n := m.buys[i]
-	to := c.next(n)
+	to := m.grown(c, n)
 	if to == 0 || m.used[i]+max(0, c.cost(to)-c.cost(c.n)) > m.pool.gpus {
 		return bid{}, false
 	}
