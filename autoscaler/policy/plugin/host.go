@@ -90,7 +90,7 @@ func (h *Host) Policy(name string) (policy.Policy, error) {
 	case info.Mode()&0o111 == 0:
 		return nil, fmt.Errorf("policy %s: %s is not executable; chmod +x it", name, path)
 	}
-	p := &Process{name: name, path: path, timeout: h.timeout, ctx: h.ctx, log: h.log.Named(name)}
+	p := &Process{name: name, path: path, timeout: h.timeout, ctx: h.ctx, log: h.log.Named(name), turn: make(chan struct{}, 1)}
 	h.running[name] = p
 	return p, nil
 }
@@ -102,9 +102,9 @@ func (h *Host) Close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.running {
-		p.mu.Lock()
+		p.turn <- struct{}{}
 		p.end()
-		p.mu.Unlock()
+		<-p.turn
 	}
 }
 
@@ -112,10 +112,10 @@ func (h *Host) Close() {
 type Process struct {
 	name, path string
 	timeout    time.Duration
-	ctx        context.Context //nolint:containedctx // of the host; a decision has none
+	ctx        context.Context //nolint:containedctx // of the host: what is under way outlives a caller that gave up
 	log        hclog.Logger
 
-	mu       sync.Mutex
+	turn     chan struct{} // full while the program is asked or ended; guards what follows
 	client   *plugin.Client
 	cmd      *exec.Cmd
 	rpc      policypb.PolicyClient
@@ -169,11 +169,52 @@ const answerLimit = 32 << 20
 // TryAllocate asks the program. One that dies or does not answer in time is
 // killed, and started again by a later call: at once after the first failure,
 // then after pauses that double up to a minute, in which the error is RestingError.
+// Once the context of s has ended, the answer is not waited for: the program, which
+// decides one after another, has the rest of its time for it all the same.
 func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	ctx := s.Context
+	if ctx == nil {
+		ctx = p.ctx
+	}
+	gone := func() (policy.Decision, error) {
+		return policy.Decision{}, fmt.Errorf("policy %s: %w", p.name, context.Cause(ctx))
+	}
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return gone()
+	}
+	type reply struct {
+		answer *policypb.Decision
+		err    error
+	}
+	replied := make(chan reply, 1)
+	in := toWire(s)
+	go func() { // ends within the program's time to start and to decide, or with the host
+		answer, err := p.ask(in)
+		<-p.turn
+		replied <- reply{answer, err}
+	}()
+	select {
+	case r := <-replied:
+		if r.err != nil {
+			return policy.Decision{}, r.err
+		}
+		d, err := decisionFromWire(s, r.answer)
+		if err != nil {
+			// The program works; its decision is invalid. It goes on.
+			return policy.Decision{}, fmt.Errorf("policy %s: %w", p.name, err)
+		}
+		return d, nil
+	case <-ctx.Done():
+		return gone()
+	}
+}
+
+// ask starts the program where it does not run, and asks it. The caller has the turn.
+func (p *Process) ask(in *policypb.Snapshot) (*policypb.Decision, error) {
 	if err := p.ctx.Err(); err != nil {
-		return policy.Decision{}, fmt.Errorf("policy %s: %w", p.name, err)
+		return nil, fmt.Errorf("policy %s: %w", p.name, err)
 	}
 	if now := stamp(p.path); now != p.stamp {
 		if p.client != nil {
@@ -184,32 +225,27 @@ func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	}
 	if p.client == nil {
 		if time.Now().Before(p.notAgain) {
-			return policy.Decision{}, &RestingError{p.name, p.why, p.notAgain}
+			return nil, &RestingError{p.name, p.why, p.notAgain}
 		}
 		if err := p.start(); err != nil {
-			return policy.Decision{}, p.failed(fmt.Errorf("starting %s: %w", p.path, oneLine(err)))
+			return nil, p.failed(fmt.Errorf("starting %s: %w", p.path, oneLine(err)))
 		}
 	}
 	ctx, cancel := context.WithTimeout(p.ctx, p.timeout)
 	defer cancel()
-	answer, err := p.rpc.Allocate(ctx, toWire(s), grpc.MaxCallRecvMsgSize(answerLimit))
+	answer, err := p.rpc.Allocate(ctx, in, grpc.MaxCallRecvMsgSize(answerLimit))
 	switch {
 	case err == nil:
+		p.failures, p.why = 0, nil
+		return answer, nil
 	case p.ctx.Err() == nil && (ctx.Err() != nil || status.Code(err) == codes.DeadlineExceeded):
 		// The program's side knows the deadline too, and may be first.
-		return policy.Decision{}, p.failed(fmt.Errorf("no answer within %s; it was killed", p.timeout))
+		return nil, p.failed(fmt.Errorf("no answer within %s; it was killed", p.timeout))
 	case status.Code(err) == codes.Unavailable:
-		return policy.Decision{}, p.failed(fmt.Errorf("the program ended instead of answering; its last words are in the autoscaler's log: %w", oneLine(err)))
+		return nil, p.failed(fmt.Errorf("the program ended instead of answering; its last words are in the autoscaler's log: %w", oneLine(err)))
 	default:
-		return policy.Decision{}, p.failed(oneLine(err))
+		return nil, p.failed(oneLine(err))
 	}
-	d, err := decisionFromWire(s, answer)
-	if err != nil {
-		// The program works; its decision is invalid. It goes on.
-		return policy.Decision{}, fmt.Errorf("policy %s: %w", p.name, err)
-	}
-	p.failures, p.why = 0, nil
-	return d, nil
 }
 
 // failed kills the program and decides when it may start again.
@@ -267,7 +303,7 @@ func (p *Process) start() error {
 	return nil
 }
 
-// end kills the program. The caller holds p.mu.
+// end kills the program. The caller has the turn.
 func (p *Process) end() {
 	if p.client == nil {
 		return

@@ -49,6 +49,8 @@ func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
 	switch h {
 	case "hang":
 		time.Sleep(time.Hour)
+	case "slow":
+		time.Sleep(time.Second)
 	case "die":
 		os.Exit(3) //nolint:forbidigo // a program that dies is what is tested
 	case "silent":
@@ -261,17 +263,58 @@ func TestHost_CloseDoesNotWaitForAProgramThatHangs(t *testing.T) {
 		_, err := p.TryAllocate(snapshot())
 		asked <- err
 	}()
-	for started := false; !started; {
-		// Its lock is held while it hangs.
-		started = !p.mu.TryLock()
-		if !started {
-			p.mu.Unlock()
-		}
+	for len(p.turn) == 0 {
+		time.Sleep(time.Millisecond)
 	}
 	h.Close()
 	must.Error(t, <-asked)
 	_, err := p.TryAllocate(snapshot())
 	must.ErrorIs(t, err, context.Canceled)
+}
+
+// TestProcess_IsNotWaitedFor has no one wait for a decision any more, neither while the
+// program makes it nor while another waits for the program. The program is not to blame.
+func TestProcess_IsNotWaitedFor(t *testing.T) {
+	h, dir := host(t)
+	h.timeout = time.Hour
+	put(t, dir, "x", "hang")
+	p := process(t, h, "x")
+	why := errors.New("the caller gave up")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	asked := make(chan error, 2)
+	for range 2 {
+		go func() {
+			s := snapshot()
+			s.Context = ctx
+			_, err := p.TryAllocate(s)
+			asked <- err
+		}()
+	}
+	for len(p.turn) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	cancel(why)
+	must.ErrorIs(t, <-asked, why)
+	must.ErrorIs(t, <-asked, why)
+
+	put(t, dir, "y", "slow")
+	p = process(t, h, "y")
+	s, started := snapshot(), make(chan struct{})
+	ctx, cancel = context.WithCancelCause(t.Context())
+	s.Context = ctx //nolint:fatcontext // of the test's, not of the one before
+	go func() {
+		defer close(started)
+		for len(p.turn) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel(why)
+	}()
+	_, err := p.TryAllocate(s)
+	<-started
+	must.ErrorIs(t, err, why)
+	_, err = p.TryAllocate(snapshot())
+	must.NoError(t, err)
+	must.Zero(t, p.failures)
 }
 
 func TestProcess_ChangesOnDisk(t *testing.T) {
