@@ -170,5 +170,5 @@ func (n *Nomad) purge(t *testing.T, job string) {
 
 func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
-	must.Wait(t, wait.InitialSuccess(wait.ErrorFunc(check), wait.Timeout(time.Minute), wait.Gap(20*time.Millisecond)), must.Sprint(what))
+	must.Wait(t, wait.InitialSuccess(wait.ErrorFunc(check), wait.Timeout(3*time.Minute), wait.Gap(20*time.Millisecond)), must.Sprint(what))
 }
