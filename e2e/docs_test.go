@@ -31,7 +31,7 @@ var hclBlock = regexp.MustCompile(`(?sm)^(job "[^"]*" \{$.*?^\})$`)
 func TestDocumentedJobs(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "train.py"), []byte("import torch"), 0o600))
-	for _, path := range []string{"README.md", "docs/tutorial.md", "docs/reference/jobspec.md"} {
+	for path, driver := range map[string]string{"README.md": "horovod", "docs/tutorial.md": "torch", "docs/reference/jobspec.md": "horovod"} {
 		text, err := os.ReadFile(filepath.Join("..", path))
 		must.NoError(t, err)
 		blocks := hclBlock.FindAllSubmatch(text, -1)
@@ -41,7 +41,7 @@ func TestDocumentedJobs(t *testing.T) {
 			must.NoError(t, err)
 			must.Eq(t, "batch", *job.Type)
 			task := job.TaskGroups[0].Tasks[0]
-			must.Eq(t, "horovod", task.Driver)
+			must.Eq(t, driver, task.Driver)
 			must.Len(t, 1, task.Templates)
 			must.Len(t, 1, task.Identities)
 			must.NotNil(t, task.KillTimeout)
