@@ -31,7 +31,7 @@ var hclBlock = regexp.MustCompile(`(?sm)^(job "[^"]*" \{$.*?^\})$`)
 func TestDocumentedJobs(t *testing.T) {
 	dir := t.TempDir()
 	must.NoError(t, os.WriteFile(filepath.Join(dir, "train.py"), []byte("import torch"), 0o600))
-	for path, driver := range map[string]string{"README.md": "horovod", "docs/tutorial.md": "torch", "docs/reference/jobspec.md": "horovod"} {
+	for path, driver := range map[string]string{"README.md": "torch", "docs/tutorial.md": "torch", "docs/reference/jobspec.md": "horovod"} {
 		text, err := os.ReadFile(filepath.Join("..", path))
 		must.NoError(t, err)
 		blocks := hclBlock.FindAllSubmatch(text, -1)

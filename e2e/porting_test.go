@@ -99,6 +99,38 @@ func TestPortingScripts_PyTorch(t *testing.T) {
 	must.StrContains(t, runScript(t, t.TempDir(), elastic, torchPython(t)), "epoch 9, 1 ranks")
 }
 
+// The loop in README.md trains, with a model, data and a step of the reader's own around it.
+func TestReadmeScript(t *testing.T) {
+	if _, err := os.Stat(torchPython(t)); err != nil {
+		t.Skip("needs bin/torch: make torch")
+	}
+	text, err := os.ReadFile("../README.md")
+	must.NoError(t, err)
+	blocks := pythonBlock.FindAllSubmatch(text, -1)
+	must.Len(t, 1, blocks)
+	script := `
+import torch
+import kolo.torch as kolo
+from torch.utils.data import DataLoader, TensorDataset
+
+x = torch.randn(320, 16)
+data = TensorDataset(x, x.sum(1, keepdim=True))
+model = torch.nn.Linear(16, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+
+def step(ddp, optimizer, x, y):
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(ddp(x), y).backward()
+    optimizer.step()
+
+` + string(blocks[0][1]) + `
+train(state)
+loss = torch.nn.functional.mse_loss(model(x), x.sum(1, keepdim=True)).item()
+print(f"epoch {state.epoch}, learned {loss < 0.1}")
+`
+	must.StrContains(t, runScript(t, t.TempDir(), script, torchPython(t)), "epoch 30, learned True")
+}
+
 var samplerClass = regexp.MustCompile(`(?ms)^class ElasticSampler.*?\n\n`)
 
 // The sampler in docs/howto/write-an-elastic-script.md divides any rest of an epoch among any

@@ -34,6 +34,7 @@ var (
 // parts of scripts, by a line that only they have, which run only within another.
 var parts = []string{
 	"state = kolo.State(sharded=kolo.Sharded(build,", // python/README.md: what a sharded model changes
+	"step(ddp, state.optimizer, x, y)",               // README.md; TestReadmeScript has the rest
 }
 
 // elasticScripts are the elastic scripts of the documentation, the job specifications,
