@@ -40,7 +40,7 @@ func TestWorkflows(t *testing.T) {
 		for _, e := range found {
 			t.Error(e)
 		}
-		wrong := strings.Replace(string(text), "github.ref_name", "github.ref_nam", 1)
+		wrong := strings.Replace(string(text), "${{ github.ref }}", "${{ github.reff }}", 1)
 		found, err = l.Lint(name, []byte(wrong), nil)
 		must.NoError(t, err)
 		must.SliceNotEmpty(t, found)
@@ -49,7 +49,7 @@ func TestWorkflows(t *testing.T) {
 
 // An action is named by its commit: a tag can be moved.
 func TestWorkflows_PinnedActions(t *testing.T) {
-	uses := regexp.MustCompile(`(?m)^\s*- uses: (\S+)`)
+	uses := regexp.MustCompile(`(?m)^\s*(?:- )?uses: (\S+)`)
 	pinned := regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40}$`)
 	for name, text := range workflowFiles(t) {
 		for _, m := range uses.FindAllStringSubmatch(string(text), -1) {
@@ -60,11 +60,15 @@ func TestWorkflows_PinnedActions(t *testing.T) {
 
 // What a workflow calls make for exists.
 func TestWorkflows_Targets(t *testing.T) {
-	makefile, err := os.ReadFile("release.mk")
-	must.NoError(t, err)
+	var targets string
+	for _, makefile := range []string{"../GNUmakefile", "release.mk"} {
+		text, err := os.ReadFile(makefile)
+		must.NoError(t, err)
+		targets += string(text)
+	}
 	for name, text := range workflowFiles(t) {
 		for _, m := range regexp.MustCompile(`(?m)^ *run: .*\bmake ([a-z][a-z0-9-]*)`).FindAllStringSubmatch(string(text), -1) {
-			must.StrContains(t, string(makefile), "\n"+m[1]+":", must.Sprint(name))
+			must.StrContains(t, targets, "\n"+m[1]+":", must.Sprint(name))
 		}
 	}
 }
