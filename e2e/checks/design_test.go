@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -62,7 +63,7 @@ func checkRecord(text string, tests map[string]bool) error {
 	}
 	cited := citedTest.FindAllStringSubmatch(text, -1)
 	if len(cited) == 0 {
-		return fmt.Errorf("it cites no test")
+		return errors.New("it cites no test")
 	}
 	for _, m := range cited {
 		if !tests[m[1]] {
@@ -87,7 +88,8 @@ func testNames(t *testing.T) map[string]bool {
 			}
 			return nil
 		}
-		if !strings.HasSuffix(name, "_test.go") && !(strings.HasPrefix(name, "test_") && strings.HasSuffix(name, ".py")) {
+		ofPython := strings.HasPrefix(name, "test_") && strings.HasSuffix(name, ".py")
+		if !ofPython && !strings.HasSuffix(name, "_test.go") {
 			return nil
 		}
 		text, err := os.ReadFile(path)
