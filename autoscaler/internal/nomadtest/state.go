@@ -164,7 +164,11 @@ func (c *Cluster) Register(j Job) {
 func (c *Cluster) Stop(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	j := *c.jobs[id]
+	old := c.jobs[id]
+	if old == nil {
+		return
+	}
+	j := *old
 	j.Stop = true
 	c.revise(&j)
 	c.emit("Job", "JobDeregistered", id, map[string]any{"Job": c.details(&j)})
