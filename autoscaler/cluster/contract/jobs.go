@@ -4,6 +4,7 @@
 package contract
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -118,7 +119,7 @@ func waiting(t *testing.T, n *Nomad) {
 	}
 	eventually(t, "a blocked evaluation", func() error {
 		if blocked() == nil {
-			return fmt.Errorf("there is none")
+			return errors.New("there is none")
 		}
 		return nil
 	})
@@ -242,8 +243,11 @@ func services(t *testing.T, n *Nomad) {
 	var r *api.ServiceRegistration
 	eventually(t, "an instance", func() error {
 		all, _, err := n.Client.Services().Get("serves", nil)
-		if err != nil || len(all) != 1 {
-			return fmt.Errorf("%d instances (%v)", len(all), err)
+		if err != nil {
+			return err
+		}
+		if len(all) != 1 {
+			return fmt.Errorf("there are %d", len(all))
 		}
 		r = all[0]
 		return nil

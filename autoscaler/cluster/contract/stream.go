@@ -5,6 +5,7 @@ package contract
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -70,17 +71,18 @@ func (e *events) check(t *testing.T, _ *Nomad) {
 	eventually(t, "events and a heartbeat", func() error {
 		e.mu.Lock()
 		defer e.mu.Unlock()
+		must.NoError(t, e.err)
 		for _, kind := range []string{"Job JobRegistered", "Job JobDeregistered", "Allocation PlanResult", "Allocation AllocationUpdated", "Node ", "Evaluation "} {
 			found := false
 			for k := range e.payload {
 				found = found || strings.HasPrefix(k, kind)
 			}
 			if !found {
-				return fmt.Errorf("no %s in %d kinds of events (%v)", kind, len(e.payload), e.err)
+				return fmt.Errorf("no %s in %d kinds of events", kind, len(e.payload))
 			}
 		}
 		if e.beats == 0 {
-			return fmt.Errorf("no heartbeat")
+			return errors.New("no heartbeat")
 		}
 		return nil
 	})

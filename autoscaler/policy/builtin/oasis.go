@@ -194,10 +194,10 @@ func (m *market) buy(c *candidate) (oasisPlan, bool) {
 		fast = max(fast, c.speed(c.floor(n)))
 	}
 	top := m.top(c)
-	best, most, could := oasisPlan{}, 0.0, 0.0
+	best, most := oasisPlan{}, 0.0
 	for slots := 1; ; slots *= 2 {
 		slots = min(slots, len(m.used))
-		could = 0
+		could := 0.0
 		for i := range slots {
 			could += top * m.span(i)
 		}

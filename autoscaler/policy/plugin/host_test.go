@@ -301,7 +301,7 @@ func TestProcess_IsNotWaitedFor(t *testing.T) {
 	p = process(t, h, "y")
 	s, started := snapshot(), make(chan struct{})
 	ctx, cancel = context.WithCancelCause(t.Context())
-	s.Context = ctx //nolint:fatcontext // of the test's, not of the one before
+	s.Context = ctx
 	go func() {
 		defer close(started)
 		for len(p.turn) == 0 {
