@@ -1,0 +1,48 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Accelerate, as it is or with what docs/howto/run-a-torchrun-script.md adds (page.py)."""
+
+import os
+import sys
+
+import recorder
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Progress:
+    step = 0
+
+    def state_dict(self):
+        return {"step": self.step}
+
+    def load_state_dict(self, state):
+        self.step = state["step"]
+
+
+model = torch.nn.Linear(16, 1)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+accelerator = Accelerator(cpu=True)
+data = DataLoader(TensorDataset(*recorder.samples()), batch_size=12)
+model, optimizer, data = accelerator.prepare(model, optimizer, data)
+progress = Progress()
+accelerator.register_for_checkpointing(progress)
+if os.path.exists("checkpoint"):
+    accelerator.load_state("checkpoint")
+added = sys.argv[1] == "added"
+if added:
+    from page import end_step
+while True:
+    for x, y in data:
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        accelerator.backward(loss)
+        optimizer.step()
+        progress.step += 1
+        recorder.step(progress.step, accelerator.process_index, accelerator.num_processes)
+        if added:
+            end_step(accelerator, "checkpoint")
+        elif progress.step % recorder.EVERY == 0:
+            accelerator.save_state("checkpoint")

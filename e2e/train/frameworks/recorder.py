@@ -1,0 +1,37 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""What the scripts beside this file have in common: the lines that they write, and their samples."""
+
+import json
+import os
+import time
+
+import torch
+
+EVERY = 50  # steps between the checkpoints of a script that is not asked for any
+
+
+def record(what, **fields):
+    """Writes what happens, as train/record.py does. A write of one line is not torn apart."""
+    line = json.dumps({"kolo": what, "t": round(time.time(), 6), "pid": os.getpid(), **fields})
+    with open("records/%d.jsonl" % os.getpid(), "a") as file:
+        file.write(line + "\n")
+
+
+def step(number, rank, size):
+    """A step was made. It takes some time, as real ones do."""
+    time.sleep(0.1)
+    record("step", step=number, rank=rank, size=size)
+
+
+def samples(number=24000):
+    """Inputs, and targets that a linear layer can learn."""
+    x = torch.randn(number, 16)
+    return x, x.sum(1, keepdim=True)
+
+
+os.makedirs("records", exist_ok=True)
+torch.set_num_threads(1)
+torch.manual_seed(1)
+record("start")

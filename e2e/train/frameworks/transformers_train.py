@@ -1,0 +1,38 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The Trainer of Transformers, as it is or with what docs/howto/run-a-torchrun-script.md adds (page.py)."""
+
+import os
+import sys
+
+import recorder
+import torch
+from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(16, 1)
+
+    def forward(self, x, labels):
+        return {"loss": torch.nn.functional.mse_loss(self.layer(x), labels)}
+
+
+class Steps(TrainerCallback):
+    def on_step_end(self, args, state, control, **_):
+        recorder.step(state.global_step, args.process_index, args.world_size)
+
+
+data = [{"x": x, "labels": y} for x, y in zip(*recorder.samples())]
+arguments = TrainingArguments("out", use_cpu=True, per_device_train_batch_size=12, num_train_epochs=1000, save_steps=recorder.EVERY,
+                              save_total_limit=2, report_to=[], disable_tqdm=True, enable_jit_checkpoint=sys.argv[1] == "jit")
+trainer = Trainer(Model(), arguments, train_dataset=data, callbacks=[Steps()])
+if sys.argv[1] == "added":
+    from page import train
+
+    train(trainer)
+else:
+    trainer.train(resume_from_checkpoint=get_last_checkpoint("out") if os.path.exists("out") else None)
