@@ -26,6 +26,9 @@ type Stop struct {
 	Reason string
 	// Kill skips SIGTERM: the process can't react to it.
 	Kill bool
+	// Retire lets a process that waits and has no next place end by itself, in the
+	// time that its host has left for that. Kill is for hosts that know no Retire.
+	Retire bool
 }
 
 // Form admits the held members to a ring. It is sent to every host, is repeated

@@ -38,7 +38,7 @@ func (m *Machine) endProcesses(e *ending) {
 		running = true
 		switch {
 		case s.state == Waiting:
-			m.stop(p, true, "%s", e.Reason)
+			m.retire(p, e.Reason)
 		case s.state != InRing || !grace:
 			m.stop(p, false, "%s", e.Reason)
 		}

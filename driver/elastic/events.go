@@ -46,6 +46,9 @@ type SlotArrived struct {
 type SlotWaiting struct {
 	Proc       Proc
 	Generation uint64
+	// Retiring reports that its host, which leaves and had no leader, has told it that
+	// it has no next place; see Stop.Retire.
+	Retiring bool `json:",omitempty"`
 }
 
 // SlotUp reports that a process is connected to the ring of Generation.

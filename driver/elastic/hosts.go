@@ -23,7 +23,7 @@ type slot struct {
 	idle        bool // does nothing in a ring that broke
 	admitted    bool // part of the present batch of newcomers
 	leaving     bool // its host no longer offers it
-	stopping    bool // was sent a Stop
+	stopping    bool // was sent a Stop, and may take long where that is to retire
 	restage     bool // and is started again, with another assignment
 	started     time.Time
 	failures    int
@@ -34,7 +34,7 @@ type slot struct {
 // newSlot returns the slot that a host reports.
 func newSlot(r SlotReport, now time.Time) slot {
 	return slot{state: r.State, incarnation: r.Incarnation, assignment: r.Assignment, generation: r.Generation,
-		syncedSince: r.SyncedSince, up: r.Up, notifiable: r.Notifiable, surrogate: r.Surrogate, idle: r.Idle,
+		syncedSince: r.SyncedSince, up: r.Up, notifiable: r.Notifiable, surrogate: r.Surrogate, idle: r.Idle, stopping: r.Retiring,
 		admitted: r.State != Down, started: now, failures: r.Failures, failedAt: now.Add(-r.sinceFailure())}
 }
 

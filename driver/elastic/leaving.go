@@ -88,8 +88,11 @@ func (m *Machine) releaseSlots(h *host) bool {
 		}
 		running = true
 		p := Proc{Slot: SlotID{h.id, l}, Incarnation: s.incarnation}
-		if s.state == Starting || s.state == Arrived || s.state == Waiting && !m.needed(p) {
+		switch {
+		case s.state == Starting || s.state == Arrived:
 			m.stop(p, true, "its host leaves")
+		case s.state == Waiting && !m.needed(p):
+			m.retire(p, "its host leaves")
 		}
 	}
 	return running

@@ -132,6 +132,18 @@ func (m *Machine) stop(p Proc, kill bool, format string, args ...any) {
 	m.do(Stop{Proc: p, Kill: kill, Reason: fmt.Sprintf(format, args...)})
 }
 
+// retire ends a process that waits and has no next place, once. It may write what it
+// has buffered, upload and log: nothing waits for it but the release of its host, and
+// the end of the job.
+func (m *Machine) retire(p Proc, why string) {
+	s := m.proc(p)
+	if s == nil || s.stopping {
+		return
+	}
+	s.stopping = true
+	m.do(Stop{Proc: p, Kill: true, Retire: true, Reason: why})
+}
+
 func (m *Machine) apply(ev Event) {
 	switch ev := ev.(type) {
 	case HostJoined:
@@ -222,7 +234,10 @@ func (m *Machine) slotWaiting(ev SlotWaiting) {
 	if s == nil {
 		return
 	}
-	if s.state == InRing && ev.Generation < s.generation && m.last != nil {
+	switch {
+	case ev.Retiring:
+		s.stopping = true
+	case s.state == InRing && ev.Generation < s.generation && m.last != nil:
 		// It asked before it knew of the ring it is in.
 		m.do(Form{Ring: m.last.clone(), Hosts: []HostID{ev.Proc.Slot.Host}})
 		return

@@ -59,7 +59,11 @@ func (s *script) event(ev Event) {
 			}
 			s.note("%s %s %d/%d", what, a.Proc.Slot, a.Assignment.Rank, a.Assignment.Size)
 		case Stop:
-			s.note("stop %s", a.Proc.Slot)
+			how := "stop"
+			if a.Retire {
+				how = "retire"
+			}
+			s.note("%s %s", how, a.Proc.Slot)
 		case Form:
 			var names []string
 			for _, m := range a.Ring.Members {
@@ -122,7 +126,7 @@ func (s *script) up(names ...string) {
 func (s *script) waiting(names ...string) {
 	gen := s.m.Last().Generation
 	for _, n := range names {
-		s.event(SlotWaiting{s.proc(n), gen})
+		s.event(SlotWaiting{Proc: s.proc(n), Generation: gen})
 	}
 }
 
@@ -229,7 +233,7 @@ func TestLeavingHostsLeaveAtACommit(t *testing.T) {
 	s.event(HostLeaving{Host: "b"})
 	s.expect("notify a:0")
 	s.waiting("a:0", "b:0")
-	s.expect("form 2: a:0", "stop b:0")
+	s.expect("form 2: a:0", "retire b:0")
 	s.die("b:0", "killed")
 	s.expect("release b failed=false")
 }
@@ -247,7 +251,7 @@ func TestTheStateIsHandedOverWhenAllHostsLeave(t *testing.T) {
 	s.expect("notify a:0", "form 2: a:0 b:0 c:0") // c can't train before it has the state
 	s.up("a:0", "b:0", "c:0")
 	s.waiting("a:0", "b:0", "c:0") // a commit: now it has
-	s.expect("notify a:0", "form 3: c:0", "stop a:0", "stop b:0")
+	s.expect("notify a:0", "form 3: c:0", "retire a:0", "retire b:0")
 }
 
 func TestSurvivorsGoOnAtOnce(t *testing.T) {
@@ -420,7 +424,7 @@ func TestTheLastHolderLeavesBesideADeadSlot(t *testing.T) {
 	s.event(Trained{2})
 	s.expect("notify a:1")
 	s.waiting("a:0", "a:1")
-	s.expect("form 3: a:0", "stop a:1")
+	s.expect("form 3: a:0", "retire a:1")
 }
 
 // A ring of newcomers alone can't form while another process holds the state.
@@ -468,7 +472,7 @@ func TestResetLimit(t *testing.T) {
 	s.wait(time.Second)
 	s.arrive("c:0")
 	s.waiting("a:0")
-	s.expect("start c:0 1/2", "notify a:0", "stop a:0", "stop c:0")
+	s.expect("start c:0 1/2", "notify a:0", "retire a:0", "stop c:0")
 	s.die("a:0", "killed")
 	s.die("c:0", "killed")
 	s.expect("end success=false")
@@ -541,7 +545,7 @@ func TestAHostThatNomadGaveUpIsNotTakenBack(t *testing.T) {
 	s.event(HostJoined{HostInfo{ID: "b", Group: "g", Index: 1, Ring: &ring, Dropped: true,
 		Slots: []SlotReport{{State: Waiting, Incarnation: 1, Generation: 1, SyncedSince: 1}}}})
 	s.wait(time.Minute)
-	s.expect("stop b:0")
+	s.expect("retire b:0")
 	s.die("b:0", "killed")
 	s.expect("release b failed=true")
 }
@@ -680,5 +684,5 @@ func TestANewLeaderKeepsTheStateOfAHostThatLeaves(t *testing.T) {
 	s.up("a:0")
 	s.wait(6 * time.Second) // no newcomer came
 	s.waiting("a:0")
-	s.expect("notify a:0", "stop a:0")
+	s.expect("notify a:0", "retire a:0")
 }

@@ -102,7 +102,7 @@ func TestAnAdoptedRingFormsUntilItsLastHostIsConnected(t *testing.T) {
 	s.expect("replace c:0 2/3", "break 2")
 	s.wait(2 * time.Second)
 	s.die("c:0", "killed")
-	s.expect("stop c:0", "stop b:0") // the state is lost
+	s.expect("stop c:0", "retire b:0") // the state is lost
 }
 
 // An agent reports a process of a ring, but not the ring.
@@ -110,6 +110,6 @@ func TestAProcessLeavesARingThatNoHostKnows(t *testing.T) {
 	s := newScript(t, Options{NP: 2, MinNP: 2})
 	s.inc[SlotID{Host: "a"}] = 1
 	s.event(HostJoined{HostInfo{ID: "a", Slots: []SlotReport{{State: InRing, Incarnation: 1, Generation: 2, SyncedSince: 2}}}})
-	s.event(SlotWaiting{s.proc("a:0"), 1})
+	s.event(SlotWaiting{Proc: s.proc("a:0"), Generation: 1})
 	must.Eq(t, Waiting, s.m.slot(SlotID{Host: "a"}).state)
 }

@@ -97,6 +97,7 @@ func (m *Machine) reviewSlot(id SlotID, s *slot) {
 		if s.state == InRing {
 			m.stop(p, true, "its ring went on without it")
 		}
+	case s.state == Waiting && s.stopping: // it retires, and will be in no ring
 	case s.generation < m.last.Generation: // it does not know of its ring yet
 		s.syncedSince = mem.SyncedSince
 		if m.Ring() != nil {

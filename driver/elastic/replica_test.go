@@ -87,7 +87,7 @@ func TestTheStateIsLostWithAPartOfIt(t *testing.T) {
 	s.die("b:0", "killed")
 	s.waiting("a:1", "b:1")
 	s.event(Tick{})
-	s.expect("break 1", "stop a:1", "stop b:1")
+	s.expect("break 1", "retire a:1", "retire b:1")
 }
 
 // A host leaves with a part of each replica.
@@ -109,7 +109,7 @@ func TestReplicasAcrossHostsLeaveWhenOthersHoldTheState(t *testing.T) {
 	s.up("a:0", "b:0", "c:0", "c:1")
 	s.event(Trained{2})
 	s.waiting("a:0", "b:0", "c:0", "c:1")
-	s.expect("notify a:0", "form 3: c:0 c:1", "stop b:0")
+	s.expect("notify a:0", "form 3: c:0 c:1", "retire b:0")
 }
 
 func TestSurplusSlots(t *testing.T) {

@@ -39,7 +39,7 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 		s.waiting("b:0") // sees that a:0 is gone before the leader does
 		s.did = nil
 		s.event(HostLost{"a"})
-		s.expect("break 2", "stop b:0", "stop c:0") // the state is lost
+		s.expect("break 2", "retire b:0", "stop c:0") // the state is lost
 	})
 	t.Run("does not hold it when rank 0 was a surrogate", func(t *testing.T) {
 		s := handingOut(t, false)
@@ -50,7 +50,7 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 		s.expect("surrogate a:0 0/2", "stop a:0", "stop c:0")
 		s.waiting("b:0") // sees the surrogate vanish
 		s.die("a:0", "killed")
-		s.expect("break 2", "stop b:0") // the state is lost
+		s.expect("break 2", "retire b:0") // the state is lost
 	})
 	t.Run("does not hold it when a host was cut off", func(t *testing.T) {
 		s := handingOut(t, true)
@@ -106,7 +106,7 @@ func TestTheAgeOfARingShowsLittleWhereStepsAreReported(t *testing.T) {
 		s.die("a:0", "killed")
 		s.waiting("b:0")
 		if reports {
-			s.expect("break 2", "stop b:0")
+			s.expect("break 2", "retire b:0")
 		} else {
 			s.expect("break 2", "form 3: b:0")
 		}
@@ -133,7 +133,7 @@ func TestTheHolderLeavesAboveAnotherThatLeftForGood(t *testing.T) {
 	s.up("a:2", "a:0")
 	s.event(Trained{2})
 	s.waiting("a:2", "a:0")
-	s.expect("notify a:2", "form 3: a:0", "stop a:2")
+	s.expect("notify a:2", "form 3: a:0", "retire a:2")
 }
 
 // max_np leaves room for one of the two slots of a host that leaves.
@@ -149,7 +149,7 @@ func TestTheOneKeptOfThoseWhoLeaveHoldsTheState(t *testing.T) {
 	s.did = nil
 	s.wait(time.Second)
 	s.arrive("new:0", "new:1")
-	s.expect("start new:0 1/3", "start new:1 2/3", "form 3: old:1 new:0 new:1", "stop old:0")
+	s.expect("start new:0 1/3", "start new:1 2/3", "form 3: old:1 new:0 new:1", "retire old:0")
 }
 
 // Newcomers are not enough, however many, while none of them may have rank 0.
@@ -160,7 +160,7 @@ func TestElasticTimeoutWaitsForTheState(t *testing.T) {
 	s.wait(600 * time.Millisecond) // b's are admitted
 	s.expect("break 1")
 	s.wait(200 * time.Millisecond)
-	s.expect("stop a:1")
+	s.expect("retire a:1")
 	s.die("a:1", "stopped")
 	s.expect("end success=false")
 }

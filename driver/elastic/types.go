@@ -145,6 +145,8 @@ type SlotReport struct {
 	// Restarts reports that the process can't change its ring; see SlotArrived.
 	Restarts  bool `json:"restarts,omitempty"`
 	Surrogate bool `json:"surrogate,omitempty"`
+	// Retiring reports that it was told that it has no next place; see Stop.Retire.
+	Retiring bool `json:"retiring,omitempty"`
 	// Idle reports that it does nothing in its ring, which broke; see SlotIdle.
 	Idle bool `json:"idle,omitempty"`
 	// Failures is how many counted at the last one, FailedAgo the seconds since

@@ -21,7 +21,8 @@ func (w *world) receive(h *whost, a any) {
 		w.start(h, a)
 	case Stop:
 		if s := h.proc(a.Proc); s != nil {
-			s.stopped = true
+			s.Retiring = a.Retire && s.State == Waiting
+			s.stopped = !s.Retiring
 		}
 	case Failed:
 		h.fail(a.Slot.Local)
@@ -105,7 +106,7 @@ func (w *world) start(h *whost, a Start) {
 func (w *world) enter(h *whost, l int) {
 	s := &h.slots[l]
 	m := h.info.Ring.Find(SlotID{h.info.ID, l})
-	if m == nil || m.Proc.Incarnation != s.Incarnation || s.State != Arrived && s.State != Waiting || s.Generation >= h.info.Ring.Generation {
+	if m == nil || m.Proc.Incarnation != s.Incarnation || s.Retiring || s.State != Arrived && s.State != Waiting || s.Generation >= h.info.Ring.Generation {
 		return
 	}
 	if s.State == Arrived && s.Assignment != m.Assignment {
@@ -129,7 +130,7 @@ func (w *world) leaveRing(h *whost, l int) {
 	}
 	w.leaves(s.Generation)
 	s.State, s.training, s.Up, s.Idle, s.lingers, s.busy = Waiting, false, false, false, false, false
-	h.report(SlotWaiting{Proc{SlotID{h.info.ID, l}, s.Incarnation}, s.Generation})
+	h.report(SlotWaiting{Proc: Proc{SlotID{h.info.ID, l}, s.Incarnation}, Generation: s.Generation})
 }
 
 // interrupt is a commit at which all members see the notice.
@@ -185,6 +186,10 @@ func (w *world) run(h *whost, l int) {
 	case s.State == Down:
 	case s.stopped:
 		w.exit(h, l, SlotExited{Aborted: w.pick(2) == 0, Status: "stopped"})
+	case s.Retiring:
+		if w.pick(20) == 0 { // it uploads something
+			w.exit(h, l, SlotExited{Success: w.pick(4) > 0, Status: "retired"})
+		}
 	case s.busy && w.pick(200) == 0:
 		s.busy = false
 	case s.lingers:

@@ -71,6 +71,17 @@ func (w *world) checkStop(a Stop) {
 	}
 }
 
+// checkRetire holds that a process retires only where it waits and is in no ring.
+func (w *world) checkRetire(a Stop) {
+	if !a.Retire {
+		return
+	}
+	mem := w.m.Ring().Find(a.Proc.Slot)
+	if s := w.m.proc(a.Proc); s == nil || s.state != Waiting || w.m.end == nil && mem != nil && mem.Proc == a.Proc {
+		w.fail("%v is to retire, %v, in ring %+v", a.Proc, s.state, w.m.Ring())
+	}
+}
+
 // checkRanks reports what is wrong with the ranks of a ring.
 func checkRanks(r *Ring, gaps bool) error {
 	locals, seen := map[HostID][]int{}, map[HostID]int{}

@@ -78,8 +78,13 @@ func (w *world) disturb() {
 		}
 	case n < 31: // a host that leaves has waited long enough
 		if h := w.anyHost(); h.leaving {
+			alone := !w.allowed && w.pick(2) == 0
 			for l := range h.slots {
-				if h.slots[l].State != Down {
+				switch s := &h.slots[l]; {
+				case s.State == Waiting && !s.Retiring && alone:
+					s.Retiring = true
+					h.report(SlotWaiting{Proc: Proc{SlotID{h.info.ID, l}, s.Incarnation}, Generation: s.Generation, Retiring: true})
+				case s.State != Down && !alone:
 					w.exit(h, l, SlotExited{Status: "stopped"})
 				}
 			}

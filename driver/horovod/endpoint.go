@@ -5,12 +5,15 @@ package horovod
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
+
+var errNoRequest = errors.New("Horovod has no request for that")
 
 // endpoint is where one process finds its rendezvous, and asks for its rank.
 type endpoint struct {
@@ -68,6 +71,9 @@ func (e *endpoint) Notify(ctx context.Context, timestamp int64) error {
 // Break does nothing: a process of Horovod notices by its connections, which the
 // host cuts, and can't be reached while it connects.
 func (e *endpoint) Break(uint64) {}
+
+// Retire fails: Horovod has no request for that.
+func (e *endpoint) Retire(context.Context) error { return errNoRequest }
 
 // Attested does nothing: Horovod's processes do not wait for it.
 func (e *endpoint) Attested(uint64, int) {}

@@ -53,14 +53,17 @@ func (w *torchWorker) run() (err error) {
 	if w.conn, err = net.Dial("tcp", os.Getenv("KOLO_WORKER_ADDR")); err != nil {
 		return err
 	}
-	w.say(map[string]any{"type": "hello", "version": protocol.Version, "secret": os.Getenv("KOLO_WORKER_SECRET"), "torch": "2.6.0"})
+	w.say(map[string]any{"type": "hello", "version": protocol.Version, "secret": os.Getenv("KOLO_WORKER_SECRET"), "torch": "2.6.0", "ends": true})
 	go w.listen()
 	var left uint64
 	for reason := "start"; ; {
 		w.say(map[string]any{"type": "ready", "generation": left, "reason": reason})
 		p, ok := <-w.places
-		if !ok {
+		switch {
+		case !ok:
 			return errors.New("the agent is gone")
+		case p.Size == 0: // the end
+			return nil
 		}
 		left = p.Generation
 		file := filepath.Join(os.Getenv(pidDir), fmt.Sprintf("rank.%d.pid", p.Rank))
@@ -100,6 +103,8 @@ func (w *torchWorker) listen() {
 		switch m.Type {
 		case "place":
 			w.places <- m.Place
+		case "end":
+			w.places <- protocol.Place{}
 		case "change":
 			w.change = m.Generation
 		case "broken":

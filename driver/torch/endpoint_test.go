@@ -220,6 +220,38 @@ func TestAProcessGetsItsPlaces(t *testing.T) {
 	r.happened()
 }
 
+// A process that has no next place is told so, as often as it asks. One of an older
+// package does not know what that means.
+func TestAProcessRetires(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	const hello = `{"type":"hello","version":1,"secret":"%s","torch":"2.6.0","ends":true}`
+	connect := func() {
+		r.dial()
+		r.say(fmt.Sprintf(hello, r.env("KOLO_WORKER_SECRET")))
+		must.Eq(t, "welcome", r.hear()["type"].(string))
+	}
+	connect()
+	r.say(`{"type":"ready","generation":0,"reason":"start"}`)
+	r.happened("notifiable", "arrived false")
+	r.join(4)
+	r.e.Admit(4, ring(4).Members[0].Assignment)
+	must.Eq(t, "place", r.hear()["type"].(string))
+	r.say(`{"type":"ready","generation":4,"reason":"commit"}`)
+	r.happened("waiting 4")
+	must.NoError(t, r.e.Retire(t.Context()))
+	end := map[string]any{"type": "end", "generation": 4.0}
+	must.Eq(t, end, r.hear())
+	connect()
+	r.say(`{"type":"ready","generation":4,"reason":"commit"}`)
+	must.Eq(t, end, r.hear())
+	r.happened()
+
+	older := r.another(nil)
+	must.Eq(t, "welcome", older.connect("2.6.0")["type"].(string))
+	must.ErrorContains(t, older.e.Retire(t.Context()), "older")
+}
+
 // A connection to the store waits for the process's first place.
 func TestTheStoreIsThatOfThePlace(t *testing.T) {
 	t.Parallel()

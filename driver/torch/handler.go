@@ -5,6 +5,7 @@ package torch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -21,6 +22,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/torch/tcpstore"
 	"github.com/kolo-nomad/kolo/driver/torch/worker"
 )
+
+var errTakesNoEnd = errors.New("its kolo package is older than the message for that")
 
 // placement is the place of a process in one ring.
 type placement struct {
@@ -40,6 +43,8 @@ type handler struct {
 
 	mu       sync.Mutex
 	greeted  bool          // it has said hello
+	ends     bool          // and takes end
+	retired  bool          // it has no next place
 	restarts bool          // it has used the store without: it can't change its ring
 	arrived  bool          // it has asked for a place
 	present  *placement    // nil before the first
@@ -77,6 +82,9 @@ func (h *handler) Hello(hello worker.Hello) error {
 	if err := h.greet(); err != nil {
 		return err
 	}
+	h.mu.Lock()
+	h.ends = hello.Ends
+	h.mu.Unlock()
 	h.log.Debug("process connected", "client", plaintext.Line(hello.Client, plaintext.Limit), "torch", plaintext.Line(hello.Torch, plaintext.Limit))
 	return release.Check(hello.Torch)
 }
@@ -95,9 +103,11 @@ func (h *handler) Ready(generation uint64) {
 		h.left = last
 	}
 	again := generation < last && h.left < last // its answer was lost with its connection
-	p := h.present
+	p, retired := h.present, h.retired
 	h.mu.Unlock()
 	switch {
+	case retired: // as above
+		h.worker.End(generation)
 	case first:
 		h.events.Notifiable()
 		h.events.Arrived(false)
@@ -113,6 +123,18 @@ func (h *handler) Forming(generation uint64, round int, listening []netip.AddrPo
 	if p := h.place(); p != nil && p.Generation == generation {
 		h.events.Forming(generation, round, listening)
 	}
+}
+
+// Retire tells the process that it has no next place.
+func (h *handler) Retire(context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.ends {
+		return errTakesNoEnd
+	}
+	h.retired = true
+	h.worker.End(h.left)
+	return nil
 }
 
 // Formed takes in that the process is connected to its ring.

@@ -111,6 +111,8 @@ class Handler(RendezvousHandler):
             self._store = None
             try:
                 place = self._client.ready(self._place.generation if self._place else 0, reason)
+            except worker.Retired:  # its workers have been stopped
+                raise SystemExit(0) from None
             except worker.AgentError as err:
                 raise RendezvousConnectionError(str(err)) from err
             self._place, self._leaves = place, False

@@ -14,6 +14,7 @@
        | progress(step, ...) --------->  |   as often as it likes
        | <------ change(generation)      |   leave at the next commit
        | <------ broken(generation)      |   a member is gone
+       | <------ end(generation)         |   in place of place: there is none any more
 
 One TCP connection on loopback, one JSON object a line. The protocol's reference
 is docs/reference/worker-protocol.md.
@@ -42,6 +43,10 @@ SECRET = "KOLO_WORKER_SECRET"
 
 class AgentError(RuntimeError):
     """The agent refuses this process, or is gone."""
+
+
+class Retired(Exception):
+    """The agent has no next place for this process: it is to end."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,7 @@ class Client:
         self._change = 0  # the highest generation that is to change
         self._broken = 0  # the highest generation that has lost a member
         self._attested = (0, 0)  # the highest generation and its round that no stranger is connected to
+        self._retired = -1  # the generation that this process has left for good
         self._end: Optional[str] = None  # why the connection ended
         self._write = threading.Lock()
         self._pending = b""  # what the agent has not taken yet
@@ -110,7 +116,7 @@ class Client:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._lines = self._socket.makefile("rb")
         try:
-            self._send({"type": "hello", "version": VERSION, "secret": secret, "client": client, **(versions or {})})
+            self._send({"type": "hello", "version": VERSION, "secret": secret, "client": client, "ends": True, **(versions or {})})
             self._greet()
         except BaseException:
             self.close()
@@ -130,7 +136,8 @@ class Client:
         """Asks for a place in the next group and waits for it, without limit.
 
         generation is that of the group that this process has left, 0 for the
-        first time. Raises AgentError when the connection ends.
+        first time. Raises Retired where there is none any more, and AgentError when
+        the connection ends.
         """
         with self._changed:
             self._place = None
@@ -139,10 +146,12 @@ class Client:
         def placed() -> bool:
             return self._place is not None and self._place.generation > generation
 
-        self.wait(lambda: placed() or self.ended())
+        self.wait(lambda: placed() or self._retired >= generation or self.ended())
         with self._changed:
             if self._place is not None and placed():
                 return self._place
+            if self._retired >= generation:
+                raise Retired("the agent has no place for this process in the next group: it is to end")
             raise AgentError("%s while this process waited for a place; without an agent it has none" % self._end)
 
     def forming(self, generation: int, round_: int, listening: Sequence[str]) -> None:
@@ -256,6 +265,8 @@ class Client:
                 self._change = max(self._change, int(message.get("generation", 0)))
             elif kind == "attested":
                 self._attested = max(self._attested, (int(message.get("generation", 0)), int(message.get("round", 1))))
+            elif kind == "end":
+                self._retired = max(self._retired, int(message.get("generation", 0)))
             elif kind == "broken":
                 broken = int(message.get("generation", 0))
                 self._broken = max(self._broken, broken)

@@ -51,6 +51,7 @@ class Worker:
         self.forming = []
         self.reasons = []
         self.killed = False
+        self.retired = False  # was told that it has no next place
         self.held = True  # not to be in a group yet
         self.watch = None  # since its group has lost a member
 
@@ -367,8 +368,8 @@ class Agent:
             return  # training is complete
         for worker in [worker for worker in self.workers if worker.ready and worker.leaving]:
             worker.ready = False
-            worker.killed = True
-            worker.process.terminate()
+            worker.killed = worker.retired = True
+            worker.send(type="end", generation=self.generation)
         newcomers = [w for w in self.workers if w.ready and not w.held and w.lives() and w not in self.members]
         members = self._whole([m for m in self.members if m.ready and m.lives()] + newcomers)
         if not members:

@@ -69,6 +69,13 @@ class Worker(unittest.TestCase):
         client.progress(4, {"step": 2})
         self.assertEqual({"type": "progress", "generation": 4, "step": 2}, self.agent.next())
 
+    def test_there_is_no_next_place(self):
+        client = self.client()
+        self.assertIs(True, self.agent.hello["ends"])
+        self.agent.send({"type": "end", "generation": 3})
+        with self.assertRaises(worker.Retired):
+            client.ready(3, "commit")
+
     def test_replicas(self):
         place = {"generation": 1, "rank": 1, "size": 4}
         self.assertEqual(1, Place.parse(place).replica)

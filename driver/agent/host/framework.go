@@ -58,6 +58,10 @@ type Endpoint interface {
 	// Break reports to the process, where it listens for that, that its ring has lost
 	// a member: it is to give up what it waits for, and to ask for its next place.
 	Break(generation uint64)
+	// Retire tells the process, which has left its ring and is held, that it has no next
+	// place: it is to end by itself. The error is that it can't be told, and has to be
+	// killed.
+	Retire(ctx context.Context) error
 	// Connections returns the listening addresses by which the connections of the
 	// process's ring are known, and the ring's generation. They are shut down when
 	// the ring breaks; none are where Break is enough.

@@ -30,6 +30,7 @@ func (h *Host) Leave(timeout time.Duration) {
 func (h *Host) poll() {
 	h.endRequests()
 	h.reportForming(time.Now())
+	h.endRetired()
 	for local, s := range h.slots {
 		if s.State == elastic.InRing {
 			h.readProgress(s)
@@ -38,7 +39,9 @@ func (h *Host) poll() {
 	}
 	if h.leaving && !h.killed && time.Now().After(h.deadline) {
 		h.killed = true
-		h.o.Events.Emit(fmt.Sprintf("the ring did not release this host in time (kill_timeout); its slots are stopped (%s), training goes back to the last commit", h.ranks()))
+		if h.held() {
+			h.o.Events.Emit(fmt.Sprintf("the ring did not release this host in time (kill_timeout); its slots are stopped (%s), training goes back to the last commit", h.ranks()))
+		}
 		h.end(Result{Reason: "the task was stopped"}, false)
 	}
 	if h.leaving && h.allDown() && h.session == nil {
@@ -106,12 +109,13 @@ func (h *Host) drainWithoutLeader() {
 		}
 	case training:
 	case root == nil || h.allDown():
-		h.end(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, true)
+		// Those who come start when this task has ended, and need time themselves.
+		h.retireAll(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, h.timeToRetire()/2)
 	case h.o.LastHost != nil && !h.o.LastHost():
 		h.lastHost = time.Time{}
 	case h.lastHost.IsZero():
 		h.lastHost = now
 	case now.Sub(h.lastHost) > lastHostWait:
-		h.end(Result{Reason: "all of the job's tasks were stopped"}, true)
+		h.retireAll(Result{Reason: "all of the job's tasks were stopped"}, h.timeToRetire())
 	}
 }

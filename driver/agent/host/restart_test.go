@@ -31,6 +31,7 @@ type replacing struct {
 	framework
 	mu     sync.Mutex
 	events []Events
+	retire func() error
 }
 
 func (*replacing) Standbys() bool { return true }
@@ -46,7 +47,7 @@ func (f *replacing) NewEndpoint(_ bool, e Events) Endpoint {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events = append(f.events, e)
-	return &endpoint{}
+	return &endpoint{f.retire}
 }
 
 // arrive lets the process arrive that was started last.

@@ -98,7 +98,7 @@ func (h *Host) arrived(p elastic.Proc, e Endpoint, restarts bool) {
 // waiting: the process has left its ring and asks for its next assignment.
 func (h *Host) waiting(p elastic.Proc, e Endpoint, gen uint64) {
 	s := h.find(p)
-	if s == nil || s.endpoint != e {
+	if s == nil || s.endpoint != e || h.returned(s) {
 		return
 	}
 	h.reportLast(s)
@@ -116,7 +116,7 @@ func (h *Host) notifiable(p elastic.Proc, e Endpoint) {
 
 // tryAdmit admits a held process to the present ring if it belongs to it.
 func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
-	if s.State != elastic.Arrived && s.State != elastic.Waiting || h.ring == nil || h.exchange == nil || s.Generation >= h.ring.Generation {
+	if s.State != elastic.Arrived && s.State != elastic.Waiting || s.Retiring || h.ring == nil || h.exchange == nil || s.Generation >= h.ring.Generation {
 		return
 	}
 	m := h.ring.Find(id)
@@ -132,7 +132,7 @@ func (h *Host) tryAdmit(s *slot, id elastic.SlotID) {
 
 func (h *Host) admit(s *slot, m *elastic.Member) {
 	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
-	s.Idle, s.watch, s.connected = false, nil, nil
+	s.rank, s.Idle, s.watch, s.connected = m.Assignment.Rank, false, nil, nil
 	s.latest, s.unsent = wire.Progress{}, false
 	s.forming = time.Now().Add(formingReport)
 	if s.Restarts {

@@ -84,7 +84,11 @@ func (h *Host) handle(m *wire.ToAgent) {
 	case m.Stop != nil:
 		if s := h.find(m.Stop.Proc); s != nil {
 			h.log.Debug("stopping slot", "slot", m.Stop.Proc, "reason", m.Stop.Reason)
-			h.stopSlot(s, m.Stop.Kill)
+			if m.Stop.Retire && s.State == elastic.Waiting {
+				h.retire(m.Stop.Proc, s, h.timeToRetire())
+			} else {
+				h.stopSlot(s, m.Stop.Kill)
+			}
 		}
 	case m.Form != nil:
 		h.form(m.Form)

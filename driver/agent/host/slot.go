@@ -32,6 +32,10 @@ type slot struct {
 	// before that.
 	stopAt time.Time
 	watch  *idleWatch // nil where its ring is not broken
+	// rank is that in the last ring that admitted it. retireBy is when it is killed that
+	// retires, zero where it does not, or has been; see retire.
+	rank     int
+	retireBy time.Time
 	// connected is what was reported of its connecting to its ring; nil before.
 	connected *wire.Connected
 	// forming is when the leader is to learn where the process listens, should it still
@@ -230,6 +234,7 @@ func (h *Host) stopSlot(s *slot, kill bool) {
 		p := s.postponed.Proc
 		s.postponed = nil
 		h.down(s, elastic.SlotExited{Proc: p, Status: "stopped before it was started"})
+	case s.Retiring && !kill: // it ends by itself, or at its limit
 	case s.State != elastic.Down:
 		s.asked = true
 		s.proc.Stop(kill)

@@ -15,7 +15,7 @@
 // of a ring (a process group) and grows.
 //
 //	from the process
-//	  hello     version, secret, client, torch (its version)   first of all
+//	  hello     version, secret, client, torch (its version), ends   first of all
 //	  ready     generation: the one it has left, 0 at first; reason
 //	  formed    generation: the group is connected
 //	  progress  generation, and what a line of the progress file has
@@ -26,6 +26,8 @@
 //	  place     generation, rank, size, …, newcomers           the answer to ready
 //	  change    generation: leave the group at the next commit
 //	  broken    generation: the group has lost a member
+//	  end       generation: the answer to ready where there is no next place; to a
+//	            process with ends in its hello
 //
 // The answer to ready may take hours. A connection that ends means nothing: the
 // process's exit counts. Another connection takes its place, and a ready that

@@ -23,6 +23,8 @@ type Hello struct {
 	// Client names the client and its version, Torch is PyTorch's version.
 	Client string `json:"client"`
 	Torch  string `json:"torch"`
+	// Ends reports that the process takes end.
+	Ends bool `json:"ends"`
 }
 
 // Place is a process's place in a ring.
@@ -57,6 +59,7 @@ const (
 	typeChange   = "change"
 	typeBroken   = "broken"
 	typeAttested = "attested"
+	typeEnd      = "end"
 )
 
 // request is a message of a process, with all fields that any has; Progress's are
@@ -136,6 +139,10 @@ func change(generation uint64) []byte {
 
 func broken(generation uint64) []byte {
 	return encode(typeBroken, map[string]any{"generation": generation})
+}
+
+func end(generation uint64) []byte {
+	return encode(typeEnd, map[string]any{"generation": generation})
 }
 
 func attested(generation uint64, round int) []byte {

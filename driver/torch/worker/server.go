@@ -122,6 +122,10 @@ func (s *Server) Broken(generation uint64) { s.send(broken(generation)) }
 // Attested tells the process that the connections of a group are between members alone.
 func (s *Server) Attested(generation uint64, round int) { s.send(attested(generation, round)) }
 
+// End tells the process, which has left the ring of a generation, that it has no next
+// place.
+func (s *Server) End(generation uint64) { s.send(end(generation)) }
+
 func (s *Server) send(message []byte) {
 	s.mu.Lock()
 	c := s.present

@@ -26,7 +26,7 @@ from typing import Any, Callable, Optional
 import torch
 import torch.distributed as dist
 
-from ..worker import Client, Place
+from ..worker import Client, Place, Retired
 from . import backends, background, pace, reporting
 from . import place as places
 from .channel import Channel
@@ -138,9 +138,13 @@ class Elastic(Session):
         self._switching = False
 
     def enter(self) -> Group:
-        """Asks for places until a group has formed."""
+        """Asks for places until a group has formed. Where there is none any more, the process ends as by sys.exit()."""
         while True:
-            place = self.client.ready(self._left, self._reason)
+            try:
+                place = self.client.ready(self._left, self._reason)
+            except Retired:
+                log("this process leaves the training, which goes on without it")
+                raise SystemExit(0) from None
             try:
                 return self._enter(place)
             except GroupFailed as err:

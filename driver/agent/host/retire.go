@@ -1,0 +1,108 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package host
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+)
+
+// A process that has left its ring and has no next place retires: it is told, and ends by
+// itself. What it has buffered is written, and its threads and exit handlers come to their
+// end, while the next ring trains. Nothing that it does counts: an exit with 0 is not the
+// end of training.
+
+// tellTimeout bounds telling a process that it is to end.
+const tellTimeout = 5 * time.Second
+
+// timeToRetire is what a process may take: what is left of the host's time to leave, or as
+// long as that would be, where the host stays.
+func (h *Host) timeToRetire() time.Duration {
+	if h.leaving {
+		return time.Until(h.deadline)
+	}
+	return time.Duration(h.o.Config.LeaveTimeout)
+}
+
+// retire tells a process to end, once, and kills it where it can't be told; endRetired
+// does so after limit.
+func (h *Host) retire(p elastic.Proc, s *slot, limit time.Duration) {
+	if s.Retiring {
+		return
+	}
+	s.asked, s.Retiring, s.retireBy = true, true, time.Now().Add(limit)
+	endpoint, process := s.endpoint, s.proc
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
+		defer cancel()
+		if err := endpoint.Retire(ctx); err != nil {
+			h.log.Debug("process is not told that it has no next place, and killed", "slot", p, "error", err)
+			process.Stop(true)
+		}
+	}()
+}
+
+// retireAll ends the host without a leader: processes that wait retire, others are killed.
+func (h *Host) retireAll(r Result, limit time.Duration) {
+	for local, s := range h.slots {
+		if s.State == elastic.Waiting && !s.Retiring {
+			p := h.proc(local)
+			h.retire(p, s, limit)
+			h.send(&wire.ToLeader{Waiting: &elastic.SlotWaiting{Proc: p, Generation: s.Generation, Retiring: true}})
+		}
+	}
+	h.result = &r
+	for _, s := range h.slots {
+		if !s.Retiring {
+			h.stopSlot(s, true)
+		}
+	}
+}
+
+// endRetired kills processes that have not ended in time.
+func (h *Host) endRetired() {
+	now := time.Now()
+	for local, s := range h.slots {
+		until, setting := s.retireBy, "leave_timeout"
+		if h.leaving {
+			until, setting = earlier(until, h.deadline), "kill_timeout"
+		}
+		if !s.retireBy.IsZero() && now.After(until) {
+			h.killRetired(local, s, fmt.Sprintf("has not ended in its time for that (%s)", setting))
+		}
+	}
+}
+
+// returned kills a process that was to end, and asks for its next place once more. It
+// reports whether that is the case.
+func (h *Host) returned(s *slot) bool {
+	if s.Retiring && !s.retireBy.IsZero() {
+		h.killRetired(slices.Index(h.slots, s), s, "goes on to train")
+	}
+	return s.Retiring
+}
+
+func (h *Host) killRetired(local int, s *slot, why string) {
+	s.retireBy = time.Time{}
+	h.o.Events.Emit(fmt.Sprintf("rank %d of ring %d (host %s, slot %d) is killed: it left the ring, was told that it has no place in the next, and %s",
+		s.rank, s.Generation, h.o.ID, h.number(local), why))
+	s.proc.Stop(true)
+}
+
+// held reports whether a process is left that does not retire.
+func (h *Host) held() bool {
+	return slices.ContainsFunc(h.slots, func(s *slot) bool { return s.State != elastic.Down && !s.Retiring })
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,84 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package elastic
+
+import (
+	"testing"
+	"time"
+)
+
+// The next ring forms and trains while a process retires; its host is released when it
+// has ended, and its exit completes nothing.
+func TestTheNextRingDoesNotWaitForOneThatRetires(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.event(HostLeaving{Host: "b", Within: time.Minute})
+	s.expect("notify a:0")
+	s.waiting("a:0", "b:0")
+	s.expect("form 2: a:0", "retire b:0")
+	s.up("a:0")
+	s.event(Trained{Generation: 2})
+	s.wait(30 * time.Second)
+	s.expect()
+	s.event(SlotExited{Proc: s.proc("b:0"), Success: true})
+	s.expect("release b failed=false")
+}
+
+// A slot that its host no longer offers leaves alone, and is started again only once its
+// process has ended.
+func TestASlotRetiresOnAHostThatStays(t *testing.T) {
+	s := newScript(t, Options{NP: 2, MinNP: 1, SlotRestarts: 2})
+	s.join("a", 0, 2)
+	s.wait(time.Second)
+	s.arrive("a:0", "a:1")
+	s.up("a:0", "a:1")
+	s.event(HostSlots{Host: "a", Slots: 1})
+	s.waiting("a:0", "a:1")
+	s.expect("start a:0 0/2", "start a:1 1/2", "form 1: a:0 a:1", "notify a:0", "form 2: a:0", "retire a:1")
+	s.up("a:0")
+	s.event(HostSlots{Host: "a", Slots: 2})
+	s.wait(time.Minute)
+	s.expect()
+	s.event(SlotExited{Proc: s.proc("a:1"), Success: true})
+	s.wait(time.Second)
+	s.expect("start a:1 1/2")
+}
+
+// A leader that comes to office finds a process that retires: neither does it have a
+// place for it, nor does its exit complete the job.
+func TestANewLeaderKnowsWhoRetires(t *testing.T) {
+	s := pair(t, elasticPair)
+	ring := s.m.Last().clone()
+	s.m = New(s.m.opt, 2)
+	s.event(HostJoined{HostInfo{ID: "a", Group: "g", Ring: &ring, Slots: []SlotReport{{State: Waiting, Incarnation: 1, Generation: 1, SyncedSince: 1}}}})
+	s.event(HostJoined{HostInfo{ID: "b", Group: "g", Index: 1, Ring: &ring, Leaving: true,
+		Slots: []SlotReport{{State: Waiting, Incarnation: 1, Generation: 1, SyncedSince: 1, Retiring: true}}}})
+	s.expect("form 1: a:0 b:0", "break 1", "form 2: a:0")
+	s.event(SlotExited{Proc: s.proc("b:0"), Success: true})
+	s.expect("release b failed=false")
+}
+
+// A host that leaves decides by itself where its leader can form no ring.
+func TestAHostReportsThatAProcessRetires(t *testing.T) {
+	s := pair(t, elasticPair)
+	s.event(HostLeaving{Host: "b", Within: time.Minute})
+	s.event(Quorum{Reason: "no one is there"})
+	s.waiting("a:0", "b:0")
+	s.event(SlotWaiting{Proc: s.proc("b:0"), Generation: 1, Retiring: true})
+	s.event(Quorum{OK: true})
+	s.expect("notify a:0", "form 2: a:0")
+	s.event(SlotExited{Proc: s.proc("b:0"), Success: true})
+	s.expect("release b failed=false")
+}
+
+// It may have decided when it did not know of a ring yet.
+func TestARingBreaksWhoseMemberRetires(t *testing.T) {
+	s := pair(t, Options{NP: 2, MinNP: 2, SlotRestarts: 2})
+	s.join("c", 2, 1)
+	s.wait(time.Second)
+	s.arrive("c:0")
+	s.waiting("a:0", "b:0")
+	s.expect("start c:0 2/3", "notify a:0", "form 2: a:0 b:0 c:0")
+	s.event(SlotWaiting{Proc: s.proc("b:0"), Generation: 1, Retiring: true})
+	s.expect("break 2")
+}
