@@ -24,7 +24,7 @@ import (
 // leavers are the frameworks whose processes change their ring, by their Python.
 func leavers(t *testing.T) map[string]string {
 	t.Helper()
-	frameworks := map[string]string{}
+	frameworks := map[string]string{"horovod": python(t)}
 	if _, err := os.Stat(torchPython(t)); err == nil {
 		frameworks["torch"] = torchPython(t)
 	}

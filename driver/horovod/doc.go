@@ -20,6 +20,9 @@
 //     address it registers by PUT worker_addresses.
 //   - Connected: it has deleted its key of the last of its meshes (Store.Up).
 //   - A clean leave: at a commit after a notice, or after a failed collective, it
-//     asks for its next place, and is stopped where it has none. It aborts
-//     (SIGABRT) when others are gone, which is no failure of its own.
+//     asks for its next place. It aborts (SIGABRT) when others are gone, which is no
+//     failure of its own.
+//   - No next place: a request to its notification service that raises SystemExit in
+//     the thread that waits in Horovod's init, and then a ring of its own, so that
+//     init returns (rendezvous.NotifyTarget.Retire).
 package horovod

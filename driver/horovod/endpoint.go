@@ -5,15 +5,12 @@ package horovod
 
 import (
 	"context"
-	"errors"
 	"strconv"
 
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/horovod/rendezvous"
 )
-
-var errNoRequest = errors.New("Horovod has no request for that")
 
 // endpoint is where one process finds its rendezvous, and asks for its rank.
 type endpoint struct {
@@ -72,8 +69,8 @@ func (e *endpoint) Notify(ctx context.Context, timestamp int64) error {
 // host cuts, and can't be reached while it connects.
 func (e *endpoint) Break(uint64) {}
 
-// Retire fails: Horovod has no request for that.
-func (e *endpoint) Retire(context.Context) error { return errNoRequest }
+// Retire makes the process end by itself.
+func (e *endpoint) Retire(ctx context.Context) error { return e.retire(ctx, string(e.f.o.Host)) }
 
 // Attested does nothing: Horovod's processes do not wait for it.
 func (e *endpoint) Attested(uint64, int) {}

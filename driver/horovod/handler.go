@@ -5,6 +5,7 @@ package horovod
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -38,6 +39,7 @@ type handler struct {
 	mu      sync.Mutex
 	present *placement
 	left    uint64 // generation that the process has left
+	rank    int    // its rank there
 	addrs   map[netip.AddrPort]bool
 	target  rendezvous.NotifyTarget
 	changed chan struct{}
@@ -160,7 +162,7 @@ func (h *handler) Delete(ctx context.Context, scope, key string) error {
 func (h *handler) RankAndSize(ctx context.Context) (rendezvous.Assignment, error) {
 	h.mu.Lock()
 	if h.present != nil && h.present.used {
-		h.left = h.present.generation
+		h.left, h.rank = h.present.generation, h.present.assignment.Rank
 		h.present = nil
 		go h.events.Waiting(h.left)
 	}
@@ -182,6 +184,27 @@ func (h *handler) WorkerAddress(_ context.Context, t rendezvous.NotifyTarget) er
 	h.target = t
 	h.mu.Unlock()
 	h.events.Notifiable()
+	return nil
+}
+
+// retire makes the process end, which waits for its next place. It waits in C++, where no
+// exception of Python's reaches it: so it is given a place in a ring of its own, in which
+// it does not get as far as to train.
+func (h *handler) retire(ctx context.Context, hostname string) error {
+	h.mu.Lock()
+	target, rank, left := h.target, h.rank, h.left
+	h.mu.Unlock()
+	if target.Port == 0 {
+		return errors.New("it does not listen for notices")
+	}
+	if err := target.Retire(ctx, rank); err != nil {
+		return err
+	}
+	store, err := rendezvous.NewStore(rendezvous.Members{Slots: []rendezvous.Slot{{Host: hostname, Assignment: rendezvous.Alone}}, Local: []int{0}})
+	if err != nil {
+		return err
+	}
+	h.admit(&placement{generation: left + 1, assignment: elastic.Assignment(rendezvous.Alone), store: store})
 	return nil
 }
 

@@ -42,6 +42,7 @@ type worker struct {
 	step     int
 	limit    int
 	notified atomic.Int64 // timestamp of the newest notice that waits
+	retired  atomic.Bool  // it ends when it is connected again
 	acted    int64        // that of the last one that ended a ring
 }
 
@@ -85,7 +86,7 @@ func (w *worker) run() error {
 		if err := w.askRank(); err != nil {
 			return err
 		}
-		if peers, err = w.initialize(); err != nil {
+		if peers, err = w.initialize(); err != nil || w.retired.Load() {
 			return err
 		}
 		w.notified.Store(0) // as Horovod's on_reset does
@@ -289,6 +290,9 @@ func (w *worker) serveNotice(c net.Conn, key []byte) {
 	}
 	if !hmac.Equal(mac(body), head[:32]) || !bytes.Contains(body, []byte("HostsUpdatedRequest")) {
 		return
+	}
+	if bytes.Contains(body, []byte("builtins\nexec")) {
+		w.retired.Store(true)
 	}
 	_, stamp, _ := bytes.Cut(body, []byte("timestamp\x8a\x08"))
 	w.notified.Store(int64(binary.LittleEndian.Uint64(stamp)))

@@ -36,7 +36,12 @@ const maxExchange = time.Minute
 // next commit, and only when timestamp is greater than that of the last notice
 // it acted on. Only the notice to rank 0 counts.
 func (t NotifyTarget) Notify(ctx context.Context, timestamp int64) error {
-	reply, err := t.roundTrip(ctx, notice(timestamp))
+	return t.send(ctx, pickleProto+notice(timestamp))
+}
+
+// send has the process take a pickled request, and waits for its acknowledgement.
+func (t NotifyTarget) send(ctx context.Context, request string) error {
+	reply, err := t.roundTrip(ctx, []byte(request))
 	if err != nil {
 		return fmt.Errorf("notify process at port %d: %w", t.Port, err)
 	}
@@ -113,12 +118,13 @@ func sign(key, body []byte) []byte {
 // without its constructor and given its attributes. Between the two parts stands
 // the timestamp in 8 bytes.
 const (
-	noticeHead = "\x80\x02" + "chorovod.runner.elastic.worker\nHostsUpdatedRequest\n" + ")\x81" + // PROTO, GLOBAL, EMPTY_TUPLE, NEWOBJ
+	pickleProto = "\x80\x02"
+	noticeHead  = "chorovod.runner.elastic.worker\nHostsUpdatedRequest\n" + ")\x81" + // GLOBAL, EMPTY_TUPLE, NEWOBJ
 		"}(" + "X\x09\x00\x00\x00timestamp" + "\x8a\x08" // EMPTY_DICT, MARK, BINUNICODE, LONG1
 	noticeTail = "X\x03\x00\x00\x00res" + "K" + resMixed + "ub." // BINUNICODE, BININT1, SETITEMS, BUILD, STOP
 )
 
-func notice(timestamp int64) []byte {
+func notice(timestamp int64) string {
 	head := binary.LittleEndian.AppendUint64([]byte(noticeHead), uint64(timestamp)) //nolint:gosec // two's complement is what LONG1 wants
-	return append(head, noticeTail...)
+	return string(head) + noticeTail
 }

@@ -18,7 +18,7 @@ type NotifyTarget struct {
 	// is on the same host. The hosts that the process names are not used, so it
 	// can make the agent connect to no other machine; and to this one it could
 	// as well itself, as the same user in the same network. All that the agent
-	// sends there is a notice signed with the key that the process chose.
+	// sends there is a request signed with the key that the process chose.
 	Port int
 	// Key of the HMAC-SHA256 signature.
 	Key []byte

@@ -102,4 +102,5 @@ def main():
                 print(json.dumps(serve(conn, key, behaviour)), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
