@@ -83,6 +83,7 @@ func (w *world) disturb() {
 				switch s := &h.slots[l]; {
 				case s.State == Waiting && !s.Retiring && alone:
 					s.Retiring = true
+					w.failed[s.Generation] = true // a leader may learn of its end alone
 					h.report(SlotWaiting{Proc: Proc{SlotID{h.info.ID, l}, s.Incarnation}, Generation: s.Generation, Retiring: true})
 				case s.State != Down && !alone:
 					w.exit(h, l, SlotExited{Status: "stopped"})

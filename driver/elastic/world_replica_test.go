@@ -77,7 +77,7 @@ func (w *world) heldStill(mesh *wmesh) bool {
 	parts := map[int]bool{}
 	for _, p := range mesh.holders {
 		if h := w.host(p.Slot.Host); h != nil {
-			if s := h.slots[p.Slot.Local]; s.Incarnation == p.Incarnation && s.State != Down && s.step == w.best && !s.given {
+			if s := h.slots[p.Slot.Local]; s.Incarnation == p.Incarnation && s.State != Down && !s.Retiring && s.step == w.best && !s.given {
 				parts[s.place] = true
 			}
 		}

@@ -135,11 +135,12 @@ func (w *world) mesh(mesh *wmesh) {
 }
 
 // holders returns the processes that hold the newest state. A host that was cut
-// off is not waited for, and one that came back is not trusted.
+// off is not waited for, and one that came back is not trusted. What retires is as good
+// as gone.
 func (w *world) holders(r *Ring) (holders []Proc) {
 	for _, h := range w.hosts {
 		for l, s := range h.slots {
-			if id := (SlotID{h.info.ID, l}); s.State != Down && s.step == w.best && !h.cut && !s.given && s.Generation+1 >= r.Generation && w.m.slot(id) != nil {
+			if id := (SlotID{h.info.ID, l}); s.State != Down && !s.Retiring && s.step == w.best && !h.cut && !s.given && s.Generation+1 >= r.Generation && w.m.slot(id) != nil {
 				holders = append(holders, Proc{id, s.Incarnation})
 			}
 		}

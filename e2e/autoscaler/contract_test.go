@@ -34,6 +34,7 @@ job "{{.ID}}" {
     }
     {{- end}}
     {{- if .Service}}
+    shutdown_delay = "1ms"
     network {
       port "kolo" {}
     }

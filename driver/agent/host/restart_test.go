@@ -47,7 +47,7 @@ func (f *replacing) NewEndpoint(_ bool, e Events) Endpoint {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events = append(f.events, e)
-	return &endpoint{f.retire}
+	return &endpoint{&f.retire}
 }
 
 // arrive lets the process arrive that was started last.
