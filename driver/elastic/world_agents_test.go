@@ -156,10 +156,17 @@ func (w *world) exit(h *whost, l int, ev SlotExited) {
 	}
 	if s.State == InRing {
 		w.leaves(s.Generation)
-		w.failed[s.Generation] = w.failed[s.Generation] || !h.leaving
+		w.failed[s.Generation] = w.failed[s.Generation] || !w.leavesFor(h)
 	}
 	*s = wslot{SlotReport: SlotReport{State: Down, Incarnation: s.Incarnation, Failures: s.Failures}, fails: s.fails}
 	h.report(ev)
+}
+
+// leavesFor reports whether the leader knows that a host is to leave: of one that is cut
+// off it learns that together with the end of its processes.
+func (w *world) leavesFor(h *whost) bool {
+	known := w.m.hosts[h.info.ID]
+	return h.leaving && known != nil && known.leaving
 }
 
 // leaves notes when the first member left a ring.

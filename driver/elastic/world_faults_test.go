@@ -128,7 +128,7 @@ func (w *world) cutHost() {
 	for _, s := range h.slots {
 		if s.State == InRing {
 			w.leaves(s.Generation)
-			w.failed[s.Generation] = w.failed[s.Generation] || !h.leaving
+			w.failed[s.Generation] = w.failed[s.Generation] || !w.leavesFor(h)
 		}
 	}
 	h.cut, h.up, h.dn = true, nil, nil
