@@ -135,11 +135,17 @@ func (r *ringStats) progress(p wire.Progress) *wire.Resize {
 	}
 	r.latest = p
 	r.count()
-	if r.closed || p.FirstSteppedAt == 0 {
+	if r.closed || p.FirstSteppedAt == 0 || r.awaitsNumber(p) {
 		return nil
 	}
 	r.measure(p)
 	return r.close()
+}
+
+// awaitsNumber reports whether the number of the ring's first step is still to come. A
+// step shows before the script's line about it.
+func (r *ringStats) awaitsNumber(p wire.Progress) bool {
+	return r.open.LostSteps == nil && p.First == nil && r.last.Step != nil && r.every == 1 && p.SteppedAt == p.FirstSteppedAt
 }
 
 // measure compares the first step of a ring to the last one of the ring before.

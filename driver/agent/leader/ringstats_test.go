@@ -78,6 +78,36 @@ func TestRingStatsCountsStepsMadeAgain(t *testing.T) {
 	must.Eq(t, 5, *r.LostSteps)
 }
 
+// A step shows, by a file that is touched, before the script's line with its number.
+func TestRingStatsWaitsForTheNumberOfTheFirstStep(t *testing.T) {
+	shown := wire.Progress{Generation: 2, FirstSteppedAt: 1012, SteppedAt: 1012}
+	again := shown
+	again.SteppedAt = 1013 // another step, and still no line
+	for name, tc := range map[string]struct {
+		next wire.Progress
+		lost *float64
+	}{
+		"the line comes":      {at(2, 16, 16, 1012, 1013), new(5.0)},
+		"the line comes late": {again, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newRingStats(nil)
+			l.form(ringOf(1, 2), time.Unix(1000, 0))
+			l.up(time.Unix(1000, 0))
+			l.progress(at(1, 1, 20, 1001, 1010))
+			l.fail()
+			l.leave(time.Unix(1011, 0))
+			l.form(ringOf(2, 2), time.Unix(1011, 0))
+			l.up(time.Unix(1011, 0))
+			must.Nil(t, l.progress(shown))
+			r := l.progress(tc.next)
+			must.NotNil(t, r)
+			must.Eq(t, tc.lost, r.LostSteps)
+			must.Eq(t, new(2.0), r.Gap)
+		})
+	}
+}
+
 // resized measures a change from a ring that reported p to one that reports next, which
 // forms and connects in the second before.
 func resized(p, next wire.Progress, restarts bool, between func(*ringStats)) wire.Resize {
