@@ -76,7 +76,9 @@ func (c *Controller) load(ctx context.Context) error {
 	defer c.mu.Unlock()
 	c.history, c.loaded, c.loadedAt = h, true, time.Now()
 	for _, p := range c.policies {
-		p.fingerprint = 0 // the states are the last leader's, which may have seen other jobs
+		// The states are the last leader's, which may have seen other jobs. What was
+		// decided or asked in an earlier term is of older states.
+		p.fingerprint, p.asked, p.again, p.wants, p.last, p.ample = 0, nil, false, nil, nil, ampleCounts{}
 	}
 	return nil
 }

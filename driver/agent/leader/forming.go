@@ -68,11 +68,14 @@ func (l *Leader) lookForming(now time.Time) {
 	if f == nil {
 		return
 	}
+	if !l.machine.Forming() && !l.machine.Up() {
+		l.formation = nil // its ring is over
+		return
+	}
 	since := now.Sub(f.asked)
 	switch {
 	case f.answers != nil && since < lookTimeout:
-	case f.strangers != nil && since < secondLook:
-	case f.strangers == nil && since < formingLook:
+	case since < formingLook: // also before a second look: a lost FIN is sent again until then
 	default:
 		l.lookAtForming(f, now)
 	}
@@ -104,7 +107,7 @@ func (l *Leader) lookAtForming(f *formation, now time.Time) {
 // group may still form, and is looked at then.
 func (l *Leader) lookedForming(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	f := l.formation
-	if f == nil || f.answers == nil || m.Ring != l.ring || m.Round != f.round || m.Number != -f.look {
+	if f == nil || !l.machine.Forming() && !l.machine.Up() || f.answers == nil || m.Ring != l.ring || m.Round != f.round || m.Number != -f.look {
 		return
 	}
 	f.answers[id] = m
@@ -132,7 +135,7 @@ func (l *Leader) lookedForming(ctx context.Context, id elastic.HostID, m *wire.E
 // connected, until the connections of the others were looked at.
 func (l *Leader) hold(w elastic.SlotWaiting, now time.Time) bool {
 	ring := l.machine.Ring()
-	if !l.machine.Forming() || ring.Restarts || w.Generation != ring.Generation || len(l.gaveUp.waiting)+1 >= len(ring.Members) {
+	if w.Retiring || !l.machine.Forming() || ring.Restarts || w.Generation != ring.Generation || len(l.gaveUp.waiting)+1 >= len(ring.Members) {
 		return false
 	}
 	g := &l.gaveUp
@@ -152,6 +155,14 @@ func (l *Leader) giveWay(ctx context.Context, now time.Time) {
 	}
 	f := l.formation
 	if now.Sub(l.gaveUp.since) >= lookTimeout || f == nil || f.clean.Sub(l.gaveUp.since) >= formingLook {
+		l.release(ctx)
+	}
+}
+
+// releaseFor lets the machine learn that a process gave up before more is learned of it:
+// its exit is not that of a member.
+func (l *Leader) releaseFor(ctx context.Context, p elastic.Proc) {
+	if slices.ContainsFunc(l.gaveUp.waiting, func(w elastic.SlotWaiting) bool { return w.Proc == p }) {
 		l.release(ctx)
 	}
 }

@@ -169,3 +169,24 @@ func TestReportsOfOtherFormingRingsAreIgnored(t *testing.T) {
 		must.Nil(t, l.formation)
 	}
 }
+
+// A member that waits leaves nothing behind when it ends: neither a failure in training
+// nor, where it was told that it has no next place, the completion of the job.
+func TestAMemberThatGivesUpAndEndsIsNoMember(t *testing.T) {
+	for name, retiring := range map[string]bool{"gives up": false, "retires": true} {
+		t.Run(name, func(t *testing.T) {
+			l := lead(t, config.Config{}, "a", "b", "c")
+			l.forms()
+			last := l.machine.Ring().Members[2].Proc
+			l.waits(last, l.ring.Generation)
+			must.Len(t, 1, l.gaveUp.waiting)
+			if retiring {
+				l.receive(t.Context(), last.Slot.Host, &wire.ToLeader{Waiting: &elastic.SlotWaiting{Proc: last, Generation: l.ring.Generation, Retiring: true}})
+			}
+			l.receive(t.Context(), last.Slot.Host, &wire.ToLeader{Exited: &wire.Exited{SlotExited: elastic.SlotExited{Proc: last, Success: true}}})
+			must.SliceEmpty(t, l.gaveUp.waiting)
+			must.False(t, l.machine.Ending())
+			must.Nil(t, l.ended)
+		})
+	}
+}

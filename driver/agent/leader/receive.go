@@ -25,6 +25,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 		l.step(ctx, *m.Arrived)
 	case m.Waiting != nil:
 		l.stats.leave(time.Now())
+		l.releaseFor(ctx, m.Waiting.Proc)
 		if !l.hold(*m.Waiting, time.Now()) {
 			l.step(ctx, *m.Waiting)
 		}
@@ -44,6 +45,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 	case m.Idle != nil:
 		l.step(ctx, *m.Idle)
 	case m.Exited != nil:
+		l.releaseFor(ctx, m.Exited.Proc)
 		ev := m.Exited.SlotExited
 		ev.Status = plaintext.Line(ev.Status, plaintext.Limit) // from another host, whose tenant may write what its agent sends
 		if m.Exited.Ring == l.ring && l.exchange != nil && len(m.Exited.Withdrawn) > 0 && l.exchange.Withdraw(m.Exited.Withdrawn) {

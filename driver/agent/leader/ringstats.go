@@ -83,6 +83,12 @@ func (r *ringStats) form(ring *elastic.Ring, now time.Time) {
 		cause = "failure"
 	}
 	r.count()
+	if !r.closed && r.latest.FirstSteppedAt > 0 { // the number of its first step did not come
+		stopped, vanished := r.stopped, r.vanished
+		r.measure(r.latest)
+		r.close()
+		r.stopped, r.vanished = stopped, vanished
+	}
 	if r.stopped.IsZero() {
 		r.stopped = now
 	}
