@@ -18,10 +18,10 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/plugin"
-	"github.com/kolo-nomad/kolo/driver/settings"
-	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 var hclBlock = regexp.MustCompile(`(?sm)^(job "[^"]*" \{$.*?^\})$`)

@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 

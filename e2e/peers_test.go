@@ -38,9 +38,9 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/discovery"
 	"github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/discovery/possession"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 

@@ -3,7 +3,7 @@
 
 package api
 
-import "github.com/kolo-nomad/kolo/autoscaler/planner"
+import "github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 
 // Proposal is what the policy of a node pool would do now. GET /v1/plan answers
 // one for each pool.

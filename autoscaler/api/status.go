@@ -6,11 +6,11 @@ package api
 import (
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/history"
-	"github.com/kolo-nomad/kolo/autoscaler/migrate"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // Status is the answer to GET /v1/status: the autoscaler, its node pools and all

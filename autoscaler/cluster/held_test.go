@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/placement"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // phased is a group that fetches, trains beside a task that logs, and tidies

@@ -13,7 +13,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // Change is one entry of a job's history of counts, or an event that changed

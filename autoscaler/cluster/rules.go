@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/jobspec"
+	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 )
 
 // A job's author chooses its queue, weight and priority, past Nomad's access

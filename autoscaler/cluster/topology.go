@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/autoscaler/topology"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
 // Topology is the topology of a node pool. It numbers nodes as View.Nodes, and

@@ -14,8 +14,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/placement"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // fixture is a watcher whose store is filled by hand.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/placement"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // allocs gives live allocations to their elastic groups, and takes what

@@ -12,8 +12,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/time/rate"
 
-	"github.com/kolo-nomad/kolo/autoscaler/audit"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // metaKey marks Kolo's scaling events in Nomad.

@@ -7,7 +7,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // Config is a complete, checked configuration.

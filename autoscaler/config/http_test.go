@@ -12,7 +12,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest/authority"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest/authority"
 )
 
 func TestHTTP_Settings(t *testing.T) {

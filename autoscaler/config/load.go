@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclparse"
 
-	"github.com/kolo-nomad/kolo/autoscaler/nesting"
+	"github.com/kolo-nomad/kolo/autoscaler/text/nesting"
 )
 
 // Load reads a file, or all *.hcl files of a directory as if they were one.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
+	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
-	"github.com/kolo-nomad/kolo/autoscaler/topology"
 )
 
 // AnyPool is the label of the pool block that stands for every node pool

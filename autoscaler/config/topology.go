@@ -9,7 +9,7 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 
-	"github.com/kolo-nomad/kolo/autoscaler/topology"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
 const levelsExample = `["meta.block", "meta.rack", "node", "device.island"]`

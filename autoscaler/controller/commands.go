@@ -8,9 +8,9 @@ import (
 	"fmt"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/leader"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/store"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // MayCommand returns nil where Nomad lets the token write the overrides, which

@@ -15,7 +15,7 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {

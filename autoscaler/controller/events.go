@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // Subscribe returns a channel of events; stop ends it. A slow reader misses some.

@@ -17,8 +17,8 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // answering is a server of a training's status, of a tenant's own making.

@@ -6,8 +6,8 @@ package controller
 import (
 	"context"
 
-	"github.com/kolo-nomad/kolo/autoscaler/audit"
-	"github.com/kolo-nomad/kolo/autoscaler/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 )
 
 // Advertise sets the address of this autoscaler's HTTP API as others reach it. The

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/leader"
-	"github.com/kolo-nomad/kolo/autoscaler/store"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
 // saveEvery bounds what is lost of the history when a leader dies: accounting

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/store"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
 )
 
 // An autoscaler that does not lead stores the commands of its own user (a caller of

@@ -10,9 +10,9 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/autoscaler/leader"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/store"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 func soon(t *testing.T, what string, check func() bool) {

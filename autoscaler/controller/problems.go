@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // reportsPerRound bounds how many jobs have their problems reported in one

@@ -9,9 +9,9 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/migrate"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
-	"github.com/kolo-nomad/kolo/autoscaler/topology"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
 // describeSpread is how far apart the workers of a job are and what that costs it,

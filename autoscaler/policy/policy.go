@@ -6,8 +6,8 @@ package policy
 import (
 	"context"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // Policy decides how many workers each job gets. Implementations are pure:

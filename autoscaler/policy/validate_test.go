@@ -9,7 +9,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
 // give is a decision about the jobs named, in pairs of a job and its count.

@@ -6,7 +6,7 @@ package sim
 import (
 	"slices"
 
-	"github.com/kolo-nomad/kolo/autoscaler/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )

@@ -10,11 +10,11 @@ import (
 	"math"
 	"slices"
 
-	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
-	"github.com/kolo-nomad/kolo/autoscaler/topology"
 )
 
 // idleDecisions is how many decisions in a row may change nothing while

@@ -6,8 +6,8 @@ package sim
 import (
 	"math"
 
-	"github.com/kolo-nomad/kolo/autoscaler/migrate"
-	"github.com/kolo-nomad/kolo/autoscaler/placement"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/kolo-nomad/kolo/autoscaler/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 

@@ -28,10 +28,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/statusapi"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/hostnet"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // agent is one among those of a job: the host of this allocation, and the leader

@@ -20,10 +20,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/horovod"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // TestAnAllocationLooksAgain is about one that is placed while Nomad has no

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
-	"github.com/kolo-nomad/kolo/driver/hostnet"
 )
 
 // registerWait is how long the agent waits to find itself in the registry.

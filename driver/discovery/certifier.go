@@ -15,8 +15,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/discovery/possession"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // Certifier makes this agent's certificates from its workload identity: a new

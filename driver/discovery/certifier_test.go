@@ -13,7 +13,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 )
 
 func TestCertifier(t *testing.T) {

@@ -28,9 +28,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/kolo-nomad/kolo/driver/discovery/discoverypb"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
 	"github.com/kolo-nomad/kolo/e2e/cluster"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 )
 
 const (

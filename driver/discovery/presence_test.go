@@ -10,8 +10,8 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // views is a registry that answers what a test wants.

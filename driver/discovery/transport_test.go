@@ -27,8 +27,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 func TestTransport(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
-	"github.com/kolo-nomad/kolo/driver/workerflags"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
 // facts are what check knows of a task and of the machine that it sees.

@@ -15,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kolo-nomad/kolo/driver/hostnet"
-	"github.com/kolo-nomad/kolo/driver/remotecall"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
-	"github.com/kolo-nomad/kolo/driver/workerflags"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
+	"github.com/kolo-nomad/kolo/driver/sandbox/remotecall"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
 // environ is the environment of this process.

@@ -23,10 +23,10 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
-	"github.com/kolo-nomad/kolo/driver/gpu"
-	"github.com/kolo-nomad/kolo/driver/settings"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
-	"github.com/kolo-nomad/kolo/driver/workerflags"
+	"github.com/kolo-nomad/kolo/driver/task/gpu"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
 // Framework is a training framework as kolo-worker needs it.

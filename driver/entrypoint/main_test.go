@@ -17,10 +17,10 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/host"
-	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
-	"github.com/kolo-nomad/kolo/driver/settings"
-	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
-	"github.com/kolo-nomad/kolo/driver/workerflags"
+	horovodtask "github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
 var both = []Framework{{Task: torchtask.PyTorch{}}, {Task: horovodtask.Horovod{}}}

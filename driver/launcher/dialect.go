@@ -8,7 +8,7 @@ import (
 	"maps"
 
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // Framework is a training framework as `run` needs it.

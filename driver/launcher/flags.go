@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/process"
-	"github.com/kolo-nomad/kolo/driver/commandline"
-	"github.com/kolo-nomad/kolo/driver/hostnet"
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
+	"github.com/kolo-nomad/kolo/driver/task/commandline"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // flags are those of `run`.

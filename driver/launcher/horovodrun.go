@@ -6,8 +6,8 @@ package launcher
 import (
 	"flag"
 
-	"github.com/kolo-nomad/kolo/driver/horovod/options"
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod/options"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 const horovodrunUsage = `usage: PROGRAM run [flags] -- <command> [arguments]

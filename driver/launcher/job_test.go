@@ -23,7 +23,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/leader"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/horovod"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod"
 	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
 )
 

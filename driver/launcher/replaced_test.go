@@ -19,7 +19,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
-	protocol "github.com/kolo-nomad/kolo/driver/torch/worker"
+	protocol "github.com/kolo-nomad/kolo/driver/framework/torch/worker"
 )
 
 // scriptMode is the variable that makes this test binary a process of a script for

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // settingFlag is a setting as a flag. It keeps the error, so that it reads like

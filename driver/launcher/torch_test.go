@@ -15,8 +15,8 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/framework/torch"
 	"github.com/kolo-nomad/kolo/driver/internal/intrudertest"
-	"github.com/kolo-nomad/kolo/driver/torch"
 )
 
 var torchrun = Framework{Framework: torch.Agent(), Program: "nomad-driver-torch", Dialect: Torchrun}

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/driver/settings"
-	"github.com/kolo-nomad/kolo/driver/torch/options"
+	"github.com/kolo-nomad/kolo/driver/framework/torch/options"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 const torchrunUsage = `usage: PROGRAM run [flags] -- <command> [arguments]

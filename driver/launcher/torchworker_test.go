@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	protocol "github.com/kolo-nomad/kolo/driver/torch/worker"
+	protocol "github.com/kolo-nomad/kolo/driver/framework/torch/worker"
 )
 
 // dieOnce is the variable with a file: the first newcomer to create it dies while its

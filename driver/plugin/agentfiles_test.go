@@ -11,7 +11,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/account"
+	"github.com/kolo-nomad/kolo/driver/sandbox/account"
 )
 
 // TestAgentFilesAreNotWrittenThroughLinks is about a task that, before its

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
-	"github.com/kolo-nomad/kolo/driver/confine"
+	"github.com/kolo-nomad/kolo/driver/sandbox/confine"
 )
 
 // maxChecks is how many commands may run beside an isolated task, those included

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/isolation"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
 func TestPluginConfig(t *testing.T) {

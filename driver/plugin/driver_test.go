@@ -18,7 +18,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/privatedirs"
+	"github.com/kolo-nomad/kolo/driver/sandbox/privatedirs"
 )
 
 // isolations are those that can be tested here.

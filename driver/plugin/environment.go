@@ -16,12 +16,12 @@ import (
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
-	"github.com/kolo-nomad/kolo/driver/account"
-	"github.com/kolo-nomad/kolo/driver/confine"
-	"github.com/kolo-nomad/kolo/driver/gpu/devnode"
-	"github.com/kolo-nomad/kolo/driver/hostnet"
-	"github.com/kolo-nomad/kolo/driver/isolation"
-	"github.com/kolo-nomad/kolo/driver/privatedirs"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
+	"github.com/kolo-nomad/kolo/driver/sandbox/account"
+	"github.com/kolo-nomad/kolo/driver/sandbox/confine"
+	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
+	"github.com/kolo-nomad/kolo/driver/sandbox/privatedirs"
+	"github.com/kolo-nomad/kolo/driver/task/gpu/devnode"
 )
 
 // environment is what the agent of a checked task runs in. prepare makes it,

@@ -7,8 +7,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/kolo-nomad/kolo/driver/settings"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
 // Framework is a training framework as the driver needs to know it.

@@ -13,7 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 	"golang.org/x/sys/unix"
 
-	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
 )
 
 // TestJobsEnvironmentNamesNoDevices is about a job that writes another's GPU

@@ -25,8 +25,8 @@ import (
 	"github.com/shoenig/test/wait"
 
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/confine"
-	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/sandbox/confine"
 )
 
 // patience is how long tests wait for what should take no time.

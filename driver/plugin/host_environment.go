@@ -10,10 +10,10 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
-	"github.com/kolo-nomad/kolo/driver/account"
-	"github.com/kolo-nomad/kolo/driver/hostnet"
-	"github.com/kolo-nomad/kolo/driver/isolation"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
+	"github.com/kolo-nomad/kolo/driver/sandbox/account"
+	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
 // hostEnvironment is what validate may know of the machine and the task: plain

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/account"
+	"github.com/kolo-nomad/kolo/driver/sandbox/account"
 )
 
 // ran is what an isolated task printed that ran to its end.

@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
-	"github.com/kolo-nomad/kolo/driver/cgroup"
-	"github.com/kolo-nomad/kolo/driver/procid"
+	"github.com/kolo-nomad/kolo/driver/plugin/procid"
+	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
 )
 
 // launch starts the agent with an executor of its own, and returns its task with

@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/isolation"
+	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 )
 
 // TestLinksOfATaskLeadRootNowhere is about a task that leaves links where root

@@ -9,8 +9,8 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
-	"github.com/kolo-nomad/kolo/driver/hostnet"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
 // groupNetwork is a network namespace that the tasks of a group have for themselves.

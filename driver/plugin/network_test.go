@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
 )
 
 // ownNetwork is a group's own network in which rings form.

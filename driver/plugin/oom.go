@@ -6,7 +6,7 @@ package plugin
 import (
 	"fmt"
 
-	"github.com/kolo-nomad/kolo/driver/cgroup"
+	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
 )
 
 // memoryWatch looks whether the kernel kills processes of a task for lack of memory. The

@@ -11,7 +11,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/cgroup"
+	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
 )
 
 // Lack of memory is reported when the cgroup counts it, once, and never without one.

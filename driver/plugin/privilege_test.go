@@ -14,7 +14,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/account"
+	"github.com/kolo-nomad/kolo/driver/sandbox/account"
 )
 
 // isolated skips where tasks cannot be isolated.

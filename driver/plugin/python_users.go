@@ -11,8 +11,8 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/kolo-nomad/kolo/driver/account"
-	"github.com/kolo-nomad/kolo/driver/isolation"
+	"github.com/kolo-nomad/kolo/driver/sandbox/account"
+	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 )
 
 // anyone is the value of the node attribute for a Python that every user can run.

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
-	"github.com/kolo-nomad/kolo/driver/procid"
+	"github.com/kolo-nomad/kolo/driver/plugin/procid"
 )
 
 // RecoverTask finds a task's executor again after the plugin or the client was

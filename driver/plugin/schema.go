@@ -8,7 +8,7 @@ import (
 
 	"github.com/hashicorp/nomad/plugins/shared/hclspec"
 
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // Both schemas leave defaults and required fields to this package: HCL's own

@@ -14,11 +14,11 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
-	"github.com/kolo-nomad/kolo/driver/isolation"
-	"github.com/kolo-nomad/kolo/driver/settings"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
-	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
 // TestSchemaNamesTheFields makes sure that what HCL accepts is what is read: a

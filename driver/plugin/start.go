@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
 
-	"github.com/kolo-nomad/kolo/driver/isolation"
+	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 )
 
 // StartTask checks the task's configuration and starts its agent. An error is

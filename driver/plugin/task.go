@@ -18,10 +18,10 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	pstructs "github.com/hashicorp/nomad/plugins/shared/structs"
 
-	"github.com/kolo-nomad/kolo/driver/cgroup"
-	"github.com/kolo-nomad/kolo/driver/confine"
-	"github.com/kolo-nomad/kolo/driver/eventtail"
-	"github.com/kolo-nomad/kolo/driver/privatedirs"
+	"github.com/kolo-nomad/kolo/driver/plugin/eventtail"
+	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
+	"github.com/kolo-nomad/kolo/driver/sandbox/confine"
+	"github.com/kolo-nomad/kolo/driver/sandbox/privatedirs"
 )
 
 // task is a running or ended agent.

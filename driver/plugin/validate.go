@@ -9,10 +9,10 @@ import (
 	"slices"
 
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/gpu"
-	"github.com/kolo-nomad/kolo/driver/isolation"
-	"github.com/kolo-nomad/kolo/driver/settings"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
+	"github.com/kolo-nomad/kolo/driver/task/gpu"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
 // plan is a checked task configuration with everything decided.

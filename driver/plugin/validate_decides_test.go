@@ -13,8 +13,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 func TestValidateDecides(t *testing.T) {

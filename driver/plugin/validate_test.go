@@ -16,12 +16,12 @@ import (
 	"github.com/hashicorp/nomad/plugins/drivers"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/account"
-	"github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
-	"github.com/kolo-nomad/kolo/driver/hostnet"
-	"github.com/kolo-nomad/kolo/driver/settings"
-	"github.com/kolo-nomad/kolo/driver/taskconfig"
-	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/sandbox/account"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
 // host is a pretended client: the files on it, and what its owner allows.

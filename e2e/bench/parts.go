@@ -39,7 +39,7 @@ var parts = []part{
 		return measureCost(ctx, o, &r.Cost)
 	}, func(r *Results) { r.Cost = nil }},
 	{"rendezvous", train.Horovod, func(ctx context.Context, o *options, r *Results) (err error) {
-		r.Rendezvous, err = goRun(ctx, o, "./driver/horovod/internal/bench", "-python", o.python(train.Horovod))
+		r.Rendezvous, err = goRun(ctx, o, "./driver/framework/horovod/internal/bench", "-python", o.python(train.Horovod))
 		return err
 	}, func(r *Results) { r.Rendezvous = "" }},
 
@@ -77,7 +77,7 @@ var parts = []part{
 		return measureCommits(ctx, o, &r.Torch.StepMS)
 	}, func(r *Results) { r.Torch.StepMS = nil }},
 	{"torch-store", train.Torch, func(ctx context.Context, o *options, r *Results) (err error) {
-		r.Torch.Store, err = goRun(ctx, o, "./driver/torch/internal/bench")
+		r.Torch.Store, err = goRun(ctx, o, "./driver/framework/torch/internal/bench")
 		return err
 	}, func(r *Results) { r.Torch.Store = "" }},
 }

@@ -19,9 +19,10 @@ import (
 )
 
 // listed is a package of the module, as go list prints it. Deps are all that it
-// imports, directly or not.
+// imports, directly or not; Doc is the first sentence of its comment.
 type listed struct {
 	ImportPath    string
+	Doc           string
 	Imports, Deps []string
 }
 
@@ -30,7 +31,7 @@ var list = sync.OnceValues(func() (map[string]listed, error) {
 	if err := walk(); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "list", "-tags", "e2e,gpu", "-json=ImportPath,Imports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-tags", "e2e,gpu", "-json=ImportPath,Doc,Imports,Deps", "./...")
 	cmd.Dir = root
 	out, err := cmd.Output()
 	if err != nil {
@@ -92,73 +93,73 @@ type rule struct {
 // framework; horovod and torch are two. Only the program lists them, and gives agent
 // and launcher theirs.
 func driverRules() map[string]rule {
-	base := []string{"attest", "cgroup", "elastic", "settings", "ownthread", "hostnet", "localpeer", "remotecall", "agent/config", "agent/events", "plaintext", "agent/process", "agent/wire"}
+	base := []string{"sandbox/attest", "sandbox/cgroup", "elastic", "task/settings", "sandbox/ownthread", "discovery/hostnet", "sandbox/localpeer", "sandbox/remotecall", "agent/config", "agent/events", "task/plaintext", "agent/process", "agent/wire"}
 	finding := []string{"discovery", "discovery/discoverypb", "discovery/election", "discovery/internal/latest", "discovery/possession",
-		"discovery/registry", "nomadapi"}
+		"discovery/registry", "discovery/nomadapi"}
 	framework := []string{"agent/framework", "agent/host", "agent/leader"}
 	return map[string]rule{
-		"attest":     {pure: true},
-		"elastic":    {pure: true},
-		"settings":   {},
-		"ownthread":  {},
-		"hostnet":    {uses: []string{"ownthread"}},
-		"localpeer":  {},
-		"remotecall": {},
-		"discovery":  {uses: finding, nomad: true},
+		"sandbox/attest":     {pure: true},
+		"elastic":            {pure: true},
+		"task/settings":      {},
+		"sandbox/ownthread":  {},
+		"discovery/hostnet":  {uses: []string{"sandbox/ownthread"}},
+		"sandbox/localpeer":  {},
+		"sandbox/remotecall": {},
+		"discovery":          {uses: finding, nomad: true},
 
 		"discovery/election":   {pure: true},
 		"discovery/possession": {pure: true},
-		"discovery/registry":   {uses: []string{"discovery/election", "discovery/internal/latest", "nomadapi"}, nomad: true},
-		"nomadapi":             {nomad: true},
+		"discovery/registry":   {uses: []string{"discovery/election", "discovery/internal/latest", "discovery/nomadapi"}, nomad: true},
+		"discovery/nomadapi":   {nomad: true},
 
-		"plaintext":   {},
-		"commandline": {pure: true},
-		"cgroup":      {},
-		"procid":      {},
-		"privatedirs": {},
-		"account":     {uses: []string{"confine", "ownthread"}},
-		"gate":        {},
-		"eventtail":   {uses: []string{"plaintext"}},
-		"gpu":         {},
-		"gpu/devnode": {nomad: true},
-		"python":      {uses: []string{"account", "confine", "ownthread", "plaintext"}},
-		"isolation":   {uses: []string{"account", "confine", "ownthread", "privatedirs"}, nomad: true},
-		"taskconfig":  {uses: []string{"agent/config", "commandline", "elastic", "gpu", "settings"}},
-		"workerflags": {uses: []string{"agent/config", "commandline", "elastic", "gpu", "settings", "taskconfig"}},
-		"plugin": {uses: []string{"account", "agent/config", "buildinfo", "cgroup", "commandline", "confine", "elastic", "eventtail", "gpu", "gpu/devnode", "hostnet", "isolation", "ownthread", "plaintext",
-			"privatedirs", "procid", "settings", "taskconfig"}, nomad: true},
+		"task/plaintext":      {},
+		"task/commandline":    {pure: true},
+		"sandbox/cgroup":      {},
+		"plugin/procid":       {},
+		"sandbox/privatedirs": {},
+		"sandbox/account":     {uses: []string{"sandbox/confine", "sandbox/ownthread"}},
+		"sandbox/gate":        {},
+		"plugin/eventtail":    {uses: []string{"task/plaintext"}},
+		"task/gpu":            {},
+		"task/gpu/devnode":    {nomad: true},
+		"framework/python":    {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "task/plaintext"}},
+		"sandbox/isolation":   {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "sandbox/privatedirs"}, nomad: true},
+		"task/taskconfig":     {uses: []string{"agent/config", "task/commandline", "elastic", "task/gpu", "task/settings"}},
+		"task/workerflags":    {uses: []string{"agent/config", "task/commandline", "elastic", "task/gpu", "task/settings", "task/taskconfig"}},
+		"plugin": {uses: []string{"sandbox/account", "agent/config", "buildinfo", "sandbox/cgroup", "task/commandline", "sandbox/confine", "elastic", "plugin/eventtail", "task/gpu", "task/gpu/devnode", "discovery/hostnet", "sandbox/isolation", "sandbox/ownthread", "task/plaintext",
+			"sandbox/privatedirs", "plugin/procid", "task/settings", "task/taskconfig"}, nomad: true},
 
-		"agent/config":     {uses: []string{"settings"}},
+		"agent/config":     {uses: []string{"task/settings"}},
 		"agent/events":     {},
-		"agent/process":    {uses: []string{"hostnet", "ownthread", "plaintext"}},
-		"agent/wire":       {uses: []string{"attest", "elastic"}},
+		"agent/process":    {uses: []string{"discovery/hostnet", "sandbox/ownthread", "task/plaintext"}},
+		"agent/wire":       {uses: []string{"sandbox/attest", "elastic"}},
 		"agent/host":       {uses: base},
-		"agent/leader":     {uses: []string{"attest", "elastic", "settings", "agent/config", "plaintext", "agent/wire"}},
+		"agent/leader":     {uses: []string{"sandbox/attest", "elastic", "task/settings", "agent/config", "task/plaintext", "agent/wire"}},
 		"agent/framework":  {uses: slices.Concat(base, framework)},
 		"agent/port":       {},
-		"agent/statusapi":  {uses: []string{"attest", "elastic", "agent/port", "agent/wire"}},
-		"agent/session":    {uses: slices.Concat(finding, []string{"attest", "elastic", "agent/port", "agent/wire"}), nomad: true},
-		"agent/completion": {uses: slices.Concat(finding, []string{"settings", "agent/config"}), nomad: true},
+		"agent/statusapi":  {uses: []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}},
+		"agent/session":    {uses: slices.Concat(finding, []string{"sandbox/attest", "elastic", "agent/port", "agent/wire"}), nomad: true},
+		"agent/completion": {uses: slices.Concat(finding, []string{"task/settings", "agent/config"}), nomad: true},
 
-		"horovod/options":    {uses: []string{"settings"}},
-		"horovod/probe":      {uses: []string{"account", "confine", "ownthread", "plaintext", "python"}},
-		"horovod/taskdriver": {uses: []string{"account", "confine", "ownthread", "horovod/options", "horovod/probe", "plaintext", "python", "settings"}},
-		"horovod/rendezvous": {uses: []string{"attest", "elastic", "gate", "agent/wire"}},
-		"horovod":            {uses: slices.Concat(base, framework, []string{"gate", "horovod/rendezvous"})},
+		"framework/horovod/options":    {uses: []string{"task/settings"}},
+		"framework/horovod/probe":      {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "task/plaintext", "framework/python"}},
+		"framework/horovod/taskdriver": {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "framework/horovod/options", "framework/horovod/probe", "task/plaintext", "framework/python", "task/settings"}},
+		"framework/horovod/rendezvous": {uses: []string{"sandbox/attest", "elastic", "sandbox/gate", "agent/wire"}},
+		"framework/horovod":            {uses: slices.Concat(base, framework, []string{"sandbox/gate", "framework/horovod/rendezvous"})},
 
-		"torch/store":      {uses: []string{"attest", "elastic", "agent/wire"}},
-		"torch/tcpstore":   {uses: []string{"attest", "elastic", "agent/wire", "gate", "torch/store"}},
-		"torch/worker":     {uses: []string{"attest", "elastic", "agent/wire", "gate"}},
-		"torch/options":    {uses: []string{"settings"}},
-		"torch/release":    {uses: []string{"plaintext"}},
-		"torch/probe":      {uses: []string{"account", "confine", "ownthread", "plaintext", "python"}},
-		"torch/taskdriver": {uses: []string{"account", "confine", "ownthread", "plaintext", "python", "settings", "torch/options", "torch/probe", "torch/release"}},
-		"torch":            {uses: slices.Concat(base, framework, []string{"gate", "torch/release", "torch/store", "torch/tcpstore", "torch/worker"})},
+		"framework/torch/store":      {uses: []string{"sandbox/attest", "elastic", "agent/wire"}},
+		"framework/torch/tcpstore":   {uses: []string{"sandbox/attest", "elastic", "agent/wire", "sandbox/gate", "framework/torch/store"}},
+		"framework/torch/worker":     {uses: []string{"sandbox/attest", "elastic", "agent/wire", "sandbox/gate"}},
+		"framework/torch/options":    {uses: []string{"task/settings"}},
+		"framework/torch/release":    {uses: []string{"task/plaintext"}},
+		"framework/torch/probe":      {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "task/plaintext", "framework/python"}},
+		"framework/torch/taskdriver": {uses: []string{"sandbox/account", "sandbox/confine", "sandbox/ownthread", "task/plaintext", "framework/python", "task/settings", "framework/torch/options", "framework/torch/probe", "framework/torch/release"}},
+		"framework/torch":            {uses: slices.Concat(base, framework, []string{"sandbox/gate", "framework/torch/release", "framework/torch/store", "framework/torch/tcpstore", "framework/torch/worker"})},
 
-		"launcher": {uses: slices.Concat(base, framework, []string{"agent/port", "agent/statusapi", "commandline", "horovod/options", "torch/options"})},
+		"launcher": {uses: slices.Concat(base, framework, []string{"agent/port", "agent/statusapi", "task/commandline", "framework/horovod/options", "framework/torch/options"})},
 		"entrypoint": {
 			uses: slices.Concat(base, framework, finding, []string{"agent", "agent/port", "agent/statusapi", "agent/session", "agent/completion",
-				"commandline", "gpu", "taskconfig", "workerflags"}),
+				"task/commandline", "task/gpu", "task/taskconfig", "task/workerflags"}),
 			nomad: true,
 		},
 		"agent": {
@@ -190,40 +191,40 @@ func deviceRules() map[string]rule {
 
 // Decisions are made without Nomad, so that the simulator makes the same.
 func autoscalerRules() map[string]rule {
-	contract := []string{"sizes", "policy/speedup", "policy"}
-	decisions := slices.Concat(contract, []string{"nesting", "placement", "planner", "policy/registry", "policy/builtin", "history", "topology", "migrate"})
-	edge := slices.Concat(decisions, []string{"audit", "config", "jobspec", "printable", "suggest"})
+	contract := []string{"job/sizes", "policy/speedup", "policy"}
+	decisions := slices.Concat(contract, []string{"text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate"})
+	edge := slices.Concat(decisions, []string{"api/audit", "config", "job/jobspec", "text/printable", "text/suggest"})
 	return map[string]rule{
-		"sizes":           {pure: true},
-		"nesting":         {pure: true},
-		"placement":       {pure: true},
-		"topology":        {pure: true},
-		"migrate":         {uses: []string{"sizes", "placement"}, pure: true},
+		"job/sizes":       {pure: true},
+		"text/nesting":    {pure: true},
+		"plan/placement":  {pure: true},
+		"plan/topology":   {pure: true},
+		"plan/migrate":    {uses: []string{"job/sizes", "plan/placement"}, pure: true},
 		"policy/speedup":  {pure: true},
 		"policy":          {uses: contract, pure: true},
-		"policy/registry": {uses: slices.Concat(contract, []string{"nesting"}), pure: true},
-		"policy/builtin":  {uses: slices.Concat(contract, []string{"nesting", "policy/registry"}), pure: true},
-		"planner":         {uses: []string{"sizes", "placement", "migrate"}, pure: true},
-		"history":         {uses: []string{"sizes", "placement", "migrate", "planner", "policy/speedup"}, pure: true},
-		"policy/plugin":   {uses: slices.Concat(contract, []string{"nodump", "policy/plugin/policypb"})},
-		"sim":             {uses: slices.Concat(contract, []string{"placement", "topology", "migrate", "sim/trace"})},
+		"policy/registry": {uses: slices.Concat(contract, []string{"text/nesting"}), pure: true},
+		"policy/builtin":  {uses: slices.Concat(contract, []string{"text/nesting", "policy/registry"}), pure: true},
+		"plan/planner":    {uses: []string{"job/sizes", "plan/placement", "plan/migrate"}, pure: true},
+		"memory/history":  {uses: []string{"job/sizes", "plan/placement", "plan/migrate", "plan/planner", "policy/speedup"}, pure: true},
+		"policy/plugin":   {uses: slices.Concat(contract, []string{"api/nodump", "policy/plugin/policypb"})},
+		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "sim/trace"})},
 
-		"api":        {uses: decisions},
-		"printable":  {},
-		"suggest":    {},
-		"socket":     {},
-		"audit":      {uses: []string{"printable"}},
-		"leader":     {nomad: true},
-		"jobspec":    {uses: []string{"sizes", "suggest"}, nomad: true},
-		"config":     {uses: decisions},
-		"lint":       {uses: []string{"jobspec", "nesting", "printable", "sizes", "suggest"}, nomad: true},
-		"expand":     {uses: []string{"jobspec", "nesting", "sizes", "suggest", "topology"}, nomad: true},
-		"store":      {uses: slices.Concat(decisions, []string{"audit", "printable"}), nomad: true},
-		"cluster":    {uses: slices.Concat(edge, []string{"api"}), nomad: true},
-		"tokens":     {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
-		"record":     {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
-		"server":     {uses: slices.Concat(edge, []string{"api", "cluster", "leader", "socket"}), nomad: true},
-		"controller": {uses: slices.Concat(edge, []string{"api", "cluster", "leader", "store"}), nomad: true},
+		"api":            {uses: decisions},
+		"text/printable": {},
+		"text/suggest":   {},
+		"api/socket":     {},
+		"api/audit":      {uses: []string{"text/printable"}},
+		"cluster/leader": {nomad: true},
+		"job/jobspec":    {uses: []string{"job/sizes", "text/suggest"}, nomad: true},
+		"config":         {uses: decisions},
+		"job/lint":       {uses: []string{"job/jobspec", "text/nesting", "text/printable", "job/sizes", "text/suggest"}, nomad: true},
+		"job/expand":     {uses: []string{"job/jobspec", "text/nesting", "job/sizes", "text/suggest", "plan/topology"}, nomad: true},
+		"memory/store":   {uses: slices.Concat(decisions, []string{"api/audit", "text/printable"}), nomad: true},
+		"cluster":        {uses: slices.Concat(edge, []string{"api"}), nomad: true},
+		"api/tokens":     {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
+		"sim/record":     {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
+		"api/server":     {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/socket"}), nomad: true},
+		"controller":     {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "memory/store"}), nomad: true},
 	}
 }
 
@@ -261,8 +262,8 @@ const shared = "driver/buildinfo"
 
 // linted is what `kolo job lint` has of the driver: the checks of what a user sets
 // about a task, which start nothing and ask no one.
-var linted = []string{"driver/agent/config", "driver/commandline", "driver/elastic", "driver/gpu", "driver/horovod/options", "driver/settings",
-	"driver/taskconfig", "driver/torch/options", "driver/workerflags"}
+var linted = []string{"driver/agent/config", "driver/task/commandline", "driver/elastic", "driver/task/gpu", "driver/framework/horovod/options", "driver/task/settings",
+	"driver/task/taskconfig", "driver/framework/torch/options", "driver/task/workerflags"}
 
 // The three programs never import each other, nor what tests them, but for a linter of
 // jobs. What they share imports none of them.
@@ -273,7 +274,7 @@ func TestImports_Programs(t *testing.T) {
 			continue
 		}
 		for _, used := range own(pkg.Deps) {
-			lint := (name == "autoscaler/lint" || name == "autoscaler/cmd/kolo") && slices.Contains(linted, used)
+			lint := (name == "autoscaler/job/lint" || name == "autoscaler/cmd/kolo") && slices.Contains(linted, used)
 			if !strings.HasPrefix(used, program+"/") && used != shared && !lint {
 				t.Errorf("%s imports %s, which is not of its program", name, used)
 			}
@@ -288,7 +289,7 @@ func TestImports_Shared(t *testing.T) {
 // What the driver plugin gives the agent is a contract, not the agent: the plugin
 // imports none of what runs in an allocation.
 func TestImports_Plugin(t *testing.T) {
-	inAllocation := []string{"driver/agent", "driver/horovod", "driver/launcher"}
+	inAllocation := []string{"driver/agent", "driver/framework/horovod", "driver/launcher"}
 	for _, used := range own(packages(t)["driver/plugin"].Deps) {
 		for _, part := range inAllocation {
 			if strings.HasPrefix(used, part) && used != "driver/agent/config" {

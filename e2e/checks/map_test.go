@@ -4,8 +4,12 @@
 package main
 
 import (
+	"flag"
+	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,63 +21,77 @@ const (
 	self = "github.com/kolo-nomad/kolo/"
 )
 
+var update = flag.Bool("update", false, "write the map of the packages in CONTRIBUTING.md")
+
 // across is the heading of the packages that are part of no program.
-const across = "Across"
+const across = "across"
 
-// mapped is a package in the map of CONTRIBUTING.md.
-type mapped struct{ wing, name string }
+// mapTable is one wing of the map: its heading, what is said about it, and its table.
+var mapTable = regexp.MustCompile(`(?m)^### (\w+)\n(?:[^#|]*\n)?\| package \| what it is \|\n\|---\|---\|\n((?:\|.*\n)*)`)
 
-var mapLine = regexp.MustCompile("^(?:### (.+)|\\| `([^`]+)` \\| .+ \\|)$")
-
-// packageMap reads the map, in its order.
-func packageMap(t *testing.T) []mapped {
-	t.Helper()
-	text, err := os.ReadFile(root + "/CONTRIBUTING.md")
-	must.NoError(t, err)
-	_, section, found := strings.Cut(string(text), "\n## Map of the packages\n")
-	must.True(t, found)
-	section, _, _ = strings.Cut(section, "\n## ")
-	var wing string
-	var packages []mapped
-	for line := range strings.Lines(section) {
-		switch m := mapLine.FindStringSubmatch(strings.TrimSpace(line)); {
-		case m == nil:
-		case m[1] != "":
-			wing = m[1]
-		default:
-			packages = append(packages, mapped{wing, m[2]})
-		}
-	}
-	return packages
-}
-
-// The map in CONTRIBUTING.md names every package once, and a package imports
-// only packages above it.
-func TestPackageMap(t *testing.T) {
-	all := packages(t)
-	above := map[string]bool{}
-	for _, p := range packageMap(t) {
-		pkg, exists := all[p.name]
-		if !exists {
-			t.Errorf("CONTRIBUTING.md names %s, which does not exist", p.name)
+// packageMap returns the rows of one wing of the map: a package's path, and the
+// first sentence of its package comment.
+func packageMap(all map[string]listed, wing string) string {
+	wings := []string{"driver", "device", "autoscaler"}
+	var rows strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		dir, _, _ := strings.Cut(name, "/")
+		if dir != wing && (wing != across || slices.Contains(wings, dir)) {
 			continue
 		}
-		if above[p.name] {
-			t.Errorf("CONTRIBUTING.md names %s twice", p.name)
+		doc := strings.TrimSuffix(strings.TrimSuffix(all[name].Doc, "."), ":")
+		if words := strings.SplitN(doc, " ", 3); words[0] == "Package" && len(words) == 3 {
+			doc = words[2]
 		}
-		if dir, _, _ := strings.Cut(p.name, "/"); p.wing != across && p.wing != dir {
-			t.Errorf("CONTRIBUTING.md names %s under %q", p.name, p.wing)
-		}
-		for _, used := range own(pkg.Imports) {
-			if !above[used] {
-				t.Errorf("%s imports %s, which is not above it in CONTRIBUTING.md", p.name, used)
-			}
-		}
-		above[p.name] = true
+		fmt.Fprintf(&rows, "| `%s` | %s |\n", name, strings.ReplaceAll(doc, "|", `\|`))
 	}
-	for name := range all {
-		if !above[name] {
-			t.Errorf("CONTRIBUTING.md does not name %s", name)
+	return rows.String()
+}
+
+// The map in CONTRIBUTING.md is what the package comments say. To write it:
+// go test ./e2e/checks -run PackageMap -update
+func TestPackageMap(t *testing.T) {
+	all := packages(t)
+	for name, pkg := range all {
+		if pkg.Doc == "" {
+			t.Errorf("%s has no package comment", name)
+		}
+	}
+	text, err := os.ReadFile(root + "/CONTRIBUTING.md")
+	must.NoError(t, err)
+	var wings []string
+	written := mapTable.ReplaceAllStringFunc(string(text), func(section string) string {
+		m := mapTable.FindStringSubmatch(section)
+		wings = append(wings, m[1])
+		return strings.TrimSuffix(section, m[2]) + packageMap(all, m[1])
+	})
+	must.Eq(t, []string{"driver", "device", "autoscaler", across}, wings)
+	if *update {
+		must.NoError(t, os.WriteFile(root+"/CONTRIBUTING.md", []byte(written), 0o644))
+		return
+	}
+	if written != string(text) {
+		t.Error("the map of the packages in CONTRIBUTING.md is not what their comments say: go test ./e2e/checks -run PackageMap -update")
+	}
+}
+
+// A reader meets at most a dozen folders at a time.
+func TestFoldersSideBySide(t *testing.T) {
+	const most = 12
+	beside := map[string]map[string]bool{}
+	for name := range packages(t) {
+		parts := strings.Split(name, "/")
+		for i := 1; i < len(parts); i++ {
+			dir := strings.Join(parts[:i], "/")
+			if beside[dir] == nil {
+				beside[dir] = map[string]bool{}
+			}
+			beside[dir][parts[i]] = true
+		}
+	}
+	for dir, folders := range beside {
+		if len(folders) > most {
+			t.Errorf("%s has %d folders side by side, of at most %d", dir, len(folders), most)
 		}
 	}
 }

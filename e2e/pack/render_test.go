@@ -16,7 +16,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/lint"
+	"github.com/kolo-nomad/kolo/autoscaler/job/lint"
 )
 
 const packs = "../../packs"

@@ -19,13 +19,13 @@ import (
 	"github.com/posener/complete"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kolo-nomad/kolo/autoscaler/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/api/nodump"
+	"github.com/kolo-nomad/kolo/autoscaler/api/server"
+	"github.com/kolo-nomad/kolo/autoscaler/api/tokens"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/controller"
-	"github.com/kolo-nomad/kolo/autoscaler/nodump"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin"
-	"github.com/kolo-nomad/kolo/autoscaler/server"
-	"github.com/kolo-nomad/kolo/autoscaler/tokens"
 )
 
 // agentCommand is the daemon.

@@ -22,7 +22,7 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/printable"
+	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
 // apiCommand is what commands that send requests to a running autoscaler have in

@@ -20,8 +20,8 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/api/socket"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/socket"
 )
 
 // defaultAddress is asked where no address is given and there is no socket.

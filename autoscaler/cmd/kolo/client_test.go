@@ -19,8 +19,8 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest/authority"
-	"github.com/kolo-nomad/kolo/autoscaler/socket"
+	"github.com/kolo-nomad/kolo/autoscaler/api/socket"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest/authority"
 )
 
 // TestClient_Order has where an autoscaler is looked for.

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/cli"
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/suggest"
+	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 )
 
 // meta is what every command is given.

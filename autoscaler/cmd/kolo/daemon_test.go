@@ -19,8 +19,8 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest"
-	"github.com/kolo-nomad/kolo/autoscaler/internal/nomadtest/authority"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest/authority"
 )
 
 // daemon runs `kolo agent` on a stand-in for Nomad, and commands against it.

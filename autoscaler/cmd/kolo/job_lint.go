@@ -15,7 +15,7 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/lint"
+	"github.com/kolo-nomad/kolo/autoscaler/job/lint"
 )
 
 // jobLintCommand checks job specifications before they are submitted.

@@ -16,7 +16,7 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/record"
+	"github.com/kolo-nomad/kolo/autoscaler/sim/record"
 	"github.com/kolo-nomad/kolo/autoscaler/sim/trace"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/printable"
+	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
 // statusCommand shows what the autoscaler knows of all jobs.

@@ -12,9 +12,9 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/history"
-	"github.com/kolo-nomad/kolo/autoscaler/migrate"
-	"github.com/kolo-nomad/kolo/autoscaler/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // TestShow_AJobCannotSteerTheTerminal has a tenant name a job so that it would

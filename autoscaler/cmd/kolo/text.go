@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/kolo-nomad/kolo/autoscaler/printable"
+	"github.com/kolo-nomad/kolo/autoscaler/text/printable"
 )
 
 // table lines cells up under each other; the first row is the heading.

@@ -16,7 +16,7 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/suggest"
+	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 )
 
 // topologyCommand shows the topology of node pools, and where jobs are in it.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/expand"
-	"github.com/kolo-nomad/kolo/autoscaler/topology"
+	"github.com/kolo-nomad/kolo/autoscaler/job/expand"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
 // topologyExpandCommand writes one group per domain into a jobspec.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/cli"
 
-	"github.com/kolo-nomad/kolo/autoscaler/suggest"
+	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 )
 
 // exitUsage is the exit code of a command line that makes no sense; what fails

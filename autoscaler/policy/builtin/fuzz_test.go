@@ -6,8 +6,8 @@ package builtin
 import (
 	"testing"
 
-	"github.com/kolo-nomad/kolo/autoscaler/nesting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/text/nesting"
 )
 
 // FuzzParse: whatever a user types, Parse answers a working policy or an

@@ -14,9 +14,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // drawCurve draws curves of any shape, peaks and gaps included.

@@ -11,9 +11,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // mild draws curves of any shape whose step times lie within a factor of ten,

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/plugin/policypb"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 func toWire(s *policy.Snapshot) *policypb.Snapshot {

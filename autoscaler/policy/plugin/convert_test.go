@@ -8,8 +8,8 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // TestSizes_OnTheWire: a policy gets a list where that is short, and never one

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/kolo-nomad/kolo/autoscaler/nesting"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
+	"github.com/kolo-nomad/kolo/autoscaler/text/nesting"
 )
 
 // CheckLine returns an error for a line that is too long, or nests too deep, to

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
 // Kinds of entries in Kolo's event log.

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 )
 
 // Trace is a workload: jobs in order of arrival and, where the trace has it,

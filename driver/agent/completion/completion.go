@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 )
 
 // Store keeps in Nomad that a training is complete. Scaling a finished

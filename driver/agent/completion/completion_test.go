@@ -18,7 +18,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 )
 
 // identity returns where an agent finds the given one.

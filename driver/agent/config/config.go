@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // Variable is the environment variable that names the file with the agent's

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
-	"github.com/kolo-nomad/kolo/driver/attest"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/plaintext"
+	"github.com/kolo-nomad/kolo/driver/sandbox/attest"
+	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
 // member returns the slot of a process in the present ring, nil where it is not in it.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/kolo-nomad/kolo/driver/localpeer"
-	"github.com/kolo-nomad/kolo/driver/plaintext"
+	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
+	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
 // loudRefusals is how many refused connections of a slot's endpoint are logged

@@ -17,9 +17,9 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/events"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
-	"github.com/kolo-nomad/kolo/driver/cgroup"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/localpeer"
+	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
+	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
 // Options are what a Host needs.

@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/settings"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
 // A failure an hour ago is forgiven on the host as it is on the leader.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/localpeer"
+	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
 // Not every process leaves a ring that breaks: Gloo leaves one that has sent or received

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/driver/cgroup"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/localpeer"
+	"github.com/kolo-nomad/kolo/driver/sandbox/cgroup"
+	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
 )
 
 // lackOfMemory states why a process of the size of another does not fit beside it, and

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kolo-nomad/kolo/driver/localpeer"
-	"github.com/kolo-nomad/kolo/driver/remotecall"
+	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
+	"github.com/kolo-nomad/kolo/driver/sandbox/remotecall"
 )
 
 // The collectives of a framework notice a peer that died only on the connections

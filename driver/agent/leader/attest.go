@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
-	"github.com/kolo-nomad/kolo/driver/attest"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/plaintext"
+	"github.com/kolo-nomad/kolo/driver/sandbox/attest"
+	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
 // secondLook is the time between a look that found a stranger and the one that has to

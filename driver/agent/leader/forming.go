@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
-	"github.com/kolo-nomad/kolo/driver/attest"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/sandbox/attest"
 )
 
 // formingLook is the time between looks at a group that does not form. Processes report

@@ -13,8 +13,8 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
-	"github.com/kolo-nomad/kolo/driver/attest"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/sandbox/attest"
 )
 
 // forms ends the ring by a notice and forms the next, whose members do not connect.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
-	"github.com/kolo-nomad/kolo/driver/plaintext"
+	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
 // receive takes in one message of a host.

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/kolo-nomad/kolo/driver/plaintext"
+	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
 // maxTail is how many of a process's last stderr lines are kept to explain its

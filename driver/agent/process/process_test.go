@@ -15,7 +15,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/remotecall"
+	"github.com/kolo-nomad/kolo/driver/sandbox/remotecall"
 )
 
 // What a script starts in a session of its own is out of the group kill's

@@ -15,7 +15,7 @@ import (
 
 	"gopkg.in/natefinch/lumberjack.v2"
 
-	"github.com/kolo-nomad/kolo/driver/hostnet"
+	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
 )
 
 // outputGrace is how long the output of a process is read when the process has

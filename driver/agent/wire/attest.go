@@ -6,8 +6,8 @@ package wire
 import (
 	"net/netip"
 
-	"github.com/kolo-nomad/kolo/driver/attest"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/sandbox/attest"
 )
 
 // How the connections of a ring are attested:

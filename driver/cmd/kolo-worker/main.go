@@ -14,10 +14,10 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
 	"github.com/kolo-nomad/kolo/driver/entrypoint"
-	"github.com/kolo-nomad/kolo/driver/horovod"
-	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
-	"github.com/kolo-nomad/kolo/driver/torch"
-	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod"
+	horovodtask "github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/framework/torch"
+	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
 )
 
 // frameworks are all that the program trains with.

@@ -9,12 +9,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/agent/framework"
-	"github.com/kolo-nomad/kolo/driver/horovod"
-	horovodtask "github.com/kolo-nomad/kolo/driver/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod"
+	horovodtask "github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/framework/torch"
+	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"
-	"github.com/kolo-nomad/kolo/driver/torch"
-	torchtask "github.com/kolo-nomad/kolo/driver/torch/taskdriver"
 )
 
 // training is a training framework in the parts that the subcommands need.

@@ -22,9 +22,9 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent"
 	"github.com/kolo-nomad/kolo/driver/buildinfo"
-	"github.com/kolo-nomad/kolo/driver/confine"
 	"github.com/kolo-nomad/kolo/driver/launcher"
 	"github.com/kolo-nomad/kolo/driver/plugin"
+	"github.com/kolo-nomad/kolo/driver/sandbox/confine"
 )
 
 const usage = `PROGRAM runs elastic FRAMEWORK training as Nomad tasks.

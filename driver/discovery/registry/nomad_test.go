@@ -23,7 +23,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 )
 
 // patience is how long tests wait for what happens in milliseconds.

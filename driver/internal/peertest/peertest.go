@@ -19,9 +19,9 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/discovery"
+	"github.com/kolo-nomad/kolo/driver/discovery/nomadapi"
 	"github.com/kolo-nomad/kolo/driver/discovery/registry"
 	"github.com/kolo-nomad/kolo/driver/internal/registrytest"
-	"github.com/kolo-nomad/kolo/driver/nomadapi"
 )
 
 // Nomad signs identities of the tasks "train" of a job "resnet" in the

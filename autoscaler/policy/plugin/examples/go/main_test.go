@@ -8,8 +8,8 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
-	"github.com/kolo-nomad/kolo/autoscaler/sizes"
 )
 
 // TestEven_DecidesAsKoloWants has jobs of every rule of sizes: what an example

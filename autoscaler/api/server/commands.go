@@ -1,0 +1,116 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
+)
+
+func (s *Server) setPolicy(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
+	var in api.SetPolicy
+	if err := decode(r, &in); err != nil {
+		return err
+	}
+	if in.Pool == "" {
+		return problem(http.StatusBadRequest, `which pool? write {"pool": "default", "policy": "…"}`)
+	}
+	_, set := s.controller.Pools()
+	e.Pool, e.Change = in.Pool, orConfigured(set[in.Pool])+"→"+orConfigured(in.Policy)
+	if in.Policy != "" {
+		if known := s.pools(); s.controller.Status().Ready && !slices.Contains(known, in.Pool) {
+			hint := suggest.Hint("", in.Pool, known)
+			if hint == "" {
+				hint = "; there are " + strings.Join(known, ", ")
+			}
+			return problem(http.StatusNotFound, "there is no node pool %q%s", in.Pool, hint)
+		}
+	}
+	err := s.controller.SetPolicy(r.Context(), c.token, in.Pool, in.Policy)
+	if err != nil && cluster.Classify(err) == cluster.Away && !errors.Is(err, leader.ErrNotLeading) {
+		// Not an error of Nomad's API: the policy itself.
+		return problem(http.StatusBadRequest, "%w", err)
+	}
+	return err
+}
+
+func orConfigured(line string) string { return cmp.Or(line, "as configured") }
+
+// pools are the node pools that have nodes or jobs, or a block of their own.
+func (s *Server) pools() []string {
+	configured, _ := s.controller.Pools()
+	delete(configured, config.AnyPool)
+	return slices.Sorted(maps.Keys(configured))
+}
+
+// unknown returns an error where the autoscaler has not seen the job, which is more
+// likely a mistyped name than one to come. Only names that the caller may read
+// are suggested.
+func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
+	sc, err := s.scope(r)
+	if err != nil {
+		return err
+	}
+	st, err := sc.status(r.Context(), s.controller.Status())
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, j := range st.Jobs {
+		known = append(known, j.String())
+	}
+	for _, j := range st.Ineligible {
+		known = append(known, j.String())
+	}
+	if !st.Ready || slices.Contains(known, key.String()) {
+		return nil
+	}
+	return problem(http.StatusNotFound, "kolo does not look after a job %s%s", key, suggest.Hint("", key.String(), known))
+}
+
+// setPaused makes the command that leaves jobs alone, or ends that.
+func (s *Server) setPaused(paused bool) commandFunc {
+	return func(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
+		var key planner.JobKey
+		if err := decode(r, &key); err != nil {
+			return err
+		}
+		if key.ID == "" {
+			e.Job = "all jobs"
+			return s.controller.SetPaused(r.Context(), c.token, planner.JobKey{}, paused)
+		}
+		key.Namespace = cmp.Or(key.Namespace, "default")
+		e.Namespace, e.Job = key.Namespace, key.ID
+		if paused {
+			if err := s.unknown(r, key); err != nil {
+				return err
+			}
+		}
+		return s.controller.SetPaused(r.Context(), c.token, key, paused)
+	}
+}
+
+func (s *Server) reloading(_ http.ResponseWriter, r *http.Request, c caller, _ *audit.Entry) error {
+	if c.token != "" {
+		if err := s.controller.MayCommand(r.Context(), c.token); err != nil {
+			return err
+		}
+	}
+	if err := s.reload(); err != nil {
+		return problem(http.StatusBadRequest, "the configuration: %w", err)
+	}
+	return nil
+}

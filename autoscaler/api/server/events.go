@@ -1,0 +1,80 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+)
+
+// heartbeat is how often a stream is sent a comment, so that a dead connection is
+// noticed, and how often its caller is asked for again.
+const heartbeat = 15 * time.Second
+
+// events sends what happens as server-sent events. A stream has no time limit,
+// each of its writes has.
+func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
+	from, streams := address(r), s.quota(r).streams
+	if ip := net.ParseIP(from); ip != nil {
+		from = origin(ip)
+	}
+	if !streams.take(from) {
+		fail(w, tooMany("30", "too many event streams are open; close some, or read /v1/status now and then"))
+		return
+	}
+	defer streams.give(from)
+	events, stop := s.controller.Subscribe()
+	defer stop()
+	control := http.NewResponseController(w)
+	if err := control.SetReadDeadline(time.Time{}); err != nil {
+		s.log.Debug("an event stream may be cut off", "error", err)
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(text string) bool {
+		if err := control.SetWriteDeadline(time.Now().Add(s.limits.stream)); err != nil {
+			return false
+		}
+		_, err := w.Write([]byte(text))
+		return err == nil && control.Flush() == nil
+	}
+	if !send(": kolo\n\n") {
+		return
+	}
+	tick := time.NewTicker(heartbeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+			var err error
+			if sc, err = s.scope(r); err != nil || !send(": still here\n\n") {
+				return // the token is no good any more, or no one listens
+			}
+		case e := <-events:
+			text, err := sc.event(r, e)
+			if err != nil || text != "" && !send(text) {
+				return
+			}
+		}
+	}
+}
+
+// event is an event as it is sent, "" for one that the caller may not read.
+func (sc *scope) event(r *http.Request, e api.Event) (string, error) {
+	if e.Job != "" {
+		may, err := sc.sees(r.Context(), planner.JobKey{Namespace: e.Namespace, ID: e.ID})
+		if !may || err != nil {
+			return "", err
+		}
+	}
+	data, err := json.Marshal(e)
+	return fmt.Sprintf("event: %s\ndata: %s\n\n", e.Type, data), err
+}

@@ -1,0 +1,125 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"context"
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
+)
+
+// fake is an autoscaler of jobs in two namespaces. The token of each tenant is
+// "token of" and the namespace.
+type fake struct {
+	Controller
+	http   config.HTTP
+	away   error // of Nomad
+	acl    error // what Identify returns
+	events chan api.Event
+	plan   func()      // what making a plan does besides
+	slow   bool        // making a plan takes as long as it may
+	status *api.Status // nil is that of two jobs
+}
+
+func (f *fake) Config() *config.Config { return &config.Config{Name: "fake", HTTP: f.http} }
+
+func (f *fake) Leads() bool { return true }
+
+func (f *fake) Registry() *prometheus.Registry { return prometheus.NewRegistry() }
+
+func (f *fake) Status() *api.Status {
+	if f.status != nil {
+		return f.status
+	}
+	return &api.Status{
+		Autoscaler: "fake", Ready: true,
+		Jobs:       []api.JobStatus{{JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}}},
+		Ineligible: []api.IneligibleJob{{JobKey: planner.JobKey{Namespace: "red", ID: "red-bad"}, Problems: []string{"p"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-bad"}}},
+		Pools:      []api.PoolStatus{{Name: "default", Capacity: 4, Problem: "decided 9 for red-job and blue-job"}},
+	}
+}
+
+func (f *fake) Topology() ([]api.PoolTopology, error) {
+	return []api.PoolTopology{{
+		Pool: "default", Levels: []string{"node"}, Domains: []api.Domain{{Name: "n1", Nodes: 1, Amount: topology.Amount{Free: 3, Used: 2}}},
+		Problems: []topology.Problem{{Level: "node", What: "of n1, which red-job and blue-job are on"}},
+		Jobs: []api.JobSpread{
+			{JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}, Workers: 1}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}, Workers: 1},
+		},
+	}}, nil
+}
+
+func (f *fake) Propose(ctx context.Context, line string) ([]api.Proposal, error) {
+	if f.slow {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	if f.plan != nil {
+		f.plan()
+	}
+	if line != "" {
+		return nil, errors.New("it forgot red-job and blue-job")
+	}
+	return []api.Proposal{{Pool: "default", Jobs: []api.ProposedJob{
+		{Job: "red/red-job", JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}}, {Job: "blue/blue-job", JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}},
+	}}}, nil
+}
+
+func (f *fake) Pools() (configured, set map[string]string) {
+	return map[string]string{"default": "fifo"}, nil
+}
+
+func (f *fake) ExternalPolicies() []string { return nil }
+
+func (f *fake) Health() error { return nil }
+
+func (f *fake) History(context.Context, planner.JobKey) ([]api.Change, error) { return nil, nil }
+
+func (f *fake) Subscribe() (<-chan api.Event, func()) { return f.events, func() {} }
+
+func (f *fake) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
+	return &fakeGauges{f, sees}
+}
+
+func (f *fake) SetPaused(context.Context, string, planner.JobKey, bool) error { return nil }
+
+func (f *fake) Identify(_ context.Context, token string) (string, error) {
+	switch {
+	case f.away != nil:
+		return "", f.away
+	case f.acl != nil:
+		return "", f.acl
+	case token == "token of red", token == "token of blue":
+		return "token 1234-" + token[len("token of "):], nil
+	}
+	return "", cluster.ErrUnknownToken
+}
+
+func (f *fake) MayRead(_ context.Context, token string, one planner.JobKey) (bool, error) {
+	return token == "token of "+one.Namespace, f.away
+}
+
+type fakeGauges struct {
+	f    *fake
+	sees func(planner.JobKey) bool
+}
+
+var fakeDesc = prometheus.NewDesc("kolo_job_workers", "Workers.", []string{"job_id"}, nil)
+
+func (g *fakeGauges) Describe(ch chan<- *prometheus.Desc) { ch <- fakeDesc }
+
+func (g *fakeGauges) Collect(ch chan<- prometheus.Metric) {
+	for _, j := range g.f.Status().Jobs {
+		if g.sees(j.JobKey) {
+			ch <- prometheus.MustNewConstMetric(fakeDesc, prometheus.GaugeValue, 1, j.ID)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	_ "embed" // the page
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
+)
+
+//go:embed page.html
+var pageHTML []byte
+
+// pagePolicy lets the page run its own script, use its own style, and ask this
+// autoscaler, and nothing else; no other page may frame it.
+var pagePolicy = fmt.Sprintf("default-src 'none'; script-src '%s'; style-src '%s'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	hashOf(pageHTML, "script"), hashOf(pageHTML, "style"))
+
+// hashOf is the source expression of the page's one element of a name.
+func hashOf(html []byte, element string) string {
+	_, rest, _ := bytes.Cut(html, []byte("<"+element+">"))
+	text, _, _ := bytes.Cut(rest, []byte("</"+element+">"))
+	sum := sha256.Sum256(text)
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+func page(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	_, _ = w.Write(pageHTML) // a reader that went away
+}
+
+// answers makes a handler that answers what show returns.
+func answers(show func(*http.Request, *scope) (any, error)) func(http.ResponseWriter, *http.Request, *scope) {
+	return func(w http.ResponseWriter, r *http.Request, sc *scope) {
+		out, err := show(r, sc)
+		if err != nil {
+			fail(w, err)
+			return
+		}
+		answer(w, out)
+	}
+}
+
+func (s *Server) status(r *http.Request, sc *scope) (any, error) {
+	return sc.status(r.Context(), s.controller.Status())
+}
+
+func (s *Server) job(r *http.Request, sc *scope) (any, error) {
+	key := planner.JobKey{Namespace: cmp.Or(r.URL.Query().Get("namespace"), "default"), ID: r.URL.Query().Get("id")}
+	if key.ID == "" {
+		return nil, problem(http.StatusBadRequest, "which job? write ?id=<job>&namespace=<namespace>")
+	}
+	out := api.Job{}
+	st := s.controller.Status()
+	for i := range st.Jobs {
+		if st.Jobs[i].JobKey == key {
+			out.Job = &st.Jobs[i]
+		}
+	}
+	for i := range st.Ineligible {
+		if st.Ineligible[i].JobKey == key {
+			out.Ineligible = &st.Ineligible[i]
+		}
+	}
+	may, err := sc.sees(r.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+	if !may || out.Job == nil && out.Ineligible == nil {
+		return nil, problem(http.StatusNotFound, "kolo does not look after a job %s; a job asks for it with scaling { policy { kolo {} } }", key)
+	}
+	out.History, err = s.controller.History(r.Context(), key)
+	return out, err
+}
+
+// plan shows what the policies in force would do, to those who may read. Another
+// policy takes time that its caller chooses, by its options, and so requires a proof.
+func (s *Server) plan(r *http.Request, sc *scope) (any, error) {
+	line := r.URL.Query().Get("policy")
+	if line != "" {
+		if _, err := s.admit(r, "asking another policy than those in force", ""); err != nil {
+			return nil, err
+		}
+	}
+	give := slot(r.Context(), s.quota(r).plans, 0)
+	if give == nil {
+		return nil, tooMany("1", "other plans are being made; try again in a moment")
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), s.limits.plan, errSlowPlan)
+	out, err := s.controller.Propose(ctx, line)
+	cancel()
+	give()
+	switch {
+	case errors.Is(err, cluster.ErrNotReady):
+		return nil, err
+	case errors.Is(err, errSlowPlan):
+		return nil, problem(http.StatusServiceUnavailable, "%w (%s)", errSlowPlan, s.limits.plan)
+	case err != nil && !sc.all:
+		// The error of a policy may name any job.
+		return nil, problem(http.StatusBadRequest, "the policy cannot be asked; kolo policy explain checks how it is written")
+	case err != nil:
+		return nil, problem(http.StatusBadRequest, "%w", err)
+	}
+	for i := range out {
+		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey { return j.JobKey }); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+var errSlowPlan = errors.New("the policies take longer than a plan may")
+
+// topology shows every caller the domains with their slots, as status does those
+// of pools. Jobs are those that the caller may read, and problems, which name
+// nodes, are for those who may read everything.
+func (s *Server) topology(r *http.Request, sc *scope) (any, error) {
+	out, err := s.controller.Topology()
+	if err != nil || sc.all {
+		return out, err
+	}
+	for i := range out {
+		out[i].Problems = nil
+		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.JobSpread) planner.JobKey { return j.JobKey }); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (s *Server) policies(*http.Request, *scope) (any, error) {
+	configured, set := s.controller.Pools()
+	return api.Policies{Configured: configured, Set: set, BuiltIn: builtin.Policies.Names(), External: s.controller.ExternalPolicies()}, nil
+}
+
+// metrics serves everyone the sums, and the series of jobs to those who may
+// read them: Prometheus has no token in most places.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	sees := func(planner.JobKey) bool { return false }
+	sc, err := s.scope(r)
+	switch {
+	case err == nil:
+		sees = func(key planner.JobKey) bool {
+			may, err := sc.sees(r.Context(), key)
+			return may && err == nil
+		}
+	case token(r) != "":
+		fail(w, err)
+		return
+	}
+	s.limited(func(w http.ResponseWriter, r *http.Request, _ *scope) {
+		jobs := prometheus.NewRegistry()
+		jobs.MustRegister(s.controller.JobMetrics(sees))
+		promhttp.HandlerFor(prometheus.Gatherers{s.controller.Registry(), jobs}, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	})(w, r, sc)
+}
+
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	if err := s.controller.Health(); err != nil {
+		refuse(w, http.StatusServiceUnavailable, err)
+		return
+	}
+	answer(w, map[string]any{"healthy": true, "leading": s.controller.Status().Leading})
+}

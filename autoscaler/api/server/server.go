@@ -1,0 +1,115 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/http/pprof"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/api/socket"
+	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+)
+
+// Controller is what the API needs of the control loop.
+type Controller interface {
+	Status() *api.Status
+	Topology() ([]api.PoolTopology, error)
+	Health() error
+	Config() *config.Config
+	Registry() *prometheus.Registry
+	JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector
+	Propose(ctx context.Context, line string) ([]api.Proposal, error)
+	Pools() (configured, set map[string]string)
+	ExternalPolicies() []string
+	History(context.Context, planner.JobKey) ([]api.Change, error)
+	Subscribe() (<-chan api.Event, func())
+	SetPolicy(ctx context.Context, token, pool, line string) error
+	SetPaused(ctx context.Context, token string, key planner.JobKey, paused bool) error
+	MayCommand(ctx context.Context, token string) error
+	Leads() bool
+	Leader(context.Context) (who leader.Holder, itself bool, err error)
+}
+
+// Tokens is what Nomad answers about the tokens that callers present.
+type Tokens interface {
+	Identify(ctx context.Context, token string) (string, error)
+	MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error)
+}
+
+// Server answers HTTP requests.
+type Server struct {
+	controller Controller
+	tokens     Tokens
+	reload     func() error
+	log        hclog.Logger
+	audit      *audit.Log
+	mux        *http.ServeMux
+	machine    string // its host name
+	places     socket.Places
+	socket     string // path of the Unix socket, "" is none
+	network    *quota
+	own        *quota // of the Unix socket
+	limits     timeouts
+}
+
+// New makes a server. reload reads the configuration again.
+func New(c Controller, t Tokens, reload func() error, log hclog.Logger) *Server {
+	s := &Server{
+		controller: c, tokens: t, reload: reload, log: log, audit: audit.New(log, "autoscaler "+c.Config().Name), mux: http.NewServeMux(),
+		network: newQuota(streamsByAddress), own: newQuota(mostStreams), limits: defaultTimeouts(), places: socket.Here(),
+	}
+	s.machine, _ = os.Hostname() // without it, the machine has no name to be called by
+	for pattern, h := range s.routes() {
+		s.mux.HandleFunc(pattern, h)
+	}
+	for pattern, h := range map[string]http.HandlerFunc{
+		"GET /debug/pprof/": pprof.Index, "GET /debug/pprof/cmdline": pprof.Cmdline, "GET /debug/pprof/profile": pprof.Profile,
+		"GET /debug/pprof/symbol": pprof.Symbol, "GET /debug/pprof/trace": pprof.Trace,
+	} {
+		s.mux.HandleFunc(pattern, s.debugging(h))
+	}
+	return s
+}
+
+func (s *Server) routes() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /{$}":         page,
+		"GET /v1/status":   s.reads(s.limited(answers(s.status))),
+		"GET /v1/job":      s.reads(s.limited(answers(s.job))),
+		"GET /v1/plan":     s.reads(s.limited(answers(s.plan))),
+		"GET /v1/policy":   s.reads(answers(s.policies)),
+		"GET /v1/topology": s.reads(s.limited(answers(s.topology))),
+		"GET /v1/events":   s.reads(s.events),
+		"GET /v1/metrics":  s.metrics,
+		"GET /v1/health":   s.health,
+		"PUT /v1/policy":   s.command(audit.SetPolicy, s.byLeader(s.setPolicy)),
+		"PUT /v1/pause":    s.command(audit.Pause, s.byLeader(s.setPaused(true))),
+		"PUT /v1/resume":   s.command(audit.Resume, s.byLeader(s.setPaused(false))),
+		"PUT /v1/reload":   s.command(audit.Reload, s.reloading),
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("X-Frame-Options", "DENY")
+	w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+	w.Header().Set("Cache-Control", "no-store")
+	if err := s.gate(r); err != nil {
+		refuse(w, http.StatusForbidden, err)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
+	s.mux.ServeHTTP(w, r)
+}

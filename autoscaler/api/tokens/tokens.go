@@ -1,0 +1,151 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package tokens remembers for a moment what Nomad answers about the tokens that
+// callers of the API present: Nomad would be asked for every request otherwise,
+// and a page sends one every two seconds. Tokens are kept as their hashes.
+package tokens
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+)
+
+// Cache answers who callers are and what they may read.
+type Cache struct {
+	client  *cluster.Client
+	pending chan struct{} // bounds the requests under way
+	who     *memo[string, identity]
+	may     *memo[reading, bool]
+}
+
+type identity struct {
+	who string
+	err error // cluster.ErrNoACL or cluster.ErrUnknownToken
+}
+
+type reading struct{ token, namespace string }
+
+// Bounds of what is remembered.
+const (
+	ttl            = 10 * time.Second // a token that is revoked works no longer than this
+	size           = 4096
+	requestsAtOnce = 16
+)
+
+// New makes a cache of what the Nomad of a client answers.
+func New(c *cluster.Client) *Cache {
+	return &Cache{client: c, pending: make(chan struct{}, requestsAtOnce),
+		who: newMemo[string, identity](ttl, size), may: newMemo[reading, bool](ttl, size)}
+}
+
+func hashed(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return string(sum[:])
+}
+
+// begin waits until one more request may be sent.
+func (c *Cache) begin(ctx context.Context) (done func(), err error) {
+	select {
+	case c.pending <- struct{}{}:
+		return func() { <-c.pending }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Identify returns the name that a log has for the caller who presents a token,
+// from Nomad. It returns cluster.ErrNoACL where that proves nothing, and
+// cluster.ErrUnknownToken where Nomad does not know it.
+func (c *Cache) Identify(ctx context.Context, token string) (string, error) {
+	id, err := c.who.get(hashed(token), func() (identity, error) {
+		done, err := c.begin(ctx)
+		if err != nil {
+			return identity{}, err
+		}
+		defer done()
+		who, err := c.client.Identify(ctx, token)
+		if err != nil && !errors.Is(err, cluster.ErrNoACL) && !errors.Is(err, cluster.ErrUnknownToken) {
+			return identity{}, err
+		}
+		return identity{who, err}, nil
+	})
+	if err != nil {
+		return "", err
+	}
+	return id.who, id.err
+}
+
+// MayRead reports whether Nomad lets a token read the jobs of a namespace, of which
+// one is given.
+func (c *Cache) MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error) {
+	return c.may.get(reading{hashed(token), one.Namespace}, func() (bool, error) {
+		done, err := c.begin(ctx)
+		if err != nil {
+			return false, err
+		}
+		defer done()
+		return c.client.MayRead(ctx, token, one)
+	})
+}
+
+// memo remembers answers for a time, and no more than so many.
+type memo[K comparable, V any] struct {
+	ttl  time.Duration
+	size int
+	now  func() time.Time
+
+	mu      sync.Mutex
+	answers map[K]remembered[V]
+}
+
+type remembered[V any] struct {
+	value V
+	until time.Time
+}
+
+func newMemo[K comparable, V any](ttl time.Duration, size int) *memo[K, V] {
+	return &memo[K, V]{ttl: ttl, size: size, now: time.Now, answers: map[K]remembered[V]{}}
+}
+
+// get returns the answer that is remembered, or else asks. Errors are not
+// remembered.
+func (m *memo[K, V]) get(key K, ask func() (V, error)) (V, error) {
+	m.mu.Lock()
+	got, ok := m.answers[key]
+	m.mu.Unlock()
+	if ok && m.now().Before(got.until) {
+		return got.value, nil
+	}
+	value, err := ask()
+	if err != nil {
+		return value, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.answers) >= m.size {
+		m.shrink()
+	}
+	m.answers[key] = remembered[V]{value, m.now().Add(m.ttl)}
+	return value, nil
+}
+
+// shrink forgets what is too old, or everything where nothing is. The caller
+// holds m.mu.
+func (m *memo[K, V]) shrink() {
+	now := m.now()
+	for k, a := range m.answers {
+		if !now.Before(a.until) {
+			delete(m.answers, k)
+		}
+	}
+	if len(m.answers) >= m.size {
+		clear(m.answers)
+	}
+}

@@ -1,0 +1,294 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
+)
+
+// field is a value with the place it was written at, and whether it was.
+type field[T any] struct {
+	value T
+	set   bool
+	where string
+}
+
+func (f field[T]) or(v T) T {
+	if f.set {
+		return f.value
+	}
+	return v
+}
+
+// block is a decoded kolo block. All keys speak of the job, not of the group.
+type block struct {
+	where string
+
+	min, max, preferred, step   field[float64]
+	weight, priority, totalWork field[float64]
+	queue, kind, deadline       field[string]
+	locality, level             field[string]
+	preemptible, powers         field[bool]
+	sizes                       field[[]int]
+}
+
+// keys maps each key of the block to its decoder. The order of a map does not
+// matter: the keys of blocks are walked in alphabetical order.
+var keys = map[string]key{
+	"min":           define(func(b *block) *field[float64] { return &b.min }, whole),
+	"max":           define(func(b *block) *field[float64] { return &b.max }, whole),
+	"preferred":     define(func(b *block) *field[float64] { return &b.preferred }, whole),
+	"step":          define(func(b *block) *field[float64] { return &b.step }, whole),
+	"weight":        define(func(b *block) *field[float64] { return &b.weight }, positive(minWeight, maxWeight)),
+	"priority":      define(func(b *block) *field[float64] { return &b.priority }, priority),
+	"total_work":    define(func(b *block) *field[float64] { return &b.totalWork }, positive(leastWork, maxWork)),
+	"queue":         define(func(b *block) *field[string] { return &b.queue }, text),
+	"kind":          define(func(b *block) *field[string] { return &b.kind }, text),
+	"deadline":      define(func(b *block) *field[string] { return &b.deadline }, text),
+	"locality":      define(func(b *block) *field[string] { return &b.locality }, locality),
+	"level":         define(func(b *block) *field[string] { return &b.level }, text),
+	"preemptible":   define(func(b *block) *field[bool] { return &b.preemptible }, truth),
+	"powers_of_two": define(func(b *block) *field[bool] { return &b.powers }, truth),
+	"sizes":         define(func(b *block) *field[[]int] { return &b.sizes }, wholes),
+}
+
+// key is what is done with a key of the block: its value is read, and joined with
+// that of another group.
+type key struct {
+	read func(b *block, where string, v any) *Problem
+	join func(mine, other *block) *Problem
+}
+
+func define[T any](of func(*block) *field[T], read func(*field[T], string, any) *Problem) key {
+	return key{
+		read: func(b *block, where string, v any) *Problem { return read(of(b), where, v) },
+		join: func(mine, other *block) *Problem { return of(mine).join(of(other)) },
+	}
+}
+
+// decode reads the value of policy.kolo. Nomad hands HCL blocks over as a
+// list of maps; a job in JSON may hold the map itself.
+func decode(where string, raw any) (block, Problems) {
+	b := block{where: where}
+	list := []any{raw}
+	switch v := raw.(type) {
+	case nil:
+		return b, nil
+	case []any:
+		list = v
+	case []map[string]any:
+		list = make([]any, len(v))
+		for i := range v {
+			list[i] = v[i]
+		}
+	}
+	if len(list) > 1 {
+		return b, Problems{{where, fmt.Sprintf("there are %d kolo blocks", len(list)), "keep one"}}
+	}
+	if len(list) == 0 {
+		return b, nil
+	}
+	m, ok := list[0].(map[string]any)
+	if !ok {
+		return b, Problems{{where, describe(list[0]) + " is not a block", "write kolo { }"}}
+	}
+	var problems Problems
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		k, known := keys[key]
+		at := where + "." + key
+		if !known {
+			problems = append(problems, Problem{at, "there is no such key", meant(key)})
+			continue
+		}
+		if p := k.read(&b, at, m[key]); p != nil {
+			problems = append(problems, *p)
+		}
+	}
+	return b, problems
+}
+
+// merge adopts the keys of another group's block. The same key may be
+// repeated with the same value, since all keys speak of the job.
+func (b *block) merge(o block) Problems {
+	if b.where == "" {
+		b.where = o.where
+	}
+	var ps Problems
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		if p := keys[name].join(b, &o); p != nil {
+			ps = append(ps, *p)
+		}
+	}
+	return ps
+}
+
+func (f *field[T]) join(other *field[T]) *Problem {
+	switch {
+	case !other.set:
+	case !f.set:
+		*f = *other
+	case !reflect.DeepEqual(f.value, other.value):
+		return &Problem{other.where, fmt.Sprintf("%v contradicts %s = %v", other.value, f.where, f.value),
+			"write it in one group only: it speaks of the whole job"}
+	}
+	return nil
+}
+
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int:
+		return float64(n), true
+	case int64:
+		return float64(n), true
+	case float64:
+		return n, true
+	case json.Number:
+		f, err := n.Float64()
+		return f, err == nil
+	}
+	return 0, false
+}
+
+func whole(f *field[float64], where string, v any) *Problem {
+	n, ok := number(v)
+	if !ok || n != math.Trunc(n) || !(math.Abs(n) <= MaxWorkers) {
+		return &Problem{where, fmt.Sprintf("%s is not a whole number of at most %d", describe(v), MaxWorkers), "write a number such as 2"}
+	}
+	if n < 1 {
+		return &Problem{where, fmt.Sprintf("%v is below 1", n), "write at least 1"}
+	}
+	*f = field[float64]{n, true, where}
+	return nil
+}
+
+// positive makes a reader of numbers from low to high, which are above 0.
+func positive(low, high float64) func(*field[float64], string, any) *Problem {
+	return func(f *field[float64], where string, v any) *Problem {
+		n, ok := number(v)
+		switch {
+		case !ok:
+			return &Problem{where, describe(v) + " is not a number", "write a number above 0"}
+		case n <= 0:
+			return &Problem{where, fmt.Sprintf("%v is not above 0", n), "write a number above 0"}
+		case !(n >= low && n <= high):
+			return &Problem{where, fmt.Sprintf("%v is not from %v to %v", n, low, high), "write a number within"}
+		}
+		*f = field[float64]{n, true, where}
+		return nil
+	}
+}
+
+func priority(f *field[float64], where string, v any) *Problem {
+	if p := whole(f, where, v); p != nil {
+		return p
+	}
+	if f.value > 100 {
+		return &Problem{where, fmt.Sprintf("%v is above 100", f.value), "write 1 to 100, as for a job's priority in Nomad"}
+	}
+	return nil
+}
+
+func text(f *field[string], where string, v any) *Problem {
+	s, ok := v.(string)
+	if !ok {
+		return &Problem{where, describe(v) + " is not a text", "write it in quotes"}
+	}
+	if s == "" {
+		return &Problem{where, "it is empty", "leave it out"}
+	}
+	if len(s) > maxName {
+		return &Problem{where, fmt.Sprintf("it has %d bytes", len(s)), fmt.Sprintf("write at most %d bytes", maxName)}
+	}
+	if strings.ContainsFunc(s, unicode.IsControl) {
+		return &Problem{where, fmt.Sprintf("%q holds control characters", s), "write letters, digits and punctuation"}
+	}
+	*f = field[string]{s, true, where}
+	return nil
+}
+
+func locality(f *field[string], where string, v any) *Problem {
+	if p := text(f, where, v); p != nil {
+		return p
+	}
+	if !slices.Contains(localities, Locality(f.value)) {
+		return &Problem{where, fmt.Sprintf("there is no locality %q", short(f.value)), "write none, prefer or require"}
+	}
+	return nil
+}
+
+func truth(f *field[bool], where string, v any) *Problem {
+	b, ok := v.(bool)
+	if !ok {
+		return &Problem{where, describe(v) + " is not true or false", "write true or false without quotes"}
+	}
+	*f = field[bool]{b, true, where}
+	return nil
+}
+
+func wholes(f *field[[]int], where string, v any) *Problem {
+	list, ok := v.([]any)
+	if !ok || len(list) == 0 {
+		return &Problem{where, describe(v) + " is not a list of sizes", "write a list such as sizes = [2, 4, 8]"}
+	}
+	if len(list) > maxSizes {
+		return &Problem{where, fmt.Sprintf("it lists %d sizes", len(list)), fmt.Sprintf("write at most %d, or a step", maxSizes)}
+	}
+	var out []int
+	for i, e := range list {
+		var n field[float64]
+		if p := whole(&n, fmt.Sprintf("%s[%d]", where, i), e); p != nil {
+			return p
+		}
+		out = append(out, int(n.value))
+	}
+	*f = field[[]int]{out, true, where}
+	return nil
+}
+
+func describe(v any) string {
+	switch x := v.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		return fmt.Sprintf("the text %q", short(x))
+	case bool:
+		return strconv.FormatBool(x)
+	case []any, []map[string]any:
+		return "a list"
+	case map[string]any:
+		return "a block"
+	}
+	return short(fmt.Sprint(v))
+}
+
+// short is the beginning of a text that may be long.
+func short(s string) string {
+	const enough = 64
+	if len(s) <= enough {
+		return s
+	}
+	return s[:enough] + "…"
+}
+
+// meant names the key that was probably meant.
+func meant(key string) string {
+	if key == "suspendable" {
+		return "it is called preemptible now"
+	}
+	all := slices.Sorted(maps.Keys(keys))
+	if near := suggest.Word(key, all); near != "" {
+		return fmt.Sprintf("did you mean %s?", near)
+	}
+	return fmt.Sprintf("the keys are %v", all)
+}

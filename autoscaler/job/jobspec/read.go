@@ -1,0 +1,287 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/nomad/api"
+
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+)
+
+// Key is the name of Kolo's block inside policy { }.
+const Key = "kolo"
+
+// Asks reports whether any group of the job holds a kolo block, valid or not and
+// enabled or not. Jobs that do not ask are never touched or complained about.
+func Asks(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, asks) }
+
+func asks(g *api.TaskGroup) bool {
+	if g.Scaling == nil {
+		return false
+	}
+	_, ok := g.Scaling.Policy[Key]
+	return ok
+}
+
+// Enabled reports whether the job asks and the user's switch (scaling.enabled) is
+// on for at least one asking group. Nomad turns the switch off itself when a
+// job is stopped.
+func Enabled(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, enabled) }
+
+func enabled(g *api.TaskGroup) bool { return asks(g) && deref(g.Scaling.Enabled, true) }
+
+// Read returns the job's Spec, or every problem it has. A job whose groups
+// all have scaling.enabled = false has no Spec and no problem: both are nil.
+func Read(job *api.Job) (*Spec, Problems) {
+	r := &reader{job: job}
+	r.wholeJob()
+	for _, g := range job.TaskGroups {
+		if !enabled(g) {
+			continue
+		}
+		if len(r.spec.Groups) == maxGroups {
+			r.problem("job", fmt.Sprintf("it has more than %d groups with a kolo block", maxGroups), "write fewer groups, or several jobs")
+			break
+		}
+		r.group(g)
+	}
+	if len(r.spec.Groups) == 0 && len(r.problems) == 0 {
+		return nil, nil
+	}
+	r.finish()
+	if len(r.problems) > 0 {
+		return nil, r.problems.bounded()
+	}
+	return &r.spec, nil
+}
+
+// reader collects one job's Spec and problems.
+type reader struct {
+	job      *api.Job
+	spec     Spec
+	kolo     block // job-wide keys, merged over the groups
+	problems Problems
+}
+
+func (r *reader) problem(where, what, fix string) {
+	r.problems = append(r.problems, Problem{Where: where, What: what, Fix: fix})
+}
+
+// wholeJob checks what belongs to the job as a whole.
+func (r *reader) wholeJob() {
+	if !Enabled(r.job) {
+		return
+	}
+	switch t := deref(r.job.Type, api.JobTypeService); t {
+	case api.JobTypeBatch, api.JobTypeService:
+	default:
+		r.problem("job.type", fmt.Sprintf("a %s job has one allocation per node and cannot be scaled", t),
+			`write type = "batch"`)
+	}
+	if r.job.IsPeriodic() {
+		r.problem("job.periodic", "the periodic job itself runs nothing; only its children do",
+			"register the training job itself")
+	}
+	if r.job.IsParameterized() && !r.job.Dispatched {
+		r.problem("job.parameterized", "the parameterized job itself runs nothing; only dispatched jobs do",
+			"set scaling.enabled = false there, or register the training job itself")
+	}
+	if r.job.Multiregion != nil && len(r.job.Multiregion.Regions) > 0 {
+		r.problem("job.multiregion", "one autoscaler acts in one region",
+			"register one job per region")
+	}
+}
+
+func (r *reader) group(g *api.TaskGroup) {
+	name := deref(g.Name, "")
+	where := fmt.Sprintf("group %q: scaling", name)
+	s := g.Scaling
+
+	if s.Type != "" && s.Type != api.ScalingPolicyTypeHorizontal {
+		r.problem(where+".type", fmt.Sprintf("%q cannot be scaled by count", s.Type), `leave it out or write type = "horizontal"`)
+	}
+	if _, ok := s.Policy["check"]; ok {
+		r.problem(where+".policy", "check blocks belong to another autoscaler, and two must not scale one group",
+			"remove the check blocks, or the kolo block")
+	}
+
+	if len(name) > maxName {
+		r.problem(fmt.Sprintf("group %q", name), fmt.Sprintf("its name has %d bytes, more than %d", len(name), maxName), "give it a shorter name")
+	}
+	out := Group{Name: name}
+	out.Min, out.Max = r.limits(g, where)
+	r.worker(g, &out)
+
+	b, problems := decode(where+".policy."+Key, s.Policy[Key])
+	r.problems = append(r.problems, problems...)
+	r.problems = append(r.problems, r.kolo.merge(b)...)
+
+	if u := g.Update; u != nil && deref(r.job.Type, "") == api.JobTypeService && deref(u.MaxParallel, 1) > 0 {
+		r.problem(fmt.Sprintf("group %q: update", name), "each change of the count would start a deployment, which blocks the next change until it is healthy",
+			"write update { max_parallel = 0 }")
+	}
+	r.spec.Groups = append(r.spec.Groups, out)
+}
+
+// finish fills defaults and checks what involves the whole job.
+func (r *reader) finish() {
+	s, b := &r.spec, &r.kolo
+	sumMin, sumMax := 0, 0
+	s.CanWait = true
+	for _, g := range s.Groups {
+		sumMin += g.Min
+		sumMax += g.Max
+		s.CanWait = s.CanWait && g.Min == 0
+		if g.Device != s.Groups[0].Device {
+			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("asks for device %q where group %q asks for %q", g.Device, s.Groups[0].Name, s.Groups[0].Device),
+				"use one device type for all elastic groups of a job")
+		} else if g.Devices != s.Groups[0].Devices {
+			r.problem(fmt.Sprintf("group %q", g.Name), fmt.Sprintf("holds %d devices per worker where group %q holds %d", g.Devices, s.Groups[0].Name, s.Groups[0].Devices),
+				"use the same number of devices per worker in all elastic groups of a job")
+		}
+	}
+	if sumMax > MaxWorkers && len(s.Groups) > 1 {
+		r.problem("job", fmt.Sprintf("%d workers of all groups are above %d", sumMax, MaxWorkers), fmt.Sprintf("write scaling.max so that they add up to at most %d", MaxWorkers))
+	}
+	s.Max = min(sumMax, MaxWorkers)
+	if b.max.set {
+		s.Max = int(b.max.value)
+		r.within(b.max.where, s.Max, max(1, sumMin), sumMax, "scaling.max of all groups")
+	}
+	s.Min = max(1, sumMin)
+	if b.min.set {
+		s.Min = int(b.min.value)
+		r.within(b.min.where, s.Min, max(1, sumMin), s.Max, "the largest size")
+		if s.Min > sumMin && !s.CanWait {
+			r.problem(b.min.where, fmt.Sprintf("the job would wait for %d workers but scaling.min = %d starts it with fewer", s.Min, sumMin),
+				"write scaling { min = 0 } so that it can wait with none, or remove kolo.min")
+		}
+	}
+	s.Sizes = r.sizes()
+	s.Preferred = s.Max
+	if b.preferred.set {
+		s.Preferred = int(b.preferred.value)
+		r.within(b.preferred.where, s.Preferred, s.Min, s.Max, "the largest size")
+	}
+	s.Weight = b.weight.or(1)
+	s.Priority = r.priority()
+	s.TotalWork = b.totalWork.or(0)
+	s.Queue = b.queue.or(deref(r.job.Namespace, "default"))
+	s.Kind = cmp.Or(b.kind.or(deref(r.job.ParentID, "")), deref(r.job.ID, ""))
+	s.Preemptible = b.preemptible.value
+	if s.Preemptible && !s.CanWait {
+		r.problem(b.preemptible.where, fmt.Sprintf("a suspended job has no workers, but scaling.min = %d", sumMin), "write scaling { min = 0 }")
+	}
+	s.Deadline, s.DeadlineAfter = r.deadline()
+	s.Locality, s.Level = r.locality()
+}
+
+// locality is how close together the job's workers are to be.
+func (r *reader) locality() (Locality, string) {
+	how, level := r.kolo.locality, r.kolo.level
+	out := Locality(how.or(string(Prefer)))
+	switch {
+	case out == Require && !level.set:
+		r.problem(how.where, "it does not say what its workers must not cross", `write level = "meta.rack", or another level of the node pool's topology`)
+	case out == Blind && level.set:
+		r.problem(level.where, fmt.Sprintf("it contradicts %s = %q", how.where, how.value), `remove it, or write locality = "prefer" or "require"`)
+	}
+	return out, level.value
+}
+
+func (r *reader) within(where string, v, low, high int, highName string) {
+	if v < low {
+		r.problem(where, fmt.Sprintf("%d is below %d", v, low), fmt.Sprintf("write at least %d", low))
+	} else if v > high {
+		r.problem(where, fmt.Sprintf("%d is above %s, %d", v, highName, high), fmt.Sprintf("write at most %d", high))
+	}
+}
+
+// priority is the kolo block's, else the job's in Nomad.
+func (r *reader) priority() int {
+	if p := r.kolo.priority; p.set {
+		return int(p.value)
+	}
+	p := deref(r.job.Priority, api.JobDefaultPriority)
+	if p > maxPriority {
+		r.problem("job.priority", fmt.Sprintf("%d is above %d", p, maxPriority), "write a priority that Nomad accepts")
+	}
+	return max(1, p)
+}
+
+// sizes turns sizes, step or powers_of_two into the allowed totals.
+func (r *reader) sizes() sizes.Set {
+	s, b := &r.spec, &r.kolo
+	var given []string
+	for _, k := range []struct {
+		name string
+		set  bool
+	}{{"sizes", b.sizes.set}, {"step", b.step.set}, {"powers_of_two", b.powers.value}} {
+		if k.set {
+			given = append(given, k.name)
+		}
+	}
+	if len(given) > 1 {
+		r.problem(b.where, strings.Join(given, " and ")+" contradict each other", "keep one of them")
+		return sizes.Set{}
+	}
+	var out sizes.Set
+	switch {
+	case b.sizes.set:
+		out = sizes.List(b.sizes.value...)
+		for _, n := range out.Listed() {
+			r.within(b.sizes.where, n, s.Min, s.Max, "the largest size")
+		}
+	case b.step.set:
+		out = sizes.Every(s.Min, int(b.step.value))
+	case b.powers.value:
+		out = sizes.Powers(s.Min, s.Max)
+		if out.All() {
+			r.problem(b.powers.where, fmt.Sprintf("there is no power of two from %d to %d", s.Min, s.Max), "widen the range, or remove powers_of_two")
+		}
+	}
+	if low, high := out.Above(s.Min-1), out.AtMost(s.Max); low > 0 && low <= high {
+		s.Min, s.Max = low, high
+	}
+	return out
+}
+
+// deadline reads an RFC 3339 time, or a duration after the job was submitted.
+func (r *reader) deadline() (time.Time, time.Duration) {
+	d := r.kolo.deadline
+	if !d.set {
+		return time.Time{}, 0
+	}
+	if t, err := time.Parse(time.RFC3339, d.value); err == nil {
+		if t.Before(earliest) || t.After(latest) {
+			r.problem(d.where, fmt.Sprintf("%s is not within %d to %d", d.value, earliest.Year(), latest.Year()-1), "write the time at which the training is to be complete")
+			return time.Time{}, 0
+		}
+		return t, 0
+	}
+	after, err := time.ParseDuration(d.value)
+	if err == nil && after > maxAhead {
+		r.problem(d.where, fmt.Sprintf("%s is not within %d years", d.value, int(maxAhead.Hours()/24/365)), "write the time at which the training is to be complete")
+		return time.Time{}, 0
+	}
+	if err != nil || after <= 0 {
+		r.problem(d.where, fmt.Sprintf("%q is neither a time nor a duration", d.value),
+			`write deadline = "2027-01-31T18:00:00Z", or deadline = "6h" to count from the submission`)
+		return time.Time{}, 0
+	}
+	return time.Time{}, after
+}
+
+func deref[T any](p *T, or T) T {
+	if p == nil {
+		return or
+	}
+	return *p
+}

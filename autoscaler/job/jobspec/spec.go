@@ -1,0 +1,115 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package jobspec
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+)
+
+// Spec is what one job asks of the autoscaler, with all defaults filled in.
+type Spec struct {
+	// Groups are the elastic groups, in the order of the job. There is at
+	// least one.
+	Groups []Group
+
+	Min       int // workers of all groups while running, at least 1
+	Max       int // workers of all groups
+	Preferred int
+	Sizes     sizes.Set // allowed totals between Min and Max
+
+	Weight   float64
+	Priority int // 1 to 100, as in Nomad
+	Queue    string
+	// Kind names jobs of one namespace that scale alike, being runs of one
+	// training.
+	Kind string
+
+	// Deadline is the wanted time of completion, or DeadlineAfter the time from
+	// the job's submission to it; zero is none. (Each scale moves the time of
+	// submission in Nomad, so the caller remembers the first.)
+	Deadline      time.Time
+	DeadlineAfter time.Duration
+	// TotalWork is the length of the training in global steps; 0 is unknown.
+	TotalWork float64
+
+	// Locality is how much it matters that workers are close together, and Level
+	// what close is, as a level of the node pool's topology; "" is any.
+	Locality Locality
+	Level    string
+
+	// Preemptible jobs may go back to no workers after their start.
+	Preemptible bool
+	// CanWait is set where every group may be scaled to 0, so that the job can be
+	// held in the queue.
+	CanWait bool
+}
+
+// Locality is how much it matters to a job that its workers are close together.
+type Locality string
+
+// Localities. They matter in node pools that have a topology.
+const (
+	Blind   Locality = "none"    // wherever there is room
+	Prefer  Locality = "prefer"  // close together where there is room for that; the default
+	Require Locality = "require" // within one domain of Spec.Level, or not at all
+)
+
+var localities = []Locality{Blind, Prefer, Require}
+
+// Group is one elastic task group.
+type Group struct {
+	Name string
+	Min  int // smallest count Nomad accepts (scaling.min)
+	Max  int // largest count Nomad accepts (scaling.max)
+
+	// Device is the device ask of one worker ("nvidia/gpu"), "" when it asks
+	// for none, and Devices how many of them one worker holds.
+	Device  string
+	Devices int
+
+	// Slots is how many slots of a ring one worker has: what the driver's task
+	// configures as slots, else its devices, else 1.
+	Slots int
+
+	CPU    int // MHz of one worker
+	Cores  int // reserved cores of one worker
+	Memory int // MiB of one worker
+
+	// Service is the first Nomad-provided service of the group, "" for none.
+	// Horovod tasks of the Kolo driver serve their progress there.
+	Service string
+}
+
+// Problem is one thing in a job that keeps the autoscaler from acting on it.
+type Problem struct {
+	// Where names the place in the job: `group "workers": scaling.policy.kolo.min`.
+	Where string
+	// What is wrong, and what to write instead.
+	What, Fix string
+}
+
+// String is the one line that logs, the API and scaling events carry.
+func (p Problem) String() string {
+	p = Problem{plain(p.Where), plain(p.What), plain(p.Fix)}
+	if p.Fix == "" {
+		return fmt.Sprintf("%s: %s", p.Where, p.What)
+	}
+	return fmt.Sprintf("%s: %s; %s", p.Where, p.What, p.Fix)
+}
+
+// Problems is a job's list of problems in the order they were found.
+type Problems []Problem
+
+// Text joins the problems, one per line.
+func (ps Problems) Text() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "\n")
+}

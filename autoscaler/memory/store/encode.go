@@ -1,0 +1,167 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package store
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+)
+
+// A Nomad variable holds 64 KiB. Jobs are spread over shards by their name,
+// so that ten thousand fit, and one that changes does not rewrite all. What
+// policies asked to be given back is cut into pieces, so that it takes no job's
+// place.
+const (
+	shards    = 64
+	shardSize = 60 << 10
+	pieces    = 32 // at most
+
+	historyPath = "kolo/history/"
+	statesPath  = historyPath + "states/"
+)
+
+func shardPath(i int) string { return fmt.Sprintf("%s%02d", historyPath, i) }
+
+func shardOf(name string) int {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return int(h.Sum32() % shards)
+}
+
+// shard is the content of one variable.
+type shard struct {
+	Jobs   []savedJob               `json:"jobs,omitempty"`
+	States map[string][]byte        `json:"states,omitempty"`
+	Kinds  map[string]*history.Kind `json:"kinds,omitempty"`
+}
+
+type savedJob struct {
+	Key planner.JobKey `json:"key"`
+	Job *history.Job   `json:"record"`
+}
+
+// Encode makes the snapshot of a history; what does not fit is left out and
+// counted.
+func Encode(h *history.History) (*Snapshot, error) {
+	out := &Snapshot{texts: map[string]string{}}
+	states, err := (&shard{States: h.States}).encode()
+	if err != nil {
+		return out, err
+	}
+	if len(states) <= pieces*shardSize {
+		for i := 0; len(states) > 0; i++ {
+			n := min(shardSize, len(states))
+			out.texts[fmt.Sprintf("%s%02d", statesPath, i)], states = states[:n], states[n:]
+		}
+	} else {
+		out.Dropped += len(h.States) // a policy asked for too much
+	}
+	for i, s := range split(h) {
+		text, dropped, err := s.fit()
+		out.Dropped += dropped
+		if err != nil {
+			return out, err
+		}
+		if text != "" {
+			out.texts[shardPath(i)] = text
+		}
+	}
+	return out, nil
+}
+
+// jobName is a job's name in a shard. No kind has the same: names of namespaces have
+// no such character.
+func jobName(k planner.JobKey) string { return k.Namespace + "\x00" + k.ID }
+
+// split spreads jobs and kinds over the shards, in an order that stays.
+func split(h *history.History) (all [shards]shard) {
+	for k, j := range h.Jobs {
+		s := &all[shardOf(jobName(k))]
+		s.Jobs = append(s.Jobs, savedJob{k, j})
+	}
+	for i := range all {
+		slices.SortFunc(all[i].Jobs, func(a, b savedJob) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+	}
+	for name, k := range h.Kinds {
+		s := &all[shardOf(name)]
+		if s.Kinds == nil {
+			s.Kinds = map[string]*history.Kind{}
+		}
+		s.Kinds[name] = k
+	}
+	return all
+}
+
+func (s *shard) encode() (string, error) {
+	if len(s.Jobs) == 0 && len(s.States) == 0 && len(s.Kinds) == 0 {
+		return "", nil
+	}
+	var buf bytes.Buffer
+	z := gzip.NewWriter(&buf)
+	if err := json.NewEncoder(z).Encode(s); err != nil {
+		return "", fmt.Errorf("encoding the history: %w", err)
+	}
+	if err := z.Close(); err != nil {
+		return "", fmt.Errorf("encoding the history: %w", err)
+	}
+	return base64.StdEncoding.EncodeToString(buf.Bytes()), nil
+}
+
+// decode is the history that was saved, by path. What makes no sense is left out
+// and reported as lost.
+func decode(texts map[string]string) (h *history.History, lost error) {
+	h = history.New()
+	var states strings.Builder
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		if strings.HasPrefix(path, statesPath) {
+			states.WriteString(texts[path])
+		} else {
+			lost = errors.Join(lost, decodeShard(h, texts[path]))
+		}
+	}
+	return h, errors.Join(lost, decodeShard(h, states.String()))
+}
+
+// decodeShard adds what a shard holds.
+func decodeShard(h *history.History, text string) error {
+	if text == "" {
+		return nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return fmt.Errorf("decoding the history: %w", err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return fmt.Errorf("decoding the history: %w", err)
+	}
+	var s shard
+	if err := json.NewDecoder(io.LimitReader(z, 64<<20)).Decode(&s); err != nil {
+		return fmt.Errorf("decoding the history: %w", err)
+	}
+	for _, j := range s.Jobs {
+		if j.Job != nil {
+			h.Jobs[j.Key] = j.Job
+		}
+	}
+	for name, k := range s.Kinds {
+		if k != nil {
+			h.Kinds[name] = k
+		}
+	}
+	maps.Copy(h.States, s.States)
+	return nil
+}

@@ -1,0 +1,150 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package store
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
+)
+
+// large is more bytes of JSON than a job has whose groups have names as users write
+// them.
+const large = 16 << 10
+
+// fit encodes a shard, and leaves out as little as it takes to fit; dropped is how
+// many jobs that is, and what cannot be encoded. What one namespace saves costs the
+// others as little as can be.
+func (s *shard) fit() (text string, dropped int, err error) {
+	if text, err = s.encode(); err != nil {
+		if dropped = s.dropUnencodable(); dropped == 0 {
+			return "", 0, err
+		}
+		text, err = s.encode()
+	}
+	jobs := len(s.Jobs)
+	for _, next := range []func() []entry{
+		s.largeJobs,
+		s.fairKinds, // can be learned again
+		func() []entry { s.dropPlaced(); return nil },
+		s.fairJobs,
+	} {
+		if err != nil || len(text) <= shardSize {
+			break
+		}
+		text, err = s.leaveOut(next())
+	}
+	return text, dropped + jobs - len(s.Jobs), err
+}
+
+// entry is a job or a kind of a shard.
+type entry struct {
+	namespace string
+	name      string // in the shard
+	size      int    // bytes of JSON
+	sum       int    // with those of its namespace that are kept before it
+}
+
+// leaveOut leaves out as many entries as it takes for the shard to fit, those first
+// that come first.
+func (s *shard) leaveOut(entries []entry) (text string, err error) {
+	all := *s
+	n := sort.Search(len(entries), func(n int) bool {
+		fits, failed := all.without(entries[:n]).encode()
+		err = errors.Join(err, failed)
+		return len(fits) <= shardSize
+	})
+	if err != nil {
+		return "", err
+	}
+	*s = *all.without(entries[:n])
+	return s.encode()
+}
+
+func (s *shard) without(entries []entry) *shard {
+	out := &shard{States: s.States, Kinds: maps.Clone(s.Kinds)}
+	names := make(map[string]bool, len(entries))
+	for _, e := range entries {
+		names[e.name] = true
+		delete(out.Kinds, e.name)
+	}
+	for _, j := range s.Jobs {
+		if !names[jobName(j.Key)] {
+			out.Jobs = append(out.Jobs, j)
+		}
+	}
+	return out
+}
+
+// largeJobs are the jobs that are larger than others are, the largest first.
+func (s *shard) largeJobs() []entry {
+	entries := slices.DeleteFunc(s.jobs(), func(e entry) bool { return e.size <= large })
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(b.size-a.size, strings.Compare(a.name, b.name)) })
+	return entries
+}
+
+func (s *shard) fairJobs() []entry { return fair(s.jobs()) }
+
+func (s *shard) fairKinds() []entry {
+	var entries []entry
+	for name, k := range s.Kinds {
+		entries = append(entries, entry{namespace: history.Namespace(name), name: name, size: size(k)})
+	}
+	return fair(entries)
+}
+
+func (s *shard) jobs() []entry {
+	var entries []entry
+	for _, j := range s.Jobs {
+		entries = append(entries, entry{namespace: j.Key.Namespace, name: jobName(j.Key), size: size(j)})
+	}
+	return entries
+}
+
+func size(v any) int {
+	text, _ := json.Marshal(v) // what cannot be encoded is left out already
+	return len(text)
+}
+
+// fair sorts entries so that the namespace that holds most loses the largest of its
+// own first.
+func fair(entries []entry) []entry {
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(a.size-b.size, strings.Compare(a.name, b.name)) })
+	sums := map[string]int{}
+	for i := range entries {
+		e := &entries[i]
+		sums[e.namespace] += e.size
+		e.sum = sums[e.namespace]
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(b.sum-a.sum, strings.Compare(a.name, b.name)) })
+	return entries
+}
+
+// dropPlaced leaves out what jobs know of where they are slow, which can be learned
+// again.
+func (s *shard) dropPlaced() {
+	for i := range s.Jobs {
+		if len(s.Jobs[i].Job.Placed) > 0 {
+			without := *s.Jobs[i].Job // the history keeps it
+			without.Placed = nil
+			s.Jobs[i].Job = &without
+		}
+	}
+}
+
+// dropUnencodable leaves out what cannot be encoded, and returns how much that
+// is: the rest is not to be lost for it.
+func (s *shard) dropUnencodable() int {
+	fails := func(v any) bool { _, err := json.Marshal(v); return err != nil }
+	before := len(s.Jobs) + len(s.Kinds)
+	s.Jobs = slices.DeleteFunc(s.Jobs, func(j savedJob) bool { return fails(j) })
+	maps.DeleteFunc(s.Kinds, func(_ string, k *history.Kind) bool { return fails(k) })
+	return before - len(s.Jobs) - len(s.Kinds)
+}

@@ -1,0 +1,195 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
+)
+
+// capacity is what is free of a cluster while a plan is being made. It only
+// shrinks: nothing that a plan frees is given out in the same plan.
+type capacity struct {
+	cluster *Cluster
+	now     time.Time
+	nodes   placement.Capacity
+	// pool is the free slots by node pool: less than those of its nodes where
+	// some are reserved, or promised to workers without a place.
+	pool  map[string]int
+	apart map[groupKey]map[int]bool // nodes taken, of groups that spread
+
+	// unplaced are workers that Nomad has been asked for and for which there is
+	// no room.
+	unplaced map[groupKey]int
+	arriving map[int]bool // jobs for whose moves there is room
+	inUse    map[int]bool // nodes that have workers or get some, where a pool packs
+
+	// open holds per class the places that may still have a slot, and is swept
+	// of full ones now and then, so that a full cluster costs nothing.
+	open map[*Class]*openPlaces
+
+	buffer []placement.Site
+}
+
+type openPlaces struct {
+	places []placement.Place
+	taken  int // times since the last sweep
+}
+
+// sweepEvery is how often room is taken of a class between two sweeps.
+const sweepEvery = 32
+
+type groupKey struct{ job, group int }
+
+// newCapacity takes off all live allocations, those being stopped included, and
+// then room for the workers that Nomad has been asked for and not placed yet.
+func newCapacity(cl *Cluster, now time.Time) *capacity {
+	c := &capacity{
+		cluster: cl, now: now, pool: map[string]int{}, apart: map[groupKey]map[int]bool{},
+		unplaced: map[groupKey]int{}, arriving: map[int]bool{}, inUse: inUse(cl), open: map[*Class]*openPlaces{},
+	}
+	for i := range cl.Nodes {
+		n := &cl.Nodes[i]
+		slots := make([]int, len(n.Bins))
+		if n.State != Ready {
+			c.nodes.AddNode(0, 0, slots...)
+			continue
+		}
+		for b := range n.Bins {
+			slots[b] = n.Bins[b].Slots
+			c.pool[n.Pool] += n.Bins[b].Slots
+		}
+		c.nodes.AddNode(n.CPU, n.Memory, slots...)
+	}
+	for p, n := range cl.Reserved {
+		c.pool[p] -= n
+	}
+	for j := range cl.Jobs {
+		for g := range cl.Jobs[j].Groups {
+			for _, w := range cl.Jobs[j].Groups[g].Live {
+				c.occupy(j, g, w.Place)
+			}
+		}
+	}
+	for j := range cl.Jobs {
+		for g := range cl.Jobs[j].Groups {
+			if n := cl.pending(j, g); n > 0 {
+				c.unplaced[groupKey{j, g}] = n - c.take(j, g, n)
+			}
+		}
+	}
+	for j := range cl.Jobs {
+		c.await(j)
+	}
+	return c
+}
+
+// pending is how many workers Nomad may still place, or place again: those of
+// the count that do not sit on a node that keeps them. One that is ending does
+// not stay, even where the count has been raised again meanwhile. Workers of a
+// frozen job that are missing have completed and will not come back, nor will
+// those of a stopped one.
+func (c *Cluster) pending(j, g int) int {
+	if c.Jobs[j].Frozen != "" || c.Jobs[j].Stopped {
+		return 0
+	}
+	group := &c.Jobs[j].Groups[g]
+	stays := 0
+	for _, w := range group.Live {
+		if !w.Ending && (w.Node < 0 || c.Nodes[w.Node].State != Draining) {
+			stays++
+		}
+	}
+	return max(0, group.Count-stays)
+}
+
+// occupy takes the room of one live worker. Workers on nodes that take no new
+// ones occupy nothing there: their room was never counted.
+func (c *capacity) occupy(j, g int, at placement.Place) {
+	ask := c.ask(j, g)
+	switch {
+	case at.Node < 0:
+		// Somewhere unknown is somewhere: the pool has less.
+		c.pool[c.cluster.Jobs[j].Pool] -= ask.Slots
+	case c.cluster.Nodes[at.Node].State == Ready:
+		c.pool[c.cluster.Nodes[at.Node].Pool] -= ask.Slots
+		c.nodes.Take(at, ask, 1)
+	case ask.Apart != nil:
+		ask.Apart[at.Node] = true
+	}
+}
+
+// ask is what workers of a group ask for.
+func (c *capacity) ask(j, g int) placement.Ask {
+	group := &c.cluster.Jobs[j].Groups[g]
+	ask := placement.Ask{Need: group.Need}
+	if group.Spread {
+		k := groupKey{j, g}
+		if c.apart[k] == nil {
+			c.apart[k] = map[int]bool{}
+		}
+		ask.Apart = c.apart[k]
+	}
+	return ask
+}
+
+// openPlaces are the group's places; those known to be full are left out.
+func (c *capacity) openPlaces(j, g int) *openPlaces {
+	class := c.cluster.Jobs[j].Groups[g].Class
+	if class == nil {
+		return &openPlaces{}
+	}
+	if c.open[class] == nil {
+		c.open[class] = &openPlaces{places: slices.Clone(class.Places)}
+		c.sweep(c.open[class])
+	}
+	return c.open[class]
+}
+
+// sweep leaves out places that are full. It is not for a trial, which may give
+// them back.
+func (c *capacity) sweep(open *openPlaces) {
+	open.taken = 0
+	open.places = slices.DeleteFunc(open.places, func(at placement.Place) bool { return c.nodes.Free(at) <= 0 })
+}
+
+// free is how many more workers of the group can be placed, at most limit.
+func (c *capacity) free(j, g, limit int) int {
+	limit = min(limit, c.pool[c.cluster.Jobs[j].Pool]/c.cluster.Jobs[j].Groups[g].Need.Slots)
+	return c.nodes.Room(c.openPlaces(j, g).places, c.ask(j, g), limit)
+}
+
+// take promises a group n more workers, and returns how many of them find a
+// place. The pool pays for the others, too: Nomad may place them wherever room
+// appears.
+func (c *capacity) take(j, g, n int) int {
+	if n <= 0 {
+		return 0
+	}
+	ask, open := c.ask(j, g), c.openPlaces(j, g)
+	shares, placed := c.nodes.Pack(nil, open.places, ask, n)
+	c.use(shares)
+	c.pool[c.cluster.Jobs[j].Pool] -= n * ask.Slots
+	if open.taken++; open.taken > sweepEvery {
+		c.sweep(open)
+	}
+	return placed
+}
+
+// try takes room for as many of n workers as find a place, to see how far it
+// reaches. It returns how many do, and what gives the room back.
+func (c *capacity) try(j, g, n int) (placed int, rollback func()) {
+	if n <= 0 {
+		return 0, func() {} // the group's places may not be open yet, and are not full for good
+	}
+	ask, pool := c.ask(j, g), c.cluster.Jobs[j].Pool
+	shares, placed := c.nodes.Pack(nil, c.openPlaces(j, g).places, ask, n)
+	c.pool[pool] -= placed * ask.Slots
+	return placed, func() {
+		c.nodes.GiveBack(shares, ask)
+		c.pool[pool] += placed * ask.Slots
+	}
+}

@@ -1,0 +1,454 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
+)
+
+// Bounds of what one plan looks at: jobs of a pool that may move, and gangs.
+const (
+	moversLimit = 128
+	gangsLimit  = 8
+)
+
+// turn is at most limit of the jobs, others in other minutes, so that each has its
+// turn.
+func turn(jobs []int, limit int, now time.Time) []int {
+	n := len(jobs)
+	if n <= limit {
+		return jobs
+	}
+	from := (int(now.Unix()/60*int64(limit))%n + n) % n
+	return slices.Concat(jobs[from:], jobs[:from])[:limit]
+}
+
+// migrate begins moves in pools where no others are under way and no job waits for
+// room that is coming: first those that let a gang start, or else those by which
+// steps get faster.
+func (b *planBuilder) migrate() {
+	busy := b.coming
+	movers := map[string][]int{}
+	for j := range b.Jobs {
+		job := &b.Jobs[j]
+		switch {
+		case b.underway(j):
+			busy[job.Pool] = true
+		case !b.acted[j] && b.settled(j):
+			movers[job.Pool] = append(movers[job.Pool], j)
+		}
+	}
+	for _, j := range turn(b.gangs, gangsLimit, b.now) {
+		if pool := b.Jobs[j].Pool; !busy[pool] && b.makeRoom(j, movers[pool]) {
+			busy[pool] = true
+		}
+	}
+	var together [][]int
+	for _, pool := range slices.Sorted(maps.Keys(movers)) {
+		if busy[pool] {
+			continue
+		}
+		// What steps take is what trainings report: nobody's reports move the
+		// workers of other namespaces.
+		mine := b.byNamespace(movers[pool])
+		for _, namespace := range slices.Sorted(maps.Keys(mine)) {
+			if slices.ContainsFunc(mine[namespace], b.mayGain) {
+				together = append(together, mine[namespace])
+			}
+		}
+	}
+	// What one namespace leaves of its share is there for those after it.
+	for left := b.o.Migrate.Budget; len(together) > 0; together = together[1:] {
+		left -= b.rearrange(together[0], left/len(together))
+	}
+}
+
+func (b *planBuilder) byNamespace(jobs []int) map[string][]int {
+	out := map[string][]int{}
+	for _, j := range jobs {
+		n := b.Jobs[j].Key.Namespace
+		out[n] = append(out[n], j)
+	}
+	return out
+}
+
+// settled reports whether a job's workers may move now.
+func (b *planBuilder) settled(j int) bool {
+	job := &b.Jobs[j]
+	count := job.Count()
+	switch {
+	case job.Mobility == nil || count == 0 || len(job.Groups) < 2 || b.target[j] < count:
+		return false
+	case job.Frozen != "" || job.HoldReason != "" || job.UnhealthyReason != "" || job.ManualUntil.After(b.now):
+		return false
+	case job.Alive() != count || b.placed(j) != count:
+		return false
+	}
+	for _, at := range []time.Time{job.LastChange.Add(b.o.Hold), job.Mobility.After} {
+		if at.After(b.now) {
+			b.requeueAt(at)
+			return false
+		}
+	}
+	return true
+}
+
+// makeRoom begins the moves of workers by which a waiting gang can start in one
+// domain of the level that it must not cross.
+func (b *planBuilder) makeRoom(j int, movers []int) bool {
+	job := &b.Jobs[j]
+	if job.Locality == nil || job.Locality.Within == 0 || len(movers) == 0 {
+		return false // it would start on any free slots
+	}
+	size := job.smallest()
+	targets := b.targets(j, size)
+	f := b.field(slices.DeleteFunc(slices.Clone(movers), func(k int) bool {
+		return !slices.ContainsFunc(targets, func(t target) bool { return t.holds(&b.Jobs[k]) })
+	}), j)
+	b.leaveAlone(f, j, targets)
+	gang := migrate.Gang{Workers: size, Slots: job.Groups[0].Need.Slots, Wait: b.nextEnd(f)}
+	for range clearTries {
+		var free []migrate.Target
+		for _, t := range targets {
+			free = append(free, migrate.Target{Missing: t.missing, Pools: t.pools(f)})
+		}
+		c, ok := migrate.Clear(gang, free, f.movers, f.free, b.o.Migrate)
+		if !ok {
+			return false
+		}
+		t := targets[c.Target]
+		if b.possible(f, c.Moves, j, size, &t) {
+			return b.begin(f, c.Moves, true, func(int, migrate.Move) string {
+				return fmt.Sprintf("makes room for %s within one %s (%s)", job.Key, job.Locality.Level, t.group)
+			})
+		}
+		// Slots are not all that is missing: more of them bring more CPU and memory.
+		if targets[c.Target].missing += gang.Slots; t.missing >= size*gang.Slots {
+			targets = slices.Delete(targets, c.Target, c.Target+1)
+		}
+	}
+	return false
+}
+
+// clearTries is how often moves are sought by which a gang could start.
+const clearTries = 16
+
+// leaveAlone keeps workers where they are whose slots a gang may not use, whatever
+// domain they are in.
+func (b *planBuilder) leaveAlone(f *field, gang int, targets []target) {
+	may := map[placement.Place]bool{}
+	for g := range b.Jobs[gang].Groups {
+		group := &b.Jobs[gang].Groups[g]
+		if group.Class != nil && insideAny(targets, group.Path) {
+			for _, at := range group.Class.Places {
+				may[at] = true
+			}
+		}
+	}
+	for k, j := range f.jobs {
+		for g := range b.Jobs[j].Groups {
+			path := b.Jobs[j].Groups[g].Path
+			if insideAny(targets, path) &&
+				slices.ContainsFunc(b.Jobs[j].Groups[g].Live, func(w Worker) bool { return !may[w.Place] }) {
+				f.movers[k].Sites[g].Fixed = f.movers[k].Sites[g].Held
+			}
+		}
+	}
+}
+
+// target is a domain in which a gang could start.
+type target struct {
+	path    []int
+	group   string // of the gang, that is there
+	missing int    // slots
+}
+
+// inside reports whether a path is in the domain.
+func (t *target) inside(path []int) bool {
+	return len(path) >= len(t.path) && slices.Equal(path[:len(t.path)], t.path)
+}
+
+// insideAny reports whether a path is in one of the domains.
+func insideAny(targets []target, path []int) bool {
+	return slices.ContainsFunc(targets, func(t target) bool { return t.inside(path) })
+}
+
+// holds reports whether a job has workers in the domain.
+func (t *target) holds(job *Job) bool {
+	return slices.ContainsFunc(job.Groups, func(g Group) bool { return g.Count > 0 && t.inside(g.Path) })
+}
+
+// pools are those of a field that are in the domain.
+func (t *target) pools(f *field) (out []int) {
+	for pool, path := range f.paths {
+		if t.inside(path) {
+			out = append(out, pool)
+		}
+	}
+	return out
+}
+
+// targetsLimit is in how many domains room is looked for: those that lack least.
+const targetsLimit = 4
+
+// targets are the domains in which a gang of so many workers could start if room
+// were made.
+func (b *planBuilder) targets(j, size int) (out []target) {
+	job := &b.Jobs[j]
+	within := job.Locality.Within
+	for g := range job.Groups {
+		path := job.Groups[g].Path
+		if len(path) < within || insideAny(out, path) {
+			continue
+		}
+		t := target{path: path[:within], group: job.Groups[g].Name}
+		_, fit := b.capacity.splitOver(j, size, func(g int) bool { return !t.inside(job.Groups[g].Path) })
+		t.missing = (size - fit) * job.Groups[g].Need.Slots
+		out = append(out, t)
+	}
+	slices.SortStableFunc(out, func(a, b target) int { return cmp.Compare(a.missing, b.missing) })
+	return out[:min(len(out), targetsLimit)]
+}
+
+// nextEnd is in how many seconds one of the jobs is expected to end: before, nothing
+// frees room by itself. Trainings report that, so that the first of each namespace
+// counts, and of these the median, the lower of two.
+func (b *planBuilder) nextEnd(f *field) float64 {
+	first := map[string]float64{}
+	for _, j := range f.jobs {
+		left, namespace := b.Jobs[j].Mobility.Remaining, b.Jobs[j].Key.Namespace
+		if before, known := first[namespace]; left > 0 && (!known || left < before) {
+			first[namespace] = left
+		}
+	}
+	if len(first) == 0 {
+		return 0
+	}
+	return slices.Sorted(maps.Values(first))[(len(first)-1)/2]
+}
+
+// mayGain reports whether steps of a job may be faster elsewhere.
+func (b *planBuilder) mayGain(j int) bool {
+	return b.Jobs[j].Mobility.Slowdown != nil && b.Jobs[j].Count() > 1
+}
+
+// rearrange begins the moves by which jobs gain most together, or, where not all
+// of them can be made at once, those that are worth it by themselves. It returns
+// how much of the budget it took.
+func (b *planBuilder) rearrange(movers []int, budget int) (spent int) {
+	o := b.o.Migrate
+	o.Budget, o.Turn = budget, int(b.now.Unix()/60)
+	f := b.field(movers, -1)
+	moves, spent := migrate.Rearrange(f.movers, f.free, o)
+	reason := func(k int, m migrate.Move) string {
+		where := "closer together"
+		switch {
+		case m.Slowdown >= 1:
+			return "makes room for another's workers"
+		case groupsOf(m.Counts) > groupsOf(b.Jobs[f.jobs[k]].counts()):
+			where = "further apart"
+		}
+		return fmt.Sprintf("%s: steps take %.0f %% less time", where, 100*(1-m.Slowdown))
+	}
+	if len(moves) == 0 || b.begin(f, moves, false, reason) {
+		return spent
+	}
+	for _, k := range slices.Sorted(maps.Keys(moves)) {
+		if m := moves[k]; m.Gain > (1+b.o.Migrate.Hysteresis)*m.Cost {
+			b.begin(f, map[int]migrate.Move{k: m}, false, reason)
+		}
+	}
+	return spent
+}
+
+// groupsOf is in how many groups a job has workers.
+func groupsOf(counts []int) (n int) {
+	for _, k := range counts {
+		n += min(1, k)
+	}
+	return n
+}
+
+// field is where jobs are, as package migrate sees it: a pool of slots for each
+// domain that a group is bound to, and each class of places in it.
+type field struct {
+	jobs   []int // by mover
+	movers []migrate.Mover
+	free   []int   // slots, by pool
+	paths  [][]int // by pool
+
+	at      map[domainClass]int // pools
+	classes map[string][]*Class // those of pools, by path
+}
+
+// overlap reports whether two lists have a place in common.
+func overlap(a, b []placement.Place) bool {
+	if slices.Equal(a, b) {
+		return true
+	}
+	in := make(map[placement.Place]bool, len(a))
+	for _, at := range a {
+		in[at] = true
+	}
+	return slices.ContainsFunc(b, func(at placement.Place) bool { return in[at] })
+}
+
+// domainClass is the places of a class in a domain.
+type domainClass struct {
+	path  string
+	class *Class
+}
+
+// pool is that of a group's slots, -1 where the group is not bound to a domain.
+// Classes that share places have one pool.
+func (f *field) pool(b *planBuilder, j, g int) int {
+	group := &b.Jobs[j].Groups[g]
+	if len(group.Path) == 0 {
+		return -1
+	}
+	key := domainClass{pathKey(group.Path), group.Class}
+	if i, known := f.at[key]; known {
+		return i
+	}
+	same := slices.IndexFunc(f.classes[key.path], func(class *Class) bool {
+		return class != nil && group.Class != nil && overlap(class.Places, group.Class.Places)
+	})
+	i := len(f.free)
+	if same >= 0 {
+		i = f.at[domainClass{key.path, f.classes[key.path][same]}]
+	} else {
+		f.paths, f.free = append(f.paths, group.Path), append(f.free, 0)
+	}
+	f.at[key], f.classes[key.path] = i, append(f.classes[key.path], group.Class)
+	f.free[i] = max(f.free[i], b.capacity.free(j, g, math.MaxInt)*group.Need.Slots)
+	return i
+}
+
+// field describes some of the jobs that may move, and the domains of one that
+// waits (-1 is none).
+func (b *planBuilder) field(movers []int, gang int) *field {
+	movers = turn(movers, moversLimit, b.now)
+	f := &field{jobs: movers, at: map[domainClass]int{}, classes: map[string][]*Class{}}
+	if gang >= 0 {
+		for g := range b.Jobs[gang].Groups {
+			f.pool(b, gang, g)
+		}
+	}
+	for _, j := range movers {
+		job := &b.Jobs[j]
+		sites := slices.Clone(b.capacity.sites(j, job.Max, func(int) bool { return false }))
+		m := migrate.Mover{Job: migrate.Job{
+			Sites: sites, Slots: job.Groups[0].Need.Slots, Min: job.Min, Max: job.Max, Sizes: job.Sizes,
+			Remaining: job.Mobility.Remaining, Gap: job.Mobility.Gap, Slowdown: job.Mobility.Slowdown,
+		}}
+		if job.Locality != nil {
+			m.Rule = job.Locality.Rule
+		}
+		for g := range sites {
+			m.Most = append(m.Most, job.Groups[g].Max)
+			sites[g].Fixed = min(sites[g].Held, job.Groups[g].Min)
+			m.Pools = append(m.Pools, f.pool(b, j, g))
+			if !job.mayGoTo(g) || gang < 0 && job.Groups[g].GrowAfter.After(b.now) {
+				m.Pools[g], sites[g].Room = -1, 0
+			}
+		}
+		f.movers = append(f.movers, m)
+	}
+	return f
+}
+
+// mayGoTo reports whether workers of the job may come to a group while others are
+// where they are: halfway through a move, too, it crosses no level that it must not.
+func (job *Job) mayGoTo(g int) bool {
+	counts := job.counts()
+	counts[g]++
+	return job.inside(counts)
+}
+
+func pathKey(path []int) string {
+	var key []byte
+	for _, d := range path {
+		key = append(strconv.AppendInt(key, int64(d), 10), '/')
+	}
+	return string(key)
+}
+
+// begin writes down the first halves of moves, of all or of none. A job grows into
+// room that is free now; where others have to leave it first, a job shrinks first,
+// or waits for them if it may not. With atOnce there has to be room for all, and all
+// that may shrink first do: a gang waits for the slots that they leave, and has more
+// of them than they move workers.
+func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, atOnce bool, reason func(k int, m migrate.Move) string) bool {
+	type half struct {
+		j      int
+		moving *Moving
+		reason string
+	}
+	if b.o.MaxWrites > 0 && len(b.plan.Actions)+len(moves) > b.o.MaxWrites {
+		if len(moves) <= b.o.MaxWrites {
+			b.requeueAt(b.now.Add(time.Millisecond))
+		}
+		return false // a half of them alone would wait for the others
+	}
+	if len(moves) > 1 && !atOnce && !b.possible(f, moves, -1, 0, nil) {
+		return false
+	}
+	var halves []half
+	var rollbacks []func()
+	undo := func() {
+		for _, r := range slices.Backward(rollbacks) {
+			r()
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(moves)) {
+		m, j := moves[k], f.jobs[k]
+		job := &b.Jobs[j]
+		if !job.mayHave(m.Counts) {
+			undo()
+			return false
+		}
+		moving := &Moving{From: job.counts(), To: m.Counts, GrowFirst: m.GrowFirst, Until: b.now.Add(b.o.MoveTimeout), Gain: 1 - m.Slowdown}
+		room := true
+		for g, n := range m.Counts {
+			more := n - job.Groups[g].Count
+			placed, rollback := b.capacity.try(j, g, more)
+			rollbacks = append(rollbacks, rollback)
+			room = room && placed >= more
+		}
+		n := job.Count() - m.Workers
+		shrinks := n >= max(1, job.Min) && job.Sizes.Fit(n, job.Min, job.Max) == n
+		switch {
+		case room:
+			moving.GrowFirst = m.GrowFirst && (!atOnce || !shrinks)
+		case shrinks && len(moves) > 1 && !atOnce:
+			moving.GrowFirst = false
+		case m.GrowFirst && len(moves) > 1 && !atOnce:
+			moving.Queued = true
+		default:
+			undo()
+			return false
+		}
+		halves = append(halves, half{j, moving, reason(k, m)})
+	}
+	for _, h := range halves {
+		job := &b.Jobs[h.j]
+		counts := h.moving.halfway()
+		if h.moving.Queued {
+			counts = h.moving.From
+		}
+		a := b.action(h.j, counts, Migrate, job.route(h.moving.From, h.moving.To)+": "+h.reason)
+		a.Moving = h.moving
+		b.act(h.j, a)
+	}
+	return true
+}

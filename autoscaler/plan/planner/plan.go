@@ -1,0 +1,218 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package planner
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
+)
+
+// Make plans the writes that bring the cluster closer to the wanted counts
+// without breaking a guarantee. wants is in the order of c.Jobs; growth is
+// given out in that order. c is only read.
+func Make(c *Cluster, wants []Want, now time.Time, o Options) Plan {
+	b := &planBuilder{Cluster: c, now: now, o: o, target: make([]int, len(c.Jobs)), unplaced: map[int]bool{}, acted: map[int]bool{}, moving: map[int]bool{}, coming: map[string]bool{}}
+	for j := range c.Jobs {
+		b.target[j] = b.targetOf(j, wants[j])
+	}
+	for j := range c.Jobs {
+		if b.target[j] < c.Jobs[j].Count() && !b.unplaced[j] {
+			b.shrink(j, wants[j])
+		}
+	}
+	// Room is counted after the shrinks were decided, but they free nothing
+	// yet: their workers are still alive.
+	b.capacity = newCapacity(c, now)
+	for j := range c.Jobs {
+		switch {
+		case b.unplaced[j] && c.Jobs[j].moves() && b.target[j] < c.Jobs[j].Count():
+			b.shrink(j, wants[j])
+		case b.unplaced[j] && !c.Jobs[j].moves():
+			b.relocateUnplaced(j)
+		case b.moving[j] || b.unplaced[j]:
+			b.proceed(j)
+		}
+	}
+	releasing := b.releasing()
+	for j := range c.Jobs {
+		if b.target[j] > c.Jobs[j].Count() && !b.acted[j] {
+			b.grow(j, wants[j], releasing[c.Jobs[j].Pool])
+		}
+	}
+	b.migrate()
+	for j := range c.Jobs {
+		b.keep(j)
+	}
+	return b.plan
+}
+
+// planBuilder is one plan while it is being made.
+type planBuilder struct {
+	*Cluster
+	now      time.Time
+	o        Options
+	target   []int // total workers that this plan may move each job to
+	capacity *capacity
+	unplaced map[int]bool    // jobs with workers that found no place in time
+	acted    map[int]bool    // jobs that have an action
+	moving   map[int]bool    // jobs whose move is half done
+	gangs    []int           // jobs that wait for room to start
+	load     []int           // elastic workers by node; nil until a pool that packs needs it
+	coming   map[string]bool // pools in which jobs wait for room that is coming
+	plan     Plan
+	sites    []placement.Site // buffer
+}
+
+func (b *planBuilder) wait(j, want int, until time.Time, why string) {
+	job := &b.Jobs[j]
+	b.plan.Waits = append(b.plan.Waits, Wait{Job: job.Key, Count: job.Count(), Want: want, Why: why, Until: until})
+	b.requeueAt(until)
+}
+
+func (b *planBuilder) requeueAt(t time.Time) {
+	if t.After(b.now) && (b.plan.RequeueAt.IsZero() || t.Before(b.plan.RequeueAt)) {
+		b.plan.RequeueAt = t
+	}
+}
+
+func (b *planBuilder) act(j int, a Action) {
+	b.acted[j] = true
+	if b.o.MaxWrites > 0 && len(b.plan.Actions) >= b.o.MaxWrites {
+		b.requeueAt(b.now.Add(time.Millisecond))
+		return
+	}
+	b.plan.Actions = append(b.plan.Actions, a)
+}
+
+// targetOf is the total that a job may go to now: what is wanted, brought
+// within its bounds, or its present count where it is to be left alone.
+func (b *planBuilder) targetOf(j int, w Want) int {
+	job := &b.Jobs[j]
+	count := job.Count()
+	want := job.allowed(w.Count)
+	if why := cmp.Or(job.Frozen, job.HoldReason); why != "" {
+		if want != count {
+			b.wait(j, want, time.Time{}, why)
+		}
+		return count
+	}
+	if job.ManualUntil.After(b.now) {
+		if want != count {
+			b.wait(j, want, job.ManualUntil, "a user set the count by hand")
+		}
+		b.requeueAt(job.ManualUntil)
+		return count
+	}
+	if b.overdue(j) {
+		b.unplaced[j] = true
+		if n := b.rollbackTo(j, b.placed(j)); n < count {
+			return n
+		}
+	}
+	if job.moves() && !b.unplaced[j] && job.UnhealthyReason == "" && !b.stranded(j) {
+		b.moving[j] = true // it ends before anything else is done to the job
+		return count
+	}
+	if want == count {
+		return count
+	}
+	if job.UnhealthyReason != "" {
+		b.wait(j, want, time.Time{}, job.UnhealthyReason)
+		return count
+	}
+	if until := job.LastChange.Add(b.o.Hold); until.After(b.now) && !job.LastChange.IsZero() && (count > 0 || job.Started) {
+		b.wait(j, want, until, "resized just now")
+		return count
+	}
+	if until := job.growAfter(); want > count && until.After(b.now) {
+		b.wait(j, want, until, "its last workers found no place")
+		b.lacking(want - count)
+		return count
+	}
+	return want
+}
+
+// allowed is the largest total of the job that is at most n: within its
+// bounds, one of its sizes, and 0 only where 0 keeps the promises.
+func (job *Job) allowed(n int) int {
+	best := job.Sizes.Fit(n, job.Min, job.Max)
+	if best == 0 && !job.mayStop() {
+		// A job that must not be suspended stays where it is rather than
+		// fall below its minimum, and below it is not pulled up here.
+		return max(job.floor(), min(job.Count(), job.smallest()))
+	}
+	return best
+}
+
+// smallest is the smallest running size.
+func (job *Job) smallest() int { return job.Sizes.Above(job.Min - 1) }
+
+// floor is the smallest total that Nomad accepts.
+func (job *Job) floor() int {
+	n := 0
+	for i := range job.Groups {
+		n += job.Groups[i].Min
+	}
+	return n
+}
+
+// mayStop reports whether 0 workers keep the promises made to the job: it has
+// not begun, or it may be suspended.
+func (job *Job) mayStop() bool {
+	return job.floor() == 0 && (!job.Started || job.Preemptible)
+}
+
+// releasing is the pools in which more room is coming, and until when that is
+// worth waiting for: workers beyond their job's count are ending, or will be by
+// the shrinks of this plan. Those on nodes that are lost hold no room and may
+// never end; others may hang, and are not waited for without end.
+func (b *planBuilder) releasing() map[string]time.Time {
+	out := map[string]time.Time{}
+	for j := range b.Jobs {
+		job := &b.Jobs[j]
+		since := job.LastChange
+		switch {
+		case b.target[j] < min(job.Count(), job.Alive()):
+			since = b.now
+		case b.holding(j) <= job.Count():
+			continue
+		}
+		if until := since.Add(b.o.PlacementTimeout); until.After(b.now) && until.After(out[job.Pool]) {
+			out[job.Pool] = until
+		}
+	}
+	return out
+}
+
+// holding is how many of a job's workers hold room that others could have.
+func (b *planBuilder) holding(j int) int {
+	n := 0
+	for g := range b.Jobs[j].Groups {
+		for _, w := range b.Jobs[j].Groups[g].Live {
+			if w.Node >= 0 && b.Nodes[w.Node].State != Draining {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// keep protects a parked job before Nomad would collect it.
+func (b *planBuilder) keep(j int) {
+	job := &b.Jobs[j]
+	if job.KeepUntil.IsZero() || job.Count() != 0 || b.acted[j] || job.Frozen != "" || job.HoldReason != "" {
+		return
+	}
+	if at := job.KeepUntil.Add(-b.o.GCProtection); at.After(b.now) {
+		b.requeueAt(at)
+		return
+	}
+	b.act(j, Action{
+		Job: job.Key, Index: job.Index, Cause: Keep,
+		Reason: "protects the waiting job from garbage collection",
+		Steps:  []Step{{Group: job.Groups[0].Name}},
+	})
+}

@@ -1,0 +1,76 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package horovod
+
+import (
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/agent/framework"
+	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/agent/leader"
+	"github.com/kolo-nomad/kolo/driver/agent/process"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
+)
+
+// Agent returns Horovod as an agent needs it.
+func Agent() framework.Framework {
+	return framework.Framework{
+		Elastic:  elastic.Framework{Name: "Horovod", Rendezvous: "Horovod's rendezvous", Entry: "hvd.elastic.run"},
+		Host:     func(o framework.Options) host.Framework { return New(o) },
+		Exchange: NewExchange,
+	}
+}
+
+// Framework is Horovod on one host.
+type Framework struct {
+	o framework.Options
+	// store is the present ring's. meshes is what the one before has learned.
+	store  *rendezvous.Store
+	meshes int
+}
+
+// New returns Horovod as a host needs it.
+func New(o framework.Options) *Framework { return &Framework{o: o} }
+
+// NewExchange returns the leader's side of the exchange of one ring.
+func NewExchange() leader.Exchange { return rendezvous.NewCollector() }
+
+// Join begins the rendezvous of a ring.
+func (f *Framework) Join(r *elastic.Ring) (host.Exchange, error) {
+	if f.store != nil {
+		f.meshes = f.store.Meshes()
+		f.store = nil
+	}
+	m := rendezvous.Members{Meshes: f.meshes}
+	for _, mem := range r.Members {
+		m.Slots = append(m.Slots, rendezvous.Slot{Host: string(mem.Proc.Slot.Host), Assignment: rendezvous.Assignment(mem.Assignment)})
+		if mem.Proc.Slot.Host == f.o.Host {
+			m.Local = append(m.Local, mem.Assignment.Rank)
+		}
+	}
+	store, err := rendezvous.NewStore(m)
+	if err != nil {
+		return nil, err
+	}
+	f.store = store
+	return store, nil
+}
+
+// Aborted reports whether a process ended by SIGABRT, as Horovod and Gloo end one
+// whose peers are gone.
+func (f *Framework) Aborted(e process.Exit) (aborted bool, why string) {
+	return e.Aborted("Horovod's or Gloo's abort")
+}
+
+// Explain knows no line.
+func (f *Framework) Explain(string) string { return "" }
+
+// Standbys reports that all processes of Horovod change their ring.
+func (f *Framework) Standbys() bool { return false }
+
+// Stalled looks for what Horovod's stall check writes.
+func (f *Framework) Stalled(line string) bool {
+	return strings.Contains(line, "Stalled ops:") || strings.Contains(line, "waiting for remainder of ranks")
+}

@@ -1,0 +1,115 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package options
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+)
+
+// Block is the name of the block that holds the settings of BlockSettings.
+const Block = "horovod"
+
+// foreignSettings is the block with most of PyTorch's settings.
+const foreignSettings = "torch"
+
+// foreignFields are those of PyTorch, with why Horovod has no use for them. foreignBlock
+// is of processes that can't change their ring.
+var (
+	foreignFields = []struct{ name, why string }{{"mode", staying}, {"spares", staying}, {"replica", "each process of Horovod holds the whole model"}}
+	foreignBlock  = settings.CheckpointBlock
+)
+
+const staying = "processes of Horovod stay when the ring changes"
+
+// Foreign are the names of PyTorch's settings, which Read refuses.
+func Foreign() (fields, blocks []string) {
+	for _, f := range foreignFields {
+		fields = append(fields, f.name)
+	}
+	return fields, []string{foreignSettings, foreignBlock}
+}
+
+// Read returns the variables for what a jobspec gives, in its block and outside of
+// it. The problems are a sentence each.
+func Read(given map[string]any) (e, outside settings.Env, problems []string) {
+	e, outside = settings.Env{}, settings.Env{}
+	Presets(outside)
+	problems = settings.Read([]settings.Setting{GlooTimeout(outside)}, given, "")
+	block, _ := given[Block].(map[string]any)
+	problems = append(problems, settings.Read(BlockSettings(e), block, Block+".")...)
+	if mark, ok := e["HOROVOD_TIMELINE_MARK_CYCLES"]; ok && e["HOROVOD_TIMELINE"] == "" {
+		problems = append(problems, fmt.Sprintf("%s.timeline_mark_cycles = %t: has no effect without timeline_filename; set that too", Block, mark == "1"))
+	}
+	return e, outside, append(problems, refuse(given)...)
+}
+
+// refuse states which of PyTorch's settings are given.
+func refuse(given map[string]any) (problems []string) {
+	if block, _ := given[foreignSettings].(map[string]any); len(block) > 0 {
+		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; Horovod's settings are in the %s block", foreignSettings, Block))
+	}
+	for _, f := range foreignFields {
+		if value, _ := given[f.name].(string); value != "" {
+			problems = append(problems, fmt.Sprintf("%s = %q: is for PyTorch; %s; leave it out", f.name, value, f.why))
+		}
+	}
+	if block, _ := given[foreignBlock].(map[string]any); len(block) > 0 {
+		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; %s; leave it out", foreignBlock, staying))
+	}
+	return problems
+}
+
+// Presets sets what only the job's configuration may set otherwise, not what an image
+// has in its environment.
+//
+// Horovod 0.28.1 keeps its cache of responses when a process goes on in the next ring
+// (ResponseCache::set_capacity clears it only where the capacity changes,
+// ProcessSet::Finalize never), and a newcomer begins with an empty one. Ranks then
+// fuse cached tensors in different orders: they abort, or sum up what does not belong
+// together.
+func Presets(e settings.Env) { e["HOROVOD_CACHE_CAPACITY"] = "0" }
+
+// GlooTimeout binds gloo_timeout, which stands outside of the block, and sets its
+// default.
+func GlooTimeout(e settings.Env) settings.Setting {
+	const variable = "HOROVOD_GLOO_TIMEOUT_SECONDS"
+	e[variable] = "30"
+	return e.Seconds("gloo_timeout", variable, "30s", "after this long without a word, Horovod takes a peer for dead", "Horovod")
+}
+
+// BlockSettings binds the settings of the horovod block.
+func BlockSettings(e settings.Env) []settings.Setting {
+	return []settings.Setting{
+		megabytes(e, "fusion_threshold_mb", "HOROVOD_FUSION_THRESHOLD", "size of the buffer that tensors are fused in"),
+		amount(e, "cycle_time_ms", "HOROVOD_CYCLE_TIME", "time between two looks for tensors to reduce"),
+		e.Count("cache_capacity", "HOROVOD_CACHE_CAPACITY", "responses that are cached"),
+
+		e.Flag("hierarchical_allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE", "reduce within each host first"),
+		e.Flag("hierarchical_allgather", "HOROVOD_HIERARCHICAL_ALLGATHER", "gather within each host first"),
+		e.Flag("torus_allreduce", "HOROVOD_TORUS_ALLREDUCE", "reduce along a torus of hosts and local ranks"),
+
+		e.Flag("autotune", "HOROVOD_AUTOTUNE", "tune the settings above while training"),
+		e.Word("autotune_log_file", "HOROVOD_AUTOTUNE_LOG", "file for what autotune tries"),
+		e.Count("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "samples to discard first"),
+		e.Count("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "steps of one sample"),
+		e.Count("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "most samples to take"),
+		fraction(e, "autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "noise to assume of samples"),
+
+		e.Word("timeline_filename", "HOROVOD_TIMELINE", "file for the timeline"),
+		e.Flag("timeline_mark_cycles", "HOROVOD_TIMELINE_MARK_CYCLES", "mark cycles in the timeline"),
+
+		e.Inverse("stall_check", "HOROVOD_STALL_CHECK_DISABLE", "look for ranks that lag behind"),
+		e.Count("stall_check_warning_time_seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS", "time before it warns"),
+		e.Count("stall_check_shutdown_time_seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "time before it ends the job"),
+
+		e.Count("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS", "streams for NCCL"),
+		e.Word("thread_affinity", "HOROVOD_THREAD_AFFINITY", "cores of the background threads"),
+
+		e.OneOf("log_level", "HOROVOD_LOG_LEVEL", "least level that is logged", levels, strings.ToLower),
+		e.Inverse("log_with_timestamp", "HOROVOD_LOG_HIDE_TIME", "log the time, too"),
+	}
+}

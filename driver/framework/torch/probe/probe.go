@@ -1,0 +1,51 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package probe asks a Python program which PyTorch it has.
+package probe
+
+import (
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/kolo-nomad/kolo/driver/framework/python"
+)
+
+//go:embed probe.py
+var script string
+
+// Installation is what the host's Python reports of its PyTorch.
+type Installation struct {
+	Installed bool `json:"installed"`
+	// Why states what was in the way, of finding or of asking it.
+	Why     string `json:"why"`
+	Version string `json:"version"`
+	// CUDA is the version that it was built for, empty for none.
+	CUDA string `json:"cuda"`
+	// Gloo, NCCL and MPI are nil when torch.distributed could not be asked.
+	Gloo *bool `json:"gloo"`
+	NCCL *bool `json:"nccl"`
+	MPI  *bool `json:"mpi"`
+	// Kolo is the version of the package with kolo.torch, empty for none.
+	Kolo string `json:"kolo"`
+
+	Python        string `json:"python"`
+	PythonVersion string `json:"python_version"`
+}
+
+// Look asks a Python program which PyTorch it has, for no longer than timeout. Where it
+// cannot be asked, Why has the reason.
+func Look(ctx context.Context, program string, timeout time.Duration, logger hclog.Logger) *Installation {
+	started := time.Now()
+	var found Installation
+	if err := python.Ask(ctx, program, script, timeout, &found); err != nil {
+		logger.Info("no PyTorch found on this host", "python", program, "reason", err)
+		return &Installation{Why: err.Error()}
+	}
+	logger.Debug("looked for PyTorch", "python", found.Python, "installed", found.Installed, "version", found.Version,
+		"kolo", found.Kolo, "why", found.Why, "took", time.Since(started).Round(time.Millisecond).String())
+	return &found
+}

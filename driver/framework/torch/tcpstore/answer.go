@@ -1,0 +1,95 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package tcpstore
+
+import (
+	"bufio"
+	"encoding/binary"
+	"net"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/framework/torch/store"
+)
+
+// Answers of commands that wait, and of cmdCheck.
+const (
+	stopWaiting  = 0
+	waitCanceled = 1
+	ready        = 0
+	notReady     = 1
+)
+
+// answerWriter writes answers. A client that takes none for a while is given up.
+type answerWriter struct {
+	conn  net.Conn
+	w     *bufio.Writer
+	limit time.Duration
+}
+
+func newAnswerWriter(conn net.Conn, limit time.Duration) *answerWriter {
+	a := &answerWriter{conn: conn, limit: limit}
+	a.w = bufio.NewWriter(a)
+	return a
+}
+
+// Write sends a part of an answer.
+func (a *answerWriter) Write(b []byte) (int, error) {
+	if err := a.conn.SetWriteDeadline(time.Now().Add(a.limit)); err != nil {
+		return 0, err
+	}
+	return a.conn.Write(b)
+}
+
+func (a *answerWriter) byte(b byte) { _ = a.w.WriteByte(b) } // its error is Flush's, as of all below
+
+func (a *answerWriter) int64(n int64) {
+	_, _ = a.w.Write(binary.LittleEndian.AppendUint64(nil, uint64(n))) //nolint:gosec // two's complement
+}
+
+func (a *answerWriter) bytes(b []byte) {
+	a.int64(int64(len(b)))
+	_, _ = a.w.Write(b)
+}
+
+func (a *answerWriter) flush() error { return a.w.Flush() }
+
+// answer writes what a command is answered with.
+func (a *answerWriter) answer(c command, res store.Result) error {
+	switch c {
+	case cmdCheck:
+		if res.Number > 0 {
+			a.byte(ready)
+		} else {
+			a.byte(notReady)
+		}
+	case cmdWait, cmdBarrier:
+		a.byte(stopWaiting)
+	case cmdGet, cmdCompareSet:
+		a.bytes(res.Value)
+	case cmdMultiGet:
+		for _, v := range res.Values {
+			a.bytes(v)
+		}
+	case cmdAdd, cmdNumKeys, cmdDelete, cmdQueueLen:
+		a.int64(res.Number)
+	case cmdQueuePop:
+		if a.int64(res.Number); res.Number > 0 {
+			a.bytes(res.Value)
+		}
+	case cmdListKeys:
+		a.int64(int64(len(res.Keys)))
+		for _, k := range res.Keys {
+			a.bytes([]byte(k))
+		}
+	default: // cmdSet, cmdAppend, cmdMultiSet, cmdQueuePush
+		return nil
+	}
+	return a.flush()
+}
+
+// ping sends back what the client sent.
+func (a *answerWriter) ping(nonce uint32) error {
+	_, _ = a.w.Write(binary.LittleEndian.AppendUint32(nil, nonce))
+	return a.flush()
+}

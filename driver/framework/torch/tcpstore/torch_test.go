@@ -1,0 +1,123 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package tcpstore_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/framework/torch/store"
+	"github.com/kolo-nomad/kolo/driver/framework/torch/tcpstore"
+	"github.com/kolo-nomad/kolo/driver/sandbox/localpeer"
+)
+
+// torch returns a Python that can import torch: the one that `make torch` sets up.
+func torch(t *testing.T) string {
+	t.Helper()
+	python, err := filepath.Abs("../../../../bin/torch/python3")
+	must.NoError(t, err)
+	if _, err := os.Stat(python); err != nil {
+		t.Skip("needs bin/torch/python3, which `make torch` sets up")
+	}
+	return python
+}
+
+// noLibuv is what scripts print where the option cannot be used: Debian's PyTorch is
+// built without it. It makes no difference to what the client sends.
+const noLibuv = "no libuv"
+
+// runPython runs a script with more in its environment, and returns what it prints.
+func runPython(t *testing.T, python, script string, env []string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, python, append([]string{filepath.Join("testdata", script)}, args...)...)
+	cmd.Env = append(append(os.Environ(), "OMP_NUM_THREADS=1", "PYTHONWARNINGS=ignore"), env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// serveTask serves real processes as an agent does.
+func serveTask(t *testing.T, p tcpstore.Process) *tcpstore.Server {
+	t.Helper()
+	callers := localpeer.NewTask(0, hclog.NewNullLogger()).NewGate()
+	t.Cleanup(callers.Close)
+	s, err := tcpstore.Listen(p, callers, hclog.NewNullLogger())
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, s.Close()) })
+	return s
+}
+
+// PyTorch's client finds what it would find at PyTorch's server, with one host and
+// with two.
+func TestTorch_Client(t *testing.T) {
+	python := torch(t)
+	for _, perHost := range [][]int{{1}, {1, 1}} {
+		for _, libuv := range []string{"0", "1"} {
+			t.Run(fmt.Sprintf("%d hosts, libuv %s", len(perHost), libuv), func(t *testing.T) {
+				j := newJob(t, perHost...)
+				s := serveTask(t, placed(j.client(0)))
+				out, err := runPython(t, python, "client.py", nil, strconv.Itoa(s.Port()), libuv)
+				must.NoError(t, err)
+				if out == noLibuv {
+					t.Skip("this PyTorch is built without libuv")
+				}
+				must.Eq(t, "ok", out)
+				// TCPStore puts a slash before each key.
+				_, err = j.client(len(perHost)-1).Do(t.Context(), store.Op{Kind: store.Wait, Keys: []string{"/done"}})
+				must.NoError(t, err)
+			})
+		}
+	}
+}
+
+// Unmodified processes form gloo's groups, as torchrun would start them; those that
+// get their place late are waited for.
+func TestTorch_Group(t *testing.T) {
+	python := torch(t)
+	for _, perHost := range [][]int{{2}, {2, 2}} {
+		for _, way := range []string{"store", "env"} {
+			t.Run(fmt.Sprintf("%v, %s", perHost, way), func(t *testing.T) {
+				j := newJob(t, perHost...)
+				size := len(j.ring.Members)
+				late := &process{placed: make(chan struct{}), store: j.client(size - 1)}
+				time.AfterFunc(2*time.Second, func() { close(late.placed) })
+				var running sync.WaitGroup
+				for rank := range size {
+					p := placed(j.client(rank))
+					if rank == size-1 {
+						p = late
+					}
+					s := serveTask(t, p)
+					running.Go(func() {
+						out, err := runPython(t, python, "group.py", []string{
+							"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + strconv.Itoa(s.Port()), "RANK=" + strconv.Itoa(rank),
+							"WORLD_SIZE=" + strconv.Itoa(size), "TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RESTART_COUNT=0",
+							"GLOO_SOCKET_IFNAME=lo",
+						}, way)
+						inPair := 1
+						if rank == 0 || rank == size-1 {
+							inPair = 2
+						}
+						if want := fmt.Sprint(size*(size+1)/2, inPair, size*(size-1)/2); err != nil || out != want {
+							t.Errorf("rank %d: %v, %q instead of %q", rank, err, out, want)
+						}
+					})
+				}
+				running.Wait()
+			})
+		}
+	}
+}

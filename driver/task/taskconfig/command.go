@@ -1,0 +1,149 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package taskconfig
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/task/commandline"
+)
+
+// launcherFields are the fields that take the place of a launcher's flags.
+func launcherFields(name string) string {
+	if name == commandline.Torchrun {
+		return `slots (--nproc-per-node), min_np and max_np (--nnodes) instead of its flags; or, with PyTorch, keep it with --rdzv-backend=kolo`
+	}
+	return "np, min_np and max_np instead of its flags"
+}
+
+// checkLauncher refuses a command line that starts a launcher.
+func checkLauncher(p *Problems, a *config.Config) bool {
+	name, found := commandline.Launcher(a.Command, a.Args)
+	if found {
+		given := fmt.Sprintf("command = %q", a.Command)
+		if filepath.Base(a.Command) != name {
+			given = "args: -m " + a.Args[1]
+		}
+		p.Addf("%s: Kolo takes its place; set command to the program that trains, and %s", given, launcherFields(name))
+	}
+	return found
+}
+
+// checkCommand finds the command and, for Python, the script, where the task
+// will see them.
+func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
+	command := a.Command
+	if command == "" {
+		p.Addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
+		return
+	}
+	if checkLauncher(p, a) {
+		return
+	}
+	path, closed, found := lookCommand(command, s)
+	a.Command = path
+	if !found && closed != nil {
+		p.Addf("command = %q: not found in %s, not all of which the task's user %q can search (%v)%s; %s",
+			command, strings.Join(commandDirs(s.Env), ", "), s.User, closed, s.Hidden, access(closed))
+		return
+	}
+	if !found {
+		p.Addf("command = %q: not found in %s%s", command, strings.Join(commandDirs(s.Env), ", "), s.Hidden)
+		return
+	}
+	if err := s.Executable(path); errors.Is(err, fs.ErrNotExist) {
+		p.Addf("command = %q: %sno such file%s%s", command, leads(path, err), s.belowDir(command), s.Hidden)
+		return
+	} else if err != nil {
+		p.Addf("command = %q: the task's user %q cannot run it (%v); %s", command, s.User, err, access(err))
+	}
+
+	script := pythonScript(command, a.Args)
+	if script == "" {
+		return
+	}
+	if err := s.Readable(s.Locate(script)); errors.Is(err, fs.ErrNotExist) {
+		p.Addf("args: script %q does not exist%s%s; bring it with an artifact, template or volume_mount block", script, s.belowDir(script), s.Hidden)
+	} else if err != nil {
+		p.Addf("args: script %q cannot be read by the task's user %q (%v); %s", script, s.User, err, access(err))
+	}
+}
+
+// access is what to do about a file that the task's user has no right to.
+func access(err error) string {
+	if closed := closedBy(err); closed != nil {
+		return fmt.Sprintf("let that user into %s, install it where every user can go, for example below /usr/local, or change the task's user = …", closed.Path)
+	}
+	return "change its mode or the task's user = …"
+}
+
+// closedBy is the directory on the way to a file that the task's user cannot enter, nil
+// where there is none.
+func closedBy(err error) *fs.PathError {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) && at.Op == "enter" {
+		return at
+	}
+	return nil
+}
+
+// leads is what a message begins with where links lead from a path to one that is not
+// there.
+func leads(path string, err error) string {
+	if at := (*fs.PathError)(nil); errors.As(err, &at) && at.Path != path {
+		return "leads to " + at.Path + ", "
+	}
+	return ""
+}
+
+// commandDirs are the directories searched for a command without a slash.
+func commandDirs(env map[string]string) []string {
+	path := env["PATH"]
+	if path == "" {
+		path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	return filepath.SplitList(path)
+}
+
+// lookCommand finds a command as a shell would in the task's view. closed is the first
+// directory that it cannot look into.
+func lookCommand(command string, s *Surroundings) (path string, closed *fs.PathError, found bool) {
+	if strings.Contains(command, "/") {
+		return s.Locate(command), nil, true
+	}
+	for _, dir := range commandDirs(s.Env) {
+		path = s.Locate(filepath.Join(dir, command))
+		err := s.Executable(path)
+		if err == nil {
+			return path, nil, true
+		}
+		if closed == nil {
+			closed = closedBy(err)
+		}
+	}
+	return "", closed, false
+}
+
+// pythonScript is the script that a Python command line runs, "" if it runs
+// none (-m, -c) or is no Python.
+func pythonScript(command string, args []string) string {
+	if !strings.HasPrefix(filepath.Base(command), "python") {
+		return ""
+	}
+	for i := 0; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "-W" || arg == "-X": // take a value
+			i++
+		case strings.HasPrefix(arg, "-m") || strings.HasPrefix(arg, "-c"), arg == "-":
+			return ""
+		case !strings.HasPrefix(arg, "-"):
+			return arg
+		}
+	}
+	return ""
+}

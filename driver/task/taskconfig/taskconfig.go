@@ -1,0 +1,178 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package taskconfig
+
+import (
+	"maps"
+	"strconv"
+
+	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/task/gpu"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+)
+
+// Framework is a training framework as Read needs to know it.
+type Framework interface {
+	// Name is how users name the framework, and the name of the block with its own
+	// settings.
+	Name() string
+	// Foreign are fields and blocks that belong to other frameworks: a job may give
+	// them, so that Environment refuses them with what to write instead.
+	Foreign() (fields, blocks []string)
+	// Environment returns the variables for what a task's config gives, in the
+	// framework's block and outside of it. Only the block is a part of what is
+	// trained. The problems are a sentence each.
+	Environment(given map[string]any) (block, outside map[string]string, problems []string)
+	// Restart returns how processes are replaced that can't change their ring, by
+	// what a task's config gives. The problems are a sentence each.
+	Restart(given map[string]any) (r settings.Restart, problems []string)
+}
+
+// Surroundings is what Read may know of a task and of what it sees: plain data and a
+// few questions, so that tests can answer them. Paths are the task's, except where a
+// comment states otherwise.
+type Surroundings struct {
+	// Env is the task's environment, Devices the part of it that Nomad's devices
+	// gave.
+	Env, Devices map[string]string
+	// Dir is the directory that slots start in unless the config names another.
+	Dir string
+	// Locate returns the absolute form of a path.
+	Locate func(path string) string
+	// User is the task's, for messages. Readable is nil when that user may read a
+	// file, Executable when it may run it, Enterable when it may start in that
+	// directory. A *fs.PathError of the operation "enter" names a directory on the way
+	// that the user cannot enter, any other the path that links lead to.
+	User                            string
+	Readable, Executable, Enterable func(path string) error
+	// Hidden is what messages add where a file is not found, because the task sees
+	// only a part of the client; empty where it sees all.
+	Hidden string
+	// below is what messages add to relative paths that are not looked up in the task
+	// directory.
+	below string
+	// Unreadable is what messages add where the user may not read the task's
+	// identity.
+	Unreadable string
+	// Secrets is the task's secrets directory, SecretsOnClient the same as the
+	// client knows it, and Exists reports whether a path of the client is there.
+	Secrets, SecretsOnClient string
+	Exists                   func(onClient string) bool
+	// OwnNetwork states that the task's group has a network of its own, in which its
+	// service has the allocation's address.
+	OwnNetwork bool
+	// Interface is the network interface of tasks that name none, InterfaceOf the
+	// place where it is set. Interfaces lists those that the task sees.
+	Interface, InterfaceOf string
+	Interfaces             func() ([]string, error)
+}
+
+// Task is a checked task configuration with everything decided.
+type Task struct {
+	Agent config.Config
+	// GPUs are the reserved ones.
+	GPUs []string
+	// Tokens are identities that Nomad gave in the environment alone, by the names
+	// of files of the secrets directory that Agent expects them in.
+	Tokens map[string]string
+
+	// port is the label of the service's port; by default the group's only port, else
+	// "kolo".
+	port string
+}
+
+// Settings are the fields of a task's config that do not depend on the framework.
+func Settings() []settings.Setting {
+	var t Task
+	return append(t.bind(), t.Agent.Bind()...)
+}
+
+// bind sets what a task's config gives, besides the settings of training, to its
+// default, and returns the settings that fill it.
+func (t *Task) bind() []settings.Setting {
+	a := &t.Agent
+	return []settings.Setting{
+		settings.Word(&a.Command, "command", "required", "program of one slot, looked up in the task's PATH"),
+		settings.Words(&a.Args, "args", "its arguments"),
+		settings.Func(workDir, settings.Text, "the task directory", "directory that slots start in", func(path string) error {
+			a.Dir = path
+			return checkPath(path)
+		}),
+		settings.Word(&a.Service, "service", "required", "the Nomad service by which the agents find each other"),
+		settings.Word(&t.port, "port", "the only one, else kolo", "label of the service's port"),
+		settings.Word(&a.Interface, "interface", "the one with the service's address", "network interface of training traffic"),
+		settings.Func("topology", settings.Text, "none", "the client's place in the network, outermost first", func(path string) error {
+			a.Topology = path
+			return elastic.CheckTopology(path)
+		}),
+	}
+}
+
+// Read checks what is given and decides all that was left open. Each problem names
+// the field in question, its value and what to do.
+func Read(framework Framework, given map[string]any, s *Surroundings) (*Task, Problems) {
+	var p Problems
+	t := &Task{GPUs: gpu.Reserved(s.Devices), Tokens: map[string]string{}}
+	a := &t.Agent
+	a.Framework = framework.Name()
+	p.Add(settings.Read(t.bind(), given, ""))
+	p.Add(gpu.Check(t.GPUs))
+	p.Add(a.Training.Read(own(framework, given), max(len(t.GPUs), 1)))
+	checkSlots(&p, a.Slots, len(t.GPUs))
+	var wrong []string
+	a.Env, a.RunEnv, wrong = framework.Environment(given)
+	p.Add(wrong)
+	a.Restart, wrong = framework.Restart(given)
+	p.Add(wrong)
+	if s, found := enterWorkDir(&p, a, s); found {
+		checkCommand(&p, a, s)
+	}
+	checkService(&p, t.port, a, s)
+	checkInterface(&p, a, s)
+	checkIdentity(&p, t, s)
+	fillFacts(&p, a, s.Env)
+	return t, p
+}
+
+// own is given without what belongs to other frameworks.
+func own(framework Framework, given map[string]any) map[string]any {
+	given = maps.Clone(given)
+	fields, _ := framework.Foreign()
+	for _, name := range fields {
+		delete(given, name)
+	}
+	return given
+}
+
+// checkSlots compares slots with GPUs. The group's count is not known here, so that
+// np above what the group can give is found by the agent's elastic_timeout only.
+func checkSlots(p *Problems, slots, gpus int) {
+	if gpus > 0 && slots > gpus {
+		p.Addf("slots = %d: only %d GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out", slots, gpus)
+	}
+}
+
+// fillFacts fills in who the agent is in Nomad's words.
+func fillFacts(p *Problems, a *config.Config, env map[string]string) {
+	for _, fact := range []struct {
+		key string
+		to  *string
+	}{
+		{"NOMAD_NAMESPACE", &a.Namespace},
+		{"NOMAD_JOB_ID", &a.JobID},
+		{"NOMAD_GROUP_NAME", &a.Group},
+		{"NOMAD_TASK_NAME", &a.Task},
+		{"NOMAD_ALLOC_ID", &a.AllocID},
+	} {
+		if *fact.to = env[fact.key]; *fact.to == "" {
+			p.Addf("%s: is missing from the task's environment; Nomad 1.8 or newer sets it", fact.key)
+		}
+	}
+	index, err := strconv.Atoi(env["NOMAD_ALLOC_INDEX"])
+	if err != nil || index < 0 {
+		p.Addf("NOMAD_ALLOC_INDEX = %q: Nomad should have set it to a number", env["NOMAD_ALLOC_INDEX"])
+	}
+	a.Index = index
+}

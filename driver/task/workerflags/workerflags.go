@@ -1,0 +1,233 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+// Package workerflags is kolo-worker's command line: flags that are named as the fields
+// of the task driver's config, and the command after them.
+//
+//	args ── Parse ──> Flags ── Given ──> what a jobspec's config would give ──> taskconfig.Read
+//
+// It neither starts nor asks anything, so that a job can be checked where no worker
+// runs.
+package workerflags
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
+)
+
+// KillTimeout is Nomad's default of a task's kill_timeout.
+const KillTimeout = 5 * time.Second
+
+// notFlags are fields of a task's config that are given in other ways: the command
+// after the flags, leave_timeout as a part of kill_timeout, and work_dir to the task
+// driver that starts kolo-worker: slots start where it does.
+var notFlags = []string{"command", "args", "leave_timeout", "work_dir"}
+
+// Framework is a training framework as its flags need it.
+type Framework interface {
+	taskconfig.Framework
+	// Settings are the framework's own: fields, and those of blocks by the blocks'
+	// names.
+	Settings() (fields []settings.Setting, blocks map[string][]settings.Setting)
+}
+
+// Flags are those of kolo-worker, named as the fields of the task driver's config;
+// those of its blocks have the block's name and a dot before theirs.
+type Flags struct {
+	Framework Framework
+	// Kill is the task's kill_timeout, 0 where it is not given.
+	Kill time.Duration
+	// Command is the program of a slot with its arguments.
+	Command []string
+
+	texts map[string]string
+}
+
+// option is one flag.
+type option struct {
+	name string
+	settings.Setting
+}
+
+// options are the flags for a framework's own settings.
+func options(f Framework) []option {
+	fields, blocks := f.Settings()
+	list := named("", fields)
+	for _, name := range slices.Sorted(maps.Keys(blocks)) {
+		list = append(list, named(name+".", blocks[name])...)
+	}
+	return list
+}
+
+func named(prefix string, list []settings.Setting) []option {
+	var out []option
+	for _, s := range list {
+		out = append(out, option{prefix + s.Name, s})
+	}
+	return out
+}
+
+// commonOptions are those of all frameworks.
+func commonOptions() []option {
+	list := slices.DeleteFunc(taskconfig.Settings(), func(s settings.Setting) bool { return slices.Contains(notFlags, s.Name) })
+	for i := range list {
+		if list[i].Name == "service" {
+			list[i].Default = "the job's name"
+		}
+	}
+	return named("", list)
+}
+
+// text is a flag that is read later, when the framework is known.
+type text struct {
+	name   string
+	into   map[string]string
+	isBool bool
+}
+
+func (t text) String() string     { return "" }
+func (t text) IsBoolFlag() bool   { return t.isBool }
+func (t text) Set(s string) error { t.into[t.name] = s; return nil }
+
+// Parse reads the command line. Names may have - for _. Values are checked by
+// taskconfig.Read.
+func Parse(frameworks []Framework, args []string) (*Flags, error) {
+	o := &Flags{texts: map[string]string{}}
+	names := map[string]Framework{}
+	set := flag.NewFlagSet("kolo-worker", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	declare := func(name string, kind settings.Kind) {
+		set.Var(text{name, o.texts, kind == settings.Bool}, name, "")
+	}
+	for _, s := range commonOptions() {
+		declare(s.name, s.Kind)
+	}
+	for old := range settings.Renamed {
+		declare(old, settings.Text)
+	}
+	for _, f := range frameworks {
+		names[f.Name()] = f
+		for _, s := range options(f) {
+			declare(s.name, s.Kind)
+		}
+	}
+	framework := set.String("framework", "", "")
+	set.DurationVar(&o.Kill, "kill_timeout", 0, "")
+	if err := set.Parse(underscored(args)); err != nil {
+		return nil, explain(err)
+	}
+	o.Command = set.Args()
+	if at := slices.Index(args, "--"); len(o.Command) > 0 && (at < 0 || len(o.Command) != len(args)-at-1) {
+		return nil, fmt.Errorf("%q is no flag; give values of flags with =, and the command after --", o.Command[0])
+	}
+	var found bool
+	if o.Framework, found = names[*framework]; !found {
+		return nil, fmt.Errorf("framework = %q: must be %s", *framework, strings.Join(slices.Sorted(maps.Keys(names)), " or "))
+	}
+	switch {
+	case o.Kill < 0:
+		return nil, fmt.Errorf("kill_timeout = %s: must not be negative", o.Kill)
+	case len(o.Command) == 0:
+		return nil, errors.New("no command given; write it after the flags: kolo-worker --framework=torch -- python3 train.py")
+	}
+	return o, nil
+}
+
+// underscored writes the names of flags as they are declared.
+func underscored(args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if arg == "--" {
+			break
+		}
+		if !strings.HasPrefix(arg, "-") {
+			continue
+		}
+		name, value, given := strings.Cut(arg, "=")
+		bare := strings.TrimLeft(name, "-")
+		args[i] = name[:len(name)-len(bare)] + strings.ReplaceAll(bare, "-", "_")
+		if given {
+			args[i] += "=" + value
+		}
+	}
+	return args
+}
+
+// explain adds to an error of package flag what to do about it.
+func explain(err error) error {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case strings.HasSuffix(err.Error(), "-leave_timeout"):
+		return fmt.Errorf("%w; give the task's kill_timeout as --kill_timeout", err)
+	case strings.HasSuffix(err.Error(), "-work_dir"):
+		return fmt.Errorf("%w; set it in the task's config (docker, exec, raw_exec: work_dir, podman: working_dir), slots start where kolo-worker does", err)
+	case strings.Contains(err.Error(), "kill_timeout"):
+		return fmt.Errorf(`%w; write it like "30s"`, err)
+	}
+	return fmt.Errorf("%w; kolo-worker -help lists the flags, the command follows --", err)
+}
+
+// Has reports whether a flag is given.
+func (o *Flags) Has(name string) bool {
+	_, given := o.texts[name]
+	return given
+}
+
+// Given is what the flags set, in the form of a jobspec's config. What belongs to
+// another framework stays text: it is refused by its name.
+func (o *Flags) Given(env map[string]string) map[string]any {
+	given := map[string]any{"command": o.Command[0], "args": anys(o.Command[1:])}
+	kinds := map[string]settings.Kind{}
+	for _, s := range append(commonOptions(), options(o.Framework)...) {
+		kinds[s.name] = s.Kind
+	}
+	for name, value := range o.texts {
+		into, field := given, name
+		if block, rest, found := strings.Cut(name, "."); found {
+			if given[block] == nil {
+				given[block] = map[string]any{}
+			}
+			into, field = given[block].(map[string]any), rest
+		}
+		into[field] = typed(kinds[name], value)
+	}
+	service, _ := given["service"].(string)
+	given["service"] = cmp.Or(service, env["NOMAD_JOB_NAME"])
+	return given
+}
+
+// typed is a text as HCL would have it; one that is not of the kind stays as it is.
+func typed(kind settings.Kind, text string) any {
+	switch kind {
+	case settings.Number:
+		if v, err := strconv.ParseFloat(text, 64); err == nil {
+			return v
+		}
+	case settings.Bool:
+		if v, err := strconv.ParseBool(text); err == nil {
+			return v
+		}
+	case settings.Text, settings.List:
+	}
+	return text
+}
+
+func anys(list []string) []any {
+	out := make([]any, len(list))
+	for i, s := range list {
+		out[i] = s
+	}
+	return out
+}
