@@ -6,6 +6,7 @@ package elastic
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime/debug"
 	"slices"
 	"testing"
@@ -304,9 +305,7 @@ func TestMachineInvariants(t *testing.T) {
 
 func testInvariants(t *testing.T, k wkind, seeds uint64) {
 	t.Helper()
-	if testing.Short() {
-		seeds = 300
-	}
+	seeds = explored(seeds)
 	steps, rings := 0, uint64(0)
 	for seed := range seeds {
 		func() {
@@ -327,6 +326,18 @@ func testInvariants(t *testing.T, k wkind, seeds uint64) {
 	if rings < seeds {
 		t.Fatalf("only %d rings formed: the test does not test", rings)
 	}
+}
+
+// explored returns how many of a case's seeds to run: 40, so that a test of a change
+// takes seconds; with -short 10; with KOLO_SEEDS=all, as make check sets it, all.
+func explored(seeds uint64) uint64 {
+	switch {
+	case testing.Short():
+		return min(seeds, 10)
+	case os.Getenv("KOLO_SEEDS") == "all":
+		return seeds
+	}
+	return min(seeds, 40)
 }
 
 // FuzzMachine lets the fuzzer choose the order of events.

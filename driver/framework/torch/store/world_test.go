@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -329,9 +330,12 @@ func (w *world) run(t *testing.T, steps int, faults bool) [][]*started {
 // Whatever breaks on the way, all hosts apply the same operations in the same order,
 // each once, and each process is answered what the store answers in that order.
 func TestWorld(t *testing.T) {
-	seeds := 300
-	if testing.Short() {
-		seeds = 50
+	seeds := 50
+	switch {
+	case testing.Short():
+		seeds = 10
+	case os.Getenv("KOLO_SEEDS") == "all": // make check
+		seeds = 300
 	}
 	for seed := range seeds {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) {
