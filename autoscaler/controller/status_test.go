@@ -83,7 +83,7 @@ func TestDescribeJob(t *testing.T) {
 // TestDescribeJob_OfNonsense has what a hostile training reports, which must
 // spoil neither the status nor the saved history of others.
 func TestDescribeJob_OfNonsense(t *testing.T) {
-	text, err := os.ReadFile("../history/testdata/nonsense.json")
+	text, err := os.ReadFile("../memory/history/testdata/nonsense.json")
 	must.NoError(t, err)
 	var all map[string][]string
 	must.NoError(t, json.Unmarshal(text, &all))

@@ -17,7 +17,9 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/nomad/client/lib/cgroupslib"
+	"github.com/hashicorp/nomad/client/lib/idset"
 	"github.com/hashicorp/nomad/client/lib/numalib"
+	"github.com/hashicorp/nomad/client/lib/numalib/hw"
 	"github.com/hashicorp/nomad/nomad/structs"
 	"github.com/hashicorp/nomad/plugins/base"
 	"github.com/hashicorp/nomad/plugins/drivers"
@@ -177,7 +179,10 @@ func cgroups(t *testing.T, c *drivers.TaskConfig) {
 		cores, err = os.ReadFile("/sys/fs/cgroup/cpuset.cpus.effective")
 	}
 	must.NoError(t, err)
-	must.NoError(t, cgroupslib.Init(hclog.NewNullLogger(), strings.TrimSpace(string(cores))))
+	usable := strings.TrimSpace(string(cores))
+	must.NoError(t, cgroupslib.Init(hclog.NewNullLogger(), usable))
+	// As the client does with each allocation; until the first, tasks have no core to run on.
+	must.NoError(t, cgroupslib.NewPartition(hclog.NewNullLogger(), idset.Parse[hw.CoreID](usable)).Release(idset.Empty[hw.CoreID]()))
 	c.Resources.LinuxResources.CpusetCgroupPath = cgroupslib.LinuxResourcesPath(c.AllocID, c.Name, false)
 	f := cgroupslib.Factory(c.AllocID, c.Name, false)
 	must.NoError(t, f.Setup())
