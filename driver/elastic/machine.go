@@ -91,6 +91,18 @@ func (m *Machine) Forming() bool {
 	return ok
 }
 
+// Intact reports whether the present ring forms or trains, and has lost no member.
+func (m *Machine) Intact() bool { return m.Forming() || m.Up() }
+
+// FormingEnds returns when members are killed that have not connected to the present ring
+// by then; zero where no ring forms or trains.
+func (m *Machine) FormingEnds() time.Time {
+	if p := m.intact(); p != nil {
+		return p.formed.Add(m.opt.FormTimeout)
+	}
+	return time.Time{}
+}
+
 // Ending reports whether the job's outcome is decided: its processes are being
 // stopped, and make no steps.
 func (m *Machine) Ending() bool { return m.end != nil }

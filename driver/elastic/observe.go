@@ -18,7 +18,7 @@ const connectGrace = 2 * time.Second
 type census struct {
 	in, out, lost int
 	connected     bool    // all that are in finished the rendezvous, but for the surrogate
-	saved         bool    // one that is out holds the state
+	saved         bool    // one that is out, and does not retire, holds the state
 	kept          bool    // and did so when the ring formed: newcomers may yet receive it while the ring trains
 	surrogate     *Member // of rank 0, or nil
 }
@@ -33,8 +33,9 @@ func (m *Machine) census() census {
 			c.lost++
 		case s.state == Waiting:
 			c.out++
-			c.saved = c.saved || s.syncedSince > 0
-			c.kept = c.kept || s.syncedSince > 0 && (first || mem.SyncedSince > 0)
+			holds := s.syncedSince > 0 && !s.stopping
+			c.saved = c.saved || holds
+			c.kept = c.kept || holds && (first || mem.SyncedSince > 0)
 		case s.surrogate:
 			c.in++
 			c.surrogate = &m.last.Members[i]
@@ -44,7 +45,7 @@ func (m *Machine) census() census {
 		}
 	}
 	if m.replicated() {
-		c.saved = m.partsHeld(func(s *slot) bool { return s.state == Waiting })
+		c.saved = m.partsHeld(func(s *slot) bool { return s.state == Waiting && !s.stopping })
 		c.kept = c.kept && c.saved
 	}
 	return c

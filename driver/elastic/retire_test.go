@@ -6,6 +6,8 @@ package elastic
 import (
 	"testing"
 	"time"
+
+	"github.com/shoenig/test/must"
 )
 
 // The next ring forms and trains while a process retires; its host is released when it
@@ -81,4 +83,30 @@ func TestARingBreaksWhoseMemberRetires(t *testing.T) {
 	s.expect("start c:0 2/3", "notify a:0", "form 2: a:0 b:0 c:0")
 	s.event(SlotWaiting{Proc: s.proc("b:0"), Generation: 1, Retiring: true})
 	s.expect("break 2")
+}
+
+// One that retires gives no one the state: a member that alone holds it still is not
+// killed for doing nothing.
+func TestOneThatRetiresKeepsNoState(t *testing.T) {
+	s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 2})
+	for i, host := range []string{"a", "b", "c"} {
+		s.join(host, i, 1)
+	}
+	s.wait(time.Second)
+	s.arrive("a:0", "b:0", "c:0")
+	s.up("a:0", "b:0", "c:0")
+	s.event(Trained{Generation: 1})
+	s.did = nil
+	s.die("a:0", "killed")
+	s.waiting("c:0")
+	s.expect("break 1")
+	s.event(HostLeaving{Host: "c", Within: time.Minute})
+	s.event(SlotWaiting{Proc: s.proc("c:0"), Generation: 1, Retiring: true})
+	s.event(SlotIdle{s.proc("b:0"), 1, true})
+	s.wait(30 * time.Second)
+	for _, did := range s.did {
+		must.NotEq(t, "stop b:0", did)
+	}
+	s.waiting("b:0")
+	must.SliceContains(t, s.did, "form 2: b:0")
 }

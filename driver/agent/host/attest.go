@@ -5,9 +5,7 @@ package host
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,15 +36,16 @@ func (h *Host) forming(p elastic.Proc, e Endpoint, gen uint64, round int, listen
 const formingReport = 500 * time.Millisecond
 
 // reportForming reports where processes listen that still connect to their ring, if
-// their framework knows the addresses from the exchange.
+// their framework knows the addresses from the exchange, and again when there are more.
 func (h *Host) reportForming(now time.Time) {
 	for local, s := range h.slots {
 		if s.State != elastic.InRing || s.Up || s.Surrogate || now.Before(s.forming) {
 			continue
 		}
 		s.forming = now.Add(formingReport)
-		if addrs, gen := s.endpoint.Connections(); len(addrs) > 0 && gen == s.Generation {
-			h.forming(h.proc(local), s.endpoint, gen, 1, slices.Collect(maps.Keys(addrs)))
+		if addrs, gen := s.endpoint.Listening(); len(addrs) > s.listed && gen == s.Generation {
+			s.listed = len(addrs)
+			h.forming(h.proc(local), s.endpoint, gen, 1, addrs)
 		}
 	}
 }
@@ -64,20 +63,19 @@ func (h *Host) connected(p elastic.Proc, e Endpoint, gen uint64, round int, list
 // listens reports where a process listens that is connected to its ring, if its
 // framework knows the addresses from the exchange.
 func (h *Host) listens(s *slot, p elastic.Proc, id wire.RingID) {
-	addrs, gen := s.endpoint.Connections()
+	addrs, gen := s.endpoint.Listening()
 	if s.connected != nil || len(addrs) == 0 || gen != id.Generation {
 		return
 	}
-	s.connected = &wire.Connected{Proc: p, Ring: id, Round: 1, Known: true}
-	for a := range addrs {
-		s.connected.Listening = append(s.connected.Listening, a)
-	}
+	s.connected = &wire.Connected{Proc: p, Ring: id, Round: 1, Known: true, Listening: addrs}
 	h.send(&wire.ToLeader{Connected: s.connected})
 }
 
-// reportConnected reports to a new leader which processes are connected.
+// reportConnected reports to a new leader which processes are connected. Where others
+// listen it learns with the next reportForming.
 func (h *Host) reportConnected() {
 	for _, s := range h.slots {
+		s.listed = 0
 		if s.State == elastic.InRing && s.connected != nil && s.connected.Ring == wire.IDOf(h.ring) {
 			h.send(&wire.ToLeader{Connected: s.connected})
 		}

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/shoenig/test/must"
@@ -71,6 +72,41 @@ func TestAVerdictReachesTheProcess(t *testing.T) {
 	must.Eq(t, []int{1}, e.rounds)
 	h.attested(&wire.Attest{Ring: m.Connected.Ring, Round: 2})
 	must.Eq(t, []int{1, 2}, e.rounds)
+}
+
+// listeningEndpoint is of a process that tells others in the exchange where it listens.
+type listeningEndpoint struct {
+	endpoint
+	at []netip.AddrPort
+}
+
+func (e *listeningEndpoint) Listening() ([]netip.AddrPort, uint64) { return e.at, 3 }
+
+// Where a process listens that takes its time to connect, the leader learns once, when
+// there is more, and when another leads.
+func TestWhereAProcessListensIsReportedOnce(t *testing.T) {
+	h, _, _ := inRing(t)
+	leader := &leaderEnd{}
+	h.session = leader
+	e := &listeningEndpoint{}
+	h.slots[0].endpoint = e
+	later := time.Now()
+	reported := func() (n int) {
+		for range 20 {
+			later = later.Add(formingReport)
+			h.reportForming(later)
+		}
+		n, leader.sent = len(leader.sent), nil
+		return n
+	}
+	must.Zero(t, reported())
+	e.at = append(e.at, netip.MustParseAddrPort("10.0.0.1:3000"))
+	must.Eq(t, 1, reported())
+	e.at = append(e.at, netip.MustParseAddrPort("10.0.0.1:3001"))
+	must.Eq(t, 1, reported())
+	must.Zero(t, reported())
+	h.reportConnected()
+	must.Eq(t, 1, reported())
 }
 
 // A host reports the connections of its own processes, and of a stranger the side that

@@ -66,6 +66,10 @@ type Endpoint interface {
 	// process's ring are known, and the ring's generation. They are shut down when
 	// the ring breaks; none are where Break is enough.
 	Connections() (addrs map[netip.AddrPort]bool, generation uint64)
+	// Listening returns the addresses at which the process itself listens for others
+	// of its ring, as far as the exchange shows them, and the ring's generation. Where
+	// processes report them by Events.Connected, there are none.
+	Listening() (addrs []netip.AddrPort, generation uint64)
 	// Close ends all answers. It may be called without Listen.
 	Close() error
 }
@@ -90,7 +94,7 @@ type Events struct {
 	// these addresses for the others; known is false where it doesn't report them. It
 	// comes before Exchange.Up, and again with the next round where the ring's
 	// processes form another group; see wire.Connected. Where there is none, the
-	// addresses are Endpoint.Connections.
+	// addresses are Endpoint.Listening.
 	Connected func(generation uint64, round int, listening []netip.AddrPort, known bool)
 	// Warn: people have to know something of the process. Of one process only the
 	// first text is reported.

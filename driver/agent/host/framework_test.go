@@ -48,6 +48,8 @@ func (e endpoint) Retire(context.Context) error { return (*e.retire)() }
 
 func (endpoint) Connections() (map[netip.AddrPort]bool, uint64) { return nil, 0 }
 
+func (endpoint) Listening() ([]netip.AddrPort, uint64) { return nil, 0 }
+
 func (endpoint) Close() error { return nil }
 
 type exchange struct{ news chan struct{} }

@@ -134,7 +134,7 @@ func (h *Host) admit(s *slot, m *elastic.Member) {
 	s.State, s.Generation, s.Up, s.SyncedSince = elastic.InRing, h.ring.Generation, false, m.SyncedSince
 	s.rank, s.Idle, s.watch, s.connected = m.Assignment.Rank, false, nil, nil
 	s.latest, s.unsent = wire.Progress{}, false
-	s.forming = time.Now().Add(formingReport)
+	s.forming, s.listed = time.Now().Add(formingReport), 0
 	if s.Restarts {
 		h.withdrawRequest()
 	}

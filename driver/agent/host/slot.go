@@ -39,8 +39,9 @@ type slot struct {
 	// connected is what was reported of its connecting to its ring; nil before.
 	connected *wire.Connected
 	// forming is when the leader is to learn where the process listens, should it still
-	// connect then.
+	// connect then; listed is how many of its addresses the leader has.
 	forming time.Time
+	listed  int
 	// postponed is a start that waits for memory.
 	postponed *elastic.Start
 }

@@ -29,17 +29,23 @@ const (
 	switchTimeout = time.Minute
 )
 
+// look is how the leader looks at one round of a ring: all hosts report the connections
+// of their processes.
+type look struct {
+	round     int
+	listening attest.Addresses              // of the members, as far as they are known
+	number    int                           // of the last look, 0 before the first
+	asked     time.Time                     // when that was, or what it waits for began
+	answers   map[elastic.HostID]*wire.Ends // nil while none is under way
+	strangers []attest.End                  // of the look before, to be confirmed
+}
+
 // attestation is one round in which the hosts of a ring compare its connections.
 type attestation struct {
-	round     int
-	members   map[elastic.Proc]bool // those that are connected, and whether they know where they listen
-	listening attest.Addresses
-	look      int          // number of the present look, 0 before the first
-	asked     time.Time    // when that was, or what it waits for began
-	again     bool         // a second look is due
-	strangers []attest.End // of the look before
-	answers   map[elastic.HostID]*wire.Ends
-	done      bool // it is over, and the ring may go on
+	look
+	members map[elastic.Proc]bool // those that are connected, and whether they know where they listen
+	again   bool                  // a second look is due
+	done    bool                  // it is over, and the ring may go on
 }
 
 // connected takes in that a process of the ring is connected.
@@ -50,7 +56,7 @@ func (l *Leader) connected(m *wire.Connected) {
 	}
 	a := l.attestation
 	if a == nil || a.round < m.Round {
-		a = &attestation{round: m.Round, members: map[elastic.Proc]bool{}, listening: attest.Addresses{}, asked: time.Now()}
+		a = &attestation{look: look{round: m.Round, listening: attest.Addresses{}, asked: time.Now()}, members: map[elastic.Proc]bool{}}
 		l.attestation = a
 	}
 	switch {
@@ -70,7 +76,7 @@ func (l *Leader) connected(m *wire.Connected) {
 // checkAttestation begins to look once all members are connected.
 func (l *Leader) checkAttestation() {
 	a := l.attestation
-	if a == nil || a.done || a.look > 0 || !l.machine.Up() {
+	if a == nil || a.done || a.number > 0 || !l.machine.Up() {
 		return
 	}
 	var silent []int
@@ -103,32 +109,37 @@ func (l *Leader) checkAttestation() {
 // lookAt asks all hosts of the ring for their connections.
 func (l *Leader) lookAt(a *attestation) {
 	l.formation = nil
-	a.look++
-	a.asked, a.again, a.answers = time.Now(), false, map[elastic.HostID]*wire.Ends{}
-	listening := slices.SortedFunc(maps.Keys(a.listening), netip.AddrPort.Compare)
-	sendTo(l, l.machine.Ring().Hosts(), &wire.ToAgent{Look: &wire.Look{Ring: l.ring, Round: a.round, Number: a.look, Listening: listening}})
+	a.asked, a.again = time.Now(), false
+	l.ask(&a.look, 1)
+}
+
+// ask begins the next look. The sign of its number tells its kind, see wire.Look.
+func (l *Leader) ask(k *look, sign int) {
+	k.number += sign
+	k.answers = map[elastic.HostID]*wire.Ends{}
+	sendTo(l, l.machine.Ring().Hosts(), &wire.ToAgent{Look: &wire.Look{Ring: l.ring, Round: k.round, Number: k.number,
+		Listening: slices.SortedFunc(maps.Keys(k.listening), netip.AddrPort.Compare)}})
 }
 
 // looked takes in what a host has found.
 func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	a := l.attestation
-	if a == nil || a.done || !l.machine.Up() || m.Ring != l.ring || m.Round != a.round || m.Number != a.look {
+	if a == nil || a.done || !l.machine.Up() {
 		return
 	}
-	a.answers[id] = m
-	ends, unknown, all := l.gather(a.answers)
+	ends, unknown, all := l.answered(&a.look, id, m)
 	if !all {
 		return
 	}
 	v := attest.Judge(a.listening, ends)
-	if a.look > 1 { // who has connected since then takes no one's place
+	if a.number > 1 { // who has connected since then takes no one's place
 		v.Strangers = slices.DeleteFunc(v.Strangers, func(e attest.End) bool { return !slices.Contains(a.strangers, e) })
 	}
 	a.strangers = v.Strangers
 	switch {
 	case unknown != "":
 		l.unattested(unknown)
-	case len(v.Strangers) > 0 && a.look == 1:
+	case len(v.Strangers) > 0 && a.number == 1:
 		a.again = true
 	case len(v.Strangers) > 0:
 		l.intruded(ctx, a.round, v.Strangers)
@@ -140,11 +151,16 @@ func (l *Leader) looked(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	}
 }
 
-// gather returns what all hosts of the ring have answered to a look, and why it is not
-// all that there is, empty where it is; all is false as long as a host has not answered.
-func (l *Leader) gather(answers map[elastic.HostID]*wire.Ends) (ends []attest.End, unknown string, all bool) {
+// answered takes in a host's answer to a look. It returns what all hosts of the ring have
+// answered, and why that is not all there is, empty where it is; all is false as long as a
+// host has not answered, and where the answer is to another look.
+func (l *Leader) answered(k *look, id elastic.HostID, m *wire.Ends) (ends []attest.End, unknown string, all bool) {
+	if k.answers == nil || m.Ring != l.ring || m.Round != k.round || m.Number != k.number {
+		return nil, "", false
+	}
+	k.answers[id] = m
 	for _, h := range l.machine.Ring().Hosts() {
-		answer := answers[h]
+		answer := k.answers[h]
 		if answer == nil {
 			return nil, "", false
 		}
@@ -170,15 +186,15 @@ func (l *Leader) lookAgain(now time.Time) {
 	if a == nil || a.done {
 		return
 	}
-	if a.look == 0 && !l.complete() {
+	if a.number == 0 && !l.complete() {
 		a.asked = now
 	}
 	if !l.machine.Up() {
 		return
 	}
 	switch since := now.Sub(a.asked); {
-	case a.look == 0 && since < lookTimeout, a.look == 0 && a.round > 1 && since < switchTimeout:
-	case a.look == 0: // all are connected, so the agent of one is older
+	case a.number == 0 && since < lookTimeout, a.number == 0 && a.round > 1 && since < switchTimeout:
+	case a.number == 0: // all are connected, so the agent of one is older
 		l.silence(a)
 		l.unattested(oldAgent)
 	case a.again && since >= secondLook:

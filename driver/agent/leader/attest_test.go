@@ -207,7 +207,7 @@ func TestAnAgentThatDoesNotReportIsAwaitedOnce(t *testing.T) {
 	l.connects(2, 1) // it does report, late
 	l.reform()
 	must.Zero(t, l.connects(2, 1))
-	must.Eq(t, 1, l.attestation.look)
+	must.Eq(t, 1, l.attestation.number)
 }
 
 func TestALaterRoundIsNotAwaitedForGood(t *testing.T) {

@@ -23,18 +23,13 @@ const formingLook = time.Second
 // stranger has taken the place of one: Gloo closes the connection of the one that comes
 // second.
 type formation struct {
-	round     int
-	reported  map[elastic.Proc][]netip.AddrPort // where processes listen
-	look      int                               // number of the last look
-	asked     time.Time                         // when that was
-	listening attest.Addresses                  // at which it looks
-	answers   map[elastic.HostID]*wire.Ends     // nil while none is under way
-	strangers []attest.End                      // of the look before, to be confirmed
-	clean     time.Time                         // when the last look began that has found no stranger
+	look
+	reported map[elastic.Proc][]netip.AddrPort // where processes listen
+	clean    time.Time                         // when the last look began that has found no stranger, or could not tell
 }
 
-// gaveUp are the members that have given up connecting. The machine does not learn it at
-// once, because the others then close the connections that show the reason.
+// gaveUp are the members that have given up connecting. The machine learns it a moment
+// later, because the others then close the connections that show the reason.
 type gaveUp struct {
 	waiting []elastic.SlotWaiting
 	since   time.Time
@@ -45,7 +40,7 @@ func (l *Leader) forming(m *wire.Forming) {
 	if m.Ring != l.ring || m.Round < 1 || len(m.Listening) > wire.MaxListening {
 		return
 	}
-	if a := l.attestation; a != nil && (a.round > m.Round || a.round == m.Round && (a.done || a.look > 0)) {
+	if a := l.attestation; a != nil && (a.round > m.Round || a.round == m.Round && (a.done || a.number > 0)) {
 		return // it was late
 	}
 	if mem := l.machine.Ring().Find(m.Proc.Slot); mem == nil || mem.Proc != m.Proc {
@@ -57,7 +52,7 @@ func (l *Leader) forming(m *wire.Forming) {
 // formationOf returns the formation of a round, a new one where there is none.
 func (l *Leader) formationOf(round int) *formation {
 	if l.formation == nil || l.formation.round < round {
-		l.formation = &formation{round: round, reported: map[elastic.Proc][]netip.AddrPort{}}
+		l.formation = &formation{look: look{round: round}, reported: map[elastic.Proc][]netip.AddrPort{}}
 	}
 	return l.formation
 }
@@ -68,7 +63,7 @@ func (l *Leader) lookForming(now time.Time) {
 	if f == nil {
 		return
 	}
-	if !l.machine.Forming() && !l.machine.Up() {
+	if !l.machine.Intact() {
 		l.formation = nil // its ring is over
 		return
 	}
@@ -97,45 +92,57 @@ func (l *Leader) lookAtForming(f *formation, now time.Time) {
 		f.clean = now
 		return
 	}
-	f.look++
-	f.answers = map[elastic.HostID]*wire.Ends{}
-	sendTo(l, l.machine.Ring().Hosts(), &wire.ToAgent{Look: &wire.Look{Ring: l.ring, Round: f.round, Number: -f.look,
-		Listening: slices.SortedFunc(maps.Keys(f.listening), netip.AddrPort.Compare)}})
+	l.ask(&f.look, -1)
 }
 
 // lookedForming takes in what a host has found. What is unknown is not reported: the
 // group may still form, and is looked at then.
 func (l *Leader) lookedForming(ctx context.Context, id elastic.HostID, m *wire.Ends) {
 	f := l.formation
-	if f == nil || !l.machine.Forming() && !l.machine.Up() || f.answers == nil || m.Ring != l.ring || m.Round != f.round || m.Number != -f.look {
+	if f == nil || !l.machine.Intact() {
 		return
 	}
-	f.answers[id] = m
-	ends, unknown, all := l.gather(f.answers)
+	ends, unknown, all := l.answered(&f.look, id, m)
 	if !all {
 		return
 	}
 	f.answers = nil
 	before := f.strangers
-	// An end that has connected, and is not accepted yet, is a slow member's.
-	f.strangers = slices.DeleteFunc(attest.Judge(f.listening, ends).Strangers, func(e attest.End) bool {
-		return !f.listening[e.Local] || before != nil && !slices.Contains(before, e)
-	})
+	f.strangers = slices.DeleteFunc(intruders(f.listening, ends), func(e attest.End) bool { return before != nil && !slices.Contains(before, e) })
 	switch {
-	case unknown != "":
-		f.strangers = nil
-	case len(f.strangers) == 0:
+	case unknown != "", len(f.strangers) == 0:
 		f.strangers, f.clean = nil, f.asked
 	case before != nil:
 		l.intruded(ctx, f.round, f.strangers)
 	}
 }
 
-// hold keeps back that a member waits for its next ring although this one is not
-// connected, until the connections of the others were looked at.
-func (l *Leader) hold(w elastic.SlotWaiting, now time.Time) bool {
+// intruders returns the ends that listeners of the ring have accepted, which no member
+// has connected. An end that has connected, and is not accepted yet, is a slow member's.
+// While a listener has both, nothing is known of either: they may be one connection whose
+// address is translated on the way.
+func intruders(listening attest.Addresses, ends []attest.End) []attest.End {
+	strangers := attest.Judge(listening, ends).Strangers
+	pending := attest.Addresses{}
+	for _, e := range strangers {
+		if !listening[e.Local] {
+			pending[e.Remote] = true
+		}
+	}
+	return slices.DeleteFunc(strangers, func(e attest.End) bool { return !listening[e.Local] || pending[e.Local] })
+}
+
+// postpone reports whether the machine is to learn later that a member waits for its next
+// ring although this one is not connected: once the connections of the others were looked
+// at. Where no look can succeed, or the ring's time to form ends first, it learns it at
+// once.
+func (l *Leader) postpone(w elastic.SlotWaiting, now time.Time) bool {
 	ring := l.machine.Ring()
-	if w.Retiring || !l.machine.Forming() || ring.Restarts || w.Generation != ring.Generation || len(l.gaveUp.waiting)+1 >= len(ring.Members) {
+	switch {
+	case w.Retiring || !l.machine.Forming() || ring.Restarts || w.Generation != ring.Generation,
+		len(l.gaveUp.waiting)+1 >= len(ring.Members),
+		slices.ContainsFunc(ring.Hosts(), func(h elastic.HostID) bool { return l.mute[h] }),
+		now.Add(lookTimeout).After(l.machine.FormingEnds()):
 		return false
 	}
 	g := &l.gaveUp
@@ -147,9 +154,9 @@ func (l *Leader) hold(w elastic.SlotWaiting, now time.Time) bool {
 	return true
 }
 
-// giveWay lets the machine learn that members gave up, once a look that has begun long
-// enough after it has found no stranger.
-func (l *Leader) giveWay(ctx context.Context, now time.Time) {
+// releaseAfterLook lets the machine learn that members gave up, once a look that began
+// long enough after it has ended and found no stranger.
+func (l *Leader) releaseAfterLook(ctx context.Context, now time.Time) {
 	if len(l.gaveUp.waiting) == 0 {
 		return
 	}

@@ -49,7 +49,7 @@ func (l *ledBy) formFor(d time.Duration, sees func(look int, id elastic.HostID) 
 	generation := l.ring.Generation
 	for begin, later := time.Now(), time.Duration(0); later <= d && l.machine.Forming() && l.ring.Generation == generation; later += secondLook / 2 {
 		l.lookForming(begin.Add(later))
-		l.giveWay(l.t.Context(), begin.Add(later))
+		l.releaseAfterLook(l.t.Context(), begin.Add(later))
 		for id, messages := range l.sent() {
 			for _, m := range messages {
 				switch {
@@ -121,7 +121,7 @@ func TestAMemberThatGivesUpEndsTheRing(t *testing.T) {
 		"no answer":        {func(l *ledBy) { l.listens(0, listenA) }, func(int, elastic.HostID) *wire.Ends { return nil }, lookTimeout},
 		"a host that can't look": {func(l *ledBy) { l.listens(0, listenA) }, func(_ int, id elastic.HostID) *wire.Ends {
 			return &wire.Ends{Ends: taken[id], Unknown: "denied"}
-		}, lookTimeout},
+		}, 2*formingLook + 2*secondLook},
 		"all give up": {func(l *ledBy) { l.waits(l.machine.Ring().Members[0].Proc, l.ring.Generation) }, saw(honest), 0},
 		"one is lost": {func(l *ledBy) {
 			l.receive(l.t.Context(), "a", &wire.ToLeader{Exited: &wire.Exited{SlotExited: elastic.SlotExited{
@@ -137,6 +137,44 @@ func TestAMemberThatGivesUpEndsTheRing(t *testing.T) {
 			must.Zero(t, len(l.formFor(c.wait+secondLook, c.sees).strangers))
 			must.True(t, l.ring.Generation > generation || !l.machine.Forming(), must.Sprint("the ring still forms"))
 			must.SliceEmpty(t, l.gaveUp.waiting)
+		})
+	}
+}
+
+// No look can succeed where the agent of a member is too old to answer, and none does in
+// time where the ring's time to form is over.
+func TestAMemberThatGivesUpIsNotKeptBackInVain(t *testing.T) {
+	for name, prepare := range map[string]func(*ledBy) time.Time{
+		"an old agent": func(l *ledBy) time.Time { l.mute["a"] = true; return time.Now() },
+		"no time left": func(l *ledBy) time.Time { return l.machine.FormingEnds().Add(-lookTimeout / 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lead(t, config.Config{}, "a", "b")
+			l.forms()
+			w := elastic.SlotWaiting{Proc: l.machine.Ring().Members[1].Proc, Generation: l.ring.Generation}
+			must.False(t, l.postpone(w, prepare(l)))
+			must.SliceEmpty(t, l.gaveUp.waiting)
+		})
+	}
+}
+
+// While a listener has accepted what no member has connected, and a member has connected
+// to it what it has not accepted, addresses may be translated on the way, of as many
+// connections as there will be in the end.
+func TestTranslatedAddressesOfMembersThatConnectAreNoStrangers(t *testing.T) {
+	from := func(s string) attest.End { return attest.End{Local: listenA, Remote: netip.MustParseAddrPort(s)} }
+	second := attest.End{Local: netip.MustParseAddrPort("10.0.0.3:40000"), Remote: listenA}
+	for name, ends := range map[string]map[elastic.HostID][]attest.End{
+		"one is accepted yet": {"a": {from("192.0.2.1:1")}, "b": {connects}, "c": {second}},
+		"one hangs since":     {"a": {from("192.0.2.1:1"), from("192.0.2.1:2")}, "b": {connects}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := lead(t, config.Config{}, "a", "b", "c")
+			l.forms()
+			l.listens(0, listenA)
+			must.SliceEmpty(t, l.formFor(10*time.Second, saw(ends)).strangers)
+			must.True(t, l.machine.Forming())
+			must.True(t, slices.Contains(l.formFor(time.Minute, saw(taken)).strangers, stranger), must.Sprint("it is named once nothing is pending"))
 		})
 	}
 }

@@ -242,7 +242,7 @@ func (l *Leader) tick(ctx context.Context) {
 	l.checkStall(ctx, now)
 	l.lookAgain(now)
 	l.lookForming(now)
-	l.giveWay(ctx, now)
+	l.releaseAfterLook(ctx, now)
 	if now.Sub(l.statusAt) >= time.Second {
 		l.publish()
 	}

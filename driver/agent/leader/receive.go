@@ -26,7 +26,7 @@ func (l *Leader) receive(ctx context.Context, id elastic.HostID, m *wire.ToLeade
 	case m.Waiting != nil:
 		l.stats.leave(time.Now())
 		l.releaseFor(ctx, m.Waiting.Proc)
-		if !l.hold(*m.Waiting, time.Now()) {
+		if !l.postpone(*m.Waiting, time.Now()) {
 			l.step(ctx, *m.Waiting)
 		}
 	case m.Forming != nil:

@@ -9,10 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/kolo-nomad/kolo/driver/agent/host"
+	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/rendezvous"
 )
@@ -38,9 +40,10 @@ type handler struct {
 
 	mu      sync.Mutex
 	present *placement
-	left    uint64 // generation that the process has left
-	rank    int    // its rank there
-	addrs   map[netip.AddrPort]bool
+	left    uint64                  // generation that the process has left
+	rank    int                     // its rank there
+	addrs   map[netip.AddrPort]bool // of the ring's members, as far as they are known
+	own     map[netip.AddrPort]bool // of them, the process's
 	target  rendezvous.NotifyTarget
 	changed chan struct{}
 }
@@ -49,7 +52,7 @@ type handler struct {
 func (h *handler) admit(p *placement) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.present, h.addrs = p, map[netip.AddrPort]bool{}
+	h.present, h.addrs, h.own = p, map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
 	if h.changed != nil {
 		close(h.changed)
 		h.changed = nil
@@ -65,6 +68,16 @@ func (h *handler) Connections() (map[netip.AddrPort]bool, uint64) {
 		return nil, 0
 	}
 	return maps.Clone(h.addrs), h.present.generation
+}
+
+// Listening returns the addresses at which the process has told others that it listens.
+func (h *handler) Listening() ([]netip.AddrPort, uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.present == nil {
+		return nil, 0
+	}
+	return slices.SortedFunc(maps.Keys(h.own), netip.AddrPort.Compare), h.present.generation
 }
 
 // await waits for a placement that is ready.
@@ -104,8 +117,8 @@ func (h *handler) enter(ctx context.Context) (*placement, error) {
 // meshes of 10,000 ranks.
 const maxAddresses = 1 << 16
 
-// remember notes the listening addresses in a blob.
-func (h *handler) remember(key string, blob []byte) {
+// remember notes the listening addresses in a blob; own: they are the process's.
+func (h *handler) remember(key string, blob []byte, own bool) {
 	if _, err := strconv.Atoi(key); err != nil {
 		return
 	}
@@ -116,6 +129,9 @@ func (h *handler) remember(key string, blob []byte) {
 		if len(h.addrs) < maxAddresses {
 			h.addrs[a] = true
 		}
+		if own && len(h.own) < wire.MaxListening {
+			h.own[a] = true
+		}
 	}
 }
 
@@ -125,7 +141,7 @@ func (h *handler) Put(ctx context.Context, scope, key string, value []byte) erro
 	if err != nil {
 		return err
 	}
-	h.remember(key, value)
+	h.remember(key, value, true)
 	return p.store.Put(p.assignment.Rank, scope, key, value)
 }
 
@@ -137,7 +153,7 @@ func (h *handler) Get(ctx context.Context, scope, key string) ([]byte, bool, err
 	}
 	value, found, err := p.store.Get(ctx, p.assignment.Rank, scope, key)
 	if err == nil && found {
-		h.remember(key, value)
+		h.remember(key, value, false)
 	}
 	return value, found, err
 }

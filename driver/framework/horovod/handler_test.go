@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/shoenig/test/must"
@@ -30,10 +31,37 @@ func TestHandlerRemembersABoundedNumberOfAddresses(t *testing.T) {
 			binary.BigEndian.PutUint16(entry[2:], uint16(i+1))
 			entry[4], entry[5] = 10, byte(block)
 		}
-		h.remember("0", blob)
+		h.remember("0", blob, false)
 	}
 	addrs, _ := h.Connections()
 	must.Eq(t, maxAddresses, len(addrs))
+}
+
+// A process reports where it listens itself: where all report what they have read of
+// others, a leader of 1,000 ranks takes in a million addresses.
+func TestListeningIsWhereTheProcessItselfListens(t *testing.T) {
+	at := func(last byte) []byte {
+		entry := make([]byte, blobEntry)
+		binary.LittleEndian.PutUint16(entry, unix.AF_INET)
+		binary.BigEndian.PutUint16(entry[2:], 3000)
+		entry[4], entry[7] = 10, last
+		return entry
+	}
+	h := &handler{}
+	h.admit(&placement{generation: 1})
+	h.remember("0", at(1), true)
+	for other := range byte(50) {
+		h.remember("1", at(2+other), false)
+	}
+	own, generation := h.Listening()
+	must.Eq(t, "[10.0.0.1:3000]", fmt.Sprint(own))
+	must.Eq(t, 1, generation)
+	known, _ := h.Connections()
+	must.MapLen(t, 51, known)
+	h.admit(&placement{generation: 2})
+	own, generation = h.Listening()
+	must.SliceEmpty(t, own)
+	must.Eq(t, 2, generation)
 }
 
 // FuzzHandler: a process that asks anything in any order gets an answer or an

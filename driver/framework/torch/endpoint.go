@@ -117,6 +117,9 @@ func (e *endpoint) Break(generation uint64) {
 // Connections returns none: the process ends its collectives by itself.
 func (e *endpoint) Connections() (map[netip.AddrPort]bool, uint64) { return nil, 0 }
 
+// Listening returns nothing: the process reports where it listens.
+func (e *endpoint) Listening() ([]netip.AddrPort, uint64) { return nil, 0 }
+
 // Close ends all connections of the process.
 func (e *endpoint) Close() error {
 	e.end()
