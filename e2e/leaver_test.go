@@ -174,7 +174,7 @@ func TestALeaverThatHangsIsKilled(t *testing.T) {
 			l.stepped(1, 2)
 			l.list("a:1")
 			_, trained := l.stepped(0, 1)
-			event := "rank 1 of ring 1 (host a, slot 1) is killed: it left the ring, was told that it has no place in the next, and has not ended in its time for that (leave_timeout)"
+			event := "rank 1 of ring 1 (host a, slot 1) is killed: it left the ring, has no place in the next, and has not ended in the time that it was given (leave_timeout)"
 			must.StrNotContains(t, l.output(), event, must.Sprint("the ring waited for it"))
 			l.until("the event", func() bool { return strings.Contains(l.output(), event) })
 			must.MapLen(t, 1, l.records("finally"))

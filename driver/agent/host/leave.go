@@ -64,10 +64,12 @@ func (h *Host) ranks() string {
 	return strings.Join(list, "; ")
 }
 
-// How long a host that leaves waits for a leader, and the last host for others.
+// How long a host that leaves waits for a leader, and the last host for others; and what
+// it keeps of its time to leave, so that its processes can end by themselves.
 const (
 	leaderlessWait = 2 * time.Second
 	lastHostWait   = 6 * time.Second
+	lastChance     = time.Second
 )
 
 // drainWithoutLeader is what hosts do when all of a job's are stopped at once.
@@ -111,6 +113,8 @@ func (h *Host) drainWithoutLeader() {
 	case root == nil || h.allDown():
 		// Those who come start when this task has ended, and need time themselves.
 		h.retireAll(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, h.timeToRetire()/2)
+	case h.deadline.Sub(now) < lastChance:
+		h.retireAll(Result{Reason: "all of the job's tasks were stopped"}, h.timeToRetire())
 	case h.o.LastHost != nil && !h.o.LastHost():
 		h.lastHost = time.Time{}
 	case h.lastHost.IsZero():

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/wire"
 	"github.com/kolo-nomad/kolo/driver/elastic"
+	"github.com/kolo-nomad/kolo/driver/task/plaintext"
 )
 
 // A process that has left its ring and has no next place retires: it is told, and ends by
@@ -37,15 +38,18 @@ func (h *Host) retire(p elastic.Proc, s *slot, limit time.Duration) {
 		return
 	}
 	s.asked, s.Retiring, s.retireBy = true, true, time.Now().Add(limit)
-	endpoint, process := s.endpoint, s.proc
-	go func() {
+	endpoint := s.endpoint
+	h.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
 		defer cancel()
 		if err := endpoint.Retire(ctx); err != nil {
-			h.log.Debug("process is not told that it has no next place, and killed", "slot", p, "error", err)
-			process.Stop(true)
+			h.post(func() {
+				if h.find(p) == s {
+					h.killRetired(p.Slot.Local, s, "could not be told so: "+plaintext.Line(err.Error(), plaintext.Limit))
+				}
+			})
 		}
-	}()
+	})
 }
 
 // retireAll ends the host without a leader: processes that wait retire, others are killed.
@@ -74,7 +78,7 @@ func (h *Host) endRetired() {
 			until, setting = earlier(until, h.deadline), "kill_timeout"
 		}
 		if !s.retireBy.IsZero() && now.After(until) {
-			h.killRetired(local, s, fmt.Sprintf("has not ended in its time for that (%s)", setting))
+			h.killRetired(local, s, fmt.Sprintf("has not ended in the time that it was given (%s)", setting))
 		}
 	}
 }
@@ -83,14 +87,14 @@ func (h *Host) endRetired() {
 // reports whether that is the case.
 func (h *Host) returned(s *slot) bool {
 	if s.Retiring && !s.retireBy.IsZero() {
-		h.killRetired(slices.Index(h.slots, s), s, "goes on to train")
+		h.killRetired(slices.Index(h.slots, s), s, "goes on to train although it was told so")
 	}
 	return s.Retiring
 }
 
 func (h *Host) killRetired(local int, s *slot, why string) {
 	s.retireBy = time.Time{}
-	h.o.Events.Emit(fmt.Sprintf("rank %d of ring %d (host %s, slot %d) is killed: it left the ring, was told that it has no place in the next, and %s",
+	h.o.Events.Emit(fmt.Sprintf("rank %d of ring %d (host %s, slot %d) is killed: it left the ring, has no place in the next, and %s",
 		s.rank, s.Generation, h.o.ID, h.number(local), why))
 	s.proc.Stop(true)
 }

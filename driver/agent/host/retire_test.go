@@ -93,21 +93,22 @@ func TestAProcessIsKilledThatCannotBeTold(t *testing.T) {
 	l := newLeaver(t, func(string) error { return errors.New("it does not know how") })
 	l.send(&wire.ToAgent{Stop: &elastic.Stop{Proc: l.p, Kill: true, Retire: true}})
 	must.StrContains(t, l.exited(l.p).Status, "killed")
-	must.StrNotContains(t, l.stage.events(), "is killed")
+	must.StrContains(t, l.stage.events(),
+		"rank 1 of ring 1 (host h, slot 0) is killed: it left the ring, has no place in the next, and could not be told so: it does not know how")
 }
 
 func TestAProcessIsKilledThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
-	const event = "rank 1 of ring 1 (host h, slot 0) is killed: it left the ring, was told that it has no place in the next, and "
+	const event = "rank 1 of ring 1 (host h, slot 0) is killed: it left the ring, has no place in the next, and "
 	for name, c := range map[string]struct {
 		limit func(*leaver)
 		event string
 	}{
-		"on a host that stays":  {func(l *leaver) { l.h.o.Config.LeaveTimeout = settings.Duration(50 * time.Millisecond) }, "has not ended in its time for that (leave_timeout)"},
-		"on a host that leaves": {func(l *leaver) { l.h.Leave(50 * time.Millisecond) }, "has not ended in its time for that (kill_timeout)"},
+		"on a host that stays":  {func(l *leaver) { l.h.o.Config.LeaveTimeout = settings.Duration(50 * time.Millisecond) }, "has not ended in the time that it was given (leave_timeout)"},
+		"on a host that leaves": {func(l *leaver) { l.h.Leave(50 * time.Millisecond) }, "has not ended in the time that it was given (kill_timeout)"},
 		"but trains": {func(l *leaver) {
 			l.h.post(func() { time.AfterFunc(50*time.Millisecond, func() { l.process.Waiting(2) }) })
-		}, "goes on to train"},
+		}, "goes on to train although it was told so"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -130,4 +131,34 @@ func TestAHostWithoutALeaderRetiresItsProcesses(t *testing.T) {
 	l.leader.Close()
 	must.StrContains(t, (<-l.result).Reason, "the task was stopped")
 	must.FileExists(t, filepath.Join(l.dir, "written"))
+}
+
+// All of a job's tasks are stopped at once, in less time than the last host would wait for
+// successors: the process that keeps the state is told in time to end by itself.
+func TestTheLastHostTellsItsProcessesInTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		left   time.Duration
+		others bool
+		told   bool
+	}{
+		"time is left":              {time.Hour, false, false},
+		"hardly any":                {lastChance / 2, false, true},
+		"hardly any, others do too": {lastChance / 2, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _, _ := inRing(t)
+			told := make(chan bool, 1)
+			retire := func() error { told <- true; return nil }
+			h.slots[0].endpoint, h.slots[0].State = endpoint{&retire}, elastic.Waiting
+			h.ring.Members = []elastic.Member{{Proc: h.proc(0)}}
+			h.session, h.o.LastHost = nil, func() bool { return !c.others }
+			h.leaving, h.leaderless, h.deadline = true, time.Now().Add(-leaderlessWait), time.Now().Add(c.left)
+			h.drainWithoutLeader()
+			must.Eq(t, c.told, h.slots[0].Retiring)
+			must.Eq(t, c.told, h.result != nil)
+			if c.told {
+				<-told
+			}
+		})
+	}
 }
