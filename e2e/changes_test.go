@@ -120,24 +120,15 @@ func TestStopWhileRingShrinks(t *testing.T) {
 	for _, framework := range []train.Framework{train.Horovod, train.Torch} {
 		t.Run(framework.Name, func(t *testing.T) {
 			t.Parallel()
-			if err := framework.Check(root(t)); err != nil {
-				t.Skipf("%s; make %s", err, framework.Name)
-			}
 			const samples = 2400 // 100 steps
-			job, err := train.Start(train.Launch{
-				Root: root(t), Framework: framework, Hosts: []string{"a:1", "b:1"},
-				Launcher: framework.Run(root(t), "-np", "2", "--min-np", "1", "--discovery-interval", "50ms"),
-				Args:     []string{fmt.Sprintf("--samples=%d", samples), "--step-time=0.03", "--audit=1"},
-			})
-			must.NoError(t, err)
-			t.Cleanup(func() { must.NoError(t, job.Stop()) })
+			job := onTwoHosts(t, framework, fmt.Sprintf("--samples=%d", samples), "--step-time=0.03", "--audit=1")
 			begun := func() bool {
 				last := job.Record.Last()
 				return last.Epoch > 0 && last.Step%100 > 0 && last.Step%100 < 20 // long before its end
 			}
 			waitJob(t, job, begun)
 			must.NoError(t, job.Finish())
-			_, err = job.SetHosts("a:1")
+			_, err := job.SetHosts("a:1")
 			must.NoError(t, err)
 			waitEnd(t, job)
 			must.True(t, job.Exit().Success())
@@ -158,24 +149,15 @@ func TestRankZeroEvaluatesWhileAHostLeaves(t *testing.T) {
 	for _, framework := range []train.Framework{train.Horovod, train.Torch} {
 		t.Run(framework.Name, func(t *testing.T) {
 			t.Parallel()
-			if err := framework.Check(root(t)); err != nil {
-				t.Skipf("%s; make %s", err, framework.Name)
-			}
 			over := filepath.Join(t.TempDir(), "over")
-			job, err := train.Start(train.Launch{
-				Root: root(t), Framework: framework, Hosts: []string{"a:1", "b:1"},
-				Launcher: framework.Run(root(t), "-np", "2", "--min-np", "1", "--discovery-interval", "50ms"),
-				Args:     []string{"--fault=evaluate", "--fault-step=20", "--fault-rank=0", "--fault-end=" + over},
-			})
-			must.NoError(t, err)
-			t.Cleanup(func() { must.NoError(t, job.Stop()) })
+			job := onTwoHosts(t, framework, "--fault=evaluate", "--fault-step=20", "--fault-rank=0", "--fault-end=" + over)
 			logged := func(text string) bool {
 				log, err := os.ReadFile(job.Log())
 				must.NoError(t, err)
 				return strings.Contains(string(log), text)
 			}
 			waitJob(t, job, func() bool { return logged("fault: evaluate at step 20 on rank 0") })
-			_, err = job.SetHosts("a:1")
+			_, err := job.SetHosts("a:1")
 			must.NoError(t, err)
 			waitJob(t, job, func() bool {
 				return logged("(kill_timeout); its slots are stopped (rank 1 of ring 1, host b, slot 0)") && len(job.Processes()) == 1
@@ -191,6 +173,21 @@ func TestRankZeroEvaluatesWhileAHostLeaves(t *testing.T) {
 			must.True(t, job.Exit().Success())
 		})
 	}
+}
+
+// onTwoHosts starts a training of two ranks, each on a host of its own that may leave.
+func onTwoHosts(t *testing.T, framework train.Framework, args ...string) *train.Job {
+	t.Helper()
+	if err := framework.Check(root(t)); err != nil {
+		t.Skipf("%s; make %s", err, framework.Name)
+	}
+	job, err := train.Start(train.Launch{
+		Root: root(t), Framework: framework, Hosts: []string{"a:1", "b:1"}, Args: args,
+		Launcher: framework.Run(root(t), "-np", "2", "--min-np", "1", "--discovery-interval", "50ms"),
+	})
+	must.NoError(t, err)
+	t.Cleanup(func() { must.NoError(t, job.Stop()) })
+	return job
 }
 
 // waitEnd waits until a job has ended, as long as its script records something.
