@@ -34,6 +34,18 @@ type View struct {
 	Topologies map[string]*Topology
 }
 
+// Pools returns the names of the node pools that have nodes or jobs, sorted.
+func (v *View) Pools() []string {
+	names := map[string]bool{}
+	for i := range v.Nodes {
+		names[v.Nodes[i].Pool] = true
+	}
+	for i := range v.Jobs {
+		names[v.Jobs[i].Pool] = true
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
 // Facts is what a policy and a user want to know of a job.
 type Facts struct {
 	history.Observation

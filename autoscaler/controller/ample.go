@@ -41,7 +41,7 @@ func (c *Controller) ample(v *cluster.View, wants []planner.Want, now time.Time)
 	for i := range wants {
 		counts[i] = wants[i].Count
 	}
-	for _, name := range poolNames(v) {
+	for _, name := range v.Pools() {
 		p := c.policies[name]
 		if p == nil || p.policy == nil || p.problem != "" {
 			continue

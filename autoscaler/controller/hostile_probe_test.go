@@ -183,7 +183,7 @@ func TestProbe_ARingIsOfAfterTheLastChange(t *testing.T) {
 		if change {
 			j.LastChange = time.Now()
 		}
-		return j.Size, j.late()
+		return j.Size, j.stale()
 	}
 	reported := func() bool {
 		size, late := known(false)

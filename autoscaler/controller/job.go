@@ -46,22 +46,6 @@ func (c *Controller) job(key planner.JobKey) *job {
 // kindKey names the jobs that are of one kind with a job.
 func kindKey(key planner.JobKey, f *cluster.Facts) string { return history.KindKey(key, f.Spec.Kind) }
 
-// deadline is the wanted time of completion; zero is none.
-func (j *job) deadline(f *cluster.Facts) time.Time {
-	if f.Spec.DeadlineAfter > 0 {
-		return j.Submitted.Add(f.Spec.DeadlineAfter)
-	}
-	return f.Spec.Deadline
-}
-
-// total is the work of the whole training, 0 where it is unknown.
-func (j *job) total(f *cluster.Facts) float64 {
-	if f.Spec.TotalWork > 0 {
-		return f.Spec.TotalWork
-	}
-	return j.Total
-}
-
 // failed notes that a write failed, and when to try again: soon where Nomad
 // did not answer, later where it refused.
 func (j *job) failed(now time.Time, class cluster.ErrorClass, err error) {

@@ -4,12 +4,12 @@
 package controller
 
 import (
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
@@ -55,7 +55,7 @@ func newMetrics(c *Controller) *metrics {
 		lost: prometheus.NewCounter(prometheus.CounterOpts{Name: "kolo_lost_steps_total", Help: "Training steps that resizes made jobs repeat, as far as they are known."}),
 	}
 	m.registry.MustRegister(m.decisions, m.refusals, m.resizes, m.writes, m.jct, m.queue, m.gaps, m.lost, &collector{
-		[]*prometheus.Desc{leaderDesc, capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, callsDesc, failuresDesc, nodesDesc, idleDesc, nodesWantedDesc}, c.gauges,
+		append([]*prometheus.Desc{leaderDesc, callsDesc, failuresDesc}, report.PoolDescs...), c.gauges,
 	})
 	return m
 }
@@ -101,60 +101,25 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) { c.collect(ch) }
 
-// jobLabels name a job. Not "job": Prometheus sets that label itself, to the name
-// of the scrape's job.
-var jobLabels = []string{"namespace", "job_id"}
-
 var (
-	leaderDesc     = prometheus.NewDesc("kolo_leader", "1 where this autoscaler leads.", nil, nil)
-	capacityDesc   = prometheus.NewDesc("kolo_pool_slots", "Slots that elastic jobs may use.", []string{"pool"}, nil)
-	usedDesc       = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
-	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
-	policyDesc     = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
-	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that asked for kolo and are left alone for a mistake.", nil, nil)
-	callsDesc      = prometheus.NewDesc("kolo_nomad_requests_total", "Requests sent to Nomad.", nil, nil)
-	failuresDesc   = prometheus.NewDesc("kolo_nomad_request_errors_total", "Requests to Nomad that failed.", nil, nil)
-	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
-	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
-	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
+	leaderDesc   = prometheus.NewDesc("kolo_leader", "1 where this autoscaler leads.", nil, nil)
+	callsDesc    = prometheus.NewDesc("kolo_nomad_requests_total", "Requests sent to Nomad.", nil, nil)
+	failuresDesc = prometheus.NewDesc("kolo_nomad_request_errors_total", "Requests to Nomad that failed.", nil, nil)
 )
 
 // gauges are of the autoscaler itself and, where it leads, of the pools.
 func (c *Controller) gauges(ch chan<- prometheus.Metric) {
-	gauge := gaugesTo(ch)
 	s := c.Status()
 	lead := 0.0
 	if s.Leading {
 		lead = 1
 	}
-	gauge(leaderDesc, lead)
+	ch <- prometheus.MustNewConstMetric(leaderDesc, prometheus.GaugeValue, lead)
 	calls, failures := c.client.Calls()
 	ch <- prometheus.MustNewConstMetric(callsDesc, prometheus.CounterValue, float64(calls))
 	ch <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(failures))
-	if !s.Leading {
-		return // a sum over all autoscalers counts a pool once
-	}
-	problems := 0
-	for _, x := range s.Ineligible {
-		if !x.Off {
-			problems++
-		}
-	}
-	gauge(ineligibleDesc, float64(problems))
-	for _, p := range s.Pools {
-		gauge(capacityDesc, float64(p.Capacity), p.Name)
-		gauge(usedDesc, float64(p.Used), p.Name)
-		gauge(waitingDesc, float64(p.Waiting), p.Name)
-		// Its parameters may name tenants, and Prometheus has no token.
-		name, _, _ := strings.Cut(p.Policy, "(")
-		gauge(policyDesc, 1, p.Name, name)
-		nodeGauges(gauge, &p)
-	}
-}
-
-func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...string) {
-	return func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	if s.Leading { // a sum over all autoscalers counts a pool once
+		report.PoolGauges(ch, s)
 	}
 }
 
@@ -162,27 +127,12 @@ func gaugesTo(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...st
 // jobs choose: those per queue, and those per job of the jobs that sees lets
 // through, unless telemetry { per_job } is off.
 func (c *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
-	return &collector{[]*prometheus.Desc{slotsWantedDesc, countDesc, runningDesc, wantDesc}, func(ch chan<- prometheus.Metric) {
-		s := c.Status()
-		if !s.Leading {
-			return
-		}
-		gauge := gaugesTo(ch)
-		for key, n := range slotsWanted(s, sees) {
-			gauge(slotsWantedDesc, float64(n), key.pool, key.queue, key.level)
-		}
-		if !c.Config().Telemetry.PerJob {
-			return
-		}
-		for i := range s.Jobs {
-			if j := &s.Jobs[i]; sees(j.JobKey) {
-				gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
-				gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
-				gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
-			}
+	return &collector{report.JobDescs, func(ch chan<- prometheus.Metric) {
+		if s := c.Status(); s.Leading {
+			report.JobGauges(ch, s, c.Config().Telemetry.PerJob, sees)
 		}
 	}}
 }
 
-// Registry has the autoscaler's metrics but for those of JobMetrics.
+// Registry returns the autoscaler's metrics except those of JobMetrics.
 func (c *Controller) Registry() *prometheus.Registry { return c.metrics.registry }

@@ -4,8 +4,6 @@
 package controller
 
 import (
-	"fmt"
-	"strconv"
 	"testing"
 	"time"
 
@@ -59,116 +57,9 @@ func point(size int, at migrate.Crossing, step float64) migrate.Point {
 	return migrate.Point{Size: size, Crossing: at, StepTime: step}
 }
 
-// TestSlowness is about what a job at two workers in each rack is told of moves.
-func TestSlowness(t *testing.T) {
-	for name, tc := range map[string]struct {
-		own, alike []migrate.Point
-		at         history.Where
-		counts     []int
-		want       float64
-	}{
-		"where it is":      {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{2, 2, 0}, want: 1},
-		"nothing is known": {counts: []int{4, 0, 0}, want: 1},
-		"to one rack, where a node has been enough":   {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 0.5},
-		"to one rack, where Nomad may cross nodes":    {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1.5), point(4, migrate.Crossing{}, 1)}, counts: []int{0, 4, 0}, want: 0.75},
-		"between racks all the same":                  {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{3, 1, 0}, want: 1},
-		"a group that may be anywhere":                {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, nodeSpread(2), 1)}, counts: []int{0, 0, 4}, want: 1},
-		"a job that does not care":                    {own: []migrate.Point{point(4, rackSpread(2), 1.01), point(4, nodeSpread(2), 1)}, counts: []int{4, 0, 0}, want: 1 / 1.01},
-		"others of the kind were measured":            {alike: []migrate.Point{point(4, rackSpread(2), 1.6), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 1 / 1.6},
-		"its own times go before others'":             {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, migrate.Crossing{}, 1)}, alike: []migrate.Point{point(4, rackSpread(2), 9), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 0.5},
-		"no node holds all":                           {own: []migrate.Point{point(8, rackSpread(2), 2), point(8, nodeSpread(2), 1.6), point(8, migrate.Crossing{}, 1)}, counts: []int{8, 0, 0}, want: 0.8},
-		"where the workers are is not known":          {own: []migrate.Point{point(4, rackSpread(2), 2), point(4, migrate.Crossing{}, 1)}, at: history.Where{Workers: -1}, counts: []int{4, 0, 0}, want: 1},
-		"no training is slower by so much":            {own: []migrate.Point{point(4, rackSpread(2), 1e9), point(4, migrate.Crossing{}, 1)}, counts: []int{4, 0, 0}, want: 1},
-		"what was saved wrongly is passed over":       {own: []migrate.Point{point(4, rackSpread(2), 0), point(4, migrate.Crossing{}, 0)}, counts: []int{4, 0, 0}, want: 1},
-		"others help where its own do not reach that": {own: []migrate.Point{point(4, rackSpread(2), 2)}, alike: []migrate.Point{point(4, rackSpread(2), 3), point(4, migrate.Crossing{}, 2)}, counts: []int{4, 0, 0}, want: 2. / 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := twoRacks(t, 2, 2, 0)
-			j := &v.Jobs[0]
-			at := history.Where{Workers: 4, Crossing: rackSpread(2)}
-			if tc.at.Workers < 0 {
-				at = history.Where{}
-			}
-			tree := v.Topologies["gpu"].Tree
-			s := slowness{
-				tree: tree, groups: j.Groups, at: at, now: live(j),
-				own: &migrate.Sensitivity{Points: tc.own}, alike: &migrate.Sensitivity{Points: tc.alike},
-			}
-			rooms{}.measure(&s, v, j)
-			must.InDelta(t, tc.want, s.by(tc.counts), 1e-9)
-		})
-	}
-}
-
-// TestSlowness_Between is about a job that may start in one rack or in both.
-func TestSlowness_Between(t *testing.T) {
-	one, both := []int{2, 0}, []int{1, 1}
-	faster := []migrate.Point{point(2, migrate.Crossing{}, 1), point(2, rackSpread(2), 0.8)}
-	for name, tc := range map[string]struct {
-		own, alike        []migrate.Point
-		counts, elsewhere []int
-		want              float64
-	}{
-		"nothing is known":                     {counts: both, elsewhere: one, want: 1},
-		"the same":                             {own: faster, counts: both, elsewhere: both, want: 1},
-		"it is faster apart":                   {own: faster, counts: both, elsewhere: one, want: 0.8},
-		"others of its kind are":               {alike: faster, counts: both, elsewhere: one, want: 0.8},
-		"and slower together":                  {own: faster, counts: one, elsewhere: both, want: 1.25},
-		"one node would have been faster yet":  {own: append(faster, point(2, nodeSpread(2), 0.5)), counts: both, elsewhere: one, want: 1.6},
-		"another job's times of another size":  {alike: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 0.7)}, counts: both, elsewhere: one, want: 0.808},
-		"no training is faster by so much":     {own: []migrate.Point{point(2, migrate.Crossing{}, 1), point(2, rackSpread(2), 0.001)}, counts: both, elsewhere: one, want: 1},
-		"what was measured at this size first": {own: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 2)}, alike: faster, counts: both, elsewhere: one, want: 0.8},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := twoRacks(t, 0, 0)
-			j, tree := &v.Jobs[0], v.Topologies["gpu"].Tree
-			s := slowness{
-				tree: tree, groups: j.Groups,
-				own: &migrate.Sensitivity{Points: tc.own}, alike: &migrate.Sensitivity{Points: tc.alike},
-			}
-			rooms{}.measure(&s, v, j)
-			must.InDelta(t, tc.want, s.between(tc.counts, tc.elsewhere), 1e-3)
-		})
-	}
-}
-
-// TestSlowness_GroupPerNode is about a job with a group on each node: how its workers
-// lie inside the racks is known as well, and times of four nodes are none of two.
-func TestSlowness_GroupPerNode(t *testing.T) {
-	racks := func(parts, most int) migrate.Crossing {
-		return migrate.Crossing{Level: "meta.rack", Domains: 2, Parts: parts, Most: most}
-	}
-	known := []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, racks(2, 2), 1.5), point(4, racks(2, 3), 1.3), point(4, racks(4, 1), 2)}
-	for name, tc := range map[string]struct {
-		points []migrate.Point
-		counts []int // on n1 and n2 of one rack, n3 and n4 of the other
-		want   float64
-	}{
-		"two nodes":    {known, []int{2, 0, 2, 0}, 1.5},
-		"and unevenly": {known, []int{0, 1, 0, 3}, 1.3},
-		"four nodes":   {known, []int{1, 1, 1, 1}, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := twoRacks(t, 0)
-			j := &v.Jobs[0]
-			j.Groups = nil
-			for n := range 4 {
-				class := &planner.Class{Places: []placement.Place{{Node: n}}}
-				j.Groups = append(j.Groups, planner.Group{Need: placement.Need{Slots: 1}, Class: class, Path: []int{n / 2, n}})
-			}
-			s := slowness{tree: v.Topologies["gpu"].Tree, groups: j.Groups, own: &migrate.Sensitivity{Points: tc.points}, alike: &migrate.Sensitivity{}}
-			rooms{}.measure(&s, v, j)
-			for range 2 { // what the first leaves behind does not change the second
-				s.ratios = nil
-				must.InDelta(t, tc.want, s.between(tc.counts, []int{4, 0, 0, 0}), 1e-9)
-			}
-		})
-	}
-}
-
-// TestMobilize_WhereStepsAreFaster is about jobs that grow and shrink by what was
+// TestAddMobility_WhereStepsAreFaster is about jobs that grow and shrink by what was
 // measured: those that wait to start, too, and in pools that move nobody.
-func TestMobilize_WhereStepsAreFaster(t *testing.T) {
+func TestAddMobility_WhereStepsAreFaster(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for name, tc := range map[string]struct {
 		edit func(*planner.Job, *cluster.Facts, *history.History)
@@ -196,7 +87,7 @@ func TestMobilize_WhereStepsAreFaster(t *testing.T) {
 			if tc.edit != nil {
 				tc.edit(j, &v.Facts[0], c.history)
 			}
-			c.mobilize(v, now)
+			c.addMobility(v, now)
 			must.Nil(t, j.Mobility, must.Sprint("no worker runs"))
 			if tc.want == 0 {
 				must.True(t, j.Locality == nil || j.Locality.Faster == nil)
@@ -207,8 +98,8 @@ func TestMobilize_WhereStepsAreFaster(t *testing.T) {
 	}
 }
 
-// TestMobilize is about which jobs may be moved, and what of them is known.
-func TestMobilize(t *testing.T) {
+// TestAddMobility is about which jobs may be moved, and what of them is known.
+func TestAddMobility(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	measured := []history.Measurement{{Point: speedup.Point{Size: 4, StepTime: 0.5, Samples: 100}}}
 	for name, tc := range map[string]struct {
@@ -225,10 +116,10 @@ func TestMobilize(t *testing.T) {
 		"beyond its total":         {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Done, h.Total = 40, 30 }, gap: 20},
 		"years are not counted on": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) { h.Total = 1e12 }, remaining: horizon, gap: 20},
 		"the median of its own gaps": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) {
-			h.Gaps = []history.Gap{{Seconds: known(9)}, {Seconds: known(1)}, {Seconds: known(2)}}
+			h.Gaps = []history.Gap{{Seconds: new(float64(9))}, {Seconds: new(float64(1))}, {Seconds: new(float64(2))}}
 		}, gap: 2},
 		"a gap of a day is no gap": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) {
-			h.Gaps = []history.Gap{{Seconds: known(1e5)}}
+			h.Gaps = []history.Gap{{Seconds: new(float64(1e5))}}
 		}, gap: 20},
 		"an unknown gap is not 0": {edit: func(_ *planner.Job, _ *cluster.Facts, h *history.Job) {
 			h.Gaps = []history.Gap{{From: 2, To: 4}, {From: 4, To: 2}}
@@ -255,7 +146,7 @@ func TestMobilize(t *testing.T) {
 			h.Measurements = measured
 			c.history.Kinds["default/k"] = &history.Kind{Placed: []migrate.Point{point(4, migrate.Crossing{}, 1), point(4, rackSpread(2), 2)}}
 			tc.edit(j, &v.Facts[0], h)
-			c.mobilize(v, now)
+			c.addMobility(v, now)
 			if tc.stays {
 				must.Nil(t, j.Mobility)
 				return
@@ -326,46 +217,5 @@ func TestObserve_AReleasedJobMovesNoMore(t *testing.T) {
 		c.history.Job(key, &history.Observation{}, now).Move = &history.Move{To: map[string]int{"r0": 4}}
 		c.observe(&cluster.View{Ineligible: []cluster.IneligibleJob{{Key: key, Off: off}}}, nil, now)
 		must.Eq(t, off, c.history.Jobs[key].Move == nil)
-	}
-}
-
-// TestSlowness_InsideAGroup is about what Nomad may make of the workers of a group:
-// the slowest counts, so that no job goes from rack to rack for what it does not get.
-func TestSlowness_InsideAGroup(t *testing.T) {
-	of8 := []migrate.Point{point(8, nodeSpread(2), 1), point(8, nodeSpread(4), 1.5), point(8, rackSpread(2), 2)}
-	for name, tc := range map[string]struct {
-		nodes  int // of a rack
-		slots  int // of a node
-		own    []migrate.Point
-		at     migrate.Crossing
-		counts []int
-		want   float64
-	}{
-		"to another rack, where it may be on as many nodes": {4, 4, of8, nodeSpread(4), []int{0, 8}, 1},
-		"to another rack, from fewer nodes than it may be":  {4, 4, of8, nodeSpread(2), []int{0, 8}, 1.5},
-		"to one rack, on four nodes at worst":               {4, 4, of8, rackSpread(2), []int{8, 0}, 0.75},
-		"to one rack of two nodes":                          {2, 4, of8, rackSpread(2), []int{8, 0}, 0.5},
-		"to one rack of one node":                           {1, 8, append(of8, point(8, migrate.Crossing{}, 0.8)), rackSpread(2), []int{8, 0}, 0.4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			levels, err := topology.ParseLevels([]string{"meta.rack"})
-			must.NoError(t, err)
-			v := &cluster.View{}
-			j := &planner.Job{}
-			var nodes []topology.Node
-			for rack := range 2 {
-				class := &planner.Class{}
-				for range tc.nodes {
-					n := strconv.Itoa(len(nodes))
-					class.Places = append(class.Places, placement.Place{Node: len(nodes)})
-					v.Nodes = append(v.Nodes, planner.Node{Bins: []planner.Bin{{Slots: tc.slots}}})
-					nodes = append(nodes, topology.Node{Values: []string{fmt.Sprint("r", rack), n}, Bins: []topology.Bin{{}}})
-				}
-				j.Groups = append(j.Groups, planner.Group{Need: placement.Need{Slots: 1}, Class: class, Path: []int{rack}})
-			}
-			s := slowness{tree: topology.New(levels, nodes), groups: j.Groups, at: history.Where{Workers: 8, Crossing: tc.at}, own: &migrate.Sensitivity{Points: tc.own}, alike: &migrate.Sensitivity{}}
-			rooms{}.measure(&s, v, j)
-			must.InDelta(t, tc.want, s.by(tc.counts), 1e-9)
-		})
 	}
 }

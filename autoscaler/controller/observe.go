@@ -81,7 +81,7 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		c.fill(j, f, now)
 		kinds = append(kinds, kindKey(j.Key, f))
 	}
-	c.mobilize(v, now)
+	c.addMobility(v, now)
 	for i := range v.Ineligible {
 		if h := c.history.Jobs[v.Ineligible[i].Key]; h != nil && v.Ineligible[i].Off {
 			h.Submitted = time.Time{} // it takes another submission to come back

@@ -157,7 +157,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	}
 	delete(p.silent, t.key)
 	j.endpoint = endpoint
-	ring, late := j.Size, j.late()
+	ring, stale := j.Size, j.stale()
 	j.askedAt = asked
 	resizes, changed := c.history.Learn(j.Job, t.kind, got, t.slots, now)
 	for _, r := range resizes {
@@ -172,7 +172,7 @@ func (c *Controller) probeJob(ctx context.Context, p *probes, t target) {
 	if measured {
 		c.moved(t.key, outcome)
 	}
-	if changed || measured || j.Move != nil && (ring != j.Size || late && !j.late()) {
+	if changed || measured || j.Move != nil && (ring != j.Size || stale && !j.stale()) {
 		c.poke() // policies know more sizes than before, or fewer, or a move goes on
 	}
 	if complete {

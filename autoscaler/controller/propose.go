@@ -11,6 +11,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -63,11 +64,11 @@ func (c *Controller) proposals(view *cluster.View, line string, now time.Time) (
 		c.history.Job(j.Key, &f.Observation, now)
 		c.fill(j, f, now)
 	}
-	c.mobilize(view, now)
+	c.addMobility(view, now)
 	c.loans.reserve(view, now)
 	var requests []*request
 	var out []api.Proposal
-	for _, name := range poolNames(view) {
+	for _, name := range view.Pools() {
 		p := c.policyOf(name)
 		try := &poolPolicy{line: p.line, policy: p.policy}
 		if line != "" {
@@ -97,7 +98,7 @@ func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) m
 	for i := range plan.Actions {
 		actions[plan.Actions[i].Job] = &plan.Actions[i]
 	}
-	waits := byJob(plan.Waits)
+	waits := report.WaitsByJob(plan.Waits)
 	out := map[string][]api.ProposedJob{}
 	for i := range jobs {
 		j := &jobs[i]

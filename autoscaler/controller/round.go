@@ -5,11 +5,10 @@ package controller
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -42,12 +41,13 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		}
 	}
 	lead := c.leading()
-	c.status = c.describe(view, wants, plan, lead, now)
+	result := c.result(view, wants, &plan, lead, now)
 	if lead {
-		ample, at := c.ample(view, wants, now)
+		var at time.Time
+		result.Ample, at = c.ample(view, wants, now)
 		wake = earliest(wake, at)
-		describeShortage(c.status, view, wants, ample, &plan, now)
 	}
+	c.status = report.Status(result)
 	c.view, c.decided = view, now
 	events := c.events
 	c.events = nil
@@ -62,6 +62,22 @@ func (c *Controller) round(ctx context.Context) (time.Time, error) {
 		c.report(ctx, view.Ineligible)
 	}
 	return wake, nil
+}
+
+// result returns what a round has come to, to be reported. The caller holds c.mu.
+func (c *Controller) result(v *cluster.View, wants []planner.Want, plan *planner.Plan, lead bool, now time.Time) *report.Round {
+	r := &report.Round{
+		Config: c.cfg, Now: now, View: v, Wants: wants, Jobs: make([]report.Job, len(v.Jobs)), Plan: plan, History: c.history,
+		Policies: map[string]report.Policy{}, Leading: lead, Paused: c.overrides.All,
+	}
+	for i := range v.Jobs {
+		j := c.job(v.Jobs[i].Key)
+		r.Jobs[i] = report.Job{Job: j.Job, WriteError: j.writeError}
+	}
+	for name, p := range c.policies {
+		r.Policies[name] = report.Policy{Line: p.line, Problem: p.problem}
+	}
+	return r
 }
 
 // makeRoom keeps slots free for jobs that are not elastic. It returns when to look at
@@ -85,7 +101,7 @@ func (c *Controller) decideAll(v *cluster.View, now time.Time) ([]planner.Want, 
 		wants[i].Count = v.Jobs[i].Settled()
 	}
 	wake := now.Add(c.cfg.Planner.Tick)
-	for _, name := range poolNames(v) {
+	for _, name := range v.Pools() {
 		if at := c.decide(v, name, wants, now); at.After(now) {
 			wake = earliest(wake, at)
 		}
@@ -99,15 +115,4 @@ func earliest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-func poolNames(v *cluster.View) []string {
-	names := map[string]bool{}
-	for i := range v.Nodes {
-		names[v.Nodes[i].Pool] = true
-	}
-	for i := range v.Jobs {
-		names[v.Jobs[i].Pool] = true
-	}
-	return slices.Sorted(maps.Keys(names))
 }

@@ -6,7 +6,6 @@ package controller
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +15,6 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
@@ -85,50 +81,6 @@ func gathered(t *testing.T, a *Controller) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// TestDescribeShortage is about levels, and workers of several slots.
-func TestDescribeShortage(t *testing.T) {
-	v := racks(t, spreadJob("a"), spreadJob("b"))
-	for j := range v.Jobs {
-		v.Jobs[j].Min, v.Jobs[j].Max = 1, 8
-		v.Jobs[j].Groups = []planner.Group{{Name: "g", Max: 8, Need: placement.Need{Slots: 2}, Class: &planner.Class{Places: []placement.Place{{Node: 0}}}}}
-		v.Facts[j].Spec = &jobspec.Spec{}
-	}
-	v.Jobs[1].Locality = &planner.Locality{Rule: placement.Rule{Within: 1}, Level: "meta.rack"}
-	for i := range v.Nodes {
-		v.Nodes[i].NodeClass = "a100"
-	}
-	s := &api.Status{Pools: []api.PoolStatus{{Name: "gpu"}}, Jobs: make([]api.JobStatus, 2)}
-	describeShortage(s, v, make([]planner.Want, 2), []int{3, 4}, &planner.Plan{}, time.Unix(1_800_000_000, 0))
-	must.Eq(t, &api.Lack{Slots: 6}, s.Jobs[0].Lacks)
-	must.Eq(t, &api.Lack{Slots: 8, Level: "meta.rack"}, s.Jobs[1].Lacks)
-	must.Eq(t, []api.Lack{{Slots: 6}, {Slots: 8, Level: "meta.rack"}}, s.Pools[0].Lacks)
-	// Two of a's workers find room; the third shares a node with b's.
-	must.Eq(t, []api.NodeClass{{Class: "a100", Nodes: 3, Idle: 3, Waiting: 3}}, s.Pools[0].Nodes)
-}
-
-// TestSlotsWanted is about names that jobs choose: none is shown to those who may
-// not see the job, nor more than a bound, and the sum stays.
-func TestSlotsWanted(t *testing.T) {
-	s := &api.Status{Pools: []api.PoolStatus{{Name: "gpu"}, {Name: "idle"}}}
-	for i := range 3 * namedQueues {
-		s.Jobs = append(s.Jobs, api.JobStatus{
-			JobKey: planner.JobKey{Namespace: "default", ID: strconv.Itoa(i)}, Pool: "gpu", Queue: fmt.Sprintf("q\"\n%d", i), Lacks: &api.Lack{Slots: 1 + i},
-		})
-	}
-	total := 3 * namedQueues * (3*namedQueues + 1) / 2
-	sum := func(m map[wantedKey]int) (n int) {
-		for _, k := range m {
-			n += k
-		}
-		return n
-	}
-	all := slotsWanted(s, everyone)
-	must.Eq(t, total, sum(all))
-	must.Eq(t, namedQueues+2, len(all)) // those without a name, and the idle pool
-	must.Eq(t, 3*namedQueues, all[wantedKey{pool: "gpu", queue: fmt.Sprintf("q\"\n%d", 3*namedQueues-1)}])
-	must.Eq(t, map[wantedKey]int{{pool: "gpu"}: total, {pool: "idle"}: 0}, slotsWanted(s, func(planner.JobKey) bool { return false }))
 }
 
 // TestWithRoom has every policy decide for a pool with more room than there is: jobs

@@ -118,10 +118,10 @@ func take(s *policy.Snapshot, n int) {
 func policyJob(j *planner.Job, f *cluster.Facts, h *job, curve speedup.Curve) policy.Job {
 	return policy.Job{
 		ID: j.Key.Namespace + "/" + j.Key.ID, Tenant: f.Tenant, Type: f.Type, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
-		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(h.deadline(f)),
+		Submit: seconds(h.FirstSeen), FirstStart: seconds(h.FirstStart), LastChange: seconds(h.LastChange), Deadline: seconds(f.Spec.DeadlineOf(h.Submitted)),
 		Min: j.Min, Max: j.Max, Preferred: f.Spec.Preferred, Sizes: j.Sizes, PerWorker: f.Slots,
 		Count: j.Settled(), Preemptible: j.Preemptible, Resizes: h.Resizes, Attained: h.Attained, RunTime: h.RunTime,
-		Curve: curve, Done: h.Done, Remaining: max(0, h.total(f)-h.Done),
+		Curve: curve, Done: h.Done, Remaining: max(0, h.Work(f.Spec.TotalWork)-h.Done),
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
@@ -53,11 +54,11 @@ func TestSpread_AsMeasured(t *testing.T) {
 			steps[id] = all
 			c.history.Learn(c.history.Jobs[key], history.KindKey(key, kind), &history.Progress{
 				Size: 4, StepSeconds: map[string]history.StepTime{"4": {N: int(all[0]), Mean: all[1] / all[0]}},
-				Resizes: []history.Resize{{From: 4, To: 4, Cause: "resize", GapSeconds: known(0.3), Time: rings[id]}},
+				Resizes: []history.Resize{{From: 4, To: 4, Cause: "resize", GapSeconds: new(0.3), Time: rings[id]}},
 			}, 1, now)
 		}
 		c.observe(v, nil, now)
-		return &v.Jobs[0], c.describeSpread(v, &v.Jobs[0], &v.Facts[0])
+		return &v.Jobs[0], report.Status(c.result(v, make([]planner.Want, 1), &planner.Plan{}, true, now)).Jobs[0].Spread
 	}
 	oneRack, otherRack := []int{4, 0}, []int{0, 4}
 
@@ -101,38 +102,6 @@ func TestSpread_AsMeasured(t *testing.T) {
 	c.cfg.Pools["gpu"] = config.Pool{Name: "gpu"}
 	_, s = observe("suffers", "bert", 1, 4, 0)
 	must.Nil(t, s)
-}
-
-func TestCrossingCosts(t *testing.T) {
-	levels, err := topology.ParseLevels([]string{"meta.block", "meta.rack"})
-	must.NoError(t, err)
-	tree := topology.New(levels, nil)
-	blocks := migrate.Crossing{Level: "meta.block", Domains: 2}
-	cost := func(size int, at, than migrate.Point, slowdown float64) api.CrossingCost {
-		return api.CrossingCost{
-			Size: size, Slowdown: slowdown,
-			SpreadTime: api.SpreadTime{Crossing: at.Crossing, StepTime: at.StepTime},
-			Than:       api.SpreadTime{Crossing: than.Crossing, StepTime: than.StepTime},
-		}
-	}
-	one, node, rack, rack3, block := point(4, migrate.Crossing{}, 2), point(4, nodeSpread(2), 3), point(4, rackSpread(2), 4), point(4, rackSpread(3), 5), point(4, blocks, 1)
-	for name, tc := range map[string]struct {
-		points []migrate.Point
-		want   []api.CrossingCost
-	}{
-		"nothing":                       {},
-		"one place":                     {points: []migrate.Point{rack}},
-		"one place of each size":        {points: []migrate.Point{rack, point(8, node.Crossing, 1)}},
-		"from closest to furthest":      {points: []migrate.Point{block, rack3, node, rack, one}, want: []api.CrossingCost{cost(4, node, one, 1.5), cost(4, rack, one, 2), cost(4, rack3, one, 2.5), cost(4, block, one, 0.5)}},
-		"never all in one place":        {points: []migrate.Point{rack3, rack}, want: []api.CrossingCost{cost(4, rack3, rack, 1.25)}},
-		"each size with its own":        {points: []migrate.Point{point(8, rackSpread(2), 6), rack, point(8, nodeSpread(2), 3), one}, want: []api.CrossingCost{cost(4, rack, one, 2), cost(8, point(8, rackSpread(2), 6), point(8, nodeSpread(2), 3), 2)}},
-		"a level that is there no more": {points: []migrate.Point{one, point(4, migrate.Crossing{Level: "meta.row", Domains: 2}, 9)}},
-		"what cannot be":                {points: []migrate.Point{one, point(4, rackSpread(2), 1e9), point(4, rackSpread(3), 0)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			must.Eq(t, tc.want, crossingCosts(tree, &migrate.Sensitivity{Points: tc.points}))
-		})
-	}
 }
 
 // TestSpread_FromNomadAndTheTraining has a job run on two nodes and then on one, in

@@ -113,3 +113,12 @@ func (ps Problems) Text() string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// DeadlineOf returns the wanted time of completion of a job that was submitted then; zero
+// is none.
+func (s *Spec) DeadlineOf(submitted time.Time) time.Time {
+	if s.DeadlineAfter > 0 {
+		return submitted.Add(s.DeadlineAfter)
+	}
+	return s.Deadline
+}

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+package report
 
 import (
 	"maps"
@@ -11,19 +11,53 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// describe makes the status that is published. The caller holds c.mu.
-func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planner.Plan, lead bool, now time.Time) *api.Status {
-	s := &api.Status{Time: now, Autoscaler: c.cfg.Name, Leading: lead, Ready: true, Paused: c.overrides.All, Jobs: []api.JobStatus{}, Pools: []api.PoolStatus{}}
-	waits := byJob(plan.Waits)
-	pools := c.describePools(v)
+// Round is the result of one round of the control loop.
+type Round struct {
+	Config *config.Config
+	Now    time.Time
+	View   *cluster.View
+	// Wants are the decisions of the policies, and Jobs what is remembered, by index of
+	// View.Jobs.
+	Wants []planner.Want
+	Jobs  []Job
+	Plan  *planner.Plan
+	// Ample is what the policies would want if there was room, by index of View.Jobs; nil
+	// where this autoscaler does not lead.
+	Ample    []int
+	History  *history.History
+	Policies map[string]Policy // by node pool
+
+	Leading, Paused bool
+}
+
+// Job is what is remembered of a job.
+type Job struct {
+	*history.Job
+	// WriteError is why the last write failed; empty if it did not.
+	WriteError string
+}
+
+// Policy is a pool's policy.
+type Policy struct {
+	Line    string // as a user writes it
+	Problem string // why it does not decide; empty if it does
+}
+
+// Status returns the status that is published.
+func Status(r *Round) *api.Status {
+	v := r.View
+	s := &api.Status{Time: r.Now, Autoscaler: r.Config.Name, Leading: r.Leading, Ready: true, Paused: r.Paused, Jobs: []api.JobStatus{}, Pools: []api.PoolStatus{}}
+	waits := WaitsByJob(r.Plan.Waits)
+	pools := poolStatuses(r)
 	for i := range v.Jobs {
 		j, f := &v.Jobs[i], &v.Facts[i]
-		js := describeJob(j, f, c.job(j.Key), wants[i], waits[j.Key], now)
-		js.Spread = c.describeSpread(v, j, f)
+		js := jobStatus(j, f, r.Jobs[i], r.Wants[i], waits[j.Key], r.Now)
+		js.Spread = spreadOf(r, i)
 		p := pools[j.Pool]
 		p.Used += j.Alive() * f.Slots
 		if js.State == api.StateWaiting || js.State == api.StateSuspended {
@@ -41,10 +75,14 @@ func (c *Controller) describe(v *cluster.View, wants []planner.Want, plan planne
 		}
 		s.Ineligible = append(s.Ineligible, out)
 	}
+	if r.Ample != nil {
+		addShortage(s, r)
+	}
 	return s
 }
 
-func byJob(waits []planner.Wait) map[planner.JobKey]planner.Wait {
+// WaitsByJob returns the waits of a plan by their jobs.
+func WaitsByJob(waits []planner.Wait) map[planner.JobKey]planner.Wait {
 	out := make(map[planner.JobKey]planner.Wait, len(waits))
 	for _, w := range waits {
 		out[w.Job] = w
@@ -52,15 +90,15 @@ func byJob(waits []planner.Wait) map[planner.JobKey]planner.Wait {
 	return out
 }
 
-// describePools are the pools without their jobs, by name.
-func (c *Controller) describePools(v *cluster.View) map[string]*api.PoolStatus {
+// poolStatuses returns the pools without their jobs, by name.
+func poolStatuses(r *Round) map[string]*api.PoolStatus {
 	pools := map[string]*api.PoolStatus{}
-	for _, name := range poolNames(v) {
-		p := c.policies[name]
-		pools[name] = &api.PoolStatus{Name: name, Reserved: v.Reserved[name], Policy: p.line, Problem: p.problem, Queues: queues(c.cfg.Pool(name))}
+	for _, name := range r.View.Pools() {
+		p := r.Policies[name]
+		pools[name] = &api.PoolStatus{Name: name, Reserved: r.View.Reserved[name], Policy: p.Line, Problem: p.Problem, Queues: queues(r.Config.Pool(name))}
 	}
-	for i := range v.Nodes {
-		if n := &v.Nodes[i]; n.State == planner.Ready {
+	for i := range r.View.Nodes {
+		if n := &r.View.Nodes[i]; n.State == planner.Ready {
 			for _, b := range n.Bins {
 				pools[n.Pool].Capacity += max(0, b.Slots)
 			}
@@ -69,7 +107,7 @@ func (c *Controller) describePools(v *cluster.View) map[string]*api.PoolStatus {
 	return pools
 }
 
-// queues are the rules of a pool as they are shown.
+// queues returns the rules of a pool as they are shown.
 func queues(pool config.Pool) []api.QueueStatus {
 	var out []api.QueueStatus
 	for _, q := range pool.Rules() {
@@ -78,27 +116,17 @@ func queues(pool config.Pool) []api.QueueStatus {
 	return out
 }
 
-// lost returns how many steps resizes made the job repeat, nil where that is not known of
-// all.
-func (j *job) lost() *float64 {
-	if j.Uncounted {
-		return nil
-	}
-	lost := j.Lost
-	return &lost
-}
-
-func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
+func jobStatus(j *planner.Job, f *cluster.Facts, h Job, w planner.Want, wait planner.Wait, now time.Time) api.JobStatus {
 	curve := speedup.NewCurve(h.Points()...)
 	js := api.JobStatus{
 		JobKey: j.Key, Pool: j.Pool, Queue: f.Spec.Queue, Tenant: f.Tenant,
 		Count: j.Count(), Running: f.Running, Want: w.Count, Min: j.Min, Max: j.Max, Reason: w.Reason,
 		HoldReason: wait.Why, HoldUntil: wait.Until, Seen: h.FirstSeen, Started: h.FirstStart, Completed: h.Completed,
-		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.total(f), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.lost(),
-		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.writeError,
+		Attained: h.Attained, Resizes: h.Resizes, Step: h.Done, Total: h.Work(f.Spec.TotalWork), Loss: h.Loss, Size: h.Size, Gaps: h.Gaps, LostSteps: h.Repeated(),
+		StepTimes: curve.Points(), Notes: f.Notes, WriteError: h.WriteError,
 		Requests: api.Requests{
 			Kind: f.Spec.Kind, Preferred: f.Spec.Preferred, Sizes: j.Sizes, Slots: f.Slots, Weight: f.Spec.Weight, Priority: f.Spec.Priority,
-			Preemptible: j.Preemptible, Deadline: h.deadline(f),
+			Preemptible: j.Preemptible, Deadline: f.Spec.DeadlineOf(h.Submitted),
 		},
 	}
 	switch {
@@ -116,7 +144,7 @@ func describeJob(j *planner.Job, f *cluster.Facts, h *job, w planner.Want, wait 
 		js.State = api.StateWaiting
 	}
 	js.Progress = progress(&js)
-	if left, ok := h.left(f, curve); ok && js.State == api.StateRunning && left <= maxETA {
+	if left, ok := h.Left(f.Spec.TotalWork, f.Running, curve); ok && js.State == api.StateRunning && left <= maxETA {
 		js.ETA = now.Add(time.Duration(left * float64(time.Second))).Round(time.Second)
 	}
 	return js

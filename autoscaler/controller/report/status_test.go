@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+package report
 
 import (
 	"encoding/json"
@@ -20,10 +20,8 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
-// TestDescribeJob is about what the status has of one job.
-func known(s float64) *float64 { return &s }
-
-func TestDescribeJob(t *testing.T) {
+// TestJobStatus is about what the status has of one job.
+func TestJobStatus(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	measured := []history.Measurement{{Point: speedup.Point{Size: 2, StepTime: 0.5, Samples: 10}}, {Point: speedup.Point{Size: 4, StepTime: 0.25, Samples: 10}}}
 	for name, tc := range map[string]struct {
@@ -54,14 +52,14 @@ func TestDescribeJob(t *testing.T) {
 			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, HoldReason: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
 			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Observation: history.Observation{Running: tc.running}}
 			tc.history.Measurements = measured
-			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: known(0.25)}}
-			got := describeJob(j, f, &job{Job: &tc.history}, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
+			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: new(0.25)}}
+			got := jobStatus(j, f, Job{Job: &tc.history}, planner.Want{Count: 3, Reason: "so"}, planner.Wait{Why: "not yet"}, now)
 			must.Eq(t, tc.state, got.State)
 			must.Eq(t, tc.progress, got.Progress)
 			must.Eq(t, tc.history.Gaps, got.Gaps)
 			must.Eq(t, new(float64), got.LostSteps)
 			tc.history.Uncounted = true
-			must.Nil(t, (&job{Job: &tc.history}).lost())
+			must.Nil(t, tc.history.Repeated())
 			must.Eq(t, "so", got.Reason)
 			switch {
 			case tc.history.Frozen:
@@ -80,10 +78,10 @@ func TestDescribeJob(t *testing.T) {
 	}
 }
 
-// TestDescribeJob_OfNonsense has what a hostile training reports, which must
+// TestJobStatus_OfNonsense has what a hostile training reports, which must
 // spoil neither the status nor the saved history of others.
-func TestDescribeJob_OfNonsense(t *testing.T) {
-	text, err := os.ReadFile("../memory/history/testdata/nonsense.json")
+func TestJobStatus_OfNonsense(t *testing.T) {
+	text, err := os.ReadFile("../../memory/history/testdata/nonsense.json")
 	must.NoError(t, err)
 	var all map[string][]string
 	must.NoError(t, json.Unmarshal(text, &all))
@@ -100,7 +98,7 @@ func TestDescribeJob_OfNonsense(t *testing.T) {
 			must.NoError(t, err)
 			must.Zero(t, saved.Dropped)
 			f := &cluster.Facts{Spec: &jobspec.Spec{}, Observation: history.Observation{Running: 1}}
-			_, err = json.Marshal(describeJob(&planner.Job{}, f, &job{Job: j}, planner.Want{}, planner.Wait{}, now))
+			_, err = json.Marshal(jobStatus(&planner.Job{}, f, Job{Job: j}, planner.Want{}, planner.Wait{}, now))
 			must.NoError(t, err)
 		})
 	}

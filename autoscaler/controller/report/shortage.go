@@ -1,26 +1,24 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+package report
 
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
-// describeShortage adds to a status what jobs lack room for, and the nodes that
-// they could use.
-func describeShortage(s *api.Status, v *cluster.View, wants []planner.Want, ample []int, plan *planner.Plan, now time.Time) {
+// addShortage adds to a status what jobs lack room for, and the nodes that they could use.
+func addShortage(s *api.Status, r *Round) {
+	v := r.View
 	pools := map[string]*api.PoolStatus{}
 	for i := range s.Pools {
 		pools[s.Pools[i].Name] = &s.Pools[i]
 	}
-	short := planner.Shortages(&v.Cluster, wants, ample, plan, now)
+	short := planner.Shortages(&v.Cluster, r.Wants, r.Ample, r.Plan, r.Now)
 	for _, x := range short {
 		j, lack := &v.Jobs[x.Job], &api.Lack{Slots: x.Workers * v.Facts[x.Job].Slots}
 		if j.Locality != nil && j.Locality.Within > 0 {
@@ -29,7 +27,7 @@ func describeShortage(s *api.Status, v *cluster.View, wants []planner.Want, ampl
 		s.Jobs[x.Job].Lacks = lack
 		addLack(pools[j.Pool], *lack)
 	}
-	for _, k := range planner.NodeClasses(&v.Cluster, wants, short, plan, now) {
+	for _, k := range planner.NodeClasses(&v.Cluster, r.Wants, short, r.Plan, r.Now) {
 		p := pools[k.Pool]
 		p.Nodes = append(p.Nodes, api.NodeClass{Class: k.Class, Nodes: k.Nodes, Idle: k.Idle, Waiting: k.Waiting, Growing: k.Growing})
 	}

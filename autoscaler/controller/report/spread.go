@@ -1,28 +1,28 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+package report
 
 import (
 	"cmp"
 	"slices"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/slowdown"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
-// describeSpread is how far apart the workers of a job are and what that costs it,
-// nil in a pool without a topology and where nothing is known. The caller holds
-// c.mu.
-func (c *Controller) describeSpread(v *cluster.View, j *planner.Job, f *cluster.Facts) *api.Spread {
-	pool, tree := c.cfg.Pool(j.Pool), v.Topologies[j.Pool]
+// spreadOf returns how far apart the workers of a job are and what that costs it, nil in a
+// pool without a topology and where nothing is known.
+func spreadOf(r *Round, job int) *api.Spread {
+	j, f := &r.View.Jobs[job], &r.View.Facts[job]
+	pool, tree := r.Config.Pool(j.Pool), r.View.Topologies[j.Pool]
 	if !pool.Aware || tree == nil {
 		return nil
 	}
-	own, alike := c.history.Sensitivities(c.job(j.Key).Job, kindKey(j.Key, f))
+	own, alike := r.History.Sensitivities(r.Jobs[job].Job, history.KindKey(j.Key, f.Spec.Kind))
 	out := &api.Spread{Workers: f.Where.Workers, Crossing: f.Where.Crossing, Costs: crossingCosts(tree.Tree, own)}
 	if out.Costs == nil {
 		out.Costs = crossingCosts(tree.Tree, alike)
@@ -37,7 +37,7 @@ func (c *Controller) describeSpread(v *cluster.View, j *planner.Job, f *cluster.
 	return out
 }
 
-// crossingCosts compare, at each size, what was measured with where the workers were
+// crossingCosts compares, at each size, what was measured with where the workers were
 // closest together.
 func crossingCosts(tree *topology.Tree, s *migrate.Sensitivity) []api.CrossingCost {
 	inside := func(c migrate.Crossing) int { // -1 where the operator has removed the level
@@ -58,7 +58,7 @@ func crossingCosts(tree *topology.Tree, s *migrate.Sensitivity) []api.CrossingCo
 		}
 		than := points[closest]
 		ratio := p.StepTime / than.StepTime
-		if i == closest || ratio < leastSlowdown || ratio > mostSlowdown {
+		if i == closest || !slowdown.Believed(ratio) {
 			continue
 		}
 		out = append(out, api.CrossingCost{

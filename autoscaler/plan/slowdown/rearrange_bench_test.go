@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-package controller
+package slowdown
 
 import (
 	"fmt"
@@ -10,8 +10,6 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -20,10 +18,10 @@ import (
 
 // scattered is jobs with a worker in each of so many full racks, of which it is
 // measured that they are slower by a hundredth for each.
-func scattered(t testing.TB, racks, jobs int) (*cluster.View, []planner.Want) {
+func scattered(t testing.TB, racks, jobs int) (*planner.Cluster, []planner.Want) {
 	levels, err := topology.ParseLevels([]string{"meta.rack"})
 	must.NoError(t, err)
-	v := &cluster.View{}
+	v := &planner.Cluster{}
 	var nodes []topology.Node
 	var classes []*planner.Class
 	for r := range racks {
@@ -37,6 +35,7 @@ func scattered(t testing.TB, racks, jobs int) (*cluster.View, []planner.Want) {
 	for n := 2; n <= 128; n *= 2 {
 		own.Points = append(own.Points, point(racks, rackSpread(n), 1+float64(n)/100))
 	}
+	rooms := NewRooms(v.Nodes)
 	var wants []planner.Want
 	for i := range jobs {
 		j := planner.Job{
@@ -49,12 +48,8 @@ func scattered(t testing.TB, racks, jobs int) (*cluster.View, []planner.Want) {
 				Live: []planner.Worker{{Place: classes[r].Places[0]}},
 			})
 		}
-		s := &slowness{
-			tree: tree, groups: j.Groups, now: live(&j), own: own, alike: &migrate.Sensitivity{},
-			at: history.Where{Workers: racks, Crossing: rackSpread(racks)},
-		}
-		rooms{}.measure(s, v, &j)
-		j.Mobility = &planner.Mobility{Remaining: 36000, Gap: 1, Slowdown: s.by}
+		m := New(&j, tree, new(rackSpread(racks)), own, &migrate.Sensitivity{}, rooms)
+		j.Mobility = &planner.Mobility{Remaining: 36000, Gap: 1, Slowdown: m.FromNow}
 		v.Jobs, wants = append(v.Jobs, j), append(wants, planner.Want{Count: racks})
 	}
 	return v, wants
@@ -68,7 +63,7 @@ func BenchmarkRearrange(b *testing.B) {
 			v, wants := scattered(b, tc.racks, tc.jobs)
 			actions := 0
 			for b.Loop() {
-				p := planner.Make(&v.Cluster, wants, time.Unix(1_800_000_000, 0), planner.DefaultOptions())
+				p := planner.Make(v, wants, time.Unix(1_800_000_000, 0), planner.DefaultOptions())
 				actions = len(p.Actions)
 			}
 			b.ReportMetric(float64(actions), "actions")

@@ -1,0 +1,146 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+)
+
+// Metrics for who adds nodes.
+var (
+	slotsWantedDesc = prometheus.NewDesc("kolo_slots_wanted", "Slots that jobs would use if there was room, beyond those they have and get.", []string{"pool", "queue", "level"}, nil)
+	nodesDesc       = prometheus.NewDesc("kolo_nodes", "Nodes that take workers, by Nomad's node class.", []string{"pool", "class"}, nil)
+	idleDesc        = prometheus.NewDesc("kolo_nodes_idle", "Nodes that take workers and have none.", []string{"pool", "class"}, nil)
+	nodesWantedDesc = prometheus.NewDesc("kolo_nodes_wanted", "More nodes that jobs could use: waiting ones, and on top of them those that would grow.", []string{"pool", "class", "state"}, nil)
+)
+
+// jobLabels name a job. Not "job": Prometheus sets that label itself, to the name
+// of the scrape's job.
+var jobLabels = []string{"namespace", "job_id"}
+
+var (
+	capacityDesc   = prometheus.NewDesc("kolo_pool_slots", "Slots that elastic jobs may use.", []string{"pool"}, nil)
+	usedDesc       = prometheus.NewDesc("kolo_pool_slots_used", "Slots that elastic jobs hold.", []string{"pool"}, nil)
+	waitingDesc    = prometheus.NewDesc("kolo_pool_jobs_waiting", "Jobs with no workers.", []string{"pool"}, nil)
+	policyDesc     = prometheus.NewDesc("kolo_pool_policy", "1 for the policy in force, by its name.", []string{"pool", "policy"}, nil)
+	ineligibleDesc = prometheus.NewDesc("kolo_jobs_with_problems", "Jobs that asked for kolo and are left alone for a mistake.", nil, nil)
+	countDesc      = prometheus.NewDesc("kolo_job_workers", "Workers the job asks Nomad for.", jobLabels, nil)
+	runningDesc    = prometheus.NewDesc("kolo_job_running", "Workers that exist.", jobLabels, nil)
+	wantDesc       = prometheus.NewDesc("kolo_job_wanted", "Workers the policy wants.", jobLabels, nil)
+)
+
+// PoolDescs describes the metrics of PoolGauges, and JobDescs those of JobGauges.
+var (
+	PoolDescs = []*prometheus.Desc{capacityDesc, usedDesc, waitingDesc, policyDesc, ineligibleDesc, nodesDesc, idleDesc, nodesWantedDesc}
+	JobDescs  = []*prometheus.Desc{slotsWantedDesc, countDesc, runningDesc, wantDesc}
+)
+
+// gauges sends gauges to ch.
+func gauges(ch chan<- prometheus.Metric) func(*prometheus.Desc, float64, ...string) {
+	return func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+}
+
+// PoolGauges sends the metrics of the pools of a status to ch.
+func PoolGauges(ch chan<- prometheus.Metric, s *api.Status) {
+	gauge := gauges(ch)
+	problems := 0
+	for _, x := range s.Ineligible {
+		if !x.Off {
+			problems++
+		}
+	}
+	gauge(ineligibleDesc, float64(problems))
+	for _, p := range s.Pools {
+		gauge(capacityDesc, float64(p.Capacity), p.Name)
+		gauge(usedDesc, float64(p.Used), p.Name)
+		gauge(waitingDesc, float64(p.Waiting), p.Name)
+		// Its parameters may name tenants, and Prometheus has no token.
+		name, _, _ := strings.Cut(p.Policy, "(")
+		gauge(policyDesc, 1, p.Name, name)
+		for _, k := range p.Nodes {
+			gauge(nodesDesc, float64(k.Nodes), p.Name, k.Class)
+			gauge(idleDesc, float64(k.Idle), p.Name, k.Class)
+			gauge(nodesWantedDesc, float64(k.Waiting), p.Name, k.Class, "waiting")
+			gauge(nodesWantedDesc, float64(k.Growing), p.Name, k.Class, "growing")
+		}
+	}
+}
+
+// JobGauges sends the metrics per queue of a status to ch and, with perJob, those per job
+// of the jobs that sees lets through.
+func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees func(planner.JobKey) bool) {
+	gauge := gauges(ch)
+	for key, n := range slotsWanted(s, sees) {
+		gauge(slotsWantedDesc, float64(n), key.pool, key.queue, key.level)
+	}
+	if !perJob {
+		return
+	}
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; sees(j.JobKey) {
+			gauge(countDesc, float64(j.Count), j.Namespace, j.ID)
+			gauge(runningDesc, float64(j.Running), j.Namespace, j.ID)
+			gauge(wantDesc, float64(j.Want), j.Namespace, j.ID)
+		}
+	}
+}
+
+type wantedKey struct{ pool, queue, level string }
+
+// namedQueues is how many queues of a pool have series of their own: jobs choose
+// their names.
+const namedQueues = 100
+
+// slotsWanted returns what jobs lack. Queues of jobs that the reader may not see, and
+// those beyond namedQueues, are one without a name: the sum is that of all. Each
+// pool has a series, so that a sum over none is 0.
+func slotsWanted(s *api.Status, sees func(planner.JobKey) bool) map[wantedKey]int {
+	type queue struct{ pool, name string }
+	slots := map[queue]int{}
+	seen := make([]bool, len(s.Jobs))
+	for i := range s.Jobs {
+		if j := &s.Jobs[i]; j.Lacks != nil && sees(j.JobKey) {
+			seen[i] = true
+			slots[queue{j.Pool, j.Queue}] += j.Lacks.Slots
+		}
+	}
+	largest := make([]queue, 0, len(slots))
+	for q := range slots {
+		largest = append(largest, q)
+	}
+	slices.SortFunc(largest, func(a, b queue) int {
+		return cmp.Or(cmp.Compare(slots[b], slots[a]), cmp.Compare(a.name, b.name))
+	})
+	named, of := map[queue]bool{}, map[string]int{}
+	for _, q := range largest {
+		if of[q.pool] < namedQueues {
+			named[q], of[q.pool] = true, of[q.pool]+1
+		}
+	}
+	out := map[wantedKey]int{}
+	for _, p := range s.Pools {
+		out[wantedKey{pool: p.Name}] = 0
+	}
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		if j.Lacks == nil {
+			continue
+		}
+		key := wantedKey{pool: j.Pool, level: j.Lacks.Level}
+		if seen[i] && named[queue{j.Pool, j.Queue}] {
+			key.queue = j.Queue
+		}
+		out[key] += j.Lacks.Slots
+	}
+	return out
+}
