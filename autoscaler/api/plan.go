@@ -3,7 +3,7 @@
 
 package api
 
-import "github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+import "github.com/kolo-nomad/kolo/autoscaler/job/identity"
 
 // Proposal is what the policy of a node pool would do now. GET /v1/plan answers
 // one for each pool.
@@ -16,7 +16,7 @@ type Proposal struct {
 // ProposedJob is one job in a proposal.
 type ProposedJob struct {
 	Job string `json:"job"` // with the namespace unless it is "default"
-	planner.JobKey
+	identity.JobKey
 	Count      int    `json:"count"` // now
 	Want       int    `json:"want"`
 	Write      int    `json:"write"` // what could be written at once

@@ -6,10 +6,10 @@ package api
 import (
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -78,7 +78,7 @@ type QueueStatus struct {
 
 // JobStatus is one elastic job.
 type JobStatus struct {
-	planner.JobKey
+	identity.JobKey
 	Pool       string    `json:"pool"`
 	Queue      string    `json:"queue"`
 	Tenant     string    `json:"tenant,omitempty"` // whose share it is of; absent from older autoscalers
@@ -164,7 +164,7 @@ func (j *JobStatus) Key() string { return j.Namespace + "/" + j.ID }
 // IneligibleJob is a job that asks for Kolo and is not scaled: its block has
 // mistakes, or it is switched off.
 type IneligibleJob struct {
-	planner.JobKey
+	identity.JobKey
 	Count    int      `json:"count"`
 	Off      bool     `json:"off,omitempty"`
 	Problems []string `json:"problems,omitempty"`

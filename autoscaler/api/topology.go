@@ -4,7 +4,7 @@
 package api
 
 import (
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
@@ -30,7 +30,7 @@ type Domain struct {
 
 // JobSpread is how far apart the workers of a job are.
 type JobSpread struct {
-	planner.JobKey
+	identity.JobKey
 	Workers int `json:"workers"` // whose node is known
 	// Level is the outermost level at which the workers are in several domains, ""
 	// where they are all in one of the innermost, and Domains how many they are in.

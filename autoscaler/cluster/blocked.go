@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // finish makes CPU slots, and counts what others wait for.
@@ -75,13 +75,13 @@ func (b *viewBuilder) blocked() {
 
 // groupOf is a group of a job.
 type groupOf struct {
-	job  planner.JobKey
+	job  identity.JobKey
 	name string
 }
 
 // placedSince counts the workers of jobs that were placed after Nomad counted those
 // that wait.
-func (b *viewBuilder) placedSince(jobs map[planner.JobKey]bool) map[groupOf]int {
+func (b *viewBuilder) placedSince(jobs map[identity.JobKey]bool) map[groupOf]int {
 	out := map[groupOf]int{}
 	for _, a := range b.store.allocs {
 		if j := b.store.jobs[a.job]; jobs[a.job] && j != nil && a.made > j.queue.index && !a.over {

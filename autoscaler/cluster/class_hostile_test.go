@@ -12,7 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // TestView_HostileConstraints has constraints that Nomad accepts and that no
@@ -31,7 +31,7 @@ func TestView_HostileConstraints(t *testing.T) {
 			f.node("n1", "gpu", gpus([3]any{"H100", 4, 0}))
 			j := f.job("hostile", "gpu", groupSpec{name: "w", count: 0, device: "nvidia/gpu", gpus: 1})
 			j.Constraints = []*api.Constraint{c}
-			f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j))
+			f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "hostile"}, j))
 			f.job("good", "gpu", groupSpec{name: "w", count: 0, device: "nvidia/gpu", gpus: 1})
 			must.Len(t, 2, f.view().Jobs)
 		})
@@ -56,8 +56,8 @@ func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 			f.node("n1", "gpu", gpus([3]any{"H100", 1, 0}))
 			j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
 			j.Constraints = []*api.Constraint{c}
-			f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j))
-			must.SliceEmpty(t, f.store.jobs[planner.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class.prepared())
+			f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "hostile"}, j))
+			must.SliceEmpty(t, f.store.jobs[identity.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class.prepared())
 			must.Len(t, 1, f.view().Jobs[0].Groups[0].Class.Places)
 		})
 	}
@@ -67,8 +67,8 @@ func TestClassKey_BoundsWhatAJobHasJudged(t *testing.T) {
 		for i := range 20000 {
 			edit(j, strconv.Itoa(i))
 		}
-		f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j))
-		return f.store.jobs[planner.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class
+		f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "hostile"}, j))
+		return f.store.jobs[identity.JobKey{Namespace: "default", ID: "hostile"}].groups[0].class
 	}
 	plain := many(func(j *api.Job, s string) {
 		j.Constraints = append(j.Constraints, &api.Constraint{LTarget: name, Operand: "!=", RTarget: s})
@@ -95,7 +95,7 @@ func TestView_ForgetsClasses(t *testing.T) {
 		f.index++
 		j := f.job("hostile", "gpu", groupSpec{name: "g", device: "nvidia/gpu", gpus: 1})
 		j.Constraints = []*api.Constraint{{LTarget: "${node.class}", Operand: "!=", RTarget: strconv.Itoa(i)}}
-		f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "hostile"}, j))
+		f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "hostile"}, j))
 		f.view()
 	}
 	must.MapLen(t, 1, f.classes.classes)
@@ -135,7 +135,7 @@ func TestView_BlockedJobsAreBoundedByTheRules(t *testing.T) {
 			tc.edit(j)
 			f.wait(j, 8)
 			for i := range tc.want {
-				tc.want[i].Key = planner.JobKey{Namespace: "default", ID: "greedy"}
+				tc.want[i].Key = identity.JobKey{Namespace: "default", ID: "greedy"}
 			}
 			must.Eq(t, tc.want, f.view().Blocked)
 		})

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Endpoint is where an allocation of a job answers. The zero Endpoint is none.
@@ -45,7 +45,7 @@ type wireNetwork struct {
 // an address of its node with a port that Nomad reserved for its allocation.
 // The address in the registry may be any, for a service block may name one
 // (address, address_mode); only the port is taken from there.
-func (p *Prober) endpoint(ctx context.Context, key planner.JobKey, r *api.ServiceRegistration) (Endpoint, error) {
+func (p *Prober) endpoint(ctx context.Context, key identity.JobKey, r *api.ServiceRegistration) (Endpoint, error) {
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
 	var a wirePlace
@@ -107,7 +107,7 @@ var awsMetadata = netip.MustParsePrefix("fd00:ec2::/32")
 
 // Answers reports whether an endpoint that answered may be asked again without a
 // look-up: as far as is known its allocation is of the job, and has not ended.
-func (w *Watcher) Answers(key planner.JobKey, e Endpoint) bool {
+func (w *Watcher) Answers(key identity.JobKey, e Endpoint) bool {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	a := w.store.allocs[e.Alloc]

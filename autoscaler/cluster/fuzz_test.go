@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // constrained is the class of a job with these constraints.
@@ -18,7 +18,7 @@ func constrained(datacenter, driver string, all ...*api.Constraint) classKey {
 	job := &api.Job{Datacenters: []string{datacenter}, Constraints: all, TaskGroups: []*api.TaskGroup{{
 		Name: new("workers"), Tasks: []*api.Task{{Name: "train", Driver: driver}},
 	}}}
-	return newJob(planner.JobKey{Namespace: "default", ID: "train"}, job).groups[0].class
+	return newJob(identity.JobKey{Namespace: "default", ID: "train"}, job).groups[0].class
 }
 
 // FuzzConstraint has the author of a job choose all that a class is made of:

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // phased is a group that fetches, trains beside a task that logs, and tidies
@@ -35,7 +35,7 @@ func TestView_TasksOfPhasesThatFollowOneAnother(t *testing.T) {
 	j := f.job("a", "cpu", groupSpec{name: "w", count: 1})
 	j.TaskGroups[0].Tasks = phased()
 	j.ModifyIndex = new(f.index + 1)
-	f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "a"}, j))
+	f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "a"}, j))
 	v := f.view()
 	must.Eq(t, placement.Need{Slots: 2, CPU: 1100, Memory: 2200}, v.Jobs[0].Groups[0].Need)
 
@@ -64,7 +64,7 @@ func TestView_CoresAreNoSlotsOfCPU(t *testing.T) {
 	j := f.job("a", "cpu", groupSpec{name: "w"})
 	j.TaskGroups[0].Tasks[0].Resources = &api.Resources{Cores: new(8), MemoryMB: new(100)}
 	j.ModifyIndex = new(f.index + 1)
-	f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "a"}, j))
+	f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "a"}, j))
 	v := f.view()
 	must.SliceEmpty(t, v.Jobs)
 	must.StrContains(t, v.Ineligible[0].Problems.Text(), "write cpu in place of cores")

@@ -13,7 +13,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Change is one entry of a job's history of counts, or an event that changed
@@ -24,7 +24,7 @@ type Change struct {
 }
 
 // History reads a job's scaling events, newest first.
-func (c *Client) History(ctx context.Context, key planner.JobKey) ([]Change, error) {
+func (c *Client) History(ctx context.Context, key identity.JobKey) ([]Change, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	status, _, err := c.Jobs().ScaleStatus(key.ID, (&nomad.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))

@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Errors of Identify.
@@ -80,7 +80,7 @@ func workload(token string) string {
 // MayRead asks Nomad whether a token may read the jobs of a namespace
 // (capability read-job). It asks for the summary of one of them, the smallest
 // answer that requires this capability; a job that does not exist is a yes, too.
-func (c *Client) MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error) {
+func (c *Client) MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error) {
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
 	_, _, err := c.Jobs().Summary(one.ID, (&api.QueryOptions{Namespace: one.Namespace, AuthToken: token}).WithContext(ctx))

@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // putJob stores what was read of a job.
@@ -39,7 +39,7 @@ func (w *Watcher) putJob(j *job) {
 	notify(w.wake)
 }
 
-func newJob(key planner.JobKey, info *api.Job) *job {
+func newJob(key identity.JobKey, info *api.Job) *job {
 	j := &job{
 		key: key, elastic: jobspec.Asks(info), enabled: jobspec.Enabled(info),
 		typ: deref(info.Type), pool: deref(info.NodePool), status: deref(info.Status), stopped: deref(info.Stop),

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // pageSize is how many objects one page of a list holds.
@@ -108,7 +108,7 @@ func (w *Watcher) listEvals(ctx context.Context, index uint64) (uint64, error) {
 	return refresh(ctx, w, "/v1/evaluations", index, nil, `Status == "blocked"`, func(e *wireEval) (string, bool) {
 		changed := w.store.putEval(e)
 		if changed {
-			w.touch(planner.JobKey{Namespace: e.Namespace, ID: e.JobID})
+			w.touch(identity.JobKey{Namespace: e.Namespace, ID: e.JobID})
 		}
 		return e.ID, changed
 	}, func(listed map[string]bool, at uint64) bool {
@@ -119,10 +119,10 @@ func (w *Watcher) listEvals(ctx context.Context, index uint64) (uint64, error) {
 // listJobs reads the stubs of all jobs, and of those that have a scaling
 // policy the job itself where it has changed.
 func (w *Watcher) listJobs(ctx context.Context, index uint64) (uint64, error) {
-	stubs := map[planner.JobKey]wireJob{}
+	stubs := map[identity.JobKey]wireJob{}
 	next, err := pages(ctx, w, "/v1/jobs", index, nil, "", func(page []wireJob) {
 		for _, j := range page {
-			stubs[planner.JobKey{Namespace: j.Namespace, ID: j.ID}] = j
+			stubs[identity.JobKey{Namespace: j.Namespace, ID: j.ID}] = j
 		}
 	})
 	if err != nil || next == index {
@@ -132,9 +132,9 @@ func (w *Watcher) listJobs(ctx context.Context, index uint64) (uint64, error) {
 	if _, err = w.client.Raw().Query("/v1/scaling/policies", &policies, w.client.list(ctx, 0, 0, map[string]string{"type": "horizontal"})); err != nil {
 		return 0, fmt.Errorf("listing scaling policies: %w", err)
 	}
-	candidates := map[planner.JobKey]bool{}
+	candidates := map[identity.JobKey]bool{}
 	for _, p := range policies {
-		candidates[planner.JobKey{Namespace: p.Target["Namespace"], ID: p.Target["Job"]}] = true
+		candidates[identity.JobKey{Namespace: p.Target["Namespace"], ID: p.Target["Job"]}] = true
 	}
 	changed := false
 	w.store.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
@@ -36,7 +37,7 @@ func (f *fixture) ask(j *api.Job, block map[string]any) {
 	f.index++
 	j.ModifyIndex = new(f.index)
 	j.TaskGroups[0].Scaling.Policy = map[string]any{"kolo": []any{block}}
-	f.putJob(newJob(planner.JobKey{Namespace: "default", ID: *j.ID}, j))
+	f.putJob(newJob(identity.JobKey{Namespace: "default", ID: *j.ID}, j))
 }
 
 func TestView_Locality(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // Prober asks jobs for their progress. It is for one goroutine per job at a
@@ -64,7 +64,7 @@ const triedAtOnce = 3
 // Probe asks one job. known is the endpoint that answered last, the zero one
 // for none; the one that answered now is returned with the progress. It takes
 // no longer than three requests that are not answered.
-func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []string, known Endpoint) (*history.Progress, Endpoint, error) {
+func (p *Prober) Probe(ctx context.Context, key identity.JobKey, services []string, known Endpoint) (*history.Progress, Endpoint, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*p.timeout)
 	defer cancel()
 	if known != (Endpoint{}) {
@@ -104,7 +104,7 @@ func (p *Prober) Probe(ctx context.Context, key planner.JobKey, services []strin
 // registered, its allocation still runs, and the address is still its own. What
 // an answer states is not acted on without, where acting cannot be taken back at
 // once.
-func (p *Prober) Confirm(ctx context.Context, key planner.JobKey, services []string, e Endpoint, got *history.Progress) error {
+func (p *Prober) Confirm(ctx context.Context, key identity.JobKey, services []string, e Endpoint, got *history.Progress) error {
 	if got.AllocID != e.Alloc {
 		return errors.New("the answer does not name its allocation") // of an older version
 	}
@@ -126,7 +126,7 @@ func (p *Prober) Confirm(ctx context.Context, key planner.JobKey, services []str
 }
 
 // instances are a job's instances of a service.
-func (p *Prober) instances(ctx context.Context, key planner.JobKey, service string) ([]*api.ServiceRegistration, error) {
+func (p *Prober) instances(ctx context.Context, key identity.JobKey, service string) ([]*api.ServiceRegistration, error) {
 	ctx, cancel := p.client.bounded(ctx)
 	defer cancel()
 	all, _, err := p.client.Services().Get(service, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))
@@ -143,7 +143,7 @@ func (p *Prober) instances(ctx context.Context, key planner.JobKey, service stri
 }
 
 // ask asks an endpoint. Errors do not hold what it answers.
-func (p *Prober) ask(ctx context.Context, key planner.JobKey, e Endpoint) (*history.Progress, error) {
+func (p *Prober) ask(ctx context.Context, key identity.JobKey, e Endpoint) (*history.Progress, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Address.String()+statusPath, nil)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // prober is one of a job whose only instance answers with h.
@@ -34,7 +34,7 @@ func prober(t *testing.T, h http.HandlerFunc) (*cluster.Prober, *nomadtest.Clust
 	return cluster.NewProber(client, 10*time.Second), nomad, at
 }
 
-var trainKey = planner.JobKey{Namespace: "default", ID: "train"}
+var trainKey = identity.JobKey{Namespace: "default", ID: "train"}
 
 // stepTimes are so many entries of step_seconds.
 func stepTimes(n int) string {

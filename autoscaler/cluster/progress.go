@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // Bounds of an answer. The driver's agents report far less.
@@ -53,7 +53,7 @@ func slots(n int) bool { return n >= 0 && n <= slotsLimit }
 
 // checkSender returns an error where the answer is not that of the job's
 // allocation.
-func checkSender(p *history.Progress, key planner.JobKey, alloc string) error {
+func checkSender(p *history.Progress, key identity.JobKey, alloc string) error {
 	switch {
 	case p.Job != key.ID || p.Namespace != key.Namespace:
 		return errors.New("another job answers")

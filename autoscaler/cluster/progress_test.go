@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // TestProber_GivesUp has a job of many workers none of which answers, and one
@@ -43,7 +43,7 @@ func TestProber_GivesUp(t *testing.T) {
 	client, err := cluster.NewClient(config.Nomad{Address: ns.URL, Timeout: time.Minute})
 	must.NoError(t, err)
 	p := cluster.NewProber(client, 50*time.Millisecond)
-	key := planner.JobKey{Namespace: "default", ID: "train"}
+	key := identity.JobKey{Namespace: "default", ID: "train"}
 	_, _, err = p.Probe(t.Context(), key, []string{"train"}, cluster.Endpoint{Alloc: "train-at-0", Address: netip.MustParseAddrPort(addresses[0])})
 	must.Error(t, err)
 	must.Between(t, 1, asked.Load(), 4)

@@ -13,11 +13,11 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // waits reports whether a job has a blocked evaluation.
-func (s *store) waits(key planner.JobKey) bool {
+func (s *store) waits(key identity.JobKey) bool {
 	for _, e := range s.evals {
 		if e.job == key && e.waits {
 			return true
@@ -26,7 +26,7 @@ func (s *store) waits(key planner.JobKey) bool {
 	return false
 }
 
-func (w *Watcher) touch(key planner.JobKey) {
+func (w *Watcher) touch(key identity.JobKey) {
 	w.touched.Store(key, struct{}{})
 	notify(w.readJobs)
 }
@@ -69,7 +69,7 @@ func readEach[K any](ctx context.Context, pending *sync.Map, read func(context.C
 }
 
 // ReadJob reads one job again.
-func (w *Watcher) ReadJob(ctx context.Context, key planner.JobKey) error {
+func (w *Watcher) ReadJob(ctx context.Context, key identity.JobKey) error {
 	ctx, cancel := w.client.bounded(ctx)
 	defer cancel()
 	info, _, err := w.client.Jobs().Info(key.ID, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))

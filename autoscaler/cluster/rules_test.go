@@ -10,8 +10,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // TestView_OperatorsRulesOverQueues has a job of another team that asks for the
@@ -60,7 +60,7 @@ func TestView_OperatorsRulesOverQueues(t *testing.T) {
 			clear(f.store.jobs)
 			j.Namespace = &tc.namespace
 			j.TaskGroups[0].Scaling.Policy = map[string]any{jobspec.Key: []any{tc.asks}}
-			f.putJob(newJob(planner.JobKey{Namespace: tc.namespace, ID: "grabber"}, j))
+			f.putJob(newJob(identity.JobKey{Namespace: tc.namespace, ID: "grabber"}, j))
 			v := f.view()
 			if tc.problem != "" {
 				must.SliceEmpty(t, v.Jobs)
@@ -113,7 +113,7 @@ func TestView_TenantsAreNamespaces(t *testing.T) {
 			}
 			j.Namespace = &namespace
 			j.TaskGroups[0].Scaling.Policy = map[string]any{jobspec.Key: []any{asks}}
-			f.putJob(newJob(planner.JobKey{Namespace: namespace, ID: "a"}, j))
+			f.putJob(newJob(identity.JobKey{Namespace: namespace, ID: "a"}, j))
 			v := f.view()
 			must.Len(t, 1, v.Facts, must.Sprint(v.Ineligible))
 			must.Eq(t, tc.tenant, v.Facts[0].Tenant)

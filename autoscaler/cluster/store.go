@@ -10,8 +10,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
@@ -21,7 +21,7 @@ type store struct {
 	mu     sync.Mutex
 	nodes  map[string]*node
 	allocs map[string]*alloc
-	jobs   map[planner.JobKey]*job
+	jobs   map[identity.JobKey]*job
 	evals  map[string]*blocked // blocked evaluations of jobs that are not elastic
 
 	// listed is the index at which each list, by its path, was last taken whole. What is not
@@ -61,7 +61,7 @@ func matches(id, ask string) bool {
 
 type alloc struct {
 	id, node, group string
-	job             planner.JobKey
+	job             identity.JobKey
 	over            bool // ended, well or not
 	ending          bool // Nomad is stopping it
 	complete        bool // ended well by itself
@@ -80,7 +80,7 @@ type heldDevices struct {
 // job is an elastic job, or one that waits for room: the few facts that are
 // needed, so that thousands of jobs stay small.
 type job struct {
-	key      planner.JobKey
+	key      identity.JobKey
 	spec     *jobspec.Spec
 	problems jobspec.Problems
 	elastic  bool // asks for Kolo
@@ -128,14 +128,14 @@ type jobGroup struct {
 
 // blocked is an evaluation that waits for room, or did until its index.
 type blocked struct {
-	job   planner.JobKey
+	job   identity.JobKey
 	waits bool
 	index uint64
 }
 
 func newStore() *store {
 	return &store{
-		nodes: map[string]*node{}, allocs: map[string]*alloc{}, jobs: map[planner.JobKey]*job{},
+		nodes: map[string]*node{}, allocs: map[string]*alloc{}, jobs: map[identity.JobKey]*job{},
 		evals: map[string]*blocked{}, words: map[string]string{}, parts: map[string]struct{}{}, listed: map[string]uint64{},
 	}
 }
@@ -231,7 +231,7 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 	}
 	a := &alloc{
 		id: w.ID, node: s.word(w.NodeID), group: s.word(w.TaskGroup),
-		job:   planner.JobKey{Namespace: s.word(w.Namespace), ID: s.word(w.JobID)},
+		job:   identity.JobKey{Namespace: s.word(w.Namespace), ID: s.word(w.JobID)},
 		index: w.ModifyIndex, made: w.CreateIndex, created: time.Unix(0, w.CreateTime),
 		over:     ended(w.ClientStatus),
 		ending:   w.DesiredStatus != api.AllocDesiredStatusRun,
@@ -269,14 +269,14 @@ func (s *store) putEval(w *wireEval) bool {
 	if old != nil && old.index >= w.ModifyIndex {
 		return false
 	}
-	e := &blocked{job: planner.JobKey{Namespace: w.Namespace, ID: w.JobID}, waits: w.Status == api.EvalStatusBlocked, index: w.ModifyIndex}
+	e := &blocked{job: identity.JobKey{Namespace: w.Namespace, ID: w.JobID}, waits: w.Status == api.EvalStatusBlocked, index: w.ModifyIndex}
 	s.evals[w.ID] = e
 	return e.waits || old != nil && old.waits
 }
 
 // waiting are the jobs that have a blocked evaluation.
-func (s *store) waiting() map[planner.JobKey]bool {
-	out := map[planner.JobKey]bool{}
+func (s *store) waiting() map[identity.JobKey]bool {
+	out := map[identity.JobKey]bool{}
 	for _, e := range s.evals {
 		if e.waits {
 			out[e.job] = true

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // stream reads events until the context ends, opening it again after errors.
@@ -95,7 +95,7 @@ func (w *Watcher) apply(batch *wireEvents) {
 				// Allocations of a purged job may vanish without an event.
 				w.eagerUntil.Store(time.Now().Add(purgeTime).UnixNano())
 			}
-			key := planner.JobKey{Namespace: p.Job.Namespace, ID: p.Job.ID}
+			key := identity.JobKey{Namespace: p.Job.Namespace, ID: p.Job.ID}
 			if w.store.jobs[key] != nil || p.Job.asks() {
 				w.touch(key)
 			}
@@ -103,7 +103,7 @@ func (w *Watcher) apply(batch *wireEvents) {
 			news := w.store.putEval(p.Evaluation)
 			changed = changed || news
 			if news && p.Evaluation.Status == api.EvalStatusBlocked || p.Evaluation.BlockedEval != "" {
-				w.touch(planner.JobKey{Namespace: p.Evaluation.Namespace, ID: p.Evaluation.JobID})
+				w.touch(identity.JobKey{Namespace: p.Evaluation.Namespace, ID: p.Evaluation.JobID})
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
@@ -28,7 +29,7 @@ type View struct {
 	Ineligible []IneligibleJob // jobs that ask for Kolo and are left alone
 	Blocked    []Blocked       // jobs of others that wait for room
 	// Others is how many workers jobs have that are not elastic, ending ones left out.
-	Others map[planner.JobKey]int
+	Others map[identity.JobKey]int
 
 	// Topologies are those of the node pools that have nodes, by name.
 	Topologies map[string]*Topology
@@ -60,7 +61,7 @@ type Facts struct {
 
 // IneligibleJob is a job that asks for Kolo and is left alone.
 type IneligibleJob struct {
-	Key      planner.JobKey
+	Key      identity.JobKey
 	Count    int
 	Group    string // of the first elastic group, for the scaling event
 	Problems jobspec.Problems
@@ -69,7 +70,7 @@ type IneligibleJob struct {
 
 // Blocked is a job that is not elastic and waits for slots.
 type Blocked struct {
-	Key            planner.JobKey
+	Key            identity.JobKey
 	Pool           string
 	Priority       int
 	Workers, Slots int // that have no place
@@ -84,7 +85,7 @@ func (w *Watcher) View(pools func(string) config.Pool) (*View, error) {
 	s := w.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := &viewBuilder{store: s, pools: pools, view: &View{Others: map[planner.JobKey]int{}}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}}
+	b := &viewBuilder{store: s, pools: pools, view: &View{Others: map[identity.JobKey]int{}}, cache: &w.classes, used: map[classKey]*planner.Class{}, paths: map[*planner.Class][]int{}}
 	b.nodes()
 	b.topologies(&w.trees)
 	b.jobs()
@@ -112,7 +113,7 @@ type viewBuilder struct {
 
 	nodeAt     map[string]int
 	binAt      []map[string]int // by node: device group to bin
-	jobAt      map[planner.JobKey]int
+	jobAt      map[identity.JobKey]int
 	types      map[string][]string // device groups by pool
 	undetailed []string
 	moved      []movedNode
@@ -161,7 +162,7 @@ func (b *viewBuilder) nodes() {
 }
 
 func (b *viewBuilder) jobs() {
-	b.jobAt = make(map[planner.JobKey]int, len(b.store.jobs))
+	b.jobAt = make(map[identity.JobKey]int, len(b.store.jobs))
 	// By submission would be the policy's order, but scaling moves that time;
 	// creation does not move.
 	jobs := slices.SortedFunc(maps.Values(b.store.jobs), func(x, y *job) int {

@@ -14,6 +14,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
@@ -41,7 +42,7 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) wait(info *api.Job, workers int) {
 	f.t.Helper()
 	f.store.putEval(&wireEval{ID: "e", Namespace: "default", JobID: *info.ID, Status: "blocked", ModifyIndex: f.index})
-	j := newJob(planner.JobKey{Namespace: "default", ID: *info.ID}, info)
+	j := newJob(identity.JobKey{Namespace: "default", ID: *info.ID}, info)
 	j.queue = queue{workers: map[string]int{"w": workers}, index: f.index}
 	f.putJob(j)
 }
@@ -125,7 +126,7 @@ func (f *fixture) job(id, pool string, groups ...groupSpec) *api.Job {
 		}
 		j.TaskGroups = append(j.TaskGroups, tg)
 	}
-	f.putJob(newJob(planner.JobKey{Namespace: "default", ID: id}, j))
+	f.putJob(newJob(identity.JobKey{Namespace: "default", ID: id}, j))
 	return j
 }
 
@@ -237,7 +238,7 @@ func TestView_AnyDriver(t *testing.T) {
 		f.node("n1", "gpu", gpus([3]any{"H100", 2, 0})+`,"Drivers":{"`+driver+`":{"Detected":true,"Healthy":true}}`)
 		job := f.job("a", "gpu", groupSpec{"w", 2, "gpu", 1, ""})
 		job.TaskGroups[0].Tasks[0].Driver = driver
-		f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "a"}, job))
+		f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "a"}, job))
 		f.alloc("a", "w", "n1", "running", "run", "H100-0")
 		f.alloc("a", "w", "n1", "complete", "run", "H100-1")
 		seen[driver] = f.view()
@@ -266,7 +267,7 @@ func TestView_AStoppedJob(t *testing.T) {
 	must.False(t, f.view().Facts[0].Stopped)
 	yes := true
 	job.Stop = &yes
-	f.putJob(newJob(planner.JobKey{Namespace: "default", ID: "a"}, job))
+	f.putJob(newJob(identity.JobKey{Namespace: "default", ID: "a"}, job))
 	v := f.view()
 	must.True(t, v.Facts[0].Stopped)
 	must.True(t, v.Jobs[0].Stopped)

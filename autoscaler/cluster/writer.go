@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api/audit"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -93,7 +94,7 @@ func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[
 
 // verify reads the job's allocations once more: a completion, unlike a change
 // of the job, moves no index that a write could be conditional on.
-func (w *Writer) verify(ctx context.Context, key planner.JobKey, f Facts) error {
+func (w *Writer) verify(ctx context.Context, key identity.JobKey, f Facts) error {
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
 	var allocs []wireAlloc
@@ -186,7 +187,7 @@ const untagLooks = 3
 // tag to the version it makes, Nomad keeps a job any version of which is
 // tagged, and a request removes the tag of one version: so it looks how many
 // there are, and again afterwards, since someone may have scaled meanwhile.
-func (w *Writer) Untag(ctx context.Context, key planner.JobKey) error {
+func (w *Writer) Untag(ctx context.Context, key identity.JobKey) error {
 	for range untagLooks {
 		n, err := w.tagged(ctx, key)
 		if n == 0 || err != nil {
@@ -202,7 +203,7 @@ func (w *Writer) Untag(ctx context.Context, key planner.JobKey) error {
 }
 
 // tagged is how many versions of a job have our tag.
-func (w *Writer) tagged(ctx context.Context, key planner.JobKey) (int, error) {
+func (w *Writer) tagged(ctx context.Context, key identity.JobKey) (int, error) {
 	ctx, cancel := w.watcher.client.bounded(ctx)
 	defer cancel()
 	versions, _, _, err := w.watcher.client.Jobs().Versions(key.ID, false, (&api.QueryOptions{Namespace: key.Namespace}).WithContext(ctx))
@@ -218,7 +219,7 @@ func (w *Writer) tagged(ctx context.Context, key planner.JobKey) (int, error) {
 	return n, nil
 }
 
-func (w *Writer) untagOne(ctx context.Context, key planner.JobKey) error {
+func (w *Writer) untagOne(ctx context.Context, key identity.JobKey) error {
 	if err := w.turn(ctx); err != nil {
 		return err
 	}
@@ -252,13 +253,13 @@ func (w *Writer) Report(ctx context.Context, a IneligibleJob) error {
 }
 
 // record puts a write to a job on record.
-func (w *Writer) record(e audit.Entry, key planner.JobKey, err error) {
+func (w *Writer) record(e audit.Entry, key identity.JobKey, err error) {
 	e.Namespace, e.Job, e.Err = key.Namespace, key.ID, err
 	w.audit.Write(e)
 }
 
 // scaled takes over what a write did, before Nomad reports it.
-func (w *Watcher) scaled(key planner.JobKey, group string, count int, index uint64) {
+func (w *Watcher) scaled(key identity.JobKey, group string, count int, index uint64) {
 	w.store.mu.Lock()
 	defer w.store.mu.Unlock()
 	old := w.store.jobs[key]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -27,7 +28,7 @@ const (
 
 // ampleCounts is what a policy would want if there was room.
 type ampleCounts struct {
-	counts      map[planner.JobKey]int
+	counts      map[identity.JobKey]int
 	fingerprint uint64 // of the snapshot that it is of
 	at          time.Time
 	took        time.Duration
@@ -82,7 +83,7 @@ func (c *Controller) askAmple(pool string, p *poolPolicy, now time.Time) time.Ti
 	q := &request{policy: p.policy, snap: withRoom(p.last.snap), keys: p.last.keys}
 	q.snap.State, q.snap.Changed = slices.Clone(c.history.States[pool]), true
 	q.run()
-	*a = ampleCounts{counts: map[planner.JobKey]int{}, fingerprint: p.fingerprint, at: now, took: q.took}
+	*a = ampleCounts{counts: map[identity.JobKey]int{}, fingerprint: p.fingerprint, at: now, took: q.took}
 	if q.err != nil {
 		c.log.Warn("the policy does not decide for a larger pool; what jobs lack is what it wants now", "pool", pool, "policy", p.line, "error", q.err)
 		return time.Time{}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
@@ -21,7 +22,7 @@ const requestsAtOnce = 16
 
 // apply writes the plan: shrinks first, then the growth that they make room for.
 func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Plan) {
-	index := make(map[planner.JobKey]int, len(v.Jobs))
+	index := make(map[identity.JobKey]int, len(v.Jobs))
 	for i := range v.Jobs {
 		index[v.Jobs[i].Key] = i
 	}
@@ -54,8 +55,8 @@ func (c *Controller) apply(ctx context.Context, v *cluster.View, plan planner.Pl
 
 // intend saves the moves that a plan begins before they are written: where this
 // leader dies meanwhile, the next one ends them. It returns by job what forgets them.
-func (c *Controller) intend(ctx context.Context, v *cluster.View, index map[planner.JobKey]int, plan planner.Plan) map[planner.JobKey]func() {
-	undo := map[planner.JobKey]func(){}
+func (c *Controller) intend(ctx context.Context, v *cluster.View, index map[identity.JobKey]int, plan planner.Plan) map[identity.JobKey]func() {
+	undo := map[identity.JobKey]func(){}
 	c.mu.Lock()
 	for _, act := range plan.Actions {
 		if j := c.job(act.Job); j != nil && act.Moving != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -36,7 +37,7 @@ func TestController_KeepsAgain(t *testing.T) {
 			c := w.config()
 			a, err := New(c, nil, hclog.NewNullLogger())
 			must.NoError(t, err)
-			key := planner.JobKey{Namespace: "default", ID: "a"}
+			key := identity.JobKey{Namespace: "default", ID: "a"}
 			a.history.Jobs[key] = &history.Job{}
 			j := a.job(key)
 			j.keepUntil = due.Add(c.Planner.GCProtection)
@@ -53,7 +54,7 @@ func TestController_ReportForgetsWhatIsOver(t *testing.T) {
 	must.NoError(t, err)
 	aside := func(ids ...string) (out []cluster.IneligibleJob) {
 		for _, id := range ids {
-			out = append(out, cluster.IneligibleJob{Key: planner.JobKey{Namespace: "default", ID: id}, Problems: jobspec.Problems{{Where: "here", What: "a mistake"}}})
+			out = append(out, cluster.IneligibleJob{Key: identity.JobKey{Namespace: "default", ID: id}, Problems: jobspec.Problems{{Where: "here", What: "a mistake"}}})
 		}
 		return out
 	}

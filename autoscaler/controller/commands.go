@@ -9,8 +9,8 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // MayCommand returns nil where Nomad lets the token write the overrides, which
@@ -33,10 +33,10 @@ func (c *Controller) SetPolicy(ctx context.Context, token, pool, line string) er
 }
 
 // SetPaused leaves a job alone, or all jobs where the key is zero, or ends that.
-func (c *Controller) SetPaused(ctx context.Context, token string, key planner.JobKey, paused bool) error {
+func (c *Controller) SetPaused(ctx context.Context, token string, key identity.JobKey, paused bool) error {
 	word := map[bool]string{true: "paused", false: "resumed"}[paused]
 	e := api.Event{Type: "pause", Reason: "all jobs " + word}
-	if key != (planner.JobKey{}) {
+	if key != (identity.JobKey{}) {
 		e = jobEvent("pause", key)
 		e.Reason = word
 	}

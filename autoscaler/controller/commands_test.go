@@ -15,7 +15,7 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
@@ -23,7 +23,7 @@ func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	a, stop := w.start(w.config())
 	w.job("a", 1, 8)
 	w.eventually(map[string]int{"a": 8})
-	must.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: "a"}, true))
+	must.NoError(t, a.SetPaused(t.Context(), "", identity.JobKey{Namespace: "default", ID: "a"}, true))
 	must.NoError(t, a.SetPolicy(t.Context(), "", "default", "fifo"))
 	must.Error(t, a.SetPolicy(t.Context(), "", "default", "no-such-policy"))
 	stop()
@@ -36,7 +36,7 @@ func TestController_PolicyAndPauseTakeEffectAndOutliveTheAgent(t *testing.T) {
 	}), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	w.eventually(map[string]int{"a": 8, "b": 0})
 	must.NoError(t, b.SetPolicy(t.Context(), "", "default", ""))
-	must.NoError(t, b.SetPaused(t.Context(), "", planner.JobKey{}, false))
+	must.NoError(t, b.SetPaused(t.Context(), "", identity.JobKey{}, false))
 	w.eventually(map[string]int{"a": 4, "b": 4})
 }
 
@@ -54,7 +54,7 @@ func TestController_CommandsThatComeTogether(t *testing.T) {
 	var g sync.WaitGroup
 	for i := range 10 {
 		g.Go(func() {
-			test.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: fmt.Sprint("j", i)}, true))
+			test.NoError(t, a.SetPaused(t.Context(), "", identity.JobKey{Namespace: "default", ID: fmt.Sprint("j", i)}, true))
 		})
 		g.Go(func() { test.NoError(t, a.MayCommand(t.Context(), "")) })
 	}
@@ -75,9 +75,9 @@ func TestController_ACommandIsOnTopOfWhatIsThere(t *testing.T) {
 	w := newWorld(t, 1, 4)
 	a, _ := w.start(w.config())
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(a.Leads), wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
-	must.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}, true))
+	must.NoError(t, a.SetPaused(t.Context(), "", identity.JobKey{Namespace: "default", ID: "mine"}, true))
 	w.nomad.EditVariable(overridesPath, func(items map[string]string) { items["data"] = `{"paused":["default/other"]}` })
-	must.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: "mine"}, true))
+	must.NoError(t, a.SetPaused(t.Context(), "", identity.JobKey{Namespace: "default", ID: "mine"}, true))
 	saved, _, err := a.store.LoadOverrides(t.Context())
 	must.NoError(t, err)
 	must.Eq(t, []string{"default/other", "default/mine"}, saved.Paused)

@@ -19,9 +19,9 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // Controller is the control loop of one autoscaler.
@@ -54,13 +54,13 @@ type Controller struct {
 	overrides      store.Overrides
 	overridesIndex uint64 // in Nomad
 	history        *history.History
-	jobs           map[planner.JobKey]*job
+	jobs           map[identity.JobKey]*job
 	policies       map[string]*poolPolicy // by node pool
 	loans          loans
 	view           *cluster.View // of the last round
 	observed       time.Time     // when the history was last brought up to date
 	decided        time.Time     // of the last complete round
-	reported       map[planner.JobKey]string
+	reported       map[identity.JobKey]string
 	events         []api.Event // of the round that is being made
 	loaded         bool        // the history of the last leader
 	loadedAt       time.Time
@@ -83,7 +83,7 @@ func New(cfg *config.Config, external ExternalPolicies, log hclog.Logger) (*Cont
 		audit:        audit.New(log, "autoscaler "+cfg.Name),
 		protectAfter: time.Minute,
 		wake:         make(chan struct{}, 1), unsaved: make(chan struct{}, 1),
-		history: history.New(), jobs: map[planner.JobKey]*job{}, policies: map[string]*poolPolicy{}, reported: map[planner.JobKey]string{},
+		history: history.New(), jobs: map[identity.JobKey]*job{}, policies: map[string]*poolPolicy{}, reported: map[identity.JobKey]string{},
 		subscribers: map[chan api.Event]struct{}{},
 	}
 	c.store = store.New(client.Client, cfg.Leader.Namespace, c.audit)
@@ -199,7 +199,7 @@ func (c *Controller) Health() error {
 }
 
 // History is a job's history of counts, as Nomad keeps it.
-func (c *Controller) History(ctx context.Context, key planner.JobKey) ([]api.Change, error) {
+func (c *Controller) History(ctx context.Context, key identity.JobKey) ([]api.Change, error) {
 	changes, err := c.client.History(ctx, key)
 	if err != nil {
 		return nil, err

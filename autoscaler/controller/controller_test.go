@@ -15,7 +15,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 func TestController_SharesTheClusterAndGrowsAgain(t *testing.T) {
@@ -170,7 +170,7 @@ func TestController_ReportsProblemsOnceAndLeavesTheJobAlone(t *testing.T) {
 	w.job("good", 1, 4)
 	w.eventually(map[string]int{"good": 4, "bad": 0})
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
-		h, err := a.History(t.Context(), planner.JobKey{Namespace: "default", ID: "bad"})
+		h, err := a.History(t.Context(), identity.JobKey{Namespace: "default", ID: "bad"})
 		return err == nil && len(h) == 1 && h[0].Error
 	}), wait.Timeout(time.Minute), wait.Gap(10*time.Millisecond)))
 	must.StrContains(t, a.Status().Ineligible[0].Problems[0], "did you mean min?")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 )
@@ -18,8 +19,8 @@ import (
 type request struct {
 	policy      policy.Policy
 	snap        *policy.Snapshot
-	fingerprint uint64           // of snap
-	keys        []planner.JobKey // of the snapshot's jobs
+	fingerprint uint64            // of snap
+	keys        []identity.JobKey // of the snapshot's jobs
 
 	done     bool // the rest is set; guarded by the controller's lock
 	decision policy.Decision
@@ -111,8 +112,8 @@ func (q *request) run() {
 }
 
 // wants are what the policy decided.
-func (q *request) wants() map[planner.JobKey]planner.Want {
-	out := make(map[planner.JobKey]planner.Want, len(q.keys))
+func (q *request) wants() map[identity.JobKey]planner.Want {
+	out := make(map[identity.JobKey]planner.Want, len(q.keys))
 	for k, key := range q.keys {
 		out[key] = planner.Want{Count: q.decision.Allocations[k].Count, Reason: q.decision.Allocations[k].Reason}
 	}

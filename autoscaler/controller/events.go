@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Subscribe returns a channel of events; stop ends it. A slow reader misses some.
@@ -37,6 +37,6 @@ func (c *Controller) publish(e api.Event) {
 }
 
 // jobEvent is an event of a job.
-func jobEvent(typ string, key planner.JobKey) api.Event {
+func jobEvent(typ string, key identity.JobKey) api.Event {
 	return api.Event{Type: typ, Job: key.String(), Namespace: key.Namespace, ID: key.ID}
 }

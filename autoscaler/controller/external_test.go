@@ -18,7 +18,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
@@ -118,7 +118,7 @@ func TestController_AHangingPolicyDelaysNoOther(t *testing.T) {
 	must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool { return h.n.Load() > before }), wait.Timeout(time.Minute), wait.Gap(time.Millisecond)))
 	job("b", "default")
 	w.eventually(map[string]int{"a": 4, "b": 4})
-	must.NoError(t, a.SetPaused(t.Context(), "", planner.JobKey{Namespace: "default", ID: "b"}, true))
+	must.NoError(t, a.SetPaused(t.Context(), "", identity.JobKey{Namespace: "default", ID: "b"}, true))
 	must.Wait(t, wait.InitialSuccess(wait.ErrorFunc(func() error {
 		var got []string
 		for _, j := range a.Status().Jobs {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // answering is a server of a training's status, of a tenant's own making.
@@ -179,7 +179,7 @@ func TestProbe_ARingIsOfAfterTheLastChange(t *testing.T) {
 	known := func(change bool) (size int, late bool) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		j := a.job(planner.JobKey{Namespace: "default", ID: "victim"})
+		j := a.job(identity.JobKey{Namespace: "default", ID: "victim"})
 		if change {
 			j.LastChange = time.Now()
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // job is a job's history, with what need not outlive this autoscaler.
@@ -30,7 +30,7 @@ type job struct {
 
 // job returns what is known of a job whose history is remembered, else nil. The
 // caller holds c.mu.
-func (c *Controller) job(key planner.JobKey) *job {
+func (c *Controller) job(key identity.JobKey) *job {
 	h := c.history.Jobs[key]
 	if h == nil {
 		return nil
@@ -44,7 +44,7 @@ func (c *Controller) job(key planner.JobKey) *job {
 }
 
 // kindKey names the jobs that are of one kind with a job.
-func kindKey(key planner.JobKey, f *cluster.Facts) string { return history.KindKey(key, f.Spec.Kind) }
+func kindKey(key identity.JobKey, f *cluster.Facts) string { return history.KindKey(key, f.Spec.Kind) }
 
 // failed notes that a write failed, and when to try again: soon where Nomad
 // did not answer, later where it refused.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // TestController_TwoAgentsAndAFailingNomad is the storm: two autoscalers of which the
@@ -121,7 +121,7 @@ func TestController_OnlyTheLeaderExportsTheCluster(t *testing.T) {
 		wait.Timeout(time.Minute), wait.Gap(5*time.Millisecond)))
 	series := func(a *Controller) map[string]int {
 		jobs := prometheus.NewRegistry()
-		jobs.MustRegister(a.JobMetrics(func(planner.JobKey) bool { return true }))
+		jobs.MustRegister(a.JobMetrics(func(identity.JobKey) bool { return true }))
 		families, err := prometheus.Gatherers{a.Registry(), jobs}.Gather()
 		must.NoError(t, err)
 		n := map[string]int{}

@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
@@ -44,10 +45,10 @@ const lentSlots = 16
 
 // view is what the autoscaler sees.
 func (l *lent) view() *cluster.View {
-	v := &cluster.View{Others: map[planner.JobKey]int{}}
+	v := &cluster.View{Others: map[identity.JobKey]int{}}
 	free := lentSlots
 	for name, j := range l.jobs {
-		key := planner.JobKey{Namespace: "team", ID: name}
+		key := identity.JobKey{Namespace: "team", ID: name}
 		if n := j.workers - j.placed; n > 0 {
 			v.Blocked = append(v.Blocked, cluster.Blocked{Key: key, Pool: "p", Priority: 50, Workers: n, Slots: n, Worker: 1})
 		}
@@ -199,8 +200,8 @@ func TestLoans_ManyShortWorkers(t *testing.T) {
 // TestLoans_WorkersOfSeveralSlots has a job wait whose one worker needs eight slots of a
 // pool of 16.
 func TestLoans_WorkersOfSeveralSlots(t *testing.T) {
-	big := planner.JobKey{Namespace: "team", ID: "big"}
-	small := planner.JobKey{Namespace: "team", ID: "small"}
+	big := identity.JobKey{Namespace: "team", ID: "big"}
+	small := identity.JobKey{Namespace: "team", ID: "small"}
 	o, now := planner.DefaultOptions(), time.Unix(1e9, 0)
 	var l loans
 	// view has elastic jobs hold so many slots, of which they need so many.

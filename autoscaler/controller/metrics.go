@@ -10,6 +10,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
@@ -126,7 +127,7 @@ func (c *Controller) gauges(ch chan<- prometheus.Metric) {
 // JobMetrics collects, where this autoscaler leads, the metrics with a label that
 // jobs choose: those per queue, and those per job of the jobs that sees lets
 // through, unless telemetry { per_job } is off.
-func (c *Controller) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
+func (c *Controller) JobMetrics(sees func(identity.JobKey) bool) prometheus.Collector {
 	return &collector{report.JobDescs, func(ch chan<- prometheus.Metric) {
 		if s := c.Status(); s.Leading {
 			report.JobGauges(ch, s, c.Config().Telemetry.PerJob, sees)

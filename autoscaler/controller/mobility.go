@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -108,7 +109,7 @@ func (c *Controller) joined(j *job, of *planner.Job, f *cluster.Facts, now time.
 func (j *job) stale() bool { return !j.askedAt.After(j.LastChange) }
 
 // moved reports what a move of a job's workers did. The caller holds c.mu.
-func (c *Controller) moved(key planner.JobKey, o history.Outcome) {
+func (c *Controller) moved(key identity.JobKey, o history.Outcome) {
 	e := jobEvent("moved", key)
 	var gaps []string
 	for _, seconds := range history.KnownSeconds(o.Gaps) {

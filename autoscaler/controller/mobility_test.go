@@ -11,6 +11,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
@@ -32,7 +33,7 @@ func twoRacks(t *testing.T, counts ...int) *cluster.View {
 		nodes = append(nodes, topology.Node{Values: []string{[]string{"r1", "r1", "r2", "r2"}[i], name}, Bins: []topology.Bin{{}}})
 	}
 	v.Topologies["gpu"] = &cluster.Topology{Tree: topology.New(levels, nodes)}
-	j := planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, Pool: "gpu", Locality: &planner.Locality{}}
+	j := planner.Job{Key: identity.JobKey{Namespace: "default", ID: "a"}, Pool: "gpu", Locality: &planner.Locality{}}
 	for g, n := range counts {
 		group := planner.Group{Count: n, Need: placement.Need{Slots: 1}, Class: &planner.Class{}}
 		for _, node := range [][]int{{0, 1}, {2, 3}, {0, 1, 2, 3}}[g] {
@@ -79,7 +80,7 @@ func TestAddMobility_WhereStepsAreFaster(t *testing.T) {
 			j := &v.Jobs[0]
 			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{Kind: "k"}}}
 			v.Topologies["still"] = v.Topologies["gpu"]
-			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
 			c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true, MaxMigrations: 6}
 			c.cfg.Pools["still"] = config.Pool{Name: "still", Aware: true}
 			c.history.Job(j.Key, &v.Facts[0].Observation, now)
@@ -137,7 +138,7 @@ func TestAddMobility(t *testing.T) {
 			v := twoRacks(t, 2, 2)
 			j := &v.Jobs[0]
 			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{Kind: "k"}, Observation: history.Observation{Running: 4, Where: history.Where{Workers: 4, Crossing: rackSpread(2)}}}}
-			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
 			c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true, MaxMigrations: 6}
 			c.cfg.Pools["still"] = config.Pool{Name: "still", Aware: true}
 			v.Topologies["still"] = v.Topologies["gpu"]
@@ -200,7 +201,7 @@ func TestFill_AMoveOfAClockAhead(t *testing.T) {
 	v := twoRacks(t, 2, 0)
 	j, f := &v.Jobs[0], &cluster.Facts{Spec: &jobspec.Spec{Groups: []jobspec.Group{{}}}}
 	j.Groups[0].Name, j.Groups[1].Name = "r0", "r1"
-	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
 	h := c.history.Job(j.Key, &f.Observation, now)
 	h.Move = &history.Move{From: map[string]int{"r0": 2, "r1": 2}, To: map[string]int{"r0": 4}, Until: now.Add(time.Hour)}
 	c.fill(j, f, now)
@@ -212,8 +213,8 @@ func TestFill_AMoveOfAClockAhead(t *testing.T) {
 func TestObserve_AReleasedJobMovesNoMore(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for _, off := range []bool{true, false} {
-		key := planner.JobKey{Namespace: "default", ID: "a"}
-		c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+		key := identity.JobKey{Namespace: "default", ID: "a"}
+		c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
 		c.history.Job(key, &history.Observation{}, now).Move = &history.Move{To: map[string]int{"r0": 4}}
 		c.observe(&cluster.View{Ineligible: []cluster.IneligibleJob{{Key: key, Off: off}}}, nil, now)
 		must.Eq(t, off, c.history.Jobs[key].Move == nil)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
@@ -89,12 +90,12 @@ func (c *Controller) observe(v *cluster.View, changes map[int][]cluster.Change, 
 		}
 	}
 	c.history.Prune(kinds, now)
-	maps.DeleteFunc(c.jobs, func(key planner.JobKey, _ *job) bool { return c.history.Jobs[key] == nil })
+	maps.DeleteFunc(c.jobs, func(key identity.JobKey, _ *job) bool { return c.history.Jobs[key] == nil })
 }
 
 // attribute finds out who changed a job's counts: those that were set by hand
 // hold for a time.
-func (c *Controller) attribute(key planner.JobKey, counts map[string]int, h *history.Job, changes []cluster.Change, now time.Time) {
+func (c *Controller) attribute(key identity.JobKey, counts map[string]int, h *history.Job, changes []cluster.Change, now time.Time) {
 	for group, n := range counts {
 		if n == h.Counts[group] {
 			continue

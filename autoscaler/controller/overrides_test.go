@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/wait"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 func soon(t *testing.T, what string, check func() bool) {
@@ -27,7 +27,7 @@ func TestFollow_AllAgentsLearnOfOverrides(t *testing.T) {
 	first, _ := w.start(w.config())
 	soon(t, "a leader", first.Leads)
 	follower, _ := w.start(w.config())
-	train := planner.JobKey{Namespace: "default", ID: "train"}
+	train := identity.JobKey{Namespace: "default", ID: "train"}
 	paused := func(a *Controller) bool {
 		a.mu.Lock()
 		defer a.mu.Unlock()

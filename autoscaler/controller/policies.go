@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
@@ -30,10 +31,10 @@ type poolPolicy struct {
 	line        string // as written
 	policy      policy.Policy
 	problem     string
-	wants       map[planner.JobKey]planner.Want // by the last good decision
-	fingerprint uint64                          // of what the policy saw when it made its state; 0 for unknown
-	last        *request                        // what it was asked last, unless it is fallible
-	ample       ampleCounts                     // what it would want with more room
+	wants       map[identity.JobKey]planner.Want // by the last good decision
+	fingerprint uint64                           // of what the policy saw when it made its state; 0 for unknown
+	last        *request                         // what it was asked last, unless it is fallible
+	ample       ampleCounts                      // what it would want with more room
 
 	// Of a fallible policy:
 	asked *request // under way or answered, nil for none
@@ -61,7 +62,7 @@ func (c *Controller) policyOf(name string) *poolPolicy {
 		made, err = c.makePolicy(cfg.Policy, func() (policy.Policy, error) { return builtin.Policies.New(cfg.Policy, cfg.Options) })
 	}
 	if p == nil {
-		p = &poolPolicy{wants: map[planner.JobKey]planner.Want{}}
+		p = &poolPolicy{wants: map[identity.JobKey]planner.Want{}}
 		c.policies[name] = p
 	}
 	if err != nil {

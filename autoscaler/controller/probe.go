@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // probesAtOnce is how many jobs are asked for their progress at the same time, of those
@@ -32,9 +32,9 @@ const completeHold = time.Minute
 // probes are the probes under way and those that failed. The controller's lock
 // guards them.
 type probes struct {
-	silent map[planner.JobKey]silence
-	asked  map[planner.JobKey]bool // a probe is under way
-	prompt map[planner.JobKey]bool // the last answer came promptly
+	silent map[identity.JobKey]silence
+	asked  map[identity.JobKey]bool // a probe is under way
+	prompt map[identity.JobKey]bool // the last answer came promptly
 }
 
 // A silence is one of a job that does not answer.
@@ -53,7 +53,7 @@ func (s silence) extend(now time.Time) silence {
 
 // probe asks running jobs for their progress, until the context ends.
 func (c *Controller) probe(ctx context.Context) error {
-	p := &probes{silent: map[planner.JobKey]silence{}, asked: map[planner.JobKey]bool{}, prompt: map[planner.JobKey]bool{}}
+	p := &probes{silent: map[identity.JobKey]silence{}, asked: map[identity.JobKey]bool{}, prompt: map[identity.JobKey]bool{}}
 	var g errgroup.Group
 	g.Go(func() error { return c.probeThose(ctx, p, true) })
 	g.Go(func() error { return c.probeThose(ctx, p, false) })
@@ -86,7 +86,7 @@ func (c *Controller) probeThose(ctx context.Context, p *probes, prompt bool) err
 
 // target is a job to be probed.
 type target struct {
-	key      planner.JobKey
+	key      identity.JobKey
 	kind     string
 	slots    int
 	services []string
@@ -120,9 +120,9 @@ func (c *Controller) probeTargets(p *probes, prompt bool) []target {
 			})
 		}
 	}
-	gone := func(k planner.JobKey) bool { return c.history.Jobs[k] == nil }
-	maps.DeleteFunc(p.silent, func(k planner.JobKey, _ silence) bool { return gone(k) })
-	maps.DeleteFunc(p.prompt, func(k planner.JobKey, _ bool) bool { return gone(k) })
+	gone := func(k identity.JobKey) bool { return c.history.Jobs[k] == nil }
+	maps.DeleteFunc(p.silent, func(k identity.JobKey, _ silence) bool { return gone(k) })
+	maps.DeleteFunc(p.prompt, func(k identity.JobKey, _ bool) bool { return gone(k) })
 	return all
 }
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // reportsPerRound bounds how many jobs have their problems reported in one
@@ -19,12 +19,12 @@ const reportsPerRound = 20
 // report reports problems with jobs to their users: each once, as long as the
 // job has it and this autoscaler runs.
 func (c *Controller) report(ctx context.Context, ineligible []cluster.IneligibleJob) {
-	has := map[planner.JobKey]bool{}
+	has := map[identity.JobKey]bool{}
 	for _, s := range ineligible {
 		has[s.Key] = len(s.Problems) > 0
 	}
 	c.mu.Lock()
-	maps.DeleteFunc(c.reported, func(k planner.JobKey, _ string) bool { return !has[k] })
+	maps.DeleteFunc(c.reported, func(k identity.JobKey, _ string) bool { return !has[k] })
 	c.mu.Unlock()
 	reports := 0
 	for _, s := range ineligible {

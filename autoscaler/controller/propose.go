@@ -12,6 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -28,7 +29,7 @@ func (c *Controller) Propose(ctx context.Context, line string) ([]api.Proposal, 
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[planner.JobKey]planner.Want{}
+	wanted := map[identity.JobKey]planner.Want{}
 	for _, q := range requests {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -94,7 +95,7 @@ func (c *Controller) proposals(view *cluster.View, line string, now time.Time) (
 
 // proposedJobs are the jobs of a proposal by pool.
 func proposedJobs(jobs []planner.Job, wants []planner.Want, plan planner.Plan) map[string][]api.ProposedJob {
-	actions := make(map[planner.JobKey]*planner.Action, len(plan.Actions))
+	actions := make(map[identity.JobKey]*planner.Action, len(plan.Actions))
 	for i := range plan.Actions {
 		actions[plan.Actions[i].Job] = &plan.Actions[i]
 	}

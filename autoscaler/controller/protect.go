@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 const (
@@ -45,12 +45,12 @@ func (c *Controller) noteProtection(j *job, done cluster.Written, err error, now
 // that have started or ended, and those that are ineligible now or gone. (Nomad
 // turns the switch off in a job that is stopped.)
 func (c *Controller) unprotect(ctx context.Context, v *cluster.View) {
-	waiting := map[planner.JobKey]bool{}
+	waiting := map[identity.JobKey]bool{}
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
 		waiting[j.Key] = j.Count() == 0 && j.Frozen == "" && !j.Stopped
 	}
-	release := map[planner.JobKey]*job{}
+	release := map[identity.JobKey]*job{}
 	now := time.Now()
 	c.mu.Lock()
 	for key, h := range c.history.Jobs {

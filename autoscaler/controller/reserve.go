@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
@@ -35,7 +36,7 @@ type loanKey struct{ pool, namespace string }
 
 // loan is the room of the jobs of one namespace in one pool.
 type loan struct {
-	jobs     map[planner.JobKey]*borrower
+	jobs     map[identity.JobKey]*borrower
 	idle     time.Duration // that jobs have used up that are gone
 	failures int           // pauses in a row
 	paused   time.Time     // none is made before
@@ -73,13 +74,13 @@ func (r *loans) observe(v *cluster.View, now time.Time, o *planner.Options) (gav
 	r.at = now
 	type in struct {
 		pool string
-		job  planner.JobKey
+		job  identity.JobKey
 	}
 	waiting := map[in]int{}
 	for _, b := range v.Blocked {
 		key := loanKey{b.Pool, b.Key.Namespace}
 		if r.of[key] == nil {
-			r.of[key] = &loan{jobs: map[planner.JobKey]*borrower{}}
+			r.of[key] = &loan{jobs: map[identity.JobKey]*borrower{}}
 		}
 		if r.of[key].jobs[b.Key] == nil {
 			r.of[key].jobs[b.Key] = &borrower{workers: b.Workers, has: v.Others[b.Key], most: v.Others[b.Key]}
@@ -184,8 +185,8 @@ func (r *loans) keep(v *cluster.View, now time.Time, o *planner.Options) time.Ti
 // reserve keeps slots free that jobs which are not elastic wait for, as far
 // as elastic jobs of no higher priority hold them above their minimum, and a worker
 // fits into them. It returns how many each job was given.
-func (r *loans) reserve(v *cluster.View, now time.Time) map[planner.JobKey]int {
-	given := map[planner.JobKey]int{}
+func (r *loans) reserve(v *cluster.View, now time.Time) map[identity.JobKey]int {
+	given := map[identity.JobKey]int{}
 	v.Reserved = map[string]int{}
 	for _, b := range v.Blocked { // highest priority first
 		if r.isPaused(loanKey{b.Pool, b.Key.Namespace}, now) {

@@ -15,12 +15,12 @@ import (
 	"github.com/shoenig/test/must"
 	"github.com/shoenig/test/wait"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
-func everyone(planner.JobKey) bool { return true }
+func everyone(identity.JobKey) bool { return true }
 
 // TestController_ExportsWhatIsMissing is about a full pool with a job that waits: what
 // it lacks, and nothing once it is paused or has room.
@@ -46,7 +46,7 @@ func TestController_ExportsWhatIsMissing(t *testing.T) {
 		"slots_wanted /default/ 0", "slots_wanted /default/default 8",
 	}
 	shows(full...)
-	b := planner.JobKey{Namespace: "default", ID: "b"}
+	b := identity.JobKey{Namespace: "default", ID: "b"}
 	must.NoError(t, a.SetPaused(t.Context(), "a test", b, true))
 	shows("nodes /default 1", "nodes_idle /default 0", "nodes_wanted /default/growing 0", "nodes_wanted /default/waiting 0", "slots_wanted /default/ 0")
 	must.NoError(t, a.SetPaused(t.Context(), "a test", b, false))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -36,7 +37,7 @@ func TestSnapshot_WhatJobsThatAreLeftAloneHold(t *testing.T) {
 			j.Groups[0].Live = j.Groups[0].Live[:1]
 			tc.edit(j)
 			v.Facts = []cluster.Facts{{Spec: &jobspec.Spec{}, Observation: history.Observation{Slots: 1}}}
-			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+			c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
 			s, index := c.snapshot(v, "gpu", now)
 			must.SliceEmpty(t, index)
 			free := 0
@@ -57,7 +58,7 @@ func TestSnapshot_QueueNamesGainNothing(t *testing.T) {
 	v.Jobs = nil
 	add := func(id, queue, tenant string) {
 		j := one
-		j.Key = planner.JobKey{Namespace: tenant, ID: id}
+		j.Key = identity.JobKey{Namespace: tenant, ID: id}
 		j.Min, j.Max = 1, 16
 		v.Jobs = append(v.Jobs, j)
 		v.Facts = append(v.Facts, cluster.Facts{Spec: &jobspec.Spec{Queue: queue, Weight: 1, Preferred: 1}, Tenant: tenant, Observation: history.Observation{Slots: 1}})
@@ -66,7 +67,7 @@ func TestSnapshot_QueueNamesGainNothing(t *testing.T) {
 		add(fmt.Sprint("a", i), fmt.Sprint("made-up-", i), "team-a")
 	}
 	add("b", "team-b", "team-b")
-	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
 	for i := range v.Jobs {
 		c.history.Job(v.Jobs[i].Key, &v.Facts[i].Observation, now)
 	}

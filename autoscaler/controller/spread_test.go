@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/controller/report"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
@@ -29,7 +30,7 @@ import (
 // trainings: a job that suffers from it, one that does not care, one that was never
 // on two, and one of the first one's kind.
 func TestSpread_AsMeasured(t *testing.T) {
-	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[planner.JobKey]*job{}}
+	c := &Controller{cfg: config.Default(), history: history.New(), jobs: map[identity.JobKey]*job{}}
 	c.cfg.Pools["gpu"] = config.Pool{Name: "gpu", Aware: true, MaxMigrations: 6}
 	now := time.Unix(1_800_000_000, 0)
 	rings := map[string]float64{}
@@ -38,7 +39,7 @@ func TestSpread_AsMeasured(t *testing.T) {
 	// of so many seconds each, of the first of which the place is not sure.
 	observe := func(id, kind string, step float64, counts ...int) (*planner.Job, *api.Spread) {
 		v := twoRacks(t, counts...)
-		key := planner.JobKey{Namespace: "default", ID: id}
+		key := identity.JobKey{Namespace: "default", ID: id}
 		v.Jobs[0].Key = key
 		f := cluster.Facts{Spec: &jobspec.Spec{Kind: kind}, Observation: history.Observation{Running: 4, Slots: 1, Created: 1, Where: history.Where{Workers: 4}}}
 		if counts[0] > 0 && counts[1] > 0 {

@@ -192,9 +192,10 @@ func deviceRules() map[string]rule {
 // Decisions are made without Nomad, so that the simulator makes the same.
 func autoscalerRules() map[string]rule {
 	contract := []string{"job/sizes", "policy/speedup", "policy"}
-	decisions := slices.Concat(contract, []string{"text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate"})
+	decisions := slices.Concat(contract, []string{"job/identity", "text/nesting", "plan/placement", "plan/planner", "policy/registry", "policy/builtin", "memory/history", "plan/topology", "plan/migrate"})
 	edge := slices.Concat(decisions, []string{"api/audit", "config", "job/jobspec", "text/printable", "text/suggest"})
 	return map[string]rule{
+		"job/identity":    {pure: true},
 		"job/sizes":       {pure: true},
 		"text/nesting":    {pure: true},
 		"plan/placement":  {pure: true},
@@ -204,27 +205,29 @@ func autoscalerRules() map[string]rule {
 		"policy":          {uses: contract, pure: true},
 		"policy/registry": {uses: slices.Concat(contract, []string{"text/nesting"}), pure: true},
 		"policy/builtin":  {uses: slices.Concat(contract, []string{"text/nesting", "policy/registry"}), pure: true},
-		"plan/planner":    {uses: []string{"job/sizes", "plan/placement", "plan/migrate"}, pure: true},
-		"memory/history":  {uses: []string{"job/sizes", "plan/placement", "plan/migrate", "plan/planner", "policy/speedup"}, pure: true},
+		"plan/planner":    {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate"}, pure: true},
+		"plan/slowdown":   {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate", "plan/planner", "plan/topology"}, pure: true},
+		"memory/history":  {uses: []string{"job/identity", "job/sizes", "plan/placement", "plan/migrate", "plan/planner", "policy/speedup"}, pure: true},
 		"policy/plugin":   {uses: slices.Concat(contract, []string{"api/nodump", "policy/plugin/policypb"})},
 		"sim":             {uses: slices.Concat(contract, []string{"plan/placement", "plan/topology", "plan/migrate", "sim/trace"})},
 
-		"api":            {uses: decisions},
-		"text/printable": {},
-		"text/suggest":   {},
-		"api/socket":     {},
-		"api/audit":      {uses: []string{"text/printable"}},
-		"cluster/leader": {nomad: true},
-		"job/jobspec":    {uses: []string{"job/sizes", "text/suggest"}, nomad: true},
-		"config":         {uses: decisions},
-		"job/lint":       {uses: []string{"job/jobspec", "text/nesting", "text/printable", "job/sizes", "text/suggest"}, nomad: true},
-		"job/expand":     {uses: []string{"job/jobspec", "text/nesting", "job/sizes", "text/suggest", "plan/topology"}, nomad: true},
-		"memory/store":   {uses: slices.Concat(decisions, []string{"api/audit", "text/printable"}), nomad: true},
-		"cluster":        {uses: slices.Concat(edge, []string{"api"}), nomad: true},
-		"api/tokens":     {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
-		"sim/record":     {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
-		"api/server":     {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/socket"}), nomad: true},
-		"controller":     {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "memory/store"}), nomad: true},
+		"api":               {uses: decisions},
+		"text/printable":    {},
+		"text/suggest":      {},
+		"api/socket":        {},
+		"api/audit":         {uses: []string{"text/printable"}},
+		"cluster/leader":    {nomad: true},
+		"job/jobspec":       {uses: []string{"job/sizes", "text/suggest"}, nomad: true},
+		"config":            {uses: decisions},
+		"job/lint":          {uses: []string{"job/jobspec", "text/nesting", "text/printable", "job/sizes", "text/suggest"}, nomad: true},
+		"job/expand":        {uses: []string{"job/jobspec", "text/nesting", "job/sizes", "text/suggest", "plan/topology"}, nomad: true},
+		"memory/store":      {uses: slices.Concat(decisions, []string{"api/audit", "text/printable"}), nomad: true},
+		"cluster":           {uses: slices.Concat(edge, []string{"api"}), nomad: true},
+		"api/tokens":        {uses: slices.Concat(edge, []string{"api", "cluster"}), nomad: true},
+		"sim/record":        {uses: slices.Concat(decisions, []string{"api", "sim/trace"})},
+		"api/server":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "api/socket"}), nomad: true},
+		"controller/report": {uses: slices.Concat(edge, []string{"api", "cluster", "plan/slowdown"}), nomad: true},
+		"controller":        {uses: slices.Concat(edge, []string{"api", "cluster", "cluster/leader", "memory/store", "plan/slowdown", "controller/report"}), nomad: true},
 	}
 }
 

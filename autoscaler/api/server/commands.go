@@ -16,7 +16,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 )
 
@@ -59,7 +59,7 @@ func (s *Server) pools() []string {
 // unknown returns an error where the autoscaler has not seen the job, which is more
 // likely a mistyped name than one to come. Only names that the caller may read
 // are suggested.
-func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
+func (s *Server) unknown(r *http.Request, key identity.JobKey) error {
 	sc, err := s.scope(r)
 	if err != nil {
 		return err
@@ -84,13 +84,13 @@ func (s *Server) unknown(r *http.Request, key planner.JobKey) error {
 // setPaused makes the command that leaves jobs alone, or ends that.
 func (s *Server) setPaused(paused bool) commandFunc {
 	return func(_ http.ResponseWriter, r *http.Request, c caller, e *audit.Entry) error {
-		var key planner.JobKey
+		var key identity.JobKey
 		if err := decode(r, &key); err != nil {
 			return err
 		}
 		if key.ID == "" {
 			e.Job = "all jobs"
-			return s.controller.SetPaused(r.Context(), c.token, planner.JobKey{}, paused)
+			return s.controller.SetPaused(r.Context(), c.token, identity.JobKey{}, paused)
 		}
 		key.Namespace = cmp.Or(key.Namespace, "default")
 		e.Namespace, e.Job = key.Namespace, key.ID

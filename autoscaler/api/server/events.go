@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // heartbeat is how often a stream is sent a comment, so that a dead connection is
@@ -70,7 +70,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 // event is an event as it is sent, "" for one that the caller may not read.
 func (sc *scope) event(r *http.Request, e api.Event) (string, error) {
 	if e.Job != "" {
-		may, err := sc.sees(r.Context(), planner.JobKey{Namespace: e.Namespace, ID: e.ID})
+		may, err := sc.sees(r.Context(), identity.JobKey{Namespace: e.Namespace, ID: e.ID})
 		if !may || err != nil {
 			return "", err
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
@@ -41,8 +41,8 @@ func (f *fake) Status() *api.Status {
 	}
 	return &api.Status{
 		Autoscaler: "fake", Ready: true,
-		Jobs:       []api.JobStatus{{JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}}},
-		Ineligible: []api.IneligibleJob{{JobKey: planner.JobKey{Namespace: "red", ID: "red-bad"}, Problems: []string{"p"}}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-bad"}}},
+		Jobs:       []api.JobStatus{{JobKey: identity.JobKey{Namespace: "red", ID: "red-job"}}, {JobKey: identity.JobKey{Namespace: "blue", ID: "blue-job"}}},
+		Ineligible: []api.IneligibleJob{{JobKey: identity.JobKey{Namespace: "red", ID: "red-bad"}, Problems: []string{"p"}}, {JobKey: identity.JobKey{Namespace: "blue", ID: "blue-bad"}}},
 		Pools:      []api.PoolStatus{{Name: "default", Capacity: 4, Problem: "decided 9 for red-job and blue-job"}},
 	}
 }
@@ -52,7 +52,7 @@ func (f *fake) Topology() ([]api.PoolTopology, error) {
 		Pool: "default", Levels: []string{"node"}, Domains: []api.Domain{{Name: "n1", Nodes: 1, Amount: topology.Amount{Free: 3, Used: 2}}},
 		Problems: []topology.Problem{{Level: "node", What: "of n1, which red-job and blue-job are on"}},
 		Jobs: []api.JobSpread{
-			{JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}, Workers: 1}, {JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}, Workers: 1},
+			{JobKey: identity.JobKey{Namespace: "red", ID: "red-job"}, Workers: 1}, {JobKey: identity.JobKey{Namespace: "blue", ID: "blue-job"}, Workers: 1},
 		},
 	}}, nil
 }
@@ -69,7 +69,7 @@ func (f *fake) Propose(ctx context.Context, line string) ([]api.Proposal, error)
 		return nil, errors.New("it forgot red-job and blue-job")
 	}
 	return []api.Proposal{{Pool: "default", Jobs: []api.ProposedJob{
-		{Job: "red/red-job", JobKey: planner.JobKey{Namespace: "red", ID: "red-job"}}, {Job: "blue/blue-job", JobKey: planner.JobKey{Namespace: "blue", ID: "blue-job"}},
+		{Job: "red/red-job", JobKey: identity.JobKey{Namespace: "red", ID: "red-job"}}, {Job: "blue/blue-job", JobKey: identity.JobKey{Namespace: "blue", ID: "blue-job"}},
 	}}}, nil
 }
 
@@ -81,15 +81,15 @@ func (f *fake) ExternalPolicies() []string { return nil }
 
 func (f *fake) Health() error { return nil }
 
-func (f *fake) History(context.Context, planner.JobKey) ([]api.Change, error) { return nil, nil }
+func (f *fake) History(context.Context, identity.JobKey) ([]api.Change, error) { return nil, nil }
 
 func (f *fake) Subscribe() (<-chan api.Event, func()) { return f.events, func() {} }
 
-func (f *fake) JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector {
+func (f *fake) JobMetrics(sees func(identity.JobKey) bool) prometheus.Collector {
 	return &fakeGauges{f, sees}
 }
 
-func (f *fake) SetPaused(context.Context, string, planner.JobKey, bool) error { return nil }
+func (f *fake) SetPaused(context.Context, string, identity.JobKey, bool) error { return nil }
 
 func (f *fake) Identify(_ context.Context, token string) (string, error) {
 	switch {
@@ -103,13 +103,13 @@ func (f *fake) Identify(_ context.Context, token string) (string, error) {
 	return "", cluster.ErrUnknownToken
 }
 
-func (f *fake) MayRead(_ context.Context, token string, one planner.JobKey) (bool, error) {
+func (f *fake) MayRead(_ context.Context, token string, one identity.JobKey) (bool, error) {
 	return token == "token of "+one.Namespace, f.away
 }
 
 type fakeGauges struct {
 	f    *fake
-	sees func(planner.JobKey) bool
+	sees func(identity.JobKey) bool
 }
 
 var fakeDesc = prometheus.NewDesc("kolo_job_workers", "Workers.", []string{"job_id"}, nil)

@@ -22,7 +22,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // listening serves a fake autoscaler at an address of its own.
@@ -158,7 +158,7 @@ func TestLimits_Plans(t *testing.T) {
 
 // TestLimits_SlowReaders asks for answers and reads none, so that each is held.
 func TestLimits_SlowReaders(t *testing.T) {
-	large := &api.Status{Jobs: []api.JobStatus{{JobKey: planner.JobKey{ID: strings.Repeat("x", 4<<20)}}}}
+	large := &api.Status{Jobs: []api.JobStatus{{JobKey: identity.JobKey{ID: strings.Repeat("x", 4<<20)}}}}
 	const text = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	hold := func(t *testing.T, tcp string) {
 		for range mostAnswers {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 )
 
@@ -62,7 +62,7 @@ func (s *Server) status(r *http.Request, sc *scope) (any, error) {
 }
 
 func (s *Server) job(r *http.Request, sc *scope) (any, error) {
-	key := planner.JobKey{Namespace: cmp.Or(r.URL.Query().Get("namespace"), "default"), ID: r.URL.Query().Get("id")}
+	key := identity.JobKey{Namespace: cmp.Or(r.URL.Query().Get("namespace"), "default"), ID: r.URL.Query().Get("id")}
 	if key.ID == "" {
 		return nil, problem(http.StatusBadRequest, "which job? write ?id=<job>&namespace=<namespace>")
 	}
@@ -118,7 +118,7 @@ func (s *Server) plan(r *http.Request, sc *scope) (any, error) {
 		return nil, problem(http.StatusBadRequest, "%w", err)
 	}
 	for i := range out {
-		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) planner.JobKey { return j.JobKey }); err != nil {
+		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.ProposedJob) identity.JobKey { return j.JobKey }); err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +137,7 @@ func (s *Server) topology(r *http.Request, sc *scope) (any, error) {
 	}
 	for i := range out {
 		out[i].Problems = nil
-		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.JobSpread) planner.JobKey { return j.JobKey }); err != nil {
+		if out[i].Jobs, err = seen(r.Context(), sc, out[i].Jobs, func(j *api.JobSpread) identity.JobKey { return j.JobKey }); err != nil {
 			return nil, err
 		}
 	}
@@ -152,11 +152,11 @@ func (s *Server) policies(*http.Request, *scope) (any, error) {
 // metrics serves everyone the sums, and the series of jobs to those who may
 // read them: Prometheus has no token in most places.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
-	sees := func(planner.JobKey) bool { return false }
+	sees := func(identity.JobKey) bool { return false }
 	sc, err := s.scope(r)
 	switch {
 	case err == nil:
-		sees = func(key planner.JobKey) bool {
+		sees = func(key identity.JobKey) bool {
 			may, err := sc.sees(r.Context(), key)
 			return may && err == nil
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // scope is what a caller may read: everything, or the jobs of the namespaces
@@ -73,7 +73,7 @@ func (s *Server) debugging(h http.HandlerFunc) http.HandlerFunc {
 }
 
 // sees reports whether the caller may read a job.
-func (sc *scope) sees(ctx context.Context, key planner.JobKey) (bool, error) {
+func (sc *scope) sees(ctx context.Context, key identity.JobKey) (bool, error) {
 	if sc.all {
 		return true, nil
 	}
@@ -96,10 +96,10 @@ func (sc *scope) status(ctx context.Context, s *api.Status) (*api.Status, error)
 	}
 	out := *s
 	var err error
-	if out.Jobs, err = seen(ctx, sc, s.Jobs, func(j *api.JobStatus) planner.JobKey { return j.JobKey }); err != nil {
+	if out.Jobs, err = seen(ctx, sc, s.Jobs, func(j *api.JobStatus) identity.JobKey { return j.JobKey }); err != nil {
 		return nil, err
 	}
-	if out.Ineligible, err = seen(ctx, sc, s.Ineligible, func(j *api.IneligibleJob) planner.JobKey { return j.JobKey }); err != nil {
+	if out.Ineligible, err = seen(ctx, sc, s.Ineligible, func(j *api.IneligibleJob) identity.JobKey { return j.JobKey }); err != nil {
 		return nil, err
 	}
 	out.Pools = append([]api.PoolStatus{}, s.Pools...)
@@ -112,7 +112,7 @@ func (sc *scope) status(ctx context.Context, s *api.Status) (*api.Status, error)
 }
 
 // seen are the items whose jobs the caller may read.
-func seen[T any](ctx context.Context, sc *scope, all []T, key func(*T) planner.JobKey) ([]T, error) {
+func seen[T any](ctx context.Context, sc *scope, all []T, key func(*T) identity.JobKey) ([]T, error) {
 	out := []T{}
 	for i := range all {
 		may, err := sc.sees(ctx, key(&all[i]))

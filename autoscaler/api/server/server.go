@@ -17,7 +17,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api/socket"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/leader"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Controller is what the API needs of the control loop.
@@ -27,14 +27,14 @@ type Controller interface {
 	Health() error
 	Config() *config.Config
 	Registry() *prometheus.Registry
-	JobMetrics(sees func(planner.JobKey) bool) prometheus.Collector
+	JobMetrics(sees func(identity.JobKey) bool) prometheus.Collector
 	Propose(ctx context.Context, line string) ([]api.Proposal, error)
 	Pools() (configured, set map[string]string)
 	ExternalPolicies() []string
-	History(context.Context, planner.JobKey) ([]api.Change, error)
+	History(context.Context, identity.JobKey) ([]api.Change, error)
 	Subscribe() (<-chan api.Event, func())
 	SetPolicy(ctx context.Context, token, pool, line string) error
-	SetPaused(ctx context.Context, token string, key planner.JobKey, paused bool) error
+	SetPaused(ctx context.Context, token string, key identity.JobKey, paused bool) error
 	MayCommand(ctx context.Context, token string) error
 	Leads() bool
 	Leader(context.Context) (who leader.Holder, itself bool, err error)
@@ -43,7 +43,7 @@ type Controller interface {
 // Tokens is what Nomad answers about the tokens that callers present.
 type Tokens interface {
 	Identify(ctx context.Context, token string) (string, error)
-	MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error)
+	MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error)
 }
 
 // Server answers HTTP requests.

@@ -14,18 +14,18 @@ import (
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Cache answers who callers are and what they may read.
 type Cache struct {
 	client  *cluster.Client
 	pending chan struct{} // bounds the requests under way
-	who     *memo[string, identity]
+	who     *memo[string, caller]
 	may     *memo[reading, bool]
 }
 
-type identity struct {
+type caller struct {
 	who string
 	err error // cluster.ErrNoACL or cluster.ErrUnknownToken
 }
@@ -42,7 +42,7 @@ const (
 // New makes a cache of what the Nomad of a client answers.
 func New(c *cluster.Client) *Cache {
 	return &Cache{client: c, pending: make(chan struct{}, requestsAtOnce),
-		who: newMemo[string, identity](ttl, size), may: newMemo[reading, bool](ttl, size)}
+		who: newMemo[string, caller](ttl, size), may: newMemo[reading, bool](ttl, size)}
 }
 
 func hashed(token string) string {
@@ -64,17 +64,17 @@ func (c *Cache) begin(ctx context.Context) (done func(), err error) {
 // from Nomad. It returns cluster.ErrNoACL where that proves nothing, and
 // cluster.ErrUnknownToken where Nomad does not know it.
 func (c *Cache) Identify(ctx context.Context, token string) (string, error) {
-	id, err := c.who.get(hashed(token), func() (identity, error) {
+	id, err := c.who.get(hashed(token), func() (caller, error) {
 		done, err := c.begin(ctx)
 		if err != nil {
-			return identity{}, err
+			return caller{}, err
 		}
 		defer done()
 		who, err := c.client.Identify(ctx, token)
 		if err != nil && !errors.Is(err, cluster.ErrNoACL) && !errors.Is(err, cluster.ErrUnknownToken) {
-			return identity{}, err
+			return caller{}, err
 		}
-		return identity{who, err}, nil
+		return caller{who, err}, nil
 	})
 	if err != nil {
 		return "", err
@@ -84,7 +84,7 @@ func (c *Cache) Identify(ctx context.Context, token string) (string, error) {
 
 // MayRead reports whether Nomad lets a token read the jobs of a namespace, of which
 // one is given.
-func (c *Cache) MayRead(ctx context.Context, token string, one planner.JobKey) (bool, error) {
+func (c *Cache) MayRead(ctx context.Context, token string, one identity.JobKey) (bool, error) {
 	return c.may.get(reading{hashed(token), one.Namespace}, func() (bool, error) {
 		done, err := c.begin(ctx)
 		if err != nil {

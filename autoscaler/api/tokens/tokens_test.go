@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 func TestMemo(t *testing.T) {
@@ -62,7 +62,7 @@ func TestCache_ARevokedTokenIsGoodForAMomentOnly(t *testing.T) {
 	must.NoError(t, err)
 	must.Eq(t, "token a1 (red)", who)
 	for namespace, want := range map[string]bool{"red": true, "blue": false} {
-		may, err := c.MayRead(t.Context(), "1-red", planner.JobKey{Namespace: namespace, ID: "job"})
+		may, err := c.MayRead(t.Context(), "1-red", identity.JobKey{Namespace: namespace, ID: "job"})
 		must.NoError(t, err)
 		must.Eq(t, want, may)
 	}
@@ -70,7 +70,7 @@ func TestCache_ARevokedTokenIsGoodForAMomentOnly(t *testing.T) {
 	now = now.Add(ttl)
 	_, err = c.Identify(t.Context(), "1-red")
 	must.ErrorIs(t, err, cluster.ErrUnknownToken)
-	may, err := c.MayRead(t.Context(), "1-red", planner.JobKey{Namespace: "red", ID: "job"})
+	may, err := c.MayRead(t.Context(), "1-red", identity.JobKey{Namespace: "red", ID: "job"})
 	must.NoError(t, err)
 	must.False(t, may)
 }

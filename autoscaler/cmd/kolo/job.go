@@ -15,8 +15,8 @@ import (
 	"github.com/posener/complete"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // jobCommand shows one job and its history.
@@ -39,11 +39,11 @@ Usage: kolo job [options] [<namespace>/]<job>
 func (c *jobCommand) AutocompleteArgs() complete.Predictor { return c.predictJobs() }
 
 // splitJob reads [namespace/]job.
-func splitJob(s string) planner.JobKey {
+func splitJob(s string) identity.JobKey {
 	if ns, id, ok := strings.Cut(s, "/"); ok {
-		return planner.JobKey{Namespace: ns, ID: id}
+		return identity.JobKey{Namespace: ns, ID: id}
 	}
-	return planner.JobKey{Namespace: "default", ID: s}
+	return identity.JobKey{Namespace: "default", ID: s}
 }
 
 // Run implements cli.Command.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/posener/complete"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // pauseCommand stops or continues scaling of one job or all.
@@ -56,7 +56,7 @@ func (c *pauseCommand) Run(args []string) int {
 	if !ok {
 		return code
 	}
-	var key planner.JobKey
+	var key identity.JobKey
 	what := "All jobs are"
 	if len(rest) == 1 {
 		key = splitJob(rest[0])

@@ -12,9 +12,9 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // TestShow_AJobCannotSteerTheTerminal has a tenant name a job so that it would
@@ -23,7 +23,7 @@ func TestShow_AJobCannotSteerTheTerminal(t *testing.T) {
 	ui := cli.NewMockUi()
 	c := &apiCommand{meta: meta{UI: ui}}
 	c.show(nil, func() string {
-		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{JobKey: planner.JobKey{ID: "x\x1b[2K\x1b[1A"}, Reason: "\x1b]0;title\x07"}}})
+		return drawStatus(&api.Status{Ready: true, Jobs: []api.JobStatus{{JobKey: identity.JobKey{ID: "x\x1b[2K\x1b[1A"}, Reason: "\x1b]0;title\x07"}}})
 	})
 	must.StrNotContains(t, ui.OutputWriter.String(), "\x1b")
 	must.StrContains(t, ui.OutputWriter.String(), "x�[2K")
@@ -46,7 +46,7 @@ func TestDrawStatus_Role(t *testing.T) {
 // TestStatus_ACompleteJobIsComplete is about a training whose last report came
 // before its last step.
 func TestStatus_ACompleteJobIsComplete(t *testing.T) {
-	j := api.JobStatus{JobKey: planner.JobKey{Namespace: "default", ID: "a"}, State: api.StateComplete, Step: 278, Total: 280, Progress: 1}
+	j := api.JobStatus{JobKey: identity.JobKey{Namespace: "default", ID: "a"}, State: api.StateComplete, Step: 278, Total: 280, Progress: 1}
 	must.Eq(t, "complete", statusRow(&j, time.Now())[5])
 	must.Eq(t, "complete; last report: step 278 of 280", jobProgress(&j))
 	j.State, j.Progress = api.StateRunning, 278.0/280

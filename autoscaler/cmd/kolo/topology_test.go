@@ -18,7 +18,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
 
@@ -35,8 +35,8 @@ func twoRacks() []api.PoolTopology {
 			{Missing: true, Nodes: 1, Amount: topology.Amount{Free: 4}, Domains: []api.Domain{node("n3\x1b[2K", 4, 0)}},
 		},
 		Jobs: []api.JobSpread{
-			{JobKey: planner.JobKey{Namespace: "default", ID: "train"}, Workers: 6, Level: "meta.rack", Domains: 2, Parts: []api.JobShare{{Path: []string{"r1"}, Workers: 4}, {Path: []string{"r2"}, Workers: 2}}},
-			{JobKey: planner.JobKey{Namespace: "ml", ID: "small"}, Workers: 1, Domains: 1, Parts: []api.JobShare{{Path: []string{"", "n3"}, Workers: 1}}},
+			{JobKey: identity.JobKey{Namespace: "default", ID: "train"}, Workers: 6, Level: "meta.rack", Domains: 2, Parts: []api.JobShare{{Path: []string{"r1"}, Workers: 4}, {Path: []string{"r2"}, Workers: 2}}},
+			{JobKey: identity.JobKey{Namespace: "ml", ID: "small"}, Workers: 1, Domains: 1, Parts: []api.JobShare{{Path: []string{"", "n3"}, Workers: 1}}},
 		},
 		Problems: []topology.Problem{{Level: "meta.rack", What: "1 node without a value of meta.rack (n3); set it"}},
 	}}

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Metrics for who adds nodes.
@@ -78,7 +78,7 @@ func PoolGauges(ch chan<- prometheus.Metric, s *api.Status) {
 
 // JobGauges sends the metrics per queue of a status to ch and, with perJob, those per job
 // of the jobs that sees lets through.
-func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees func(planner.JobKey) bool) {
+func JobGauges(ch chan<- prometheus.Metric, s *api.Status, perJob bool, sees func(identity.JobKey) bool) {
 	gauge := gauges(ch)
 	for key, n := range slotsWanted(s, sees) {
 		gauge(slotsWantedDesc, float64(n), key.pool, key.queue, key.level)
@@ -104,7 +104,7 @@ const namedQueues = 100
 // slotsWanted returns what jobs lack. Queues of jobs that the reader may not see, and
 // those beyond namedQueues, are one without a name: the sum is that of all. Each
 // pool has a series, so that a sum over none is 0.
-func slotsWanted(s *api.Status, sees func(planner.JobKey) bool) map[wantedKey]int {
+func slotsWanted(s *api.Status, sees func(identity.JobKey) bool) map[wantedKey]int {
 	type queue struct{ pool, name string }
 	slots := map[queue]int{}
 	seen := make([]bool, len(s.Jobs))

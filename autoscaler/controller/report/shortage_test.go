@@ -12,6 +12,7 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -44,7 +45,7 @@ func TestSlotsWanted(t *testing.T) {
 	s := &api.Status{Pools: []api.PoolStatus{{Name: "gpu"}, {Name: "idle"}}}
 	for i := range 3 * namedQueues {
 		s.Jobs = append(s.Jobs, api.JobStatus{
-			JobKey: planner.JobKey{Namespace: "default", ID: strconv.Itoa(i)}, Pool: "gpu", Queue: fmt.Sprintf("q\"\n%d", i), Lacks: &api.Lack{Slots: 1 + i},
+			JobKey: identity.JobKey{Namespace: "default", ID: strconv.Itoa(i)}, Pool: "gpu", Queue: fmt.Sprintf("q\"\n%d", i), Lacks: &api.Lack{Slots: 1 + i},
 		})
 	}
 	total := 3 * namedQueues * (3*namedQueues + 1) / 2
@@ -54,9 +55,9 @@ func TestSlotsWanted(t *testing.T) {
 		}
 		return n
 	}
-	all := slotsWanted(s, func(planner.JobKey) bool { return true })
+	all := slotsWanted(s, func(identity.JobKey) bool { return true })
 	must.Eq(t, total, sum(all))
 	must.Eq(t, namedQueues+2, len(all)) // those without a name, and the idle pool
 	must.Eq(t, 3*namedQueues, all[wantedKey{pool: "gpu", queue: fmt.Sprintf("q\"\n%d", 3*namedQueues-1)}])
-	must.Eq(t, map[wantedKey]int{{pool: "gpu"}: total, {pool: "idle"}: 0}, slotsWanted(s, func(planner.JobKey) bool { return false }))
+	must.Eq(t, map[wantedKey]int{{pool: "gpu"}: total, {pool: "idle"}: 0}, slotsWanted(s, func(identity.JobKey) bool { return false }))
 }

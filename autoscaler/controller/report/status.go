@@ -11,6 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/config"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
@@ -82,8 +83,8 @@ func Status(r *Round) *api.Status {
 }
 
 // WaitsByJob returns the waits of a plan by their jobs.
-func WaitsByJob(waits []planner.Wait) map[planner.JobKey]planner.Wait {
-	out := make(map[planner.JobKey]planner.Wait, len(waits))
+func WaitsByJob(waits []planner.Wait) map[identity.JobKey]planner.Wait {
+	out := make(map[identity.JobKey]planner.Wait, len(waits))
 	for _, w := range waits {
 		out[w.Job] = w
 	}

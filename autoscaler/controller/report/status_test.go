@@ -13,6 +13,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/store"
@@ -49,7 +50,7 @@ func TestJobStatus(t *testing.T) {
 		"beyond its total":           {count: 2, running: 2, history: history.Job{Total: 30, Done: 40}, state: api.StateRunning, progress: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := &planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, HoldReason: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
+			j := &planner.Job{Key: identity.JobKey{Namespace: "default", ID: "a"}, HoldReason: tc.left, Started: tc.started, Groups: []planner.Group{{Count: tc.count}}}
 			f := &cluster.Facts{Spec: &jobspec.Spec{TotalWork: tc.total}, Observation: history.Observation{Running: tc.running}}
 			tc.history.Measurements = measured
 			tc.history.Gaps = []history.Gap{{From: 2, To: 4, Seconds: new(0.25)}}
@@ -88,7 +89,7 @@ func TestJobStatus_OfNonsense(t *testing.T) {
 	for name, answers := range all {
 		t.Run(name, func(t *testing.T) {
 			h, now := history.New(), time.Unix(1_800_000_000, 0)
-			j := h.Job(planner.JobKey{Namespace: "default", ID: "bad"}, &history.Observation{}, now)
+			j := h.Job(identity.JobKey{Namespace: "default", ID: "bad"}, &history.Observation{}, now)
 			for _, text := range answers {
 				var p history.Progress
 				must.NoError(t, json.Unmarshal([]byte(text), &p))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
 )
@@ -104,7 +105,7 @@ func domains(t *topology.Tree, slots *topology.Slots) []api.Domain {
 	return inside[0]
 }
 
-func spread(t *topology.Tree, key planner.JobKey, parts []topology.Part) api.JobSpread {
+func spread(t *topology.Tree, key identity.JobKey, parts []topology.Part) api.JobSpread {
 	s := t.Score(parts)
 	n := len(parts)
 	out := api.JobSpread{JobKey: key, Workers: n, Domains: s.Domains}

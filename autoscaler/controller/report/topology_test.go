@@ -11,6 +11,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
@@ -51,7 +52,7 @@ func racks(t *testing.T, jobs ...planner.Job) *cluster.View {
 }
 
 func spreadJob(id string, groups ...planner.Group) planner.Job {
-	return planner.Job{Key: planner.JobKey{Namespace: "default", ID: id}, Groups: groups}
+	return planner.Job{Key: identity.JobKey{Namespace: "default", ID: id}, Groups: groups}
 }
 
 func TestTopology(t *testing.T) {
@@ -76,12 +77,12 @@ func TestTopology(t *testing.T) {
 	]`, string(text))
 	must.Eq(t, []api.JobSpread{
 		{
-			JobKey: planner.JobKey{Namespace: "default", ID: "across"}, Workers: 3, Level: "meta.rack", Domains: 2,
+			JobKey: identity.JobKey{Namespace: "default", ID: "across"}, Workers: 3, Level: "meta.rack", Domains: 2,
 			Cost:  (1 + 2*16*7) / 3.0, // a pair on NVLink, and two across racks
 			Parts: []api.JobShare{{Path: []string{"r1"}, Workers: 2}, {Path: []string{"r2"}, Workers: 1}},
 		},
 		{
-			JobKey: planner.JobKey{Namespace: "default", ID: "drained"}, Workers: 1, Domains: 1,
+			JobKey: identity.JobKey{Namespace: "default", ID: "drained"}, Workers: 1, Domains: 1,
 			Parts: []api.JobShare{{Path: []string{"", "n4"}, Workers: 1}},
 		},
 	}, p.Jobs)

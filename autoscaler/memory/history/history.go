@@ -8,27 +8,27 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
 // History is what is remembered of all jobs. It is not safe for concurrent use.
 type History struct {
-	Jobs   map[planner.JobKey]*Job
+	Jobs   map[identity.JobKey]*Job
 	Kinds  map[string]*Kind  // how kinds of jobs scale, by KindKey
 	States map[string][]byte // what policies asked to be given back, by node pool
 }
 
 // New is an empty history.
 func New() *History {
-	return &History{Jobs: map[planner.JobKey]*Job{}, Kinds: map[string]*Kind{}, States: map[string][]byte{}}
+	return &History{Jobs: map[identity.JobKey]*Job{}, Kinds: map[string]*Kind{}, States: map[string][]byte{}}
 }
 
 // jobTTL is how long a job that is gone is remembered.
 const jobTTL = time.Hour
 
 // KindKey names the jobs of a namespace that are of one kind.
-func KindKey(k planner.JobKey, kind string) string { return k.Namespace + "/" + kind }
+func KindKey(k identity.JobKey, kind string) string { return k.Namespace + "/" + kind }
 
 // Namespace is that of a kind's KindKey: its own name has no slash.
 func Namespace(kind string) string {
@@ -37,7 +37,7 @@ func Namespace(kind string) string {
 }
 
 // Job returns a job's history, which begins with the first observation of it.
-func (h *History) Job(key planner.JobKey, o *Observation, now time.Time) *Job {
+func (h *History) Job(key identity.JobKey, o *Observation, now time.Time) *Job {
 	j := h.Jobs[key]
 	if j == nil || j.Created != o.Created {
 		j = newJob(o, now)
@@ -52,7 +52,7 @@ func (h *History) Job(key planner.JobKey, o *Observation, now time.Time) *Job {
 // Observe brings a job's history up to date with what Nomad reports. dt is the
 // time since the last observation. completed is true where a worker has
 // completed since.
-func (h *History) Observe(key planner.JobKey, o *Observation, now time.Time, dt time.Duration) (j *Job, completed bool) {
+func (h *History) Observe(key identity.JobKey, o *Observation, now time.Time, dt time.Duration) (j *Job, completed bool) {
 	before := h.Job(key, o, now)
 	frozen := before.Frozen
 	j = before.observe(o, now, dt)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -31,7 +31,7 @@ func TestKind_TheNextRunKnowsWhatTheLastFoundOut(t *testing.T) {
 	text, err := json.Marshal(l.Kinds)
 	must.NoError(t, err)
 	must.NoError(t, json.Unmarshal(text, &saved.Kinds))
-	kind := saved.Kinds[KindKey(planner.JobKey{Namespace: "default", ID: "resnet/dispatch-1"}, "resnet")]
+	kind := saved.Kinds[KindKey(identity.JobKey{Namespace: "default", ID: "resnet/dispatch-1"}, "resnet")]
 	slow := kind.extend([]speedup.Point{{Size: 2, StepTime: 10}}, nil)
 	must.InDelta(t, 8, slow.Time(4), 1e-9)
 	must.Len(t, 1, slow.Points())
@@ -48,7 +48,7 @@ func TestKind_OldOnesAreForgotten(t *testing.T) {
 	}
 	l.Kinds["default/used"] = &Kind{Used: day(t0.Add(-100 * 24 * time.Hour))}
 	l.Kinds["default/unused"] = &Kind{Used: day(t0.Add(-100 * 24 * time.Hour))}
-	l.pruneKinds([]string{KindKey(planner.JobKey{Namespace: "default", ID: "a"}, "used")}, t0.Add(24*time.Hour))
+	l.pruneKinds([]string{KindKey(identity.JobKey{Namespace: "default", ID: "a"}, "used")}, t0.Add(24*time.Hour))
 	must.MapLen(t, kindsLimit, l.Kinds)
 	must.MapContainsKey(t, l.Kinds, "default/used")
 	must.MapNotContainsKey(t, l.Kinds, "default/unused")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
@@ -54,7 +55,7 @@ func TestMove(t *testing.T) {
 			j.BeginMove(&tc.move, racks, begun)
 			must.Eq(t, &tc.move, j.Moving(racks))
 			h := New()
-			key := planner.JobKey{Namespace: "default", ID: "a"}
+			key := identity.JobKey{Namespace: "default", ID: "a"}
 			h.Jobs[key] = j
 			now := begun
 			for i, counts := range tc.counts {

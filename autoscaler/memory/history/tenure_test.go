@@ -11,19 +11,19 @@ import (
 
 	"github.com/shoenig/test/must"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // watched is a job that Nomad and its training report every ten seconds.
 type watched struct {
 	*training
 	h   *History
-	key planner.JobKey
+	key identity.JobKey
 	now time.Time
 }
 
 func watch() *watched {
-	return &watched{newTraining(), New(), planner.JobKey{Namespace: "default", ID: "a"}, t0}
+	return &watched{newTraining(), New(), identity.JobKey{Namespace: "default", ID: "a"}, t0}
 }
 
 func (w *watched) job() *Job { return w.h.Jobs[w.key] }

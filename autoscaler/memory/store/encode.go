@@ -16,8 +16,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // A Nomad variable holds 64 KiB. Jobs are spread over shards by their name,
@@ -49,8 +49,8 @@ type shard struct {
 }
 
 type savedJob struct {
-	Key planner.JobKey `json:"key"`
-	Job *history.Job   `json:"record"`
+	Key identity.JobKey `json:"key"`
+	Job *history.Job    `json:"record"`
 }
 
 // Encode makes the snapshot of a history; what does not fit is left out and
@@ -84,7 +84,7 @@ func Encode(h *history.History) (*Snapshot, error) {
 
 // jobName is a job's name in a shard. No kind has the same: names of namespaces have
 // no such character.
-func jobName(k planner.JobKey) string { return k.Namespace + "\x00" + k.ID }
+func jobName(k identity.JobKey) string { return k.Namespace + "\x00" + k.ID }
 
 // split spreads jobs and kinds over the shards, in an order that stays.
 func split(h *history.History) (all [shards]shard) {

@@ -15,9 +15,9 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 )
 
@@ -26,9 +26,9 @@ var t0 = time.Unix(1_800_000_000, 0)
 func TestEncode_LeavesOutWhatCannotBeSaved(t *testing.T) {
 	h := history.New()
 	for i := range 100 {
-		h.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}] = &history.Job{Attained: 1}
+		h.Jobs[identity.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}] = &history.Job{Attained: 1}
 	}
-	h.Jobs[planner.JobKey{Namespace: "default", ID: "job-7"}].Lost = math.Inf(1)
+	h.Jobs[identity.JobKey{Namespace: "default", ID: "job-7"}].Lost = math.Inf(1)
 	snap, err := Encode(h)
 	must.NoError(t, err)
 	must.Eq(t, 1, snap.Dropped)
@@ -40,7 +40,7 @@ func TestEncode_LeavesOutWhatCannotBeSaved(t *testing.T) {
 func TestEncode_SavesAndLoads(t *testing.T) {
 	h := history.New()
 	for i := range 500 {
-		k := planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}
+		k := identity.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}
 		h.Jobs[k] = &history.Job{Created: uint64(i), FirstSeen: t0, Attained: float64(i), Counts: map[string]int{"w": i}}
 	}
 	h.States["gpu"] = []byte("state")
@@ -55,7 +55,7 @@ func TestEncode_SavesAndLoads(t *testing.T) {
 	must.NoError(t, lost)
 	must.MapLen(t, 500, m.Jobs)
 	must.Eq(t, "state", string(m.States["gpu"]))
-	k := planner.JobKey{Namespace: "default", ID: "job-7"}
+	k := identity.JobKey{Namespace: "default", ID: "job-7"}
 	must.Eq(t, 7, m.Jobs[k].Attained)
 	must.True(t, m.Jobs[k].FirstSeen.Equal(t0))
 }
@@ -71,7 +71,7 @@ func TestEncode_WhereStepsAreSlow(t *testing.T) {
 		}
 		return out
 	}
-	key := planner.JobKey{Namespace: "default", ID: "a"}
+	key := identity.JobKey{Namespace: "default", ID: "a"}
 	h := history.New()
 	h.Jobs[key] = &history.Job{FirstSeen: t0, Placed: placed(3)}
 	h.Kinds["default/bert"] = &history.Kind{Used: t0, Placed: []migrate.Point{{Size: 4, Crossing: migrate.Crossing{Level: "meta.rack", Domains: 2}, StepTime: 1.5}}}
@@ -103,7 +103,7 @@ func TestEncode_WhereStepsAreSlow(t *testing.T) {
 		for k := range j.Placed {
 			j.Placed[k].StepTime = rng.Float64()
 		}
-		full.Jobs = append(full.Jobs, savedJob{planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}, j})
+		full.Jobs = append(full.Jobs, savedJob{identity.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}, j})
 	}
 	known := full.Jobs[7].Job
 	text, dropped, err := full.fit()
@@ -150,11 +150,11 @@ func TestEncode_OneNamespaceTakesNoOthersPlace(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := shard{Kinds: map[string]*history.Kind{"team/bert": {Used: t0}}}
 			for i := range tc.jobs {
-				s.Jobs = append(s.Jobs, savedJob{planner.JobKey{Namespace: "hostile", ID: fmt.Sprint(i, name(20))}, groups(tc.groups)})
+				s.Jobs = append(s.Jobs, savedJob{identity.JobKey{Namespace: "hostile", ID: fmt.Sprint(i, name(20))}, groups(tc.groups)})
 			}
 			for i := range 10 {
 				j := &history.Job{FirstSeen: t0, Submitted: t0, FirstStart: t0, Attained: float64(i), Counts: map[string]int{"workers": i}, Placed: []history.Placed{{}}}
-				s.Jobs = append(s.Jobs, savedJob{planner.JobKey{Namespace: "team", ID: strconv.Itoa(i)}, j})
+				s.Jobs = append(s.Jobs, savedJob{identity.JobKey{Namespace: "team", ID: strconv.Itoa(i)}, j})
 			}
 			for i := range tc.kinds {
 				k := &history.Kind{Used: t0}
@@ -201,7 +201,7 @@ func TestEncode_TenThousandJobsFit(t *testing.T) {
 			r.Placed = append(r.Placed, p)
 			r.Measurements = append(r.Measurements, history.Measurement{Point: speedup.Point{Size: n + 1, StepTime: 1 / float64(i+n+1), Samples: i}, At: r.FirstSeen.Add(time.Duration(n) * time.Minute), Counted: i * 7, Trials: 1 + n})
 		}
-		h.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprintf("training-job-%d", i)}] = r
+		h.Jobs[identity.JobKey{Namespace: "default", ID: fmt.Sprintf("training-job-%d", i)}] = r
 	}
 	snap, err := Encode(h)
 	must.NoError(t, err)
@@ -211,7 +211,7 @@ func TestEncode_TenThousandJobsFit(t *testing.T) {
 	}
 	m, lost := decode(snap.texts)
 	must.NoError(t, lost)
-	must.Len(t, 4, m.Jobs[planner.JobKey{Namespace: "default", ID: "training-job-7"}].Placed)
+	must.Len(t, 4, m.Jobs[identity.JobKey{Namespace: "default", ID: "training-job-7"}].Placed)
 }
 
 // TestEncode_StatesTakeNoJobsPlace has policies ask for more and more to be
@@ -228,7 +228,7 @@ func TestEncode_StatesTakeNoJobsPlace(t *testing.T) {
 	for _, size := range []int{0, 1, 40 << 10, 100 << 10, 1 << 20, 4 << 20} {
 		h := history.New()
 		for i := range 500 {
-			h.Jobs[planner.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}] = &history.Job{Attained: float64(i)}
+			h.Jobs[identity.JobKey{Namespace: "default", ID: fmt.Sprint("job-", i)}] = &history.Job{Attained: float64(i)}
 		}
 		h.States["gpu"] = random(size)
 		snap, err := Encode(h)

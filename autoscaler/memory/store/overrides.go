@@ -13,7 +13,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // Overrides are what users set while autoscalers run. All autoscalers share them through
@@ -28,13 +28,13 @@ type Overrides struct {
 }
 
 // IsPaused reports whether a job is left alone.
-func (o Overrides) IsPaused(key planner.JobKey) bool {
+func (o Overrides) IsPaused(key identity.JobKey) bool {
 	return o.All || slices.Contains(o.Paused, pausedName(key))
 }
 
 // Pause leaves a job alone, or with false no more. The zero key is all jobs.
-func (o *Overrides) Pause(key planner.JobKey, on bool) {
-	if key == (planner.JobKey{}) {
+func (o *Overrides) Pause(key identity.JobKey, on bool) {
+	if key == (identity.JobKey{}) {
 		if o.All = on; !on {
 			o.Paused = nil
 		}
@@ -60,7 +60,7 @@ func (o *Overrides) SetPolicy(pool, line string) {
 	}
 }
 
-func pausedName(key planner.JobKey) string { return key.Namespace + "/" + key.ID }
+func pausedName(key identity.JobKey) string { return key.Namespace + "/" + key.ID }
 
 // overridesPath is the variable of the overrides: one who may write it may change
 // them.

@@ -13,8 +13,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster/nomadtest"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 )
 
 // TestStore_RemovesWhatIsNotThereAnyMore saves a state that shrinks.
@@ -31,7 +31,7 @@ func TestStore_RemovesWhatIsNotThereAnyMore(t *testing.T) {
 	}
 	for _, state := range [][]byte{noise, noise[:1000], nil} {
 		h := history.New()
-		h.Jobs[planner.JobKey{Namespace: "default", ID: "a"}] = &history.Job{}
+		h.Jobs[identity.JobKey{Namespace: "default", ID: "a"}] = &history.Job{}
 		if state != nil {
 			h.States["gpu"] = state
 		}
@@ -58,7 +58,7 @@ func TestStore_AnotherLedMeanwhile(t *testing.T) {
 		must.NoError(t, errors.Join(lost, err))
 		h := history.New()
 		for _, id := range ids {
-			h.Jobs[planner.JobKey{Namespace: "default", ID: id}] = &history.Job{}
+			h.Jobs[identity.JobKey{Namespace: "default", ID: id}] = &history.Job{}
 		}
 		snap, err := Encode(h)
 		must.NoError(t, err)

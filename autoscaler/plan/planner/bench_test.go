@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
@@ -53,7 +54,7 @@ func large(s shape, locality *Locality) (*Cluster, []Want) {
 	wants := make([]Want, largeJobs)
 	for j := range largeJobs {
 		job := Job{
-			Key: JobKey{"default", strconv.Itoa(j)}, Pool: "gpu", Index: uint64(j + 1), Min: 1, Max: 64,
+			Key: identity.JobKey{Namespace: "default", ID: strconv.Itoa(j)}, Pool: "gpu", Index: uint64(j + 1), Min: 1, Max: 64,
 			Locality: locality, LastChange: now.Add(-time.Hour),
 		}
 		for g := range 4 {

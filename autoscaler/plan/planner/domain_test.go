@@ -10,6 +10,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
@@ -18,7 +19,7 @@ import (
 // block.
 func (c *Cluster) inRacks(id string, edit func(*Job), workers ...int) *Cluster {
 	j := Job{
-		Key: JobKey{"default", id}, Pool: "gpu", Index: uint64(100 + len(c.Jobs)), Min: 1, Max: 64, Locality: &Locality{},
+		Key: identity.JobKey{Namespace: "default", ID: id}, Pool: "gpu", Index: uint64(100 + len(c.Jobs)), Min: 1, Max: 64, Locality: &Locality{},
 	}
 	for r, n := range workers {
 		g := Group{Name: fmt.Sprint("r", r), Count: n, Max: 64, Need: placement.Need{Slots: 1}, Class: c.class(r), Path: []int{r / 2, r}}

@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
@@ -53,7 +54,7 @@ func (s *nomad) arrive() {
 	}
 	s.index++
 	j := &simJob{Job: Job{
-		Key: JobKey{"default", fmt.Sprint("j", s.index)}, Pool: "gpu", Index: s.index, Min: min, Max: max,
+		Key: identity.JobKey{Namespace: "default", ID: fmt.Sprint("j", s.index)}, Pool: "gpu", Index: s.index, Min: min, Max: max,
 		Preemptible: rapid.Bool().Draw(s.t, "preemptible"),
 		Groups:      []Group{{Name: "workers", Max: max, Need: placement.Need{Slots: 1}, Class: class}},
 	}}

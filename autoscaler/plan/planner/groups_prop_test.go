@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
@@ -42,7 +43,7 @@ func drawRacks(t *rapid.T) *racks {
 	used := make([]int, len(r.Nodes))
 	for j := range rapid.IntRange(1, 4).Draw(t, "jobs") {
 		job := Job{
-			Key: JobKey{"default", fmt.Sprint("j", j)}, Pool: "gpu", Index: uint64(j + 1), Min: rapid.IntRange(1, 3).Draw(t, "min"),
+			Key: identity.JobKey{Namespace: "default", ID: fmt.Sprint("j", j)}, Pool: "gpu", Index: uint64(j + 1), Min: rapid.IntRange(1, 3).Draw(t, "min"),
 			Preemptible: rapid.Bool().Draw(t, "preemptible"), LastChange: now.Add(-time.Hour),
 		}
 		job.Max = job.Min + rapid.IntRange(0, 8).Draw(t, "extra")
@@ -157,7 +158,7 @@ func TestProperty_Groups(t *testing.T) {
 			before[set] = r.demand(set)
 		}
 		p := Make(r.Cluster, wants, now, DefaultOptions())
-		seen := map[JobKey]bool{}
+		seen := map[identity.JobKey]bool{}
 		for _, a := range p.Actions {
 			j := slices.IndexFunc(r.Jobs, func(job Job) bool { return job.Key == a.Job })
 			job := &r.Jobs[j]

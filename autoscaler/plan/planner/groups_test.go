@@ -10,6 +10,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
@@ -29,7 +30,7 @@ func TestMake_Groups(t *testing.T) {
 			return out
 		}
 		c.Jobs = []Job{{
-			Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 16, Started: count0+count1 > 0,
+			Key: identity.JobKey{Namespace: "default", ID: "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 16, Started: count0+count1 > 0,
 			Groups: []Group{
 				{Name: "r0", Count: count0, Max: 16, Need: placement.Need{Slots: 1}, Class: c.class(0, 1), Live: place(live0)},
 				{Name: "r1", Count: count1, Max: 16, Need: placement.Need{Slots: 1}, Class: c.class(2, 3), Live: place(live1)},
@@ -64,7 +65,7 @@ func TestMake_Moves(t *testing.T) {
 	cluster := func(edit func(*Cluster, *Job), alive ...int) *Cluster {
 		c := nodes(4, 4, 4)
 		j := Job{
-			Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 12, Started: true,
+			Key: identity.JobKey{Namespace: "default", ID: "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 12, Started: true,
 			LastChange: now.Add(-time.Minute), PendingSince: now.Add(-time.Minute),
 		}
 		for g, n := range alive {
@@ -162,7 +163,7 @@ func TestMake_AMoveTakesItsRoom(t *testing.T) {
 		c := nodes(4, 4)
 		c.Nodes[0].State, c.Reserved = Ineligible, map[string]int{"gpu": others}
 		c.Jobs = []Job{{
-			Key: JobKey{"default", "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 8, Started: true, PendingSince: now.Add(-time.Minute),
+			Key: identity.JobKey{Namespace: "default", ID: "a"}, Pool: "gpu", Index: 7, Min: 1, Max: 8, Started: true, PendingSince: now.Add(-time.Minute),
 			Groups: []Group{
 				{Name: "r0", Count: 3, Max: 8, Need: placement.Need{Slots: 1}, Class: c.class(0)},
 				{Name: "r1", Max: 8, Need: placement.Need{Slots: 1}, Class: c.class(1)},

@@ -6,24 +6,11 @@ package planner
 import (
 	"time"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
-
-// JobKey names a job in a region.
-type JobKey struct {
-	Namespace string `json:"namespace"`
-	ID        string `json:"id"`
-}
-
-// String is namespace/id, or the id alone in the default namespace.
-func (k JobKey) String() string {
-	if k.Namespace == "" || k.Namespace == "default" {
-		return k.ID
-	}
-	return k.Namespace + "/" + k.ID
-}
 
 // NodeState is whether a node takes workers and keeps those it has.
 type NodeState int
@@ -92,7 +79,7 @@ type Group struct {
 
 // Job is one elastic job.
 type Job struct {
-	Key      JobKey
+	Key      identity.JobKey
 	Pool     string
 	Index    uint64 // JobModifyIndex that writes are conditional on
 	Priority int
@@ -224,7 +211,7 @@ const (
 // Action is one job's writes. All steps of it belong together; each is
 // conditional on the index the one before it returned, the first on Index.
 type Action struct {
-	Job      JobKey
+	Job      identity.JobKey
 	Index    uint64
 	Cause    Cause
 	Reason   string
@@ -242,7 +229,7 @@ type Step struct {
 
 // Wait is a job that has not got what the policy wants for it yet.
 type Wait struct {
-	Job   JobKey
+	Job   identity.JobKey
 	Count int // now
 	Want  int
 	Why   string

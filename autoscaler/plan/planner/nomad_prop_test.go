@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 )
 
 // TestProperty_GuaranteesHoldWhateverThePolicyWants drives random clusters
@@ -17,7 +19,7 @@ func TestProperty_GuaranteesHoldWhateverThePolicyWants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newNomad(t)
 		var stale *Plan
-		started := map[JobKey]bool{}
+		started := map[identity.JobKey]bool{}
 		plan := func() *Plan {
 			wants := make([]Want, len(s.jobs))
 			for i := range wants {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
@@ -50,7 +51,7 @@ func (c *Cluster) with(id string, edit func(*Job), on ...int) *Cluster {
 		live = append(live, Worker{Place: placement.Place{Node: n}})
 	}
 	j := Job{
-		Key: JobKey{"default", id}, Pool: "gpu", Index: uint64(100 + len(c.Jobs)), Min: 1, Max: 8, Started: len(on) > 0,
+		Key: identity.JobKey{Namespace: "default", ID: id}, Pool: "gpu", Index: uint64(100 + len(c.Jobs)), Min: 1, Max: 8, Started: len(on) > 0,
 		Groups: []Group{{Name: "workers", Count: len(on), Max: 8, Need: placement.Need{Slots: 1}, Class: c.class(), Live: live}},
 	}
 	if edit != nil {
@@ -248,11 +249,11 @@ func TestMake_ATrialLeavesRoomToOthers(t *testing.T) {
 	wide, shared := c.class(0), c.class(0)
 	one := placement.Need{Slots: 1}
 	c.Jobs = []Job{
-		{Key: JobKey{"default", "wide"}, Pool: "gpu", Index: 7, Min: 8, Max: 16, Groups: []Group{
+		{Key: identity.JobKey{Namespace: "default", ID: "wide"}, Pool: "gpu", Index: 7, Min: 8, Max: 16, Groups: []Group{
 			{Name: "g0", Max: 16, Need: one, Class: wide},
 			{Name: "g1", Max: 16, Need: one, Class: shared, GrowAfter: now.Add(time.Hour)},
 		}},
-		{Key: JobKey{"default", "small"}, Pool: "gpu", Index: 8, Min: 1, Max: 4, Groups: []Group{
+		{Key: identity.JobKey{Namespace: "default", ID: "small"}, Pool: "gpu", Index: 8, Min: 1, Max: 4, Groups: []Group{
 			{Name: "workers", Max: 4, Need: one, Class: shared},
 		}},
 	}

@@ -3,6 +3,8 @@
 
 package planner
 
+import "github.com/kolo-nomad/kolo/autoscaler/job/identity"
+
 import "time"
 
 // Shortage is what one job wants and does not get for lack of room.
@@ -32,8 +34,8 @@ func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []
 }
 
 // lacking is how many workers jobs lack room for.
-func (p *Plan) lacking() map[JobKey]int {
-	out := map[JobKey]int{}
+func (p *Plan) lacking() map[identity.JobKey]int {
+	out := map[identity.JobKey]int{}
 	for i := range p.Waits {
 		out[p.Waits[i].Job] = max(out[p.Waits[i].Job], p.Waits[i].Lacking)
 	}
@@ -41,8 +43,8 @@ func (p *Plan) lacking() map[JobKey]int {
 }
 
 // given is how many workers jobs have by the plan, those that it changes.
-func (p *Plan) given() map[JobKey]int {
-	out := make(map[JobKey]int, len(p.Actions))
+func (p *Plan) given() map[identity.JobKey]int {
+	out := make(map[identity.JobKey]int, len(p.Actions))
 	for i := range p.Actions {
 		out[p.Actions[i].Job] = p.Actions[i].To
 	}

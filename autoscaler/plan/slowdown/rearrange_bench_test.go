@@ -10,6 +10,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -39,7 +40,7 @@ func scattered(t testing.TB, racks, jobs int) (*planner.Cluster, []planner.Want)
 	var wants []planner.Want
 	for i := range jobs {
 		j := planner.Job{
-			Key: planner.JobKey{Namespace: "default", ID: fmt.Sprint("j", i)}, Pool: "gpu",
+			Key: identity.JobKey{Namespace: "default", ID: fmt.Sprint("j", i)}, Pool: "gpu",
 			Locality: &planner.Locality{}, Started: true, Min: 1, Max: 4096,
 		}
 		for r := range racks {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/shoenig/test/must"
 
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
@@ -27,7 +28,7 @@ func twoRacks(t *testing.T, counts ...int) (*topology.Tree, []planner.Node, *pla
 		nodes = append(nodes, planner.Node{Name: name, Pool: "gpu", Bins: []planner.Bin{{Slots: 4}}})
 		placed = append(placed, topology.Node{Values: []string{[]string{"r1", "r1", "r2", "r2"}[i], name}, Bins: []topology.Bin{{}}})
 	}
-	j := planner.Job{Key: planner.JobKey{Namespace: "default", ID: "a"}, Pool: "gpu", Locality: &planner.Locality{}}
+	j := planner.Job{Key: identity.JobKey{Namespace: "default", ID: "a"}, Pool: "gpu", Locality: &planner.Locality{}}
 	for g, n := range counts {
 		group := planner.Group{Count: n, Need: placement.Need{Slots: 1}, Class: &planner.Class{}}
 		for _, node := range [][]int{{0, 1}, {2, 3}, {0, 1, 2, 3}}[g] {

@@ -11,8 +11,8 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/autoscaler/api"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
-	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/builtin"
 	"github.com/kolo-nomad/kolo/autoscaler/policy/speedup"
 	"github.com/kolo-nomad/kolo/autoscaler/sim"
@@ -26,7 +26,7 @@ func at(seconds int) time.Time { return t0.Add(time.Duration(seconds) * time.Sec
 // training is a job as the status shows it.
 func training(id, state string, count int, step float64) api.JobStatus {
 	return api.JobStatus{
-		JobKey: planner.JobKey{Namespace: "default", ID: id}, Pool: "gpu", Queue: "vision", State: state, Count: count, Min: 1, Max: 4, Seen: at(0), Step: step,
+		JobKey: identity.JobKey{Namespace: "default", ID: id}, Pool: "gpu", Queue: "vision", State: state, Count: count, Min: 1, Max: 4, Seen: at(0), Step: step,
 		Requests: api.Requests{Kind: "resnet", Preferred: 2, Slots: 2, Weight: 1, Priority: 50, Preemptible: true},
 	}
 }
