@@ -74,7 +74,7 @@ func Clear(g Gang, targets []Target, movers []Mover, free []int, o Options) (Cle
 				out.Gain += min(0, m.Gain) // what a job that moves closer together gains is not the gang's
 				out.Cost += m.Cost
 			}
-			if !o.worth(out.Gain, out.Cost) {
+			if !o.justifies(out.Gain, out.Cost) {
 				continue
 			}
 			if n, least := out.Workers(), best.Workers(); !found || n < least || n == least && out.Cost < best.Cost {

@@ -16,33 +16,33 @@ const (
 	evictionsLimit = 64 // workers of others that make room for one change
 )
 
-// chance is counts that a mover might rather have: so many workers of one site at
+// candidate is counts that a mover might rather have: so many workers of one site at
 // another, or, from none (-1), as many as can be at that site.
-type chance struct {
+type candidate struct {
 	from, to, n int
-	worth       float64
+	netGain     float64
 }
 
 // preferred are the counts at which a mover's steps are faster, by more than it
 // costs to go there. They follow from where it is.
-func (s *search) preferred(i int) []chance {
+func (s *search) preferred(i int) []candidate {
 	m := &s.movers[i]
 	if m.Slowdown == nil || m.size() == 0 {
 		return nil
 	}
-	if s.chances[i] != nil {
-		return s.chances[i]
+	if s.candidates[i] != nil {
+		return s.candidates[i]
 	}
-	out := []chance{}
+	out := []candidate{}
 	now := &s.now[i]
-	look := func(c chance) {
+	look := func(c candidate) {
 		if s.scratch = s.counts(i, c, s.scratch); s.scratch == nil {
 			return
 		}
 		t, ok := s.try(i, s.scratch)
-		c.worth = t.worth
+		c.netGain = t.netGain
 		// Others lose by making room, or else they are found by themselves.
-		if ok && t.worth-now.worth > 0 && t.Slowdown <= now.Slowdown*(1-s.o.LeastGain) {
+		if ok && t.netGain-now.netGain > 0 && t.Slowdown <= now.Slowdown*(1-s.o.LeastGain) {
 			out = append(out, c)
 		}
 	}
@@ -52,20 +52,20 @@ func (s *search) preferred(i int) []chance {
 		if !s.enough() {
 			return out
 		}
-		look(chance{-1, to, 0, 0})
+		look(candidate{-1, to, 0, 0})
 		for _, f := range from {
 			if f == to {
 				continue
 			}
 			n := now.Counts[f]
-			look(chance{f, to, n, 0})
+			look(candidate{f, to, n, 0})
 			if n > 1 {
-				look(chance{f, to, 1, 0})
+				look(candidate{f, to, 1, 0})
 			}
 		}
 	}
 	if s.enough() {
-		s.chances[i] = out
+		s.candidates[i] = out
 	}
 	return out
 }
@@ -103,14 +103,15 @@ func (s *search) limited(i int, sites []int, by func(a, b int) int) []int {
 	if len(sites) <= sitesLimit {
 		return sites
 	}
-	from := (max(0, s.o.Turn)/len(s.movers) + i) % len(sites) // another each time that it is the first
+	from := (max(0, s.o.Offset)/len(s.movers) + i) % len(sites) // another each time that it is the first
 	sites = slices.Concat(sites[from:], sites[:from])
 	slices.SortStableFunc(sites, by)
 	return sites[:sitesLimit]
 }
 
-// counts are those of a chance, written over out; nil where it cannot be.
-func (s *search) counts(i int, c chance, out []int) []int {
+// counts returns the worker counts by site after candidate c, reusing out; nil if they do
+// not fit.
+func (s *search) counts(i int, c candidate, out []int) []int {
 	now := s.now[i].Counts
 	out = append(out[:0], now...)
 	if c.from >= 0 {
@@ -157,16 +158,16 @@ func (s *search) most(i, site int) int {
 // bundle is changes of several movers that only go together. The first is the one
 // that gains.
 type bundle struct {
-	who   []int
-	to    []trial
-	worth float64
+	who     []int
+	to      []trial
+	netGain float64
 }
 
-func (b *bundle) clone() bundle { return bundle{slices.Clone(b.who), slices.Clone(b.to), b.worth} }
+func (b *bundle) clone() bundle { return bundle{slices.Clone(b.who), slices.Clone(b.to), b.netGain} }
 
 // exchange makes the bundle that puts a mover elsewhere and others out of its way,
 // and reports whether it is possible and worth more than the best one.
-func (s *search) exchange(i int, c chance, best *bundle) bool {
+func (s *search) exchange(i int, c candidate, best *bundle) bool {
 	defer s.save(4)()
 	t, ok := s.try(i, s.counts(i, c, nil))
 	if !ok {
@@ -183,9 +184,9 @@ func (s *search) exchange(i int, c chance, best *bundle) bool {
 	}
 	b := &s.made
 	for k, who := range b.who {
-		b.worth += b.to[k].worth - s.now[who].worth
+		b.netGain += b.to[k].netGain - s.now[who].netGain
 	}
-	return b.worth > best.worth && s.possible(b)
+	return b.netGain > best.netGain && s.possible(b)
 }
 
 // put changes the bundle that is being made.
@@ -222,7 +223,7 @@ func (s *search) clear() {
 			}
 		}
 	}
-	s.made.who, s.made.to, s.made.worth = s.made.who[:0], s.made.to[:0], 0
+	s.made.who, s.made.to, s.made.netGain = s.made.who[:0], s.made.to[:0], 0
 }
 
 // evict takes one worker out of a pool: of the mover that loses least by it.
@@ -244,7 +245,7 @@ func (s *search) evict(pool int) bool {
 			continue
 		}
 		for _, site := range s.rooms(r.mover, pool) {
-			if loss := now.worth - s.without(r.mover, at, site); loss < least {
+			if loss := now.netGain - s.without(r.mover, at, site); loss < least {
 				who, from, to, least = r.mover, at, site, loss
 			}
 		}
@@ -275,7 +276,7 @@ func (s *search) without(i, from, to int) float64 {
 		s.scratch[from]--
 		s.scratch[to]++
 		if t, ok := s.try(i, s.scratch); ok {
-			return t.worth
+			return t.netGain
 		}
 		return math.Inf(-1)
 	}
@@ -284,17 +285,17 @@ func (s *search) without(i, from, to int) float64 {
 	}
 	s.spend(2)
 	sites := len(s.movers[i].Sites)
-	if s.worths[i] == nil {
-		s.worths[i] = make([][]float64, sites)
+	if s.netGains[i] == nil {
+		s.netGains[i] = make([][]float64, sites)
 		s.spend(sites)
 	}
-	row := s.worths[i][from]
+	row := s.netGains[i][from]
 	if row == nil {
 		row = make([]float64, sites)
 		for k := range row {
 			row[k] = math.NaN()
 		}
-		s.worths[i][from] = row
+		s.netGains[i][from] = row
 		s.spend(sites)
 	}
 	if math.IsNaN(row[to]) {

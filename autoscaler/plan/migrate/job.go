@@ -40,10 +40,10 @@ type Options struct {
 	// one job. It bounds its time, and is no time, so that the same jobs always give
 	// the same moves.
 	Budget int
-	// Turn is the mover that Rearrange looks at first, counted on from the first one
+	// Offset is the mover that Rearrange looks at first, counted on from the first one
 	// after the last. With the next one each time all have their turn where the
 	// budget does not suffice.
-	Turn int
+	Offset int
 }
 
 // DefaultBudget suffices to look at all moves of some dozen jobs on a dozen domains
@@ -66,8 +66,8 @@ type Move struct {
 	Cost      float64 // slot-seconds
 }
 
-// worth reports whether a gain justifies a cost.
-func (o Options) worth(gain, cost float64) bool { return gain > (1+o.Hysteresis)*cost }
+// justifies reports whether a gain justifies a cost.
+func (o Options) justifies(gain, cost float64) bool { return gain > (1+o.Hysteresis)*cost }
 
 // size is how many workers the job has.
 func (j *Job) size() int {

@@ -49,9 +49,9 @@ type search struct {
 	need     needs
 	o        Options
 
-	was     [][]int       // by mover: its counts before
-	chances [][]chance    // by mover: where it would rather be; nil where that was not looked at
-	worths  [][][]float64 // by mover and two sites: with one worker moved; nil where not looked at
+	was        [][]int       // by mover: its counts before
+	candidates [][]candidate // by mover: where it would rather be; nil where that was not looked at
+	netGains   [][][]float64 // by mover and two sites: with one worker moved; nil where not looked at
 
 	left, least int // of the budget, and how much a step leaves of it
 	first       int // the mover that the next step looks at first
@@ -66,7 +66,7 @@ type search struct {
 // trial is a move of a mover that may be made.
 type trial struct {
 	Move
-	worth float64 // its gain, less its cost with the margin
+	netGain float64 // its gain, less its cost with the margin
 }
 
 // resident is a mover that has workers in a pool, and all its sites there.
@@ -80,11 +80,11 @@ func newSearch(movers []Mover, free []int, o Options) *search {
 	s := &search{
 		movers: slices.Clone(movers), free: slices.Clone(free), before: free, capacity: slices.Clone(free),
 		now: make([]trial, n), at: make([][]resident, len(free)), need: newNeeds(len(free)), o: o,
-		was: make([][]int, n), chances: make([][]chance, n), worths: make([][][]float64, n),
+		was: make([][]int, n), candidates: make([][]candidate, n), netGains: make([][][]float64, n),
 		left: o.Budget, in: make([]int, n), change: make([]int, len(free)),
 	}
 	if n > 0 {
-		s.first = max(0, o.Turn) % n
+		s.first = max(0, o.Offset) % n
 	}
 	for i := range s.movers {
 		m := &s.movers[i]
@@ -142,7 +142,7 @@ func (s *search) try(i int, counts []int) (t trial, ok bool) {
 		return trial{Move: Move{Counts: counts, Slowdown: 1}}, true
 	}
 	t.Move, ok = m.move(counts, s.o)
-	t.worth = t.Gain - (1+s.o.Hysteresis)*t.Cost
+	t.netGain = t.Gain - (1+s.o.Hysteresis)*t.Cost
 	return t, ok
 }
 
@@ -155,7 +155,7 @@ func (s *search) step() bool {
 	for k := range n {
 		i := (first + k) % n
 		for _, c := range s.preferred(i) {
-			if c.worth-s.now[i].worth > best.worth && s.exchange(i, c, &best) {
+			if c.netGain-s.now[i].netGain > best.netGain && s.exchange(i, c, &best) {
 				best = s.made.clone()
 			}
 			s.clear()
@@ -165,7 +165,7 @@ func (s *search) step() bool {
 			break
 		}
 	}
-	if best.worth > 0 {
+	if best.netGain > 0 {
 		s.apply(&best)
 		return true
 	}
@@ -183,7 +183,7 @@ func (s *search) apply(b *bundle) {
 		}
 		s.now[i] = b.to[k]
 		s.need.add(&s.movers[i], &s.now[i], 1)
-		s.chances[i], s.worths[i] = nil, nil
+		s.candidates[i], s.netGains[i] = nil, nil
 		s.settle(i)
 	}
 }

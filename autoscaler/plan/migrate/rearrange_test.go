@@ -151,10 +151,10 @@ func drawMovers(t *rapid.T) (movers []Mover, free []int) {
 }
 
 func checkMoves(t *rapid.T, movers []Mover, moves map[int]Move) {
-	worth := 0.0
+	gain := 0.0
 	for _, i := range slices.Sorted(maps.Keys(moves)) {
 		m, move := &movers[i], moves[i]
-		worth += move.Gain - (1+DefaultOptions().Hysteresis)*move.Cost
+		gain += move.Gain - (1+DefaultOptions().Hysteresis)*move.Cost
 		sum := 0
 		for s, n := range move.Counts {
 			must.GreaterEq(t, m.Sites[s].Fixed, n)
@@ -165,7 +165,7 @@ func checkMoves(t *rapid.T, movers []Mover, moves map[int]Move) {
 		}
 		must.Eq(t, m.size(), sum)
 	}
-	must.Greater(t, 0, worth)
+	must.Greater(t, 0, gain)
 }
 
 // apply makes moves: the jobs are elsewhere then, and need as long as that takes.
@@ -246,7 +246,7 @@ func TestRearrange_AllHaveTheirTurn(t *testing.T) {
 	}
 	o := DefaultOptions()
 	o.Budget = 40_000
-	for o.Turn = range jobs * racks {
+	for o.Offset = range jobs * racks {
 		Rearrange(movers, free, o)
 	}
 	must.SliceNotContains(t, asked, 0)

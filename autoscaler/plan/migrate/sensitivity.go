@@ -184,7 +184,7 @@ func worthTrying(size int, to Crossing, of []*Sensitivity) bool {
 	}
 	for i, s := range of {
 		_, measured := s.time(size, to)
-		if measured || s.suffers() || s.Tries >= EnoughTries || i == 0 && len(s.Points) >= enoughOfJob {
+		if measured || s.sensitive() || s.Tries >= EnoughTries || i == 0 && len(s.Points) >= enoughOfJob {
 			return false
 		}
 	}
@@ -217,15 +217,15 @@ func (s *Sensitivity) alarms(p Point) bool {
 // alarming reports whether a time is so much longer than one of several workers at a
 // size half to twice as large, less far apart, that the place is likely to be why.
 // Steps of fewer workers may take longer in proportion. A job that is at each size once
-// shows nothing better; for times of one size see suffers.
+// shows nothing better; for times of one size see sensitive.
 func alarming(p, than Point) bool {
 	fewer := max(1, float64(than.Size)/float64(p.Size))
 	return p.Size != than.Size && than.Size > 1 && p.Size <= 2*than.Size && than.Size <= 2*p.Size &&
 		p.apart(than.Crossing) && p.StepTime > alarm*fewer*than.StepTime
 }
 
-// suffers reports whether steps were much slower with workers further apart.
-func (s *Sensitivity) suffers() bool {
+// sensitive reports whether steps were much slower with workers further apart.
+func (s *Sensitivity) sensitive() bool {
 	for _, p := range s.Points {
 		for _, q := range s.Points {
 			if p.Size == q.Size && p.apart(q.Crossing) && p.StepTime > harmful*q.StepTime {

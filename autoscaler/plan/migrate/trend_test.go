@@ -200,7 +200,7 @@ func TestSuffers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for time, want := range map[float64]bool{1.1: false, 1.2: tc.want} {
 				s := &Sensitivity{Points: []Point{{Size: 4, Crossing: tc.fast, StepTime: 1}, {Size: 4, Crossing: tc.slow, StepTime: time}}}
-				must.Eq(t, want, s.suffers())
+				must.Eq(t, want, s.sensitive())
 			}
 		})
 	}

@@ -22,9 +22,9 @@ const (
 	gangsLimit  = 8
 )
 
-// turn is at most limit of the jobs, others in other minutes, so that each has its
-// turn.
-func turn(jobs []int, limit int, now time.Time) []int {
+// window returns at most limit of the jobs, others in other minutes, so that all are
+// looked at in time.
+func window(jobs []int, limit int, now time.Time) []int {
 	n := len(jobs)
 	if n <= limit {
 		return jobs
@@ -48,7 +48,7 @@ func (b *planBuilder) migrate() {
 			movers[job.Pool] = append(movers[job.Pool], j)
 		}
 	}
-	for _, j := range turn(b.gangs, gangsLimit, b.now) {
+	for _, j := range window(b.gangs, gangsLimit, b.now) {
 		if pool := b.Jobs[j].Pool; !busy[pool] && b.makeRoom(j, movers[pool]) {
 			busy[pool] = true
 		}
@@ -112,7 +112,7 @@ func (b *planBuilder) makeRoom(j int, movers []int) bool {
 	}
 	size := job.smallest()
 	targets := b.targets(j, size)
-	f := b.field(slices.DeleteFunc(slices.Clone(movers), func(k int) bool {
+	f := b.moverView(slices.DeleteFunc(slices.Clone(movers), func(k int) bool {
 		return !slices.ContainsFunc(targets, func(t target) bool { return t.holds(&b.Jobs[k]) })
 	}), j)
 	b.leaveAlone(f, j, targets)
@@ -145,7 +145,7 @@ const clearTries = 16
 
 // leaveAlone keeps workers where they are whose slots a gang may not use, whatever
 // domain they are in.
-func (b *planBuilder) leaveAlone(f *field, gang int, targets []target) {
+func (b *planBuilder) leaveAlone(f *moverView, gang int, targets []target) {
 	may := map[placement.Place]bool{}
 	for g := range b.Jobs[gang].Groups {
 		group := &b.Jobs[gang].Groups[g]
@@ -189,7 +189,7 @@ func (t *target) holds(job *Job) bool {
 }
 
 // pools are those of a field that are in the domain.
-func (t *target) pools(f *field) (out []int) {
+func (t *target) pools(f *moverView) (out []int) {
 	for pool, path := range f.paths {
 		if t.inside(path) {
 			out = append(out, pool)
@@ -223,7 +223,7 @@ func (b *planBuilder) targets(j, size int) (out []target) {
 // nextEnd is in how many seconds one of the jobs is expected to end: before, nothing
 // frees room by itself. Trainings report that, so that the first of each namespace
 // counts, and of these the median, the lower of two.
-func (b *planBuilder) nextEnd(f *field) float64 {
+func (b *planBuilder) nextEnd(f *moverView) float64 {
 	first := map[string]float64{}
 	for _, j := range f.jobs {
 		left, namespace := b.Jobs[j].Mobility.Remaining, b.Jobs[j].Key.Namespace
@@ -247,8 +247,8 @@ func (b *planBuilder) mayGain(j int) bool {
 // how much of the budget it took.
 func (b *planBuilder) rearrange(movers []int, budget int) (spent int) {
 	o := b.o.Migrate
-	o.Budget, o.Turn = budget, int(b.now.Unix()/60)
-	f := b.field(movers, -1)
+	o.Budget, o.Offset = budget, int(b.now.Unix()/60)
+	f := b.moverView(movers, -1)
 	moves, spent := migrate.Rearrange(f.movers, f.free, o)
 	reason := func(k int, m migrate.Move) string {
 		where := "closer together"
@@ -279,9 +279,9 @@ func groupsOf(counts []int) (n int) {
 	return n
 }
 
-// field is where jobs are, as package migrate sees it: a pool of slots for each
+// moverView is where jobs are, as package migrate sees it: a pool of slots for each
 // domain that a group is bound to, and each class of places in it.
-type field struct {
+type moverView struct {
 	jobs   []int // by mover
 	movers []migrate.Mover
 	free   []int   // slots, by pool
@@ -311,7 +311,7 @@ type domainClass struct {
 
 // pool is that of a group's slots, -1 where the group is not bound to a domain.
 // Classes that share places have one pool.
-func (f *field) pool(b *planBuilder, j, g int) int {
+func (f *moverView) pool(b *planBuilder, j, g int) int {
 	group := &b.Jobs[j].Groups[g]
 	if len(group.Path) == 0 {
 		return -1
@@ -334,11 +334,11 @@ func (f *field) pool(b *planBuilder, j, g int) int {
 	return i
 }
 
-// field describes some of the jobs that may move, and the domains of one that
+// moverView describes some of the jobs that may move, and the domains of one that
 // waits (-1 is none).
-func (b *planBuilder) field(movers []int, gang int) *field {
-	movers = turn(movers, moversLimit, b.now)
-	f := &field{jobs: movers, at: map[domainClass]int{}, classes: map[string][]*Class{}}
+func (b *planBuilder) moverView(movers []int, gang int) *moverView {
+	movers = window(movers, moversLimit, b.now)
+	f := &moverView{jobs: movers, at: map[domainClass]int{}, classes: map[string][]*Class{}}
 	if gang >= 0 {
 		for g := range b.Jobs[gang].Groups {
 			f.pool(b, gang, g)
@@ -388,7 +388,7 @@ func pathKey(path []int) string {
 // or waits for them if it may not. With atOnce there has to be room for all, and all
 // that may shrink first do: a gang waits for the slots that they leave, and has more
 // of them than they move workers.
-func (b *planBuilder) begin(f *field, moves map[int]migrate.Move, atOnce bool, reason func(k int, m migrate.Move) string) bool {
+func (b *planBuilder) begin(f *moverView, moves map[int]migrate.Move, atOnce bool, reason func(k int, m migrate.Move) string) bool {
 	type half struct {
 		j      int
 		moving *Moving

@@ -234,9 +234,9 @@ type Wait struct {
 	Want  int
 	Why   string
 	Until time.Time // zero when only an event can end it
-	// Lacking is how many of the workers wanted find no room, as far as that is why
+	// Shortfall is how many of the workers wanted find no room, as far as that is why
 	// the job waits.
-	Lacking int
+	Shortfall int
 }
 
 // Plan is what to do now.

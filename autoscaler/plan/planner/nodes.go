@@ -135,12 +135,12 @@ func (k *newNodes) count(n *Node, busy bool) {
 // promise takes the free room that is given away already: to jobs that grow by
 // this plan, and to those that get what the policy wants for them later.
 func (d *nodeDemand) promise(wants []Want, p *Plan) {
-	lacking, given := p.lacking(), p.given()
+	shortfall, given := p.shortfalls(), p.given()
 	for j := range d.cluster.Jobs {
 		job := &d.cluster.Jobs[j]
 		n := max(given[job.Key], job.Count())
 		if job.HoldReason == "" && job.Frozen == "" {
-			n = max(n, job.allowed(wants[j].Count)-lacking[job.Key])
+			n = max(n, job.allowed(wants[j].Count)-shortfall[job.Key])
 		}
 		d.takeFree(j, n-job.Count())
 	}

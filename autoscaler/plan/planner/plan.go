@@ -129,7 +129,7 @@ func (b *planBuilder) targetOf(j int, w Want) int {
 	}
 	if until := job.growAfter(); want > count && until.After(b.now) {
 		b.wait(j, want, until, "its last workers found no place")
-		b.lacking(want - count)
+		b.noteShortfall(want - count)
 		return count
 	}
 	return want

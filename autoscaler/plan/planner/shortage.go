@@ -3,9 +3,11 @@
 
 package planner
 
-import "github.com/kolo-nomad/kolo/autoscaler/job/identity"
+import (
+	"time"
 
-import "time"
+	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
+)
 
 // Shortage is what one job wants and does not get for lack of room.
 type Shortage struct {
@@ -18,14 +20,14 @@ type Shortage struct {
 // room (ample, by index of c.Jobs), and adds what it wants and the plan found no
 // room for. Jobs that are left alone for another reason have no shortage.
 func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []Shortage {
-	lacking, given := p.lacking(), p.given()
+	shortfall, given := p.shortfalls(), p.given()
 	var out []Shortage
 	for j := range c.Jobs {
 		job := &c.Jobs[j]
 		if job.Frozen != "" || job.HoldReason != "" || job.UnhealthyReason != "" || job.ManualUntil.After(now) {
 			continue
 		}
-		n := max(0, job.allowed(ample[j])-job.allowed(wants[j].Count)) + lacking[job.Key]
+		n := max(0, job.allowed(ample[j])-job.allowed(wants[j].Count)) + shortfall[job.Key]
 		if n > 0 {
 			out = append(out, Shortage{Job: j, Workers: n, Waiting: job.Count() == 0 && given[job.Key] == 0})
 		}
@@ -33,11 +35,11 @@ func Shortages(c *Cluster, wants []Want, ample []int, p *Plan, now time.Time) []
 	return out
 }
 
-// lacking is how many workers jobs lack room for.
-func (p *Plan) lacking() map[identity.JobKey]int {
+// shortfalls returns how many workers of each job find no room.
+func (p *Plan) shortfalls() map[identity.JobKey]int {
 	out := map[identity.JobKey]int{}
 	for i := range p.Waits {
-		out[p.Waits[i].Job] = max(out[p.Waits[i].Job], p.Waits[i].Lacking)
+		out[p.Waits[i].Job] = max(out[p.Waits[i].Job], p.Waits[i].Shortfall)
 	}
 	return out
 }
@@ -51,5 +53,5 @@ func (p *Plan) given() map[identity.JobKey]int {
 	return out
 }
 
-// lacking notes how many workers the wait that was added last lacks room for.
-func (b *planBuilder) lacking(n int) { b.plan.Waits[len(b.plan.Waits)-1].Lacking = n }
+// noteShortfall notes how many workers of the wait that was added last find no room.
+func (b *planBuilder) noteShortfall(n int) { b.plan.Waits[len(b.plan.Waits)-1].Shortfall = n }

@@ -98,7 +98,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 		if from == 0 {
 			b.gangs = append(b.gangs, j)
 		}
-		b.lacking(to - from)
+		b.noteShortfall(to - from)
 		return
 	}
 	if reach < from+room {
@@ -117,7 +117,7 @@ func (b *planBuilder) grow(j int, w Want, more time.Time) {
 	b.act(j, b.action(j, counts, cause, w.Reason))
 	if reach < to {
 		b.wait(j, to, time.Time{}, fmt.Sprintf("there is room for %d of %d more%s", reach-from, to-from, job.within()))
-		b.lacking(to - reach)
+		b.noteShortfall(to - reach)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // possible reports whether all moves can end where they are to end, when all workers
 // that leave have left, and a gang (-1 is none) of some size then finds room in a
 // domain. Package migrate counts slots; this counts all that workers need.
-func (b *planBuilder) possible(f *field, moves map[int]migrate.Move, gang, size int, in *target) bool {
+func (b *planBuilder) possible(f *moverView, moves map[int]migrate.Move, gang, size int, in *target) bool {
 	c := b.capacity
 	open := c.open
 	c.open = map[*Class]*openPlaces{} // places that are full now have room then
