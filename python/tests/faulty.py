@@ -14,8 +14,8 @@ import sys
 
 import torch.distributed as dist
 
-import kolo.torch.forming as forming
-from kolo.torch import pace
+import kolo.torch.group.forming as forming
+from kolo.torch.background import pace
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 SCRIPT = os.path.join(os.path.dirname(__file__), "..", "..", "e2e", "train", "torch_train.py")

@@ -14,7 +14,9 @@ import time
 import torch
 
 import kolo.torch as kolo
-from kolo.torch import channel, group, observer, snapshot, stream, tree
+from kolo.torch.background import channel, observer, stream
+from kolo.torch.group import group
+from kolo.torch.state import snapshot, tree
 
 
 def hopeless():

@@ -7,7 +7,7 @@ import collections
 import os
 import unittest
 
-from kolo.torch import pace
+from kolo.torch.background import pace
 
 from .agent import HERE
 from .test_group import Training

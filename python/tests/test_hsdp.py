@@ -7,7 +7,7 @@ import os
 import tempfile
 import unittest
 
-from kolo.torch.replicas import common
+from kolo.torch.broadcast.replicas import common
 
 from .test_group import HERE, Training
 

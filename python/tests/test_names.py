@@ -5,7 +5,7 @@
 
 import unittest
 
-from kolo.torch import sharded
+from kolo.torch.state import sharded
 
 HEX = "0123456789abcdef" * 2
 

@@ -12,8 +12,8 @@ import unittest
 
 import torch
 
-from kolo.torch.group import GroupFailed
-from kolo.torch.outbox import Outbox
+from kolo.torch.group.group import GroupFailed
+from kolo.torch.background.outbox import Outbox
 
 # One process sends to another, which stops when it has received a part of the message, and is killed.
 STUCK = """
@@ -21,10 +21,10 @@ import os, signal, sys, threading
 from datetime import timedelta
 import torch
 import torch.distributed as dist
-from kolo.torch.channel import Channel
-from kolo.torch.group import Company, GroupFailed
-from kolo.torch.outbox import Outbox
-from kolo.torch.roles import Roles
+from kolo.torch.background.channel import Channel
+from kolo.torch.group.group import Company, GroupFailed
+from kolo.torch.background.outbox import Outbox
+from kolo.torch.group.roles import Roles
 from kolo.worker import Place
 from tests import hangs
 

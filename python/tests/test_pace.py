@@ -9,7 +9,7 @@ import random
 import unittest
 from unittest import mock
 
-from kolo.torch.pace import BUSY, FLOOR, PATIENCE, QUIET, SHARE, Pace, limit
+from kolo.torch.background.pace import BUSY, FLOOR, PATIENCE, QUIET, SHARE, Pace, limit
 
 RATE = 1e9  # bytes a second
 

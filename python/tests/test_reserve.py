@@ -10,8 +10,8 @@ from unittest import mock
 import torch
 
 import kolo.torch as kolo
-from kolo.torch import reserve, tree
-from kolo.torch.reserve import Reserve
+from kolo.torch.state import reserve, tree
+from kolo.torch.state.reserve import Reserve
 from kolo.torch.session import Elastic
 
 from .test_state import same

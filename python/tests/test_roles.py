@@ -5,8 +5,8 @@
 
 import unittest
 
-from kolo.torch.roles import Offer, Roles, StateLost, among, decide
-from kolo.torch.state import LOST
+from kolo.torch.group.roles import Offer, Roles, StateLost, among, decide
+from kolo.torch.state.state import LOST
 from kolo.worker import Place
 
 NEW = -1

@@ -12,9 +12,9 @@ from unittest import mock
 import torch
 
 import kolo.torch as kolo
-from kolo.torch import snapshot, tree
-from kolo.torch.snapshot import NotWhole
-from kolo.torch.state import LOST
+from kolo.torch.state import snapshot, tree
+from kolo.torch.state.snapshot import NotWhole
+from kolo.torch.state.state import LOST
 
 from .test_state import network, same
 from .test_sync import Member, ranks

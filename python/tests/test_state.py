@@ -14,7 +14,8 @@ import warnings
 import torch
 
 import kolo.torch as kolo
-from kolo.torch import place, tree
+from kolo.torch import place
+from kolo.torch.state import tree
 from kolo.worker import Place
 
 

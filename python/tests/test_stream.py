@@ -13,11 +13,12 @@ import torch
 import torch.distributed as dist
 
 import kolo.torch as kolo
-from kolo.torch import background, pace, reserve, slices, stream, tree
-from kolo.torch.channel import Channel
-from kolo.torch.group import Company, GroupFailed
-from kolo.torch.observer import Observer
-from kolo.torch.roles import Roles
+from kolo.torch.background import handover as background, pace, slices, stream
+from kolo.torch.state import reserve, tree
+from kolo.torch.background.channel import Channel
+from kolo.torch.group.group import Company, GroupFailed
+from kolo.torch.background.observer import Observer
+from kolo.torch.group.roles import Roles
 from kolo.worker import Place
 
 TIMEOUT = timedelta(seconds=120)

@@ -17,11 +17,11 @@ import torch
 import torch.distributed as dist
 
 import kolo.torch as kolo
-from kolo.torch import group as groups
+from kolo.torch.group import group as groups
 from kolo.torch import place, session
-from kolo.torch.group import Group, GroupFailed
+from kolo.torch.group.group import Group, GroupFailed
 from kolo.torch.session import CHANGE, Elastic, Session
-from kolo.torch.sync import sync
+from kolo.torch.broadcast.sync import sync
 from kolo.worker import Place
 
 TIMEOUT = timedelta(seconds=120)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from ..worker import Place
 from . import meshes, reporting
 from . import place as places
-from .group import Group
+from .group.group import Group
 from .session import Session
 
 REPLICA = "KOLO_REPLICA_SIZE"

@@ -14,9 +14,9 @@ from typing import Any, Callable, Optional, TypeVar, overload
 from .. import worker
 from ..worker import AgentError
 from .alone import Alone
-from .roles import StateLost
+from .group.roles import StateLost
 from .session import Elastic, Session
-from .state import State
+from .state.state import State
 
 TIMEOUT = "KOLO_TORCH_TIMEOUT"
 

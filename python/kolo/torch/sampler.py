@@ -23,7 +23,7 @@ from . import place
 T = TypeVar("T")
 
 
-class _Progress:
+class Progress:
     """Epoch, and how much of it is done by all ranks together."""
 
     def __init__(self, rank: Optional[int], size: Optional[int]) -> None:
@@ -60,7 +60,7 @@ class _Progress:
         self.epoch, self.processed = state["epoch"], state["processed"]
 
 
-class ElasticSampler(_Progress, torch.utils.data.Sampler):
+class ElasticSampler(Progress, torch.utils.data.Sampler):
     """Distributes the indices of a data set over ranks whose number changes.
 
     A change within an epoch neither leaves out an index nor uses one again. Each
@@ -102,7 +102,7 @@ class ElasticSampler(_Progress, torch.utils.data.Sampler):
         return left // self.size if self.drop_last else -(-left // self.size)
 
 
-class ElasticIterable(_Progress, torch.utils.data.IterableDataset):
+class ElasticIterable(Progress, torch.utils.data.IterableDataset):
     """Distributes the items of an iterable over ranks whose number changes.
 
     The iterable must give the same items in the same order on every rank. What

@@ -27,16 +27,17 @@ import torch
 import torch.distributed as dist
 
 from ..worker import Client, Place, Retired
-from . import backends, background, pace, reporting
+from . import backends, reporting
+from .background import handover as background, pace
 from . import place as places
-from .channel import Channel
-from .forming import Forming
-from .group import Company, Group, GroupFailed, finish_leaving
-from .observer import Observer
-from .roles import Offer
-from .state import State
-from .stream import Stream
-from .sync import sync
+from .background.channel import Channel
+from .group.forming import Forming
+from .group.group import Company, Group, GroupFailed, finish_leaving
+from .background.observer import Observer
+from .group.roles import Offer
+from .state.state import State
+from .background.stream import Stream
+from .broadcast.sync import sync
 
 ATTESTED = 300.0  # seconds in which the agents have compared the connections of a group, even if another one begins to lead
 FORMING = 0.5  # seconds after which the agent learns where a group listens that has not formed yet

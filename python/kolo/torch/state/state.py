@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List,
 
 import torch
 
-from . import reporting, transfer
+from . import transfer
+from .. import reporting
 from .handlers import Handler, ModuleHandler, SamplerHandler, ValueHandler, handler_for
 from .snapshot import NotWhole, Snapshot
 from .tree import split
 from .values import Refused
 
 if TYPE_CHECKING:
-    from .session import Session
+    from ..session import Session
 
 # In place of the number of a commit: this process was in a group that trains, and does not have its state.
 LOST = -2

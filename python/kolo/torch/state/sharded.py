@@ -30,7 +30,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from . import meshes, place, shards, transfer
+from . import shards, transfer
+from .. import meshes, place
 from .handlers import Handler, register_handler
 
 _RUN = re.compile(r"kolo-\w+", re.ASCII)

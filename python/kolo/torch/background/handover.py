@@ -18,7 +18,7 @@ from typing import Optional
 
 from .observer import Observer
 from .slices import total, units
-from .state import LOST, State
+from ..state.state import LOST, State
 from .stream import Stream
 
 VARIABLE = "KOLO_TORCH_BACKGROUND"

@@ -13,7 +13,7 @@ from typing import Any, Sequence, Union
 
 import torch
 
-from . import place
+from .. import place
 from .state import State
 from .tree import Hole, split
 from .values import ATOMS, MARK, Made, made

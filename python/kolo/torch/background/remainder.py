@@ -10,7 +10,7 @@ from typing import Any, Dict, Mapping, Set, Tuple
 
 import torch
 
-from .handlers import Handler
+from ..state.handlers import Handler
 from .slices import Unit, hyperparameters, set_hyperparameters
 
 _MODULE, _OPTIMIZER, _WHOLE = "module", "optimizer", "whole"

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple, Type, U
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from .sampler import _Progress
+from ..sampler import Progress
 from .tree import without_class
 from .values import Refused
 
@@ -191,7 +191,7 @@ _own: List[Tuple[_Match, Type[Handler]]] = [
     (torch.nn.Module, ModuleHandler),
     (torch.optim.Optimizer, OptimizerHandler),
     ((torch.optim.lr_scheduler.LRScheduler, torch.optim.lr_scheduler.ReduceLROnPlateau), SchedulerHandler),
-    (_Progress, SamplerHandler),
+    (Progress, SamplerHandler),
     (RNG, RNGHandler),
     (_has_state_dict, StateDictHandler),
 ]

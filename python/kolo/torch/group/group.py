@@ -27,10 +27,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
 
-from ..worker import Place
-from . import meshes, sockets
+from ...worker import Place
+from . import sockets
+from .. import meshes
 from .roles import Roles
-from .values import Malformed
+from ..state.values import Malformed
 
 # What gloo's RuntimeErrors contain; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)

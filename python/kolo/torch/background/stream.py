@@ -34,8 +34,8 @@ from .channel import Channel
 from .outbox import Outbox
 from .pace import Pace, limit
 from .slices import Slice, Unit, hyperparameters, total, units
-from .state import State
-from .tree import nbytes
+from ..state.state import State
+from ..state.tree import nbytes
 
 CHECKED = 4  # times as many bytes are compared as would be sent
 

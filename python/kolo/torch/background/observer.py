@@ -17,8 +17,8 @@ import torch
 from . import remainder
 from .channel import Channel
 from .slices import Slice, Unit, set_hyperparameters, units
-from .state import State
-from .values import Malformed
+from ..state.state import State
+from ..state.values import Malformed
 
 
 class Observer:

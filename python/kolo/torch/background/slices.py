@@ -15,8 +15,8 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
-from .handlers import Handler, StateDictHandler
-from .tree import nbytes
+from ..state.handlers import Handler, StateDictHandler
+from ..state.tree import nbytes
 
 # Optimizers that update each element by itself, and skip parameters without a gradient.
 KINDS = tuple(getattr(torch.optim, name) for name in (

@@ -26,8 +26,9 @@ from typing import Any, Callable, Dict, List, Optional
 import torch
 import torch.distributed as dist
 
-from ..worker import Place
-from . import meshes, sockets
+from ...worker import Place
+from . import sockets
+from .. import meshes
 from .group import Company, Group, clear
 from .roles import Offer, among, decide
 

@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 from . import replicas
-from .group import Group
-from .state import State
+from ..group.group import Group
+from ..state.state import State
 
 
 def sync(state: State, group: Group) -> None:

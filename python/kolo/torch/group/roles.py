@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ..worker import Place
-from .state import LOST
+from ...worker import Place
+from ..state.state import LOST
 
 
 class StateLost(Exception):

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from typing import List, Optional, Sequence
 
-from . import meshes, transfer
-from .group import Group
-from .roles import StateLost
-from .state import LOST, State
+from .. import meshes
+from ..state import transfer
+from ..group.group import Group
+from ..group.roles import StateLost
+from ..state.state import LOST, State
 
 
 def common(last: Sequence[int], before: Sequence[int], replica: int) -> Optional[int]:
