@@ -13,6 +13,7 @@ import kolo.torch as kolo
 from kolo.torch.state import reserve, tree
 from kolo.torch.state.reserve import Reserve
 from kolo.torch.session import Elastic
+from kolo.torch.state.state import core_of
 
 from .test_state import same
 from .test_sync import Member, ranks
@@ -53,17 +54,17 @@ class FirstCommit(unittest.TestCase):
         model(torch.ones(1, 200)).sum().backward()
         optimizer.step()
         state = kolo.State(model=model, optimizer=optimizer, step=0)
-        state._snapshot.reserve(state._tensors())
-        ready = addresses(state._snapshot.spare.tensors())
+        core_of(state).snapshot.reserve(core_of(state).tensors())
+        ready = addresses(core_of(state).snapshot.spare.tensors())
         state.commit()
-        large = [tensor for tensor in tree.split(state._snapshot.tree())[1] if tensor.numel() == 40000]
+        large = [tensor for tensor in tree.split(core_of(state).snapshot.tree())[1] if tensor.numel() == 40000]
         self.assertEqual(4, len(large))
         self.assertLessEqual(addresses(large), ready)
-        self.assertEqual([], state._snapshot.spare.tensors())
+        self.assertEqual([], core_of(state).snapshot.spare.tensors())
 
     def test_writes_no_page_for_the_first_time(self):
         state = kolo.State(weight=torch.nn.ParameterList([torch.ones(64 * MIB // 4)]))
-        state._snapshot.reserve(state._tensors())
+        core_of(state).snapshot.reserve(core_of(state).tensors())
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         state.commit()
         pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
@@ -75,23 +76,23 @@ class FirstCommit(unittest.TestCase):
         elastic.group = None
         with mock.patch.object(elastic, "_begin", side_effect=ValueError("no agent")), self.assertRaisesRegex(ValueError, "no agent"):
             elastic.train(None, state)
-        self.assertEqual([(5000,)], [tuple(tensor.shape) for tensor in state._snapshot.spare.tensors()])
+        self.assertEqual([(5000,)], [tuple(tensor.shape) for tensor in core_of(state).snapshot.spare.tensors()])
 
     def test_more_parameters_take_the_memory_that_is_there(self):
         model = torch.nn.ParameterList([torch.ones(5000), torch.ones(6000)])
         state = kolo.State(model=model)
         state.commit()
-        before = addresses(tree.split(state._snapshot.tree())[1])
+        before = addresses(tree.split(core_of(state).snapshot.tree())[1])
         state.model = torch.nn.ParameterList([torch.ones(7000), *model])
         state.commit()
-        self.assertLessEqual(before, addresses(tree.split(state._snapshot.tree())[1]))
+        self.assertLessEqual(before, addresses(tree.split(core_of(state).snapshot.tree())[1]))
 
     def test_of_one_that_has_received_a_broadcast(self):
         """The state of a member arrives where the first commit is to be."""
         member, = self.trained(1)
         newcomer, = self.made(1)
-        newcomer.state._snapshot.reserve(newcomer.state._tensors())
-        ready = addresses(newcomer.state._snapshot.spare.tensors())
+        core_of(newcomer.state).snapshot.reserve(core_of(newcomer.state).tensors())
+        ready = addresses(core_of(newcomer.state).snapshot.spare.tensors())
         self.assertEqual(2, len(ready))
         arrived = set()
         receive = Reserve.take
@@ -105,7 +106,7 @@ class FirstCommit(unittest.TestCase):
             ranks([member.join, lambda group: newcomer.join(group, True)], (1,))
         self.assertTrue(same(member.state.tree(), newcomer.state.tree()))
         self.assertLessEqual(ready, arrived)
-        self.assertLessEqual(ready, addresses(tree.split(newcomer.state._snapshot.tree())[1]))
+        self.assertLessEqual(ready, addresses(tree.split(core_of(newcomer.state).snapshot.tree())[1]))
         newcomer.state.step += 1
         newcomer.state.model[0].data.zero_()
         newcomer.state.restore()
@@ -119,7 +120,7 @@ class FirstCommit(unittest.TestCase):
         ranks([member.join for member in members])
         self.assertTrue(same(members[0].state.tree(), members[1].state.tree()))
         for member in members:
-            self.assertEqual([], member.state._snapshot.spare.tensors())
+            self.assertEqual([], core_of(member.state).snapshot.spare.tensors())
             member.state.restore()
             self.assertTrue(same(members[0].state.tree(), member.state.tree()))
 

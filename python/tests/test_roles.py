@@ -6,7 +6,7 @@
 import unittest
 
 from kolo.torch.group.roles import Offer, Roles, StateLost, among, decide
-from kolo.torch.state.state import LOST
+from kolo.torch.state.ledger import LOST
 from kolo.worker import Place
 
 NEW = -1

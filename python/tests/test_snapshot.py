@@ -14,7 +14,8 @@ import torch
 import kolo.torch as kolo
 from kolo.torch.state import snapshot, tree
 from kolo.torch.state.snapshot import NotWhole
-from kolo.torch.state.state import LOST
+from kolo.torch.state.ledger import LOST
+from kolo.torch.state.state import core_of
 
 from .test_state import network, same
 from .test_sync import Member, ranks
@@ -92,7 +93,7 @@ class Deferred(unittest.TestCase):
 
     def hold(self, training):
         """Lets no copy of the thread begin from now on."""
-        training.state._snapshot.settle()
+        core_of(training.state).snapshot.settle()
         self.slow.may.clear()
 
     def test_a_failure_at_every_point(self):
@@ -278,10 +279,10 @@ class Deferred(unittest.TestCase):
             self.slow.may.set()
             with torch.no_grad():
                 training.optimizer.step()
-            lost = not training.state._snapshot.whole
+            lost = not core_of(training.state).snapshot.whole
             training.commit()
             training.state.restore()
-            os._exit(0 if lost and training.state._snapshot.whole else 1)
+            os._exit(0 if lost and core_of(training.state).snapshot.whole else 1)
         self.assertEqual(0, os.waitpid(child, 0)[1])
 
     def test_new_parameters(self):
@@ -311,9 +312,9 @@ class Deferred(unittest.TestCase):
                     with torch.no_grad():
                         training.model[0].weight.zero_()
             for member in members:
-                member.state._recover()
+                core_of(member.state).recover()
             if torn == 2:
-                self.assertEqual([LOST, LOST], [member.state._held() for member in members])  # see roles.decide
+                self.assertEqual([LOST, LOST], [core_of(member.state).ledger.held for member in members])  # see roles.decide
                 continue
             ranks([member.join for member in members])
             for training in trainings:

@@ -16,6 +16,7 @@ import torch
 import kolo.torch as kolo
 from kolo.torch import place
 from kolo.torch.state import tree
+from kolo.torch.state.state import core_of
 from kolo.worker import Place
 
 
@@ -183,7 +184,7 @@ class Cost(unittest.TestCase):
                 state.commit()
                 times.append(time.perf_counter() - begun)
             print("    commit of %.1f MB in %d tensors: %.2f ms" % (
-                state._snapshot.nbytes() / 1e6, len(tree.split(state.tree())[1]), sorted(times)[10] * 1e3))
+                core_of(state).snapshot.nbytes() / 1e6, len(tree.split(state.tree())[1]), sorted(times)[10] * 1e3))
 
 
 class Files(unittest.TestCase):

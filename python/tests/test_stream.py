@@ -19,6 +19,7 @@ from kolo.torch.background.channel import Channel
 from kolo.torch.group.group import Company, GroupFailed
 from kolo.torch.background.observer import Observer
 from kolo.torch.group.roles import Roles
+from kolo.torch.state.state import core_of
 from kolo.worker import Place
 
 TIMEOUT = timedelta(seconds=120)
@@ -90,7 +91,7 @@ class Chain:
             self.values.append(make())
         self.states = [kolo.State(**values) for values in self.values]
         self.states[0].commit()
-        self.states[0]._commits = 3
+        core_of(self.states[0]).ledger.number = 3
         self.results = [None] * size
         self.stream = None
         self.threads = [threading.Thread(target=self._observe, args=(rank,), daemon=True) for rank in range(1, size)]
@@ -98,24 +99,24 @@ class Chain:
     def start(self):
         for thread in self.threads:
             thread.start()
-        self.stream = stream.Stream(self.states[0], self.channels[0])
+        self.stream = stream.Stream(core_of(self.states[0]), self.channels[0])
 
     def _observe(self, rank):
         try:
-            background.forget(self.states[rank])
-            observer = Observer(self.states[rank], self.channels[rank])
+            core_of(self.states[rank]).forget()
+            observer = Observer(core_of(self.states[rank]), self.channels[rank])
             how = observer.follow()
             if how == "leave":
-                background.take_over(self.states[rank], observer)
+                background.take_over(core_of(self.states[rank]), observer)
             elif how == "switch":
-                background.hand_over(self.states[rank], None, observer)
+                background.hand_over(core_of(self.states[rank]), None, observer)
             self.results[rank] = how
         except BaseException as err:
             self.results[rank] = err
 
     def switch(self):
         self.stream.switch()
-        background.hand_over(self.states[0], self.stream, None)
+        background.hand_over(core_of(self.states[0]), self.stream, None)
         self.join()
 
     def leave(self):
@@ -195,8 +196,8 @@ class Following(unittest.TestCase):
                     self.assertEqual([], self.changed(chain))
                     self.assertLess(chain.channels[0].moved - moved, 20000)
                     self.assert_equal(chain)
-                    self.assertEqual([4, 4, 4], [state._commits for state in chain.states])
-                    self.assertEqual([False, True, True], [state._held() < 0 for state in chain.states])
+                    self.assertEqual([4, 4, 4], [core_of(state).ledger.number for state in chain.states])
+                    self.assertEqual([False, True, True], [core_of(state).ledger.held < 0 for state in chain.states])
 
     def test_the_first_commit_of_an_observer_has_its_memory(self):
         """The group waits for it: what it needs is there before the switch."""
@@ -207,9 +208,9 @@ class Following(unittest.TestCase):
             self.train(chain, 2000)
             chain.switch()
         for state in chain.states[1:]:
-            ready = {tensor.data_ptr() for tensor in state._snapshot.spare.tensors()}
+            ready = {tensor.data_ptr() for tensor in core_of(state).snapshot.spare.tensors()}
             state.save()
-            copies = [tensor for tensor in tree.split(state._snapshot.tree())[1] if tree.nbytes([tensor]) >= 100]
+            copies = [tensor for tensor in tree.split(core_of(state).snapshot.tree())[1] if tree.nbytes([tensor]) >= 100]
             self.assertGreater(len(copies), 3 * 10)  # parameters, and two tensors of the optimizer for each
             self.assertLessEqual({tensor.data_ptr() for tensor in copies}, ready)
 
@@ -224,7 +225,7 @@ class Following(unittest.TestCase):
                     self.train(chain, steps, every=every)
                     chain.leave()
                     self.assert_equal(chain)
-                    self.assertEqual(chain.states[0]._held(), chain.states[1]._held())
+                    self.assertEqual(core_of(chain.states[0]).ledger.held, core_of(chain.states[1]).ledger.held)
                     chain.states[1].step += 1
                     chain.states[1].restore()
                     self.assert_equal(chain)
@@ -283,7 +284,7 @@ class Following(unittest.TestCase):
                 chain.start()
                 self.train(chain, 2000)
                 change(chain.values[0])
-                chain.states[0]._fresh = False
+                core_of(chain.states[0]).ledger.fresh = False
                 chain.stream._outbox.settle()
                 moved = chain.channels[0].moved
                 chain.switch()
@@ -331,7 +332,7 @@ class Following(unittest.TestCase):
         """It does not stop training for longer than a collective may take."""
         with mock.patch(__name__ + ".TIMEOUT", timedelta(seconds=1)):
             chain = Chain(lambda: {"model": torch.nn.Linear(3000, 3000), "step": 0}, observers=1)
-        chain.stream = stream.Stream(chain.states[0], chain.channels[0])
+        chain.stream = stream.Stream(core_of(chain.states[0]), chain.channels[0])
         failed = []
 
         def advance():
@@ -499,7 +500,7 @@ class Following(unittest.TestCase):
                 self.value.load_state_dict(tree["all"])
 
         def keys(make=None, **more):
-            return set(slices.units(kolo.State(**(make or self.make(**more))())._handlers))
+            return set(slices.units(core_of(kolo.State(**(make or self.make(**more))())).handlers))
 
         def hooked(parameters):
             optimizer = SGD(parameters)
@@ -518,8 +519,8 @@ class Following(unittest.TestCase):
         self.assertEqual({"model.last.weight", "model.last.bias"}, frozen.union(trained) - keys(two))
         model = Net()
         state = kolo.State(model=model)
-        state._handlers["model"] = Handler(model)
-        self.assertEqual({}, slices.units(state._handlers))
+        core_of(state).handlers["model"] = Handler(model)
+        self.assertEqual({}, slices.units(core_of(state).handlers))
 
     def test_a_model_of_another_kind(self):
         def make():
@@ -537,10 +538,10 @@ class Following(unittest.TestCase):
         for setting, variable, want in (
             (None, "", False), (None, "1", True), (None, "off", False), (True, "0", True), (False, "1", False)):
             with mock.patch.dict("os.environ", {background.VARIABLE: variable}):
-                self.assertEqual(want, background.wanted(state, setting), (setting, variable))
+                self.assertEqual(want, background.wanted(core_of(state), setting), (setting, variable))
         with mock.patch.object(background, "THRESHOLD", 1000):
-            self.assertTrue(background.wanted(state, None))
-        self.assertFalse(background.wanted(kolo.State(step=0), True))
+            self.assertTrue(background.wanted(core_of(state), None))
+        self.assertFalse(background.wanted(core_of(kolo.State(step=0)), True))
 
 
 if __name__ == "__main__":

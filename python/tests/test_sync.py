@@ -22,6 +22,7 @@ from kolo.torch import place, session
 from kolo.torch.group.group import Group, GroupFailed
 from kolo.torch.session import CHANGE, Elastic, Session
 from kolo.torch.broadcast.sync import sync
+from kolo.torch.state.state import core_of
 from kolo.worker import Place
 
 TIMEOUT = timedelta(seconds=120)
@@ -30,7 +31,7 @@ TIMEOUT = timedelta(seconds=120)
 def leave(group, state):
     """Elastic.check in this group."""
     elastic = Elastic.__new__(Elastic)
-    elastic.group, elastic._state, elastic._stream, elastic.client = group, state, None, mock.Mock(changing=lambda _: True)
+    elastic.group, elastic._core, elastic._stream, elastic.client = group, core_of(state), None, mock.Mock(changing=lambda _: True)
     elastic.check()
 
 
@@ -43,10 +44,10 @@ class Member:
 
     def join(self, group, newcomer=False):
         self.session.group = group
-        self.state._attach(self.session)
+        core_of(self.state).attach(self.session)
         if not newcomer:
-            self.state._call_back()
-        sync(self.state, group)
+            core_of(self.state).call_back()
+        sync(core_of(self.state), group)
 
 
 def ranks(functions, newcomers=()):
@@ -125,7 +126,7 @@ class Sync(unittest.TestCase):
             with mock.patch.object(member.session, "check", functools.partial(leave, group, member.state)):
                 with self.assertRaises((session._Change, GroupFailed)):
                     member.state.check()
-        members[1].state._recover()
+        core_of(members[1].state).recover()
         self.assertEqual([5, 0, 5], [member.state.step for member in members])
         ranks([member.join for member in members])
         self.assertEqual([5, 5, 5], [member.state.step for member in members])
@@ -143,7 +144,7 @@ class Sync(unittest.TestCase):
                 self.kept = self.value[0]
 
         member, = self.members(1, step=0)
-        member.state._handlers["model"] = handler = Written([7])
+        core_of(member.state).handlers["model"] = handler = Written([7])
         handler.kept = 0
         member.state.save()
         with mock.patch.object(member.session, "check", functools.partial(leave, mock.Mock(agree=lambda flag: CHANGE), member.state)):
@@ -181,7 +182,7 @@ class Sync(unittest.TestCase):
             member.state.check()  # here the group changes
 
         def fail(group):
-            group.gather(members[1].state._commits)  # and ends before it saves
+            group.gather(core_of(members[1].state).ledger.number)  # and ends before it saves
 
         ranks([members[0].join, fail])
         self.again(members)
@@ -220,7 +221,7 @@ class Sync(unittest.TestCase):
         member, = self.members(1, step=0)
         member.session = Strict("gloo", TIMEOUT)
         member.session.group = Group(Place(1, 0, 1), None, None, TIMEOUT)
-        member.state._attach(member.session)
+        core_of(member.state).attach(member.session)
         member.state.step, member.session.group.failed = 1, True
         with self.assertRaises(GroupFailed):
             member.state.commit()

@@ -35,7 +35,8 @@ from .group.forming import Forming
 from .group.group import Company, Group, GroupFailed, finish_leaving
 from .background.observer import Observer
 from .group.roles import Offer
-from .state.state import State
+from .state.core import Core
+from .state.state import State, core_of
 from .background.stream import Stream
 from .broadcast.sync import sync
 
@@ -63,7 +64,7 @@ class Session:
         self.backend = backends.choose(backend)
         self.timeout = timeout
         self.failures = 0  # groups in a row that have failed without a commit between
-        self._state: Optional[State] = None
+        self._core: Optional[Core] = None
         self._process = os.getpid()
 
     @property
@@ -76,6 +77,10 @@ class Session:
 
     def verify(self) -> None:
         """Raises if what the group has computed up to here may be wrong."""
+
+    def committed(self) -> None:
+        """Is called when the state has been saved as a commit."""
+        self.failures = 0
 
     def check(self) -> None:
         """Raises _Change if this process is to leave its group here."""
@@ -98,22 +103,21 @@ class Session:
 
     def synced(self, module: torch.nn.Module) -> bool:
         """Whether a module is part of the state, and so equal on all members."""
-        modules = self._state.modules() if self._state else []
+        modules = self._core.modules() if self._core else []
         return any(module is part for whole in modules for part in whole.modules())
 
     def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
         """Runs function once. Errors propagate: who started this process starts it again."""
-        self._begin(state, changed=False)
+        self._begin(core_of(state), changed=False)
         return function(state, *args, **kwargs)
 
-    def _begin(self, state: State, changed: bool) -> None:
+    def _begin(self, core: Core, changed: bool) -> None:
         group = self.group or self.enter()
-        self._state = state
-        state._attach(self)
+        self._core = core
+        core.attach(self)
         if changed:
-            state._call_back()
-        sync(state, group)
-
+            core.call_back()
+        sync(core, group)
 
 
 class Elastic(Session):
@@ -172,8 +176,8 @@ class Elastic(Session):
             stream.advance()
             flag = flag or (SWITCH if stream.complete else NOTHING)
         agreed = group.agree(flag)
-        if agreed != NOTHING and self._state is not None:
-            self._state._seal()
+        if agreed != NOTHING and self._core is not None:
+            self._core.seal()
         if agreed == CHANGE:
             if stream is not None:
                 stream.leave()
@@ -186,17 +190,17 @@ class Elastic(Session):
 
     def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
         """Runs function until it returns, again for each group."""
-        self._state = state
-        state._snapshot.reserve(state._tensors())  # while the others train
+        self._core = core = core_of(state)
+        core.snapshot.reserve(core.tensors())  # while the others train
         changed = False
         while True:
             try:
-                self._begin(state, changed)
+                self._begin(core, changed)
                 result = function(state, *args, **kwargs)
                 break
             except _Switch as switch:
                 traceback.clear_frames(switch.__traceback__)
-                state._drop()
+                core.drop()
                 changed = True
                 continue
             except _Change as change:
@@ -209,12 +213,12 @@ class Elastic(Session):
                 self._reason = "failure"
                 self.group.break_()
                 traceback.clear_frames(err.__traceback__)  # what it has of the old group must not live on
-                state._recover()
-            changed = state._held() >= 0
+                core.recover()
+            changed = core.ledger.held >= 0
             self._left = self.group.place.generation
-            state._drop()
+            core.drop()
             self.leave()
-        state._session = None
+        core.detach()
         reporting.flush()
         if self._stream is not None:
             self._end(self._stream)
@@ -228,26 +232,26 @@ class Elastic(Session):
         self._switching = False
         super().leave(wait)
 
-    def _begin(self, state: State, changed: bool) -> None:
+    def _begin(self, core: Core, changed: bool) -> None:
         company = (self.group or self.enter()).company
         if company is None:
-            return super()._begin(state, changed)
+            return super()._begin(core, changed)
         if company.observing:
-            self._observe(state, company)
+            self._observe(core, company)
         elif not self._switching:
-            super()._begin(state, changed)
+            super()._begin(core, changed)
             if company.place.rank == company.roles.members[0]:
-                self._stream = Stream(state, Channel(company))
+                self._stream = Stream(core, Channel(company))
                 if self.client.broken(company.place.generation):  # before the client's thread could see the stream
                     self._stream.abandon()
                 log("group %d: %d processes receive %.0f MB while training goes on", company.place.generation,
                     len(company.roles.observers), self._stream.nbytes() / 1e6)
             return
         self._switch(company)
-        state._attach(self)
+        core.attach(self)
         if changed:
-            state._call_back()
-        background.hand_over(state, self._stream, self._observer)
+            core.call_back()
+        background.hand_over(core, self._stream, self._observer)
         if self._stream is not None:
             whole, rest = self._stream.nbytes(), self._stream.at_end
             log("group %d: %.0f of %.0f MB were received while training went on, %.0f MB at the switch",
@@ -265,13 +269,13 @@ class Elastic(Session):
         except GroupFailed as err:
             log("%s", err)
 
-    def _observe(self, state: State, company: Company) -> None:
+    def _observe(self, core: Core, company: Company) -> None:
         """Returns when this process is to become a member."""
-        background.forget(state)
-        self._observer = Observer(state, Channel(company))
+        core.forget()
+        self._observer = Observer(core, Channel(company))
         end = self._observer.follow()
         if end == "leave":
-            background.take_over(state, self._observer)
+            background.take_over(core, self._observer)
             raise _Change()
         if end == "end":
             log("training is complete; this process had no part in it yet")
@@ -292,14 +296,14 @@ class Elastic(Session):
         return group
 
     def _form(self, place: Place, company: Optional[Company] = None) -> Group:
-        client, state = self.client, self._state
+        client, core = self.client, self._core
 
         def broken() -> bool:
             return client.broken(place.generation) or client.ended()
 
         round_ = 2 if company else 1  # of the groups of this generation
-        sends = place.replica == 1 and state is not None and state._held() >= 0 and background.wanted(state, self._background)
-        offer = Offer(state._held() if state is not None else -1, int(sends), place.cross_rank)
+        sends = place.replica == 1 and core is not None and core.ledger.held >= 0 and background.wanted(core, self._background)
+        offer = Offer(core.ledger.held if core is not None else -1, int(sends), place.cross_rank)
         forming = Forming(place, self.backend, self.timeout, client.wake, offer, company)
         forming.start()
         while not client.wait(lambda: forming.done or broken(), FORMING):

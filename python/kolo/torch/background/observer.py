@@ -17,17 +17,17 @@ import torch
 from . import remainder
 from .channel import Channel
 from .slices import Slice, Unit, set_hyperparameters, units
-from ..state.state import State
+from ..state.core import Core
 from ..state.values import Malformed
 
 
 class Observer:
     """Receives a State from a channel. What it returns at the end is whole."""
 
-    def __init__(self, state: State, channel: Channel) -> None:
-        self._state = state
+    def __init__(self, core: Core, channel: Channel) -> None:
+        self._core = core
         self._channel = channel
-        self._units = units(state._handlers)
+        self._units = units(core.handlers)
         self._gradients: Dict[str, torch.Tensor] = {}  # memory that is used again for each step
         self._differing: List[str] = []
         # The first commit of this process falls into a step for which all wait. A channel that waits for this would slow the sender.
@@ -46,7 +46,7 @@ class Observer:
             if kind == "slices":
                 self._take(*values)
                 if any(Slice._make(slice_).begin == 0 for slice_ in values[0]):
-                    self._reserving.submit(self._state._snapshot.reserve, self._state._tensors())
+                    self._reserving.submit(self._core.snapshot.reserve, self._core.tensors())
             elif kind == "step":
                 self._step(*values)
             elif kind == "checksums":
@@ -64,8 +64,9 @@ class Observer:
         """Receives what is left. Returns the number of the commit, and whether the state is that of this commit."""
         slices, tree, calls, commits, fresh = self._channel.receive()
         self._take(slices)
-        remainder.put(self._state._handlers, tree)
-        self._state._calls, self._state._fresh = calls, False
+        remainder.put(self._core.handlers, tree)
+        self._core.calls = calls
+        self._core.ledger.change()
         return commits, fresh
 
     def _take(self, slices: List[Tuple[Any, ...]]) -> None:
@@ -74,7 +75,7 @@ class Observer:
 
     def _step(self, name: str, groups: List[Dict[str, Any]], steps: List[Tuple[str, int]]) -> None:
         """Does a step of an optimizer. What is not there yet gets zeros, and is overwritten when it comes."""
-        optimizer = self._state._handlers[name].value
+        optimizer = self._core.handlers[name].value
         set_hyperparameters(optimizer, groups)
         parts = []
         for key, count in steps:

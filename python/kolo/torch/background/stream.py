@@ -34,7 +34,7 @@ from .channel import Channel
 from .outbox import Outbox
 from .pace import Pace, limit
 from .slices import Slice, Unit, hyperparameters, total, units
-from ..state.state import State
+from ..state.core import Core
 from ..state.tree import nbytes
 
 CHECKED = 4  # times as many bytes are compared as would be sent
@@ -43,12 +43,12 @@ CHECKED = 4  # times as many bytes are compared as would be sent
 class Stream:
     """Sends a State along a channel."""
 
-    def __init__(self, state: State, channel: Channel) -> None:
-        self._state = state
+    def __init__(self, core: Core, channel: Channel) -> None:
+        self._core = core
         self._channel = channel
         self._outbox = Outbox(channel)
         self._pace = Pace(limit())
-        self._units = units(state._handlers)
+        self._units = units(core.handlers)
         self._waiting = list(self._units.values())  # to be sent
         self._unchecked = list(self._units.values())
         self._asked = False  # for the result of the comparison
@@ -134,8 +134,8 @@ class Stream:
                 slices.append(slice_)
                 tensors.extend(ranges)
         self.at_end = nbytes(tensors)
-        state = self._state
-        rest = [*map(tuple, slices)], remainder.take(state._handlers, self._units), state._calls, state._commits, state._fresh
+        core = self._core
+        rest = ([*map(tuple, slices)], remainder.take(core.handlers, self._units), core.calls, core.ledger.number, core.ledger.fresh)
         self._outbox.call(functools.partial(self._channel.send, rest, tensors))
         self.close()
 

@@ -20,7 +20,7 @@ from .. import meshes
 from ..state import transfer
 from ..group.group import Group
 from ..group.roles import StateLost
-from ..state.state import LOST, State
+from ..state.core import Core
 
 
 def common(last: Sequence[int], before: Sequence[int], replica: int) -> Optional[int]:
@@ -33,46 +33,43 @@ def common(last: Sequence[int], before: Sequence[int], replica: int) -> Optional
     return None if any(commit > 0 or commit < -1 for commit in last) else -1
 
 
-def sync(state: State, group: Group) -> int:
+def sync(core: Core, group: Group) -> int:
     """Gives all members the state of one commit, and returns its number. Afterwards their parts are there."""
     at = group.place
-    if at.rank in at.newcomers and state._commits >= 0:  # what it has may be another part, or of a branch that was left
-        state._commits, state._before = LOST if state._commits > 0 else -1, -1
-    last, before = group.gather(state._held()), group.gather(state._before)
+    if at.rank in at.newcomers:  # what it has may be another part, or of a branch that was left
+        core.ledger.disown()
+    last, before = group.gather(core.ledger.held), group.gather(core.ledger.before)
     commit = common(last, before, at.replica)
     if commit is None:
         raise StateLost("the training state is lost: no replica has all of its members, and of the others one part is missing")
     if commit < 0:
-        state._begin()
-        send(state, 0, group)
+        core.begin()
+        send(core, 0, group)
         return commit
     have = [rank for rank in range(at.size) if commit in (last[rank], before[rank])]
     if at.rank in have and last[at.rank] != commit:
-        state._go_back()
+        core.go_back()
     lacking = [rank for rank in range(at.size) if rank not in have]
     if lacking or at.newcomers or len(set(last)) > 1:
-        send(state, have[0], group)
+        send(core, have[0], group)
     column = [rank for rank in range(at.size) if rank % at.replica == at.rank % at.replica]
     if any(rank in lacking for rank in column):
-        _send_part(state, lacking, next(rank for rank in column if rank in have), group)
+        _send_part(core, lacking, next(rank for rank in column if rank in have), group)
     return commit
 
 
-def send(state: State, root: int, group: Group) -> None:
-    """Sends from one member to all others the values that are shared, but for parts."""
-    if group.place.rank == root:
-        transfer.send((state.tree(shared=True), state._calls), lambda tensor: group.broadcast(tensor, root))
-        return
-    state._receive(lambda tensor: group.broadcast(tensor, root))
+def send(core: Core, root: int, group: Group) -> None:
+    """Sends from one member to all others the values that are shared, except for parts."""
+    (core.send if group.place.rank == root else core.receive)(lambda tensor: group.broadcast(tensor, root))
 
 
-def _send_part(state: State, lacking: List[int], root: int, group: Group) -> None:
+def _send_part(core: Core, lacking: List[int], root: int, group: Group) -> None:
     """Sends the part of a column to those that lack it."""
     column = meshes.column()
     move = transfer.broadcasts(column, root)
     if group.place.rank == root:
-        transfer.send(state._parts(), move)
+        transfer.send(core.parts(), move)
         return
     tree = transfer.receive(move)
     if group.place.rank in lacking:
-        state.load(tree)
+        core.load(tree)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from . import replicas
 from ..group.group import Group
-from ..state.state import State
+from ..state.core import Core
 
 
-def sync(state: State, group: Group) -> None:
+def sync(core: Core, group: Group) -> None:
     """Gives all members of a group the same state.
 
     Nothing is sent when all of them have the same commit, as after members have
@@ -21,18 +21,16 @@ def sync(state: State, group: Group) -> None:
     another commit: a member that fails before it saves must not be taken for
     one that has saved.
     """
-    if state._has_parts():
-        commit = replicas.sync(state, group)
-        state._reset()
-        state._keep(commit + 1)
+    if core.has_parts():
+        commit = replicas.sync(core, group)
+        core.reset()
+        core.keep(commit + 1)
         return
-    commits = group.gather(state._held())
+    commits = group.gather(core.ledger.held)
     root = commits.index(max(commits))
     sent = bool(group.place.newcomers) or len(set(commits)) > 1 or commits[0] < 0
     if sent and group.place.size > 1:
-        replicas.send(state, root, group)
-    state._reset()
-    if sent or not state._fresh:
-        if not state._fresh:
-            state.save()
-        state._commits = commits[root] + 1
+        replicas.send(core, root, group)
+    core.reset()
+    if sent or not core.ledger.fresh:
+        core.keep_changes(commits[root] + 1)

@@ -9,7 +9,7 @@ import dataclasses
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ...worker import Place
-from ..state.state import LOST
+from ..state.ledger import LOST
 
 
 class StateLost(Exception):

@@ -14,7 +14,7 @@ from typing import Any, Sequence, Union
 import torch
 
 from .. import place
-from .state import State
+from .state import State, core_of
 from .tree import Hole, split
 from .values import ATOMS, MARK, Made, made
 
@@ -30,13 +30,14 @@ def save_checkpoint(state: Any, path: Path) -> None:
     in the directory path.shards. With replicas it is written as it is now, and
     all ranks have to call this.
     """
-    if isinstance(state, State):
-        state._write_parts()
+    core = core_of(state) if isinstance(state, State) else None
+    if core is not None:
+        core.write_parts()
     now = place.current()
     if now is not None and now.rank != 0:
         return
     path = os.fspath(path)
-    tree = state._kept(path) if isinstance(state, State) else None
+    tree = core.kept(path) if core is not None else None
     content = state if tree is None else _written(*split(tree, "state"))
     directory = os.path.dirname(os.path.abspath(path))
     descriptor, part = tempfile.mkstemp(prefix=os.path.basename(path) + ".", suffix=".part", dir=directory)
@@ -57,9 +58,8 @@ def save_checkpoint(state: Any, path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-    if tree is not None:
-        for name, handler in state._handlers.items():
-            handler.kept(tree[name], path)
+    if core is not None and tree is not None:
+        core.checkpointed(tree, path)
 
 
 def load_checkpoint(state: State, path: Path, weights_only: bool = True) -> bool:

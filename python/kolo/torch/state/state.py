@@ -5,23 +5,11 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 import torch
 
-from . import transfer
-from .. import reporting
-from .handlers import Handler, ModuleHandler, SamplerHandler, ValueHandler, handler_for
-from .snapshot import NotWhole, Snapshot
-from .tree import split
-from .values import Refused
-
-if TYPE_CHECKING:
-    from ..session import Session
-
-# In place of the number of a commit: this process was in a group that trains, and does not have its state.
-LOST = -2
+from .core import Core
 
 
 class State:
@@ -40,35 +28,26 @@ class State:
     """
 
     def __init__(self, **values: Any) -> None:
-        self._handlers: Dict[str, Handler] = {}
-        self._snapshot = Snapshot()
-        self._previous = Snapshot()  # the commit before the last, where replicas have to agree on one
-        self._before = -1  # number of that one; -1: there is none
-        self._saved = False  # there is something to restore
-        self._fresh = False  # nothing but training has changed the state since it was saved
-        self._commits = -1  # number of the last commit; -1: not of any group yet
-        self._calls = 0  # of commit since it saved, for its argument every
-        self._callbacks: List[Callable[[], None]] = []
-        self._session: Optional["weakref.ref[Session]"] = None
+        self._core = Core()
         for name, value in values.items():
             if name.startswith("_") or hasattr(type(self), name):
                 raise ValueError("%r cannot be the name of a value of State" % name)
-            self._handlers[name] = _admitted(name, value)
+            self._core.admit(name, value)
 
     def __getattr__(self, name: str) -> Any:
-        handlers = self.__dict__.get("_handlers", {})
-        if name in handlers:
-            return handlers[name].value
+        core = self.__dict__.get("_core")
+        if core is not None and name in core.handlers:
+            return core.handlers[name].value
         raise AttributeError("State has no %r: give it to State(...) so that it is committed" % name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        handler = self.__dict__.get("_handlers", {}).get(name)
-        if handler is None:
-            if not name.startswith("_"):
-                raise AttributeError("State has no %r: give it to State(...) so that it is committed" % name)
+        core = self.__dict__.get("_core")
+        if core is not None and name in core.handlers:
+            core.admit(name, value)
+        elif name.startswith("_"):
             object.__setattr__(self, name, value)
         else:
-            self._handlers[name] = _admitted(name, value)
+            raise AttributeError("State has no %r: give it to State(...) so that it is committed" % name)
 
     def commit(self, every: int = 1) -> None:
         """Saves the state in memory; here the group may change.
@@ -76,127 +55,27 @@ class State:
         All ranks call it equally often, after the optimizer's step. With every=n
         only each n-th call does something.
         """
-        self._calls += 1
-        if self._calls < every:
-            return
-        session = self._session and self._session()
-        if session:
-            session.verify()
-            for handler in self._handlers.values():
-                handler.commit()
-        if not session:
-            self.save()
-        self._calls = 0
-        if session:
-            self._keep(self._commits + 1)
-            session.failures = 0
-            reporting.report(self.report())
-            session.check()
+        self._core.commit(every)
 
     def check(self) -> None:
         """Lets the group change here as commit does, without saving the state: a failure goes further back."""
-        session = self._session and self._session()
-        if session:
-            self._fresh = False
-            session.verify()
-            session.check()
+        self._core.check()
 
     def save(self) -> None:
-        """Saves the state in memory without anything else, as after a checkpoint has been loaded."""
-        self._snapshot.take(self._handlers)
-        self._saved = self._fresh = True
-
-    def _keep(self, number: int) -> None:
-        """Saves the state as the commit of this number."""
-        if self._has_parts():
-            self._snapshot, self._previous = self._previous, self._snapshot
-            self._before = self._held()
-        self.save()
-        self._commits = number
-
-    def _go_back(self) -> None:
-        """Makes the commit before the last the last one again; the other is that of this process alone."""
-        self._snapshot, self._previous = self._previous, self._snapshot
-        self._commits, self._before = self._before, -1
-        self.restore()
-
-    def _has_parts(self) -> bool:
-        """Whether members of a replica have parts of some value."""
-        return any(handler.parts for handler in self._handlers.values())
-
-    def _parts(self) -> Dict[str, Any]:
-        """The values of which this process has a part, as tree()."""
-        return {name: handler.tree() for name, handler in self._handlers.items() if handler.parts}
-
-    def _write_parts(self) -> None:
-        for handler in self._handlers.values():
-            if handler.parts:
-                handler.write()
-
-    def _begin(self) -> None:
-        """Begins a training, whatever this process has of it: none has got further than this."""
-        self._commits = self._before = -1
-        for handler in self._handlers.values():
-            handler.begin()
+        """Saves the state in memory without anything else, such as after a checkpoint has been loaded."""
+        self._core.save()
 
     def restore(self) -> None:
         """Goes back to what was last saved. Without that, nothing changes."""
-        if self._saved:
-            self._snapshot.load(self._handlers)
-            self._fresh = True
-            self._calls = 0  # ranks may have failed on both sides of a call
-
-    def _seal(self) -> None:
-        """Makes the state with which members leave their group a commit, if it is none.
-
-        A member that fails at this moment goes back further, and must not be taken for equal.
-        """
-        if self._fresh:
-            return
-        for handler in self._handlers.values():
-            handler.commit()
-        self._keep(self._commits + 1)
-
-    def _recover(self) -> None:
-        """Goes back to the last commit after a failure, or leaves it to sync to get it from another member."""
-        try:
-            self.restore()
-        except NotWhole:
-            self._commits = LOST
+        self._core.restore()
 
     def load(self, tree: Dict[str, Any]) -> None:
         """Sets the values that tree() has returned; names that State does not have are left out."""
-        self._snapshot.settle()
-        for name, handler in self._handlers.items():
-            if name in tree:
-                handler.load(tree[name])
-        self._fresh = False
+        self._core.load(tree)
 
     def tree(self, shared: bool = False) -> Dict[str, Any]:
         """The live values by name, as nested containers of tensors; shared: only what newcomers get."""
-        if not shared:
-            return {name: h.tree() for name, h in self._handlers.items()}
-        return {name: h.common() if h.parts else h.tree() for name, h in self._handlers.items() if h.shared}
-
-    def _tensors(self) -> List[torch.Tensor]:
-        """The tensors that make most of a commit of what is there now."""
-        return [tensor for handler in self._handlers.values() for tensor in handler.tensors()]
-
-    def _receive(self, move: transfer.Move) -> None:
-        """Takes the shared values from another member, in memory that the next commit uses again."""
-        tree, self._calls = transfer.receive(move, spare=self._snapshot.spare)
-        self.load(tree)
-        for name, handler in self._handlers.items():
-            if name in tree and handler.copies:
-                self._snapshot.spare.add(split(tree[name])[1])
-
-    def _kept(self, path: str) -> Dict[str, Any]:
-        """What a checkpoint has: the live values, or where a handler has to keep what a commit has written, that commit."""
-        whole = self._has_parts() or all(type(handler).keep is Handler.keep for handler in self._handlers.values())
-        if not whole and not self._saved:
-            raise RuntimeError("a state with a sharded model has no commit to write yet")
-        tree = self.tree() if whole else self._snapshot.tree()
-        return {name: handler.keep(tree[name], path) for name, handler in self._handlers.items()}
+        return self._core.tree(shared)
 
     def epochs(self, count: int) -> Iterator[int]:
         """Yields the epochs that are left of count, beginning with the present one.
@@ -204,12 +83,12 @@ class State:
         After each, state.epoch is one more and every sampler begins again. A
         loop that is left in the middle of an epoch goes on there.
         """
-        if "epoch" not in self._handlers:
+        if "epoch" not in self._core.handlers:
             raise AttributeError("state.epochs() counts in state.epoch: give State epoch=0")
         while self.epoch < count:
             yield self.epoch
             self.epoch += 1
-            for sampler in self._samplers():
+            for sampler in self._core.samplers():
                 sampler.set_epoch(self.epoch)
 
     def batches(self, loader: Iterable[Any], samples: Optional[Callable[[Any], int]] = None) -> Iterator[Any]:
@@ -221,66 +100,34 @@ class State:
         """
         for batch in loader:
             count = samples(batch) if samples else _length(batch)
-            for sampler in self._samplers():
+            for sampler in self._core.samplers():
                 sampler.record(count)
-            if "samples" in self._handlers:
-                session = self._session and self._session()
-                self.samples += count * (session.size if session else 1)
+            if "samples" in self._core.handlers:
+                session = self._core.session
+                self.samples += count * (session.size if session is not None else 1)
             yield batch
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Adds functions that each member calls when the group has changed.
 
         They run after the new group has formed and before the state is sent, so
-        that what they change, as a learning rate, reaches newcomers. Newcomers do
-        not call them.
+        that what they change, such as a learning rate, reaches newcomers. Newcomers
+        do not call them.
         """
-        self._callbacks.extend(callbacks)
+        self._core.callbacks.extend(callbacks)
 
     def report(self) -> Dict[str, Any]:
         """What a commit reports as progress."""
-        names = [name for name in reporting.FIELDS if name in self._handlers]
-        return {name: self._handlers[name].value for name in names}
+        return self._core.report()
 
     def modules(self) -> List[torch.nn.Module]:
-        return [handler.value for handler in self._handlers.values() if isinstance(handler, ModuleHandler)]
-
-    def _samplers(self) -> List[Any]:
-        return [handler.value for handler in self._handlers.values() if isinstance(handler, SamplerHandler)]
-
-    def _held(self) -> int:
-        """The number of the last commit, if it can be restored; -1: of none yet; LOST."""
-        return self._commits if self._saved or self._commits < 0 else LOST
-
-    def _attach(self, session: "Session") -> None:
-        self._session = weakref.ref(session)
-
-    def _call_back(self) -> None:
-        """Runs the reset callbacks."""
-        for callback in self._callbacks:
-            self._fresh = False
-            callback()
-
-    def _reset(self) -> None:
-        for handler in self._handlers.values():
-            if handler.reset():
-                self._fresh = False
-
-    def _drop(self) -> None:
-        reporting.flush()
-        self._snapshot.settle()
-        for handler in self._handlers.values():
-            handler.drop()
+        """The modules of the state."""
+        return self._core.modules()
 
 
-def _admitted(name: str, value: Any) -> Handler:
-    """The handler for a value that can be part of a State under this name."""
-    try:
-        handler = handler_for(value)
-    except Refused as err:
-        raise err.within("state." + name)
-    split(handler.tree(), "state." + name)
-    return handler
+def core_of(state: State) -> Core:
+    """What is behind a State, for the rest of the package. As an attribute it could not be the name of a value."""
+    return state._core
 
 
 def _length(batch: Any) -> int:
