@@ -12,33 +12,29 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Optional, Tuple
+from typing import Any
 
 import torch.distributed as dist
 
 from ..worker import Place
 from . import place
-
-_groups: Tuple[Any, ...] = ()  # of this process's column and row
-_mesh: Optional[Tuple[int, Any]] = None  # with the generation it is of
+from .context import Mesh, context
 
 
 def form(at: Place, timeout: timedelta) -> None:
     """Makes the groups of a mesh with two dimensions: those of this process only, so that the cost does not grow."""
-    global _groups
-    _groups = ()
+    context.mesh.groups = ()
     if at.replica == 1:
         return
     column = list(range(at.rank % at.replica, at.size, at.replica))
     first = at.rank - at.rank % at.replica
     row = list(range(first, first + at.replica))
-    _groups = tuple(dist.new_group(ranks, timeout=timeout, use_local_synchronization=True) for ranks in (column, row))
+    context.mesh.groups = tuple(dist.new_group(ranks, timeout=timeout, use_local_synchronization=True) for ranks in (column, row))
 
 
 def drop() -> None:
     """Forgets what is bound to a group that is left."""
-    global _groups, _mesh
-    _groups, _mesh = (), None
+    context.mesh = Mesh()
 
 
 def mesh() -> Any:
@@ -47,15 +43,15 @@ def mesh() -> Any:
     fully_shard(model, mesh=kolo.mesh()) shards the model within each replica and
     replicates it among them (HSDP). It is another mesh for each group.
     """
-    global _mesh
-    if _mesh is None or _mesh[0] != place.generation():
-        _mesh = place.generation(), _make()
-    return _mesh[1]
+    made = context.mesh.made
+    if made is None or made[0] != place.generation():
+        made = context.mesh.made = place.generation(), _make()
+    return made[1]
 
 
 def column() -> Any:
     """The process group of the members that have the same part of the model as this one, in order of replicas."""
-    return _groups[0]
+    return context.mesh.groups[0]
 
 
 def _make() -> Any:
@@ -66,4 +62,4 @@ def _make() -> Any:
     if replica == 1:
         return init_device_mesh(kind, (size,), mesh_dim_names=("kolo%d" % generation,))
     ranks = [list(range(first, first + replica)) for first in range(0, size, replica)]
-    return DeviceMesh.from_group(list(_groups), kind, mesh=ranks, mesh_dim_names=("replicate%d" % generation, "shard%d" % generation))
+    return DeviceMesh.from_group(list(context.mesh.groups), kind, mesh=ranks, mesh_dim_names=("replicate%d" % generation, "shard%d" % generation))

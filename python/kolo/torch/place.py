@@ -11,25 +11,23 @@ from typing import Optional
 import torch
 
 from ..worker import Place
-
-_place: Optional[Place] = None
+from .context import context
 
 
 def enter(place: Optional[Place]) -> None:
     """Sets the place that rank() and its siblings answer from."""
-    global _place
-    _place = place
+    context.place = place
 
 
 def current() -> Optional[Place]:
     """The place in the present group, None before the first one."""
-    return _place
+    return context.place
 
 
 def _get() -> Place:
-    if _place is None:
+    if context.place is None:
         raise RuntimeError("this process has no rank yet: it is known within the function that kolo.elastic runs")
-    return _place
+    return context.place
 
 
 def rank() -> int:

@@ -10,27 +10,21 @@ import math
 import numbers
 import os
 import time
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Mapping, Optional
 
 import torch
 
-from . import place
+from .context import context
 
 FIELDS = ("step", "samples", "epoch", "total_steps", "loss")
 
 INTERVAL = 0.02  # seconds between two reports to the agent
 
-_send: Optional[Callable[[Mapping[str, Any]], None]] = None
-_interval = 0.0
-_sent = 0.0  # when
-_held: Optional[Dict[str, Any]] = None
-_extra: Dict[str, Any] = {}  # what the script has reported by itself
-
 
 def connect(send: Optional[Callable[[Mapping[str, Any]], None]], interval: float = 0.0) -> None:
     """Sets where reports go. Within interval seconds, a report replaces the one that is held back."""
-    global _send, _interval, _sent, _held
-    _send, _interval, _sent, _held = send, interval, 0.0, None
+    reports = context.reports
+    reports.send, reports.interval, reports.sent, reports.held = send, interval, 0.0, None
 
 
 def progress(**fields: Any) -> None:
@@ -42,28 +36,27 @@ def progress(**fields: Any) -> None:
     unknown = set(fields) - set(FIELDS)
     if unknown:
         raise TypeError("progress has no %s; it has %s" % (", ".join(sorted(unknown)), ", ".join(FIELDS)))
-    _extra.update(fields)
+    context.reports.extra.update(fields)
 
 
 def report(fields: Mapping[str, Any]) -> None:
     """Sends what a commit reports, from rank 0 only."""
-    now = place.current()
-    if _send is None or now is None or now.rank != 0:
+    reports, place = context.reports, context.place
+    if reports.send is None or place is None or place.rank != 0:
         return
-    global _held
-    _held = {**_extra, **fields}
-    if time.monotonic() - _sent >= _interval:
+    reports.held = {**reports.extra, **fields}
+    if time.monotonic() - reports.sent >= reports.interval:
         flush()
 
 
 def flush() -> None:
     """Sends what is held back."""
-    global _sent, _held
-    if _send is None or _held is None:
+    reports = context.reports
+    if reports.send is None or reports.held is None:
         return
-    numbered = {name: _number(value) for name, value in _held.items()}
-    _sent, _held = time.monotonic(), None
-    _send({name: value for name, value in numbered.items() if value is not None})
+    numbered = {name: _number(value) for name, value in reports.held.items()}
+    reports.sent, reports.held = time.monotonic(), None
+    reports.send({name: value for name, value in numbered.items() if value is not None})
 
 
 def _number(value: Any) -> Any:

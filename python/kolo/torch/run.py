@@ -14,13 +14,12 @@ from typing import Any, Callable, Optional, TypeVar, overload
 from .. import worker
 from ..worker import AgentError
 from .alone import Alone
+from .context import context
 from .group.roles import StateLost
 from .session import Elastic, Session
 from .state.state import State
 
 TIMEOUT = "KOLO_TORCH_TIMEOUT"
-
-_session: Optional[Session] = None
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -71,17 +70,16 @@ def elastic(function: Any = None, *, backend: Optional[str] = None, timeout: Opt
 
 def present() -> Optional[Session]:
     """The session of this process, if it has one."""
-    return _session
+    session: Optional[Session] = context.session
+    return session
 
 
 def _open(backend: Optional[str], timeout: timedelta, background: Optional[bool]) -> Session:
-    global _session
-    if _session is None:
-        if os.environ.get(worker.ADDR):
-            _session = Elastic(backend, timeout, background)
-        else:
-            _session = Alone(backend, timeout)
-        atexit.register(_session.close)
-    elif isinstance(_session, Elastic):
+    session = present()
+    if session is None:
+        session = Elastic(backend, timeout, background) if os.environ.get(worker.ADDR) else Alone(backend, timeout)
+        context.session = session
+        atexit.register(session.close)
+    elif isinstance(session, Elastic):
         raise RuntimeError("a script can have one elastic function, and call it once: newcomers begin with it")
-    return _session
+    return session

@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple, Type, U
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from ..context import context
 from ..sampler import Progress
 from .tree import without_class
 from .values import Refused
@@ -186,7 +187,6 @@ def _has_state_dict(value: Any) -> bool:
 
 
 _Match = Union[type, Tuple[type, ...], Callable[[Any], bool]]
-_registered: List[Tuple[_Match, Type[Handler]]] = []
 _own: List[Tuple[_Match, Type[Handler]]] = [
     (torch.nn.Module, ModuleHandler),
     (torch.optim.Optimizer, OptimizerHandler),
@@ -203,12 +203,12 @@ def register_handler(match: _Match, handler: Type[Handler]) -> None:
     Handlers that were registered last are asked first, and all of them before
     the package's own.
     """
-    _registered.insert(0, (match, handler))
+    context.handlers.insert(0, (match, handler))
 
 
 def handler_for(value: Any) -> Handler:
     """The handler for a value: the first that matches, for all else ValueHandler."""
-    for match, handler in _registered + _own:
+    for match, handler in context.handlers + _own:
         if isinstance(value, match) if isinstance(match, (type, tuple)) else match(value):
             return handler(value)
     return ValueHandler(value)

@@ -16,15 +16,14 @@ that commit is not used.
 
 from __future__ import annotations
 
-import functools
 import os
-import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from ..context import context
 from .handlers import Handler, ModuleHandler, OptimizerHandler
 from .reserve import Reserve
 from .tree import join, nbytes, split
@@ -189,31 +188,27 @@ def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], numb
             target.copy_(source, non_blocking=True)
 
 
-_watching: "weakref.WeakSet[Snapshot]" = weakref.WeakSet()
-
-
 def _watch(snapshot: Snapshot) -> None:
     """Settles a snapshot before each step of any optimizer, also of one that is not part of the state."""
-    _hook()
-    _watching.add(snapshot)
+    if context.commits.hook is None:
+        context.commits.hook = register_optimizer_step_pre_hook(_settle)
+    context.commits.watched.add(snapshot)
 
 
-@functools.lru_cache(None)
-def _hook() -> Any:
-    def settle(*_: Any) -> None:
-        for snapshot in list(_watching):
-            snapshot.settle()
-
-    return register_optimizer_step_pre_hook(settle)
+def _settle(*_: Any) -> None:
+    for snapshot in list(context.commits.watched):
+        snapshot.settle()
 
 
-@functools.lru_cache(None)
 def _thread() -> ThreadPoolExecutor:
-    os.register_at_fork(after_in_child=_forked)
-    return ThreadPoolExecutor(1, "kolo-commit")
+    """The thread that completes commits."""
+    if context.commits.thread is None:
+        os.register_at_fork(after_in_child=_forked)
+        context.commits.thread = ThreadPoolExecutor(1, "kolo-commit")
+    return context.commits.thread
 
 
 def _forked() -> None:
-    _thread.cache_clear()
-    for snapshot in list(_watching):
+    context.commits.thread = None
+    for snapshot in list(context.commits.watched):
         snapshot.forked()
