@@ -11,7 +11,7 @@ import os
 import torch.distributed as dist
 
 from ..worker import Place
-from . import meshes, reporting
+from . import compat, meshes, reporting
 from . import place as places
 from .group.group import Group
 from .session import Session
@@ -41,7 +41,7 @@ class Alone(Session):
         place = dataclasses.replace(place, replica=replica)
         meshes.form(place, self.timeout)
         control = dist.ProcessGroupGloo(
-            dist.PrefixStore("kolo", dist.distributed_c10d._get_default_store()), place.rank, place.size,
+            dist.PrefixStore("kolo", compat.default_store()), place.rank, place.size,
             timeout=self.timeout) if place.size > 1 else None
         self.group = Group(place, None, control, self.timeout)
         places.enter(place)

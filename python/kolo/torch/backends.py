@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Optional
 
 import torch
 import torch.distributed as dist
+
+from . import compat
 
 BACKEND = "KOLO_TORCH_BACKEND"
 LAZY = "TORCH_GLOO_LAZY_INIT"
@@ -27,9 +28,8 @@ def warm(backend: str) -> None:
     if os.environ.get(LAZY, "0") not in ("", "0"):
         raise RuntimeError("%s=%s: Gloo would connect after the agents have looked for strangers among the connections of "
                            "a group; take it out of the environment" % (LAZY, os.environ[LAZY]))
-    hook = sys.excepthook
-    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
-    sys.excepthook = hook
+    with compat.same_excepthook():
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
     with torch.random.fork_rng(devices=[]):  # the script's numbers stay as they are
         model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
     model(torch.zeros(1, 1)).backward()

@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import inspect
-from typing import Any, Dict, Iterator
+from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel, distributed
+from torch.nn.parallel import DistributedDataParallel
 
+from . import compat
 from .run import present
 
 
@@ -27,43 +26,17 @@ def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
     session = present()
     if session is None or session.group is None:
         raise RuntimeError("kolo.wrap is for the function that kolo.elastic runs: there is no group yet")
-    if any(type(parameter).__name__ == "DTensor" for parameter in module.parameters()):
+    if any(compat.is_dtensor(parameter) for parameter in module.parameters()):
         raise TypeError("kolo.wrap makes a DistributedDataParallel: sharded modules (FSDP2) are made by kolo.Sharded")
     devices = {parameter.device for parameter in module.parameters()}
     if "device_ids" not in arguments and len(devices) == 1 and next(iter(devices)).type == "cuda":
         arguments["device_ids"] = [next(iter(devices))]
     if session.synced(module):
-        wrapped = _wrap_equal(module, arguments)
+        wrapped = compat.wrap_equal(module, **arguments)
     else:
         wrapped = DistributedDataParallel(module, **arguments)
     session.group.wrapped(wrapped)
     return wrapped
-
-
-def _wrap_equal(module: torch.nn.Module, arguments: Dict[str, Any]) -> DistributedDataParallel:
-    """Wraps a module that is equal on all members.
-
-    To send all of it again would make a change the longer, the larger the model is.
-    """
-    if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
-        return DistributedDataParallel(module, **{"init_sync": False, **arguments})
-    with _without_sync():
-        return DistributedDataParallel(module, **arguments)
-
-
-@contextlib.contextmanager
-def _without_sync() -> Iterator[None]:
-    """Does what init_sync=False does, for the PyTorch releases whose constructor has no such argument."""
-    name = "_sync_module_states"
-    sync = getattr(distributed, name, None)
-    if sync is None:
-        yield
-        return
-    setattr(distributed, name, lambda *_, **__: None)
-    try:
-        yield
-    finally:
-        setattr(distributed, name, sync)
 
 
 def _explain_missing_group() -> None:

@@ -12,13 +12,12 @@ to report what it used, not even one that died.
 from __future__ import annotations
 
 import itertools
-import sys
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sized, TypeVar
 
 import torch
 import torch.utils.data
 
-from . import place
+from . import compat, place
 
 T = TypeVar("T")
 
@@ -131,7 +130,7 @@ class ElasticIterable(Progress, torch.utils.data.IterableDataset):
         worker = torch.utils.data.get_worker_info()
         if worker is not None and worker.num_workers > 1:
             raise RuntimeError("ElasticIterable works with num_workers=0 or 1 of a DataLoader, not %d" % worker.num_workers)
-        if worker is not None and (self._walked or _persistent()):
+        if worker is not None and (self._walked or compat.in_persistent_worker()):
             raise RuntimeError("ElasticIterable does not work with persistent_workers=True: they do not see a new epoch or group. "
                                "Leave that argument out: workers are then started for each epoch")
         self._walked = worker is not None  # in this copy of a worker process
@@ -141,15 +140,3 @@ class ElasticIterable(Progress, torch.utils.data.IterableDataset):
             if len(row) < self.size:
                 return
             yield row[self.rank]
-
-
-def _persistent() -> bool:
-    """Whether the worker process of a DataLoader that this is outlives an epoch.
-
-    WorkerInfo does not have it. A release whose loop has another name shows it
-    when the iterable is read for the second time.
-    """
-    frame = sys._getframe()
-    while frame is not None and frame.f_code.co_name != "_worker_loop":
-        frame = frame.f_back
-    return frame is not None and bool(frame.f_locals.get("persistent_workers"))

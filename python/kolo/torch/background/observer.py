@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Tuple
 
 import torch
 
+from .. import compat
 from . import remainder
 from .channel import Channel
 from .slices import Slice, Unit, set_hyperparameters, units
@@ -86,12 +87,8 @@ class Observer:
             parts.append(gradient.view(-1)[:count] if gradient.is_contiguous() else gradient)
             parameter.grad = gradient
         self._channel.fill(parts)
-        hooks = optimizer._optimizer_step_pre_hooks
-        optimizer._optimizer_step_pre_hooks = type(hooks)()  # the script's have seen these gradients
-        try:
+        with compat.without_pre_hooks(optimizer):  # the script's have seen these gradients
             type(optimizer).step(optimizer)
-        finally:
-            optimizer._optimizer_step_pre_hooks = hooks
         for key, _ in steps:
             self._unit(key).tensor.grad = None
 

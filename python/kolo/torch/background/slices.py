@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 
 import torch
 
+from .. import compat
 from ..state.handlers import Handler, StateDictHandler
 from ..state.tree import nbytes
 
@@ -89,7 +90,7 @@ class Unit:
     def version(self) -> Any:
         """Changes whenever an operation on the tensors does something that autograd sees."""
         kept = self.kept().values()
-        return self.tensor._version, [(id(value), value._version) for value in kept if isinstance(value, torch.Tensor)]
+        return compat.version(self.tensor), [(id(value), compat.version(value)) for value in kept if isinstance(value, torch.Tensor)]
 
     def checksum(self, count: int) -> int:
         """Of the first count elements. Differs, all but surely, where a bit does."""
@@ -117,7 +118,7 @@ def units(handlers: Dict[str, Handler]) -> Dict[str, Unit]:
     trained: List[Unit] = []
     seen = set(foreign)
     for key, tensor in _tensors(handlers):
-        if id(tensor) in seen or not tensor.numel() or type(tensor).__name__ == "DTensor" or tensor.layout != torch.strided:
+        if id(tensor) in seen or not tensor.numel() or compat.is_dtensor(tensor) or tensor.layout != torch.strided:
             continue
         seen.add(id(tensor))
         names = owners.get(id(tensor), [])
@@ -137,7 +138,7 @@ def _is_plain(handler: Handler) -> bool:
 def _is_known(handler: Handler) -> bool:
     """Whether a handler has an optimizer whose steps another process can do, if it has the gradients."""
     optimizer = handler.value
-    return _is_plain(handler) and type(optimizer) in KINDS and not optimizer._optimizer_step_post_hooks
+    return _is_plain(handler) and type(optimizer) in KINDS and not compat.has_post_hooks(optimizer)
 
 
 def parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

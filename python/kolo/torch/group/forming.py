@@ -18,7 +18,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import sys
 import threading
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, Optional
@@ -28,7 +27,7 @@ import torch.distributed as dist
 
 from ...worker import Place
 from . import sockets
-from .. import meshes
+from .. import compat, meshes
 from .group import Company, Group, clear
 from .roles import Offer, among, decide
 
@@ -128,12 +127,9 @@ class Forming(threading.Thread):
 
     def _initialize(self, place: Place, store: Any, control: Any, company: Optional[Company] = None) -> Group:
         """Makes torch's default group."""
-        hook = sys.excepthook
-        try:
+        with compat.same_excepthook():
             dist.init_process_group(self._backend, store=dist.PrefixStore("default", store), rank=place.rank,
                                     world_size=place.size, timeout=self._timeout)
-        finally:
-            sys.excepthook = hook  # torch puts another one around it for each group
         meshes.form(place, self._timeout)
         return Group(place, store, control, self._timeout, company)
 
@@ -147,10 +143,4 @@ def _exchange(store: Any, offer: Offer, place: Place) -> List[Offer]:
 
 def _connect(timeout: timedelta) -> Any:
     """Connects to the store that the agent serves."""
-    arguments = {"is_master": False, "wait_for_workers": False, "timeout": timeout}
-    address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    try:
-        # A client is the same with and without libuv, but some builds of torch, as Debian's, refuse the default.
-        return dist.TCPStore(*address, use_libuv=False, **arguments)
-    except TypeError:  # a torch that has no such argument
-        return dist.TCPStore(*address, **arguments)
+    return compat.connect(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout)

@@ -25,11 +25,10 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d as c10d
 
 from ...worker import Place
 from . import sockets
-from .. import meshes
+from .. import compat, meshes
 from .roles import Roles
 from ..state.values import Malformed
 
@@ -37,7 +36,6 @@ from ..state.values import Malformed
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
 PATIENCE = timedelta(seconds=60)  # of a commit with those of other ranks, before it is reported
 _LEAVE = "kolo-leave"
-_TYPES = tuple(getattr(dist, name) for name in ("DistBackendError", "DistNetworkError") if hasattr(dist, name))
 
 
 class GroupFailed(RuntimeError):
@@ -102,7 +100,7 @@ class Group:
         """
         if self._flag_work is not None:  # none saves a commit while another has yet to save the one before the last
             self._finish(self._flag_work, PATIENCE)
-        if _with_nccl():
+        if compat.has_nccl():
             torch.cuda.synchronize()
         if self.failed:
             raise GroupFailed("group %d has lost a member" % self.place.generation)
@@ -144,7 +142,7 @@ class Group:
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether an exception comes from this group's communication."""
-        if self.failed or isinstance(error, (GroupFailed, Malformed) + _TYPES):
+        if self.failed or isinstance(error, (GroupFailed, Malformed, *compat.ERRORS)):
             return True
         return isinstance(error, RuntimeError) and _FAILURES.search(str(error)) is not None
 
@@ -156,7 +154,7 @@ class Group:
         """Ends the collectives of this group, in whatever thread they are waited for."""
         self.failed = True
         sockets.shut(self.connections)
-        _abort()
+        compat.abort_nccl()
 
     def leave(self, wait: bool = False) -> None:
         """Leaves the group, so that the next can form at once. A collective in it must have ended.
@@ -170,9 +168,8 @@ class Group:
         for reference in self._wrapped:
             module = reference()
             if module is not None:  # its hooks must not stay on the parameters
-                for name in ("reducer", "logger"):
-                    module.__dict__.pop(name, None)
-        backends = [self._control, self.company and self.company.control, *_gloo_backends()]
+                compat.unhook(module)
+        backends = [self._control, self.company and self.company.control, *compat.gloo_backends()]
         self._flag_work = self._control = self._store = self.company = None
         try:
             if dist.is_initialized():
@@ -204,21 +201,6 @@ class Group:
             raise GroupFailed("group %d has lost a member: %s" % (self.place.generation, err)) from err
 
 
-def _with_nccl() -> bool:
-    return torch.cuda.is_available() and dist.is_initialized() and "nccl" in str(dist.get_backend_config())
-
-
-def _gloo_backends() -> List[Any]:
-    """What closes the connections of torch's groups, when the last reference to it goes."""
-    backends = []
-    for group in c10d._world.pg_map:
-        try:
-            backends.append(group._get_backend(torch.device("cpu")))
-        except RuntimeError:
-            pass  # a group for GPUs only
-    return backends
-
-
 def finish_leaving(timeout: float) -> None:
     """Waits until the connections of groups that were left are closed, for seconds at most."""
     for thread in threading.enumerate():
@@ -238,34 +220,7 @@ def _let_go(backends: List[Any]) -> None:
     backends.clear()
 
 
-def _abort() -> None:
-    """Aborts NCCL's communicators, where there are any. Untested: no GPU was there."""
-    group = dist.group.WORLD if dist.is_initialized() else None
-    if group is None or not torch.cuda.is_available():
-        return
-    try:
-        if hasattr(c10d, "_abort_process_group"):
-            c10d._abort_process_group(group)
-        else:
-            group._get_backend(torch.device("cuda"))._abort()
-    except (AttributeError, RuntimeError, ValueError):
-        pass  # a group without NCCL, or one that is gone already
-
-
 def clear() -> None:
-    """Clears what an initialization that was given up leaves in torch's globals."""
+    """Clears what an initialization that was given up leaves behind."""
     meshes.drop()
-    if dist.is_initialized():
-        return
-    world = getattr(c10d, "_world", None)
-    if world is None:
-        return
-    for name in ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "tags_to_pg", "pg_to_tag",
-                 "pg_coalesce_state"):
-        registered = getattr(world, name, None)
-        if registered:
-            registered.clear()
-    world.group_count = 0  # part of the keys in the store: it must be equal on all members
-    unregister = getattr(c10d, "_unregister_all_process_groups", None)
-    if unregister:
-        unregister()
+    compat.clear_groups()

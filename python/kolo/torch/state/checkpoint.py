@@ -13,7 +13,7 @@ from typing import Any, Sequence, Union
 
 import torch
 
-from .. import place
+from .. import compat, place
 from .state import State, core_of
 from .tree import Hole, split
 from .values import ATOMS, MARK, Made, made
@@ -96,8 +96,9 @@ def _written(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
     result = kind()
     for key, value in node.items():
         result[key] = _written(value, tensors)
-    if hasattr(node, "_metadata"):
-        result._metadata = _written(node._metadata, tensors)
+    versions = compat.metadata(node)
+    if versions is not None:
+        compat.set_metadata(result, _written(versions, tensors))
     return result
 
 

@@ -24,6 +24,7 @@ import struct
 from collections import OrderedDict
 from typing import Any, Callable, Dict
 
+from .. import compat
 from .tree import Hole, is_key
 from .values import DEPTH, Made, Malformed, Refused
 
@@ -79,7 +80,7 @@ def _write(node: Any, out: bytearray) -> None:
             _write(key, out)
             _write(value, out)
         if kind is OrderedDict:
-            _write(getattr(node, "_metadata", None), out)
+            _write(compat.metadata(node), out)
     elif kind is Made:
         out += b"m"
         _write(node.kind, out)
@@ -142,7 +143,7 @@ class _Reader:
         result = self._dict(OrderedDict(), depth)
         metadata = self.node(depth)
         if metadata is not None:
-            result._metadata = metadata
+            compat.set_metadata(result, metadata)
         return result
 
     def _made(self, depth: int) -> Any:

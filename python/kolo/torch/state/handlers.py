@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple, Type, U
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from .. import compat
 from ..context import context
 from ..sampler import Progress
 from .tree import without_class
@@ -103,8 +104,7 @@ class ModuleHandler(StateDictHandler):
                               "by kolo.Sharded")
 
     def tensors(self) -> Iterable[torch.Tensor]:
-        return (tensor for part in self.value.modules() for kind in (part._parameters, part._buffers)
-                for tensor in kind.values() if tensor is not None)
+        return compat.registered(self.value)
 
     def drop(self) -> None:
         for parameter in self.value.parameters():

@@ -13,6 +13,8 @@ from typing import Any, Dict, List, Tuple
 
 import torch
 
+from .. import compat
+
 Shard = Dict[str, Any]
 
 
@@ -22,7 +24,7 @@ def take(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> Shard:
     parts: List[Tuple[Any, str]] = []
     state: Dict[Any, Any] = {}
     for index, values in saved["state"].items():
-        parts += [(index, name) for name, value in values.items() if _is_part(value)]
+        parts += [(index, name) for name, value in values.items() if compat.is_dtensor(value)]
         state[index] = {name: _own(value) for name, value in values.items()}
     return {
         "model": {name: _own(value) for name, value in model.state_dict().items()},
@@ -51,12 +53,8 @@ def tensors(model: torch.nn.Module) -> List[torch.Tensor]:
     return [_own(value) for value in model.state_dict().values() if isinstance(value, torch.Tensor)]
 
 
-def _is_part(value: Any) -> bool:
-    return type(value).__name__ == "DTensor"
-
-
 def _own(value: Any) -> Any:
-    return value._local_tensor.detach() if _is_part(value) else value
+    return compat.local_part(value).detach() if compat.is_dtensor(value) else value
 
 
 def _part_of(parameter: Any, value: torch.Tensor) -> Any:

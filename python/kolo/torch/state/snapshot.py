@@ -23,6 +23,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from .. import compat
 from ..context import context
 from .handlers import Handler, ModuleHandler, OptimizerHandler
 from .reserve import Reserve
@@ -76,7 +77,7 @@ class Snapshot:
             chosen = set(later)
             _copy(self._buffers, live, [number for number in range(len(live)) if number not in chosen])
             self._parts = parts
-            self._watched = [(number, live[number], live[number]._version) for number in self._stepped]
+            self._watched = [(number, live[number], compat.version(live[number])) for number in self._stepped]
             if self._watched:
                 _watch(self)
             if later:
@@ -88,7 +89,7 @@ class Snapshot:
         if self._copying is not None and self._copying.exception() is not None:
             self.whole = False
         if self._watched:
-            changed = {number for number, tensor, version in self._watched if tensor._version != version}
+            changed = {number for number, tensor, version in self._watched if compat.version(tensor) != version}
             if self._copying is not None and not changed <= self._by_hand:
                 self.whole = False
             if self._observed < OBSERVED:  # changes through .data have no version
@@ -180,12 +181,7 @@ def _place(tensor: torch.Tensor) -> Tuple[int, int]:
 
 def _copy(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor], numbers: Sequence[int]) -> None:
     with torch.no_grad():
-        to, from_ = [targets[number] for number in numbers], [sources[number] for number in numbers]
-        if to and hasattr(torch, "_foreach_copy_"):
-            torch._foreach_copy_(to, from_, non_blocking=True)
-            return
-        for target, source in zip(to, from_):
-            target.copy_(source, non_blocking=True)
+        compat.copy_all([targets[number] for number in numbers], [sources[number] for number in numbers])
 
 
 def _watch(snapshot: Snapshot) -> None:

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 
 from . import encoding
-from .. import place
+from .. import compat, place
 from .reserve import Reserve
 from .tree import join, nbytes, split
 from .values import Malformed, dtype
@@ -67,7 +67,7 @@ def receive(move: Move, bucket: int = BUCKET, spare: Optional[Reserve] = None) -
 
 def broadcasts(group: Any, root: int) -> Move:
     """Moves by broadcasts of the rank root in a group of torch.distributed."""
-    devices = {device.type for device in group._device_types}
+    devices = compat.devices(group)
 
     def move(tensor: torch.Tensor) -> None:
         here = tensor if tensor.device.type in devices else tensor.to(place.device())  # NCCL has no CPU

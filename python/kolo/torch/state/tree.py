@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
 
 import torch
 
+from .. import compat
 from .values import ATOMS, DEPTH, MARK, REMEDY, WORD, Made, Refused, made, taken
 
 
@@ -55,9 +56,10 @@ def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
             try:
                 for key, value in node.items():
                     result[key] = walk(value, depth + 1)
-                if kind is OrderedDict and hasattr(node, "_metadata"):  # that of a module's state dict
+                versions = compat.metadata(node) if kind is OrderedDict else None
+                if versions is not None:
                     key = "_metadata"
-                    result._metadata = walk(node._metadata, depth + 1)  # type: ignore[attr-defined]
+                    compat.set_metadata(result, walk(versions, depth + 1))
             except Refused as err:
                 raise err.within("[%r]" % (key,))
             return result
@@ -79,7 +81,7 @@ def without_class(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor as a plain one without history, in the same memory. Raises Refused where there is none."""
     kind = type(tensor)
     if kind is not torch.Tensor:
-        if kind.__name__ == "DTensor":
+        if compat.is_dtensor(tensor):
             raise Refused("a DTensor is bound to one group. A model that is sharded (FSDP2) is made by kolo.Sharded, again for "
                           "each group; tensor parallelism is not supported")
         if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
@@ -111,8 +113,9 @@ def join(skeleton: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
     result = kind()
     for key, value in skeleton.items():
         result[key] = join(value, tensor)
-    if hasattr(skeleton, "_metadata"):
-        result._metadata = join(skeleton._metadata, tensor)
+    versions = compat.metadata(skeleton)
+    if versions is not None:
+        compat.set_metadata(result, join(versions, tensor))
     return result
 
 

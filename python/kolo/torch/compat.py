@@ -1,0 +1,220 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""All that depends on private names of PyTorch, or on what differs between its releases.
+
+tests/test_compat.py asserts each function of a PyTorch; make runs it with the
+oldest release that works, with Debian's and with the newest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import sys
+from datetime import timedelta
+from typing import Any, Iterator, List, Optional, Sequence, Set, Tuple, Type
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
+from torch.nn.parallel import DistributedDataParallel, distributed
+
+# Tensors.
+
+
+def version(tensor: torch.Tensor) -> int:
+    """A number that each operation on a tensor that autograd sees makes higher."""
+    return tensor._version
+
+
+def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """Copies each source into its target, in one call where there is one for it."""
+    if targets and hasattr(torch, "_foreach_copy_"):
+        torch._foreach_copy_(targets, sources, non_blocking=True)
+        return
+    for target, source in zip(targets, sources):
+        target.copy_(source, non_blocking=True)
+
+
+def is_dtensor(value: Any) -> bool:
+    """Whether a value is a DTensor. Importing its class takes a second, and some releases have it elsewhere."""
+    return type(value).__name__ == "DTensor"
+
+
+def local_part(dtensor: Any) -> torch.Tensor:
+    """The memory of this process's part of a DTensor."""
+    part: torch.Tensor = dtensor._local_tensor
+    return part
+
+
+# Modules and optimizers.
+
+
+def registered(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """The parameters and buffers of a module and its parts; one that is registered twice comes twice."""
+    return (tensor for part in module.modules() for kind in (part._parameters, part._buffers)
+            for tensor in kind.values() if tensor is not None)
+
+
+def metadata(tree: Any) -> Optional[Any]:
+    """The versions of modules that their state dict has beside its values."""
+    return getattr(tree, "_metadata", None)
+
+
+def set_metadata(tree: Any, value: Any) -> None:
+    """Sets what metadata() returns."""
+    tree._metadata = value
+
+
+def has_post_hooks(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether functions run after each step of an optimizer."""
+    return bool(optimizer._optimizer_step_post_hooks)
+
+
+@contextlib.contextmanager
+def without_pre_hooks(optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Lets an optimizer step without the functions that run before each step of it."""
+    hooks = optimizer._optimizer_step_pre_hooks
+    optimizer._optimizer_step_pre_hooks = type(hooks)()
+    try:
+        yield
+    finally:
+        optimizer._optimizer_step_pre_hooks = hooks
+
+
+def in_persistent_worker() -> bool:
+    """Whether this is the worker process of a DataLoader, and outlives an epoch.
+
+    WorkerInfo does not have it. A release whose loop has another name shows it
+    when the iterable is read for the second time.
+    """
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "_worker_loop":
+        frame = frame.f_back
+    return frame is not None and bool(frame.f_locals.get("persistent_workers"))
+
+
+# DistributedDataParallel.
+
+
+def wrap_equal(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
+    """A DistributedDataParallel that does not send the module, because it is equal on all members."""
+    if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
+        return DistributedDataParallel(module, **{"init_sync": False, **arguments})
+    with _without_sync():
+        return DistributedDataParallel(module, **arguments)
+
+
+@contextlib.contextmanager
+def _without_sync() -> Iterator[None]:
+    """Does what init_sync=False does, for the PyTorch releases whose constructor has no such argument."""
+    name = "_sync_module_states"
+    sync = getattr(distributed, name, None)
+    if sync is None:
+        yield
+        return
+    setattr(distributed, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        setattr(distributed, name, sync)
+
+
+def unhook(wrapped: torch.nn.Module) -> None:
+    """Removes the hooks of a DistributedDataParallel from the parameters of its module."""
+    for name in ("reducer", "logger"):
+        wrapped.__dict__.pop(name, None)
+
+
+# Process groups.
+
+# Types of errors of communication; releases before 2.3 lack some.
+ERRORS: Tuple[Type[BaseException], ...] = tuple(
+    getattr(dist, name) for name in ("DistBackendError", "DistNetworkError") if hasattr(dist, name))
+
+
+def connect(host: str, port: int, timeout: timedelta) -> Any:
+    """A client of a TCPStore.
+
+    It is the same with and without libuv, but some builds of PyTorch, such as
+    Debian's, refuse the default.
+    """
+    arguments = {"is_master": False, "wait_for_workers": False, "timeout": timeout}
+    try:
+        return dist.TCPStore(host, port, use_libuv=False, **arguments)
+    except TypeError:  # a release that knows no libuv
+        return dist.TCPStore(host, port, **arguments)
+
+
+@contextlib.contextmanager
+def same_excepthook() -> Iterator[None]:
+    """Keeps sys.excepthook: PyTorch puts another one around it for each default group."""
+    hook = sys.excepthook
+    try:
+        yield
+    finally:
+        sys.excepthook = hook
+
+
+def default_store() -> Any:
+    """The store of the default group."""
+    return c10d._get_default_store()
+
+
+def devices(group: Any) -> Set[str]:
+    """The types of the devices whose tensors a group can send."""
+    return {device.type for device in group._device_types}
+
+
+def has_nccl() -> bool:
+    """Whether the default group sends by NCCL what is on a GPU."""
+    return torch.cuda.is_available() and dist.is_initialized() and "nccl" in str(dist.get_backend_config())
+
+
+def let_nccl_fail() -> None:
+    """Keeps NCCL's watchdog from ending this process when a collective fails."""
+    prefix = "" if str(torch.__version__).startswith("2.1.") else "TORCH_"
+    os.environ.setdefault(prefix + "NCCL_ASYNC_ERROR_HANDLING", "0")
+
+
+def gloo_backends() -> List[Any]:
+    """What closes the connections of PyTorch's groups, when the last reference to it goes."""
+    backends = []
+    for group in c10d._world.pg_map:
+        try:
+            backends.append(group._get_backend(torch.device("cpu")))
+        except RuntimeError:
+            pass  # a group for GPUs only
+    return backends
+
+
+def abort_nccl() -> None:
+    """Aborts NCCL's communicators, where there are any. Untested: no GPU was there."""
+    group = dist.group.WORLD if dist.is_initialized() else None
+    if group is None or not torch.cuda.is_available():
+        return
+    try:
+        if hasattr(c10d, "_abort_process_group"):
+            c10d._abort_process_group(group)
+        else:
+            group._get_backend(torch.device("cuda"))._abort()
+    except (AttributeError, RuntimeError, ValueError):
+        pass  # a group without NCCL, or one that is gone already
+
+
+def clear_groups() -> None:
+    """Clears what an initialization that was given up leaves in PyTorch's globals."""
+    world = getattr(c10d, "_world", None)
+    if dist.is_initialized() or world is None:
+        return
+    for name in ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "tags_to_pg", "pg_to_tag",
+                 "pg_coalesce_state"):
+        registered_ = getattr(world, name, None)
+        if registered_:
+            registered_.clear()
+    world.group_count = 0  # part of the keys in the store: it must be equal on all members
+    unregister = getattr(c10d, "_unregister_all_process_groups", None)
+    if unregister:
+        unregister()
