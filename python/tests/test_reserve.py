@@ -10,13 +10,13 @@ from unittest import mock
 import torch
 
 import kolo.torch as kolo
-from kolo.torch.state import reserve, tree
-from kolo.torch.state.reserve import Reserve
 from kolo.torch.session import Elastic
+from kolo.torch.state import tree
+from kolo.torch.state.reserve import Reserve
 from kolo.torch.state.state import core_of
 
 from .test_state import same
-from .test_sync import Member, ranks
+from .test_sync import Process, ranks
 
 MIB = 2**20
 
@@ -125,7 +125,7 @@ class FirstCommit(unittest.TestCase):
             self.assertTrue(same(members[0].state.tree(), member.state.tree()))
 
     def made(self, count):
-        return [Member(model=torch.nn.ParameterList([torch.rand(50, 100), torch.rand(6000)]), step=0) for _ in range(count)]
+        return [Process(model=torch.nn.ParameterList([torch.rand(50, 100), torch.rand(6000)]), step=0) for _ in range(count)]
 
     def trained(self, count):
         members = self.made(count)

@@ -12,13 +12,13 @@ from unittest import mock
 import torch
 
 import kolo.torch as kolo
-from kolo.torch.state import snapshot, tree
-from kolo.torch.state.snapshot import NotWhole
+from kolo.torch.state import snapshot
 from kolo.torch.state.ledger import LOST
+from kolo.torch.state.snapshot import NotWhole
 from kolo.torch.state.state import core_of
 
 from .test_state import network, same
-from .test_sync import Member, ranks
+from .test_sync import Process, ranks
 
 
 class Slow:
@@ -302,7 +302,7 @@ class Deferred(unittest.TestCase):
             members, trainings = [], []
             for _ in range(2):
                 trainings.append(Training())
-                members.append(Member(**{name: getattr(trainings[-1].state, name) for name in ("model", "optimizer", "step")}))
+                members.append(Process(**{name: getattr(trainings[-1].state, name) for name in ("model", "optimizer", "step")}))
                 trainings[-1].state = members[-1].state
             self.slow.may.set()
             ranks([lambda group, m=m: m.join(group, True) for m in members], (0, 1))

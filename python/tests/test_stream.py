@@ -13,12 +13,12 @@ import torch
 import torch.distributed as dist
 
 import kolo.torch as kolo
-from kolo.torch.background import handover as background, pace, slices, stream
-from kolo.torch.state import reserve, tree
+from kolo.torch.background import handover, pace, slices, stream
 from kolo.torch.background.channel import Channel
-from kolo.torch.group.group import Company, GroupFailed
 from kolo.torch.background.observer import Observer
+from kolo.torch.group.group import Company, GroupFailed
 from kolo.torch.group.roles import Roles
+from kolo.torch.state import reserve, tree
 from kolo.torch.state.state import core_of
 from kolo.worker import Place
 
@@ -107,16 +107,16 @@ class Chain:
             observer = Observer(core_of(self.states[rank]), self.channels[rank])
             how = observer.follow()
             if how == "leave":
-                background.take_over(core_of(self.states[rank]), observer)
+                handover.take_over(core_of(self.states[rank]), observer)
             elif how == "switch":
-                background.hand_over(core_of(self.states[rank]), None, observer)
+                handover.Receiver(observer).deliver(core_of(self.states[rank]))
             self.results[rank] = how
         except BaseException as err:
             self.results[rank] = err
 
     def switch(self):
         self.stream.switch()
-        background.hand_over(core_of(self.states[0]), self.stream, None)
+        handover.Sender(self.stream).deliver(core_of(self.states[0]))
         self.join()
 
     def leave(self):
@@ -537,11 +537,11 @@ class Following(unittest.TestCase):
         state = kolo.State(**self.make()())
         for setting, variable, want in (
             (None, "", False), (None, "1", True), (None, "off", False), (True, "0", True), (False, "1", False)):
-            with mock.patch.dict("os.environ", {background.VARIABLE: variable}):
-                self.assertEqual(want, background.wanted(core_of(state), setting), (setting, variable))
-        with mock.patch.object(background, "THRESHOLD", 1000):
-            self.assertTrue(background.wanted(core_of(state), None))
-        self.assertFalse(background.wanted(core_of(kolo.State(step=0)), True))
+            with mock.patch.dict("os.environ", {handover.VARIABLE: variable}):
+                self.assertEqual(want, handover.wanted(core_of(state), setting), (setting, variable))
+        with mock.patch.object(handover, "THRESHOLD", 1000):
+            self.assertTrue(handover.wanted(core_of(state), None))
+        self.assertFalse(handover.wanted(core_of(kolo.State(step=0)), True))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ import torch
 import torch.distributed as dist
 
 import kolo.torch as kolo
+from kolo.torch import place
+from kolo.torch.broadcast.sync import Broadcast
 from kolo.torch.group import group as groups
-from kolo.torch import place, session
 from kolo.torch.group.group import Group, GroupFailed
-from kolo.torch.session import CHANGE, Elastic, Session
-from kolo.torch.broadcast.sync import sync
+from kolo.torch.phases import CHANGE, Member
+from kolo.torch.session import Elastic, Leave, Session
 from kolo.torch.state.state import core_of
 from kolo.worker import Place
 
@@ -31,11 +32,12 @@ TIMEOUT = timedelta(seconds=120)
 def leave(group, state):
     """Elastic.check in this group."""
     elastic = Elastic.__new__(Elastic)
-    elastic.group, elastic._core, elastic._stream, elastic.client = group, core_of(state), None, mock.Mock(changing=lambda _: True)
+    elastic.group, elastic._core, elastic._phase = group, core_of(state), Member(group)
+    elastic.client = mock.Mock(changing=lambda _: True)
     elastic.check()
 
 
-class Member:
+class Process:
     """A process: a state with a session, which is in one group after the other."""
 
     def __init__(self, **values):
@@ -47,7 +49,7 @@ class Member:
         core_of(self.state).attach(self.session)
         if not newcomer:
             core_of(self.state).call_back()
-        sync(core_of(self.state), group)
+        Broadcast(group).deliver(core_of(self.state))
 
 
 def ranks(functions, newcomers=()):
@@ -74,7 +76,7 @@ def ranks(functions, newcomers=()):
 class Sync(unittest.TestCase):
     def members(self, count, **values):
         """Members of a group that has trained."""
-        members = [Member(**values) for _ in range(count)]
+        members = [Process(**values) for _ in range(count)]
         ranks([lambda group, m=m: m.join(group, True) for m in members], tuple(range(count)))
         return members
 
@@ -105,7 +107,7 @@ class Sync(unittest.TestCase):
             member.state.step += 1
             member.state.commit(every=4)
         member.state.check()
-        newcomer = Member(step=0)
+        newcomer = Process(step=0)
         ranks([member.join, lambda group: newcomer.join(group, True)], (1,))
         for one in (member, newcomer):
             one.state.step += 1
@@ -124,7 +126,7 @@ class Sync(unittest.TestCase):
             if member is members[1]:
                 group.agree = mock.Mock(side_effect=GroupFailed("lost"))
             with mock.patch.object(member.session, "check", functools.partial(leave, group, member.state)):
-                with self.assertRaises((session._Change, GroupFailed)):
+                with self.assertRaises((Leave, GroupFailed)):
                     member.state.check()
         core_of(members[1].state).recover()
         self.assertEqual([5, 0, 5], [member.state.step for member in members])
@@ -148,7 +150,7 @@ class Sync(unittest.TestCase):
         handler.kept = 0
         member.state.save()
         with mock.patch.object(member.session, "check", functools.partial(leave, mock.Mock(agree=lambda flag: CHANGE), member.state)):
-            with self.assertRaises(session._Change):
+            with self.assertRaises(Leave):
                 member.state.check()
         member.state.restore()
         self.assertEqual([7], handler.value)
@@ -163,7 +165,7 @@ class Sync(unittest.TestCase):
         self.assertEqual({5: "new", 6: "control", 7: "new"}, elastic.group.connections)
 
     def test_callbacks_that_one_member_has_saved(self):
-        members, newcomer = self.members(2, rate=1), Member(rate=0)
+        members, newcomer = self.members(2, rate=1), Process(rate=0)
         for member in [*members, newcomer]:
             def double(state=member.state):
                 state.rate *= 2
@@ -191,7 +193,7 @@ class Sync(unittest.TestCase):
     def test_commits_before_training_do_not_count(self):
         member, = self.members(1, step=0)
         member.state.step = 7
-        newcomer = Member(step=0)
+        newcomer = Process(step=0)
         for _ in range(3):
             newcomer.state.commit()
         ranks([member.join, lambda group: newcomer.join(group, True)], (1,))
@@ -206,7 +208,7 @@ class Sync(unittest.TestCase):
                 torch.tensor(value), torch.full((2, 3), value).t(), torch.full((1,), value).expand(4), torch.zeros(0),
                 (torch.full((2,), value), int(value)), torch.full((2,), value, dtype=torch.complex64).conj(), None]
 
-        member, newcomer = Member(all=tensors(1.0)), Member(all=tensors(0.0))
+        member, newcomer = Process(all=tensors(1.0)), Process(all=tensors(0.0))
         ranks([member.join, lambda group: newcomer.join(group, True)], (1,))
         self.assertEqual(repr(member.state.all), repr(newcomer.state.all))
         for state in (member.state, newcomer.state):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import time
 import traceback
 from datetime import timedelta
@@ -27,33 +26,28 @@ import torch
 import torch.distributed as dist
 
 from ..worker import Client, Place, Retired
-from . import backends, reporting
-from .background import handover as background, pace
+from . import backends, compat, reporting
 from . import place as places
+from .background import handover, pace
 from .background.channel import Channel
+from .background.stream import Stream
+from .broadcast.sync import Broadcast
 from .group.forming import Forming
 from .group.group import Company, Group, GroupFailed, finish_leaving
-from .background.observer import Observer
 from .group.roles import Offer
+from .log import log
+from .phases import Member, Observing, Outside, Phase, Sending, Switching
 from .state.core import Core
 from .state.state import State, core_of
-from .background.stream import Stream
-from .broadcast.sync import sync
+from .state.transport import Transport
 
 ATTESTED = 300.0  # seconds in which the agents have compared the connections of a group, even if another one begins to lead
 FORMING = 0.5  # seconds after which the agent learns where a group listens that has not formed yet
 ATTEMPTS = 10  # failures in a row, without a commit between them or a reason that the agent knows
 
 
-NOTHING, SWITCH, CHANGE = 0, 1, 2  # what members agree on at a commit; the highest counts
-
-
-class _Change(BaseException):
-    """Raised at the commit at which this process leaves its group. No `except Exception` of a script catches it."""
-
-
-class _Switch(BaseException):
-    """Raised at the commit at which the observers of a group become members of it."""
+class Leave(BaseException):
+    """Raised at the commit at which this process leaves its group, or that group's phase. No `except Exception` of a script catches it."""
 
 
 class Session:
@@ -83,7 +77,7 @@ class Session:
         self.failures = 0
 
     def check(self) -> None:
-        """Raises _Change if this process is to leave its group here."""
+        """Raises Leave if the script's function is to be left here."""
 
     def leave(self, wait: bool = False) -> None:
         """Leaves the present group; wait: until its connections are closed."""
@@ -112,12 +106,15 @@ class Session:
         return function(state, *args, **kwargs)
 
     def _begin(self, core: Core, changed: bool) -> None:
-        group = self.group or self.enter()
         self._core = core
+        self._synchronize(core, changed, Broadcast(self.group or self.enter()))
+
+    def _synchronize(self, core: Core, changed: bool, transport: Transport) -> None:
+        """Gives all members of the present group the same state; changed: this process has had it in another one."""
         core.attach(self)
         if changed:
             core.call_back()
-        sync(core, group)
+        transport.deliver(core)
 
 
 class Elastic(Session):
@@ -128,9 +125,7 @@ class Elastic(Session):
             raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
                                "again when it changes; take init_process_group out of the script")
         super().__init__(backend, timeout)
-        # Else NCCL's watchdog ends this process when a collective fails.
-        prefix = "" if str(torch.__version__).startswith("2.1.") else "TORCH_"
-        os.environ.setdefault(prefix + "NCCL_ASYNC_ERROR_HANDLING", "0")
+        compat.let_nccl_fail()
         backends.warm(self.backend)
         self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
         self.client.on_broken = self._on_broken
@@ -138,9 +133,7 @@ class Elastic(Session):
         self._attempts = 0  # groups in a row that have not formed
         self._background = background
         pace.limit()  # what is wrong with it is to be seen at the start
-        self._stream: Optional[Stream] = None  # to the observers of the present group
-        self._observer: Optional[Observer] = None  # of the present group, which this process is
-        self._switching = False
+        self._phase: Phase = Outside()
 
     def enter(self) -> Group:
         """Asks for places until a group has formed. Where there is none any more, the process ends as by sys.exit()."""
@@ -167,26 +160,12 @@ class Elastic(Session):
             self.group.verify()
 
     def check(self) -> None:
-        group = self.group
-        if group is None:
+        if self.group is None or self._core is None:
             return
-        stream = self._stream
-        flag = CHANGE if self.client.changing(group.place.generation) else NOTHING
-        if stream is not None:
-            stream.advance()
-            flag = flag or (SWITCH if stream.complete else NOTHING)
-        agreed = group.agree(flag)
-        if agreed != NOTHING and self._core is not None:
-            self._core.seal()
-        if agreed == CHANGE:
-            if stream is not None:
-                stream.leave()
-            raise _Change()
-        if agreed == SWITCH:
-            if stream is not None:
-                stream.switch()
-            self._switching = True
-            raise _Switch()
+        phase = self._phase
+        self._phase = phase.commit(self._core, self.client.changing(self.group.place.generation))
+        if self._phase is not phase:
+            raise Leave()
 
     def train(self, function: Callable[..., Any], state: State, *args: Any, **kwargs: Any) -> Any:
         """Runs function until it returns, again for each group."""
@@ -198,14 +177,13 @@ class Elastic(Session):
                 self._begin(core, changed)
                 result = function(state, *args, **kwargs)
                 break
-            except _Switch as switch:
-                traceback.clear_frames(switch.__traceback__)
-                core.drop()
-                changed = True
-                continue
-            except _Change as change:
+            except Leave as leave:
+                traceback.clear_frames(leave.__traceback__)
+                if isinstance(self._phase, Switching):
+                    core.drop()
+                    changed = True
+                    continue
                 self._reason = "commit"
-                traceback.clear_frames(change.__traceback__)
             except Exception as err:
                 if self.group is None or not self.group.is_failure(err) or self._hopeless():
                     raise
@@ -215,76 +193,61 @@ class Elastic(Session):
                 traceback.clear_frames(err.__traceback__)  # what it has of the old group must not live on
                 core.recover()
             changed = core.ledger.held >= 0
-            self._left = self.group.place.generation
+            self._left = self._present().place.generation
             core.drop()
             self.leave()
         core.detach()
         reporting.flush()
-        if self._stream is not None:
-            self._end(self._stream)
-        self.group.finish()
+        try:
+            self._phase.end()
+        except GroupFailed as err:  # an observer that has failed changes nothing about the result
+            log("%s", err)
+        self._present().finish()
         return result
 
     def leave(self, wait: bool = False) -> None:
-        if self._stream is not None:
-            self._stream.close()
-        self._stream = self._observer = None
-        self._switching = False
+        self._phase.close()
+        self._phase = Outside()
         super().leave(wait)
 
     def _begin(self, core: Core, changed: bool) -> None:
-        company = (self.group or self.enter()).company
-        if company is None:
-            return super()._begin(core, changed)
-        if company.observing:
-            self._observe(core, company)
-        elif not self._switching:
-            super()._begin(core, changed)
-            if company.place.rank == company.roles.members[0]:
-                self._stream = Stream(core, Channel(company))
-                if self.client.broken(company.place.generation):  # before the client's thread could see the stream
-                    self._stream.abandon()
-                log("group %d: %d processes receive %.0f MB while training goes on", company.place.generation,
-                    len(company.roles.observers), self._stream.nbytes() / 1e6)
+        group = self.group or self.enter()
+        company = group.company
+        if company is not None and company.observing:
+            self._phase = observing = Observing(core, company)
+            self._phase = observing.follow()
+            if not isinstance(self._phase, Switching):
+                raise Leave()
+        if isinstance(self._phase, Switching):
+            self._switch(self._phase.company)
+            self._synchronize(core, changed, self._phase.transport)
+            self._phase = Member(self._present())
             return
-        self._switch(company)
-        core.attach(self)
-        if changed:
-            core.call_back()
-        background.hand_over(core, self._stream, self._observer)
-        if self._stream is not None:
-            whole, rest = self._stream.nbytes(), self._stream.at_end
-            log("group %d: %.0f of %.0f MB were received while training went on, %.0f MB at the switch",
-                company.place.generation, (whole - rest) / 1e6, whole / 1e6, rest / 1e6)
-        if self._stream is not None and self._stream.again:
-            log("group %d: %d values, as %s, were changed outside of the optimizer's step and had to be sent again",
-                company.place.generation, len(self._stream.again), self._stream.again[0])
-        self._stream = self._observer = None
-        self._switching = False
+        self._phase = Member(group)
+        super()._begin(core, changed)
+        if company is not None and company.place.rank == company.roles.members[0]:
+            self._send(core, group, company)
 
-    def _end(self, stream: Stream) -> None:
-        """Lets observers end; one that has failed changes nothing about the result."""
-        try:
-            stream.end()
-        except GroupFailed as err:
-            log("%s", err)
+    def _send(self, core: Core, group: Group, company: Company) -> None:
+        """Begins to send the state to observers."""
+        stream = Stream(core, Channel(company))
+        self._phase = Sending(group, stream)
+        if self.client.broken(company.place.generation):  # before the client's thread could see the stream
+            stream.abandon()
+        log("group %d: %d processes receive %.0f MB while training goes on", company.place.generation,
+            len(company.roles.observers), stream.nbytes() / 1e6)
 
-    def _observe(self, core: Core, company: Company) -> None:
-        """Returns when this process is to become a member."""
-        core.forget()
-        self._observer = Observer(core, Channel(company))
-        end = self._observer.follow()
-        if end == "leave":
-            background.take_over(core, self._observer)
-            raise _Change()
-        if end == "end":
-            log("training is complete; this process had no part in it yet")
-            raise SystemExit(0)
+    def _present(self) -> Group:
+        """The present group, which there is from the first place on until this process leaves the training."""
+        if self.group is None:
+            raise RuntimeError("this process is in no group")
+        return self.group
 
     def _switch(self, company: Company) -> None:
         """Leaves the group of the members for that of all."""
-        connections = self.group.connections
-        self.group.leave()
+        members = self._present()
+        connections = members.connections
+        members.leave()
         self.group = self._form(company.place, company)
         self.group.connections = {**connections, **self.group.connections}  # descriptors may be used again
         self._placed(self.group)
@@ -302,7 +265,7 @@ class Elastic(Session):
             return client.broken(place.generation) or client.ended()
 
         round_ = 2 if company else 1  # of the groups of this generation
-        sends = place.replica == 1 and core is not None and core.ledger.held >= 0 and background.wanted(core, self._background)
+        sends = place.replica == 1 and core is not None and core.ledger.held >= 0 and handover.wanted(core, self._background)
         offer = Offer(core.ledger.held if core is not None else -1, int(sends), place.cross_rank)
         forming = Forming(place, self.backend, self.timeout, client.wake, offer, company)
         forming.start()
@@ -330,20 +293,15 @@ class Elastic(Session):
 
     def _hopeless(self) -> bool:
         """Counts a failure. Errors that look like a lost member and come again and again have another cause."""
-        if self.client.broken(self.group.place.generation):
+        if self.client.broken(self._present().place.generation):
             self.failures = 0
         self.failures += 1
         return self.failures >= ATTEMPTS
 
     def _on_broken(self, generation: int) -> None:
         """Is called in the client's thread: ends what the main thread may wait for."""
-        group, stream = self.group, self._stream
+        group, phase = self.group, self._phase
         if group is not None and group.place.generation <= generation:
             group.break_()
-            if stream is not None:
-                stream.abandon()
+            phase.abandon()
 
-
-def log(text: str, *args: Any) -> None:
-    """Writes a line to stderr, where the task's log has it."""
-    print("kolo: " + text % args, file=sys.stderr, flush=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from typing import Optional
 
+from ..log import log
+from ..state.core import Core
 from .observer import Observer
 from .slices import total, units
-from ..state.core import Core
 from .stream import Stream
 
 VARIABLE = "KOLO_TORCH_BACKGROUND"
@@ -27,17 +28,63 @@ def wanted(core: Core, setting: Optional[bool]) -> bool:
     return total(units(core.handlers).values()) >= (1 if setting else THRESHOLD)
 
 
-def hand_over(core: Core, stream: Optional[Stream], observer: Optional[Observer]) -> None:
-    """Makes the state whole in all members of a group in which those who observed are members."""
-    if observer is not None:
-        commit, _ = observer.finish()
+class Bystander:
+    """The part of a member that neither sends nor receives. It implements Transport, as the others here."""
+
+    def deliver(self, core: Core) -> None:
         core.reset()
-        core.ledger.agree(commit + 1)  # which it holds from its own first commit on
-        return
-    if stream is not None:
-        stream.finish()
-    core.reset()
-    core.keep_changes(core.ledger.number + 1)
+        core.keep_changes(core.ledger.number + 1)
+
+    def abandon(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Sender(Bystander):
+    """The part of the member that has sent the state while it trained."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def deliver(self, core: Core) -> None:
+        self._stream.finish()
+        super().deliver(core)
+        self._report()
+
+    def abandon(self) -> None:
+        self._stream.abandon()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _report(self) -> None:
+        stream = self._stream
+        whole, rest = stream.nbytes(), stream.at_end
+        log("group %d: %.0f of %.0f MB were received while training went on, %.0f MB at the switch",
+            stream.generation, (whole - rest) / 1e6, whole / 1e6, rest / 1e6)
+        if stream.again:
+            log("group %d: %d values, as %s, were changed outside of the optimizer's step and had to be sent again",
+                stream.generation, len(stream.again), stream.again[0])
+
+
+class Receiver:
+    """The part of a process that has observed."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def deliver(self, core: Core) -> None:
+        number, _ = self._observer.finish()
+        core.reset()
+        core.ledger.agree(number + 1)  # which it holds from its own first commit on
+
+    def abandon(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def take_over(core: Core, observer: Observer) -> None:

@@ -29,13 +29,13 @@ from typing import Any, Dict, List, Set, Tuple
 
 import torch
 
+from ..state.core import Core
+from ..state.tree import nbytes
 from . import remainder
 from .channel import Channel
 from .outbox import Outbox
 from .pace import Pace, limit
 from .slices import Slice, Unit, hyperparameters, total, units
-from ..state.core import Core
-from ..state.tree import nbytes
 
 CHECKED = 4  # times as many bytes are compared as would be sent
 
@@ -73,6 +73,11 @@ class Stream:
     def complete(self) -> bool:
         """Whether the observers have, and have compared, all that can be sent meanwhile; so no member waits for that."""
         return bool(self._answers)
+
+    @property
+    def generation(self) -> int:
+        """The group of the members."""
+        return self._channel.generation
 
     def nbytes(self) -> int:
         """Bytes that are sent meanwhile."""

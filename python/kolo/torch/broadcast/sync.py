@@ -5,9 +5,25 @@
 
 from __future__ import annotations
 
-from . import replicas
 from ..group.group import Group
 from ..state.core import Core
+from . import replicas
+
+
+class Broadcast:
+    """Sends the state within a group all of whose processes are members. It implements Transport."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def deliver(self, core: Core) -> None:
+        sync(core, self._group)
+
+    def abandon(self) -> None:
+        pass  # the group itself is broken, and that ends its collectives
+
+    def close(self) -> None:
+        pass
 
 
 def sync(core: Core, group: Group) -> None:

@@ -60,7 +60,7 @@ class Core:
         try:
             handler = handler_for(value)
         except Refused as err:
-            raise err.within("state." + name)
+            raise err.within("state." + name) from None
         split(handler.tree(), "state." + name)
         self.handlers[name] = handler
 
@@ -69,7 +69,7 @@ class Core:
     @property
     def session(self) -> Optional[Committing]:
         """The session in which this state is trained, if there is one."""
-        return self._session and self._session()
+        return self._session() if self._session is not None else None
 
     def attach(self, session: Committing) -> None:
         """Makes commits those of a session."""

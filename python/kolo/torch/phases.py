@@ -1,0 +1,139 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""What this process does in its group. There is one phase at a time, with the state that only this phase has.
+
+                  +--> Member ----+
+    Outside ------+--> Sending ---+--> Switching --> Member
+       ^          +--> Observing -+
+       |                   |
+       +-------------------+ a planned change, or a failure
+
+A commit returns the next phase; that of an observer, which has no commits, comes
+when the members have theirs.
+"""
+
+from __future__ import annotations
+
+from .background.channel import Channel
+from .background.handover import Bystander, Receiver, Sender, take_over
+from .background.observer import Observer
+from .background.stream import Stream
+from .group.group import Company, Group
+from .log import log
+from .state.core import Core
+from .state.transport import Transport
+
+NOTHING, SWITCH, CHANGE = 0, 1, 2  # what members agree on at a commit; the highest counts
+
+
+class Phase:
+    """What all phases have in common."""
+
+    def commit(self, core: Core, changing: bool) -> "Phase":
+        """Returns the phase that follows a commit; changing: the agent wants the group to change."""
+        return self
+
+    def abandon(self) -> None:
+        """Ends waits for observers, because the group has lost a member. May be called by any thread."""
+
+    def end(self) -> None:
+        """Informs observers that training is complete."""
+
+    def close(self) -> None:
+        """Leaves the phase as the group is left."""
+
+
+class Outside(Phase):
+    """In no group that trains: before the first one, and from the commit on at which one is left."""
+
+
+class Member(Phase):
+    """Trains. Where the group has observers, another member sends them the state."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def commit(self, core: Core, changing: bool) -> Phase:
+        return self._agree(core, CHANGE if changing else NOTHING)
+
+    def _agree(self, core: Core, flag: int) -> Phase:
+        agreed = self._group.agree(flag)
+        if agreed == NOTHING:
+            return self
+        core.seal()
+        company = self._group.company
+        if agreed == SWITCH and company is not None:
+            return Switching(company, self._switch())
+        self._leave()
+        return Outside()
+
+    def _switch(self) -> Transport:
+        """What this process does when observers become members."""
+        return Bystander()
+
+    def _leave(self) -> None:
+        """Does what has to be done before a planned change."""
+
+
+class Sending(Member):
+    """Trains, and sends the state to the observers of the group."""
+
+    def __init__(self, group: Group, stream: Stream) -> None:
+        super().__init__(group)
+        self._stream = stream
+
+    def commit(self, core: Core, changing: bool) -> Phase:
+        self._stream.advance()
+        return self._agree(core, CHANGE if changing else SWITCH if self._stream.complete else NOTHING)
+
+    def _switch(self) -> Transport:
+        self._stream.switch()
+        return Sender(self._stream)
+
+    def _leave(self) -> None:
+        self._stream.leave()
+
+    def abandon(self) -> None:
+        self._stream.abandon()
+
+    def end(self) -> None:
+        self._stream.end()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class Observing(Phase):
+    """Receives the state of a group that trains. The script's function does not run."""
+
+    def __init__(self, core: Core, company: Company) -> None:
+        core.forget()
+        self._core = core
+        self._company = company
+        self._observer = Observer(core, Channel(company))
+
+    def follow(self) -> Phase:
+        """Returns the phase that follows when this process has what the members have sent while they trained."""
+        end = self._observer.follow()
+        if end == "leave":
+            take_over(self._core, self._observer)
+            return Outside()
+        if end == "end":
+            log("training is complete; this process had no part in it yet")
+            raise SystemExit(0)
+        return Switching(self._company, Receiver(self._observer))
+
+
+class Switching(Phase):
+    """Leaves the group of the members for that of all: the observers become members."""
+
+    def __init__(self, company: Company, transport: Transport) -> None:
+        self.company = company
+        self.transport = transport
+
+    def abandon(self) -> None:
+        self.transport.abandon()
+
+    def close(self) -> None:
+        self.transport.close()
