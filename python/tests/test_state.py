@@ -5,11 +5,14 @@
 
 import copy
 import os
+import pickle
+import pickletools
 import random
 import tempfile
 import time
 import unittest
 import warnings
+import zipfile
 
 import torch
 
@@ -206,6 +209,30 @@ class Files(unittest.TestCase):
                 kolo.save_checkpoint(lambda: None, path)  # cannot be pickled
             self.assertTrue(kolo.load_checkpoint(state, path))
             self.assertEqual(["c.pt"], os.listdir(directory))
+
+    def test_names_no_module_of_the_package(self):
+        """So modules can move, and a checkpoint of any release can be read."""
+        model = network()
+        state = kolo.State(
+            model=model, optimizer=torch.optim.Adam(model.parameters()), sampler=kolo.ElasticSampler(range(4)), rng=kolo.RNG(),
+            kinds=[{1}, b"x", 2 ** 70, torch.float16], step=0)
+        step(model, state.optimizer)
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        file = os.path.join(directory.name, "c.pt")
+        kolo.save_checkpoint(state, file)
+        with zipfile.ZipFile(file) as archive:
+            for name in archive.namelist():
+                if name.endswith(".pkl"):
+                    words = [str(argument) for _, argument, _ in pickletools.genops(archive.read(name))]
+                    self.assertIn("torch._utils _rebuild_tensor_v2", words)
+                    self.assertEqual([], [word for word in words if word.startswith("kolo.")])
+
+    def test_pickles_of_earlier_releases(self):
+        """Scripts may pickle these by themselves."""
+        for name, kind in {"handlers\nRNG": kolo.RNG, "sampler\nElasticSampler": kolo.ElasticSampler,
+                           "sampler\nElasticIterable": kolo.ElasticIterable, "batch\nBatch": kolo.Batch}.items():
+            self.assertIs(kind, pickle.loads(("ckolo.torch.%s\n." % name).encode()))
 
     def test_other_ranks_write_nothing(self):
         self.addCleanup(place.enter, None)

@@ -1,0 +1,176 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""What each module of the package may import and touch. Reads the source; needs no PyTorch."""
+
+import ast
+import os
+import unittest
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+
+# From the top. A module imports what is below it, and modules of its own package or line that do not import it. A name
+# stands for a module, or for all modules of a package.
+LAYERS = (
+    ("kolo.torch",),
+    ("kolo.torch.alone", "kolo.torch.parallel", "kolo.torch.run", "kolo.torch.handlers"),
+    ("kolo.torch.session",),
+    ("kolo.torch.phases",),
+    ("kolo.torch.background", "kolo.torch.broadcast"),  # two ways to send the state, which do not know each other
+    ("kolo.torch.group",),
+    ("kolo.torch.state",),
+    ("kolo.torch.backends", "kolo.torch.batch", "kolo.torch.meshes", "kolo.torch.place", "kolo.torch.reporting", "kolo.torch.sampler"),
+    ("kolo.torch.context",),
+    ("kolo.torch.compat", "kolo.torch.log"),
+    ("kolo.launch", "kolo.orphans", "kolo.rendezvous", "kolo.worker"),
+    ("kolo",),
+)
+PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
+
+# No PyTorch, no network: rules that are tested alone.
+PURE = {"kolo.torch.state.ledger", "kolo.torch.group.roles", "kolo.torch.background.pace", "kolo.torch.log"}
+
+# Private names by module, where there is no other way. NamedTuple's methods have an underscore, and are documented.
+ALLOWED = {
+    "kolo.launch": {"_shutdown", "_run_exitfuncs", "_exit",  # Python's: how it ends
+                    "_global_optimizer_post_hooks", "_dynamo"},  # PyTorch's: kolo.torch must not be imported before the script
+    "kolo.torch.background.observer": {"_make"},
+}
+
+
+def modules():
+    """The source of each module by name."""
+    found = {}
+    for directory, _, files in os.walk(os.path.join(ROOT, "kolo")):
+        for file in files:
+            if file.endswith(".py"):
+                name = os.path.relpath(os.path.join(directory, file), ROOT)[:-3].replace(os.sep, ".")
+                with open(os.path.join(directory, file), encoding="utf-8") as text:
+                    found[name[:-9] if name.endswith(".__init__") else name] = ast.parse(text.read())
+    return found
+
+
+MODULES = modules()
+
+
+def imported(name, tree):
+    """What a module imports, wherever it does, with the names of this package's modules in full."""
+    package = name if name == "kolo.torch" or name in PACKAGES or name == "kolo" else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")
+            base = ".".join([*above[:len(above) - node.level + 1], *([node.module] if node.module else [])]) if node.level else node.module
+            for alias in node.names:
+                whole = base + "." + alias.name
+                yield whole if whole in MODULES else base
+
+
+IMPORTS = {name: set(imported(name, tree)) for name, tree in MODULES.items()}
+
+
+def layer(name):
+    """The number of a module's layer, and what stands for it there."""
+    for number, names in enumerate(LAYERS):
+        for one in names:
+            if name == one or one in PACKAGES and name.startswith(one + "."):
+                return number, one
+    raise AssertionError("%s is in no layer" % name)
+
+
+class Layers(unittest.TestCase):
+    def test_every_module_has_one(self):
+        for name in MODULES:
+            layer(name)
+
+    def test_no_import_leads_up(self):
+        for name, others in IMPORTS.items():
+            at, own = layer(name)
+            for other in others & set(MODULES):
+                below, theirs = layer(other)
+                level = below == at and (own == theirs or not PACKAGES & {own, theirs})
+                self.assertTrue(below > at or level, "%s imports %s" % (name, other))
+
+    def test_no_circle(self):
+        done = set()
+
+        def visit(name, path):
+            self.assertNotIn(name, path, "modules import each other: %s" % " ".join([*path, name]))
+            if name not in done:
+                for other in sorted(IMPORTS[name] & set(MODULES)):
+                    visit(other, [*path, name])
+                done.add(name)
+
+        for name in MODULES:
+            visit(name, [])
+
+    def test_packages_import_nothing(self):
+        """Else whoever imports one module of a package would import all of them."""
+        for name in PACKAGES:
+            self.assertEqual(set(), IMPORTS[name], name)
+
+    def test_pure_modules(self):
+        for name in PURE:
+            foreign = {other for other in IMPORTS[name] if other.split(".")[0] in ("torch", "socket")}
+            self.assertEqual(set(), foreign, name)
+            self.assertLessEqual(IMPORTS[name] & set(MODULES), PURE | {"kolo.worker"}, name)
+
+    def test_the_public_module_has_names_only(self):
+        for node in MODULES["kolo.torch"].body:
+            self.assertTrue(isinstance(node, (ast.ImportFrom, ast.Expr)) or isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+
+
+def private(name):
+    return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
+
+
+def defined(tree):
+    """The private names that a module defines: functions, methods, classes, variables, attributes of self."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            yield node.attr
+
+
+def touched(tree):
+    """The private names that a module uses of other objects and modules, with their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and private(node.attr):
+            if not (isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")):
+                yield node.attr, node.lineno
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr", "hasattr", "delattr"):
+            for argument in node.args[1:2]:
+                if isinstance(argument, ast.Constant) and private(str(argument.value)):
+                    yield argument.value, node.lineno
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            for part in (part for name in names for part in name.split(".")):
+                if private(part):
+                    yield part, node.lineno
+
+
+class Private(unittest.TestCase):
+    def test_only_the_owner_touches_it(self):
+        """An underscore is the module's own business. Those of PyTorch are that of compat."""
+        for name, tree in MODULES.items():
+            if name == "kolo.torch.compat":
+                continue
+            own = set(defined(tree)) | ALLOWED.get(name, set())
+            for attribute, line in touched(tree):
+                self.assertIn(attribute, own, "%s, line %d" % (name, line))
+
+    def test_only_context_keeps_anything(self):
+        """What a process has once is found in one place."""
+        for name, tree in MODULES.items():
+            for node in ast.walk(tree):
+                self.assertNotIsInstance(node, ast.Global, "%s, line %d" % (name, getattr(node, "lineno", 0)))
+                if isinstance(node, ast.Name) and name.startswith("kolo.torch"):
+                    self.assertNotIn(node.id, ("cache", "lru_cache"), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
