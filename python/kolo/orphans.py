@@ -14,11 +14,12 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 
 TOKEN = "KOLO_ORPHANS"
 
 
-def marked(token):
+def marked(token: str) -> Iterator[int]:
     """The other processes that have the mark."""
     mark = ("%s=%s" % (TOKEN, token)).encode()
     for name in os.listdir("/proc"):
@@ -32,7 +33,7 @@ def marked(token):
             pass  # it has ended, or is another user's
 
 
-def main():
+def main() -> None:
     while os.read(0, 1):
         pass
     while True:

@@ -30,7 +30,7 @@ import sys
 import time
 import uuid
 from datetime import timedelta
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -43,7 +43,7 @@ from torch.distributed.elastic.rendezvous.api import (
     RendezvousStoreInfo,
 )
 
-from . import orphans, worker
+from . import __version__, orphans, worker
 
 NAME = "kolo"
 PRIVATE_STORE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torchrun's variable: workers have a store of their own
@@ -75,7 +75,7 @@ class Handler(RendezvousHandler):
             raise RendezvousConnectionError(
                 "%s is not set: --rdzv-backend=%s is for tasks of driver = \"torch\"" % (worker.ADDR, NAME))
         self._client = worker.Client.from_environment(
-            client="kolo-torchrun " + worker.__version__, versions={"torch": str(torch.__version__)})
+            client="kolo-torchrun " + __version__, versions={"torch": str(torch.__version__)})
         for name in (worker.ADDR, worker.SECRET):  # the workers speak with torchrun, not with Kolo
             del os.environ[name]
         self._parameters = parameters
@@ -132,7 +132,7 @@ class Handler(RendezvousHandler):
         if self._place is None or self._closed:
             return 0
         try:
-            return int(self._over() or self._agree())
+            return int(self._over() or self._agree(self._place))
         except RuntimeError:
             self._client.wait(self._over, PATIENCE)  # the store ends with its group
             return 1
@@ -151,7 +151,7 @@ class Handler(RendezvousHandler):
 
     def _over(self) -> bool:
         """Whether the present group has lost a member, or the agent is gone."""
-        return self._client.ended() or self._client.broken(self._place.generation)
+        return self._client.ended() or self._place is not None and self._client.broken(self._place.generation)
 
     def _meet(self, place: worker.Place) -> Optional[RendezvousInfo]:
         """Waits until all members are here; None if one of them is lost before.
@@ -174,15 +174,15 @@ class Handler(RendezvousHandler):
         return RendezvousInfo(dist.PrefixStore("torchrun", self._store), place.rank, place.size,
                               RendezvousStoreInfo(address, int(port)))
 
-    def _agree(self) -> bool:
+    def _agree(self, place: worker.Place) -> bool:
         """Whether the group is to change; if so, returns when all members know."""
-        if self._client.changing(self._place.generation):  # only rank 0's agent is notified
+        if self._client.changing(place.generation):  # only rank 0's agent is notified
             self._store.set(self.CHANGE, "1")
         elif not self._store.check([self.CHANGE]):
             return False
         self._announce()
         deadline = time.monotonic() + PATIENCE  # one of them may wait in torchrun's exit barrier
-        while self._count(self.LEAVING) < self._place.size and time.monotonic() < deadline:
+        while self._count(self.LEAVING) < place.size and time.monotonic() < deadline:
             if self._client.wait(self._over, POLL):
                 break
         return True
@@ -218,7 +218,7 @@ def _address() -> Tuple[str, int]:
 
 def _connect() -> Tuple[Any, bool]:
     """Connects to the agent's store; and whether that works as the workers would do it, which cannot pass use_libuv."""
-    arguments = {"is_master": False, "wait_for_workers": False, "timeout": TIMEOUT}
+    arguments: Dict[str, Any] = {"is_master": False, "wait_for_workers": False, "timeout": TIMEOUT}
     try:
         return dist.TCPStore(*_address(), **arguments), True
     except RuntimeError as err:

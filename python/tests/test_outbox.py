@@ -12,8 +12,8 @@ import unittest
 
 import torch
 
-from kolo.torch.group.group import GroupFailed
 from kolo.torch.background.outbox import Outbox
+from kolo.torch.group.group import GroupFailed
 
 # One process sends to another, which stops when it has received a part of the message, and is killed.
 STUCK = """

@@ -19,9 +19,9 @@ import unittest
 import torch
 
 import kolo.torch as kolo
-from kolo.torch.state import encoding, transfer, tree
 from kolo.torch.group.group import Group
-from kolo.torch.state.values import Malformed, Made
+from kolo.torch.state import encoding, transfer, tree
+from kolo.torch.state.values import Made, Malformed
 
 try:
     import numpy

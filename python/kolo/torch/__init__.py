@@ -23,14 +23,14 @@ The semantics are in the package's README.
 
 from ..worker import AgentError
 from .batch import Batch, global_batch, scaled_lr
-from .state.checkpoint import load_checkpoint, save_checkpoint
-from .state.handlers import RNG, Handler, StateDictHandler, register_handler
 from .meshes import mesh
 from .parallel import wrap
 from .place import device, generation, local_rank, local_size, rank, size
 from .reporting import progress
 from .run import elastic
 from .sampler import ElasticIterable, ElasticSampler
+from .state.checkpoint import load_checkpoint, save_checkpoint
+from .state.handlers import RNG, Handler, StateDictHandler, register_handler
 from .state.sharded import Sharded
 from .state.state import State
 

@@ -14,7 +14,7 @@ import inspect
 import os
 import sys
 from datetime import timedelta
-from typing import Any, Iterator, List, Optional, Sequence, Set, Tuple, Type
+from typing import Any, Dict, Iterator, List, Optional, Set, Tuple, Type
 
 import torch
 import torch.distributed as dist
@@ -29,7 +29,7 @@ def version(tensor: torch.Tensor) -> int:
     return tensor._version
 
 
-def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+def copy_all(targets: List[torch.Tensor], sources: List[torch.Tensor]) -> None:
     """Copies each source into its target, in one call where there is one for it."""
     if targets and hasattr(torch, "_foreach_copy_"):
         torch._foreach_copy_(targets, sources, non_blocking=True)
@@ -141,7 +141,7 @@ def connect(host: str, port: int, timeout: timedelta) -> Any:
     It is the same with and without libuv, but some builds of PyTorch, such as
     Debian's, refuse the default.
     """
-    arguments = {"is_master": False, "wait_for_workers": False, "timeout": timeout}
+    arguments: Dict[str, Any] = {"is_master": False, "wait_for_workers": False, "timeout": timeout}
     try:
         return dist.TCPStore(host, port, use_libuv=False, **arguments)
     except TypeError:  # a release that knows no libuv
@@ -199,7 +199,8 @@ def abort_nccl() -> None:
         if hasattr(c10d, "_abort_process_group"):
             c10d._abort_process_group(group)
         else:
-            group._get_backend(torch.device("cuda"))._abort()
+            backend: Any = group._get_backend(torch.device("cuda"))
+            backend._abort()
     except (AttributeError, RuntimeError, ValueError):
         pass  # a group without NCCL, or one that is gone already
 

@@ -31,10 +31,8 @@ def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
     devices = {parameter.device for parameter in module.parameters()}
     if "device_ids" not in arguments and len(devices) == 1 and next(iter(devices)).type == "cuda":
         arguments["device_ids"] = [next(iter(devices))]
-    if session.synced(module):
-        wrapped = compat.wrap_equal(module, **arguments)
-    else:
-        wrapped = DistributedDataParallel(module, **arguments)
+    make = compat.wrap_equal if session.synced(module) else DistributedDataParallel
+    wrapped = make(module, **arguments)
     session.group.wrapped(wrapped)
     return wrapped
 

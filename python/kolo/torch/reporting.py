@@ -75,5 +75,9 @@ def to_file() -> Optional[Callable[[Mapping[str, Any]], None]]:
     path = os.environ.get("KOLO_PROGRESS_FILE")
     if not path:
         return None
-    file = open(path, "a", buffering=1)
-    return lambda fields: file.write(json.dumps(dict(fields)) + "\n") and None
+    file = open(path, "a", buffering=1)  # noqa: SIM115 # for as long as the process lives
+
+    def write(fields: Mapping[str, Any]) -> None:
+        file.write(json.dumps(dict(fields)) + "\n")
+
+    return write

@@ -59,7 +59,7 @@ class Progress:
         self.epoch, self.processed = state["epoch"], state["processed"]
 
 
-class ElasticSampler(Progress, torch.utils.data.Sampler):
+class ElasticSampler(Progress, torch.utils.data.Sampler):  # type: ignore[type-arg] # PyTorch 2.1 has no generic one
     """Distributes the indices of a data set over ranks whose number changes.
 
     A change within an epoch neither leaves out an index nor uses one again. Each
@@ -101,7 +101,7 @@ class ElasticSampler(Progress, torch.utils.data.Sampler):
         return left // self.size if self.drop_last else -(-left // self.size)
 
 
-class ElasticIterable(Progress, torch.utils.data.IterableDataset):
+class ElasticIterable(Progress, torch.utils.data.IterableDataset):  # type: ignore[type-arg]
     """Distributes the items of an iterable over ranks whose number changes.
 
     The iterable must give the same items in the same order on every rank. What

@@ -17,8 +17,8 @@ from typing import Any, Iterator, List, Sequence
 
 import torch
 
-from ..state import transfer
 from ..group.group import Company, GroupFailed
+from ..state import transfer
 
 PIECE = 4 * 1024 * 1024
 _LONG = timedelta(days=30)  # the sender may do other things between two messages, as evaluate its model

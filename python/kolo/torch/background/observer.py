@@ -15,11 +15,11 @@ from typing import Any, Dict, List, Tuple
 import torch
 
 from .. import compat
+from ..state.core import Core
+from ..state.values import Malformed
 from . import remainder
 from .channel import Channel
 from .slices import Slice, Unit, set_hyperparameters, units
-from ..state.core import Core
-from ..state.values import Malformed
 
 
 class Observer:
@@ -57,7 +57,7 @@ class Observer:
             elif kind in ("switch", "leave", "end"):
                 self._gradients.clear()
                 self._reserving.shutdown()
-                return kind
+                return str(kind)
             else:
                 raise Malformed("observers know no message %.80r" % (kind,))
 

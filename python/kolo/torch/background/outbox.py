@@ -22,9 +22,9 @@ from typing import Any, Callable, List, Optional, Sequence, TypeVar
 
 import torch
 
-from .channel import Channel
 from ..group.group import GroupFailed
 from ..state.tree import join, nbytes, split
+from .channel import Channel
 
 _MEASURED = 256 * 1024  # bytes; less does not show how fast a channel is
 T = TypeVar("T")

@@ -17,9 +17,9 @@ from __future__ import annotations
 from typing import List, Optional, Sequence
 
 from .. import meshes
-from ..state import transfer
 from ..group.group import Group
 from ..group.roles import StateLost
+from ..state import transfer
 from ..state.core import Core
 
 

@@ -20,14 +20,14 @@ import json
 import os
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, List, Optional
 
 import torch
 import torch.distributed as dist
 
 from ...worker import Place
-from . import sockets
 from .. import compat, meshes
+from . import sockets
 from .group import Company, Group, clear
 from .roles import Offer, among, decide
 

@@ -27,10 +27,10 @@ import torch
 import torch.distributed as dist
 
 from ...worker import Place
-from . import sockets
 from .. import compat, meshes
-from .roles import Roles
 from ..state.values import Malformed
+from . import sockets
+from .roles import Roles
 
 # What gloo's RuntimeErrors contain; NCCL's have a type.
 _FAILURES = re.compile(r"gloo|NCCL|Connection (closed|reset)|Broken pipe|Socket closed|Timed out waiting|c10d", re.I)
@@ -87,7 +87,7 @@ class Group:
                 return int(self._flag)
         self._flag.fill_(flag)
         options = dist.AllreduceOptions()
-        options.reduceOp = dist.ReduceOp.MAX
+        options.reduceOp = dist.ReduceOp.MAX  # type: ignore[assignment] # pybind converts it
         self._flag_work = self._control.allreduce([self._flag], options)
         return 0
 

@@ -86,7 +86,7 @@ def _written(node: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """A skeleton and its tensors in types that every release of PyTorch reads with weights_only."""
     kind = type(node)
     if kind is Hole:
-        return tensors[node.index]
+        return tensors[node.number]
     if kind is list or kind is tuple:
         return kind(_written(value, tensors) for value in node)
     if kind is Made:

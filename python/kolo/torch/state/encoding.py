@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Union
 
 from .. import compat
 from .tree import Hole, is_key
@@ -44,7 +44,7 @@ def dumps(node: Any) -> bytes:
     return bytes(out)
 
 
-def loads(data: bytes) -> Any:
+def loads(data: Union[bytes, bytearray]) -> Any:
     """Decodes what dumps() has returned."""
     if len(data) > LIMIT:
         raise Malformed("%d bytes are more than any state may have" % len(data))
@@ -69,7 +69,7 @@ def _write(node: Any, out: bytearray) -> None:
     elif kind is bool:
         out += b"T" if node else b"F"
     elif kind is Hole:
-        out += b"h" + _COUNT.pack(node.index)
+        out += b"h" + _COUNT.pack(node.number)
     elif kind is list or kind is tuple:
         out += (b"l" if kind is list else b"t") + _COUNT.pack(len(node))
         for value in node:
@@ -92,7 +92,7 @@ def _write(node: Any, out: bytearray) -> None:
 class _Reader:
     """Reads nodes from data, for which no one vouches."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: Union[bytes, bytearray]) -> None:
         self.at = 0
         self._data = data
 
@@ -105,7 +105,7 @@ class _Reader:
             raise Malformed("there is no tag 0x%02x" % tag)
         return read(self, depth + 1)
 
-    def _take(self, count: int) -> bytes:
+    def _take(self, count: int) -> Union[bytes, bytearray]:
         data = self._data[self.at:self.at + count]
         if len(data) != count:
             raise Malformed("it ends too early")

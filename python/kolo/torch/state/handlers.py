@@ -208,7 +208,8 @@ def register_handler(match: _Match, handler: Type[Handler]) -> None:
 
 def handler_for(value: Any) -> Handler:
     """The handler for a value: the first that matches, for all else ValueHandler."""
-    for match, handler in context.handlers + _own:
+    handlers: List[Tuple[_Match, Type[Handler]]] = context.handlers + _own
+    for match, handler in handlers:
         if isinstance(value, match) if isinstance(match, (type, tuple)) else match(value):
             return handler(value)
     return ValueHandler(value)

@@ -30,8 +30,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import torch
 import torch.distributed as dist
 
-from . import shards, transfer
 from .. import meshes, place
+from . import shards, transfer
 from .handlers import Handler, register_handler
 
 _RUN = re.compile(r"kolo-\w+", re.ASCII)
@@ -200,7 +200,8 @@ class ShardedHandler(Handler):
             self.value.write()
 
     def reset(self) -> bool:
-        return self.value.make()
+        made: bool = self.value.make()
+        return made
 
     def drop(self) -> None:
         self.value.drop()
@@ -231,7 +232,8 @@ def _agree(make: Callable[[], str]) -> str:
     """What make returns on rank 0."""
     move = transfer.broadcasts(dist.group.WORLD, 0)
     if dist.get_rank() != 0:
-        return transfer.receive(move)
+        received: str = transfer.receive(move)
+        return received
     name = make()
     transfer.send(name, move)
     return name

@@ -18,8 +18,8 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import torch
 import torch.distributed as dist
 
-from . import encoding
 from .. import compat, place
+from . import encoding
 from .reserve import Reserve
 from .tree import join, nbytes, split
 from .values import Malformed, dtype

@@ -16,13 +16,13 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Tuple
 import torch
 
 from .. import compat
-from .values import ATOMS, DEPTH, MARK, REMEDY, WORD, Made, Refused, made, taken
+from .values import ATOMS, DEPTH, MARK, WORD, Made, Refused, made, taken
 
 
 class Hole(NamedTuple):
-    """Stands for tensor number index."""
+    """Stands for a tensor: its place in a list of them."""
 
-    index: int
+    number: int
 
 
 def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
@@ -48,7 +48,7 @@ def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
                 for value in node:
                     parts.append(walk(value, depth + 1))
             except Refused as err:
-                raise err.within("[%d]" % len(parts))
+                raise err.within("[%d]" % len(parts)) from None
             return parts if kind is list else tuple(parts)
         if (kind is dict or kind is OrderedDict) and MARK not in node and all(map(is_key, node)):
             result: Dict[Any, Any] = kind()
@@ -61,7 +61,7 @@ def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
                     key = "_metadata"
                     compat.set_metadata(result, walk(versions, depth + 1))
             except Refused as err:
-                raise err.within("[%r]" % (key,))
+                raise err.within("[%r]" % (key,)) from None
             return result
         value = taken(node)
         return Made(value.kind, walk(value.parts, depth + 1))
@@ -69,7 +69,7 @@ def split(tree: Any, name: str = "") -> Tuple[Any, List[torch.Tensor]]:
     try:
         return walk(tree, 0), tensors
     except Refused as err:
-        raise err.within(name) if name else err
+        raise (err.within(name) if name else err) from None
 
 
 def is_key(key: Any) -> bool:
@@ -103,7 +103,7 @@ def join(skeleton: Any, tensor: Callable[[int], torch.Tensor]) -> Any:
     if kind in ATOMS:
         return skeleton
     if kind is Hole:
-        return tensor(skeleton.index)
+        return tensor(skeleton.number)
     if kind is list:
         return [join(value, tensor) for value in skeleton]
     if kind is tuple:

@@ -94,7 +94,8 @@ def _numpy(value: Any) -> bytes:
     """The memory of an array or a scalar of numpy."""
     if not _NUMPY.fullmatch(value.dtype.str):
         raise Refused("numpy's type %s is not supported; %s" % (value.dtype, REMEDY))
-    return value.tobytes()
+    memory: bytes = value.tobytes()
+    return memory
 
 
 def _array(name: str, shape: Tuple[int, ...], data: bytes) -> Any:
