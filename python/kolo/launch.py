@@ -66,7 +66,7 @@ def _touch(*_: Any) -> None:
 
 
 def _show_steps() -> None:
-    """Makes all optimizers of rank 0 show their steps, as far as they are PyTorch's."""
+    """Makes all optimizers of rank 0 show their steps, if they are PyTorch's."""
     if not os.environ.get(STEP_FILE) or os.environ.get("RANK") != "0":
         return
     try:
@@ -171,7 +171,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _end(status: int) -> None:
-    """Ends the process as Python does, but for what it frees."""
+    """Ends the process as Python does, except that it frees nothing."""
     threading._shutdown()  # type: ignore[attr-defined] # waits for threads
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

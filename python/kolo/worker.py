@@ -14,7 +14,7 @@
        | progress(step, ...) --------->  |   as often as it likes
        | <------ change(generation)      |   leave at the next commit
        | <------ broken(generation)      |   a member is gone
-       | <------ end(generation)         |   in place of place: there is none any more
+       | <------ end(generation)         |   in place of place: there is no next one
 
 One TCP connection on loopback, one JSON object a line. The protocol's reference
 is docs/reference/worker-protocol.md.
@@ -136,7 +136,7 @@ class Client:
         """Asks for a place in the next group and waits for it, without limit.
 
         generation is that of the group that this process has left, 0 for the
-        first time. Raises Retired where there is none any more, and AgentError when
+        first time. Raises Retired where there is no next one, and AgentError when
         the connection ends.
         """
         with self._changed:

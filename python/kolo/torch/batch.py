@@ -25,7 +25,7 @@ def global_batch(total: int, limit: Optional[int] = None) -> Batch:
     limit is the most samples that fit in one forward pass; above it, gradients
     are accumulated over several. A total that does not divide is rounded up, so
     that all ranks take equally many, and rank 0 warns: choose one with many
-    divisors, as 240, or look at the total of the result.
+    divisors, such as 240, or look at the total of the result.
     """
     if total < 1 or limit is not None and limit < 1:
         raise ValueError("a batch has at least one sample")

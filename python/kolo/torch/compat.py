@@ -59,7 +59,7 @@ def registered(module: torch.nn.Module) -> Iterator[torch.Tensor]:
 
 
 def metadata(tree: Any) -> Optional[Any]:
-    """The versions of modules that their state dict has beside its values."""
+    """The versions of modules that their state dict has besides its values."""
     return getattr(tree, "_metadata", None)
 
 

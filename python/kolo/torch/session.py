@@ -47,7 +47,7 @@ ATTEMPTS = 10  # failures in a row, without a commit between them or a reason th
 
 
 class Leave(BaseException):
-    """Raised at the commit at which this process leaves its group, or that group's phase. No `except Exception` of a script catches it."""
+    """Raised at the commit at which the script's function is left. No `except Exception` of a script catches it."""
 
 
 class Session:
@@ -125,6 +125,7 @@ class Elastic(Session):
             raise RuntimeError("torch.distributed is initialized already: Kolo forms the process group, and forms it "
                                "again when it changes; take init_process_group out of the script")
         super().__init__(backend, timeout)
+        self._phase: Phase = Outside()
         compat.let_nccl_fail()
         backends.warm(self.backend)
         self.client = Client.from_environment(versions={"torch": str(torch.__version__)})
@@ -133,10 +134,9 @@ class Elastic(Session):
         self._attempts = 0  # groups in a row that have not formed
         self._background = background
         pace.limit()  # what is wrong with it is to be seen at the start
-        self._phase: Phase = Outside()
 
     def enter(self) -> Group:
-        """Asks for places until a group has formed. Where there is none any more, the process ends as by sys.exit()."""
+        """Asks for places until a group has formed. Where there is no next one, the process ends as by sys.exit()."""
         while True:
             try:
                 place = self.client.ready(self._left, self._reason)

@@ -21,7 +21,7 @@ from ..group.group import Company, GroupFailed
 from ..state import transfer
 
 PIECE = 4 * 1024 * 1024
-_LONG = timedelta(days=30)  # the sender may do other things between two messages, as evaluate its model
+_LONG = timedelta(days=30)  # the sender may do other things between two messages, such as evaluate its model
 _TAG = 1
 
 

@@ -29,7 +29,7 @@ def wanted(core: Core, setting: Optional[bool]) -> bool:
 
 
 class Bystander:
-    """The part of a member that neither sends nor receives. It implements Transport, as the others here."""
+    """The part of a member that neither sends nor receives. It implements Transport, like the others here."""
 
     def deliver(self, core: Core) -> None:
         core.reset()

@@ -26,14 +26,14 @@ STATIC = 1024 * 1024  # bytes from which on a tensor that no optimizer changes i
 
 
 class Slice(NamedTuple):
-    """Elements begin to end of a unit. Their values are tensors that travel beside it."""
+    """Elements begin to end of a unit. Their values are tensors that follow it."""
 
     key: str
     shape: Tuple[int, ...]  # of the unit
     begin: int
     end: int
     types: Dict[str, torch.dtype]  # of the tensors with these elements: "" is the parameter, the others its optimizer's
-    whole: Dict[str, Any]  # what the optimizer has beside them
+    whole: Dict[str, Any]  # what else the optimizer has for the unit
 
 
 class Unit:
@@ -147,7 +147,7 @@ def parameters(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:
 
 
 def hyperparameters(optimizer: torch.optim.Optimizer) -> List[Dict[str, Any]]:
-    """What the groups of an optimizer have beside their parameters."""
+    """What the groups of an optimizer have besides their parameters."""
     return [{name: value for name, value in group.items() if name not in ("params", "param_names")}
             for group in optimizer.param_groups]
 

@@ -149,7 +149,7 @@ class Stream:
         self._outbox.abandon()
 
     def close(self) -> None:
-        """Sends nothing any more."""
+        """Sends nothing more."""
         self._detach()
         self._outbox.close()
 

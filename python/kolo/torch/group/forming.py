@@ -33,7 +33,7 @@ from .roles import Offer, among, decide
 
 
 class Abandoned(BaseException):
-    """Raised in the thread of a group that must not form any more."""
+    """Raised in the thread of a group that must no longer form."""
 
 
 class Forming(threading.Thread):

@@ -1,7 +1,7 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-"""Who trains in a new group, and who waits for the state beside it. Pure."""
+"""Who trains in a new group, and who observes it until it has the state. Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Path = Union[str, "os.PathLike[str]"]
 def save_checkpoint(state: Any, path: Path) -> None:
     """Writes a State, or anything that torch.save takes, to path; rank 0 does, the others return.
 
-    The file is written beside path and renamed, so that path is always the old
+    The file is written in the directory of path and renamed, so that path is always the old
     checkpoint or the new one, even if the process or the machine ends meanwhile.
     A State with a sharded model is written as of its last commit; its parts are
     in the directory path.shards. With replicas it is written as it is now, and

@@ -142,7 +142,7 @@ class SamplerHandler(StateDictHandler):
 
 
 class ValueHandler(Handler):
-    """A plain value, as a step counter."""
+    """A plain value, such as a step counter."""
 
     def tree(self) -> Any:
         return self.value

@@ -29,7 +29,7 @@ class Reserve:
         self.add(tensors)
 
     def add(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Takes tensors that no one else uses any more."""
+        """Takes tensors that no one else uses."""
         for tensor in tensors:
             if type(tensor) is torch.Tensor:
                 self._free[_kind(tensor)].append(tensor)

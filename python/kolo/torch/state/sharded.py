@@ -7,7 +7,7 @@
     write() --> directory --> reset(): build() for the new group, each rank reads its part
 
 With replicas (HSDP), the part of a rank is that of another one in each replica:
-it is kept in memory, as the state of other objects, and newcomers get it from
+it is kept in memory, like the state of other objects, and newcomers get it from
 there. See replicas. A checkpoint is written for save_checkpoint only.
 
 Else a rank has no copy of what the others hold, so a commit is a checkpoint of
@@ -134,7 +134,7 @@ class Sharded:
             shards.put(shard, self.model, self.optimizer)
 
     def keep(self, name: str, path: str) -> str:
-        """Copies a checkpoint to beside the file that is written to path; returns where it is."""
+        """Copies a checkpoint into the directory path.shards, and returns where it is."""
         kept = os.path.join(os.path.abspath(path) + ".shards", os.path.basename(name))
         if not os.path.exists(kept):
             shutil.rmtree(kept + ".part", ignore_errors=True)

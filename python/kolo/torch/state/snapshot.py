@@ -133,7 +133,7 @@ class Snapshot:
     def _prepare(self, handlers: Mapping[str, Handler], parts: Mapping[str, Tuple[Any, int]], live: List[torch.Tensor]) -> None:
         """Makes memory for tensors, and finds those that only a step changes, unless they are the same as before."""
         if len(live) != len(self._buffers) or not all(map(_alike, live, self._buffers)):
-            self.spare.add(self._buffers)  # their content does not count any more
+            self.spare.add(self._buffers)  # their content no longer counts
             self._buffers = [self._memory(tensor) for tensor in live]
             self._by_hand, self._observed, self._addresses = set(), 0, []
         self.spare.clear()

@@ -23,4 +23,4 @@ class Transport(Protocol):
         """Ends waits for the others, because the group has lost a member. May be called by any thread."""
 
     def close(self) -> None:
-        """Ends what goes on beside training."""
+        """Sends nothing more."""
