@@ -8,12 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -292,29 +289,6 @@ func (c *Cluster) startClient(ctx context.Context, i int, o Options, plugins map
 	return n.agent.start(text)
 }
 
-// installPlugins copies the binaries to the clients' plugin_dir and returns
-// their configurations by file name. A copy, because a test that kills "the
-// plugin" must not meet another cluster's.
-func (c *Cluster) installPlugins(plugins map[string]string) (map[string]string, error) {
-	dir := filepath.Join(c.Dir, "plugins")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	configs := map[string]string{}
-	for _, path := range slices.Sorted(maps.Keys(plugins)) {
-		name := filepath.Base(path)
-		if name == path { // one that is part of Nomad
-			configs[name] = plugins[path]
-			continue
-		}
-		if err := copyFile(path, filepath.Join(dir, name)); err != nil {
-			return nil, fmt.Errorf("plugin: %w", err)
-		}
-		configs[name] = plugins[path]
-	}
-	return configs, nil
-}
-
 // ports returns HTTP, RPC and Serf ports for one agent: Nomad's usual ones
 // where it has an address of its own.
 func (c *Cluster) ports() ([3]int, error) {
@@ -331,27 +305,4 @@ func (c *Cluster) ports() ([3]int, error) {
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
-}
-
-func copyFile(from, to string) error {
-	// Looked at before it is opened: a pipe to which no one writes any more, as
-	// Nomad's log collectors leave them, would wait for a writer.
-	st, err := os.Stat(from)
-	if err != nil || !st.Mode().IsRegular() {
-		return err
-	}
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, st.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(dst, src)
-	return errors.Join(err, dst.Close())
 }
