@@ -190,7 +190,7 @@ func (b *binary) glibc() (string, error) {
 	return newest, nil
 }
 
-// collect is all that the release has beside programs.
+// collect is all that the release has in addition to programs.
 func (c checkout) collect(ctx context.Context, s stamp, built []binary) (layout.Release, error) {
 	r := layout.Release{
 		Version: s.version, Commit: s.commit, At: s.at, Binaries: map[string]map[layout.Platform][]byte{}, Manuals: map[string][]byte{},

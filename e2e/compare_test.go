@@ -23,7 +23,7 @@ import (
 )
 
 // TestCompareDrivers measures another build of the driver, KOLO_COMPARE_DRIVER,
-// beside this one, in turns: the time to the first ring of two hosts, and the
+// next to this one, in turns: the time to the first ring of two hosts, and the
 // gaps of resizes. It is for people to read and asserts nothing about time.
 // KOLO_COMPARE_ROUNDS is how often, 5 by default.
 func TestCompareDrivers(t *testing.T) {

@@ -117,8 +117,8 @@ func TestKill(t *testing.T) {
 	})
 }
 
-// A slot that was started again holds no state, so its host's ranks do not follow the
-// local ranks any more.
+// A slot that was started again holds no state, so its host's ranks no longer follow the
+// local ranks.
 func TestKillSlotsOfHostsWithSeveral(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	tr := startTraining(ctx, t, startCluster(t, cluster.Options{}), trainingOptions{

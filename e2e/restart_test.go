@@ -102,7 +102,7 @@ func (tr *training) checkCosts(ctx context.Context, again func(n int) string) {
 	}
 }
 
-// A script for torchrun as it is, beside others: its processes are replaced for each
+// A script for torchrun as it is, next to others: its processes are replaced for each
 // change, and lose no step by it.
 func TestTorchrunScript(t *testing.T) {
 	ctx := testContext(t, 6*time.Minute)

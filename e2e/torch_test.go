@@ -50,7 +50,7 @@ func startTorch(ctx context.Context, t testing.TB, c *cluster.Cluster, o trainin
 	return startTraining(ctx, t, c, o)
 }
 
-// The torch driver, beside the horovod driver on the same clients: grows, shrinks,
+// The torch driver, next to the horovod driver on the same clients: grows, shrinks,
 // drains and survives deaths, with every step in the record.
 func TestTorch(t *testing.T) {
 	ctx := testContext(t, 6*time.Minute)

@@ -134,7 +134,7 @@ func installPackage(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	source, target := filepath.Join(dir, "source"), filepath.Join(dir, "target")
-	must.NoError(t, os.CopyFS(source, os.DirFS(filepath.Join(root(t), "python")))) // a build writes beside the source
+	must.NoError(t, os.CopyFS(source, os.DirFS(filepath.Join(root(t), "python")))) // a build writes next to the source
 	out, err := exec.CommandContext(ctx, torchPython(t), "-m", "pip", "-q", "install", "--no-build-isolation", "--no-deps", "--no-compile",
 		"--root-user-action=ignore", "--target", target, source).CombinedOutput()
 	must.NoError(t, err, must.Sprintf("%s", out))

@@ -28,7 +28,7 @@ type Program struct {
 	Cgo       bool
 	Tags      string
 	Platforms []Platform
-	Alias     string     // a second name, a symbolic link beside it
+	Alias     string     // a second name, a symbolic link next to it
 	Help      [][]string // command lines that print what its manual page has
 }
 

@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package packaging has the files that packages install beside the programs, and the
+// Package packaging has the files that packages install next to the programs, and the
 // scripts that they run.
 package packaging
 

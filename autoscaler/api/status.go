@@ -106,7 +106,7 @@ type JobStatus struct {
 
 	Gaps []history.Gap `json:"gaps,omitempty"` // newest last
 
-	// Requests is what the job requests beside Min and Max, as far as the operator's
+	// Requests is what the job requests in addition to Min and Max, as far as the operator's
 	// rules grant it; Notes list what was cut.
 	Requests Requests `json:"requests"`
 	Notes    []string `json:"notes,omitempty"`

@@ -16,7 +16,7 @@ import (
 )
 
 // TestView_HostileConstraints has constraints that Nomad accepts and that no
-// cluster has: the view is made all the same, and Nomad judges them.
+// cluster has: the view is made anyway, and Nomad judges them.
 func TestView_HostileConstraints(t *testing.T) {
 	for name, c := range map[string]*api.Constraint{
 		"a separator of ours in the attribute": {LTarget: "a" + termSeparator + "b", Operand: "=", RTarget: "x"},

@@ -11,7 +11,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// What can never be reached is refused, and not tried for ever.
+// An address that can never be reached is refused, not tried forever.
 func TestNewClient_Address(t *testing.T) {
 	c, err := NewClient(config.Nomad{Address: "127.0.0.1:4646"})
 	must.NoError(t, err)

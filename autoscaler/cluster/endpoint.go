@@ -102,7 +102,7 @@ func askable(ip netip.Addr) bool {
 	return ip.IsValid() && !ip.IsUnspecified() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() && !awsMetadata.Contains(ip)
 }
 
-// awsMetadata is where Amazon has the same in IPv6, beside the link-local one.
+// awsMetadata is where Amazon has the same in IPv6, in addition to the link-local one.
 var awsMetadata = netip.MustParsePrefix("fd00:ec2::/32")
 
 // Answers reports whether an endpoint that answered may be asked again without a

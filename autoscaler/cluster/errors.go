@@ -21,7 +21,7 @@ const (
 	Busy      ErrorClass = "busy"      // a deployment runs: leave the job alone for a while
 	Refused   ErrorClass = "refused"   // the request itself is wrong: report it, do not repeat it
 	Forbidden ErrorClass = "forbidden" // the token may not: report it, try again later
-	Gone      ErrorClass = "gone"      // the job does not exist any more
+	Gone      ErrorClass = "gone"      // the job no longer exists
 	Away      ErrorClass = "away"      // no answer, no leader, too many requests: try again later
 	Stopped   ErrorClass = "stopped"   // this autoscaler gave up
 )
@@ -57,5 +57,5 @@ func Classify(err error) ErrorClass {
 }
 
 // errNotLeading is returned where a write was about to be sent by an autoscaler
-// that could not be sure of its leadership any more.
-var errNotLeading = errors.New("not the leader any more")
+// that is not sure of its leadership.
+var errNotLeading = errors.New("no longer the leader")

@@ -15,7 +15,7 @@ func (a *amounts) add(b amounts) {
 
 // held adds up what the tasks of an allocation hold as Nomad's scheduler does
 // (structs.AllocatedResources.Comparable): tasks of phases that follow one
-// another share what the largest phase needs, but for reserved cores.
+// another share what the largest phase needs, except for reserved cores.
 type held struct{ prestart, main, poststop, reserved amounts }
 
 // add adds a task; l is nil for a main one.

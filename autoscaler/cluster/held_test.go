@@ -14,7 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 )
 
-// phased is a group that fetches, trains beside a task that logs, and tidies
+// phased is a group that fetches, trains next to a task that logs, and tidies
 // up: 300 + 100 at first, then 1000 + 100, then 50.
 func phased() []*api.Task {
 	task := func(name string, n int, l *api.TaskLifecycle) *api.Task {

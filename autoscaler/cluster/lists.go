@@ -36,7 +36,7 @@ func pages[T any](ctx context.Context, w *Watcher, path string, index uint64, pa
 		}
 		q.PerPage, q.NextToken, q.Filter = pageSize, token, filter
 		var page []T
-		// A connection that died silently must not block for ever.
+		// A connection that died silently must not block forever.
 		bounded, cancel := context.WithTimeout(ctx, listWait+listTransfer)
 		meta, err := w.client.Raw().Query(path, &page, q.WithContext(bounded))
 		cancel()

@@ -261,7 +261,7 @@ func (s *store) putAlloc(w *wireAlloc) bool {
 	return true
 }
 
-// putEval stores a blocked evaluation. One that is not blocked any more
+// putEval stores a blocked evaluation. One that is no longer blocked
 // is kept until a list drops it, so that an older list that is still on its way
 // does not bring it back.
 func (s *store) putEval(w *wireEval) bool {
@@ -285,7 +285,7 @@ func (s *store) waiting() map[identity.JobKey]bool {
 	return out
 }
 
-// prune drops what a list taken at an index does not hold any more, unless it
+// prune drops what a list taken at an index no longer holds, unless it
 // is newer than the list.
 func prune[V any](m map[string]V, listed map[string]bool, index uint64, at func(V) uint64) bool {
 	dropped := false

@@ -56,7 +56,7 @@ func TestFollow_AfterAPurge(t *testing.T) {
 }
 
 // TestFollow_OfABigCluster: lists that take long are not read most of the time, and
-// not long after a purge all the same.
+// still not long after a purge.
 func TestFollow_OfABigCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const cost = 5 * time.Second

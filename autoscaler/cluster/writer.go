@@ -59,8 +59,8 @@ type Written struct {
 }
 
 // Apply writes an action, step by step, each conditional on the one before.
-// facts are those the plan was made from; where the job's workers are not as
-// they are any more, nothing is written and ErrStale is returned.
+// facts are those the plan was made from; where the job's workers have
+// changed since, nothing is written and ErrStale is returned.
 func (w *Writer) Apply(ctx context.Context, a planner.Action, f Facts, meta map[string]any) (Written, error) {
 	out := Written{Index: a.Index}
 	if f.Batch && f.Running > 0 {

@@ -67,7 +67,7 @@ func TestWriter_Writes(t *testing.T) {
 	must.Eq(t, 2, counts["a"])
 }
 
-// Who does not lead, or does not any more between two writes, writes nothing.
+// An autoscaler that does not lead, or stops leading between two writes, writes nothing.
 func TestWriter_AsksWhetherItLeadsBeforeEachWrite(t *testing.T) {
 	nomad, w, facts, act := watched(t)
 	_, before := nomad.Calls()

@@ -49,7 +49,7 @@ type Snapshot struct {
 	// It survives restarts of the autoscaler.
 	State []byte
 
-	// Context ends when no one waits for the decision any more. nil is one that never
+	// Context ends once no one waits for the decision. nil is one that never
 	// does. It is no input of a decision.
 	Context context.Context `json:"-"`
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/kolo-nomad/kolo/device/topology"
 )
 
-// Where health is disabled, a GPU that does not exist any more is unhealthy all
-// the same.
+// Where health is disabled, a GPU that no longer exists is still
+// unhealthy.
 func TestHealthDisabledAndGPUsMissing(t *testing.T) {
 	r := newRig(t, "hgx-h100", func(c *Config) { c.Health.Enabled = false })
 	r.hw.XID(3, 95)

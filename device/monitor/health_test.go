@@ -114,7 +114,7 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// Where health is disabled, a GPU that is lost is unhealthy all the same.
+// Where health is disabled, a GPU that is lost is still unhealthy.
 func TestHealthDisabled(t *testing.T) {
 	c := testHealth()
 	c.Enabled = false

@@ -164,8 +164,8 @@ func (m *Monitor) Latest() (*View, <-chan struct{}) {
 	return m.view, m.changed
 }
 
-// Readings returns the newest readings by the UUID of the GPU. They do not change
-// any more.
+// Readings returns the newest readings by the UUID of the GPU. They do not
+// change afterwards.
 func (m *Monitor) Readings() map[string]*Reading {
 	m.mu.Lock()
 	defer m.mu.Unlock()

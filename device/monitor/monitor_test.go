@@ -92,8 +92,8 @@ func TestXIDEndsWithAReset(t *testing.T) {
 	must.MapEmpty(t, r.unhealthy())
 }
 
-// The XID of a GPU that has fallen off the bus arrives when the GPU cannot be
-// queried any more: it does not count for the others.
+// The XID of a GPU that has fallen off the bus arrives when the GPU can no
+// longer be queried: it does not count for the others.
 func TestXIDOfALostGPU(t *testing.T) {
 	r := newRig(t, "hgx-h100", nil)
 	r.hw.Lose(3)

@@ -63,7 +63,7 @@ func (m *Monitor) logUnreadable(inv *inventory.Inventory) {
 	m.logged.unreadable = texts
 }
 
-// retryLost is how often a GPU that has no handle any more is looked for.
+// retryLost is how often a GPU that has lost its handle is looked for.
 const retryLost = 15 * time.Second
 
 // check is the regular check of NVML and all GPUs.

@@ -18,8 +18,8 @@ const healthEvents = nvml.EventTypeXidCriticalError | nvml.EventTypeDoubleBitEcc
 type realWatch struct {
 	r   *Real
 	set nvml.EventSet
-	// uuids are by handle: a GPU that has fallen off the bus cannot be queried
-	// any more.
+	// uuids are by handle: a GPU that has fallen off the bus can no longer
+	// be queried.
 	uuids map[nvml.Device]string
 }
 

@@ -106,7 +106,7 @@ func (r *Real) cache(c *cached) {
 	}
 }
 
-// Close shuts NVML down. The loader keeps the file mapped all the same, so a newer
+// Close shuts NVML down. The loader still keeps the file mapped, so a newer
 // libnvidia-ml.so.1 needs a new process; see [Real.Replaced].
 func (r *Real) Close() error {
 	r.mu.Lock()

@@ -86,7 +86,7 @@ var (
 )
 
 // readFields reads the fields that the GPU has. One that it lacks is not read
-// again with this handle, for the answer takes time all the same.
+// again with this handle, for the answer still takes time.
 func (g *realGPU) readFields(s *Sample, fields []nvml.FieldValue) error {
 	values := slices.DeleteFunc(slices.Clone(fields), func(f nvml.FieldValue) bool {
 		return g.unsupported[f.FieldId]

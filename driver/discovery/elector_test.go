@@ -251,7 +251,7 @@ func TestElector_speaksForItself(t *testing.T) {
 	must.Eq(t, codes.InvalidArgument, status.Code(err))
 }
 
-// TestElector_departing: an allocation that is not registered any more may ask
+// TestElector_departing: an allocation that is no longer registered may ask
 // who leads, and have no say.
 func TestElector_departing(t *testing.T) {
 	w := newWorld(t)

@@ -69,7 +69,7 @@ type Presence struct {
 }
 
 // NewPresence returns the presence of a job's allocations. window is how long an
-// allocation may take to leave once it is not registered any more.
+// allocation may take to leave once it is no longer registered.
 func NewPresence(r registry.Registry, jobID string, window time.Duration) *Presence {
 	return &Presence{source: r, jobID: jobID, window: window, now: time.Now,
 		reading: make(chan struct{}, 1), seen: make(map[string]time.Time)}

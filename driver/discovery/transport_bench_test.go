@@ -17,7 +17,7 @@ import (
 
 // BenchmarkConnect is the time from nothing to the answer to a first call, and
 // the end of the connection, in plaintext and with identities signed by either
-// kind of key. Certificates are made and proofs verified beforehand but for the
+// kind of key. Certificates are made and proofs verified beforehand except in the
 // sub-benchmarks "first", where all is new.
 func BenchmarkConnect(b *testing.B) {
 	rsa, ed := newRSA(b, "rsa"), newEd25519(b, "ed")

@@ -101,8 +101,8 @@ func (boundConn) Admitted() {}
 
 func (c boundConn) Gone() <-chan struct{} { return c.gone }
 
-// TestTransport_evicted: a connection that is given up for another one does not
-// wait for its proof to be verified any more.
+// TestTransport_evicted: a connection that is given up for another one stops
+// waiting for its proof to be verified.
 func TestTransport_evicted(t *testing.T) {
 	w := newWorld(t, "aa11", "bb22")
 	server := w.transport(t, "aa11")

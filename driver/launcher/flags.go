@@ -62,7 +62,7 @@ func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 	return f
 }
 
-// printFlags prints the flags but for those that are ignored and other spellings.
+// printFlags prints the flags except those that are ignored and other spellings.
 func printFlags(f *flag.FlagSet) {
 	shown := flag.NewFlagSet("", flag.ContinueOnError)
 	shown.SetOutput(f.Output())

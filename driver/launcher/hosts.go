@@ -27,7 +27,7 @@ type runningHost struct {
 }
 
 // follow starts hosts that are new, changes the slots of others, and releases
-// those that are not listed any more.
+// those that are no longer listed.
 func (r *launcher) follow(ctx context.Context, hosts []listedHost) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -39,7 +39,7 @@ flags:
 var torchrunIgnored = []string{"rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "monitor-interval", "start-method",
 	"role", "node-rank", "master-addr", "master-port", "local-addr", "redirects", "r", "tee", "t", "local-ranks-filter"}
 
-// Torchrun has the flags of PyTorch's launcher, beside those of run.
+// Torchrun has the flags of PyTorch's launcher, in addition to those of run.
 var Torchrun = Dialect{
 	usage: torchrunUsage,
 	bind:  bindTorch,

@@ -13,14 +13,14 @@ import (
 	"github.com/kolo-nomad/kolo/driver/sandbox/confine"
 )
 
-// maxChecks is how many commands may run beside an isolated task, those included
+// maxChecks is how many commands may run next to an isolated task, those included
 // that did not end in time.
 const maxChecks = 32
 
-// noDeadline is a time that the executor waits for in vain.
+// noDeadline is a time that the executor never reaches.
 const noDeadline = 10 * 365 * 24 * time.Hour
 
-// runCheck runs a command beside the agent and waits for its end.
+// runCheck runs a command next to the agent and waits for its end.
 func (t *task) runCheck(command []string, timeout time.Duration) (*drivers.ExecTaskResult, error) {
 	if t.confined == nil || t.confined.Identity.Setuid { // not in a container
 		return t.execUntil(time.Now().Add(timeout), t.confined.command(command))

@@ -61,7 +61,7 @@ type Config struct {
 	// task's `user` must not fall into.
 	DeniedHostUids string `codec:"denied_host_uids"`
 	DeniedHostGids string `codec:"denied_host_gids"`
-	// ExecutorLogLevel is that of executor.out, which lies beside the
+	// ExecutorLogLevel is that of executor.out, which lies next to the
 	// allocation's directory, see package privatedirs.
 	// Default "info".
 	ExecutorLogLevel string `codec:"executor_log_level"`

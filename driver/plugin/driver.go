@@ -208,7 +208,7 @@ func (d *Driver) SignalTask(id, signal string) error {
 	return t.exec.Signal(sig)
 }
 
-// ExecTask runs a command beside the agent, for health checks.
+// ExecTask runs a command next to the agent, for health checks.
 func (d *Driver) ExecTask(id string, command []string, timeout time.Duration) (*drivers.ExecTaskResult, error) {
 	if len(command) == 0 {
 		return nil, errNoCommand
@@ -220,7 +220,7 @@ func (d *Driver) ExecTask(id string, command []string, timeout time.Duration) (*
 	return t.runCheck(command, timeout)
 }
 
-// ExecTaskStreamingRaw runs a command beside the agent for `nomad alloc exec`.
+// ExecTaskStreamingRaw runs a command next to the agent for `nomad alloc exec`.
 func (d *Driver) ExecTaskStreamingRaw(ctx context.Context, id string, command []string, tty bool, stream drivers.ExecTaskStream) error {
 	if len(command) == 0 {
 		return errNoCommand

@@ -268,7 +268,7 @@ func TestRecoverTaskThatEndedMeanwhile(t *testing.T) {
 }
 
 // TestRecoverWithoutExecutor makes sure that an agent that no one can reach does not
-// go on training beside the one that Nomad starts next.
+// go on training next to the one that Nomad starts next.
 func TestRecoverWithoutExecutor(t *testing.T) {
 	first := newHarness(t, noIsolation())
 	c := newTaskConfig(t, isolationNone, `echo $$ > "$NOMAD_TASK_DIR/pid"; exec sleep 1000`)

@@ -25,8 +25,8 @@ import (
 )
 
 // environment is what the agent of a checked task runs in. prepare makes it,
-// launch starts the agent in it, and release takes back what is not needed any
-// more.
+// launch starts the agent in it, and release takes back what is no longer
+// needed.
 type environment struct {
 	config *Config
 	client *base.AgentConfig

@@ -27,7 +27,7 @@ func ran(t *testing.T, config *Config, c *drivers.TaskConfig) string {
 }
 
 // TestIsolatedTaskWritesItsOwn checks where an isolated task may write: in its
-// directories, by any of their names, and not beside them.
+// directories, by any of their names, and not next to them.
 func TestIsolatedTaskWritesItsOwn(t *testing.T) {
 	isolated(t)
 	c := newTaskConfig(t, isolationExec, `
@@ -94,7 +94,7 @@ func TestUserByNumber(t *testing.T) {
 }
 
 // TestRecoveredTaskIsStillConfined is about commands that a second plugin starts
-// beside a task that the first one did.
+// next to a task that the first one did.
 func TestRecoveredTaskIsStillConfined(t *testing.T) {
 	isolated(t)
 	first := newHarness(t, noIsolation())

@@ -53,7 +53,7 @@ func TestRootIsRefusedByNumber(t *testing.T) {
 }
 
 // TestTaskHasNoPrivileges looks at the agent, at a process that it started, and
-// at what `nomad alloc exec` and health checks start beside it.
+// at what `nomad alloc exec` and health checks start next to it.
 func TestTaskHasNoPrivileges(t *testing.T) {
 	isolated(t)
 	nobody, err := account.Lookup("nobody")

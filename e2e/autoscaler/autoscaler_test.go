@@ -236,7 +236,7 @@ func (w *world) mistakes(t *testing.T) {
 }
 
 // parked has jobs wait until they are protected from garbage collection, and
-// looks whether Nomad collects them all the same when they are over.
+// looks whether Nomad still collects them when they are over.
 func (w *world) parked(t *testing.T) {
 	if w.before(t, "1.9.0") {
 		t.Skip("Nomad before 1.9 has no version tags: a job that waits is scaled to the same count after two hours")

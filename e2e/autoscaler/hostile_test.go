@@ -39,7 +39,7 @@ type hostile string
 
 func (h hostile) Name() string { return string(h) }
 
-// Allocate gives every job its minimum, but for one thing.
+// Allocate gives every job its minimum, with one exception.
 func (h hostile) Allocate(s *policy.Snapshot) policy.Decision {
 	var d policy.Decision
 	for i := range s.Jobs {

@@ -59,7 +59,7 @@ func onRacks(name string, most int, workers ...int) string {
 }
 
 // TestPack_LeavesANodeEmpty has a job shrink in a pool with pack = "node": the node
-// that only it was on has no allocation left. Without pack its smaller group, beside
+// that only it was on has no allocation left. Without pack its smaller group, next to
 // another job, would be left (planner's TestMake_Pack has the same drawing), and no
 // node would become empty.
 func TestPack_LeavesANodeEmpty(t *testing.T) {

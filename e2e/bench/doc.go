@@ -1,8 +1,8 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Command bench measures Kolo's driver beside Horovod's own launcher, and beside
-// PyTorch's, with the same training script on the same machine in one run, and
+// Command bench compares Kolo's driver with Horovod's own launcher and with
+// PyTorch's, by the same training script on the same machine in one run, and
 // writes docs/benchmarks.md.
 //
 //	make bench                                  # everything, hours

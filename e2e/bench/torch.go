@@ -76,7 +76,7 @@ var commitCases = []commitCase{
 	{"one rank, 10 MB, steps of 50 ms", 1, 10, 200, stepTime}, {"one rank, 100 MB, steps of 250 ms", 1, 100, 50, 5 * stepTime},
 }
 
-// How a case is run, beside torchrun's one.
+// How a case is run, compared with torchrun's.
 const withCommit, withoutCommit = "commit", "no commit"
 
 // measureCommits times steps with a commit each, and without.

@@ -60,7 +60,7 @@ type plan struct {
 	rnd      *rand.Rand
 	maxRanks int
 	hosts    []host // as listed last
-	// spares lets the first slot of the first host alone, but for one burst
+	// spares lets the first slot of the first host alone, except in one burst
 	// in six: its process gets old enough to show what it keeps of
 	// each ring.
 	spares bool

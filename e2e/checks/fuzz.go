@@ -49,7 +49,7 @@ func fuzzCheck(ctx context.Context, w io.Writer, args []string) error {
 		return err
 	}
 	// Some packages have no target; that a whole module has none, or that none
-	// has the name asked for, is a mistake.
+	// has the name asked for, is refused.
 	if len(all) == 0 && (*match != "." || slices.Contains(flags.Args(), "./...")) {
 		return fmt.Errorf("no fuzz target of %s matches %q", strings.Join(flags.Args(), " "), *match)
 	}

@@ -268,7 +268,7 @@ const shared = "driver/buildinfo"
 var linted = []string{"driver/agent/config", "driver/task/commandline", "driver/elastic", "driver/task/gpu", "driver/framework/horovod/options", "driver/task/settings",
 	"driver/task/taskconfig", "driver/framework/torch/options", "driver/task/workerflags"}
 
-// The three programs never import each other, nor what tests them, but for a linter of
+// The three programs never import each other, nor what tests them, except for a linter of
 // jobs. What they share imports none of them.
 func TestImports_Programs(t *testing.T) {
 	for name, pkg := range packages(t) {

@@ -32,7 +32,7 @@ case "$*" in
 esac
 `
 
-// e2e/nomad/setup.sh replaces no Nomad without saying so, and builds others beside
+// e2e/nomad/setup.sh replaces no Nomad without saying so, and builds others next to
 // it.
 func TestNomadSetup(t *testing.T) {
 	script, err := os.ReadFile("../nomad/setup.sh")

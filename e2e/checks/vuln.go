@@ -20,7 +20,7 @@ import (
 const vulnDatabase = "https://vuln.go.dev"
 
 // accepted are the vulnerabilities that govulncheck reports and that cannot be
-// used here, by the reason why. An entry that it does not report any more is
+// used here, by the reason why. An entry that it no longer reports is
 // to be removed.
 var accepted = map[string]string{
 	"GO-2026-4883": "docker's daemon, of which nothing is built in: Nomad's package of capabilities imports data types of the same module",

@@ -37,7 +37,7 @@ func (c *Cluster) installPlugins(plugins map[string]string) (map[string]string, 
 }
 
 func copyFile(from, to string) error {
-	// Looked at before it is opened: a pipe to which no one writes any more, as
+	// Looked at before it is opened: a pipe without a writer, as
 	// Nomad's log collectors leave them, would wait for a writer.
 	st, err := os.Stat(from)
 	if err != nil || !st.Mode().IsRegular() {

@@ -132,7 +132,7 @@ func (d *daemon) listen(ctx context.Context) error {
 		begun <- d.api.Events(ctx, func() { begun <- nil }, func(e api.Event) {
 			select {
 			case d.events <- e:
-			default: // no one reads any more
+			default: // no one reads
 			}
 		})
 	}()

@@ -59,7 +59,7 @@ func (s *screen) draw(table []string) {
 }
 
 func (s *screen) write(format string, args ...any) {
-	_, _ = fmt.Fprintf(s.out, format, args...) // no one may be looking any more
+	_, _ = fmt.Fprintf(s.out, format, args...) // no one may be looking
 }
 
 // width is that of the terminal, if there is one.

@@ -135,7 +135,7 @@ func (s *show) state(name string) *koloapi.JobStatus {
 }
 
 // until prints what happens until done is true, however long that takes, and fails once
-// nothing happens any more.
+// nothing more happens.
 func (s *show) until(ctx context.Context, what string, done func() bool) error {
 	ticker := time.NewTicker(250 * time.Millisecond)
 	defer ticker.Stop()

@@ -140,8 +140,8 @@ func reserve(t *testing.T, p device.DevicePlugin, id string) {
 	}
 }
 
-// The link matrix and the NUMA nodes beside those of nvidia-smi topo -m, and the
-// NVLinks beside those of nvidia-smi nvlink -s.
+// The link matrix and the NUMA nodes compared with those of nvidia-smi topo -m, and the
+// NVLinks compared with those of nvidia-smi nvlink -s.
 func TestGPUTopology(t *testing.T) {
 	path, _ := onGPU(t)
 	out, err := exec.Command(path, "topo", "-json").Output()

@@ -24,7 +24,7 @@ import (
 	"github.com/shoenig/test/must"
 )
 
-// envOther names a nomad-device-nvidia binary to measure beside.
+// envOther names a nomad-device-nvidia binary to compare with.
 const envOther = "KOLO_NOMAD_DEVICE_NVIDIA"
 
 // cost is what a plugin takes. The calls are those of NVML, where counted.

@@ -22,10 +22,10 @@ import (
 // pluginName is the binary's name.
 const pluginName = "nomad-device-nvtopo"
 
-// binary is the plugin: the one beside the test binary, as in the kit for
+// binary is the plugin: the one next to the test binary, as in the kit for
 // machines without Go, else one that is built here.
 var binary = sync.OnceValues(func() (string, error) {
-	if path, err := beside(pluginName); err == nil {
+	if path, err := sibling(pluginName); err == nil {
 		return path, nil
 	}
 	path := filepath.Join(buildDir, pluginName)
@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 	_ = os.RemoveAll(buildDir)
 }
 
-// beside finds a file in the test binary's directory.
-func beside(name string) (string, error) {
+// sibling finds a file in the test binary's directory.
+func sibling(name string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -59,12 +59,12 @@ func beside(name string) (string, error) {
 	return path, err
 }
 
-// nomadPath is the Nomad beside the test binary, else the one of make nomad. Where
+// nomadPath is the Nomad next to the test binary, else the one of make nomad. Where
 // there is none, the test is skipped.
 func nomadPath(t *testing.T) string {
 	t.Helper()
-	path, err := beside("nomad")
-	if _, kit := beside(pluginName); err != nil && kit != nil {
+	path, err := sibling("nomad")
+	if _, kit := sibling(pluginName); err != nil && kit != nil {
 		var root string
 		root, err = filepath.Abs("../..")
 		must.NoError(t, err)

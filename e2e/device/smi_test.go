@@ -52,7 +52,7 @@ type links struct {
 
 var underline = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// parseTopo reads the table. Its columns are parted by tabs; beside GPUs it has
+// parseTopo reads the table. Its columns are parted by tabs; in addition to GPUs it has
 // network cards.
 func parseTopo(out string) (links, error) {
 	var l links

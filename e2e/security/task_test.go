@@ -51,7 +51,7 @@ func (w *world) runsAsRoot(t *testing.T) {
 }
 
 // A task of the default user has no privilege, and neither has a command that is
-// run beside it.
+// run next to it.
 func (w *world) hasPrivileges(t *testing.T) {
 	ctx := within(t, 2*time.Minute)
 	secret := write(t, fmt.Sprintf("/etc/kolo-e2e-%d.key", os.Getpid()), 0o600)

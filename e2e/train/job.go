@@ -168,7 +168,7 @@ func (j *Job) Keep(name string) (string, error) {
 	return kept, os.Rename(j.File(name), kept)
 }
 
-// Processes are those that run the script, or are shells about to, but for
+// Processes are those that run the script, or are shells about to, except
 // launchers.
 func (j *Job) Processes() []int {
 	var pids []int

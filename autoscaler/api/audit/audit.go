@@ -80,7 +80,7 @@ func Logger(o *hclog.LoggerOptions) hclog.Logger {
 	return hclog.New(&rest)
 }
 
-// New makes a log beside another; self is what does the autoscaler's own writes.
+// New returns a log next to another; self is what does the autoscaler's own writes.
 func New(log hclog.Logger, self string) *Log {
 	return &Log{log: log.ResetNamed(name), self: self, refusals: rate.NewLimiter(refusals, refusals)}
 }

@@ -168,7 +168,7 @@ func TestAdmit_WithoutAccessControl(t *testing.T) {
 }
 
 // TestAdmit_AStaleTokenOverTheSocket is about a token of the environment that has
-// expired: the kernel states who calls all the same.
+// expired: the kernel still states who calls.
 func TestAdmit_AStaleTokenOverTheSocket(t *testing.T) {
 	w := start(t, closed)
 	w.nomad.AddToken("1-operator", nomadtest.Token{Accessor: "a"})

@@ -56,7 +56,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request, sc *scope) {
 		case <-tick.C:
 			var err error
 			if sc, err = s.scope(r); err != nil || !send(": still here\n\n") {
-				return // the token is no good any more, or no one listens
+				return // the token is no longer valid, or no one listens
 			}
 		case e := <-events:
 			text, err := sc.event(r, e)

@@ -21,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 )
 
-// follower starts a second autoscaler beside a leading one.
+// follower starts a second autoscaler next to a leading one.
 func (w *world) follower(t *testing.T, edit func(*config.Config)) *world {
 	c := *w.config
 	c.Name = "follower"

@@ -234,7 +234,7 @@ func TestLimits_Slow(t *testing.T) {
 		must.NoError(t, err)
 		must.Eq(t, "HTTP/1.1 200 OK", line)
 		// Each event fills buffers until a write waits longer than it may; then
-		// no one takes events any more.
+		// events are no longer read.
 		full := api.Event{Type: "trouble", Reason: strings.Repeat("x", 1<<20)}
 		must.Wait(t, wait.InitialSuccess(wait.BoolFunc(func() bool {
 			select {

@@ -289,7 +289,7 @@ func TestServer_ReloadTurnsProfilesOff(t *testing.T) {
 }
 
 // TestPage_ACompleteJobIsComplete is about a training whose last report came
-// before its last step: "278 / 280" would stay for ever.
+// before its last step: "278 / 280" would stay forever.
 func TestPage_ACompleteJobIsComplete(t *testing.T) {
 	page := string(pageHTML)
 	complete, report := strings.Index(page, `if (j.state === "complete") bar(td, 1, "complete"); else`), strings.Index(page, "${j.step || 0} / ${j.total}")

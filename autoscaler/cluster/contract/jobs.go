@@ -170,7 +170,7 @@ func queued(summary object) float64 {
 	return n
 }
 
-// parked: a batch job of no workers is dead at once, and can be scaled up all the same.
+// parked: a batch job of no workers is dead at once, and can still be scaled up.
 func parked(t *testing.T, n *Nomad) {
 	n.Register(t, Job{ID: "parked", Max: 1})
 	is := func(want string) {

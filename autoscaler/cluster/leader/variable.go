@@ -20,7 +20,7 @@ type Holder struct {
 	Machine string `json:"-"`       // its host name, "" is unknown
 }
 
-// Variable is the lock of a Nomad variable. But for Holder, it is for one
+// Variable is the lock of a Nomad variable. Except for Holder, it is for one
 // goroutine.
 type Variable struct {
 	client          *api.Client
@@ -79,7 +79,7 @@ func (v *Variable) Release(ctx context.Context) error {
 	if _, _, err := v.client.Variables().ReleaseLock(lock, o); err != nil {
 		return v.wrap("releasing", err)
 	}
-	// No one is to be sent here any more. Where another has the lock already,
+	// No one is to be sent here from now on. Where another has the lock already,
 	// this is refused.
 	free := &api.Variable{Namespace: v.namespace, Path: v.path, Items: api.VariableItems{holderItem: "", addressItem: "", machineItem: ""}}
 	if _, _, err := v.client.Variables().Update(free, o); !errors.Is(v.wrap("clearing", err), ErrConflict) {

@@ -193,7 +193,7 @@ func (c *Cluster) end(a *Alloc, client, desired string) {
 }
 
 // block keeps the job's blocked evaluation, of which it has one at most, and how many
-// of its workers wait. One that is tried again in vain stays as it is.
+// of its workers wait. One that is tried again without success stays as it is.
 func (c *Cluster) block(j *Job, missing int) {
 	old := c.evals[j.ID]
 	if c.queued[j.ID] != missing {

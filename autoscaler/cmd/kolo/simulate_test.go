@@ -85,7 +85,7 @@ func TestSimulate_Skips(t *testing.T) {
 }
 
 func TestSimulate_Mistakes(t *testing.T) {
-	// The others are mistakes of the command line.
+	// The others are wrong command lines.
 	fails := []string{"no such file", "cluster too small", "unknown format", "unwritable", "ticks and faults", "placements file", "placements of others"}
 	for name, c := range map[string]struct {
 		args []string

@@ -20,6 +20,6 @@
 //
 // What a job states of all its workers is stated once: counts and scaling.min go
 // to 0, or each rack would start that many, and the bounds that the job had move
-// into its kolo block. All else of the file stays as it is, but for the
+// into its kolo block. All else of the file stays as it is, except the
 // indentation of the groups; the text of heredocs is not touched.
 package expand

@@ -29,7 +29,7 @@ func check(t *testing.T, path string, vars ...string) ([]Finding, error) {
 	return Check(Options{Path: path, Text: text, Vars: vars, ReadFiles: true, MaxKillTimeout: MaxKillTimeout})
 }
 
-// Each job in testdata has a file beside it with all that is found in it.
+// Each job in testdata has a file next to it with all that is found in it.
 func TestFindings(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*.nomad.hcl")
 	must.NoError(t, err)

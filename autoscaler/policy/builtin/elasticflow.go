@@ -13,10 +13,10 @@ import (
 )
 
 // elasticFlow guarantees deadlines: a job with one is admitted if some share
-// of the GPUs meets it beside those admitted before, and holds at least the
+// of the GPUs meets it next to those admitted before, and holds at least the
 // smallest such share. What is left serves everyone.
 //
-// Three departures from the paper. Newcomers are fitted beside those already
+// Three departures from the paper. Newcomers are fitted next to those already
 // admitted, in order of deadline, rather than all re-checked for each. An
 // admitted job keeps what was reserved for it as long as that meets its
 // deadline: planning again could break a promise made to another. And jobs
@@ -188,7 +188,7 @@ func (f *flowPlan) admit(c *candidate, before []piece, powers bool) []piece {
 func (f *flowPlan) room(c *candidate, slot int) int { return f.free[slot] + c.cost(c.n) }
 
 // kept is the number of workers that the job had reserved in a slot, 0 where
-// it may not have them any more.
+// it may no longer have them.
 func (f *flowPlan) kept(c *candidate, before []piece, slot int) int {
 	i := slices.IndexFunc(before, func(p piece) bool { return p.Until >= f.ends[slot] })
 	if i < 0 || c.floor(before[i].Workers) != before[i].Workers || c.cost(before[i].Workers) > f.room(c, slot) {

@@ -41,7 +41,7 @@ func (st *standing) remember(s *policy.Snapshot, d *policy.Decision) {
 
 // keep answers the standing plan: counts as planned, or else as they are. It
 // reports false, and changes nothing, where those do not fit bounds or
-// capacity (any more); the policy then has to plan again.
+// capacity; the policy then has to plan again.
 func (st *standing) keep(d *policy.Decision, pools []*pool) bool {
 	for _, p := range pools {
 		free := p.free

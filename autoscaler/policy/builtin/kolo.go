@@ -190,7 +190,7 @@ func (k kolo) plan(s *policy.Snapshot, p *pool) {
 
 // outbids reports whether the best start comes before the best growth. Priority
 // orders jobs that start, and jobs that grow; between the two, growth of a higher
-// priority keeps no job from its start, but for what it gains.
+// priority keeps no job from its start, except by what it gains.
 func (b *bid) outbids(growth *bid) bool {
 	if b.tier > growth.tier {
 		return true

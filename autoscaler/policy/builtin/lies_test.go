@@ -152,7 +152,7 @@ func TestKolo_AFalseLengthMakesAJobFresh(t *testing.T) {
 }
 
 // TestPolicies_GrowthIsBidAtOwnPriorityAndWeight has a job that scales perfectly
-// beside two that do not, all of them running at their minimum.
+// next to two that do not, all of them running at their minimum.
 func TestPolicies_GrowthIsBidAtOwnPriorityAndWeight(t *testing.T) {
 	crowd := func(priority int, weight float64) *policy.Snapshot {
 		s := cluster(16)

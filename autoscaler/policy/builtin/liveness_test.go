@@ -24,7 +24,7 @@ var mild = rapid.Custom(func(t *rapid.T) speedup.Curve {
 
 // TestPolicies_EveryJobEnds runs random finite workloads by events, asking
 // the policy on arrivals, completions and its own wake-ups only: a policy
-// that lets a job wait for ever, or forgets to ask for the decision that
+// that lets a job wait forever, or forgets to ask for the decision that
 // would start it, hangs here.
 func TestPolicies_EveryJobEnds(t *testing.T) {
 	eachPolicy(t, func(t *testing.T, p policy.Policy) {

@@ -98,7 +98,7 @@ func TestElasticFlow_AdmittedJobsKeepTheirGuarantee(t *testing.T) {
 	// 300 steps in 100 s need four workers (three is no power of two).
 	s := cluster(4, policy.Job{Remaining: 300, Deadline: 10_100})
 	must.Eq(t, []int{4}, decide(t, p, s))
-	// A newcomer with an earlier deadline could be met alone, not beside it.
+	// A newcomer with an earlier deadline could be met alone, not next to it.
 	s.Jobs = append(s.Jobs, cluster(4, policy.Job{}, policy.Job{Remaining: 100, Deadline: 10_050}).Jobs[1])
 	must.Eq(t, []int{4, 0}, decide(t, p, s))
 }

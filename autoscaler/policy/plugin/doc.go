@@ -16,8 +16,8 @@
 // program or of a built-in policy.
 //
 // A policy's process gets none of the environment but PATH, HOME and LANG, and
-// cannot read the autoscaler's from /proc, so that it sees no Nomad token. It runs as
-// the autoscaler's user all the same: files which that user may read, such as a
+// cannot read the autoscaler's from /proc, so that it sees no Nomad token. It still runs
+// as the autoscaler's user: files which that user may read, such as a
 // token or a configuration, are open to it, and so is everything where the user
 // is root.
 package plugin

@@ -170,7 +170,7 @@ const answerLimit = 32 << 20
 // killed, and started again by a later call: at once after the first failure,
 // then after pauses that double up to a minute, in which the error is RestingError.
 // Once the context of s has ended, the answer is not waited for: the program, which
-// decides one after another, has the rest of its time for it all the same.
+// decides one after another, still has the rest of its time for it.
 func (p *Process) TryAllocate(s *policy.Snapshot) (policy.Decision, error) {
 	ctx := s.Context
 	if ctx == nil {

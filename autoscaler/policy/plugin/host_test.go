@@ -272,7 +272,7 @@ func TestHost_CloseDoesNotWaitForAProgramThatHangs(t *testing.T) {
 	must.ErrorIs(t, err, context.Canceled)
 }
 
-// TestProcess_IsNotWaitedFor has no one wait for a decision any more, neither while the
+// TestProcess_IsNotWaitedFor has no one wait for a decision, neither while the
 // program makes it nor while another waits for the program. The program is not to blame.
 func TestProcess_IsNotWaitedFor(t *testing.T) {
 	h, dir := host(t)

@@ -82,7 +82,7 @@ func library() (lib *nvml.Real, root string) {
 	return nvml.New(nvml.Options{Library: os.Getenv(envLibrary), Root: root}), root
 }
 
-// errUsage is a mistake in the command line.
+// errUsage reports a wrong command line.
 var errUsage = errors.New("wrong usage")
 
 // command runs one command and returns the exit status.

@@ -23,7 +23,7 @@
 // A leader stays until it is lost, leaves, is dropped by Nomad, or meets one of
 // a higher term: a lower index that comes back changes nothing. Terms follow the
 // wall clock, so that they go on rising where all who remember them have died. An
-// agent obeys no term lower than one that it has promised, for ever.
+// agent obeys no term lower than one that it has ever promised.
 //
 // # Rings
 //
@@ -60,7 +60,7 @@
 // younger one was formed: each was dead, or dropped from the registry.
 // TestProperty_OneRing tests exactly that. Nomad drops what it has lost sight of,
 // so a cut-off group of hosts goes on training in the ring it has, but can never
-// form another beside the one that takes its place. Without the registry no ring
+// form a second ring next to that of its successor. Without the registry no ring
 // is formed at all.
 //
 // What is taken for granted: reads of the registry are linearizable, a refused

@@ -27,7 +27,7 @@ func (m *Machine) announce() {
 	}
 }
 
-// yield gives up the leadership where this agent may form no ring any more and
+// yield gives up the leadership where this agent may no longer form a ring and
 // another could: it leaves, or Nomad has dropped it. Training goes on meanwhile;
 // the others elect one of them as soon as they see their sessions end.
 func (m *Machine) yield() {

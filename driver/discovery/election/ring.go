@@ -22,7 +22,7 @@ func (p Process) Compare(o Process) int {
 }
 
 // Host is one agent process as a member of a ring. A restarted agent, or one
-// that Nomad dropped and registered again, is not the same host any more: it has
+// that Nomad dropped and registered again, is no longer the same host: it has
 // lost its vote on what comes after that ring.
 type Host struct {
 	AllocID string

@@ -156,7 +156,7 @@ func (s *sim) kill(id string) {
 	}
 }
 
-// poll reads the registry for ever, as a blocking query does.
+// poll reads the registry without end, as a blocking query does.
 func (s *sim) poll(a *agent) {
 	if !a.alive {
 		return

@@ -43,7 +43,7 @@
 //
 // Why the proof does not show S: for any challenge, (T, z) with a random z and T =
 // z^e · X^-c has the distribution of a real round. What the verifier sees, it
-// could have made itself, but for the hash. This needs r to be uniform and
+// could have made itself, except the hash. This needs r to be uniform and
 // secret.
 //
 // # EdDSA: Schnorr

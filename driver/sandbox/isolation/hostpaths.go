@@ -23,7 +23,7 @@ var DefaultBindPaths = []string{
 	// Names of users, hosts and services.
 	"/etc/gai.conf", "/etc/group", "/etc/host.conf", "/etc/hostname", "/etc/hosts", "/etc/networks",
 	"/etc/nsswitch.conf", "/etc/passwd", "/etc/protocols", "/etc/resolv.conf", "/etc/rpc", "/etc/services",
-	// What /etc/resolv.conf may be a link to; sockets of the resolver lie beside it.
+	// What /etc/resolv.conf may be a link to; sockets of the resolver lie next to it.
 	"/run/resolvconf/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/systemd/resolve/stub-resolv.conf",
 	// Roots of trust, without /etc/ssl/private and /etc/pki/tls/private.
 	"/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/crypto-policies", "/etc/pki/ca-trust",

@@ -20,7 +20,7 @@ type Socket struct {
 	// UID is the user that made the socket.
 	UID uint32
 	// Inode identifies the socket among the open files of processes. It is 0
-	// when no process has it open any more.
+	// once no process has it open.
 	Inode uint64
 	// Cgroup is the ID of the cgroup (version 2) in which the socket was made,
 	// 0 when the kernel does not report it.

@@ -7,7 +7,7 @@
 // A task's directory, and the one it shares with the other tasks of its allocation,
 // belong to the users that tasks run as: anything in them can be replaced by a link
 // before root opens it the next time. So what root writes for a task lies in
-// directories of root's own, beside those of the allocations.
+// directories of root's own, next to those of the allocations.
 //
 //	<alloc_dir>/<allocation>/<task>/              Nomad's, and the task's
 //	<alloc_dir>/.kolo/state/<allocation>/<task>/  what the driver writes

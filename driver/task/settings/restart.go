@@ -27,7 +27,7 @@ type Restart struct {
 	// Mode is ModeInProcess or ModeRestart; empty leaves it to what the processes do
 	// first.
 	Mode string `json:"mode,omitempty"`
-	// Spares is how many processes of each slot are kept ready beside the one that
+	// Spares is how many processes of each slot are kept ready next to the one that
 	// trains.
 	Spares     int        `json:"spares,omitempty"`
 	Checkpoint Checkpoint `json:"checkpoint,omitzero"`

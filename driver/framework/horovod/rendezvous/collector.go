@@ -33,7 +33,7 @@ type gathering struct {
 	from map[string]string
 	// complete meshes were given out by this leader, read ones by another.
 	complete, read bool
-	// settled: the values were dropped, because no one needs them any more.
+	// settled: the values were dropped, because they are no longer needed.
 	settled bool
 }
 

@@ -64,7 +64,7 @@ func TestCollector_Refuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := rendezvous.NewCollector()
 			submit(t, c, "a", blob("global", "0", "A", 2))
-			// The good one after it is taken all the same.
+			// The good one after it is still taken.
 			fills, err := c.Submit("b", []wire.Put{p, blob("global", "1", "B", 2)})
 			must.ErrorContains(t, err, "from host b")
 			must.Len(t, 1, fills)

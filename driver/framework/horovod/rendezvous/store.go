@@ -20,7 +20,7 @@ var (
 	// ErrForeign is the answer to a slot that has no such part in the ring.
 	ErrForeign = errors.New("rendezvous: key of another slot")
 	// ErrConflict reports that one blob has two values and either may have been read.
-	// The ring cannot form any more; the next generation has to.
+	// The ring can no longer form; the next generation has to.
 	ErrConflict = errors.New("rendezvous: blob differs from the one given out")
 	// ErrTooMuch is the answer to a slot that stores more than any Horovod does.
 	ErrTooMuch = errors.New("rendezvous: slot stores too much")

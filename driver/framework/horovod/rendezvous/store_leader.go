@@ -77,7 +77,7 @@ func (s *Store) Outgoing() []wire.Put {
 func (s *Store) News() <-chan struct{} { return s.news }
 
 // Snapshot is everything a new leader needs of this agent. Once it is taken,
-// nothing may be filled any more that the leader before has sent.
+// nothing that the leader before has sent may be filled.
 func (s *Store) Snapshot() wire.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()

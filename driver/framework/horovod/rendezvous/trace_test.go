@@ -37,7 +37,7 @@ type recorded struct {
 	Answer     []byte            `json:"resp_b64"`
 }
 
-// sharedFile finds a file of the data that is kept beside the project.
+// sharedFile finds a file of the data that is kept next to the project.
 func sharedFile(t testing.TB, elem ...string) string {
 	t.Helper()
 	dir := os.Getenv("KOLO_SHARED")

@@ -156,7 +156,7 @@ func (w *world) userMeshes(rank int, name string, ranks []int) []ringsim.Mesh {
 // errBroken ends a run: a blob of a dead process may have been read.
 var errBroken = errors.New("the ring is broken")
 
-// run goes on until nothing can happen any more. Failures strike while things
+// run goes on until nothing more can happen. Failures strike while things
 // happen.
 func (w *world) run(deaths, moves int) error {
 	things := w.things()

@@ -234,7 +234,7 @@ type answer struct {
 	err error
 }
 
-// start performs an operation beside the world's steps: it is in the replica when
+// start performs an operation next to the world's steps: it is in the replica when
 // start returns.
 func (w *world) start(ctx context.Context, rank int, op store.Op) *started {
 	s := &started{rank: rank, op: op, answer: make(chan answer, 1)}

@@ -214,7 +214,7 @@ func (c *connection) wait(req request) error {
 // yield leaves what the client has waited for to others: it is not going to take it.
 func (c *connection) yield() {
 	if len(c.waited) > 0 && c.store != nil {
-		_, _ = c.store.Do(c.ctx, store.Op{Kind: store.Yield, Keys: c.waited}) // fails only where no one waits any more
+		_, _ = c.store.Do(c.ctx, store.Op{Kind: store.Yield, Keys: c.waited}) // fails only once no one waits
 	}
 }
 

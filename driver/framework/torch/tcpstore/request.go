@@ -65,7 +65,7 @@ type budget struct {
 func (b *budget) release(n int64) { b.used.Add(-n) }
 
 // requestReader reads requests. Nothing is allocated for a length before the bytes are there,
-// but for a small part of them.
+// except a small part of them.
 type requestReader struct {
 	r      *bufio.Reader
 	budget *budget

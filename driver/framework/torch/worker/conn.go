@@ -20,7 +20,7 @@ type conn struct {
 	mu    sync.Mutex
 	queue [][]byte
 	more  chan struct{} // has an element when there are messages
-	ended bool          // nothing is added any more
+	ended bool          // nothing more is added
 	over  chan struct{} // closed when everything was written, or can't be
 }
 
