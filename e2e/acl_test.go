@@ -23,16 +23,16 @@ func TestACL(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	ctx := testContext(t, 5*time.Minute)
 	c := startCluster(t, cluster.Options{ACL: true})
-	rules, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "acl", "pytorch-acl.policy.hcl"))
+	rules, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "acl", "horovod.policy.hcl"))
 	must.NoError(t, err)
 	_, err = c.API.ACLPolicies().Upsert(&api.ACLPolicy{
-		Name:   "pytorch-acl",
+		Name:   "horovod",
 		Rules:  string(rules),
-		JobACL: &api.JobACL{Namespace: "default", JobID: "pytorch-acl"},
+		JobACL: &api.JobACL{Namespace: "default", JobID: "horovod"},
 	}, nil)
 	must.NoError(t, err)
 
-	tr := startTraining(ctx, t, c, trainingOptions{spec: "pytorch-acl", edit: func(job *api.Job) {
+	tr := startTraining(ctx, t, c, trainingOptions{id: "horovod", edit: func(job *api.Job) {
 		// Short, so that one expires while the test runs, and must be renewed.
 		job.TaskGroups[0].Tasks[0].Identities[0].TTL = 20 * time.Second
 	}})

@@ -122,7 +122,7 @@ func TestKill(t *testing.T) {
 func TestKillSlotsOfHostsWithSeveral(t *testing.T) {
 	ctx := testContext(t, 10*time.Minute)
 	tr := startTraining(ctx, t, startCluster(t, cluster.Options{}), trainingOptions{
-		spec: "pytorch-slots", count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
+		vars: cluster.Vars{"slots": 2}, count: 2, edit: spread, args: []string{fmt.Sprintf("--commit-every=%d", commitEvery)},
 	})
 	tr.waitSize(ctx, 4)
 	for _, ranks := range [][]int{{0}, {3}, {0, 2}} {

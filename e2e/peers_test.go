@@ -90,7 +90,7 @@ func with(cert tls.Certificate) credentials.TransportCredentials {
 // instance is the address of an allocation's agent.
 func instance(ctx context.Context, t *testing.T, tr *training, alloc string) string {
 	t.Helper()
-	services, _, err := tr.c.API.Services().Get("pytorch-acl", query(ctx))
+	services, _, err := tr.c.API.Services().Get("horovod", query(ctx))
 	must.NoError(t, err)
 	for _, s := range services {
 		if s.AllocID == alloc {

@@ -84,7 +84,7 @@ func checkMemory(ctx context.Context, t *testing.T, tr *training) {
 func TestScaleSlots(t *testing.T) {
 	ctx := testContext(t, 5*time.Minute)
 	c := startCluster(t, cluster.Options{})
-	tr := startTraining(ctx, t, c, trainingOptions{spec: "pytorch-slots"})
+	tr := startTraining(ctx, t, c, trainingOptions{vars: cluster.Vars{"slots": 2}})
 	tr.waitSize(ctx, 2)
 	tr.scale(ctx, 2)
 	tr.waitSize(ctx, 4)

@@ -127,7 +127,7 @@ func TestElasticScriptsAreFound(t *testing.T) {
 	}
 	must.SliceContainsSubset(t, names, []string{
 		"docs/tutorial.md", "docs/howto/write-an-elastic-script.md", "docs/howto/write-an-elastic-pytorch-script.md", "python/README.md",
-		"jobspecs/pytorch-cpu.nomad.hcl", "jobspecs/pytorch-gpu.nomad.hcl", "jobspecs/torch.nomad.hcl", "jobspecs/torch-podman.nomad.hcl",
+		"jobspecs/horovod.nomad.hcl", "jobspecs/torch.nomad.hcl", "jobspecs/container.nomad.hcl",
 	})
 	_, err := scriptsIn("docs/new.md", "~~~\n@hvd.elastic.run\ndef train(state):\n~~~\n")
 	must.ErrorContains(t, err, "docs/new.md: 1 elastic functions are in no Python block")

@@ -6,6 +6,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,9 +41,10 @@ type training struct {
 	dir string
 }
 
-// trainingOptions change the job of jobspecs/pytorch-cpu.nomad.hcl.
+// trainingOptions change the job of jobspecs/horovod.nomad.hcl.
 type trainingOptions struct {
 	spec  string // another of jobspecs/
+	id    string // made of the test's name if empty
 	count int    // 1 if 0
 	args  []string
 	// config is merged into the task's, nil values removed.
@@ -58,12 +60,9 @@ type trainingOptions struct {
 func startTraining(ctx context.Context, t testing.TB, c *cluster.Cluster, o trainingOptions) *training {
 	t.Helper()
 	if o.spec == "" {
-		o.spec = "pytorch-cpu"
+		o.spec = "horovod"
 	}
-	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
-	if o.spec == "pytorch-acl" { // whose policy names the job
-		name = o.spec
-	}
+	name := cmp.Or(o.id, strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())))
 	tr := &training{t: t, c: c, dir: filepath.Join(c.Dir, "training", name)}
 	must.NoError(t, os.MkdirAll(tr.dir, 0o777))
 

@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,7 +21,7 @@ import (
 	"github.com/kolo-nomad/kolo/e2e/train"
 )
 
-// startWorker is startTraining for jobspecs/torch-docker.nomad.hcl with a framework's
+// startWorker is startTraining for jobspecs/container.nomad.hcl with a framework's
 // script, without the image: under raw_exec, with kolo-worker as the task's command.
 func startWorker(ctx context.Context, t testing.TB, c *cluster.Cluster, f train.Framework, o trainingOptions) *training {
 	t.Helper()
@@ -30,16 +29,12 @@ func startWorker(ctx context.Context, t testing.TB, c *cluster.Cluster, f train.
 		t.Skipf("needs %v: make torch horovod", err)
 	}
 	edit := o.edit
-	o.spec, o.vars = "torch-docker", cluster.Vars{"python": filepath.Join(root(t), f.Python), "script": filepath.Join(root(t), f.Script), "isolation": nil}
+	o.spec, o.vars = "container", cluster.Vars{"python": filepath.Join(root(t), f.Python), "script": filepath.Join(root(t), f.Script), "framework": f.Name, "isolation": nil}
 	o.edit = func(job *api.Job) {
 		group := job.TaskGroups[0]
 		task := group.Tasks[0]
 		task.Driver, task.User, task.VolumeMounts, group.Volumes = "raw_exec", "", nil, nil
 		args := task.Config["args"].([]any)
-		if f.Name != train.Torch.Name {
-			args = slices.DeleteFunc(args, func(arg any) bool { return strings.HasPrefix(arg.(string), "--torch.") })
-			args[slices.Index(args, any("--framework=torch"))] = "--framework=" + f.Name
-		}
 		task.Config = map[string]any{"command": filepath.Join(root(t), "bin", "kolo-worker"), "args": args}
 		task.Env = f.Env(root(t))
 		job.Spreads = []*api.Spread{api.NewSpread("${node.unique.id}", 100, nil)}

@@ -39,12 +39,12 @@ func Packages() []Package {
 		{
 			Name: "kolo-worker", Program: "kolo-worker", Summary: "elastic deep-learning training as the program of a Nomad task",
 			Description: "One static program that starts and supervises the training processes of a task\nunder docker, podman, exec or raw_exec.",
-			Examples:    []string{"jobspecs/torch-docker.nomad.hcl"},
+			Examples:    []string{"jobspecs/container.nomad.hcl"},
 		},
 		{
 			Name: "kolo-nomad-driver", Program: "nomad-driver-horovod", Summary: "Nomad task drivers for elastic PyTorch and Horovod",
 			Description: "Task drivers \"torch\" and \"horovod\": jobs grow and shrink while they train. For\nNomad clients with plugin_dir = \"/" + PluginDir + "\".",
-			Examples:    []string{"jobspecs/agent/client.hcl", "jobspecs/torch.nomad.hcl", "jobspecs/torchrun.nomad.hcl", "jobspecs/pytorch-gpu.nomad.hcl"},
+			Examples:    []string{"jobspecs/agent/client.hcl", "jobspecs/torch.nomad.hcl", "jobspecs/torchrun.nomad.hcl", "jobspecs/horovod.nomad.hcl"},
 		},
 		{
 			Name: "kolo-nomad-device", Program: "nomad-device-nvtopo", Summary: "Nomad device plugin for NVIDIA GPUs and their topology",

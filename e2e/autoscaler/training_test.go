@@ -98,7 +98,7 @@ var specs = map[string]struct {
 	file   string
 	config map[string]any
 }{
-	train.Horovod.Name: {"pytorch-cpu", map[string]any{"horovod": []map[string]any{{"cycle_time_ms": 10}}}},
+	train.Horovod.Name: {"horovod", map[string]any{"horovod": []map[string]any{{"cycle_time_ms": 10}}}},
 	train.Torch.Name:   {"torch", nil},
 }
 

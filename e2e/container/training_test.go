@@ -48,12 +48,12 @@ type training struct {
 // errNotYet is for waits without more to report.
 var errNotYet = errors.New("not yet")
 
-// start registers the job of jobspecs/torch-docker.nomad.hcl with the test's script,
+// start registers the job of jobspecs/container.nomad.hcl with the test's script,
 // which trains until it is finished or the test ends.
 func (w *world) start(ctx context.Context, t testing.TB, count int, edit func(*api.Job)) *training {
 	t.Helper()
 	tr := w.training(t, strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())))
-	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "torch-docker.nomad.hcl"))
+	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "container.nomad.hcl"))
 	must.NoError(t, err)
 	tr.job, err = w.Parse(string(text), cluster.Vars{
 		"count": count, "image": w.image, "python": "/usr/bin/python3", "script": filepath.Join(root(t), train.Torch.Script),
@@ -269,7 +269,7 @@ func (tr *training) finish(ctx context.Context) {
 
 // status is what the ring's leader knows, as any of the job's workers reports it.
 func (tr *training) status(ctx context.Context) (*wire.Status, error) {
-	services, _, err := tr.w.API.Services().Get("torch-docker", new(api.QueryOptions).WithContext(ctx))
+	services, _, err := tr.w.API.Services().Get("container", new(api.QueryOptions).WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}

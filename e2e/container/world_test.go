@@ -124,10 +124,10 @@ func (e engine) startWorld(ctx context.Context, t testing.TB) *world {
 // allow lets a job record that its training is complete, as docs/howto/use-acls.md has it.
 func (w *world) allow(t testing.TB, job string) {
 	t.Helper()
-	rules, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "acl", "pytorch-acl.policy.hcl"))
+	rules, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "acl", "horovod.policy.hcl"))
 	must.NoError(t, err)
 	_, err = w.API.ACLPolicies().Upsert(&api.ACLPolicy{
-		Name: job, Rules: strings.ReplaceAll(string(rules), "pytorch-acl", job), JobACL: &api.JobACL{Namespace: "default", JobID: job},
+		Name: job, Rules: strings.ReplaceAll(string(rules), "horovod", job), JobACL: &api.JobACL{Namespace: "default", JobID: job},
 	}, nil)
 	must.NoError(t, err)
 }

@@ -31,10 +31,10 @@ type training struct {
 	id string
 }
 
-// trains submits jobspecs/pytorch-acl.nomad.hcl for the tenant, isolated.
+// trains submits jobspecs/horovod.nomad.hcl for the tenant, isolated.
 func (tn *tenant) trains(t *testing.T) *training {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "pytorch-acl.nomad.hcl"))
+	text, err := os.ReadFile(filepath.Join(root(t), "jobspecs", "horovod.nomad.hcl"))
 	must.NoError(t, err)
 	venv, err := filepath.EvalSymlinks(filepath.Join(root(t), ".venv"))
 	must.NoError(t, err)
@@ -44,7 +44,7 @@ func (tn *tenant) trains(t *testing.T) *training {
 		one := 1
 		job.TaskGroups[0].Count = &one
 	})
-	return &training{t: t, tn: tn, id: "pytorch-acl"}
+	return &training{t: t, tn: tn, id: "horovod"}
 }
 
 // slots are the training processes.

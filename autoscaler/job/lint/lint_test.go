@@ -79,7 +79,7 @@ func TestOwnJobs(t *testing.T) {
 
 // model is a job in which nothing is found.
 func model(t *testing.T) string {
-	text, err := os.ReadFile("../../../jobspecs/torch-docker.nomad.hcl")
+	text, err := os.ReadFile("testdata/model.hcl")
 	must.NoError(t, err)
 	return strings.Replace(string(text), "kolo-torch:1", digest, 1)
 }

@@ -1,16 +1,58 @@
 # Copyright (c) Kolo authors
 # SPDX-License-Identifier: MPL-2.0
 
-# Elastic PyTorch on NVIDIA GPUs: two GPUs and so two training processes per
-# allocation, up to 16 in all. (Validated, but not yet run on real GPUs.)
+# Elastic PyTorch with Horovod: one training process per allocation, 1 to 4 of them,
+# on CPUs. -var slots=2 trains with two processes per allocation, -var gpus=2 with two
+# GPUs and a process for each. (With GPUs validated, but not yet run on real ones.)
 #
-#   nomad job run jobspecs/pytorch-gpu.nomad.hcl
-#   nomad job scale pytorch-gpu workers 4
+#   nomad job run jobspecs/horovod.nomad.hcl
+#   nomad job scale horovod workers 4
+#
+# With ACLs, one policy that is bound to the job lets its workers record that training
+# is complete, so that no later allocation trains again:
+#
+#   nomad acl policy apply -namespace default -job horovod horovod jobspecs/acl/horovod.policy.hcl
+
+variable "name" {
+  type        = string
+  default     = "horovod"
+  description = "The job's ID and the name of its service, unlike those of any other job."
+}
 
 variable "count" {
   type        = number
   default     = 2
   description = "Allocations to start with; nomad job scale changes it later."
+}
+
+variable "max" {
+  type        = number
+  default     = 4
+  description = "Most allocations."
+}
+
+variable "slots" {
+  type        = number
+  default     = 1
+  description = "Training processes of each allocation without GPUs: local ranks of one host."
+}
+
+variable "gpus" {
+  type        = number
+  default     = 0
+  description = "GPUs of each allocation, one training process each; 0: on CPUs."
+}
+
+variable "cpu" {
+  type        = number
+  default     = 1000
+  description = "MHz of each training process."
+}
+
+variable "memory" {
+  type        = number
+  default     = 1024
+  description = "MiB of each training process."
 }
 
 variable "python" {
@@ -37,7 +79,13 @@ variable "isolation" {
   description = "exec, or none where the client allows it."
 }
 
-job "pytorch-gpu" {
+locals {
+  slots = max(var.slots, var.gpus)
+}
+
+job "horovod" {
+  id   = var.name
+  name = var.name
   type = "batch"
 
   group "workers" {
@@ -47,7 +95,7 @@ job "pytorch-gpu" {
     scaling {
       enabled = true
       min     = 1
-      max     = 8
+      max     = var.max
     }
 
     network {
@@ -62,7 +110,7 @@ job "pytorch-gpu" {
     # Workers find each other as instances of this service, and serve the
     # ring's status and metrics on it.
     service {
-      name     = "pytorch-gpu"
+      name     = var.name
       port     = "kolo"
       provider = "nomad"
     }
@@ -92,17 +140,10 @@ job "pytorch-gpu" {
         command   = var.python
         args      = concat([var.script], var.args)
         isolation = var.isolation
-        service   = "pytorch-gpu"
-        min_np    = 2
-        max_np    = 16
-
-        # A machine that vanishes is noticed after this long.
-        gloo_timeout = "10s"
-
-        horovod {
-          fusion_threshold_mb = 64
-          cycle_time_ms       = 1
-        }
+        service   = var.name
+        slots     = local.slots
+        min_np    = local.slots
+        max_np    = local.slots * var.max
       }
 
       # The first identifies the agent to Nomad's service registry, the second to
@@ -124,11 +165,15 @@ job "pytorch-gpu" {
       kill_timeout = "30s"
 
       resources {
-        cpu    = 8000
-        memory = 16384
+        cpu    = local.slots * var.cpu
+        memory = local.slots * var.memory
 
-        device "nvidia/gpu" {
-          count = 2
+        dynamic "device" {
+          for_each = var.gpus > 0 ? ["nvidia/gpu"] : []
+          labels   = [device.value]
+          content {
+            count = var.gpus
+          }
         }
       }
 
@@ -141,11 +186,11 @@ job "pytorch-gpu" {
         import horovod.torch as hvd
 
         hvd.init()
-        torch.cuda.set_device(hvd.local_rank())
+        device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
         torch.manual_seed(1)
         w, x = torch.randn(16, 1), torch.randn(4800, 16)
         y = torch.tanh(x @ w)
-        model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)).cuda()
+        model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)).to(device)
         optimizer = hvd.DistributedOptimizer(
             torch.optim.SGD(model.parameters(), lr=0.05), named_parameters=model.named_parameters())
         progress = open(os.environ.get("KOLO_PROGRESS_FILE", os.devnull), "a", buffering=1)
@@ -156,7 +201,7 @@ job "pytorch-gpu" {
                 samples = list(state.sampler) # none if the ring has changed at the epoch's last commit
                 for batch in (samples[i:i + 12] for i in range(0, len(samples), 12)):
                     optimizer.zero_grad()
-                    loss = torch.nn.functional.mse_loss(model(x[batch].cuda()), y[batch].cuda())
+                    loss = torch.nn.functional.mse_loss(model(x[batch].to(device)), y[batch].to(device))
                     loss.backward()
                     optimizer.step()
                     state.step += 1
