@@ -13,7 +13,6 @@ replace (
 
 require (
 	filippo.io/bigmod v0.1.0
-	filippo.io/edwards25519 v1.2.0
 	github.com/Masterminds/sprig/v3 v3.3.0
 	github.com/NVIDIA/go-nvml v0.13.0-1
 	github.com/agext/levenshtein v1.2.1

@@ -22,7 +22,7 @@ import (
 )
 
 func TestVerifier_certificates(t *testing.T) {
-	key := newEd25519(t, "ed")
+	key := newRSA(t, "rsa")
 	v := newFakeKeys(key).verifier()
 	token := key.sign(t, nomadClaims())
 	made := func(at time.Duration, life time.Duration) *x509.Certificate {
@@ -74,7 +74,7 @@ func transplant(t *testing.T, from *x509.Certificate, notBefore, notAfter time.T
 
 // TestVerifier_remembers has good proofs verified once, and bad ones each time.
 func TestVerifier_remembers(t *testing.T) {
-	key := newEd25519(t, "ed")
+	key := newRSA(t, "rsa")
 	v := newFakeKeys(key).verifier()
 	for range 3 {
 		_, err := v.Verify(t.Context(), certify(t, noSignature(key.sign(t, nomadClaims())), key.pub, testNow, time.Minute))
@@ -105,7 +105,7 @@ func TestVerifier_remembers(t *testing.T) {
 
 // FuzzVerifier is about what a stranger's certificate holds.
 func FuzzVerifier(f *testing.F) {
-	key := newEd25519(f, "ed")
+	key := newRSA(f, "rsa")
 	v := newFakeKeys(key).verifier()
 	good := certify(f, key.sign(f, nomadClaims()), key.pub, testNow, time.Minute)
 	f.Add(good.Raw)
@@ -124,7 +124,7 @@ func FuzzVerifier(f *testing.F) {
 
 // FuzzReadClaims is about what a stranger's proof has of its token.
 func FuzzReadClaims(f *testing.F) {
-	key := newEd25519(f, "ed")
+	key := newRSA(f, "rsa")
 	v := newFakeKeys(key).verifier()
 	token := key.sign(f, nomadClaims())
 	f.Add(token[:strings.LastIndex(token, ".")])

@@ -5,7 +5,6 @@ package discovery
 
 import (
 	"context"
-	"crypto/ed25519"
 	"crypto/rsa"
 	"crypto/tls"
 	"fmt"
@@ -82,13 +81,16 @@ func (c *Certifier) make(ctx context.Context, token string, now time.Time) (*tls
 	if now.After(notAfter.Add(clockLeeway)) {
 		return nil, fmt.Errorf("%w: this task's identity expired at %s, and Nomad has not renewed it", ErrInvalid, notAfter)
 	}
+	if tok.Headers[0].Algorithm == string(jose.EdDSA) {
+		return nil, errOldKey
+	}
 	key, err := c.keys.signer(ctx, tok.Headers[0])
 	if err != nil {
 		return nil, err
 	}
 	notBefore, notAfter = notBefore.Truncate(time.Second), notAfter.Truncate(time.Second)
 	cert, err := newCertificate(notBefore, notAfter, func(binding []byte) (possession.Proof, error) {
-		return possession.Prove(token, key.Key, binding)
+		return possession.Prove(token, key.public, binding)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("prove this task's identity: %w", err)
@@ -96,31 +98,33 @@ func (c *Certifier) make(ctx context.Context, token string, now time.Time) (*tls
 	return cert, nil
 }
 
-// signatures are the algorithms that Nomad signs with.
+// signatures are the algorithms that Nomad signs with. EdDSA is that of root keys made
+// before Nomad 1.7: such a token is read, and refused with errOldKey.
 var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.EdDSA}
 
+// errOldKey is returned where Nomad has signed this task's identity with EdDSA.
+var errOldKey = fmt.Errorf("%w: a root key from before Nomad 1.7 (EdDSA) has signed this task's identity, and agents accept RS256 alone: "+
+	"run `nomad operator root keyring rotate`, then `nomad alloc stop` for this allocation, so that its successor has a new identity", ErrInvalid)
+
+// signingKey is a key that Nomad signs with.
+type signingKey struct {
+	jose.JSONWebKey
+	public *rsa.PublicKey
+}
+
 // signer returns Nomad's key that a token with the header is signed by.
-func (k *Keys) signer(ctx context.Context, h jose.Header) (jose.JSONWebKey, error) {
+func (k *Keys) signer(ctx context.Context, h jose.Header) (signingKey, error) {
 	if h.KeyID == "" {
-		return jose.JSONWebKey{}, fmt.Errorf("%w: it does not name the key that signed it", ErrInvalid)
+		return signingKey{}, fmt.Errorf("%w: it does not name the key that signed it", ErrInvalid)
 	}
 	key, err := k.Get(ctx, h.KeyID)
 	if err != nil {
-		return jose.JSONWebKey{}, err
+		return signingKey{}, err
 	}
-	if algorithm := algorithmOf(key.Key); algorithm != h.Algorithm || key.Algorithm != "" && key.Algorithm != h.Algorithm {
-		return jose.JSONWebKey{}, fmt.Errorf("%w: key %s is for %s, not %s", ErrInvalid, h.KeyID, algorithm, h.Algorithm)
+	public, ok := key.Key.(*rsa.PublicKey)
+	const want = string(jose.RS256)
+	if !ok || h.Algorithm != want || key.Algorithm != "" && key.Algorithm != want {
+		return signingKey{}, fmt.Errorf("%w: key %s signs with %q, and the identity names %q; want %s for both", ErrInvalid, h.KeyID, key.Algorithm, h.Algorithm, want)
 	}
-	return key, nil
-}
-
-// algorithmOf is the one algorithm that a key is used with.
-func algorithmOf(key any) string {
-	switch key.(type) {
-	case *rsa.PublicKey:
-		return string(jose.RS256)
-	case ed25519.PublicKey:
-		return string(jose.EdDSA)
-	}
-	return "nothing that Nomad signs with"
+	return signingKey{key, public}, nil
 }

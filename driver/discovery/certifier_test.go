@@ -17,7 +17,7 @@ import (
 )
 
 func TestCertifier(t *testing.T) {
-	key := newEd25519(t, "ed")
+	key := newRSA(t, "rsa")
 	keys := newFakeKeys(key)
 	file := filepath.Join(t.TempDir(), "nomad_kolo.jwt")
 	c := NewCertifier(nomadapi.Token{File: file}, &Keys{fetch: keys.fetch, now: keys.clock})
@@ -65,7 +65,12 @@ func TestCertifier(t *testing.T) {
 	must.ErrorContains(t, err, "Nomad has not renewed it")
 
 	keys.set(func(f *fakeKeys) { f.err = errors.New("away") })
-	write(newEd25519(t, "unknown").sign(t, nomadClaims(func(c *claims) { c.Expiry = nil })))
+	write(newRSA(t, "unknown").sign(t, nomadClaims(func(c *claims) { c.Expiry = nil })))
 	_, err = c.Certificate(t.Context())
 	must.Error(t, err)
+
+	write(newEd25519(t, "old").sign(t, nomadClaims(func(c *claims) { c.Expiry = nil })))
+	_, err = c.Certificate(t.Context())
+	must.ErrorIs(t, err, ErrInvalid)
+	must.ErrorContains(t, err, "nomad operator root keyring rotate")
 }

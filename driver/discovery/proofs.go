@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-
 	"github.com/kolo-nomad/kolo/driver/discovery/possession"
 )
 
@@ -43,7 +41,7 @@ func newProofs() *proofs {
 type turn chan struct{}
 
 // check returns nil when the certificate's proof holds for it.
-func (p *proofs) check(ctx context.Context, t turn, cert *x509.Certificate, key jose.JSONWebKey, proof possession.Proof, now time.Time) error {
+func (p *proofs) check(ctx context.Context, t turn, cert *x509.Certificate, key signingKey, proof possession.Proof, now time.Time) error {
 	thumbprint, err := key.Thumbprint(hashOfKeys)
 	if err != nil {
 		return fmt.Errorf("nomad's key %s: %w", key.KeyID, err)
@@ -58,7 +56,7 @@ func (p *proofs) check(ctx context.Context, t turn, cert *x509.Certificate, key 
 	case <-ctx.Done():
 		return fmt.Errorf("waiting to verify a proof: %w", ctx.Err())
 	}
-	if err := proof.Verify(key.Key, binding(cert.RawSubjectPublicKeyInfo, cert.NotBefore, cert.NotAfter)); err != nil {
+	if err := proof.Verify(key.public, binding(cert.RawSubjectPublicKeyInfo, cert.NotBefore, cert.NotAfter)); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	p.remember(id, cert.NotAfter, now)

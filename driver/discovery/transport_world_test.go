@@ -72,7 +72,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, allocs ...string) *world {
-	w := &world{issuer: newEd25519(t, "ed"), reg: registrytest.NewStatic()}
+	w := &world{issuer: newRSA(t, "rsa"), reg: registrytest.NewStatic()}
 	w.keys = newFakeKeys(w.issuer)
 	for _, a := range allocs {
 		w.reg.Add(registry.Peer{AllocID: a})

@@ -21,7 +21,7 @@
 //
 // # RS256: Guillou and Quisquater
 //
-// Nomad signs with RSA since 1.7. Its public key is (n, e), X is the padded hash
+// Nomad signs with RSA, by all root keys made since 1.7. Its public key is (n, e), X is the padded hash
 // of header.claims (EMSA-PKCS1-v1_5, RFC 8017), and the signature is the S with
 // S^e = X mod n. The proof is a Guillou-Quisquater signature (L. Guillou and J.-J.
 // Quisquater, "A Paradoxical Identity-Based Signature Scheme Resulting from
@@ -46,13 +46,13 @@
 // could have made itself, except the hash. This needs r to be uniform and
 // secret.
 //
-// # EdDSA: Schnorr
+// # EdDSA
 //
-// Keys that were made before Nomad 1.7 sign with Ed25519. The signature is (R, S)
-// with S·B = R + k·A, k = hash(R, A, header.claims) (RFC 8032). R is shown; it is
-// a random point that the signer chose. The proof is Schnorr's, of knowledge of
-// the S with S·B = P for P = R + k·A, made non-interactive by the same hash. Who
-// knows an S for an R of their choice has forged a signature.
+// Root keys that were made before Nomad 1.7 sign with Ed25519. There is no proof for
+// them: Nomad replaces a root key that is older than root_key_rotation_threshold (720
+// hours by default) with a new one, which signs with RSA. So a cluster signs with RSA
+// from 30 days after its servers were updated to 1.7 on, or from the next `nomad operator
+// root keyring rotate` on.
 //
 // # Limits
 //

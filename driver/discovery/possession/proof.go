@@ -5,8 +5,6 @@ package possession
 
 import (
 	"bytes"
-	"crypto"
-	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/asn1"
@@ -31,7 +29,7 @@ var ErrInvalid = errors.New("invalid proof of a signature")
 type Proof struct {
 	// Message is what was signed: a token's header and claims, "xxx.yyy".
 	Message string
-	// Body is the proof itself. Its form depends on the key.
+	// Body is the proof itself.
 	Body []byte
 }
 
@@ -45,14 +43,14 @@ type encoded struct {
 const version = 1
 
 // Prove proves knowledge of the signature of a token in compact form
-// ("header.claims.signature"), made by the owner of the key: an *rsa.PublicKey
-// (RS256) or an ed25519.PublicKey (EdDSA). The proof holds in the context only.
+// ("header.claims.signature"), made with RS256 by the owner of the key. The proof
+// holds in the context only.
 // The error never contains the signature.
-func Prove(token string, key crypto.PublicKey, context []byte) (Proof, error) {
+func Prove(token string, key *rsa.PublicKey, context []byte) (Proof, error) {
 	return prove(rand.Reader, token, key, context)
 }
 
-func prove(random io.Reader, token string, key crypto.PublicKey, context []byte) (Proof, error) {
+func prove(random io.Reader, token string, key *rsa.PublicKey, context []byte) (Proof, error) {
 	i := strings.LastIndexByte(token, '.')
 	if i < 0 {
 		return Proof{}, errors.New("want header.claims.signature")
@@ -65,15 +63,7 @@ func prove(random io.Reader, token string, key crypto.PublicKey, context []byte)
 	if err != nil {
 		return Proof{}, errors.New("the token's signature is not base64url")
 	}
-	var body []byte
-	switch key := key.(type) {
-	case *rsa.PublicKey:
-		body, err = proveRSA(random, message, signature, key, context)
-	case ed25519.PublicKey:
-		body, err = proveEd25519(random, message, signature, key, context)
-	default:
-		err = fmt.Errorf("key of type %T: want RSA or Ed25519", key)
-	}
+	body, err := proveRSA(random, message, signature, key, context)
 	if err != nil {
 		return Proof{}, err
 	}
@@ -83,17 +73,11 @@ func prove(random io.Reader, token string, key crypto.PublicKey, context []byte)
 // Verify returns nil when the maker of the proof knew the key owner's signature
 // of the message and made the proof for the context. Every other error is
 // ErrInvalid, or states why the key cannot be used.
-func (p Proof) Verify(key crypto.PublicKey, context []byte) error {
+func (p Proof) Verify(key *rsa.PublicKey, context []byte) error {
 	if err := checkMessage(p.Message); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	switch key := key.(type) {
-	case *rsa.PublicKey:
-		return verifyRSA(p, key, context)
-	case ed25519.PublicKey:
-		return verifyEd25519(p, key, context)
-	}
-	return fmt.Errorf("key of type %T: want RSA or Ed25519", key)
+	return verifyRSA(p, key, context)
 }
 
 // checkMessage reports whether the text has the form of a header and claims.

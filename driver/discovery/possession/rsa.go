@@ -39,7 +39,7 @@ type group struct {
 // newGroup checks the key.
 func newGroup(key *rsa.PublicKey, message string) (*group, error) {
 	switch {
-	case key.N == nil || key.N.Sign() <= 0 || key.N.Bit(0) == 0:
+	case key == nil || key.N == nil || key.N.Sign() <= 0 || key.N.Bit(0) == 0:
 		return nil, errors.New("RSA key: the modulus must be a positive odd number")
 	case key.N.BitLen() < minBits || key.N.BitLen() > maxBits:
 		return nil, fmt.Errorf("RSA key: the modulus has %d bits, want %d to %d", key.N.BitLen(), minBits, maxBits)

@@ -8,11 +8,8 @@ import (
 	"hash"
 )
 
-// Domains keep the hashes of this package apart from all others.
-const (
-	domainRSA     = "kolo.possession.v1 RS256 Guillou-Quisquater"
-	domainEd25519 = "kolo.possession.v1 EdDSA Schnorr"
-)
+// domainRSA separates the hashes of this package from all others.
+const domainRSA = "kolo.possession.v1 RS256 Guillou-Quisquater"
 
 // transcript hashes what both sides know before the challenge. Each field is
 // preceded by its length, so that no two lists of fields are hashed alike.

@@ -4,7 +4,8 @@
 package peertest
 
 import (
-	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/rsa"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -36,11 +37,11 @@ type Nomad struct {
 
 // New returns a Nomad with live allocations.
 func New(t testing.TB, allocs ...string) *Nomad {
-	public, private, err := ed25519.GenerateKey(nil)
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	must.NoError(t, err)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: private}, (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", "k"))
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: private}, (&jose.SignerOptions{}).WithType("JWT").WithHeader("kid", "k"))
 	must.NoError(t, err)
-	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "k", Algorithm: string(jose.EdDSA), Use: "sig"}}}
+	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.Public(), KeyID: "k", Algorithm: string(jose.RS256), Use: "sig"}}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(keys) }))
 	t.Cleanup(server.Close)
 	n := &Nomad{t: t, signer: signer, address: server.URL, live: registrytest.NewStatic()}
