@@ -45,6 +45,9 @@ type Options struct {
 	ACL bool
 	// CPU (MHz) and MemoryMB are what each client offers, 8000 and 8192 when 0.
 	CPU, MemoryMB int
+	// Grace is how long a client's heartbeat may be late before the client is lost, in
+	// whole seconds; 5 s when 0, so that a test sees the loss soon.
+	Grace time.Duration
 	// Log receives one line for each thing done; nil discards them.
 	Log func(format string, args ...any)
 }
@@ -208,7 +211,7 @@ func (c *Cluster) startServer(ctx context.Context, o Options) error {
 	}
 	dir := filepath.Join(c.Dir, "server")
 	conf := agentConfig{
-		Name: "server", Dir: dir, IP: c.network.serverIP(), ACL: o.ACL, HeartbeatS: 5,
+		Name: "server", Dir: dir, IP: c.network.serverIP(), ACL: o.ACL, GraceS: int(cmp.Or(o.Grace, 5*time.Second).Seconds()),
 		HTTP: ports[0], RPC: ports[1], Serf: ports[2],
 	}
 	text, err := conf.render(serverTemplate)

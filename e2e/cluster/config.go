@@ -26,7 +26,7 @@ type agentConfig struct {
 	ClientHCL  string
 	CPU        int
 	MemoryMB   int
-	HeartbeatS int
+	GraceS     int
 }
 
 var commonTemplate = `
@@ -63,8 +63,8 @@ server {
   raft_multiplier  = 1
 
   # A lost node is noticed in seconds rather than in half a minute.
-  heartbeat_grace   = "{{.HeartbeatS}}s"
-  min_heartbeat_ttl = "{{.HeartbeatS}}s"
+  heartbeat_grace   = "{{.GraceS}}s"
+  min_heartbeat_ttl = "5s"
 }
 `))
 

@@ -52,7 +52,7 @@ func newRig(t *testing.T, config string, machines ...string) *rig {
 	nomad := nomadPath(t)
 	plugin, err := binary()
 	must.NoError(t, err)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Minute, errors.New("not within 4 minutes"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Minute, errors.New("not within 10 minutes"))
 	t.Cleanup(cancel)
 	plugins := map[string]string{plugin: config}
 	env := nvmltest.RelativeEnv()
@@ -62,6 +62,7 @@ func newRig(t *testing.T, config string, machines ...string) *rig {
 	}
 	c, err := cluster.Start(ctx, cluster.Options{
 		Nomad: nomad, Clients: len(machines), Log: t.Logf, Plugins: plugins, Env: env,
+		Grace: 5 * time.Minute, // a client that a busy machine starts again is not lost
 	})
 	must.NoError(t, err)
 	r := &rig{Cluster: c, t: t, ctx: ctx, hw: make([]*nvmltest.Machine, len(machines))}

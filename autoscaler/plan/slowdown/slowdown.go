@@ -1,7 +1,7 @@
 // Copyright (c) Kolo authors
 // SPDX-License-Identifier: MPL-2.0
 
-// Package slowdown tells how much longer the steps of a job take where its workers
+// Package slowdown estimates how much longer the steps of a job take where its workers
 // might be, by what was measured of the job and of others of its kind.
 //
 // Nomad places the workers of a group anywhere in the domain that the group is bound
