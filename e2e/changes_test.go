@@ -150,7 +150,7 @@ func TestRankZeroEvaluatesWhileAHostLeaves(t *testing.T) {
 		t.Run(framework.Name, func(t *testing.T) {
 			t.Parallel()
 			over := filepath.Join(t.TempDir(), "over")
-			job := onTwoHosts(t, framework, "--fault=evaluate", "--fault-step=20", "--fault-rank=0", "--fault-end=" + over)
+			job := onTwoHosts(t, framework, "--fault=evaluate", "--fault-step=20", "--fault-rank=0", "--fault-end="+over)
 			logged := func(text string) bool {
 				log, err := os.ReadFile(job.Log())
 				must.NoError(t, err)

@@ -11,22 +11,22 @@ import (
 
 // agentConfig is what the configuration file of an agent is made from.
 type agentConfig struct {
-	Name       string
-	Dir        string
-	IP         string
-	Interface  string
-	ServerIP   string
-	HTTP, RPC  int
-	Serf       int
-	ServerRPC  int
-	ACL        bool
-	PluginDir  string
-	Plugins    map[string]string
-	Drivers    []string
-	ClientHCL  string
-	CPU        int
-	MemoryMB   int
-	GraceS     int
+	Name      string
+	Dir       string
+	IP        string
+	Interface string
+	ServerIP  string
+	HTTP, RPC int
+	Serf      int
+	ServerRPC int
+	ACL       bool
+	PluginDir string
+	Plugins   map[string]string
+	Drivers   []string
+	ClientHCL string
+	CPU       int
+	MemoryMB  int
+	GraceS    int
 }
 
 var commonTemplate = `
