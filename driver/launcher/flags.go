@@ -58,7 +58,10 @@ func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&o.status, "status-address", "", "serve /v1/status and /metrics here, such as 127.0.0.1:9400")
 	f.DurationVar(&o.interval, "discovery-interval", time.Second, "time between two runs of the discovery script")
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
-	o.dialect.extra(o, f)
+	if o.dialect.extra != nil {
+		o.dialect.extra(o, f)
+	}
+	addAliases(f, o.dialect.launcher)
 	return f
 }
 
@@ -67,7 +70,7 @@ func printFlags(f *flag.FlagSet) {
 	shown := flag.NewFlagSet("", flag.ContinueOnError)
 	shown.SetOutput(f.Output())
 	f.VisitAll(func(fl *flag.Flag) {
-		if !strings.HasPrefix(fl.Usage, "accepted") && !strings.Contains(fl.Name, "_") {
+		if fl.Usage != ignoredUsage && !strings.Contains(fl.Name, "_") {
 			shown.Var(fl.Value, fl.Name, fl.Usage)
 			shown.Lookup(fl.Name).DefValue = fl.DefValue
 		}
@@ -125,7 +128,7 @@ func (o *flags) check() error {
 	}
 	if uneven := o.Uneven(); len(uneven) > 0 {
 		c := uneven[0]
-		return fmt.Errorf("--%s %d: must be a multiple of --replica %d; %s", o.dialect.names[c.Name][0], c.Value, o.Replica, c.Remedy)
+		return fmt.Errorf("--%s %d: must be a multiple of --replica %d; %s", flagOf(c.Name), c.Value, o.Replica, c.Remedy)
 	}
 	if _, err := net.InterfaceByName(o.iface); err != nil {
 		names, _ := hostnet.Interfaces() // none, where they can't be listed

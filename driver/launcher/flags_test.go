@@ -6,6 +6,7 @@ package launcher
 import (
 	"bytes"
 	"flag"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,6 +73,47 @@ func TestParseFlags(t *testing.T) {
 			must.ErrorContains(t, err, c.want)
 		})
 	}
+}
+
+// Each alias sets the flag that it names, or nothing.
+func TestAliases(t *testing.T) {
+	for launcher, framework := range map[string]Framework{"horovodrun": horovodrun, "torchrun": torchrun} {
+		parse := func(t *testing.T, args ...string) (*flags, *flag.FlagSet) {
+			o := &flags{dialect: framework.Dialect}
+			f := o.set(framework.Program, &bytes.Buffer{})
+			must.NoError(t, f.Parse(append(args, "sh")))
+			must.Eq(t, []string{"sh"}, f.Args())
+			return o, f
+		}
+		none, _ := parse(t)
+		for _, a := range aliases[launcher] {
+			for name := range strings.FieldsSeq(a.names) {
+				t.Run(launcher+"/"+name, func(t *testing.T) {
+					switch a.flag {
+					case ignored:
+						o, _ := parse(t, "-"+name, "7")
+						must.Eq(t, outcome(none), outcome(o))
+					case ignoredSwitch:
+						o, _ := parse(t, "-"+name)
+						must.Eq(t, outcome(none), outcome(o))
+					default:
+						want, _ := parse(t, "-"+a.flag, "7")
+						got, f := parse(t, "-"+name, "7")
+						must.Eq(t, outcome(want), outcome(got))
+						must.NotEq(t, outcome(none), outcome(got))
+						must.Eq(t, f.Lookup(a.flag).DefValue, f.Lookup(name).DefValue)
+					}
+				})
+			}
+		}
+	}
+	_, err := parseFlags(torchrun, []string{"--max_restarts", "many", "sh"}, &bytes.Buffer{})
+	must.ErrorContains(t, err, "--max_restarts many", must.Sprint("the name that was written"))
+}
+
+// outcome is what aliases set.
+func outcome(o *flags) []any {
+	return []any{o.NP, o.MinNP, o.MaxNP, o.SlotRestarts, o.slots, o.hosts, o.iface, o.output}
 }
 
 func TestParseHosts(t *testing.T) {

@@ -4,8 +4,6 @@
 package launcher
 
 import (
-	"flag"
-
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/options"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
@@ -29,26 +27,22 @@ HOROVOD_TIMELINE=timeline.json and so on.
 flags:
 `
 
+// glooTimeout is the setting gloo_timeout by horovodrun's name.
+const glooTimeout = "gloo_timeout_seconds"
+
 // coolDownFlag is horovodrun's flag that has two numbers.
 const coolDownFlag = "blacklist-cooldown-range"
 
 // Horovodrun has the flags of Horovod's launcher.
 var Horovodrun = Dialect{
-	usage: horovodrunUsage,
-	bind: func(e settings.Env, _ *settings.Restart) []settings.Setting {
-		options.Presets(e)
-		return []settings.Setting{options.GlooTimeout(e)}
+	usage:    horovodrunUsage,
+	launcher: "horovodrun",
+	bind: func(o *flags) []settings.Setting {
+		options.Presets(o.env)
+		timeout := options.GlooTimeout(o.env)
+		timeout.Name = glooTimeout
+		return []settings.Setting{timeout}
 	},
-	names: names(map[string][]string{
-		"np": {"num-proc"}, "min_np": {"min-num-proc"}, "max_np": {"max-num-proc"}, "gloo_timeout": {"gloo-timeout-seconds"},
-	}),
-	inSeconds: []string{"elastic_timeout", "gloo_timeout"},
+	inSeconds: []string{"elastic_timeout", glooTimeout},
 	unknown:   "Horovod's own settings are given in the environment, such as HOROVOD_LOG_LEVEL",
-	extra: func(o *flags, f *flag.FlagSet) {
-		f.StringVar(&o.iface, "network-interfaces", "lo", "same as -network-interface")
-		f.Int("start-timeout", 0, "accepted and ignored: newcomers may take as long as they need")
-		f.Bool("gloo", true, "accepted: Gloo is the only controller")
-		f.Func(coolDownFlag, "accepted and ignored: failing slots are restarted with growing pauses, hosts are not blacklisted",
-			func(string) error { return nil })
-	},
 }

@@ -53,28 +53,29 @@ func (f *settingFlag) Set(text string) error {
 // not given: here they follow from the hosts, see check.
 func (o *flags) register(f *flag.FlagSet) {
 	o.env = settings.Env{}
-	list := append(o.Bind(), o.dialect.bind(o.env, &o.restart)...)
-	if len(o.dialect.names["replica"]) > 0 {
-		list = append(list, o.BindReplica())
-	}
+	list := append(o.Bind(), o.dialect.bind(o)...)
 	o.NP, o.MinNP = 0, 0
 	for _, s := range list {
+		if slices.Contains(taskOnly, s.Name) {
+			continue
+		}
 		switch s.Name {
 		case "np":
 			s.Default = "all slots of -H, else -slots-per-host"
 		case "min_np":
 			s.Default = "-np"
 		}
-		doc := s.Doc
-		names := o.dialect.names[s.Name]
-		for i, name := range names {
-			if i > 0 {
-				doc = "same as -" + names[0]
-			}
-			f.Var(&settingFlag{Setting: s, flag: name, seconds: slices.Contains(o.dialect.inSeconds, s.Name), wrong: &o.wrong}, name, doc)
-		}
+		name := flagOf(s.Name)
+		f.Var(&settingFlag{Setting: s, flag: name, seconds: slices.Contains(o.dialect.inSeconds, s.Name), wrong: &o.wrong}, name, s.Doc)
 	}
 }
+
+// taskOnly are the settings of a task that are no flags: hosts have slots, and run waits
+// for a host that leaves, and for the others at the end, as long as tasks do by default.
+var taskOnly = []string{"slots", "finish_timeout", "leave_timeout"}
+
+// flagOf is the flag of a setting.
+func flagOf(setting string) string { return strings.ReplaceAll(setting, "_", "-") }
 
 // explainFlag adds to an error of package flag what to do about it.
 func (o *flags) explainFlag(err error) error {

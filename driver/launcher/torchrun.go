@@ -35,50 +35,26 @@ NCCL_DEBUG=INFO, TORCH_DISTRIBUTED_DEBUG=DETAIL, OMP_NUM_THREADS=1 and so on.
 flags:
 `
 
-// torchrunIgnored are torchrun's flags that have no meaning here.
-var torchrunIgnored = []string{"rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "monitor-interval", "start-method",
-	"role", "node-rank", "master-addr", "master-port", "local-addr", "redirects", "r", "tee", "t", "local-ranks-filter"}
-
 // Torchrun has the flags of PyTorch's launcher, in addition to those of run.
 var Torchrun = Dialect{
-	usage: torchrunUsage,
-	bind:  bindTorch,
-	names: names(map[string][]string{
-		"slot_restarts": {"max-restarts", "max_restarts"}, "backend": {"backend"}, "timeout": {"timeout"}, "mode": {"mode"}, "spares": {"spares"}, "replica": {"replica"},
-		"checkpoint_signal": {"checkpoint-signal"}, "checkpoint_file": {"checkpoint-file"}, "checkpoint_path": {"checkpoint-path"},
-		"checkpoint_wait": {"checkpoint-wait"},
-	}),
-	unknown: "the command is given whole (python -m train), and settings of NCCL and PyTorch in the environment (NCCL_DEBUG)",
+	usage:    torchrunUsage,
+	launcher: "torchrun",
+	bind:     bindTorch,
+	unknown:  "the command is given whole (python -m train), and settings of NCCL and PyTorch in the environment (NCCL_DEBUG)",
 	extra: func(o *flags, f *flag.FlagSet) {
-		for _, n := range []string{"nproc-per-node", "nproc_per_node"} {
-			f.IntVar(&o.slots, n, 1, "same as -slots-per-host")
-		}
 		f.Func("nnodes", "hosts, as a number or as MIN:MAX; with -slots-per-host they bound -np, -min-np and -max-np", o.setNodes)
-		for _, n := range []string{"log-dir", "log_dir"} {
-			f.StringVar(&o.output, n, "", "same as -output-filename")
-		}
-		for _, n := range []string{"no-python", "no_python"} {
-			f.Bool(n, true, "accepted: the command is always given with its program")
-		}
-		f.Bool("standalone", true, "accepted: there is no other rendezvous")
-		for _, n := range torchrunIgnored {
-			for _, n := range []string{n, strings.ReplaceAll(n, "-", "_")} {
-				if f.Lookup(n) == nil {
-					f.String(n, "", "accepted and ignored")
-				}
-			}
-		}
 	},
 }
 
-// bindTorch declares PyTorch's settings: those of its block, and those of scripts without
-// kolo.torch.
-func bindTorch(e settings.Env, r *settings.Restart) []settings.Setting {
-	fields, checkpoint := r.Bind()
+// bindTorch declares PyTorch's settings: those of its block that are no variables of
+// PyTorch's and NCCL's own, and those of scripts without kolo.torch.
+func bindTorch(o *flags) []settings.Setting {
+	fields, checkpoint := o.restart.Bind()
 	for i := range checkpoint {
 		checkpoint[i].Name = settings.CheckpointBlock + "_" + checkpoint[i].Name
 	}
-	return slices.Concat(options.BlockSettings(e), fields, checkpoint)
+	block := slices.DeleteFunc(options.BlockSettings(o.env), func(s settings.Setting) bool { return s.Name != "backend" && s.Name != "timeout" })
+	return slices.Concat(block, fields, checkpoint, []settings.Setting{o.BindReplica()})
 }
 
 // setNodes takes torchrun's number of nodes.

@@ -1,0 +1,57 @@
+// Copyright (c) Kolo authors
+// SPDX-License-Identifier: MPL-2.0
+
+package launcher
+
+import (
+	"flag"
+	"strings"
+)
+
+// alias is a flag of another name, or of another launcher.
+type alias struct {
+	flag  string // of run, with the same meaning
+	names string // separated by spaces
+}
+
+// Not flags of run: names that are accepted and ignored, with a value and without.
+const ignored, ignoredSwitch = "", "-"
+
+// aliases are the flags that run takes in addition to its own, by the launcher that has
+// them.
+var aliases = map[string][]alias{
+	"horovodrun": {
+		{"np", "num-proc"}, {"min-np", "min-num-proc"}, {"max-np", "max-num-proc"}, {"network-interface", "network-interfaces"},
+		{ignored, "start-timeout " + coolDownFlag}, {ignoredSwitch, "gloo"},
+	},
+	"torchrun": { // which takes "_" for "-", too
+		{"slot-restarts", "max-restarts max_restarts"}, {"slots-per-host", "nproc-per-node nproc_per_node"}, {"output-filename", "log-dir log_dir"},
+		{ignoredSwitch, "standalone no-python no_python"},
+		{ignored, "rdzv-backend rdzv_backend rdzv-endpoint rdzv_endpoint rdzv-id rdzv_id rdzv-conf rdzv_conf monitor-interval monitor_interval " +
+			"start-method start_method role node-rank node_rank master-addr master_addr master-port master_port local-addr local_addr " +
+			"redirects r tee t local-ranks-filter local_ranks_filter"},
+	},
+}
+
+// ignoredUsage is the help of a flag that is not shown.
+const ignoredUsage = "accepted and ignored"
+
+// addAliases declares the aliases of a launcher for run's flags, which f has.
+func addAliases(f *flag.FlagSet, launcher string) {
+	for _, a := range aliases[launcher] {
+		for name := range strings.FieldsSeq(a.names) {
+			switch a.flag {
+			case ignored:
+				f.String(name, "", ignoredUsage)
+			case ignoredSwitch:
+				f.Bool(name, true, ignoredUsage)
+			default:
+				value := f.Lookup(a.flag).Value
+				if s, ok := value.(*settingFlag); ok { // whose errors name the flag as it was written
+					value = &settingFlag{s.Setting, name, s.seconds, s.wrong}
+				}
+				f.Var(value, name, "same as -"+a.flag)
+			}
+		}
+	}
+}
