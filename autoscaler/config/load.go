@@ -35,7 +35,7 @@ func Load(path string) (*Config, error) {
 			return nil, fmt.Errorf("reading configuration: %w", err)
 		}
 		if len(bytes.TrimSpace(sources[f])) == 0 { // half written, more often than meant
-			return nil, fmt.Errorf("reading configuration: %s is empty; write a comment into it if it is to be so", f)
+			return nil, fmt.Errorf("reading configuration: %s is empty; write a comment into it to use the defaults on purpose", f)
 		}
 	}
 	return Parse(sources)

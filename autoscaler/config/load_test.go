@@ -118,7 +118,7 @@ func TestLoad_Empty(t *testing.T) {
 		_, err := Load(path)
 		must.Eq(t, empty, err != nil)
 		if empty {
-			must.ErrorContains(t, err, path+" is empty; write a comment into it if it is to be so")
+			must.ErrorContains(t, err, path+" is empty; write a comment into it to use the defaults on purpose")
 		}
 	}
 }
@@ -178,9 +178,9 @@ func TestParse_Mistakes(t *testing.T) {
 		"no writes":               {`nomad { writes_per_second = 0 }`, "0 is not a whole number from 1 to 10000"},
 		"negative hold":           {`planner { hold = "-1s" }`, "-1s is outside 0s to 24h"},
 		"protection too long":     {`planner { gc_protection = "5h" }`, "5h0m0s is outside 1m to 3h"},
-		"a former name":           {"planner {\n hold = \"1s\"\n hand_hold = \"1m\"\n}", "kolo.hcl:3: Renamed argument: hand_hold is called manual_hold now; write manual_hold = …."},
-		"another former name":     {`planner { batch = "1s" }`, "batch is called debounce now"},
-		"a third former name":     {`planner { keep_alive = "1h" }`, "keep_alive is called gc_protection now"},
+		"a former name":           {"planner {\n hold = \"1s\"\n hand_hold = \"1m\"\n}", "kolo.hcl:3: Renamed argument: hand_hold was renamed to manual_hold; write manual_hold = …."},
+		"another former name":     {`planner { batch = "1s" }`, "batch was renamed to debounce"},
+		"a third former name":     {`planner { keep_alive = "1h" }`, "keep_alive was renamed to gc_protection"},
 		"log level":               {`log_level = "loud"`, `"loud" is not known; write one of trace, debug, info, warn, error`},
 		"variable":                {`name = hostname`, "kolo.hcl:1: Variables not allowed"},
 		"two http blocks":         {"http {}\nhttp {}", "kolo.hcl:2: Repeated block: http was already written at kolo.hcl:1"},

@@ -52,7 +52,7 @@ func (p *Pool) settings() settings {
 	return settings{
 		define("device", &p.Device, "gpu", text, "Device type that slots are counted in, such as `gpu` or `nvidia/gpu`."),
 		define("cpu_slot", &p.CPUSlot, 0, whole(1, 1e6), "MHz of CPU per slot, in place of devices.").or("none"),
-		define("pack", &p.Pack, "none", oneOf("none", PackNode), "What workers leave empty where there is a choice."),
+		define("pack", &p.Pack, "none", oneOf("none", PackNode), "The nodes that workers leave empty where there is a choice."),
 	}
 }
 

@@ -48,7 +48,7 @@ func (s setting) or(fallback string) setting {
 // renamed refuses the name that a setting had before.
 func renamed(before, name string) setting {
 	return setting{name: before, reset: func() {}, read: func(a *hcl.Attribute) hcl.Diagnostics {
-		return hcl.Diagnostics{wrong(a.NameRange, "Renamed argument", fmt.Sprintf("%s is called %s now; write %s = ….", before, name, name))}
+		return hcl.Diagnostics{wrong(a.NameRange, "Renamed argument", fmt.Sprintf("%s was renamed to %s; write %s = ….", before, name, name))}
 	}}
 }
 

@@ -56,12 +56,12 @@ func writeAgentFiles(pl *plan, taskDir, inTask string, who account.Account) erro
 			return fmt.Errorf("make %s in the task directory: %w", dir, err)
 		}
 		if err := root.Lchown(dir, who.UID, who.GID); err != nil {
-			return fmt.Errorf("hand %s to the task's user: %w", dir, err)
+			return fmt.Errorf("change the owner of %s to the task's user: %w", dir, err)
 		}
 	}
 	// An earlier run of the same task was stopped.
 	if err := root.Remove(stopPath); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget the task's earlier run: %w", err)
+		return fmt.Errorf("remove the files of the task's earlier run: %w", err)
 	}
 	if err := writeOwned(root, eventPath, nil, 0o644, who); err != nil {
 		return err
@@ -89,7 +89,7 @@ func writeOwned(root *os.Root, path string, data []byte, mode fs.FileMode, who a
 	}
 	defer f.Close()
 	if err := f.Chown(who.UID, who.GID); err != nil {
-		return fmt.Errorf("hand %s to the task's user: %w", path, err)
+		return fmt.Errorf("change the owner of %s to the task's user: %w", path, err)
 	}
 	if _, err := f.Write(data); err != nil {
 		return fmt.Errorf("write %s in the task directory: %w", path, err)

@@ -37,7 +37,7 @@ func (t *task) execWithAlarm(command []string, timeout time.Duration) (*drivers.
 	select {
 	case t.checks <- struct{}{}:
 	default:
-		return nil, fmt.Errorf("%d commands run beside the task already, of health checks, scripts and others that do not end in time; end them or restart the task", maxChecks)
+		return nil, fmt.Errorf("%d commands (health checks, change scripts, nomad alloc exec) already run next to the task; end them or restart the task", maxChecks)
 	}
 	var result *drivers.ExecTaskResult
 	ended := make(chan error, 1)

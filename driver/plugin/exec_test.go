@@ -61,7 +61,7 @@ func TestCommandsBesideATaskAreBounded(t *testing.T) {
 	task := &task{confined: &confined{}, checks: make(chan struct{}, 1)}
 	task.checks <- struct{}{}
 	_, err := task.runCheck([]string{"true"}, patience)
-	must.ErrorContains(t, err, "run beside the task already")
+	must.ErrorContains(t, err, "already run next to the task")
 }
 
 // TestExecStreaming is `nomad alloc exec` with input, both outputs and an exit

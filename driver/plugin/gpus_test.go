@@ -60,7 +60,7 @@ func TestIsolatedTaskHasItsGPUsAlone(t *testing.T) {
 	c = newTaskConfig(t, isolationExec, `true`)
 	c.DeviceEnv = map[string]string{nvidiaVisible: "GPU-unknown"}
 	_, _, err := h.StartTask(c)
-	must.ErrorContains(t, err, "cannot tell which device nodes belong to GPU-unknown")
+	must.ErrorContains(t, err, "cannot determine which device nodes belong to GPU-unknown")
 
 	c = newTaskConfig(t, isolationExec, `ls /dev | grep nvidia; env | grep GPU-; true`)
 	c.Env[nvidiaVisible], c.Env["KOLO_GPUS_x"] = "GPU-other", "GPU-other"

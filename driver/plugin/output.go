@@ -72,7 +72,7 @@ func openBeneath(dir, path string) (int, error) {
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFIFO && (kind != unix.S_IFREG || st.Nlink != 1) {
 		_ = unix.Close(fd)
-		return -1, errors.New("is no pipe: something has replaced it")
+		return -1, errors.New("is not a pipe: something has replaced it")
 	}
 	return fd, nil
 }

@@ -59,7 +59,7 @@ func (d *Driver) ready(config *Config, client *base.AgentConfig, c *drivers.Task
 		return fmt.Errorf("driver %s is disabled on this client", d.framework.Name())
 	}
 	if client == nil || client.Driver == nil || client.Driver.Topology == nil {
-		return errors.New("the Nomad client has not said what hardware it runs on")
+		return errors.New("the Nomad client has not reported its hardware")
 	}
 	if _, err := d.task(c.ID); err == nil {
 		return fmt.Errorf("task %s is already started", c.ID)

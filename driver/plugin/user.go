@@ -109,11 +109,11 @@ func checkOwn(who account.Account) error {
 		pid, err := who.Process()
 		switch {
 		case err != nil:
-			return fmt.Errorf("user = %q: whether it is another task's: %w", who.Name, err)
+			return fmt.Errorf("user = %q: check whether another task uses it: %w", who.Name, err)
 		case pid == 0:
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("user = %q: is another task's, whose process %d runs; leave user out, and Nomad gives the task one of its own", who.Name, pid)
+			return fmt.Errorf("user = %q: is in use by another task (process %d); leave user out, and Nomad gives the task one of its own", who.Name, pid)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func (e *environment) noteUser() error {
 		return nil
 	}
 	if _, err := e.dirs.Write(userName, []byte(e.who.Name)); err != nil {
-		return fmt.Errorf("note the task's user: %w", err)
+		return fmt.Errorf("record the task's user: %w", err)
 	}
 	return nil
 }

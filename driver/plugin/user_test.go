@@ -80,7 +80,7 @@ func TestDynamicUserOfAnotherTask(t *testing.T) {
 	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
 	h := newHarness(t, noIsolation())
 	for user, want := range map[string]string{
-		"nomad-80124":      "is another task's, whose process",
+		"nomad-80124":      "is in use by another task (process",
 		"nomad-0":          "has uid 0",
 		"nomad-9999999999": "is no number of a user",
 	} {

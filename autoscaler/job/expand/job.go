@@ -43,7 +43,7 @@ func Job(name string, src []byte, level topology.Level) ([]byte, error) {
 	j.declare()
 	out := j.edited()
 	if _, diags := hclsyntax.ParseConfig(out, name, hcl.InitialPos); diags.HasErrors() {
-		return nil, fmt.Errorf("%s: the expanded job is no HCL any more, which is a fault of kolo; write the groups by hand, as docs/explanation/topology.md shows: %w", name, diags)
+		return nil, fmt.Errorf("%s: the expanded job is not valid HCL, which is a bug in kolo; write the groups by hand, as docs/explanation/topology.md shows: %w", name, diags)
 	}
 	return out, nil
 }

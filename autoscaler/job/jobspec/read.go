@@ -189,7 +189,7 @@ func (r *reader) locality() (Locality, string) {
 	out := Locality(how.or(string(Prefer)))
 	switch {
 	case out == Require && !level.set:
-		r.problem(how.where, "it does not say what its workers must not cross", `write level = "meta.rack", or another level of the node pool's topology`)
+		r.problem(how.where, "it names no level that its workers must not cross", `write level = "meta.rack", or another level of the node pool's topology`)
 	case out == Blind && level.set:
 		r.problem(level.where, fmt.Sprintf("it contradicts %s = %q", how.where, how.value), `remove it, or write locality = "prefer" or "require"`)
 	}

@@ -46,7 +46,7 @@ func (d Dirs) Create() error {
 		return err
 	}
 	if err := os.Remove(filepath.Join(d.State, EventOffset)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("forget the task's earlier run: %w", err)
+		return fmt.Errorf("remove the files of the task's earlier run: %w", err)
 	}
 	if err := removeTree(d.Root); err != nil {
 		return fmt.Errorf("remove the task's earlier root: %w", err)

@@ -68,7 +68,7 @@ func (t *Training) counts() []Setting {
 	return []Setting{
 		Count(&t.Slots, "slots", 0, 1,
 			"training processes per allocation").shown("number of reserved GPUs, else 1"),
-		Count(&t.MinNP, "min_np", 1, 1, "processes that are enough to go on with"),
+		Count(&t.MinNP, "min_np", 1, 1, "fewest processes to train with"),
 		Count(&t.NP, "np", 0, 1, "processes that the first ring waits for").shown("min_np"),
 		Count(&t.MaxNP, "max_np", 0, 0, "most processes that are used").shown("no limit"),
 		Count(&t.ResetLimit, "reset_limit", 0, 0, "most rings after the first").shown("0: none"),
@@ -88,11 +88,11 @@ func (t *Training) others() []Setting {
 		Time(span(&t.StallTimeout), "stall_timeout", 0, 0,
 			"how long a script that reports steps may make none before the ring is formed again without the processes that hang").shown("none"),
 		Time(span(&t.CommitTimeout), "commit_timeout", 0, time.Second,
-			"how long a process that was told of a change may be busy before its next commit, once others have left the ring").shown("stall_timeout, else 10m"),
+			"how long a process that was notified of a change may be busy before its next commit, once others have left the ring").shown("stall_timeout, else 10m"),
 		Time(span(&t.LeaveTimeout), "leave_timeout", 25*time.Second, time.Second,
 			"time to reach a commit when something other than Nomad signals the agent"),
 		OneOf(&t.OnRingLost, "on_ring_lost", []string{"fail", "restart"},
-			"what to do when no process holds the training state any more"),
+			"what to do when no process holds the training state"),
 	}
 }
 

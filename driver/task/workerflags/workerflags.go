@@ -129,7 +129,7 @@ func Parse(frameworks []Framework, args []string) (*Flags, error) {
 	}
 	o.Command = set.Args()
 	if at := slices.Index(args, "--"); len(o.Command) > 0 && (at < 0 || len(o.Command) != len(args)-at-1) {
-		return nil, fmt.Errorf("%q is no flag; give values of flags with =, and the command after --", o.Command[0])
+		return nil, fmt.Errorf("%q is not a flag; give values of flags with =, and the command after --", o.Command[0])
 	}
 	var found bool
 	if o.Framework, found = names[*framework]; !found {

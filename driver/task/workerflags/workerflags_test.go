@@ -47,10 +47,10 @@ func TestFlags_Wrong(t *testing.T) {
 		"flag provided but not defined: -work_dir; set it in the task's config (docker, exec, raw_exec: work_dir, podman: working_dir), slots start where kolo-worker does": "--work-dir=/src -- x",
 		"flag provided but not defined: -nproc; kolo-worker -help lists the flags, the command follows --":                                                                  "--nproc=3",
 		`invalid value "soon" for flag -kill_timeout: parse error; write it like "30s"`:                                                                                     "--kill_timeout=soon",
-		"kill_timeout = -1s: must not be negative":                                     "--framework=torch --kill_timeout=-1s -- x",
-		`"nosuch" is no flag; give values of flags with =, and the command after --`:   "--framework=torch --torch.nccl_p2p nosuch -- python3 train.py",
-		`"python3" is no flag; give values of flags with =, and the command after --`:  "--framework=torch python3 train.py --batch-size=4",
-		`"train.py" is no flag; give values of flags with =, and the command after --`: "--framework=torch train.py -- --batch-size=4",
+		"kill_timeout = -1s: must not be negative":                                        "--framework=torch --kill_timeout=-1s -- x",
+		`"nosuch" is not a flag; give values of flags with =, and the command after --`:   "--framework=torch --torch.nccl_p2p nosuch -- python3 train.py",
+		`"python3" is not a flag; give values of flags with =, and the command after --`:  "--framework=torch python3 train.py --batch-size=4",
+		`"train.py" is not a flag; give values of flags with =, and the command after --`: "--framework=torch train.py -- --batch-size=4",
 	} {
 		_, err := Parse(both, strings.Fields(args))
 		must.EqError(t, err, want)

@@ -78,7 +78,7 @@ func Presets(e settings.Env) { e["HOROVOD_CACHE_CAPACITY"] = "0" }
 func GlooTimeout(e settings.Env) settings.Setting {
 	const variable = "HOROVOD_GLOO_TIMEOUT_SECONDS"
 	e[variable] = "30"
-	return e.Seconds("gloo_timeout", variable, "30s", "after this long without a word, Horovod takes a peer for dead", "Horovod")
+	return e.Seconds("gloo_timeout", variable, "30s", "time without an answer after which Horovod considers a peer dead", "Horovod")
 }
 
 // BlockSettings binds the settings of the horovod block.

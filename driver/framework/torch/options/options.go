@@ -49,7 +49,7 @@ func BlockSettings(e settings.Env) []settings.Setting {
 		e.Seconds("timeout", "KOLO_TORCH_TIMEOUT", "", "longest time that a collective, or the forming of a group, may take", "kolo.torch"),
 
 		e.OneOf("nccl_debug", "NCCL_DEBUG", "what NCCL logs", []string{"version", "warn", "info", "trace"}, strings.ToUpper),
-		e.Word("nccl_debug_subsys", "NCCL_DEBUG_SUBSYS", "of which parts of it, separated by commas"),
+		e.Word("nccl_debug_subsys", "NCCL_DEBUG_SUBSYS", "subsystems of NCCL that log, separated by commas"),
 		e.Word("nccl_algo", "NCCL_ALGO", "algorithms that NCCL may use"),
 		e.Word("nccl_proto", "NCCL_PROTO", "protocols that NCCL may use"),
 		e.Inverse("nccl_p2p", "NCCL_P2P_DISABLE", "copy between GPUs directly"),

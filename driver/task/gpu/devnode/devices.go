@@ -34,7 +34,7 @@ func (r Reservation) Devices(root fs.FS, gpus []string, file string) ([]*drivers
 	}
 	nodes, unknown := nodesOf(root, gpus, given)
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("device: cannot tell which device nodes belong to %s: neither did the device plugin name them, nor does the NVIDIA driver list the GPU in /proc/driver/nvidia/gpus; "+
+		return nil, fmt.Errorf("device: cannot determine which device nodes belong to %s: the device plugin has not named them, and the NVIDIA driver does not list the GPU in /proc/driver/nvidia/gpus; "+
 			"check that the driver is loaded, and stop the allocation (nomad alloc stop) so that Nomad reserves again", strings.Join(unknown, ", "))
 	}
 	return merge(given, nodes), nil

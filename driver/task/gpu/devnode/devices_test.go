@@ -54,7 +54,7 @@ func TestDevicesOfALaterStart(t *testing.T) {
 func TestDevicesOfUnknownGPUs(t *testing.T) {
 	r := reserved("GPU-a,GPU-nonsense")
 	_, err := r.Devices(gpuHost(), gpu.Reserved(r.Env), filepath.Join(t.TempDir(), "devices.json"))
-	must.ErrorContains(t, err, "cannot tell which device nodes belong to GPU-nonsense")
+	must.ErrorContains(t, err, "cannot determine which device nodes belong to GPU-nonsense")
 }
 
 func TestDevicesOfTheReservation(t *testing.T) {
