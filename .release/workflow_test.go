@@ -60,15 +60,15 @@ func TestWorkflows_PinnedActions(t *testing.T) {
 
 // What a workflow calls make for exists.
 func TestWorkflows_Targets(t *testing.T) {
-	var targets string
+	var targets strings.Builder
 	for _, makefile := range []string{"../GNUmakefile", "release.mk"} {
 		text, err := os.ReadFile(makefile)
 		must.NoError(t, err)
-		targets += string(text)
+		targets.Write(text)
 	}
 	for name, text := range workflowFiles(t) {
 		for _, m := range regexp.MustCompile(`(?m)^ *run: .*\bmake ([a-z][a-z0-9-]*)`).FindAllStringSubmatch(string(text), -1) {
-			must.StrContains(t, targets, "\n"+m[1]+":", must.Sprint(name))
+			must.StrContains(t, targets.String(), "\n"+m[1]+":", must.Sprint(name))
 		}
 	}
 }
