@@ -39,7 +39,7 @@ func TestGroupsWithServicesHaveAShutdownDelay(t *testing.T) {
 		}
 		return nil
 	}))
-	must.Greater(t, 6, found[".hcl"])
+	must.Greater(t, 4, found[".hcl"])
 	must.Greater(t, 2, found[".md"])
 	must.Greater(t, 2, found[".go"])
 }
