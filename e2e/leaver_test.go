@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/e2e/cluster"
@@ -182,6 +183,28 @@ func TestALeaverThatHangsIsKilled(t *testing.T) {
 			_, now := l.stepped(0, 1)
 			must.Greater(t, len(trained), len(now))
 			l.stop()
+		})
+	}
+}
+
+// All tasks of a job are stopped at once, with the kill_timeout that Nomad has by default:
+// each process, that of rank 0 too, gets to its finally blocks.
+func TestAStoppedJobsProcessesEndByThemselves(t *testing.T) {
+	ctx := testContext(t, 6*time.Minute)
+	c := startTorchCluster(t)
+	for framework, start := range map[string]func(context.Context, testing.TB, *cluster.Cluster, trainingOptions) *training{"horovod": startTraining, "torch": startTorch} {
+		t.Run(framework, func(t *testing.T) {
+			l := &leaving{t: t, dir: t.TempDir()}
+			must.NoError(t, os.Mkdir(filepath.Join(l.dir, "records"), 0o700))
+			tr := start(ctx, t, c, trainingOptions{
+				count: 2,
+				vars:  cluster.Vars{"script": filepath.Join(root(t), "e2e/train/leaver.py"), "args": []string{filepath.Join(l.dir, "records")}},
+				edit:  func(job *api.Job) { job.TaskGroups[0].Tasks[0].KillTimeout = ptr(5 * time.Second) },
+			})
+			l.stepped(0, 2)
+			l.stepped(1, 2)
+			must.NoError(t, c.StopJob(ctx, tr.id, false))
+			l.until("both to be in a finally block", func() bool { return len(l.records("finally")) == 2 })
 		})
 	}
 }

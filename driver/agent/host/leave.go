@@ -5,6 +5,7 @@ package host
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ func (h *Host) poll() {
 			h.watchIdle(h.proc(local), s)
 		}
 	}
+	h.retireInTime()
 	if h.leaving && !h.killed && time.Now().After(h.deadline) {
 		h.killed = true
 		if h.held() {
@@ -64,13 +66,26 @@ func (h *Host) ranks() string {
 	return strings.Join(list, "; ")
 }
 
-// How long a host that leaves waits for a leader, and the last host for others; and what
-// it keeps of its time to leave, so that its processes can end by themselves.
+// How long a host that leaves waits for a leader, and the last host for others; and how
+// much of its time to leave it keeps for its processes to end by themselves.
 const (
 	leaderlessWait = 2 * time.Second
 	lastHostWait   = 6 * time.Second
 	lastChance     = time.Second
 )
+
+// retireInTime has processes that wait retire while there is just time for it. Whether
+// a leader would still have a place for them no longer matters.
+func (h *Host) retireInTime() {
+	if h.leaving && h.result == nil && !h.Restarts() && !h.training() && !h.allDown() && time.Until(h.deadline) < lastChance {
+		h.retireAll(Result{Reason: "the task was stopped"}, h.timeToRetire())
+	}
+}
+
+// training reports whether a process of the host is in a ring.
+func (h *Host) training() bool {
+	return slices.ContainsFunc(h.slots, func(s *slot) bool { return s.State == elastic.InRing })
+}
 
 // drainWithoutLeader is what hosts do when all of a job's are stopped at once.
 // Nomad has then taken them from the registry, so none of them may lead, and it
@@ -95,10 +110,7 @@ func (h *Host) drainWithoutLeader() {
 	if h.ring != nil && h.ring.Members[0].Proc.Slot.Host == h.o.ID {
 		root = &h.ring.Members[0]
 	}
-	training := false
-	for _, s := range h.slots {
-		training = training || s.State == elastic.InRing
-	}
+	training := h.training()
 	switch {
 	case training && h.Restarts():
 		h.requestCheckpoints()
@@ -113,8 +125,6 @@ func (h *Host) drainWithoutLeader() {
 	case root == nil || h.allDown():
 		// Those who come start when this task has ended, and need time themselves.
 		h.retireAll(Result{Reason: "the task was stopped; the host of rank 0 keeps the training state for those who come"}, h.timeToRetire()/2)
-	case h.deadline.Sub(now) < lastChance:
-		h.retireAll(Result{Reason: "all of the job's tasks were stopped"}, h.timeToRetire())
 	case h.o.LastHost != nil && !h.o.LastHost():
 		h.lastHost = time.Time{}
 	case h.lastHost.IsZero():

@@ -133,27 +133,30 @@ func TestAHostWithoutALeaderRetiresItsProcesses(t *testing.T) {
 	must.FileExists(t, filepath.Join(l.dir, "written"))
 }
 
-// All of a job's tasks are stopped at once, in less time than the last host would wait for
-// successors: the process that keeps the state is told in time to end by itself.
-func TestTheLastHostTellsItsProcessesInTime(t *testing.T) {
+// A host that has hardly any time left has its processes retire, whether a leader might
+// have a place for them or not.
+func TestAHostTellsItsProcessesInTime(t *testing.T) {
 	for name, c := range map[string]struct {
-		left   time.Duration
-		others bool
-		told   bool
+		left  time.Duration
+		state elastic.SlotState
+		led   bool
+		told  bool
 	}{
-		"time is left":              {time.Hour, false, false},
-		"hardly any":                {lastChance / 2, false, true},
-		"hardly any, others do too": {lastChance / 2, true, true},
+		"time is left":           {time.Hour, elastic.Waiting, false, false},
+		"hardly any":             {lastChance / 2, elastic.Waiting, false, true},
+		"hardly any, and is led": {lastChance / 2, elastic.Waiting, true, true},
+		"hardly any, and trains": {lastChance / 2, elastic.InRing, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, _, _ := inRing(t)
 			told := make(chan bool, 1)
 			retire := func() error { told <- true; return nil }
-			h.slots[0].endpoint, h.slots[0].State = endpoint{&retire}, elastic.Waiting
-			h.ring.Members = []elastic.Member{{Proc: h.proc(0)}}
-			h.session, h.o.LastHost = nil, func() bool { return !c.others }
-			h.leaving, h.leaderless, h.deadline = true, time.Now().Add(-leaderlessWait), time.Now().Add(c.left)
-			h.drainWithoutLeader()
+			h.slots[0].endpoint, h.slots[0].State = endpoint{&retire}, c.state
+			if !c.led {
+				h.session = nil
+			}
+			h.leaving, h.deadline = true, time.Now().Add(c.left)
+			h.retireInTime()
 			must.Eq(t, c.told, h.slots[0].Retiring)
 			must.Eq(t, c.told, h.result != nil)
 			if c.told {
