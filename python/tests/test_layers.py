@@ -12,6 +12,8 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 # From the top. A module imports what is below it, and modules of its own package or line that do not import it. A name
 # stands for a module, or for all modules of a package.
 LAYERS = (
+    ("kolo.integrations.transformers",),
+    ("kolo.integrations.processes", "kolo.integrations.batches"),
     ("kolo.torch",),
     ("kolo.torch.alone", "kolo.torch.parallel", "kolo.torch.run", "kolo.torch.handlers"),
     ("kolo.torch.session",),
@@ -23,15 +25,19 @@ LAYERS = (
     ("kolo.torch.context",),
     ("kolo.torch.compat", "kolo.torch.log"),
     ("kolo.launch", "kolo.orphans", "kolo.rendezvous", "kolo.worker"),
-    ("kolo",),
+    ("kolo", "kolo.integrations"),
 )
 PACKAGES = {"kolo.torch.background", "kolo.torch.broadcast", "kolo.torch.group", "kolo.torch.state"}
 
 # No PyTorch, no network: rules that are tested alone.
-PURE = {"kolo.torch.state.ledger", "kolo.torch.group.roles", "kolo.torch.background.pace", "kolo.torch.log"}
+PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.group.roles", "kolo.torch.background.pace", "kolo.torch.log"}
 
 # The private names of other objects that a module may touch: those of classes of its own, and where there is no other way.
 ALLOWED = {
+    "kolo.integrations.processes": {"_shared_state"},  # Accelerate's: written anew for each group
+    "kolo.integrations.transformers": {
+        "_kolo", "_n_gpu", "_models", "_created_lr_scheduler", "_init_training_state", "_remove_unused_columns",
+        "_get_collator_with_removed_columns", "_tr_loss", "_total_loss_scalar", "_globalstep_last_logged", "_initial_global_step"},  # Trainer's
     "kolo.launch": {"_shutdown", "_run_exitfuncs", "_exit",  # Python's: how it ends
                     "_global_optimizer_post_hooks", "_dynamo"},  # PyTorch's: kolo.torch must not be imported before the script
     "kolo.torch.background.observer": {"_make"},  # NamedTuple's, which is documented
@@ -58,7 +64,7 @@ MODULES = modules()
 
 def imported(name, tree):
     """What a module imports, wherever it does, with the names of this package's modules in full."""
-    package = name if name == "kolo.torch" or name in PACKAGES or name == "kolo" else name.rpartition(".")[0]
+    package = name if name in ("kolo", "kolo.torch", "kolo.integrations") or name in PACKAGES else name.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -46,6 +47,7 @@ class Context:
     """All of it."""
 
     place: Optional[Place] = None  # in the present group; None before the first one
+    slot: int = dataclasses.field(default_factory=lambda: int(os.environ.get("LOCAL_RANK", "0")))  # as the process was started with
     session: Any = None  # the Session of the elastic function
     mesh: Mesh = dataclasses.field(default_factory=Mesh)
     reports: Reports = dataclasses.field(default_factory=Reports)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Optional
 
 import torch
@@ -69,4 +68,4 @@ def device() -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
     count = torch.cuda.device_count()
-    return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % count)
+    return torch.device("cuda", context.slot % count)

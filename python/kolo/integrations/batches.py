@@ -1,0 +1,122 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The data of a rank, while the number of ranks changes within an epoch. Rules only: no PyTorch, no network."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+
+
+class Step(NamedTuple):
+    """How the ranks share one optimizer step."""
+
+    samples: int  # of all ranks
+    accumulate: int  # forward passes of each rank
+
+    @classmethod
+    def shared(cls, size: int, forward: int, accumulate: int, global_batch: Optional[int]) -> "Step":
+        """Returns the step of size ranks whose forward passes take up to forward samples.
+
+        global_batch is the number of samples of a step, whatever the size. Without
+        it each rank does accumulate full passes, so that a step grows with the size.
+        """
+        if global_batch is None:
+            return cls(forward * accumulate * size, accumulate)
+        share = -(-global_batch // size)
+        return cls(global_batch, -(-share // forward))
+
+
+@dataclasses.dataclass
+class Position:
+    """Where a training is in its data set."""
+
+    samples: int  # of the data set
+    drop_last: bool = False  # an epoch ends where less than a whole step is left
+    epoch: int = 0
+    used: int = 0  # samples of this epoch
+
+    def advance(self, samples: int) -> None:
+        """Counts a step's samples."""
+        self.used = min(self.samples, self.used + samples)
+
+    def end_epoch(self) -> None:
+        self.epoch += 1
+        self.used = 0
+
+    def seek(self, epochs: float) -> None:
+        """Moves to where this many epochs are done."""
+        self.epoch = int(epochs)
+        self.used = round((epochs - self.epoch) * self.samples)
+        if self.used >= self.samples:
+            self.end_epoch()
+
+    @property
+    def epochs(self) -> float:
+        """The epochs that are done, with the fraction of the present one."""
+        return self.epoch + self.used / self.samples
+
+    def steps(self, samples: int) -> int:
+        """Returns how many steps of this many samples are left of the epoch.
+
+        A rest that is smaller than a step, because steps have grown, is a step of
+        its own even with drop_last: else nothing would end the epoch.
+        """
+        return self._steps(self.samples - self.used, samples)
+
+    def steps_until(self, epochs: float, samples: int) -> int:
+        """Returns how many steps of this many samples are left until epochs are done."""
+        whole = int(epochs)
+        each = self._steps(self.samples, samples)
+        if self.epoch >= whole:  # in the last, broken epoch, or after it
+            left = (epochs - self.epoch) * self.samples - self.used
+            return max(0, math.ceil(left / samples))
+        return self.steps(samples) + (whole - self.epoch - 1) * each + math.ceil(epochs * each) - whole * each
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {"epoch": self.epoch, "used": self.used}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self.epoch, self.used = state["epoch"], state["used"]
+
+    def _steps(self, left: int, samples: int) -> int:
+        if left <= 0:
+            return 0
+        return max(1, left // samples) if self.drop_last else -(-left // samples)
+
+
+class RankBatches:
+    """The batch sampler of a rank: the forward passes of the steps that are left of the present epoch.
+
+    Each step's samples are dealt out to the ranks in turn, so that ranks differ by
+    one sample at most, and each rank's to its forward passes. No sample is used
+    twice in an epoch but where a step has fewer samples than there are forward
+    passes: then some are repeated, since no rank may be without.
+    """
+
+    def __init__(self, position: Position, order: Callable[[int], Sequence[int]], step: Step, forward: int, rank: int, size: int) -> None:
+        self.position = position
+        self.order = order  # of the epoch, the same on all ranks
+        self.step = step
+        self.batch_size = forward  # the largest
+        self.rank = rank
+        self.size = size
+
+    def __iter__(self) -> Iterator[List[int]]:
+        left = self.order(self.position.epoch)[self.position.used:]
+        for number in range(self.position.steps(self.step.samples)):
+            yield from self._passes(left[number * self.step.samples:(number + 1) * self.step.samples])
+
+    def __len__(self) -> int:
+        return self.position.steps(self.step.samples) * self.step.accumulate
+
+    def _passes(self, indices: Sequence[int]) -> Iterator[List[int]]:
+        least = self.size * self.step.accumulate
+        if len(indices) < least:
+            indices = list(itertools.islice(itertools.cycle(indices), least))
+        mine = indices[self.rank::self.size]
+        for number in range(self.step.accumulate):
+            yield list(mine[number::self.step.accumulate])

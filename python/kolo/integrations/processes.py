@@ -1,0 +1,54 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""Accelerate's view of the processes that train, which Transformers has, too.
+
+Accelerate reads torchrun's variables once, forms the process group, and keeps
+what it found for the life of the process. Under Kolo the group is formed when
+training begins, and changes. So these variables are hidden while the script sets
+everything up, as one process, and each group is written to Accelerate's state.
+"""
+
+from __future__ import annotations
+
+import os
+
+import accelerate.state as accelerate
+import torch
+import torch.distributed as dist
+
+import kolo.torch as kolo
+
+from .. import worker
+
+# torchrun's, those that libraries conclude from that they are to form a group
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+
+
+def hide() -> None:
+    """Lets the script set up as a process of its own, if Kolo's agent has started it. Call it before Accelerate reads the variables."""
+    if worker.ADDR not in os.environ:
+        return
+    if dist.is_initialized():
+        raise RuntimeError("a process group is there already, and Kolo is to form it: import kolo.integrations before TrainingArguments "
+                           "or an Accelerator is made, and take init_process_group out of the script")
+    if torch.cuda.is_available():
+        torch.cuda.set_device(kolo.device())
+    for name in VARIABLES:
+        os.environ.pop(name, None)
+
+
+def enter() -> None:
+    """Makes the present group the one that Accelerate knows."""
+    place = {
+        "num_processes": kolo.size(),
+        "process_index": kolo.rank(),
+        "local_process_index": kolo.local_rank(),
+        "backend": dist.get_backend(),
+        "distributed_type": accelerate.DistributedType.MULTI_GPU if kolo.device().type == "cuda" else accelerate.DistributedType.MULTI_CPU,
+    }
+    accelerate.PartialState()
+    for state in (accelerate.PartialState, accelerate.AcceleratorState):
+        if state._shared_state:
+            state._shared_state.update(place)
+    accelerate.GradientState().dataloader_references = [None]  # loops over data that were left

@@ -1,0 +1,413 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The Trainer of Hugging Face Transformers, trained in process while the number of processes changes.
+
+    from kolo.integrations.transformers import elastic  # before TrainingArguments are made
+
+    trainer = Trainer(model=model, args=args, train_dataset=data)
+    elastic(trainer).train()
+
+elastic gives the trainer's class a part of its own, which overrides methods of
+Trainer (transformers/trainer.py, 5.24):
+
+    _inner_training_loop     is the elastic function, called for each group
+    _init_training_state     goes on where the state is
+    _wrap_model              DistributedDataParallel of the present group
+    get_train_dataloader     what is left of the epoch, dealt out to the ranks
+    get_batch_samples        commits the step that is done, before the next one
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import math
+import sys
+import time
+from typing import Any, Dict, List, Optional, Tuple, TypeVar
+
+import torch
+import torch.distributed as dist
+import transformers
+from accelerate.data_loader import prepare_data_loader
+from transformers.trainer_callback import ExportableState, TrainerCallback
+from transformers.trainer_utils import seed_worker
+
+import kolo.torch as kolo
+
+from . import processes
+from .batches import Position, RankBatches, Step
+
+T = TypeVar("T", bound=transformers.Trainer)
+
+# What of TrainerState is the same on all ranks and not found out anew.
+KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
+
+OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
+NEEDED = (*OVERRIDDEN, "_wrap_model", "_finalize_training", "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
+
+processes.hide()
+
+
+def elastic(trainer: T, global_batch: Optional[int] = None) -> T:
+    """Makes a Trainer elastic, and returns it. Raises ValueError with the reason where that cannot be.
+
+    Under Kolo its train() goes on while processes come and go; under torchrun and
+    with plain python it trains with those that are there.
+
+    global_batch is the number of samples of an optimizer step, whatever the number
+    of processes: each does as many forward passes of at most
+    per_device_train_batch_size as its share takes. The learning rate's schedule is
+    then that of one process. Without global_batch, each process does
+    gradient_accumulation_steps passes, so that a step has more samples the more
+    processes there are; the learning rate stays, and its schedule goes by samples
+    where num_train_epochs counts, by steps where max_steps does.
+    """
+    _check(trainer)
+    if global_batch is not None and global_batch < 1:
+        raise ValueError("global_batch is the number of samples of a step, at least 1, not %d" % global_batch)
+    kind = type(trainer)
+    trainer.__class__ = type(kind.__name__, (ElasticTrainer, kind), {"__module__": kind.__module__})
+    trainer._kolo = Training(trainer, global_batch)
+    trainer.callback_handler.callbacks.insert(0, Steps(trainer._kolo))  # before those that look at the epoch
+    return trainer
+
+
+def _check(trainer: transformers.Trainer) -> None:
+    """Raises ValueError for what does not work."""
+    args = trainer.args
+    for name in NEEDED:
+        if not hasattr(transformers.Trainer, name):
+            raise ValueError("the Trainer of Transformers %s has no %s: kolo.integrations.transformers was made for 5.24" %
+                             (transformers.__version__, name))
+    for name in OVERRIDDEN:
+        if getattr(type(trainer), name) is not getattr(transformers.Trainer, name):
+            raise ValueError("%s.%s replaces that of Trainer, which Kolo replaces itself to divide the data among processes whose "
+                             "number changes; take it out" % (type(trainer).__name__, name))
+    if not isinstance(trainer.train_dataset, torch.utils.data.Dataset) and not hasattr(trainer.train_dataset, "__len__") or \
+            isinstance(trainer.train_dataset, torch.utils.data.IterableDataset):
+        raise ValueError("train_dataset has no length: an iterable data set is not supported yet")
+    refused = {
+        "auto_find_batch_size": args.auto_find_batch_size,
+        "deepspeed": trainer.is_deepspeed_enabled,
+        "fsdp": trainer.is_fsdp_enabled,
+        "parallelism_config": args.parallelism_config is not None,
+        "neftune_noise_alpha": trainer.neftune_noise_alpha is not None,
+        "train_sampling_strategy=%r" % args.train_sampling_strategy: args.train_sampling_strategy not in ("random", "sequential"),
+    }
+    for name, there in refused.items():
+        if there:
+            raise ValueError("%s of the TrainingArguments is not supported with kolo.integrations.transformers" % name)
+
+
+class Own:
+    """What each process keeps for itself: the loss since the last log, which all ranks are asked for when it is logged."""
+
+    def __init__(self) -> None:
+        self.loss: Optional[torch.Tensor] = None  # None: this process has not trained yet
+        self.flos = 0.0
+
+    def state_dict(self) -> Dict[str, Any]:
+        return dict(vars(self))
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        vars(self).update(state)
+
+
+class OwnHandler(kolo.StateDictHandler):
+    """Takes Own back after a failure, and sends it to nobody."""
+
+    shared = False
+
+
+kolo.register_handler(Own, OwnHandler)
+
+
+class Progress:
+    """How far training is, beside its position in the data: as it was at the last commit."""
+
+    def __init__(self) -> None:
+        self.fields: Dict[str, Any] = {}
+
+    def state_dict(self) -> Dict[str, Any]:
+        return dict(self.fields)
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self.fields = dict(state)
+
+
+class Training:
+    """What kolo knows of a trainer that trains."""
+
+    def __init__(self, trainer: Any, global_batch: Optional[int]) -> None:
+        self.trainer = trainer
+        self.global_batch = global_batch
+        self.position = Position(len(trainer.train_dataset), trainer.args.dataloader_drop_last)
+        self.progress = Progress()
+        self.own = Own()
+        self.accumulate = trainer.args.gradient_accumulation_steps
+        self.step = self._step(1)
+        self.left = 0  # steps of the epoch, of those that the present data loader has
+        self.entered = 0.0  # when the present group began to train
+        self.state: Optional[kolo.State] = None
+        self.optimizer: Any = None
+        self.scheduler: Any = None
+        self.methods: Dict[str, Any] = {}  # of the optimizer, as its scheduler has left them
+        self.model: Any = None  # as Accelerate has prepared it: in mixed precision, compiled
+
+    @property
+    def begun(self) -> bool:
+        """Whether a step of this training was committed, by whomever."""
+        return bool(self.progress.fields)
+
+    def begin(self) -> kolo.State:
+        """Makes the state, with what the Trainer makes when it has found out about the data."""
+        trainer = self.trainer
+        trainer.create_optimizer()
+        trainer.create_scheduler(num_training_steps=self._scheduled())
+        trainer._created_lr_scheduler = False  # else each group begins with a new one
+        self.optimizer, self.scheduler = trainer.optimizer, trainer.lr_scheduler
+        self.methods = {"step": self.optimizer.step}
+        self.model = trainer.accelerator.prepare_model(trainer.model, evaluation_mode=True)
+        if trainer.args.torch_compile:
+            self._compile()
+        values = {"model": trainer.model, "optimizer": self.optimizer, "scheduler": self.scheduler, "position": self.position,
+                  "trained": self.progress, "own": self.own, "rng": kolo.RNG()}
+        scaler = getattr(trainer.accelerator, "scaler", None)
+        if scaler is not None:
+            values["scaler"] = scaler
+        self.state = kolo.State(**values)
+        return self.state
+
+    def enter(self) -> None:
+        """Begins to train in the present group."""
+        trainer = self.trainer
+        processes.enter()
+        vars(self.optimizer).update(self.methods)  # Accelerate replaces it, with a scaler
+        trainer.optimizer, trainer.lr_scheduler = self.optimizer, self.scheduler
+        trainer.model_wrapped = trainer.model
+        vars(trainer).pop("_eval_dataloaders", None)  # those of the last group
+        trainer.args._n_gpu = min(1, trainer.args.n_gpu)
+        self.step = self._step(kolo.size())
+        trainer.args.gradient_accumulation_steps = self.step.accumulate
+        self.entered = time.monotonic()
+
+    def wrap(self) -> torch.nn.Module:
+        """Returns the model of the present group."""
+        accelerator = self.trainer.accelerator
+        wrapped = kolo.wrap(self.model, **(accelerator.ddp_handler.to_kwargs() if accelerator.ddp_handler is not None else {}))
+        accelerator._models = [wrapped]
+        return wrapped
+
+    def values(self) -> Tuple[int, int, int, int, int, int, int]:
+        """What set_initial_training_values returns. Of an epoch that has begun it counts all steps: those that are done find no data."""
+        args, size = self.trainer.args, self.position.samples
+        each = Position(size, self.position.drop_last).steps(self.step.samples)
+        self.left = self.position.steps(self.step.samples)
+        done = self.progress.fields.get("global_step", 0)
+        if args.max_steps > 0:
+            most = args.max_steps
+            epochs = self.position.epoch + 1 + max(0, math.ceil((most - done - self.left) / each))
+            samples = most * self.step.samples
+        else:
+            most = done + self.position.steps_until(args.num_train_epochs, self.step.samples)
+            epochs = math.ceil(args.num_train_epochs)
+            samples = size * args.num_train_epochs
+        return epochs, each, size, samples, self.step.samples, each * self.step.accumulate, most
+
+    def resume(self) -> int:
+        """Makes the new TrainerState what the last commit says, and returns the epoch."""
+        trainer, state = self.trainer, self.trainer.state
+        if self.begun:
+            for name in KEPT:
+                setattr(state, name, self.progress.fields[name])
+            state.log_history = json.loads(self.progress.fields["log_history"])
+            for exported, attributes in zip(self._exported(), self.progress.fields["callbacks"]):
+                vars(exported).update(attributes)
+        elif state.global_step:  # from a checkpoint
+            if not trainer.args.ignore_data_skip:
+                self.position.seek(state.epoch)
+            self.progress.fields["global_step"] = state.global_step
+            state.max_steps = self.values()[-1]
+            self.progress.fields = {}
+        return self.position.epoch
+
+    def carry_on(self) -> None:
+        """Sets what the loop has just begun to count anew. All ranks call it."""
+        trainer = self.trainer
+        if not self.begun:
+            return
+        fields = self.progress.fields
+        losses = torch.zeros(2, device=trainer.args.device)  # the sum, and of how many
+        if self.own.loss is not None:
+            losses += torch.stack([self.own.loss, torch.ones_like(self.own.loss)])
+        dist.all_reduce(losses)
+        trainer._tr_loss += losses[0] / losses[1].clamp(min=1)
+        trainer._total_loss_scalar = fields["total_loss"]
+        trainer._globalstep_last_logged = fields["logged"]
+        trainer._initial_global_step = fields["initial_step"]
+        trainer.current_flos = self.own.flos
+
+    def stepped(self) -> None:
+        """Counts the step that the optimizer has just made."""
+        self.position.advance(self.step.samples)
+        self.left -= 1
+        self.trainer.state.epoch = self.position.epochs
+        if self.global_batch is None and self.trainer.args.max_steps <= 0 and not self._plateau():
+            for _ in range(kolo.size() - 1):
+                self.scheduler.step()
+
+    def commit(self) -> None:
+        """Commits the steps that are done. Before the next one, so that what was to be done after a step is done."""
+        trainer = self.trainer
+        state = trainer.state
+        if self.state is None or self.left == 0 or state.global_step == self.progress.fields.get("global_step", trainer._initial_global_step):
+            return
+        now, fields = time.monotonic(), self.progress.fields
+        history = fields.get("log_history", "[]")
+        if len(state.log_history) != fields.get("logs"):
+            history = json.dumps(state.log_history)
+        self.progress.fields = {
+            **{name: getattr(state, name) for name in KEPT},
+            "log_history": history, "logs": len(state.log_history),
+            "callbacks": [exported.state()["attributes"] for exported in self._exported()],
+            "total_loss": trainer._total_loss_scalar, "logged": trainer._globalstep_last_logged,
+            "initial_step": trainer._initial_global_step, "seconds": fields.get("seconds", 0.0) + now - self.entered,
+        }
+        self.entered = now
+        self.own.loss, self.own.flos = trainer._tr_loss, trainer.current_flos
+        kolo.progress(step=state.global_step, total_steps=state.max_steps, epoch=self.position.epoch,
+                      samples=self.position.epoch * self.position.samples + self.position.used)
+        self.state.commit()
+
+    @property
+    def seconds(self) -> float:
+        """For how long this training has trained, in all its groups."""
+        return float(self.progress.fields.get("seconds", 0.0)) + time.monotonic() - self.entered
+
+    def dataset(self) -> Any:
+        """The training data with the columns that the model takes."""
+        dataset = self.trainer.train_dataset
+        return self.trainer._remove_unused_columns(dataset, description="Training") if _has_columns(dataset) else dataset
+
+    def collator(self) -> Any:
+        """Makes a batch of samples."""
+        trainer = self.trainer
+        if _has_columns(trainer.train_dataset):
+            return trainer.data_collator
+        return trainer._get_collator_with_removed_columns(trainer.data_collator, description="Training")
+
+    def batches(self) -> RankBatches:
+        return RankBatches(self.position, self._order, self.step, self.trainer.args.per_device_train_batch_size, kolo.rank(), kolo.size())
+
+    def _compile(self) -> None:
+        """Compiles the model by a step whose gradients go nowhere, before there is a group whose members would wait for that."""
+        trainer = self.trainer
+        buffers = {name: buffer.clone() for name, buffer in trainer.model.named_buffers()}
+        passes = [list(range(min(self.position.samples, trainer.args.per_device_train_batch_size)))] * self.step.accumulate
+        with torch.random.fork_rng():
+            loader = torch.utils.data.DataLoader(self.dataset(), batch_sampler=passes, collate_fn=self.collator())
+            batches, items = trainer.get_batch_samples(iter(loader), self.step.accumulate, trainer.args.device)
+            trainer.current_gradient_accumulation_steps = self.step.accumulate
+            trainer.training_step(self.model, batches[0], items)
+        self.model.zero_grad()
+        with torch.no_grad():
+            for name, buffer in trainer.model.named_buffers():
+                buffer.copy_(buffers[name])
+
+    def _order(self, epoch: int) -> List[int]:
+        args = self.trainer.args
+        if args.train_sampling_strategy == "sequential":
+            return list(range(self.position.samples))
+        seed = args.data_seed if args.data_seed is not None else args.seed
+        return torch.randperm(self.position.samples, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
+
+    def _step(self, size: int) -> Step:
+        return Step.shared(size, self.trainer.args.per_device_train_batch_size, self.accumulate, self.global_batch)
+
+    def _scheduled(self) -> int:
+        """The steps of the learning rate's schedule."""
+        args = self.trainer.args
+        start = Position(self.position.samples, self.position.drop_last)
+        return args.max_steps if args.max_steps > 0 else start.steps_until(args.num_train_epochs, self._step(1).samples)
+
+    def _plateau(self) -> bool:
+        return isinstance(self.scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau)
+
+    def _exported(self) -> List[Any]:
+        return [one for one in [*self.trainer.callback_handler.callbacks, self.trainer.control] if isinstance(one, ExportableState)]
+
+
+def _has_columns(dataset: Any) -> bool:
+    """Whether it is one of the library datasets."""
+    return "datasets" in sys.modules and isinstance(dataset, sys.modules["datasets"].Dataset)
+
+
+class Steps(TrainerCallback):  # type: ignore[misc] # Transformers is not there where this is checked
+    """Counts steps and epochs for Training."""
+
+    def __init__(self, training: Training) -> None:
+        self.training = training
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self.training.carry_on()
+
+    def on_step_end(self, *_: Any, **__: Any) -> None:
+        self.training.stepped()
+
+    def on_epoch_end(self, *_: Any, **__: Any) -> None:
+        position = self.training.position
+        position.end_epoch()
+        self.training.left = position.steps(self.training.step.samples)
+
+
+class ElasticTrainer:
+    """What elastic adds to the class of a Trainer."""
+
+    _kolo: Training
+
+    def _inner_training_loop(self, *args: Any, resume_from_checkpoint: Any = None, **named: Any) -> Any:
+        training, inner = self._kolo, super()._inner_training_loop  # type: ignore[misc]
+
+        @kolo.elastic
+        def train(state: kolo.State) -> Any:
+            training.enter()
+            return inner(*args, resume_from_checkpoint=None if training.begun else resume_from_checkpoint, **named)
+
+        state = training.begin()
+        gc.collect()
+        gc.freeze()  # the loop begins with a collection, which takes tenths of a second for what was imported, in each group
+        try:
+            return train(state)
+        finally:
+            gc.unfreeze()
+
+    def _init_training_state(self, *args: Any, **named: Any) -> Tuple[int, int]:
+        super()._init_training_state(*args, **named)  # type: ignore[misc]
+        return self._kolo.resume(), 0
+
+    def _wrap_model(self, model: torch.nn.Module, training: bool = True, **named: Any) -> torch.nn.Module:
+        model = super()._wrap_model(model, training=training, **named)  # type: ignore[misc]
+        return self._kolo.wrap() if training else model
+
+    def _finalize_training(self, trial: Any, num_train_samples: float, start_time: float) -> Any:
+        return super()._finalize_training(trial, num_train_samples, time.time() - self._kolo.seconds)  # type: ignore[misc]
+
+    def get_train_dataloader(self: Any) -> Any:
+        args = self.args
+        loader = torch.utils.data.DataLoader(
+            self._kolo.dataset(), batch_sampler=self._kolo.batches(), collate_fn=self._kolo.collator(), num_workers=args.dataloader_num_workers,
+            pin_memory=args.dataloader_pin_memory, persistent_workers=args.dataloader_persistent_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+            worker_init_fn=functools.partial(seed_worker, num_workers=args.dataloader_num_workers, rank=args.process_index))
+        # One process, since its batches are those of this rank.
+        return prepare_data_loader(loader, device=self.accelerator.device, num_processes=1, process_index=0, put_on_device=True)
+
+    def set_initial_training_values(self, *_: Any, **__: Any) -> Tuple[int, int, int, int, int, int, int]:
+        return self._kolo.values()
+
+    def get_batch_samples(self, *args: Any, **named: Any) -> Any:
+        self._kolo.commit()
+        return super().get_batch_samples(*args, **named)  # type: ignore[misc]

@@ -1,0 +1,104 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The data of ranks whose number changes. Rules only: no PyTorch."""
+
+import collections
+import random
+import unittest
+
+from kolo.integrations.batches import Position, RankBatches, Step
+
+
+class Steps(unittest.TestCase):
+    def test_share(self):
+        for (size, forward, accumulate, total), expected in {
+            (1, 8, 1, None): Step(8, 1),
+            (3, 8, 2, None): Step(48, 2),
+            (1, 8, 1, 32): Step(32, 4),
+            (3, 8, 1, 32): Step(32, 2),  # 11 samples of a rank take two passes
+            (4, 8, 5, 32): Step(32, 1),  # the accumulation of the script does not count
+            (5, 8, 1, 3): Step(3, 1),
+        }.items():
+            self.assertEqual(expected, Step.shared(size, forward, accumulate, total), (size, forward, accumulate, total))
+
+    def test_position_of_a_number_of_epochs(self):
+        for epochs, expected in ((0, (0, 0)), (1.25, (1, 25)), (2, (2, 0)), (1.999999, (2, 0)), (0.01, (0, 1))):
+            position = Position(100)
+            position.seek(epochs)
+            self.assertEqual(expected, (position.epoch, position.used))
+            self.assertAlmostEqual(epochs, position.epochs, places=5)
+
+    def test_a_rest_that_is_no_whole_step(self):
+        self.assertEqual((4, 3), (Position(100).steps(30), Position(100, drop_last=True).steps(30)))
+        grown = Position(100, drop_last=True, used=90)
+        self.assertEqual(1, grown.steps(30))  # else nothing would end the epoch
+
+    def test_until_the_end_of_a_part_of_an_epoch(self):
+        for epochs, used, expected in ((1.5, 0, 15), (0.5, 0, 5), (0.5, 30, 2), (0.5, 60, 0), (2.0, 30, 17)):
+            self.assertEqual(expected, Position(100, used=used).steps_until(epochs, 10), (epochs, used))
+
+
+class Epochs(unittest.TestCase):
+    """What ranks draw while their number changes, by chance."""
+
+    def draw(self, seed):
+        rng = random.Random(seed)
+        position = Position(rng.randint(1, 300), rng.random() < 0.3)
+        total = rng.choice([None, rng.randint(1, 40)])
+        forward, accumulate = rng.randint(1, 6), rng.randint(1, 3)
+        order = lambda epoch: random.Random(epoch).sample(range(position.samples), position.samples)
+        while position.epoch < 2:
+            used, repeated, most = collections.Counter(), 0, 0
+            left = 1
+            while left:
+                size = rng.randint(1, 5)
+                step = Step.shared(size, forward, accumulate, total)
+                ranks = [iter(RankBatches(position, order, step, forward, rank, size)) for rank in range(size)]
+                left = position.steps(step.samples)
+                count = rng.randint(0, left)  # steps until the next change
+                for _ in range(count):
+                    passes = [[next(rank) for _ in range(step.accumulate)] for rank in ranks]
+                    rest = min(step.samples, position.samples - position.used)
+                    drawn = [len(one) for rank in passes for one in rank]
+                    self.assertLessEqual(max(drawn), forward)
+                    self.assertGreaterEqual(min(drawn), 1)
+                    shares = [sum(map(len, rank)) for rank in passes]
+                    self.assertLessEqual(max(shares) - min(shares), 1)
+                    repeated += sum(drawn) - rest
+                    self.assertEqual(max(rest, size * step.accumulate), sum(drawn))
+                    used.update(index for rank in passes for one in rank for index in one)
+                    position.advance(step.samples)
+                left -= count
+                if not left:
+                    self.assertEqual([None] * size, [next(rank, None) for rank in ranks])
+                most = max(most, step.samples)
+            if position.drop_last:
+                self.assertLess(position.samples - len(used), most)
+            else:
+                self.assertEqual(set(range(position.samples)), set(used))
+            self.assertLessEqual(sum(used.values()) - len(used), repeated)
+            position.end_epoch()
+
+    def test_no_sample_is_left_out_or_used_twice(self):
+        for seed in range(400):
+            with self.subTest(seed=seed):
+                self.draw(seed)
+
+    def test_the_steps_that_are_left_are_those_that_are_made(self):
+        for seed in range(200):
+            rng = random.Random(seed)
+            position = Position(rng.randint(1, 100), rng.random() < 0.5)
+            epochs, samples = rng.randint(1, 3), rng.randint(1, 40)
+            expected, made = position.steps_until(epochs, samples), 0
+            while position.epoch < epochs:
+                for _ in range(position.steps(samples)):
+                    self.assertEqual(expected - made, position.steps_until(epochs, samples), seed)
+                    position.advance(samples)
+                    made += 1
+                position.end_epoch()
+            self.assertEqual(expected, made, seed)
+
+
+if __name__ == "__main__":
+    unittest.main()

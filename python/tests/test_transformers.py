@@ -1,0 +1,174 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""The Trainer of Transformers in process, under the stand-in for the agent."""
+
+import importlib.util
+import json
+import os
+import tempfile
+import unittest
+
+from .agent import HERE
+from .test_group import Training
+
+SCRIPT = os.path.join(HERE, "trainer_script.py")
+# What an agent gives each process, from which Accelerate would form a group of its own.
+TORCHRUN = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+
+
+@unittest.skipUnless(importlib.util.find_spec("transformers") and importlib.util.find_spec("accelerate"), "needs Transformers and Accelerate")
+class Trainer(Training):
+    def begin(self, count, later=0, **options):
+        """Begins to train with count workers; the later ones are up, and wait."""
+        agent = self.agent(script=SCRIPT, fork=False)
+        environment = {**TORCHRUN, **{"TEST_" + name: str(value) for name, value in options.items()}}
+        workers = agent.start(count + later, **environment)
+        agent.arrived(workers)
+        agent.go(*workers[:count])
+        agent.formed(count)
+        return agent, workers
+
+    def test_grows_and_shrinks(self):
+        agent, workers = self.begin(1, 1, SAMPLES=480)
+        agent.stepped(5)
+        agent.go(workers[1])
+        agent.formed(2)
+        agent.stepped(5)
+        agent.shrink(workers[:1])
+        agent.formed(1)
+        self.finish(agent, samples=480)
+
+    def of(self, agent, kind, **values):
+        return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
+
+    def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
+        """Grows to three, loses one by SIGKILL, shrinks to one: logs, evaluations, rates and weights are those of one process."""
+        options = {"SAMPLES": 396, "EPOCHS": 2.0, "GLOBAL": 12, "WORKERS": 1,
+                   "ARGUMENTS": json.dumps({"eval_strategy": "epoch", "warmup_steps": 10, "max_grad_norm": 0.5})}
+        alone, _ = self.begin(1, **options)
+        agent, workers = self.begin(1, 2, **options)
+        agent.stepped(5)
+        agent.go(*workers[1:])
+        agent.formed(3)
+        agent.stepped(7)
+        agent.kill(workers[2])
+        agent.formed(2)
+        agent.stepped(7)
+        agent.shrink(workers[:1])  # rank 0 moves
+        agent.formed(1)
+        self.finish(agent, samples=396, epochs=2, lost=1)
+        self.finish(alone, samples=396, epochs=2)
+
+        steps = self.accepted(agent.entries())
+        self.assertEqual(66, len(steps))
+        for entries in steps.values():
+            self.assertEqual({66}, {entry["total"] for entry in entries})
+            used = sum(len(entry["indices"]) for entry in entries)
+            self.assertTrue(used == 12 or len(entries) < entries[0]["size"], entries)
+        self.assertEqual({1, 2, 3}, {entry["size"] for entry in self.of(agent, "step")})
+        rates = {entry["step"]: entry["rate"] for entry in self.of(alone, "step")}
+        for entry in self.of(agent, "step"):
+            self.assertAlmostEqual(rates[entry["step"]], entry["rate"], places=9)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual(66, done["step"])
+        self.assertAlmostEqual(expected["sum"], done["sum"], delta=0.02)
+        self.assertAlmostEqual(expected["loss"], done["loss"], delta=0.01)
+        for kind, name in (("log", "loss"), ("log", "grad_norm"), ("evaluation", "loss")):
+            values = [{entry["step"]: entry.get("logs", entry)[name] for entry in self.of(run, kind) if name in entry.get("logs", entry)}
+                      for run in (alone, agent)]
+            self.assertEqual(*[sorted(one) for one in values])
+            for step, value in values[0].items():
+                self.assertAlmostEqual(value, values[1][step], delta=0.02, msg="%s of step %d" % (name, step))
+
+    def test_steps_grow_with_the_processes(self):
+        """Without global_batch: the schedule goes by samples, and each epoch has all of them once, however long its steps are."""
+        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2.0, ACCUMULATE=2)
+        agent.stepped(5)
+        agent.go(workers[2])
+        agent.formed(3)
+        agent.stepped(5)
+        agent.shrink(workers[1:2])
+        agent.formed(2)
+        self.finish(agent, samples=400, epochs=2)
+        steps = self.of(agent, "step")
+        self.assertEqual({16, 24}, {sum(len(entry["indices"]) for entry in entries) for entries in self.accepted(agent.entries()).values()} - {8, 16 - 8})
+        self.assertEqual({2}, {entry["accumulate"] for entry in steps})
+        for entry in steps:
+            self.assertAlmostEqual(1e-3 * (1 - entry["fraction"] / 2), entry["rate"], delta=3e-5)
+        self.assertEqual(steps[-1]["step"], steps[-1]["total"])
+
+    def test_goes_on_from_a_checkpoint_of_the_framework(self):
+        """By two processes, then by one and a newcomer, which loads it too: each sample once, and others can read it."""
+        options = {"SAMPLES": 240, "GLOBAL": 8, "ARGUMENTS": json.dumps({"save_steps": 10, "save_strategy": "steps"})}
+        first, workers = self.begin(2, **options)
+        checkpoint = os.path.join(first.directory.name, "output", "checkpoint-10")
+        first.until(lambda: self.of(first, "step", step=12), what="12 steps")
+        for worker in workers:
+            first.kill(worker)
+        from transformers import GPT2LMHeadModel
+        GPT2LMHeadModel.from_pretrained(checkpoint)
+
+        agent, workers = self.begin(1, 1, RESUME=checkpoint, **options)
+        agent.stepped(5)
+        agent.go(workers[1])
+        agent.formed(2)
+        self.assertEqual([0] * 2, agent.complete(), agent.report())
+        used = [index for run in (first, agent) for entry in self.of(run, "step") if run is agent or entry["step"] <= 10 for index in entry["indices"]]
+        self.assertEqual(list(range(240)), sorted(used))
+        steps = self.of(agent, "step")
+        self.assertEqual((11, 30, 30), (steps[0]["step"], steps[-1]["step"], steps[-1]["total"]))
+        rates = {entry["step"]: entry["rate"] for entry in steps}
+        self.assertAlmostEqual(1e-3 * 19 / 30, rates[11])
+        self.assertEqual({30}, {entry["step"] for entry in self.of(agent, "done")})
+
+    def test_callbacks_take_their_state_along(self):
+        """Early stopping counts on where the process that has counted leaves."""
+        agent, workers = self.begin(1, 1, SAMPLES=2000, PATIENCE=3, ARGUMENTS=json.dumps({
+            "eval_strategy": "steps", "eval_steps": 10, "save_strategy": "steps", "save_steps": 10, "load_best_model_at_end": True}))
+        agent.until(lambda: self.of(agent, "evaluation", step=20), what="two evaluations")
+        agent.go(workers[1])
+        agent.formed(2)
+        agent.shrink(workers[:1])
+        agent.formed(1)
+        self.assertEqual([0, 0], agent.complete(), agent.report())
+        (done,) = self.of(agent, "done")
+        self.assertEqual(40, done["step"], agent.report())  # the first is the best, and three are no better
+
+    def test_what_does_not_work_is_refused_at_the_start(self):
+        import torch
+        import transformers
+
+        from kolo.integrations.transformers import elastic
+
+        class Endless(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(())
+
+        class Divides(transformers.Trainer):
+            def get_train_dataloader(self):
+                return None
+
+        def trainer(kind=transformers.Trainer, data=range(8), **arguments):
+            args = transformers.TrainingArguments(use_cpu=True, report_to="none", max_steps=4, output_dir=self.directory(), **arguments)
+            return kind(model=torch.nn.Linear(1, 1), args=args, train_dataset=data)
+
+        for made, text in (
+                (trainer(data=Endless()), "iterable"),
+                (trainer(Divides), "Divides.get_train_dataloader replaces"),
+                (trainer(train_sampling_strategy="group_by_length"), "train_sampling_strategy='group_by_length'"),
+                (trainer(auto_find_batch_size=True), "auto_find_batch_size"),
+                (trainer(neftune_noise_alpha=1.0), "neftune_noise_alpha")):
+            with self.assertRaisesRegex(ValueError, text):
+                elastic(made)
+        with self.assertRaisesRegex(ValueError, "at least 1"):
+            elastic(trainer(), global_batch=0)
+
+    def directory(self):
+        made = tempfile.TemporaryDirectory()
+        self.addCleanup(made.cleanup)
+        return made.name
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,91 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""A language model trained by the Trainer of Transformers, with what the tests of it need recorded. Options: environment variables."""
+
+import argparse
+import json
+import os
+import time
+
+import torch
+from transformers import EarlyStoppingCallback, GPT2Config, GPT2LMHeadModel, Trainer, TrainerCallback, TrainingArguments
+
+import kolo.torch as kolo
+from kolo.integrations.transformers import elastic
+
+
+def option(name, default):
+    return type(default)(os.environ.get("TEST_" + name, default))
+
+
+SAMPLES, EPOCHS = option("SAMPLES", 240), option("EPOCHS", 1.0)
+parser = argparse.ArgumentParser()
+parser.add_argument("--records", required=True)
+directory = parser.parse_args().records
+os.makedirs(directory, exist_ok=True)
+records = open(os.path.join(directory, "%d" % os.getpid()), "a", buffering=1)
+
+
+def record(kind, **fields):
+    records.write(json.dumps({"kolo": kind, "t": time.time(), **fields}) + "\n")
+
+
+class Texts(torch.utils.data.Dataset):
+    """Sequences that count up, each with its index."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        ids = (torch.arange(16) + index) % 64
+        return {"input_ids": ids, "labels": ids, "index": index}
+
+
+class Recorded(Trainer):
+    used = []
+
+    def compute_loss(self, model, inputs, **named):
+        indices = inputs.pop("index").tolist()
+        if model.training:
+            self.used += indices
+            time.sleep(option("SLEEP", 0.02))
+        return super().compute_loss(model, inputs, **named)
+
+
+class Recorder(TrainerCallback):
+    def on_train_begin(self, args, state, control, **named):
+        Recorded.used.clear()
+        record("ring", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=state.global_step)
+
+    def on_step_end(self, args, state, control, **named):
+        record("step", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=state.global_step, epoch=int(state.epoch - 1e-9),
+               fraction=state.epoch, indices=list(Recorded.used), accumulate=args.gradient_accumulation_steps, total=state.max_steps,
+               rate=named["lr_scheduler"].get_last_lr()[0])
+        Recorded.used.clear()
+
+    def on_evaluate(self, args, state, control, metrics, **named):
+        record("evaluation", generation=kolo.generation(), step=state.global_step, loss=metrics["eval_loss"])
+
+    def on_log(self, args, state, control, logs, **named):
+        if state.is_world_process_zero:
+            record("log", generation=kolo.generation(), step=state.global_step, logs=logs)
+
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+config = GPT2Config(vocab_size=64, n_positions=16, n_embd=32, n_layer=2, n_head=2, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0)
+arguments = TrainingArguments(
+    output_dir=os.path.join(os.path.dirname(directory), "output"), num_train_epochs=EPOCHS, remove_unused_columns=False, report_to="none",
+    disable_tqdm=True, use_cpu=True, per_device_train_batch_size=option("BATCH", 4), gradient_accumulation_steps=option("ACCUMULATE", 1),
+    learning_rate=1e-3, logging_steps=5, dataloader_num_workers=option("WORKERS", 0), lr_scheduler_type="linear",
+    **json.loads(option("ARGUMENTS", "{}")))
+trainer = Recorded(model=GPT2LMHeadModel(config), args=arguments, train_dataset=Texts(SAMPLES), eval_dataset=Texts(32), callbacks=[Recorder()])
+if option("PATIENCE", 0):
+    trainer.add_callback(EarlyStoppingCallback(option("PATIENCE", 0), early_stopping_threshold=100))  # nothing is an improvement
+result = elastic(trainer, global_batch=option("GLOBAL", 0) or None).train(resume_from_checkpoint=option("RESUME", "") or None)
+record("done", sum=sum(p.double().sum().item() for p in trainer.model.parameters()), samples=SAMPLES * int(EPOCHS),
+       loss=result.training_loss, step=result.global_step)
