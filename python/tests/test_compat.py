@@ -110,7 +110,9 @@ class Parallel(unittest.TestCase):
         for signature in inspect.signature(DistributedDataParallel), inspect.Signature():
             with mock.patch.object(inspect, "signature", lambda _: signature):
                 module = torch.nn.Linear(2, 1)
-                self.assertIs(module, compat.wrap_equal(module, broadcast_buffers=False).module)
+                wrapped = DistributedDataParallel.__new__(DistributedDataParallel)
+                compat.wrap_equal(wrapped, module, broadcast_buffers=False)
+                self.assertIs(module, wrapped.module)
 
     def test_unhook(self):
         """A backward pass of the module no longer waits for the group that is gone."""

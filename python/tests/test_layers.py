@@ -12,7 +12,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 # From the top. A module imports what is below it, and modules of its own package or line that do not import it. A name
 # stands for a module, or for all modules of a package.
 LAYERS = (
-    ("kolo.integrations.transformers",),
+    ("kolo.integrations.accelerate", "kolo.integrations.transformers"),
     ("kolo.integrations.processes", "kolo.integrations.batches"),
     ("kolo.torch",),
     ("kolo.torch.alone", "kolo.torch.parallel", "kolo.torch.run", "kolo.torch.handlers"),
@@ -34,6 +34,7 @@ PURE = {"kolo.integrations.batches", "kolo.torch.state.ledger", "kolo.torch.grou
 
 # The private names of other objects that a module may touch: those of classes of its own, and where there is no other way.
 ALLOWED = {
+    "kolo.integrations.accelerate": {"_set_sync_gradients"},  # GradientState's, as the Trainer of Transformers uses it
     "kolo.integrations.processes": {"_shared_state"},  # Accelerate's: written anew for each group
     "kolo.integrations.transformers": {
         "_kolo", "_n_gpu", "_models", "_created_lr_scheduler", "_init_training_state", "_remove_unused_columns",

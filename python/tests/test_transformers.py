@@ -17,17 +17,28 @@ SCRIPT = os.path.join(HERE, "trainer_script.py")
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
 
 
-@unittest.skipUnless(importlib.util.find_spec("transformers") and importlib.util.find_spec("accelerate"), "needs Transformers and Accelerate")
-class Trainer(Training):
+class Processes(Training):
+    """Helpers: processes that run a script of a framework."""
+
+    script = None
+
     def begin(self, count, later=0, **options):
         """Begins to train with count workers; the later ones are up, and wait."""
-        agent = self.agent(script=SCRIPT, fork=False)
+        agent = self.agent(script=self.script, fork=False)
         environment = {**TORCHRUN, **{"TEST_" + name: str(value) for name, value in options.items()}}
         workers = agent.start(count + later, **environment)
         agent.arrived(workers)
         agent.go(*workers[:count])
         agent.formed(count)
         return agent, workers
+
+    def of(self, agent, kind, **values):
+        return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
+
+
+@unittest.skipUnless(importlib.util.find_spec("transformers") and importlib.util.find_spec("accelerate"), "needs Transformers and Accelerate")
+class Trainer(Processes):
+    script = SCRIPT
 
     def test_grows_and_shrinks(self):
         agent, workers = self.begin(1, 1, SAMPLES=480)
@@ -38,9 +49,6 @@ class Trainer(Training):
         agent.shrink(workers[:1])
         agent.formed(1)
         self.finish(agent, samples=480)
-
-    def of(self, agent, kind, **values):
-        return [entry for entry in agent.entries() if entry["kolo"] == kind and all(entry[name] == value for name, value in values.items())]
 
     def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
         """Grows to three, loses one by SIGKILL, shrinks to one: logs, evaluations, rates and weights are those of one process."""

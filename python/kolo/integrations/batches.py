@@ -120,3 +120,16 @@ class RankBatches:
         mine = indices[self.rank::self.size]
         for number in range(self.step.accumulate):
             yield list(mine[number::self.step.accumulate])
+
+
+class EvenBatches(RankBatches):
+    """As RankBatches, with equal shares of neighbouring samples, in which what ranks gather is in the order of the data.
+
+    So the last batch of an epoch may repeat up to size - 1 samples. Each batch
+    counts as a step: Accelerate, which divides data so, counts steps itself.
+    """
+
+    def _passes(self, indices: Sequence[int]) -> Iterator[List[int]]:
+        share = -(-len(indices) // self.size)
+        whole = list(itertools.islice(itertools.cycle(indices), share * self.size))
+        yield whole[self.rank * share:(self.rank + 1) * share]

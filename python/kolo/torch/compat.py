@@ -99,12 +99,13 @@ def in_persistent_worker() -> bool:
 # DistributedDataParallel.
 
 
-def wrap_equal(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
-    """A DistributedDataParallel that does not send the module, because it is equal on all members."""
+def wrap_equal(wrapped: DistributedDataParallel, module: torch.nn.Module, **arguments: Any) -> None:
+    """Constructs a DistributedDataParallel that does not send the module, because it is equal on all members."""
     if "init_sync" in inspect.signature(DistributedDataParallel).parameters:
-        return DistributedDataParallel(module, **{"init_sync": False, **arguments})
+        DistributedDataParallel.__init__(wrapped, module, **{"init_sync": False, **arguments})
+        return
     with _without_sync():
-        return DistributedDataParallel(module, **arguments)
+        DistributedDataParallel.__init__(wrapped, module, **arguments)
 
 
 @contextlib.contextmanager

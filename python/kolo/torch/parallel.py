@@ -23,6 +23,13 @@ def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
     arguments are those of DistributedDataParallel; device_ids is the module's
     GPU by default.
     """
+    wrapped = DistributedDataParallel.__new__(DistributedDataParallel)
+    rewrap(wrapped, module, **arguments)
+    return wrapped
+
+
+def rewrap(wrapped: DistributedDataParallel, module: torch.nn.Module, **arguments: Any) -> None:
+    """Does what wrap does with an object that is there: made for another group, or not constructed yet."""
     session = present()
     if session is None or session.group is None:
         raise RuntimeError("kolo.wrap is for the function that kolo.elastic runs: there is no group yet")
@@ -31,10 +38,9 @@ def wrap(module: torch.nn.Module, **arguments: Any) -> DistributedDataParallel:
     devices = {parameter.device for parameter in module.parameters()}
     if "device_ids" not in arguments and len(devices) == 1 and next(iter(devices)).type == "cuda":
         arguments["device_ids"] = [next(iter(devices))]
-    make = compat.wrap_equal if session.synced(module) else DistributedDataParallel
-    wrapped = make(module, **arguments)
+    construct = compat.wrap_equal if session.synced(module) else DistributedDataParallel.__init__
+    construct(wrapped, module, **arguments)
     session.group.wrapped(wrapped)
-    return wrapped
 
 
 def _explain_missing_group() -> None:

@@ -1,0 +1,290 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""A loop with Hugging Face Accelerate, trained in process while the number of processes changes.
+
+    from kolo.integrations.accelerate import ElasticAccelerator as Accelerator
+
+    accelerator = Accelerator()
+    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+
+    @accelerator.elastic
+    def train():                               # is called again for each group
+        for epoch in accelerator.epochs(3):    # goes on in the epoch that is not done
+            for batch in loader:               # and with what is left of it
+                with accelerator.accumulate(model):
+                    loss = model(**batch).loss
+                    accelerator.backward(loss)
+                    optimizer.step()
+                    scheduler.step()
+                    optimizer.zero_grad()
+
+    train()
+
+What prepare returns stays the same object in all groups: the model is a
+DistributedDataParallel that is constructed again, a loader iterates over what
+is left for the present ranks. A step is committed when the next batch is taken,
+and the end of an epoch when epochs goes on.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
+
+import accelerate
+import torch
+from accelerate.data_loader import prepare_data_loader
+from torch.nn.parallel import DistributedDataParallel
+
+import kolo.torch as kolo
+from kolo.torch.parallel import rewrap
+
+from . import processes
+from .batches import EvenBatches, Position, Step
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+processes.hide()
+
+
+class ElasticModel(DistributedDataParallel):
+    """A DistributedDataParallel that is one only in a group: bind makes it that of the present one."""
+
+    def __init__(self, module: torch.nn.Module, arguments: Dict[str, Any]) -> None:
+        torch.nn.Module.__init__(self)
+        self.module = module
+        self._arguments = arguments
+
+    def bind(self) -> None:
+        """Makes it that of the present group. All members call it."""
+        rewrap(self, self.module, **self._arguments)
+
+    def forward(self, *inputs: Any, **named: Any) -> Any:
+        if "reducer" not in self.__dict__:
+            raise RuntimeError("there is no group of processes yet: train in a function with @accelerator.elastic")
+        return super().forward(*inputs, **named)  # type: ignore[no-untyped-call]
+
+
+class ElasticLoader:
+    """A DataLoader's batches for the present rank: those that are left of the epoch."""
+
+    def __init__(self, accelerator: "ElasticAccelerator", loader: "torch.utils.data.DataLoader[Any]", on_device: bool) -> None:
+        samplers = (torch.utils.data.RandomSampler, torch.utils.data.SequentialSampler)
+        if isinstance(loader.dataset, torch.utils.data.IterableDataset):
+            raise ValueError("a DataLoader of an iterable data set is not supported by kolo.integrations.accelerate yet")
+        if type(loader.sampler) not in samplers or type(loader.batch_sampler) is not torch.utils.data.BatchSampler or loader.batch_size is None:
+            raise ValueError("a DataLoader with a %s, or with batches of its own, cannot be divided among processes whose number changes: "
+                             "give it batch_size and shuffle only" % type(loader.sampler).__name__)
+        self.loader = loader
+        self.batch_size = loader.batch_size
+        self.position = Position(len(loader.dataset), loader.drop_last)  # type: ignore[arg-type] # a data set with a length
+        self.trained = False  # a step was made with its batches, in this epoch
+        self._accelerator = accelerator
+        self._shuffled = type(loader.sampler) is torch.utils.data.RandomSampler
+        self._on_device = on_device
+
+    @property
+    def dataset(self) -> Any:
+        return self.loader.dataset
+
+    def __len__(self) -> int:
+        """The batches of a whole epoch in the present group, however many of them are done."""
+        return Position(self.position.samples, self.position.drop_last).steps(self._step().samples)
+
+    def __iter__(self) -> Iterator[Any]:
+        accelerator, position, step = self._accelerator, self.position, self._step()
+        if position.used >= position.samples:
+            raise RuntimeError("this epoch's batches of a loader that is trained with are used up: let accelerator.epochs(n) count epochs")
+        loader, begin = self._present(step), position.used
+        for number, batch in enumerate(loader):
+            if number == 0:  # the last batch has as many samples that are no repetitions
+                loader.remainder = (position.samples - begin) % step.samples
+            accelerator.accumulate_for(self.batch_size)
+            position.advance(step.samples)  # what the loop's body has is used
+            yield batch
+            self.trained = accelerator.progress.stepped or self.trained
+            if position.steps(step.samples) > 0:  # else the next commit is that of the epoch, after all that belongs to it
+                accelerator.commit()
+        if not self.trained:
+            position.used = 0  # as of an evaluation, which begins anew each time
+
+    def end_epoch(self) -> None:
+        """Begins with all batches again."""
+        self.trained = False
+        self.position.end_epoch()
+
+    def _step(self) -> Step:
+        size = kolo.size() if self._accelerator.in_group else 1
+        return Step(self._accelerator.share(self.batch_size) * size, 1)
+
+    def _present(self, step: Step) -> Any:
+        loader, place = self.loader, (kolo.rank(), kolo.size()) if self._accelerator.in_group else (0, 1)
+        batches = EvenBatches(self.position, self._order, step, step.samples // place[1], *place)
+        present = torch.utils.data.DataLoader(
+            loader.dataset, batch_sampler=batches, num_workers=loader.num_workers, collate_fn=loader.collate_fn,
+            pin_memory=loader.pin_memory, timeout=loader.timeout, worker_init_fn=loader.worker_init_fn,
+            multiprocessing_context=loader.multiprocessing_context, prefetch_factor=loader.prefetch_factor)
+        # One process, since its batches are those of this rank.
+        return prepare_data_loader(present, device=self._accelerator.device, num_processes=1, process_index=0, put_on_device=self._on_device)
+
+    def _order(self, epoch: int) -> List[int]:
+        if not self._shuffled:
+            return list(range(self.position.samples))
+        generator = torch.Generator().manual_seed(self._accelerator.progress.seed + epoch)
+        return torch.randperm(self.position.samples, generator=generator).tolist()
+
+
+class Progress:
+    """How far training is, the same on all ranks. save_state writes it, and load_state goes on from it."""
+
+    def __init__(self, loaders: List[ElasticLoader], seed: int) -> None:
+        self.epoch = 0
+        self.steps = 0  # that are committed
+        self.stepped = False  # an optimizer has, since then
+        self.seed = seed  # of the order of the data
+        self._loaders = loaders
+
+    @property
+    def done(self) -> int:
+        """The steps of the optimizers."""
+        return self.steps + int(self.stepped)
+
+    def state_dict(self) -> Dict[str, Any]:
+        return {"epoch": self.epoch, "steps": self.done, "seed": self.seed, "loaders": [one.position.state_dict() for one in self._loaders]}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        self.epoch, self.steps, self.seed, self.stepped = state["epoch"], state["steps"], state["seed"], False
+        for loader, position in zip(self._loaders, state["loaders"]):
+            loader.position.load_state_dict(position)
+            loader.trained = False
+
+
+class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accelerate is not there where this is checked
+    """An Accelerator whose processes may come and go while a function trains.
+
+    Each process takes batches of its loader's batch_size, so that a step has more
+    samples the more processes there are; the prepared scheduler goes by samples,
+    as ever with Accelerate. With global_batch, a step has so many samples (rounded
+    up to what divides, see kolo.global_batch), whatever the number of processes:
+    each does as many passes of at most batch_size as that takes, and the scheduler
+    goes by steps. The script accumulates by accumulate() then.
+    """
+
+    def __init__(self, *args: Any, global_batch: Optional[int] = None, **named: Any) -> None:
+        super().__init__(*args, **named)
+        if self.state.deepspeed_plugin is not None or getattr(self.state, "fsdp_plugin", None) is not None:
+            raise ValueError("DeepSpeed and FSDP are not supported by kolo.integrations.accelerate")
+        if self.dispatch_batches or self.split_batches:
+            raise ValueError("dispatch_batches and split_batches are not supported by kolo.integrations.accelerate")
+        self.global_batch = global_batch
+        self.in_group = False
+        self._loaders: List[ElasticLoader] = []
+        self.progress = Progress(self._loaders, self.dataloader_config.data_seed or torch.initial_seed() % 2 ** 31)
+        self._state: Optional[kolo.State] = None
+        self.register_for_checkpointing(self.progress)
+
+    @property
+    def steps(self) -> int:
+        """The steps of the optimizers that are done."""
+        return self.progress.done
+
+    def prepare_model(self, model: torch.nn.Module, device_placement: Optional[bool] = None, evaluation_mode: bool = False) -> torch.nn.Module:
+        placed: torch.nn.Module = super().prepare_model(model, device_placement=device_placement, evaluation_mode=True)
+        if evaluation_mode:
+            return placed
+        wrapped = ElasticModel(placed, self.ddp_handler.to_kwargs() if self.ddp_handler is not None else {})
+        self._models[-1] = wrapped
+        return wrapped
+
+    def prepare_data_loader(self, data_loader: Any, device_placement: Optional[bool] = None, slice_fn_for_dispatch: Any = None) -> ElasticLoader:
+        loader = ElasticLoader(self, data_loader, self.device_placement if device_placement is None else device_placement)
+        self._loaders.append(loader)
+        return loader
+
+    def prepare_optimizer(self, optimizer: Any, device_placement: Optional[bool] = None) -> Any:
+        prepared = super().prepare_optimizer(optimizer, device_placement=device_placement)
+        prepared.optimizer.register_step_post_hook(self._on_step)
+        return prepared
+
+    def prepare_scheduler(self, scheduler: Any) -> Any:
+        prepared = super().prepare_scheduler(scheduler)
+        prepared.split_batches = self.global_batch is not None  # it goes by steps
+        return prepared
+
+    def elastic(self, function: Function) -> Function:
+        """Makes function elastic: it is called again for each group, and goes on from what was prepared. See kolo.torch.elastic."""
+
+        @functools.wraps(function)
+        def run(*args: Any, **named: Any) -> Any:
+            @kolo.elastic
+            def train(state: kolo.State) -> Any:
+                self._enter()
+                return function(*args, **named)
+
+            self._state = self._made()
+            gc.collect()
+            gc.freeze()  # collections while the group changes would take tenths of a second for what was imported
+            try:
+                return train(self._state)
+            finally:
+                gc.unfreeze()
+
+        return run  # type: ignore[return-value]
+
+    def epochs(self, count: int) -> Iterator[int]:
+        """Yields the epochs that are left of count, beginning with the present one. At the end of each, it is committed."""
+        while self.progress.epoch < count:
+            yield self.progress.epoch
+            self.progress.epoch += 1
+            for loader in self._loaders:
+                loader.end_epoch()
+            self._commit()
+
+    def commit(self) -> None:
+        """Commits, if an optimizer has made a step since the last time and gradients are not accumulated. Loaders call it."""
+        if self.progress.stepped and self.sync_gradients:
+            self._commit()
+
+    def share(self, batch_size: int) -> int:
+        """The samples of a rank in one pass of a loader with this batch_size."""
+        return batch_size if self.global_batch is None or not self.in_group else kolo.global_batch(self.global_batch, batch_size).size
+
+    def accumulate_for(self, batch_size: int) -> None:
+        """Has the loop's body accumulate gradients as the batches of a loader with this batch_size need it."""
+        if self.global_batch is not None:
+            self.gradient_accumulation_steps = kolo.global_batch(self.global_batch, batch_size).accumulate
+
+    def _on_step(self, *_: Any) -> None:
+        self.progress.stepped = True
+
+    def _commit(self) -> None:
+        self.progress.steps, self.progress.stepped = self.steps, False
+        kolo.progress(step=self.progress.steps, epoch=self.progress.epoch)
+        if self._state is not None:
+            self._state.commit()
+
+    def _made(self) -> kolo.State:
+        """The state: all that was prepared, and what was registered for checkpoints."""
+        values: Dict[str, Any] = {"rng": kolo.RNG()}
+        kinds = {
+            "model": [self.unwrap_model(model, keep_torch_compile=False) for model in self._models],
+            "optimizer": [optimizer.optimizer for optimizer in self._optimizers],
+            "scheduler": [scheduler.scheduler for scheduler in self._schedulers],
+            "registered": self._custom_objects,
+            "scaler": [self.scaler] if self.scaler is not None else [],
+        }
+        for kind, objects in kinds.items():
+            values.update({"%s%d" % (kind, number): one for number, one in enumerate(objects)})
+        return kolo.State(**values)
+
+    def _enter(self) -> None:
+        """Begins to train in the present group."""
+        processes.enter()
+        self.in_group = True
+        self.step, self.progress.stepped = 0, False
+        self.gradient_state._set_sync_gradients(True)
+        for model in self._models:
+            if isinstance(model, ElasticModel):
+                model.bind()

@@ -1,0 +1,115 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""A loop with Accelerate, with what the tests of it need recorded. Options: environment variables."""
+
+import argparse
+import json
+import os
+import time
+
+import torch
+
+import kolo.torch as kolo
+from kolo.integrations.accelerate import ElasticAccelerator as Accelerator
+
+
+def option(name, default):
+    return type(default)(os.environ.get("TEST_" + name, default))
+
+
+SAMPLES, EPOCHS = option("SAMPLES", 240), option("EPOCHS", 1)
+parser = argparse.ArgumentParser()
+parser.add_argument("--records", required=True)
+directory = parser.parse_args().records
+os.makedirs(directory, exist_ok=True)
+records = open(os.path.join(directory, "%d" % os.getpid()), "a", buffering=1)
+
+
+def record(kind, **fields):
+    records.write(json.dumps({"kolo": kind, "t": time.time(), **fields}) + "\n")
+
+
+class Points(torch.utils.data.Dataset):
+    def __init__(self, count):
+        generator = torch.Generator().manual_seed(1)
+        self.x = torch.randn(count, 8, generator=generator)
+        self.y = self.x.sum(1, keepdim=True)
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, index):
+        return {"x": self.x[index], "y": self.y[index], "index": index}
+
+
+class Count:
+    """Something of the script's that goes into checkpoints."""
+
+    value = 0
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+
+torch.manual_seed(0)
+torch.set_num_threads(1)
+accelerator = Accelerator(cpu=True, gradient_accumulation_steps=option("ACCUMULATE", 1), global_batch=option("GLOBAL", 0) or None,
+                          **json.loads(option("ARGUMENTS", "{}")))
+count = Count()
+accelerator.register_for_checkpointing(count)
+model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+loader = torch.utils.data.DataLoader(Points(SAMPLES), batch_size=option("BATCH", 4), shuffle=True, num_workers=option("WORKERS", 0))
+tests = torch.utils.data.DataLoader(Points(30), batch_size=4)
+total = SAMPLES * EPOCHS // (option("GLOBAL", 0) or option("BATCH", 4) * option("ACCUMULATE", 1))
+scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: max(0.0, 1 - step / total))
+model, optimizer, loader, tests, scheduler = accelerator.prepare(model, optimizer, loader, tests, scheduler)
+if option("RESUME", ""):
+    accelerator.load_state(option("RESUME", ""))
+
+
+def evaluate():
+    model.eval()
+    errors, indices = [], []
+    with torch.no_grad():
+        for batch in tests:
+            error = (model(batch["x"]) - batch["y"]).square()
+            error, index = accelerator.gather_for_metrics((error, batch["index"]))
+            errors.append(error)
+            indices += index.tolist()
+    record("evaluation", generation=kolo.generation(), step=accelerator.steps, loss=torch.cat(errors).mean().item(), indices=indices)
+
+
+@accelerator.elastic
+def train():
+    record("ring", generation=kolo.generation(), size=accelerator.num_processes, rank=accelerator.process_index, step=accelerator.steps)
+    used = []
+    for epoch in accelerator.epochs(EPOCHS):
+        model.train()
+        for batch in loader:
+            used += batch["index"].tolist()
+            time.sleep(option("SLEEP", 0.02))
+            with accelerator.accumulate(model):
+                accelerator.backward((model(batch["x"]) - batch["y"]).square().mean())
+                if accelerator.sync_gradients:
+                    accelerator.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                scheduler.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                count.value += 1
+                record("step", generation=kolo.generation(), size=kolo.size(), rank=kolo.rank(), step=accelerator.steps, epoch=epoch, indices=used,
+                       accumulate=accelerator.gradient_accumulation_steps, rate=scheduler.get_last_lr()[0], count=count.value)
+                used = []
+                if accelerator.steps == option("SAVE", 0):
+                    accelerator.save_state(os.path.join(os.path.dirname(directory), "saved"))
+        evaluate()
+    return accelerator.steps
+
+
+steps = train()
+record("done", sum=sum(p.double().sum().item() for p in model.parameters()), samples=SAMPLES * EPOCHS, step=steps)

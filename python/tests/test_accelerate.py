@@ -1,0 +1,138 @@
+# Copyright (c) Kolo authors
+# SPDX-License-Identifier: MPL-2.0
+
+"""A loop with Accelerate in process, under the stand-in for the agent."""
+
+import os
+import unittest
+
+from .agent import HERE
+from .test_transformers import Processes
+
+try:
+    import accelerate
+except ImportError:
+    accelerate = None
+
+SCRIPT = os.path.join(HERE, "accelerate_script.py")
+
+
+@unittest.skipUnless(accelerate, "needs Accelerate")
+class Accelerate(Processes):
+    script = SCRIPT
+
+    def test_a_global_batch_makes_any_sizes_the_training_of_one_process(self):
+        """Grows to three, loses one by SIGKILL, shrinks to one: rates, evaluations and weights are those of one process."""
+        options = {"SAMPLES": 396, "EPOCHS": 2, "GLOBAL": 12, "BATCH": 4, "WORKERS": 1}
+        alone, _ = self.begin(1, **options)
+        agent, workers = self.begin(1, 2, **options)
+        agent.stepped(3)
+        agent.go(*workers[1:])
+        agent.formed(3)
+        agent.stepped(7)
+        agent.kill(workers[2])
+        agent.formed(2)
+        agent.stepped(7)
+        agent.shrink(workers[:1])  # rank 0 moves
+        agent.formed(1)
+        self.finish(agent, samples=396, epochs=2, lost=1)
+        self.finish(alone, samples=396, epochs=2)
+        self.assertEqual({1: 3, 2: 2, 3: 1}, {entry["size"]: entry["accumulate"] for entry in self.of(agent, "step")})
+        self.assertEqual(66, len(self.accepted(agent.entries())))
+        rates = {entry["step"]: entry["rate"] for entry in self.of(alone, "step")}
+        for entry in self.of(agent, "step"):
+            self.assertEqual(entry["step"], entry["count"])  # what was registered for checkpoints goes along
+            self.assertAlmostEqual(rates[entry["step"]], entry["rate"], places=9)
+        for expected, found in zip(self.of(alone, "evaluation"), self.of(agent, "evaluation")):
+            self.assertEqual(list(range(30)), found["indices"])
+            self.assertAlmostEqual(expected["loss"], found["loss"], places=4)
+        (expected,), (*_, done) = self.of(alone, "done"), self.of(agent, "done")
+        self.assertEqual((66, 66), (expected["step"], done["step"]))
+        self.assertAlmostEqual(expected["sum"], done["sum"], places=4)
+
+    def test_steps_grow_with_the_processes(self):
+        """Without global_batch: the prepared scheduler goes by samples, and each epoch has all of them once."""
+        agent, workers = self.begin(2, 1, SAMPLES=400, EPOCHS=2, ACCUMULATE=2)
+        agent.stepped(5)
+        agent.go(workers[2])
+        agent.formed(3)
+        agent.stepped(5)
+        agent.shrink(workers[1:2])
+        agent.formed(2)
+        self.assertEqual([0] * 3, agent.complete(), agent.report())
+        for epoch in 0, 1:
+            used = [index for entry in self.of(agent, "step", epoch=epoch) for index in entry["indices"]]
+            self.assertEqual(set(range(400)), set(used))
+            self.assertLessEqual(len(used), 402)  # the last batch of an epoch is as long on all ranks
+        self.assertEqual({2}, {entry["accumulate"] for entry in self.of(agent, "step")})
+        self.assertLess(self.of(agent, "step")[-1]["rate"], 3e-5)
+
+    def test_goes_on_from_a_checkpoint_of_the_framework(self):
+        """In the middle of an epoch: each sample once, and the newcomer, which loads it too, gets further."""
+        options = {"SAMPLES": 240, "BATCH": 8, "GLOBAL": 8}
+        first, workers = self.begin(2, SAVE=10, **options)
+        first.until(lambda: self.of(first, "step", step=12), what="12 steps")
+        for worker in workers:
+            first.kill(worker)
+        agent, workers = self.begin(1, 1, RESUME=os.path.join(first.directory.name, "saved"), **options)
+        agent.stepped(5)
+        agent.go(workers[1])
+        agent.formed(2)
+        self.assertEqual([0] * 2, agent.complete(), agent.report())
+        used = [index for run in (first, agent) for entry in self.of(run, "step") if run is agent or entry["step"] <= 10 for index in entry["indices"]]
+        self.assertEqual(list(range(240)), sorted(used))
+        steps = self.of(agent, "step")
+        self.assertEqual((11, 30), (steps[0]["step"], steps[-1]["step"]))
+        self.assertEqual({30}, {entry["count"] for entry in steps if entry["step"] == 30})
+
+    def test_what_does_not_work_is_refused(self):
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        class Endless(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(())
+
+        def prepared(**arguments):
+            return ElasticAccelerator(cpu=True).prepare(torch.utils.data.DataLoader(**arguments))
+
+        for arguments, text in (
+                ({"dataset": Endless()}, "iterable"),
+                ({"dataset": range(4), "sampler": torch.utils.data.WeightedRandomSampler([1.0] * 4, 4)}, "WeightedRandomSampler"),
+                ({"dataset": range(4), "batch_size": None}, "batch_size"),
+                ({"dataset": range(4), "batch_sampler": [[1], [2]]}, "batches of its own")):
+            with self.assertRaisesRegex(ValueError, text):
+                prepared(**arguments)
+        with self.assertRaisesRegex(ValueError, "split_batches"):
+            ElasticAccelerator(cpu=True, dataloader_config=accelerate.DataLoaderConfiguration(split_batches=True))
+        accelerator = ElasticAccelerator(cpu=True)
+        model = accelerator.prepare(torch.nn.Linear(1, 1))
+        with self.assertRaisesRegex(RuntimeError, "@accelerator.elastic"):
+            model(torch.zeros(1, 1))
+        self.assertIsInstance(accelerator.unwrap_model(model), torch.nn.Linear)
+
+    def test_epochs_that_a_script_counts_itself(self):
+        """Would end after the first one without a word."""
+        import torch
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        accelerator = ElasticAccelerator(cpu=True)
+        model = torch.nn.Linear(1, 1)
+        loader, model, optimizer = accelerator.prepare(
+            torch.utils.data.DataLoader(torch.zeros(4, 1)), model, torch.optim.SGD(model.parameters(), 0.1))
+
+        @accelerator.elastic
+        def train():
+            for _ in range(2):
+                for x in loader:
+                    accelerator.backward(model(x).sum())
+                    optimizer.step()
+
+        with self.assertRaisesRegex(RuntimeError, r"accelerator\.epochs"):
+            train()
+
+
+if __name__ == "__main__":
+    unittest.main()
