@@ -4,7 +4,10 @@
 package launcher
 
 import (
+	"errors"
 	"flag"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -33,6 +36,44 @@ var aliases = map[string][]alias{
 	},
 }
 
+// checks are what launchers ask of the values of flags that are ignored, by their names
+// with "-" alone. Other ignored flags may have any value.
+var checks = map[string]func(string) error{
+	"start-timeout": checkWhole, coolDownFlag: checkWhole, "node-rank": checkWhole, "master-port": checkWhole,
+	"monitor-interval":   checkNumber,
+	"rdzv-conf":          matches(`|[^,=]+=[^,]+(,[^,=]+=[^,]+)*`, "must be settings, such as timeout=60,is_host=1"),
+	"start-method":       matches(`spawn|fork|forkserver`, "must be spawn, fork or forkserver"),
+	"local-ranks-filter": matches(`|\d+(,\d+)*`, "must be local ranks, such as 0,2"),
+	"redirects":          checkStreams, "r": checkStreams, "tee": checkStreams, "t": checkStreams,
+}
+
+func checkWhole(value string) error {
+	if _, err := strconv.Atoi(value); err != nil {
+		return errors.New("must be a whole number")
+	}
+	return nil
+}
+
+func checkNumber(value string) error {
+	if _, err := strconv.ParseFloat(value, 64); err != nil {
+		return errors.New("must be a number")
+	}
+	return nil
+}
+
+var checkStreams = matches(`[0-3]|(\d:[0-3],)*\d:[0-3]`, "must be from 0 to 3, or such a number for each local rank: 0:1,1:3")
+
+// matches returns a check that the whole value matches a pattern.
+func matches(pattern, remedy string) func(string) error {
+	whole := regexp.MustCompile("^(" + pattern + ")$")
+	return func(value string) error {
+		if !whole.MatchString(value) {
+			return errors.New(remedy)
+		}
+		return nil
+	}
+}
+
 // ignoredUsage is the help of a flag that is not shown.
 const ignoredUsage = "accepted and ignored"
 
@@ -42,7 +83,12 @@ func addAliases(f *flag.FlagSet, launcher string) {
 		for name := range strings.FieldsSeq(a.names) {
 			switch a.flag {
 			case ignored:
-				f.String(name, "", ignoredUsage)
+				f.Func(name, ignoredUsage, func(value string) error {
+					if check := checks[strings.ReplaceAll(name, "_", "-")]; check != nil {
+						return check(value)
+					}
+					return nil
+				})
 			case ignoredSwitch:
 				f.Bool(name, true, ignoredUsage)
 			default:

@@ -90,6 +90,9 @@ func parseFlags(run Framework, args []string, stderr io.Writer) (*flags, error) 
 		if at < 2 || f.NArg() == 0 || strings.TrimLeft(args[at-2], "-") != coolDownFlag || args[at-1] == "--" {
 			break
 		}
+		if err := checkWhole(f.Arg(0)); err != nil {
+			return nil, fmt.Errorf("invalid second value %q for flag -%s: %w", f.Arg(0), coolDownFlag, err)
+		}
 		args = f.Args()[1:]
 	}
 	o.command = f.Args()

@@ -5,7 +5,9 @@ package launcher
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -91,7 +93,7 @@ func TestAliases(t *testing.T) {
 				t.Run(launcher+"/"+name, func(t *testing.T) {
 					switch a.flag {
 					case ignored:
-						o, _ := parse(t, "-"+name, "7")
+						o, _ := parse(t, "-"+name, cmp.Or(ignoredValues[strings.ReplaceAll(name, "_", "-")].good, "7"))
 						must.Eq(t, outcome(none), outcome(o))
 					case ignoredSwitch:
 						o, _ := parse(t, "-"+name)
@@ -109,6 +111,41 @@ func TestAliases(t *testing.T) {
 	}
 	_, err := parseFlags(torchrun, []string{"--max_restarts", "many", "sh"}, &bytes.Buffer{})
 	must.ErrorContains(t, err, "--max_restarts many", must.Sprint("the name that was written"))
+}
+
+// ignoredValues are values that a launcher takes for flags that run ignores, and others.
+var ignoredValues = map[string]struct {
+	launcher  Framework
+	good, bad string
+}{
+	"start-timeout":      {horovodrun, "30", "foo"},
+	coolDownFlag:         {horovodrun, "1", "soon"},
+	"node-rank":          {torchrun, "0", "first"},
+	"master-port":        {torchrun, "29500", "http"},
+	"monitor-interval":   {torchrun, "0.1", "5s"},
+	"rdzv-conf":          {torchrun, "timeout=60,is_host=1", "timeout=60,is_host"},
+	"start-method":       {torchrun, "forkserver", "thread"},
+	"local-ranks-filter": {torchrun, "0,2", "0-2"},
+	"redirects":          {torchrun, "3", "4"},
+	"r":                  {torchrun, "0:1,1:3", "0:1,3"},
+	"tee":                {torchrun, "0:2", "all"},
+	"t":                  {torchrun, "0", "0:4"},
+}
+
+// A value that the launcher refuses is an error, although run ignores the flag.
+func TestIgnoredFlagsCheckTheirValues(t *testing.T) {
+	for name := range checks {
+		v := ignoredValues[name]
+		for _, flag := range []string{name, strings.ReplaceAll(name, "-", "_")} {
+			if flag != name && v.launcher.Dialect.launcher == "horovodrun" {
+				continue
+			}
+			_, err := parseFlags(v.launcher, []string{"--" + flag, v.bad, "sh"}, &bytes.Buffer{})
+			must.ErrorContains(t, err, fmt.Sprintf("invalid value %q for flag -%s: must be ", v.bad, flag))
+		}
+	}
+	_, err := parseFlags(horovodrun, []string{"--" + coolDownFlag, "1", "sh"}, &bytes.Buffer{})
+	must.ErrorContains(t, err, `invalid second value "sh" for flag -`+coolDownFlag+": must be a whole number")
 }
 
 // outcome is what aliases set.
