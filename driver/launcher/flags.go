@@ -134,7 +134,7 @@ func (o *flags) check() error {
 		names, _ := hostnet.Interfaces() // none, where they can't be listed
 		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(names, ", "))
 	}
-	if err := o.restart.Check(); err != nil {
+	if err := o.restart.Check().Err(); err != nil {
 		return err
 	}
 	return o.checkCommand()

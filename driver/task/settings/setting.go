@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // Kind is the type that a setting has in a jobspec.
@@ -37,7 +39,8 @@ type Setting struct {
 	set func(value any) error
 }
 
-// Set parses and checks a value; its error states what is wrong with it.
+// Set parses and checks a value; its error states what is wrong with it, some as a
+// problem.Problem without the field.
 func (s Setting) Set(text string) error { return s.set(text) }
 
 // String is the default, for package flag.
@@ -74,7 +77,7 @@ func Words(p *[]string, name, doc string) Setting {
 		*p = make([]string, 0, len(list)) // an empty list is not none
 		for i, v := range list {
 			if v == nil {
-				return fmt.Errorf("entry %d is null; leave it out", i+1)
+				return problem.Problem{Text: fmt.Sprintf("entry %d is null", i+1), Remedy: "leave it out"}
 			}
 			*p = append(*p, textOf(v))
 		}
@@ -118,7 +121,7 @@ func Time(p *time.Duration, name string, byDefault, least time.Duration, doc str
 		d, err := time.ParseDuration(text)
 		switch {
 		case err != nil:
-			return errors.New(`not a duration; write it like "90s" or "10m"`)
+			return problem.Problem{Text: "not a duration", Remedy: `write it like "90s" or "10m"`}
 		case d < least:
 			return fmt.Errorf("must be at least %s", short(least))
 		}

@@ -35,7 +35,7 @@ func TestFlags(t *testing.T) {
 	given := o.Given(nil)
 	must.Eq(t, "s", given["service"].(string))
 	_, _, problems := o.Framework.Environment(given)
-	must.Eq(t, []string{`spares = "1": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`}, problems)
+	must.Eq(t, []string{`spares = "1": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`}, problems.Strings())
 }
 
 func TestFlags_Wrong(t *testing.T) {
