@@ -66,7 +66,7 @@ func (c *checker) checkNetwork(w *worker) {
 		cni := w.ownNetwork(n)
 		if n.Mode != "" && n.Mode != "host" && !cni && !onlyThere(n.Mode) {
 			c.errorf("network-mode", c.src.at(append(network, step{name: "mode"})...),
-				`network mode = %q: processes of a ring listen at ports of their own choice, which are not mapped into a network of the group's own; write mode = "host", or leave mode out`, n.Mode)
+				`network.mode = %q: processes of a ring listen at ports of their own choice, which are not mapped into a network of the group's own; write mode = "host", or leave mode out`, n.Mode)
 		}
 		if cni {
 			continue // a port that is mapped is the allocation's there

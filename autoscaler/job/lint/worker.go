@@ -4,10 +4,10 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 	horovod "github.com/kolo-nomad/kolo/driver/framework/horovod/options"
 	torch "github.com/kolo-nomad/kolo/driver/framework/torch/options"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
@@ -150,24 +151,14 @@ func (c *checker) readFlags(w *worker, args []string) {
 	}
 	flags, err := workerflags.Parse(frameworks, known)
 	if err != nil {
-		c.errorf("flags", c.flagAt(w, flagOf(err)), "%s: %v", program, err)
+		p, _ := errors.AsType[problem.Problem](err) // or the help that was asked for
+		c.errorf("flags", c.flagAt(w, p.Field), "%s: %v", program, err)
 		return
 	}
 	w.flags, w.framework = flags, flags.Framework
 	w.given = flags.Given(map[string]string{"NOMAD_JOB_NAME": c.jobName()})
 	c.readTask(w)
 }
-
-// flagOf is the flag that an error of a command line names, else its field.
-func flagOf(err error) string {
-	if m := namedFlag.FindStringSubmatch(err.Error()); m != nil {
-		return m[1]
-	}
-	field, _, _ := strings.Cut(err.Error(), " = ")
-	return field
-}
-
-var namedFlag = regexp.MustCompile(`(?:flag|defined:) -([a-z_.]+)`)
 
 // flagAt is where a flag of kolo-worker stands, else where its command line does.
 func (c *checker) flagAt(w *worker, name string) hcl.Range {

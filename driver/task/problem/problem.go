@@ -41,8 +41,8 @@ func New(field string, value any, text, remedy string) Problem {
 // Of returns the problem of a field with a value that err refuses. The text and the
 // remedy are those of err, if that is a Problem.
 func Of(field string, value any, err error) Problem {
-	var p Problem
-	if !errors.As(err, &p) {
+	p, found := errors.AsType[Problem](err)
+	if !found {
 		p.Text = err.Error()
 	}
 	return New(field, value, p.Text, p.Remedy)

@@ -5,6 +5,7 @@ package settings
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"slices"
@@ -128,6 +129,14 @@ func Time(p *time.Duration, name string, byDefault, least time.Duration, doc str
 		*p = d
 		return nil
 	})
+}
+
+// Undefined returns the flag at which set.Parse(args) failed with err, and whether that
+// was because it is not defined. Package flag has taken it off the arguments.
+func Undefined(set *flag.FlagSet, args []string, err error) (name string, undefined bool) {
+	arg := args[max(len(args)-set.NArg()-1, 0)]
+	name, _, _ = strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	return name, strings.HasPrefix(arg, "-") && set.Lookup(name) == nil && !errors.Is(err, flag.ErrHelp)
 }
 
 // short writes a duration as people do: 10m rather than 10m0s.

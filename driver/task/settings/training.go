@@ -146,10 +146,7 @@ func (t *Training) complete(slots int) (problems problem.List) {
 	if limited && t.Slots > t.MaxNP {
 		add("slots", t.Slots, above+", so some could never train", t.MaxNP, "lower slots (or the device count) or raise max_np")
 	}
-	for _, c := range t.Uneven() {
-		add(c.Name, c.Value, "is no multiple of replica = %d", t.Replica, c.Remedy)
-	}
-	return problems
+	return append(problems, t.Uneven()...)
 }
 
 // Duration is a time.Duration written as Go writes it ("1m30s").
