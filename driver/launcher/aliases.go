@@ -24,11 +24,11 @@ const ignored, ignoredSwitch = "", "-"
 // them.
 var aliases = map[string][]alias{
 	"horovodrun": {
-		{"np", "num-proc"}, {"min-np", "min-num-proc"}, {"max-np", "max-num-proc"}, {"network-interface", "network-interfaces"},
+		{"slots-per-host", "slots"}, {"np", "num-proc"}, {"min-np", "min-num-proc"}, {"max-np", "max-num-proc"}, {"network-interface", "network-interfaces"},
 		{ignored, "start-timeout " + coolDownFlag}, {ignoredSwitch, "gloo"},
 	},
 	"torchrun": { // which takes "_" for "-", too
-		{"slot-restarts", "max-restarts max_restarts"}, {"slots-per-host", "nproc-per-node nproc_per_node"}, {"output-filename", "log-dir log_dir"},
+		{"slot-restarts", "max-restarts max_restarts"}, {"slots-per-host", "slots nproc-per-node nproc_per_node"}, {"output-filename", "log-dir log_dir"},
 		{ignoredSwitch, "standalone no-python no_python"},
 		{ignored, "rdzv-backend rdzv_backend rdzv-endpoint rdzv_endpoint rdzv-id rdzv_id rdzv-conf rdzv_conf monitor-interval monitor_interval " +
 			"start-method start_method role node-rank node_rank master-addr master_addr master-port master_port local-addr local_addr " +

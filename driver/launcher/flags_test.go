@@ -65,8 +65,8 @@ func TestParseFlags(t *testing.T) {
 		"seconds no number":    {[]string{"--gloo-timeout-seconds", "1m", "sh"}, "--gloo-timeout-seconds 1m: must be a number of seconds"},
 		"an earlier name":      {[]string{"--settle", "1s", "sh"}, "it is named -debounce"},
 		"a knob of Horovod":    {[]string{"--log-level", "DEBUG", "sh"}, "HOROVOD_LOG_LEVEL"},
-		"slots in words":       {[]string{"--slots-per-host", "gpu", "sh"}, "it must be a number"},
-		"interval no duration": {[]string{"--discovery-interval", "5", "sh"}, `write it like "5s"`},
+		"slots in words":       {[]string{"--slots-per-host", "gpu", "sh"}, "--slots-per-host gpu: must be a whole number"},
+		"interval no duration": {[]string{"--discovery-interval", "5", "sh"}, `--discovery-interval 5: not a duration; write it like "90s"`},
 		"script without path":  {[]string{"--host-discovery-script", "flags_test.go", "sh"}, "write ./flags_test.go"},
 		"script not to be run": {[]string{"--host-discovery-script", "/no/such", "sh"}, "/no/such"},
 	} {
@@ -198,9 +198,9 @@ func TestTorchrunFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		"half a replica":            {[]string{"-np", "6", "--replica", "4"}, "--min-np 6: must be a multiple of --replica 4; set it to 4 or 8"},
+		"half a replica":            {[]string{"-np", "6", "--replica", "4"}, "--min-np 6: is no multiple of replica = 4; set it to 4 or 8"},
 		"nodes the wrong way round": {[]string{"--nnodes", "4:1"}, "1:4"},
-		"processes by name":         {[]string{"--nproc-per-node", "gpu"}, "nproc-per-node"},
+		"processes by name":         {[]string{"--nproc-per-node", "gpu"}, "--nproc-per-node gpu: must be"},
 		"a knob of NCCL":            {[]string{"--nccl-debug", "INFO"}, "NCCL_DEBUG"},
 		"Horovod's timeout":         {[]string{"--gloo-timeout-seconds", "30"}, "not defined"},
 		"a mode":                    {[]string{"--mode", "elastic"}, `--mode elastic: must be "in-process" or "restart"`},
