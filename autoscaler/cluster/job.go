@@ -12,6 +12,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // putJob stores what was read of a job.
@@ -53,8 +54,8 @@ func newJob(key identity.JobKey, info *api.Job) *job {
 	if j.elastic && j.enabled {
 		j.spec, j.problems = jobspec.Read(info)
 		if j.pool == api.NodePoolAll {
-			j.problems = append(j.problems, jobspec.Problem{
-				Where: "job.node_pool", What: `"all" spans pools that each have a policy of their own`, Fix: "write the node pool that the job trains in",
+			j.problems = append(j.problems, problem.Problem{
+				Field: "job.node_pool", Text: `"all" spans pools that each have a policy of their own`, Remedy: "write the node pool that the job trains in",
 			})
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/plan/migrate"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // path is the domain that all places of a class are in, at each level of the
@@ -88,7 +89,7 @@ func (b *viewBuilder) locality(j *job, pool config.Pool) *planner.Locality {
 }
 
 // unbound are the problems of a job with a level of its pool's topology.
-func (b *viewBuilder) unbound(j *job, pool config.Pool) jobspec.Problems {
+func (b *viewBuilder) unbound(j *job, pool config.Pool) problem.List {
 	const where = "scaling.policy.kolo.level"
 	level := j.spec.Level
 	if level == "" {
@@ -100,11 +101,11 @@ func (b *viewBuilder) unbound(j *job, pool config.Pool) jobspec.Problems {
 	}
 	switch {
 	case !pool.Aware:
-		return jobspec.Problems{{Where: where, What: fmt.Sprintf("node pool %q has no topology, and so no level %q", j.pool, level),
-			Fix: "remove it, or have the operator write a topology block for the pool"}}
+		return problem.List{{Field: where, Text: fmt.Sprintf("node pool %q has no topology, and so no level %q", j.pool, level),
+			Remedy: "remove it, or have the operator write a topology block for the pool"}}
 	case !slices.Contains(names, level):
-		return jobspec.Problems{{Where: where, What: fmt.Sprintf("the topology of node pool %q has no level %q", j.pool, level),
-			Fix: fmt.Sprintf("write one of %q", names)}}
+		return problem.List{{Field: where, Text: fmt.Sprintf("the topology of node pool %q has no level %q", j.pool, level),
+			Remedy: fmt.Sprintf("write one of %q", names)}}
 	}
 	tree := b.view.Topologies[j.pool]
 	if j.spec.Locality != jobspec.Require || tree == nil || tree.Unread > 0 {
@@ -123,11 +124,11 @@ func (b *viewBuilder) unbound(j *job, pool config.Pool) jobspec.Problems {
 		where := fmt.Sprintf("group %q", g.name)
 		switch {
 		case len(path) <= l:
-			return jobspec.Problems{{Where: where, What: fmt.Sprintf("its nodes are in several domains of %s, which the job requires not to cross", level),
-				Fix: "bind each group to one by a constraint on " + pool.Levels[l].Target()}}
+			return problem.List{{Field: where, Text: fmt.Sprintf("its nodes are in several domains of %s, which the job requires not to cross", level),
+				Remedy: "bind each group to one by a constraint on " + pool.Levels[l].Target()}}
 		case tree.Domains(l)[path[l]].Missing:
-			return jobspec.Problems{{Where: where, What: fmt.Sprintf("its nodes have no value of %s, which the job requires not to cross", level),
-				Fix: "bind it to nodes that have one, or have the operator set it"}}
+			return problem.List{{Field: where, Text: fmt.Sprintf("its nodes have no value of %s, which the job requires not to cross", level),
+				Remedy: "bind it to nodes that have one, or have the operator set it"}}
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/config"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // A job's author chooses its queue, weight and priority, past Nomad's access
@@ -18,15 +19,15 @@ import (
 const unlistedWeight = 1
 
 // barred is the problem of a job in a queue that does not take its namespace.
-func barred(j *job, pool config.Pool) jobspec.Problems {
+func barred(j *job, pool config.Pool) problem.List {
 	rule, ok := pool.Rule(j.spec.Queue)
 	if !ok || rule.Admits(j.key.Namespace) {
 		return nil
 	}
-	return jobspec.Problems{{
-		Where: "scaling.policy.kolo.queue",
-		What:  fmt.Sprintf("queue %q of node pool %q does not accept jobs of namespace %q", j.spec.Queue, j.pool, j.key.Namespace),
-		Fix:   "name another queue, or have the operator add the namespace to the queue's block",
+	return problem.List{{
+		Field:  "scaling.policy.kolo.queue",
+		Text:   fmt.Sprintf("queue %q of node pool %q does not accept jobs of namespace %q", j.spec.Queue, j.pool, j.key.Namespace),
+		Remedy: "name another queue, or have the operator add the namespace to the queue's block",
 	}}
 }
 

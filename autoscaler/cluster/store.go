@@ -13,6 +13,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
 	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/topology"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // store is what is known of Nomad. Every object carries the index it was last
@@ -82,7 +83,7 @@ type heldDevices struct {
 type job struct {
 	key      identity.JobKey
 	spec     *jobspec.Spec
-	problems jobspec.Problems
+	problems problem.List
 	elastic  bool // asks for Kolo
 	enabled  bool // and has the switch on
 

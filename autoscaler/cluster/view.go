@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/placement"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // View is the cluster at one moment. The planner's part lacks what
@@ -64,7 +65,7 @@ type IneligibleJob struct {
 	Key      identity.JobKey
 	Count    int
 	Group    string // of the first elastic group, for the scaling event
-	Problems jobspec.Problems
+	Problems problem.List
 	Off      bool // the user's own switch is off, or the job is stopped
 }
 
@@ -177,7 +178,7 @@ func (b *viewBuilder) jobs() {
 		}
 		problems := slices.Clone(j.problems)
 		if j.spec != nil {
-			problems = append(problems, b.unfit(j)...)
+			problems = append(problems, jobspec.Bounded(b.unfit(j))...)
 		}
 		if j.spec == nil || len(problems) > 0 {
 			b.ineligible(j, problems)
@@ -189,17 +190,17 @@ func (b *viewBuilder) jobs() {
 }
 
 // unfit are the problems between a job and the pool it is in.
-func (b *viewBuilder) unfit(j *job) jobspec.Problems {
+func (b *viewBuilder) unfit(j *job) problem.List {
 	pool := b.pools(j.pool)
 	device := j.spec.Groups[0].Device
 	where := fmt.Sprintf("group %q", j.spec.Groups[0].Name)
 	switch {
 	case pool.CPUSlot > 0 && device != "":
-		return jobspec.Problems{{Where: where, What: fmt.Sprintf("asks for device %q, but slots of node pool %q are counted in CPU", device, j.pool),
-			Fix: "remove the device block, or configure device instead of cpu_slot for the pool"}}
+		return problem.List{{Field: where, Text: fmt.Sprintf("asks for device %q, but slots of node pool %q are counted in CPU", device, j.pool),
+			Remedy: "remove the device block, or configure device instead of cpu_slot for the pool"}}
 	case pool.CPUSlot == 0 && device == "":
-		return jobspec.Problems{{Where: where, What: fmt.Sprintf("asks for no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
-			Fix: "add a device block, or configure cpu_slot for the pool"}}
+		return problem.List{{Field: where, Text: fmt.Sprintf("asks for no device, but slots of node pool %q are counted in %q", j.pool, pool.Device),
+			Remedy: "add a device block, or configure cpu_slot for the pool"}}
 	}
 	if problems := barred(j, pool); problems != nil {
 		return problems
@@ -211,14 +212,14 @@ func (b *viewBuilder) unfit(j *job) jobspec.Problems {
 		if pool.CPUSlot > 0 && g.Cores > 0 {
 			// How many MHz a core has is the node's: the worker's size in slots
 			// would depend on where it lands.
-			return jobspec.Problems{{Where: fmt.Sprintf("group %q", g.Name), What: fmt.Sprintf("reserves cores, but slots of node pool %q are counted in MHz", j.pool),
-				Fix: "write cpu in place of cores"}}
+			return problem.List{{Field: fmt.Sprintf("group %q", g.Name), Text: fmt.Sprintf("reserves cores, but slots of node pool %q are counted in MHz", j.pool),
+				Remedy: "write cpu in place of cores"}}
 		}
 	}
 	return nil
 }
 
-func (b *viewBuilder) ineligible(j *job, problems jobspec.Problems) {
+func (b *viewBuilder) ineligible(j *job, problems problem.List) {
 	a := IneligibleJob{Key: j.key, Problems: problems, Off: len(problems) == 0}
 	for _, g := range j.groups {
 		a.Count += g.count

@@ -6,6 +6,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -191,8 +192,10 @@ func TestView_WrongPool(t *testing.T) {
 	f.job("a", "cpu", groupSpec{"w", 1, "gpu", 1, ""})
 	f.job("b", "gpu", groupSpec{"w", 1, "", 0, ""})
 	f.job("c", "all", groupSpec{"w", 1, "", 0, ""})
+	f.job("d", "cpu", groupSpec{"w", 1, strings.Repeat("gpu", 1000), 1, ""})
 	v := f.view()
 	must.Len(t, 0, v.Jobs)
+	must.Less(t, 500, len(v.Ineligible[3].Problems.Text()))
 	must.StrContains(t, v.Ineligible[0].Problems.Text(), "remove the device block")
 	must.StrContains(t, v.Ineligible[1].Problems.Text(), "add a device block")
 	must.StrContains(t, v.Ineligible[2].Problems.Text(), "write the node pool")

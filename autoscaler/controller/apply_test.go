@@ -13,9 +13,9 @@ import (
 
 	"github.com/kolo-nomad/kolo/autoscaler/cluster"
 	"github.com/kolo-nomad/kolo/autoscaler/job/identity"
-	"github.com/kolo-nomad/kolo/autoscaler/job/jobspec"
 	"github.com/kolo-nomad/kolo/autoscaler/memory/history"
 	"github.com/kolo-nomad/kolo/autoscaler/plan/planner"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // TestController_KeepsAgain is about when a job that waits is protected again.
@@ -54,7 +54,7 @@ func TestController_ReportForgetsWhatIsOver(t *testing.T) {
 	must.NoError(t, err)
 	aside := func(ids ...string) (out []cluster.IneligibleJob) {
 		for _, id := range ids {
-			out = append(out, cluster.IneligibleJob{Key: identity.JobKey{Namespace: "default", ID: id}, Problems: jobspec.Problems{{Where: "here", What: "a mistake"}}})
+			out = append(out, cluster.IneligibleJob{Key: identity.JobKey{Namespace: "default", ID: id}, Problems: problem.List{{Field: "here", Text: "a mistake"}}})
 		}
 		return out
 	}

@@ -90,6 +90,25 @@ func TestTheStateIsLostWithAPartOfIt(t *testing.T) {
 	s.expect("break 1", "retire a:1", "retire b:1")
 }
 
+// One that retires gives no one its part of the state: a member that alone holds this part
+// still is not killed for doing nothing.
+func TestOneThatRetiresKeepsNoPartOfTheState(t *testing.T) {
+	s := replicas(t, map[string]int{"a": 1, "b": 1, "c": 1, "d": 1}, Options{SlotRestarts: 2})
+	s.arrive("a:0", "b:0", "c:0", "d:0")
+	s.up("a:0", "b:0", "c:0", "d:0")
+	s.event(Trained{1})
+	s.did = nil
+	s.die("c:0", "killed")
+	s.waiting("a:0", "d:0")
+	s.event(HostLeaving{Host: "d", Within: time.Minute})
+	s.event(SlotWaiting{Proc: s.proc("d:0"), Generation: 1, Retiring: true})
+	s.event(SlotIdle{s.proc("b:0"), 1, true})
+	s.wait(30 * time.Second)
+	s.expect("break 1")
+	s.waiting("b:0")
+	s.expect("form 2: a:0 b:0")
+}
+
 // A host leaves with a part of each replica.
 func TestReplicasAcrossHostsLeaveWhenOthersHoldTheState(t *testing.T) {
 	s := replicas(t, map[string]int{"a": 1, "b": 1}, Options{SlotRestarts: 2})

@@ -353,3 +353,13 @@ func TestExitZeroCompletesTheJobWithoutANotice(t *testing.T) {
 	s.leaves("a:0")
 	s.expect("end success=true")
 }
+
+// Where processes can't change their ring, the next ones load a checkpoint. So it does not
+// change the order of hosts which of them knows that its processes hold the state.
+func TestAHostThatRegistersAgainKeepsItsRanks(t *testing.T) {
+	s := unmodified(t, planned)
+	s.event(Trained{1})
+	s.event(HostJoined{s.reports(0)[0]})
+	s.wait(time.Second)
+	s.expect()
+}

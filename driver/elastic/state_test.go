@@ -84,6 +84,27 @@ func TestWhoLeftARingThatHandsOutTheState(t *testing.T) {
 	})
 }
 
+// A process that waits while a ring forms without it has an old state from then on. When
+// the state of this ring is lost, training does not go on from the old one.
+func TestOneThatARingFormsWithoutHoldsNoState(t *testing.T) {
+	s := newScript(t, Options{NP: 3, MinNP: 1, SlotRestarts: 2})
+	s.join("a", 0, 2)
+	s.join("b", 1, 1)
+	s.wait(time.Second)
+	s.arrive("a:0", "a:1", "b:0")
+	s.up("a:0", "a:1", "b:0")
+	s.event(Trained{1})
+	s.did = nil
+	s.die("a:0", "killed") // without it, a:1 can't be used
+	s.waiting("a:1", "b:0")
+	s.expect("break 1", "form 2: b:0")
+	s.up("b:0")
+	s.event(Trained{2})
+	s.event(HostLost{"b"})
+	s.expect("break 2", "retire a:1")
+	must.StrContains(t, s.m.end.Reason, "no process that holds the training state is left after ring 2")
+}
+
 // A large state takes longer than SyncGrace to hand out. A script that reports
 // its steps would have made one.
 func TestTheAgeOfARingShowsLittleWhereStepsAreReported(t *testing.T) {

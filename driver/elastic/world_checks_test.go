@@ -71,6 +71,36 @@ func (w *world) checkStop(a Stop) {
 	}
 }
 
+// checkHang holds that a member of a ring that dissolves is killed for hanging only where
+// others that wait, and do not retire, keep the state that it has.
+func (w *world) checkHang(a Stop) {
+	h := w.host(a.Proc.Slot.Host)
+	d, ok := w.m.phase.(*dissolving)
+	if !ok || !a.Kill || h == nil || w.m.end != nil || w.restarts || w.now.Sub(d.since) >= w.m.opt.BarrierTimeout {
+		return
+	}
+	s, seen := h.proc(a.Proc), w.m.slot(a.Proc.Slot)
+	if s == nil || s.step < w.best || seen.state != InRing || !seen.up || seen.generation != w.m.last.Generation {
+		return
+	}
+	kept := map[int]bool{} // places in a replica
+	for _, mem := range w.m.last.Members {
+		if known := w.m.proc(mem.Proc); known == nil || known.state != Waiting || known.stopping {
+			continue
+		}
+		other := w.host(mem.Proc.Slot.Host)
+		if other == nil || other.proc(mem.Proc) == nil {
+			return // it has ended, which the leader does not know yet
+		}
+		if o := other.proc(mem.Proc); o.step >= s.step {
+			kept[o.place] = true
+		}
+	}
+	if len(kept) < max(1, w.replica) {
+		w.fail("%v is killed, and others keep %d parts of its state: %s", a.Proc, len(kept), a.Reason)
+	}
+}
+
 // checkRetire holds that a process retires only where it waits and is in no ring.
 func (w *world) checkRetire(a Stop) {
 	if !a.Retire {

@@ -78,7 +78,7 @@ func (w *world) disturb() {
 		}
 	case n < 31: // a host that leaves has waited long enough
 		if h := w.anyHost(); h.leaving {
-			alone := !w.allowed && w.pick(2) == 0
+			alone := (h.cut || !w.allowed) && w.pick(2) == 0
 			for l := range h.slots {
 				switch s := &h.slots[l]; {
 				case s.State == Waiting && !s.Retiring && alone:

@@ -139,6 +139,7 @@ func (w *world) step(ev Event) {
 		case Stop:
 			w.checkStop(a)
 			w.checkRetire(a)
+			w.checkHang(a)
 			if h := w.host(a.Proc.Slot.Host); h != nil && h.slots[a.Proc.Slot.Local].Incarnation == a.Proc.Incarnation {
 				h.slots[a.Proc.Slot.Local].given = true
 			}
@@ -276,7 +277,8 @@ func explore(k wkind, pick func(int) int, steps int) *world {
 // events stop every slot that can train does. Where processes can't change their ring,
 // each is in one ring only, for which it was started; no ring forms while a process
 // of another lives, none has two processes of one slot, and an exit after a notice
-// is no completion. Nor is that of a process that retires, which is in no ring.
+// is no completion. Nor is that of a process that retires, which is in no ring and keeps
+// the state for no one.
 func TestMachineInvariants(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind  wkind

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
 
@@ -54,27 +54,26 @@ const withoutCutting = "5s"
 
 // check states what keeps the job from training, with what to do about it, and what
 // makes it train worse.
-func (f *facts) check() (problems taskconfig.Problems, warnings []string) {
-	var w taskconfig.Problems
+func (f *facts) check() (problems, warnings problem.List) {
 	f.checkNetwork(&problems)
 	f.checkName(&problems)
-	f.checkGPUs(&problems, &w)
+	f.checkGPUs(&problems, &warnings)
 	if f.shm >= 0 && f.shm < leastShm {
-		w.Addf("/dev/shm: has %d MB, too few for most data loaders with workers and for NCCL; set shm_size in the task's config (docker: bytes, podman: \"1g\")", f.shm>>20)
+		warnings.Add("/dev/shm", nil, fmt.Sprintf("has %d MB, too few for most data loaders with workers and for NCCL", f.shm>>20), `set shm_size in the task's config (docker: bytes, podman: "1g")`)
 	}
 	if f.framework == "horovod" && f.cuts != nil {
 		gloo := "it is " + withoutCutting + " here"
 		if f.glooGiven {
 			gloo = "you have set it"
 		}
-		w.Addf("connections: kolo-worker may not cut those of its slots (%v), so that Horovod's processes notice the death of a peer only after gloo_timeout: %s, and a process that is paused for as long counts as dead; "+
-			"with %s, it takes about a second", f.cuts, gloo, f.cuttingRemedy())
+		warnings.Add("connections", nil, fmt.Sprintf("kolo-worker may not cut those of its slots (%v), so that Horovod's processes notice the death of a peer only after gloo_timeout: %s, and a process that is paused for as long counts as dead",
+			f.cuts, gloo), fmt.Sprintf("with %s, it takes about a second", f.cuttingRemedy()))
 	}
 	if !f.killGiven {
-		w.Addf("kill_timeout: is not given, so that this host leaves within %s, Nomad's default, whether or not the ring has reached a commit; "+
-			"set kill_timeout of the task, and the same as --kill_timeout", workerflags.KillTimeout)
+		warnings.Add("kill_timeout", nil, fmt.Sprintf("is not given, so that this host leaves within %s, Nomad's default, whether or not the ring has reached a commit", workerflags.KillTimeout),
+			"set kill_timeout of the task, and the same as --kill_timeout")
 	}
-	return problems, w
+	return problems, warnings
 }
 
 // yamaError is the value of kernel.yama.ptrace_scope that denies cutting connections.
@@ -94,40 +93,41 @@ func (f *facts) cuttingRemedy() string {
 
 // checkNetwork finds a network of the task's own: in one only the group's own ports
 // are mapped, and the processes of a ring listen at ports that they pick.
-func (f *facts) checkNetwork(p *taskconfig.Problems) {
+func (f *facts) checkNetwork(p *problem.List) {
 	if f.address != "" && len(f.addresses) > 0 && !slices.Contains(f.addresses, f.address) {
-		p.Addf("network mode: the task is not in the host's network, as none of its interfaces has %s, the address of port %q, and processes of a ring listen at ports of their own choice; "+
-			`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`, f.address, f.label)
+		p.Add("config.network_mode", nil, fmt.Sprintf("the task is not in the host's network, as none of its interfaces has %s, the address of port %q, and processes of a ring listen at ports of their own choice", f.address, f.label),
+			`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`)
 	}
 }
 
 // checkName finds a name by which Horovod's processes would listen at a loopback
 // address, see package hostnet. Of another name that is not the service's address, the
 // agent warns: Go's resolver does not find all that the C library's does.
-func (f *facts) checkName(p *taskconfig.Problems) {
+func (f *facts) checkName(p *problem.List) {
 	alone := f.maxNP > 0 && f.maxNP <= f.slots
 	others := slices.ContainsFunc(f.resolved, func(a string) bool { return !loopback(a) })
 	if f.framework != "horovod" || f.renames || alone || f.address == "" || loopback(f.address) || len(f.resolved) == 0 || others {
 		return
 	}
-	p.Addf("hostname: the task's own name, %q, does not resolve to %s, and Horovod's processes listen where it does: no ring forms across hosts; "+
-		`set hostname = "${NOMAD_IP_%s}" in the task's config, or add "%s %s" to /etc/hosts`, f.name, f.address, f.label, f.address, f.name)
+	p.Add("config.hostname", nil, fmt.Sprintf("the task's own name, %q, does not resolve to %s, and Horovod's processes listen where it does: no ring forms across hosts", f.name, f.address),
+		fmt.Sprintf(`set hostname = "${NOMAD_IP_%s}" in the task's config, or add "%s %s" to /etc/hosts`, f.label, f.address, f.name))
 }
 
 func loopback(address string) bool { return net.ParseIP(address).IsLoopback() }
 
 // checkGPUs finds GPUs that nothing but the image's variable claims. They may be in
 // use by others.
-func (f *facts) checkGPUs(p, w *taskconfig.Problems) {
+func (f *facts) checkGPUs(p, w *problem.List) {
 	if f.nodes == 0 || len(f.gpus) > 0 || !claims(f.visible) {
 		return
 	}
-	what := fmt.Sprintf("device: the image's NVIDIA_VISIBLE_DEVICES=%s shows the task GPUs of this client (%d), and Nomad has reserved none for it: other tasks may use them", f.visible, f.nodes)
+	const field = "resources.device"
+	text := fmt.Sprintf("the image's NVIDIA_VISIBLE_DEVICES=%s shows the task GPUs of this client (%d), and Nomad has reserved none for it: other tasks may use them", f.visible, f.nodes)
 	if f.slotsGiven {
-		w.Addf("%s; they are used because slots is set", what)
+		w.Add(field, nil, text, "they are used because slots is set")
 		return
 	}
-	p.Addf(`%s; add a device block to the task's resources, or env { NVIDIA_VISIBLE_DEVICES = "void" } to train without; to use them all the same, set --slots`, what)
+	p.Add(field, nil, text, `add a device block to the task's resources, or env { NVIDIA_VISIBLE_DEVICES = "void" } to train without; to use them nevertheless, set --slots`)
 }
 
 // claims reports whether a value of NVIDIA_VISIBLE_DEVICES names GPUs.

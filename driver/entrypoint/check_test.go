@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 		"all is well": {change: func(*facts) {}},
 		"a bridge": {
 			change: func(f *facts) { f.addresses = []string{"127.0.0.1", "172.17.0.2"} },
-			problem: `network mode: the task is not in the host's network, as none of its interfaces has 10.0.0.5, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
+			problem: `network_mode: the task is not in the host's network, as none of its interfaces has 10.0.0.5, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
 				`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`,
 		},
 		"addresses that can't be listed": {change: func(f *facts) { f.addresses = nil }},
@@ -79,12 +79,12 @@ func TestCheck(t *testing.T) {
 		},
 		"GPUs that the image claims": {
 			change: func(f *facts) { f.visible, f.nodes = "all", 8 },
-			problem: "device: the image's NVIDIA_VISIBLE_DEVICES=all shows the task GPUs of this client (8), and Nomad has reserved none for it: other tasks may use them; " +
-				`add a device block to the task's resources, or env { NVIDIA_VISIBLE_DEVICES = "void" } to train without; to use them all the same, set --slots`,
+			problem: "resources.device: the image's NVIDIA_VISIBLE_DEVICES=all shows the task GPUs of this client (8), and Nomad has reserved none for it: other tasks may use them; " +
+				`add a device block to the task's resources, or env { NVIDIA_VISIBLE_DEVICES = "void" } to train without; to use them nevertheless, set --slots`,
 		},
 		"GPUs that the user wants": {
 			change:   func(f *facts) { f.visible, f.nodes, f.slotsGiven = "all", 8, true },
-			warnings: []string{"device: the image's NVIDIA_VISIBLE_DEVICES=all shows the task GPUs of this client (8), and Nomad has reserved none for it: other tasks may use them; they are used because slots is set"},
+			warnings: []string{"resources.device: the image's NVIDIA_VISIBLE_DEVICES=all shows the task GPUs of this client (8), and Nomad has reserved none for it: other tasks may use them; they are used because slots is set"},
 		},
 		"GPUs that are not there":    {change: func(f *facts) { f.visible = "all" }},
 		"GPUs that Nomad reserved":   {change: func(f *facts) { f.visible, f.nodes, f.gpus = "GPU-a", 1, []string{"GPU-a"} }},
@@ -96,7 +96,7 @@ func TestCheck(t *testing.T) {
 			f := goodFacts()
 			c.change(f)
 			problems, warnings := f.check()
-			must.Eq(t, c.warnings, warnings)
+			must.Eq(t, c.warnings, warnings.Strings())
 			if c.problem == "" {
 				must.NoError(t, problems.Err())
 				return

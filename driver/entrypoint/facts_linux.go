@@ -62,7 +62,7 @@ func surroundings(env map[string]string) (*taskconfig.Surroundings, error) {
 			return filepath.Join(dir, path)
 		},
 		User: strconv.Itoa(os.Getuid()), Readable: readable, Executable: executable,
-		Unreadable: `; where the task's user is a name, which may have one number on the client and another in the image, set its number: user = "65534"`,
+		Unreadable: `where the task's user is a name, which may have one number on the client and another in the image, set its number: user = "65534"`,
 		Secrets:    secrets, SecretsOnClient: secrets,
 		Exists:     func(path string) bool { _, err := os.Lstat(path); return err == nil },
 		Interfaces: hostnet.Interfaces,

@@ -24,6 +24,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	"github.com/kolo-nomad/kolo/driver/agent/process"
 	"github.com/kolo-nomad/kolo/driver/task/gpu"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
@@ -84,20 +85,20 @@ func Main(ctx context.Context, frameworks []Framework, args []string, stdout, st
 		return codeRefused
 	}
 	for _, warning := range warnings {
-		ev.Warn(warning)
+		ev.Warn(warning.Error())
 	}
 	return exitCode(agent.Run(ctx, agent.Options{Config: *c, Framework: agentOf(frameworks, o.Framework), Signals: signals, Stop: stop, Events: ev, Logger: log}))
 }
 
 // refuse prints what is wrong, a line for each problem.
 func refuse(stderr io.Writer, err error) {
-	var refused taskconfig.Problems
+	var refused problem.List
 	if !errors.As(err, &refused) {
 		_, _ = fmt.Fprintf(stderr, "kolo-worker: %v\n", err)
 		return
 	}
-	for _, problem := range refused {
-		_, _ = fmt.Fprintf(stderr, "kolo-worker: %s\n", problem)
+	for _, wrong := range refused {
+		_, _ = fmt.Fprintf(stderr, "kolo-worker: %v\n", wrong)
 	}
 }
 
@@ -145,7 +146,7 @@ var errNoNomad = errors.New("not started by Nomad, as NOMAD_ALLOC_ID is not set:
 	"nomad-driver-horovod run and nomad-driver-torch run train without Nomad")
 
 // configure makes the agent's configuration, and checks where it runs.
-func configure(o *workerflags.Flags, env map[string]string) (_ *config.Config, warnings []string, err error) {
+func configure(o *workerflags.Flags, env map[string]string) (_ *config.Config, warnings problem.List, err error) {
 	if env["NOMAD_ALLOC_ID"] == "" {
 		return nil, nil, errNoNomad
 	}
@@ -160,8 +161,7 @@ func configure(o *workerflags.Flags, env map[string]string) (_ *config.Config, w
 	}
 	t, problems := taskconfig.Read(o.Framework, given, s)
 	more, warnings := collect(o, env, t, cuts).check()
-	problems.Add(more)
-	if err := problems.Err(); err != nil {
+	if err := slices.Concat(problems, more).Err(); err != nil {
 		return nil, nil, err
 	}
 	c := &t.Agent

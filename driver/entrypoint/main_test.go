@@ -19,6 +19,7 @@ import (
 	"github.com/kolo-nomad/kolo/driver/agent/host"
 	horovodtask "github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
 	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
 )
@@ -38,7 +39,7 @@ func nomadTask(t *testing.T) map[string]string {
 	}
 }
 
-func configured(t *testing.T, env map[string]string, args ...string) (*config.Config, []string, error) {
+func configured(t *testing.T, env map[string]string, args ...string) (*config.Config, problem.List, error) {
 	t.Helper()
 	o, err := workerflags.Parse(tasksOf(both), append(args, "--", "sh", "-c", "train"))
 	must.NoError(t, err)
@@ -168,7 +169,7 @@ func TestConfigure_Refuses(t *testing.T) {
 		},
 		"a bridge": {
 			func(env map[string]string) { env["NOMAD_ADDR_kolo"] = "203.0.113.9:25000" }, nil,
-			`network mode: the task is not in the host's network, as none of its interfaces has 203.0.113.9, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
+			`network_mode: the task is not in the host's network, as none of its interfaces has 203.0.113.9, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
 				`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`,
 		},
 		"a bridge with a mapped port": {
@@ -176,7 +177,7 @@ func TestConfigure_Refuses(t *testing.T) {
 				env["NOMAD_ADDR_kolo"], env["NOMAD_HOST_PORT_kolo"] = "203.0.113.9:31000", "31000"
 			}, nil,
 			`port: port "kolo" is 31000 on the client and 25000 in the task, and the task must be in the client's network, where others call the first; remove to from the group's port block; ` +
-				`network mode: the task is not in the host's network, as none of its interfaces has 203.0.113.9, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
+				`network_mode: the task is not in the host's network, as none of its interfaces has 203.0.113.9, the address of port "kolo", and processes of a ring listen at ports of their own choice; ` +
 				`set network_mode = "host" in the task's config, and no mode, or mode = "host", in the group's network block`,
 		},
 		"no identity": {

@@ -4,7 +4,10 @@
 package launcher
 
 import (
+	"errors"
 	"flag"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -21,16 +24,54 @@ const ignored, ignoredSwitch = "", "-"
 // them.
 var aliases = map[string][]alias{
 	"horovodrun": {
-		{"np", "num-proc"}, {"min-np", "min-num-proc"}, {"max-np", "max-num-proc"}, {"network-interface", "network-interfaces"},
+		{"slots-per-host", "slots"}, {"np", "num-proc"}, {"min-np", "min-num-proc"}, {"max-np", "max-num-proc"}, {"network-interface", "network-interfaces"},
 		{ignored, "start-timeout " + coolDownFlag}, {ignoredSwitch, "gloo"},
 	},
 	"torchrun": { // which takes "_" for "-", too
-		{"slot-restarts", "max-restarts max_restarts"}, {"slots-per-host", "nproc-per-node nproc_per_node"}, {"output-filename", "log-dir log_dir"},
+		{"slot-restarts", "max-restarts max_restarts"}, {"slots-per-host", "slots nproc-per-node nproc_per_node"}, {"output-filename", "log-dir log_dir"},
 		{ignoredSwitch, "standalone no-python no_python"},
 		{ignored, "rdzv-backend rdzv_backend rdzv-endpoint rdzv_endpoint rdzv-id rdzv_id rdzv-conf rdzv_conf monitor-interval monitor_interval " +
 			"start-method start_method role node-rank node_rank master-addr master_addr master-port master_port local-addr local_addr " +
 			"redirects r tee t local-ranks-filter local_ranks_filter"},
 	},
+}
+
+// checks are what launchers ask of the values of flags that are ignored, by their names
+// with "-" alone. Other ignored flags may have any value.
+var checks = map[string]func(string) error{
+	"start-timeout": checkWhole, coolDownFlag: checkWhole, "node-rank": checkWhole, "master-port": checkWhole,
+	"monitor-interval":   checkNumber,
+	"rdzv-conf":          matches(`|[^,=]+=[^,]+(,[^,=]+=[^,]+)*`, "must be settings, such as timeout=60,is_host=1"),
+	"start-method":       matches(`spawn|fork|forkserver`, "must be spawn, fork or forkserver"),
+	"local-ranks-filter": matches(`|\d+(,\d+)*`, "must be local ranks, such as 0,2"),
+	"redirects":          checkStreams, "r": checkStreams, "tee": checkStreams, "t": checkStreams,
+}
+
+func checkWhole(value string) error {
+	if _, err := strconv.Atoi(value); err != nil {
+		return errors.New("must be a whole number")
+	}
+	return nil
+}
+
+func checkNumber(value string) error {
+	if _, err := strconv.ParseFloat(value, 64); err != nil {
+		return errors.New("must be a number")
+	}
+	return nil
+}
+
+var checkStreams = matches(`[0-3]|(\d:[0-3],)*\d:[0-3]`, "must be from 0 to 3, or such a number for each local rank: 0:1,1:3")
+
+// matches returns a check that the whole value matches a pattern.
+func matches(pattern, remedy string) func(string) error {
+	whole := regexp.MustCompile("^(" + pattern + ")$")
+	return func(value string) error {
+		if !whole.MatchString(value) {
+			return errors.New(remedy)
+		}
+		return nil
+	}
 }
 
 // ignoredUsage is the help of a flag that is not shown.
@@ -42,7 +83,12 @@ func addAliases(f *flag.FlagSet, launcher string) {
 		for name := range strings.FieldsSeq(a.names) {
 			switch a.flag {
 			case ignored:
-				f.String(name, "", ignoredUsage)
+				f.Func(name, ignoredUsage, func(value string) error {
+					if check := checks[strings.ReplaceAll(name, "_", "-")]; check != nil {
+						return check(value)
+					}
+					return nil
+				})
 			case ignoredSwitch:
 				f.Bool(name, true, ignoredUsage)
 			default:

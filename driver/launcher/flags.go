@@ -47,8 +47,6 @@ func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 		printFlags(f)
 	}
 	o.register(f)
-	f.IntVar(&o.slots, "slots-per-host", 1, "slots of hosts for which no number is given")
-	f.IntVar(&o.slots, "slots", 1, "same as -slots-per-host")
 	for _, n := range []string{"H", "hosts"} {
 		f.StringVar(&o.hosts, n, "", "fixed hosts: name:slots,name:slots")
 	}
@@ -56,7 +54,6 @@ func (o *flags) set(program string, stderr io.Writer) *flag.FlagSet {
 	f.StringVar(&o.iface, "network-interface", "lo", "network interface of training traffic")
 	f.StringVar(&o.output, "output-filename", "", "directory for one log per slot")
 	f.StringVar(&o.status, "status-address", "", "serve /v1/status and /metrics here, such as 127.0.0.1:9400")
-	f.DurationVar(&o.interval, "discovery-interval", time.Second, "time between two runs of the discovery script")
 	f.BoolVar(&o.verbose, "verbose", false, "log more")
 	if o.dialect.extra != nil {
 		o.dialect.extra(o, f)
@@ -83,12 +80,15 @@ func parseFlags(run Framework, args []string, stderr io.Writer) (*flags, error) 
 	f := o.set(run.Program, stderr)
 	for {
 		if err := f.Parse(args); err != nil {
-			return nil, o.explainFlag(err)
+			return nil, o.explainFlag(err, f, args)
 		}
 		// Parsing stops at the second value of horovodrun's only flag with two.
 		at := len(args) - f.NArg()
 		if at < 2 || f.NArg() == 0 || strings.TrimLeft(args[at-2], "-") != coolDownFlag || args[at-1] == "--" {
 			break
+		}
+		if err := checkWhole(f.Arg(0)); err != nil {
+			return nil, fmt.Errorf("invalid second value %q for flag -%s: %w", f.Arg(0), coolDownFlag, err)
 		}
 		args = f.Args()[1:]
 	}
@@ -106,8 +106,6 @@ func (o *flags) check() error {
 		return errors.New("no command given; write it after the flags: run -np 2 -- python train.py")
 	case o.hosts != "" && o.script != "":
 		return errors.New("-H and --host-discovery-script can't be used together")
-	case o.slots < 1:
-		return fmt.Errorf("--slots-per-host %d: must be at least 1", o.slots)
 	}
 	if least, most := o.nodes[0], o.nodes[1]; most > 0 {
 		o.MinNP, o.MaxNP = cmp.Or(o.MinNP, least*o.slots), cmp.Or(o.MaxNP, most*o.slots)
@@ -127,14 +125,14 @@ func (o *flags) check() error {
 		return fmt.Errorf("--max-np %d: must not be less than -np %d", o.MaxNP, o.NP)
 	}
 	if uneven := o.Uneven(); len(uneven) > 0 {
-		c := uneven[0]
-		return fmt.Errorf("--%s %d: must be a multiple of --replica %d; %s", flagOf(c.Name), c.Value, o.Replica, c.Remedy)
+		p := uneven[0]
+		return fmt.Errorf("--%s %s: %s; %s", flagOf(strings.TrimPrefix(p.Field, "config.")), p.Value, p.Text, p.Remedy)
 	}
 	if _, err := net.InterfaceByName(o.iface); err != nil {
 		names, _ := hostnet.Interfaces() // none, where they can't be listed
 		return fmt.Errorf("--network-interface %q: %w; this machine has %s", o.iface, err, strings.Join(names, ", "))
 	}
-	if err := o.restart.Check(); err != nil {
+	if err := o.restart.Check().Err(); err != nil {
 		return err
 	}
 	return o.checkCommand()

@@ -5,7 +5,9 @@ package launcher
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,8 +65,8 @@ func TestParseFlags(t *testing.T) {
 		"seconds no number":    {[]string{"--gloo-timeout-seconds", "1m", "sh"}, "--gloo-timeout-seconds 1m: must be a number of seconds"},
 		"an earlier name":      {[]string{"--settle", "1s", "sh"}, "it is named -debounce"},
 		"a knob of Horovod":    {[]string{"--log-level", "DEBUG", "sh"}, "HOROVOD_LOG_LEVEL"},
-		"slots in words":       {[]string{"--slots-per-host", "gpu", "sh"}, "it must be a number"},
-		"interval no duration": {[]string{"--discovery-interval", "5", "sh"}, `write it like "5s"`},
+		"slots in words":       {[]string{"--slots-per-host", "gpu", "sh"}, "--slots-per-host gpu: must be a whole number"},
+		"interval no duration": {[]string{"--discovery-interval", "5", "sh"}, `--discovery-interval 5: not a duration; write it like "90s"`},
 		"script without path":  {[]string{"--host-discovery-script", "flags_test.go", "sh"}, "write ./flags_test.go"},
 		"script not to be run": {[]string{"--host-discovery-script", "/no/such", "sh"}, "/no/such"},
 	} {
@@ -91,7 +93,7 @@ func TestAliases(t *testing.T) {
 				t.Run(launcher+"/"+name, func(t *testing.T) {
 					switch a.flag {
 					case ignored:
-						o, _ := parse(t, "-"+name, "7")
+						o, _ := parse(t, "-"+name, cmp.Or(ignoredValues[strings.ReplaceAll(name, "_", "-")].good, "7"))
 						must.Eq(t, outcome(none), outcome(o))
 					case ignoredSwitch:
 						o, _ := parse(t, "-"+name)
@@ -109,6 +111,41 @@ func TestAliases(t *testing.T) {
 	}
 	_, err := parseFlags(torchrun, []string{"--max_restarts", "many", "sh"}, &bytes.Buffer{})
 	must.ErrorContains(t, err, "--max_restarts many", must.Sprint("the name that was written"))
+}
+
+// ignoredValues are values that a launcher takes for flags that run ignores, and others.
+var ignoredValues = map[string]struct {
+	launcher  Framework
+	good, bad string
+}{
+	"start-timeout":      {horovodrun, "30", "foo"},
+	coolDownFlag:         {horovodrun, "1", "soon"},
+	"node-rank":          {torchrun, "0", "first"},
+	"master-port":        {torchrun, "29500", "http"},
+	"monitor-interval":   {torchrun, "0.1", "5s"},
+	"rdzv-conf":          {torchrun, "timeout=60,is_host=1", "timeout=60,is_host"},
+	"start-method":       {torchrun, "forkserver", "thread"},
+	"local-ranks-filter": {torchrun, "0,2", "0-2"},
+	"redirects":          {torchrun, "3", "4"},
+	"r":                  {torchrun, "0:1,1:3", "0:1,3"},
+	"tee":                {torchrun, "0:2", "all"},
+	"t":                  {torchrun, "0", "0:4"},
+}
+
+// A value that the launcher refuses is an error, although run ignores the flag.
+func TestIgnoredFlagsCheckTheirValues(t *testing.T) {
+	for name := range checks {
+		v := ignoredValues[name]
+		for _, flag := range []string{name, strings.ReplaceAll(name, "-", "_")} {
+			if flag != name && v.launcher.Dialect.launcher == "horovodrun" {
+				continue
+			}
+			_, err := parseFlags(v.launcher, []string{"--" + flag, v.bad, "sh"}, &bytes.Buffer{})
+			must.ErrorContains(t, err, fmt.Sprintf("invalid value %q for flag -%s: must be ", v.bad, flag))
+		}
+	}
+	_, err := parseFlags(horovodrun, []string{"--" + coolDownFlag, "1", "sh"}, &bytes.Buffer{})
+	must.ErrorContains(t, err, `invalid second value "sh" for flag -`+coolDownFlag+": must be a whole number")
 }
 
 // outcome is what aliases set.
@@ -161,9 +198,9 @@ func TestTorchrunFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		"half a replica":            {[]string{"-np", "6", "--replica", "4"}, "--min-np 6: must be a multiple of --replica 4; set it to 4 or 8"},
+		"half a replica":            {[]string{"-np", "6", "--replica", "4"}, "--min-np 6: is no multiple of replica = 4; set it to 4 or 8"},
 		"nodes the wrong way round": {[]string{"--nnodes", "4:1"}, "1:4"},
-		"processes by name":         {[]string{"--nproc-per-node", "gpu"}, "nproc-per-node"},
+		"processes by name":         {[]string{"--nproc-per-node", "gpu"}, "--nproc-per-node gpu: must be"},
 		"a knob of NCCL":            {[]string{"--nccl-debug", "INFO"}, "NCCL_DEBUG"},
 		"Horovod's timeout":         {[]string{"--gloo-timeout-seconds", "30"}, "not defined"},
 		"a mode":                    {[]string{"--mode", "elastic"}, `--mode elastic: must be "in-process" or "restart"`},

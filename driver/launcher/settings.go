@@ -53,7 +53,10 @@ func (f *settingFlag) Set(text string) error {
 // not given: here they follow from the hosts, see check.
 func (o *flags) register(f *flag.FlagSet) {
 	o.env = settings.Env{}
-	list := append(o.Bind(), o.dialect.bind(o)...)
+	list := slices.Concat(o.Bind(), o.dialect.bind(o), []settings.Setting{
+		settings.Count(&o.slots, "slots_per_host", 1, 1, "slots of hosts for which no number is given"),
+		settings.Time(&o.interval, "discovery_interval", time.Second, 0, "time between two runs of the discovery script"),
+	})
 	o.NP, o.MinNP = 0, 0
 	for _, s := range list {
 		if slices.Contains(taskOnly, s.Name) {
@@ -77,20 +80,14 @@ var taskOnly = []string{"slots", "finish_timeout", "leave_timeout"}
 // flagOf is the flag of a setting.
 func flagOf(setting string) string { return strings.ReplaceAll(setting, "_", "-") }
 
-// explainFlag adds to an error of package flag what to do about it.
-func (o *flags) explainFlag(err error) error {
-	switch text := err.Error(); {
-	case strings.HasSuffix(text, "-discovery-interval: parse error"):
-		return fmt.Errorf(`%w; write it like "5s"`, err)
-	case strings.HasSuffix(text, ": parse error"):
-		return fmt.Errorf("%w; it must be a number", err)
-	case !strings.Contains(text, "not defined"):
+// explainFlag adds to an error of f.Parse(args) what to do about it.
+func (o *flags) explainFlag(err error, f *flag.FlagSet, args []string) error {
+	name, unknown := settings.Undefined(f, args, err)
+	switch now := settings.Renamed[name]; {
+	case !unknown:
 		return err
-	}
-	for old, now := range settings.Renamed {
-		if strings.HasSuffix(err.Error(), "-"+old) {
-			return fmt.Errorf("%w; it is named -%s", err, now)
-		}
+	case now != "":
+		return fmt.Errorf("%w; it is named -%s", err, now)
 	}
 	return fmt.Errorf("%w; %s", err, o.dialect.unknown)
 }

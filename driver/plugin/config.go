@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
@@ -82,15 +83,15 @@ func blockOf(framework string) string { return fmt.Sprintf("plugin %q", "nomad-d
 
 // complete fills in defaults and states what is wrong.
 func (c *Config) complete() error {
-	var p taskconfig.Problems
+	var p problem.List
 	c.Python = cmp.Or(c.Python, "python3")
 	c.ExecutorLogLevel = cmp.Or(c.ExecutorLogLevel, "info")
 	if hclog.LevelFromString(c.ExecutorLogLevel) == hclog.NoLevel {
-		p.Addf(`executor_log_level = %q: must be "trace", "debug", "info", "warn", "error" or "off"`, c.ExecutorLogLevel)
+		p.Add("config.executor_log_level", c.ExecutorLogLevel, `must be "trace", "debug", "info", "warn", "error" or "off"`, "")
 	}
 	for i, path := range c.BindPaths {
 		if !filepath.IsAbs(path) || filepath.Clean(path) == "/" {
-			p.Addf("bind_paths[%d] = %q: must be an absolute path below /", i, path)
+			p.Add(fmt.Sprintf("config.bind_paths[%d]", i), path, "must be an absolute path below /", "")
 		}
 		c.BindPaths[i] = filepath.Clean(path)
 	}
@@ -98,20 +99,20 @@ func (c *Config) complete() error {
 	c.BindPaths = slices.Concat(isolation.DefaultBindPaths, more)
 	for i, pattern := range c.Devices {
 		if err := isolation.CheckDevice(pattern); err != nil {
-			p.Addf("devices[%d] = %q: %v", i, pattern, err)
+			p = append(p, problem.Of(fmt.Sprintf("config.devices[%d]", i), pattern, err))
 		}
 	}
 	if c.PidsLimit < 0 {
-		p.Addf("pids_limit = %d: must not be negative; 0 is no limit", c.PidsLimit)
+		p.Add("config.pids_limit", c.PidsLimit, "must not be negative", "0 is no limit")
 	}
 	var err error
 	if c.memlock, err = parseMemlock(c.Memlock); err != nil {
-		p.Addf("memlock = %q: %v", c.Memlock, err)
+		p = append(p, problem.Of("config.memlock", c.Memlock, err))
 	}
-	p.Add(settings.Read([]settings.Setting{
+	p = append(p, settings.Read([]settings.Setting{
 		settings.Time(&c.period, "fingerprint_period", 5*time.Minute, 10*time.Second, "time between two looks at the host's installation"),
 		settings.Time(&c.timeout, "fingerprint_timeout", time.Minute, time.Second, "bound for one look"),
-	}, map[string]any{"fingerprint_period": c.FingerprintPeriod, "fingerprint_timeout": c.FingerprintTimeout}, ""))
+	}, map[string]any{"fingerprint_period": c.FingerprintPeriod, "fingerprint_timeout": c.FingerprintTimeout}, "config")...)
 	return p.Err()
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/shoenig/test/must"
 
 	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
-	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 func TestPluginConfig(t *testing.T) {
 	c := Config{BindPaths: []string{"/", "usr", "/data/"}, FingerprintPeriod: "1s", FingerprintTimeout: "long", ExecutorLogLevel: "loud",
 		Devices: []string{"/dev/infiniband/*", "/dev/../etc/shadow", "/dev/*", "/dev/nvidia*"}, Memlock: "64"}
-	var bad taskconfig.Problems
+	var bad problem.List
 	must.True(t, errors.As(c.complete(), &bad))
 	must.Eq(t, []string{
 		`executor_log_level = "loud": must be "trace", "debug", "info", "warn", "error" or "off"`,
@@ -30,7 +30,7 @@ func TestPluginConfig(t *testing.T) {
 		`memlock = "64": must be "unlimited" or a whole number with its unit, such as "64GiB" or "512MiB"`,
 		`fingerprint_period = "1s": must be at least 10s`,
 		`fingerprint_timeout = "long": not a duration; write it like "90s" or "10m"`,
-	}, []string(bad))
+	}, bad.Strings())
 	good := Config{}
 	must.NoError(t, good.complete())
 	must.Eq(t, "python3", good.Python)

@@ -100,7 +100,7 @@ func TestStartRefusesNetworksThatAreGone(t *testing.T) {
 	c := newTaskConfig(t, isolationNone, `true`)
 	c.NetworkIsolation = &drivers.NetworkIsolationSpec{Mode: drivers.NetIsolationModeGroup, Path: "/var/run/netns/x"}
 	_, _, err := h.StartTask(c)
-	must.ErrorContains(t, err, "network mode: the group's network can't be looked at")
+	must.ErrorContains(t, err, "network.mode: the group's network can't be looked at")
 }
 
 func TestDeniedUsers(t *testing.T) {

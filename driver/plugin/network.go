@@ -4,12 +4,14 @@
 package plugin
 
 import (
+	"fmt"
 	"net"
 	"path/filepath"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
 
 	"github.com/kolo-nomad/kolo/driver/discovery/hostnet"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
@@ -54,19 +56,19 @@ func ofBridge(results, alloc string) bool {
 }
 
 // checkNetwork refuses networks in which no ring forms.
-func checkNetwork(p *taskconfig.Problems, s *hostEnvironment) {
+func checkNetwork(p *problem.List, s *hostEnvironment) {
 	n := s.network
-	const instead = `; use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`
+	const field, instead = "network.mode", `use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`
 	switch {
 	case n == nil:
 	case n.err != nil:
-		p.Addf("network mode: the group's network can't be looked at: %v", n.err)
+		p.Add(field, nil, fmt.Sprintf("the group's network can't be looked at: %v", n.err), "")
 	case n.bridge:
-		p.Addf(`network mode = "bridge": the addresses behind Nomad's bridge are the client's alone, and other clients reach only the ports that are mapped, while processes of a ring listen at ports of their own choice%s`, instead)
+		p.Add(field, "bridge", "the addresses behind Nomad's bridge are the client's alone, and other clients reach only the ports that are mapped, while processes of a ring listen at ports of their own choice", instead)
 	case n.Address == "":
-		p.Addf(`network mode: the group's network has no address at which others reach it, as with "none"%s`, instead)
+		p.Add(field, nil, `the group's network has no address at which others reach it, as with "none"`, instead)
 	case !n.Loopback:
-		p.Addf(`network mode: the group's network has no loopback interface that is up, by which the processes of a task talk to their agent; add { "type": "loopback" } to the plugins of the CNI configuration`)
+		p.Add(field, nil, "the group's network has no loopback interface that is up, by which the processes of a task talk to their agent", `add { "type": "loopback" } to the plugins of the CNI configuration`)
 	}
 }
 

@@ -53,10 +53,10 @@ func TestNullsAreUnset(t *testing.T) {
 	var given map[string]any
 	must.NoError(t, c.DecodeDriverConfig(&given))
 	var pl plan
-	must.SliceEmpty(t, settings.Read(pl.bind(), given, ""))
+	must.SliceEmpty(t, settings.Read(pl.bind(), given, "config"))
 	must.Eq(t, isolationExec, pl.isolation)
 	task, wrong := taskconfig.Read(taskdriver.Horovod{}, given, newHost().environment().surroundings(isolation.HostView(testTaskDir)))
-	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, []string(wrong))
+	must.Eq(t, []string{"max_np = 2.5: must be a whole number"}, wrong.Strings())
 	must.Eq(t, "/usr/bin/python3", task.Agent.Command)
 	must.SliceEmpty(t, task.Agent.Args)
 	must.Eq(t, "s", task.Agent.Service)

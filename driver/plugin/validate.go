@@ -11,6 +11,7 @@ import (
 	agentconfig "github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/sandbox/isolation"
 	"github.com/kolo-nomad/kolo/driver/task/gpu"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
@@ -29,12 +30,11 @@ type plan struct {
 }
 
 // validate checks a task's configuration against its host environment and decides
-// all that was left open. Its error is of type taskconfig.Problems and names every
+// all that was left open. Its error is of type problem.List and names every
 // field in question, its value and what to do. It changes nothing.
 func validate(framework Framework, given map[string]any, s *hostEnvironment) (*plan, error) {
-	var p taskconfig.Problems
 	out := &plan{devices: s.devices}
-	p.Add(settings.Read(out.bind(), given, ""))
+	p := settings.Read(out.bind(), given, "config")
 	checkIsolation(&p, out.isolation, s)
 	checkNetwork(&p, s)
 	v := isolation.HostView(s.taskDir)
@@ -42,28 +42,30 @@ func validate(framework Framework, given map[string]any, s *hostEnvironment) (*p
 		v = s.layout().View()
 	}
 	task, wrong := taskconfig.Read(framework, given, s.surroundings(v))
-	p.Add(wrong)
+	p = append(p, wrong...)
 	out.gpus, out.agent, out.tokens = task.GPUs, task.Agent, task.Tokens
 	return out, p.Err()
 }
 
-func checkIsolation(p *taskconfig.Problems, mode string, s *hostEnvironment) {
+func checkIsolation(p *problem.List, mode string, s *hostEnvironment) {
+	const field = "config.isolation"
 	switch {
 	case mode == isolationNone && !s.plugin.AllowIsolationNone:
-		p.Addf(`isolation = "none": not allowed on this client; use "exec", or set allow_isolation_none = true in the config of %s`, s.plugin.block)
+		p.Add(field, mode, "not allowed on this client", `use "exec", or set allow_isolation_none = true in the config of `+s.plugin.block)
 	case mode == isolationExec && s.execIsolation != nil:
-		p.Addf(`isolation = "exec": not possible on this client (%v); use "none" where the client allows it`, s.execIsolation)
+		p.Add(field, mode, fmt.Sprintf("not possible on this client (%v)", s.execIsolation), `use "none" where the client allows it`)
 	}
 	if mode == isolationExec {
-		p.Add(s.layout().CheckVolumes())
-		for _, problem := range s.layout().CheckBindPaths() {
-			p.Addf("bind_paths (of %s): %s", s.plugin.block, problem)
+		*p = append(*p, s.layout().CheckVolumes()...)
+		for _, wrong := range s.layout().CheckBindPaths() {
+			wrong.Field = s.plugin.block + ": " + wrong.Field
+			*p = append(*p, wrong)
 		}
 	}
 	if mode == isolationNone {
 		for _, m := range s.mounts {
 			if m.TaskPath != m.HostPath {
-				p.Addf(`volume_mount at %q: needs isolation = "exec"; with "none" the task finds it at %q`, m.TaskPath, m.HostPath)
+				p.Add("volume_mount.destination", m.TaskPath, `needs isolation = "exec"`, fmt.Sprintf(`with "none" the task finds it at %q`, m.HostPath))
 			}
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/kolo-nomad/kolo/driver/framework/horovod/taskdriver"
 	torchtask "github.com/kolo-nomad/kolo/driver/framework/torch/taskdriver"
 	"github.com/kolo-nomad/kolo/driver/sandbox/account"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
-	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
 
 // host is a pretended client: the files on it, and what its owner allows.
@@ -152,12 +152,12 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"several MIG instances": {
 			func(_ given, h *host) { h.devices[nvidiaVisible] = "MIG-a,MIG-b" },
-			[]string{"device: 2 GPUs are reserved, 2 of them MIG instances, and a process that is given one finds no other; " +
+			[]string{"resources.device: 2 GPUs are reserved, 2 of them MIG instances, and a process that is given one finds no other; " +
 				"reserve a single instance per task (count = 1) and have more of the group"},
 		},
 		"devices that are no GPUs": {
 			func(_ given, h *host) { h.devices[nvidiaVisible] = "all" },
-			[]string{`device: the client's device plugin reserved "all", which is not the UUID of a GPU; check the plugin`},
+			[]string{`resources.device: the client's device plugin reserved "all", which is not the UUID of a GPU; check the plugin`},
 		},
 		"negative reset_limit": {
 			func(c given, _ *host) { c["reset_limit"] = -1 },
@@ -201,14 +201,14 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"everybody's data bound": {
 			func(_ given, h *host) { h.config.BindPaths = append(h.config.BindPaths, "/data") },
-			[]string{`bind_paths (of plugin "nomad-driver-horovod"): "/data" holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`},
+			[]string{`plugin "nomad-driver-horovod": config.bind_paths: "/data" holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead`},
 		},
 		"volume without isolation": {
 			func(c given, h *host) {
 				c["isolation"] = "none"
 				h.mounts = []*drivers.MountConfig{{TaskPath: "/data", HostPath: "/srv/data"}}
 			},
-			[]string{`volume_mount at "/data": needs isolation = "exec"; with "none" the task finds it at "/srv/data"`},
+			[]string{`volume_mount.destination = "/data": needs isolation = "exec"; with "none" the task finds it at "/srv/data"`},
 		},
 		"no command": {
 			func(c given, _ *host) { c["command"] = "" },
@@ -336,19 +336,19 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"Nomad's bridge": {
 			func(_ given, h *host) { h.network = &groupNetwork{Network: ownNetwork, bridge: true} },
-			[]string{`network mode = "bridge": the addresses behind Nomad's bridge are the client's alone, and other clients reach only the ports that are mapped, while processes of a ring listen at ports of their own choice; use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`},
+			[]string{`network.mode = "bridge": the addresses behind Nomad's bridge are the client's alone, and other clients reach only the ports that are mapped, while processes of a ring listen at ports of their own choice; use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`},
 		},
 		"no network": {
 			func(_ given, h *host) { h.network = &groupNetwork{Network: hostnet.Network{Loopback: true}} },
-			[]string{`network mode: the group's network has no address at which others reach it, as with "none"; use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`},
+			[]string{`network.mode: the group's network has no address at which others reach it, as with "none"; use "host", or a CNI network in which clients reach each other's allocations ("cni/<name>")`},
 		},
 		"a network without loopback": {
 			func(_ given, h *host) { h.network = &groupNetwork{Network: hostnet.Network{Address: "10.1.0.2"}} },
-			[]string{`network mode: the group's network has no loopback interface that is up, by which the processes of a task talk to their agent; add { "type": "loopback" } to the plugins of the CNI configuration`},
+			[]string{`network.mode: the group's network has no loopback interface that is up, by which the processes of a task talk to their agent; add { "type": "loopback" } to the plugins of the CNI configuration`},
 		},
 		"a network that is gone": {
 			func(_ given, h *host) { h.network = &groupNetwork{err: fs.ErrNotExist} },
-			[]string{`network mode: the group's network can't be looked at: file does not exist`},
+			[]string{`network.mode: the group's network can't be looked at: file does not exist`},
 		},
 		"wrong interface": {
 			func(c given, _ *host) { c["interface"] = "ens3" },
@@ -356,7 +356,7 @@ func TestValidateRefuses(t *testing.T) {
 		},
 		"wrong interface of the plugin": {
 			func(_ given, h *host) { h.config.Interface = "ens3" },
-			[]string{`interface (of plugin "nomad-driver-horovod") = "ens3": no such network interface; there are: lo, eth0, ib0`},
+			[]string{`plugin "nomad-driver-horovod": config.interface = "ens3": no such network interface; there are: lo, eth0, ib0`},
 		},
 		"a place in the network that Nomad did not fill in": {
 			func(c given, _ *host) { c["topology"] = "${meta.rack}" },
@@ -414,9 +414,9 @@ func TestValidateRefuses(t *testing.T) {
 			task, h := goodTask(), newHost()
 			c.change(task, h)
 			_, err := validate(taskdriver.Horovod{}, task, h.environment())
-			var refused taskconfig.Problems
+			var refused problem.List
 			must.True(t, errors.As(err, &refused), must.Sprintf("got %v", err))
-			must.Eq(t, c.says, []string(refused))
+			must.Eq(t, c.says, refused.Strings())
 		})
 	}
 }

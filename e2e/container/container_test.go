@@ -220,7 +220,7 @@ func testRefused(ctx context.Context, t *testing.T, w *world) {
 	}{
 		"a network of its own": {
 			func(task *api.Task) { task.Config["network_mode"] = "none"; delete(task.Config, "hostname") },
-			"kolo-worker: network mode: the task is not in the host's network, as none of its interfaces has 10.213.",
+			"kolo-worker: network_mode: the task is not in the host's network, as none of its interfaces has 10.213.",
 		},
 		"a user by name": {
 			func(task *api.Task) {

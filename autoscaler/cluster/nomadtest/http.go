@@ -83,7 +83,7 @@ func here(r *http.Request) bool {
 
 // ofJob answers those who may read a job with what get returns of it.
 func (c *Cluster) ofJob(get func(*Job) any) http.HandlerFunc {
-	answer := c.one("job not found", func(r *http.Request) any {
+	answer := c.one(string(errNoJob), func(r *http.Request) any {
 		if j := c.jobs[r.PathValue("id")]; j != nil && here(r) {
 			return get(j)
 		}
@@ -171,7 +171,7 @@ func (c *Cluster) putScale(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.As(err, &stale):
 		http.Error(w, err.Error(), http.StatusInternalServerError)
-	case err != nil && err.Error() == "job not found":
+	case errors.Is(err, errNoJob):
 		http.Error(w, err.Error(), http.StatusNotFound)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)

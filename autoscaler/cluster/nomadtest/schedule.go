@@ -23,11 +23,13 @@ type refused string
 
 func (e refused) Error() string { return string(e) }
 
+const errNoJob refused = "job not found"
+
 // scale does what Job.Scale does. The caller holds c.mu.
 func (c *Cluster) scale(id string, r *api.ScalingRequest) (*Job, error) {
 	j := c.jobs[id]
 	if j == nil {
-		return nil, refused("job not found")
+		return nil, errNoJob
 	}
 	event := api.ScalingEvent{
 		Count: r.Count, PreviousCount: int64(j.Count), Error: r.Error, Message: r.Message, Meta: r.Meta, Time: uint64(time.Now().UnixNano()),

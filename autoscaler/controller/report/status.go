@@ -70,11 +70,7 @@ func Status(r *Round) *api.Status {
 		s.Pools = append(s.Pools, *pools[name])
 	}
 	for _, x := range v.Ineligible {
-		out := api.IneligibleJob{JobKey: x.Key, Count: x.Count, Off: x.Off}
-		for _, p := range x.Problems {
-			out.Problems = append(out.Problems, p.String())
-		}
-		s.Ineligible = append(s.Ineligible, out)
+		s.Ineligible = append(s.Ineligible, api.IneligibleJob{JobKey: x.Key, Count: x.Count, Off: x.Off, Problems: x.Problems.Strings()})
 	}
 	if r.Ample != nil {
 		addShortage(s, r)

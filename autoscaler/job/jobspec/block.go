@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // field is a value with the place it was written at, and whether it was.
@@ -66,20 +67,20 @@ var keys = map[string]key{
 // key is what is done with a key of the block: its value is read, and joined with
 // that of another group.
 type key struct {
-	read func(b *block, where string, v any) *Problem
-	join func(mine, other *block) *Problem
+	read func(b *block, where string, v any) problem.List
+	join func(mine, other *block) problem.List
 }
 
-func define[T any](of func(*block) *field[T], read func(*field[T], string, any) *Problem) key {
+func define[T any](of func(*block) *field[T], read func(*field[T], string, any) problem.List) key {
 	return key{
-		read: func(b *block, where string, v any) *Problem { return read(of(b), where, v) },
-		join: func(mine, other *block) *Problem { return of(mine).join(of(other)) },
+		read: func(b *block, where string, v any) problem.List { return read(of(b), where, v) },
+		join: func(mine, other *block) problem.List { return of(mine).join(of(other)) },
 	}
 }
 
 // decode reads the value of policy.kolo. Nomad hands HCL blocks over as a
 // list of maps; a job in JSON may hold the map itself.
-func decode(where string, raw any) (block, Problems) {
+func decode(where string, raw any) (block, problem.List) {
 	b := block{where: where}
 	list := []any{raw}
 	switch v := raw.(type) {
@@ -94,55 +95,56 @@ func decode(where string, raw any) (block, Problems) {
 		}
 	}
 	if len(list) > 1 {
-		return b, Problems{{where, fmt.Sprintf("there are %d kolo blocks", len(list)), "keep one"}}
+		return b, wrong(where, fmt.Sprintf("there are %d kolo blocks", len(list)), "keep one")
 	}
 	if len(list) == 0 {
 		return b, nil
 	}
 	m, ok := list[0].(map[string]any)
 	if !ok {
-		return b, Problems{{where, describe(list[0]) + " is not a block", "write kolo { }"}}
+		return b, wrong(where, describe(list[0])+" is not a block", "write kolo { }")
 	}
-	var problems Problems
+	var problems problem.List
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		k, known := keys[key]
 		at := where + "." + key
 		if !known {
-			problems = append(problems, Problem{at, "there is no such key", meant(key)})
+			problems.Add(at, nil, "there is no such key", meant(key))
 			continue
 		}
-		if p := k.read(&b, at, m[key]); p != nil {
-			problems = append(problems, *p)
-		}
+		problems = append(problems, k.read(&b, at, m[key])...)
 	}
 	return b, problems
 }
 
 // merge adopts the keys of another group's block. The same key may be
 // repeated with the same value, since all keys speak of the job.
-func (b *block) merge(o block) Problems {
+func (b *block) merge(o block) problem.List {
 	if b.where == "" {
 		b.where = o.where
 	}
-	var ps Problems
+	var ps problem.List
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		if p := keys[name].join(b, &o); p != nil {
-			ps = append(ps, *p)
-		}
+		ps = append(ps, keys[name].join(b, &o)...)
 	}
 	return ps
 }
 
-func (f *field[T]) join(other *field[T]) *Problem {
+func (f *field[T]) join(other *field[T]) problem.List {
 	switch {
 	case !other.set:
 	case !f.set:
 		*f = *other
 	case !reflect.DeepEqual(f.value, other.value):
-		return &Problem{other.where, fmt.Sprintf("%v contradicts %s = %v", other.value, f.where, f.value),
-			"write it in one group only: it speaks of the whole job"}
+		return wrong(other.where, fmt.Sprintf("%v contradicts %s = %v", other.value, f.where, f.value),
+			"write it in one group only: it speaks of the whole job")
 	}
 	return nil
+}
+
+// wrong is the one problem of a place in the job.
+func wrong(where, text, remedy string) problem.List {
+	return problem.List{problem.New(where, nil, text, remedy)}
 }
 
 func number(v any) (float64, bool) {
@@ -160,89 +162,89 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-func whole(f *field[float64], where string, v any) *Problem {
+func whole(f *field[float64], where string, v any) problem.List {
 	n, ok := number(v)
 	if !ok || n != math.Trunc(n) || !(math.Abs(n) <= MaxWorkers) {
-		return &Problem{where, fmt.Sprintf("%s is not a whole number of at most %d", describe(v), MaxWorkers), "write a number such as 2"}
+		return wrong(where, fmt.Sprintf("%s is not a whole number of at most %d", describe(v), MaxWorkers), "write a number such as 2")
 	}
 	if n < 1 {
-		return &Problem{where, fmt.Sprintf("%v is below 1", n), "write at least 1"}
+		return wrong(where, fmt.Sprintf("%v is below 1", n), "write at least 1")
 	}
 	*f = field[float64]{n, true, where}
 	return nil
 }
 
 // positive makes a reader of numbers from low to high, which are above 0.
-func positive(low, high float64) func(*field[float64], string, any) *Problem {
-	return func(f *field[float64], where string, v any) *Problem {
+func positive(low, high float64) func(*field[float64], string, any) problem.List {
+	return func(f *field[float64], where string, v any) problem.List {
 		n, ok := number(v)
 		switch {
 		case !ok:
-			return &Problem{where, describe(v) + " is not a number", "write a number above 0"}
+			return wrong(where, describe(v)+" is not a number", "write a number above 0")
 		case n <= 0:
-			return &Problem{where, fmt.Sprintf("%v is not above 0", n), "write a number above 0"}
+			return wrong(where, fmt.Sprintf("%v is not above 0", n), "write a number above 0")
 		case !(n >= low && n <= high):
-			return &Problem{where, fmt.Sprintf("%v is not from %v to %v", n, low, high), "write a number within"}
+			return wrong(where, fmt.Sprintf("%v is not from %v to %v", n, low, high), "write a number within")
 		}
 		*f = field[float64]{n, true, where}
 		return nil
 	}
 }
 
-func priority(f *field[float64], where string, v any) *Problem {
+func priority(f *field[float64], where string, v any) problem.List {
 	if p := whole(f, where, v); p != nil {
 		return p
 	}
 	if f.value > 100 {
-		return &Problem{where, fmt.Sprintf("%v is above 100", f.value), "write 1 to 100, as for a job's priority in Nomad"}
+		return wrong(where, fmt.Sprintf("%v is above 100", f.value), "write 1 to 100, as for a job's priority in Nomad")
 	}
 	return nil
 }
 
-func text(f *field[string], where string, v any) *Problem {
+func text(f *field[string], where string, v any) problem.List {
 	s, ok := v.(string)
 	if !ok {
-		return &Problem{where, describe(v) + " is not a text", "write it in quotes"}
+		return wrong(where, describe(v)+" is not a text", "write it in quotes")
 	}
 	if s == "" {
-		return &Problem{where, "it is empty", "leave it out"}
+		return wrong(where, "it is empty", "leave it out")
 	}
 	if len(s) > maxName {
-		return &Problem{where, fmt.Sprintf("it has %d bytes", len(s)), fmt.Sprintf("write at most %d bytes", maxName)}
+		return wrong(where, fmt.Sprintf("it has %d bytes", len(s)), fmt.Sprintf("write at most %d bytes", maxName))
 	}
 	if strings.ContainsFunc(s, unicode.IsControl) {
-		return &Problem{where, fmt.Sprintf("%q holds control characters", s), "write letters, digits and punctuation"}
+		return wrong(where, fmt.Sprintf("%q holds control characters", s), "write letters, digits and punctuation")
 	}
 	*f = field[string]{s, true, where}
 	return nil
 }
 
-func locality(f *field[string], where string, v any) *Problem {
+func locality(f *field[string], where string, v any) problem.List {
 	if p := text(f, where, v); p != nil {
 		return p
 	}
 	if !slices.Contains(localities, Locality(f.value)) {
-		return &Problem{where, fmt.Sprintf("there is no locality %q", short(f.value)), "write none, prefer or require"}
+		return wrong(where, fmt.Sprintf("there is no locality %q", short(f.value)), "write none, prefer or require")
 	}
 	return nil
 }
 
-func truth(f *field[bool], where string, v any) *Problem {
+func truth(f *field[bool], where string, v any) problem.List {
 	b, ok := v.(bool)
 	if !ok {
-		return &Problem{where, describe(v) + " is not true or false", "write true or false without quotes"}
+		return wrong(where, describe(v)+" is not true or false", "write true or false without quotes")
 	}
 	*f = field[bool]{b, true, where}
 	return nil
 }
 
-func wholes(f *field[[]int], where string, v any) *Problem {
+func wholes(f *field[[]int], where string, v any) problem.List {
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 {
-		return &Problem{where, describe(v) + " is not a list of sizes", "write a list such as sizes = [2, 4, 8]"}
+		return wrong(where, describe(v)+" is not a list of sizes", "write a list such as sizes = [2, 4, 8]")
 	}
 	if len(list) > maxSizes {
-		return &Problem{where, fmt.Sprintf("it lists %d sizes", len(list)), fmt.Sprintf("write at most %d, or a step", maxSizes)}
+		return wrong(where, fmt.Sprintf("it lists %d sizes", len(list)), fmt.Sprintf("write at most %d, or a step", maxSizes))
 	}
 	var out []int
 	for i, e := range list {

@@ -52,16 +52,16 @@ func (r *reader) worker(g *api.TaskGroup, out *Group) {
 		out.Cores = r.sum(out, "cores", out.Cores, deref(t.Resources.Cores, 0))
 		out.Memory = r.sum(out, "MiB of memory", out.Memory, deref(t.Resources.MemoryMB, 0))
 		for _, d := range t.Resources.Devices {
+			where := fmt.Sprintf("group %q: task %q: resources.device %q", out.Name, t.Name, d.Name)
 			if out.Device != "" && out.Device != d.Name {
-				r.problem(fmt.Sprintf("group %q: task %q: device %q", out.Name, t.Name, d.Name),
-					fmt.Sprintf("the group already asks for %q, and one group can have one device type only", out.Device),
+				r.problem(where, fmt.Sprintf("the group already asks for %q, and one group can have one device type only", out.Device),
 					"put the other device in a group of its own")
 				continue
 			}
 			out.Device = d.Name
 			n := deref(d.Count, 1)
 			if n == 0 {
-				r.problem(fmt.Sprintf("group %q: task %q: device %q", out.Name, t.Name, d.Name), "it asks for 0 devices", "write count = 1 or more, or remove the device block")
+				r.problem(where, "it asks for 0 devices", "write count = 1 or more, or remove the device block")
 			}
 			out.Devices += int(min(n, MaxDevices+1))
 		}

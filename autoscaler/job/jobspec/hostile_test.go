@@ -15,6 +15,8 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	"github.com/shoenig/test/must"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // TestRead_HostileNumbers has jobs that Nomad accepts and that must not cost
@@ -81,7 +83,7 @@ func TestRead_HostileNumbers(t *testing.T) {
 		"a deadline in 200 years": {job(kv("deadline", "1752000h")), "is not within"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			done := make(chan Problems, 1)
+			done := make(chan problem.List, 1)
 			go func() {
 				spec, problems := Read(tc.job)
 				if spec != nil {
@@ -109,7 +111,7 @@ func TestRead_ManyProblemsAreBounded(t *testing.T) {
 	}
 	_, problems := Read(job(kv(pairs...)))
 	must.Len(t, maxProblems+1, problems)
-	must.StrContains(t, problems[maxProblems].String(), "4990 more problems")
+	must.StrContains(t, problems[maxProblems].Error(), "4990 more problems")
 	checkText(t, problems)
 
 	j := job(kv())
@@ -130,7 +132,7 @@ func nested(depth int) any {
 	return v
 }
 
-func checkText(t testing.TB, problems Problems) {
+func checkText(t testing.TB, problems problem.List) {
 	t.Helper()
 	text := problems.Text()
 	if len(text) > 8<<10 {

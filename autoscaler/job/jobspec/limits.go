@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // Nomad bounds few of the numbers in a job, and what one job asks for must not
@@ -46,17 +48,17 @@ var earliest = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // latest is after any job that runs.
 var latest = earliest.Add(2 * maxAhead)
 
-// bounded returns the problems as they may be shown: not too many, and each
+// Bounded returns the problems as they may be shown: not too many, and each
 // without control characters and of a length that one reads.
-func (ps Problems) bounded() Problems {
-	more := len(ps) - maxProblems
-	out := make(Problems, 0, min(len(ps), maxProblems+1))
-	for _, p := range ps[:min(len(ps), maxProblems)] {
+func Bounded(all problem.List) problem.List {
+	more := len(all) - maxProblems
+	out := make(problem.List, 0, min(len(all), maxProblems+1))
+	for _, p := range all[:min(len(all), maxProblems)] {
 		// Cloned, for the job that they were cut from is large.
-		out = append(out, Problem{strings.Clone(plain(p.Where)), strings.Clone(plain(p.What)), strings.Clone(plain(p.Fix))})
+		out.Add(strings.Clone(plain(p.Field)), nil, strings.Clone(plain(p.Text)), strings.Clone(plain(p.Remedy)))
 	}
 	if more > 0 {
-		out = append(out, Problem{"job", fmt.Sprintf("there are %d more problems", more), "correct those above first"})
+		out.Add("job", nil, fmt.Sprintf("there are %d more problems", more), "correct those above first")
 	}
 	return out
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // Key is the name of Kolo's block inside policy { }.
@@ -37,9 +38,10 @@ func Enabled(job *api.Job) bool { return slices.ContainsFunc(job.TaskGroups, ena
 
 func enabled(g *api.TaskGroup) bool { return asks(g) && deref(g.Scaling.Enabled, true) }
 
-// Read returns the job's Spec, or every problem it has. A job whose groups
-// all have scaling.enabled = false has no Spec and no problem: both are nil.
-func Read(job *api.Job) (*Spec, Problems) {
+// Read returns the job's Spec, or every problem it has, with fields such as
+// group "workers": scaling.policy.kolo.min. A job whose groups all have
+// scaling.enabled = false has no Spec and no problem: both are nil.
+func Read(job *api.Job) (*Spec, problem.List) {
 	r := &reader{job: job}
 	r.wholeJob()
 	for _, g := range job.TaskGroups {
@@ -57,7 +59,7 @@ func Read(job *api.Job) (*Spec, Problems) {
 	}
 	r.finish()
 	if len(r.problems) > 0 {
-		return nil, r.problems.bounded()
+		return nil, Bounded(r.problems)
 	}
 	return &r.spec, nil
 }
@@ -67,12 +69,10 @@ type reader struct {
 	job      *api.Job
 	spec     Spec
 	kolo     block // job-wide keys, merged over the groups
-	problems Problems
+	problems problem.List
 }
 
-func (r *reader) problem(where, what, fix string) {
-	r.problems = append(r.problems, Problem{Where: where, What: what, Fix: fix})
-}
+func (r *reader) problem(where, text, remedy string) { r.problems.Add(where, nil, text, remedy) }
 
 // wholeJob checks what belongs to the job as a whole.
 func (r *reader) wholeJob() {

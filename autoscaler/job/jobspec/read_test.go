@@ -317,8 +317,8 @@ func TestRead_Malformed(t *testing.T) {
 			must.Nil(t, spec)
 			must.StrContains(t, problems.Text(), tc.want)
 			for _, p := range problems {
-				must.NotEq(t, "", p.Where)
-				must.NotEq(t, "", p.Fix, must.Sprintf("%s has what is wrong but not what to write", p))
+				must.NotEq(t, "", p.Field)
+				must.NotEq(t, "", p.Remedy, must.Sprintf("%s has what is wrong but not what to write", p))
 			}
 			all = append(all, fmt.Sprintf("%s\n\t%s\n", name, strings.ReplaceAll(problems.Text(), "\n", "\n\t")))
 		})

@@ -4,8 +4,6 @@
 package jobspec
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/kolo-nomad/kolo/autoscaler/job/sizes"
@@ -83,35 +81,6 @@ type Group struct {
 	// Service is the first Nomad-provided service of the group, "" for none.
 	// Horovod tasks of the Kolo driver serve their progress there.
 	Service string
-}
-
-// Problem is one thing in a job that keeps the autoscaler from acting on it.
-type Problem struct {
-	// Where names the place in the job: `group "workers": scaling.policy.kolo.min`.
-	Where string
-	// What is wrong, and what to write instead.
-	What, Fix string
-}
-
-// String is the one line that logs, the API and scaling events carry.
-func (p Problem) String() string {
-	p = Problem{plain(p.Where), plain(p.What), plain(p.Fix)}
-	if p.Fix == "" {
-		return fmt.Sprintf("%s: %s", p.Where, p.What)
-	}
-	return fmt.Sprintf("%s: %s; %s", p.Where, p.What, p.Fix)
-}
-
-// Problems is a job's list of problems in the order they were found.
-type Problems []Problem
-
-// Text joins the problems, one per line.
-func (ps Problems) Text() string {
-	lines := make([]string, len(ps))
-	for i, p := range ps {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "\n")
 }
 
 // DeadlineOf returns the wanted time of completion of a job that was submitted then; zero

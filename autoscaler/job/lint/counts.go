@@ -51,11 +51,11 @@ func (c *checker) checkRing(r *ring) {
 		value int
 	}{{"min_np", t.MinNP}, {"np", t.NP}} {
 		if n.value > r.most {
-			c.errorf("counts", c.fieldAt(r.first, n.name), "%s = %d: training waits for so many processes, and %s; lower it, or raise scaling.max", n.name, n.value, can)
+			c.errorf("counts", c.fieldAt(r.first, inConfig+n.name), "%s = %d: training waits for so many processes, and %s; lower it, or raise scaling.max", n.name, n.value, can)
 			return
 		}
 	}
 	if t.MaxNP > 0 && t.MaxNP < r.most && !r.first.unknown["max_np"] {
-		c.warnf("counts", c.fieldAt(r.first, "max_np"), "max_np = %d: more processes than that are never used, and %s; raise max_np, or lower scaling.max", t.MaxNP, can)
+		c.warnf("counts", c.fieldAt(r.first, inConfig+"max_np"), "max_np = %d: more processes than that are never used, and %s; raise max_np, or lower scaling.max", t.MaxNP, can)
 	}
 }

@@ -5,7 +5,6 @@ package lint
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -19,26 +18,8 @@ import (
 func (c *checker) koloBlock() {
 	_, problems := jobspec.Read(c.job)
 	for _, p := range problems {
-		c.errorf("kolo", c.src.at(pathOf(p.Where)...), "%s: %s; %s", p.Where, p.What, p.Fix)
+		c.errorf("kolo", c.src.at(stepsOf(p.Field)...), "%v", p)
 	}
-}
-
-var (
-	wherePart = regexp.MustCompile(`^(group|task|device) "((?:[^"\\]|\\.)*)"$`)
-	whereName = regexp.MustCompile(`^[a-z_]+(\.[a-z_]+)*$`)
-)
-
-// pathOf are the steps to a place as package jobspec names it:
-// `group "workers": scaling.policy.kolo.min`.
-func pathOf(where string) (steps []step) {
-	for part := range strings.SplitSeq(where, ": ") {
-		if m := wherePart.FindStringSubmatch(part); m != nil {
-			steps = append(steps, step{name: m[1], label: m[2]})
-		} else if whereName.MatchString(part) {
-			steps = extend(steps, strings.Split(strings.TrimPrefix(part, "job."), ".")...)
-		}
-	}
-	return steps
 }
 
 // jobType checks the type of a job that trains.
@@ -66,7 +47,7 @@ func (c *checker) checkNetwork(w *worker) {
 		cni := w.ownNetwork(n)
 		if n.Mode != "" && n.Mode != "host" && !cni && !onlyThere(n.Mode) {
 			c.errorf("network-mode", c.src.at(append(network, step{name: "mode"})...),
-				`network mode = %q: processes of a ring listen at ports of their own choice, which are not mapped into a network of the group's own; write mode = "host", or leave mode out`, n.Mode)
+				`network.mode = %q: processes of a ring listen at ports of their own choice, which are not mapped into a network of the group's own; write mode = "host", or leave mode out`, n.Mode)
 		}
 		if cni {
 			continue // a port that is mapped is the allocation's there

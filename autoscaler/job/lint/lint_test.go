@@ -120,6 +120,7 @@ func TestOneMistake(t *testing.T) {
 		"no reschedule":           {`unlimited      = true`, `unlimited      = false`, "reschedule", Warning, `reschedule {`},
 		"misspelt field":          {`hostname     =`, `hostnam     =`, "config", Warning, `hostnam     =`},
 		"kolo block":              {`max     = 4`, "max = 4\npolicy {\nkolo {\nweight = -1\n}\n}", "kolo", Error, `weight = -1`},
+		"element of a list":       {`max     = 4`, "max = 4\npolicy {\nkolo {\nsizes = [0]\n}\n}", "kolo", Error, `sizes = [0]`},
 		"service job":             {`type = "batch"`, `type = "service"`, "type", Warning, `type = "service"`},
 		"shutdown_delay":          {`shutdown_delay = "1ms"`, ``, "shutdown-delay", Warning, `group "workers" {`},
 		"long shutdown_delay":     {`shutdown_delay = "1ms"`, `shutdown_delay = "10s"`, "shutdown-delay", Warning, `shutdown_delay = "10s"`},
@@ -140,6 +141,16 @@ func TestOneMistake(t *testing.T) {
 			must.StrContains(t, strings.Split(text, "\n")[f.Line-1], c.line, must.Sprint(f))
 		})
 	}
+}
+
+// A problem with a device is found at its block, of several.
+func TestDevice(t *testing.T) {
+	text := strings.Replace(model(t), `max     = 4`, "max = 4\npolicy {\nkolo {}\n}", 1)
+	text = strings.Replace(text, `memory = 1024`, "memory = 1024\ndevice \"a/fpga\" {}\ndevice \"b: \\\"c\\\"\" {}", 1)
+	findings, err := Check(Options{Path: "job.hcl", Text: []byte(text), MaxKillTimeout: MaxKillTimeout})
+	must.NoError(t, err)
+	must.Len(t, 1, findings, must.Sprint(findings))
+	must.StrContains(t, strings.Split(text, "\n")[findings[0].Line-1], `device "b: \"c\"" {}`, must.Sprint(findings[0]))
 }
 
 // What only a client knows is not judged.

@@ -17,7 +17,7 @@ func TestNetworkOfTheGroup(t *testing.T) {
 	must.NoError(t, err)
 	for name, c := range map[string]struct{ mode, address, want string }{
 		"host":                 {"host", "", ""},
-		"bridge":               {"bridge", "", `network mode = "bridge"`},
+		"bridge":               {"bridge", "", `network.mode = "bridge"`},
 		"at the allocation":    {"cni/fabric", "address_mode = \"alloc\"", ""},
 		"at the client":        {"cni/fabric", "", `write address_mode = "alloc"`},
 		"at the client, named": {"cni/fabric", "address_mode = \"host\"", `write address_mode = "alloc"`},

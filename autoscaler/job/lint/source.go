@@ -6,6 +6,7 @@ package lint
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -23,6 +24,23 @@ type source struct{ job *hclsyntax.Block }
 type step struct {
 	name, label string
 	nth         int
+}
+
+// stepsOf are the steps to a problem's field, such as
+// group "workers": scaling.policy.kolo.sizes[1]. The index is left out.
+func stepsOf(field string) (steps []step) {
+	for field != "" {
+		end := strings.IndexAny(field+".", ". [:")
+		st, rest := step{name: field[:end]}, field[end:]
+		if strings.HasPrefix(rest, ` "`) {
+			label, _ := strconv.QuotedPrefix(rest[1:]) // empty where the quote has no end
+			st.label, _ = strconv.Unquote(label)
+			rest = rest[1+len(label):]
+		}
+		steps = append(steps, st)
+		field = strings.TrimLeft(rest, ".: [0123456789]")
+	}
+	return steps
 }
 
 func parseSource(path string, text []byte) (*source, error) {

@@ -4,10 +4,10 @@
 package lint
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +18,7 @@ import (
 	"github.com/kolo-nomad/kolo/autoscaler/text/suggest"
 	horovod "github.com/kolo-nomad/kolo/driver/framework/horovod/options"
 	torch "github.com/kolo-nomad/kolo/driver/framework/torch/options"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 	"github.com/kolo-nomad/kolo/driver/task/workerflags"
@@ -150,7 +151,8 @@ func (c *checker) readFlags(w *worker, args []string) {
 	}
 	flags, err := workerflags.Parse(frameworks, known)
 	if err != nil {
-		c.errorf("flags", c.flagAt(w, flagOf(err)), "%s: %v", program, err)
+		p, _ := errors.AsType[problem.Problem](err) // or the help that was asked for
+		c.errorf("flags", c.flagAt(w, p.Field), "%s: %v", program, err)
 		return
 	}
 	w.flags, w.framework = flags, flags.Framework
@@ -158,20 +160,12 @@ func (c *checker) readFlags(w *worker, args []string) {
 	c.readTask(w)
 }
 
-// flagOf is the flag that an error of a command line names, else its field.
-func flagOf(err error) string {
-	if m := namedFlag.FindStringSubmatch(err.Error()); m != nil {
-		return m[1]
-	}
-	field, _, _ := strings.Cut(err.Error(), " = ")
-	return field
-}
-
-var namedFlag = regexp.MustCompile(`(?:flag|defined:) -([a-z_.]+)`)
-
-// flagAt is where a flag of kolo-worker stands.
+// flagAt is where a flag of kolo-worker stands, else where its command line does.
 func (c *checker) flagAt(w *worker, name string) hcl.Range {
 	config := c.src.at(w.to("config", "args")...)
+	if slices.Contains([]string{"", "command", "args"}, name) { // no flags
+		return config
+	}
 	for _, form := range []string{"--" + name, "-" + name, "--" + strings.ReplaceAll(name, "_", "-"), "-" + strings.ReplaceAll(name, "_", "-")} {
 		if at := c.src.element(form, w.to("config", "args")...); at != config {
 			return at
@@ -209,8 +203,8 @@ func (c *checker) readConfig(w *worker) {
 			c.readBlock(w, name, value, blocks[name])
 		}
 	}
-	for _, problem := range settings.Read([]settings.Setting{own}, w.given, "") {
-		c.errorf("config", c.src.at(w.to("config", "isolation")...), "%s", problem)
+	for _, p := range settings.Read([]settings.Setting{own}, w.given, "config") {
+		c.errorf("config", c.fieldAt(w, p.Field), "%v", p)
 	}
 	c.readTask(w)
 }
@@ -272,52 +266,37 @@ func (c *checker) readBlock(w *worker, name string, value any, own []settings.Se
 func (c *checker) readTask(w *worker) {
 	t, problems := taskconfig.Read(w.framework, w.given, c.surroundings(w))
 	w.read = t
-	for _, problem := range problems {
-		field := fieldOf(problem)
-		if w.unknown[field] {
+	for _, p := range problems {
+		if w.unknown[strings.TrimPrefix(p.Field, inConfig)] {
 			continue
 		}
 		w.refused = true
-		c.errorf(ruleOf(field), c.fieldAt(w, field), "%s", problem)
+		c.errorf(ruleOf(p.Field), c.fieldAt(w, p.Field), "%v", p)
 	}
 }
 
-// fieldOf is the field that a problem begins with.
-func fieldOf(problem string) string {
-	if m := field.FindStringSubmatch(problem); m != nil {
-		return m[1]
-	}
-	return ""
-}
+// inConfig begins the paths of fields of a task's config.
+const inConfig = "config."
 
-var field = regexp.MustCompile(`^([a-z_]+(?:\.[a-z0-9_]+)?)(?: = |: )`)
-
-// ruleOf names the rule of a field: those of the config share one.
+// ruleOf names the rule of a field: most of the config share one.
 func ruleOf(field string) string {
-	switch field {
+	switch name := field[strings.LastIndexByte(field, '.')+1:]; name {
 	case "identity", "service", "port", "device":
-		return field
+		return name
 	}
 	return "config"
 }
 
-// fieldAt is where a field is given, else the nearest block around it.
+// fieldAt is where a field of a task is given, else the nearest block around it.
 func (c *checker) fieldAt(w *worker, field string) hcl.Range {
+	name, config := strings.CutPrefix(field, inConfig)
 	switch {
 	case field == "identity":
-		return c.src.at(w.to()...)
-	case field == "device":
-		return c.src.at(w.to("resources", "device")...)
-	case !w.native && field == "args" || !w.native && field == "command":
-		return c.src.at(w.to("config", "args")...)
-	case !w.native:
-		return c.flagAt(w, field)
+		return c.src.at(w.steps...) // there may be several
+	case config && !w.native:
+		return c.flagAt(w, name)
 	}
-	block, name, inBlock := strings.Cut(field, ".")
-	if inBlock {
-		return c.src.at(w.to("config", block, name)...)
-	}
-	return c.src.at(w.to("config", field)...)
+	return c.src.at(append(w.to(), stepsOf(field)...)...)
 }
 
 // gpus is how many GPUs the task reserves.

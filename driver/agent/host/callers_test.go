@@ -55,7 +55,7 @@ func TestRefusalsAreReportedOnce(t *testing.T) {
 // endpoint, which waits for what is being decided, while other slots report progress.
 func TestRefusalsWaitForNoOne(t *testing.T) {
 	h := New(Options{Framework: framework{}, Config: config.Config{Training: settings.Training{Slots: 1}}, ID: "h", Logger: hclog.NewNullLogger()})
-	defer close(h.quit)
+	defer h.quit()
 	for range cap(h.todo) {
 		h.post(func() {})
 	}

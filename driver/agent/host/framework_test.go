@@ -28,7 +28,7 @@ func (framework) Explain(string) string { return "" }
 
 func (framework) Standbys() bool { return false }
 
-type endpoint struct{ retire *func() error }
+type endpoint struct{ retire *func(context.Context) error }
 
 func (endpoint) Environment(elastic.Assignment) (defaults, fixed map[string]string) {
 	return map[string]string{"FRAMEWORK_LOG": "warn", "FRAMEWORK_TIMEOUT": "30"}, map[string]string{"FRAMEWORK_PORT": "4711"}
@@ -44,7 +44,7 @@ func (endpoint) Notify(context.Context, int64) error { return nil }
 
 func (endpoint) Break(uint64) {}
 
-func (e endpoint) Retire(context.Context) error { return (*e.retire)() }
+func (e endpoint) Retire(ctx context.Context) error { return (*e.retire)(ctx) }
 
 func (endpoint) Connections() (map[netip.AddrPort]bool, uint64) { return nil, 0 }
 

@@ -60,7 +60,8 @@ type Host struct {
 	o       Options
 	log     hclog.Logger
 	todo    chan func()
-	quit    chan struct{}  // closed when Run ends
+	life    context.Context // until Run ends
+	quit    context.CancelFunc
 	tasks   sync.WaitGroup // what Run waits for after that
 	spawner *process.Spawner
 	peers   *localpeer.Task
@@ -94,8 +95,9 @@ type Host struct {
 
 // New returns a host with its slots down.
 func New(o Options) *Host {
-	h := &Host{o: o, log: o.Logger, todo: make(chan func(), 256), quit: make(chan struct{}), warned: map[string]bool{},
+	h := &Host{o: o, log: o.Logger, todo: make(chan func(), 256), warned: map[string]bool{},
 		peers: localpeer.NewTask(o.Config.Cgroup, o.Logger.Named("rendezvous"))}
+	h.life, h.quit = context.WithCancel(context.Background())
 	h.oomFile = cgroup.OOMFile()
 	h.oomKills = cgroup.OOMKills(h.oomFile)
 	h.slots = h.places(o.Config.Slots)
@@ -106,8 +108,21 @@ func New(o Options) *Host {
 func (h *Host) post(f func()) {
 	select {
 	case h.todo <- f:
-	case <-h.quit:
+	case <-h.life.Done():
 	}
+}
+
+// tellTimeout bounds telling a process something.
+const tellTimeout = 5 * time.Second
+
+// tell calls f, which tells a process something, with a context that ends with the host
+// or after tellTimeout.
+func (h *Host) tell(f func(context.Context)) {
+	h.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(h.life, tellTimeout)
+		defer cancel()
+		f(ctx)
+	})
 }
 
 // Run works until the job or the host's part in it has ended, or ctx has, and
@@ -119,7 +134,7 @@ func (h *Host) Run(ctx context.Context) Result {
 	}
 	defer h.spawner.Close()
 	defer h.tasks.Wait()
-	defer close(h.quit)
+	defer h.quit()
 	poll := time.NewTicker(50 * time.Millisecond)
 	defer poll.Stop()
 	stopped := ctx.Done()
@@ -202,7 +217,7 @@ func (h *Host) Status(ctx context.Context) *wire.Status {
 		own.Events = h.events()
 		return &own
 	case <-ctx.Done():
-	case <-h.quit:
+	case <-h.life.Done():
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func TestAHostReportsItsLastNotice(t *testing.T) {
 func TestRingsAreNotShared(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Framework: framework{}, Config: config.Config{AllocID: "a", Training: settings.Training{Slots: 1}}, ID: "a", Logger: hclog.NewNullLogger()})
-	defer close(h.quit)
+	defer h.quit()
 	sent := &elastic.Ring{Generation: 1, Members: []elastic.Member{{Proc: elastic.Proc{Slot: elastic.SlotID{Host: "a"}, Incarnation: 1},
 		Assignment: elastic.Assignment{Size: 1, LocalSize: 1, CrossSize: 1}}}}
 	h.form(sent)

@@ -31,13 +31,11 @@ func (h *Host) notify(a wire.Notify) {
 	if ts == 0 {
 		ts = h.notices.Next(a.Generation, time.Now())
 	}
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
+	h.tell(func(ctx context.Context) {
 		if err := endpoint.Notify(ctx, ts); err != nil && !errors.Is(err, context.Canceled) {
 			h.log.Debug("notice not delivered", "slot", a.Proc, "error", err)
 		}
-	}()
+	})
 }
 
 // breakRing makes processes leave that are still in a broken ring: it reports the

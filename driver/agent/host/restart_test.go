@@ -31,7 +31,7 @@ type replacing struct {
 	framework
 	mu     sync.Mutex
 	events []Events
-	retire func() error
+	retire func(context.Context) error
 }
 
 func (*replacing) Standbys() bool { return true }

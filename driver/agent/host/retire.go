@@ -19,9 +19,6 @@ import (
 // end, while the next ring trains. Nothing that it does counts: an exit with 0 is not the
 // end of training.
 
-// tellTimeout bounds telling a process that it is to end.
-const tellTimeout = 5 * time.Second
-
 // timeToRetire is what a process may take: what is left of the host's time to leave, or as
 // long as that would be, where the host stays.
 func (h *Host) timeToRetire() time.Duration {
@@ -39,9 +36,7 @@ func (h *Host) retire(p elastic.Proc, s *slot, limit time.Duration) {
 	}
 	s.asked, s.Retiring, s.retireBy = true, true, time.Now().Add(limit)
 	endpoint := s.endpoint
-	h.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
-		defer cancel()
+	h.tell(func(ctx context.Context) {
 		if err := endpoint.Retire(ctx); err != nil {
 			h.post(func() {
 				if h.find(p) == s {

@@ -4,6 +4,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -32,7 +33,7 @@ type leaver struct {
 func newLeaver(t *testing.T, retire func(dir string) error) *leaver {
 	t.Helper()
 	l := &leaver{stage: newStage(t, finishes, func(c *config.Config) { c.LeaveTimeout = settings.Duration(time.Minute) }), p: proc(0, 1)}
-	l.f.retire = func() error { return retire(l.dir) }
+	l.f.retire = func(context.Context) error { return retire(l.dir) }
 	l.send(&wire.ToAgent{Start: &elastic.Start{Proc: l.p, Assignment: second}})
 	l.wrote(l.p)
 	l.f.mu.Lock()
@@ -150,13 +151,14 @@ func TestAHostTellsItsProcessesInTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, _, _ := inRing(t)
 			told := make(chan bool, 1)
-			retire := func() error { told <- true; return nil }
+			retire := func(context.Context) error { told <- true; return nil }
 			h.slots[0].endpoint, h.slots[0].State = endpoint{&retire}, c.state
 			if !c.led {
 				h.session = nil
 			}
 			h.leaving, h.deadline = true, time.Now().Add(c.left)
-			h.retireInTime()
+			h.killed = true // else the deadline, too, ends the host on a slow machine
+			h.poll()
 			must.Eq(t, c.told, h.slots[0].Retiring)
 			must.Eq(t, c.told, h.result != nil)
 			if c.told {
@@ -164,4 +166,16 @@ func TestAHostTellsItsProcessesInTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A host that ends waits for no process to take in that it has no next place.
+func TestTellingAProcessEndsWithItsHost(t *testing.T) {
+	h, _, _ := inRing(t)
+	told := make(chan error, 1)
+	retire := func(ctx context.Context) error { told <- ctx.Err(); return ctx.Err() }
+	h.slots[0].endpoint, h.slots[0].State = endpoint{&retire}, elastic.Waiting
+	h.quit()
+	h.retire(h.proc(0), h.slots[0], time.Hour)
+	must.ErrorIs(t, <-told, context.Canceled)
+	h.tasks.Wait()
 }

@@ -47,7 +47,7 @@ func (h *Host) join() {
 	h.tasks.Go(func() {
 		for {
 			select {
-			case <-h.quit:
+			case <-h.life.Done():
 				return
 			case _, ok := <-exchange.News():
 				if !ok {

@@ -76,8 +76,8 @@ func (l *Leader) lookForming(now time.Time) {
 	}
 }
 
-// lookAtForming asks all hosts of the ring for their connections. Nothing to look at is
-// as good as a look that finds no stranger.
+// lookAtForming asks all hosts of the ring for their connections. While no process of the
+// ring is known to listen, it asks no one, and the look counts as one without a stranger.
 func (l *Leader) lookAtForming(f *formation, now time.Time) {
 	f.asked, f.answers, f.listening = now, nil, attest.Addresses{}
 	for _, addrs := range f.reported {

@@ -63,55 +63,10 @@ func TestRingStatsMeasuresSamplesPerStep(t *testing.T) {
 	must.Eq(t, 48, l.stepSeconds()[4].Samples)
 }
 
-func TestRingStatsCountsStepsMadeAgain(t *testing.T) {
-	l := newRingStats(nil)
-	l.form(ringOf(1, 4), time.Unix(1000, 0))
-	l.up(time.Unix(1000, 0))
-	l.progress(at(1, 1, 20, 1001, 1010))
-	l.fail()
-	l.leave(time.Unix(1011, 0))
-	l.form(ringOf(2, 3), time.Unix(1011, 0))
-	l.up(time.Unix(1011, 0))
-	r := l.progress(at(2, 16, 16, 1012, 1012)) // back to the commit after step 15
-	must.NotNil(t, r)
-	must.Eq(t, "failure", r.Cause)
-	must.Eq(t, 5, *r.LostSteps)
-}
-
-// A step shows, by a file that is touched, before the script's line with its number.
-func TestRingStatsWaitsForTheNumberOfTheFirstStep(t *testing.T) {
-	shown := wire.Progress{Generation: 2, FirstSteppedAt: 1012, SteppedAt: 1012}
-	again := shown
-	again.SteppedAt = 1013 // another step, and still no line
-	for name, tc := range map[string]struct {
-		next wire.Progress
-		lost *float64
-	}{
-		"the line comes":      {at(2, 16, 16, 1012, 1013), new(5.0)},
-		"the line comes late": {again, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newRingStats(nil)
-			l.form(ringOf(1, 2), time.Unix(1000, 0))
-			l.up(time.Unix(1000, 0))
-			l.progress(at(1, 1, 20, 1001, 1010))
-			l.fail()
-			l.leave(time.Unix(1011, 0))
-			l.form(ringOf(2, 2), time.Unix(1011, 0))
-			l.up(time.Unix(1011, 0))
-			must.Nil(t, l.progress(shown))
-			r := l.progress(tc.next)
-			must.NotNil(t, r)
-			must.Eq(t, tc.lost, r.LostSteps)
-			must.Eq(t, new(2.0), r.Gap)
-		})
-	}
-}
-
-// resized measures a change from a ring that reported p to one that reports next, which
-// forms and connects in the second before.
-func resized(p, next wire.Progress, restarts bool, between func(*ringStats)) wire.Resize {
-	l := newRingStats(nil)
+// changed begins a change from a ring that reported p to the next, which forms and connects
+// in the second before 1020. r is the resize where it is measured then.
+func changed(p wire.Progress, restarts bool, between func(*ringStats)) (l *ringStats, r *wire.Resize) {
+	l = newRingStats(nil)
 	first, second := ringOf(1, 2), ringOf(2, 3)
 	first.Restarts, second.Restarts = restarts, restarts
 	l.form(first, time.Unix(1000, 0))
@@ -120,10 +75,46 @@ func resized(p, next wire.Progress, restarts bool, between func(*ringStats)) wir
 	between(l)
 	l.leave(time.Unix(1011, 0))
 	l.form(second, time.Unix(1019, 0))
-	if r := l.up(time.Unix(1020, 0)); r != nil {
-		return *r
+	return l, l.up(time.Unix(1020, 0))
+}
+
+// resized measures such a change, after which the ring reports next.
+func resized(p, next wire.Progress, restarts bool, between func(*ringStats)) wire.Resize {
+	l, r := changed(p, restarts, between)
+	if r == nil {
+		r = l.progress(next)
 	}
-	return *l.progress(next)
+	return *r
+}
+
+func TestRingStatsCountsStepsMadeAgain(t *testing.T) {
+	r := resized(at(1, 1, 20, 1001, 1010), at(2, 16, 16, 1022, 1022), false, (*ringStats).fail) // back to the commit after step 15
+	must.Eq(t, "failure", r.Cause)
+	must.Eq(t, 5, *r.LostSteps)
+}
+
+// A step shows, by a file that is touched, before the script's line with its number.
+func TestRingStatsWaitsForTheNumberOfTheFirstStep(t *testing.T) {
+	shown := wire.Progress{Generation: 2, FirstSteppedAt: 1022, SteppedAt: 1022}
+	again := shown
+	again.SteppedAt = 1023 // another step, and still no line
+	for name, tc := range map[string]struct {
+		next wire.Progress
+		lost *float64
+	}{
+		"the line comes":      {at(2, 16, 16, 1022, 1023), new(5.0)},
+		"the line comes late": {again, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, r := changed(at(1, 1, 20, 1001, 1010), false, (*ringStats).fail)
+			must.Nil(t, r)
+			must.Nil(t, l.progress(shown))
+			r = l.progress(tc.next)
+			must.NotNil(t, r)
+			must.Eq(t, tc.lost, r.LostSteps)
+			must.Eq(t, new(12.0), r.Gap)
+		})
+	}
 }
 
 func TestRingStatsLeavesOutWhatIsUnknown(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/hashicorp/nomad/plugins/drivers"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // coveredDirs hold what runs in a container before privileges are dropped (see
@@ -26,12 +28,11 @@ var coveredDirs = []string{
 // pretend to be a device.
 var volumesInDev = []string{"/dev/hugepages", "/dev/shm"}
 
-// CheckBindPaths refuses bind paths that show a task the others. The problems are a
-// sentence each.
-func (l Layout) CheckBindPaths() (problems []string) {
+// CheckBindPaths refuses bind paths that show a task the others.
+func (l Layout) CheckBindPaths() (problems problem.List) {
 	for _, path := range l.BindPaths {
 		if within(l.TaskDir, path) {
-			problems = append(problems, fmt.Sprintf("%q holds Nomad's data directory, so that tasks would see one another; bind what they need of it instead", path))
+			problems.Add("config.bind_paths", nil, fmt.Sprintf("%q holds Nomad's data directory, so that tasks would see one another", path), "bind what they need of it instead")
 		}
 	}
 	return problems
@@ -39,27 +40,27 @@ func (l Layout) CheckBindPaths() (problems []string) {
 
 // CheckVolumes refuses volume mounts that cover what the client brings, or that
 // don't end where their path points.
-func (l Layout) CheckVolumes() (problems []string) {
+func (l Layout) CheckVolumes() (problems problem.List) {
 	for _, m := range l.Volumes {
 		path := filepath.Join("/", m.TaskPath)
-		beside := fmt.Sprintf("mount it at another place, for example %q", "/volumes/"+filepath.Base(m.HostPath))
-		var why string
+		elsewhere := fmt.Sprintf("mount it at another place, for example %q", "/volumes/"+filepath.Base(m.HostPath))
+		var why, remedy string
 		switch {
 		case slices.ContainsFunc(coveredDirs, func(dir string) bool { return within(path, dir) || within(dir, path) }),
 			within(path, "/dev") && !slices.Contains(volumesInDev, path), within("/etc", path), strings.HasPrefix(path, "/etc/ld.so"):
-			why = "covers the system's own files; " + beside
+			why, remedy = "covers the system's own files", elsewhere
 		case within(l.TaskDir, path), within(l.AllocDir, path), path == "/local", path == "/secrets":
-			why = "covers the task's directory; " + beside
+			why, remedy = "covers the task's directory", elsewhere
 		case within(path, "/"+sharedDir), within(path, filepath.Join(l.AllocDir, sharedDir)):
-			why = "other tasks of the group can move what lies there; mount it outside of /alloc"
+			why, remedy = "other tasks of the group can move what lies there", "mount it outside of /alloc"
 		case l.inAnotherVolume(path):
-			why = "lies in another volume, where a link could lead it to any place; mount it beside that one"
+			why, remedy = "lies in another volume, where a link could lead it to any place", "mount it next to that one"
 		case slices.ContainsFunc(hostPathsOf(l.TaskDir, path), func(path string) bool { return throughLink(l.TaskDir, path) }):
-			why = "the task has made a link on the way there; mount it outside of the task's directory"
+			why, remedy = "the task has made a link on the way there", "mount it outside of the task's directory"
 		default:
 			continue
 		}
-		problems = append(problems, fmt.Sprintf("volume_mount at %q: %s", m.TaskPath, why))
+		problems.Add("volume_mount.destination", m.TaskPath, why, remedy)
 	}
 	return problems
 }

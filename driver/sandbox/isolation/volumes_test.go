@@ -52,7 +52,7 @@ func TestVolumesDoNotCoverWhatRuns(t *testing.T) {
 				return
 			}
 			must.Len(t, 1, p)
-			must.StrContains(t, p[0], c.says)
+			must.ErrorContains(t, p[0], c.says)
 		})
 	}
 }
@@ -82,7 +82,7 @@ func TestVolumesDoNotNest(t *testing.T) {
 				return
 			}
 			must.Len(t, 1, p)
-			must.StrContains(t, p[0], "lies in another volume")
+			must.ErrorContains(t, p[0], "lies in another volume")
 		})
 	}
 }
@@ -98,7 +98,7 @@ func TestVolumesLieBehindNoLink(t *testing.T) {
 			continue
 		}
 		must.Len(t, 1, p, must.Sprint(path))
-		must.StrContains(t, p[0], "the task has made a link")
+		must.ErrorContains(t, p[0], "the task has made a link")
 	}
 }
 

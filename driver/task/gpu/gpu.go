@@ -12,6 +12,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 const (
@@ -72,21 +74,20 @@ func Show(env, devices map[string]string, gpus []string) {
 }
 
 // Check refuses what names no GPU, and what CUDA could not use: a process finds one
-// MIG instance, whatever CUDA_VISIBLE_DEVICES lists besides. The problems are a
-// sentence each.
-func Check(gpus []string) (problems []string) {
+// MIG instance, whatever CUDA_VISIBLE_DEVICES lists besides.
+func Check(gpus []string) (problems problem.List) {
 	mig := 0
 	for _, id := range gpus {
 		switch {
 		case strings.HasPrefix(id, "MIG-"):
 			mig++
 		case !strings.HasPrefix(id, "GPU-"):
-			problems = append(problems, fmt.Sprintf("device: the client's device plugin reserved %q, which is not the UUID of a GPU; check the plugin", id))
+			problems.Add("resources.device", nil, fmt.Sprintf("the client's device plugin reserved %q, which is not the UUID of a GPU", id), "check the plugin")
 		}
 	}
 	if mig > 0 && len(gpus) > 1 {
-		problems = append(problems, fmt.Sprintf("device: %d GPUs are reserved, %d of them MIG instances, and a process that is given one finds no other; "+
-			"reserve a single instance per task (count = 1) and have more of the group", len(gpus), mig))
+		problems.Add("resources.device", nil, fmt.Sprintf("%d GPUs are reserved, %d of them MIG instances, and a process that is given one finds no other", len(gpus), mig),
+			"reserve a single instance per task (count = 1) and have more of the group")
 	}
 	return problems
 }

@@ -3,28 +3,19 @@
 
 package settings
 
-import "fmt"
+import "github.com/kolo-nomad/kolo/driver/task/problem"
 
-// Read sets what is given, by name, and returns a sentence for each value that is
-// wrong. What is nil or an empty text is not set. prefix is put before the names
-// in sentences.
-func Read(list []Setting, given map[string]any, prefix string) (problems []string) {
+// Read sets what is given, by name, and returns what is wrong. What is nil or an empty
+// text is not set. block is the path of the block that the settings are in.
+func Read(list []Setting, given map[string]any, block string) (problems problem.List) {
 	for _, s := range list {
 		value := given[s.Name]
 		if value == nil || value == "" {
 			continue
 		}
 		if err := s.set(value); err != nil {
-			problems = append(problems, fmt.Sprintf("%s%s = %s: %v", prefix, s.Name, quoted(value), err))
+			problems = append(problems, problem.Of(block+"."+s.Name, value, err))
 		}
 	}
 	return problems
-}
-
-// quoted writes a value as it stands in a jobspec.
-func quoted(value any) string {
-	if s, ok := value.(string); ok {
-		return fmt.Sprintf("%q", s)
-	}
-	return textOf(value)
 }

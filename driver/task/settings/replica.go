@@ -3,7 +3,11 @@
 
 package settings
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
+)
 
 // BindReplica sets Replica to its default and returns the setting that fills it. It is
 // for frameworks whose models can be sharded among some processes and replicated.
@@ -11,30 +15,26 @@ func (t *Training) BindReplica() Setting {
 	return Count(&t.Replica, "replica", 1, 1, "processes that share one copy of a sharded model")
 }
 
-// Uneven is a number of processes that whole replicas don't make up.
-type Uneven struct {
-	Name   string // of the setting
-	Value  int
-	Remedy string
-}
-
-// Uneven returns the numbers that are no multiples of Replica. The slots of a host may
-// be a part of a replica as well: then a replica has whole hosts.
-func (t *Training) Uneven() []Uneven {
-	var list []Uneven
-	for _, c := range []Uneven{{Name: "min_np", Value: t.MinNP}, {Name: "np", Value: t.NP}, {Name: "max_np", Value: t.MaxNP}} {
-		if above := c.Value % t.replica(); above > 0 {
-			c.Remedy = fmt.Sprintf("set it to %d", c.Value-above+t.replica())
-			if c.Value > t.replica() {
-				c.Remedy = fmt.Sprintf("set it to %d or %d", c.Value-above, c.Value-above+t.replica())
+// Uneven states which numbers are no multiples of Replica. The slots of a host may be a
+// part of a replica as well: then a replica has whole hosts.
+func (t *Training) Uneven() (problems problem.List) {
+	text := fmt.Sprintf("is no multiple of replica = %d", t.Replica)
+	for _, c := range []struct {
+		name  string
+		value int
+	}{{"min_np", t.MinNP}, {"np", t.NP}, {"max_np", t.MaxNP}} {
+		if above := c.value % t.replica(); above > 0 {
+			remedy := fmt.Sprintf("set it to %d", c.value-above+t.replica())
+			if c.value > t.replica() {
+				remedy = fmt.Sprintf("set it to %d or %d", c.value-above, c.value-above+t.replica())
 			}
-			list = append(list, c)
+			problems.Add("config."+c.name, c.value, text, remedy)
 		}
 	}
 	if t.Slots > 0 && t.Slots%t.replica() > 0 && t.replica()%t.Slots > 0 {
-		list = append(list, Uneven{"slots", t.Slots, "set it (or the device count) to a multiple or a divisor of replica, so that no two replicas share a host in part"})
+		problems.Add("config.slots", t.Slots, text, "set it (or the device count) to a multiple or a divisor of replica, so that no two replicas share a host in part")
 	}
-	return list
+	return problems
 }
 
 // replica is Replica, 1 where it is not bound.

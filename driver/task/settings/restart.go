@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // The modes of Restart.
@@ -94,9 +96,9 @@ var uncaught = []string{"SIGKILL", "SIGSTOP"}
 func (c *Checkpoint) setSignal(text string) error {
 	switch {
 	case slices.Contains(uncaught, text):
-		return errors.New("no process can react to it; use one that the script handles, such as SIGUSR1")
+		return problem.Problem{Text: "no process can react to it", Remedy: "use one that the script handles, such as SIGUSR1"}
 	case unix.SignalNum(text) == 0:
-		return errors.New(`is not the name of a signal; write it like "SIGUSR1"`)
+		return problem.Problem{Text: "is not the name of a signal", Remedy: `write it like "SIGUSR1"`}
 	}
 	c.Signal = text
 	return nil
@@ -112,7 +114,7 @@ func place(p *string, name, doc string) Setting {
 		case filepath.Clean(text) == "/" || filepath.Clean(text) == ".":
 			return errors.New("must name a file")
 		case !filepath.IsLocal(text) && !filepath.IsAbs(text):
-			return errors.New("leads out of the task's directory; use an absolute path for a file on a volume")
+			return problem.Problem{Text: "leads out of the task's directory", Remedy: "use an absolute path for a file on a volume"}
 		}
 		*p = filepath.Clean(text)
 		return nil
@@ -122,30 +124,27 @@ func place(p *string, name, doc string) Setting {
 // CheckpointBlock is the name of the block of Checkpoint.
 const CheckpointBlock = "checkpoint"
 
-// Read binds r and sets what a jobspec gives. The problems are a sentence each.
-func (r *Restart) Read(given map[string]any) (problems []string) {
+// Read binds r and sets what a jobspec gives.
+func (r *Restart) Read(given map[string]any) problem.List {
 	fields, checkpoint := r.Bind()
-	problems = Read(fields, given, "")
 	block, _ := given[CheckpointBlock].(map[string]any)
-	problems = append(problems, Read(checkpoint, block, CheckpointBlock+".")...)
-	if err := r.Check(); err != nil && len(problems) == 0 {
-		problems = append(problems, err.Error())
+	problems := slices.Concat(Read(fields, given, "config"), Read(checkpoint, block, "config."+CheckpointBlock))
+	if len(problems) == 0 {
+		return r.Check()
 	}
 	return problems
 }
 
 // Check states which settings have no effect.
-func (r *Restart) Check() error {
-	var idle string
+func (r *Restart) Check() (problems problem.List) {
+	text := fmt.Sprintf("has no effect with mode = %q, where processes stay", ModeInProcess)
+	remedy := fmt.Sprintf("leave it out, or set mode = %q", ModeRestart)
 	switch c := r.Checkpoint; {
 	case r.Mode != ModeInProcess:
 	case r.Spares > 0:
-		idle = fmt.Sprintf("spares = %d", r.Spares)
+		problems.Add("config.spares", r.Spares, text, remedy)
 	case c.Signal != "" || c.File != "" || c.Path != "":
-		idle = CheckpointBlock
+		problems.Add("config."+CheckpointBlock, nil, text, remedy)
 	}
-	if idle == "" {
-		return nil
-	}
-	return fmt.Errorf("%s: has no effect with mode = %q, where processes stay; leave it out, or set mode = %q", idle, ModeInProcess, ModeRestart)
+	return problems
 }

@@ -59,6 +59,6 @@ func TestRestartNamesEveryMistake(t *testing.T) {
 		`spares = 1: has no effect with mode = "in-process", where processes stay; leave it out, or set mode = "restart"`:   {"mode": "in-process", "spares": 1},
 		`checkpoint: has no effect with mode = "in-process", where processes stay; leave it out, or set mode = "restart"`:   {"mode": "in-process", "checkpoint": map[string]any{"file": "stop"}},
 	} {
-		must.Eq(t, []string{want}, new(Restart).Read(given))
+		must.Eq(t, []string{want}, new(Restart).Read(given).Strings())
 	}
 }

@@ -5,12 +5,15 @@ package settings
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // Kind is the type that a setting has in a jobspec.
@@ -37,7 +40,8 @@ type Setting struct {
 	set func(value any) error
 }
 
-// Set parses and checks a value; its error states what is wrong with it.
+// Set parses and checks a value; its error states what is wrong with it, some as a
+// problem.Problem without the field.
 func (s Setting) Set(text string) error { return s.set(text) }
 
 // String is the default, for package flag.
@@ -74,7 +78,7 @@ func Words(p *[]string, name, doc string) Setting {
 		*p = make([]string, 0, len(list)) // an empty list is not none
 		for i, v := range list {
 			if v == nil {
-				return fmt.Errorf("entry %d is null; leave it out", i+1)
+				return problem.Problem{Text: fmt.Sprintf("entry %d is null", i+1), Remedy: "leave it out"}
 			}
 			*p = append(*p, textOf(v))
 		}
@@ -118,13 +122,21 @@ func Time(p *time.Duration, name string, byDefault, least time.Duration, doc str
 		d, err := time.ParseDuration(text)
 		switch {
 		case err != nil:
-			return errors.New(`not a duration; write it like "90s" or "10m"`)
+			return problem.Problem{Text: "not a duration", Remedy: `write it like "90s" or "10m"`}
 		case d < least:
 			return fmt.Errorf("must be at least %s", short(least))
 		}
 		*p = d
 		return nil
 	})
+}
+
+// Undefined returns the flag at which set.Parse(args) failed with err, and whether that
+// was because it is not defined. Package flag has taken it off the arguments.
+func Undefined(set *flag.FlagSet, args []string, err error) (name string, undefined bool) {
+	arg := args[max(len(args)-set.NArg()-1, 0)]
+	name, _, _ = strings.Cut(strings.TrimLeft(arg, "-"), "=")
+	return name, strings.HasPrefix(arg, "-") && set.Lookup(name) == nil && !errors.Is(err, flag.ErrHelp)
 }
 
 // short writes a duration as people do: 10m rather than 10m0s.

@@ -67,7 +67,7 @@ func TestReadNamesEveryMistake(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			must.Eq(t, c.want, new(Training).Read(c.given, 1))
+			must.Eq(t, c.want, new(Training).Read(c.given, 1).Strings())
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // Training is how a job trains, whatever its framework. The agent's
@@ -100,51 +102,51 @@ func (t *Training) others() []Setting {
 var Renamed = map[string]string{"settle": "debounce"}
 
 // Read binds t and sets what a jobspec gives. slots is the number of slots where
-// it gives none. The problems are a sentence each.
-func (t *Training) Read(given map[string]any, slots int) (problems []string) {
+// it gives none.
+func (t *Training) Read(given map[string]any, slots int) (problems problem.List) {
 	for _, old := range slices.Sorted(maps.Keys(Renamed)) {
 		if value := given[old]; value != nil {
-			problems = append(problems, fmt.Sprintf("%s = %s: this setting is named %s; rename it", old, quoted(value), Renamed[old]))
+			problems.Add("config."+old, value, "this setting is named "+Renamed[old], "rename it")
 		}
 	}
 	counts := t.counts()
 	if given["replica"] != nil { // of frameworks that have it; see package taskconfig
 		counts = append(counts, t.BindReplica())
 	}
-	wrong := Read(counts, given, "")
+	wrong := Read(counts, given, "config")
 	if given["min_np"] == nil {
 		t.MinNP = t.replica()
 	}
 	if len(wrong) == 0 { // comparing values that are wrong by themselves only confuses
 		wrong = t.complete(slots)
 	}
-	return slices.Concat(problems, wrong, Read(t.others(), given, ""))
+	return slices.Concat(problems, wrong, Read(t.others(), given, "config"))
 }
 
 // complete decides the counts that are left open, and returns the contradictions
 // between them.
-func (t *Training) complete(slots int) (problems []string) {
-	addf := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+func (t *Training) complete(slots int) (problems problem.List) {
+	const above = "is more than max_np = %d"
+	add := func(name string, value int, format string, limit int, remedy string) {
+		problems.Add("config."+name, value, fmt.Sprintf(format, limit), remedy)
+	}
 	t.Slots = cmp.Or(t.Slots, slots)
 	given := t.NP > 0
 	t.NP = cmp.Or(t.NP, t.MinNP)
 	limited := t.MaxNP > 0
 	if limited && t.MinNP > t.MaxNP {
-		addf("min_np = %d: is more than max_np = %d; lower min_np or raise max_np", t.MinNP, t.MaxNP)
+		add("min_np", t.MinNP, above, t.MaxNP, "lower min_np or raise max_np")
 	}
 	if t.NP < t.MinNP {
-		addf("np = %d: is less than min_np = %d; raise np, or leave it out to start with min_np", t.NP, t.MinNP)
+		add("np", t.NP, "is less than min_np = %d", t.MinNP, "raise np, or leave it out to start with min_np")
 	}
 	if given && limited && t.NP > t.MaxNP {
-		addf("np = %d: is more than max_np = %d; lower np or raise max_np", t.NP, t.MaxNP)
+		add("np", t.NP, above, t.MaxNP, "lower np or raise max_np")
 	}
 	if limited && t.Slots > t.MaxNP {
-		addf("slots = %d: is more than max_np = %d, so some could never train; lower slots (or the device count) or raise max_np", t.Slots, t.MaxNP)
+		add("slots", t.Slots, above+", so some could never train", t.MaxNP, "lower slots (or the device count) or raise max_np")
 	}
-	for _, c := range t.Uneven() {
-		addf("%s = %d: is no multiple of replica = %d; %s", c.Name, c.Value, t.Replica, c.Remedy)
-	}
-	return problems
+	return append(problems, t.Uneven()...)
 }
 
 // Duration is a time.Duration written as Go writes it ("1m30s").

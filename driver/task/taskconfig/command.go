@@ -12,6 +12,7 @@ import (
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/task/commandline"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // launcherFields are the fields that take the place of a launcher's flags.
@@ -23,24 +24,26 @@ func launcherFields(name string) string {
 }
 
 // checkLauncher refuses a command line that starts a launcher.
-func checkLauncher(p *Problems, a *config.Config) bool {
+func checkLauncher(p *problem.List, a *config.Config) bool {
 	name, found := commandline.Launcher(a.Command, a.Args)
-	if found {
-		given := fmt.Sprintf("command = %q", a.Command)
-		if filepath.Base(a.Command) != name {
-			given = "args: -m " + a.Args[1]
-		}
-		p.Addf("%s: Kolo takes its place; set command to the program that trains, and %s", given, launcherFields(name))
+	const text = "Kolo takes its place"
+	remedy := "set command to the program that trains, and " + launcherFields(name)
+	switch {
+	case found && filepath.Base(a.Command) == name:
+		p.Add("config.command", a.Command, text, remedy)
+	case found:
+		p.Add("config.args", nil, fmt.Sprintf("-m %s: %s", a.Args[1], text), remedy)
 	}
 	return found
 }
 
 // checkCommand finds the command and, for Python, the script, where the task
 // will see them.
-func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
+func checkCommand(p *problem.List, a *config.Config, s *Surroundings) {
+	const field = "config.command"
 	command := a.Command
 	if command == "" {
-		p.Addf(`command: is not set; set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
+		p.Add(field, nil, "is not set", `set it to the program that trains, for example "python3" with args = ["${NOMAD_TASK_DIR}/train.py"]`)
 		return
 	}
 	if checkLauncher(p, a) {
@@ -49,19 +52,19 @@ func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
 	path, closed, found := lookCommand(command, s)
 	a.Command = path
 	if !found && closed != nil {
-		p.Addf("command = %q: not found in %s, not all of which the task's user %q can search (%v)%s; %s",
-			command, strings.Join(commandDirs(s.Env), ", "), s.User, closed, s.Hidden, access(closed))
+		p.Add(field, command, fmt.Sprintf("not found in %s, not all of which the task's user %q can search (%v)%s",
+			strings.Join(commandDirs(s.Env), ", "), s.User, closed, s.Hidden), access(closed))
 		return
 	}
 	if !found {
-		p.Addf("command = %q: not found in %s%s", command, strings.Join(commandDirs(s.Env), ", "), s.Hidden)
+		p.Add(field, command, "not found in "+strings.Join(commandDirs(s.Env), ", ")+s.Hidden, "")
 		return
 	}
 	if err := s.Executable(path); errors.Is(err, fs.ErrNotExist) {
-		p.Addf("command = %q: %sno such file%s%s", command, leads(path, err), s.belowDir(command), s.Hidden)
+		p.Add(field, command, leads(path, err)+"no such file"+s.belowDir(command)+s.Hidden, "")
 		return
 	} else if err != nil {
-		p.Addf("command = %q: the task's user %q cannot run it (%v); %s", command, s.User, err, access(err))
+		p.Add(field, command, fmt.Sprintf("the task's user %q cannot run it (%v)", s.User, err), access(err))
 	}
 
 	script := pythonScript(command, a.Args)
@@ -69,9 +72,9 @@ func checkCommand(p *Problems, a *config.Config, s *Surroundings) {
 		return
 	}
 	if err := s.Readable(s.Locate(script)); errors.Is(err, fs.ErrNotExist) {
-		p.Addf("args: script %q does not exist%s%s; bring it with an artifact, template or volume_mount block", script, s.belowDir(script), s.Hidden)
+		p.Add("config.args", nil, fmt.Sprintf("script %q does not exist%s%s", script, s.belowDir(script), s.Hidden), "bring it with an artifact, template or volume_mount block")
 	} else if err != nil {
-		p.Addf("args: script %q cannot be read by the task's user %q (%v); %s", script, s.User, err, access(err))
+		p.Add("config.args", nil, fmt.Sprintf("script %q cannot be read by the task's user %q (%v)", script, s.User, err), access(err))
 	}
 }
 

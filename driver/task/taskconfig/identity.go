@@ -5,12 +5,15 @@ package taskconfig
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // checkIdentity finds the workload identity and the way to Nomad's API.
-func checkIdentity(p *Problems, t *Task, s *Surroundings) {
+func checkIdentity(p *problem.List, t *Task, s *Surroundings) {
 	// token returns the task's path of an identity's file. One that is only in
 	// the environment goes into a file too: the agent's environment is also
 	// its slots', and a file can be renewed.
@@ -23,7 +26,7 @@ func checkIdentity(p *Problems, t *Task, s *Surroundings) {
 			t.Tokens["kolo_"+file] = s.Env[key]
 			return filepath.Join(s.Secrets, "kolo_"+file)
 		case !errors.Is(err, fs.ErrNotExist):
-			p.Addf("identity: %s cannot be read by the task's user %q (%v)%s", file, s.User, err, s.Unreadable)
+			p.Add("identity", nil, fmt.Sprintf("%s cannot be read by the task's user %q (%v)", file, s.User, err), s.Unreadable)
 		}
 		return ""
 	}
@@ -31,7 +34,7 @@ func checkIdentity(p *Problems, t *Task, s *Surroundings) {
 	t.Agent.TokenFile = token("nomad_token", "NOMAD_TOKEN")
 	t.Agent.PeerTokenFile = token("nomad_kolo.jwt", "NOMAD_TOKEN_kolo")
 	if t.Agent.TokenFile == "" && len(*p) == before {
-		p.Addf("identity: the task has no workload identity; add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others")
+		p.Add("identity", nil, "the task has no workload identity", "add identity { file = true } to the task: with it the agent reads Nomad's services and proves itself to the others")
 	}
 
 	socket := filepath.Join(s.SecretsOnClient, "api.sock")
@@ -41,6 +44,6 @@ func checkIdentity(p *Problems, t *Task, s *Surroundings) {
 	case s.Env["NOMAD_UNIX_ADDR"] != "":
 		t.Agent.NomadAddr = s.Env["NOMAD_UNIX_ADDR"]
 	default:
-		p.Addf("identity: Nomad's Task API socket %s is missing; the client must run Nomad 1.5 or newer on Linux", socket)
+		p.Add("identity", nil, fmt.Sprintf("Nomad's Task API socket %s is missing", socket), "the client must run Nomad 1.5 or newer on Linux")
 	}
 }

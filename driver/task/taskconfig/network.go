@@ -11,38 +11,40 @@ import (
 	"strings"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
-func checkService(p *Problems, label string, a *config.Config, s *Surroundings) {
+func checkService(p *problem.List, label string, a *config.Config, s *Surroundings) {
 	if a.Service == "" {
-		p.Addf(`service: is not set; add a service block with provider = "nomad" and a port to the group, and set service to its name: agents find each other by it`)
+		p.Add("config.service", nil, "is not set", `add a service block with provider = "nomad" and a port to the group, and set service to its name: agents find each other by it`)
 	}
+	const field = "config.port"
 	var variable string
 	switch labels := portLabels(s.Env); {
 	case label != "":
 		if variable = portVariable(label); s.Env[variable] == "" {
-			p.Addf("port = %q: the group has no port with this label%s", label, listed(labels))
+			p.Add(field, label, "the group has no port with this label", listed(labels))
 			return
 		}
 	case len(labels) == 0:
-		p.Addf(`port: the group reserves none; add network { port "kolo" {} } to the group and port = "kolo" to its service block`)
+		p.Add(field, nil, "the group reserves none", `add network { port "kolo" {} } to the group and port = "kolo" to its service block`)
 		return
 	case len(labels) == 1:
 		variable = "NOMAD_PORT_" + labels[0]
 	default:
 		if variable = "NOMAD_PORT_kolo"; s.Env[variable] == "" {
-			p.Addf(`port: the group has several and none is labelled "kolo"; set port to the label of the service's port%s`, listed(labels))
+			p.Add(field, nil, `the group has several and none is labelled "kolo"`, "set port to the label of the service's port; "+listed(labels))
 			return
 		}
 	}
 	port := s.Env[variable]
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		p.Addf("port: Nomad gave %q as its number; expected 1 to 65535", port)
+		p.Add(field, nil, fmt.Sprintf("Nomad gave %q as its number", port), "expected 1 to 65535")
 		return
 	}
 	name := strings.TrimPrefix(variable, "NOMAD_PORT_")
 	if onClient := s.Env["NOMAD_HOST_PORT_"+name]; onClient != "" && onClient != port && !s.OwnNetwork {
-		p.Addf("port: port %q is %s on the client and %s in the task, and the task must be in the client's network, where others call the first; remove to from the group's port block", name, onClient, port)
+		p.Add(field, nil, fmt.Sprintf("port %q is %s on the client and %s in the task, and the task must be in the client's network, where others call the first", name, onClient, port), "remove to from the group's port block")
 	}
 	// Without an address Go listens for both families, or for IPv4 alone where
 	// the machine has no IPv6. The service may have an address of either.
@@ -76,26 +78,26 @@ func portLabels(env map[string]string) []string {
 
 func listed(names []string) string {
 	if len(names) == 0 {
-		return "; there are none"
+		return "there are none"
 	}
-	return "; there are: " + strings.Join(names, ", ")
+	return "there are: " + strings.Join(names, ", ")
 }
 
-func checkInterface(p *Problems, a *config.Config, s *Surroundings) {
-	where := "interface"
+func checkInterface(p *problem.List, a *config.Config, s *Surroundings) {
+	field := "config.interface"
 	if a.Interface == "" {
-		a.Interface, where = s.Interface, "interface (of "+s.InterfaceOf+")"
+		a.Interface, field = s.Interface, s.InterfaceOf+": "+field
 	}
 	if a.Interface == "" {
 		return
 	}
 	names, err := s.Interfaces()
 	if err != nil {
-		p.Addf("%s = %q: cannot list the interfaces that the task sees: %v", where, a.Interface, err)
+		p.Add(field, a.Interface, fmt.Sprintf("cannot list the interfaces that the task sees: %v", err), "")
 		return
 	}
 	if !slices.Contains(names, a.Interface) {
-		p.Addf("%s = %q: no such network interface%s", where, a.Interface, listed(names))
+		p.Add(field, a.Interface, "no such network interface", listed(names))
 	}
 }
 

@@ -4,12 +4,15 @@
 package taskconfig
 
 import (
+	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
 	"github.com/kolo-nomad/kolo/driver/elastic"
 	"github.com/kolo-nomad/kolo/driver/task/gpu"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
@@ -23,11 +26,11 @@ type Framework interface {
 	Foreign() (fields, blocks []string)
 	// Environment returns the variables for what a task's config gives, in the
 	// framework's block and outside of it. Only the block is a part of what is
-	// trained. The problems are a sentence each.
-	Environment(given map[string]any) (block, outside map[string]string, problems []string)
+	// trained.
+	Environment(given map[string]any) (block, outside map[string]string, problems problem.List)
 	// Restart returns how processes are replaced that can't change their ring, by
-	// what a task's config gives. The problems are a sentence each.
-	Restart(given map[string]any) (r settings.Restart, problems []string)
+	// what a task's config gives.
+	Restart(given map[string]any) (r settings.Restart, problems problem.List)
 }
 
 // Surroundings is what Read may know of a task and of what it sees: plain data and a
@@ -112,20 +115,16 @@ func (t *Task) bind() []settings.Setting {
 
 // Read checks what is given and decides all that was left open. Each problem names
 // the field in question, its value and what to do.
-func Read(framework Framework, given map[string]any, s *Surroundings) (*Task, Problems) {
-	var p Problems
+func Read(framework Framework, given map[string]any, s *Surroundings) (*Task, problem.List) {
 	t := &Task{GPUs: gpu.Reserved(s.Devices), Tokens: map[string]string{}}
 	a := &t.Agent
 	a.Framework = framework.Name()
-	p.Add(settings.Read(t.bind(), given, ""))
-	p.Add(gpu.Check(t.GPUs))
-	p.Add(a.Training.Read(own(framework, given), max(len(t.GPUs), 1)))
+	p := slices.Concat(settings.Read(t.bind(), given, "config"), gpu.Check(t.GPUs), a.Training.Read(own(framework, given), max(len(t.GPUs), 1)))
 	checkSlots(&p, a.Slots, len(t.GPUs))
-	var wrong []string
-	a.Env, a.RunEnv, wrong = framework.Environment(given)
-	p.Add(wrong)
-	a.Restart, wrong = framework.Restart(given)
-	p.Add(wrong)
+	var environment, restart problem.List
+	a.Env, a.RunEnv, environment = framework.Environment(given)
+	a.Restart, restart = framework.Restart(given)
+	p = slices.Concat(p, environment, restart)
 	if s, found := enterWorkDir(&p, a, s); found {
 		checkCommand(&p, a, s)
 	}
@@ -148,14 +147,14 @@ func own(framework Framework, given map[string]any) map[string]any {
 
 // checkSlots compares slots with GPUs. The group's count is not known here, so that
 // np above what the group can give is found by the agent's elastic_timeout only.
-func checkSlots(p *Problems, slots, gpus int) {
+func checkSlots(p *problem.List, slots, gpus int) {
 	if gpus > 0 && slots > gpus {
-		p.Addf("slots = %d: only %d GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL; reserve more or leave slots out", slots, gpus)
+		p.Add("config.slots", slots, fmt.Sprintf("only %d GPUs are reserved, and two processes on one GPU cannot form a ring with NCCL", gpus), "reserve more or leave slots out")
 	}
 }
 
 // fillFacts fills in who the agent is in Nomad's words.
-func fillFacts(p *Problems, a *config.Config, env map[string]string) {
+func fillFacts(p *problem.List, a *config.Config, env map[string]string) {
 	for _, fact := range []struct {
 		key string
 		to  *string
@@ -167,12 +166,13 @@ func fillFacts(p *Problems, a *config.Config, env map[string]string) {
 		{"NOMAD_ALLOC_ID", &a.AllocID},
 	} {
 		if *fact.to = env[fact.key]; *fact.to == "" {
-			p.Addf("%s: is missing from the task's environment; Nomad 1.8 or newer sets it", fact.key)
+			p.Add(fact.key, nil, "is missing from the task's environment", "Nomad 1.8 or newer sets it")
 		}
 	}
-	index, err := strconv.Atoi(env["NOMAD_ALLOC_INDEX"])
+	const number = "NOMAD_ALLOC_INDEX"
+	index, err := strconv.Atoi(env[number])
 	if err != nil || index < 0 {
-		p.Addf("NOMAD_ALLOC_INDEX = %q: Nomad should have set it to a number", env["NOMAD_ALLOC_INDEX"])
+		p.Add(number, env[number], "Nomad should have set it to a number", "")
 	}
 	a.Index = index
 }

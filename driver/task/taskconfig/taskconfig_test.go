@@ -29,13 +29,13 @@ func TestRead_UnreadableIdentity(t *testing.T) {
 			}
 			return nil
 		},
-		Unreadable: "; set its number",
+		Unreadable: "set its number",
 		Secrets:    "/secrets", SecretsOnClient: "/secrets", Exists: func(string) bool { return true },
 		Interfaces: func() ([]string, error) { return []string{"lo"}, nil },
 	}
 	given := map[string]any{"command": "python3", "args": []any{"train.py"}, "service": "resnet", "port": "kolo-port"}
 	task, problems := taskconfig.Read(taskdriver.PyTorch{}, given, s)
-	must.Eq(t, []string{`identity: nomad_token cannot be read by the task's user "1000" (permission denied); set its number`}, []string(problems))
+	must.Eq(t, []string{`identity: nomad_token cannot be read by the task's user "1000" (permission denied); set its number`}, problems.Strings())
 	must.Eq(t, "/usr/bin/python3", task.Agent.Command)
 	must.Eq(t, "/workspace", task.Agent.Dir)
 	must.Eq(t, ":25000", task.Agent.Listen)

@@ -5,12 +5,14 @@ package taskconfig
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
 	"syscall"
 
 	"github.com/kolo-nomad/kolo/driver/agent/config"
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 )
 
 // workDir is the setting's name, which is that of Nomad's docker driver.
@@ -22,14 +24,14 @@ func checkPath(path string) error {
 	case strings.ContainsRune(path, 0):
 		return errors.New("has a zero byte")
 	case !filepath.IsAbs(path) && !filepath.IsLocal(path):
-		return errors.New("leads out of the task's directory; use an absolute path for a directory on a volume")
+		return problem.Problem{Text: "leads out of the task's directory", Remedy: "use an absolute path for a directory on a volume"}
 	}
 	return nil
 }
 
 // enterWorkDir decides which directory slots start in, and returns the surroundings as
 // they see them from there. found is false where they can't start in it.
-func enterWorkDir(p *Problems, a *config.Config, s *Surroundings) (from *Surroundings, found bool) {
+func enterWorkDir(p *problem.List, a *config.Config, s *Surroundings) (from *Surroundings, found bool) {
 	given := a.Dir
 	if given == "" {
 		a.Dir = s.Dir
@@ -38,16 +40,17 @@ func enterWorkDir(p *Problems, a *config.Config, s *Surroundings) (from *Surroun
 	if checkPath(given) != nil {
 		return s, false // reported with the settings
 	}
+	const field = "config." + workDir
 	a.Dir = s.Locate(given)
 	switch err := s.Enterable(a.Dir); {
 	case errors.Is(err, fs.ErrNotExist):
-		p.Addf("%s = %q: %sno such directory%s; bring it with an artifact or volume_mount block", workDir, given, leads(a.Dir, err), s.Hidden)
+		p.Add(field, given, leads(a.Dir, err)+"no such directory"+s.Hidden, "bring it with an artifact or volume_mount block")
 		return s, false
 	case errors.Is(err, syscall.ENOTDIR):
-		p.Addf("%s = %q: is not a directory; name the one that holds it", workDir, given)
+		p.Add(field, given, "is not a directory", "name the one that holds it")
 		return s, false
 	case err != nil:
-		p.Addf("%s = %q: the task's user %q cannot enter it (%v); %s", workDir, given, s.User, err, access(err))
+		p.Add(field, given, fmt.Sprintf("the task's user %q cannot enter it (%v)", s.User, err), access(err))
 		return s, false
 	}
 	there := *s

@@ -22,6 +22,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 	"github.com/kolo-nomad/kolo/driver/task/taskconfig"
 )
@@ -101,7 +102,8 @@ func (t text) IsBoolFlag() bool   { return t.isBool }
 func (t text) Set(s string) error { t.into[t.name] = s; return nil }
 
 // Parse reads the command line. Names may have - for _. Values are checked by
-// taskconfig.Read.
+// taskconfig.Read. The error is flag.ErrHelp, or a problem.Problem whose field is the
+// flag's name, empty where it is about no one flag.
 func Parse(frameworks []Framework, args []string) (*Flags, error) {
 	o := &Flags{texts: map[string]string{}}
 	names := map[string]Framework{}
@@ -123,23 +125,28 @@ func Parse(frameworks []Framework, args []string) (*Flags, error) {
 		}
 	}
 	framework := set.String("framework", "", "")
-	set.DurationVar(&o.Kill, "kill_timeout", 0, "")
-	if err := set.Parse(underscored(args)); err != nil {
-		return nil, explain(err)
+	kill := settings.Time(&o.Kill, "kill_timeout", 0, 0, "")
+	declare(kill.Name, kill.Kind)
+	args = underscored(args)
+	if err := set.Parse(args); err != nil {
+		return nil, explain(err, set, args)
 	}
 	o.Command = set.Args()
 	if at := slices.Index(args, "--"); len(o.Command) > 0 && (at < 0 || len(o.Command) != len(args)-at-1) {
-		return nil, fmt.Errorf("%q is not a flag; give values of flags with =, and the command after --", o.Command[0])
+		return nil, problem.New("", nil, fmt.Sprintf("%q is not a flag", o.Command[0]), "give values of flags with =, and the command after --")
 	}
 	var found bool
 	if o.Framework, found = names[*framework]; !found {
-		return nil, fmt.Errorf("framework = %q: must be %s", *framework, strings.Join(slices.Sorted(maps.Keys(names)), " or "))
+		return nil, problem.New("framework", *framework, "must be "+strings.Join(slices.Sorted(maps.Keys(names)), " or "), "")
 	}
-	switch {
-	case o.Kill < 0:
-		return nil, fmt.Errorf("kill_timeout = %s: must not be negative", o.Kill)
-	case len(o.Command) == 0:
-		return nil, errors.New("no command given; write it after the flags: kolo-worker --framework=torch -- python3 train.py")
+	if text, given := o.texts[kill.Name]; given {
+		delete(o.texts, kill.Name) // no field of the config
+		if err := kill.Set(text); err != nil {
+			return nil, problem.Of(kill.Name, text, err)
+		}
+	}
+	if len(o.Command) == 0 {
+		return nil, problem.New("", nil, "no command given", "write it after the flags: kolo-worker --framework=torch -- python3 train.py")
 	}
 	return o, nil
 }
@@ -164,19 +171,23 @@ func underscored(args []string) []string {
 	return args
 }
 
-// explain adds to an error of package flag what to do about it.
-func explain(err error) error {
+// elsewhere is where fields of a task's config are set that are no flags.
+var elsewhere = map[string]string{
+	"leave_timeout": "give the task's kill_timeout as --kill_timeout",
+	"work_dir":      "set it in the task's config (docker, exec, raw_exec: work_dir, podman: working_dir), slots start where kolo-worker does",
+}
+
+// explain makes a problem of an error of set.Parse(args).
+func explain(err error, set *flag.FlagSet, args []string) error {
+	const remedy = "kolo-worker -help lists the flags, the command follows --"
+	name, undefined := settings.Undefined(set, args, err)
 	switch {
+	case undefined:
+		return problem.New(name, nil, "there is no such flag", cmp.Or(elsewhere[name], remedy))
 	case errors.Is(err, flag.ErrHelp):
 		return err
-	case strings.HasSuffix(err.Error(), "-leave_timeout"):
-		return fmt.Errorf("%w; give the task's kill_timeout as --kill_timeout", err)
-	case strings.HasSuffix(err.Error(), "-work_dir"):
-		return fmt.Errorf("%w; set it in the task's config (docker, exec, raw_exec: work_dir, podman: working_dir), slots start where kolo-worker does", err)
-	case strings.Contains(err.Error(), "kill_timeout"):
-		return fmt.Errorf(`%w; write it like "30s"`, err)
 	}
-	return fmt.Errorf("%w; kolo-worker -help lists the flags, the command follows --", err)
+	return problem.New("", nil, err.Error(), remedy)
 }
 
 // Has reports whether a flag is given.

@@ -35,22 +35,25 @@ func TestFlags(t *testing.T) {
 	given := o.Given(nil)
 	must.Eq(t, "s", given["service"].(string))
 	_, _, problems := o.Framework.Environment(given)
-	must.Eq(t, []string{`spares = "1": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`}, problems)
+	must.Eq(t, []string{`spares = "1": is for PyTorch; processes of Horovod stay when the ring changes; leave it out`}, problems.Strings())
 }
 
 func TestFlags_Wrong(t *testing.T) {
 	for want, args := range map[string]string{
-		`framework = "": must be horovod or torch`:                                                      "-- x",
-		`framework = "tf": must be horovod or torch`:                                                    "--framework=tf -- x",
-		"no command given; write it after the flags: kolo-worker --framework=torch -- python3 train.py": "--framework=torch",
-		"flag provided but not defined: -leave_timeout; give the task's kill_timeout as --kill_timeout": "--leave_timeout=3s",
-		"flag provided but not defined: -work_dir; set it in the task's config (docker, exec, raw_exec: work_dir, podman: working_dir), slots start where kolo-worker does": "--work-dir=/src -- x",
-		"flag provided but not defined: -nproc; kolo-worker -help lists the flags, the command follows --":                                                                  "--nproc=3",
-		`invalid value "soon" for flag -kill_timeout: parse error; write it like "30s"`:                                                                                     "--kill_timeout=soon",
-		"kill_timeout = -1s: must not be negative":                                        "--framework=torch --kill_timeout=-1s -- x",
-		`"nosuch" is not a flag; give values of flags with =, and the command after --`:   "--framework=torch --torch.nccl_p2p nosuch -- python3 train.py",
-		`"python3" is not a flag; give values of flags with =, and the command after --`:  "--framework=torch python3 train.py --batch-size=4",
-		`"train.py" is not a flag; give values of flags with =, and the command after --`: "--framework=torch train.py -- --batch-size=4",
+		`framework = "": must be horovod or torch`:                                                                                                                 "-- x",
+		`framework = "tf": must be horovod or torch`:                                                                                                               "--framework=tf -- x",
+		"no command given; write it after the flags: kolo-worker --framework=torch -- python3 train.py":                                                            "--framework=torch",
+		"leave_timeout: there is no such flag; give the task's kill_timeout as --kill_timeout":                                                                     "--leave_timeout=3s",
+		"work_dir: there is no such flag; set it in the task's config (docker, exec, raw_exec: work_dir, podman: working_dir), slots start where kolo-worker does": "--work-dir=/src -- x",
+		"nproc: there is no such flag; kolo-worker -help lists the flags, the command follows --":                                                                  "--nproc=3",
+		`kill_timeout = "soon": not a duration; write it like "90s" or "10m"`:                                                                                      "--framework=torch --kill_timeout=soon -- x",
+		"flag needs an argument: -min_np; kolo-worker -help lists the flags, the command follows --":                                                               "--framework=torch --min_np",
+		"bad flag syntax: ---np=2; kolo-worker -help lists the flags, the command follows --":                                                                      "---np=2 -- x",
+		"bad flag syntax: --=2; kolo-worker -help lists the flags, the command follows --":                                                                         "--max_np 2 --=2 -- x",
+		`kill_timeout = "-1s": must be at least 0s`:                                                                                                                "--framework=torch --kill_timeout=-1s -- x",
+		`"nosuch" is not a flag; give values of flags with =, and the command after --`:                                                                            "--framework=torch --torch.nccl_p2p nosuch -- python3 train.py",
+		`"python3" is not a flag; give values of flags with =, and the command after --`:                                                                           "--framework=torch python3 train.py --batch-size=4",
+		`"train.py" is not a flag; give values of flags with =, and the command after --`:                                                                          "--framework=torch train.py -- --batch-size=4",
 	} {
 		_, err := Parse(both, strings.Fields(args))
 		must.EqError(t, err, want)

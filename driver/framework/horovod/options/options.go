@@ -4,9 +4,9 @@
 package options
 
 import (
-	"fmt"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
@@ -34,31 +34,32 @@ func Foreign() (fields, blocks []string) {
 }
 
 // Read returns the variables for what a jobspec gives, in its block and outside of
-// it. The problems are a sentence each.
-func Read(given map[string]any) (e, outside settings.Env, problems []string) {
+// it.
+func Read(given map[string]any) (e, outside settings.Env, problems problem.List) {
 	e, outside = settings.Env{}, settings.Env{}
 	Presets(outside)
-	problems = settings.Read([]settings.Setting{GlooTimeout(outside)}, given, "")
+	problems = settings.Read([]settings.Setting{GlooTimeout(outside)}, given, "config")
 	block, _ := given[Block].(map[string]any)
-	problems = append(problems, settings.Read(BlockSettings(e), block, Block+".")...)
+	problems = append(problems, settings.Read(BlockSettings(e), block, "config."+Block)...)
 	if mark, ok := e["HOROVOD_TIMELINE_MARK_CYCLES"]; ok && e["HOROVOD_TIMELINE"] == "" {
-		problems = append(problems, fmt.Sprintf("%s.timeline_mark_cycles = %t: has no effect without timeline_filename; set that too", Block, mark == "1"))
+		problems.Add("config."+Block+".timeline_mark_cycles", mark == "1", "has no effect without timeline_filename", "set that too")
 	}
 	return e, outside, append(problems, refuse(given)...)
 }
 
 // refuse states which of PyTorch's settings are given.
-func refuse(given map[string]any) (problems []string) {
+func refuse(given map[string]any) (problems problem.List) {
+	const text = "is for PyTorch"
 	if block, _ := given[foreignSettings].(map[string]any); len(block) > 0 {
-		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; Horovod's settings are in the %s block", foreignSettings, Block))
+		problems.Add("config."+foreignSettings, nil, text, "Horovod's settings are in the "+Block+" block")
 	}
 	for _, f := range foreignFields {
 		if value, _ := given[f.name].(string); value != "" {
-			problems = append(problems, fmt.Sprintf("%s = %q: is for PyTorch; %s; leave it out", f.name, value, f.why))
+			problems.Add("config."+f.name, value, text, f.why+"; leave it out")
 		}
 	}
 	if block, _ := given[foreignBlock].(map[string]any); len(block) > 0 {
-		problems = append(problems, fmt.Sprintf("%s: is for PyTorch; %s; leave it out", foreignBlock, staying))
+		problems.Add("config."+foreignBlock, nil, text, staying+"; leave it out")
 	}
 	return problems
 }

@@ -45,7 +45,7 @@ func TestReadNamesEveryMistake(t *testing.T) {
 		"horovod.autotune_gaussian_process_noise = 1.5: must be between 0 and 1",
 		`horovod.log_level = "loud": must be one of trace, debug, info, warning, error, fatal`,
 		"horovod.timeline_mark_cycles = false: has no effect without timeline_filename; set that too",
-	}, problems)
+	}, problems.Strings())
 }
 
 // TestNamesAreUnique makes sure that no two settings share a name or a variable.

@@ -3,7 +3,10 @@
 
 package options
 
-import "github.com/kolo-nomad/kolo/driver/task/settings"
+import (
+	"github.com/kolo-nomad/kolo/driver/task/problem"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+)
 
 // Task is what Horovod adds to a task's configuration: of the task driver, of kolo-worker,
 // and of what checks jobs without a client.
@@ -25,10 +28,10 @@ func (Task) Settings() (fields []settings.Setting, blocks map[string][]settings.
 func (Task) Foreign() (fields, blocks []string) { return Foreign() }
 
 // Environment returns the variables for what a task's config gives, in Horovod's
-// block and outside of it. The problems are a sentence each.
-func (Task) Environment(given map[string]any) (block, outside map[string]string, problems []string) {
+// block and outside of it.
+func (Task) Environment(given map[string]any) (block, outside map[string]string, problems problem.List) {
 	return Read(given)
 }
 
 // Restart returns nothing: all processes of Horovod change their ring.
-func (Task) Restart(map[string]any) (r settings.Restart, problems []string) { return r, nil }
+func (Task) Restart(map[string]any) (r settings.Restart, problems problem.List) { return r, nil }

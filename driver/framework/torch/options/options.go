@@ -4,10 +4,10 @@
 package options
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 
+	"github.com/kolo-nomad/kolo/driver/task/problem"
 	"github.com/kolo-nomad/kolo/driver/task/settings"
 )
 
@@ -23,17 +23,17 @@ const (
 // Foreign are the names of Horovod's settings, which Read refuses.
 func Foreign() (fields, blocks []string) { return []string{foreignField}, []string{foreignBlock} }
 
-// Read returns the variables for what a jobspec gives. The problems are a sentence
-// each.
-func Read(given map[string]any) (e settings.Env, problems []string) {
+// Read returns the variables for what a jobspec gives.
+func Read(given map[string]any) (e settings.Env, problems problem.List) {
+	const text = "is Horovod's"
 	e = settings.Env{}
 	block, _ := given[Block].(map[string]any)
-	problems = settings.Read(BlockSettings(e), block, Block+".")
+	problems = settings.Read(BlockSettings(e), block, "config."+Block)
 	if value, _ := given[foreignField].(string); value != "" {
-		problems = append(problems, fmt.Sprintf("%s = %q: is Horovod's; %s", foreignField, value, fieldCounterpart))
+		problems.Add("config."+foreignField, value, text, fieldCounterpart)
 	}
 	if block, _ := given[foreignBlock].(map[string]any); len(block) > 0 {
-		problems = append(problems, fmt.Sprintf("%s: is Horovod's; %s", foreignBlock, blockCounterpart))
+		problems.Add("config."+foreignBlock, nil, text, blockCounterpart)
 	}
 	return e, problems
 }

@@ -39,7 +39,7 @@ func TestReadNamesEveryMistake(t *testing.T) {
 		`torch.omp_num_threads = 1.5: must be a whole number`,
 		`gloo_timeout = "30s": is Horovod's; set timeout in the torch block`,
 		`horovod: is Horovod's; PyTorch's settings are in the torch block (backend, timeout and others)`,
-	}, problems)
+	}, problems.Strings())
 }
 
 // TestNamesAreUnique makes sure that no two settings share a name or a variable.

@@ -3,7 +3,10 @@
 
 package options
 
-import "github.com/kolo-nomad/kolo/driver/task/settings"
+import (
+	"github.com/kolo-nomad/kolo/driver/task/problem"
+	"github.com/kolo-nomad/kolo/driver/task/settings"
+)
 
 // Task is what PyTorch adds to a task's configuration: of the task driver, of kolo-worker,
 // and of what checks jobs without a client.
@@ -25,15 +28,14 @@ func (Task) Settings() (fields []settings.Setting, blocks map[string][]settings.
 // refuses.
 func (Task) Foreign() (fields, blocks []string) { return Foreign() }
 
-// Environment returns the variables for what a task's config gives in the block. The
-// problems are a sentence each.
-func (Task) Environment(given map[string]any) (block, outside map[string]string, problems []string) {
+// Environment returns the variables for what a task's config gives in the block.
+func (Task) Environment(given map[string]any) (block, outside map[string]string, problems problem.List) {
 	block, problems = Read(given)
 	return block, map[string]string{}, problems
 }
 
 // Restart returns how processes of scripts without kolo.torch are replaced.
-func (Task) Restart(given map[string]any) (r settings.Restart, problems []string) {
+func (Task) Restart(given map[string]any) (r settings.Restart, problems problem.List) {
 	problems = r.Read(given)
 	return r, problems
 }

@@ -66,8 +66,7 @@ class Observer:
         slices, tree, calls, commits, fresh = self._channel.receive()
         self._take(slices)
         remainder.put(self._core.handlers, tree)
-        self._core.calls = calls
-        self._core.ledger.change()
+        self._core.follow(calls)
         return commits, fresh
 
     def _take(self, slices: List[Tuple[Any, ...]]) -> None:

@@ -209,6 +209,11 @@ class Core:
             if name in tree and handler.copies:
                 spare.add(split(tree[name])[1])
 
+    def follow(self, calls: int) -> None:
+        """Takes in that the values are now those of a member that has called commit this often since it saved."""
+        self.calls = calls
+        self.ledger.change()
+
     def send(self, move: transfer.Move) -> None:
         """Sends the shared values to those who receive()."""
         transfer.send((self.tree(shared=True), self.calls), move)
