@@ -31,6 +31,12 @@ var pythonBlock = regexp.MustCompile("(?ms)^```python\n(.*?)^```$")
 // block is the one block of the page that has the text.
 func block(t *testing.T, text string) string {
 	t.Helper()
+	return blockOf(t, page, text)
+}
+
+// blockOf is the one Python block of a page that has the text.
+func blockOf(t *testing.T, page, text string) string {
+	t.Helper()
 	source, err := os.ReadFile(page)
 	must.NoError(t, err)
 	var found []string

@@ -32,7 +32,7 @@ from .background import handover, pace
 from .background.channel import Channel
 from .background.stream import Stream
 from .broadcast.sync import Broadcast
-from .group.forming import Forming
+from .group.forming import Connecting, Forming
 from .group.group import Company, Group, GroupFailed, finish_leaving
 from .group.roles import Offer
 from .log import log
@@ -132,11 +132,14 @@ class Elastic(Session):
         self.client.on_broken = self._on_broken
         self._left, self._reason = 0, "start"  # the generation that this process was in last
         self._attempts = 0  # groups in a row that have not formed
+        self._connecting = Connecting(timeout)  # for the next group
         self._background = background
         pace.limit()  # what is wrong with it is to be seen at the start
 
     def enter(self) -> Group:
         """Asks for places until a group has formed. Where there is no next one, the process ends as by sys.exit()."""
+        if self._left == 0:
+            self._connecting.join()  # before others wait for this process
         while True:
             try:
                 place = self.client.ready(self._left, self._reason)
@@ -267,8 +270,17 @@ class Elastic(Session):
         round_ = 2 if company else 1  # of the groups of this generation
         sends = place.replica == 1 and core is not None and core.ledger.held >= 0 and handover.wanted(core, self._background)
         offer = Offer(core.ledger.held if core is not None else -1, int(sends), place.cross_rank)
-        forming = Forming(place, self.backend, self.timeout, client.wake, offer, company)
+        forming = Forming(place, self.backend, self.timeout, client.wake, offer, self._connecting, company)
         forming.start()
+        try:
+            return self._formed(forming, place, round_, broken)
+        finally:
+            if self._connecting.spent:
+                self._connecting = Connecting(self.timeout)
+
+    def _formed(self, forming: Forming, place: Place, round_: int, broken: Callable[[], bool]) -> Group:
+        """Waits until the group has formed and is attested."""
+        client = self.client
         while not client.wait(lambda: forming.done or broken(), FORMING):
             client.forming(place.generation, round_, forming.listening() or ())
         if forming.group is not None and not broken():

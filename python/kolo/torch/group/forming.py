@@ -20,7 +20,7 @@ import json
 import os
 import threading
 from datetime import timedelta
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
@@ -36,6 +36,46 @@ class Abandoned(BaseException):
     """Raised in the thread of a group that must no longer form."""
 
 
+class Connecting(threading.Thread):
+    """Connects to the store that the agent serves, ahead of the group that is going to use it.
+
+    Newer releases of PyTorch look up the host name of the address first (2.15 does,
+    2.6 does not), which takes ten seconds where no name server answers. The agent
+    gives a connection its ring with the first operation, so that a connection may
+    be older than its group.
+    """
+
+    def __init__(self, timeout: timedelta) -> None:
+        super().__init__(name="kolo-store", daemon=True)
+        self.spent = False  # a group has it, or has learned why there is none
+        self._timeout = timeout
+        self._store: Any = None
+        self._error: Optional[BaseException] = None
+        self._sockets: Dict[int, sockets.Ends] = {}
+        self.start()
+
+    def run(self) -> None:
+        before = sockets.opened()
+        try:
+            self._store = _connect(self._timeout)
+        except Exception as err:
+            self._error = err
+            return
+        now = sockets.opened()
+        if now and before:
+            port = int(os.environ["MASTER_PORT"])
+            opened = now.since(before).connections.items()  # other threads may have opened some, too
+            self._sockets = {descriptor: ends for descriptor, ends in opened if ends[1][1] == port}
+
+    def take(self) -> Tuple[Any, Dict[int, sockets.Ends]]:
+        """Returns the client of the store with its sockets; raises what has prevented it."""
+        self.join()
+        self.spent = True
+        if self._error is not None:
+            raise self._error
+        return self._store, self._sockets
+
+
 class Forming(threading.Thread):
     """Forms a group. When done is set, either group or error is.
 
@@ -43,14 +83,15 @@ class Forming(threading.Thread):
     """
 
     def __init__(self, place: Place, backend: str, timeout: timedelta, wake: Callable[[], None], offer: Offer,
-                 company: Optional[Company] = None) -> None:
+                 connecting: Connecting, company: Optional[Company] = None) -> None:
         super().__init__(name="kolo-form-%d" % place.generation, daemon=True)
         self.done = False
         self.group: Optional[Group] = None
         self.error: Optional[BaseException] = None
         self._place, self._backend, self._timeout, self._wake = place, backend, timeout, wake
-        self._offer, self._company = offer, company
-        self._before = sockets.opened()
+        self._offer, self._connecting, self._company = offer, connecting, company
+        self._store_sockets: Dict[int, sockets.Ends] = {}
+        self._before: Optional[sockets.Opened] = None if place.size > 1 and company is None else sockets.opened()
         self._device = torch.cuda.current_device() if torch.cuda.is_available() else None
 
     def run(self) -> None:
@@ -95,15 +136,20 @@ class Forming(threading.Thread):
         clear()
 
     def _opened(self) -> sockets.Opened:
-        now = sockets.opened()
-        return now.since(self._before) if now and self._before else sockets.Opened({}, {})
+        now = sockets.opened() if self._before else None
+        if now is None or self._before is None:
+            return sockets.Opened({}, {})
+        opened = now.since(self._before)
+        return sockets.Opened({**self._store_sockets, **opened.connections}, opened.listeners)
 
     def _form(self) -> Group:
         place = self._place
         if place.size == 1:
             decide([self._offer])
             return self._initialize(place, dist.HashStore(), None)
-        store = dist.PrefixStore("kolo/%d" % place.generation, _connect(self._timeout))
+        connected, self._store_sockets = self._connecting.take()
+        self._before = sockets.opened()
+        store = dist.PrefixStore("kolo/%d" % place.generation, connected)
         offers = _exchange(store, self._offer, place)
         roles = decide(offers)
         control = self._gloo("control", store, place)
