@@ -85,6 +85,29 @@ class Accelerate(Processes):
         self.assertEqual((11, 30), (steps[0]["step"], steps[-1]["step"]))
         self.assertEqual({30}, {entry["count"] for entry in steps if entry["step"] == 30})
 
+    def test_evaluation_within_an_epoch(self):
+        """Some batches of it, every three steps: always the same ones, and no step is committed while it lasts."""
+        agent, workers = self.begin(2, 1, SAMPLES=160, EVERY=3, BATCHES=2)
+        self.evaluating(agent, 6)
+        agent.kill(workers[0])  # rank 0
+        agent.go(workers[2])
+        self.finish(agent, samples=160, lost=1)
+        evaluations = self.of(agent, "evaluation")
+        self.assertLess(6, len(evaluations))
+        self.assertEqual({tuple(range(16))}, {tuple(entry["indices"]) for entry in evaluations})
+
+    def test_killed_in_the_evaluation_of_an_epoch(self):
+        """Its last step is done again, and the evaluation."""
+        agent, workers = self.begin(2, 1, SAMPLES=80, EPOCHS=2, EVALUATE=0.3)
+        self.evaluating(agent, 10)
+        agent.go(workers[2])  # a change that is not to come within it
+        agent.kill(workers[1])
+        self.finish(agent, samples=80, epochs=2, lost=1)
+
+    def evaluating(self, agent, step):
+        """Waits until an evaluation after this step is in the middle."""
+        agent.until(lambda: len(self.of(agent, "evaluates", step=step)) > 2, what="the second batch of an evaluation")
+
     def test_what_does_not_work_is_refused(self):
         import torch
 
