@@ -117,7 +117,7 @@ class Trainer(Processes):
         from transformers import GPT2LMHeadModel
         GPT2LMHeadModel.from_pretrained(checkpoint)
 
-        agent, workers = self.begin(1, 1, RESUME=checkpoint, **options)
+        agent, workers = self.begin(1, 1, RESUME=checkpoint, AFTER=1, **options)
         agent.stepped(5)
         agent.go(workers[1])
         agent.formed(2)
@@ -129,6 +129,9 @@ class Trainer(Processes):
         rates = {entry["step"]: entry["rate"] for entry in steps}
         self.assertAlmostEqual(1e-3 * 19 / 30, rates[11])
         self.assertEqual({30}, {entry["step"] for entry in self.of(agent, "done")})
+        after = self.of(agent, "after")  # evaluated, predicted and saved by both
+        self.assertEqual([(30, False), (30, True)], sorted((entry["predictions"], entry["saved"]) for entry in after))
+        self.assertEqual(1, len({entry["loss"] for entry in after}))
 
     def test_callbacks_take_their_state_along(self):
         """Early stopping counts on where the process that has counted leaves."""

@@ -49,7 +49,8 @@ T = TypeVar("T", bound=transformers.Trainer)
 KEPT = ("global_step", "epoch", "num_input_tokens_seen", "total_flos", "best_metric", "best_global_step", "best_model_checkpoint")
 
 OVERRIDDEN = ("get_train_dataloader", "_get_train_sampler", "set_initial_training_values", "_init_training_state", "_inner_training_loop")
-NEEDED = (*OVERRIDDEN, "_wrap_model", "_evaluate", "_finalize_training", "get_batch_samples", "_remove_unused_columns", "_get_collator_with_removed_columns")
+NEEDED = (*OVERRIDDEN, "_wrap_model", "_evaluate", "_finalize_training", "get_batch_samples", "_remove_unused_columns",
+          "_get_collator_with_removed_columns")
 
 processes.hide()
 
