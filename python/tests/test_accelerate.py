@@ -4,6 +4,7 @@
 """A loop with Accelerate in process, under the stand-in for the agent."""
 
 import os
+import tempfile
 import unittest
 
 from .agent import HERE
@@ -154,6 +155,33 @@ class Accelerate(Processes):
                     optimizer.step()
 
         with self.assertRaisesRegex(RuntimeError, r"accelerator\.epochs"):
+            train()
+
+    def test_within_the_function(self):
+        """Gradients are compressed as the script has it; what would begin again with each group is refused."""
+        import torch
+        from accelerate.utils import DDPCommunicationHookType
+
+        from kolo.integrations.accelerate import ElasticAccelerator
+
+        accelerator = ElasticAccelerator(cpu=True, kwargs_handlers=[
+            accelerate.DistributedDataParallelKwargs(comm_hook=DDPCommunicationHookType.BF16)])
+        model = torch.nn.Linear(1, 1)
+        model, optimizer = accelerator.prepare(model, torch.optim.SGD(model.parameters(), 0.1))
+
+        @accelerator.elastic
+        def train():
+            accelerator.backward(model(torch.ones(1, 1)).sum())
+            self.assertIn("bf16_compress", model._get_ddp_logging_data()["comm_hook"])
+            with self.assertRaisesRegex(RuntimeError, "load_state is for before"):
+                accelerator.load_state("somewhere")
+
+        train()
+        saved = tempfile.TemporaryDirectory()
+        self.addCleanup(saved.cleanup)
+        accelerator.save_state(saved.name)
+        accelerator.load_state(saved.name)
+        with self.assertRaisesRegex(RuntimeError, "one elastic function"):
             train()
 
 

@@ -184,6 +184,7 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
             raise ValueError("dispatch_batches and split_batches are not supported by kolo.integrations.accelerate")
         self.global_batch = global_batch
         self.in_group = False
+        self._within = False  # the elastic function
         self._loaders: List[ElasticLoader] = []
         self.progress = Progress(self._loaders, self.dataloader_config.data_seed or torch.initial_seed() % 2 ** 31)
         self._state: Optional[kolo.State] = None
@@ -227,6 +228,8 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
                 self._enter()
                 return function(*args, **named)
 
+            if self._state is not None:
+                raise RuntimeError("an Accelerator has one elastic function, which is called once: newcomers begin with it")
             self._state = self._made()
             gc.collect()
             gc.freeze()  # collections while the group changes would take tenths of a second for what was imported
@@ -234,8 +237,14 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
                 return train(self._state)
             finally:
                 gc.unfreeze()
+                self._within = False
 
         return run  # type: ignore[return-value]
+
+    def load_state(self, *args: Any, **named: Any) -> Any:
+        if self._within:
+            raise RuntimeError("load_state is for before the function with @accelerator.elastic: within, each group would begin with it again")
+        return super().load_state(*args, **named)
 
     def epochs(self, count: int) -> Iterator[int]:
         """Yields the epochs that are left of count, beginning with the present one. At the end of each, it is committed."""
@@ -286,9 +295,11 @@ class ElasticAccelerator(accelerate.Accelerator):  # type: ignore[misc] # Accele
     def _enter(self) -> None:
         """Begins to train in the present group."""
         processes.enter()
-        self.in_group = True
+        self.in_group = self._within = True
         self.step, self.progress.stepped = 0, 0
         self.gradient_state._set_sync_gradients(True)
         for model in self._models:
             if isinstance(model, ElasticModel):
                 model.bind()
+                if self.ddp_handler is not None:
+                    self.ddp_handler.register_comm_hook(model)
